@@ -1,0 +1,114 @@
+package errors_test
+
+import (
+	"context"
+	"fmt"
+	"go/importer"
+	"go/token"
+	"go/types"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+func exported(t *testing.T, path string) map[string]types.Object {
+	t.Helper()
+	pkg, err := importer.ForCompiler(token.NewFileSet(), "source", nil).Import(path)
+	require.NoError(t, err)
+	names := map[string]types.Object{}
+	for _, name := range pkg.Scope().Names() {
+		if obj := pkg.Scope().Lookup(name); obj.Exported() {
+			names[name] = obj
+		}
+	}
+	return names
+}
+
+func TestIsASupersetOfTheStandardPackage(t *testing.T) {
+	ours := exported(t, "github.com/penstock-go/penstock/errors")
+	for name, std := range exported(t, "errors") {
+		obj, ok := ours[name]
+		if assert.True(t, ok, "errors.%s is missing", name) {
+			assert.Equal(t, std.Type().String(), obj.Type().String(), "errors.%s", name)
+		}
+	}
+}
+
+func TestCodeOf(t *testing.T) {
+	notFound := errors.Errorf(errors.NotFound, "room %q does not exist", "go")
+	for _, tt := range []struct {
+		name string
+		err  error
+		want errors.Code
+	}{
+		{"nil", nil, ""},
+		{"a coded error", notFound, errors.NotFound},
+		{"a wrapped coded error", fmt.Errorf("join: %w", notFound), errors.NotFound},
+		{"a coded error decides before its cause", &errors.Error{Code: errors.Unavailable, Err: context.Canceled}, errors.Unavailable},
+		{"a cancelled context", fmt.Errorf("query: %w", context.Canceled), errors.Cancelled},
+		{"an expired context", context.DeadlineExceeded, errors.DeadlineExceeded},
+		{"a joined error", errors.Join(io.EOF, notFound), errors.NotFound},
+		{"anything else", io.EOF, errors.Internal},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Equal(t, tt.want, errors.CodeOf(tt.err))
+		})
+	}
+}
+
+func TestRetryable(t *testing.T) {
+	for _, tt := range []struct {
+		err  errors.Error
+		want bool
+	}{
+		{errors.Error{Code: errors.ResourceExhausted}, true},
+		{errors.Error{Code: errors.ResourceExhausted, RetryAfter: errors.Never}, false},
+		{errors.Error{Code: errors.Unavailable, RetryAfter: time.Second}, true},
+		{errors.Error{Code: errors.DeadlineExceeded}, true},
+		{errors.Error{Code: errors.Aborted}, true},
+		{errors.Error{Code: errors.InvalidArgument, RetryAfter: time.Second}, false},
+		{errors.Error{Code: errors.FailedPrecondition}, false},
+		{errors.Error{Code: errors.Cancelled}, false},
+		{errors.Error{Code: errors.Internal}, false},
+		{errors.Error{Code: errors.Internal, RetryAfter: time.Second}, true},
+		{errors.Error{Code: "ROOM_FULL"}, false},
+		{errors.Error{Code: "ROOM_FULL", RetryAfter: time.Minute}, true},
+	} {
+		assert.Equal(t, tt.want, tt.err.Retryable(), "%+v", tt.err)
+	}
+}
+
+func TestErrorKeepsItsCause(t *testing.T) {
+	err := error(&errors.Error{Code: errors.Internal, Message: "history is lost", Err: io.ErrUnexpectedEOF})
+	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	assert.Equal(t, "INTERNAL: history is lost: unexpected EOF", err.Error())
+	assert.Equal(t, "NOT_FOUND", (&errors.Error{Code: errors.NotFound}).Error())
+}
+
+func ExampleErrorf() {
+	err := error(errors.Errorf(errors.NotFound, "room %q does not exist", "go"))
+	fmt.Println(errors.CodeOf(err))
+	fmt.Println(err)
+	// Output:
+	// NOT_FOUND
+	// NOT_FOUND: room "go" does not exist
+}
+
+func ExampleError() {
+	err := fmt.Errorf("save: %w", &errors.Error{
+		Code:       "ROOM_FULL", // an application's own code
+		Message:    "the room is full",
+		Details:    map[string]any{"members": 50},
+		RetryAfter: time.Minute,
+		Err:        io.ErrShortWrite, // stays in this process
+	})
+	if e, ok := errors.AsType[*errors.Error](err); ok {
+		fmt.Println(e.Code, e.Message, e.Details["members"], e.Retryable())
+	}
+	// Output: ROOM_FULL the room is full 50 true
+}
