@@ -1,0 +1,345 @@
+package envelope_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/envelope"
+)
+
+// reference is Parse by means of encoding/json. It returns false if the frame
+// must be rejected.
+func reference(data []byte) (envelope.Frame, bool) {
+	if !utf8.Valid(data) || !json.Valid(data) || depth(data) > envelope.MaxDepth {
+		return envelope.Frame{}, false
+	}
+	root, ok := members(data)
+	if !ok || len(root["type"]) != 1 || len(root["meta"]) > 1 || len(root["payload"]) > 1 {
+		return envelope.Frame{}, false
+	}
+	var found envelope.Frame
+	if found.Type, ok = name(root["type"][0]); !ok || len(found.Type) == 0 {
+		return envelope.Frame{}, false
+	}
+	if len(root["payload"]) == 1 {
+		found.Payload = root["payload"][0]
+	}
+	if len(root["meta"]) == 0 {
+		return found, true
+	}
+	meta, ok := members(root["meta"][0])
+	if !ok || len(meta["correlationId"]) > 1 {
+		return envelope.Frame{}, false
+	}
+	if len(meta["correlationId"]) == 1 {
+		found.CorrelationID, ok = name(meta["correlationId"][0])
+	}
+	return found, ok
+}
+
+// members returns the values of each key of an object.
+func members(data []byte) (map[string][]json.RawMessage, bool) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil, false
+	}
+	found := map[string][]json.RawMessage{}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, false
+		}
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return nil, false
+		}
+		found[key.(string)] = append(found[key.(string)], value)
+	}
+	return found, true
+}
+
+func name(value json.RawMessage) ([]byte, bool) {
+	var s *string
+	if json.Unmarshal(value, &s) != nil || s == nil || len(*s) > envelope.MaxNameBytes {
+		return nil, false
+	}
+	return []byte(*s), true
+}
+
+func depth(data []byte) (deepest int) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	level := 0
+	for {
+		token, err := d.Token()
+		if err == io.EOF || err != nil {
+			return deepest
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			level++
+			deepest = max(deepest, level)
+		case json.Delim('}'), json.Delim(']'):
+			level--
+		}
+	}
+}
+
+// check holds everything that must be true of any frame whatever.
+func check(t *testing.T, data []byte) {
+	t.Helper()
+	want, ok := reference(data)
+	got, err := envelope.Parse(data)
+	require.Equal(t, ok, err == nil, "%.300q: %v", data, err)
+	head, headErr := envelope.ParseHead(data)
+	id := head.FindCorrelationID(data)
+	for n := 0; n < len(data); n += 1 + len(data)/100 {
+		part, partErr := envelope.ParseHeadPrefix(data[:n])
+		if !ok {
+			continue
+		}
+		if partErr == nil {
+			require.Equal(t, string(want.Type), string(part.Type), "%.300q cut to %d", data, n)
+		} else {
+			require.Nil(t, part.Type, "%.300q cut to %d", data, n)
+		}
+		if len(part.CorrelationID) > 0 {
+			require.Equal(t, string(want.CorrelationID), string(part.CorrelationID), "%.300q cut to %d", data, n)
+		}
+	}
+	if !ok {
+		return
+	}
+	require.NoError(t, headErr, "%.300q", data)
+	require.Equal(t, string(want.Type), string(got.Type), "%.300q", data)
+	require.Equal(t, string(want.CorrelationID), string(got.CorrelationID), "%.300q", data)
+	require.Equal(t, string(want.Payload), string(got.Payload), "%.300q", data)
+	require.Equal(t, want.Payload == nil, got.Payload == nil, "%.300q", data)
+	require.Equal(t, string(want.Type), string(head.Type), "%.300q", data)
+	require.Equal(t, string(want.CorrelationID), string(id), "%.300q", data)
+}
+
+func seeds() []string {
+	long := strings.Repeat("x", 600)
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	return []string{
+		``, ` `, `{}`, `[]`, `null`, `{`, `{"`, `{"type"`, `{"type":`, `{"type":"A"`, `{"type":"A"}`, `{"type":"A"} `, `{"type":"A"}x`,
+		`{"type":""}`, `{"type":7}`, `{"type":null}`, `{"Type":"A"}`, `{"type":"A","type":"B"}`, `{"typ\u0065":"A"}`, `{"type":"\u0041"}`,
+		`{"type":"A","meta":{"correlationId":"c"}}`, `{"type":"A","meta":{"correlationId":"c","correlationId":"d"}}`,
+		`{"type":"A","meta":{"x":{"correlationId":"d"},"correlationId":"c"}}`, `{"type":"A","meta":null}`, `{"type":"A","meta":[]}`,
+		`{"type":"A","meta":{"correlationId":7}}`, `{"type":"A","meta":{"correlationId":""}}`, `{"type":"A","meta":{}}`,
+		`{"payload":{"type":"B"},"type":"A"}`, `{"payload":"\",\"type\":\"B","type":"A","meta":{"correlationId":"c"}}`,
+		`{"payload":{"a":"` + long + `"},"type":"A","meta":{"correlationId":"c"}}`,
+		`{"payload":{"a":"` + long + `"},"meta":{"correlationId":"c"},"type":"A"}`,
+		`{"type":"A","payload":{"a":"` + long + `"},"meta":{"correlationId":"c"}}`,
+		`{"type":"A","payload":{"a":"` + long + `"}}`, `{"type":"A","x":1,"y":[true,false,null],"payload":-0.5e+7}`,
+		`{"type":"A","payload":"` + long + `\\","meta":{"correlationId":"c"}}`, `{"payload":1,"type":"A"}`, `{"payload":[],"type":"A"}`,
+		`{"meta":{"correlationId":"c"},"type":"A","payload":null}`, `{"meta":{"correlationId":"c"},"meta":{},"type":"A"}`,
+		`{"type":"A","payload":01}`, `{"type":"A","payload":1.}`, `{"type":"A","payload":-}`, `{"type":"A","payload":1e}`, `{"type":"A","payload":tru}`,
+		`{"type":"A","payload":"\x"}`, `{"type":"A","payload":"\u12g4"}`, `{"type":"A","payload":"\ud800"}`, "{\"type\":\"A\",\"payload\":\"\x01\"}",
+		"{\"type\":\"A\",\"payload\":\"\xff\"}", "{\"type\":\"\xff\"}", `{"type":"A","payload":[1,]}`, `{"type":"A",}`, `{"type":"A","payload":{"a"}}`,
+		`{"type":"A","payload":` + deep(63) + `}`, `{"type":"A","payload":` + deep(64) + `}`, `{"type":"A","meta":{"x":` + deep(62) + `}}`, `{"type":"A","meta":{"x":` + deep(63) + `}}`,
+		`{"type":"` + strings.Repeat("T", 128) + `"}`, `{"type":"` + strings.Repeat("T", 129) + `"}`, `{"type":"` + strings.Repeat(`\u0041`, 128) + `"}`,
+		"\t{\n\"type\" : \"A\" ,\r\"meta\" : { \"correlationId\" : \"c\" } , \"payload\" : [ 1 , 2 ] }\n",
+		`{"type":"A","payload":{"a":[{},[],{"b":[[]]}]}}`, `{"payload":{},"type":"A","meta":{"correlationId":"é\n"}}`, "\ufeff{}",
+	}
+}
+
+func TestSeeds(t *testing.T) {
+	for _, seed := range seeds() {
+		check(t, []byte(seed))
+	}
+}
+
+func FuzzEnvelope(f *testing.F) {
+	for _, seed := range seeds() {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 4<<10 {
+			t.Skip("many prefixes are tried")
+		}
+		check(t, data)
+	})
+}
+
+// TestRandomEnvelopes checks valid frames of every order and spelling, and the
+// same with a byte changed.
+func TestRandomEnvelopes(t *testing.T) {
+	g := &generator{rand.New(rand.NewPCG(1, 2))}
+	for range 3000 {
+		data := []byte(g.envelope())
+		_, ok := reference(data)
+		require.True(t, ok, "%.300s", data)
+		check(t, data)
+		data[g.IntN(len(data))] = "\"\\{}[]:,x \x01\xff"[g.IntN(12)]
+		check(t, data)
+	}
+}
+
+type generator struct{ *rand.Rand }
+
+func (g *generator) envelope() string {
+	all := []string{g.member("type", g.quote("SAY"))}
+	for _, m := range []string{g.member("meta", g.meta()), g.member("payload", g.value(4)), g.member("extra", g.value(2))} {
+		if g.IntN(5) > 0 {
+			all = append(all, m)
+		}
+	}
+	g.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return g.space() + "{" + strings.Join(all, ",") + "}" + g.space()
+}
+
+func (g *generator) meta() string {
+	all := []string{g.member("timestamp", "1730000000000"), g.member("correlationId", g.quote("c\"1\\")), g.member("x", g.value(2))}
+	g.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return "{" + strings.Join(all[:g.IntN(len(all)+1)], ",") + "}"
+}
+
+func (g *generator) member(key, value string) string {
+	return g.space() + g.quote(key) + g.space() + ":" + g.space() + value + g.space()
+}
+
+func (g *generator) value(depth int) string {
+	switch g.IntN(8) {
+	case 0:
+		return []string{"true", "false", "null", "0", "-1.5e+3", "1234567890"}[g.IntN(6)]
+	case 1, 2, 3:
+		return g.quote(strings.Repeat([]string{"x", `\`, `"`, "é", "{}", `","type":"B`, "\n"}[g.IntN(7)], g.IntN(300)))
+	default:
+		if depth == 0 {
+			return "[]"
+		}
+		var parts []string
+		if g.IntN(2) == 0 {
+			for range g.IntN(4) {
+				parts = append(parts, g.space()+g.value(depth-1)+g.space())
+			}
+			return "[" + strings.Join(parts, ",") + "]"
+		}
+		for range g.IntN(4) {
+			parts = append(parts, g.member([]string{"a", "type", "meta", "correlationId", `\`}[g.IntN(5)], g.value(depth-1)))
+		}
+		return "{" + strings.Join(parts, ",") + "}"
+	}
+}
+
+func (g *generator) space() string {
+	return strings.Repeat([]string{"", "", " ", "\n\t\r "}[g.IntN(4)], 1)
+}
+
+// quote sometimes spells letters with escapes.
+func (g *generator) quote(s string) string {
+	quoted, _ := json.Marshal(s)
+	if g.IntN(4) > 0 {
+		return string(quoted)
+	}
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		if r < 0x80 && g.IntN(2) == 0 || r < ' ' || r == '"' || r == '\\' {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+func TestErrorsAreWordsForTheSender(t *testing.T) {
+	for _, tt := range []struct{ frame, head, whole string }{
+		{``, "message is empty", "message is empty"},
+		{`x`, "message must be a JSON object", "message must be a JSON object"},
+		{`{"type":7,"meta":{"correlationId":"c"}}`, "type must be a string of 1 to 128 bytes", "type must be a string of 1 to 128 bytes"},
+		{`{"meta":{"correlationId":"c"}}`, "type is missing", "type is missing"},
+		{`{"type":"A","meta":7}`, "meta must be an object", "meta must be an object"},
+		{`{"type":"A","meta":{"correlationId":7}}`, "correlationId must be a string of at most 128 bytes", "correlationId must be a string of at most 128 bytes"},
+		{`{"type":"A","meta":{"correlationId":"c"}`, "", "message ends too early"},
+		{`{"type":"A","meta":{"correlationId":"c"}}?`, "", "message is not valid JSON: unexpected character at byte 41"},
+		{`{"type"?`, "message is not valid JSON: unexpected character at byte 7", "message is not valid JSON: unexpected character at byte 7"},
+	} {
+		_, err := envelope.ParseHead([]byte(tt.frame))
+		assert.Equal(t, tt.head, text(err), "%s", tt.frame)
+		_, err = envelope.Parse([]byte(tt.frame))
+		assert.Equal(t, tt.whole, text(err), "%s", tt.frame)
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestOneMistakeDoesNotHideTheOtherName(t *testing.T) {
+	for _, frame := range []string{
+		`{"type":7,"meta":{"correlationId":"c"}}`,
+		`{"meta":{"correlationId":"c"},"type":[]}`,
+		`{"meta":{"correlationId":"c"}}`,
+		`{"type":"","payload":{},"meta":{"correlationId":"c"}}`,
+		`{"type":{},"payload":"` + strings.Repeat("x", 1000) + `","meta":{"correlationId":"c"}}`,
+	} {
+		head, err := envelope.ParseHead([]byte(frame))
+		require.Error(t, err)
+		assert.Equal(t, "c", string(head.CorrelationID), "%s", frame)
+	}
+	for _, frame := range []string{`{"type":"A","meta":null}`, `{"meta":{"correlationId":7},"type":"A"}`} {
+		head, err := envelope.ParseHead([]byte(frame))
+		require.Error(t, err)
+		assert.Equal(t, "A", string(head.Type), "%s", frame)
+	}
+}
+
+func TestNothingIsAllocated(t *testing.T) {
+	for name, frame := range frames() {
+		assert.Zero(t, testing.AllocsPerRun(100, func() {
+			head, err := envelope.ParseHead(frame)
+			if err != nil || string(head.Type) != "SAY" {
+				t.Fatal(err)
+			}
+			head.FindCorrelationID(frame)
+		}), "head of %s", name)
+		assert.Zero(t, testing.AllocsPerRun(100, func() {
+			if _, err := envelope.Parse(frame); err != nil {
+				t.Fatal(err)
+			}
+		}), "whole of %s", name)
+	}
+}
+
+// frames are messages of both sizes, with their members in every order.
+func frames() map[string][]byte {
+	items, _ := json.Marshal(map[string]any{"items": slice(220)})
+	long, _ := json.Marshal(map[string]any{"text": strings.Repeat("lorem ipsum ", 1350)})
+	small, _ := json.Marshal(map[string]any{"room": "general", "text": strings.Repeat("x", 60)})
+	all := map[string][]byte{}
+	for size, payload := range map[string][]byte{"200B": small, "16kB of items": items, "16kB of text": long} {
+		m := [3]string{`"type":"SAY"`, `"meta":{"timestamp":1730000000000,"correlationId":"0d2b9a0e-6f6d-4f0e-9f57-5bd6d3a3d6a5"}`, `"payload":` + string(payload)}
+		for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {0, 2}} {
+			var parts, names []string
+			for _, i := range order {
+				parts, names = append(parts, m[i]), append(names, [3]string{"type", "meta", "payload"}[i])
+			}
+			all[size+"/"+strings.Join(names, ",")] = []byte("{" + strings.Join(parts, ",") + "}")
+		}
+	}
+	return all
+}
+
+func slice(n int) []map[string]any {
+	var items []map[string]any
+	for i := range n {
+		items = append(items, map[string]any{"id": i, "name": fmt.Sprint("item ", i), "price": 12.5, "tags": []string{"a", "b"}})
+	}
+	return items
+}

@@ -1,0 +1,37 @@
+package envelope
+
+import "fmt"
+
+// An Error says what is wrong with a frame, in words for its sender.
+type Error string
+
+// Error returns the words.
+func (e Error) Error() string { return string(e) }
+
+// What can be wrong with a frame, besides its syntax.
+const (
+	ErrEmpty         Error = "message is empty"
+	ErrNotObject     Error = "message must be a JSON object"
+	ErrNoType        Error = "type is missing"
+	ErrType          Error = "type must be a string of 1 to 128 bytes"
+	ErrMeta          Error = "meta must be an object"
+	ErrCorrelationID Error = "correlationId must be a string of at most 128 bytes"
+	ErrTruncated     Error = "message ends too early"
+	ErrDepth         Error = "message is nested deeper than 64 levels"
+	ErrUTF8          Error = "message is not valid UTF-8"
+
+	errDuplicateType          Error = `duplicate key "type"`
+	errDuplicateMeta          Error = `duplicate key "meta"`
+	errDuplicatePayload       Error = `duplicate key "payload"`
+	errDuplicateCorrelationID Error = `duplicate key "correlationId"`
+)
+
+// A SyntaxError says where a frame stops being JSON.
+type SyntaxError struct {
+	Offset int // of the byte that must not be there
+}
+
+// Error names the place.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("message is not valid JSON: unexpected character at byte %d", e.Offset)
+}

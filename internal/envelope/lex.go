@@ -1,0 +1,172 @@
+package envelope
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"math/bits"
+)
+
+// A frame is JSON text. Its methods take the offset at which something begins
+// and return the offset behind it.
+type frame []byte
+
+// unexpected is the error of finding the wrong byte at i, or none.
+func (f frame) unexpected(i int) error {
+	if i >= len(f) {
+		return ErrTruncated
+	}
+	return &SyntaxError{Offset: i}
+}
+
+func (f frame) space(i int) int {
+	for i < len(f) && (f[i] == ' ' || f[i] == '\n' || f[i] == '\t' || f[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// expect wants c at i, behind white space.
+func (f frame) expect(i int, c byte) (int, error) {
+	i = f.space(i)
+	if i >= len(f) || f[i] != c {
+		return i, f.unexpected(i)
+	}
+	return i + 1, nil
+}
+
+// text checks a string, quotes included.
+func (f frame) text(i int) (int, error) {
+	i, err := f.expect(i, '"')
+	for err == nil {
+		i = f.plain(i)
+		switch {
+		case i >= len(f) || f[i] < ' ':
+			return i, f.unexpected(i)
+		case f[i] == '"':
+			return i + 1, nil
+		default:
+			i, err = f.escape(i)
+		}
+	}
+	return i, err
+}
+
+// plain returns the offset of the first byte that ends a run of ordinary ones: a
+// quote, a backslash or a control character. It looks at eight bytes at a time
+// (Mycroft's test for a byte below n, as in Warren, Hacker's Delight, 6-1).
+func (f frame) plain(i int) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for ; i+8 <= len(f); i += 8 {
+		w := binary.LittleEndian.Uint64(f[i:])
+		quote, slash := w^ones*'"', w^ones*'\\'
+		found := ((w - ones*' ') &^ w) | ((quote - ones) &^ quote) | ((slash - ones) &^ slash)
+		if found &= highs; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for i < len(f) && f[i] >= ' ' && f[i] != '"' && f[i] != '\\' {
+		i++
+	}
+	return i
+}
+
+// escape checks an escape sequence.
+func (f frame) escape(i int) (int, error) {
+	i++
+	if i >= len(f) {
+		return i, ErrTruncated
+	}
+	switch f[i] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i + 1, nil
+	case 'u':
+		for range 4 {
+			if i++; i >= len(f) || !isHex(f[i]) {
+				return i, f.unexpected(i)
+			}
+		}
+		return i + 1, nil
+	default:
+		return i, f.unexpected(i)
+	}
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+// unquote returns the content of a checked string.
+func unquote(quoted []byte) []byte {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return quoted[1 : len(quoted)-1]
+	}
+	var s string
+	if json.Unmarshal(quoted, &s) != nil {
+		return nil
+	}
+	return []byte(s)
+}
+
+// scalar checks a number or a literal.
+func (f frame) scalar(i int) (int, error) {
+	if i >= len(f) {
+		return i, ErrTruncated
+	}
+	switch c := f[i]; {
+	case c == 't':
+		return f.literal(i, "true")
+	case c == 'f':
+		return f.literal(i, "false")
+	case c == 'n':
+		return f.literal(i, "null")
+	default:
+		return f.number(i)
+	}
+}
+
+func (f frame) literal(i int, want string) (int, error) {
+	for j := range len(want) {
+		if i+j >= len(f) || f[i+j] != want[j] {
+			return i + j, f.unexpected(i + j)
+		}
+	}
+	return i + len(want), nil
+}
+
+// number checks what RFC 8259, section 6 calls a number.
+func (f frame) number(i int) (int, error) {
+	if i < len(f) && f[i] == '-' {
+		i++
+	}
+	var err error
+	if i < len(f) && f[i] == '0' {
+		i++
+	} else if i, err = f.digits(i); err != nil {
+		return i, err
+	}
+	if i < len(f) && f[i] == '.' {
+		if i, err = f.digits(i + 1); err != nil {
+			return i, err
+		}
+	}
+	if i < len(f) && (f[i] == 'e' || f[i] == 'E') {
+		if i++; i < len(f) && (f[i] == '+' || f[i] == '-') {
+			i++
+		}
+		return f.digits(i)
+	}
+	return i, nil
+}
+
+// digits wants at least one.
+func (f frame) digits(i int) (int, error) {
+	start := i
+	for i < len(f) && f[i] >= '0' && f[i] <= '9' {
+		i++
+	}
+	if i == start {
+		return i, f.unexpected(i)
+	}
+	return i, nil
+}

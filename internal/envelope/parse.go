@@ -1,0 +1,151 @@
+package envelope
+
+import "unicode/utf8"
+
+// MaxDepth is how many objects and arrays a frame may nest, its own included.
+const MaxDepth = 64
+
+// MaxNameBytes bounds a type and a correlation id.
+const MaxNameBytes = 128
+
+// A Frame is the content of a frame that has been checked to its last byte.
+type Frame struct {
+	Type          []byte // 1 to MaxNameBytes
+	CorrelationID []byte // at most MaxNameBytes; empty if there is none
+	Payload       []byte // JSON; nil if there is none
+}
+
+// Parse checks a whole frame: one JSON object and nothing behind it, valid UTF-8,
+// nested at most MaxDepth levels, with a type, and without a second type, meta,
+// payload or correlationId. Other members are checked and ignored. For a frame
+// that it accepts, [ParseHead] finds the same type and correlation id.
+func Parse(data []byte) (Frame, error) {
+	if len(data) == 0 {
+		return Frame{}, ErrEmpty
+	}
+	if !utf8.Valid(data) {
+		return Frame{}, ErrUTF8
+	}
+	p := parser{frame: data}
+	i, err := p.object(0)
+	if err != nil {
+		return Frame{}, err
+	}
+	if i = p.frame.space(i); i < len(data) {
+		return Frame{}, p.frame.unexpected(i)
+	}
+	if p.found.Type == nil {
+		return Frame{}, ErrNoType
+	}
+	return p.found, nil
+}
+
+type parser struct {
+	frame frame
+	found Frame
+	meta  bool
+	id    bool
+}
+
+// object checks the root.
+func (p *parser) object(i int) (int, error) {
+	i, err := p.frame.expect(i, '{')
+	if err != nil {
+		if i < len(p.frame) {
+			err = ErrNotObject
+		}
+		return i, err
+	}
+	return p.frame.members(i, p.member)
+}
+
+func (p *parser) member(key []byte, i int) (int, error) {
+	switch string(key) {
+	case "type":
+		if p.found.Type != nil {
+			return i, errDuplicateType
+		}
+		return p.frame.name(i, &p.found.Type, 1, ErrType)
+	case "meta":
+		if p.meta {
+			return i, errDuplicateMeta
+		}
+		p.meta = true
+		if i >= len(p.frame) || p.frame[i] != '{' {
+			return i, ErrMeta
+		}
+		return p.frame.members(i+1, p.metaMember)
+	case "payload":
+		if p.found.Payload != nil {
+			return i, errDuplicatePayload
+		}
+		end, err := p.frame.value(i, 1)
+		p.found.Payload = p.frame[i:end]
+		return end, err
+	default:
+		return p.frame.value(i, 1)
+	}
+}
+
+func (p *parser) metaMember(key []byte, i int) (int, error) {
+	if string(key) != "correlationId" {
+		return p.frame.value(i, 2)
+	}
+	if p.id {
+		return i, errDuplicateCorrelationID
+	}
+	p.id = true
+	return p.frame.name(i, &p.found.CorrelationID, 0, ErrCorrelationID)
+}
+
+// members checks an object behind its brace, and calls member with each key and
+// the offset of its value.
+func (f frame) members(i int, member func(key []byte, i int) (int, error)) (int, error) {
+	if i = f.space(i); i < len(f) && f[i] == '}' {
+		return i + 1, nil
+	}
+	for {
+		key, value, err := f.key(i)
+		if err != nil {
+			return value, err
+		}
+		if i, err = member(key, value); err != nil {
+			return i, err
+		}
+		if i = f.space(i); i >= len(f) || f[i] != ',' {
+			return f.expect(i, '}')
+		}
+		i++
+	}
+}
+
+// key reads a member's key and returns the offset of its value.
+func (f frame) key(i int) (key []byte, value int, err error) {
+	start := f.space(i)
+	if i, err = f.text(start); err != nil {
+		return nil, i, err
+	}
+	key = unquote(f[start:i])
+	if i, err = f.expect(i, ':'); err != nil {
+		return nil, i, err
+	}
+	return key, f.space(i), nil
+}
+
+// name reads a string of least to MaxNameBytes bytes into dst. Anything else is
+// the error wrong.
+func (f frame) name(i int, dst *[]byte, least int, wrong error) (int, error) {
+	if i < len(f) && f[i] != '"' {
+		return i, wrong
+	}
+	end, err := f.text(i)
+	if err != nil {
+		return end, err
+	}
+	name := unquote(f[i:end])
+	if len(name) < least || len(name) > MaxNameBytes || !utf8.Valid(name) {
+		return end, wrong
+	}
+	*dst = name
+	return end, nil
+}
