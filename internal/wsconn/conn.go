@@ -1,0 +1,159 @@
+package wsconn
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// Options bound a connection. Every field must be set.
+type Options struct {
+	Subprotocol     string // to select; "" for none
+	ReadBufferBytes int
+
+	MaxMessageBytes int64         // the hard cap: a longer message closes with 1009
+	MessageTimeout  time.Duration // from a message's first frame to its last byte
+	WriteTimeout    time.Duration // for one system call
+	CloseTimeout    time.Duration // from our close frame to the peer's
+	PingInterval    time.Duration // of silence, after which the peer is asked for a sign of life
+	PongTimeout     time.Duration // for that sign
+
+	QueueBytes    int // outgoing, not yet written
+	QueueMessages int
+}
+
+// Close codes of RFC 6455, section 7.4.1, that this package sends or reports.
+const (
+	CodeProtocolError   = 1002
+	CodeAbnormal        = 1006 // there was no close frame
+	CodePolicyViolation = 1008
+	CodeTooBig          = 1009
+	CodeTryAgainLater   = 1013
+)
+
+// ErrClosed is returned for a connection that is closed or closing.
+var ErrClosed = errors.New("connection is closed")
+
+// A QueueFullError is returned by the Send that overflowed the outgoing queue.
+// The connection is closing then.
+type QueueFullError struct {
+	Queued, Limit int // messages or bytes
+}
+
+// Error describes the queue.
+func (e *QueueFullError) Error() string {
+	return fmt.Sprintf("outgoing queue is full: %d of %d", e.Queued, e.Limit)
+}
+
+// A Conn is a server's end of a WebSocket connection. Read is for one goroutine;
+// everything else is safe for concurrent use.
+type Conn struct {
+	lib  *websocket.Conn
+	sock socket
+	opts *Options
+
+	onEnd     func()
+	drainFunc func() // the method value, made once so that starting it allocates nothing
+
+	mu       sync.Mutex
+	queue    []queued
+	spare    []queued // the last batch's storage, for the next one
+	bytes    int      // of the queued messages
+	draining bool     // a goroutine is writing
+	closing  bool
+	code     int // of the close frame that came or went first
+	reason   string
+	timer    *time.Timer   // the only one: for a sign of life, or for the peer's close frame
+	pingedAt time.Duration // since start; 0 if the timer does not wait for a pong
+
+	reading  atomic.Bool  // Read is waiting for the peer
+	lastSeen atomic.Int64 // when the peer last showed life, nanoseconds since start
+	start    time.Time
+}
+
+// Accept upgrades a request. If it fails, it has answered the request. The
+// origin is the caller's to check.
+func Accept(w http.ResponseWriter, r *http.Request, opts *Options) (*Conn, error) {
+	c := &Conn{opts: opts, start: time.Now()}
+	c.drainFunc = c.drain
+	c.sock.timeout, c.sock.writeTimeout = opts.MessageTimeout, opts.WriteTimeout
+	accept := &websocket.AcceptOptions{
+		InsecureSkipVerify: true,
+		OnPongReceived:     c.pongReceived,
+	}
+	if opts.Subprotocol != "" {
+		accept.Subprotocols = []string{opts.Subprotocol}
+	}
+	lib, err := websocket.Accept(&hijacker{w, &c.sock, opts.ReadBufferBytes}, r, accept)
+	if err != nil {
+		return nil, err
+	}
+	lib.SetReadLimit(-1) // Read counts by itself
+	c.lib = lib
+	c.mu.Lock()
+	c.timer = time.AfterFunc(opts.PingInterval, c.tick)
+	c.mu.Unlock()
+	return c, nil
+}
+
+// OnEnd sets a function to be called when the socket is closed, perhaps more than
+// once. It must be set before anything else is called.
+func (c *Conn) OnEnd(f func()) { c.onEnd = f }
+
+// Subprotocol returns the selected subprotocol, or "".
+func (c *Conn) Subprotocol() string { return c.lib.Subprotocol() }
+
+// Close sends what is queued and then a close frame, without waiting for either.
+// Read ends when the peer has answered, at the latest after CloseTimeout. The
+// reason is cut to what a close frame can hold. The first Close decides; later
+// ones do nothing.
+func (c *Conn) Close(code int, reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return
+	}
+	c.closing, c.code, c.reason = true, code, reason
+	c.enqueue(queued{control: closeFrame(code, reason)})
+	c.timer.Reset(c.opts.CloseTimeout)
+}
+
+// Abort closes the socket at once.
+func (c *Conn) Abort() {
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
+	c.onEnd()
+	_ = c.sock.Close()
+}
+
+// Release frees what the connection holds. It must follow the last Read.
+func (c *Conn) Release() {
+	c.mu.Lock()
+	c.closing = true
+	c.timer.Stop()
+	for _, q := range c.queue {
+		q.release()
+	}
+	c.queue, c.bytes = nil, 0
+	c.mu.Unlock()
+	_ = c.sock.Close()
+	_ = c.lib.CloseNow()
+}
+
+// Status returns the code and the reason of the close frame that came or went
+// first, or CodeAbnormal. It is final once Read has returned an error.
+func (c *Conn) Status() (code int, reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.code == 0 {
+		return CodeAbnormal, ""
+	}
+	return c.code, c.reason
+}

@@ -1,0 +1,10 @@
+// Package wsconn is the transport under a connection: buffers, deadlines, the
+// outgoing queue, heartbeats and the end of a connection. It alone knows
+// github.com/coder/websocket.
+//
+// The library does the handshake and reads: masking, fragments, control frames.
+// Outgoing data frames are laid out here, because a server's frame is a few
+// bytes before the payload, and a frame that is laid out once can be given to
+// any number of connections and leave together with its neighbours in one
+// system call.
+package wsconn

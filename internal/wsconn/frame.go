@@ -1,0 +1,108 @@
+package wsconn
+
+import (
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
+)
+
+// Frame types of RFC 6455, section 5.2, each with the FIN bit.
+const (
+	finText  = 0x81
+	finClose = 0x88
+	finPing  = 0x89
+)
+
+// maxHeaderBytes is what the header of a server's frame takes at most.
+const maxHeaderBytes = 10
+
+// A Frame is a text message on its way out: write the text, seal it, and give it
+// to any number of connections. Each [Conn.Send] takes one reference.
+type Frame struct {
+	buf   []byte // maxHeaderBytes of room, then the text
+	start int    // where the header begins, once sealed
+	refs  atomic.Int32
+}
+
+const maxPooledFrameBytes = 16 << 10
+
+var framePool = sync.Pool{New: func() any {
+	return &Frame{buf: make([]byte, maxHeaderBytes, 512)}
+}}
+
+// NewFrame returns an empty frame to which the caller holds one reference.
+func NewFrame() *Frame {
+	f := framePool.Get().(*Frame)
+	f.buf, f.start = f.buf[:maxHeaderBytes], 0
+	f.refs.Store(1)
+	return f
+}
+
+// Write appends to the text. It never fails.
+func (f *Frame) Write(p []byte) (int, error) {
+	f.buf = append(f.buf, p...)
+	return len(p), nil
+}
+
+// WriteString appends to the text.
+func (f *Frame) WriteString(s string) { f.buf = append(f.buf, s...) }
+
+// Text returns the text so far. It is valid until the next Write or Release.
+func (f *Frame) Text() []byte { return f.buf[maxHeaderBytes:] }
+
+// Truncate shortens the text to n bytes.
+func (f *Frame) Truncate(n int) { f.buf = f.buf[:maxHeaderBytes+n] }
+
+// Retain adds a reference, for one more Send.
+func (f *Frame) Retain() { f.refs.Add(1) }
+
+// Release gives up a reference. The frame is reused once nobody holds one.
+func (f *Frame) Release() {
+	if f.refs.Add(-1) == 0 && cap(f.buf) <= maxPooledFrameBytes {
+		framePool.Put(f)
+	}
+}
+
+// Seal ends the text. It must be called once, before the first Send.
+func (f *Frame) Seal() {
+	n := len(f.buf) - maxHeaderBytes
+	switch {
+	case n < 126:
+		f.start = maxHeaderBytes - 2
+		f.buf[f.start+1] = byte(n)
+	case n < 1<<16:
+		f.start = maxHeaderBytes - 4
+		f.buf[f.start+1] = 126
+		binary.BigEndian.PutUint16(f.buf[f.start+2:], uint16(n))
+	default:
+		f.start = 0
+		f.buf[1] = 127
+		binary.BigEndian.PutUint64(f.buf[2:], uint64(n))
+	}
+	f.buf[f.start] = finText
+}
+
+func pingFrame() []byte { return []byte{finPing, 0} }
+
+// maxReasonBytes is what a control frame leaves for a reason behind the code.
+const maxReasonBytes = 125 - 2
+
+func closeFrame(code int, reason string) []byte {
+	reason = cut(reason, maxReasonBytes)
+	frame := make([]byte, 0, 4+len(reason))
+	frame = append(frame, finClose, byte(2+len(reason)))
+	frame = binary.BigEndian.AppendUint16(frame, uint16(code))
+	return append(frame, reason...)
+}
+
+// cut shortens s to at most n bytes, at the border of a rune.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}

@@ -1,0 +1,48 @@
+package wsconn
+
+import (
+	"context"
+	"time"
+)
+
+// seen records a sign of life.
+func (c *Conn) seen() { c.lastSeen.Store(int64(time.Since(c.start))) }
+
+// pongReceived runs inside the library's Read and must not call back into it.
+func (c *Conn) pongReceived(context.Context, []byte) { c.seen() }
+
+// tick runs when the timer fires: it asks a silent peer for a sign of life and
+// ends the connection if there is none, or if the peer did not answer our close
+// frame.
+func (c *Conn) tick() {
+	if !c.alive() {
+		c.Abort()
+	}
+}
+
+func (c *Conn) alive() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return false
+	}
+	now, seen := time.Since(c.start), time.Duration(c.lastSeen.Load())
+	switch {
+	case !c.reading.Load():
+		// We do not listen, because handlers are busy. A ping still finds out
+		// whether the peer's host knows the connection.
+		c.pingedAt = 0
+		c.enqueue(queued{control: pingFrame()})
+		c.timer.Reset(c.opts.PingInterval)
+	case now-seen < c.opts.PingInterval:
+		c.pingedAt = 0
+		c.timer.Reset(c.opts.PingInterval - (now - seen))
+	case c.pingedAt == 0 || c.pingedAt < seen:
+		c.pingedAt = now
+		c.enqueue(queued{control: pingFrame()})
+		c.timer.Reset(c.opts.PongTimeout)
+	default:
+		return false
+	}
+	return true
+}
