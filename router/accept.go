@@ -1,0 +1,173 @@
+package router
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// ServeHTTP upgrades a request to a connection and returns; the connection lives
+// on until either side closes it. What is wrong with a request is told by an
+// HTTP status, because a browser's page can act on nothing else so early.
+func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.compile()
+	proxied := r.trusted(peerOf(req))
+	if !r.origin.allows(req, proxied) {
+		r.reject(w, errors.Errorf(errors.PermissionDenied, "this page may not connect"))
+		return
+	}
+	c := &Conn{router: r, ip: r.clientIP(req), topics: map[string]struct{}{}}
+	if err := r.conns.takeAddress(c.ip); err != nil {
+		r.reject(w, err)
+		return
+	}
+	if err := r.accept(w, req, c); err != nil {
+		r.conns.leaveAddress(c.ip)
+		r.reject(w, err)
+	}
+}
+
+// errAnswered is an error that the client has been told of.
+var errAnswered = errors.New("answered")
+
+// accept authenticates and upgrades. An error leaves nothing behind.
+func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error {
+	if r.opts.Authenticate != nil {
+		identity, err := r.opts.Authenticate(req)
+		if err != nil {
+			return err
+		}
+		c.identity = identity
+	}
+	if err := r.conns.takeUser(c.identity); err != nil {
+		return err
+	}
+	ws, err := wsconn.Accept(w, req, r.transport(req))
+	if err != nil {
+		r.conns.leaveUser(c.identity)
+		return errAnswered
+	}
+	c.ws, c.id = ws, rand.Text()
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	ws.OnEnd(c.cancel)
+	c.messages.run, c.messages.beside, c.messages.most = c.handle, runsBeside, mostWaiting
+	c.reports.run, c.reports.beside, c.reports.most = r.limitExceeded, neverBeside, mostWaiting
+	c.active.Store(1)
+	if r.conns.add(c) {
+		c.drain()
+	}
+	go c.open()
+	return nil
+}
+
+func runsBeside(in incoming) bool    { return in.route.beside }
+func neverBeside(LimitExceeded) bool { return false }
+
+func (r *Router) limitExceeded(l LimitExceeded) {
+	if l.Conn != nil {
+		defer l.Conn.done()
+	}
+	defer r.recoverHook("OnLimitExceeded")
+	r.opts.OnLimitExceeded(l)
+}
+
+func (r *Router) transport(req *http.Request) *wsconn.Options {
+	l, t := r.opts.Limits, r.opts.Timeouts
+	return &wsconn.Options{
+		Subprotocol:     r.subprotocol(req),
+		ReadBufferBytes: readBufferBytes,
+		MaxMessageBytes: l.HardBytes,
+		MessageTimeout:  t.Message,
+		WriteTimeout:    t.Write,
+		CloseTimeout:    t.Close,
+		PingInterval:    t.Ping,
+		PongTimeout:     t.Pong,
+		QueueBytes:      l.QueueBytes,
+		QueueMessages:   l.QueueMessages,
+	}
+}
+
+// subprotocol returns what to select: the application's if the client offers
+// it, otherwise the entry that carries the token, because browsers give up on a
+// server that selects none of what they offer.
+func (r *Router) subprotocol(req *http.Request) string {
+	offered := subprotocols(req)
+	for _, p := range r.opts.Subprotocols {
+		if slices.Contains(offered, p) {
+			return p
+		}
+	}
+	for _, p := range offered {
+		if strings.HasPrefix(p, bearerPrefix) {
+			return p
+		}
+	}
+	return ""
+}
+
+// reject answers a request that does not become a connection.
+func (r *Router) reject(w http.ResponseWriter, err error) {
+	if err == errAnswered { //nolint:errorlint // never wrapped
+		return
+	}
+	var payload errorPayload
+	if limit, ok := errors.AsType[*LimitExceeded](err); ok {
+		payload = limit.payload()
+		payload.Code = errors.ResourceExhausted // a rate, too, is a 429
+		w.Header().Set("Retry-After", strconv.FormatInt(retrySeconds(limit.RetryAfter), 10))
+		defer r.refused(*limit)
+	} else {
+		payload = publicPart(err)
+		r.fail(nil, "", err)
+		if status := httpStatus(payload.Code); status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", strconv.FormatInt(retrySeconds(retryAfterOf(err)), 10))
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(httpStatus(payload.Code))
+	_ = json.NewEncoder(w).Encode(payload)
+}
+
+func (r *Router) refused(l LimitExceeded) {
+	if r.opts.OnLimitExceeded != nil {
+		r.limitExceeded(l)
+	}
+}
+
+func retryAfterOf(err error) time.Duration {
+	if e, ok := errors.AsType[*errors.Error](err); ok {
+		return e.RetryAfter
+	}
+	return 0
+}
+
+// retrySeconds is at least 1: a client that comes back at once helps nobody.
+func retrySeconds(d time.Duration) int64 {
+	if d == errors.Never {
+		return int64(24 * time.Hour / time.Second)
+	}
+	return max(1, ceil(d, time.Second))
+}
+
+func httpStatus(code errors.Code) int {
+	switch code {
+	case errors.Unauthenticated:
+		return http.StatusUnauthorized
+	case errors.PermissionDenied:
+		return http.StatusForbidden
+	case errors.ResourceExhausted:
+		return http.StatusTooManyRequests
+	case errors.Unavailable:
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusInternalServerError
+	}
+}

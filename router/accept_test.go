@@ -1,0 +1,247 @@
+package router_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+func TestAuthenticateRefusesWithAStatus(t *testing.T) {
+	for _, tt := range []struct {
+		err        error
+		status     int
+		retryAfter string
+		body       string
+	}{
+		{errors.Errorf(errors.Unauthenticated, "who are you?"), 401, "", `{"code":"UNAUTHENTICATED","message":"who are you?","retryable":false}`},
+		{errors.Errorf(errors.PermissionDenied, "not you"), 403, "", `{"code":"PERMISSION_DENIED","message":"not you","retryable":false}`},
+		{&errors.Error{Code: errors.ResourceExhausted, RetryAfter: 1500 * time.Millisecond}, 429, "2", `{"code":"RESOURCE_EXHAUSTED","retryable":true,"retryAfterMs":1500}`},
+		{
+			&router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, RetryAfter: 2001 * time.Millisecond}, 429, "3",
+			`{"code":"RESOURCE_EXHAUSTED","message":"rate limit exceeded","details":{"kind":"rate","observed":1,"limit":5},"retryable":true,"retryAfterMs":2001}`,
+		},
+		{&errors.Error{Code: errors.Unavailable, Message: "no database"}, 503, "1", `{"code":"UNAVAILABLE","message":"no database","retryable":true}`},
+		{errors.New("secret"), 500, "", `{"code":"INTERNAL","message":"internal error","retryable":false}`},
+	} {
+		t.Run(http.StatusText(tt.status), func(t *testing.T) {
+			r := router.New(quiet(router.Options{Authenticate: func(*http.Request) (router.Identity, error) {
+				return router.Identity{}, tt.err
+			}}))
+			resp := routertest.Refused(t, r)
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			assert.Equal(t, tt.status, resp.StatusCode)
+			assert.Equal(t, tt.retryAfter, resp.Header.Get("Retry-After"))
+			assert.JSONEq(t, tt.body, string(body))
+		})
+	}
+}
+
+func TestOrigins(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		origins []string
+		host    string
+		tls     bool // the client speaks TLS to a trusted proxy
+		origin  string
+		ok      bool
+	}{
+		{"no origin", nil, "example.com", false, "", true},
+		{"same host", nil, "example.com", false, "http://example.com", true},
+		{"same host, other spelling", nil, "Example.com", false, "http://EXAMPLE.com", true},
+		{"same host and port", nil, "localhost:8080", false, "http://localhost:8080", true},
+		{"other port", nil, "localhost:8080", false, "http://localhost:3000", false},
+		{"other host", nil, "example.com", false, "http://example.org", false},
+		{"host as prefix", nil, "example.com", false, "http://example.com.evil.org", false},
+		{"https page, TLS", nil, "example.com", true, "https://example.com", true},
+		{"http page, TLS", nil, "example.com", true, "http://example.com", false},
+		{"https page, plain", nil, "example.com", false, "https://example.com", true},
+		{"other scheme", nil, "example.com", false, "file://example.com", false},
+		{"null", nil, "example.com", false, "null", false},
+		{"listed", []string{"https://app.example.org"}, "example.com", false, "https://app.example.org", true},
+		{"listed with another scheme", []string{"https://app.example.org"}, "example.com", false, "http://app.example.org", false},
+		{"listed with another port", []string{"https://app.example.org"}, "example.com", false, "https://app.example.org:8443", false},
+		{"subdomain", []string{"https://*.example.org"}, "example.com", false, "https://a.b.example.org", true},
+		{"no subdomain", []string{"https://*.example.org"}, "example.com", false, "https://example.org", false},
+		{"suffix but no subdomain", []string{"https://*.example.org"}, "example.com", false, "https://evilexample.org", false},
+		{"subdomain with another scheme", []string{"https://*.example.org"}, "example.com", false, "http://a.example.org", false},
+		{"any", []string{"*"}, "example.com", true, "http://example.org", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := router.New(&router.Options{
+				Origins:        tt.origins,
+				TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+			})
+			opts := []routertest.Option{func(req *http.Request) {
+				req.Host = tt.host
+				req.Header.Set("Origin", tt.origin)
+				if tt.tls {
+					req.Header.Set("X-Forwarded-Proto", "https")
+				}
+			}}
+			if tt.ok {
+				routertest.Dial(t, r, opts...)
+				return
+			}
+			assert.Equal(t, http.StatusForbidden, routertest.Refused(t, r, opts...).StatusCode)
+		})
+	}
+}
+
+func TestClientIP(t *testing.T) {
+	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
+	for _, tt := range []struct {
+		name, remote string
+		forwarded    []string
+		want         string
+	}{
+		{"socket", "192.0.2.1:5000", nil, "192.0.2.1"},
+		{"mapped address", "[::ffff:192.0.2.1]:5000", nil, "192.0.2.1"},
+		{"zone", "[fe80::1%eth0]:5000", nil, "fe80::1"},
+		{"a stranger's header is not believed", "192.0.2.1:5000", []string{"198.51.100.9"}, "192.0.2.1"},
+		{"a proxy's header is", "10.0.0.1:5000", []string{"198.51.100.9"}, "198.51.100.9"},
+		{"only up to the first stranger", "10.0.0.1:5000", []string{"203.0.113.1, 198.51.100.9, 10.0.0.2"}, "198.51.100.9"},
+		{"several headers are one list", "10.0.0.1:5000", []string{"203.0.113.1", "198.51.100.9"}, "198.51.100.9"},
+		{"port and brackets", "10.0.0.1:5000", []string{"[2001:db8::1]:99"}, "2001:db8::1"},
+		{"all are proxies", "10.0.0.1:5000", []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
+		{"garbage stops the walk", "10.0.0.1:5000", []string{"198.51.100.9, unknown"}, "10.0.0.1"},
+		{"no header", "10.0.0.1:5000", nil, "10.0.0.1"},
+		{"no IP socket", "@", nil, "invalid IP"},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			var got netip.Addr
+			r := router.New(&router.Options{
+				TrustedProxies: proxies,
+				OnOpen:         func(_ context.Context, c *router.Conn) error { got = c.IP(); return nil },
+			})
+			routertest.Dial(t, r, func(req *http.Request) {
+				req.RemoteAddr = tt.remote
+				for _, header := range tt.forwarded {
+					req.Header.Add("X-Forwarded-For", header)
+				}
+			})
+			synctest.Wait()
+			assert.Equal(t, tt.want, got.String())
+		})
+	}
+}
+
+func TestToken(t *testing.T) {
+	for _, tt := range []struct{ name, query, protocols, want string }{
+		{"none", "", "", ""},
+		{"query", "?access_token=a%3Ab", "", "a:b"},
+		{"subprotocol", "", "chat, bearer.abc", "abc"},
+		{"the query comes first", "?access_token=q", "bearer.abc", "q"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			req := httptest.NewRequest(http.MethodGet, "/ws"+tt.query, nil)
+			req.Header.Set("Sec-WebSocket-Protocol", tt.protocols)
+			assert.Equal(t, tt.want, router.Token(req))
+		})
+	}
+}
+
+func TestOneSubprotocolIsEchoed(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		spoken  []string
+		offered []string
+		want    string
+	}{
+		{"none offered", []string{"v1"}, nil, ""},
+		{"the server's preference", []string{"v2", "v1"}, []string{"v1", "v2"}, "v2"},
+		{"the application's before the token's", []string{"v1"}, []string{"bearer.abc", "v1"}, "v1"},
+		{"the token's alone", nil, []string{"bearer.abc"}, "bearer.abc"},
+		{"nothing in common", []string{"v1"}, []string{"v3"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			server := httptest.NewServer(router.New(&router.Options{Subprotocols: tt.spoken}))
+			defer server.Close()
+			ws, resp, err := websocket.Dial(t.Context(), server.URL, &websocket.DialOptions{Subprotocols: tt.offered})
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, resp.Header.Get("Sec-WebSocket-Protocol"))
+			require.NoError(t, ws.Close(websocket.StatusNormalClosure, ""))
+		})
+	}
+}
+
+func TestConnectionLimits(t *testing.T) {
+	user := func(req *http.Request) (router.Identity, error) {
+		return router.Identity{UserID: router.Token(req)}, nil
+	}
+	ann, bob := routertest.Token("ann"), routertest.Token("bob")
+	from := routertest.RemoteAddr
+	for _, tt := range []struct {
+		name   string
+		limits router.Limits
+		first  []routertest.Option
+		second []routertest.Option // over the limit
+		other  []routertest.Option // not over it; nil if everything is
+	}{
+		{"in all", router.Limits{Conns: 1}, nil, nil, nil},
+		{
+			"of one address", router.Limits{ConnsPerIP: 1},
+			[]routertest.Option{from("192.0.2.1:1")}, []routertest.Option{from("[::ffff:192.0.2.1]:2")}, []routertest.Option{from("192.0.2.2:1")},
+		},
+		{
+			"of one network of IPv6", router.Limits{ConnsPerIP: 1},
+			[]routertest.Option{from("[2001:db8::1]:1")}, []routertest.Option{from("[2001:db8::2]:1")}, []routertest.Option{from("[2001:db8:0:1::1]:1")},
+		},
+		{"of one user", router.Limits{ConnsPerUser: 1}, []routertest.Option{ann}, []routertest.Option{ann}, []routertest.Option{bob}},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			var reported recorder[router.LimitExceeded]
+			r := router.New(&router.Options{Authenticate: user, Limits: tt.limits, OnLimitExceeded: reported.add})
+			first := routertest.Dial(t, r, tt.first...)
+			resp := routertest.Refused(t, r, tt.second...)
+			assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
+			assert.Equal(t, "5", resp.Header.Get("Retry-After"))
+			var body struct{ Details struct{ Kind string } }
+			require.NoError(t, json.NewDecoder(resp.Body).Decode(&body))
+			assert.Equal(t, "connections", body.Details.Kind)
+			require.Len(t, reported.all(), 1)
+			assert.Equal(t, router.LimitConnections, reported.all()[0].Kind)
+			assert.Nil(t, reported.all()[0].Conn)
+			if tt.other != nil {
+				routertest.Dial(t, r, tt.other...)
+			}
+			first.Close()
+			synctest.Wait()
+			routertest.Dial(t, r, tt.second...)
+		})
+	}
+}
+
+func TestARefusedRequestLeavesNoPlaceTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{
+			Authenticate: func(req *http.Request) (router.Identity, error) {
+				if router.Token(req) == "" {
+					return router.Identity{}, errors.Errorf(errors.Unauthenticated, "who are you?")
+				}
+				return router.Identity{UserID: "ann"}, nil
+			},
+			Limits: router.Limits{Conns: 1, ConnsPerIP: 1, ConnsPerUser: 1},
+		})
+		for range 3 {
+			routertest.Refused(t, r)
+			resp := routertest.Refused(t, r, routertest.Token("x"), routertest.Header("Sec-WebSocket-Version", "8"))
+			assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
+		}
+		routertest.Dial(t, r, routertest.Token("x"))
+	})
+}

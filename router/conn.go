@@ -1,0 +1,238 @@
+package router
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// A Conn is one WebSocket connection. It is safe for concurrent use and may be
+// kept; once it is closed, sending to it fails.
+type Conn struct {
+	router   *Router
+	ws       *wsconn.Conn
+	id       string
+	identity Identity
+	ip       netip.Addr
+
+	ctx    context.Context // ends with the connection
+	cancel context.CancelFunc
+
+	messages lane[incoming]
+	reports  lane[LimitExceeded] // for Options.OnLimitExceeded
+	inFlight atomic.Int64        // RPCs without an answer
+	active   atomic.Int64        // what keeps the connection's place: its reader, its handlers, its reports
+	draining atomic.Bool         // no new messages; closes once only the reader is active
+
+	mu     sync.Mutex
+	topics map[string]struct{} // nil once the connection has ended
+}
+
+// ID returns the connection's name, which no other connection has.
+func (c *Conn) ID() string { return c.id }
+
+// Identity returns who the connection speaks for.
+func (c *Conn) Identity() Identity { return c.identity }
+
+// IP returns the client's address, unmapped and without zone. It is invalid if
+// the address is unknown.
+func (c *Conn) IP() netip.Addr { return c.ip }
+
+// Context returns a context that ends with the connection.
+func (c *Conn) Context() context.Context { return c.ctx }
+
+// Subprotocol returns the subprotocol that was agreed on, or "".
+func (c *Conn) Subprotocol() string { return c.ws.Subprotocol() }
+
+// Send sends a message. It does not wait for the client; an error means that the
+// message cannot be encoded or that the connection is closed. Messages arrive
+// in the order in which they were sent.
+func (c *Conn) Send(m Message) error {
+	frame, err := encode(m, "")
+	if err != nil {
+		return err
+	}
+	return c.send(frame)
+}
+
+// Close sends what is still queued and then a close frame, without waiting for
+// either. The reason is cut to 123 bytes. A code that must not travel is sent
+// as 1011.
+func (c *Conn) Close(code StatusCode, reason string) {
+	if !code.sendable() {
+		code = StatusInternalError
+	}
+	c.ws.Close(int(code), reason)
+}
+
+// Subscribe makes the connection receive what is published on topic, until it
+// ends. Subscribing twice is the same as once.
+func (c *Conn) Subscribe(topic string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.topics == nil {
+		return errClosed
+	}
+	c.topics[topic] = struct{}{}
+	c.router.topics.add(topic, c)
+	return nil
+}
+
+// Unsubscribe undoes Subscribe.
+func (c *Conn) Unsubscribe(topic string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.topics[topic]; ok {
+		delete(c.topics, topic)
+		c.router.topics.remove(topic, c)
+	}
+}
+
+var errClosed = &errors.Error{Code: errors.Unavailable, Message: "connection is closed"}
+
+// send takes over a reference to frame.
+func (c *Conn) send(frame *wsconn.Frame) error {
+	err := c.ws.Send(frame)
+	if err == nil {
+		return nil
+	}
+	if full, ok := errors.AsType[*wsconn.QueueFullError](err); ok {
+		c.report(LimitExceeded{Kind: LimitQueue, Observed: int64(full.Queued), Limit: int64(full.Limit)})
+	}
+	return errClosed
+}
+
+// sendAll sends one encoding to many connections.
+func sendAll(conns []*Conn, m Message) error {
+	frame, err := encode(m, "")
+	if err != nil {
+		return err
+	}
+	for _, c := range conns {
+		frame.Retain()
+		_ = c.send(frame) // a connection that has gone is nobody's error
+	}
+	frame.Release()
+	return nil
+}
+
+// report tells Options.OnLimitExceeded about a limit.
+func (c *Conn) report(l LimitExceeded) {
+	if c.router.opts.OnLimitExceeded == nil {
+		return
+	}
+	l.Conn = c
+	c.active.Add(1)
+	c.reports.push(l)
+}
+
+// mostWaiting bounds the jobs that wait in one of a connection's lanes. While a
+// lane is full, the connection is not read.
+const mostWaiting = 64
+
+// open starts a connection: OnOpen first, then its messages.
+func (c *Conn) open() {
+	if err := c.opened(); err != nil {
+		c.refuse(err)
+		c.discard()
+		c.release()
+		c.done()
+		return
+	}
+	go c.serve() // the stack that OnOpen has grown is not kept
+}
+
+func (c *Conn) opened() (err error) {
+	if c.router.opts.OnOpen == nil {
+		return nil
+	}
+	defer recoverTo(&err)
+	return c.router.opts.OnOpen(c.ctx, c)
+}
+
+// refuse closes a connection that OnOpen does not want.
+func (c *Conn) refuse(err error) {
+	if refusal, ok := errors.AsType[*CloseError](err); ok {
+		c.Close(refusal.Code, refusal.Reason)
+		return
+	}
+	c.router.fail(c, "", err)
+	c.Close(StatusInternalError, "internal error")
+}
+
+// serve reads messages until the connection ends.
+func (c *Conn) serve() {
+	for {
+		msg, err := c.ws.Read(c.router.limitOf)
+		if err != nil {
+			break
+		}
+		c.receive(msg)
+	}
+	c.release()
+	c.closed()
+	c.done()
+}
+
+// discard reads until the connection ends.
+func (c *Conn) discard() {
+	for {
+		msg, err := c.ws.Read(c.router.limitOf)
+		if err != nil {
+			return
+		}
+		msg.Release()
+	}
+}
+
+// release takes the connection out of everything that knows it.
+func (c *Conn) release() {
+	c.cancel()
+	c.ws.Release()
+	c.mu.Lock()
+	topics := c.topics
+	c.topics = nil
+	c.mu.Unlock()
+	for topic := range topics {
+		c.router.topics.remove(topic, c)
+	}
+	c.router.conns.remove(c)
+}
+
+func (c *Conn) closed() {
+	if c.router.opts.OnClose == nil {
+		return
+	}
+	defer c.router.recoverHook("OnClose")
+	code, reason := c.ws.Status()
+	c.router.opts.OnClose(c, CloseError{StatusCode(code), reason})
+}
+
+// drain refuses further messages and closes the connection once the admitted
+// ones have been handled.
+func (c *Conn) drain() {
+	c.draining.Store(true)
+	if c.active.Load() == 1 {
+		c.closeDrained()
+	}
+}
+
+func (c *Conn) closeDrained() { c.Close(StatusServiceRestart, "server is restarting") }
+
+// done ends the part of a reader, a handler or a report. The last one gives up
+// the connection's place.
+func (c *Conn) done() {
+	switch c.active.Add(-1) {
+	case 1:
+		if c.draining.Load() {
+			c.closeDrained()
+		}
+	case 0:
+		c.router.conns.leaveUser(c.identity)
+		c.router.conns.leaveAddress(c.ip)
+	}
+}

@@ -1,0 +1,80 @@
+package router
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A Context is what a handler knows of its message. It is the message's
+// context.Context: it is cancelled when the connection ends and, for an RPC,
+// when its time is up or it has been answered. It may be kept.
+type Context struct {
+	context.Context
+
+	conn          *Conn
+	route         *Route
+	message       Message
+	reply         Message
+	correlationID string
+	receivedAt    time.Time
+	answered      atomic.Bool // an RPC has one answer: the first
+}
+
+// Conn returns the connection that the message came from.
+func (c *Context) Conn() *Conn { return c.conn }
+
+// Identity returns who the connection speaks for.
+func (c *Context) Identity() Identity { return c.conn.identity }
+
+// Type returns the message's name.
+func (c *Context) Type() string { return c.route.name }
+
+// Message returns the decoded message, for middleware.
+func (c *Context) Message() Message { return c.message }
+
+// CorrelationID returns what the client will recognise the answer by, or "".
+func (c *Context) CorrelationID() string { return c.correlationID }
+
+// ReceivedAt returns when the message's last byte was read.
+func (c *Context) ReceivedAt() time.Time { return c.receivedAt }
+
+// Send sends a message to the connection. It does not wait for the client; an
+// error means that the message cannot be encoded or that the connection is
+// closed.
+func (c *Context) Send(m Message) error { return c.conn.Send(m) }
+
+// Subscribe makes the connection receive what is published on topic.
+func (c *Context) Subscribe(topic string) error { return c.conn.Subscribe(topic) }
+
+// Unsubscribe undoes Subscribe.
+func (c *Context) Unsubscribe(topic string) { c.conn.Unsubscribe(topic) }
+
+// Publish sends a message to all connections that subscribe to topic, this one
+// included if it does.
+func (c *Context) Publish(topic string, m Message) error {
+	return c.conn.router.topics.publish(topic, nil, m)
+}
+
+// PublishOthers is Publish without this connection.
+func (c *Context) PublishOthers(topic string, m Message) error {
+	return c.conn.router.topics.publish(topic, c.conn, m)
+}
+
+// Progress tells the caller of an RPC how far it is. After the answer it does
+// nothing.
+func (c *Context) Progress(update any) error {
+	if !c.route.rpc {
+		return errors.Errorf(errors.FailedPrecondition, "%s is not an RPC", c.route.name)
+	}
+	if c.answered.Load() {
+		return nil
+	}
+	frame, err := encodeProgress(c.correlationID, update)
+	if err != nil {
+		return err
+	}
+	return c.conn.send(frame)
+}

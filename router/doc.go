@@ -1,0 +1,2 @@
+// Package router dispatches WebSocket messages to handlers by message type.
+package router

@@ -1,0 +1,59 @@
+package router
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A Failure is an error that a client does not see in full.
+type Failure struct {
+	Conn *Conn  // nil if there was no connection yet
+	Type string // of the message, as an [IngressContext] has it; "" if there was none
+	Err  error
+}
+
+// A PanicError is a panic that was turned into an error.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error describes the panic without its stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// private reports whether err has a part that the client is not told.
+func private(err error) bool {
+	if e, ok := errors.AsType[*errors.Error](err); ok && e.Err != nil {
+		return true
+	}
+	return errors.CodeOf(err) == errors.Internal
+}
+
+func (r *Router) fail(c *Conn, typ string, err error) {
+	if !private(err) {
+		return
+	}
+	failure := Failure{Conn: c, Type: typ, Err: err}
+	defer r.recoverHook("OnError")
+	if r.opts.OnError != nil {
+		r.opts.OnError(failure)
+		return
+	}
+	attrs := []any{slog.String("type", typ), slog.Any("error", err)}
+	if c != nil {
+		attrs = append(attrs, slog.String("conn", c.id))
+	}
+	if p, ok := errors.AsType[*PanicError](err); ok {
+		attrs = append(attrs, slog.String("stack", string(p.Stack)))
+	}
+	r.opts.Logger.Error("message failed", attrs...)
+}
+
+// recoverHook keeps a hook's panic from whoever called the hook.
+func (r *Router) recoverHook(name string) {
+	if v := recover(); v != nil {
+		r.opts.Logger.Error("hook panicked", slog.String("hook", name), slog.Any("panic", v))
+	}
+}

@@ -1,0 +1,39 @@
+package router_test
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain fails if a goroutine of ours outlives the tests.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if stacks := leaked(); code == 0 && stacks != "" {
+		fmt.Fprintf(os.Stderr, "goroutines are left:\n%s\n", stacks)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leaked returns the stacks of goroutines in this module, after a grace period.
+func leaked() string {
+	var ours []string
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		buf := make([]byte, 1<<20)
+		buf = buf[:runtime.Stack(buf, true)]
+		ours = nil
+		for i, stack := range strings.Split(string(buf), "\n\n") {
+			if i > 0 && strings.Contains(stack, "penstock-go/penstock") {
+				ours = append(ours, stack)
+			}
+		}
+		if len(ours) == 0 {
+			return ""
+		}
+	}
+	return strings.Join(ours, "\n\n")
+}

@@ -1,0 +1,141 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+)
+
+// Options configure a [Router]. The zero value is a working configuration.
+type Options struct {
+	// Authenticate says who a request comes from, before it is upgraded. An
+	// error refuses the connection with the HTTP status of its code: 401
+	// UNAUTHENTICATED, 403 PERMISSION_DENIED, 429 RESOURCE_EXHAUSTED or a
+	// [*LimitExceeded], 503 UNAVAILABLE, otherwise 500. If nil, every
+	// connection is anonymous. [Token] finds the token in a request.
+	Authenticate func(*http.Request) (Identity, error)
+
+	// OnOpen is called once a connection is there. Its messages wait for it. An
+	// error refuses the connection: a [*CloseError] says with which code, any
+	// other error closes with 1011.
+	OnOpen func(context.Context, *Conn) error
+
+	// OnClose is called when a connection that OnOpen accepted has ended, with
+	// the code and the reason of the close frame that came or went first;
+	// without one the code is [StatusAbnormal].
+	OnClose func(*Conn, CloseError)
+
+	// OnError is called for every error that a client does not see in full: a
+	// panic, an error without a code, one with a private half. If nil, such
+	// errors go to Logger.
+	OnError func(Failure)
+
+	// OnLimitExceeded is called once for every message or connection that a
+	// limit turned away. Nothing but the connection's next refusals waits for it.
+	OnLimitExceeded func(LimitExceeded)
+
+	// OnExceeded is what the client gets for a message over a limit. Routes may
+	// choose otherwise.
+	OnExceeded Reaction
+
+	// CloseCode is the code of the close frame where the reaction is [Close]. If
+	// nil, it is 1009 for a payload and 1013 for any other limit.
+	CloseCode func(LimitExceeded) StatusCode
+
+	// Validate is called with every decoded message, after its own Validate
+	// method. It is the place for a validation library. An error without a code
+	// is told to the client as INVALID_ARGUMENT.
+	Validate func(message any) error
+
+	// Origins are the pages that browsers may connect from, besides those of the
+	// server's own host: "https://example.com", or "https://*.example.com" for
+	// all subdomains, or "*" for every page. Requests without an Origin header
+	// do not come from a browser's page and are admitted.
+	Origins []string
+
+	// Subprotocols that the application speaks, the preferred one first.
+	Subprotocols []string
+
+	// TrustedProxies are the peers whose X-Forwarded-For and X-Forwarded-Proto
+	// headers are believed.
+	TrustedProxies []netip.Prefix
+
+	Limits   Limits
+	Timeouts Timeouts
+
+	// Logger is for what nobody else is told. If nil, it is slog.Default().
+	Logger *slog.Logger
+}
+
+// Limits bound what clients can make the server hold. A zero field takes its
+// default.
+type Limits struct {
+	MessageBytes  int64 // of one message, envelope included; 64 KiB. Routes may have their own
+	HardBytes     int64 // above it a connection is closed with 1009; 1 MiB, or MessageBytes if that is more
+	InFlight      int   // calls of one connection that are not answered yet; 64
+	Conns         int   // connections in all; no limit
+	ConnsPerIP    int   // connections from one address, or from one /64 of IPv6; no limit
+	ConnsPerUser  int   // connections of one user; no limit
+	QueueBytes    int   // waiting to be sent to one connection; 1 MiB
+	QueueMessages int   // the same, counted in messages; 1024
+}
+
+// Timeouts bound how long things take. A zero field takes its default.
+type Timeouts struct {
+	Call    time.Duration // for an RPC, after which it is answered with DEADLINE_EXCEEDED; 30 s
+	Message time.Duration // from the first byte of a message to its last; 10 s
+	Write   time.Duration // for a write to the socket; 10 s
+	Close   time.Duration // for the peer to answer a close frame; 5 s
+	Ping    time.Duration // of silence, after which the peer is pinged; 25 s
+	Pong    time.Duration // for the answer to a ping; 10 s
+}
+
+// readBufferBytes is enough for most messages; longer ones are read past it.
+const readBufferBytes = 1 << 10
+
+func (o *Options) withDefaults() Options {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	l, t := &opts.Limits, &opts.Timeouts
+	setDefault("Limits.MessageBytes", &l.MessageBytes, 64<<10)
+	setDefault("Limits.HardBytes", &l.HardBytes, max(1<<20, l.MessageBytes))
+	setDefault("Limits.InFlight", &l.InFlight, 64)
+	setDefault("Limits.Conns", &l.Conns, 0)
+	setDefault("Limits.ConnsPerIP", &l.ConnsPerIP, 0)
+	setDefault("Limits.ConnsPerUser", &l.ConnsPerUser, 0)
+	setDefault("Limits.QueueBytes", &l.QueueBytes, 1<<20)
+	setDefault("Limits.QueueMessages", &l.QueueMessages, 1024)
+	setDefault("Timeouts.Call", &t.Call, 30*time.Second)
+	setDefault("Timeouts.Message", &t.Message, 10*time.Second)
+	setDefault("Timeouts.Write", &t.Write, 10*time.Second)
+	setDefault("Timeouts.Close", &t.Close, 5*time.Second)
+	setDefault("Timeouts.Ping", &t.Ping, 25*time.Second)
+	setDefault("Timeouts.Pong", &t.Pong, 10*time.Second)
+	if l.HardBytes < l.MessageBytes {
+		panic(fmt.Sprintf("router: Limits.HardBytes is %d, below Limits.MessageBytes, %d", l.HardBytes, l.MessageBytes))
+	}
+	if opts.OnExceeded > Custom {
+		panic(fmt.Sprintf("router: OnExceeded is %d; it must be Send, Close or Custom", opts.OnExceeded))
+	}
+	if opts.CloseCode == nil {
+		opts.CloseCode = defaultCloseCode
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	return opts
+}
+
+func setDefault[T int | int64 | time.Duration](name string, field *T, value T) {
+	if *field < 0 {
+		panic(fmt.Sprintf("router: %s is %v; it must not be negative", name, *field))
+	}
+	if *field == 0 {
+		*field = value
+	}
+}

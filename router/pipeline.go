@@ -1,0 +1,260 @@
+package router
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// An incoming message on its way through the stages.
+type incoming struct {
+	wsconn.Message
+
+	head  envelope.Head
+	route *Route // nil if the type is not registered
+	at    time.Time
+}
+
+// limitOf says how much of a message is worth keeping, from its first bytes.
+func (r *Router) limitOf(prefix []byte) int64 {
+	head, _ := envelope.ParseHeadPrefix(prefix)
+	if route := r.routes[string(head.Type)]; route != nil {
+		return route.maxBytes
+	}
+	return r.opts.Limits.MessageBytes
+}
+
+// receive takes a message through the stages that do not need its payload, in
+// the reading goroutine.
+func (c *Conn) receive(msg wsconn.Message) {
+	in := incoming{Message: msg, at: time.Now()}
+	if err := c.enter(&in); err != nil {
+		c.turnAway(&in, err)
+		msg.Release()
+	}
+}
+
+// enter is stages 1 to 5. An error is the refusal; without one, the message has
+// been passed on.
+func (c *Conn) enter(in *incoming) error {
+	headErr := in.readHead(c.router.routes)
+	limit := c.router.opts.Limits.MessageBytes
+	if in.route != nil {
+		limit = in.route.maxBytes
+	}
+	admission := c.admit(in)
+	switch {
+	case in.Size > limit:
+		return &LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never}
+	case admission != nil:
+		return admission
+	case headErr != nil:
+		return invalid(headErr)
+	case c.draining.Load():
+		return errDraining
+	case in.heartbeat():
+		_ = c.send(encodeHeartbeatAck(in.at))
+		in.Release()
+		return nil
+	case in.route == nil:
+		return errors.Errorf(errors.Unimplemented, "no handler for this type")
+	}
+	return c.pass(in)
+}
+
+var errDraining = &errors.Error{Code: errors.Unavailable, Message: "server is restarting"}
+
+func (in *incoming) readHead(routes map[string]*Route) (err error) {
+	if in.Cut() {
+		in.head, err = envelope.ParseHeadPrefix(in.Bytes)
+	} else {
+		in.head, err = envelope.ParseHead(in.Bytes)
+	}
+	if err != nil {
+		in.head.Type = nil // whatever it claims to be
+		return err
+	}
+	in.route = routes[string(in.head.Type)]
+	return nil
+}
+
+func (in *incoming) heartbeat() bool { return string(in.head.Type) == typeHeartbeat }
+
+// admit is stage 3.
+func (c *Conn) admit(in *incoming) (err error) {
+	defer recoverTo(&err)
+	fns, typ := c.router.unknown, ""
+	switch {
+	case in.route != nil:
+		fns, typ = in.route.ingress, in.route.name
+	case in.heartbeat():
+		typ = typeHeartbeat
+	}
+	ctx := IngressContext{
+		Type:       typ,
+		ConnID:     c.id,
+		IP:         c.ip,
+		Identity:   c.identity,
+		Size:       in.Size,
+		ReceivedAt: in.at,
+	}
+	for _, fn := range fns {
+		if err := fn(c.ctx, ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pass is stage 5: it hands the message to the connection's lane.
+func (c *Conn) pass(in *incoming) error {
+	if in.route.rpc {
+		limit := int64(c.router.opts.Limits.InFlight)
+		if n := c.inFlight.Add(1); n > limit {
+			c.inFlight.Add(-1)
+			return &LimitExceeded{Kind: LimitInFlight, Observed: n, Limit: limit}
+		}
+	}
+	c.active.Add(1)
+	c.messages.push(*in)
+	return nil
+}
+
+// handle is stages 6 and 7, on a goroutine of the connection's lane.
+func (c *Conn) handle(in incoming) {
+	defer c.handled(in.route)
+	if c.ctx.Err() != nil { // nobody is left to answer
+		in.Release()
+		return
+	}
+	ctx, err := c.decode(&in)
+	if err != nil {
+		c.turnAway(&in, err)
+		in.Release()
+		return
+	}
+	in.Release()
+	if in.route.rpc {
+		c.call(ctx)
+	} else if err := ctx.run(); err != nil {
+		c.answerError(ctx.route.name, ctx.correlationID, err)
+	}
+}
+
+func (c *Conn) handled(route *Route) {
+	if route.rpc {
+		c.inFlight.Add(-1)
+	}
+	c.done()
+}
+
+// decode is stage 6.
+func (c *Conn) decode(in *incoming) (_ *Context, err error) {
+	defer recoverTo(&err)
+	frame, err := envelope.Parse(in.Bytes)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	payload := frame.Payload
+	if payload == nil {
+		if !in.route.empty {
+			return nil, errors.InvalidField("payload", "is missing")
+		}
+		payload = []byte("{}")
+	}
+	m, err := in.route.decode(payload)
+	if err != nil {
+		return nil, err
+	}
+	if err := validate(m, c.router.opts.Validate); err != nil {
+		return nil, err
+	}
+	return &Context{
+		Context:       c.ctx,
+		conn:          c,
+		route:         in.route,
+		message:       m,
+		correlationID: string(frame.CorrelationID),
+		receivedAt:    in.at,
+	}, nil
+}
+
+func validate(m Message, library func(any) error) error {
+	if v, ok := m.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return invalid(err)
+		}
+	}
+	if library == nil {
+		return nil
+	}
+	return invalid(library(m))
+}
+
+// invalid gives an error the code INVALID_ARGUMENT, unless it has one or is nil.
+func invalid(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*errors.Error](err); ok {
+		return err
+	}
+	if p, ok := errors.AsType[*PanicError](err); ok {
+		return p
+	}
+	return &errors.Error{
+		Code:    errors.InvalidArgument,
+		Message: err.Error(),
+		Details: map[string]any{"reason": err.Error()},
+	}
+}
+
+// call is stage 7 of an RPC: one answer, by its deadline.
+func (c *Conn) call(ctx *Context) {
+	timed, cancel := context.WithTimeout(c.ctx, c.router.opts.Timeouts.Call)
+	defer cancel()
+	ctx.Context = timed
+	stop := context.AfterFunc(timed, func() { c.answer(ctx, timed.Err()) })
+	defer stop()
+	err := ctx.run()
+	if err == nil && ctx.reply == nil {
+		err = errors.Errorf(errors.Internal, "no reply")
+	}
+	c.answer(ctx, err)
+}
+
+// answer sends the reply of an RPC or its error, whichever comes first.
+func (c *Conn) answer(ctx *Context, err error) {
+	if !ctx.answered.CompareAndSwap(false, true) {
+		return
+	}
+	if err == nil {
+		var frame *wsconn.Frame
+		if frame, err = encode(ctx.reply, ctx.correlationID); err == nil {
+			_ = c.send(frame)
+			return
+		}
+	}
+	c.answerError(ctx.route.name, ctx.correlationID, err)
+}
+
+// run calls the handler inside its middleware. A panic becomes an error.
+func (c *Context) run() (err error) {
+	defer recoverTo(&err)
+	return c.route.run(c)
+}
+
+func recoverTo(err *error) {
+	if v := recover(); v != nil {
+		*err = &PanicError{Value: v, Stack: debug.Stack()}
+	}
+}
+
+// correlationID returns what a refusal can be matched by, or "".
+func (in *incoming) correlationID() string {
+	return string(in.head.FindCorrelationID(in.Bytes))
+}

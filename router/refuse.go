@@ -1,0 +1,138 @@
+package router
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// turnAway refuses a message: it reports a limit and gives the client exactly
+// one answer, or what the reaction to a limit says.
+func (c *Conn) turnAway(in *incoming, err error) {
+	typ, reaction := "", c.router.opts.OnExceeded
+	if in.route != nil {
+		typ, reaction = in.route.name, in.route.reaction
+	}
+	exceeded, ok := errors.AsType[*LimitExceeded](err)
+	if !ok {
+		c.answerError(typ, in.correlationID(), err)
+		return
+	}
+	limit := *exceeded // the caller's may be shared
+	limit.Conn, limit.Type = c, typ
+	c.report(limit)
+	switch reaction {
+	case Send:
+		_ = c.send(encodeError(limit.payload(), in.correlationID()))
+	case Close:
+		c.Close(c.closeCode(limit), limit.closeReason())
+	case Custom:
+	}
+}
+
+func (c *Conn) closeCode(l LimitExceeded) (code StatusCode) {
+	code = defaultCloseCode(l)
+	defer c.router.recoverHook("CloseCode")
+	return c.router.opts.CloseCode(l)
+}
+
+// answerError sends an error and reports what the client does not see of it.
+func (c *Conn) answerError(typ, correlationID string, err error) {
+	c.router.fail(c, typ, err)
+	_ = c.send(encodeError(publicPart(err), correlationID))
+}
+
+// publicPart is what a client may see of an error.
+func publicPart(err error) errorPayload {
+	e, ok := errors.AsType[*errors.Error](err)
+	if !ok {
+		code := errors.CodeOf(err)
+		e = &errors.Error{Code: code, Message: bareMessage(code)}
+	}
+	payload := errorPayload{
+		Code:         e.Code,
+		Message:      e.Message,
+		Retryable:    e.Retryable(),
+		RetryAfterMs: retryAfterMs(e),
+	}
+	if len(e.Details) > 0 {
+		payload.Details = e.Details
+	}
+	return payload
+}
+
+// bareMessage is for errors that nobody gave a code.
+func bareMessage(code errors.Code) string {
+	switch code {
+	case errors.Cancelled:
+		return "the call was cancelled"
+	case errors.DeadlineExceeded:
+		return "the time for the call is up"
+	default:
+		return "internal error"
+	}
+}
+
+// retryAfterMs is in whole milliseconds, rounded up, so that whoever waits that
+// long has waited long enough. A code that ends all hope has none.
+func retryAfterMs(e *errors.Error) []byte {
+	switch {
+	case e.RetryAfter == errors.Never:
+		return []byte("null")
+	case e.RetryAfter <= 0 || !e.Retryable():
+		return nil
+	default:
+		return strconv.AppendInt(nil, ceil(e.RetryAfter, time.Millisecond), 10)
+	}
+}
+
+// ceil returns d in units, rounded up.
+func ceil(d, unit time.Duration) int64 {
+	n := int64(d / unit)
+	if d%unit > 0 {
+		n++
+	}
+	return n
+}
+
+type limitDetails struct {
+	Kind     LimitKind `json:"kind"`
+	Observed int64     `json:"observed"`
+	Limit    int64     `json:"limit"`
+}
+
+// payload is what a client is told of a limit.
+func (l *LimitExceeded) payload() errorPayload {
+	e := errors.Error{Code: errors.ResourceExhausted, Message: l.Kind.message(), RetryAfter: l.RetryAfter}
+	if l.Kind == LimitRate && l.RetryAfter == errors.Never {
+		e.Code, e.Message = errors.FailedPrecondition, "the message costs more than the limit can ever allow"
+	}
+	payload := publicPart(&e)
+	payload.Details = limitDetails{l.Kind, l.Observed, l.Limit}
+	return payload
+}
+
+func (k LimitKind) message() string {
+	switch k {
+	case LimitPayload:
+		return "message is too big"
+	case LimitInFlight:
+		return "too many calls in flight"
+	case LimitConnections:
+		return "too many connections"
+	case LimitQueue:
+		return "client reads too slowly"
+	default:
+		return string(k) + " limit exceeded"
+	}
+}
+
+func (l *LimitExceeded) closeReason() string {
+	reason := l.Kind.message()
+	if l.RetryAfter > 0 && l.RetryAfter != errors.Never {
+		reason += fmt.Sprintf("; retry after %d ms", ceil(l.RetryAfter, time.Millisecond))
+	}
+	return reason
+}

@@ -1,0 +1,176 @@
+package router
+
+import (
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A registry knows the connections. A place in it is taken before the upgrade,
+// so that a limit holds whatever comes at the same time.
+type registry struct {
+	limits Limits
+
+	mu     sync.RWMutex
+	conns  map[string]*Conn
+	byUser map[userKey][]*Conn
+	total  int // places taken: connections, and requests on their way to one
+	perIP  map[netip.Prefix]int
+	users  map[userKey]int
+
+	draining bool
+	drained  chan struct{} // closed once draining and no place is taken
+}
+
+type userKey struct{ tenantID, userID string }
+
+func (g *registry) init(limits Limits) {
+	g.limits = limits
+	g.conns = map[string]*Conn{}
+	g.byUser = map[userKey][]*Conn{}
+	g.perIP = map[netip.Prefix]int{}
+	g.users = map[userKey]int{}
+	g.drained = make(chan struct{})
+}
+
+// drain refuses places from now on and returns the connections that are there.
+func (g *registry) drain() []*Conn {
+	g.mu.Lock()
+	first := !g.draining
+	g.draining = true
+	if first && g.total == 0 {
+		close(g.drained)
+	}
+	g.mu.Unlock()
+	return g.list()
+}
+
+// takeAddress takes a place for a request from ip. A nil error grants it.
+func (g *registry) takeAddress(ip netip.Addr) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.draining {
+		return errDraining
+	}
+	if err := over(g.total+1, g.limits.Conns); err != nil {
+		return err
+	}
+	if ip.IsValid() {
+		network := networkOf(ip)
+		if err := over(g.perIP[network]+1, g.limits.ConnsPerIP); err != nil {
+			return err
+		}
+		g.perIP[network]++
+	}
+	g.total++
+	return nil
+}
+
+// leaveAddress gives up what takeAddress took.
+func (g *registry) leaveAddress(ip netip.Addr) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if ip.IsValid() {
+		countDown(g.perIP, networkOf(ip))
+	}
+	if g.total--; g.total == 0 && g.draining {
+		close(g.drained)
+	}
+}
+
+// takeUser takes a place for a connection of an identity.
+func (g *registry) takeUser(id Identity) error {
+	if id.UserID == "" {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	user := userKey{id.TenantID, id.UserID}
+	if err := over(g.users[user]+1, g.limits.ConnsPerUser); err != nil {
+		return err
+	}
+	g.users[user]++
+	return nil
+}
+
+func (g *registry) leaveUser(id Identity) {
+	if id.UserID == "" {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	countDown(g.users, userKey{id.TenantID, id.UserID})
+}
+
+// over returns an error if n connections exceed the limit. A limit of 0 is none.
+func over(n, limit int) error {
+	if limit == 0 || n <= limit {
+		return nil
+	}
+	return &LimitExceeded{Kind: LimitConnections, Observed: int64(n), Limit: int64(limit), RetryAfter: connectionRetry}
+}
+
+// connectionRetry is a guess: nobody knows when a connection will end.
+const connectionRetry = 5 * time.Second
+
+func countDown[K comparable](counts map[K]int, key K) {
+	if counts[key]--; counts[key] == 0 {
+		delete(counts, key)
+	}
+}
+
+// add makes a connection known, and reports whether the router is draining.
+func (g *registry) add(c *Conn) (draining bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.conns[c.id] = c
+	if c.identity.UserID != "" {
+		user := userKey{c.identity.TenantID, c.identity.UserID}
+		g.byUser[user] = append(g.byUser[user], c)
+	}
+	return g.draining
+}
+
+// remove makes a connection unknown. Its place is still taken.
+func (g *registry) remove(c *Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.conns, c.id)
+	user := userKey{c.identity.TenantID, c.identity.UserID}
+	if rest := slices.DeleteFunc(g.byUser[user], func(other *Conn) bool { return other == c }); len(rest) > 0 {
+		g.byUser[user] = rest
+	} else {
+		delete(g.byUser, user)
+	}
+}
+
+func (g *registry) byID(id string) *Conn {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.conns[id]
+}
+
+func (g *registry) all() iter.Seq[*Conn] {
+	return func(yield func(*Conn) bool) {
+		for _, c := range g.list() {
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+func (g *registry) list() []*Conn {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return slices.Collect(maps.Values(g.conns))
+}
+
+func (g *registry) ofUser(user userKey) []*Conn {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return slices.Clone(g.byUser[user])
+}

@@ -1,0 +1,200 @@
+package router
+
+import (
+	"fmt"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// A Handler handles a decoded, validated message. The error goes to the client;
+// see package errors for how much of it.
+type Handler func(ctx *Context) error
+
+// A Middleware wraps a Handler: what it does before and after next surrounds
+// the handling of every message.
+type Middleware func(next Handler) Handler
+
+// A Registry is where messages are registered: a [*Router] or a [*Group].
+type Registry interface {
+	group() *Group
+}
+
+// On registers the handler of a message without a reply.
+func On[M Message](to Registry, handle func(*Context, M) error) *Route {
+	return add[M](to, &Route{run: func(ctx *Context) error {
+		return handle(ctx, ctx.message.(M))
+	}})
+}
+
+// RPC registers the handler of a message that is answered: by the reply that it
+// returns, or by its error.
+func RPC[M, Reply Message](to Registry, handle func(*Context, M) (Reply, error)) *Route {
+	mustBeMessage[Reply](caller(1))
+	return add[M](to, &Route{rpc: true, beside: true, run: func(ctx *Context) error {
+		reply, err := handle(ctx, ctx.message.(M))
+		if err != nil {
+			return err
+		}
+		ctx.reply = reply
+		return nil
+	}})
+}
+
+// A Route is a registered message. Its methods narrow how it is handled; they
+// must be called before the router serves.
+type Route struct {
+	parent *Group
+	name   string
+	place  string // file:line of the registration
+
+	decode func(payload []byte) (Message, error)
+	empty  bool // the message has no fields, so its payload may be absent
+	run    Handler
+	rpc    bool
+	beside bool // runs beside what follows it
+
+	ingress  []IngressFunc
+	use      []Middleware
+	maxBytes int64
+	reaction Reaction
+}
+
+// UseIngress adds functions that the route's messages must pass, after those of
+// the router and of its group.
+func (rt *Route) UseIngress(fns ...IngressFunc) *Route {
+	rt.parent.router.change("UseIngress")
+	rt.ingress = append(rt.ingress, fns...)
+	return rt
+}
+
+// Use wraps the route's handler, inside the middleware of the router and of its
+// group.
+func (rt *Route) Use(mws ...Middleware) *Route {
+	rt.parent.router.change("Use")
+	rt.use = append(rt.use, mws...)
+	return rt
+}
+
+// MaxBytes bounds a message of this type, envelope included, in place of
+// Limits.MessageBytes. It may be more than that, up to Limits.HardBytes.
+func (rt *Route) MaxBytes(n int64) *Route {
+	rt.parent.router.change("MaxBytes")
+	if n < 1 {
+		panic(fmt.Sprintf("router: MaxBytes of %q is %d; it must be at least 1", rt.name, n))
+	}
+	rt.maxBytes = n
+	return rt
+}
+
+// OnExceeded is what the client gets for a message of this type over a limit, in
+// place of Options.OnExceeded.
+func (rt *Route) OnExceeded(reaction Reaction) *Route {
+	rt.parent.router.change("OnExceeded")
+	rt.reaction = reaction
+	return rt
+}
+
+// Serial makes the connection's later messages wait until this one is handled.
+// It is what messages without a reply do anyway.
+func (rt *Route) Serial() *Route {
+	rt.parent.router.change("Serial")
+	rt.beside = false
+	return rt
+}
+
+// Concurrent starts the handler in the message's turn and then goes on with the
+// connection's later messages. It is what an RPC does anyway.
+func (rt *Route) Concurrent() *Route {
+	rt.parent.router.change("Concurrent")
+	rt.beside = true
+	return rt
+}
+
+// compile puts the stages of the groups above in front of the route's own.
+func (rt *Route) compile() {
+	for g := rt.parent; g != nil; g = g.parent {
+		rt.ingress = slices.Concat(g.ingress, rt.ingress)
+		rt.use = slices.Concat(g.use, rt.use)
+	}
+	for _, mw := range slices.Backward(rt.use) {
+		rt.run = mw(rt.run)
+	}
+}
+
+// A Group is a set of routes with ingress functions and middleware in common.
+type Group struct {
+	router  *Router
+	parent  *Group // nil for the router's own
+	ingress []IngressFunc
+	use     []Middleware
+}
+
+// UseIngress adds functions that the messages of the group's routes must pass,
+// after those of the router and before those of the route.
+func (g *Group) UseIngress(fns ...IngressFunc) {
+	g.router.change("UseIngress")
+	g.ingress = append(g.ingress, fns...)
+}
+
+// Use wraps the handlers of the group's routes, inside the router's middleware.
+func (g *Group) Use(mws ...Middleware) {
+	g.router.change("Use")
+	g.use = append(g.use, mws...)
+}
+
+// Group returns a group inside this one.
+func (g *Group) Group() *Group { return &Group{router: g.router, parent: g} }
+
+func (g *Group) group() *Group { return g }
+
+func add[M Message](to Registry, rt *Route) *Route {
+	place := caller(2)
+	name, fields := mustBeMessage[M](place)
+	rt.parent = to.group()
+	r := rt.parent.router
+	r.change("On or RPC")
+	if other, ok := r.routes[name]; ok {
+		panic(fmt.Sprintf("router: %q registered at %s and at %s", name, other.place, place))
+	}
+	rt.name, rt.place, rt.decode, rt.empty = name, place, decode[M], fields == 0
+	rt.maxBytes, rt.reaction = r.opts.Limits.MessageBytes, r.opts.OnExceeded
+	r.routes[name] = rt
+	return rt
+}
+
+// maxNameBytes bounds a type's name and a correlation id.
+const maxNameBytes = 128
+
+// mustBeMessage panics unless M can travel, and returns its name and how many
+// fields it has, or -1 if it is not a struct.
+func mustBeMessage[M Message](place string) (name string, fields int) {
+	typ := reflect.TypeFor[M]()
+	if typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Interface {
+		panic(fmt.Sprintf("router: %s: %v is not a value; messages are registered by value", place, typ))
+	}
+	var zero M
+	name = zero.MessageType()
+	switch {
+	case name == "" || len(name) > maxNameBytes:
+		panic(fmt.Sprintf("router: %s: the name of %v, %q, must have 1 to %d bytes", place, typ, name, maxNameBytes))
+	case reserved(name):
+		panic(fmt.Sprintf("router: %s: the name of %v, %q, is reserved", place, typ, name))
+	}
+	if typ.Kind() != reflect.Struct {
+		return name, -1
+	}
+	return name, typ.NumField()
+}
+
+// reserved reports whether a name belongs to the protocol.
+func reserved(name string) bool {
+	return strings.HasPrefix(name, "$") || strings.HasPrefix(name, "__") ||
+		name == typeError || name == typeRPCError
+}
+
+func caller(skip int) string {
+	_, file, line, _ := runtime.Caller(skip + 1)
+	return fmt.Sprintf("%s:%d", file, line)
+}

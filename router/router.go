@@ -1,0 +1,96 @@
+package router
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"sync"
+	"sync/atomic"
+)
+
+// A Router is an [http.Handler] that upgrades requests to WebSocket connections
+// and gives their messages to handlers. Make one with [New], register handlers
+// with [On] and [RPC], then serve; it cannot be changed any more once the first
+// request has come. Its other methods are safe for concurrent use.
+type Router struct {
+	root   Group
+	opts   Options
+	origin originPolicy
+
+	freeze sync.Once
+	frozen atomic.Bool
+	routes map[string]*Route
+	// unknown are the stages for types that nobody registered.
+	unknown []IngressFunc
+
+	conns  registry
+	topics topics
+}
+
+// New returns a router. Nil options are the defaults. It panics if an option
+// makes no sense.
+func New(opts *Options) *Router {
+	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}}
+	r.origin = parseOrigins(r.opts.Origins)
+	r.root.router = r
+	r.conns.init(r.opts.Limits)
+	r.topics.init()
+	return r
+}
+
+// UseIngress adds functions that every message must pass, in this order, before
+// its payload is read. Those of a group and of a route come after them.
+func (r *Router) UseIngress(fns ...IngressFunc) { r.root.UseIngress(fns...) }
+
+// Use wraps the handlers of all routes: the first middleware is the outermost.
+// Those of a group and of a route are inside it.
+func (r *Router) Use(mws ...Middleware) { r.root.Use(mws...) }
+
+// Group returns an empty group of routes.
+func (r *Router) Group() *Group { return r.root.Group() }
+
+func (r *Router) group() *Group { return &r.root }
+
+// Types iterates over the registered message types, in no order.
+func (r *Router) Types() iter.Seq[string] { return maps.Keys(r.routes) }
+
+// Publish sends a message to all connections that subscribe to topic. Each gets
+// the messages of one topic in the order in which they were published.
+func (r *Router) Publish(topic string, m Message) error {
+	return r.topics.publish(topic, nil, m)
+}
+
+// Conn returns the open connection with this id, or nil.
+func (r *Router) Conn(id string) *Conn { return r.conns.byID(id) }
+
+// Conns iterates over the connections that are open when it is called.
+func (r *Router) Conns() iter.Seq[*Conn] { return r.conns.all() }
+
+// SendUser sends a message to all connections of a user and returns how many
+// there are. An anonymous user has none.
+func (r *Router) SendUser(tenantID, userID string, m Message) (int, error) {
+	conns := r.conns.ofUser(userKey{tenantID, userID})
+	return len(conns), sendAll(conns, m)
+}
+
+// change panics once the router has begun to serve.
+func (r *Router) change(what string) {
+	if r.frozen.Load() {
+		panic(fmt.Sprintf("router: %s called after the router began to serve", what))
+	}
+}
+
+// compile lays out every route's stages, once.
+func (r *Router) compile() {
+	r.freeze.Do(func() {
+		r.frozen.Store(true)
+		r.unknown = r.root.ingress
+		for _, route := range r.routes {
+			route.compile()
+			if route.maxBytes > r.opts.Limits.HardBytes {
+				panic(fmt.Sprintf("router: MaxBytes of %q, registered at %s, is %d, above Limits.HardBytes, %d",
+					route.name, route.place, route.maxBytes, r.opts.Limits.HardBytes))
+			}
+		}
+	})
+}

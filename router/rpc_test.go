@@ -1,0 +1,271 @@
+package router_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+func TestAnRPCIsAnsweredOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		handle func(*router.Context, Echo) (Echoed, error)
+		want   string // the payload
+	}{
+		{"by its reply", echo, `{"n":5}`},
+		{"by its error", func(*router.Context, Echo) (Echoed, error) {
+			return Echoed{}, &errors.Error{
+				Code: "NO_ECHO", Message: "the hall is full", Details: map[string]any{"seats": 0},
+				RetryAfter: 90 * time.Millisecond, Err: errors.New("secret"),
+			}
+		}, `{"code":"NO_ECHO","message":"the hall is full","details":{"seats":0},"retryable":true,"retryAfterMs":90}`},
+		{"a terminal code has no time to wait", func(*router.Context, Echo) (Echoed, error) {
+			return Echoed{}, &errors.Error{Code: errors.NotFound, RetryAfter: time.Second}
+		}, `{"code":"NOT_FOUND","retryable":false}`},
+		{"by the deadline, though the handler returns later", func(ctx *router.Context, m Echo) (Echoed, error) {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			return Echoed(m), nil
+		}, `{"code":"DEADLINE_EXCEEDED","message":"the time for the call is up","retryable":true}`},
+		{"by the deadline, though the handler never looks", func(_ *router.Context, m Echo) (Echoed, error) {
+			time.Sleep(time.Hour)
+			return Echoed(m), nil
+		}, `{"code":"DEADLINE_EXCEEDED","message":"the time for the call is up","retryable":true}`},
+		{"details that cannot be encoded are left out", func(*router.Context, Echo) (Echoed, error) {
+			return Echoed{}, &errors.Error{Code: errors.Aborted, Details: map[string]any{"f": func() {}}}
+		}, `{"code":"ABORTED","retryable":true}`},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			r := router.New(quiet(router.Options{Timeouts: router.Timeouts{Call: 10 * time.Second}}))
+			router.RPC(r, tt.handle)
+			conn := routertest.Dial(t, r)
+			conn.SendText(`{"type":"ECHO","meta":{"correlationId":"c \"1\" é"},"payload":{"n":5}}`)
+			time.Sleep(2 * time.Hour)
+			require.Equal(t, 1, conn.Pending())
+			frame := conn.Next()
+			assert.Equal(t, `c "1" é`, frame.Meta.CorrelationID)
+			assert.JSONEq(t, tt.want, string(frame.Payload))
+		})
+	}
+}
+
+// Unsendable cannot be encoded.
+type Unsendable struct {
+	F func() `json:"f"`
+}
+
+func (Unsendable) MessageType() string { return "UNSENDABLE" }
+
+func TestAReplyThatCannotBeEncodedIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(quiet(router.Options{}))
+		router.RPC(r, func(*router.Context, Echo) (Unsendable, error) { return Unsendable{F: func() {}}, nil })
+		assert.Equal(t, errors.Internal, routertest.CallError(routertest.Dial(t, r), Echo{}).Code)
+	})
+}
+
+func TestMiddlewareMayAnswerInTheHandlersPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(quiet(router.Options{}))
+		router.RPC(r, echo).Use(func(next router.Handler) router.Handler {
+			return func(ctx *router.Context) error {
+				switch ctx.Message().(Echo).N {
+				case 0:
+					return nil // swallows the call
+				case 1:
+					return errors.Errorf(errors.PermissionDenied, "not you")
+				default:
+					return next(ctx)
+				}
+			}
+		})
+		conn := routertest.Dial(t, r)
+		assert.Equal(t, errors.Internal, routertest.CallError(conn, Echo{0}).Code, "an RPC is always answered")
+		assert.Equal(t, errors.PermissionDenied, routertest.CallError(conn, Echo{1}).Code)
+		assert.Equal(t, Echoed{2}, routertest.Call[Echoed](conn, Echo{2}))
+	})
+}
+
+func TestAnRPCRunsBesideWhatFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var trace recorder[string]
+		r := router.New(nil)
+		router.RPC(r, func(_ *router.Context, m Echo) (Echoed, error) {
+			trace.add("echo begins")
+			time.Sleep(time.Second)
+			trace.add("echo ends")
+			return Echoed(m), nil
+		})
+		router.On(r, func(_ *router.Context, m Say) error {
+			trace.add(m.Text + " begins")
+			time.Sleep(time.Millisecond)
+			trace.add(m.Text + " ends")
+			return nil
+		})
+		conn := routertest.Dial(t, r)
+		conn.Send(Say{"go", "1"})
+		conn.Send(Echo{})
+		conn.Send(Say{"go", "2"})
+		conn.Send(Say{"go", "3"})
+		time.Sleep(2 * time.Second)
+		got := trace.all()
+		assert.Equal(t, []string{"1 begins", "1 ends"}, got[:2], "an RPC starts in its turn")
+		assert.ElementsMatch(t, []string{"echo begins", "2 begins"}, got[2:4])
+		assert.Equal(t, []string{"2 ends", "3 begins", "3 ends", "echo ends"}, got[4:])
+	})
+}
+
+func TestRoutesMayAskForTheOtherOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var trace recorder[string]
+		slow := func(name string) {
+			trace.add(name + " begins")
+			time.Sleep(time.Second)
+			trace.add(name + " ends")
+		}
+		r := router.New(nil)
+		router.RPC(r, func(_ *router.Context, m Echo) (Echoed, error) { slow("echo"); return Echoed(m), nil }).Serial()
+		router.On(r, func(_ *router.Context, m Say) error { slow(m.Text); return nil }).Concurrent()
+		conn := routertest.Dial(t, r)
+		conn.Send(Echo{})
+		conn.Send(Say{"go", "1"})
+		conn.Send(Say{"go", "2"})
+		time.Sleep(10 * time.Second)
+		got := trace.all()
+		assert.Equal(t, []string{"echo begins", "echo ends"}, got[:2])
+		assert.ElementsMatch(t, []string{"1 begins", "2 begins"}, got[2:4])
+	})
+}
+
+func TestProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		late := make(chan error, 1)
+		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+			if err := ctx.Progress(map[string]int{"percent": 50}); err != nil {
+				return Echoed{}, err
+			}
+			go func() {
+				<-ctx.Done()
+				late <- ctx.Progress("too late")
+			}()
+			return Echoed(m), nil
+		})
+		router.On(r, func(ctx *router.Context, _ Nothing) error { return ctx.Progress(1) })
+		conn := routertest.Dial(t, r)
+		conn.SendText(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`)
+		frame := conn.Next()
+		assert.Equal(t, "$ws:rpc-progress", frame.Type)
+		assert.Equal(t, "c", frame.Meta.CorrelationID)
+		var root map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal([]byte(frame.Text), &root))
+		assert.JSONEq(t, `{"percent":50}`, string(root["data"]))
+		assert.JSONEq(t, `{"percent":50}`, string(root["payload"]))
+		assert.Equal(t, "ECHOED", conn.Next().Type)
+		require.NoError(t, <-late)
+		synctest.Wait()
+		assert.Zero(t, conn.Pending())
+		conn.Send(Nothing{})
+		assert.Equal(t, errors.FailedPrecondition, routertest.ReceiveError(conn).Code)
+	})
+}
+
+func TestContextTellsAboutItsMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+			assert.Equal(t, "ECHO", ctx.Type())
+			assert.Equal(t, "c", ctx.CorrelationID())
+			assert.Equal(t, m, ctx.Message())
+			assert.Equal(t, time.Now(), ctx.ReceivedAt())
+			assert.Equal(t, ctx.Conn().Identity(), ctx.Identity())
+			deadline, ok := ctx.Deadline()
+			assert.True(t, ok)
+			assert.Equal(t, 30*time.Second, time.Until(deadline))
+			derived, cancel := context.WithCancel(ctx)
+			cancel()
+			return Echoed(m), context.Cause(derived)
+		})
+		conn := routertest.Dial(t, r)
+		conn.SendText(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`)
+		assert.Equal(t, errors.Cancelled, routertest.ReceiveError(conn).Code)
+	})
+}
+
+type Pointed struct{}
+
+func (*Pointed) MessageType() string { return "POINTED" }
+
+type Reserved struct{}
+
+func (Reserved) MessageType() string { return "$ws:mine" }
+
+type Nameless struct{}
+
+func (Nameless) MessageType() string { return "" }
+
+func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
+	on := func(r *router.Router) { router.On(r, func(*router.Context, Say) error { return nil }) }
+	for _, tt := range []struct {
+		name string
+		do   func()
+		want []string
+	}{
+		{"registered twice", func() { r := router.New(nil); on(r); on(r) }, []string{`"SAY" registered at `, "rpc_test.go:", " and at "}},
+		{"a pointer as message", func() {
+			router.On(router.New(nil), func(*router.Context, *Pointed) error { return nil })
+		}, []string{"rpc_test.go:", "*router_test.Pointed is not a value"}},
+		{"a reserved name", func() {
+			router.On(router.New(nil), func(*router.Context, Reserved) error { return nil })
+		}, []string{`"$ws:mine", is reserved`}},
+		{"no name", func() {
+			router.On(router.New(nil), func(*router.Context, Nameless) error { return nil })
+		}, []string{"must have 1 to 128 bytes"}},
+		{"a reply with a reserved name", func() {
+			router.RPC(router.New(nil), func(*router.Context, Echo) (Reserved, error) { return Reserved{}, nil })
+		}, []string{"rpc_test.go:", "is reserved"}},
+		{"a negative limit", func() { router.New(&router.Options{Limits: router.Limits{InFlight: -1}}) }, []string{"Limits.InFlight is -1"}},
+		{"a negative time", func() { router.New(&router.Options{Timeouts: router.Timeouts{Ping: -time.Second}}) }, []string{"Timeouts.Ping is -1s"}},
+		{"a hard cap below the limit", func() {
+			router.New(&router.Options{Limits: router.Limits{MessageBytes: 10, HardBytes: 5}})
+		}, []string{"Limits.HardBytes is 5, below Limits.MessageBytes, 10"}},
+		{"no reaction", func() { router.New(&router.Options{OnExceeded: 9}) }, []string{"OnExceeded is 9"}},
+		{"an origin without scheme", func() { router.New(&router.Options{Origins: []string{"example.com"}}) }, []string{`"example.com"`}},
+		{"an origin with a path", func() { router.New(&router.Options{Origins: []string{"https://example.com/a"}}) }, []string{"example.com/a"}},
+		{"an origin with a * in the middle", func() { router.New(&router.Options{Origins: []string{"https://a.*.com"}}) }, []string{"a.*.com"}},
+		{"MaxBytes of nothing", func() {
+			router.On(router.New(nil), func(*router.Context, Say) error { return nil }).MaxBytes(0)
+		}, []string{`MaxBytes of "SAY" is 0`}},
+		{"MaxBytes above the hard cap", func() {
+			r := router.New(nil)
+			router.On(r, func(*router.Context, Say) error { return nil }).MaxBytes(1 << 30)
+			r.ServeHTTP(nil, nil)
+		}, []string{`MaxBytes of "SAY"`, "above Limits.HardBytes, 1048576"}},
+		{"a change while serving", func() {
+			r := router.New(nil)
+			routertest.Dial(t, r)
+			r.Use()
+		}, []string{"Use called after the router began to serve"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			defer func() {
+				text, _ := recover().(string)
+				assert.True(t, strings.HasPrefix(text, "router: "), "panicked with %q", text)
+				for _, want := range tt.want {
+					assert.Contains(t, text, want)
+				}
+			}()
+			tt.do()
+		})
+	}
+}

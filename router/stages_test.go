@@ -1,0 +1,317 @@
+package router_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+func quiet(opts router.Options) *router.Options {
+	opts.Logger = slog.New(slog.DiscardHandler)
+	return &opts
+}
+
+// bubble runs a subtest in virtual time.
+func bubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// A recorder is a slice that goroutines append to.
+type recorder[T any] struct {
+	mu   sync.Mutex
+	list []T
+}
+
+func (r *recorder[T]) add(v T) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, v)
+}
+
+func (r *recorder[T]) all() []T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]T(nil), r.list...)
+}
+
+func TestIngressSeesWhatIsKnownBeforeThePayload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen recorder[router.IngressContext]
+		r := router.New(&router.Options{Authenticate: func(req *http.Request) (router.Identity, error) {
+			return router.Identity{TenantID: "t", UserID: router.Token(req), Data: 7}, nil
+		}})
+		r.UseIngress(func(_ context.Context, in router.IngressContext) error {
+			seen.add(in)
+			return nil
+		})
+		router.RPC(r, echo)
+		conn := routertest.Dial(t, r, routertest.Token("ann"), routertest.RemoteAddr("[::ffff:192.0.2.7]:1"))
+		conn.SendText(`{"type":"ECHO","payload":{"n":5}}`)
+		conn.Next()
+		conn.SendText(`{"type":"NOPE"}`)
+		conn.Next()
+		conn.SendText(`garbage`)
+		conn.Next()
+		conn.SendText(`{"type":"__heartbeat"}`)
+		conn.Next()
+
+		var types []string
+		for _, in := range seen.all() {
+			types = append(types, in.Type)
+			assert.Equal(t, router.Identity{TenantID: "t", UserID: "ann", Data: 7}, in.Identity)
+			assert.Equal(t, netip.MustParseAddr("192.0.2.7"), in.IP)
+			assert.NotEmpty(t, in.ConnID)
+			assert.WithinDuration(t, time.Now(), in.ReceivedAt, time.Second)
+		}
+		assert.Equal(t, []string{"ECHO", "", "", "__heartbeat"}, types, "everything is charged once, unknown names alike")
+		assert.EqualValues(t, len(`{"type":"ECHO","payload":{"n":5}}`), seen.all()[0].Size)
+	})
+}
+
+func TestEveryFrameIsChargedExactlyOnce(t *testing.T) {
+	for name, text := range map[string]string{
+		"a good message":      `{"type":"ECHO","payload":{"n":5}}`,
+		"a bad payload":       `{"type":"ECHO","payload":[]}`,
+		"a truncated message": `{"type":"ECHO","payload":{"n":`,
+		"garbage":             `garbage`,
+		"an unknown type":     `{"type":"NOPE"}`,
+		"a heartbeat":         `{"type":"__heartbeat"}`,
+		"an oversized one":    sized(messageBytes + 1),
+	} {
+		bubble(t, name, func(t *testing.T) {
+			charged := 0
+			r := router.New(&router.Options{Limits: router.Limits{MessageBytes: messageBytes}})
+			r.UseIngress(func(context.Context, router.IngressContext) error {
+				charged++
+				return nil
+			})
+			router.RPC(r, echo)
+			conn := routertest.Dial(t, r)
+			conn.SendText(text)
+			conn.Next()
+			synctest.Wait()
+			assert.Equal(t, 1, charged)
+			assert.Zero(t, conn.Pending(), "one answer")
+		})
+	}
+}
+
+func TestStagesComeInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var trace recorder[string]
+		step := func(name string) router.Middleware {
+			return func(next router.Handler) router.Handler {
+				return func(ctx *router.Context) error {
+					trace.add("into " + name)
+					defer trace.add("out of " + name)
+					return next(ctx)
+				}
+			}
+		}
+		gate := func(name string) router.IngressFunc {
+			return func(context.Context, router.IngressContext) error {
+				trace.add(name)
+				return nil
+			}
+		}
+		r := router.New(&router.Options{Validate: func(any) error { trace.add("validate"); return nil }})
+		g := r.Group()
+		inner := g.Group()
+		router.On(inner, func(*router.Context, Say) error { trace.add("handler"); return nil }).
+			UseIngress(gate("route")).
+			Use(step("route"))
+		g.Use(step("group"))
+		g.UseIngress(gate("group"))
+		inner.UseIngress(gate("inner group"))
+		r.Use(step("router 1"), step("router 2"))
+		r.UseIngress(gate("router"))
+
+		routertest.Dial(t, r).Send(Say{Room: "go", Text: "hi"})
+		synctest.Wait()
+		assert.Equal(t, []string{
+			"router", "group", "inner group", "route", "validate",
+			"into router 1", "into router 2", "into group", "into route",
+			"handler",
+			"out of route", "out of group", "out of router 2", "out of router 1",
+		}, trace.all())
+	})
+}
+
+func TestARefusalStopsTheMessageWhereItStands(t *testing.T) {
+	full := func(context.Context, router.IngressContext) error {
+		return &router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, RetryAfter: 1500*time.Millisecond + 1}
+	}
+	denied := func(context.Context, router.IngressContext) error {
+		return errors.Errorf(errors.PermissionDenied, "not you")
+	}
+	broken := func(context.Context, router.IngressContext) error { return io.ErrUnexpectedEOF }
+	panics := func(context.Context, router.IngressContext) error { panic("secret") }
+	for _, tt := range []struct {
+		name    string
+		text    string
+		ingress router.IngressFunc
+		want    errors.Error
+	}{
+		{"ingress before the payload", `{"type":"ECHO","payload":{{{`, denied, errors.Error{Code: errors.PermissionDenied, Message: "not you"}},
+		{"a limit before an unknown type", `{"type":"NOPE"}`, full, errors.Error{
+			Code: errors.ResourceExhausted, Message: "rate limit exceeded", RetryAfter: 1501 * time.Millisecond,
+			Details: map[string]any{"kind": "rate", "observed": 1., "limit": 5.},
+		}},
+		{"a limit before a malformed message", `garbage`, full, errors.Error{
+			Code: errors.ResourceExhausted, Message: "rate limit exceeded", RetryAfter: 1501 * time.Millisecond,
+			Details: map[string]any{"kind": "rate", "observed": 1., "limit": 5.},
+		}},
+		{"size before a limit", sized(messageBytes + 1), full, errors.Error{
+			Code: errors.ResourceExhausted, Message: "message is too big", RetryAfter: errors.Never,
+			Details: map[string]any{"kind": "payload", "observed": messageBytes + 1., "limit": float64(messageBytes)},
+		}},
+		{"a bare error of ingress is ours", `{"type":"ECHO"}`, broken, errors.Error{Code: errors.Internal, Message: "internal error"}},
+		{"a panic of ingress is ours", `{"type":"ECHO"}`, panics, errors.Error{Code: errors.Internal, Message: "internal error"}},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			r := router.New(quiet(router.Options{Limits: router.Limits{MessageBytes: messageBytes}}))
+			r.UseIngress(tt.ingress)
+			router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
+				t.Error("the handler was called")
+				return Echoed{}, nil
+			})
+			conn := routertest.Dial(t, r)
+			conn.SendText(tt.text)
+			assert.Equal(t, &tt.want, routertest.ReceiveError(conn))
+		})
+	}
+}
+
+func TestACostThatNoWaitCanPayIsAFailedPrecondition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		router.RPC(r, echo).UseIngress(func(context.Context, router.IngressContext) error {
+			return &router.LimitExceeded{Kind: router.LimitRate, Observed: 9, Limit: 5, RetryAfter: errors.Never}
+		})
+		conn := routertest.Dial(t, r)
+		conn.SendText(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":1}}`)
+		frame := conn.Next()
+		assert.Equal(t, "RPC_ERROR", frame.Type)
+		assert.JSONEq(t, `{"code":"FAILED_PRECONDITION","message":"the message costs more than the limit can ever allow",
+			"details":{"kind":"rate","observed":9,"limit":5},"retryable":false,"retryAfterMs":null}`, string(frame.Payload))
+	})
+}
+
+func TestLimitsAreReportedOnce(t *testing.T) {
+	overRate := func(context.Context, router.IngressContext) error {
+		return &router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, RetryAfter: time.Second}
+	}
+	for _, tt := range []struct {
+		name     string
+		reaction router.Reaction
+		text     string
+		kind     router.LimitKind
+		closed   router.CloseError // zero: the connection lives
+		answered bool
+	}{
+		{"rate, send", router.Send, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{}, true},
+		{"rate, close", router.Close, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{Code: router.StatusTryAgainLater, Reason: "rate limit exceeded; retry after 1000 ms"}, false},
+		{"rate, custom", router.Custom, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{}, false},
+		{"payload, send", router.Send, sized(messageBytes + 1), router.LimitPayload, router.CloseError{}, true},
+		{"payload, close", router.Close, sized(messageBytes + 1), router.LimitPayload, router.CloseError{Code: router.StatusTooBig, Reason: "message is too big"}, false},
+		{"payload, custom", router.Custom, sized(messageBytes + 1), router.LimitPayload, router.CloseError{}, false},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			var reported recorder[router.LimitExceeded]
+			r := router.New(quiet(router.Options{
+				OnExceeded:      tt.reaction,
+				OnLimitExceeded: func(l router.LimitExceeded) { reported.add(l); panic("a hook's panic is contained") },
+				OnError:         func(f router.Failure) { t.Errorf("a limit is no failure: %v", f.Err) },
+				Limits:          router.Limits{MessageBytes: messageBytes},
+			}))
+			router.RPC(r, echo).UseIngress(overRate)
+			conn := routertest.Dial(t, r)
+			conn.SendText(tt.text)
+			synctest.Wait()
+			require.Len(t, reported.all(), 1)
+			l := reported.all()[0]
+			assert.Equal(t, tt.kind, l.Kind)
+			assert.Equal(t, "ECHO", l.Type)
+			assert.NotEmpty(t, l.Conn.ID())
+			if tt.answered {
+				assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(conn).Code)
+			}
+			assert.Zero(t, conn.Pending())
+			if tt.closed != (router.CloseError{}) {
+				assert.Equal(t, tt.closed, conn.Closed())
+			}
+		})
+	}
+}
+
+func TestCloseCodeAndReactionCanBeChosen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{
+			OnExceeded: router.Close,
+			CloseCode:  func(router.LimitExceeded) router.StatusCode { return 4008 },
+			Limits:     router.Limits{MessageBytes: messageBytes},
+		})
+		router.RPC(r, echo).OnExceeded(router.Send)
+		router.On(r, func(*router.Context, Say) error { return nil }).MaxBytes(50)
+		conn := routertest.Dial(t, r)
+		conn.SendText(sized(messageBytes + 1))
+		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(conn).Code, "the route's own reaction")
+		conn.Send(Say{Room: "go", Text: "this is longer than the route allows"})
+		assert.EqualValues(t, 4008, conn.Closed().Code)
+	})
+}
+
+func TestARouteMayTakeMoreThanTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Limits: router.Limits{MessageBytes: messageBytes, HardBytes: 100_000}})
+		router.RPC(r, echo).MaxBytes(50_000)
+		conn := routertest.Dial(t, r)
+		conn.SendText(sized(50_000))
+		assert.Equal(t, "ECHOED", conn.Next().Type)
+		conn.SendText(sized(50_001))
+		assert.EqualValues(t, 50_000, routertest.ReceiveError(conn).Details["limit"])
+	})
+}
+
+func TestCallsInFlightAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reported recorder[router.LimitExceeded]
+		free := make(chan struct{})
+		r := router.New(&router.Options{
+			Limits:          router.Limits{InFlight: 2},
+			OnLimitExceeded: reported.add,
+		})
+		router.RPC(r, func(_ *router.Context, m Echo) (Echoed, error) {
+			<-free
+			return Echoed(m), nil
+		})
+		conn := routertest.Dial(t, r)
+		for range 3 {
+			conn.Send(Echo{})
+		}
+		e := routertest.ReceiveError(conn)
+		assert.Equal(t, errors.ResourceExhausted, e.Code)
+		assert.Equal(t, map[string]any{"kind": "in_flight", "observed": 3., "limit": 2.}, e.Details)
+		close(free)
+		synctest.Wait()
+		assert.Equal(t, 2, conn.Pending(), "the two that were admitted are answered")
+		assert.Len(t, reported.all(), 1)
+		conn.Send(Echo{})
+		synctest.Wait()
+		assert.Equal(t, 3, conn.Pending(), "an answered call makes room")
+	})
+}

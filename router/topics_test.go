@@ -1,0 +1,122 @@
+package router_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+type Join struct {
+	Room string `json:"room"`
+}
+
+func (Join) MessageType() string { return "JOIN" }
+
+type Leave struct {
+	Room string `json:"room"`
+}
+
+func (Leave) MessageType() string { return "LEAVE" }
+
+// SayOthers is Say to everybody else.
+type SayOthers Say
+
+func (SayOthers) MessageType() string { return "SAY_OTHERS" }
+
+func chat() *router.Router {
+	r := router.New(&router.Options{Authenticate: func(req *http.Request) (router.Identity, error) {
+		return router.Identity{UserID: router.Token(req)}, nil
+	}})
+	router.On(r, func(ctx *router.Context, m Join) error { return ctx.Subscribe(m.Room) })
+	router.On(r, func(ctx *router.Context, m Leave) error { ctx.Unsubscribe(m.Room); return nil })
+	router.On(r, func(ctx *router.Context, m Say) error { return ctx.Publish(m.Room, m) })
+	router.On(r, func(ctx *router.Context, m SayOthers) error { return ctx.PublishOthers(m.Room, Say(m)) })
+	return r
+}
+
+func TestTopics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := chat()
+		ann, bob, eve := routertest.Dial(t, r), routertest.Dial(t, r), routertest.Dial(t, r)
+		for _, c := range []*routertest.Conn{ann, bob} {
+			c.Send(Join{"go"})
+			c.Send(Join{"go"}) // twice is the same as once
+		}
+		eve.Send(Join{"rust"})
+		synctest.Wait()
+		ann.Send(Say{"go", "to all"})
+		ann.Send(SayOthers{"go", "to the others"})
+		synctest.Wait()
+		assert.Equal(t, 1, ann.Pending())
+		assert.Equal(t, Say{"go", "to all"}, routertest.Receive[Say](ann))
+		assert.Equal(t, Say{"go", "to all"}, routertest.Receive[Say](bob))
+		assert.Equal(t, Say{"go", "to the others"}, routertest.Receive[Say](bob))
+		assert.Zero(t, eve.Pending())
+
+		bob.Send(Leave{"go"})
+		bob.Send(Leave{"go"})
+		synctest.Wait()
+		require.NoError(t, r.Publish("go", Say{"go", "from outside"}))
+		require.NoError(t, r.Publish("nobody is here", Say{"go", "lost"}))
+		synctest.Wait()
+		assert.Equal(t, Say{"go", "from outside"}, routertest.Receive[Say](ann))
+		assert.Zero(t, bob.Pending())
+	})
+}
+
+func TestAllMembersSeeOneOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := chat()
+		var members []*routertest.Conn
+		for range 5 {
+			c := routertest.Dial(t, r)
+			c.Send(Join{"go"})
+			members = append(members, c)
+		}
+		synctest.Wait()
+		var wg sync.WaitGroup
+		for _, text := range []string{"a", "b", "c", "d"} {
+			wg.Go(func() {
+				for range 50 {
+					assert.NoError(t, r.Publish("go", Say{"go", text}))
+				}
+			})
+		}
+		wg.Wait()
+		for range 200 {
+			first := routertest.Receive[Say](members[0])
+			for _, other := range members[1:] {
+				require.Equal(t, first, routertest.Receive[Say](other))
+			}
+		}
+	})
+}
+
+func TestSendUserReachesAllConnectionsOfAUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := chat()
+		phone, desk := routertest.Dial(t, r, routertest.Token("ann")), routertest.Dial(t, r, routertest.Token("ann"))
+		bob, guest := routertest.Dial(t, r, routertest.Token("bob")), routertest.Dial(t, r)
+		synctest.Wait()
+		n, err := r.SendUser("", "ann", Say{"go", "hi"})
+		require.NoError(t, err)
+		assert.Equal(t, 2, n)
+		n, err = r.SendUser("", "", Say{"go", "guests are nobody's connections"})
+		require.NoError(t, err)
+		assert.Zero(t, n)
+		synctest.Wait()
+		assert.Equal(t, []int{1, 1, 0, 0}, []int{phone.Pending(), desk.Pending(), bob.Pending(), guest.Pending()})
+		desk.Close()
+		synctest.Wait()
+		n, err = r.SendUser("", "ann", Say{"go", "hi"})
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+	})
+}

@@ -1,0 +1,123 @@
+package router
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// Names that belong to the protocol.
+const (
+	typeError        = "ERROR"
+	typeRPCError     = "RPC_ERROR"
+	typeProgress     = "$ws:rpc-progress"
+	typeHeartbeat    = "__heartbeat"
+	typeHeartbeatAck = "__heartbeat_ack"
+)
+
+// encode lays out a message: {"type","meta","payload"}. A message without
+// fields has no payload.
+func encode(m Message, correlationID string) (*wsconn.Frame, error) {
+	typ := m.MessageType()
+	frame := beginEnvelope(typ, correlationID)
+	if t := reflect.TypeOf(m); t.Kind() == reflect.Struct && t.NumField() == 0 {
+		return endEnvelope(frame), nil
+	}
+	frame.WriteString(`,"payload":`)
+	if err := appendJSON(frame, m); err != nil {
+		frame.Release()
+		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %s: %w", typ, err)}
+	}
+	return endEnvelope(frame), nil
+}
+
+// encodeProgress gives the update under both names that clients look for.
+func encodeProgress(correlationID string, update any) (*wsconn.Frame, error) {
+	frame := beginEnvelope(typeProgress, correlationID)
+	for _, key := range []string{`,"data":`, `,"payload":`} {
+		frame.WriteString(key)
+		if err := appendJSON(frame, update); err != nil {
+			frame.Release()
+			return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode progress: %w", err)}
+		}
+	}
+	return endEnvelope(frame), nil
+}
+
+func encodeHeartbeatAck(at time.Time) *wsconn.Frame {
+	frame := wsconn.NewFrame()
+	frame.WriteString(`{"type":"` + typeHeartbeatAck + `","meta":{"ts":`)
+	writeInt(frame, at.UnixMilli())
+	frame.WriteString(`}`)
+	return endEnvelope(frame)
+}
+
+// An errorPayload is the public half of an error.
+type errorPayload struct {
+	Code         errors.Code     `json:"code"`
+	Message      string          `json:"message,omitempty"`
+	Details      any             `json:"details,omitempty"`
+	Retryable    bool            `json:"retryable"`
+	RetryAfterMs json.RawMessage `json:"retryAfterMs,omitempty"` // null if no wait can help
+}
+
+// encodeError lays out an error: an RPC_ERROR if it can be matched with what it
+// answers, otherwise an ERROR.
+func encodeError(payload errorPayload, correlationID string) *wsconn.Frame {
+	typ := typeError
+	if correlationID != "" {
+		typ = typeRPCError
+	}
+	frame := beginEnvelope(typ, correlationID)
+	frame.WriteString(`,"payload":`)
+	n := len(frame.Text())
+	if appendJSON(frame, payload) != nil { // the application's Details
+		frame.Truncate(n)
+		payload.Details = nil
+		_ = appendJSON(frame, payload)
+	}
+	return endEnvelope(frame)
+}
+
+func beginEnvelope(typ, correlationID string) *wsconn.Frame {
+	frame := wsconn.NewFrame()
+	frame.WriteString(`{"type":`)
+	writeQuoted(frame, typ)
+	frame.WriteString(`,"meta":{"timestamp":`)
+	writeInt(frame, time.Now().UnixMilli())
+	if correlationID != "" {
+		frame.WriteString(`,"correlationId":`)
+		writeQuoted(frame, correlationID)
+	}
+	frame.WriteString(`}`)
+	return frame
+}
+
+func endEnvelope(frame *wsconn.Frame) *wsconn.Frame {
+	frame.WriteString(`}`)
+	frame.Seal()
+	return frame
+}
+
+func writeInt(frame *wsconn.Frame, n int64) {
+	var digits [20]byte
+	_, _ = frame.Write(strconv.AppendInt(digits[:0], n, 10))
+}
+
+// writeQuoted spares names the way through the encoder.
+func writeQuoted(frame *wsconn.Frame, s string) {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			_ = appendJSON(frame, s) // a string can be encoded
+			return
+		}
+	}
+	frame.WriteString(`"`)
+	frame.WriteString(s)
+	frame.WriteString(`"`)
+}
