@@ -31,7 +31,7 @@ func (h *Head) FindCorrelationID(data []byte) []byte {
 		return h.CorrelationID
 	}
 	p := headParser{frame: data, typeDone: true}
-	_, _ = p.members(h.unread)
+	_ = p.members(h.unread)
 	h.CorrelationID, h.unread = p.head.CorrelationID, 0
 	return h.CorrelationID
 }
@@ -58,7 +58,7 @@ func parseHead(p headParser) (Head, error) {
 		}
 		return Head{}, err
 	}
-	_, err = p.members(i)
+	err = p.members(i)
 	switch {
 	case p.wrong != nil:
 		err = p.wrong
@@ -72,15 +72,15 @@ func parseHead(p headParser) (Head, error) {
 
 // members reads the root's members, from behind a brace or a comma, until there
 // is no more to know.
-func (p *headParser) members(i int) (int, error) {
+func (p *headParser) members(i int) error {
 	for first := true; ; first = false {
 		if i = p.frame.space(i); first && i < len(p.frame) && p.frame[i] == '}' {
-			return i + 1, nil
+			return nil
 		}
 		start := i
 		key, value, err := p.frame.key(i)
 		if err != nil {
-			return value, err
+			return err
 		}
 		switch string(key) {
 		case "type":
@@ -89,15 +89,16 @@ func (p *headParser) members(i int) (int, error) {
 			i, err = p.readMeta(value)
 		default:
 			if p.lookBehind(value) || p.postpone(start) {
-				return i, nil
+				return nil
 			}
 			i, err = p.frame.skip(value)
 		}
 		if err != nil || p.typeDone && p.idDone {
-			return i, err
+			return err
 		}
 		if i = p.frame.space(i); i >= len(p.frame) || p.frame[i] != ',' {
-			return p.frame.expect(i, '}')
+			_, err = p.frame.expect(i, '}')
+			return err
 		}
 		i++
 	}
@@ -114,8 +115,8 @@ func (p *headParser) postpone(i int) bool {
 
 // note keeps the first error about a name and goes on behind it.
 func (p *headParser) note(i int, err error) (int, error) {
-	switch err { //nolint:errorlint // they are not wrapped
-	case ErrType, ErrMeta, ErrCorrelationID:
+	switch err {
+	case ErrType, ErrMeta, ErrCorrelationID: //nolint:errorlint // they are not wrapped
 		if p.wrong == nil {
 			p.wrong = err
 		}

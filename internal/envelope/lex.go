@@ -113,12 +113,12 @@ func (f frame) scalar(i int) (int, error) {
 	if i >= len(f) {
 		return i, ErrTruncated
 	}
-	switch c := f[i]; {
-	case c == 't':
+	switch f[i] {
+	case 't':
 		return f.literal(i, "true")
-	case c == 'f':
+	case 'f':
 		return f.literal(i, "false")
-	case c == 'n':
+	case 'n':
 		return f.literal(i, "null")
 	default:
 		return f.number(i)

@@ -59,7 +59,7 @@ func echo(c *wsconn.Conn) error {
 		if err != nil {
 			return err
 		}
-		send(c, string(msg.Bytes))
+		_ = send(c, string(msg.Bytes)) // if it fails, so does the next read
 		msg.Release()
 	}
 }
@@ -162,7 +162,7 @@ func (c *raw) closed(code int) {
 	c.send(frame(fin|closing, payload[:2]))
 	rest, _ := io.ReadAll(c.r)
 	assert.Empty(c.t, rest, "no frame may follow a close frame")
-	_ = c.Conn.Close()
+	_ = c.Close()
 }
 
 func TestFramesOfEverySizeArrive(t *testing.T) {
@@ -171,7 +171,7 @@ func TestFramesOfEverySizeArrive(t *testing.T) {
 	require.NoError(t, err)
 	defer ws.CloseNow()
 	ws.SetReadLimit(-1)
-	go echo(<-conns)
+	go func() { _ = echo(<-conns) }()
 	for _, n := range []int{0, 1, 125, 126, 127, 511, 512, 513, 4095, 4096, 4097, 16384, 65535, 65536, 65537, 200_000} {
 		sent := strings.Repeat("x", n)
 		require.NoError(t, ws.Write(t.Context(), websocket.MessageText, []byte(sent)))
@@ -185,7 +185,7 @@ func TestAFirstFrameRightBehindTheHandshakeIsRead(t *testing.T) {
 	addr, conns := listen(t, options())
 	for range 20 {
 		c := dialRaw(t, addr, append(frame(fin|text, "early"), frame(fin|text, "bird")...))
-		go echo(<-conns)
+		go func() { _ = echo(<-conns) }()
 		_, payload := c.next()
 		assert.Equal(t, "early", payload)
 		_, payload = c.next()
@@ -229,7 +229,7 @@ func TestWhatTheRFCForbidsCloses(t *testing.T) {
 func TestControlFramesBetweenFragments(t *testing.T) {
 	addr, conns := listen(t, options())
 	c := dialRaw(t, addr, nil)
-	go echo(<-conns)
+	go func() { _ = echo(<-conns) }()
 	c.send(frame(binaryData, "a"), frame(fin|ping, "are you there?"), frame(continuation, ""), frame(fin|pong, ""), frame(fin|continuation, "b"))
 	first, payload := c.next()
 	assert.Equal(t, byte(fin|pong), first)
@@ -244,7 +244,7 @@ func TestAMessageMustComeInTime(t *testing.T) {
 	opts.MessageTimeout = 50 * time.Millisecond
 	addr, conns := listen(t, opts)
 	c := dialRaw(t, addr, nil)
-	go echo(<-conns)
+	go func() { _ = echo(<-conns) }()
 	c.send(frame(fin|text, "in time"))
 	_, payload := c.next()
 	assert.Equal(t, "in time", payload)
@@ -285,7 +285,7 @@ func TestFramesLeaveInOrderAndTheCloseFrameLast(t *testing.T) {
 	addr, conns := listen(t, options())
 	c := dialRaw(t, addr, nil)
 	server := <-conns
-	go echo(server)
+	go func() { _ = echo(server) }()
 	const senders, each = 4, 100
 	var wg sync.WaitGroup
 	for s := range senders {
@@ -344,7 +344,7 @@ func TestAFullQueueClosesWith1013(t *testing.T) {
 	defer ws.CloseNow()
 	ws.SetReadLimit(-1)
 	server := <-conns
-	go echo(server)
+	go func() { _ = echo(server) }()
 	var full *wsconn.QueueFullError
 	for err == nil {
 		err = send(server, strings.Repeat("x", 200_000))
