@@ -1,0 +1,63 @@
+package ratelimit_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+func Example() {
+	limiter := memory.NewLimiter(ratelimit.PerMinute(3))
+	admit := ratelimit.New(limiter, nil)
+
+	in := router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}}
+	for range 4 {
+		fmt.Println(admit(context.Background(), in))
+	}
+	// Output:
+	// <nil>
+	// <nil>
+	// <nil>
+	// rate limit exceeded: 1 of 3
+}
+
+// A search is as dear as five other messages, and all of a tenant's users share
+// one budget.
+func ExampleOptions() {
+	limiter := memory.NewLimiter(ratelimit.PerMinute(7))
+	admit := ratelimit.New(limiter, &ratelimit.Options{
+		Key: func(in router.IngressContext) ratelimit.Key {
+			return ratelimit.Key{"tenant", in.Identity.TenantID}
+		},
+		Cost: func(in router.IngressContext) int64 {
+			if in.Type == "SEARCH" {
+				return 5
+			}
+			return 1
+		},
+	})
+
+	for _, user := range []string{"ann", "bob"} {
+		in := router.IngressContext{Type: "SEARCH", Identity: router.Identity{TenantID: "acme", UserID: user}}
+		fmt.Println(user, admit(context.Background(), in))
+	}
+	// Output:
+	// ann <nil>
+	// bob rate limit exceeded: 5 of 7
+}
+
+func ExamplePolicy() {
+	limiter := memory.NewLimiter(ratelimit.PerHour(60).Burst(10))
+	key := ratelimit.Key{"user", "", "ann"}
+	for _, cost := range []int64{8, 5, 11} {
+		d, err := limiter.Consume(context.Background(), key, cost)
+		fmt.Println(cost, d.Allowed, d.Remaining, d.RetryAfter == ratelimit.Never, err)
+	}
+	// Output:
+	// 8 true 2 false <nil>
+	// 5 false 2 false <nil>
+	// 11 false 2 true <nil>
+}

@@ -1,0 +1,48 @@
+package ratelimit
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// Never is the RetryAfter of a cost that no wait can make affordable. It is the
+// largest duration, so who forgets to ask for it waits for ever, which is right.
+const Never time.Duration = errors.Never
+
+// A Limiter keeps one token bucket per key, all of one [Policy]. Package
+// ratelimittest checks every rule below; what passes its suite is a Limiter.
+type Limiter interface {
+	// Consume takes cost tokens from key's bucket, or none of them.
+	//
+	//   - A key that was not seen before has a full bucket.
+	//   - Tokens come back one by one, every Per/Refill, up to the capacity;
+	//     no fraction of one is ever lost or minted.
+	//   - Concurrent calls for one key never take more tokens than it holds.
+	//   - A denied call takes nothing and delays nobody.
+	//   - Keys do not influence each other, and neither do limiters whose
+	//     policies have different names.
+	//   - A cost of 0 is allowed and takes nothing; the Decision tells the state
+	//     of the bucket. A negative cost is an error.
+	//   - A cost above the capacity is denied with RetryAfter [Never].
+	//   - Whoever waits exactly RetryAfter is admitted, if nobody else took
+	//     tokens meanwhile; a millisecond less is never enough.
+	//   - A clock that steps back mints no token and locks nobody out for longer
+	//     than a full refill takes.
+	//
+	// The clock is the limiter's own. Consume returns soon after ctx is done. An
+	// error means that the limiter could not
+	// decide, never that it denied; the Decision is then the zero one.
+	// Consume is safe for concurrent use.
+	Consume(ctx context.Context, key Key, cost int64) (Decision, error)
+}
+
+// A Decision is the outcome of one Consume. The zero Decision denies.
+type Decision struct {
+	Allowed    bool
+	Limit      int64         // the capacity of the bucket that decided
+	Remaining  int64         // whole tokens left in it
+	RetryAfter time.Duration // until the same cost can be allowed: 0 if Allowed, [Never] if it is above the capacity
+	ResetAfter time.Duration // until the bucket is full
+}

@@ -1,0 +1,164 @@
+package ratelimit
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A Policy is how much may be spent: a bucket holds Capacity tokens and gets
+// Refill of them back every Per, one by one.
+type Policy struct {
+	Name     string        // keeps policies that share a store apart
+	Capacity int64         // tokens in a full bucket, at least 1: what may be spent at once
+	Refill   int64         // tokens that come back every Per, at least 1
+	Per      time.Duration // whole microseconds; 0 means one second
+}
+
+// PerSecond is n tokens a second, and n at once.
+func PerSecond(n int64) Policy { return Policy{Capacity: n, Refill: n, Per: time.Second} }
+
+// PerMinute is n tokens a minute, and n at once.
+func PerMinute(n int64) Policy { return Policy{Capacity: n, Refill: n, Per: time.Minute} }
+
+// PerHour is n tokens an hour, and n at once.
+func PerHour(n int64) Policy { return Policy{Capacity: n, Refill: n, Per: time.Hour} }
+
+// Burst returns the policy with another capacity.
+func (p Policy) Burst(capacity int64) Policy {
+	p.Capacity = capacity
+	return p
+}
+
+// Named returns the policy with a name.
+func (p Policy) Named(name string) Policy {
+	p.Name = name
+	return p
+}
+
+// Validate returns an error that says what is wrong with the policy and what
+// would be right. Constructors of limiters panic with it.
+func (p Policy) Validate() error {
+	switch {
+	case p.Capacity < 1:
+		return p.errorf("Capacity is %d; it must be at least 1", p.Capacity)
+	case p.Refill < 1:
+		return p.errorf("Refill is %d; it must be at least 1 (for slower rates, lengthen Per)", p.Refill)
+	case p.Per < 0 || p.Per%time.Microsecond != 0:
+		return p.errorf("Per is %v; it must be a whole number of microseconds, or 0 for one second", p.Per)
+	}
+	u := p.units()
+	switch {
+	case u.perMicro > maxPerMicro:
+		return p.errorf("%d tokens every %v cannot be kept exactly; choose a rounder rate, such as %d", p.Refill, p.per(), round(p.Refill))
+	case p.Capacity > (maxFull-u.perMicro)/u.perToken:
+		return p.errorf("Capacity is %d; with %d tokens every %v it must be at most %d",
+			p.Capacity, p.Refill, p.per(), (maxFull-u.perMicro)/u.perToken)
+	}
+	return nil
+}
+
+func (p Policy) errorf(format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	if p.Name != "" {
+		text = fmt.Sprintf("policy %q: %s", p.Name, text)
+	}
+	return errors.New("ratelimit: " + text)
+}
+
+func (p Policy) per() time.Duration {
+	if p.Per == 0 {
+		return time.Second
+	}
+	return p.Per
+}
+
+// round keeps two digits of n.
+func round(n int64) int64 {
+	unit := int64(1)
+	for n/unit >= 100 {
+		unit *= 10
+	}
+	return n / unit * unit
+}
+
+// Bounds of exact arithmetic.
+const (
+	// maxFull is what a full bucket and one microsecond's refill may be in units,
+	// so that stores which count in doubles, as Redis scripts do, are exact too.
+	maxFull = 1 << 51
+	// maxPerMicro keeps a time of 30 years, in units, below 2^63.
+	maxPerMicro = 9000
+)
+
+// Units is a policy in whole numbers, for adapters. A token is split into as many
+// units as make the refill of a microsecond a whole number of them; so nothing
+// is ever rounded but the Decision.
+type Units struct {
+	perMicro int64 // units that flow in every microsecond
+	perToken int64 // units of a token
+	full     int64 // units in a full bucket
+	capacity int64
+}
+
+// Units returns the policy in whole numbers. It panics if the policy is not
+// valid.
+func (p Policy) Units() Units {
+	if err := p.Validate(); err != nil {
+		panic(err.Error())
+	}
+	return p.units()
+}
+
+func (p Policy) units() Units {
+	micros := p.per().Microseconds()
+	g := gcd(p.Refill, micros)
+	u := Units{perMicro: p.Refill / g, perToken: micros / g, capacity: p.Capacity}
+	u.full = p.Capacity * u.perToken
+	return u
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// PerMicro returns how many units flow into a bucket in a microsecond.
+func (u Units) PerMicro() int64 { return u.perMicro }
+
+// Full returns how many units a full bucket holds.
+func (u Units) Full() int64 { return u.full }
+
+// Need returns how many units a cost takes. A cost above the capacity takes more
+// than a full bucket holds. The cost must not be negative.
+func (u Units) Need(cost int64) int64 {
+	if cost > u.capacity {
+		return math.MaxInt64
+	}
+	return cost * u.perToken
+}
+
+// Decide returns the Decision about a need where a bucket holds have units.
+func (u Units) Decide(have, need int64) Decision {
+	d := Decision{Allowed: need <= have, Limit: u.capacity}
+	switch {
+	case d.Allowed:
+		have -= need
+	case need > u.full:
+		d.RetryAfter = Never
+	default:
+		d.RetryAfter = u.wait(need - have)
+	}
+	d.Remaining = have / u.perToken
+	d.ResetAfter = u.wait(u.full - have)
+	return d
+}
+
+// wait returns how long units take to flow in.
+func (u Units) wait(units int64) time.Duration {
+	return time.Duration((units+u.perMicro-1)/u.perMicro) * time.Microsecond
+}

@@ -1,0 +1,132 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+)
+
+// Options configure a limit. The zero value is a working configuration.
+type Options struct {
+	// Key names the bucket that pays for a message. If nil, it is
+	// [KeyPerUserOrIPPerType].
+	Key func(router.IngressContext) Key
+
+	// Cost is what a message costs, in tokens. If nil, it is 1. A message that
+	// costs 0 is not limited. A negative cost is a bug of the server's: the
+	// message is refused with INVALID_ARGUMENT, and the bug reported to the
+	// router's OnError.
+	Cost func(router.IngressContext) int64
+
+	// OnUnavailable is what happens to a message if the limiter cannot decide.
+	OnUnavailable Unavailable
+
+	// Fallback decides in place of a limiter that cannot. If it cannot either,
+	// OnUnavailable says what happens.
+	Fallback Limiter
+
+	// OnError is called with every error of the limiter, before OnUnavailable and
+	// Fallback come to it.
+	OnError func(error)
+
+	// Timeout bounds a call of the limiter. If 0, it is 50 ms. Limiters that
+	// decide in this process need no bound.
+	Timeout time.Duration
+}
+
+// Unavailable is what happens to a message if the limiter cannot decide.
+type Unavailable uint8
+
+// What may happen. Deny is the default.
+const (
+	Deny  Unavailable = iota // the message is refused with UNAVAILABLE
+	Admit                    // the message enters, unlimited
+)
+
+const defaultTimeout = 50 * time.Millisecond
+
+// New returns the ingress function that lets a message in if its bucket can pay
+// for it. A message that is over the limit is refused with a
+// [*router.LimitExceeded]. It panics if limiter is nil or an option makes no
+// sense.
+func New(limiter Limiter, opts *Options) router.IngressFunc {
+	if limiter == nil {
+		panic("ratelimit: New needs a limiter")
+	}
+	l := limit{limiter: limiter}
+	if opts != nil {
+		l.Options = *opts
+	}
+	if l.Timeout < 0 {
+		panic(fmt.Sprintf("ratelimit: Timeout is %v; it must not be negative", l.Timeout))
+	}
+	if l.OnUnavailable > Admit {
+		panic(fmt.Sprintf("ratelimit: OnUnavailable is %d; it must be Deny or Admit", l.OnUnavailable))
+	}
+	if l.Timeout == 0 {
+		l.Timeout = defaultTimeout
+	}
+	if l.Key == nil {
+		l.Key = KeyPerUserOrIPPerType
+	}
+	l.limiter = guarded(limiter, l.Timeout)
+	if l.Fallback != nil {
+		l.Fallback = guarded(l.Fallback, l.Timeout)
+	}
+	return (&l).admit
+}
+
+type limit struct {
+	Options
+
+	limiter Limiter
+}
+
+func (l *limit) admit(ctx context.Context, in router.IngressContext) error {
+	cost := int64(1)
+	if l.Cost != nil {
+		cost = l.Cost(in)
+	}
+	switch {
+	case cost == 0:
+		return nil
+	case cost < 0:
+		return &errors.Error{
+			Code:    errors.InvalidArgument,
+			Message: "the message has no price",
+			Err:     fmt.Errorf("ratelimit: Cost returned %d for %q; it must not be negative", cost, in.Type),
+		}
+	}
+	d, err := l.consume(ctx, l.Key(in), cost)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && l.OnUnavailable == Admit:
+		return nil
+	case err != nil:
+		return &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
+	case d.Allowed:
+		return nil
+	default:
+		return &router.LimitExceeded{Kind: router.LimitRate, Observed: cost, Limit: d.Limit, RetryAfter: d.RetryAfter}
+	}
+}
+
+// consume asks the limiter, and the fallback if the limiter cannot decide. A
+// denial is a decision: it is never asked about twice.
+func (l *limit) consume(ctx context.Context, key Key, cost int64) (Decision, error) {
+	d, err := l.limiter.Consume(ctx, key, cost)
+	if err == nil || ctx.Err() != nil {
+		return d, err
+	}
+	if l.OnError != nil {
+		l.OnError(err)
+	}
+	if l.Fallback == nil {
+		return d, err
+	}
+	return l.Fallback.Consume(ctx, key, cost)
+}

@@ -1,0 +1,75 @@
+package ratelimittest
+
+import (
+	"math/big"
+	"time"
+
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+)
+
+// A Model is a token bucket of rational numbers, against which limiters are
+// measured. It is slow and obviously right. It is not safe for concurrent use.
+type Model struct {
+	policy ratelimit.Policy
+	tokens *big.Rat
+	at     time.Duration // when tokens were counted; it never steps back
+}
+
+// NewModel returns a full bucket.
+func NewModel(p ratelimit.Policy) *Model {
+	return &Model{policy: p, tokens: new(big.Rat).SetInt64(p.Capacity)}
+}
+
+// Consume decides about a cost at a time. A time before the last one counts as
+// the last one, at which no token has come back.
+func (m *Model) Consume(at time.Duration, cost int64) ratelimit.Decision {
+	m.refill(at)
+	d := ratelimit.Decision{Limit: m.policy.Capacity}
+	missing := new(big.Rat).Sub(rat(cost), m.tokens)
+	switch {
+	case missing.Sign() <= 0:
+		d.Allowed = true
+		m.tokens = missing.Neg(missing)
+	case cost > m.policy.Capacity:
+		d.RetryAfter = ratelimit.Never
+	default:
+		d.RetryAfter = m.wait(missing)
+	}
+	d.Remaining = new(big.Int).Quo(m.tokens.Num(), m.tokens.Denom()).Int64()
+	d.ResetAfter = m.wait(new(big.Rat).Sub(rat(m.policy.Capacity), m.tokens))
+	return d
+}
+
+func (m *Model) refill(at time.Duration) {
+	if at <= m.at {
+		return
+	}
+	gained := new(big.Rat).Mul(m.rate(), rat(int64(at-m.at)))
+	m.tokens.Add(m.tokens, gained)
+	if full := rat(m.policy.Capacity); m.tokens.Cmp(full) > 0 {
+		m.tokens = full
+	}
+	m.at = at
+}
+
+// rate is tokens a nanosecond.
+func (m *Model) rate() *big.Rat {
+	per := m.policy.Per
+	if per == 0 {
+		per = time.Second
+	}
+	return big.NewRat(m.policy.Refill, int64(per))
+}
+
+// wait is how long tokens take to come back, in microseconds, rounded up.
+func (m *Model) wait(tokens *big.Rat) time.Duration {
+	nanos := new(big.Rat).Quo(tokens, m.rate())
+	micros := nanos.Quo(nanos, rat(int64(time.Microsecond)))
+	whole, rest := new(big.Int).QuoRem(micros.Num(), micros.Denom(), new(big.Int))
+	if rest.Sign() > 0 {
+		whole.Add(whole, big.NewInt(1))
+	}
+	return time.Duration(whole.Int64()) * time.Microsecond
+}
+
+func rat(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }

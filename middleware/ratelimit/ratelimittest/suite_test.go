@@ -1,0 +1,205 @@
+package ratelimittest_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/middleware/ratelimit/ratelimittest"
+)
+
+// A reference is a limiter of models: slow, and right unless a fault is built in.
+type reference struct {
+	fault  fault
+	policy ratelimit.Policy
+	start  time.Time
+	store  *store
+}
+
+// A store may be shared by limiters.
+type store struct {
+	mu     sync.Mutex
+	models map[any]*ratelimittest.Model
+}
+
+// A fault is one way to break one rule.
+type fault struct {
+	name   string
+	breaks string // the case that must fail
+
+	policy   func(ratelimit.Policy) ratelimit.Policy
+	key      func(ratelimit.Key) any
+	at       func(time.Duration) time.Duration
+	cost     func(int64) int64
+	decision func(ratelimit.Decision) ratelimit.Decision
+	denied   func(m *ratelimittest.Model, at time.Duration) // what a denial does besides
+	shared   *store
+	racy     bool
+	lenient  bool // a negative cost is no error
+}
+
+func newReference(f fault) func(ratelimit.Policy) ratelimit.Limiter {
+	start := time.Now()
+	return func(p ratelimit.Policy) ratelimit.Limiter {
+		if f.policy != nil {
+			p = f.policy(p)
+		}
+		r := &reference{fault: f, policy: p, start: start, store: &store{models: map[any]*ratelimittest.Model{}}}
+		if f.shared != nil {
+			r.store = f.shared
+		}
+		return r
+	}
+}
+
+func (r *reference) Consume(_ context.Context, key ratelimit.Key, cost int64) (ratelimit.Decision, error) {
+	f := r.fault
+	if cost < 0 && !f.lenient {
+		return ratelimit.Decision{}, io.ErrUnexpectedEOF
+	}
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	var name any = key
+	if f.key != nil {
+		name = f.key(key)
+	}
+	at := time.Since(r.start)
+	if f.at != nil {
+		at = f.at(at)
+	}
+	m := r.store.models[name]
+	if m == nil {
+		m = ratelimittest.NewModel(r.policy)
+		m.Consume(at, 0)
+		r.store.models[name] = m
+	}
+	if f.cost != nil {
+		cost = f.cost(cost)
+	}
+	if f.racy {
+		r.store.mu.Unlock()
+		runtime.Gosched()
+		r.store.mu.Lock()
+		if m.Consume(at, 0).Remaining >= cost && at == 0 {
+			return ratelimit.Decision{Allowed: true}, nil
+		}
+	}
+	d := m.Consume(at, cost)
+	if !d.Allowed && f.denied != nil {
+		f.denied(m, at)
+	}
+	if f.decision != nil {
+		d = f.decision(d)
+	}
+	return d, nil
+}
+
+func onDecision(f func(d *ratelimit.Decision)) func(ratelimit.Decision) ratelimit.Decision {
+	return func(d ratelimit.Decision) ratelimit.Decision {
+		f(&d)
+		return d
+	}
+}
+
+func faults() []fault {
+	wait := func(f func(time.Duration) time.Duration) func(ratelimit.Decision) ratelimit.Decision {
+		return onDecision(func(d *ratelimit.Decision) {
+			if d.RetryAfter != ratelimit.Never && !d.Allowed {
+				d.RetryAfter = f(d.RetryAfter)
+			}
+		})
+	}
+	return []fault{
+		{name: "buckets begin with one token less", breaks: "unseen keys are full", policy: func(p ratelimit.Policy) ratelimit.Policy {
+			p.Capacity = max(1, p.Capacity-1)
+			return p
+		}},
+		{name: "time counts in whole seconds", breaks: "fractions are kept", at: func(at time.Duration) time.Duration { return at.Truncate(time.Second) }},
+		{name: "time counts in whole milliseconds", breaks: "tokens come back one by one", at: func(at time.Duration) time.Duration { return at.Round(time.Millisecond) }},
+		{name: "the refill is doubled", breaks: "tokens come back one by one", policy: func(p ratelimit.Policy) ratelimit.Policy {
+			p.Refill *= 2
+			return p
+		}},
+		{name: "check, then act", breaks: "concurrent calls", racy: true},
+		{name: "a denial costs a token", breaks: "a denial takes nothing", denied: func(m *ratelimittest.Model, at time.Duration) { m.Consume(at, 1) }},
+		{name: "a cost is taken in part", breaks: "all or none", denied: func(m *ratelimittest.Model, at time.Duration) {
+			m.Consume(at, m.Consume(at, 0).Remaining)
+		}},
+		{name: "every cost counts as one", breaks: "all or none", cost: func(cost int64) int64 { return min(cost, 1) }},
+		{name: "key parts are joined", breaks: "keys are apart", key: func(k ratelimit.Key) any { return strings.Join(k[:], ":") }},
+		{name: "key parts are joined by a zero byte", breaks: "keys are apart", key: func(k ratelimit.Key) any { return strings.Join(k[:], "\x00") }},
+		{name: "the last part is forgotten", breaks: "keys are apart", key: func(k ratelimit.Key) any { return [3]string(k[:3]) }},
+		{name: "names are ignored", breaks: "policies are apart", shared: &store{models: map[any]*ratelimittest.Model{}}},
+		{name: "a cost of 0 counts as 1", breaks: "cost of nothing", cost: func(cost int64) int64 { return max(cost, 1) }},
+		{name: "a negative cost pays in", breaks: "negative cost", lenient: true},
+		{name: "an unaffordable cost has a wait", breaks: "cost above the capacity", decision: onDecision(func(d *ratelimit.Decision) {
+			d.RetryAfter = min(d.RetryAfter, time.Hour)
+		})},
+		{name: "RetryAfter is rounded down", breaks: "waiting is enough", decision: wait(func(d time.Duration) time.Duration { return d.Truncate(time.Millisecond) })},
+		{name: "RetryAfter is a tenth too long", breaks: "waiting is enough", decision: wait(func(d time.Duration) time.Duration { return d + d/10 })},
+		{name: "ResetAfter is the wait for a token", breaks: "resetting is exact", decision: onDecision(func(d *ratelimit.Decision) { d.ResetAfter = min(d.ResetAfter, time.Second) })},
+		{name: "Remaining counts the fraction", breaks: "decisions are exact", decision: onDecision(func(d *ratelimit.Decision) {
+			if d.ResetAfter%time.Second != 0 {
+				d.Remaining++
+			}
+		})},
+		{name: "credit is saved beyond the capacity", breaks: "the capacity is the most", policy: func(p ratelimit.Policy) ratelimit.Policy {
+			if p.Name == "most" {
+				p.Capacity++
+			}
+			return p
+		}},
+	}
+}
+
+func TestARightLimiterPasses(t *testing.T) {
+	for _, c := range ratelimittest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.Run(t, ratelimittest.Harness{New: newReference(fault{}), Sleep: time.Sleep})
+			})
+		})
+	}
+}
+
+// TestAWrongLimiterFails holds the suite to its own words: every fault is found
+// by the case that it is about, and every case finds a fault.
+func TestAWrongLimiterFails(t *testing.T) {
+	found := map[string]bool{}
+	for _, f := range faults() {
+		found[f.breaks] = true
+		t.Run(f.name, func(t *testing.T) {
+			for _, c := range ratelimittest.Cases() {
+				if c.Name != f.breaks {
+					continue
+				}
+				synctest.Test(t, func(t *testing.T) {
+					err := c.Check(ratelimittest.Harness{New: newReference(f), Sleep: time.Sleep})
+					assert.Error(t, err, "%q must not pass", c.Name)
+				})
+			}
+		})
+	}
+	for _, c := range ratelimittest.Cases() {
+		assert.True(t, found[c.Name], "no fault breaks %q", c.Name)
+		assert.True(t, strings.HasSuffix(c.Rule, "."), c.Name)
+	}
+}
+
+func ExampleModel() {
+	m := ratelimittest.NewModel(ratelimit.PerMinute(3))
+	fmt.Println(m.Consume(0, 3).Allowed, m.Consume(0, 1).RetryAfter)
+	fmt.Println(m.Consume(20*time.Second, 1).Allowed)
+	// Output:
+	// true 20s
+	// true
+}
