@@ -194,12 +194,18 @@ func TestConnectionLimits(t *testing.T) {
 	}{
 		{"in all", router.Limits{Conns: 1}, nil, nil, nil},
 		{
-			"of one address", router.Limits{ConnsPerIP: 1},
-			[]routertest.Option{from("192.0.2.1:1")}, []routertest.Option{from("[::ffff:192.0.2.1]:2")}, []routertest.Option{from("192.0.2.2:1")},
+			"of one address",
+			router.Limits{ConnsPerIP: 1},
+			[]routertest.Option{from("192.0.2.1:1")},
+			[]routertest.Option{from("[::ffff:192.0.2.1]:2")},
+			[]routertest.Option{from("192.0.2.2:1")},
 		},
 		{
-			"of one network of IPv6", router.Limits{ConnsPerIP: 1},
-			[]routertest.Option{from("[2001:db8::1]:1")}, []routertest.Option{from("[2001:db8::2]:1")}, []routertest.Option{from("[2001:db8:0:1::1]:1")},
+			"of one network of IPv6",
+			router.Limits{ConnsPerIP: 1},
+			[]routertest.Option{from("[2001:db8::1]:1")},
+			[]routertest.Option{from("[2001:db8::2]:1")},
+			[]routertest.Option{from("[2001:db8:0:1::1]:1")},
 		},
 		{"of one user", router.Limits{ConnsPerUser: 1}, []routertest.Option{ann}, []routertest.Option{ann}, []routertest.Option{bob}},
 	} {

@@ -1,2 +1,55 @@
-// Package router dispatches WebSocket messages to handlers by message type.
+// Package router gives typed WebSocket messages to handlers, and lets ingress
+// functions turn messages away before their payload is read.
+//
+//	type Say struct {
+//		Room string `json:"room"`
+//		Text string `json:"text"`
+//	}
+//
+//	func (Say) MessageType() string { return "SAY" }
+//
+//	r := router.New(nil)
+//	r.UseIngress(ratelimit.New(limiter, nil))
+//	router.On(r, func(ctx *router.Context, m Say) error {
+//		return ctx.Publish(m.Room, m)
+//	})
+//	http.Handle("/ws", r)
+//
+// # The way of a message
+//
+// Every message takes these stages, and every refusal gets exactly one answer:
+//
+//  1. size: [Limits].MessageBytes, or the route's MaxBytes
+//  2. parse: the message's type and correlationId, and nothing else of it
+//  3. ingress: functions that see an [IngressContext]
+//  4. route: the registered types
+//  5. calls in flight: [Limits].InFlight
+//  6. decode and validate
+//  7. middleware and handler
+//
+// Whatever a client sends passes ingress exactly once, also what cannot be read
+// and what nobody handles.
+//
+// # Order and concurrency
+//
+// The messages of one connection are handled one at a time, as they came. A call
+// starts in its turn and then runs beside what follows it. [Route.Serial] and
+// [Route.Concurrent] choose the other behaviour. Messages to one connection
+// arrive in the order in which they were sent.
+//
+// # Errors
+//
+// A handler's error goes to the client as far as it is public: an *errors.Error
+// with its code, message and details, anything else as INTERNAL. A message that
+// is not a call is answered only by an error. Limits are all reported one way, as
+// a [LimitExceeded].
+//
+// Mistakes in a program panic before the first message: a type registered twice,
+// a name that is reserved, an option that makes no sense. What a client sends
+// never panics the router, and a handler that panics ends its message only.
+//
+// # Tests
+//
+// Package routertest dials a router over a pipe, in a testing/synctest bubble
+// too.
 package router

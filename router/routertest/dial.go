@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -75,8 +76,15 @@ type pipeTransport struct {
 }
 
 func (p *pipeTransport) dial() (*websocket.Conn, *http.Response, error) {
+	// The client's library must know what a Header option offers, to accept the
+	// server's choice.
+	offer := httptest.NewRequest(http.MethodGet, "/ws", nil)
+	for _, opt := range p.opts {
+		opt(offer)
+	}
 	return websocket.Dial(context.Background(), "ws://example.com/ws", &websocket.DialOptions{
-		HTTPClient: &http.Client{Transport: p},
+		HTTPClient:   &http.Client{Transport: p},
+		Subprotocols: strings.Split(offer.Header.Get("Sec-WebSocket-Protocol"), ", "),
 	})
 }
 

@@ -1,0 +1,174 @@
+package memory_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/middleware/ratelimit/ratelimittest"
+)
+
+func TestLimiterKeepsTheContract(t *testing.T) {
+	for _, c := range ratelimittest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.Run(t, ratelimittest.Harness{
+					New:   func(p ratelimit.Policy) ratelimit.Limiter { return memory.NewLimiter(p) },
+					Sleep: time.Sleep,
+				})
+			})
+		})
+	}
+}
+
+func user(name string) ratelimit.Key { return ratelimit.Key{"user", "acme", name, "SAY"} }
+
+func consume(t testing.TB, l *memory.Limiter, key ratelimit.Key, cost int64) ratelimit.Decision {
+	t.Helper()
+	d, err := l.Consume(context.Background(), key, cost)
+	require.NoError(t, err)
+	return d
+}
+
+func TestConsumeAllocatesNothing(t *testing.T) {
+	l := memory.NewLimiter(ratelimit.PerHour(100).Burst(50))
+	key := user("ann")
+	assert.Zero(t, testing.AllocsPerRun(1000, func() {
+		if _, err := l.Consume(t.Context(), key, 1); err != nil {
+			t.Fatal(err)
+		}
+	}), "admitted and then refused")
+}
+
+func TestGrowingGrantsEveryKeyItsCapacity(t *testing.T) {
+	const keys, capacity, callers = 5000, 3, 8
+	l := memory.NewLimiter(ratelimit.PerHour(capacity))
+	granted := make([]atomic.Int64, keys)
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() {
+			for n := range keys {
+				k := (n*(2*caller+1) + caller*977) % keys
+				d, err := l.Consume(context.Background(), user(fmt.Sprint(k)), 1)
+				if err == nil && d.Allowed {
+					granted[k].Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for k := range granted {
+		require.EqualValues(t, capacity, granted[k].Load(), "key %d", k)
+	}
+}
+
+func TestDroppingABucketCannotBeSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := ratelimit.PerSecond(1).Burst(3)
+		l := memory.NewLimiterMaxKeys(p, 64)
+		models := map[string]*ratelimittest.Model{}
+		start := time.Now()
+		for n := range 20_000 {
+			name := fmt.Sprint(n * n % 61) // few enough to be kept, in need of room all the same
+			if models[name] == nil {
+				models[name] = ratelimittest.NewModel(p)
+			}
+			require.Equal(t, models[name].Consume(time.Since(start), 1), consume(t, l, user(name), 1), "call %d", n)
+			time.Sleep(time.Duration(n%97) * time.Millisecond)
+		}
+	})
+}
+
+func TestAFloodOfNewKeysThrottlesStrangersOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const known = 400
+		l := memory.NewLimiterMaxKeys(ratelimit.PerHour(5), 2000)
+		for n := range known {
+			assert.EqualValues(t, 4, consume(t, l, user(fmt.Sprint("known", n)), 1).Remaining)
+		}
+		admitted := 0
+		for n := range 100_000 {
+			if consume(t, l, user(fmt.Sprint("stranger", n)), 5).Allowed {
+				admitted++
+			}
+		}
+		assert.LessOrEqual(t, admitted, 2000, "every stranger with a bucket, and one shared bucket a shard")
+		assert.Greater(t, admitted, 1000)
+		for n := range known {
+			require.EqualValues(t, 3, consume(t, l, user(fmt.Sprint("known", n)), 1).Remaining, "the known keep what they have")
+		}
+		time.Sleep(2 * time.Hour)
+		assert.True(t, consume(t, l, user("a newcomer"), 5).Allowed, "room is made again")
+	})
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	const keys = 1 << 14
+	l := memory.NewLimiterMaxKeys(ratelimit.PerHour(5), keys)
+	before := heap()
+	for n := range 2 * keys {
+		consume(t, l, user(fmt.Sprint(n)), 1)
+	}
+	perKey := float64(heap()-before) / keys
+	t.Logf("%.1f bytes for each of %d keys", perKey, keys)
+	assert.Less(t, perKey, 45.)
+	runtime.KeepAlive(l)
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func TestWrongPoliciesPanic(t *testing.T) {
+	assert.Panics(t, func() { memory.NewLimiter(ratelimit.PerSecond(0)) })
+	assert.Panics(t, func() { memory.NewLimiterMaxKeys(ratelimit.PerSecond(1), 0) })
+}
+
+func BenchmarkConsume(b *testing.B) {
+	for _, keys := range []int{1, 10_000, 1_000_000} {
+		names := make([]ratelimit.Key, keys)
+		for i := range names {
+			names[i] = user(fmt.Sprint(i))
+		}
+		for _, bench := range []struct {
+			name   string
+			policy ratelimit.Policy
+		}{
+			{"admitted", ratelimit.PerSecond(1_000_000).Burst(1_000_000_000)},
+			{"refused", ratelimit.PerHour(1)},
+		} {
+			b.Run(fmt.Sprintf("%d keys/%s", keys, bench.name), func(b *testing.B) {
+				l := memory.NewLimiter(bench.policy)
+				for _, name := range names {
+					consume(b, l, name, 1)
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				var worker atomic.Int64
+				b.RunParallel(func(pb *testing.PB) {
+					i := int(worker.Add(1)) * 7919
+					for pb.Next() {
+						i = (i*1103515245 + 12345) & 0x7fffffff
+						if _, err := l.Consume(context.Background(), names[i%keys], 1); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package memory
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+)
+
+// A shard is a hash table with linear probing. It is read without a lock; slots
+// are only added, under the lock, until the table is replaced.
+type shard struct {
+	table atomic.Pointer[table]
+
+	mu       sync.Mutex
+	used     int   // slots of the table
+	most     int   // buckets that may be kept
+	searchAt int64 // when a full shard may look for room again, in units
+	overflow bucket
+
+	_ [64]byte // keeps shards on different cache lines
+}
+
+type table []slot
+
+// A slot's bucket is set before its hash, so that whoever sees the hash sees the
+// bucket.
+type slot struct {
+	hash   atomic.Uint64 // 0 if the slot is free
+	bucket bucket
+}
+
+const leastSlots = 16
+
+func (s *shard) init(most int) {
+	s.most = most
+	t := make(table, leastSlots)
+	s.table.Store(&t)
+}
+
+// take takes need units from a key's bucket if it has them, and returns what it
+// had.
+func (s *shard) take(hash uint64, now, need int64, u *ratelimit.Units) int64 {
+	for {
+		found, _ := s.table.Load().find(hash)
+		switch {
+		case found == nil && (need == 0 || need > u.Full()):
+			return u.Full() // nothing is taken from a full bucket
+		case found == nil:
+			found = s.insert(hash, now, u)
+		}
+		if have, ok := found.take(now, need, u); ok {
+			return have
+		}
+		s.mu.Lock()   // until the new table is there
+		s.mu.Unlock() //nolint:staticcheck // an empty critical section is what waiting is
+	}
+}
+
+// find returns a key's bucket, or nil and the free slot where it belongs.
+func (t *table) find(hash uint64) (*bucket, *slot) {
+	mask := uint64(len(*t) - 1)
+	for i := hash & mask; ; i = (i + 1) & mask {
+		s := &(*t)[i]
+		switch s.hash.Load() {
+		case hash:
+			return &s.bucket, nil
+		case 0:
+			return nil, s
+		}
+	}
+}
+
+// insert returns the bucket of a key that was not there: its own, or the
+// strangers' if there is no room.
+func (s *shard) insert(hash uint64, now int64, u *ratelimit.Units) *bucket {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found, _ := s.table.Load().find(hash); found != nil {
+		return found
+	}
+	if !s.room(now, u) {
+		return &s.overflow
+	}
+	_, free := s.table.Load().find(hash)
+	free.bucket.Store(now)
+	free.hash.Store(hash)
+	s.used++
+	return &free.bucket
+}
+
+// room makes room for one more bucket and reports whether there is.
+func (s *shard) room(now int64, u *ratelimit.Units) bool {
+	t := *s.table.Load()
+	if s.used < s.most {
+		if 4*(s.used+1) > 3*len(t) {
+			s.rebuild(t, now)
+		}
+		return true
+	}
+	// A flood of new keys must not make a full shard search at every one.
+	if now < s.searchAt {
+		return false
+	}
+	s.searchAt = now + searchPauseMicros*u.PerMicro()
+	s.rebuild(t, now)
+	return s.used < s.most
+}
+
+const searchPauseMicros = 100_000
+
+// rebuild replaces the table by one without the buckets that are full at now.
+func (s *shard) rebuild(old table, now int64) {
+	type entry struct {
+		hash   uint64
+		fullAt int64
+	}
+	live := make([]entry, 0, s.used)
+	for i := range old {
+		hash := old[i].hash.Load()
+		if hash == 0 {
+			continue
+		}
+		if fullAt := old[i].bucket.Swap(moved); fullAt > now {
+			live = append(live, entry{hash, fullAt})
+		}
+	}
+	fresh := make(table, slotsFor(len(live)+1))
+	for _, e := range live {
+		_, free := fresh.find(e.hash)
+		free.bucket.Store(e.fullAt)
+		free.hash.Store(e.hash)
+	}
+	s.used = len(live)
+	s.table.Store(&fresh)
+}
+
+// slotsFor leaves room for a third more buckets than n, before the table is
+// three quarters full.
+func slotsFor(n int) int {
+	slots := leastSlots
+	for 9*slots < 16*n {
+		slots *= 2
+	}
+	return slots
+}
