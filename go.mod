@@ -2,9 +2,9 @@ module github.com/penstock-go/penstock
 
 go 1.26
 
-require github.com/stretchr/testify v1.12.1
-
 require (
-	github.com/coder/websocket v1.8.15 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	github.com/coder/websocket v1.8.15
+	github.com/stretchr/testify v1.12.1
 )
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect

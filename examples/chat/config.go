@@ -1,0 +1,90 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+// A config is what the flags say.
+type config struct {
+	addr     string
+	policy   ratelimit.Policy
+	key      func(router.IngressContext) ratelimit.Key
+	reaction router.Reaction
+	limits   router.Limits
+}
+
+var keys = map[string]func(router.IngressContext) ratelimit.Key{
+	"user-type":       ratelimit.KeyPerUserPerType,
+	"user-or-ip-type": ratelimit.KeyPerUserOrIPPerType,
+	"user":            ratelimit.KeyPerUser,
+	"conn":            ratelimit.KeyPerConn,
+	"ip":              ratelimit.KeyPerIP,
+	"type":            ratelimit.KeyPerType,
+}
+
+var reactions = map[string]router.Reaction{
+	"send":   router.Send,
+	"close":  router.Close,
+	"custom": router.Custom,
+}
+
+// parseFlags returns flag.ErrHelp if it has shown the usage.
+func parseFlags(args []string, usage io.Writer) (config, error) {
+	cfg := config{policy: ratelimit.Policy{Name: "chat"}}
+	fs := flag.NewFlagSet("chat", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.StringVar(&cfg.addr, "addr", "localhost:8080", "`host:port` to listen on")
+	fs.Int64Var(&cfg.policy.Capacity, "capacity", 20, "`tokens` that may be spent at once")
+	fs.Int64Var(&cfg.policy.Refill, "refill", 5, "`tokens` that come back every second")
+	key := fs.String("key", "user-or-ip-type", "who shares a budget: "+names(keys))
+	reaction := fs.String("on-exceeded", "send", "what a client over its budget gets: "+names(reactions))
+	fs.Int64Var(&cfg.limits.MessageBytes, "max-bytes", 16384, "most `bytes` of a message")
+	fs.IntVar(&cfg.limits.InFlight, "max-in-flight", 16, "most `calls` of a connection that are not answered yet")
+
+	err := fs.Parse(args)
+	switch {
+	case err == flag.ErrHelp: //nolint:errorlint // Parse returns it itself
+		fs.SetOutput(usage)
+		fs.Usage()
+		return cfg, err
+	case err != nil:
+		return cfg, err
+	case fs.NArg() > 0:
+		return cfg, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	return cfg, cfg.complete(*key, *reaction)
+}
+
+func (cfg *config) complete(key, reaction string) error {
+	var ok bool
+	if cfg.key, ok = keys[key]; !ok {
+		return fmt.Errorf("-key is %q; it must be one of %s", key, names(keys))
+	}
+	if cfg.reaction, ok = reactions[reaction]; !ok {
+		return fmt.Errorf("-on-exceeded is %q; it must be one of %s", reaction, names(reactions))
+	}
+	for name, value := range map[string]int64{
+		"-capacity":      cfg.policy.Capacity,
+		"-refill":        cfg.policy.Refill,
+		"-max-bytes":     cfg.limits.MessageBytes,
+		"-max-in-flight": int64(cfg.limits.InFlight),
+	} {
+		if value < 1 {
+			return fmt.Errorf("%s is %d; it must be at least 1", name, value)
+		}
+	}
+	return cfg.policy.Validate()
+}
+
+// names lists the keys of a map.
+func names[V any](m map[string]V) string {
+	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
+}

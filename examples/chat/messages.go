@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// What clients send.
+type (
+	JoinRoom struct {
+		Room string `json:"room"`
+	}
+	LeaveRoom struct {
+		Room string `json:"room"`
+	}
+	Say struct {
+		Room string `json:"room"`
+		Text string `json:"text"`
+	}
+	Who struct {
+		Room string `json:"room"`
+	}
+	SearchHistory struct {
+		Room  string `json:"room"`
+		Query string `json:"query"`
+	}
+)
+
+// What clients receive.
+type (
+	RoomJoined struct {
+		Room    string   `json:"room"`
+		Users   []string `json:"users"`
+		History []Said   `json:"history"`
+	}
+	Said struct {
+		Room string    `json:"room"`
+		User string    `json:"user"`
+		Text string    `json:"text"`
+		At   time.Time `json:"at"`
+	}
+	Users struct {
+		Room  string   `json:"room"`
+		Users []string `json:"users"`
+	}
+	HistoryFound struct {
+		Room    string `json:"room"`
+		Matches []Said `json:"matches"`
+	}
+	UserJoined struct {
+		Room string `json:"room"`
+		User string `json:"user"`
+	}
+	UserLeft struct {
+		Room string `json:"room"`
+		User string `json:"user"`
+	}
+	// SlowDown is what -on-exceeded=custom sends in place of an error.
+	SlowDown struct {
+		Refused      string `json:"refused"` // the type of the refused message
+		RetryAfterMs int64  `json:"retryAfterMs"`
+	}
+)
+
+func (JoinRoom) MessageType() string      { return "JOIN_ROOM" }
+func (LeaveRoom) MessageType() string     { return "LEAVE_ROOM" }
+func (Say) MessageType() string           { return "SAY" }
+func (Who) MessageType() string           { return "WHO" }
+func (SearchHistory) MessageType() string { return "SEARCH_HISTORY" }
+func (RoomJoined) MessageType() string    { return "ROOM_JOINED" }
+func (Said) MessageType() string          { return "SAID" }
+func (Users) MessageType() string         { return "USERS" }
+func (HistoryFound) MessageType() string  { return "HISTORY_FOUND" }
+func (UserJoined) MessageType() string    { return "USER_JOINED" }
+func (UserLeft) MessageType() string      { return "USER_LEFT" }
+func (SlowDown) MessageType() string      { return "SLOW_DOWN" }
+
+func (m JoinRoom) Validate() error  { return length("room", m.Room, 64) }
+func (m LeaveRoom) Validate() error { return length("room", m.Room, 64) }
+func (m Who) Validate() error       { return length("room", m.Room, 64) }
+
+func (m Say) Validate() error {
+	return errors.Join(length("room", m.Room, 64), length("text", m.Text, 500))
+}
+
+func (m SearchHistory) Validate() error {
+	return errors.Join(length("room", m.Room, 64), length("query", m.Query, 100))
+}
+
+// length wants a field to have 1 to most characters.
+func length(field, value string, most int) error {
+	if n := utf8.RuneCountInString(value); n < 1 || n > most {
+		return errors.InvalidField(field, fmt.Sprintf("must have 1 to %d characters", most))
+	}
+	return nil
+}

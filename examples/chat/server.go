@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"embed"
+	"io/fs"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+//go:embed page
+var files embed.FS
+
+// A server is the chat: the page, the socket and the health check.
+type server struct {
+	http.Handler
+
+	router   *router.Router
+	draining atomic.Bool
+}
+
+func newServer(cfg config) *server {
+	rooms := newRooms()
+	r := router.New(&router.Options{
+		Authenticate:    authenticate,
+		OnClose:         rooms.leaveAll,
+		OnExceeded:      cfg.reaction,
+		OnLimitExceeded: onLimitExceeded(cfg.reaction),
+		Limits:          cfg.limits,
+	})
+	rooms.publish = r.Publish
+
+	r.UseIngress(ratelimit.New(memory.NewLimiter(cfg.policy), &ratelimit.Options{Key: cfg.key, Cost: cost}))
+	router.RPC(r, rooms.join).Serial() // what follows it may be said in the room
+	router.On(r, rooms.leave)
+	router.On(r, rooms.say)
+	router.RPC(r, rooms.who)
+	router.RPC(r, rooms.search)
+
+	s := &server{router: r}
+	mux := http.NewServeMux()
+	mux.Handle("GET /ws", r)
+	mux.HandleFunc("GET /healthz", s.health)
+	mux.Handle("GET /", page())
+	s.Handler = mux
+	return s
+}
+
+// cost makes a search as dear as five other messages.
+func cost(in router.IngressContext) int64 {
+	if in.Type == (SearchHistory{}).MessageType() {
+		return 5
+	}
+	return 1
+}
+
+// onLimitExceeded is what -on-exceeded=custom does in place of an error.
+func onLimitExceeded(reaction router.Reaction) func(router.LimitExceeded) {
+	if reaction != router.Custom {
+		return nil
+	}
+	return func(l router.LimitExceeded) {
+		if l.Conn == nil || l.RetryAfter == errors.Never {
+			return
+		}
+		_ = l.Conn.Send(SlowDown{l.Type, int64((l.RetryAfter + time.Millisecond - 1) / time.Millisecond)}) // it may have gone
+	}
+}
+
+func (s *server) health(w http.ResponseWriter, _ *http.Request) {
+	if s.draining.Load() {
+		http.Error(w, "draining", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+// drain fails the health check, so that no new client is sent here, and ends
+// every connection.
+func (s *server) drain(ctx context.Context) error {
+	s.draining.Store(true)
+	return s.router.Shutdown(ctx)
+}
+
+func page() http.Handler {
+	root, err := fs.Sub(files, "page")
+	if err != nil {
+		panic(err) // the folder is in the binary
+	}
+	serve := http.FileServerFS(root)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", "default-src 'self'; connect-src 'self' ws: wss:; frame-ancestors 'none'")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-cache")
+		serve.ServeHTTP(w, r)
+	})
+}
