@@ -1,0 +1,104 @@
+package penstock_test
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The modules that a program links when it imports the router. It is a promise
+// to users: discuss it before you extend it.
+var linked = []string{
+	"github.com/coder/websocket",
+	"github.com/penstock-go/penstock",
+}
+
+func TestTheRouterLinksOnly(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "./router").Output()
+	require.NoError(t, err)
+	modules := strings.Fields(string(out))
+	slices.Sort(modules)
+	assert.Equal(t, linked, slices.Compact(modules))
+}
+
+var program = regexp.MustCompile("(?ms)^```go\n(package (\\w+)$.*?)^```$")
+
+// TestProgramsInDocumentsCompile vets every Go block that begins with a package
+// clause. The blocks of a package that is not main belong together.
+func TestProgramsInDocumentsCompile(t *testing.T) {
+	found := 0
+	for _, path := range documents(t) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		packages := map[string][][]byte{}
+		for i, block := range program.FindAllSubmatch(text, -1) {
+			found++
+			name := string(block[2])
+			if name == "main" {
+				name = fmt.Sprint(name, i)
+			}
+			packages[name] = append(packages[name], block[1])
+		}
+		for name, blocks := range packages {
+			t.Run(path+" "+name, func(t *testing.T) { vet(t, blocks) })
+		}
+	}
+	assert.Positive(t, found)
+}
+
+func vet(t *testing.T, blocks [][]byte) {
+	//nolint:usetesting // it must be inside the module, so that its packages are found
+	dir, err := os.MkdirTemp(".", "_program")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for i, source := range blocks {
+		name := fmt.Sprint("file", i, ".go")
+		if bytes.Contains(source, []byte("*testing.T")) {
+			name = fmt.Sprint("file", i, "_test.go")
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), source, 0o600))
+	}
+	out, err := exec.Command("go", "vet", "./"+dir).CombinedOutput()
+	assert.NoError(t, err, "%s", out)
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:\s]+(?:\.md|/))(?:#[^)]*)?\)`)
+
+func TestLinksBetweenDocumentsLeadSomewhere(t *testing.T) {
+	for _, path := range documents(t) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, match := range link.FindAllSubmatch(text, -1) {
+			_, err := os.Stat(filepath.Join(filepath.Dir(path), string(match[1])))
+			assert.NoError(t, err, "%s", path)
+		}
+	}
+}
+
+// documents returns the Markdown files of the project.
+func documents(t *testing.T) []string {
+	var paths []string
+	require.NoError(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "." {
+			return fs.SkipDir
+		}
+		if filepath.Ext(path) == ".md" {
+			paths = append(paths, path)
+		}
+		return nil
+	}))
+	return paths
+}
