@@ -26,6 +26,7 @@ type Conn struct {
 	reports  lane[LimitExceeded] // for Options.OnLimitExceeded
 	inFlight atomic.Int64        // RPCs without an answer
 	active   atomic.Int64        // what keeps the connection's place: its reader, its handlers, its reports
+	refused  bool                // by OnOpen
 	draining atomic.Bool         // no new messages; closes once only the reader is active
 
 	mu     sync.Mutex
@@ -137,6 +138,7 @@ const mostWaiting = 64
 // open starts a connection: OnOpen first, then its messages.
 func (c *Conn) open() {
 	if err := c.opened(); err != nil {
+		c.refused = true
 		c.refuse(err)
 		c.discard()
 		c.release()
@@ -174,7 +176,6 @@ func (c *Conn) serve() {
 		c.receive(msg)
 	}
 	c.release()
-	c.closed()
 	c.done()
 }
 
@@ -204,7 +205,7 @@ func (c *Conn) release() {
 }
 
 func (c *Conn) closed() {
-	if c.router.opts.OnClose == nil {
+	if c.refused || c.router.opts.OnClose == nil {
 		return
 	}
 	defer c.router.recoverHook("OnClose")
@@ -232,6 +233,7 @@ func (c *Conn) done() {
 			c.closeDrained()
 		}
 	case 0:
+		c.closed()
 		c.router.conns.leaveUser(c.identity)
 		c.router.conns.leaveAddress(c.ip)
 	}

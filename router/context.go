@@ -10,7 +10,9 @@ import (
 
 // A Context is what a handler knows of its message. It is the message's
 // context.Context: it is cancelled when the connection ends and, for an RPC,
-// when its time is up or it has been answered. It may be kept.
+// when its time is up or it has been answered. A message that came before the
+// connection ended is handled all the same, unless it is an RPC. A Context may
+// be kept.
 type Context struct {
 	context.Context
 

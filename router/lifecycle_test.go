@@ -107,10 +107,11 @@ func TestOnCloseTellsWhy(t *testing.T) {
 func TestAHandlerIsCancelledWhenItsConnectionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended recorder[string]
-		r := router.New(nil)
-		router.On(r, func(ctx *router.Context, _ Say) error {
+		r := router.New(&router.Options{OnClose: func(*router.Conn, router.CloseError) { ended.add("the connection") }})
+		router.On(r, func(ctx *router.Context, m Say) error {
 			<-ctx.Done()
-			ended.add(ctx.Type())
+			time.Sleep(time.Second) // winding up
+			ended.add(ctx.Type() + " " + m.Text)
 			return ctx.Err()
 		})
 		router.RPC(r, func(ctx *router.Context, _ Echo) (Echoed, error) {
@@ -120,11 +121,13 @@ func TestAHandlerIsCancelledWhenItsConnectionEnds(t *testing.T) {
 		})
 		conn := routertest.Dial(t, r)
 		conn.Send(Echo{})
-		conn.Send(Say{Room: "a", Text: "b"})
-		conn.Send(Say{Room: "a", Text: "its turn never comes"})
-		conn.Abort()
+		conn.Send(Say{Room: "a", Text: "the first"})
+		conn.Send(Say{Room: "a", Text: "has arrived, too"})
+		conn.Send(Echo{}) // nobody waits for the answer of a call that has not begun
 		synctest.Wait()
-		assert.ElementsMatch(t, []string{"ECHO", "SAY"}, ended.all())
+		conn.Abort()
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"ECHO", "SAY the first", "SAY has arrived, too", "the connection"}, ended.all())
 	})
 }
 

@@ -23,9 +23,10 @@ type Options struct {
 	// other error closes with 1011.
 	OnOpen func(context.Context, *Conn) error
 
-	// OnClose is called when a connection that OnOpen accepted has ended, with
-	// the code and the reason of the close frame that came or went first;
-	// without one the code is [StatusAbnormal].
+	// OnClose is called when a connection that OnOpen accepted has ended and the
+	// last of its handlers has returned, with the code and the reason of the
+	// close frame that came or went first; without one the code is
+	// [StatusAbnormal].
 	OnClose func(*Conn, CloseError)
 
 	// OnError is called for every error that a client does not see in full: a

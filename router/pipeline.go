@@ -124,10 +124,11 @@ func (c *Conn) pass(in *incoming) error {
 	return nil
 }
 
-// handle is stages 6 and 7, on a goroutine of the connection's lane.
+// handle is stages 6 and 7, on a goroutine of the connection's lane. What a client
+// has sent before it left is handled, as it would be had the client stayed.
 func (c *Conn) handle(in incoming) {
 	defer c.handled(in.route)
-	if c.ctx.Err() != nil { // nobody is left to answer
+	if in.route.rpc && c.ctx.Err() != nil { // nobody is left to answer
 		in.Release()
 		return
 	}
