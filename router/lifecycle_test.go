@@ -132,7 +132,7 @@ func TestAHandlerIsCancelledWhenItsConnectionEnds(t *testing.T) {
 }
 
 func TestAHandlerIsCancelledThoughNobodyReads(t *testing.T) {
-	ended := make(chan struct{}, 1)
+	ended := make(chan struct{}, 200)
 	r := router.New(&router.Options{Timeouts: router.Timeouts{Ping: 20 * time.Millisecond}})
 	router.On(r, func(ctx *router.Context, _ Say) error {
 		<-ctx.Done()
