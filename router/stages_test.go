@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +69,8 @@ func TestIngressSeesWhatIsKnownBeforeThePayload(t *testing.T) {
 		conn.Next()
 		conn.SendText(`{"type":"__heartbeat"}`)
 		conn.Next()
+		conn.SendText(`{"meta":7,"type":"__heartbeat"}`)
+		conn.Next()
 
 		var types []string
 		for _, in := range seen.all() {
@@ -77,7 +80,7 @@ func TestIngressSeesWhatIsKnownBeforeThePayload(t *testing.T) {
 			assert.NotEmpty(t, in.ConnID)
 			assert.WithinDuration(t, time.Now(), in.ReceivedAt, time.Second)
 		}
-		assert.Equal(t, []string{"ECHO", "", "", "__heartbeat"}, types, "everything is charged once, unknown names alike")
+		assert.Equal(t, []string{"ECHO", "", "", "__heartbeat", ""}, types, "everything is charged once, unknown names alike")
 		assert.EqualValues(t, len(`{"type":"ECHO","payload":{"n":5}}`), seen.all()[0].Size)
 	})
 }
@@ -300,18 +303,47 @@ func TestCallsInFlightAreBounded(t *testing.T) {
 			return Echoed(m), nil
 		})
 		conn := routertest.Dial(t, r)
-		for range 3 {
+		for range 4 {
 			conn.Send(Echo{})
 		}
-		e := routertest.ReceiveError(conn)
-		assert.Equal(t, errors.ResourceExhausted, e.Code)
-		assert.Equal(t, map[string]any{"kind": "in_flight", "observed": 3., "limit": 2.}, e.Details)
+		for range 2 {
+			e := routertest.ReceiveError(conn)
+			assert.Equal(t, errors.ResourceExhausted, e.Code)
+			assert.Equal(t, map[string]any{"kind": "in_flight", "observed": 3., "limit": 2.}, e.Details)
+		}
 		close(free)
 		synctest.Wait()
 		assert.Equal(t, 2, conn.Pending(), "the two that were admitted are answered")
-		assert.Len(t, reported.all(), 1)
+		assert.Len(t, reported.all(), 2)
 		conn.Send(Echo{})
 		synctest.Wait()
 		assert.Equal(t, 3, conn.Pending(), "an answered call makes room")
+	})
+}
+
+func TestAClientIsNotReadAheadOfItsHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var entered atomic.Int64
+		free := make(chan struct{})
+		r := router.New(nil)
+		r.UseIngress(func(context.Context, router.IngressContext) error {
+			entered.Add(1)
+			return nil
+		})
+		router.On(r, func(*router.Context, Say) error {
+			<-free
+			return nil
+		})
+		conn := routertest.Dial(t, r)
+		go func() {
+			for range 1000 {
+				conn.Send(Say{Room: "a", Text: "b"})
+			}
+		}()
+		synctest.Wait()
+		assert.EqualValues(t, 66, entered.Load(), "one is handled, 64 wait, one is at the door")
+		close(free)
+		synctest.Wait()
+		assert.EqualValues(t, 1000, entered.Load())
 	})
 }

@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -69,6 +70,27 @@ func TestTopics(t *testing.T) {
 		assert.Equal(t, Say{"go", "from outside"}, routertest.Receive[Say](ann))
 		assert.Zero(t, bob.Pending())
 	})
+}
+
+// TestAMessageForManyStaysWhole publishes while the frames of earlier messages
+// are given back.
+func TestAMessageForManyStaysWhole(t *testing.T) {
+	r := chat()
+	var members []*routertest.Conn
+	for range 8 {
+		members = append(members, routertest.Dial(t, r))
+	}
+	for c := range r.Conns() {
+		require.NoError(t, c.Subscribe("go"))
+	}
+	for n := range 300 {
+		require.NoError(t, r.Publish("go", Say{"go", strings.Repeat(string(rune('a'+n%26)), n)}))
+	}
+	for _, c := range members {
+		for n := range 300 {
+			require.Equal(t, strings.Repeat(string(rune('a'+n%26)), n), routertest.Receive[Say](c).Text)
+		}
+	}
 }
 
 func TestAllMembersSeeOneOrder(t *testing.T) {
