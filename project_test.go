@@ -20,6 +20,7 @@ import (
 // to users: discuss it before you extend it.
 var linked = []string{
 	"github.com/coder/websocket",
+	"github.com/go-json-experiment/json",
 	"github.com/penstock-go/penstock",
 }
 

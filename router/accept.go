@@ -2,8 +2,8 @@ package router
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
+	crand "crypto/rand"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -55,11 +55,14 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 		r.conns.leaveUser(c.identity)
 		return errAnswered
 	}
-	c.ws, c.id = ws, rand.Text()
+	c.ws, c.id = ws, crand.Text()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	ws.OnEnd(c.cancel)
-	c.messages.run, c.messages.beside, c.messages.most = c.handle, runsBeside, mostWaiting
-	c.reports.run, c.reports.beside, c.reports.most = r.limitExceeded, neverBeside, mostWaiting
+	c.watch = &r.watches[rand.N(watches)]
+	c.messages = lane[*incoming]{run: c.handle, beside: runsBeside, next: ws.Wake, last: ws.Flush, most: mostWaiting}
+	c.messages.loopFunc = c.messages.loop
+	c.reports = lane[LimitExceeded]{run: r.limitExceeded, beside: neverBeside, most: mostWaiting}
+	c.reports.loopFunc = c.reports.loop
 	c.active.Store(1)
 	if r.conns.add(c) {
 		c.drain()
@@ -68,7 +71,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 	return nil
 }
 
-func runsBeside(in incoming) bool    { return in.route.beside }
+func runsBeside(in *incoming) bool   { return in.route.beside }
 func neverBeside(LimitExceeded) bool { return false }
 
 func (r *Router) limitExceeded(l LimitExceeded) {
@@ -133,7 +136,7 @@ func (r *Router) reject(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(httpStatus(payload.Code))
-	_ = json.NewEncoder(w).Encode(payload)
+	_ = marshal(w, payload)
 }
 
 func (r *Router) refused(l LimitExceeded) {

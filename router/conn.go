@@ -22,7 +22,8 @@ type Conn struct {
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
 
-	messages lane[incoming]
+	messages lane[*incoming]
+	watch    *watch              // of its calls
 	reports  lane[LimitExceeded] // for Options.OnLimitExceeded
 	inFlight atomic.Int64        // RPCs without an answer
 	active   atomic.Int64        // what keeps the connection's place: its reader, its handlers, its reports
@@ -53,7 +54,7 @@ func (c *Conn) Subprotocol() string { return c.ws.Subprotocol() }
 // message cannot be encoded or that the connection is closed. Messages arrive
 // in the order in which they were sent.
 func (c *Conn) Send(m Message) error {
-	frame, err := encode(m, "")
+	frame, err := encode(m)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,14 @@ var errClosed = &errors.Error{Code: errors.Unavailable, Message: "connection is 
 
 // send takes over a reference to frame.
 func (c *Conn) send(frame *wsconn.Frame) error {
-	err := c.ws.Send(frame)
+	err := c.queue(frame)
+	c.ws.Wake()
+	return err
+}
+
+// queue is send, but the frame leaves only when the writer is woken.
+func (c *Conn) queue(frame *wsconn.Frame) error {
+	err := c.ws.Queue(frame)
 	if err == nil {
 		return nil
 	}
@@ -109,7 +117,7 @@ func (c *Conn) send(frame *wsconn.Frame) error {
 
 // sendAll sends one encoding to many connections.
 func sendAll(conns []*Conn, m Message) error {
-	frame, err := encode(m, "")
+	frame, err := encode(m)
 	if err != nil {
 		return err
 	}

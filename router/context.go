@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -14,15 +13,35 @@ import (
 // connection ended is handled all the same, unless it is an RPC. A Context may
 // be kept.
 type Context struct {
-	context.Context
-
 	conn          *Conn
 	route         *Route
-	message       Message
+	message       any // a pointer to it
 	reply         Message
 	correlationID string
 	receivedAt    time.Time
-	answered      atomic.Bool // an RPC has one answer: the first
+	call          call // of an RPC
+}
+
+var _ context.Context = (*Context)(nil)
+
+// Deadline returns when an RPC's time is up.
+func (c *Context) Deadline() (time.Time, bool) { return c.context().Deadline() }
+
+// Done returns a channel that is closed when the message's work is not wanted any
+// more.
+func (c *Context) Done() <-chan struct{} { return c.context().Done() }
+
+// Err returns why the message's work is not wanted any more, or nil.
+func (c *Context) Err() error { return c.context().Err() }
+
+// Value is there because a Context is a context.Context. No value is set.
+func (c *Context) Value(key any) any { return c.context().Value(key) }
+
+func (c *Context) context() context.Context {
+	if c.route.rpc {
+		return c.call.context(c.conn.ctx, c.receivedAt.Add(c.conn.watch.timeout))
+	}
+	return c.conn.ctx
 }
 
 // Conn returns the connection that the message came from.
@@ -35,7 +54,7 @@ func (c *Context) Identity() Identity { return c.conn.identity }
 func (c *Context) Type() string { return c.route.name }
 
 // Message returns the decoded message, for middleware.
-func (c *Context) Message() Message { return c.message }
+func (c *Context) Message() Message { return c.route.value(c.message) }
 
 // CorrelationID returns what the client will recognise the answer by, or "".
 func (c *Context) CorrelationID() string { return c.correlationID }
@@ -71,7 +90,7 @@ func (c *Context) Progress(update any) error {
 	if !c.route.rpc {
 		return errors.Errorf(errors.FailedPrecondition, "%s is not an RPC", c.route.name)
 	}
-	if c.answered.Load() {
+	if c.call.answered.Load() {
 		return nil
 	}
 	frame, err := encodeProgress(c.correlationID, update)

@@ -1,41 +1,67 @@
 package router
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
-	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // This file holds the choice of a JSON library: nothing else in the router
 // decodes or encodes a payload.
 
-// decode decodes a payload into a new M.
-func decode[M Message](payload []byte) (Message, error) {
-	var m M
-	if err := json.Unmarshal(payload, &m); err != nil {
-		return nil, decodeError(err)
+// rawJSON is JSON that is laid out already.
+type rawJSON = jsontext.Value
+
+var (
+	decoding = json.JoinOptions(jsontext.AllowInvalidUTF8(true))
+	encoding = json.JoinOptions(jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
+)
+
+// unmarshal decodes a payload into what v points to. The scanner has found the
+// text to be UTF-8; half a surrogate pair in an escape becomes U+FFFD.
+func unmarshal(payload []byte, v any) error {
+	if err := json.Unmarshal(payload, v, decoding); err != nil {
+		return decodeError(err)
 	}
-	return m, nil
+	return nil
 }
 
 // decodeError tells the client which field is wrong and why, in words that do
 // not depend on the server's types.
 func decodeError(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := "payload"
-		if wrong.Field != "" {
-			field = wrong.Field
-		}
-		return errors.InvalidField(field, fmt.Sprintf("must be %s, not %s", jsonKind(wrong.Type), wrong.Value))
+	wrong, ok := errors.AsType[*json.SemanticError](err)
+	if ok && wrong.GoType != nil && wrong.JSONKind != 0 {
+		return errors.InvalidField(fieldAt(wrong.JSONPointer), fmt.Sprintf("must be %s, not %s", jsonKind(wrong.GoType), given(wrong)))
 	}
-	e := errors.InvalidField("payload", "cannot be decoded")
+	field := "payload"
+	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		field = fieldAt(syntax.JSONPointer)
+	}
+	reason := "cannot be decoded"
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		reason = "must not come twice"
+	}
+	e := errors.InvalidField(field, reason)
 	e.Err = err
 	return e
+}
+
+// fieldAt names a place in a payload: /user/names/0 is user.names.0.
+func fieldAt(at jsontext.Pointer) string {
+	if at == "" {
+		return "payload"
+	}
+	var names []string
+	for name := range at.Tokens() {
+		names = append(names, name)
+	}
+	return strings.Join(names, ".")
 }
 
 // jsonKind names the JSON that decodes into a Go type.
@@ -61,31 +87,29 @@ func jsonKind(t reflect.Type) string {
 	}
 }
 
-// An encoder appends JSON to the frame that it is bound to.
-type encoder struct {
-	*json.Encoder
-	frame *wsconn.Frame
+// given names what stood there instead.
+func given(e *json.SemanticError) string {
+	switch e.JSONKind {
+	case jsontext.KindNull:
+		return "null"
+	case jsontext.KindTrue, jsontext.KindFalse:
+		return "a boolean"
+	case jsontext.KindString:
+		return "a string"
+	case jsontext.KindNumber:
+		if len(e.JSONValue) > 0 && len(e.JSONValue) <= 32 {
+			return string(e.JSONValue)
+		}
+		return "a number"
+	case jsontext.KindBeginArray:
+		return "an array"
+	default:
+		return "an object"
+	}
 }
 
-func (e *encoder) Write(p []byte) (int, error) { return e.frame.Write(p) }
-
-var encoders = sync.Pool{New: func() any {
-	e := &encoder{}
-	e.Encoder = json.NewEncoder(e)
-	e.SetEscapeHTML(false)
-	return e
-}}
-
-// appendJSON appends the encoding of v to f.
-func appendJSON(f *wsconn.Frame, v any) error {
-	e := encoders.Get().(*encoder)
-	defer encoders.Put(e)
-	e.frame = f
-	err := e.Encode(v)
-	e.frame = nil
-	if err != nil {
-		return err
-	}
-	f.Truncate(len(f.Text()) - 1) // Encode ends with a newline
-	return nil
+// marshal writes the encoding of v. What is not UTF-8 becomes U+FFFD, so that a
+// stray byte in a database does not cost a client its answer.
+func marshal(w io.Writer, v any) error {
+	return json.MarshalWrite(w, v, encoding)
 }

@@ -2,23 +2,29 @@ package router
 
 import "sync"
 
-// A lane runs jobs one at a time, in order, on goroutines that live only while
+// A lane starts jobs one at a time, in order, on goroutines that live only while
 // there is something to do. Jobs may be pushed by one goroutine.
 type lane[T any] struct {
 	run    func(T)
 	beside func(T) bool // whether a job, once started, lets the next one start
+	next   func()       // called before another job follows on the same goroutine; may be nil
+	last   func()       // called when none does; may be nil
 	most   int          // jobs that may wait
+
+	loopFunc func() // the method value, made once so that starting it allocates nothing
 
 	mu      sync.Mutex
 	jobs    []T
-	running bool
+	head    int           // of jobs: those before it have been taken
+	coming  int           // goroutines on their way to the first job
+	blocked bool          // a job runs that lets no other start
 	full    chan struct{} // closed when a job was taken; nil if nobody waits for that
 }
 
 // push adds a job. It waits while the lane is full.
 func (l *lane[T]) push(job T) {
 	l.mu.Lock()
-	for len(l.jobs) >= l.most {
+	for len(l.jobs)-l.head >= l.most {
 		full := make(chan struct{})
 		l.full = full
 		l.mu.Unlock()
@@ -26,56 +32,65 @@ func (l *lane[T]) push(job T) {
 		l.mu.Lock()
 	}
 	l.jobs = append(l.jobs, job)
-	start := !l.running
-	l.running = true
+	l.send()
 	l.mu.Unlock()
-	if start {
-		go l.loop()
-	}
 }
 
+// send sends a goroutine for the first job, unless one is coming or the job must
+// wait.
+func (l *lane[T]) send() {
+	if l.blocked || l.coming > 0 || l.head == len(l.jobs) {
+		return
+	}
+	l.coming++
+	go l.loopFunc()
+}
+
+// loop takes jobs until there is none to take. Before a job that others may run
+// beside, it sends a goroutine for the next one, which is too late if the job is
+// done at once: then this goroutine takes that, too, and most jobs need none of
+// their own.
 func (l *lane[T]) loop() {
-	for {
-		job, ok := l.next()
-		if !ok {
-			return
-		}
-		if l.beside(job) {
-			l.yield()
-			l.run(job)
-			return
-		}
+	l.mu.Lock()
+	l.coming--
+	for !l.blocked && l.head < len(l.jobs) {
+		job := l.take()
+		beside := l.beside(job)
+		l.blocked = !beside
+		l.send()
+		l.mu.Unlock()
 		l.run(job)
+		l.mu.Lock()
+		if !beside {
+			l.blocked = false
+		}
+		if l.next != nil && l.head < len(l.jobs) {
+			l.next()
+		}
+	}
+	l.mu.Unlock()
+	if l.last != nil {
+		l.last()
 	}
 }
 
-// next takes the first job. Without one, the lane stops.
-func (l *lane[T]) next() (job T, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.jobs) == 0 {
-		l.running = false
-		l.jobs = nil
-		return job, false
-	}
-	job = l.jobs[0]
+// keptJobs is how much room an idle lane keeps.
+const keptJobs = 8
+
+func (l *lane[T]) take() T {
 	var zero T
-	l.jobs[0] = zero
-	l.jobs = l.jobs[1:]
+	job := l.jobs[l.head]
+	l.jobs[l.head] = zero
+	l.head++
+	if l.head == len(l.jobs) {
+		l.head, l.jobs = 0, l.jobs[:0]
+		if cap(l.jobs) > keptJobs {
+			l.jobs = nil
+		}
+	}
 	if l.full != nil {
 		close(l.full)
 		l.full = nil
 	}
-	return job, true
-}
-
-// yield lets another goroutine go on with the lane.
-func (l *lane[T]) yield() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.jobs) == 0 {
-		l.running = false
-		return
-	}
-	go l.loop()
+	return job
 }

@@ -1,22 +1,29 @@
 package router
 
 import (
-	"context"
 	"runtime/debug"
-	"time"
+	"sync"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// An incoming message on its way through the stages.
+// An incoming message on its way to its handler.
 type incoming struct {
 	wsconn.Message
 
 	head  envelope.Head
 	route *Route // nil if the type is not registered
-	at    time.Time
+}
+
+var incomings = sync.Pool{New: func() any { return new(incoming) }}
+
+// release gives back the message and its buffer.
+func (in *incoming) release() {
+	in.Release()
+	*in = incoming{}
+	incomings.Put(in)
 }
 
 // limitOf says how much of a message is worth keeping, from its first bytes.
@@ -31,10 +38,12 @@ func (r *Router) limitOf(prefix []byte) int64 {
 // receive takes a message through the stages that do not need its payload, in
 // the reading goroutine.
 func (c *Conn) receive(msg wsconn.Message) {
-	in := incoming{Message: msg, at: time.Now()}
-	if err := c.enter(&in); err != nil {
-		c.turnAway(&in, err)
-		msg.Release()
+	in := incomings.Get().(*incoming)
+	in.Message = msg
+	if err := c.enter(in); err != nil {
+		c.turnAway(in, err)
+		c.ws.Wake()
+		in.release()
 	}
 }
 
@@ -57,8 +66,8 @@ func (c *Conn) enter(in *incoming) error {
 	case c.draining.Load():
 		return errDraining
 	case in.heartbeat():
-		_ = c.send(encodeHeartbeatAck(in.at))
-		in.Release()
+		_ = c.send(encodeHeartbeatAck(in.At))
+		in.release()
 		return nil
 	case in.route == nil:
 		return errors.Errorf(errors.Unimplemented, "no handler for this type")
@@ -100,7 +109,7 @@ func (c *Conn) admit(in *incoming) (err error) {
 		IP:         c.ip,
 		Identity:   c.identity,
 		Size:       in.Size,
-		ReceivedAt: in.at,
+		ReceivedAt: in.At,
 	}
 	for _, fn := range fns {
 		if err := fn(c.ctx, ctx); err != nil {
@@ -120,27 +129,27 @@ func (c *Conn) pass(in *incoming) error {
 		}
 	}
 	c.active.Add(1)
-	c.messages.push(*in)
+	c.messages.push(in)
 	return nil
 }
 
 // handle is stages 6 and 7, on a goroutine of the connection's lane. What a client
 // has sent before it left is handled, as it would be had the client stayed.
-func (c *Conn) handle(in incoming) {
+func (c *Conn) handle(in *incoming) {
 	defer c.handled(in.route)
 	if in.route.rpc && c.ctx.Err() != nil { // nobody is left to answer
-		in.Release()
+		in.release()
 		return
 	}
-	ctx, err := c.decode(&in)
+	ctx, err := c.decode(in)
 	if err != nil {
-		c.turnAway(&in, err)
-		in.Release()
+		c.turnAway(in, err)
+		in.release()
 		return
 	}
-	in.Release()
-	if in.route.rpc {
-		c.call(ctx)
+	in.release()
+	if ctx.route.rpc {
+		c.handleCall(ctx)
 	} else if err := ctx.run(); err != nil {
 		c.answerError(ctx.route.name, ctx.correlationID, err)
 	}
@@ -171,20 +180,19 @@ func (c *Conn) decode(in *incoming) (_ *Context, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := validate(m, c.router.opts.Validate); err != nil {
+	if err := in.route.validate(m, c.router.opts.Validate); err != nil {
 		return nil, err
 	}
 	return &Context{
-		Context:       c.ctx,
 		conn:          c,
 		route:         in.route,
 		message:       m,
 		correlationID: string(frame.CorrelationID),
-		receivedAt:    in.at,
+		receivedAt:    in.At,
 	}, nil
 }
 
-func validate(m Message, library func(any) error) error {
+func (rt *Route) validate(m any, library func(any) error) error {
 	if v, ok := m.(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
 			return invalid(err)
@@ -193,7 +201,7 @@ func validate(m Message, library func(any) error) error {
 	if library == nil {
 		return nil
 	}
-	return invalid(library(m))
+	return invalid(library(rt.value(m)))
 }
 
 // invalid gives an error the code INVALID_ARGUMENT, unless it has one or is nil.
@@ -214,29 +222,28 @@ func invalid(err error) error {
 	}
 }
 
-// call is stage 7 of an RPC: one answer, by its deadline.
-func (c *Conn) call(ctx *Context) {
-	timed, cancel := context.WithTimeout(c.ctx, c.router.opts.Timeouts.Call)
-	defer cancel()
-	ctx.Context = timed
-	stop := context.AfterFunc(timed, func() { c.answer(ctx, timed.Err()) })
-	defer stop()
+// handleCall is stage 7 of an RPC: one answer, by its deadline.
+func (c *Conn) handleCall(ctx *Context) {
+	c.watch.add(ctx)
 	err := ctx.run()
+	c.watch.remove(ctx)
 	if err == nil && ctx.reply == nil {
 		err = errors.Errorf(errors.Internal, "no reply")
 	}
 	c.answer(ctx, err)
+	ctx.call.end()
 }
 
-// answer sends the reply of an RPC or its error, whichever comes first.
+// answer sends the reply of an RPC or its error, whichever comes first. It leaves
+// when somebody wakes the connection's writer.
 func (c *Conn) answer(ctx *Context, err error) {
-	if !ctx.answered.CompareAndSwap(false, true) {
+	if !ctx.call.answered.CompareAndSwap(false, true) {
 		return
 	}
 	if err == nil {
 		var frame *wsconn.Frame
-		if frame, err = encode(ctx.reply, ctx.correlationID); err == nil {
-			_ = c.send(frame)
+		if frame, err = encodeReply(ctx); err == nil {
+			_ = c.queue(frame)
 			return
 		}
 	}

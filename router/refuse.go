@@ -25,7 +25,7 @@ func (c *Conn) turnAway(in *incoming, err error) {
 	c.report(limit)
 	switch reaction {
 	case Send:
-		_ = c.send(encodeError(limit.payload(), in.correlationID()))
+		_ = c.queue(encodeError(limit.payload(), in.correlationID()))
 	case Close:
 		c.Close(c.closeCode(limit), limit.closeReason())
 	case Custom:
@@ -41,7 +41,7 @@ func (c *Conn) closeCode(l LimitExceeded) (code StatusCode) {
 // answerError sends an error and reports what the client does not see of it.
 func (c *Conn) answerError(typ, correlationID string, err error) {
 	c.router.fail(c, typ, err)
-	_ = c.send(encodeError(publicPart(err), correlationID))
+	_ = c.queue(encodeError(publicPart(err), correlationID))
 }
 
 // publicPart is what a client may see of an error.

@@ -24,7 +24,7 @@ type Registry interface {
 // On registers the handler of a message without a reply.
 func On[M Message](to Registry, handle func(*Context, M) error) *Route {
 	return add[M](to, &Route{run: func(ctx *Context) error {
-		return handle(ctx, ctx.message.(M))
+		return handle(ctx, *ctx.message.(*M))
 	}})
 }
 
@@ -33,7 +33,7 @@ func On[M Message](to Registry, handle func(*Context, M) error) *Route {
 func RPC[M, Reply Message](to Registry, handle func(*Context, M) (Reply, error)) *Route {
 	mustBeMessage[Reply](caller(1))
 	return add[M](to, &Route{rpc: true, beside: true, run: func(ctx *Context) error {
-		reply, err := handle(ctx, ctx.message.(M))
+		reply, err := handle(ctx, *ctx.message.(*M))
 		if err != nil {
 			return err
 		}
@@ -49,8 +49,9 @@ type Route struct {
 	name   string
 	place  string // file:line of the registration
 
-	decode func(payload []byte) (Message, error)
-	empty  bool // the message has no fields, so its payload may be absent
+	decode func(payload []byte) (any, error) // into a new *M
+	value  func(message any) Message         // what such a pointer points to
+	empty  bool                              // the message has no fields, so its payload may be absent
 	run    Handler
 	rpc    bool
 	beside bool // runs beside what follows it
@@ -158,7 +159,12 @@ func add[M Message](to Registry, rt *Route) *Route {
 	if other, ok := r.routes[name]; ok {
 		panic(fmt.Sprintf("router: %q registered at %s and at %s", name, other.place, place))
 	}
-	rt.name, rt.place, rt.decode, rt.empty = name, place, decode[M], fields == 0
+	rt.name, rt.place, rt.empty = name, place, fields == 0
+	rt.value = func(message any) Message { return *message.(*M) }
+	rt.decode = func(payload []byte) (any, error) {
+		m := new(M)
+		return m, unmarshal(payload, m)
+	}
 	rt.maxBytes, rt.reaction = r.opts.Limits.MessageBytes, r.opts.OnExceeded
 	r.routes[name] = rt
 	return rt

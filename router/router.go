@@ -23,8 +23,9 @@ type Router struct {
 	// unknown are the stages for types that nobody registered.
 	unknown []IngressFunc
 
-	conns  registry
-	topics topics
+	conns   registry
+	topics  topics
+	watches [watches]watch
 }
 
 // New returns a router. Nil options are the defaults. It panics if an option
@@ -35,6 +36,9 @@ func New(opts *Options) *Router {
 	r.root.router = r
 	r.conns.init(r.opts.Limits)
 	r.topics.init()
+	for i := range r.watches {
+		r.watches[i].timeout = r.opts.Timeouts.Call
+	}
 	return r
 }
 

@@ -52,7 +52,7 @@ func (t *topics) remove(topic string, c *Conn) {
 // publish queues a message for every member but one, which may be nil. It holds
 // the lock meanwhile, so that all members see one order; nothing under it waits.
 func (t *topics) publish(topic string, except *Conn, m Message) error {
-	frame, err := encode(m, "")
+	frame, err := encode(m)
 	if err != nil {
 		return err
 	}

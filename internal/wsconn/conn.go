@@ -61,13 +61,14 @@ type Conn struct {
 	onEnd     func()
 	drainFunc func() // the method value, made once so that starting it allocates nothing
 
+	closing  atomic.Bool // set under the lock
+	draining atomic.Bool // a goroutine writes; changed under the lock
+
 	mu       sync.Mutex
-	queue    []queued
-	spare    []queued // the last batch's storage, for the next one
-	bytes    int      // of the queued messages
-	draining bool     // a goroutine is writing
-	closing  bool
-	code     int // of the close frame that came or went first
+	queue    *batch // nil if it is empty
+	frames   int    // in the queue or being written
+	bytes    int    // of them
+	code     int    // of the close frame that came or went first
 	reason   string
 	timer    *time.Timer   // the only one: for a sign of life, or for the peer's close frame
 	pingedAt time.Duration // since start; 0 if the timer does not wait for a pong
@@ -116,18 +117,27 @@ func (c *Conn) Subprotocol() string { return c.lib.Subprotocol() }
 func (c *Conn) Close(code int, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing {
+	if c.closing.Load() {
 		return
 	}
-	c.closing, c.code, c.reason = true, code, reason
-	c.enqueue(queued{control: closeFrame(code, reason)})
+	c.closing.Store(true)
+	c.code, c.reason = code, reason
+	c.sendControl(closeFrame(code, reason))
 	c.timer.Reset(c.opts.CloseTimeout)
+}
+
+// sendControl must be called with the lock held.
+func (c *Conn) sendControl(f *Frame) {
+	c.enqueue(f)
+	if c.draining.CompareAndSwap(false, true) {
+		go c.drainFunc()
+	}
 }
 
 // Abort closes the socket at once.
 func (c *Conn) Abort() {
 	c.mu.Lock()
-	c.closing = true
+	c.closing.Store(true)
 	c.mu.Unlock()
 	c.onEnd()
 	_ = c.sock.Close()
@@ -136,15 +146,12 @@ func (c *Conn) Abort() {
 // Release frees what the connection holds. It must follow the last Read.
 func (c *Conn) Release() {
 	c.mu.Lock()
-	c.closing = true
+	c.closing.Store(true)
 	c.timer.Stop()
-	for _, q := range c.queue {
-		q.release()
-	}
-	c.queue, c.bytes = nil, 0
 	c.mu.Unlock()
 	_ = c.sock.Close()
 	_ = c.lib.CloseNow()
+	c.sock.forget()
 }
 
 // Status returns the code and the reason of the close frame that came or went

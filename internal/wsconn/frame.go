@@ -83,17 +83,36 @@ func (f *Frame) Seal() {
 	f.buf[f.start] = finText
 }
 
-func pingFrame() []byte { return []byte{finPing, 0} }
+// wire returns a sealed frame as it travels.
+func (f *Frame) wire() []byte { return f.buf[f.start:] }
+
+// size is what a frame counts for in a queue's limit. Control frames of our own
+// count for nothing.
+func (f *Frame) size() int {
+	if f.buf[f.start] != finText {
+		return 0
+	}
+	return len(f.buf) - f.start
+}
+
+func (f *Frame) closing() bool { return f.buf[f.start] == finClose }
+
+// controlFrame is sealed already. The payload must not be longer than 125 bytes.
+func controlFrame(kind byte, payload string) *Frame {
+	f := NewFrame()
+	f.WriteString(payload)
+	f.Seal()
+	f.buf[f.start] = kind
+	return f
+}
+
+func pingFrame() *Frame { return controlFrame(finPing, "") }
 
 // maxReasonBytes is what a control frame leaves for a reason behind the code.
 const maxReasonBytes = 125 - 2
 
-func closeFrame(code int, reason string) []byte {
-	reason = cut(reason, maxReasonBytes)
-	frame := make([]byte, 0, 4+len(reason))
-	frame = append(frame, finClose, byte(2+len(reason)))
-	frame = binary.BigEndian.AppendUint16(frame, uint16(code))
-	return append(frame, reason...)
+func closeFrame(code int, reason string) *Frame {
+	return controlFrame(finClose, string([]byte{byte(code >> 8), byte(code)})+cut(reason, maxReasonBytes))
 }
 
 // cut shortens s to at most n bytes, at the border of a rune.

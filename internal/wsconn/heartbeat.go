@@ -6,10 +6,10 @@ import (
 )
 
 // seen records a sign of life.
-func (c *Conn) seen() { c.lastSeen.Store(int64(time.Since(c.start))) }
+func (c *Conn) seen(at time.Time) { c.lastSeen.Store(int64(at.Sub(c.start))) }
 
 // pongReceived runs inside the library's Read and must not call back into it.
-func (c *Conn) pongReceived(context.Context, []byte) { c.seen() }
+func (c *Conn) pongReceived(context.Context, []byte) { c.seen(time.Now()) }
 
 // tick runs when the timer fires: it asks a silent peer for a sign of life and
 // ends the connection if there is none, or if the peer did not answer our close
@@ -23,7 +23,7 @@ func (c *Conn) tick() {
 func (c *Conn) alive() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing {
+	if c.closing.Load() {
 		return false
 	}
 	now, seen := time.Since(c.start), time.Duration(c.lastSeen.Load())
@@ -32,14 +32,14 @@ func (c *Conn) alive() bool {
 		// We do not listen, because handlers are busy. A ping still finds out
 		// whether the peer's host knows the connection.
 		c.pingedAt = 0
-		c.enqueue(queued{control: pingFrame()})
+		c.sendControl(pingFrame())
 		c.timer.Reset(c.opts.PingInterval)
 	case now-seen < c.opts.PingInterval:
 		c.pingedAt = 0
 		c.timer.Reset(c.opts.PingInterval - (now - seen))
 	case c.pingedAt == 0 || c.pingedAt < seen:
 		c.pingedAt = now
-		c.enqueue(queued{control: pingFrame()})
+		c.sendControl(pingFrame())
 		c.timer.Reset(c.opts.PongTimeout)
 	default:
 		return false

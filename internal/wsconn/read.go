@@ -13,8 +13,9 @@ import (
 
 // A Message is what came in.
 type Message struct {
-	*Buffer       // the message, or as much of it as the limit allowed
-	Size    int64 // of the whole message in bytes
+	*Buffer           // the message, or as much of it as the limit allowed
+	Size    int64     // of the whole message in bytes
+	At      time.Time // when its last byte was read
 }
 
 // Cut reports whether the message was longer than the limit, so that the buffer
@@ -30,14 +31,12 @@ func (m *Message) Cut() bool { return m.Size > int64(len(m.Bytes)) }
 // An error is final: the connection is closed then.
 func (c *Conn) Read(limit func(prefix []byte) int64) (Message, error) {
 	for {
-		c.seen()
 		c.reading.Store(true)
 		_, r, err := c.lib.Reader(context.Background())
 		c.reading.Store(false)
 		if err != nil {
 			return Message{}, c.ended(err)
 		}
-		c.seen()
 		c.sock.beginMessage()
 		msg, err := c.readMessage(r, limit)
 		if err == nil {
@@ -46,7 +45,9 @@ func (c *Conn) Read(limit func(prefix []byte) int64) (Message, error) {
 		if err != nil {
 			return Message{}, c.ended(err)
 		}
-		if !c.isClosing() {
+		msg.At = time.Now()
+		c.seen(msg.At)
+		if !c.closing.Load() {
 			return msg, nil
 		}
 		msg.Release()
@@ -139,16 +140,10 @@ func (c *Conn) ended(err error) error {
 func (c *Conn) status(code int, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closing = true
+	c.closing.Store(true)
 	if c.code == 0 {
 		c.code, c.reason = code, reason
 	}
-}
-
-func (c *Conn) isClosing() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closing
 }
 
 // linger drops what the peer still sends, until it has seen our close frame or

@@ -15,7 +15,11 @@ import (
 type socket struct {
 	net.Conn
 
-	leftover []byte // what net/http had read beyond the handshake
+	// unread is what has been read from the wire and not been asked for yet. It
+	// belongs to chunk, if there is one.
+	unread []byte
+	chunk  *Buffer
+	wire   *rawReader // nil if the socket is not the kernel's own
 
 	// inMessage and armed belong to the reading goroutine. A deadline is set
 	// only when a message did not come in one piece.
@@ -25,18 +29,17 @@ type socket struct {
 
 	writeMu      sync.Mutex
 	writeTimeout time.Duration
+	writeBy      time.Time // the deadline that is set
 	shut         bool // a close frame went out
 	closeWrite   bool // the wire is closed behind it, because nobody reads any more
 }
 
-// Read is what the library calls, when its buffer is empty.
+// Read is what the library calls, when its small buffer is empty. What has come
+// meanwhile is read in one system call, into a buffer that nobody holds while
+// there is nothing to read.
 func (s *socket) Read(p []byte) (int, error) {
-	if len(s.leftover) > 0 {
-		n := copy(p, s.leftover)
-		if s.leftover = s.leftover[n:]; len(s.leftover) == 0 {
-			s.leftover = nil
-		}
-		return n, nil
+	if len(s.unread) > 0 {
+		return s.serve(p), nil
 	}
 	if s.inMessage && !s.armed {
 		s.armed = true
@@ -44,7 +47,32 @@ func (s *socket) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	return s.Conn.Read(p)
+	if s.wire == nil {
+		return s.Conn.Read(p)
+	}
+	chunk, err := s.wire.read()
+	if err != nil {
+		return 0, err
+	}
+	s.chunk, s.unread = chunk, chunk.Bytes
+	return s.serve(p), nil
+}
+
+func (s *socket) serve(p []byte) int {
+	n := copy(p, s.unread)
+	if s.unread = s.unread[n:]; len(s.unread) == 0 {
+		s.forget()
+	}
+	return n
+}
+
+// forget gives back what has been read.
+func (s *socket) forget() {
+	s.unread = nil
+	if s.chunk != nil {
+		s.chunk.Release()
+		s.chunk = nil
+	}
 }
 
 // beginMessage bounds the time until endMessage.
@@ -72,7 +100,7 @@ func (s *socket) writeFrames(p []byte, closing bool) error {
 	if s.shut || len(p) == 0 {
 		return nil
 	}
-	if err := s.SetWriteDeadline(time.Now().Add(s.writeTimeout)); err != nil {
+	if err := s.boundWrite(); err != nil {
 		return err
 	}
 	_, err := s.Conn.Write(p)
@@ -81,6 +109,17 @@ func (s *socket) writeFrames(p []byte, closing bool) error {
 		s.closeWriteIfShut()
 	}
 	return err
+}
+
+// boundWrite gives a write between half the timeout and all of it, because setting
+// a deadline costs more than looking at one.
+func (s *socket) boundWrite() error {
+	now := time.Now()
+	if s.writeBy.Sub(now) > s.writeTimeout/2 {
+		return nil
+	}
+	s.writeBy = now.Add(s.writeTimeout)
+	return s.SetWriteDeadline(s.writeBy)
 }
 
 // closeWriteAfterClose tells a peer whose messages are not read any more that
@@ -119,9 +158,9 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		h.sock.leftover = append([]byte(nil), head...)
+		h.sock.unread = append([]byte(nil), head...)
 	}
-	h.sock.Conn = conn
+	h.sock.Conn, h.sock.wire = conn, newRawReader(conn)
 	return h.sock, bufio.NewReadWriter(
 		bufio.NewReaderSize(h.sock, h.readBufferBytes),
 		bufio.NewWriterSize(h.sock, maxControlFrameBytes),

@@ -1,66 +1,95 @@
 package wsconn
 
-// A queued message is a Frame, or a control frame of our own.
-type queued struct {
-	frame   *Frame
-	control []byte
+import "sync"
+
+// A batch is frames that leave together.
+type batch struct {
+	frames []*Frame
 }
 
-func (q queued) bytes() []byte {
-	if q.frame != nil {
-		return q.frame.buf[q.frame.start:]
+// Batches are given back when they have been written, so that a connection at
+// rest holds none.
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// maxPooledFrames is what a batch may have grown to and still be reused.
+const maxPooledFrames = 1024
+
+func (b *batch) release() {
+	for i, f := range b.frames {
+		f.Release()
+		b.frames[i] = nil
 	}
-	return q.control
-}
-
-func (q queued) closing() bool { return len(q.control) > 0 && q.control[0] == finClose }
-
-// size is what q counts for in the queue's limit.
-func (q queued) size() int {
-	if q.frame == nil {
-		return 0
-	}
-	return len(q.bytes())
-}
-
-func (q queued) release() {
-	if q.frame != nil {
-		q.frame.Release()
+	b.frames = b.frames[:0]
+	if cap(b.frames) <= maxPooledFrames {
+		batches.Put(b)
 	}
 }
 
-// Send queues f, taking over a reference, and returns at once. Frames leave in
-// the order in which they were sent.
-func (c *Conn) Send(f *Frame) error {
-	q := queued{frame: f}
+// Queue adds f to what leaves once [Conn.Wake] or [Conn.Flush] is called. It takes
+// over a reference and returns at once. Frames leave in the order in which they
+// were queued.
+func (c *Conn) Queue(f *Frame) error {
 	c.mu.Lock()
-	if c.closing {
+	if c.closing.Load() {
 		c.mu.Unlock()
 		f.Release()
 		return ErrClosed
 	}
-	if full := c.full(q); full != nil {
+	if full := c.full(f); full != nil {
 		c.mu.Unlock()
 		f.Release()
 		c.Close(CodeTryAgainLater, "client reads too slowly")
 		return full
 	}
-	c.bytes += q.size()
-	c.enqueue(q)
+	c.enqueue(f)
 	c.mu.Unlock()
 	return nil
 }
 
-// full returns an error if q does not fit into the queue. It must be called with
-// the lock held.
-func (c *Conn) full(q queued) *QueueFullError {
-	if n := len(c.queue) + 1; n > c.opts.QueueMessages {
+// full returns an error if f does not fit into the queue.
+func (c *Conn) full(f *Frame) *QueueFullError {
+	if n := c.frames + 1; n > c.opts.QueueMessages {
 		return &QueueFullError{Queued: n, Limit: c.opts.QueueMessages}
 	}
-	if n := c.bytes + q.size(); n > c.opts.QueueBytes {
+	if n := c.bytes + f.size(); n > c.opts.QueueBytes {
 		return &QueueFullError{Queued: n, Limit: c.opts.QueueBytes}
 	}
 	return nil
+}
+
+// enqueue must be called with the lock held.
+func (c *Conn) enqueue(f *Frame) {
+	if c.queue == nil {
+		c.queue = batches.Get().(*batch)
+	}
+	c.queue.frames = append(c.queue.frames, f)
+	c.frames++
+	c.bytes += f.size()
+}
+
+// Wake writes what is queued, on another goroutine. What is queued before that
+// goroutine runs leaves in the same system call.
+func (c *Conn) Wake() {
+	if c.startDraining() {
+		go c.drainFunc()
+	}
+}
+
+// Flush writes what is queued, unless a goroutine does that already. It may block
+// for Options.WriteTimeout.
+func (c *Conn) Flush() {
+	if c.startDraining() {
+		c.drain()
+	}
+}
+
+func (c *Conn) startDraining() bool {
+	if c.draining.Load() {
+		return false // whoever drains has not looked for the last time yet
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queue != nil && c.draining.CompareAndSwap(false, true)
 }
 
 // Pending returns how many bytes of frames wait to be written.
@@ -70,72 +99,70 @@ func (c *Conn) Pending() int {
 	return c.bytes
 }
 
-// enqueue must be called with the lock held.
-func (c *Conn) enqueue(q queued) {
-	c.queue = append(c.queue, q)
-	if !c.draining {
-		c.draining = true
-		go c.drainFunc()
-	}
-}
-
-// drain writes until the queue is empty, so that no idle connection has a
+// drain writes until the queue is empty, so that no connection at rest has a
 // writer.
 func (c *Conn) drain() {
 	for {
-		c.mu.Lock()
-		items := c.queue
-		if len(items) == 0 {
-			c.draining = false
-			c.mu.Unlock()
+		b := c.takeQueue()
+		if b == nil {
 			return
 		}
-		c.queue, c.spare = c.spare[:0], nil
-		c.mu.Unlock()
-
-		err := c.writeAll(items)
-		written := 0
-		for i, q := range items {
-			written += q.size()
-			q.release()
-			items[i] = queued{}
-		}
-		c.mu.Lock()
-		c.bytes -= written
-		c.spare = items[:0]
-		c.mu.Unlock()
+		err := c.writeAll(b.frames)
+		c.written(b)
 		if err != nil {
 			c.Abort()
 		}
 	}
 }
 
-// writeAll writes the items in as few system calls as a batch buffer allows.
-func (c *Conn) writeAll(items []queued) error {
-	if len(items) == 1 {
-		return c.sock.writeFrames(items[0].bytes(), items[0].closing())
+func (c *Conn) takeQueue() *batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.queue
+	if c.queue = nil; b == nil {
+		c.draining.Store(false)
 	}
-	batch := newBuffer(batchClass)
-	defer batch.Release()
-	for _, q := range items {
-		frame := q.bytes()
-		if len(batch.Bytes)+len(frame) > cap(batch.Bytes) {
-			if err := c.sock.writeFrames(batch.Bytes, false); err != nil {
+	return b
+}
+
+func (c *Conn) written(b *batch) {
+	bytes := 0
+	for _, f := range b.frames {
+		bytes += f.size()
+	}
+	c.mu.Lock()
+	c.bytes -= bytes
+	c.frames -= len(b.frames)
+	c.mu.Unlock()
+	b.release()
+}
+
+// writeAll writes frames in as few system calls as a buffer allows.
+func (c *Conn) writeAll(frames []*Frame) error {
+	if len(frames) == 1 {
+		return c.sock.writeFrames(frames[0].wire(), frames[0].closing())
+	}
+	out := newBuffer(gatherClass)
+	defer out.Release()
+	for _, f := range frames {
+		wire := f.wire()
+		if len(out.Bytes)+len(wire) > cap(out.Bytes) {
+			if err := c.sock.writeFrames(out.Bytes, false); err != nil {
 				return err
 			}
-			batch.Bytes = batch.Bytes[:0]
+			out.Bytes = out.Bytes[:0]
 		}
-		if len(frame) > cap(batch.Bytes) {
-			if err := c.sock.writeFrames(frame, q.closing()); err != nil {
+		if len(wire) > cap(out.Bytes) {
+			if err := c.sock.writeFrames(wire, f.closing()); err != nil {
 				return err
 			}
 			continue
 		}
-		batch.Bytes = append(batch.Bytes, frame...)
+		out.Bytes = append(out.Bytes, wire...)
 	}
-	last := items[len(items)-1]
-	return c.sock.writeFrames(batch.Bytes, last.closing())
+	last := frames[len(frames)-1]
+	return c.sock.writeFrames(out.Bytes, last.closing())
 }
 
-// batchClass is the class of buffer that gathers what leaves in one system call.
-const batchClass = 2
+// gatherClass is the class of buffer that gathers what leaves in one system call.
+const gatherClass = 2

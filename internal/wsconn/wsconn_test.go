@@ -70,7 +70,9 @@ func send(c *wsconn.Conn, text string) error {
 	f := wsconn.NewFrame()
 	f.WriteString(text)
 	f.Seal()
-	return c.Send(f)
+	err := c.Queue(f)
+	c.Wake()
+	return err
 }
 
 // A raw client speaks RFC 6455 by hand.
