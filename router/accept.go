@@ -58,11 +58,13 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 	c.ws, c.id = ws, crand.Text()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	ws.OnEnd(c.cancel)
-	c.watch = &r.watches[rand.N(watches)]
-	c.messages = lane[*incoming]{run: c.handle, beside: runsBeside, next: ws.Wake, last: ws.Flush, most: mostWaiting}
+	shared := &r.shared[rand.N(shares)]
+	c.watch = &shared.calls
+	c.messages = lane[*incoming]{run: c.handle, beside: runsBeside, next: ws.Wake, last: ws.Flush, most: mostWaiting, workers: &shared.workers}
 	c.messages.loopFunc = c.messages.loop
-	c.reports = lane[LimitExceeded]{run: r.limitExceeded, beside: neverBeside, most: mostWaiting}
+	c.reports = lane[LimitExceeded]{run: r.limitExceeded, beside: neverBeside, most: mostWaiting, workers: &shared.workers}
 	c.reports.loopFunc = c.reports.loop
+	shared.workers.join()
 	c.active.Store(1)
 	if r.conns.add(c) {
 		c.drain()

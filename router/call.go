@@ -56,13 +56,7 @@ type watch struct {
 	first, last *Context
 	timer       *time.Timer
 	armed       bool
-
-	_ [64]byte // keeps watches on different cache lines
 }
-
-// watches is how many share the connections of a router, so that they do not wait
-// for each other.
-const watches = 16
 
 func (w *watch) add(c *Context) {
 	w.mu.Lock()

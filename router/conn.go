@@ -242,6 +242,7 @@ func (c *Conn) done() {
 		}
 	case 0:
 		c.closed()
+		c.messages.workers.leave()
 		c.router.conns.leaveUser(c.identity)
 		c.router.conns.leaveAddress(c.ip)
 	}

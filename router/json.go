@@ -18,6 +18,7 @@ import (
 // rawJSON is JSON that is laid out already.
 type rawJSON = jsontext.Value
 
+//nolint:gochecknoglobals // constants, but for the language
 var (
 	decoding = json.JoinOptions(jsontext.AllowInvalidUTF8(true))
 	encoding = json.JoinOptions(jsontext.AllowInvalidUTF8(true), json.Deterministic(true))

@@ -11,6 +11,7 @@ type lane[T any] struct {
 	last   func()       // called when none does; may be nil
 	most   int          // jobs that may wait
 
+	workers  *workers
 	loopFunc func() // the method value, made once so that starting it allocates nothing
 
 	mu      sync.Mutex
@@ -43,7 +44,7 @@ func (l *lane[T]) send() {
 		return
 	}
 	l.coming++
-	go l.loopFunc()
+	l.workers.start(l.loopFunc)
 }
 
 // loop takes jobs until there is none to take. Before a job that others may run

@@ -23,10 +23,19 @@ type Router struct {
 	// unknown are the stages for types that nobody registered.
 	unknown []IngressFunc
 
-	conns   registry
-	topics  topics
-	watches [watches]watch
+	conns  registry
+	topics topics
+	shared [shares]shared
 }
+
+// A shared is what some of the connections have in common, so that not all of them
+// wait for one lock.
+type shared struct {
+	calls   watch
+	workers workers
+}
+
+const shares = 16
 
 // New returns a router. Nil options are the defaults. It panics if an option
 // makes no sense.
@@ -36,8 +45,8 @@ func New(opts *Options) *Router {
 	r.root.router = r
 	r.conns.init(r.opts.Limits)
 	r.topics.init()
-	for i := range r.watches {
-		r.watches[i].timeout = r.opts.Timeouts.Call
+	for i := range r.shared {
+		r.shared[i].calls.timeout = r.opts.Timeouts.Call
 	}
 	return r
 }

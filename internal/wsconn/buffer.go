@@ -8,6 +8,15 @@ const bufferClasses = 4
 
 func bufferBytes(class int) int { return [bufferClasses]int{512, 4 << 10, 16 << 10, 64 << 10}[class] }
 
+// classFor returns the class of buffer that holds n bytes, which must not be more
+// than the largest holds.
+func classFor(n int) (class int) {
+	for bufferBytes(class) < n {
+		class++
+	}
+	return class
+}
+
 var bufferPools [bufferClasses]sync.Pool
 
 // A Buffer holds an incoming message. Its bytes are valid until Release.

@@ -60,7 +60,7 @@ func (r *rawReader) tryRead(fd uintptr) bool {
 		return true
 	}
 	chunk.Release()
-	switch err {
+	switch err { //nolint:errorlint // an errno is not wrapped
 	case syscall.EAGAIN:
 		return false
 	case nil:

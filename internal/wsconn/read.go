@@ -22,26 +22,16 @@ type Message struct {
 // holds only its beginning.
 func (m *Message) Cut() bool { return m.Size > int64(len(m.Bytes)) }
 
-// Read waits for a message and reads it to its end. It keeps at most as many
-// bytes as limit says; the rest of a longer message is read and dropped. Limit
-// is asked when the first bytes are there and again with more of them, as long
-// as it returns less than 0. A message above Options.MaxMessageBytes closes the
-// connection.
+// Read waits for a message and reads it to its end. Of a message that does not
+// come in one piece, it keeps only a little more than limit says; the rest is
+// read and dropped. Limit is asked with the bytes that are there, and again with
+// more of them while it says that more are wanted. A message above
+// Options.MaxMessageBytes closes the connection.
 //
 // An error is final: the connection is closed then.
 func (c *Conn) Read(limit func(prefix []byte) int64) (Message, error) {
 	for {
-		c.reading.Store(true)
-		_, r, err := c.lib.Reader(context.Background())
-		c.reading.Store(false)
-		if err != nil {
-			return Message{}, c.ended(err)
-		}
-		c.sock.beginMessage()
-		msg, err := c.readMessage(r, limit)
-		if err == nil {
-			err = c.sock.endMessage()
-		}
+		msg, err := c.next(limit)
 		if err != nil {
 			return Message{}, c.ended(err)
 		}
@@ -54,6 +44,32 @@ func (c *Conn) Read(limit func(prefix []byte) int64) (Message, error) {
 	}
 }
 
+func (c *Conn) next(limit func(prefix []byte) int64) (Message, error) {
+	if c.sock.readAhead() {
+		c.reading.Store(true)
+		err := c.sock.fill()
+		c.reading.Store(false)
+		if err != nil {
+			return Message{}, err
+		}
+		if msg, ok := c.simpleMessage(); ok {
+			return msg, nil
+		}
+	}
+	c.reading.Store(true)
+	_, r, err := c.lib.Reader(context.Background())
+	c.reading.Store(false)
+	if err != nil {
+		return Message{}, err
+	}
+	c.sock.beginMessage()
+	msg, err := c.readMessage(r, limit)
+	if err != nil {
+		return Message{}, err
+	}
+	return msg, c.sock.endMessage()
+}
+
 func (c *Conn) readMessage(r io.Reader, limit func([]byte) int64) (Message, error) {
 	m := Message{Buffer: newBuffer(0)}
 	for {
@@ -61,7 +77,7 @@ func (c *Conn) readMessage(r io.Reader, limit func([]byte) int64) (Message, erro
 		m.Bytes = m.Bytes[:len(m.Bytes)+n]
 		m.Size += int64(n)
 		switch {
-		case errors.Is(err, io.EOF):
+		case err == io.EOF: //nolint:errorlint // wrapped, it is the end of the socket
 			return m, nil
 		case err != nil:
 			m.Release()
@@ -89,7 +105,7 @@ func (c *Conn) discard(r io.Reader, size int64) (int64, error) {
 		n, err := c.readSome(r, scratch.Bytes[:cap(scratch.Bytes)], size)
 		size += int64(n)
 		switch {
-		case errors.Is(err, io.EOF):
+		case err == io.EOF: //nolint:errorlint // wrapped, it is the end of the socket
 			return size, nil
 		case err != nil:
 			return size, err
@@ -121,6 +137,8 @@ func (c *Conn) ended(err error) error {
 		c.status(int(peer.Code), peer.Reason)
 	case errors.Is(err, errTooBig):
 		code, reason = CodeTooBig, "message is too big"
+	case errors.Is(err, errFlood):
+		code, reason = CodePolicyViolation, errFlood.Error()
 	case isNetwork && network.Timeout():
 		code, reason = CodePolicyViolation, "message took too long"
 	case isNetwork, errors.Is(err, net.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

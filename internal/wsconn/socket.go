@@ -2,6 +2,7 @@ package wsconn
 
 import (
 	"bufio"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -21,6 +22,10 @@ type socket struct {
 	chunk  *Buffer
 	wire   *rawReader // nil if the socket is not the kernel's own
 
+	buffered *bufio.Reader // what the library has asked for and not used yet
+	frames   inspector
+	wrong    error // of the inspector's: the library gets it when it has read what comes before
+
 	// inMessage and armed belong to the reading goroutine. A deadline is set
 	// only when a message did not come in one piece.
 	inMessage bool
@@ -30,14 +35,31 @@ type socket struct {
 	writeMu      sync.Mutex
 	writeTimeout time.Duration
 	writeBy      time.Time // the deadline that is set
-	shut         bool // a close frame went out
-	closeWrite   bool // the wire is closed behind it, because nobody reads any more
+	shut         bool      // a close frame went out
+	closeWrite   bool      // the wire is closed behind it, because nobody reads any more
 }
 
 // Read is what the library calls, when its small buffer is empty. What has come
 // meanwhile is read in one system call, into a buffer that nobody holds while
 // there is nothing to read.
 func (s *socket) Read(p []byte) (int, error) {
+	if s.wrong != nil {
+		return 0, s.wrong
+	}
+	n, err := s.read(p)
+	if err == io.EOF { //nolint:errorlint // a wrapped one is not taken for the end of a message
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return n, err
+	}
+	if n, s.wrong = s.frames.pass(p[:n]); n == 0 {
+		return 0, s.wrong
+	}
+	return n, nil
+}
+
+func (s *socket) read(p []byte) (int, error) {
 	if len(s.unread) > 0 {
 		return s.serve(p), nil
 	}
@@ -50,20 +72,39 @@ func (s *socket) Read(p []byte) (int, error) {
 	if s.wire == nil {
 		return s.Conn.Read(p)
 	}
-	chunk, err := s.wire.read()
-	if err != nil {
+	if err := s.fill(); err != nil {
 		return 0, err
 	}
-	s.chunk, s.unread = chunk, chunk.Bytes
 	return s.serve(p), nil
+}
+
+// readAhead reports whether what comes next can be looked at before the library
+// asks for it.
+func (s *socket) readAhead() bool { return s.wire != nil && s.buffered.Buffered() == 0 }
+
+// fill waits until something is unread.
+func (s *socket) fill() error {
+	if len(s.unread) > 0 {
+		return nil
+	}
+	chunk, err := s.wire.read()
+	if err != nil {
+		return err
+	}
+	s.chunk, s.unread = chunk, chunk.Bytes
+	return nil
 }
 
 func (s *socket) serve(p []byte) int {
 	n := copy(p, s.unread)
+	s.skip(n)
+	return n
+}
+
+func (s *socket) skip(n int) {
 	if s.unread = s.unread[n:]; len(s.unread) == 0 {
 		s.forget()
 	}
-	return n
 }
 
 // forget gives back what has been read.
@@ -161,8 +202,9 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		h.sock.unread = append([]byte(nil), head...)
 	}
 	h.sock.Conn, h.sock.wire = conn, newRawReader(conn)
+	h.sock.buffered = bufio.NewReaderSize(h.sock, h.readBufferBytes)
 	return h.sock, bufio.NewReadWriter(
-		bufio.NewReaderSize(h.sock, h.readBufferBytes),
+		h.sock.buffered,
 		bufio.NewWriterSize(h.sock, maxControlFrameBytes),
 	), nil
 }

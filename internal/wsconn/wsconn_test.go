@@ -2,6 +2,7 @@ package wsconn_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -211,6 +212,11 @@ func TestWhatTheRFCForbidsCloses(t *testing.T) {
 		"a close frame with a bad code":     {[][]byte{frame(fin|closing, "\x03\xed")}, 1002},
 		"a message above the hard cap":      {[][]byte{frame(fin|text, strings.Repeat("x", 1<<20+1))}, 1009},
 		"fragments above the hard cap":      {[][]byte{frame(text, strings.Repeat("x", 1<<20)), frame(fin|continuation, "x")}, 1009},
+		"a length of 2 bytes for 125":       {[][]byte{{fin | text, 0x80 | 126, 0, 125, 0, 0, 0, 0}, []byte(strings.Repeat("x", 125))}, 1002},
+		"a length of 8 bytes for 65535":     {[][]byte{{fin | text, 0x80 | 127, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0}}, 1002},
+		"the same behind a fragment":        {[][]byte{frame(text, "x"), {fin | continuation, 0x80 | 126, 0, 1, 0, 0, 0, 0, 'x'}}, 1002},
+		"a flood of pings":                  {[][]byte{bytes.Repeat(frame(fin|pong, ""), 101)}, 1008},
+		"a flood of empty fragments":        {[][]byte{frame(text, "x"), bytes.Repeat(frame(continuation, ""), 1<<14+1)}, 1008},
 		"the header of an enormous message": {[][]byte{{fin | text, 0x80 | 127, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, []byte(strings.Repeat("x", 1<<20+1))}, 1009},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -261,7 +267,7 @@ func TestLimitKeepsTheBeginningAndDropsTheRest(t *testing.T) {
 	addr, conns := listen(t, options())
 	c := dialRaw(t, addr, nil)
 	server := <-conns
-	c.send(frame(fin|text, strings.Repeat("ab", 5000)), frame(fin|text, "next"))
+	c.send(frame(text, strings.Repeat("ab", 3000)), frame(fin|continuation, strings.Repeat("ab", 2000)), frame(fin|text, "next"))
 	asked := 0
 	msg, err := server.Read(func(prefix []byte) int64 {
 		asked++

@@ -1,0 +1,225 @@
+package wsconn_test
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// A stream is what a client sends, cut into frames as RFC 6455 has it. It is
+// slow and obviously right.
+type stream struct {
+	bytes    []byte
+	messages []string
+	partial  []byte
+	inside   bool // a fragmented message
+	empty    int  // frames without data in a row
+	controls int
+}
+
+var errForbidden = errors.New("forbidden")
+
+// parse returns what the messages are, up to a close frame, the first frame that
+// the RFC forbids, or the end.
+func parse(client []byte) []string {
+	s := stream{bytes: client}
+	for s.frame() == nil {
+	}
+	return s.messages
+}
+
+func (s *stream) take(n uint64) ([]byte, error) {
+	if uint64(len(s.bytes)) < n {
+		return nil, io.ErrUnexpectedEOF
+	}
+	p := s.bytes[:n]
+	s.bytes = s.bytes[n:]
+	return p, nil
+}
+
+func (s *stream) frame() error {
+	head, err := s.take(2)
+	if err != nil {
+		return err
+	}
+	isFin, rsv, op := head[0]&0x80 != 0, head[0]&0x70, head[0]&0x0f
+	n, err := s.length(head[1] & 0x7f)
+	control := op >= 8
+	switch {
+	case err != nil:
+		return err
+	case rsv != 0, head[1]&0x80 == 0, op > 2 && op < 8 || op > 10:
+		return errForbidden
+	case control && (!isFin || n > 125):
+		return errForbidden
+	case !control && (op == 0) != s.inside:
+		return errForbidden
+	}
+	key, err := s.take(4)
+	if err != nil {
+		return err
+	}
+	masked, err := s.take(n)
+	if err != nil {
+		return err
+	}
+	if op == closing {
+		return io.EOF
+	}
+	if control {
+		if s.controls++; s.controls > 100 {
+			return errForbidden // not by the RFC
+		}
+		return nil
+	}
+	if s.empty++; n > 0 {
+		s.empty = 0
+	} else if s.empty > 1<<14 {
+		return errForbidden // not by the RFC
+	}
+	for i, b := range masked {
+		s.partial = append(s.partial, b^key[i%4])
+	}
+	if s.inside = !isFin; isFin {
+		s.messages = append(s.messages, string(s.partial))
+		s.partial = nil
+	}
+	return nil
+}
+
+func (s *stream) length(n byte) (uint64, error) {
+	switch n {
+	case 126:
+		p, err := s.take(2)
+		if err != nil {
+			return 0, err
+		}
+		length := uint64(binary.BigEndian.Uint16(p))
+		if length < 126 {
+			return 0, errForbidden // section 5.2: the minimal number of bytes
+		}
+		return length, nil
+	case 127:
+		p, err := s.take(8)
+		if err != nil {
+			return 0, err
+		}
+		length := binary.BigEndian.Uint64(p)
+		if length < 1<<16 || length>>63 == 1 {
+			return 0, errForbidden
+		}
+		return length, nil
+	default:
+		return uint64(n), nil
+	}
+}
+
+// FuzzRead sends arbitrary bytes, in one piece and in many, and wants just the
+// messages that the RFC finds in them.
+func FuzzRead(f *testing.F) {
+	mask := []byte{1, 2, 3, 4}
+	masked := func(first byte, payload string) []byte {
+		b := frame(first, payload)
+		key := b[len(b)-len(payload)-4:]
+		copy(key, mask)
+		for i := range payload {
+			key[4+i] ^= mask[i%4]
+		}
+		return b
+	}
+	hello := masked(fin|text, "hello")
+	for _, seed := range [][]byte{
+		hello,
+		slices.Concat(hello, masked(fin|binaryData, ""), masked(fin|text, strings.Repeat("x", 300)), hello),
+		slices.Concat(masked(text, "a"), masked(fin|ping, "?"), masked(continuation, ""), masked(fin|continuation, "b"), hello),
+		slices.Concat(masked(text, "a"), hello),
+		slices.Concat(masked(fin|continuation, "a"), hello),
+		slices.Concat(hello, masked(fin|closing, "\x03\xe8"), hello),
+		slices.Concat(hello, []byte{0x81, 0x05}, []byte("plain")),
+		slices.Concat(hello, []byte{0xc1, 0x80, 0, 0, 0, 0}, hello),
+		slices.Concat([]byte{0x81, 0x80 | 126, 0, 5, 0, 0, 0, 0}, []byte("short"), hello),
+		slices.Concat([]byte{0x81, 0x80 | 127, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0}, []byte("short"), hello),
+		slices.Concat(masked(fin|ping, strings.Repeat("p", 125)), masked(fin|pong, ""), hello[:len(hello)-1]),
+		slices.Concat(masked(ping, ""), hello),
+		slices.Concat(masked(fin|text, strings.Repeat("y", 17_000)), hello),
+		slices.Concat(hello, masked(fin|0x3, ""), hello),
+	} {
+		f.Add(seed)
+	}
+	addr, conns := listenFuzz(f)
+	f.Fuzz(func(t *testing.T, client []byte) {
+		want := parse(client)
+		for _, pieces := range []int{1, 7} {
+			got := exchange(t, addr, conns, client, pieces)
+			if !slices.Equal(got, want) {
+				t.Fatalf("in %d pieces: read %q, want %q", pieces, got, want)
+			}
+		}
+	})
+}
+
+func listenFuzz(f *testing.F) (string, <-chan *wsconn.Conn) {
+	conns := make(chan *wsconn.Conn)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		f.Fatal(err)
+	}
+	opts := options()
+	opts.CloseTimeout = 100 * time.Millisecond
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, err := wsconn.Accept(w, r, opts); err == nil {
+			c.OnEnd(func() {})
+			conns <- c
+		}
+	})}
+	go func() { _ = server.Serve(listener) }()
+	f.Cleanup(func() { _ = server.Close() })
+	return listener.Addr().String(), conns
+}
+
+// exchange sends client to a server and returns the messages that it reads.
+func exchange(t *testing.T, addr string, conns <-chan *wsconn.Conn, client []byte, pieces int) []string {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, handshake); err != nil {
+		t.Fatal(err)
+	}
+	c := <-conns
+	if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for range pieces - 1 {
+			n := rand.IntN(len(client) + 1)
+			_, _ = conn.Write(client[:n])
+			client = client[n:]
+			time.Sleep(time.Microsecond) // lets the pieces be read apart, sometimes
+		}
+		_, _ = conn.Write(client)
+		_ = conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	defer c.Release()
+	var messages []string
+	for {
+		msg, err := c.Read(unlimited)
+		if err != nil {
+			return messages
+		}
+		messages = append(messages, string(msg.Bytes))
+		msg.Release()
+	}
+}

@@ -1,0 +1,105 @@
+package wsconn
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// An inspector watches the frames on their way to the library, for what the
+// library lets pass: lengths in more bytes than they need, and frames that bring
+// no data and cost work.
+type inspector struct {
+	header  [14]byte
+	have    int    // bytes of the header
+	payload uint64 // bytes of the payload that are still to come
+
+	empty    int       // data frames without data, since the last with some
+	controls int       // control frames since
+	since    time.Time // when they were first counted
+}
+
+const (
+	maxEmptyFrames   = 1 << 14
+	maxControlFrames = 100 // in controlWindow
+	controlWindow    = 10 * time.Second
+)
+
+var (
+	errLength = errors.New("the length of a frame takes more bytes than it needs")
+	errFlood  = errors.New("too many frames without data")
+)
+
+// pass returns how many bytes the library may see, and what is wrong with the
+// frame behind them.
+func (x *inspector) pass(p []byte) (int, error) {
+	for i := 0; i < len(p); {
+		if x.payload > 0 {
+			n := min(x.payload, uint64(len(p)-i))
+			x.payload -= n
+			i += int(n)
+			continue
+		}
+		x.header[x.have] = p[i]
+		x.have++
+		if x.have >= 2 && x.have == x.headerBytes() {
+			if err := x.begin(); err != nil {
+				return i - min(i, x.have-1), err
+			}
+			x.have = 0
+		}
+		i++
+	}
+	return len(p), nil
+}
+
+func (x *inspector) headerBytes() int {
+	n := 2
+	if x.header[1]&maskBit != 0 {
+		n += keyBytes
+	}
+	switch x.header[1] &^ maskBit {
+	case 126:
+		n += 2
+	case 127:
+		n += 8
+	}
+	return n
+}
+
+// begin looks at a whole header.
+func (x *inspector) begin() error {
+	x.payload = uint64(x.header[1] &^ maskBit)
+	switch x.payload {
+	case 126:
+		if x.payload = uint64(binary.BigEndian.Uint16(x.header[2:])); x.payload < 126 {
+			return errLength
+		}
+	case 127:
+		if x.payload = binary.BigEndian.Uint64(x.header[2:]); x.payload < 1<<16 {
+			return errLength
+		}
+	}
+	if isControl := x.header[0]&0x08 != 0; isControl {
+		return x.countControl()
+	}
+	if x.payload > 0 {
+		x.empty = 0
+		return nil
+	}
+	if x.empty++; x.empty > maxEmptyFrames {
+		return errFlood
+	}
+	return nil
+}
+
+func (x *inspector) countControl() error {
+	if now := time.Now(); x.controls == 0 || now.Sub(x.since) > controlWindow {
+		x.controls, x.since = 0, now
+	}
+	if x.controls++; x.controls > maxControlFrames {
+		return errFlood
+	}
+	return nil
+}
