@@ -50,20 +50,20 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 	if err := r.conns.takeUser(c.identity); err != nil {
 		return err
 	}
-	ws, err := wsconn.Accept(w, req, r.transport(req))
+	shared := &r.shared[rand.N(shares)]
+	c.watch = &shared.calls
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.reports = lane[func()]{run: runReport, beside: neverBeside, most: mostWaiting, workers: &shared.workers}
+	c.reports.loopFunc = c.reports.loop
+	ws, err := wsconn.Accept(w, req, r.subprotocol(req), &r.transport, (*owner)(c))
 	if err != nil {
+		c.cancel()
 		r.conns.leaveUser(c.identity)
 		return errAnswered
 	}
 	c.ws, c.id = ws, crand.Text()
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	ws.OnEnd(c.cancel)
-	shared := &r.shared[rand.N(shares)]
-	c.watch = &shared.calls
 	c.messages = lane[*incoming]{run: c.handle, beside: runsBeside, next: ws.Wake, last: ws.Flush, most: mostWaiting, workers: &shared.workers}
 	c.messages.loopFunc = c.messages.loop
-	c.reports = lane[LimitExceeded]{run: r.limitExceeded, beside: neverBeside, most: mostWaiting, workers: &shared.workers}
-	c.reports.loopFunc = c.reports.loop
 	shared.workers.join()
 	c.active.Store(1)
 	if r.conns.add(c) {
@@ -73,22 +73,12 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 	return nil
 }
 
-func runsBeside(in *incoming) bool   { return in.route.beside }
-func neverBeside(LimitExceeded) bool { return false }
+func runsBeside(in *incoming) bool { return in.route.beside }
+func neverBeside(func()) bool      { return false }
 
-func (r *Router) limitExceeded(l LimitExceeded) {
-	if l.Conn != nil {
-		defer l.Conn.done()
-	}
-	defer r.recoverHook("OnLimitExceeded")
-	r.opts.OnLimitExceeded(l)
-}
-
-func (r *Router) transport(req *http.Request) *wsconn.Options {
-	l, t := r.opts.Limits, r.opts.Timeouts
-	return &wsconn.Options{
-		Subprotocol:     r.subprotocol(req),
-		ReadBufferBytes: readBufferBytes,
+// transport is what the connections have in common.
+func transport(l Limits, t Timeouts, policy QueuePolicy) wsconn.Options {
+	return wsconn.Options{
 		MaxMessageBytes: l.HardBytes,
 		MessageTimeout:  t.Message,
 		WriteTimeout:    t.Write,
@@ -97,6 +87,7 @@ func (r *Router) transport(req *http.Request) *wsconn.Options {
 		PongTimeout:     t.Pong,
 		QueueBytes:      l.QueueBytes,
 		QueueMessages:   l.QueueMessages,
+		QueuePolicy:     wsconn.QueuePolicy(policy),
 	}
 }
 

@@ -23,12 +23,15 @@ type Conn struct {
 	cancel context.CancelFunc
 
 	messages lane[*incoming]
-	watch    *watch              // of its calls
-	reports  lane[LimitExceeded] // for Options.OnLimitExceeded
-	inFlight atomic.Int64        // RPCs without an answer
-	active   atomic.Int64        // what keeps the connection's place: its reader, its handlers, its reports
-	refused  bool                // by OnOpen
-	draining atomic.Bool         // no new messages; closes once only the reader is active
+	watch    *watch       // of its calls
+	reports  lane[func()] // for the hooks about limits
+	inFlight atomic.Int64 // RPCs without an answer
+	active   atomic.Int64 // what keeps the connection's place: its reader, its handlers, its reports
+	refused  bool         // by OnOpen
+	draining atomic.Bool  // no new messages; closes once only the reader is active
+
+	dropsMu sync.Mutex
+	drops   LimitExceeded // that are not reported yet, if Messages is not 0
 
 	mu     sync.Mutex
 	topics map[string]struct{} // nil once the connection has ended
@@ -51,8 +54,8 @@ func (c *Conn) Context() context.Context { return c.ctx }
 func (c *Conn) Subprotocol() string { return c.ws.Subprotocol() }
 
 // Send sends a message. It does not wait for the client; an error means that the
-// message cannot be encoded or that the connection is closed. Messages arrive
-// in the order in which they were sent.
+// message cannot be encoded, that Options.OnQueueFull drops it, or that the
+// connection is closed. Messages arrive in the order in which they were sent.
 func (c *Conn) Send(m Message) error {
 	frame, err := encode(m)
 	if err != nil {
@@ -96,6 +99,8 @@ func (c *Conn) Unsubscribe(topic string) {
 
 var errClosed = &errors.Error{Code: errors.Unavailable, Message: "connection is closed"}
 
+var errDropped = &errors.Error{Code: errors.ResourceExhausted, Message: "client reads too slowly"}
+
 // send takes over a reference to frame.
 func (c *Conn) send(frame *wsconn.Frame) error {
 	err := c.queue(frame)
@@ -105,14 +110,14 @@ func (c *Conn) send(frame *wsconn.Frame) error {
 
 // queue is send, but the frame leaves only when the writer is woken.
 func (c *Conn) queue(frame *wsconn.Frame) error {
-	err := c.ws.Queue(frame)
-	if err == nil {
+	switch err := c.ws.Queue(frame); err { //nolint:errorlint // they are not wrapped
+	case nil:
 		return nil
+	case wsconn.ErrDropped:
+		return errDropped
+	default:
+		return errClosed
 	}
-	if full, ok := errors.AsType[*wsconn.QueueFullError](err); ok {
-		c.report(LimitExceeded{Kind: LimitQueue, Observed: int64(full.Queued), Limit: int64(full.Limit)})
-	}
-	return errClosed
 }
 
 // sendAll sends one encoding to many connections.
@@ -127,16 +132,6 @@ func sendAll(conns []*Conn, m Message) error {
 	}
 	frame.Release()
 	return nil
-}
-
-// report tells Options.OnLimitExceeded about a limit.
-func (c *Conn) report(l LimitExceeded) {
-	if c.router.opts.OnLimitExceeded == nil {
-		return
-	}
-	l.Conn = c
-	c.active.Add(1)
-	c.reports.push(l)
 }
 
 // mostWaiting bounds the jobs that wait in one of a connection's lanes. While a

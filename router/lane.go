@@ -3,7 +3,7 @@ package router
 import "sync"
 
 // A lane starts jobs one at a time, in order, on goroutines that live only while
-// there is something to do. Jobs may be pushed by one goroutine.
+// there is something to do.
 type lane[T any] struct {
 	run    func(T)
 	beside func(T) bool // whether a job, once started, lets the next one start
@@ -22,7 +22,7 @@ type lane[T any] struct {
 	full    chan struct{} // closed when a job was taken; nil if nobody waits for that
 }
 
-// push adds a job. It waits while the lane is full.
+// push adds a job. It waits while the lane is full, and is for one goroutine.
 func (l *lane[T]) push(job T) {
 	l.mu.Lock()
 	for len(l.jobs)-l.head >= l.most {
@@ -32,9 +32,20 @@ func (l *lane[T]) push(job T) {
 		<-full
 		l.mu.Lock()
 	}
+	l.addLocked(job)
+	l.mu.Unlock()
+}
+
+// add is push, but it never waits. Any goroutine may call it.
+func (l *lane[T]) add(job T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.addLocked(job)
+}
+
+func (l *lane[T]) addLocked(job T) {
 	l.jobs = append(l.jobs, job)
 	l.send()
-	l.mu.Unlock()
 }
 
 // send sends a goroutine for the first job, unless one is coming or the job must

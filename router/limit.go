@@ -28,6 +28,10 @@ type LimitExceeded struct {
 	Observed int64  // the attempted cost, the bytes, the calls, the connections
 	Limit    int64  // the most that Observed may be
 
+	// Messages is how many were turned away: 1, but for a full queue, whose drops
+	// are reported together if they come faster than OnLimitExceeded takes them.
+	Messages int64
+
 	// RetryAfter is how long to wait until the same can be admitted: 0 if that
 	// is unknown, errors.Never if no wait can help.
 	RetryAfter time.Duration
@@ -54,4 +58,33 @@ func defaultCloseCode(l LimitExceeded) StatusCode {
 		return StatusTooBig
 	}
 	return StatusTryAgainLater
+}
+
+// A QueuePolicy is what happens to a message for a connection whose outgoing
+// queue is full. Replies and errors are never dropped: if there is no room for one
+// after what can be dropped was, the connection is closed with 1013.
+type QueuePolicy uint8
+
+// The policies there are. Disconnect is the default.
+const (
+	// Disconnect closes the connection with 1013. The client comes back and learns
+	// where things stand.
+	Disconnect QueuePolicy = iota
+
+	// DropOldest drops the messages that have waited longest.
+	DropOldest
+
+	// DropNewest drops the message.
+	DropNewest
+
+	// KeepLatest drops messages of whose key a later one waits: see [Keyed]. If
+	// that makes no room, the connection is closed.
+	KeepLatest
+)
+
+// A Keyed message replaces earlier ones of its key that wait in a queue with the
+// policy [KeepLatest]: positions of one player, say. The type is part of the key.
+type Keyed interface {
+	Message
+	QueueKey() string
 }

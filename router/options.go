@@ -46,6 +46,15 @@ type Options struct {
 	// nil, it is 1009 for a payload and 1013 for any other limit.
 	CloseCode func(LimitExceeded) StatusCode
 
+	// OnQueueFull is what happens to a message for a connection that reads too
+	// slowly. What it drops is reported to OnLimitExceeded.
+	OnQueueFull QueuePolicy
+
+	// OnQueueHigh is called when more than half of what a connection's outgoing
+	// queue may hold waits there, and again only after that was less than a
+	// quarter. It is the time to send less.
+	OnQueueHigh func(c *Conn, messages, bytes int)
+
 	// Validate is called with every decoded message, after its own Validate
 	// method. It is the place for a validation library. An error without a code
 	// is told to the client as INVALID_ARGUMENT.
@@ -94,9 +103,6 @@ type Timeouts struct {
 	Pong    time.Duration // for the answer to a ping; 10 s
 }
 
-// readBufferBytes is enough for most messages; longer ones are read past it.
-const readBufferBytes = 1 << 10
-
 func (o *Options) withDefaults() Options {
 	var opts Options
 	if o != nil {
@@ -122,6 +128,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if opts.OnExceeded > Custom {
 		panic(fmt.Sprintf("router: OnExceeded is %d; it must be Send, Close or Custom", opts.OnExceeded))
+	}
+	if opts.OnQueueFull > KeepLatest {
+		panic(fmt.Sprintf("router: OnQueueFull is %d; it must be Disconnect, DropOldest, DropNewest or KeepLatest", opts.OnQueueFull))
 	}
 	if opts.CloseCode == nil {
 		opts.CloseCode = defaultCloseCode

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+
+	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // A Router is an [http.Handler] that upgrades requests to WebSocket connections
@@ -13,9 +15,10 @@ import (
 // with [On] and [RPC], then serve; it cannot be changed any more once the first
 // request has come. Its other methods are safe for concurrent use.
 type Router struct {
-	root   Group
-	opts   Options
-	origin originPolicy
+	root      Group
+	opts      Options
+	origin    originPolicy
+	transport wsconn.Options
 
 	freeze sync.Once
 	frozen atomic.Bool
@@ -42,6 +45,7 @@ const shares = 16
 func New(opts *Options) *Router {
 	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}}
 	r.origin = parseOrigins(r.opts.Origins)
+	r.transport = transport(r.opts.Limits, r.opts.Timeouts, r.opts.OnQueueFull)
 	r.root.router = r
 	r.conns.init(r.opts.Limits)
 	r.topics.init()

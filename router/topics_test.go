@@ -4,8 +4,10 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -141,4 +143,68 @@ func TestSendUserReachesAllConnectionsOfAUser(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
 	})
+}
+
+// A Position is worth only as much as it is new.
+type Position struct {
+	Player string `json:"player"`
+	X      int    `json:"x"`
+}
+
+func (Position) MessageType() string { return "POSITION" }
+
+func (m Position) QueueKey() string { return m.Player }
+
+func TestASlowClientCostsOnlyItself(t *testing.T) {
+	for name, tt := range map[string]struct {
+		policy router.QueuePolicy
+		left   []Position // of what the slow one gets in the end
+		drops  int64
+	}{
+		"drop oldest": {router.DropOldest, []Position{{"ann", 97}, {"bob", 97}, {"ann", 98}, {"bob", 98}, {"ann", 99}, {"bob", 99}}, 192},
+		"drop newest": {router.DropNewest, []Position{{"ann", 1}, {"bob", 1}, {"ann", 2}, {"bob", 2}, {"ann", 3}, {"bob", 3}}, 192},
+		"keep latest": {router.KeepLatest, []Position{{"bob", 98}, {"ann", 99}, {"bob", 99}}, 195},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			var drops, high atomic.Int64
+			r := router.New(&router.Options{
+				Limits:      router.Limits{QueueMessages: 7},
+				Timeouts:    router.Timeouts{Write: time.Hour, Ping: time.Hour},
+				OnQueueFull: tt.policy,
+				OnLimitExceeded: func(l router.LimitExceeded) {
+					assert.Equal(t, router.LimitQueue, l.Kind)
+					assert.EqualValues(t, 7, l.Limit)
+					drops.Add(l.Messages)
+				},
+				OnQueueHigh: func(_ *router.Conn, messages, _ int) {
+					high.Add(1)
+					assert.Equal(t, 4, messages)
+				},
+			})
+			slow, quick := routertest.Dial(t, r), routertest.Dial(t, r)
+			for c := range r.Conns() {
+				require.NoError(t, c.Subscribe("game"))
+			}
+			synctest.Wait() // it reads already
+			slow.Hold()
+			for n := range 100 {
+				for _, player := range []string{"ann", "bob"} {
+					require.NoError(t, r.Publish("game", Position{player, n}))
+					synctest.Wait()
+					assert.Equal(t, Position{player, n}, routertest.Receive[Position](quick))
+				}
+			}
+			assert.Equal(t, tt.drops, drops.Load())
+			assert.EqualValues(t, 1, high.Load())
+			slow.Resume()
+			for _, player := range []string{"ann", "bob"} {
+				assert.Equal(t, Position{player, 0}, routertest.Receive[Position](slow), "it was on its way")
+			}
+			for _, want := range tt.left {
+				assert.Equal(t, want, routertest.Receive[Position](slow))
+			}
+			synctest.Wait()
+			assert.Zero(t, slow.Pending())
+		})
+	}
 }

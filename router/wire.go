@@ -22,7 +22,16 @@ const (
 // encode lays out a message: {"type","meta","payload"}. A message without
 // fields has no payload.
 func encode(m Message) (*wsconn.Frame, error) {
-	return encodeAt(m, "", time.Now())
+	frame, err := encodeAt(m, "", time.Now())
+	if err != nil {
+		return nil, err
+	}
+	key := ""
+	if keyed, ok := m.(Keyed); ok {
+		key = m.MessageType() + "\x00" + keyed.QueueKey()
+	}
+	frame.Droppable(key)
+	return frame, nil
 }
 
 // encodeReply asks the clock how long ago the call came, not what time it is,

@@ -1,7 +1,6 @@
 package wsconn
 
 import (
-	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -14,9 +13,6 @@ import (
 
 // Options bound a connection. Every field must be set.
 type Options struct {
-	Subprotocol     string // to select; "" for none
-	ReadBufferBytes int
-
 	MaxMessageBytes int64         // the hard cap: a longer message closes with 1009
 	MessageTimeout  time.Duration // from a message's first frame to its last byte
 	WriteTimeout    time.Duration // for one system call
@@ -26,6 +22,20 @@ type Options struct {
 
 	QueueBytes    int // outgoing, not yet written
 	QueueMessages int
+	QueuePolicy   QueuePolicy
+}
+
+// An Owner is told what happens to a connection. Its methods must not block.
+type Owner interface {
+	// Ended says that the socket is closed, perhaps more than once.
+	Ended()
+
+	// Overflowed says that the outgoing queue was full.
+	Overflowed(Overflow)
+
+	// QueueHigh says that the outgoing queue is more than half full. It is said
+	// again only after the queue has been less than a quarter full.
+	QueueHigh(messages, bytes int)
 }
 
 // Close codes of RFC 6455, section 7.4.1, that this package sends or reports.
@@ -40,17 +50,6 @@ const (
 // ErrClosed is returned for a connection that is closed or closing.
 var ErrClosed = errors.New("connection is closed")
 
-// A QueueFullError is returned by the Send that overflowed the outgoing queue.
-// The connection is closing then.
-type QueueFullError struct {
-	Queued, Limit int // messages or bytes
-}
-
-// Error describes the queue.
-func (e *QueueFullError) Error() string {
-	return fmt.Sprintf("outgoing queue is full: %d of %d", e.Queued, e.Limit)
-}
-
 // A Conn is a server's end of a WebSocket connection. Read is for one goroutine;
 // everything else is safe for concurrent use.
 type Conn struct {
@@ -58,7 +57,7 @@ type Conn struct {
 	sock socket
 	opts *Options
 
-	onEnd     func()
+	owner     Owner
 	drainFunc func() // the method value, made once so that starting it allocates nothing
 
 	closing  atomic.Bool // set under the lock
@@ -68,6 +67,7 @@ type Conn struct {
 	queue    *batch // nil if it is empty
 	frames   int    // in the queue or being written
 	bytes    int    // of them
+	high     bool   // the owner knows that the queue is more than half full
 	code     int    // of the close frame that came or went first
 	reason   string
 	timer    *time.Timer   // the only one: for a sign of life, or for the peer's close frame
@@ -78,20 +78,20 @@ type Conn struct {
 	start    time.Time
 }
 
-// Accept upgrades a request. If it fails, it has answered the request. The
-// origin is the caller's to check.
-func Accept(w http.ResponseWriter, r *http.Request, opts *Options) (*Conn, error) {
-	c := &Conn{opts: opts, start: time.Now()}
+// Accept upgrades a request and selects a subprotocol, unless that is "". If it
+// fails, it has answered the request. The origin is the caller's to check.
+func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Options, owner Owner) (*Conn, error) {
+	c := &Conn{opts: opts, owner: owner, start: time.Now()}
 	c.drainFunc = c.drain
 	c.sock.timeout, c.sock.writeTimeout = opts.MessageTimeout, opts.WriteTimeout
 	accept := &websocket.AcceptOptions{
 		InsecureSkipVerify: true,
 		OnPongReceived:     c.pongReceived,
 	}
-	if opts.Subprotocol != "" {
-		accept.Subprotocols = []string{opts.Subprotocol}
+	if subprotocol != "" {
+		accept.Subprotocols = []string{subprotocol}
 	}
-	lib, err := websocket.Accept(&hijacker{w, &c.sock, opts.ReadBufferBytes}, r, accept)
+	lib, err := websocket.Accept(&hijacker{w, &c.sock}, r, accept)
 	if err != nil {
 		return nil, err
 	}
@@ -103,10 +103,6 @@ func Accept(w http.ResponseWriter, r *http.Request, opts *Options) (*Conn, error
 	return c, nil
 }
 
-// OnEnd sets a function to be called when the socket is closed, perhaps more than
-// once. It must be set before anything else is called.
-func (c *Conn) OnEnd(f func()) { c.onEnd = f }
-
 // Subprotocol returns the selected subprotocol, or "".
 func (c *Conn) Subprotocol() string { return c.lib.Subprotocol() }
 
@@ -117,6 +113,11 @@ func (c *Conn) Subprotocol() string { return c.lib.Subprotocol() }
 func (c *Conn) Close(code int, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.closeLocked(code, reason)
+}
+
+// closeLocked must be called with the lock held.
+func (c *Conn) closeLocked(code int, reason string) {
 	if c.closing.Load() {
 		return
 	}
@@ -139,7 +140,7 @@ func (c *Conn) Abort() {
 	c.mu.Lock()
 	c.closing.Store(true)
 	c.mu.Unlock()
-	c.onEnd()
+	c.owner.Ended()
 	_ = c.sock.Close()
 }
 

@@ -23,6 +23,9 @@ type Frame struct {
 	buf   []byte // maxHeaderBytes of room, then the text
 	start int    // where the header begins, once sealed
 	refs  atomic.Int32
+
+	droppable bool
+	key       string // of droppable frames of which only the latest counts; "" for others
 }
 
 const maxPooledFrameBytes = 16 << 10
@@ -34,7 +37,7 @@ var framePool = sync.Pool{New: func() any {
 // NewFrame returns an empty frame to which the caller holds one reference.
 func NewFrame() *Frame {
 	f := framePool.Get().(*Frame)
-	f.buf, f.start = f.buf[:maxHeaderBytes], 0
+	f.buf, f.start, f.droppable, f.key = f.buf[:maxHeaderBytes], 0, false, ""
 	f.refs.Store(1)
 	return f
 }
@@ -63,6 +66,10 @@ func (f *Frame) Release() {
 		framePool.Put(f)
 	}
 }
+
+// Droppable lets a full queue drop the frame. If key is not "", only the latest
+// frame of that key counts.
+func (f *Frame) Droppable(key string) { f.droppable, f.key = true, key }
 
 // Seal ends the text. It must be called once, before the first Send.
 func (f *Frame) Seal() {

@@ -177,8 +177,7 @@ func listenFuzz(f *testing.F) (string, <-chan *wsconn.Conn) {
 	opts := options()
 	opts.CloseTimeout = 100 * time.Millisecond
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, err := wsconn.Accept(w, r, opts); err == nil {
-			c.OnEnd(func() {})
+		if c, err := wsconn.Accept(w, r, "", opts, ignore{}); err == nil {
 			conns <- c
 		}
 	})}

@@ -183,8 +183,7 @@ func (s *socket) closeWriteIfShut() {
 // net/http's.
 type hijacker struct {
 	http.ResponseWriter
-	sock            *socket
-	readBufferBytes int
+	sock *socket
 }
 
 // Hijack is what the library calls, once.
@@ -202,12 +201,16 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		h.sock.unread = append([]byte(nil), head...)
 	}
 	h.sock.Conn, h.sock.wire = conn, newRawReader(conn)
-	h.sock.buffered = bufio.NewReaderSize(h.sock, h.readBufferBytes)
+	h.sock.buffered = bufio.NewReaderSize(h.sock, libraryBufferBytes)
 	return h.sock, bufio.NewReadWriter(
 		h.sock.buffered,
 		bufio.NewWriterSize(h.sock, maxControlFrameBytes),
 	), nil
 }
+
+// libraryBufferBytes is what the library reads headers through. Payloads pass it
+// by, and what is read in one system call waits in a buffer of our own.
+const libraryBufferBytes = 128
 
 // maxControlFrameBytes is enough for the only frames that the library writes,
 // so that each reaches the socket in one call.

@@ -1,6 +1,9 @@
 package wsconn
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // A batch is frames that leave together.
 type batch struct {
@@ -27,34 +30,26 @@ func (b *batch) release() {
 
 // Queue adds f to what leaves once [Conn.Wake] or [Conn.Flush] is called. It takes
 // over a reference and returns at once. Frames leave in the order in which they
-// were queued.
+// were queued. If the queue is full, Options.QueuePolicy decides.
 func (c *Conn) Queue(f *Frame) error {
 	c.mu.Lock()
-	if c.closing.Load() {
-		c.mu.Unlock()
-		f.Release()
-		return ErrClosed
+	var over Overflow
+	err := c.makeRoom(f, &over)
+	if err == nil {
+		c.enqueue(f)
 	}
-	if full := c.full(f); full != nil {
-		c.mu.Unlock()
-		f.Release()
-		c.Close(CodeTryAgainLater, "client reads too slowly")
-		return full
-	}
-	c.enqueue(f)
+	messages, bytes, high := c.frames, c.bytes, c.justHigh()
 	c.mu.Unlock()
-	return nil
-}
-
-// full returns an error if f does not fit into the queue.
-func (c *Conn) full(f *Frame) *QueueFullError {
-	if n := c.frames + 1; n > c.opts.QueueMessages {
-		return &QueueFullError{Queued: n, Limit: c.opts.QueueMessages}
+	if err != nil {
+		f.Release()
 	}
-	if n := c.bytes + f.size(); n > c.opts.QueueBytes {
-		return &QueueFullError{Queued: n, Limit: c.opts.QueueBytes}
+	if over.Limit > 0 {
+		c.owner.Overflowed(over)
 	}
-	return nil
+	if high {
+		c.owner.QueueHigh(messages, bytes)
+	}
+	return err
 }
 
 // enqueue must be called with the lock held.
@@ -115,14 +110,35 @@ func (c *Conn) drain() {
 	}
 }
 
+// takeQueue takes what leaves in one system call. The rest stays where a policy can
+// get at it.
 func (c *Conn) takeQueue() *batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.queue
-	if c.queue = nil; b == nil {
+	if b == nil {
 		c.draining.Store(false)
+		return nil
 	}
-	return b
+	n := b.fitting(gatherBytes)
+	if n == len(b.frames) {
+		c.queue = nil
+		return b
+	}
+	first := batches.Get().(*batch)
+	first.frames = append(first.frames, b.frames[:n]...)
+	b.frames = slices.Delete(b.frames, 0, n)
+	return first
+}
+
+// fitting returns how many frames fit into n bytes, but at least 1.
+func (b *batch) fitting(n int) int {
+	for i, f := range b.frames {
+		if n -= len(f.wire()); n < 0 {
+			return max(i, 1)
+		}
+	}
+	return len(b.frames)
 }
 
 func (c *Conn) written(b *batch) {
@@ -133,36 +149,27 @@ func (c *Conn) written(b *batch) {
 	c.mu.Lock()
 	c.bytes -= bytes
 	c.frames -= len(b.frames)
+	c.noLongerHigh()
 	c.mu.Unlock()
 	b.release()
 }
 
-// writeAll writes frames in as few system calls as a buffer allows.
+// writeAll writes frames in one system call.
 func (c *Conn) writeAll(frames []*Frame) error {
+	last := frames[len(frames)-1]
 	if len(frames) == 1 {
-		return c.sock.writeFrames(frames[0].wire(), frames[0].closing())
+		return c.sock.writeFrames(last.wire(), last.closing())
 	}
 	out := newBuffer(gatherClass)
 	defer out.Release()
 	for _, f := range frames {
-		wire := f.wire()
-		if len(out.Bytes)+len(wire) > cap(out.Bytes) {
-			if err := c.sock.writeFrames(out.Bytes, false); err != nil {
-				return err
-			}
-			out.Bytes = out.Bytes[:0]
-		}
-		if len(wire) > cap(out.Bytes) {
-			if err := c.sock.writeFrames(wire, f.closing()); err != nil {
-				return err
-			}
-			continue
-		}
-		out.Bytes = append(out.Bytes, wire...)
+		out.Bytes = append(out.Bytes, f.wire()...)
 	}
-	last := frames[len(frames)-1]
 	return c.sock.writeFrames(out.Bytes, last.closing())
 }
 
 // gatherClass is the class of buffer that gathers what leaves in one system call.
-const gatherClass = 2
+const (
+	gatherClass = 2
+	gatherBytes = 16 << 10
+)

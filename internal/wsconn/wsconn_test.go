@@ -24,7 +24,6 @@ import (
 
 func options() *wsconn.Options {
 	return &wsconn.Options{
-		ReadBufferBytes: 1 << 10,
 		MaxMessageBytes: 1 << 20,
 		MessageTimeout:  10 * time.Second,
 		WriteTimeout:    10 * time.Second,
@@ -40,17 +39,23 @@ func options() *wsconn.Options {
 func listen(t *testing.T, opts *wsconn.Options) (addr string, conns <-chan *wsconn.Conn) {
 	accepted := make(chan *wsconn.Conn, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := wsconn.Accept(w, r, opts)
+		c, err := wsconn.Accept(w, r, "", opts, ignore{})
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		c.OnEnd(func() {})
 		accepted <- c
 	}))
 	t.Cleanup(server.Close)
 	return server.Listener.Addr().String(), accepted
 }
+
+// ignore is an owner who does not mind.
+type ignore struct{}
+
+func (ignore) Ended()                     {}
+func (ignore) Overflowed(wsconn.Overflow) {}
+func (ignore) QueueHigh(int, int)         {}
 
 // echo sends back what it reads, until the connection ends.
 func echo(c *wsconn.Conn) error {
@@ -353,11 +358,10 @@ func TestAFullQueueClosesWith1013(t *testing.T) {
 	ws.SetReadLimit(-1)
 	server := <-conns
 	go func() { _ = echo(server) }()
-	var full *wsconn.QueueFullError
 	for err == nil {
 		err = send(server, strings.Repeat("x", 200_000))
 	}
-	require.ErrorAs(t, err, &full)
+	require.ErrorIs(t, err, wsconn.ErrClosed)
 	for err = nil; err == nil; {
 		_, _, err = ws.Read(ctx)
 	}

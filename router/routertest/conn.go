@@ -164,6 +164,22 @@ func (c *Conn) Abort() {
 // answered any more, neither a ping nor a close frame.
 func (c *Conn) Freeze() { c.pipe.frozen.Store(true) }
 
+// Hold stops reading until Resume is called, like a client who is too slow. One
+// message may still get through.
+func (c *Conn) Hold() {
+	c.pipe.mu.Lock()
+	defer c.pipe.mu.Unlock()
+	c.pipe.held = make(chan struct{})
+}
+
+// Resume undoes Hold.
+func (c *Conn) Resume() {
+	c.pipe.mu.Lock()
+	defer c.pipe.mu.Unlock()
+	close(c.pipe.held)
+	c.pipe.held = nil
+}
+
 // Closed waits until the server has closed the connection and returns the close
 // frame's content.
 func (c *Conn) Closed() router.CloseError {

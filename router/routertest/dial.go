@@ -118,9 +118,13 @@ func (w *pipeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return server, bufio.NewReadWriter(bufio.NewReader(server), bufio.NewWriter(server)), nil
 }
 
-// A pipe is the client's end. Once frozen, what comes is lost.
+// A pipe is the client's end. Once frozen, what comes is lost; while held, it
+// waits at the server.
 type pipe struct {
 	net.Conn
+
+	mu     sync.Mutex
+	held   chan struct{} // closed to go on; nil if nothing is held
 	frozen atomic.Bool
 	once   sync.Once
 	closed chan struct{}
@@ -128,6 +132,15 @@ type pipe struct {
 
 // Read reads what the server has written.
 func (p *pipe) Read(b []byte) (int, error) {
+	p.mu.Lock()
+	held := p.held
+	p.mu.Unlock()
+	if held != nil {
+		select {
+		case <-held:
+		case <-p.closed:
+		}
+	}
 	n, err := p.Conn.Read(b)
 	if err == nil && p.frozen.Load() {
 		<-p.closed

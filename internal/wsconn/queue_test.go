@@ -1,0 +1,120 @@
+package wsconn_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// A watcher is an owner who keeps what it is told.
+type watcher struct {
+	overflows []wsconn.Overflow
+	high      [][2]int
+}
+
+func (*watcher) Ended()                          {}
+func (w *watcher) Overflowed(o wsconn.Overflow)  { w.overflows = append(w.overflows, o) }
+func (w *watcher) QueueHigh(messages, bytes int) { w.high = append(w.high, [2]int{messages, bytes}) }
+
+// queue makes a connection with a client who sees what is written.
+func queue(t *testing.T, policy wsconn.QueuePolicy, messages, bytes int) (*raw, *wsconn.Conn, *watcher) {
+	opts := options()
+	opts.QueuePolicy, opts.QueueMessages, opts.QueueBytes, opts.CloseTimeout = policy, messages, bytes, 100*time.Millisecond
+	told := &watcher{}
+	conns := make(chan *wsconn.Conn, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := wsconn.Accept(w, r, "", opts, told)
+		assert.NoError(t, err)
+		conns <- c
+	}))
+	t.Cleanup(server.Close)
+	client := dialRaw(t, server.Listener.Addr().String(), nil)
+	c := <-conns
+	t.Cleanup(c.Release)
+	return client, c, told
+}
+
+// put queues a message as a test writes it: "key:text" is droppable and has a
+// key, ":text" is droppable, "text" is neither.
+func put(c *wsconn.Conn, message string) error {
+	f := wsconn.NewFrame()
+	f.WriteString(message)
+	if key, _, ok := strings.Cut(message, ":"); ok {
+		f.Droppable(key)
+	}
+	f.Seal()
+	return c.Queue(f)
+}
+
+func TestQueuePolicies(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		policy  wsconn.QueuePolicy
+		put     []string
+		err     error  // of the last
+		left    string // what leaves, 4 messages or 100 bytes at most
+		dropped int    // by the last
+		closed  bool
+	}{
+		{"disconnect", wsconn.Disconnect, []string{":1", ":2", ":3", ":4", ":5"}, wsconn.ErrClosed, ":1 :2 :3 :4", 1, true},
+		{"the oldest goes", wsconn.DropOldest, []string{":1", ":2", ":3", ":4", ":5"}, nil, ":2 :3 :4 :5", 1, false},
+		{"a reply stays", wsconn.DropOldest, []string{"1", ":2", "3", ":4", ":5"}, nil, "1 3 :4 :5", 1, false},
+		{"a reply makes room", wsconn.DropOldest, []string{":1", ":2", "3", ":4", "5"}, nil, ":2 3 :4 5", 1, false},
+		{"no room among replies", wsconn.DropOldest, []string{"1", "2", "3", "4", ":5"}, wsconn.ErrDropped, "1 2 3 4", 1, false},
+		{"a reply too many", wsconn.DropOldest, []string{"1", "2", "3", "4", "5"}, wsconn.ErrClosed, "1 2 3 4", 1, true},
+		{"by bytes", wsconn.DropOldest, []string{":" + strings.Repeat("a", 40), ":" + strings.Repeat("b", 40), ":" + strings.Repeat("c", 90)}, nil, ":" + strings.Repeat("c", 90), 2, false},
+		{"longer than the queue", wsconn.DropOldest, []string{"1", ":2", ":" + strings.Repeat("c", 100)}, wsconn.ErrDropped, "1", 2, false},
+		{"the newest goes", wsconn.DropNewest, []string{":1", ":2", ":3", ":4", ":5"}, wsconn.ErrDropped, ":1 :2 :3 :4", 1, false},
+		{"but for a reply", wsconn.DropNewest, []string{":1", ":2", ":3", ":4", "5"}, nil, ":2 :3 :4 5", 1, false},
+		{"the latest stays", wsconn.KeepLatest, []string{"a:1", "b:2", "a:3", "b:4", "a:5"}, nil, "b:4 a:5", 3, false},
+		{"what has no key stays", wsconn.KeepLatest, []string{"a:1", ":2", "3", "b:4", "a:5"}, nil, ":2 3 b:4 a:5", 1, false},
+		{"nothing is outdated", wsconn.KeepLatest, []string{"a:1", "b:2", "c:3", "d:4", "e:5"}, wsconn.ErrClosed, "a:1 b:2 c:3 d:4", 1, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			client, c, told := queue(t, tt.policy, 4, 100)
+			last := len(tt.put) - 1
+			for _, message := range tt.put[:last] {
+				require.NoError(t, put(c, message))
+			}
+			require.Equal(t, tt.err, put(c, tt.put[last]))
+			require.Len(t, told.overflows, 1)
+			assert.Equal(t, tt.dropped, told.overflows[0].Dropped)
+			assert.Contains(t, []int{4, 100}, told.overflows[0].Limit)
+			assert.Greater(t, told.overflows[0].Queued, told.overflows[0].Limit)
+			c.Flush()
+			for want := range strings.SplitSeq(tt.left, " ") {
+				_, got := client.next()
+				assert.Equal(t, want, got)
+			}
+			if tt.closed {
+				client.closed(wsconn.CodeTryAgainLater)
+				return
+			}
+			require.NoError(t, put(c, ":more"))
+			c.Flush()
+			_, got := client.next()
+			assert.Equal(t, ":more", got)
+		})
+	}
+}
+
+func TestAHighQueueIsToldOnce(t *testing.T) {
+	client, c, told := queue(t, wsconn.Disconnect, 8, 1000)
+	for range 8 {
+		require.NoError(t, put(c, "x"))
+	}
+	assert.Equal(t, [][2]int{{5, 15}}, told.high)
+	c.Flush()
+	for range 8 {
+		client.next()
+	}
+	require.NoError(t, put(c, strings.Repeat("x", 600)))
+	assert.Equal(t, [][2]int{{5, 15}, {1, 604}}, told.high)
+}
