@@ -110,10 +110,11 @@ func (c *Conn) send(frame *wsconn.Frame) error {
 
 // queue is send, but the frame leaves only when the writer is woken.
 func (c *Conn) queue(frame *wsconn.Frame) error {
-	switch err := c.ws.Queue(frame); err { //nolint:errorlint // they are not wrapped
-	case nil:
+	err := c.ws.Queue(frame)
+	switch {
+	case err == nil:
 		return nil
-	case wsconn.ErrDropped:
+	case errors.Is(err, wsconn.ErrDropped):
 		return errDropped
 	default:
 		return errClosed
