@@ -71,7 +71,7 @@ func (l *Limiter) Local() {}
 // Consume takes cost tokens from key's bucket, or none of them. It ignores its
 // context: it never waits.
 func (l *Limiter) Consume(_ context.Context, key ratelimit.Key, cost int64) (ratelimit.Decision, error) {
-	return l.consume(l.hash(key), time.Since(l.epoch).Microseconds(), cost)
+	return l.consume(l.hash(&key), time.Since(l.epoch).Microseconds(), cost)
 }
 
 // consume is Consume at a time, in microseconds since the epoch.
@@ -87,14 +87,14 @@ func (l *Limiter) consume(hash uint64, micros, cost int64) (ratelimit.Decision, 
 
 // hash combines the parts' hashes so that keys with different parts collide only
 // by chance. The multiplier keeps equal parts in different places apart.
-func (l *Limiter) hash(key ratelimit.Key) uint64 {
+func (l *Limiter) hash(key *ratelimit.Key) uint64 {
 	const odd = 0x9e3779b97f4a7c15
-	h := uint64(odd)
-	for _, part := range key {
-		h *= odd
-		if part != "" {
-			h += maphash.String(l.seed, part)
+	h, place := uint64(odd), uint64(1)
+	for i := range key {
+		if key[i] != "" {
+			h += maphash.String(l.seed, key[i]) * place
 		}
+		place *= odd
 	}
 	return max(h, 1) // 0 marks a free slot
 }

@@ -160,5 +160,8 @@ func (u Units) Decide(have, need int64) Decision {
 
 // wait returns how long units take to flow in.
 func (u Units) wait(units int64) time.Duration {
+	if u.perMicro == 1 { // true of most policies, and a division is a tenth of a decision
+		return time.Duration(units) * time.Microsecond
+	}
 	return time.Duration((units+u.perMicro-1)/u.perMicro) * time.Microsecond
 }
