@@ -77,8 +77,9 @@ func runsBeside(in *incoming) bool { return in.route.beside }
 func neverBeside(func()) bool      { return false }
 
 // transport is what the connections have in common.
-func transport(l Limits, t Timeouts, policy QueuePolicy) wsconn.Options {
-	return wsconn.Options{
+func transport(o *Options) wsconn.Options {
+	l, t := o.Limits, o.Timeouts
+	opts := wsconn.Options{
 		MaxMessageBytes: l.HardBytes,
 		MessageTimeout:  t.Message,
 		WriteTimeout:    t.Write,
@@ -87,8 +88,12 @@ func transport(l Limits, t Timeouts, policy QueuePolicy) wsconn.Options {
 		PongTimeout:     t.Pong,
 		QueueBytes:      l.QueueBytes,
 		QueueMessages:   l.QueueMessages,
-		QueuePolicy:     wsconn.QueuePolicy(policy),
+		QueuePolicy:     wsconn.QueuePolicy(o.OnQueueFull),
 	}
+	if o.CompressMinBytes > 0 {
+		opts.Deflater = wsconn.NewDeflater(o.CompressMinBytes)
+	}
+	return opts
 }
 
 // subprotocol returns what to select: the application's if the client offers

@@ -62,9 +62,14 @@ func badServer(t *testing.T, opts *router.Options) *httptest.Server {
 
 func dialServer(t *testing.T, server *httptest.Server) *websocket.Conn {
 	t.Helper()
+	return dialWith(t, server, nil)
+}
+
+func dialWith(t *testing.T, server *httptest.Server, opts *websocket.DialOptions) *websocket.Conn {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	ws, _, err := websocket.Dial(ctx, server.URL, nil)
+	ws, _, err := websocket.Dial(ctx, server.URL, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ws.CloseNow() })
 	return ws
@@ -257,4 +262,17 @@ func TestMessageInManyFragments(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 	assert.JSONEq(t, `{"type":"ECHOED","meta":{"correlationId":"c"},"payload":{"n":5}}`, read(t, ws))
+}
+
+// TestLimitsCountWhatIsNotCompressed: a few bytes may be many.
+func TestLimitsCountWhatIsNotCompressed(t *testing.T) {
+	server := badServer(t, &router.Options{CompressMinBytes: 1})
+	ws := dialWith(t, server, &websocket.DialOptions{CompressionMode: websocket.CompressionNoContextTakeover, CompressionThreshold: 1})
+	write(t, ws, websocket.MessageText, sized(messageBytes+1))
+	assert.JSONEq(t, tooBig("c", messageBytes+1), read(t, ws))
+	write(t, ws, websocket.MessageText, `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`)
+	assert.JSONEq(t, `{"type":"ECHOED","meta":{"correlationId":"c"},"payload":{"n":5}}`, read(t, ws))
+	write(t, ws, websocket.MessageText, sized(hardBytes+1))
+	_, _, err := ws.Read(context.Background())
+	assert.Equal(t, websocket.StatusMessageTooBig, websocket.CloseStatus(err), "%v", err)
 }

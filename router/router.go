@@ -45,7 +45,7 @@ const shares = 16
 func New(opts *Options) *Router {
 	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}}
 	r.origin = parseOrigins(r.opts.Origins)
-	r.transport = transport(r.opts.Limits, r.opts.Timeouts, r.opts.OnQueueFull)
+	r.transport = transport(&r.opts)
 	r.root.router = r
 	r.conns.init(r.opts.Limits)
 	r.topics.init()

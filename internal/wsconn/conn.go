@@ -23,6 +23,8 @@ type Options struct {
 	QueueBytes    int // outgoing, not yet written
 	QueueMessages int
 	QueuePolicy   QueuePolicy
+
+	Deflater *Deflater // nil: nothing is compressed
 }
 
 // An Owner is told what happens to a connection. Its methods must not block.
@@ -57,6 +59,7 @@ type Conn struct {
 	sock socket
 	opts *Options
 
+	deflates  bool // the client has agreed to it
 	owner     Owner
 	drainFunc func() // the method value, made once so that starting it allocates nothing
 
@@ -90,6 +93,10 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Op
 	}
 	if subprotocol != "" {
 		accept.Subprotocols = []string{subprotocol}
+	}
+	if opts.Deflater != nil && offersDeflate(r.Header) {
+		w.Header().Set("Sec-WebSocket-Extensions", deflateAnswer)
+		c.deflates, c.sock.frames.inflates = true, true
 	}
 	lib, err := websocket.Accept(&hijacker{w, &c.sock}, r, accept)
 	if err != nil {

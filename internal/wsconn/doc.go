@@ -6,5 +6,6 @@
 // Outgoing data frames are laid out here, because a server's frame is a few
 // bytes before the payload, and a frame that is laid out once can be given to
 // any number of connections and leave together with its neighbours in one
-// system call.
+// system call. Compressed messages, too, are made and read here, because the
+// library takes half of one for a whole one.
 package wsconn

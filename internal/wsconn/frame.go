@@ -24,6 +24,8 @@ type Frame struct {
 	start int    // where the header begins, once sealed
 	refs  atomic.Int32
 
+	deflated deflatedFrame
+
 	droppable bool
 	key       string // of droppable frames of which only the latest counts; "" for others
 }
@@ -38,6 +40,7 @@ var framePool = sync.Pool{New: func() any {
 func NewFrame() *Frame {
 	f := framePool.Get().(*Frame)
 	f.buf, f.start, f.droppable, f.key = f.buf[:maxHeaderBytes], 0, false, ""
+	f.deflated.reset()
 	f.refs.Store(1)
 	return f
 }
@@ -73,21 +76,27 @@ func (f *Frame) Droppable(key string) { f.droppable, f.key = true, key }
 
 // Seal ends the text. It must be called once, before the first Send.
 func (f *Frame) Seal() {
-	n := len(f.buf) - maxHeaderBytes
+	f.start = putHeader(f.buf, finText)
+}
+
+// putHeader writes a frame's header before the payload, which has maxHeaderBytes
+// of room before it, and returns where the frame starts.
+func putHeader(buf []byte, first byte) (start int) {
+	n := len(buf) - maxHeaderBytes
 	switch {
 	case n < 126:
-		f.start = maxHeaderBytes - 2
-		f.buf[f.start+1] = byte(n)
+		start = maxHeaderBytes - 2
+		buf[start+1] = byte(n)
 	case n < 1<<16:
-		f.start = maxHeaderBytes - 4
-		f.buf[f.start+1] = 126
-		binary.BigEndian.PutUint16(f.buf[f.start+2:], uint16(n))
+		start = maxHeaderBytes - 4
+		buf[start+1] = 126
+		binary.BigEndian.PutUint16(buf[start+2:], uint16(n))
 	default:
-		f.start = 0
-		f.buf[1] = 127
-		binary.BigEndian.PutUint64(f.buf[2:], uint64(n))
+		buf[1] = 127
+		binary.BigEndian.PutUint64(buf[2:], uint64(n))
 	}
-	f.buf[f.start] = finText
+	buf[start] = first
+	return start
 }
 
 // wire returns a sealed frame as it travels.

@@ -2,6 +2,8 @@ package wsconn_test
 
 import (
 	"bufio"
+	"bytes"
+	"compress/flate"
 	"encoding/binary"
 	"io"
 	"math/rand/v2"
@@ -20,6 +22,8 @@ import (
 // slow and obviously right.
 type stream struct {
 	bytes    []byte
+	inflates bool
+	deflated bool // the message that is being read
 	messages []string
 	partial  []byte
 	inside   bool // a fragmented message
@@ -31,8 +35,8 @@ var errForbidden = errors.New("forbidden")
 
 // parse returns what the messages are, up to a close frame, the first frame that
 // the RFC forbids, or the end.
-func parse(client []byte) []string {
-	s := stream{bytes: client}
+func parse(client []byte, inflates bool) []string {
+	s := stream{bytes: client, inflates: inflates}
 	for s.frame() == nil {
 	}
 	return s.messages
@@ -55,6 +59,9 @@ func (s *stream) frame() error {
 	isFin, rsv, op := head[0]&0x80 != 0, head[0]&0x70, head[0]&0x0f
 	n, err := s.length(head[1] & 0x7f)
 	control := op >= 8
+	if s.inflates && (op == text || op == binaryData) && rsv == 0x40 {
+		rsv, s.deflated = 0, true
+	}
 	switch {
 	case err != nil:
 		return err
@@ -91,10 +98,29 @@ func (s *stream) frame() error {
 		s.partial = append(s.partial, b^key[i%4])
 	}
 	if s.inside = !isFin; isFin {
-		s.messages = append(s.messages, string(s.partial))
-		s.partial = nil
+		message := s.partial
+		if s.deflated {
+			if message, err = inflated(s.partial); err != nil {
+				return err
+			}
+		}
+		s.messages = append(s.messages, string(message))
+		s.partial, s.deflated = nil, false
 	}
 	return nil
+}
+
+// inflated is RFC 7692, section 7.2.2.
+func inflated(p []byte) (message []byte, err error) {
+	r := bytes.NewReader(slices.Concat(p, []byte("\x00\x00\xff\xff\x01\x00\x00\xff\xff")))
+	for range 17 { // the RFC has no limit
+		part, err := io.ReadAll(flate.NewReader(r))
+		message = append(message, part...)
+		if err != nil || r.Len() == 0 {
+			return message, err
+		}
+	}
+	return nil, errForbidden
 }
 
 func (s *stream) length(n byte) (uint64, error) {
@@ -153,14 +179,21 @@ func FuzzRead(f *testing.F) {
 		slices.Concat(masked(ping, ""), hello),
 		slices.Concat(masked(fin|text, strings.Repeat("y", 17_000)), hello),
 		slices.Concat(hello, masked(fin|0x3, ""), hello),
+		slices.Concat(masked(fin|rsv1|text, deflated("hello hello hello")), hello, masked(fin|rsv1|text, deflated("bye"))),
+		slices.Concat(masked(rsv1|text, deflated("hello hello hello")[:5]), masked(fin|ping, ""), masked(fin|continuation, deflated("hello hello hello")[5:]), hello),
+		slices.Concat(masked(rsv1|text, "a"), masked(fin|rsv1|continuation, "b"), hello),
+		slices.Concat(masked(fin|rsv1|text, "\xf3\x48\xcd\xc9\xc9\x07\x00\x00"), hello), // RFC 7692, section 7.2.3.4
+		masked(fin|rsv1|text, strings.Repeat("\x03\x00", 20)),
+		slices.Concat(masked(fin|rsv1|text, ""), masked(fin|rsv1|text, "\x00"), masked(fin|rsv1|text, "\x01\x05\x00"), hello),
 	} {
-		f.Add(seed)
+		f.Add(seed, false)
+		f.Add(seed, true)
 	}
 	addr, conns := listenFuzz(f)
-	f.Fuzz(func(t *testing.T, client []byte) {
-		want := parse(client)
+	f.Fuzz(func(t *testing.T, client []byte, inflates bool) {
+		want := parse(client, inflates)
 		for _, pieces := range []int{1, 7} {
-			got := exchange(t, addr, conns, client, pieces)
+			got := exchange(t, addr, conns, client, inflates, pieces)
 			if !slices.Equal(got, want) {
 				t.Fatalf("in %d pieces: read %q, want %q", pieces, got, want)
 			}
@@ -176,6 +209,7 @@ func listenFuzz(f *testing.F) (string, <-chan *wsconn.Conn) {
 	}
 	opts := options()
 	opts.CloseTimeout = 100 * time.Millisecond
+	opts.Deflater = wsconn.NewDeflater(1)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, err := wsconn.Accept(w, r, "", opts, ignore{}); err == nil {
 			conns <- c
@@ -187,13 +221,17 @@ func listenFuzz(f *testing.F) (string, <-chan *wsconn.Conn) {
 }
 
 // exchange sends client to a server and returns the messages that it reads.
-func exchange(t *testing.T, addr string, conns <-chan *wsconn.Conn, client []byte, pieces int) []string {
+func exchange(t *testing.T, addr string, conns <-chan *wsconn.Conn, client []byte, inflates bool, pieces int) []string {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := io.WriteString(conn, handshake); err != nil {
+	hello := handshake
+	if inflates {
+		hello = offering("permessage-deflate")
+	}
+	if _, err := io.WriteString(conn, hello); err != nil {
 		t.Fatal(err)
 	}
 	c := <-conns

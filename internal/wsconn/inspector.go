@@ -9,7 +9,9 @@ import (
 
 // An inspector watches the frames on their way to the library, for what the
 // library lets pass: lengths in more bytes than they need, and frames that bring
-// no data and cost work.
+// no data and cost work. Where compression was agreed on, it takes the mark of it
+// off: the library would take half a compressed message for a whole one, and what
+// follows a compressed stream in its frame for frames.
 type inspector struct {
 	header  [14]byte
 	have    int    // bytes of the header
@@ -18,6 +20,10 @@ type inspector struct {
 	empty    int       // data frames without data, since the last with some
 	controls int       // control frames since
 	since    time.Time // when they were first counted
+
+	inflates bool   // compression was agreed on
+	deflated uint64 // a bit for each message ahead of the library, the next one lowest
+	ahead    int    // how many; the library's buffer has no room for more than 21
 }
 
 const (
@@ -41,6 +47,9 @@ func (x *inspector) pass(p []byte) (int, error) {
 			i += int(n)
 			continue
 		}
+		if x.have == 0 && x.inflates {
+			p[i] = x.unmark(p[i])
+		}
 		x.header[x.have] = p[i]
 		x.have++
 		if x.have >= 2 && x.have == x.headerBytes() {
@@ -52,6 +61,33 @@ func (x *inspector) pass(p []byte) (int, error) {
 		i++
 	}
 	return len(p), nil
+}
+
+// unmark looks at the first byte of a frame. If it begins a message, it remembers
+// whether that is compressed, which is what RSV1 says there (RFC 7692, section
+// 6). Elsewhere the bit is the library's to refuse.
+func (x *inspector) unmark(first byte) byte {
+	opcode := first & 0x0f
+	if opcode != finText&0x0f && opcode != finBinary&0x0f {
+		return first
+	}
+	if first&rsv1 != 0 {
+		x.deflated |= 1 << x.ahead
+	}
+	x.ahead++
+	return first &^ rsv1
+}
+
+// nextIsDeflated reports whether the message that the library has just begun is
+// compressed.
+func (x *inspector) nextIsDeflated() bool {
+	if x.ahead == 0 {
+		return false
+	}
+	is := x.deflated&1 != 0
+	x.deflated >>= 1
+	x.ahead--
+	return is
 }
 
 func (x *inspector) headerBytes() int {

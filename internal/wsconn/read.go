@@ -63,6 +63,11 @@ func (c *Conn) next(limit func(prefix []byte) int64) (Message, error) {
 		return Message{}, err
 	}
 	c.sock.beginMessage()
+	if c.sock.frames.nextIsDeflated() {
+		in := inflate(r, c.opts.MaxMessageBytes)
+		defer in.release()
+		r = in
+	}
 	msg, err := c.readMessage(r, limit)
 	if err != nil {
 		return Message{}, err

@@ -158,14 +158,22 @@ func (c *Conn) written(b *batch) {
 func (c *Conn) writeAll(frames []*Frame) error {
 	last := frames[len(frames)-1]
 	if len(frames) == 1 {
-		return c.sock.writeFrames(last.wire(), last.closing())
+		return c.sock.writeFrames(c.wire(last), last.closing())
 	}
 	out := newBuffer(gatherClass)
 	defer out.Release()
 	for _, f := range frames {
-		out.Bytes = append(out.Bytes, f.wire()...)
+		out.Bytes = append(out.Bytes, c.wire(f)...)
 	}
 	return c.sock.writeFrames(out.Bytes, last.closing())
+}
+
+// wire returns a frame as this peer gets it.
+func (c *Conn) wire(f *Frame) []byte {
+	if c.deflates {
+		return c.opts.Deflater.wire(f)
+	}
+	return f.wire()
 }
 
 // gatherClass is the class of buffer that gathers what leaves in one system call.

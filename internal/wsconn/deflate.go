@@ -1,0 +1,153 @@
+package wsconn
+
+import (
+	"compress/flate"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// A Deflater compresses outgoing messages with permessage-deflate, RFC 7692, and
+// lets clients compress theirs. No window is kept from one message to the next, so
+// that a connection at rest holds nothing, and a message to many is compressed
+// once. It serves any number of connections.
+type Deflater struct {
+	minBytes int
+
+	// As many as can run at once, for each takes 1.2 MB. A nil one has not
+	// been made yet.
+	writers chan *flate.Writer
+}
+
+// NewDeflater returns a deflater that leaves messages shorter than minBytes alone.
+func NewDeflater(minBytes int) *Deflater {
+	d := &Deflater{minBytes: minBytes, writers: make(chan *flate.Writer, runtime.GOMAXPROCS(0))}
+	for range cap(d.writers) {
+		d.writers <- nil
+	}
+	return d
+}
+
+// A deflatedFrame is the compressed form of a frame, made when the first
+// connection asks for it.
+type deflatedFrame struct {
+	mu    sync.Mutex
+	tried bool
+	buf   []byte // as in Frame; empty if compressing does not pay
+	start int
+}
+
+func (f *deflatedFrame) reset() {
+	if cap(f.buf) > maxPooledFrameBytes {
+		f.buf = nil
+	}
+	f.tried, f.buf = false, f.buf[:0]
+}
+
+const rsv1 = 0x40
+
+// wire returns a sealed frame as it travels to a peer that inflates.
+func (d *Deflater) wire(f *Frame) []byte {
+	if f.buf[f.start] != finText || len(f.Text()) < d.minBytes {
+		return f.wire()
+	}
+	f.deflated.mu.Lock()
+	defer f.deflated.mu.Unlock()
+	if !f.deflated.tried {
+		f.deflated.tried = true
+		d.deflate(&f.deflated, f.Text())
+	}
+	if len(f.deflated.buf) == 0 {
+		return f.wire()
+	}
+	return f.deflated.buf[f.deflated.start:]
+}
+
+// deflate is RFC 7692, section 7.2.1.
+func (d *Deflater) deflate(f *deflatedFrame, text []byte) {
+	f.buf = append(f.buf[:0], make([]byte, maxHeaderBytes)...)
+	w := <-d.writers
+	if w == nil {
+		w, _ = flate.NewWriter(f, flate.BestSpeed) // the level is right
+	} else {
+		w.Reset(f)
+	}
+	_, _ = w.Write(text) // into memory
+	_ = w.Flush()
+	d.writers <- w
+	f.buf = f.buf[:len(f.buf)-len(flushTail)]
+	if len(f.buf)-maxHeaderBytes >= len(text) {
+		f.buf = f.buf[:0]
+		return
+	}
+	f.start = putHeader(f.buf, finText|rsv1)
+}
+
+// Write is what the compressor calls.
+func (f *deflatedFrame) Write(p []byte) (int, error) {
+	f.buf = append(f.buf, p...)
+	return len(p), nil
+}
+
+var _ io.Writer = (*deflatedFrame)(nil)
+
+// flushTail is what a flush ends with, and what does not travel.
+const flushTail = "\x00\x00\xff\xff"
+
+// deflateAnswer accepts an offer of permessage-deflate.
+const deflateAnswer = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+
+// offersDeflate reports whether a handshake offers permessage-deflate in a form
+// that [deflateAnswer] accepts, RFC 7692, section 7.1.
+func offersDeflate(h http.Header) bool {
+	for offer := range strings.SplitSeq(strings.Join(h.Values("Sec-WebSocket-Extensions"), ","), ",") {
+		name, params, _ := strings.Cut(offer, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "permessage-deflate") && canDeflateWith(params) {
+			return true
+		}
+	}
+	return false
+}
+
+func canDeflateWith(params string) bool {
+	if params == "" {
+		return true
+	}
+	seen := map[string]bool{}
+	for param := range strings.SplitSeq(params, ";") {
+		name, value, hasValue := strings.Cut(param, "=")
+		name = strings.ToLower(strings.TrimSpace(name))
+		value = strings.Trim(strings.TrimSpace(value), `"`)
+		if seen[name] {
+			return false
+		}
+		seen[name] = true
+		switch name {
+		case "server_no_context_takeover", "client_no_context_takeover":
+			if hasValue {
+				return false
+			}
+		case "client_max_window_bits": // ours is the largest, so we can read any
+			if hasValue && !isWindowBits(value) {
+				return false
+			}
+		case "server_max_window_bits":
+			if value != "15" { // what the compressor of the standard library always uses
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func isWindowBits(value string) bool {
+	switch value {
+	case "8", "9", "10", "11", "12", "13", "14", "15":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,255 @@
+package wsconn_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/flate"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+const rsv1 = 0x40
+
+func offering(extensions string) string {
+	return strings.Replace(handshake, "\r\n\r\n", "\r\nSec-WebSocket-Extensions: "+extensions+"\r\n\r\n", 1)
+}
+
+func deflating() *wsconn.Options {
+	opts := options()
+	opts.Deflater = wsconn.NewDeflater(100)
+	return opts
+}
+
+func deflated(s string) string {
+	var b bytes.Buffer
+	w, _ := flate.NewWriter(&b, flate.BestCompression)
+	_, _ = io.WriteString(w, s)
+	_ = w.Flush()
+	return strings.TrimSuffix(b.String(), "\x00\x00\xff\xff")
+}
+
+// dialDeflating also returns what the server answered to the offer.
+func dialDeflating(t *testing.T, addr, offer string) (*raw, string) {
+	conn, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = io.WriteString(conn, offering(offer))
+	require.NoError(t, err)
+	c := &raw{conn, bufio.NewReader(conn), t}
+	resp, err := http.ReadResponse(c.r, nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
+	return c, resp.Header.Get("Sec-WebSocket-Extensions")
+}
+
+func TestOffersOfCompression(t *testing.T) {
+	const agreed = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+	addr, conns := listen(t, deflating())
+	for offer, want := range map[string]string{
+		"permessage-deflate":                         agreed,
+		"permessage-deflate; client_max_window_bits": agreed, // Chromium, Firefox
+		"Permessage-Deflate ;client_max_window_bits=10; server_no_context_takeover": agreed,
+		"x-webkit-deflate-frame, permessage-deflate":                                agreed,
+		`permessage-deflate; server_max_window_bits="15"`:                           agreed,
+		"permessage-deflate; server_max_window_bits=10, permessage-deflate":         agreed,
+		"permessage-deflate; server_max_window_bits=10":                             "",
+		"permessage-deflate; client_max_window_bits=7":                              "",
+		"permessage-deflate; server_no_context_takeover=1":                          "",
+		"permessage-deflate; client_max_window_bits; client_max_window_bits":        "",
+		"permessage-deflate; made_up":                                               "",
+		"permessage-bzip2":                                                          "",
+	} {
+		_, got := dialDeflating(t, addr, offer)
+		assert.Equal(t, want, got, offer)
+		(<-conns).Release()
+	}
+	addr, conns = listen(t, options())
+	_, got := dialDeflating(t, addr, "permessage-deflate")
+	assert.Empty(t, got, "where compression is off")
+	(<-conns).Release()
+}
+
+// TestCompressedMessagesMakeTheRoundTrip is against the library's client.
+func TestCompressedMessagesMakeTheRoundTrip(t *testing.T) {
+	addr, conns := listen(t, deflating())
+	for _, mode := range []websocket.CompressionMode{websocket.CompressionNoContextTakeover, websocket.CompressionContextTakeover} {
+		client, resp, err := websocket.Dial(t.Context(), "ws://"+addr, &websocket.DialOptions{CompressionMode: mode, CompressionThreshold: 1})
+		require.NoError(t, err)
+		require.NotEmpty(t, resp.Header.Get("Sec-WebSocket-Extensions"))
+		client.SetReadLimit(1 << 20)
+		ended := make(chan error)
+		go func() { ended <- echo(<-conns) }()
+		random := make([]byte, 5000)
+		for i := range random {
+			random[i] = byte(rand.IntN(94)) + ' '
+		}
+		for _, message := range []string{"", "a", strings.Repeat("again and ", 9), strings.Repeat("again and ", 10), strings.Repeat("again and ", 20_000), string(random)} {
+			require.NoError(t, client.Write(t.Context(), websocket.MessageText, []byte(message)))
+			_, got, err := client.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, message, string(got))
+		}
+		require.NoError(t, client.Close(websocket.StatusNormalClosure, ""))
+		require.Error(t, <-ended)
+	}
+}
+
+func TestOnlyWhatShrinksIsCompressed(t *testing.T) {
+	addr, conns := listen(t, deflating())
+	client, _ := dialDeflating(t, addr, "permessage-deflate")
+	c := <-conns
+	defer c.Release()
+	for text, want := range map[string]byte{
+		strings.Repeat("ha", 49):       fin | text,
+		strings.Repeat("ha", 50):       fin | rsv1 | text,
+		strings.Repeat("hahaha", 9999): fin | rsv1 | text,
+		incompressible():               fin | text,
+	} {
+		require.NoError(t, send(c, text))
+		first, payload := client.next()
+		assert.Equal(t, want, first)
+		if first&rsv1 != 0 {
+			assert.Less(t, len(payload), len(text))
+			plain, err := inflated([]byte(payload))
+			require.NoError(t, err)
+			payload = string(plain)
+		}
+		assert.Equal(t, text, payload)
+	}
+}
+
+func incompressible() string {
+	b := make([]byte, 150)
+	for i := range b {
+		b[i] = byte(rand.Int())
+	}
+	return string(b)
+}
+
+// TestAMessageForManyIsCompressedOnce also for clients that did not offer it.
+func TestAMessageForManyIsCompressedOnce(t *testing.T) {
+	addr, conns := listen(t, deflating())
+	var clients []*raw
+	var all []*wsconn.Conn
+	for i := range 6 {
+		client := dialRaw(t, addr, nil)
+		if i%2 == 0 {
+			_ = client.Close()
+			(<-conns).Release()
+			client, _ = dialDeflating(t, addr, "permessage-deflate")
+		}
+		clients, all = append(clients, client), append(all, <-conns)
+	}
+	for round := range 50 {
+		message := strings.Repeat(string(rune('a'+round%26)), 200+round)
+		f := wsconn.NewFrame()
+		f.WriteString(message)
+		f.Seal()
+		var wg sync.WaitGroup
+		for _, c := range all {
+			f.Retain()
+			wg.Go(func() { _ = c.Queue(f); c.Flush() })
+		}
+		f.Release()
+		wg.Wait()
+		for i, client := range clients {
+			first, payload := client.next()
+			if i%2 == 0 {
+				require.EqualValues(t, fin|rsv1|text, first)
+				plain, err := inflated([]byte(payload))
+				require.NoError(t, err)
+				payload = string(plain)
+			}
+			require.Equal(t, message, payload)
+		}
+	}
+	for _, c := range all {
+		c.Release()
+	}
+}
+
+func TestCompressedMessagesThatHurt(t *testing.T) {
+	bomb := deflated(strings.Repeat("\x00", 5<<20))
+	hello := deflated("hello, hello, hello, hello")
+	for name, tt := range map[string]struct {
+		frames [][]byte
+		want   []string // that are read
+		code   int
+	}{
+		"a bomb":                    {[][]byte{frame(fin|rsv1|text, bomb)}, nil, 1009},
+		"a bomb in pieces":          {[][]byte{frame(rsv1|text, bomb[:99]), frame(fin|continuation, bomb[99:])}, nil, 1009},
+		"much for nothing":          {[][]byte{frame(fin|rsv1|text, strings.Repeat("\x00\x00\x00\xff\xff", 1<<18))}, nil, 1009},
+		"many streams":              {[][]byte{frame(fin|rsv1|text, strings.Repeat("\x03\x00", 18))}, nil, 1002},
+		"not compressed at all":     {[][]byte{frame(fin|rsv1|text, "\xff\xff\xff\xff")}, nil, 1002},
+		"without its end":           {[][]byte{frame(fin|rsv1|text, hello[:len(hello)-3])}, nil, 1002},
+		"the mark in the middle":    {[][]byte{frame(rsv1|text, hello[:3]), frame(fin|rsv1|continuation, hello[3:])}, nil, 1002},
+		"a marked ping":             {[][]byte{frame(fin|rsv1|ping, "")}, nil, 1002},
+		"a new message in between":  {[][]byte{frame(rsv1|text, hello[:3]), frame(fin|rsv1|text, hello)}, nil, 1002},
+		"frames behind the stream":  {[][]byte{frame(fin|rsv1|text, "\x4b\x04\x00"+strings.Repeat("\x00\x00\x00\xff\xff", 1000)+string(frame(fin|text, "smuggled")))}, nil, 1002},
+		"two streams are a message": {[][]byte{frame(fin|rsv1|text, "\x4b\x04\x00\x4b\x04\x00\x00"), frame(fin|closing, "\x03\xe8")}, []string{"aa"}, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr, conns := listen(t, deflating())
+			client, _ := dialDeflating(t, addr, "permessage-deflate")
+			c := <-conns
+			go func() { _, _ = client.Write(slices.Concat(tt.frames...)) }()
+			go func() { _, _ = io.Copy(io.Discard, client.r); _ = client.Close() }()
+			var got []string
+			for {
+				msg, err := c.Read(unlimited)
+				if err != nil {
+					break
+				}
+				got = append(got, string(msg.Bytes))
+				msg.Release()
+			}
+			code, _ := c.Status()
+			assert.Equal(t, tt.want, got)
+			assert.Equal(t, tt.code, code)
+			c.Release()
+		})
+	}
+}
+
+// TestACompressedMessageThatIsCutOffIsNone: the library takes it for whole.
+func TestACompressedMessageThatIsCutOffIsNone(t *testing.T) {
+	addr, conns := listen(t, deflating())
+	client, _ := dialDeflating(t, addr, "permessage-deflate")
+	c := <-conns
+	defer c.Release()
+	whole := frame(fin|rsv1|text, deflated("hello world, this is long but will be cut off somewhere"))
+	client.send(whole[:len(whole)-20])
+	_ = client.Close()
+	_, err := c.Read(unlimited)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+}
+
+func TestTheBeginningOfACompressedMessageIsKept(t *testing.T) {
+	addr, conns := listen(t, deflating())
+	client, _ := dialDeflating(t, addr, "permessage-deflate")
+	c := <-conns
+	defer c.Release()
+	client.send(frame(fin|rsv1|text, deflated(strings.Repeat("0123456789", 5000))), frame(fin|rsv1|text, deflated("next")))
+	msg, err := c.Read(func([]byte) int64 { return 1000 })
+	require.NoError(t, err)
+	assert.True(t, msg.Cut())
+	assert.EqualValues(t, 50_000, msg.Size)
+	assert.True(t, strings.HasPrefix(strings.Repeat("0123456789", 5000), string(msg.Bytes)))
+	msg.Release()
+	msg, err = c.Read(unlimited)
+	require.NoError(t, err)
+	assert.Equal(t, "next", string(msg.Bytes))
+	msg.Release()
+}
