@@ -82,8 +82,10 @@ func (c *Conn) Subscribe(topic string) error {
 	if c.topics == nil {
 		return errClosed
 	}
-	c.topics[topic] = struct{}{}
-	c.router.topics.add(topic, c)
+	if _, ok := c.topics[topic]; !ok {
+		c.topics[topic] = struct{}{}
+		c.router.topics.add(topic, c)
+	}
 	return nil
 }
 

@@ -95,6 +95,30 @@ func TestAMessageForManyStaysWhole(t *testing.T) {
 	}
 }
 
+// TestWhoSubscribesLastIsSubscribed though the topic came and went meanwhile.
+func TestWhoSubscribesLastIsSubscribed(t *testing.T) {
+	r := chat()
+	var members []*routertest.Conn
+	for range 4 {
+		members = append(members, routertest.Dial(t, r))
+	}
+	var wg sync.WaitGroup
+	for c := range r.Conns() {
+		wg.Go(func() {
+			for range 2000 {
+				assert.NoError(t, c.Subscribe("go"))
+				c.Unsubscribe("go")
+			}
+			assert.NoError(t, c.Subscribe("go"))
+		})
+	}
+	wg.Wait()
+	require.NoError(t, r.Publish("go", Say{"go", "last"}))
+	for _, c := range members {
+		assert.Equal(t, "last", routertest.Receive[Say](c).Text)
+	}
+}
+
 func TestAllMembersSeeOneOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := chat()
