@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -270,6 +272,38 @@ func TestShutdown(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, r.Shutdown(ctx))
 		assert.InDelta(t, 1000, time.Since(start).Milliseconds(), 200)
+	})
+	bubble(t, "of ten thousand, some silent and some stuck, ends in time", func(t *testing.T) {
+		conns := 10_000
+		if testing.Short() {
+			conns = 1000
+		}
+		var ended atomic.Int64
+		r := router.New(&router.Options{
+			Timeouts: router.Timeouts{Close: time.Minute, Write: time.Minute},
+			OnClose:  func(*router.Conn, router.CloseError) { ended.Add(1) },
+		})
+		for i := range conns {
+			conn := routertest.Dial(t, r)
+			switch i % 10 {
+			case 0:
+				conn.Freeze() // loses what comes, and is silent
+			case 1:
+				conn.Hold() // takes nothing, so that writing to it blocks
+			}
+		}
+		for c := range r.Conns() {
+			require.NoError(t, c.Send(Say{"go", "on"}))
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		start := time.Now()
+		require.ErrorIs(t, r.Shutdown(ctx), context.DeadlineExceeded)
+		assert.Equal(t, 10*time.Second, time.Since(start))
+		synctest.Wait()
+		assert.EqualValues(t, conns, ended.Load())
+		assert.Empty(t, slices.Collect(r.Conns()))
 	})
 	bubble(t, "does not wait for ever for a silent peer", func(t *testing.T) {
 		r := router.New(nil)

@@ -26,23 +26,29 @@ func (r *Router) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// spreadDrain goes by the time at which each close is due, because a timer takes
+// longer than it should, and ten thousand of them much longer.
 func spreadDrain(ctx context.Context, conns []*Conn) {
 	rand.Shuffle(len(conns), func(i, j int) { conns[i], conns[j] = conns[j], conns[i] })
 	pause := time.Millisecond
 	if deadline, ok := ctx.Deadline(); ok && len(conns) > 0 {
 		pause = min(pause, time.Until(deadline)/2/time.Duration(len(conns)))
 	}
-	for i, c := range conns {
+	due := time.Now()
+	for _, c := range conns {
+		if wait := time.Until(due); wait >= time.Millisecond {
+			sleep(ctx, wait)
+		}
 		c.drain()
-		if i+1 == len(conns) || ctx.Err() != nil {
-			continue
-		}
-		// A random pause with the mean that was asked for.
-		timer := time.NewTimer(rand.N(2*pause + 1))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		due = due.Add(rand.N(2*pause + 1))
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }

@@ -148,7 +148,7 @@ func (c *Conn) Abort() {
 	c.closing.Store(true)
 	c.mu.Unlock()
 	c.owner.Ended()
-	_ = c.sock.Close()
+	c.sock.abort()
 }
 
 // Release frees what the connection holds. It must follow the last Read.

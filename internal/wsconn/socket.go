@@ -172,6 +172,16 @@ func (s *socket) closeWriteAfterClose() {
 	s.closeWriteIfShut()
 }
 
+// abort closes the wire itself: TLS would first write an alert, and may wait five
+// seconds for it.
+func (s *socket) abort() {
+	if secure, ok := s.Conn.(interface{ NetConn() net.Conn }); ok {
+		_ = secure.NetConn().Close()
+		return
+	}
+	_ = s.Close()
+}
+
 func (s *socket) closeWriteIfShut() {
 	half, ok := s.Conn.(interface{ CloseWrite() error })
 	if ok && s.shut && s.closeWrite {

@@ -1,0 +1,235 @@
+package router_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/router"
+)
+
+// A victim is a server with short timeouts.
+type victim struct {
+	*httptest.Server
+	router *router.Router
+	closed chan router.CloseError // of connections that have ended
+	open   atomic.Int64
+}
+
+func attack(t *testing.T, secure bool) *victim {
+	v := &victim{closed: make(chan router.CloseError, 100)}
+	v.router = router.New(&router.Options{
+		Limits: router.Limits{QueueBytes: 1 << 20},
+		Timeouts: router.Timeouts{
+			Message: 200 * time.Millisecond,
+			Write:   300 * time.Millisecond,
+			Close:   300 * time.Millisecond,
+			Ping:    200 * time.Millisecond,
+			Pong:    100 * time.Millisecond,
+		},
+		OnClose: func(_ *router.Conn, why router.CloseError) { v.closed <- why },
+	})
+	router.On(v.router, func(ctx *router.Context, m Say) error {
+		for ctx.Send(m) == nil {
+			continue
+		}
+		return nil
+	})
+	router.RPC(v.router, echo)
+	v.Server = httptest.NewUnstartedServer(v.router)
+	v.Config.ReadHeaderTimeout = 200 * time.Millisecond
+	v.Config.ErrorLog = log.New(io.Discard, "", 0)
+	v.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			v.open.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			v.open.Add(-1)
+		}
+	}
+	if secure {
+		v.StartTLS()
+	} else {
+		v.Start()
+	}
+	t.Cleanup(v.Close)
+	return v
+}
+
+func (v *victim) dial(t *testing.T) net.Conn {
+	conn, err := net.Dial("tcp", v.Listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096)) // so that it is soon full
+	if v.TLS != nil {
+		return tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	}
+	return conn
+}
+
+const upgrade = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+
+func (v *victim) upgrade(t *testing.T) net.Conn {
+	conn := v.dial(t)
+	_, err := io.WriteString(conn, upgrade)
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
+	return conn
+}
+
+// text lays out a text frame with a mask of zeros.
+func text(payload string) []byte {
+	n := len(payload)
+	return append([]byte{0x81, 0x80 | 126, byte(n >> 8), byte(n), 0, 0, 0, 0}, payload...)
+}
+
+// ends wants a connection's end, and returns its code.
+func (v *victim) ends(t *testing.T) router.StatusCode {
+	t.Helper()
+	select {
+	case why := <-v.closed:
+		return why.Code
+	case <-time.After(time.Minute):
+		t.Fatal("the connection has not ended")
+		return 0
+	}
+}
+
+// TestResetsAtEveryStage cuts the connection behind every byte of a conversation,
+// and now and then in the handshake.
+func TestResetsAtEveryStage(t *testing.T) {
+	v := attack(t, false)
+	call := text(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}` + strings.Repeat(" ", 64))
+	fragments := []byte{0x01, 0x81, 0, 0, 0, 0, '{', 0x89, 0x80, 0, 0, 0, 0, 0x80, 0x81, 0, 0, 0, 0, '}'}
+	goodbye := []byte{0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8}
+	conversation := slices.Concat(call, fragments, call, goodbye)
+	for n := range len(upgrade) / 8 {
+		conn := v.dial(t)
+		_, err := io.WriteString(conn, upgrade[:8*n])
+		require.NoError(t, err)
+		reset(t, conn)
+	}
+	for n := range len(conversation) + 1 {
+		conn := v.upgrade(t)
+		_, err := conn.Write(conversation[:n])
+		require.NoError(t, err)
+		if n > len(call) {
+			_, _ = conn.Read(make([]byte, 1)) // the answer has begun to come
+		}
+		reset(t, conn)
+	}
+	for range len(conversation) + 1 {
+		v.ends(t)
+	}
+	assert.Empty(t, slices.Collect(v.router.Conns()))
+	assert.Eventually(t, func() bool { return v.open.Load() == 0 }, 5*time.Second, time.Millisecond)
+}
+
+func reset(t *testing.T, conn net.Conn) {
+	require.NoError(t, conn.(*net.TCPConn).SetLinger(0))
+	_ = conn.Close()
+}
+
+func TestASlowHandshakeEnds(t *testing.T) {
+	v := attack(t, false)
+	conn := v.dial(t)
+	go trickle(conn, []byte(upgrade))
+	_, err := io.ReadAll(conn)
+	if err != nil {
+		require.ErrorContains(t, err, "reset")
+	}
+	assert.Eventually(t, func() bool { return v.open.Load() == 0 }, 5*time.Second, time.Millisecond)
+}
+
+// trickle is a slow loris.
+func trickle(conn net.Conn, p []byte) {
+	for i := range p {
+		if _, err := conn.Write(p[i : i+1]); err != nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func TestHostilePeersEnd(t *testing.T) {
+	flood := slices.Concat(slices.Repeat([][]byte{{0x89, 0x80, 0, 0, 0, 0}}, 1000)...)
+	for name, tt := range map[string]struct {
+		attack func(conn net.Conn)
+		code   router.StatusCode
+	}{
+		"a message byte by byte": {func(conn net.Conn) {
+			trickle(conn, text(strings.Repeat(" ", 200)))
+		}, router.StatusPolicyViolation},
+		"a message of which the end is missing": {func(conn net.Conn) {
+			_, _ = conn.Write(text(strings.Repeat(" ", 200))[:100])
+		}, router.StatusPolicyViolation},
+		"a frame header of which the end is missing": {func(conn net.Conn) {
+			_, _ = conn.Write([]byte{0x81})
+		}, router.StatusAbnormal}, // of all a ping's answer cannot come
+		"silence": {func(net.Conn) {}, router.StatusAbnormal},
+		"a flood of pings": {func(conn net.Conn) {
+			_, _ = conn.Write(flood)
+		}, router.StatusPolicyViolation},
+		"a peer that never reads": {func(conn net.Conn) {
+			_, _ = conn.Write(text(`{"type":"SAY","payload":{"room":"a","text":"` + strings.Repeat("x", 10_000) + `"}}`))
+		}, router.StatusTryAgainLater},
+		"a peer that never reads, nor answers": {func(conn net.Conn) {
+			for range 100_000 {
+				if _, err := conn.Write(text(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}` + strings.Repeat(" ", 1000))); err != nil {
+					return
+				}
+			}
+		}, 0},
+	} {
+		for _, secure := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: " over TLS"}[secure], func(t *testing.T) {
+				t.Parallel()
+				v := attack(t, secure)
+				conn := v.upgrade(t)
+				go tt.attack(conn)
+				code := v.ends(t)
+				if tt.code != 0 {
+					assert.Equal(t, tt.code, code)
+				}
+				assert.Empty(t, slices.Collect(v.router.Conns()))
+			})
+		}
+	}
+}
+
+// TestWhatNobodyReadsIsBounded has a hundred clients ask for more than they read.
+func TestWhatNobodyReadsIsBounded(t *testing.T) {
+	v := attack(t, false)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range 100 {
+		conn := v.upgrade(t)
+		_, err := conn.Write(text(`{"type":"SAY","payload":{"room":"a","text":"` + strings.Repeat("x", 10_000) + `"}}`))
+		require.NoError(t, err)
+	}
+	for range 100 {
+		v.ends(t)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	assert.Less(t, after.Sys-before.Sys, uint64(400<<20), "twice what a hundred queues may hold, and as much again for the collector")
+	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(20<<20), "once they have ended")
+}
