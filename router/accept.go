@@ -86,6 +86,7 @@ func transport(o *Options) wsconn.Options {
 		CloseTimeout:    t.Close,
 		PingInterval:    t.Ping,
 		PongTimeout:     t.Pong,
+		BufferBytes:     o.BufferBytes,
 		QueueBytes:      l.QueueBytes,
 		QueueMessages:   l.QueueMessages,
 		QueuePolicy:     wsconn.QueuePolicy(o.OnQueueFull),

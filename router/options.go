@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/netip"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // Options configure a [Router]. The zero value is a working configuration.
@@ -82,6 +84,11 @@ type Options struct {
 	// headers are believed.
 	TrustedProxies []netip.Prefix
 
+	// BufferBytes is how much one system call reads or writes: 512 to 65,536
+	// bytes, 16 KiB if it is 0. Buffers are held only while there is something in
+	// them, so they cost by the connections that are busy at the same time.
+	BufferBytes int
+
 	Limits   Limits
 	Timeouts Timeouts
 
@@ -135,7 +142,11 @@ func (o *Options) withDefaults() Options {
 	if l.HardBytes < l.MessageBytes {
 		panic(fmt.Sprintf("router: Limits.HardBytes is %d, below Limits.MessageBytes, %d", l.HardBytes, l.MessageBytes))
 	}
+	setDefault("BufferBytes", &opts.BufferBytes, 16<<10)
 	setDefault("CompressMinBytes", &opts.CompressMinBytes, 0)
+	if opts.BufferBytes < 512 || opts.BufferBytes > wsconn.MaxBufferBytes {
+		panic(fmt.Sprintf("router: BufferBytes is %d; it must be from 512 to %d", opts.BufferBytes, wsconn.MaxBufferBytes))
+	}
 	if opts.OnExceeded > Custom {
 		panic(fmt.Sprintf("router: OnExceeded is %d; it must be Send, Close or Custom", opts.OnExceeded))
 	}

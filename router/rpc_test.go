@@ -239,6 +239,7 @@ func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
 		{"a hard cap below the limit", func() {
 			router.New(&router.Options{Limits: router.Limits{MessageBytes: 10, HardBytes: 5}})
 		}, []string{"Limits.HardBytes is 5, below Limits.MessageBytes, 10"}},
+		{"buffers of nothing", func() { router.New(&router.Options{BufferBytes: 100}) }, []string{"BufferBytes is 100", "512 to 65536"}},
 		{"no reaction", func() { router.New(&router.Options{OnExceeded: 9}) }, []string{"OnExceeded is 9"}},
 		{"an origin without scheme", func() { router.New(&router.Options{Origins: []string{"example.com"}}) }, []string{`"example.com"`}},
 		{"an origin with a path", func() { router.New(&router.Options{Origins: []string{"https://example.com/a"}}) }, []string{"example.com/a"}},

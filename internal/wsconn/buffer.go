@@ -6,6 +6,9 @@ import "sync"
 // message that outgrows one moves on to the next.
 const bufferClasses = 4
 
+// MaxBufferBytes is the most that Options.BufferBytes may be.
+const MaxBufferBytes = 64 << 10
+
 func bufferBytes(class int) int { return [bufferClasses]int{512, 4 << 10, 16 << 10, 64 << 10}[class] }
 
 // classFor returns the class of buffer that holds n bytes, which must not be more

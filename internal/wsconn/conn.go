@@ -20,6 +20,8 @@ type Options struct {
 	PingInterval    time.Duration // of silence, after which the peer is asked for a sign of life
 	PongTimeout     time.Duration // for that sign
 
+	BufferBytes int // of what one system call reads or writes; at most MaxBufferBytes
+
 	QueueBytes    int // outgoing, not yet written
 	QueueMessages int
 	QueuePolicy   QueuePolicy
@@ -98,7 +100,7 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Op
 		w.Header().Set("Sec-WebSocket-Extensions", deflateAnswer)
 		c.deflates, c.sock.frames.inflates = true, true
 	}
-	lib, err := websocket.Accept(&hijacker{w, &c.sock}, r, accept)
+	lib, err := websocket.Accept(&hijacker{w, &c.sock, classFor(opts.BufferBytes)}, r, accept)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,6 @@ import "net"
 // A rawReader is not needed where a read cannot be tried.
 type rawReader struct{}
 
-func newRawReader(net.Conn) *rawReader { return nil }
+func newRawReader(net.Conn, int) *rawReader { return nil }
 
 func (*rawReader) read() (*Buffer, error) { panic("unreachable") }

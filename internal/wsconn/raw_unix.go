@@ -9,13 +9,11 @@ import (
 	"syscall"
 )
 
-// chunkClass is the class of buffer that takes what one system call reads.
-const chunkClass = 2
-
 // A rawReader reads from a socket of the kernel without holding a buffer while it
 // waits.
 type rawReader struct {
 	conn  syscall.RawConn
+	class int                   // of the buffer that takes what one system call reads
 	ready func(fd uintptr) bool // the method value, made once so that using it allocates nothing
 
 	chunk *Buffer
@@ -23,7 +21,7 @@ type rawReader struct {
 }
 
 // newRawReader returns nil for what is not a socket of the kernel, such as TLS.
-func newRawReader(conn net.Conn) *rawReader {
+func newRawReader(conn net.Conn, class int) *rawReader {
 	var raw syscall.RawConn
 	var err error
 	switch conn := conn.(type) {
@@ -35,7 +33,7 @@ func newRawReader(conn net.Conn) *rawReader {
 	if raw == nil || err != nil {
 		return nil
 	}
-	r := &rawReader{conn: raw}
+	r := &rawReader{conn: raw, class: class}
 	r.ready = r.tryRead
 	return r
 }
@@ -52,7 +50,7 @@ func (r *rawReader) read() (*Buffer, error) {
 
 // tryRead reports whether there was something to read, be it an error.
 func (r *rawReader) tryRead(fd uintptr) bool {
-	chunk := newBuffer(chunkClass)
+	chunk := newBuffer(r.class)
 	n, err := readOnce(int(fd), chunk.Bytes[:cap(chunk.Bytes)])
 	if n > 0 {
 		chunk.Bytes = chunk.Bytes[:n]

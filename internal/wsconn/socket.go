@@ -193,7 +193,8 @@ func (s *socket) closeWriteIfShut() {
 // net/http's.
 type hijacker struct {
 	http.ResponseWriter
-	sock *socket
+	sock  *socket
+	class int // of the buffers for system calls
 }
 
 // Hijack is what the library calls, once.
@@ -210,7 +211,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		}
 		h.sock.unread = append([]byte(nil), head...)
 	}
-	h.sock.Conn, h.sock.wire = conn, newRawReader(conn)
+	h.sock.Conn, h.sock.wire = conn, newRawReader(conn, h.class)
 	h.sock.buffered = bufio.NewReaderSize(h.sock, libraryBufferBytes)
 	return h.sock, bufio.NewReadWriter(
 		h.sock.buffered,

@@ -120,7 +120,7 @@ func (c *Conn) takeQueue() *batch {
 		c.draining.Store(false)
 		return nil
 	}
-	n := b.fitting(gatherBytes)
+	n := b.fitting(c.opts.BufferBytes)
 	if n == len(b.frames) {
 		c.queue = nil
 		return b
@@ -160,7 +160,7 @@ func (c *Conn) writeAll(frames []*Frame) error {
 	if len(frames) == 1 {
 		return c.sock.writeFrames(c.wire(last), last.closing())
 	}
-	out := newBuffer(gatherClass)
+	out := newBuffer(classFor(c.opts.BufferBytes))
 	defer out.Release()
 	for _, f := range frames {
 		out.Bytes = append(out.Bytes, c.wire(f)...)
@@ -175,9 +175,3 @@ func (c *Conn) wire(f *Frame) []byte {
 	}
 	return f.wire()
 }
-
-// gatherClass is the class of buffer that gathers what leaves in one system call.
-const (
-	gatherClass = 2
-	gatherBytes = 16 << 10
-)

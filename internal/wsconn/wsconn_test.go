@@ -30,6 +30,7 @@ func options() *wsconn.Options {
 		CloseTimeout:    10 * time.Second,
 		PingInterval:    time.Minute,
 		PongTimeout:     time.Minute,
+		BufferBytes:     16 << 10,
 		QueueBytes:      1 << 20,
 		QueueMessages:   1024,
 	}
@@ -174,18 +175,22 @@ func (c *raw) closed(code int) {
 }
 
 func TestFramesOfEverySizeArrive(t *testing.T) {
-	addr, conns := listen(t, options())
-	ws, _, err := websocket.Dial(t.Context(), "ws://"+addr, nil)
-	require.NoError(t, err)
-	defer ws.CloseNow()
-	ws.SetReadLimit(-1)
-	go func() { _ = echo(<-conns) }()
-	for _, n := range []int{0, 1, 125, 126, 127, 511, 512, 513, 4095, 4096, 4097, 16384, 65535, 65536, 65537, 200_000} {
-		sent := strings.Repeat("x", n)
-		require.NoError(t, ws.Write(t.Context(), websocket.MessageText, []byte(sent)))
-		_, got, err := ws.Read(t.Context())
+	for _, buffer := range []int{512, 16 << 10, wsconn.MaxBufferBytes} {
+		opts := options()
+		opts.BufferBytes = buffer
+		addr, conns := listen(t, opts)
+		ws, _, err := websocket.Dial(t.Context(), "ws://"+addr, nil)
 		require.NoError(t, err)
-		assert.Equal(t, sent, string(got), "%d bytes", n)
+		ws.SetReadLimit(-1)
+		go func() { _ = echo(<-conns) }()
+		for _, n := range []int{0, 1, 125, 126, 127, 511, 512, 513, 4095, 4096, 4097, 16384, 65535, 65536, 65537, 200_000} {
+			sent := strings.Repeat("x", n)
+			require.NoError(t, ws.Write(t.Context(), websocket.MessageText, []byte(sent)))
+			_, got, err := ws.Read(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, sent, string(got), "%d bytes", n)
+		}
+		_ = ws.CloseNow()
 	}
 }
 
