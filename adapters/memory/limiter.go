@@ -71,7 +71,7 @@ func (l *Limiter) Local() {}
 // Consume takes cost tokens from key's bucket, or none of them. It ignores its
 // context: it never waits.
 func (l *Limiter) Consume(_ context.Context, key ratelimit.Key, cost int64) (ratelimit.Decision, error) {
-	return l.consume(l.hash(&key), time.Since(l.epoch).Microseconds(), cost)
+	return l.consume(key.Hash(l.seed), time.Since(l.epoch).Microseconds(), cost)
 }
 
 // consume is Consume at a time, in microseconds since the epoch.
@@ -83,20 +83,6 @@ func (l *Limiter) consume(hash uint64, micros, cost int64) (ratelimit.Decision, 
 	now := micros * l.units.PerMicro()
 	have := l.shards[hash>>l.shift].take(hash, now, need, &l.units)
 	return l.units.Decide(have, need), nil
-}
-
-// hash combines the parts' hashes so that keys with different parts collide only
-// by chance. The multiplier keeps equal parts in different places apart.
-func (l *Limiter) hash(key *ratelimit.Key) uint64 {
-	const odd = 0x9e3779b97f4a7c15
-	h, place := uint64(odd), uint64(1)
-	for i := range key {
-		if key[i] != "" {
-			h += maphash.String(l.seed, key[i]) * place
-		}
-		place *= odd
-	}
-	return max(h, 1) // 0 marks a free slot
 }
 
 // A bucket is when it will be full again, in units since the epoch. At 0 it is

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"hash/maphash"
 	"net/netip"
 
 	"github.com/penstock-go/penstock/router"
@@ -9,6 +10,20 @@ import (
 // A Key names a bucket by up to four parts. Keys are equal if all their parts
 // are: no part can be forged with a separator.
 type Key [4]string
+
+// Hash returns a hash of the key's parts and their places, which is never 0. Whoever
+// does not know the seed cannot find keys that share one.
+func (k *Key) Hash(seed maphash.Seed) uint64 {
+	const odd = 0x9e3779b97f4a7c15 // keeps equal parts in different places apart
+	h, place := uint64(odd), uint64(1)
+	for i := range k {
+		if k[i] != "" {
+			h += maphash.String(seed, k[i]) * place
+		}
+		place *= odd
+	}
+	return max(h, 1)
+}
 
 // The first part of a key says what the others are, so that a user called
 // "192.0.2.1" has nothing to do with that address.

@@ -21,6 +21,10 @@ type Harness struct {
 	// Sleep moves the limiters' clock by exactly d. Between two calls of it the
 	// clock stands still.
 	Sleep func(d time.Duration)
+
+	// StepBack moves the clock back by d, as an operator's hand does. Only
+	// [SurvivesStepsBack] needs it.
+	StepBack func(d time.Duration)
 }
 
 // A Case is one rule of the contract.

@@ -1,0 +1,116 @@
+package ratelimittest
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+)
+
+// EqualsModel compares decisions with those of a [Model], over so many random
+// policies, and random costs and times.
+func EqualsModel(t *testing.T, h Harness, policies int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for n := range policies {
+		p := randomPolicy(rng, "equals-model-"+strconv.Itoa(n))
+		l, model := h.New(p), NewModel(p)
+		at := time.Duration(0)
+		pass := func(d time.Duration) {
+			h.Sleep(d)
+			at += d
+		}
+		pass(time.Duration(rng.Int64N(1<<uint(1+rng.IntN(40)))) * time.Microsecond)
+		for step := range 200 {
+			cost := randomCost(rng, p)
+			got, err := l.Consume(context.Background(), ratelimit.Key{"user"}, cost)
+			require.NoError(t, err)
+			require.Equal(t, model.Consume(at, cost), got, "%+v: step %d, cost %d, at %v", p, step, cost, at)
+			pass(pause(rng, got))
+		}
+	}
+}
+
+// SurvivesStepsBack steps the limiters' clock back, which must mint nothing and lock
+// nobody out for longer than a full refill takes. It needs Harness.StepBack.
+func SurvivesStepsBack(t *testing.T, h Harness, policies int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(3, 4))
+	for n := range policies {
+		p := randomPolicy(rng, "steps-back-"+strconv.Itoa(n))
+		l, model := h.New(p), NewModel(p)
+		fullRefill := NewModel(p).Consume(0, p.Capacity).ResetAfter
+		consume := func(cost int64) ratelimit.Decision {
+			d, err := l.Consume(context.Background(), ratelimit.Key{"user"}, cost)
+			require.NoError(t, err)
+			return d
+		}
+		var passed time.Duration // that a clock which never steps back would have counted
+		for range 50 {
+			cost := rng.Int64N(p.Capacity + 1)
+			got := consume(cost)
+			if got.Allowed {
+				require.True(t, model.Consume(passed, cost).Allowed, "%+v: tokens were minted", p)
+			}
+			step := pause(rng, got)
+			h.Sleep(step)
+			passed += step
+			if rng.IntN(4) > 0 {
+				continue
+			}
+			h.StepBack(time.Duration(rng.Int64N(1<<uint(1+rng.IntN(45)))) * time.Microsecond)
+			consume(p.Capacity) // somebody notices
+			h.Sleep(fullRefill)
+			passed += fullRefill
+			require.Equal(t, p.Capacity, consume(0).Remaining, "%+v: locked out", p)
+		}
+	}
+}
+
+func randomPolicy(rng *rand.Rand, name string) ratelimit.Policy {
+	for {
+		p := ratelimit.Policy{
+			Name:     name,
+			Capacity: 1 + rng.Int64N(1<<uint(1+rng.IntN(30))),
+			Refill:   1 + rng.Int64N(1<<uint(1+rng.IntN(14))),
+			Per:      time.Duration(1+rng.Int64N(1<<uint(1+rng.IntN(36)))) * time.Microsecond,
+		}
+		if rng.IntN(3) == 0 {
+			p.Per = []time.Duration{0, time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}[rng.IntN(6)]
+		}
+		// Refills of months are what a time.Duration can hold many of.
+		if p.Validate() == nil && NewModel(p).Consume(0, p.Capacity).ResetAfter < 100*24*time.Hour {
+			return p
+		}
+	}
+}
+
+// randomCost is small half of the time, and sometimes above the capacity.
+func randomCost(rng *rand.Rand, p ratelimit.Policy) int64 {
+	if rng.IntN(2) == 0 {
+		return rng.Int64N(min(p.Capacity, 3) + 1)
+	}
+	return rng.Int64N(2*p.Capacity + 1)
+}
+
+// pause is often just as long as the limiter said, or a little less.
+func pause(rng *rand.Rand, d ratelimit.Decision) time.Duration {
+	switch rng.IntN(5) {
+	case 0:
+		return 0
+	case 1:
+		if d.RetryAfter != ratelimit.Never {
+			return max(0, d.RetryAfter-time.Duration(rng.Int64N(2))*time.Microsecond)
+		}
+		return time.Microsecond
+	case 2:
+		return max(0, d.ResetAfter-time.Duration(rng.Int64N(2))*time.Microsecond)
+	default:
+		return time.Duration(rng.Int64N(d.ResetAfter.Microseconds()+2)) * time.Microsecond
+	}
+}
