@@ -53,8 +53,6 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 	shared := &r.shared[rand.N(shares)]
 	c.watch = &shared.calls
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.reports = lane[func()]{run: runReport, beside: neverBeside, most: mostWaiting, workers: &shared.workers}
-	c.reports.loopFunc = c.reports.loop
 	ws, err := wsconn.Accept(w, req, r.subprotocol(req), &r.transport, (*owner)(c))
 	if err != nil {
 		c.cancel()
@@ -74,7 +72,6 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 }
 
 func runsBeside(in *incoming) bool { return in.route.beside }
-func neverBeside(func()) bool      { return false }
 
 // transport is what the connections have in common.
 func transport(o *Options) wsconn.Options {

@@ -23,15 +23,12 @@ type Conn struct {
 	cancel context.CancelFunc
 
 	messages lane[*incoming]
-	watch    *watch       // of its calls
-	reports  lane[func()] // for the hooks about limits
+	watch    *watch // of its calls
+	reported atomic.Pointer[reports]
 	inFlight atomic.Int64 // RPCs without an answer
 	active   atomic.Int64 // what keeps the connection's place: its reader, its handlers, its reports
 	refused  bool         // by OnOpen
 	draining atomic.Bool  // no new messages; closes once only the reader is active
-
-	dropsMu sync.Mutex
-	drops   LimitExceeded // that are not reported yet, if Messages is not 0
 
 	mu     sync.Mutex
 	topics map[string]struct{} // nil once the connection has ended
@@ -75,7 +72,8 @@ func (c *Conn) Close(code StatusCode, reason string) {
 }
 
 // Subscribe makes the connection receive what is published on topic, until it
-// ends. Subscribing twice is the same as once.
+// ends. What other nodes publish comes as soon as the broker knows of the
+// subscription. Subscribing twice is the same as once.
 func (c *Conn) Subscribe(topic string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +87,7 @@ func (c *Conn) Subscribe(topic string) error {
 	return nil
 }
 
-// Unsubscribe undoes Subscribe.
+// Unsubscribe undoes Subscribe and Enter.
 func (c *Conn) Unsubscribe(topic string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -70,7 +70,10 @@ func (c *Context) Send(m Message) error { return c.conn.Send(m) }
 // Subscribe makes the connection receive what is published on topic.
 func (c *Context) Subscribe(topic string) error { return c.conn.Subscribe(topic) }
 
-// Unsubscribe undoes Subscribe.
+// Enter subscribes the connection to topic and lists it among the topic's members.
+func (c *Context) Enter(topic string) error { return c.conn.Enter(topic) }
+
+// Unsubscribe undoes Subscribe and Enter.
 func (c *Context) Unsubscribe(topic string) { c.conn.Unsubscribe(topic) }
 
 // Publish sends a message to all connections that subscribe to topic, this one

@@ -57,6 +57,18 @@ type Options struct {
 	// quarter. It is the time to send less.
 	OnQueueHigh func(c *Conn, messages, bytes int)
 
+	// Broker carries what is published to the other nodes. If nil, there are none.
+	Broker Broker
+
+	// OnMember is called when a connection enters a topic or leaves it, on any node, as
+	// long as a connection of this node has entered it. Calls come one at a time.
+	OnMember func(MemberEvent)
+
+	// OnMissed is called when messages from other nodes were lost: how many, or 0 if
+	// that is not known. Clients that must miss nothing should ask for what they
+	// have missed. Calls come one at a time.
+	OnMissed func(topic string, messages int)
+
 	// CompressMinBytes compresses messages of at least so many bytes for clients
 	// that offer permessage-deflate (RFC 7692; browsers do), and lets such clients
 	// compress theirs. 0 compresses nothing; below 512 it seldom pays. A message

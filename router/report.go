@@ -1,6 +1,34 @@
 package router
 
-import "github.com/penstock-go/penstock/internal/wsconn"
+import (
+	"sync"
+
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// reports are what the hooks about limits are still to be told of a connection. Most
+// connections never have any.
+type reports struct {
+	lane[func()]
+
+	mu    sync.Mutex
+	drops LimitExceeded // that are not reported yet, if Messages is not 0
+}
+
+func (c *Conn) reports() *reports {
+	if r := c.reported.Load(); r != nil {
+		return r
+	}
+	r := &reports{lane: lane[func()]{run: runReport, beside: neverBeside, most: mostWaiting, workers: c.messages.workers}}
+	r.loopFunc = r.loop
+	if c.reported.CompareAndSwap(nil, r) {
+		return r
+	}
+	return c.reported.Load()
+}
+
+func runReport(report func()) { report() }
+func neverBeside(func()) bool { return false }
 
 // report tells Options.OnLimitExceeded about a limit. While too many reports
 // wait, so does whoever caused them.
@@ -10,7 +38,7 @@ func (c *Conn) report(l LimitExceeded) {
 	}
 	l.Conn = c
 	c.active.Add(1)
-	c.reports.push(func() {
+	c.reports().push(func() {
 		defer c.done()
 		c.router.limitExceeded(l)
 	})
@@ -38,26 +66,28 @@ func (o *owner) Overflowed(over wsconn.Overflow) {
 	if over.Dropped == 0 || c.router.opts.OnLimitExceeded == nil {
 		return
 	}
-	c.dropsMu.Lock()
-	first := c.drops.Messages == 0
-	c.drops = LimitExceeded{
+	r := c.reports()
+	r.mu.Lock()
+	first := r.drops.Messages == 0
+	r.drops = LimitExceeded{
 		Kind: LimitQueue, Conn: c,
 		Observed: int64(over.Queued), Limit: int64(over.Limit),
-		Messages: c.drops.Messages + int64(over.Dropped),
+		Messages: r.drops.Messages + int64(over.Dropped),
 	}
-	c.dropsMu.Unlock()
+	r.mu.Unlock()
 	if first {
 		c.active.Add(1)
-		c.reports.add(c.reportDrops)
+		r.add(c.reportDrops)
 	}
 }
 
 func (c *Conn) reportDrops() {
 	defer c.done()
-	c.dropsMu.Lock()
-	drops := c.drops
-	c.drops = LimitExceeded{}
-	c.dropsMu.Unlock()
+	r := c.reports()
+	r.mu.Lock()
+	drops := r.drops
+	r.drops = LimitExceeded{}
+	r.mu.Unlock()
 	c.router.limitExceeded(drops)
 }
 
@@ -68,11 +98,9 @@ func (o *owner) QueueHigh(messages, bytes int) {
 		return
 	}
 	c.active.Add(1)
-	c.reports.add(func() {
+	c.reports().add(func() {
 		defer c.done()
 		defer c.router.recoverHook("OnQueueHigh")
 		c.router.opts.OnQueueHigh(c, messages, bytes)
 	})
 }
-
-func runReport(report func()) { report() }

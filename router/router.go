@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/penstock-go/penstock/internal/serial"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -28,6 +29,9 @@ type Router struct {
 
 	conns  registry
 	topics topics
+	link   Link         // to the other nodes
+	nodes  bool         // there are other nodes
+	events serial.Queue // of hooks that are about no connection
 	shared [shares]shared
 }
 
@@ -48,10 +52,11 @@ func New(opts *Options) *Router {
 	r.transport = transport(&r.opts)
 	r.root.router = r
 	r.conns.init(r.opts.Limits)
-	r.topics.init()
+	r.topics.init(r)
 	for i := range r.shared {
 		r.shared[i].calls.timeout = r.opts.Timeouts.Call
 	}
+	r.join()
 	return r
 }
 
@@ -71,10 +76,17 @@ func (r *Router) group() *Group { return &r.root }
 // Types iterates over the registered message types, in no order.
 func (r *Router) Types() iter.Seq[string] { return maps.Keys(r.routes) }
 
-// Publish sends a message to all connections that subscribe to topic. Each gets
-// the messages of one topic in the order in which they were published.
+// Publish sends a message to all connections that subscribe to topic, on all nodes. On
+// one node, each gets the messages of one topic in one order; what one goroutine
+// publishes arrives everywhere in the order in which it did. It does not wait for
+// other nodes, and does not fail if they are out of reach.
 func (r *Router) Publish(topic string, m Message) error {
 	return r.topics.publish(topic, nil, m)
+}
+
+// PublishLocal is Publish for the connections of this node only.
+func (r *Router) PublishLocal(topic string, m Message) error {
+	return r.topics.publishLocal(topic, m)
 }
 
 // Conn returns the open connection with this id, or nil.
@@ -83,8 +95,8 @@ func (r *Router) Conn(id string) *Conn { return r.conns.byID(id) }
 // Conns iterates over the connections that are open when it is called.
 func (r *Router) Conns() iter.Seq[*Conn] { return r.conns.all() }
 
-// SendUser sends a message to all connections of a user and returns how many
-// there are. An anonymous user has none.
+// SendUser sends a message to all connections that a user has on this node, and returns
+// how many there are. An anonymous user has none.
 func (r *Router) SendUser(tenantID, userID string, m Message) (int, error) {
 	conns := r.conns.ofUser(userKey{tenantID, userID})
 	return len(conns), sendAll(conns, m)

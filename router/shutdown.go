@@ -15,6 +15,7 @@ import (
 // connections have ended.
 func (r *Router) Shutdown(ctx context.Context) error {
 	spreadDrain(ctx, r.conns.drain())
+	defer r.link.Close()
 	select {
 	case <-r.conns.drained:
 		return nil

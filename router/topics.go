@@ -2,11 +2,16 @@ package router
 
 import (
 	"hash/maphash"
+	"maps"
+	"slices"
 	"sync"
+
+	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// topics are what connections of this process subscribe to.
+// topics are what connections of this node subscribe to.
 type topics struct {
+	router *Router
 	seed   maphash.Seed
 	shards [topicShards]topicShard
 }
@@ -20,13 +25,16 @@ type topicShard struct {
 
 // A topic has a lock of its own, so that a publish to many delays no other topic.
 type topic struct {
+	name          string
 	subscriptions int // guarded by the shard's lock; the topic is dropped at 0
 
-	mu      sync.Mutex
-	members map[*Conn]struct{}
+	mu       sync.Mutex
+	members  map[*Conn]struct{}
+	presence presence
 }
 
-func (t *topics) init() {
+func (t *topics) init(r *Router) {
+	t.router = r
 	t.seed = maphash.MakeSeed()
 	for i := range t.shards {
 		t.shards[i].topics = map[string]*topic{}
@@ -43,8 +51,9 @@ func (t *topics) add(name string, c *Conn) {
 	s.mu.Lock()
 	to := s.topics[name]
 	if to == nil {
-		to = &topic{members: map[*Conn]struct{}{}}
+		to = &topic{name: name, members: map[*Conn]struct{}{}}
 		s.topics[name] = to
+		t.router.link.Subscribe(name)
 	}
 	to.subscriptions++
 	s.mu.Unlock()
@@ -60,11 +69,13 @@ func (t *topics) remove(name string, c *Conn) {
 	from := s.topics[name]
 	if from.subscriptions--; from.subscriptions == 0 {
 		delete(s.topics, name)
+		t.router.link.Unsubscribe(name)
 	}
 	s.mu.Unlock()
 	from.mu.Lock()
 	defer from.mu.Unlock()
 	delete(from.members, c)
+	t.leave(from, c)
 }
 
 func (t *topics) find(name string) *topic {
@@ -74,27 +85,105 @@ func (t *topics) find(name string) *topic {
 	return s.topics[name]
 }
 
-// publish queues a message for every member but one, which may be nil. It holds
-// the topic's lock meanwhile, so that all members see one order; nothing under it
-// waits.
+// publish queues a message for every member but one, which may be nil, and gives it to
+// the broker.
 func (t *topics) publish(name string, except *Conn, m Message) error {
 	frame, err := encode(m)
 	if err != nil {
 		return err
 	}
 	defer frame.Release()
-	to := t.find(name)
-	if to == nil {
-		return nil
+	if to := t.find(name); to != nil {
+		to.deliver(frame, except)
 	}
-	to.mu.Lock()
-	defer to.mu.Unlock()
-	for c := range to.members {
+	if t.router.nodes {
+		t.router.link.Publish(name, messagePacket(frame))
+	}
+	return nil
+}
+
+func (t *topics) publishLocal(name string, m Message) error {
+	frame, err := encode(m)
+	if err != nil {
+		return err
+	}
+	defer frame.Release()
+	if to := t.find(name); to != nil {
+		to.deliver(frame, nil)
+	}
+	return nil
+}
+
+// deliver holds the topic's lock, so that all members see one order; nothing under it
+// waits.
+func (t *topic) deliver(frame *wsconn.Frame, except *Conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for c := range t.members {
 		if c == except {
 			continue
 		}
 		frame.Retain()
 		_ = c.send(frame) // a member that has gone is nobody's error
 	}
-	return nil
+}
+
+// receive takes a packet from another node.
+func (t *topics) receive(name, from string, packet []byte) {
+	to := t.find(name)
+	if to == nil || len(packet) == 0 {
+		return
+	}
+	kind, body := packet[0], packet[1:]
+	if kind == packetMessage {
+		if frame := openMessage(body); frame != nil {
+			to.deliver(frame, nil)
+			frame.Release()
+		}
+		return
+	}
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	t.receiveMembers(to, from, kind, body)
+}
+
+// subscribed tells the other nodes who is here, and asks them the same, because what
+// happened until now may have been missed.
+func (t *topics) subscribed(name string) {
+	to := t.find(name)
+	if to == nil {
+		return
+	}
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	if to.presence.tracked {
+		t.receiveMembers(to, "", packetAsk, nil)
+		t.ask(to)
+	}
+}
+
+func (t *topics) missed(name string, packets int) {
+	t.subscribed(name)
+	if t.router.opts.OnMissed == nil {
+		return
+	}
+	t.router.events.Add(func() {
+		defer t.router.recoverHook("OnMissed")
+		t.router.opts.OnMissed(name, packets)
+	})
+}
+
+// down forgets the members on a node.
+func (t *topics) down(node string) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		all := slices.Collect(maps.Values(s.topics))
+		s.mu.Unlock()
+		for _, of := range all {
+			of.mu.Lock()
+			t.forget(of, node)
+			of.mu.Unlock()
+		}
+	}
 }

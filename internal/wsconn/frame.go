@@ -74,6 +74,9 @@ func (f *Frame) Release() {
 // frame of that key counts.
 func (f *Frame) Droppable(key string) { f.droppable, f.key = true, key }
 
+// Key returns the key that Droppable was called with.
+func (f *Frame) Key() string { return f.key }
+
 // Seal ends the text. It must be called once, before the first Send.
 func (f *Frame) Seal() {
 	f.start = putHeader(f.buf, finText)

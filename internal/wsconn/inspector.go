@@ -12,18 +12,20 @@ import (
 // no data and cost work. Where compression was agreed on, it takes the mark of it
 // off: the library would take half a compressed message for a whole one, and what
 // follows a compressed stream in its frame for frames.
+//
+// It is small, because every connection has one.
 type inspector struct {
-	header  [14]byte
-	have    int    // bytes of the header
-	payload uint64 // bytes of the payload that are still to come
+	header   [14]byte
+	have     uint8  // bytes of the header
+	controls uint8  // control frames since
+	payload  uint64 // bytes of the payload that are still to come
 
-	empty    int       // data frames without data, since the last with some
-	controls int       // control frames since
-	since    time.Time // when they were first counted
+	since time.Time // when controls were first counted
+	empty int32     // data frames without data, since the last with some
 
 	inflates bool   // compression was agreed on
-	deflated uint64 // a bit for each message ahead of the library, the next one lowest
-	ahead    int    // how many; the library's buffer has no room for more than 21
+	ahead    uint8  // messages ahead of the library; its buffer has no room for more than 21
+	deflated uint32 // a bit for each of them, the next one lowest
 }
 
 const (
@@ -52,9 +54,9 @@ func (x *inspector) pass(p []byte) (int, error) {
 		}
 		x.header[x.have] = p[i]
 		x.have++
-		if x.have >= 2 && x.have == x.headerBytes() {
+		if x.have >= 2 && int(x.have) == x.headerBytes() {
 			if err := x.begin(); err != nil {
-				return i - min(i, x.have-1), err
+				return i - min(i, int(x.have)-1), err
 			}
 			x.have = 0
 		}

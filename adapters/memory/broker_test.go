@@ -1,0 +1,20 @@
+package memory_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/router/brokertest"
+)
+
+func TestBrokerKeepsTheContract(t *testing.T) {
+	for _, c := range brokertest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.Run(t, brokertest.Cluster{Join: memory.NewBroker().Join, Patience: time.Second, Quiet: time.Second})
+			})
+		})
+	}
+}

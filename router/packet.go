@@ -1,0 +1,56 @@
+package router
+
+import (
+	"encoding/binary"
+
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// The first byte of a packet says what it is. Nodes of a later version may send
+// others, which are ignored.
+const (
+	packetMessage = 1 + iota // a message, as subscribers get it
+	packetEnter              // a member
+	packetLeave              // a member
+	packetAsk                // for all members
+	packetHere               // the sender's members, all of them
+)
+
+// messagePacket lays out a message: its queue key with the length before it, and its
+// text.
+func messagePacket(frame *wsconn.Frame) []byte {
+	key, text := frame.Key(), frame.Text()
+	p := make([]byte, 0, 1+binary.MaxVarintLen32+len(key)+len(text))
+	p = append(p, packetMessage)
+	p = binary.AppendUvarint(p, uint64(len(key)))
+	p = append(p, key...)
+	return append(p, text...)
+}
+
+// openMessage returns the message as a frame, or nil if the packet is not one.
+func openMessage(body []byte) *wsconn.Frame {
+	n, size := binary.Uvarint(body)
+	if size <= 0 || n > uint64(len(body)-size) {
+		return nil
+	}
+	key, text := body[size:size+int(n)], body[size+int(n):]
+	frame := wsconn.NewFrame()
+	_, _ = frame.Write(text)
+	frame.Seal()
+	frame.Droppable(string(key))
+	return frame
+}
+
+// memberPacket lays out what is about members.
+func memberPacket(kind byte, members ...Member) []byte {
+	p := packetWriter{kind}
+	_ = marshal(&p, members) // strings can be encoded
+	return p
+}
+
+type packetWriter []byte
+
+func (p *packetWriter) Write(b []byte) (int, error) {
+	*p = append(*p, b...)
+	return len(b), nil
+}

@@ -1,0 +1,197 @@
+package router
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// A Member is a connection that has entered a topic.
+type Member struct {
+	ConnID   string `json:"connId"`
+	TenantID string `json:"tenantId,omitempty"`
+	UserID   string `json:"userId,omitempty"`
+}
+
+// A MemberEvent says that a member has entered a topic, or left it.
+type MemberEvent struct {
+	Topic   string
+	Member  Member
+	Entered bool
+}
+
+// presence is who has entered a topic, as far as this node knows. It is guarded by the
+// topic's lock.
+type presence struct {
+	tracked bool // somebody has entered here
+	here    map[string]Member
+	there   map[string]*remoteMembers // by node
+	asked   int
+}
+
+// remoteMembers are the members on another node.
+type remoteMembers struct {
+	members map[string]Member
+	asked   int // the question that was answered last
+}
+
+// answerTime is how long a node may take to say who is there, before its members count
+// as gone.
+const answerTime = 3 * time.Second
+
+// Enter subscribes the connection to topic, and lists it among the topic's members
+// on all nodes, until it unsubscribes or ends.
+func (c *Conn) Enter(topic string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.topics == nil {
+		return errClosed
+	}
+	if _, ok := c.topics[topic]; !ok {
+		c.topics[topic] = struct{}{}
+		c.router.topics.add(topic, c)
+	}
+	c.router.topics.enter(topic, c)
+	return nil
+}
+
+// Members returns who has entered topic, on all nodes, sorted by ConnID. It knows only
+// topics that a connection of this node has entered.
+func (r *Router) Members(topic string) []Member {
+	t := r.topics.find(topic)
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := slices.Collect(maps.Values(t.presence.here))
+	for _, remote := range t.presence.there {
+		all = slices.AppendSeq(all, maps.Values(remote.members))
+	}
+	slices.SortFunc(all, func(a, b Member) int { return cmp.Compare(a.ConnID, b.ConnID) })
+	return all
+}
+
+func (t *topics) enter(name string, c *Conn) {
+	to := t.find(name) // c subscribes to it
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	p := &to.presence
+	if _, ok := p.here[c.id]; ok {
+		return
+	}
+	if !p.tracked {
+		*p = presence{tracked: true, here: map[string]Member{}, there: map[string]*remoteMembers{}}
+		t.ask(to)
+	}
+	m := Member{ConnID: c.id, TenantID: c.identity.TenantID, UserID: c.identity.UserID}
+	p.here[c.id] = m
+	t.tell(to, m, true)
+	t.router.link.Publish(name, memberPacket(packetEnter, m))
+}
+
+// leave must be called with the topic's lock held.
+func (t *topics) leave(from *topic, c *Conn) {
+	m, ok := from.presence.here[c.id]
+	if !ok {
+		return
+	}
+	delete(from.presence.here, c.id)
+	t.tell(from, m, false)
+	t.router.link.Publish(from.name, memberPacket(packetLeave, m))
+}
+
+// ask asks all nodes for their members. Who does not answer in time has none. It must
+// be called with the topic's lock held.
+func (t *topics) ask(of *topic) {
+	if !t.router.nodes {
+		return
+	}
+	of.presence.asked++
+	asked := of.presence.asked
+	t.router.link.Publish(of.name, memberPacket(packetAsk))
+	time.AfterFunc(answerTime, func() {
+		of.mu.Lock()
+		defer of.mu.Unlock()
+		for node, remote := range of.presence.there {
+			if remote.asked < asked {
+				t.forget(of, node)
+			}
+		}
+	})
+}
+
+// forget drops the members on a node.
+func (t *topics) forget(of *topic, node string) {
+	remote := of.presence.there[node]
+	if remote == nil {
+		return
+	}
+	delete(of.presence.there, node)
+	for _, m := range remote.members {
+		t.tell(of, m, false)
+	}
+}
+
+// receiveMembers takes a packet about members. It must be called with the topic's
+// lock held.
+func (t *topics) receiveMembers(of *topic, from string, kind byte, body []byte) {
+	p := &of.presence
+	if kind == packetAsk {
+		t.router.link.Publish(of.name, memberPacket(packetHere, slices.Collect(maps.Values(p.here))...))
+		return
+	}
+	var members []Member
+	if !p.tracked || unmarshal(body, &members) != nil {
+		return
+	}
+	remote := p.there[from]
+	if remote == nil {
+		remote = &remoteMembers{members: map[string]Member{}}
+		p.there[from] = remote
+	}
+	switch kind {
+	case packetEnter:
+		t.addRemote(of, remote, members)
+	case packetLeave:
+		for _, m := range members {
+			t.removeRemote(of, remote, m)
+		}
+	case packetHere:
+		remote.asked = p.asked
+		for id, m := range remote.members {
+			if !slices.ContainsFunc(members, func(m Member) bool { return m.ConnID == id }) {
+				t.removeRemote(of, remote, m)
+			}
+		}
+		t.addRemote(of, remote, members)
+	}
+}
+
+func (t *topics) addRemote(of *topic, remote *remoteMembers, members []Member) {
+	for _, m := range members {
+		if _, ok := remote.members[m.ConnID]; !ok {
+			remote.members[m.ConnID] = m
+			t.tell(of, m, true)
+		}
+	}
+}
+
+func (t *topics) removeRemote(of *topic, remote *remoteMembers, m Member) {
+	if _, ok := remote.members[m.ConnID]; ok {
+		delete(remote.members, m.ConnID)
+		t.tell(of, m, false)
+	}
+}
+
+// tell tells Options.OnMember, in the order in which things happened.
+func (t *topics) tell(of *topic, m Member, entered bool) {
+	if t.router.opts.OnMember == nil {
+		return
+	}
+	t.router.events.Add(func() {
+		defer t.router.recoverHook("OnMember")
+		t.router.opts.OnMember(MemberEvent{Topic: of.name, Member: m, Entered: entered})
+	})
+}

@@ -1,0 +1,217 @@
+package router_test
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// A node is a chat that says who enters and leaves.
+type node struct {
+	*router.Router
+	events recorder[string]
+	missed recorder[int]
+}
+
+type Enter struct {
+	Room string `json:"room"`
+}
+
+func (Enter) MessageType() string { return "ENTER" }
+
+func newNode(broker router.Broker) *node {
+	n := &node{}
+	n.Router = router.New(&router.Options{
+		Broker: broker,
+		Authenticate: func(req *http.Request) (router.Identity, error) {
+			return router.Identity{TenantID: "acme", UserID: router.Token(req)}, nil
+		},
+		OnMember: func(e router.MemberEvent) {
+			n.events.add(map[bool]string{true: "+", false: "-"}[e.Entered] + e.Member.UserID + "@" + e.Topic)
+		},
+		OnMissed: func(_ string, messages int) { n.missed.add(messages) },
+	})
+	router.On(n.Router, func(ctx *router.Context, m Join) error { return ctx.Subscribe(m.Room) })
+	router.On(n.Router, func(ctx *router.Context, m Enter) error { return ctx.Enter(m.Room) })
+	router.On(n.Router, func(ctx *router.Context, m Leave) error { ctx.Unsubscribe(m.Room); return nil })
+	router.On(n.Router, func(ctx *router.Context, m Say) error { return ctx.Publish(m.Room, m) })
+	router.On(n.Router, func(ctx *router.Context, m SayOthers) error { return ctx.PublishOthers(m.Room, Say(m)) })
+	return n
+}
+
+func (n *node) users() []string {
+	var users []string
+	for _, m := range n.Members("go") {
+		users = append(users, m.UserID)
+	}
+	slices.Sort(users)
+	return users
+}
+
+func (n *node) dial(t *testing.T, user string) *routertest.Conn {
+	return routertest.Dial(t, n, routertest.Token(user))
+}
+
+func TestTopicsReachOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := memory.NewBroker()
+		one, two, three := newNode(broker), newNode(broker), newNode(broker)
+		ann, bob, eve, joe := one.dial(t, "ann"), one.dial(t, "bob"), two.dial(t, "eve"), three.dial(t, "joe")
+		for _, c := range []*routertest.Conn{ann, bob, eve} {
+			c.Send(Join{"go"})
+		}
+		joe.Send(Join{"rust"})
+		synctest.Wait()
+		ann.Send(Say{"go", "to all"})
+		ann.Send(SayOthers{"go", "to the others"})
+		require.NoError(t, three.Publish("go", Say{"go", "from outside"}))
+		require.NoError(t, two.PublishLocal("go", Say{"go", "to node two"}))
+		synctest.Wait()
+		assert.ElementsMatch(t, []string{"to all", "from outside"}, said(ann, 2))
+		assert.ElementsMatch(t, []string{"to all", "to the others", "from outside"}, said(bob, 3))
+		assert.ElementsMatch(t, []string{"to all", "to the others", "from outside", "to node two"}, said(eve, 4))
+		assert.Zero(t, ann.Pending()+bob.Pending()+eve.Pending()+joe.Pending())
+
+		eve.Send(Leave{"go"})
+		synctest.Wait()
+		ann.Send(Say{"go", "eve?"})
+		synctest.Wait()
+		assert.Zero(t, eve.Pending())
+	})
+}
+
+func said(c *routertest.Conn, n int) (texts []string) {
+	for range n {
+		texts = append(texts, routertest.Receive[Say](c).Text)
+	}
+	return texts
+}
+
+func TestQueueKeysHoldOnOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := memory.NewBroker()
+		one := router.New(&router.Options{Broker: broker})
+		two := router.New(&router.Options{
+			Broker: broker, OnQueueFull: router.KeepLatest,
+			Limits:   router.Limits{QueueMessages: 3},
+			Timeouts: router.Timeouts{Write: time.Hour, Ping: time.Hour},
+			OnOpen:   nil,
+		})
+		router.On(two, func(ctx *router.Context, m Join) error { return ctx.Subscribe(m.Room) })
+		slow := routertest.Dial(t, two)
+		slow.Send(Join{"map"})
+		synctest.Wait()
+		slow.Hold()
+		for x := range 100 {
+			require.NoError(t, one.Publish("map", Position{"ann", x}))
+			synctest.Wait()
+		}
+		slow.Resume()
+		synctest.Wait()
+		last := Position{}
+		for slow.Pending() > 0 {
+			last = routertest.Receive[Position](slow)
+		}
+		assert.Equal(t, Position{"ann", 99}, last)
+	})
+}
+
+func TestMembersOfAllNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := memory.NewBroker()
+		one, two, three := newNode(broker), newNode(broker), newNode(broker)
+		ann, bob, eve, plain := one.dial(t, "ann"), one.dial(t, "bob"), two.dial(t, "eve"), three.dial(t, "plain")
+		ann.Send(Enter{"go"})
+		synctest.Wait()
+		eve.Send(Enter{"go"}) // learns of ann, who was there before
+		bob.Send(Join{"go"})  // only listens
+		plain.Send(Join{"go"})
+		synctest.Wait()
+		bob.Send(Enter{"go"})
+		bob.Send(Enter{"go"})
+		synctest.Wait()
+		for _, n := range []*node{one, two} {
+			assert.Equal(t, []string{"ann", "bob", "eve"}, n.users())
+		}
+		assert.Nil(t, three.Members("go"), "nobody has entered there")
+		assert.Equal(t, "acme", two.Members("go")[0].TenantID)
+		assert.Equal(t, []string{"+ann@go", "+eve@go", "+bob@go"}, one.events.all())
+		assert.ElementsMatch(t, []string{"+ann@go", "+eve@go", "+bob@go"}, two.events.all())
+
+		ann.Send(Leave{"go"})
+		synctest.Wait()
+		bob.Abort()
+		synctest.Wait()
+		assert.Equal(t, []string{"eve"}, two.users())
+		assert.Equal(t, []string{"-ann@go", "-bob@go"}, two.events.all()[3:])
+		assert.Empty(t, one.Members("go"))
+		ann.Send(Enter{"go"})
+		synctest.Wait()
+		assert.Equal(t, []string{"ann", "eve"}, one.users())
+		assert.Equal(t, []string{"ann", "eve"}, two.users())
+		require.NoError(t, two.Shutdown(t.Context()))
+		synctest.Wait()
+		assert.Equal(t, []string{"ann"}, one.users())
+	})
+}
+
+// A lossyBroker is one node of it; a test plays the others.
+type lossyBroker struct {
+	router.Node
+	published recorder[string]
+}
+
+func (b *lossyBroker) Join(node router.Node) router.Link {
+	b.Node = node
+	return b
+}
+
+func (b *lossyBroker) Subscribe(string)                {}
+func (b *lossyBroker) Unsubscribe(string)              {}
+func (b *lossyBroker) Publish(_ string, packet []byte) { b.published.add(string(packet)) }
+func (b *lossyBroker) Close()                          {}
+
+func TestMembersAfterALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const enter, ask, here = "\x02", "\x04[]", "\x05"
+		broker := &lossyBroker{}
+		n := newNode(broker)
+		ann := n.dial(t, "ann")
+		ann.Send(Enter{"go"})
+		synctest.Wait()
+		for _, from := range []string{"two", "three", "four"} {
+			broker.Receive("go", from, []byte(enter+`[{"connId":"`+from+`","userId":"`+from+`"}]`))
+		}
+		assert.Equal(t, []string{"ann", "four", "three", "two"}, n.users())
+
+		broker.Missed("go", 7)
+		synctest.Wait()
+		assert.Equal(t, []int{7}, n.missed.all())
+		sent := broker.published.all()
+		assert.Equal(t, ask, sent[len(sent)-1])
+		assert.Contains(t, sent[len(sent)-2], here+`[{"connId":`)
+		broker.Receive("go", "two", []byte(here+`[{"connId":"two","userId":"two"}]`))
+		broker.Receive("go", "three", []byte(here+`[{"connId":"new","userId":"new"}]`))
+		assert.Equal(t, []string{"ann", "four", "new", "two"}, n.users())
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"ann", "new", "two"}, n.users(), "four has not answered")
+		broker.Down("two")
+		assert.Equal(t, []string{"ann", "new"}, n.users())
+		synctest.Wait()
+		assert.Equal(t, []string{"+ann@go", "+two@go", "+three@go", "+four@go", "-three@go", "+new@go", "-four@go", "-two@go"}, n.events.all())
+
+		for _, nonsense := range []string{"", "\x00", "\xff?", enter, enter + "{", "\x01", "\x01\xff", "\x01\x05abc"} {
+			broker.Receive("go", "two", []byte(nonsense))
+		}
+		assert.Zero(t, ann.Pending())
+	})
+}
