@@ -1,0 +1,22 @@
+package redistest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestBootTriesAnotherPort(t *testing.T) {
+	taken := Start(t)
+	ports := []int{taken.process.port, taken.process.port, randomPort()}
+	next := func() int {
+		port := ports[0]
+		ports = append(ports[1:], randomPort())
+		return port
+	}
+	p, err := boot(next, func(port int) []string { return nodeArgs(port, t.TempDir()) })
+	require.NoError(t, err)
+	t.Cleanup(p.kill)
+	assert.NotEqual(t, taken.Addr, p.addr())
+}

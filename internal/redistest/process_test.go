@@ -1,0 +1,48 @@
+package redistest_test
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/redistest"
+)
+
+func TestServerThatDoesNotStartSaysWhy(t *testing.T) {
+	redistest.Start(t) // skips where it cannot run
+	text := verdictOf(t, func(t testing.TB) { redistest.Start(t, "--maxmemory", "much") })
+	assert.True(t, strings.HasPrefix(text, "fail: "), text)
+	assert.Contains(t, text, `maxmemory "much"`)
+}
+
+// TestServersDieWithTheTestBinary runs itself in a process that ends without
+// cleaning up.
+func TestServersDieWithTheTestBinary(t *testing.T) {
+	if os.Getenv("REDISTEST_CRASH") != "" {
+		addrs := []string{redistest.Start(t).Addr, redistest.Any(t).Options().Addr}
+		_, _ = os.Stdout.WriteString(strings.Join(addrs, "\n"))
+		os.Exit(3)
+	}
+	redistest.Start(t) // skips where it cannot run
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), "REDISTEST_CRASH=1", "REDIS_URL=")
+	out, err := cmd.Output()
+	require.ErrorContains(t, err, "exit status 3")
+	addrs := strings.Fields(string(out))
+	require.Len(t, addrs, 2)
+	for _, addr := range addrs {
+		assert.Eventually(t, func() bool {
+			conn, err := net.Dial("tcp", addr)
+			if err == nil {
+				_ = conn.Close()
+			}
+			return err != nil
+		}, long, time.Millisecond)
+	}
+}
