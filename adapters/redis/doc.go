@@ -1,0 +1,6 @@
+// Package redis stands limiters on Redis, or on what speaks like it: one node,
+// Sentinel, Cluster; Valkey.
+//
+// A client is any of github.com/redis/go-redis/v9 and stays its owner's: nothing
+// here closes it.
+package redis

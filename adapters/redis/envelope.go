@@ -1,0 +1,114 @@
+package redis
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"time"
+)
+
+// What travels between nodes: the sender's name, the kind, and for packets their place
+// in what the sender has published on the channel.
+type envelope struct {
+	from   string
+	kind   byte
+	epoch  uint32 // of the numbers
+	number uint64
+	packet []byte
+}
+
+const (
+	kindPacket = 1 + iota
+	kindTick   // a number without a packet, which tells how many came before it
+	kindAlive
+	kindGoodbye
+)
+
+func (e *envelope) append(b []byte) []byte {
+	b = append(b, e.kind, byte(len(e.from)))
+	b = append(b, e.from...)
+	if e.kind == kindPacket || e.kind == kindTick {
+		b = binary.BigEndian.AppendUint32(b, e.epoch)
+		b = binary.AppendUvarint(b, e.number)
+	}
+	return append(b, e.packet...)
+}
+
+// open returns false for what is not an envelope.
+func open(b []byte) (e envelope, ok bool) {
+	if len(b) < 2 || len(b) < 2+int(b[1]) {
+		return e, false
+	}
+	e.kind, e.from, b = b[0], string(b[2:2+b[1]]), b[2+b[1]:]
+	if e.kind != kindPacket && e.kind != kindTick {
+		return e, true
+	}
+	if len(b) < 4 {
+		return e, false
+	}
+	e.epoch = binary.BigEndian.Uint32(b)
+	number, n := binary.Uvarint(b[4:])
+	if n <= 0 {
+		return e, false
+	}
+	e.number, e.packet = number, b[4+n:]
+	return e, true
+}
+
+// numbers count what goes out on each channel. A channel that was not used for a while
+// is forgotten, and counts from a new epoch.
+type numbers struct {
+	channels map[string]*counter
+	sweepAt  time.Time
+}
+
+type counter struct {
+	epoch uint32
+	next  uint64
+	used  time.Time
+}
+
+const forgetAfter = time.Minute
+
+func (n *numbers) stamp(channel string, e *envelope) {
+	now := time.Now()
+	c := n.channels[channel]
+	if c == nil {
+		n.sweep(now)
+		c = &counter{epoch: rand.Uint32()}
+		n.channels[channel] = c
+	}
+	c.used = now
+	e.epoch, e.number = c.epoch, c.next
+	c.next++
+}
+
+func (n *numbers) sweep(now time.Time) {
+	if now.Before(n.sweepAt) {
+		return
+	}
+	n.sweepAt = now.Add(forgetAfter)
+	for channel, c := range n.channels {
+		if now.Sub(c.used) > forgetAfter {
+			delete(n.channels, channel)
+		}
+	}
+}
+
+// A follower checks one node's numbers on one channel.
+type follower struct {
+	epoch uint32
+	next  uint64
+}
+
+// follow returns how many packets are missing before e, and whether e is new.
+func (f *follower) follow(e *envelope) (missing int, isNew bool) {
+	if e.epoch != f.epoch {
+		*f = follower{e.epoch, e.number}
+	}
+	if e.number < f.next {
+		return 0, false // the client has sent it twice
+	}
+	missing = int(e.number - f.next)
+	f.next = e.number + 1
+	return missing, true
+}

@@ -1,0 +1,162 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"strconv"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+)
+
+// A Limiter is a [ratelimit.Limiter] whose buckets are in Redis, so that all processes
+// share them. It decides as a limiter in memory does, to the token and the
+// millisecond, by the clock of the Redis server.
+//
+// A decision is one round trip, in which calls that wait at the same time share a
+// script. A bucket that is known to be empty is refused without one, for a second at
+// most. Errors are those of the client and of Redis, and ctx's; after ctx's, whether
+// the tokens were taken is unknown. Nothing is tried twice.
+//
+// A bucket is a string under
+//
+//	penstock:limit:<policy>:<part>:<part>...
+//
+// that expires when the bucket is full. Limiters whose policies have the same name
+// share buckets, in one process and in many; a policy without a name is called
+// after its numbers.
+type Limiter struct {
+	client  goredis.UniversalClient
+	units   ratelimit.Units
+	script  *script
+	prefix  string
+	policy  [2]any // what the script is told of it
+	oneNode bool   // so that one script may have many keys
+	seed    maphash.Seed
+	denials denials
+	flights flights
+	now     func() time.Duration
+	time    func() []any // told to the script, in tests
+}
+
+var _ ratelimit.Limiter = (*Limiter)(nil)
+
+// NewLimiter returns a limiter. It panics if the policy is not valid or the client is
+// nil. It sends nothing yet.
+func NewLimiter(client goredis.UniversalClient, policy ratelimit.Policy) *Limiter {
+	if client == nil {
+		panic("redis: NewLimiter needs a client")
+	}
+	_, oneNode := client.(*goredis.Client)
+	epoch := time.Now()
+	l := &Limiter{
+		client:  client,
+		units:   policy.Units(),
+		script:  newScript(consumeLua),
+		oneNode: oneNode,
+		seed:    maphash.MakeSeed(),
+		now:     func() time.Duration { return time.Since(epoch) },
+	}
+	l.prefix = name("penstock:limit", []string{policyName(policy)})
+	l.policy = [2]any{strconv.FormatInt(l.units.PerMicro(), 10), strconv.FormatInt(l.units.Full(), 10)}
+	l.flights.carry = l.carry
+	return l
+}
+
+func policyName(p ratelimit.Policy) string {
+	if p.Name != "" {
+		return p.Name
+	}
+	per := p.Per
+	if per == 0 {
+		per = time.Second
+	}
+	return fmt.Sprintf("%d-per-%s-burst-%d", p.Refill, per, p.Capacity)
+}
+
+// Consume takes cost tokens from key's bucket, or none of them.
+func (l *Limiter) Consume(ctx context.Context, key ratelimit.Key, cost int64) (ratelimit.Decision, error) {
+	if cost < 0 {
+		return ratelimit.Decision{}, fmt.Errorf("redis: cost is %d; it must not be negative", cost)
+	}
+	if err := ctx.Err(); err != nil {
+		return ratelimit.Decision{}, fmt.Errorf("redis: limiter: %w", err)
+	}
+	need := l.units.Need(cost)
+	hash := key.Hash(l.seed)
+	if d, ok := l.denials.decide(hash, l.now(), need, &l.units); ok {
+		return d, nil
+	}
+	c := &call{key: name(l.prefix, parts(&key)), need: need, done: make(chan struct{})}
+	if err := l.flights.do(ctx, c); err != nil {
+		return ratelimit.Decision{}, err
+	}
+	left := c.have
+	if need <= left {
+		left -= need
+	}
+	l.denials.learn(hash, left, need, c.sent, l.now())
+	return l.units.Decide(c.have, need), nil
+}
+
+// carry makes calls in one round trip.
+func (l *Limiter) carry(ctx context.Context, calls []*call) {
+	sent := l.now()
+	for _, c := range calls {
+		c.sent = sent
+	}
+	if l.oneNode || len(calls) == 1 {
+		reply := l.script.run(ctx, l.client, [][]any{l.args(calls)})
+		decode(reply[0], calls)
+		return
+	}
+	args := make([][]any, len(calls))
+	for i := range calls {
+		args[i] = l.args(calls[i : i+1])
+	}
+	for i, reply := range l.script.run(ctx, l.client, args) {
+		decode(reply, calls[i:i+1])
+	}
+}
+
+// args are a script's arguments for calls, the number of keys first.
+func (l *Limiter) args(calls []*call) []any {
+	args := make([]any, 0, 1+2*len(calls)+len(l.policy)+1)
+	args = append(args, len(calls))
+	for _, c := range calls {
+		args = append(args, c.key)
+	}
+	args = append(args, l.policy[:]...)
+	for _, c := range calls {
+		args = append(args, min(c.need, l.units.Full()+1)) // more is not exact in Lua
+	}
+	if l.time != nil {
+		args = append(args, l.time()...)
+	}
+	return args
+}
+
+// decode sets what the buckets held.
+func decode(reply *goredis.Cmd, calls []*call) {
+	if len(calls) == 1 {
+		calls[0].have, calls[0].err = reply.Int64()
+	} else {
+		have, err := reply.Int64Slice()
+		if err == nil && len(have) != len(calls) {
+			err = fmt.Errorf("the script has answered %d of %d calls", len(have), len(calls))
+		}
+		for i, c := range calls {
+			if c.err = err; err == nil {
+				c.have = have[i]
+			}
+		}
+	}
+	for _, c := range calls {
+		if c.err != nil {
+			c.err = fmt.Errorf("redis: limiter: %w", c.err)
+		}
+	}
+}

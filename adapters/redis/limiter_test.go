@@ -1,0 +1,337 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/redis"
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+)
+
+func user(name string) ratelimit.Key { return ratelimit.Key{"user", "acme", name, "SAY"} }
+
+func consume(t testing.TB, l ratelimit.Limiter, key ratelimit.Key, cost int64) ratelimit.Decision {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	d, err := l.Consume(ctx, key, cost)
+	require.NoError(t, err)
+	return d
+}
+
+func TestADecisionIsOneScriptAndAtMostOneWrite(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	l := redis.NewLimiter(client, ratelimit.PerHour(1))
+	consume(t, l, user("warm up"), 1)
+	server.ResetStats(t)
+	assert.True(t, consume(t, l, user("ann"), 1).Allowed)
+	stats := server.CommandStats(t)
+	assert.Equal(t, []int64{1, 1, 1, 1}, []int64{stats["evalsha"], stats["time"], stats["mget"], stats["set"]})
+
+	server.ResetStats(t)
+	other := redis.NewLimiter(client, ratelimit.PerHour(1)) // remembers no denial
+	assert.False(t, consume(t, other, user("ann"), 1).Allowed)
+	stats = server.CommandStats(t)
+	assert.Equal(t, []int64{1, 1, 1, 0}, []int64{stats["evalsha"], stats["time"], stats["mget"], stats["set"]})
+}
+
+func TestABucketExpiresWhenItIsFull(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	l := redis.NewLimiter(client, ratelimit.PerMinute(7).Named("say: hello"))
+	d := consume(t, l, user("ann"), 3)
+	const key = "penstock:limit:say%3A%20hello:user:acme:ann:SAY"
+	assert.Equal(t, []string{key}, client.Keys(t.Context(), "*").Val())
+	left := client.PTTL(t.Context(), key).Val()
+	assert.LessOrEqual(t, left, d.ResetAfter+time.Millisecond)
+	assert.Greater(t, left, d.ResetAfter-5*time.Second)
+	assert.Less(t, client.MemoryUsage(t.Context(), key).Val(), int64(200))
+
+	quick := redis.NewLimiter(client, ratelimit.PerSecond(1000).Named("quick"))
+	consume(t, quick, user("ann"), 1)
+	require.Eventually(t, func() bool { return client.DBSize(t.Context()).Val() == 1 }, 5*time.Second, time.Millisecond)
+}
+
+func TestPoliciesWithoutNamesAreApart(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	cheap, dear := redis.NewLimiter(client, ratelimit.PerHour(200)), redis.NewLimiter(client, ratelimit.PerHour(10))
+	assert.EqualValues(t, 199, consume(t, cheap, user("ann"), 1).Remaining)
+	assert.EqualValues(t, 5, consume(t, dear, user("ann"), 5).Remaining)
+	assert.EqualValues(t, 198, consume(t, cheap, user("ann"), 1).Remaining)
+	assert.EqualValues(t, 197, consume(t, redis.NewLimiter(client, ratelimit.PerHour(200)), user("ann"), 1).Remaining, "the same policy")
+}
+
+// TestManyProcessesShareABudget counts what all of them were granted.
+func TestManyProcessesShareABudget(t *testing.T) {
+	server := redistest.Start(t)
+	const capacity = 500
+	var granted atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		l := redis.NewLimiter(server.Client(t), ratelimit.PerHour(1).Burst(capacity))
+		for range 16 {
+			wg.Go(func() {
+				for range 40 {
+					if consume(t, l, user("ann"), 1).Allowed {
+						granted.Add(1)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	assert.EqualValues(t, capacity, granted.Load())
+}
+
+func TestAFloodCostsRedisLittle(t *testing.T) {
+	server := redistest.Start(t)
+	l := redis.NewLimiter(server.Client(t), ratelimit.PerSecond(10))
+	server.ResetStats(t)
+	began := time.Now()
+	allowed, calls := 0, 0
+	for time.Since(began) < 2*time.Second {
+		if consume(t, l, user("ann"), 1).Allowed {
+			allowed++
+		}
+		calls++
+	}
+	took := time.Since(began).Seconds()
+	assert.Greater(t, calls, 10_000)
+	assert.InDelta(t, 10+10*took, allowed, 2, "none was refused that was due")
+	// One call for each token, one a second, and one that comes a little too early for
+	// now and then a token.
+	assert.LessOrEqual(t, float64(server.CommandStats(t)["evalsha"]), 10+1.5*11*took)
+}
+
+func TestAForgottenScriptIsSentAgain(t *testing.T) {
+	sentinel := redistest.StartSentinel(t)
+	servers := map[string]goredis.UniversalClient{
+		"one node": redistest.Start(t).Client(t),
+		"cluster":  redistest.StartCluster(t).Client(t),
+		"sentinel": sentinel.Client(t),
+	}
+	for name, client := range servers {
+		t.Run(name, func(t *testing.T) {
+			l := redis.NewLimiter(client, ratelimit.PerHour(1000))
+			for n := range 3 {
+				var wg sync.WaitGroup
+				for i := range 100 {
+					wg.Go(func() { assert.EqualValues(t, 999-n, consume(t, l, user(string(rune('a'+i))), 1).Remaining) })
+				}
+				wg.Wait()
+				if name == "sentinel" {
+					continue
+				}
+				require.NoError(t, client.ScriptFlush(t.Context()).Err())
+			}
+			if name == "sentinel" {
+				sentinel.Promote(t)
+				require.Eventually(t, func() bool {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					d, err := l.Consume(ctx, user("after"), 1)
+					return err == nil && d.Allowed
+				}, 20*time.Second, 10*time.Millisecond)
+			}
+		})
+	}
+}
+
+// TestNothingIsChargedTwice cuts connections while calls are under way, with a client
+// that would try again.
+func TestNothingIsChargedTwice(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	client := goredis.NewClient(&goredis.Options{Addr: proxy.Addr, MaxRetries: 10, MinRetryBackoff: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	const capacity = 1_000_000
+	l := redis.NewLimiter(client, ratelimit.PerMinute(1).Burst(capacity))
+	stop := make(chan struct{})
+	var attempts atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				_, _ = l.Consume(ctx, user("ann"), 1)
+				cancel()
+				attempts.Add(1)
+			}
+		})
+	}
+	for range 20 {
+		before := attempts.Load()
+		proxy.Cut()
+		proxy.Mend()
+		require.Eventually(t, func() bool { return attempts.Load() > before+50 }, 10*time.Second, time.Millisecond)
+	}
+	close(stop)
+	wg.Wait()
+	left := consume(t, redis.NewLimiter(server.Client(t), ratelimit.PerMinute(1).Burst(capacity)), user("ann"), 0).Remaining
+	assert.LessOrEqual(t, capacity-left, attempts.Load())
+}
+
+// TestACallEndsInTime whatever the client was told about deadlines.
+func TestACallEndsInTime(t *testing.T) {
+	for name, edit := range map[string]func(*goredis.Options){
+		"as it comes":           func(*goredis.Options) {},
+		"deaf to deadlines":     func(o *goredis.Options) { o.ContextTimeoutEnabled, o.ReadTimeout = false, -1 },
+		"obedient to deadlines": func(o *goredis.Options) { o.ContextTimeoutEnabled = true },
+		"with one connection":   func(o *goredis.Options) { o.PoolSize = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			proxy := redistest.StartProxy(t, server.Addr)
+			client := server.Client(t, edit, func(o *goredis.Options) { o.Addr = proxy.Addr })
+			l := redis.NewLimiter(client, ratelimit.PerHour(1000))
+			consume(t, l, user("ann"), 1)
+			proxy.Stall()
+			var wg sync.WaitGroup
+			for range 50 {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+					defer cancel()
+					start := time.Now()
+					d, err := l.Consume(ctx, user("ann"), 1)
+					assert.ErrorIs(t, err, context.DeadlineExceeded)
+					assert.Zero(t, d)
+					assert.Less(t, time.Since(start), 2*time.Second)
+				})
+			}
+			wg.Wait()
+			proxy.Cut() // the answers never come
+			proxy.Mend()
+			require.Eventually(t, func() bool {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				_, err := l.Consume(ctx, user("bob"), 1)
+				return err == nil
+			}, 15*time.Second, 10*time.Millisecond)
+		})
+	}
+}
+
+// TestOutages has a guarded limiter lose its server in many ways.
+func TestOutages(t *testing.T) {
+	for name, tt := range map[string]struct {
+		begin, end func(*redistest.Server)
+	}{
+		"stopped":       {(*redistest.Server).Stop, (*redistest.Server).Restart},
+		"hung":          {(*redistest.Server).Pause, (*redistest.Server).Resume},
+		"read-only":     {makeReplica, makeMaster},
+		"restarting":    {(*redistest.Server).Restart, func(*redistest.Server) {}},
+		"not logged in": {setPassword, clearPassword},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			l := redis.NewLimiter(server.Client(t), ratelimit.PerMinute(1_000_000))
+			consume(t, l, user("ann"), 1)
+			var failed, worst atomic.Int64
+			stop := make(chan struct{})
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+						start := time.Now()
+						d, err := l.Consume(ctx, user("ann"), 1)
+						cancel()
+						if took := time.Since(start).Milliseconds(); took > worst.Load() {
+							worst.Store(took)
+						}
+						if err != nil {
+							failed.Add(1)
+							assert.Zero(t, d)
+						} else {
+							assert.True(t, d.Allowed, "an outage is no denial")
+						}
+					}
+				})
+			}
+			tt.begin(server)
+			if name != "restarting" {
+				require.Eventually(t, func() bool { return failed.Load() > 10 }, 10*time.Second, time.Millisecond)
+			}
+			tt.end(server)
+			require.Eventually(t, func() bool {
+				before := failed.Load()
+				time.Sleep(200 * time.Millisecond)
+				return failed.Load() == before
+			}, 20*time.Second, time.Millisecond, "it recovers by itself")
+			close(stop)
+			wg.Wait()
+			assert.Less(t, worst.Load(), int64(1000))
+		})
+	}
+}
+
+func admin(s *redistest.Server, args ...any) {
+	client := goredis.NewClient(&goredis.Options{Addr: s.Addr, Password: "secret"})
+	defer func() { _ = client.Close() }()
+	if err := client.Do(context.Background(), args...).Err(); err != nil {
+		client = goredis.NewClient(&goredis.Options{Addr: s.Addr})
+		_ = client.Do(context.Background(), args...).Err()
+		_ = client.Close()
+	}
+}
+
+func makeReplica(s *redistest.Server) { admin(s, "replicaof", "127.0.0.1", "1") }
+func makeMaster(s *redistest.Server)  { admin(s, "replicaof", "no", "one") }
+func setPassword(s *redistest.Server) {
+	admin(s, "config", "set", "requirepass", "secret")
+	admin(s, "client", "kill", "type", "normal")
+}
+func clearPassword(s *redistest.Server) { admin(s, "config", "set", "requirepass", "") }
+
+func TestFullMemoryDoesNotEndTheLimit(t *testing.T) {
+	server := redistest.Start(t, "--maxmemory", "3mb", "--maxmemory-policy", "noeviction")
+	client := server.Client(t)
+	var err error
+	for i := 0; err == nil; i++ {
+		err = client.Append(t.Context(), "full", string(make([]byte, 100_000))).Err()
+	}
+	require.ErrorContains(t, err, "OOM")
+	l := redis.NewLimiter(client, ratelimit.PerHour(1))
+	assert.True(t, consume(t, l, user("ann"), 1).Allowed)
+	assert.False(t, consume(t, l, user("ann"), 1).Allowed)
+}
+
+func TestTheContextEndsACallThatHasNotBegun(t *testing.T) {
+	client := goredis.NewClient(&goredis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+		t.Error("dialed")
+		return nil, errors.New("no")
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := redis.NewLimiter(client, ratelimit.PerHour(1)).Consume(ctx, user("ann"), 1)
+	assert.ErrorIs(t, err, context.Canceled)
+	_ = client.Close()
+}
+
+func TestProgrammersMistakesPanic(t *testing.T) {
+	assert.PanicsWithValue(t, "redis: NewLimiter needs a client", func() { redis.NewLimiter(nil, ratelimit.PerHour(1)) })
+	assert.PanicsWithValue(t, "redis: NewBroker needs a client", func() { redis.NewBroker(nil) })
+	assert.Panics(t, func() { redis.NewLimiter(goredis.NewClient(&goredis.Options{}), ratelimit.Policy{}) })
+}

@@ -1,0 +1,153 @@
+package redis
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// An outbox publishes in order, what waits at the same time in one round trip.
+type outbox struct {
+	client  goredis.UniversalClient
+	name    string
+	sharded bool
+
+	mu      sync.Mutex
+	waiting []letter
+	bytes   int // of what waits
+	numbers numbers
+	owed    map[string]struct{} // channels on which something was lost
+	running bool
+	closed  bool
+}
+
+type letter struct {
+	channel  string
+	numbered bool
+	text     []byte
+}
+
+const (
+	maxWaitingBytes = 16 << 20
+	maxLetters      = 256 // in a round trip
+	publishTime     = time.Second
+	publishPause    = 100 * time.Millisecond // after a failure
+)
+
+func newOutbox(client goredis.UniversalClient, name string) *outbox {
+	return &outbox{client: client, name: name, numbers: numbers{channels: map[string]*counter{}}, owed: map[string]struct{}{}}
+}
+
+// add takes what is to be published, and returns at once.
+func (o *outbox) add(channel string, e envelope) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return
+	}
+	numbered := e.kind == kindPacket
+	if numbered {
+		o.numbers.stamp(channel, &e)
+	}
+	if o.bytes+len(e.packet) > maxWaitingBytes {
+		o.owed[channel] = struct{}{}
+		return
+	}
+	o.put(channel, numbered, &e)
+}
+
+func (o *outbox) put(channel string, numbered bool, e *envelope) {
+	e.from = o.name
+	text := e.append(nil)
+	o.waiting = append(o.waiting, letter{channel, numbered, text})
+	o.bytes += len(text)
+	if !o.running {
+		o.running = true
+		go o.run()
+	}
+}
+
+// close lets what waits go out, and takes no more.
+func (o *outbox) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+}
+
+func (o *outbox) run() {
+	for {
+		letters := o.take()
+		if len(letters) == 0 {
+			return
+		}
+		if failed := o.publish(letters); len(failed) > 0 {
+			o.owe(failed)
+			time.Sleep(publishPause)
+			continue
+		}
+		o.pay()
+	}
+}
+
+func (o *outbox) take() []letter {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := min(len(o.waiting), maxLetters)
+	if n == 0 {
+		o.running, o.waiting = false, nil
+		return nil
+	}
+	letters := o.waiting[:n:n]
+	o.waiting = o.waiting[n:]
+	for _, l := range letters {
+		o.bytes -= len(l.text)
+	}
+	return letters
+}
+
+// publish returns the letters that may not have gone out. They are not sent again:
+// nobody can tell from an error whether they have.
+func (o *outbox) publish(letters []letter) (failed []letter) {
+	ctx, cancel := context.WithTimeout(context.Background(), publishTime)
+	defer cancel()
+	pipe := o.client.Pipeline()
+	results := make([]*goredis.IntCmd, len(letters))
+	for i, l := range letters {
+		if o.sharded {
+			results[i] = pipe.SPublish(ctx, l.channel, l.text)
+		} else {
+			results[i] = pipe.Publish(ctx, l.channel, l.text)
+		}
+	}
+	_, _ = pipe.Exec(ctx) // the results know
+	for i, result := range results {
+		if result.Err() != nil {
+			failed = append(failed, letters[i])
+		}
+	}
+	return failed
+}
+
+func (o *outbox) owe(letters []letter) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range letters {
+		if l.numbered {
+			o.owed[l.channel] = struct{}{}
+		}
+	}
+}
+
+// pay tells those who have missed something that they have.
+func (o *outbox) pay() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for channel := range o.owed {
+		e := envelope{kind: kindTick}
+		o.numbers.stamp(channel, &e)
+		o.put(channel, true, &e)
+	}
+	clear(o.owed)
+}
