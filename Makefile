@@ -7,17 +7,20 @@ check: fmt vet lint test tidy ## everything that must hold before a commit
 fmt: ## fails if a file is not formatted
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
 
+# The benchmarks are a module of their own, lest their peers become dependencies.
+MODULES := . internal/benchmarks
+
 vet:
-	go vet ./...
+	@set -e; for m in $(MODULES); do echo "go vet -C $$m ./..."; go vet -C $$m ./...; done
 
 lint:
-	$(GOLANGCI) run ./...
+	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...); done
 
 test:
 	go test -race -shuffle=on ./...
 
 tidy: ## fails if go.mod is not tidy
-	go mod tidy -diff
+	@set -e; for m in $(MODULES); do go mod tidy -C $$m -diff; done
 
 FUZZTIME := 30s
 fuzz: ## every fuzz target for FUZZTIME each

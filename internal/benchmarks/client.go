@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+)
+
+// A client is a raw WebSocket client, as cheap as can be, so that the machine's
+// time goes to the server.
+type client struct {
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+// dial opens a connection and says hello, as the contender's protocol demands.
+func dial(addr string, c contender) (*client, error) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	cl := &client{conn: conn, r: bufio.NewReaderSize(conn, 4096)}
+	if _, err := io.WriteString(conn, "GET /ws HTTP/1.1\r\nHost: "+addr+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"); err != nil {
+		return nil, err
+	}
+	resp, err := http.ReadResponse(cl.r, nil)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		return nil, fmt.Errorf("%s: %s", c.name, resp.Status)
+	}
+	if c.hello == "" {
+		return cl, nil
+	}
+	if _, err := conn.Write(masked(c.hello)); err != nil {
+		return nil, err
+	}
+	return cl, cl.await(1)
+}
+
+func (c *client) close() { _ = c.conn.Close() }
+
+// masked lays out a client's text frame with a mask of zeros.
+func masked(text string) []byte {
+	n := len(text)
+	frame := []byte{0x81}
+	if n < 126 {
+		frame = append(frame, 0x80|byte(n))
+	} else {
+		frame = append(frame, 0x80|126, byte(n>>8), byte(n))
+	}
+	frame = append(frame, 0, 0, 0, 0)
+	return append(frame, text...)
+}
+
+// await reads until at least n messages have come.
+func (c *client) await(n int) error {
+	for n > 0 {
+		got, err := c.next()
+		if err != nil {
+			return err
+		}
+		n -= got
+	}
+	return nil
+}
+
+// next reads one frame and returns how many messages are in it: some servers
+// put several, a line each.
+func (c *client) next() (int, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(c.r, head[:2]); err != nil {
+		return 0, err
+	}
+	n := int(head[1])
+	switch n {
+	case 126:
+		if _, err := io.ReadFull(c.r, head[2:]); err != nil {
+			return 0, err
+		}
+		n = int(binary.BigEndian.Uint16(head[2:]))
+	case 127:
+		return 0, fmt.Errorf("a frame above 64 KiB")
+	}
+	op := head[0] & 0x0f
+	messages := 0
+	if op == 1 || op == 2 || op == 0 {
+		messages = 1
+	}
+	for n > 0 {
+		p, err := c.r.Peek(min(n, c.r.Buffered()+1, 4096))
+		if err != nil {
+			return 0, err
+		}
+		p = p[:min(n, c.r.Buffered(), len(p))]
+		if messages > 0 {
+			messages += bytes.Count(p, []byte{'\n'})
+		}
+		n -= len(p)
+		if _, err := c.r.Discard(len(p)); err != nil {
+			return 0, err
+		}
+	}
+	if op == 8 {
+		return 0, io.EOF
+	}
+	return messages, nil
+}
+
+// flood keeps window requests in flight until stop is closed, and adds the
+// replies to count.
+func (c *client) flood(request []byte, window int, count func(int), stopped func() bool) error {
+	burst := bytes.Repeat(request, window)
+	if _, err := c.conn.Write(burst); err != nil {
+		return err
+	}
+	for {
+		replies, err := c.next()
+		if err != nil {
+			return err
+		}
+		for c.r.Buffered() > 2 && replies < window {
+			more, err := c.next()
+			if err != nil {
+				return err
+			}
+			replies += more
+		}
+		count(replies)
+		if stopped() {
+			return nil
+		}
+		if _, err := c.conn.Write(burst[:min(replies, window)*len(request)]); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/coder/websocket"
+)
+
+// serveCoder is the loop that people write: inside the handler, with the library's
+// own Read and Write.
+func serveCoder() (http.Handler, func(int)) {
+	var conns sync.Map
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer c.CloseNow()
+		conns.Store(c, nil)
+		defer conns.Delete(c)
+		ctx := context.Background()
+		for {
+			_, data, err := c.Read(ctx)
+			if err != nil {
+				return
+			}
+			reply, err := answerTyped(data)
+			if err != nil {
+				return
+			}
+			if c.Write(ctx, websocket.MessageText, reply) != nil {
+				return
+			}
+		}
+	})
+	return handler, func(n int) {
+		for range n {
+			for c := range conns.Range {
+				check(c.(*websocket.Conn).Write(context.Background(), websocket.MessageText, published))
+			}
+		}
+	}
+}

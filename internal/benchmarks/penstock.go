@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+func servePenstock() (http.Handler, func(int)) {
+	r := router.New(&router.Options{
+		OnOpen:          func(_ context.Context, c *router.Conn) error { return c.Subscribe("all") },
+		OnLimitExceeded: func(router.LimitExceeded) {},
+	})
+	policy := ratelimit.PerSecond(1_000_000_000).Burst(2_000_000)
+	r.UseIngress(ratelimit.New(memory.NewLimiter(policy), &ratelimit.Options{Key: ratelimit.KeyPerConn}))
+	router.RPC(r, func(_ *router.Context, m Say) (Said, error) { return said(m), nil })
+	var news Said
+	check(json.Unmarshal(published, &struct{ Payload *Said }{&news}))
+	return r, func(n int) {
+		for range n {
+			check(r.Publish("all", news))
+		}
+	}
+}

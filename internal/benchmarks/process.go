@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Stats are what a server process says of itself.
+type Stats struct {
+	CPU        time.Duration
+	Allocs     uint64
+	RSS        int64
+	Heap       uint64
+	Stack      uint64
+	Goroutines int
+}
+
+// serveContender is the server process: it prints its address, and then answers
+// the commands on its standard input, a line each.
+func serveContender(name string) {
+	c := chosen(name)[0]
+	handler, publish := c.serve()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check(err)
+	go func() { check(http.Serve(listener, handler)) }()
+	fmt.Println(listener.Addr())
+	for commands := bufio.NewScanner(os.Stdin); commands.Scan(); {
+		verb, arg, _ := strings.Cut(commands.Text(), " ")
+		switch verb {
+		case "stats":
+		case "collect":
+			for range 3 {
+				runtime.GC()
+			}
+			debug.FreeOSMemory()
+		case "publish":
+			n, _ := strconv.Atoi(arg)
+			publish(n)
+		case "profile":
+			startProfile(arg)
+		case "heap":
+			writeHeap(arg)
+		}
+		check(json.NewEncoder(os.Stdout).Encode(stats()))
+	}
+	stopProfile()
+}
+
+func stats() Stats {
+	var usage syscall.Rusage
+	check(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	statm, err := os.ReadFile("/proc/self/statm")
+	check(err)
+	pages, _ := strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)
+	return Stats{
+		CPU:        time.Duration(usage.Utime.Nano() + usage.Stime.Nano()),
+		Allocs:     mem.Mallocs,
+		RSS:        pages * int64(os.Getpagesize()),
+		Heap:       mem.HeapAlloc,
+		Stack:      mem.StackInuse,
+		Goroutines: runtime.NumGoroutine(),
+	}
+}
+
+// A process is a server process, seen from the client.
+type process struct {
+	addr string
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *bufio.Reader
+}
+
+// start starts a contender's server on the first core.
+func start(c contender) *process {
+	self, err := os.Executable()
+	check(err)
+	args := []string{self, "-serve", c.name}
+	if os.Getenv(pinned) != "" {
+		args = append([]string{"taskset", "-c", "0"}, args...)
+	}
+	p := &process{cmd: exec.Command(args[0], args[1:]...)}
+	p.cmd.Stderr = os.Stderr
+	p.in, err = p.cmd.StdinPipe()
+	check(err)
+	out, err := p.cmd.StdoutPipe()
+	check(err)
+	check(p.cmd.Start())
+	p.out = bufio.NewReader(out)
+	p.addr = strings.TrimSpace(p.line())
+	return p
+}
+
+func (p *process) line() string {
+	line, err := p.out.ReadString('\n')
+	check(err)
+	return line
+}
+
+// command sends a command and returns the server's statistics after it.
+func (p *process) command(line string) Stats {
+	_, err := fmt.Fprintln(p.in, line)
+	check(err)
+	var s Stats
+	check(json.Unmarshal([]byte(p.line()), &s))
+	return s
+}
+
+func (p *process) stop() {
+	_ = p.in.Close()
+	done := make(chan struct{})
+	go func() { _ = p.cmd.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(2 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-done
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// measured is how long a cell is.
+var measured = time.Second
+
+// A cell is one load: connections, and requests in flight on each.
+type cell struct{ conns, window int }
+
+func (c cell) String() string { return fmt.Sprintf("%dx%d", c.conns, c.window) }
+
+// roundTrips measures what an answered message costs the server.
+func roundTrips(cfg config) {
+	var columns []string
+	for _, at := range cfg.cells {
+		columns = append(columns, at.String())
+	}
+	cpu := newTable("round trips, connections x requests in flight: CPU of the server per message, µs", "%.2f", columns...)
+	allocs := newTable("allocations per message", "%.1f", columns...)
+	rate := newTable("messages per second, thousands", "%.0f", columns...)
+	for range cfg.passes {
+		for _, c := range cfg.contenders {
+			p := start(c)
+			for _, at := range cfg.cells {
+				r := roundTrip(p, c, at)
+				cpu.add(c.name, at.String(), r.cpuMicros)
+				allocs.add(c.name, at.String(), r.allocs)
+				rate.add(c.name, at.String(), r.perSecond/1000)
+			}
+			p.stop()
+		}
+	}
+	cpu.print()
+	cpu.printRatios()
+	allocs.print()
+	rate.print()
+}
+
+// A result is what one cell came to, per message and per second.
+type result struct{ cpuMicros, allocs, perSecond float64 }
+
+func roundTrip(p *process, c contender, at cell) result {
+	var done atomic.Int64
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	request := masked(c.request)
+	clients := make([]*client, at.conns)
+	for i := range clients {
+		var err error
+		clients[i], err = dial(p.addr, c)
+		check(err)
+	}
+	for _, cl := range clients {
+		wg.Go(func() {
+			defer cl.close()
+			err := cl.flood(request, at.window, func(n int) { done.Add(int64(n)) }, stop.Load)
+			if err != nil && !stop.Load() {
+				check(fmt.Errorf("%s: %w", c.name, err))
+			}
+		})
+	}
+	time.Sleep(200 * time.Millisecond)
+	if path := os.Getenv("PROFILE"); path != "" {
+		p.command("profile " + path)
+	}
+	before, n, began := p.command("stats"), done.Load(), time.Now()
+	time.Sleep(measured)
+	after, took := p.command("stats"), time.Since(began)
+	messages := float64(done.Load() - n)
+	stop.Store(true)
+	wg.Wait()
+	return result{
+		cpuMicros: float64(after.CPU-before.CPU) / 1000 / messages,
+		allocs:    float64(after.Allocs-before.Allocs) / messages,
+		perSecond: messages / took.Seconds(),
+	}
+}
