@@ -20,7 +20,7 @@ test:
 	go test -race -shuffle=on ./...
 
 tidy: ## fails if go.mod is not tidy
-	@set -e; for m in $(MODULES); do go mod tidy -C $$m -diff; done
+	go mod tidy -diff
 
 FUZZTIME := 30s
 fuzz: ## every fuzz target for FUZZTIME each
