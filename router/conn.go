@@ -31,7 +31,7 @@ type Conn struct {
 	draining atomic.Bool  // no new messages; closes once only the reader is active
 
 	mu     sync.Mutex
-	topics map[string]struct{} // nil once the connection has ended
+	topics map[string]struct{} // nil once the connection has ended and its handlers, too
 }
 
 // ID returns the connection's name, which no other connection has.
@@ -85,6 +85,14 @@ func (c *Conn) Subscribe(topic string) error {
 		c.router.topics.add(topic, c)
 	}
 	return nil
+}
+
+// Subscribed reports whether the connection subscribes to topic.
+func (c *Conn) Subscribed(topic string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.topics[topic]
+	return ok
 }
 
 // Unsubscribe undoes Subscribe and Enter.
@@ -194,10 +202,15 @@ func (c *Conn) discard() {
 	}
 }
 
-// release takes the connection out of everything that knows it.
+// release takes the connection out of what finds connections.
 func (c *Conn) release() {
 	c.cancel()
 	c.ws.Release()
+	c.router.conns.remove(c)
+}
+
+// leaveTopics comes after the last handler, which may ask where its connection is.
+func (c *Conn) leaveTopics() {
 	c.mu.Lock()
 	topics := c.topics
 	c.topics = nil
@@ -205,7 +218,6 @@ func (c *Conn) release() {
 	for topic := range topics {
 		c.router.topics.remove(topic, c)
 	}
-	c.router.conns.remove(c)
 }
 
 func (c *Conn) closed() {
@@ -237,6 +249,7 @@ func (c *Conn) done() {
 			c.closeDrained()
 		}
 	case 0:
+		c.leaveTopics()
 		c.closed()
 		c.messages.workers.leave()
 		c.router.conns.leaveUser(c.identity)

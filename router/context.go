@@ -71,7 +71,7 @@ func (c *Context) Send(m Message) error { return c.conn.Send(m) }
 func (c *Context) Subscribe(topic string) error { return c.conn.Subscribe(topic) }
 
 // Enter subscribes the connection to topic and lists it among the topic's members.
-func (c *Context) Enter(topic string) error { return c.conn.Enter(topic) }
+func (c *Context) Enter(topic, info string) error { return c.conn.Enter(topic, info) }
 
 // Unsubscribe undoes Subscribe and Enter.
 func (c *Context) Unsubscribe(topic string) { c.conn.Unsubscribe(topic) }

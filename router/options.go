@@ -60,8 +60,9 @@ type Options struct {
 	// Broker carries what is published to the other nodes. If nil, there are none.
 	Broker Broker
 
-	// OnMember is called when a connection enters a topic or leaves it, on any node, as
-	// long as a connection of this node has entered it. Calls come one at a time.
+	// OnMember is called when a connection enters a topic or leaves it, on any node,
+	// while connections of this node are in it; when the last of them leaves, all
+	// others count as gone. Calls come one at a time.
 	OnMember func(MemberEvent)
 
 	// OnMissed is called when messages from other nodes were lost: how many, or 0 if

@@ -12,6 +12,7 @@ type Member struct {
 	ConnID   string `json:"connId"`
 	TenantID string `json:"tenantId,omitempty"`
 	UserID   string `json:"userId,omitempty"`
+	Info     string `json:"info,omitempty"` // what Enter was called with
 }
 
 // A MemberEvent says that a member has entered a topic, or left it.
@@ -41,8 +42,9 @@ type remoteMembers struct {
 const answerTime = 3 * time.Second
 
 // Enter subscribes the connection to topic, and lists it among the topic's members
-// on all nodes, until it unsubscribes or ends.
-func (c *Conn) Enter(topic string) error {
+// on all nodes, until it unsubscribes or ends. Info is for the application: a name,
+// say. Entering twice is the same as once.
+func (c *Conn) Enter(topic, info string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.topics == nil {
@@ -52,7 +54,7 @@ func (c *Conn) Enter(topic string) error {
 		c.topics[topic] = struct{}{}
 		c.router.topics.add(topic, c)
 	}
-	c.router.topics.enter(topic, c)
+	c.router.topics.enter(topic, c, info)
 	return nil
 }
 
@@ -73,7 +75,7 @@ func (r *Router) Members(topic string) []Member {
 	return all
 }
 
-func (t *topics) enter(name string, c *Conn) {
+func (t *topics) enter(name string, c *Conn, info string) {
 	to := t.find(name) // c subscribes to it
 	to.mu.Lock()
 	defer to.mu.Unlock()
@@ -85,7 +87,7 @@ func (t *topics) enter(name string, c *Conn) {
 		*p = presence{tracked: true, here: map[string]Member{}, there: map[string]*remoteMembers{}}
 		t.ask(to)
 	}
-	m := Member{ConnID: c.id, TenantID: c.identity.TenantID, UserID: c.identity.UserID}
+	m := Member{ConnID: c.id, TenantID: c.identity.TenantID, UserID: c.identity.UserID, Info: info}
 	p.here[c.id] = m
 	t.tell(to, m, true)
 	t.router.link.Publish(name, memberPacket(packetEnter, m))

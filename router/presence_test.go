@@ -41,7 +41,7 @@ func newNode(broker router.Broker) *node {
 		OnMissed: func(_ string, messages int) { n.missed.add(messages) },
 	})
 	router.On(n.Router, func(ctx *router.Context, m Join) error { return ctx.Subscribe(m.Room) })
-	router.On(n.Router, func(ctx *router.Context, m Enter) error { return ctx.Enter(m.Room) })
+	router.On(n.Router, func(ctx *router.Context, m Enter) error { return ctx.Enter(m.Room, "hi") })
 	router.On(n.Router, func(ctx *router.Context, m Leave) error { ctx.Unsubscribe(m.Room); return nil })
 	router.On(n.Router, func(ctx *router.Context, m Say) error { return ctx.Publish(m.Room, m) })
 	router.On(n.Router, func(ctx *router.Context, m SayOthers) error { return ctx.PublishOthers(m.Room, Say(m)) })
@@ -74,7 +74,7 @@ func TestTopicsReachOtherNodes(t *testing.T) {
 		ann.Send(Say{"go", "to all"})
 		ann.Send(SayOthers{"go", "to the others"})
 		require.NoError(t, three.Publish("go", Say{"go", "from outside"}))
-		require.NoError(t, two.PublishLocal("go", Say{"go", "to node two"}))
+		require.NoError(t, two.PublishLocal("go", Say{"go", "to node two"}, nil))
 		synctest.Wait()
 		assert.ElementsMatch(t, []string{"to all", "from outside"}, said(ann, 2))
 		assert.ElementsMatch(t, []string{"to all", "to the others", "from outside"}, said(bob, 3))
@@ -144,6 +144,7 @@ func TestMembersOfAllNodes(t *testing.T) {
 		}
 		assert.Nil(t, three.Members("go"), "nobody has entered there")
 		assert.Equal(t, "acme", two.Members("go")[0].TenantID)
+		assert.Equal(t, "hi", two.Members("go")[0].Info)
 		assert.Equal(t, []string{"+ann@go", "+eve@go", "+bob@go"}, one.events.all())
 		assert.ElementsMatch(t, []string{"+ann@go", "+eve@go", "+bob@go"}, two.events.all())
 

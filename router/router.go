@@ -84,9 +84,10 @@ func (r *Router) Publish(topic string, m Message) error {
 	return r.topics.publish(topic, nil, m)
 }
 
-// PublishLocal is Publish for the connections of this node only.
-func (r *Router) PublishLocal(topic string, m Message) error {
-	return r.topics.publishLocal(topic, m)
+// PublishLocal is Publish for the connections of this node only, but for one, which may
+// be nil.
+func (r *Router) PublishLocal(topic string, m Message, except *Conn) error {
+	return r.topics.publishLocal(topic, except, m)
 }
 
 // Conn returns the open connection with this id, or nil.

@@ -71,11 +71,17 @@ func (t *topics) remove(name string, c *Conn) {
 		delete(s.topics, name)
 		t.router.link.Unsubscribe(name)
 	}
+	last := from.subscriptions == 0
 	s.mu.Unlock()
 	from.mu.Lock()
 	defer from.mu.Unlock()
 	delete(from.members, c)
 	t.leave(from, c)
+	if last {
+		for node := range from.presence.there {
+			t.forget(from, node)
+		}
+	}
 }
 
 func (t *topics) find(name string) *topic {
@@ -102,14 +108,14 @@ func (t *topics) publish(name string, except *Conn, m Message) error {
 	return nil
 }
 
-func (t *topics) publishLocal(name string, m Message) error {
+func (t *topics) publishLocal(name string, except *Conn, m Message) error {
 	frame, err := encode(m)
 	if err != nil {
 		return err
 	}
 	defer frame.Release()
 	if to := t.find(name); to != nil {
-		to.deliver(frame, nil)
+		to.deliver(frame, except)
 	}
 	return nil
 }

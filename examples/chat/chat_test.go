@@ -222,6 +222,7 @@ func TestWrongFlags(t *testing.T) {
 		{"-max-bytes=0", "-max-bytes is 0"},
 		{"-max-in-flight=0", "-max-in-flight is 0"},
 		{"-addr=nowhere", "-addr: listen tcp"},
+		{"-redis=localhost", `-redis is "localhost"; it must be like redis://`},
 		{"-nope", "flag provided but not defined: -nope"},
 		{"extra", `unexpected argument "extra"`},
 	} {

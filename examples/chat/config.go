@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -19,6 +21,7 @@ type config struct {
 	key      func(router.IngressContext) ratelimit.Key
 	reaction router.Reaction
 	limits   router.Limits
+	redis    *goredis.Client // nil: this node is alone
 }
 
 var keys = map[string]func(router.IngressContext) ratelimit.Key{
@@ -47,6 +50,7 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	key := fs.String("key", "user-or-ip-type", "who shares a budget: "+names(keys))
 	reaction := fs.String("on-exceeded", "send", "what a client over its budget gets: "+names(reactions))
 	fs.Int64Var(&cfg.limits.MessageBytes, "max-bytes", 16384, "most `bytes` of a message")
+	redisURL := fs.String("redis", "", "`URL` of the Redis that nodes share, such as redis://localhost:6379; without it, this node is alone")
 	fs.IntVar(&cfg.limits.InFlight, "max-in-flight", 16, "most `calls` of a connection that are not answered yet")
 
 	err := fs.Parse(args)
@@ -60,7 +64,20 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	case fs.NArg() > 0:
 		return cfg, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	return cfg, cfg.complete(*key, *reaction)
+	if err := cfg.complete(*key, *reaction); err != nil || *redisURL == "" {
+		return cfg, err
+	}
+	return cfg, cfg.connect(*redisURL)
+}
+
+// connect does not wait for Redis: a node that is cut off from it still serves.
+func (cfg *config) connect(url string) error {
+	opts, err := goredis.ParseURL(url)
+	if err != nil {
+		return fmt.Errorf("-redis is %q; it must be like redis://user:password@localhost:6379/0", url)
+	}
+	cfg.redis = goredis.NewClient(opts)
+	return nil
 }
 
 func (cfg *config) complete(key, reaction string) error {

@@ -15,11 +15,11 @@ const (
 	mostRooms   = 1000 // rooms, those that are only remembered included
 )
 
-// rooms holds who is where and what was said. It does everything under one
-// lock, publishing included, so that all members of a room see one order, and
-// a history that fits what they see.
+// rooms holds what was said, and who is where on all nodes. It does everything under
+// one lock, publishing included, so that all members of a room see one order, and a
+// history that fits what they see.
 type rooms struct {
-	publish func(topic string, m router.Message) error
+	router *router.Router
 
 	mu    sync.Mutex
 	rooms map[roomKey]*room
@@ -31,8 +31,13 @@ type roomKey struct{ tenant, name string }
 // topic cannot be forged: a tenant's name has no slash.
 func (k roomKey) topic() string { return k.tenant + "/" + k.name }
 
+func keyOfTopic(topic string) roomKey {
+	tenant, name, _ := strings.Cut(topic, "/")
+	return roomKey{tenant, name}
+}
+
 type room struct {
-	members map[string][]*router.Conn // by user, who may have several connections
+	members map[string]int // how many connections of each user have entered
 	history []Said
 	used    time.Time
 }
@@ -46,22 +51,52 @@ func keyOf(c *router.Conn, name string) roomKey {
 func (rs *rooms) join(ctx *router.Context, m JoinRoom) (RoomJoined, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	conn, user := ctx.Conn(), userOf(ctx.Conn())
-	key := keyOf(conn, m.Room)
+	key := keyOf(ctx.Conn(), m.Room)
 	rm, err := rs.open(key)
 	if err != nil {
 		return RoomJoined{}, err
 	}
-	if err := ctx.Subscribe(key.topic()); err != nil {
+	if err := ctx.Enter(key.topic(), userOf(ctx.Conn())); err != nil {
 		return RoomJoined{}, err
 	}
-	if !slices.Contains(rm.members[user], conn) {
-		rm.members[user] = append(rm.members[user], conn)
+	return RoomJoined{m.Room, rs.users(key), slices.Clone(rm.history)}, nil
+}
+
+func (rs *rooms) leave(ctx *router.Context, m LeaveRoom) error {
+	ctx.Unsubscribe(keyOf(ctx.Conn(), m.Room).topic())
+	return nil
+}
+
+// onMember tells the members here who came and who has gone, wherever they are.
+func (rs *rooms) onMember(e router.MemberEvent) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	key, user := keyOfTopic(e.Topic), e.Member.Info
+	rm, err := rs.open(key)
+	if err != nil {
+		return
 	}
-	if len(rm.members[user]) == 1 {
-		err = ctx.PublishOthers(key.topic(), UserJoined{m.Room, user})
+	switch {
+	case e.Entered:
+		rm.members[user]++
+		if rm.members[user] == 1 {
+			_ = rs.router.PublishLocal(e.Topic, UserJoined{key.name, user}, rs.router.Conn(e.Member.ConnID))
+		}
+	case rm.members[user] > 1:
+		rm.members[user]--
+	default:
+		delete(rm.members, user)
+		_ = rs.router.PublishLocal(e.Topic, UserLeft{key.name, user}, nil)
+		rs.close(key, rm)
 	}
-	return RoomJoined{m.Room, rm.users(), slices.Clone(rm.history)}, err
+}
+
+// close forgets a room that holds nothing.
+func (rs *rooms) close(key roomKey, rm *room) {
+	rm.used = time.Now()
+	if len(rm.members) == 0 && len(rm.history) == 0 {
+		delete(rs.rooms, key)
+	}
 }
 
 // open returns a room, which may be new.
@@ -72,7 +107,7 @@ func (rs *rooms) open(key roomKey) (*room, error) {
 	if len(rs.rooms) >= mostRooms && !rs.forgetOne() {
 		return nil, errors.Errorf(errors.ResourceExhausted, "there are too many rooms")
 	}
-	rm := &room{members: map[string][]*router.Conn{}}
+	rm := &room{members: map[string]int{}, used: time.Now()}
 	rs.rooms[key] = rm
 	return rm, nil
 }
@@ -92,47 +127,16 @@ func (rs *rooms) forgetOne() bool {
 	return true
 }
 
-func (rs *rooms) leave(ctx *router.Context, m LeaveRoom) error {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	key := keyOf(ctx.Conn(), m.Room)
-	ctx.Unsubscribe(key.topic())
-	return rs.remove(key, ctx.Conn())
-}
-
-// leaveAll takes an ended connection out of its rooms.
-func (rs *rooms) leaveAll(c *router.Conn, _ router.CloseError) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	for key := range rs.rooms {
-		_ = rs.remove(key, c) // these messages can be encoded
-	}
-}
-
-func (rs *rooms) remove(key roomKey, c *router.Conn) error {
-	rm, user := rs.rooms[key], userOf(c)
-	if rm == nil || !slices.Contains(rm.members[user], c) {
-		return nil
-	}
-	rm.members[user] = slices.DeleteFunc(rm.members[user], func(other *router.Conn) bool { return other == c })
-	if len(rm.members[user]) > 0 {
-		return nil
-	}
-	delete(rm.members, user)
-	rm.used = time.Now()
-	if len(rm.members) == 0 && len(rm.history) == 0 {
-		delete(rs.rooms, key)
-	}
-	return rs.publish(key.topic(), UserLeft{key.name, user})
-}
-
 func (rs *rooms) say(ctx *router.Context, m Say) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	key, user := keyOf(ctx.Conn(), m.Room), userOf(ctx.Conn())
-	rm := rs.rooms[key]
-	if rm == nil || !slices.Contains(rm.members[user], ctx.Conn()) {
+	if !ctx.Conn().Subscribed(key.topic()) {
 		return errors.Errorf(errors.FailedPrecondition, "join the room first")
+	}
+	rm, err := rs.open(key)
+	if err != nil {
+		return err
 	}
 	said := Said{m.Room, user, m.Text, ctx.ReceivedAt().UTC()}
 	rm.history = append(rm.history, said)
@@ -143,13 +147,7 @@ func (rs *rooms) say(ctx *router.Context, m Say) error {
 }
 
 func (rs *rooms) who(ctx *router.Context, m Who) (Users, error) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	found := Users{m.Room, []string{}}
-	if rm := rs.rooms[keyOf(ctx.Conn(), m.Room)]; rm != nil {
-		found.Users = rm.users()
-	}
-	return found, nil
+	return Users{m.Room, rs.users(keyOf(ctx.Conn(), m.Room))}, nil
 }
 
 func (rs *rooms) search(ctx *router.Context, m SearchHistory) (HistoryFound, error) {
@@ -170,11 +168,11 @@ func (rs *rooms) search(ctx *router.Context, m SearchHistory) (HistoryFound, err
 }
 
 // users returns the names of who is there, sorted.
-func (rm *room) users() []string {
-	names := make([]string, 0, len(rm.members))
-	for name := range rm.members {
-		names = append(names, name)
+func (rs *rooms) users(key roomKey) []string {
+	names := []string{}
+	for _, m := range rs.router.Members(key.topic()) {
+		names = append(names, m.Info)
 	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -27,16 +28,24 @@ type server struct {
 
 func newServer(cfg config) *server {
 	rooms := newRooms()
-	r := router.New(&router.Options{
+	opts := router.Options{
 		Authenticate:    authenticate,
-		OnClose:         rooms.leaveAll,
+		OnMember:        rooms.onMember,
 		OnExceeded:      cfg.reaction,
 		OnLimitExceeded: onLimitExceeded(cfg.reaction),
 		Limits:          cfg.limits,
-	})
-	rooms.publish = r.Publish
+	}
+	limit := ratelimit.Options{Key: cfg.key, Cost: cost}
+	var limiter ratelimit.Limiter = memory.NewLimiter(cfg.policy)
+	if cfg.redis != nil { // many nodes, one chat
+		opts.Broker = redis.NewBroker(cfg.redis)
+		limit.Fallback = limiter // what a node can do on its own
+		limiter = redis.NewLimiter(cfg.redis, cfg.policy)
+	}
+	r := router.New(&opts)
+	rooms.router = r
 
-	r.UseIngress(ratelimit.New(memory.NewLimiter(cfg.policy), &ratelimit.Options{Key: cfg.key, Cost: cost}))
+	r.UseIngress(ratelimit.New(limiter, &limit))
 	router.RPC(r, rooms.join).Serial() // what follows it may be said in the room
 	router.On(r, rooms.leave)
 	router.On(r, rooms.say)
