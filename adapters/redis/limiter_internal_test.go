@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -74,15 +75,17 @@ func harness(t *testing.T, client goredis.UniversalClient) ratelimittest.Harness
 }
 
 func TestLimiterKeepsTheContract(t *testing.T) {
-	clients := map[string]goredis.UniversalClient{"one node": redistest.Any(t)}
-	if !testing.Short() {
-		clients["cluster"] = redistest.StartCluster(t).Client(t)
+	t.Run("embedded", func(t *testing.T) {
+		keepsTheContract(t, goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}))
+	})
+	t.Run("one node", func(t *testing.T) { keepsTheContract(t, redistest.Any(t)) })
+	t.Run("cluster", func(t *testing.T) { keepsTheContract(t, redistest.StartCluster(t).Client(t)) })
+}
+
+func keepsTheContract(t *testing.T, client goredis.UniversalClient) {
+	for _, c := range ratelimittest.Cases() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, harness(t, client)) })
 	}
-	for name, client := range clients {
-		for _, c := range ratelimittest.Cases() {
-			t.Run(name+": "+c.Name, func(t *testing.T) { c.Run(t, harness(t, client)) })
-		}
-		t.Run(name+": equals the model", func(t *testing.T) { ratelimittest.EqualsModel(t, harness(t, client), 40) })
-		t.Run(name+": survives steps back", func(t *testing.T) { ratelimittest.SurvivesStepsBack(t, harness(t, client), 40) })
-	}
+	t.Run("equals the model", func(t *testing.T) { ratelimittest.EqualsModel(t, harness(t, client), 40) })
+	t.Run("survives steps back", func(t *testing.T) { ratelimittest.SurvivesStepsBack(t, harness(t, client), 40) })
 }

@@ -2,7 +2,6 @@ package redis_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -13,9 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/adapters/redis"
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
 )
 
 func user(name string) ratelimit.Key { return ratelimit.Key{"user", "acme", name, "SAY"} }
@@ -284,6 +286,37 @@ func TestOutages(t *testing.T) {
 			wg.Wait()
 			assert.Less(t, worst.Load(), int64(1000))
 		})
+	}
+}
+
+// TestOnUnavailable has a limit lose its limiter.
+func TestOnUnavailable(t *testing.T) {
+	server := redistest.Start(t)
+	shared := redis.NewLimiter(server.Client(t), ratelimit.PerHour(1000))
+	ann := router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}}
+	limits := map[string]router.IngressFunc{
+		"deny":     ratelimit.New(shared, nil),
+		"admit":    ratelimit.New(shared, &ratelimit.Options{OnUnavailable: ratelimit.Admit}),
+		"fallback": ratelimit.New(shared, &ratelimit.Options{Fallback: memory.NewLimiter(ratelimit.PerHour(2))}),
+	}
+	for name, limit := range limits {
+		require.NoError(t, limit(t.Context(), ann), name)
+	}
+	server.Pause()
+	start := time.Now()
+	for range 500 {
+		assert.Equal(t, errors.Unavailable, errors.CodeOf(limits["deny"](t.Context(), ann)))
+		assert.NoError(t, limits["admit"](t.Context(), ann))
+	}
+	for range 2 {
+		assert.NoError(t, limits["fallback"](t.Context(), ann))
+	}
+	_, denied := errors.AsType[*router.LimitExceeded](limits["fallback"](t.Context(), ann))
+	assert.True(t, denied, "the fallback denies")
+	assert.Less(t, time.Since(start), 5*time.Second, "of 1003 messages, the breaker lets only a few wait")
+	server.Resume()
+	for name, limit := range limits {
+		require.Eventually(t, func() bool { return limit(t.Context(), ann) == nil }, 10*time.Second, 10*time.Millisecond, name)
 	}
 }
 

@@ -1,0 +1,226 @@
+package redis
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/router"
+)
+
+// A listener is a node that counts.
+type listener struct {
+	router.Link
+
+	mu         sync.Mutex
+	received   []string
+	subscribed int
+	missed     int // of which the number is known
+	interrupts int
+	down       int
+}
+
+func listen(client goredis.UniversalClient) *listener {
+	l := &listener{}
+	with := func(f func()) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		f()
+	}
+	l.Link = NewBroker(client).Join(router.Node{
+		Receive:    func(_, _ string, packet []byte) { with(func() { l.received = append(l.received, string(packet)) }) },
+		Subscribed: func(string) { with(func() { l.subscribed++ }) },
+		Missed: func(_ string, packets int) {
+			with(func() {
+				l.missed += packets
+				if packets == 0 {
+					l.interrupts++
+				}
+			})
+		},
+		Down: func(string) { with(func() { l.down++ }) },
+	})
+	return l
+}
+
+func (l *listener) eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return is()
+	}, 20*time.Second, 5*time.Millisecond, what)
+}
+
+// TestEveryLossIsCounted breaks the way between two nodes, or Redis itself, while one of
+// them publishes. What was published either comes, in order and once, or is counted.
+func TestEveryLossIsCounted(t *testing.T) {
+	type world struct {
+		server             *redistest.Server
+		publisher, hearing *redistest.Proxy
+	}
+	for name, tt := range map[string]struct {
+		breaks, mends func(*world)
+		interrupted   bool // the one who listens was
+	}{
+		"the listener is cut off":     {func(w *world) { w.hearing.Cut() }, func(w *world) { w.hearing.Mend() }, true},
+		"the listener hears nothing":  {func(w *world) { w.hearing.Stall() }, func(w *world) { w.hearing.Mend() }, true},
+		"the publisher is cut off":    {func(w *world) { w.publisher.Cut() }, func(w *world) { w.publisher.Mend() }, false},
+		"the publisher gets no reply": {func(w *world) { w.publisher.Stall() }, func(w *world) { w.publisher.Mend() }, false},
+		"Redis restarts":              {func(w *world) { w.server.Stop() }, func(w *world) { w.server.Restart() }, true},
+		"Redis hangs":                 {func(w *world) { w.server.Pause() }, func(w *world) { w.server.Resume() }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			w := &world{server, redistest.StartProxy(t, server.Addr), redistest.StartProxy(t, server.Addr)}
+			through := func(p *redistest.Proxy) *goredis.Client {
+				return server.Client(t, func(o *goredis.Options) { o.Addr = p.Addr })
+			}
+			a, b := listen(through(w.publisher)), listen(through(w.hearing))
+			defer a.Close()
+			defer b.Close()
+			b.Subscribe("news")
+			b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+			published := 0
+			publish := func(n int) {
+				for range n {
+					a.Publish("news", fmt.Appendf(nil, "%d", published))
+					published++
+					time.Sleep(time.Millisecond)
+				}
+			}
+			publish(50)
+			b.eventually(t, "the first packets", func() bool { return len(b.received) == 50 })
+			tt.breaks(w)
+			publish(3000)
+			tt.mends(w)
+			before := published
+			// Who listens may still be about to find out.
+			b.eventually(t, "it works again", func() bool {
+				a.Publish("news", fmt.Appendf(nil, "%d", published))
+				published++
+				return len(b.received) > 50 && atLeast(b.received[len(b.received)-1], before)
+			})
+			b.eventually(t, "everything is accounted for", func() bool { return len(b.received)+b.missed == published })
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for i := 1; i < len(b.received); i++ {
+				require.True(t, atLeast(b.received[i], 1+number(b.received[i-1])), "%q follows %q", b.received[i], b.received[i-1])
+			}
+			if tt.interrupted {
+				assert.Positive(t, b.interrupts)
+			}
+			t.Logf("%d of %d were lost", b.missed, published)
+		})
+	}
+}
+
+func number(packet string) (n int) {
+	_, _ = fmt.Sscan(packet, &n)
+	return n
+}
+
+func atLeast(packet string, n int) bool { return number(packet) >= n }
+
+// TestNobodyIsBuriedByAnInterruption: nodes that cannot be heard are not down because
+// this one is deaf.
+func TestNobodyIsBuriedByAnInterruption(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	a := listen(server.Client(t))
+	b := listen(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
+	defer b.Close()
+	b.Subscribe("news")
+	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	a.Publish("news", []byte("hello"))
+	b.eventually(t, "a packet", func() bool { return len(b.received) == 1 })
+	proxy.Cut()
+	time.Sleep(silentFor + 2*aliveEvery)
+	proxy.Mend()
+	b.eventually(t, "subscribed again", func() bool { return b.subscribed == 2 })
+	time.Sleep(2 * aliveEvery)
+	b.mu.Lock()
+	assert.Zero(t, b.down)
+	b.mu.Unlock()
+	a.Close()
+	b.eventually(t, "goodbye", func() bool { return b.down == 1 })
+}
+
+// TestTheLastPacketsAreMissedToo, though nothing follows that would show the gap.
+func TestTheLastPacketsAreMissedToo(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	a := listen(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
+	b := listen(server.Client(t))
+	defer a.Close()
+	defer b.Close()
+	b.Subscribe("news")
+	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	a.Publish("news", []byte("first"))
+	b.eventually(t, "the first", func() bool { return len(b.received) == 1 })
+	proxy.Cut()
+	for range 3 {
+		a.Publish("news", []byte("lost"))
+	}
+	require.Eventually(t, func() bool {
+		o := a.Link.(*link).outbox
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return len(o.owed) > 0
+	}, 20*time.Second, time.Millisecond)
+	proxy.Mend()
+	b.eventually(t, "the loss", func() bool { return len(b.received)+b.missed >= 4 })
+}
+
+func TestAnOutboxIsBounded(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	a, b := listen(server.Client(t)), listen(server.Client(t))
+	defer a.Close()
+	defer b.Close()
+	b.Subscribe("news")
+	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	a.Publish("news", []byte("first"))
+	b.eventually(t, "the first", func() bool { return len(b.received) == 1 })
+	server.Pause()
+	const packets = 100
+	for range packets {
+		a.Publish("news", make([]byte, 1<<20))
+	}
+	o := a.Link.(*link).outbox
+	o.mu.Lock()
+	assert.LessOrEqual(t, o.bytes, maxWaitingBytes)
+	o.mu.Unlock()
+	server.Resume()
+	b.eventually(t, "everything is accounted for", func() bool { return len(b.received)+b.missed == 1+packets })
+	assert.Positive(t, b.missed)
+}
+
+func FuzzOpen(f *testing.F) {
+	for _, e := range []envelope{
+		{from: "a", kind: kindPacket, epoch: 7, number: 300, packet: []byte("hello")},
+		{from: "a", kind: kindTick, epoch: 1 << 31},
+		{from: "", kind: kindAlive},
+		{from: "b", kind: kindGoodbye},
+	} {
+		f.Add(e.append(nil))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, ok := open(b)
+		if !ok || e.kind != kindPacket && e.kind != kindTick {
+			return
+		}
+		again, ok := open(e.append(nil))
+		require.True(t, ok)
+		assert.Equal(t, e, again)
+	})
+}
