@@ -5,51 +5,45 @@
 -- A bucket is stored as the time at which it will be full, in microseconds, and how
 -- many units before the end of that microsecond, if any: "1730000000000000:12". All
 -- numbers stay below 2^53, so doubles hold them exactly.
-local time = redis.call('TIME')
+local call, ceil, format = redis.call, math.ceil, string.format
+local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local per_micro, full = tonumber(ARGV[1]), tonumber(ARGV[2])
-
-local function debt_of(value)
-  if not value then
-    return 0
+local values, latest, replies = call('MGET', unpack(KEYS)), {}, {}
+for i = 1, #KEYS do
+  local key, need, value = KEYS[i], tonumber(ARGV[i + 2]), values[i]
+  local debt = latest[key]
+  if not debt then
+    debt = 0
+    if value then
+      local full_at = tonumber(value)
+      if full_at then
+        debt = (full_at - now) * per_micro
+      else
+        local colon = string.find(value, ':', 1, true)
+        debt = (string.sub(value, 1, colon - 1) - now) * per_micro - string.sub(value, colon + 1)
+      end
+      if debt < 0 then
+        debt = 0
+      end
+    end
   end
-  local colon = string.find(value, ':', 1, true)
-  if not colon then
-    return (tonumber(value) - now) * per_micro
+  local held = debt <= full and full - debt or 0
+  replies[i] = held
+  local taken = need <= held and need or 0
+  -- More debt than full: the clock has stepped back, or the capacity was more. The bucket
+  -- is empty then, and no longer than it takes to fill.
+  if taken > 0 or debt > full then
+    debt = full - held + taken
+    local micros = ceil(debt / per_micro)
+    local early = micros * per_micro - debt
+    local text = format('%.0f', now + micros)
+    if early > 0 then
+      text = text .. format(':%.0f', early)
+    end
+    call('SET', key, text, 'PX', format('%.0f', ceil(micros / 1000)))
+    latest[key] = debt
   end
-  return (tonumber(string.sub(value, 1, colon - 1)) - now) * per_micro - tonumber(string.sub(value, colon + 1))
-end
-
-local function store(key, debt)
-  local micros = math.ceil(debt / per_micro)
-  local value = string.format('%.0f', now + micros)
-  local early = micros * per_micro - debt
-  if early > 0 then
-    value = value .. string.format(':%.0f', early)
-  end
-  redis.call('SET', key, value, 'PX', string.format('%.0f', math.ceil(micros / 1000)))
-end
-
-local values = redis.call('MGET', unpack(KEYS))
-local debts, changed, replies = {}, {}, {}
-for i, key in ipairs(KEYS) do
-  local need = tonumber(ARGV[i + 2])
-  local debt = debts[key] or math.max(debt_of(values[i]), 0)
-  -- More than full: the clock has stepped back, or the capacity was more. The bucket is
-  -- empty then, and no longer than it takes to fill.
-  if debt > full then
-    debt = full
-    changed[key] = true
-  end
-  replies[i] = full - debt
-  if need > 0 and need <= full - debt then
-    debt = debt + need
-    changed[key] = true
-  end
-  debts[key] = debt
-end
-for key in pairs(changed) do
-  store(key, debts[key])
 end
 if #KEYS == 1 then
   return replies[1]
