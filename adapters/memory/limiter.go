@@ -26,7 +26,10 @@ type Limiter struct {
 	shift  int // a hash's top bits choose its shard
 }
 
-var _ ratelimit.Local = (*Limiter)(nil)
+var (
+	_ ratelimit.Local      = (*Limiter)(nil)
+	_ ratelimit.Adjustable = (*Limiter)(nil)
+)
 
 const (
 	defaultMaxKeys = 1 << 20
@@ -71,7 +74,29 @@ func (l *Limiter) Local() {}
 // Consume takes cost tokens from key's bucket, or none of them. It ignores its
 // context: it never waits.
 func (l *Limiter) Consume(_ context.Context, key ratelimit.Key, cost int64) (ratelimit.Decision, error) {
-	return l.consume(key.Hash(l.seed), time.Since(l.epoch).Microseconds(), cost)
+	return l.consume(key.Hash(l.seed), l.micros(), cost)
+}
+
+// Refund gives tokens back to key's bucket, which never holds more than its capacity.
+func (l *Limiter) Refund(_ context.Context, key ratelimit.Key, tokens int64) error {
+	return l.refund(key.Hash(l.seed), l.micros(), tokens)
+}
+
+// Reset fills key's bucket.
+func (l *Limiter) Reset(_ context.Context, key ratelimit.Key) error {
+	return l.refund(key.Hash(l.seed), l.micros(), math.MaxInt64)
+}
+
+func (l *Limiter) micros() int64 { return time.Since(l.epoch).Microseconds() }
+
+// refund is Refund at a time: taking a negative need.
+func (l *Limiter) refund(hash uint64, micros, tokens int64) error {
+	if tokens < 0 {
+		return fmt.Errorf("memory: refund is %d; it must not be negative", tokens)
+	}
+	need := min(l.units.Need(tokens), l.units.Full())
+	l.shards[hash>>l.shift].take(hash, micros*l.units.PerMicro(), -need, &l.units)
+	return nil
 }
 
 // consume is Consume at a time, in microseconds since the epoch.
@@ -92,8 +117,8 @@ type bucket struct{ atomic.Int64 }
 // moved is the value of a bucket that has gone to another table.
 const moved = math.MinInt64
 
-// take takes need units if the bucket has them. It returns what the bucket had,
-// and false if the bucket has moved.
+// take takes need units if the bucket has them, or gives them back if need is negative.
+// It returns what the bucket had, and false if the bucket has moved.
 func (b *bucket) take(now, need int64, u *ratelimit.Units) (have int64, ok bool) {
 	for {
 		fullAt := b.Load()
@@ -104,7 +129,7 @@ func (b *bucket) take(now, need int64, u *ratelimit.Units) (have int64, ok bool)
 		have = u.Full() - debt
 		next := now + debt
 		if need <= have {
-			next += need
+			next = max(next+need, now)
 		}
 		// A denial writes only where the clock has stepped back: otherwise the
 		// bucket would stay empty until the clock has caught up.

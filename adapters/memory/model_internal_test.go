@@ -31,6 +31,10 @@ func (l timedLimiter) Consume(_ context.Context, key ratelimit.Key, cost int64) 
 	return l.consume(key.Hash(l.seed), *l.micros, cost)
 }
 
+func (l timedLimiter) Refund(_ context.Context, key ratelimit.Key, tokens int64) error {
+	return l.refund(key.Hash(l.seed), *l.micros, tokens)
+}
+
 func TestLimiterEqualsTheModel(t *testing.T) { ratelimittest.EqualsModel(t, timed(), 150) }
 
 func TestAClockThatStepsBack(t *testing.T) { ratelimittest.SurvivesStepsBack(t, timed(), 150) }

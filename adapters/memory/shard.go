@@ -44,8 +44,8 @@ func (s *shard) take(hash uint64, now, need int64, u *ratelimit.Units) int64 {
 	for {
 		found, _ := s.table.Load().find(hash)
 		switch {
-		case found == nil && (need == 0 || need > u.Full()):
-			return u.Full() // nothing is taken from a full bucket
+		case found == nil && (need <= 0 || need > u.Full()):
+			return u.Full() // nothing is taken from a full bucket, nor given to it
 		case found == nil:
 			found = s.insert(hash, now, u)
 		}

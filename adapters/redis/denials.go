@@ -80,6 +80,14 @@ func (d *denials) learn(hash uint64, left, need int64, sent, came time.Duration)
 	s.known[hash] = denial{left, sent, came}
 }
 
+// forget is for buckets that were filled by hand.
+func (d *denials) forget(hash uint64) {
+	s := &d.shards[hash%denialShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, hash)
+}
+
 // sweep reports whether there is room.
 func (s *denialShard) sweep(now time.Duration) bool {
 	if now < s.sweepAt {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"strconv"
 	"time"
 
@@ -42,7 +43,7 @@ type Limiter struct {
 	time    func() []any // told to the script, in tests
 }
 
-var _ ratelimit.Limiter = (*Limiter)(nil)
+var _ ratelimit.Adjustable = (*Limiter)(nil)
 
 // NewLimiter returns a limiter. It panics if the policy is not valid or the client is
 // nil. It sends nothing yet.
@@ -82,16 +83,13 @@ func (l *Limiter) Consume(ctx context.Context, key ratelimit.Key, cost int64) (r
 	if cost < 0 {
 		return ratelimit.Decision{}, fmt.Errorf("redis: cost is %d; it must not be negative", cost)
 	}
-	if err := ctx.Err(); err != nil {
-		return ratelimit.Decision{}, fmt.Errorf("redis: limiter: %w", err)
-	}
 	need := l.units.Need(cost)
 	hash := key.Hash(l.seed)
 	if d, ok := l.denials.decide(hash, l.now(), need, &l.units); ok {
 		return d, nil
 	}
-	c := &call{key: name(l.prefix, parts(&key)), need: need, done: make(chan struct{})}
-	if err := l.flights.do(ctx, c); err != nil {
+	c, err := l.call(ctx, &key, need)
+	if err != nil {
 		return ratelimit.Decision{}, err
 	}
 	left := c.have
@@ -100,6 +98,34 @@ func (l *Limiter) Consume(ctx context.Context, key ratelimit.Key, cost int64) (r
 	}
 	l.denials.learn(hash, left, need, c.sent, l.now())
 	return l.units.Decide(c.have, need), nil
+}
+
+// Refund gives tokens back to key's bucket, which never holds more than its capacity.
+// Other processes may refuse the key for up to a second more.
+func (l *Limiter) Refund(ctx context.Context, key ratelimit.Key, tokens int64) error {
+	if tokens < 0 {
+		return fmt.Errorf("redis: refund is %d; it must not be negative", tokens)
+	}
+	if tokens == 0 {
+		return nil
+	}
+	_, err := l.call(ctx, &key, -min(l.units.Need(tokens), l.units.Full()))
+	l.denials.forget(key.Hash(l.seed))
+	return err
+}
+
+// Reset fills key's bucket. Other processes may refuse the key for up to a second
+// more.
+func (l *Limiter) Reset(ctx context.Context, key ratelimit.Key) error {
+	return l.Refund(ctx, key, math.MaxInt64)
+}
+
+func (l *Limiter) call(ctx context.Context, key *ratelimit.Key, need int64) (*call, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("redis: limiter: %w", err)
+	}
+	c := &call{key: name(l.prefix, parts(key)), need: need, done: make(chan struct{})}
+	return c, l.flights.do(ctx, c)
 }
 
 // carry makes calls in one round trip.

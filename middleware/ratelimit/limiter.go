@@ -38,6 +38,22 @@ type Limiter interface {
 	Consume(ctx context.Context, key Key, cost int64) (Decision, error)
 }
 
+// An Adjustable limiter's buckets can be filled by hand. Limiters in memory and on
+// Redis are adjustable. To look at a bucket, consume 0.
+type Adjustable interface {
+	Limiter
+
+	// Refund gives tokens back to key's bucket, as when a handler finds that the work
+	// was not done.
+	//
+	//   - A bucket never holds more than its capacity.
+	//   - A refund of 0 does nothing. A negative one is an error.
+	Refund(ctx context.Context, key Key, tokens int64) error
+
+	// Reset fills key's bucket.
+	Reset(ctx context.Context, key Key) error
+}
+
 // A Decision is the outcome of one Consume. The zero Decision denies.
 type Decision struct {
 	Allowed    bool

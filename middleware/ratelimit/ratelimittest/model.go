@@ -40,6 +40,15 @@ func (m *Model) Consume(at time.Duration, cost int64) ratelimit.Decision {
 	return d
 }
 
+// Refund gives tokens back at a time.
+func (m *Model) Refund(at time.Duration, tokens int64) {
+	m.refill(at)
+	m.tokens.Add(m.tokens, rat(tokens))
+	if full := rat(m.policy.Capacity); m.tokens.Cmp(full) > 0 {
+		m.tokens = full
+	}
+}
+
 func (m *Model) refill(at time.Duration) {
 	if at <= m.at {
 		return

@@ -13,7 +13,8 @@ import (
 )
 
 // EqualsModel compares decisions with those of a [Model], over so many random
-// policies, and random costs and times.
+// policies, and random costs and times, and refunds if the limiter is
+// [ratelimit.Adjustable].
 func EqualsModel(t *testing.T, h Harness, policies int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -31,6 +32,11 @@ func EqualsModel(t *testing.T, h Harness, policies int) {
 			got, err := l.Consume(context.Background(), ratelimit.Key{"user"}, cost)
 			require.NoError(t, err)
 			require.Equal(t, model.Consume(at, cost), got, "%+v: step %d, cost %d, at %v", p, step, cost, at)
+			if a, ok := l.(ratelimit.Adjustable); ok && rng.IntN(8) == 0 {
+				tokens := randomCost(rng, p)
+				require.NoError(t, a.Refund(context.Background(), ratelimit.Key{"user"}, tokens))
+				model.Refund(at, tokens)
+			}
 			pass(pause(rng, got))
 		}
 	}

@@ -42,7 +42,8 @@ func (c Case) Run(t *testing.T, h Harness) {
 	}
 }
 
-// Cases returns the contract.
+// Cases returns the contract. The cases of [ratelimit.Adjustable] pass if a limiter is
+// not.
 func Cases() []Case {
 	return []Case{
 		{"unseen keys are full", "A key that was not seen before has a full bucket.", unseenKeysAreFull},
@@ -59,6 +60,10 @@ func Cases() []Case {
 		{"cost above the capacity", "A cost above the capacity is denied with RetryAfter Never, and takes nothing.", costAboveCapacity},
 		{"waiting is enough", "Whoever waits exactly RetryAfter is admitted; a millisecond less is never enough.", waitingIsEnough},
 		{"resetting is exact", "After ResetAfter the bucket is full; a millisecond before it is not.", resettingIsExact},
+		{"a refund comes back", "Refund gives tokens back, of which no fraction is lost or minted.", refundComesBack},
+		{"a refund stops at full", "A bucket never holds more than its capacity, whatever is refunded.", refundStopsAtFull},
+		{"refunds of nothing", "A refund of 0 does nothing, and a negative one is an error.", refundsOfNothing},
+		{"reset fills", "Reset fills the bucket of its key and no other.", resetFills},
 		{"the capacity is the most", "A bucket never holds more than its capacity, however long it is left alone.", capacityIsTheMost},
 	}
 }

@@ -45,6 +45,7 @@ type fault struct {
 	shared   *store
 	racy     bool
 	lenient  bool // a negative cost is no error
+	refund   func(m *ratelimittest.Model, at time.Duration, tokens int64) error
 }
 
 func newReference(f fault) func(ratelimit.Policy) ratelimit.Limiter {
@@ -103,6 +104,26 @@ func (r *reference) Consume(_ context.Context, key ratelimit.Key, cost int64) (r
 	return d, nil
 }
 
+func (r *reference) Refund(_ context.Context, key ratelimit.Key, tokens int64) error {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	m, at := r.store.models[key], time.Since(r.start)
+	switch {
+	case m == nil:
+		return nil
+	case r.fault.refund != nil:
+		return r.fault.refund(m, at, tokens)
+	case tokens < 0:
+		return io.ErrUnexpectedEOF
+	}
+	m.Refund(at, tokens)
+	return nil
+}
+
+func (r *reference) Reset(ctx context.Context, key ratelimit.Key) error {
+	return r.Refund(ctx, key, r.policy.Capacity)
+}
+
 func onDecision(f func(d *ratelimit.Decision)) func(ratelimit.Decision) ratelimit.Decision {
 	return func(d ratelimit.Decision) ratelimit.Decision {
 		f(&d)
@@ -152,6 +173,22 @@ func faults() []fault {
 				d.Remaining++
 			}
 		})},
+		{name: "a refund is lost", breaks: "a refund comes back", refund: func(*ratelimittest.Model, time.Duration, int64) error { return nil }},
+		{name: "a large refund is refused", breaks: "a refund stops at full", refund: func(m *ratelimittest.Model, at time.Duration, tokens int64) error {
+			if tokens > 1000 {
+				return io.ErrUnexpectedEOF
+			}
+			m.Refund(at, tokens)
+			return nil
+		}},
+		{name: "a negative refund takes tokens", breaks: "refunds of nothing", refund: func(m *ratelimittest.Model, at time.Duration, tokens int64) error {
+			m.Refund(at, max(tokens, -10))
+			return nil
+		}},
+		{name: "a reset gives one token", breaks: "reset fills", refund: func(m *ratelimittest.Model, at time.Duration, tokens int64) error {
+			m.Refund(at, min(tokens, 1))
+			return nil
+		}},
 		{name: "credit is saved beyond the capacity", breaks: "the capacity is the most", policy: func(p ratelimit.Policy) ratelimit.Policy {
 			if p.Name == "most" {
 				p.Capacity++
