@@ -19,12 +19,12 @@ import (
 // HTTP status, because a browser's page can act on nothing else so early.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.compile()
-	proxied := r.trusted(peerOf(req))
+	proxied := contains(r.opts.TrustedProxies, peerOf(req))
 	if !r.origin.allows(req, proxied) {
 		r.reject(w, errors.Errorf(errors.PermissionDenied, "this page may not connect"))
 		return
 	}
-	c := &Conn{router: r, ip: r.clientIP(req), topics: map[string]struct{}{}}
+	c := &Conn{router: r, ip: ClientIP(req, r.opts.TrustedProxies), topics: map[string]struct{}{}}
 	if err := r.conns.takeAddress(c.ip); err != nil {
 		r.reject(w, err)
 		return

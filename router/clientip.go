@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// clientIP returns the address of the client. X-Forwarded-For is believed only
-// as far as trusted proxies have written it: from its end up to the first
-// address that is not one of theirs.
-func (r *Router) clientIP(req *http.Request) netip.Addr {
+// ClientIP returns the address of the client, unmapped and without zone, or the invalid
+// one if it is unknown. X-Forwarded-For is believed only as far as trusted proxies have
+// written it: from its end up to the first address that is not one of theirs.
+func ClientIP(req *http.Request, proxies []netip.Prefix) netip.Addr {
 	ip := peerOf(req)
-	if !r.trusted(ip) {
+	if !contains(proxies, ip) {
 		return ip
 	}
 	hops := strings.Split(strings.Join(req.Header.Values("X-Forwarded-For"), ","), ",")
@@ -21,15 +21,15 @@ func (r *Router) clientIP(req *http.Request) netip.Addr {
 		if !forwarded.IsValid() {
 			return ip
 		}
-		if ip = forwarded; !r.trusted(ip) {
+		if ip = forwarded; !contains(proxies, ip) {
 			return ip
 		}
 	}
 	return ip
 }
 
-func (r *Router) trusted(ip netip.Addr) bool {
-	return slices.ContainsFunc(r.opts.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(ip) })
+func contains(networks []netip.Prefix, ip netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 // peerOf returns the address at the other end of the socket, or the invalid one

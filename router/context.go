@@ -19,6 +19,7 @@ type Context struct {
 	reply         Message
 	correlationID string
 	receivedAt    time.Time
+	size          int64
 	call          call // of an RPC
 }
 
@@ -58,6 +59,10 @@ func (c *Context) Message() Message { return c.route.value(c.message) }
 
 // CorrelationID returns what the client will recognise the answer by, or "".
 func (c *Context) CorrelationID() string { return c.correlationID }
+
+// Ingress returns what the ingress functions saw of the message: a limit's key and
+// cost can be computed from it again, to refund them, say.
+func (c *Context) Ingress() IngressContext { return c.conn.ingress(c.route.name, c.size, c.receivedAt) }
 
 // ReceivedAt returns when the message's last byte was read.
 func (c *Context) ReceivedAt() time.Time { return c.receivedAt }

@@ -3,6 +3,7 @@ package router
 import (
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
@@ -103,20 +104,17 @@ func (c *Conn) admit(in *incoming) (err error) {
 	case in.heartbeat():
 		typ = typeHeartbeat
 	}
-	ctx := IngressContext{
-		Type:       typ,
-		ConnID:     c.id,
-		IP:         c.ip,
-		Identity:   c.identity,
-		Size:       in.Size,
-		ReceivedAt: in.At,
-	}
+	ctx := c.ingress(typ, in.Size, in.At)
 	for _, fn := range fns {
 		if err := fn(c.ctx, ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (c *Conn) ingress(typ string, size int64, at time.Time) IngressContext {
+	return IngressContext{Type: typ, ConnID: c.id, IP: c.ip, Identity: c.identity, Size: size, ReceivedAt: at}
 }
 
 // pass is stage 5: it hands the message to the connection's lane.
@@ -189,6 +187,7 @@ func (c *Conn) decode(in *incoming) (_ *Context, err error) {
 		message:       m,
 		correlationID: string(frame.CorrelationID),
 		receivedAt:    in.At,
+		size:          in.Size,
 	}, nil
 }
 

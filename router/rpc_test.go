@@ -183,8 +183,12 @@ func TestProgress(t *testing.T) {
 func TestContextTellsAboutItsMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)
+		var seen router.IngressContext
+		r.UseIngress(func(_ context.Context, in router.IngressContext) error { seen = in; return nil })
 		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
 			assert.Equal(t, "ECHO", ctx.Type())
+			assert.Equal(t, seen, ctx.Ingress())
+			assert.EqualValues(t, 62, ctx.Ingress().Size)
 			assert.Equal(t, "c", ctx.CorrelationID())
 			assert.Equal(t, m, ctx.Message())
 			assert.Equal(t, time.Now(), ctx.ReceivedAt())

@@ -21,6 +21,16 @@ type Options struct {
 	// router's OnError.
 	Cost func(router.IngressContext) int64
 
+	// ChargeOnly reports messages that pay but are never refused: leaving, say, or
+	// acknowledging. What their bucket does not hold is not owed. If nil, there are
+	// none.
+	ChargeOnly func(router.IngressContext) bool
+
+	// OnDryRun makes the limit a dry run: it decides, and charges, and tells of every
+	// message that it would refuse, but refuses none. Try a new policy so, before
+	// you enforce it.
+	OnDryRun func(router.IngressContext, *router.LimitExceeded)
+
 	// OnUnavailable is what happens to a message if the limiter cannot decide.
 	OnUnavailable Unavailable
 
@@ -53,10 +63,24 @@ const defaultTimeout = 50 * time.Millisecond
 // [*router.LimitExceeded]. It panics if limiter is nil or an option makes no
 // sense.
 func New(limiter Limiter, opts *Options) router.IngressFunc {
+	l := newLimit(limiter, opts)
+	return func(ctx context.Context, in router.IngressContext) error {
+		_, err := l.decide(ctx, in)
+		return err
+	}
+}
+
+type limit struct {
+	Options
+
+	limiter Limiter
+}
+
+func newLimit(limiter Limiter, opts *Options) *limit {
 	if limiter == nil {
 		panic("ratelimit: New needs a limiter")
 	}
-	l := limit{limiter: limiter}
+	l := &limit{limiter: limiter}
 	if opts != nil {
 		l.Options = *opts
 	}
@@ -76,25 +100,21 @@ func New(limiter Limiter, opts *Options) router.IngressFunc {
 	if l.Fallback != nil {
 		l.Fallback = guarded(l.Fallback, l.Timeout)
 	}
-	return (&l).admit
+	return l
 }
 
-type limit struct {
-	Options
-
-	limiter Limiter
-}
-
-func (l *limit) admit(ctx context.Context, in router.IngressContext) error {
+// decide returns nil if a message may enter. The Decision is the zero one if there was
+// none.
+func (l *limit) decide(ctx context.Context, in router.IngressContext) (Decision, error) {
 	cost := int64(1)
 	if l.Cost != nil {
 		cost = l.Cost(in)
 	}
 	switch {
 	case cost == 0:
-		return nil
+		return Decision{}, nil
 	case cost < 0:
-		return &errors.Error{
+		return Decision{}, &errors.Error{
 			Code:    errors.InvalidArgument,
 			Message: "the message has no price",
 			Err:     fmt.Errorf("ratelimit: Cost returned %d for %q; it must not be negative", cost, in.Type),
@@ -103,16 +123,26 @@ func (l *limit) admit(ctx context.Context, in router.IngressContext) error {
 	d, err := l.consume(ctx, l.Key(in), cost)
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
-	case err != nil && l.OnUnavailable == Admit:
-		return nil
+		return Decision{}, ctx.Err()
+	case err != nil && (l.OnUnavailable == Admit || l.OnDryRun != nil):
+		return Decision{}, nil
 	case err != nil:
-		return &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
-	case d.Allowed:
-		return nil
-	default:
-		return &router.LimitExceeded{Kind: router.LimitRate, Observed: cost, Limit: d.Limit, RetryAfter: d.RetryAfter}
+		return Decision{}, &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
 	}
+	return d, l.judge(in, cost, d)
+}
+
+// judge makes a denial an error, where it is to be one.
+func (l *limit) judge(in router.IngressContext, cost int64, d Decision) error {
+	if d.Allowed || l.ChargeOnly != nil && l.ChargeOnly(in) {
+		return nil
+	}
+	exceeded := &router.LimitExceeded{Kind: router.LimitRate, Observed: cost, Limit: d.Limit, RetryAfter: d.RetryAfter}
+	if l.OnDryRun != nil {
+		l.OnDryRun(in, exceeded)
+		return nil
+	}
+	return exceeded
 }
 
 // consume asks the limiter, and the fallback if the limiter cannot decide. A
