@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -20,9 +21,7 @@ import (
 func attempt(h http.Handler, addr string, header http.Header) *http.Response {
 	req := httptest.NewRequest(http.MethodGet, "/ws", nil)
 	req.RemoteAddr = addr
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, req)
 	return w.Result()
