@@ -61,4 +61,15 @@ type Decision struct {
 	Remaining  int64         // whole tokens left in it
 	RetryAfter time.Duration // until the same cost can be allowed: 0 if Allowed, [Never] if it is above the capacity
 	ResetAfter time.Duration // until the bucket is full
+	Reason     Reason        // of a denial, where there are several
 }
+
+// A Reason tells denials of one limiter apart.
+type Reason uint8
+
+// The reasons there are. A token bucket has none but the first.
+const (
+	NoTokens      Reason = iota // the bucket does not hold the cost
+	BurstExceeded               // a window was exceeded: a penalty starts now
+	InCooldown                  // a penalty lasts
+)
