@@ -20,9 +20,10 @@ type call struct {
 	need int64
 	sent time.Duration // when its flight began, on the limiter's clock
 
-	have int64
-	err  error
-	done chan struct{} // closed when have and err are set
+	have  int64   // a limiter's reply
+	state []int64 // a cooldown's
+	err   error
+	done  chan struct{} // closed when the others are set
 }
 
 // flights carries calls to Redis. What waits while others are under way leaves

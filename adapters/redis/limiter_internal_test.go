@@ -37,29 +37,26 @@ func (c *clock) sleep(d time.Duration) {
 // to grow old.
 func (c *clock) stepBack(d time.Duration) {
 	c.server.Add(-d.Microseconds())
-	c.local.Add(int64(2 * denialTime))
+	c.local.Add(int64(2 * recentTime))
 }
 
-// timedLua is the script, but the time is its last argument, and buckets do not
-// expire, because the server's clock goes on.
-func timedLua(t testing.TB) string {
-	lua := consumeLua
-	for old, substitute := range map[string]string{
-		"local time = call('TIME')\n":                 "",
-		"local now = time[1] * 1000000 + time[2]\n":   "local now = tonumber(table.remove(ARGV))\n",
-		", 'PX', format('%.0f', ceil(micros / 1000))": "",
-	} {
+// timed is a script, but the time is its last argument, and nothing expires, because
+// the server's clock goes on.
+func timed(t testing.TB, lua string, substitutes map[string]string) *script {
+	substitutes["local time = call('TIME')\n"] = ""
+	substitutes["local now = time[1] * 1000000 + time[2]\n"] = "local now = tonumber(table.remove(ARGV))\n"
+	for old, substitute := range substitutes {
 		require.True(t, strings.Contains(lua, old), old)
 		lua = strings.Replace(lua, old, substitute, 1)
 	}
-	return lua
+	return newScript(lua)
 }
 
-// timed makes a limiter whose clock is c.
-func timed(t testing.TB, client goredis.UniversalClient, p ratelimit.Policy, c *clock) *Limiter {
+// timedLimiter makes a limiter whose clock is c.
+func timedLimiter(t testing.TB, client goredis.UniversalClient, p ratelimit.Policy, c *clock) *Limiter {
 	p.Name = redistest.Prefix(t) + p.Name
 	l := NewLimiter(client, p)
-	l.script = newScript(timedLua(t))
+	l.script = timed(t, consumeLua, map[string]string{", 'PX', format('%.0f', ceil(micros / 1000))": ""})
 	l.now = func() time.Duration { return time.Duration(c.local.Load()) }
 	l.time = func() []any { return []any{c.server.Load()} }
 	return l
@@ -68,7 +65,7 @@ func timed(t testing.TB, client goredis.UniversalClient, p ratelimit.Policy, c *
 func harness(t *testing.T, client goredis.UniversalClient) ratelimittest.Harness {
 	c := newClock()
 	return ratelimittest.Harness{
-		New:      func(p ratelimit.Policy) ratelimit.Limiter { return timed(t, client, p, c) },
+		New:      func(p ratelimit.Policy) ratelimit.Limiter { return timedLimiter(t, client, p, c) },
 		Sleep:    c.sleep,
 		StepBack: c.stepBack,
 	}
@@ -88,4 +85,33 @@ func keepsTheContract(t *testing.T, client goredis.UniversalClient) {
 	}
 	t.Run("equals the model", func(t *testing.T) { ratelimittest.EqualsModel(t, harness(t, client), 40) })
 	t.Run("survives steps back", func(t *testing.T) { ratelimittest.SurvivesStepsBack(t, harness(t, client), 40) })
+}
+
+func TestCooldownKeepsItsPromises(t *testing.T) {
+	for name, client := range map[string]goredis.UniversalClient{
+		"embedded": goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}),
+		"one node": redistest.Any(t),
+	} {
+		for _, c := range ratelimittest.CooldownCases() {
+			t.Run(name+": "+c.Name, func(t *testing.T) {
+				clock := newClock()
+				c.Run(t, ratelimittest.CooldownHarness{
+					New: func(p ratelimit.CooldownPolicy, onPenalty func(ratelimit.Penalty)) ratelimit.Limiter {
+						return timedCooldown(t, client, p, onPenalty, clock)
+					},
+					Sleep: clock.sleep,
+				})
+			})
+		}
+	}
+}
+
+func timedCooldown(t *testing.T, client goredis.UniversalClient, p ratelimit.CooldownPolicy, onPenalty func(ratelimit.Penalty), c *clock) *Cooldown {
+	prefix := redistest.Prefix(t)
+	l := NewCooldown(client, p, onPenalty)
+	l.prefix += prefix
+	l.script = timed(t, cooldownLua, map[string]string{", 'PX', format('%.0f', math.ceil(reset() / 1000))": ""})
+	l.now = func() time.Duration { return time.Duration(c.local.Load()) }
+	l.time = func() []any { return []any{c.server.Load()} }
+	return l
 }
