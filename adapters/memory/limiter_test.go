@@ -31,6 +31,24 @@ func TestLimiterKeepsTheContract(t *testing.T) {
 	}
 }
 
+func TestAll(t *testing.T) {
+	h := ratelimittest.Harness{
+		New:   func(p ratelimit.Policy) ratelimit.Limiter { return memory.NewLimiter(p) },
+		Sleep: time.Sleep,
+	}
+	synctest.Test(t, func(t *testing.T) { ratelimittest.All(t, h) })
+	for _, c := range ratelimittest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { c.Run(t, ratelimittest.WithAnother(h)) })
+		})
+	}
+	l := memory.NewLimiter(ratelimit.PerHour(1))
+	_, local := ratelimit.All(l, memory.NewLimiter(ratelimit.PerHour(2))).(ratelimit.Local)
+	assert.True(t, local, "it needs no deadline")
+	assert.Panics(t, func() { ratelimit.All() })
+	assert.Panics(t, func() { ratelimit.All(l, l) })
+}
+
 func user(name string) ratelimit.Key { return ratelimit.Key{"user", "acme", name, "SAY"} }
 
 func consume(t testing.TB, l *memory.Limiter, key ratelimit.Key, cost int64) ratelimit.Decision {

@@ -18,10 +18,11 @@ const (
 type call struct {
 	key  string
 	need int64
+	args []any         // a joint's
 	sent time.Duration // when its flight began, on the limiter's clock
 
 	have  int64   // a limiter's reply
-	state []int64 // a cooldown's
+	state []int64 // a cooldown's, a joint's
 	err   error
 	done  chan struct{} // closed when the others are set
 }

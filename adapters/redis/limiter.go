@@ -33,6 +33,7 @@ type Limiter struct {
 	client  goredis.UniversalClient
 	units   ratelimit.Units
 	script  *script
+	joint   *script // of several limiters
 	prefix  string
 	policy  [2]any // what the script is told of it
 	oneNode bool   // so that one script may have many keys
@@ -57,6 +58,7 @@ func NewLimiter(client goredis.UniversalClient, policy ratelimit.Policy) *Limite
 		client:  client,
 		units:   policy.Units(),
 		script:  newScript(consumeLua),
+		joint:   newScript(jointLua),
 		oneNode: oneNode,
 		seed:    maphash.MakeSeed(),
 		now:     func() time.Duration { return time.Since(epoch) },

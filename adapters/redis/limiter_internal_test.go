@@ -59,6 +59,7 @@ func timedLimiter(t testing.TB, client goredis.UniversalClient, p ratelimit.Poli
 	l.script = timed(t, consumeLua, map[string]string{", 'PX', format('%.0f', ceil(micros / 1000))": ""})
 	l.now = func() time.Duration { return time.Duration(c.local.Load()) }
 	l.time = func() []any { return []any{c.server.Load()} }
+	l.joint = timed(t, jointLua, map[string]string{", 'PX', format('%.0f', ceil(micros / 1000))": ""})
 	return l
 }
 
@@ -82,6 +83,10 @@ func TestLimiterKeepsTheContract(t *testing.T) {
 func keepsTheContract(t *testing.T, client goredis.UniversalClient) {
 	for _, c := range ratelimittest.Cases() {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, harness(t, client)) })
+	}
+	t.Run("all", func(t *testing.T) { ratelimittest.All(t, harness(t, client)) })
+	for _, c := range ratelimittest.Cases() {
+		t.Run("with another: "+c.Name, func(t *testing.T) { c.Run(t, ratelimittest.WithAnother(harness(t, client))) })
 	}
 	t.Run("equals the model", func(t *testing.T) { ratelimittest.EqualsModel(t, harness(t, client), 40) })
 	t.Run("survives steps back", func(t *testing.T) { ratelimittest.SurvivesStepsBack(t, harness(t, client), 40) })
