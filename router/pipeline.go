@@ -149,7 +149,7 @@ func (c *Conn) handle(in *incoming) {
 	if ctx.route.rpc {
 		c.handleCall(ctx)
 	} else if err := ctx.run(); err != nil {
-		c.answerError(ctx.route.name, ctx.correlationID, err)
+		c.answerFailed(ctx, err)
 	}
 }
 
@@ -246,7 +246,7 @@ func (c *Conn) answer(ctx *Context, err error) {
 			return
 		}
 	}
-	c.answerError(ctx.route.name, ctx.correlationID, err)
+	c.answerFailed(ctx, err)
 }
 
 // run calls the handler inside its middleware. A panic becomes an error.

@@ -15,21 +15,42 @@ func (c *Conn) turnAway(in *incoming, err error) {
 	if in.route != nil {
 		typ, reaction = in.route.name, in.route.reaction
 	}
-	exceeded, ok := errors.AsType[*LimitExceeded](err)
-	if !ok {
-		c.answerError(typ, in.correlationID(), err)
+	if exceeded, ok := errors.AsType[*LimitExceeded](err); ok {
+		c.report(c.limit(typ, exceeded))
+		c.react(reaction, in.correlationID(), c.limit(typ, exceeded))
 		return
 	}
-	limit := *exceeded // the caller's may be shared
+	c.answerError(typ, in.correlationID(), err)
+}
+
+// limit fills in a limit, of which the caller's may be shared.
+func (c *Conn) limit(typ string, exceeded *LimitExceeded) LimitExceeded {
+	limit := *exceeded
 	limit.Conn, limit.Type = c, typ
-	c.report(limit)
+	return limit
+}
+
+// react does to the client what a limit's reaction says.
+func (c *Conn) react(reaction Reaction, correlationID string, limit LimitExceeded) {
 	switch reaction {
 	case Send:
-		_ = c.queue(encodeError(limit.payload(), in.correlationID()))
+		_ = c.queue(encodeError(limit.payload(), correlationID))
 	case Close:
 		c.Close(c.closeCode(limit), limit.closeReason())
 	case Custom:
 	}
+}
+
+// answerFailed answers for a handler or its middleware, which may know limits, too.
+func (c *Conn) answerFailed(ctx *Context, err error) {
+	exceeded, ok := errors.AsType[*LimitExceeded](err)
+	if !ok {
+		c.answerError(ctx.route.name, ctx.correlationID, err)
+		return
+	}
+	limit := c.limit(ctx.route.name, exceeded)
+	c.reportSoon(limit)
+	c.react(ctx.route.reaction, ctx.correlationID, limit)
 }
 
 func (c *Conn) closeCode(l LimitExceeded) (code StatusCode) {

@@ -31,17 +31,26 @@ func runReport(report func()) { report() }
 func neverBeside(func()) bool { return false }
 
 // report tells Options.OnLimitExceeded about a limit. While too many reports
-// wait, so does whoever caused them.
+// wait, so does whoever caused them. It is for the reading goroutine.
 func (c *Conn) report(l LimitExceeded) {
-	if c.router.opts.OnLimitExceeded == nil {
-		return
+	if c.router.opts.OnLimitExceeded != nil {
+		c.reports().push(c.reporting(l))
 	}
-	l.Conn = c
+}
+
+// reportSoon is report for other goroutines. It never waits.
+func (c *Conn) reportSoon(l LimitExceeded) {
+	if c.router.opts.OnLimitExceeded != nil {
+		c.reports().add(c.reporting(l))
+	}
+}
+
+func (c *Conn) reporting(l LimitExceeded) func() {
 	c.active.Add(1)
-	c.reports().push(func() {
+	return func() {
 		defer c.done()
 		c.router.limitExceeded(l)
-	})
+	}
 }
 
 func (r *Router) limitExceeded(l LimitExceeded) {

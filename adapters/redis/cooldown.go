@@ -27,7 +27,6 @@ type Cooldown struct {
 	client    goredis.UniversalClient
 	policy    ratelimit.CooldownPolicy
 	onPenalty func(ratelimit.Penalty)
-	script    *script
 	prefix    string
 	args      [3]any // what the script is told of the policy
 	seed      maphash.Seed
@@ -62,7 +61,6 @@ func NewCooldown(client goredis.UniversalClient, policy ratelimit.CooldownPolicy
 		client:    client,
 		policy:    policy,
 		onPenalty: onPenalty,
-		script:    newScript(cooldownLua),
 		prefix:    name("penstock:cooldown", []string{cooldownName(policy)}),
 		seed:      maphash.MakeSeed(),
 		now:       func() time.Duration { return time.Since(epoch) },
@@ -70,7 +68,7 @@ func NewCooldown(client goredis.UniversalClient, policy ratelimit.CooldownPolicy
 	for i, n := range []int64{policy.Max, policy.Window.Microseconds(), policy.Penalty.Microseconds()} {
 		c.args[i] = strconv.FormatInt(n, 10)
 	}
-	c.flights.carry = c.carry
+	c.flights.carry = carrier(client, newScript(cooldownLua), 4)
 	return c
 }
 
@@ -212,32 +210,15 @@ func (c *Cooldown) ask(ctx context.Context, key *ratelimit.Key, cost int64) (sta
 	if err := ctx.Err(); err != nil {
 		return nil, 0, fmt.Errorf("redis: cooldown: %w", err)
 	}
-	call := &call{key: name(c.prefix, parts(key)), need: cost, done: make(chan struct{})}
+	args := append([]any{1, name(c.prefix, parts(key))}, c.args[:]...)
+	args = append(args, cost)
+	if c.time != nil {
+		args = append(args, c.time()...)
+	}
+	sent = c.now()
+	call := &call{args: args, done: make(chan struct{})}
 	if err := c.flights.do(ctx, call); err != nil {
 		return nil, 0, err
 	}
-	return call.state, call.sent, nil
-}
-
-// carry makes calls in one round trip.
-func (c *Cooldown) carry(ctx context.Context, calls []*call) {
-	sent := c.now()
-	args := make([][]any, len(calls))
-	for i, call := range calls {
-		call.sent = sent
-		args[i] = append([]any{1, call.key}, c.args[:]...)
-		args[i] = append(args[i], call.need)
-		if c.time != nil {
-			args[i] = append(args[i], c.time()...)
-		}
-	}
-	for i, reply := range c.script.run(ctx, c.client, args) {
-		calls[i].state, calls[i].err = reply.Int64Slice()
-		switch {
-		case calls[i].err != nil:
-			calls[i].err = fmt.Errorf("redis: cooldown: %w", calls[i].err)
-		case len(calls[i].state) != 4:
-			calls[i].err = fmt.Errorf("redis: cooldown: the script has answered %d numbers of 4", len(calls[i].state))
-		}
-	}
+	return call.state, sent, nil
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 )
 
 const (
@@ -18,11 +20,11 @@ const (
 type call struct {
 	key  string
 	need int64
-	args []any         // a joint's
+	args []any         // of its script, where that is not key and need
 	sent time.Duration // when its flight began, on the limiter's clock
 
 	have  int64   // a limiter's reply
-	state []int64 // a cooldown's, a joint's
+	state []int64 // others'
 	err   error
 	done  chan struct{} // closed when the others are set
 }
@@ -114,5 +116,26 @@ func (f *flights) giveUp(c *call) {
 	defer f.mu.Unlock()
 	if i := slices.Index(f.waiting, c); i >= 0 {
 		f.waiting = slices.Delete(f.waiting, i, i+1)
+	}
+}
+
+// carrier carries calls that have their script's arguments, each to its own key's node.
+// The script answers with so many numbers.
+func carrier(client goredis.UniversalClient, s *script, numbers int) func(context.Context, []*call) {
+	return func(ctx context.Context, calls []*call) {
+		args := make([][]any, len(calls))
+		for i, c := range calls {
+			args[i] = c.args
+		}
+		for i, reply := range s.run(ctx, client, args) {
+			c := calls[i]
+			c.state, c.err = reply.Int64Slice()
+			switch {
+			case c.err != nil:
+				c.err = fmt.Errorf("redis: %w", c.err)
+			case len(c.state) != numbers:
+				c.err = fmt.Errorf("redis: the script has answered %d numbers of %d", len(c.state), numbers)
+			}
+		}
 	}
 }

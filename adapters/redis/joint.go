@@ -14,7 +14,6 @@ var jointLua string
 // A joint decides with several limiters in one round trip.
 type joint struct {
 	limiters []*Limiter
-	script   *script
 	flights  flights
 }
 
@@ -26,7 +25,7 @@ var (
 // Join is for [ratelimit.All]. It needs limiters of one client, which is not a Cluster's:
 // there, the buckets of one key are on different nodes.
 func (l *Limiter) Join(others []ratelimit.Limiter) (ratelimit.Limiter, bool) {
-	j := &joint{limiters: []*Limiter{l}, script: l.joint}
+	j := &joint{limiters: []*Limiter{l}}
 	for _, other := range others {
 		o, ok := other.(*Limiter)
 		if !ok || o.client != l.client || !l.oneNode {
@@ -34,7 +33,7 @@ func (l *Limiter) Join(others []ratelimit.Limiter) (ratelimit.Limiter, bool) {
 		}
 		j.limiters = append(j.limiters, o)
 	}
-	j.flights.carry = j.carry
+	j.flights.carry = carrier(l.client, l.joint, len(j.limiters))
 	return j, true
 }
 
@@ -76,24 +75,6 @@ func (j *joint) ask(ctx context.Context, key *ratelimit.Key, cost int64) ([]int6
 		return nil, err
 	}
 	return c.state, nil
-}
-
-// carry makes calls in one round trip.
-func (j *joint) carry(ctx context.Context, calls []*call) {
-	args := make([][]any, len(calls))
-	for i, c := range calls {
-		args[i] = c.args
-	}
-	for i, reply := range j.script.run(ctx, j.limiters[0].client, args) {
-		c := calls[i]
-		c.state, c.err = reply.Int64Slice()
-		switch {
-		case c.err != nil:
-			c.err = fmt.Errorf("redis: limiter: %w", c.err)
-		case len(c.state) != len(j.limiters):
-			c.err = fmt.Errorf("redis: limiter: the script has answered %d numbers of %d", len(c.state), len(j.limiters))
-		}
-	}
 }
 
 // Refund gives tokens back to every limiter.

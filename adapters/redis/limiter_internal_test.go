@@ -115,7 +115,7 @@ func timedCooldown(t *testing.T, client goredis.UniversalClient, p ratelimit.Coo
 	prefix := redistest.Prefix(t)
 	l := NewCooldown(client, p, onPenalty)
 	l.prefix += prefix
-	l.script = timed(t, cooldownLua, map[string]string{", 'PX', format('%.0f', math.ceil(reset() / 1000))": ""})
+	l.flights.carry = carrier(client, timed(t, cooldownLua, map[string]string{", 'PX', format('%.0f', math.ceil(reset() / 1000))": ""}), 4)
 	l.now = func() time.Duration { return time.Duration(c.local.Load()) }
 	l.time = func() []any { return []any{c.server.Load()} }
 	return l

@@ -1,0 +1,55 @@
+package redis
+
+import (
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/middleware/ratelimit/ratelimittest"
+)
+
+func TestSlots(t *testing.T) {
+	client := redistest.Any(t)
+	// Places are given back without waiting for Redis.
+	settle := func() { time.Sleep(200 * time.Millisecond) }
+	ratelimittest.Slots(t, NewSlots(client, redistest.Prefix(t), 3), settle)
+	assert.Panics(t, func() { NewSlots(nil, "x", 1) })
+	assert.Panics(t, func() { NewSlots(client, "", 1) })
+	assert.Panics(t, func() { NewSlots(client, "x", 0) })
+}
+
+// TestPlacesOfADeadProcessComeBack has one process hold a place for longer than a lease,
+// and one that dies.
+func TestPlacesOfADeadProcessComeBack(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	key := ratelimit.Key{"user", "", "ann"}
+	alive := NewSlots(server.Client(t), "render", 2)
+	dying := NewSlots(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }), "render", 2)
+	alive.lease, dying.lease = 600*time.Millisecond, 600*time.Millisecond
+	held, err := alive.Acquire(t.Context(), key)
+	require.NoError(t, err)
+	lost, err := dying.Acquire(t.Context(), key)
+	require.NoError(t, err)
+	proxy.Cut()
+	refused, err := alive.Acquire(t.Context(), key)
+	require.NoError(t, err)
+	assert.Nil(t, refused.Release)
+	require.Eventually(t, func() bool {
+		s, err := alive.Acquire(t.Context(), key)
+		if err != nil || s.Release == nil {
+			return false
+		}
+		assert.EqualValues(t, 2, s.Taken, "the one that is alive keeps its own")
+		s.Release()
+		return true
+	}, 10*time.Second, 10*time.Millisecond)
+	held.Release()
+	lost.Release()
+	require.Eventually(t, func() bool { return server.Client(t).DBSize(t.Context()).Val() == 0 }, 10*time.Second, 10*time.Millisecond)
+}
