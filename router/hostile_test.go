@@ -29,7 +29,9 @@ type victim struct {
 	open   atomic.Int64
 }
 
-func attack(t *testing.T, secure bool) *victim {
+// attack starts a server that asks for a sign of life after a while, for which it waits
+// half as long.
+func attack(t *testing.T, secure bool, ping time.Duration) *victim {
 	v := &victim{closed: make(chan router.CloseError, 100)}
 	v.router = router.New(&router.Options{
 		Limits: router.Limits{QueueBytes: 1 << 20},
@@ -37,8 +39,8 @@ func attack(t *testing.T, secure bool) *victim {
 			Message: 200 * time.Millisecond,
 			Write:   300 * time.Millisecond,
 			Close:   300 * time.Millisecond,
-			Ping:    200 * time.Millisecond,
-			Pong:    100 * time.Millisecond,
+			Ping:    ping,
+			Pong:    ping / 2,
 		},
 		OnClose: func(_ *router.Conn, why router.CloseError) { v.closed <- why },
 	})
@@ -81,6 +83,9 @@ func (v *victim) dial(t *testing.T) net.Conn {
 	return conn
 }
 
+// patient is longer than anything else takes.
+const patient = 40 * time.Second
+
 const upgrade = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 
@@ -115,7 +120,7 @@ func (v *victim) ends(t *testing.T) router.StatusCode {
 // TestResetsAtEveryStage cuts the connection behind every byte of a conversation,
 // and now and then in the handshake.
 func TestResetsAtEveryStage(t *testing.T) {
-	v := attack(t, false)
+	v := attack(t, false, patient)
 	call := text(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}` + strings.Repeat(" ", 64))
 	fragments := []byte{0x01, 0x81, 0, 0, 0, 0, '{', 0x89, 0x80, 0, 0, 0, 0, 0x80, 0x81, 0, 0, 0, 0, '}'}
 	goodbye := []byte{0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8}
@@ -148,7 +153,7 @@ func reset(t *testing.T, conn net.Conn) {
 }
 
 func TestASlowHandshakeEnds(t *testing.T) {
-	v := attack(t, false)
+	v := attack(t, false, patient)
 	conn := v.dial(t)
 	go trickle(conn, []byte(upgrade))
 	_, err := io.ReadAll(conn)
@@ -201,7 +206,11 @@ func TestHostilePeersEnd(t *testing.T) {
 		for _, secure := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: " over TLS"}[secure], func(t *testing.T) {
 				t.Parallel()
-				v := attack(t, secure)
+				ping := patient
+				if tt.code == router.StatusAbnormal {
+					ping = 200 * time.Millisecond // nothing else would end it
+				}
+				v := attack(t, secure, ping)
 				conn := v.upgrade(t)
 				go tt.attack(conn)
 				code := v.ends(t)
@@ -216,7 +225,7 @@ func TestHostilePeersEnd(t *testing.T) {
 
 // TestWhatNobodyReadsIsBounded has a hundred clients ask for more than they read.
 func TestWhatNobodyReadsIsBounded(t *testing.T) {
-	v := attack(t, false)
+	v := attack(t, false, patient)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

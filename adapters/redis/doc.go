@@ -1,5 +1,5 @@
-// Package redis stands limiters on Redis, or on what speaks like it: one node,
-// Sentinel, Cluster; Valkey.
+// Package redis stands limiters and brokers on Redis, or on what speaks like it: one
+// node, Sentinel, Cluster; Valkey.
 //
 // A client is any of github.com/redis/go-redis/v9 and stays its owner's: nothing
 // here closes it.

@@ -15,9 +15,12 @@ import (
 
 func TestSlots(t *testing.T) {
 	client := redistest.Any(t)
-	// Places are given back without waiting for Redis.
-	settle := func() { time.Sleep(200 * time.Millisecond) }
-	ratelimittest.Slots(t, NewSlots(client, redistest.Prefix(t), 3), settle)
+	slots := NewSlots(client, redistest.Prefix(t), 3)
+	ratelimittest.Slots(t, slots, func(key ratelimit.Key, taken int64) {
+		require.Eventually(t, func() bool {
+			return client.ZCard(t.Context(), name(slots.prefix, parts(&key))).Val() <= taken
+		}, 10*time.Second, time.Millisecond)
+	})
 	assert.Panics(t, func() { NewSlots(nil, "x", 1) })
 	assert.Panics(t, func() { NewSlots(client, "", 1) })
 	assert.Panics(t, func() { NewSlots(client, "x", 0) })
@@ -31,7 +34,7 @@ func TestPlacesOfADeadProcessComeBack(t *testing.T) {
 	key := ratelimit.Key{"user", "", "ann"}
 	alive := NewSlots(server.Client(t), "render", 2)
 	dying := NewSlots(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }), "render", 2)
-	alive.lease, dying.lease = 600*time.Millisecond, 600*time.Millisecond
+	alive.lease, dying.lease = 3*time.Second, 3*time.Second
 	held, err := alive.Acquire(t.Context(), key)
 	require.NoError(t, err)
 	lost, err := dying.Acquire(t.Context(), key)
@@ -48,7 +51,7 @@ func TestPlacesOfADeadProcessComeBack(t *testing.T) {
 		assert.EqualValues(t, 2, s.Taken, "the one that is alive keeps its own")
 		s.Release()
 		return true
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 20*time.Second, 10*time.Millisecond)
 	held.Release()
 	lost.Release()
 	require.Eventually(t, func() bool { return server.Client(t).DBSize(t.Context()).Val() == 0 }, 10*time.Second, 10*time.Millisecond)

@@ -3,6 +3,9 @@ package ratelimit_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
@@ -60,4 +63,38 @@ func ExamplePolicy() {
 	// 8 true 2 false <nil>
 	// 5 false 2 false <nil>
 	// 11 false 2 true <nil>
+}
+
+// So many at once, and so many a day.
+func ExampleAll() {
+	limiter := ratelimit.All(
+		memory.NewLimiter(ratelimit.PerSecond(2).Named("second")),
+		memory.NewLimiter(ratelimit.Per(1000, 24*time.Hour).Named("day")),
+	)
+	for range 3 {
+		d, err := limiter.Consume(context.Background(), ratelimit.Key{"user", "", "ann"}, 1)
+		fmt.Println(d.Allowed, d.Limit, err)
+	}
+	// Output:
+	// true 2 <nil>
+	// true 2 <nil>
+	// false 2 <nil>
+}
+
+func ExampleHandshake() {
+	limiter := memory.NewLimiter(ratelimit.PerHour(1))
+	r := router.New(nil)
+	server := httptest.NewServer(ratelimit.Handshake(limiter, nil)(r))
+	defer server.Close()
+	for range 2 {
+		resp, err := http.Get(server.URL)
+		if err != nil {
+			panic(err)
+		}
+		_ = resp.Body.Close()
+		fmt.Printf("%d, %s, wait %q\n", resp.StatusCode, resp.Header.Get("RateLimit"), resp.Header.Get("Retry-After"))
+	}
+	// Output:
+	// 426, "handshake";r=0;t=3600, wait ""
+	// 429, "handshake";r=0;t=3600, wait "3600"
 }

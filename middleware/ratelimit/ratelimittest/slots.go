@@ -13,8 +13,9 @@ import (
 )
 
 // Slots holds slots, of three places for each key, to the contract of
-// [ratelimit.Slots]. Settle waits until what was released is free.
-func Slots(t *testing.T, slots ratelimit.Slots, settle func()) {
+// [ratelimit.Slots]. Settle waits until no more than so many places of a key are taken: a
+// release may take its time.
+func Slots(t *testing.T, slots ratelimit.Slots, settle func(key ratelimit.Key, taken int64)) {
 	t.Helper()
 	acquire := func(name string) ratelimit.Slot {
 		s, err := slots.Acquire(context.Background(), key(name))
@@ -35,14 +36,14 @@ func Slots(t *testing.T, slots ratelimit.Slots, settle func()) {
 	acquire("bob").Release()
 	taken[0].Release()
 	taken[0].Release() // which does nothing
-	settle()
+	settle(key("ann"), 2)
 	again := acquire("ann")
 	require.NotNil(t, again.Release)
 	assert.Nil(t, acquire("ann").Release)
 	for _, s := range append(taken, again) {
 		s.Release()
 	}
-	settle()
+	settle(key("ann"), 0)
 
 	var inside, most atomic.Int64
 	var wg sync.WaitGroup
@@ -63,7 +64,7 @@ func Slots(t *testing.T, slots ratelimit.Slots, settle func()) {
 	}
 	wg.Wait()
 	assert.LessOrEqual(t, most.Load(), int64(3))
-	settle()
+	settle(key("eve"), 0)
 	s := acquire("eve")
 	assert.EqualValues(t, 1, s.Taken)
 	s.Release()
