@@ -35,6 +35,12 @@ func (l timedLimiter) Refund(_ context.Context, key ratelimit.Key, tokens int64)
 	return l.refund(key.Hash(l.seed), *l.micros, tokens)
 }
 
+func TestRegressions(t *testing.T) {
+	for _, c := range ratelimittest.Regressions() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, timed()) })
+	}
+}
+
 func TestLimiterEqualsTheModel(t *testing.T) { ratelimittest.EqualsModel(t, timed(), 150) }
 
 func TestAClockThatStepsBack(t *testing.T) { ratelimittest.SurvivesStepsBack(t, timed(), 150) }

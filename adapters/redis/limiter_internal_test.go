@@ -84,6 +84,9 @@ func keepsTheContract(t *testing.T, client goredis.UniversalClient) {
 	for _, c := range ratelimittest.Cases() {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, harness(t, client)) })
 	}
+	for _, c := range ratelimittest.Regressions() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, harness(t, client)) })
+	}
 	t.Run("all", func(t *testing.T) { ratelimittest.All(t, harness(t, client)) })
 	for _, c := range ratelimittest.Cases() {
 		t.Run("with another: "+c.Name, func(t *testing.T) { c.Run(t, ratelimittest.WithAnother(harness(t, client))) })

@@ -208,6 +208,16 @@ func TestARightLimiterPasses(t *testing.T) {
 	}
 }
 
+func TestARightLimiterHasNoneOfTheseDefects(t *testing.T) {
+	for _, c := range ratelimittest.Regressions() {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.Run(t, ratelimittest.Harness{New: newReference(fault{}), Sleep: time.Sleep})
+			})
+		})
+	}
+}
+
 // TestAWrongLimiterFails holds the suite to its own words: every fault is found
 // by the case that it is about, and every case finds a fault.
 func TestAWrongLimiterFails(t *testing.T) {
