@@ -106,10 +106,7 @@ func newLimit(limiter Limiter, opts *Options) *limit {
 // decide returns nil if a message may enter. The Decision is the zero one if there was
 // none.
 func (l *limit) decide(ctx context.Context, in router.IngressContext) (Decision, error) {
-	cost := int64(1)
-	if l.Cost != nil {
-		cost = l.Cost(in)
-	}
+	cost := l.cost(in)
 	switch {
 	case cost == 0:
 		return Decision{}, nil
@@ -130,6 +127,13 @@ func (l *limit) decide(ctx context.Context, in router.IngressContext) (Decision,
 		return Decision{}, &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
 	}
 	return d, l.judge(in, cost, d)
+}
+
+func (l *limit) cost(in router.IngressContext) int64 {
+	if l.Cost == nil {
+		return 1
+	}
+	return l.Cost(in)
 }
 
 // judge makes a denial an error, where it is to be one.

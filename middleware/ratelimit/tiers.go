@@ -1,0 +1,60 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+)
+
+// Tiers returns the ingress function that limits every message by the limiter of its
+// tier, such as "free" or "pro", which tier says from the message's identity, say. What a
+// message costs is taken from the buckets of the other tiers too, as far as they hold it:
+// changing tiers at run time grants nobody a fresh bucket. A tier without a limiter is a
+// bug of the server's, and refuses the message with INTERNAL.
+//
+// It asks one limiter more for each other tier, after the message's own has admitted it. It
+// panics as [New] does.
+func Tiers(tier func(router.IngressContext) string, limiters map[string]Limiter, opts *Options) router.IngressFunc {
+	if tier == nil || len(limiters) == 0 {
+		panic("ratelimit: Tiers needs a function and limiters")
+	}
+	t := tiers{of: tier, limits: map[string]*limit{}}
+	for name, limiter := range limiters {
+		t.limits[name] = newLimit(limiter, opts)
+	}
+	return t.admit
+}
+
+type tiers struct {
+	of     func(router.IngressContext) string
+	limits map[string]*limit
+}
+
+func (t *tiers) admit(ctx context.Context, in router.IngressContext) error {
+	name := t.of(in)
+	own := t.limits[name]
+	if own == nil {
+		return errors.Errorf(errors.Internal, "ratelimit: tier %q has no limiter; there are %s",
+			name, strings.Join(slices.Sorted(maps.Keys(t.limits)), ", "))
+	}
+	d, err := own.decide(ctx, in)
+	if err != nil || !d.Allowed {
+		return err
+	}
+	cost := own.cost(in)
+	key := own.Key(in)
+	for other, l := range t.limits {
+		if other == name {
+			continue
+		}
+		if _, err := l.limiter.Consume(ctx, key, cost); err != nil && l.OnError != nil && ctx.Err() == nil {
+			l.OnError(fmt.Errorf("ratelimit: charging tier %q: %w", other, err))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package ratelimit_test
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+func TestTiers(t *testing.T) {
+	plan := "free"
+	admit := ratelimit.Tiers(func(router.IngressContext) string { return plan }, map[string]ratelimit.Limiter{
+		"free": memory.NewLimiter(ratelimit.PerHour(2).Named("free")),
+		"pro":  memory.NewLimiter(ratelimit.PerHour(5).Named("pro")),
+	}, nil)
+	admitted := func(n int) (yes int) {
+		for range n {
+			if admit(t.Context(), from("ann")) == nil {
+				yes++
+			}
+		}
+		return yes
+	}
+	assert.Equal(t, 2, admitted(10))
+	plan = "pro"
+	assert.Equal(t, 3, admitted(10), "two of five are spent")
+	plan = "free"
+	assert.Zero(t, admitted(10), "nor is a way back a fresh bucket")
+	plan = "gold"
+	assert.Equal(t, errors.Internal, errors.CodeOf(admit(t.Context(), from("ann"))))
+	assert.Panics(t, func() { ratelimit.Tiers(nil, nil, nil) })
+}
+
+func TestTiersSurviveAnOutageOfAnother(t *testing.T) {
+	down := limiterFunc(func(context.Context, ratelimit.Key, int64) (ratelimit.Decision, error) {
+		return ratelimit.Decision{}, io.ErrUnexpectedEOF
+	})
+	var seen []error
+	admit := ratelimit.Tiers(func(router.IngressContext) string { return "free" }, map[string]ratelimit.Limiter{
+		"free": memory.NewLimiter(ratelimit.PerHour(1)),
+		"pro":  down,
+	}, &ratelimit.Options{OnError: func(err error) { seen = append(seen, err) }})
+	assert.NoError(t, admit(t.Context(), from("ann")))
+	assert.Len(t, seen, 1)
+	assert.ErrorContains(t, seen[0], `charging tier "pro"`)
+}
