@@ -31,6 +31,10 @@ func TestLimiterKeepsTheContract(t *testing.T) {
 	}
 }
 
+func TestHistory(t *testing.T) {
+	ratelimittest.History(t, memory.NewLimiter(ratelimittest.HistoryPolicy()))
+}
+
 func TestAll(t *testing.T) {
 	h := ratelimittest.Harness{
 		New:   func(p ratelimit.Policy) ratelimit.Limiter { return memory.NewLimiter(p) },

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/middleware/ratelimit/ratelimittest"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -71,6 +72,13 @@ func TestPoliciesWithoutNamesAreApart(t *testing.T) {
 	assert.EqualValues(t, 5, consume(t, dear, user("ann"), 5).Remaining)
 	assert.EqualValues(t, 198, consume(t, cheap, user("ann"), 1).Remaining)
 	assert.EqualValues(t, 197, consume(t, redis.NewLimiter(client, ratelimit.PerHour(200)), user("ann"), 1).Remaining, "the same policy")
+}
+
+func TestHistory(t *testing.T) {
+	server := redistest.Start(t)
+	one := redis.NewLimiter(server.Client(t), ratelimittest.HistoryPolicy().Named("one"))
+	another := redis.NewLimiter(server.Client(t), ratelimittest.HistoryPolicy().Named("one"))
+	ratelimittest.History(t, one, another)
 }
 
 // TestManyProcessesShareABudget counts what all of them were granted.
