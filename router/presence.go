@@ -150,7 +150,8 @@ func (t *topics) receiveMembers(of *topic, from string, kind byte, body []byte) 
 	}
 	remote := p.there[from]
 	if remote == nil {
-		remote = &remoteMembers{members: map[string]Member{}}
+		// It may have come after the question that is open.
+		remote = &remoteMembers{members: map[string]Member{}, asked: p.asked}
 		p.there[from] = remote
 	}
 	switch kind {

@@ -165,10 +165,60 @@ func TestMembersOfAllNodes(t *testing.T) {
 	})
 }
 
+// TestAnInterruptionIsNobodysLeave: who cannot be heard is not gone.
+func TestAnInterruptionIsNobodysLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := &lossyBroker{}
+		n := newNode(broker)
+		n.dial(t, "ann").Send(Enter{"go"})
+		synctest.Wait()
+		broker.Receive("go", "two", []byte("\x05"+`[{"connId":"two","userId":"two"}]`))
+		broker.Missed("go", 0)
+		time.Sleep(time.Hour)
+		assert.Equal(t, []string{"ann", "two"}, n.users())
+		broker.Subscribed("go") // the way is there again, and two does not answer
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"ann"}, n.users())
+	})
+}
+
+// TestWhoEntersWhileAQuestionIsOpenStays, though it was not there to be asked.
+func TestWhoEntersWhileAQuestionIsOpenStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := &lossyBroker{}
+		n := newNode(broker)
+		n.dial(t, "ann").Send(Enter{"go"}) // asks
+		time.Sleep(time.Second)
+		broker.Receive("go", "two", []byte("\x02"+`[{"connId":"two","userId":"two"}]`))
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"ann", "two"}, n.users())
+	})
+}
+
+// TestANodeSubscribesToWhatItHasMembersFor, once, however many they are.
+func TestANodeSubscribesToWhatItHasMembersFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := &lossyBroker{}
+		n := newNode(broker)
+		ann, bob := n.dial(t, "ann"), n.dial(t, "bob")
+		ann.Send(Join{"go"})
+		bob.Send(Enter{"go"})
+		ann.Send(Say{"elsewhere", "hi"})
+		synctest.Wait()
+		ann.Send(Leave{"go"})
+		synctest.Wait()
+		assert.Equal(t, []string{"+go"}, broker.topics.all())
+		bob.Abort()
+		synctest.Wait()
+		assert.Equal(t, []string{"+go", "-go"}, broker.topics.all())
+	})
+}
+
 // A lossyBroker is one node of it; a test plays the others.
 type lossyBroker struct {
 	router.Node
 	published recorder[string]
+	topics    recorder[string]
 }
 
 func (b *lossyBroker) Join(node router.Node) router.Link {
@@ -176,8 +226,8 @@ func (b *lossyBroker) Join(node router.Node) router.Link {
 	return b
 }
 
-func (b *lossyBroker) Subscribe(string)                {}
-func (b *lossyBroker) Unsubscribe(string)              {}
+func (b *lossyBroker) Subscribe(topic string)          { b.topics.add("+" + topic) }
+func (b *lossyBroker) Unsubscribe(topic string)        { b.topics.add("-" + topic) }
 func (b *lossyBroker) Publish(_ string, packet []byte) { b.published.add(string(packet)) }
 func (b *lossyBroker) Close()                          {}
 

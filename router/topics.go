@@ -168,8 +168,12 @@ func (t *topics) subscribed(name string) {
 	}
 }
 
+// missed asks who is there if something about members may be among what was lost. In an
+// interruption nobody could answer; after it, subscribed asks.
 func (t *topics) missed(name string, packets int) {
-	t.subscribed(name)
+	if packets > 0 {
+		t.subscribed(name)
+	}
 	if t.router.opts.OnMissed == nil {
 		return
 	}

@@ -52,7 +52,9 @@ func (o *outbox) add(channel string, e envelope) {
 		o.numbers.stamp(channel, &e)
 	}
 	if o.bytes+len(e.packet) > maxWaitingBytes {
-		o.owed[channel] = struct{}{}
+		if numbered {
+			o.owed[channel] = struct{}{}
+		}
 		return
 	}
 	o.put(channel, numbered, &e)
