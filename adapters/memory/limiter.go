@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"math"
 	"math/bits"
 	"sync/atomic"
 	"time"
@@ -23,12 +22,14 @@ type Limiter struct {
 	seed   maphash.Seed
 	epoch  time.Time
 	shards []shard
-	shift  int // a hash's top bits choose its shard
+	shift  int          // a hash's top bits choose its shard
+	ahead  atomic.Int64 // the most that was ever reserved beyond a full bucket, in units
 }
 
 var (
-	_ ratelimit.Local      = (*Limiter)(nil)
-	_ ratelimit.Adjustable = (*Limiter)(nil)
+	_ ratelimit.Local    = (*Limiter)(nil)
+	_ ratelimit.Blocker  = (*Limiter)(nil)
+	_ ratelimit.Reserver = (*Limiter)(nil)
 )
 
 const (
@@ -77,27 +78,7 @@ func (l *Limiter) Consume(_ context.Context, key ratelimit.Key, cost int64) (rat
 	return l.consume(key.Hash(l.seed), l.micros(), cost)
 }
 
-// Refund gives tokens back to key's bucket, which never holds more than its capacity.
-func (l *Limiter) Refund(_ context.Context, key ratelimit.Key, tokens int64) error {
-	return l.refund(key.Hash(l.seed), l.micros(), tokens)
-}
-
-// Reset fills key's bucket.
-func (l *Limiter) Reset(_ context.Context, key ratelimit.Key) error {
-	return l.refund(key.Hash(l.seed), l.micros(), math.MaxInt64)
-}
-
 func (l *Limiter) micros() int64 { return time.Since(l.epoch).Microseconds() }
-
-// refund is Refund at a time: taking a negative need.
-func (l *Limiter) refund(hash uint64, micros, tokens int64) error {
-	if tokens < 0 {
-		return fmt.Errorf("memory: refund is %d; it must not be negative", tokens)
-	}
-	need := min(l.units.Need(tokens), l.units.Full())
-	l.shards[hash>>l.shift].take(hash, micros*l.units.PerMicro(), -need, &l.units)
-	return nil
-}
 
 // consume is Consume at a time, in microseconds since the epoch.
 func (l *Limiter) consume(hash uint64, micros, cost int64) (ratelimit.Decision, error) {
@@ -106,38 +87,6 @@ func (l *Limiter) consume(hash uint64, micros, cost int64) (ratelimit.Decision, 
 	}
 	need := l.units.Need(cost)
 	now := micros * l.units.PerMicro()
-	have := l.shards[hash>>l.shift].take(hash, now, need, &l.units)
-	return l.units.Decide(have, need), nil
-}
-
-// A bucket is when it will be full again, in units since the epoch. At 0 it is
-// full now and ever.
-type bucket struct{ atomic.Int64 }
-
-// moved is the value of a bucket that has gone to another table.
-const moved = math.MinInt64
-
-// take takes need units if the bucket has them, or gives them back if need is negative.
-// It returns what the bucket had, and false if the bucket has moved.
-func (b *bucket) take(now, need int64, u *ratelimit.Units) (have int64, ok bool) {
-	for {
-		fullAt := b.Load()
-		if fullAt == moved {
-			return 0, false
-		}
-		debt := min(max(fullAt-now, 0), u.Full())
-		have = u.Full() - debt
-		next := now + debt
-		if need <= have {
-			next = max(next+need, now)
-		}
-		// A denial writes only where the clock has stepped back: otherwise the
-		// bucket would stay empty until the clock has caught up.
-		if next == fullAt || need == 0 || need > have && fullAt-now <= u.Full() {
-			return have, true
-		}
-		if b.CompareAndSwap(fullAt, next) {
-			return have, true
-		}
-	}
+	have := l.shards[hash>>l.shift].take(hash, now, need, 0, l)
+	return decide(have, need, &l.units), nil
 }

@@ -14,7 +14,7 @@ import (
 
 // timed makes limiters whose clock is a number.
 func timed() ratelimittest.Harness {
-	micros := int64(1) << 47
+	micros := int64(1) << 49 // far enough from 0 to step back
 	return ratelimittest.Harness{
 		New:      func(p ratelimit.Policy) ratelimit.Limiter { return timedLimiter{NewLimiter(p), &micros} },
 		Sleep:    func(d time.Duration) { micros += d.Microseconds() },
@@ -33,6 +33,14 @@ func (l timedLimiter) Consume(_ context.Context, key ratelimit.Key, cost int64) 
 
 func (l timedLimiter) Refund(_ context.Context, key ratelimit.Key, tokens int64) error {
 	return l.refund(key.Hash(l.seed), *l.micros, tokens)
+}
+
+func (l timedLimiter) Block(_ context.Context, key ratelimit.Key, d time.Duration) error {
+	return l.block(key.Hash(l.seed), *l.micros, d)
+}
+
+func (l timedLimiter) Reserve(_ context.Context, key ratelimit.Key, cost int64, maxWait time.Duration) (ratelimit.Decision, error) {
+	return l.reserve(key.Hash(l.seed), *l.micros, cost, maxWait)
 }
 
 func TestRegressions(t *testing.T) {

@@ -38,23 +38,54 @@ func (s *shard) init(most int) {
 	s.table.Store(&t)
 }
 
-// take takes need units from a key's bucket if it has them, and returns what it
-// had.
-func (s *shard) take(hash uint64, now, need int64, u *ratelimit.Units) int64 {
+// take takes need units from a key's bucket if it has them, or will have when ahead more
+// have flowed in, and returns what it had.
+func (s *shard) take(hash uint64, now, need, ahead int64, l *Limiter) int64 {
 	for {
 		found, _ := s.table.Load().find(hash)
 		switch {
-		case found == nil && (need <= 0 || need > u.Full()):
-			return u.Full() // nothing is taken from a full bucket, nor given to it
+		case found == nil && (need <= 0 || need > l.units.Full()):
+			return l.units.Full() // nothing is taken from a full bucket, nor given to it
 		case found == nil:
-			found = s.insert(hash, now, u)
+			found = s.insert(hash, now, &l.units)
 		}
-		if have, ok := found.take(now, need, u); ok {
+		if have, ok := found.take(now, need, ahead, l); ok {
 			return have
 		}
-		s.mu.Lock()   // until the new table is there
-		s.mu.Unlock() //nolint:staticcheck // an empty critical section is what waiting is
+		s.waitForTable()
 	}
+}
+
+func (s *shard) waitForTable() {
+	s.mu.Lock()
+	s.mu.Unlock() //nolint:staticcheck // an empty critical section is what waiting is
+}
+
+// fill fills a key's bucket.
+func (s *shard) fill(hash uint64) {
+	for {
+		found, _ := s.table.Load().find(hash)
+		if found == nil || found.set(0) {
+			return
+		}
+		s.waitForTable()
+	}
+}
+
+// block blocks a key's bucket. There is always room for one that is blocked: in the
+// strangers' bucket it would block all of them.
+func (s *shard) block(hash uint64, now, until int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := *s.table.Load()
+	if found, _ := t.find(hash); found != nil {
+		found.set(-until)
+		return
+	}
+	if 4*(s.used+1) > 3*len(t) {
+		s.rebuild(t, now)
+	}
+	s.add(hash, -until)
 }
 
 // find returns a key's bucket, or nil and the free slot where it belongs.
@@ -82,8 +113,13 @@ func (s *shard) insert(hash uint64, now int64, u *ratelimit.Units) *bucket {
 	if !s.room(now, u) {
 		return &s.overflow
 	}
+	return s.add(hash, now)
+}
+
+// add adds a bucket for which there is room. It must be called with the lock held.
+func (s *shard) add(hash uint64, value int64) *bucket {
 	_, free := s.table.Load().find(hash)
-	free.bucket.Store(now)
+	free.bucket.Store(value)
 	free.hash.Store(hash)
 	s.used++
 	return &free.bucket
@@ -112,8 +148,8 @@ const searchPauseMicros = 100_000
 // rebuild replaces the table by one without the buckets that are full at now.
 func (s *shard) rebuild(old table, now int64) {
 	type entry struct {
-		hash   uint64
-		fullAt int64
+		hash  uint64
+		value int64
 	}
 	live := make([]entry, 0, s.used)
 	for i := range old {
@@ -121,14 +157,14 @@ func (s *shard) rebuild(old table, now int64) {
 		if hash == 0 {
 			continue
 		}
-		if fullAt := old[i].bucket.Swap(moved); fullAt > now {
-			live = append(live, entry{hash, fullAt})
+		if value := old[i].bucket.Swap(moved); !worthless(value, now) {
+			live = append(live, entry{hash, value})
 		}
 	}
 	fresh := make(table, slotsFor(len(live)+1))
 	for _, e := range live {
 		_, free := fresh.find(e.hash)
-		free.bucket.Store(e.fullAt)
+		free.bucket.Store(e.value)
 		free.hash.Store(e.hash)
 	}
 	s.used = len(live)

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"hash/maphash"
 	"strconv"
@@ -13,9 +12,6 @@ import (
 
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 )
-
-//go:embed cooldown.lua
-var cooldownLua string
 
 // A Cooldown is a [ratelimit.Limiter] that keeps a [ratelimit.CooldownPolicy] in Redis. It
 // decides as the one in memory does, by the clock of the Redis server. Whom a penalty
@@ -31,7 +27,7 @@ type Cooldown struct {
 	args      [3]any // what the script is told of the policy
 	seed      maphash.Seed
 	penalties recent[penalty]
-	flights   flights
+	flights   *flights
 	now       func() time.Duration
 	time      func() []any // told to the script, in tests
 }
@@ -41,8 +37,7 @@ var _ ratelimit.Limiter = (*Cooldown)(nil)
 // A penalty is how long a cost is refused. Another one may have to wait longer, or less.
 type penalty struct {
 	cost  int64
-	sent  time.Duration // the earliest that the answer can be about
-	left  time.Duration // from then on
+	left  time.Duration
 	reset time.Duration
 }
 
@@ -68,7 +63,7 @@ func NewCooldown(client goredis.UniversalClient, policy ratelimit.CooldownPolicy
 	for i, n := range []int64{policy.Max, policy.Window.Microseconds(), policy.Penalty.Microseconds()} {
 		c.args[i] = strconv.FormatInt(n, 10)
 	}
-	c.flights.carry = carrier(client, newScript(cooldownLua), 4)
+	c.flights = newFlights("cooldown", client, newScript(cooldownLua), 4)
 	return c
 }
 
@@ -102,7 +97,7 @@ func (c *Cooldown) Consume(ctx context.Context, key ratelimit.Key, cost int64) (
 	}
 	d := c.decision(state, cost)
 	if d.Reason != 0 {
-		c.penalties.put(hash, penalty{cost, sent, d.RetryAfter, d.ResetAfter}, c.now())
+		c.penalties.put(hash, penalty{cost, d.RetryAfter, d.ResetAfter}, sent, c.now())
 	}
 	if d.Reason == ratelimit.BurstExceeded && c.onPenalty != nil {
 		c.onPenalty(ratelimit.Penalty{Policy: c.policy, Key: key, Count: state[1] + cost, RetryAfter: d.RetryAfter})
@@ -114,7 +109,7 @@ func (c *Cooldown) Consume(ctx context.Context, key ratelimit.Key, cost int64) (
 func (c *Cooldown) known(hash uint64, cost int64) (ratelimit.Decision, bool) {
 	now := c.now()
 	p, ok := c.penalties.get(hash, now)
-	if !ok || cost != p.value.cost || now-p.value.sent >= p.value.left {
+	if !ok || cost != p.value.cost || now-p.sent >= p.value.left {
 		return ratelimit.Decision{}, false
 	}
 	// The wait is counted from when the answer came: it must be enough.
@@ -160,7 +155,7 @@ func (c *Cooldown) Count(ctx context.Context, key ratelimit.Key) (int64, error) 
 // for up to a second more.
 func (c *Cooldown) Reset(ctx context.Context, key ratelimit.Key) error {
 	err := c.client.Del(ctx, name(c.prefix, parts(&key))).Err()
-	c.penalties.forget(key.Hash(c.seed))
+	c.penalties.overrule(key.Hash(c.seed), c.now())
 	if err != nil {
 		return fmt.Errorf("redis: cooldown: %w", err)
 	}
@@ -179,7 +174,7 @@ func (c *Cooldown) ResetAll(ctx context.Context) error {
 		}
 		return keys.Err()
 	})
-	c.penalties.forgetAll()
+	c.penalties.overruleAll(c.now())
 	if err != nil {
 		return fmt.Errorf("redis: cooldown: %w", err)
 	}
@@ -207,16 +202,13 @@ func glob(s string) string {
 
 // ask returns the script's reply, and when it was asked.
 func (c *Cooldown) ask(ctx context.Context, key *ratelimit.Key, cost int64) (state []int64, sent time.Duration, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, 0, fmt.Errorf("redis: cooldown: %w", err)
-	}
 	args := append([]any{1, name(c.prefix, parts(key))}, c.args[:]...)
 	args = append(args, cost)
 	if c.time != nil {
 		args = append(args, c.time()...)
 	}
 	sent = c.now()
-	call := &call{args: args, done: make(chan struct{})}
+	call := &call{args: args}
 	if err := c.flights.do(ctx, call); err != nil {
 		return nil, 0, err
 	}

@@ -26,14 +26,18 @@ type call struct {
 	have  int64   // a limiter's reply
 	state []int64 // others'
 	err   error
-	done  chan struct{} // closed when the others are set
+	done  chan struct{} // closed when the others are set; nil if nobody else waits for it
 }
 
 // flights carries calls to Redis. What waits while others are under way leaves
 // together, so that one caller never waits for company, and many need few round
 // trips.
 type flights struct {
+	what  string // is called, for errors
 	carry func(context.Context, []*call)
+
+	// obedient says that the client stops at its context's deadline.
+	obedient bool
 
 	mu      sync.Mutex
 	waiting []*call
@@ -45,38 +49,80 @@ type flight struct{ began time.Time }
 // do waits until c is decided or ctx is done. A call that has not left by then is
 // never made; of one that has, nobody knows.
 func (f *flights) do(ctx context.Context, c *call) error {
-	f.mu.Lock()
-	f.waiting = append(f.waiting, c)
-	if f.mayBegin() {
-		fl := &flight{time.Now()}
-		f.begun = append(f.begun, fl)
-		go f.fly(fl)
+	if ctx.Err() != nil {
+		return f.wrap(ctx.Err())
 	}
+	f.mu.Lock()
+	fl := f.begin()
+	if fl != nil && len(f.waiting) == 0 && f.stopsWith(ctx) {
+		f.mu.Unlock()
+		f.carry(ctx, []*call{c})
+		f.land(fl)
+		if by, bounded := ctx.Deadline(); c.err != nil && bounded && !time.Now().Before(by) {
+			return f.wrap(context.DeadlineExceeded) // which the client calls an i/o timeout
+		}
+		return f.wrap(c.err)
+	}
+	c.done = make(chan struct{})
+	f.waiting = append(f.waiting, c)
 	f.mu.Unlock()
+	if fl != nil {
+		go f.next(fl)
+	}
 	select {
 	case <-c.done:
-		return c.err
+		return f.wrap(c.err)
 	case <-ctx.Done():
 		f.giveUp(c)
-		return fmt.Errorf("redis: limiter: %w", ctx.Err())
+		return f.wrap(ctx.Err())
 	}
 }
 
-// mayBegin forgets a flight that is late. It will come back when its client gives up,
-// which may be never.
-func (f *flights) mayBegin() bool {
-	if len(f.begun) < maxFlights {
-		return true
+func (f *flights) wrap(err error) error {
+	if err == nil {
+		return nil
 	}
-	if time.Since(f.begun[0].began) < 2*flightTime {
-		return false
-	}
-	f.begun = f.begun[1:]
-	return true
+	return fmt.Errorf("redis: %s: %w", f.what, err)
 }
 
-// fly carries what waits until nothing does.
-func (f *flights) fly(fl *flight) {
+// stopsWith reports whether a caller may wait for the client itself, which spares two
+// changes of goroutine: if it would wait for ever anyway, or the client stops when it must.
+// What is cancelled before its deadline waits for that, so it must be near.
+func (f *flights) stopsWith(ctx context.Context) bool {
+	by, bounded := ctx.Deadline()
+	return ctx.Done() == nil || f.obedient && bounded && time.Until(by) <= flightTime/10
+}
+
+// begin returns a flight, or nil if there are enough. It forgets one that is late: it
+// will come back when its client gives up, which may be never. It must be called with the
+// lock held.
+func (f *flights) begin() *flight {
+	if len(f.begun) == maxFlights {
+		if time.Since(f.begun[0].began) < 2*flightTime {
+			return nil
+		}
+		f.begun = f.begun[1:]
+	}
+	fl := &flight{time.Now()}
+	f.begun = append(f.begun, fl)
+	return fl
+}
+
+// land ends a flight that its caller has made, unless others have come meanwhile.
+func (f *flights) land(fl *flight) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.waiting) > 0 {
+		go f.next(fl)
+		return
+	}
+	if i := slices.Index(f.begun, fl); i >= 0 {
+		f.begun = slices.Delete(f.begun, i, i+1)
+	}
+}
+
+// next carries what waits until nothing does.
+func (f *flights) next(fl *flight) {
 	for {
 		calls := f.board(fl)
 		if len(calls) == 0 {
@@ -119,10 +165,10 @@ func (f *flights) giveUp(c *call) {
 	}
 }
 
-// carrier carries calls that have their script's arguments, each to its own key's node.
-// The script answers with so many numbers.
-func carrier(client goredis.UniversalClient, s *script, numbers int) func(context.Context, []*call) {
-	return func(ctx context.Context, calls []*call) {
+// newFlights carries calls of what that have their script's arguments, each to its own
+// key's node. The script answers with so many numbers.
+func newFlights(what string, client goredis.UniversalClient, s *script, numbers int) *flights {
+	carry := func(ctx context.Context, calls []*call) {
 		args := make([][]any, len(calls))
 		for i, c := range calls {
 			args[i] = c.args
@@ -130,12 +176,22 @@ func carrier(client goredis.UniversalClient, s *script, numbers int) func(contex
 		for i, reply := range s.run(ctx, client, args) {
 			c := calls[i]
 			c.state, c.err = reply.Int64Slice()
-			switch {
-			case c.err != nil:
-				c.err = fmt.Errorf("redis: %w", c.err)
-			case len(c.state) != numbers:
-				c.err = fmt.Errorf("redis: the script has answered %d numbers of %d", len(c.state), numbers)
+			if c.err == nil && len(c.state) != numbers {
+				c.err = fmt.Errorf("the script has answered %d numbers of %d", len(c.state), numbers)
 			}
 		}
+	}
+	return &flights{what: what, carry: carry, obedient: obeysDeadlines(client)}
+}
+
+// obeysDeadlines reports whether a client was told to stop at its context's deadline.
+func obeysDeadlines(client goredis.UniversalClient) bool {
+	switch c := client.(type) {
+	case *goredis.Client:
+		return c.Options().ContextTimeoutEnabled
+	case *goredis.ClusterClient:
+		return c.Options().ContextTimeoutEnabled
+	default:
+		return false
 	}
 }

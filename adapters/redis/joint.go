@@ -2,19 +2,15 @@ package redis
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 )
 
-//go:embed joint.lua
-var jointLua string
-
 // A joint decides with several limiters in one round trip.
 type joint struct {
 	limiters []*Limiter
-	flights  flights
+	flights  *flights
 }
 
 var (
@@ -33,7 +29,7 @@ func (l *Limiter) Join(others []ratelimit.Limiter) (ratelimit.Limiter, bool) {
 		}
 		j.limiters = append(j.limiters, o)
 	}
-	j.flights.carry = carrier(l.client, l.joint, len(j.limiters))
+	j.flights = newFlights("limiter", l.client, l.joint, len(j.limiters))
 	return j, true
 }
 
@@ -42,16 +38,13 @@ func (j *joint) Consume(ctx context.Context, key ratelimit.Key, cost int64) (rat
 	if cost < 0 {
 		return ratelimit.Decision{}, fmt.Errorf("redis: cost is %d; it must not be negative", cost)
 	}
-	if err := ctx.Err(); err != nil {
-		return ratelimit.Decision{}, fmt.Errorf("redis: limiter: %w", err)
-	}
 	have, err := j.ask(ctx, &key, cost)
 	if err != nil {
 		return ratelimit.Decision{}, err
 	}
 	decisions := make([]ratelimit.Decision, len(j.limiters))
 	for i, l := range j.limiters {
-		decisions[i] = l.units.Decide(have[i], l.units.Need(cost))
+		decisions[i] = decide(have[i], l.units.Need(cost), &l.units)
 	}
 	return ratelimit.Strictest(decisions), nil
 }
@@ -70,7 +63,7 @@ func (j *joint) ask(ctx context.Context, key *ratelimit.Key, cost int64) ([]int6
 	if first.time != nil {
 		args = append(args, first.time()...)
 	}
-	c := &call{args: args, done: make(chan struct{})}
+	c := &call{args: args}
 	if err := j.flights.do(ctx, c); err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"math"
 	"strconv"
 	"time"
 
@@ -40,11 +39,17 @@ type Limiter struct {
 	seed    maphash.Seed
 	denials denials
 	flights flights
-	now     func() time.Duration
-	time    func() []any // told to the script, in tests
+
+	reserves, blocks *flights
+
+	now  func() time.Duration
+	time func() []any // told to the script, in tests
 }
 
-var _ ratelimit.Adjustable = (*Limiter)(nil)
+var (
+	_ ratelimit.Blocker  = (*Limiter)(nil)
+	_ ratelimit.Reserver = (*Limiter)(nil)
+)
 
 // NewLimiter returns a limiter. It panics if the policy is not valid or the client is
 // nil. It sends nothing yet.
@@ -57,15 +62,17 @@ func NewLimiter(client goredis.UniversalClient, policy ratelimit.Policy) *Limite
 	l := &Limiter{
 		client:  client,
 		units:   policy.Units(),
-		script:  newScript(consumeLua),
-		joint:   newScript(jointLua),
+		script:  newScript(bucketLua + consumeLua),
+		joint:   newScript(bucketLua + jointLua),
 		oneNode: oneNode,
 		seed:    maphash.MakeSeed(),
 		now:     func() time.Duration { return time.Since(epoch) },
 	}
 	l.prefix = name("penstock:limit", []string{policyName(policy)})
 	l.policy = [2]any{strconv.FormatInt(l.units.PerMicro(), 10), strconv.FormatInt(l.units.Full(), 10)}
-	l.flights.carry = l.carry
+	l.reserves = newFlights("limiter", client, newScript(bucketLua+reserveLua), 1)
+	l.blocks = newFlights("limiter", client, newScript(bucketLua+blockLua), 0)
+	l.flights.what, l.flights.carry, l.flights.obedient = "limiter", l.carry, obeysDeadlines(client)
 	return l
 }
 
@@ -99,34 +106,11 @@ func (l *Limiter) Consume(ctx context.Context, key ratelimit.Key, cost int64) (r
 		left -= need
 	}
 	l.denials.learn(hash, left, need, c.sent, l.now())
-	return l.units.Decide(c.have, need), nil
-}
-
-// Refund gives tokens back to key's bucket, which never holds more than its capacity.
-// Other processes may refuse the key for up to a second more.
-func (l *Limiter) Refund(ctx context.Context, key ratelimit.Key, tokens int64) error {
-	if tokens < 0 {
-		return fmt.Errorf("redis: refund is %d; it must not be negative", tokens)
-	}
-	if tokens == 0 {
-		return nil
-	}
-	_, err := l.call(ctx, &key, -min(l.units.Need(tokens), l.units.Full()))
-	l.denials.forget(key.Hash(l.seed))
-	return err
-}
-
-// Reset fills key's bucket. Other processes may refuse the key for up to a second
-// more.
-func (l *Limiter) Reset(ctx context.Context, key ratelimit.Key) error {
-	return l.Refund(ctx, key, math.MaxInt64)
+	return decide(c.have, need, &l.units), nil
 }
 
 func (l *Limiter) call(ctx context.Context, key *ratelimit.Key, need int64) (*call, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("redis: limiter: %w", err)
-	}
-	c := &call{key: name(l.prefix, parts(key)), need: need, done: make(chan struct{})}
+	c := &call{key: name(l.prefix, parts(key)), need: need}
 	return c, l.flights.do(ctx, c)
 }
 
@@ -180,11 +164,6 @@ func decode(reply *goredis.Cmd, calls []*call) {
 			if c.err = err; err == nil {
 				c.have = have[i]
 			}
-		}
-	}
-	for _, c := range calls {
-		if c.err != nil {
-			c.err = fmt.Errorf("redis: limiter: %w", c.err)
 		}
 	}
 }

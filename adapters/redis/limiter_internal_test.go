@@ -1,13 +1,18 @@
 package redis
 
 import (
+	"bytes"
+	"context"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/redistest"
@@ -42,12 +47,14 @@ func (c *clock) stepBack(d time.Duration) {
 
 // timed is a script, but the time is its last argument, and nothing expires, because
 // the server's clock goes on.
-func timed(t testing.TB, lua string, substitutes map[string]string) *script {
-	substitutes["local time = call('TIME')\n"] = ""
-	substitutes["local now = time[1] * 1000000 + time[2]\n"] = "local now = tonumber(table.remove(ARGV))\n"
-	for old, substitute := range substitutes {
+func timed(t testing.TB, lua, expiry string) *script {
+	for old, substitute := range map[string]string{
+		"local time = call('TIME')\n":               "",
+		"local now = time[1] * 1000000 + time[2]\n": "local now = tonumber(table.remove(ARGV))\n",
+		expiry: "",
+	} {
 		require.True(t, strings.Contains(lua, old), old)
-		lua = strings.Replace(lua, old, substitute, 1)
+		lua = strings.ReplaceAll(lua, old, substitute)
 	}
 	return newScript(lua)
 }
@@ -56,10 +63,14 @@ func timed(t testing.TB, lua string, substitutes map[string]string) *script {
 func timedLimiter(t testing.TB, client goredis.UniversalClient, p ratelimit.Policy, c *clock) *Limiter {
 	p.Name = redistest.Prefix(t) + p.Name
 	l := NewLimiter(client, p)
-	l.script = timed(t, consumeLua, map[string]string{", 'PX', format('%.0f', ceil(micros / 1000))": ""})
+	script := func(lua string) *script {
+		return timed(t, bucketLua+lua, ", 'PX', format('%.0f', ceil(micros / 1000))")
+	}
+	l.script, l.joint = script(consumeLua), script(jointLua)
+	l.reserves = newFlights("limiter", client, script(reserveLua), 1)
+	l.blocks = newFlights("limiter", client, script(blockLua), 0)
 	l.now = func() time.Duration { return time.Duration(c.local.Load()) }
 	l.time = func() []any { return []any{c.server.Load()} }
-	l.joint = timed(t, jointLua, map[string]string{", 'PX', format('%.0f', ceil(micros / 1000))": ""})
 	return l
 }
 
@@ -118,8 +129,100 @@ func timedCooldown(t *testing.T, client goredis.UniversalClient, p ratelimit.Coo
 	prefix := redistest.Prefix(t)
 	l := NewCooldown(client, p, onPenalty)
 	l.prefix += prefix
-	l.flights.carry = carrier(client, timed(t, cooldownLua, map[string]string{", 'PX', format('%.0f', math.ceil(reset() / 1000))": ""}), 4)
+	l.flights = newFlights("cooldown", client, timed(t, cooldownLua, ", 'PX', format('%.0f', math.ceil(reset() / 1000))"), 4)
 	l.now = func() time.Duration { return time.Duration(c.local.Load()) }
 	l.time = func() []any { return []any{c.server.Load()} }
 	return l
+}
+
+// An answer that was under way when a bucket was filled by hand is about what it held before.
+func TestRecentDoesNotBelieveWhatWasOverruled(t *testing.T) {
+	var r recent[string]
+	r.put(1, "empty", time.Second, 2*time.Second)
+	r.overrule(1, 3*time.Second)
+	_, known := r.get(1, 3*time.Second)
+	require.False(t, known)
+	r.put(1, "empty", 2*time.Second, 4*time.Second)
+	_, known = r.get(1, 4*time.Second)
+	require.False(t, known, "it was asked for before")
+	r.put(1, "empty", 4*time.Second, 5*time.Second)
+	_, known = r.get(1, 5*time.Second)
+	require.True(t, known)
+}
+
+// A caller alone makes the round trip itself, unless it might have to give up before its client
+// does.
+func TestACallerAloneChangesNoGoroutine(t *testing.T) {
+	server := redistest.Any(t)
+	for _, tt := range []struct {
+		name     string
+		timeout  time.Duration
+		obedient bool
+		alone    bool
+	}{
+		{"who never gives up", 0, false, true},
+		{"whose client stops soon enough", flightTime / 20, true, true},
+		{"whose client may stop too late", flightTime / 20, false, false},
+		{"who may be cancelled long before its client stops", time.Minute, true, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := NewLimiter(server, ratelimit.PerHour(1000).Named(redistest.Prefix(t)))
+			l.flights.obedient = tt.obedient
+			carry, me := l.flights.carry, goroutine()
+			var alone bool
+			l.flights.carry = func(ctx context.Context, calls []*call) {
+				alone = goroutine() == me
+				carry(ctx, calls)
+			}
+			ctx := context.Background()
+			if tt.timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, tt.timeout)
+				defer cancel()
+			}
+			d, err := l.Consume(ctx, ratelimit.Key{"ann"}, 1)
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+			require.Equal(t, tt.alone, alone)
+			if alone {
+				require.Empty(t, l.flights.begun, "it has landed")
+			}
+		})
+	}
+}
+
+// goroutine returns what the stack of this one begins with.
+func goroutine() string {
+	stack := make([]byte, 64)
+	stack = stack[:runtime.Stack(stack, false)]
+	return string(stack[:bytes.IndexByte(stack, '[')])
+}
+
+// Who comes while a caller is alone under way is carried, and the caller does not wait for it.
+func TestOthersAreCarriedAfterACallerAlone(t *testing.T) {
+	l := NewLimiter(redistest.Any(t), ratelimit.PerHour(1000).Named(redistest.Prefix(t)))
+	carry := l.flights.carry
+	leave := make(chan struct{})
+	l.flights.carry = func(ctx context.Context, calls []*call) {
+		<-leave
+		carry(ctx, calls)
+	}
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			d, err := l.Consume(context.Background(), ratelimit.Key{"ann"}, 1)
+			assert.NoError(t, err)
+			assert.True(t, d.Allowed)
+		})
+	}
+	close(leave)
+	wg.Wait()
+	d, err := l.Consume(context.Background(), ratelimit.Key{"ann"}, 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 900, d.Remaining)
+	require.Eventually(t, func() bool {
+		l.flights.mu.Lock()
+		defer l.flights.mu.Unlock()
+		return len(l.flights.begun) == 0 && len(l.flights.waiting) == 0
+	}, time.Second, time.Millisecond)
 }

@@ -20,15 +20,17 @@ const (
 )
 
 type recentShard[V any] struct {
-	mu      sync.Mutex
-	known   map[uint64]aged[V]
-	sweepAt time.Duration
+	mu        sync.Mutex
+	known     map[uint64]aged[V]
+	sweepAt   time.Duration
+	overruled time.Duration // what was asked for before this may be wrong
 }
 
-// aged is what came at a time of this process.
+// aged is what was true at some time after it was asked for and before it came, by the
+// clock of this process.
 type aged[V any] struct {
-	value V
-	came  time.Duration
+	value      V
+	sent, came time.Duration
 }
 
 func (r *recent[V]) get(hash uint64, now time.Duration) (aged[V], bool) {
@@ -43,15 +45,18 @@ func (r *recent[V]) get(hash uint64, now time.Duration) (aged[V], bool) {
 	return known, ok
 }
 
-func (r *recent[V]) put(hash uint64, value V, came time.Duration) {
+func (r *recent[V]) put(hash uint64, value V, sent, came time.Duration) {
 	s := &r.shards[hash%recentShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if sent < s.overruled {
+		return
+	}
 	if s.known == nil {
 		s.known = map[uint64]aged[V]{}
 	}
 	if len(s.known) < maxRecent || s.sweep(came) {
-		s.known[hash] = aged[V]{value, came}
+		s.known[hash] = aged[V]{value, sent, came}
 	}
 }
 
@@ -62,11 +67,22 @@ func (r *recent[V]) forget(hash uint64) {
 	delete(s.known, hash)
 }
 
-func (r *recent[V]) forgetAll() {
+// overrule forgets a key of which something else has become true by now, and does not
+// believe answers that are still under way. Of others, it believes them a moment later.
+func (r *recent[V]) overrule(hash uint64, now time.Duration) {
+	s := &r.shards[hash%recentShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, hash)
+	s.overruled = now
+}
+
+func (r *recent[V]) overruleAll(now time.Duration) {
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.mu.Lock()
 		clear(s.known)
+		s.overruled = now
 		s.mu.Unlock()
 	}
 }

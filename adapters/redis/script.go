@@ -11,8 +11,23 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-//go:embed consume.lua
-var consumeLua string
+// What scripts are made of.
+var (
+	//go:embed bucket.lua
+	bucketLua string
+	//go:embed consume.lua
+	consumeLua string
+	//go:embed joint.lua
+	jointLua string
+	//go:embed reserve.lua
+	reserveLua string
+	//go:embed block.lua
+	blockLua string
+	//go:embed cooldown.lua
+	cooldownLua string
+	//go:embed acquire.lua
+	acquireLua string
+)
 
 // A script is what a limiter runs. Redis from 7.0 on, and Valkey, understand a first
 // line that lets it run though memory is full, which matters little to keys so small,

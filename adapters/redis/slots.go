@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"fmt"
 	"sync"
 	"time"
@@ -12,9 +11,6 @@ import (
 
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 )
-
-//go:embed acquire.lua
-var acquireLua string
 
 // Slots are [ratelimit.Slots] in Redis. A place is held by a lease, which the process renews
 // for as long as the handler runs; the places of a process that dies come back when
@@ -25,7 +21,7 @@ type Slots struct {
 	prefix  string
 	most    int64
 	lease   time.Duration
-	flights flights
+	flights *flights
 }
 
 var _ ratelimit.Slots = (*Slots)(nil)
@@ -46,7 +42,7 @@ func NewSlots(client goredis.UniversalClient, slots string, most int64) *Slots {
 		panic(fmt.Sprintf("redis: NewSlots of %d; it must be at least 1", most))
 	}
 	s := &Slots{client: client, prefix: name("penstock:slots", []string{slots}), most: most, lease: leaseTime}
-	s.flights.carry = carrier(client, newScript(acquireLua), 2)
+	s.flights = newFlights("slots", client, newScript(acquireLua), 2)
 	return s
 }
 
@@ -82,10 +78,7 @@ type lease struct {
 const slotTime = time.Second // for what nobody waits for
 
 func (l *lease) renew(ctx context.Context) (got bool, taken int64, err error) {
-	c := &call{
-		args: []any{1, l.key, l.holder, l.slots.most, l.slots.lease.Milliseconds()},
-		done: make(chan struct{}),
-	}
+	c := &call{args: []any{1, l.key, l.holder, l.slots.most, l.slots.lease.Milliseconds()}}
 	if err := l.slots.flights.do(ctx, c); err != nil {
 		return false, 0, err
 	}

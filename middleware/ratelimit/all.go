@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"context"
 	"hash/maphash"
-	"sync"
 )
 
 // A Joiner is a limiter that can decide together with others, in one call.
@@ -42,6 +41,9 @@ func All(limiters ...Limiter) Limiter {
 	if len(limiters) == 0 {
 		panic("ratelimit: All needs a limiter")
 	}
+	for i := range a.turns {
+		a.turns[i] = make(chan struct{}, 1)
+	}
 	if j, ok := limiters[0].(Joiner); ok {
 		if joint, ok := j.Join(limiters[1:]); ok {
 			return joint
@@ -60,7 +62,7 @@ func All(limiters ...Limiter) Limiter {
 type all struct {
 	limiters []Adjustable
 	seed     maphash.Seed
-	stripes  [64]sync.Mutex
+	turns    [64]chan struct{} // keys that share one wait for each other too
 }
 
 type localAll struct{ *all }
@@ -70,14 +72,18 @@ func (localAll) Local() {}
 
 // Consume takes cost from every limiter, or from none.
 func (a *all) Consume(ctx context.Context, key Key, cost int64) (Decision, error) {
-	stripe := &a.stripes[key.Hash(a.seed)%uint64(len(a.stripes))]
-	stripe.Lock()
-	defer stripe.Unlock()
+	turn := a.turns[key.Hash(a.seed)%uint64(len(a.turns))]
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return Decision{}, ctx.Err()
+	}
 	decisions := make([]Decision, 0, len(a.limiters))
-	for i, l := range a.limiters {
+	for _, l := range a.limiters {
 		d, err := l.Consume(ctx, key, cost)
 		if err != nil {
-			a.giveBack(ctx, key, cost, decisions[:i])
+			a.giveBack(ctx, key, cost, decisions)
 			return Decision{}, err
 		}
 		decisions = append(decisions, d)
@@ -89,11 +95,14 @@ func (a *all) Consume(ctx context.Context, key Key, cost int64) (Decision, error
 	return strictest, nil
 }
 
-// giveBack undoes what was taken. If a store cannot, the tokens come back with time.
+// giveBack undoes what was taken, for which nobody waits longer than for a call. If a store
+// cannot, the tokens come back with time.
 func (a *all) giveBack(ctx context.Context, key Key, cost int64, decisions []Decision) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), defaultTimeout)
+	defer cancel()
 	for i, d := range decisions {
 		if d.Allowed && cost > 0 {
-			_ = a.limiters[i].Refund(context.WithoutCancel(ctx), key, cost)
+			_ = a.limiters[i].Refund(ctx, key, cost)
 		}
 	}
 }

@@ -45,12 +45,18 @@ func guarded(l Limiter, timeout time.Duration) Limiter {
 
 // Consume asks the limiter, unless the breaker is open.
 func (g *guard) Consume(ctx context.Context, key Key, cost int64) (Decision, error) {
+	return g.Reserve(ctx, key, cost, 0)
+}
+
+// Reserve asks the limiter, which must be a Reserver if maxWait is not 0, unless the breaker
+// is open.
+func (g *guard) Reserve(ctx context.Context, key Key, cost int64, maxWait time.Duration) (Decision, error) {
 	if !g.ready() {
 		return Decision{}, errOpen
 	}
 	bounded, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
-	d, err := g.limiter.Consume(bounded, key, cost)
+	d, err := ask(bounded, g.limiter, key, cost, maxWait)
 	g.record(err != nil && ctx.Err() == nil, err == nil)
 	if err != nil {
 		return Decision{}, err

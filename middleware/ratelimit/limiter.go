@@ -32,9 +32,8 @@ type Limiter interface {
 	//     than a full refill takes.
 	//
 	// The clock is the limiter's own. Consume returns soon after ctx is done. An
-	// error means that the limiter could not
-	// decide, never that it denied; the Decision is then the zero one.
-	// Consume is safe for concurrent use.
+	// error means that the limiter could not decide, never that it denied; the
+	// Decision is then the zero one. Consume is safe for concurrent use.
 	Consume(ctx context.Context, key Key, cost int64) (Decision, error)
 }
 
@@ -54,12 +53,46 @@ type Adjustable interface {
 	Reset(ctx context.Context, key Key) error
 }
 
+// A Blocker lets an administrator ban a key for a while. Limiters in memory and on Redis
+// are blockers. To block a key of limiters that are joined with [All], block it with one
+// of them.
+type Blocker interface {
+	Adjustable
+
+	// Block refuses key for d.
+	//
+	//   - Until d has passed, every cost is denied, 0 too, with the time that is left
+	//     as RetryAfter and [Blocked] as Reason.
+	//   - Refunds do nothing meanwhile. Another Block replaces this one, and Reset ends it.
+	//   - Afterwards the bucket is full.
+	//   - d must be from a microsecond to 365 days.
+	Block(ctx context.Context, key Key, d time.Duration) error
+}
+
+// A Reserver lets callers wait for tokens in the order in which they came. Limiters in
+// memory and on Redis are reservers.
+type Reserver interface {
+	Limiter
+
+	// Reserve takes cost tokens from key's bucket, if it holds them or will within
+	// maxWait, or none of them.
+	//
+	//   - If the Decision allows with a RetryAfter, the tokens are the caller's after that
+	//     wait. They are taken from now on: whoever comes later stands behind.
+	//   - If it denies, RetryAfter is the time until the same call can be allowed.
+	//   - A maxWait of 0 makes it Consume; it must be at most an hour.
+	//
+	// Who does not want to wait any more gives the tokens back with Refund, which helps
+	// who comes later, but nobody who waits already.
+	Reserve(ctx context.Context, key Key, cost int64, maxWait time.Duration) (Decision, error)
+}
+
 // A Decision is the outcome of one Consume. The zero Decision denies.
 type Decision struct {
 	Allowed    bool
 	Limit      int64         // the capacity of the bucket that decided
 	Remaining  int64         // whole tokens left in it
-	RetryAfter time.Duration // until the same cost can be allowed: 0 if Allowed, [Never] if it is above the capacity
+	RetryAfter time.Duration // until the same cost can be allowed: 0 if Allowed by Consume, [Never] if it is above the capacity
 	ResetAfter time.Duration // until the bucket is full
 	Reason     Reason        // of a denial, where there are several
 }
@@ -72,4 +105,5 @@ const (
 	NoTokens      Reason = iota // the bucket does not hold the cost
 	BurstExceeded               // a window was exceeded: a penalty starts now
 	InCooldown                  // a penalty lasts
+	Blocked                     // an administrator has blocked the key
 )

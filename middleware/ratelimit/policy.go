@@ -145,9 +145,16 @@ func (u Units) Need(cost int64) int64 {
 	return cost * u.perToken
 }
 
-// Decide returns the Decision about a need where a bucket holds have units.
+// Back returns how many units a refund gives back. That of more tokens than a bucket can owe
+// is cut, so that it is exact in doubles too. The refund must not be negative.
+func (u Units) Back(tokens int64) int64 {
+	return min(tokens, 2*maxFull/u.perToken) * u.perToken
+}
+
+// Decide returns the Decision about a need where a bucket holds have units, or owes them
+// to reservations if that is negative.
 func (u Units) Decide(have, need int64) Decision {
-	d := Decision{Allowed: need <= have, Limit: u.capacity}
+	d := Decision{Allowed: need <= max(have, 0), Limit: u.capacity}
 	switch {
 	case d.Allowed:
 		have -= need
@@ -156,9 +163,58 @@ func (u Units) Decide(have, need int64) Decision {
 	default:
 		d.RetryAfter = u.wait(need - have)
 	}
-	d.Remaining = have / u.perToken
+	d.Remaining = max(have, 0) / u.perToken
 	d.ResetAfter = u.wait(u.full - have)
 	return d
+}
+
+// Reserve returns the Decision about a need that may be met later.
+func (u Units) Reserve(have, need int64, maxWait time.Duration) Decision {
+	d := u.Decide(have, need)
+	switch {
+	case d.Allowed, d.RetryAfter == Never:
+		return d
+	case d.RetryAfter <= maxWait:
+		d.Allowed, d.Remaining = true, 0
+		d.ResetAfter = u.wait(u.full - have + need)
+	default:
+		d.RetryAfter -= maxWait
+	}
+	return d
+}
+
+// Blocked returns the Decision about a need while a block lasts.
+func (u Units) Blocked(left time.Duration, need int64) Decision {
+	d := Decision{Limit: u.capacity, RetryAfter: left, ResetAfter: left, Reason: Blocked}
+	if need > u.full {
+		d.RetryAfter = Never
+	}
+	return d
+}
+
+// Bounds of what is done to buckets by hand.
+const (
+	maxReserve = time.Hour
+	maxBlock   = 365 * 24 * time.Hour
+)
+
+// CheckReserve returns an error if a Reserve makes no sense. It is for adapters.
+func CheckReserve(cost int64, maxWait time.Duration) error {
+	switch {
+	case cost < 0:
+		return fmt.Errorf("cost is %d; it must not be negative", cost)
+	case maxWait < 0 || maxWait > maxReserve:
+		return fmt.Errorf("maxWait is %v; it must be from 0 to %v", maxWait, maxReserve)
+	}
+	return nil
+}
+
+// CheckBlock returns an error if a Block makes no sense. It is for adapters.
+func CheckBlock(d time.Duration) error {
+	if d < time.Microsecond || d > maxBlock {
+		return fmt.Errorf("a block of %v; it must be from 1µs to %v", d, maxBlock)
+	}
+	return nil
 }
 
 // wait returns how long units take to flow in.

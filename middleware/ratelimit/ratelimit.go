@@ -26,6 +26,12 @@ type Options struct {
 	// none.
 	ChargeOnly func(router.IngressContext) bool
 
+	// MaxWait lets a message wait so long for tokens that its bucket does not hold yet,
+	// in the order in which messages came, rather than be refused. What its connection
+	// sends meanwhile waits behind it, and a connection that ends meanwhile has paid. The
+	// limiter, and the Fallback, must be a [Reserver]. If 0, nothing waits; at most an hour.
+	MaxWait time.Duration
+
 	// OnDryRun makes the limit a dry run: it decides, and charges, and tells of every
 	// message that it would refuse, but refuses none. Try a new policy so, before
 	// you enforce it.
@@ -90,6 +96,7 @@ func newLimit(limiter Limiter, opts *Options) *limit {
 	if l.OnUnavailable > Admit {
 		panic(fmt.Sprintf("ratelimit: OnUnavailable is %d; it must be Deny or Admit", l.OnUnavailable))
 	}
+	l.checkMaxWait()
 	if l.Timeout == 0 {
 		l.Timeout = defaultTimeout
 	}
@@ -101,6 +108,17 @@ func newLimit(limiter Limiter, opts *Options) *limit {
 		l.Fallback = guarded(l.Fallback, l.Timeout)
 	}
 	return l
+}
+
+func (l *limit) checkMaxWait() {
+	if l.MaxWait < 0 || l.MaxWait > maxReserve {
+		panic(fmt.Sprintf("ratelimit: MaxWait is %v; it must be from 0 to %v", l.MaxWait, maxReserve))
+	}
+	for _, limiter := range []Limiter{l.limiter, l.Fallback} {
+		if _, ok := limiter.(Reserver); !ok && limiter != nil && l.MaxWait > 0 {
+			panic(fmt.Sprintf("ratelimit: MaxWait needs limiters that can reserve; a %T cannot", limiter))
+		}
+	}
 }
 
 // decide returns nil if a message may enter. The Decision is the zero one if there was
@@ -117,7 +135,12 @@ func (l *limit) decide(ctx context.Context, in router.IngressContext) (Decision,
 			Err:     fmt.Errorf("ratelimit: Cost returned %d for %q; it must not be negative", cost, in.Type),
 		}
 	}
-	d, err := l.consume(ctx, l.Key(in), cost)
+	chargeOnly := l.ChargeOnly != nil && l.ChargeOnly(in)
+	maxWait := l.MaxWait
+	if chargeOnly {
+		maxWait = 0
+	}
+	d, err := l.consume(ctx, l.Key(in), cost, maxWait)
 	switch {
 	case ctx.Err() != nil:
 		return Decision{}, ctx.Err()
@@ -125,8 +148,27 @@ func (l *limit) decide(ctx context.Context, in router.IngressContext) (Decision,
 		return Decision{}, nil
 	case err != nil:
 		return Decision{}, &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
+	case !d.Allowed && !chargeOnly:
+		return d, l.refusal(in, cost, d)
+	case d.Allowed && l.OnDryRun == nil:
+		return d, wait(ctx, d.RetryAfter)
 	}
-	return d, l.judge(in, cost, d)
+	return d, nil
+}
+
+// wait waits for tokens that were reserved.
+func wait(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (l *limit) cost(in router.IngressContext) int64 {
@@ -136,11 +178,8 @@ func (l *limit) cost(in router.IngressContext) int64 {
 	return l.Cost(in)
 }
 
-// judge makes a denial an error, where it is to be one.
-func (l *limit) judge(in router.IngressContext, cost int64, d Decision) error {
-	if d.Allowed || l.ChargeOnly != nil && l.ChargeOnly(in) {
-		return nil
-	}
+// refusal makes a denial an error, unless it is a dry run.
+func (l *limit) refusal(in router.IngressContext, cost int64, d Decision) error {
 	exceeded := &router.LimitExceeded{Kind: router.LimitRate, Observed: cost, Limit: d.Limit, RetryAfter: d.RetryAfter}
 	if l.OnDryRun != nil {
 		l.OnDryRun(in, exceeded)
@@ -151,8 +190,8 @@ func (l *limit) judge(in router.IngressContext, cost int64, d Decision) error {
 
 // consume asks the limiter, and the fallback if the limiter cannot decide. A
 // denial is a decision: it is never asked about twice.
-func (l *limit) consume(ctx context.Context, key Key, cost int64) (Decision, error) {
-	d, err := l.limiter.Consume(ctx, key, cost)
+func (l *limit) consume(ctx context.Context, key Key, cost int64, maxWait time.Duration) (Decision, error) {
+	d, err := ask(ctx, l.limiter, key, cost, maxWait)
 	if err == nil || ctx.Err() != nil {
 		return d, err
 	}
@@ -162,5 +201,12 @@ func (l *limit) consume(ctx context.Context, key Key, cost int64) (Decision, err
 	if l.Fallback == nil {
 		return d, err
 	}
-	return l.Fallback.Consume(ctx, key, cost)
+	return ask(ctx, l.Fallback, key, cost, maxWait)
+}
+
+func ask(ctx context.Context, l Limiter, key Key, cost int64, maxWait time.Duration) (Decision, error) {
+	if maxWait == 0 {
+		return l.Consume(ctx, key, cost)
+	}
+	return l.(Reserver).Reserve(ctx, key, cost, maxWait)
 }

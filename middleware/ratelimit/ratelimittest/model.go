@@ -27,7 +27,7 @@ func (m *Model) Consume(at time.Duration, cost int64) ratelimit.Decision {
 	d := ratelimit.Decision{Limit: m.policy.Capacity}
 	missing := new(big.Rat).Sub(rat(cost), m.tokens)
 	switch {
-	case missing.Sign() <= 0:
+	case missing.Sign() <= 0, cost == 0:
 		d.Allowed = true
 		m.tokens = missing.Neg(missing)
 	case cost > m.policy.Capacity:
@@ -35,8 +35,24 @@ func (m *Model) Consume(at time.Duration, cost int64) ratelimit.Decision {
 	default:
 		d.RetryAfter = m.wait(missing)
 	}
-	d.Remaining = new(big.Int).Quo(m.tokens.Num(), m.tokens.Denom()).Int64()
+	d.Remaining = max(0, new(big.Int).Quo(m.tokens.Num(), m.tokens.Denom()).Int64())
 	d.ResetAfter = m.wait(new(big.Rat).Sub(rat(m.policy.Capacity), m.tokens))
+	return d
+}
+
+// Reserve decides at a time about a cost that may wait. The bucket owes what it does not
+// hold.
+func (m *Model) Reserve(at time.Duration, cost int64, maxWait time.Duration) ratelimit.Decision {
+	d := m.Consume(at, cost)
+	switch {
+	case d.Allowed, d.RetryAfter == ratelimit.Never:
+	case d.RetryAfter <= maxWait:
+		m.tokens.Sub(m.tokens, rat(cost))
+		d.Allowed, d.Remaining = true, 0
+		d.ResetAfter = m.wait(new(big.Rat).Sub(rat(m.policy.Capacity), m.tokens))
+	default:
+		d.RetryAfter -= maxWait
+	}
 	return d
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // EqualsModel compares decisions with those of a [Model], over so many random
-// policies, and random costs and times, and refunds if the limiter is
-// [ratelimit.Adjustable].
+// policies, and random costs and times, with refunds and reservations if the limiter is
+// [ratelimit.Adjustable] and a [ratelimit.Reserver].
 func EqualsModel(t *testing.T, h Harness, policies int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -36,6 +36,12 @@ func EqualsModel(t *testing.T, h Harness, policies int) {
 				tokens := randomCost(rng, p)
 				require.NoError(t, a.Refund(context.Background(), ratelimit.Key{"user"}, tokens))
 				model.Refund(at, tokens)
+			}
+			if r, ok := l.(ratelimit.Reserver); ok && rng.IntN(8) == 0 {
+				cost, maxWait := randomCost(rng, p), min(pause(rng, got), time.Hour)
+				got, err := r.Reserve(context.Background(), ratelimit.Key{"user"}, cost, maxWait)
+				require.NoError(t, err)
+				require.Equal(t, model.Reserve(at, cost, maxWait), got, "%+v: step %d, cost %d within %v, at %v", p, step, cost, maxWait, at)
 			}
 			pass(pause(rng, got))
 		}

@@ -3,12 +3,9 @@ package ratelimittest
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 )
 
@@ -42,8 +39,8 @@ func (c Case) Run(t *testing.T, h Harness) {
 	}
 }
 
-// Cases returns the contract. The cases of [ratelimit.Adjustable] pass if a limiter is
-// not.
+// Cases returns the contract. The cases of [ratelimit.Adjustable], [ratelimit.Blocker] and
+// [ratelimit.Reserver] pass if a limiter is not that.
 func Cases() []Case {
 	return []Case{
 		{"unseen keys are full", "A key that was not seen before has a full bucket.", unseenKeysAreFull},
@@ -64,6 +61,15 @@ func Cases() []Case {
 		{"a refund stops at full", "A bucket never holds more than its capacity, whatever is refunded.", refundStopsAtFull},
 		{"refunds of nothing", "A refund of 0 does nothing, and a negative one is an error.", refundsOfNothing},
 		{"reset fills", "Reset fills the bucket of its key and no other.", resetFills},
+		{"a block lasts", "Until a block ends, every cost is denied with the time that is left; then the bucket is full.", blockLasts},
+		{"a block can be changed", "A refund does not end a block; another block replaces it, and a reset ends it.", blockCanBeChanged},
+		{"blocks of nothing", "A block is from a microsecond to 365 days; another one is an error.", blocksOfNothing},
+		{"a reservation waits", "A reservation takes tokens that are there within maxWait, and says when.", reservationWaits},
+		{"reservations are in order", "Whoever comes later stands behind, reserving or not.", reservationsAreInOrder},
+		{"a reservation is refused", "What is not there within maxWait is denied, takes nothing, and says when to try again.", reservationIsRefused},
+		{"reservations are exact", "What a reservation says equals the token bucket of rational numbers.", reservationsAreExact},
+		{"a reservation is given back", "A refund of a reservation helps who comes later.", reservationIsGivenBack},
+		{"reservations of nothing", "A negative cost or maxWait, or one above an hour, is an error.", reservationsOfNothing},
 		{"the capacity is the most", "A bucket never holds more than its capacity, however long it is left alone.", capacityIsTheMost},
 	}
 }
@@ -94,327 +100,4 @@ func (b bench) allowed(k ratelimit.Key, cost int64, want bool) (ratelimit.Decisi
 		err = fmt.Errorf("Consume(%q, %d) is %+v, want Allowed to be %v", k, cost, got, want)
 	}
 	return got, err
-}
-
-func unseenKeysAreFull(h Harness) error {
-	b := bench{h.New(ratelimit.PerMinute(3).Burst(5).Named("unseen"))}
-	h.Sleep(time.Hour)
-	for _, k := range []ratelimit.Key{key("ann"), {}} {
-		want := ratelimit.Decision{Allowed: true, Limit: 5, Remaining: 4, ResetAfter: 20 * time.Second}
-		if err := b.want(k, 1, want); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func tokensComeBack(h Harness) error {
-	b := bench{h.New(ratelimit.PerMinute(3).Named("back"))}
-	if _, err := b.allowed(key("ann"), 3, true); err != nil {
-		return err
-	}
-	for range 4 {
-		h.Sleep(20*time.Second - time.Microsecond)
-		if _, err := b.allowed(key("ann"), 1, false); err != nil {
-			return err
-		}
-		h.Sleep(time.Microsecond)
-		if _, err := b.allowed(key("ann"), 1, true); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// fractionsAreKept polls at intervals that share no divisor with the refill, and
-// counts what is admitted in the long run.
-func fractionsAreKept(h Harness) error {
-	for i, every := range []time.Duration{7 * time.Millisecond, 99 * time.Millisecond, 333 * time.Millisecond, 999 * time.Millisecond, 1900 * time.Millisecond} {
-		p := ratelimit.Policy{Name: fmt.Sprint("fractions", i), Capacity: 3, Refill: 10, Per: 7 * time.Second}
-		b, model := bench{h.New(p)}, NewModel(p)
-		var at time.Duration
-		var admitted, want int
-		for range 1000 {
-			got, err := b.Consume(context.Background(), key("ann"), 1)
-			if err != nil {
-				return err
-			}
-			if got.Allowed {
-				admitted++
-			}
-			if model.Consume(at, 1).Allowed {
-				want++
-			}
-			h.Sleep(every)
-			at += every
-		}
-		if admitted != want {
-			return fmt.Errorf("a call every %v: %d of 1000 were admitted, want %d", every, admitted, want)
-		}
-	}
-	return nil
-}
-
-func decisionsAreExact(h Harness) error {
-	for i, p := range []ratelimit.Policy{
-		ratelimit.PerSecond(10).Burst(20),
-		ratelimit.PerSecond(3),
-		ratelimit.PerMinute(3),
-		ratelimit.PerHour(7).Burst(100),
-		{Capacity: 1, Refill: 1},
-		{Capacity: 13, Refill: 13, Per: 17 * time.Microsecond},
-		{Capacity: 1000, Refill: 2469, Per: 200 * time.Millisecond},
-	} {
-		p.Name = fmt.Sprint("exact", i)
-		b, model := bench{h.New(p)}, NewModel(p)
-		var at time.Duration
-		for step := range 300 {
-			cost := int64(step*step) % (p.Capacity + 2)
-			want := model.Consume(at, cost)
-			if err := b.want(key("ann"), cost, want); err != nil {
-				return fmt.Errorf("%+v, step %d at %v: %w", p, step, at, err)
-			}
-			pause := time.Duration(step*7919%1000) * min(want.ResetAfter/700+time.Microsecond, time.Second) / time.Microsecond * time.Microsecond
-			h.Sleep(pause)
-			at += pause
-		}
-	}
-	return nil
-}
-
-func concurrentCalls(h Harness) error {
-	const callers, calls = 8, 200
-	b := bench{h.New(ratelimit.PerHour(1).Burst(500).Named("concurrent"))}
-	var admitted atomic.Int64
-	var wg sync.WaitGroup
-	errs := make(chan error, callers)
-	for range callers {
-		wg.Go(func() {
-			for range calls {
-				d, err := b.Consume(context.Background(), key("ann"), 1)
-				if err != nil {
-					errs <- err
-					return
-				}
-				if d.Allowed {
-					admitted.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	close(errs)
-	if err := <-errs; err != nil {
-		return err
-	}
-	if n := admitted.Load(); n != 500 {
-		return fmt.Errorf("%d of %d concurrent calls were admitted, want 500", n, callers*calls)
-	}
-	return nil
-}
-
-func denialTakesNothing(h Harness) error {
-	b := bench{h.New(ratelimit.PerSecond(1).Burst(5).Named("denial"))}
-	if _, err := b.allowed(key("ann"), 3, true); err != nil {
-		return err
-	}
-	for range 10 {
-		want := ratelimit.Decision{Limit: 5, Remaining: 2, RetryAfter: 3 * time.Second, ResetAfter: 3 * time.Second}
-		if err := b.want(key("ann"), 5, want); err != nil {
-			return err
-		}
-	}
-	_, err := b.allowed(key("ann"), 2, true)
-	return err
-}
-
-func allOrNone(h Harness) error {
-	b := bench{h.New(ratelimit.PerSecond(1).Burst(5).Named("whole"))}
-	for _, step := range []struct {
-		cost    int64
-		allowed bool
-	}{{4, true}, {2, false}, {1, true}, {1, false}} {
-		if _, err := b.allowed(key("ann"), step.cost, step.allowed); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func keysAreApart(h Harness) error {
-	b := bench{h.New(ratelimit.PerHour(1).Named("keys"))}
-	for _, k := range []ratelimit.Key{
-		{},
-		{"a"},
-		{"b"},
-		{"", "a"},
-		{"", "", "", "a"},
-		{"a", "b"},
-		{"b", "a"},
-		{"ab"},
-		{"a:b"},
-		{"a::b"},
-		{"a", ":b"},
-		{"a:", "b"},
-		{"a\x00b"},
-		{"a\x00", "b"},
-		{"a", "\x00b"},
-		{"a\x00b", "c"},
-		{"a", "b\x00c"},
-		{"a|b"},
-		{"a", "b", "c"},
-		{"a", "b:c"},
-		{"a:b", "c"},
-		{"{a}", "b"},
-		{"{a", "}b"},
-		{"a", "{b}"},
-		{"%3A"},
-		{":"},
-		{"a%3Ab"},
-		{`a\:b`},
-		{"A"},
-		{"é"},
-		{"e\u0301"},
-		{" a"},
-		{"a "},
-		{"a\nb"},
-		{"*"},
-		{"a", "b", "c", "d"},
-		{"abcd"},
-	} {
-		if _, err := b.allowed(k, 1, true); err != nil {
-			return err
-		}
-		if _, err := b.allowed(k, 1, false); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func policiesAreApart(h Harness) error {
-	cheap := bench{h.New(ratelimit.PerHour(100).Named("cheap"))}
-	dear := bench{h.New(ratelimit.PerHour(2).Named("dear"))}
-	for i := range int64(2) {
-		if _, err := dear.allowed(key("ann"), 1, true); err != nil {
-			return err
-		}
-		d, err := cheap.allowed(key("ann"), 1, true)
-		if err != nil {
-			return err
-		}
-		if d.Remaining != 99-i {
-			return fmt.Errorf("%d remain, want %d", d.Remaining, 99-i)
-		}
-	}
-	_, err := dear.allowed(key("ann"), 1, false)
-	return err
-}
-
-func costOfNothing(h Harness) error {
-	b := bench{h.New(ratelimit.PerSecond(2).Burst(5).Named("nothing"))}
-	full := ratelimit.Decision{Allowed: true, Limit: 5, Remaining: 5}
-	empty := ratelimit.Decision{Allowed: true, Limit: 5, ResetAfter: 2500 * time.Millisecond}
-	return errors.Join(
-		b.want(key("ann"), 0, full),
-		b.want(key("ann"), 5, empty),
-		b.want(key("ann"), 0, empty),
-		b.want(key("ann"), 0, empty),
-	)
-}
-
-func negativeCost(h Harness) error {
-	b := bench{h.New(ratelimit.PerHour(5).Named("negative"))}
-	for range 2 {
-		d, err := b.Consume(context.Background(), key("ann"), -1)
-		if err == nil || d != (ratelimit.Decision{}) {
-			return fmt.Errorf("Consume with a cost of -1 is %+v with error %q; want the zero Decision and an error", d, fmt.Sprint(err))
-		}
-	}
-	d, err := b.allowed(key("ann"), 1, true)
-	if err == nil && d.Remaining != 4 {
-		err = fmt.Errorf("%d remain after a negative cost and a cost of 1, want 4", d.Remaining)
-	}
-	return err
-}
-
-func costAboveCapacity(h Harness) error {
-	b := bench{h.New(ratelimit.PerSecond(1).Burst(5).Named("above"))}
-	want := ratelimit.Decision{Limit: 5, Remaining: 5, RetryAfter: ratelimit.Never}
-	drained := ratelimit.Decision{Limit: 5, RetryAfter: ratelimit.Never, ResetAfter: 5 * time.Second}
-	for _, cost := range []int64{6, 1 << 40, 1<<63 - 1} {
-		if err := b.want(key("ann"), cost, want); err != nil {
-			return err
-		}
-	}
-	if _, err := b.allowed(key("ann"), 5, true); err != nil {
-		return err
-	}
-	return b.want(key("ann"), 6, drained)
-}
-
-func waitingIsEnough(h Harness) error {
-	for i, p := range []ratelimit.Policy{
-		ratelimit.PerMinute(3),
-		ratelimit.PerSecond(25).Burst(29),
-		ratelimit.PerSecond(45).Burst(123),
-		{Capacity: 7, Refill: 7, Per: 10 * time.Second},
-	} {
-		p.Name = fmt.Sprint("waiting", i)
-		b := bench{h.New(p)}
-		for n := range int64(40) {
-			k, cost := key(fmt.Sprint(n)), 1+n%p.Capacity
-			if _, err := b.allowed(k, p.Capacity, true); err != nil {
-				return err
-			}
-			h.Sleep(time.Duration(n) * 13 * time.Millisecond % (3 * time.Millisecond))
-			d, err := b.allowed(k, cost, false)
-			if err != nil {
-				return err
-			}
-			h.Sleep(max(0, d.RetryAfter-time.Millisecond))
-			if d.RetryAfter >= time.Millisecond {
-				if _, err := b.allowed(k, cost, false); err != nil {
-					return fmt.Errorf("a millisecond less than %v: %w", d.RetryAfter, err)
-				}
-			}
-			h.Sleep(min(time.Millisecond, d.RetryAfter))
-			if _, err := b.allowed(k, cost, true); err != nil {
-				return fmt.Errorf("after %v: %w", d.RetryAfter, err)
-			}
-		}
-	}
-	return nil
-}
-
-func resettingIsExact(h Harness) error {
-	b := bench{h.New(ratelimit.PerMinute(7).Burst(11).Named("reset"))}
-	d, err := b.allowed(key("ann"), 9, true)
-	if err != nil {
-		return err
-	}
-	h.Sleep(d.ResetAfter - time.Millisecond)
-	early, err := b.allowed(key("ann"), 0, true)
-	if err != nil {
-		return err
-	}
-	h.Sleep(time.Millisecond)
-	if early.Remaining != 10 || early.ResetAfter != time.Millisecond {
-		return fmt.Errorf("a millisecond before ResetAfter the bucket is %+v", early)
-	}
-	return b.want(key("ann"), 0, ratelimit.Decision{Allowed: true, Limit: 11, Remaining: 11})
-}
-
-func capacityIsTheMost(h Harness) error {
-	b := bench{h.New(ratelimit.PerSecond(10).Burst(20).Named("most"))}
-	for range 3 {
-		if _, err := b.allowed(key("ann"), 20, true); err != nil {
-			return err
-		}
-		if _, err := b.allowed(key("ann"), 1, false); err != nil {
-			return err
-		}
-		h.Sleep(400 * 24 * time.Hour)
-	}
-	return nil
 }

@@ -29,6 +29,11 @@ type reference struct {
 type store struct {
 	mu     sync.Mutex
 	models map[any]*ratelimittest.Model
+	blocks map[any]time.Duration // until when
+}
+
+func newStore() *store {
+	return &store{models: map[any]*ratelimittest.Model{}, blocks: map[any]time.Duration{}}
 }
 
 // A fault is one way to break one rule.
@@ -46,6 +51,9 @@ type fault struct {
 	racy     bool
 	lenient  bool // a negative cost is no error
 	refund   func(m *ratelimittest.Model, at time.Duration, tokens int64) error
+	block    func(time.Duration) time.Duration
+	unblock  bool // a refund ends a block
+	reserve  func(m *ratelimittest.Model, at time.Duration, cost int64, maxWait time.Duration) ratelimit.Decision
 }
 
 func newReference(f fault) func(ratelimit.Policy) ratelimit.Limiter {
@@ -54,7 +62,7 @@ func newReference(f fault) func(ratelimit.Policy) ratelimit.Limiter {
 		if f.policy != nil {
 			p = f.policy(p)
 		}
-		r := &reference{fault: f, policy: p, start: start, store: &store{models: map[any]*ratelimittest.Model{}}}
+		r := &reference{fault: f, policy: p, start: start, store: newStore()}
 		if f.shared != nil {
 			r.store = f.shared
 		}
@@ -86,6 +94,13 @@ func (r *reference) Consume(_ context.Context, key ratelimit.Key, cost int64) (r
 	if f.cost != nil {
 		cost = f.cost(cost)
 	}
+	if left := r.store.blocks[name] - at; left > 0 {
+		d := ratelimit.Decision{Limit: r.policy.Capacity, RetryAfter: left, ResetAfter: left, Reason: ratelimit.Blocked}
+		if cost > r.policy.Capacity {
+			d.RetryAfter = ratelimit.Never
+		}
+		return d, nil
+	}
 	if f.racy {
 		r.store.mu.Unlock()
 		runtime.Gosched()
@@ -108,8 +123,11 @@ func (r *reference) Refund(_ context.Context, key ratelimit.Key, tokens int64) e
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
 	m, at := r.store.models[key], time.Since(r.start)
+	if r.fault.unblock {
+		delete(r.store.blocks, key)
+	}
 	switch {
-	case m == nil:
+	case m == nil || r.store.blocks[key] > at:
 		return nil
 	case r.fault.refund != nil:
 		return r.fault.refund(m, at, tokens)
@@ -121,7 +139,42 @@ func (r *reference) Refund(_ context.Context, key ratelimit.Key, tokens int64) e
 }
 
 func (r *reference) Reset(ctx context.Context, key ratelimit.Key) error {
+	r.store.mu.Lock()
+	delete(r.store.blocks, key)
+	r.store.mu.Unlock()
 	return r.Refund(ctx, key, r.policy.Capacity)
+}
+
+func (r *reference) Block(_ context.Context, key ratelimit.Key, d time.Duration) error {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	if r.fault.block != nil {
+		d = r.fault.block(d)
+	}
+	if err := ratelimit.CheckBlock(d); err != nil {
+		return err
+	}
+	r.store.blocks[key] = time.Since(r.start) + d
+	delete(r.store.models, key)
+	return nil
+}
+
+func (r *reference) Reserve(_ context.Context, key ratelimit.Key, cost int64, maxWait time.Duration) (ratelimit.Decision, error) {
+	if err := ratelimit.CheckReserve(cost, maxWait); err != nil && !r.fault.lenient {
+		return ratelimit.Decision{}, err
+	}
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	m, at := r.store.models[key], time.Since(r.start)
+	if m == nil {
+		m = ratelimittest.NewModel(r.policy)
+		m.Consume(at, 0)
+		r.store.models[key] = m
+	}
+	if r.fault.reserve != nil {
+		return r.fault.reserve(m, at, cost, maxWait), nil
+	}
+	return m.Reserve(at, cost, maxWait), nil
 }
 
 func onDecision(f func(d *ratelimit.Decision)) func(ratelimit.Decision) ratelimit.Decision {
@@ -159,7 +212,7 @@ func faults() []fault {
 		{name: "key parts are joined", breaks: "keys are apart", key: func(k ratelimit.Key) any { return strings.Join(k[:], ":") }},
 		{name: "key parts are joined by a zero byte", breaks: "keys are apart", key: func(k ratelimit.Key) any { return strings.Join(k[:], "\x00") }},
 		{name: "the last part is forgotten", breaks: "keys are apart", key: func(k ratelimit.Key) any { return [3]string(k[:3]) }},
-		{name: "names are ignored", breaks: "policies are apart", shared: &store{models: map[any]*ratelimittest.Model{}}},
+		{name: "names are ignored", breaks: "policies are apart", shared: newStore()},
 		{name: "a cost of 0 counts as 1", breaks: "cost of nothing", cost: func(cost int64) int64 { return max(cost, 1) }},
 		{name: "a negative cost pays in", breaks: "negative cost", lenient: true},
 		{name: "an unaffordable cost has a wait", breaks: "cost above the capacity", decision: onDecision(func(d *ratelimit.Decision) {
@@ -189,6 +242,31 @@ func faults() []fault {
 			m.Refund(at, min(tokens, 1))
 			return nil
 		}},
+		{name: "a block ends early", breaks: "a block lasts", block: func(d time.Duration) time.Duration { return d - time.Microsecond }},
+		{name: "a refund ends a block", breaks: "a block can be changed", unblock: true},
+		{name: "a block is never refused", breaks: "blocks of nothing", block: func(time.Duration) time.Duration { return time.Minute }},
+		{name: "nothing can be reserved", breaks: "a reservation waits", reserve: func(m *ratelimittest.Model, at time.Duration, cost int64, _ time.Duration) ratelimit.Decision {
+			return m.Consume(at, cost)
+		}},
+		{name: "a reservation takes nothing", breaks: "reservations are in order", reserve: func(m *ratelimittest.Model, at time.Duration, cost int64, maxWait time.Duration) ratelimit.Decision {
+			d := m.Reserve(at, cost, maxWait)
+			if d.RetryAfter > 0 {
+				m.Refund(at, cost)
+			}
+			return d
+		}},
+		{name: "who would wait too long may wait less", breaks: "a reservation is refused", reserve: func(m *ratelimittest.Model, at time.Duration, cost int64, maxWait time.Duration) ratelimit.Decision {
+			return m.Reserve(at, cost, maxWait+time.Second)
+		}},
+		{name: "waits are whole milliseconds", breaks: "reservations are exact", reserve: func(m *ratelimittest.Model, at time.Duration, cost int64, maxWait time.Duration) ratelimit.Decision {
+			d := m.Reserve(at, cost, maxWait)
+			if d.RetryAfter != ratelimit.Never {
+				d.RetryAfter = d.RetryAfter.Round(time.Millisecond)
+			}
+			return d
+		}},
+		{name: "refunds are lost", breaks: "a reservation is given back", refund: func(*ratelimittest.Model, time.Duration, int64) error { return nil }},
+		{name: "anything can be reserved", breaks: "reservations of nothing", lenient: true},
 		{name: "credit is saved beyond the capacity", breaks: "the capacity is the most", policy: func(p ratelimit.Policy) ratelimit.Policy {
 			if p.Name == "most" {
 				p.Capacity++
