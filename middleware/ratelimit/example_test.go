@@ -65,6 +65,19 @@ func ExamplePolicy() {
 	// 11 false 2 true <nil>
 }
 
+func ExampleParsePolicy() {
+	p, err := ratelimit.ParsePolicy("chat: 10/1s burst 20")
+	fmt.Println(p, err)
+	fmt.Println(p == ratelimit.PerSecond(10).Burst(20).Named("chat"))
+
+	_, err = ratelimit.ParsePolicy("10 per second")
+	fmt.Println(err)
+	// Output:
+	// chat: 10/s burst 20 <nil>
+	// true
+	// ratelimit: policy "10 per second": "10" is not a rate; write tokens, a slash and a time, such as 10/s or 1/250ms
+}
+
 // So many at once, and so many a day.
 func ExampleAll() {
 	limiter := ratelimit.All(
