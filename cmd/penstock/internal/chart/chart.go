@@ -1,0 +1,159 @@
+// Package chart draws demand against admission over time.
+package chart
+
+import (
+	"fmt"
+	"image/color"
+	"io"
+	"path/filepath"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// A Panel is what is drawn of one policy. Demand and Admitted are tokens, step by step;
+// they are of one length.
+type Panel struct {
+	Title            string
+	Start            time.Time
+	Step             time.Duration
+	Demand, Admitted []float64
+}
+
+// A Kind is a file format.
+type Kind string
+
+// The kinds there are, as file names end.
+const (
+	SVG Kind = ".svg"
+	PNG Kind = ".png"
+)
+
+// KindOf returns the kind of a file by its name.
+func KindOf(path string) (Kind, error) {
+	switch kind := Kind(filepath.Ext(path)); kind {
+	case SVG, PNG:
+		return kind, nil
+	}
+	return "", fmt.Errorf("a plot is an .svg or a .png file, not %q", path)
+}
+
+// The picture is 1200 pixels wide and at least 600 high; a pixel is 3/4 of a point.
+const (
+	width       = vg.Length(900)
+	leastHeight = vg.Length(450)
+	panelHeight = vg.Length(225)
+	margin      = vg.Length(12)
+	legendWidth = vg.Length(84)
+)
+
+// Write draws the panels one below the other, all on the same scales.
+func Write(w io.Writer, kind Kind, panels []Panel) error {
+	height := max(leastHeight, vg.Length(len(panels))*panelHeight)
+	var canvas interface {
+		vg.CanvasSizer
+		io.WriterTo
+	}
+	if kind == PNG {
+		canvas = vgimg.PngCanvas{Canvas: vgimg.New(width, height)}
+	} else {
+		canvas = vgsvg.New(width, height)
+	}
+	plots := make([][]*plot.Plot, len(panels))
+	top := 0.0
+	for i, panel := range panels {
+		p, err := panel.plot(i == 0)
+		if err != nil {
+			return err
+		}
+		plots[i] = []*plot.Plot{p}
+		top = max(top, p.Y.Max)
+	}
+	for _, row := range plots {
+		row[0].Y.Max = top
+	}
+	plots[len(plots)-1][0].X.Label.Text = "time (UTC)"
+	tiles := draw.Tiles{
+		Rows: len(plots), Cols: 1, PadY: margin,
+		PadTop: margin, PadBottom: margin, PadLeft: margin, PadRight: legendWidth + margin,
+	}
+	for i, row := range plot.Align(plots, tiles, draw.New(canvas)) {
+		plots[i][0].Draw(row[0])
+	}
+	_, err := canvas.WriteTo(w)
+	return err
+}
+
+// plot returns the panel as a plot, whose areas lie behind each other: what was refused
+// is what admission leaves to be seen of the demand.
+func (p *Panel) plot(legend bool) (*plot.Plot, error) {
+	refused, err := curve(p.points(p.Demand), color.NRGBA{R: 0xe4, G: 0x7a, B: 0x6c, A: 0xff}, nil)
+	if err != nil {
+		return nil, err
+	}
+	admitted, err := curve(p.points(p.Admitted), color.NRGBA{R: 0x5b, G: 0x9b, B: 0xc8, A: 0xff}, nil)
+	if err != nil {
+		return nil, err
+	}
+	demand, err := curve(p.points(p.Demand), nil, color.Gray{Y: 0x30})
+	if err != nil {
+		return nil, err
+	}
+	out := plot.New()
+	out.Title.Text, out.Title.Padding = p.Title, 6
+	out.Y.Label.Text = "tokens a second"
+	out.X.Tick.Marker, out.Y.Tick.Marker = timeTicks{}, rateTicks{}
+	for _, style := range []*draw.TextStyle{
+		&out.Title.TextStyle, &out.X.Label.TextStyle, &out.Y.Label.TextStyle, &out.Legend.TextStyle,
+		&out.X.Tick.Label, &out.Y.Tick.Label,
+	} {
+		style.Font.Size, style.Font.Variant = 11, "Sans"
+	}
+	out.X.Tick.Label.Font.Size, out.Y.Tick.Label.Font.Size = 9, 9
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{Y: 0xe0}, color.Gray{Y: 0xe0}
+	out.Add(grid, refused, admitted, demand)
+	out.X.Padding, out.Y.Padding = 0, 0
+	out.Y.Min, out.Y.Max = 0, max(out.Y.Max*1.05, 1e-9)
+	if legend {
+		out.Legend.Top, out.Legend.XOffs, out.Legend.Padding = true, legendWidth, 3
+		out.Legend.Add("demand", demand)
+		out.Legend.Add("refused", refused)
+		out.Legend.Add("admitted", admitted)
+	}
+	return out, nil
+}
+
+// curve returns a line, or with a fill the area below it.
+func curve(points plotter.XYs, fill, line color.Color) (*plotter.Line, error) {
+	c, err := plotter.NewLine(points)
+	if err != nil {
+		return nil, err
+	}
+	c.FillColor = fill
+	c.Color, c.Width = line, 0
+	if line != nil {
+		c.Width = 0.75
+	}
+	return c, nil
+}
+
+// points returns the corners of steps, in tokens a second over seconds since 1970.
+func (p *Panel) points(tokens []float64) plotter.XYs {
+	var points plotter.XYs
+	start, step := float64(p.Start.UnixMicro())/1e6, p.Step.Seconds()
+	for i, n := range tokens {
+		right := plotter.XY{X: start + float64(i+1)*step, Y: n / step}
+		if last := len(points) - 1; last >= 0 && points[last].Y == right.Y {
+			points[last] = right
+			continue
+		}
+		points = append(points, plotter.XY{X: right.X - step, Y: right.Y}, right)
+	}
+	return points
+}
