@@ -7,8 +7,9 @@ check: fmt vet lint test tidy ## everything that must hold before a commit
 fmt: ## fails if a file is not formatted
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
 
-# The benchmarks are a module of their own, lest their peers become dependencies.
-MODULES := . internal/benchmarks
+# The command and the benchmarks are modules of their own, lest what they draw with and
+# measure against become dependencies.
+MODULES := . cmd/penstock internal/benchmarks
 
 vet:
 	@set -e; for m in $(MODULES); do echo "go vet -C $$m ./..."; go vet -C $$m ./...; done
@@ -17,17 +18,17 @@ lint:
 	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...); done
 
 test:
-	go test -race -shuffle=on ./...
+	@set -e; for m in . cmd/penstock; do echo "go test -C $$m ./..."; go test -C $$m -race -shuffle=on ./...; done
 
-tidy: ## fails if go.mod is not tidy
-	go mod tidy -diff
+tidy: ## fails if a go.mod is not tidy
+	@set -e; for m in $(MODULES); do echo "go mod tidy -C $$m"; (cd $$m && go mod tidy -diff); done
 
 FUZZTIME := 30s
 fuzz: ## every fuzz target for FUZZTIME each
-	@set -e; for pkg in $$(go list ./...); do \
-	  for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "== $$pkg $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
-	  done; done
+	@set -e; for m in . cmd/penstock; do for pkg in $$(go list -C $$m ./...); do \
+	  for target in $$(go test -C $$m -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "== $$pkg $$target"; go test -C $$m -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
+	  done; done; done
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...

@@ -58,7 +58,7 @@ func parseFlags(args []string, stdout io.Writer) (*config, error) {
 	var files []string
 	for rest := args; ; rest = flags.Args()[1:] { // flags may stand after the trace too
 		if err := flags.Parse(rest); errors.Is(err, flag.ErrHelp) {
-			fmt.Fprint(stdout, simulateUsage)
+			fmt.Fprintf(stdout, "%s", simulateUsage)
 			flags.SetOutput(stdout)
 			flags.PrintDefaults()
 			return nil, err

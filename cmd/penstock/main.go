@@ -30,14 +30,14 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 // run returns the exit status.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
-		fmt.Fprint(stderr, usage)
+		fmt.Fprintf(stderr, "%s", usage)
 		return exitUsage
 	}
 	switch args[0] {
 	case "simulate":
 		return exitStatus(simulate(args[1:], stdin, stdout, stderr), stderr)
 	case "help", "-h", "-help", "--help":
-		fmt.Fprint(stdout, usage)
+		fmt.Fprintf(stdout, "%s", usage)
 		return exitDone
 	}
 	fmt.Fprintf(stderr, "penstock: there is no command %q\n\n%s", args[0], usage)

@@ -60,7 +60,7 @@ func (m *meter) tell(took time.Duration) {
 // clear wipes the line off the terminal, so that something else can be written.
 func (m *meter) clear() {
 	if m.width > 0 {
-		fmt.Fprint(m.out, "\r"+strings.Repeat(" ", m.width)+"\r")
+		fmt.Fprintf(m.out, "%s", "\r"+strings.Repeat(" ", m.width)+"\r")
 		m.width = 0
 	}
 }

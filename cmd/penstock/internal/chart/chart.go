@@ -2,6 +2,7 @@
 package chart
 
 import (
+	"bytes"
 	"fmt"
 	"image/color"
 	"io"
@@ -82,10 +83,27 @@ func Write(w io.Writer, kind Kind, panels []Panel) error {
 		Rows: len(plots), Cols: 1, PadY: margin,
 		PadTop: margin, PadBottom: margin, PadLeft: margin, PadRight: legendWidth + margin,
 	}
-	for i, row := range plot.Align(plots, tiles, draw.New(canvas)) {
+	page := draw.New(canvas)
+	page.SetColor(color.White)
+	page.Fill(page.Path())
+	for i, row := range plot.Align(plots, tiles, page) {
 		plots[i][0].Draw(row[0])
 	}
-	_, err := canvas.WriteTo(w)
+	if kind == PNG {
+		_, err := canvas.WriteTo(w)
+		return err
+	}
+	return writeSVG(w, canvas)
+}
+
+// writeSVG names fonts of the same measures beside the library's, which few browsers have.
+func writeSVG(w io.Writer, canvas io.WriterTo) error {
+	var text bytes.Buffer
+	if _, err := canvas.WriteTo(&text); err != nil {
+		return err
+	}
+	const family = "font-family:Liberation Sans"
+	_, err := w.Write(bytes.ReplaceAll(text.Bytes(), []byte(family), []byte(family+",Arial,Helvetica,sans-serif")))
 	return err
 }
 

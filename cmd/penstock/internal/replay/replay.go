@@ -61,14 +61,13 @@ type Stats struct {
 
 // New returns a replay of nothing. It panics if a policy is not valid.
 func New(opts Options) *Replay {
-	r := &Replay{per: opts.Per, late: opts.Late.Microseconds(), keys: map[string]int{}}
+	r := &Replay{per: opts.Per, late: opts.Late.Microseconds(), keys: map[string]int{}, timeline: newTimeline(len(opts.Policies))}
 	for _, p := range opts.Policies {
 		r.policies = append(r.policies, &policy{Policy: p, units: p.Units()})
 	}
 	for _, p := range opts.Rates {
 		r.rates = append(r.rates, newRate(p))
 	}
-	r.timeline.rows = make([][]float64, 1+len(opts.Policies))
 	return r
 }
 

@@ -8,19 +8,24 @@ import (
 // A Timeline sums up tokens over equal steps of time. It holds up to maxSteps of them: where a
 // trace is longer, the steps become longer too.
 type Timeline struct {
-	width int   // index in widths
-	first int64 // the first step's number, counted in steps since 1970
-	at    int   // the step of the call at hand
-	rows  [][]float64
+	width int           // index in widths
+	lasts time.Duration // widths()[width]
+	first int64         // the first step's number, counted in steps since 1970
+	at    int           // the step of the call at hand
+	rows  [][]float64   // of all calls, and of each policy's
+}
+
+func newTimeline(policies int) Timeline {
+	return Timeline{lasts: widths()[0], rows: make([][]float64, 1+policies)}
 }
 
 const maxSteps = 1024
 
 // widths are what a step may last, each a multiple of the one before, so that steps can be
 // merged. The longest serves for all the time that a replay can take.
-func widths() [21]time.Duration {
+func widths() []time.Duration {
 	const ms, day = time.Millisecond, 24 * time.Hour
-	return [...]time.Duration{
+	return []time.Duration{
 		ms, 2 * ms, 10 * ms, 20 * ms, 100 * ms, 200 * ms,
 		time.Second, 2 * time.Second, 10 * time.Second, 30 * time.Second,
 		time.Minute, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
@@ -55,7 +60,7 @@ func (t *Timeline) begin(micros, cost int64) {
 func (t *Timeline) admit(policy int, cost int64) { t.rows[1+policy][t.at] += float64(cost) }
 
 func (t *Timeline) step(micros int64) int64 {
-	return floorDiv(micros, widths()[t.width].Microseconds())
+	return floorDiv(micros, t.lasts.Microseconds())
 }
 
 func floorDiv(a, b int64) int64 {
@@ -85,6 +90,7 @@ func (t *Timeline) coarsen(micros int64) (step, n int64) {
 	all := widths()
 	factor := int64(all[t.width+1] / all[t.width])
 	t.width++
+	t.lasts = all[t.width]
 	first := floorDiv(t.first, factor)
 	for i, row := range t.rows {
 		merged := row[:0]
@@ -103,7 +109,8 @@ func (t *Timeline) coarsen(micros int64) (step, n int64) {
 
 // Coarsen makes the steps longer until there are at most so many.
 func (t *Timeline) Coarsen(most int) {
-	for len(t.rows[0]) > most && t.width+1 < len(widths()) {
+	longest := len(widths()) - 1
+	for len(t.rows[0]) > most && t.width < longest {
 		t.coarsen(0)
 	}
 }
@@ -114,7 +121,7 @@ func (t *Timeline) Start() time.Time {
 }
 
 // Step returns how long a step lasts.
-func (t *Timeline) Step() time.Duration { return widths()[t.width] }
+func (t *Timeline) Step() time.Duration { return t.lasts }
 
 // Demand returns how many tokens were asked for, step by step.
 func (t *Timeline) Demand() []float64 { return t.rows[0] }
