@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -85,7 +84,21 @@ func TestManyBadLinesAreCounted(t *testing.T) {
 	assert.Equal(t, 11, strings.Count(stderr, "\n"))
 	assert.Contains(t, stderr, "\nstandard input: 1,990 more bad lines\n")
 	assert.Contains(t, stdout, "bad lines: 2,000 of 2,002, which were not played\n")
-	assert.Contains(t, stdout, "It was not played: standard input cannot be read twice.\n")
+	assert.Contains(t, stdout, "It was not played: the trace cannot be read twice, unless it is a file.\n")
+}
+
+func TestWhatCannotBeDrawnIsTold(t *testing.T) {
+	plot := filepath.Join(t.TempDir(), "plot.svg")
+	status, stdout, stderr := command("time,key\n1,ann\n9,ann\n", "simulate", "-suggest", "p50", "-plot", plot)
+	assert.Equal(t, exitFailed, status)
+	assert.Contains(t, stdout, "-policy '10/m burst 1'")
+	assert.Contains(t, stderr, "penstock: there is nothing to draw: standard input cannot be read twice")
+	assert.NoFileExists(t, plot)
+
+	status, stdout, stderr = command("time,key\n1,ann\n", "simulate", "-policy", "1/s", "-plot", filepath.Join(plot, "x.svg"))
+	assert.Equal(t, exitFailed, status)
+	assert.Contains(t, stdout, "\n1/s ")
+	assert.Contains(t, stderr, "x.svg: no such file or directory")
 }
 
 func TestLateLinesAreBadLines(t *testing.T) {
@@ -104,7 +117,7 @@ func TestTheReportForPrograms(t *testing.T) {
 {"time":3,"key":"bob","cost":7}
 {"time":4}
 `), 0o600))
-	status, stdout, _ := command("", "simulate", "-json", path, "-policy", "1/s", "-suggest", "p50", "-per", "key")
+	status, stdout, stderr := command("", "simulate", "-json", path, "-policy", "1/s", "-suggest", "p50", "-per", "key")
 	assert.Equal(t, exitBadLines, status)
 	assert.JSONEq(t, fmt.Sprintf(`{
 		"trace": {"name": %q, "per": "key", "lines": 4, "badLines": 1, "calls": 3, "keys": 2,
@@ -118,7 +131,7 @@ func TestTheReportForPrograms(t *testing.T) {
 			"played": {"policy": "1/s burst 2", "admitted": 2, "refused": 1, "refusedForGood": 1, "keysRefused": 1,
 				"worstWaitMicros": 0, "refusalsPerKey": {"p50": 0, "p90": 1, "p99": 1, "max": 1}}}
 	}`, path), stdout)
-	assert.True(t, json.Valid([]byte(stdout)))
+	assert.Equal(t, 1, strings.Count(stderr, "\n"), "a bad line is told once, though the trace is played twice")
 }
 
 func TestPoliciesComeFromFilesToo(t *testing.T) {

@@ -33,6 +33,7 @@ type about struct {
 
 type played struct {
 	about  about
+	again  bool // the trace can be read again
 	replay *replay.Replay
 }
 
@@ -41,7 +42,7 @@ const toldBadLines = 10
 
 // play plays all calls of the trace. It is an error if there are none.
 func (p *player) play(opts replay.Options) (*played, error) {
-	in, name, size, err := p.open()
+	in, name, size, again, err := p.open()
 	if err != nil {
 		return nil, err
 	}
@@ -52,22 +53,10 @@ func (p *player) play(opts replay.Options) (*played, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	out := &played{replay: replay.New(opts)}
+	out := &played{again: again, replay: replay.New(opts)}
 	out.about = about{Name: name, Per: p.config.per, Ignored: strings.Join(calls.Ignored(), ", ")}
-	for {
-		err := playNext(calls, out.replay)
-		meter.lines = calls.Line()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		bad, ok := errors.AsType[*trace.BadLine](err)
-		switch {
-		case ok:
-			out.about.BadLines++
-			p.tell(meter, name, bad, out.about.BadLines)
-		case err != nil:
-			return nil, fmt.Errorf("%s: after line %d: %w", name, calls.Line(), err)
-		}
+	if err := p.playAll(calls, out, meter); err != nil {
+		return nil, err
 	}
 	out.about.Lines, out.about.Stats = calls.Line(), out.replay.Stats()
 	if more := out.about.BadLines - toldBadLines; more > 0 && !p.quiet {
@@ -78,6 +67,25 @@ func (p *player) play(opts replay.Options) (*played, error) {
 		return nil, fmt.Errorf("%s: none of its %s lines is a call", name, grouped(out.about.Lines))
 	}
 	return out, nil
+}
+
+// playAll plays to the end of the trace, and tells of bad lines.
+func (p *player) playAll(calls *trace.Reader, out *played, m *meter) error {
+	for {
+		err := playNext(calls, out.replay)
+		m.lines = calls.Line()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		bad, ok := errors.AsType[*trace.BadLine](err)
+		switch {
+		case ok:
+			out.about.BadLines++
+			p.tell(m, out.about, bad)
+		case err != nil:
+			return fmt.Errorf("%s: after line %d: %w", out.about.Name, calls.Line(), err)
+		}
+	}
 }
 
 func playNext(calls *trace.Reader, r *replay.Replay) error {
@@ -91,27 +99,31 @@ func playNext(calls *trace.Reader, r *replay.Replay) error {
 	return nil
 }
 
-func (p *player) tell(m *meter, name string, bad *trace.BadLine, count int64) {
-	if count <= toldBadLines && !p.quiet {
+func (p *player) tell(m *meter, a about, bad *trace.BadLine) {
+	if a.BadLines <= toldBadLines && !p.quiet {
 		m.clear()
-		fmt.Fprintf(p.stderr, "%s:%d: %v\n", name, bad.Line, bad.Err)
+		fmt.Fprintf(p.stderr, "%s:%d: %v\n", a.Name, bad.Line, bad.Err)
 	}
 }
 
-// open returns the trace, its name, and its size, which is 0 if nobody knows.
-func (p *player) open() (in io.ReadCloser, name string, size int64, err error) {
+// open returns the trace, its name, its size, which is 0 if nobody knows, and whether it can be
+// read again.
+func (p *player) open() (in io.ReadCloser, name string, size int64, again bool, err error) {
 	if p.config.trace == "" {
-		return io.NopCloser(p.stdin), "standard input", 0, nil
+		return io.NopCloser(p.stdin), "standard input", 0, false, nil
 	}
 	file, err := os.Open(p.config.trace)
 	if err != nil {
-		return nil, "", 0, err
+		return nil, "", 0, false, err
 	}
 	info, err := file.Stat()
 	if err != nil {
-		return nil, "", 0, errors.Join(err, file.Close())
+		return nil, "", 0, false, errors.Join(err, file.Close())
 	}
-	return file, p.config.trace, info.Size(), nil
+	if !info.Mode().IsRegular() { // a pipe of the shell's, say
+		return file, p.config.trace, 0, false, nil
+	}
+	return file, p.config.trace, info.Size(), true, nil
 }
 
 // meter returns a meter of what is read, which tells nobody unless a terminal looks on or

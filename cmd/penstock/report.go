@@ -102,7 +102,7 @@ func (s *suggestion) print(b *strings.Builder, keys int64) {
 	printTable(b, rows)
 	fmt.Fprintf(b, "the smallest policy, by what one key can take in %s: -policy '%v'\n\n", short(s.Within), s.Policy())
 	if s.Played == nil {
-		b.WriteString("It was not played: standard input cannot be read twice.\n")
+		b.WriteString("It was not played: the trace cannot be read twice, unless it is a file.\n")
 		return
 	}
 	printResults(b, []replay.Result{*s.Played}, keys)

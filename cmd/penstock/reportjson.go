@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-go/penstock/cmd/penstock/internal/replay"
 )
 
-// The report for programs. README.md shows it.
+// The report for programs. A name that ends in Micros is of microseconds.
 type jsonReport struct {
 	Trace      jsonTrace       `json:"trace"`
 	Policies   []jsonResult    `json:"policies"`

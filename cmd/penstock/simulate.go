@@ -39,6 +39,9 @@ func simulate(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 		again, failed = out.suggest(p, played)
 		panels = append(panels, again...)
 	}
+	if failed == nil && c.plot != "" && len(panels) == 0 {
+		failed = fmt.Errorf("there is nothing to draw: %s cannot be read twice, so what is suggested was not played; give a file, or a -policy", played.about.Name)
+	}
 	if err := errors.Join(out.write(stdout, c.json), c.draw(panels), failed); err != nil {
 		return err
 	}
@@ -55,7 +58,7 @@ func (r *report) suggest(p *player, played *played) ([]chart.Panel, error) {
 		return nil, err
 	}
 	r.Suggestion = &suggestion{Share: *p.config.suggest, Within: p.config.within, Candidates: candidates, Best: best}
-	if p.config.trace == "" {
+	if !played.again {
 		return nil, nil
 	}
 	p.quiet = true // bad lines have been told

@@ -30,8 +30,8 @@ type Options struct {
 	Late     time.Duration      // how far a call may be behind the latest one of its bucket
 }
 
-// A Replay holds the buckets of all policies. A bucket's key costs its bytes and about 60 more,
-// each policy 16 and each rate 16. It is not safe for concurrent use.
+// A Replay holds the buckets of all policies: 16 bytes for each key and policy, and for each
+// key and rate. It is not safe for concurrent use.
 type Replay struct {
 	per      Per
 	keys     map[string]int

@@ -76,6 +76,19 @@ func TestASuggestionIsTheSmallest(t *testing.T) {
 	}
 }
 
+func TestOfEqualSuggestionsTheSlowestWins(t *testing.T) {
+	const second = int64(1e6)
+	r := play(t, replay.Options{Rates: []ratelimit.Policy{ratelimit.PerMinute(2), ratelimit.PerMinute(1)}},
+		at(0, "a", ""), at(0, "a", ""), at(30*second, "a", ""), at(200*second, "a", ""))
+	candidates, best, err := r.Suggest(share(t, "p100"), time.Minute)
+	require.NoError(t, err)
+	assert.Equal(t, []replay.Candidate{
+		{Policy: ratelimit.PerMinute(1).Burst(3), Most: 4, FillsIn: 3 * time.Minute},
+		{Policy: ratelimit.PerMinute(2), Most: 4, FillsIn: time.Minute},
+	}, candidates)
+	assert.Zero(t, best)
+}
+
 func TestSharesAreExact(t *testing.T) {
 	var calls []trace.Record
 	for key := range 1000 { // each needs a burst of its number and 1

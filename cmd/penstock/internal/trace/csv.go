@@ -71,7 +71,6 @@ func (p *csvParser) parse(line []byte) (Record, error) {
 func (p *csvParser) split(line []byte) ([]string, error) {
 	p.feed = line
 	fields, err := p.csv.Read()
-	p.feed = nil
 	parse, ok := errors.AsType[*csv.ParseError](err)
 	switch {
 	case ok && errors.Is(err, csv.ErrFieldCount):
