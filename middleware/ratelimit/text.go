@@ -74,7 +74,7 @@ func cutName(text string) (name, rest string, err error) {
 
 // isBare reports whether a name may stand without quotes.
 func isBare(name string) bool {
-	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool {
+	return !strings.ContainsFunc(name, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./", r)
 	})
 }
