@@ -64,7 +64,6 @@ func (r *Router) join() {
 	if r.opts.Broker == nil {
 		return
 	}
-	r.nodes = true
 	r.link = r.opts.Broker.Join(Node{
 		Receive:    r.topics.receive,
 		Subscribed: r.topics.subscribed,

@@ -84,12 +84,12 @@ func (c *Context) Unsubscribe(topic string) { c.conn.Unsubscribe(topic) }
 // Publish sends a message to all connections that subscribe to topic, this one
 // included if it does.
 func (c *Context) Publish(topic string, m Message) error {
-	return c.conn.router.topics.publish(topic, nil, m)
+	return c.conn.router.topics.publish(topic, nil, m, true)
 }
 
 // PublishOthers is Publish without this connection.
 func (c *Context) PublishOthers(topic string, m Message) error {
-	return c.conn.router.topics.publish(topic, c.conn, m)
+	return c.conn.router.topics.publish(topic, c.conn, m, true)
 }
 
 // Progress tells the caller of an RPC how far it is. After the answer it does

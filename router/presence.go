@@ -107,7 +107,7 @@ func (t *topics) leave(from *topic, c *Conn) {
 // ask asks all nodes for their members. Who does not answer in time has none. It must
 // be called with the topic's lock held.
 func (t *topics) ask(of *topic) {
-	if !t.router.nodes {
+	if t.router.opts.Broker == nil {
 		return
 	}
 	of.presence.asked++

@@ -15,19 +15,24 @@ func (c *Conn) turnAway(in *incoming, err error) {
 	if in.route != nil {
 		typ, reaction = in.route.name, in.route.reaction
 	}
-	if exceeded, ok := errors.AsType[*LimitExceeded](err); ok {
-		c.report(c.limit(typ, exceeded))
-		c.react(reaction, in.correlationID(), c.limit(typ, exceeded))
-		return
-	}
-	c.answerError(typ, in.correlationID(), err)
+	c.answerRefusal(typ, reaction, in.correlationID(), err, c.report)
 }
 
-// limit fills in a limit, of which the caller's may be shared.
-func (c *Conn) limit(typ string, exceeded *LimitExceeded) LimitExceeded {
-	limit := *exceeded
+// answerFailed answers for a handler or its middleware, which may know limits, too.
+func (c *Conn) answerFailed(ctx *Context, err error) {
+	c.answerRefusal(ctx.route.name, ctx.route.reaction, ctx.correlationID, err, c.reportSoon)
+}
+
+func (c *Conn) answerRefusal(typ string, reaction Reaction, correlationID string, err error, report func(LimitExceeded)) {
+	exceeded, ok := errors.AsType[*LimitExceeded](err)
+	if !ok {
+		c.answerError(typ, correlationID, err)
+		return
+	}
+	limit := *exceeded // the caller's may be shared
 	limit.Conn, limit.Type = c, typ
-	return limit
+	report(limit)
+	c.react(reaction, correlationID, limit)
 }
 
 // react does to the client what a limit's reaction says.
@@ -39,18 +44,6 @@ func (c *Conn) react(reaction Reaction, correlationID string, limit LimitExceede
 		c.Close(c.closeCode(limit), limit.closeReason())
 	case Custom:
 	}
-}
-
-// answerFailed answers for a handler or its middleware, which may know limits, too.
-func (c *Conn) answerFailed(ctx *Context, err error) {
-	exceeded, ok := errors.AsType[*LimitExceeded](err)
-	if !ok {
-		c.answerError(ctx.route.name, ctx.correlationID, err)
-		return
-	}
-	limit := c.limit(ctx.route.name, exceeded)
-	c.reportSoon(limit)
-	c.react(ctx.route.reaction, ctx.correlationID, limit)
 }
 
 func (c *Conn) closeCode(l LimitExceeded) (code StatusCode) {

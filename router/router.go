@@ -30,7 +30,6 @@ type Router struct {
 	conns  registry
 	topics topics
 	link   Link         // to the other nodes
-	nodes  bool         // there are other nodes
 	events serial.Queue // of hooks that are about no connection
 	shared [shares]shared
 }
@@ -81,13 +80,13 @@ func (r *Router) Types() iter.Seq[string] { return maps.Keys(r.routes) }
 // publishes arrives everywhere in the order in which it did. It does not wait for
 // other nodes, and does not fail if they are out of reach.
 func (r *Router) Publish(topic string, m Message) error {
-	return r.topics.publish(topic, nil, m)
+	return r.topics.publish(topic, nil, m, true)
 }
 
 // PublishLocal is Publish for the connections of this node only, but for one, which may
 // be nil.
 func (r *Router) PublishLocal(topic string, m Message, except *Conn) error {
-	return r.topics.publishLocal(topic, except, m)
+	return r.topics.publish(topic, except, m, false)
 }
 
 // Conn returns the open connection with this id, or nil.

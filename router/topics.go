@@ -92,8 +92,8 @@ func (t *topics) find(name string) *topic {
 }
 
 // publish queues a message for every member but one, which may be nil, and gives it to
-// the broker.
-func (t *topics) publish(name string, except *Conn, m Message) error {
+// the broker if it is for other nodes too.
+func (t *topics) publish(name string, except *Conn, m Message, everywhere bool) error {
 	frame, err := encode(m)
 	if err != nil {
 		return err
@@ -102,20 +102,8 @@ func (t *topics) publish(name string, except *Conn, m Message) error {
 	if to := t.find(name); to != nil {
 		to.deliver(frame, except)
 	}
-	if t.router.nodes {
+	if everywhere && t.router.opts.Broker != nil {
 		t.router.link.Publish(name, messagePacket(frame))
-	}
-	return nil
-}
-
-func (t *topics) publishLocal(name string, except *Conn, m Message) error {
-	frame, err := encode(m)
-	if err != nil {
-		return err
-	}
-	defer frame.Release()
-	if to := t.find(name); to != nil {
-		to.deliver(frame, except)
 	}
 	return nil
 }

@@ -63,20 +63,19 @@ func (b *Broker) Join(node router.Node) router.Link {
 		}
 		w := &way{link: l, prefix: prefix, client: b.client, sharded: ways > 1, topics: map[string]*topicState{}}
 		l.ways = append(l.ways, w)
-		l.running.Go(func() { w.run(ctx) })
+		go w.run(ctx)
 	}
-	l.running.Go(func() { l.stayAlive(ctx) })
+	go l.stayAlive(ctx)
 	return l
 }
 
 // A link is this process as a node.
 type link struct {
-	node    router.Node
-	name    string
-	ways    []*way
-	outbox  *outbox
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	node   router.Node
+	name   string
+	ways   []*way
+	outbox *outbox
+	cancel context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool

@@ -26,7 +26,6 @@ func brokers(client func() goredis.UniversalClient) brokertest.Cluster {
 func (l *link) kill() {
 	l.outbox.close()
 	l.cancel()
-	l.running.Wait()
 }
 
 func TestBrokerKeepsTheContract(t *testing.T) {
