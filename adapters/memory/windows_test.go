@@ -1,0 +1,20 @@
+package memory_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/outbound"
+	"github.com/penstock-go/penstock/outbound/outboundtest"
+)
+
+func TestWindowsKeepTheContract(t *testing.T) {
+	for _, c := range outboundtest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.Run(t, func(o *outbound.WindowsOptions) outbound.Windows { return memory.NewWindows(o) })
+			})
+		})
+	}
+}

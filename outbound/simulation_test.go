@@ -1,0 +1,128 @@
+package outbound_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/outbound"
+)
+
+// An api admits limit requests in a window, which begins when the first one arrives. It
+// is a model of a server, and of the network to it: each way takes its own time.
+type api struct {
+	limit   int
+	per     time.Duration
+	latency func() time.Duration // of one way
+
+	mu      sync.Mutex
+	began   time.Time
+	used    int
+	arrived int
+	refused int
+}
+
+func (a *api) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := sleep(req.Context(), a.latency()); err != nil {
+		return nil, err // it never arrives
+	}
+	resp := a.serve()
+	return resp, sleep(req.Context(), a.latency())
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (a *api) serve() *http.Response {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if now.Sub(a.began) >= a.per {
+		a.began, a.used = now, 0
+	}
+	a.arrived++
+	h := http.Header{}
+	left := a.per - now.Sub(a.began)
+	h.Set("X-RateLimit-Limit", strconv.Itoa(a.limit))
+	h.Set("X-RateLimit-Reset-After", fmt.Sprintf("%.9f", left.Seconds()))
+	if a.used == a.limit {
+		a.refused++
+		h.Set("X-RateLimit-Remaining", "0")
+		h.Set("Retry-After", strconv.Itoa(int(left/time.Second)+1))
+		return &http.Response{StatusCode: http.StatusTooManyRequests, Header: h, Body: http.NoBody}
+	}
+	a.used++
+	h.Set("X-RateLimit-Remaining", strconv.Itoa(a.limit-a.used))
+	return &http.Response{StatusCode: http.StatusOK, Header: h, Body: http.NoBody}
+}
+
+// TestNoLatencyCausesARefusal tries random APIs and networks, in virtual time. Some callers
+// give up while their requests are under way.
+func TestNoLatencyCausesARefusal(t *testing.T) {
+	for seed := range uint64(300) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			server := randomAPI(random)
+			transport := outbound.NewTransport(memory.NewWindows(nil), &outbound.Options{Base: server})
+			var wg sync.WaitGroup
+			for range 200 {
+				start, patience := time.Duration(random.Int64N(int64(4*server.per))), time.Hour
+				if random.IntN(10) == 0 {
+					patience = time.Duration(random.Int64N(int64(server.per)))
+				}
+				wg.Go(func() {
+					time.Sleep(start)
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					defer cancel()
+					request(ctx, transport)
+				})
+			}
+			wg.Wait()
+			assert.Zero(t, server.refused, "seed %d: of %d requests to an API of %d in %v", seed, server.arrived, server.limit, server.per)
+		})
+	}
+}
+
+func randomAPI(random *rand.Rand) *api {
+	per := time.Duration(1+random.Int64N(2000)) * time.Millisecond
+	most := time.Duration(1+random.Int64N(1+int64(2*per)/(1+random.Int64N(50)))) + 1
+	var mu sync.Mutex
+	return &api{
+		limit: 1 + random.IntN(20),
+		per:   per,
+		latency: func() time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			return time.Duration(random.Int64N(int64(most)))
+		},
+	}
+}
+
+// request returns the status, or 0.
+func request(ctx context.Context, transport http.RoundTripper) int {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/users", http.NoBody)
+	if err != nil {
+		panic(err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return 0
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
