@@ -71,17 +71,19 @@ func (a *api) serve() *http.Response {
 	return &http.Response{StatusCode: http.StatusOK, Header: h, Body: http.NoBody}
 }
 
-// TestNoLatencyCausesARefusal tries random APIs and networks, in virtual time. Some callers
-// give up while their requests are under way.
+// TestNoLatencyCausesARefusal tries random APIs, loads and networks, in virtual time. Some
+// callers give up while their requests are under way.
 func TestNoLatencyCausesARefusal(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(400) {
 		synctest.Test(t, func(t *testing.T) {
+			const callers = 300
 			random := rand.New(rand.NewPCG(seed, 0))
 			server := randomAPI(random)
 			transport := outbound.NewTransport(memory.NewWindows(nil), &outbound.Options{Base: server})
+			windows := 1 + int64(2*callers/server.limit)
 			var wg sync.WaitGroup
-			for range 200 {
-				start, patience := time.Duration(random.Int64N(int64(4*server.per))), time.Hour
+			for range callers {
+				start, patience := time.Duration(random.Int64N(windows*int64(server.per))), time.Hour
 				if random.IntN(10) == 0 {
 					patience = time.Duration(random.Int64N(int64(server.per)))
 				}
@@ -98,17 +100,25 @@ func TestNoLatencyCausesARefusal(t *testing.T) {
 	}
 }
 
+// randomAPI is mostly quick, and sometimes slow, but answers within a lease.
 func randomAPI(random *rand.Rand) *api {
-	per := time.Duration(1+random.Int64N(2000)) * time.Millisecond
-	most := time.Duration(1+random.Int64N(1+int64(2*per)/(1+random.Int64N(50)))) + 1
+	per := time.Duration(1+random.Int64N(1000)) * time.Millisecond
+	quick := 1 + random.Int64N(int64(per)/2)
+	slow := 1 + random.Int64N(int64(2*per))
+	slowOf := 2 + random.IntN(20)
+	limit := 1 + random.IntN(20)
 	var mu sync.Mutex
+	random = rand.New(rand.NewPCG(random.Uint64(), 0))
 	return &api{
-		limit: 1 + random.IntN(20),
+		limit: limit,
 		per:   per,
 		latency: func() time.Duration {
 			mu.Lock()
 			defer mu.Unlock()
-			return time.Duration(random.Int64N(int64(most)))
+			if random.IntN(slowOf) == 0 {
+				return time.Duration(random.Int64N(slow))
+			}
+			return time.Duration(random.Int64N(quick))
 		},
 	}
 }

@@ -143,9 +143,6 @@ func (r *window) claim(now time.Duration, id uint64, lease time.Duration) time.D
 			return min(r.ends-now, r.askAgain(now, lease))
 		}
 	}
-	if r.latest > now {
-		return r.latest - now
-	}
 	limit := max(r.limit, 1)
 	remaining := limit - int64(len(r.flying)) - 1 // they may arrive in this window, too
 	if remaining < 0 {
@@ -234,7 +231,7 @@ func (r *window) update(now time.Duration, opened, id uint64, wasFlying bool, to
 		return
 	}
 	if isCurrent && !r.known {
-		r.known, r.ends = true, r.latest
+		r.known, r.ends = true, 0 // the lease was a guess
 	}
 	r.ends = max(r.ends, r.latest)
 }

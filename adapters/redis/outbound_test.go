@@ -1,0 +1,331 @@
+package redis_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/redis"
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/outbound"
+)
+
+type apiOptions struct {
+	limit     int // of each path, in a window that begins when its first request arrives
+	per       time.Duration
+	global    int // of all paths, in any globalPer; 0 if there is none
+	globalPer time.Duration
+	latency   time.Duration // of each way, at most
+}
+
+// An api is a server that limits as Discord does, and counts who ignores it.
+type api struct {
+	*httptest.Server
+
+	options apiOptions
+	hung    chan struct{} // gets one for each request to /hang, which is not answered
+
+	mu       sync.Mutex
+	routes   map[string]*apiWindow
+	recent   []time.Time // what arrived in the last globalPer
+	served   int
+	refused  int
+	violated []string
+}
+
+type apiWindow struct {
+	began time.Time
+	used  int
+}
+
+func newAPI(t *testing.T, options apiOptions) *api {
+	a := &api{options: options, routes: map[string]*apiWindow{}, hung: make(chan struct{}, 100)}
+	a.Server = httptest.NewServer(a)
+	t.Cleanup(a.Close)
+	return a
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.URL.Path == "/hang" && req.Header.Get("Answer") == "" {
+		a.hung <- struct{}{}
+		<-req.Context().Done()
+		return
+	}
+	a.travel()
+	code := a.admit(req.URL.Path, w.Header())
+	a.travel()
+	w.WriteHeader(code)
+}
+
+func (a *api) travel() {
+	if a.options.latency > 0 {
+		time.Sleep(rand.N(a.options.latency))
+	}
+}
+
+func (a *api) admit(path string, h http.Header) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if a.exceedsGlobal(now) {
+		h.Set("X-RateLimit-Global", "true")
+		return a.refuse(h, a.options.globalPer, "global")
+	}
+	r := a.routes[path]
+	if r == nil || now.Sub(r.began) >= a.options.per {
+		r = &apiWindow{began: now}
+		a.routes[path] = r
+	}
+	left := a.options.per - now.Sub(r.began)
+	h.Set("X-RateLimit-Limit", strconv.Itoa(a.options.limit))
+	h.Set("X-RateLimit-Reset-After", fmt.Sprintf("%.3f", left.Seconds()))
+	h.Set("X-RateLimit-Remaining", strconv.Itoa(max(a.options.limit-r.used-1, 0)))
+	if r.used == a.options.limit {
+		return a.refuse(h, left, path)
+	}
+	r.used++
+	a.served++
+	return http.StatusOK
+}
+
+func (a *api) exceedsGlobal(now time.Time) bool {
+	if a.options.global == 0 {
+		return false
+	}
+	for len(a.recent) > 0 && now.Sub(a.recent[0]) >= a.options.globalPer {
+		a.recent = a.recent[1:]
+	}
+	if len(a.recent) == a.options.global {
+		return true
+	}
+	a.recent = append(a.recent, now)
+	return false
+}
+
+func (a *api) refuse(h http.Header, left time.Duration, what string) int {
+	a.refused++
+	a.violated = append(a.violated, what)
+	h.Set("Retry-After", strconv.Itoa(int(left/time.Second)+1))
+	return http.StatusTooManyRequests
+}
+
+func (a *api) check(t *testing.T, served int) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	assert.GreaterOrEqual(t, a.served, served)
+	assert.Zero(t, a.refused, "%v", a.violated)
+}
+
+// send sends so many requests at the same time, to one path.
+func (a *api) send(t *testing.T, windows outbound.Windows, requests, workers int) {
+	t.Helper()
+	n := node{URL: a.URL, Requests: requests, Workers: workers, Paths: 1}
+	require.Equal(t, requests, n.run(t.Context(), windows))
+}
+
+// counted windows count claims.
+type counted struct {
+	outbound.Windows
+
+	claims atomic.Int64
+}
+
+func (c *counted) Claim(ctx context.Context, route string) (outbound.Claim, error) {
+	c.claims.Add(1)
+	return c.Windows.Claim(ctx, route)
+}
+
+// A node is a process that sends requests.
+type node struct {
+	Redis, URL string
+	Options    outbound.WindowsOptions
+	Requests   int
+	Workers    int
+	Paths      int
+	Hang       bool // it sends one request that is not answered
+
+	cmd            *exec.Cmd
+	stdout, stderr bytes.Buffer
+}
+
+const nodeEnv = "PENSTOCK_OUTBOUND_NODE"
+
+// TestOutboundNode is a node, where a test has started this binary as one.
+func TestOutboundNode(t *testing.T) {
+	text := os.Getenv(nodeEnv)
+	if text == "" {
+		t.Skip("it is what other tests start as a process")
+	}
+	var n node
+	require.NoError(t, json.Unmarshal([]byte(text), &n))
+	client := goredis.NewClient(&goredis.Options{Addr: n.Redis})
+	defer func() { _ = client.Close() }()
+	_, err := fmt.Fprintf(os.Stdout, "answered %d\n", n.run(t.Context(), redis.NewWindows(client, "{bot}:", &n.Options)))
+	require.NoError(t, err)
+}
+
+// run returns how many requests were answered with 200.
+func (n *node) run(ctx context.Context, windows outbound.Windows) int {
+	base := &http.Transport{MaxIdleConnsPerHost: n.Workers, MaxIdleConns: n.Workers}
+	defer base.CloseIdleConnections()
+	client := &http.Client{Transport: outbound.NewTransport(windows, &outbound.Options{Base: base})}
+	var left, answered atomic.Int64
+	left.Store(int64(n.Requests))
+	var wg sync.WaitGroup
+	for range n.Workers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				path := fmt.Sprint("/", rand.IntN(n.Paths))
+				if n.Hang {
+					path = "/hang"
+				}
+				if get(ctx, client, n.URL+path) == http.StatusOK {
+					answered.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return int(answered.Load())
+}
+
+// get returns the status, or 0.
+func get(ctx context.Context, client *http.Client, url string) int {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+func (n *node) start(t *testing.T) {
+	t.Helper()
+	text, err := json.Marshal(n)
+	require.NoError(t, err)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	n.cmd = exec.Command(self, "-test.run=^TestOutboundNode$")
+	n.cmd.Env = append(os.Environ(), nodeEnv+"="+string(text))
+	n.cmd.Stdout, n.cmd.Stderr = &n.stdout, &n.stderr
+	require.NoError(t, n.cmd.Start())
+	t.Cleanup(n.kill)
+}
+
+// kill ends it as a power cut does.
+func (n *node) kill() {
+	_ = n.cmd.Process.Kill()
+	_ = n.cmd.Wait()
+}
+
+func (n *node) finish(t *testing.T) {
+	t.Helper()
+	require.NoError(t, n.cmd.Wait(), "%s%s", &n.stdout, &n.stderr)
+	assert.Contains(t, n.stdout.String(), fmt.Sprintf("answered %d\n", n.Requests))
+}
+
+var busyAPI = apiOptions{
+	limit: 150, per: 250 * time.Millisecond,
+	global: 500, globalPer: 200 * time.Millisecond,
+	latency: 15 * time.Millisecond,
+}
+
+func startNodes(t *testing.T, a *api, requests int) []*node {
+	t.Helper()
+	server := redistest.Start(t)
+	var nodes []*node
+	for range 4 {
+		n := &node{
+			Redis: server.Addr, URL: a.URL, Requests: requests / 4, Workers: 50, Paths: 5,
+			Options: outbound.WindowsOptions{GlobalLimit: int64(a.options.global), GlobalPer: a.options.globalPer, Lease: 2 * time.Second},
+		}
+		n.start(t)
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+// TestFourProcessesCauseNoRefusal has them send 10,000 requests to five routes, which are
+// more than their limits allow.
+func TestFourProcessesCauseNoRefusal(t *testing.T) {
+	a := newAPI(t, busyAPI)
+	start := time.Now()
+	for _, n := range startNodes(t, a, 10_000) {
+		n.finish(t)
+	}
+	a.check(t, 10_000)
+	t.Logf("10,000 requests in %v", time.Since(start))
+}
+
+// TestAKilledProcessCausesNoRefusal kills one of four in the middle.
+func TestAKilledProcessCausesNoRefusal(t *testing.T) {
+	a := newAPI(t, busyAPI)
+	nodes := startNodes(t, a, 6_000)
+	require.Eventually(t, func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.served > 2000
+	}, 30*time.Second, time.Millisecond)
+	nodes[0].kill()
+	for _, n := range nodes[1:] {
+		n.finish(t)
+	}
+	a.check(t, 4_500)
+}
+
+// TestAKilledProcessBlocksForALease kills one that has the only request that may be under
+// way.
+func TestAKilledProcessBlocksForALease(t *testing.T) {
+	a := newAPI(t, apiOptions{limit: 5, per: time.Second})
+	server := redistest.Start(t)
+	options := outbound.WindowsOptions{Lease: 2 * time.Second}
+	n := &node{Redis: server.Addr, URL: a.URL, Requests: 1, Workers: 1, Paths: 1, Hang: true, Options: options}
+	begun := time.Now()
+	n.start(t)
+	<-a.hung
+	n.kill()
+	killed := time.Now()
+	windows := redis.NewWindows(server.Client(t), "{bot}:", &options)
+	client := &http.Client{Transport: answered{outbound.NewTransport(windows, nil)}}
+	require.Equal(t, http.StatusOK, get(t.Context(), client, a.URL+"/hang"))
+	assert.GreaterOrEqual(t, time.Since(begun), options.Lease)
+	assert.Less(t, time.Since(killed), options.Lease+time.Second)
+	a.check(t, 1)
+}
+
+// answered asks an api to answer.
+type answered struct{ http.RoundTripper }
+
+func (r answered) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Answer", "please")
+	return r.RoundTripper.RoundTrip(req)
+}
+
+func headersOf(pairs ...string) http.Header {
+	h := http.Header{}
+	for i := 0; i < len(pairs); i += 2 {
+		h.Set(pairs[i], pairs[i+1])
+	}
+	return h
+}
