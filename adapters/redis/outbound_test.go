@@ -30,7 +30,7 @@ type apiOptions struct {
 	per       time.Duration
 	global    int // of all paths, in any globalPer; 0 if there is none
 	globalPer time.Duration
-	latency   time.Duration // of each way, at most
+	latency   time.Duration // of each way, at most; ten times as long for one of twenty
 }
 
 // An api is a server that limits as Discord does, and counts who ignores it.
@@ -73,7 +73,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 func (a *api) travel() {
-	if a.options.latency > 0 {
+	switch {
+	case a.options.latency == 0:
+	case rand.IntN(20) == 0:
+		time.Sleep(rand.N(10 * a.options.latency))
+	default:
 		time.Sleep(rand.N(a.options.latency))
 	}
 }
@@ -188,15 +192,21 @@ func (n *node) run(ctx context.Context, windows outbound.Windows) int {
 	var left, answered atomic.Int64
 	left.Store(int64(n.Requests))
 	var wg sync.WaitGroup
-	for range n.Workers {
+	for worker := range n.Workers {
 		wg.Go(func() {
-			for left.Add(-1) >= 0 {
-				path := fmt.Sprint("/", rand.IntN(n.Paths))
-				if n.Hang {
-					path = "/hang"
-				}
+			number := worker % n.Paths
+			path := fmt.Sprint("/", number)
+			if n.Hang {
+				path = "/hang"
+			}
+			for sent := 1; left.Add(-1) >= 0; sent++ {
 				if get(ctx, client, n.URL+path) == http.StatusOK {
 					answered.Add(1)
+				}
+				// Some paths are wanted more than their limits allow, others in bursts: what
+				// is under way when a window ends matters if the next one becomes full.
+				if sent%5 == 0 {
+					time.Sleep(time.Duration(number%5) * rand.N(800*time.Millisecond))
 				}
 			}
 		})
@@ -245,9 +255,9 @@ func (n *node) finish(t *testing.T) {
 }
 
 var busyAPI = apiOptions{
-	limit: 150, per: 250 * time.Millisecond,
-	global: 500, globalPer: 200 * time.Millisecond,
-	latency: 15 * time.Millisecond,
+	limit: 8, per: 80 * time.Millisecond,
+	global: 450, globalPer: 200 * time.Millisecond,
+	latency: 5 * time.Millisecond,
 }
 
 func startNodes(t *testing.T, a *api, requests int) []*node {
@@ -256,7 +266,7 @@ func startNodes(t *testing.T, a *api, requests int) []*node {
 	var nodes []*node
 	for range 4 {
 		n := &node{
-			Redis: server.Addr, URL: a.URL, Requests: requests / 4, Workers: 50, Paths: 5,
+			Redis: server.Addr, URL: a.URL, Requests: requests / 4, Workers: 80, Paths: 20,
 			Options: outbound.WindowsOptions{GlobalLimit: int64(a.options.global), GlobalPer: a.options.globalPer, Lease: 2 * time.Second},
 		}
 		n.start(t)
@@ -265,8 +275,8 @@ func startNodes(t *testing.T, a *api, requests int) []*node {
 	return nodes
 }
 
-// TestFourProcessesCauseNoRefusal has them send 10,000 requests to five routes, which are
-// more than their limits allow.
+// TestFourProcessesCauseNoRefusal has them send 10,000 requests to twenty routes, some of
+// which want more than their limits allow.
 func TestFourProcessesCauseNoRefusal(t *testing.T) {
 	a := newAPI(t, busyAPI)
 	start := time.Now()
