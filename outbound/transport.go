@@ -52,8 +52,7 @@ const (
 // If the Windows fail, nothing is sent and the caller gets the error: without them, it is
 // unknown what the API would say.
 type Transport struct {
-	Options
-
+	options Options
 	windows Windows
 	lines   lines
 }
@@ -67,16 +66,16 @@ func NewTransport(windows Windows, opts *Options) *Transport {
 	}
 	t := &Transport{windows: windows, lines: lines{routes: map[string]*line{}}}
 	if opts != nil {
-		t.Options = *opts
+		t.options = *opts
 	}
-	if t.Base == nil {
-		t.Base = http.DefaultTransport
+	if t.options.Base == nil {
+		t.options.Base = http.DefaultTransport
 	}
-	if t.Route == nil {
-		t.Route = routeOf
+	if t.options.Route == nil {
+		t.options.Route = routeOf
 	}
-	if t.Retries == 0 {
-		t.Retries = defaultRetries
+	if t.options.Retries == 0 {
+		t.options.Retries = defaultRetries
 	}
 	return t
 }
@@ -85,11 +84,11 @@ func routeOf(req *http.Request) string { return req.Method + " " + req.URL.Host 
 
 // RoundTrip sends a request when its turn has come.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	route := t.Route(req)
+	route := t.options.Route(req)
 	number := t.lines.join(route)
 	defer t.lines.leave(route)
 	next := req
-	for retries := t.Retries; ; retries-- {
+	for retries := t.options.Retries; ; retries-- {
 		resp, err := t.try(next, route, number)
 		if err != nil || resp.StatusCode != http.StatusTooManyRequests || retries <= 0 {
 			return resp, err
@@ -105,6 +104,13 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		_, _ = io.CopyN(io.Discard, resp.Body, maxDrained) // a refusal is not read
 		closeBody(resp.Body)
 		next = again
+	}
+}
+
+// CloseIdleConnections is for [http.Client.CloseIdleConnections].
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.options.Base.(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
 	}
 }
 
@@ -138,7 +144,7 @@ func (t *Transport) try(req *http.Request, route string, number uint64) (*http.R
 		closeBody(req.Body)
 		return nil, context.Cause(ctx)
 	}
-	resp, err := t.Base.RoundTrip(req)
+	resp, err := t.options.Base.RoundTrip(req)
 	if err != nil {
 		// Otherwise it may have arrived: it counts as under way until its lease ends.
 		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
@@ -148,8 +154,8 @@ func (t *Transport) try(req *http.Request, route string, number uint64) (*http.R
 	}
 	told := ParseHeaders(resp.StatusCode, resp.Header)
 	t.tell(ctx, route, claim, told)
-	if resp.StatusCode == http.StatusTooManyRequests && t.OnRefused != nil {
-		t.OnRefused(route, told)
+	if resp.StatusCode == http.StatusTooManyRequests && t.options.OnRefused != nil {
+		t.options.OnRefused(route, told)
 	}
 	return resp, nil
 }
@@ -193,8 +199,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 func (t *Transport) tell(ctx context.Context, route string, claim Claim, told Status) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), updateTime)
 	defer cancel()
-	if err := t.windows.Update(ctx, route, claim, told); err != nil && t.OnError != nil {
-		t.OnError(fmt.Errorf("outbound: what %s told is lost: %w", route, err))
+	if err := t.windows.Update(ctx, route, claim, told); err != nil && t.options.OnError != nil {
+		t.options.OnError(fmt.Errorf("outbound: what %s told is lost: %w", route, err))
 	}
 }
 

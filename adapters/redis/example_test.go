@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/outbound"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -64,6 +65,24 @@ func ExampleNewSlots() {
 	fmt.Println(first.Release != nil, second.Release != nil)
 	first.Release()
 	// Output: true false
+}
+
+func ExampleNewWindows() {
+	client, stop := client()
+	defer stop()
+	windows := redis.NewWindows(client, "{mybot}:", &outbound.WindowsOptions{GlobalLimit: 50})
+	// client := &http.Client{Transport: outbound.NewTransport(windows, nil)} does the rest:
+	ctx := context.Background()
+	first, err := windows.Claim(ctx, "GET /users")
+	fmt.Println("go:", first.Wait == 0, err)
+	second, err := windows.Claim(ctx, "GET /users") // until the first one's response tells the limit
+	fmt.Println("go:", second.Wait == 0, err)
+	err = windows.Update(ctx, "GET /users", first, outbound.Status{Limit: 5, Remaining: 4, ResetAfter: time.Second})
+	fmt.Println(client.Get(ctx, "{mybot}:GET /users:remaining").Val(), err)
+	// Output:
+	// go: true <nil>
+	// go: false <nil>
+	// 4 <nil>
 }
 
 func ExampleNewBroker() {

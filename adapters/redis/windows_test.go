@@ -57,7 +57,7 @@ type spectacle struct {
 	prefix string
 }
 
-const spectacleLease = 300 * time.Millisecond
+const spectacleLease = time.Second
 
 func newSpectacle(t *testing.T) spectacle {
 	client, prefix := redistest.Any(t), redistest.Prefix(t)
@@ -66,7 +66,12 @@ func newSpectacle(t *testing.T) spectacle {
 
 func (s spectacle) claim() outbound.Claim {
 	s.t.Helper()
-	c, err := s.Claim(s.t.Context(), "r")
+	return s.claimOf("r")
+}
+
+func (s spectacle) claimOf(route string) outbound.Claim {
+	s.t.Helper()
+	c, err := s.Claim(s.t.Context(), route)
 	require.NoError(s.t, err)
 	return c
 }
