@@ -76,3 +76,25 @@ func TestOneWhoComesBackIsFirst(t *testing.T) {
 		assert.Equal(t, []uint64{first, 3, 4}, order)
 	})
 }
+
+// TestATurnThatComesTooLateIsPassedOn has it come as the caller gives up.
+func TestATurnThatComesTooLateIsPassedOn(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			l := lines{routes: map[string]*line{}}
+			first, second := l.join("a"), l.join("a")
+			assert.NoError(t, l.await(t.Context(), "a", first))
+			ctx, cancel := context.WithCancel(t.Context())
+			var err error
+			go func() { err = l.await(ctx, "a", second) }()
+			synctest.Wait()
+			cancel()
+			l.pass("a")
+			synctest.Wait()
+			assert.ErrorIs(t, err, context.Canceled)
+			soon, stop := context.WithTimeout(t.Context(), time.Second)
+			defer stop()
+			assert.NoError(t, l.await(soon, "a", l.join("a")))
+		})
+	}
+}

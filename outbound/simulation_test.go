@@ -74,7 +74,7 @@ func (a *api) serve() *http.Response {
 // TestNoLatencyCausesARefusal tries random APIs, loads and networks, in virtual time. Some
 // callers give up while their requests are under way.
 func TestNoLatencyCausesARefusal(t *testing.T) {
-	for seed := range uint64(400) {
+	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
 			const callers = 300
 			random := rand.New(rand.NewPCG(seed, 0))

@@ -119,33 +119,30 @@ func TestRoutesWaitApart(t *testing.T) {
 	})
 }
 
-// TestARefusedRequestIsSentAgainFirst has requests in a window that somebody else uses up.
+// TestARefusedRequestIsSentAgainFirst has a window that somebody else uses up, while others
+// wait already.
 func TestARefusedRequestIsSentAgainFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
 		var served []string
 		refusals := 0
 		full := time.Now().Add(5 * time.Second)
 		tr := transport(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Millisecond)
 			text, err := io.ReadAll(req.Body)
 			require.NoError(t, err)
-			mu.Lock()
-			defer mu.Unlock()
-			if len(served) >= 1 && time.Now().Before(full) {
-				return respond(429, "X-RateLimit-Limit: 3", "X-RateLimit-Remaining: 0", "Retry-After: 5")
+			if len(served) == 1 && time.Now().Before(full) {
+				return respond(429, "X-RateLimit-Limit: 1", "X-RateLimit-Remaining: 0", "Retry-After: 5")
 			}
 			served = append(served, string(text))
-			return respond(200, "X-RateLimit-Limit: 3", "X-RateLimit-Remaining: 2", "X-RateLimit-Reset-After: 1")
+			return respond(200, "X-RateLimit-Limit: 1", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset-After: 1")
 		}, outbound.Options{OnRefused: func(route string, told outbound.Status) {
-			mu.Lock()
-			defer mu.Unlock()
 			refusals++
 			assert.Equal(t, "POST api.test/messages", route)
 			assert.Equal(t, 5*time.Second, told.RetryAfter)
 		}})
 		var wg sync.WaitGroup
 		var want []string
-		for n := range 9 {
+		for n := range 5 {
 			text := fmt.Sprint(n)
 			want = append(want, text)
 			wg.Go(func() {
@@ -154,16 +151,12 @@ func TestARefusedRequestIsSentAgainFirst(t *testing.T) {
 				resp, err := tr.RoundTrip(req)
 				require.NoError(t, err)
 				assert.Equal(t, 200, resp.StatusCode)
-				got, err := io.ReadAll(resp.Body)
-				require.NoError(t, err)
-				assert.Equal(t, "body", string(got))
 			})
 			synctest.Wait()
 		}
 		wg.Wait()
-		assert.ElementsMatch(t, want, served)
-		assert.Equal(t, want[:3], served[:3], "what was refused comes before what came later")
-		assert.Positive(t, refusals)
+		assert.Equal(t, want, served)
+		assert.Equal(t, 1, refusals)
 	})
 }
 

@@ -149,7 +149,7 @@ func (b bench) open(limit int64, requests int) ([]outbound.Claim, error) {
 	if err := b.learn("a", limit); err != nil {
 		return nil, err
 	}
-	first, err := b.waits("a", time.Now(), time.Millisecond)
+	first, err := b.waits("a", time.Now(), 0)
 	if err != nil {
 		return nil, err
 	}
