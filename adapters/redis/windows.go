@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,13 +11,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/outbound"
-)
-
-var (
-	//go:embed claim.lua
-	claimLua string
-	//go:embed update.lua
-	updateLua string
 )
 
 // Windows are [outbound.Windows] in Redis, so that many processes share one budget. All
@@ -40,8 +32,8 @@ var (
 type Windows struct {
 	prefix  string
 	options outbound.WindowsOptions
-	claims  flights
-	updates flights
+	claims  *flights
+	updates *flights
 }
 
 var _ outbound.Windows = (*Windows)(nil)
@@ -58,10 +50,12 @@ func NewWindows(client goredis.UniversalClient, prefix string, opts *outbound.Wi
 	if _, oneNode := client.(*goredis.Client); !oneNode && !hasHashTag(prefix) {
 		panic(fmt.Sprintf("redis: NewWindows with prefix %q and a %T; it must have a hash tag, such as \"{mybot}:\"", prefix, client))
 	}
-	w := &Windows{prefix: prefix, options: opts.Filled()}
-	w.claims.carry = carrier(client, newScript(claimLua), 2)
-	w.updates.carry = carrier(client, newScript(updateLua), 1)
-	return w
+	return &Windows{
+		prefix:  prefix,
+		options: opts.Filled(),
+		claims:  newFlights("windows", client, newScript(claimLua), 2),
+		updates: newFlights("windows", client, newScript(updateLua), 1),
+	}
 }
 
 // hasHashTag is by https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags.
@@ -74,14 +68,15 @@ func hasHashTag(prefix string) bool {
 func (w *Windows) Claim(ctx context.Context, route string) (outbound.Claim, error) {
 	id := rand.Text()
 	args := append(w.keys(route), id, w.options.Lease.Milliseconds(), w.options.GlobalLimit, milliseconds(w.options.GlobalPer))
-	state, err := w.ask(ctx, &w.claims, args)
-	if err != nil {
+	c := &call{args: args}
+	if err := w.claims.do(ctx, c); err != nil {
 		return outbound.Claim{}, err
 	}
-	if state[0] > 0 {
-		return outbound.Claim{Wait: time.Duration(state[0]) * time.Millisecond}, nil
+	wait, opened := c.state[0], c.state[1]
+	if wait > 0 {
+		return outbound.Claim{Wait: time.Duration(wait) * time.Millisecond}, nil
 	}
-	return outbound.Claim{Ticket: fmt.Sprint(state[1], " ", id)}, nil
+	return outbound.Claim{Ticket: fmt.Sprint(opened, " ", id)}, nil
 }
 
 // Update says what a response told.
@@ -97,25 +92,13 @@ func (w *Windows) Update(ctx context.Context, route string, claim outbound.Claim
 	args := append(w.keys(route), id, opened, w.options.Lease.Milliseconds(), per,
 		told.Limit, told.Remaining, milliseconds(told.ResetAfter), milliseconds(told.RetryAfter),
 		bit(told.Global), bit(told.Unsent))
-	_, err := w.ask(ctx, &w.updates, args)
-	return err
+	return w.updates.do(ctx, &call{args: args})
 }
 
 // keys are a script's arguments so far, their number first.
 func (w *Windows) keys(route string) []any {
 	p := w.prefix + route
 	return []any{6, p + ":remaining", p + ":limit", w.prefix + "global", p + ":window", p + ":flights", w.prefix + "global:places"}
-}
-
-func (w *Windows) ask(ctx context.Context, flights *flights, args []any) ([]int64, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("redis: windows: %w", err)
-	}
-	c := &call{args: args, done: make(chan struct{})}
-	if err := flights.do(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.state, nil
 }
 
 // milliseconds rounds up.
