@@ -32,7 +32,9 @@ type Broker struct {
 
 var _ router.Broker = (*Broker)(nil)
 
-// NewBroker returns a broker. It panics if the client is nil. It sends nothing yet.
+// NewBroker returns a broker. It panics if the client is nil. It sends nothing yet. The
+// client must give up a server that does not answer, as it does unless its timeouts are
+// turned off.
 func NewBroker(client goredis.UniversalClient) *Broker {
 	if client == nil {
 		panic("redis: NewBroker needs a client")
@@ -132,7 +134,8 @@ func (l *link) stayAlive(ctx context.Context) {
 	}
 }
 
-// hear notes a sign of life.
+// hear notes a sign of life. Of who has said goodbye it may come too, another way: then
+// silence follows.
 func (l *link) hear(from string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

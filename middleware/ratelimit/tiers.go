@@ -17,8 +17,8 @@ import (
 // changing tiers at run time grants nobody a fresh bucket. A tier without a limiter is a
 // bug of the server's, and refuses the message with INTERNAL.
 //
-// It asks one limiter more for each other tier, after the message's own has admitted it. It
-// panics as [New] does.
+// It asks one limiter more for each other tier, after the message's own has admitted it. A
+// Fallback in opts stands in for the limiter of every tier. It panics as [New] does.
 func Tiers(tier func(router.IngressContext) string, limiters map[string]Limiter, opts *Options) router.IngressFunc {
 	if tier == nil || len(limiters) == 0 {
 		panic("ratelimit: Tiers needs a function and limiters")
