@@ -17,7 +17,7 @@ func (l *Limiter) Refund(ctx context.Context, key ratelimit.Key, tokens int64) e
 	if tokens == 0 {
 		return nil
 	}
-	_, err := l.call(ctx, &key, -l.units.Back(tokens))
+	_, err := l.call(ctx, &key, -l.units.Back(tokens), 0)
 	l.denials.overrule(key.Hash(l.seed), l.now())
 	return err
 }
@@ -37,7 +37,11 @@ func (l *Limiter) Block(ctx context.Context, key ratelimit.Key, d time.Duration)
 }
 
 func (l *Limiter) block(ctx context.Context, key *ratelimit.Key, d time.Duration) error {
-	err := l.blocks.do(ctx, l.about(key, d.Microseconds()))
+	c := &call{args: []any{1, name(l.prefix, parts(key)), d.Microseconds()}}
+	if l.time != nil {
+		c.args = append(c.args, l.time()...)
+	}
+	err := l.blocks.do(ctx, c)
 	l.denials.overrule(key.Hash(l.seed), l.now())
 	return err
 }
@@ -48,26 +52,16 @@ func (l *Limiter) Reserve(ctx context.Context, key ratelimit.Key, cost int64, ma
 		return ratelimit.Decision{}, fmt.Errorf("redis: %w", err)
 	}
 	need, wait := l.units.Need(cost), maxWait.Microseconds()*l.units.PerMicro()
-	c, sent := l.about(&key, l.policy[0], l.policy[1], min(need, l.units.Full()+1), wait), l.now()
-	if err := l.reserves.do(ctx, c); err != nil {
+	c, err := l.call(ctx, &key, need, wait)
+	if err != nil {
 		return ratelimit.Decision{}, err
 	}
-	have := c.state[0]
-	if left, is := blockedFor(have); is {
+	if left, is := blockedFor(c.have); is {
 		return l.units.Blocked(left, need), nil
 	}
-	d := l.units.Reserve(have, need, maxWait)
+	d := l.units.Reserve(c.have, need, maxWait)
 	if d.Allowed {
-		l.denials.learn(key.Hash(l.seed), have-need, need, sent, l.now())
+		l.denials.learn(key.Hash(l.seed), c.have-need, need, c.sent, l.now())
 	}
 	return d, nil
-}
-
-// about is a call of a script with key's bucket alone.
-func (l *Limiter) about(key *ratelimit.Key, args ...any) *call {
-	c := &call{args: append([]any{1, name(l.prefix, parts(key))}, args...)}
-	if l.time != nil {
-		c.args = append(c.args, l.time()...)
-	}
-	return c
 }

@@ -14,6 +14,10 @@ local blocked = -2^52
 -- parse returns a bucket's debt, how much more than a full bucket that may be, and what
 -- there is to say of it if it is blocked.
 local function parse(value, per_micro)
+  local plain = tonumber(value)
+  if plain then
+    return plain > now and (plain - now) * per_micro or 0, 0
+  end
   if string.byte(value) == 33 then
     local left = string.sub(value, 2) - now
     return 0, 0, left > 0 and blocked - left or nil

@@ -20,7 +20,8 @@ const (
 type call struct {
 	key  string
 	need int64
-	args []any         // of its script, where that is not key and need
+	wait int64         // units of it that may come later
+	args []any         // of its script, where that is not of the three
 	sent time.Duration // when its flight began, on the limiter's clock
 
 	have  int64   // a limiter's reply

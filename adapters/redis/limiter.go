@@ -31,7 +31,8 @@ import (
 type Limiter struct {
 	client  goredis.UniversalClient
 	units   ratelimit.Units
-	script  *script
+	one     *script // about one call
+	many    *script
 	joint   *script // of several limiters
 	prefix  string
 	policy  [2]any // what the script is told of it
@@ -39,11 +40,9 @@ type Limiter struct {
 	seed    maphash.Seed
 	denials denials
 	flights flights
-
-	reserves, blocks *flights
-
-	now  func() time.Duration
-	time func() []any // told to the script, in tests
+	blocks  *flights
+	now     func() time.Duration
+	time    func() []any // told to the script, in tests
 }
 
 var (
@@ -62,7 +61,8 @@ func NewLimiter(client goredis.UniversalClient, policy ratelimit.Policy) *Limite
 	l := &Limiter{
 		client:  client,
 		units:   policy.Units(),
-		script:  newScript(bucketLua + consumeLua),
+		one:     newScript(bucketLua + takeLua),
+		many:    newScript(bucketLua + consumeLua),
 		joint:   newScript(bucketLua + jointLua),
 		oneNode: oneNode,
 		seed:    maphash.MakeSeed(),
@@ -70,7 +70,6 @@ func NewLimiter(client goredis.UniversalClient, policy ratelimit.Policy) *Limite
 	}
 	l.prefix = name("penstock:limit", []string{policyName(policy)})
 	l.policy = [2]any{strconv.FormatInt(l.units.PerMicro(), 10), strconv.FormatInt(l.units.Full(), 10)}
-	l.reserves = newFlights("limiter", client, newScript(bucketLua+reserveLua), 1)
 	l.blocks = newFlights("limiter", client, newScript(bucketLua+blockLua), 0)
 	l.flights.what, l.flights.carry, l.flights.obedient = "limiter", l.carry, obeysDeadlines(client)
 	return l
@@ -97,7 +96,7 @@ func (l *Limiter) Consume(ctx context.Context, key ratelimit.Key, cost int64) (r
 	if d, ok := l.denials.decide(hash, l.now(), need, &l.units); ok {
 		return d, nil
 	}
-	c, err := l.call(ctx, &key, need)
+	c, err := l.call(ctx, &key, need, 0)
 	if err != nil {
 		return ratelimit.Decision{}, err
 	}
@@ -109,34 +108,35 @@ func (l *Limiter) Consume(ctx context.Context, key ratelimit.Key, cost int64) (r
 	return decide(c.have, need, &l.units), nil
 }
 
-func (l *Limiter) call(ctx context.Context, key *ratelimit.Key, need int64) (*call, error) {
-	c := &call{key: name(l.prefix, parts(key)), need: need}
+func (l *Limiter) call(ctx context.Context, key *ratelimit.Key, need, wait int64) (*call, error) {
+	c := &call{key: name(l.prefix, parts(key)), need: need, wait: wait}
 	return c, l.flights.do(ctx, c)
 }
 
 // carry makes calls in one round trip.
 func (l *Limiter) carry(ctx context.Context, calls []*call) {
 	sent := l.now()
+	alone := len(calls) == 1 || !l.oneNode
 	for _, c := range calls {
 		c.sent = sent
+		alone = alone || c.wait > 0
 	}
-	if l.oneNode || len(calls) == 1 {
-		reply := l.script.run(ctx, l.client, [][]any{l.args(calls)})
-		decode(reply[0], calls)
+	if !alone {
+		decode(l.many.run(ctx, l.client, [][]any{l.args(calls)})[0], calls)
 		return
 	}
 	args := make([][]any, len(calls))
-	for i := range calls {
-		args[i] = l.args(calls[i : i+1])
+	for i, c := range calls {
+		args[i] = l.args(calls[i:i+1], c.wait)
 	}
-	for i, reply := range l.script.run(ctx, l.client, args) {
-		decode(reply, calls[i:i+1])
+	for i, reply := range l.one.run(ctx, l.client, args) {
+		calls[i].have, calls[i].err = reply.Int64()
 	}
 }
 
 // args are a script's arguments for calls, the number of keys first.
-func (l *Limiter) args(calls []*call) []any {
-	args := make([]any, 0, 1+2*len(calls)+len(l.policy)+1)
+func (l *Limiter) args(calls []*call, waits ...int64) []any {
+	args := make([]any, 0, 1+2*len(calls)+len(l.policy)+2)
 	args = append(args, len(calls))
 	for _, c := range calls {
 		args = append(args, c.key)
@@ -145,25 +145,24 @@ func (l *Limiter) args(calls []*call) []any {
 	for _, c := range calls {
 		args = append(args, min(c.need, l.units.Full()+1)) // more is not exact in Lua
 	}
+	for _, wait := range waits {
+		args = append(args, wait)
+	}
 	if l.time != nil {
 		args = append(args, l.time()...)
 	}
 	return args
 }
 
-// decode sets what the buckets held.
+// decode sets what the buckets of many calls held.
 func decode(reply *goredis.Cmd, calls []*call) {
-	if len(calls) == 1 {
-		calls[0].have, calls[0].err = reply.Int64()
-	} else {
-		have, err := reply.Int64Slice()
-		if err == nil && len(have) != len(calls) {
-			err = fmt.Errorf("the script has answered %d of %d calls", len(have), len(calls))
-		}
-		for i, c := range calls {
-			if c.err = err; err == nil {
-				c.have = have[i]
-			}
+	have, err := reply.Int64Slice()
+	if err == nil && len(have) != len(calls) {
+		err = fmt.Errorf("the script has answered %d of %d calls", len(have), len(calls))
+	}
+	for i, c := range calls {
+		if c.err = err; err == nil {
+			c.have = have[i]
 		}
 	}
 }

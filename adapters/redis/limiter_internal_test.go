@@ -66,8 +66,7 @@ func timedLimiter(t testing.TB, client goredis.UniversalClient, p ratelimit.Poli
 	script := func(lua string) *script {
 		return timed(t, bucketLua+lua, ", 'PX', format('%.0f', ceil(micros / 1000))")
 	}
-	l.script, l.joint = script(consumeLua), script(jointLua)
-	l.reserves = newFlights("limiter", client, script(reserveLua), 1)
+	l.one, l.many, l.joint = script(takeLua), script(consumeLua), script(jointLua)
 	l.blocks = newFlights("limiter", client, script(blockLua), 0)
 	l.now = func() time.Duration { return time.Duration(c.local.Load()) }
 	l.time = func() []any { return []any{c.server.Load()} }

@@ -19,8 +19,8 @@ var (
 	consumeLua string
 	//go:embed joint.lua
 	jointLua string
-	//go:embed reserve.lua
-	reserveLua string
+	//go:embed take.lua
+	takeLua string
 	//go:embed block.lua
 	blockLua string
 	//go:embed cooldown.lua
