@@ -1,0 +1,87 @@
+package guides_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+// A contender is a limiter of the overview.
+type contender struct {
+	name, policy string
+	admit        router.IngressFunc
+}
+
+func contenders() []contender {
+	bucket := ratelimit.PerSecond(2).Burst(6)
+	calm := ratelimit.CooldownPolicy{Max: 10, Window: 5 * second, Penalty: 5 * second}
+	both := ratelimit.All(memory.NewLimiter(bucket), memory.NewLimiter(ratelimit.Per(15, 24*time.Hour)))
+	return []contender{
+		{"token bucket", "2/s burst 6", ratelimit.New(memory.NewLimiter(bucket), nil)},
+		{"with MaxWait", "2/s burst 6, 2 s", ratelimit.New(memory.NewLimiter(bucket), &ratelimit.Options{MaxWait: 2 * second})},
+		{"Cooldown", "10 in 5 s, or 5 s penalty", ratelimit.New(memory.NewCooldown(calm, nil), nil)},
+		{"All", "2/s burst 6, 15 a day", ratelimit.New(both, nil)},
+		{"InFlight", "2 at once, 1 s each", slotsOf(memory.NewSlots(2), second)},
+	}
+}
+
+// overview lets one client meet several limiters.
+func overview(t *testing.T) []byte {
+	p := newPicture("One client, five limiters", "a call a second, but for a flood of 8 a second from 3 to 7", 16*second)
+	p.left = 176 * px
+	p.legend()
+	for _, c := range contenders() {
+		admitted, refused := meet(t, c.admit)
+		p.text(p.left-16*px, p.y+13*px, "end", "%s", c.name)
+		p.text(p.left-16*px, p.y+28*px, "note end", "%s", c.policy)
+		p.dots("", admitted)
+		p.crosses("", refused)
+		p.gap()
+	}
+	return p.svg(second)
+}
+
+// meet returns when messages entered, and when they were refused.
+func meet(t *testing.T, admit router.IngressFunc) (admitted, refused []time.Duration) {
+	start := time.Now()
+	var mu sync.Mutex
+	play(16*second, func(at time.Duration) {
+		if !pace(at, second/2, 3*second, second) && !pace(at, 3*second, 7*second, second/8) && !pace(at, 7*second, 16*second, second) {
+			return
+		}
+		go func() { // it may wait
+			c := newClient(t, "ann", admit)
+			c.call(at)
+			mu.Lock()
+			defer mu.Unlock()
+			if c.refusal == nil {
+				admitted = append(admitted, time.Since(start))
+				return
+			}
+			refused = append(refused, at)
+		}()
+		synctest.Wait()
+	})
+	return admitted, refused
+}
+
+// slotsOf lets a message in that finds a place, and holds it for as long as it takes.
+func slotsOf(slots ratelimit.Slots, takes time.Duration) router.IngressFunc {
+	return func(ctx context.Context, in router.IngressContext) error {
+		slot, err := slots.Acquire(ctx, ratelimit.KeyPerUser(in))
+		switch {
+		case err != nil:
+			return err
+		case slot.Release == nil:
+			return &router.LimitExceeded{Kind: router.LimitInFlight, Observed: slot.Taken + 1, Limit: slot.Limit}
+		}
+		time.AfterFunc(takes, slot.Release)
+		return nil
+	}
+}

@@ -1,0 +1,269 @@
+package guides_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+var update = flag.Bool("update", false, "draw the pictures anew")
+
+// TestPictures draws what limiters do in virtual time, and fails if the pictures of the
+// guide show something else. With -update it writes them.
+func TestPictures(t *testing.T) {
+	guide, err := os.ReadFile("rate-limiting.md")
+	require.NoError(t, err)
+	for name, draw := range map[string]func(*testing.T) []byte{
+		"overview": overview, "token-bucket": tokenBucket, "cooldown": cooldown, "all": all,
+		"max-wait": maxWait, "in-flight": inFlight, "tiers": tiers, "block": block,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var svg []byte
+			synctest.Test(t, func(t *testing.T) { svg = draw(t) })
+			path := filepath.Join("pictures", name+".svg")
+			assert.Less(t, len(svg), 30_000)
+			if *update {
+				require.NoError(t, os.WriteFile(path, svg, 0o644))
+			}
+			want, err := os.ReadFile(path)
+			require.NoError(t, err)
+			assert.Equal(t, string(want), string(svg), "the limiters do not do what the picture shows; see -update")
+			assert.True(t, bytes.Contains(guide, []byte("](pictures/"+name+".svg)")), "the guide does not show it")
+		})
+	}
+}
+
+const second = time.Second
+
+// play calls step 40 times in every second of span, when all else that is due has happened.
+func play(span time.Duration, step func(at time.Duration)) {
+	const tick = 25 * time.Millisecond
+	for at := time.Duration(0); at < span; at += tick {
+		synctest.Wait()
+		step(at)
+		time.Sleep(tick)
+	}
+}
+
+// steps are the changes of a number over time.
+type steps []struct {
+	at time.Duration
+	n  int64
+}
+
+func (s *steps) add(at time.Duration, n int64) {
+	if len(*s) == 0 || (*s)[len(*s)-1].n != n {
+		*s = append(*s, struct {
+			at time.Duration
+			n  int64
+		}{at, n})
+	}
+}
+
+// pace reports whether a client that calls so often from one time to another calls now.
+func pace(at, from, to, every time.Duration) bool {
+	return at >= from && at < to && (at-from)%every == 0
+}
+
+// A client is what is seen of one user.
+type client struct {
+	t                 *testing.T
+	in                router.IngressContext
+	admit             router.IngressFunc
+	admitted, refused []time.Duration
+	refusal           *router.LimitExceeded // of the last call, if it was refused
+}
+
+func newClient(t *testing.T, user string, admit router.IngressFunc) *client {
+	return &client{t: t, in: router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: user}}, admit: admit}
+}
+
+func (c *client) key() ratelimit.Key { return ratelimit.KeyPerUser(c.in) }
+
+// call sends a message.
+func (c *client) call(at time.Duration) {
+	err := c.admit(c.t.Context(), c.in)
+	c.refusal, _ = errors.AsType[*router.LimitExceeded](err)
+	switch {
+	case err == nil:
+		c.admitted = append(c.admitted, at)
+	case c.refusal != nil:
+		c.refused = append(c.refused, at)
+	default:
+		assert.NoError(c.t, err)
+	}
+}
+
+// tokens returns what the client's bucket holds.
+func (c *client) tokens(limiter ratelimit.Limiter) int64 {
+	d, err := limiter.Consume(c.t.Context(), c.key(), 0)
+	require.NoError(c.t, err)
+	return d.Remaining
+}
+
+func perUser() *ratelimit.Options { return &ratelimit.Options{Key: ratelimit.KeyPerUser} }
+
+func tokenBucket(t *testing.T) []byte {
+	policy := ratelimit.PerSecond(2).Burst(6)
+	limiter := memory.NewLimiter(policy)
+	admit := ratelimit.New(limiter, perUser())
+	flood, steady := newClient(t, "flood", admit), newClient(t, "steady", admit)
+	var floodLevel, steadyLevel steps
+	play(12*second, func(at time.Duration) {
+		if pace(at, 2*second, 7*second, second/8) {
+			flood.call(at)
+		}
+		if pace(at, second/2, 12*second, second) {
+			steady.call(at)
+		}
+		floodLevel.add(at, flood.tokens(limiter))
+		steadyLevel.add(at, steady.tokens(limiter))
+	})
+	p := newPicture("A token bucket slows a flood down, and leaves steady clients alone",
+		"policy "+policy.String()+", a bucket for each user", 12*second)
+	p.heading("a flood of 8 calls a second: %d admitted, %d refused", len(flood.admitted), len(flood.refused))
+	p.level("tokens", floodLevel, 6, 66)
+	p.dots("admitted", flood.admitted)
+	p.crosses("refused", flood.refused)
+	p.gap()
+	p.heading("a steady client, a call a second: %d admitted, %d refused", len(steady.admitted), len(steady.refused))
+	p.level("tokens", steadyLevel, 6, 66)
+	p.dots("admitted", steady.admitted)
+	return p.svg(second)
+}
+
+func cooldown(t *testing.T) []byte {
+	policy := ratelimit.CooldownPolicy{Max: 5, Window: 10 * second, Penalty: 15 * second}
+	start := time.Now()
+	var began, lasts time.Duration
+	limiter := memory.NewCooldown(policy, func(p ratelimit.Penalty) { began, lasts = time.Since(start), p.RetryAfter })
+	c := newClient(t, "ann", ratelimit.New(limiter, perUser()))
+	var count steps
+	play(40*second, func(at time.Duration) {
+		if pace(at, second, 11*second, 3*second) || pace(at, 11*second, 16*second, second/2) ||
+			pace(at, 20*second, 25*second, 2*second) || pace(at, 30*second, 41*second, 3*second) {
+			c.call(at)
+		}
+		count.add(at, limiter.Count(c.key()))
+	})
+	p := newPicture("A cooldown punishes who wants too much, and then forgives",
+		"at most 5 calls in any 10 seconds, or a penalty of 15 seconds", 40*second)
+	top := p.y
+	p.y += 20 * px
+	p.level("calls in 10 s", count, 5, 75)
+	p.dots("admitted", c.admitted)
+	p.crosses("refused", c.refused)
+	p.shade("penalty", top, began, began+lasts, "penalty: %v, however often it tries", lasts)
+	return p.svg(5 * second)
+}
+
+func all(t *testing.T) []byte {
+	perSecond := memory.NewLimiter(ratelimit.PerSecond(2).Named("second"))
+	perDay := memory.NewLimiter(ratelimit.Per(24, 24*time.Hour).Named("day"))
+	c := newClient(t, "ann", ratelimit.New(ratelimit.All(perSecond, perDay), perUser()))
+	var secondLevel, dayLevel steps
+	var bySecond, byDay []time.Duration
+	play(18*second, func(at time.Duration) {
+		if pace(at, second, 17*second, second/4) {
+			c.call(at)
+			switch {
+			case c.refusal != nil && c.refusal.Limit == 24:
+				byDay = append(byDay, at)
+			case c.refusal != nil:
+				bySecond = append(bySecond, at)
+			}
+		}
+		secondLevel.add(at, c.tokens(perSecond))
+		dayLevel.add(at, c.tokens(perDay))
+	})
+	p := newPicture("All: a call needs both budgets, and a refused one takes from neither",
+		"2 a second and 24 a day, asked for 4 times a second", 18*second)
+	p.heading("the second's bucket")
+	p.level("tokens", secondLevel, 2, 36)
+	p.crosses("refused by it", bySecond)
+	p.gap()
+	p.heading("the day's bucket")
+	p.level("tokens", dayLevel, 24, 72)
+	p.crosses("refused by it", byDay)
+	p.gap()
+	p.dots("admitted", c.admitted)
+	return p.svg(second)
+}
+
+func tiers(t *testing.T) []byte {
+	free := memory.NewLimiter(ratelimit.PerMinute(10).Burst(5).Named("free"))
+	pro := memory.NewLimiter(ratelimit.PerMinute(30).Burst(15).Named("pro"))
+	plan := "free"
+	c := newClient(t, "ann", ratelimit.Tiers(func(router.IngressContext) string { return plan },
+		map[string]ratelimit.Limiter{"free": free, "pro": pro}, perUser()))
+	var freeLevel, proLevel steps
+	isPro := func(at time.Duration) bool {
+		return at >= 5*second && at < 15*second || at >= 20*second && at < 25*second
+	}
+	play(30*second, func(at time.Duration) {
+		plan = "free"
+		if isPro(at) {
+			plan = "pro"
+		}
+		if pace(at, second, 30*second, second/2) {
+			c.call(at)
+		}
+		freeLevel.add(at, c.tokens(free))
+		proLevel.add(at, c.tokens(pro))
+	})
+	p := newPicture("Tiers: what is spent in one is spent in all, so changing grants nothing",
+		"free: 10/m burst 5, pro: 30/m burst 15; a user who calls twice a second and changes back and forth", 30*second)
+	top := p.y
+	p.y += 20 * px
+	p.level("pro tokens", proLevel, 15, 75)
+	p.gap()
+	p.level("free tokens", freeLevel, 5, 35)
+	p.dots("admitted", c.admitted)
+	p.crosses("refused", c.refused)
+	p.shade("plan", top, 5*second, 15*second, "pro")
+	p.shade("plan", top, 20*second, 25*second, "pro")
+	return p.svg(5 * second)
+}
+
+func block(t *testing.T) []byte {
+	limiter := memory.NewLimiter(ratelimit.PerSecond(1).Burst(4))
+	c := newClient(t, "ann", ratelimit.New(limiter, perUser()))
+	var level steps
+	play(30*second, func(at time.Duration) {
+		switch at {
+		case 5 * second:
+			require.NoError(t, limiter.Block(t.Context(), c.key(), 8*second))
+		case 18 * second:
+			require.NoError(t, limiter.Block(t.Context(), c.key(), time.Hour))
+		case 24 * second:
+			require.NoError(t, limiter.Reset(t.Context(), c.key()))
+		}
+		if pace(at, second/4, 30*second, second/2) {
+			c.call(at)
+		}
+		level.add(at, c.tokens(limiter))
+	})
+	p := newPicture("A block refuses everything until it ends, or until Reset ends it",
+		"policy 1/s burst 4; a user who calls twice a second", 30*second)
+	top := p.y
+	p.y += 20 * px
+	p.level("tokens", level, 4, 64)
+	p.dots("admitted", c.admitted)
+	p.crosses("refused", c.refused)
+	p.shade("penalty", top, 5*second, 13*second, "Block for 8 s")
+	p.shade("penalty", top, 18*second, 24*second, "Block for 1 h")
+	p.at(top, 24*second, "Reset")
+	return p.svg(5 * second)
+}
