@@ -83,29 +83,30 @@ func (c *Cooldown) Consume(_ context.Context, key ratelimit.Key, cost int64) (ra
 }
 
 // Count returns how many of key count in the window that ends now.
-func (c *Cooldown) Count(key ratelimit.Key) int64 {
+func (c *Cooldown) Count(_ context.Context, key ratelimit.Key) (int64, error) {
 	now := c.now()
 	s := c.shard(&key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[key]
 	if e == nil {
-		return 0
+		return 0, nil
 	}
 	e.forget(now, &c.policy)
-	return int64(len(e.stamps))
+	return int64(len(e.stamps)), nil
 }
 
 // Reset forgets what counts of key, and its penalty.
-func (c *Cooldown) Reset(key ratelimit.Key) {
+func (c *Cooldown) Reset(_ context.Context, key ratelimit.Key) error {
 	s := c.shard(&key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.entries, key)
+	return nil
 }
 
 // ResetAll forgets everything.
-func (c *Cooldown) ResetAll() {
+func (c *Cooldown) ResetAll(context.Context) error {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
@@ -113,6 +114,7 @@ func (c *Cooldown) ResetAll() {
 		s.shared = cooldownEntry{}
 		s.mu.Unlock()
 	}
+	return nil
 }
 
 func (c *Cooldown) now() time.Duration { return time.Since(c.epoch).Truncate(time.Microsecond) }

@@ -156,7 +156,9 @@ func cooldown(t *testing.T) []byte {
 			pace(at, 20*second, 25*second, 2*second) || pace(at, 30*second, 41*second, 3*second) {
 			c.call(at)
 		}
-		count.add(at, limiter.Count(c.key()))
+		n, err := limiter.Count(t.Context(), c.key())
+		require.NoError(t, err)
+		count.add(at, n)
 	})
 	p := newPicture("A cooldown punishes who wants too much, and then forgives",
 		"at most 5 calls in any 10 seconds, or a penalty of 15 seconds", 40*second)

@@ -14,7 +14,7 @@ type CooldownPolicy struct {
 	Name    string        // keeps policies that share a store apart
 	Max     int64         // in any window, from 1 to 1000
 	Window  time.Duration // whole microseconds; what came a window ago does not count any more
-	Penalty time.Duration // whole microseconds, at least 1; it does not grow while it lasts
+	Penalty time.Duration // whole microseconds, at least 1: how long it lasts, or until the window has room if that is later
 }
 
 // maxCooldown bounds what is remembered of a key: when each of the last Max came.

@@ -11,8 +11,9 @@ import (
 // largest duration, so who forgets to ask for it waits for ever, which is right.
 const Never time.Duration = errors.Never
 
-// A Limiter keeps one token bucket per key, all of one [Policy]. Package
-// ratelimittest checks every rule below; what passes its suite is a Limiter.
+// A Limiter decides who may spend how much: most keep one token bucket per key, all of
+// one [Policy], and for those package ratelimittest checks every rule below. Others, such
+// as cooldowns and [All], say where they differ.
 type Limiter interface {
 	// Consume takes cost tokens from key's bucket, or none of them.
 	//
@@ -92,7 +93,7 @@ type Decision struct {
 	Allowed    bool
 	Limit      int64         // the capacity of the bucket that decided
 	Remaining  int64         // whole tokens left in it
-	RetryAfter time.Duration // until the same cost can be allowed: 0 if Allowed by Consume, [Never] if it is above the capacity
+	RetryAfter time.Duration // until the same cost can be allowed: 0 if Allowed, but by Reserve; [Never] if it is above the capacity
 	ResetAfter time.Duration // until the bucket is full
 	Reason     Reason        // of a denial, where there are several
 }
@@ -100,7 +101,7 @@ type Decision struct {
 // A Reason tells denials of one limiter apart.
 type Reason uint8
 
-// The reasons there are. A token bucket has none but the first.
+// The reasons there are. A token bucket has the first and the last.
 const (
 	NoTokens      Reason = iota // the bucket does not hold the cost
 	BurstExceeded               // a window was exceeded: a penalty starts now

@@ -26,7 +26,7 @@ func PerMinute(n int64) Policy { return Policy{Capacity: n, Refill: n, Per: time
 // PerHour is n tokens an hour, and n at once.
 func PerHour(n int64) Policy { return Policy{Capacity: n, Refill: n, Per: time.Hour} }
 
-// Per is n tokens every d, and n at once: never n+1 in a row, after whatever pause.
+// Per is n tokens every d, and n at once: never n+1 at once, after whatever pause.
 func Per(n int64, d time.Duration) Policy { return Policy{Capacity: n, Refill: n, Per: d} }
 
 // Burst returns the policy with another capacity.

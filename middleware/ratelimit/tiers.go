@@ -52,9 +52,18 @@ func (t *tiers) admit(ctx context.Context, in router.IngressContext) error {
 		if other == name {
 			continue
 		}
-		if _, err := l.limiter.Consume(ctx, key, cost); err != nil && l.OnError != nil && ctx.Err() == nil {
+		if err := l.charge(ctx, key, cost); err != nil && l.OnError != nil && ctx.Err() == nil {
 			l.OnError(fmt.Errorf("ratelimit: charging tier %q: %w", other, err))
 		}
 	}
 	return nil
+}
+
+// charge takes cost from key's bucket, or all that it holds if that is less.
+func (l *limit) charge(ctx context.Context, key Key, cost int64) error {
+	d, err := l.limiter.Consume(ctx, key, cost)
+	if err == nil && !d.Allowed && d.Remaining > 0 {
+		_, err = l.limiter.Consume(ctx, key, min(cost, d.Remaining))
+	}
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
@@ -35,6 +36,21 @@ func TestTiers(t *testing.T) {
 	plan = "gold"
 	assert.Equal(t, errors.Internal, errors.CodeOf(admit(t.Context(), from("ann"))))
 	assert.Panics(t, func() { ratelimit.Tiers(nil, nil, nil) })
+}
+
+func TestTiersTakeWhatTheOthersHold(t *testing.T) {
+	plan := "pro"
+	free := memory.NewLimiter(ratelimit.PerHour(3).Named("free"))
+	admit := ratelimit.Tiers(func(router.IngressContext) string { return plan }, map[string]ratelimit.Limiter{
+		"free": free,
+		"pro":  memory.NewLimiter(ratelimit.PerHour(20).Named("pro")),
+	}, &ratelimit.Options{Key: ratelimit.KeyPerUser, Cost: func(router.IngressContext) int64 { return 2 }})
+	for _, left := range []int64{1, 0, 0} {
+		require.NoError(t, admit(t.Context(), from("ann")))
+		d, err := free.Consume(t.Context(), ratelimit.KeyPerUser(from("ann")), 0)
+		require.NoError(t, err)
+		assert.Equal(t, left, d.Remaining)
+	}
 }
 
 func TestTiersSurviveAnOutageOfAnother(t *testing.T) {
