@@ -16,6 +16,11 @@ const maxPartBytes = 128
 // the braces of a hash tag.
 func name(prefix string, parts []string) string {
 	var b strings.Builder
+	size := len(prefix)
+	for _, part := range parts {
+		size += 1 + len(part)
+	}
+	b.Grow(size)
 	b.WriteString(prefix)
 	for _, part := range parts {
 		b.WriteByte(':')
