@@ -34,11 +34,11 @@ type node struct {
 	cmd *exec.Cmd
 }
 
-func startNode(t *testing.T, redis string) *node {
+func startNode(t *testing.T, args string) *node {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	n := &node{cmd: exec.Command(self)}
-	n.cmd.Env = append(os.Environ(), nodeArgs+"=-addr=localhost:0 -refill=1 -capacity=10 -key=user -redis="+redis)
+	n.cmd.Env = append(os.Environ(), nodeArgs+"="+args)
 	stdout, err := n.cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, n.cmd.Start())
@@ -116,8 +116,8 @@ func (p *person) admitted(m router.Message, messages int) (n int) {
 
 // TestManyNodesAreOneChat runs two processes over one Redis, and kills one.
 func TestManyNodesAreOneChat(t *testing.T) {
-	url := "redis://" + redistest.Start(t).Addr
-	one, two := startNode(t, url), startNode(t, url)
+	args := "-addr=localhost:0 -refill=1 -capacity=10 -key=user -redis=redis://" + redistest.Start(t).Addr
+	one, two := startNode(t, args), startNode(t, args)
 	ann, bob := one.dial(t, "ann"), two.dial(t, "bob")
 	ann.send(JoinRoom{"go"})
 	receive(ann, func(RoomJoined) bool { return true })

@@ -10,6 +10,7 @@ import { announce, hideNotice, showConnection, showNotice, stopCountdown } from 
 const LONGEST_TEXT = 500;
 const COUNT_FROM = 400;
 const BURST = 30;
+const KEYS_HINT = matchMedia("(pointer: fine)").matches ? "Enter sends, Shift+Enter makes a new line." : "";
 
 let session = null; // who is signed in, and where
 let socket = null;
@@ -78,6 +79,18 @@ function connectionChanged(state) {
     searchGate.open();
   }
   refreshComposer();
+}
+
+// What is pressed here goes away, and must not take the focus along.
+
+function reconnectNow() {
+  socket.reconnectNow();
+  byId("text").focus();
+}
+
+function dismissNotice() {
+  hideNotice();
+  byId("text").focus();
 }
 
 // What the server sends
@@ -300,7 +313,7 @@ function composerState() {
   if (!session.joined) return { name: "joining", hint: `Joining #${session.target}…` };
   if (sendGate.isClosed) return { name: "limited", hint: "Over the rate limit. Your text is kept." };
   if (length > LONGEST_TEXT) return { name: "too-long", hint: `Too long by ${length - LONGEST_TEXT}.` };
-  return { name: "ready", hint: "Enter sends, Shift+Enter makes a new line." };
+  return { name: "ready", hint: KEYS_HINT };
 }
 
 function refreshComposer() {
@@ -398,8 +411,8 @@ function openSide(open) {
 // Start
 
 byId("signout").addEventListener("click", () => signOut());
-byId("reconnect-now").addEventListener("click", () => socket.reconnectNow());
-byId("notice-close").addEventListener("click", hideNotice);
+byId("reconnect-now").addEventListener("click", reconnectNow);
+byId("notice-close").addEventListener("click", dismissNotice);
 byId("composer").addEventListener("submit", submitText);
 byId("text").addEventListener("input", textChanged);
 byId("text").addEventListener("keydown", keyInText);

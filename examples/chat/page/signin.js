@@ -7,9 +7,10 @@ const STORE = "penstock-chat";
 const ROOMS_REMEMBERED = 8;
 
 // prepareSignIn fills the card; onSignIn gets the token, which is empty for a
-// guest, and the room.
+// guest, and the room. A tab that was in a room is taken back there.
 export function prepareSignIn(onSignIn) {
-  const { name = "", room = "lobby" } = recall();
+  const here = recall(() => sessionStorage);
+  const { name = "", room = "lobby" } = here.room ? here : recall(() => localStorage);
   byId("name").value = name;
   byId("room").value = room;
   byId("signin-form").addEventListener("submit", (event) => {
@@ -17,9 +18,11 @@ export function prepareSignIn(onSignIn) {
     submit(onSignIn);
   });
   byId(name ? "signin-submit" : "name").focus();
+  if (here.room) onSignIn(name, room);
 }
 
 export function showSignIn(roomError) {
+  store(() => sessionStorage, {});
   byId("chat").hidden = true;
   byId("signin").hidden = false;
   document.title = "Penstock chat";
@@ -28,13 +31,10 @@ export function showSignIn(roomError) {
 }
 
 export function remember(name, room) {
-  const rooms = [room, ...(recall().rooms ?? []).filter((r) => r !== room)].slice(0, ROOMS_REMEMBERED);
+  const rooms = [room, ...(recall(() => localStorage).rooms ?? []).filter((r) => r !== room)].slice(0, ROOMS_REMEMBERED);
   byId("known-rooms").replaceChildren(...rooms.map((value) => el("option", { value })));
-  try {
-    localStorage.setItem(STORE, JSON.stringify({ name, room, rooms }));
-  } catch {
-    // The page works without.
-  }
+  store(() => localStorage, { name, room, rooms });
+  store(() => sessionStorage, { name, room });
 }
 
 export function roomName(input) {
@@ -59,10 +59,20 @@ function setFieldError(id, message) {
   byId(id).ariaInvalid = message ? "true" : null;
 }
 
-function recall() {
+// The page works without storage: merely to name it may be forbidden.
+
+function store(storage, value) {
   try {
-    return JSON.parse(localStorage.getItem(STORE)) ?? {};
+    storage().setItem(STORE, JSON.stringify(value));
   } catch {
-    return {}; // storage may be forbidden
+    // Nothing is remembered.
+  }
+}
+
+function recall(storage) {
+  try {
+    return JSON.parse(storage().getItem(STORE)) ?? {};
+  } catch {
+    return {};
   }
 }

@@ -46,6 +46,9 @@ export class Socket {
   #reason = "";
   #retry = 0;
   #onNetworkBack = () => this.reconnectNow();
+  // A browser may keep a page that was left, connection and all. It is lost and
+  // made anew when the page is shown again.
+  #onLeave = () => this.#ws?.close(1000);
 
   // onState({ name, until, reason, attempt }): name is "connecting", "online",
   // "reconnecting" or "offline"; until is on the clock of performance.now.
@@ -57,11 +60,13 @@ export class Socket {
 
   start() {
     addEventListener("online", this.#onNetworkBack);
+    addEventListener("pagehide", this.#onLeave);
     this.#connect();
   }
 
   stop() {
     removeEventListener("online", this.#onNetworkBack);
+    removeEventListener("pagehide", this.#onLeave);
     clearTimeout(this.#retry);
     const ws = this.#ws;
     this.#ws = null;

@@ -1,0 +1,356 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What a page shows, as JavaScript expressions.
+const (
+	// A line is like "ann: hi"; the reader is "You".
+	conversation = `[...document.querySelectorAll("[data-kind=message]")].map((li) =>
+		[".author", ".text"].map((part) => li.querySelector(part).textContent).join(": ") + (li.dataset.state === "sent" ? "" : " (" + li.dataset.state + ")"))`
+	people      = `[...document.querySelectorAll("#people li")].map((li) => [...li.children].slice(1).map((part) => part.textContent).join(", "))`
+	connection  = `document.querySelector("#status").innerText`
+	joined      = `document.querySelector("#composer").dataset.state === "ready"`
+	written     = `document.querySelector("#text").value`
+	isSigningIn = `document.querySelector("#signin").checkVisibility()`
+)
+
+// TestThePage is what people see of the chat, in a real browser.
+func TestThePage(t *testing.T) {
+	browser := startBrowser(t)
+	for _, story := range []struct {
+		name string
+		tell func(*testing.T, context.Context)
+	}{
+		{"two people talk", twoPeopleTalk},
+		{"one floods", oneFloods},
+		{"somebody joins by phone", somebodyJoinsByPhone},
+		{"the server restarts", theServerRestarts},
+		{"markup stays text", markupStaysText},
+		{"a keyboard is enough", aKeyboardIsEnough},
+		{"a drawer opens by keyboard", aDrawerOpensByKeyboard},
+		{"a reload keeps one in the room", aReloadKeepsOneInTheRoom},
+		{"one person has two tabs", onePersonHasTwoTabs},
+	} {
+		t.Run(story.name, func(t *testing.T) { story.tell(t, browser) })
+	}
+}
+
+func TestWithoutABrowser(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for _, tt := range []struct{ ci, require, want string }{
+		{"", "", "--- SKIP: "},
+		{"true", "", "--- FAIL: "},
+		{"", "1", "--- FAIL: "},
+	} {
+		cmd := exec.Command(self, "-test.run=^TestThePage$", "-test.v")
+		cmd.Env = append(os.Environ(), "PATH=", "CI="+tt.ci, "PENSTOCK_REQUIRE_CHROMIUM="+tt.require)
+		out, err := cmd.Output()
+		assert.Equal(t, tt.want == "--- SKIP: ", err == nil, "%+v", tt)
+		assert.Contains(t, string(out), tt.want+"TestThePage")
+		assert.Equal(t, 1, strings.Count(string(out), "there is no chromium in PATH; install it"), "%s", out)
+	}
+}
+
+func twoPeopleTalk(t *testing.T, browser context.Context) {
+	chat := open(t)
+	ann, bob := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop)
+	ann.shot("sign-in")
+	ann.signIn("ann", "garden")
+	ann.shows(people, []string{"ann, you"})
+	ann.shot("nothing-said")
+	bob.signIn("bob", "garden")
+
+	ann.say("Are the tomatoes ripe?")
+	bob.shows(conversation, []string{"ann: Are the tomatoes ripe?"})
+	bob.say("On Friday, I think.")
+	bob.say("The beans are.")
+	ann.shows(conversation, []string{"You: Are the tomatoes ripe?", "bob: On Friday, I think.", "bob: The beans are."})
+	ann.say("Beans it is.")
+	bob.shows(conversation, []string{"ann: Are the tomatoes ripe?", "You: On Friday, I think.", "You: The beans are.", "ann: Beans it is."})
+	ann.shows(conversation, []string{"You: Are the tomatoes ripe?", "bob: On Friday, I think.", "bob: The beans are.", "You: Beans it is."})
+	ann.shows(people, []string{"ann, you", "bob"})
+	bob.shows(people, []string{"ann", "bob, you"})
+	assert.True(t, eval[bool](ann, `document.querySelector("[data-user=bob] .author").checkVisibility()`), "a name stands above")
+	ann.shot("two-people")
+}
+
+// countdown notes when the page begins to show a refusal, every wait that it
+// shows, and when it ends, in milliseconds and in seconds.
+const countdown = `(() => {
+	const note = window.countdown = { from: 0, shown: [], to: 0 };
+	const gate = document.querySelector("#gate");
+	new MutationObserver(() => {
+		if (gate.hidden) note.to ||= performance.now();
+		else note.shown.push(gate.innerText.trim());
+		note.from ||= performance.now();
+	}).observe(gate, { subtree: true, childList: true, attributeFilter: ["hidden"] });
+})()`
+
+func oneFloods(t *testing.T, browser context.Context) {
+	chat := open(t, "-capacity=4", "-refill=1")
+	ann, bob := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop)
+	ann.signIn("ann", "waterworks")
+	bob.signIn("bob", "waterworks")
+	bob.say("Good morning! Is the water on?")
+	ann.say("Since six. The new valve holds.")
+	bob.say("Then please open the gate to the lower field.")
+	ann.say("Opening it, and now I shall tell you about every single drop:")
+	bob.shows(conversation+".length", 4)
+	want := eval[[]string](ann, conversation)
+
+	eval[chromedp.Void](ann, countdown)
+	for eval[bool](ann, `countdown.from === 0`) {
+		ann.press("drip" + kb.Enter)
+		ann.until(`!document.querySelector("[data-state=pending]")`)
+		want = append(want, "You: drip")
+	}
+	ann.picture("refused")
+	ann.press("splash" + kb.Enter)
+	ann.until(`countdown.to > 0`)
+	ann.checkCountdown()
+	want[len(want)-1] += " (refused)"
+	assert.Equal(t, want, eval[[]string](ann, conversation))
+	assert.Equal(t, "splash", eval[string](ann, written), "what is typed meanwhile is kept")
+	ann.shot("may-send-again")
+	ann.press(kb.Enter)
+	ann.shows(conversation, append(want, "You: splash"))
+	bob.shows(conversation+".length", len(want)) // all but the refused one
+
+	for eval[bool](ann, `document.querySelector("[data-state=refused]") !== null`) {
+		ann.until(joined)
+		ann.click(`[data-action="again"]`)
+		ann.until(`!document.querySelector("[data-state=pending]")`)
+	}
+	bob.shows(conversation+".at(-1)", "ann: drip")
+	ann.shows(conversation+".at(-1)", "You: drip")
+}
+
+func (v *visitor) checkCountdown() {
+	v.t.Helper()
+	note := eval[struct {
+		From, To float64
+		Shown    []string
+	}](v, "countdown")
+	var waits []float64
+	for _, text := range note.Shown {
+		var wait float64
+		_, err := fmt.Sscanf(text, "Next message in %f s", &wait)
+		require.NoError(v.t, err, text)
+		assert.Positive(v.t, wait, "it is still refused")
+		waits = append(waits, wait)
+	}
+	assert.IsNonIncreasing(v.t, waits)
+	assert.Less(v.t, waits[len(waits)-1], waits[0], "it counts down")
+	took := (note.To - note.From) / 1000
+	assert.GreaterOrEqual(v.t, took, waits[0]-.1, "it says no more than the wait, but for rounding up")
+	assert.LessOrEqual(v.t, took, waits[0]+1, "it says no less than the wait, but for a busy machine")
+}
+
+func theServerRestarts(t *testing.T, browser context.Context) {
+	chat := open(t)
+	ann, bob, eve := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), phone)
+	for name, v := range map[string]*visitor{"ann": ann, "bob": bob, "eve": eve} {
+		v.tolerates = "network error: WebSocket connection to 'ws://" + chat.addr + "/ws?access_token=" + name +
+			"' failed: Error in connection establishment: net::ERR_CONNECTION_REFUSED"
+		v.signIn(name, "garden")
+		eval[chromedp.Void](v, `window.isTheSame = true`)
+	}
+	ann.say("before")
+	bob.shows(conversation, []string{"ann: before"})
+
+	chat.stop()
+	ann.until(connection + ` === "Reconnecting"`)
+	ann.press("unsent")
+	node := startNode(t, "-addr="+chat.addr)
+	for _, v := range []*visitor{ann, bob, eve} {
+		v.until(joined)
+		v.shows(`document.querySelectorAll("#people li").length`, 3)
+	}
+	assert.Equal(t, "unsent", eval[string](ann, written))
+	ann.press(kb.Enter)
+	bob.shows(conversation, []string{"ann: before", "ann: unsent"})
+
+	node.kill()
+	ann.until(`document.querySelector("#connection").checkVisibility() && ` + connection + ` === "Reconnecting"`)
+	ann.shot("reconnecting")
+	eve.shot("reconnecting-by-phone")
+	bob.do(chromedp.Navigate("about:blank"))
+	require.True(t, chat.start())
+	ann.until(joined)
+	eve.until(joined)
+	ann.shows(people, []string{"ann, you", "eve"})
+	eve.shows(people, []string{"ann", "eve, you"})
+	eve.say("after")
+	ann.shows(conversation, []string{"You: before", "You: unsent", "eve: after"})
+	assert.False(t, eval[bool](ann, `document.querySelector("#connection").checkVisibility()`))
+	assert.True(t, eval[bool](ann, `isTheSame`) && eval[bool](eve, `isTheSame`), "nobody had to reload")
+}
+
+func markupStaysText(t *testing.T, browser context.Context) {
+	const image, script = `<img src=x onerror=alert(1)>`, `<script>alert(1)</script>`
+	chat := open(t)
+	ann, bob := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop)
+	ann.fill("name", image)
+	ann.press(kb.Enter)
+	ann.until(`document.querySelector("#name-error").textContent !== "" && ` + isSigningIn)
+	ann.shot("bad-name")
+	ann.signIn("ann", script)
+	bob.signIn("bob", script)
+	ann.say(image)
+	ann.say(script)
+	bob.shows(conversation, []string{"ann: " + image, "ann: " + script})
+	ann.shows(conversation, []string{"You: " + image, "You: " + script})
+	bob.fill("search-query", "<")
+	bob.press(kb.Enter)
+	bob.shows(`[...document.querySelectorAll("#search-results .text")].map((p) => p.textContent)`, []string{image, script})
+	bob.shows(`document.querySelector("#room-name").textContent`, "#"+script)
+	bob.shot("markup")
+
+	bob.fill("switch-room", image)
+	bob.press(kb.Enter)
+	bob.shows(`document.title`, "#"+image+" - Penstock chat")
+	ann.shows(people, []string{"ann, you"})
+	for _, v := range []*visitor{ann, bob} {
+		assert.Zero(t, eval[int](v, `document.querySelectorAll("[onerror], body script, #conversation img, #side img").length`))
+	}
+}
+
+func aReloadKeepsOneInTheRoom(t *testing.T, browser context.Context) {
+	chat := open(t)
+	ann, bob := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop)
+	ann.signIn("ann", "garden")
+	bob.signIn("bob", "garden")
+	ann.say("before")
+	bob.shows(conversation, []string{"ann: before"})
+	bob.do(chromedp.Reload())
+	bob.until(joined)
+	bob.shows(conversation, []string{"ann: before"})
+	bob.shows(people, []string{"ann", "bob, you"})
+	bob.say("after")
+	ann.shows(conversation, []string{"You: before", "bob: after"})
+	ann.shows(people, []string{"ann, you", "bob"})
+
+	bob.do(chromedp.Navigate("about:blank"))
+	ann.shows(people, []string{"ann, you"})
+	eval[chromedp.Void](bob, "setTimeout(() => history.back())") // the evaluation must end before the page does
+	ann.shows(people, []string{"ann, you", "bob"})
+	bob.do(chromedp.Navigate(chat.url()))
+	bob.until(joined)
+	bob.shows(conversation, []string{"ann: before", "You: after"})
+
+	bob.click("#signout")
+	ann.shows(people, []string{"ann, you"})
+	bob.do(chromedp.Reload())
+	assert.True(t, eval[bool](bob, isSigningIn), "who has signed out stays out")
+}
+
+func onePersonHasTwoTabs(t *testing.T, browser context.Context) {
+	chat := open(t)
+	one, bob := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop)
+	one.signIn("ann", "garden")
+	bob.signIn("bob", "garden")
+	two := one.tab(chat.url(), desktop)
+	two.press(kb.Enter) // it remembers who and where
+	two.until(joined)
+	one.say("from one")
+	two.shows(conversation, []string{"You: from one"})
+	two.say("from two")
+	one.shows(conversation, []string{"You: from one", "You: from two"})
+	bob.shows(conversation, []string{"ann: from one", "ann: from two"})
+	two.do(chromedp.Navigate("about:blank"))
+	bob.say("still there?")
+	one.shows(conversation, []string{"You: from one", "You: from two", "bob: still there?"})
+	bob.shows(people, []string{"ann", "bob, you"})
+	one.do(chromedp.Navigate("about:blank"))
+	bob.shows(people, []string{"bob, you"})
+}
+
+// A site is the program on a port that it keeps when it is started again.
+type site struct {
+	t     *testing.T
+	addr  string
+	flags []string
+	stop  func()
+}
+
+// open starts the program on a free port, below those that the system gives to
+// outgoing connections: nobody takes it while the program is down.
+func open(t *testing.T, flags ...string) *site {
+	s := &site{t: t, flags: flags}
+	t.Cleanup(func() { s.stop() })
+	for range 10 {
+		s.addr = fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(10_000))
+		if s.start() {
+			return s
+		}
+	}
+	t.Fatal("there is no free port")
+	return nil
+}
+
+func (s *site) url() string { return "http://" + s.addr }
+
+// start returns false if the program could not start.
+func (s *site) start() bool {
+	ctx, interrupt := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	stdout := &output{make(chan string, 10)}
+	exit := make(chan int, 1)
+	go func() { exit <- run(ctx, append(s.flags, "-addr="+s.addr), stdout, io.Discard) }()
+	s.stop = func() {
+		s.stop = func() {}
+		interrupt()
+		assert.Zero(s.t, <-exit)
+	}
+	select {
+	case <-stdout.lines:
+		return true
+	case <-exit:
+		interrupt()
+		s.stop = func() {}
+		return false
+	}
+}
+
+// fill types over what a field holds.
+func (v *visitor) fill(id, text string) {
+	v.t.Helper()
+	v.do(chromedp.Focus(chromedp.ID(id)))
+	v.press("a", chromedp.ModifierCtrl)
+	v.press(kb.Backspace + text)
+}
+
+func (v *visitor) click(selector string) {
+	v.t.Helper()
+	v.do(chromedp.Click(chromedp.CSS(selector)))
+}
+
+func (v *visitor) signIn(name, room string) {
+	v.t.Helper()
+	v.fill("name", name)
+	v.fill("room", room)
+	v.press(kb.Enter)
+	v.until(joined)
+}
+
+// say sends a message, and waits until it is sent.
+func (v *visitor) say(text string) {
+	v.t.Helper()
+	v.do(chromedp.Focus(chromedp.ID("text")))
+	v.press(text + kb.Enter)
+	v.until(written + ` === "" && !document.querySelector("[data-state=pending]")`)
+}
