@@ -265,7 +265,7 @@ func (v *visitor) shot(name string) {
 		v.picture(name + "-" + colours)
 	}
 	v.do(scheme("light"))
-	assert.LessOrEqual(v.t, eval[int](v, `document.scrollingElement.scrollWidth - innerWidth`), 0, "%s: pixels that lie outside", name)
+	assert.LessOrEqual(v.t, eval[int](v, overflow), 0, "%s: pixels that lie outside", name)
 }
 
 func (v *visitor) picture(name string) {

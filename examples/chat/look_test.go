@@ -57,6 +57,10 @@ const illegible = `(() => {
 	return low;
 })()`
 
+// overflow is how many pixels one would have to scroll sideways to see all.
+const overflow = `Math.max(...[document.scrollingElement, ...document.querySelectorAll("#messages, #side, #people")]
+	.map((e) => e.scrollWidth - e.clientWidth))`
+
 // narrow lists what can be tapped and is smaller than a fingertip.
 const narrow = `[...document.querySelectorAll("button, input, textarea")]
 	.filter((e) => e.checkVisibility({ visibilityProperty: true }))

@@ -25,6 +25,7 @@ const (
 	connection  = `document.querySelector("#status").innerText`
 	joined      = `document.querySelector("#composer").dataset.state === "ready"`
 	written     = `document.querySelector("#text").value`
+	notesOnBob  = `[...document.querySelectorAll("[data-kind=note]")].map((li) => li.textContent).findLast((text) => text.startsWith("bob"))`
 	isSigningIn = `document.querySelector("#signin").checkVisibility()`
 )
 
@@ -181,6 +182,7 @@ func theServerRestarts(t *testing.T, browser context.Context) {
 		v.until(joined)
 		v.shows(`document.querySelectorAll("#people li").length`, 3)
 	}
+	ann.shows(notesOnBob, "bob joined")
 	assert.Equal(t, "unsent", eval[string](ann, written))
 	ann.press(kb.Enter)
 	bob.shows(conversation, []string{"ann: before", "ann: unsent"})
@@ -195,6 +197,7 @@ func theServerRestarts(t *testing.T, browser context.Context) {
 	eve.until(joined)
 	ann.shows(people, []string{"ann, you", "eve"})
 	eve.shows(people, []string{"ann", "eve, you"})
+	ann.shows(notesOnBob, "bob left")
 	eve.say("after")
 	ann.shows(conversation, []string{"You: before", "You: unsent", "eve: after"})
 	assert.False(t, eval[bool](ann, `document.querySelector("#connection").checkVisibility()`))

@@ -176,14 +176,21 @@ function enter(room, { users, history }) {
   const left = session.joined;
   const isNew = room !== session.shown;
   session.joined = session.shown = room;
-  session.users = new Set(users);
   if (isNew) showRoom(room);
+  else noteWhoChanged(session.users, new Set(users));
+  session.users = new Set(users);
   messages.merge(history ?? [], ({ user }) => isMe(user));
   if (isNew) messages.note(`You joined #${room}`);
   for (const replay of session.early.splice(0)) replay();
   if (left && left !== room) leave(left);
   showPeople();
   refreshComposer();
+}
+
+// While the connection was lost nobody told.
+function noteWhoChanged(before, now) {
+  for (const user of before.difference(now)) messages.note(`${user} left`);
+  for (const user of now.difference(before)) messages.note(`${user} joined`);
 }
 
 function showRoom(room) {

@@ -224,8 +224,9 @@ function drawSaid(entry, actions) {
   const { user, text, state, mine, follows } = entry;
   const bubble = el("div", { className: "bubble" },
     el("p", { className: follows || mine ? "author sr" : "author" }, mine ? "You" : user),
-    el("p", { className: "text" }, text),
-    el("p", { className: "when" }, state === "pending" ? "sending…" : drawTime(entry.at, timeFormat)));
+    el("div", { className: "line" },
+      el("p", { className: "text" }, text),
+      el("p", { className: "when" }, state === "pending" ? "sending…" : drawTime(entry.at, timeFormat))));
   const data = { kind: "message", state, user, own: mine };
   const item = el("li", { className: follows ? "said follows" : "said", ariaLive: mine ? "off" : null, data }, mine ? null : drawAvatar(user), bubble);
   if (state === "refused" || state === "unsure") item.append(drawFate(entry, actions));
