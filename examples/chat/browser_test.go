@@ -85,7 +85,7 @@ type screen struct {
 
 var (
 	desktop = screen{width: 1280, height: 800, scale: 1}
-	phone   = screen{width: 390, height: 844, scale: 3, touch: true}
+	phone   = screen{width: 390, height: 844, scale: 2, touch: true}
 )
 
 // visit opens the page as somebody new, who shares nothing with other visitors.
