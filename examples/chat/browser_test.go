@@ -44,7 +44,9 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-// startBrowser returns the context of a browser that ends with the test.
+// startBrowser returns the context of a browser that ends with the test. It is
+// driven by chromedp, which needs no driver beside the browser, and brings no
+// module but that of the browser's protocol.
 func startBrowser(t *testing.T) context.Context {
 	opts := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(chromium(t)),
@@ -273,4 +275,33 @@ func (v *visitor) picture(name string) {
 	picture, err := chromedp.Run(v.ctx, chromedp.CaptureScreenshot())
 	require.NoError(v.t, err)
 	require.NoError(v.t, os.WriteFile(filepath.Join(v.t.ArtifactDir(), name+".png"), picture, 0o600))
+}
+
+// fill types over what a field holds.
+func (v *visitor) fill(id, text string) {
+	v.t.Helper()
+	v.do(chromedp.Focus(chromedp.ID(id)))
+	v.press("a", chromedp.ModifierCtrl)
+	v.press(kb.Backspace + text)
+}
+
+func (v *visitor) click(selector string) {
+	v.t.Helper()
+	v.do(chromedp.Click(chromedp.CSS(selector)))
+}
+
+func (v *visitor) signIn(name, room string) {
+	v.t.Helper()
+	v.fill("name", name)
+	v.fill("room", room)
+	v.press(kb.Enter)
+	v.until(joined)
+}
+
+// say sends a message, and waits until it is sent.
+func (v *visitor) say(text string) {
+	v.t.Helper()
+	v.do(chromedp.Focus(chromedp.ID("text")))
+	v.press(text + kb.Enter)
+	v.until(written + ` === "" && !document.querySelector("[data-state=pending]")`)
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -299,79 +297,4 @@ func onePersonHasTwoTabs(t *testing.T, browser context.Context) {
 	bob.shows(people, []string{"ann", "bob, you"})
 	one.do(chromedp.Navigate("about:blank"))
 	bob.shows(people, []string{"bob, you"})
-}
-
-// A site is the program on a port that it keeps when it is started again.
-type site struct {
-	t     *testing.T
-	addr  string
-	flags []string
-	stop  func()
-}
-
-// open starts the program on a free port, below those that the system gives to
-// outgoing connections: nobody takes it while the program is down.
-func open(t *testing.T, flags ...string) *site {
-	s := &site{t: t, flags: flags}
-	t.Cleanup(func() { s.stop() })
-	for range 10 {
-		s.addr = fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(10_000))
-		if s.start() {
-			return s
-		}
-	}
-	t.Fatal("there is no free port")
-	return nil
-}
-
-func (s *site) url() string { return "http://" + s.addr }
-
-// start returns false if the program could not start.
-func (s *site) start() bool {
-	ctx, interrupt := context.WithCancel(context.WithoutCancel(s.t.Context()))
-	stdout := &output{make(chan string, 10)}
-	exit := make(chan int, 1)
-	go func() { exit <- run(ctx, append(s.flags, "-addr="+s.addr), stdout, io.Discard) }()
-	s.stop = func() {
-		s.stop = func() {}
-		interrupt()
-		assert.Zero(s.t, <-exit)
-	}
-	select {
-	case <-stdout.lines:
-		return true
-	case <-exit:
-		interrupt()
-		s.stop = func() {}
-		return false
-	}
-}
-
-// fill types over what a field holds.
-func (v *visitor) fill(id, text string) {
-	v.t.Helper()
-	v.do(chromedp.Focus(chromedp.ID(id)))
-	v.press("a", chromedp.ModifierCtrl)
-	v.press(kb.Backspace + text)
-}
-
-func (v *visitor) click(selector string) {
-	v.t.Helper()
-	v.do(chromedp.Click(chromedp.CSS(selector)))
-}
-
-func (v *visitor) signIn(name, room string) {
-	v.t.Helper()
-	v.fill("name", name)
-	v.fill("room", room)
-	v.press(kb.Enter)
-	v.until(joined)
-}
-
-// say sends a message, and waits until it is sent.
-func (v *visitor) say(text string) {
-	v.t.Helper()
-	v.do(chromedp.Focus(chromedp.ID("text")))
-	v.press(text + kb.Enter)
-	v.until(written + ` === "" && !document.querySelector("[data-state=pending]")`)
 }

@@ -10,7 +10,7 @@ import { announce, hideNotice, showConnection, showNotice, stopCountdown } from 
 const LONGEST_TEXT = 500;
 const COUNT_FROM = 400;
 const BURST = 30;
-const KEYS_HINT = matchMedia("(pointer: fine)").matches ? "Enter sends, Shift+Enter makes a new line." : "";
+const KEYS_HINT = matchMedia("(pointer: coarse)").matches ? "" : "Enter sends, Shift+Enter makes a new line.";
 
 let session = null; // who is signed in, and where
 let socket = null;
