@@ -252,7 +252,7 @@ func (v *visitor) shows(expression string, want any) {
 	_, err = chromedp.Run(ctx, poll)
 	if errors.Is(err, chromedp.ErrPollingTimeout) || errors.Is(err, context.DeadlineExceeded) {
 		v.picture("stuck")
-		require.JSONEq(v.t, string(text), eval[string](v, "JSON.stringify("+expression+")"))
+		require.JSONEq(v.t, string(text), eval[string](v, "JSON.stringify("+expression+" ?? null)"))
 	}
 	require.NoError(v.t, err, expression)
 }

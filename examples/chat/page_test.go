@@ -181,7 +181,9 @@ func (v *visitor) checkCountdown() {
 func theServerRestarts(t *testing.T, browser context.Context) {
 	chat := open(t)
 	ann, bob, eve := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), phone)
-	for name, v := range map[string]*visitor{"ann": ann, "bob": bob, "eve": eve} {
+	everybody := []*visitor{ann, bob, eve}
+	for i, name := range []string{"ann", "bob", "eve"} {
+		v := everybody[i] // in this order: ann is told that bob joins
 		v.tolerates = "network error: WebSocket connection to 'ws://" + chat.addr + "/ws?access_token=" + name +
 			"' failed: Error in connection establishment: net::ERR_CONNECTION_REFUSED"
 		v.signIn(name, "garden")
@@ -194,7 +196,7 @@ func theServerRestarts(t *testing.T, browser context.Context) {
 	ann.until(connection + ` === "Reconnecting"`)
 	ann.press("unsent")
 	node := startNode(t, "-addr="+chat.addr)
-	for _, v := range []*visitor{ann, bob, eve} {
+	for _, v := range everybody {
 		v.until(joined)
 		v.shows(`document.querySelectorAll("#people li").length`, 3)
 	}
