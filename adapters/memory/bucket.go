@@ -34,11 +34,11 @@ func (b *bucket) take(now, need, ahead int64, l *Limiter) (have int64, ok bool) 
 			}
 		}
 		debt := max(fullAt-now, 0)
-		steppedBack := debt > l.units.Full() && debt > l.units.Full()+l.ahead.Load()
-		if steppedBack {
-			debt = l.units.Full()
-		}
 		have = l.units.Full() - debt
+		steppedBack := have < 0 && have < -l.ahead.Load()
+		if steppedBack {
+			debt, have = l.units.Full(), 0
+		}
 		next := now + debt
 		if need <= have+ahead {
 			next = max(next+need, now)
@@ -72,14 +72,7 @@ func (b *bucket) set(value int64) bool {
 // worthless reports whether a bucket is like one that was never there.
 func worthless(value, now int64) bool { return max(value, -value) <= now }
 
-// decide makes a Decision of what a bucket had.
-func decide(have, need int64, u *ratelimit.Units) ratelimit.Decision {
-	if have <= blocked {
-		return u.Blocked(blockedFor(have, u), need)
-	}
-	return u.Decide(have, need)
-}
-
+// blockedFor returns how long a bucket is blocked that was said to have so many units.
 func blockedFor(have int64, u *ratelimit.Units) time.Duration {
 	return time.Duration((blocked-have+u.PerMicro()-1)/u.PerMicro()) * time.Microsecond
 }

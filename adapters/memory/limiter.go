@@ -88,5 +88,8 @@ func (l *Limiter) consume(hash uint64, micros, cost int64) (ratelimit.Decision, 
 	need := l.units.Need(cost)
 	now := micros * l.units.PerMicro()
 	have := l.shards[hash>>l.shift].take(hash, now, need, 0, l)
-	return decide(have, need, &l.units), nil
+	if have <= blocked {
+		return l.units.Blocked(blockedFor(have, &l.units), need), nil
+	}
+	return l.units.Decide(have, need), nil
 }
