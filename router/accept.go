@@ -21,17 +21,17 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.compile()
 	proxied := contains(r.opts.TrustedProxies, peerOf(req))
 	if !r.origin.allows(req, proxied) {
-		r.reject(w, errors.Errorf(errors.PermissionDenied, "this page may not connect"))
+		r.reject(w, "origin", errors.Errorf(errors.PermissionDenied, "this page may not connect"))
 		return
 	}
 	c := &Conn{router: r, ip: ClientIP(req, r.opts.TrustedProxies), topics: map[string]struct{}{}}
 	if err := r.conns.takeAddress(c.ip); err != nil {
-		r.reject(w, err)
+		r.reject(w, "draining", err)
 		return
 	}
 	if err := r.accept(w, req, c); err != nil {
 		r.conns.leaveAddress(c.ip)
-		r.reject(w, err)
+		r.reject(w, "authentication", err)
 	}
 }
 
@@ -64,6 +64,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 	c.messages.loopFunc = c.messages.loop
 	shared.workers.join()
 	c.active.Store(1)
+	r.observe(Event{Kind: EventOpened})
 	if r.conns.add(c) {
 		c.drain()
 	}
@@ -112,9 +113,11 @@ func (r *Router) subprotocol(req *http.Request) string {
 	return ""
 }
 
-// reject answers a request that does not become a connection.
-func (r *Router) reject(w http.ResponseWriter, err error) {
+// reject answers a request that does not become a connection. If it is no limit, reason
+// says why.
+func (r *Router) reject(w http.ResponseWriter, reason string, err error) {
 	if err == errAnswered { //nolint:errorlint // never wrapped
+		r.turnedAway("handshake", errors.InvalidArgument)
 		return
 	}
 	var payload errorPayload
@@ -122,6 +125,7 @@ func (r *Router) reject(w http.ResponseWriter, err error) {
 		payload = limit.payload()
 		payload.Code = errors.ResourceExhausted // a rate, too, is a 429
 		w.Header().Set("Retry-After", strconv.FormatInt(retrySeconds(limit.RetryAfter), 10))
+		reason = "limit"
 		defer r.refused(*limit)
 	} else {
 		payload = publicPart(err)
@@ -130,12 +134,18 @@ func (r *Router) reject(w http.ResponseWriter, err error) {
 			w.Header().Set("Retry-After", strconv.FormatInt(retrySeconds(retryAfterOf(err)), 10))
 		}
 	}
+	r.turnedAway(reason, payload.Code)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(httpStatus(payload.Code))
 	_ = marshal(w, payload)
 }
 
+func (r *Router) turnedAway(reason string, code errors.Code) {
+	r.observe(Event{Kind: EventRefused, Reason: reason, Code: code})
+}
+
 func (r *Router) refused(l LimitExceeded) {
+	r.observe(Event{Kind: EventLimited, Reason: string(l.Kind), Count: 1})
 	if r.opts.OnLimitExceeded != nil {
 		r.limitExceeded(l)
 	}

@@ -164,16 +164,18 @@ func (c *Conn) opened() (err error) {
 	if c.router.opts.OnOpen == nil {
 		return nil
 	}
-	defer recoverTo(&err)
+	defer c.router.recoverTo(&err, nil, "OnOpen")
 	return c.router.opts.OnOpen(c.ctx, c)
 }
 
 // refuse closes a connection that OnOpen does not want.
 func (c *Conn) refuse(err error) {
 	if refusal, ok := errors.AsType[*CloseError](err); ok {
+		c.router.turnedAway("on_open", errors.PermissionDenied)
 		c.Close(refusal.Code, refusal.Reason)
 		return
 	}
+	c.router.turnedAway("on_open", errors.CodeOf(err))
 	c.router.fail(c, "", err)
 	c.Close(StatusInternalError, "internal error")
 }
@@ -182,6 +184,7 @@ func (c *Conn) refuse(err error) {
 func (c *Conn) serve() {
 	for {
 		msg, err := c.ws.Read(c.router.limitOf)
+		c.router.observe(Event{Kind: EventRead, Bytes: msg.Came})
 		if err != nil {
 			break
 		}
@@ -195,6 +198,7 @@ func (c *Conn) serve() {
 func (c *Conn) discard() {
 	for {
 		msg, err := c.ws.Read(c.router.limitOf)
+		c.router.observe(Event{Kind: EventRead, Bytes: msg.Came})
 		if err != nil {
 			return
 		}
@@ -251,6 +255,8 @@ func (c *Conn) done() {
 	case 0:
 		c.leaveTopics()
 		c.closed()
+		code, _ := c.ws.Status()
+		c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
 		c.messages.workers.leave()
 		c.router.conns.leaveUser(c.identity)
 		c.router.conns.leaveAddress(c.ip)

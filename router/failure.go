@@ -54,6 +54,7 @@ func (r *Router) fail(c *Conn, typ string, err error) {
 // recoverHook keeps a hook's panic from whoever called the hook.
 func (r *Router) recoverHook(name string) {
 	if v := recover(); v != nil {
+		r.observe(Event{Kind: EventPanicked, Reason: name})
 		r.opts.Logger.Error("hook panicked", slog.String("hook", name), slog.Any("panic", v))
 	}
 }

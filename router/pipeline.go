@@ -68,6 +68,7 @@ func (c *Conn) enter(in *incoming) error {
 		return errDraining
 	case in.heartbeat():
 		_ = c.send(encodeHeartbeatAck(in.At))
+		c.answered(typeHeartbeat, "")
 		in.release()
 		return nil
 	case in.route == nil:
@@ -94,17 +95,26 @@ func (in *incoming) readHead(routes map[string]*Route) (err error) {
 
 func (in *incoming) heartbeat() bool { return string(in.head.Type) == typeHeartbeat }
 
-// admit is stage 3.
-func (c *Conn) admit(in *incoming) (err error) {
-	defer recoverTo(&err)
-	fns, typ := c.router.unknown, ""
+// typ is what the outside gets to see of the message's type.
+func (in *incoming) typ() string {
 	switch {
 	case in.route != nil:
-		fns, typ = in.route.ingress, in.route.name
+		return in.route.name
 	case in.heartbeat():
-		typ = typeHeartbeat
+		return typeHeartbeat
+	default:
+		return ""
 	}
-	ctx := c.ingress(typ, in.Size, in.At)
+}
+
+// admit is stage 3.
+func (c *Conn) admit(in *incoming) (err error) {
+	defer c.router.recoverTo(&err, in.route, "ingress")
+	fns := c.router.unknown
+	if in.route != nil {
+		fns = in.route.ingress
+	}
+	ctx := c.ingress(in.typ(), in.Size, in.At)
 	for _, fn := range fns {
 		if err := fn(c.ctx, ctx); err != nil {
 			return err
@@ -127,6 +137,9 @@ func (c *Conn) pass(in *incoming) error {
 		}
 	}
 	c.active.Add(1)
+	if in.route.rpc {
+		c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
+	}
 	c.messages.push(in)
 	return nil
 }
@@ -136,6 +149,7 @@ func (c *Conn) pass(in *incoming) error {
 func (c *Conn) handle(in *incoming) {
 	defer c.handled(in.route)
 	if in.route.rpc && c.ctx.Err() != nil { // nobody is left to answer
+		c.answered(in.route.name, errors.Cancelled)
 		in.release()
 		return
 	}
@@ -150,19 +164,27 @@ func (c *Conn) handle(in *incoming) {
 		c.handleCall(ctx)
 	} else if err := ctx.run(); err != nil {
 		c.answerFailed(ctx, err)
+	} else {
+		c.answered(ctx.route.name, "")
 	}
+}
+
+// answered tells what has become of a message.
+func (c *Conn) answered(typ string, code errors.Code) {
+	c.router.observe(Event{Kind: EventAnswered, Type: typ, Code: code})
 }
 
 func (c *Conn) handled(route *Route) {
 	if route.rpc {
 		c.inFlight.Add(-1)
+		c.router.observe(Event{Kind: EventEnded, Type: route.name})
 	}
 	c.done()
 }
 
 // decode is stage 6.
 func (c *Conn) decode(in *incoming) (_ *Context, err error) {
-	defer recoverTo(&err)
+	defer c.router.recoverTo(&err, in.route, "decode")
 	frame, err := envelope.Parse(in.Bytes)
 	if err != nil {
 		return nil, invalid(err)
@@ -243,6 +265,7 @@ func (c *Conn) answer(ctx *Context, err error) {
 		var frame *wsconn.Frame
 		if frame, err = encodeReply(ctx); err == nil {
 			_ = c.queue(frame)
+			c.answered(ctx.route.name, "")
 			return
 		}
 	}
@@ -251,13 +274,26 @@ func (c *Conn) answer(ctx *Context, err error) {
 
 // run calls the handler inside its middleware. A panic becomes an error.
 func (c *Context) run() (err error) {
-	defer recoverTo(&err)
+	if c.conn.router.observer != nil {
+		defer c.timed(time.Now())
+	}
+	defer c.conn.router.recoverTo(&err, c.route, "handler")
 	return c.route.run(c)
 }
 
-func recoverTo(err *error) {
+func (c *Context) timed(since time.Time) {
+	c.conn.router.observe(Event{Kind: EventHandled, Type: c.route.name, Duration: time.Since(since)})
+}
+
+// recoverTo makes a panic an error. The route is nil if there is none.
+func (r *Router) recoverTo(err *error, route *Route, where string) {
 	if v := recover(); v != nil {
 		*err = &PanicError{Value: v, Stack: debug.Stack()}
+		panicked := Event{Kind: EventPanicked, Reason: where}
+		if route != nil {
+			panicked.Type = route.name
+		}
+		r.observe(panicked)
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 // turnAway refuses a message: it reports a limit and gives the client exactly
 // one answer, or what the reaction to a limit says.
 func (c *Conn) turnAway(in *incoming, err error) {
-	typ, reaction := "", c.router.opts.OnExceeded
+	reaction := c.router.opts.OnExceeded
 	if in.route != nil {
-		typ, reaction = in.route.name, in.route.reaction
+		reaction = in.route.reaction
 	}
-	c.answerRefusal(typ, reaction, in.correlationID(), err, c.report)
+	c.answerRefusal(in.typ(), reaction, in.correlationID(), err, c.report)
 }
 
 // answerFailed answers for a handler or its middleware, which may know limits, too.
@@ -31,15 +31,18 @@ func (c *Conn) answerRefusal(typ string, reaction Reaction, correlationID string
 	}
 	limit := *exceeded // the caller's may be shared
 	limit.Conn, limit.Type = c, typ
+	c.router.observe(Event{Kind: EventLimited, Type: typ, Reason: string(limit.Kind), Count: 1})
 	report(limit)
-	c.react(reaction, correlationID, limit)
+	payload := limit.payload()
+	c.react(reaction, correlationID, limit, payload)
+	c.answered(typ, payload.Code)
 }
 
 // react does to the client what a limit's reaction says.
-func (c *Conn) react(reaction Reaction, correlationID string, limit LimitExceeded) {
+func (c *Conn) react(reaction Reaction, correlationID string, limit LimitExceeded, payload errorPayload) {
 	switch reaction {
 	case Send:
-		_ = c.queue(encodeError(limit.payload(), correlationID))
+		_ = c.queue(encodeError(payload, correlationID))
 	case Close:
 		c.Close(c.closeCode(limit), limit.closeReason())
 	case Custom:
@@ -55,7 +58,9 @@ func (c *Conn) closeCode(l LimitExceeded) (code StatusCode) {
 // answerError sends an error and reports what the client does not see of it.
 func (c *Conn) answerError(typ, correlationID string, err error) {
 	c.router.fail(c, typ, err)
-	_ = c.queue(encodeError(publicPart(err), correlationID))
+	payload := publicPart(err)
+	_ = c.queue(encodeError(payload, correlationID))
+	c.answered(typ, payload.Code)
 }
 
 // publicPart is what a client may see of an error.

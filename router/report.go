@@ -72,7 +72,11 @@ func (o *owner) Ended() { o.cancel() }
 // so what is dropped until a report gets its turn is reported together.
 func (o *owner) Overflowed(over wsconn.Overflow) {
 	c := (*Conn)(o)
-	if over.Dropped == 0 || c.router.opts.OnLimitExceeded == nil {
+	if over.Dropped == 0 {
+		return
+	}
+	c.router.observe(Event{Kind: EventDropped, Policy: c.router.opts.OnQueueFull, Count: over.Dropped})
+	if c.router.opts.OnLimitExceeded == nil {
 		return
 	}
 	r := c.reports()
@@ -112,4 +116,9 @@ func (o *owner) QueueHigh(messages, bytes int) {
 		defer c.router.recoverHook("OnQueueHigh")
 		c.router.opts.OnQueueHigh(c, messages, bytes)
 	})
+}
+
+// Wrote tells observers.
+func (o *owner) Wrote(w wsconn.Write) {
+	o.router.observe(Event{Kind: EventWritten, Count: w.Frames, Bytes: w.Bytes, Duration: w.Waited})
 }

@@ -27,11 +27,12 @@ type Router struct {
 	// unknown are the stages for types that nobody registered.
 	unknown []IngressFunc
 
-	conns  registry
-	topics topics
-	link   Link         // to the other nodes
-	events serial.Queue // of hooks that are about no connection
-	shared [shares]shared
+	conns    registry
+	topics   topics
+	link     Link         // to the other nodes
+	events   serial.Queue // of hooks that are about no connection
+	observer func(Event)  // nil if nobody observes
+	shared   [shares]shared
 }
 
 // A shared is what some of the connections have in common, so that not all of them

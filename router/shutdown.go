@@ -14,16 +14,20 @@ import (
 // and Shutdown returns ctx's error; otherwise it returns nil once all
 // connections have ended.
 func (r *Router) Shutdown(ctx context.Context) error {
-	spreadDrain(ctx, r.conns.drain())
+	conns := r.conns.drain()
+	r.observe(Event{Kind: EventDraining, Count: len(conns)})
+	spreadDrain(ctx, conns)
 	defer r.link.Close()
 	select {
 	case <-r.conns.drained:
 		return nil
 	case <-ctx.Done():
 	}
-	for c := range r.Conns() {
+	left := r.conns.list()
+	for _, c := range left {
 		c.ws.Abort()
 	}
+	r.observe(Event{Kind: EventCut, Count: len(left)})
 	return ctx.Err()
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -99,9 +100,11 @@ func (t *topics) publish(name string, except *Conn, m Message, everywhere bool) 
 		return err
 	}
 	defer frame.Release()
+	receivers := 0
 	if to := t.find(name); to != nil {
-		to.deliver(frame, except)
+		receivers = to.deliver(frame, except)
 	}
+	t.router.observe(Event{Kind: EventPublished, Count: receivers})
 	if everywhere && t.router.opts.Broker != nil {
 		t.router.link.Publish(name, messagePacket(frame))
 	}
@@ -109,8 +112,8 @@ func (t *topics) publish(name string, except *Conn, m Message, everywhere bool) 
 }
 
 // deliver holds the topic's lock, so that all members see one order; nothing under it
-// waits.
-func (t *topic) deliver(frame *wsconn.Frame, except *Conn) {
+// waits. It returns for how many members it has queued the frame.
+func (t *topic) deliver(frame *wsconn.Frame, except *Conn) (receivers int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c := range t.members {
@@ -118,8 +121,11 @@ func (t *topic) deliver(frame *wsconn.Frame, except *Conn) {
 			continue
 		}
 		frame.Retain()
-		_ = c.send(frame) // a member that has gone is nobody's error
+		if c.send(frame) == nil { // a member that has gone is nobody's error
+			receivers++
+		}
 	}
+	return receivers
 }
 
 // receive takes a packet from another node.
@@ -130,15 +136,27 @@ func (t *topics) receive(name, from string, packet []byte) {
 	}
 	kind, body := packet[0], packet[1:]
 	if kind == packetMessage {
-		if frame := openMessage(body); frame != nil {
-			to.deliver(frame, nil)
-			frame.Release()
-		}
+		t.receiveMessage(to, body)
 		return
 	}
 	to.mu.Lock()
 	defer to.mu.Unlock()
 	t.receiveMembers(to, from, kind, body)
+}
+
+func (t *topics) receiveMessage(to *topic, body []byte) {
+	frame, published := openMessage(body)
+	if frame == nil {
+		return
+	}
+	defer frame.Release()
+	if t.router.observer == nil {
+		to.deliver(frame, nil)
+		return
+	}
+	frame.At = time.Now()
+	lag := frame.At.Sub(published)
+	t.router.observe(Event{Kind: EventDelivered, Count: to.deliver(frame, nil), Duration: max(lag, 0)})
 }
 
 // subscribed tells the other nodes who is here, and asks them the same, because what
@@ -162,6 +180,7 @@ func (t *topics) missed(name string, packets int) {
 	if packets > 0 {
 		t.subscribed(name)
 	}
+	t.router.observe(Event{Kind: EventMissed, Count: packets})
 	if t.router.opts.OnMissed == nil {
 		return
 	}

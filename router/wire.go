@@ -69,6 +69,7 @@ func encodeProgress(correlationID string, update any) (*wsconn.Frame, error) {
 
 func encodeHeartbeatAck(at time.Time) *wsconn.Frame {
 	frame := wsconn.NewFrame()
+	frame.At = at
 	frame.WriteString(`{"type":"` + typeHeartbeatAck + `","meta":{"ts":`)
 	writeInt(frame, at.UnixMilli())
 	frame.WriteString(`}`)
@@ -104,6 +105,7 @@ func encodeError(payload errorPayload, correlationID string) *wsconn.Frame {
 
 func beginEnvelope(typ, correlationID string, at time.Time) *wsconn.Frame {
 	frame := wsconn.NewFrame()
+	frame.At = at
 	frame.WriteString(`{"type":`)
 	writeQuoted(frame, typ)
 	frame.WriteString(`,"meta":{"timestamp":`)

@@ -78,6 +78,21 @@ func (l *Limiter) Consume(_ context.Context, key ratelimit.Key, cost int64) (rat
 	return l.consume(key.Hash(l.seed), l.micros(), cost)
 }
 
+// Stats returns how many buckets there are, and how many there were. It takes each of up to
+// 64 locks for a moment.
+func (l *Limiter) Stats() ratelimit.Stats {
+	var stats ratelimit.Stats
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		stats.Keys += int64(s.used)
+		stats.Evicted += s.evicted
+		stats.Crowded += s.crowded
+		s.mu.Unlock()
+	}
+	return stats
+}
+
 func (l *Limiter) micros() int64 { return time.Since(l.epoch).Microseconds() }
 
 // consume is Consume at a time, in microseconds since the epoch.

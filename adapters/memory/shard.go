@@ -17,6 +17,8 @@ type shard struct {
 	most     int   // buckets that may be kept
 	searchAt int64 // when a full shard may look for room again, in units
 	overflow bucket
+	evicted  int64
+	crowded  int64
 
 	_ [64]byte // keeps shards on different cache lines
 }
@@ -111,6 +113,7 @@ func (s *shard) insert(hash uint64, now int64, u *ratelimit.Units) *bucket {
 		return found
 	}
 	if !s.room(now, u) {
+		s.crowded++
 		return &s.overflow
 	}
 	return s.add(hash, now)
@@ -167,6 +170,7 @@ func (s *shard) rebuild(old table, now int64) {
 		free.bucket.Store(e.value)
 		free.hash.Store(e.hash)
 	}
+	s.evicted += int64(s.used - len(live))
 	s.used = len(live)
 	s.table.Store(&fresh)
 }

@@ -40,6 +40,9 @@ type Owner interface {
 	// QueueHigh says that the outgoing queue is more than half full. It is said
 	// again only after the queue has been less than a quarter full.
 	QueueHigh(messages, bytes int)
+
+	// Wrote says what one system call has written.
+	Wrote(Write)
 }
 
 // Close codes of RFC 6455, section 7.4.1, that this package sends or reports.
@@ -88,6 +91,7 @@ type Conn struct {
 func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Options, owner Owner) (*Conn, error) {
 	c := &Conn{opts: opts, owner: owner, start: time.Now()}
 	c.drainFunc = c.drain
+	c.sock.owner = owner
 	c.sock.timeout, c.sock.writeTimeout = opts.MessageTimeout, opts.WriteTimeout
 	accept := &websocket.AcceptOptions{
 		InsecureSkipVerify: true,

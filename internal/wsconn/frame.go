@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 )
 
@@ -20,6 +21,8 @@ const maxHeaderBytes = 10
 // A Frame is a text message on its way out: write the text, seal it, and give it
 // to any number of connections. Each [Conn.Send] takes one reference.
 type Frame struct {
+	At time.Time // when it was made; the zero Time if that is unknown
+
 	buf   []byte // maxHeaderBytes of room, then the text
 	start int    // where the header begins, once sealed
 	refs  atomic.Int32
@@ -39,7 +42,7 @@ var framePool = sync.Pool{New: func() any {
 // NewFrame returns an empty frame to which the caller holds one reference.
 func NewFrame() *Frame {
 	f := framePool.Get().(*Frame)
-	f.buf, f.start, f.droppable, f.key = f.buf[:maxHeaderBytes], 0, false, ""
+	f.At, f.buf, f.start, f.droppable, f.key = time.Time{}, f.buf[:maxHeaderBytes], 0, false, ""
 	f.deflated.reset()
 	f.refs.Store(1)
 	return f

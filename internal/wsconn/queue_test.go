@@ -19,8 +19,10 @@ type watcher struct {
 	high      [][2]int
 }
 
-func (*watcher) Ended()                          {}
-func (w *watcher) Overflowed(o wsconn.Overflow)  { w.overflows = append(w.overflows, o) }
+func (*watcher) Ended()                         {}
+func (w *watcher) Overflowed(o wsconn.Overflow) { w.overflows = append(w.overflows, o) }
+func (*watcher) Wrote(wsconn.Write)             {}
+
 func (w *watcher) QueueHigh(messages, bytes int) { w.high = append(w.high, [2]int{messages, bytes}) }
 
 // queue makes a connection with a client who sees what is written.

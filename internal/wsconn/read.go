@@ -16,6 +16,7 @@ type Message struct {
 	*Buffer           // the message, or as much of it as the limit allowed
 	Size    int64     // of the whole message in bytes
 	At      time.Time // when its last byte was read
+	Came    int       // bytes from the wire since the message before
 }
 
 // Cut reports whether the message was longer than the limit, so that the buffer
@@ -28,16 +29,17 @@ func (m *Message) Cut() bool { return m.Size > int64(len(m.Bytes)) }
 // more of them while it says that more are wanted. A message above
 // Options.MaxMessageBytes closes the connection.
 //
-// An error is final: the connection is closed then.
+// An error is final: the connection is closed then. Of the Message, only Came is set.
 func (c *Conn) Read(limit func(prefix []byte) int64) (Message, error) {
 	for {
 		msg, err := c.next(limit)
 		if err != nil {
-			return Message{}, c.ended(err)
+			return Message{Came: c.sock.came}, c.ended(err)
 		}
 		msg.At = time.Now()
 		c.seen(msg.At)
 		if !c.closing.Load() {
+			msg.Came, c.sock.came = c.sock.came, 0
 			return msg, nil
 		}
 		msg.Release()

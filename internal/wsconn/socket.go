@@ -16,6 +16,8 @@ import (
 type socket struct {
 	net.Conn
 
+	owner Owner
+
 	// unread is what has been read from the wire and not been asked for yet. It
 	// belongs to chunk, if there is one.
 	unread []byte
@@ -26,10 +28,11 @@ type socket struct {
 	frames   inspector
 	wrong    error // of the inspector's: the library gets it when it has read what comes before
 
-	// inMessage and armed belong to the reading goroutine. A deadline is set
+	// These belong to the reading goroutine. A deadline is set
 	// only when a message did not come in one piece.
 	inMessage bool
 	armed     bool
+	came      int           // bytes from the wire since the last message
 	timeout   time.Duration // for the rest of a message
 
 	writeMu      sync.Mutex
@@ -70,7 +73,9 @@ func (s *socket) read(p []byte) (int, error) {
 		}
 	}
 	if s.wire == nil {
-		return s.Conn.Read(p)
+		n, err := s.Conn.Read(p)
+		s.came += n
+		return n, err
 	}
 	if err := s.fill(); err != nil {
 		return 0, err
@@ -92,6 +97,7 @@ func (s *socket) fill() error {
 		return err
 	}
 	s.chunk, s.unread = chunk, chunk.Bytes
+	s.came += len(chunk.Bytes)
 	return nil
 }
 
@@ -130,32 +136,37 @@ func (s *socket) endMessage() error {
 
 // Write is what the library calls, with one whole control frame at a time.
 func (s *socket) Write(p []byte) (int, error) {
-	return len(p), s.writeFrames(p, len(p) > 0 && p[0] == finClose)
+	_, n, err := s.writeFrames(p, len(p) > 0 && p[0] == finClose)
+	if n > 0 {
+		s.owner.Wrote(Write{Frames: 1, Bytes: n})
+	}
+	return len(p), err
 }
 
-// writeFrames writes whole frames. After a closing one, it drops everything:
-// RFC 6455, section 5.5.1 allows no frame after a close frame.
-func (s *socket) writeFrames(p []byte, closing bool) error {
+// writeFrames writes whole frames, and returns when it began to, and how many bytes it
+// wrote. After a closing one, it drops everything: RFC 6455, section 5.5.1 allows no
+// frame after a close frame.
+func (s *socket) writeFrames(p []byte, closing bool) (at time.Time, n int, err error) {
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()
 	if s.shut || len(p) == 0 {
-		return nil
+		return time.Time{}, 0, nil
 	}
-	if err := s.boundWrite(); err != nil {
-		return err
+	at = time.Now()
+	if err := s.boundWrite(at); err != nil {
+		return at, 0, err
 	}
-	_, err := s.Conn.Write(p)
+	n, err = s.Conn.Write(p)
 	if closing {
 		s.shut = true
 		s.closeWriteIfShut()
 	}
-	return err
+	return at, n, err
 }
 
 // boundWrite gives a write between half the timeout and all of it, because setting
 // a deadline costs more than looking at one.
-func (s *socket) boundWrite() error {
-	now := time.Now()
+func (s *socket) boundWrite(now time.Time) error {
 	if s.writeBy.Sub(now) > s.writeTimeout/2 {
 		return nil
 	}
@@ -210,6 +221,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 			return nil, nil, err
 		}
 		h.sock.unread = append([]byte(nil), head...)
+		h.sock.came = n
 	}
 	h.sock.Conn, h.sock.wire = conn, newRawReader(conn, h.class)
 	h.sock.buffered = bufio.NewReaderSize(h.sock, libraryBufferBytes)

@@ -3,6 +3,7 @@ package wsconn
 import (
 	"slices"
 	"sync"
+	"time"
 )
 
 // A batch is frames that leave together.
@@ -87,11 +88,18 @@ func (c *Conn) startDraining() bool {
 	return c.queue != nil && c.draining.CompareAndSwap(false, true)
 }
 
-// Pending returns how many bytes of frames wait to be written.
-func (c *Conn) Pending() int {
+// Pending returns what waits to be written.
+func (c *Conn) Pending() (messages, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.bytes
+	return c.frames, c.bytes
+}
+
+// A Write is one system call.
+type Write struct {
+	Frames int
+	Bytes  int           // of frames, compressed
+	Waited time.Duration // since the oldest message was made; 0 if there was none
 }
 
 // drain writes until the queue is empty, so that no connection at rest has a
@@ -102,10 +110,14 @@ func (c *Conn) drain() {
 		if b == nil {
 			return
 		}
-		err := c.writeAll(b.frames)
+		at, bytes, err := c.writeAll(b.frames)
+		report := Write{Frames: len(b.frames), Bytes: bytes, Waited: b.waited(at)}
 		c.written(b)
-		if err != nil {
+		switch {
+		case err != nil:
 			c.Abort()
+		case bytes > 0:
+			c.owner.Wrote(report)
 		}
 	}
 }
@@ -141,6 +153,16 @@ func (b *batch) fitting(n int) int {
 	return len(b.frames)
 }
 
+// waited returns how old the oldest frame was at a time.
+func (b *batch) waited(at time.Time) time.Duration {
+	for _, f := range b.frames {
+		if !f.At.IsZero() {
+			return max(at.Sub(f.At), 0)
+		}
+	}
+	return 0
+}
+
 func (c *Conn) written(b *batch) {
 	bytes := 0
 	for _, f := range b.frames {
@@ -154,8 +176,8 @@ func (c *Conn) written(b *batch) {
 	b.release()
 }
 
-// writeAll writes frames in one system call.
-func (c *Conn) writeAll(frames []*Frame) error {
+// writeAll writes frames in one system call, and returns when, and how many bytes.
+func (c *Conn) writeAll(frames []*Frame) (at time.Time, bytes int, err error) {
 	last := frames[len(frames)-1]
 	if len(frames) == 1 {
 		return c.sock.writeFrames(c.wire(last), last.closing())

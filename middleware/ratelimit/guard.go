@@ -29,6 +29,7 @@ const (
 type guard struct {
 	limiter Limiter
 	timeout time.Duration
+	changed func(open bool) // called with the lock held
 
 	mu       sync.Mutex
 	failures int       // in a row
@@ -36,11 +37,11 @@ type guard struct {
 }
 
 // guarded puts a guard around a limiter that needs one.
-func guarded(l Limiter, timeout time.Duration) Limiter {
+func guarded(l Limiter, timeout time.Duration, changed func(open bool)) Limiter {
 	if local, ok := l.(Local); ok {
 		return local
 	}
-	return &guard{limiter: l, timeout: timeout}
+	return &guard{limiter: l, timeout: timeout, changed: changed}
 }
 
 // Consume asks the limiter, unless the breaker is open.
@@ -90,10 +91,14 @@ func (g *guard) record(failed, succeeded bool) {
 	defer g.mu.Unlock()
 	switch {
 	case succeeded:
+		if g.failures >= breakerFailures {
+			g.changed(false)
+		}
 		g.failures = 0
 	case failed:
 		if g.failures++; g.failures == breakerFailures {
 			g.pause()
+			g.changed(true)
 		}
 	}
 }

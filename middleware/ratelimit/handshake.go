@@ -18,11 +18,8 @@ import (
 type HandshakeOptions struct {
 	// Options are those of a limit of messages. Their functions see the address, the
 	// time, and what Identify returned; the type is "" and the size 0. If Key is nil, it
-	// is [KeyPerIP].
+	// is [KeyPerIP], and if Name is "", it is "handshake".
 	Options
-
-	// Name is what the response headers call the limit. If "", it is "handshake".
-	Name string
 
 	// Identify says who a request comes from, if that is known without asking anybody.
 	// If nil, every request is anonymous.

@@ -50,8 +50,7 @@ func TestHandshake(t *testing.T) {
 
 func TestHandshakeOptions(t *testing.T) {
 	h := ratelimit.Handshake(memory.NewLimiter(ratelimit.PerHour(1)), &ratelimit.HandshakeOptions{
-		Options:        ratelimit.Options{Key: ratelimit.KeyPerUserOrIPPerType},
-		Name:           "connect",
+		Options:        ratelimit.Options{Name: "connect", Key: ratelimit.KeyPerUserOrIPPerType},
 		Identify:       func(req *http.Request) router.Identity { return router.Identity{UserID: router.Token(req)} },
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 	})(ok)
@@ -66,7 +65,7 @@ func TestHandshakeOptions(t *testing.T) {
 	assert.Equal(t, 200, attempt(h, "@", nil).StatusCode, "a socket without an address")
 	assert.Equal(t, 429, attempt(h, "@", nil).StatusCode)
 	assert.Panics(t, func() {
-		ratelimit.Handshake(memory.NewLimiter(ratelimit.PerHour(1)), &ratelimit.HandshakeOptions{Name: `"`})
+		ratelimit.Handshake(memory.NewLimiter(ratelimit.PerHour(1)), &ratelimit.HandshakeOptions{Options: ratelimit.Options{Name: `"`}})
 	})
 	assert.Panics(t, func() { ratelimit.Handshake(nil, nil) })
 }

@@ -29,6 +29,9 @@ type Slot struct {
 
 // InFlightOptions configure [InFlight]. The zero value is a working configuration.
 type InFlightOptions struct {
+	// Name is what Observe calls the limit.
+	Name string
+
 	// Key names whose places a message takes. If nil, it is [KeyPerUserOrIPPerType].
 	Key func(router.IngressContext) Key
 
@@ -37,6 +40,9 @@ type InFlightOptions struct {
 
 	// OnError is called with every error of the slots.
 	OnError func(error)
+
+	// Observe is as in [Options].
+	Observe func(Observation)
 
 	// Timeout bounds a call of the slots. If 0, it is 50 ms.
 	Timeout time.Duration
@@ -89,11 +95,34 @@ func (f *inFlight) around(next router.Handler) router.Handler {
 }
 
 func (f *inFlight) acquire(ctx *router.Context) (Slot, error) {
+	var start time.Time
+	if f.Observe != nil {
+		start = time.Now()
+	}
 	bounded, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
 	slot, err := f.slots.Acquire(bounded, f.Key(ctx.Ingress()))
 	if err != nil && f.OnError != nil {
 		f.OnError(err)
 	}
+	if f.Observe != nil {
+		f.Observe(Observation{
+			Limit: f.Name, Kind: router.LimitInFlight, Outcome: f.outcome(slot, err),
+			Asked: true, Took: time.Since(start), Err: err,
+		})
+	}
 	return slot, err
+}
+
+func (f *inFlight) outcome(slot Slot, err error) Outcome {
+	switch {
+	case err != nil && f.OnUnavailable == Admit:
+		return UndecidedEnters
+	case err != nil:
+		return Undecided
+	case slot.Release == nil:
+		return Refused
+	default:
+		return Admitted
+	}
 }

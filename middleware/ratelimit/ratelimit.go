@@ -11,6 +11,9 @@ import (
 
 // Options configure a limit. The zero value is a working configuration.
 type Options struct {
+	// Name is what Observe, and the response headers of [Handshake], call the limit.
+	Name string
+
 	// Key names the bucket that pays for a message. If nil, it is
 	// [KeyPerUserOrIPPerType].
 	Key func(router.IngressContext) Key
@@ -47,6 +50,11 @@ type Options struct {
 	// OnError is called with every error of the limiter, before OnUnavailable and
 	// Fallback come to it.
 	OnError func(error)
+
+	// Observe is called with what became of every message that costs something. It is
+	// called by many goroutines at once, must return at once and must not panic. Package
+	// middleware/metrics has one.
+	Observe func(Observation)
 
 	// Timeout bounds a call of the limiter. If 0, it is 50 ms. Limiters that
 	// decide in this process need no bound.
@@ -103,9 +111,9 @@ func newLimit(limiter Limiter, opts *Options) *limit {
 	if l.Key == nil {
 		l.Key = KeyPerUserOrIPPerType
 	}
-	l.limiter = guarded(limiter, l.Timeout)
+	l.limiter = guarded(limiter, l.Timeout, l.breakerChanged)
 	if l.Fallback != nil {
-		l.Fallback = guarded(l.Fallback, l.Timeout)
+		l.Fallback = guarded(l.Fallback, l.Timeout, func(bool) {})
 	}
 	return l
 }
@@ -140,7 +148,7 @@ func (l *limit) decide(ctx context.Context, in router.IngressContext) (Decision,
 	if chargeOnly {
 		maxWait = 0
 	}
-	d, err := l.consume(ctx, l.Key(in), cost, maxWait)
+	d, err := l.observed(ctx, l.Key(in), cost, maxWait, chargeOnly)
 	switch {
 	case ctx.Err() != nil:
 		return Decision{}, ctx.Err()
@@ -189,9 +197,10 @@ func (l *limit) refusal(in router.IngressContext, cost int64, d Decision) error 
 }
 
 // consume asks the limiter, and the fallback if the limiter cannot decide. A
-// denial is a decision: it is never asked about twice.
-func (l *limit) consume(ctx context.Context, key Key, cost int64, maxWait time.Duration) (Decision, error) {
-	d, err := ask(ctx, l.limiter, key, cost, maxWait)
+// denial is a decision: it is never asked about twice. How it went is noted in o, unless
+// that is nil.
+func (l *limit) consume(ctx context.Context, key Key, cost int64, maxWait time.Duration, o *Observation) (Decision, error) {
+	d, err := o.clocked(ctx, l.limiter, key, cost, maxWait)
 	if err == nil || ctx.Err() != nil {
 		return d, err
 	}
@@ -200,6 +209,9 @@ func (l *limit) consume(ctx context.Context, key Key, cost int64, maxWait time.D
 	}
 	if l.Fallback == nil {
 		return d, err
+	}
+	if o != nil {
+		o.Fallback = true
 	}
 	return ask(ctx, l.Fallback, key, cost, maxWait)
 }

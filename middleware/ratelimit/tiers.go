@@ -25,9 +25,21 @@ func Tiers(tier func(router.IngressContext) string, limiters map[string]Limiter,
 	}
 	t := tiers{of: tier, limits: map[string]*limit{}}
 	for name, limiter := range limiters {
-		t.limits[name] = newLimit(limiter, opts)
+		own := Options{}
+		if opts != nil {
+			own = *opts
+		}
+		own.Name = tierName(own.Name, name)
+		t.limits[name] = newLimit(limiter, &own)
 	}
 	return t.admit
+}
+
+func tierName(limit, tier string) string {
+	if limit == "" {
+		return tier
+	}
+	return limit + "/" + tier
 }
 
 type tiers struct {

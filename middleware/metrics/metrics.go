@@ -1,0 +1,155 @@
+package metrics
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+// Options configure [New]. The zero value is a working configuration.
+type Options struct {
+	// Codes are the application's own error codes that are told apart. Those of package
+	// errors always are; any other counts as "other".
+	Codes []errors.Code
+}
+
+// Metrics are the metrics of one or several routers, whose figures are added up, and of
+// their limits.
+type Metrics struct {
+	codes map[errors.Code]string // label values
+
+	accepted prometheus.Counter
+	refused  cache[refusal, prometheus.Counter]
+	closed   cache[string, prometheus.Counter]
+
+	messages cache[answer, prometheus.Counter]
+	handlers cache[string, prometheus.Observer]
+	calls    prometheus.Gauge
+	exceeded cache[string, prometheus.Counter]
+	panics   cache[panicked, prometheus.Counter]
+
+	received, sent  prometheus.Counter
+	frames, waited  prometheus.Observer
+	dropped         cache[router.QueuePolicy, prometheus.Counter]
+	fanOut, lag     prometheus.Observer
+	lost, gaps      prometheus.Counter
+	draining, drain prometheus.Gauge
+	cut             prometheus.Counter
+
+	decisions cache[decision, prometheus.Counter]
+	policies  cache[string, *policy]
+
+	all []prometheus.Collector
+
+	mu       sync.Mutex
+	routers  []*router.Router
+	limiters map[string]Counted
+}
+
+// Counted is a limiter that counts its keys, such as those of package memory. What a
+// limiter keeps in a store is for the store to tell.
+type Counted interface {
+	Stats() ratelimit.Stats
+}
+
+// New registers the metrics. It panics if they, or others of their names, are registered
+// already: one Metrics serves several routers, and to tell routers apart, each gets a
+// registerer with a label.
+//
+//	metrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"router": "admin"}, reg), nil)
+func New(reg prometheus.Registerer, opts *Options) *Metrics {
+	if reg == nil {
+		panic("metrics: New needs a registerer")
+	}
+	m := &Metrics{codes: map[errors.Code]string{"": "OK"}, limiters: map[string]Counted{}}
+	for _, code := range frameworkCodes() {
+		m.codes[code] = string(code)
+	}
+	if opts != nil {
+		for _, code := range opts.Codes {
+			m.codes[code] = string(code)
+		}
+	}
+	m.defineConnections()
+	m.defineMessages()
+	m.defineQueues()
+	m.defineTopics()
+	m.defineLimits()
+	if err := reg.Register(collector{m}); err != nil {
+		panic(fmt.Sprintf("metrics: %v; several routers can share one Metrics, "+
+			"or each have one with a registerer from prometheus.WrapRegistererWith", err))
+	}
+	return m
+}
+
+// Router makes the metrics those of r too. It must be called before r serves.
+func (m *Metrics) Router(r *router.Router) {
+	r.Observe(m.observe)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.routers = append(m.routers, r)
+}
+
+// Limiter shows how many keys a limiter keeps. It panics if there is one of that name.
+func (m *Metrics) Limiter(name string, l Counted) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.limiters[name]; ok || l == nil {
+		panic(fmt.Sprintf("metrics: Limiter needs a limiter, and a name that no other has, not %q", name))
+	}
+	m.limiters[name] = l
+}
+
+func frameworkCodes() []errors.Code {
+	return []errors.Code{
+		errors.Unauthenticated, errors.PermissionDenied, errors.InvalidArgument, errors.FailedPrecondition,
+		errors.NotFound, errors.AlreadyExists, errors.Unimplemented, errors.Cancelled, errors.DeadlineExceeded,
+		errors.ResourceExhausted, errors.Unavailable, errors.Aborted, errors.Internal,
+	}
+}
+
+func (m *Metrics) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+	m.all = append(m.all, c)
+	return c
+}
+
+func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	m.all = append(m.all, c)
+	return c
+}
+
+func (m *Metrics) gauge(name, help string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
+	m.all = append(m.all, g)
+	return g
+}
+
+func (m *Metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
+	m.all = append(m.all, h)
+	return h
+}
+
+func (m *Metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+	m.all = append(m.all, h)
+	return h
+}
+
+const namespace = "penstock"
+
+// seconds are the buckets from least to 30 s.
+func seconds(least float64) []float64 {
+	all := []float64{
+		1e-6, 1e-5, 1e-4, 2.5e-4, 5e-4, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30,
+	}
+	return all[slices.Index(all, least):]
+}

@@ -1,0 +1,82 @@
+package metrics_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/middleware/metrics"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// A counting client speaks RFC 6455 by hand, and counts the bytes behind the handshake.
+type counting struct {
+	t           *testing.T
+	conn        net.Conn
+	r           *bufio.Reader
+	wrote, read int
+}
+
+func dialCounting(t *testing.T, addr string) *counting {
+	conn, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: "+addr+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
+	require.NoError(t, err)
+	c := &counting{t: t, conn: conn, r: bufio.NewReader(conn)}
+	resp, err := http.ReadResponse(c.r, nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
+	return c
+}
+
+// write masks with zeros, so the payload is plain.
+func (c *counting) write(first byte, payload string) {
+	n, err := c.conn.Write(append([]byte{first, 0x80 | byte(len(payload)), 0, 0, 0, 0}, payload...))
+	require.NoError(c.t, err)
+	c.wrote += n
+}
+
+func (c *counting) call(n int) {
+	c.write(0x81, fmt.Sprintf(`{"type":"ECHO","payload":{"n":%d}}`, n))
+	var header [2]byte
+	_, err := io.ReadFull(c.r, header[:])
+	require.NoError(c.t, err)
+	_, err = c.r.Discard(int(header[1]))
+	require.NoError(c.t, err)
+	c.read += 2 + int(header[1])
+}
+
+func (c *counting) close() {
+	c.write(0x88, "\x03\xe8")
+	rest, err := io.ReadAll(c.r)
+	require.NoError(c.t, err)
+	c.read += len(rest)
+}
+
+// prometheusRouter has one call in flight whose time is up. It panics when hang is closed.
+func prometheusRouter(t *testing.T) (reg *prometheus.Registry, hang chan struct{}) {
+	reg, hang = prometheus.NewPedanticRegistry(), make(chan struct{})
+	r := router.New(&router.Options{Timeouts: router.Timeouts{Call: time.Second}, Logger: slog.New(slog.DiscardHandler)})
+	metrics.New(reg, nil).Router(r)
+	router.RPC(r, func(_ *router.Context, m Echo) (Echo, error) {
+		<-hang
+		panic(m)
+	})
+	ann := routertest.Dial(t, r)
+	ann.SendText(`{"type":"ECHO","meta":{"correlationId":"1"},"payload":{"n":1}}`)
+	time.Sleep(2 * time.Second)
+	synctest.Wait()
+	return reg, hang
+}

@@ -1,0 +1,283 @@
+package metrics_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+func TestRefusedConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, reg := watched(router.Options{
+			Limits: router.Limits{Conns: 2},
+			Authenticate: func(req *http.Request) (router.Identity, error) {
+				switch user := router.Token(req); user {
+				case "thief":
+					return router.Identity{}, errors.Errorf(errors.Unauthenticated, "no")
+				case "flood":
+					return router.Identity{}, &router.LimitExceeded{Kind: router.LimitRate, RetryAfter: time.Second}
+				default:
+					return router.Identity{UserID: user}, nil
+				}
+			},
+			OnOpen: func(_ context.Context, c *router.Conn) error {
+				switch c.Identity().UserID {
+				case "banned":
+					return &router.CloseError{Code: 4003, Reason: "banned"}
+				case "broken":
+					return io.ErrUnexpectedEOF
+				case "panics":
+					panic("OnOpen")
+				}
+				return nil
+			},
+		})
+		routertest.Refused(t, r, routertest.Header("Origin", "https://evil.example"))
+		routertest.Refused(t, r, routertest.Token("thief"))
+		routertest.Refused(t, r, routertest.Token("flood"))
+		r.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/ws", nil))
+		for _, user := range []string{"banned", "broken", "panics"} {
+			routertest.Dial(t, r, routertest.Token(user)).Closed()
+			synctest.Wait()
+		}
+		ann := routertest.Dial(t, r)
+		routertest.Dial(t, r)
+		routertest.Refused(t, r)
+		check(t, reg,
+			"connections_refused_total{code=PERMISSION_DENIED,reason=origin} 1",
+			"connections_refused_total{code=UNAUTHENTICATED,reason=authentication} 1",
+			"connections_refused_total{code=RESOURCE_EXHAUSTED,reason=limit} 2",
+			"connections_refused_total{code=INVALID_ARGUMENT,reason=handshake} 1",
+			"connections_refused_total{code=PERMISSION_DENIED,reason=on_open} 1",
+			"connections_refused_total{code=INTERNAL,reason=on_open} 2",
+			"limit_exceeded_total{kind=rate} 1", "limit_exceeded_total{kind=connections} 1",
+			"panics_total{where=OnOpen} 1",
+			"connections_accepted_total 5", "connections_open 2",
+			"connections_closed_total{code=application} 1", "connections_closed_total{code=1011} 2",
+		)
+		ann.Close()
+		synctest.Wait()
+		check(t, reg, "connections_open 1", "connections_closed_total{code=1000} 1")
+	})
+}
+
+func TestEveryMessageIsCountedOnceByItsAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, reg := watched(router.Options{Limits: router.Limits{MessageBytes: 100}})
+		admit := true
+		r.UseIngress(func(_ context.Context, in router.IngressContext) error {
+			switch {
+			case in.Type == "__heartbeat" && !admit:
+				return &router.LimitExceeded{Kind: "mine"}
+			case in.Size == 66:
+				panic("ingress")
+			}
+			return nil
+		})
+		ann := routertest.Dial(t, r)
+		routertest.Call[Echo](ann, Echo{1})
+		ann.Send(Say{"hi"})
+		ann.Send(Fail{})
+		ann.Send(Boom{})
+		for _, text := range []string{
+			`{"type":"ECHO","payload":[]}`, `{"type":"ECHO"}`, `garbage`, `{"type":"NOPE"}`, `{"type":"SAY","payload":{}} `,
+			`{"type":"__heartbeat"}`, `{"type":"SAY","payload":{"text":"` + string(make([]byte, 100)) + `"}}`,
+		} {
+			ann.SendText(text)
+		}
+		synctest.Wait()
+		admit = false
+		ann.SendText(`{"type":"__heartbeat"}`)
+		synctest.Wait()
+		check(t, reg,
+			"messages_total{code=OK,type=ECHO} 1", "messages_total{code=INVALID_ARGUMENT,type=ECHO} 2",
+			"messages_total{code=OK,type=SAY} 2", "messages_total{code=RESOURCE_EXHAUSTED,type=SAY} 1",
+			"messages_total{code=other,type=FAIL} 1", "messages_total{code=INTERNAL,type=BOOM} 1",
+			"messages_total{code=INVALID_ARGUMENT,type=__unknown} 1", "messages_total{code=UNIMPLEMENTED,type=__unknown} 1",
+			"messages_total{code=OK,type=__heartbeat} 1", "messages_total{code=RESOURCE_EXHAUSTED,type=__heartbeat} 1",
+			"limit_exceeded_total{kind=payload} 1", "limit_exceeded_total{kind=other} 1",
+			"handler_duration_seconds{type=ECHO} count 1", "handler_duration_seconds{type=BOOM} count 1",
+			"panics_total{type=BOOM,where=handler} 1", "calls_in_flight 0",
+			"publish_fanout_connections count 2", "publish_fanout_connections sum 0",
+		)
+		total := 0.
+		for name, value := range scrape(t, reg) {
+			if len(name) > 14 && name[:14] == "messages_total" {
+				total += value
+			}
+		}
+		assert.EqualValues(t, 12, total)
+	})
+}
+
+func TestACallWhoseTimeIsUpIsCountedBeforeItsHandlerReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg, hang := prometheusRouter(t)
+		check(t, reg, "messages_total{code=DEADLINE_EXCEEDED,type=ECHO} 1", "calls_in_flight 1")
+		close(hang)
+		synctest.Wait()
+		check(t, reg, "messages_total{code=DEADLINE_EXCEEDED,type=ECHO} 1", "calls_in_flight 0",
+			"handler_duration_seconds{type=ECHO} count 1", "handler_duration_seconds{type=ECHO} sum 2",
+			"panics_total{type=ECHO,where=handler} 1")
+	})
+}
+
+func TestACallOfAClientWhoHasLeftIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, reg := watched(router.Options{})
+		hold := make(chan struct{})
+		r.Use(func(next router.Handler) router.Handler {
+			return func(ctx *router.Context) error {
+				if ctx.Type() == "SAY" {
+					<-hold
+				}
+				return next(ctx)
+			}
+		})
+		ann := routertest.Dial(t, r)
+		ann.Send(Say{"hi"})
+		ann.SendText(`{"type":"ECHO","meta":{"correlationId":"1"},"payload":{"n":1}}`)
+		synctest.Wait()
+		check(t, reg, "calls_in_flight 1")
+		ann.Abort()
+		synctest.Wait()
+		check(t, reg, "connections_open 0")
+		close(hold)
+		synctest.Wait()
+		check(t, reg, "messages_total{code=CANCELLED,type=ECHO} 1", "calls_in_flight 0", "connections_closed_total{code=1006} 1")
+	})
+}
+
+func TestSlowConsumers(t *testing.T) {
+	for policy, name := range map[router.QueuePolicy]string{
+		router.Disconnect: "disconnect", router.DropOldest: "drop_oldest", router.DropNewest: "drop_newest",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				told := 0.
+				r, reg := watched(router.Options{
+					OnQueueFull:     policy,
+					OnLimitExceeded: func(l router.LimitExceeded) { told += float64(l.Messages) },
+					Limits:          router.Limits{QueueMessages: 4},
+				})
+				slow := routertest.Dial(t, r)
+				slow.Hold()
+				synctest.Wait()
+				var conn *router.Conn
+				for c := range r.Conns() {
+					conn = c
+				}
+				for n := range 3 { // of which one may get through
+					require.NoError(t, conn.Send(Echo{n}))
+					synctest.Wait()
+				}
+				assert.InDelta(t, 2.5, scrape(t, reg)["queue_messages"], 0.5)
+				assert.Positive(t, scrape(t, reg)["queue_bytes"])
+				for n := range 5 {
+					_ = conn.Send(Echo{n})
+				}
+				synctest.Wait()
+				dropped := scrape(t, reg)["queue_dropped_messages_total{policy="+name+"}"]
+				assert.Positive(t, dropped)
+				assert.Equal(t, told, dropped)
+				assert.Equal(t, dropped, scrape(t, reg)["limit_exceeded_total{kind=queue}"])
+				time.Sleep(time.Second)
+				slow.Resume()
+				synctest.Wait()
+				check(t, reg, "queue_messages 0", "queue_bytes 0")
+				assert.GreaterOrEqual(t, scrape(t, reg)["queue_wait_seconds sum"], 1.)
+			})
+		})
+	}
+}
+
+func TestBytesAreWhatTravels(t *testing.T) {
+	r, reg := watched(router.Options{})
+	server := httptest.NewServer(r)
+	defer server.Close()
+	client := dialCounting(t, server.Listener.Addr().String())
+	for n := range 10 {
+		client.call(n)
+	}
+	client.close()
+	require.EventuallyWithT(t, func(t *assert.CollectT) { // a write is told of when it is over
+		got := scrape(t, reg)
+		assert.EqualValues(t, client.wrote, got["received_bytes_total"])
+		assert.EqualValues(t, client.read, got["sent_bytes_total"])
+		assert.EqualValues(t, 11, got["frames_per_write sum"], "ten replies and a close frame")
+		assert.EqualValues(t, 1, got["connections_closed_total{code=1000}"])
+	}, 5*time.Second, time.Millisecond)
+}
+
+func TestTopicsOfManyNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := memory.NewBroker()
+		here, reg := watched(router.Options{Broker: broker, OnOpen: inRoom})
+		there, other := watched(router.Options{Broker: broker, OnOpen: inRoom})
+		ann := routertest.Dial(t, here)
+		routertest.Dial(t, here)
+		routertest.Dial(t, there)
+		synctest.Wait()
+		ann.Send(Say{"hi"})
+		synctest.Wait()
+		check(t, reg, "publish_fanout_connections count 1", "publish_fanout_connections sum 2", "broker_lag_seconds count 0")
+		check(t, other, "publish_fanout_connections count 0", "broker_lag_seconds count 1", "broker_lag_seconds sum 0")
+	})
+}
+
+// A lossy broker tells of losses, and of a message that was under way for a while.
+type lossy struct{ node router.Node }
+
+func (l *lossy) Join(node router.Node) router.Link { l.node = node; return l }
+func (*lossy) Subscribe(string)                    {}
+func (*lossy) Unsubscribe(string)                  {}
+func (*lossy) Close()                              {}
+func (l *lossy) Publish(topic string, packet []byte) {
+	time.AfterFunc(3*time.Second, func() {
+		l.node.Receive(topic, "me", packet)
+		l.node.Missed(topic, 7)
+		l.node.Missed(topic, 0)
+	})
+}
+
+func TestLagAndLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, reg := watched(router.Options{Broker: &lossy{}, OnOpen: inRoom})
+		ann := routertest.Dial(t, r)
+		ann.Send(Say{"hi"})
+		time.Sleep(4 * time.Second)
+		check(t, reg, "broker_lag_seconds count 1", "broker_lag_seconds sum 3", "broker_gaps_total 2", "broker_lost_messages_total 7")
+	})
+}
+
+func inRoom(_ context.Context, c *router.Conn) error { return c.Subscribe("room") }
+
+func TestDraining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, reg := watched(router.Options{})
+		for range 3 {
+			routertest.Dial(t, r)
+		}
+		routertest.Dial(t, r).Freeze()
+		check(t, reg, "draining 0")
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		require.Error(t, r.Shutdown(ctx))
+		routertest.Refused(t, r)
+		synctest.Wait()
+		check(t, reg, "draining 1", "drain_connections 4", "drain_cut_connections_total 1", "connections_open 0",
+			"connections_closed_total{code=1012} 4", "connections_refused_total{code=UNAVAILABLE,reason=draining} 1")
+	})
+}
