@@ -65,6 +65,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 	shared.workers.join()
 	c.active.Store(1)
 	r.observe(Event{Kind: EventOpened})
+	r.logOpened(c)
 	if r.conns.add(c) {
 		c.drain()
 	}
@@ -142,6 +143,7 @@ func (r *Router) reject(w http.ResponseWriter, reason string, err error) {
 
 func (r *Router) turnedAway(reason string, code errors.Code) {
 	r.observe(Event{Kind: EventRefused, Reason: reason, Code: code})
+	r.logRefused(reason, code)
 }
 
 func (r *Router) refused(l LimitExceeded) {

@@ -257,6 +257,7 @@ func (c *Conn) done() {
 		c.closed()
 		code, _ := c.ws.Status()
 		c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
+		c.router.logClosed(c, StatusCode(code))
 		c.messages.workers.leave()
 		c.router.conns.leaveUser(c.identity)
 		c.router.conns.leaveAddress(c.ip)

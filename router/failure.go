@@ -1,11 +1,6 @@
 package router
 
-import (
-	"fmt"
-	"log/slog"
-
-	"github.com/penstock-go/penstock/errors"
-)
+import "github.com/penstock-go/penstock/errors"
 
 // A Failure is an error that a client does not see in full.
 type Failure struct {
@@ -20,8 +15,9 @@ type PanicError struct {
 	Stack []byte
 }
 
-// Error describes the panic without its stack.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+// Error describes the panic without its stack. Of a Value that is neither an error nor a
+// string, it tells only the type, for the error may be logged and the value be a message.
+func (e *PanicError) Error() string { return "panic: " + panicText(e.Value) }
 
 // private reports whether err has a part that the client is not told.
 func private(err error) bool {
@@ -41,20 +37,13 @@ func (r *Router) fail(c *Conn, typ string, err error) {
 		r.opts.OnError(failure)
 		return
 	}
-	attrs := []any{slog.String("type", typ), slog.Any("error", err)}
-	if c != nil {
-		attrs = append(attrs, slog.String("conn", c.id))
-	}
-	if p, ok := errors.AsType[*PanicError](err); ok {
-		attrs = append(attrs, slog.String("stack", string(p.Stack)))
-	}
-	r.opts.Logger.Error("message failed", attrs...)
+	r.logFailure(failure)
 }
 
 // recoverHook keeps a hook's panic from whoever called the hook.
 func (r *Router) recoverHook(name string) {
 	if v := recover(); v != nil {
 		r.observe(Event{Kind: EventPanicked, Reason: name})
-		r.opts.Logger.Error("hook panicked", slog.String("hook", name), slog.Any("panic", v))
+		r.logHookPanic(name, v)
 	}
 }

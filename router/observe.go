@@ -1,7 +1,6 @@
 package router
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -123,7 +122,7 @@ func (r *Router) observe(e Event) {
 func (r *Router) tell(e Event) {
 	defer func() { // not recoverHook, which tells of panics here
 		if v := recover(); v != nil {
-			r.opts.Logger.Error("hook panicked", slog.String("hook", "Observe"), slog.Any("panic", v))
+			r.logHookPanic("Observe", v)
 		}
 	}()
 	r.observer(e)

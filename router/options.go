@@ -105,7 +105,9 @@ type Options struct {
 	Limits   Limits
 	Timeouts Timeouts
 
-	// Logger is for what nobody else is told. If nil, it is slog.Default().
+	// Logger is for what nobody else is told, and at the level of debugging for connections
+	// that come and go. It gets no payload, token or cookie, unless the application writes
+	// one into an error. If nil, it is slog.Default().
 	Logger *slog.Logger
 }
 

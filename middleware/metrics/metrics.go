@@ -26,7 +26,7 @@ type Metrics struct {
 
 	accepted prometheus.Counter
 	refused  cache[refusal, prometheus.Counter]
-	closed   cache[string, prometheus.Counter]
+	closed   cache[bucket, prometheus.Counter]
 
 	messages cache[answer, prometheus.Counter]
 	handlers cache[string, prometheus.Observer]

@@ -26,7 +26,7 @@ func (m *Metrics) defineConnections() {
 	refused := m.counters("connections_refused_total", "Connections that were refused, by where and with which code.", "reason", "code")
 	m.refused.make = func(r refusal) prometheus.Counter { return refused.WithLabelValues(r.reason, r.code) }
 	closed := m.counters("connections_closed_total", "Connections that have ended, by the code of the close frame that came or went first.", "code")
-	m.closed.make = func(code string) prometheus.Counter { return closed.WithLabelValues(code) }
+	m.closed.make = func(b bucket) prometheus.Counter { return closed.WithLabelValues(b.label()) }
 	m.draining = m.gauge("draining", "Whether a router is shutting down: 1 if so.")
 	m.drain = m.gauge("drain_connections", "Connections that were open when the shutdown began.")
 	m.cut = m.counter("drain_cut_connections_total", "Connections that were cut because the time for the shutdown was up.")
@@ -67,7 +67,7 @@ func (m *Metrics) observe(e router.Event) {
 	case router.EventOpened:
 		m.accepted.Inc()
 	case router.EventClosed:
-		m.closed.get(closeCode(e.Status)).Inc()
+		m.closed.get(bucketOf(e.Status)).Inc()
 	case router.EventRefused:
 		m.refused.get(refusal{e.Reason, m.code(e.Code)}).Inc()
 	case router.EventRead:
@@ -129,16 +129,34 @@ func (m *Metrics) code(code errors.Code) string {
 	return other
 }
 
-// closeCode makes what a client may choose one of a few.
-func closeCode(code router.StatusCode) string {
+// A bucket is a close code, or stands for several, because clients may choose theirs.
+type bucket router.StatusCode
+
+const (
+	otherCodes       bucket = 0
+	applicationCodes bucket = 4000
+)
+
+func bucketOf(code router.StatusCode) bucket {
 	switch code {
 	case 1000, 1001, 1002, 1003, 1005, 1006, 1007, 1008, 1009, 1011, 1012, 1013:
-		return strconv.Itoa(int(code))
+		return bucket(code)
 	}
 	if code >= 4000 && code <= 4999 {
-		return "application"
+		return applicationCodes
 	}
-	return other
+	return otherCodes
+}
+
+func (b bucket) label() string {
+	switch b {
+	case otherCodes:
+		return other
+	case applicationCodes:
+		return "application"
+	default:
+		return strconv.Itoa(int(b))
+	}
 }
 
 func limitKind(kind router.LimitKind) string {

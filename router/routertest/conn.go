@@ -152,7 +152,12 @@ func (c *Conn) Pending() int {
 }
 
 // Close closes the connection as a browser does, with 1000.
-func (c *Conn) Close() { _ = c.ws.Close(websocket.StatusNormalClosure, "") }
+func (c *Conn) Close() { c.CloseWith(router.StatusNormal, "") }
+
+// CloseWith closes the connection with a code and a reason.
+func (c *Conn) CloseWith(code router.StatusCode, reason string) {
+	_ = c.ws.Close(websocket.StatusCode(code), reason)
+}
 
 // Abort ends the connection without a word, like a client that is killed.
 func (c *Conn) Abort() {

@@ -1,0 +1,38 @@
+//go:build !race
+
+package metrics
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+func TestEventsAllocateNothing(t *testing.T) {
+	m := New(prometheus.NewRegistry(), nil)
+	for kind := router.EventOpened; kind <= router.EventCut; kind++ {
+		e := router.Event{
+			Kind: kind, Type: "ECHO", Code: errors.ResourceExhausted, Reason: "limit", Status: router.StatusTryAgainLater,
+			Count: 3, Bytes: 100, Duration: time.Millisecond,
+		}
+		assert.Zero(t, testing.AllocsPerRun(1000, func() { m.observe(e) }), "kind %d", kind)
+	}
+}
+
+func TestDecisionsAllocateNothing(t *testing.T) {
+	m := New(prometheus.NewRegistry(), nil)
+	admit := ratelimit.New(memory.NewLimiter(ratelimit.PerHour(1_000_000).Burst(600_000)), &ratelimit.Options{Name: "chat", Observe: m.Limit})
+	in := router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}}
+	assert.Zero(t, testing.AllocsPerRun(1000, func() {
+		if err := admit(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+	}))
+}

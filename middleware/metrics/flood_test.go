@@ -1,0 +1,113 @@
+package metrics_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/middleware/metrics"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// TestAClientCanMakeNoSeries lets clients choose all that they can choose, and then as
+// much of it again: after the first flood, there must be no series more.
+func TestAClientCanMakeNoSeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewPedanticRegistry()
+		m := metrics.New(reg, nil)
+		limiter := memory.NewLimiter(ratelimit.PerSecond(3))
+		r := router.New(&router.Options{
+			Authenticate: func(req *http.Request) (router.Identity, error) {
+				return router.Identity{TenantID: router.Token(req), UserID: router.Token(req)}, nil
+			},
+			CloseCode: func(l router.LimitExceeded) router.StatusCode { return router.StatusTryAgainLater },
+		})
+		m.Router(r)
+		m.Limiter("chat", limiter)
+		r.UseIngress(ratelimit.New(limiter, &ratelimit.Options{Name: "chat", Observe: m.Limit}))
+		router.RPC(r, echo)
+		router.On(r, say)
+		router.On(r, func(_ *router.Context, m Fail) error { // as an application that copies what clients say
+			return errors.Errorf(errors.Code(fmt.Sprint("CODE", rand.Int())), "no")
+		})
+		flood := func(from, to int) int {
+			for n := from; n < to; n++ {
+				conn := routertest.Dial(t, r, routertest.Token(fmt.Sprint("user", n)), routertest.RemoteAddr(fmt.Sprintf("10.0.%d.%d:1", n/256, n%256)))
+				conn.SendText(fmt.Sprintf(`{"type":"TYPE%d","meta":{"correlationId":"c%d"},"payload":{"n":%d}}`, n, n, n))
+				conn.SendText(`{"type":"FAIL"}`)
+				conn.SendText(fmt.Sprintf(`{"type":"ECHO","meta":{"correlationId":"c%d"},"payload":{"n":%d}}`, n, n))
+				conn.SendText(fmt.Sprintf(`{"type":"SAY","payload":{"text":"%d"}}`, n))
+				synctest.Wait()
+				conn.CloseWith(closeCodes[n%len(closeCodes)], fmt.Sprint("reason", n))
+				synctest.Wait()
+			}
+			count, err := testutil.GatherAndCount(reg)
+			require.NoError(t, err)
+			return count
+		}
+		first := flood(0, len(closeCodes))
+		require.Equal(t, first, flood(len(closeCodes), 3*len(closeCodes)), "as many, made up anew")
+		for name := range scrape(t, reg) {
+			for _, made := range []string{"TYPE", "CODE", "user", "reason", "10.0."} {
+				assert.NotContains(t, name, "="+made)
+			}
+		}
+		check(t, reg, fmt.Sprintf("messages_total{code=other,type=FAIL} %d", 3*len(closeCodes)), "connections_open 0")
+		problems, err := testutil.GatherAndLint(reg)
+		require.NoError(t, err)
+		assert.Empty(t, problems)
+	})
+}
+
+// closeCodes are those that a client may send.
+var closeCodes = func() (codes []router.StatusCode) {
+	codes = []router.StatusCode{1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014}
+	for code := router.StatusCode(3000); code < 5000; code += 37 {
+		codes = append(codes, code)
+	}
+	return codes
+}()
+
+func TestCodesOfTheApplication(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewPedanticRegistry()
+		r := router.New(nil)
+		metrics.New(reg, &metrics.Options{Codes: []errors.Code{"TEAPOT"}}).Router(r)
+		router.On(r, fail)
+		routertest.Dial(t, r).Send(Fail{})
+		synctest.Wait()
+		check(t, reg, "messages_total{code=TEAPOT,type=FAIL} 1")
+	})
+}
+
+func TestTwoRouters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, reg := newMetrics()
+		for range 2 {
+			r := router.New(nil)
+			m.Router(r)
+			routertest.Dial(t, r)
+		}
+		check(t, reg, "connections_accepted_total 2", "connections_open 2")
+
+		assert.PanicsWithValue(t, "metrics: duplicate metrics collector registration attempted; several routers can share one Metrics, "+
+			"or each have one with a registerer from prometheus.WrapRegistererWith", func() { metrics.New(reg, nil) })
+		apart := router.New(nil)
+		both := prometheus.NewPedanticRegistry()
+		metrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"router": "a"}, both), nil).Router(apart)
+		metrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"router": "b"}, both), nil).Router(router.New(nil))
+		routertest.Dial(t, apart)
+		check(t, both, "connections_accepted_total{router=a} 1", "connections_accepted_total{router=b} 0")
+	})
+}

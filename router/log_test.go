@@ -1,0 +1,151 @@
+package router_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// A note is a message whose text is secret.
+type note struct {
+	Text string `json:"text"`
+	Do   string `json:"do"`
+}
+
+func (note) MessageType() string { return "NOTE" }
+
+func handleNote(_ *router.Context, m note) (note, error) {
+	switch m.Do {
+	case "panic":
+		panic(m)
+	case "point":
+		panic(&m)
+	case "index":
+		var notes []note
+		return notes[len(m.Do)], nil
+	case "error":
+		return m, &errors.Error{Code: errors.NotFound, Message: m.Text, Details: map[string]any{"text": m.Text}, Err: http.ErrNoCookie}
+	case "bare":
+		return m, http.ErrNoCookie
+	}
+	return m, nil
+}
+
+// A lockedBuffer is written by many goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func TestNoSecretIsLogged(t *testing.T) {
+	handlers := map[string]func(*lockedBuffer, *slog.HandlerOptions) slog.Handler{
+		"json": func(b *lockedBuffer, o *slog.HandlerOptions) slog.Handler { return slog.NewJSONHandler(b, o) },
+		"text": func(b *lockedBuffer, o *slog.HandlerOptions) slog.Handler { return slog.NewTextHandler(b, o) },
+	}
+	for name, handler := range handlers {
+		bubble(t, name, func(t *testing.T) {
+			var log lockedBuffer
+			logSecrets(t, slog.New(handler(&log, &slog.HandlerOptions{Level: slog.LevelDebug - 100, AddSource: true})))
+			text := log.String()
+			for _, secret := range []string{"S3CRET", "T0KEN", "C00KIE", "H3ADER", "REAS0N"} {
+				assert.NotContains(t, text, secret)
+			}
+			for _, said := range []string{
+				"connection opened", "connection closed", "connection refused", "message failed", "hook panicked",
+			} {
+				assert.Contains(t, text, said)
+			}
+			if name == "json" {
+				checkKeys(t, text)
+			}
+		})
+	}
+}
+
+// logSecrets makes a router log all that it can log, with secrets wherever one may be.
+func logSecrets(t *testing.T, logger *slog.Logger) {
+	r := router.New(&router.Options{
+		Logger: logger,
+		Limits: router.Limits{MessageBytes: 300},
+		Authenticate: func(req *http.Request) (router.Identity, error) {
+			switch router.Token(req) {
+			case "T0KEN-wrong":
+				return router.Identity{}, errors.Errorf(errors.Unauthenticated, "no such token: %s", router.Token(req))
+			case "T0KEN-down":
+				return router.Identity{}, http.ErrServerClosed
+			}
+			return router.Identity{UserID: "ann", Data: req}, nil
+		},
+		OnOpen: func(_ context.Context, c *router.Conn) error {
+			if c.Identity().Data.(*http.Request).Header.Get("X-Panic") != "" {
+				panic(c.Identity().Data)
+			}
+			return nil
+		},
+		OnClose:         func(c *router.Conn, _ router.CloseError) { panic(c) },
+		OnLimitExceeded: func(l router.LimitExceeded) { panic(l) },
+	})
+	r.Observe(func(e router.Event) {
+		if e.Kind == router.EventAnswered {
+			panic(e)
+		}
+	})
+	router.RPC(r, handleNote)
+	secret := []routertest.Option{routertest.Header("Cookie", "session=C00KIE"), routertest.Header("X-Secret", "H3ADER")}
+	with := func(opts ...routertest.Option) []routertest.Option { return append(opts, secret...) }
+	routertest.Refused(t, r, with(routertest.Token("T0KEN-wrong"))...)
+	routertest.Refused(t, r, with(routertest.Token("T0KEN-down"))...)
+	routertest.Refused(t, r, with(routertest.Header("Origin", "https://S3CRET.example"))...)
+	routertest.Dial(t, r, with(routertest.Token("T0KEN"), routertest.Header("X-Panic", "1"))...).Closed()
+	conn := routertest.Dial(t, r, with(routertest.Header("Sec-WebSocket-Protocol", "bearer.T0KEN"))...)
+	for _, do := range []string{"", "panic", "point", "index", "error", "bare"} {
+		conn.Send(note{"S3CRET", do})
+	}
+	for _, text := range []string{
+		`S3CRET`, `{"type":"S3CRET"}`, `{"type":"NOTE","meta":{"correlationId":"S3CRET"},"payload":"S3CRET"}`,
+		`{"type":"NOTE","payload":{"text":{"S3CRET":1}}}`, `{"type":"NOTE","payload":{"text":"` + strings.Repeat("S3CRET", 100) + `"}}`,
+	} {
+		conn.SendText(text)
+	}
+	synctest.Wait()
+	conn.CloseWith(4000, "REAS0N")
+	routertest.Dial(t, r, secret...).Freeze()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	require.Error(t, r.Shutdown(ctx))
+	synctest.Wait()
+}
+
+func checkKeys(t *testing.T, text string) {
+	promised := map[string]bool{"time": true, "level": true, "msg": true, "source": true}
+	for _, key := range []string{"conn", "ip", "type", "error", "stack", "hook", "panic", "code", "reason"} {
+		promised[key] = true
+	}
+	for line := range strings.Lines(text) {
+		var entry map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &entry))
+		for key := range entry {
+			assert.True(t, promised[key], "%s is not a promised key", key)
+		}
+	}
+}
