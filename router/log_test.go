@@ -35,7 +35,7 @@ func handleNote(_ *router.Context, m note) (note, error) {
 	case "point":
 		panic(&m)
 	case "index":
-		var notes []note
+		notes := make([]note, 1)
 		return notes[len(m.Do)], nil
 	case "error":
 		return m, &errors.Error{Code: errors.NotFound, Message: m.Text, Details: map[string]any{"text": m.Text}, Err: http.ErrNoCookie}

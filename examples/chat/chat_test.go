@@ -222,6 +222,7 @@ func TestWrongFlags(t *testing.T) {
 		{"-max-bytes=0", "-max-bytes is 0"},
 		{"-max-in-flight=0", "-max-in-flight is 0"},
 		{"-addr=nowhere", "-addr: listen tcp"},
+		{"-metrics-addr=nowhere", "-metrics-addr: listen tcp"},
 		{"-redis=localhost", `-redis is "localhost"; it must be like redis://`},
 		{"-nope", "flag provided but not defined: -nope"},
 		{"extra", `unexpected argument "extra"`},
@@ -269,6 +270,46 @@ func TestTheProgramServesAndDrains(t *testing.T) {
 	assert.Equal(t, "chat: draining\n", <-stdout.lines)
 	assert.Zero(t, <-exit)
 	assert.Empty(t, stderr.String())
+}
+
+func TestMetricsAreWhereTheFlagSays(t *testing.T) {
+	shown := func(flags ...string) int {
+		cfg, err := parseFlags(flags, io.Discard)
+		require.NoError(t, err)
+		w := httptest.NewRecorder()
+		newServer(cfg).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w.Code
+	}
+	assert.Equal(t, http.StatusNotFound, shown())
+	assert.Equal(t, http.StatusNotFound, shown("-metrics-addr=localhost:9090"), "not on the public port")
+	assert.Equal(t, http.StatusOK, shown("-metrics-addr=localhost:8080"), "as it was asked to")
+
+	ctx, interrupt := context.WithCancel(t.Context())
+	stdout := &output{make(chan string, 10)}
+	exit := make(chan int)
+	go func() {
+		exit <- run(ctx, []string{"-addr=localhost:0", "-metrics-addr=127.0.0.1:0"}, stdout, io.Discard)
+	}()
+	aside := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: metrics on "))
+	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
+	ws, _, err := websocket.Dial(t.Context(), url+"/ws?access_token=ann", nil)
+	require.NoError(t, err)
+	defer ws.CloseNow()
+	require.NoError(t, ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"WHO","meta":{"correlationId":"1"},"payload":{"room":"go"}}`)))
+	_, _, err = ws.Read(t.Context())
+	require.NoError(t, err)
+	text, err := io.ReadAll(get(t, aside).Body)
+	require.NoError(t, err)
+	for _, line := range []string{
+		"penstock_connections_open 1", `penstock_messages_total{code="OK",type="WHO"} 1`, `penstock_limiter_keys{policy="chat"} 1`,
+		`penstock_limit_decisions_total{kind="rate",mode="enforced",outcome="admitted",policy="chat"} 1`, "go_goroutines",
+	} {
+		assert.Contains(t, string(text), line)
+	}
+	assert.Equal(t, http.StatusNotFound, get(t, url+"/metrics").StatusCode)
+	interrupt()
+	_, _, _ = ws.Read(t.Context())
+	assert.Zero(t, <-exit)
 }
 
 func get(t *testing.T, url string) *http.Response {

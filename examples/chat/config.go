@@ -17,6 +17,7 @@ import (
 // A config is what the flags say.
 type config struct {
 	addr     string
+	metrics  string // address; "": nobody is shown them
 	policy   ratelimit.Policy
 	key      func(router.IngressContext) ratelimit.Key
 	reaction router.Reaction
@@ -45,6 +46,7 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	fs := flag.NewFlagSet("chat", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&cfg.addr, "addr", "localhost:8080", "`host:port` to listen on")
+	fs.StringVar(&cfg.metrics, "metrics-addr", "", "`host:port` that shows /metrics, best one that clients cannot reach; the same as -addr shows them to everybody; without it, nobody sees them")
 	fs.Int64Var(&cfg.policy.Capacity, "capacity", 20, "`tokens` that may be spent at once")
 	fs.Int64Var(&cfg.policy.Refill, "refill", 5, "`tokens` that come back every second")
 	key := fs.String("key", "user-or-ip-type", "who shares a budget: "+names(keys))

@@ -42,11 +42,31 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "chat: -addr: %v\n", err)
 		return 2
 	}
-	if err := serve(ctx, listener, newServer(cfg), stdout); err != nil {
+	chat := newServer(cfg)
+	if cfg.metrics != "" && cfg.metrics != cfg.addr {
+		aside, err := net.Listen("tcp", cfg.metrics)
+		if err != nil {
+			_ = listener.Close()
+			fmt.Fprintf(stderr, "chat: -metrics-addr: %v\n", err)
+			return 2
+		}
+		fmt.Fprintf(stdout, "chat: metrics on http://%s/metrics\n", aside.Addr())
+		defer showMetrics(aside, chat.metrics)()
+	}
+	if err := serve(ctx, listener, chat, stdout); err != nil {
 		fmt.Fprintf(stderr, "chat: %v\n", err)
 		return 1
 	}
 	return 0
+}
+
+// showMetrics serves them until stop is called, so that a drain can be watched.
+func showMetrics(listener net.Listener, metrics http.Handler) (stop func()) {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics)
+	aside := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	go func() { _ = aside.Serve(listener) }() // it ends with stop
+	return func() { _ = aside.Close() }
 }
 
 func serve(ctx context.Context, listener net.Listener, chat *server, stdout io.Writer) error {

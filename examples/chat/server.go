@@ -8,9 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -18,11 +23,12 @@ import (
 //go:embed page
 var files embed.FS
 
-// A server is the chat: the page, the socket and the health check.
+// A server is the chat: the page, the socket, the health check and the metrics.
 type server struct {
 	http.Handler
 
 	router   *router.Router
+	metrics  http.Handler
 	draining atomic.Bool
 }
 
@@ -35,8 +41,13 @@ func newServer(cfg config) *server {
 		OnLimitExceeded: onLimitExceeded(cfg.reaction),
 		Limits:          cfg.limits,
 	}
-	limit := ratelimit.Options{Key: cfg.key, Cost: cost}
-	var limiter ratelimit.Limiter = memory.NewLimiter(cfg.policy)
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m := metrics.New(reg, nil)
+	local := memory.NewLimiter(cfg.policy)
+	m.Limiter("chat", local)
+	limit := ratelimit.Options{Name: "chat", Key: cfg.key, Cost: cost, Observe: m.Limit}
+	var limiter ratelimit.Limiter = local
 	if cfg.redis != nil { // many nodes, one chat
 		opts.Broker = redis.NewBroker(cfg.redis)
 		limit.Fallback = limiter // what a node can do on its own
@@ -44,6 +55,7 @@ func newServer(cfg config) *server {
 	}
 	r := router.New(&opts)
 	rooms.router = r
+	m.Router(r)
 
 	r.UseIngress(ratelimit.New(limiter, &limit))
 	router.RPC(r, rooms.join).Serial() // what follows it may be said in the room
@@ -52,8 +64,11 @@ func newServer(cfg config) *server {
 	router.RPC(r, rooms.who)
 	router.RPC(r, rooms.search)
 
-	s := &server{router: r}
+	s := &server{router: r, metrics: promhttp.HandlerFor(reg, promhttp.HandlerOpts{})}
 	mux := http.NewServeMux()
+	if cfg.metrics == cfg.addr {
+		mux.Handle("GET /metrics", s.metrics)
+	}
 	mux.Handle("GET /ws", r)
 	mux.HandleFunc("GET /healthz", s.health)
 	mux.Handle("GET /", page())
