@@ -102,7 +102,7 @@ func logSecrets(t *testing.T, logger *slog.Logger) {
 			}
 			return nil
 		},
-		OnClose:         func(c *router.Conn, _ router.CloseError) { panic(c) },
+		OnClose:         func(c *router.Conn, _ router.CloseError) { panic(c.Identity().Data.(*http.Request).Header) },
 		OnLimitExceeded: func(l router.LimitExceeded) { panic(l) },
 	})
 	r.Observe(func(e router.Event) {

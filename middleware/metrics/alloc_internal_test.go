@@ -36,3 +36,24 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 		}
 	}))
 }
+
+// BenchmarkCall is what the events of one limited RPC cost.
+func BenchmarkCall(b *testing.B) {
+	m := New(prometheus.NewRegistry(), nil)
+	events := []router.Event{
+		{Kind: router.EventRead, Bytes: 100},
+		{Kind: router.EventStarted, Type: "ECHO"},
+		{Kind: router.EventHandled, Type: "ECHO", Duration: time.Millisecond},
+		{Kind: router.EventAnswered, Type: "ECHO"},
+		{Kind: router.EventEnded, Type: "ECHO"},
+		{Kind: router.EventWritten, Count: 1, Bytes: 100, Duration: time.Millisecond},
+	}
+	decided := ratelimit.Observation{Limit: "chat", Kind: router.LimitRate, Outcome: ratelimit.Admitted, Asked: true, Took: time.Microsecond}
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, e := range events {
+			m.observe(e)
+		}
+		m.Limit(decided)
+	}
+}

@@ -27,29 +27,41 @@ type counting struct {
 	wrote, read int
 }
 
+// dialCounting sends the first call right behind the handshake.
 func dialCounting(t *testing.T, addr string) *counting {
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: "+addr+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"+string(masked(0x81, first)))
 	require.NoError(t, err)
-	c := &counting{t: t, conn: conn, r: bufio.NewReader(conn)}
+	c := &counting{t: t, conn: conn, r: bufio.NewReader(conn), wrote: len(masked(0x81, first))}
 	resp, err := http.ReadResponse(c.r, nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
+	c.receive()
 	return c
 }
 
-// write masks with zeros, so the payload is plain.
-func (c *counting) write(first byte, payload string) {
-	n, err := c.conn.Write(append([]byte{first, 0x80 | byte(len(payload)), 0, 0, 0, 0}, payload...))
+const first = `{"type":"ECHO","payload":{"n":0}}`
+
+// masked lays out a frame. It masks with zeros, so the payload is plain.
+func masked(kind byte, payload string) []byte {
+	return append([]byte{kind, 0x80 | byte(len(payload)), 0, 0, 0, 0}, payload...)
+}
+
+func (c *counting) write(kind byte, payload string) {
+	n, err := c.conn.Write(masked(kind, payload))
 	require.NoError(c.t, err)
 	c.wrote += n
 }
 
 func (c *counting) call(n int) {
 	c.write(0x81, fmt.Sprintf(`{"type":"ECHO","payload":{"n":%d}}`, n))
+	c.receive()
+}
+
+func (c *counting) receive() {
 	var header [2]byte
 	_, err := io.ReadFull(c.r, header[:])
 	require.NoError(c.t, err)

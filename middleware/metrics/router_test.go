@@ -216,7 +216,7 @@ func TestBytesAreWhatTravels(t *testing.T) {
 		got := scrape(t, reg)
 		assert.EqualValues(t, client.wrote, got["received_bytes_total"])
 		assert.EqualValues(t, client.read, got["sent_bytes_total"])
-		assert.EqualValues(t, 11, got["frames_per_write sum"], "ten replies and a close frame")
+		assert.EqualValues(t, 12, got["frames_per_write sum"], "eleven replies and a close frame")
 		assert.EqualValues(t, 1, got["connections_closed_total{code=1000}"])
 	}, 5*time.Second, time.Millisecond)
 }

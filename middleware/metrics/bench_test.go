@@ -1,0 +1,53 @@
+package metrics_test
+
+import (
+	"context"
+	"io"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/middleware/metrics"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+// BenchmarkMessage takes a limited call through a socket and back, without metrics and
+// with them. The figures include the client.
+func BenchmarkMessage(b *testing.B) {
+	for _, name := range []string{"without", "with"} {
+		b.Run(name, func(b *testing.B) {
+			r, limit := router.New(nil), ratelimit.Options{Name: "chat"}
+			if name == "with" {
+				m := metrics.New(prometheus.NewRegistry(), nil)
+				m.Router(r)
+				limit.Observe = m.Limit
+			}
+			r.UseIngress(ratelimit.New(memory.NewLimiter(ratelimit.PerSecond(1_000_000)), &limit))
+			router.RPC(r, echo)
+			server := httptest.NewServer(r)
+			defer server.Close()
+			ws, _, err := websocket.Dial(b.Context(), server.URL, nil)
+			require.NoError(b, err)
+			defer ws.CloseNow()
+			call := []byte(`{"type":"ECHO","meta":{"timestamp":1730000000000,"correlationId":"b7c1"},"payload":{"n":7}}`)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := ws.Write(context.Background(), websocket.MessageText, call); err != nil {
+					b.Fatal(err)
+				}
+				_, answer, err := ws.Reader(context.Background())
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, answer); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
