@@ -135,7 +135,7 @@ type Load struct {
 	QueuedBytes    int
 }
 
-// Load looks at every connection, which takes about a millisecond for ten thousand.
+// Load looks at every connection, whose lock it takes for a moment.
 func (r *Router) Load() Load {
 	var load Load
 	for c := range r.Conns() {
