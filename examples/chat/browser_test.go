@@ -234,9 +234,10 @@ func (v *visitor) until(expression string) {
 	poll := chromedp.Poll[bool]("!!("+expression+")", chromedp.WithPollingInterval(10*time.Millisecond), chromedp.WithPollingTimeout(patience))
 	if _, err := chromedp.Run(ctx, poll); err != nil {
 		v.picture("stuck")
+		shown := eval[string](v, "document.body.innerText")
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		require.FailNow(v.t, "the page never came to this: "+expression, "%v\n%s", err, strings.Join(v.trouble, "\n"))
+		require.FailNow(v.t, "the page never came to this: "+expression, "%v\n%s\n%s", err, shown, strings.Join(v.trouble, "\n"))
 	}
 }
 
