@@ -19,7 +19,7 @@ import (
 
 func TestWindowsKeepTheContract(t *testing.T) {
 	for name, client := range map[string]goredis.UniversalClient{
-		"one node": redistest.Any(t),
+		"one node": redistest.Start(t).Client(t),
 		"cluster":  redistest.StartCluster(t).Client(t),
 	} {
 		for _, c := range outboundtest.Cases() {
@@ -60,7 +60,7 @@ type spectacle struct {
 const spectacleLease = time.Second
 
 func newSpectacle(t *testing.T) spectacle {
-	client, prefix := redistest.Any(t), redistest.Prefix(t)
+	client, prefix := redistest.Start(t).Client(t), redistest.Prefix(t)
 	return spectacle{redis.NewWindows(client, prefix, &outbound.WindowsOptions{Lease: spectacleLease}), t, client, prefix}
 }
 
@@ -233,7 +233,7 @@ func TestWindowsS8ResetAfterIsInSeconds(t *testing.T) {
 
 // The keys of a claim were in different slots, and one global was that of all bots.
 func TestWindowsS9TheKeysOfABotAreTogether(t *testing.T) {
-	client, prefix := redistest.Any(t), redistest.Prefix(t)
+	client, prefix := redistest.Start(t).Client(t), redistest.Prefix(t)
 	bots := map[string]*redis.Windows{}
 	for _, bot := range []string{"one", "two"} {
 		bots[bot] = redis.NewWindows(client, prefix+"{"+bot+"}:", nil)
