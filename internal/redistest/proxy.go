@@ -84,7 +84,9 @@ func (p *Proxy) Mend() {
 	if p.listener != nil {
 		return
 	}
-	if err := p.listen(); err != nil {
+	// A process that starts meanwhile has a copy of the closed listener, and with
+	// it the port, until it executes its program.
+	if err := poll(func() (bool, error) { err := p.listen(); return err == nil, err }); err != nil {
 		p.t.Fatalf("redistest: mend of the proxy to %s: %v", p.to, err)
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,6 +48,27 @@ func TestProxyCuts(t *testing.T) {
 	proxy.Mend()
 	proxy.Mend()
 	assert.Eventually(t, func() bool { return ping(t, client, long) == nil }, long, time.Millisecond)
+}
+
+func TestProxyMendsWhileProcessesStart(t *testing.T) {
+	program, err := os.Executable()
+	require.NoError(t, err)
+	proxy := redistest.StartProxy(t, "127.0.0.1:1")
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for range 4 {
+		wg.Go(func() {
+			for range 5 {
+				cmd := exec.Command(program, "-test.list", "^$")
+				cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+				assert.NoError(t, cmd.Run())
+			}
+		})
+	}
+	for range 200 {
+		proxy.Cut()
+		proxy.Mend()
+	}
 }
 
 func TestProxyStalls(t *testing.T) {
