@@ -90,7 +90,7 @@ func TestWhatIsUnderWayCountsInTheWindowOfAForeigner(t *testing.T) {
 	s.set("r:limit", 5, 0)
 	ours := s.granted(3)
 	s.tell(ours[0], outbound.Status{Limit: 5, Remaining: 4, ResetAfter: time.Millisecond})
-	require.Eventually(t, func() bool { return s.get("r:remaining") == "" }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.remaining() == "" }, 10*time.Second, time.Millisecond)
 	require.Zero(t, f.claim(t.Context()))
 	f.tell(t.Context(), 5, time.Minute)
 	assert.Len(t, s.granted(5), 2, "of five, it has one, and two of ours are under way")
