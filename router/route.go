@@ -156,6 +156,8 @@ func add[M Message](to Registry, rt *Route) *Route {
 	rt.parent = to.group()
 	r := rt.parent.router
 	r.change("On or RPC")
+	r.adding.Lock()
+	defer r.adding.Unlock()
 	if other, ok := r.routes[name]; ok {
 		panic(fmt.Sprintf("router: %q registered at %s and at %s", name, other.place, place))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -23,6 +24,7 @@ type Router struct {
 
 	freeze sync.Once
 	frozen atomic.Bool
+	adding sync.Mutex // a route, which Types may be asked about meanwhile
 	routes map[string]*Route
 	// unknown are the stages for types that nobody registered.
 	unknown []IngressFunc
@@ -74,7 +76,11 @@ func (r *Router) Group() *Group { return r.root.Group() }
 func (r *Router) group() *Group { return &r.root }
 
 // Types iterates over the registered message types, in no order.
-func (r *Router) Types() iter.Seq[string] { return maps.Keys(r.routes) }
+func (r *Router) Types() iter.Seq[string] {
+	r.adding.Lock()
+	defer r.adding.Unlock()
+	return slices.Values(slices.Collect(maps.Keys(r.routes)))
+}
 
 // Publish sends a message to all connections that subscribe to topic, on all nodes. On
 // one node, each gets the messages of one topic in one order; what one goroutine

@@ -1,6 +1,8 @@
 package router_test
 
 import (
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,6 +39,19 @@ type Echoed struct {
 func (Echoed) MessageType() string { return "ECHOED" }
 
 func echo(_ *router.Context, m Echo) (Echoed, error) { return Echoed(m), nil }
+
+func TestTypesAreKnownWhileTheyAreRegistered(t *testing.T) {
+	r := router.New(nil)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for slices.Collect(r.Types()) == nil {
+		}
+	})
+	router.On(r, func(*router.Context, Say) error { return nil })
+	router.RPC(r, echo)
+	wg.Wait()
+	assert.ElementsMatch(t, []string{"ECHO", "SAY"}, slices.Collect(r.Types()))
+}
 
 func TestMessageTakesTheWholeWay(t *testing.T) {
 	r := router.New(nil)

@@ -38,6 +38,7 @@ type cooldownShard struct {
 	entries map[ratelimit.Key]*cooldownEntry
 	sweepAt time.Duration
 	shared  cooldownEntry // of keys for which there is no room
+	stats   ratelimit.Stats
 
 	_ [64]byte // keeps shards on different cache lines
 }
@@ -117,6 +118,21 @@ func (c *Cooldown) ResetAll(context.Context) error {
 	return nil
 }
 
+// Stats returns how many keys there are, and how many there were. It takes each of 64
+// locks for a moment.
+func (c *Cooldown) Stats() ratelimit.Stats {
+	var stats ratelimit.Stats
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		stats.Keys += int64(len(s.entries))
+		stats.Evicted += s.stats.Evicted
+		stats.Crowded += s.stats.Crowded
+		s.mu.Unlock()
+	}
+	return stats
+}
+
 func (c *Cooldown) now() time.Duration { return time.Since(c.epoch).Truncate(time.Microsecond) }
 
 func (c *Cooldown) shard(key *ratelimit.Key) *cooldownShard {
@@ -129,6 +145,7 @@ func (s *cooldownShard) entry(key ratelimit.Key, now time.Duration, p *ratelimit
 	if e == nil {
 		if len(s.entries) >= cooldownShardKeys && !s.sweep(now, p) {
 			e = &s.shared
+			s.stats.Crowded++
 		} else {
 			e = &cooldownEntry{}
 			s.entries[key] = e
@@ -148,6 +165,7 @@ func (s *cooldownShard) sweep(now time.Duration, p *ratelimit.CooldownPolicy) bo
 	for key, e := range s.entries {
 		if e.forget(now, p); len(e.stamps) == 0 && e.until <= now {
 			delete(s.entries, key)
+			s.stats.Evicted++
 		}
 	}
 	return len(s.entries) < cooldownShardKeys

@@ -82,8 +82,13 @@ func TestACooldownIsBounded(t *testing.T) {
 		}
 		assert.EqualValues(t, 1, count(t, c, user("known")), "strangers do not push out the known")
 		assert.False(t, hit(t, c, user("one more"), 1).Allowed, "they share what is left")
+		full := c.Stats()
+		assert.EqualValues(t, 65_536, full.Keys)
+		assert.EqualValues(t, 200_002-65_536, full.Crowded)
+		assert.Zero(t, full.Evicted)
 		time.Sleep(3 * time.Hour)
 		assert.True(t, hit(t, c, user("one more"), 1).Allowed)
+		assert.Equal(t, ratelimit.Stats{Keys: full.Keys - 1023, Evicted: 1024, Crowded: full.Crowded}, c.Stats())
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -18,13 +19,36 @@ var (
 	openDesc      = desc("connections_open", "Connections that are open.")
 	queuedDesc    = desc("queue_messages", "Messages that wait to be sent, to all connections together.")
 	queueDesc     = desc("queue_bytes", "Bytes that wait to be sent, to all connections together.")
-	keysDesc      = desc("limiter_keys", "Buckets that a limiter keeps in this process.", "policy")
-	evictionsDesc = desc("limiter_evictions_total", "Buckets that were dropped, because they were full again.", "policy")
-	crowdedDesc   = desc("limiter_crowded_total", "Messages of new keys for which there was no room, so that they shared a bucket.", "policy")
+	keysDesc      = desc("limiter_keys", "Keys that a limiter keeps in this process.", "policy")
+	evictionsDesc = desc("limiter_evictions_total", "Keys that were dropped, because their buckets were full again, or nothing counted of them.", "policy")
+	crowdedDesc   = desc("limiter_crowded_total", "Messages of new keys for which there was no room, so that they shared what others have.", "policy")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+}
+
+// begin has the series of which alerts are made begin at 0: a counter that is first seen
+// at 1 has not increased, as far as Prometheus knows.
+func (m *Metrics) begin(r *router.Router) {
+	for _, hook := range []string{"OnOpen", "OnClose", "OnMember", "OnMissed", "OnError", "OnLimitExceeded", "OnQueueHigh", "CloseCode"} {
+		m.panics.get(panicked{"", hook})
+	}
+	m.panics.get(panicked{unknownType, "ingress"})
+	for _, p := range []router.QueuePolicy{router.Disconnect, router.DropOldest, router.DropNewest, router.KeepLatest} {
+		m.dropped.get(p)
+	}
+	for _, kind := range []router.LimitKind{router.LimitRate, router.LimitPayload, router.LimitInFlight, router.LimitConnections, router.LimitQueue} {
+		m.exceeded.get(string(kind))
+	}
+	for typ := range r.Types() {
+		for _, code := range []errors.Code{"", errors.Internal, errors.DeadlineExceeded, errors.Unavailable} {
+			m.messages.get(answer{typ, m.code(code)})
+		}
+		for _, where := range []string{"ingress", "decode", "handler"} {
+			m.panics.get(panicked{typ, where})
+		}
+	}
 }
 
 // Describe is for the registry.
@@ -39,12 +63,15 @@ func (c collector) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect is for the registry.
 func (c collector) Collect(out chan<- prometheus.Metric) {
-	for _, one := range c.m.all {
-		one.Collect(out)
-	}
 	c.m.mu.Lock()
 	routers, limiters := slices.Clone(c.m.routers), maps.Clone(c.m.limiters)
 	c.m.mu.Unlock()
+	for _, r := range routers {
+		c.m.begin(r)
+	}
+	for _, one := range c.m.all {
+		one.Collect(out)
+	}
 	var load router.Load
 	for _, r := range routers {
 		one := r.Load()

@@ -73,6 +73,19 @@ func TestRefusedConnections(t *testing.T) {
 	})
 }
 
+// TestSeriesOfAlertsBeginAtZero because Prometheus sees no increase in a series that is new.
+func TestSeriesOfAlertsBeginAtZero(t *testing.T) {
+	_, reg := watched(router.Options{})
+	check(t, reg,
+		"messages_total{code=OK,type=ECHO} 0", "messages_total{code=INTERNAL,type=BOOM} 0",
+		"messages_total{code=DEADLINE_EXCEEDED,type=ECHO} 0", "messages_total{code=UNAVAILABLE,type=ECHO} 0",
+		"panics_total{type=BOOM,where=handler} 0", "panics_total{type=BOOM,where=decode} 0", "panics_total{type=BOOM,where=ingress} 0",
+		"panics_total{type=__unknown,where=ingress} 0", "panics_total{where=OnOpen} 0",
+		"queue_dropped_messages_total{policy=disconnect} 0", "limit_exceeded_total{kind=queue} 0",
+		"drain_cut_connections_total 0", "broker_gaps_total 0",
+	)
+}
+
 func TestEveryMessageIsCountedOnceByItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, reg := watched(router.Options{Limits: router.Limits{MessageBytes: 100}})

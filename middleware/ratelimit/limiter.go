@@ -88,12 +88,12 @@ type Reserver interface {
 	Reserve(ctx context.Context, key Key, cost int64, maxWait time.Duration) (Decision, error)
 }
 
-// Stats are what a limiter that keeps its buckets in this process has of them. Those in
+// Stats are what a limiter that keeps its keys in this process has of them. Those in
 // package memory have a method Stats that returns them.
 type Stats struct {
-	Keys    int64 // buckets that are kept
-	Evicted int64 // that were dropped so far, because they were full again
-	Crowded int64 // messages of new keys so far that found no room, and shared a bucket
+	Keys    int64 // that are kept
+	Evicted int64 // that were dropped so far, because nothing had to be known of them any more
+	Crowded int64 // messages of new keys so far that found no room, and shared what others have
 }
 
 // A Decision is the outcome of one Consume. The zero Decision denies.
