@@ -19,6 +19,7 @@ type config struct {
 	addr     string
 	metrics  string // address; "": nobody is shown them
 	policy   ratelimit.Policy
+	try      *ratelimit.Policy // looks on; nil: there is none
 	key      func(router.IngressContext) ratelimit.Key
 	reaction router.Reaction
 	limits   router.Limits
@@ -49,6 +50,12 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	fs.StringVar(&cfg.metrics, "metrics-addr", "", "`host:port` that shows /metrics, best one that clients cannot reach; the same as -addr shows them to everybody; without it, nobody sees them")
 	fs.Int64Var(&cfg.policy.Capacity, "capacity", 20, "`tokens` that may be spent at once")
 	fs.Int64Var(&cfg.policy.Refill, "refill", 5, "`tokens` that come back every second")
+	fs.Func("try", "`policy` to watch, such as \"2/s burst 10\": it refuses nobody, and the metrics show what it would", func(text string) error {
+		policy, err := ratelimit.ParsePolicy(text)
+		policy.Name = "try"
+		cfg.try = &policy
+		return err
+	})
 	key := fs.String("key", "user-or-ip-type", "who shares a budget: "+names(keys))
 	reaction := fs.String("on-exceeded", "send", "what a client over its budget gets: "+names(reactions))
 	fs.Int64Var(&cfg.limits.MessageBytes, "max-bytes", 16384, "most `bytes` of a message")

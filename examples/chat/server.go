@@ -44,20 +44,18 @@ func newServer(cfg config) *server {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m := metrics.New(reg, nil)
-	local := memory.NewLimiter(cfg.policy)
-	m.Limiter("chat", local)
-	limit := ratelimit.Options{Name: "chat", Key: cfg.key, Cost: cost, Observe: m.Limit}
-	var limiter ratelimit.Limiter = local
 	if cfg.redis != nil { // many nodes, one chat
 		opts.Broker = redis.NewBroker(cfg.redis)
-		limit.Fallback = limiter // what a node can do on its own
-		limiter = redis.NewLimiter(cfg.redis, cfg.policy)
 	}
 	r := router.New(&opts)
 	rooms.router = r
 	m.Router(r)
 
-	r.UseIngress(ratelimit.New(limiter, &limit))
+	if cfg.try != nil {
+		watch := func(router.IngressContext, *router.LimitExceeded) {} // the metrics tell
+		r.UseIngress(limit(cfg, *cfg.try, m, watch))
+	}
+	r.UseIngress(limit(cfg, cfg.policy, m, nil))
 	router.RPC(r, rooms.join).Serial() // what follows it may be said in the room
 	router.On(r, rooms.leave)
 	router.On(r, rooms.say)
@@ -74,6 +72,19 @@ func newServer(cfg config) *server {
 	mux.Handle("GET /", page())
 	s.Handler = mux
 	return s
+}
+
+// limit enforces a policy on this node, or with Redis on all of them, unless there is
+// somebody to be told instead.
+func limit(cfg config, policy ratelimit.Policy, m *metrics.Metrics, onDryRun func(router.IngressContext, *router.LimitExceeded)) router.IngressFunc {
+	local := memory.NewLimiter(policy)
+	m.Limiter(policy.Name, local)
+	opts := ratelimit.Options{Name: policy.Name, Key: cfg.key, Cost: cost, Observe: m.Limit, OnDryRun: onDryRun}
+	if cfg.redis == nil {
+		return ratelimit.New(local, &opts)
+	}
+	opts.Fallback = local // what a node can do on its own
+	return ratelimit.New(redis.NewLimiter(cfg.redis, policy), &opts)
 }
 
 // cost makes a search as dear as five other messages.

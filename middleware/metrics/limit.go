@@ -30,6 +30,7 @@ func (m *Metrics) defineLimits() {
 		if d.dryRun {
 			mode = "dry_run"
 		}
+		decisions.WithLabelValues(d.policy, limitKind(d.kind), outcomeName(ratelimit.Refused), mode) // begins at 0
 		return decisions.WithLabelValues(d.policy, limitKind(d.kind), outcomeName(d.outcome), mode)
 	}
 	took := m.histograms("limiter_call_duration_seconds", "Time of calls of a limiter, failed ones included.", seconds(1e-6), "policy")

@@ -1,0 +1,181 @@
+package observability_test
+
+import (
+	"encoding/json"
+	"math"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/middleware/metrics"
+)
+
+// A dashboard is what is looked at here of Grafana's format.
+type dashboard struct {
+	Templating struct {
+		List []struct {
+			Name  string
+			Query any
+		}
+	}
+	Panels []panel
+}
+
+type panel struct {
+	ID          int
+	Type, Title string
+	Description string
+	GridPos     struct{ X, Y, W, H int }
+	Datasource  source
+	FieldConfig struct{ Defaults struct{ Unit string } }
+	Targets     []struct {
+		Expr, RefID string
+		Datasource  source
+	}
+}
+
+type source struct{ Type, UID string }
+
+func readDashboard(t *testing.T) (d dashboard) {
+	text, err := os.ReadFile("dashboard.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &d))
+	return d
+}
+
+func parse(value string) (float64, error) { return strconv.ParseFloat(value, 64) }
+
+// TestTheDashboardAndTheAlertsShowTheChat has a real Prometheus scrape two nodes under
+// load, and asks it every query that there is.
+func TestTheDashboardAndTheAlertsShowTheChat(t *testing.T) {
+	program(t, "prometheus")
+	bin, redis := buildChat(t), redistest.Start(t)
+	flags := []string{"-redis=redis://" + redis.Addr, "-capacity=60", "-refill=60", "-try=10/s"}
+	one, two := startChat(t, bin, flags...), startChat(t, bin, flags...)
+	p := startPrometheus(t, one.target(), two.target())
+	load(t, one, two)
+
+	concrete := strings.NewReplacer("$job", "chat", "$instance", ".+", "$__rate_interval", "5s")
+	for _, panel := range readDashboard(t).Panels {
+		for _, target := range panel.Targets {
+			p.hasData(t, panel.Title, concrete.Replace(target.Expr))
+		}
+	}
+	for _, v := range readDashboard(t).Templating.List {
+		query, ok := v.Query.(map[string]any) // unless it is for a source of data
+		if !ok {
+			continue
+		}
+		parts := regexp.MustCompile(`^label_values\((.+), (\w+)\)$`).FindStringSubmatch(query["query"].(string))
+		require.NotNil(t, parts, v.Name)
+		var found []string
+		p.get(t, "label/"+parts[2]+"/values", url.Values{"match[]": {concrete.Replace(parts[1])}}, &found)
+		assert.NotEmpty(t, found, v.Name)
+	}
+
+	alerts := p.alerts(t)
+	assert.Len(t, alerts, 15)
+	for _, alert := range alerts {
+		assert.Equal(t, "ok", alert.Health, "%s: %s", alert.Name, alert.LastError)
+		compared := strings.Replace(alert.Query, " > ", " > bool ", 1) // true or false, where there would be nothing
+		require.NotEqual(t, alert.Query, compared, "an alert is said as being above something")
+		p.hasData(t, alert.Name, compared)
+	}
+	assert.Positive(t, p.values(t, `sum(rate(penstock_limit_decisions_total{outcome="refused",policy="chat"}[10s]))`)[0], "the flood")
+	assert.Less(t, p.values(t, `histogram_quantile(0.5, sum by (le) (rate(penstock_broker_lag_seconds_bucket[10s])))`)[0], 0.5)
+}
+
+// hasData waits until a query finds something that is a number.
+func (p prometheus) hasData(t *testing.T, what, query string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		assert.True(t, slices.ContainsFunc(p.values(t, query), func(v float64) bool { return !math.IsNaN(v) }), "%s: %s finds nothing", what, query)
+	}, 30*time.Second, 100*time.Millisecond)
+}
+
+func TestTheDashboardIsLaidOut(t *testing.T) {
+	ids, taken := map[int]bool{}, map[[2]int]string{}
+	for _, p := range readDashboard(t).Panels {
+		assert.False(t, ids[p.ID], "%s has the id of another", p.Title)
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				assert.Less(t, x, 24, p.Title)
+				assert.Empty(t, taken[[2]int{x, y}], "%s lies on it", p.Title)
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		if p.Type == "row" {
+			continue
+		}
+		assert.NotEmpty(t, p.Description, p.Title)
+		assert.NotEmpty(t, p.FieldConfig.Defaults.Unit, p.Title)
+		assert.NotEmpty(t, p.Targets, p.Title)
+		assert.Equal(t, source{"prometheus", "${datasource}"}, p.Datasource, "%s must be importable anywhere", p.Title)
+		for _, target := range p.Targets {
+			assert.Equal(t, p.Datasource, target.Datasource, p.Title)
+			assert.Contains(t, target.Expr, `{job=~"$job",instance=~"$instance"`, p.Title)
+		}
+	}
+}
+
+// TestEveryMetricIsShownAndExplained compares what there is with what is drawn, and with
+// what the guide says.
+func TestEveryMetricIsShownAndExplained(t *testing.T) {
+	guide := read(t, "../guides/observability.md")
+	drawn := read(t, "dashboard.json")
+	rules := read(t, "alerts.yml")
+	known := map[string]bool{}
+	for _, name := range metricNames() {
+		known[name] = true
+		assert.True(t, strings.Contains(guide, "`"+name), "the guide must say what %s tells", name)
+		assert.True(t, regexp.MustCompile(`penstock_`+name+`(_bucket|_sum|_count)?\b`).MatchString(drawn), "the dashboard must show %s", name)
+	}
+	for _, name := range regexp.MustCompile(`penstock_(\w+)`).FindAllStringSubmatch(drawn+rules, -1) {
+		assert.True(t, known[name[1]] || known[histogram.ReplaceAllString(name[1], "")], "there is no %s", name[0])
+	}
+	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(rules, -1) {
+		assert.True(t, strings.Contains(guide, "`"+alert[1]+"`"), "the guide must say what to do about %s", alert[1])
+	}
+	for _, link := range regexp.MustCompile(`runbook_url: .*/docs/guides/observability.md#(.*)`).FindAllStringSubmatch(rules, -1) {
+		assert.True(t, strings.Contains(strings.ToLower(guide), "### "+strings.ReplaceAll(link[1], "-", " ")+"\n"), link[0])
+	}
+}
+
+var histogram = regexp.MustCompile(`_(bucket|sum|count)$`)
+
+func read(t *testing.T, file string) string {
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// A registerer keeps what was registered.
+type registerer struct {
+	client.Registerer
+	collector client.Collector
+}
+
+func (r *registerer) Register(c client.Collector) error { r.collector = c; return nil }
+
+// metricNames returns the names of all metrics, without their prefix.
+func metricNames() (names []string) {
+	var r registerer
+	metrics.New(&r, nil)
+	descs := make(chan *client.Desc)
+	go func() { defer close(descs); r.collector.Describe(descs) }()
+	for desc := range descs {
+		names = append(names, regexp.MustCompile(`fqName: "penstock_(\w+)"`).FindStringSubmatch(desc.String())[1])
+	}
+	return names
+}
