@@ -73,7 +73,7 @@ func vet(t *testing.T, blocks [][]byte) {
 	assert.NoError(t, err, "%s", out)
 }
 
-var link = regexp.MustCompile(`\]\(([^)#:\s]+(?:\.md|/))(?:#[^)]*)?\)`)
+var link = regexp.MustCompile(`\]\(([^)#:\s]+(?:\.(?:md|svg|png|json|yml)|/))(?:#[^)]*)?\)`)
 
 func TestLinksBetweenDocumentsLeadSomewhere(t *testing.T) {
 	for _, path := range documents(t) {
