@@ -14,7 +14,20 @@ import (
 	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
 )
+
+// BenchmarkScrape has somebody look at the metrics of ten thousand connections.
+func BenchmarkScrape(b *testing.B) {
+	r, reg := watched(router.Options{})
+	for range 10_000 {
+		routertest.Dial(b, r)
+	}
+	for b.Loop() {
+		_, err := reg.Gather()
+		require.NoError(b, err)
+	}
+}
 
 // BenchmarkMessage takes a limited call through a socket and back, without metrics and
 // with them. The figures include the client.
