@@ -226,12 +226,17 @@ func eval[T any](v *visitor, expression string) T {
 	return value
 }
 
+// attempt makes an expression false while it throws, because what it looks at is not there yet.
+func attempt(expression string) string {
+	return "(() => { try { return " + expression + " } catch { return false } })()"
+}
+
 // until waits for a JavaScript expression to be true.
 func (v *visitor) until(expression string) {
 	v.t.Helper()
 	ctx, cancel := context.WithTimeout(v.ctx, patience)
 	defer cancel()
-	poll := chromedp.Poll[bool]("!!("+expression+")", chromedp.WithPollingInterval(10*time.Millisecond), chromedp.WithPollingTimeout(patience))
+	poll := chromedp.Poll[bool](attempt("!!("+expression+")"), chromedp.WithPollingInterval(10*time.Millisecond), chromedp.WithPollingTimeout(patience))
 	if _, err := chromedp.Run(ctx, poll); err != nil {
 		v.picture("stuck")
 		shown := eval[string](v, "document.body.innerText")
@@ -249,7 +254,7 @@ func (v *visitor) shows(expression string, want any) {
 	ctx, cancel := context.WithTimeout(v.ctx, patience)
 	defer cancel()
 	same := fmt.Sprintf("JSON.stringify(%s) === JSON.stringify(%s)", expression, text)
-	poll := chromedp.Poll[bool](same, chromedp.WithPollingInterval(10*time.Millisecond), chromedp.WithPollingTimeout(patience))
+	poll := chromedp.Poll[bool](attempt(same), chromedp.WithPollingInterval(10*time.Millisecond), chromedp.WithPollingTimeout(patience))
 	_, err = chromedp.Run(ctx, poll)
 	if errors.Is(err, chromedp.ErrPollingTimeout) || errors.Is(err, context.DeadlineExceeded) {
 		v.picture("stuck")
