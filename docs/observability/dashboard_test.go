@@ -7,7 +7,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,8 +38,8 @@ type panel struct {
 	Datasource  source
 	FieldConfig struct{ Defaults struct{ Unit string } }
 	Targets     []struct {
-		Expr, RefID string
-		Datasource  source
+		Expr       string
+		Datasource source
 	}
 }
 
@@ -52,8 +51,6 @@ func readDashboard(t *testing.T) (d dashboard) {
 	require.NoError(t, json.Unmarshal(text, &d))
 	return d
 }
-
-func parse(value string) (float64, error) { return strconv.ParseFloat(value, 64) }
 
 // TestTheDashboardAndTheAlertsShowTheChat has a real Prometheus scrape two nodes under
 // load, and asks it every query that there is.

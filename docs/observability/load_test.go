@@ -26,6 +26,7 @@ func buildChat(t *testing.T) string {
 type chat struct{ url, metrics string }
 
 func startChat(t *testing.T, program string, flags ...string) chat {
+	// The addresses differ, lest they be one.
 	cmd := exec.Command(program, append(flags, "-addr=127.0.0.1:0", "-metrics-addr=localhost:0")...)
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -103,7 +104,7 @@ func load(t *testing.T, nodes ...chat) {
 		again(time.Second, func() {
 			node.says(ctx, "scan", 20*time.Millisecond, `{"type":"DROP_TABLES"}`, `{"type":"SAY","payload":7}`, `{"type":"SAY","payload":{"room":"elsewhere","text":"hello"}}`, `garbage`)
 		})
-		for _, intruder := range []struct{ token, origin string }{{"not a token", node.url}, {"eve", "https://evil.example"}, {"guest", node.url}} {
+		for _, intruder := range []struct{ token, origin string }{{"no:token:this", node.url}, {"eve", "https://evil.example"}, {"guest", node.url}} {
 			again(50*time.Millisecond, func() {
 				if ws, err := node.dial(ctx, intruder.token, intruder.origin); err == nil {
 					_ = ws.Close(websocket.StatusNormalClosure, "")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -104,7 +105,7 @@ func (p prometheus) values(t require.TestingT, query string) (values []float64) 
 	for _, one := range found.Result {
 		var text string
 		require.NoError(t, json.Unmarshal(one.Value[1], &text))
-		value, err := parse(text)
+		value, err := strconv.ParseFloat(text, 64)
 		require.NoError(t, err)
 		values = append(values, value)
 	}
