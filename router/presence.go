@@ -104,8 +104,9 @@ func (t *topics) leave(from *topic, c *Conn) {
 	t.router.link.Publish(from.name, memberPacket(packetLeave, m))
 }
 
-// ask asks all nodes for their members. Who does not answer in time has none. It must
-// be called with the topic's lock held.
+// ask asks all nodes for their members, and those that are silent once more, because the
+// question may have been lost. Who does not answer in time has none. It must be called
+// with the topic's lock held.
 func (t *topics) ask(of *topic) {
 	if t.router.opts.Broker == nil {
 		return
@@ -113,15 +114,30 @@ func (t *topics) ask(of *topic) {
 	of.presence.asked++
 	asked := of.presence.asked
 	t.router.link.Publish(of.name, memberPacket(packetAsk))
+	time.AfterFunc(answerTime/2, func() {
+		of.mu.Lock()
+		defer of.mu.Unlock()
+		if len(of.presence.silent(asked)) > 0 {
+			t.router.link.Publish(of.name, memberPacket(packetAsk))
+		}
+	})
 	time.AfterFunc(answerTime, func() {
 		of.mu.Lock()
 		defer of.mu.Unlock()
-		for node, remote := range of.presence.there {
-			if remote.asked < asked {
-				t.forget(of, node)
-			}
+		for _, node := range of.presence.silent(asked) {
+			t.forget(of, node)
 		}
 	})
+}
+
+// silent returns the nodes that have not answered a question.
+func (p *presence) silent(asked int) (nodes []string) {
+	for node, remote := range p.there {
+		if remote.asked < asked {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
 }
 
 // forget drops the members on a node.

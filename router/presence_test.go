@@ -182,6 +182,29 @@ func TestAnInterruptionIsNobodysLeave(t *testing.T) {
 	})
 }
 
+// TestALostQuestionIsAskedAgain: two does not get the first one.
+func TestALostQuestionIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := &lossyBroker{}
+		n := newNode(broker)
+		n.dial(t, "ann").Send(Enter{"go"})
+		synctest.Wait()
+		const here = "\x05" + `[{"connId":"two","userId":"two"}]`
+		broker.Receive("go", "two", []byte(here))
+		time.Sleep(time.Minute)
+		before := len(broker.published.all())
+		broker.Subscribed("go")
+		time.Sleep(2 * time.Second)
+		asked := broker.published.all()[before:]
+		assert.Len(t, asked, 3, "who is here, and twice the question")
+		assert.Equal(t, asked[1], asked[2])
+		broker.Receive("go", "two", []byte(here))
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"ann", "two"}, n.users())
+		assert.Len(t, broker.published.all(), before+3, "who has answered is not asked again")
+	})
+}
+
 // TestWhoEntersWhileAQuestionIsOpenStays, though it was not there to be asked.
 func TestWhoEntersWhileAQuestionIsOpenStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
