@@ -22,7 +22,7 @@ type socket struct {
 	// belongs to chunk, if there is one.
 	unread []byte
 	chunk  *Buffer
-	wire   *rawReader // nil if the socket is not the kernel's own
+	wire   *wire // nil if the socket is not the kernel's own
 
 	buffered *bufio.Reader // what the library has asked for and not used yet
 	frames   inspector
@@ -156,7 +156,11 @@ func (s *socket) writeFrames(p []byte, closing bool) (at time.Time, n int, err e
 	if err := s.boundWrite(at); err != nil {
 		return at, 0, err
 	}
-	n, err = s.Conn.Write(p)
+	if s.wire != nil {
+		n, err = s.wire.write(p)
+	} else {
+		n, err = s.Conn.Write(p)
+	}
 	if closing {
 		s.shut = true
 		s.closeWriteIfShut()
@@ -223,7 +227,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		h.sock.unread = append([]byte(nil), head...)
 		h.sock.came = n
 	}
-	h.sock.Conn, h.sock.wire = conn, newRawReader(conn, h.class)
+	h.sock.Conn, h.sock.wire = conn, newWire(conn, h.class)
 	h.sock.buffered = bufio.NewReaderSize(h.sock, libraryBufferBytes)
 	return h.sock, bufio.NewReadWriter(
 		h.sock.buffered,
