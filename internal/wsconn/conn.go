@@ -109,6 +109,8 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Op
 		return nil, err
 	}
 	lib.SetReadLimit(-1) // Read counts by itself
+	// Early bytes are in c.sock: what the library has put in between for them is not needed.
+	c.sock.buffered.Reset(&c.sock)
 	c.lib = lib
 	c.mu.Lock()
 	c.timer = time.AfterFunc(opts.PingInterval, c.tick)
