@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -92,6 +93,9 @@ func (s *socket) fill() error {
 	if len(s.unread) > 0 {
 		return nil
 	}
+	// Handlers go first. Until all of them have had a turn, a client that they answer may have
+	// sent its next message, and the socket is not asked in vain.
+	runtime.Gosched()
 	chunk, err := s.wire.read()
 	if err != nil {
 		return err
