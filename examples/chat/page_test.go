@@ -38,6 +38,7 @@ func TestThePage(t *testing.T) {
 		{"one floods", oneFloods},
 		{"somebody joins by phone", somebodyJoinsByPhone},
 		{"the server restarts", theServerRestarts},
+		{"somebody comes before the answer", somebodyComesBeforeTheAnswer},
 		{"markup stays text", markupStaysText},
 		{"a keyboard is enough", aKeyboardIsEnough},
 		{"a drawer opens by keyboard", aDrawerOpensByKeyboard},
@@ -178,14 +179,44 @@ func (v *visitor) checkCountdown() {
 	assert.LessOrEqual(v.t, took, waits[0]+1, "it says no less than the wait, but for a busy machine")
 }
 
+// early has every answer to a join be overtaken by somebody who joins.
+const early = `void (window.WebSocket = class extends WebSocket {
+	constructor(...args) {
+		super(...args);
+		this.addEventListener("message", ({ data }) => {
+			if (!data.includes('"ROOM_JOINED"')) return;
+			this.dispatchEvent(new MessageEvent("message", { data: '{"type":"USER_JOINED","payload":{"room":"garden","user":"zoe"}}' }));
+		});
+	}
+})`
+
+func somebodyComesBeforeTheAnswer(t *testing.T, browser context.Context) {
+	chat := open(t)
+	ann := visit(browser, t, chat.url(), desktop)
+	ann.tolerates = refusedFor(chat, "ann")
+	eval[chromedp.Void](ann, early)
+	ann.signIn("ann", "garden")
+	ann.shows(people, []string{"ann, you", "zoe"})
+	chat.stop()
+	ann.until(connection + ` === "Reconnecting"`)
+	require.True(t, chat.start())
+	ann.until(joined)
+	ann.shows(people, []string{"ann, you", "zoe"})
+}
+
+// refusedFor is what the console shows while a site is down.
+func refusedFor(chat *site, name string) string {
+	return "network error: WebSocket connection to 'ws://" + chat.addr + "/ws?access_token=" + name +
+		"' failed: Error in connection establishment: net::ERR_CONNECTION_REFUSED"
+}
+
 func theServerRestarts(t *testing.T, browser context.Context) {
 	chat := open(t)
 	ann, bob, eve := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), phone)
 	everybody := []*visitor{ann, bob, eve}
 	for i, name := range []string{"ann", "bob", "eve"} {
 		v := everybody[i] // in this order: ann is told that bob joins
-		v.tolerates = "network error: WebSocket connection to 'ws://" + chat.addr + "/ws?access_token=" + name +
-			"' failed: Error in connection establishment: net::ERR_CONNECTION_REFUSED"
+		v.tolerates = refusedFor(chat, name)
 		v.signIn(name, "garden")
 		eval[chromedp.Void](v, `window.isTheSame = true`)
 	}

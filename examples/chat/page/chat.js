@@ -42,7 +42,7 @@ function open(token, room) {
     shown: null, // the room whose messages are shown
     users: new Set(),
     outbox: [], // what was said and is not back yet
-    early: [], // what came from a room before the room was shown
+    early: [], // what came from a room before the answer that says who is there
     attempt: 0,
   };
   remember(token, room);
@@ -116,7 +116,7 @@ function received(type, payload) {
     slowDown(payload);
   } else if (!Object.hasOwn(receivers, type)) {
     return;
-  } else if (payload.room === session.shown) {
+  } else if (payload.room === session.joined) {
     receivers[type](payload);
   } else if (payload.room === session.target) {
     session.early.push(() => receivers[type](payload));
