@@ -287,7 +287,7 @@ func TestOutages(t *testing.T) {
 			tt.end(server)
 			require.Eventually(t, func() bool {
 				before := failed.Load()
-				time.Sleep(200 * time.Millisecond)
+				time.Sleep(200 * time.Millisecond) // for so long, no call fails
 				return failed.Load() == before
 			}, 20*time.Second, time.Millisecond, "it recovers by itself")
 			close(stop)

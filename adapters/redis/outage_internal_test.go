@@ -93,7 +93,7 @@ func TestEveryLossIsCounted(t *testing.T) {
 				for range n {
 					a.Publish("news", fmt.Appendf(nil, "%d", published))
 					published++
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // so that the outage is in their midst
 				}
 			}
 			publish(50)
@@ -143,10 +143,10 @@ func TestNobodyIsBuriedByAnInterruption(t *testing.T) {
 	a.Publish("news", []byte("hello"))
 	b.eventually(t, "a packet", func() bool { return len(b.received) == 1 })
 	proxy.Cut()
-	time.Sleep(silentFor + 2*aliveEvery)
+	time.Sleep(silentFor + 2*aliveEvery) // what it takes to be silent
 	proxy.Mend()
 	b.eventually(t, "subscribed again", func() bool { return b.subscribed == 2 })
-	time.Sleep(2 * aliveEvery)
+	time.Sleep(2 * aliveEvery) // in which something wrong could be said
 	b.mu.Lock()
 	assert.Zero(t, b.down)
 	b.mu.Unlock()

@@ -88,7 +88,7 @@ func load(t *testing.T, nodes ...chat) {
 		actors.Go(func() {
 			for ctx.Err() == nil {
 				act()
-				time.Sleep(pause)
+				time.Sleep(pause) // the rate of the load
 			}
 		})
 	}
