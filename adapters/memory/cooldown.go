@@ -38,7 +38,8 @@ type cooldownShard struct {
 	entries map[ratelimit.Key]*cooldownEntry
 	sweepAt time.Duration
 	shared  cooldownEntry // of keys for which there is no room
-	stats   ratelimit.Stats
+	evicted int64
+	crowded int64
 
 	_ [64]byte // keeps shards on different cache lines
 }
@@ -126,8 +127,8 @@ func (c *Cooldown) Stats() ratelimit.Stats {
 		s := &c.shards[i]
 		s.mu.Lock()
 		stats.Keys += int64(len(s.entries))
-		stats.Evicted += s.stats.Evicted
-		stats.Crowded += s.stats.Crowded
+		stats.Evicted += s.evicted
+		stats.Crowded += s.crowded
 		s.mu.Unlock()
 	}
 	return stats
@@ -145,7 +146,7 @@ func (s *cooldownShard) entry(key ratelimit.Key, now time.Duration, p *ratelimit
 	if e == nil {
 		if len(s.entries) >= cooldownShardKeys && !s.sweep(now, p) {
 			e = &s.shared
-			s.stats.Crowded++
+			s.crowded++
 		} else {
 			e = &cooldownEntry{}
 			s.entries[key] = e
@@ -165,7 +166,7 @@ func (s *cooldownShard) sweep(now time.Duration, p *ratelimit.CooldownPolicy) bo
 	for key, e := range s.entries {
 		if e.forget(now, p); len(e.stamps) == 0 && e.until <= now {
 			delete(s.entries, key)
-			s.stats.Evicted++
+			s.evicted++
 		}
 	}
 	return len(s.entries) < cooldownShardKeys

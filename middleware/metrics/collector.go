@@ -30,7 +30,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 // begin has the series of which alerts are made begin at 0: a counter that is first seen
 // at 1 has not increased, as far as Prometheus knows.
-func (m *Metrics) begin(r *router.Router) {
+func (m *Metrics) begin() {
 	for _, hook := range []string{"OnOpen", "OnClose", "OnMember", "OnMissed", "OnError", "OnLimitExceeded", "OnQueueHigh", "CloseCode"} {
 		m.panics.get(panicked{"", hook})
 	}
@@ -41,6 +41,10 @@ func (m *Metrics) begin(r *router.Router) {
 	for _, kind := range []router.LimitKind{router.LimitRate, router.LimitPayload, router.LimitInFlight, router.LimitConnections, router.LimitQueue} {
 		m.exceeded.get(string(kind))
 	}
+}
+
+// beginTypes is begin for what a router has registered until now.
+func (m *Metrics) beginTypes(r *router.Router) {
 	for typ := range r.Types() {
 		for _, code := range []errors.Code{"", errors.Internal, errors.DeadlineExceeded, errors.Unavailable} {
 			m.messages.get(answer{typ, m.code(code)})
@@ -67,7 +71,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	routers, limiters := slices.Clone(c.m.routers), maps.Clone(c.m.limiters)
 	c.m.mu.Unlock()
 	for _, r := range routers {
-		c.m.begin(r)
+		c.m.beginTypes(r)
 	}
 	for _, one := range c.m.all {
 		one.Collect(out)

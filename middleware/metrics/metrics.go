@@ -81,6 +81,7 @@ func New(reg prometheus.Registerer, opts *Options) *Metrics {
 	m.defineQueues()
 	m.defineTopics()
 	m.defineLimits()
+	m.begin()
 	if err := reg.Register(collector{m}); err != nil {
 		panic(fmt.Sprintf("metrics: %v; several routers can share one Metrics, "+
 			"or each have one with a registerer from prometheus.WrapRegistererWith", err))
