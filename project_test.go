@@ -57,6 +57,26 @@ func TestProgramsInDocumentsCompile(t *testing.T) {
 	assert.Positive(t, found)
 }
 
+// TestTheReadmeCompiles without the clauses that it leaves out.
+func TestTheReadmeCompiles(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllSubmatch(text, -1)
+	require.Len(t, blocks, 1)
+	vet(t, [][]byte{slices.Concat([]byte(`package main
+
+import (
+	"log"
+	"net/http"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+`), blocks[0][1])})
+}
+
 func vet(t *testing.T, blocks [][]byte) {
 	//nolint:usetesting // it must be inside the module, so that its packages are found
 	dir, err := os.MkdirTemp(".", "_program")
