@@ -62,6 +62,8 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 	c.ws, c.id = ws, crand.Text()
 	c.messages = lane[*incoming]{run: c.handle, beside: runsBeside, next: ws.Wake, last: ws.Flush, most: mostWaiting, workers: &shared.workers}
 	c.messages.loopFunc = c.messages.loop
+	serve := c.serve
+	c.again = func() { shared.workers.start(serve) }
 	shared.workers.join()
 	c.active.Store(1)
 	r.observe(Event{Kind: EventOpened})
@@ -89,6 +91,7 @@ func transport(o *Options) wsconn.Options {
 		QueueBytes:      l.QueueBytes,
 		QueueMessages:   l.QueueMessages,
 		QueuePolicy:     wsconn.QueuePolicy(o.OnQueueFull),
+		Poller:          new(wsconn.Poller),
 	}
 	if o.CompressMinBytes > 0 {
 		opts.Deflater = wsconn.NewDeflater(o.CompressMinBytes)

@@ -23,6 +23,7 @@ type Conn struct {
 	cancel context.CancelFunc
 
 	messages lane[*incoming]
+	again    func() // calls serve on another goroutine
 	watch    *watch // of its calls
 	reported atomic.Pointer[reports]
 	inFlight atomic.Int64 // RPCs without an answer
@@ -180,18 +181,27 @@ func (c *Conn) refuse(err error) {
 	c.Close(StatusInternalError, "internal error")
 }
 
-// serve reads messages until the connection ends.
+// serve reads messages until the connection ends or there are none to read. Then another
+// goroutine goes on once there are.
 func (c *Conn) serve() {
-	for {
+	for !c.ws.Park(c.again) {
 		msg, err := c.ws.Read(c.router.limitOf)
 		c.router.observe(Event{Kind: EventRead, Bytes: msg.Came})
 		if err != nil {
-			break
+			c.release()
+			c.done()
+			return
 		}
 		c.receive(msg)
+		if !c.messages.claim() {
+			continue
+		}
+		if c.ws.Park(c.again) {
+			c.messages.loop()
+			return
+		}
+		c.messages.start()
 	}
-	c.release()
-	c.done()
 }
 
 // discard reads until the connection ends.

@@ -91,12 +91,16 @@ const upgrade = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: we
 
 func (v *victim) upgrade(t *testing.T) net.Conn {
 	conn := v.dial(t)
+	handshake(t, conn)
+	return conn
+}
+
+func handshake(t *testing.T, conn net.Conn) {
 	_, err := io.WriteString(conn, upgrade)
 	require.NoError(t, err)
 	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
-	return conn
 }
 
 // text lays out a text frame with a mask of zeros.

@@ -24,7 +24,16 @@ type lane[T any] struct {
 
 // push adds a job. It waits while the lane is full, and is for one goroutine.
 func (l *lane[T]) push(job T) {
+	l.queue(job)
+	if l.claim() {
+		l.start()
+	}
+}
+
+// queue is push, but the job may start only after a claim.
+func (l *lane[T]) queue(job T) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for len(l.jobs)-l.head >= l.most {
 		full := make(chan struct{})
 		l.full = full
@@ -32,31 +41,43 @@ func (l *lane[T]) push(job T) {
 		<-full
 		l.mu.Lock()
 	}
-	l.addLocked(job)
-	l.mu.Unlock()
+	l.jobs = append(l.jobs, job)
 }
 
 // add is push, but it never waits. Any goroutine may call it.
 func (l *lane[T]) add(job T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.addLocked(job)
-}
-
-func (l *lane[T]) addLocked(job T) {
 	l.jobs = append(l.jobs, job)
 	l.send()
+}
+
+// claim reports whether the first job wants a goroutine. Whoever claims it must call loop or
+// start.
+func (l *lane[T]) claim() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.claimLocked()
+}
+
+func (l *lane[T]) claimLocked() bool {
+	if l.blocked || l.coming > 0 || l.head == len(l.jobs) {
+		return false
+	}
+	l.coming++
+	return true
 }
 
 // send sends a goroutine for the first job, unless one is coming or the job must
 // wait.
 func (l *lane[T]) send() {
-	if l.blocked || l.coming > 0 || l.head == len(l.jobs) {
-		return
+	if l.claimLocked() {
+		l.start()
 	}
-	l.coming++
-	l.workers.start(l.loopFunc)
 }
+
+// start calls loop on another goroutine.
+func (l *lane[T]) start() { l.workers.start(l.loopFunc) }
 
 // loop takes jobs until there is none to take. Before a job that others may run
 // beside, it sends a goroutine for the next one, which is too late if the job is

@@ -140,7 +140,7 @@ func (c *Conn) pass(in *incoming) error {
 	if in.route.rpc {
 		c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
 	}
-	c.messages.push(in)
+	c.messages.queue(in)
 	return nil
 }
 

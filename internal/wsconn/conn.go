@@ -27,6 +27,7 @@ type Options struct {
 	QueuePolicy   QueuePolicy
 
 	Deflater *Deflater // nil: nothing is compressed
+	Poller   *Poller   // nil: nothing is ever parked
 }
 
 // An Owner is told what happens to a connection. Its methods must not block.
@@ -57,8 +58,8 @@ const (
 // ErrClosed is returned for a connection that is closed or closing.
 var ErrClosed = errors.New("connection is closed")
 
-// A Conn is a server's end of a WebSocket connection. Read is for one goroutine;
-// everything else is safe for concurrent use.
+// A Conn is a server's end of a WebSocket connection. Read and Park are for one goroutine
+// at a time; everything else is safe for concurrent use.
 type Conn struct {
 	lib  *websocket.Conn
 	sock socket
@@ -80,6 +81,11 @@ type Conn struct {
 	reason   string
 	timer    *time.Timer   // the only one: for a sign of life, or for the peer's close frame
 	pingedAt time.Duration // since start; 0 if the timer does not wait for a pong
+
+	polled bool         // it can be parked
+	slot   int32        // the poller's
+	turn   atomic.Int32 // to read: turnTaken and so on
+	again  func()       // what Park was called with, while the turn is free
 
 	reading  atomic.Bool  // Read is waiting for the peer
 	lastSeen atomic.Int64 // when the peer last showed life, nanoseconds since start
@@ -112,6 +118,10 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Op
 	// Early bytes are in c.sock: what the library has put in between for them is not needed.
 	c.sock.buffered.Reset(&c.sock)
 	c.lib = lib
+	if c.sock.wire != nil && opts.Poller != nil {
+		slot, err := opts.Poller.add(c, c.sock.wire.conn)
+		c.slot, c.polled = slot, err == nil
+	}
 	c.mu.Lock()
 	c.timer = time.AfterFunc(opts.PingInterval, c.tick)
 	c.mu.Unlock()
@@ -157,6 +167,7 @@ func (c *Conn) Abort() {
 	c.mu.Unlock()
 	c.owner.Ended()
 	c.sock.abort()
+	c.readable(true)
 }
 
 // Release frees what the connection holds. It must follow the last Read.
@@ -165,6 +176,10 @@ func (c *Conn) Release() {
 	c.closing.Store(true)
 	c.timer.Stop()
 	c.mu.Unlock()
+	if c.polled {
+		c.polled = false
+		c.opts.Poller.remove(c.slot)
+	}
 	_ = c.sock.Close()
 	_ = c.lib.CloseNow()
 	c.sock.forget()

@@ -250,9 +250,14 @@ func exchange(t *testing.T, addr string, conns <-chan *wsconn.Conn, client []byt
 		_, _ = io.Copy(io.Discard, conn)
 	}()
 	defer c.Release()
+	stalled := time.AfterFunc(10*time.Second, func() {
+		t.Error("the connection stalls")
+		c.Abort()
+	})
+	defer stalled.Stop()
 	var messages []string
 	for {
-		msg, err := c.Read(unlimited)
+		msg, err := next(c)
 		if err != nil {
 			return messages
 		}

@@ -28,7 +28,7 @@ func (c *Conn) alive() bool {
 	}
 	now, seen := time.Since(c.start), time.Duration(c.lastSeen.Load())
 	switch {
-	case !c.reading.Load():
+	case !c.reading.Load() && c.turn.Load() != turnFree:
 		// We do not listen, because handlers are busy. A ping still finds out
 		// whether the peer's host knows the connection.
 		c.pingedAt = 0

@@ -5,8 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,9 +21,11 @@ type socket struct {
 
 	// unread is what has been read from the wire and not been asked for yet. It
 	// belongs to chunk, if there is one.
-	unread []byte
-	chunk  *Buffer
-	wire   *wire // nil if the socket is not the kernel's own
+	unread  []byte
+	chunk   *Buffer
+	drained bool        // the last read has left nothing
+	over    atomic.Bool // the kernel has told of an end or an error, which it does only once
+	wire    *wire       // nil if the socket is not the kernel's own
 
 	buffered *bufio.Reader // what the library has asked for and not used yet
 	frames   inspector
@@ -88,21 +90,37 @@ func (s *socket) read(p []byte) (int, error) {
 // asks for it.
 func (s *socket) readAhead() bool { return s.wire != nil && s.buffered.Buffered() == 0 }
 
+// ahead reports whether reading returns at once.
+func (s *socket) ahead() bool {
+	return len(s.unread) > 0 || s.buffered.Buffered() > 0 || s.wrong != nil
+}
+
 // fill waits until something is unread.
 func (s *socket) fill() error {
 	if len(s.unread) > 0 {
 		return nil
 	}
-	// Handlers go first. Until all of them have had a turn, a client that they answer may have
-	// sent its next message, and the socket is not asked in vain.
-	runtime.Gosched()
-	chunk, err := s.wire.read()
+	chunk, err := s.wire.read(true)
 	if err != nil {
 		return err
 	}
-	s.chunk, s.unread = chunk, chunk.Bytes
-	s.came += len(chunk.Bytes)
+	s.take(chunk)
 	return nil
+}
+
+// tryFill reports whether fill returns at once.
+func (s *socket) tryFill() bool {
+	chunk, err := s.wire.read(false)
+	if chunk != nil {
+		s.take(chunk)
+	}
+	return chunk != nil || err != nil
+}
+
+func (s *socket) take(chunk *Buffer) {
+	s.chunk, s.unread = chunk, chunk.Bytes
+	s.drained = s.wire.drained(chunk) && !s.over.Load()
+	s.came += len(chunk.Bytes)
 }
 
 func (s *socket) serve(p []byte) int {

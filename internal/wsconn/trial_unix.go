@@ -11,7 +11,7 @@ func tryWrite(fd uintptr, p []byte) (int, error) { return try(syscall.Write, fd,
 func try(call func(int, []byte) (int, error), fd uintptr, p []byte) (int, error) {
 	for {
 		n, err := call(int(fd), p)
-		if err != syscall.EINTR {
+		if err != syscall.EINTR { //nolint:errorlint // an errno is not wrapped
 			return n, err
 		}
 	}

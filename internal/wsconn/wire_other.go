@@ -2,13 +2,18 @@
 
 package wsconn
 
-import "net"
+import (
+	"net"
+	"syscall"
+)
 
 // A wire is not needed where a system call cannot be tried.
-type wire struct{}
+type wire struct{ conn syscall.RawConn }
 
 func newWire(net.Conn, int) *wire { return nil }
 
-func (*wire) read() (*Buffer, error) { panic("unreachable") }
+func (*wire) read(bool) (*Buffer, error) { panic("unreachable") }
+
+func (*wire) drained(*Buffer) bool { panic("unreachable") }
 
 func (*wire) write([]byte) (int, error) { panic("unreachable") }

@@ -13,10 +13,12 @@ import (
 // Linux its system calls are not announced to Go's scheduler: see trial_linux.go.
 type wire struct {
 	conn     syscall.RawConn
+	tcp      bool
 	class    int                   // of the buffer that takes what one system call reads
 	readable func(fd uintptr) bool // the method values, made once so that using them allocates nothing
 	writable func(fd uintptr) bool
 
+	waits   bool    // for bytes
 	chunk   *Buffer // what was read
 	readErr error
 
@@ -37,13 +39,16 @@ func newWire(conn net.Conn, class int) *wire {
 	if raw == nil || err != nil {
 		return nil
 	}
-	w := &wire{conn: raw, class: class}
+	_, tcp := conn.(*net.TCPConn)
+	w := &wire{conn: raw, tcp: tcp, class: class}
 	w.readable, w.writable = w.tryRead, w.tryWrite
 	return w
 }
 
-// read waits for bytes and returns at least one, or an error. It is for one goroutine.
-func (w *wire) read() (*Buffer, error) {
+// read returns at least a byte, or an error. If there is neither, it waits or returns nil. It is
+// for one goroutine at a time.
+func (w *wire) read(wait bool) (*Buffer, error) {
+	w.waits, w.chunk, w.readErr = wait, nil, nil
 	if err := w.conn.Read(w.readable); err != nil {
 		return nil, err
 	}
@@ -52,19 +57,23 @@ func (w *wire) read() (*Buffer, error) {
 	return chunk, w.readErr
 }
 
-// tryRead reports whether there was something to read, be it an error.
+// drained reports whether a read that returned chunk has left nothing: man 7 epoll, question 9.
+// A Unix socket stops between what two processes have sent.
+func (w *wire) drained(chunk *Buffer) bool { return w.tcp && len(chunk.Bytes) < cap(chunk.Bytes) }
+
+// tryRead reports whether there was something to read, be it an error, or nobody waits for it.
 func (w *wire) tryRead(fd uintptr) bool {
 	chunk := newBuffer(w.class)
 	n, err := tryRead(fd, chunk.Bytes[:cap(chunk.Bytes)])
 	if n > 0 {
 		chunk.Bytes = chunk.Bytes[:n]
-		w.chunk, w.readErr = chunk, nil
+		w.chunk = chunk
 		return true
 	}
 	chunk.Release()
 	switch err { //nolint:errorlint // an errno is not wrapped
 	case syscall.EAGAIN:
-		return false
+		return !w.waits
 	case nil:
 		w.readErr = io.EOF
 	default:

@@ -33,6 +33,7 @@ func options() *wsconn.Options {
 		BufferBytes:     16 << 10,
 		QueueBytes:      1 << 20,
 		QueueMessages:   1024,
+		Poller:          new(wsconn.Poller),
 	}
 }
 
@@ -59,11 +60,20 @@ func (ignore) Overflowed(wsconn.Overflow) {}
 func (ignore) QueueHigh(int, int)         {}
 func (ignore) Wrote(wsconn.Write)         {}
 
+// next parks the connection for as long as there is nothing to read, and then reads.
+func next(c *wsconn.Conn) (wsconn.Message, error) {
+	again := make(chan struct{}, 1)
+	for c.Park(func() { again <- struct{}{} }) {
+		<-again
+	}
+	return c.Read(unlimited)
+}
+
 // echo sends back what it reads, until the connection ends.
 func echo(c *wsconn.Conn) error {
 	defer c.Release()
 	for {
-		msg, err := c.Read(unlimited)
+		msg, err := next(c)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,140 @@
+package router_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/router"
+)
+
+// TestAConnectionAtRestHasNoGoroutine also sees that the last one to leave takes what waits for
+// all of them along: TestMain would find it.
+func TestAConnectionAtRestHasNoGoroutine(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("connections wait on goroutines except on Linux")
+	}
+	r := router.New(nil)
+	router.RPC(r, echo)
+	server := httptest.NewServer(r)
+	defer server.Close()
+	before := runtime.NumGoroutine()
+	const conns = 200
+	for range conns {
+		conn := dialRaw(t, server)
+		_, err := conn.Write(text(echoCall))
+		require.NoError(t, err)
+		_, err = io.ReadFull(conn, make([]byte, 2))
+		require.NoError(t, err)
+	}
+	assert.Eventually(t, func() bool { return runtime.NumGoroutine() < before+conns/10 }, 10*time.Second, 10*time.Millisecond,
+		"those that have handled messages wait a second for more")
+	assert.Len(t, collect(r), conns)
+}
+
+// echoCall is long enough for text.
+var echoCall = `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}` + strings.Repeat(" ", 64)
+
+func dialRaw(t *testing.T, server *httptest.Server) net.Conn {
+	addr := server.Listener.Addr()
+	conn, err := net.Dial(addr.Network(), addr.String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	handshake(t, conn)
+	return conn
+}
+
+// TestAnEndThatComesWithAMessage is told of only once.
+func TestAnEndThatComesWithAMessage(t *testing.T) {
+	for name, end := range map[string]func(net.Conn){
+		"the end of the stream": func(conn net.Conn) { _ = conn.(*net.TCPConn).CloseWrite() },
+		"a reset":               func(conn net.Conn) { reset(t, conn) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ended atomic.Int64
+			r := router.New(nil)
+			router.On(r, func(ctx *router.Context, _ Say) error {
+				<-ctx.Done()
+				ended.Add(1)
+				return nil
+			})
+			server := httptest.NewServer(r)
+			defer server.Close()
+			message := text(`{"type":"SAY","payload":{"room":"a","text":"b"}}` + strings.Repeat(" ", 100))
+			const conns = 200
+			for i := range conns {
+				conn := dialRaw(t, server)
+				_, err := conn.Write(message)
+				require.NoError(t, err)
+				if i%2 == 0 { // the server may have begun to read
+					runtime.Gosched()
+				}
+				end(conn)
+			}
+			assert.Eventually(t, func() bool { return len(collect(r)) == 0 }, 10*time.Second, time.Millisecond)
+			if name != "a reset" { // which may take the message along
+				assert.Eventually(t, func() bool { return ended.Load() == conns }, 10*time.Second, time.Millisecond)
+			}
+		})
+	}
+}
+
+// TestNoMessageIsMissed has messages come while the server is about to stop reading, in pieces
+// whose borders fall anywhere.
+func TestNoMessageIsMissed(t *testing.T) {
+	r := router.New(nil)
+	r.UseIngress(func(context.Context, router.IngressContext) error {
+		time.Sleep(rand.N(200 * time.Microsecond)) // as if it asked another machine
+		return nil
+	})
+	router.RPC(r, echo)
+	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": t.TempDir() + "/socket"} {
+		t.Run(network, func(t *testing.T) {
+			listener, err := net.Listen(network, address)
+			require.NoError(t, err)
+			server := httptest.NewUnstartedServer(r)
+			_ = server.Listener.Close()
+			server.Listener = listener
+			server.Start()
+			defer server.Close()
+			var wg sync.WaitGroup
+			for range 20 {
+				conn := dialRaw(t, server)
+				require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+				wg.Go(func() { converse(t, conn) })
+			}
+			wg.Wait()
+		})
+	}
+}
+
+func converse(t *testing.T, conn net.Conn) {
+	const rounds, calls = 50, 3
+	answers := bufio.NewReader(conn)
+	for range rounds {
+		for sent := bytes.Repeat(text(echoCall), calls); len(sent) > 0; {
+			n := min(len(sent), rand.IntN(2*len(echoCall))+1)
+			_, err := conn.Write(sent[:n])
+			assert.NoError(t, err)
+			sent = sent[n:]
+		}
+		for range calls {
+			if _, err := answers.ReadSlice(0x81); !assert.NoError(t, err) {
+				return
+			}
+		}
+	}
+}
