@@ -27,7 +27,7 @@ FUZZTIME := 30s
 fuzz: ## every fuzz target for FUZZTIME each
 	@set -e; for m in . cmd/penstock; do for pkg in $$(go list -C $$m ./...); do \
 	  for target in $$(go test -C $$m -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "== $$pkg $$target"; go test -C $$m -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
+	    echo "== $$pkg $$target"; go test -C $$m -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
 	  done; done; done
 
 bench:

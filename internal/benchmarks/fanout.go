@@ -25,8 +25,8 @@ func fanOut(cfg config) {
 	cpu := newTable("200 bytes published to subscribers: CPU of the server per delivered message, µs", "%.2f", columns...)
 	last := newTable("until the last has the last, ms", "%.1f", columns...)
 	for range cfg.passes {
-		for _, c := range cfg.contenders {
-			for _, to := range publishes {
+		for _, to := range publishes {
+			for _, c := range cfg.contenders {
 				cpuMicros, lastMillis := deliver(c, to.subscribers, to.burst)
 				cpu.add(c.name, to.name, cpuMicros)
 				last.add(c.name, to.name, lastMillis)

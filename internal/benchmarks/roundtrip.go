@@ -26,19 +26,25 @@ func roundTrips(cfg config) {
 	allocs := newTable("allocations per message", "%.1f", columns...)
 	rate := newTable("messages per second, thousands", "%.0f", columns...)
 	for range cfg.passes {
-		for _, c := range cfg.contenders {
-			p := start(c)
-			for _, at := range cfg.cells {
-				r := roundTrip(p, c, at)
+		servers := make([]*process, len(cfg.contenders))
+		for i, c := range cfg.contenders {
+			servers[i] = start(c)
+		}
+		for _, at := range cfg.cells {
+			for i, c := range cfg.contenders {
+				r := roundTrip(servers[i], c, at)
 				cpu.add(c.name, at.String(), r.cpuMicros)
 				allocs.add(c.name, at.String(), r.allocs)
 				rate.add(c.name, at.String(), r.perSecond/1000)
 			}
+		}
+		for _, p := range servers {
 			p.stop()
 		}
 	}
 	cpu.print()
 	cpu.printRatios()
+	cpu.printLeastRatios()
 	allocs.print()
 	rate.print()
 }

@@ -26,33 +26,56 @@ func (t *table) add(row, column string, value float64) {
 	t.values[at] = append(t.values[at], value)
 }
 
-func (t *table) median(row, column string) float64 {
-	values := slices.Sorted(slices.Values(t.values[[2]string{row, column}]))
+func (t *table) of(row, column string) []float64 { return t.values[[2]string{row, column}] }
+
+func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
-	return values[len(values)/2]
+	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
 func (t *table) print() {
 	t.printHead(t.title)
 	for _, row := range t.rows {
-		t.printRow(row, t.format, func(column string) float64 { return t.median(row, column) })
+		t.printRow(row, t.format, func(column string) float64 { return median(t.of(row, column)) })
 	}
 }
 
-// printRatios divides Penstock's medians by the others'.
+// printRatios divides Penstock's values by the others' of the same pass, which were measured
+// moments apart: what disturbs a machine for minutes disturbs both.
 func (t *table) printRatios() {
+	t.printQuotients("Penstock in parts of the other", func(ours, other []float64) float64 {
+		return median(quotients(ours, other))
+	})
+}
+
+// printLeastRatios divides what disturbed Penstock least by what disturbed the others least.
+func (t *table) printLeastRatios() {
+	t.printQuotients("the least of all passes", func(ours, other []float64) float64 {
+		return slices.Min(ours) / slices.Min(other)
+	})
+}
+
+func (t *table) printQuotients(title string, quotient func(ours, other []float64) float64) {
 	const ours = "penstock"
 	if !slices.Contains(t.rows, ours) || len(t.rows) == 1 {
 		return
 	}
-	t.printHead("Penstock in parts of the other")
+	t.printHead(title)
 	for _, row := range t.rows {
 		if row != ours {
-			t.printRow(row, "%.2f", func(column string) float64 { return t.median(ours, column) / t.median(row, column) })
+			t.printRow(row, "%.2f", func(column string) float64 { return quotient(t.of(ours, column), t.of(row, column)) })
 		}
 	}
+}
+
+func quotients(a, b []float64) []float64 {
+	q := make([]float64, min(len(a), len(b)))
+	for i := range q {
+		q[i] = a[i] / b[i]
+	}
+	return q
 }
 
 func (t *table) printHead(title string) {

@@ -8,4 +8,7 @@
 // any number of connections and leave together with its neighbours in one
 // system call. Compressed messages, too, are made and read here, because the
 // library takes half of one for a whole one.
+//
+// A connection between two messages may be parked: then it takes no goroutine,
+// and a Poller tells when there is something to read.
 package wsconn
