@@ -103,9 +103,13 @@ func (p *Poller) vacate(slot int32) *os.File {
 	return epoll
 }
 
+// eventsAtOnce is how many goroutines are woken before they get a turn. The fewer they are, the
+// sooner the first is used again, with a stack that is still in the processor's cache.
+const eventsAtOnce = 16
+
 // run passes events on until the epoll instance is closed.
 func (p *Poller) run(raw syscall.RawConn) {
-	var events [128]syscall.EpollEvent
+	var events [eventsAtOnce]syscall.EpollEvent
 	_ = raw.Read(func(fd uintptr) bool {
 		for {
 			n := epollNow(fd, events[:])
@@ -117,7 +121,7 @@ func (p *Poller) run(raw syscall.RawConn) {
 			if n < len(events) {
 				return false
 			}
-			runtime.Gosched() // goroutines that have been woken are used again
+			runtime.Gosched()
 		}
 	})
 }
