@@ -44,7 +44,6 @@ func roundTrips(cfg config) {
 	}
 	cpu.print()
 	cpu.printRatios()
-	cpu.printLeastRatios()
 	allocs.print()
 	rate.print()
 }

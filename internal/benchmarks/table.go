@@ -45,27 +45,14 @@ func (t *table) print() {
 // printRatios divides Penstock's values by the others' of the same pass, which were measured
 // moments apart: what disturbs a machine for minutes disturbs both.
 func (t *table) printRatios() {
-	t.printQuotients("Penstock in parts of the other", func(ours, other []float64) float64 {
-		return median(quotients(ours, other))
-	})
-}
-
-// printLeastRatios divides what disturbed Penstock least by what disturbed the others least.
-func (t *table) printLeastRatios() {
-	t.printQuotients("the least of all passes", func(ours, other []float64) float64 {
-		return slices.Min(ours) / slices.Min(other)
-	})
-}
-
-func (t *table) printQuotients(title string, quotient func(ours, other []float64) float64) {
 	const ours = "penstock"
 	if !slices.Contains(t.rows, ours) || len(t.rows) == 1 {
 		return
 	}
-	t.printHead(title)
+	t.printHead("Penstock in parts of the other")
 	for _, row := range t.rows {
 		if row != ours {
-			t.printRow(row, "%.2f", func(column string) float64 { return quotient(t.of(ours, column), t.of(row, column)) })
+			t.printRow(row, "%.2f", func(column string) float64 { return median(quotients(t.of(ours, column), t.of(row, column))) })
 		}
 	}
 }
