@@ -196,7 +196,7 @@ func (c *Conn) serve() {
 		if !c.messages.claim() {
 			continue
 		}
-		if c.ws.Park(c.again) {
+		if c.ws.Park(c.again) { // with nothing left to read, this goroutine handles the message itself
 			c.messages.loop()
 			return
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// Options bound a connection. Every field must be set.
+// Options bound a connection. Every field must be set, but for Deflater.
 type Options struct {
 	MaxMessageBytes int64         // the hard cap: a longer message closes with 1009
 	MessageTimeout  time.Duration // from a message's first frame to its last byte
@@ -27,7 +27,7 @@ type Options struct {
 	QueuePolicy   QueuePolicy
 
 	Deflater *Deflater // nil: nothing is compressed
-	Poller   *Poller   // nil: nothing is ever parked
+	Poller   *Poller   // of connections that are parked
 }
 
 // An Owner is told what happens to a connection. Its methods must not block.
@@ -118,7 +118,7 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Op
 	// Early bytes are in c.sock: what the library has put in between for them is not needed.
 	c.sock.buffered.Reset(&c.sock)
 	c.lib = lib
-	if c.sock.wire != nil && opts.Poller != nil {
+	if c.sock.wire != nil {
 		slot, err := opts.Poller.add(c, c.sock.wire.conn)
 		c.slot, c.polled = slot, err == nil
 	}
