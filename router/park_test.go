@@ -92,6 +92,22 @@ func TestAnEndThatComesWithAMessage(t *testing.T) {
 	}
 }
 
+func TestShutdownEndsConnectionsAtRest(t *testing.T) {
+	var ended atomic.Int64
+	r := router.New(&router.Options{OnClose: func(*router.Conn, router.CloseError) { ended.Add(1) }})
+	server := httptest.NewServer(r)
+	defer server.Close()
+	const conns = 200
+	for range conns {
+		dialRaw(t, server) // never answers the close frame
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, r.Shutdown(ctx), context.DeadlineExceeded)
+	assert.Eventually(t, func() bool { return ended.Load() == conns }, 10*time.Second, time.Millisecond)
+	assert.Empty(t, collect(r))
+}
+
 // TestNoMessageIsMissed has messages come while the server is about to stop reading, in pieces
 // whose borders fall anywhere.
 func TestNoMessageIsMissed(t *testing.T) {
