@@ -10,15 +10,10 @@ import (
 
 // Refund gives tokens back to key's bucket, which never holds more than its capacity.
 func (l *Limiter) Refund(_ context.Context, key ratelimit.Key, tokens int64) error {
-	return l.refund(key.Hash(l.seed), l.micros(), tokens)
-}
-
-// refund is Refund at a time: taking a negative need.
-func (l *Limiter) refund(hash uint64, micros, tokens int64) error {
 	if tokens < 0 {
 		return fmt.Errorf("memory: refund is %d; it must not be negative", tokens)
 	}
-	l.shards[hash>>l.shift].take(hash, micros*l.units.PerMicro(), -l.units.Back(tokens), l.ahead.Load(), l)
+	l.take(key.Hash(l.seed), -l.units.Back(tokens), l.ahead.Load())
 	return nil
 }
 
@@ -32,26 +27,16 @@ func (l *Limiter) Reset(_ context.Context, key ratelimit.Key) error {
 // Block refuses key for d, and leaves its bucket full. A blocked key is never dropped to
 // make room.
 func (l *Limiter) Block(_ context.Context, key ratelimit.Key, d time.Duration) error {
-	return l.block(key.Hash(l.seed), l.micros(), d)
-}
-
-// block is Block at a time.
-func (l *Limiter) block(hash uint64, micros int64, d time.Duration) error {
 	if err := ratelimit.CheckBlock(d); err != nil {
 		return fmt.Errorf("memory: %w", err)
 	}
-	until := (micros + d.Microseconds()) * l.units.PerMicro()
-	l.shards[hash>>l.shift].block(hash, micros*l.units.PerMicro(), until)
+	hash, now := key.Hash(l.seed), l.now()
+	l.shards[hash>>l.shift].block(hash, now, now+d.Microseconds()*l.units.PerMicro())
 	return nil
 }
 
 // Reserve takes cost tokens from key's bucket, if they are there within maxWait.
 func (l *Limiter) Reserve(_ context.Context, key ratelimit.Key, cost int64, maxWait time.Duration) (ratelimit.Decision, error) {
-	return l.reserve(key.Hash(l.seed), l.micros(), cost, maxWait)
-}
-
-// reserve is Reserve at a time.
-func (l *Limiter) reserve(hash uint64, micros, cost int64, maxWait time.Duration) (ratelimit.Decision, error) {
 	if err := ratelimit.CheckReserve(cost, maxWait); err != nil {
 		return ratelimit.Decision{}, fmt.Errorf("memory: %w", err)
 	}
@@ -60,7 +45,7 @@ func (l *Limiter) reserve(hash uint64, micros, cost int64, maxWait time.Duration
 		most = l.ahead.Load()
 	}
 	need := l.units.Need(cost)
-	have := l.shards[hash>>l.shift].take(hash, micros*l.units.PerMicro(), need, ahead, l)
+	have := l.take(key.Hash(l.seed), need, ahead)
 	if have <= blocked {
 		return l.units.Blocked(blockedFor(have, &l.units), need), nil
 	}

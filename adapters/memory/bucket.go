@@ -37,6 +37,11 @@ func (b *bucket) take(now, need, ahead int64, l *Limiter) (have int64, ok bool) 
 		have = l.units.Full() - debt
 		steppedBack := have < 0 && have < -l.ahead.Load()
 		if steppedBack {
+			// Others may have drained the bucket since the caller looked at the clock.
+			if later := l.now(); later > now {
+				now = later
+				continue
+			}
 			debt, have = l.units.Full(), 0
 		}
 		next := now + debt

@@ -71,9 +71,9 @@ func (c *Cooldown) Consume(_ context.Context, key ratelimit.Key, cost int64) (ra
 	if cost < 0 {
 		return ratelimit.Decision{}, fmt.Errorf("memory: cost is %d; it must not be negative", cost)
 	}
-	now := c.now()
 	s := c.shard(&key)
 	s.mu.Lock()
+	now := c.now()
 	e := s.entry(key, now, &c.policy)
 	count := int64(len(e.stamps)) + cost
 	d := e.consume(now, cost, &c.policy)
@@ -86,10 +86,10 @@ func (c *Cooldown) Consume(_ context.Context, key ratelimit.Key, cost int64) (ra
 
 // Count returns how many of key count in the window that ends now.
 func (c *Cooldown) Count(_ context.Context, key ratelimit.Key) (int64, error) {
-	now := c.now()
 	s := c.shard(&key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := c.now()
 	e := s.entries[key]
 	if e == nil {
 		return 0, nil

@@ -20,7 +20,7 @@ import (
 type Limiter struct {
 	units  ratelimit.Units
 	seed   maphash.Seed
-	epoch  time.Time
+	clock  func() int64 // microseconds since the limiter was made
 	shards []shard
 	shift  int          // a hash's top bits choose its shard
 	ahead  atomic.Int64 // the most that was ever reserved beyond a full bucket, in units
@@ -56,10 +56,11 @@ func NewLimiterMaxKeys(policy ratelimit.Policy, maxKeys int) *Limiter {
 	for shards < mostShards && maxKeys/(2*shards) >= leastShardKeys {
 		shards *= 2
 	}
+	epoch := time.Now()
 	l := &Limiter{
 		units:  policy.Units(),
 		seed:   maphash.MakeSeed(),
-		epoch:  time.Now(),
+		clock:  func() int64 { return time.Since(epoch).Microseconds() },
 		shards: make([]shard, shards),
 		shift:  64 - bits.TrailingZeros(uint(shards)),
 	}
@@ -75,7 +76,15 @@ func (l *Limiter) Local() {}
 // Consume takes cost tokens from key's bucket, or none of them. It ignores its
 // context: it never waits.
 func (l *Limiter) Consume(_ context.Context, key ratelimit.Key, cost int64) (ratelimit.Decision, error) {
-	return l.consume(key.Hash(l.seed), l.micros(), cost)
+	if cost < 0 {
+		return ratelimit.Decision{}, fmt.Errorf("memory: cost is %d; it must not be negative", cost)
+	}
+	need := l.units.Need(cost)
+	have := l.take(key.Hash(l.seed), need, 0)
+	if have <= blocked {
+		return l.units.Blocked(blockedFor(have, &l.units), need), nil
+	}
+	return l.units.Decide(have, need), nil
 }
 
 // Stats returns how many buckets there are, and how many there were. It takes each of up to
@@ -93,18 +102,9 @@ func (l *Limiter) Stats() ratelimit.Stats {
 	return stats
 }
 
-func (l *Limiter) micros() int64 { return time.Since(l.epoch).Microseconds() }
-
-// consume is Consume at a time, in microseconds since the epoch.
-func (l *Limiter) consume(hash uint64, micros, cost int64) (ratelimit.Decision, error) {
-	if cost < 0 {
-		return ratelimit.Decision{}, fmt.Errorf("memory: cost is %d; it must not be negative", cost)
-	}
-	need := l.units.Need(cost)
-	now := micros * l.units.PerMicro()
-	have := l.shards[hash>>l.shift].take(hash, now, need, 0, l)
-	if have <= blocked {
-		return l.units.Blocked(blockedFor(have, &l.units), need), nil
-	}
-	return l.units.Decide(have, need), nil
+func (l *Limiter) take(hash uint64, need, ahead int64) (have int64) {
+	return l.shards[hash>>l.shift].take(hash, l.now(), need, ahead, l)
 }
+
+// now is in units since the limiter was made.
+func (l *Limiter) now() int64 { return l.clock() * l.units.PerMicro() }

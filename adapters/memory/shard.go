@@ -12,13 +12,14 @@ import (
 type shard struct {
 	table atomic.Pointer[table]
 
-	mu       sync.Mutex
-	used     int   // slots of the table
-	most     int   // buckets that may be kept
-	searchAt int64 // when a full shard may look for room again, in units
-	overflow bucket
-	evicted  int64
-	crowded  int64
+	mu        sync.Mutex
+	used      int   // slots of the table
+	most      int   // buckets that may be kept
+	droppedAt int64 // when buckets were last dropped, in units
+	searchAt  int64 // when a full shard may look for room again, in units
+	overflow  bucket
+	evicted   int64
+	crowded   int64
 
 	_ [64]byte // keeps shards on different cache lines
 }
@@ -49,7 +50,7 @@ func (s *shard) take(hash uint64, now, need, ahead int64, l *Limiter) int64 {
 		case found == nil && (need <= 0 || need > l.units.Full()):
 			return l.units.Full() // nothing is taken from a full bucket, nor given to it
 		case found == nil:
-			found = s.insert(hash, now, &l.units)
+			found, now = s.insert(hash, now, &l.units)
 		}
 		if have, ok := found.take(now, need, ahead, l); ok {
 			return have
@@ -105,18 +106,20 @@ func (t *table) find(hash uint64) (*bucket, *slot) {
 }
 
 // insert returns the bucket of a key that was not there: its own, or the
-// strangers' if there is no room.
-func (s *shard) insert(hash uint64, now int64, u *ratelimit.Units) *bucket {
+// strangers' if there is no room. It returns the time, too, because a bucket of the key
+// may have been dropped that was not full yet when the caller looked at the clock.
+func (s *shard) insert(hash uint64, now int64, u *ratelimit.Units) (*bucket, int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now = max(now, s.droppedAt)
 	if found, _ := s.table.Load().find(hash); found != nil {
-		return found
+		return found, now
 	}
 	if !s.room(now, u) {
 		s.crowded++
-		return &s.overflow
+		return &s.overflow, now
 	}
-	return s.add(hash, now)
+	return s.add(hash, now), now
 }
 
 // add adds a bucket for which there is room. It must be called with the lock held.
@@ -170,6 +173,7 @@ func (s *shard) rebuild(old table, now int64) {
 		free.bucket.Store(e.value)
 		free.hash.Store(e.hash)
 	}
+	s.droppedAt = max(s.droppedAt, now)
 	s.evicted += int64(s.used - len(live))
 	s.used = len(live)
 	s.table.Store(&fresh)
