@@ -18,7 +18,7 @@ import (
 // on until either side closes it. What is wrong with a request is told by an
 // HTTP status, because a browser's page can act on nothing else so early.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	r.compile()
+	r.freeze()
 	proxied := contains(r.opts.TrustedProxies, peerOf(req))
 	if !r.origin.allows(req, proxied) {
 		r.reject(w, "origin", errors.Errorf(errors.PermissionDenied, "this page may not connect"))
@@ -40,12 +40,9 @@ var errAnswered = errors.New("answered")
 
 // accept authenticates and upgrades. An error leaves nothing behind.
 func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error {
-	if r.opts.Authenticate != nil {
-		identity, err := r.opts.Authenticate(req)
-		if err != nil {
-			return err
-		}
-		c.identity = identity
+	var err error
+	if c.identity, err = r.authenticate(req); err != nil {
+		return err
 	}
 	if err := r.conns.takeUser(c.identity); err != nil {
 		return err
@@ -73,6 +70,14 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 	}
 	go c.open()
 	return nil
+}
+
+func (r *Router) authenticate(req *http.Request) (_ Identity, err error) {
+	if r.opts.Authenticate == nil {
+		return Identity{}, nil
+	}
+	defer r.recoverTo(&err, nil, "Authenticate")
+	return r.opts.Authenticate(req)
 }
 
 func runsBeside(in *incoming) bool { return in.route.beside }

@@ -232,6 +232,23 @@ func TestConnectionLimits(t *testing.T) {
 	}
 }
 
+func TestAPanicInAuthenticateLeavesNoPlaceTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failures recorder[router.Failure]
+		r := router.New(&router.Options{
+			Authenticate: func(*http.Request) (router.Identity, error) { panic("no database") },
+			OnError:      failures.add,
+			Limits:       router.Limits{ConnsPerIP: 1},
+		})
+		for range 3 {
+			assert.Equal(t, http.StatusInternalServerError, routertest.Refused(t, r).StatusCode)
+		}
+		require.Len(t, failures.all(), 3)
+		assert.ErrorContains(t, failures.all()[0].Err, "no database")
+		assert.NoError(t, r.Shutdown(t.Context()))
+	})
+}
+
 func TestARefusedRequestLeavesNoPlaceTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/penstock-go/penstock/errors"
 )
 
 // A call is an RPC that has been started: what it needs beyond an event. Its
@@ -131,7 +129,7 @@ func (w *watch) expire() {
 		if c == nil {
 			return
 		}
-		c.conn.answer(c, errors.Errorf(errors.DeadlineExceeded, "the time for the call is up"))
+		c.conn.answer(c, errLate)
 		c.conn.ws.Wake()
 		c.call.end()
 	}

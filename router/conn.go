@@ -150,15 +150,24 @@ const mostWaiting = 64
 
 // open starts a connection: OnOpen first, then its messages.
 func (c *Conn) open() {
-	if err := c.opened(); err != nil {
-		c.refused = true
-		c.refuse(err)
-		c.discard()
-		c.release()
-		c.done()
-		return
-	}
-	go c.serve() // the stack that OnOpen has grown is not kept
+	err := errExited
+	defer func() {
+		if err != nil {
+			go c.end(err)
+		} else {
+			go c.serve() // the stack that OnOpen has grown is not kept
+		}
+	}()
+	err = c.opened()
+}
+
+// end refuses a connection and waits until it has ended.
+func (c *Conn) end(err error) {
+	c.refused = true
+	c.refuse(err)
+	c.discard()
+	c.release()
+	c.done()
 }
 
 func (c *Conn) opened() (err error) {
@@ -263,13 +272,18 @@ func (c *Conn) done() {
 			c.closeDrained()
 		}
 	case 0:
+		defer c.leave()
 		c.leaveTopics()
 		c.closed()
-		code, _ := c.ws.Status()
-		c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
-		c.router.logClosed(c, StatusCode(code))
-		c.messages.workers.leave()
-		c.router.conns.leaveUser(c.identity)
-		c.router.conns.leaveAddress(c.ip)
 	}
+}
+
+// leave gives up the connection's place, even if OnClose has called runtime.Goexit.
+func (c *Conn) leave() {
+	code, _ := c.ws.Status()
+	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
+	c.router.logClosed(c, StatusCode(code))
+	c.messages.workers.leave()
+	c.router.conns.leaveUser(c.identity)
+	c.router.conns.leaveAddress(c.ip)
 }

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -20,8 +21,11 @@ type Context struct {
 	correlationID string
 	receivedAt    time.Time
 	size          int64
+	values        []keyValue
 	call          call // of an RPC
 }
+
+type keyValue struct{ key, value any }
 
 var _ context.Context = (*Context)(nil)
 
@@ -35,8 +39,19 @@ func (c *Context) Done() <-chan struct{} { return c.context().Done() }
 // Err returns why the message's work is not wanted any more, or nil.
 func (c *Context) Err() error { return c.context().Err() }
 
-// Value is there because a Context is a context.Context. No value is set.
-func (c *Context) Value(key any) any { return c.context().Value(key) }
+// Value returns what SetValue was last called with for key, or nil.
+func (c *Context) Value(key any) any {
+	for _, v := range slices.Backward(c.values) {
+		if v.key == key {
+			return v.value
+		}
+	}
+	return c.context().Value(key)
+}
+
+// SetValue is how a middleware hands something on: a span, a transaction. Like the key of
+// [context.WithValue], key should be of a type of your own. It must be called before next.
+func (c *Context) SetValue(key, value any) { c.values = append(c.values, keyValue{key, value}) }
 
 func (c *Context) context() context.Context {
 	if c.route.rpc {
@@ -56,6 +71,14 @@ func (c *Context) Type() string { return c.route.name }
 
 // Message returns the decoded message, for middleware.
 func (c *Context) Message() Message { return c.route.value(c.message) }
+
+// Reply returns what an RPC will be answered with, or nil: for middleware, when next has
+// returned.
+func (c *Context) Reply() Message { return c.reply }
+
+// SetReply answers an RPC in the handler's place, or otherwise than the handler did, if the
+// middleware that calls it returns nil. Of a message without a reply, nothing is sent.
+func (c *Context) SetReply(m Message) { c.reply = m }
 
 // CorrelationID returns what the client will recognise the answer by, or "".
 func (c *Context) CorrelationID() string { return c.correlationID }

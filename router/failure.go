@@ -1,6 +1,10 @@
 package router
 
-import "github.com/penstock-go/penstock/errors"
+import (
+	"context"
+
+	"github.com/penstock-go/penstock/errors"
+)
 
 // A Failure is an error that a client does not see in full.
 type Failure struct {
@@ -21,10 +25,10 @@ func (e *PanicError) Error() string { return "panic: " + panicText(e.Value) }
 
 // private reports whether err has a part that the client is not told.
 func private(err error) bool {
-	if e, ok := errors.AsType[*errors.Error](err); ok && e.Err != nil {
-		return true
+	if e, ok := errors.AsType[*errors.Error](err); ok {
+		return e.Err != nil || e.Code == errors.Internal
 	}
-	return errors.CodeOf(err) == errors.Internal
+	return !errors.Is(err, context.Canceled) && err != context.DeadlineExceeded //nolint:errorlint // a wrapped one says more
 }
 
 func (r *Router) fail(c *Conn, typ string, err error) {

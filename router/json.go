@@ -1,6 +1,7 @@
 package router
 
 import (
+	"encoding"
 	"fmt"
 	"io"
 	"reflect"
@@ -20,14 +21,14 @@ type rawJSON = jsontext.Value
 
 //nolint:gochecknoglobals // constants, but for the language
 var (
-	decoding = json.JoinOptions(jsontext.AllowInvalidUTF8(true))
-	encoding = json.JoinOptions(jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
+	decodeOptions = json.JoinOptions(jsontext.AllowInvalidUTF8(true))
+	encodeOptions = json.JoinOptions(jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
 )
 
 // unmarshal decodes a payload into what v points to. The scanner has found the
 // text to be UTF-8; half a surrogate pair in an escape becomes U+FFFD.
 func unmarshal(payload []byte, v any) error {
-	if err := json.Unmarshal(payload, v, decoding); err != nil {
+	if err := json.Unmarshal(payload, v, decodeOptions); err != nil {
 		return decodeError(err)
 	}
 	return nil
@@ -112,5 +113,55 @@ func given(e *json.SemanticError) string {
 // marshal writes the encoding of v. What is not UTF-8 becomes U+FFFD, so that a
 // stray byte in a database does not cost a client its answer.
 func marshal(w io.Writer, v any) error {
-	return json.MarshalWrite(w, v, encoding)
+	return json.MarshalWrite(w, v, encodeOptions)
+}
+
+// encodable returns what the library has against a type, which it says only when it meets
+// a value.
+func encodable(t reflect.Type, known map[reflect.Type]bool) error {
+	if known[t] || encodesItself(t) {
+		return nil
+	}
+	known[t] = true
+	switch t.Kind() {
+	case reflect.Interface:
+		return nil
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return encodable(t.Elem(), known)
+	case reflect.Map:
+		return errors.Join(encodable(t.Key(), known), encodable(t.Elem(), known))
+	case reflect.Struct:
+		if err := json.Unmarshal([]byte("{}"), reflect.New(t).Interface(), decodeOptions); err != nil {
+			return err
+		}
+		for field := range t.Fields() {
+			if !travels(field) {
+				continue
+			}
+			if err := encodable(field.Type, known); err != nil {
+				return fmt.Errorf("field %s: %w", field.Name, err)
+			}
+		}
+		return nil
+	default:
+		return marshal(io.Discard, reflect.Zero(t).Interface())
+	}
+}
+
+func travels(f reflect.StructField) bool {
+	return (f.IsExported() || f.Anonymous) && f.Tag.Get("json") != "-"
+}
+
+// encodesItself reports whether a type has methods for its encoding, which may have something
+// against a zero value.
+func encodesItself(t reflect.Type) bool {
+	for _, is := range []reflect.Type{
+		reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.MarshalerTo](), reflect.TypeFor[encoding.TextMarshaler](),
+		reflect.TypeFor[json.Unmarshaler](), reflect.TypeFor[json.UnmarshalerFrom](), reflect.TypeFor[encoding.TextUnmarshaler](),
+	} {
+		if t.Implements(is) || reflect.PointerTo(t).Implements(is) {
+			return true
+		}
+	}
+	return false
 }

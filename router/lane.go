@@ -84,23 +84,44 @@ func (l *lane[T]) start() { l.workers.start(l.loopFunc) }
 // done at once: then this goroutine takes that, too, and most jobs need none of
 // their own.
 func (l *lane[T]) loop() {
+	runs, blocks := false, false // a job; it lets no other start
+	defer func() {
+		if runs { // it has called runtime.Goexit
+			l.abandoned(blocks)
+		}
+	}()
 	l.mu.Lock()
 	l.coming--
 	for !l.blocked && l.head < len(l.jobs) {
 		job := l.take()
-		beside := l.beside(job)
-		l.blocked = !beside
+		blocks = !l.beside(job)
+		l.blocked = blocks
 		l.send()
 		l.mu.Unlock()
+		runs = true
 		l.run(job)
+		runs = false
 		l.mu.Lock()
-		if !beside {
+		if blocks {
 			l.blocked = false
 		}
 		if l.next != nil && l.head < len(l.jobs) {
 			l.next()
 		}
 	}
+	l.mu.Unlock()
+	if l.last != nil {
+		l.last()
+	}
+}
+
+// abandoned is what loop cannot do any more, because its goroutine ends.
+func (l *lane[T]) abandoned(blocks bool) {
+	l.mu.Lock()
+	if blocks {
+		l.blocked = false
+	}
+	l.send()
 	l.mu.Unlock()
 	if l.last != nil {
 		l.last()

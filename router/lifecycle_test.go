@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -175,6 +176,72 @@ func TestPanicsStayWithTheirMessage(t *testing.T) {
 		assert.Equal(t, "secret", p.Value)
 		assert.Contains(t, string(p.Stack), "lifecycle_test.go")
 	})
+}
+
+func TestAPanicAfterTheAnswerIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failures recorder[router.Failure]
+		r := router.New(&router.Options{OnError: failures.add, Timeouts: router.Timeouts{Call: time.Second}})
+		router.RPC(r, func(ctx *router.Context, _ Echo) (Echoed, error) {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			panic("late")
+		})
+		assert.Equal(t, errors.DeadlineExceeded, routertest.CallError(routertest.Dial(t, r), Echo{}).Code)
+		time.Sleep(2 * time.Second)
+		require.Len(t, failures.all(), 1)
+		assert.ErrorContains(t, failures.all()[0].Err, "panic: late")
+	})
+}
+
+// TestWhoEndsTheirGoroutine calls what t.FailNow calls.
+func TestWhoEndsTheirGoroutine(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		setUp func(*router.Router, *router.Options)
+		want  errors.Code // of the answer to a Panic; none if the connection is refused
+	}{
+		{"in a handler", func(r *router.Router, _ *router.Options) {
+			router.On(r, func(*router.Context, Panic) error { runtime.Goexit(); return nil })
+		}, errors.Internal},
+		{"in a handler of calls", func(r *router.Router, _ *router.Options) {
+			router.RPC(r, func(*router.Context, Panic) (Echoed, error) { runtime.Goexit(); return Echoed{}, nil })
+		}, errors.Internal},
+		{"in OnLimitExceeded", func(r *router.Router, opts *router.Options) {
+			router.On(r, func(*router.Context, Panic) error {
+				return &router.LimitExceeded{Kind: router.LimitRate, Observed: 2, Limit: 1}
+			})
+			opts.OnLimitExceeded = func(router.LimitExceeded) { runtime.Goexit() }
+		}, errors.ResourceExhausted},
+		{"in OnOpen", func(_ *router.Router, opts *router.Options) {
+			opts.OnOpen = func(context.Context, *router.Conn) error { runtime.Goexit(); return nil }
+		}, ""},
+		{"in OnClose", func(r *router.Router, opts *router.Options) {
+			router.On(r, func(*router.Context, Panic) error { return errors.Errorf(errors.NotFound, "nobody") })
+			opts.OnClose = func(*router.Conn, router.CloseError) { runtime.Goexit() }
+		}, errors.NotFound},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			opts := quiet(router.Options{})
+			tt.setUp(router.New(nil), opts)
+			r := router.New(opts)
+			tt.setUp(r, new(router.Options))
+			router.RPC(r, echo)
+			conn := routertest.Dial(t, r)
+			if tt.want == "" {
+				assert.Equal(t, router.StatusInternalError, conn.Closed().Code)
+			} else {
+				for range 3 {
+					conn.Send(Panic{})
+					assert.Equal(t, tt.want, routertest.ReceiveError(conn).Code)
+					assert.Equal(t, Echoed{1}, routertest.Call[Echoed](conn, Echo{1}), "later messages are handled")
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			assert.NoError(t, r.Shutdown(ctx))
+		})
+	}
 }
 
 func TestIdlePeersArePingedAndDeadOnesClosed(t *testing.T) {

@@ -53,6 +53,12 @@ const (
 	Custom                 // nothing: Options.OnLimitExceeded takes care of it
 )
 
+func mustBeReaction(r Reaction) {
+	if r > Custom {
+		panic(fmt.Sprintf("router: OnExceeded is %d; it must be Send, Close or Custom", r))
+	}
+}
+
 func defaultCloseCode(l LimitExceeded) StatusCode {
 	if l.Kind == LimitPayload {
 		return StatusTooBig

@@ -162,9 +162,7 @@ func (o *Options) withDefaults() Options {
 	if opts.BufferBytes < 512 || opts.BufferBytes > wsconn.MaxBufferBytes {
 		panic(fmt.Sprintf("router: BufferBytes is %d; it must be from 512 to %d", opts.BufferBytes, wsconn.MaxBufferBytes))
 	}
-	if opts.OnExceeded > Custom {
-		panic(fmt.Sprintf("router: OnExceeded is %d; it must be Send, Close or Custom", opts.OnExceeded))
-	}
+	mustBeReaction(opts.OnExceeded)
 	if opts.OnQueueFull > KeepLatest {
 		panic(fmt.Sprintf("router: OnQueueFull is %d; it must be Disconnect, DropOldest, DropNewest or KeepLatest", opts.OnQueueFull))
 	}

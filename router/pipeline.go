@@ -148,8 +148,14 @@ func (c *Conn) pass(in *incoming) error {
 // has sent before it left is handled, as it would be had the client stayed.
 func (c *Conn) handle(in *incoming) {
 	defer c.handled(in.route)
-	if in.route.rpc && c.ctx.Err() != nil { // nobody is left to answer
+	switch {
+	case !in.route.rpc:
+	case c.ctx.Err() != nil: // nobody is left to answer
 		c.answered(in.route.name, errors.Cancelled)
+		in.release()
+		return
+	case time.Since(in.At) >= c.watch.timeout:
+		c.turnAway(in, errLate)
 		in.release()
 		return
 	}
@@ -162,11 +168,28 @@ func (c *Conn) handle(in *incoming) {
 	in.release()
 	if ctx.route.rpc {
 		c.handleCall(ctx)
-	} else if err := ctx.run(); err != nil {
-		c.answerFailed(ctx, err)
 	} else {
-		c.answered(ctx.route.name, "")
+		c.handleEvent(ctx)
 	}
+}
+
+// errLate is of a call whose time was up before it had its turn, or before it was answered.
+var errLate = &errors.Error{Code: errors.DeadlineExceeded, Message: bareMessage(errors.DeadlineExceeded)}
+
+// errExited is of a handler that does not return, without a panic.
+var errExited = errors.New("router: runtime.Goexit was called, as FailNow of package testing does")
+
+// handleEvent is stage 7 of a message without a reply.
+func (c *Conn) handleEvent(ctx *Context) {
+	err := errExited
+	defer func() {
+		if err != nil {
+			c.answerFailed(ctx, err)
+		} else {
+			c.answered(ctx.route.name, "")
+		}
+	}()
+	err = ctx.run()
 }
 
 // answered tells what has become of a message.
@@ -246,19 +269,28 @@ func invalid(err error) error {
 // handleCall is stage 7 of an RPC: one answer, by its deadline.
 func (c *Conn) handleCall(ctx *Context) {
 	c.watch.add(ctx)
-	err := ctx.run()
-	c.watch.remove(ctx)
-	if err == nil && ctx.reply == nil {
-		err = errors.Errorf(errors.Internal, "no reply")
-	}
-	c.answer(ctx, err)
-	ctx.call.end()
+	err := errExited
+	defer func() {
+		c.watch.remove(ctx)
+		if err == nil && ctx.reply == nil {
+			err = errNoReply
+		}
+		c.answer(ctx, err)
+		ctx.call.end()
+	}()
+	err = ctx.run()
 }
 
+var errNoReply = errors.New("router: a middleware has neither called the handler nor set a reply")
+
 // answer sends the reply of an RPC or its error, whichever comes first. It leaves
-// when somebody wakes the connection's writer.
+// when somebody wakes the connection's writer. Of an error that comes too late, the client
+// sees nothing.
 func (c *Conn) answer(ctx *Context, err error) {
 	if !ctx.call.answered.CompareAndSwap(false, true) {
+		if err != nil {
+			c.router.fail(c, ctx.route.name, err)
+		}
 		return
 	}
 	if err == nil {

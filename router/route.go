@@ -23,6 +23,9 @@ type Registry interface {
 
 // On registers the handler of a message without a reply.
 func On[M Message](to Registry, handle func(*Context, M) error) *Route {
+	if handle == nil {
+		panic(fmt.Sprintf("router: %s: the handler of %v is nil", caller(1), reflect.TypeFor[M]()))
+	}
 	return add[M](to, &Route{run: func(ctx *Context) error {
 		return handle(ctx, *ctx.message.(*M))
 	}})
@@ -32,6 +35,9 @@ func On[M Message](to Registry, handle func(*Context, M) error) *Route {
 // returns, or by its error.
 func RPC[M, Reply Message](to Registry, handle func(*Context, M) (Reply, error)) *Route {
 	mustBeMessage[Reply](caller(1))
+	if handle == nil {
+		panic(fmt.Sprintf("router: %s: the handler of %v is nil", caller(1), reflect.TypeFor[M]()))
+	}
 	return add[M](to, &Route{rpc: true, beside: true, run: func(ctx *Context) error {
 		reply, err := handle(ctx, *ctx.message.(*M))
 		if err != nil {
@@ -66,7 +72,7 @@ type Route struct {
 // the router and of its group.
 func (rt *Route) UseIngress(fns ...IngressFunc) *Route {
 	rt.parent.router.change("UseIngress")
-	rt.ingress = append(rt.ingress, fns...)
+	rt.ingress = added(rt.ingress, fns, "UseIngress")
 	return rt
 }
 
@@ -74,7 +80,7 @@ func (rt *Route) UseIngress(fns ...IngressFunc) *Route {
 // group.
 func (rt *Route) Use(mws ...Middleware) *Route {
 	rt.parent.router.change("Use")
-	rt.use = append(rt.use, mws...)
+	rt.use = added(rt.use, mws, "Use")
 	return rt
 }
 
@@ -82,8 +88,8 @@ func (rt *Route) Use(mws ...Middleware) *Route {
 // Limits.MessageBytes. It may be more than that, up to Limits.HardBytes.
 func (rt *Route) MaxBytes(n int64) *Route {
 	rt.parent.router.change("MaxBytes")
-	if n < 1 {
-		panic(fmt.Sprintf("router: MaxBytes of %q is %d; it must be at least 1", rt.name, n))
+	if most := rt.parent.router.opts.Limits.HardBytes; n < 1 || n > most {
+		panic(fmt.Sprintf("router: MaxBytes of %q is %d; it must be from 1 to Limits.HardBytes, %d", rt.name, n, most))
 	}
 	rt.maxBytes = n
 	return rt
@@ -93,6 +99,7 @@ func (rt *Route) MaxBytes(n int64) *Route {
 // place of Options.OnExceeded.
 func (rt *Route) OnExceeded(reaction Reaction) *Route {
 	rt.parent.router.change("OnExceeded")
+	mustBeReaction(reaction)
 	rt.reaction = reaction
 	return rt
 }
@@ -120,7 +127,9 @@ func (rt *Route) compile() {
 		rt.use = slices.Concat(g.use, rt.use)
 	}
 	for _, mw := range slices.Backward(rt.use) {
-		rt.run = mw(rt.run)
+		if rt.run = mw(rt.run); rt.run == nil {
+			panic(fmt.Sprintf("router: a middleware of %q, registered at %s, has returned nil", rt.name, rt.place))
+		}
 	}
 }
 
@@ -136,19 +145,29 @@ type Group struct {
 // after those of the router and before those of the route.
 func (g *Group) UseIngress(fns ...IngressFunc) {
 	g.router.change("UseIngress")
-	g.ingress = append(g.ingress, fns...)
+	g.ingress = added(g.ingress, fns, "UseIngress")
 }
 
 // Use wraps the handlers of the group's routes, inside the router's middleware.
 func (g *Group) Use(mws ...Middleware) {
 	g.router.change("Use")
-	g.use = append(g.use, mws...)
+	g.use = added(g.use, mws, "Use")
 }
 
 // Group returns a group inside this one.
 func (g *Group) Group() *Group { return &Group{router: g.router, parent: g} }
 
 func (g *Group) group() *Group { return g }
+
+// added appends functions that must not be nil.
+func added[F any](to, fns []F, by string) []F {
+	for i, f := range fns {
+		if reflect.ValueOf(f).IsNil() {
+			panic(fmt.Sprintf("router: argument %d of %s is nil; it must be a function", i+1, by))
+		}
+	}
+	return append(to, fns...)
+}
 
 func add[M Message](to Registry, rt *Route) *Route {
 	place := caller(2)
@@ -189,6 +208,9 @@ func mustBeMessage[M Message](place string) (name string, fields int) {
 		panic(fmt.Sprintf("router: %s: the name of %v, %q, must have 1 to %d bytes", place, typ, name, maxNameBytes))
 	case reserved(name):
 		panic(fmt.Sprintf("router: %s: the name of %v, %q, is reserved", place, typ, name))
+	}
+	if err := encodable(typ, map[reflect.Type]bool{}); err != nil {
+		panic(fmt.Sprintf("router: %s: %v cannot travel: %v", place, typ, err))
 	}
 	if typ.Kind() != reflect.Struct {
 		return name, -1

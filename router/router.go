@@ -22,7 +22,7 @@ type Router struct {
 	origin    originPolicy
 	transport wsconn.Options
 
-	freeze sync.Once
+	freeze func() // lays out the stages, once
 	frozen atomic.Bool
 	adding sync.Mutex // a route, which Types may be asked about meanwhile
 	routes map[string]*Route
@@ -53,6 +53,7 @@ func New(opts *Options) *Router {
 	r.origin = parseOrigins(r.opts.Origins)
 	r.transport = transport(&r.opts)
 	r.root.router = r
+	r.freeze = sync.OnceFunc(r.compile)
 	r.conns.init(r.opts.Limits)
 	r.topics.init(r)
 	for i := range r.shared {
@@ -116,17 +117,11 @@ func (r *Router) change(what string) {
 	}
 }
 
-// compile lays out every route's stages, once.
+// compile lays out every route's stages.
 func (r *Router) compile() {
-	r.freeze.Do(func() {
-		r.frozen.Store(true)
-		r.unknown = r.root.ingress
-		for _, route := range r.routes {
-			route.compile()
-			if route.maxBytes > r.opts.Limits.HardBytes {
-				panic(fmt.Sprintf("router: MaxBytes of %q, registered at %s, is %d, above Limits.HardBytes, %d",
-					route.name, route.place, route.maxBytes, r.opts.Limits.HardBytes))
-			}
-		}
-	})
+	r.frozen.Store(true)
+	r.unknown = r.root.ingress
+	for _, route := range r.routes {
+		route.compile()
+	}
 }

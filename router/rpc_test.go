@@ -3,6 +3,8 @@ package router_test
 import (
 	"context"
 	"encoding/json"
+	"math"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -61,7 +63,7 @@ func TestAnRPCIsAnsweredOnce(t *testing.T) {
 
 // Unsendable cannot be encoded.
 type Unsendable struct {
-	F func() `json:"f"`
+	F float64 `json:"f"`
 }
 
 func (Unsendable) MessageType() string { return "UNSENDABLE" }
@@ -69,7 +71,7 @@ func (Unsendable) MessageType() string { return "UNSENDABLE" }
 func TestAReplyThatCannotBeEncodedIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(quiet(router.Options{}))
-		router.RPC(r, func(*router.Context, Echo) (Unsendable, error) { return Unsendable{F: func() {}}, nil })
+		router.RPC(r, func(*router.Context, Echo) (Unsendable, error) { return Unsendable{math.NaN()}, nil })
 		assert.Equal(t, errors.Internal, routertest.CallError(routertest.Dial(t, r), Echo{}).Code)
 	})
 }
@@ -93,6 +95,59 @@ func TestMiddlewareMayAnswerInTheHandlersPlace(t *testing.T) {
 		assert.Equal(t, errors.Internal, routertest.CallError(conn, Echo{0}).Code, "an RPC is always answered")
 		assert.Equal(t, errors.PermissionDenied, routertest.CallError(conn, Echo{1}).Code)
 		assert.Equal(t, Echoed{2}, routertest.Call[Echoed](conn, Echo{2}))
+	})
+}
+
+type nameKey struct{}
+
+func TestMiddlewareSeesTheReplyAndHandsValuesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(quiet(router.Options{}))
+		cache := map[router.Message]router.Message{}
+		cached := func(next router.Handler) router.Handler {
+			return func(ctx *router.Context) error {
+				if reply, ok := cache[ctx.Message()]; ok {
+					ctx.SetReply(reply)
+					return nil
+				}
+				ctx.SetValue(nameKey{}, "first")
+				ctx.SetValue(nameKey{}, "second")
+				err := next(ctx)
+				cache[ctx.Message()] = ctx.Reply()
+				return err
+			}
+		}
+		calls := 0
+		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+			calls++
+			derived, cancel := context.WithCancel(ctx)
+			defer cancel()
+			assert.Equal(t, "second", derived.Value(nameKey{}))
+			assert.Nil(t, ctx.Value("another"))
+			return Echoed(m), nil
+		}).Use(cached)
+		conn := routertest.Dial(t, r)
+		for range 3 {
+			assert.Equal(t, Echoed{7}, routertest.Call[Echoed](conn, Echo{7}))
+		}
+		assert.Equal(t, 1, calls)
+	})
+}
+
+func TestACallThatIsLateIsNotHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(quiet(router.Options{Timeouts: router.Timeouts{Call: time.Second}}))
+		router.On(r, func(*router.Context, Say) error { time.Sleep(time.Minute); return nil })
+		router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
+			t.Error("its time is up")
+			return Echoed{}, nil
+		})
+		conn := routertest.Dial(t, r)
+		conn.Send(Say{"a", "b"})
+		time.Sleep(time.Second)
+		conn.SendText(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`)
+		time.Sleep(time.Hour)
+		assert.Equal(t, errors.DeadlineExceeded, routertest.ReceiveError(conn).Code)
 	})
 }
 
@@ -218,6 +273,27 @@ type Nameless struct{}
 
 func (Nameless) MessageType() string { return "" }
 
+// Odd holds what may not be able to travel.
+type Odd[T any] struct{ V T }
+
+func (Odd[T]) MessageType() string { return "ODD" }
+
+func TestTypesThatTravelAreAccepted(t *testing.T) {
+	type tree struct {
+		Children []tree
+		Parent   *tree
+		At       time.Time
+		IP       netip.Addr
+		Err      error `json:"-"`
+		Any      any
+		Bytes    [4]byte
+		Names    map[netip.Addr]struct{ N uint8 }
+		hidden   chan int
+	}
+	router.On(router.New(nil), func(_ *router.Context, m Odd[tree]) error { close(m.V.hidden); return nil })
+	router.On(router.New(nil), func(*router.Context, Odd[json.RawMessage]) error { return nil })
+}
+
 func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
 	on := func(r *router.Router) { router.On(r, func(*router.Context, Say) error { return nil }) }
 	for _, tt := range []struct {
@@ -252,10 +328,35 @@ func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
 			router.On(router.New(nil), func(*router.Context, Say) error { return nil }).MaxBytes(0)
 		}, []string{`MaxBytes of "SAY" is 0`}},
 		{"MaxBytes above the hard cap", func() {
+			router.On(router.New(nil), func(*router.Context, Say) error { return nil }).MaxBytes(1 << 30)
+		}, []string{`MaxBytes of "SAY" is 1073741824`, "Limits.HardBytes, 1048576"}},
+		{"no reaction of a route", func() {
+			router.RPC(router.New(nil), echo).OnExceeded(42)
+		}, []string{"OnExceeded is 42"}},
+		{"no handler", func() { router.On[Say](router.New(nil), nil) }, []string{"rpc_test.go:", "the handler of router_test.Say is nil"}},
+		{"no handler of calls", func() { router.RPC[Say, Echo](router.New(nil), nil) }, []string{"rpc_test.go:", "the handler of router_test.Say is nil"}},
+		{"no middleware", func() { router.New(nil).Use(nil) }, []string{"argument 1 of Use is nil"}},
+		{"no ingress function", func() { router.RPC(router.New(nil), echo).UseIngress(nil) }, []string{"argument 1 of UseIngress is nil"}},
+		{"a middleware that returns nothing", func() {
 			r := router.New(nil)
-			router.On(r, func(*router.Context, Say) error { return nil }).MaxBytes(1 << 30)
-			r.ServeHTTP(nil, nil)
-		}, []string{`MaxBytes of "SAY"`, "above Limits.HardBytes, 1048576"}},
+			r.Use(func(router.Handler) router.Handler { return nil })
+			router.RPC(r, echo)
+			assert.Panics(t, func() { r.ServeHTTP(nil, nil) })
+			r.ServeHTTP(nil, nil) // it must not be half laid out
+		}, []string{`a middleware of "ECHO", registered at `, "has returned nil"}},
+		{"a field that nobody can encode", func() {
+			router.RPC(router.New(nil), func(*router.Context, Echo) (Odd[struct{ C []chan int }], error) { panic("not called") })
+		}, []string{"rpc_test.go:", "cannot travel: field V: field C: ", "chan int"}},
+		{"a duration", func() {
+			router.On(router.New(nil), func(*router.Context, Odd[*time.Duration]) error { return nil })
+		}, []string{"cannot travel: field V: ", "time.Duration"}},
+		{"two fields of one name", func() {
+			type twins struct {
+				A int
+				B int `json:"A"`
+			}
+			router.On(router.New(nil), func(*router.Context, Odd[map[string]twins]) error { return nil })
+		}, []string{"cannot travel: field V: ", `"A"`}},
 		{"a change while serving", func() {
 			r := router.New(nil)
 			routertest.Dial(t, r)
