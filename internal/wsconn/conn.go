@@ -81,6 +81,7 @@ type Conn struct {
 	reason   string
 	timer    *time.Timer   // the only one: for a sign of life, or for the peer's close frame
 	pingedAt time.Duration // since start; 0 if the timer does not wait for a pong
+	closeBy  time.Duration // since start; 0 until Close
 
 	polled bool         // it can be parked
 	slot   int32        // the poller's
@@ -106,9 +107,11 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Op
 	if subprotocol != "" {
 		accept.Subprotocols = []string{subprotocol}
 	}
-	if opts.Deflater != nil && offersDeflate(r.Header) {
-		w.Header().Set("Sec-WebSocket-Extensions", deflateAnswer)
-		c.deflates, c.sock.frames.inflates = true, true
+	if opts.Deflater != nil {
+		if answer := deflateAnswer(r.Header); answer != "" {
+			w.Header().Set("Sec-WebSocket-Extensions", answer)
+			c.deflates, c.sock.frames.inflates = true, true
+		}
 	}
 	lib, err := websocket.Accept(&hijacker{w, &c.sock, classFor(opts.BufferBytes)}, r, accept)
 	if err != nil {
@@ -149,6 +152,7 @@ func (c *Conn) closeLocked(code int, reason string) {
 	c.closing.Store(true)
 	c.code, c.reason = code, reason
 	c.sendControl(closeFrame(code, reason))
+	c.closeBy = time.Since(c.start) + c.opts.CloseTimeout
 	c.timer.Reset(c.opts.CloseTimeout)
 }
 

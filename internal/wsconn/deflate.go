@@ -96,24 +96,25 @@ var _ io.Writer = (*deflatedFrame)(nil)
 // flushTail is what a flush ends with, and what does not travel.
 const flushTail = "\x00\x00\xff\xff"
 
-// deflateAnswer accepts an offer of permessage-deflate.
-const deflateAnswer = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
-
-// offersDeflate reports whether a handshake offers permessage-deflate in a form
-// that [deflateAnswer] accepts, RFC 7692, section 7.1.
-func offersDeflate(h http.Header) bool {
+// deflateAnswer accepts the first offer of permessage-deflate in a handshake that can be met,
+// RFC 7692, section 7.1. It is "" if there is none.
+func deflateAnswer(h http.Header) string {
 	for offer := range strings.SplitSeq(strings.Join(h.Values("Sec-WebSocket-Extensions"), ","), ",") {
 		name, params, _ := strings.Cut(offer, ";")
-		if strings.EqualFold(strings.TrimSpace(name), "permessage-deflate") && canDeflateWith(params) {
-			return true
+		if !strings.EqualFold(strings.TrimSpace(name), "permessage-deflate") {
+			continue
+		}
+		if answer, ok := deflateParams(params); ok {
+			return "permessage-deflate; server_no_context_takeover; client_no_context_takeover" + answer
 		}
 	}
-	return false
+	return ""
 }
 
-func canDeflateWith(params string) bool {
+// deflateParams returns what the answer to an offer with these parameters must repeat.
+func deflateParams(params string) (answer string, ok bool) {
 	if params == "" {
-		return true
+		return "", true
 	}
 	seen := map[string]bool{}
 	for param := range strings.SplitSeq(params, ";") {
@@ -121,27 +122,28 @@ func canDeflateWith(params string) bool {
 		name = strings.ToLower(strings.TrimSpace(name))
 		value = strings.Trim(strings.TrimSpace(value), `"`)
 		if seen[name] {
-			return false
+			return "", false
 		}
 		seen[name] = true
 		switch name {
 		case "server_no_context_takeover", "client_no_context_takeover":
 			if hasValue {
-				return false
+				return "", false
 			}
 		case "client_max_window_bits": // ours is the largest, so we can read any
 			if hasValue && !isWindowBits(value) {
-				return false
+				return "", false
 			}
 		case "server_max_window_bits":
 			if value != "15" { // what the compressor of the standard library always uses
-				return false
+				return "", false
 			}
+			answer = "; server_max_window_bits=15"
 		default:
-			return false
+			return "", false
 		}
 	}
-	return true
+	return answer, true
 }
 
 func isWindowBits(value string) bool {

@@ -62,7 +62,7 @@ func TestOffersOfCompression(t *testing.T) {
 		"permessage-deflate; client_max_window_bits": agreed, // Chromium, Firefox
 		"Permessage-Deflate ;client_max_window_bits=10; server_no_context_takeover": agreed,
 		"x-webkit-deflate-frame, permessage-deflate":                                agreed,
-		`permessage-deflate; server_max_window_bits="15"`:                           agreed,
+		`permessage-deflate; server_max_window_bits="15"`:                           agreed + "; server_max_window_bits=15",
 		"permessage-deflate; server_max_window_bits=10, permessage-deflate":         agreed,
 		"permessage-deflate; server_max_window_bits=10":                             "",
 		"permessage-deflate; client_max_window_bits=7":                              "",

@@ -13,6 +13,7 @@ const (
 	finText  = 0x81
 	finClose = 0x88
 	finPing  = 0x89
+	finPong  = 0x8a
 )
 
 // maxHeaderBytes is what the header of a server's frame takes at most.
@@ -119,7 +120,10 @@ func (f *Frame) size() int {
 
 func (f *Frame) closing() bool { return f.buf[f.start] == finClose }
 
-// controlFrame is sealed already. The payload must not be longer than 125 bytes.
+// maxControlBytes is what a control frame can hold: RFC 6455, section 5.5.
+const maxControlBytes = 125
+
+// controlFrame is sealed already. The payload must not be longer than maxControlBytes.
 func controlFrame(kind byte, payload string) *Frame {
 	f := NewFrame()
 	f.WriteString(payload)
@@ -131,7 +135,7 @@ func controlFrame(kind byte, payload string) *Frame {
 func pingFrame() *Frame { return controlFrame(finPing, "") }
 
 // maxReasonBytes is what a control frame leaves for a reason behind the code.
-const maxReasonBytes = 125 - 2
+const maxReasonBytes = maxControlBytes - 2
 
 func closeFrame(code int, reason string) *Frame {
 	return controlFrame(finClose, string([]byte{byte(code >> 8), byte(code)})+cut(reason, maxReasonBytes))

@@ -24,7 +24,11 @@ func (c *Conn) alive() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing.Load() {
-		return false
+		left := c.closeBy - time.Since(c.start)
+		if left > 0 { // it has fired for a ping, just before Close
+			c.timer.Reset(left)
+		}
+		return left > 0
 	}
 	now, seen := time.Since(c.start), time.Duration(c.lastSeen.Load())
 	switch {

@@ -1,5 +1,7 @@
 package wsconn
 
+import "time"
+
 // Whose turn it is to read: Park gives it up, and whoever learns that there is something to
 // read takes it.
 const (
@@ -13,13 +15,22 @@ const (
 // there is something to read, or because a connection of this kind waits in Read.
 func (c *Conn) Park(again func()) bool {
 	s := &c.sock
-	if !c.polled || s.ahead() {
+	if !c.polled {
 		return false
 	}
 	c.again = again
 	for {
-		if !s.drained && s.tryFill() {
+		if c.takeControls(); s.ahead() {
 			return false
+		}
+		if !s.drained {
+			filled, err := s.tryFill()
+			if err != nil {
+				return false
+			}
+			if filled {
+				continue
+			}
 		}
 		s.drained = false
 		if c.turn.CompareAndSwap(turnTaken, turnFree) {
@@ -27,6 +38,34 @@ func (c *Conn) Park(again func()) bool {
 		}
 		c.turn.Store(turnTaken)
 	}
+}
+
+// takeControls takes the pings and pongs that are ahead. The library would take them, too, and
+// then wait for the message behind them.
+func (c *Conn) takeControls() {
+	for c.sock.readAhead() {
+		payload := simpleControl(c.sock.unread)
+		if payload < 0 {
+			return
+		}
+		if c.sock.wrong = c.sock.frames.countControl(); c.sock.wrong != nil {
+			return
+		}
+		c.seen(time.Now())
+		frame := c.sock.unread[:2+keyBytes+payload]
+		if frame[0] == finPing {
+			c.pong(frame[2+keyBytes:], [keyBytes]byte(frame[2:]))
+		}
+		c.sock.skip(len(frame))
+	}
+}
+
+func (c *Conn) pong(masked []byte, key [keyBytes]byte) {
+	payload := make([]byte, len(masked))
+	unmask(payload, masked, key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sendControl(controlFrame(finPong, string(payload)))
 }
 
 // readable says that there is something to read, or nothing ever again.

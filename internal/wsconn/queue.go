@@ -77,6 +77,9 @@ func (c *Conn) full(f *Frame, over *Overflow) bool {
 
 // dropFront drops droppable frames from the front until f fits.
 func (c *Conn) dropFront(f *Frame) (dropped int) {
+	if f.size() > c.opts.QueueBytes {
+		return 0 // nothing makes room for it
+	}
 	return c.dropIf(func(queued *Frame) bool {
 		var over Overflow
 		return queued.droppable && c.full(f, &over)

@@ -72,7 +72,7 @@ func TestQueuePolicies(t *testing.T) {
 		{"no room among replies", wsconn.DropOldest, []string{"1", "2", "3", "4", ":5"}, wsconn.ErrDropped, "1 2 3 4", 1, false},
 		{"a reply too many", wsconn.DropOldest, []string{"1", "2", "3", "4", "5"}, wsconn.ErrClosed, "1 2 3 4", 1, true},
 		{"by bytes", wsconn.DropOldest, []string{":" + strings.Repeat("a", 40), ":" + strings.Repeat("b", 40), ":" + strings.Repeat("c", 90)}, nil, ":" + strings.Repeat("c", 90), 2, false},
-		{"longer than the queue", wsconn.DropOldest, []string{"1", ":2", ":" + strings.Repeat("c", 100)}, wsconn.ErrDropped, "1", 2, false},
+		{"longer than the queue", wsconn.DropOldest, []string{"1", ":2", ":" + strings.Repeat("c", 100)}, wsconn.ErrDropped, "1 :2", 1, false},
 		{"the newest goes", wsconn.DropNewest, []string{":1", ":2", ":3", ":4", ":5"}, wsconn.ErrDropped, ":1 :2 :3 :4", 1, false},
 		{"but for a reply", wsconn.DropNewest, []string{":1", ":2", ":3", ":4", "5"}, nil, ":2 :3 :4 5", 1, false},
 		{"the latest stays", wsconn.KeepLatest, []string{"a:1", "b:2", "a:3", "b:4", "a:5"}, nil, "b:4 a:5", 3, false},

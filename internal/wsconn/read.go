@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/coder/websocket"
@@ -163,6 +164,7 @@ func (c *Conn) ended(err error) error {
 
 // status records the code of a close frame, if it is the first.
 func (c *Conn) status(code int, reason string) {
+	reason = strings.ToValidUTF8(reason, "\ufffd") // the library does not look
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closing.Store(true)

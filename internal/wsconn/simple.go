@@ -51,6 +51,18 @@ func simpleFrame(p []byte) (header, n int) {
 	return header, n
 }
 
+// simpleControl returns the length of the payload if p begins with a whole ping or pong as RFC
+// 6455, section 5.5 wants it from a client. Otherwise it returns -1.
+func simpleControl(p []byte) int {
+	if len(p) < 2+keyBytes || p[0] != finPing && p[0] != finPong || p[1]&maskBit == 0 {
+		return -1
+	}
+	if n := int(p[1] &^ maskBit); n <= maxControlBytes && len(p) >= 2+keyBytes+n {
+		return n
+	}
+	return -1
+}
+
 // unmask is RFC 6455, section 5.3.
 func unmask(dst, src []byte, key [keyBytes]byte) {
 	word := uint64(binary.LittleEndian.Uint32(key[:]))

@@ -41,7 +41,7 @@ type socket struct {
 	writeMu      sync.Mutex
 	writeTimeout time.Duration
 	writeBy      time.Time // the deadline that is set
-	shut         bool      // a close frame went out
+	shut         bool      // nothing may go out any more
 	closeWrite   bool      // the wire is closed behind it, because nobody reads any more
 }
 
@@ -87,8 +87,10 @@ func (s *socket) read(p []byte) (int, error) {
 }
 
 // readAhead reports whether what comes next can be looked at before the library
-// asks for it.
-func (s *socket) readAhead() bool { return s.wire != nil && s.buffered.Buffered() == 0 }
+// asks for it. What is behind a forbidden frame cannot: it may be in the middle of one.
+func (s *socket) readAhead() bool {
+	return s.wire != nil && s.wrong == nil && s.buffered.Buffered() == 0
+}
 
 // ahead reports whether reading returns at once.
 func (s *socket) ahead() bool {
@@ -108,13 +110,13 @@ func (s *socket) fill() error {
 	return nil
 }
 
-// tryFill reports whether fill returns at once.
-func (s *socket) tryFill() bool {
+// tryFill reports whether something is unread now. Its error is what fill returns, too.
+func (s *socket) tryFill() (bool, error) {
 	chunk, err := s.wire.read(false)
 	if chunk != nil {
 		s.take(chunk)
 	}
-	return chunk != nil || err != nil
+	return chunk != nil, err
 }
 
 func (s *socket) take(chunk *Buffer) {
@@ -182,6 +184,9 @@ func (s *socket) writeFrames(p []byte, closing bool) (at time.Time, n int, err e
 		n, err = s.wire.write(p)
 	} else {
 		n, err = s.Conn.Write(p)
+	}
+	if err != nil {
+		s.shut = true // a frame may have been cut, and what follows would be taken for its rest
 	}
 	if closing {
 		s.shut = true
@@ -263,4 +268,4 @@ const libraryBufferBytes = 128
 
 // maxControlFrameBytes is enough for the only frames that the library writes,
 // so that each reaches the socket in one call.
-const maxControlFrameBytes = 2 + 125
+const maxControlFrameBytes = 2 + maxControlBytes

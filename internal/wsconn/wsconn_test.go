@@ -260,6 +260,81 @@ func TestWhatTheRFCForbidsCloses(t *testing.T) {
 	}
 }
 
+// TestNothingIsReadBehindAForbiddenFrame has one come with the end of a message.
+func TestNothingIsReadBehindAForbiddenFrame(t *testing.T) {
+	message := append(frame(text, "a"), frame(fin|continuation, "b")...)
+	hidden := append(make([]byte, 128-len(message)-14), frame(fin|text, "hidden in a payload")...)
+	for name, forbidden := range map[string][]byte{
+		"a message":    append([]byte{fin | text, 0x80 | 126, 0, 1, 0, 0, 0, 0, 'x'}, frame(fin|text, "behind")...),
+		"in a payload": append([]byte{fin | text, 0x80 | 127, 0, 0, 0, 0, 0, 0, 0, byte(len(hidden)), 0, 0, 0, 0}, hidden...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr, conns := listen(t, options())
+			c := dialRaw(t, addr, nil)
+			go func() { _ = echo(<-conns) }()
+			c.send(append(message, forbidden...))
+			_, payload := c.next()
+			require.Equal(t, "ab", payload)
+			c.closed(wsconn.CodeProtocolError)
+		})
+	}
+}
+
+func TestPingsAndPongsDoNotKeepAConnectionFromParking(t *testing.T) {
+	addr, conns := listen(t, options())
+	c := dialRaw(t, addr, nil)
+	server := <-conns
+	again := make(chan struct{}, 1)
+	park := func() bool { return server.Park(func() { again <- struct{}{} }) }
+	if !park() {
+		t.Skip("connections are not parked on this system")
+	}
+	for _, control := range []string{"", "are you there?", strings.Repeat("x", 125)} {
+		all := append(frame(fin|pong, control), frame(fin|ping, control)...)
+		all = append(all, frame(fin|pong, "")...)
+		c.send(all)
+		<-again
+		require.True(t, park(), "there are only control frames")
+		first, payload := c.next()
+		assert.Equal(t, byte(fin|pong), first)
+		assert.Equal(t, control, payload)
+	}
+	c.send(frame(fin|ping, "1"), frame(fin|text, "a message"))
+	<-again
+	for park() {
+		<-again
+	}
+	msg, err := server.Read(unlimited)
+	require.NoError(t, err)
+	assert.Equal(t, "a message", string(msg.Bytes))
+	_, payload := c.next()
+	assert.Equal(t, "1", payload)
+
+	for range 200 {
+		c.send(frame(fin|pong, ""))
+	}
+	for park() {
+		<-again
+	}
+	ended := make(chan error)
+	go func() { ended <- echo(server) }()
+	c.closed(wsconn.CodePolicyViolation)
+	require.ErrorContains(t, <-ended, "too many frames without data")
+}
+
+func TestACloseReasonIsText(t *testing.T) {
+	addr, conns := listen(t, options())
+	c := dialRaw(t, addr, nil)
+	server := <-conns
+	ended := make(chan error)
+	go func() { ended <- echo(server) }()
+	c.send(frame(fin|closing, "\x03\xe8a\xff\xfe"))
+	<-ended
+	code, reason := server.Status()
+	assert.Equal(t, 1000, code)
+	assert.Equal(t, "a\ufffd", reason)
+}
+
 func TestControlFramesBetweenFragments(t *testing.T) {
 	addr, conns := listen(t, options())
 	c := dialRaw(t, addr, nil)
