@@ -57,7 +57,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 		return errAnswered
 	}
 	c.ws, c.id = ws, crand.Text()
-	c.messages = lane[*incoming]{run: c.handle, beside: runsBeside, next: ws.Wake, last: ws.Flush, most: mostWaiting, workers: &shared.workers}
+	c.messages = lane[*incoming]{run: c.handle, next: ws.Wake, last: ws.Flush, most: mostWaiting, workers: &shared.workers}
 	c.messages.loopFunc = c.messages.loop
 	serve := c.serve
 	c.again = func() { shared.workers.start(serve) }
@@ -79,8 +79,6 @@ func (r *Router) authenticate(req *http.Request) (_ Identity, err error) {
 	defer r.recoverTo(&err, nil, "Authenticate")
 	return r.opts.Authenticate(req)
 }
-
-func runsBeside(in *incoming) bool { return in.route.beside }
 
 // transport is what the connections have in common.
 func transport(o *Options) wsconn.Options {

@@ -10,9 +10,11 @@ import (
 // A call is an RPC that has been started: what it needs beyond an event. Its
 // context is made when somebody asks for it, because most handlers do not.
 type call struct {
-	answered atomic.Bool // it has one answer: the first
-	ended    atomic.Bool
-	own      atomic.Pointer[ownContext]
+	mu       sync.Mutex
+	answered bool // it has one answer: the first
+
+	ended atomic.Bool
+	own   atomic.Pointer[ownContext]
 
 	watched        bool // it is in its watch; under the watch's lock
 	previous, next *Context
@@ -35,6 +37,15 @@ func (k *call) context(parent context.Context, deadline time.Time) context.Conte
 		cancel()
 	}
 	return k.own.Load().Context
+}
+
+// take reports whether the answer may go: whether it is the first.
+func (k *call) take() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	first := !k.answered
+	k.answered = true
+	return first
 }
 
 // end cancels the context, which may be made later.
@@ -66,7 +77,7 @@ func (w *watch) add(c *Context) {
 		before = before.call.previous
 	}
 	w.insert(c, before)
-	if w.armed {
+	if w.armed && before != nil {
 		return
 	}
 	w.armed = true

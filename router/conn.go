@@ -27,7 +27,7 @@ type Conn struct {
 	watch    *watch // of its calls
 	reported atomic.Pointer[reports]
 	inFlight atomic.Int64 // RPCs without an answer
-	active   atomic.Int64 // what keeps the connection's place: its reader, its handlers, its reports
+	active   atomic.Int64 // what keeps the connection's place: its reader, its messages, its reports
 	refused  bool         // by OnOpen
 	draining atomic.Bool  // no new messages; closes once only the reader is active
 
@@ -262,6 +262,17 @@ func (c *Conn) drain() {
 }
 
 func (c *Conn) closeDrained() { c.Close(StatusServiceRestart, "server is restarting") }
+
+// hold takes part in what keeps the connection's place, unless that has been given up: whoever
+// sends may be too late.
+func (c *Conn) hold() bool {
+	for {
+		n := c.active.Load()
+		if n == 0 || c.active.CompareAndSwap(n, n+1) {
+			return n > 0
+		}
+	}
+}
 
 // done ends the part of a reader, a handler or a report. The last one gives up
 // the connection's place.

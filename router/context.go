@@ -121,12 +121,15 @@ func (c *Context) Progress(update any) error {
 	if !c.route.rpc {
 		return errors.Errorf(errors.FailedPrecondition, "%s is not an RPC", c.route.name)
 	}
-	if c.call.answered.Load() {
-		return nil
-	}
 	frame, err := encodeProgress(c.correlationID, update)
 	if err != nil {
 		return err
+	}
+	c.call.mu.Lock()
+	defer c.call.mu.Unlock()
+	if c.call.answered {
+		frame.Release()
+		return nil
 	}
 	return c.conn.send(frame)
 }

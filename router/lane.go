@@ -5,11 +5,10 @@ import "sync"
 // A lane starts jobs one at a time, in order, on goroutines that live only while
 // there is something to do.
 type lane[T any] struct {
-	run    func(T)
-	beside func(T) bool // whether a job, once started, lets the next one start
-	next   func()       // called before another job follows on the same goroutine; may be nil
-	last   func()       // called when none does; may be nil
-	most   int          // jobs that may wait
+	run  func(T)
+	next func() // called before another job follows on the same goroutine; may be nil
+	last func() // called when none does; may be nil
+	most int    // jobs that may wait
 
 	workers  *workers
 	loopFunc func() // the method value, made once so that starting it allocates nothing
@@ -18,11 +17,12 @@ type lane[T any] struct {
 	jobs    []T
 	head    int           // of jobs: those before it have been taken
 	coming  int           // goroutines on their way to the first job
-	blocked bool          // a job runs that lets no other start
+	turn    uint64        // of the job that was taken last
+	blocked bool          // that job runs, and lets no other start
 	full    chan struct{} // closed when a job was taken; nil if nobody waits for that
 }
 
-// push adds a job. It waits while the lane is full, and is for one goroutine.
+// push adds a job. It waits while the lane is full.
 func (l *lane[T]) push(job T) {
 	l.queue(job)
 	if l.claim() {
@@ -35,8 +35,10 @@ func (l *lane[T]) queue(job T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.jobs)-l.head >= l.most {
-		full := make(chan struct{})
-		l.full = full
+		if l.full == nil {
+			l.full = make(chan struct{})
+		}
+		full := l.full
 		l.mu.Unlock()
 		<-full
 		l.mu.Lock()
@@ -79,30 +81,26 @@ func (l *lane[T]) send() {
 // start calls loop on another goroutine.
 func (l *lane[T]) start() { l.workers.start(l.loopFunc) }
 
-// loop takes jobs until there is none to take. Before a job that others may run
-// beside, it sends a goroutine for the next one, which is too late if the job is
-// done at once: then this goroutine takes that, too, and most jobs need none of
-// their own.
+// loop takes jobs until there is none to take.
 func (l *lane[T]) loop() {
-	runs, blocks := false, false // a job; it lets no other start
+	runs, turn := false, uint64(0)
 	defer func() {
-		if runs { // it has called runtime.Goexit
-			l.abandoned(blocks)
+		if runs { // a job has called runtime.Goexit
+			l.abandoned(turn)
 		}
 	}()
 	l.mu.Lock()
 	l.coming--
 	for !l.blocked && l.head < len(l.jobs) {
 		job := l.take()
-		blocks = !l.beside(job)
-		l.blocked = blocks
-		l.send()
+		l.turn++
+		turn, l.blocked = l.turn, true
 		l.mu.Unlock()
 		runs = true
 		l.run(job)
 		runs = false
 		l.mu.Lock()
-		if blocks {
+		if l.turn == turn {
 			l.blocked = false
 		}
 		if l.next != nil && l.head < len(l.jobs) {
@@ -115,10 +113,20 @@ func (l *lane[T]) loop() {
 	}
 }
 
-// abandoned is what loop cannot do any more, because its goroutine ends.
-func (l *lane[T]) abandoned(blocks bool) {
+// letGo lets the next job start beside the one that calls it, at most once. It sends a
+// goroutine, which is too late if the job is done at once: then the job's own takes the next,
+// too, and most jobs need none of their own.
+func (l *lane[T]) letGo() {
 	l.mu.Lock()
-	if blocks {
+	defer l.mu.Unlock()
+	l.blocked = false
+	l.send()
+}
+
+// abandoned is what loop cannot do any more, because its goroutine ends.
+func (l *lane[T]) abandoned(turn uint64) {
+	l.mu.Lock()
+	if l.turn == turn {
 		l.blocked = false
 	}
 	l.send()

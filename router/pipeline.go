@@ -41,10 +41,12 @@ func (r *Router) limitOf(prefix []byte) int64 {
 func (c *Conn) receive(msg wsconn.Message) {
 	in := incomings.Get().(*incoming)
 	in.Message = msg
+	c.active.Add(1) // before it is known whether the connection is draining
 	if err := c.enter(in); err != nil {
 		c.turnAway(in, err)
 		c.ws.Wake()
 		in.release()
+		c.done()
 	}
 }
 
@@ -70,6 +72,7 @@ func (c *Conn) enter(in *incoming) error {
 		_ = c.send(encodeHeartbeatAck(in.At))
 		c.answered(typeHeartbeat, "")
 		in.release()
+		c.done()
 		return nil
 	case in.route == nil:
 		return errors.Errorf(errors.Unimplemented, "no handler for this type")
@@ -136,7 +139,6 @@ func (c *Conn) pass(in *incoming) error {
 			return &LimitExceeded{Kind: LimitInFlight, Observed: n, Limit: limit}
 		}
 	}
-	c.active.Add(1)
 	if in.route.rpc {
 		c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
 	}
@@ -147,7 +149,8 @@ func (c *Conn) pass(in *incoming) error {
 // handle is stages 6 and 7, on a goroutine of the connection's lane. What a client
 // has sent before it left is handled, as it would be had the client stayed.
 func (c *Conn) handle(in *incoming) {
-	defer c.handled(in.route)
+	route := in.route
+	defer c.handled(route)
 	switch {
 	case !in.route.rpc:
 	case c.ctx.Err() != nil: // nobody is left to answer
@@ -166,7 +169,10 @@ func (c *Conn) handle(in *incoming) {
 		return
 	}
 	in.release()
-	if ctx.route.rpc {
+	if route.beside {
+		c.messages.letGo()
+	}
+	if route.rpc {
 		c.handleCall(ctx)
 	} else {
 		c.handleEvent(ctx)
@@ -287,7 +293,7 @@ var errNoReply = errors.New("router: a middleware has neither called the handler
 // when somebody wakes the connection's writer. Of an error that comes too late, the client
 // sees nothing.
 func (c *Conn) answer(ctx *Context, err error) {
-	if !ctx.call.answered.CompareAndSwap(false, true) {
+	if !ctx.call.take() {
 		if err != nil {
 			c.router.fail(c, ctx.route.name, err)
 		}

@@ -15,15 +15,15 @@ func (c *Conn) turnAway(in *incoming, err error) {
 	if in.route != nil {
 		reaction = in.route.reaction
 	}
-	c.answerRefusal(in.typ(), reaction, in.correlationID(), err, c.report)
+	c.answerRefusal(in.typ(), reaction, in.correlationID(), err)
 }
 
 // answerFailed answers for a handler or its middleware, which may know limits, too.
 func (c *Conn) answerFailed(ctx *Context, err error) {
-	c.answerRefusal(ctx.route.name, ctx.route.reaction, ctx.correlationID, err, c.reportSoon)
+	c.answerRefusal(ctx.route.name, ctx.route.reaction, ctx.correlationID, err)
 }
 
-func (c *Conn) answerRefusal(typ string, reaction Reaction, correlationID string, err error, report func(LimitExceeded)) {
+func (c *Conn) answerRefusal(typ string, reaction Reaction, correlationID string, err error) {
 	exceeded, ok := errors.AsType[*LimitExceeded](err)
 	if !ok {
 		c.answerError(typ, correlationID, err)
@@ -32,7 +32,7 @@ func (c *Conn) answerRefusal(typ string, reaction Reaction, correlationID string
 	limit := *exceeded // the caller's may be shared
 	limit.Conn, limit.Type = c, typ
 	c.router.observe(Event{Kind: EventLimited, Type: typ, Reason: string(limit.Kind), Count: 1})
-	report(limit)
+	c.report(limit)
 	payload := limit.payload()
 	c.react(reaction, correlationID, limit, payload)
 	c.answered(typ, payload.Code)

@@ -19,7 +19,7 @@ func (c *Conn) reports() *reports {
 	if r := c.reported.Load(); r != nil {
 		return r
 	}
-	r := &reports{lane: lane[func()]{run: runReport, beside: neverBeside, most: mostWaiting, workers: c.messages.workers}}
+	r := &reports{lane: lane[func()]{run: runReport, most: mostWaiting, workers: c.messages.workers}}
 	r.loopFunc = r.loop
 	if c.reported.CompareAndSwap(nil, r) {
 		return r
@@ -28,29 +28,18 @@ func (c *Conn) reports() *reports {
 }
 
 func runReport(report func()) { report() }
-func neverBeside(func()) bool { return false }
 
 // report tells Options.OnLimitExceeded about a limit. While too many reports
-// wait, so does whoever caused them. It is for the reading goroutine.
+// wait, so does whoever caused them.
 func (c *Conn) report(l LimitExceeded) {
-	if c.router.opts.OnLimitExceeded != nil {
-		c.reports().push(c.reporting(l))
+	if c.router.opts.OnLimitExceeded == nil {
+		return
 	}
-}
-
-// reportSoon is report for other goroutines. It never waits.
-func (c *Conn) reportSoon(l LimitExceeded) {
-	if c.router.opts.OnLimitExceeded != nil {
-		c.reports().add(c.reporting(l))
-	}
-}
-
-func (c *Conn) reporting(l LimitExceeded) func() {
 	c.active.Add(1)
-	return func() {
+	c.reports().push(func() {
 		defer c.done()
 		c.router.limitExceeded(l)
-	}
+	})
 }
 
 func (r *Router) limitExceeded(l LimitExceeded) {
@@ -88,8 +77,7 @@ func (o *owner) Overflowed(over wsconn.Overflow) {
 		Messages: r.drops.Messages + int64(over.Dropped),
 	}
 	r.mu.Unlock()
-	if first {
-		c.active.Add(1)
+	if first && c.hold() {
 		r.add(c.reportDrops)
 	}
 }
@@ -107,10 +95,9 @@ func (c *Conn) reportDrops() {
 // QueueHigh tells Options.OnQueueHigh.
 func (o *owner) QueueHigh(messages, bytes int) {
 	c := (*Conn)(o)
-	if c.router.opts.OnQueueHigh == nil {
+	if c.router.opts.OnQueueHigh == nil || !c.hold() {
 		return
 	}
-	c.active.Add(1)
 	c.reports().add(func() {
 		defer c.done()
 		defer c.router.recoverHook("OnQueueHigh")

@@ -37,7 +37,7 @@ func spreadDrain(ctx context.Context, conns []*Conn) {
 	rand.Shuffle(len(conns), func(i, j int) { conns[i], conns[j] = conns[j], conns[i] })
 	pause := time.Millisecond
 	if deadline, ok := ctx.Deadline(); ok && len(conns) > 0 {
-		pause = min(pause, time.Until(deadline)/2/time.Duration(len(conns)))
+		pause = max(0, min(pause, time.Until(deadline)/2/time.Duration(len(conns))))
 	}
 	due := time.Now()
 	for _, c := range conns {

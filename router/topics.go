@@ -31,6 +31,7 @@ type topic struct {
 
 	mu       sync.Mutex
 	members  map[*Conn]struct{}
+	dropped  bool // from the shard
 	presence presence
 }
 
@@ -68,21 +69,29 @@ func (t *topics) remove(name string, c *Conn) {
 	s := t.shard(name)
 	s.mu.Lock()
 	from := s.topics[name]
-	if from.subscriptions--; from.subscriptions == 0 {
-		delete(s.topics, name)
-		t.router.link.Unsubscribe(name)
+	if from.subscriptions--; from.subscriptions > 0 {
+		s.mu.Unlock()
+		from.mu.Lock()
+		defer from.mu.Unlock()
+		t.unsubscribe(from, c)
+		return
 	}
-	last := from.subscriptions == 0
-	s.mu.Unlock()
+	defer s.mu.Unlock() // who enters the topic anew is told of after who leaves it now
+	delete(s.topics, name)
+	t.router.link.Unsubscribe(name)
 	from.mu.Lock()
 	defer from.mu.Unlock()
+	t.unsubscribe(from, c)
+	from.dropped = true
+	for node := range from.presence.there {
+		t.forget(from, node)
+	}
+}
+
+// unsubscribe must be called with the topic's lock held.
+func (t *topics) unsubscribe(from *topic, c *Conn) {
 	delete(from.members, c)
 	t.leave(from, c)
-	if last {
-		for node := range from.presence.there {
-			t.forget(from, node)
-		}
-	}
 }
 
 func (t *topics) find(name string) *topic {
@@ -141,7 +150,9 @@ func (t *topics) receive(name, from string, packet []byte) {
 	}
 	to.mu.Lock()
 	defer to.mu.Unlock()
-	t.receiveMembers(to, from, kind, body)
+	if !to.dropped {
+		t.receiveMembers(to, from, kind, body)
+	}
 }
 
 func (t *topics) receiveMessage(to *topic, body []byte) {

@@ -38,7 +38,7 @@ func TestCloseMeetsThePingTimer(t *testing.T) {
 	defer server.Close()
 	client, err := net.Dial("tcp", server.Listener.Addr().String())
 	require.NoError(t, err)
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	_, err = io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
 	require.NoError(t, err)

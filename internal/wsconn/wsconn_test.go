@@ -329,7 +329,7 @@ func TestACloseReasonIsText(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- echo(server) }()
 	c.send(frame(fin|closing, "\x03\xe8a\xff\xfe"))
-	<-ended
+	require.Error(t, <-ended)
 	code, reason := server.Status()
 	assert.Equal(t, 1000, code)
 	assert.Equal(t, "a\ufffd", reason)

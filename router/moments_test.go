@@ -1,0 +1,229 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// What these tests do comes at the one moment at which it can go wrong.
+
+// Slow takes its time to be decoded and encoded.
+type Slow struct{ Time slowness }
+
+func (Slow) MessageType() string { return "SLOW" }
+
+type slowness time.Duration
+
+func (s *slowness) UnmarshalJSON([]byte) error { time.Sleep(time.Second); return nil }
+
+func (s slowness) MarshalJSON() ([]byte, error) {
+	time.Sleep(time.Duration(s))
+	return []byte("1"), nil
+}
+
+func TestAnEventDoesNotOvertakeACallThatIsDecoded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var started recorder[string]
+		r := router.New(nil)
+		router.RPC(r, func(*router.Context, Slow) (Echoed, error) {
+			started.add("call")
+			time.Sleep(time.Second)
+			return Echoed{}, nil
+		})
+		router.On(r, func(*router.Context, Say) error {
+			time.Sleep(time.Millisecond) // they may start at the same time
+			started.add("event")
+			return nil
+		})
+		conn := routertest.Dial(t, r)
+		conn.SendText(`{"type":"SLOW","meta":{"correlationId":"c"},"payload":{"Time":1}}`)
+		conn.Send(Say{"a", "b"})
+		time.Sleep(1100 * time.Millisecond)
+		assert.Equal(t, []string{"call", "event"}, started.all(), "and does not wait until the call is done")
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestACallWhoseTurnComesLateIsAnsweredInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Timeouts: router.Timeouts{Call: time.Second}})
+		router.RPC(r, func(*router.Context, Echo) (Echoed, error) { time.Sleep(time.Hour); return Echoed{}, nil })
+		router.On(r, func(*router.Context, Say) error { time.Sleep(900 * time.Millisecond); return nil })
+		call := func(c *routertest.Conn) {
+			c.SendText(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`)
+		}
+		conn := routertest.Dial(t, r)
+		conn.Send(Say{"a", "b"})
+		call(conn)
+		time.Sleep(800 * time.Millisecond)
+		for range 100 { // some of them have their timer in common with it
+			call(routertest.Dial(t, r))
+		}
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, 1, conn.Pending())
+		assert.Equal(t, errors.DeadlineExceeded, routertest.ReceiveError(conn).Code)
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+func TestNoProgressFollowsTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Timeouts: router.Timeouts{Call: time.Second}})
+		router.RPC(r, func(ctx *router.Context, _ Echo) (Echoed, error) {
+			assert.NoError(t, ctx.Progress(slowness(0)))
+			return Echoed{}, ctx.Progress(slowness(2 * time.Second))
+		})
+		conn := routertest.Dial(t, r)
+		assert.Equal(t, errors.DeadlineExceeded, routertest.CallError(conn, Echo{}).Code)
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, conn.Pending(), "the first progress")
+	})
+}
+
+func TestAMessageThatMeetsTheDrainIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		r.UseIngress(func(context.Context, router.IngressContext) error { time.Sleep(time.Second); return nil })
+		router.RPC(r, echo)
+		conn := routertest.Dial(t, r)
+		conn.SendText(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`)
+		synctest.Wait()
+		require.NoError(t, r.Shutdown(t.Context()))
+		assert.Equal(t, errors.Unavailable, routertest.ReceiveError(conn).Code)
+		assert.Equal(t, router.StatusServiceRestart, conn.Closed().Code)
+	})
+}
+
+func TestShutdownWhenTheTimeIsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		conn := routertest.Dial(t, r)
+		synctest.Wait()
+		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Minute))
+		defer cancel()
+		require.ErrorIs(t, r.Shutdown(ctx), context.DeadlineExceeded)
+		conn.Closed()
+	})
+}
+
+func TestReportsOfHandlersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const messages = 500
+		var reported atomic.Int64
+		r := router.New(&router.Options{OnLimitExceeded: func(router.LimitExceeded) {
+			time.Sleep(time.Minute)
+			reported.Add(1)
+		}})
+		refuse := func(*router.Context, Say) error {
+			return &router.LimitExceeded{Kind: router.LimitRate, Observed: 2, Limit: 1}
+		}
+		router.On(r, refuse).Concurrent()
+		conn := routertest.Dial(t, r)
+		go func() {
+			for range messages {
+				conn.Send(Say{"a", "b"})
+			}
+		}()
+		time.Sleep(30 * time.Second)
+		assert.LessOrEqual(t, conn.Pending(), 66, "one is told, 64 wait, and their cause")
+		time.Sleep((messages + 1) * time.Minute)
+		assert.Equal(t, messages, conn.Pending())
+		assert.EqualValues(t, messages, reported.Load())
+	})
+}
+
+// TestAQueueOverflowsWhileItsConnectionEnds has an observer make the moment longer.
+func TestAQueueOverflowsWhileItsConnectionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ends recorder[router.CloseError]
+		r := router.New(&router.Options{
+			Limits:          router.Limits{QueueMessages: 4, ConnsPerIP: 1},
+			OnQueueFull:     router.DropNewest,
+			OnLimitExceeded: func(router.LimitExceeded) {},
+			OnQueueHigh:     func(*router.Conn, int, int) {},
+			OnClose:         func(_ *router.Conn, end router.CloseError) { ends.add(end) },
+		})
+		var conn *routertest.Conn
+		r.Observe(func(e router.Event) {
+			if e.Kind == router.EventDropped {
+				conn.Abort()
+				time.Sleep(time.Second)
+			}
+		})
+		conn = routertest.Dial(t, r)
+		synctest.Wait()
+		conn.Hold()
+		for _, c := range collect(r) {
+			for c.Send(Say{"a", strings.Repeat("x", 100_000)}) == nil {
+			}
+		}
+		time.Sleep(time.Minute)
+		assert.Len(t, ends.all(), 1)
+		routertest.Dial(t, r)
+		routertest.Refused(t, r)
+	})
+}
+
+// A farBroker lets a test play the other nodes.
+type farBroker struct{ router.Node }
+
+func (b *farBroker) Join(n router.Node) router.Link { b.Node = n; return b }
+func (*farBroker) Subscribe(string)                 {}
+func (*farBroker) Unsubscribe(string)               {}
+func (*farBroker) Publish(string, []byte)           {}
+func (*farBroker) Close()                           {}
+
+// TestMembersWhoEnterWhileATopicEnds has them enter on other nodes while the last of this
+// node leaves.
+func TestMembersWhoEnterWhileATopicEnds(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
+	const nodes, rounds = 8, 1000
+	var there, told atomic.Int64
+	b := &farBroker{}
+	r := router.New(&router.Options{Broker: b, OnMember: func(e router.MemberEvent) {
+		switch {
+		case !strings.HasPrefix(e.Member.ConnID, "far"):
+		case e.Entered:
+			there.Add(1)
+			told.Add(1)
+		default:
+			there.Add(-1)
+		}
+	}})
+	routertest.Dial(t, r)
+	require.Eventually(t, func() bool { return len(collect(r)) == 1 }, 10*time.Second, time.Millisecond)
+	c := collect(r)[0]
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for i := range nodes {
+		wg.Go(func() {
+			for !stop.Load() {
+				b.Receive("room", fmt.Sprint("node", i), append([]byte{2}, fmt.Sprintf(`[{"connId":"far%d"}]`, i)...))
+			}
+		})
+	}
+	for range rounds {
+		require.NoError(t, c.Enter("room", ""))
+		runtime.Gosched()
+		c.Unsubscribe("room")
+	}
+	stop.Store(true)
+	wg.Wait()
+	assert.Eventually(t, func() bool { return there.Load() == 0 }, 10*time.Second, time.Millisecond, "%d never left", there.Load())
+	assert.Positive(t, told.Load())
+}
