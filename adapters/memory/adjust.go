@@ -13,7 +13,7 @@ func (l *Limiter) Refund(_ context.Context, key ratelimit.Key, tokens int64) err
 	if tokens < 0 {
 		return fmt.Errorf("memory: refund is %d; it must not be negative", tokens)
 	}
-	l.take(key.Hash(l.seed), -l.units.Back(tokens), l.ahead.Load())
+	l.take(key.Hash(l.seed), -l.units.Back(tokens), 0)
 	return nil
 }
 
@@ -30,8 +30,8 @@ func (l *Limiter) Block(_ context.Context, key ratelimit.Key, d time.Duration) e
 	if err := ratelimit.CheckBlock(d); err != nil {
 		return fmt.Errorf("memory: %w", err)
 	}
-	hash, now := key.Hash(l.seed), l.now()
-	l.shards[hash>>l.shift].block(hash, now, now+d.Microseconds()*l.units.PerMicro())
+	hash := key.Hash(l.seed)
+	l.shards[hash>>l.shift].block(hash, d, l)
 	return nil
 }
 

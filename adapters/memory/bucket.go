@@ -22,9 +22,13 @@ const blocked = -1 << 62
 // take takes need units if the bucket has them, or will have when ahead more have flowed
 // in; or gives them back if need is negative. It returns what the bucket had, and false if
 // the bucket has moved.
-func (b *bucket) take(now, need, ahead int64, l *Limiter) (have int64, ok bool) {
+//
+// It looks at the clock when it has seen the bucket, which is so never of a later time: whoever
+// is kept waiting in between takes by the time of others, or begins anew.
+func (b *bucket) take(need, ahead int64, l *Limiter) (have int64, ok bool) {
 	for {
 		fullAt := b.Load()
+		now := l.now()
 		if fullAt < 0 {
 			if fullAt == moved {
 				return 0, false
@@ -37,15 +41,10 @@ func (b *bucket) take(now, need, ahead int64, l *Limiter) (have int64, ok bool) 
 		have = l.units.Full() - debt
 		steppedBack := have < 0 && have < -l.ahead.Load()
 		if steppedBack {
-			// Others may have drained the bucket since the caller looked at the clock.
-			if later := l.now(); later > now {
-				now = later
-				continue
-			}
 			debt, have = l.units.Full(), 0
 		}
 		next := now + debt
-		if need <= have+ahead {
+		if need < 0 || need <= have+ahead {
 			next = max(next+need, now)
 		} else if !steppedBack {
 			return have, true

@@ -188,13 +188,13 @@ func (e *cooldownEntry) consume(now time.Duration, cost int64, p *ratelimit.Cool
 	count := int64(len(e.stamps))
 	d := ratelimit.Decision{Limit: p.Max}
 	switch {
+	case cost > p.Max:
+		d.RetryAfter = ratelimit.Never
 	case cost == 0, !lasts && count+cost <= p.Max:
 		d.Allowed = true
 		for range cost {
 			e.stamps = append(e.stamps, now)
 		}
-	case cost > p.Max:
-		d.RetryAfter = ratelimit.Never
 	case lasts:
 		d.Reason = ratelimit.InCooldown
 		d.RetryAfter = e.room(cost, p) - now

@@ -117,3 +117,12 @@ func count(t *testing.T, c *memory.Cooldown, key ratelimit.Key) int64 {
 	require.NoError(t, err)
 	return n
 }
+
+func TestACostThatNoCooldownCanAdmit(t *testing.T) {
+	c := memory.NewCooldown(ratelimit.CooldownPolicy{Max: 5, Window: time.Second, Penalty: time.Second}, nil)
+	hit(t, c, user("ann"), 1)
+	d := hit(t, c, user("ann"), math.MaxInt64) // with what was admitted, more than an int64
+	assert.False(t, d.Allowed)
+	assert.Equal(t, ratelimit.Never, d.RetryAfter)
+	assert.EqualValues(t, 4, d.Remaining)
+}

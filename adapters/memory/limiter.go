@@ -103,7 +103,7 @@ func (l *Limiter) Stats() ratelimit.Stats {
 }
 
 func (l *Limiter) take(hash uint64, need, ahead int64) (have int64) {
-	return l.shards[hash>>l.shift].take(hash, l.now(), need, ahead, l)
+	return l.shards[hash>>l.shift].take(hash, need, ahead, l)
 }
 
 // now is in units since the limiter was made.

@@ -41,44 +41,103 @@ func TestAClockThatStepsBack(t *testing.T) { ratelimittest.SurvivesStepsBack(t, 
 // it takes its token.
 func TestACallerThatIsLate(t *testing.T) {
 	ann := ratelimit.Key{"user", "", "ann"}
-	late := func(burst int64, meanwhile func(l *Limiter) (granted int64)) (gotIt bool, granted int64) {
-		l := NewLimiterMaxKeys(ratelimit.PerSecond(2).Burst(burst), 100)
-		micros := int64(0)
-		l.clock = func() int64 { return micros }
-		granted = drain(t, l, ann)
-		isLate := true
-		l.clock = func() int64 {
-			if !isLate {
-				return micros
-			}
-			isLate = false
-			micros = 1_000_000
-			granted += meanwhile(l)
-			return 0
-		}
-		d, err := l.Consume(t.Context(), ann, 1)
-		require.NoError(t, err)
-		if d.Allowed {
-			granted++
-		}
-		return d.Allowed, granted + drain(t, l, ann)
-	}
-	t.Run("finds the bucket empty", func(t *testing.T) {
-		gotIt, granted := late(10, func(l *Limiter) int64 { return drain(t, l, ann) })
-		assert.False(t, gotIt)
-		assert.EqualValues(t, 10+2, granted)
-	})
-	t.Run("finds the bucket dropped", func(t *testing.T) {
-		gotIt, granted := late(2, func(l *Limiter) int64 {
+	for _, tt := range []struct {
+		name      string
+		policy    ratelimit.Policy
+		before    int64 // tokens that are taken before it comes
+		meanwhile func(t *testing.T, l *Limiter) (granted int64)
+		granted   int64 // from the beginning to the second's end, its own included
+	}{
+		{"the bucket was empty and has been emptied", ratelimit.PerSecond(2).Burst(10), 10, func(t *testing.T, l *Limiter) int64 {
+			return drain(t, l, ann)
+		}, 10 + 2},
+		{"the bucket was dropped", ratelimit.PerSecond(2), 2, func(t *testing.T, l *Limiter) int64 {
 			for n := range leastSlots { // the table grows
 				drain(t, l, ratelimit.Key{"user", "", strconv.Itoa(n)})
 			}
-			require.EqualValues(t, 1, l.Stats().Evicted)
+			require.Positive(t, l.Stats().Evicted)
 			return 0
+		}, 2 + 2},
+		{"the bucket was filled", ratelimit.PerSecond(2).Burst(10), 10, func(t *testing.T, l *Limiter) int64 {
+			require.NoError(t, l.Reset(t.Context(), ann))
+			return 0
+		}, 10 + 10},
+		{"the bucket has served others", ratelimit.PerSecond(2).Burst(10), 4, func(t *testing.T, l *Limiter) int64 {
+			d, err := l.Consume(t.Context(), ann, 6)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, d.Remaining)
+			return 6
+		}, 10 + 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := NewLimiterMaxKeys(tt.policy, 100)
+			micros := int64(0)
+			l.clock = func() int64 { return micros }
+			_, err := l.Reserve(t.Context(), ratelimit.Key{"bob"}, 1, time.Hour) // there may be debts
+			require.NoError(t, err)
+			d, err := l.Consume(t.Context(), ann, tt.before)
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+			granted, isLate := tt.before, true
+			l.clock = func() int64 {
+				if !isLate {
+					return micros
+				}
+				isLate = false
+				micros = 1_000_000
+				granted += tt.meanwhile(t, l)
+				return 0
+			}
+			d, err = l.Consume(t.Context(), ann, 1)
+			require.NoError(t, err)
+			if d.Allowed {
+				granted++
+			}
+			assert.Equal(t, tt.granted, granted+drain(t, l, ann))
+			assert.Equal(t, tt.before < tt.policy.Capacity, d.Allowed, "it asked for what was there")
 		})
-		assert.True(t, gotIt)
-		assert.EqualValues(t, 2+2, granted)
-	})
+	}
+}
+
+func TestARefundMeetsTheFirstReservation(t *testing.T) {
+	ann := ratelimit.Key{"user", "", "ann"}
+	l := NewLimiter(ratelimit.PerSecond(1).Burst(10))
+	l.clock = func() int64 { return 0 }
+	drain(t, l, ann)
+	first := true
+	l.clock = func() int64 {
+		if first {
+			first = false
+			d, err := l.Reserve(t.Context(), ann, 10, time.Minute)
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+		}
+		return 0
+	}
+	require.NoError(t, l.Refund(t.Context(), ann, 5))
+	d, err := l.Consume(t.Context(), ann, 10)
+	require.NoError(t, err)
+	assert.Equal(t, 15*time.Second, d.RetryAfter)
+}
+
+// TestKeysWithoutRoomShareABucketInEveryWay is about more than taking from it.
+func TestKeysWithoutRoomShareABucketInEveryWay(t *testing.T) {
+	l := NewLimiterMaxKeys(ratelimit.PerHour(10), 1)
+	l.clock = func() int64 { return 0 }
+	drain(t, l, ratelimit.Key{"the one that is kept"})
+	ann, bob := ratelimit.Key{"ann"}, ratelimit.Key{"bob"}
+	holds := func(key ratelimit.Key) int64 {
+		d, err := l.Consume(t.Context(), key, 0)
+		require.NoError(t, err)
+		return d.Remaining
+	}
+	assert.EqualValues(t, 10, drain(t, l, ann))
+	assert.Zero(t, holds(ann))
+	assert.Zero(t, holds(bob))
+	require.NoError(t, l.Refund(t.Context(), ann, 3))
+	assert.EqualValues(t, 3, holds(ann))
+	require.NoError(t, l.Reset(t.Context(), ann))
+	assert.EqualValues(t, 10, holds(bob))
 }
 
 // drain takes what key has, and returns how many tokens that was.

@@ -3,8 +3,7 @@ package memory
 import (
 	"sync"
 	"sync/atomic"
-
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"time"
 )
 
 // A shard is a hash table with linear probing. It is read without a lock; slots
@@ -12,14 +11,13 @@ import (
 type shard struct {
 	table atomic.Pointer[table]
 
-	mu        sync.Mutex
-	used      int   // slots of the table
-	most      int   // buckets that may be kept
-	droppedAt int64 // when buckets were last dropped, in units
-	searchAt  int64 // when a full shard may look for room again, in units
-	overflow  bucket
-	evicted   int64
-	crowded   int64
+	mu       sync.Mutex
+	used     int   // slots of the table
+	most     int   // buckets that may be kept
+	searchAt int64 // when a full shard may look for room again, in units
+	overflow bucket
+	evicted  int64
+	crowded  int64
 
 	_ [64]byte // keeps shards on different cache lines
 }
@@ -43,16 +41,20 @@ func (s *shard) init(most int) {
 
 // take takes need units from a key's bucket if it has them, or will have when ahead more
 // have flowed in, and returns what it had.
-func (s *shard) take(hash uint64, now, need, ahead int64, l *Limiter) int64 {
+func (s *shard) take(hash uint64, need, ahead int64, l *Limiter) int64 {
 	for {
 		found, _ := s.table.Load().find(hash)
 		switch {
-		case found == nil && (need <= 0 || need > l.units.Full()):
-			return l.units.Full() // nothing is taken from a full bucket, nor given to it
-		case found == nil:
-			found, now = s.insert(hash, now, &l.units)
+		case found != nil:
+		case need <= 0:
+			found = s.look(hash)
+		case need <= l.units.Full():
+			found = s.insert(hash, l)
 		}
-		if have, ok := found.take(now, need, ahead, l); ok {
+		if found == nil {
+			return l.units.Full() // nothing is taken from a full bucket, nor given to it
+		}
+		if have, ok := found.take(need, ahead, l); ok {
 			return have
 		}
 		s.waitForTable()
@@ -67,7 +69,7 @@ func (s *shard) waitForTable() {
 // fill fills a key's bucket.
 func (s *shard) fill(hash uint64) {
 	for {
-		found, _ := s.table.Load().find(hash)
+		found := s.look(hash)
 		if found == nil || found.set(0) {
 			return
 		}
@@ -77,9 +79,11 @@ func (s *shard) fill(hash uint64) {
 
 // block blocks a key's bucket. There is always room for one that is blocked: in the
 // strangers' bucket it would block all of them.
-func (s *shard) block(hash uint64, now, until int64) {
+func (s *shard) block(hash uint64, d time.Duration, l *Limiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := l.now()
+	until := now + d.Microseconds()*l.units.PerMicro()
 	t := *s.table.Load()
 	if found, _ := t.find(hash); found != nil {
 		found.set(-until)
@@ -105,21 +109,30 @@ func (t *table) find(hash uint64) (*bucket, *slot) {
 	}
 }
 
-// insert returns the bucket of a key that was not there: its own, or the
-// strangers' if there is no room. It returns the time, too, because a bucket of the key
-// may have been dropped that was not full yet when the caller looked at the clock.
-func (s *shard) insert(hash uint64, now int64, u *ratelimit.Units) (*bucket, int64) {
+// look returns a key's bucket, or the strangers' if there is no room for one, or nil.
+func (s *shard) look(hash uint64) *bucket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now = max(now, s.droppedAt)
+	found, _ := s.table.Load().find(hash)
+	if found == nil && s.used >= s.most {
+		return &s.overflow
+	}
+	return found
+}
+
+// insert returns the bucket of a key that was not there: its own, or the
+// strangers' if there is no room.
+func (s *shard) insert(hash uint64, l *Limiter) *bucket {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if found, _ := s.table.Load().find(hash); found != nil {
-		return found, now
+		return found
 	}
-	if !s.room(now, u) {
+	if !s.room(l) {
 		s.crowded++
-		return &s.overflow, now
+		return &s.overflow
 	}
-	return s.add(hash, now), now
+	return s.add(hash, 0)
 }
 
 // add adds a bucket for which there is room. It must be called with the lock held.
@@ -132,19 +145,20 @@ func (s *shard) add(hash uint64, value int64) *bucket {
 }
 
 // room makes room for one more bucket and reports whether there is.
-func (s *shard) room(now int64, u *ratelimit.Units) bool {
+func (s *shard) room(l *Limiter) bool {
 	t := *s.table.Load()
 	if s.used < s.most {
 		if 4*(s.used+1) > 3*len(t) {
-			s.rebuild(t, now)
+			s.rebuild(t, l.now())
 		}
 		return true
 	}
+	now := l.now()
 	// A flood of new keys must not make a full shard search at every one.
 	if now < s.searchAt {
 		return false
 	}
-	s.searchAt = now + searchPauseMicros*u.PerMicro()
+	s.searchAt = now + searchPauseMicros*l.units.PerMicro()
 	s.rebuild(t, now)
 	return s.used < s.most
 }
@@ -173,7 +187,6 @@ func (s *shard) rebuild(old table, now int64) {
 		free.bucket.Store(e.value)
 		free.hash.Store(e.hash)
 	}
-	s.droppedAt = max(s.droppedAt, now)
 	s.evicted += int64(s.used - len(live))
 	s.used = len(live)
 	s.table.Store(&fresh)
