@@ -175,3 +175,18 @@ func TestExtremes(t *testing.T) {
 		}
 	}
 }
+
+func TestTheWaitOfARefusedReservationIsEnough(t *testing.T) {
+	l := NewLimiter(ratelimit.PerSecond(1))
+	micros := int64(0)
+	l.clock = func() int64 { return micros }
+	key, maxWait := ratelimit.Key{"ann"}, time.Second/3 // which is no number of microseconds
+	drain(t, l, key)
+	d, err := l.Reserve(t.Context(), key, 1, maxWait)
+	require.NoError(t, err)
+	require.False(t, d.Allowed)
+	micros = d.RetryAfter.Microseconds()
+	d, err = l.Reserve(t.Context(), key, 1, maxWait)
+	require.NoError(t, err)
+	assert.True(t, d.Allowed, "%+v", d)
+}

@@ -61,7 +61,7 @@ func (l *Limiter) Reserve(ctx context.Context, key ratelimit.Key, cost int64, ma
 	}
 	d := l.units.Reserve(c.have, need, maxWait)
 	if d.Allowed {
-		l.denials.learn(key.Hash(l.seed), c.have-need, need, c.sent, l.now())
+		l.denials.learn(key.Hash(l.seed), c.have-need, need, c.sent, c.came)
 	}
 	return d, nil
 }

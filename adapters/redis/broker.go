@@ -152,6 +152,14 @@ func (l *link) isDown(from string) {
 	}
 }
 
+// unfollow forgets the numbers of a node that will send no more. Those of a node that is only
+// silent tell what was lost when it is heard again.
+func (l *link) unfollow(node string) {
+	for _, w := range l.ways {
+		w.unfollow(node)
+	}
+}
+
 // buryTheSilent believes in silence only if this node has heard itself meanwhile.
 func (l *link) buryTheSilent() {
 	l.mu.Lock()

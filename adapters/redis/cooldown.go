@@ -10,6 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 )
 
@@ -131,7 +132,7 @@ func (c *Cooldown) decision(state []int64, cost int64) ratelimit.Decision {
 		ResetAfter: time.Duration(state[3]) * time.Microsecond,
 	}
 	if d.Reason == 0 {
-		d.Allowed, d.Remaining = true, c.policy.Max-state[1]
+		d.Allowed, d.Remaining = true, max(c.policy.Max-state[1], 0) // Max may have been more
 	}
 	switch {
 	case cost > c.policy.Max:
@@ -165,6 +166,7 @@ func (c *Cooldown) Reset(ctx context.Context, key ratelimit.Key) error {
 // ResetAll forgets everything, key by key. Other processes may refuse keys for up to a
 // second more.
 func (c *Cooldown) ResetAll(ctx context.Context) error {
+	withoutParts := c.client.Unlink(ctx, c.prefix).Err()
 	err := eachMaster(ctx, c.client, func(ctx context.Context, client *goredis.Client) error {
 		keys := client.Scan(ctx, 0, glob(c.prefix)+":*", 1000).Iterator()
 		for keys.Next(ctx) {
@@ -175,7 +177,7 @@ func (c *Cooldown) ResetAll(ctx context.Context) error {
 		return keys.Err()
 	})
 	c.penalties.overruleAll(c.now())
-	if err != nil {
+	if err = errors.Join(withoutParts, err); err != nil {
 		return fmt.Errorf("redis: cooldown: %w", err)
 	}
 	return nil

@@ -88,3 +88,24 @@ func TestWrongCooldowns(t *testing.T) {
 	assert.Error(t, err)
 	assert.Zero(t, d, "an outage is no denial")
 }
+
+func TestACooldownWhoseMaxWasLowered(t *testing.T) {
+	client := redistest.Any(t)
+	p := ratelimit.CooldownPolicy{Name: redistest.Prefix(t), Max: 10, Window: time.Minute, Penalty: time.Minute}
+	_, err := redis.NewCooldown(client, p, nil).Consume(t.Context(), ratelimit.Key{"ann"}, 10)
+	require.NoError(t, err)
+	p.Max = 5
+	d, err := redis.NewCooldown(client, p, nil).Consume(t.Context(), ratelimit.Key{"ann"}, 0)
+	require.NoError(t, err)
+	assert.Zero(t, d.Remaining)
+}
+
+func TestResetAllForgetsTheKeyWithoutParts(t *testing.T) {
+	c := redis.NewCooldown(redistest.Any(t), ratelimit.CooldownPolicy{Name: redistest.Prefix(t), Max: 1, Window: time.Minute, Penalty: time.Minute}, nil)
+	_, err := c.Consume(t.Context(), ratelimit.Key{}, 1)
+	require.NoError(t, err)
+	require.NoError(t, c.ResetAll(t.Context()))
+	n, err := c.Count(t.Context(), ratelimit.Key{})
+	require.NoError(t, err)
+	assert.Zero(t, n)
+}

@@ -103,7 +103,7 @@ type follower struct {
 // follow returns how many packets are missing before e, and whether e is new.
 func (f *follower) follow(e *envelope) (missing int, isNew bool) {
 	if e.epoch != f.epoch {
-		*f = follower{e.epoch, e.number}
+		*f = follower{e.epoch, 0} // who follows would have heard its first packet
 	}
 	if e.number < f.next {
 		return 0, false // the client has sent it twice

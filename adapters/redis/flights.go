@@ -20,14 +20,15 @@ const (
 type call struct {
 	key  string
 	need int64
-	wait int64         // units of it that may come later
-	args []any         // of its script, where that is not of the three
-	sent time.Duration // when its flight began, on the limiter's clock
+	wait int64 // units of it that may come later
+	args []any // of its script, where that is not of the three
+
+	sent, came time.Duration // when its flight began and ended, on the limiter's clock
 
 	have  int64   // a limiter's reply
 	state []int64 // others'
 	err   error
-	done  chan struct{} // closed when the others are set; nil if nobody else waits for it
+	done  chan struct{} // closed when the call is over; nil if only its caller waits for it
 }
 
 // flights carries calls to Redis. What waits while others are under way leaves
@@ -163,6 +164,7 @@ func (f *flights) giveUp(c *call) {
 	defer f.mu.Unlock()
 	if i := slices.Index(f.waiting, c); i >= 0 {
 		f.waiting = slices.Delete(f.waiting, i, i+1)
+		close(c.done)
 	}
 }
 

@@ -46,7 +46,13 @@ func (j *joint) Consume(ctx context.Context, key ratelimit.Key, cost int64) (rat
 	for i, l := range j.limiters {
 		decisions[i] = decide(have[i], l.units.Need(cost), &l.units)
 	}
-	return ratelimit.Strictest(decisions), nil
+	d := ratelimit.Strictest(decisions)
+	if d.Allowed {
+		for _, l := range j.limiters {
+			l.denials.forget(key.Hash(l.seed))
+		}
+	}
+	return d, nil
 }
 
 // ask returns what the buckets held.

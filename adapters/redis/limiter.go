@@ -17,8 +17,8 @@ import (
 // millisecond, by the clock of the Redis server.
 //
 // A decision is one round trip, in which calls that wait at the same time share a
-// script. A bucket that is known to be empty is refused without one, for a second at
-// most. Errors are those of the client and of Redis, and ctx's; after ctx's, whether
+// script. A bucket that is known to hold too little is refused without one, for a second at
+// most; what others have taken since is not in the wait that such a refusal tells. Errors are those of the client and of Redis, and ctx's; after ctx's, whether
 // the tokens were taken is unknown. Nothing is tried twice.
 //
 // A bucket is a string under
@@ -104,7 +104,7 @@ func (l *Limiter) Consume(ctx context.Context, key ratelimit.Key, cost int64) (r
 	if need <= left {
 		left -= need
 	}
-	l.denials.learn(hash, left, need, c.sent, l.now())
+	l.denials.learn(hash, left, need, c.sent, c.came)
 	return decide(c.have, need, &l.units), nil
 }
 
@@ -116,9 +116,16 @@ func (l *Limiter) call(ctx context.Context, key *ratelimit.Key, need, wait int64
 // carry makes calls in one round trip.
 func (l *Limiter) carry(ctx context.Context, calls []*call) {
 	sent := l.now()
+	l.ask(ctx, calls)
+	came := l.now()
+	for _, c := range calls {
+		c.sent, c.came = sent, came
+	}
+}
+
+func (l *Limiter) ask(ctx context.Context, calls []*call) {
 	alone := len(calls) == 1 || !l.oneNode
 	for _, c := range calls {
-		c.sent = sent
 		alone = alone || c.wait > 0
 	}
 	if !alone {

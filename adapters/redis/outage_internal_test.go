@@ -224,3 +224,35 @@ func FuzzOpen(f *testing.F) {
 		assert.Equal(t, e, again)
 	})
 }
+
+func TestTheFirstPacketAfterASilence(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	a := listen(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
+	b := listen(server.Client(t))
+	defer a.Close()
+	defer b.Close()
+	b.Subscribe("news")
+	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	a.Publish("news", []byte("0"))
+	b.eventually(t, "the first", func() bool { return len(b.received) == 1 })
+	outbox := a.Link.(*link).outbox
+	outbox.mu.Lock() // what a minute of silence does
+	for _, counter := range outbox.numbers.channels {
+		counter.used = counter.used.Add(-2 * forgetAfter)
+	}
+	outbox.numbers.sweepAt = time.Time{}
+	outbox.mu.Unlock()
+	a.Publish("other", nil)
+	proxy.Cut()
+	a.Publish("news", []byte("1")) // is lost
+	time.Sleep(3 * time.Second)    // it is not tried for longer
+	proxy.Mend()
+	published := 2
+	b.eventually(t, "it works again", func() bool {
+		a.Publish("news", fmt.Append(nil, published))
+		published++
+		return len(b.received) > 1
+	})
+	b.eventually(t, "what is not there was missed", func() bool { return len(b.received)+b.missed == published })
+}

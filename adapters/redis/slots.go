@@ -49,11 +49,16 @@ func NewSlots(client goredis.UniversalClient, slots string, most int64) *Slots {
 // Acquire takes a place, if one is free.
 func (s *Slots) Acquire(ctx context.Context, key ratelimit.Key) (ratelimit.Slot, error) {
 	held := &lease{slots: s, key: name(s.prefix, parts(&key)), holder: rand.Text()}
-	got, taken, err := held.renew(ctx)
+	c, got, taken, err := held.renew(ctx)
 	switch {
 	case err != nil:
-		// It may have been taken all the same.
-		go held.release()
+		// It may have been taken all the same, or be taken yet.
+		go func() {
+			if c.done != nil {
+				<-c.done
+			}
+			held.release()
+		}()
 		return ratelimit.Slot{}, err
 	case !got:
 		return ratelimit.Slot{Taken: taken, Limit: s.most}, nil
@@ -77,12 +82,12 @@ type lease struct {
 
 const slotTime = time.Second // for what nobody waits for
 
-func (l *lease) renew(ctx context.Context) (got bool, taken int64, err error) {
-	c := &call{args: []any{1, l.key, l.holder, l.slots.most, l.slots.lease.Milliseconds()}}
+func (l *lease) renew(ctx context.Context) (c *call, got bool, taken int64, err error) {
+	c = &call{args: []any{1, l.key, l.holder, l.slots.most, l.slots.lease.Milliseconds()}}
 	if err := l.slots.flights.do(ctx, c); err != nil {
-		return false, 0, err
+		return c, false, 0, err
 	}
-	return c.state[0] == 1, c.state[1], nil
+	return c, c.state[0] == 1, c.state[1], nil
 }
 
 // keep renews the lease until the place is released. If Redis is away, it tries again:
@@ -90,7 +95,7 @@ func (l *lease) renew(ctx context.Context) (got bool, taken int64, err error) {
 func (l *lease) keep() {
 	ctx, cancel := context.WithTimeout(context.Background(), slotTime)
 	defer cancel()
-	_, _, _ = l.renew(ctx)
+	_, _, _, _ = l.renew(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {

@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,4 +57,30 @@ func TestPlacesOfADeadProcessComeBack(t *testing.T) {
 	held.Release()
 	lost.Release()
 	require.Eventually(t, func() bool { return server.Client(t).DBSize(t.Context()).Val() == 0 }, 10*time.Second, 10*time.Millisecond)
+}
+
+// TestAPlaceIsNotTakenAfterItWasGivenBack has callers give up while Redis does not know the
+// script, so that it is sent a second time.
+func TestAPlaceIsNotTakenAfterItWasGivenBack(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	client := server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr })
+	direct := server.Client(t)
+	s := NewSlots(client, "late", 1000)
+	var warm sync.WaitGroup
+	for range 20 {
+		warm.Go(func() { client.Ping(t.Context()) })
+	}
+	warm.Wait()
+	for range 5 {
+		require.NoError(t, direct.ScriptFlush(t.Context()).Err())
+		proxy.Delay(80 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err := s.Acquire(ctx, ratelimit.Key{"ann"})
+		cancel()
+		require.Error(t, err)
+		proxy.Delay(0)
+	}
+	time.Sleep(time.Second) // which is longer than all of it takes, and shorter than a lease
+	assert.Zero(t, direct.ZCard(t.Context(), name(s.prefix, []string{"ann"})).Val())
 }

@@ -255,9 +255,18 @@ func (w *way) receive(channel string, payload []byte) {
 	switch {
 	case e.kind == kindGoodbye:
 		w.link.isDown(e.from)
+		w.link.unfollow(e.from)
 	case e.from == w.link.name, e.kind == kindAlive:
 	default:
 		w.deliver(channel, &e)
+	}
+}
+
+func (w *way) unfollow(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, state := range w.topics {
+		delete(state.followers, node)
 	}
 }
 

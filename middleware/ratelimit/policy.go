@@ -178,7 +178,7 @@ func (u Units) Reserve(have, need int64, maxWait time.Duration) Decision {
 		d.Allowed, d.Remaining = true, 0
 		d.ResetAfter = u.wait(u.full - have + need)
 	default:
-		d.RetryAfter -= maxWait
+		d.RetryAfter -= maxWait.Truncate(time.Microsecond) // what adapters know of it
 	}
 	return d
 }

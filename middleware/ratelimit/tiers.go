@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -17,14 +16,24 @@ import (
 // changing tiers at run time grants nobody a fresh bucket. A tier without a limiter is a
 // bug of the server's, and refuses the message with INTERNAL.
 //
-// It asks one limiter more for each other tier, after the message's own has admitted it. A
-// Fallback in opts stands in for the limiter of every tier. It panics as [New] does.
+// It asks one limiter more for each other tier, after the message has entered by its own. A
+// Fallback in opts stands in for the limiter of every tier. It panics as [New] does, and if a
+// limiter comes twice or is not [Adjustable]: a cooldown would punish users for messages that
+// their own tier has admitted.
 func Tiers(tier func(router.IngressContext) string, limiters map[string]Limiter, opts *Options) router.IngressFunc {
 	if tier == nil || len(limiters) == 0 {
 		panic("ratelimit: Tiers needs a function and limiters")
 	}
 	t := tiers{of: tier, limits: map[string]*limit{}}
+	seen := map[Limiter]bool{}
 	for name, limiter := range limiters {
+		if _, ok := limiter.(Adjustable); !ok {
+			panic(fmt.Sprintf("ratelimit: the limiter of tier %q is a %T; it must be Adjustable", name, limiter))
+		}
+		if seen[limiter] {
+			panic(fmt.Sprintf("ratelimit: the limiter of tier %q is another tier's, too; it would be charged twice", name))
+		}
+		seen[limiter] = true
 		own := Options{}
 		if opts != nil {
 			own = *opts
@@ -51,14 +60,13 @@ func (t *tiers) admit(ctx context.Context, in router.IngressContext) error {
 	name := t.of(in)
 	own := t.limits[name]
 	if own == nil {
-		return errors.Errorf(errors.Internal, "ratelimit: tier %q has no limiter; there are %s",
+		return fmt.Errorf("ratelimit: tier %q has no limiter; there are %s",
 			name, strings.Join(slices.Sorted(maps.Keys(t.limits)), ", "))
 	}
-	d, err := own.decide(ctx, in)
-	if err != nil || !d.Allowed {
+	cost := own.cost(in)
+	if _, err := own.decide(ctx, in); err != nil || cost == 0 {
 		return err
 	}
-	cost := own.cost(in)
 	key := own.Key(in)
 	for other, l := range t.limits {
 		if other == name {

@@ -53,10 +53,55 @@ func TestTiersTakeWhatTheOthersHold(t *testing.T) {
 	}
 }
 
+// TestTiersChargeWhoeverEnters though the message's own bucket does not hold its cost.
+func TestTiersChargeWhoeverEnters(t *testing.T) {
+	for name, opts := range map[string]ratelimit.Options{
+		"in a dry run": {OnDryRun: func(router.IngressContext, *router.LimitExceeded) {}},
+		"charge only":  {ChargeOnly: func(router.IngressContext) bool { return true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pro := memory.NewLimiter(ratelimit.PerHour(5))
+			opts.Key = ratelimit.KeyPerUser
+			admit := ratelimit.Tiers(func(router.IngressContext) string { return "free" }, map[string]ratelimit.Limiter{
+				"free": memory.NewLimiter(ratelimit.PerHour(1)), "pro": pro,
+			}, &opts)
+			for range 3 {
+				require.NoError(t, admit(t.Context(), from("ann")))
+			}
+			d, err := pro.Consume(t.Context(), ratelimit.KeyPerUser(from("ann")), 0)
+			require.NoError(t, err)
+			assert.EqualValues(t, 2, d.Remaining)
+		})
+	}
+}
+
+func TestTiersThatMakeNoSense(t *testing.T) {
+	l := memory.NewLimiter(ratelimit.PerHour(1))
+	of := func(router.IngressContext) string { return "free" }
+	for want, limiters := range map[string]map[string]ratelimit.Limiter{
+		"Tiers needs a function and limiters": nil,
+		"must be Adjustable":                  {"free": memory.NewCooldown(ratelimit.CooldownPolicy{Max: 2, Window: 1e9, Penalty: 1e9}, nil)},
+		"charged twice":                       {"free": l, "trial": l},
+	} {
+		func() {
+			defer func() { assert.Contains(t, recover(), want) }()
+			ratelimit.Tiers(of, limiters, nil)
+		}()
+	}
+	_, ok := errors.AsType[*errors.Error](ratelimit.Tiers(func(router.IngressContext) string { return "" },
+		map[string]ratelimit.Limiter{"secret plan": l}, nil)(t.Context(), from("ann")))
+	assert.False(t, ok, "clients are not told the names of plans")
+}
+
+// A downLimiter cannot decide.
+type downLimiter struct{ *memory.Limiter }
+
+func (downLimiter) Consume(context.Context, ratelimit.Key, int64) (ratelimit.Decision, error) {
+	return ratelimit.Decision{}, io.ErrUnexpectedEOF
+}
+
 func TestTiersSurviveAnOutageOfAnother(t *testing.T) {
-	down := limiterFunc(func(context.Context, ratelimit.Key, int64) (ratelimit.Decision, error) {
-		return ratelimit.Decision{}, io.ErrUnexpectedEOF
-	})
+	down := downLimiter{memory.NewLimiter(ratelimit.PerHour(1))}
 	var seen []error
 	admit := ratelimit.Tiers(func(router.IngressContext) string { return "free" }, map[string]ratelimit.Limiter{
 		"free": memory.NewLimiter(ratelimit.PerHour(1)),

@@ -47,7 +47,8 @@ const MaxLineBytes = 64 << 10
 type Reader struct {
 	in    *bufio.Reader
 	parse func(line []byte) (Record, error)
-	held  []byte // the first line, if it is a call
+	held  []byte   // the first line, if it is a call
+	bad   *BadLine // the first line, if it should be a call
 	line  int64
 	blank int64
 
@@ -61,6 +62,10 @@ func NewReader(r io.Reader, format Format) (*Reader, error) {
 	first, err := t.next()
 	if errors.Is(err, io.EOF) {
 		return nil, errors.New("the trace is empty")
+	}
+	if bad, ok := errors.AsType[*BadLine](err); ok && format == JSONLines {
+		t.parse, t.bad = new(jsonParser).parse, bad
+		return t, nil
 	}
 	if err != nil {
 		return nil, err
@@ -91,6 +96,10 @@ func (t *Reader) Blank() int64 { return t.blank }
 // Next returns the next call. It returns a [BadLine] for a line that is none, and io.EOF
 // after the last one. Every other error comes from the reader below, and ends the trace.
 func (t *Reader) Next() (Record, error) {
+	if bad := t.bad; bad != nil {
+		t.bad = nil
+		return Record{}, bad
+	}
 	line, err := t.held, error(nil)
 	if t.held = nil; line == nil {
 		line, err = t.next()

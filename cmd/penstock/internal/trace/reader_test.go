@@ -221,3 +221,17 @@ func firstByte(lines []string) byte {
 	}
 	return 0
 }
+
+func TestAFirstLineThatIsTooLongIsOneBadLine(t *testing.T) {
+	line := `{"time":1788285600,"key":"ann"}` + "\n"
+	long := `{"time":1788285600,"key":"ann","agent":"` + strings.Repeat("x", trace.MaxLineBytes) + `"}` + "\n"
+	r, err := trace.NewReader(strings.NewReader(long+line), trace.JSONLines)
+	require.NoError(t, err)
+	_, err = r.Next()
+	bad, ok := errors.AsType[*trace.BadLine](err)
+	require.True(t, ok, "%v", err)
+	assert.EqualValues(t, 1, bad.Line)
+	record, err := r.Next()
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, record.Line)
+}
