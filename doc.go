@@ -3,7 +3,6 @@
 // below; this is a whole program:
 //
 //	type Say struct {
-//		Room string `json:"room"`
 //		Text string `json:"text"`
 //	}
 //
@@ -12,10 +11,12 @@
 //	func main() {
 //		limiter := memory.NewLimiter(ratelimit.PerSecond(10).Burst(20))
 //
-//		r := router.New(nil)
+//		r := router.New(&router.Options{OnOpen: func(_ context.Context, c *router.Conn) error {
+//			return c.Subscribe("lobby")
+//		}})
 //		r.UseIngress(ratelimit.New(limiter, nil)) // before the payload is read
 //		router.On(r, func(ctx *router.Context, m Say) error {
-//			return ctx.Publish(m.Room, m)
+//			return ctx.Publish("lobby", m)
 //		})
 //
 //		http.Handle("/ws", r)

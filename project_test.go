@@ -66,6 +66,7 @@ func TestTheReadmeCompiles(t *testing.T) {
 	vet(t, [][]byte{slices.Concat([]byte(`package main
 
 import (
+	"context"
 	"log"
 	"net/http"
 

@@ -26,7 +26,7 @@ type Conn struct {
 	again    func() // calls serve on another goroutine
 	watch    *watch // of its calls
 	reported atomic.Pointer[reports]
-	inFlight atomic.Int64 // RPCs without an answer
+	inFlight atomic.Int64 // RPCs whose handlers have not returned
 	active   atomic.Int64 // what keeps the connection's place: its reader, its messages, its reports
 	refused  bool         // by OnOpen
 	draining atomic.Bool  // no new messages; closes once only the reader is active

@@ -90,9 +90,7 @@ func (c *Context) Ingress() IngressContext { return c.conn.ingress(c.route.name,
 // ReceivedAt returns when the message's last byte was read.
 func (c *Context) ReceivedAt() time.Time { return c.receivedAt }
 
-// Send sends a message to the connection. It does not wait for the client; an
-// error means that the message cannot be encoded or that the connection is
-// closed.
+// Send sends a message to the connection, as [Conn.Send] does.
 func (c *Context) Send(m Message) error { return c.conn.Send(m) }
 
 // Subscribe makes the connection receive what is published on topic.

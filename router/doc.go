@@ -10,6 +10,9 @@
 //
 //	r := router.New(nil)
 //	r.UseIngress(ratelimit.New(limiter, nil))
+//	router.On(r, func(ctx *router.Context, m Join) error {
+//		return ctx.Subscribe(m.Room)
+//	})
 //	router.On(r, func(ctx *router.Context, m Say) error {
 //		return ctx.Publish(m.Room, m)
 //	})
@@ -33,9 +36,9 @@
 // # Order and concurrency
 //
 // The messages of one connection are handled one at a time, as they came. A call
-// starts in its turn and then runs beside what follows it. [Route.Serial] and
-// [Route.Concurrent] choose the other behaviour. Messages to one connection
-// arrive in the order in which they were sent.
+// starts in its turn and then runs beside what follows it, which so cannot count on
+// what the call does. [Route.Serial] and [Route.Concurrent] choose the other behaviour.
+// Messages to one connection arrive in the order in which they were sent.
 //
 // # Errors
 //
@@ -44,8 +47,8 @@
 // is not a call is answered only by an error. Limits are all reported one way, as
 // a [LimitExceeded].
 //
-// Mistakes in a program panic before the first message: a type registered twice,
-// a name that is reserved, an option that makes no sense. What a client sends
+// Mistakes in a program panic before the first message: a type registered twice or one
+// that JSON cannot hold, a name that is reserved, an option that makes no sense. What a client sends
 // never panics the router, and a handler that panics ends its message only.
 //
 // # Tests

@@ -8,7 +8,7 @@ import (
 
 // An IngressContext is what is known of a message before its payload is read.
 type IngressContext struct {
-	Type       string     // a registered type, or "" if the client sent anything else
+	Type       string     // a registered type, "__heartbeat", or "" for anything else
 	ConnID     string     // assigned by the router, unique in this process
 	IP         netip.Addr // of the client, unmapped and without zone; invalid if unknown
 	Identity   Identity   // what Options.Authenticate returned

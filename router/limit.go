@@ -12,7 +12,7 @@ type LimitKind string
 const (
 	LimitRate        LimitKind = "rate"        // messages over time
 	LimitPayload     LimitKind = "payload"     // bytes of one message
-	LimitInFlight    LimitKind = "in_flight"   // calls that have not been answered yet
+	LimitInFlight    LimitKind = "in_flight"   // calls whose handlers have not returned
 	LimitConnections LimitKind = "connections" // open connections
 	LimitQueue       LimitKind = "queue"       // messages or bytes that wait to be sent to a connection
 )

@@ -31,13 +31,13 @@ type Options struct {
 	// [StatusAbnormal].
 	OnClose func(*Conn, CloseError)
 
-	// OnError is called for every error that a client does not see in full: a
-	// panic, an error without a code, one with a private half. If nil, such
-	// errors go to Logger.
+	// OnError is called for every panic, every error without a code and every one with a
+	// private half: a client sees only a part of them. If nil, they go to Logger.
 	OnError func(Failure)
 
 	// OnLimitExceeded is called once for every message or connection that a
-	// limit turned away. Nothing but the connection's next refusals waits for it.
+	// limit of the router turned away; what a full queue drops may be told together, see
+	// [LimitExceeded]. Nothing but the connection's next refusals waits for it.
 	OnLimitExceeded func(LimitExceeded)
 
 	// OnExceeded is what the client gets for a message over a limit. Routes may
@@ -116,7 +116,7 @@ type Options struct {
 type Limits struct {
 	MessageBytes  int64 // of one message, envelope included; 64 KiB. Routes may have their own
 	HardBytes     int64 // above it a connection is closed with 1009; 1 MiB, or MessageBytes if that is more
-	InFlight      int   // calls of one connection that are not answered yet; 64
+	InFlight      int   // calls of one connection whose handlers have not returned; 64
 	Conns         int   // connections in all; no limit
 	ConnsPerIP    int   // connections from one address, or from one /64 of IPv6; no limit
 	ConnsPerUser  int   // connections of one user; no limit

@@ -85,7 +85,8 @@ func (rt *Route) Use(mws ...Middleware) *Route {
 }
 
 // MaxBytes bounds a message of this type, envelope included, in place of
-// Limits.MessageBytes. It may be more than that, up to Limits.HardBytes.
+// Limits.MessageBytes. It may be more than that, up to Limits.HardBytes; then only
+// messages that begin with their type may be longer than Limits.MessageBytes.
 func (rt *Route) MaxBytes(n int64) *Route {
 	rt.parent.router.change("MaxBytes")
 	if most := rt.parent.router.opts.Limits.HardBytes; n < 1 || n > most {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Shutdown ends the router's service. It refuses new connections and messages,
-// waits for what handlers are at, and closes every connection with 1012 once its
-// messages have been handled. The closes are spread over half the time that ctx
-// leaves, at most a millisecond for each connection, so that the clients do not
-// come back as one wave. When ctx ends, the connections that are left are cut
+// Shutdown ends the router's service. It refuses new connections at once. From one
+// connection after the other it refuses new messages, and closes it with 1012 when its
+// handlers have returned. That is spread over half the time that ctx leaves, at most a
+// millisecond for each connection, so that the clients do not come back as one wave.
+// When ctx ends, the connections that are left are cut
 // and Shutdown returns ctx's error; otherwise it returns nil once all
 // connections have ended.
 func (r *Router) Shutdown(ctx context.Context) error {

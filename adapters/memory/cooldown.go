@@ -119,7 +119,7 @@ func (c *Cooldown) ResetAll(context.Context) error {
 	return nil
 }
 
-// Stats returns how many keys there are, and how many there were. It takes each of 64
+// Stats returns how many keys there are, and what became of others. It takes each of 64
 // locks for a moment.
 func (c *Cooldown) Stats() ratelimit.Stats {
 	var stats ratelimit.Stats

@@ -87,7 +87,7 @@ func (l *Limiter) Consume(_ context.Context, key ratelimit.Key, cost int64) (rat
 	return l.units.Decide(have, need), nil
 }
 
-// Stats returns how many buckets there are, and how many there were. It takes each of up to
+// Stats returns how many buckets there are, and what became of others. It takes each of up to
 // 64 locks for a moment.
 func (l *Limiter) Stats() ratelimit.Stats {
 	var stats ratelimit.Stats

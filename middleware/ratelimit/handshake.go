@@ -37,7 +37,8 @@ type HandshakeOptions struct {
 // A request over the limit is answered with 429 and Retry-After in whole seconds,
 // rounded up; one for which the limiter cannot decide, as OnUnavailable says, with 503.
 // Every response has the headers RateLimit-Policy and RateLimit of
-// draft-ietf-httpapi-ratelimit-headers-10. It panics as [New] does.
+// draft-ietf-httpapi-ratelimit-headers-10, if the limiter has decided. No router is told: that
+// is for Observe, and for OnError, which gets a negative cost, too. It panics as [New] does.
 func Handshake(limiter Limiter, opts *HandshakeOptions) func(http.Handler) http.Handler {
 	h := handshake{}
 	if opts != nil {
@@ -84,6 +85,9 @@ func (h *handshake) serve(w http.ResponseWriter, req *http.Request, next http.Ha
 		}
 		http.Error(w, "too many connection attempts", http.StatusTooManyRequests)
 		return
+	}
+	if errors.CodeOf(err) == errors.InvalidArgument && h.OnError != nil {
+		h.OnError(err)
 	}
 	http.Error(w, "limits cannot be checked", http.StatusServiceUnavailable)
 }

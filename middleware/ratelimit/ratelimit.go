@@ -33,6 +33,8 @@ type Options struct {
 	// in the order in which messages came, rather than be refused. What its connection
 	// sends meanwhile waits behind it, and a connection that ends meanwhile has paid. The
 	// limiter, and the Fallback, must be a [Reserver]. If 0, nothing waits; at most an hour.
+	// A call whose time is up meanwhile is answered so and not handled, but has paid: let
+	// MaxWait be much shorter than the router's Timeouts.Call.
 	MaxWait time.Duration
 
 	// OnDryRun makes the limit a dry run: it decides, and charges, and tells of every
