@@ -90,7 +90,8 @@ type Options struct {
 	// do not come from a browser's page and are admitted.
 	Origins []string
 
-	// Subprotocols that the application speaks, the preferred one first.
+	// Subprotocols that the application speaks, the preferred one first: HTTP tokens (RFC
+	// 9110, section 5.6.2), such as chat.v1.
 	Subprotocols []string
 
 	// TrustedProxies are the peers whose X-Forwarded-For and X-Forwarded-Proto
@@ -156,6 +157,11 @@ func (o *Options) withDefaults() Options {
 	setDefault("Timeouts.Pong", &t.Pong, 10*time.Second)
 	if l.HardBytes < l.MessageBytes {
 		panic(fmt.Sprintf("router: Limits.HardBytes is %d, below Limits.MessageBytes, %d", l.HardBytes, l.MessageBytes))
+	}
+	for _, p := range opts.Subprotocols {
+		if !isToken(p) {
+			panic(fmt.Sprintf("router: Subprotocols has %q; it must be a token, such as chat.v1", p))
+		}
 	}
 	setDefault("BufferBytes", &opts.BufferBytes, 16<<10)
 	setDefault("CompressMinBytes", &opts.CompressMinBytes, 0)

@@ -76,6 +76,21 @@ func TestAReplyThatCannotBeEncodedIsAnError(t *testing.T) {
 	})
 }
 
+func TestNamesOfTheProtocolAreNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(quiet(router.Options{}))
+		router.On(r, func(ctx *router.Context, _ Say) error {
+			assert.ErrorContains(t, ctx.Send(Reserved{}), `"$ws:mine", is none of the application's`)
+			assert.Error(t, ctx.Publish("a", Nameless{}))
+			return nil
+		})
+		conn := routertest.Dial(t, r)
+		conn.Send(Say{"a", "b"})
+		synctest.Wait()
+		assert.Zero(t, conn.Pending())
+	})
+}
+
 func TestMiddlewareMayAnswerInTheHandlersPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(quiet(router.Options{}))
@@ -320,6 +335,7 @@ func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
 			router.New(&router.Options{Limits: router.Limits{MessageBytes: 10, HardBytes: 5}})
 		}, []string{"Limits.HardBytes is 5, below Limits.MessageBytes, 10"}},
 		{"buffers of nothing", func() { router.New(&router.Options{BufferBytes: 100}) }, []string{"BufferBytes is 100", "512 to 65536"}},
+		{"a subprotocol with a space", func() { router.New(&router.Options{Subprotocols: []string{"chat.v1", "my proto"}}) }, []string{`Subprotocols has "my proto"`}},
 		{"no reaction", func() { router.New(&router.Options{OnExceeded: 9}) }, []string{"OnExceeded is 9"}},
 		{"an origin without scheme", func() { router.New(&router.Options{Origins: []string{"example.com"}}) }, []string{`"example.com"`}},
 		{"an origin with a path", func() { router.New(&router.Options{Origins: []string{"https://example.com/a"}}) }, []string{"example.com/a"}},

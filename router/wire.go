@@ -42,6 +42,9 @@ func encodeReply(ctx *Context) (*wsconn.Frame, error) {
 
 func encodeAt(m Message, correlationID string, at time.Time) (*wsconn.Frame, error) {
 	typ := m.MessageType()
+	if typ == "" || reserved(typ) {
+		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %T: its name, %q, is none of the application's", m, typ)}
+	}
 	frame := beginEnvelope(typ, correlationID, at)
 	if t := reflect.TypeOf(m); t.Kind() == reflect.Struct && t.NumField() == 0 {
 		return endEnvelope(frame), nil

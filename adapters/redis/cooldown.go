@@ -15,8 +15,8 @@ import (
 )
 
 // A Cooldown is a [ratelimit.Limiter] that keeps a [ratelimit.CooldownPolicy] in Redis. It
-// decides as the one in memory does, by the clock of the Redis server. Whom a penalty
-// keeps out is refused in this process, for a second at most without asking again.
+// decides as the one in memory does, by the clock of the Redis server. A key under a
+// penalty is refused in this process, for a second at most without asking again.
 //
 // A key's record is a string under penstock:cooldown:<policy>:<part>:<part>... that
 // expires when nothing counts any more, of 17 bytes for each of its last Max.

@@ -89,11 +89,15 @@ func New(reg prometheus.Registerer, opts *Options) *Metrics {
 	return m
 }
 
-// Router makes the metrics those of r too. It must be called before r serves.
+// Router makes the metrics those of r too. It must be called before r serves, and panics if
+// it was called with r before.
 func (m *Metrics) Router(r *router.Router) {
-	r.Observe(m.observe)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if slices.Contains(m.routers, r) {
+		panic("metrics: Router was called twice with one router; everything would count twice")
+	}
+	r.Observe(m.observe)
 	m.routers = append(m.routers, r)
 }
 

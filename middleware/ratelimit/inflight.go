@@ -52,7 +52,7 @@ type InFlightOptions struct {
 // gives the place back however its handler ends. A message without one is refused with a
 // [*router.LimitExceeded] of the kind in_flight. It comes after the payload was decoded,
 // because only then is it certain that the message will be handled. It panics if slots is
-// nil.
+// nil or an option makes no sense.
 //
 //	r.Use(ratelimit.InFlight(memory.NewSlots(4), nil))
 func InFlight(slots Slots, opts *InFlightOptions) router.Middleware {
@@ -63,6 +63,7 @@ func InFlight(slots Slots, opts *InFlightOptions) router.Middleware {
 	if opts != nil {
 		f.InFlightOptions = *opts
 	}
+	checkCalls(f.Timeout, f.OnUnavailable)
 	if f.Key == nil {
 		f.Key = KeyPerUserOrIPPerType
 	}

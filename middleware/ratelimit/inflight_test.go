@@ -94,4 +94,6 @@ func TestInFlightWithoutSlots(t *testing.T) {
 		assert.Empty(t, limits, "an outage is no limit")
 	})
 	assert.Panics(t, func() { ratelimit.InFlight(nil, nil) })
+	assert.Panics(t, func() { ratelimit.InFlight(memory.NewSlots(1), &ratelimit.InFlightOptions{Timeout: -1}) })
+	assert.Panics(t, func() { ratelimit.InFlight(memory.NewSlots(1), &ratelimit.InFlightOptions{OnUnavailable: 7}) })
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Never is the RetryAfter of a cost that no wait can make affordable. It is the
-// largest duration, so who forgets to ask for it waits for ever, which is right.
+// largest duration, so code that forgets to ask for it waits for ever, which is right.
 const Never time.Duration = errors.Never
 
 // A Limiter decides who may spend how much: most keep one token bucket per key, all of
@@ -84,7 +84,7 @@ type Reserver interface {
 	//   - A maxWait of 0 makes it Consume; it must be at most an hour.
 	//
 	// Who does not want to wait any more gives the tokens back with Refund, which helps
-	// who comes later, but nobody who waits already.
+	// who comes later, but nobody who is waiting.
 	Reserve(ctx context.Context, key Key, cost int64, maxWait time.Duration) (Decision, error)
 }
 

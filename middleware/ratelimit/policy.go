@@ -52,10 +52,14 @@ func (p Policy) Validate() error {
 	case p.Per < 0 || p.Per%time.Microsecond != 0:
 		return p.errorf("Per is %v; it must be a whole number of microseconds, or 0 for one second", p.Per)
 	}
-	u := p.units()
+	u, micros := p.units(), p.per().Microseconds()
 	switch {
+	case p.Refill/micros > maxPerMicro:
+		return p.errorf("%d tokens every %v are too many; it must be at most %d every microsecond", p.Refill, p.per(), maxPerMicro)
+	case u.perToken > maxFull-u.perMicro:
+		return p.errorf("Per is %v; with %d tokens it must be shorter", p.per(), p.Refill)
 	case u.perMicro > maxPerMicro:
-		return p.errorf("%d tokens every %v cannot be kept exactly; choose a rounder rate, such as %d", p.Refill, p.per(), round(p.Refill))
+		return p.errorf("%d tokens every %v cannot be kept exactly; choose a rounder rate%s", p.Refill, p.per(), p.rounder())
 	case p.Capacity > (maxFull-u.perMicro)/u.perToken:
 		return p.errorf("Capacity is %d; with %d tokens every %v it must be at most %d",
 			p.Capacity, p.Refill, p.per(), (maxFull-u.perMicro)/u.perToken)
@@ -78,13 +82,19 @@ func (p Policy) per() time.Duration {
 	return p.Per
 }
 
-// round keeps two digits of n.
-func round(n int64) int64 {
-	unit := int64(1)
-	for n/unit >= 100 {
-		unit *= 10
+// rounder suggests a rate that can be kept exactly: one of two digits, or of one.
+func (p Policy) rounder() string {
+	for _, most := range []int64{100, 10} {
+		unit := int64(1)
+		for p.Refill/unit >= most {
+			unit *= 10
+		}
+		rounded := Policy{Refill: p.Refill / unit * unit, Per: p.Per}
+		if rounded.units().perMicro <= maxPerMicro {
+			return fmt.Sprintf(", such as %d", rounded.Refill)
+		}
 	}
-	return n / unit * unit
+	return ""
 }
 
 // Bounds of exact arithmetic.

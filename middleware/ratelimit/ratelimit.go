@@ -100,12 +100,7 @@ func newLimit(limiter Limiter, opts *Options) *limit {
 	if opts != nil {
 		l.Options = *opts
 	}
-	if l.Timeout < 0 {
-		panic(fmt.Sprintf("ratelimit: Timeout is %v; it must not be negative", l.Timeout))
-	}
-	if l.OnUnavailable > Admit {
-		panic(fmt.Sprintf("ratelimit: OnUnavailable is %d; it must be Deny or Admit", l.OnUnavailable))
-	}
+	checkCalls(l.Timeout, l.OnUnavailable)
 	l.checkMaxWait()
 	if l.Timeout == 0 {
 		l.Timeout = defaultTimeout
@@ -120,13 +115,22 @@ func newLimit(limiter Limiter, opts *Options) *limit {
 	return l
 }
 
+func checkCalls(timeout time.Duration, unavailable Unavailable) {
+	if timeout < 0 {
+		panic(fmt.Sprintf("ratelimit: Timeout is %v; it must not be negative", timeout))
+	}
+	if unavailable > Admit {
+		panic(fmt.Sprintf("ratelimit: OnUnavailable is %d; it must be Deny or Admit", unavailable))
+	}
+}
+
 func (l *limit) checkMaxWait() {
 	if l.MaxWait < 0 || l.MaxWait > maxReserve {
 		panic(fmt.Sprintf("ratelimit: MaxWait is %v; it must be from 0 to %v", l.MaxWait, maxReserve))
 	}
 	for _, limiter := range []Limiter{l.limiter, l.Fallback} {
 		if _, ok := limiter.(Reserver); !ok && limiter != nil && l.MaxWait > 0 {
-			panic(fmt.Sprintf("ratelimit: MaxWait needs limiters that can reserve; a %T cannot", limiter))
+			panic(fmt.Sprintf("ratelimit: MaxWait needs a Reserver, such as a limiter in memory or on Redis; a %T is none", limiter))
 		}
 	}
 }

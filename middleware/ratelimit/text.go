@@ -93,6 +93,9 @@ func parseRate(words []string) (Policy, error) {
 	if p.Refill, err = parseTokens(refill); err != nil {
 		return Policy{}, err
 	}
+	if p.Refill == 0 {
+		return Policy{}, errors.New("it must be at least 1 token; for slower rates, lengthen the time, as in 1/10s")
+	}
 	if p.Per, err = parsePer(per); err != nil {
 		return Policy{}, err
 	}
@@ -107,6 +110,9 @@ func parseRate(words []string) (Policy, error) {
 	if p.Capacity, err = parseTokens(words[2]); err != nil {
 		return Policy{}, err
 	}
+	if p.Capacity == 0 {
+		return Policy{}, errors.New("the burst must be at least 1 token")
+	}
 	return p, nil
 }
 
@@ -117,9 +123,6 @@ func parseTokens(digits string) (int64, error) {
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a number of tokens; write digits, such as 10", digits)
-	}
-	if n == 0 {
-		return 0, errors.New("it must be at least 1 token; for slower rates, lengthen the time, as in 1/10s")
 	}
 	return int64(n), nil
 }

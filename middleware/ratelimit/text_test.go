@@ -72,7 +72,7 @@ func TestWrongTextsSayWhatWouldBeRight(t *testing.T) {
 		"1/s burst many":          `ratelimit: policy "1/s burst many": "many" is not a number of tokens; write digits, such as 10`,
 		"9999999999999999999/s":   `ratelimit: policy "9999999999999999999/s": 9999999999999999999 tokens are too many`,
 		"0/s":                     `ratelimit: policy "0/s": it must be at least 1 token; for slower rates, lengthen the time, as in 1/10s`,
-		"mail: 1/s burst 0":       `ratelimit: policy "mail: 1/s burst 0": it must be at least 1 token; for slower rates, lengthen the time, as in 1/10s`,
+		"mail: 1/s burst 0":       `ratelimit: policy "mail: 1/s burst 0": the burst must be at least 1 token`,
 		"mail: 1/h burst 9999999": `ratelimit: policy "mail": Capacity is 9999999; with 1 tokens every 1h0m0s it must be at most 625499`,
 		"1/1500ns":                "ratelimit: Per is 1.5µs; it must be a whole number of microseconds, or 0 for one second",
 	} {

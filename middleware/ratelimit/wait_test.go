@@ -107,7 +107,7 @@ func TestMaxWaitNeedsReservers(t *testing.T) {
 		return ratelimit.Decision{}, nil
 	})
 	able := memory.NewLimiter(ratelimit.PerSecond(1))
-	assert.PanicsWithValue(t, "ratelimit: MaxWait needs limiters that can reserve; a ratelimit_test.limiterFunc cannot", func() {
+	assert.PanicsWithValue(t, "ratelimit: MaxWait needs a Reserver, such as a limiter in memory or on Redis; a ratelimit_test.limiterFunc is none", func() {
 		ratelimit.New(plain, &ratelimit.Options{MaxWait: time.Second})
 	})
 	assert.Panics(t, func() { ratelimit.New(able, &ratelimit.Options{MaxWait: time.Second, Fallback: plain}) })

@@ -2,13 +2,14 @@ package routertest
 
 import (
 	"context"
-	"encoding/json"
+	rawjson "encoding/json"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/go-json-experiment/json"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
@@ -40,7 +41,7 @@ type Frame struct {
 		Timestamp     int64  `json:"timestamp"`
 		CorrelationID string `json:"correlationId"`
 	} `json:"meta"`
-	Payload json.RawMessage `json:"payload"`
+	Payload rawjson.RawMessage `json:"payload"`
 
 	Text string `json:"-"` // the whole of it
 }
@@ -99,13 +100,21 @@ func (c *Conn) SendText(text string) {
 	}
 }
 
+// An outgoing message begins with its type, as the protocol recommends.
+type outgoing struct {
+	Type string `json:"type"`
+	Meta struct {
+		Timestamp     int64  `json:"timestamp"`
+		CorrelationID string `json:"correlationId,omitempty"`
+	} `json:"meta"`
+	Payload router.Message `json:"payload"`
+}
+
 func envelope(t testing.TB, m router.Message, correlationID string) string {
 	t.Helper()
-	meta := map[string]any{"timestamp": time.Now().UnixMilli()}
-	if correlationID != "" {
-		meta["correlationId"] = correlationID
-	}
-	text, err := json.Marshal(map[string]any{"type": m.MessageType(), "meta": meta, "payload": m})
+	out := outgoing{Type: m.MessageType(), Payload: m}
+	out.Meta.Timestamp, out.Meta.CorrelationID = time.Now().UnixMilli(), correlationID
+	text, err := json.Marshal(out)
 	if err != nil {
 		t.Fatalf("routertest: encode %s: %v", m.MessageType(), err)
 	}
@@ -174,13 +183,18 @@ func (c *Conn) Freeze() { c.pipe.frozen.Store(true) }
 func (c *Conn) Hold() {
 	c.pipe.mu.Lock()
 	defer c.pipe.mu.Unlock()
-	c.pipe.held = make(chan struct{})
+	if c.pipe.held == nil {
+		c.pipe.held = make(chan struct{})
+	}
 }
 
 // Resume undoes Hold.
 func (c *Conn) Resume() {
 	c.pipe.mu.Lock()
 	defer c.pipe.mu.Unlock()
+	if c.pipe.held == nil {
+		return
+	}
 	close(c.pipe.held)
 	c.pipe.held = nil
 }
@@ -263,11 +277,10 @@ func decodeError(t testing.TB, frame Frame) *errors.Error {
 		t.Fatalf("routertest: received %s, want an error", frame.Text)
 	}
 	var payload struct {
-		Code         errors.Code
-		Message      string
-		Details      map[string]any
-		Retryable    bool
-		RetryAfterMs json.RawMessage
+		Code         errors.Code        `json:"code"`
+		Message      string             `json:"message"`
+		Details      map[string]any     `json:"details"`
+		RetryAfterMs rawjson.RawMessage `json:"retryAfterMs"`
 	}
 	if err := json.Unmarshal(frame.Payload, &payload); err != nil {
 		t.Fatalf("routertest: decode %s: %v", frame.Text, err)
