@@ -177,6 +177,10 @@ func FuzzRead(f *testing.F) {
 		slices.Concat([]byte{0x81, 0x80 | 127, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0}, []byte("short"), hello),
 		slices.Concat(masked(fin|ping, strings.Repeat("p", 125)), masked(fin|pong, ""), hello[:len(hello)-1]),
 		slices.Concat(masked(ping, ""), hello),
+		slices.Concat(masked(fin|ping, "?"), masked(fin|pong, "!"), hello, masked(fin|ping, "?")),
+		slices.Concat(masked(text, "a"), masked(fin|continuation, "b"), []byte{0x81, 0x80 | 126, 0, 1, 0, 0, 0, 0, 'x'}, hello),
+		slices.Concat(masked(text, "a"), masked(fin|continuation, "b"), []byte{0x81, 0x80 | 127, 0, 0, 0, 0, 0, 0, 0, 125, 0, 0, 0, 0},
+			make([]byte, 100), hello, make([]byte, 14)), // 128 bytes until hello, which are what the library asks for at once
 		slices.Concat(masked(fin|text, strings.Repeat("y", 17_000)), hello),
 		slices.Concat(hello, masked(fin|0x3, ""), hello),
 		slices.Concat(masked(fin|rsv1|text, deflated("hello hello hello")), hello, masked(fin|rsv1|text, deflated("bye"))),
