@@ -73,7 +73,7 @@ func (w *Windows) Claim(_ context.Context, route string) (outbound.Claim, error)
 		return outbound.Claim{Wait: wait}, nil
 	}
 	id := w.last + 1
-	if r.limit >= 0 {
+	if r.limit >= 0 || r.refuses(now) {
 		if wait := r.claim(now, id, w.options.Lease); wait > 0 {
 			return outbound.Claim{Wait: wait}, nil
 		}
@@ -122,6 +122,12 @@ func (w *Windows) waitForGlobal(now time.Duration) time.Duration {
 	}
 	soonest := slices.MinFunc(w.global, func(a, b request) int { return cmp.Compare(a.until, b.until) })
 	return min(soonest.until-now, o.GlobalPer)
+}
+
+// refuses reports whether a response has closed the route, which it may though the route has
+// no limit otherwise.
+func (r *window) refuses(now time.Duration) bool {
+	return r.known && r.remaining == 0 && now < r.ends
 }
 
 // landed drops the requests that do not count any more.

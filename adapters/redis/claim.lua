@@ -61,6 +61,9 @@ end
 -- A limit below 0 is none. One of 0 may be none, and is found out.
 local limit = tonumber(call('GET', limit_) or '') or 0
 if limit < 0 then
+  if call('GET', remaining_) == '0' and call('HGET', window_, 'known') == '1' then
+    return wait(left(remaining_) + 1) -- a response has closed it though it has none
+  end
   return take(tonumber(call('HGET', window_, 'opened') or '') or 0)
 end
 call('ZREMRANGEBYSCORE', flights_, '-inf', text(now - 1))

@@ -270,6 +270,37 @@ func refusal(b bench) error {
 		})
 }
 
+func refusalWithoutLimit(b bench) error {
+	first, err := b.only("a", 1)
+	if err != nil {
+		return err
+	}
+	if err := b.tell("a", first[0], outbound.Status{Limit: outbound.Unlimited}); err != nil {
+		return err
+	}
+	claims, err := b.take("a", 3)
+	if err != nil {
+		return err
+	}
+	since := time.Now()
+	if err := b.tell("a", claims[0], outbound.Status{RetryAfter: brief}); err != nil {
+		return err
+	}
+	return after(
+		func() error { return b.full("a") },
+		func() error { // nor does another response open it
+			return b.tell("a", claims[1], outbound.Status{Limit: outbound.Unlimited})
+		},
+		func() error {
+			_, err := b.waits("a", since, brief)
+			return err
+		},
+		func() error {
+			_, err := b.take("a", 10)
+			return err
+		})
+}
+
 func globalRefusal(b bench) error {
 	claims, err := b.open(5, 2)
 	if err != nil {

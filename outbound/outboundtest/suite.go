@@ -42,6 +42,7 @@ func Cases() []Case {
 		{"late response in no window", "A late response of a window that lasts is believed.", on(lateInNoWindow)},
 		{"spent by others", "What the API says remains is believed if it is less.", on(spentByOthers)},
 		{"refusal", "A refusal closes its route for as long as it says.", on(refusal)},
+		{"refusal without a limit", "A refusal closes a route without a limit, too, and leaves it without one.", on(refusalWithoutLimit)},
 		{"global refusal", "A global refusal closes all routes, and none shortens another.", on(globalRefusal)},
 		{"unsent", "A claim that is given back can be claimed again.", on(unsent)},
 		{"told twice", "What is told twice counts once.", on(toldTwice)},
