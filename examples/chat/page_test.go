@@ -39,6 +39,9 @@ func TestThePage(t *testing.T) {
 		{"somebody joins by phone", somebodyJoinsByPhone},
 		{"the server restarts", theServerRestarts},
 		{"somebody comes before the answer", somebodyComesBeforeTheAnswer},
+		{"rooms are changed faster than the server answers", roomsAreChangedFast},
+		{"two people say the same", twoPeopleSayTheSame},
+		{"the network goes without a word", theNetworkGoesWithoutAWord},
 		{"markup stays text", markupStaysText},
 		{"a keyboard is enough", aKeyboardIsEnough},
 		{"a drawer opens by keyboard", aDrawerOpensByKeyboard},
@@ -202,6 +205,75 @@ func somebodyComesBeforeTheAnswer(t *testing.T, browser context.Context) {
 	require.True(t, chat.start())
 	ann.until(joined)
 	ann.shows(people, []string{"ann, you", "zoe"})
+}
+
+// slow has what comes from the server take window.lag milliseconds.
+const slow = `void (window.WebSocket = class extends WebSocket {
+	set onmessage(f) { super.onmessage = (e) => setTimeout(() => f(e), window.lag ?? 0); }
+})`
+
+func (v *visitor) lag(milliseconds int) {
+	v.t.Helper()
+	eval[chromedp.Void](v, fmt.Sprintf("void (window.lag = %d)", milliseconds))
+}
+
+func (v *visitor) switchRoom(room string) {
+	v.t.Helper()
+	v.fill("switch-room", room)
+	v.press(kb.Enter)
+}
+
+func roomsAreChangedFast(t *testing.T, browser context.Context) {
+	chat := open(t)
+	ann, bob := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop)
+	eval[chromedp.Void](ann, slow)
+	ann.signIn("ann", "garden")
+	bob.signIn("bob", "shed")
+	ann.lag(1000)
+	ann.switchRoom("shed")
+	ann.switchRoom("pond")
+	ann.shows(`document.querySelector("#room-name").textContent`, "#pond")
+	bob.shows(people, []string{"bob, you"})
+	ann.switchRoom("shed")
+	ann.switchRoom("pond")
+	ann.until(joined)
+	ann.shows(`document.querySelector("#room-name").textContent`, "#pond")
+	bob.shows(people, []string{"bob, you"})
+}
+
+// twoPeopleSayTheSame while a guest's own is refused.
+func twoPeopleSayTheSame(t *testing.T, browser context.Context) {
+	chat := open(t, "-capacity=1", "-refill=1")
+	guest, bob := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop)
+	eval[chromedp.Void](guest, slow)
+	guest.signIn("", "garden")
+	bob.signIn("bob", "garden")
+	guest.until(joined)
+	guest.lag(1000)
+	guest.do(chromedp.Focus(chromedp.ID("text")))
+	guest.press("one" + kb.Enter)
+	bob.say("+1")
+	guest.press("+1" + kb.Enter)
+	guest.until(`!document.querySelector("[data-state=pending]")`)
+	guest.shows(conversation, []string{"You: one", "You: +1 (refused)", "bob: +1"})
+}
+
+// theNetworkGoesWithoutAWord has silence last shorter.
+func theNetworkGoesWithoutAWord(t *testing.T, browser context.Context) {
+	chat := open(t)
+	ann := visit(browser, t, chat.url(), desktop)
+	eval[chromedp.Void](ann, `void (window.setTimeout = ((real) => (f, ms) => real(f, ms === 25_000 || ms === 10_000 ? ms / 20 : ms))(window.setTimeout))`)
+	eval[chromedp.Void](ann, `void (window.WebSocket = class extends WebSocket {
+		set onmessage(f) { super.onmessage = (e) => window.isDead || f(e); }
+		send(data) { window.beats = (window.beats ?? 0) + data.includes("__heartbeat"); if (!window.isDead) super.send(data); }
+	})`)
+	ann.signIn("ann", "garden")
+	ann.until("window.beats > 1")
+	assert.Equal(t, "Online", eval[string](ann, connection), "a server that is only silent answers")
+	eval[chromedp.Void](ann, "void (window.isDead = true)")
+	ann.until(connection + ` === "Reconnecting"`)
+	eval[chromedp.Void](ann, "void (window.isDead = false)")
+	ann.until(joined)
 }
 
 // refusedFor begins what the console shows while a site is down. The site may refuse the

@@ -135,7 +135,7 @@ function slowDown({ refused, retryAfterMs }) {
 }
 
 function heard(message) {
-  const mayBeMine = isMe(message.user) || !session.token;
+  const mayBeMine = isMe(message.user) || !session.token && message.user.startsWith("guest~");
   const own = session.outbox.find(({ room, text }) => mayBeMine && room === message.room && text === message.text);
   if (own) {
     socket.settle(own.id, message);
@@ -167,6 +167,7 @@ async function join(room) {
   try {
     const joined = await socket.call("JOIN_ROOM", { room }).reply;
     if (!outdated()) enter(room, joined);
+    else if (here === session && room !== here.target && room !== here.joined) leave(room); // on the way to another
   } catch (error) {
     if (!outdated()) joinFailed(room, error, outdated);
   }
@@ -233,7 +234,7 @@ function switchRoom(event) {
   byId("switch-room").value = "";
   openSide(false);
   byId("text").focus();
-  if (room !== session.joined) join(room);
+  if (room !== session.target) join(room);
 }
 
 // Writing

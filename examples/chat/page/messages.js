@@ -59,8 +59,14 @@ export class MessageList {
     else this.#append(sentEntry(message, mine), mine);
   }
 
+  // confirm puts an own message where the server has put it: behind all that came before.
   confirm(entry, message) {
     this.#change(entry, sentEntry(message, true));
+    const last = this.#entries.findLastIndex((e) => e === entry || e.state !== "pending");
+    if (this.#entries[last] === entry || !this.#entries.includes(entry)) return;
+    this.#entries.splice(last + 1, 0, entry);
+    this.#entries.splice(this.#entries.indexOf(entry), 1);
+    this.#redraw();
   }
 
   refuse(entry, state, reason, canRetry) {

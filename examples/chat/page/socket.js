@@ -5,6 +5,8 @@ const LONGEST_PAUSE = 10_000;
 const STABLE_AFTER = 5_000;
 const CONNECT_TIMEOUT = 10_000;
 const CALL_TIMEOUT = 10_000;
+const LONGEST_SILENCE = 25_000;
+const PATIENCE = 10_000; // with a server that was asked for a sign of life
 
 const CLOSE_REASONS = {
   1001: "The server went away.",
@@ -45,6 +47,7 @@ export class Socket {
   #openedAt = 0;
   #reason = "";
   #retry = 0;
+  #silence = 0;
   #onNetworkBack = () => this.reconnectNow();
   // A browser may keep a page that was left, connection and all. It is lost and
   // made anew when the page is shown again.
@@ -68,6 +71,7 @@ export class Socket {
     removeEventListener("online", this.#onNetworkBack);
     removeEventListener("pagehide", this.#onLeave);
     clearTimeout(this.#retry);
+    clearTimeout(this.#silence);
     const ws = this.#ws;
     this.#ws = null;
     ws?.close(1000);
@@ -131,10 +135,27 @@ export class Socket {
 
   #opened() {
     this.#openedAt = performance.now();
+    this.#heard();
     this.#report("online");
   }
 
+  // A network may go away without a word, and a page cannot see pings.
+  #heard() {
+    clearTimeout(this.#silence);
+    this.#silence = setTimeout(() => {
+      this.call("__heartbeat").reply.catch(() => {}); // any answer will do
+      this.#silence = setTimeout(() => this.#giveUp(), PATIENCE);
+    }, LONGEST_SILENCE);
+  }
+
+  #giveUp() {
+    this.#ws.onclose = null;
+    this.#ws.close(); // which would wait for the server
+    this.#lost(1006);
+  }
+
   #lost(code) {
+    clearTimeout(this.#silence);
     const wasOpen = this.#openedAt > 0;
     // A server that accepts and closes at once must not be asked ever faster.
     if (wasOpen && performance.now() - this.#openedAt >= STABLE_AFTER) this.#attempt = 0;
@@ -148,6 +169,7 @@ export class Socket {
   }
 
   #receive(data) {
+    this.#heard();
     const { type, meta = {}, payload = {} } = JSON.parse(data);
     const id = meta.correlationId;
     if (type === "RPC_ERROR" && this.#fail(id, new WireError(payload))) return;
