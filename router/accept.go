@@ -29,10 +29,14 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.reject(w, "draining", err)
 		return
 	}
-	if err := r.accept(w, req, c); err != nil {
-		r.conns.leaveAddress(c.ip)
-		r.reject(w, "authentication", err)
-	}
+	err := errExited
+	defer func() {
+		if err != nil {
+			r.conns.leaveAddress(c.ip)
+			r.reject(w, "authentication", err)
+		}
+	}()
+	err = r.accept(w, req, c)
 }
 
 // errAnswered is an error that the client has been told of.

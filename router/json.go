@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"runtime/debug"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -112,7 +113,12 @@ func given(e *json.SemanticError) string {
 
 // marshal writes the encoding of v. What is not UTF-8 becomes U+FFFD, so that a
 // stray byte in a database does not cost a client its answer.
-func marshal(w io.Writer, v any) error {
+func marshal(w io.Writer, v any) (err error) {
+	defer func() {
+		if v := recover(); v != nil { // a MarshalJSON of the application's
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
 	return json.MarshalWrite(w, v, encodeOptions)
 }
 
@@ -129,7 +135,7 @@ func encodable(t reflect.Type, known map[reflect.Type]bool) error {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
 		return encodable(t.Elem(), known)
 	case reflect.Map:
-		return errors.Join(encodable(t.Key(), known), encodable(t.Elem(), known))
+		return errors.Join(encodableKey(t.Key()), encodable(t.Elem(), known))
 	case reflect.Struct:
 		if err := json.Unmarshal([]byte("{}"), reflect.New(t).Interface(), decodeOptions); err != nil {
 			return err
@@ -148,6 +154,16 @@ func encodable(t reflect.Type, known map[reflect.Type]bool) error {
 	}
 }
 
+// encodableKey is about keys, which must be strings in JSON.
+func encodableKey(t reflect.Type) error {
+	if t.Kind() == reflect.Interface || encodesItself(t) {
+		return nil
+	}
+	one := reflect.MakeMap(reflect.MapOf(t, reflect.TypeFor[bool]()))
+	one.SetMapIndex(reflect.Zero(t), reflect.ValueOf(true))
+	return marshal(io.Discard, one.Interface())
+}
+
 func travels(f reflect.StructField) bool {
 	return (f.IsExported() || f.Anonymous) && f.Tag.Get("json") != "-"
 }
@@ -156,7 +172,7 @@ func travels(f reflect.StructField) bool {
 // against a zero value.
 func encodesItself(t reflect.Type) bool {
 	for _, is := range []reflect.Type{
-		reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.MarshalerTo](), reflect.TypeFor[encoding.TextMarshaler](),
+		reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.MarshalerTo](), reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextAppender](),
 		reflect.TypeFor[json.Unmarshaler](), reflect.TypeFor[json.UnmarshalerFrom](), reflect.TypeFor[encoding.TextUnmarshaler](),
 	} {
 		if t.Implements(is) || reflect.PointerTo(t).Implements(is) {

@@ -34,6 +34,19 @@ func (l *lane[T]) push(job T) {
 func (l *lane[T]) queue(job T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.waitForRoom()
+	l.jobs = append(l.jobs, job)
+}
+
+// awaitRoom waits while the lane is full.
+func (l *lane[T]) awaitRoom() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waitForRoom()
+}
+
+// waitForRoom must be called with the lock held, which it lets go meanwhile.
+func (l *lane[T]) waitForRoom() {
 	for len(l.jobs)-l.head >= l.most {
 		if l.full == nil {
 			l.full = make(chan struct{})
@@ -43,7 +56,6 @@ func (l *lane[T]) queue(job T) {
 		<-full
 		l.mu.Lock()
 	}
-	l.jobs = append(l.jobs, job)
 }
 
 // add is push, but it never waits. Any goroutine may call it.

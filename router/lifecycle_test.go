@@ -207,6 +207,24 @@ func TestWhoEndsTheirGoroutine(t *testing.T) {
 		{"in a handler of calls", func(r *router.Router, _ *router.Options) {
 			router.RPC(r, func(*router.Context, Panic) (Echoed, error) { runtime.Goexit(); return Echoed{}, nil })
 		}, errors.Internal},
+		{"in an ingress function", func(r *router.Router, _ *router.Options) {
+			r.UseIngress(func(_ context.Context, in router.IngressContext) error {
+				if in.Type == "PANIC" {
+					runtime.Goexit()
+				}
+				return nil
+			})
+			router.On(r, func(*router.Context, Panic) error { return nil })
+		}, errors.Internal},
+		{"in Validate", func(r *router.Router, opts *router.Options) {
+			opts.Validate = func(m any) error {
+				if m == (Panic{}) {
+					runtime.Goexit()
+				}
+				return nil
+			}
+			router.On(r, func(*router.Context, Panic) error { return nil })
+		}, errors.Internal},
 		{"in OnLimitExceeded", func(r *router.Router, opts *router.Options) {
 			router.On(r, func(*router.Context, Panic) error {
 				return &router.LimitExceeded{Kind: router.LimitRate, Observed: 2, Limit: 1}
@@ -242,6 +260,68 @@ func TestWhoEndsTheirGoroutine(t *testing.T) {
 			assert.NoError(t, r.Shutdown(ctx))
 		})
 	}
+}
+
+func TestWhoEndsTheirGoroutineInOnMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events recorder[router.MemberEvent]
+		r := router.New(&router.Options{OnMember: func(e router.MemberEvent) {
+			events.add(e)
+			runtime.Goexit()
+		}})
+		router.On(r, func(ctx *router.Context, m Say) error { return ctx.Enter(m.Room, "") })
+		conn := routertest.Dial(t, r)
+		for _, room := range []string{"a", "b", "c"} {
+			conn.Send(Say{room, "x"})
+		}
+		synctest.Wait()
+		assert.Len(t, events.all(), 3)
+	})
+}
+
+// Explosive cannot be encoded.
+type Explosive struct{ N int }
+
+func (Explosive) MessageType() string          { return "EXPLOSIVE" }
+func (Explosive) MarshalJSON() ([]byte, error) { panic("secret") }
+
+func noError() *errors.Error         { return nil }
+func noLimit() *router.LimitExceeded { return nil }
+
+// TestErrorsThatAreNoErrors end their message, not the process.
+func TestErrorsThatAreNoErrors(t *testing.T) {
+	for name, setUp := range map[string]func(*router.Router){
+		"a reply that panics": func(r *router.Router) {
+			router.RPC(r, func(*router.Context, Echo) (Explosive, error) { return Explosive{}, nil })
+		},
+		"a nil pointer": func(r *router.Router) {
+			router.RPC(r, func(_ *router.Context, m Echo) (Echoed, error) { return Echoed(m), noError() })
+		},
+		"a nil pointer of an ingress function": func(r *router.Router) {
+			r.UseIngress(func(context.Context, router.IngressContext) error { return noLimit() })
+			router.RPC(r, echo)
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			var failures recorder[router.Failure]
+			r := router.New(&router.Options{OnError: failures.add})
+			setUp(r)
+			assert.Equal(t, errors.Internal, routertest.CallError(routertest.Dial(t, r), Echo{}).Code)
+			synctest.Wait()
+			assert.Len(t, failures.all(), 1)
+		})
+	}
+	bubble(t, "details that panic are left out", func(t *testing.T) {
+		r := router.New(nil)
+		router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
+			return Echoed{}, &errors.Error{Code: errors.Aborted, Details: map[string]any{"a": Explosive{}}}
+		})
+		assert.Equal(t, &errors.Error{Code: errors.Aborted}, routertest.CallError(routertest.Dial(t, r), Echo{}))
+	})
+	bubble(t, "a nil pointer of OnOpen", func(t *testing.T) {
+		r := router.New(quiet(router.Options{OnOpen: func(context.Context, *router.Conn) error { return noError() }}))
+		assert.Equal(t, router.StatusInternalError, routertest.Dial(t, r).Closed().Code)
+	})
 }
 
 func TestIdlePeersArePingedAndDeadOnesClosed(t *testing.T) {

@@ -123,27 +123,68 @@ func TestShutdownWhenTheTimeIsUp(t *testing.T) {
 
 func TestReportsOfHandlersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const messages = 500
+		const messages, time1 = 500, 10 * time.Millisecond
 		var reported atomic.Int64
 		r := router.New(&router.Options{OnLimitExceeded: func(router.LimitExceeded) {
-			time.Sleep(time.Minute)
+			time.Sleep(time1)
 			reported.Add(1)
 		}})
-		refuse := func(*router.Context, Say) error {
+		router.On(r, func(*router.Context, Say) error {
 			return &router.LimitExceeded{Kind: router.LimitRate, Observed: 2, Limit: 1}
-		}
-		router.On(r, refuse).Concurrent()
+		}).Concurrent()
 		conn := routertest.Dial(t, r)
 		go func() {
 			for range messages {
 				conn.Send(Say{"a", "b"})
 			}
 		}()
-		time.Sleep(30 * time.Second)
-		assert.LessOrEqual(t, conn.Pending(), 66, "one is told, 64 wait, and their cause")
-		time.Sleep((messages + 1) * time.Minute)
+		for range messages / 10 {
+			time.Sleep(5 * time1)
+			assert.LessOrEqual(t, int64(conn.Pending())-reported.Load(), int64(200), "64 wait, and some who caused them")
+		}
+		time.Sleep(messages * time1)
 		assert.Equal(t, messages, conn.Pending())
 		assert.EqualValues(t, messages, reported.Load())
+	})
+}
+
+func TestACallOverALimitIsAnsweredBeforeTheHookIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 100
+		r := router.New(&router.Options{
+			Limits:          router.Limits{InFlight: 2 * calls},
+			OnLimitExceeded: func(router.LimitExceeded) { time.Sleep(100 * time.Millisecond) },
+		})
+		router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
+			time.Sleep(time.Millisecond) // all of them have begun
+			return Echoed{}, &router.LimitExceeded{Kind: router.LimitRate, Observed: 2, Limit: 1}
+		})
+		conn := routertest.Dial(t, r)
+		for range calls {
+			conn.SendText(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`)
+		}
+		time.Sleep(10 * time.Millisecond)
+		assert.Equal(t, calls, conn.Pending())
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestALateLimitIsReportedAsALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var limits recorder[router.LimitExceeded]
+		r := router.New(&router.Options{
+			Timeouts:        router.Timeouts{Call: time.Second},
+			OnLimitExceeded: limits.add,
+			OnError:         func(router.Failure) { t.Error("it is a limit") },
+		})
+		router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
+			time.Sleep(2 * time.Second)
+			return Echoed{}, &router.LimitExceeded{Kind: router.LimitRate, Observed: 2, Limit: 1}
+		})
+		assert.Equal(t, errors.DeadlineExceeded, routertest.CallError(routertest.Dial(t, r), Echo{}).Code)
+		time.Sleep(time.Minute)
+		require.Len(t, limits.all(), 1)
+		assert.Equal(t, "ECHO", limits.all()[0].Type)
 	})
 }
 

@@ -37,7 +37,7 @@ type Options struct {
 
 	// OnLimitExceeded is called once for every message or connection that a
 	// limit of the router turned away; what a full queue drops may be told together, see
-	// [LimitExceeded]. Nothing but the connection's next refusals waits for it.
+	// [LimitExceeded]. While 64 calls for a connection wait, so do its messages.
 	OnLimitExceeded func(LimitExceeded)
 
 	// OnExceeded is what the client gets for a message over a limit. Routes may

@@ -1,6 +1,8 @@
 package router
 
 import (
+	"fmt"
+	"reflect"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -42,12 +44,20 @@ func (c *Conn) receive(msg wsconn.Message) {
 	in := incomings.Get().(*incoming)
 	in.Message = msg
 	c.active.Add(1) // before it is known whether the connection is draining
-	if err := c.enter(in); err != nil {
+	err := errExited
+	defer func() {
+		if err == nil {
+			return
+		}
 		c.turnAway(in, err)
 		c.ws.Wake()
 		in.release()
 		c.done()
-	}
+		if err == errExited { //nolint:errorlint // never wrapped
+			go c.serve()
+		}
+	}()
+	err = c.enter(in)
 }
 
 // enter is stages 1 to 5. An error is the refusal; without one, the message has
@@ -162,14 +172,12 @@ func (c *Conn) handle(in *incoming) {
 		in.release()
 		return
 	}
-	ctx, err := c.decode(in)
-	if err != nil {
-		c.turnAway(in, err)
-		in.release()
+	ctx := c.decoded(in)
+	if ctx == nil {
 		return
 	}
-	in.release()
 	if route.beside {
+		c.reportsHaveRoom()
 		c.messages.letGo()
 	}
 	if route.rpc {
@@ -211,7 +219,19 @@ func (c *Conn) handled(route *Route) {
 	c.done()
 }
 
-// decode is stage 6.
+// decoded is stage 6. It returns nil if the message was turned away.
+func (c *Conn) decoded(in *incoming) (ctx *Context) {
+	err := errExited
+	defer func() {
+		if err != nil {
+			c.turnAway(in, err)
+		}
+		in.release()
+	}()
+	ctx, err = c.decode(in)
+	return ctx
+}
+
 func (c *Conn) decode(in *incoming) (_ *Context, err error) {
 	defer c.router.recoverTo(&err, in.route, "decode")
 	frame, err := envelope.Parse(in.Bytes)
@@ -294,9 +314,7 @@ var errNoReply = errors.New("router: a middleware has neither called the handler
 // sees nothing.
 func (c *Conn) answer(ctx *Context, err error) {
 	if !ctx.call.take() {
-		if err != nil {
-			c.router.fail(c, ctx.route.name, err)
-		}
+		c.late(ctx, err)
 		return
 	}
 	if err == nil {
@@ -308,6 +326,15 @@ func (c *Conn) answer(ctx *Context, err error) {
 		}
 	}
 	c.answerFailed(ctx, err)
+}
+
+// late reports an error that comes too late.
+func (c *Conn) late(ctx *Context, err error) {
+	if exceeded, ok := errors.AsType[*LimitExceeded](err); ok {
+		c.exceeded(ctx.route.name, *exceeded)
+	} else if err != nil {
+		c.router.fail(c, ctx.route.name, err)
+	}
 }
 
 // run calls the handler inside its middleware. A panic becomes an error.
@@ -323,8 +350,12 @@ func (c *Context) timed(since time.Time) {
 	c.conn.router.observe(Event{Kind: EventHandled, Type: c.route.name, Duration: time.Since(since)})
 }
 
-// recoverTo makes a panic an error. The route is nil if there is none.
+// recoverTo makes a panic an error, and an error of a nil pointer, which nobody could ask for its
+// code. The route is nil if there is none.
 func (r *Router) recoverTo(err *error, route *Route, where string) {
+	if isNilPointer(*err) {
+		*err = fmt.Errorf("router: the error of %s is a nil %T; return nil itself", where, *err)
+	}
 	if v := recover(); v != nil {
 		*err = &PanicError{Value: v, Stack: debug.Stack()}
 		panicked := Event{Kind: EventPanicked, Reason: where}
@@ -333,6 +364,14 @@ func (r *Router) recoverTo(err *error, route *Route, where string) {
 		}
 		r.observe(panicked)
 	}
+}
+
+func isNilPointer(err error) bool {
+	if err == nil {
+		return false
+	}
+	v := reflect.ValueOf(err)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // correlationID returns what a refusal can be matched by, or "".

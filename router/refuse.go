@@ -31,11 +31,18 @@ func (c *Conn) answerRefusal(typ string, reaction Reaction, correlationID string
 	}
 	limit := *exceeded // the caller's may be shared
 	limit.Conn, limit.Type = c, typ
-	c.router.observe(Event{Kind: EventLimited, Type: typ, Reason: string(limit.Kind), Count: 1})
-	c.report(limit)
 	payload := limit.payload()
 	c.react(reaction, correlationID, limit, payload)
 	c.answered(typ, payload.Code)
+	c.ws.Wake() // the report may have to wait
+	c.exceeded(typ, limit)
+}
+
+// exceeded tells observers and Options.OnLimitExceeded of a limit.
+func (c *Conn) exceeded(typ string, limit LimitExceeded) {
+	limit.Conn, limit.Type = c, typ
+	c.router.observe(Event{Kind: EventLimited, Type: typ, Reason: string(limit.Kind), Count: 1})
+	c.report(limit)
 }
 
 // react does to the client what a limit's reaction says.

@@ -51,6 +51,13 @@ func (r *Router) limitExceeded(l LimitExceeded) {
 	r.opts.OnLimitExceeded(l)
 }
 
+// reportsHaveRoom waits until another report would not have to.
+func (c *Conn) reportsHaveRoom() {
+	if r := c.reported.Load(); r != nil {
+		r.awaitRoom()
+	}
+}
+
 // owner is what a connection's transport reports to.
 type owner Conn
 

@@ -303,6 +303,7 @@ func TestTypesThatTravelAreAccepted(t *testing.T) {
 		Any      any
 		Bytes    [4]byte
 		Names    map[netip.Addr]struct{ N uint8 }
+		Numbers  map[int]map[string]any
 		hidden   chan int
 	}
 	router.On(router.New(nil), func(_ *router.Context, m Odd[tree]) error { close(m.V.hidden); return nil })
@@ -366,6 +367,9 @@ func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
 		{"a duration", func() {
 			router.On(router.New(nil), func(*router.Context, Odd[*time.Duration]) error { return nil })
 		}, []string{"cannot travel: field V: ", "time.Duration"}},
+		{"keys that are no strings", func() {
+			router.On(router.New(nil), func(*router.Context, Odd[map[bool]int]) error { return nil })
+		}, []string{"cannot travel: field V: "}},
 		{"two fields of one name", func() {
 			type twins struct {
 				A int

@@ -179,7 +179,7 @@ func (t *topics) subscribed(name string) {
 	}
 	to.mu.Lock()
 	defer to.mu.Unlock()
-	if to.presence.tracked {
+	if to.presence.tracked && !to.dropped {
 		t.receiveMembers(to, "", packetAsk, nil)
 		t.ask(to)
 	}

@@ -18,23 +18,37 @@ func (q *Queue) Add(f func()) {
 	q.waiting = append(q.waiting, f)
 	if !q.running {
 		q.running = true
-		go q.run()
+		go q.run(nil)
 	}
 }
 
-func (q *Queue) run() {
-	for {
-		q.mu.Lock()
-		fs := q.waiting
-		q.waiting = nil
-		if len(fs) == 0 {
-			q.running = false
-			q.mu.Unlock()
-			return
+// run begins with fs. One that calls runtime.Goexit ends its goroutine, not the queue.
+func (q *Queue) run(fs []func()) {
+	ended := false
+	defer func() {
+		if !ended {
+			go q.run(fs)
 		}
-		q.mu.Unlock()
-		for _, f := range fs {
+	}()
+	for {
+		for len(fs) > 0 {
+			f := fs[0]
+			fs = fs[1:]
 			f()
 		}
+		if fs = q.take(); len(fs) == 0 {
+			ended = true
+			return
+		}
 	}
+}
+
+// take returns what waits. If that is nothing, nobody runs any more.
+func (q *Queue) take() []func() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	fs := q.waiting
+	q.waiting = nil
+	q.running = len(fs) > 0
+	return fs
 }

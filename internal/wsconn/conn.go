@@ -102,6 +102,7 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Op
 	c.sock.timeout, c.sock.writeTimeout = opts.MessageTimeout, opts.WriteTimeout
 	accept := &websocket.AcceptOptions{
 		InsecureSkipVerify: true,
+		OnPingReceived:     c.pingReceived,
 		OnPongReceived:     c.pongReceived,
 	}
 	if subprotocol != "" {

@@ -1,6 +1,7 @@
 package wsconn
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"net"
@@ -21,39 +22,140 @@ func (nobody) Overflowed(Overflow) {}
 func (nobody) QueueHigh(int, int)  {}
 func (nobody) Wrote(Write)         {}
 
-// TestCloseMeetsThePingTimer closes while the timer has fired and waits for the lock.
-func TestCloseMeetsThePingTimer(t *testing.T) {
-	const pingInterval = 50 * time.Millisecond
-	opts := &Options{
+func options() *Options {
+	return &Options{
 		MaxMessageBytes: 1 << 20, MessageTimeout: time.Minute, WriteTimeout: time.Minute, CloseTimeout: time.Minute,
-		PingInterval: pingInterval, PongTimeout: time.Minute,
-		BufferBytes: 16 << 10, QueueBytes: 1 << 20, QueueMessages: 1024, Poller: new(Poller),
+		PingInterval: time.Minute, PongTimeout: time.Minute,
+		BufferBytes: 16 << 10, QueueBytes: 1 << 20, QueueMessages: 8, Poller: new(Poller),
 	}
+}
+
+// accept returns both ends of a connection. The client's has read nothing yet.
+func accept(t *testing.T, opts *Options) (*Conn, net.Conn) {
 	conns := make(chan *Conn, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, err := Accept(w, r, "", opts, nobody{}); assert.NoError(t, err) {
 			conns <- c
 		}
 	}))
-	defer server.Close()
+	t.Cleanup(server.Close)
 	client, err := net.Dial("tcp", server.Listener.Addr().String())
 	require.NoError(t, err)
-	defer func() { _ = client.Close() }()
+	t.Cleanup(func() { _ = client.Close() })
 	_, err = io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
 	require.NoError(t, err)
 	c := <-conns
+	t.Cleanup(func() {
+		c.Abort()
+		_, _ = c.Read(everything)
+		c.Release()
+	})
+	return c, client
+}
+
+func everything([]byte) int64 { return 1 << 20 }
+
+// TestCloseMeetsThePingTimer closes while the timer has fired and waits for the lock.
+func TestCloseMeetsThePingTimer(t *testing.T) {
+	opts := options()
+	opts.PingInterval = 50 * time.Millisecond
+	c, client := accept(t, opts)
 	c.mu.Lock()
-	time.Sleep(2 * pingInterval)
+	time.Sleep(2 * opts.PingInterval)
 	c.closeLocked(1012, "bye")
 	c.mu.Unlock()
-	got, err := io.ReadAll(readFor(client, 5*pingInterval))
+	got, err := io.ReadAll(readFor(client, 5*opts.PingInterval))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it is not cut before CloseTimeout")
 	assert.True(t, bytes.HasSuffix(got, []byte("bye")))
-	c.Abort()
-	_, err = c.Read(func([]byte) int64 { return 1 })
+}
+
+const ping = "\x89\x84\x00\x00\x00\x00ping"
+
+// TestNoPongFollowsTheCloseFrame has a ping come while the close frame waits to be written.
+func TestNoPongFollowsTheCloseFrame(t *testing.T) {
+	c, client := accept(t, options())
+	if !c.polled {
+		t.Skip("connections are not parked on this system")
+	}
+	c.mu.Lock()
+	c.draining.Store(true) // as if the writer were in a system call
+	c.closeLocked(1012, "bye")
+	c.mu.Unlock()
+	_, err := io.WriteString(client, ping)
+	require.NoError(t, err)
+	parksBehind(t, c, len(ping))
+	c.drain()
+	_, err = io.WriteString(client, "\x88\x82\x00\x00\x00\x00\x03\xf4") // its answer
+	require.NoError(t, err)
+	_, err = c.Read(everything)
 	require.Error(t, err)
 	c.Release()
+	got, _ := io.ReadAll(readFor(client, time.Minute))
+	_, frames, _ := bytes.Cut(got, []byte("\r\n\r\n"))
+	assert.Equal(t, "\x88\x05\x03\xf4bye", string(frames))
+}
+
+// parksBehind waits until a connection has parked and taken so many bytes of control frames.
+func parksBehind(t *testing.T, c *Conn, n int) {
+	again := make(chan struct{}, 1)
+	for c.sock.came < n {
+		if !c.Park(func() { again <- struct{}{} }) {
+			t.Fatal("there are only control frames")
+		}
+		if c.sock.came < n {
+			<-again
+		}
+	}
+}
+
+func TestPongsAreNoMessages(t *testing.T) {
+	c, client := accept(t, options())
+	if !c.polled {
+		t.Skip("connections are not parked on this system")
+	}
+	_, err := client.Write(bytes.Repeat([]byte(ping), 20))
+	require.NoError(t, err)
+	parksBehind(t, c, 20*len(ping))
+	f := NewFrame()
+	f.WriteString("a message")
+	f.Seal()
+	require.NoError(t, c.Queue(f), "eight fit, and pongs do not count")
+}
+
+// TestPongsKeepTheirOrder has every second ping come in two pieces.
+func TestPongsKeepTheirOrder(t *testing.T) {
+	c, client := accept(t, options())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		again := make(chan struct{}, 1)
+		for {
+			for c.Park(func() { again <- struct{}{} }) {
+				<-again
+			}
+			m, err := c.Read(everything)
+			if err != nil {
+				return
+			}
+			m.Release()
+		}
+	}()
+	require.NoError(t, client.SetDeadline(time.Now().Add(time.Minute)))
+	answers := bufio.NewReader(client)
+	_, err := http.ReadResponse(answers, nil)
+	require.NoError(t, err)
+	for range maxControlFrames / 2 {
+		a, b := "\x89\x81\x00\x00\x00\x00a", "\x89\x81\x00\x00\x00\x00b"
+		_, _ = io.WriteString(client, a+b[:4])
+		_, _ = io.WriteString(client, b[4:]+"\x81\x80\x00\x00\x00\x00")
+		got := make([]byte, 6)
+		_, err := io.ReadFull(answers, got)
+		require.NoError(t, err)
+		require.Equal(t, "\x8a\x01a\x8a\x01b", string(got))
+	}
+	_ = client.Close()
+	<-ended
 }
 
 func readFor(conn net.Conn, d time.Duration) net.Conn {

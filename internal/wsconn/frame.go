@@ -118,6 +118,9 @@ func (f *Frame) size() int {
 	return len(f.buf) - f.start
 }
 
+// messages is what a frame counts for in a queue's other limit.
+func (f *Frame) messages() int { return min(f.size(), 1) }
+
 func (f *Frame) closing() bool { return f.buf[f.start] == finClose }
 
 // maxControlBytes is what a control frame can hold: RFC 6455, section 5.5.

@@ -11,6 +11,21 @@ func (c *Conn) seen(at time.Time) { c.lastSeen.Store(int64(at.Sub(c.start))) }
 // pongReceived runs inside the library's Read and must not call back into it.
 func (c *Conn) pongReceived(context.Context, []byte) { c.seen(time.Now()) }
 
+// pingReceived runs inside the library's Read, too. The library must not answer: its pong would
+// overtake those that are queued.
+func (c *Conn) pingReceived(_ context.Context, payload []byte) bool {
+	c.queuePong(payload)
+	return false
+}
+
+func (c *Conn) queuePong(payload []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closing.Load() { // nothing may follow a close frame
+		c.sendControl(controlFrame(finPong, string(payload)))
+	}
+}
+
 // tick runs when the timer fires: it asks a silent peer for a sign of life and
 // ends the connection if there is none, or if the peer did not answer our close
 // frame.

@@ -63,9 +63,7 @@ func (c *Conn) takeControls() {
 func (c *Conn) pong(masked []byte, key [keyBytes]byte) {
 	payload := make([]byte, len(masked))
 	unmask(payload, masked, key)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sendControl(controlFrame(finPong, string(payload)))
+	c.queuePong(payload)
 }
 
 // readable says that there is something to read, or nothing ever again.

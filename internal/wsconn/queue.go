@@ -110,7 +110,7 @@ func (c *Conn) dropIf(drop func(*Frame) bool) (dropped int) {
 			return false
 		}
 		dropped++
-		c.frames--
+		c.frames -= f.messages()
 		c.bytes -= f.size()
 		f.Release()
 		return true

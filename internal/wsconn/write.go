@@ -59,7 +59,7 @@ func (c *Conn) enqueue(f *Frame) {
 		c.queue = batches.Get().(*batch)
 	}
 	c.queue.frames = append(c.queue.frames, f)
-	c.frames++
+	c.frames += f.messages()
 	c.bytes += f.size()
 }
 
@@ -164,13 +164,14 @@ func (b *batch) waited(at time.Time) time.Duration {
 }
 
 func (c *Conn) written(b *batch) {
-	bytes := 0
+	bytes, messages := 0, 0
 	for _, f := range b.frames {
 		bytes += f.size()
+		messages += f.messages()
 	}
 	c.mu.Lock()
 	c.bytes -= bytes
-	c.frames -= len(b.frames)
+	c.frames -= messages
 	c.noLongerHigh()
 	c.mu.Unlock()
 	b.release()
