@@ -51,12 +51,10 @@ const (
 // Join makes a node.
 func (b *Broker) Join(node router.Node) router.Link {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &link{node: node, name: rand.Text(), cancel: cancel, heard: map[string]time.Time{}}
-	l.outbox = newOutbox(b.client, l.name)
+	l := &link{node: node, name: rand.Text(), cancel: cancel, heard: map[string]*neighbour{}}
 	ways := 1
 	if _, cluster := b.client.(*goredis.ClusterClient); cluster {
 		ways = shardedWays
-		l.outbox.sharded = true
 	}
 	for n := range ways {
 		prefix := "penstock"
@@ -64,7 +62,10 @@ func (b *Broker) Join(node router.Node) router.Link {
 			prefix += ":{" + strconv.Itoa(n) + "}"
 		}
 		w := &way{link: l, prefix: prefix, client: b.client, sharded: ways > 1, topics: map[string]*topicState{}}
+		w.outbox = newOutbox(b.client, l.name, w.sharded)
 		l.ways = append(l.ways, w)
+	}
+	for _, w := range l.ways { // which all know each other now
 		go w.run(ctx)
 	}
 	go l.stayAlive(ctx)
@@ -76,12 +77,17 @@ type link struct {
 	node   router.Node
 	name   string
 	ways   []*way
-	outbox *outbox
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
-	heard  map[string]time.Time // from each other node, the last time
+	heard  map[string]*neighbour // by node, this one included
+}
+
+// A neighbour is a node that was heard.
+type neighbour struct {
+	at   time.Time // the last time
+	down bool      // it was silent for too long, and may be heard again
 }
 
 // way returns the way that a topic takes.
@@ -102,7 +108,8 @@ func (l *link) Unsubscribe(topic string) { l.way(topic).want(topic, false) }
 
 // Publish sends a packet to the others.
 func (l *link) Publish(topic string, packet []byte) {
-	l.outbox.add(l.way(topic).channel(topic), envelope{kind: kindPacket, packet: packet})
+	w := l.way(topic)
+	w.outbox.add(w.channel(topic), envelope{kind: kindPacket, packet: packet})
 }
 
 // Close says goodbye, if Redis is there to hear it.
@@ -114,8 +121,10 @@ func (l *link) Close() {
 	if closed {
 		return
 	}
-	l.outbox.add(l.ways[0].nodes(), envelope{kind: kindGoodbye})
-	l.outbox.close()
+	l.ways[0].outbox.closeWith(l.ways[0].nodes(), envelope{kind: kindGoodbye})
+	for _, w := range l.ways[1:] {
+		w.outbox.close()
+	}
 	l.cancel()
 }
 
@@ -124,7 +133,7 @@ func (l *link) stayAlive(ctx context.Context) {
 	ticker := time.NewTicker(aliveEvery)
 	defer ticker.Stop()
 	for {
-		l.outbox.add(l.ways[0].nodes(), envelope{kind: kindAlive})
+		l.ways[0].outbox.add(l.ways[0].nodes(), envelope{kind: kindAlive})
 		select {
 		case <-ctx.Done():
 			return
@@ -134,45 +143,60 @@ func (l *link) stayAlive(ctx context.Context) {
 	}
 }
 
-// hear notes a sign of life. Of who has said goodbye it may come too, another way: then
-// silence follows.
-func (l *link) hear(from string) {
+// hear notes a sign of life, and reports whether its node had counted as down. Of who has
+// said goodbye it may come too, another way: then silence follows.
+func (l *link) hear(from string) (wasDown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heard[from] = time.Now()
+	n := l.heard[from]
+	if n == nil {
+		n = &neighbour{}
+		l.heard[from] = n
+	}
+	wasDown = n.down
+	*n = neighbour{at: time.Now()}
+	return wasDown
 }
 
-func (l *link) isDown(from string) {
+// leaves is of a node that has said goodbye.
+func (l *link) leaves(from string) {
 	l.mu.Lock()
-	_, known := l.heard[from]
+	n := l.heard[from]
 	delete(l.heard, from)
 	l.mu.Unlock()
-	if known {
+	if n != nil && !n.down {
 		l.node.Down(from)
 	}
-}
-
-// unfollow forgets the numbers of a node that will send no more. Those of a node that is only
-// silent tell what was lost when it is heard again.
-func (l *link) unfollow(node string) {
 	for _, w := range l.ways {
-		w.unfollow(node)
+		w.unfollow(from)
 	}
 }
 
-// buryTheSilent believes in silence only if this node has heard itself meanwhile.
+// buryTheSilent believes in silence only if this node has heard itself meanwhile. What it
+// knows of the dead it keeps for a while: they may only have been paused.
 func (l *link) buryTheSilent() {
 	l.mu.Lock()
-	var down []string
-	last := l.heard[l.name]
-	for name, at := range l.heard {
-		if name != l.name && last.Sub(at) > silentFor {
-			down = append(down, name)
+	var down, gone []string
+	if self := l.heard[l.name]; self != nil {
+		for name, n := range l.heard {
+			switch silence := self.at.Sub(n.at); {
+			case silence > forgetAfter && n.down:
+				delete(l.heard, name)
+				gone = append(gone, name)
+			case silence > silentFor && !n.down:
+				n.down = true
+				down = append(down, name)
+			}
 		}
 	}
 	l.mu.Unlock()
 	for _, name := range down {
-		l.isDown(name)
+		l.node.Down(name)
+	}
+	for _, name := range gone {
+		for _, w := range l.ways {
+			w.unfollow(name)
+		}
 	}
 }
 
@@ -181,6 +205,6 @@ func (l *link) reachable() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name := range l.heard {
-		l.heard[name] = time.Now()
+		l.heard[name].at = time.Now()
 	}
 }

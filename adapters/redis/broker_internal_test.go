@@ -24,7 +24,9 @@ func brokers(client func() goredis.UniversalClient) brokertest.Cluster {
 
 // kill ends a node without a goodbye.
 func (l *link) kill() {
-	l.outbox.close()
+	for _, w := range l.ways {
+		w.outbox.close()
+	}
 	l.cancel()
 }
 

@@ -35,10 +35,11 @@ func (e *envelope) append(b []byte) []byte {
 
 // open returns false for what is not an envelope.
 func open(b []byte) (e envelope, ok bool) {
-	if len(b) < 2 || len(b) < 2+int(b[1]) {
+	if len(b) < 2 || len(b) < 2+int(b[1]) || b[0] < kindPacket || b[0] > kindGoodbye {
 		return e, false
 	}
-	e.kind, e.from, b = b[0], string(b[2:2+b[1]]), b[2+b[1]:]
+	n := 2 + int(b[1])
+	e.kind, e.from, b = b[0], string(b[2:n]), b[n:]
 	if e.kind != kindPacket && e.kind != kindTick {
 		return e, true
 	}
@@ -46,11 +47,11 @@ func open(b []byte) (e envelope, ok bool) {
 		return e, false
 	}
 	e.epoch = binary.BigEndian.Uint32(b)
-	number, n := binary.Uvarint(b[4:])
-	if n <= 0 {
+	number, size := binary.Uvarint(b[4:])
+	if size <= 0 {
 		return e, false
 	}
-	e.number, e.packet = number, b[4+n:]
+	e.number, e.packet = number, b[4+size:]
 	return e, true
 }
 

@@ -1,8 +1,11 @@
 package redis
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/router"
 )
@@ -172,7 +176,7 @@ func TestTheLastPacketsAreMissedToo(t *testing.T) {
 		a.Publish("news", []byte("lost"))
 	}
 	require.Eventually(t, func() bool {
-		o := a.Link.(*link).outbox
+		o := a.Link.(*link).ways[0].outbox
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return len(o.owed) > 0
@@ -196,7 +200,7 @@ func TestAnOutboxIsBounded(t *testing.T) {
 	for range packets {
 		a.Publish("news", make([]byte, 1<<20))
 	}
-	o := a.Link.(*link).outbox
+	o := a.Link.(*link).ways[0].outbox
 	o.mu.Lock()
 	assert.LessOrEqual(t, o.bytes, maxWaitingBytes)
 	o.mu.Unlock()
@@ -236,7 +240,7 @@ func TestTheFirstPacketAfterASilence(t *testing.T) {
 	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
 	a.Publish("news", []byte("0"))
 	b.eventually(t, "the first", func() bool { return len(b.received) == 1 })
-	outbox := a.Link.(*link).outbox
+	outbox := a.Link.(*link).ways[0].outbox
 	outbox.mu.Lock() // what a minute of silence does
 	for _, counter := range outbox.numbers.channels {
 		counter.used = counter.used.Add(-2 * forgetAfter)
@@ -255,4 +259,171 @@ func TestTheFirstPacketAfterASilence(t *testing.T) {
 		return len(b.received) > 1
 	})
 	b.eventually(t, "what is not there was missed", func() bool { return len(b.received)+b.missed == published })
+}
+
+// A failing client's publishes fail while it is on.
+type failing struct{ on atomic.Bool }
+
+func (*failing) DialHook(next goredis.DialHook) goredis.DialHook          { return next }
+func (*failing) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
+
+func (f *failing) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []goredis.Cmder) error {
+		if !f.on.Load() {
+			return next(ctx, cmds)
+		}
+		err := errors.New("max number of clients reached")
+		for _, c := range cmds {
+			c.SetErr(err)
+		}
+		return err
+	}
+}
+
+func TestALossBeforeASilence(t *testing.T) {
+	server := redistest.Start(t)
+	client, failing := server.Client(t), &failing{}
+	client.AddHook(failing)
+	a, b := listen(client), listen(server.Client(t))
+	defer a.Close()
+	defer b.Close()
+	b.Subscribe("news")
+	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	a.Publish("news", []byte("first"))
+	b.eventually(t, "first", func() bool { return len(b.received) == 1 })
+	failing.on.Store(true)
+	a.Publish("news", []byte("lost"))
+	outbox := a.Link.(*link).ways[0].outbox
+	require.Eventually(t, func() bool {
+		outbox.mu.Lock()
+		defer outbox.mu.Unlock()
+		return len(outbox.owed) > 0
+	}, 20*time.Second, time.Millisecond)
+	outbox.mu.Lock() // what a minute of silence does
+	for _, counter := range outbox.numbers.channels {
+		counter.used = counter.used.Add(-2 * forgetAfter)
+	}
+	outbox.numbers.sweepAt = time.Time{}
+	outbox.mu.Unlock()
+	a.Publish("other", nil)
+	failing.on.Store(false)
+	b.eventually(t, "it is told of the loss", func() bool { return b.missed > 0 })
+	a.Publish("news", []byte("second"))
+	b.eventually(t, "second", func() bool { return slices.Contains(b.received, "second") })
+}
+
+// TestAClientThatConnectsAgainByItself does so while its node is busy.
+func TestAClientThatConnectsAgainByItself(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	a := listen(server.Client(t))
+	defer a.Close()
+	var told, subscribed atomic.Int64
+	entered, hold := make(chan struct{}), make(chan struct{})
+	b := NewBroker(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr })).Join(router.Node{
+		Receive: func(_, _ string, packet []byte) {
+			if string(packet) == "hold" {
+				close(entered)
+				<-hold
+			}
+		},
+		Subscribed: func(string) { subscribed.Add(1) },
+		Missed:     func(string, int) { told.Add(1) },
+		Down:       func(string) {},
+	})
+	defer b.Close()
+	b.Subscribe("news")
+	require.Eventually(t, func() bool { return subscribed.Load() == 1 }, 20*time.Second, time.Millisecond)
+	a.Publish("news", []byte("hold"))
+	<-entered
+	proxy.Cut()
+	a.Publish("news", []byte("lost"))
+	time.Sleep(300 * time.Millisecond) // the loss must come before the connection
+	proxy.Mend()
+	for n := range 5 { // writes to the connection that is broken
+		b.Subscribe(fmt.Sprint("other ", n))
+		time.Sleep(50 * time.Millisecond)
+	}
+	close(hold)
+	require.Eventually(t, func() bool { return told.Load() > 0 }, 20*time.Second, time.Millisecond)
+}
+
+// TestANodeThatWasPausedIsAskedAgain has one believe that the other was silent.
+func TestANodeThatWasPausedIsAskedAgain(t *testing.T) {
+	server := redistest.Start(t)
+	a, b := listen(server.Client(t)), listen(server.Client(t))
+	defer a.Close()
+	defer b.Close()
+	b.Subscribe("news")
+	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	silent, of := a.Link.(*link).name, b.Link.(*link)
+	require.Eventually(t, func() bool {
+		of.mu.Lock()
+		defer of.mu.Unlock()
+		if of.heard[silent] == nil || of.heard[of.name] == nil {
+			return false
+		}
+		of.heard[silent].at = of.heard[of.name].at.Add(-2 * silentFor)
+		return true
+	}, 20*time.Second, time.Millisecond)
+	of.buryTheSilent()
+	b.eventually(t, "it is down", func() bool { return b.down == 1 })
+	b.eventually(t, "it is heard, and asked", func() bool { return b.subscribed == 2 })
+}
+
+func TestNothingFollowsAGoodbye(t *testing.T) {
+	server := redistest.Start(t)
+	b := listen(server.Client(t))
+	defer b.Close()
+	b.Subscribe("news")
+	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	const rounds = 40
+	var names []string
+	for range rounds {
+		a := listen(server.Client(t))
+		names = append(names, a.Link.(*link).name)
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		for range 4 {
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						a.Publish("news", nil)
+					}
+				}
+			})
+		}
+		time.Sleep(3 * time.Millisecond)
+		a.Close()
+		close(stop)
+		wg.Wait()
+	}
+	b.eventually(t, "down", func() bool { return b.down >= rounds })
+	of := b.Link.(*link)
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	for _, name := range names {
+		assert.NotContains(t, of.heard, name, "it is heard though it has gone")
+	}
+}
+
+func TestClosingMissesNothing(t *testing.T) {
+	a := listen(redistest.Start(t).Client(t))
+	a.Subscribe("news")
+	a.eventually(t, "subscribed", func() bool { return a.subscribed == 1 })
+	a.Close()
+	time.Sleep(200 * time.Millisecond) // nothing must come
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	assert.Zero(t, a.interrupts)
+}
+
+func TestAForeignPayloadIsNoEnvelope(t *testing.T) {
+	for _, head := range [][]byte{{0xff, 0xfe}, {kindPacket, 0xff}, {kindAlive, 0xff}} { // UTF-16 begins like the first
+		_, ok := open(append(head, make([]byte, 254)...))
+		assert.False(t, ok, "%x", head)
+	}
 }

@@ -18,7 +18,7 @@ type outbox struct {
 	waiting []letter
 	bytes   int // of what waits
 	numbers numbers
-	owed    map[string]struct{} // channels on which something was lost
+	owed    map[string]uint32 // channels on which something was lost, and in which epoch
 	running bool
 	closed  bool
 }
@@ -26,6 +26,7 @@ type outbox struct {
 type letter struct {
 	channel  string
 	numbered bool
+	epoch    uint32
 	text     []byte
 }
 
@@ -36,8 +37,8 @@ const (
 	publishPause    = 100 * time.Millisecond // after a failure
 )
 
-func newOutbox(client goredis.UniversalClient, name string) *outbox {
-	return &outbox{client: client, name: name, numbers: numbers{channels: map[string]*counter{}}, owed: map[string]struct{}{}}
+func newOutbox(client goredis.UniversalClient, name string, sharded bool) *outbox {
+	return &outbox{client: client, name: name, sharded: sharded, numbers: numbers{channels: map[string]*counter{}}, owed: map[string]uint32{}}
 }
 
 // add takes what is to be published, and returns at once.
@@ -53,7 +54,7 @@ func (o *outbox) add(channel string, e envelope) {
 	}
 	if o.bytes+len(e.packet) > maxWaitingBytes {
 		if numbered {
-			o.owed[channel] = struct{}{}
+			o.owed[channel] = e.epoch
 		}
 		return
 	}
@@ -63,12 +64,20 @@ func (o *outbox) add(channel string, e envelope) {
 func (o *outbox) put(channel string, numbered bool, e *envelope) {
 	e.from = o.name
 	text := e.append(nil)
-	o.waiting = append(o.waiting, letter{channel, numbered, text})
+	o.waiting = append(o.waiting, letter{channel, numbered, e.epoch, text})
 	o.bytes += len(text)
 	if !o.running {
 		o.running = true
 		go o.run()
 	}
+}
+
+// closeWith is close, with a last letter that nothing follows.
+func (o *outbox) closeWith(channel string, e envelope) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.put(channel, false, &e)
+	o.closed = true
 }
 
 // close lets what waits go out, and takes no more.
@@ -137,7 +146,7 @@ func (o *outbox) owe(letters []letter) {
 	defer o.mu.Unlock()
 	for _, l := range letters {
 		if l.numbered {
-			o.owed[l.channel] = struct{}{}
+			o.owed[l.channel] = l.epoch
 		}
 	}
 }
@@ -146,7 +155,10 @@ func (o *outbox) owe(letters []letter) {
 func (o *outbox) pay() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for channel := range o.owed {
+	for channel, epoch := range o.owed {
+		if c := o.numbers.channels[channel]; c == nil || c.epoch != epoch {
+			o.numbers.stamp(channel, &envelope{}) // whose first number nobody will hear
+		}
 		e := envelope{kind: kindTick}
 		o.numbers.stamp(channel, &e)
 		o.put(channel, true, &e)

@@ -22,6 +22,7 @@ type way struct {
 	prefix  string // of channels
 	sharded bool
 	changes serial.Queue
+	outbox  *outbox
 
 	mu      sync.Mutex
 	pubsub  *goredis.PubSub // nil while there is no connection
@@ -167,6 +168,8 @@ func (w *way) listen(ctx context.Context) {
 			}
 		case isNet && timeout.Timeout() && !silent && pubsub.Ping(ctx) == nil:
 			silent = true
+		case ctx.Err() != nil:
+			return
 		default:
 			w.lose()
 			return
@@ -182,6 +185,9 @@ func (w *way) take(pubsub *goredis.PubSub, message any) bool {
 	case *goredis.Subscription:
 		switch {
 		case m.Channel == w.nodes():
+			if m.Kind == "sunsubscribe" {
+				return false // its slot has moved
+			}
 			w.connected(pubsub)
 		case m.Kind == "subscribe" || m.Kind == "ssubscribe":
 			w.confirmed(m.Channel)
@@ -194,7 +200,15 @@ func (w *way) take(pubsub *goredis.PubSub, message any) bool {
 
 // connected has the new connection told of all topics.
 func (w *way) connected(pubsub *goredis.PubSub) {
-	w.link.reachable()
+	w.mu.Lock()
+	again := w.pubsub == pubsub // the client has reconnected by itself
+	w.mu.Unlock()
+	if again {
+		w.lose()
+	}
+	if w == w.link.ways[0] { // by which others say that they are there
+		w.link.reachable()
+	}
 	w.mu.Lock()
 	w.pubsub = pubsub
 	for channel, state := range w.topics {
@@ -251,14 +265,33 @@ func (w *way) receive(channel string, payload []byte) {
 	if !ok {
 		return
 	}
-	w.link.hear(e.from)
+	if wasDown := w.link.hear(e.from); wasDown {
+		for _, other := range w.link.ways {
+			other.sayAgain()
+		}
+	}
 	switch {
 	case e.kind == kindGoodbye:
-		w.link.isDown(e.from)
-		w.link.unfollow(e.from)
+		w.link.leaves(e.from)
 	case e.from == w.link.name, e.kind == kindAlive:
 	default:
 		w.deliver(channel, &e)
+	}
+}
+
+// sayAgain says of every subscription that it is in effect, so that the node asks who is there:
+// what it knew of somebody who is heard again was taken back.
+func (w *way) sayAgain() {
+	w.mu.Lock()
+	var topics []string
+	for _, state := range w.topics {
+		if state.said {
+			topics = append(topics, state.topic)
+		}
+	}
+	w.mu.Unlock()
+	for _, topic := range topics {
+		w.link.node.Subscribed(topic)
 	}
 }
 
