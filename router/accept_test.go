@@ -75,6 +75,9 @@ func TestOrigins(t *testing.T) {
 		{"listed", []string{"https://app.example.org"}, "example.com", false, "https://app.example.org", true},
 		{"listed with another scheme", []string{"https://app.example.org"}, "example.com", false, "http://app.example.org", false},
 		{"listed with another port", []string{"https://app.example.org"}, "example.com", false, "https://app.example.org:8443", false},
+		{"listed with the default port", []string{"https://app.example.org:443"}, "example.com", false, "https://app.example.org", true},
+		{"the default port of another scheme", []string{"http://app.example.org:443"}, "example.com", false, "http://app.example.org", false},
+		{"same host, told with its default port", nil, "example.com:443", true, "https://example.com", true},
 		{"subdomain", []string{"https://*.example.org"}, "example.com", false, "https://a.b.example.org", true},
 		{"no subdomain", []string{"https://*.example.org"}, "example.com", false, "https://example.org", false},
 		{"suffix but no subdomain", []string{"https://*.example.org"}, "example.com", false, "https://evilexample.org", false},
@@ -90,7 +93,7 @@ func TestOrigins(t *testing.T) {
 				req.Host = tt.host
 				req.Header.Set("Origin", tt.origin)
 				if tt.tls {
-					req.Header.Set("X-Forwarded-Proto", "https")
+					req.Header.Set("X-Forwarded-Proto", "http, https") // of two proxies
 				}
 			}}
 			if tt.ok {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode"
 )
 
 // An originPolicy says which pages may connect. Without it, any page that a
@@ -30,14 +31,18 @@ func parseOrigins(patterns []string) originPolicy {
 		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != strings.ToLower(pattern) {
 			panic(fmt.Sprintf("router: Origins has %q; a pattern is scheme://host[:port] or *", pattern))
 		}
-		domain, wild := strings.CutPrefix(u.Host, "*.")
+		if strings.ContainsFunc(u.Host, func(r rune) bool { return r > unicode.MaxASCII }) {
+			panic(fmt.Sprintf("router: Origins has %q; browsers send such names in Punycode, as in https://xn--bcher-kva.example", pattern))
+		}
+		host := withoutDefaultPort(u.Scheme, u.Host)
+		domain, wild := strings.CutPrefix(host, "*.")
 		switch {
 		case strings.Contains(domain, "*") || domain == "":
 			panic(fmt.Sprintf("router: Origins has %q; a * stands only for all subdomains, as in https://*.example.com", pattern))
 		case wild:
 			p.suffixes = append(p.suffixes, originSuffix{u.Scheme, "." + domain})
 		default:
-			p.exact[u.Scheme+"://"+u.Host] = true
+			p.exact[u.Scheme+"://"+host] = true
 		}
 	}
 	return p
@@ -53,21 +58,44 @@ func (p *originPolicy) allows(req *http.Request, proxied bool) bool {
 	if err != nil || u.Host == "" {
 		return false // "null", say, of a sandboxed page
 	}
-	if p.exact[u.Scheme+"://"+u.Host] {
+	host := withoutDefaultPort(u.Scheme, u.Host)
+	if p.exact[u.Scheme+"://"+host] {
 		return true
 	}
 	for _, s := range p.suffixes {
-		if u.Scheme == s.scheme && strings.HasSuffix(u.Host, s.suffix) {
+		if u.Scheme == s.scheme && strings.HasSuffix(host, s.suffix) {
 			return true
 		}
 	}
 	// A page that came over plain HTTP may have been written by anybody on the
 	// way: it must not reach a server that is served over TLS.
-	sameHost := strings.EqualFold(u.Host, req.Host)
+	sameHost := strings.EqualFold(host, withoutDefaultPort(u.Scheme, req.Host))
 	return sameHost && (u.Scheme == "https" || u.Scheme == "http" && !secure(req, proxied))
 }
 
-// secure reports whether the client speaks TLS, to us or to a trusted proxy.
+// withoutDefaultPort leaves out what browsers leave out, too.
+func withoutDefaultPort(scheme, host string) string {
+	switch scheme {
+	case "https":
+		return strings.TrimSuffix(host, ":443")
+	case "http":
+		return strings.TrimSuffix(host, ":80")
+	}
+	return host
+}
+
+// secure reports whether the client speaks TLS, to us or to a proxy that a trusted one tells of:
+// whoever claims TLS is only looked at more strictly.
 func secure(req *http.Request, proxied bool) bool {
-	return req.TLS != nil || proxied && strings.EqualFold(req.Header.Get("X-Forwarded-Proto"), "https")
+	if req.TLS != nil {
+		return true
+	}
+	for _, value := range req.Header.Values("X-Forwarded-Proto") {
+		for proto := range strings.SplitSeq(value, ",") {
+			if proxied && strings.EqualFold(strings.TrimSpace(proto), "https") {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -339,6 +339,7 @@ func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
 		{"a subprotocol with a space", func() { router.New(&router.Options{Subprotocols: []string{"chat.v1", "my proto"}}) }, []string{`Subprotocols has "my proto"`}},
 		{"no reaction", func() { router.New(&router.Options{OnExceeded: 9}) }, []string{"OnExceeded is 9"}},
 		{"an origin without scheme", func() { router.New(&router.Options{Origins: []string{"example.com"}}) }, []string{`"example.com"`}},
+		{"an origin that is not ASCII", func() { router.New(&router.Options{Origins: []string{"https://bücher.example"}}) }, []string{"bücher", "Punycode"}},
 		{"an origin with a path", func() { router.New(&router.Options{Origins: []string{"https://example.com/a"}}) }, []string{"example.com/a"}},
 		{"an origin with a * in the middle", func() { router.New(&router.Options{Origins: []string{"https://a.*.com"}}) }, []string{"a.*.com"}},
 		{"MaxBytes of nothing", func() {

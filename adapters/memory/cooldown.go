@@ -90,10 +90,7 @@ func (c *Cooldown) Count(_ context.Context, key ratelimit.Key) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := c.now()
-	e := s.entries[key]
-	if e == nil {
-		return 0, nil
-	}
+	e := s.look(key)
 	e.forget(now, &c.policy)
 	return int64(len(e.stamps)), nil
 }
@@ -103,6 +100,7 @@ func (c *Cooldown) Reset(_ context.Context, key ratelimit.Key) error {
 	s := c.shard(&key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	*s.look(key) = cooldownEntry{}
 	delete(s.entries, key)
 	return nil
 }
@@ -138,6 +136,18 @@ func (c *Cooldown) now() time.Duration { return time.Since(c.epoch).Truncate(tim
 
 func (c *Cooldown) shard(key *ratelimit.Key) *cooldownShard {
 	return &c.shards[key.Hash(c.seed)%cooldownShards]
+}
+
+// look returns what is known of key, and does not keep it. Keys without room share one.
+func (s *cooldownShard) look(key ratelimit.Key) *cooldownEntry {
+	switch e := s.entries[key]; {
+	case e != nil:
+		return e
+	case len(s.entries) >= cooldownShardKeys:
+		return &s.shared
+	default:
+		return &cooldownEntry{}
+	}
 }
 
 // entry returns what is known of key, which may be nothing.

@@ -126,3 +126,16 @@ func TestACostThatNoCooldownCanAdmit(t *testing.T) {
 	assert.Equal(t, ratelimit.Never, d.RetryAfter)
 	assert.EqualValues(t, 4, d.Remaining)
 }
+
+func TestKeysWithoutRoomShareACooldownInEveryWay(t *testing.T) {
+	c := memory.NewCooldown(ratelimit.CooldownPolicy{Max: 1, Window: time.Hour, Penalty: time.Hour}, nil)
+	for n := range 200_000 {
+		hit(t, c, user(fmt.Sprint(n)), 1)
+	}
+	require.False(t, hit(t, c, user("ann"), 1).Allowed)
+	count, err := c.Count(t.Context(), user("ann"))
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, count)
+	require.NoError(t, c.Reset(t.Context(), user("ann")))
+	assert.True(t, hit(t, c, user("ann"), 1).Allowed)
+}

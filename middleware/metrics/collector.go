@@ -31,7 +31,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // begin has the series of which alerts are made begin at 0: a counter that is first seen
 // at 1 has not increased, as far as Prometheus knows.
 func (m *Metrics) begin() {
-	for _, hook := range []string{"OnOpen", "OnClose", "OnMember", "OnMissed", "OnError", "OnLimitExceeded", "OnQueueHigh", "CloseCode"} {
+	for _, hook := range []string{"Authenticate", "OnOpen", "OnClose", "OnMember", "OnMissed", "OnError", "OnLimitExceeded", "OnQueueHigh", "CloseCode"} {
 		m.panics.get(panicked{"", hook})
 	}
 	m.panics.get(panicked{unknownType, "ingress"})

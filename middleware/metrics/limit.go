@@ -55,10 +55,10 @@ func (m *Metrics) Limit(o ratelimit.Observation) {
 	p := m.policies.get(name)
 	switch o.Outcome {
 	case ratelimit.BreakerOpened:
-		p.open.Set(1)
+		p.open.Inc() // there may be several limits of a name
 		return
 	case ratelimit.BreakerClosed:
-		p.open.Set(0)
+		p.open.Dec()
 		return
 	}
 	m.decisions.get(decision{name, o.Kind, o.Outcome, o.DryRun}).Inc()

@@ -16,6 +16,9 @@ import (
 // changing tiers at run time grants nobody a fresh bucket. A tier without a limiter is a
 // bug of the server's, and refuses the message with INTERNAL.
 //
+// Limiters that share buckets, as those on Redis do whose policies have one name or, without
+// names, equal numbers, must not stand for several tiers: give each tier's policy a name.
+//
 // It asks one limiter more for each other tier, after the message has entered by its own. A
 // Fallback in opts stands in for the limiter of every tier. It panics as [New] does, and if a
 // limiter comes twice or is not [Adjustable]: a cooldown would punish users for messages that
