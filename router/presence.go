@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/penstock-go/penstock/errors"
 )
 
 // A Member is a connection that has entered a topic.
@@ -37,14 +39,19 @@ type remoteMembers struct {
 	asked   int // the question that was answered last
 }
 
+const maxInfoBytes = 1024
+
 // answerTime is how long a node may take to say who is there, before its members count
 // as gone.
 const answerTime = 3 * time.Second
 
 // Enter subscribes the connection to topic, and lists it among the topic's members
 // on all nodes, until it unsubscribes or ends. Info is for the application: a name,
-// say. Entering twice is the same as once.
+// say, of up to 1024 bytes. Entering twice is the same as once, and keeps the first info.
 func (c *Conn) Enter(topic, info string) error {
+	if len(info) > maxInfoBytes {
+		return errors.Errorf(errors.InvalidArgument, "what is to be shown in %q has %d bytes; it must have at most %d", topic, len(info), maxInfoBytes)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.topics == nil {
@@ -157,7 +164,7 @@ func (t *topics) forget(of *topic, node string) {
 func (t *topics) receiveMembers(of *topic, from string, kind byte, body []byte) {
 	p := &of.presence
 	if kind == packetAsk {
-		t.router.link.Publish(of.name, memberPacket(packetHere, slices.Collect(maps.Values(p.here))...))
+		t.tellWhoIsHere(of)
 		return
 	}
 	var members []Member
@@ -179,14 +186,34 @@ func (t *topics) receiveMembers(of *topic, from string, kind byte, body []byte) 
 		}
 	case packetHere:
 		remote.asked = p.asked
+		here := make(map[string]struct{}, len(members))
+		for _, m := range members {
+			here[m.ConnID] = struct{}{}
+		}
 		for id, m := range remote.members {
-			if !slices.ContainsFunc(members, func(m Member) bool { return m.ConnID == id }) {
+			if _, ok := here[id]; !ok {
 				t.removeRemote(of, remote, m)
 			}
 		}
 		t.addRemote(of, remote, members)
 	}
 }
+
+// tellWhoIsHere sends many members in parts, and then who they were: a packet has bounds.
+func (t *topics) tellWhoIsHere(of *topic) {
+	members := slices.Collect(maps.Values(of.presence.here))
+	if len(members) > membersAtOnce {
+		for part := range slices.Chunk(members, membersAtOnce) {
+			t.router.link.Publish(of.name, memberPacket(packetEnter, part...))
+		}
+		for i, m := range members {
+			members[i] = Member{ConnID: m.ConnID}
+		}
+	}
+	t.router.link.Publish(of.name, memberPacket(packetHere, members...))
+}
+
+const membersAtOnce = 500
 
 func (t *topics) addRemote(of *topic, remote *remoteMembers, members []Member) {
 	for _, m := range members {

@@ -3,6 +3,7 @@ package router_test
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -162,6 +164,44 @@ func TestMembersOfAllNodes(t *testing.T) {
 		require.NoError(t, two.Shutdown(t.Context()))
 		synctest.Wait()
 		assert.Equal(t, []string{"ann"}, one.users())
+	})
+}
+
+func TestManyMembersAreToldInParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 1100
+		broker := memory.NewBroker()
+		a, b := newNode(broker), newNode(broker)
+		for range many {
+			a.dial(t, "ann").Send(Enter{"go"})
+		}
+		synctest.Wait()
+		b.dial(t, "bob").Send(Enter{"go"})
+		synctest.Wait()
+		members := b.Members("go")
+		assert.Len(t, members, many+1)
+		for _, m := range members {
+			assert.Equal(t, "hi", m.Info)
+		}
+		for _, c := range collect(a.Router)[:many/2] {
+			c.Unsubscribe("go")
+		}
+		b.dial(t, "eve").Send(Enter{"go"})
+		synctest.Wait()
+		assert.Len(t, b.Members("go"), many-many/2+2)
+	})
+}
+
+func TestInfoIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		router.On(r, func(ctx *router.Context, m Say) error { return ctx.Enter(m.Room, m.Text) })
+		conn := routertest.Dial(t, r)
+		conn.Send(Say{"go", strings.Repeat("x", 1025)})
+		assert.Equal(t, errors.InvalidArgument, routertest.ReceiveError(conn).Code)
+		conn.Send(Say{"go", strings.Repeat("x", 1024)})
+		synctest.Wait()
+		assert.Len(t, r.Members("go"), 1)
 	})
 }
 

@@ -18,7 +18,7 @@ type envelope struct {
 
 const (
 	kindPacket = 1 + iota
-	kindTick   // a number without a packet, which tells how many came before it
+	kindTick   // a number that tells how many came before it, with the first that was lost
 	kindAlive
 	kindGoodbye
 )
@@ -99,12 +99,26 @@ func (n *numbers) sweep(now time.Time) {
 type follower struct {
 	epoch uint32
 	next  uint64
+	first uint64 // of the numbers that it has checked
+}
+
+// missedBefore reports whether e tells of a loss before the first number, once.
+func (f *follower) missedBefore(e *envelope) bool {
+	if e.kind != kindTick {
+		return false
+	}
+	lost, n := binary.Uvarint(e.packet)
+	if n <= 0 || lost >= f.first {
+		return false
+	}
+	f.first = lost
+	return true
 }
 
 // follow returns how many packets are missing before e, and whether e is new.
 func (f *follower) follow(e *envelope) (missing int, isNew bool) {
 	if e.epoch != f.epoch {
-		*f = follower{e.epoch, 0} // who follows would have heard its first packet
+		*f = follower{epoch: e.epoch} // who follows would have heard its first packet
 	}
 	if e.number < f.next {
 		return 0, false // the client has sent it twice

@@ -312,6 +312,30 @@ func TestALossBeforeASilence(t *testing.T) {
 	b.eventually(t, "second", func() bool { return slices.Contains(b.received, "second") })
 }
 
+// TestALossBeforeAnythingWasHeard is of a node that the other has not heard on the topic yet.
+func TestALossBeforeAnythingWasHeard(t *testing.T) {
+	server := redistest.Start(t)
+	client, failing := server.Client(t), &failing{}
+	client.AddHook(failing)
+	a, b := listen(client), listen(server.Client(t))
+	defer a.Close()
+	defer b.Close()
+	b.Subscribe("news")
+	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	failing.on.Store(true)
+	a.Publish("news", []byte("lost"))
+	outbox := a.Link.(*link).ways[0].outbox
+	require.Eventually(t, func() bool {
+		outbox.mu.Lock()
+		defer outbox.mu.Unlock()
+		return len(outbox.owed) > 0
+	}, 20*time.Second, time.Millisecond)
+	failing.on.Store(false)
+	a.Publish("news", []byte("heard")) // before the loss is told
+	b.eventually(t, "heard", func() bool { return len(b.received) == 1 })
+	b.eventually(t, "it is told of the loss", func() bool { return b.missed+b.interrupts > 0 })
+}
+
 // TestAClientThatConnectsAgainByItself does so while its node is busy.
 func TestAClientThatConnectsAgainByItself(t *testing.T) {
 	server := redistest.Start(t)

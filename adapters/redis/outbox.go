@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"encoding/binary"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ type outbox struct {
 	waiting []letter
 	bytes   int // of what waits
 	numbers numbers
-	owed    map[string]uint32 // channels on which something was lost, and in which epoch
+	owed    map[string]loss // by channel
 	running bool
 	closed  bool
 }
@@ -26,8 +27,14 @@ type outbox struct {
 type letter struct {
 	channel  string
 	numbered bool
-	epoch    uint32
+	loss     // if it is lost
 	text     []byte
+}
+
+// A loss begins with a number of an epoch.
+type loss struct {
+	epoch uint32
+	first uint64
 }
 
 const (
@@ -38,7 +45,7 @@ const (
 )
 
 func newOutbox(client goredis.UniversalClient, name string, sharded bool) *outbox {
-	return &outbox{client: client, name: name, sharded: sharded, numbers: numbers{channels: map[string]*counter{}}, owed: map[string]uint32{}}
+	return &outbox{client: client, name: name, sharded: sharded, numbers: numbers{channels: map[string]*counter{}}, owed: map[string]loss{}}
 }
 
 // add takes what is to be published, and returns at once.
@@ -54,7 +61,7 @@ func (o *outbox) add(channel string, e envelope) {
 	}
 	if o.bytes+len(e.packet) > maxWaitingBytes {
 		if numbered {
-			o.owed[channel] = e.epoch
+			o.owe(channel, loss{e.epoch, e.number})
 		}
 		return
 	}
@@ -64,7 +71,7 @@ func (o *outbox) add(channel string, e envelope) {
 func (o *outbox) put(channel string, numbered bool, e *envelope) {
 	e.from = o.name
 	text := e.append(nil)
-	o.waiting = append(o.waiting, letter{channel, numbered, e.epoch, text})
+	o.waiting = append(o.waiting, letter{channel, numbered, loss{e.epoch, e.number}, text})
 	o.bytes += len(text)
 	if !o.running {
 		o.running = true
@@ -94,7 +101,7 @@ func (o *outbox) run() {
 			return
 		}
 		if failed := o.publish(letters); len(failed) > 0 {
-			o.owe(failed)
+			o.lose(failed)
 			time.Sleep(publishPause)
 			continue
 		}
@@ -141,25 +148,34 @@ func (o *outbox) publish(letters []letter) (failed []letter) {
 	return failed
 }
 
-func (o *outbox) owe(letters []letter) {
+func (o *outbox) lose(letters []letter) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range letters {
 		if l.numbered {
-			o.owed[l.channel] = l.epoch
+			o.owe(l.channel, l.loss)
 		}
 	}
+}
+
+// owe must be called with the lock held.
+func (o *outbox) owe(channel string, l loss) {
+	if known, ok := o.owed[channel]; ok && known.epoch == l.epoch {
+		l.first = min(l.first, known.first)
+	}
+	o.owed[channel] = l
 }
 
 // pay tells those who have missed something that they have.
 func (o *outbox) pay() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for channel, epoch := range o.owed {
-		if c := o.numbers.channels[channel]; c == nil || c.epoch != epoch {
+	for channel, l := range o.owed {
+		if c := o.numbers.channels[channel]; c == nil || c.epoch != l.epoch {
 			o.numbers.stamp(channel, &envelope{}) // whose first number nobody will hear
+			l.first = 0
 		}
-		e := envelope{kind: kindTick}
+		e := envelope{kind: kindTick, packet: binary.AppendUvarint(nil, l.first)}
 		o.numbers.stamp(channel, &e)
 		o.put(channel, true, &e)
 	}

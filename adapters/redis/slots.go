@@ -52,13 +52,7 @@ func (s *Slots) Acquire(ctx context.Context, key ratelimit.Key) (ratelimit.Slot,
 	c, got, taken, err := held.renew(ctx)
 	switch {
 	case err != nil:
-		// It may have been taken all the same, or be taken yet.
-		go func() {
-			if c.done != nil {
-				<-c.done
-			}
-			held.release()
-		}()
+		go held.releaseAfter(c) // it may have been taken all the same, or be taken yet
 		return ratelimit.Slot{}, err
 	case !got:
 		return ratelimit.Slot{Taken: taken, Limit: s.most}, nil
@@ -95,11 +89,11 @@ func (l *lease) renew(ctx context.Context) (c *call, got bool, taken int64, err 
 func (l *lease) keep() {
 	ctx, cancel := context.WithTimeout(context.Background(), slotTime)
 	defer cancel()
-	_, _, _, _ = l.renew(ctx)
+	c, _, _, _ := l.renew(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
-		go l.release() // which the renewal may have undone
+		go l.releaseAfter(c) // which may have undone the release
 		return
 	}
 	l.timer.Reset(l.slots.lease / 3)
@@ -112,6 +106,14 @@ func (l *lease) end() {
 	l.timer.Stop()
 	l.mu.Unlock()
 	go l.release()
+}
+
+// releaseAfter waits for a renewal that somebody has given up.
+func (l *lease) releaseAfter(c *call) {
+	if c.done != nil {
+		<-c.done
+	}
+	l.release()
 }
 
 func (l *lease) release() {

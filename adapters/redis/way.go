@@ -312,13 +312,17 @@ func (w *way) deliver(channel string, e *envelope) {
 	}
 	f := state.followers[e.from]
 	if f == nil {
-		f = &follower{epoch: e.epoch, next: e.number}
+		f = &follower{epoch: e.epoch, next: e.number, first: e.number}
 		state.followers[e.from] = f
 	}
 	missing, isNew := f.follow(e)
+	missedBefore := isNew && f.missedBefore(e)
 	w.mu.Unlock()
 	if missing > 0 {
 		w.link.node.Missed(state.topic, missing)
+	}
+	if missedBefore { // how many of them came after this node had subscribed, nobody knows
+		w.link.node.Missed(state.topic, 0)
 	}
 	if isNew && e.kind == kindPacket {
 		w.link.node.Receive(state.topic, e.from, e.packet)
