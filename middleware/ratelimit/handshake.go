@@ -25,7 +25,8 @@ type HandshakeOptions struct {
 	// If nil, every request is anonymous.
 	Identify func(*http.Request) router.Identity
 
-	// TrustedProxies are as in router.Options.
+	// TrustedProxies are as in router.Options. Requests that come over a Unix socket have
+	// no address, and share a bucket unless Key tells them apart.
 	TrustedProxies []netip.Prefix
 }
 
