@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -21,11 +20,14 @@ type Context struct {
 	correlationID string
 	receivedAt    time.Time
 	size          int64
-	values        []keyValue
-	call          call // of an RPC
+	values        *keyValue // the last that was set
+	call          call      // of an RPC
 }
 
-type keyValue struct{ key, value any }
+type keyValue struct {
+	key, value any
+	before     *keyValue
+}
 
 var _ context.Context = (*Context)(nil)
 
@@ -41,7 +43,7 @@ func (c *Context) Err() error { return c.context().Err() }
 
 // Value returns what SetValue was last called with for key, or nil.
 func (c *Context) Value(key any) any {
-	for _, v := range slices.Backward(c.values) {
+	for v := c.values; v != nil; v = v.before {
 		if v.key == key {
 			return v.value
 		}
@@ -51,7 +53,7 @@ func (c *Context) Value(key any) any {
 
 // SetValue is how a middleware hands something on: a span, a transaction. Like the key of
 // [context.WithValue], key should be of a type of your own. It must be called before next.
-func (c *Context) SetValue(key, value any) { c.values = append(c.values, keyValue{key, value}) }
+func (c *Context) SetValue(key, value any) { c.values = &keyValue{key, value, c.values} }
 
 func (c *Context) context() context.Context {
 	if c.route.rpc {
