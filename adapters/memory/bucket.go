@@ -23,39 +23,47 @@ const blocked = -1 << 62
 // in; or gives them back if need is negative. It returns what the bucket had, and false if
 // the bucket has moved.
 //
-// It looks at the clock when it has seen the bucket, which is so never of a later time: whoever
-// is kept waiting in between takes by the time of others, or begins anew.
+// It looks at the bucket before and after it looks at the clock. If that is the same, the time
+// is not before that of whoever has changed the bucket last. If not, whoever stood still in
+// between may take by a time that has passed, which the bucket bounds, but must not be refused by it.
 func (b *bucket) take(need, ahead int64, l *Limiter) (have int64, ok bool) {
+again:
 	for {
-		fullAt := b.Load()
+		before := b.Load()
 		now := l.now()
-		if fullAt < 0 {
+		for {
+			fullAt := b.Load()
 			if fullAt == moved {
 				return 0, false
 			}
-			if left := -fullAt - now; left > 0 {
+			isLate := fullAt != before
+			if left := -fullAt - now; fullAt < 0 && left > 0 && !isLate {
 				return blocked - left, true
 			}
-		}
-		debt := max(fullAt-now, 0)
-		have = l.units.Full() - debt
-		steppedBack := have < 0 && have < -l.ahead.Load()
-		if steppedBack {
-			debt, have = l.units.Full(), 0
-		}
-		next := now + debt
-		if need < 0 || need <= have+ahead {
-			next = max(next+need, now)
-		} else if !steppedBack {
-			return have, true
-		}
-		// Where the clock has stepped back, a denial writes too: otherwise the bucket would
-		// stay empty until the clock has caught up.
-		if next == fullAt || need == 0 {
-			return have, true
-		}
-		if b.CompareAndSwap(fullAt, next) {
-			return have, true
+			debt := max(fullAt-now, 0)
+			have = l.units.Full() - debt
+			steppedBack := have < 0 && have < -l.ahead.Load()
+			if steppedBack {
+				debt, have = l.units.Full(), 0
+			}
+			takes := need < 0 || need <= have+ahead
+			if isLate && (fullAt <= 0 || need == 0 || !takes || steppedBack) {
+				continue again
+			}
+			next := now + debt
+			if takes {
+				next = max(next+need, now)
+			} else if !steppedBack {
+				return have, true
+			}
+			// Where the clock has stepped back, a denial writes too: otherwise the bucket
+			// would stay empty until the clock has caught up.
+			if next == fullAt || need == 0 {
+				return have, true
+			}
+			if b.CompareAndSwap(fullAt, next) {
+				return have, true
+			}
 		}
 	}
 }
