@@ -10,6 +10,7 @@ import { announce, hideNotice, showConnection, showNotice, stopCountdown } from 
 const LONGEST_TEXT = 500;
 const COUNT_FROM = 400;
 const BURST = 30;
+const RETRY_PAUSE = 2_000;
 const KEYS_HINT = matchMedia("(pointer: coarse)").matches ? "" : "Enter sends, Shift+Enter makes a new line.";
 
 let session = null; // who is signed in, and where
@@ -214,6 +215,9 @@ function joinFailed(room, error, outdated) {
   } else if (error.code === "TIMEOUT") {
     showNotice(error.message);
     join(room);
+  } else if (error.retryable) {
+    showNotice(`Could not join #${room} yet: ${error.message}`);
+    setTimeout(() => outdated() || join(room), RETRY_PAUSE);
   } else {
     signOut(`Could not join #${room}: ${error.message}`);
   }
