@@ -3,6 +3,8 @@ package router_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"runtime"
 	"strings"
@@ -179,54 +181,51 @@ func TestAPanicAfterTheAnswerIsReported(t *testing.T) {
 
 // TestWhoEndsTheirGoroutine calls what t.FailNow calls.
 func TestWhoEndsTheirGoroutine(t *testing.T) {
+	answer := func(err error) func(*router.Router) {
+		return func(r *router.Router) { router.On(r, func(*router.Context, Panic) error { return err }) }
+	}
 	for _, tt := range []struct {
 		name  string
-		setUp func(*router.Router, *router.Options)
+		opts  router.Options
+		setUp func(*router.Router)
 		want  errors.Code // of the answer to a Panic; none if the connection is refused
 	}{
-		{"in a handler", func(r *router.Router, _ *router.Options) {
+		{"in a handler", router.Options{}, func(r *router.Router) {
 			router.On(r, func(*router.Context, Panic) error { runtime.Goexit(); return nil })
 		}, errors.Internal},
-		{"in a handler of calls", func(r *router.Router, _ *router.Options) {
+		{"in a handler of calls", router.Options{}, func(r *router.Router) {
 			router.RPC(r, func(*router.Context, Panic) (Echoed, error) { runtime.Goexit(); return Echoed{}, nil })
 		}, errors.Internal},
-		{"in an ingress function", func(r *router.Router, _ *router.Options) {
+		{"in an ingress function", router.Options{}, func(r *router.Router) {
 			r.UseIngress(func(_ context.Context, in router.IngressContext) error {
 				if in.Type == "PANIC" {
 					runtime.Goexit()
 				}
 				return nil
 			})
-			router.On(r, func(*router.Context, Panic) error { return nil })
+			answer(nil)(r)
 		}, errors.Internal},
-		{"in Validate", func(r *router.Router, opts *router.Options) {
-			opts.Validate = func(m any) error {
-				if m == (Panic{}) {
-					runtime.Goexit()
-				}
-				return nil
+		{"in Validate", router.Options{Validate: func(m any) error {
+			if m == (Panic{}) {
+				runtime.Goexit()
 			}
-			router.On(r, func(*router.Context, Panic) error { return nil })
-		}, errors.Internal},
-		{"in OnLimitExceeded", func(r *router.Router, opts *router.Options) {
-			router.On(r, func(*router.Context, Panic) error {
-				return &router.LimitExceeded{Kind: router.LimitRate, Observed: 2, Limit: 1}
-			})
-			opts.OnLimitExceeded = func(router.LimitExceeded) { runtime.Goexit() }
-		}, errors.ResourceExhausted},
-		{"in OnOpen", func(_ *router.Router, opts *router.Options) {
-			opts.OnOpen = func(context.Context, *router.Conn) error { runtime.Goexit(); return nil }
-		}, ""},
-		{"in OnClose", func(r *router.Router, opts *router.Options) {
-			router.On(r, func(*router.Context, Panic) error { return errors.Errorf(errors.NotFound, "nobody") })
-			opts.OnClose = func(*router.Conn, router.CloseError) { runtime.Goexit() }
-		}, errors.NotFound},
+			return nil
+		}}, answer(nil), errors.Internal},
+		{
+			"in OnLimitExceeded",
+			router.Options{OnLimitExceeded: func(router.LimitExceeded) { runtime.Goexit() }},
+			answer(&router.LimitExceeded{Kind: router.LimitRate, Observed: 2, Limit: 1}), errors.ResourceExhausted,
+		},
+		{"in OnOpen", router.Options{OnOpen: func(context.Context, *router.Conn) error { runtime.Goexit(); return nil }}, answer(nil), ""},
+		{
+			"in OnClose",
+			router.Options{OnClose: func(*router.Conn, router.CloseError) { runtime.Goexit() }},
+			answer(errors.Errorf(errors.NotFound, "nobody")), errors.NotFound,
+		},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			opts := quiet(router.Options{})
-			tt.setUp(router.New(nil), opts)
-			r := router.New(opts)
-			tt.setUp(r, new(router.Options))
+			r := router.New(quiet(tt.opts))
+			tt.setUp(r)
 			router.RPC(r, echo)
 			conn := routertest.Dial(t, r)
 			if tt.want == "" {
@@ -243,6 +242,24 @@ func TestWhoEndsTheirGoroutine(t *testing.T) {
 			assert.NoError(t, r.Shutdown(ctx))
 		})
 	}
+}
+
+func TestWhoEndsTheirGoroutineInAuthenticate(t *testing.T) {
+	r := router.New(quiet(router.Options{
+		Authenticate: func(*http.Request) (router.Identity, error) { runtime.Goexit(); return router.Identity{}, nil },
+		Limits:       router.Limits{Conns: 1},
+	}))
+	for range 3 {
+		w := httptest.NewRecorder()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			r.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		}()
+		<-ended
+		assert.Equal(t, http.StatusInternalServerError, w.Code, "its place is free again")
+	}
+	assert.NoError(t, r.Shutdown(t.Context()))
 }
 
 func TestWhoEndsTheirGoroutineInOnMember(t *testing.T) {

@@ -68,11 +68,10 @@ func (c *Conn) Enter(topic, info string) error {
 // Members returns who has entered topic, on all nodes, sorted by ConnID. It knows only
 // topics that a connection of this node has entered.
 func (r *Router) Members(topic string) []Member {
-	t := r.topics.find(topic)
+	t := r.topics.lock(topic)
 	if t == nil {
 		return nil
 	}
-	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := slices.Collect(maps.Values(t.presence.here))
 	for _, remote := range t.presence.there {

@@ -23,9 +23,7 @@ type Registry interface {
 
 // On registers the handler of a message without a reply.
 func On[M Message](to Registry, handle func(*Context, M) error) *Route {
-	if handle == nil {
-		panic(fmt.Sprintf("router: %s: the handler of %v is nil", caller(1), reflect.TypeFor[M]()))
-	}
+	mustHandle[M](handle != nil, caller(1))
 	return add[M](to, &Route{run: func(ctx *Context) error {
 		return handle(ctx, *ctx.message.(*M))
 	}})
@@ -35,9 +33,7 @@ func On[M Message](to Registry, handle func(*Context, M) error) *Route {
 // returns, or by its error.
 func RPC[M, Reply Message](to Registry, handle func(*Context, M) (Reply, error)) *Route {
 	mustBeMessage[Reply](caller(1))
-	if handle == nil {
-		panic(fmt.Sprintf("router: %s: the handler of %v is nil", caller(1), reflect.TypeFor[M]()))
-	}
+	mustHandle[M](handle != nil, caller(1))
 	return add[M](to, &Route{rpc: true, beside: true, run: func(ctx *Context) error {
 		reply, err := handle(ctx, *ctx.message.(*M))
 		if err != nil {
@@ -159,6 +155,12 @@ func (g *Group) Use(mws ...Middleware) {
 func (g *Group) Group() *Group { return &Group{router: g.router, parent: g} }
 
 func (g *Group) group() *Group { return g }
+
+func mustHandle[M Message](handles bool, place string) {
+	if !handles {
+		panic(fmt.Sprintf("router: %s: the handler of %v is nil", place, reflect.TypeFor[M]()))
+	}
+}
 
 // added appends functions that must not be nil.
 func added[F any](to, fns []F, by string) []F {

@@ -101,6 +101,21 @@ func (t *topics) find(name string) *topic {
 	return s.topics[name]
 }
 
+// lock returns a topic with its lock held, or nil if there is none. It may have been dropped
+// between being found and being locked.
+func (t *topics) lock(name string) *topic {
+	to := t.find(name)
+	if to == nil {
+		return nil
+	}
+	to.mu.Lock()
+	if to.dropped {
+		to.mu.Unlock()
+		return nil
+	}
+	return to
+}
+
 // publish queues a message for every member but one, which may be nil, and gives it to
 // the broker if it is for other nodes too.
 func (t *topics) publish(name string, except *Conn, m Message, everywhere bool) error {
@@ -139,23 +154,25 @@ func (t *topic) deliver(frame *wsconn.Frame, except *Conn) (receivers int) {
 
 // receive takes a packet from another node.
 func (t *topics) receive(name, from string, packet []byte) {
-	to := t.find(name)
-	if to == nil || len(packet) == 0 {
+	if len(packet) == 0 {
 		return
 	}
 	kind, body := packet[0], packet[1:]
 	if kind == packetMessage {
-		t.receiveMessage(to, body)
+		t.receiveMessage(name, body)
 		return
 	}
-	to.mu.Lock()
-	defer to.mu.Unlock()
-	if !to.dropped {
+	if to := t.lock(name); to != nil {
+		defer to.mu.Unlock()
 		t.receiveMembers(to, from, kind, body)
 	}
 }
 
-func (t *topics) receiveMessage(to *topic, body []byte) {
+func (t *topics) receiveMessage(name string, body []byte) {
+	to := t.find(name)
+	if to == nil {
+		return
+	}
 	frame, published := openMessage(body)
 	if frame == nil {
 		return
@@ -173,13 +190,12 @@ func (t *topics) receiveMessage(to *topic, body []byte) {
 // subscribed tells the other nodes who is here, and asks them the same, because what
 // happened until now may have been missed.
 func (t *topics) subscribed(name string) {
-	to := t.find(name)
+	to := t.lock(name)
 	if to == nil {
 		return
 	}
-	to.mu.Lock()
 	defer to.mu.Unlock()
-	if to.presence.tracked && !to.dropped {
+	if to.presence.tracked {
 		t.receiveMembers(to, "", packetAsk, nil)
 		t.ask(to)
 	}

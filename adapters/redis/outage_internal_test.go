@@ -53,6 +53,42 @@ func listen(client goredis.UniversalClient) *listener {
 	return l
 }
 
+// pair returns two nodes, of which the second hears news.
+func pair(t *testing.T, publisher, hearing goredis.UniversalClient) (a, b *listener) {
+	t.Helper()
+	a, b = listen(publisher), listen(hearing)
+	t.Cleanup(a.Close)
+	t.Cleanup(b.Close)
+	b.Subscribe("news")
+	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	return a, b
+}
+
+func (l *listener) outbox() *outbox { return l.Link.(*link).ways[0].outbox }
+
+// owes waits until the node knows that something it published is lost.
+func (l *listener) owes(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		o := l.outbox()
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return len(o.owed) > 0
+	}, 20*time.Second, time.Millisecond)
+}
+
+// fallSilent does to the node's numbers what a minute without a packet does.
+func (l *listener) fallSilent() {
+	o := l.outbox()
+	o.mu.Lock()
+	for _, counter := range o.numbers.channels {
+		counter.used = counter.used.Add(-2 * forgetAfter)
+	}
+	o.numbers.sweepAt = time.Time{}
+	o.mu.Unlock()
+	l.Publish("other", nil)
+}
+
 func (l *listener) eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -87,11 +123,7 @@ func TestEveryLossIsCounted(t *testing.T) {
 			through := func(p *redistest.Proxy) *goredis.Client {
 				return server.Client(t, func(o *goredis.Options) { o.Addr = p.Addr })
 			}
-			a, b := listen(through(w.publisher)), listen(through(w.hearing))
-			defer a.Close()
-			defer b.Close()
-			b.Subscribe("news")
-			b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+			a, b := pair(t, through(w.publisher), through(w.hearing))
 			published := 0
 			publish := func(n int) {
 				for range n {
@@ -163,24 +195,14 @@ func TestTheLastPacketsAreMissedToo(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
-	a := listen(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
-	b := listen(server.Client(t))
-	defer a.Close()
-	defer b.Close()
-	b.Subscribe("news")
-	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	a, b := pair(t, server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }), server.Client(t))
 	a.Publish("news", []byte("first"))
 	b.eventually(t, "the first", func() bool { return len(b.received) == 1 })
 	proxy.Cut()
 	for range 3 {
 		a.Publish("news", []byte("lost"))
 	}
-	require.Eventually(t, func() bool {
-		o := a.Link.(*link).ways[0].outbox
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return len(o.owed) > 0
-	}, 20*time.Second, time.Millisecond)
+	a.owes(t)
 	proxy.Mend()
 	b.eventually(t, "the loss", func() bool { return len(b.received)+b.missed >= 4 })
 }
@@ -188,11 +210,7 @@ func TestTheLastPacketsAreMissedToo(t *testing.T) {
 func TestAnOutboxIsBounded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	a, b := listen(server.Client(t)), listen(server.Client(t))
-	defer a.Close()
-	defer b.Close()
-	b.Subscribe("news")
-	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	a, b := pair(t, server.Client(t), server.Client(t))
 	a.Publish("news", []byte("first"))
 	b.eventually(t, "the first", func() bool { return len(b.received) == 1 })
 	server.Pause()
@@ -200,7 +218,7 @@ func TestAnOutboxIsBounded(t *testing.T) {
 	for range packets {
 		a.Publish("news", make([]byte, 1<<20))
 	}
-	o := a.Link.(*link).ways[0].outbox
+	o := a.outbox()
 	o.mu.Lock()
 	assert.LessOrEqual(t, o.bytes, maxWaitingBytes)
 	o.mu.Unlock()
@@ -209,45 +227,13 @@ func TestAnOutboxIsBounded(t *testing.T) {
 	assert.Positive(t, b.missed)
 }
 
-func FuzzOpen(f *testing.F) {
-	for _, e := range []envelope{
-		{from: "a", kind: kindPacket, epoch: 7, number: 300, packet: []byte("hello")},
-		{from: "a", kind: kindTick, epoch: 1 << 31},
-		{from: "", kind: kindAlive},
-		{from: "b", kind: kindGoodbye},
-	} {
-		f.Add(e.append(nil))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		e, ok := open(b)
-		if !ok || e.kind != kindPacket && e.kind != kindTick {
-			return
-		}
-		again, ok := open(e.append(nil))
-		require.True(t, ok)
-		assert.Equal(t, e, again)
-	})
-}
-
 func TestTheFirstPacketAfterASilence(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
-	a := listen(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
-	b := listen(server.Client(t))
-	defer a.Close()
-	defer b.Close()
-	b.Subscribe("news")
-	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	a, b := pair(t, server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }), server.Client(t))
 	a.Publish("news", []byte("0"))
 	b.eventually(t, "the first", func() bool { return len(b.received) == 1 })
-	outbox := a.Link.(*link).ways[0].outbox
-	outbox.mu.Lock() // what a minute of silence does
-	for _, counter := range outbox.numbers.channels {
-		counter.used = counter.used.Add(-2 * forgetAfter)
-	}
-	outbox.numbers.sweepAt = time.Time{}
-	outbox.mu.Unlock()
-	a.Publish("other", nil)
+	a.fallSilent()
 	proxy.Cut()
 	a.Publish("news", []byte("1")) // is lost
 	time.Sleep(3 * time.Second)    // it is not tried for longer
@@ -284,28 +270,13 @@ func TestALossBeforeASilence(t *testing.T) {
 	server := redistest.Start(t)
 	client, failing := server.Client(t), &failing{}
 	client.AddHook(failing)
-	a, b := listen(client), listen(server.Client(t))
-	defer a.Close()
-	defer b.Close()
-	b.Subscribe("news")
-	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	a, b := pair(t, client, server.Client(t))
 	a.Publish("news", []byte("first"))
 	b.eventually(t, "first", func() bool { return len(b.received) == 1 })
 	failing.on.Store(true)
 	a.Publish("news", []byte("lost"))
-	outbox := a.Link.(*link).ways[0].outbox
-	require.Eventually(t, func() bool {
-		outbox.mu.Lock()
-		defer outbox.mu.Unlock()
-		return len(outbox.owed) > 0
-	}, 20*time.Second, time.Millisecond)
-	outbox.mu.Lock() // what a minute of silence does
-	for _, counter := range outbox.numbers.channels {
-		counter.used = counter.used.Add(-2 * forgetAfter)
-	}
-	outbox.numbers.sweepAt = time.Time{}
-	outbox.mu.Unlock()
-	a.Publish("other", nil)
+	a.owes(t)
+	a.fallSilent()
 	failing.on.Store(false)
 	b.eventually(t, "it is told of the loss", func() bool { return b.missed > 0 })
 	a.Publish("news", []byte("second"))
@@ -317,19 +288,10 @@ func TestALossBeforeAnythingWasHeard(t *testing.T) {
 	server := redistest.Start(t)
 	client, failing := server.Client(t), &failing{}
 	client.AddHook(failing)
-	a, b := listen(client), listen(server.Client(t))
-	defer a.Close()
-	defer b.Close()
-	b.Subscribe("news")
-	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	a, b := pair(t, client, server.Client(t))
 	failing.on.Store(true)
 	a.Publish("news", []byte("lost"))
-	outbox := a.Link.(*link).ways[0].outbox
-	require.Eventually(t, func() bool {
-		outbox.mu.Lock()
-		defer outbox.mu.Unlock()
-		return len(outbox.owed) > 0
-	}, 20*time.Second, time.Millisecond)
+	a.owes(t)
 	failing.on.Store(false)
 	a.Publish("news", []byte("heard")) // before the loss is told
 	b.eventually(t, "heard", func() bool { return len(b.received) == 1 })
@@ -375,11 +337,7 @@ func TestAClientThatConnectsAgainByItself(t *testing.T) {
 // TestANodeThatWasPausedIsAskedAgain has one believe that the other was silent.
 func TestANodeThatWasPausedIsAskedAgain(t *testing.T) {
 	server := redistest.Start(t)
-	a, b := listen(server.Client(t)), listen(server.Client(t))
-	defer a.Close()
-	defer b.Close()
-	b.Subscribe("news")
-	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
+	a, b := pair(t, server.Client(t), server.Client(t))
 	silent, of := a.Link.(*link).name, b.Link.(*link)
 	require.Eventually(t, func() bool {
 		of.mu.Lock()
@@ -420,7 +378,7 @@ func TestNothingFollowsAGoodbye(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(3 * time.Millisecond)
+		time.Sleep(3 * time.Millisecond) // so that there is something to follow
 		a.Close()
 		close(stop)
 		wg.Wait()
@@ -443,11 +401,4 @@ func TestClosingMissesNothing(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	assert.Zero(t, a.interrupts)
-}
-
-func TestAForeignPayloadIsNoEnvelope(t *testing.T) {
-	for _, head := range [][]byte{{0xff, 0xfe}, {kindPacket, 0xff}, {kindAlive, 0xff}} { // UTF-16 begins like the first
-		_, ok := open(append(head, make([]byte, 254)...))
-		assert.False(t, ok, "%x", head)
-	}
 }

@@ -24,14 +24,7 @@ func unknownLimit(b bench) error {
 }
 
 func noLimit(b bench) error {
-	first, err := b.only("a", 1)
-	if err != nil {
-		return err
-	}
-	if err := b.tell("a", first[0], outbound.Status{Limit: outbound.Unlimited}); err != nil {
-		return err
-	}
-	claims, err := b.take("a", 100)
+	claims, err := b.free(100)
 	if err != nil {
 		return err
 	}
@@ -271,14 +264,7 @@ func refusal(b bench) error {
 }
 
 func refusalWithoutLimit(b bench) error {
-	first, err := b.only("a", 1)
-	if err != nil {
-		return err
-	}
-	if err := b.tell("a", first[0], outbound.Status{Limit: outbound.Unlimited}); err != nil {
-		return err
-	}
-	claims, err := b.take("a", 3)
+	claims, err := b.free(3)
 	if err != nil {
 		return err
 	}

@@ -158,6 +158,18 @@ func (b bench) open(limit int64, requests int) ([]outbound.Claim, error) {
 	return append([]outbound.Claim{first}, others...), err
 }
 
+// free makes it known that "a" has no limit, and claims requests.
+func (b bench) free(requests int) ([]outbound.Claim, error) {
+	first, err := b.only("a", 1)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.tell("a", first[0], outbound.Status{Limit: outbound.Unlimited}); err != nil {
+		return nil, err
+	}
+	return b.take("a", requests)
+}
+
 // after returns the first error.
 func after(steps ...func() error) error {
 	for _, step := range steps {
