@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/netpoll"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -19,6 +20,10 @@ import (
 // HTTP status, because a browser's page can act on nothing else so early.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.freeze()
+	if err := rejectBody(w, req); err != nil {
+		r.reject(w, "handshake", err)
+		return
+	}
 	proxied := contains(r.opts.TrustedProxies, peerOf(req))
 	if !r.origin.allows(req, proxied) {
 		r.reject(w, "origin", errors.Errorf(errors.PermissionDenied, "this page may not connect"))
@@ -39,8 +44,17 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	err = r.accept(w, req, c)
 }
 
-// errAnswered is an error that the client has been told of.
-var errAnswered = errors.New("answered")
+// rejectBody rejects a request with a body. An upgrade with one would have to wait for it,
+// and RFC 6455 gives it no meaning.
+func rejectBody(w http.ResponseWriter, req *http.Request) error {
+	if req.ContentLength == 0 && len(req.TransferEncoding) == 0 {
+		return nil
+	}
+	// The server must not wait for the rest of the body either.
+	w.Header().Set("Connection", "close")
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // without one, the server's own timeout holds
+	return errors.Errorf(errors.InvalidArgument, "a handshake must not have a body")
+}
 
 // accept authenticates and upgrades. An error leaves nothing behind.
 func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error {
@@ -58,7 +72,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 	if err != nil {
 		c.cancel()
 		r.conns.leaveUser(c.identity)
-		return errAnswered
+		return err
 	}
 	c.ws, c.id = ws, crand.Text()
 	c.messages = lane[*incoming]{run: c.handle, next: ws.Wake, last: ws.Flush, most: mostWaiting, workers: &shared.workers}
@@ -97,8 +111,8 @@ func transport(o *Options) wsconn.Options {
 		BufferBytes:     o.BufferBytes,
 		QueueBytes:      l.QueueBytes,
 		QueueMessages:   l.QueueMessages,
-		QueuePolicy:     wsconn.QueuePolicy(o.OnQueueFull),
-		Poller:          new(wsconn.Poller),
+		SlowConsumer:    wsconn.SlowConsumerPolicy(o.OnQueueFull),
+		Poller:          new(netpoll.Poller),
 	}
 	if o.CompressMinBytes > 0 {
 		opts.Deflater = wsconn.NewDeflater(o.CompressMinBytes)
@@ -127,7 +141,7 @@ func (r *Router) subprotocol(req *http.Request) string {
 // reject answers a request that does not become a connection. If it is no limit, reason
 // says why.
 func (r *Router) reject(w http.ResponseWriter, reason string, err error) {
-	if err == errAnswered { //nolint:errorlint // never wrapped
+	if err == wsconn.ErrAnswered { //nolint:errorlint // never wrapped
 		r.turnedAway("handshake", errors.InvalidArgument)
 		return
 	}
@@ -188,6 +202,10 @@ func httpStatus(code errors.Code) int {
 		return http.StatusTooManyRequests
 	case errors.Unavailable:
 		return http.StatusServiceUnavailable
+	case errors.InvalidArgument:
+		return http.StatusBadRequest
+	case errors.Unimplemented:
+		return http.StatusNotImplemented
 	default:
 		return http.StatusInternalServerError
 	}

@@ -166,7 +166,7 @@ func TestBadInput(t *testing.T) {
 		{name: "truncated", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5`, want: argument("c", "message ends too early")},
 		{name: "duplicate type", send: `{"type":"ECHO","type":"SAY","meta":{"correlationId":"c"},"payload":{"n":5}}`, want: argument("c", `duplicate key "type"`)},
 		{name: "duplicate payload", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5},"payload":{"n":6}}`, want: argument("c", `duplicate key "payload"`)},
-		{name: "invalid UTF-8", send: "{\"type\":\"SAY\",\"payload\":{\"room\":\"a\",\"text\":\"\xff\"}}", want: argument("", "message is not valid UTF-8")},
+		{name: "invalid UTF-8 in a binary message", binary: true, send: "{\"type\":\"SAY\",\"payload\":{\"room\":\"a\",\"text\":\"\xff\"}}", want: argument("", "message is not valid UTF-8")},
 		{name: "something behind the object", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}} {}`, want: argument("c", "message is not valid JSON: unexpected character at byte 63")},
 		{name: "JSON in a binary frame", binary: true, send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`, want: echoed},
 		{name: "binary garbage", binary: true, send: "\x00\x01\x02\xff", want: argument("", "message must be a JSON object")},
@@ -223,10 +223,17 @@ func TestAboveTheHardCapCloses(t *testing.T) {
 	assert.Equal(t, websocket.StatusMessageTooBig, websocket.CloseStatus(err), "%v", err)
 }
 
+func TestInvalidUTF8InATextMessageCloses(t *testing.T) {
+	ws := dialServer(t, badServer(t, &router.Options{}))
+	write(t, ws, websocket.MessageText, "{\"type\":\"SAY\",\"payload\":{\"room\":\"a\",\"text\":\"\xff\"}}")
+	_, _, err := ws.Read(context.Background())
+	assert.Equal(t, websocket.StatusInvalidFramePayloadData, websocket.CloseStatus(err), "%v", err)
+}
+
 func TestMessagesBehindAnOversizedOneArriveIntact(t *testing.T) {
 	ws := dialServer(t, badServer(t, &router.Options{}))
 	// The dropped part looks like frames: none of it may be taken for one.
-	write(t, ws, websocket.MessageText, sized(messageBytes)+string(bytes.Repeat([]byte{0x81, 0x01, 'x'}, 3000)))
+	write(t, ws, websocket.MessageBinary, sized(messageBytes)+string(bytes.Repeat([]byte{0x81, 0x01, 'x'}, 3000)))
 	for n := 1; n <= 2; n++ {
 		write(t, ws, websocket.MessageText, fmt.Sprintf(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":%d}}`, n))
 	}

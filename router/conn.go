@@ -194,12 +194,14 @@ func (c *Conn) refuse(err error) {
 // goroutine goes on once there are.
 func (c *Conn) serve() {
 	for !c.ws.Park(c.again) {
-		msg, err := c.ws.Read(c.router.limitOf)
-		c.router.observe(Event{Kind: EventRead, Bytes: msg.Came})
+		msg, err := c.read()
 		if err != nil {
 			c.release()
 			c.done()
 			return
+		}
+		if msg.Buffer == nil {
+			continue
 		}
 		c.receive(msg)
 		if !c.messages.claim() {
@@ -216,13 +218,23 @@ func (c *Conn) serve() {
 // discard reads until the connection ends.
 func (c *Conn) discard() {
 	for {
-		msg, err := c.ws.Read(c.router.limitOf)
-		c.router.observe(Event{Kind: EventRead, Bytes: msg.Came})
+		msg, err := c.read()
 		if err != nil {
 			return
 		}
-		msg.Release()
+		if msg.Buffer != nil {
+			msg.Release()
+		}
 	}
+}
+
+// read reads a message. One without a Buffer means that only control frames have arrived.
+func (c *Conn) read() (wsconn.Message, error) {
+	msg, err := c.ws.Read(c.router.limitOf)
+	if msg.Buffer != nil || err != nil {
+		c.router.observe(Event{Kind: EventRead, Bytes: msg.BytesRead})
+	}
+	return msg, err
 }
 
 // release takes the connection out of what finds connections.

@@ -191,7 +191,7 @@ func TestHostilePeersEnd(t *testing.T) {
 		}, router.StatusPolicyViolation},
 		"a frame header of which the end is missing": {func(conn net.Conn) {
 			_, _ = conn.Write([]byte{0x81})
-		}, router.StatusAbnormal}, // of all a ping's answer cannot come
+		}, router.StatusPolicyViolation},
 		"silence": {func(net.Conn) {}, router.StatusAbnormal},
 		"a flood of pings": {func(conn net.Conn) {
 			_, _ = conn.Write(flood)

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/internal/netpoll"
 )
 
 // Options configure a [Router]. The zero value is a working configuration.
@@ -165,8 +165,8 @@ func (o *Options) withDefaults() Options {
 	}
 	setDefault("BufferBytes", &opts.BufferBytes, 16<<10)
 	setDefault("CompressMinBytes", &opts.CompressMinBytes, 0)
-	if opts.BufferBytes < 512 || opts.BufferBytes > wsconn.MaxBufferBytes {
-		panic(fmt.Sprintf("router: BufferBytes is %d; it must be from 512 to %d", opts.BufferBytes, wsconn.MaxBufferBytes))
+	if opts.BufferBytes < 512 || opts.BufferBytes > netpoll.MaxBufferBytes {
+		panic(fmt.Sprintf("router: BufferBytes is %d; it must be from 512 to %d", opts.BufferBytes, netpoll.MaxBufferBytes))
 	}
 	mustBeReaction(opts.OnExceeded)
 	if opts.OnQueueFull > KeepLatest {

@@ -93,7 +93,7 @@ func (c *Conn) enter(in *incoming) error {
 var errDraining = &errors.Error{Code: errors.Unavailable, Message: "server is restarting"}
 
 func (in *incoming) readHead(routes map[string]*Route) (err error) {
-	if in.Cut() {
+	if in.Truncated() {
 		in.head, err = envelope.ParseHeadPrefix(in.Bytes)
 	} else {
 		in.head, err = envelope.ParseHead(in.Bytes)

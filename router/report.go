@@ -61,12 +61,12 @@ func (c *Conn) reportsHaveRoom() {
 // owner is what a connection's transport reports to.
 type owner Conn
 
-// Ended ends the connection's context.
-func (o *owner) Ended() { o.cancel() }
+// OnClosed ends the connection's context.
+func (o *owner) OnClosed() { o.cancel() }
 
-// Overflowed reports what a full queue dropped. Whoever sends waits for nothing,
+// OnOverflow reports what a full queue dropped. Whoever sends waits for nothing,
 // so what is dropped until a report gets its turn is reported together.
-func (o *owner) Overflowed(over wsconn.Overflow) {
+func (o *owner) OnOverflow(over wsconn.Overflow) {
 	c := (*Conn)(o)
 	if over.Dropped == 0 {
 		return
@@ -99,8 +99,8 @@ func (c *Conn) reportDrops() {
 	c.router.limitExceeded(drops)
 }
 
-// QueueHigh tells Options.OnQueueHigh.
-func (o *owner) QueueHigh(messages, bytes int) {
+// OnBackpressure tells Options.OnQueueHigh.
+func (o *owner) OnBackpressure(messages, bytes int) {
 	c := (*Conn)(o)
 	if c.router.opts.OnQueueHigh == nil || !c.hold() {
 		return
@@ -112,7 +112,7 @@ func (o *owner) QueueHigh(messages, bytes int) {
 	})
 }
 
-// Wrote tells observers.
-func (o *owner) Wrote(w wsconn.Write) {
+// OnWrite tells observers.
+func (o *owner) OnWrite(w wsconn.Write) {
 	o.router.observe(Event{Kind: EventWritten, Count: w.Frames, Bytes: w.Bytes, Duration: w.Waited})
 }

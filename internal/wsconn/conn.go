@@ -6,139 +6,130 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coder/websocket"
-
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/netpoll"
 )
 
-// Options bound a connection. Every field must be set, but for Deflater.
+// Options bound a connection. Every field must be set, except Deflater.
 type Options struct {
-	MaxMessageBytes int64         // the hard cap: a longer message closes with 1009
-	MessageTimeout  time.Duration // from a message's first frame to its last byte
+	MaxMessageBytes int64         // a longer message closes the connection with 1009
+	MessageTimeout  time.Duration // from a message's first byte to its last
 	WriteTimeout    time.Duration // for one system call
 	CloseTimeout    time.Duration // from our close frame to the peer's
-	PingInterval    time.Duration // of silence, after which the peer is asked for a sign of life
-	PongTimeout     time.Duration // for that sign
+	PingInterval    time.Duration // of silence, after which the peer is pinged
+	PongTimeout     time.Duration // from a ping to the peer's next sign of life
 
-	BufferBytes int // of what one system call reads or writes; at most MaxBufferBytes
+	BufferBytes int // of one system call; at most netpoll.MaxBufferBytes
 
 	QueueBytes    int // outgoing, not yet written
 	QueueMessages int
-	QueuePolicy   QueuePolicy
+	SlowConsumer  SlowConsumerPolicy
 
-	Deflater *Deflater // nil: nothing is compressed
-	Poller   *Poller   // of connections that are parked
+	Deflater *Deflater       // nil: nothing is compressed
+	Poller   *netpoll.Poller // of parked connections
 }
 
-// An Owner is told what happens to a connection. Its methods must not block.
-type Owner interface {
-	// Ended says that the socket is closed, perhaps more than once.
-	Ended()
+// A Handler is notified of what happens to a connection. Its methods must not block
+// and must not panic.
+type Handler interface {
+	// OnClosed is called when the socket is closed, perhaps more than once.
+	OnClosed()
 
-	// Overflowed says that the outgoing queue was full.
-	Overflowed(Overflow)
+	// OnOverflow is called when a frame did not fit into the outgoing queue.
+	OnOverflow(Overflow)
 
-	// QueueHigh says that the outgoing queue is more than half full. It is said
-	// again only after the queue has been less than a quarter full.
-	QueueHigh(messages, bytes int)
+	// OnBackpressure is called when the outgoing queue becomes more than half full,
+	// and again only after it has been less than a quarter full.
+	OnBackpressure(messages, bytes int)
 
-	// Wrote says what one system call has written.
-	Wrote(Write)
+	// OnWrite is called after each system call that has written something.
+	OnWrite(Write)
 }
 
 // Close codes of RFC 6455, section 7.4.1, that this package sends or reports.
 const (
-	CodeProtocolError   = 1002
+	codeNormal          = 1000
+	codeNoStatus        = 1005 // the peer's close frame had no code
 	CodeAbnormal        = 1006 // there was no close frame
-	CodePolicyViolation = 1008
-	CodeTooBig          = 1009
-	CodeTryAgainLater   = 1013
+	codeProtocolError   = 1002
+	codeInvalidPayload  = 1007
+	codePolicyViolation = 1008
+	codeTooBig          = 1009
+	codeTryAgainLater   = 1013
 )
 
 // ErrClosed is returned for a connection that is closed or closing.
 var ErrClosed = errors.New("connection is closed")
 
-// A Conn is a server's end of a WebSocket connection. Read and Park are for one goroutine
-// at a time; everything else is safe for concurrent use.
+// A Conn is the server's end of a WebSocket connection. Read and Park are for one
+// goroutine at a time; everything else is safe for concurrent use.
 type Conn struct {
-	lib  *websocket.Conn
-	sock socket
-	opts *Options
+	sock    socket
+	opts    *Options
+	handler Handler
 
-	deflates  bool // the client has agreed to it
-	owner     Owner
-	drainFunc func() // the method value, made once so that starting it allocates nothing
+	subprotocol string
+	deflates    bool   // the client has agreed to compression
+	writeFunc   func() // the method value, stored so that starting it allocates nothing
 
-	closing  atomic.Bool // set under the lock
-	draining atomic.Bool // a goroutine writes; changed under the lock
+	frames frameReader // belongs to the reading goroutine
+
+	closing atomic.Bool // set under the lock
+	writing atomic.Bool // a goroutine runs writeLoop; changed under the lock
 
 	mu       sync.Mutex
-	queue    *batch // nil if it is empty
-	frames   int    // in the queue or being written
-	bytes    int    // of them
-	high     bool   // the owner knows that the queue is more than half full
-	code     int    // of the close frame that came or went first
+	queue    *batch        // nil if it is empty
+	messages int           // in the queue or being written
+	bytes    int           // of them
+	high     bool          // more than half full, and not less than a quarter full since then
+	progress chan struct{} // closed when the writer has written something; nil if nothing waits for that
+	code     int           // of the close frame that was sent or received first
 	reason   string
 	timer    *time.Timer   // the only one: for a sign of life, or for the peer's close frame
-	pingedAt time.Duration // since start; 0 if the timer does not wait for a pong
+	pingedAt time.Duration // since start; 0 if no pong is awaited
 	closeBy  time.Duration // since start; 0 until Close
 
-	polled bool         // it can be parked
-	slot   int32        // the poller's
-	turn   atomic.Int32 // to read: turnTaken and so on
-	again  func()       // what Park was called with, while the turn is free
+	closeWritten bool // the close frame has been written
+	halfClose    bool // close the writing direction behind the close frame
+	aborted      bool
 
-	reading  atomic.Bool  // Read is waiting for the peer
+	polled bool         // the connection can be parked
+	slot   int32        // the poller's
+	turn   atomic.Int32 // who may read: reading, readingReady or parked
+	resume func()       // the argument of Park, while the connection is parked
+
+	waiting  atomic.Bool  // Read waits for the peer
 	lastSeen atomic.Int64 // when the peer last showed life, nanoseconds since start
 	start    time.Time
 }
 
-// Accept upgrades a request and selects a subprotocol, unless that is "". If it
-// fails, it has answered the request. The origin is the caller's to check.
-func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Options, owner Owner) (*Conn, error) {
-	c := &Conn{opts: opts, owner: owner, start: time.Now()}
-	c.drainFunc = c.drain
-	c.sock.owner = owner
-	c.sock.timeout, c.sock.writeTimeout = opts.MessageTimeout, opts.WriteTimeout
-	accept := &websocket.AcceptOptions{
-		InsecureSkipVerify: true,
-		OnPingReceived:     c.pingReceived,
-		OnPongReceived:     c.pongReceived,
-	}
-	if subprotocol != "" {
-		accept.Subprotocols = []string{subprotocol}
-	}
-	if opts.Deflater != nil {
-		if answer := deflateAnswer(r.Header); answer != "" {
-			w.Header().Set("Sec-WebSocket-Extensions", answer)
-			c.deflates, c.sock.frames.inflates = true, true
-		}
-	}
-	lib, err := websocket.Accept(&hijacker{w, &c.sock, classFor(opts.BufferBytes)}, r, accept)
-	if err != nil {
+// Accept upgrades a request and selects a subprotocol, unless that is "". The caller
+// has checked the origin. The error is [ErrAnswered] if the request was not a valid
+// handshake, and has been answered. Any other error is an [*errors.Error] that the
+// caller has to answer with; nothing has been written then.
+func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Options, handler Handler) (*Conn, error) {
+	c := &Conn{opts: opts, handler: handler, subprotocol: subprotocol, start: time.Now()}
+	c.writeFunc = c.writeLoop
+	if err := c.upgrade(w, r); err != nil {
 		return nil, err
 	}
-	lib.SetReadLimit(-1) // Read counts by itself
-	// Early bytes are in c.sock: what the library has put in between for them is not needed.
-	c.sock.buffered.Reset(&c.sock)
-	c.lib = lib
-	if c.sock.wire != nil {
-		slot, err := opts.Poller.add(c, c.sock.wire.conn)
+	if c.sock.raw != nil {
+		slot, err := opts.Poller.Add(c, c.sock.raw)
 		c.slot, c.polled = slot, err == nil
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.timer = time.AfterFunc(opts.PingInterval, c.tick)
-	c.mu.Unlock()
 	return c, nil
 }
 
 // Subprotocol returns the selected subprotocol, or "".
-func (c *Conn) Subprotocol() string { return c.lib.Subprotocol() }
+func (c *Conn) Subprotocol() string { return c.subprotocol }
 
-// Close sends what is queued and then a close frame, without waiting for either.
-// Read ends when the peer has answered, at the latest after CloseTimeout. The
-// reason is cut to what a close frame can hold. The first Close decides; later
-// ones do nothing.
+// Close sends what is queued and then a close frame, without waiting for either. Read
+// ends when the peer has answered, at the latest after CloseTimeout. The reason is cut
+// to what a close frame can hold, and bytes of it that are not UTF-8 are replaced. Only
+// the first Close has an effect.
 func (c *Conn) Close(code int, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,29 +141,30 @@ func (c *Conn) closeLocked(code int, reason string) {
 	if c.closing.Load() {
 		return
 	}
-	c.closing.Store(true)
 	c.code, c.reason = code, reason
-	c.sendControl(closeFrame(code, reason))
-	c.closeBy = time.Since(c.start) + c.opts.CloseTimeout
-	c.timer.Reset(c.opts.CloseTimeout)
+	c.beginClosing(closeFrame(code, reason))
 }
 
-// sendControl must be called with the lock held.
-func (c *Conn) sendControl(f *Frame) {
-	c.enqueue(f)
-	if c.draining.CompareAndSwap(false, true) {
-		go c.drainFunc()
-	}
+// beginClosing queues a close frame, after which no frame may follow, and bounds the
+// time until the end. It must be called with the lock held.
+func (c *Conn) beginClosing(f *Frame) {
+	c.closing.Store(true)
+	c.enqueueControl(f)
+	c.closeBy = time.Since(c.start) + c.opts.CloseTimeout
+	c.timer.Reset(c.opts.CloseTimeout)
+	c.signalProgress()
 }
 
 // Abort closes the socket at once.
 func (c *Conn) Abort() {
 	c.mu.Lock()
 	c.closing.Store(true)
+	c.aborted = true
+	c.signalProgress()
 	c.mu.Unlock()
-	c.owner.Ended()
+	c.handler.OnClosed()
 	c.sock.abort()
-	c.readable(true)
+	c.Readable(true)
 }
 
 // Release frees what the connection holds. It must follow the last Read.
@@ -180,17 +172,17 @@ func (c *Conn) Release() {
 	c.mu.Lock()
 	c.closing.Store(true)
 	c.timer.Stop()
+	c.signalProgress()
 	c.mu.Unlock()
 	if c.polled {
 		c.polled = false
-		c.opts.Poller.remove(c.slot)
+		c.opts.Poller.Remove(c.slot)
 	}
-	_ = c.sock.Close()
-	_ = c.lib.CloseNow()
+	_ = c.sock.conn.Close()
 	c.sock.forget()
 }
 
-// Status returns the code and the reason of the close frame that came or went
+// Status returns the code and the reason of the close frame that was sent or received
 // first, or CodeAbnormal. It is final once Read has returned an error.
 func (c *Conn) Status() (code int, reason string) {
 	c.mu.Lock()

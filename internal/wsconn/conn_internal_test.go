@@ -13,20 +13,22 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/netpoll"
 )
 
-type nobody struct{}
+type noopHandler struct{}
 
-func (nobody) Ended()              {}
-func (nobody) Overflowed(Overflow) {}
-func (nobody) QueueHigh(int, int)  {}
-func (nobody) Wrote(Write)         {}
+func (noopHandler) OnClosed()               {}
+func (noopHandler) OnOverflow(Overflow)     {}
+func (noopHandler) OnBackpressure(int, int) {}
+func (noopHandler) OnWrite(Write)           {}
 
 func options() *Options {
 	return &Options{
 		MaxMessageBytes: 1 << 20, MessageTimeout: time.Minute, WriteTimeout: time.Minute, CloseTimeout: time.Minute,
 		PingInterval: time.Minute, PongTimeout: time.Minute,
-		BufferBytes: 16 << 10, QueueBytes: 1 << 20, QueueMessages: 8, Poller: new(Poller),
+		BufferBytes: 16 << 10, QueueBytes: 1 << 20, QueueMessages: 8, Poller: new(netpoll.Poller),
 	}
 }
 
@@ -34,7 +36,7 @@ func options() *Options {
 func accept(t *testing.T, opts *Options) (*Conn, net.Conn) {
 	conns := make(chan *Conn, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, err := Accept(w, r, "", opts, nobody{}); assert.NoError(t, err) {
+		if c, err := Accept(w, r, "", opts, noopHandler{}); assert.NoError(t, err) {
 			conns <- c
 		}
 	}))
@@ -79,13 +81,13 @@ func TestNoPongFollowsTheCloseFrame(t *testing.T) {
 		t.Skip("connections are not parked on this system")
 	}
 	c.mu.Lock()
-	c.draining.Store(true) // as if the writer were in a system call
+	c.writing.Store(true) // as if the writer were in a system call
 	c.closeLocked(1012, "bye")
 	c.mu.Unlock()
 	_, err := io.WriteString(client, ping)
 	require.NoError(t, err)
 	parksBehind(t, c, len(ping))
-	c.drain()
+	c.writeLoop()
 	_, err = io.WriteString(client, "\x88\x82\x00\x00\x00\x00\x03\xf4") // its answer
 	require.NoError(t, err)
 	_, err = c.Read(everything)
@@ -99,11 +101,11 @@ func TestNoPongFollowsTheCloseFrame(t *testing.T) {
 // parksBehind waits until a connection has parked and taken so many bytes of control frames.
 func parksBehind(t *testing.T, c *Conn, n int) {
 	again := make(chan struct{}, 1)
-	for c.sock.came < n {
+	for c.sock.bytesRead < n {
 		if !c.Park(func() { again <- struct{}{} }) {
 			t.Fatal("there are only control frames")
 		}
-		if c.sock.came < n {
+		if c.sock.bytesRead < n {
 			<-again
 		}
 	}
@@ -138,14 +140,16 @@ func TestPongsKeepTheirOrder(t *testing.T) {
 			if err != nil {
 				return
 			}
-			m.Release()
+			if m.Buffer != nil {
+				m.Release()
+			}
 		}
 	}()
 	require.NoError(t, client.SetDeadline(time.Now().Add(time.Minute)))
 	answers := bufio.NewReader(client)
 	_, err := http.ReadResponse(answers, nil)
 	require.NoError(t, err)
-	for range maxControlFrames / 2 {
+	for range controlBurst / 4 {
 		a, b := "\x89\x81\x00\x00\x00\x00a", "\x89\x81\x00\x00\x00\x00b"
 		_, _ = io.WriteString(client, a+b[:4])
 		_, _ = io.WriteString(client, b[4:]+"\x81\x80\x00\x00\x00\x00")
@@ -182,13 +186,13 @@ func (c *cutConn) Write(p []byte) (int, error) {
 
 func TestNothingFollowsAFrameThatWasCut(t *testing.T) {
 	conn := &cutConn{}
-	s := &socket{Conn: conn, owner: nobody{}, writeTimeout: time.Minute}
+	s := &socket{conn: conn, opts: options()}
 	f := NewFrame()
 	f.WriteString("a message of which six bytes are missing")
 	f.Seal()
-	_, _, err := s.writeFrames(f.wire(), false)
+	_, err := s.write(f.bytes(), time.Now())
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	n := conn.took.Len()
-	_, _ = s.Write([]byte("\x8a\x04pong"))
+	_, _ = s.write([]byte("\x8a\x04pong"), time.Now())
 	assert.Equal(t, n, conn.took.Len())
 }

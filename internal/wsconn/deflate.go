@@ -9,19 +9,18 @@ import (
 	"sync"
 )
 
-// A Deflater compresses outgoing messages with permessage-deflate, RFC 7692, and
-// lets clients compress theirs. No window is kept from one message to the next, so
-// that a connection at rest holds nothing, and a message to many is compressed
-// once. It serves any number of connections.
+// A Deflater compresses outgoing messages with permessage-deflate (RFC 7692) and lets
+// clients compress theirs. No window is kept from one message to the next, so that an
+// idle connection holds nothing, and a message to many is compressed once. It serves
+// any number of connections.
 type Deflater struct {
 	minBytes int
 
-	// As many as can run at once, for each takes 1.2 MB. A nil one has not
-	// been made yet.
+	// As many as can run at once: each takes 1.2 MB. A nil one has not been created yet.
 	writers chan *flate.Writer
 }
 
-// NewDeflater returns a deflater that leaves messages shorter than minBytes alone.
+// NewDeflater returns a deflater that does not compress messages shorter than minBytes.
 func NewDeflater(minBytes int) *Deflater {
 	d := &Deflater{minBytes: minBytes, writers: make(chan *flate.Writer, runtime.GOMAXPROCS(0))}
 	for range cap(d.writers) {
@@ -30,12 +29,12 @@ func NewDeflater(minBytes int) *Deflater {
 	return d
 }
 
-// A deflatedFrame is the compressed form of a frame, made when the first
-// connection asks for it.
+// A deflatedFrame is the compressed form of a frame, created when the first connection
+// needs it.
 type deflatedFrame struct {
 	mu    sync.Mutex
 	tried bool
-	buf   []byte // as in Frame; empty if compressing does not pay
+	buf   []byte // as in Frame; empty if the compressed form is not shorter
 	start int
 }
 
@@ -46,12 +45,10 @@ func (f *deflatedFrame) reset() {
 	f.tried, f.buf = false, f.buf[:0]
 }
 
-const rsv1 = 0x40
-
-// wire returns a sealed frame as it travels to a peer that inflates.
-func (d *Deflater) wire(f *Frame) []byte {
+// bytes returns a sealed frame as it is transmitted to a peer that inflates.
+func (d *Deflater) bytes(f *Frame) []byte {
 	if f.buf[f.start] != finText || len(f.Text()) < d.minBytes {
-		return f.wire()
+		return f.bytes()
 	}
 	f.deflated.mu.Lock()
 	defer f.deflated.mu.Unlock()
@@ -60,12 +57,12 @@ func (d *Deflater) wire(f *Frame) []byte {
 		d.deflate(&f.deflated, f.Text())
 	}
 	if len(f.deflated.buf) == 0 {
-		return f.wire()
+		return f.bytes()
 	}
 	return f.deflated.buf[f.deflated.start:]
 }
 
-// deflate is RFC 7692, section 7.2.1.
+// deflate implements RFC 7692, section 7.2.1.
 func (d *Deflater) deflate(f *deflatedFrame, text []byte) {
 	f.buf = append(f.buf[:0], make([]byte, maxHeaderBytes)...)
 	w := <-d.writers
@@ -85,7 +82,7 @@ func (d *Deflater) deflate(f *deflatedFrame, text []byte) {
 	f.start = putHeader(f.buf, finText|rsv1)
 }
 
-// Write is what the compressor calls.
+// Write receives the output of the compressor.
 func (f *deflatedFrame) Write(p []byte) (int, error) {
 	f.buf = append(f.buf, p...)
 	return len(p), nil
@@ -93,11 +90,11 @@ func (f *deflatedFrame) Write(p []byte) (int, error) {
 
 var _ io.Writer = (*deflatedFrame)(nil)
 
-// flushTail is what a flush ends with, and what does not travel.
+// flushTail ends a flush and is not transmitted.
 const flushTail = "\x00\x00\xff\xff"
 
-// deflateAnswer accepts the first offer of permessage-deflate in a handshake that can be met,
-// RFC 7692, section 7.1. It is "" if there is none.
+// deflateAnswer accepts the first offer of permessage-deflate that the server can meet
+// (RFC 7692, section 7.1). It returns "" if there is none.
 func deflateAnswer(h http.Header) string {
 	for offer := range strings.SplitSeq(strings.Join(h.Values("Sec-WebSocket-Extensions"), ","), ",") {
 		name, params, _ := strings.Cut(offer, ";")
@@ -111,7 +108,7 @@ func deflateAnswer(h http.Header) string {
 	return ""
 }
 
-// deflateParams returns what the answer to an offer with these parameters must repeat.
+// deflateParams returns what the answer to an offer with these parameters must contain.
 func deflateParams(params string) (answer string, ok bool) {
 	if params == "" {
 		return "", true
@@ -130,12 +127,12 @@ func deflateParams(params string) (answer string, ok bool) {
 			if hasValue {
 				return "", false
 			}
-		case "client_max_window_bits": // ours is the largest, so we can read any
+		case "client_max_window_bits": // our window is the largest, so we can read any
 			if hasValue && !isWindowBits(value) {
 				return "", false
 			}
 		case "server_max_window_bits":
-			if value != "15" { // what the compressor of the standard library always uses
+			if value != "15" { // the compressor of the standard library uses no other
 				return "", false
 			}
 			answer = "; server_max_window_bits=15"

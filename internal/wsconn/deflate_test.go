@@ -244,7 +244,7 @@ func TestTheBeginningOfACompressedMessageIsKept(t *testing.T) {
 	client.send(frame(fin|rsv1|text, deflated(strings.Repeat("0123456789", 5000))), frame(fin|rsv1|text, deflated("next")))
 	msg, err := c.Read(func([]byte) int64 { return 1000 })
 	require.NoError(t, err)
-	assert.True(t, msg.Cut())
+	assert.True(t, msg.Truncated())
 	assert.EqualValues(t, 50_000, msg.Size)
 	assert.True(t, strings.HasPrefix(strings.Repeat("0123456789", 5000), string(msg.Bytes)))
 	msg.Release()

@@ -1,14 +1,14 @@
-// Package wsconn is the transport under a connection: buffers, deadlines, the
-// outgoing queue, heartbeats and the end of a connection. It alone knows
-// github.com/coder/websocket.
+// Package wsconn is the transport under a connection: framing, the outgoing queue,
+// deadlines, heartbeats, compression and the close handshake. It alone knows
+// github.com/coder/websocket, which validates the opening handshake; every frame after
+// it is read and written here.
 //
-// The library does the handshake and reads: masking, fragments, control frames.
-// Outgoing data frames are laid out here, because a server's frame is a few
-// bytes before the payload, and a frame that is laid out once can be given to
-// any number of connections and leave together with its neighbours in one
-// system call. Compressed messages, too, are made and read here, because the
-// library takes half of one for a whole one.
+// Goroutines. One goroutine at a time reads a connection (Read and Park). At most one
+// writes it (writeLoop), and it lives only while something is queued. Frames reach the
+// writer through the queue, which Conn.mu guards; nothing else writes to the socket.
+// Conn.mu is the only lock of a connection, and no method of a [Handler] is called
+// under it.
 //
-// A connection between two messages may be parked: then it takes no goroutine,
-// and a Poller tells when there is something to read.
+// An idle connection may be parked: then it needs no goroutine, and a netpoll.Poller
+// reports when there is something to read.
 package wsconn

@@ -2,36 +2,37 @@ package wsconn
 
 import (
 	"encoding/binary"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
 
-// Frame types of RFC 6455, section 5.2, each with the FIN bit.
+// First bytes of the frames that a server sends (RFC 6455, section 5.2).
 const (
-	finText  = 0x81
-	finClose = 0x88
-	finPing  = 0x89
-	finPong  = 0x8a
+	finText  = finBit | opText
+	finClose = finBit | opClose
+	finPing  = finBit | opPing
+	finPong  = finBit | opPong
 )
 
-// maxHeaderBytes is what the header of a server's frame takes at most.
+// maxHeaderBytes is the longest header of a server's frame.
 const maxHeaderBytes = 10
 
-// A Frame is a text message on its way out: write the text, seal it, and give it
-// to any number of connections. Each [Conn.Send] takes one reference.
+// A Frame is an outgoing text message: write the text, seal it, and queue it on any
+// number of connections. Each [Conn.Queue] takes one reference.
 type Frame struct {
-	At time.Time // when it was made; the zero Time if that is unknown
+	At time.Time // when it was created; the zero Time if that is unknown
 
-	buf   []byte // maxHeaderBytes of room, then the text
+	buf   []byte // maxHeaderBytes reserved for the header, then the text
 	start int    // where the header begins, once sealed
 	refs  atomic.Int32
 
 	deflated deflatedFrame
 
 	droppable bool
-	key       string // of droppable frames of which only the latest counts; "" for others
+	key       string // the conflation key, or ""
 }
 
 const maxPooledFrameBytes = 16 << 10
@@ -40,7 +41,7 @@ var framePool = sync.Pool{New: func() any {
 	return &Frame{buf: make([]byte, maxHeaderBytes, 512)}
 }}
 
-// NewFrame returns an empty frame to which the caller holds one reference.
+// NewFrame returns an empty frame. The caller holds one reference to it.
 func NewFrame() *Frame {
 	f := framePool.Get().(*Frame)
 	f.At, f.buf, f.start, f.droppable, f.key = time.Time{}, f.buf[:maxHeaderBytes], 0, false, ""
@@ -67,27 +68,27 @@ func (f *Frame) Truncate(n int) { f.buf = f.buf[:maxHeaderBytes+n] }
 // Retain adds a reference, for one more Send.
 func (f *Frame) Retain() { f.refs.Add(1) }
 
-// Release gives up a reference. The frame is reused once nobody holds one.
+// Release gives up a reference. The frame is reused once the last one is gone.
 func (f *Frame) Release() {
 	if f.refs.Add(-1) == 0 && cap(f.buf) <= maxPooledFrameBytes {
 		framePool.Put(f)
 	}
 }
 
-// Droppable lets a full queue drop the frame. If key is not "", only the latest
-// frame of that key counts.
+// Droppable lets a full queue drop the frame. If key is not "", a later frame of the
+// same key replaces it.
 func (f *Frame) Droppable(key string) { f.droppable, f.key = true, key }
 
-// Key returns the key that Droppable was called with.
+// Key returns the argument of Droppable.
 func (f *Frame) Key() string { return f.key }
 
-// Seal ends the text. It must be called once, before the first Send.
+// Seal ends the text. It must be called once, before the first Queue.
 func (f *Frame) Seal() {
 	f.start = putHeader(f.buf, finText)
 }
 
-// putHeader writes a frame's header before the payload, which has maxHeaderBytes
-// of room before it, and returns where the frame starts.
+// putHeader writes a frame's header into the maxHeaderBytes before the payload, and
+// returns where the frame starts.
 func putHeader(buf []byte, first byte) (start int) {
 	n := len(buf) - maxHeaderBytes
 	switch {
@@ -106,11 +107,11 @@ func putHeader(buf []byte, first byte) (start int) {
 	return start
 }
 
-// wire returns a sealed frame as it travels.
-func (f *Frame) wire() []byte { return f.buf[f.start:] }
+// bytes returns a sealed frame as it is transmitted.
+func (f *Frame) bytes() []byte { return f.buf[f.start:] }
 
-// size is what a frame counts for in a queue's limit. Control frames of our own
-// count for nothing.
+// size is what a frame counts for in a queue's limit of bytes. Control frames count for
+// nothing.
 func (f *Frame) size() int {
 	if f.buf[f.start] != finText {
 		return 0
@@ -118,34 +119,34 @@ func (f *Frame) size() int {
 	return len(f.buf) - f.start
 }
 
-// messages is what a frame counts for in a queue's other limit.
+// messages is what a frame counts for in a queue's limit of messages.
 func (f *Frame) messages() int { return min(f.size(), 1) }
 
 func (f *Frame) closing() bool { return f.buf[f.start] == finClose }
 
-// maxControlBytes is what a control frame can hold: RFC 6455, section 5.5.
+// maxControlBytes is the longest payload of a control frame (RFC 6455, section 5.5).
 const maxControlBytes = 125
 
-// controlFrame is sealed already. The payload must not be longer than maxControlBytes.
-func controlFrame(kind byte, payload string) *Frame {
+// controlFrame returns a sealed frame. The payload must not be longer than
+// maxControlBytes.
+func controlFrame(first byte, payload string) *Frame {
 	f := NewFrame()
 	f.WriteString(payload)
 	f.Seal()
-	f.buf[f.start] = kind
+	f.buf[f.start] = first
 	return f
 }
 
-func pingFrame() *Frame { return controlFrame(finPing, "") }
-
-// maxReasonBytes is what a control frame leaves for a reason behind the code.
+// maxReasonBytes is what a close frame leaves for a reason behind the code.
 const maxReasonBytes = maxControlBytes - 2
 
 func closeFrame(code int, reason string) *Frame {
-	return controlFrame(finClose, string([]byte{byte(code >> 8), byte(code)})+cut(reason, maxReasonBytes))
+	reason = truncate(strings.ToValidUTF8(reason, "\ufffd"), maxReasonBytes)
+	return controlFrame(finClose, string([]byte{byte(code >> 8), byte(code)})+reason)
 }
 
-// cut shortens s to at most n bytes, at the border of a rune.
-func cut(s string, n int) string {
+// truncate shortens s to at most n bytes, at the start of a rune.
+func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -24,6 +25,7 @@ type stream struct {
 	bytes    []byte
 	inflates bool
 	deflated bool // the message that is being read
+	binary   bool // likewise
 	messages []string
 	partial  []byte
 	inside   bool // a fragmented message
@@ -72,6 +74,9 @@ func (s *stream) frame() error {
 	case !control && (op == 0) != s.inside:
 		return errForbidden
 	}
+	if op == text || op == binaryData {
+		s.binary = op == binaryData
+	}
 	key, err := s.take(4)
 	if err != nil {
 		return err
@@ -103,6 +108,9 @@ func (s *stream) frame() error {
 			if message, err = inflated(s.partial); err != nil {
 				return err
 			}
+		}
+		if !s.binary && !utf8.Valid(message) {
+			return errForbidden
 		}
 		s.messages = append(s.messages, string(message))
 		s.partial, s.deflated = nil, false

@@ -5,13 +5,13 @@ import (
 	"io"
 	"sync"
 
-	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/netpoll"
 )
 
-// An inflater reads a message that the client has compressed, RFC 7692, section
-// 7.2.2. It is held while the message comes, and takes 45 kB.
+// An inflater decompresses a message (RFC 7692, section 7.2.2). It takes 45 kB, and is
+// held while the message arrives.
 type inflater struct {
-	flate   io.ReadCloser // a flate.Resetter, too
+	flate   io.ReadCloser // also a flate.Resetter
 	source  deflateSource
 	streams int // that ended before the message did
 }
@@ -22,28 +22,21 @@ var inflaters = sync.Pool{New: func() any {
 	return in
 }}
 
-// maxStreams is how many DEFLATE streams a message may consist of. One is what
-// there is, more is what the RFC allows, and each costs work without bringing
-// any data.
+// maxStreams bounds the DEFLATE streams of a message. Senders use one; the RFC allows
+// more, and each costs work without bringing any data.
 const maxStreams = 16
 
-var (
-	errStreams = errors.New("a compressed message of too many streams")
-	errInflate = errors.New("a compressed message lacks its end")
-)
-
-// inflate returns the text of a message. At most maxBytes of the message
-// itself are read.
+// inflate decompresses a message. It reads at most maxBytes of the compressed message.
 func inflate(message io.Reader, maxBytes int64) *inflater {
 	in := inflaters.Get().(*inflater)
-	in.source = deflateSource{message: message, left: maxBytes, buf: newBuffer(1)}
+	in.source = deflateSource{message: message, left: maxBytes, buf: netpoll.NewBuffer(1)}
 	in.streams = 0
 	in.restart()
 	return in
 }
 
 func (in *inflater) restart() {
-	_ = in.flate.(flate.Resetter).Reset(&in.source, nil) // fails never
+	_ = in.flate.(flate.Resetter).Reset(&in.source, nil) // never fails
 }
 
 func (in *inflater) release() {
@@ -52,19 +45,20 @@ func (in *inflater) release() {
 	inflaters.Put(in)
 }
 
-// Read returns io.EOF where the message ends, and only there: a wrapped one is the
-// end of the socket.
+// Read returns io.EOF at the end of the message and nowhere else.
 func (in *inflater) Read(p []byte) (int, error) {
 	for {
 		n, err := in.flate.Read(p)
 		switch {
-		case err == io.ErrUnexpectedEOF && in.source.ended(): //nolint:errorlint // as above
-			return n, errInflate
-		case err != io.EOF || in.source.ended():
+		case err == nil || err == io.EOF && in.source.ended():
 			return n, err
+		case in.source.err != nil:
+			return n, in.source.err
+		case err != io.EOF:
+			return n, protocolError("invalid compressed data")
 		}
 		if in.streams++; in.streams > maxStreams {
-			return n, errStreams
+			return n, protocolError("a compressed message of too many streams")
 		}
 		in.restart()
 		if n > 0 {
@@ -73,12 +67,13 @@ func (in *inflater) Read(p []byte) (int, error) {
 	}
 }
 
-// A deflateSource is the message as it travels, and behind it what its sender has
-// left out, and an end.
+// A deflateSource is the compressed message, followed by the bytes that its sender has
+// left out and by a final block.
 type deflateSource struct {
 	message io.Reader // nil once it has ended
+	err     error     // of message
 	left    int64
-	buf     *Buffer
+	buf     *netpoll.Buffer
 	unread  []byte
 }
 
@@ -94,13 +89,15 @@ func (s *deflateSource) fill() error {
 		b := s.buf.Bytes[:cap(s.buf.Bytes)-len(deflateTail)]
 		n, err := s.message.Read(b)
 		if s.left -= int64(n); s.left < 0 {
-			return errTooBig
+			s.err = errTooBig
+			return s.err
 		}
 		switch {
 		case err == io.EOF:
 			s.message = nil
 			s.unread = append(b[:n], deflateTail...)
 		case err != nil:
+			s.err = err
 			return err
 		default:
 			s.unread = b[:n]
@@ -109,7 +106,7 @@ func (s *deflateSource) fill() error {
 	return nil
 }
 
-// ReadByte lets the decompressor read no further than a stream's end.
+// ReadByte keeps the decompressor from reading beyond the end of a stream.
 func (s *deflateSource) ReadByte() (byte, error) {
 	if err := s.fill(); err != nil {
 		return 0, err

@@ -6,30 +6,30 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A QueuePolicy is what happens when a frame does not fit into the outgoing
-// queue. Only droppable frames are ever dropped; a frame that is not and does not
-// fit closes the connection, whatever the policy.
-type QueuePolicy uint8
+// A SlowConsumerPolicy decides what happens when a frame does not fit into the outgoing
+// queue. Only droppable frames are ever dropped; any other frame that does not fit
+// closes the connection, whatever the policy.
+type SlowConsumerPolicy uint8
 
-// The policies there are.
+// The policies.
 const (
-	Disconnect QueuePolicy = iota // the connection is closed with 1013
-	DropOldest                    // frames are dropped from the front
-	DropNewest                    // the frame is dropped
-	KeepLatest                    // frames are dropped of whose key there is a later one
+	Disconnect SlowConsumerPolicy = iota // the connection is closed with 1013
+	DropOldest                           // frames are dropped from the front
+	DropNewest                           // the new frame is dropped
+	Conflate                             // frames are dropped if a later one has their key
 )
 
-// An Overflow is what a full queue did.
+// An Overflow describes what a full queue did.
 type Overflow struct {
-	Queued, Limit int // messages or bytes, with the one that did not fit
+	Queued, Limit int // messages or bytes, including the one that did not fit
 	Dropped       int // frames
 }
 
-// ErrDropped is returned for a frame that was dropped at once.
+// ErrDropped is returned for a frame that was dropped instead of queued.
 var ErrDropped = errors.New("outgoing queue is full")
 
-// makeRoom returns nil if f fits into the queue, perhaps because others were
-// dropped. It must be called with the lock held.
+// makeRoom returns nil if f fits into the queue, after dropping others if necessary. It
+// must be called with the lock held.
 func (c *Conn) makeRoom(f *Frame, over *Overflow) error {
 	if c.closing.Load() {
 		return ErrClosed
@@ -37,7 +37,7 @@ func (c *Conn) makeRoom(f *Frame, over *Overflow) error {
 	if !c.full(f, over) {
 		return nil
 	}
-	switch c.opts.QueuePolicy {
+	switch c.opts.SlowConsumer {
 	case Disconnect:
 	case DropOldest:
 		over.Dropped = c.dropFront(f)
@@ -45,26 +45,26 @@ func (c *Conn) makeRoom(f *Frame, over *Overflow) error {
 		if !f.droppable {
 			over.Dropped = c.dropFront(f)
 		}
-	case KeepLatest:
+	case Conflate:
 		over.Dropped = c.dropOutdated(f)
 	}
 	var still Overflow
 	switch {
 	case !c.full(f, &still):
 		return nil
-	case f.droppable && (c.opts.QueuePolicy == DropOldest || c.opts.QueuePolicy == DropNewest):
+	case f.droppable && (c.opts.SlowConsumer == DropOldest || c.opts.SlowConsumer == DropNewest):
 		over.Dropped++
 		return ErrDropped
 	default:
 		over.Dropped++
-		c.closeLocked(CodeTryAgainLater, "client reads too slowly")
+		c.closeLocked(codeTryAgainLater, "client reads too slowly")
 		return ErrClosed
 	}
 }
 
-// full reports whether f does not fit into the queue, and fills in over then.
+// full reports whether f does not fit into the queue, and sets over in that case.
 func (c *Conn) full(f *Frame, over *Overflow) bool {
-	if n := c.frames + 1; n > c.opts.QueueMessages {
+	if n := c.messages + 1; n > c.opts.QueueMessages {
 		over.Queued, over.Limit = n, c.opts.QueueMessages
 		return true
 	}
@@ -78,7 +78,7 @@ func (c *Conn) full(f *Frame, over *Overflow) bool {
 // dropFront drops droppable frames from the front until f fits.
 func (c *Conn) dropFront(f *Frame) (dropped int) {
 	if f.size() > c.opts.QueueBytes {
-		return 0 // nothing makes room for it
+		return 0 // dropping others cannot help
 	}
 	return c.dropIf(func(queued *Frame) bool {
 		var over Overflow
@@ -86,7 +86,7 @@ func (c *Conn) dropFront(f *Frame) (dropped int) {
 	})
 }
 
-// dropOutdated drops frames of whose key there is a later one, f included.
+// dropOutdated drops frames whose key a later one has, f included.
 func (c *Conn) dropOutdated(f *Frame) int {
 	if c.queue == nil {
 		return 0
@@ -100,7 +100,7 @@ func (c *Conn) dropOutdated(f *Frame) int {
 	})
 }
 
-// dropIf takes frames out of the queue, from the front.
+// dropIf removes frames from the queue, in order.
 func (c *Conn) dropIf(drop func(*Frame) bool) (dropped int) {
 	if c.queue == nil {
 		return 0
@@ -110,7 +110,7 @@ func (c *Conn) dropIf(drop func(*Frame) bool) (dropped int) {
 			return false
 		}
 		dropped++
-		c.frames -= f.messages()
+		c.messages -= f.messages()
 		c.bytes -= f.size()
 		f.Release()
 		return true
@@ -122,17 +122,18 @@ func (c *Conn) dropIf(drop func(*Frame) bool) (dropped int) {
 	return dropped
 }
 
-// justHigh reports that the queue has become more than half full.
-func (c *Conn) justHigh() bool {
-	if c.high || 2*c.frames <= c.opts.QueueMessages && 2*c.bytes <= c.opts.QueueBytes {
+// becomesHigh reports whether the queue has just become more than half full.
+func (c *Conn) becomesHigh() bool {
+	if c.high || 2*c.messages <= c.opts.QueueMessages && 2*c.bytes <= c.opts.QueueBytes {
 		return false
 	}
 	c.high = true
 	return true
 }
 
-func (c *Conn) noLongerHigh() {
-	if c.high && 4*c.frames < c.opts.QueueMessages && 4*c.bytes < c.opts.QueueBytes {
+// updateHigh notes that the queue is less than a quarter full again.
+func (c *Conn) updateHigh() {
+	if c.high && 4*c.messages < c.opts.QueueMessages && 4*c.bytes < c.opts.QueueBytes {
 		c.high = false
 	}
 }

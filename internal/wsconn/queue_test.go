@@ -13,23 +13,25 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// A watcher is an owner who keeps what it is told.
-type watcher struct {
+// A recorder is a handler that records the calls of two methods.
+type recorder struct {
 	overflows []wsconn.Overflow
 	high      [][2]int
 }
 
-func (*watcher) Ended()                         {}
-func (w *watcher) Overflowed(o wsconn.Overflow) { w.overflows = append(w.overflows, o) }
-func (*watcher) Wrote(wsconn.Write)             {}
+func (*recorder) OnClosed()                      {}
+func (r *recorder) OnOverflow(o wsconn.Overflow) { r.overflows = append(r.overflows, o) }
+func (*recorder) OnWrite(wsconn.Write)           {}
 
-func (w *watcher) QueueHigh(messages, bytes int) { w.high = append(w.high, [2]int{messages, bytes}) }
+func (r *recorder) OnBackpressure(messages, bytes int) {
+	r.high = append(r.high, [2]int{messages, bytes})
+}
 
 // queue makes a connection with a client who sees what is written.
-func queue(t *testing.T, policy wsconn.QueuePolicy, messages, bytes int) (*raw, *wsconn.Conn, *watcher) {
+func queue(t *testing.T, policy wsconn.SlowConsumerPolicy, messages, bytes int) (*raw, *wsconn.Conn, *recorder) {
 	opts := options()
-	opts.QueuePolicy, opts.QueueMessages, opts.QueueBytes, opts.CloseTimeout = policy, messages, bytes, 100*time.Millisecond
-	told := &watcher{}
+	opts.SlowConsumer, opts.QueueMessages, opts.QueueBytes, opts.CloseTimeout = policy, messages, bytes, 100*time.Millisecond
+	told := &recorder{}
 	conns := make(chan *wsconn.Conn, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := wsconn.Accept(w, r, "", opts, told)
@@ -58,7 +60,7 @@ func put(c *wsconn.Conn, message string) error {
 func TestQueuePolicies(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		policy  wsconn.QueuePolicy
+		policy  wsconn.SlowConsumerPolicy
 		put     []string
 		err     error  // of the last
 		left    string // what leaves, 4 messages or 100 bytes at most
@@ -75,9 +77,9 @@ func TestQueuePolicies(t *testing.T) {
 		{"longer than the queue", wsconn.DropOldest, []string{"1", ":2", ":" + strings.Repeat("c", 100)}, wsconn.ErrDropped, "1 :2", 1, false},
 		{"the newest goes", wsconn.DropNewest, []string{":1", ":2", ":3", ":4", ":5"}, wsconn.ErrDropped, ":1 :2 :3 :4", 1, false},
 		{"but for a reply", wsconn.DropNewest, []string{":1", ":2", ":3", ":4", "5"}, nil, ":2 :3 :4 5", 1, false},
-		{"the latest stays", wsconn.KeepLatest, []string{"a:1", "b:2", "a:3", "b:4", "a:5"}, nil, "b:4 a:5", 3, false},
-		{"what has no key stays", wsconn.KeepLatest, []string{"a:1", ":2", "3", "b:4", "a:5"}, nil, ":2 3 b:4 a:5", 1, false},
-		{"nothing is outdated", wsconn.KeepLatest, []string{"a:1", "b:2", "c:3", "d:4", "e:5"}, wsconn.ErrClosed, "a:1 b:2 c:3 d:4", 1, true},
+		{"the latest stays", wsconn.Conflate, []string{"a:1", "b:2", "a:3", "b:4", "a:5"}, nil, "b:4 a:5", 3, false},
+		{"what has no key stays", wsconn.Conflate, []string{"a:1", ":2", "3", "b:4", "a:5"}, nil, ":2 3 b:4 a:5", 1, false},
+		{"nothing is outdated", wsconn.Conflate, []string{"a:1", "b:2", "c:3", "d:4", "e:5"}, wsconn.ErrClosed, "a:1 b:2 c:3 d:4", 1, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			client, c, told := queue(t, tt.policy, 4, 100)
@@ -96,7 +98,7 @@ func TestQueuePolicies(t *testing.T) {
 				assert.Equal(t, want, got)
 			}
 			if tt.closed {
-				client.closed(wsconn.CodeTryAgainLater)
+				client.closed(1013)
 				return
 			}
 			require.NoError(t, put(c, ":more"))

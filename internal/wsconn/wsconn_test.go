@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/netpoll"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -33,14 +34,20 @@ func options() *wsconn.Options {
 		BufferBytes:     16 << 10,
 		QueueBytes:      1 << 20,
 		QueueMessages:   1024,
-		Poller:          new(wsconn.Poller),
+		Poller:          new(netpoll.Poller),
 	}
 }
 
 // listen serves connections and hands each to the test.
 func listen(t *testing.T, opts *wsconn.Options) (addr string, conns <-chan *wsconn.Conn) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return serve(t, listener, opts)
+}
+
+func serve(t *testing.T, listener net.Listener, opts *wsconn.Options) (addr string, conns <-chan *wsconn.Conn) {
 	accepted := make(chan *wsconn.Conn, 10)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := wsconn.Accept(w, r, "", opts, ignore{})
 		if err != nil {
 			t.Error(err)
@@ -48,28 +55,35 @@ func listen(t *testing.T, opts *wsconn.Options) (addr string, conns <-chan *wsco
 		}
 		accepted <- c
 	}))
+	_ = server.Listener.Close()
+	server.Listener = listener
+	server.Start()
 	t.Cleanup(server.Close)
 	return server.Listener.Addr().String(), accepted
 }
 
-// ignore is an owner who does not mind.
+// ignore is a handler that does nothing.
 type ignore struct{}
 
-func (ignore) Ended()                     {}
-func (ignore) Overflowed(wsconn.Overflow) {}
-func (ignore) QueueHigh(int, int)         {}
-func (ignore) Wrote(wsconn.Write)         {}
+func (ignore) OnClosed()                  {}
+func (ignore) OnOverflow(wsconn.Overflow) {}
+func (ignore) OnBackpressure(int, int)    {}
+func (ignore) OnWrite(wsconn.Write)       {}
 
-// next parks the connection for as long as there is nothing to read, and then reads.
+// next parks the connection while there is nothing to read, and then reads a message.
 func next(c *wsconn.Conn) (wsconn.Message, error) {
-	again := make(chan struct{}, 1)
-	for c.Park(func() { again <- struct{}{} }) {
-		<-again
+	resumed := make(chan struct{}, 1)
+	for {
+		for c.Park(func() { resumed <- struct{}{} }) {
+			<-resumed
+		}
+		if msg, err := c.Read(unlimited); msg.Buffer != nil || err != nil {
+			return msg, err
+		}
 	}
-	return c.Read(unlimited)
 }
 
-// echo sends back what it reads, until the connection ends.
+// echo sends back the messages that it reads, until the connection ends.
 func echo(c *wsconn.Conn) error {
 	defer c.Release()
 	for {
@@ -191,7 +205,7 @@ func (c *raw) closed(code int) {
 }
 
 func TestFramesOfEverySizeArrive(t *testing.T) {
-	for _, buffer := range []int{512, 16 << 10, wsconn.MaxBufferBytes} {
+	for _, buffer := range []int{512, 16 << 10, netpoll.MaxBufferBytes} {
 		opts := options()
 		opts.BufferBytes = buffer
 		addr, conns := listen(t, opts)
@@ -275,7 +289,7 @@ func TestNothingIsReadBehindAForbiddenFrame(t *testing.T) {
 			c.send(append(message, forbidden...))
 			_, payload := c.next()
 			require.Equal(t, "ab", payload)
-			c.closed(wsconn.CodeProtocolError)
+			c.closed(1002)
 		})
 	}
 }
@@ -318,21 +332,21 @@ func TestPingsAndPongsDoNotKeepAConnectionFromParking(t *testing.T) {
 	}
 	ended := make(chan error)
 	go func() { ended <- echo(server) }()
-	c.closed(wsconn.CodePolicyViolation)
-	require.ErrorContains(t, <-ended, "too many frames without data")
+	c.closed(1008)
+	require.ErrorContains(t, <-ended, "too many control frames")
 }
 
-func TestACloseReasonIsText(t *testing.T) {
+func TestConn_InvalidCloseReasonIsAnsweredWith1007(t *testing.T) {
 	addr, conns := listen(t, options())
 	c := dialRaw(t, addr, nil)
 	server := <-conns
-	ended := make(chan error)
+	ended := make(chan error, 1)
 	go func() { ended <- echo(server) }()
 	c.send(frame(fin|closing, "\x03\xe8a\xff\xfe"))
+	c.closed(1007)
 	require.Error(t, <-ended)
-	code, reason := server.Status()
-	assert.Equal(t, 1000, code)
-	assert.Equal(t, "a\ufffd", reason)
+	code, _ := server.Status()
+	assert.Equal(t, 1007, code)
 }
 
 func TestControlFramesBetweenFragments(t *testing.T) {
@@ -361,7 +375,7 @@ func TestAMessageMustComeInTime(t *testing.T) {
 	c.send(frame(fin|text, "in time"))
 	c.next()
 	c.send(frame(text, "one"))
-	c.closed(wsconn.CodePolicyViolation)
+	c.closed(1008)
 }
 
 func TestLimitKeepsTheBeginningAndDropsTheRest(t *testing.T) {
@@ -376,7 +390,7 @@ func TestLimitKeepsTheBeginningAndDropsTheRest(t *testing.T) {
 		return 1000
 	})
 	require.NoError(t, err)
-	assert.True(t, msg.Cut())
+	assert.True(t, msg.Truncated())
 	assert.EqualValues(t, 10_000, msg.Size)
 	assert.GreaterOrEqual(t, len(msg.Bytes), 1000)
 	assert.Less(t, len(msg.Bytes), 10_000)
@@ -384,7 +398,7 @@ func TestLimitKeepsTheBeginningAndDropsTheRest(t *testing.T) {
 	msg.Release()
 	msg, err = server.Read(unlimited)
 	require.NoError(t, err)
-	assert.False(t, msg.Cut())
+	assert.False(t, msg.Truncated())
 	assert.Equal(t, "next", string(msg.Bytes))
 	msg.Release()
 	server.Release()

@@ -1,3 +1,5 @@
+//go:build !js
+
 package routertest
 
 import (
@@ -88,33 +90,56 @@ func (p *pipeTransport) dial() (*websocket.Conn, *http.Response, error) {
 	})
 }
 
-// RoundTrip is what the client's library calls to open the connection.
+// RoundTrip calls the handler on a goroutine of its own, as a server does, and returns
+// its response: what it writes to the hijacked connection, or else to the ResponseWriter.
 func (p *pipeTransport) RoundTrip(out *http.Request) (*http.Response, error) {
 	in := out.Clone(context.Background())
 	in.RemoteAddr, in.Host = "192.0.2.1:1234", out.URL.Host
 	for _, opt := range p.opts {
 		opt(in)
 	}
-	w := &pipeWriter{ResponseRecorder: httptest.NewRecorder()}
-	p.handler.ServeHTTP(w, in)
-	resp := w.Result()
-	if w.client != nil {
-		p.client = w.client
-		resp.Body = w.client
+	w := &pipeWriter{ResponseRecorder: httptest.NewRecorder(), hijacked: make(chan *pipe, 1)}
+	served := make(chan any, 1)
+	go func() {
+		defer func() { served <- recover() }()
+		p.handler.ServeHTTP(w, in)
+	}()
+	select {
+	case p.client = <-w.hijacked:
+		return p.upgraded(out, served)
+	case panicked := <-served:
+		panicAgain(panicked)
+		return w.Result(), nil
 	}
+}
+
+func (p *pipeTransport) upgraded(out *http.Request, served <-chan any) (*http.Response, error) {
+	resp, err := http.ReadResponse(p.client.r, out)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = p.client
+	panicAgain(<-served)
 	return resp, nil
+}
+
+// panicAgain repeats a panic of the handler on the goroutine of the test.
+func panicAgain(panicked any) {
+	if panicked != nil {
+		panic(panicked)
+	}
 }
 
 // A pipeWriter is a ResponseWriter whose Hijack opens a pipe.
 type pipeWriter struct {
 	*httptest.ResponseRecorder
-	client *pipe
+	hijacked chan *pipe
 }
 
-// Hijack is what the server's library calls.
+// Hijack implements [http.Hijacker].
 func (w *pipeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	client, server := net.Pipe()
-	w.client = &pipe{Conn: client, closed: make(chan struct{})}
+	w.hijacked <- &pipe{Conn: client, r: bufio.NewReader(client), closed: make(chan struct{})}
 	return server, bufio.NewReadWriter(bufio.NewReader(server), bufio.NewWriter(server)), nil
 }
 
@@ -122,6 +147,8 @@ func (w *pipeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // waits at the server.
 type pipe struct {
 	net.Conn
+
+	r *bufio.Reader // of Conn
 
 	mu     sync.Mutex
 	held   chan struct{} // closed to go on; nil if nothing is held
@@ -141,7 +168,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 		case <-p.closed:
 		}
 	}
-	n, err := p.Conn.Read(b)
+	n, err := p.r.Read(b)
 	if err == nil && p.frozen.Load() {
 		<-p.closed
 		return 0, net.ErrClosed

@@ -1,0 +1,150 @@
+package wsconn
+
+import (
+	"encoding/binary"
+	"time"
+	"unicode/utf8"
+)
+
+// A client may send controlsPerSecond control frames a second, and controlBurst of them
+// at once: each costs work and passes no rate limit of the application.
+const (
+	controlsPerSecond = 20
+	controlBurst      = 100
+)
+
+// A controlLimit is a token bucket, as the time at which it will be full again.
+type controlLimit struct{ fullAt time.Time }
+
+func (l *controlLimit) allow(now time.Time) bool {
+	const each, capacity = time.Second / controlsPerSecond, controlBurst * time.Second / controlsPerSecond
+	fullAt := l.fullAt
+	if fullAt.Before(now) {
+		fullAt = now
+	}
+	if fullAt = fullAt.Add(each); fullAt.Sub(now) > capacity {
+		return false
+	}
+	l.fullAt = fullAt
+	return true
+}
+
+var errControlFlood = &violation{codePolicyViolation, "too many control frames"}
+
+// readControl consumes a control frame whose header has been read.
+func (c *Conn) readControl(h header) error {
+	now := time.Now()
+	if !c.frames.controls.allow(now) {
+		return errControlFlood
+	}
+	c.seen(now)
+	var buf [maxControlBytes]byte
+	payload := buf[:h.length]
+	for n := 0; n < len(payload); {
+		if len(c.sock.unread) == 0 {
+			if err := c.fill(false); err != nil {
+				return err
+			}
+		}
+		taken := copy(payload[n:], c.sock.unread)
+		c.sock.skip(taken)
+		n += taken
+	}
+	mask(payload, payload, h.key, 0)
+	switch h.opcode {
+	case opPing:
+		c.queuePong(payload)
+	case opClose:
+		return parseClose(payload)
+	}
+	return nil
+}
+
+// wholeControl returns the header of a ping or pong that is unread as a whole.
+func (c *Conn) wholeControl() (header, bool) {
+	p := c.sock.unread
+	if len(p) < 2+keyBytes || p[0] != finBit|opPing && p[0] != finBit|opPong {
+		return header{}, false
+	}
+	n, err := headerBytes(p[0], p[1], c.frames.inflates)
+	if err != nil {
+		return header{}, false
+	}
+	h, err := parseHeader(p[:n])
+	return h, err == nil && len(p) >= n+int(h.length)
+}
+
+// readControls consumes the whole pings and pongs that are unread, without blocking.
+func (c *Conn) readControls() error {
+	for {
+		h, ok := c.wholeControl()
+		if !ok {
+			return nil
+		}
+		c.sock.skip(2 + keyBytes)
+		if err := c.readControl(h); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Conn) queuePong(payload []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closing.Load() { // no frame may follow a close frame
+		c.enqueueControl(controlFrame(finPong, string(payload)))
+	}
+}
+
+// A closedError is a close frame of the peer.
+type closedError struct {
+	code   int
+	reason string
+}
+
+func (e *closedError) Error() string { return "closed by the peer" }
+
+// parseClose checks the payload of a close frame (RFC 6455, sections 5.5.1 and 7.4) and
+// returns it as an error.
+func parseClose(payload []byte) error {
+	if len(payload) == 0 {
+		return &closedError{code: codeNoStatus}
+	}
+	if len(payload) == 1 {
+		return protocolError("a close frame of one byte")
+	}
+	code, reason := int(binary.BigEndian.Uint16(payload)), payload[2:]
+	switch {
+	case !validCloseCode(code):
+		return protocolError("a close code that must not be sent")
+	case !utf8.Valid(reason):
+		return errInvalidUTF8
+	}
+	return &closedError{code, string(reason)}
+}
+
+// validCloseCode reports whether a close frame may carry a code: those that RFC 6455
+// and the IANA registry define for that, and those of libraries and applications.
+func validCloseCode(code int) bool {
+	switch code {
+	case 1004, codeNoStatus, CodeAbnormal:
+		return false
+	}
+	return code >= codeNormal && code <= 1014 || code >= 3000 && code <= 4999
+}
+
+// answerClose answers the peer's close frame, unless ours is under way. It repeats the
+// code, behind what is queued.
+func (c *Conn) answerClose(peer *closedError) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing.Load() {
+		return
+	}
+	c.code, c.reason = peer.code, peer.reason
+	if peer.code == codeNoStatus {
+		c.beginClosing(controlFrame(finClose, ""))
+		return
+	}
+	c.beginClosing(closeFrame(peer.code, peer.reason))
+}

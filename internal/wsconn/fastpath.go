@@ -1,0 +1,48 @@
+package wsconn
+
+import (
+	"encoding/binary"
+
+	"github.com/penstock-go/penstock/internal/netpoll"
+)
+
+// Most messages are one frame that has arrived as a whole. Such a frame is copied out
+// of what was read in one step. Any other frame goes through frameReader.
+
+// wholeMessage consumes a message that is one whole unread frame, if there is one.
+func (c *Conn) wholeMessage() (Message, bool) {
+	header, n := wholeFrame(c.sock.unread)
+	if header == 0 || int64(n) > c.opts.MaxMessageBytes {
+		return Message{}, false
+	}
+	m := Message{Buffer: netpoll.NewBuffer(netpoll.ClassFor(n)), Size: int64(n)}
+	m.Binary = c.sock.unread[0] == finBit|opBinary
+	m.Bytes = m.Bytes[:n]
+	frame := c.sock.unread[:header+n]
+	mask(m.Bytes, frame[header:], [keyBytes]byte(frame[header-keyBytes:]), 0)
+	c.sock.skip(len(frame))
+	return m, true
+}
+
+// wholeFrame returns the length of the header and of the payload if p begins with a
+// whole frame that is an uncompressed message of its own, as RFC 6455, section 5.2
+// demands it from a client. Otherwise it returns zeros.
+func wholeFrame(p []byte) (header, n int) {
+	if len(p) < 2+keyBytes || p[0] != finBit|opText && p[0] != finBit|opBinary || p[1]&maskBit == 0 {
+		return 0, 0
+	}
+	header, n = 2+keyBytes, int(p[1]&^maskBit)
+	switch n {
+	case 126:
+		header += 2
+		if n = int(binary.BigEndian.Uint16(p[2:])); n < 126 {
+			return 0, 0
+		}
+	case 127: // more than is read at once
+		return 0, 0
+	}
+	if len(p) < header+n {
+		return 0, 0
+	}
+	return header, n
+}

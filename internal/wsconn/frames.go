@@ -1,0 +1,140 @@
+package wsconn
+
+import "io"
+
+// A frameReader parses frames. Every connection has one, so it is small.
+type frameReader struct {
+	inflates bool  // compression was agreed on
+	failed   error // found while the connection was being parked
+
+	// Of the current message.
+	inMessage bool
+	binary    bool
+	deflated  bool
+	last      bool   // the current frame is its last
+	left      uint64 // payload bytes of the current frame that are still to come
+	key       [keyBytes]byte
+	pos       int // of the next payload byte in the key
+
+	controls controlLimit
+	emptyRun int // data frames without data, since the last one with some
+}
+
+// maxEmptyFrames bounds data frames without data that follow each other. Each costs
+// work and brings a message no nearer to its limit.
+const maxEmptyFrames = 1 << 14
+
+var errEmptyFrames = &violation{codePolicyViolation, "too many frames without data"}
+
+// beginMessage consumes control frames and then the header of a message's first frame.
+// It returns false if only control frames have arrived and the connection can be parked.
+func (c *Conn) beginMessage() (bool, error) {
+	for {
+		h, err := c.readHeader(true)
+		if err != nil {
+			return false, err
+		}
+		if h.opcode < opClose {
+			return true, c.beginFrame(h)
+		}
+		if err := c.readControl(h); err != nil {
+			return false, err
+		}
+		if err := c.sock.disarmMessageTimeout(); err != nil {
+			return false, err
+		}
+		if c.polled && len(c.sock.unread) == 0 {
+			return false, nil
+		}
+	}
+}
+
+// beginFrame starts a data frame.
+func (c *Conn) beginFrame(h header) error {
+	f := &c.frames
+	switch {
+	case f.inMessage && h.opcode != opContinuation:
+		return protocolError("a message inside a message")
+	case !f.inMessage && h.opcode == opContinuation:
+		return protocolError("a continuation of no message")
+	case h.opcode != opContinuation:
+		f.binary, f.deflated = h.opcode == opBinary, h.deflated
+	}
+	f.inMessage, f.last = true, h.fin
+	f.left, f.key, f.pos = h.length, h.key, 0
+	if h.length > 0 {
+		f.emptyRun = 0
+		return nil
+	}
+	if f.emptyRun++; f.emptyRun > maxEmptyFrames {
+		return errEmptyFrames
+	}
+	return nil
+}
+
+// readHeader consumes the header of a frame. Every byte is checked as soon as it is
+// there.
+func (c *Conn) readHeader(idle bool) (header, error) {
+	var b [maxClientHeaderBytes]byte
+	n, want := 0, 2
+	for n < want {
+		if len(c.sock.unread) == 0 {
+			if err := c.fill(idle && n == 0); err != nil {
+				return header{}, err
+			}
+		}
+		taken := copy(b[n:want], c.sock.unread)
+		c.sock.skip(taken)
+		n += taken
+		if n == 1 {
+			if err := checkFirstByte(b[0], c.frames.inflates); err != nil {
+				return header{}, err
+			}
+		}
+		if n == 2 {
+			var err error
+			if want, err = headerBytes(b[0], b[1], c.frames.inflates); err != nil {
+				return header{}, err
+			}
+		}
+	}
+	return parseHeader(b[:n])
+}
+
+// A payload reads the payload of the current message, across its frames, and handles
+// the control frames between them. It returns io.EOF at the end of the message.
+type payload struct{ c *Conn }
+
+// Read implements [io.Reader].
+func (r payload) Read(p []byte) (int, error) {
+	c, f := r.c, &r.c.frames
+	for f.left == 0 {
+		if f.last {
+			f.inMessage = false
+			return 0, io.EOF
+		}
+		h, err := c.readHeader(false)
+		switch {
+		case err != nil:
+			return 0, err
+		case h.opcode < opClose:
+			err = c.beginFrame(h)
+		default:
+			err = c.readControl(h)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	if len(c.sock.unread) == 0 {
+		if err := c.fill(false); err != nil {
+			return 0, err
+		}
+	}
+	n := int(min(uint64(len(p)), uint64(len(c.sock.unread)), f.left))
+	mask(p[:n], c.sock.unread[:n], f.key, f.pos)
+	c.sock.skip(n)
+	f.left -= uint64(n)
+	f.pos = (f.pos + n) % keyBytes
+	return n, nil
+}

@@ -1,0 +1,143 @@
+package wsconn
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// ErrAnswered is returned for a request that is not a valid handshake. It has been
+// answered with an HTTP error.
+var ErrAnswered = errors.New("not a WebSocket handshake")
+
+// upgrade performs the opening handshake (RFC 6455, section 4.2).
+func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
+	u := &upgrader{ResponseWriter: w, conn: c, header: w.Header().Clone()}
+	if u.header == nil {
+		u.header = http.Header{}
+	}
+	if c.opts.Deflater != nil {
+		u.extensions = deflateAnswer(r.Header)
+	}
+	accept := &websocket.AcceptOptions{InsecureSkipVerify: true}
+	if c.subprotocol != "" {
+		accept.Subprotocols = []string{c.subprotocol}
+	}
+	lib, err := websocket.Accept(u, r, accept)
+	switch {
+	case u.err != nil:
+		return u.err
+	case err != nil:
+		return ErrAnswered
+	}
+	// The library's connection has a finalizer and is part of a cycle: dropped without
+	// CloseNow, it would never be freed. Its socket is the upgrader's, which ignores Close.
+	c.subprotocol = lib.Subprotocol()
+	_ = lib.CloseNow()
+	return nil
+}
+
+// An upgrader is the ResponseWriter that the library answers a handshake with. It takes
+// over the socket before it writes the 101: a 101 from a server that goes on to read
+// HTTP would open a tunnel past the rules of the proxies before it. And it writes the
+// 101 itself: some frameworks delay a status until the body.
+type upgrader struct {
+	http.ResponseWriter
+
+	conn       *Conn
+	header     http.Header // of the response to the handshake
+	extensions string      // accepted, or ""
+	err        error       // why the socket could not be taken over
+}
+
+// Header returns the header of the response, which begins with what outer handlers
+// have set.
+func (u *upgrader) Header() http.Header { return u.header }
+
+// WriteHeader takes over the socket and writes the 101. Any other status is an error
+// that the library reports, and is passed on.
+func (u *upgrader) WriteHeader(status int) {
+	switch {
+	case u.err != nil: // the caller of Accept answers
+	case status == http.StatusSwitchingProtocols:
+		u.err = u.takeOver()
+	default:
+		maps.Copy(u.ResponseWriter.Header(), u.header)
+		u.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Write passes on the text of an error.
+func (u *upgrader) Write(p []byte) (int, error) {
+	if u.err != nil {
+		return len(p), nil
+	}
+	return u.ResponseWriter.Write(p)
+}
+
+// takeOver hijacks the connection and writes the 101 to it.
+func (u *upgrader) takeOver() error {
+	conn, rw, err := http.NewResponseController(u.ResponseWriter).Hijack()
+	if err != nil {
+		code := errors.Internal
+		if errors.Is(err, http.ErrNotSupported) {
+			code = errors.Unimplemented
+		}
+		return &errors.Error{Code: code, Message: "this server cannot upgrade the connection", Err: fmt.Errorf("hijack the connection of %T: %w", u.ResponseWriter, err)}
+	}
+	// A fast client's first frames may be in net/http's buffer already.
+	early, err := rw.Peek(rw.Reader.Buffered())
+	if err == nil {
+		u.conn.sock.init(conn, u.conn.opts, bytes.Clone(early))
+		_, err = u.conn.sock.write(u.response(), time.Now())
+	}
+	if err != nil {
+		_ = conn.Close()
+		return &errors.Error{Code: errors.Internal, Err: fmt.Errorf("answer the handshake: %w", err)}
+	}
+	return nil
+}
+
+// response returns the 101 as bytes.
+func (u *upgrader) response() []byte {
+	if u.extensions != "" {
+		u.header.Set("Sec-WebSocket-Extensions", u.extensions)
+		u.conn.deflates, u.conn.frames.inflates = true, true
+	}
+	var b bytes.Buffer
+	b.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
+	_ = u.header.WriteSubset(&b, map[string]bool{ // RFC 9110, sections 6.4.1 and 8.6: a 101 has no content
+		"Content-Length": true, "Content-Type": true, "Content-Encoding": true, "Transfer-Encoding": true, "Trailer": true,
+	})
+	b.WriteString("\r\n")
+	return b.Bytes()
+}
+
+// Hijack gives the library a connection that it cannot use.
+func (u *upgrader) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if u.err != nil {
+		return nil, nil, u.err
+	}
+	unused := unusedConn{u.conn.sock.conn}
+	return unused, bufio.NewReadWriter(bufio.NewReaderSize(unused, 16), bufio.NewWriterSize(unused, 16)), nil
+}
+
+// An unusedConn protects the socket from the library's connection.
+type unusedConn struct{ net.Conn }
+
+// Read fails.
+func (unusedConn) Read([]byte) (int, error) { return 0, net.ErrClosed }
+
+// Write fails.
+func (unusedConn) Write([]byte) (int, error) { return 0, net.ErrClosed }
+
+// Close does nothing.
+func (unusedConn) Close() error { return nil }

@@ -1,0 +1,131 @@
+package wsconn
+
+import (
+	"encoding/binary"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// Opcodes of RFC 6455, section 5.2.
+const (
+	opContinuation = 0x0
+	opText         = 0x1
+	opBinary       = 0x2
+	opClose        = 0x8
+	opPing         = 0x9
+	opPong         = 0xa
+)
+
+// Bits of a frame header.
+const (
+	finBit  = 0x80
+	rsv1    = 0x40 // a compressed message (RFC 7692, section 6)
+	rsvBits = 0x70
+	maskBit = 0x80
+)
+
+const (
+	keyBytes             = 4
+	maxClientHeaderBytes = 14
+)
+
+// A header is the header of a client's frame.
+type header struct {
+	opcode   byte
+	fin      bool
+	deflated bool // RSV1 is set
+	length   uint64
+	key      [keyBytes]byte
+}
+
+// A violation is an error of the peer that closes the connection.
+type violation struct {
+	code   int
+	reason string
+}
+
+func (v *violation) Error() string { return v.reason }
+
+func protocolError(reason string) error { return &violation{codeProtocolError, reason} }
+
+// headerBytes returns how long the header is that begins with b0 and b1, or what is
+// wrong with it so far. inflates says whether compression was agreed on.
+func headerBytes(b0, b1 byte, inflates bool) (int, error) {
+	if err := checkFirstByte(b0, inflates); err != nil {
+		return 0, err
+	}
+	if b1&maskBit == 0 {
+		return 0, protocolError("a client's frame must be masked") // RFC 6455, section 5.1
+	}
+	n := 2 + keyBytes
+	switch length := b1 &^ maskBit; {
+	case b0&0x08 != 0 && length > maxControlBytes:
+		return 0, protocolError("a control frame must not be longer than 125 bytes")
+	case length == 126:
+		n += 2
+	case length == 127:
+		n += 8
+	}
+	return n, nil
+}
+
+func checkFirstByte(b0 byte, inflates bool) error {
+	opcode := b0 & 0x0f
+	reserved := b0 & rsvBits
+	if inflates && (opcode == opText || opcode == opBinary) {
+		reserved &^= rsv1
+	}
+	switch {
+	case reserved != 0:
+		return protocolError("a reserved bit is set")
+	case opcode > opBinary && opcode < opClose, opcode > opPong:
+		return protocolError("a reserved opcode")
+	case opcode >= opClose && b0&finBit == 0:
+		return protocolError("a control frame must not be fragmented")
+	}
+	return nil
+}
+
+// parseHeader parses a whole header whose first two bytes headerBytes has accepted.
+func parseHeader(b []byte) (header, error) {
+	h := header{
+		opcode:   b[0] & 0x0f,
+		fin:      b[0]&finBit != 0,
+		deflated: b[0]&rsv1 != 0,
+		length:   uint64(b[1] &^ maskBit),
+		key:      [keyBytes]byte(b[len(b)-keyBytes:]),
+	}
+	shortest := uint64(0)
+	switch h.length {
+	case 126:
+		h.length, shortest = uint64(binary.BigEndian.Uint16(b[2:])), 126
+	case 127:
+		h.length, shortest = binary.BigEndian.Uint64(b[2:]), 1<<16
+	}
+	switch {
+	case h.length < shortest:
+		return header{}, protocolError("a length must take the fewest bytes")
+	case h.length>>63 != 0:
+		return header{}, protocolError("the highest bit of a length must be 0")
+	}
+	return h, nil
+}
+
+// mask applies RFC 6455, section 5.3 to src, which begins pos bytes into the payload.
+func mask(dst, src []byte, key [keyBytes]byte, pos int) {
+	var rotated [keyBytes]byte
+	for i := range rotated {
+		rotated[i] = key[(pos+i)%keyBytes]
+	}
+	word := uint64(binary.LittleEndian.Uint32(rotated[:]))
+	word |= word << 32
+	i := 0
+	for ; i+8 <= len(src); i += 8 {
+		binary.LittleEndian.PutUint64(dst[i:], binary.LittleEndian.Uint64(src[i:])^word)
+	}
+	for ; i < len(src); i++ {
+		dst[i] = src[i] ^ rotated[i%keyBytes]
+	}
+}
+
+var errTooBig = errors.New("message is longer than the connection allows")

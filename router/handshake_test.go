@@ -1,0 +1,71 @@
+package router_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/router"
+)
+
+// handshakeWith returns a handshake with further header lines.
+func handshakeWith(lines string) string {
+	return "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" + lines + "\r\n"
+}
+
+func TestServeHTTP_RejectsARequestWithABody(t *testing.T) {
+	r := router.New(quiet(router.Options{Limits: router.Limits{Conns: 1}}))
+	server := httptest.NewServer(r)
+	defer server.Close()
+	for _, lines := range []string{"Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+		_, err = io.WriteString(conn, handshakeWith(lines)) // and no body
+		require.NoError(t, err)
+		reader := bufio.NewReader(conn)
+		resp, err := http.ReadResponse(reader, nil)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		assert.JSONEq(t, `{"code":"INVALID_ARGUMENT","message":"a handshake must not have a body","retryable":false}`, string(body))
+		_, err = reader.ReadByte()
+		assert.ErrorIs(t, err, io.EOF, "the server does not wait for the body")
+		_ = conn.Close()
+	}
+	assert.NoError(t, r.Shutdown(t.Context()), "no request holds a place")
+}
+
+// TestTimeouts_PingShorterThanPong counts the pings that a silent client gets.
+func TestTimeouts_PingShorterThanPong(t *testing.T) {
+	r := router.New(quiet(router.Options{Timeouts: router.Timeouts{Ping: 20 * time.Millisecond, Pong: 10 * time.Second}}))
+	server := httptest.NewServer(r)
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(5*time.Second)))
+	_, err = io.WriteString(conn, handshakeWith(""))
+	require.NoError(t, err)
+	reader := bufio.NewReader(conn)
+	_, err = http.ReadResponse(reader, nil)
+	require.NoError(t, err)
+	for range 10 {
+		ping := make([]byte, 2)
+		_, err = io.ReadFull(reader, ping)
+		require.NoError(t, err)
+		require.Equal(t, "\x89\x00", string(ping))
+		_, err = io.WriteString(conn, "\x8a\x80"+strings.Repeat("\x00", 4))
+		require.NoError(t, err)
+	}
+}
