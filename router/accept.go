@@ -75,7 +75,10 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 		return err
 	}
 	c.ws, c.id = ws, crand.Text()
-	c.messages = lane[*incoming]{run: c.handle, next: ws.Wake, last: ws.Flush, most: mostWaiting, workers: &shared.workers}
+	c.inbound = held[*incoming]{
+		size: (*incoming).bytes, max: r.opts.Limits.InboundBytes, budget: &r.inbound, ended: c.ctx.Done(),
+	}
+	c.messages = lane[*incoming]{run: c.handle, next: ws.Wake, last: ws.Flush, most: mostWaiting, held: &c.inbound, workers: &shared.workers}
 	c.messages.loopFunc = c.messages.loop
 	serve := c.serve
 	c.again = func() { shared.workers.start(serve) }

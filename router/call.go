@@ -140,10 +140,14 @@ func (w *watch) expire() {
 		if c == nil {
 			return
 		}
-		c.conn.answer(c, errLate)
-		c.conn.ws.Wake()
-		c.call.end()
+		go c.answerLate() // its connection may have no room for the answer
 	}
+}
+
+func (c *Context) answerLate() {
+	c.conn.answer(c, errLate)
+	c.conn.ws.Wake()
+	c.call.end()
 }
 
 // overdue takes out a call whose time is up. Without one, it sets the timer for

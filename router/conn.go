@@ -23,8 +23,9 @@ type Conn struct {
 	cancel context.CancelFunc
 
 	messages lane[*incoming]
-	again    func() // calls serve on another goroutine
-	watch    *watch // of its calls
+	inbound  held[*incoming] // of messages
+	again    func()          // calls serve on another goroutine
+	watch    *watch          // of its calls
 	reported atomic.Pointer[reports]
 	inFlight atomic.Int64 // RPCs whose handlers have not returned
 	active   atomic.Int64 // what keeps the connection's place: its reader, its messages, its reports
@@ -74,17 +75,31 @@ func (c *Conn) Close(code StatusCode, reason string) {
 
 // Subscribe makes the connection receive what is published on topic, until it
 // ends. What other nodes publish comes as soon as the broker knows of the
-// subscription. Subscribing twice is the same as once.
+// subscription. Subscribing twice is the same as once. A topic's name has 1 to 256 bytes
+// of UTF-8 without control characters; more than Limits.Topics of one connection are a
+// [*LimitExceeded].
 func (c *Conn) Subscribe(topic string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.subscribe(topic)
+}
+
+// subscribe must be called with the lock held.
+func (c *Conn) subscribe(topic string) error {
 	if c.topics == nil {
 		return errClosed
 	}
-	if _, ok := c.topics[topic]; !ok {
-		c.topics[topic] = struct{}{}
-		c.router.topics.add(topic, c)
+	if _, ok := c.topics[topic]; ok {
+		return nil
 	}
+	if err := checkTopic(topic); err != nil {
+		return err
+	}
+	if n, limit := len(c.topics)+1, c.router.opts.Limits.Topics; n > limit {
+		return &LimitExceeded{Kind: LimitTopics, Observed: int64(n), Limit: int64(limit), RetryAfter: errors.Never}
+	}
+	c.topics[topic] = struct{}{}
+	c.router.topics.add(topic, c)
 	return nil
 }
 
@@ -110,16 +125,18 @@ var errClosed = &errors.Error{Code: errors.Unavailable, Message: "connection is 
 
 var errDropped = &errors.Error{Code: errors.ResourceExhausted, Message: "client reads too slowly"}
 
-// send takes over a reference to frame.
+// send queues a frame and wakes the writer. It takes over a reference to frame.
 func (c *Conn) send(frame *wsconn.Frame) error {
-	err := c.queue(frame)
+	err := queueError(c.ws.Queue(frame))
 	c.ws.Wake()
 	return err
 }
 
-// queue is send, but the frame leaves only when the writer is woken.
-func (c *Conn) queue(frame *wsconn.Frame) error {
-	err := c.ws.Queue(frame)
+// queueWait queues the answer to a message of the client. It waits for room, so that a
+// client that reads slowly is slowed down. The caller wakes the writer.
+func (c *Conn) queueWait(frame *wsconn.Frame) error { return queueError(c.ws.QueueWait(frame)) }
+
+func queueError(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -194,6 +211,7 @@ func (c *Conn) refuse(err error) {
 // goroutine goes on once there are.
 func (c *Conn) serve() {
 	for !c.ws.Park(c.again) {
+		c.ws.AwaitLowWater()
 		msg, err := c.read()
 		if err != nil {
 			c.release()

@@ -9,6 +9,7 @@ type lane[T any] struct {
 	next func() // called before another job follows on the same goroutine; may be nil
 	last func() // called when none does; may be nil
 	most int    // jobs that may wait
+	held *held[T]
 
 	workers  *workers
 	loopFunc func() // the method value, made once so that starting it allocates nothing
@@ -20,6 +21,17 @@ type lane[T any] struct {
 	turn    uint64        // of the job that was taken last
 	blocked bool          // that job runs, and lets no other start
 	full    chan struct{} // closed when a job was taken; nil if nobody waits for that
+}
+
+// held bounds the memory that the waiting jobs of a lane hold.
+type held[T any] struct {
+	size   func(T) int64
+	max    int64           // bytes of this lane's waiting jobs
+	budget *inboundBudget  // of all lanes
+	ended  <-chan struct{} // closed when waiting for room is pointless
+
+	bytes   int64 // of the jobs that wait
+	counted int64 // of these, in the budget
 }
 
 // push adds a job. It waits while the lane is full.
@@ -35,6 +47,14 @@ func (l *lane[T]) queue(job T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waitForRoom()
+	if h := l.held; h != nil {
+		size := h.size(job)
+		h.bytes += size
+		if l.head < len(l.jobs) {
+			h.counted += size
+			h.budget.add(size)
+		}
+	}
 	l.jobs = append(l.jobs, job)
 }
 
@@ -47,13 +67,31 @@ func (l *lane[T]) awaitRoom() {
 
 // waitForRoom must be called with the lock held, which it lets go meanwhile.
 func (l *lane[T]) waitForRoom() {
-	for len(l.jobs)-l.head >= l.most {
+	for {
+		var ended, room <-chan struct{}
+		own := len(l.jobs)-l.head >= l.most
+		if h := l.held; h != nil && l.head < len(l.jobs) {
+			ended = h.ended
+			own = own || h.bytes >= h.max
+			if !own && h.budget.exceeded() {
+				room = h.budget.room()
+			}
+		}
+		if !own && room == nil {
+			return
+		}
 		if l.full == nil {
 			l.full = make(chan struct{})
 		}
 		full := l.full
 		l.mu.Unlock()
-		<-full
+		select {
+		case <-full:
+		case <-room:
+		case <-ended:
+			l.mu.Lock()
+			return
+		}
 		l.mu.Lock()
 	}
 }
@@ -166,5 +204,20 @@ func (l *lane[T]) take() T {
 		close(l.full)
 		l.full = nil
 	}
+	if l.held != nil {
+		l.held.release(job, l.head == len(l.jobs))
+	}
 	return job
+}
+
+// release uncounts a job that was taken. empty says that it was the last one that waited.
+func (h *held[T]) release(job T, empty bool) {
+	size := h.size(job)
+	h.bytes -= size
+	uncounted := min(size, h.counted)
+	if empty {
+		uncounted = h.counted
+	}
+	h.counted -= uncounted
+	h.budget.release(uncounted)
 }

@@ -14,6 +14,7 @@ const (
 	LimitPayload     LimitKind = "payload"     // bytes of one message
 	LimitInFlight    LimitKind = "in_flight"   // calls whose handlers have not returned
 	LimitConnections LimitKind = "connections" // open connections
+	LimitTopics      LimitKind = "topics"      // topics that one connection subscribes to
 	LimitQueue       LimitKind = "queue"       // messages or bytes that wait to be sent to a connection
 )
 

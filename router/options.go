@@ -123,6 +123,15 @@ type Limits struct {
 	ConnsPerUser  int   // connections of one user; no limit
 	QueueBytes    int   // waiting to be sent to one connection; 1 MiB
 	QueueMessages int   // the same, counted in messages; 1024
+	Topics        int   // topics that one connection subscribes to; 1000
+
+	// Received messages that wait until earlier ones of their connection have been
+	// handled. A connection above its limit is not read until it is below again, so that
+	// TCP slows the client down. So are all connections with such messages while the
+	// router is above its limit. Either is exceeded by at most one message for each
+	// connection.
+	InboundBytes      int64 // of one connection; 1 MiB
+	InboundBytesTotal int64 // of all connections; 64 MiB
 }
 
 // Timeouts bound how long things take. A zero field takes its default.
@@ -149,6 +158,9 @@ func (o *Options) withDefaults() Options {
 	setDefault("Limits.ConnsPerUser", &l.ConnsPerUser, 0)
 	setDefault("Limits.QueueBytes", &l.QueueBytes, 1<<20)
 	setDefault("Limits.QueueMessages", &l.QueueMessages, 1024)
+	setDefault("Limits.Topics", &l.Topics, 1000)
+	setDefault("Limits.InboundBytes", &l.InboundBytes, 1<<20)
+	setDefault("Limits.InboundBytesTotal", &l.InboundBytesTotal, 64<<20)
 	setDefault("Timeouts.Call", &t.Call, 30*time.Second)
 	setDefault("Timeouts.Message", &t.Message, 10*time.Second)
 	setDefault("Timeouts.Write", &t.Write, 10*time.Second)

@@ -79,7 +79,8 @@ func (c *Conn) enter(in *incoming) error {
 	case c.draining.Load():
 		return errDraining
 	case in.heartbeat():
-		_ = c.send(encodeHeartbeatAck(in.At))
+		_ = c.queueWait(encodeHeartbeatAck(in.At))
+		c.ws.Wake()
 		c.answered(typeHeartbeat, "")
 		in.release()
 		c.done()
@@ -105,6 +106,9 @@ func (in *incoming) readHead(routes map[string]*Route) (err error) {
 	in.route = routes[string(in.head.Type)]
 	return nil
 }
+
+// bytes is how much memory a waiting message holds.
+func (in *incoming) bytes() int64 { return int64(len(in.Bytes)) }
 
 func (in *incoming) heartbeat() bool { return string(in.head.Type) == typeHeartbeat }
 
@@ -320,7 +324,7 @@ func (c *Conn) answer(ctx *Context, err error) {
 	if err == nil {
 		var frame *wsconn.Frame
 		if frame, err = encodeReply(ctx); err == nil {
-			_ = c.queue(frame)
+			_ = c.queueWait(frame)
 			c.answered(ctx.route.name, "")
 			return
 		}

@@ -54,12 +54,8 @@ func (c *Conn) Enter(topic, info string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.topics == nil {
-		return errClosed
-	}
-	if _, ok := c.topics[topic]; !ok {
-		c.topics[topic] = struct{}{}
-		c.router.topics.add(topic, c)
+	if err := c.subscribe(topic); err != nil {
+		return err
 	}
 	c.router.topics.enter(topic, c, info)
 	return nil

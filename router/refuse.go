@@ -49,7 +49,7 @@ func (c *Conn) exceeded(typ string, limit LimitExceeded) {
 func (c *Conn) react(reaction Reaction, correlationID string, limit LimitExceeded, payload errorPayload) {
 	switch reaction {
 	case Send:
-		_ = c.queue(encodeError(payload, correlationID))
+		_ = c.queueWait(encodeError(payload, correlationID))
 	case Close:
 		c.Close(c.closeCode(limit), limit.closeReason())
 	case Custom:
@@ -66,7 +66,7 @@ func (c *Conn) closeCode(l LimitExceeded) (code StatusCode) {
 func (c *Conn) answerError(typ, correlationID string, err error) {
 	c.router.fail(c, typ, err)
 	payload := publicPart(err)
-	_ = c.queue(encodeError(payload, correlationID))
+	_ = c.queueWait(encodeError(payload, correlationID))
 	c.answered(typ, payload.Code)
 }
 
@@ -148,6 +148,8 @@ func (k LimitKind) message() string {
 		return "too many calls in flight"
 	case LimitConnections:
 		return "too many connections"
+	case LimitTopics:
+		return "too many topics"
 	case LimitQueue:
 		return "client reads too slowly"
 	default:

@@ -34,6 +34,7 @@ type Router struct {
 	link     Link         // to the other nodes
 	events   serial.Queue // of hooks that are about no connection
 	observer func(Event)  // nil if nobody observes
+	inbound  inboundBudget
 	shared   [shares]shared
 }
 
@@ -55,6 +56,7 @@ func New(opts *Options) *Router {
 	r.root.router = r
 	r.freeze = sync.OnceFunc(r.compile)
 	r.conns.init(r.opts.Limits)
+	r.inbound.max = r.opts.Limits.InboundBytesTotal
 	r.topics.init(r)
 	for i := range r.shared {
 		r.shared[i].calls.timeout = r.opts.Timeouts.Call

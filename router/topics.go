@@ -4,9 +4,13 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -41,6 +45,19 @@ func (t *topics) init(r *Router) {
 	for i := range t.shards {
 		t.shards[i].topics = map[string]*topic{}
 	}
+}
+
+// maxTopicBytes bounds a topic's name.
+const maxTopicBytes = 256
+
+func checkTopic(name string) error {
+	if len(name) == 0 || len(name) > maxTopicBytes {
+		return errors.Errorf(errors.InvalidArgument, "a topic's name must have 1 to %d bytes, not %d", maxTopicBytes, len(name))
+	}
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return errors.Errorf(errors.InvalidArgument, "a topic's name must be UTF-8 without control characters, unlike %+q", name)
+	}
+	return nil
 }
 
 func (t *topics) shard(name string) *topicShard {
@@ -119,6 +136,9 @@ func (t *topics) lock(name string) *topic {
 // publish queues a message for every member but one, which may be nil, and gives it to
 // the broker if it is for other nodes too.
 func (t *topics) publish(name string, except *Conn, m Message, everywhere bool) error {
+	if err := checkTopic(name); err != nil {
+		return err
+	}
 	frame, err := encode(m)
 	if err != nil {
 		return err

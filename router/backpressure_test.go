@@ -1,0 +1,199 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// A Blob is a message of any size.
+type Blob struct {
+	N    int    `json:"n"`
+	Text string `json:"text"`
+}
+
+func (Blob) MessageType() string { return "BLOB" }
+
+type Blobbed struct {
+	Text string `json:"text"`
+}
+
+func (Blobbed) MessageType() string { return "BLOBBED" }
+
+// readBytes counts what a router reads.
+func readBytes(r *router.Router) *atomic.Int64 {
+	var read atomic.Int64
+	r.Observe(func(e router.Event) {
+		if e.Kind == router.EventRead {
+			read.Add(int64(e.Bytes))
+		}
+	})
+	return &read
+}
+
+// flood writes events until the server does not take any more, and then the rest of the
+// last one. It returns how many there are.
+func flood(t *testing.T, conn net.Conn, size int) int {
+	for n := 0; ; n++ {
+		text := fmt.Sprintf(`{"type":"BLOB","payload":{"n":%d,"text":%q}}`, n, strings.Repeat("x", size))
+		frame := clientFrame(text)
+		require.NoError(t, conn.SetWriteDeadline(time.Now().Add(200*time.Millisecond)))
+		written, err := conn.Write(frame)
+		if err == nil {
+			continue
+		}
+		go func() {
+			_ = conn.SetWriteDeadline(time.Time{})
+			_, _ = conn.Write(frame[written:])
+		}()
+		return n + 1
+	}
+}
+
+func clientFrame(text string) []byte {
+	b := []byte{0x81, 0x80 | 126, byte(len(text) >> 8), byte(len(text)), 0, 0, 0, 0}
+	return append(b, text...)
+}
+
+func dialTCP(t *testing.T, server *httptest.Server) net.Conn {
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = io.WriteString(conn, handshakeWith(""))
+	require.NoError(t, err)
+	return conn
+}
+
+func TestLimits_InboundBytesPauseReading(t *testing.T) {
+	const size, limit, buffer = 4000, 20_000, 4096
+	const message = size + 100
+	for name, tt := range map[string]struct {
+		limits router.Limits
+		conns  int
+		most   int64 // bytes that may be read: the limit, a message that waits for room, one that is handled, and a buffer
+	}{
+		"of a connection": {router.Limits{InboundBytes: limit}, 1, limit + 3*message + buffer},
+		"of the router":   {router.Limits{InboundBytesTotal: limit}, 3, limit + 3*(3*message+buffer)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var handled atomic.Int64
+			goOn := make(chan struct{})
+			r := router.New(quiet(router.Options{Limits: tt.limits, BufferBytes: buffer}))
+			router.On(r, func(*router.Context, Blob) error {
+				<-goOn
+				handled.Add(1)
+				return nil
+			})
+			read := readBytes(r)
+			server := httptest.NewServer(r)
+			defer server.Close()
+			sent := 0
+			for range tt.conns {
+				sent += flood(t, dialTCP(t, server), size)
+			}
+			assert.LessOrEqual(t, read.Load(), tt.most)
+			close(goOn)
+			require.Eventually(t, func() bool { return handled.Load() == int64(sent) }, 20*time.Second, time.Millisecond)
+			assert.Equal(t, tt.conns, r.Load().Conns, "no connection was closed")
+		})
+	}
+}
+
+// TestInboundBytesTotal_QuietConnectionsGoOn has one connection exceed the limit of all.
+func TestInboundBytesTotal_QuietConnectionsGoOn(t *testing.T) {
+	goOn := make(chan struct{})
+	r := router.New(quiet(router.Options{Limits: router.Limits{InboundBytesTotal: 20_000}}))
+	router.On(r, func(*router.Context, Blob) error { <-goOn; return nil })
+	router.RPC(r, echo)
+	server := httptest.NewServer(r)
+	defer server.Close()
+	flood(t, dialTCP(t, server), 4000)
+	quietConn := routertest.Dial(t, r)
+	for n := range 100 {
+		assert.Equal(t, n, routertest.Call[Echoed](quietConn, Echo{N: n}).N)
+	}
+	close(goOn)
+}
+
+// TestSlowReader_IsSlowedDown pipelines calls whose replies exceed every queue, and reads
+// nothing meanwhile.
+func TestSlowReader_IsSlowedDown(t *testing.T) {
+	const calls, size = 2000, 10_000
+	r := router.New(quiet(router.Options{Limits: router.Limits{QueueBytes: 64 << 10, InFlight: 16}}))
+	router.RPC(r, func(*router.Context, Blob) (Blobbed, error) {
+		return Blobbed{Text: strings.Repeat("y", size)}, nil
+	})
+	server := httptest.NewServer(r)
+	defer server.Close()
+	ws := dialServer(t, server)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	written := make(chan error, 1)
+	go func() {
+		for n := range calls {
+			text := fmt.Sprintf(`{"type":"BLOB","meta":{"correlationId":"%d"},"payload":{"n":1,"text":""}}`, n)
+			if err := ws.Write(ctx, websocket.MessageText, []byte(text)); err != nil {
+				written <- err
+				return
+			}
+		}
+		written <- nil
+	}()
+	select {
+	case err := <-written:
+		require.NoError(t, err)
+	case <-time.After(200 * time.Millisecond): // the server has stopped reading
+	}
+	answers := map[string]int{}
+	for range calls {
+		_, text, err := ws.Read(ctx)
+		require.NoError(t, err)
+		_, rest, _ := strings.Cut(string(text), `"correlationId":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+		answers[id]++
+	}
+	assert.Len(t, answers, calls, "every call has one answer")
+}
+
+func TestSubscribe_Limits(t *testing.T) {
+	r := router.New(quiet(router.Options{Limits: router.Limits{Topics: 2}}))
+	var conn *router.Conn
+	router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) { conn = ctx.Conn(); return Echoed(m), nil })
+	routertest.Call[Echoed](routertest.Dial(t, r), Echo{})
+	for topic, want := range map[string]string{
+		"":                       "a topic's name must have 1 to 256 bytes, not 0",
+		strings.Repeat("x", 257): "a topic's name must have 1 to 256 bytes, not 257",
+		"a\nb":                   `a topic's name must be UTF-8 without control characters, unlike "a\nb"`,
+		"\xff":                   `a topic's name must be UTF-8 without control characters, unlike "\xff"`,
+	} {
+		for _, err := range []error{conn.Subscribe(topic), conn.Enter(topic, ""), r.Publish(topic, Blob{})} {
+			require.ErrorContains(t, err, want)
+			assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
+		}
+		assert.False(t, conn.Subscribed(topic))
+	}
+	require.NoError(t, conn.Subscribe(strings.Repeat("é", 128)))
+	require.NoError(t, conn.Enter("b", ""))
+	require.NoError(t, conn.Subscribe("b"))
+	for _, err := range []error{conn.Subscribe("c"), conn.Enter("c", "")} {
+		exceeded, ok := errors.AsType[*router.LimitExceeded](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, router.LimitExceeded{Kind: router.LimitTopics, Observed: 3, Limit: 2, RetryAfter: errors.Never}, *exceeded)
+	}
+	conn.Unsubscribe("b")
+	require.NoError(t, conn.Subscribe("c"))
+}
