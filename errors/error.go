@@ -14,7 +14,7 @@ const Never time.Duration = math.MaxInt64
 
 // An Error is an error with a public half and a private one. Code, Message,
 // Details and RetryAfter are written for the client; Err is for the log and
-// never leaves the process.
+// never leaves the process. The methods of a nil *Error do not panic.
 type Error struct {
 	Code    Code
 	Message string         // one sentence; if empty, the client sees the code alone
@@ -35,6 +35,9 @@ func Errorf(code Code, format string, args ...any) *Error {
 
 // Error describes both halves. It is meant for the log: do not send it.
 func (e *Error) Error() string {
+	if e == nil {
+		return "<nil>"
+	}
 	text := string(e.Code)
 	if e.Message != "" {
 		text += ": " + e.Message
@@ -46,13 +49,18 @@ func (e *Error) Error() string {
 }
 
 // Unwrap returns the cause, which may be nil.
-func (e *Error) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}
 
 // Retryable reports whether trying again may succeed. RetryAfter decides where
 // it is [Never], otherwise the code; for [Internal] and for codes that are not
 // this package's, a positive RetryAfter means yes.
 func (e *Error) Retryable() bool {
-	if e.RetryAfter == Never {
+	if e == nil || e.RetryAfter == Never {
 		return false
 	}
 	if retryable, known := e.Code.retryable(); known {
@@ -63,15 +71,17 @@ func (e *Error) Retryable() bool {
 
 // CodeOf returns the code of the first *Error in err's tree. A nil error has
 // the code "", a cancelled context [Cancelled], an expired one
-// [DeadlineExceeded], and everything else [Internal].
+// [DeadlineExceeded], and everything else [Internal], also a nil *Error in the tree.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e.Code
-	}
+	e, ok := errors.AsType[*Error](err)
 	switch {
+	case ok && e != nil:
+		return e.Code
+	case ok:
+		return Internal
 	case errors.Is(err, context.Canceled):
 		return Cancelled
 	case errors.Is(err, context.DeadlineExceeded):

@@ -21,27 +21,37 @@ import (
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.freeze()
 	if err := rejectBody(w, req); err != nil {
-		r.reject(w, "handshake", err)
+		r.reject(w, "handshake", inspect(err, ""))
 		return
 	}
 	proxied := contains(r.opts.TrustedProxies, peerOf(req))
 	if !r.origin.allows(req, proxied) {
-		r.reject(w, "origin", errors.Errorf(errors.PermissionDenied, "this page may not connect"))
+		r.reject(w, "origin", inspect(errors.Errorf(errors.PermissionDenied, "this page may not connect"), ""))
 		return
 	}
 	c := &Conn{router: r, ip: ClientIP(req, r.opts.TrustedProxies), topics: map[string]struct{}{}}
 	if err := r.conns.takeAddress(c.ip); err != nil {
-		r.reject(w, "draining", err)
+		r.reject(w, "draining", inspect(err, ""))
 		return
 	}
-	err := errExited
+	var failed *publicError
 	defer func() {
-		if err != nil {
+		if c.ws == nil {
 			r.conns.leaveAddress(c.ip)
-			r.reject(w, "authentication", err)
+		}
+		if failed != nil {
+			r.reject(w, "authentication", failed)
 		}
 	}()
-	err = r.accept(w, req, c)
+	if r.opts.Authenticate != nil {
+		r.guard(&failed, "Authenticate", nil, func() (err error) {
+			c.identity, err = r.opts.Authenticate(req)
+			return err
+		})
+	}
+	if failed == nil {
+		failed = r.accept(w, req, c)
+	}
 }
 
 // rejectBody rejects a request with a body. An upgrade with one would have to wait for it,
@@ -56,23 +66,29 @@ func rejectBody(w http.ResponseWriter, req *http.Request) error {
 	return errors.Errorf(errors.InvalidArgument, "a handshake must not have a body")
 }
 
-// accept authenticates and upgrades. An error leaves nothing behind.
-func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error {
-	var err error
-	if c.identity, err = r.authenticate(req); err != nil {
-		return err
-	}
+// accept upgrades. Without a connection it leaves nothing behind. What it returns is what the
+// client is still to be told.
+func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *publicError {
 	if err := r.conns.takeUser(c.identity); err != nil {
-		return err
+		return inspect(err, "")
 	}
 	shared := &r.shared[rand.N(shares)]
 	c.watch = &shared.calls
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	defer func() {
+		if c.ws == nil { // the ResponseWriter may have panicked
+			c.cancel()
+			r.conns.leaveUser(c.identity)
+		}
+	}()
 	ws, err := wsconn.Accept(w, req, r.subprotocol(req), &r.transport, (*owner)(c))
+	if err == wsconn.ErrAnswered { //nolint:errorlint // never wrapped
+		r.turnedAway("handshake", errors.InvalidArgument)
+		return nil
+	}
 	if err != nil {
-		c.cancel()
-		r.conns.leaveUser(c.identity)
-		return err
+		r.reject(w, "handshake", inspect(err, ""))
+		return nil
 	}
 	c.ws, c.id = ws, crand.Text()
 	c.inbound = held[*incoming]{
@@ -84,21 +100,18 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) error
 	c.again = func() { shared.workers.start(serve) }
 	shared.workers.join()
 	c.active.Store(1)
+	defer c.start() // even if an observer or the Logger calls runtime.Goexit
 	r.observe(Event{Kind: EventOpened})
 	r.logOpened(c)
-	if r.conns.add(c) {
-		c.drain()
-	}
-	go c.open()
 	return nil
 }
 
-func (r *Router) authenticate(req *http.Request) (_ Identity, err error) {
-	if r.opts.Authenticate == nil {
-		return Identity{}, nil
+// start makes the connection known and reads from it.
+func (c *Conn) start() {
+	if c.router.conns.add(c) {
+		c.drain()
 	}
-	defer r.recoverTo(&err, nil, "Authenticate")
-	return r.opts.Authenticate(req)
+	go c.open()
 }
 
 // transport is what the connections have in common.
@@ -143,28 +156,22 @@ func (r *Router) subprotocol(req *http.Request) string {
 
 // reject answers a request that does not become a connection. If it is no limit, reason
 // says why.
-func (r *Router) reject(w http.ResponseWriter, reason string, err error) {
-	if err == wsconn.ErrAnswered { //nolint:errorlint // never wrapped
-		r.turnedAway("handshake", errors.InvalidArgument)
-		return
-	}
-	var payload errorPayload
-	if limit, ok := errors.AsType[*LimitExceeded](err); ok {
-		payload = limit.payload()
+func (r *Router) reject(w http.ResponseWriter, reason string, failed *publicError) {
+	payload := failed.payload
+	if failed.limited {
 		payload.Code = errors.ResourceExhausted // a rate, too, is a 429
-		w.Header().Set("Retry-After", strconv.FormatInt(retrySeconds(limit.RetryAfter), 10))
 		reason = "limit"
-		defer r.refused(*limit)
+		defer r.refused(failed.limit)
 	} else {
-		payload = publicPart(err)
-		r.fail(nil, "", err)
-		if status := httpStatus(payload.Code); status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-			w.Header().Set("Retry-After", strconv.FormatInt(retrySeconds(retryAfterOf(err)), 10))
-		}
+		defer r.fail(nil, "", failed)
 	}
-	r.turnedAway(reason, payload.Code)
+	defer r.turnedAway(reason, payload.Code)
+	status := httpStatus(payload.Code)
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", strconv.FormatInt(retrySeconds(failed.retryAfter), 10))
+	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(httpStatus(payload.Code))
+	w.WriteHeader(status)
 	_ = marshal(w, payload)
 }
 
@@ -175,16 +182,7 @@ func (r *Router) turnedAway(reason string, code errors.Code) {
 
 func (r *Router) refused(l LimitExceeded) {
 	r.observe(Event{Kind: EventLimited, Reason: string(l.Kind), Count: 1})
-	if r.opts.OnLimitExceeded != nil {
-		r.limitExceeded(l)
-	}
-}
-
-func retryAfterOf(err error) time.Duration {
-	if e, ok := errors.AsType[*errors.Error](err); ok {
-		return e.RetryAfter
-	}
-	return 0
+	r.limitExceeded(l)
 }
 
 // retrySeconds is at least 1: a client that comes back at once helps nobody.

@@ -4,12 +4,14 @@ package router
 // may lose packets, but says so, and it neither doubles them nor changes their order.
 // Package brokertest checks every rule below; what passes its suite is a Broker.
 type Broker interface {
-	// Join makes a node of a router. [New] calls it, once.
+	// Join makes a node of a router. [New] calls it, once, and does not recover from
+	// its panics.
 	Join(Node) Link
 }
 
 // A Link is a node's way to the others. Its methods are safe for concurrent use,
-// return at once, and call none of the Node's functions before they return.
+// return at once, and call none of the Node's functions before they return. The router
+// recovers from their panics, and reports each as an [EventPanicked] and to Options.Logger.
 type Link interface {
 	// Subscribe asks for what others publish on topic. The router calls it when a
 	// topic gets its first subscriber, and Unsubscribe when it has lost its last.
@@ -64,10 +66,14 @@ func (r *Router) join() {
 	if r.opts.Broker == nil {
 		return
 	}
-	r.link = r.opts.Broker.Join(Node{
+	link := r.opts.Broker.Join(Node{
 		Receive:    r.topics.receive,
 		Subscribed: r.topics.subscribed,
 		Missed:     r.topics.missed,
 		Down:       r.topics.down,
 	})
+	if link == nil {
+		panic("router: Broker.Join has returned nil; it must return a Link")
+	}
+	r.link = guardedLink{r, link}
 }

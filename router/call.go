@@ -145,7 +145,7 @@ func (w *watch) expire() {
 }
 
 func (c *Context) answerLate() {
-	c.conn.answer(c, errLate)
+	c.conn.answer(c, nil, inspect(errLate, ""))
 	c.conn.ws.Wake()
 	c.call.end()
 }

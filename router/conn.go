@@ -167,44 +167,49 @@ const mostWaiting = 64
 
 // open starts a connection: OnOpen first, then its messages.
 func (c *Conn) open() {
-	err := errExited
+	var failed *publicError
+	var refusal *CloseError
 	defer func() {
-		if err != nil {
-			go c.end(err)
+		if failed != nil {
+			go c.end(failed, refusal)
 		} else {
 			go c.serve() // the stack that OnOpen has grown is not kept
 		}
 	}()
-	err = c.opened()
+	if c.router.opts.OnOpen == nil {
+		return
+	}
+	c.router.guard(&failed, "OnOpen", nil, func() error {
+		err := c.router.opts.OnOpen(c.ctx, c)
+		if !isNilPointer(err) {
+			refusal, _ = find[*CloseError](err)
+		}
+		return err
+	})
 }
 
 // end refuses a connection and waits until it has ended.
-func (c *Conn) end(err error) {
+func (c *Conn) end(failed *publicError, refusal *CloseError) {
 	c.refused = true
-	c.refuse(err)
-	c.discard()
-	c.release()
-	c.done()
-}
-
-func (c *Conn) opened() (err error) {
-	if c.router.opts.OnOpen == nil {
-		return nil
-	}
-	defer c.router.recoverTo(&err, nil, "OnOpen")
-	return c.router.opts.OnOpen(c.ctx, c)
+	defer c.done()
+	defer c.release()
+	defer c.discard()
+	c.refuse(failed, refusal)
 }
 
 // refuse closes a connection that OnOpen does not want.
-func (c *Conn) refuse(err error) {
-	if refusal, ok := errors.AsType[*CloseError](err); ok {
+func (c *Conn) refuse(failed *publicError, refusal *CloseError) {
+	if refusal != nil {
+		defer c.Close(refusal.Code, refusal.Reason)
 		c.router.turnedAway("on_open", errors.PermissionDenied)
-		c.Close(refusal.Code, refusal.Reason)
 		return
 	}
-	c.router.turnedAway("on_open", errors.CodeOf(err))
-	c.router.fail(c, "", err)
-	c.Close(StatusInternalError, "internal error")
+	defer c.Close(StatusInternalError, "internal error")
+	if failed.limited { // which OnOpen has no answer for
+		failed = internalError(&failed.limit)
+	}
+	c.router.turnedAway("on_open", failed.payload.Code)
+	c.router.fail(c, "", failed)
 }
 
 // serve reads messages until the connection ends or there are none to read. Then another
@@ -277,9 +282,8 @@ func (c *Conn) closed() {
 	if c.refused || c.router.opts.OnClose == nil {
 		return
 	}
-	defer c.router.recoverHook("OnClose")
 	code, reason := c.ws.Status()
-	c.router.opts.OnClose(c, CloseError{StatusCode(code), reason})
+	c.router.hook("OnClose", func() { c.router.opts.OnClose(c, CloseError{StatusCode(code), reason}) })
 }
 
 // drain refuses further messages and closes the connection once the admitted
@@ -314,17 +318,18 @@ func (c *Conn) done() {
 		}
 	case 0:
 		defer c.leave()
+		defer c.closed()
 		c.leaveTopics()
-		c.closed()
 	}
 }
 
-// leave gives up the connection's place, even if OnClose has called runtime.Goexit.
+// leave gives up the connection's place, even if OnClose, an observer or the Logger calls
+// runtime.Goexit.
 func (c *Conn) leave() {
+	defer c.router.conns.leaveAddress(c.ip)
+	defer c.router.conns.leaveUser(c.identity)
+	defer c.messages.workers.leave()
 	code, _ := c.ws.Status()
 	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
 	c.router.logClosed(c, StatusCode(code))
-	c.messages.workers.leave()
-	c.router.conns.leaveUser(c.identity)
-	c.router.conns.leaveAddress(c.ip)
 }

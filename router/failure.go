@@ -1,11 +1,5 @@
 package router
 
-import (
-	"context"
-
-	"github.com/penstock-go/penstock/errors"
-)
-
 // A Failure is an error that a client does not see in full.
 type Failure struct {
 	Conn *Conn  // nil if there was no connection yet
@@ -19,35 +13,22 @@ type PanicError struct {
 	Stack []byte
 }
 
-// Error describes the panic without its stack. Of a Value that is neither an error nor a
-// string, it tells only the type, for the error may be logged and the value be a message.
-func (e *PanicError) Error() string { return "panic: " + panicText(e.Value) }
-
-// private reports whether err has a part that the client is not told.
-func private(err error) bool {
-	if e, ok := errors.AsType[*errors.Error](err); ok {
-		return e.Err != nil || e.Code == errors.Internal
+// Error describes the panic without its stack. If Value is neither an error nor a string,
+// the text holds only its type, for the error may be logged and the value be a message.
+func (e *PanicError) Error() string {
+	if e == nil {
+		return "<nil>"
 	}
-	return !errors.Is(err, context.Canceled) && err != context.DeadlineExceeded //nolint:errorlint // a wrapped one says more
+	return "panic: " + panicText(e.Value)
 }
 
-func (r *Router) fail(c *Conn, typ string, err error) {
-	if !private(err) {
-		return
-	}
-	failure := Failure{Conn: c, Type: typ, Err: err}
-	defer r.recoverHook("OnError")
-	if r.opts.OnError != nil {
-		r.opts.OnError(failure)
-		return
-	}
-	r.logFailure(failure)
-}
-
-// recoverHook keeps a hook's panic from whoever called the hook.
-func (r *Router) recoverHook(name string) {
-	if v := recover(); v != nil {
-		r.observe(Event{Kind: EventPanicked, Reason: name})
-		r.logHookPanic(name, v)
+// fail reports the private half of an error, if there is one.
+func (r *Router) fail(c *Conn, typ string, failed *publicError) {
+	switch {
+	case failed.cause == nil:
+	case r.opts.OnError != nil:
+		r.hook("OnError", func() { r.opts.OnError(Failure{Conn: c, Type: typ, Err: failed.cause}) })
+	default:
+		r.logFailure(c, typ, failed)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"runtime/debug"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -38,16 +37,16 @@ func unmarshal(payload []byte, v any) error {
 // decodeError tells the client which field is wrong and why, in words that do
 // not depend on the server's types.
 func decodeError(err error) error {
-	wrong, ok := errors.AsType[*json.SemanticError](err)
+	wrong, ok := find[*json.SemanticError](err)
 	if ok && wrong.GoType != nil && wrong.JSONKind != 0 {
 		return errors.InvalidField(fieldAt(wrong.JSONPointer), fmt.Sprintf("must be %s, not %s", jsonKind(wrong.GoType), given(wrong)))
 	}
 	field := "payload"
-	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+	if syntax, ok := find[*jsontext.SyntacticError](err); ok {
 		field = fieldAt(syntax.JSONPointer)
 	}
 	reason := "cannot be decoded"
-	if errors.Is(err, jsontext.ErrDuplicateName) {
+	if is(err, jsontext.ErrDuplicateName) {
 		reason = "must not come twice"
 	}
 	e := errors.InvalidField(field, reason)
@@ -114,11 +113,7 @@ func given(e *json.SemanticError) string {
 // marshal writes the encoding of v. What is not UTF-8 becomes U+FFFD, so that a
 // stray byte in a database does not cost a client its answer.
 func marshal(w io.Writer, v any) (err error) {
-	defer func() {
-		if v := recover(); v != nil { // a MarshalJSON of the application's
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
+	defer contain(&err)
 	return json.MarshalWrite(w, v, encodeOptions)
 }
 

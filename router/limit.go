@@ -40,6 +40,9 @@ type LimitExceeded struct {
 
 // Error describes the limit for a log.
 func (l *LimitExceeded) Error() string {
+	if l == nil {
+		return "<nil>"
+	}
 	return fmt.Sprintf("%s limit exceeded: %d of %d", l.Kind, l.Observed, l.Limit)
 }
 

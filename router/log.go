@@ -12,7 +12,13 @@ import (
 // stack, hook, panic, code, reason. No part of a request or of a message gets here,
 // but what the application itself writes into its errors and panics.
 
+// log must not be called under a lock: the Logger's handler may call the router.
 func (r *Router) log(level slog.Level, text string, attrs ...slog.Attr) {
+	defer func() {
+		if recover() != nil { // there is no other place to write it to
+			r.observe(Event{Kind: EventPanicked, Reason: "Logger"})
+		}
+	}()
 	r.opts.Logger.LogAttrs(context.Background(), level, text, attrs...)
 }
 
@@ -28,32 +34,29 @@ func (r *Router) logRefused(reason string, code errors.Code) {
 	r.log(slog.LevelDebug, "connection refused", slog.String("reason", reason), slog.String("code", string(code)))
 }
 
-func (r *Router) logFailure(f Failure) {
-	attrs := []slog.Attr{slog.String("type", f.Type), slog.String("error", errorText(f.Err))}
-	if f.Conn != nil {
-		attrs = append(attrs, slog.String("conn", f.Conn.id))
+func (r *Router) logFailure(c *Conn, typ string, failed *publicError) {
+	attrs := []slog.Attr{slog.String("type", typ), slog.String("error", failed.text)}
+	if c != nil {
+		attrs = append(attrs, slog.String("conn", c.id))
 	}
-	if p, ok := errors.AsType[*PanicError](f.Err); ok {
-		attrs = append(attrs, slog.String("stack", string(p.Stack)))
+	if failed.stack != nil {
+		attrs = append(attrs, slog.String("stack", string(failed.stack)))
 	}
 	r.log(slog.LevelError, "message failed", attrs...)
 }
 
-// errorText leaves out what was written for the client, who may find its own words there.
-func errorText(err error) string {
-	if e, ok := errors.AsType[*errors.Error](err); ok && e.Err != nil {
-		return string(e.Code) + ": " + e.Err.Error()
-	}
-	return err.Error()
-}
-
-func (r *Router) logHookPanic(name string, value any) {
-	r.log(slog.LevelError, "hook panicked", slog.String("hook", name), slog.String("panic", panicText(value)))
+func (r *Router) logHookPanic(name string, value any, stack []byte) {
+	r.log(slog.LevelError, "hook panicked", slog.String("hook", name), slog.String("panic", panicText(value)), slog.String("stack", string(stack)))
 }
 
 // panicText shows what was written to be read. Anything else may hold a message, so its
-// type must do.
-func panicText(value any) string {
+// type must do; so must that of an error whose Error method panics, too.
+func panicText(value any) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("a %T", value)
+		}
+	}()
 	switch v := value.(type) {
 	case error:
 		return v.Error()

@@ -61,8 +61,9 @@ const (
 	// Reason is its LimitKind, which may be one that an IngressFunc made up.
 	EventLimited
 
-	// EventPanicked: Reason is "ingress", "decode", "handler" or the name of the hook,
-	// such as "OnOpen".
+	// EventPanicked: application code has panicked. Reason is "ingress", "decode",
+	// "handler", the name of the option, such as "OnOpen" or "Logger", or the broker's
+	// method, such as "Broker.Publish".
 	EventPanicked
 
 	// EventWritten: one system call has written Bytes: Count frames, of which the one
@@ -101,7 +102,7 @@ func (r *Router) Observe(f func(Event)) {
 	if f == nil {
 		panic("router: Observe needs a function")
 	}
-	before := r.observer
+	before, f := r.observer, r.observing(f)
 	if before == nil {
 		r.observer = f
 		return
@@ -115,17 +116,8 @@ func (r *Router) Observe(f func(Event)) {
 // observe is small so that it is inlined: without an observer, an event is a branch.
 func (r *Router) observe(e Event) {
 	if r.observer != nil {
-		r.tell(e)
+		r.observer(e)
 	}
-}
-
-func (r *Router) tell(e Event) {
-	defer func() { // not recoverHook, which tells of panics here
-		if v := recover(); v != nil {
-			r.logHookPanic("Observe", v)
-		}
-	}()
-	r.observer(e)
 }
 
 // A Load is what a router has on its hands.

@@ -1,9 +1,6 @@
 package router
 
 import (
-	"fmt"
-	"reflect"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -44,40 +41,49 @@ func (c *Conn) receive(msg wsconn.Message) {
 	in := incomings.Get().(*incoming)
 	in.Message = msg
 	c.active.Add(1) // before it is known whether the connection is draining
-	err := errExited
+	var failed *publicError
 	defer func() {
-		if err == nil {
-			return
+		if failed != nil {
+			c.turnAwayUnread(in, failed)
 		}
-		c.turnAway(in, err)
+	}()
+	headErr := in.readHead(c.router.routes)
+	c.admit(in, &failed)
+	failed = c.enter(in, headErr, failed)
+}
+
+// turnAwayUnread turns away a message in the reading goroutine. If that ends, because
+// application code has called runtime.Goexit, another reads on.
+func (c *Conn) turnAwayUnread(in *incoming, failed *publicError) {
+	ends := true
+	defer func() {
 		c.ws.Wake()
 		in.release()
 		c.done()
-		if err == errExited { //nolint:errorlint // never wrapped
+		if ends {
 			go c.serve()
 		}
 	}()
-	err = c.enter(in)
+	c.turnAway(in, failed)
+	ends = failed.exited
 }
 
-// enter is stages 1 to 5. An error is the refusal; without one, the message has
-// been passed on.
-func (c *Conn) enter(in *incoming) error {
-	headErr := in.readHead(c.router.routes)
+// enter is what ingress does not see of stages 1 to 5. It returns the refusal, which may be
+// that of ingress; without one, the message has been passed on.
+func (c *Conn) enter(in *incoming, headErr error, admission *publicError) *publicError {
 	limit := c.router.opts.Limits.MessageBytes
 	if in.route != nil {
 		limit = in.route.maxBytes
 	}
-	admission := c.admit(in)
 	switch {
 	case in.Size > limit:
-		return &LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never}
+		return limited(LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never})
 	case admission != nil:
 		return admission
 	case headErr != nil:
-		return invalid(headErr)
+		return inspect(invalid(headErr), "")
 	case c.draining.Load():
-		return errDraining
+		return inspect(errDraining, "")
 	case in.heartbeat():
 		_ = c.queueWait(encodeHeartbeatAck(in.At))
 		c.ws.Wake()
@@ -86,7 +92,7 @@ func (c *Conn) enter(in *incoming) error {
 		c.done()
 		return nil
 	case in.route == nil:
-		return errors.Errorf(errors.Unimplemented, "no handler for this type")
+		return inspect(errors.Errorf(errors.Unimplemented, "no handler for this type"), "")
 	}
 	return c.pass(in)
 }
@@ -125,19 +131,20 @@ func (in *incoming) typ() string {
 }
 
 // admit is stage 3.
-func (c *Conn) admit(in *incoming) (err error) {
-	defer c.router.recoverTo(&err, in.route, "ingress")
-	fns := c.router.unknown
-	if in.route != nil {
-		fns = in.route.ingress
-	}
-	ctx := c.ingress(in.typ(), in.Size, in.At)
-	for _, fn := range fns {
-		if err := fn(c.ctx, ctx); err != nil {
-			return err
+func (c *Conn) admit(in *incoming, failed **publicError) {
+	c.router.guard(failed, "ingress", in.route, func() error {
+		fns := c.router.unknown
+		if in.route != nil {
+			fns = in.route.ingress
 		}
-	}
-	return nil
+		ctx := c.ingress(in.typ(), in.Size, in.At)
+		for _, fn := range fns {
+			if err := fn(c.ctx, ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (c *Conn) ingress(typ string, size int64, at time.Time) IngressContext {
@@ -145,12 +152,12 @@ func (c *Conn) ingress(typ string, size int64, at time.Time) IngressContext {
 }
 
 // pass is stage 5: it hands the message to the connection's lane.
-func (c *Conn) pass(in *incoming) error {
+func (c *Conn) pass(in *incoming) *publicError {
 	if in.route.rpc {
 		limit := int64(c.router.opts.Limits.InFlight)
 		if n := c.inFlight.Add(1); n > limit {
 			c.inFlight.Add(-1)
-			return &LimitExceeded{Kind: LimitInFlight, Observed: n, Limit: limit}
+			return limited(LimitExceeded{Kind: LimitInFlight, Observed: n, Limit: limit})
 		}
 	}
 	if in.route.rpc {
@@ -172,7 +179,7 @@ func (c *Conn) handle(in *incoming) {
 		in.release()
 		return
 	case time.Since(in.At) >= c.watch.timeout:
-		c.turnAway(in, errLate)
+		c.turnAway(in, inspect(errLate, ""))
 		in.release()
 		return
 	}
@@ -194,20 +201,20 @@ func (c *Conn) handle(in *incoming) {
 // errLate is of a call whose time was up before it had its turn, or before it was answered.
 var errLate = &errors.Error{Code: errors.DeadlineExceeded, Message: bareMessage(errors.DeadlineExceeded)}
 
-// errExited is of a handler that does not return, without a panic.
+// errExited is of application code that does not return, without a panic.
 var errExited = errors.New("router: runtime.Goexit was called, as FailNow of package testing does")
 
 // handleEvent is stage 7 of a message without a reply.
 func (c *Conn) handleEvent(ctx *Context) {
-	err := errExited
+	var failed *publicError
 	defer func() {
-		if err != nil {
-			c.answerFailed(ctx, err)
+		if failed != nil {
+			c.answerFailed(ctx, failed)
 		} else {
 			c.answered(ctx.route.name, "")
 		}
 	}()
-	err = ctx.run()
+	ctx.run(&failed)
 }
 
 // answered tells what has become of a message.
@@ -225,19 +232,21 @@ func (c *Conn) handled(route *Route) {
 
 // decoded is stage 6. It returns nil if the message was turned away.
 func (c *Conn) decoded(in *incoming) (ctx *Context) {
-	err := errExited
+	var failed *publicError
 	defer func() {
-		if err != nil {
-			c.turnAway(in, err)
+		defer in.release()
+		if failed != nil {
+			c.turnAway(in, failed)
 		}
-		in.release()
 	}()
-	ctx, err = c.decode(in)
+	c.router.guard(&failed, "decode", in.route, func() (err error) {
+		ctx, err = c.decode(in)
+		return err
+	})
 	return ctx
 }
 
-func (c *Conn) decode(in *incoming) (_ *Context, err error) {
-	defer c.router.recoverTo(&err, in.route, "decode")
+func (c *Conn) decode(in *incoming) (*Context, error) {
 	frame, err := envelope.Parse(in.Bytes)
 	if err != nil {
 		return nil, invalid(err)
@@ -278,104 +287,83 @@ func (rt *Route) validate(m any, library func(any) error) error {
 	return invalid(library(rt.value(m)))
 }
 
-// invalid gives an error the code INVALID_ARGUMENT, unless it has one or is nil.
+// invalid gives an error the code INVALID_ARGUMENT, unless it has one, is nil or comes from
+// a panic. Like inspect, it must be called by guard.
 func invalid(err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, ok := errors.AsType[*errors.Error](err); ok {
+	if err == nil || isNilPointer(err) {
 		return err
 	}
-	if p, ok := errors.AsType[*PanicError](err); ok {
-		return p
+	if _, ok := find[*errors.Error](err); ok {
+		return err
 	}
+	if _, ok := find[*PanicError](err); ok {
+		return err
+	}
+	limit, isLimit := find[*LimitExceeded](err)
+	refusal, isRefusal := find[*CloseError](err)
+	if isLimit && limit == nil || isRefusal && refusal == nil {
+		return err
+	}
+	text := err.Error()
 	return &errors.Error{
 		Code:    errors.InvalidArgument,
-		Message: err.Error(),
-		Details: map[string]any{"reason": err.Error()},
+		Message: text,
+		Details: map[string]any{"reason": text},
 	}
 }
 
 // handleCall is stage 7 of an RPC: one answer, by its deadline.
 func (c *Conn) handleCall(ctx *Context) {
 	c.watch.add(ctx)
-	err := errExited
+	var reply *wsconn.Frame
+	var failed *publicError
 	defer func() {
 		c.watch.remove(ctx)
-		if err == nil && ctx.reply == nil {
-			err = errNoReply
-		}
-		c.answer(ctx, err)
-		ctx.call.end()
+		defer ctx.call.end()
+		c.answer(ctx, reply, failed)
 	}()
-	err = ctx.run()
+	ctx.run(&failed)
+	if failed != nil {
+		return
+	}
+	c.router.guard(&failed, "reply", ctx.route, func() (err error) {
+		reply, err = encodeReply(ctx)
+		return err
+	})
 }
 
 var errNoReply = errors.New("router: a middleware has neither called the handler nor set a reply")
 
-// answer sends the reply of an RPC or its error, whichever comes first. It leaves
-// when somebody wakes the connection's writer. Of an error that comes too late, the client
-// sees nothing.
-func (c *Conn) answer(ctx *Context, err error) {
-	if !ctx.call.take() {
-		c.late(ctx, err)
-		return
-	}
-	if err == nil {
-		var frame *wsconn.Frame
-		if frame, err = encodeReply(ctx); err == nil {
-			_ = c.queueWait(frame)
-			c.answered(ctx.route.name, "")
-			return
-		}
-	}
-	c.answerFailed(ctx, err)
-}
-
-// late reports an error that comes too late.
-func (c *Conn) late(ctx *Context, err error) {
-	if exceeded, ok := errors.AsType[*LimitExceeded](err); ok {
-		c.exceeded(ctx.route.name, *exceeded)
-	} else if err != nil {
-		c.router.fail(c, ctx.route.name, err)
+// answer sends the reply of an RPC or, if it has failed, its error, unless another answer
+// was first. It leaves when somebody wakes the connection's writer. Of an error that comes
+// too late, the client sees nothing.
+func (c *Conn) answer(ctx *Context, reply *wsconn.Frame, failed *publicError) {
+	first := ctx.call.take()
+	switch {
+	case failed != nil && first:
+		c.answerFailed(ctx, failed)
+	case failed != nil && failed.limited:
+		c.exceeded(ctx.route.name, failed.limit)
+	case failed != nil:
+		c.router.fail(c, ctx.route.name, failed)
+	case first:
+		_ = c.queueWait(reply)
+		c.answered(ctx.route.name, "")
+	default:
+		reply.Release()
 	}
 }
 
-// run calls the handler inside its middleware. A panic becomes an error.
-func (c *Context) run() (err error) {
+// run calls the handler inside its middleware.
+func (c *Context) run(failed **publicError) {
 	if c.conn.router.observer != nil {
 		defer c.timed(time.Now())
 	}
-	defer c.conn.router.recoverTo(&err, c.route, "handler")
-	return c.route.run(c)
+	c.conn.router.guard(failed, "handler", c.route, func() error { return c.route.run(c) })
 }
 
 func (c *Context) timed(since time.Time) {
 	c.conn.router.observe(Event{Kind: EventHandled, Type: c.route.name, Duration: time.Since(since)})
-}
-
-// recoverTo makes a panic an error, and an error of a nil pointer, which nobody could ask for its
-// code. The route is nil if there is none.
-func (r *Router) recoverTo(err *error, route *Route, where string) {
-	if isNilPointer(*err) {
-		*err = fmt.Errorf("router: the error of %s is a nil %T; return nil itself", where, *err)
-	}
-	if v := recover(); v != nil {
-		*err = &PanicError{Value: v, Stack: debug.Stack()}
-		panicked := Event{Kind: EventPanicked, Reason: where}
-		if route != nil {
-			panicked.Type = route.name
-		}
-		r.observe(panicked)
-	}
-}
-
-func isNilPointer(err error) bool {
-	if err == nil {
-		return false
-	}
-	v := reflect.ValueOf(err)
-	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // correlationID returns what a refusal can be matched by, or "".

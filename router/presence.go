@@ -232,7 +232,8 @@ func (t *topics) tell(of *topic, m Member, entered bool) {
 		return
 	}
 	t.router.events.Add(func() {
-		defer t.router.recoverHook("OnMember")
-		t.router.opts.OnMember(MemberEvent{Topic: of.name, Member: m, Entered: entered})
+		t.router.hook("OnMember", func() {
+			t.router.opts.OnMember(MemberEvent{Topic: of.name, Member: m, Entered: entered})
+		})
 	})
 }

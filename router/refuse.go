@@ -10,32 +10,29 @@ import (
 
 // turnAway refuses a message: it reports a limit and gives the client exactly
 // one answer, or what the reaction to a limit says.
-func (c *Conn) turnAway(in *incoming, err error) {
+func (c *Conn) turnAway(in *incoming, failed *publicError) {
 	reaction := c.router.opts.OnExceeded
 	if in.route != nil {
 		reaction = in.route.reaction
 	}
-	c.answerRefusal(in.typ(), reaction, in.correlationID(), err)
+	c.answerRefusal(in.typ(), reaction, in.correlationID(), failed)
 }
 
 // answerFailed answers for a handler or its middleware, which may know limits, too.
-func (c *Conn) answerFailed(ctx *Context, err error) {
-	c.answerRefusal(ctx.route.name, ctx.route.reaction, ctx.correlationID, err)
+func (c *Conn) answerFailed(ctx *Context, failed *publicError) {
+	c.answerRefusal(ctx.route.name, ctx.route.reaction, ctx.correlationID, failed)
 }
 
-func (c *Conn) answerRefusal(typ string, reaction Reaction, correlationID string, err error) {
-	exceeded, ok := errors.AsType[*LimitExceeded](err)
-	if !ok {
-		c.answerError(typ, correlationID, err)
+// answerRefusal defers what must follow even if a hook calls runtime.Goexit.
+func (c *Conn) answerRefusal(typ string, reaction Reaction, correlationID string, failed *publicError) {
+	if !failed.limited {
+		c.answerError(typ, correlationID, failed)
 		return
 	}
-	limit := *exceeded // the caller's may be shared
-	limit.Conn, limit.Type = c, typ
-	payload := limit.payload()
-	c.react(reaction, correlationID, limit, payload)
-	c.answered(typ, payload.Code)
-	c.ws.Wake() // the report may have to wait
-	c.exceeded(typ, limit)
+	defer c.exceeded(typ, failed.limit)
+	defer c.ws.Wake() // the report may have to wait
+	defer c.answered(typ, failed.payload.Code)
+	c.react(reaction, typ, correlationID, failed)
 }
 
 // exceeded tells observers and Options.OnLimitExceeded of a limit.
@@ -46,47 +43,42 @@ func (c *Conn) exceeded(typ string, limit LimitExceeded) {
 }
 
 // react does to the client what a limit's reaction says.
-func (c *Conn) react(reaction Reaction, correlationID string, limit LimitExceeded, payload errorPayload) {
+func (c *Conn) react(reaction Reaction, typ, correlationID string, failed *publicError) {
 	switch reaction {
 	case Send:
-		_ = c.queueWait(encodeError(payload, correlationID))
+		_ = c.queueWait(encodeError(&failed.payload, correlationID))
 	case Close:
-		c.Close(c.closeCode(limit), limit.closeReason())
+		c.closeFor(typ, failed.limit)
 	case Custom:
 	}
 }
 
-func (c *Conn) closeCode(l LimitExceeded) (code StatusCode) {
-	code = defaultCloseCode(l)
-	defer c.router.recoverHook("CloseCode")
-	return c.router.opts.CloseCode(l)
+// closeFor closes the connection because of a limit, even if CloseCode calls
+// runtime.Goexit.
+func (c *Conn) closeFor(typ string, limit LimitExceeded) {
+	limit.Conn, limit.Type = c, typ
+	code := defaultCloseCode(limit)
+	defer func() { c.Close(code, limit.closeReason()) }()
+	c.router.hook("CloseCode", func() { code = c.router.opts.CloseCode(limit) })
 }
 
 // answerError sends an error and reports what the client does not see of it.
-func (c *Conn) answerError(typ, correlationID string, err error) {
-	c.router.fail(c, typ, err)
-	payload := publicPart(err)
-	_ = c.queueWait(encodeError(payload, correlationID))
-	c.answered(typ, payload.Code)
+func (c *Conn) answerError(typ, correlationID string, failed *publicError) {
+	defer func() { // even if OnError calls runtime.Goexit
+		_ = c.queueWait(encodeError(&failed.payload, correlationID))
+		c.answered(typ, failed.payload.Code)
+	}()
+	c.router.fail(c, typ, failed)
 }
 
-// publicPart is what a client may see of an error.
-func publicPart(err error) errorPayload {
-	e, ok := errors.AsType[*errors.Error](err)
-	if !ok {
-		code := errors.CodeOf(err)
-		e = &errors.Error{Code: code, Message: bareMessage(code)}
-	}
-	payload := errorPayload{
+// publicPart is what a client may see of an error, without its details.
+func publicPart(e *errors.Error) errorPayload {
+	return errorPayload{
 		Code:         e.Code,
 		Message:      e.Message,
 		Retryable:    e.Retryable(),
 		RetryAfterMs: retryAfterMs(e),
 	}
-	if len(e.Details) > 0 {
-		payload.Details = e.Details
-	}
-	return payload
 }
 
 // bareMessage is for errors that nobody gave a code.

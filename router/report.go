@@ -46,9 +46,8 @@ func (r *Router) limitExceeded(l LimitExceeded) {
 	if r.opts.OnLimitExceeded == nil {
 		return
 	}
-	defer r.recoverHook("OnLimitExceeded")
 	l.Messages = max(l.Messages, 1)
-	r.opts.OnLimitExceeded(l)
+	r.hook("OnLimitExceeded", func() { r.opts.OnLimitExceeded(l) })
 }
 
 // reportsHaveRoom waits until another report would not have to.
@@ -107,8 +106,7 @@ func (o *owner) OnBackpressure(messages, bytes int) {
 	}
 	c.reports().add(func() {
 		defer c.done()
-		defer c.router.recoverHook("OnQueueHigh")
-		c.router.opts.OnQueueHigh(c, messages, bytes)
+		c.router.hook("OnQueueHigh", func() { c.router.opts.OnQueueHigh(c, messages, bytes) })
 	})
 }
 

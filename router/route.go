@@ -64,6 +64,14 @@ type Route struct {
 	reaction Reaction
 }
 
+// typ returns the message's name; a nil route has none.
+func (rt *Route) typ() string {
+	if rt == nil {
+		return ""
+	}
+	return rt.name
+}
+
 // UseIngress adds functions that the route's messages must pass, after those of
 // the router and of its group.
 func (rt *Route) UseIngress(fns ...IngressFunc) *Route {

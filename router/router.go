@@ -35,7 +35,10 @@ type Router struct {
 	events   serial.Queue // of hooks that are about no connection
 	observer func(Event)  // nil if nobody observes
 	inbound  inboundBudget
-	shared   [shares]shared
+
+	logsWaiting atomic.Int32 // of panics under locks, in events
+
+	shared [shares]shared
 }
 
 // A shared is what some of the connections have in common, so that not all of them

@@ -39,5 +39,8 @@ type CloseError struct {
 
 // Error describes the close frame.
 func (e *CloseError) Error() string {
+	if e == nil {
+		return "<nil>"
+	}
 	return fmt.Sprintf("closed with %d %q", e.Code, e.Reason)
 }

@@ -66,19 +66,26 @@ func (t *topics) shard(name string) *topicShard {
 
 // add subscribes c, which must not be subscribed.
 func (t *topics) add(name string, c *Conn) {
-	s := t.shard(name)
-	s.mu.Lock()
-	to := s.topics[name]
-	if to == nil {
-		to = &topic{name: name, members: map[*Conn]struct{}{}}
-		s.topics[name] = to
-		t.router.link.Subscribe(name)
-	}
-	to.subscriptions++
-	s.mu.Unlock()
+	to := t.count(name)
 	to.mu.Lock()
 	defer to.mu.Unlock()
 	to.members[c] = struct{}{}
+}
+
+// count counts a subscription to the topic, which it makes if there is none.
+func (t *topics) count(name string) *topic {
+	s := t.shard(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	to := s.topics[name]
+	if to != nil {
+		to.subscriptions++
+		return to
+	}
+	to = &topic{name: name, subscriptions: 1, members: map[*Conn]struct{}{}}
+	s.topics[name] = to
+	t.router.link.Subscribe(name)
+	return to
 }
 
 // remove unsubscribes c, which must be subscribed.
@@ -95,11 +102,16 @@ func (t *topics) remove(name string, c *Conn) {
 	}
 	defer s.mu.Unlock() // who enters the topic anew is told of after who leaves it now
 	delete(s.topics, name)
+	defer t.drop(from, c) // even if the broker calls runtime.Goexit
 	t.router.link.Unsubscribe(name)
+}
+
+// drop ends a topic that has lost its last subscriber, c.
+func (t *topics) drop(from *topic, c *Conn) {
 	from.mu.Lock()
 	defer from.mu.Unlock()
-	t.unsubscribe(from, c)
 	from.dropped = true
+	t.unsubscribe(from, c)
 	for node := range from.presence.there {
 		t.forget(from, node)
 	}
@@ -232,8 +244,7 @@ func (t *topics) missed(name string, packets int) {
 		return
 	}
 	t.router.events.Add(func() {
-		defer t.router.recoverHook("OnMissed")
-		t.router.opts.OnMissed(name, packets)
+		t.router.hook("OnMissed", func() { t.router.opts.OnMissed(name, packets) })
 	})
 }
 

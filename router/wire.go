@@ -22,26 +22,46 @@ const (
 // encode lays out a message: {"type","meta","payload"}. A message without
 // fields has no payload.
 func encode(m Message) (*wsconn.Frame, error) {
-	frame, err := encodeAt(m, "", time.Now())
+	key, err := queueKey(m)
 	if err != nil {
 		return nil, err
 	}
-	key := ""
-	if keyed, ok := m.(Keyed); ok {
-		key = m.MessageType() + "\x00" + keyed.QueueKey()
+	frame, err := encodeAt(m, "", time.Now())
+	if err != nil {
+		return nil, err
 	}
 	frame.Droppable(key)
 	return frame, nil
 }
 
+func queueKey(m Message) (key string, err error) {
+	keyed, ok := m.(Keyed)
+	if !ok {
+		return "", nil
+	}
+	defer containIn(&err, "QueueKey", m)
+	return keyed.MessageType() + "\x00" + keyed.QueueKey(), nil
+}
+
+func messageType(m Message) (name string, err error) {
+	defer containIn(&err, "MessageType", m)
+	return m.MessageType(), nil
+}
+
 // encodeReply asks the clock how long ago the call came, not what time it is,
 // which takes it twice as long.
 func encodeReply(ctx *Context) (*wsconn.Frame, error) {
+	if ctx.reply == nil {
+		return nil, errNoReply
+	}
 	return encodeAt(ctx.reply, ctx.correlationID, ctx.receivedAt.Add(time.Since(ctx.receivedAt)))
 }
 
 func encodeAt(m Message, correlationID string, at time.Time) (*wsconn.Frame, error) {
-	typ := m.MessageType()
+	typ, err := messageType(m)
+	if err != nil {
+		return nil, err
+	}
 	if typ == "" || reserved(typ) {
 		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %T: its name, %q, is none of the application's", m, typ)}
 	}
@@ -83,26 +103,21 @@ func encodeHeartbeatAck(at time.Time) *wsconn.Frame {
 type errorPayload struct {
 	Code         errors.Code `json:"code"`
 	Message      string      `json:"message,omitempty"`
-	Details      any         `json:"details,omitempty"`
+	Details      any         `json:"details,omitempty"` // limitDetails or rawJSON
 	Retryable    bool        `json:"retryable"`
 	RetryAfterMs rawJSON     `json:"retryAfterMs,omitzero"` // null if no wait can help
 }
 
 // encodeError lays out an error: an RPC_ERROR if it can be matched with what it
 // answers, otherwise an ERROR.
-func encodeError(payload errorPayload, correlationID string) *wsconn.Frame {
+func encodeError(payload *errorPayload, correlationID string) *wsconn.Frame {
 	typ := typeError
 	if correlationID != "" {
 		typ = typeRPCError
 	}
 	frame := beginEnvelope(typ, correlationID, time.Now())
 	frame.WriteString(`,"payload":`)
-	n := len(frame.Text())
-	if marshal(frame, payload) != nil { // the application's Details
-		frame.Truncate(n)
-		payload.Details = nil
-		_ = marshal(frame, payload)
-	}
+	_ = marshal(frame, payload) // nothing in it is the application's but text
 	return endEnvelope(frame)
 }
 

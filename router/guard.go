@@ -1,0 +1,142 @@
+package router
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// Application code is what a program registers with a router or returns to it. The router
+// calls it through this file alone: guard where the error becomes an answer, hook where
+// nothing is returned, guardedLink for brokers, log for slog handlers, observing for
+// observers, and contain for the methods of messages. So a panic in it ends one message,
+// and no lock is kept: code that may run under a lock returns through a deferred unlock,
+// and Logger, which may call the router, is never called under one.
+
+// guard calls f, and stores in failed what the client may see of its error, of its panic,
+// or of a call of runtime.Goexit. The last ends the caller, too, but for its deferred
+// functions, so these must send the answer. The error is inspected here and nowhere else.
+// The route is nil if there is none.
+func (r *Router) guard(failed **publicError, where string, route *Route, f func() error) {
+	var err error
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		v := recover()
+		if v == nil {
+			*failed = internalError(errExited)
+			(*failed).exited = true
+			return
+		}
+		p := &PanicError{Value: v, Stack: debug.Stack()}
+		*failed = internalError(p)
+		if err != nil {
+			*failed = internalError(fmt.Errorf("router: the error of %s, a %T, cannot be inspected: %w", where, err, p))
+		}
+		(*failed).stack = p.Stack
+		r.observe(Event{Kind: EventPanicked, Type: route.typ(), Reason: where})
+	}()
+	if err = f(); err != nil {
+		*failed = inspect(err, where)
+	}
+	returned = true
+}
+
+// hook calls a function of [Options] whose panic concerns no message.
+func (r *Router) hook(name string, f func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.observe(Event{Kind: EventPanicked, Reason: name})
+			r.logHookPanic(name, v, debug.Stack())
+		}
+	}()
+	f()
+}
+
+// contain turns a panic of a value's methods for its encoding into an error. It must be
+// deferred.
+func contain(err *error) {
+	if v := recover(); v != nil {
+		*err = &PanicError{Value: v, Stack: debug.Stack()}
+	}
+}
+
+// containIn is contain for a method of a message, which may be nil.
+func containIn(err *error, method string, m Message) {
+	if v := recover(); v != nil {
+		p := &PanicError{Value: v, Stack: debug.Stack()}
+		*err = &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %T: %s: %w", m, method, p)}
+	}
+}
+
+// observing returns f without its panics. One panic does not keep an event from the
+// other observers.
+func (r *Router) observing(f func(Event)) func(Event) {
+	return func(e Event) {
+		defer func() {
+			// The report of a panic must not cause another.
+			if v := recover(); v != nil && e.Kind != EventPanicked {
+				r.logLater("Observe", v)
+			}
+		}()
+		f(e)
+	}
+}
+
+// maxLogsWaiting bounds the panics under locks that wait to be logged. Those beyond are
+// counted by observers only.
+const maxLogsWaiting = 64
+
+// logLater logs a panic of code that may have been called under a lock.
+func (r *Router) logLater(name string, v any) {
+	if r.logsWaiting.Add(1) > maxLogsWaiting {
+		r.logsWaiting.Add(-1)
+		return
+	}
+	stack := debug.Stack()
+	r.events.Add(func() {
+		defer r.logsWaiting.Add(-1)
+		r.logHookPanic(name, v, stack)
+	})
+}
+
+// guardedLink is a broker's Link without its panics. Topics call it under their locks,
+// so that subscriptions and members reach the broker in their order.
+type guardedLink struct {
+	router *Router
+	link   Link
+}
+
+// Subscribe calls the broker.
+func (g guardedLink) Subscribe(topic string) {
+	defer g.recover("Broker.Subscribe")
+	g.link.Subscribe(topic)
+}
+
+// Unsubscribe calls the broker.
+func (g guardedLink) Unsubscribe(topic string) {
+	defer g.recover("Broker.Unsubscribe")
+	g.link.Unsubscribe(topic)
+}
+
+// Publish calls the broker.
+func (g guardedLink) Publish(topic string, packet []byte) {
+	defer g.recover("Broker.Publish")
+	g.link.Publish(topic, packet)
+}
+
+// Close calls the broker.
+func (g guardedLink) Close() {
+	defer g.recover("Broker.Close")
+	g.link.Close()
+}
+
+func (g guardedLink) recover(name string) {
+	if v := recover(); v != nil {
+		g.router.observe(Event{Kind: EventPanicked, Reason: name})
+		g.router.logLater(name, v)
+	}
+}

@@ -1,0 +1,193 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A publicError is what a client may see of an error, and what the log says about the
+// rest. It is plain data: nothing that uses it calls the error's methods.
+type publicError struct {
+	payload    errorPayload
+	retryAfter time.Duration
+
+	limited bool // the error is a limit, and the fields below do not count
+	limit   LimitExceeded
+
+	cause  error  // for OnError; nil if the client sees all of the error
+	text   string // of the cause
+	stack  []byte // of a panic
+	exited bool   // the goroutine ends
+}
+
+// inspect extracts the public half of an error. It calls the error's methods, so it must be
+// called by guard, unless the error is one of the router's own.
+func inspect(err error, where string) *publicError {
+	if isNilPointer(err) {
+		return internalError(fmt.Errorf("router: the error of %s is a nil %T; return nil itself", where, err))
+	}
+	limit, ok := find[*LimitExceeded](err)
+	switch {
+	case ok && limit != nil:
+		return limited(*limit)
+	case ok:
+		return nilInside(err, limit, where)
+	}
+	e, ok := find[*errors.Error](err)
+	switch {
+	case ok && e != nil:
+		return inspectCoded(e, err)
+	case ok:
+		return nilInside(err, e, where)
+	}
+	code := errors.Internal
+	private := false
+	switch {
+	case is(err, context.Canceled):
+		code = errors.Cancelled
+	case is(err, context.DeadlineExceeded):
+		code = errors.DeadlineExceeded
+		private = err != context.DeadlineExceeded //nolint:errorlint // a wrapped one says more
+	default:
+		private = true
+	}
+	p := &publicError{payload: publicPart(&errors.Error{Code: code, Message: bareMessage(code)})}
+	if private {
+		p.keep(err, err.Error())
+	}
+	return p
+}
+
+// inspectCoded is about an error with an *errors.Error in its tree.
+func inspectCoded(e *errors.Error, err error) *publicError {
+	p := &publicError{payload: publicPart(e), retryAfter: e.RetryAfter}
+	switch {
+	case e.Err != nil:
+		_ = err.Error() // OnError may call it
+		p.keep(err, string(e.Code)+": "+e.Err.Error())
+	case e.Code == errors.Internal:
+		p.keep(err, err.Error())
+	}
+	if len(e.Details) > 0 {
+		details, bad := encodeDetails(e.Details)
+		if bad == nil {
+			p.payload.Details = details
+		} else if p.cause == nil {
+			p.keep(bad, bad.Error())
+		}
+	}
+	return p
+}
+
+// encodeDetails must be called by guard, like inspect.
+func encodeDetails(details map[string]any) (rawJSON, error) {
+	var text packetWriter
+	if err := marshal(&text, details); err != nil {
+		return nil, fmt.Errorf("router: encode the details of an error: %w", err)
+	}
+	return rawJSON(text), nil
+}
+
+// keep keeps the private half of an error. Its text leaves out what was written for the
+// client, who may find its own words there.
+func (p *publicError) keep(cause error, text string) {
+	p.cause, p.text = cause, text
+	if panicked, ok := find[*PanicError](cause); ok && panicked != nil {
+		p.stack = panicked.Stack
+	}
+}
+
+// nilInside is about a nil pointer, of which nothing can be told to the client.
+func nilInside(err, pointer error, where string) *publicError {
+	return internalError(fmt.Errorf("router: the error of %s holds a nil %T: %s", where, pointer, err.Error()))
+}
+
+// internalError is about an error of the router's own.
+func internalError(cause error) *publicError {
+	e := errors.Error{Code: errors.Internal, Message: bareMessage(errors.Internal)}
+	return &publicError{payload: publicPart(&e), cause: cause, text: cause.Error()}
+}
+
+func limited(l LimitExceeded) *publicError {
+	return &publicError{payload: l.payload(), retryAfter: l.RetryAfter, limited: true, limit: l}
+}
+
+func isNilPointer(err error) bool {
+	if err == nil {
+		return false
+	}
+	v := reflect.ValueOf(err)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// maxTree bounds how many errors of a tree are looked at. An error that wraps itself has a
+// tree without end, in which the standard functions overflow the stack.
+const maxTree = 1000
+
+// tree iterates over an error and what it wraps, in the order of [errors.Is].
+func tree(err error) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		waiting := []error{err}
+		for n := 0; len(waiting) > 0; n++ {
+			if n == maxTree {
+				panic(fmt.Sprintf("router: an error wraps more than %d errors, perhaps itself", maxTree))
+			}
+			last := len(waiting) - 1
+			next := waiting[last]
+			waiting = waiting[:last]
+			if next == nil {
+				continue
+			}
+			if !yield(next) {
+				return
+			}
+			switch wrapper := next.(type) {
+			case interface{ Unwrap() error }:
+				waiting = append(waiting, wrapper.Unwrap())
+			case interface{ Unwrap() []error }:
+				for _, wrapped := range slices.Backward(wrapper.Unwrap()) {
+					waiting = append(waiting, wrapped)
+				}
+			}
+		}
+	}
+}
+
+// find is [errors.AsType] for a tree of any shape.
+func find[E error](err error) (E, bool) {
+	if e, ok := err.(E); ok { //nolint:errorlint // the common case, which allocates nothing
+		return e, true
+	}
+	return findIn[E](err)
+}
+
+func findIn[E error](err error) (found E, ok bool) {
+	for next := range tree(err) {
+		if e, ok := next.(E); ok { //nolint:errorlint // tree unwraps
+			return e, true
+		}
+		if x, ok := next.(interface{ As(target any) bool }); ok && x.As(&found) {
+			return found, true
+		}
+	}
+	return found, false
+}
+
+// is is [errors.Is] for a tree of any shape. The target must be comparable.
+func is(err, target error) bool {
+	for next := range tree(err) {
+		if next == target { //nolint:errorlint // tree unwraps
+			return true
+		}
+		if x, ok := next.(interface{ Is(target error) bool }); ok && x.Is(target) {
+			return true
+		}
+	}
+	return false
+}
