@@ -66,26 +66,19 @@ func (t *topics) shard(name string) *topicShard {
 
 // add subscribes c, which must not be subscribed.
 func (t *topics) add(name string, c *Conn) {
-	to := t.count(name)
-	to.mu.Lock()
-	defer to.mu.Unlock()
-	to.members[c] = struct{}{}
-}
-
-// count counts a subscription to the topic, which it makes if there is none.
-func (t *topics) count(name string) *topic {
 	s := t.shard(name)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	to := s.topics[name]
-	if to != nil {
+	if to := s.topics[name]; to != nil {
 		to.subscriptions++
-		return to
+		s.mu.Unlock()
+		to.mu.Lock()
+		defer to.mu.Unlock()
+		to.members[c] = struct{}{}
+		return
 	}
-	to = &topic{name: name, subscriptions: 1, members: map[*Conn]struct{}{}}
-	s.topics[name] = to
+	defer s.mu.Unlock()
+	s.topics[name] = &topic{name: name, subscriptions: 1, members: map[*Conn]struct{}{c: {}}}
 	t.router.link.Subscribe(name)
-	return to
 }
 
 // remove unsubscribes c, which must be subscribed.
