@@ -54,6 +54,9 @@ func TestCodeOf(t *testing.T) {
 		{"an expired context", context.DeadlineExceeded, errors.DeadlineExceeded},
 		{"a joined error", errors.Join(io.EOF, notFound), errors.NotFound},
 		{"anything else", io.EOF, errors.Internal},
+		{"a nil *Error", (*errors.Error)(nil), errors.Internal},
+		{"a wrapped nil *Error", fmt.Errorf("join: %w", (*errors.Error)(nil)), errors.Internal},
+		{"a joined nil *Error", errors.Join(io.EOF, (*errors.Error)(nil)), errors.Internal},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			assert.Equal(t, tt.want, errors.CodeOf(tt.err))
@@ -88,6 +91,15 @@ func TestErrorKeepsItsCause(t *testing.T) {
 	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	assert.Equal(t, "INTERNAL: history is lost: unexpected EOF", err.Error())
 	assert.Equal(t, "NOT_FOUND", (&errors.Error{Code: errors.NotFound}).Error())
+}
+
+func TestError_NilPointerDoesNotPanic(t *testing.T) {
+	var e *errors.Error
+	assert.Equal(t, "<nil>", e.Error())
+	assert.NoError(t, e.Unwrap())
+	assert.False(t, e.Retryable())
+	assert.NotErrorIs(t, fmt.Errorf("x: %w", e), io.EOF)
+	assert.Equal(t, "INTERNAL: <nil>", (&errors.Error{Code: errors.Internal, Err: e}).Error())
 }
 
 func ExampleErrorf() {

@@ -333,6 +333,7 @@ func TestGuard_LogsOfObserverAreBounded(t *testing.T) {
 		for range 1000 {
 			g.live(g.other)
 		}
+		synctest.Wait()
 		close(slow)
 		synctest.Wait()
 		assert.Equal(t, 64, logged)

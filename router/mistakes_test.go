@@ -312,7 +312,7 @@ func TestErrorsThatAreNoErrors(t *testing.T) {
 		})
 	}
 	bubble(t, "details that panic are left out", func(t *testing.T) {
-		r := router.New(nil)
+		r := router.New(quiet(router.Options{}))
 		router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
 			return Echoed{}, &errors.Error{Code: errors.Aborted, Details: map[string]any{"a": Explosive{}}}
 		})

@@ -62,8 +62,8 @@ const (
 	EventLimited
 
 	// EventPanicked: application code has panicked. Reason is "ingress", "decode",
-	// "handler", the name of the option, such as "OnOpen" or "Logger", or the broker's
-	// method, such as "Broker.Publish".
+	// "handler", "reply", the name of the option, such as "OnOpen" or "Logger", or the
+	// broker's method, such as "Broker.Publish".
 	EventPanicked
 
 	// EventWritten: one system call has written Bytes: Count frames, of which the one
