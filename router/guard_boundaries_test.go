@@ -133,7 +133,7 @@ func boundaries() map[string]boundary {
 			setUp: answer(http.ErrNoCookie),
 			provoke: func(g *rig) {
 				g.enter()
-				assert.Equal(g, errors.Internal, g.call(g.conn, "FAULTY").Code)
+				assert.Equal(g, errors.Internal, g.call(g.conn).Code)
 				for name := range faults() {
 					routertest.Refused(g, g.router, routertest.Header("Origin", "https://"+name[:5]+".example"))
 				}
@@ -197,7 +197,6 @@ func boundaries() map[string]boundary {
 			setUp: func(g *rig) { reply(g, &loaded{"MessageType", g.fault}) },
 			want:  errors.Internal, exits: true,
 		},
-		"Keyed.MessageType": {}, // embedded
 		"Keyed.QueueKey": {
 			setUp: func(g *rig) {
 				router.RPC(g.router, func(ctx *router.Context, _ Faulty) (Echoed, error) {
@@ -207,7 +206,6 @@ func boundaries() map[string]boundary {
 			want: errors.Internal, exits: true,
 		},
 	}
-	delete(all, "Keyed.MessageType")
 	for _, method := range []string{"Subscribe", "Unsubscribe", "Publish"} {
 		all["Link."+method] = linkBoundary(method)
 	}

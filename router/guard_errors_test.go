@@ -165,7 +165,7 @@ func TestGuard_ErrorsOfAnyShapeEndTheirMessage(t *testing.T) {
 				if s.want != "" {
 					want = s.want
 				}
-				assert.Equal(t, want, g.call(g.conn, "FAULTY").Code)
+				assert.Equal(t, want, g.call(g.conn).Code)
 				g.checkReport(s)
 				g.check(true)
 			})

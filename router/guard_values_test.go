@@ -93,7 +93,7 @@ func TestGuard_MessagesContainFaults(t *testing.T) {
 							})
 					})
 					g.conn = g.dial()
-					assert.Equal(t, errors.Internal, g.call(g.conn, "FAULTY").Code)
+					assert.Equal(t, errors.Internal, g.call(g.conn).Code)
 					assert.Len(t, g.failures.all(), 1)
 					assert.NotContains(t, g.panics.all(), "handler", "the method returns an error")
 					g.check(true)
