@@ -245,6 +245,15 @@ func linkBoundary(method string) boundary {
 				routertest.Receive[Nothing](g.conn)
 				assert.Empty(g, g.router.Members("room"))
 			}
+			for c := range g.router.Conns() {
+				if c.Identity().UserID == faultyUser {
+					require.NoError(g, c.Enter("left at the end", ""))
+				}
+			}
+			g.conn.Close()
+			synctest.Wait()
+			assert.Empty(g, g.router.Members("left at the end"))
+			g.conn = nil
 		},
 		reason: "Broker." + method,
 		onExit: func(g *rig) bool {

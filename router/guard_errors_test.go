@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -240,6 +241,61 @@ func TestGuard_ErrorsOfAnyShapeFailValidation(t *testing.T) {
 			}
 			g.start(answer(nil))
 			check(t, g, `{"type":"FAULTY","meta":{"correlationId":"c"},"payload":{}}`)
+		})
+	}
+}
+
+// Undecodable cannot be decoded, for a reason of a shape.
+type Undecodable struct{}
+
+func (Undecodable) MessageType() string { return "UNDECODABLE" }
+
+func (*Undecodable) UnmarshalJSON(text []byte) error {
+	return shapes()[strings.Trim(string(text), `"`)].err()
+}
+
+func TestGuard_ErrorsOfAnyShapeFailDecoding(t *testing.T) {
+	for name := range shapes() {
+		if strings.HasPrefix(name, "wraps itself") {
+			continue // the JSON library follows it without end
+		}
+		bubble(t, name, func(t *testing.T) {
+			g := &rig{T: t}
+			g.start(func(g *rig) {
+				router.RPC(g.router, func(*router.Context, Undecodable) (Echoed, error) { return Echoed{}, nil })
+			})
+			g.conn = g.dial()
+			g.conn.SendText(fmt.Sprintf(`{"type":"UNDECODABLE","meta":{"correlationId":"c"},"payload":%q}`, name))
+			synctest.Wait()
+			assert.Equal(t, 1, g.conn.Pending())
+			if code := routertest.ReceiveError(g.conn).Code; code != errors.InvalidArgument {
+				assert.Equal(t, errors.Internal, code)
+				assert.Len(t, g.failures.all(), 1)
+			}
+			assert.NotContains(t, g.panics.all(), "OnError")
+			g.check(true)
+		})
+	}
+}
+
+func TestGuard_LateErrorsOfAnyShapeAreReported(t *testing.T) {
+	for name, s := range shapes() {
+		bubble(t, name, func(t *testing.T) {
+			g := &rig{T: t}
+			g.opts.Timeouts.Call = time.Second
+			g.start(func(g *rig) {
+				router.RPC(g.router, func(ctx *router.Context, _ Faulty) (Echoed, error) {
+					<-ctx.Done()
+					time.Sleep(time.Second)
+					return Echoed{}, s.err()
+				})
+			})
+			g.conn = g.dial()
+			assert.Equal(t, errors.DeadlineExceeded, routertest.CallError(g.conn, Faulty{}).Code)
+			time.Sleep(2 * time.Second)
+			assert.Zero(t, g.conn.Pending())
+			g.checkReport(s)
+			g.check(true)
 		})
 	}
 }
