@@ -49,7 +49,10 @@
 //
 // Mistakes in a program panic before the first message: a type registered twice or one
 // that JSON cannot hold, a name that is reserved, an option that makes no sense. What a client sends
-// never panics the router, and a handler that panics ends its message only.
+// never panics the router. A handler that panics ends its message only, and so does a method
+// that panics of a message or of an error: what cannot be encoded or inspected is answered
+// with INTERNAL and reported with a [PanicError]. The panics of hooks, brokers and
+// Options.Logger are contained, too; see [EventPanicked].
 //
 // # Tests
 //

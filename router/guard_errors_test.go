@@ -192,7 +192,7 @@ func TestGuard_ErrorsOfAnyShapeAreLogged(t *testing.T) {
 			router.RPC(r, func(*router.Context, Faulty) (Echoed, error) { return Echoed{}, s.err() })
 			router.RPC(r, echo)
 			conn := routertest.Dial(t, r)
-			routertest.CallError(conn, Faulty{})
+			assert.NotEmpty(t, routertest.CallError(conn, Faulty{}).Code)
 			assert.Equal(t, Echoed{1}, routertest.Call[Echoed](conn, Echo{1}))
 			text := log.String()
 			assert.Equal(t, 1, strings.Count(text, "message failed"), text)

@@ -147,7 +147,7 @@ func tree(err error) iter.Seq[error] {
 			if !yield(next) {
 				return
 			}
-			switch wrapper := next.(type) {
+			switch wrapper := next.(type) { //nolint:errorlint // it unwraps
 			case interface{ Unwrap() error }:
 				waiting = append(waiting, wrapper.Unwrap())
 			case interface{ Unwrap() []error }:
