@@ -24,12 +24,11 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.reject(w, "handshake", inspect(err, ""))
 		return
 	}
-	proxied := contains(r.opts.TrustedProxies, peerOf(req))
-	if !r.origin.allows(req, proxied) {
+	if !r.origin.allows(req, r.opts.TrustedProxies) {
 		r.reject(w, "origin", inspect(errors.Errorf(errors.PermissionDenied, "this page may not connect"), ""))
 		return
 	}
-	c := &Conn{router: r, ip: ClientIP(req, r.opts.TrustedProxies), topics: map[string]struct{}{}}
+	c := &Conn{router: r, ip: r.opts.TrustedProxies.ClientIP(req), topics: map[string]struct{}{}}
 	if err := r.conns.takeAddress(c.ip); err != nil {
 		r.reject(w, "draining", inspect(err, ""))
 		return

@@ -1,35 +1,163 @@
 package router
 
 import (
+	"fmt"
+	"iter"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 )
 
-// ClientIP returns the address of the client, unmapped and without zone, or the invalid
-// one if it is unknown. X-Forwarded-For is believed only as far as trusted proxies have
-// written it: from its end up to the first address that is not one of theirs.
-func ClientIP(req *http.Request, proxies []netip.Prefix) netip.Addr {
+// TrustedProxies describes the reverse proxies in front of the server: whose headers about
+// the client are believed, and which headers. The zero value trusts no peer, so that the
+// client's address is that of the socket. The guide reverse-proxies.md has a configuration
+// for nginx, HAProxy and Caddy.
+//
+// Every trusted proxy must replace the header that a client sends, or append to it the
+// address that it accepted the request from.
+type TrustedProxies struct {
+	// Networks are the addresses of the proxies.
+	Networks []netip.Prefix
+
+	// UnixSocket trusts every peer that connects over a Unix socket. Such a peer has no
+	// address. If it is not trusted, the client's address is unknown, and limits per
+	// address do not apply to it.
+	UnixSocket bool
+
+	// Header is what the proxies write. Only this one is read: a proxy that writes one
+	// header forwards the other as it came from the client, which can forge it.
+	Header ForwardedHeader
+}
+
+// A ForwardedHeader names the headers in which proxies describe the client.
+type ForwardedHeader uint8
+
+const (
+	// HeaderXForwardedFor is X-Forwarded-For for the address and X-Forwarded-Proto for the
+	// scheme. It is the default.
+	HeaderXForwardedFor ForwardedHeader = iota
+
+	// HeaderForwarded is the header Forwarded of RFC 7239, with its parameters for and proto.
+	HeaderForwarded
+)
+
+// Validate returns an error if a network is not valid or Header is unknown. [New] and
+// ratelimit.Handshake panic with it.
+func (p TrustedProxies) Validate() error {
+	for i, network := range p.Networks {
+		if !network.IsValid() {
+			return fmt.Errorf("TrustedProxies.Networks[%d] is not valid; use netip.MustParsePrefix, as in 10.0.0.0/8", i)
+		}
+		if network.Addr().Is4In6() {
+			return fmt.Errorf("TrustedProxies.Networks[%d] is %v, which contains no address, because addresses are unmapped; write the IPv4 network", i, network)
+		}
+	}
+	if p.Header > HeaderForwarded {
+		return fmt.Errorf("TrustedProxies.Header is %d; it must be HeaderXForwardedFor or HeaderForwarded", p.Header)
+	}
+	return nil
+}
+
+// ClientIP returns the address of the client that sent the request, unmapped and without
+// zone, or the invalid address if it is unknown. It reads the header from its end, up to the
+// first address that is not a trusted proxy's. At an entry that is malformed or holds no
+// address, it stops and returns the last address before it.
+func (p TrustedProxies) ClientIP(req *http.Request) netip.Addr {
 	ip := peerOf(req)
-	if !contains(proxies, ip) {
+	if !p.trustsPeer(req) {
 		return ip
 	}
-	hops := strings.Split(strings.Join(req.Header.Values("X-Forwarded-For"), ","), ",")
-	for _, hop := range slices.Backward(hops) {
-		forwarded := parseHop(strings.TrimSpace(hop))
-		if !forwarded.IsValid() {
+	for hop := range p.hops(req.Header) {
+		if !hop.IsValid() {
 			return ip
 		}
-		if ip = forwarded; !contains(proxies, ip) {
+		if ip = hop; !p.trusts(ip) {
 			return ip
 		}
 	}
 	return ip
 }
 
-func contains(networks []netip.Prefix, ip netip.Addr) bool {
-	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(ip) })
+// trustsPeer reports whether the peer of the socket is a trusted proxy.
+func (p TrustedProxies) trustsPeer(req *http.Request) bool {
+	if ip := peerOf(req); ip.IsValid() {
+		return p.trusts(ip)
+	}
+	return p.UnixSocket && overUnixSocket(req)
+}
+
+func (p TrustedProxies) trusts(ip netip.Addr) bool {
+	return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Contains(ip) })
+}
+
+// secure reports whether a trusted proxy says that a client speaks TLS. One entry is enough:
+// a client that claims TLS is only checked more strictly.
+func (p TrustedProxies) secure(req *http.Request) bool {
+	if !p.trustsPeer(req) {
+		return false
+	}
+	for proto := range p.protos(req.Header) {
+		if strings.EqualFold(proto, "https") {
+			return true
+		}
+	}
+	return false
+}
+
+// hops yields the addresses in the header, the last one first, and the invalid address for
+// an entry that is malformed or holds none.
+func (p TrustedProxies) hops(header http.Header) iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		if p.Header == HeaderForwarded {
+			for element := range forwardedElements(header) {
+				if !yield(element.client) {
+					return
+				}
+			}
+			return
+		}
+		for _, value := range slices.Backward(header.Values("X-Forwarded-For")) {
+			for more := true; more; {
+				var hop string
+				value, hop, more = cutLast(value, strings.LastIndexByte(value, ','))
+				if !yield(parseHop(strings.TrimSpace(hop))) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// protos yields the schemes in the header, the last one first.
+func (p TrustedProxies) protos(header http.Header) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if p.Header == HeaderForwarded {
+			for element := range forwardedElements(header) {
+				if !yield(element.proto) {
+					return
+				}
+			}
+			return
+		}
+		for _, value := range slices.Backward(header.Values("X-Forwarded-Proto")) {
+			for proto := range strings.SplitSeq(value, ",") {
+				if !yield(strings.TrimSpace(proto)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// cutLast splits s at the separator at index i, or returns all of s as the last part if i
+// is negative.
+func cutLast(s string, i int) (before, last string, found bool) {
+	if i < 0 {
+		return "", s, false
+	}
+	return s[:i], s[i+1:], true
 }
 
 // peerOf returns the address at the other end of the socket, or the invalid one
@@ -38,13 +166,25 @@ func peerOf(req *http.Request) netip.Addr {
 	return parseHop(req.RemoteAddr)
 }
 
+// overUnixSocket relies on what http.Server knows of its listener: the remote address of a
+// Unix socket is whatever path the peer has bound, often none.
+func overUnixSocket(req *http.Request) bool {
+	local, ok := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && local.Network() == "unix"
+}
+
 // parseHop accepts an address with or without a port. Unmapped and without its
 // zone, an address has one spelling only.
 func parseHop(s string) netip.Addr {
 	if hp, err := netip.ParseAddrPort(s); err == nil {
 		return hp.Addr().Unmap().WithZone("")
 	}
-	addr, err := netip.ParseAddr(strings.Trim(s, "[]"))
+	if inner, ok := strings.CutPrefix(s, "["); ok {
+		if s, ok = strings.CutSuffix(inner, "]"); !ok {
+			return netip.Addr{}
+		}
+	}
+	addr, err := netip.ParseAddr(s)
 	if err != nil {
 		return netip.Addr{}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/penstock-go/penstock/internal/netpoll"
@@ -94,9 +93,9 @@ type Options struct {
 	// 9110, section 5.6.2), such as chat.v1.
 	Subprotocols []string
 
-	// TrustedProxies are the peers whose X-Forwarded-For and X-Forwarded-Proto
-	// headers are believed.
-	TrustedProxies []netip.Prefix
+	// TrustedProxies are the reverse proxies whose headers say where a request comes from.
+	// By default there are none.
+	TrustedProxies TrustedProxies
 
 	// BufferBytes is how much one system call reads or writes: 512 to 65,536
 	// bytes, 16 KiB if it is 0. Buffers are held only while there is something in
@@ -174,6 +173,9 @@ func (o *Options) withDefaults() Options {
 		if !isToken(p) {
 			panic(fmt.Sprintf("router: Subprotocols has %q; it must be a token, such as chat.v1", p))
 		}
+	}
+	if err := opts.TrustedProxies.Validate(); err != nil {
+		panic(fmt.Sprintf("router: %v", err))
 	}
 	setDefault("BufferBytes", &opts.BufferBytes, 16<<10)
 	setDefault("CompressMinBytes", &opts.CompressMinBytes, 0)

@@ -48,13 +48,22 @@ func parseOrigins(patterns []string) originPolicy {
 	return p
 }
 
-// allows reports whether the page that sent the request may connect.
-func (p *originPolicy) allows(req *http.Request, proxied bool) bool {
-	origin := strings.ToLower(req.Header.Get("Origin"))
+// allows reports whether the page that sent the request may connect. Browsers send one
+// Origin at most (RFC 6454, section 7.3): with two, servers and proxies could disagree about
+// which one counts.
+func (p *originPolicy) allows(req *http.Request, proxies TrustedProxies) bool {
+	origins := req.Header.Values("Origin")
+	if len(origins) > 1 {
+		return false
+	}
+	origin := req.Header.Get("Origin")
 	if origin == "" || p.any {
 		return true
 	}
-	u, err := url.Parse(origin)
+	if strings.ContainsFunc(origin, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return false // in lower case, the Kelvin sign is a k
+	}
+	u, err := url.Parse(strings.ToLower(origin))
 	if err != nil || u.Host == "" {
 		return false // "null", say, of a sandboxed page
 	}
@@ -70,7 +79,7 @@ func (p *originPolicy) allows(req *http.Request, proxied bool) bool {
 	// A page that came over plain HTTP may have been written by anybody on the
 	// way: it must not reach a server that is served over TLS.
 	sameHost := strings.EqualFold(host, withoutDefaultPort(u.Scheme, req.Host))
-	return sameHost && (u.Scheme == "https" || u.Scheme == "http" && !secure(req, proxied))
+	return sameHost && (u.Scheme == "https" || u.Scheme == "http" && req.TLS == nil && !proxies.secure(req))
 }
 
 // withoutDefaultPort leaves out what browsers leave out, too.
@@ -82,20 +91,4 @@ func withoutDefaultPort(scheme, host string) string {
 		return strings.TrimSuffix(host, ":80")
 	}
 	return host
-}
-
-// secure reports whether the client speaks TLS, to us or to a proxy that a trusted one tells of:
-// whoever claims TLS is only looked at more strictly.
-func secure(req *http.Request, proxied bool) bool {
-	if req.TLS != nil {
-		return true
-	}
-	for _, value := range req.Header.Values("X-Forwarded-Proto") {
-		for proto := range strings.SplitSeq(value, ",") {
-			if proxied && strings.EqualFold(strings.TrimSpace(proto), "https") {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -25,9 +24,9 @@ type HandshakeOptions struct {
 	// If nil, every request is anonymous.
 	Identify func(*http.Request) router.Identity
 
-	// TrustedProxies are as in router.Options. Requests that come over a Unix socket have
-	// no address, and share a bucket unless Key tells them apart.
-	TrustedProxies []netip.Prefix
+	// TrustedProxies are as in router.Options. Requests whose client has no address share a
+	// bucket unless Key tells them apart.
+	TrustedProxies router.TrustedProxies
 }
 
 // Handshake returns a middleware that lets a request through if its bucket can pay for
@@ -54,6 +53,9 @@ func Handshake(limiter Limiter, opts *HandshakeOptions) func(http.Handler) http.
 	if strings.ContainsFunc(h.Name, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
 		panic(fmt.Sprintf("ratelimit: Name is %q; it must be printable ASCII without quotes and backslashes", h.Name))
 	}
+	if err := h.TrustedProxies.Validate(); err != nil {
+		panic(fmt.Sprintf("ratelimit: %v", err))
+	}
 	h.limit = newLimit(limiter, &h.Options)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { h.serve(w, req, next) })
@@ -67,7 +69,7 @@ type handshake struct {
 }
 
 func (h *handshake) serve(w http.ResponseWriter, req *http.Request, next http.Handler) {
-	in := router.IngressContext{IP: router.ClientIP(req, h.TrustedProxies), ReceivedAt: time.Now()}
+	in := router.IngressContext{IP: h.TrustedProxies.ClientIP(req), ReceivedAt: time.Now()}
 	if !in.IP.IsValid() {
 		in.ConnID = req.RemoteAddr // which then is whose bucket it is
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -52,7 +53,7 @@ func TestHandshakeOptions(t *testing.T) {
 	h := ratelimit.Handshake(memory.NewLimiter(ratelimit.PerHour(1)), &ratelimit.HandshakeOptions{
 		Options:        ratelimit.Options{Name: "connect", Key: ratelimit.KeyPerUserOrIPPerType},
 		Identify:       func(req *http.Request) router.Identity { return router.Identity{UserID: router.Token(req)} },
-		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		TrustedProxies: router.TrustedProxies{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 	})(ok)
 	ann, bob := http.Header{"X-Forwarded-For": {"192.0.2.1"}}, http.Header{"X-Forwarded-For": {"192.0.2.2"}}
 	assert.Equal(t, 200, attempt(h, "10.0.0.1:1", ann).StatusCode)
@@ -68,6 +69,22 @@ func TestHandshakeOptions(t *testing.T) {
 		ratelimit.Handshake(memory.NewLimiter(ratelimit.PerHour(1)), &ratelimit.HandshakeOptions{Options: ratelimit.Options{Name: `"`}})
 	})
 	assert.Panics(t, func() { ratelimit.Handshake(nil, nil) })
+}
+
+func TestHandshake_BehindAUnixSocketEachClientHasABucket(t *testing.T) {
+	proxies := router.TrustedProxies{UnixSocket: true, Header: router.HeaderForwarded}
+	h := ratelimit.Handshake(memory.NewLimiter(ratelimit.PerHour(1)), &ratelimit.HandshakeOptions{TrustedProxies: proxies})(ok)
+	overUnixSocket := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		local := &net.UnixAddr{Name: "/run/ws.sock", Net: "unix"}
+		h.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, local)))
+	})
+	ann, bob := http.Header{"Forwarded": {"for=192.0.2.1"}}, http.Header{"Forwarded": {`for=192.0.2.1, for="192.0.2.2:80"`}}
+	assert.Equal(t, 200, attempt(overUnixSocket, "@", ann).StatusCode)
+	assert.Equal(t, 429, attempt(overUnixSocket, "@", ann).StatusCode)
+	assert.Equal(t, 200, attempt(overUnixSocket, "@", bob).StatusCode)
+	assert.PanicsWithValue(t, "ratelimit: TrustedProxies.Header is 9; it must be HeaderXForwardedFor or HeaderForwarded", func() {
+		ratelimit.Handshake(memory.NewLimiter(ratelimit.PerHour(1)), &ratelimit.HandshakeOptions{TrustedProxies: router.TrustedProxies{Header: 9}})
+	})
 }
 
 func TestHandshakeWithoutALimiter(t *testing.T) {
