@@ -60,11 +60,12 @@ func (p *originPolicy) allows(req *http.Request, proxies TrustedProxies) bool {
 	if origin == "" || p.any {
 		return true
 	}
-	if strings.ContainsFunc(origin, func(r rune) bool { return r > unicode.MaxASCII }) {
-		return false // in lower case, the Kelvin sign is a k
+	if strings.ContainsFunc(origin, isNotInOrigin) {
+		return false // in lower case, for one, the Kelvin sign is a k
 	}
-	u, err := url.Parse(strings.ToLower(origin))
-	if err != nil || u.Host == "" {
+	origin = strings.TrimSuffix(strings.ToLower(origin), "/") // which clients other than browsers send
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" || origin != u.Scheme+"://"+u.Host {
 		return false // "null", say, of a sandboxed page
 	}
 	host := withoutDefaultPort(u.Scheme, u.Host)
@@ -80,6 +81,12 @@ func (p *originPolicy) allows(req *http.Request, proxies TrustedProxies) bool {
 	// way: it must not reach a server that is served over TLS.
 	sameHost := strings.EqualFold(host, withoutDefaultPort(u.Scheme, req.Host))
 	return sameHost && (u.Scheme == "https" || u.Scheme == "http" && req.TLS == nil && !proxies.secure(req))
+}
+
+// isNotInOrigin reports whether no scheme, name, address or port contains r.
+func isNotInOrigin(r rune) bool {
+	isAlphanumeric := r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+	return !isAlphanumeric && !strings.ContainsRune("+-._~:/[]", r)
 }
 
 // withoutDefaultPort leaves out what browsers leave out, too.

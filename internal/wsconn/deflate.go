@@ -94,14 +94,17 @@ var _ io.Writer = (*deflatedFrame)(nil)
 const flushTail = "\x00\x00\xff\xff"
 
 // deflateAnswer accepts the first offer of permessage-deflate that the server can meet
-// (RFC 7692, section 7.1). It returns "" if there is none.
+// (RFC 7692, section 7.1). It returns "" if there is none, or if the header is malformed.
 func deflateAnswer(h http.Header) string {
-	for offer := range strings.SplitSeq(strings.Join(h.Values("Sec-WebSocket-Extensions"), ","), ",") {
-		name, params, _ := strings.Cut(offer, ";")
-		if !strings.EqualFold(strings.TrimSpace(name), "permessage-deflate") {
+	offers, ok := parseExtensions(strings.Join(h.Values("Sec-WebSocket-Extensions"), ","))
+	if !ok {
+		return ""
+	}
+	for _, offer := range offers {
+		if offer.name != "permessage-deflate" {
 			continue
 		}
-		if answer, ok := deflateParams(params); ok {
+		if answer, ok := deflateParams(offer.params); ok {
 			return "permessage-deflate; server_no_context_takeover; client_no_context_takeover" + answer
 		}
 	}
@@ -109,30 +112,24 @@ func deflateAnswer(h http.Header) string {
 }
 
 // deflateParams returns what the answer to an offer with these parameters must contain.
-func deflateParams(params string) (answer string, ok bool) {
-	if params == "" {
-		return "", true
-	}
+func deflateParams(params []extensionParam) (answer string, ok bool) {
 	seen := map[string]bool{}
-	for param := range strings.SplitSeq(params, ";") {
-		name, value, hasValue := strings.Cut(param, "=")
-		name = strings.ToLower(strings.TrimSpace(name))
-		value = strings.Trim(strings.TrimSpace(value), `"`)
-		if seen[name] {
+	for _, p := range params {
+		if seen[p.name] {
 			return "", false
 		}
-		seen[name] = true
-		switch name {
+		seen[p.name] = true
+		switch p.name {
 		case "server_no_context_takeover", "client_no_context_takeover":
-			if hasValue {
+			if p.value != "" {
 				return "", false
 			}
 		case "client_max_window_bits": // our window is the largest, so we can read any
-			if hasValue && !isWindowBits(value) {
+			if p.value != "" && !isWindowBits(p.value) {
 				return "", false
 			}
 		case "server_max_window_bits":
-			if value != "15" { // the compressor of the standard library uses no other
+			if p.value != "15" { // the compressor of the standard library uses no other
 				return "", false
 			}
 			answer = "; server_max_window_bits=15"

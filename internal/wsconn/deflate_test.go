@@ -70,6 +70,16 @@ func TestOffersOfCompression(t *testing.T) {
 		"permessage-deflate; client_max_window_bits; client_max_window_bits":        "",
 		"permessage-deflate; made_up":                                               "",
 		"permessage-bzip2":                                                          "",
+		`x-other; a="b, permessage-deflate"`:                                        "", // malformed: the value is no token
+		`x-other; a=", permessage-deflate`:                                          "",
+		`permessage-deflate; client_max_window_bits=`:                               "",
+		`permessage-deflate; client_max_window_bits=""`:                             "",
+		`permessage-deflate;`:                                                       "",
+		`permessage-deflate, =`:                                                     "",
+		`permessage-deflate; client_max_window_bits = "1\2"`:                        agreed,
+		`, ,permessage-deflate,`:                                                    agreed,
+		`permessage-deflate; made_up="\,", permessage-deflate`:                      "",
+		`permessage-deflate; made_up="x", permessage-deflate`:                       agreed,
 	} {
 		_, got := dialDeflating(t, addr, offer)
 		assert.Equal(t, want, got, offer)
