@@ -65,7 +65,7 @@ func (p *originPolicy) allows(req *http.Request, proxies TrustedProxies) bool {
 	}
 	origin = strings.TrimSuffix(strings.ToLower(origin), "/") // which clients other than browsers send
 	u, err := url.Parse(origin)
-	if err != nil || u.Host == "" || origin != u.Scheme+"://"+u.Host {
+	if err != nil || u.Host == "" || origin != u.Scheme+"://"+u.Host || strings.ContainsAny(u.Hostname(), "[]") {
 		return false // "null", say, of a sandboxed page
 	}
 	host := withoutDefaultPort(u.Scheme, u.Host)

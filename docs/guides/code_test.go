@@ -21,7 +21,9 @@ const (
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"time"
 

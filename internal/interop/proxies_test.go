@@ -1,0 +1,388 @@
+package interop_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+)
+
+// A proxyProgram is a reverse proxy whose configuration is in the guide.
+type proxyProgram struct {
+	name   string
+	block  string // the language of the block in the guide
+	listen string // what the block listens at, with %s for the test's address
+	here   string // the same in the test
+	unix   string // how an upstream at a Unix socket is written
+
+	// command returns how the program runs in the foreground, with a configuration that
+	// holds the block, in a directory of its own.
+	command func(t *testing.T, dir, block string) []string
+}
+
+var proxyPrograms = []proxyProgram{
+	{
+		name: "nginx", block: "nginx", listen: "listen 443 ssl", here: "listen %s ssl", unix: "unix:%s",
+		command: func(t *testing.T, dir, block string) []string {
+			write(t, filepath.Join(dir, "nginx.conf"), fmt.Sprintf(`
+				daemon off;
+				master_process off;
+				pid %[1]s/nginx.pid;
+				error_log stderr;
+				events {}
+				http {
+					access_log off;
+					client_body_temp_path %[1]s/body;
+					proxy_temp_path %[1]s/proxy;
+					fastcgi_temp_path %[1]s/fastcgi;
+					uwsgi_temp_path %[1]s/uwsgi;
+					scgi_temp_path %[1]s/scgi;
+					%[2]s
+				}`, dir, block))
+			return []string{"-p", dir, "-e", "stderr", "-c", filepath.Join(dir, "nginx.conf")}
+		},
+	},
+	{
+		name: "haproxy", block: "haproxy", listen: "bind :443", here: "bind %s", unix: "unix@%s",
+		command: func(t *testing.T, dir, block string) []string {
+			write(t, filepath.Join(dir, "haproxy.cfg"), block)
+			return []string{"-db", "-f", filepath.Join(dir, "haproxy.cfg")}
+		},
+	},
+	{
+		name: "caddy", block: "caddyfile", listen: "example.com {", here: "https://example.com:%s {", unix: "unix/%s",
+		command: func(t *testing.T, dir, block string) []string {
+			const process = "{\n\tadmin off\n\tauto_https disable_redirects\n\tdefault_bind 127.0.0.1\n}\n"
+			write(t, filepath.Join(dir, "Caddyfile"), process+block)
+			return []string{"run", "--adapter", "caddyfile", "--config", filepath.Join(dir, "Caddyfile")}
+		},
+	},
+}
+
+func write(t *testing.T, path, text string) {
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+// guideBlock returns the only block of a language in the guide about reverse proxies.
+func guideBlock(t *testing.T, language string) string {
+	text, err := os.ReadFile("../../docs/guides/reverse-proxies.md")
+	require.NoError(t, err)
+	blocks := regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllSubmatch(text, -1)
+	require.Len(t, blocks, 1, "blocks of %s in the guide", language)
+	return string(blocks[0][1])
+}
+
+// substitute replaces every pair of strings, each of which must occur.
+func substitute(t *testing.T, text string, pairs ...string) string {
+	for i := 0; i < len(pairs); i += 2 {
+		require.Contains(t, text, pairs[i])
+		text = strings.ReplaceAll(text, pairs[i], pairs[i+1])
+	}
+	return text
+}
+
+// need returns the path of a program. Without it, the test is skipped, or fails where the
+// proxies are required.
+func need(t *testing.T, program string) string {
+	for _, name := range []string{program, "/usr/sbin/" + program} { // which is not in everybody's PATH
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("PENSTOCK_REQUIRE_PROXIES") == "1" || os.Getenv("CI") == "true" {
+		t.Fatalf("%s is not installed: PENSTOCK_REQUIRE_PROXIES=1 or CI=true requires it", program)
+	}
+	t.Skipf("%s is not installed; install it to run this test", program)
+	return ""
+}
+
+// idleTimeout is what every time-out of a proxy is in these tests.
+const idleTimeout = 2 * time.Second
+
+// A runningProxy is reached at an address of 127.0.0.1, over TLS for example.com.
+type runningProxy struct {
+	addr  string
+	roots *x509.CertPool
+}
+
+// start runs the configuration of the guide in front of an upstream.
+func (p proxyProgram) start(t *testing.T, network, upstream string) *runningProxy {
+	program := need(t, p.name)
+	dir := shortTempDir(t)
+	proxy := &runningProxy{roots: writeCertificate(t, dir), addr: freeAddress(t)}
+	if network == "unix" {
+		upstream = fmt.Sprintf(p.unix, upstream)
+	}
+	at := proxy.addr
+	if p.name == "caddy" {
+		_, at, _ = net.SplitHostPort(proxy.addr)
+	}
+	block := substitute(
+		t, guideBlock(t, p.block),
+		p.listen, fmt.Sprintf(p.here, at),
+		"127.0.0.1:8080", upstream,
+		"/etc/ssl/", dir+"/",
+		"60s", idleTimeout.String(),
+	)
+	run(t, program, dir, p.command(t, dir, block), proxy.addr)
+	return proxy
+}
+
+// run runs a program until the test ends, and returns when it accepts connections.
+func run(t *testing.T, program, dir string, args []string, addr string) {
+	var output bytes.Buffer // belongs to cmd until it has exited
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &output, &output
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	require.NoError(t, cmd.Start())
+	exited := make(chan struct{})
+	go func() {
+		defer close(exited)
+		_ = cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-exited:
+		case <-time.After(timeout):
+			_ = cmd.Process.Kill()
+			<-exited
+		}
+		if t.Failed() {
+			t.Logf("%s: %s", filepath.Base(program), output.String())
+		}
+	})
+	for deadline := time.Now().Add(timeout); ; {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		select {
+		case <-exited:
+			require.Fail(t, "the proxy has exited", "%s", output.String())
+		case <-time.After(10 * time.Millisecond):
+			require.True(t, time.Now().Before(deadline), "the proxy does not listen at %s", addr)
+		}
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// writeCertificate writes a certificate for example.com with its key to example.com.pem,
+// and the key to example.com.key.
+func writeCertificate(t *testing.T, dir string) *x509.CertPool {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		DNSNames:              []string{"example.com"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	write(t, filepath.Join(dir, "example.com.pem"), string(certPEM)+string(keyPEM))
+	write(t, filepath.Join(dir, "example.com.key"), string(keyPEM))
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(certPEM))
+	return roots
+}
+
+// host is what browsers send as Host.
+func (p *runningProxy) host() string {
+	_, port, _ := net.SplitHostPort(p.addr)
+	return "example.com:" + port
+}
+
+// dial connects from an address of this machine. Without an error, the handshake succeeded.
+func (p *runningProxy) dial(t *testing.T, from string, header http.Header) (*websocket.Conn, *http.Response, error) {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: p.roots},
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", p.addr)
+		},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return websocket.Dial(ctx, "wss://"+p.host()+"/ws", &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: transport},
+		HTTPHeader: header,
+	})
+}
+
+// connect is dial for a handshake that must succeed.
+func (p *runningProxy) connect(t *testing.T, from string, header http.Header) *client {
+	t.Helper()
+	ws, resp, err := p.dial(t, from, header)
+	if err != nil && resp != nil {
+		body, _ := io.ReadAll(resp.Body)
+		t.Logf("%s: %s", resp.Status, body)
+	}
+	require.NoError(t, err)
+	return newClient(t, ws)
+}
+
+// status returns the status of a handshake.
+func (p *runningProxy) status(t *testing.T, from string, header http.Header) int {
+	t.Helper()
+	ws, resp, err := p.dial(t, from, header)
+	if err == nil {
+		_ = ws.CloseNow()
+	}
+	require.NotNil(t, resp, "%v", err)
+	return resp.StatusCode
+}
+
+// behindProxy are the options of the guide.
+func behindProxy(network string, ping time.Duration) router.Options {
+	opts := router.Options{
+		Timeouts: router.Timeouts{Ping: ping, Pong: idleTimeout / 2}, // pings are apart by the longer one
+		Authenticate: func(req *http.Request) (router.Identity, error) {
+			if req.Header.Get("X-Test-Reject") != "" {
+				return router.Identity{}, &errors.Error{Code: errors.Unavailable, Message: "come back later", RetryAfter: 7 * time.Second}
+			}
+			return router.Identity{}, nil
+		},
+	}
+	if network == "unix" {
+		opts.TrustedProxies.UnixSocket = true
+	} else {
+		opts.TrustedProxies.Networks = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	}
+	return opts
+}
+
+// needManyLoopbacks skips the test where clients cannot connect from 127.0.0.2.
+func needManyLoopbacks(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Skipf("clients are told apart by their loopback addresses: %v", err)
+	}
+	_ = listener.Close()
+}
+
+func TestReverseProxies(t *testing.T) {
+	needManyLoopbacks(t)
+	for _, program := range proxyPrograms {
+		for _, network := range []string{"tcp", "unix"} {
+			t.Run(program.name+" over "+network, func(t *testing.T) {
+				t.Parallel()
+				upstream := serve(t, network, newRouter(behindProxy(network, idleTimeout/5)))
+				proxy := program.start(t, network, upstream)
+				checkClientAddress(t, proxy)
+				checkOrigin(t, proxy)
+				checkRejection(t, proxy)
+				checkIdle(t, proxy)
+			})
+		}
+	}
+}
+
+func checkClientAddress(t *testing.T, proxy *runningProxy) {
+	for _, from := range []string{"127.0.0.2", "127.0.0.3"} {
+		c := proxy.connect(t, from, nil)
+		assert.Equal(t, from, c.whoAmI())
+		c.close()
+	}
+	for _, forged := range []http.Header{
+		{"X-Forwarded-For": {"203.0.113.9"}},
+		{"X-Forwarded-For": {"203.0.113.9, 127.0.0.1", "127.0.0.1"}},
+		{"Forwarded": {"for=203.0.113.9"}},
+		{"Forwarded": {`for="`}, "X-Real-Ip": {"203.0.113.9"}},
+	} {
+		c := proxy.connect(t, "127.0.0.4", forged)
+		assert.Equal(t, "127.0.0.4", c.whoAmI(), "with the forged header %v", forged)
+		c.close()
+	}
+}
+
+func checkOrigin(t *testing.T, proxy *runningProxy) {
+	for origin, want := range map[string]int{
+		"https://" + proxy.host(): http.StatusSwitchingProtocols,
+		"http://" + proxy.host():  http.StatusForbidden,
+		"https://evil.example":    http.StatusForbidden,
+	} {
+		assert.Equal(t, want, proxy.status(t, "127.0.0.2", http.Header{"Origin": {origin}}), "origin %s", origin)
+		forged := http.Header{"Origin": {origin}, "X-Forwarded-Proto": {"http"}}
+		assert.Equal(t, want, proxy.status(t, "127.0.0.2", forged), "origin %s with a forged scheme", origin)
+	}
+}
+
+func checkRejection(t *testing.T, proxy *runningProxy) {
+	_, resp, err := proxy.dial(t, "127.0.0.2", http.Header{"X-Test-Reject": {"1"}})
+	require.Error(t, err)
+	require.NotNil(t, resp, "%v", err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	assert.Equal(t, "7", resp.Header.Get("Retry-After"))
+	assert.Contains(t, string(body), "come back later")
+}
+
+// checkIdle keeps a connection without messages for longer than the proxy's time-outs.
+func checkIdle(t *testing.T, proxy *runningProxy) {
+	c := proxy.connect(t, "127.0.0.2", nil)
+	select {
+	case <-c.received:
+		require.Fail(t, "the idle connection has ended", "%v", c.end)
+	case <-time.After(2 * idleTimeout):
+	}
+	assert.Equal(t, "127.0.0.2", c.whoAmI())
+	c.close()
+}
+
+// TestReverseProxies_CloseWithoutPings shows that the time-outs are in force, so that it is
+// the pings that keep a connection open.
+func TestReverseProxies_CloseWithoutPings(t *testing.T) {
+	needManyLoopbacks(t)
+	for _, program := range proxyPrograms {
+		t.Run(program.name, func(t *testing.T) {
+			t.Parallel()
+			c := program.start(t, "tcp", serve(t, "tcp", newRouter(behindProxy("tcp", time.Hour)))).connect(t, "127.0.0.2", nil)
+			select {
+			case _, ok := <-c.received:
+				assert.False(t, ok)
+			case <-time.After(timeout):
+				require.Fail(t, "the idle connection is still open")
+			}
+		})
+	}
+}
