@@ -7,9 +7,9 @@ check: fmt vet lint test tidy ## everything that must hold before a commit
 fmt: ## fails if a file is not formatted
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
 
-# The command and the benchmarks are modules of their own, lest what they draw with and
-# measure against become dependencies.
-MODULES := . cmd/penstock internal/benchmarks
+# The command, the benchmarks and the tests with frameworks are modules of their own, so that
+# what they draw with, measure against and run behind does not become a dependency.
+MODULES := . cmd/penstock internal/benchmarks internal/interop
 
 vet:
 	@set -e; for m in $(MODULES); do echo "go vet -C $$m ./..."; go vet -C $$m ./...; done
@@ -18,7 +18,7 @@ lint:
 	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...); done
 
 test:
-	@set -e; for m in . cmd/penstock; do echo "go test -C $$m ./..."; go test -C $$m -race -shuffle=on ./...; done
+	@set -e; for m in . cmd/penstock internal/interop; do echo "go test -C $$m ./..."; go test -C $$m -race -shuffle=on ./...; done
 
 tidy: ## fails if a go.mod is not tidy
 	@set -e; for m in $(MODULES); do echo "go mod tidy -C $$m"; (cd $$m && go mod tidy -diff); done

@@ -69,6 +69,7 @@ import (
 	"context"
 	"log"
 	"net/http"
+	"time"
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/middleware/ratelimit"

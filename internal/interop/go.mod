@@ -12,6 +12,7 @@ require (
 	github.com/gorilla/mux v1.8.1
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/penstock-go/penstock v0.0.0-00010101000000-000000000000
+	github.com/pires/go-proxyproto v0.8.1
 	github.com/stretchr/testify v1.12.1
 )
 
