@@ -74,6 +74,7 @@ func TestOffersOfCompression(t *testing.T) {
 		`x-other; a=", permessage-deflate`:                                          "",
 		`permessage-deflate; client_max_window_bits=`:                               "",
 		`permessage-deflate; client_max_window_bits=""`:                             "",
+		`permessage-deflate x`:                                                      "",
 		`permessage-deflate;`:                                                       "",
 		`permessage-deflate, =`:                                                     "",
 		`permessage-deflate; client_max_window_bits = "1\2"`:                        agreed,
