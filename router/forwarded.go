@@ -157,7 +157,7 @@ func isNodePort(s string) bool {
 	for _, c := range []byte(name) {
 		digit := c >= '0' && c <= '9'
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c == '.' || c == '_' || c == '-'
-		if !digit && !(hidden && letter) {
+		if !digit && (!hidden || !letter) {
 			return false
 		}
 	}
