@@ -11,8 +11,12 @@ fmt: ## fails if a file is not formatted
 # what they draw with, measure against and run behind does not become a dependency.
 MODULES := . cmd/penstock internal/benchmarks internal/interop
 
+# Each stands for systems on which other files are built.
+PLATFORMS := linux/386 linux/arm64 darwin/arm64 windows/amd64 freebsd/amd64 js/wasm
+
 vet:
 	@set -e; for m in $(MODULES); do echo "go vet -C $$m ./..."; go vet -C $$m ./...; done
+	@set -e; for p in $(PLATFORMS); do echo "$$p go build ./..."; GOOS=$${p%/*} GOARCH=$${p#*/} go build ./...; done
 
 lint:
 	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...); done

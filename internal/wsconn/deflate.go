@@ -94,21 +94,22 @@ var _ io.Writer = (*deflatedFrame)(nil)
 const flushTail = "\x00\x00\xff\xff"
 
 // deflateAnswer accepts the first offer of permessage-deflate that the server can meet
-// (RFC 7692, section 7.1). It returns "" if there is none, or if the header is malformed.
-func deflateAnswer(h http.Header) string {
+// (RFC 7692, section 7.1). The answer is "" if there is none. It is not ok if the header
+// is malformed, in which case the handshake must fail (RFC 6455, section 9.1).
+func deflateAnswer(h http.Header) (answer string, ok bool) {
 	offers, ok := parseExtensions(strings.Join(h.Values("Sec-WebSocket-Extensions"), ","))
 	if !ok {
-		return ""
+		return "", false
 	}
 	for _, offer := range offers {
 		if offer.name != "permessage-deflate" {
 			continue
 		}
 		if answer, ok := deflateParams(offer.params); ok {
-			return "permessage-deflate; server_no_context_takeover; client_no_context_takeover" + answer
+			return "permessage-deflate; server_no_context_takeover; client_no_context_takeover" + answer, true
 		}
 	}
-	return ""
+	return "", true
 }
 
 // deflateParams returns what the answer to an offer with these parameters must contain.

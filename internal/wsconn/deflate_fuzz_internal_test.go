@@ -83,7 +83,10 @@ func FuzzDeflateOffer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, first, second string) {
 		want := modelAnswers(first + "," + second)
-		answer := deflateAnswer(http.Header{"Sec-Websocket-Extensions": {first, second}})
+		answer, ok := deflateAnswer(http.Header{"Sec-Websocket-Extensions": {first, second}})
+		if wellFormed := headerModel.MatchString(first + "," + second); ok != wellFormed {
+			t.Errorf("well-formed %v, want %v", ok, wellFormed)
+		}
 		if answer == "" {
 			if want != nil {
 				t.Errorf("offers %q and %q are declined, want %q", first, second, want)

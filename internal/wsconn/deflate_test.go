@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -70,16 +72,8 @@ func TestOffersOfCompression(t *testing.T) {
 		"permessage-deflate; client_max_window_bits; client_max_window_bits":        "",
 		"permessage-deflate; made_up":                                               "",
 		"permessage-bzip2":                                                          "",
-		`x-other; a="b, permessage-deflate"`:                                        "", // malformed: the value is no token
-		`x-other; a=", permessage-deflate`:                                          "",
-		`permessage-deflate; client_max_window_bits=`:                               "",
-		`permessage-deflate; client_max_window_bits=""`:                             "",
-		`permessage-deflate x`:                                                      "",
-		`permessage-deflate;`:                                                       "",
-		`permessage-deflate, =`:                                                     "",
 		`permessage-deflate; client_max_window_bits = "1\2"`:                        agreed,
 		`, ,permessage-deflate,`:                                                    agreed,
-		`permessage-deflate; made_up="\,", permessage-deflate`:                      "",
 		`permessage-deflate; made_up="x", permessage-deflate`:                       agreed,
 	} {
 		_, got := dialDeflating(t, addr, offer)
@@ -90,6 +84,33 @@ func TestOffersOfCompression(t *testing.T) {
 	_, got := dialDeflating(t, addr, "permessage-deflate")
 	assert.Empty(t, got, "where compression is off")
 	(<-conns).Release()
+}
+
+func TestAccept_MalformedExtensionsFailTheHandshake(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := wsconn.Accept(w, r, "", deflating(), ignore{})
+		assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
+	}))
+	defer server.Close()
+	for _, header := range []string{
+		`x-other; a="b, permessage-deflate"`, // the value is no token
+		`x-other; a=", permessage-deflate`,
+		`permessage-deflate; client_max_window_bits=`,
+		`permessage-deflate; client_max_window_bits=""`,
+		`permessage-deflate x`,
+		`permessage-deflate;`,
+		`permessage-deflate, =`,
+		`permessage-deflate; made_up="\,", permessage-deflate`,
+	} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		_, err = io.WriteString(conn, offering(header))
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusOK, resp.StatusCode, "the caller answers: %s", header)
+		_ = conn.Close()
+	}
 }
 
 // TestCompressedMessagesMakeTheRoundTrip is against the library's client.

@@ -24,8 +24,12 @@ func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
 	if u.header == nil {
 		u.header = http.Header{}
 	}
+	answer, ok := deflateAnswer(r.Header)
+	if !ok {
+		return errors.Errorf(errors.InvalidArgument, "Sec-WebSocket-Extensions is malformed")
+	}
 	if c.opts.Deflater != nil {
-		u.extensions = deflateAnswer(r.Header)
+		u.extensions = answer
 	}
 	accept := &websocket.AcceptOptions{InsecureSkipVerify: true}
 	if c.subprotocol != "" {
