@@ -1,30 +1,32 @@
-// Package outbound obeys the limits of somebody else's API, such as Discord's: it sends
-// requests no faster than the API's own response headers allow.
+// Package outbound sends HTTP requests within the rate limits of a third-party API, such as
+// Discord's. It reads the limits from the API's own response headers.
 //
-//	client := &http.Client{Transport: outbound.NewTransport(memory.NewWindows(nil), nil)}
+//	client := &http.Client{Transport: outbound.NewTransport(memory.NewBudget(nil), nil)}
 //
-// Where several processes share one budget, their windows are in Redis:
-// redis.NewWindows(client, "{mybot}:", nil).
+// Several processes share one budget through Redis: redis.NewBudget(client, "{mybot}:", nil).
 //
-// # Windows
+// # Budgets
 //
-// An API admits so many requests to a route in a window of time, and tells with every
-// response how many remain and when the window ends. A [Windows] keeps that, and a
-// [Transport] claims a request from it before it sends one. Whoever has to wait claims
-// again afterwards; a claim is never reserved.
+// An API accepts a number of requests to a route in a time window. Every response says how many
+// requests remain and when the window ends. A [Budget] keeps this state, and a [Transport]
+// acquires each request from the Budget before it sends the request. A caller that has to wait
+// tries again after the wait; the Budget reserves nothing for it.
 //
-// Nobody knows in which of the server's windows a request counts until its response has
-// come: one that is claimed at the end of a window may arrive in the next. Therefore
+// A client does not know in which of the API's windows a request counts until the response
+// arrives: a request acquired at the end of one window may reach the API in the next.
+// Therefore
 //
-//   - a window lasts until every response in it says that it is over, and
-//   - requests that are under way when a window ends are charged to the next as well.
+//   - a window lasts until every response to its requests says that it has ended, and
+//   - requests in flight at the end of a window also count in the next window.
 //
-// So no window of the server's ever gets more than its limit, whatever the latencies
-// are, for as long as a request is answered within a lease. A request that is not is
-// taken for lost: that is how long a process that dies can hold up the others.
+// No window of the API then receives more requests than its limit, whatever the latencies are,
+// provided that every request is answered within the lease ([BudgetOptions.Lease]). A request
+// without a response counts as lost after the lease, so a process that dies delays the others
+// for one lease at most.
 //
-// # What is not known
+// # Unknown limits
 //
-// While the limit of a route is unknown, its requests go one at a time. A success
-// without any such headers shows that there is no limit; that is remembered for an hour.
+// While the limit of a route is unknown, the Budget permits one request at a time. A successful
+// response without rate limit headers shows that the route has no limit; the Budget remembers
+// this for an hour.
 package outbound

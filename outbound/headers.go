@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	maxTold      = 31 * 24 * time.Hour // longer is nonsense, and told nothing
-	maxLimit     = 1_000_000_000
-	refusedAfter = time.Second // where a refusal does not say how long it lasts
+	maxDuration       = 31 * 24 * time.Hour // a longer duration is ignored as malformed
+	maxLimit          = 1_000_000_000
+	defaultRetryAfter = time.Second // for a 429 that does not say how long to wait
 )
 
-// ParseHeaders returns what a response with a status code and headers tells of limits. It
-// understands those of Discord (https://discord.com/developers/docs/topics/rate-limits),
-// most of which many others send too:
+// ParseHeaders returns the rate limit status in a response with the given status code and
+// headers. It reads Discord's headers (https://discord.com/developers/docs/topics/rate-limits),
+// most of which other APIs send too:
 //
-//   - X-RateLimit-Limit and X-RateLimit-Remaining. A limit of 0 is told as one of 1 of
-//     which nothing remains.
-//   - X-RateLimit-Reset-After, in seconds with decimals; else X-RateLimit-Reset, seconds
-//     since 1970 with or without decimals, minus Date. Date has no decimals, so the
-//     difference may be up to two seconds too long, and is never too short.
-//   - Retry-After, in seconds with or without decimals, or a date, of a 429 or 503
-//     (RFC 9110, section 10.2.3).
-//   - X-RateLimit-Global and X-RateLimit-Scope, of a 429. If it is global, the others
-//     speak of that limit, not of the route's.
+//   - X-RateLimit-Limit and X-RateLimit-Remaining. A limit of 0 becomes a limit of 1 of which
+//     nothing remains.
+//   - X-RateLimit-Reset-After, in seconds with optional decimals. Without it,
+//     X-RateLimit-Reset, in seconds since 1970 with optional decimals, minus Date. Date has no
+//     decimals, so this difference may be up to two seconds too long. It is never too short.
+//   - Retry-After of a 429 or 503, in seconds with optional decimals, or as a date
+//     (RFC 9110, section 10.2.3). A 429 without any duration lasts one second.
+//   - X-RateLimit-Global and X-RateLimit-Scope of a 429. If the rejection is global, the
+//     other X-RateLimit headers describe the global limit and are not the route's.
 //
-// What is malformed, negative or longer than 31 days told nothing. A response below 400
-// without any of them shows that its route is [Unlimited].
+// Malformed and negative values, and durations above 31 days, are ignored. A response with a
+// status code below 400 and without any of these headers returns the limit [Unlimited].
 func ParseHeaders(code int, h http.Header) Status {
 	retry, hasRetry := retryAfter(h)
 	reset, hasReset := resetAfter(h)
@@ -41,7 +41,7 @@ func ParseHeaders(code int, h http.Header) Status {
 	case hasReset:
 		s.RetryAfter = reset
 	default:
-		s.RetryAfter = refusedAfter
+		s.RetryAfter = defaultRetryAfter
 	}
 	if code == http.StatusTooManyRequests {
 		s.Global = strings.EqualFold(h.Get("X-RateLimit-Global"), "true") ||
@@ -60,7 +60,7 @@ func ParseHeaders(code int, h http.Header) Status {
 	return s
 }
 
-// limitOf returns 0, 0 if the headers do not tell.
+// limitOf returns 0, 0 if the headers contain no limit.
 func limitOf(h http.Header) (limit, remaining int64) {
 	limit, hasLimit := number(h.Get("X-RateLimit-Limit"))
 	remaining, hasRemaining := number(h.Get("X-RateLimit-Remaining"))
@@ -68,7 +68,7 @@ func limitOf(h http.Header) (limit, remaining int64) {
 	case !hasLimit && !hasRemaining:
 		return 0, 0
 	case !hasLimit:
-		limit = remaining + 1 // this request counted
+		limit = remaining + 1 // the answered request is already deducted
 	case !hasRemaining:
 		remaining = limit
 	}
@@ -84,19 +84,19 @@ func number(text string) (int64, bool) {
 func retryAfter(h http.Header) (time.Duration, bool) {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if d, _, ok := seconds(text); ok {
-		return told(d)
+		return checkDuration(d)
 	}
 	at, err := http.ParseTime(text)
 	date, hasDate := dateOf(h)
 	if err != nil || !hasDate {
 		return 0, false
 	}
-	return told(at.Sub(date) + time.Second)
+	return checkDuration(at.Sub(date) + time.Second)
 }
 
 func resetAfter(h http.Header) (time.Duration, bool) {
 	if d, _, ok := seconds(strings.TrimSpace(h.Get("X-RateLimit-Reset-After"))); ok {
-		return told(d)
+		return checkDuration(d)
 	}
 	since1970, whole, ok := seconds(strings.TrimSpace(h.Get("X-RateLimit-Reset")))
 	date, hasDate := dateOf(h)
@@ -105,28 +105,30 @@ func resetAfter(h http.Header) (time.Duration, bool) {
 	}
 	after := since1970 - time.Duration(date.Unix())*time.Second
 	switch {
-	case after < 0: // nothing lasts until the past
+	case after < 0: // a reset time in the past is malformed
 		return 0, false
-	case whole: // it may be later in that second
+	case whole: // the window may end at any time within that second
 		after += time.Second
 	}
-	return told(after)
+	return checkDuration(after)
 }
 
-// dateOf ignores dates that time.Duration cannot count to.
+// dateOf ignores dates whose distance from 1970 time.Duration cannot represent.
 func dateOf(h http.Header) (time.Time, bool) {
 	date, err := http.ParseTime(h.Get("Date"))
 	return date, err == nil && date.Year() >= 1970 && date.Year() < 2200
 }
 
-// told makes 0, which would tell nothing, the shortest there is.
-func told(d time.Duration) (time.Duration, bool) {
-	return max(d, time.Nanosecond), d >= 0 && d <= maxTold
+// checkDuration reports whether d is valid. It returns 1ns for 0, because a 0 in a Status means
+// that the duration is unknown.
+func checkDuration(d time.Duration) (time.Duration, bool) {
+	return max(d, time.Nanosecond), d >= 0 && d <= maxDuration
 }
 
-// seconds parses a decimal number, rounding up to the nanosecond.
+// seconds parses a decimal number of seconds and rounds it up to the nanosecond. whole reports
+// that text has no decimal point.
 func seconds(text string) (d time.Duration, whole, ok bool) {
-	const digits = 9 // of a nanosecond
+	const digits = 9 // a nanosecond is the ninth decimal
 	before, after, hasPoint := strings.Cut(text, ".")
 	if !areDigits(before) || len(before) > 10 || hasPoint && !areDigits(after) {
 		return 0, false, false
@@ -150,7 +152,7 @@ func seconds(text string) (d time.Duration, whole, ok bool) {
 	return d + time.Duration(nanos), false, true
 }
 
-// maxSeconds is in the year 2200, and far from what time.Duration can count to.
+// maxSeconds is the start of the year 2200 as a Unix time. time.Duration can represent it.
 const maxSeconds = 7_258_118_400
 
 func areDigits(text string) bool {

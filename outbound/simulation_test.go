@@ -17,23 +17,23 @@ import (
 	"github.com/penstock-go/penstock/outbound"
 )
 
-// An api admits limit requests in a window, which begins when the first one arrives. It
-// is a model of a server, and of the network to it: each way takes its own time.
-type api struct {
+// A fakeAPI is a model of a server and of the network to it. It accepts limit requests in a
+// window, which begins when the first request arrives. Each direction has its own latency.
+type fakeAPI struct {
 	limit   int
 	per     time.Duration
-	latency func() time.Duration // of one way
+	latency func() time.Duration // of one direction
 
-	mu      sync.Mutex
-	began   time.Time
-	used    int
-	arrived int
-	refused int
+	mu          sync.Mutex
+	windowStart time.Time
+	used        int
+	arrived     int
+	rejected    int
 }
 
-func (a *api) RoundTrip(req *http.Request) (*http.Response, error) {
+func (a *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := sleep(req.Context(), a.latency()); err != nil {
-		return nil, err // it never arrives
+		return nil, err // the request does not reach the API
 	}
 	resp := a.serve()
 	return resp, sleep(req.Context(), a.latency())
@@ -48,20 +48,20 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (a *api) serve() *http.Response {
+func (a *fakeAPI) serve() *http.Response {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	if now.Sub(a.began) >= a.per {
-		a.began, a.used = now, 0
+	if now.Sub(a.windowStart) >= a.per {
+		a.windowStart, a.used = now, 0
 	}
 	a.arrived++
 	h := http.Header{}
-	left := a.per - now.Sub(a.began)
+	left := a.per - now.Sub(a.windowStart)
 	h.Set("X-RateLimit-Limit", strconv.Itoa(a.limit))
 	h.Set("X-RateLimit-Reset-After", fmt.Sprintf("%.9f", left.Seconds()))
 	if a.used == a.limit {
-		a.refused++
+		a.rejected++
 		h.Set("X-RateLimit-Remaining", "0")
 		h.Set("Retry-After", strconv.Itoa(int(left/time.Second)+1))
 		return &http.Response{StatusCode: http.StatusTooManyRequests, Header: h, Body: http.NoBody}
@@ -71,59 +71,59 @@ func (a *api) serve() *http.Response {
 	return &http.Response{StatusCode: http.StatusOK, Header: h, Body: http.NoBody}
 }
 
-// TestNoLatencyCausesARefusal tries random APIs, loads and networks, in virtual time. Some
-// callers give up while their requests are under way.
-func TestNoLatencyCausesARefusal(t *testing.T) {
+// TestTransport_NeverExceedsALimitWhateverTheLatency runs random APIs, loads and networks in virtual time.
+// Some callers give up while their requests are in flight.
+func TestTransport_NeverExceedsALimitWhateverTheLatency(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
 			const callers = 300
 			random := rand.New(rand.NewPCG(seed, 0))
 			server := randomAPI(random)
-			transport := outbound.NewTransport(memory.NewWindows(nil), &outbound.Options{Base: server})
+			transport := outbound.NewTransport(memory.NewBudget(nil), &outbound.Options{Base: server})
 			windows := 1 + int64(2*callers/server.limit)
 			var wg sync.WaitGroup
 			for range callers {
-				start, patience := time.Duration(random.Int64N(windows*int64(server.per))), time.Hour
+				start, timeout := time.Duration(random.Int64N(windows*int64(server.per))), time.Hour
 				if random.IntN(10) == 0 {
-					patience = time.Duration(random.Int64N(int64(server.per)))
+					timeout = time.Duration(random.Int64N(int64(server.per)))
 				}
 				wg.Go(func() {
 					time.Sleep(start)
-					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					ctx, cancel := context.WithTimeout(t.Context(), timeout)
 					defer cancel()
 					request(ctx, transport)
 				})
 			}
 			wg.Wait()
-			assert.Zero(t, server.refused, "seed %d: of %d requests to an API of %d in %v", seed, server.arrived, server.limit, server.per)
+			assert.Zero(t, server.rejected, "seed %d: %d requests to an API that accepts %d per %v", seed, server.arrived, server.limit, server.per)
 		})
 	}
 }
 
-// randomAPI is mostly quick, and sometimes slow, but answers within a lease.
-func randomAPI(random *rand.Rand) *api {
+// randomAPI returns an API that is fast most of the time and always answers within the lease.
+func randomAPI(random *rand.Rand) *fakeAPI {
 	per := time.Duration(1+random.Int64N(1000)) * time.Millisecond
-	quick := 1 + random.Int64N(int64(per)/2)
+	fast := 1 + random.Int64N(int64(per)/2)
 	slow := 1 + random.Int64N(int64(2*per))
-	slowOf := 2 + random.IntN(20)
+	slowEvery := 2 + random.IntN(20)
 	limit := 1 + random.IntN(20)
 	var mu sync.Mutex
 	random = rand.New(rand.NewPCG(random.Uint64(), 0))
-	return &api{
+	return &fakeAPI{
 		limit: limit,
 		per:   per,
 		latency: func() time.Duration {
 			mu.Lock()
 			defer mu.Unlock()
-			if random.IntN(slowOf) == 0 {
+			if random.IntN(slowEvery) == 0 {
 				return time.Duration(random.Int64N(slow))
 			}
-			return time.Duration(random.Int64N(quick))
+			return time.Duration(random.Int64N(fast))
 		},
 	}
 }
 
-// request returns the status, or 0.
+// request returns the status code, or 0 after an error.
 func request(ctx context.Context, transport http.RoundTripper) int {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/users", http.NoBody)
 	if err != nil {

@@ -16,55 +16,56 @@ type Options struct {
 	// Base sends the requests. If nil, it is [http.DefaultTransport].
 	Base http.RoundTripper
 
-	// Route names whose limit a request counts against. If nil, it is the method, the
-	// host and the path: "GET api.example.com/users". Give requests that share a limit
-	// one route; Discord tells them apart by the method and by the channel, guild or
-	// webhook in the path, not by what else is there.
+	// Route returns the name of the limit that a request counts against. Requests that share a
+	// limit must share a route. If nil, the route is the method, the host and the path:
+	// "GET api.example.com/users". Discord's limits depend on the method and on the channel,
+	// guild or webhook ID in the path; other IDs in the path must not be part of the route.
 	Route func(*http.Request) string
 
-	// Retries is how often a request that was refused with 429 is sent again, once its
-	// turn has come. It is not if it has a body and no GetBody. If 0, it is 3; if
-	// negative, requests are sent once.
-	Retries int
+	// MaxRetries is how often a request that got status 429 is sent again, each time after
+	// the wait that the response demands. A request with a body but without GetBody is not
+	// retried. If 0, it is 3; if negative, requests are never retried.
+	MaxRetries int
 
-	// OnRefused is called with every 429. Discord bans an address that causes 10,000
-	// refusals in ten minutes.
-	OnRefused func(route string, told Status)
+	// OnRateLimited is called for every response with status 429. Discord bans an address that
+	// causes 10,000 of them in ten minutes. It may be called concurrently.
+	OnRateLimited func(route string, status Status)
 
-	// OnError is called if the Windows cannot be told of a response. What it told is
-	// lost then, and its request counts for a lease.
+	// OnError is called if [Budget.Update] fails. The status of that response is lost, and its
+	// request counts as in flight for one lease. It may be called concurrently.
 	OnError func(error)
 }
 
 const (
-	defaultRetries = 3
-	updateTime     = time.Second // for telling what nobody waits for longer
-	maxDrained     = 64 << 10    // bytes of a refusal, so that its connection can be used again
+	defaultMaxRetries = 3
+	updateTimeout     = time.Second
+	maxDiscardBytes   = 64 << 10 // of a 429's body, so that its connection can be reused
 )
 
-// A Transport is an [http.RoundTripper] that sends requests when an API's limits allow.
-// Until then callers wait, those of a route in the order in which they came, for as long
-// as their contexts allow. Requests of one route may be under way at the same time.
+// A Transport is an [http.RoundTripper] that sends a request when the API's rate limits permit
+// it. Until then the caller waits, at most until its context ends. Callers of one route are
+// served in order of arrival. Several requests to one route may be in flight at the same time.
 //
-// A request that is refused all the same is sent again, before those that came after it;
-// when it has no retries left, its caller gets the 429.
+// A request that gets status 429 in spite of this is retried before later requests. After the
+// last retry, the caller gets the 429 response.
 //
-// If the Windows fail, nothing is sent and the caller gets the error: without them, it is
-// unknown what the API would say.
+// If the [Budget] fails, the Transport sends nothing and returns the error, because it cannot
+// know whether the API would accept the request. A Transport is safe for concurrent use.
 type Transport struct {
 	options Options
-	windows Windows
-	lines   lines
+	budget  Budget
+	waiters waiters
 }
 
 var _ http.RoundTripper = (*Transport)(nil)
 
-// NewTransport returns a transport. It panics if windows is nil.
-func NewTransport(windows Windows, opts *Options) *Transport {
-	if windows == nil {
-		panic("outbound: NewTransport needs windows")
+// NewTransport returns a Transport. If opts is nil, the defaults apply. It panics if budget is
+// nil.
+func NewTransport(budget Budget, opts *Options) *Transport {
+	if budget == nil {
+		panic("outbound: NewTransport with a nil Budget; pass memory.NewBudget(nil), for example")
 	}
-	t := &Transport{windows: windows, lines: lines{routes: map[string]*line{}}}
+	t := &Transport{budget: budget, waiters: waiters{routes: map[string]*waitQueue{}}}
 	if opts != nil {
 		t.options = *opts
 	}
@@ -72,112 +73,118 @@ func NewTransport(windows Windows, opts *Options) *Transport {
 		t.options.Base = http.DefaultTransport
 	}
 	if t.options.Route == nil {
-		t.options.Route = routeOf
+		t.options.Route = defaultRoute
 	}
-	if t.options.Retries == 0 {
-		t.options.Retries = defaultRetries
+	if t.options.MaxRetries == 0 {
+		t.options.MaxRetries = defaultMaxRetries
 	}
 	return t
 }
 
-func routeOf(req *http.Request) string { return req.Method + " " + req.URL.Host + req.URL.Path }
+func defaultRoute(req *http.Request) string {
+	return req.Method + " " + req.URL.Host + req.URL.Path
+}
 
-// RoundTrip sends a request when its turn has come.
+// RoundTrip waits until the budget permits the request, sends it, and retries it after status
+// 429. See [http.RoundTripper].
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	route := t.options.Route(req)
-	number := t.lines.join(route)
-	defer t.lines.leave(route)
+	number := t.waiters.join(route)
+	defer t.waiters.leave(route)
 	next := req
-	for retries := t.options.Retries; ; retries-- {
-		resp, err := t.try(next, route, number)
+	for retries := t.options.MaxRetries; ; retries-- {
+		resp, err := t.send(next, route, number)
 		if err != nil || resp.StatusCode != http.StatusTooManyRequests || retries <= 0 {
 			return resp, err
 		}
-		again, err := replay(req)
+		retry, err := cloneForRetry(req)
 		if err != nil {
 			closeBody(resp.Body)
 			return nil, err
 		}
-		if again == nil {
+		if retry == nil {
 			return resp, nil
 		}
-		_, _ = io.CopyN(io.Discard, resp.Body, maxDrained) // a refusal is not read
+		_, _ = io.CopyN(io.Discard, resp.Body, maxDiscardBytes) // an error only prevents reuse
 		closeBody(resp.Body)
-		next = again
+		next = retry
 	}
 }
 
-// CloseIdleConnections is for [http.Client.CloseIdleConnections].
+// CloseIdleConnections closes the idle connections of Base, if Base supports it.
+// [http.Client.CloseIdleConnections] calls it.
 func (t *Transport) CloseIdleConnections() {
 	if base, ok := t.options.Base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
 }
 
-// replay returns a request that can be sent once more, or nil.
-func replay(req *http.Request) (*http.Request, error) {
-	again := req.Clone(req.Context())
+// cloneForRetry returns a copy of req with a new body, or nil if the body cannot be repeated.
+func cloneForRetry(req *http.Request) (*http.Request, error) {
+	clone := req.Clone(req.Context())
 	switch {
 	case req.Body == nil || req.Body == http.NoBody:
-		return again, nil
+		return clone, nil
 	case req.GetBody == nil:
 		return nil, nil
 	}
 	body, err := req.GetBody()
 	if err != nil {
-		return nil, fmt.Errorf("outbound: body of a request to be sent again: %w", err)
+		return nil, fmt.Errorf("outbound: get the body for a retry: %w", err)
 	}
-	again.Body = body
-	return again, nil
+	clone.Body = body
+	return clone, nil
 }
 
-// try sends a request once.
-func (t *Transport) try(req *http.Request, route string, number uint64) (*http.Response, error) {
+// send sends a request once, after it has acquired it from the budget.
+func (t *Transport) send(req *http.Request, route string, number uint64) (*http.Response, error) {
 	ctx := req.Context()
-	claim, err := t.claim(ctx, route, number)
+	grant, err := t.acquire(ctx, route, number)
 	if err != nil {
 		closeBody(req.Body)
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		t.tell(ctx, route, claim, Status{Unsent: true})
+		t.update(ctx, route, grant, Status{Unsent: true})
 		closeBody(req.Body)
 		return nil, context.Cause(ctx)
 	}
 	resp, err := t.options.Base.RoundTrip(req)
 	if err != nil {
-		// Otherwise it may have arrived: it counts as under way until its lease ends.
+		// After a failed dial the API has not seen the request. After any other error it may
+		// have, so the request stays in flight until its lease ends.
 		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-			t.tell(ctx, route, claim, Status{Unsent: true})
+			t.update(ctx, route, grant, Status{Unsent: true})
 		}
 		return nil, err
 	}
-	told := ParseHeaders(resp.StatusCode, resp.Header)
-	t.tell(ctx, route, claim, told)
-	if resp.StatusCode == http.StatusTooManyRequests && t.options.OnRefused != nil {
-		t.options.OnRefused(route, told)
+	status := ParseHeaders(resp.StatusCode, resp.Header)
+	t.update(ctx, route, grant, status)
+	if resp.StatusCode == http.StatusTooManyRequests && t.options.OnRateLimited != nil {
+		t.options.OnRateLimited(route, status)
 	}
 	return resp, nil
 }
 
-// claim returns when a request may be sent.
-func (t *Transport) claim(ctx context.Context, route string, number uint64) (Claim, error) {
-	if err := t.lines.await(ctx, route, number); err != nil {
-		return Claim{}, err
+// acquire blocks until the budget permits the request. The caller holds its route's turn while
+// it asks the budget, and passes the turn on before acquire returns.
+func (t *Transport) acquire(ctx context.Context, route string, number uint64) (Grant, error) {
+	if err := t.waiters.await(ctx, route, number); err != nil {
+		return Grant{}, err
 	}
 	for {
-		claim, err := t.windows.Claim(ctx, route)
-		if err == nil && claim.Wait > 0 {
-			err = sleep(ctx, claim.Wait)
+		grant, err := t.budget.TryAcquire(ctx, route)
+		if err == nil && grant.Wait > 0 {
+			err = sleep(ctx, grant.Wait)
 		}
 		switch {
-		case err != nil || claim.Wait <= 0:
-			t.lines.pass(route)
-			return claim, err
-		case t.lines.isBehind(route, number):
-			t.lines.pass(route)
-			if err := t.lines.await(ctx, route, number); err != nil {
-				return Claim{}, err
+		case err != nil || grant.Wait <= 0:
+			t.waiters.pass(route)
+			return grant, err
+		case t.waiters.mustYield(route, number):
+			t.waiters.pass(route)
+			if err := t.waiters.await(ctx, route, number); err != nil {
+				return Grant{}, err
 			}
 		}
 	}
@@ -194,13 +201,14 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tell is done before the caller gets the response, so that its next request is claimed
-// knowing it, and done even if the caller gave up.
-func (t *Transport) tell(ctx context.Context, route string, claim Claim, told Status) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), updateTime)
+// update runs before the caller gets the response, so that the caller's next request already
+// sees the new status. It ignores the end of ctx: the status is valid even if the caller has
+// given up.
+func (t *Transport) update(ctx context.Context, route string, grant Grant, status Status) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), updateTimeout)
 	defer cancel()
-	if err := t.windows.Update(ctx, route, claim, told); err != nil && t.options.OnError != nil {
-		t.options.OnError(fmt.Errorf("outbound: what %s told is lost: %w", route, err))
+	if err := t.budget.Update(ctx, route, grant, status); err != nil && t.options.OnError != nil {
+		t.options.OnError(fmt.Errorf("outbound: rate limit status of route %q is lost: %w", route, err))
 	}
 }
 

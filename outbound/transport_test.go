@@ -20,29 +20,29 @@ import (
 	"github.com/penstock-go/penstock/outbound"
 )
 
-// A roundTrip is an API.
-type roundTrip func(*http.Request) (*http.Response, error)
+// A roundTripFunc is an API.
+type roundTripFunc func(*http.Request) (*http.Response, error)
 
-func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+func (f roundTripFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 func respond(code int, lines ...string) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: headers(lines...), Body: io.NopCloser(strings.NewReader("body"))}, nil
 }
 
-// A body knows whether it was closed, as a RoundTripper must.
-type body struct {
+// A countingBody counts its Close calls. A RoundTripper must close every request body.
+type countingBody struct {
 	io.Reader
 
 	closed int
 }
 
-func (b *body) Close() error {
+func (b *countingBody) Close() error {
 	b.closed++
 	return nil
 }
 
-func post(ctx context.Context, text string) (*http.Request, *body) {
-	b := &body{Reader: strings.NewReader(text)}
+func post(ctx context.Context, text string) (*http.Request, *countingBody) {
+	b := &countingBody{Reader: strings.NewReader(text)}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://api.test/messages", b)
 	if err != nil {
 		panic(err)
@@ -50,12 +50,12 @@ func post(ctx context.Context, text string) (*http.Request, *body) {
 	return req, b
 }
 
-func transport(api roundTrip, opts outbound.Options) *outbound.Transport {
+func transport(api roundTripFunc, opts outbound.Options) *outbound.Transport {
 	opts.Base = api
-	return outbound.NewTransport(memory.NewWindows(nil), &opts)
+	return outbound.NewTransport(memory.NewBudget(nil), &opts)
 }
 
-func TestCallersAreServedInOrder(t *testing.T) {
+func TestTransport_ServesCallersInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var served []string
@@ -74,7 +74,7 @@ func TestCallersAreServedInOrder(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			text := fmt.Sprint(n)
-			if n%5 == 3 { // gives up
+			if n%5 == 3 { // this caller gives up
 				time.AfterFunc(3*time.Second+time.Duration(n), cancel)
 			} else {
 				want = append(want, text)
@@ -84,20 +84,19 @@ func TestCallersAreServedInOrder(t *testing.T) {
 				resp, err := tr.RoundTrip(req)
 				if err != nil {
 					assert.ErrorIs(t, err, context.Canceled)
-					assert.Equal(t, 1, b.closed, "the body of a request that is not sent")
+					assert.Equal(t, 1, b.closed, "the body of an unsent request must be closed")
 					return
 				}
 				assert.Equal(t, 200, resp.StatusCode)
 			})
-			synctest.Wait() // it is in line
+			synctest.Wait() // until the caller waits in the queue
 		}
 		wg.Wait()
-		assert.Equal(t, want, served) // 3 was the first in line
+		assert.Equal(t, want, served) // caller 3 was first in the queue when it gave up
 	})
 }
 
-// TestRoutesWaitApart has routes that wait for different times.
-func TestRoutesWaitApart(t *testing.T) {
+func TestTransport_RoutesWaitIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := transport(func(req *http.Request) (*http.Response, error) {
 			return respond(200, "X-RateLimit-Limit: 1", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset-After: "+req.URL.Path[1:])
@@ -119,26 +118,26 @@ func TestRoutesWaitApart(t *testing.T) {
 	})
 }
 
-// TestARefusedRequestIsSentAgainFirst has a window that somebody else uses up, while others
-// wait already.
-func TestARefusedRequestIsSentAgainFirst(t *testing.T) {
+// TestTransport_RetriesBeforeLaterRequests runs against an API whose window another client
+// uses up while later requests already wait.
+func TestTransport_RetriesBeforeLaterRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var served []string
-		refusals := 0
-		full := time.Now().Add(5 * time.Second)
+		rejections := 0
+		fullUntil := time.Now().Add(5 * time.Second)
 		tr := transport(func(req *http.Request) (*http.Response, error) {
 			time.Sleep(10 * time.Millisecond)
 			text, err := io.ReadAll(req.Body)
 			require.NoError(t, err)
-			if len(served) == 1 && time.Now().Before(full) {
+			if len(served) == 1 && time.Now().Before(fullUntil) {
 				return respond(429, "X-RateLimit-Limit: 1", "X-RateLimit-Remaining: 0", "Retry-After: 5")
 			}
 			served = append(served, string(text))
 			return respond(200, "X-RateLimit-Limit: 1", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset-After: 1")
-		}, outbound.Options{OnRefused: func(route string, told outbound.Status) {
-			refusals++
+		}, outbound.Options{OnRateLimited: func(route string, status outbound.Status) {
+			rejections++
 			assert.Equal(t, "POST api.test/messages", route)
-			assert.Equal(t, 5*time.Second, told.RetryAfter)
+			assert.Equal(t, 5*time.Second, status.RetryAfter)
 		}})
 		var wg sync.WaitGroup
 		var want []string
@@ -156,30 +155,30 @@ func TestARefusedRequestIsSentAgainFirst(t *testing.T) {
 		}
 		wg.Wait()
 		assert.Equal(t, want, served)
-		assert.Equal(t, 1, refusals)
+		assert.Equal(t, 1, rejections)
 	})
 }
 
-func TestRefusalsThatAreTheCallers(t *testing.T) {
+func TestTransport_ReturnsThe429AfterMaxRetries(t *testing.T) {
 	for _, c := range []struct {
-		name     string
-		retries  int
-		replays  bool
-		attempts int
+		name       string
+		maxRetries int
+		hasGetBody bool
+		attempts   int
 	}{
-		{"by default", 0, true, 4},
-		{"as many as wanted", 1, true, 2},
-		{"none", -1, true, 1},
-		{"a body that cannot be sent again", 0, false, 1},
+		{"default", 0, true, 4},
+		{"one retry", 1, true, 2},
+		{"no retries", -1, true, 1},
+		{"body without GetBody", 0, false, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			attempts := 0
 			tr := transport(func(*http.Request) (*http.Response, error) {
 				attempts++
 				return respond(429, "Retry-After: 1")
-			}, outbound.Options{Retries: c.retries})
+			}, outbound.Options{MaxRetries: c.maxRetries})
 			req, _ := post(t.Context(), "x")
-			if c.replays {
+			if c.hasGetBody {
 				req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("x")), nil }
 			}
 			resp, err := tr.RoundTrip(req)
@@ -193,7 +192,7 @@ func TestRefusalsThatAreTheCallers(t *testing.T) {
 	}
 }
 
-func TestABodyThatCannotBeGot(t *testing.T) {
+func TestTransport_ReturnsTheErrorOfGetBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := transport(func(*http.Request) (*http.Response, error) { return respond(429) }, outbound.Options{})
 		req, _ := post(t.Context(), "x")
@@ -203,8 +202,8 @@ func TestABodyThatCannotBeGot(t *testing.T) {
 	})
 }
 
-// TestWhatWasNeverSent has a server that is away: nobody waits for a lease.
-func TestWhatWasNeverSent(t *testing.T) {
+// TestTransport_FailedDialDoesNotCount connects to a server that is down.
+func TestTransport_FailedDialDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errs := []error{
 			&net.OpError{Op: "dial", Err: errors.New("refused")},
@@ -221,37 +220,39 @@ func TestWhatWasNeverSent(t *testing.T) {
 		for range 3 {
 			request(t.Context(), tr)
 		}
-		assert.Zero(t, time.Since(start), "what is not sent counts nowhere")
+		assert.Zero(t, time.Since(start), "an unsent request must not count")
 		request(t.Context(), tr)
-		assert.Equal(t, 5*time.Second, time.Since(start), "what may have arrived counts for a lease")
+		assert.Equal(t, 5*time.Second, time.Since(start), "a request that may have arrived must count for a lease")
 	})
 }
 
-// broken are windows that cannot say anything.
-type broken struct {
-	outbound.Windows
+// A failingBudget fails every Update, and every TryAcquire if its Budget is nil.
+type failingBudget struct {
+	outbound.Budget
 
 	err error
 }
 
-func (b broken) Claim(ctx context.Context, route string) (outbound.Claim, error) {
-	if b.Windows == nil {
-		return outbound.Claim{}, b.err
+func (b failingBudget) TryAcquire(ctx context.Context, route string) (outbound.Grant, error) {
+	if b.Budget == nil {
+		return outbound.Grant{}, b.err
 	}
-	return b.Windows.Claim(ctx, route)
+	return b.Budget.TryAcquire(ctx, route)
 }
 
-func (b broken) Update(context.Context, string, outbound.Claim, outbound.Status) error { return b.err }
+func (b failingBudget) Update(context.Context, string, outbound.Grant, outbound.Status) error {
+	return b.err
+}
 
-func TestWindowsThatFail(t *testing.T) {
-	err := errors.New("the store is away")
+func TestTransport_SendsNothingIfTheBudgetFails(t *testing.T) {
+	err := errors.New("the store is unreachable")
 	sent := 0
-	api := roundTrip(func(*http.Request) (*http.Response, error) {
+	api := roundTripFunc(func(*http.Request) (*http.Response, error) {
 		sent++
 		return respond(200)
 	})
-	tr := outbound.NewTransport(broken{err: err}, &outbound.Options{Base: api})
-	for range 3 { // the line goes on
+	tr := outbound.NewTransport(failingBudget{err: err}, &outbound.Options{Base: api})
+	for range 3 { // a failure must pass the turn on
 		req, b := post(t.Context(), "x")
 		_, got := tr.RoundTrip(req)
 		assert.Equal(t, err, got)
@@ -260,18 +261,18 @@ func TestWindowsThatFail(t *testing.T) {
 	assert.Zero(t, sent)
 
 	var lost []error
-	tr = outbound.NewTransport(broken{memory.NewWindows(nil), err}, &outbound.Options{
+	tr = outbound.NewTransport(failingBudget{memory.NewBudget(nil), err}, &outbound.Options{
 		Base:    api,
 		OnError: func(err error) { lost = append(lost, err) },
 	})
-	assert.Equal(t, 200, request(t.Context(), tr), "the response is the caller's")
+	assert.Equal(t, 200, request(t.Context(), tr), "a failed Update must not affect the response")
 	require.Len(t, lost, 1)
 	assert.ErrorIs(t, lost[0], err)
 }
 
-func TestNonsense(t *testing.T) {
+func TestBudgetOptions_PanicIfInvalid(t *testing.T) {
 	assert.Panics(t, func() { outbound.NewTransport(nil, nil) })
-	for _, o := range []outbound.WindowsOptions{{Lease: -1}, {Lease: 1}, {GlobalLimit: -1}, {GlobalPer: -1}, {GlobalPer: 1}} {
-		assert.Panics(t, func() { memory.NewWindows(&o) }, "%+v", o)
+	for _, o := range []outbound.BudgetOptions{{Lease: -1}, {Lease: 1}, {GlobalLimit: -1}, {GlobalPer: -1}, {GlobalPer: 1}} {
+		assert.Panics(t, func() { memory.NewBudget(&o) }, "%+v", o)
 	}
 }

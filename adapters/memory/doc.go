@@ -1,3 +1,3 @@
 // Package memory holds adapters that live in this process: limiters, cooldowns, slots and
-// windows for a program that runs on one machine, and a broker for several routers in it.
+// outbound budgets for a program that runs on one machine, and a broker for several routers in it.
 package memory

@@ -67,21 +67,21 @@ func ExampleNewSlots() {
 	// Output: true false
 }
 
-func ExampleNewWindows() {
+func ExampleNewBudget() {
 	client, stop := client()
 	defer stop()
-	windows := redis.NewWindows(client, "{mybot}:", &outbound.WindowsOptions{GlobalLimit: 50})
-	// client := &http.Client{Transport: outbound.NewTransport(windows, nil)} does the rest:
+	budget := redis.NewBudget(client, "{mybot}:", &outbound.BudgetOptions{GlobalLimit: 50})
+	// client := &http.Client{Transport: outbound.NewTransport(budget, nil)} does what follows:
 	ctx := context.Background()
-	first, err := windows.Claim(ctx, "GET /users")
-	fmt.Println("go:", first.Wait == 0, err)
-	second, err := windows.Claim(ctx, "GET /users") // until the first one's response tells the limit
-	fmt.Println("go:", second.Wait == 0, err)
-	err = windows.Update(ctx, "GET /users", first, outbound.Status{Limit: 5, Remaining: 4, ResetAfter: time.Second})
+	first, err := budget.TryAcquire(ctx, "GET /users")
+	fmt.Println("may send:", first.Wait == 0, err)
+	second, err := budget.TryAcquire(ctx, "GET /users") // waits until the first response reports the limit
+	fmt.Println("may send:", second.Wait == 0, err)
+	err = budget.Update(ctx, "GET /users", first, outbound.Status{Limit: 5, Remaining: 4, ResetAfter: time.Second})
 	fmt.Println(client.Get(ctx, "{mybot}:GET /users:remaining").Val(), err)
 	// Output:
-	// go: true <nil>
-	// go: false <nil>
+	// may send: true <nil>
+	// may send: false <nil>
 	// 4 <nil>
 }
 

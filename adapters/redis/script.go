@@ -27,10 +27,6 @@ var (
 	cooldownLua string
 	//go:embed acquire.lua
 	acquireLua string
-	//go:embed claim.lua
-	claimLua string
-	//go:embed update.lua
-	updateLua string
 )
 
 // A script is what a limiter runs. Redis from 7.0 on, and Valkey, understand a first

@@ -7,381 +7,381 @@ import (
 	"github.com/penstock-go/penstock/outbound"
 )
 
-func unknownLimit(b bench) error {
-	first, err := b.only("a", 1)
+func unknownLimit(b harness) error {
+	first, err := b.acquireExactly("a", 1)
 	if err != nil {
 		return err
 	}
 	since := time.Now()
-	if err := b.tell("a", first[0], outbound.Status{Limit: 5, Remaining: 4, ResetAfter: brief}); err != nil {
+	if err := b.respond("a", first[0], outbound.Status{Limit: 5, Remaining: 4, ResetAfter: short}); err != nil {
 		return err
 	}
-	if _, err := b.only("a", 4); err != nil {
+	if _, err := b.acquireExactly("a", 4); err != nil {
 		return err
 	}
-	_, err = b.waits("a", since, brief)
+	_, err = b.acquireAfter("a", since, short)
 	return err
 }
 
-func noLimit(b bench) error {
-	claims, err := b.free(100)
+func noLimit(b harness) error {
+	grants, err := b.unlimited(100)
 	if err != nil {
 		return err
 	}
-	// It has got one.
-	if err := b.tell("a", claims[0], outbound.Status{Limit: 3, Remaining: 2, ResetAfter: time.Minute}); err != nil {
+	// The route gets a limit.
+	if err := b.respond("a", grants[0], outbound.Status{Limit: 3, Remaining: 2, ResetAfter: time.Minute}); err != nil {
 		return err
 	}
-	if _, err := b.only("a", 2); err != nil {
+	if _, err := b.acquireExactly("a", 2); err != nil {
 		return err
 	}
-	// One response without headers does not take it away.
-	if err := b.tell("a", claims[1], outbound.Status{Limit: outbound.Unlimited}); err != nil {
+	// One response without headers does not remove it.
+	if err := b.respond("a", grants[1], outbound.Status{Limit: outbound.Unlimited}); err != nil {
 		return err
 	}
-	return b.full("a")
+	return b.mustWait("a")
 }
 
-func nothingTold(b bench) error {
+func emptyStatus(b harness) error {
 	for range 3 {
-		claims, err := b.only("a", 1)
+		grants, err := b.acquireExactly("a", 1)
 		if err != nil {
 			return err
 		}
-		if err := b.tell("a", claims[0], outbound.Status{}); err != nil {
+		if err := b.respond("a", grants[0], outbound.Status{}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func limitHolds(b bench) error {
-	claims, err := b.open(3, 3)
+func limitHolds(b harness) error {
+	grants, err := b.openWindow(3, 3)
 	if err != nil {
 		return err
 	}
-	for range 20 { // claims that wait take nothing
-		if err := b.full("a"); err != nil {
+	for range 20 { // calls that return a wait acquire nothing
+		if err := b.mustWait("a"); err != nil {
 			return err
 		}
 	}
 	since := time.Now()
-	for i, c := range claims {
-		if err := b.tell("a", c, outbound.Status{Limit: 3, Remaining: int64(2 - i), ResetAfter: brief}); err != nil {
+	for i, c := range grants {
+		if err := b.respond("a", c, outbound.Status{Limit: 3, Remaining: int64(2 - i), ResetAfter: short}); err != nil {
 			return err
 		}
 	}
-	if _, err := b.waits("a", since, brief); err != nil {
+	if _, err := b.acquireAfter("a", since, short); err != nil {
 		return err
 	}
-	_, err = b.only("a", 2)
+	_, err = b.acquireExactly("a", 2)
 	return err
 }
 
-func limitChanges(b bench) error {
-	claims, err := b.open(3, 3)
+func limitChanges(b harness) error {
+	grants, err := b.openWindow(3, 3)
 	if err != nil {
 		return err
 	}
-	if err := b.tell("a", claims[0], outbound.Status{Limit: 5, Remaining: 4, ResetAfter: time.Minute}); err != nil {
+	if err := b.respond("a", grants[0], outbound.Status{Limit: 5, Remaining: 4, ResetAfter: time.Minute}); err != nil {
 		return err
 	}
-	more, err := b.only("a", 2)
+	more, err := b.acquireExactly("a", 2)
 	if err != nil {
 		return err
 	}
-	if err := b.tell("a", more[0], outbound.Status{Limit: 2, Remaining: 0, ResetAfter: time.Minute}); err != nil {
+	if err := b.respond("a", more[0], outbound.Status{Limit: 2, Remaining: 0, ResetAfter: time.Minute}); err != nil {
 		return err
 	}
-	return b.full("a")
+	return b.mustWait("a")
 }
 
-func limitOfNothing(b bench) error {
-	claims, err := b.take("a", 1)
+func nothingRemains(b harness) error {
+	grants, err := b.acquire("a", 1)
 	if err != nil {
 		return err
 	}
 	since := time.Now()
-	if err := b.tell("a", claims[0], outbound.Status{Limit: 1, Remaining: 0, ResetAfter: brief}); err != nil {
+	if err := b.respond("a", grants[0], outbound.Status{Limit: 1, Remaining: 0, ResetAfter: short}); err != nil {
 		return err
 	}
-	if _, err := b.waits("a", since, brief); err != nil {
+	if _, err := b.acquireAfter("a", since, short); err != nil {
 		return err
 	}
-	return b.full("a")
+	return b.mustWait("a")
 }
 
-func routesAreApart(b bench) error {
+func independentRoutes(b harness) error {
 	for _, route := range []string{"", "a", "a:remaining", "global", "GET /x?{}"} {
-		if _, err := b.only(route, 1); err != nil {
+		if _, err := b.acquireExactly(route, 1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func underWayAtTheEnd(b bench) error {
-	claims, err := b.open(5, 5)
+func inFlightAtWindowEnd(b harness) error {
+	grants, err := b.openWindow(5, 5)
 	if err != nil {
 		return err
 	}
 	since := time.Now()
-	for i, c := range claims[:2] {
-		if err := b.tell("a", c, outbound.Status{Limit: 5, Remaining: int64(4 - i), ResetAfter: brief}); err != nil {
+	for i, c := range grants[:2] {
+		if err := b.respond("a", c, outbound.Status{Limit: 5, Remaining: int64(4 - i), ResetAfter: short}); err != nil {
 			return err
 		}
 	}
-	if _, err := b.waits("a", since, brief); err != nil {
+	if _, err := b.acquireAfter("a", since, short); err != nil {
 		return err
 	}
-	_, err = b.only("a", 1) // of five, one is that, and three may yet arrive
+	_, err = b.acquireExactly("a", 1) // of the five, acquireAfter has taken one, and three are still in flight
 	return err
 }
 
-func leaseEnds(b bench) error {
+func leaseEnds(b harness) error {
 	since := time.Now()
-	if _, err := b.only("unknown", 1); err != nil {
+	if _, err := b.acquireExactly("unknown", 1); err != nil {
 		return err
 	}
-	if _, err := b.waits("unknown", since, lease); err != nil {
+	if _, err := b.acquireAfter("unknown", since, lease); err != nil {
 		return err
 	}
-	if err := b.learn("known", 2); err != nil {
+	if err := b.learnLimit("known", 2); err != nil {
 		return err
 	}
 	time.Sleep(5 * time.Millisecond)
 	since = time.Now()
-	if _, err := b.only("known", 2); err != nil {
+	if _, err := b.acquireExactly("known", 2); err != nil {
 		return err
 	}
 	for range 2 {
-		if _, err := b.waits("known", since, lease); err != nil {
+		if _, err := b.acquireAfter("known", since, lease); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func latestEnd(b bench) error {
-	claims, err := b.open(3, 3)
+func latestEnd(b harness) error {
+	grants, err := b.openWindow(3, 3)
 	if err != nil {
 		return err
 	}
 	since := time.Now()
-	for i, resetAfter := range []time.Duration{brief, 2 * brief, time.Millisecond} {
-		if err := b.tell("a", claims[i], outbound.Status{Limit: 3, Remaining: int64(2 - i), ResetAfter: resetAfter}); err != nil {
+	for i, resetAfter := range []time.Duration{short, 2 * short, time.Millisecond} {
+		if err := b.respond("a", grants[i], outbound.Status{Limit: 3, Remaining: int64(2 - i), ResetAfter: resetAfter}); err != nil {
 			return err
 		}
 	}
-	_, err = b.waits("a", since, 2*brief)
+	_, err = b.acquireAfter("a", since, 2*short)
 	return err
 }
 
-func lateResponses(b bench) error {
-	old, err := b.open(3, 3)
+func lateResponses(b harness) error {
+	old, err := b.openWindow(3, 3)
 	if err != nil {
 		return err
 	}
-	if err := b.tell("a", old[0], outbound.Status{Limit: 3, Remaining: 2, ResetAfter: time.Millisecond}); err != nil {
+	if err := b.respond("a", old[0], outbound.Status{Limit: 3, Remaining: 2, ResetAfter: time.Millisecond}); err != nil {
 		return err
 	}
-	if _, err := b.waits("a", time.Now(), 0); err != nil {
+	if _, err := b.acquireAfter("a", time.Now(), 0); err != nil {
 		return err
 	}
 	since := time.Now()
-	return after(
-		func() error { // which would end a window that began a moment ago
-			return b.tell("a", old[1], outbound.Status{Limit: 3, Remaining: 3, ResetAfter: time.Millisecond})
+	return inOrder(
+		func() error { // this would end the current window if it applied to it
+			return b.respond("a", old[1], outbound.Status{Limit: 3, Remaining: 3, ResetAfter: time.Millisecond})
 		},
-		func() error { return b.full("a") },
+		func() error { return b.mustWait("a") },
 		func() error {
 			time.Sleep(20 * time.Millisecond)
-			return b.full("a")
+			return b.mustWait("a")
 		},
 		func() error {
-			return b.tell("a", old[2], outbound.Status{Limit: 3, Remaining: 3, ResetAfter: lease + brief})
+			return b.respond("a", old[2], outbound.Status{Limit: 3, Remaining: 3, ResetAfter: lease + short})
 		},
 		func() error {
-			_, err := b.waits("a", since, lease+brief)
+			_, err := b.acquireAfter("a", since, lease+short)
 			return err
 		})
 }
 
-func lateInNoWindow(b bench) error {
-	old, err := b.open(3, 3)
+func lateResponseReopens(b harness) error {
+	old, err := b.openWindow(3, 3)
 	if err != nil {
 		return err
 	}
-	if err := b.tell("a", old[0], outbound.Status{Limit: 3, Remaining: 2, ResetAfter: time.Millisecond}); err != nil {
+	if err := b.respond("a", old[0], outbound.Status{Limit: 3, Remaining: 2, ResetAfter: time.Millisecond}); err != nil {
 		return err
 	}
 	time.Sleep(10 * time.Millisecond)
 	since := time.Now()
-	if err := b.tell("a", old[1], outbound.Status{Limit: 3, Remaining: 2, ResetAfter: brief}); err != nil {
+	if err := b.respond("a", old[1], outbound.Status{Limit: 3, Remaining: 2, ResetAfter: short}); err != nil {
 		return err
 	}
-	if _, err := b.only("a", 1); err != nil { // the third may yet arrive
+	if _, err := b.acquireExactly("a", 1); err != nil { // the third request is still in flight
 		return err
 	}
-	_, err = b.waits("a", since, brief)
+	_, err = b.acquireAfter("a", since, short)
 	return err
 }
 
-func spentByOthers(b bench) error {
-	claims, err := b.open(5, 1)
+func usedByOtherClients(b harness) error {
+	grants, err := b.openWindow(5, 1)
 	if err != nil {
 		return err
 	}
-	if err := b.tell("a", claims[0], outbound.Status{Limit: 5, Remaining: 1, ResetAfter: time.Minute}); err != nil {
+	if err := b.respond("a", grants[0], outbound.Status{Limit: 5, Remaining: 1, ResetAfter: time.Minute}); err != nil {
 		return err
 	}
-	_, err = b.only("a", 1)
+	_, err = b.acquireExactly("a", 1)
 	return err
 }
 
-func refusal(b bench) error {
-	claims, err := b.open(5, 2)
+func rejection(b harness) error {
+	grants, err := b.openWindow(5, 2)
 	if err != nil {
 		return err
 	}
 	since := time.Now()
-	if err := b.tell("a", claims[0], outbound.Status{Limit: 5, Remaining: 3, ResetAfter: time.Millisecond, RetryAfter: brief}); err != nil {
+	if err := b.respond("a", grants[0], outbound.Status{Limit: 5, Remaining: 3, ResetAfter: time.Millisecond, RetryAfter: short}); err != nil {
 		return err
 	}
-	return after(
-		func() error { return b.full("a") },
+	return inOrder(
+		func() error { return b.mustWait("a") },
 		func() error {
-			_, err := b.only("b", 1)
+			_, err := b.acquireExactly("b", 1)
 			return err
 		},
-		func() error { // nor does another response open it
-			return b.tell("a", claims[1], outbound.Status{Limit: 5, Remaining: 3, ResetAfter: time.Millisecond})
+		func() error { // another response must not reopen the route
+			return b.respond("a", grants[1], outbound.Status{Limit: 5, Remaining: 3, ResetAfter: time.Millisecond})
 		},
 		func() error {
-			_, err := b.waits("a", since, brief)
+			_, err := b.acquireAfter("a", since, short)
 			return err
 		})
 }
 
-func refusalWithoutLimit(b bench) error {
-	claims, err := b.free(3)
+func rejectionWithoutLimit(b harness) error {
+	grants, err := b.unlimited(3)
 	if err != nil {
 		return err
 	}
 	since := time.Now()
-	if err := b.tell("a", claims[0], outbound.Status{RetryAfter: brief}); err != nil {
+	if err := b.respond("a", grants[0], outbound.Status{RetryAfter: short}); err != nil {
 		return err
 	}
-	return after(
-		func() error { return b.full("a") },
-		func() error { // nor does another response open it
-			return b.tell("a", claims[1], outbound.Status{Limit: outbound.Unlimited})
+	return inOrder(
+		func() error { return b.mustWait("a") },
+		func() error { // another response must not reopen the route
+			return b.respond("a", grants[1], outbound.Status{Limit: outbound.Unlimited})
 		},
 		func() error {
-			_, err := b.waits("a", since, brief)
+			_, err := b.acquireAfter("a", since, short)
 			return err
 		},
 		func() error {
-			_, err := b.take("a", 10)
+			_, err := b.acquire("a", 10)
 			return err
 		})
 }
 
-func globalRefusal(b bench) error {
-	claims, err := b.open(5, 2)
+func globalRejection(b harness) error {
+	grants, err := b.openWindow(5, 2)
 	if err != nil {
 		return err
 	}
 	since := time.Now()
-	return after(
+	return inOrder(
 		func() error {
-			return b.tell("a", claims[0], outbound.Status{RetryAfter: 2 * brief, Global: true})
+			return b.respond("a", grants[0], outbound.Status{RetryAfter: 2 * short, Global: true})
 		},
 		func() error {
-			return b.tell("a", claims[1], outbound.Status{RetryAfter: time.Millisecond, Global: true})
+			return b.respond("a", grants[1], outbound.Status{RetryAfter: time.Millisecond, Global: true})
 		},
-		func() error { return b.full("a") },
+		func() error { return b.mustWait("a") },
 		func() error {
-			_, err := b.waits("b", since, 2*brief)
+			_, err := b.acquireAfter("b", since, 2*short)
 			return err
 		})
 }
 
-func unsent(b bench) error {
-	claims, err := b.open(2, 2)
+func unsent(b harness) error {
+	grants, err := b.openWindow(2, 2)
 	if err != nil {
 		return err
 	}
-	if err := b.tell("a", claims[0], outbound.Status{Unsent: true}); err != nil {
+	if err := b.respond("a", grants[0], outbound.Status{Unsent: true}); err != nil {
 		return err
 	}
-	_, err = b.only("a", 1)
+	_, err = b.acquireExactly("a", 1)
 	return err
 }
 
-func toldTwice(b bench) error {
-	claims, err := b.open(9, 3)
+func repeatedUpdate(b harness) error {
+	grants, err := b.openWindow(9, 3)
 	if err != nil {
 		return err
 	}
-	told := []outbound.Status{
+	statuses := []outbound.Status{
 		{Unsent: true},
 		{Limit: 5, Remaining: 3, ResetAfter: time.Minute},
 		{},
 	}
-	for i, c := range claims {
+	for i, c := range grants {
 		for range 2 {
-			if err := b.tell("a", c, told[i]); err != nil {
+			if err := b.respond("a", c, statuses[i]); err != nil {
 				return err
 			}
 		}
 	}
-	_, err = b.only("a", 3)
+	_, err = b.acquireExactly("a", 3)
 	return err
 }
 
-func globalLimit(newWindows func(*outbound.WindowsOptions) outbound.Windows) error {
-	b := bench{newWindows(&outbound.WindowsOptions{Lease: lease, GlobalLimit: 3, GlobalPer: brief})}
-	var claims []outbound.Claim
+func globalLimit(newBudget func(*outbound.BudgetOptions) outbound.Budget) error {
+	b := harness{newBudget(&outbound.BudgetOptions{Lease: lease, GlobalLimit: 3, GlobalPer: short})}
+	var grants []outbound.Grant
 	for _, route := range []string{"a", "b", "c"} {
-		taken, err := b.take(route, 1)
+		acquired, err := b.acquire(route, 1)
 		if err != nil {
 			return err
 		}
-		claims = append(claims, taken...)
+		grants = append(grants, acquired...)
 	}
-	if err := b.full("d"); err != nil {
+	if err := b.mustWait("d"); err != nil {
 		return err
 	}
-	time.Sleep(brief / 2) // the requests take their time
+	time.Sleep(short / 2) // the requests are in flight for a while
 	answered := time.Now()
 	for i, route := range []string{"a", "b"} {
-		if err := b.tell(route, claims[i], outbound.Status{}); err != nil {
+		if err := b.respond(route, grants[i], outbound.Status{}); err != nil {
 			return err
 		}
 	}
-	if _, err := b.waits("d", answered, brief); err != nil {
+	if _, err := b.acquireAfter("d", answered, short); err != nil {
 		return err
 	}
-	if _, err := b.waits("e", answered, brief); err != nil { // the third one's response is not there
+	if _, err := b.acquireAfter("e", answered, short); err != nil { // the third request has no response yet
 		return err
 	}
-	if err := b.full("f"); err != nil {
+	if err := b.mustWait("f"); err != nil {
 		return err
 	}
-	if err := b.tell("c", claims[2], outbound.Status{Unsent: true}); err != nil {
+	if err := b.respond("c", grants[2], outbound.Status{Unsent: true}); err != nil {
 		return err
 	}
-	_, err := b.only("f", 1)
+	_, err := b.acquireExactly("f", 1)
 	return err
 }
 
-func wrongTicket(b bench) error {
-	for _, ticket := range []string{"", "ticket", "1", "x y"} {
-		if err := b.tell("a", outbound.Claim{Ticket: ticket}, outbound.Status{Limit: 5}); err == nil {
-			return fmt.Errorf("ticket %q is believed", ticket)
+func invalidToken(b harness) error {
+	for _, token := range []string{"", "token", "1", "x y"} {
+		if err := b.respond("a", outbound.Grant{Token: token}, outbound.Status{Limit: 5}); err == nil {
+			return fmt.Errorf("Update accepted the invalid token %q", token)
 		}
 	}
-	_, err := b.only("a", 1)
+	_, err := b.acquireExactly("a", 1)
 	return err
 }

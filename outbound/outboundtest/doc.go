@@ -1,12 +1,13 @@
-// Package outboundtest holds windows to the contract of [outbound.Windows]. Windows that
-// read the time in this process can run in a testing/synctest bubble; with others, the
-// cases take about ten seconds, one after the other.
+// Package outboundtest is the conformance suite for implementations of [outbound.Budget]. See
+// the example.
+//
+// The cases take about ten seconds in real time when they run one after the other. A Budget that
+// reads the time only in this process can run them in a testing/synctest bubble, where they take
+// no time:
 //
 //	for _, c := range outboundtest.Cases() {
 //		t.Run(c.Name, func(t *testing.T) {
-//			synctest.Test(t, func(t *testing.T) {
-//				c.Run(t, func(o *outbound.WindowsOptions) outbound.Windows { return mine.NewWindows(o) })
-//			})
+//			synctest.Test(t, func(t *testing.T) { c.Run(t, newBudget) })
 //		})
 //	}
 package outboundtest

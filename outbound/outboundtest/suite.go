@@ -9,169 +9,170 @@ import (
 	"github.com/penstock-go/penstock/outbound"
 )
 
-// A Case is one rule of the contract.
+// A Case checks one rule of the contract. Get cases from [Cases]; the zero Case has no check.
 type Case struct {
 	Name  string
-	Rule  string
-	check func(newWindows func(*outbound.WindowsOptions) outbound.Windows) error
+	Rule  string // the rule, as a sentence
+	check func(newBudget func(*outbound.BudgetOptions) outbound.Budget) error
 }
 
-// Run fails the test if windows break the rule. Those that newWindows returns know nothing
-// yet.
-func (c Case) Run(t *testing.T, newWindows func(*outbound.WindowsOptions) outbound.Windows) {
+// Run fails the test if a budget breaks the rule. Each Budget that newBudget returns must be
+// empty: it must not share routes with an earlier one.
+func (c Case) Run(t *testing.T, newBudget func(*outbound.BudgetOptions) outbound.Budget) {
 	t.Helper()
-	if err := c.check(newWindows); err != nil {
+	if err := c.check(newBudget); err != nil {
 		t.Errorf("%v\nrule: %s", err, c.Rule)
 	}
 }
 
-// Cases returns the contract.
+// Cases returns all cases. They may run in parallel.
 func Cases() []Case {
 	return []Case{
-		{"unknown limit", "Of a route whose limit is unknown, one request is under way at a time.", on(unknownLimit)},
-		{"no limit", "A route without a limit flows, once that is known.", on(noLimit)},
-		{"nothing told", "A response that tells nothing lets the next request go, not two.", on(nothingTold)},
-		{"limit", "No more requests are claimed in a window than its limit.", on(limitHolds)},
-		{"limit changes", "A limit that changes holds from the response that tells it on.", on(limitChanges)},
-		{"limit of nothing", "A window of which nothing remains is waited for, whatever its limit.", on(limitOfNothing)},
-		{"routes are apart", "Routes do not influence each other.", on(routesAreApart)},
-		{"under way at the end", "What is under way when a window ends counts in the next as well.", on(underWayAtTheEnd)},
-		{"lease", "A claim of which nothing is heard counts for a lease, and no longer.", on(leaseEnds)},
-		{"latest end", "A window never ends before any response to its requests says so.", on(latestEnd)},
-		{"late responses", "Late responses never shorten this window, or give it more requests.", on(lateResponses)},
-		{"late response in no window", "A late response of a window that lasts is believed.", on(lateInNoWindow)},
-		{"spent by others", "What the API says remains is believed if it is less.", on(spentByOthers)},
-		{"refusal", "A refusal closes its route for as long as it says.", on(refusal)},
-		{"refusal without a limit", "A refusal closes a route without a limit, too, and leaves it without one.", on(refusalWithoutLimit)},
-		{"global refusal", "A global refusal closes all routes, and none shortens another.", on(globalRefusal)},
-		{"unsent", "A claim that is given back can be claimed again.", on(unsent)},
-		{"told twice", "What is told twice counts once.", on(toldTwice)},
-		{"wrong ticket", "A ticket that no claim has is an error, and tells nothing.", on(wrongTicket)},
-		{"global limit", "No more requests arrive in any GlobalPer than the global limit.", globalLimit},
+		{"unknown limit", "While the limit of a route is unknown, one request is in flight at a time.", with(unknownLimit)},
+		{"no limit", "Requests to a route that is known to have no limit never wait.", with(noLimit)},
+		{"empty status", "A response without any rate limit status permits exactly one more request.", with(emptyStatus)},
+		{"limit", "A window permits no more requests than its limit.", with(limitHolds)},
+		{"limit changes", "A changed limit applies from the response that reports it.", with(limitChanges)},
+		{"nothing remains", "If a response says that nothing remains, the next request waits for the end of the window.", with(nothingRemains)},
+		{"independent routes", "Routes do not influence each other.", with(independentRoutes)},
+		{"in flight at window end", "Requests in flight at the end of a window also count in the next window.", with(inFlightAtWindowEnd)},
+		{"lease", "A request without a response counts for one lease and no longer.", with(leaseEnds)},
+		{"latest end", "A window does not end before the latest end that a response to its requests reports.", with(latestEnd)},
+		{"late responses", "Late responses never shorten the current window and never add requests to it.", with(lateResponses)},
+		{"late response reopens", "A late response that reports a later end of its window reopens that window.", with(lateResponseReopens)},
+		{"used by other clients", "If the API reports fewer remaining requests than counted, its number applies.", with(usedByOtherClients)},
+		{"rejection", "A rejection closes its route for the duration that it states.", with(rejection)},
+		{"rejection without a limit", "A rejection also closes a route without a limit, and the route stays without a limit.", with(rejectionWithoutLimit)},
+		{"global rejection", "A global rejection closes all routes, and never shortens an earlier one.", with(globalRejection)},
+		{"unsent", "An unsent request no longer counts.", with(unsent)},
+		{"repeated update", "Repeating an update has no further effect.", with(repeatedUpdate)},
+		{"invalid token", "An invalid token is an error, and its status is ignored.", with(invalidToken)},
+		{"global limit", "In any GlobalPer, no more requests arrive than the global limit.", globalLimit},
 	}
 }
 
-// Times are short, because some stores have a clock that cannot be moved, and far enough
-// apart for busy machines.
+// The durations are short because the clock of some stores cannot be faked. They are far enough
+// apart for a busy machine.
 const (
 	lease = 1200 * time.Millisecond
-	brief = 300 * time.Millisecond
+	short = 300 * time.Millisecond
 	slack = 5 * time.Second
 )
 
-func on(check func(b bench) error) func(func(*outbound.WindowsOptions) outbound.Windows) error {
-	return func(newWindows func(*outbound.WindowsOptions) outbound.Windows) error {
-		return check(bench{newWindows(&outbound.WindowsOptions{Lease: lease})})
+func with(check func(b harness) error) func(func(*outbound.BudgetOptions) outbound.Budget) error {
+	return func(newBudget func(*outbound.BudgetOptions) outbound.Budget) error {
+		return check(harness{newBudget(&outbound.BudgetOptions{Lease: lease})})
 	}
 }
 
-// A bench is windows under test.
-type bench struct{ outbound.Windows }
+// A harness is a Budget under test.
+type harness struct{ outbound.Budget }
 
-// claim returns a claim, which may have to wait.
-func (b bench) claim(route string) (outbound.Claim, error) {
-	return b.Claim(context.Background(), route)
+func (b harness) tryAcquire(route string) (outbound.Grant, error) {
+	return b.TryAcquire(context.Background(), route)
 }
 
-// take claims so many requests, which must not wait.
-func (b bench) take(route string, requests int) ([]outbound.Claim, error) {
-	var claims []outbound.Claim
-	for n := range requests {
-		c, err := b.claim(route)
+// acquire acquires n requests, which must not wait.
+func (b harness) acquire(route string, n int) ([]outbound.Grant, error) {
+	var grants []outbound.Grant
+	for i := range n {
+		g, err := b.tryAcquire(route)
 		if err != nil {
 			return nil, err
 		}
-		if c.Wait != 0 {
-			return nil, fmt.Errorf("claim %d of %d on %q must wait for %v", n+1, requests, route, c.Wait)
+		if g.Wait != 0 {
+			return nil, fmt.Errorf("request %d of %d to %q must wait for %v; it must be permitted", i+1, n, route, g.Wait)
 		}
-		claims = append(claims, c)
+		grants = append(grants, g)
 	}
-	return claims, nil
+	return grants, nil
 }
 
-// full fails if a request can be claimed, or if a wait makes no sense.
-func (b bench) full(route string) error {
+// mustWait fails if a request is permitted.
+func (b harness) mustWait(route string) error {
 	for range 3 {
-		c, err := b.claim(route)
+		g, err := b.tryAcquire(route)
 		if err != nil {
 			return err
 		}
-		if c.Wait <= 0 {
-			return fmt.Errorf("a request of %q was claimed beside those that may be", route)
+		if g.Wait <= 0 {
+			return fmt.Errorf("a request to %q is permitted (Wait is %v); it must wait", route, g.Wait)
 		}
 	}
 	return nil
 }
 
-// only claims so many requests, and no more can be.
-func (b bench) only(route string, requests int) ([]outbound.Claim, error) {
-	claims, err := b.take(route, requests)
+// acquireExactly acquires n requests, and fails if one more is permitted.
+func (b harness) acquireExactly(route string, n int) ([]outbound.Grant, error) {
+	grants, err := b.acquire(route, n)
 	if err != nil {
 		return nil, err
 	}
-	return claims, b.full(route)
+	return grants, b.mustWait(route)
 }
 
-// waits claims until it can, which must take at least so long, and not much longer.
-func (b bench) waits(route string, since time.Time, least time.Duration) (outbound.Claim, error) {
+// acquireAfter waits for a request. It fails unless the request is permitted between least and
+// least+slack after since.
+func (b harness) acquireAfter(route string, since time.Time, least time.Duration) (outbound.Grant, error) {
 	for {
-		c, err := b.claim(route)
-		took := time.Since(since)
+		g, err := b.tryAcquire(route)
+		elapsed := time.Since(since)
 		switch {
 		case err != nil:
-			return c, err
-		case c.Wait > 0 && took > least+slack:
-			return c, fmt.Errorf("a request of %q cannot be claimed after %v; it must be after %v", route, took, least)
-		case c.Wait > 0:
-			time.Sleep(c.Wait)
-		case took < least:
-			return c, fmt.Errorf("a request of %q was claimed after %v; it must be after %v", route, took, least)
+			return g, err
+		case g.Wait > 0 && elapsed > least+slack:
+			return g, fmt.Errorf("a request to %q must still wait after %v; it must be permitted after %v", route, elapsed, least)
+		case g.Wait > 0:
+			time.Sleep(g.Wait)
+		case elapsed < least:
+			return g, fmt.Errorf("a request to %q is permitted after %v; it must wait for %v", route, elapsed, least)
 		default:
-			return c, nil
+			return g, nil
 		}
 	}
 }
 
-func (b bench) tell(route string, c outbound.Claim, told outbound.Status) error {
-	return b.Update(context.Background(), route, c, told)
+// respond reports the response to a request.
+func (b harness) respond(route string, g outbound.Grant, status outbound.Status) error {
+	return b.Update(context.Background(), route, g, status)
 }
 
-// learn makes a limit known, in a window that ends soon.
-func (b bench) learn(route string, limit int64) error {
-	claims, err := b.take(route, 1)
+// learnLimit reports a limit, in a window that ends after a millisecond.
+func (b harness) learnLimit(route string, limit int64) error {
+	grants, err := b.acquire(route, 1)
 	if err != nil {
 		return err
 	}
-	return b.tell(route, claims[0], outbound.Status{Limit: limit, ResetAfter: time.Millisecond})
+	return b.respond(route, grants[0], outbound.Status{Limit: limit, ResetAfter: time.Millisecond})
 }
 
-// open makes the limit of "a" known, and a window begin with requests.
-func (b bench) open(limit int64, requests int) ([]outbound.Claim, error) {
-	if err := b.learn("a", limit); err != nil {
+// openWindow reports the limit of route "a", and acquires n requests in a new window.
+func (b harness) openWindow(limit int64, n int) ([]outbound.Grant, error) {
+	if err := b.learnLimit("a", limit); err != nil {
 		return nil, err
 	}
-	first, err := b.waits("a", time.Now(), 0)
+	first, err := b.acquireAfter("a", time.Now(), 0)
 	if err != nil {
 		return nil, err
 	}
-	others, err := b.take("a", requests-1)
-	return append([]outbound.Claim{first}, others...), err
+	others, err := b.acquire("a", n-1)
+	return append([]outbound.Grant{first}, others...), err
 }
 
-// free makes it known that "a" has no limit, and claims requests.
-func (b bench) free(requests int) ([]outbound.Claim, error) {
-	first, err := b.only("a", 1)
+// unlimited reports that route "a" has no limit, and acquires n requests.
+func (b harness) unlimited(n int) ([]outbound.Grant, error) {
+	first, err := b.acquireExactly("a", 1)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.tell("a", first[0], outbound.Status{Limit: outbound.Unlimited}); err != nil {
+	if err := b.respond("a", first[0], outbound.Status{Limit: outbound.Unlimited}); err != nil {
 		return nil, err
 	}
-	return b.take("a", requests)
+	return b.acquire("a", n)
 }
 
-// after returns the first error.
-func after(steps ...func() error) error {
+// inOrder runs the steps until one fails, and returns its error.
+func inOrder(steps ...func() error) error {
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err

@@ -26,53 +26,53 @@ import (
 )
 
 type apiOptions struct {
-	limit     int // of each path, in a window that begins when its first request arrives
+	limit     int // per path and window; a window begins when its first request arrives
 	per       time.Duration
-	global    int // of all paths, in any globalPer; 0 if there is none
+	global    int // of all paths together in any globalPer; 0 if there is none
 	globalPer time.Duration
-	latency   time.Duration // of each way, at most; ten times as long for one of twenty
+	latency   time.Duration // maximum per direction; one in twenty takes up to ten times as long
 }
 
-// An api is a server that limits as Discord does, and counts who ignores it.
-type api struct {
+// A fakeAPI is a server that has limits like Discord's and counts violations.
+type fakeAPI struct {
 	*httptest.Server
 
 	options apiOptions
-	hung    chan struct{} // gets one for each request to /hang, which is not answered
+	hung    chan struct{} // receives a value for each request to /hang, which gets no response
 
 	mu       sync.Mutex
 	routes   map[string]*apiWindow
-	recent   []time.Time // what arrived in the last globalPer
+	recent   []time.Time // arrivals in the last globalPer
 	served   int
-	refused  int
-	violated []string
+	rejected int
+	violated []string // names of the exceeded limits
 }
 
 type apiWindow struct {
-	began time.Time
+	start time.Time
 	used  int
 }
 
-func newAPI(t *testing.T, options apiOptions) *api {
-	a := &api{options: options, routes: map[string]*apiWindow{}, hung: make(chan struct{}, 100)}
+func newAPI(t *testing.T, options apiOptions) *fakeAPI {
+	a := &fakeAPI{options: options, routes: map[string]*apiWindow{}, hung: make(chan struct{}, 100)}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
 	return a
 }
 
-func (a *api) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (a *fakeAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.URL.Path == "/hang" && req.Header.Get("Answer") == "" {
 		a.hung <- struct{}{}
 		<-req.Context().Done()
 		return
 	}
-	a.travel()
-	code := a.admit(req.URL.Path, w.Header())
-	a.travel()
+	a.delay()
+	code := a.accept(req.URL.Path, w.Header())
+	a.delay()
 	w.WriteHeader(code)
 }
 
-func (a *api) travel() {
+func (a *fakeAPI) delay() {
 	switch {
 	case a.options.latency == 0:
 	case rand.IntN(20) == 0:
@@ -82,32 +82,32 @@ func (a *api) travel() {
 	}
 }
 
-func (a *api) admit(path string, h http.Header) int {
+func (a *fakeAPI) accept(path string, h http.Header) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
 	if a.exceedsGlobal(now) {
 		h.Set("X-RateLimit-Global", "true")
-		return a.refuse(h, a.options.globalPer, "global")
+		return a.reject(h, a.options.globalPer, "global")
 	}
 	r := a.routes[path]
-	if r == nil || now.Sub(r.began) >= a.options.per {
-		r = &apiWindow{began: now}
+	if r == nil || now.Sub(r.start) >= a.options.per {
+		r = &apiWindow{start: now}
 		a.routes[path] = r
 	}
-	left := a.options.per - now.Sub(r.began)
+	left := a.options.per - now.Sub(r.start)
 	h.Set("X-RateLimit-Limit", strconv.Itoa(a.options.limit))
 	h.Set("X-RateLimit-Reset-After", fmt.Sprintf("%.3f", left.Seconds()))
 	h.Set("X-RateLimit-Remaining", strconv.Itoa(max(a.options.limit-r.used-1, 0)))
 	if r.used == a.options.limit {
-		return a.refuse(h, left, path)
+		return a.reject(h, left, path)
 	}
 	r.used++
 	a.served++
 	return http.StatusOK
 }
 
-func (a *api) exceedsGlobal(now time.Time) bool {
+func (a *fakeAPI) exceedsGlobal(now time.Time) bool {
 	if a.options.global == 0 {
 		return false
 	}
@@ -121,48 +121,48 @@ func (a *api) exceedsGlobal(now time.Time) bool {
 	return false
 }
 
-func (a *api) refuse(h http.Header, left time.Duration, what string) int {
-	a.refused++
-	a.violated = append(a.violated, what)
+func (a *fakeAPI) reject(h http.Header, left time.Duration, name string) int {
+	a.rejected++
+	a.violated = append(a.violated, name)
 	h.Set("Retry-After", strconv.Itoa(int(left/time.Second)+1))
 	return http.StatusTooManyRequests
 }
 
-func (a *api) check(t *testing.T, served int) {
+func (a *fakeAPI) check(t *testing.T, served int) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	assert.GreaterOrEqual(t, a.served, served)
-	assert.Zero(t, a.refused, "%v", a.violated)
+	assert.Zero(t, a.rejected, "%v", a.violated)
 }
 
-// send sends so many requests at the same time, to one path.
-func (a *api) send(t *testing.T, windows outbound.Windows, requests, workers int) {
+// send sends requests to one path from concurrent workers.
+func (a *fakeAPI) send(t *testing.T, budget outbound.Budget, requests, workers int) {
 	t.Helper()
 	n := node{URL: a.URL, Requests: requests, Workers: workers, Paths: 1}
-	require.Equal(t, requests, n.run(t.Context(), windows))
+	require.Equal(t, requests, n.run(t.Context(), budget))
 }
 
-// counted windows count claims.
-type counted struct {
-	outbound.Windows
+// A countingBudget counts the calls of TryAcquire.
+type countingBudget struct {
+	outbound.Budget
 
-	claims atomic.Int64
+	attempts atomic.Int64
 }
 
-func (c *counted) Claim(ctx context.Context, route string) (outbound.Claim, error) {
-	c.claims.Add(1)
-	return c.Windows.Claim(ctx, route)
+func (c *countingBudget) TryAcquire(ctx context.Context, route string) (outbound.Grant, error) {
+	c.attempts.Add(1)
+	return c.Budget.TryAcquire(ctx, route)
 }
 
 // A node is a process that sends requests.
 type node struct {
 	Redis, URL string
-	Options    outbound.WindowsOptions
+	Options    outbound.BudgetOptions
 	Requests   int
 	Workers    int
 	Paths      int
-	Hang       bool // it sends one request that is not answered
+	Hang       bool // send one request to /hang
 
 	cmd            *exec.Cmd
 	stdout, stderr bytes.Buffer
@@ -170,25 +170,25 @@ type node struct {
 
 const nodeEnv = "PENSTOCK_OUTBOUND_NODE"
 
-// TestOutboundNode is a node, where a test has started this binary as one.
+// TestOutboundNode is the main function of a node process.
 func TestOutboundNode(t *testing.T) {
 	text := os.Getenv(nodeEnv)
 	if text == "" {
-		t.Skip("it is what other tests start as a process")
+		t.Skip("only runs as a child process of other tests")
 	}
 	var n node
 	require.NoError(t, json.Unmarshal([]byte(text), &n))
 	client := goredis.NewClient(&goredis.Options{Addr: n.Redis})
 	defer func() { _ = client.Close() }()
-	_, err := fmt.Fprintf(os.Stdout, "answered %d\n", n.run(t.Context(), redis.NewWindows(client, "{bot}:", &n.Options)))
+	_, err := fmt.Fprintf(os.Stdout, "answered %d\n", n.run(t.Context(), redis.NewBudget(client, "{bot}:", &n.Options)))
 	require.NoError(t, err)
 }
 
-// run returns how many requests were answered with 200.
-func (n *node) run(ctx context.Context, windows outbound.Windows) int {
+// run returns how many requests got status 200.
+func (n *node) run(ctx context.Context, budget outbound.Budget) int {
 	base := &http.Transport{MaxIdleConnsPerHost: n.Workers, MaxIdleConns: n.Workers}
 	defer base.CloseIdleConnections()
-	client := &http.Client{Transport: outbound.NewTransport(windows, &outbound.Options{Base: base})}
+	client := &http.Client{Transport: outbound.NewTransport(budget, &outbound.Options{Base: base})}
 	var left, answered atomic.Int64
 	left.Store(int64(n.Requests))
 	var wg sync.WaitGroup
@@ -203,8 +203,8 @@ func (n *node) run(ctx context.Context, windows outbound.Windows) int {
 				if get(ctx, client, n.URL+path) == http.StatusOK {
 					answered.Add(1)
 				}
-				// Some paths are wanted more than their limits allow, others in bursts: what
-				// is under way when a window ends matters if the next one becomes full.
+				// Some paths get more requests than their limits allow, others get bursts. Requests
+				// in flight at the end of a window matter only if the next window becomes full.
 				if sent%5 == 0 {
 					time.Sleep(time.Duration(number%5) * rand.N(800*time.Millisecond))
 				}
@@ -215,7 +215,7 @@ func (n *node) run(ctx context.Context, windows outbound.Windows) int {
 	return int(answered.Load())
 }
 
-// get returns the status, or 0.
+// get returns the status code, or 0 after an error.
 func get(ctx context.Context, client *http.Client, url string) int {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -242,7 +242,7 @@ func (n *node) start(t *testing.T) {
 	t.Cleanup(n.kill)
 }
 
-// kill ends it as a power cut does.
+// kill ends the process without any cleanup.
 func (n *node) kill() {
 	_ = n.cmd.Process.Kill()
 	_ = n.cmd.Wait()
@@ -260,14 +260,14 @@ var busyAPI = apiOptions{
 	latency: 5 * time.Millisecond,
 }
 
-func startNodes(t *testing.T, a *api, requests int) []*node {
+func startNodes(t *testing.T, a *fakeAPI, requests int) []*node {
 	t.Helper()
 	server := redistest.Start(t)
 	var nodes []*node
 	for range 4 {
 		n := &node{
 			Redis: server.Addr, URL: a.URL, Requests: requests / 4, Workers: 80, Paths: 20,
-			Options: outbound.WindowsOptions{GlobalLimit: int64(a.options.global), GlobalPer: a.options.globalPer, Lease: 2 * time.Second},
+			Options: outbound.BudgetOptions{GlobalLimit: int64(a.options.global), GlobalPer: a.options.globalPer, Lease: 2 * time.Second},
 		}
 		n.start(t)
 		nodes = append(nodes, n)
@@ -275,9 +275,9 @@ func startNodes(t *testing.T, a *api, requests int) []*node {
 	return nodes
 }
 
-// TestFourProcessesCauseNoRefusal has them send 10,000 requests to twenty routes, some of
-// which want more than their limits allow.
-func TestFourProcessesCauseNoRefusal(t *testing.T) {
+// TestBudget_FourProcessesExceedNoLimit sends 10,000 requests to twenty routes, more than the
+// limits of some routes allow.
+func TestBudget_FourProcessesExceedNoLimit(t *testing.T) {
 	a := newAPI(t, busyAPI)
 	start := time.Now()
 	for _, n := range startNodes(t, a, 10_000) {
@@ -287,8 +287,8 @@ func TestFourProcessesCauseNoRefusal(t *testing.T) {
 	t.Logf("10,000 requests in %v", time.Since(start))
 }
 
-// TestAKilledProcessCausesNoRefusal kills one of four in the middle.
-func TestAKilledProcessCausesNoRefusal(t *testing.T) {
+// TestBudget_KilledProcessExceedsNoLimit kills one of four processes while they send.
+func TestBudget_KilledProcessExceedsNoLimit(t *testing.T) {
 	a := newAPI(t, busyAPI)
 	nodes := startNodes(t, a, 6_000)
 	require.Eventually(t, func() bool {
@@ -303,32 +303,32 @@ func TestAKilledProcessCausesNoRefusal(t *testing.T) {
 	a.check(t, 4_500)
 }
 
-// TestAKilledProcessBlocksForALease kills one that has the only request that may be under
-// way.
-func TestAKilledProcessBlocksForALease(t *testing.T) {
+// TestBudget_KilledProcessBlocksForOneLease kills a process that holds the only request that may
+// be in flight.
+func TestBudget_KilledProcessBlocksForOneLease(t *testing.T) {
 	a := newAPI(t, apiOptions{limit: 5, per: time.Second})
 	server := redistest.Start(t)
-	options := outbound.WindowsOptions{Lease: 2 * time.Second}
+	options := outbound.BudgetOptions{Lease: 2 * time.Second}
 	n := &node{Redis: server.Addr, URL: a.URL, Requests: 1, Workers: 1, Paths: 1, Hang: true, Options: options}
-	begun := time.Now()
+	started := time.Now()
 	n.start(t)
 	<-a.hung
 	n.kill()
 	killed := time.Now()
-	windows := redis.NewWindows(server.Client(t), "{bot}:", &options)
-	client := &http.Client{Transport: answered{outbound.NewTransport(windows, nil)}}
+	budget := redis.NewBudget(server.Client(t), "{bot}:", &options)
+	client := &http.Client{Transport: answerRequested{outbound.NewTransport(budget, nil)}}
 	require.Equal(t, http.StatusOK, get(t.Context(), client, a.URL+"/hang"))
-	assert.GreaterOrEqual(t, time.Since(begun), options.Lease)
+	assert.GreaterOrEqual(t, time.Since(started), options.Lease)
 	assert.Less(t, time.Since(killed), options.Lease+time.Second)
 	a.check(t, 1)
 }
 
-// answered asks an api to answer.
-type answered struct{ http.RoundTripper }
+// An answerRequested transport asks the fakeAPI to answer requests to /hang.
+type answerRequested struct{ http.RoundTripper }
 
-func (r answered) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r answerRequested) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
-	req.Header.Set("Answer", "please")
+	req.Header.Set("Answer", "yes")
 	return r.RoundTripper.RoundTrip(req)
 }
 

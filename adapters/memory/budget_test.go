@@ -9,11 +9,11 @@ import (
 	"github.com/penstock-go/penstock/outbound/outboundtest"
 )
 
-func TestWindowsKeepTheContract(t *testing.T) {
+func TestBudget_PassesTheConformanceSuite(t *testing.T) {
 	for _, c := range outboundtest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c.Run(t, func(o *outbound.WindowsOptions) outbound.Windows { return memory.NewWindows(o) })
+				c.Run(t, func(o *outbound.BudgetOptions) outbound.Budget { return memory.NewBudget(o) })
 			})
 		})
 	}

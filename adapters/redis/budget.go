@@ -1,0 +1,126 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/outbound"
+)
+
+var (
+	//go:embed budget_acquire.lua
+	budgetAcquireLua string
+	//go:embed budget_update.lua
+	budgetUpdateLua string
+)
+
+// A Budget is an [outbound.Budget] in Redis that several processes share. It measures time with
+// the clock of the Redis server. It is safe for concurrent use.
+//
+// Its keys follow the Spectacles convention (https://github.com/spec-tacles/spec), so other
+// clients of that convention can share the budget:
+//
+//	<prefix><route>:remaining  requests left in the window; expires when the window ends
+//	<prefix><route>:limit      requests per window; below 0 if the route has no limit
+//	<prefix>global             exists while all routes must wait
+//
+// A Budget obeys what other clients write to these keys. It has three more keys, which other
+// clients need not know: <prefix><route>:window, <prefix><route>:flights (requests in flight)
+// and <prefix>global:places (requests that count against the global limit). A route is part of
+// the key unchanged. Every key expires; a limit expires after a week without a response.
+//
+// Errors come from the Redis client, from Redis, or from the context. TryAcquire sends its
+// command once and never repeats it.
+type Budget struct {
+	prefix  string
+	options outbound.BudgetOptions
+	acquire *flights
+	update  *flights
+}
+
+var _ outbound.Budget = (*Budget)(nil)
+
+// NewBudget returns a Budget whose keys begin with prefix. The prefix names what the API limits,
+// for example a bot, and usually ends with a colon. All processes that use a prefix share its
+// budget and must have the same options. If opts is nil, the defaults apply. NewBudget sends
+// nothing to Redis.
+//
+// It panics if client is nil, if an option is invalid, or if client may talk to several nodes
+// and prefix has no hash tag such as "{mybot}:". The hash tag keeps all keys on one node.
+func NewBudget(client goredis.UniversalClient, prefix string, opts *outbound.BudgetOptions) *Budget {
+	if client == nil {
+		panic("redis: NewBudget with a nil client; pass a go-redis client")
+	}
+	if _, oneNode := client.(*goredis.Client); !oneNode && !hasHashTag(prefix) {
+		panic(fmt.Sprintf("redis: NewBudget with prefix %q and a %T; it must have a hash tag, such as \"{mybot}:\"", prefix, client))
+	}
+	return &Budget{
+		prefix:  prefix,
+		options: opts.WithDefaults(),
+		acquire: newFlights("budget", client, newScript(budgetAcquireLua), 2),
+		update:  newFlights("budget", client, newScript(budgetUpdateLua), 1),
+	}
+}
+
+// hasHashTag follows https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags.
+func hasHashTag(prefix string) bool {
+	_, after, ok := strings.Cut(prefix, "{")
+	return ok && strings.Index(after, "}") > 0
+}
+
+// TryAcquire implements [outbound.Budget].
+func (b *Budget) TryAcquire(ctx context.Context, route string) (outbound.Grant, error) {
+	id := rand.Text()
+	args := append(b.keys(route), id, b.options.Lease.Milliseconds(), b.options.GlobalLimit, milliseconds(b.options.GlobalPer))
+	c := &call{args: args}
+	if err := b.acquire.do(ctx, c); err != nil {
+		return outbound.Grant{}, err
+	}
+	wait, opened := c.state[0], c.state[1]
+	if wait > 0 {
+		return outbound.Grant{Wait: time.Duration(wait) * time.Millisecond}, nil
+	}
+	return outbound.Grant{Token: fmt.Sprint(opened, " ", id)}, nil
+}
+
+// Update implements [outbound.Budget]. It returns an error if the token is not one that
+// TryAcquire has returned.
+func (b *Budget) Update(ctx context.Context, route string, grant outbound.Grant, status outbound.Status) error {
+	opened, id, ok := strings.Cut(grant.Token, " ")
+	if _, err := strconv.ParseInt(opened, 10, 64); err != nil || !ok {
+		return fmt.Errorf("redis: token %q is invalid; it must be one that TryAcquire returned", grant.Token)
+	}
+	globalPer := int64(0)
+	if b.options.GlobalLimit > 0 {
+		globalPer = milliseconds(b.options.GlobalPer)
+	}
+	args := append(b.keys(route), id, opened, b.options.Lease.Milliseconds(), globalPer,
+		status.Limit, status.Remaining, milliseconds(status.ResetAfter), milliseconds(status.RetryAfter),
+		bit(status.Global), bit(status.Unsent))
+	return b.update.do(ctx, &call{args: args})
+}
+
+// keys returns the number of keys and the keys, which are the first arguments of both scripts.
+func (b *Budget) keys(route string) []any {
+	p := b.prefix + route
+	return []any{6, p + ":remaining", p + ":limit", b.prefix + "global", p + ":window", p + ":flights", b.prefix + "global:places"}
+}
+
+// milliseconds rounds up, so that a wait is never too short.
+func milliseconds(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

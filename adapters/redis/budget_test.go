@@ -1,0 +1,342 @@
+package redis_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/redis"
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/outbound"
+	"github.com/penstock-go/penstock/outbound/outboundtest"
+)
+
+func TestBudget_PassesTheConformanceSuite(t *testing.T) {
+	for name, client := range map[string]goredis.UniversalClient{
+		"one node": redistest.Start(t).Client(t),
+		"cluster":  redistest.StartCluster(t).Client(t),
+	} {
+		for _, c := range outboundtest.Cases() {
+			t.Run(name+" "+c.Name, func(t *testing.T) {
+				t.Parallel()
+				c.Run(t, func(o *outbound.BudgetOptions) outbound.Budget {
+					return redis.NewBudget(client, "{"+redistest.Prefix(t)+"}", o)
+				})
+			})
+		}
+	}
+}
+
+func TestNewBudget_PanicsIfInvalid(t *testing.T) {
+	client := goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1"})
+	cluster := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer func() { _, _ = client.Close(), cluster.Close() }()
+	assert.Panics(t, func() { redis.NewBudget(nil, "{bot}:", nil) })
+	assert.Panics(t, func() { redis.NewBudget(client, "bot:", &outbound.BudgetOptions{Lease: -1}) })
+	assert.NotPanics(t, func() { redis.NewBudget(client, "", nil) })
+	assert.NotPanics(t, func() { redis.NewBudget(cluster, "a{bot}:", nil) })
+	for _, prefix := range []string{"", "bot:", "{}bot:", "{bot", "bot}{"} {
+		assert.PanicsWithValue(t, fmt.Sprintf("redis: NewBudget with prefix %q and a *redis.ClusterClient; it must have a hash tag, such as \"{mybot}:\"", prefix),
+			func() { redis.NewBudget(cluster, prefix, nil) })
+	}
+}
+
+// A testBudget is a Budget with helpers for one route, "r", and access to the keys that other
+// clients of the Spectacles convention use.
+type testBudget struct {
+	*redis.Budget
+
+	t      *testing.T
+	client *goredis.Client
+	prefix string
+}
+
+const testLease = time.Second
+
+func newTestBudget(t *testing.T) testBudget {
+	client, prefix := redistest.Start(t).Client(t), redistest.Prefix(t)
+	return testBudget{redis.NewBudget(client, prefix, &outbound.BudgetOptions{Lease: testLease}), t, client, prefix}
+}
+
+func (s testBudget) tryAcquire() outbound.Grant {
+	s.t.Helper()
+	return s.tryAcquireRoute("r")
+}
+
+func (s testBudget) tryAcquireRoute(route string) outbound.Grant {
+	s.t.Helper()
+	c, err := s.TryAcquire(s.t.Context(), route)
+	require.NoError(s.t, err)
+	return c
+}
+
+// acquireUpTo acquires requests until one must wait, at most limit.
+func (s testBudget) acquireUpTo(limit int) (grants []outbound.Grant) {
+	s.t.Helper()
+	for range limit {
+		c := s.tryAcquire()
+		if c.Wait > 0 {
+			break
+		}
+		grants = append(grants, c)
+	}
+	return grants
+}
+
+// acquire waits until a request is permitted.
+func (s testBudget) acquire() outbound.Grant {
+	s.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		c := s.tryAcquire()
+		if c.Wait == 0 {
+			return c
+		}
+		time.Sleep(c.Wait)
+	}
+	require.FailNow(s.t, "no request is permitted within 10 seconds")
+	return outbound.Grant{}
+}
+
+func (s testBudget) respond(c outbound.Grant, status outbound.Status) {
+	s.t.Helper()
+	require.NoError(s.t, s.Update(s.t.Context(), "r", c, status))
+}
+
+func (s testBudget) remaining() string {
+	return s.client.Get(s.t.Context(), s.prefix+"r:remaining").Val()
+}
+
+func (s testBudget) ttl(key string) time.Duration {
+	return s.client.PTTL(s.t.Context(), s.prefix+key).Val()
+}
+
+func (s testBudget) set(key string, value any, ttl time.Duration) {
+	s.t.Helper()
+	require.NoError(s.t, s.client.Set(s.t.Context(), s.prefix+key, value, ttl).Err())
+}
+
+// requireExpiry fails if a key never expires.
+func (s testBudget) requireExpiry() {
+	s.t.Helper()
+	keys := s.client.Scan(s.t.Context(), 0, s.prefix+"*", 1000).Iterator()
+	for keys.Next(s.t.Context()) {
+		ttl := s.client.PTTL(s.t.Context(), keys.Val()).Val()
+		require.NotEqual(s.t, time.Duration(-1), ttl, keys.Val())
+	}
+	require.NoError(s.t, keys.Err())
+}
+
+// Each test below covers one flaw of the algorithm in the Spectacles convention
+// (https://github.com/spec-tacles/spec, ratelimits.md). Its comment describes the flaw.
+
+// Flaw: writing a key in its last millisecond removes its expiry.
+func TestBudget_KeysNeverLoseTheirExpiry(t *testing.T) {
+	s := newTestBudget(t)
+	s.respond(s.tryAcquire(), outbound.Status{Limit: 1_000_000, Remaining: 999_999, ResetAfter: time.Millisecond})
+	for range 300 {
+		c := s.acquire()
+		s.respond(c, outbound.Status{Limit: 1_000_000, Remaining: 999_999, ResetAfter: 3 * time.Millisecond})
+		for end := time.Now().Add(5 * time.Millisecond); time.Now().Before(end); {
+			s.tryAcquire()
+		}
+		s.requireExpiry()
+	}
+}
+
+// Flaw: a client that dies leaves a window that never ends.
+func TestBudget_CrashedClientBlocksForOneLease(t *testing.T) {
+	s := newTestBudget(t)
+	start := time.Now()
+	s.tryAcquire()
+	s.acquire()
+	assert.InDelta(t, testLease, time.Since(start), float64(2*time.Second))
+	assert.GreaterOrEqual(t, time.Since(start), testLease)
+	s.requireExpiry()
+}
+
+// Flaw: a global key without an expiry is ignored.
+func TestBudget_GlobalKeyWithoutExpiryBlocksForOneLease(t *testing.T) {
+	s := newTestBudget(t)
+	s.set("global", "whatever", 0)
+	start := time.Now()
+	assert.Positive(t, s.tryAcquire().Wait)
+	s.acquire() // the client that should set the expiry has died
+	assert.GreaterOrEqual(t, time.Since(start), testLease)
+}
+
+// Flaw: a limit of 0 permits every request, with -1 remaining.
+func TestBudget_LimitOfZeroPermitsNothing(t *testing.T) {
+	s := newTestBudget(t)
+	s.respond(s.tryAcquire(), outbound.ParseHeaders(200, headersOf("X-RateLimit-Limit", "0", "X-RateLimit-Reset-After", "60")))
+	assert.Positive(t, s.tryAcquire().Wait)
+	assert.Equal(t, "0", s.remaining())
+
+	other := newTestBudget(t)
+	other.set("r:limit", 0, 0)
+	assert.Len(t, other.acquireUpTo(3), 1, "0 may mean that there is no limit; one request finds out")
+	unlimited := newTestBudget(t)
+	unlimited.set("r:limit", -1, 0)
+	assert.Len(t, unlimited.acquireUpTo(100), 100, "in the convention, -1 means that there is no limit")
+}
+
+// Flaw: a late response sets the expiry of the next window.
+func TestBudget_LateResponseDoesNotEndTheNextWindow(t *testing.T) {
+	s := newTestBudget(t)
+	s.set("r:limit", 5, 0)
+	late := s.acquireUpTo(2)
+	s.respond(late[0], outbound.Status{Limit: 5, Remaining: 3, ResetAfter: 20 * time.Millisecond})
+	require.Eventually(t, func() bool { return s.remaining() == "" }, 10*time.Second, time.Millisecond)
+	s.acquire()
+	s.respond(late[1], outbound.Status{Limit: 5, Remaining: 3, ResetAfter: 10 * time.Millisecond})
+	time.Sleep(20 * time.Millisecond) // longer than the late response says
+	assert.Len(t, s.acquireUpTo(5), 3, "the window's own request and the late one must count")
+}
+
+// Flaw: the remaining requests that the API reports are ignored.
+func TestBudget_ObeysReportedRemaining(t *testing.T) {
+	s := newTestBudget(t)
+	s.set("r:limit", 5, 0)
+	s.respond(s.tryAcquire(), outbound.Status{Limit: 5, Remaining: 1, ResetAfter: time.Minute})
+	assert.Equal(t, "1", s.remaining())
+	assert.Len(t, s.acquireUpTo(5), 1)
+}
+
+// Flaw: Reset minus Date is up to a second too early, and a result of 0 or less deletes the window.
+func TestBudget_ResetMinusDateIsNeverEarly(t *testing.T) {
+	s := newTestBudget(t)
+	now := time.Now().Truncate(time.Second)
+	date := now.UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT")
+	for _, reset := range []time.Duration{0, -time.Second, -time.Hour} {
+		c := s.acquire()
+		s.respond(c, outbound.ParseHeaders(200, headersOf("Date", date, "X-RateLimit-Limit", "1",
+			"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", fmt.Sprint(now.Add(reset).Unix()))))
+		assert.Positive(t, s.tryAcquire().Wait, "%v", reset)
+	}
+	s = newTestBudget(t)
+	s.respond(s.tryAcquire(), outbound.ParseHeaders(200, headersOf("Date", date, "X-RateLimit-Limit", "1",
+		"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", fmt.Sprint(now.Add(9*time.Second).Unix()))))
+	assert.Greater(t, s.ttl("r:remaining"), 9*time.Second)
+}
+
+// Flaw: Reset-After is read as milliseconds.
+func TestBudget_ResetAfterIsInSeconds(t *testing.T) {
+	s := newTestBudget(t)
+	s.respond(s.tryAcquire(), outbound.ParseHeaders(200, headersOf("X-RateLimit-Limit", "1", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset-After", "61.25")))
+	assert.InDelta(t, 61250*time.Millisecond, s.ttl("r:remaining"), float64(10*time.Second))
+}
+
+// Flaw: the keys of a route are in different hash slots, and all bots share one global key.
+func TestBudget_PrefixesAreIndependent(t *testing.T) {
+	client, prefix := redistest.Start(t).Client(t), redistest.Prefix(t)
+	budgets := map[string]*redis.Budget{}
+	for _, bot := range []string{"one", "two"} {
+		budgets[bot] = redis.NewBudget(client, prefix+"{"+bot+"}:", nil)
+	}
+	c, err := budgets["one"].TryAcquire(t.Context(), "r{x}")
+	require.NoError(t, err)
+	require.NoError(t, budgets["one"].Update(t.Context(), "r{x}", c, outbound.Status{RetryAfter: time.Minute, Global: true}))
+	c, err = budgets["one"].TryAcquire(t.Context(), "other")
+	require.NoError(t, err)
+	assert.Positive(t, c.Wait)
+	c, err = budgets["two"].TryAcquire(t.Context(), "r{x}")
+	require.NoError(t, err)
+	assert.Zero(t, c.Wait)
+	// On a Cluster, the conformance suite runs in TestBudget_PassesTheConformanceSuite.
+}
+
+// Flaw: a limit never expires.
+func TestBudget_EveryKeyExpires(t *testing.T) {
+	s := newTestBudget(t)
+	s.respond(s.tryAcquire(), outbound.Status{Limit: 5, Remaining: 4, ResetAfter: time.Minute})
+	s.respond(s.tryAcquire(), outbound.Status{RetryAfter: time.Minute, Global: true})
+	assert.InDelta(t, 7*24*time.Hour, s.ttl("r:limit"), float64(time.Minute))
+	s.requireExpiry()
+	unlimited := newTestBudget(t)
+	unlimited.respond(unlimited.tryAcquire(), outbound.Status{Limit: outbound.Unlimited})
+	assert.InDelta(t, time.Hour, unlimited.ttl("r:limit"), float64(time.Minute))
+	unlimited.requireExpiry()
+	limited := redis.NewBudget(s.client, s.prefix, &outbound.BudgetOptions{GlobalLimit: 5})
+	_, err := limited.TryAcquire(t.Context(), "x")
+	require.NoError(t, err)
+	s.requireExpiry()
+}
+
+// Flaw: every waiter wakes up at the same time and asks Redis (thundering herd).
+func TestBudget_WaitersDoNotStampede(t *testing.T) {
+	server := redistest.Start(t)
+	budget := &countingBudget{Budget: redis.NewBudget(server.Client(t), "{bot}:", nil)}
+	api := newAPI(t, apiOptions{limit: 5, per: 200 * time.Millisecond})
+	const requests = 60
+	api.send(t, budget, requests, requests)
+	api.check(t, requests)
+	// Each request needs one attempt. In addition, the first waiter asks while a response may
+	// arrive, and once per window.
+	assert.Less(t, budget.attempts.Load(), int64(3*requests))
+}
+
+// Flaw: a client without the script needs five round trips per request.
+func TestBudget_TryAcquireIsOneRoundTrip(t *testing.T) {
+	server := redistest.Start(t)
+	s := redis.NewBudget(server.Client(t), "{bot}:", nil)
+	tryAcquire := func() outbound.Grant {
+		c, err := s.TryAcquire(t.Context(), "r")
+		require.NoError(t, err)
+		return c
+	}
+	require.NoError(t, s.Update(t.Context(), "r", tryAcquire(), outbound.Status{Limit: 1000, Remaining: 999, ResetAfter: time.Minute}))
+	server.ResetStats(t)
+	for range 100 {
+		require.Zero(t, tryAcquire().Wait)
+	}
+	stats := server.CommandStats(t)
+	assert.EqualValues(t, 100, stats["evalsha"])
+	total := int64(0)
+	for name, calls := range stats {
+		if name != "config|resetstat" && name != "info" {
+			total += calls
+		}
+	}
+	assert.LessOrEqual(t, total, int64(1200), "%v", stats)
+}
+
+// TestBudget_SurvivesARestart restarts a Redis that loses its scripts and keys.
+func TestBudget_SurvivesARestart(t *testing.T) {
+	server := redistest.Start(t)
+	w := redis.NewBudget(server.Client(t), "{bot}:", nil)
+	_, err := w.TryAcquire(t.Context(), "r")
+	require.NoError(t, err)
+	server.Restart()
+	require.Eventually(t, func() bool {
+		c, err := w.TryAcquire(t.Context(), "r")
+		return err == nil && c.Wait == 0
+	}, 10*time.Second, time.Millisecond)
+	server.Stop()
+	_, err = w.TryAcquire(t.Context(), "r")
+	assert.Error(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = w.TryAcquire(ctx, "r")
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+// TestBudget_RunsOnMiniredis keeps the scripts usable in tests with miniredis.
+func TestBudget_RunsOnMiniredis(t *testing.T) {
+	client := goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()})
+	defer func() { _ = client.Close() }()
+	w := redis.NewBudget(client, "bot:", nil)
+	c, err := w.TryAcquire(t.Context(), "r")
+	require.NoError(t, err)
+	require.Zero(t, c.Wait)
+	require.NoError(t, w.Update(t.Context(), "r", c, outbound.Status{Limit: 2, Remaining: 1, ResetAfter: time.Minute}))
+	_, err = w.TryAcquire(t.Context(), "r")
+	require.NoError(t, err)
+	c, err = w.TryAcquire(t.Context(), "r")
+	require.NoError(t, err)
+	assert.Positive(t, c.Wait)
+}
