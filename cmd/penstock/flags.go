@@ -17,16 +17,16 @@ import (
 
 const simulateUsage = `usage: penstock simulate [flags] [trace]
 
-Plays a trace through policies, each with buckets of its own, and tells what each would
-have refused. Without a trace, or with -, it reads standard input.
+Replays a trace of requests against rate limit policies, each with its own buckets, and prints
+what each policy would have rejected. Without a trace, or with -, it reads standard input.
 
-A trace is CSV, whose first line names the columns time, key, and if need be cost and type,
-in any order; or JSON lines, objects with members of these names. The time is of RFC 3339,
-or a number since 1970: seconds, or by its size milli-, micro- or nanoseconds. Without
-a cost, a call costs 1.
+A trace is CSV or JSON lines. The first line of CSV names the columns time, key, and optionally
+cost and type, in any order. JSON lines are objects with members of these names. The time is in
+RFC 3339 format, or a number since 1970 in seconds, milliseconds, microseconds or nanoseconds,
+recognized by its size. The default cost is 1.
 
-A call that stands after a later one of its bucket counts as of that one's time. Lines that
-are no calls are named and counted; the exit status is then 3.
+A request that is out of order counts at the latest time of its bucket. Invalid lines are
+printed and counted; the exit status is then 3.
 
 Examples:
   penstock simulate -policy 10/s -policy 'strict: 3/m burst 5' -plot out.png trace.csv
@@ -35,28 +35,28 @@ Examples:
 Flags:
 `
 
-// A config is what the flags say.
+// A config holds the values of the flags.
 type config struct {
-	trace    string // "" is standard input
+	trace    string // path; "" is standard input
 	format   trace.Format
 	policies []ratelimit.Policy
 	per      replay.Per
 	late     time.Duration
 	json     bool
-	plot     string // "" is none
+	plot     string // path; "" draws no plot
 	suggest  *replay.Share
 	rate     []ratelimit.Policy
 	within   time.Duration
 	progress bool
 }
 
-// parseFlags reads the arguments of simulate. Asked for help, it prints it and returns
-// flag.ErrHelp.
+// parseFlags parses the arguments of simulate. If they ask for help, it prints the help and
+// returns flag.ErrHelp.
 func parseFlags(args []string, stdout io.Writer) (*config, error) {
 	c := &config{format: trace.Auto, per: replay.PerKeyAndType}
 	flags := c.flagSet()
 	var files []string
-	for rest := args; ; rest = flags.Args()[1:] { // flags may stand after the trace too
+	for rest := args; ; rest = flags.Args()[1:] { // flags may follow the trace
 		if err := flags.Parse(rest); errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintf(stdout, "%s", simulateUsage)
 			flags.SetOutput(stdout)
@@ -72,7 +72,7 @@ func parseFlags(args []string, stdout io.Writer) (*config, error) {
 	}
 	switch {
 	case len(files) > 1:
-		return nil, usageError{fmt.Errorf("one trace at a time, not %d: %s", len(files), strings.Join(files, ", "))}
+		return nil, usageError{fmt.Errorf("got %d traces: %s; give one", len(files), strings.Join(files, ", "))}
 	case len(files) == 1 && files[0] != "-":
 		c.trace = files[0]
 	}
@@ -82,34 +82,34 @@ func parseFlags(args []string, stdout io.Writer) (*config, error) {
 func (c *config) flagSet() *flag.FlagSet {
 	flags := flag.NewFlagSet("penstock simulate", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.Func("policy", "a `policy` such as 10/s, '10/s burst 20' or 'chat: 100/1h30m burst 5'; may be given several times", c.addPolicy)
-	flags.Func("policies", "a `file` with a policy in each line; lines that begin with # are comments", c.addPolicies)
-	flags.Func("per", "what a bucket is for: `key,type` (the default, as in the library), key or type", func(text string) (err error) {
+	flags.Func("policy", "a `policy` to simulate, such as 10/s, '10/s burst 20' or 'chat: 100/1h30m burst 5'; may be repeated", c.addPolicy)
+	flags.Func("policies", "a `file` with one policy per line; lines that begin with # are comments", c.addPolicies)
+	flags.Func("per", "which requests share a bucket: those with the same `key,type` (default), key or type", func(text string) (err error) {
 		c.per, err = replay.ParsePer(text)
 		return err
 	})
-	flags.Func("format", "`csv, jsonl` or auto (the default), which looks at the first line", func(text string) error {
+	flags.Func("format", "format of the trace: `csv, jsonl` or auto (default), which detects it from the first line", func(text string) error {
 		c.format = trace.Format(text)
 		if c.format != trace.Auto && c.format != trace.CSV && c.format != trace.JSONLines {
-			return errors.New("write csv, jsonl or auto")
+			return errors.New("must be csv, jsonl or auto")
 		}
 		return nil
 	})
-	flags.DurationVar(&c.late, "late", time.Minute, "how far a line may be behind the latest one of its bucket; beyond, it is a bad line")
-	flags.BoolVar(&c.json, "json", false, "report in JSON, with waits in microseconds")
-	flags.StringVar(&c.plot, "plot", "", "draw demand against admission over time into an .svg or .png `file`")
-	flags.Func("suggest", "suggest the smallest policy that never refuses so many percent of the keys, such as `p99`", func(text string) error {
+	flags.DurationVar(&c.late, "late", time.Minute, "how far a request may be out of order within its bucket; beyond that, the line is invalid")
+	flags.BoolVar(&c.json, "json", false, "print the report as JSON, with durations in microseconds")
+	flags.StringVar(&c.plot, "plot", "", "plot demand and admitted requests over time into an .svg or .png `file`")
+	flags.Func("suggest", "suggest the smallest policy that never rejects this percentage of the keys, such as `p99`", func(text string) error {
 		share, err := replay.ParseShare(text)
 		c.suggest = &share
 		return err
 	})
-	flags.Func("rate", "suggest the burst at this `rate`, such as 10/s; without it, round rates from 1/h to 1000/s are compared", func(text string) error {
+	flags.Func("rate", "suggest a burst for this `rate`, such as 10/s; the default compares round rates from 1/h to 1000/s", func(text string) error {
 		p, err := ratelimit.ParsePolicy(text)
 		c.rate = []ratelimit.Policy{p}
 		return err
 	})
-	flags.DurationVar(&c.within, "within", time.Minute, "the smallest policy is the one that lets a key take the least in this time")
-	flags.BoolVar(&c.progress, "progress", false, "tell progress on standard error even if that is no terminal")
+	flags.DurationVar(&c.within, "within", time.Minute, "period by which -suggest compares policies: the smallest admits the fewest tokens per key in it")
+	flags.BoolVar(&c.progress, "progress", false, "print progress to standard error even if it is not a terminal")
 	return flags
 }
 
@@ -122,7 +122,7 @@ func (c *config) addPolicy(text string) error {
 	return nil
 }
 
-// addPolicies reads a file of policies.
+// addPolicies reads a file with one policy per line.
 func (c *config) addPolicies(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -140,18 +140,18 @@ func (c *config) addPolicies(path string) error {
 		}
 	}
 	if len(c.policies) == before {
-		return errors.New("it names no policy")
+		return errors.New("the file contains no policy")
 	}
 	return nil
 }
 
-// check returns what is wrong with flags that are right one by one.
+// check validates the combination of the flags.
 func (c *config) check() error {
 	switch {
 	case len(c.policies) == 0 && c.suggest == nil:
-		return usageError{errors.New("there is no policy; give -policy 10/s, -policies file or -suggest p99")}
+		return usageError{errors.New("no policy; give -policy 10/s, -policies file or -suggest p99")}
 	case c.rate != nil && c.suggest == nil:
-		return usageError{errors.New("-rate is for -suggest; for a policy to play, give -policy")}
+		return usageError{errors.New("-rate requires -suggest; to simulate a policy, give -policy")}
 	case c.late < 0:
 		return usageError{fmt.Errorf("-late is %v; it must not be negative", c.late)}
 	case c.within <= 0:

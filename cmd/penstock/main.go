@@ -1,4 +1,4 @@
-// Command penstock is what stands beside the library. README.md says what it does.
+// Command penstock is the command-line tool of the library. README.md describes it.
 package main
 
 import (
@@ -11,18 +11,18 @@ import (
 
 const usage = `usage: penstock <command> [flags]
 
-  simulate   play a trace through rate limits, and tell what each would have refused
-  help       print this
+  simulate   replay a trace against rate limits and print what each would have rejected
+  help       print this help
 
-"penstock simulate -h" tells its flags.
+"penstock simulate -h" prints its flags.
 `
 
 // Exit statuses.
 const (
-	exitDone     = 0
-	exitFailed   = 1
-	exitUsage    = 2 // as package flag has it
-	exitBadLines = 3 // done, but for lines that are no calls
+	exitOK           = 0
+	exitFailed       = 1
+	exitUsage        = 2 // as in package flag
+	exitInvalidLines = 3 // the simulation succeeded, but skipped invalid lines
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -38,28 +38,28 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitStatus(simulate(args[1:], stdin, stdout, stderr), stderr)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprintf(stdout, "%s", usage)
-		return exitDone
+		return exitOK
 	}
-	fmt.Fprintf(stderr, "penstock: there is no command %q\n\n%s", args[0], usage)
+	fmt.Fprintf(stderr, "penstock: unknown command %q\n\n%s", args[0], usage)
 	return exitUsage
 }
 
 // A usageError is a mistake in the arguments.
 type usageError struct{ error }
 
-// errBadLines says that there were bad lines, which have been told already.
-var errBadLines = errors.New("bad lines")
+// errInvalidLines means that the trace has invalid lines, which are already printed.
+var errInvalidLines = errors.New("invalid lines")
 
 func exitStatus(err error, stderr io.Writer) int {
 	if err == nil {
-		return exitDone
+		return exitOK
 	}
-	if errors.Is(err, errBadLines) {
-		return exitBadLines
+	if errors.Is(err, errInvalidLines) {
+		return exitInvalidLines
 	}
 	fmt.Fprintln(stderr, "penstock:", err)
 	if _, ok := errors.AsType[usageError](err); ok {
-		fmt.Fprintln(stderr, `"penstock simulate -h" tells more`)
+		fmt.Fprintln(stderr, `"penstock simulate -h" prints the flags`)
 		return exitUsage
 	}
 	return exitFailed

@@ -13,102 +13,101 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A player plays the trace.
-type player struct {
+// A runner replays the trace.
+type runner struct {
 	config *config
 	stdin  io.Reader
 	stderr io.Writer
-	quiet  bool // says nothing of bad lines
+	quiet  bool // does not print invalid lines
 }
 
-// An about tells what the trace was.
-type about struct {
-	Name     string
-	Per      replay.Per
-	Lines    int64
-	BadLines int64
-	Ignored  string // columns that mean nothing
+// A traceSummary describes the trace.
+type traceSummary struct {
+	Name         string
+	Per          replay.Per
+	Lines        int64
+	InvalidLines int64
+	Ignored      string // unknown columns
 	replay.Stats
 }
 
-type played struct {
-	about  about
-	again  bool // the trace can be read again
-	replay *replay.Replay
+type result struct {
+	summary    traceSummary
+	repeatable bool // the trace can be read again
+	replay     *replay.Replay
 }
 
-// toldBadLines is how many bad lines are told one by one.
-const toldBadLines = 10
+// maxReportedLines is how many invalid lines are printed one by one.
+const maxReportedLines = 10
 
-// play plays all calls of the trace. It is an error if there are none.
-func (p *player) play(opts replay.Options) (*played, error) {
-	in, name, size, again, err := p.open()
+// run replays all requests of the trace. It returns an error if there are none.
+func (p *runner) run(opts replay.Options) (*result, error) {
+	in, name, size, repeatable, err := p.open()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = in.Close() }()
 	meter := p.meter(in, size)
 	defer meter.clear()
-	calls, err := trace.NewReader(meter, p.config.format)
+	requests, err := trace.NewReader(meter, p.config.format)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	out := &played{again: again, replay: replay.New(opts)}
-	out.about = about{Name: name, Per: p.config.per, Ignored: strings.Join(calls.Ignored(), ", ")}
-	if err := p.playAll(calls, out, meter); err != nil {
+	out := &result{repeatable: repeatable, replay: replay.New(opts)}
+	out.summary = traceSummary{Name: name, Per: p.config.per, Ignored: strings.Join(requests.Ignored(), ", ")}
+	if err := p.replayAll(requests, out, meter); err != nil {
 		return nil, err
 	}
-	out.about.Lines, out.about.Stats = calls.Line(), out.replay.Stats()
-	if more := out.about.BadLines - toldBadLines; more > 0 && !p.quiet {
+	out.summary.Lines, out.summary.Stats = requests.Line(), out.replay.Stats()
+	if more := out.summary.InvalidLines - maxReportedLines; more > 0 && !p.quiet {
 		meter.clear()
-		fmt.Fprintf(p.stderr, "%s: %s more bad lines\n", name, grouped(more))
+		fmt.Fprintf(p.stderr, "%s: %s more invalid lines\n", name, grouped(more))
 	}
-	if out.about.Calls == 0 {
-		return nil, fmt.Errorf("%s: none of its %s lines is a call", name, grouped(out.about.Lines))
+	if out.summary.Requests == 0 {
+		return nil, fmt.Errorf("%s: none of its %s lines is a valid request", name, grouped(out.summary.Lines))
 	}
 	return out, nil
 }
 
-// playAll plays to the end of the trace, and tells of bad lines.
-func (p *player) playAll(calls *trace.Reader, out *played, m *meter) error {
+// replayAll replays to the end of the trace and prints invalid lines.
+func (p *runner) replayAll(requests *trace.Reader, out *result, m *meter) error {
 	for {
-		err := playNext(calls, out.replay)
-		m.lines = calls.Line()
+		err := replayNext(requests, out.replay)
+		m.lines = requests.Line()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		bad, ok := errors.AsType[*trace.BadLine](err)
+		invalid, ok := errors.AsType[*trace.InvalidLine](err)
 		switch {
 		case ok:
-			out.about.BadLines++
-			p.tell(m, out.about, bad)
+			out.summary.InvalidLines++
+			p.printInvalid(m, out.summary, invalid)
 		case err != nil:
-			return fmt.Errorf("%s: after line %d: %w", out.about.Name, calls.Line(), err)
+			return fmt.Errorf("%s: after line %d: %w", out.summary.Name, requests.Line(), err)
 		}
 	}
 }
 
-func playNext(calls *trace.Reader, r *replay.Replay) error {
-	call, err := calls.Next()
+func replayNext(requests *trace.Reader, r *replay.Replay) error {
+	record, err := requests.Next()
 	if err != nil {
 		return err
 	}
-	if err := r.Play(call); err != nil {
-		return &trace.BadLine{Line: call.Line, Err: err}
+	if err := r.Add(record); err != nil {
+		return &trace.InvalidLine{Line: record.Line, Err: err}
 	}
 	return nil
 }
 
-func (p *player) tell(m *meter, a about, bad *trace.BadLine) {
-	if a.BadLines <= toldBadLines && !p.quiet {
+func (p *runner) printInvalid(m *meter, a traceSummary, invalid *trace.InvalidLine) {
+	if a.InvalidLines <= maxReportedLines && !p.quiet {
 		m.clear()
-		fmt.Fprintf(p.stderr, "%s:%d: %v\n", a.Name, bad.Line, bad.Err)
+		fmt.Fprintf(p.stderr, "%s:%d: %v\n", a.Name, invalid.Line, invalid.Err)
 	}
 }
 
-// open returns the trace, its name, its size, which is 0 if nobody knows, and whether it can be
-// read again.
-func (p *player) open() (in io.ReadCloser, name string, size int64, again bool, err error) {
+// open returns the trace, its name, its size (0 if unknown), and whether it can be read again.
+func (p *runner) open() (in io.ReadCloser, name string, size int64, repeatable bool, err error) {
 	if p.config.trace == "" {
 		return io.NopCloser(p.stdin), "standard input", 0, false, nil
 	}
@@ -120,15 +119,14 @@ func (p *player) open() (in io.ReadCloser, name string, size int64, again bool, 
 	if err != nil {
 		return nil, "", 0, false, errors.Join(err, file.Close())
 	}
-	if !info.Mode().IsRegular() { // a pipe of the shell's, say
+	if !info.Mode().IsRegular() { // such as a named pipe
 		return file, p.config.trace, 0, false, nil
 	}
 	return file, p.config.trace, info.Size(), true, nil
 }
 
-// meter returns a meter of what is read, which tells nobody unless a terminal looks on or
-// a flag says so.
-func (p *player) meter(in io.Reader, size int64) *meter {
+// meter returns a progress meter. It prints only to a terminal, or if -progress is set.
+func (p *runner) meter(in io.Reader, size int64) *meter {
 	if file, ok := p.stderr.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		return newMeter(in, size, p.stderr, true)
 	}

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// A meter passes a trace on and tells how far it is, once a second. Nothing is
-// told of what takes less than that.
+// A meter reads the trace and prints the progress once per second. It prints nothing in the first
+// second.
 type meter struct {
 	in       io.Reader
 	size     int64 // of the trace in bytes; 0 if unknown
 	out      io.Writer
-	terminal bool // a line is written over the one before
+	terminal bool // each line overwrites the previous one
 
-	lines int64 // so far
-	bytes int64
-	begun time.Time
-	told  time.Time
-	width int // of the line that stands on the terminal
+	lines   int64 // so far
+	bytes   int64
+	started time.Time
+	printed time.Time
+	width   int // of the line on the terminal
 }
 
-const tellEvery = time.Second
+const printInterval = time.Second
 
 func newMeter(in io.Reader, size int64, out io.Writer, terminal bool) *meter {
 	now := time.Now()
-	return &meter{in: in, size: size, out: out, terminal: terminal, begun: now, told: now}
+	return &meter{in: in, size: size, out: out, terminal: terminal, started: now, printed: now}
 }
 
 // Read implements io.Reader.
@@ -36,19 +36,19 @@ func (m *meter) Read(p []byte) (int, error) {
 	if m.out == nil {
 		return n, err
 	}
-	if now := time.Now(); now.Sub(m.told) >= tellEvery {
-		m.told = now
-		m.tell(now.Sub(m.begun))
+	if now := time.Now(); now.Sub(m.printed) >= printInterval {
+		m.printed = now
+		m.print(now.Sub(m.started))
 	}
 	return n, err
 }
 
-func (m *meter) tell(took time.Duration) {
+func (m *meter) print(elapsed time.Duration) {
 	text := fmt.Sprintf("%s lines, %s", grouped(m.lines), megabytes(m.bytes))
 	if m.size > 0 {
 		text += fmt.Sprintf(" of %s (%d %%)", megabytes(m.size), m.bytes*100/m.size)
 	}
-	text += fmt.Sprintf(", %s lines a second", grouped(int64(float64(m.lines)/took.Seconds())))
+	text += fmt.Sprintf(", %s lines/s", grouped(int64(float64(m.lines)/elapsed.Seconds())))
 	if !m.terminal {
 		fmt.Fprintln(m.out, text)
 		return
@@ -57,7 +57,7 @@ func (m *meter) tell(took time.Duration) {
 	m.width = len(text)
 }
 
-// clear wipes the line off the terminal, so that something else can be written.
+// clear erases the line on the terminal before other output.
 func (m *meter) clear() {
 	if m.width > 0 {
 		fmt.Fprintf(m.out, "%s", "\r"+strings.Repeat(" ", m.width)+"\r")

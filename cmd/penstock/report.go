@@ -12,23 +12,23 @@ import (
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 )
 
-// A report is what there is to tell.
+// A report is the output of simulate.
 type report struct {
-	Trace      about
+	Trace      traceSummary
 	Policies   []replay.Result
 	Suggestion *suggestion
 }
 
-// A suggestion is a policy that refuses few keys, and what there is to choose from.
+// A suggestion is a suggested policy and the candidates that it was chosen from.
 type suggestion struct {
 	Share      replay.Share
 	Within     time.Duration
 	Candidates []replay.Candidate
 	Best       int
-	Played     *replay.Result // nil if the trace cannot be read twice
+	Result     *replay.Result // of the suggested policy; nil if the trace cannot be read twice
 }
 
-// Policy returns the policy that is suggested.
+// Policy returns the suggested policy.
 func (s *suggestion) Policy() ratelimit.Policy { return s.Candidates[s.Best].Policy }
 
 func (r *report) write(w io.Writer, json bool) error {
@@ -45,41 +45,41 @@ func (r *report) write(w io.Writer, json bool) error {
 		b.WriteByte('\n')
 		r.Suggestion.print(&b, r.Trace.Keys)
 	}
-	if len(r.Policies) > 0 || r.Suggestion != nil && r.Suggestion.Played != nil {
-		b.WriteString("\nfor good: the cost is above the capacity; worst wait: of the others; p50 to max: refusals of a key, over all keys\n")
+	if len(r.Policies) > 0 || r.Suggestion != nil && r.Suggestion.Result != nil {
+		b.WriteString("\nnever admitted: the cost exceeds the capacity; worst wait: of the other rejections; p50 to max: rejections per key\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (a *about) print(b *strings.Builder) {
+func (a *traceSummary) print(b *strings.Builder) {
 	keys := counted(a.Keys, "key")
 	switch {
 	case a.Per == replay.PerType:
 		keys = counted(a.Keys, "type")
 	case a.Per == replay.PerKeyAndType && a.Typed:
-		keys += " (each with its type)"
+		keys += " (key and type)"
 	}
-	fmt.Fprintf(b, "%s: %s of %s, in %s from %s\n", a.Name, counted(a.Calls, "call"), keys,
+	fmt.Fprintf(b, "%s: %s of %s, in %s from %s\n", a.Name, counted(a.Requests, "request"), keys,
 		short(a.Last.Sub(a.First)), a.First.Format("2006-01-02T15:04:05.999999Z"))
-	if a.BadLines > 0 {
-		fmt.Fprintf(b, "bad lines: %s of %s, which were not played\n", grouped(a.BadLines), grouped(a.Lines))
+	if a.InvalidLines > 0 {
+		fmt.Fprintf(b, "invalid lines: %s of %s, skipped\n", grouped(a.InvalidLines), grouped(a.Lines))
 	}
-	if a.Unsorted > 0 {
-		fmt.Fprintf(b, "out of order: %s, by up to %s; %s of them within their bucket, which count as of its latest time\n",
-			counted(a.Unsorted, "call"), short(a.Furthest), grouped(a.LateInKey))
+	if a.OutOfOrder > 0 {
+		fmt.Fprintf(b, "out of order: %s, by up to %s; %s of them within their bucket, counted at its latest time\n",
+			counted(a.OutOfOrder, "request"), short(a.MaxLateness), grouped(a.LateInBucket))
 	}
 	if a.Ignored != "" {
-		fmt.Fprintf(b, "columns without a meaning here: %s\n", a.Ignored)
+		fmt.Fprintf(b, "ignored columns: %s\n", a.Ignored)
 	}
 }
 
 func printResults(b *strings.Builder, results []replay.Result, keys int64) {
-	rows := [][]string{{"policy", "admitted", "refused", "", "for good", "keys refused", "", "worst wait", "p50", "p90", "p99", "max"}}
+	rows := [][]string{{"policy", "admitted", "rejected", "", "never admitted", "keys rejected", "", "worst wait", "p50", "p90", "p99", "max"}}
 	for _, r := range results {
 		rows = append(rows, []string{
-			r.Policy.String(), grouped(r.Admitted), grouped(r.Refused), percent(r.Refused, r.Admitted+r.Refused), grouped(r.Never),
-			grouped(r.KeysRefused), percent(r.KeysRefused, keys), short(r.WorstWait),
+			r.Policy.String(), grouped(r.Admitted), grouped(r.Rejected), percent(r.Rejected, r.Admitted+r.Rejected), grouped(r.NeverAdmitted),
+			grouped(r.KeysRejected), percent(r.KeysRejected, keys), short(r.WorstWait),
 			grouped(r.PerKey.P50), grouped(r.PerKey.P90), grouped(r.PerKey.P99), grouped(r.PerKey.Max),
 		})
 	}
@@ -87,28 +87,28 @@ func printResults(b *strings.Builder, results []replay.Result, keys int64) {
 }
 
 func (s *suggestion) print(b *strings.Builder, keys int64) {
-	fmt.Fprintf(b, "smallest bursts that never refuse %s %% of the keys:\n", s.Share.Percent())
-	rows := [][]string{{"policy", "fills in", "most in " + short(s.Within), "keys refused", "", ""}}
+	fmt.Fprintf(b, "smallest bursts that never reject %s %% of the keys:\n", s.Share.Percent())
+	rows := [][]string{{"policy", "full after", "max in " + short(s.Within), "keys rejected", "", ""}}
 	for i, c := range s.Candidates {
 		mark := ""
 		if i == s.Best {
 			mark = "<"
 		}
 		rows = append(rows, []string{
-			c.Policy.String(), short(c.FillsIn), strconv.FormatFloat(c.Most, 'f', -1, 64),
-			grouped(c.KeysRefused), percent(c.KeysRefused, keys), mark,
+			c.Policy.String(), short(c.FullAfter), strconv.FormatFloat(c.Max, 'f', -1, 64),
+			grouped(c.KeysRejected), percent(c.KeysRejected, keys), mark,
 		})
 	}
 	printTable(b, rows)
-	fmt.Fprintf(b, "the smallest policy, by what one key can take in %s: -policy '%v'\n\n", short(s.Within), s.Policy())
-	if s.Played == nil {
-		b.WriteString("It was not played: the trace cannot be read twice, unless it is a file.\n")
+	fmt.Fprintf(b, "smallest policy, by the tokens that one key can use in %s: -policy '%v'\n\n", short(s.Within), s.Policy())
+	if s.Result == nil {
+		b.WriteString("No result for this policy: the trace is not a file and cannot be read twice.\n")
 		return
 	}
-	printResults(b, []replay.Result{*s.Played}, keys)
+	printResults(b, []replay.Result{*s.Result}, keys)
 }
 
-// printTable aligns columns, the first to the left and all others to the right.
+// printTable left-aligns the first column and right-aligns the others.
 func printTable(b *strings.Builder, rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -130,7 +130,7 @@ func printTable(b *strings.Builder, rows [][]string) {
 	}
 }
 
-// counted writes a number of things.
+// counted formats a number and a noun.
 func counted(n int64, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -138,7 +138,7 @@ func counted(n int64, thing string) string {
 	return grouped(n) + " " + thing
 }
 
-// grouped writes a number with commas between thousands.
+// grouped formats a number with commas between thousands.
 func grouped(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -154,7 +154,7 @@ func percent(part, whole int64) string {
 	return strconv.FormatFloat(float64(part)*100/float64(whole), 'f', 2, 64) + " %"
 }
 
-// short writes a duration without zeros at its end: 1h, not 1h0m0s.
+// short formats a duration without trailing zero units: 1h, not 1h0m0s.
 func short(d time.Duration) string {
 	text := d.String()
 	for _, zeros := range []string{"m0s", "h0m"} {

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-go/penstock/cmd/penstock/internal/replay"
 )
 
-// The report for programs. A name that ends in Micros is of microseconds.
+// A jsonReport is the report with -json. Fields named Micros are in microseconds.
 type jsonReport struct {
 	Trace      jsonTrace       `json:"trace"`
 	Policies   []jsonResult    `json:"policies"`
@@ -18,27 +18,27 @@ type jsonReport struct {
 }
 
 type jsonTrace struct {
-	Name           string    `json:"name"`
-	Per            string    `json:"per"`
-	Lines          int64     `json:"lines"`
-	BadLines       int64     `json:"badLines"`
-	Calls          int64     `json:"calls"`
-	Keys           int64     `json:"keys"`
-	First          time.Time `json:"first"`
-	Last           time.Time `json:"last"`
-	Unsorted       int64     `json:"unsorted"`
-	FurthestMicros int64     `json:"furthestMicros"`
-	LateInKey      int64     `json:"lateInKey"`
+	Name              string    `json:"name"`
+	Per               string    `json:"per"`
+	Lines             int64     `json:"lines"`
+	InvalidLines      int64     `json:"invalidLines"`
+	Requests          int64     `json:"requests"`
+	Keys              int64     `json:"keys"`
+	First             time.Time `json:"first"`
+	Last              time.Time `json:"last"`
+	OutOfOrder        int64     `json:"outOfOrder"`
+	MaxLatenessMicros int64     `json:"maxLatenessMicros"`
+	LateInBucket      int64     `json:"lateInBucket"`
 }
 
 type jsonResult struct {
-	Policy          string          `json:"policy"`
-	Admitted        int64           `json:"admitted"`
-	Refused         int64           `json:"refused"`
-	RefusedForGood  int64           `json:"refusedForGood"`
-	KeysRefused     int64           `json:"keysRefused"`
-	WorstWaitMicros int64           `json:"worstWaitMicros"`
-	RefusalsPerKey  jsonPercentiles `json:"refusalsPerKey"`
+	Policy           string          `json:"policy"`
+	Admitted         int64           `json:"admitted"`
+	Rejected         int64           `json:"rejected"`
+	NeverAdmitted    int64           `json:"neverAdmitted"`
+	KeysRejected     int64           `json:"keysRejected"`
+	WorstWaitMicros  int64           `json:"worstWaitMicros"`
+	RejectionsPerKey jsonPercentiles `json:"rejectionsPerKey"`
 }
 
 type jsonPercentiles struct {
@@ -53,21 +53,21 @@ type jsonSuggestion struct {
 	SharePercent jsontext.Value  `json:"sharePercent"`
 	WithinMicros int64           `json:"withinMicros"`
 	Candidates   []jsonCandidate `json:"candidates"`
-	Played       *jsonResult     `json:"played"`
+	Result       *jsonResult     `json:"result"`
 }
 
 type jsonCandidate struct {
-	Policy        string  `json:"policy"`
-	KeysRefused   int64   `json:"keysRefused"`
-	MostWithin    float64 `json:"mostWithin"`
-	FillsInMicros int64   `json:"fillsInMicros"`
+	Policy          string  `json:"policy"`
+	KeysRejected    int64   `json:"keysRejected"`
+	MaxWithin       float64 `json:"maxWithin"`
+	FullAfterMicros int64   `json:"fullAfterMicros"`
 }
 
 func (r *report) writeJSON(w io.Writer) error {
 	a := r.Trace
 	out := jsonReport{Policies: []jsonResult{}, Trace: jsonTrace{
-		Name: a.Name, Per: string(a.Per), Lines: a.Lines, BadLines: a.BadLines, Calls: a.Calls, Keys: a.Keys, First: a.First, Last: a.Last,
-		Unsorted: a.Unsorted, FurthestMicros: a.Furthest.Microseconds(), LateInKey: a.LateInKey,
+		Name: a.Name, Per: string(a.Per), Lines: a.Lines, InvalidLines: a.InvalidLines, Requests: a.Requests, Keys: a.Keys, First: a.First, Last: a.Last,
+		OutOfOrder: a.OutOfOrder, MaxLatenessMicros: a.MaxLateness.Microseconds(), LateInBucket: a.LateInBucket,
 	}}
 	for _, result := range r.Policies {
 		out.Policies = append(out.Policies, jsonOf(result))
@@ -84,8 +84,8 @@ func (r *report) writeJSON(w io.Writer) error {
 
 func jsonOf(r replay.Result) jsonResult {
 	return jsonResult{
-		Policy: r.Policy.String(), Admitted: r.Admitted, Refused: r.Refused, RefusedForGood: r.Never,
-		KeysRefused: r.KeysRefused, WorstWaitMicros: r.WorstWait.Microseconds(), RefusalsPerKey: jsonPercentiles(r.PerKey),
+		Policy: r.Policy.String(), Admitted: r.Admitted, Rejected: r.Rejected, NeverAdmitted: r.NeverAdmitted,
+		KeysRejected: r.KeysRejected, WorstWaitMicros: r.WorstWait.Microseconds(), RejectionsPerKey: jsonPercentiles(r.PerKey),
 	}
 }
 
@@ -93,12 +93,12 @@ func (s *suggestion) json() *jsonSuggestion {
 	out := &jsonSuggestion{Policy: s.Policy().String(), SharePercent: jsontext.Value(s.Share.Percent()), WithinMicros: s.Within.Microseconds()}
 	for _, c := range s.Candidates {
 		out.Candidates = append(out.Candidates, jsonCandidate{
-			Policy: c.Policy.String(), KeysRefused: c.KeysRefused, MostWithin: c.Most, FillsInMicros: c.FillsIn.Microseconds(),
+			Policy: c.Policy.String(), KeysRejected: c.KeysRejected, MaxWithin: c.Max, FullAfterMicros: c.FullAfter.Microseconds(),
 		})
 	}
-	if s.Played != nil {
-		result := jsonOf(*s.Played)
-		out.Played = &result
+	if s.Result != nil {
+		result := jsonOf(*s.Result)
+		out.Result = &result
 	}
 	return out
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 )
 
-// simulate is the command. What it returns has not been told; bad lines have.
+// simulate runs the command. It prints invalid lines itself and returns every other error.
 func simulate(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	c, err := parseFlags(args, stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -26,64 +26,64 @@ func simulate(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if c.suggest != nil && rates == nil {
 		rates = replay.RoundRates()
 	}
-	p := &player{config: c, stdin: stdin, stderr: stderr}
-	played, err := p.play(replay.Options{Policies: c.policies, Rates: rates, Per: c.per, Late: c.late})
+	p := &runner{config: c, stdin: stdin, stderr: stderr}
+	first, err := p.run(replay.Options{Policies: c.policies, Rates: rates, Per: c.per, Late: c.late})
 	if err != nil {
 		return err
 	}
-	out := &report{Trace: played.about, Policies: played.replay.Results()}
-	panels := panelsOf(played.replay, c.policies)
-	var failed error // to suggest, which takes nothing from the rest
+	out := &report{Trace: first.summary, Policies: first.replay.Results()}
+	panels := panelsOf(first.replay, c.policies)
+	var failed error // a failed suggestion does not suppress the rest of the report
 	if c.suggest != nil {
-		var again []chart.Panel
-		again, failed = out.suggest(p, played)
-		panels = append(panels, again...)
+		var suggested []chart.Panel
+		suggested, failed = out.suggest(p, first)
+		panels = append(panels, suggested...)
 	}
 	if failed == nil && c.plot != "" && len(panels) == 0 {
-		failed = fmt.Errorf("there is nothing to draw: %s cannot be read twice, so what is suggested was not played; give a file, or a -policy", played.about.Name)
+		failed = fmt.Errorf("nothing to plot: %s cannot be read twice, so there is no result for the suggested policy; give a file or a -policy", first.summary.Name)
 	}
 	if err := errors.Join(out.write(stdout, c.json), c.draw(panels), failed); err != nil {
 		return err
 	}
-	if played.about.BadLines > 0 {
-		return errBadLines
+	if first.summary.InvalidLines > 0 {
+		return errInvalidLines
 	}
 	return nil
 }
 
-// suggest adds a suggestion to the report, and what it does if the trace can be read twice.
-func (r *report) suggest(p *player, played *played) ([]chart.Panel, error) {
-	candidates, best, err := played.replay.Suggest(*p.config.suggest, p.config.within)
+// suggest adds a suggestion to the report, with its result if the trace can be read twice.
+func (r *report) suggest(p *runner, first *result) ([]chart.Panel, error) {
+	candidates, best, err := first.replay.Suggest(*p.config.suggest, p.config.within)
 	if err != nil {
 		return nil, err
 	}
 	r.Suggestion = &suggestion{Share: *p.config.suggest, Within: p.config.within, Candidates: candidates, Best: best}
-	if !played.again {
+	if !first.repeatable {
 		return nil, nil
 	}
-	p.quiet = true // bad lines have been told
+	p.quiet = true // the first run has printed the invalid lines
 	policies := []ratelimit.Policy{r.Suggestion.Policy()}
-	again, err := p.play(replay.Options{Policies: policies, Per: p.config.per, Late: p.config.late})
+	second, err := p.run(replay.Options{Policies: policies, Per: p.config.per, Late: p.config.late})
 	if err != nil {
 		return nil, err
 	}
-	result := again.replay.Results()[0]
-	if again.about != played.about || result.KeysRefused != candidates[best].KeysRefused {
-		return nil, fmt.Errorf("%s changed while it was read; the suggestion is of its first reading", p.config.trace)
+	outcome := second.replay.Results()[0]
+	if second.summary != first.summary || outcome.KeysRejected != candidates[best].KeysRejected {
+		return nil, fmt.Errorf("%s changed during the simulation; the suggestion is based on the first reading", p.config.trace)
 	}
-	r.Suggestion.Played = &result
-	return panelsOf(again.replay, policies), nil
+	r.Suggestion.Result = &outcome
+	return panelsOf(second.replay, policies), nil
 }
 
-// panelsOf returns what is drawn of a replay.
+// panelsOf returns one panel per policy.
 func panelsOf(r *replay.Replay, policies []ratelimit.Policy) []chart.Panel {
 	timeline := r.Timeline()
-	timeline.Coarsen(stepsFor(r.Stats().Calls))
+	timeline.Coarsen(stepsFor(r.Stats().Requests))
 	panels := make([]chart.Panel, len(policies))
 	for i, result := range r.Results() {
 		panels[i] = chart.Panel{
-			Title: fmt.Sprintf("%v: %s calls admitted, %s refused, in steps of %s", policies[i],
-				grouped(result.Admitted), grouped(result.Refused), short(timeline.Step())),
+			Title: fmt.Sprintf("%v: %s requests admitted, %s rejected, in steps of %s", policies[i],
+				grouped(result.Admitted), grouped(result.Rejected), short(timeline.Step())),
 			Start: timeline.Start(), Step: timeline.Step(),
 			Demand: timeline.Demand(), Admitted: timeline.Admitted(i),
 		}
@@ -91,11 +91,11 @@ func panelsOf(r *replay.Replay, policies []ratelimit.Policy) []chart.Panel {
 	return panels
 }
 
-// stepsFor returns how many steps are drawn of so many calls: enough to see bursts, and
-// few enough that a step is more than the one call that happens to be in it.
-func stepsFor(calls int64) int { return int(min(max(calls/20, 40), 400)) }
+// stepsFor returns how many steps to draw: enough to show bursts, but with about 20 requests per
+// step, so that a step shows a rate and not single requests.
+func stepsFor(requests int64) int { return int(min(max(requests/20, 40), 400)) }
 
-// draw writes the plot, if one is wanted.
+// draw writes the plot if -plot is set.
 func (c *config) draw(panels []chart.Panel) error {
 	if c.plot == "" || len(panels) == 0 {
 		return nil
@@ -104,9 +104,9 @@ func (c *config) draw(panels []chart.Panel) error {
 	if err != nil {
 		return err
 	}
-	var picture bytes.Buffer
-	if err := chart.Write(&picture, kind, panels); err != nil {
+	var image bytes.Buffer
+	if err := chart.Write(&image, kind, panels); err != nil {
 		return err
 	}
-	return os.WriteFile(c.plot, picture.Bytes(), 0o644)
+	return os.WriteFile(c.plot, image.Bytes(), 0o644)
 }

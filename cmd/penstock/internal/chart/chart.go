@@ -1,4 +1,4 @@
-// Package chart draws demand against admission over time.
+// Package chart plots demand and admitted tokens over time.
 package chart
 
 import (
@@ -17,8 +17,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// A Panel is what is drawn of one policy. Demand and Admitted are tokens, step by step;
-// they are of one length.
+// A Panel is the plot of one policy. Demand and Admitted are tokens per step and have the same
+// length.
 type Panel struct {
 	Title            string
 	Start            time.Time
@@ -29,33 +29,33 @@ type Panel struct {
 // A Kind is a file format.
 type Kind string
 
-// The kinds there are, as file names end.
+// File formats, by the extension of the file name.
 const (
 	SVG Kind = ".svg"
 	PNG Kind = ".png"
 )
 
-// KindOf returns the kind of a file by its name.
+// KindOf returns the file format for a file name.
 func KindOf(path string) (Kind, error) {
 	switch kind := Kind(filepath.Ext(path)); kind {
 	case SVG, PNG:
 		return kind, nil
 	}
-	return "", fmt.Errorf("a plot is an .svg or a .png file, not %q", path)
+	return "", fmt.Errorf("plot file %q must end in .svg or .png", path)
 }
 
-// The picture is 1200 pixels wide and at least 600 high; a pixel is 3/4 of a point.
+// The image is 1200 pixels wide and at least 600 high; a pixel is 3/4 of a point.
 const (
 	width       = vg.Length(900)
-	leastHeight = vg.Length(450)
+	minHeight   = vg.Length(450)
 	panelHeight = vg.Length(225)
 	margin      = vg.Length(12)
 	legendWidth = vg.Length(84)
 )
 
-// Write draws the panels one below the other, all on the same scales.
+// Write draws the panels below one another, all with the same scales.
 func Write(w io.Writer, kind Kind, panels []Panel) error {
-	height := max(leastHeight, vg.Length(len(panels))*panelHeight)
+	height := max(minHeight, vg.Length(len(panels))*panelHeight)
 	var canvas interface {
 		vg.CanvasSizer
 		io.WriterTo
@@ -96,7 +96,8 @@ func Write(w io.Writer, kind Kind, panels []Panel) error {
 	return writeSVG(w, canvas)
 }
 
-// writeSVG names fonts of the same measures beside the library's, which few browsers have.
+// writeSVG adds fallback fonts with the same metrics, because few browsers have the font of the
+// plot library.
 func writeSVG(w io.Writer, canvas io.WriterTo) error {
 	var text bytes.Buffer
 	if _, err := canvas.WriteTo(&text); err != nil {
@@ -107,10 +108,10 @@ func writeSVG(w io.Writer, canvas io.WriterTo) error {
 	return err
 }
 
-// plot returns the panel as a plot, whose areas lie behind each other: what was refused
-// is what admission leaves to be seen of the demand.
+// plot draws the demand in the color of rejected tokens, and the admitted tokens over it. What stays
+// visible of the demand was rejected.
 func (p *Panel) plot(legend bool) (*plot.Plot, error) {
-	refused, err := curve(p.points(p.Demand), color.NRGBA{R: 0xe4, G: 0x7a, B: 0x6c, A: 0xff}, nil)
+	rejected, err := curve(p.points(p.Demand), color.NRGBA{R: 0xe4, G: 0x7a, B: 0x6c, A: 0xff}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func (p *Panel) plot(legend bool) (*plot.Plot, error) {
 	}
 	out := plot.New()
 	out.Title.Text, out.Title.Padding = p.Title, 6
-	out.Y.Label.Text = "tokens a second"
+	out.Y.Label.Text = "tokens/s"
 	out.X.Tick.Marker, out.Y.Tick.Marker = timeTicks{}, rateTicks{}
 	for _, style := range []*draw.TextStyle{
 		&out.Title.TextStyle, &out.X.Label.TextStyle, &out.Y.Label.TextStyle, &out.Legend.TextStyle,
@@ -135,19 +136,19 @@ func (p *Panel) plot(legend bool) (*plot.Plot, error) {
 	out.X.Tick.Label.Font.Size, out.Y.Tick.Label.Font.Size = 9, 9
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{Y: 0xe0}, color.Gray{Y: 0xe0}
-	out.Add(grid, refused, admitted, demand)
+	out.Add(grid, rejected, admitted, demand)
 	out.X.Padding, out.Y.Padding = 0, 0
 	out.Y.Min, out.Y.Max = 0, max(out.Y.Max*1.05, 1e-9)
 	if legend {
 		out.Legend.Top, out.Legend.XOffs, out.Legend.Padding = true, legendWidth, 3
 		out.Legend.Add("demand", demand)
-		out.Legend.Add("refused", refused)
+		out.Legend.Add("rejected", rejected)
 		out.Legend.Add("admitted", admitted)
 	}
 	return out, nil
 }
 
-// curve returns a line, or with a fill the area below it.
+// curve returns a line, or the area below it if fill is not nil.
 func curve(points plotter.XYs, fill, line color.Color) (*plotter.Line, error) {
 	c, err := plotter.NewLine(points)
 	if err != nil {
@@ -161,7 +162,7 @@ func curve(points plotter.XYs, fill, line color.Color) (*plotter.Line, error) {
 	return c, nil
 }
 
-// points returns the corners of steps, in tokens a second over seconds since 1970.
+// points returns the corners of the steps, in tokens per second over seconds since 1970.
 func (p *Panel) points(tokens []float64) plotter.XYs {
 	var points plotter.XYs
 	start, step := float64(p.Start.UnixMicro())/1e6, p.Step.Seconds()

@@ -25,20 +25,20 @@ func panel(title string, step time.Duration) chart.Panel {
 	}
 }
 
-func TestPicturesHaveTheirSizeAndTheirColours(t *testing.T) {
+func TestWrite_SizeAndColors(t *testing.T) {
 	for panels, height := range map[int]int{1: 600, 2: 600, 5: 1500} {
 		var out bytes.Buffer
 		require.NoError(t, chart.Write(&out, chart.PNG, someOf(panels)))
-		picture, err := png.Decode(&out)
+		img, err := png.Decode(&out)
 		require.NoError(t, err)
-		assert.Equal(t, fmt.Sprintf("(0,0)-(1200,%d)", height), picture.Bounds().String())
+		assert.Equal(t, fmt.Sprintf("(0,0)-(1200,%d)", height), img.Bounds().String())
 		found := map[color.Color]int{}
 		for y := range height {
 			for x := range 1200 {
-				found[color.NRGBAModel.Convert(picture.At(x, y))]++
+				found[color.NRGBAModel.Convert(img.At(x, y))]++
 			}
 		}
-		// Of 13 tokens of a panel 9 were admitted and 4 refused, but for the line.
+		// In each panel, 9 of 13 tokens were admitted and 4 rejected. The line covers a few pixels.
 		assert.InDelta(t, 9.0/4, float64(found[color.NRGBA{0x5b, 0x9b, 0xc8, 0xff}])/float64(found[color.NRGBA{0xe4, 0x7a, 0x6c, 0xff}]), 0.2)
 	}
 }
@@ -51,7 +51,7 @@ func someOf(n int) []chart.Panel {
 	return panels
 }
 
-func TestLabels(t *testing.T) {
+func TestWrite_Labels(t *testing.T) {
 	for step, want := range map[time.Duration][]string{
 		time.Millisecond:    {"18:00:00.000", "1 Sep 2026", "18:00:00.005"},
 		10 * time.Second:    {"18:00:00", "18:00:05", "18:00:50"},
@@ -60,18 +60,18 @@ func TestLabels(t *testing.T) {
 		28 * 24 * time.Hour: {"14 Sep 2026", "18 Jan 2027"},
 	} {
 		texts := textsOf(t, panel("chat: 10/s <burst> 20", step))
-		assert.Subset(t, texts, append(want, "chat: 10/s <burst> 20", "demand", "admitted", "refused", "tokens a second", "time (UTC)"), step)
+		assert.Subset(t, texts, append(want, "chat: 10/s <burst> 20", "demand", "admitted", "rejected", "tokens/s", "time (UTC)"), step)
 	}
 }
 
-func TestNothingToSeeIsDrawnToo(t *testing.T) {
-	still := panel("still", time.Second)
-	still.Demand, still.Admitted = []float64{0}, []float64{0}
-	assert.Contains(t, textsOf(t, still), "still")
-	assert.NotContains(t, textsOf(t, still), "NaN")
+func TestWrite_EmptyTimeline(t *testing.T) {
+	empty := panel("empty", time.Second)
+	empty.Demand, empty.Admitted = []float64{0}, []float64{0}
+	assert.Contains(t, textsOf(t, empty), "empty")
+	assert.NotContains(t, textsOf(t, empty), "NaN")
 }
 
-// textsOf returns the texts of a picture, which must be XML.
+// textsOf returns the texts of an SVG image, and fails if it is not valid XML.
 func textsOf(t *testing.T, p chart.Panel) []string {
 	t.Helper()
 	var out bytes.Buffer
@@ -90,12 +90,12 @@ func textsOf(t *testing.T, p chart.Panel) []string {
 	}
 }
 
-func TestKindsOfFiles(t *testing.T) {
+func TestKindOf(t *testing.T) {
 	for path, want := range map[string]chart.Kind{"a/b.svg": chart.SVG, "b.png": chart.PNG} {
 		kind, err := chart.KindOf(path)
 		require.NoError(t, err)
 		assert.Equal(t, want, kind)
 	}
 	_, err := chart.KindOf("plot.pdf")
-	assert.EqualError(t, err, `a plot is an .svg or a .png file, not "plot.pdf"`)
+	assert.EqualError(t, err, `plot file "plot.pdf" must end in .svg or .png`)
 }

@@ -7,25 +7,24 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// timeTicks marks round times of the clock on an axis of seconds since 1970.
+// timeTicks marks round clock times on an axis in seconds since 1970.
 type timeTicks struct{}
 
-// mostTicks is how many labels a picture's width holds.
-const mostTicks = 12
+// maxTicks is how many labels fit into the width of the image.
+const maxTicks = 12
 
-// Ticks implements plot.Ticker. The first mark, and every one on another day than the one
-// before, tells its date too.
-func (timeTicks) Ticks(least, most float64) []plot.Tick {
-	step := tickStep(most - least)
+// Ticks implements plot.Ticker. The first label and the first of each day include the date.
+func (timeTicks) Ticks(lower, upper float64) []plot.Tick {
+	step := tickStep(upper - lower)
 	var ticks []plot.Tick
 	date := ""
-	first := time.UnixMicro(int64(least * 1e6)).UTC()
+	first := time.UnixMicro(int64(lower * 1e6)).UTC()
 	for at := first.Truncate(step); ; at = at.Add(step) {
 		x := float64(at.UnixMicro()) / 1e6
-		if x > most {
+		if x > upper {
 			return ticks
 		}
-		if x < least {
+		if x < lower {
 			continue
 		}
 		label, day := at.Format(timeLayout(step)), at.Format("2 Jan 2006")
@@ -34,14 +33,14 @@ func (timeTicks) Ticks(least, most float64) []plot.Tick {
 		case day != date:
 			label += "\n" + day
 		default:
-			label += "\n " // of as many lines as the others, lest it stand lower
+			label += "\n " // all labels must have two lines to be aligned
 		}
 		date = day
 		ticks = append(ticks, plot.Tick{Value: x, Label: label})
 	}
 }
 
-// tickStep returns the shortest round time that does not mark a span of seconds too often.
+// tickStep returns the shortest round step that marks a span of seconds at most maxTicks times.
 func tickStep(span float64) time.Duration {
 	const ms, day = time.Millisecond, 24 * time.Hour
 	steps := []time.Duration{
@@ -52,7 +51,7 @@ func tickStep(span float64) time.Duration {
 		day, 2 * day, 7 * day, 14 * day, 28 * day, 91 * day, 182 * day, 364 * day,
 	}
 	for _, step := range steps {
-		if span/step.Seconds() <= mostTicks {
+		if span/step.Seconds() <= maxTicks {
 			return step
 		}
 	}
@@ -71,12 +70,12 @@ func timeLayout(step time.Duration) string {
 	return "15:04"
 }
 
-// rateTicks are the library's marks, with labels without exponents up to a million.
+// rateTicks are the default ticks of the plot library, with labels without exponents below 1e7.
 type rateTicks struct{}
 
 // Ticks implements plot.Ticker.
-func (rateTicks) Ticks(least, most float64) []plot.Tick {
-	ticks := plot.DefaultTicks{}.Ticks(least, most)
+func (rateTicks) Ticks(lower, upper float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(lower, upper)
 	for i := range ticks {
 		if ticks[i].Label != "" && ticks[i].Value < 1e7 {
 			ticks[i].Label = strconv.FormatFloat(ticks[i].Value, 'f', -1, 64)

@@ -7,24 +7,24 @@ import (
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 )
 
-// A policy is a policy and its buckets.
+// A policy is a policy with its buckets.
 type policy struct {
 	ratelimit.Policy
 
-	units    ratelimit.Units
-	buckets  []bucket // by key
-	admitted int64
-	refused  int64
-	never    int64
-	worst    time.Duration
+	units         ratelimit.Units
+	buckets       []bucket // by key
+	admitted      int64
+	rejected      int64
+	neverAdmitted int64
+	worst         time.Duration
 }
 
 type bucket struct {
-	fullAt  int64 // when it is full again, in units since the epoch
-	refused int64
+	fullAt   int64 // when the bucket is full again, in units since the epoch
+	rejected int64
 }
 
-// take decides about a cost at a time that is not before the bucket's last one.
+// take decides a request. Its time must not be before that of the bucket's previous request.
 func (p *policy) take(key int, micros, cost int64) bool {
 	b := &p.buckets[key]
 	now, need := micros*p.units.PerMicro(), p.units.Need(cost)
@@ -35,33 +35,33 @@ func (p *policy) take(key int, micros, cost int64) bool {
 		b.fullAt = now + debt + need
 		return true
 	}
-	p.refused++
-	b.refused++
+	p.rejected++
+	b.rejected++
 	if d.RetryAfter == ratelimit.Never {
-		p.never++
+		p.neverAdmitted++
 	} else {
 		p.worst = max(p.worst, d.RetryAfter)
 	}
 	return false
 }
 
-// A Result is what a policy did.
+// A Result is the outcome of a policy.
 type Result struct {
-	Policy      ratelimit.Policy
-	Admitted    int64         // calls
-	Refused     int64         // calls
-	Never       int64         // those of the refused whose cost is above the capacity
-	KeysRefused int64         // keys that were refused at least once
-	WorstWait   time.Duration // the longest that a refused call was told, [ratelimit.Never] aside
-	PerKey      Percentiles   // of refusals
+	Policy        ratelimit.Policy
+	Admitted      int64         // requests
+	Rejected      int64         // requests
+	NeverAdmitted int64         // rejected requests whose cost exceeds the capacity
+	KeysRejected  int64         // keys with at least one rejection
+	WorstWait     time.Duration // the longest RetryAfter of the other rejected requests
+	PerKey        Percentiles   // rejections per key
 }
 
-// Percentiles are by nearest rank, over all keys: 99 % of them have P99 or fewer.
+// Percentiles over all keys, by the nearest-rank method: 99 % of the keys have P99 or fewer.
 type Percentiles struct {
 	P50, P90, P99, Max int64
 }
 
-// Results tells what the policies did, in the order of the Options.
+// Results returns the outcome of each policy, in the order of Options.Policies.
 func (r *Replay) Results() []Result {
 	results := make([]Result, len(r.policies))
 	for i, p := range r.policies {
@@ -71,17 +71,17 @@ func (r *Replay) Results() []Result {
 }
 
 func (p *policy) result() Result {
-	refused := make([]int64, len(p.buckets))
+	rejected := make([]int64, len(p.buckets))
 	keys := int64(0)
 	for i := range p.buckets {
-		refused[i] = p.buckets[i].refused
-		if refused[i] > 0 {
+		rejected[i] = p.buckets[i].rejected
+		if rejected[i] > 0 {
 			keys++
 		}
 	}
 	return Result{
-		Policy: p.Policy, Admitted: p.admitted, Refused: p.refused, Never: p.never,
-		KeysRefused: keys, WorstWait: p.worst, PerKey: percentiles(refused),
+		Policy: p.Policy, Admitted: p.admitted, Rejected: p.rejected, NeverAdmitted: p.neverAdmitted,
+		KeysRejected: keys, WorstWait: p.worst, PerKey: percentiles(rejected),
 	}
 }
 

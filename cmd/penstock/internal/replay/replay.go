@@ -1,5 +1,5 @@
-// Package replay plays calls through policies. It decides to the token as adapters/memory
-// does, at the times that the calls bear.
+// Package replay simulates policies on recorded requests. Its decisions are exactly those of
+// adapters/memory, at the recorded times.
 package replay
 
 import (
@@ -12,54 +12,54 @@ import (
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 )
 
-// A Per says which calls share a bucket.
+// A Per says which requests share a bucket.
 type Per string
 
-// The choices there are.
+// Which requests share a bucket.
 const (
-	PerKeyAndType Per = "key,type" // those of one key and type
+	PerKeyAndType Per = "key,type" // those with the same key and type
 	PerKey        Per = "key"
 	PerType       Per = "type"
 )
 
-// Options are what calls are played through.
+// Options configure a [Replay].
 type Options struct {
 	Policies []ratelimit.Policy // each must be valid
-	Rates    []ratelimit.Policy // for Suggest; their Per is not 0, and their capacity does not matter
+	Rates    []ratelimit.Policy // for Suggest; Per must not be 0, and the capacity is ignored
 	Per      Per                // "" is PerKeyAndType
-	Late     time.Duration      // how far a call may be behind the latest one of its bucket
+	Late     time.Duration      // how far a request may be out of order within its bucket
 }
 
-// A Replay holds the buckets of all policies: 16 bytes for each key and policy, and for each
-// key and rate. It is not safe for concurrent use.
+// A Replay holds the buckets of all policies, in 16 bytes per key and policy, and per key and
+// rate. It is not safe for concurrent use.
 type Replay struct {
 	per      Per
 	keys     map[string]int
-	last     []int64 // by key: the time of its latest call, in microseconds since the epoch
-	name     []byte  // of the key at hand
+	last     []int64 // by key: the time of its latest request, in microseconds since the epoch
+	name     []byte  // buffer of nameOf
 	policies []*policy
 	rates    []*rate
 	timeline Timeline
 	typed    bool
 
-	calls, unsorted, lateInKey int64
-	epoch                      int64 // the time of the call that was first played, in microseconds since 1970
-	first, latest              int64 // likewise
-	late, furthest             int64 // microseconds
+	requests, outOfOrder, lateInBucket int64
+	epoch                              int64 // the time of the first replayed request, in microseconds since 1970
+	first, latest                      int64 // the earliest and the latest time, in microseconds since 1970
+	late, maxLateness                  int64 // microseconds
 }
 
-// Stats tells about the calls that were played.
+// Stats are statistics of the replayed requests.
 type Stats struct {
-	Calls       int64
-	Keys        int64         // buckets of each policy
-	Typed       bool          // whether a call had a type
-	First, Last time.Time     // the earliest and the latest time
-	Unsorted    int64         // calls before one that was already played
-	Furthest    time.Duration // by how much at most
-	LateInKey   int64         // those of them before one of their own bucket: they count as of its time
+	Requests     int64
+	Keys         int64         // buckets per policy
+	Typed        bool          // whether a request had a type
+	First, Last  time.Time     // the earliest and the latest time
+	OutOfOrder   int64         // requests with a time before that of an earlier line
+	MaxLateness  time.Duration // the largest such difference
+	LateInBucket int64         // those of them that are out of order within their bucket
 }
 
-// New returns a replay of nothing. It panics if a policy is not valid.
+// New returns an empty Replay. It panics if a policy is invalid.
 func New(opts Options) *Replay {
 	r := &Replay{per: opts.Per, late: opts.Late.Microseconds(), keys: map[string]int{}, timeline: newTimeline(len(opts.Policies))}
 	for _, p := range opts.Policies {
@@ -71,37 +71,38 @@ func New(opts Options) *Replay {
 	return r
 }
 
-// maxSpan bounds times on both sides of the first one, so that their units fit in 63 bits.
+// maxSpan is the maximum distance of a time from the first one. It keeps units below 2^63.
 const maxSpan = 10 * 365 * 24 * time.Hour
 
-// Play plays a call. It returns an error, and plays nothing, if the call's time cannot be.
-func (r *Replay) Play(call trace.Record) error {
-	if r.calls == 0 {
-		r.epoch, r.first, r.latest = call.Micros, call.Micros, call.Micros
+// Add replays a request. If the request's time is out of range, Add returns an error and ignores
+// the request.
+func (r *Replay) Add(request trace.Record) error {
+	if r.requests == 0 {
+		r.epoch, r.first, r.latest = request.Micros, request.Micros, request.Micros
 	}
-	now := call.Micros - r.epoch
+	now := request.Micros - r.epoch
 	if max(now, -now) > maxSpan.Microseconds() {
-		return fmt.Errorf("its time, %s, is more than ten years from the first call's, %s",
-			format(call.Micros), format(r.epoch))
+		return fmt.Errorf("time %s is more than ten years from the first request, %s",
+			format(request.Micros), format(r.epoch))
 	}
-	name := r.nameOf(call)
+	name := r.nameOf(request)
 	key, known := r.keys[string(name)]
 	if known && now < r.last[key] {
 		behind := r.last[key] - now
 		if behind > r.late {
-			return fmt.Errorf("its time, %s, is %v before that of an earlier line of the same key; at most %v are borne (sort the trace)",
-				format(call.Micros), micros(behind), micros(r.late))
+			return fmt.Errorf("time %s is %v before that of an earlier line of the same key; it must be at most %v (sort the trace)",
+				format(request.Micros), micros(behind), micros(r.late))
 		}
-		r.lateInKey++
-		now = r.last[key] // a bucket's clock never steps back
+		r.lateInBucket++
+		now = r.last[key] // the clock of a bucket never goes backwards
 	}
 	if !known {
-		key = r.add(name, now)
+		key = r.addKey(name, now)
 	}
 	r.last[key] = now
-	r.note(call.Micros)
-	r.typed = r.typed || call.Type != ""
-	r.play(key, now, call)
+	r.countTime(request.Micros)
+	r.typed = r.typed || request.Type != ""
+	r.decide(key, now, request)
 	return nil
 }
 
@@ -111,8 +112,8 @@ func format(micros int64) string {
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// add returns the number of a new key, whose buckets are full.
-func (r *Replay) add(name []byte, now int64) int {
+// addKey returns the index of a new key with full buckets.
+func (r *Replay) addKey(name []byte, now int64) int {
 	key := len(r.keys)
 	r.keys[string(name)] = key
 	r.last = append(r.last, now)
@@ -120,61 +121,62 @@ func (r *Replay) add(name []byte, now int64) int {
 		p.buckets = append(p.buckets, bucket{fullAt: now * p.units.PerMicro()})
 	}
 	for _, rate := range r.rates {
-		rate.debts = append(rate.debts, debt{endsAt: now * rate.units.PerMicro()})
+		rate.debts = append(rate.debts, debt{fullAt: now * rate.units.PerMicro()})
 	}
 	return key
 }
 
-// note keeps the statistics of times.
-func (r *Replay) note(at int64) {
-	r.calls++
+// countTime updates the statistics of times.
+func (r *Replay) countTime(at int64) {
+	r.requests++
 	r.first = min(r.first, at)
 	if at < r.latest {
-		r.unsorted++
-		r.furthest = max(r.furthest, r.latest-at)
+		r.outOfOrder++
+		r.maxLateness = max(r.maxLateness, r.latest-at)
 	}
 	r.latest = max(r.latest, at)
 }
 
-func (r *Replay) play(key int, now int64, call trace.Record) {
-	r.timeline.begin(call.Micros, call.Cost)
+func (r *Replay) decide(key int, now int64, request trace.Record) {
+	r.timeline.begin(request.Micros, request.Cost)
 	for i, p := range r.policies {
-		if p.take(key, now, call.Cost) {
-			r.timeline.admit(i, call.Cost)
+		if p.take(key, now, request.Cost) {
+			r.timeline.admit(i, request.Cost)
 		}
 	}
 	for _, rate := range r.rates {
-		rate.take(key, now, call.Cost)
+		rate.take(key, now, request.Cost)
 	}
 }
 
-// nameOf returns what tells a call's bucket from others. It is good until the next.
-func (r *Replay) nameOf(call trace.Record) []byte {
+// nameOf returns the name of a request's bucket. It is valid until the next call. The length of
+// the key comes first, so that no two pairs of key and type have the same name.
+func (r *Replay) nameOf(request trace.Record) []byte {
 	switch r.per {
 	case PerKey:
-		r.name = append(r.name[:0], call.Key...)
+		r.name = append(r.name[:0], request.Key...)
 	case PerType:
-		r.name = append(r.name[:0], call.Type...)
+		r.name = append(r.name[:0], request.Type...)
 	default:
-		r.name = binary.AppendUvarint(r.name[:0], uint64(len(call.Key)))
-		r.name = append(append(r.name, call.Key...), call.Type...)
+		r.name = binary.AppendUvarint(r.name[:0], uint64(len(request.Key)))
+		r.name = append(append(r.name, request.Key...), request.Type...)
 	}
 	return r.name
 }
 
-// Stats tells about the calls so far.
+// Stats returns the statistics of the requests so far.
 func (r *Replay) Stats() Stats {
 	return Stats{
-		Calls: r.calls, Keys: int64(len(r.keys)), Typed: r.typed,
+		Requests: r.requests, Keys: int64(len(r.keys)), Typed: r.typed,
 		First: time.UnixMicro(r.first).UTC(), Last: time.UnixMicro(r.latest).UTC(),
-		Unsorted: r.unsorted, Furthest: micros(r.furthest), LateInKey: r.lateInKey,
+		OutOfOrder: r.outOfOrder, MaxLateness: micros(r.maxLateness), LateInBucket: r.lateInBucket,
 	}
 }
 
-// Timeline returns demand and admission over time.
+// Timeline returns demand and admitted tokens over time.
 func (r *Replay) Timeline() *Timeline { return &r.timeline }
 
-// ParsePer reads a Per.
+// ParsePer parses a Per.
 func ParsePer(text string) (Per, error) {
 	switch per := Per(strings.ReplaceAll(text, " ", "")); per {
 	case PerKeyAndType, PerKey, PerType:
@@ -182,5 +184,5 @@ func ParsePer(text string) (Per, error) {
 	case "type,key":
 		return PerKeyAndType, nil
 	}
-	return "", fmt.Errorf("%q is not what a bucket can be for; write key,type or key or type", text)
+	return "", fmt.Errorf("must be key,type or key or type, not %q", text)
 }

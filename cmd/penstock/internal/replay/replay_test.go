@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 )
 
-// somePolicies are fast and slow, with and without fractions of a token a microsecond.
+// somePolicies returns fast and slow policies, whose refill per microsecond is a whole number or a fraction.
 func somePolicies() []ratelimit.Policy {
 	return []ratelimit.Policy{
 		ratelimit.PerSecond(10).Burst(20),
@@ -30,65 +30,65 @@ func somePolicies() []ratelimit.Policy {
 	}
 }
 
-// someCalls are random calls in the order of their times.
-func someCalls(rng *rand.Rand, n int) []trace.Record {
-	calls := make([]trace.Record, n)
+// someRequests returns random requests in the order of their times.
+func someRequests(rng *rand.Rand, n int) []trace.Record {
+	requests := make([]trace.Record, n)
 	at := time.Date(2026, 9, 1, 18, 0, 0, 0, time.UTC).UnixMicro()
-	for i := range calls {
+	for i := range requests {
 		at += rng.Int64N(1 << rng.IntN(22))
-		calls[i] = trace.Record{
+		requests[i] = trace.Record{
 			Line: int64(i + 1), Micros: at, Key: fmt.Sprint("key", rng.IntN(4)),
 			Type: []string{"", "SAY"}[rng.IntN(2)], Cost: rng.Int64N(1 << rng.IntN(6)),
 		}
 	}
-	return calls
+	return requests
 }
 
-// tally is what a limiter in memory does with calls at their times.
+// tally is the outcome of a limiter of adapters/memory.
 type tally struct {
-	admitted, refused, never int64
-	worst                    time.Duration
-	refusals                 map[ratelimit.Key]int64
+	admitted, rejected, neverAdmitted int64
+	worst                             time.Duration
+	rejections                        map[ratelimit.Key]int64
 }
 
-func TestItDecidesAsTheLimiterInMemory(t *testing.T) {
+func TestReplay_DecidesLikeMemoryLimiter(t *testing.T) {
 	for seed := range uint64(20) {
-		calls := someCalls(rand.New(rand.NewPCG(seed, 0)), 1000)
+		requests := someRequests(rand.New(rand.NewPCG(seed, 0)), 1000)
 		r := replay.New(replay.Options{Policies: somePolicies()})
-		outcomes := make([][]bool, len(calls)) // by call and policy
-		for i, call := range calls {
+		outcomes := make([][]bool, len(requests)) // by request and policy
+		for i, request := range requests {
 			before := r.Results()
-			require.NoError(t, r.Play(call))
+			require.NoError(t, r.Add(request))
 			for j, after := range r.Results() {
 				outcomes[i] = append(outcomes[i], after.Admitted > before[j].Admitted)
 			}
 		}
 		for j, policy := range somePolicies() {
-			want := inMemory(t, policy, calls, func(i int, allowed bool) {
-				require.Equal(t, allowed, outcomes[i][j], "%v, seed %d, call %d", policy, seed, i)
+			want := inMemory(t, policy, requests, func(i int, allowed bool) {
+				require.Equal(t, allowed, outcomes[i][j], "%v, seed %d, request %d", policy, seed, i)
 			})
 			got := r.Results()[j]
-			assert.Equal(t, []int64{want.admitted, want.refused, want.never, int64(want.worst), int64(len(want.refusals))},
-				[]int64{got.Admitted, got.Refused, got.Never, int64(got.WorstWait), got.KeysRefused}, "%v", policy)
-			most := int64(0)
-			for _, n := range want.refusals {
-				most = max(most, n)
+			assert.Equal(t, []int64{want.admitted, want.rejected, want.neverAdmitted, int64(want.worst), int64(len(want.rejections))},
+				[]int64{got.Admitted, got.Rejected, got.NeverAdmitted, int64(got.WorstWait), got.KeysRejected}, "%v", policy)
+			maxRejections := int64(0)
+			for _, n := range want.rejections {
+				maxRejections = max(maxRejections, n)
 			}
-			assert.Equal(t, most, got.PerKey.Max)
+			assert.Equal(t, maxRejections, got.PerKey.Max)
 		}
 	}
 }
 
-// inMemory plays calls on the limiter's own clock.
-func inMemory(t *testing.T, policy ratelimit.Policy, calls []trace.Record, decided func(i int, allowed bool)) *tally {
-	sum := &tally{refusals: map[ratelimit.Key]int64{}}
+// inMemory sends the requests to a limiter of adapters/memory at their times.
+func inMemory(t *testing.T, policy ratelimit.Policy, requests []trace.Record, decided func(i int, allowed bool)) *tally {
+	sum := &tally{rejections: map[ratelimit.Key]int64{}}
 	synctest.Test(t, func(t *testing.T) {
 		limiter := memory.NewLimiter(policy)
-		begun := time.Now()
-		for i, call := range calls {
-			time.Sleep(time.Duration(call.Micros-calls[0].Micros)*time.Microsecond - time.Since(begun))
-			key := ratelimit.Key{"user", "", call.Key, call.Type}
-			d, err := limiter.Consume(t.Context(), key, call.Cost)
+		start := time.Now()
+		for i, request := range requests {
+			time.Sleep(time.Duration(request.Micros-requests[0].Micros)*time.Microsecond - time.Since(start))
+			key := ratelimit.Key{"user", "", request.Key, request.Type}
+			d, err := limiter.Consume(t.Context(), key, request.Cost)
 			require.NoError(t, err)
 			decided(i, d.Allowed)
 			switch {
@@ -96,22 +96,22 @@ func inMemory(t *testing.T, policy ratelimit.Policy, calls []trace.Record, decid
 				sum.admitted++
 				continue
 			case d.RetryAfter == ratelimit.Never:
-				sum.never++
+				sum.neverAdmitted++
 			default:
 				sum.worst = max(sum.worst, d.RetryAfter)
 			}
-			sum.refused++
-			sum.refusals[key]++
+			sum.rejected++
+			sum.rejections[key]++
 		}
 	})
 	return sum
 }
 
-func play(t *testing.T, opts replay.Options, calls ...trace.Record) *replay.Replay {
+func replayAll(t *testing.T, opts replay.Options, requests ...trace.Record) *replay.Replay {
 	t.Helper()
 	r := replay.New(opts)
-	for _, call := range calls {
-		require.NoError(t, r.Play(call))
+	for _, request := range requests {
+		require.NoError(t, r.Add(request))
 	}
 	return r
 }
@@ -120,100 +120,100 @@ func at(micros int64, key, typ string) trace.Record {
 	return trace.Record{Micros: micros, Key: key, Type: typ, Cost: 1}
 }
 
-func TestWhatSharesABucket(t *testing.T) {
-	calls := []trace.Record{at(0, "a", "S"), at(0, "a", "T"), at(0, "b", "S"), at(0, "aS", ""), at(0, "a", "S")}
+func TestReplay_PerSelectsSharedBucket(t *testing.T) {
+	requests := []trace.Record{at(0, "a", "S"), at(0, "a", "T"), at(0, "b", "S"), at(0, "aS", ""), at(0, "a", "S")}
 	for per, want := range map[replay.Per]int64{"": 1, replay.PerKeyAndType: 1, replay.PerKey: 2, replay.PerType: 2} {
-		r := play(t, replay.Options{Policies: []ratelimit.Policy{ratelimit.PerHour(1)}, Per: per}, calls...)
-		assert.Equal(t, want, r.Results()[0].Refused, per)
+		r := replayAll(t, replay.Options{Policies: []ratelimit.Policy{ratelimit.PerHour(1)}, Per: per}, requests...)
+		assert.Equal(t, want, r.Results()[0].Rejected, per)
 		assert.Equal(t, 5-want, r.Stats().Keys, per)
 	}
 }
 
-func TestCallsOutOfOrderMintNothing(t *testing.T) {
+func TestReplay_RequestsOutOfOrderGetNoExtraTokens(t *testing.T) {
 	const second = int64(1e6)
-	hourly := []ratelimit.Policy{ratelimit.PerSecond(1)}
-	r := play(t, replay.Options{Policies: hourly, Late: time.Minute},
+	policies := []ratelimit.Policy{ratelimit.PerSecond(1)}
+	r := replayAll(t, replay.Options{Policies: policies, Late: time.Minute},
 		at(100*second, "a", ""), at(98*second, "b", ""), at(99*second, "a", ""), at(100*second, "a", ""), at(101*second, "a", ""))
-	assert.Equal(t, int64(2), r.Results()[0].Refused) // at 99 and again at 100
+	assert.Equal(t, int64(2), r.Results()[0].Rejected) // the one at 99 and the second one at 100
 	assert.Equal(t, time.Second, r.Results()[0].WorstWait)
 	stats := r.Stats()
-	assert.Equal(t, []int64{5, 2, 2, 1}, []int64{stats.Calls, stats.Keys, stats.Unsorted, stats.LateInKey})
-	assert.Equal(t, 2*time.Second, stats.Furthest)
+	assert.Equal(t, []int64{5, 2, 2, 1}, []int64{stats.Requests, stats.Keys, stats.OutOfOrder, stats.LateInBucket})
+	assert.Equal(t, 2*time.Second, stats.MaxLateness)
 	assert.Equal(t, 3*time.Second, stats.Last.Sub(stats.First))
 
-	err := r.Play(at(40*second, "a", ""))
-	assert.EqualError(t, err, "its time, 1970-01-01T00:00:40Z, is 1m1s before that of an earlier line of the same key; at most 1m0s are borne (sort the trace)")
+	err := r.Add(at(40*second, "a", ""))
+	assert.EqualError(t, err, "time 1970-01-01T00:00:40Z is 1m1s before that of an earlier line of the same key; it must be at most 1m0s (sort the trace)")
 	assert.Equal(t, stats, r.Stats())
-	require.NoError(t, r.Play(at(41*second, "a", "")))
-	require.NoError(t, r.Play(at(0, "c", "")), "a key of its own")
+	require.NoError(t, r.Add(at(41*second, "a", "")))
+	require.NoError(t, r.Add(at(0, "c", "")), "a new key has no earlier line")
 }
 
-func TestTimesFarApartAreRefused(t *testing.T) {
+func TestReplay_RejectsTimesMoreThanTenYearsApart(t *testing.T) {
 	const year = int64(365 * 24 * time.Hour / time.Microsecond)
 	fast := ratelimit.Policy{Capacity: 1, Refill: 9000, Per: time.Microsecond}
 	opts := replay.Options{Policies: []ratelimit.Policy{fast}, Rates: []ratelimit.Policy{fast}}
-	r := play(t, opts, at(56*year, "a", ""), at(46*year, "b", ""), at(66*year, "b", ""), at(66*year, "b", ""))
-	assert.Equal(t, int64(1), r.Results()[0].Refused)
+	r := replayAll(t, opts, at(56*year, "a", ""), at(46*year, "b", ""), at(66*year, "b", ""), at(66*year, "b", ""))
+	assert.Equal(t, int64(1), r.Results()[0].Rejected)
 	for _, micros := range []int64{56*year - 10*year - 1, 66*year + 1, 1 << 60} {
-		assert.ErrorContains(t, r.Play(at(micros, "a", "")), "is more than ten years from the first call's, 2025-12-18T00:00:00Z")
+		assert.ErrorContains(t, r.Add(at(micros, "a", "")), "is more than ten years from the first request, 2025-12-18T00:00:00Z")
 	}
-	assert.Equal(t, int64(4), r.Stats().Calls)
+	assert.Equal(t, int64(4), r.Stats().Requests)
 }
 
-func TestCostsWithoutBounds(t *testing.T) {
+func TestReplay_HugeCostsDoNotOverflow(t *testing.T) {
 	huge := trace.Record{Key: "a", Cost: math.MaxInt64}
-	r := play(t, replay.Options{Policies: []ratelimit.Policy{ratelimit.PerSecond(1)}, Rates: []ratelimit.Policy{ratelimit.PerSecond(1)}},
+	r := replayAll(t, replay.Options{Policies: []ratelimit.Policy{ratelimit.PerSecond(1)}, Rates: []ratelimit.Policy{ratelimit.PerSecond(1)}},
 		huge, huge, at(0, "a", ""), at(0, "b", ""))
 	result := r.Results()[0]
-	assert.Equal(t, []int64{2, 2, 2, 0}, []int64{result.Admitted, result.Refused, result.Never, int64(result.WorstWait)})
+	assert.Equal(t, []int64{2, 2, 2, 0}, []int64{result.Admitted, result.Rejected, result.NeverAdmitted, int64(result.WorstWait)})
 	p50, err := replay.ParseShare("p50")
 	require.NoError(t, err)
 	candidates, best, err := r.Suggest(p50, time.Minute)
 	require.NoError(t, err)
 	assert.Equal(t, ratelimit.PerSecond(1), candidates[best].Policy)
-	assert.Equal(t, int64(1), candidates[best].KeysRefused)
+	assert.Equal(t, int64(1), candidates[best].KeysRejected)
 	p100, err := replay.ParseShare("p100")
 	require.NoError(t, err)
 	_, _, err = r.Suggest(p100, time.Minute)
 	assert.ErrorContains(t, err, "no policy can be suggested")
 }
 
-func TestPercentilesAreByNearestRank(t *testing.T) {
-	var calls []trace.Record
-	for key := range 200 { // whose refusals are 0 to 199
+func TestResult_PercentilesByNearestRank(t *testing.T) {
+	var requests []trace.Record
+	for key := range 200 { // the keys have 0 to 199 rejections
 		for range key + 1 {
-			calls = append(calls, at(0, fmt.Sprint(key), ""))
+			requests = append(requests, at(0, fmt.Sprint(key), ""))
 		}
 	}
-	result := play(t, replay.Options{Policies: []ratelimit.Policy{ratelimit.PerHour(1)}}, calls...).Results()[0]
+	result := replayAll(t, replay.Options{Policies: []ratelimit.Policy{ratelimit.PerHour(1)}}, requests...).Results()[0]
 	assert.Equal(t, replay.Percentiles{P50: 99, P90: 179, P99: 197, Max: 199}, result.PerKey)
-	assert.Equal(t, int64(199), result.KeysRefused)
+	assert.Equal(t, int64(199), result.KeysRejected)
 }
 
-func TestWhatABucketIsForIsRead(t *testing.T) {
+func TestParsePer(t *testing.T) {
 	for text, want := range map[string]replay.Per{"key": "key", "type": "type", "key,type": "key,type", "type, key": "key,type"} {
 		per, err := replay.ParsePer(text)
 		require.NoError(t, err)
 		assert.Equal(t, want, per)
 	}
 	_, err := replay.ParsePer("user")
-	assert.EqualError(t, err, `"user" is not what a bucket can be for; write key,type or key or type`)
+	assert.EqualError(t, err, `must be key,type or key or type, not "user"`)
 }
 
-func TestTheTimelineAddsUp(t *testing.T) {
+func TestTimeline_SumsMatchRequests(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		calls := someCalls(rng, 2000)
+		requests := someRequests(rng, 2000)
 		span := int64(1) << rng.IntN(60)
 		var demand float64
-		for i := range calls {
-			calls[i].Micros = rng.Int64N(span)%(20*365*24*3600*1e6) - 5*365*24*3600*1e6
-			calls[i].Key = fmt.Sprint(i) // so that none is late
-			demand += float64(calls[i].Cost)
+		for i := range requests {
+			requests[i].Micros = rng.Int64N(span)%(20*365*24*3600*1e6) - 5*365*24*3600*1e6
+			requests[i].Key = fmt.Sprint(i) // distinct keys, so that no request is out of order within its bucket
+			demand += float64(requests[i].Cost)
 		}
-		// The first call stands in the middle of all times.
-		calls[0].Micros = 5 * 365 * 24 * 3600 * 1e6
-		r := play(t, replay.Options{Policies: []ratelimit.Policy{ratelimit.PerSecond(10)}}, calls...)
+		// The first request is in the middle of the range of times.
+		requests[0].Micros = 5 * 365 * 24 * 3600 * 1e6
+		r := replayAll(t, replay.Options{Policies: []ratelimit.Policy{ratelimit.PerSecond(10)}}, requests...)
 		line := r.Timeline()
 		assert.LessOrEqual(t, len(line.Demand()), 1024)
 		for range 2 {

@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 )
 
-// A rate has buckets as large as can be, and remembers how deep each was drained. A bucket
-// of that size would have refused nothing, and one a token smaller would have.
+// A rate has a bucket of the largest valid capacity per key, and records the largest debt of each.
+// A bucket with that capacity would have rejected nothing; one token less would have rejected a
+// request.
 type rate struct {
 	ratelimit.Policy // with the largest valid capacity
 
@@ -23,48 +24,48 @@ type rate struct {
 }
 
 type debt struct {
-	endsAt int64 // in units since the epoch
-	most   int64 // in units; math.MaxInt64 if no bucket is large enough
+	fullAt int64 // when the bucket is full again, in units since the epoch
+	max    int64 // largest debt in units; math.MaxInt64 if no bucket is large enough
 }
 
 func newRate(p ratelimit.Policy) *rate {
-	const most = 1 << 51 // no policy holds more
-	p = p.Burst(int64(sort.Search(most, func(n int) bool { return p.Burst(int64(n)+1).Validate() != nil && n > 0 })))
+	const maxCapacity = 1 << 51 // no valid policy has more
+	p = p.Burst(int64(sort.Search(maxCapacity, func(n int) bool { return p.Burst(int64(n)+1).Validate() != nil && n > 0 })))
 	return &rate{Policy: p, units: p.Units()}
 }
 
 func (r *rate) take(key int, micros, cost int64) {
 	d := &r.debts[key]
 	now, need := micros*r.units.PerMicro(), r.units.Need(cost)
-	owed := max(d.endsAt-now, 0)
-	if need > r.units.Full()-owed {
-		d.most = math.MaxInt64
+	used := max(d.fullAt-now, 0)
+	if need > r.units.Full()-used {
+		d.max = math.MaxInt64
 		return
 	}
-	d.endsAt = now + owed + need
-	d.most = max(d.most, owed+need)
+	d.fullAt = now + used + need
+	d.max = max(d.max, used+need)
 }
 
-// A Share is a part of all keys, exactly.
+// A Share is an exact percentage of the keys.
 type Share struct{ percent *big.Rat }
 
-// ParseShare reads "p99" or "p99.9": so many percent.
+// ParseShare parses a percentage such as "p99" or "p99.9".
 func ParseShare(text string) (Share, error) {
 	digits := strings.TrimPrefix(text, "p")
 	percent, ok := new(big.Rat).SetString(digits)
 	if !ok || strings.Trim(digits, "0123456789.") != "" || percent.Sign() <= 0 || percent.Cmp(big.NewRat(100, 1)) > 0 {
-		return Share{}, fmt.Errorf("%q is not a share of the keys; write p99 or p99.9, up to p100", text)
+		return Share{}, fmt.Errorf("%q is not a percentage of the keys; it must be like p99 or p99.9, up to p100", text)
 	}
 	return Share{percent}, nil
 }
 
-// Percent returns the share in percent, as a decimal number of up to six places.
+// Percent formats the share in percent, with up to six decimals.
 func (s Share) Percent() string {
 	text := s.percent.FloatString(6)
 	return strings.TrimRight(strings.TrimRight(text, "0"), ".")
 }
 
-// of returns the least number of n keys that is that share of them.
+// of returns the share of n keys, rounded up.
 func (s Share) of(n int) int {
 	keys := new(big.Rat).Mul(s.percent, big.NewRat(int64(n), 100))
 	whole, rest := new(big.Int).QuoRem(keys.Num(), keys.Denom(), new(big.Int))
@@ -74,27 +75,28 @@ func (s Share) of(n int) int {
 	return int(whole.Int64())
 }
 
-// A Candidate is the smallest burst at a rate that never refuses a share of the keys.
+// A Candidate is the policy with the smallest burst, at a given rate, that never rejects a share
+// of the keys.
 type Candidate struct {
-	Policy      ratelimit.Policy
-	KeysRefused int64
-	Most        float64 // tokens that one key can take in the window
-	FillsIn     time.Duration
+	Policy       ratelimit.Policy
+	KeysRejected int64
+	Max          float64 // tokens that one key can use in the window
+	FullAfter    time.Duration
 }
 
-// Suggest returns, of each rate, the smallest capacity by which at least the share of the keys is
-// never refused anything, slowest rate first, and which of them is the smallest policy: the one that
-// lets a key take the least in any window, and of equals the slowest.
+// Suggest returns, for each rate, the policy with the smallest capacity that never rejects the given
+// share of the keys, slowest rate first. best is the index of the smallest policy: the one that lets a
+// key use the fewest tokens in a window, and of equal ones the slowest.
 //
-// A rate whose bucket takes longer to fill than the trace lasts is left out, because the trace
-// cannot tell whether it would do; not so if it is the only one. A rate that needs no smaller
-// bucket than a slower one is left out too. It is an error if none is left.
+// If there are several rates, Suggest skips a rate whose bucket takes longer to fill than the
+// trace lasts, because the trace does not show its effect. It also skips a rate that needs at
+// least the capacity of a slower rate. It returns an error if no rate is left.
 func (r *Replay) Suggest(share Share, window time.Duration) (candidates []Candidate, best int, err error) {
-	lasted := micros(r.latest - r.first)
+	length := micros(r.latest - r.first)
 	rates := slices.SortedFunc(slices.Values(r.rates), slower)
 	for _, rate := range rates {
 		c, ok := rate.candidate(share, window)
-		if !ok || len(rates) > 1 && c.FillsIn > lasted {
+		if !ok || len(rates) > 1 && c.FullAfter > length {
 			continue
 		}
 		if n := len(candidates); n > 0 && candidates[n-1].Policy.Capacity <= c.Policy.Capacity {
@@ -103,10 +105,10 @@ func (r *Replay) Suggest(share Share, window time.Duration) (candidates []Candid
 		candidates = append(candidates, c)
 	}
 	if len(candidates) == 0 {
-		return nil, 0, fmt.Errorf("no policy can be suggested: the trace lasts %v, which is shorter than every bucket takes to fill, or its costs are beyond every bucket; give a rate", lasted)
+		return nil, 0, fmt.Errorf("no policy can be suggested: the trace lasts %v, which is too short to fill any bucket, or its costs exceed every capacity; give a rate", length)
 	}
 	for i, c := range candidates {
-		if c.Most < candidates[best].Most {
+		if c.Max < candidates[best].Max {
 			best = i
 		}
 	}
@@ -117,32 +119,32 @@ func slower(a, b *rate) int {
 	return cmp.Compare(float64(a.Refill)/float64(a.Per), float64(b.Refill)/float64(b.Per))
 }
 
-// candidate returns the smallest capacity of a rate that serves a share of the keys, and
-// false if none does.
+// candidate returns the policy with the smallest capacity that never rejects the share of the keys,
+// and false if there is none.
 func (r *rate) candidate(share Share, window time.Duration) (Candidate, bool) {
-	most := make([]int64, len(r.debts))
+	debts := make([]int64, len(r.debts))
 	for i := range r.debts {
-		most[i] = r.debts[i].most
+		debts[i] = r.debts[i].max
 	}
-	slices.Sort(most)
-	served := share.of(len(most))
-	if served < 1 || most[served-1] == math.MaxInt64 {
+	slices.Sort(debts)
+	served := share.of(len(debts))
+	if served < 1 || debts[served-1] == math.MaxInt64 {
 		return Candidate{}, false
 	}
 	token := r.units.Need(1)
-	capacity := max((most[served-1]+token-1)/token, 1)
-	refused, _ := slices.BinarySearch(most, capacity*token+1)
+	capacity := max((debts[served-1]+token-1)/token, 1)
+	rejected, _ := slices.BinarySearch(debts, capacity*token+1)
 	p := r.Burst(capacity)
 	return Candidate{
-		Policy:      p,
-		KeysRefused: int64(len(most) - refused),
-		Most:        float64(capacity) + float64(p.Refill)*float64(window)/float64(p.Per),
-		FillsIn:     p.Units().Decide(0, 0).ResetAfter,
+		Policy:       p,
+		KeysRejected: int64(len(debts) - rejected),
+		Max:          float64(capacity) + float64(p.Refill)*float64(window)/float64(p.Per),
+		FullAfter:    p.Units().Decide(0, 0).ResetAfter,
 	}, true
 }
 
-// RoundRates are the rates that Suggest looks at if none is given: 1, 2, 5, 10, 20 and 30
-// an hour and a minute, and up to 1000 a second.
+// RoundRates returns the default rates for Suggest: 1, 2, 5, 10, 20 and 30 per hour and per
+// minute, and 1 to 1000 per second.
 func RoundRates() []ratelimit.Policy {
 	var rates []ratelimit.Policy
 	for _, per := range []func(int64) ratelimit.Policy{ratelimit.PerHour, ratelimit.PerMinute} {

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// A Timeline sums up tokens over equal steps of time. It holds up to maxSteps of them: where a
-// trace is longer, the steps become longer too.
+// A Timeline sums tokens over time steps of equal length. It has at most maxSteps steps: if a trace
+// needs more, the steps become longer.
 type Timeline struct {
-	width int           // index in widths
-	lasts time.Duration // widths()[width]
-	first int64         // the first step's number, counted in steps since 1970
-	at    int           // the step of the call at hand
-	rows  [][]float64   // of all calls, and of each policy's
+	width      int           // index in widths()
+	stepLength time.Duration // widths()[width]
+	first      int64         // the first step's number, counted in steps since 1970
+	at         int           // the index of the current request's step
+	rows       [][]float64   // demand, then the admitted tokens of each policy
 }
 
 func newTimeline(policies int) Timeline {
-	return Timeline{lasts: widths()[0], rows: make([][]float64, 1+policies)}
+	return Timeline{stepLength: widths()[0], rows: make([][]float64, 1+policies)}
 }
 
 const maxSteps = 1024
 
-// widths are what a step may last, each a multiple of the one before, so that steps can be
-// merged. The longest serves for all the time that a replay can take.
+// widths are the lengths of a step. Each is a multiple of the previous one, so that steps can be
+// merged. The longest one covers maxSpan.
 func widths() []time.Duration {
 	const ms, day = time.Millisecond, 24 * time.Hour
 	return []time.Duration{
@@ -33,7 +33,7 @@ func widths() []time.Duration {
 	}
 }
 
-// begin adds a call to the demand.
+// begin adds a request to the demand and makes it the current one.
 func (t *Timeline) begin(micros, cost int64) {
 	step := t.step(micros)
 	switch n := int64(len(t.rows[0])); {
@@ -56,11 +56,11 @@ func (t *Timeline) begin(micros, cost int64) {
 	t.rows[0][t.at] += float64(cost)
 }
 
-// admit adds the call at hand to what a policy admitted.
+// admit adds the current request to the admitted tokens of a policy.
 func (t *Timeline) admit(policy int, cost int64) { t.rows[1+policy][t.at] += float64(cost) }
 
 func (t *Timeline) step(micros int64) int64 {
-	return floorDiv(micros, t.lasts.Microseconds())
+	return floorDiv(micros, t.stepLength.Microseconds())
 }
 
 func floorDiv(a, b int64) int64 {
@@ -71,7 +71,7 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// extend puts so many empty steps before and after the ones there are.
+// extend adds empty steps before and after the existing ones.
 func (t *Timeline) extend(before, after int) {
 	for i, row := range t.rows {
 		if before > 0 {
@@ -84,13 +84,13 @@ func (t *Timeline) extend(before, after int) {
 	}
 }
 
-// coarsen merges steps into the next longer ones. It returns the step of a time, and
-// how many steps there are.
+// coarsen merges steps into the next longer ones. It returns the step of a time, and the number of
+// steps.
 func (t *Timeline) coarsen(micros int64) (step, n int64) {
 	all := widths()
 	factor := int64(all[t.width+1] / all[t.width])
 	t.width++
-	t.lasts = all[t.width]
+	t.stepLength = all[t.width]
 	first := floorDiv(t.first, factor)
 	for i, row := range t.rows {
 		merged := row[:0]
@@ -107,24 +107,24 @@ func (t *Timeline) coarsen(micros int64) (step, n int64) {
 	return t.step(micros), int64(len(t.rows[0]))
 }
 
-// Coarsen makes the steps longer until there are at most so many.
-func (t *Timeline) Coarsen(most int) {
+// Coarsen merges steps until there are at most limit.
+func (t *Timeline) Coarsen(limit int) {
 	longest := len(widths()) - 1
-	for len(t.rows[0]) > most && t.width < longest {
+	for len(t.rows[0]) > limit && t.width < longest {
 		t.coarsen(0)
 	}
 }
 
-// Start returns when the first step begins.
+// Start returns the start of the first step.
 func (t *Timeline) Start() time.Time {
 	return time.UnixMicro(t.first * t.Step().Microseconds()).UTC()
 }
 
-// Step returns how long a step lasts.
-func (t *Timeline) Step() time.Duration { return t.lasts }
+// Step returns the length of a step.
+func (t *Timeline) Step() time.Duration { return t.stepLength }
 
-// Demand returns how many tokens were asked for, step by step.
+// Demand returns the requested tokens per step.
 func (t *Timeline) Demand() []float64 { return t.rows[0] }
 
-// Admitted returns how many of them a policy let pass.
+// Admitted returns the tokens per step that a policy admitted.
 func (t *Timeline) Admitted(policy int) []float64 { return t.rows[1+policy] }

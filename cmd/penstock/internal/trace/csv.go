@@ -10,16 +10,16 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A csvParser reads lines of comma-separated values (RFC 4180, but that a field ends on
-// its line: otherwise one lost quote would swallow the rest of the trace).
+// A csvParser parses lines of comma-separated values (RFC 4180). A quoted field must end on its
+// line; otherwise one missing quote would consume the rest of the trace.
 type csvParser struct {
-	feed    lineFeed
+	feed    lineReader
 	csv     *csv.Reader
-	columns [4]int // where columnNames are; -1 if nowhere
+	columns [4]int // index of each of columnNames in a line; -1 if missing
 	ignored []string
 }
 
-// columnNames are the columns that mean something. The first two must be there.
+// columnNames returns the known columns. The first two are required.
 func columnNames() [4]string { return [4]string{"time", "key", "cost", "type"} }
 
 func newCSVParser(header []byte) (*csvParser, error) {
@@ -28,7 +28,7 @@ func newCSVParser(header []byte) (*csvParser, error) {
 	p.csv.ReuseRecord = true
 	p.csv.FieldsPerRecord = -1
 	names, err := p.split(header)
-	if err != nil && !errors.Is(err, io.EOF) { // which is a line of nothing
+	if err != nil && !errors.Is(err, io.EOF) { // io.EOF means that the line is empty
 		return nil, err
 	}
 	names = slices.Clone(names)
@@ -40,7 +40,7 @@ func newCSVParser(header []byte) (*csvParser, error) {
 		p.columns[i] = slices.Index(names, name)
 		switch {
 		case p.columns[i] < 0 && i < 2:
-			return nil, fmt.Errorf("the first line must name the columns, such as time,key,cost,type; it names no %q: %.80q", name, header)
+			return nil, fmt.Errorf("the first line must name the columns, such as time,key,cost,type; %q is missing: %.80q", name, header)
 		case p.columns[i] >= 0 && slices.Contains(names[p.columns[i]+1:], name):
 			return nil, fmt.Errorf("the first line names %q twice", name)
 		}
@@ -74,17 +74,17 @@ func (p *csvParser) split(line []byte) ([]string, error) {
 	parse, ok := errors.AsType[*csv.ParseError](err)
 	switch {
 	case ok && errors.Is(err, csv.ErrFieldCount):
-		return nil, fmt.Errorf("it has %d fields; the first line names %d columns", len(fields), p.csv.FieldsPerRecord)
+		return nil, fmt.Errorf("line has %d fields; the first line names %d columns", len(fields), p.csv.FieldsPerRecord)
 	case ok:
-		return nil, fmt.Errorf("column %d: %w (a quoted field ends on its line, and quotes in it are doubled)", parse.Column, parse.Err)
+		return nil, fmt.Errorf("column %d: %w (a quoted field must end on its line, and a quote in it must be doubled)", parse.Column, parse.Err)
 	}
 	return fields, err
 }
 
-// A lineFeed gives a csv.Reader one line, so that it cannot read on into the next.
-type lineFeed []byte
+// A lineReader gives a csv.Reader a single line, so that it cannot continue on the next line.
+type lineReader []byte
 
-func (f *lineFeed) Read(p []byte) (int, error) {
+func (f *lineReader) Read(p []byte) (int, error) {
 	if len(*f) == 0 {
 		return 0, io.EOF
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A jsonParser reads lines that are objects. Members that it does not know are left alone:
-// logs have many.
+// A jsonParser parses lines that are JSON objects. It ignores unknown members, of which logs have
+// many.
 type jsonParser struct {
 	Time jsontext.Value `json:"time"`
 	Key  jsontext.Value `json:"key"`
@@ -19,7 +19,7 @@ type jsonParser struct {
 func (p *jsonParser) parse(line []byte) (Record, error) {
 	p.Time, p.Key, p.Cost, p.Type = p.Time[:0], p.Key[:0], p.Cost[:0], p.Type[:0]
 	if err := json.Unmarshal(line, p); err != nil {
-		return Record{}, fmt.Errorf(`it is not an object such as {"time":"2026-09-01T18:00:00.5Z","key":"ann"}: %w`, err)
+		return Record{}, fmt.Errorf(`line is not an object such as {"time":"2026-09-01T18:00:00.5Z","key":"ann"}: %w`, err)
 	}
 	var texts [4]string
 	for i, value := range []jsontext.Value{p.Time, p.Key, p.Cost, p.Type} {
@@ -32,7 +32,7 @@ func (p *jsonParser) parse(line []byte) (Record, error) {
 	return newRecord(texts)
 }
 
-// textOf returns a string's text, a number as it is written, and "" for nothing or null.
+// textOf returns the text of a string, the digits of a number, and "" for null or a missing value.
 func textOf(v jsontext.Value) (string, error) {
 	if len(v) == 0 {
 		return "", nil

@@ -1,4 +1,4 @@
-// Package trace reads what was asked of a limiter: one call a line, as CSV or as JSON.
+// Package trace reads recorded requests to a limiter, one per line, as CSV or JSON.
 package trace
 
 import (
@@ -10,61 +10,61 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A Record is one call.
+// A Record is one request.
 type Record struct {
 	Line   int64 // in the trace, from 1
-	Micros int64 // when, in microseconds since 1970
+	Micros int64 // time in microseconds since 1970
 	Key    string
-	Type   string // "" if the trace does not say
-	Cost   int64  // 1 if the trace does not say
+	Type   string // "" if missing
+	Cost   int64  // 1 if missing
 }
 
-// A BadLine is a line that is no call. The lines after it can be read.
-type BadLine struct {
+// An InvalidLine is a line that is not a valid request. Reading continues with the next line.
+type InvalidLine struct {
 	Line int64 // from 1
-	Err  error // what is wrong, and what would be right
+	Err  error
 }
 
-func (b *BadLine) Error() string { return fmt.Sprintf("line %d: %v", b.Line, b.Err) }
+func (b *InvalidLine) Error() string { return fmt.Sprintf("line %d: %v", b.Line, b.Err) }
 
-// Unwrap returns what is wrong.
-func (b *BadLine) Unwrap() error { return b.Err }
+// Unwrap returns Err.
+func (b *InvalidLine) Unwrap() error { return b.Err }
 
-// A Format is how a trace is written.
+// A Format is the format of a trace.
 type Format string
 
-// The formats there are.
+// Formats of a trace.
 const (
 	Auto      Format = "auto"  // JSONLines if the first line begins with a brace, else CSV
 	CSV       Format = "csv"   // the first line names the columns
-	JSONLines Format = "jsonl" // an object a line
+	JSONLines Format = "jsonl" // one object per line
 )
 
-// MaxLineBytes is the length of the longest line that is read, with its end.
+// MaxLineBytes is the maximum length of a line, including the newline.
 const MaxLineBytes = 64 << 10
 
 // A Reader reads a trace line by line, in constant memory.
 type Reader struct {
-	in    *bufio.Reader
-	parse func(line []byte) (Record, error)
-	held  []byte   // the first line, if it is a call
-	bad   *BadLine // the first line, if it should be a call
-	line  int64
-	blank int64
+	in      *bufio.Reader
+	parse   func(line []byte) (Record, error)
+	first   []byte       // the first line, if it is a request that Next has not returned
+	invalid *InvalidLine // the first line, if it is invalid and Next has not returned it
+	line    int64
+	blank   int64
 
 	ignored []string
 }
 
-// NewReader returns a reader of a trace. It reads the first line, and returns an error if
-// that should name the columns and does not.
+// NewReader returns a Reader. It reads the first line, and returns an error if the format is CSV
+// and the line does not name the columns.
 func NewReader(r io.Reader, format Format) (*Reader, error) {
 	t := &Reader{in: bufio.NewReaderSize(r, MaxLineBytes)}
 	first, err := t.next()
 	if errors.Is(err, io.EOF) {
 		return nil, errors.New("the trace is empty")
 	}
-	if bad, ok := errors.AsType[*BadLine](err); ok && format == JSONLines {
-		t.parse, t.bad = new(jsonParser).parse, bad
+	if invalid, ok := errors.AsType[*InvalidLine](err); ok && format == JSONLines {
+		t.parse, t.invalid = new(jsonParser).parse, invalid
 		return t, nil
 	}
 	if err != nil {
@@ -73,35 +73,35 @@ func NewReader(r io.Reader, format Format) (*Reader, error) {
 	first = bytes.TrimPrefix(first, []byte("\ufeff"))
 	if format == JSONLines || format == Auto && bytes.HasPrefix(bytes.TrimSpace(first), []byte("{")) {
 		t.parse = new(jsonParser).parse
-		t.held = bytes.Clone(first)
+		t.first = bytes.Clone(first)
 		return t, nil
 	}
 	csv, err := newCSVParser(first)
 	if err != nil {
-		return nil, &BadLine{t.line, err}
+		return nil, &InvalidLine{t.line, err}
 	}
 	t.parse, t.ignored = csv.parse, csv.ignored
 	return t, nil
 }
 
-// Ignored returns the names of columns that mean nothing.
+// Ignored returns the names of unknown columns.
 func (t *Reader) Ignored() []string { return t.ignored }
 
-// Line returns the number of the last line that was read.
+// Line returns the number of the last line read.
 func (t *Reader) Line() int64 { return t.line }
 
-// Blank returns how many lines held nothing but spaces. They are neither calls nor bad.
+// Blank returns the number of blank lines, which are neither requests nor invalid.
 func (t *Reader) Blank() int64 { return t.blank }
 
-// Next returns the next call. It returns a [BadLine] for a line that is none, and io.EOF
-// after the last one. Every other error comes from the reader below, and ends the trace.
+// Next returns the next request. It returns an [*InvalidLine] error for an invalid line, and io.EOF
+// at the end. Any other error comes from the underlying reader and is final.
 func (t *Reader) Next() (Record, error) {
-	if bad := t.bad; bad != nil {
-		t.bad = nil
-		return Record{}, bad
+	if invalid := t.invalid; invalid != nil {
+		t.invalid = nil
+		return Record{}, invalid
 	}
-	line, err := t.held, error(nil)
-	if t.held = nil; line == nil {
+	line, err := t.first, error(nil)
+	if t.first = nil; line == nil {
 		line, err = t.next()
 	}
 	if err != nil {
@@ -109,14 +109,14 @@ func (t *Reader) Next() (Record, error) {
 	}
 	record, err := t.parse(line)
 	if err != nil {
-		return Record{}, &BadLine{t.line, err}
+		return Record{}, &InvalidLine{t.line, err}
 	}
 	record.Line = t.line
 	return record, nil
 }
 
-// next returns the next line that is not blank, without its end. It is good until the
-// next one is read.
+// next returns the next line that is not blank, without its newline. It is valid until the next
+// call.
 func (t *Reader) next() ([]byte, error) {
 	for {
 		line, err := t.in.ReadSlice('\n')
@@ -136,13 +136,13 @@ func (t *Reader) next() ([]byte, error) {
 	}
 }
 
-// skip reads to the end of a line that is too long.
+// skip discards the rest of a line that is too long.
 func (t *Reader) skip() error {
 	for {
 		_, err := t.in.ReadSlice('\n')
 		switch {
 		case err == nil || errors.Is(err, io.EOF):
-			return &BadLine{t.line, fmt.Errorf("it is longer than %d bytes", MaxLineBytes)}
+			return &InvalidLine{t.line, fmt.Errorf("line is longer than %d bytes", MaxLineBytes)}
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return err
 		}

@@ -14,18 +14,18 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// readAll returns the calls of a trace, and its bad lines as texts.
-func readAll(t *testing.T, text string, format trace.Format) (records []trace.Record, bad []string) {
+// readAll returns the requests of a trace, and the errors of its invalid lines.
+func readAll(t *testing.T, text string, format trace.Format) (records []trace.Record, invalid []string) {
 	t.Helper()
 	r, err := trace.NewReader(strings.NewReader(text), format)
 	require.NoError(t, err)
 	for {
 		record, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return records, bad
+			return records, invalid
 		}
-		if line, ok := errors.AsType[*trace.BadLine](err); ok {
-			bad = append(bad, line.Error())
+		if line, ok := errors.AsType[*trace.InvalidLine](err); ok {
+			invalid = append(invalid, line.Error())
 			continue
 		}
 		require.NoError(t, err)
@@ -41,23 +41,23 @@ func micros(text string) int64 {
 	return at.UnixMicro()
 }
 
-func TestColumnsStandInAnyOrder(t *testing.T) {
-	records, bad := readAll(t, "\ufeffType,note, KEY ,Cost,time\r\n"+
+func TestReader_CSVColumnsInAnyOrder(t *testing.T) {
+	records, invalid := readAll(t, "\ufeffType,note, KEY ,Cost,time\r\n"+
 		"SAY,x,ann,3,2026-09-01T18:00:00.25Z\r\n"+
 		"\r\n"+
 		`"S,A""Y",,bob,,2026-09-01T20:00:00+02:00`, trace.Auto)
-	assert.Empty(t, bad)
+	assert.Empty(t, invalid)
 	assert.Equal(t, []trace.Record{
 		{Line: 2, Micros: micros("2026-09-01T18:00:00.25Z"), Key: "ann", Type: "SAY", Cost: 3},
 		{Line: 4, Micros: micros("2026-09-01T18:00:00Z"), Key: "bob", Type: `S,A"Y`, Cost: 1},
 	}, records)
 }
 
-func TestObjects(t *testing.T) {
-	records, bad := readAll(t, "\n"+`{"time":"2026-09-01T18:00:00Z","key":"a\u0041","cost":0,"type":"SAY","more":[{}]}
+func TestReader_JSONObjects(t *testing.T) {
+	records, invalid := readAll(t, "\n"+`{"time":"2026-09-01T18:00:00Z","key":"a\u0041","cost":0,"type":"SAY","more":[{}]}
 {"key":42,"time":1.5}
 {"key":"null","time":"2","type":null,"cost":null}`, trace.Auto)
-	assert.Empty(t, bad)
+	assert.Empty(t, invalid)
 	assert.Equal(t, []trace.Record{
 		{Line: 2, Micros: micros("2026-09-01T18:00:00Z"), Key: "aA", Type: "SAY", Cost: 0},
 		{Line: 3, Micros: 1_500_000, Key: "42", Cost: 1},
@@ -65,7 +65,7 @@ func TestObjects(t *testing.T) {
 	}, records)
 }
 
-func TestTimes(t *testing.T) {
+func TestReader_TimeFormats(t *testing.T) {
 	for text, want := range map[string]int64{
 		"0": 0, "12": 12e6, "1.5": 1_500_000, "0.0000019": 1, "1788285600": 1788285600e6, "1788285600.1234567": 1788285600123456,
 		"1788285600123": 1788285600123000, "1788285600123.4567": 1788285600123456, "1788285600123456": 1788285600123456,
@@ -74,34 +74,34 @@ func TestTimes(t *testing.T) {
 		"99999999999999999": 99999999999999999, "100000000000000000": 100000000000000,
 		"1970-01-01T00:00:00.000001Z": 1, "1969-12-31T23:59:59.9999999Z": -1, "2026-09-01T18:00:00.123456789-07:00": micros("2026-09-02T01:00:00.123456Z"),
 	} {
-		records, bad := readAll(t, "time,key\n "+text+" ,ann", trace.CSV)
-		require.Empty(t, bad)
+		records, invalid := readAll(t, "time,key\n "+text+" ,ann", trace.CSV)
+		require.Empty(t, invalid)
 		assert.Equal(t, want, records[0].Micros, text)
 	}
 }
 
-func TestBadLinesAreNamed(t *testing.T) {
+func TestReader_ReportsInvalidLines(t *testing.T) {
 	long := strings.Repeat("x", trace.MaxLineBytes)
 	for _, c := range []struct{ name, head, line, want string }{
-		{"no time", "time,key", ",ann", `time is ""; it must be of RFC 3339, such as 2026-09-01T18:00:00.5Z, or Unix seconds, such as 1788285600.5`},
-		{"space", "time,key", "2026-09-01 18:00:00,ann", `time is "2026-09-01 18:00:00"; it must be of RFC 3339`},
+		{"no time", "time,key", ",ann", `time is ""; it must be in RFC 3339 format, such as 2026-09-01T18:00:00.5Z, or Unix seconds, such as 1788285600.5`},
+		{"space", "time,key", "2026-09-01 18:00:00,ann", `time is "2026-09-01 18:00:00"; it must be in RFC 3339 format`},
 		{"exponent", "time,key", "1.7e9,ann", `time is "1.7e9"; it must be`},
 		{"sign", "time,key", "+1,ann", `time is "+1"; it must be`},
 		{"dot", "time,key", "1.,ann", `time is "1."; it must be`},
-		{"no key", "time,key", "1,", "the key is empty"},
+		{"no key", "time,key", "1,", "key is empty"},
 		{"cost", "time,key,cost", "1,ann,-1", `cost is "-1"; it must be a whole number from 0 to 2^63-1`},
 		{"fraction", "time,key,cost", "1,ann,1.5", `cost is "1.5"; it must be a whole number from 0 to 2^63-1`},
 		{"too much", "time,key,cost", "1,ann,9223372036854775808", `cost is "9223372036854775808"; it must be`},
-		{"fields", "time,key", "1,ann,2", "it has 3 fields; the first line names 2 columns"},
-		{"open quote", "time,key", `1,"ann`, `column 7: extraneous or missing " in quoted-field (a quoted field ends on its line, and quotes in it are doubled)`},
+		{"fields", "time,key", "1,ann,2", "line has 3 fields; the first line names 2 columns"},
+		{"open quote", "time,key", `1,"ann`, `column 7: extraneous or missing " in quoted-field (a quoted field must end on its line, and a quote in it must be doubled)`},
 		{"bare quote", "time,key", `1,a"nn`, `column 4: bare " in non-quoted-field`},
-		{"long", "time,key", long, "it is longer than 65536 bytes"},
-		{"very long", "time,key", long + long + long, "it is longer than 65536 bytes"},
-		{"not JSON", `{"time":1,"key":"ann"}`, `{"time":1,"key":"ann"`, `it is not an object such as {"time":"2026-09-01T18:00:00.5Z","key":"ann"}: `},
-		{"array", `{"time":1,"key":"ann"}`, `[1,"ann"]`, `it is not an object such as `},
-		{"twice", `{"time":1,"key":"ann"}`, `{"time":1,"key":"ann","time":2}`, `it is not an object such as `},
+		{"long", "time,key", long, "line is longer than 65536 bytes"},
+		{"very long", "time,key", long + long + long, "line is longer than 65536 bytes"},
+		{"not JSON", `{"time":1,"key":"ann"}`, `{"time":1,"key":"ann"`, `line is not an object such as {"time":"2026-09-01T18:00:00.5Z","key":"ann"}: `},
+		{"array", `{"time":1,"key":"ann"}`, `[1,"ann"]`, `line is not an object such as `},
+		{"twice", `{"time":1,"key":"ann"}`, `{"time":1,"key":"ann","time":2}`, `line is not an object such as `},
 		{"bool", `{"time":1,"key":"ann"}`, `{"time":1,"key":true}`, "key is true; it must be a string or a number"},
-		{"JSON without key", `{"time":1,"key":"ann"}`, `{"time":1}`, "the key is empty"},
+		{"JSON without key", `{"time":1,"key":"ann"}`, `{"time":1}`, "key is empty"},
 		{"JSON without time", `{"time":1,"key":"ann"}`, `{"key":"ann"}`, `time is "";`},
 		{"JSON cost", `{"time":1,"key":"ann"}`, `{"time":1,"key":"ann","cost":2.0}`, `cost is "2.0";`},
 	} {
@@ -110,9 +110,9 @@ func TestBadLinesAreNamed(t *testing.T) {
 			if c.head[0] == '{' {
 				after = `{"time":1,"key":"bob"}`
 			}
-			records, bad := readAll(t, c.head+"\n\n"+c.line+"\n"+after, trace.Auto)
-			if assert.Len(t, bad, 1) {
-				assert.Contains(t, bad[0], "line 3: "+c.want)
+			records, invalid := readAll(t, c.head+"\n\n"+c.line+"\n"+after, trace.Auto)
+			if assert.Len(t, invalid, 1) {
+				assert.Contains(t, invalid[0], "line 3: "+c.want)
 			}
 			last := records[len(records)-1]
 			assert.Equal(t, "bob", last.Key)
@@ -121,38 +121,38 @@ func TestBadLinesAreNamed(t *testing.T) {
 	}
 }
 
-func TestFirstLinesThatNameNoColumns(t *testing.T) {
+func TestNewReader_FailsWithoutColumnNames(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                   "the trace is empty",
 		"\n \n":              "the trace is empty",
-		"\ufeff\n1,ann":      `line 1: the first line must name the columns, such as time,key,cost,type; it names no "time": ""`,
-		"2026,ann\n":         `line 1: the first line must name the columns, such as time,key,cost,type; it names no "time": "2026,ann"`,
-		"\n\ntime;key\n":     `line 3: the first line must name the columns, such as time,key,cost,type; it names no "time": "time;key"`,
-		"time,user\n":        `line 1: the first line must name the columns, such as time,key,cost,type; it names no "key": "time,user"`,
+		"\ufeff\n1,ann":      `line 1: the first line must name the columns, such as time,key,cost,type; "time" is missing: ""`,
+		"2026,ann\n":         `line 1: the first line must name the columns, such as time,key,cost,type; "time" is missing: "2026,ann"`,
+		"\n\ntime;key\n":     `line 3: the first line must name the columns, such as time,key,cost,type; "time" is missing: "time;key"`,
+		"time,user\n":        `line 1: the first line must name the columns, such as time,key,cost,type; "key" is missing: "time,user"`,
 		"time,key,cost,Cost": `line 1: the first line names "cost" twice`,
-		`time,"key`:          `line 1: column 10: extraneous or missing " in quoted-field (a quoted field ends on its line, and quotes in it are doubled)`,
+		`time,"key`:          `line 1: column 10: extraneous or missing " in quoted-field (a quoted field must end on its line, and a quote in it must be doubled)`,
 	} {
 		_, err := trace.NewReader(strings.NewReader(text), trace.Auto)
 		assert.EqualError(t, err, want)
 	}
 }
 
-func TestColumnsThatMeanNothingAreTold(t *testing.T) {
+func TestReader_IgnoredReturnsUnknownColumns(t *testing.T) {
 	r, err := trace.NewReader(strings.NewReader("time,costs,key,host\n"), trace.Auto)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"costs", "host"}, r.Ignored())
 }
 
-func TestTheFormatCanBeForced(t *testing.T) {
-	records, bad := readAll(t, "time,key\n{\"time\":1,\"key\":\"ann\"}\n", trace.JSONLines)
-	assert.Len(t, bad, 1)
+func TestNewReader_ExplicitFormat(t *testing.T) {
+	records, invalid := readAll(t, "time,key\n{\"time\":1,\"key\":\"ann\"}\n", trace.JSONLines)
+	assert.Len(t, invalid, 1)
 	assert.Len(t, records, 1)
 
 	_, err := trace.NewReader(strings.NewReader(`{"time":1,"key":"ann"}`), trace.CSV)
 	assert.ErrorContains(t, err, "line 1: ")
 }
 
-func TestErrorsOfTheReaderBelowEndTheTrace(t *testing.T) {
+func TestReader_ErrorOfUnderlyingReaderIsFinal(t *testing.T) {
 	broken := errors.New("broken")
 	r, err := trace.NewReader(io.MultiReader(strings.NewReader("time,key\n1,ann\n2,b"), iotest.ErrReader(broken)), trace.Auto)
 	require.NoError(t, err)
@@ -164,8 +164,8 @@ func TestErrorsOfTheReaderBelowEndTheTrace(t *testing.T) {
 	}
 }
 
-// Every line that is not blank is a call or a bad line, by its number, wherever the
-// bytes are cut.
+// Every line that is not blank is a request or an invalid line with its number, even if the
+// underlying reader returns single bytes.
 func FuzzReader(f *testing.F) {
 	for _, text := range []string{
 		"time,key,cost,type\n1,ann,1,SAY\n\n2,bob\n", "time,key\n1,\"a\nb\"\r\n3,c", `{"time":1,"key":"ann"}` + "\n{\n" + `{"time":"2026-09-01T18:00:00Z","key":1,"cost":"2"}`,
@@ -192,9 +192,9 @@ func FuzzReader(f *testing.F) {
 			}
 			found++
 			line := record.Line
-			if bad, ok := errors.AsType[*trace.BadLine](err); ok {
-				line = bad.Line
-				assert.NotEmpty(t, bad.Err.Error())
+			if invalid, ok := errors.AsType[*trace.InvalidLine](err); ok {
+				line = invalid.Line
+				assert.NotEmpty(t, invalid.Err.Error())
 			} else {
 				require.NoError(t, err)
 				assert.NotEmpty(t, record.Key)
@@ -222,15 +222,15 @@ func firstByte(lines []string) byte {
 	return 0
 }
 
-func TestAFirstLineThatIsTooLongIsOneBadLine(t *testing.T) {
+func TestReader_FirstLineTooLongIsOneInvalidLine(t *testing.T) {
 	line := `{"time":1788285600,"key":"ann"}` + "\n"
 	long := `{"time":1788285600,"key":"ann","agent":"` + strings.Repeat("x", trace.MaxLineBytes) + `"}` + "\n"
 	r, err := trace.NewReader(strings.NewReader(long+line), trace.JSONLines)
 	require.NoError(t, err)
 	_, err = r.Next()
-	bad, ok := errors.AsType[*trace.BadLine](err)
+	invalid, ok := errors.AsType[*trace.InvalidLine](err)
 	require.True(t, ok, "%v", err)
-	assert.EqualValues(t, 1, bad.Line)
+	assert.EqualValues(t, 1, invalid.Line)
 	record, err := r.Next()
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, record.Line)

@@ -9,14 +9,14 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// newRecord returns the record of a line's time, key, cost and type, as they are written.
+// newRecord parses the time, key, cost and type of a line.
 func newRecord(texts [4]string) (Record, error) {
 	micros, err := parseMicros(strings.TrimSpace(texts[0]))
 	if err != nil {
 		return Record{}, err
 	}
 	if texts[1] == "" {
-		return Record{}, errors.New("the key is empty")
+		return Record{}, errors.New("key is empty")
 	}
 	cost, err := parseCost(strings.TrimSpace(texts[2]))
 	if err != nil {
@@ -36,22 +36,22 @@ func parseCost(text string) (int64, error) {
 	return int64(cost), nil
 }
 
-// parseMicros reads a time of RFC 3339, or one in numbers since 1970. What is finer than a
-// microsecond is cut off.
+// parseMicros parses a time in RFC 3339 format or a number since 1970. It truncates to
+// microseconds.
 func parseMicros(text string) (int64, error) {
 	if strings.ContainsRune(text, '-') {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return 0, errorInTime(text)
+			return 0, timeError(text)
 		}
 		return at.UnixMicro(), nil
 	}
 	whole, fraction, dot := strings.Cut(text, ".")
 	n, err := strconv.ParseUint(whole, 10, 63)
 	if err != nil || dot && !isDigits(fraction) {
-		return 0, errorInTime(text)
+		return 0, timeError(text)
 	}
-	digits := unitDigits(n)
+	digits := digitsToMicros(n)
 	if digits < 0 {
 		return int64(n / 1000), nil
 	}
@@ -64,18 +64,18 @@ func parseMicros(text string) (int64, error) {
 	return int64(n), nil
 }
 
-func errorInTime(text string) error {
-	return fmt.Errorf("time is %.80q; it must be of RFC 3339, such as 2026-09-01T18:00:00.5Z, or Unix seconds, such as 1788285600.5", text)
+func timeError(text string) error {
+	return fmt.Errorf("time is %.80q; it must be in RFC 3339 format, such as 2026-09-01T18:00:00.5Z, or Unix seconds, such as 1788285600.5", text)
 }
 
 func isDigits(text string) bool {
 	return text != "" && strings.Trim(text, "0123456789") == ""
 }
 
-// unitDigits returns how many digits a number since 1970 is short of microseconds. No unit
-// need be named: from 1973 to 5138, seconds have up to 11 digits, milliseconds 12 to 14,
-// microseconds 15 to 17, and nanoseconds more, which are -3 digits short.
-func unitDigits(n uint64) int {
+// digitsToMicros returns the power of ten that converts a number since 1970 to microseconds. The
+// size of the number shows its unit: from 1973 to 5138, seconds have up to 11 digits, milliseconds
+// 12 to 14, microseconds 15 to 17, and nanoseconds 18 or more.
+func digitsToMicros(n uint64) int {
 	switch {
 	case n < 1e11:
 		return 6
