@@ -1,8 +1,8 @@
-// Package envelope reads what travels: {"type", "meta", "payload"}.
+// Package envelope scans message envelopes: {"type", "meta", "payload"}.
 //
-// It does so in two parts. [ParseHead] reads the type and the correlation id and
-// stops as soon as it knows them, so that refusing a message costs its head and
-// not its length. [Parse] then checks the whole frame, as strictly as
-// encoding/json and a little more, and finds the payload. Neither allocates,
-// unless a name is spelled with escapes. What they return aliases the frame.
+// [ParseHead] reads the type and the correlation ID and stops as soon as both are known, so the
+// cost of rejecting a message depends on its head and not on its length. [Parse] validates the
+// whole envelope, as strictly as encoding/json and with additional rules, and finds the payload.
+// Neither function allocates, unless a name contains escape sequences. The returned slices alias
+// the input.
 package envelope

@@ -16,8 +16,7 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 )
 
-// reference is Parse by means of encoding/json. It returns false if the frame
-// must be rejected.
+// reference implements Parse with encoding/json. It returns false if the envelope must be rejected.
 func reference(data []byte) (envelope.Frame, bool) {
 	if !utf8.Valid(data) || !json.Valid(data) || depth(data) > envelope.MaxDepth {
 		return envelope.Frame{}, false
@@ -93,7 +92,7 @@ func depth(data []byte) (deepest int) {
 	}
 }
 
-// check holds everything that must be true of any frame whatever.
+// check compares Parse, ParseHead and ParseHeadPrefix with the reference for any input.
 func check(t *testing.T, data []byte) {
 	t.Helper()
 	want, ok := reference(data)
@@ -153,7 +152,7 @@ func seeds() []string {
 	}
 }
 
-func TestSeeds(t *testing.T) {
+func TestParse_MatchesReferenceOnSeeds(t *testing.T) {
 	for _, seed := range seeds() {
 		check(t, []byte(seed))
 	}
@@ -165,15 +164,15 @@ func FuzzEnvelope(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 4<<10 {
-			t.Skip("many prefixes are tried")
+			t.Skip("too long: check tries many prefixes")
 		}
 		check(t, data)
 	})
 }
 
-// TestRandomEnvelopes checks valid frames of every order and spelling, and the
-// same with a byte changed.
-func TestRandomEnvelopes(t *testing.T) {
+// TestParse_MatchesReferenceOnRandomEnvelopes checks valid envelopes with members in random order, and
+// the same envelopes with one byte changed.
+func TestParse_MatchesReferenceOnRandomEnvelopes(t *testing.T) {
 	g := &generator{rand.New(rand.NewPCG(1, 2))}
 	for range 3000 {
 		data := []byte(g.envelope())
@@ -236,7 +235,7 @@ func (g *generator) space() string {
 	return strings.Repeat([]string{"", "", " ", "\n\t\r "}[g.IntN(4)], 1)
 }
 
-// quote sometimes spells letters with escapes.
+// quote returns a JSON string, sometimes with escape sequences for plain letters.
 func (g *generator) quote(s string) string {
 	quoted, _ := json.Marshal(s)
 	if g.IntN(4) > 0 {
@@ -255,7 +254,7 @@ func (g *generator) quote(s string) string {
 	return b.String()
 }
 
-func TestErrorsAreWordsForTheSender(t *testing.T) {
+func TestErrors_TextForTheClient(t *testing.T) {
 	for _, tt := range []struct{ frame, head, whole string }{
 		{``, "message is empty", "message is empty"},
 		{`x`, "message must be a JSON object", "message must be a JSON object"},
@@ -281,7 +280,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-func TestOneMistakeDoesNotHideTheOtherName(t *testing.T) {
+func TestParseHead_ReturnsValidNameBesideInvalidOne(t *testing.T) {
 	for _, frame := range []string{
 		`{"type":7,"meta":{"correlationId":"c"}}`,
 		`{"meta":{"correlationId":"c"},"type":[]}`,
@@ -300,7 +299,7 @@ func TestOneMistakeDoesNotHideTheOtherName(t *testing.T) {
 	}
 }
 
-func TestNothingIsAllocated(t *testing.T) {
+func TestParse_DoesNotAllocate(t *testing.T) {
 	for name, frame := range frames() {
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
 			head, err := envelope.ParseHead(frame)
@@ -317,7 +316,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 }
 
-// frames are messages of both sizes, with their members in every order.
+// frames returns envelopes of several sizes, with the members in every order.
 func frames() map[string][]byte {
 	items, _ := json.Marshal(map[string]any{"items": slice(220)})
 	long, _ := json.Marshal(map[string]any{"text": strings.Repeat("lorem ipsum ", 1350)})

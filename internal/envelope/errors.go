@@ -2,13 +2,13 @@ package envelope
 
 import "fmt"
 
-// An Error says what is wrong with a frame, in words for its sender.
+// An Error describes an invalid envelope. Its text is sent to the client.
 type Error string
 
-// Error returns the words.
+// Error returns the text.
 func (e Error) Error() string { return string(e) }
 
-// What can be wrong with a frame, besides its syntax.
+// Errors other than JSON syntax errors.
 const (
 	ErrEmpty         Error = "message is empty"
 	ErrNotObject     Error = "message must be a JSON object"
@@ -26,12 +26,12 @@ const (
 	errDuplicateCorrelationID Error = `duplicate key "correlationId"`
 )
 
-// A SyntaxError says where a frame stops being JSON.
+// A SyntaxError reports the position of a JSON syntax error.
 type SyntaxError struct {
-	Offset int // of the byte that must not be there
+	Offset int // of the unexpected byte
 }
 
-// Error names the place.
+// Error returns a text with the offset.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("message is not valid JSON: unexpected character at byte %d", e.Offset)
 }

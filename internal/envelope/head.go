@@ -1,31 +1,31 @@
 package envelope
 
-// A Head is what is known of a frame without reading it.
+// A Head is the part of an envelope that is known before the payload is read.
 type Head struct {
 	Type          []byte // 1 to MaxNameBytes; nil if it could not be read
-	CorrelationID []byte // at most MaxNameBytes; empty if there is none, or it is not known yet
+	CorrelationID []byte // at most MaxNameBytes; empty if there is none or it is unknown
 
-	unread int // where FindCorrelationID goes on; 0 if there is no more to find
+	unread int // offset at which FindCorrelationID continues; 0 if there is no more to find
 }
 
-// ParseHead reads a frame until it knows its type and correlation id, wherever
-// they stand. It may accept what [Parse] rejects, and then be wrong about both.
-// With an error it returns what it could read all the same.
+// ParseHead scans an envelope until it knows the type and the correlation ID, in any order of the
+// members. It may accept an envelope that [Parse] rejects; its result may then be wrong. If it
+// returns an error, the head still contains what could be read.
 //
-// If the payload stands before meta and is too long to look behind, the
-// correlation id stays unknown: see [Head.FindCorrelationID].
+// If a long payload comes before meta, the correlation ID may stay unknown: see
+// [Head.FindCorrelationID].
 func ParseHead(data []byte) (Head, error) {
 	return parseHead(headParser{frame: data, whole: true})
 }
 
-// ParseHeadPrefix is ParseHead for the beginning of a frame. It is an error if
-// that ends before the type.
+// ParseHeadPrefix is [ParseHead] for the first part of an envelope. It returns an error if the part
+// ends before the type.
 func ParseHeadPrefix(prefix []byte) (Head, error) {
 	return parseHead(headParser{frame: prefix})
 }
 
-// FindCorrelationID returns the correlation id, for which it may have to read
-// the frame to its end. Data must be what the head was parsed from.
+// FindCorrelationID returns the correlation ID. It may have to scan the whole envelope. data must be
+// the input of [ParseHead].
 func (h *Head) FindCorrelationID(data []byte) []byte {
 	if h.unread == 0 {
 		return h.CorrelationID
@@ -37,14 +37,14 @@ func (h *Head) FindCorrelationID(data []byte) []byte {
 }
 
 type headParser struct {
-	frame  frame
-	whole  bool // the frame ends where it should
-	behind bool // its end has been looked at
+	frame       frame
+	whole       bool // frame is complete, not a prefix
+	tailScanned bool // scanTail has run
 
 	head     Head
-	typeDone bool  // Type is known, or will never be
-	idDone   bool  // so is CorrelationID
-	wrong    error // the first thing that is wrong with either
+	typeDone bool  // Type is known, or invalid
+	idDone   bool  // CorrelationID is known, absent or invalid
+	invalid  error // the first error about either of them
 }
 
 func parseHead(p headParser) (Head, error) {
@@ -60,8 +60,8 @@ func parseHead(p headParser) (Head, error) {
 	}
 	err = p.members(i)
 	switch {
-	case p.wrong != nil:
-		err = p.wrong
+	case p.invalid != nil:
+		err = p.invalid
 	case p.head.Type != nil && (err == nil || !p.whole):
 		err = nil
 	case err == nil:
@@ -70,8 +70,8 @@ func parseHead(p headParser) (Head, error) {
 	return p.head, err
 }
 
-// members reads the root's members, from behind a brace or a comma, until there
-// is no more to know.
+// members reads the members of the root object until the type and the correlation ID are known. i
+// is the offset after a brace or a comma.
 func (p *headParser) members(i int) error {
 	for first := true; ; first = false {
 		if i = p.frame.space(i); first && i < len(p.frame) && p.frame[i] == '}' {
@@ -88,7 +88,7 @@ func (p *headParser) members(i int) error {
 		case "meta":
 			i, err = p.readMeta(value)
 		default:
-			if p.lookBehind(value) || p.postpone(start) {
+			if p.scanTail(value) || p.deferMember(start) {
 				return nil
 			}
 			i, err = p.frame.skip(value)
@@ -104,8 +104,9 @@ func (p *headParser) members(i int) error {
 	}
 }
 
-// postpone leaves the rest to FindCorrelationID if only that needs it.
-func (p *headParser) postpone(i int) bool {
+// deferMember reports whether the rest of the frame can be left to FindCorrelationID, because only
+// the correlation ID is missing.
+func (p *headParser) deferMember(i int) bool {
 	if !p.whole || !p.typeDone || p.head.Type == nil {
 		return false
 	}
@@ -113,12 +114,13 @@ func (p *headParser) postpone(i int) bool {
 	return true
 }
 
-// note keeps the first error about a name and goes on behind it.
-func (p *headParser) note(i int, err error) (int, error) {
+// skipInvalid records the first error about a name and skips the value, so that the other name can
+// still be read.
+func (p *headParser) skipInvalid(i int, err error) (int, error) {
 	switch err {
 	case ErrType, ErrMeta, ErrCorrelationID: //nolint:errorlint // they are not wrapped
-		if p.wrong == nil {
-			p.wrong = err
+		if p.invalid == nil {
+			p.invalid = err
 		}
 		return p.frame.skip(i)
 	default:
@@ -129,7 +131,7 @@ func (p *headParser) note(i int, err error) (int, error) {
 func (p *headParser) readType(i int) (int, error) {
 	end, err := p.frame.name(i, &p.head.Type, 1, ErrType)
 	if err != nil {
-		end, err = p.note(i, err)
+		end, err = p.skipInvalid(i, err)
 	}
 	p.typeDone = true
 	return end, err
@@ -138,7 +140,7 @@ func (p *headParser) readType(i int) (int, error) {
 func (p *headParser) readMeta(i int) (int, error) {
 	if i < len(p.frame) && p.frame[i] != '{' {
 		p.idDone = true
-		return p.note(i, ErrMeta)
+		return p.skipInvalid(i, ErrMeta)
 	}
 	i++
 	for first := true; ; first = false {
@@ -169,7 +171,7 @@ func (p *headParser) readMeta(i int) (int, error) {
 func (p *headParser) readCorrelationID(i int) (int, error) {
 	end, err := p.frame.name(i, &p.head.CorrelationID, 0, ErrCorrelationID)
 	if err != nil {
-		end, err = p.note(i, err)
+		end, err = p.skipInvalid(i, err)
 	}
 	p.idDone = true
 	return end, err

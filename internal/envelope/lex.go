@@ -7,11 +7,11 @@ import (
 	"math/bits"
 )
 
-// A frame is JSON text. Its methods take the offset at which something begins
-// and return the offset behind it.
+// A frame is JSON text. Its methods take the offset at which an element begins and return the
+// offset after it.
 type frame []byte
 
-// unexpected is the error of finding the wrong byte at i, or none.
+// unexpected returns the error for a wrong or missing byte at i.
 func (f frame) unexpected(i int) error {
 	if i >= len(f) {
 		return ErrTruncated
@@ -26,7 +26,7 @@ func (f frame) space(i int) int {
 	return i
 }
 
-// expect wants c at i, behind white space.
+// expect skips white space and requires the byte c.
 func (f frame) expect(i int, c byte) (int, error) {
 	i = f.space(i)
 	if i >= len(f) || f[i] != c {
@@ -35,7 +35,7 @@ func (f frame) expect(i int, c byte) (int, error) {
 	return i + 1, nil
 }
 
-// text checks a string, quotes included.
+// text validates a string including its quotes.
 func (f frame) text(i int) (int, error) {
 	i, err := f.expect(i, '"')
 	for err == nil {
@@ -52,9 +52,8 @@ func (f frame) text(i int) (int, error) {
 	return i, err
 }
 
-// plain returns the offset of the first byte that ends a run of ordinary ones: a
-// quote, a backslash or a control character. It looks at eight bytes at a time
-// (Mycroft's test for a byte below n, as in Warren, Hacker's Delight, 6-1).
+// plain returns the offset of the next quote, backslash or control character. It tests eight bytes
+// at a time with Mycroft's test for a byte below n (Warren, Hacker's Delight, section 6-1).
 func (f frame) plain(i int) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(f); i += 8 {
@@ -71,7 +70,7 @@ func (f frame) plain(i int) int {
 	return i
 }
 
-// escape checks an escape sequence.
+// escape validates an escape sequence.
 func (f frame) escape(i int) (int, error) {
 	i++
 	if i >= len(f) {
@@ -96,7 +95,7 @@ func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
-// unquote returns the content of a checked string.
+// unquote returns the content of a valid string.
 func unquote(quoted []byte) []byte {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return quoted[1 : len(quoted)-1]
@@ -108,7 +107,7 @@ func unquote(quoted []byte) []byte {
 	return []byte(s)
 }
 
-// scalar checks a number or a literal.
+// scalar validates a number or a literal.
 func (f frame) scalar(i int) (int, error) {
 	if i >= len(f) {
 		return i, ErrTruncated
@@ -134,7 +133,7 @@ func (f frame) literal(i int, want string) (int, error) {
 	return i + len(want), nil
 }
 
-// number checks what RFC 8259, section 6 calls a number.
+// number validates a number (RFC 8259, section 6).
 func (f frame) number(i int) (int, error) {
 	if i < len(f) && f[i] == '-' {
 		i++
@@ -159,7 +158,7 @@ func (f frame) number(i int) (int, error) {
 	return i, nil
 }
 
-// digits wants at least one.
+// digits requires at least one digit.
 func (f frame) digits(i int) (int, error) {
 	start := i
 	for i < len(f) && f[i] >= '0' && f[i] <= '9' {

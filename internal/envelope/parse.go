@@ -2,23 +2,23 @@ package envelope
 
 import "unicode/utf8"
 
-// MaxDepth is how many objects and arrays a frame may nest, its own included.
+// MaxDepth is the maximum nesting depth, including the root object.
 const MaxDepth = 64
 
-// MaxNameBytes bounds a type and a correlation id.
+// MaxNameBytes is the maximum length of a type and of a correlation ID.
 const MaxNameBytes = 128
 
-// A Frame is the content of a frame that has been checked to its last byte.
+// A Frame is the content of a valid envelope.
 type Frame struct {
 	Type          []byte // 1 to MaxNameBytes
 	CorrelationID []byte // at most MaxNameBytes; empty if there is none
 	Payload       []byte // JSON; nil if there is none
 }
 
-// Parse checks a whole frame: one JSON object and nothing behind it, valid UTF-8,
-// nested at most MaxDepth levels, with a type, and without a second type, meta,
-// payload or correlationId. Other members are checked and ignored. For a frame
-// that it accepts, [ParseHead] finds the same type and correlation id.
+// Parse validates a whole envelope. It must be one JSON object with nothing after it, in valid
+// UTF-8, nested at most MaxDepth levels. It must have a type, and must not repeat type, meta,
+// payload or correlationId. The syntax of other members is validated; their content is ignored.
+// For every envelope that Parse accepts, [ParseHead] finds the same type and correlation ID.
 func Parse(data []byte) (Frame, error) {
 	if len(data) == 0 {
 		return Frame{}, ErrEmpty
@@ -41,13 +41,13 @@ func Parse(data []byte) (Frame, error) {
 }
 
 type parser struct {
-	frame frame
-	found Frame
-	meta  bool
-	id    bool
+	frame   frame
+	found   Frame
+	hasMeta bool
+	hasID   bool
 }
 
-// object checks the root.
+// object validates the root object.
 func (p *parser) object(i int) (int, error) {
 	i, err := p.frame.expect(i, '{')
 	if err != nil {
@@ -67,10 +67,10 @@ func (p *parser) member(key []byte, i int) (int, error) {
 		}
 		return p.frame.name(i, &p.found.Type, 1, ErrType)
 	case "meta":
-		if p.meta {
+		if p.hasMeta {
 			return i, errDuplicateMeta
 		}
-		p.meta = true
+		p.hasMeta = true
 		if i >= len(p.frame) || p.frame[i] != '{' {
 			return i, ErrMeta
 		}
@@ -91,15 +91,15 @@ func (p *parser) metaMember(key []byte, i int) (int, error) {
 	if string(key) != "correlationId" {
 		return p.frame.value(i, 2)
 	}
-	if p.id {
+	if p.hasID {
 		return i, errDuplicateCorrelationID
 	}
-	p.id = true
+	p.hasID = true
 	return p.frame.name(i, &p.found.CorrelationID, 0, ErrCorrelationID)
 }
 
-// members checks an object behind its brace, and calls member with each key and
-// the offset of its value.
+// members validates an object whose first brace is before i. It calls member with each key and the
+// offset of its value.
 func (f frame) members(i int, member func(key []byte, i int) (int, error)) (int, error) {
 	if i = f.space(i); i < len(f) && f[i] == '}' {
 		return i + 1, nil
@@ -119,7 +119,7 @@ func (f frame) members(i int, member func(key []byte, i int) (int, error)) (int,
 	}
 }
 
-// key reads a member's key and returns the offset of its value.
+// key reads the key of a member and returns it with the offset of the value.
 func (f frame) key(i int) (key []byte, value int, err error) {
 	start := f.space(i)
 	if i, err = f.text(start); err != nil {
@@ -132,19 +132,19 @@ func (f frame) key(i int) (key []byte, value int, err error) {
 	return key, f.space(i), nil
 }
 
-// name reads a string of least to MaxNameBytes bytes into dst. Anything else is
-// the error wrong.
-func (f frame) name(i int, dst *[]byte, least int, wrong error) (int, error) {
+// name reads a string of minBytes to MaxNameBytes bytes into dst. It returns invalid for any other
+// value.
+func (f frame) name(i int, dst *[]byte, minBytes int, invalid error) (int, error) {
 	if i < len(f) && f[i] != '"' {
-		return i, wrong
+		return i, invalid
 	}
 	end, err := f.text(i)
 	if err != nil {
 		return end, err
 	}
 	name := unquote(f[i:end])
-	if len(name) < least || len(name) > MaxNameBytes || !utf8.Valid(name) {
-		return end, wrong
+	if len(name) < minBytes || len(name) > MaxNameBytes || !utf8.Valid(name) {
+		return end, invalid
 	}
 	*dst = name
 	return end, nil

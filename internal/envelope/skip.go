@@ -2,8 +2,8 @@ package envelope
 
 import "bytes"
 
-// skip passes over a value without checking it: it looks only for where strings
-// and containers end.
+// skip returns the offset after a value without validating it. It only finds the ends of strings,
+// objects and arrays.
 func (f frame) skip(i int) (int, error) {
 	depth := 0
 	for i < len(f) {
@@ -20,7 +20,7 @@ func (f frame) skip(i int) (int, error) {
 				return i + 1, nil
 			}
 			if depth < 0 {
-				return i, nil // the end of what the value stands in
+				return i, nil // the end of the enclosing object or array
 			}
 		case ',', ' ', '\n', '\t', '\r':
 			if depth == 0 {
@@ -32,7 +32,7 @@ func (f frame) skip(i int) (int, error) {
 	return i, ErrTruncated
 }
 
-// within is an error if i is not in the frame any more.
+// within returns an error if i is beyond the end of the frame.
 func (f frame) within(i int) error {
 	if i > len(f) {
 		return ErrTruncated
@@ -40,7 +40,8 @@ func (f frame) within(i int) error {
 	return nil
 }
 
-// skipText returns the offset behind a string, or one that is out of the frame.
+// skipText returns the offset after a string, or an offset beyond the frame if the string does not
+// end.
 func (f frame) skipText(i int) int {
 	i++
 	for {
@@ -55,8 +56,7 @@ func (f frame) skipText(i int) int {
 	}
 }
 
-// escaped reports whether the byte at i stands behind an odd number of
-// backslashes.
+// escaped reports whether an odd number of backslashes precedes the byte at i.
 func (f frame) escaped(i int) bool {
 	n := 0
 	for i-1-n >= 0 && f[i-1-n] == '\\' {
@@ -65,22 +65,22 @@ func (f frame) escaped(i int) bool {
 	return n%2 == 1
 }
 
-// lookBehindBytes is how far from a frame's end lookBehind looks: enough for a
-// type, and for a meta of the usual size.
-const lookBehindBytes = 512
+// tailBytes is how many bytes scanTail reads at most. They suffice for a type and a meta of the
+// usual size.
+const tailBytes = 512
 
-// lookBehind reads the frame's last members from its end, as long as they come
-// after the value at from. It reports whether there is no more to know.
+// scanTail reads the last members of the frame backwards from its end, down to the value at from. It
+// reports whether the type and the correlation ID are known.
 //
-// In a valid text this is exact: a closing quote's partner is the nearest quote
-// before it that no backslash escapes, since inside a string every quote is
-// escaped and outside there is no backslash. In any other text it may be wrong.
-func (p *headParser) lookBehind(from int) bool {
-	if !p.whole || p.behind {
+// For valid JSON the result is exact. The opening quote of a string is the nearest unescaped quote
+// before its closing quote, because every quote inside a string is escaped and there are no
+// backslashes outside strings. For invalid JSON the result may be wrong.
+func (p *headParser) scanTail(from int) bool {
+	if !p.whole || p.tailScanned {
 		return false
 	}
-	p.behind = true
-	low := max(from, len(p.frame)-lookBehindBytes)
+	p.tailScanned = true
+	low := max(from, len(p.frame)-tailBytes)
 	i := p.frame.spaceBack(len(p.frame), low)
 	if i <= low || p.frame[i-1] != '}' {
 		return false
@@ -91,7 +91,7 @@ func (p *headParser) lookBehind(from int) bool {
 		if value < 0 {
 			return false
 		}
-		if value == from { // all members have been seen
+		if value == from { // all members after from are read
 			p.idDone = true
 			return p.typeDone
 		}
@@ -99,7 +99,7 @@ func (p *headParser) lookBehind(from int) bool {
 		if key < 0 {
 			return false
 		}
-		p.readBehind(key, value)
+		p.readMember(key, value)
 		if p.typeDone && p.idDone {
 			return true
 		}
@@ -110,7 +110,7 @@ func (p *headParser) lookBehind(from int) bool {
 	}
 }
 
-func (p *headParser) readBehind(key, value int) {
+func (p *headParser) readMember(key, value int) {
 	name, _, err := p.frame.key(key)
 	if err != nil {
 		return
@@ -123,7 +123,7 @@ func (p *headParser) readBehind(key, value int) {
 	}
 }
 
-// spaceBack returns the end of what stands before the white space that ends at i.
+// spaceBack returns the start of the white space that ends at i.
 func (f frame) spaceBack(i, low int) int {
 	for i > low && (f[i-1] == ' ' || f[i-1] == '\n' || f[i-1] == '\t' || f[i-1] == '\r') {
 		i--
@@ -131,7 +131,7 @@ func (f frame) spaceBack(i, low int) int {
 	return i
 }
 
-// valueBack returns where the value that ends at i begins, or -1.
+// valueBack returns the start of the value that ends at i, or -1 if it is before low.
 func (f frame) valueBack(i, low int) int {
 	depth := 0
 	for i > low {
@@ -157,7 +157,7 @@ func (f frame) valueBack(i, low int) int {
 	return -1
 }
 
-// textBack returns where the string that ends at i begins, or -1.
+// textBack returns the start of the string that ends at i, or -1 if it is before low.
 func (f frame) textBack(i, low int) int {
 	for i--; i > low; i-- {
 		if f[i-1] == '"' && !f.escaped(i-1) {
@@ -178,7 +178,7 @@ func (f frame) scalarBack(i, low int) int {
 	return -1
 }
 
-// keyBack returns where the key of the value at i begins, or -1.
+// keyBack returns the start of the key of the value at i, or -1 if it is before low.
 func (f frame) keyBack(i, low int) int {
 	i = f.spaceBack(i, low)
 	if i <= low || f[i-1] != ':' {

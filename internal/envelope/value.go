@@ -1,11 +1,11 @@
 package envelope
 
-// nesting is where in a value the check is. One bit for every level tells
-// objects from arrays, so that the check neither recurses nor allocates.
+// nesting is the stack of open objects and arrays. It has one bit per level for the kind, so that
+// validation neither recurses nor allocates.
 type nesting struct {
-	objects uint64 // the innermost level is the lowest bit
-	levels  int    // inside the value
-	outside int    // around it
+	objects uint64 // 1 for an object, 0 for an array; the lowest bit is the innermost level
+	levels  int    // open levels inside the value
+	outside int    // levels around the value
 }
 
 func (n *nesting) inObject() bool { return n.objects&1 == 1 }
@@ -34,7 +34,7 @@ func (n *nesting) leave() {
 	n.objects >>= 1
 }
 
-// value checks a value that stands inside outside objects and arrays.
+// value validates a value that is nested in outside objects and arrays.
 func (f frame) value(i, outside int) (int, error) {
 	n := nesting{outside: outside}
 	for {
@@ -59,8 +59,8 @@ func (f frame) value(i, outside int) (int, error) {
 	}
 }
 
-// begin checks a string or a scalar, or enters an object or an array. In the
-// first case, and if there is nothing inside, a value has ended.
+// begin validates a string or a scalar, or enters an object or an array. ended reports that the
+// element is complete: a string, a scalar, or an empty object or array whose closer is next.
 func (f frame) begin(i int, n *nesting) (_ int, ended bool, err error) {
 	i = f.space(i)
 	if i >= len(f) {
@@ -82,7 +82,7 @@ func (f frame) begin(i int, n *nesting) (_ int, ended bool, err error) {
 	}
 }
 
-// end leaves what ends behind a value, up to a comma or the last level.
+// end closes the objects and arrays that end after a value, up to a comma or the outermost level.
 func (f frame) end(i int, n *nesting) (int, error) {
 	for n.levels > 0 {
 		i = f.space(i)

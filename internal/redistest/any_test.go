@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
-func TestAnyWithoutRedisIsEmbedded(t *testing.T) {
+func TestAny_FallsBackToMiniredis(t *testing.T) {
 	t.Setenv("PATH", "")
 	t.Setenv("REDIS_URL", "")
 	t.Setenv("CI", "")
@@ -19,11 +19,11 @@ func TestAnyWithoutRedisIsEmbedded(t *testing.T) {
 	assert.NoError(t, redistest.Any(t).Ping(t.Context()).Err())
 
 	t.Setenv("CI", "true")
-	text := verdictOf(t, func(t testing.TB) { redistest.Any(t) })
+	text := resultOf(t, func(t testing.TB) { redistest.Any(t) })
 	assert.True(t, strings.HasPrefix(text, "fail: "), text)
 }
 
-func TestAnyIsTheServerAtURL(t *testing.T) {
+func TestAny_UsesServerAtURL(t *testing.T) {
 	server := redistest.Start(t)
 	t.Setenv("REDIS_URL", "redis://"+server.Addr+"/3")
 	require.NoError(t, redistest.Any(t).Set(t.Context(), "key", "value", 0).Err())
@@ -32,8 +32,8 @@ func TestAnyIsTheServerAtURL(t *testing.T) {
 	assert.Contains(t, keys["Keyspace"], "db3")
 }
 
-func TestAnyIsShared(t *testing.T) {
-	redistest.Start(t) // skips where there is none to share
+func TestAny_SharesOneServer(t *testing.T) {
+	redistest.Start(t) // skips the test without redis-server
 	t.Setenv("REDIS_URL", "")
 	key := redistest.Prefix(t) + "key"
 	t.Run("writes", func(t *testing.T) {

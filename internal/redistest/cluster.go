@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Cluster is three masters without replicas which share all slots.
+// A Cluster is a Redis Cluster of three masters without replicas.
 type Cluster struct {
 	Nodes []*Server // in the order of their slots: 0 to 5460, to 10922, to 16383
 }
@@ -19,11 +19,11 @@ const (
 	masters = 3
 )
 
-// StartCluster starts a cluster. Every node serves all of it when StartCluster
-// returns. The nodes are killed when the test ends.
+// StartCluster starts a cluster. When it returns, every node knows that the cluster is complete.
+// The nodes are killed when the test ends.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
-	need(t)
+	requireRedis(t)
 	c := &Cluster{}
 	var buses []int
 	for range masters {
@@ -41,7 +41,8 @@ func StartCluster(t testing.TB) *Cluster {
 	return c
 }
 
-// startNode returns a node that knows no other, and the port of its cluster bus.
+// startNode starts a node that knows no other node, and returns it with the port of its cluster
+// bus.
 func startNode(t testing.TB) (node *Server, bus int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,21 +51,21 @@ func startNode(t testing.TB) (node *Server, bus int) {
 		return append(nodeArgs(port, dir),
 			"--cluster-enabled", "yes",
 			"--cluster-port", strconv.Itoa(bus),
-			// A new master may wait as long before it serves.
+			// A new master may wait for this time before it serves requests.
 			"--cluster-node-timeout", "2000")
 	})
 	return node, bus
 }
 
-// join gives the node of index i its share of the slots, and makes it known to
-// the node at port.
+// join assigns its share of the slots to the node with index i, and introduces the node to the
+// node at port.
 func (s *Server) join(t testing.TB, i, port, bus int) {
 	t.Helper()
 	ctx, admin := t.Context(), s.process.admin
 	pipe := admin.Pipeline()
-	// Distinct epochs from the start spare the nodes from settling them.
+	// With distinct epochs, the nodes need not resolve conflicts between them.
 	pipe.Do(ctx, "cluster", "set-config-epoch", i+1)
-	// Bounds rounded to the nearest, as redis-cli has them.
+	// redis-cli also rounds the bounds to the nearest slot.
 	bound := func(i int) int { return (2*i*slots + masters) / (2 * masters) }
 	pipe.ClusterAddSlotsRange(ctx, bound(i), bound(i+1)-1)
 	if i > 0 {
@@ -75,7 +76,7 @@ func (s *Server) join(t testing.TB, i, port, bus int) {
 	}
 }
 
-// inCluster is a condition for poll: the node sees the whole cluster.
+// inCluster is a condition for poll. It holds when the node sees the whole cluster.
 func (s *Server) inCluster(t testing.TB) (done bool, err error) {
 	info, err := s.process.admin.ClusterInfo(t.Context()).Result()
 	if err != nil {
@@ -83,18 +84,17 @@ func (s *Server) inCluster(t testing.TB) (done bool, err error) {
 	}
 	for _, want := range []string{"cluster_state:ok", fmt.Sprint("cluster_size:", masters)} {
 		if !strings.Contains(info, want+"\r\n") {
-			return false, fmt.Errorf("redistest: cluster node %s does not say %s but:\n%s", s.Addr, want, info)
+			return false, fmt.Errorf("redistest: cluster node %s must report %s; it reports:\n%s", s.Addr, want, info)
 		}
 	}
 	return true, nil
 }
 
-// Client returns a client of the cluster with the library's defaults. It is
-// closed when t ends.
+// Client returns a client of the cluster with the default options. It is closed when t ends.
 func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 	opts := &redis.ClusterOptions{}
 	for _, node := range c.Nodes {
 		opts.Addrs = append(opts.Addrs, node.Addr)
 	}
-	return closed(t, redis.NewClusterClient(opts))
+	return closeAfter(t, redis.NewClusterClient(opts))
 }

@@ -1,6 +1,5 @@
-// Package redistest gives tests real redis-server processes of their own: a
-// single node, a cluster, a master and its replica under a sentinel, and a proxy
-// that breaks the network in front of them.
+// Package redistest starts redis-server processes for tests: a single node, a cluster, or a master
+// with a replica and a sentinel. A proxy simulates network failures in front of them.
 //
 //	func TestGet(t *testing.T) {
 //		server := redistest.Start(t)
@@ -10,10 +9,10 @@
 //		…
 //	}
 //
-// It needs redis-server 7.0 or newer in PATH, on a Unix. Where that is missing
-// the test is skipped, or fails if PENSTOCK_REQUIRE_REDIS=1 or CI=true. Tests
-// that only need some Redis use [Any], which has a stand-in instead of skipping.
+// The package needs redis-server 7.0 or newer in PATH, on a Unix system. Without it, the test is
+// skipped, or fails if PENSTOCK_REQUIRE_REDIS=1 or CI=true. Tests that accept any Redis use [Any],
+// which falls back to miniredis.
 //
-// A process ends with the test that started it, or with the test binary should
-// that crash or be killed. Nothing is ever written to disk but below t.TempDir.
+// A process ends with the test that started it, or with the test binary if that crashes or is
+// killed. The package writes to disk only below t.TempDir.
 package redistest

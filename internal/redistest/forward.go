@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// listen starts to accept connections at p.Addr. Others must not use p.
+// listen starts to accept connections at p.Addr. The caller holds p.mu or has not yet shared p.
 func (p *Proxy) listen() error {
 	listener, err := net.Listen("tcp", p.Addr)
 	if err != nil {
@@ -22,15 +22,15 @@ func (p *Proxy) accept(listener net.Listener) {
 		if err != nil {
 			return
 		}
-		if p.adopt(listener, client) {
+		if p.track(listener, client) {
 			p.wg.Go(func() { p.serve(listener, client) })
 		}
 	}
 }
 
-// adopt makes conn one that Cut closes. It closes it itself and returns false if
-// Cut has been called since listener opened.
-func (p *Proxy) adopt(listener net.Listener, conn net.Conn) bool {
+// track registers conn so that Cut closes it. If Cut has been called since listener opened, track
+// closes conn itself and returns false.
+func (p *Proxy) track(listener net.Listener, conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.listener != listener {
@@ -41,7 +41,7 @@ func (p *Proxy) adopt(listener net.Listener, conn net.Conn) bool {
 	return true
 }
 
-func (p *Proxy) drop(conn net.Conn) {
+func (p *Proxy) untrack(conn net.Conn) {
 	_ = conn.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,30 +50,30 @@ func (p *Proxy) drop(conn net.Conn) {
 
 // serve forwards in both directions until one side closes.
 func (p *Proxy) serve(listener net.Listener, client net.Conn) {
-	defer p.drop(client)
+	defer p.untrack(client)
 	server, err := new(net.Dialer).DialContext(p.t.Context(), "tcp", p.to)
 	if err != nil {
-		<-p.pass()
+		<-p.unstalled()
 		return
 	}
-	if !p.adopt(listener, server) {
+	if !p.track(listener, server) {
 		return
 	}
-	defer p.drop(server)
+	defer p.untrack(server)
 	p.wg.Go(func() {
 		p.forward(server, client, func() time.Duration { return 0 })
 		_ = server.Close()
 	})
-	p.forward(client, server, p.late)
+	p.forward(client, server, p.currentDelay)
 }
 
-// forward copies from one side to the other until either fails.
-func (p *Proxy) forward(to, from net.Conn, late func() time.Duration) {
+// forward copies from one side to the other until one of them fails.
+func (p *Proxy) forward(to, from net.Conn, delay func() time.Duration) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		p.wait(late())
-		<-p.pass()
+		p.wait(delay())
+		<-p.unstalled()
 		if n > 0 {
 			if _, err := to.Write(buf[:n]); err != nil {
 				return
@@ -85,21 +85,21 @@ func (p *Proxy) forward(to, from net.Conn, late func() time.Duration) {
 	}
 }
 
-// pass returns a channel that is closed unless the proxy is stalled.
-func (p *Proxy) pass() <-chan struct{} {
+// unstalled returns a channel that is closed while the proxy is not stalled.
+func (p *Proxy) unstalled() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.flow
+	return p.resumed
 }
 
-// late returns how long the next chunk towards the client must wait.
-func (p *Proxy) late() time.Duration {
+// currentDelay returns the delay of the next chunk to the client.
+func (p *Proxy) currentDelay() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.delay
 }
 
-// wait waits for d or the end of the test.
+// wait waits for d, or until the test ends.
 func (p *Proxy) wait(d time.Duration) {
 	if d <= 0 {
 		return

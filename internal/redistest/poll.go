@@ -7,14 +7,14 @@ import (
 
 const (
 	host     = "127.0.0.1"
-	patience = 30 * time.Second // for anything that this package waits for
+	timeout  = 30 * time.Second // of every poll
 	interval = 5 * time.Millisecond
 )
 
-// poll calls check until it is done or patience ends, and returns its last error.
-// A check that is not done must say why.
+// poll calls check until it is done or the timeout ends, and returns its last error. A check that
+// is not done must return an error.
 func poll(check func() (done bool, err error)) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for {
 		done, err := check()
 		if done || time.Now().After(deadline) {
@@ -24,7 +24,6 @@ func poll(check func() (done bool, err error)) error {
 	}
 }
 
-// randomPort returns a port that is probably free. It is below those from which
-// systems choose for outgoing connections, so that it stays free between a Stop
-// and a Restart.
+// randomPort returns a port that is probably free. It is below the range of ephemeral ports, so
+// that no outgoing connection takes it between a Stop and a Restart.
 func randomPort() int { return 10_000 + rand.IntN(20_000) }

@@ -13,32 +13,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A process is a running redis-server. No goroutine of this package belongs to
-// it: the shared one would look like a leak to tests that count goroutines.
+// A process is a running redis-server. It has no goroutine in this package: tests that check for
+// goroutine leaks would report the one of the shared server.
 type process struct {
-	port   int
-	cmd    *exec.Cmd
-	guard  *exec.Cmd     // kills cmd if this process ends before kill is called
-	admin  *redis.Client // never retries
-	log    bytes.Buffer  // what cmd prints; to be read once it has ended
-	paused bool
-	end    sync.Once
+	port     int
+	cmd      *exec.Cmd
+	watchdog *exec.Cmd     // kills cmd if this process ends before kill is called
+	admin    *redis.Client // never retries a command
+	log      bytes.Buffer  // output of cmd; read it only after cmd has ended
+	paused   bool
+	killed   sync.Once
 }
 
-// Others pick ports by the same dice, and Redis itself is the best judge of
-// whether one is free: a process that exits at once is tried again elsewhere.
+// attempts is how many ports boot tries. Other test binaries pick ports at random too, and only an
+// attempt to listen shows whether a port is free.
 const attempts = 10
 
-var errExited = errors.New("it exited")
+var errExited = errors.New("the process exited")
 
-// boot starts a redis-server on a port that port returns and with the arguments
-// that args returns. It answers commands when boot returns.
+// boot starts a redis-server on the port that port returns, with the arguments that args returns.
+// If the process exits at once, boot tries again with the next port. When boot returns, the
+// server answers commands.
 func boot(port func() int, args func(port int) []string) (*process, error) {
 	var err error
 	for range attempts {
 		var p *process
-		at := port()
-		if p, err = start(at, args(at)); !errors.Is(err, errExited) {
+		n := port()
+		if p, err = start(n, args(n)); !errors.Is(err, errExited) {
 			return p, err
 		}
 	}
@@ -49,29 +50,28 @@ func start(port int, args []string) (*process, error) {
 	p := &process{port: port, cmd: exec.Command(program, args...)}
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("redistest: start of %s: %w", program, err)
+		return nil, fmt.Errorf("redistest: start %s: %w", program, err)
 	}
 	p.admin = redis.NewClient(&redis.Options{Addr: p.addr(), MaxRetries: -1})
 	var err error
-	if p.guard, err = guard(p.cmd.Process.Pid); err == nil {
+	if p.watchdog, err = startWatchdog(p.cmd.Process.Pid); err == nil {
 		err = poll(p.ready)
 	}
 	if err != nil {
 		p.kill()
-		return nil, fmt.Errorf("redistest: start of %s %q: %w; its output:\n%s", program, args, err, &p.log)
+		return nil, fmt.Errorf("redistest: start %s %q: %w; its output:\n%s", program, args, err, &p.log)
 	}
 	return p, nil
 }
 
 func (p *process) addr() string { return net.JoinHostPort(host, strconv.Itoa(p.port)) }
 
-// ready is a condition for poll. It asks who answers, because the port may be
-// another server's.
+// ready is a condition for poll. It compares process IDs, because another server may have the port.
 func (p *process) ready() (done bool, err error) {
 	if exited(p.cmd.Process) {
 		return true, errExited
 	}
-	// The client would log every refused connection.
+	// The Redis client would log every refused connection, so this dials without it.
 	conn, err := net.Dial("tcp", p.addr())
 	if err != nil {
 		return false, err
@@ -82,19 +82,19 @@ func (p *process) ready() (done bool, err error) {
 		return false, err
 	}
 	if pid := info["Server"]["process_id"]; pid != strconv.Itoa(p.cmd.Process.Pid) {
-		return false, fmt.Errorf("%s is the port of process %s", p.addr(), pid)
+		return false, fmt.Errorf("%s belongs to process %s", p.addr(), pid)
 	}
 	return true, nil
 }
 
-// kill ends the process. The guard goes second: only while nobody has waited for
-// the process is its id certain not to be another's.
+// kill ends the process. The watchdog must end before cmd.Wait: after Wait, the system may reuse
+// the process ID, and the watchdog would kill another process.
 func (p *process) kill() {
-	p.end.Do(func() {
+	p.killed.Do(func() {
 		_ = p.cmd.Process.Kill()
-		if p.guard != nil && p.guard.Process != nil {
-			_ = p.guard.Process.Kill()
-			_ = p.guard.Wait()
+		if p.watchdog != nil && p.watchdog.Process != nil {
+			_ = p.watchdog.Process.Kill()
+			_ = p.watchdog.Wait()
 		}
 		_ = p.cmd.Wait()
 		_ = p.admin.Close()

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestBootTriesAnotherPort(t *testing.T) {
+func TestBoot_TriesAnotherPort(t *testing.T) {
 	taken := Start(t)
 	ports := []int{taken.process.port, taken.process.port, randomPort()}
 	next := func() int {

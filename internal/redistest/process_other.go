@@ -9,13 +9,12 @@ import (
 	"os/exec"
 )
 
-// find refuses every system without the signals that the servers need, so that
-// the other functions here are never called.
-func find() error {
-	return fmt.Errorf("%s runs in tests on Unix only: %w", program, errors.ErrUnsupported)
+// lookup always fails, so the other functions of this file are never called.
+func lookup() error {
+	return fmt.Errorf("%s runs only on Unix in tests: %w", program, errors.ErrUnsupported)
 }
 
-func guard(int) (*exec.Cmd, error) { return nil, errors.ErrUnsupported }
+func startWatchdog(int) (*exec.Cmd, error) { return nil, errors.ErrUnsupported }
 
 func exited(*os.Process) bool { return false }
 

@@ -14,22 +14,21 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
-func TestServerThatDoesNotStartSaysWhy(t *testing.T) {
-	redistest.Start(t) // skips where it cannot run
-	text := verdictOf(t, func(t testing.TB) { redistest.Start(t, "--maxmemory", "much") })
+func TestStart_FailureContainsServerOutput(t *testing.T) {
+	redistest.Start(t) // skips the test without redis-server
+	text := resultOf(t, func(t testing.TB) { redistest.Start(t, "--maxmemory", "much") })
 	assert.True(t, strings.HasPrefix(text, "fail: "), text)
 	assert.Contains(t, text, `maxmemory "much"`)
 }
 
-// TestServersDieWithTheTestBinary runs itself in a process that ends without
-// cleaning up.
-func TestServersDieWithTheTestBinary(t *testing.T) {
+// TestServer_EndsWithCrashedTestBinary runs itself in a child process that ends without cleanup.
+func TestServer_EndsWithCrashedTestBinary(t *testing.T) {
 	if os.Getenv("REDISTEST_CRASH") != "" {
 		addrs := []string{redistest.Start(t).Addr, redistest.Any(t).Options().Addr}
 		_, _ = os.Stdout.WriteString(strings.Join(addrs, "\n"))
 		os.Exit(3)
 	}
-	redistest.Start(t) // skips where it cannot run
+	redistest.Start(t) // skips the test without redis-server
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), "REDISTEST_CRASH=1", "REDIS_URL=")
 	out, err := cmd.Output()
@@ -43,6 +42,6 @@ func TestServersDieWithTheTestBinary(t *testing.T) {
 				_ = conn.Close()
 			}
 			return err != nil
-		}, long, time.Millisecond)
+		}, longTimeout, time.Millisecond)
 	}
 }

@@ -9,15 +9,15 @@ import (
 	"syscall"
 )
 
-// find returns why no redis-server can run here, or nil.
-func find() error {
+// lookup returns why redis-server cannot run, or nil.
+func lookup() error {
 	_, err := exec.LookPath(program)
 	return err
 }
 
-// guard starts a process that kills pid when this process ends, however it does.
-// It learns of that by the end of its input, which nobody writes to.
-func guard(pid int) (*exec.Cmd, error) {
+// startWatchdog starts a process that kills pid when this process ends, even by a crash. The
+// watchdog reads a pipe that this process never writes to; the pipe closes when this process ends.
+func startWatchdog(pid int) (*exec.Cmd, error) {
 	cmd := exec.Command("sh", "-c", `read -r _; kill -9 "$0"`, strconv.Itoa(pid))
 	if _, err := cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -25,14 +25,14 @@ func guard(pid int) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// exited reports whether a child has ended by itself.
+// exited reports whether a child process has exited.
 func exited(p *os.Process) bool {
 	pid, err := syscall.Wait4(p.Pid, nil, syscall.WNOHANG, nil)
 	return err == nil && pid == p.Pid
 }
 
-// pause stops a child that runs. It returns once the child stands still, which
-// the signal alone does not promise.
+// pause stops a running child process. Signal returns before the process has stopped, so pause
+// waits for that.
 func pause(p *os.Process) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err

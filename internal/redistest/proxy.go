@@ -8,32 +8,31 @@ import (
 	"time"
 )
 
-// A Proxy forwards TCP connections to an address until it is told to break them.
-// It is safe for concurrent use.
+// A Proxy forwards TCP connections to an address and simulates network failures. It is safe for
+// concurrent use.
 type Proxy struct {
-	Addr string // host:port, where it listens
+	Addr string // host:port on which it listens
 
 	t  testing.TB
 	to string
-	wg sync.WaitGroup // every goroutine
+	wg sync.WaitGroup // of all goroutines
 
-	mu       sync.Mutex
-	listener net.Listener // nil while cut
+	mu       sync.Mutex   // guards everything below
+	listener net.Listener // nil after Cut
 	conns    map[net.Conn]struct{}
-	flow     chan struct{} // closed unless stalled
+	resumed  chan struct{} // closed while the proxy is not stalled
 	delay    time.Duration
 }
 
-// StartProxy starts a proxy in front of the address to, a host:port. It ends with
-// the test.
+// StartProxy starts a proxy for the address to, in the form host:port. The proxy ends with the test.
 func StartProxy(t testing.TB, to string) *Proxy {
 	t.Helper()
 	p := &Proxy{
 		t: t, to: to,
-		conns: map[net.Conn]struct{}{},
-		flow:  make(chan struct{}),
+		conns:   map[net.Conn]struct{}{},
+		resumed: make(chan struct{}),
 	}
-	close(p.flow)
+	close(p.resumed)
 	var err error
 	for range attempts {
 		p.Addr = net.JoinHostPort(host, strconv.Itoa(randomPort()))
@@ -42,11 +41,11 @@ func StartProxy(t testing.TB, to string) *Proxy {
 			return p
 		}
 	}
-	t.Fatalf("redistest: proxy to %s: %v", to, err)
+	t.Fatalf("redistest: start a proxy to %s: %v", to, err)
 	return nil
 }
 
-// Cut closes all connections and refuses new ones until Mend.
+// Cut closes all connections and refuses new ones until Mend is called.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,60 +60,59 @@ func (p *Proxy) cut() {
 	for conn := range p.conns {
 		_ = conn.Close()
 	}
-	p.mend() // who waits for a stall to end must see the close
+	p.unstall() // goroutines that wait for the end of a stall must see the close
 }
 
-// Stall keeps connections open and accepts new ones, but forwards nothing in
-// either direction until Mend, not even that a side has closed. What is sent
-// meanwhile is not lost.
+// Stall stops forwarding in both directions until Mend is called. Connections stay open and new ones
+// are accepted. Data and closes are forwarded after Mend.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.flowing() {
-		p.flow = make(chan struct{})
+	if p.isForwarding() {
+		p.resumed = make(chan struct{})
 	}
 }
 
-// Mend ends a Cut or a Stall.
+// Mend ends the effect of Cut and Stall.
 func (p *Proxy) Mend() {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mend()
+	p.unstall()
 	if p.listener != nil {
 		return
 	}
-	// A process that starts meanwhile has a copy of the closed listener, and with
-	// it the port, until it executes its program.
+	// A child process that is being started inherits the closed listener, and with it the port,
+	// until it executes its program.
 	if err := poll(func() (bool, error) { err := p.listen(); return err == nil, err }); err != nil {
-		p.t.Fatalf("redistest: mend of the proxy to %s: %v", p.to, err)
+		p.t.Fatalf("redistest: reopen the proxy to %s: %v", p.to, err)
 	}
 }
 
-func (p *Proxy) mend() {
-	if !p.flowing() {
-		close(p.flow)
+func (p *Proxy) unstall() {
+	if !p.isForwarding() {
+		close(p.resumed)
 	}
 }
 
-func (p *Proxy) flowing() bool {
+func (p *Proxy) isForwarding() bool {
 	select {
-	case <-p.flow:
+	case <-p.resumed:
 		return true
 	default:
 		return false
 	}
 }
 
-// Delay makes every chunk towards the client wait for d before it goes on, where
-// a chunk is what has arrived at once. Zero, the default, ends that; Mend does not.
+// Delay delays every chunk to the client by d. A chunk is the data of one read. The default is 0;
+// Mend does not reset the delay.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// close ends all goroutines.
+// close ends all goroutines and waits for them.
 func (p *Proxy) close() {
 	p.Cut()
 	p.wg.Wait()

@@ -18,39 +18,39 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
-// behind returns a proxy in front of a new server, and a client of the proxy.
-func behind(t *testing.T) (*redistest.Proxy, *redis.Client) {
+// startProxied returns a proxy to a new server, and a client of the proxy.
+func startProxied(t *testing.T) (*redistest.Proxy, *redis.Client) {
 	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
 	opts := &redis.Options{Addr: proxy.Addr}
-	impatient(opts)
+	failFast(opts)
 	client := redis.NewClient(opts)
 	t.Cleanup(func() { _ = client.Close() })
-	require.NoError(t, ping(t, client, long))
+	require.NoError(t, ping(t, client, longTimeout))
 	return proxy, client
 }
 
-func TestProxyCuts(t *testing.T) {
-	proxy, client := behind(t)
+func TestProxy_CutClosesAndRefusesConnections(t *testing.T) {
+	proxy, client := startProxied(t)
 	conn, err := net.Dial("tcp", proxy.Addr)
 	require.NoError(t, err)
-	defer conn.Close() //nolint:errcheck // it is broken on purpose
+	defer conn.Close() //nolint:errcheck // the test breaks it
 
 	proxy.Cut()
 	proxy.Cut()
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(long)))
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(longTimeout)))
 	_, err = conn.Read(make([]byte, 1))
 	require.Error(t, err)
 	assert.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 	_, err = net.Dial("tcp", proxy.Addr)
 	require.Error(t, err)
-	require.Error(t, ping(t, client, long))
+	require.Error(t, ping(t, client, longTimeout))
 
 	proxy.Mend()
 	proxy.Mend()
-	assert.Eventually(t, func() bool { return ping(t, client, long) == nil }, long, time.Millisecond)
+	assert.Eventually(t, func() bool { return ping(t, client, longTimeout) == nil }, longTimeout, time.Millisecond)
 }
 
-func TestProxyMendsWhileProcessesStart(t *testing.T) {
+func TestProxy_MendSucceedsWhileProcessesStart(t *testing.T) {
 	program, err := os.Executable()
 	require.NoError(t, err)
 	proxy := redistest.StartProxy(t, "127.0.0.1:1")
@@ -71,11 +71,11 @@ func TestProxyMendsWhileProcessesStart(t *testing.T) {
 	}
 }
 
-func TestProxyStalls(t *testing.T) {
-	proxy, client := behind(t)
+func TestProxy_StallDelaysData(t *testing.T) {
+	proxy, client := startProxied(t)
 	proxy.Stall()
 	proxy.Stall()
-	requireTimeout(t, ping(t, client, soon))
+	requireTimeout(t, ping(t, client, shortTimeout))
 
 	conn, err := net.Dial("tcp", proxy.Addr)
 	require.NoError(t, err)
@@ -84,47 +84,47 @@ func TestProxyStalls(t *testing.T) {
 	require.NoError(t, err)
 
 	proxy.Mend()
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(long)))
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(longTimeout)))
 	pong := make([]byte, len("+PONG\r\n"))
 	_, err = io.ReadFull(conn, pong)
 	require.NoError(t, err)
-	assert.Equal(t, "+PONG\r\n", string(pong), "what was sent during the stall is not lost")
-	assert.NoError(t, ping(t, client, long))
+	assert.Equal(t, "+PONG\r\n", string(pong), "data sent during the stall must not be lost")
+	assert.NoError(t, ping(t, client, longTimeout))
 }
 
-func TestProxyCutsWhatIsStalled(t *testing.T) {
-	proxy, client := behind(t)
+func TestProxy_CutEndsStall(t *testing.T) {
+	proxy, client := startProxied(t)
 	proxy.Stall()
-	requireTimeout(t, ping(t, client, soon))
+	requireTimeout(t, ping(t, client, shortTimeout))
 	proxy.Cut()
 	_, err := net.Dial("tcp", proxy.Addr)
 	require.Error(t, err)
 	proxy.Mend()
-	assert.NoError(t, ping(t, client, long))
+	assert.NoError(t, ping(t, client, longTimeout))
 }
 
-func TestProxyDelays(t *testing.T) {
-	proxy, client := behind(t)
-	proxy.Delay(soon)
+func TestProxy_Delay(t *testing.T) {
+	proxy, client := startProxied(t)
+	proxy.Delay(shortTimeout)
 	start := time.Now()
-	require.NoError(t, ping(t, client, long))
-	assert.GreaterOrEqual(t, time.Since(start), soon)
+	require.NoError(t, ping(t, client, longTimeout))
+	assert.GreaterOrEqual(t, time.Since(start), shortTimeout)
 
 	proxy.Delay(0)
-	assert.NoError(t, ping(t, client, long))
+	assert.NoError(t, ping(t, client, longTimeout))
 }
 
-func TestProxyEndsWithItsTest(t *testing.T) {
+func TestProxy_EndsWithItsTest(t *testing.T) {
 	t.Run("stalled and delayed", func(t *testing.T) {
-		proxy, client := behind(t)
+		proxy, client := startProxied(t)
 		proxy.Delay(time.Hour)
-		requireTimeout(t, ping(t, client, soon))
+		requireTimeout(t, ping(t, client, shortTimeout))
 		proxy.Stall()
-		requireTimeout(t, ping(t, client, soon))
+		requireTimeout(t, ping(t, client, shortTimeout))
 	})
 	assert.Eventually(t, func() bool {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		return !strings.Contains(string(stacks), "redistest.(*Proxy)")
-	}, long, time.Millisecond)
+	}, longTimeout, time.Millisecond)
 }

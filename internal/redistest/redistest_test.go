@@ -14,21 +14,21 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
-// impatient makes a client fail instead of trying again, and heed deadlines.
-func impatient(opts *redis.Options) {
+// failFast makes a client fail instead of retrying, and obey context deadlines.
+func failFast(opts *redis.Options) {
 	opts.MaxRetries = -1
 	opts.DialerRetries = 1
 	opts.ContextTimeoutEnabled = true
 }
 
-// ping pings with a deadline that a healthy server meets with ease.
+// ping returns an error if the server does not answer within the given time.
 func ping(t *testing.T, client *redis.Client, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	return client.Ping(ctx).Err()
 }
 
-// requireTimeout fails the test unless err says that time ran out.
+// requireTimeout fails the test unless err is a timeout.
 func requireTimeout(t *testing.T, err error) {
 	t.Helper()
 	var timeout net.Error
@@ -37,38 +37,38 @@ func requireTimeout(t *testing.T, err error) {
 }
 
 const (
-	soon = 100 * time.Millisecond // for what must not come
-	long = 10 * time.Second       // for what must come
+	shortTimeout = 100 * time.Millisecond // for events that must not happen
+	longTimeout  = 10 * time.Second       // for events that must happen
 )
 
-func TestServer(t *testing.T) {
+func TestStart_PassesArguments(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory", "5mb")
-	client := server.Client(t, impatient)
-	require.NoError(t, ping(t, client, long))
+	client := server.Client(t, failFast)
+	require.NoError(t, ping(t, client, longTimeout))
 
 	limit, err := client.ConfigGet(t.Context(), "maxmemory").Result()
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"maxmemory": "5242880"}, limit)
 }
 
-func TestServersAreApart(t *testing.T) {
+func TestStart_ServersAreIndependent(t *testing.T) {
 	one, other := redistest.Start(t), redistest.Start(t)
 	require.NoError(t, one.Client(t).Set(t.Context(), "key", "value", 0).Err())
 	assert.ErrorIs(t, other.Client(t).Get(t.Context(), "key").Err(), redis.Nil)
 }
 
-func TestServerStopsAndRestartsEmpty(t *testing.T) {
+func TestServer_RestartsWithoutData(t *testing.T) {
 	server := redistest.Start(t, "--maxclients", "77")
-	client := server.Client(t, impatient)
+	client := server.Client(t, failFast)
 	require.NoError(t, client.Set(t.Context(), "key", "value", 0).Err())
 
 	server.Stop()
 	server.Stop()
-	require.Error(t, ping(t, client, long))
+	require.Error(t, ping(t, client, longTimeout))
 
-	for range 2 { // stopped, then running
+	for range 2 { // first from stopped, then from running
 		server.Restart()
-		client = server.Client(t, impatient)
+		client = server.Client(t, failFast)
 		assert.ErrorIs(t, client.Get(t.Context(), "key").Err(), redis.Nil)
 		require.NoError(t, client.Set(t.Context(), "key", "value", 0).Err())
 	}
@@ -77,24 +77,24 @@ func TestServerStopsAndRestartsEmpty(t *testing.T) {
 	assert.Equal(t, "77", limit["maxclients"])
 }
 
-func TestServerPausesAndResumes(t *testing.T) {
+func TestServer_PauseAndResume(t *testing.T) {
 	server := redistest.Start(t)
-	client := server.Client(t, impatient)
-	require.NoError(t, ping(t, client, long))
+	client := server.Client(t, failFast)
+	require.NoError(t, ping(t, client, longTimeout))
 
 	server.Pause()
 	server.Pause()
-	requireTimeout(t, ping(t, client, soon))
+	requireTimeout(t, ping(t, client, shortTimeout))
 
 	server.Resume()
-	assert.NoError(t, ping(t, client, long))
+	assert.NoError(t, ping(t, client, longTimeout))
 
 	server.Pause()
 	server.Restart()
-	assert.NoError(t, ping(t, server.Client(t, impatient), long))
+	assert.NoError(t, ping(t, server.Client(t, failFast), longTimeout))
 }
 
-func TestServerCountsCommands(t *testing.T) {
+func TestServer_CommandStats(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
 	for range 3 {
@@ -116,7 +116,7 @@ func TestServerCountsCommands(t *testing.T) {
 	assert.NotContains(t, calls, "set")
 }
 
-func TestSentinelPromotes(t *testing.T) {
+func TestSentinel_Promote(t *testing.T) {
 	sentinel := redistest.StartSentinel(t)
 	client := sentinel.Client(t, func(opts *redis.FailoverOptions) { opts.ClientName = "writer" })
 	require.NoError(t, client.Set(t.Context(), "key", "before", 0).Err())
@@ -133,13 +133,13 @@ func TestSentinelPromotes(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		require.NoError(c, client.Set(t.Context(), "key", "after", 0).Err())
 		assert.Equal(c, "after", promoted.Get(t.Context(), "key").Val())
-	}, long, 10*time.Millisecond)
+	}, longTimeout, 10*time.Millisecond)
 }
 
 func TestCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	t.Run("serves all slots", func(t *testing.T) { testSlots(t, cluster) })
-	t.Run("takes a node back", func(t *testing.T) { testReturn(t, cluster) })
+	t.Run("accepts a restarted node", func(t *testing.T) { testRestart(t, cluster) })
 }
 
 func testSlots(t *testing.T, cluster *redistest.Cluster) {
@@ -170,14 +170,14 @@ func testSlots(t *testing.T, cluster *redistest.Cluster) {
 	}
 }
 
-func testReturn(t *testing.T, cluster *redistest.Cluster) {
+func testRestart(t *testing.T, cluster *redistest.Cluster) {
 	client := cluster.Client(t)
 	require.NoError(t, client.Set(t.Context(), "a", "value", 0).Err()) // slot 15495
 
 	cluster.Nodes[2].Restart()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.ErrorIs(c, client.Get(t.Context(), "a").Err(), redis.Nil)
-	}, long, 10*time.Millisecond)
+	}, longTimeout, 10*time.Millisecond)
 }
 
 // keyOfEachSlot returns one key for each slot of a cluster.
@@ -193,7 +193,7 @@ func keyOfEachSlot() []string {
 	return keys
 }
 
-// crc16 is the checksum by which Redis spreads keys over slots.
+// crc16 is the checksum that assigns keys to slots.
 func crc16(key string) int {
 	var crc uint16
 	for _, b := range []byte(key) {

@@ -7,23 +7,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Server is a redis-server process. Its methods are for one goroutine at a
-// time; its clients are not so bound. Those without a parameter t fail the test
-// that started the server if they cannot do what they say.
+// A Server is a redis-server process. Its methods are not safe for concurrent use; its clients
+// are. A method without a parameter t fails the test that started the server if it cannot do its
+// work.
 type Server struct {
-	Addr string // host:port, the same for as long as the server lives
+	Addr string // host:port; Restart keeps it
 
 	t       testing.TB
 	args    []string
 	process *process
 }
 
-// Start starts a single node on a free port of 127.0.0.1, without persistence.
-// Its arguments are those of redis-server, such as "--maxmemory", "1mb", and win
-// over the defaults. The server is killed when the test ends.
+// Start starts a single node on a free port of 127.0.0.1, without persistence. The arguments of
+// redis-server, such as "--maxmemory", "1mb", override the defaults. The server is killed when the
+// test ends.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	need(t)
+	requireRedis(t)
 	dir := t.TempDir()
 	return launch(t, func(port int) []string { return append(nodeArgs(port, dir), args...) })
 }
@@ -53,30 +53,29 @@ func launch(t testing.TB, args func(port int) []string) *Server {
 	return s
 }
 
-// Client returns a client of the server with the library's defaults, which edit
-// may change. It is closed when t ends.
+// Client returns a client of the server with the default options, which edit may change. It is
+// closed when t ends.
 func (s *Server) Client(t testing.TB, edit ...func(*redis.Options)) *redis.Client {
 	opts := &redis.Options{Addr: s.Addr}
 	for _, e := range edit {
 		e(opts)
 	}
-	return closed(t, redis.NewClient(opts))
+	return closeAfter(t, redis.NewClient(opts))
 }
 
-// closed closes a client when t ends, if the test has not done so.
-func closed[C interface{ Close() error }](t testing.TB, client C) C {
+// closeAfter closes a client when t ends. The test may close it earlier.
+func closeAfter[C interface{ Close() error }](t testing.TB, client C) C {
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
-// Stop kills the server: its data is lost and its connections break. It may be
-// stopped already.
+// Stop kills the server. Its data is lost and its connections break. Stop has no effect on a stopped
+// server.
 func (s *Server) Stop() { s.process.kill() }
 
-// Restart starts the server again at the same address and with the same
-// arguments, empty; it stops it first if it runs. It answers commands when
-// Restart returns. A node of a cluster still knows the cluster; what a sentinel
-// made of a node is forgotten.
+// Restart stops the server if it runs, and starts it with the same address and arguments and without
+// data. When Restart returns, the server answers commands. A cluster node keeps its cluster
+// configuration; a node under a sentinel loses its replication role.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()
@@ -88,24 +87,24 @@ func (s *Server) Restart() {
 	s.process = p
 }
 
-// Pause freezes the server: it keeps its connections, and the system accepts new
-// ones for it, but it answers nothing until Resume.
+// Pause suspends the server. Its connections stay open and the system accepts new ones, but the
+// server answers nothing until Resume is called.
 func (s *Server) Pause() {
 	s.t.Helper()
 	if s.process.paused {
 		return
 	}
 	if err := pause(s.process.cmd.Process); err != nil {
-		s.t.Fatalf("redistest: pause of %s: %v; it must be running", s.Addr, err)
+		s.t.Fatalf("redistest: pause %s: %v; it must be running", s.Addr, err)
 	}
 	s.process.paused = true
 }
 
-// Resume ends a Pause. The server then answers what it was asked meanwhile.
+// Resume ends a Pause. The server then answers the commands that arrived during the pause.
 func (s *Server) Resume() {
 	s.t.Helper()
 	if err := resume(s.process.cmd.Process); err != nil {
-		s.t.Fatalf("redistest: resume of %s: %v; it must be running", s.Addr, err)
+		s.t.Fatalf("redistest: resume %s: %v; it must be running", s.Addr, err)
 	}
 	s.process.paused = false
 }

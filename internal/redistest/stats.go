@@ -6,16 +6,15 @@ import (
 	"testing"
 )
 
-// CommandStats returns how often each command was called since the start or the
-// last ResetStats, by the name that Redis gives it, such as "get", "evalsha" or
-// "client|setinfo". A command that was never called is absent. Commands that
-// scripts call count too. Clients that connect add to "hello" and "client|…", and
-// this package to "info" and "config|resetstat".
+// CommandStats returns the number of calls of each command since the start or the last ResetStats,
+// including calls by scripts. The keys are the names in INFO commandstats, such as "get",
+// "evalsha" or "client|setinfo"; commands without calls are absent. Connecting clients also call
+// "hello" and "client|…", and this package calls "info" and "config|resetstat".
 func (s *Server) CommandStats(t testing.TB) map[string]int64 {
 	t.Helper()
 	info, err := s.process.admin.InfoMap(t.Context(), "commandstats").Result()
 	if err != nil {
-		t.Fatalf("redistest: command statistics of %s: %v; it must be running", s.Addr, err)
+		t.Fatalf("redistest: read the command statistics of %s: %v; it must be running", s.Addr, err)
 	}
 	calls := map[string]int64{}
 	for name, values := range info["Commandstats"] {
@@ -28,10 +27,10 @@ func (s *Server) CommandStats(t testing.TB) map[string]int64 {
 	return calls
 }
 
-// ResetStats makes CommandStats count from zero.
+// ResetStats resets the counts of CommandStats to zero.
 func (s *Server) ResetStats(t testing.TB) {
 	t.Helper()
 	if err := s.process.admin.ConfigResetStat(t.Context()).Err(); err != nil {
-		t.Fatalf("redistest: reset of the statistics of %s: %v; it must be running", s.Addr, err)
+		t.Fatalf("redistest: reset the statistics of %s: %v; it must be running", s.Addr, err)
 	}
 }

@@ -1,17 +1,18 @@
-// Package serial runs functions one after the other, away from whoever hands them in.
+// Package serial runs functions one at a time, in order, without blocking the caller.
 package serial
 
 import "sync"
 
-// A Queue runs what it is given in order, on a goroutine that lives only while there
-// is something to run. The zero Queue is empty. It is safe for concurrent use.
+// A Queue runs functions one at a time, in the order in which they were added. It has a goroutine
+// only while there are functions to run. The zero Queue is empty and ready to use. It is safe for
+// concurrent use.
 type Queue struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // guards waiting and running
 	waiting []func()
-	running bool
+	running bool // a goroutine runs the functions
 }
 
-// Add puts f behind what waits, and returns at once.
+// Add appends f to the queue and returns at once.
 func (q *Queue) Add(f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -22,11 +23,12 @@ func (q *Queue) Add(f func()) {
 	}
 }
 
-// run begins with fs. One that calls runtime.Goexit ends its goroutine, not the queue.
+// run runs fs and then the waiting functions. If a function calls runtime.Goexit, its goroutine
+// ends and a new one continues with the rest.
 func (q *Queue) run(fs []func()) {
-	ended := false
+	finished := false
 	defer func() {
-		if !ended {
+		if !finished {
 			go q.run(fs)
 		}
 	}()
@@ -36,15 +38,16 @@ func (q *Queue) run(fs []func()) {
 			fs = fs[1:]
 			f()
 		}
-		if fs = q.take(); len(fs) == 0 {
-			ended = true
+		if fs = q.takeWaiting(); len(fs) == 0 {
+			finished = true
 			return
 		}
 	}
 }
 
-// take returns what waits. If that is nothing, nobody runs any more.
-func (q *Queue) take() []func() {
+// takeWaiting removes and returns the waiting functions. If there are none, the caller must end: the
+// next Add starts a new goroutine.
+func (q *Queue) takeWaiting() []func() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	fs := q.waiting

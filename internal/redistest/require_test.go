@@ -11,31 +11,31 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
-// A verdict records how a constructor ends the test that it is given.
-type verdict struct {
+// A testRecorder records how a constructor ends its test.
+type testRecorder struct {
 	testing.TB
 
 	text string
 }
 
-func (v *verdict) Skipf(format string, args ...any) {
+func (v *testRecorder) Skipf(format string, args ...any) {
 	v.end("skip: " + fmt.Sprintf(format, args...))
 }
 
-func (v *verdict) Fatalf(format string, args ...any) {
+func (v *testRecorder) Fatalf(format string, args ...any) {
 	v.end("fail: " + fmt.Sprintf(format, args...))
 }
 
-func (v *verdict) Fatal(args ...any) { v.end("fail: " + fmt.Sprint(args...)) }
+func (v *testRecorder) Fatal(args ...any) { v.end("fail: " + fmt.Sprint(args...)) }
 
-func (v *verdict) end(text string) {
+func (v *testRecorder) end(text string) {
 	v.text = text
 	runtime.Goexit()
 }
 
-// verdictOf returns "skip: " or "fail: " and why, or nothing.
-func verdictOf(t *testing.T, construct func(testing.TB)) string {
-	v := &verdict{TB: t}
+// resultOf returns "skip: " or "fail: " with the reason, or "" if construct succeeds.
+func resultOf(t *testing.T, construct func(testing.TB)) string {
+	v := &testRecorder{TB: t}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -45,7 +45,7 @@ func verdictOf(t *testing.T, construct func(testing.TB)) string {
 	return v.text
 }
 
-func TestWithoutRedis(t *testing.T) {
+func TestStart_SkipsOrFailsWithoutRedis(t *testing.T) {
 	t.Setenv("PATH", "")
 	start := func(t testing.TB) { redistest.Start(t) }
 	for _, c := range []struct{ ci, require, want string }{
@@ -55,7 +55,7 @@ func TestWithoutRedis(t *testing.T) {
 	} {
 		t.Setenv("CI", c.ci)
 		t.Setenv("PENSTOCK_REQUIRE_REDIS", c.require)
-		text := verdictOf(t, start)
+		text := resultOf(t, start)
 		assert.True(t, strings.HasPrefix(text, c.want), "%+v: %s", c, text)
 		assert.Contains(t, text, "install Redis")
 	}

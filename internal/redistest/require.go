@@ -6,22 +6,22 @@ import (
 	"testing"
 )
 
-// program is what every process of this package runs.
+// program is the program that every process runs.
 const program = "redis-server"
 
-// need skips the test, or fails it, if no redis-server can run here.
-func need(t testing.TB) {
+// requireRedis skips or fails the test if redis-server cannot run.
+func requireRedis(t testing.TB) {
 	t.Helper()
 	if err := missing(t); err != nil {
 		t.Skipf("redistest: %v; install Redis 7.0 or newer to run this test", err)
 	}
 }
 
-// missing returns why no redis-server can run here, or nil. It fails the test
-// where one is required. A system on which none can ever run is excused.
+// missing returns why redis-server cannot run, or nil. It fails the test if redis-server is
+// required, except on systems that this package does not support.
 func missing(t testing.TB) error {
 	t.Helper()
-	err := find()
+	err := lookup()
 	required := os.Getenv("PENSTOCK_REQUIRE_REDIS") == "1" || os.Getenv("CI") == "true"
 	if err != nil && required && !errors.Is(err, errors.ErrUnsupported) {
 		t.Fatalf("redistest: %v; install Redis 7.0 or newer: PENSTOCK_REQUIRE_REDIS=1 or CI=true requires it", err)
