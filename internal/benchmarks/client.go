@@ -10,14 +10,13 @@ import (
 	"net/http"
 )
 
-// A client is a raw WebSocket client, as cheap as can be, so that the machine's
-// time goes to the server.
+// A client is a minimal WebSocket client. It uses little CPU, so that the server limits the throughput.
 type client struct {
 	conn net.Conn
 	r    *bufio.Reader
 }
 
-// dial opens a connection and says hello, as the contender's protocol demands.
+// dial opens a connection and sends the contender's hello request.
 func dial(addr string, c contender) (*client, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -46,7 +45,7 @@ func dial(addr string, c contender) (*client, error) {
 
 func (c *client) close() { _ = c.conn.Close() }
 
-// masked lays out a client's text frame with a mask of zeros.
+// masked encodes a client's text frame with a masking key of zeros.
 func masked(text string) []byte {
 	n := len(text)
 	frame := []byte{0x81}
@@ -59,7 +58,7 @@ func masked(text string) []byte {
 	return append(frame, text...)
 }
 
-// await reads until at least n messages have come.
+// await reads until at least n messages have arrived.
 func (c *client) await(n int) error {
 	for n > 0 {
 		got, err := c.next()
@@ -71,8 +70,8 @@ func (c *client) await(n int) error {
 	return nil
 }
 
-// next reads one frame and returns how many messages are in it: some servers
-// put several, a line each.
+// next reads one frame and returns its number of messages. Some servers send several messages in one
+// frame, separated by newlines.
 func (c *client) next() (int, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(c.r, head[:2]); err != nil {
@@ -86,7 +85,7 @@ func (c *client) next() (int, error) {
 		}
 		n = int(binary.BigEndian.Uint16(head[2:]))
 	case 127:
-		return 0, fmt.Errorf("a frame above 64 KiB")
+		return 0, fmt.Errorf("frame is longer than 64 KiB")
 	}
 	op := head[0] & 0x0f
 	messages := 0
@@ -113,7 +112,7 @@ func (c *client) next() (int, error) {
 	return messages, nil
 }
 
-// flood keeps window requests in flight until stop is closed, and adds the
+// flood keeps window requests in flight until stopped returns true, and passes the number of
 // replies to count.
 func (c *client) flood(request []byte, window int, count func(int), stopped func() bool) error {
 	burst := bytes.Repeat(request, window)

@@ -8,8 +8,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// serveCoder is the loop that people write: inside the handler, with the library's
-// own Read and Write.
+// serveCoder is the usual loop in the HTTP handler, with the library's own Read and Write.
 func serveCoder() (http.Handler, func(int)) {
 	var conns sync.Map
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

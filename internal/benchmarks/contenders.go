@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// A contender is a server that answers one kind of request, and publishes to all
-// its connections.
+// A contender is a server that answers one type of request and can publish to all connections.
 type contender struct {
 	name    string
-	hello   string // what a client must send first and has answered; "" for nothing
+	hello   string // first request of every client, which the server answers; "" for none
 	request string
 	serve   func() (handler http.Handler, publish func(n int))
 }
@@ -31,20 +30,20 @@ const (
 	request = `{"type":"SAY","meta":{"timestamp":1730000000000,"correlationId":"b7c1-42"},"payload":` + payload + `}`
 )
 
-// What is published: 200 bytes.
+// published is the published message, 200 bytes.
 var published = []byte(`{"type":"SAID","meta":{"timestamp":1730000000000},"payload":{"room":"general","user":"ann","text":"The quick brown fox jumps over the lazy dog, and the dog does not even look up. Not once.","n":1234567}}`)
 
-// Say is the request that typed contenders decode.
+// Say is the payload of a request. Typed contenders decode it.
 type Say struct {
 	Room string `json:"room"`
 	Text string `json:"text"`
 	N    int    `json:"n"`
 }
 
-// MessageType is the request's name.
+// MessageType returns the name of the request.
 func (Say) MessageType() string { return "SAY" }
 
-// Validate is what every typed contender asks.
+// Validate is called by every typed contender.
 func (m Say) Validate() error {
 	if m.Room == "" || m.Text == "" {
 		return fmt.Errorf("room and text must not be empty")
@@ -52,7 +51,7 @@ func (m Say) Validate() error {
 	return nil
 }
 
-// Said is the reply that typed contenders encode.
+// Said is the payload of a reply. Typed contenders encode it.
 type Said struct {
 	Room string `json:"room"`
 	User string `json:"user"`
@@ -60,7 +59,7 @@ type Said struct {
 	N    int    `json:"n"`
 }
 
-// MessageType is the reply's name.
+// MessageType returns the name of the reply.
 func (Said) MessageType() string { return "SAID" }
 
 func said(m Say) Said { return Said{Room: m.Room, User: "ann", Text: m.Text, N: m.N} }
@@ -70,7 +69,7 @@ type meta struct {
 	CorrelationID string `json:"correlationId,omitempty"`
 }
 
-// answerTyped is what people write by hand around a WebSocket library.
+// answerTyped is the usual handler code of applications that use a WebSocket library directly.
 func answerTyped(data []byte) ([]byte, error) {
 	var in struct {
 		Type    string          `json:"type"`

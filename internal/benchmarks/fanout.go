@@ -16,14 +16,14 @@ var publishes = []struct {
 	{"1 to 10,000", 10_000, 1},
 }
 
-// fanOut measures what a delivered message costs the server.
+// fanOut measures the CPU time of the server per delivered message.
 func fanOut(cfg config) {
 	var columns []string
 	for _, to := range publishes {
 		columns = append(columns, to.name)
 	}
 	cpu := newTable("200 bytes published to subscribers: CPU of the server per delivered message, µs", "%.2f", columns...)
-	last := newTable("until the last has the last, ms", "%.1f", columns...)
+	last := newTable("time until the last subscriber has the last message, ms", "%.1f", columns...)
 	for range cfg.passes {
 		for _, to := range publishes {
 			for _, c := range cfg.contenders {
@@ -38,13 +38,12 @@ func fanOut(cfg config) {
 	last.print()
 }
 
-// deliver publishes bursts to all subscribers and waits until everybody has
-// everything, ten times.
+// deliver publishes a burst to all subscribers and waits until all of them have received it, ten times.
 func deliver(c contender, subscribers, burst int) (cpuMicros, lastMillis float64) {
 	const rounds = 10
 	p := start(c)
 	defer p.stop()
-	var got sync.WaitGroup
+	var received sync.WaitGroup
 	next := make([]chan struct{}, subscribers)
 	for i := range next {
 		next[i] = make(chan struct{}, 1)
@@ -54,24 +53,24 @@ func deliver(c contender, subscribers, burst int) (cpuMicros, lastMillis float64
 			defer cl.close()
 			for range next[i] {
 				check(cl.await(burst))
-				got.Done()
+				received.Done()
 			}
 		}()
 	}
 	time.Sleep(200 * time.Millisecond)
-	var took []float64
+	var elapsed []float64
 	round := func() {
-		got.Add(subscribers)
+		received.Add(subscribers)
 		for _, n := range next {
 			n <- struct{}{}
 		}
-		began := time.Now()
+		started := time.Now()
 		p.command(fmt.Sprint("publish ", burst))
-		got.Wait()
-		took = append(took, float64(time.Since(began).Microseconds())/1000)
+		received.Wait()
+		elapsed = append(elapsed, float64(time.Since(started).Microseconds())/1000)
 	}
 	round()
-	took = nil
+	elapsed = nil
 	before := p.command("stats")
 	for range rounds {
 		round()
@@ -80,6 +79,6 @@ func deliver(c contender, subscribers, burst int) (cpuMicros, lastMillis float64
 	for _, n := range next {
 		close(n)
 	}
-	slices.Sort(took)
-	return float64(after.CPU-before.CPU) / 1000 / float64(rounds*subscribers*burst), took[len(took)/2]
+	slices.Sort(elapsed)
+	return float64(after.CPU-before.CPU) / 1000 / float64(rounds*subscribers*burst), elapsed[len(elapsed)/2]
 }

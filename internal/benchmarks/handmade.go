@@ -17,14 +17,14 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 )
 
-// serveHandmade is the best loop that we can make on the same library: one
-// goroutine that reads, decodes, handles and writes; our scanner, our choice of
-// JSON, and replies that are held back while more requests wait in the buffer.
-// It has no router, no limits, no queue and no protection from slow clients.
+// serveHandmade is the fastest loop that we could write on coder/websocket. One goroutine reads,
+// decodes, handles and writes. It uses Penstock's scanner and JSON package, and delays replies while
+// more requests are in the read buffer. It has no router, limits, send queue or protection against slow
+// clients.
 func serveHandmade() (http.Handler, func(int)) {
 	var conns sync.Map
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s := &corked{}
+		s := &corkedConn{}
 		c, err := websocket.Accept(&corkedHijacker{w, s}, r, nil)
 		if err != nil {
 			return
@@ -38,7 +38,7 @@ func serveHandmade() (http.Handler, func(int)) {
 	})
 	return handler, func(n int) {
 		for c, s := range conns.Range {
-			s := s.(*corked)
+			s := s.(*corkedConn)
 			s.cork()
 			for range n {
 				check(c.(*websocket.Conn).Write(context.Background(), websocket.MessageText, published))
@@ -48,7 +48,7 @@ func serveHandmade() (http.Handler, func(int)) {
 	}
 }
 
-func handmadeLoop(c *websocket.Conn, s *corked) {
+func handmadeLoop(c *websocket.Conn, s *corkedConn) {
 	ctx := context.Background()
 	buffer, reply := make([]byte, 0, 1024), make([]byte, 0, 512)
 	for {
@@ -88,7 +88,7 @@ func readAll(p []byte, r io.Reader) ([]byte, error) {
 	}
 }
 
-// answerScanned is answerTyped with our scanner and our choice of JSON.
+// answerScanned is answerTyped with Penstock's scanner and JSON package.
 func answerScanned(reply, data []byte) ([]byte, error) {
 	frame, err := envelope.Parse(data)
 	if err != nil {
@@ -117,18 +117,18 @@ func answerScanned(reply, data []byte) ([]byte, error) {
 	return append(reply, '}'), nil
 }
 
-// corked is a connection whose writes wait until it is uncorked.
-type corked struct {
+// A corkedConn is a connection that buffers its writes between cork and uncork, as TCP_CORK does.
+type corkedConn struct {
 	net.Conn
 	in    *bufio.Reader
-	early []byte // came before the connection was ours
+	early []byte // bytes that net/http read before Hijack
 
-	mu   sync.Mutex
-	held bool
-	out  []byte
+	mu     sync.Mutex // guards everything below
+	corked bool
+	out    []byte
 }
 
-func (s *corked) Read(p []byte) (int, error) {
+func (s *corkedConn) Read(p []byte) (int, error) {
 	if len(s.early) > 0 {
 		n := copy(p, s.early)
 		s.early = s.early[n:]
@@ -137,10 +137,10 @@ func (s *corked) Read(p []byte) (int, error) {
 	return s.Conn.Read(p)
 }
 
-func (s *corked) Write(p []byte) (int, error) {
+func (s *corkedConn) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.held {
+	if !s.corked {
 		return s.Conn.Write(p)
 	}
 	s.out = append(s.out, p...)
@@ -150,20 +150,20 @@ func (s *corked) Write(p []byte) (int, error) {
 	return len(p), s.flush()
 }
 
-func (s *corked) cork() {
+func (s *corkedConn) cork() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held = true
+	s.corked = true
 }
 
-func (s *corked) uncork() error {
+func (s *corkedConn) uncork() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held = false
+	s.corked = false
 	return s.flush()
 }
 
-func (s *corked) flush() error {
+func (s *corkedConn) flush() error {
 	if len(s.out) == 0 {
 		return nil
 	}
@@ -174,11 +174,11 @@ func (s *corked) flush() error {
 
 type corkedHijacker struct {
 	http.ResponseWriter
-	s *corked
+	s *corkedConn
 }
 
-// Hijack gives the library small buffers over the corked connection, and what net/http
-// has read already.
+// Hijack returns the corked connection with small buffers. The bytes that net/http has already read
+// come first.
 func (h *corkedHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
 	if err != nil {

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// idle measures what a connection costs at rest, after one message.
+// idle measures the memory and goroutines of an idle connection after one message.
 func idle(cfg config) {
-	of := newTable(fmt.Sprintf("%d connections at rest: bytes per connection, and goroutines", cfg.conns), "%.0f", "RSS", "heap", "stack", "goroutines")
+	results := newTable(fmt.Sprintf("%d idle connections: bytes per connection, and goroutines", cfg.conns), "%.0f", "RSS", "heap", "stack", "goroutines")
 	for range cfg.passes {
 		for _, c := range cfg.contenders {
-			before, after := rest(c, cfg.conns)
+			before, after := openIdle(c, cfg.conns)
 			n := float64(cfg.conns)
-			of.add(c.name, "RSS", float64(after.RSS-before.RSS)/n)
-			of.add(c.name, "heap", (float64(after.Heap)-float64(before.Heap))/n)
-			of.add(c.name, "stack", (float64(after.Stack)-float64(before.Stack))/n)
-			of.add(c.name, "goroutines", float64(after.Goroutines-before.Goroutines)/n)
+			results.add(c.name, "RSS", float64(after.RSS-before.RSS)/n)
+			results.add(c.name, "heap", (float64(after.Heap)-float64(before.Heap))/n)
+			results.add(c.name, "stack", (float64(after.Stack)-float64(before.Stack))/n)
+			results.add(c.name, "goroutines", float64(after.Goroutines-before.Goroutines)/n)
 		}
 	}
-	of.print()
-	of.printRatios()
+	results.print()
+	results.printRatios()
 }
 
-// rest opens connections beside a first one, so that what is made once is not
-// counted.
-func rest(c contender, conns int) (before, after Stats) {
+// openIdle returns the statistics before and after it opens connections. It opens one more connection
+// before, so that one-time allocations are not counted.
+func openIdle(c contender, conns int) (before, after Stats) {
 	p := start(c)
 	defer p.stop()
-	first := talk(p, c)
+	first := exchange(p, c)
 	before = p.command("collect")
 	clients := make([]*client, conns)
 	const dialers = 16
@@ -37,7 +37,7 @@ func rest(c contender, conns int) (before, after Stats) {
 	for d := range dialers {
 		wg.Go(func() {
 			for i := d; i < conns; i += dialers {
-				clients[i] = talk(p, c)
+				clients[i] = exchange(p, c)
 			}
 		})
 	}
@@ -53,8 +53,8 @@ func rest(c contender, conns int) (before, after Stats) {
 	return before, after
 }
 
-// talk opens a connection and has one request answered.
-func talk(p *process, c contender) *client {
+// exchange opens a connection, sends one request and waits for the reply.
+func exchange(p *process, c contender) *client {
 	cl, err := dial(p.addr, c)
 	check(err)
 	_, err = cl.conn.Write(masked(c.request))

@@ -19,15 +19,15 @@ import (
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 )
 
-// A limiterPeer makes limiters that either admit nearly everything or, after the
-// first call of a key, nothing.
+// A limiterPeer creates limiters that either admit every call of a run, or only the first call per
+// key.
 type limiterPeer struct {
 	name string
 	make func(admit bool) (allow func(key string) bool)
 }
 
-// plenty is more tokens than a run takes. They come back slowly, lest a limiter
-// save work by forgetting keys that are full again.
+// plenty is more tokens than a run needs. The refill is slow, so that no limiter saves work by
+// removing keys that are full again.
 const plenty = 30_000_000
 
 var limiterPeers = []limiterPeer{
@@ -78,7 +78,7 @@ var limiterPeers = []limiterPeer{
 		l, err := throttled.NewGCRARateLimiterCtx(store, quota)
 		check(err)
 		return func(key string) bool {
-			// Two callers of one key make it give up after ten attempts.
+			// It gives up after ten attempts if two callers use the same key.
 			for {
 				if limited, _, err := l.RateLimitCtx(context.Background(), key, 1); err == nil {
 					return !limited
@@ -105,7 +105,7 @@ var limiterCases = []struct {
 	admit bool
 }{
 	{"hot key", 1, true},
-	{"refused", 1, false},
+	{"rejected", 1, false},
 	{"10,000 keys", 10_000, true},
 	{"1,000,000 keys", 1_000_000, true},
 }
@@ -120,7 +120,7 @@ func limiters(cfg config) {
 	for _, c := range limiterCases {
 		columns = append(columns, c.name)
 	}
-	one := newTable("limiters in one process: ns per call, 1 goroutine", "%.0f", columns...)
+	one := newTable("limiters in one process: ns per decision, 1 goroutine", "%.0f", columns...)
 	two := newTable("2 goroutines", "%.0f", columns...)
 	size := newTable("bytes per key", "%.0f", columns[len(columns)-1])
 	for _, c := range limiterCases {
@@ -154,24 +154,24 @@ func heapBytes() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// nanosPerCall is wall-clock time over all calls: with two goroutines it halves if
-// they do not hinder each other.
+// nanosPerCall returns the wall-clock time per call. With two goroutines, it is half as long if they do
+// not block each other.
 func nanosPerCall(name string, allow func(string) bool, keys []string, goroutines int, want bool) float64 {
 	const calls = 300_000
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(goroutines))
 	var wg sync.WaitGroup
-	began := time.Now()
+	started := time.Now()
 	for g := range goroutines {
 		wg.Go(func() {
 			i := g * 7919
 			for range calls {
 				i = (i*1103515245 + 12345) & 0x7fffffff
 				if allow(keys[i%len(keys)]) != want {
-					check(fmt.Errorf("%s decided wrongly", name))
+					check(fmt.Errorf("%s made a wrong decision", name))
 				}
 			}
 		})
 	}
 	wg.Wait()
-	return float64(time.Since(began).Nanoseconds()) / float64(calls*goroutines)
+	return float64(time.Since(started).Nanoseconds()) / float64(calls*goroutines)
 }

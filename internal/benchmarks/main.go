@@ -1,4 +1,4 @@
-// Command benchmarks measures Penstock and its peers side by side. README.md says
+// Command benchmarks measures Penstock and comparable libraries in one run. README.md describes
 // what it measures and how.
 package main
 
@@ -13,21 +13,21 @@ import (
 	"syscall"
 )
 
-// A config is what the flags say.
+// A config holds the values of the flags.
 type config struct {
 	passes     int
 	contenders []contender
-	conns      int // at rest
+	conns      int // idle connections
 	cells      []cell
 }
 
 func main() {
-	serve := flag.String("serve", "", "serve as the named contender (what the program calls itself with)")
-	passes := flag.Int("passes", 5, "how often everything is measured")
+	serve := flag.String("serve", "", "run the server of the named contender; the program sets this for its child processes")
+	passes := flag.Int("passes", 5, "number of measurements")
 	only := flag.String("only", "", "comma-separated `contenders`; all if empty")
-	conns := flag.Int("conns", 10_000, "`connections` at rest")
-	at := flag.String("cells", "1x1,1x16,64x1,64x16,1000x1,1000x16", "round trips: `connections x requests in flight`")
-	flag.DurationVar(&measured, "time", measured, "how long a round-trip cell is measured")
+	conns := flag.Int("conns", 10_000, "number of idle `connections`")
+	at := flag.String("cells", "1x1,1x16,64x1,64x16,1000x1,1000x16", "loads of the roundtrip suite: `connections x requests in flight`")
+	flag.DurationVar(&measured, "time", measured, "duration of a measurement in the roundtrip and redis suites")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|idle|fanout|redis ...]")
 		flag.PrintDefaults()
@@ -41,18 +41,18 @@ func main() {
 	if len(suites) == 0 {
 		suites = []string{"limiters", "roundtrip", "idle", "fanout", "redis"}
 	}
-	cfg := config{passes: *passes, contenders: chosen(*only), conns: *conns, cells: parseCells(*at)}
+	cfg := config{passes: *passes, contenders: findContenders(*only), conns: *conns, cells: parseCells(*at)}
 	if os.Getenv(pinned) == "" {
 		fmt.Printf("%s; medians of %d interleaved passes\n", runtime.Version(), cfg.passes)
 	}
 	if i := slices.Index(suites, "limiters"); i >= 0 {
-		limiters(cfg) // on all cores
+		limiters(cfg) // needs all cores
 		suites = slices.Delete(suites, i, i+1)
 	}
 	if len(suites) == 0 {
 		return
 	}
-	onOneCore(suites)
+	runOnSecondCore(suites)
 	for _, suite := range suites {
 		run(suite, cfg)
 	}
@@ -69,12 +69,12 @@ func run(suite string, cfg config) {
 	case "redis":
 		redisLimiters(cfg)
 	default:
-		fatal(fmt.Errorf("no suite is called %q", suite))
+		fatal(fmt.Errorf("unknown suite %q", suite))
 	}
 }
 
-// chosen returns the named contenders.
-func chosen(only string) []contender {
+// findContenders returns the contenders with the given comma-separated names, or all of them.
+func findContenders(only string) []contender {
 	if only == "" {
 		return contenders
 	}
@@ -82,7 +82,7 @@ func chosen(only string) []contender {
 	for name := range strings.SplitSeq(only, ",") {
 		i := slices.IndexFunc(contenders, func(c contender) bool { return c.name == name })
 		if i < 0 {
-			fatal(fmt.Errorf("no contender is called %q", name))
+			fatal(fmt.Errorf("unknown contender %q", name))
 		}
 		found = append(found, contenders[i])
 	}
@@ -94,19 +94,18 @@ func parseCells(list string) []cell {
 	for text := range strings.SplitSeq(list, ",") {
 		var c cell
 		if _, err := fmt.Sscanf(text, "%dx%d", &c.conns, &c.window); err != nil || c.conns < 1 || c.window < 1 {
-			fatal(fmt.Errorf("%q is not CONNECTIONSxREQUESTS", text))
+			fatal(fmt.Errorf("cell %q is invalid; it must be CONNECTIONSxREQUESTS, such as 64x16", text))
 		}
 		cells = append(cells, c)
 	}
 	return cells
 }
 
-// pinned is set in a program that has its core already.
+// pinned is an environment variable that is set if the process is already pinned to a core.
 const pinned = "BENCHMARKS_PINNED"
 
-// onOneCore leaves the first core to the servers, and starts the program again on
-// the second.
-func onOneCore(suites []string) {
+// runOnSecondCore restarts the program on the second core and leaves the first one to the servers.
+func runOnSecondCore(suites []string) {
 	taskset, err := exec.LookPath("taskset")
 	if os.Getenv(pinned) != "" || err != nil || runtime.NumCPU() < 2 {
 		return

@@ -18,11 +18,11 @@ func servePenstock() (http.Handler, func(int)) {
 	policy := ratelimit.PerSecond(1_000_000_000).Burst(2_000_000)
 	r.UseIngress(ratelimit.New(memory.NewLimiter(policy), &ratelimit.Options{Key: ratelimit.KeyPerConn}))
 	router.RPC(r, func(_ *router.Context, m Say) (Said, error) { return said(m), nil })
-	var news Said
-	check(json.Unmarshal(published, &struct{ Payload *Said }{&news}))
+	var message Said
+	check(json.Unmarshal(published, &struct{ Payload *Said }{&message}))
 	return r, func(n int) {
 		for range n {
-			check(r.Publish("all", news))
+			check(r.Publish("all", message))
 		}
 	}
 }

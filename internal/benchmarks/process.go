@@ -17,20 +17,20 @@ import (
 	"time"
 )
 
-// Stats are what a server process says of itself.
+// Stats are the statistics of a server process.
 type Stats struct {
-	CPU        time.Duration
+	CPU        time.Duration // user and system
 	Allocs     uint64
-	RSS        int64
-	Heap       uint64
-	Stack      uint64
+	RSS        int64  // bytes
+	Heap       uint64 // bytes
+	Stack      uint64 // bytes
 	Goroutines int
 }
 
-// serveContender is the server process: it prints its address, and then answers
-// the commands on its standard input, a line each.
+// serveContender is the main function of a server process. It prints its address and then executes
+// commands from standard input, one per line.
 func serveContender(name string) {
-	c := chosen(name)[0]
+	c := findContenders(name)[0]
 	handler, publish := c.serve()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
@@ -76,7 +76,7 @@ func stats() Stats {
 	}
 }
 
-// A process is a server process, seen from the client.
+// A process is a server process, as seen from the client process.
 type process struct {
 	addr string
 	cmd  *exec.Cmd
@@ -84,7 +84,7 @@ type process struct {
 	out  *bufio.Reader
 }
 
-// start starts a contender's server on the first core.
+// start starts a contender's server, on the first core if the client is pinned to the second.
 func start(c contender) *process {
 	self, err := os.Executable()
 	check(err)
@@ -110,7 +110,7 @@ func (p *process) line() string {
 	return line
 }
 
-// command sends a command and returns the server's statistics after it.
+// command executes a command and returns the server's statistics after it.
 func (p *process) command(line string) Stats {
 	_, err := fmt.Fprintln(p.in, line)
 	check(err)

@@ -5,7 +5,7 @@ import (
 	"runtime/pprof"
 )
 
-// startProfile profiles the server's CPU into a file until the server stops.
+// startProfile writes a CPU profile of the server to a file until the server stops.
 func startProfile(path string) {
 	f, err := os.Create(path)
 	check(err)

@@ -27,8 +27,7 @@ import (
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 )
 
-// A redisPeer makes limiters that either admit nearly everything or, after the first
-// call of a key, nothing.
+// A redisPeer creates limiters that either admit every call of a run, or only the first call per key.
 type redisPeer struct {
 	name string
 	make func(addr string, admit bool) func(key string) (bool, error)
@@ -71,7 +70,7 @@ var redisPeers = []redisPeer{
 		l, err := throttled.NewGCRARateLimiterCtx(store, quota)
 		check(err)
 		return func(key string) (bool, error) {
-			// Two callers of one key make it give up after ten attempts.
+			// It gives up after ten attempts if two callers use the same key.
 			for {
 				if limited, _, err := l.RateLimitCtx(context.Background(), key, 1); err == nil {
 					return !limited, nil
@@ -118,13 +117,13 @@ var redisCases = []struct {
 	{"1 caller", 1, 1000, true},
 	{"16 callers", 16, 1000, true},
 	{"128 callers", 128, 1000, true},
-	{"128 refused", 128, 1, false},
+	{"128 rejected", 128, 1, false},
 }
 
-// redisLimiters compares limiters that stand on a Redis server.
+// redisLimiters compares limiters that use a Redis server.
 func redisLimiters(cfg config) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
-		fmt.Println("\nredis: there is no redis-server here")
+		fmt.Println("\nredis: skipped, redis-server is not installed")
 		return
 	}
 	addr, stop := startRedis()
@@ -134,8 +133,8 @@ func redisLimiters(cfg config) {
 		columns = append(columns, c.name)
 	}
 	rate := newTable("limiters on Redis: thousand decisions per second", "%.1f", columns...)
-	p50 := newTable("half of them within, µs", "%.0f", columns...)
-	p99 := newTable("99 of 100 within, µs", "%.0f", columns...)
+	p50 := newTable("median latency, µs", "%.0f", columns...)
+	p99 := newTable("99th percentile latency, µs", "%.0f", columns...)
 	cpu := newTable("CPU of the Redis server per decision, µs", "%.2f", columns...)
 	allocs := newTable("allocations per decision", "%.1f", columns...)
 	size := newTable("memory of the Redis server, bytes per key", "%.0f", "100,000 keys")
@@ -184,7 +183,7 @@ func decide(addr string, allow func(string) (bool, error), callers, keys int) re
 	times := make([][]time.Duration, callers)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpuBefore, began := redisCPU(client), time.Now()
+	cpuBefore, started := redisCPU(client), time.Now()
 	for n := range callers {
 		wg.Go(func() {
 			i := n * 7919
@@ -199,13 +198,13 @@ func decide(addr string, allow func(string) (bool, error), callers, keys int) re
 	time.Sleep(measured)
 	stop.Store(true)
 	wg.Wait()
-	took, cpuAfter := time.Since(began), redisCPU(client)
+	elapsed, cpuAfter := time.Since(started), redisCPU(client)
 	runtime.ReadMemStats(&after)
 	all := slices.Concat(times...)
 	slices.Sort(all)
 	n := float64(len(all))
 	return redisResult{
-		perSecond: n / took.Seconds(),
+		perSecond: n / elapsed.Seconds(),
 		p50Micros: float64(all[len(all)/2].Nanoseconds()) / 1000,
 		p99Micros: float64(all[len(all)*99/100].Nanoseconds()) / 1000,
 		cpuMicros: (cpuAfter - cpuBefore) * 1e6 / n,
@@ -250,7 +249,7 @@ func redisInfo(client *goredis.Client, section, field string) float64 {
 	return 0
 }
 
-// startRedis starts a server of our own on the servers' core.
+// startRedis starts a redis-server, on the first core if the client is pinned to the second.
 func startRedis() (addr string, stop func()) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)

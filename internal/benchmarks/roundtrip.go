@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// measured is how long a cell is.
+// measured is the duration of a measurement.
 var measured = time.Second
 
-// A cell is one load: connections, and requests in flight on each.
+// A cell is a load: the number of connections, and of requests in flight on each.
 type cell struct{ conns, window int }
 
 func (c cell) String() string { return fmt.Sprintf("%dx%d", c.conns, c.window) }
 
-// roundTrips measures what an answered message costs the server.
+// roundTrips measures the CPU time and allocations of the server per request and reply.
 func roundTrips(cfg config) {
 	var columns []string
 	for _, at := range cfg.cells {
@@ -48,7 +48,7 @@ func roundTrips(cfg config) {
 	rate.print()
 }
 
-// A result is what one cell came to, per message and per second.
+// A result is the outcome of one cell, per message and per second.
 type result struct{ cpuMicros, allocs, perSecond float64 }
 
 func roundTrip(p *process, c contender, at cell) result {
@@ -75,15 +75,15 @@ func roundTrip(p *process, c contender, at cell) result {
 	if path := os.Getenv("PROFILE"); path != "" {
 		p.command("profile " + path)
 	}
-	before, n, began := p.command("stats"), done.Load(), time.Now()
+	before, n, started := p.command("stats"), done.Load(), time.Now()
 	time.Sleep(measured)
-	after, took := p.command("stats"), time.Since(began)
+	after, elapsed := p.command("stats"), time.Since(started)
 	messages := float64(done.Load() - n)
 	stop.Store(true)
 	wg.Wait()
 	return result{
 		cpuMicros: float64(after.CPU-before.CPU) / 1000 / messages,
 		allocs:    float64(after.Allocs-before.Allocs) / messages,
-		perSecond: messages / took.Seconds(),
+		perSecond: messages / elapsed.Seconds(),
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A table collects the values of all passes, and prints their medians.
+// A table collects the values of all passes and prints their medians.
 type table struct {
 	title   string
 	format  string // of a median
@@ -26,7 +26,7 @@ func (t *table) add(row, column string, value float64) {
 	t.values[at] = append(t.values[at], value)
 }
 
-func (t *table) of(row, column string) []float64 { return t.values[[2]string{row, column}] }
+func (t *table) get(row, column string) []float64 { return t.values[[2]string{row, column}] }
 
 func median(values []float64) float64 {
 	if len(values) == 0 {
@@ -38,26 +38,26 @@ func median(values []float64) float64 {
 func (t *table) print() {
 	t.printHead(t.title)
 	for _, row := range t.rows {
-		t.printRow(row, t.format, func(column string) float64 { return median(t.of(row, column)) })
+		t.printRow(row, t.format, func(column string) float64 { return median(t.get(row, column)) })
 	}
 }
 
-// printRatios divides Penstock's values by the others' of the same pass, which were measured
-// moments apart: what disturbs a machine for minutes disturbs both.
+// printRatios divides Penstock's values by those of each peer in the same pass. The two were measured
+// within seconds, so a disturbance of the machine that lasts for minutes affects both.
 func (t *table) printRatios() {
 	const ours = "penstock"
 	if !slices.Contains(t.rows, ours) || len(t.rows) == 1 {
 		return
 	}
-	t.printHead("Penstock in parts of the other")
+	t.printHead("ratio of Penstock to the other")
 	for _, row := range t.rows {
 		if row != ours {
-			t.printRow(row, "%.2f", func(column string) float64 { return median(quotients(t.of(ours, column), t.of(row, column))) })
+			t.printRow(row, "%.2f", func(column string) float64 { return median(ratios(t.get(ours, column), t.get(row, column))) })
 		}
 	}
 }
 
-func quotients(a, b []float64) []float64 {
+func ratios(a, b []float64) []float64 {
 	q := make([]float64, min(len(a), len(b)))
 	for i := range q {
 		q[i] = a[i] / b[i]
