@@ -379,7 +379,7 @@ func globalLimit(newBudget func(*outbound.BudgetOptions) outbound.Budget) error 
 func invalidToken(b harness) error {
 	for _, token := range []string{"", "token", "1", "x y"} {
 		if err := b.respond("a", outbound.Grant{Token: token}, outbound.Status{Limit: 5}); err == nil {
-			return fmt.Errorf("Update accepted the invalid token %q", token)
+			return fmt.Errorf("invalid token %q is accepted by Update; it must be an error", token)
 		}
 	}
 	_, err := b.acquireExactly("a", 1)
