@@ -91,7 +91,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	route := t.options.Route(req)
 	number := t.waiters.join(route)
 	defer t.waiters.leave(route)
-	next := req
+	next := req // a request must not be sent twice, so each retry sends a clone
 	for retries := t.options.MaxRetries; ; retries-- {
 		resp, err := t.send(next, route, number)
 		if err != nil || resp.StatusCode != http.StatusTooManyRequests || retries <= 0 {
@@ -181,7 +181,7 @@ func (t *Transport) acquire(ctx context.Context, route string, number uint64) (G
 		case err != nil || grant.Wait <= 0:
 			t.waiters.pass(route)
 			return grant, err
-		case t.waiters.mustYield(route, number):
+		case t.waiters.mustYield(route, number): // let a retry of an earlier request go first
 			t.waiters.pass(route)
 			if err := t.waiters.await(ctx, route, number); err != nil {
 				return Grant{}, err

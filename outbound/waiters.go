@@ -42,6 +42,7 @@ func (w *waiters) join(route string) uint64 {
 	return q.last
 }
 
+// leave ends what join began. The caller must not have the turn.
 func (w *waiters) leave(route string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,6 +62,7 @@ func (w *waiters) await(ctx context.Context, route string, number uint64) error 
 		w.mu.Unlock()
 		return nil
 	}
+	// The waiter is in the queue before the mutex is released, so it cannot miss the turn.
 	self := waiter{number, make(chan struct{})}
 	at, _ := slices.BinarySearchFunc(q.waiting, self, byNumber)
 	q.waiting = slices.Insert(q.waiting, at, self)
@@ -69,6 +71,7 @@ func (w *waiters) await(ctx context.Context, route string, number uint64) error 
 	case <-self.turn:
 		return nil
 	case <-ctx.Done():
+		// The turn may have arrived at the same time; cancel finds out.
 		w.cancel(q, self)
 		return context.Cause(ctx)
 	}

@@ -16,6 +16,7 @@ func (p *Proxy) listen() error {
 	return nil
 }
 
+// accept starts a goroutine for each connection. It runs until Cut closes listener.
 func (p *Proxy) accept(listener net.Listener) {
 	for {
 		client, err := listener.Accept()
@@ -41,6 +42,7 @@ func (p *Proxy) track(listener net.Listener, conn net.Conn) bool {
 	return true
 }
 
+// untrack closes conn and forgets it. Cut may have closed conn already.
 func (p *Proxy) untrack(conn net.Conn) {
 	_ = conn.Close()
 	p.mu.Lock()
@@ -48,12 +50,14 @@ func (p *Proxy) untrack(conn net.Conn) {
 	delete(p.conns, conn)
 }
 
-// serve forwards in both directions until one side closes.
+// serve forwards in both directions until one side closes. It owns client and the connection to the
+// server. A second goroutine forwards from the client to the server; it ends when both connections
+// are closed.
 func (p *Proxy) serve(listener net.Listener, client net.Conn) {
 	defer p.untrack(client)
 	server, err := new(net.Dialer).DialContext(p.t.Context(), "tcp", p.to)
 	if err != nil {
-		<-p.unstalled()
+		<-p.unstalled() // a stalled proxy does not forward the close either
 		return
 	}
 	if !p.track(listener, server) {
@@ -62,7 +66,7 @@ func (p *Proxy) serve(listener net.Listener, client net.Conn) {
 	defer p.untrack(server)
 	p.wg.Go(func() {
 		p.forward(server, client, func() time.Duration { return 0 })
-		_ = server.Close()
+		_ = server.Close() // ends the other direction
 	})
 	p.forward(client, server, p.currentDelay)
 }
@@ -72,6 +76,7 @@ func (p *Proxy) forward(to, from net.Conn, delay func() time.Duration) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
+		// Data and errors wait alike, so that a close never overtakes data.
 		p.wait(delay())
 		<-p.unstalled()
 		if n > 0 {
