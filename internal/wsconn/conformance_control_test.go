@@ -125,6 +125,7 @@ func TestConn_ControlFramesHaveATokenBucket(t *testing.T) {
 					time.Sleep(tt.interval)
 					send()
 				}
+				time.Sleep(2 * time.Second) // longer than CloseTimeout
 				synctest.Wait()
 				select {
 				case code := <-ended:

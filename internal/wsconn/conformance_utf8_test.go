@@ -1,0 +1,223 @@
+package wsconn_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// wellFormed is Table 3-7 of the Unicode Standard, well-formed UTF-8 byte sequences: the ranges
+// of the bytes of a code point.
+var wellFormed = [][][2]byte{
+	{{0x00, 0x7f}},
+	{{0xc2, 0xdf}, {0x80, 0xbf}},
+	{{0xe0, 0xe0}, {0xa0, 0xbf}, {0x80, 0xbf}},
+	{{0xe1, 0xec}, {0x80, 0xbf}, {0x80, 0xbf}},
+	{{0xed, 0xed}, {0x80, 0x9f}, {0x80, 0xbf}},
+	{{0xee, 0xef}, {0x80, 0xbf}, {0x80, 0xbf}},
+	{{0xf0, 0xf0}, {0x90, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}},
+	{{0xf1, 0xf3}, {0x80, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}},
+	{{0xf4, 0xf4}, {0x80, 0x8f}, {0x80, 0xbf}, {0x80, 0xbf}},
+}
+
+// scanUTF8 returns the length of the shortest prefix that no UTF-8 text has, or -1 if s is the
+// beginning of a text; and whether s ends inside a code point.
+func scanUTF8[S string | []byte](s S) (invalid int, inside bool) {
+	for i := 0; i < len(s); {
+		n, ok := scanCodePoint(s[i:])
+		if !ok {
+			return i + n, false
+		}
+		if n == 0 {
+			return -1, true
+		}
+		i += n
+	}
+	return -1, false
+}
+
+// scanCodePoint returns the length of the first code point, 0 if s ends inside it; or false and
+// the length up to the first byte that is wrong.
+func scanCodePoint[S string | []byte](s S) (n int, ok bool) {
+	for _, row := range wellFormed {
+		if s[0] < row[0][0] || s[0] > row[0][1] {
+			continue
+		}
+		for i, limits := range row {
+			if i == len(s) {
+				return 0, true
+			}
+			if s[i] < limits[0] || s[i] > limits[1] {
+				return i + 1, false
+			}
+		}
+		return len(row), true
+	}
+	return 1, false
+}
+
+// validTexts are the valid cases of group 6.
+func validTexts() []string {
+	texts := []string{
+		"", "Hello-µ@ßöäüàá-UTF-8!!", "κόσμε", "\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5",
+		"\x00", "\x7f", "\u0080", "\u07ff", "\u0800", "\uffff", "\U00010000", "\U0010ffff", // the borders of each length
+		"\ud7ff", "\ue000", "\ufffd", "\ufdd0", "\ufdef", "\U0003ffff", "\u0fff", "\u1000", "\ucfff", "\ud000", "\U0003ffff", "\U00040000",
+		"\U000fffff", "\U00100000", "\ufeff", "\ufff9", "\ufffb",
+	}
+	for plane := rune(0); plane <= 16; plane++ { // noncharacters are valid
+		texts = append(texts, string(plane<<16|0xfffe), string(plane<<16|0xffff))
+	}
+	return texts
+}
+
+// invalidTexts are the invalid cases of group 6, which contain those of Markus Kuhn's stress
+// test.
+func invalidTexts() []string {
+	texts := []string{
+		"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5\xed\xa0\x80\x65\x64\x69\x74\x65\x64",
+		"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5\xf4\x90\x80\x80\x65\x64\x69\x74\x65\x64",
+		"\xf8\x88\x80\x80\x80", "\xfc\x84\x80\x80\x80\x80", // the first of 5 and of 6 bytes
+		"\xf7\xbf\xbf\xbf", "\xfb\xbf\xbf\xbf\xbf", "\xfd\xbf\xbf\xbf\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", // above U+10FFFF
+		"\xfe", "\xff", "\xfe\xfe\xff\xff", // impossible bytes
+		"\xc0\xaf", "\xe0\x80\xaf", "\xf0\x80\x80\xaf", "\xf8\x80\x80\x80\xaf", "\xfc\x80\x80\x80\x80\xaf", // overlong slashes
+		"\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xf8\x87\xbf\xbf\xbf", "\xfc\x83\xbf\xbf\xbf\xbf", // the greatest overlong
+		"\xc0\x80", "\xe0\x80\x80", "\xf0\x80\x80\x80", "\xf8\x80\x80\x80\x80", "\xfc\x80\x80\x80\x80\x80", // overlong NUL
+		"\xed\xa0\x80", "\xed\xad\xbf", "\xed\xae\x80", "\xed\xaf\xbf", "\xed\xb0\x80", "\xed\xbe\x80", "\xed\xbf\xbf", // surrogates
+		"\xed\xa0\x80\xed\xb0\x80", "\xed\xa0\x80\xed\xbf\xbf", "\xed\xad\xbf\xed\xb0\x80", "\xed\xad\xbf\xed\xbf\xbf",
+		"\xed\xae\x80\xed\xb0\x80", "\xed\xae\x80\xed\xbf\xbf", "\xed\xaf\xbf\xed\xb0\x80", "\xed\xaf\xbf\xed\xbf\xbf",
+		"\xc3(", "\xe2(\xa1", "\xe2\x82(", "\xf0(\x8c\xbc", "\xf0\x90(\xbc", "\xf0\x90\x8c(", "text \xe2\x82 text",
+	}
+	continuations := ""
+	for b := 0x80; b <= 0xbf; b++ {
+		continuations += string([]byte{byte(b)})
+	}
+	for n := 1; n <= 7; n++ {
+		texts = append(texts, continuations[:n])
+	}
+	texts = append(texts, continuations, "\xbf")
+	for _, starts := range [][2]int{{0xc0, 0xdf}, {0xe0, 0xef}, {0xf0, 0xf7}, {0xf8, 0xfb}, {0xfc, 0xfd}} { // lonely, each before a space
+		all := ""
+		for b := starts[0]; b <= starts[1]; b++ {
+			all += string([]byte{byte(b), ' '})
+		}
+		texts = append(texts, all)
+	}
+	incomplete := ""
+	for _, s := range []string{
+		"\xc0", "\xc2", "\xdf", "\xe0", "\xe0\x80", "\xe0\xa0", "\xef\xbf", "\xf0", "\xf0\x80\x80", "\xf0\x90", "\xf0\x90\x80", "\xf4\x8f\xbf",
+		"\xf7\xbf\xbf", "\xf8\x80\x80\x80", "\xfb\xbf\xbf\xbf", "\xfc\x80\x80\x80\x80", "\xfd\xbf\xbf\xbf\xbf",
+	} {
+		incomplete += s
+		texts = append(texts, s, "text "+s)
+	}
+	texts = append(texts, incomplete)
+	for _, valid := range []string{"κόσμε", "\U0001f600\U0010ffff"} { // all prefixes that end inside a code point
+		for n := range len(valid) {
+			if _, inside := scanUTF8(valid[:n]); inside {
+				texts = append(texts, valid[:n])
+			}
+		}
+	}
+	return texts
+}
+
+func TestUTF8CasesAreWhatTheySay(t *testing.T) {
+	for _, s := range validTexts() {
+		invalid, inside := scanUTF8(s)
+		assert.True(t, invalid < 0 && !inside, "%+q", s)
+	}
+	for _, s := range invalidTexts() {
+		invalid, inside := scanUTF8(s)
+		assert.True(t, invalid >= 0 || inside, "%+q", s)
+	}
+}
+
+// TestConformance_ValidUTF8 sends each text in a frame, in fragments of 1 byte, and compressed.
+func TestConformance_ValidUTF8(t *testing.T) {
+	t.Parallel()
+	var frames [][]byte
+	var want []serverFrame
+	for _, s := range validTexts() {
+		z := deflated(s)
+		frames = append(frames, clientFrame(fin|text, s), clientFrame(fin|text|rsv1, z))
+		frames = append(frames, fragments(text, s, 1)...)
+		frames = append(frames, fragments(text, "a"+s+"b", 1)...)
+		frames = append(frames, fragments(text|rsv1, z, 1)...)
+		want = append(want, echoes(s, s, s, "a"+s+"b", s)...)
+	}
+	for _, n := range []int{3, 510, 511, 4093, 16381, 65533} { // across the borders of buffers
+		s := repeated(n) + "κόσμε\U0001f600" + repeated(n)
+		frames = append(frames, clientFrame(fin|text, s))
+		frames = append(frames, fragments(text, s, 5+n/7)...)
+		want = append(want, echoes(s, s)...)
+	}
+	runWireCases(t, 3, []wireCase{{name: "all", offer: "permessage-deflate", frames: frames, want: want}})
+}
+
+// TestConformance_InvalidUTF8 sends each text in a frame, in fragments of 1 byte, and compressed.
+// A text in a binary message is not checked.
+func TestConformance_InvalidUTF8(t *testing.T) {
+	t.Parallel()
+	var cases []wireCase
+	var binaryFrames [][]byte
+	var binaryEchoes []serverFrame
+	for _, s := range invalidTexts() {
+		z := deflated(s)
+		cases = append(cases,
+			wireCase{name: fmt.Sprintf("%+q", s), frames: [][]byte{clientFrame(fin|text, s), clientFrame(fin|text, "b")}, code: 1007},
+			wireCase{name: fmt.Sprintf("%+q in fragments", s), frames: fragments(text, s, 1), code: 1007},
+			wireCase{
+				name:   fmt.Sprintf("%+q compressed", s),
+				offer:  "permessage-deflate",
+				frames: [][]byte{clientFrame(fin|text, "a"), clientFrame(fin|text|rsv1, z), clientFrame(fin|text, "b")},
+				want:   echoes("a"),
+				code:   1007,
+			},
+			wireCase{
+				name:   fmt.Sprintf("%+q compressed in fragments", s),
+				offer:  "permessage-deflate",
+				frames: fragments(text|rsv1, z, len(z)/2),
+				code:   1007,
+			})
+		binaryFrames = append(binaryFrames, clientFrame(fin|binaryData, s), clientFrame(fin|binaryData|rsv1, z))
+		binaryFrames = append(binaryFrames, fragments(binaryData, s, 1)...)
+		binaryEchoes = append(binaryEchoes, slices.Repeat(echoes(echoOfBinary(s)), 3)...)
+	}
+	runWireCases(t, 1, append(cases, wireCase{name: "binary", offer: "permessage-deflate", frames: binaryFrames, want: binaryEchoes}))
+}
+
+// TestConformance_InvalidUTF8ClosesAtOnce sends no byte behind the first that no text has there.
+func TestConformance_InvalidUTF8ClosesAtOnce(t *testing.T) {
+	t.Parallel()
+	var cases []wireCase
+	for _, s := range invalidTexts() {
+		invalid, _ := scanUTF8(s)
+		if invalid < 0 {
+			continue // it is valid as the beginning of a text
+		}
+		s = s[:invalid]
+		before, last := s[:invalid-1], s[invalid-1:]
+		cut := func(first byte, payload string, missing int) []byte {
+			whole := clientFrame(first, payload+repeated(missing))
+			return whole[:len(whole)-missing]
+		}
+		cases = append(cases,
+			wireCase{name: fmt.Sprintf("%+q in a frame", s), frames: [][]byte{cut(fin|text, s, 30)}, code: 1007},
+			wireCase{name: fmt.Sprintf("%+q in a fragment", s), frames: [][]byte{clientFrame(text, s)}, code: 1007},
+			wireCase{
+				name:   fmt.Sprintf("%+q behind a fragment", s),
+				frames: [][]byte{clientFrame(text, "a"+before), clientFrame(fin|ping, "\xff"), cut(continuation, last, 1000)},
+				want:   []serverFrame{{fin | pong, "\xff"}},
+				code:   1007,
+			})
+	}
+	big := clientFrame(fin|text, repeated(70_000)+"\xff"+repeated(70_000))
+	cases = append(cases, wireCase{name: "in a big frame", frames: [][]byte{big[:70_020]}, code: 1007}, wireCase{
+		name:   "the end inside a code point",
+		frames: [][]byte{clientFrame(text, "\xe2"), clientFrame(continuation, "\x82"), clientFrame(fin|continuation, "")},
+		code:   1007,
+	})
+	runWireCases(t, 1, cases)
+}
