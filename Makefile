@@ -1,6 +1,6 @@
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: check fmt vet lint test tidy fuzz bench
+.PHONY: check fmt vet lint test tidy fuzz stress bench
 
 check: fmt vet lint test tidy ## everything that must hold before a commit
 
@@ -33,6 +33,10 @@ fuzz: ## every fuzz target for FUZZTIME each
 	  for target in $$(go test -C $$m -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 	    echo "== $$pkg $$target"; go test -C $$m -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
 	  done; done; done
+
+STRESSTIME := 5m
+stress: ## a router against misbehaving clients, for STRESSTIME
+	go test -race -count=1 -v -timeout 0 ./internal/stress -stress.duration $(STRESSTIME)
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...

@@ -1,0 +1,200 @@
+//go:build linux
+
+package stress_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+)
+
+// Event is handled in order. Call is answered concurrently, Serial in order. Each carries the
+// number of its connection.
+type (
+	Event  struct{ numbered }
+	Call   struct{ numbered }
+	Serial struct{ numbered }
+	Reply  struct{ numbered }
+
+	SerialReply struct{ numbered }
+)
+
+type numbered struct {
+	Conn int    `json:"conn"`
+	Seq  int    `json:"seq"`
+	Pad  string `json:"pad,omitempty"`
+}
+
+func (Event) MessageType() string  { return "EVENT" }
+func (Call) MessageType() string   { return "CALL" }
+func (Serial) MessageType() string { return "SERIAL" }
+func (Reply) MessageType() string  { return "REPLY" }
+
+func (SerialReply) MessageType() string { return "SERIAL_REPLY" }
+
+// A record holds what the server has handled for one connection.
+type record struct {
+	number int
+	conn   net.Conn // set before OnOpen
+
+	mu      sync.Mutex
+	ordered []int       // events and serial calls, in the order of handling
+	calls   map[int]int // how often each concurrent call was handled
+	wrong   error
+}
+
+func (r *record) handled(m numbered, inOrder bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m.Conn != r.number {
+		r.wrong = fmt.Errorf("connection %d got message %d of connection %d", r.number, m.Seq, m.Conn)
+	}
+	if inOrder {
+		r.ordered = append(r.ordered, m.Seq)
+	} else {
+		r.calls[m.Seq]++
+	}
+}
+
+// A server is a router that listens on TCP, on TLS and on a Unix socket.
+type server struct {
+	router  *router.Router
+	servers []*httptest.Server
+	records []*record
+
+	opened, closed             atomic.Int64 // calls of OnOpen and OnClose
+	eventsOpened, eventsClosed atomic.Int64
+}
+
+const (
+	overTCP = iota
+	overTLS
+	overUnix
+	networks
+)
+
+// newServer returns a server for clients with numbers below n.
+func newServer(t *testing.T, n int) *server {
+	s := &server{records: make([]*record, n)}
+	for i := range s.records {
+		s.records[i] = &record{number: i, calls: map[int]int{}}
+	}
+	s.router = router.New(&router.Options{
+		Authenticate:     s.authenticate,
+		OnOpen:           s.onOpen,
+		OnClose:          func(*router.Conn, router.CloseError) { s.closed.Add(1) },
+		Limits:           router.Limits{InFlight: 1 << 20, QueueBytes: 4 << 20, QueueMessages: 1 << 20},
+		Timeouts:         router.Timeouts{Close: 2 * time.Second},
+		CompressMinBytes: 512,
+		Logger:           slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	s.router.Observe(func(e router.Event) {
+		switch e.Kind {
+		case router.EventOpened:
+			s.eventsOpened.Add(1)
+		case router.EventClosed:
+			s.eventsClosed.Add(1)
+		}
+	})
+	router.On(s.router, func(ctx *router.Context, m Event) error {
+		recordOf(ctx).handled(m.numbered, true)
+		return nil
+	})
+	router.RPC(s.router, func(ctx *router.Context, m Call) (Reply, error) {
+		recordOf(ctx).handled(m.numbered, false)
+		return Reply{m.numbered}, nil
+	})
+	router.RPC(s.router, func(ctx *router.Context, m Serial) (SerialReply, error) {
+		recordOf(ctx).handled(m.numbered, true)
+		return SerialReply{m.numbered}, nil
+	}).Serial()
+	s.listen(t)
+	return s
+}
+
+func recordOf(ctx *router.Context) *record { return ctx.Identity().Data.(*record) }
+
+func (s *server) authenticate(r *http.Request) (router.Identity, error) {
+	n, err := strconv.Atoi(r.URL.Query().Get("n"))
+	if err != nil || n < 0 || n >= len(s.records) {
+		return router.Identity{}, errors.Errorf(errors.Unauthenticated, "unknown number")
+	}
+	s.records[n].conn, _ = r.Context().Value(connKey{}).(net.Conn)
+	return router.Identity{Data: s.records[n]}, nil
+}
+
+func (s *server) onOpen(_ context.Context, c *router.Conn) error {
+	s.opened.Add(1)
+	shareDescriptor(c.Identity().Data.(*record))
+	return nil
+}
+
+func (s *server) listen(t *testing.T) {
+	unix, err := net.Listen("unix", filepath.Join(t.TempDir(), "socket"))
+	require.NoError(t, err)
+	for network := range networks {
+		h := httptest.NewUnstartedServer(s.router)
+		h.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+		h.Config.ConnContext = withConn
+		switch network {
+		case overTCP:
+			h.Start()
+		case overTLS:
+			h.StartTLS()
+		case overUnix:
+			_ = h.Listener.Close()
+			h.Listener = unix
+			h.Start()
+		}
+		s.servers = append(s.servers, h)
+	}
+}
+
+func (s *server) close() {
+	for _, h := range s.servers {
+		h.Close()
+	}
+}
+
+// connKey is the key of the connection in the context of its request.
+type connKey struct{}
+
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, conn)
+}
+
+// shareDescriptor makes the descriptor of each fourth connection blocking, as a child process
+// does that has inherited it: the flag belongs to the open file, not to the descriptor. It must
+// not run before the handshake, because net/http depends on the flag.
+func shareDescriptor(rec *record) {
+	conn, ok := rec.conn.(syscall.Conn)
+	if !ok || rec.number%4 != 0 {
+		return
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if inherited, err := syscall.Dup(int(fd)); err == nil {
+			_ = syscall.SetNonblock(inherited, false)
+			_ = syscall.Close(inherited)
+		}
+	})
+}
