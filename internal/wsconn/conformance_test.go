@@ -1,6 +1,7 @@
 package wsconn_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
@@ -37,7 +38,7 @@ var transports = []transport{
 	{name: "TCP parked"},
 	{name: "TCP blocking", blocking: true},
 	{name: "wrapped", wrap: func(c net.Conn) net.Conn { return hidden{c} }},
-	{name: "wrapped byte by byte", maxBytes: 128 << 10, wrap: func(c net.Conn) net.Conn { return byteByByte{hidden{c}} }},
+	{name: "wrapped byte by byte", maxBytes: 128 << 10, wrap: func(c net.Conn) net.Conn { return byteByByte{hidden{c}, bufio.NewReader(c)} }},
 	{name: "TLS", secure: true},
 }
 
@@ -47,9 +48,12 @@ type hidden struct{ net.Conn }
 func (h hidden) CloseWrite() error { return h.Conn.(*net.TCPConn).CloseWrite() }
 
 // byteByByte never returns more than one byte of what has arrived.
-type byteByByte struct{ hidden }
+type byteByByte struct {
+	hidden
+	r *bufio.Reader
+}
 
-func (c byteByByte) Read(p []byte) (int, error) { return c.hidden.Read(p[:min(1, len(p))]) }
+func (c byteByByte) Read(p []byte) (int, error) { return c.r.Read(p[:min(1, len(p))]) }
 
 type wrappingListener struct {
 	net.Listener

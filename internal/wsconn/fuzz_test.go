@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -31,17 +30,42 @@ type stream struct {
 	inside   bool // a fragmented message
 	empty    int  // frames without data in a row
 	controls int
+	peerCode int // of the close frame
 }
 
-var errForbidden = errors.New("forbidden")
+var (
+	errForbidden = errors.New("forbidden")
+	errNotText   = errors.New("text is not UTF-8")
+	errDeflate   = errors.New("data cannot be decompressed")
+	errFlood     = errors.New("too many frames without data")
+)
 
-// parse returns what the messages are, up to a close frame, the first frame that
-// the RFC forbids, or the end.
-func parse(client []byte, inflates bool) []string {
+// parse returns the messages up to a close frame, the first frame that the RFC forbids, or the
+// end; and the codes that the server may then report, nil if that depends on when it looks. It
+// reports false if the messages depend on the clock.
+func parse(client []byte, inflates bool) (messages []string, codes []int, ok bool) {
 	s := stream{bytes: client, inflates: inflates}
-	for s.frame() == nil {
+	var err error
+	for err == nil {
+		err = s.frame()
 	}
-	return s.messages
+	switch {
+	case errors.Is(err, errForbidden):
+		codes = []int{1002}
+	case errors.Is(err, errNotText):
+		codes = []int{1007}
+	case errors.Is(err, errFlood):
+		codes = []int{1008}
+	case s.peerCode > 0:
+		codes = []int{s.peerCode}
+	}
+	switch {
+	case errors.Is(err, errDeflate), errors.Is(err, errNotText) && s.deflated:
+		codes = []int{1002, 1007, 1009}
+	case s.deflated && s.inside: // the beginning may be decompressed already
+		codes = nil
+	}
+	return s.messages, codes, s.controls <= 90
 }
 
 func (s *stream) take(n uint64) ([]byte, error) {
@@ -85,37 +109,76 @@ func (s *stream) frame() error {
 	if err != nil {
 		return err
 	}
-	if op == closing {
-		return io.EOF
+	payload := make([]byte, n)
+	for i, b := range masked {
+		payload[i] = b ^ key[i%4]
 	}
 	if control {
-		if s.controls++; s.controls > 100 {
-			return errForbidden // not by the RFC
+		s.controls++
+		if op == closing {
+			return s.close(payload)
 		}
 		return nil
 	}
 	if s.empty++; n > 0 {
 		s.empty = 0
 	} else if s.empty > 1<<14 {
-		return errForbidden // not by the RFC
+		return errFlood // not by the RFC
 	}
-	for i, b := range masked {
-		s.partial = append(s.partial, b^key[i%4])
-	}
+	s.partial = append(s.partial, payload...)
 	if s.inside = !isFin; isFin {
-		message := s.partial
-		if s.deflated {
-			if message, err = inflated(s.partial); err != nil {
-				return err
-			}
-		}
-		if !s.binary && !utf8.Valid(message) {
-			return errForbidden
-		}
-		s.messages = append(s.messages, string(message))
-		s.partial, s.deflated = nil, false
+		return s.message()
+	}
+	if invalid, _ := scanUTF8(s.partial); invalid >= 0 && !s.binary && !s.deflated {
+		return errNotText
 	}
 	return nil
+}
+
+// message ends a message.
+func (s *stream) message() (err error) {
+	message := s.partial
+	if s.deflated {
+		if message, err = inflated(s.partial); err != nil || len(message) > 1<<20 {
+			return errDeflate
+		}
+	}
+	if invalid, inside := scanUTF8(message); !s.binary && (invalid >= 0 || inside) {
+		return errNotText
+	}
+	s.messages = append(s.messages, described(string(message), s.binary))
+	s.partial, s.deflated = nil, false
+	return nil
+}
+
+// close is RFC 6455, sections 5.5.1 and 7.4.
+func (s *stream) close(payload []byte) error {
+	if len(payload) == 0 {
+		s.peerCode = 1005
+		return io.EOF
+	}
+	if len(payload) == 1 {
+		return errForbidden
+	}
+	code := int(binary.BigEndian.Uint16(payload))
+	switch {
+	case code >= 1000 && code <= 1003, code >= 1007 && code <= 1014, code >= 3000 && code <= 4999:
+	default:
+		return errForbidden
+	}
+	if invalid, inside := scanUTF8(payload[2:]); invalid >= 0 || inside {
+		s.peerCode = 1007
+		return io.EOF
+	}
+	s.peerCode = code
+	return io.EOF
+}
+
+func described(message string, isBinary bool) string {
+	if isBinary {
+		return "binary:" + message
+	}
+	return "text:" + message
 }
 
 // inflated is RFC 7692, section 7.2.2.
@@ -196,28 +259,52 @@ func FuzzRead(f *testing.F) {
 		slices.Concat(masked(rsv1|text, "a"), masked(fin|rsv1|continuation, "b"), hello),
 		slices.Concat(masked(fin|rsv1|text, "\xf3\x48\xcd\xc9\xc9\x07\x00\x00"), hello), // RFC 7692, section 7.2.3.4
 		masked(fin|rsv1|text, strings.Repeat("\x03\x00", 20)),
+		slices.Concat(masked(text, "\xe2\x82"), masked(fin|ping, "?"), masked(fin|continuation, "\xac"), masked(fin|binaryData, "\xff"), hello),
+		slices.Concat(hello, masked(text, "\xe2"), masked(fin|continuation, "\x28"), hello),
+		slices.Concat(hello, masked(fin|text, "\xf0\x9f\x98"), hello),
+		slices.Concat(hello, masked(fin|rsv1|text, deflated("\xed\xa0\x80")), hello),
+		slices.Concat(hello, masked(fin|closing, "\x03\xed")),
+		slices.Concat(hello, masked(fin|closing, "\x03\xe8\xff")),
+		slices.Concat(hello, masked(fin|closing, ""), hello),
+		slices.Concat(hello, masked(fin|closing, "x"), hello),
 		slices.Concat(masked(fin|rsv1|text, ""), masked(fin|rsv1|text, "\x00"), masked(fin|rsv1|text, "\x01\x05\x00"), hello),
 	} {
 		f.Add(seed, false)
 		f.Add(seed, true)
 	}
-	addr, conns := listenFuzz(f)
+	addr, conns := listenFuzz(f, nil)
+	wrappedAddr, wrappedConns := listenFuzz(f, func(c net.Conn) net.Conn { return hidden{c} })
 	f.Fuzz(func(t *testing.T, client []byte, inflates bool) {
-		want := parse(client, inflates)
+		want, codes, ok := parse(client, inflates)
+		if !ok {
+			t.Skip("the limit of control frames depends on the clock")
+		}
 		for _, pieces := range []int{1, 7} {
-			got := exchange(t, addr, conns, client, inflates, pieces)
-			if !slices.Equal(got, want) {
-				t.Fatalf("in %d pieces: read %q, want %q", pieces, got, want)
+			check := func(path string, got []string, code int) {
+				if !slices.Equal(got, want) {
+					t.Fatalf("%s in %d pieces: read %q, want %q", path, pieces, got, want)
+				}
+				if codes != nil && !slices.Contains(codes, code) {
+					t.Fatalf("%s in %d pieces: code %d, want one of %d", path, pieces, code, codes)
+				}
 			}
+			got, code := exchange(t, addr, conns, client, inflates, pieces)
+			check("TCP", got, code)
+			got, code = exchange(t, wrappedAddr, wrappedConns, client, inflates, pieces)
+			check("wrapped", got, code)
 		}
 	})
 }
 
-func listenFuzz(f *testing.F) (string, <-chan *wsconn.Conn) {
+// listenFuzz serves connections that wrap returns, unless it is nil.
+func listenFuzz(f *testing.F, wrap func(net.Conn) net.Conn) (string, <-chan *wsconn.Conn) {
 	conns := make(chan *wsconn.Conn)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		f.Fatal(err)
+	}
+	if wrap != nil {
+		listener = wrappingListener{listener, wrap}
 	}
 	opts := options()
 	opts.CloseTimeout = 100 * time.Millisecond
@@ -232,8 +319,9 @@ func listenFuzz(f *testing.F) (string, <-chan *wsconn.Conn) {
 	return listener.Addr().String(), conns
 }
 
-// exchange sends client to a server and returns the messages that it reads.
-func exchange(t *testing.T, addr string, conns <-chan *wsconn.Conn, client []byte, inflates bool, pieces int) []string {
+// exchange sends client to a server and returns the messages that the server reads, and the code
+// of the close frame that came or went first.
+func exchange(t *testing.T, addr string, conns <-chan *wsconn.Conn, client []byte, inflates bool, pieces int) (messages []string, code int) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -267,13 +355,13 @@ func exchange(t *testing.T, addr string, conns <-chan *wsconn.Conn, client []byt
 		c.Abort()
 	})
 	defer stalled.Stop()
-	var messages []string
 	for {
 		msg, err := next(c)
 		if err != nil {
-			return messages
+			code, _ = c.Status()
+			return messages, code
 		}
-		messages = append(messages, string(msg.Bytes))
+		messages = append(messages, described(string(msg.Bytes), msg.Binary))
 		msg.Release()
 	}
 }
