@@ -20,7 +20,7 @@ import (
 )
 
 // clientTimeout bounds the life of a client.
-const clientTimeout = 30 * time.Second
+const clientTimeout = time.Minute
 
 // A behavior is how a client ends its connection.
 type behavior int
@@ -50,7 +50,7 @@ type client struct {
 	complete bool          // all that was sent has left, and the server was able to read it
 	expected int           // answers
 	answers  map[int]int   // by the number of the call
-	answered chan struct{} // closed when all answers have come
+	answered chan struct{} // closed when all answers have come, or a close frame
 	refused  int           // errors in place of answers
 	code     int           // of the close frame of the server; 0 if none came
 }
@@ -281,8 +281,8 @@ func (c *client) readToEnd() error {
 			return fmt.Errorf("%w: %#x follows the close frame", errMessage, first)
 		case first == 0x88 && len(payload) >= 2:
 			c.code = int(binary.BigEndian.Uint16(payload))
-			if c.behavior != patient && c.behavior != closeFrame {
-				_, _ = c.Write(c.appendFrame(nil, 0x88, string(payload[:2])))
+			if len(c.answers) < c.expected {
+				close(c.answered) // no more answers will come
 			}
 		case first == 0x81:
 			if err := c.answer(payload); err != nil {

@@ -82,6 +82,11 @@ type server struct {
 	eventsOpened, eventsClosed atomic.Int64
 }
 
+// patientTimeouts never expire, however busy the machine is.
+var patientTimeouts = router.Timeouts{
+	Call: 5 * time.Minute, Message: 5 * time.Minute, Write: 5 * time.Minute, Close: 5 * time.Minute, Ping: 5 * time.Minute, Pong: 5 * time.Minute,
+}
+
 const (
 	overTCP = iota
 	overTLS
@@ -100,7 +105,7 @@ func newServer(t *testing.T, n int) *server {
 		OnOpen:           s.onOpen,
 		OnClose:          func(*router.Conn, router.CloseError) { s.closed.Add(1) },
 		Limits:           router.Limits{InFlight: 1 << 20, QueueBytes: 4 << 20, QueueMessages: 1 << 20},
-		Timeouts:         router.Timeouts{Close: 2 * time.Second},
+		Timeouts:         patientTimeouts,
 		CompressMinBytes: 512,
 		Logger:           slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
