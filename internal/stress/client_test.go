@@ -239,9 +239,14 @@ func (c *client) end() bool {
 		b = c.appendFrame(nil, 0x88, "\x03\xe8")
 	case invalidFrame:
 		b = [][]byte{
-			c.appendFrame(nil, 0x83, "reserved opcode"), c.appendFrame(nil, 0xf1, "reserved bits"), c.appendFrame(nil, 0x80, "no message"),
-			{0x81, 5, 'p', 'l', 'a', 'i', 'n'}, c.appendFrame(nil, 0x09, "fragmented ping"), c.appendFrame(nil, 0x88, "\x03"),
-		}[c.random.IntN(6)]
+			c.appendFrame(nil, 0x83, "reserved opcode"),
+			c.appendFrame(nil, 0xf1, "reserved bits"),
+			c.appendFrame(nil, 0x80, "no message"),
+			append([]byte{0x81, 5}, "plain"...),
+			c.appendFrame(nil, 0x09, "fragmented ping"),
+			c.appendFrame(nil, 0x88, "\x03"),
+			c.appendFrame(nil, 0x81, "\xff"),
+		}[c.random.IntN(7)]
 	case halfFrame:
 		b = c.appendFrame(nil, 0x81, `{"type":"EVENT","payload":{"conn":-1,"seq":0}}`)
 		b = b[:1+c.random.IntN(len(b)-1)]

@@ -5,7 +5,6 @@ package stress_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -107,7 +106,7 @@ func newServer(t *testing.T, n int) *server {
 		Limits:           router.Limits{InFlight: 1 << 20, QueueBytes: 4 << 20, QueueMessages: 1 << 20},
 		Timeouts:         patientTimeouts,
 		CompressMinBytes: 512,
-		Logger:           slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger:           slog.New(slog.DiscardHandler),
 	})
 	s.router.Observe(func(e router.Event) {
 		switch e.Kind {
@@ -123,11 +122,11 @@ func newServer(t *testing.T, n int) *server {
 	})
 	router.RPC(s.router, func(ctx *router.Context, m Call) (Reply, error) {
 		recordOf(ctx).handled(m.numbered, false)
-		return Reply{m.numbered}, nil
+		return Reply(m), nil
 	})
 	router.RPC(s.router, func(ctx *router.Context, m Serial) (SerialReply, error) {
 		recordOf(ctx).handled(m.numbered, true)
-		return SerialReply{m.numbered}, nil
+		return SerialReply(m), nil
 	}).Serial()
 	s.listen(t)
 	return s

@@ -123,7 +123,7 @@ func invalidTexts() []string {
 	return texts
 }
 
-func TestUTF8CasesAreWhatTheySay(t *testing.T) {
+func TestUTF8Cases_AreValidOrInvalidAsListed(t *testing.T) {
 	for _, s := range validTexts() {
 		invalid, inside := scanUTF8(s)
 		assert.True(t, invalid < 0 && !inside, "%+q", s)
