@@ -240,7 +240,7 @@ func TestConformance_DeflateWithAnotherClient(t *testing.T) {
 				c, _, err := websocket.Dial(t.Context(), server.URL, opts)
 				require.NoError(t, err)
 				c.SetReadLimit(-1)
-				for _, n := range []int{1, 16, 64, 256, 1024, 4096, 8192, 16384, 32768, 65536, 131072} {
+				for _, n := range []int{1, 16, 256, 4096, 32768, 131072} {
 					for _, m := range deflateMessages(n) {
 						require.NoError(t, c.Write(t.Context(), websocket.MessageText, []byte(m)))
 						_, got, err := c.Read(t.Context())

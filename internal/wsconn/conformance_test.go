@@ -38,7 +38,7 @@ var transports = []transport{
 	{name: "TCP parked"},
 	{name: "TCP blocking", blocking: true},
 	{name: "wrapped", wrap: func(c net.Conn) net.Conn { return hidden{c} }},
-	{name: "wrapped byte by byte", maxBytes: 128 << 10, wrap: func(c net.Conn) net.Conn { return byteByByte{hidden{c}, bufio.NewReader(c)} }},
+	{name: "wrapped byte by byte", maxBytes: 8 << 10, wrap: func(c net.Conn) net.Conn { return byteByByte{hidden{c}, bufio.NewReader(c)} }},
 	{name: "TLS", secure: true},
 }
 
@@ -83,12 +83,17 @@ func (tr transport) serveEcho(t *testing.T) *httptest.Server {
 	opts := conformanceOptions()
 	var conns sync.WaitGroup
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conns.Add(1) // before the client can end the connection and the test
 		c, err := wsconn.Accept(w, r, "", opts, ignore{})
 		if err != nil {
 			t.Error(err)
+			conns.Done()
 			return
 		}
-		conns.Go(func() { tr.echo(c) })
+		go func() {
+			defer conns.Done()
+			tr.echo(c)
+		}()
 	}))
 	if tr.wrap != nil {
 		server.Listener = wrappingListener{server.Listener, tr.wrap}
