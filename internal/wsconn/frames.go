@@ -62,7 +62,10 @@ func (c *Conn) beginFrame(h header) error {
 	}
 	f.inMessage, f.last = true, h.fin
 	f.left, f.key, f.pos = h.length, h.key, 0
-	if h.length > 0 {
+	switch {
+	case !f.deflated && h.length > uint64(c.opts.MaxMessageBytes):
+		return errTooBig
+	case h.length > 0:
 		f.emptyRun = 0
 		return nil
 	}

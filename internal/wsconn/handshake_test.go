@@ -67,7 +67,7 @@ func TestAccept_HijacksBeforeItWrites(t *testing.T) {
 			defer server.Close()
 			conn, err := net.Dial("tcp", server.Listener.Addr().String())
 			require.NoError(t, err)
-			defer conn.Close()
+			defer func() { _ = conn.Close() }()
 			_, err = io.WriteString(conn, handshake)
 			require.NoError(t, err)
 			r := bufio.NewReader(conn)
@@ -104,7 +104,7 @@ func TestAccept_RejectedHandshakeNegotiatesNothing(t *testing.T) {
 	}
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	require.NoError(t, err)
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
 	assert.Equal(t, "13", resp.Header.Get("Sec-WebSocket-Version"))
 	assert.Empty(t, resp.Header.Get("Sec-WebSocket-Extensions"))

@@ -146,7 +146,7 @@ func (c *Conn) readSome(r io.Reader, p []byte, size int64, text *utf8Checker) (i
 	switch {
 	case size+int64(n) > c.opts.MaxMessageBytes:
 		return n, errTooBig
-	case !text.check(p[:n]) || err == io.EOF && !text.complete(): //nolint:errorlint // as above
+	case !text.check(p[:n]) || err == io.EOF && !text.complete():
 		return n, errInvalidUTF8
 	}
 	return n, err

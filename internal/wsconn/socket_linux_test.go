@@ -24,7 +24,7 @@ func TestConn_BlockingDescriptorStopsNobody(t *testing.T) {
 	addr, conns := serve(t, &sharingListener{listener, shared}, opts)
 	c := dialRaw(t, addr, nil)
 	file := <-shared
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	require.NoError(t, syscall.SetNonblock(int(file.Fd()), false))
 	go func() { _ = echo(<-conns) }()
 	// A read that fills the buffer is followed by one that finds nothing, and a long
