@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/netpoll"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -90,14 +91,16 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *publ
 		return nil
 	}
 	c.ws, c.id = ws, crand.Text()
-	c.inbound = held[*incoming]{
-		size: (*incoming).bytes, max: r.opts.Limits.InboundBytes, budget: &r.inbound, ended: c.ctx.Done(),
+	c.inbound = executor.Memory[*incoming]{
+		Size: (*incoming).bytes, MaxBytes: r.opts.Limits.InboundBytes, Budget: &r.inbound, Ended: c.ctx.Done(),
 	}
-	c.messages = lane[*incoming]{run: c.handle, next: ws.Wake, last: ws.Flush, most: mostWaiting, held: &c.inbound, workers: &shared.workers}
-	c.messages.loopFunc = c.messages.loop
+	c.messages = executor.SerialQueue[*incoming]{
+		Run: c.handle, BeforeNext: ws.Wake, AfterLast: ws.Flush, MaxWaiting: maxWaiting, Memory: &c.inbound, Pool: &shared.pool,
+	}
+	c.messages.Init()
 	serve := c.serve
-	c.again = func() { shared.workers.start(serve) }
-	shared.workers.join()
+	c.resume = func() { shared.pool.Start(serve) }
+	shared.pool.Retain()
 	c.active.Store(1)
 	defer c.start() // even if an observer or the Logger calls runtime.Goexit
 	r.observe(Event{Kind: EventOpened})

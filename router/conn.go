@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -22,10 +23,10 @@ type Conn struct {
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
 
-	messages lane[*incoming]
-	inbound  held[*incoming] // of messages
-	again    func()          // calls serve on another goroutine
-	watch    *watch          // of its calls
+	messages executor.SerialQueue[*incoming]
+	inbound  executor.Memory[*incoming] // of messages
+	resume   func()                     // calls serve on another goroutine
+	watch    *watch                     // of its calls
 	reported atomic.Pointer[reports]
 	inFlight atomic.Int64 // RPCs whose handlers have not returned
 	active   atomic.Int64 // what keeps the connection's place: its reader, its messages, its reports
@@ -161,9 +162,9 @@ func sendAll(conns []*Conn, m Message) error {
 	return nil
 }
 
-// mostWaiting bounds the jobs that wait in one of a connection's lanes. While a
-// lane is full, the connection is not read.
-const mostWaiting = 64
+// maxWaiting bounds the jobs that wait in one of a connection's serial queues. While a
+// queue is full, the connection is not read.
+const maxWaiting = 64
 
 // open starts a connection: OnOpen first, then its messages.
 func (c *Conn) open() {
@@ -215,7 +216,7 @@ func (c *Conn) refuse(failed *publicError, refusal *CloseError) {
 // serve reads messages until the connection ends or there are none to read. Then another
 // goroutine goes on once there are.
 func (c *Conn) serve() {
-	for !c.ws.Park(c.again) {
+	for !c.ws.Park(c.resume) {
 		c.ws.AwaitLowWater()
 		msg, err := c.read()
 		if err != nil {
@@ -227,14 +228,14 @@ func (c *Conn) serve() {
 			continue
 		}
 		c.receive(msg)
-		if !c.messages.claim() {
+		if !c.messages.TryStart() {
 			continue
 		}
-		if c.ws.Park(c.again) { // with nothing left to read, this goroutine handles the message itself
-			c.messages.loop()
+		if c.ws.Park(c.resume) { // with nothing left to read, this goroutine handles the message itself
+			c.messages.Loop()
 			return
 		}
-		c.messages.start()
+		c.messages.Start()
 	}
 }
 
@@ -328,7 +329,7 @@ func (c *Conn) done() {
 func (c *Conn) leave() {
 	defer c.router.conns.leaveAddress(c.ip)
 	defer c.router.conns.leaveUser(c.identity)
-	defer c.messages.workers.leave()
+	defer c.messages.Pool.Release()
 	code, _ := c.ws.Status()
 	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
 	c.router.logClosed(c, StatusCode(code))

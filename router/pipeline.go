@@ -151,7 +151,7 @@ func (c *Conn) ingress(typ string, size int64, at time.Time) IngressContext {
 	return IngressContext{Type: typ, ConnID: c.id, IP: c.ip, Identity: c.identity, Size: size, ReceivedAt: at}
 }
 
-// pass is stage 5: it hands the message to the connection's lane.
+// pass is stage 5: it hands the message to the connection's serial queue.
 func (c *Conn) pass(in *incoming) *publicError {
 	if in.route.rpc {
 		limit := int64(c.router.opts.Limits.InFlight)
@@ -163,11 +163,11 @@ func (c *Conn) pass(in *incoming) *publicError {
 	if in.route.rpc {
 		c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
 	}
-	c.messages.queue(in)
+	c.messages.Enqueue(in)
 	return nil
 }
 
-// handle is stages 6 and 7, on a goroutine of the connection's lane. What a client
+// handle is stages 6 and 7, on a goroutine of the connection's serial queue. What a client
 // has sent before it left is handled, as it would be had the client stayed.
 func (c *Conn) handle(in *incoming) {
 	route := in.route
@@ -189,7 +189,7 @@ func (c *Conn) handle(in *incoming) {
 	}
 	if route.beside {
 		c.reportsHaveRoom()
-		c.messages.letGo()
+		c.messages.Yield()
 	}
 	if route.rpc {
 		c.handleCall(ctx)

@@ -3,13 +3,14 @@ package router
 import (
 	"sync"
 
+	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // reports are what the hooks about limits are still to be told of a connection. Most
 // connections never have any.
 type reports struct {
-	lane[func()]
+	executor.SerialQueue[func()]
 
 	mu    sync.Mutex
 	drops LimitExceeded // that are not reported yet, if Messages is not 0
@@ -19,8 +20,8 @@ func (c *Conn) reports() *reports {
 	if r := c.reported.Load(); r != nil {
 		return r
 	}
-	r := &reports{lane: lane[func()]{run: runReport, most: mostWaiting, workers: c.messages.workers}}
-	r.loopFunc = r.loop
+	r := &reports{SerialQueue: executor.SerialQueue[func()]{Run: runReport, MaxWaiting: maxWaiting, Pool: c.messages.Pool}}
+	r.Init()
 	if c.reported.CompareAndSwap(nil, r) {
 		return r
 	}
@@ -36,7 +37,7 @@ func (c *Conn) report(l LimitExceeded) {
 		return
 	}
 	c.active.Add(1)
-	c.reports().push(func() {
+	c.reports().EnqueueWait(func() {
 		defer c.done()
 		c.router.limitExceeded(l)
 	})
@@ -53,7 +54,7 @@ func (r *Router) limitExceeded(l LimitExceeded) {
 // reportsHaveRoom waits until another report would not have to.
 func (c *Conn) reportsHaveRoom() {
 	if r := c.reported.Load(); r != nil {
-		r.awaitRoom()
+		r.AwaitRoom()
 	}
 }
 
@@ -84,7 +85,7 @@ func (o *owner) OnOverflow(over wsconn.Overflow) {
 	}
 	r.mu.Unlock()
 	if first && c.hold() {
-		r.add(c.reportDrops)
+		r.EnqueueNow(c.reportDrops)
 	}
 }
 
@@ -104,7 +105,7 @@ func (o *owner) OnBackpressure(messages, bytes int) {
 	if c.router.opts.OnQueueHigh == nil || !c.hold() {
 		return
 	}
-	c.reports().add(func() {
+	c.reports().EnqueueNow(func() {
 		defer c.done()
 		c.router.hook("OnQueueHigh", func() { c.router.opts.OnQueueHigh(c, messages, bytes) })
 	})

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/penstock-go/penstock/internal/serial"
+	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -31,10 +31,10 @@ type Router struct {
 
 	conns    registry
 	topics   topics
-	link     Link         // to the other nodes
-	events   serial.Queue // of hooks that are about no connection
-	observer func(Event)  // nil if nobody observes
-	inbound  inboundBudget
+	link     Link               // to the other nodes
+	events   executor.FuncQueue // of hooks that are about no connection
+	observer func(Event)        // nil if nobody observes
+	inbound  executor.ByteBudget
 
 	logsWaiting atomic.Int32 // of panics under locks, in events
 
@@ -44,8 +44,8 @@ type Router struct {
 // A shared is what some of the connections have in common, so that not all of them
 // wait for one lock.
 type shared struct {
-	calls   watch
-	workers workers
+	calls watch
+	pool  executor.Pool
 }
 
 const shares = 16
@@ -59,7 +59,7 @@ func New(opts *Options) *Router {
 	r.root.router = r
 	r.freeze = sync.OnceFunc(r.compile)
 	r.conns.init(r.opts.Limits)
-	r.inbound.max = r.opts.Limits.InboundBytesTotal
+	r.inbound.MaxBytes = r.opts.Limits.InboundBytesTotal
 	r.topics.init(r)
 	for i := range r.shared {
 		r.shared[i].calls.timeout = r.opts.Timeouts.Call

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/penstock-go/penstock/internal/serial"
+	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -38,7 +38,7 @@ type link struct {
 	node   router.Node
 	name   string
 	topics map[string]struct{} // guarded by the broker's lock
-	queue  serial.Queue
+	queue  executor.FuncQueue
 }
 
 // Subscribe asks for what others publish on topic.

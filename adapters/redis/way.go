@@ -11,7 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/serial"
+	"github.com/penstock-go/penstock/internal/executor"
 )
 
 // A way is one connection that listens to topics. On a Cluster there are several, each
@@ -21,7 +21,7 @@ type way struct {
 	client  goredis.UniversalClient
 	prefix  string // of channels
 	sharded bool
-	changes serial.Queue
+	changes executor.FuncQueue
 	outbox  *outbox
 
 	mu      sync.Mutex

@@ -1,0 +1,9 @@
+// Package executor runs jobs: one after another in a [SerialQueue] or [FuncQueue], on
+// goroutines of a [Pool] that live only while there is something to do.
+//
+// Goroutines. A SerialQueue has at most one goroutine in Loop that may take the next job.
+// A job that calls Yield keeps its goroutine and lets another one take the next job.
+//
+// Lock order. SerialQueue's lock comes before Pool's and before ByteBudget's. No lock is
+// held while a job runs.
+package executor

@@ -1,0 +1,54 @@
+package executor
+
+import "sync"
+
+// A FuncQueue runs functions one after another, on a goroutine that lives only while
+// there is something to run. The zero FuncQueue is empty. It is safe for concurrent use.
+type FuncQueue struct {
+	mu      sync.Mutex
+	waiting []func()
+	running bool
+}
+
+// Add queues f behind what waits, and returns at once.
+func (q *FuncQueue) Add(f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, f)
+	if !q.running {
+		q.running = true
+		go q.run(nil)
+	}
+}
+
+// run begins with fs. A function that calls runtime.Goexit ends its goroutine, and the
+// queue goes on with the next one.
+func (q *FuncQueue) run(fs []func()) {
+	ended := false
+	defer func() {
+		if !ended {
+			go q.run(fs)
+		}
+	}()
+	for {
+		for len(fs) > 0 {
+			f := fs[0]
+			fs = fs[1:]
+			f()
+		}
+		if fs = q.take(); len(fs) == 0 {
+			ended = true
+			return
+		}
+	}
+}
+
+// take returns what waits. If that is nothing, the queue is not running any more.
+func (q *FuncQueue) take() []func() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	fs := q.waiting
+	q.waiting = nil
+	q.running = len(fs) > 0
+	return fs
+}

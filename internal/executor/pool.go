@@ -1,0 +1,107 @@
+package executor
+
+import (
+	"sync"
+	"time"
+)
+
+// A Pool reuses goroutines. A new goroutine begins with a small stack, and growing it to
+// what decoding a message takes costs more than the rest of a hand-over; a reused one has
+// grown already. The zero Pool is ready to use. It is safe for concurrent use.
+type Pool struct {
+	mu    sync.Mutex
+	users int           // without one, no goroutine waits
+	idle  []chan func() // of each waiting goroutine, the last to come first
+	spare int           // the fewest that were waiting since the last check
+	timer *time.Timer
+	armed bool
+
+	_ [64]byte // keeps the pools of an array on different cache lines
+}
+
+const (
+	maxIdle       = 256
+	checkInterval = time.Second
+)
+
+// Start runs f on a goroutine.
+func (p *Pool) Start(f func()) {
+	p.mu.Lock()
+	n := len(p.idle)
+	if n == 0 {
+		p.mu.Unlock()
+		go p.work(f)
+		return
+	}
+	worker := p.idle[n-1]
+	p.idle = p.idle[:n-1]
+	p.spare = min(p.spare, n-1)
+	p.mu.Unlock()
+	worker <- f
+}
+
+func (p *Pool) work(f func()) {
+	next := make(chan func(), 1)
+	for f != nil {
+		f()
+		if !p.wait(next) {
+			return
+		}
+		f = <-next
+	}
+}
+
+// wait adds a goroutine to those that wait, unless there are enough.
+func (p *Pool) wait(next chan func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.users == 0 || len(p.idle) == maxIdle {
+		return false
+	}
+	p.idle = append(p.idle, next)
+	switch {
+	case p.armed:
+	case p.timer == nil:
+		p.timer = time.AfterFunc(checkInterval, p.check)
+	default:
+		p.timer.Reset(checkInterval)
+	}
+	p.armed = true
+	return true
+}
+
+// check ends the goroutines that were not needed since the last check.
+func (p *Pool) check() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end(p.spare)
+	p.spare = len(p.idle)
+	if p.armed = p.spare > 0; p.armed {
+		p.timer.Reset(checkInterval)
+	}
+}
+
+// end ends the n goroutines that have waited longest.
+func (p *Pool) end(n int) {
+	for _, worker := range p.idle[:n] {
+		worker <- nil
+	}
+	p.idle = append(p.idle[:0], p.idle[n:]...)
+}
+
+// Retain adds a user of the pool. Idle goroutines wait only while there are users.
+func (p *Pool) Retain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.users++
+}
+
+// Release undoes Retain.
+func (p *Pool) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.users--; p.users == 0 {
+		p.end(len(p.idle))
+		p.spare = 0
+	}
+}

@@ -1,0 +1,236 @@
+package executor
+
+import "sync"
+
+// A SerialQueue starts jobs one at a time, in order. The exported fields must be set
+// before the first job, and [SerialQueue.Init] must be called.
+type SerialQueue[T any] struct {
+	Run        func(T)
+	BeforeNext func() // called before another job follows on the same goroutine; may be nil
+	AfterLast  func() // called when no job follows on the same goroutine; may be nil
+	MaxWaiting int    // jobs that may wait
+	Memory     *Memory[T]
+	Pool       *Pool
+
+	loopFunc func() // the method value, stored so that starting it allocates nothing
+
+	mu       sync.Mutex
+	jobs     []T
+	head     int           // of jobs: those before it have been taken
+	starting int           // goroutines on their way to the first job
+	turn     uint64        // of the job that was taken last
+	blocked  bool          // that job runs, and lets no other start
+	taken    chan struct{} // closed when a job is taken; nil if nothing waits for that
+}
+
+// Memory bounds the bytes of the jobs that wait in one queue. Its exported fields must be
+// set before the first job; the rest is guarded by the queue's lock.
+type Memory[T any] struct {
+	Size     func(T) int64
+	MaxBytes int64           // of the waiting jobs of this queue
+	Budget   *ByteBudget     // of all queues
+	Ended    <-chan struct{} // closed when waiting for room has become pointless
+
+	bytes   int64 // of the jobs that wait
+	counted int64 // of these, in Budget
+}
+
+// Init prepares the queue.
+func (q *SerialQueue[T]) Init() { q.loopFunc = q.Loop }
+
+// EnqueueWait adds a job and starts it in its turn. It waits while the queue is full.
+func (q *SerialQueue[T]) EnqueueWait(job T) {
+	q.Enqueue(job)
+	if q.TryStart() {
+		q.Start()
+	}
+}
+
+// Enqueue adds a job, which may start only after TryStart. It waits while the queue is
+// full.
+func (q *SerialQueue[T]) Enqueue(job T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waitForRoom()
+	if q.Memory != nil {
+		q.Memory.add(job, q.waiting() > 0)
+	}
+	q.jobs = append(q.jobs, job)
+}
+
+// EnqueueNow adds a job and starts it in its turn, even if the queue is full. The queue
+// must not have Memory.
+func (q *SerialQueue[T]) EnqueueNow(job T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.jobs = append(q.jobs, job)
+	q.startNext()
+}
+
+// AwaitRoom waits while the queue is full.
+func (q *SerialQueue[T]) AwaitRoom() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waitForRoom()
+}
+
+func (q *SerialQueue[T]) waiting() int { return len(q.jobs) - q.head }
+
+// waitForRoom must be called with the lock held, which it releases meanwhile.
+func (q *SerialQueue[T]) waitForRoom() {
+	for {
+		full := q.waiting() >= q.MaxWaiting
+		var ended, budget <-chan struct{}
+		if m := q.Memory; m != nil && q.waiting() > 0 {
+			ended = m.Ended
+			full = full || m.bytes >= m.MaxBytes
+			if !full && m.Budget.exceeded() {
+				budget = m.Budget.available()
+			}
+		}
+		if !full && budget == nil {
+			return
+		}
+		if q.taken == nil {
+			q.taken = make(chan struct{})
+		}
+		taken := q.taken
+		q.mu.Unlock()
+		select {
+		case <-taken:
+		case <-budget:
+		case <-ended:
+			q.mu.Lock()
+			return
+		}
+		q.mu.Lock()
+	}
+}
+
+// TryStart reports whether the first job needs a goroutine. The caller must then call
+// Loop or Start.
+func (q *SerialQueue[T]) TryStart() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.tryStart()
+}
+
+func (q *SerialQueue[T]) tryStart() bool {
+	if q.blocked || q.starting > 0 || q.waiting() == 0 {
+		return false
+	}
+	q.starting++
+	return true
+}
+
+// startNext starts a goroutine for the first job, unless one is on its way or the job
+// has to wait. It must be called with the lock held.
+func (q *SerialQueue[T]) startNext() {
+	if q.tryStart() {
+		q.Start()
+	}
+}
+
+// Start calls Loop on another goroutine.
+func (q *SerialQueue[T]) Start() { q.Pool.Start(q.loopFunc) }
+
+// Loop runs jobs until no job may start.
+func (q *SerialQueue[T]) Loop() {
+	running, turn := false, uint64(0)
+	defer func() {
+		if running { // the job has called runtime.Goexit
+			q.abandon(turn)
+		}
+	}()
+	q.mu.Lock()
+	q.starting--
+	for !q.blocked && q.waiting() > 0 {
+		job := q.take()
+		q.turn++
+		turn, q.blocked = q.turn, true
+		q.mu.Unlock()
+		running = true
+		q.Run(job)
+		running = false
+		q.mu.Lock()
+		if q.turn == turn {
+			q.blocked = false
+		}
+		if q.BeforeNext != nil && q.waiting() > 0 {
+			q.BeforeNext()
+		}
+	}
+	q.mu.Unlock()
+	if q.AfterLast != nil {
+		q.AfterLast()
+	}
+}
+
+// Yield lets the next job start concurrently with the one that calls it, at most once.
+// The goroutine that it starts is often too late: if the calling job ends at once, its
+// own goroutine takes the next job, so that most jobs need no goroutine of their own.
+func (q *SerialQueue[T]) Yield() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.blocked = false
+	q.startNext()
+}
+
+// abandon does what Loop cannot do any more, because its goroutine ends.
+func (q *SerialQueue[T]) abandon(turn uint64) {
+	q.mu.Lock()
+	if q.turn == turn {
+		q.blocked = false
+	}
+	q.startNext()
+	q.mu.Unlock()
+	if q.AfterLast != nil {
+		q.AfterLast()
+	}
+}
+
+// keptCapacity is how many jobs an idle queue keeps memory for.
+const keptCapacity = 8
+
+func (q *SerialQueue[T]) take() T {
+	var zero T
+	job := q.jobs[q.head]
+	q.jobs[q.head] = zero
+	q.head++
+	if q.head == len(q.jobs) {
+		q.head, q.jobs = 0, q.jobs[:0]
+		if cap(q.jobs) > keptCapacity {
+			q.jobs = nil
+		}
+	}
+	if q.taken != nil {
+		close(q.taken)
+		q.taken = nil
+	}
+	if q.Memory != nil {
+		q.Memory.remove(job, q.waiting() == 0)
+	}
+	return job
+}
+
+// add counts a job that begins to wait. behind says that it waits behind another one.
+func (m *Memory[T]) add(job T, behind bool) {
+	size := m.Size(job)
+	m.bytes += size
+	if behind {
+		m.counted += size
+		m.Budget.add(size)
+	}
+}
+
+// remove uncounts a job that was taken. last says that no other one waits.
+func (m *Memory[T]) remove(job T, last bool) {
+	size := m.Size(job)
+	m.bytes -= size
+	uncounted := min(size, m.counted)
+	if last {
+		uncounted = m.counted
+	}
+	m.counted -= uncounted
+	m.Budget.remove(uncounted)
+}
