@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 var sample = regexp.MustCompile("(?ms)^```json\n(.*?)^```$")
@@ -29,7 +29,7 @@ func samples(t *testing.T) [][]byte {
 
 func TestSamplesAreEnvelopes(t *testing.T) {
 	for _, text := range samples(t) {
-		_, err := envelope.Parse(text)
+		_, err := wire.Parse(text)
 		require.NoError(t, err, "%s", text)
 		var message struct {
 			Type string          `json:"type"`

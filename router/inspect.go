@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // A publicError is what a client may see of an error, and what the log says about the
 // rest. It is plain data: nothing that uses it calls the error's methods.
 type publicError struct {
-	payload    errorPayload
+	payload    wire.ErrorPayload
 	retryAfter time.Duration
 
 	limited bool // the error is a limit, and the fields below do not count

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -13,7 +13,7 @@ import (
 type incoming struct {
 	wsconn.Message
 
-	head  envelope.Head
+	head  wire.Head
 	route *Route // nil if the type is not registered
 }
 
@@ -28,7 +28,7 @@ func (in *incoming) release() {
 
 // limitOf says how much of a message is worth keeping, from its first bytes.
 func (r *Router) limitOf(prefix []byte) int64 {
-	head, _ := envelope.ParseHeadPrefix(prefix)
+	head, _ := wire.ParseHeadPrefix(prefix)
 	if route := r.routes[string(head.Type)]; route != nil {
 		return route.maxBytes
 	}
@@ -87,7 +87,7 @@ func (c *Conn) enter(in *incoming, headErr error, admission *publicError) *publi
 	case in.heartbeat():
 		_ = c.queueWait(encodeHeartbeatAck(in.At))
 		c.ws.Wake()
-		c.answered(typeHeartbeat, "")
+		c.answered(wire.TypeHeartbeat, "")
 		in.release()
 		c.done()
 		return nil
@@ -101,9 +101,9 @@ var errDraining = &errors.Error{Code: errors.Unavailable, Message: "server is re
 
 func (in *incoming) readHead(routes map[string]*Route) (err error) {
 	if in.Truncated() {
-		in.head, err = envelope.ParseHeadPrefix(in.Bytes)
+		in.head, err = wire.ParseHeadPrefix(in.Bytes)
 	} else {
-		in.head, err = envelope.ParseHead(in.Bytes)
+		in.head, err = wire.ParseHead(in.Bytes)
 	}
 	if err != nil {
 		in.head.Type = nil // whatever it claims to be
@@ -116,7 +116,7 @@ func (in *incoming) readHead(routes map[string]*Route) (err error) {
 // bytes is how much memory a waiting message holds.
 func (in *incoming) bytes() int64 { return int64(len(in.Bytes)) }
 
-func (in *incoming) heartbeat() bool { return string(in.head.Type) == typeHeartbeat }
+func (in *incoming) heartbeat() bool { return string(in.head.Type) == wire.TypeHeartbeat }
 
 // typ is what the outside gets to see of the message's type.
 func (in *incoming) typ() string {
@@ -124,7 +124,7 @@ func (in *incoming) typ() string {
 	case in.route != nil:
 		return in.route.name
 	case in.heartbeat():
-		return typeHeartbeat
+		return wire.TypeHeartbeat
 	default:
 		return ""
 	}
@@ -247,7 +247,7 @@ func (c *Conn) decoded(in *incoming) (ctx *Context) {
 }
 
 func (c *Conn) decode(in *incoming) (*Context, error) {
-	frame, err := envelope.Parse(in.Bytes)
+	frame, err := wire.Parse(in.Bytes)
 	if err != nil {
 		return nil, invalid(err)
 	}

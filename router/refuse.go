@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // turnAway refuses a message: it reports a limit and gives the client exactly
@@ -72,8 +73,8 @@ func (c *Conn) answerError(typ, correlationID string, failed *publicError) {
 }
 
 // publicPart is what a client may see of an error, without its details.
-func publicPart(e *errors.Error) errorPayload {
-	return errorPayload{
+func publicPart(e *errors.Error) wire.ErrorPayload {
+	return wire.ErrorPayload{
 		Code:         e.Code,
 		Message:      e.Message,
 		Retryable:    e.Retryable(),
@@ -115,20 +116,14 @@ func ceil(d, unit time.Duration) int64 {
 	return n
 }
 
-type limitDetails struct {
-	Kind     LimitKind `json:"kind"`
-	Observed int64     `json:"observed"`
-	Limit    int64     `json:"limit"`
-}
-
 // payload is what a client is told of a limit.
-func (l *LimitExceeded) payload() errorPayload {
+func (l *LimitExceeded) payload() wire.ErrorPayload {
 	e := errors.Error{Code: errors.ResourceExhausted, Message: l.Kind.message(), RetryAfter: l.RetryAfter}
 	if l.Kind == LimitRate && l.RetryAfter == errors.Never {
 		e.Code, e.Message = errors.FailedPrecondition, "the message costs more than the limit can ever allow"
 	}
 	payload := publicPart(&e)
-	payload.Details = limitDetails{l.Kind, l.Observed, l.Limit}
+	payload.Details = wire.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit}
 	return payload
 }
 

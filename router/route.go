@@ -5,7 +5,8 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
-	"strings"
+
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // A Handler handles a decoded, validated message. The error goes to the client;
@@ -202,9 +203,6 @@ func add[M Message](to Registry, rt *Route) *Route {
 	return rt
 }
 
-// maxNameBytes bounds a type's name and a correlation id.
-const maxNameBytes = 128
-
 // mustBeMessage panics unless M can travel, and returns its name and how many
 // fields it has, or -1 if it is not a struct.
 func mustBeMessage[M Message](place string) (name string, fields int) {
@@ -215,9 +213,9 @@ func mustBeMessage[M Message](place string) (name string, fields int) {
 	var zero M
 	name = zero.MessageType()
 	switch {
-	case name == "" || len(name) > maxNameBytes:
-		panic(fmt.Sprintf("router: %s: the name of %v, %q, must have 1 to %d bytes", place, typ, name, maxNameBytes))
-	case reserved(name):
+	case name == "" || len(name) > wire.MaxNameBytes:
+		panic(fmt.Sprintf("router: %s: the name of %v, %q, must have 1 to %d bytes", place, typ, name, wire.MaxNameBytes))
+	case wire.Reserved(name):
 		panic(fmt.Sprintf("router: %s: the name of %v, %q, is reserved", place, typ, name))
 	}
 	if err := encodable(typ, map[reflect.Type]bool{}); err != nil {
@@ -227,12 +225,6 @@ func mustBeMessage[M Message](place string) (name string, fields int) {
 		return name, -1
 	}
 	return name, typ.NumField()
-}
-
-// reserved reports whether a name belongs to the protocol.
-func reserved(name string) bool {
-	return strings.HasPrefix(name, "$") || strings.HasPrefix(name, "__") ||
-		name == typeError || name == typeRPCError
 }
 
 func caller(skip int) string {

@@ -14,7 +14,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/go-json-experiment/json"
 
-	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // serveHandmade is the fastest loop that we could write on coder/websocket. One goroutine reads,
@@ -90,7 +90,7 @@ func readAll(p []byte, r io.Reader) ([]byte, error) {
 
 // answerScanned is answerTyped with Penstock's scanner and JSON package.
 func answerScanned(reply, data []byte) ([]byte, error) {
-	frame, err := envelope.Parse(data)
+	frame, err := wire.Parse(data)
 	if err != nil {
 		return nil, err
 	}

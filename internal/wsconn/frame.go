@@ -59,11 +59,11 @@ func (f *Frame) Write(p []byte) (int, error) {
 // WriteString appends to the text.
 func (f *Frame) WriteString(s string) { f.buf = append(f.buf, s...) }
 
+// Append appends to the text what build appends to its argument.
+func (f *Frame) Append(build func(b []byte) []byte) { f.buf = build(f.buf) }
+
 // Text returns the text so far. It is valid until the next Write or Release.
 func (f *Frame) Text() []byte { return f.buf[maxHeaderBytes:] }
-
-// Truncate shortens the text to n bytes.
-func (f *Frame) Truncate(n int) { f.buf = f.buf[:maxHeaderBytes+n] }
 
 // Retain adds a reference, for one more Send.
 func (f *Frame) Retain() { f.refs.Add(1) }

@@ -1,10 +1,10 @@
-package envelope
+package wire
 
 import "bytes"
 
 // skip returns the offset after a value without validating it. It only finds the ends of strings,
 // objects and arrays.
-func (f frame) skip(i int) (int, error) {
+func (f input) skip(i int) (int, error) {
 	depth := 0
 	for i < len(f) {
 		switch f[i] {
@@ -33,7 +33,7 @@ func (f frame) skip(i int) (int, error) {
 }
 
 // within returns an error if i is beyond the end of the frame.
-func (f frame) within(i int) error {
+func (f input) within(i int) error {
 	if i > len(f) {
 		return ErrTruncated
 	}
@@ -42,7 +42,7 @@ func (f frame) within(i int) error {
 
 // skipText returns the offset after a string, or an offset beyond the frame if the string does not
 // end.
-func (f frame) skipText(i int) int {
+func (f input) skipText(i int) int {
 	i++
 	for {
 		n := bytes.IndexByte(f[i:], '"')
@@ -57,7 +57,7 @@ func (f frame) skipText(i int) int {
 }
 
 // escaped reports whether an odd number of backslashes precedes the byte at i.
-func (f frame) escaped(i int) bool {
+func (f input) escaped(i int) bool {
 	n := 0
 	for i-1-n >= 0 && f[i-1-n] == '\\' {
 		n++
@@ -124,7 +124,7 @@ func (p *headParser) readMember(key, value int) {
 }
 
 // spaceBack returns the start of the white space that ends at i.
-func (f frame) spaceBack(i, low int) int {
+func (f input) spaceBack(i, low int) int {
 	for i > low && (f[i-1] == ' ' || f[i-1] == '\n' || f[i-1] == '\t' || f[i-1] == '\r') {
 		i--
 	}
@@ -132,7 +132,7 @@ func (f frame) spaceBack(i, low int) int {
 }
 
 // valueBack returns the start of the value that ends at i, or -1 if it is before low.
-func (f frame) valueBack(i, low int) int {
+func (f input) valueBack(i, low int) int {
 	depth := 0
 	for i > low {
 		switch f[i-1] {
@@ -158,7 +158,7 @@ func (f frame) valueBack(i, low int) int {
 }
 
 // textBack returns the start of the string that ends at i, or -1 if it is before low.
-func (f frame) textBack(i, low int) int {
+func (f input) textBack(i, low int) int {
 	for i--; i > low; i-- {
 		if f[i-1] == '"' && !f.escaped(i-1) {
 			return i - 1
@@ -167,7 +167,7 @@ func (f frame) textBack(i, low int) int {
 	return -1
 }
 
-func (f frame) scalarBack(i, low int) int {
+func (f input) scalarBack(i, low int) int {
 	for i > low {
 		switch f[i-1] {
 		case ':', ',', '{', '[', ' ', '\n', '\t', '\r', '"', '}', ']':
@@ -179,7 +179,7 @@ func (f frame) scalarBack(i, low int) int {
 }
 
 // keyBack returns the start of the key of the value at i, or -1 if it is before low.
-func (f frame) keyBack(i, low int) int {
+func (f input) keyBack(i, low int) int {
 	i = f.spaceBack(i, low)
 	if i <= low || f[i-1] != ':' {
 		return -1

@@ -1,4 +1,4 @@
-package envelope
+package wire
 
 // nesting is the stack of open objects and arrays. It has one bit per level for the kind, so that
 // validation neither recurses nor allocates.
@@ -35,7 +35,7 @@ func (n *nesting) leave() {
 }
 
 // value validates a value that is nested in outside objects and arrays.
-func (f frame) value(i, outside int) (int, error) {
+func (f input) value(i, outside int) (int, error) {
 	n := nesting{outside: outside}
 	for {
 		var ended bool
@@ -61,7 +61,7 @@ func (f frame) value(i, outside int) (int, error) {
 
 // begin validates a string or a scalar, or enters an object or an array. ended reports that the
 // element is complete: a string, a scalar, or an empty object or array whose closer is next.
-func (f frame) begin(i int, n *nesting) (_ int, ended bool, err error) {
+func (f input) begin(i int, n *nesting) (_ int, ended bool, err error) {
 	i = f.space(i)
 	if i >= len(f) {
 		return i, false, ErrTruncated
@@ -83,7 +83,7 @@ func (f frame) begin(i int, n *nesting) (_ int, ended bool, err error) {
 }
 
 // end closes the objects and arrays that end after a value, up to a comma or the outermost level.
-func (f frame) end(i int, n *nesting) (int, error) {
+func (f input) end(i int, n *nesting) (int, error) {
 	for n.levels > 0 {
 		i = f.space(i)
 		switch {

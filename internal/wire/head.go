@@ -1,4 +1,4 @@
-package envelope
+package wire
 
 // A Head is the part of an envelope that is known before the payload is read.
 type Head struct {
@@ -37,7 +37,7 @@ func (h *Head) FindCorrelationID(data []byte) []byte {
 }
 
 type headParser struct {
-	frame       frame
+	frame       input
 	whole       bool // frame is complete, not a prefix
 	tailScanned bool // scanTail has run
 

@@ -1,4 +1,4 @@
-package envelope_test
+package wire_test
 
 import (
 	"encoding/json"
@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // BenchmarkParseHead measures the cost of a rejected message: reading the type and the correlation
@@ -18,7 +18,7 @@ func BenchmarkParseHead(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				head, err := envelope.ParseHead(frame)
+				head, err := wire.ParseHead(frame)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -35,7 +35,7 @@ func BenchmarkParse(b *testing.B) {
 		b.Run(size+"/Parse", func(b *testing.B) {
 			b.SetBytes(int64(len(frame)))
 			for b.Loop() {
-				if _, err := envelope.Parse(frame); err != nil {
+				if _, err := wire.Parse(frame); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,4 +1,4 @@
-package envelope
+package wire
 
 import "unicode/utf8"
 
@@ -8,8 +8,8 @@ const MaxDepth = 64
 // MaxNameBytes is the maximum length of a type and of a correlation ID.
 const MaxNameBytes = 128
 
-// A Frame is the content of a valid envelope.
-type Frame struct {
+// A Envelope is the content of a valid envelope.
+type Envelope struct {
 	Type          []byte // 1 to MaxNameBytes
 	CorrelationID []byte // at most MaxNameBytes; empty if there is none
 	Payload       []byte // JSON; nil if there is none
@@ -19,30 +19,30 @@ type Frame struct {
 // UTF-8, nested at most MaxDepth levels. It must have a type, and must not repeat type, meta,
 // payload or correlationId. The syntax of other members is validated; their content is ignored.
 // For every envelope that Parse accepts, [ParseHead] finds the same type and correlation ID.
-func Parse(data []byte) (Frame, error) {
+func Parse(data []byte) (Envelope, error) {
 	if len(data) == 0 {
-		return Frame{}, ErrEmpty
+		return Envelope{}, ErrEmpty
 	}
 	if !utf8.Valid(data) {
-		return Frame{}, ErrUTF8
+		return Envelope{}, ErrUTF8
 	}
 	p := parser{frame: data}
 	i, err := p.object(0)
 	if err != nil {
-		return Frame{}, err
+		return Envelope{}, err
 	}
 	if i = p.frame.space(i); i < len(data) {
-		return Frame{}, p.frame.unexpected(i)
+		return Envelope{}, p.frame.unexpected(i)
 	}
 	if p.found.Type == nil {
-		return Frame{}, ErrNoType
+		return Envelope{}, ErrNoType
 	}
 	return p.found, nil
 }
 
 type parser struct {
-	frame   frame
-	found   Frame
+	frame   input
+	found   Envelope
 	hasMeta bool
 	hasID   bool
 }
@@ -100,7 +100,7 @@ func (p *parser) metaMember(key []byte, i int) (int, error) {
 
 // members validates an object whose first brace is before i. It calls member with each key and the
 // offset of its value.
-func (f frame) members(i int, member func(key []byte, i int) (int, error)) (int, error) {
+func (f input) members(i int, member func(key []byte, i int) (int, error)) (int, error) {
 	if i = f.space(i); i < len(f) && f[i] == '}' {
 		return i + 1, nil
 	}
@@ -120,7 +120,7 @@ func (f frame) members(i int, member func(key []byte, i int) (int, error)) (int,
 }
 
 // key reads the key of a member and returns it with the offset of the value.
-func (f frame) key(i int) (key []byte, value int, err error) {
+func (f input) key(i int) (key []byte, value int, err error) {
 	start := f.space(i)
 	if i, err = f.text(start); err != nil {
 		return nil, i, err
@@ -134,7 +134,7 @@ func (f frame) key(i int) (key []byte, value int, err error) {
 
 // name reads a string of minBytes to MaxNameBytes bytes into dst. It returns invalid for any other
 // value.
-func (f frame) name(i int, dst *[]byte, minBytes int, invalid error) (int, error) {
+func (f input) name(i int, dst *[]byte, minBytes int, invalid error) (int, error) {
 	if i < len(f) && f[i] != '"' {
 		return i, invalid
 	}

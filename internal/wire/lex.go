@@ -1,4 +1,4 @@
-package envelope
+package wire
 
 import (
 	"bytes"
@@ -7,19 +7,19 @@ import (
 	"math/bits"
 )
 
-// A frame is JSON text. Its methods take the offset at which an element begins and return the
+// A input is JSON text. Its methods take the offset at which an element begins and return the
 // offset after it.
-type frame []byte
+type input []byte
 
 // unexpected returns the error for a wrong or missing byte at i.
-func (f frame) unexpected(i int) error {
+func (f input) unexpected(i int) error {
 	if i >= len(f) {
 		return ErrTruncated
 	}
 	return &SyntaxError{Offset: i}
 }
 
-func (f frame) space(i int) int {
+func (f input) space(i int) int {
 	for i < len(f) && (f[i] == ' ' || f[i] == '\n' || f[i] == '\t' || f[i] == '\r') {
 		i++
 	}
@@ -27,7 +27,7 @@ func (f frame) space(i int) int {
 }
 
 // expect skips white space and requires the byte c.
-func (f frame) expect(i int, c byte) (int, error) {
+func (f input) expect(i int, c byte) (int, error) {
 	i = f.space(i)
 	if i >= len(f) || f[i] != c {
 		return i, f.unexpected(i)
@@ -36,7 +36,7 @@ func (f frame) expect(i int, c byte) (int, error) {
 }
 
 // text validates a string including its quotes.
-func (f frame) text(i int) (int, error) {
+func (f input) text(i int) (int, error) {
 	i, err := f.expect(i, '"')
 	for err == nil {
 		i = f.plain(i)
@@ -54,7 +54,7 @@ func (f frame) text(i int) (int, error) {
 
 // plain returns the offset of the next quote, backslash or control character. It tests eight bytes
 // at a time with Mycroft's test for a byte below n (Warren, Hacker's Delight, section 6-1).
-func (f frame) plain(i int) int {
+func (f input) plain(i int) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(f); i += 8 {
 		w := binary.LittleEndian.Uint64(f[i:])
@@ -71,7 +71,7 @@ func (f frame) plain(i int) int {
 }
 
 // escape validates an escape sequence.
-func (f frame) escape(i int) (int, error) {
+func (f input) escape(i int) (int, error) {
 	i++
 	if i >= len(f) {
 		return i, ErrTruncated
@@ -108,7 +108,7 @@ func unquote(quoted []byte) []byte {
 }
 
 // scalar validates a number or a literal.
-func (f frame) scalar(i int) (int, error) {
+func (f input) scalar(i int) (int, error) {
 	if i >= len(f) {
 		return i, ErrTruncated
 	}
@@ -124,7 +124,7 @@ func (f frame) scalar(i int) (int, error) {
 	}
 }
 
-func (f frame) literal(i int, want string) (int, error) {
+func (f input) literal(i int, want string) (int, error) {
 	for j := range len(want) {
 		if i+j >= len(f) || f[i+j] != want[j] {
 			return i + j, f.unexpected(i + j)
@@ -134,7 +134,7 @@ func (f frame) literal(i int, want string) (int, error) {
 }
 
 // number validates a number (RFC 8259, section 6).
-func (f frame) number(i int) (int, error) {
+func (f input) number(i int) (int, error) {
 	if i < len(f) && f[i] == '-' {
 		i++
 	}
@@ -159,7 +159,7 @@ func (f frame) number(i int) (int, error) {
 }
 
 // digits requires at least one digit.
-func (f frame) digits(i int) (int, error) {
+func (f input) digits(i int) (int, error) {
 	start := i
 	for i < len(f) && f[i] >= '0' && f[i] <= '9' {
 		i++

@@ -1,4 +1,4 @@
-package envelope_test
+package wire_test
 
 import (
 	"bytes"
@@ -13,21 +13,21 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // reference implements Parse with encoding/json. It returns false if the envelope must be rejected.
-func reference(data []byte) (envelope.Frame, bool) {
-	if !utf8.Valid(data) || !json.Valid(data) || depth(data) > envelope.MaxDepth {
-		return envelope.Frame{}, false
+func reference(data []byte) (wire.Envelope, bool) {
+	if !utf8.Valid(data) || !json.Valid(data) || depth(data) > wire.MaxDepth {
+		return wire.Envelope{}, false
 	}
 	root, ok := members(data)
 	if !ok || len(root["type"]) != 1 || len(root["meta"]) > 1 || len(root["payload"]) > 1 {
-		return envelope.Frame{}, false
+		return wire.Envelope{}, false
 	}
-	var found envelope.Frame
+	var found wire.Envelope
 	if found.Type, ok = name(root["type"][0]); !ok || len(found.Type) == 0 {
-		return envelope.Frame{}, false
+		return wire.Envelope{}, false
 	}
 	if len(root["payload"]) == 1 {
 		found.Payload = root["payload"][0]
@@ -37,7 +37,7 @@ func reference(data []byte) (envelope.Frame, bool) {
 	}
 	meta, ok := members(root["meta"][0])
 	if !ok || len(meta["correlationId"]) > 1 {
-		return envelope.Frame{}, false
+		return wire.Envelope{}, false
 	}
 	if len(meta["correlationId"]) == 1 {
 		found.CorrelationID, ok = name(meta["correlationId"][0])
@@ -68,7 +68,7 @@ func members(data []byte) (map[string][]json.RawMessage, bool) {
 
 func name(value json.RawMessage) ([]byte, bool) {
 	var s *string
-	if json.Unmarshal(value, &s) != nil || s == nil || len(*s) > envelope.MaxNameBytes {
+	if json.Unmarshal(value, &s) != nil || s == nil || len(*s) > wire.MaxNameBytes {
 		return nil, false
 	}
 	return []byte(*s), true
@@ -96,12 +96,12 @@ func depth(data []byte) (deepest int) {
 func check(t *testing.T, data []byte) {
 	t.Helper()
 	want, ok := reference(data)
-	got, err := envelope.Parse(data)
+	got, err := wire.Parse(data)
 	require.Equal(t, ok, err == nil, "%.300q: %v", data, err)
-	head, headErr := envelope.ParseHead(data)
+	head, headErr := wire.ParseHead(data)
 	id := head.FindCorrelationID(data)
 	for n := 0; n < len(data); n += 1 + len(data)/100 {
-		part, partErr := envelope.ParseHeadPrefix(data[:n])
+		part, partErr := wire.ParseHeadPrefix(data[:n])
 		if !ok {
 			continue
 		}
@@ -266,9 +266,9 @@ func TestErrors_TextForTheClient(t *testing.T) {
 		{`{"type":"A","meta":{"correlationId":"c"}}?`, "", "message is not valid JSON: unexpected character at byte 41"},
 		{`{"type"?`, "message is not valid JSON: unexpected character at byte 7", "message is not valid JSON: unexpected character at byte 7"},
 	} {
-		_, err := envelope.ParseHead([]byte(tt.frame))
+		_, err := wire.ParseHead([]byte(tt.frame))
 		assert.Equal(t, tt.head, text(err), "%s", tt.frame)
-		_, err = envelope.Parse([]byte(tt.frame))
+		_, err = wire.Parse([]byte(tt.frame))
 		assert.Equal(t, tt.whole, text(err), "%s", tt.frame)
 	}
 }
@@ -288,12 +288,12 @@ func TestParseHead_ReturnsValidNameBesideInvalidOne(t *testing.T) {
 		`{"type":"","payload":{},"meta":{"correlationId":"c"}}`,
 		`{"type":{},"payload":"` + strings.Repeat("x", 1000) + `","meta":{"correlationId":"c"}}`,
 	} {
-		head, err := envelope.ParseHead([]byte(frame))
+		head, err := wire.ParseHead([]byte(frame))
 		require.Error(t, err)
 		assert.Equal(t, "c", string(head.CorrelationID), "%s", frame)
 	}
 	for _, frame := range []string{`{"type":"A","meta":null}`, `{"meta":{"correlationId":7},"type":"A"}`} {
-		head, err := envelope.ParseHead([]byte(frame))
+		head, err := wire.ParseHead([]byte(frame))
 		require.Error(t, err)
 		assert.Equal(t, "A", string(head.Type), "%s", frame)
 	}
@@ -302,14 +302,14 @@ func TestParseHead_ReturnsValidNameBesideInvalidOne(t *testing.T) {
 func TestParse_DoesNotAllocate(t *testing.T) {
 	for name, frame := range frames() {
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
-			head, err := envelope.ParseHead(frame)
+			head, err := wire.ParseHead(frame)
 			if err != nil || string(head.Type) != "SAY" {
 				t.Fatal(err)
 			}
 			head.FindCorrelationID(frame)
 		}), "head of %s", name)
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
-			if _, err := envelope.Parse(frame); err != nil {
+			if _, err := wire.Parse(frame); err != nil {
 				t.Fatal(err)
 			}
 		}), "whole of %s", name)

@@ -1,0 +1,116 @@
+package router
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// encode encodes an event as a frame that a full queue may drop.
+func encode(m Message) (*wsconn.Frame, error) {
+	key, err := conflationKey(m)
+	if err != nil {
+		return nil, err
+	}
+	frame, err := encodeAt(m, "", time.Now())
+	if err != nil {
+		return nil, err
+	}
+	frame.Droppable(key)
+	return frame, nil
+}
+
+func conflationKey(m Message) (key string, err error) {
+	keyed, ok := m.(Keyed)
+	if !ok {
+		return "", nil
+	}
+	defer containIn(&err, "QueueKey", m)
+	return keyed.MessageType() + "\x00" + keyed.QueueKey(), nil
+}
+
+func messageType(m Message) (name string, err error) {
+	defer containIn(&err, "MessageType", m)
+	return m.MessageType(), nil
+}
+
+// encodeReply computes the time from the call's: reading the monotonic clock alone takes
+// half as long as reading both clocks.
+func encodeReply(ctx *Context) (*wsconn.Frame, error) {
+	if ctx.reply == nil {
+		return nil, errNoReply
+	}
+	return encodeAt(ctx.reply, ctx.correlationID, ctx.receivedAt.Add(time.Since(ctx.receivedAt)))
+}
+
+// encodeAt encodes a message. A message without fields has no payload.
+func encodeAt(m Message, correlationID string, at time.Time) (*wsconn.Frame, error) {
+	typ, err := messageType(m)
+	if err != nil {
+		return nil, err
+	}
+	if typ == "" || wire.Reserved(typ) {
+		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %T: its MessageType %q is empty or reserved for the protocol", m, typ)}
+	}
+	frame := beginEnvelope(typ, correlationID, at)
+	if t := reflect.TypeOf(m); t.Kind() == reflect.Struct && t.NumField() == 0 {
+		return endEnvelope(frame), nil
+	}
+	frame.WriteString(`,"payload":`)
+	if err := marshal(frame, m); err != nil {
+		frame.Release()
+		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %s: %w", typ, err)}
+	}
+	return endEnvelope(frame), nil
+}
+
+// encodeProgress sends the update as data and as payload: clients read either.
+func encodeProgress(correlationID string, update any) (*wsconn.Frame, error) {
+	frame := beginEnvelope(wire.TypeProgress, correlationID, time.Now())
+	for _, key := range []string{`,"data":`, `,"payload":`} {
+		frame.WriteString(key)
+		if err := marshal(frame, update); err != nil {
+			frame.Release()
+			return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode progress: %w", err)}
+		}
+	}
+	return endEnvelope(frame), nil
+}
+
+func encodeHeartbeatAck(at time.Time) *wsconn.Frame {
+	frame := wsconn.NewFrame()
+	frame.At = at
+	frame.Append(func(b []byte) []byte { return wire.AppendHeartbeatAck(b, at) })
+	frame.Seal()
+	return frame
+}
+
+// encodeError encodes an RPC_ERROR if the client can match it with a message, and an
+// ERROR otherwise.
+func encodeError(payload *wire.ErrorPayload, correlationID string) *wsconn.Frame {
+	typ := wire.TypeError
+	if correlationID != "" {
+		typ = wire.TypeRPCError
+	}
+	frame := beginEnvelope(typ, correlationID, time.Now())
+	frame.WriteString(`,"payload":`)
+	_ = marshal(frame, payload) // the application's part of it is encoded already
+	return endEnvelope(frame)
+}
+
+func beginEnvelope(typ, correlationID string, at time.Time) *wsconn.Frame {
+	frame := wsconn.NewFrame()
+	frame.At = at
+	frame.Append(func(b []byte) []byte { return wire.AppendHead(b, typ, correlationID, at) })
+	return frame
+}
+
+func endEnvelope(frame *wsconn.Frame) *wsconn.Frame {
+	frame.WriteString(`}`)
+	frame.Seal()
+	return frame
+}
