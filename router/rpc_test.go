@@ -78,7 +78,7 @@ func TestNamesOfTheProtocolAreNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(quiet(router.Options{}))
 		router.On(r, func(ctx *router.Context, _ Say) error {
-			assert.ErrorContains(t, ctx.Send(Reserved{}), `"$ws:mine", is none of the application's`)
+			assert.ErrorContains(t, ctx.Send(Reserved{}), `"$ws:mine" is empty or reserved for the protocol`)
 			assert.Error(t, ctx.Publish("a", Nameless{}))
 			return nil
 		})
