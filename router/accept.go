@@ -20,27 +20,27 @@ import (
 // on until either side closes it. What is wrong with a request is told by an
 // HTTP status, because a browser's page can act on nothing else so early.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	r.freeze()
+	r.build()
 	if err := rejectBody(w, req); err != nil {
-		r.reject(w, "handshake", inspect(err, ""))
+		r.rejectHandshake(w, "handshake", inspect(err, ""))
 		return
 	}
 	if !r.origin.allows(req, r.opts.TrustedProxies) {
-		r.reject(w, "origin", inspect(errors.Errorf(errors.PermissionDenied, "this page may not connect"), ""))
+		r.rejectHandshake(w, "origin", inspect(errors.Errorf(errors.PermissionDenied, "this page may not connect"), ""))
 		return
 	}
 	c := &Conn{router: r, ip: r.opts.TrustedProxies.ClientIP(req), topics: map[string]struct{}{}}
-	if err := r.conns.takeAddress(c.ip); err != nil {
-		r.reject(w, "draining", inspect(err, ""))
+	if err := r.conns.acquireAddress(c.ip); err != nil {
+		r.rejectHandshake(w, "draining", inspect(err, ""))
 		return
 	}
 	var failed *publicError
 	defer func() {
 		if c.ws == nil {
-			r.conns.leaveAddress(c.ip)
+			r.conns.releaseAddress(c.ip)
 		}
 		if failed != nil {
-			r.reject(w, "authentication", failed)
+			r.rejectHandshake(w, "authentication", failed)
 		}
 	}()
 	if r.opts.Authenticate != nil {
@@ -69,30 +69,30 @@ func rejectBody(w http.ResponseWriter, req *http.Request) error {
 // accept upgrades. Without a connection it leaves nothing behind. What it returns is what the
 // client is still to be told.
 func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *publicError {
-	if err := r.conns.takeUser(c.identity); err != nil {
+	if err := r.conns.acquireUser(c.identity); err != nil {
 		return inspect(err, "")
 	}
 	shared := &r.shared[rand.N(shares)]
-	c.watch = &shared.calls
+	c.deadlines = &shared.deadlines
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if c.ws == nil { // the ResponseWriter may have panicked
 			c.cancel()
-			r.conns.leaveUser(c.identity)
+			r.conns.releaseUser(c.identity)
 		}
 	}()
 	ws, err := wsconn.Accept(w, req, r.subprotocol(req), &r.transport, (*owner)(c))
 	if err == wsconn.ErrAnswered { //nolint:errorlint // never wrapped
-		r.turnedAway("handshake", errors.InvalidArgument)
+		r.recordRejection("handshake", errors.InvalidArgument)
 		return nil
 	}
 	if err != nil {
-		r.reject(w, "handshake", inspect(err, ""))
+		r.rejectHandshake(w, "handshake", inspect(err, ""))
 		return nil
 	}
 	c.ws, c.id = ws, crand.Text()
 	c.inbound = executor.Memory[*incoming]{
-		Size: (*incoming).bytes, MaxBytes: r.opts.Limits.InboundBytes, Budget: &r.inbound, Ended: c.ctx.Done(),
+		Size: (*incoming).memory, MaxBytes: r.opts.Limits.InboundBytes, Budget: &r.inbound, Ended: c.ctx.Done(),
 	}
 	c.messages = executor.SerialQueue[*incoming]{
 		Run: c.handle, BeforeNext: ws.Wake, AfterLast: ws.Flush, MaxWaiting: maxWaiting, Memory: &c.inbound, Pool: &shared.pool,
@@ -158,16 +158,16 @@ func (r *Router) subprotocol(req *http.Request) string {
 
 // reject answers a request that does not become a connection. If it is no limit, reason
 // says why.
-func (r *Router) reject(w http.ResponseWriter, reason string, failed *publicError) {
+func (r *Router) rejectHandshake(w http.ResponseWriter, reason string, failed *publicError) {
 	payload := failed.payload
 	if failed.limited {
 		payload.Code = errors.ResourceExhausted // a rate, too, is a 429
 		reason = "limit"
-		defer r.refused(failed.limit)
+		defer r.recordLimitRejection(failed.limit)
 	} else {
-		defer r.fail(nil, "", failed)
+		defer r.reportError(nil, "", failed)
 	}
-	defer r.turnedAway(reason, payload.Code)
+	defer r.recordRejection(reason, payload.Code)
 	status := httpStatus(payload.Code)
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.FormatInt(retrySeconds(failed.retryAfter), 10))
@@ -177,12 +177,12 @@ func (r *Router) reject(w http.ResponseWriter, reason string, failed *publicErro
 	_ = marshal(w, payload)
 }
 
-func (r *Router) turnedAway(reason string, code errors.Code) {
+func (r *Router) recordRejection(reason string, code errors.Code) {
 	r.observe(Event{Kind: EventRefused, Reason: reason, Code: code})
-	r.logRefused(reason, code)
+	r.logRejected(reason, code)
 }
 
-func (r *Router) refused(l LimitExceeded) {
+func (r *Router) recordLimitRejection(l LimitExceeded) {
 	r.observe(Event{Kind: EventLimited, Reason: string(l.Kind), Count: 1})
 	r.limitExceeded(l)
 }

@@ -40,7 +40,7 @@ func (k *call) context(parent context.Context, deadline time.Time) context.Conte
 }
 
 // take reports whether the answer may go: whether it is the first.
-func (k *call) take() bool {
+func (k *call) markAnswered() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	first := !k.answered
@@ -58,7 +58,7 @@ func (k *call) end() {
 
 // A watch answers the calls whose time is up. They all have the same time from
 // when they were received, so one list in that order and one timer are enough.
-type watch struct {
+type deadlineQueue struct {
 	timeout time.Duration
 
 	mu          sync.Mutex
@@ -67,65 +67,65 @@ type watch struct {
 	armed       bool
 }
 
-func (w *watch) add(c *Context) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (q *deadlineQueue) add(c *Context) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	c.call.watched = true
 	// It has waited for its turn, but others that came later may have had theirs.
-	before := w.last
+	before := q.last
 	for before != nil && before.receivedAt.After(c.receivedAt) {
 		before = before.call.previous
 	}
-	w.insert(c, before)
-	if w.armed && before != nil {
+	q.insert(c, before)
+	if q.armed && before != nil {
 		return
 	}
-	w.armed = true
-	if left := w.left(c); w.timer == nil {
-		w.timer = time.AfterFunc(left, w.expire)
+	q.armed = true
+	if left := q.left(c); q.timer == nil {
+		q.timer = time.AfterFunc(left, q.expire)
 	} else {
-		w.timer.Reset(left)
+		q.timer.Reset(left)
 	}
 }
 
 // insert links c behind before, which is nil if c is the first.
-func (w *watch) insert(c, before *Context) {
-	next := &w.first
+func (q *deadlineQueue) insert(c, before *Context) {
+	next := &q.first
 	if before != nil {
 		next = &before.call.next
 	}
 	c.call.previous, c.call.next = before, *next
 	if *next == nil {
-		w.last = c
+		q.last = c
 	} else {
 		(*next).call.previous = c
 	}
 	*next = c
 }
 
-func (w *watch) left(c *Context) time.Duration {
-	return time.Until(c.receivedAt.Add(w.timeout))
+func (q *deadlineQueue) left(c *Context) time.Duration {
+	return time.Until(c.receivedAt.Add(q.timeout))
 }
 
-func (w *watch) remove(c *Context) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.unlink(c)
+func (q *deadlineQueue) remove(c *Context) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.unlink(c)
 }
 
-func (w *watch) unlink(c *Context) {
+func (q *deadlineQueue) unlink(c *Context) {
 	k := &c.call
 	if !k.watched {
 		return
 	}
 	k.watched = false
 	if k.previous == nil {
-		w.first = k.next
+		q.first = k.next
 	} else {
 		k.previous.call.next = k.next
 	}
 	if k.next == nil {
-		w.last = k.previous
+		q.last = k.previous
 	} else {
 		k.next.call.previous = k.previous
 	}
@@ -134,36 +134,36 @@ func (w *watch) unlink(c *Context) {
 
 // expire runs when the timer fires. The timer is not stopped when a call is
 // answered in time, so most often there is nothing to do.
-func (w *watch) expire() {
+func (q *deadlineQueue) expire() {
 	for {
-		c := w.overdue()
+		c := q.overdue()
 		if c == nil {
 			return
 		}
-		go c.answerLate() // its connection may have no room for the answer
+		go c.answerDeadline() // its connection may have no room for the answer
 	}
 }
 
-func (c *Context) answerLate() {
-	c.conn.answer(c, nil, inspect(errLate, ""))
+func (c *Context) answerDeadline() {
+	c.conn.answer(c, nil, inspect(errDeadline, ""))
 	c.conn.ws.Wake()
 	c.call.end()
 }
 
 // overdue takes out a call whose time is up. Without one, it sets the timer for
 // the next.
-func (w *watch) overdue() *Context {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := w.first
+func (q *deadlineQueue) overdue() *Context {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := q.first
 	if c == nil {
-		w.armed = false
+		q.armed = false
 		return nil
 	}
-	if left := w.left(c); left > 0 {
-		w.timer.Reset(left)
+	if left := q.left(c); left > 0 {
+		q.timer.Reset(left)
 		return nil
 	}
-	w.unlink(c)
+	q.unlink(c)
 	return c
 }

@@ -23,15 +23,15 @@ type Conn struct {
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
 
-	messages executor.SerialQueue[*incoming]
-	inbound  executor.Memory[*incoming] // of messages
-	resume   func()                     // calls serve on another goroutine
-	watch    *watch                     // of its calls
-	reported atomic.Pointer[reports]
-	inFlight atomic.Int64 // RPCs whose handlers have not returned
-	active   atomic.Int64 // what keeps the connection's place: its reader, its messages, its reports
-	refused  bool         // by OnOpen
-	draining atomic.Bool  // no new messages; closes once only the reader is active
+	messages  executor.SerialQueue[*incoming]
+	inbound   executor.Memory[*incoming] // of messages
+	resume    func()                     // calls serve on another goroutine
+	deadlines *deadlineQueue             // of its calls
+	reported  atomic.Pointer[reports]
+	inFlight  atomic.Int64 // RPCs whose handlers have not returned
+	active    atomic.Int64 // what keeps the connection's place: its reader, its messages, its reports
+	rejected  bool         // by OnOpen
+	draining  atomic.Bool  // no new messages; closes once only the reader is active
 
 	mu     sync.Mutex
 	topics map[string]struct{} // nil once the connection has ended and its handlers, too
@@ -191,26 +191,26 @@ func (c *Conn) open() {
 
 // end refuses a connection and waits until it has ended.
 func (c *Conn) end(failed *publicError, refusal *CloseError) {
-	c.refused = true
-	defer c.done()
+	c.rejected = true
 	defer c.release()
+	defer c.unregister()
 	defer c.discard()
-	c.refuse(failed, refusal)
+	c.rejectOpened(failed, refusal)
 }
 
 // refuse closes a connection that OnOpen does not want.
-func (c *Conn) refuse(failed *publicError, refusal *CloseError) {
+func (c *Conn) rejectOpened(failed *publicError, refusal *CloseError) {
 	if refusal != nil {
 		defer c.Close(refusal.Code, refusal.Reason)
-		c.router.turnedAway("on_open", errors.PermissionDenied)
+		c.router.recordRejection("on_open", errors.PermissionDenied)
 		return
 	}
 	defer c.Close(StatusInternalError, "internal error")
 	if failed.limited { // which OnOpen has no answer for
 		failed = internalError(&failed.limit)
 	}
-	c.router.turnedAway("on_open", failed.payload.Code)
-	c.router.fail(c, "", failed)
+	c.router.recordRejection("on_open", failed.payload.Code)
+	c.router.reportError(c, "", failed)
 }
 
 // serve reads messages until the connection ends or there are none to read. Then another
@@ -220,8 +220,8 @@ func (c *Conn) serve() {
 		c.ws.AwaitLowWater()
 		msg, err := c.read()
 		if err != nil {
+			c.unregister()
 			c.release()
-			c.done()
 			return
 		}
 		if msg.Buffer == nil {
@@ -262,7 +262,7 @@ func (c *Conn) read() (wsconn.Message, error) {
 }
 
 // release takes the connection out of what finds connections.
-func (c *Conn) release() {
+func (c *Conn) unregister() {
 	c.cancel()
 	c.ws.Release()
 	c.router.conns.remove(c)
@@ -280,7 +280,7 @@ func (c *Conn) leaveTopics() {
 }
 
 func (c *Conn) closed() {
-	if c.refused || c.router.opts.OnClose == nil {
+	if c.rejected || c.router.opts.OnClose == nil {
 		return
 	}
 	code, reason := c.ws.Status()
@@ -292,15 +292,15 @@ func (c *Conn) closed() {
 func (c *Conn) drain() {
 	c.draining.Store(true)
 	if c.active.Load() == 1 {
-		c.closeDrained()
+		c.closeAfterDrain()
 	}
 }
 
-func (c *Conn) closeDrained() { c.Close(StatusServiceRestart, "server is restarting") }
+func (c *Conn) closeAfterDrain() { c.Close(StatusServiceRestart, "server is restarting") }
 
 // hold takes part in what keeps the connection's place, unless that has been given up: whoever
 // sends may be too late.
-func (c *Conn) hold() bool {
+func (c *Conn) acquire() bool {
 	for {
 		n := c.active.Load()
 		if n == 0 || c.active.CompareAndSwap(n, n+1) {
@@ -311,14 +311,14 @@ func (c *Conn) hold() bool {
 
 // done ends the part of a reader, a handler or a report. The last one gives up
 // the connection's place.
-func (c *Conn) done() {
+func (c *Conn) release() {
 	switch c.active.Add(-1) {
 	case 1:
 		if c.draining.Load() {
-			c.closeDrained()
+			c.closeAfterDrain()
 		}
 	case 0:
-		defer c.leave()
+		defer c.releaseSlot()
 		defer c.closed()
 		c.leaveTopics()
 	}
@@ -326,9 +326,9 @@ func (c *Conn) done() {
 
 // leave gives up the connection's place, even if OnClose, an observer or the Logger calls
 // runtime.Goexit.
-func (c *Conn) leave() {
-	defer c.router.conns.leaveAddress(c.ip)
-	defer c.router.conns.leaveUser(c.identity)
+func (c *Conn) releaseSlot() {
+	defer c.router.conns.releaseAddress(c.ip)
+	defer c.router.conns.releaseUser(c.identity)
 	defer c.messages.Pool.Release()
 	code, _ := c.ws.Status()
 	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})

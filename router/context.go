@@ -57,7 +57,7 @@ func (c *Context) SetValue(key, value any) { c.values = &keyValue{key, value, c.
 
 func (c *Context) context() context.Context {
 	if c.route.rpc {
-		return c.call.context(c.conn.ctx, c.receivedAt.Add(c.conn.watch.timeout))
+		return c.call.context(c.conn.ctx, c.receivedAt.Add(c.conn.deadlines.timeout))
 	}
 	return c.conn.ctx
 }
@@ -87,7 +87,9 @@ func (c *Context) CorrelationID() string { return c.correlationID }
 
 // Ingress returns what the ingress functions saw of the message: a limit's key and
 // cost can be computed from it again, to refund them, say.
-func (c *Context) Ingress() IngressContext { return c.conn.ingress(c.route.name, c.size, c.receivedAt) }
+func (c *Context) Ingress() IngressContext {
+	return c.conn.ingressContext(c.route.name, c.size, c.receivedAt)
+}
 
 // ReceivedAt returns when the message's last byte was read.
 func (c *Context) ReceivedAt() time.Time { return c.receivedAt }

@@ -23,12 +23,12 @@ func (e *PanicError) Error() string {
 }
 
 // fail reports the private half of an error, if there is one.
-func (r *Router) fail(c *Conn, typ string, failed *publicError) {
+func (r *Router) reportError(c *Conn, typ string, failed *publicError) {
 	switch {
 	case failed.cause == nil:
 	case r.opts.OnError != nil:
 		r.hook("OnError", func() { r.opts.OnError(Failure{Conn: c, Type: typ, Err: failed.cause}) })
 	default:
-		r.logFailure(c, typ, failed)
+		r.logError(c, typ, failed)
 	}
 }

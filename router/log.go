@@ -30,11 +30,11 @@ func (r *Router) logClosed(c *Conn, code StatusCode) {
 	r.log(slog.LevelDebug, "connection closed", slog.String("conn", c.id), slog.Int("code", int(code)))
 }
 
-func (r *Router) logRefused(reason string, code errors.Code) {
+func (r *Router) logRejected(reason string, code errors.Code) {
 	r.log(slog.LevelDebug, "connection refused", slog.String("reason", reason), slog.String("code", string(code)))
 }
 
-func (r *Router) logFailure(c *Conn, typ string, failed *publicError) {
+func (r *Router) logError(c *Conn, typ string, failed *publicError) {
 	attrs := []slog.Attr{slog.String("type", typ), slog.String("error", failed.text)}
 	if c != nil {
 		attrs = append(attrs, slog.String("conn", c.id))

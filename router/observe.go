@@ -98,7 +98,7 @@ const (
 // once and call nothing of the router's. Its panics are contained. Nothing is allocated
 // for it, and a router without one does not look at the clock for its sake.
 func (r *Router) Observe(f func(Event)) {
-	r.change("Observe")
+	r.mustNotBeServing("Observe")
 	if f == nil {
 		panic("router: Observe needs a function")
 	}

@@ -38,7 +38,7 @@ func (c *Conn) report(l LimitExceeded) {
 	}
 	c.active.Add(1)
 	c.reports().EnqueueWait(func() {
-		defer c.done()
+		defer c.release()
 		c.router.limitExceeded(l)
 	})
 }
@@ -51,8 +51,8 @@ func (r *Router) limitExceeded(l LimitExceeded) {
 	r.hook("OnLimitExceeded", func() { r.opts.OnLimitExceeded(l) })
 }
 
-// reportsHaveRoom waits until another report would not have to.
-func (c *Conn) reportsHaveRoom() {
+// awaitReports waits until another report would not have to.
+func (c *Conn) awaitReports() {
 	if r := c.reported.Load(); r != nil {
 		r.AwaitRoom()
 	}
@@ -84,13 +84,13 @@ func (o *owner) OnOverflow(over wsconn.Overflow) {
 		Messages: r.drops.Messages + int64(over.Dropped),
 	}
 	r.mu.Unlock()
-	if first && c.hold() {
+	if first && c.acquire() {
 		r.EnqueueNow(c.reportDrops)
 	}
 }
 
 func (c *Conn) reportDrops() {
-	defer c.done()
+	defer c.release()
 	r := c.reports()
 	r.mu.Lock()
 	drops := r.drops
@@ -102,11 +102,11 @@ func (c *Conn) reportDrops() {
 // OnBackpressure tells Options.OnQueueHigh.
 func (o *owner) OnBackpressure(messages, bytes int) {
 	c := (*Conn)(o)
-	if c.router.opts.OnQueueHigh == nil || !c.hold() {
+	if c.router.opts.OnQueueHigh == nil || !c.acquire() {
 		return
 	}
 	c.reports().EnqueueNow(func() {
-		defer c.done()
+		defer c.release()
 		c.router.hook("OnQueueHigh", func() { c.router.opts.OnQueueHigh(c, messages, bytes) })
 	})
 }

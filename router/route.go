@@ -35,7 +35,7 @@ func On[M Message](to Registry, handle func(*Context, M) error) *Route {
 func RPC[M, Reply Message](to Registry, handle func(*Context, M) (Reply, error)) *Route {
 	mustBeMessage[Reply](caller(1))
 	mustHandle[M](handle != nil, caller(1))
-	return add[M](to, &Route{rpc: true, beside: true, run: func(ctx *Context) error {
+	return add[M](to, &Route{rpc: true, concurrent: true, run: func(ctx *Context) error {
 		reply, err := handle(ctx, *ctx.message.(*M))
 		if err != nil {
 			return err
@@ -52,12 +52,12 @@ type Route struct {
 	name   string
 	place  string // file:line of the registration
 
-	decode func(payload []byte) (any, error) // into a new *M
-	value  func(message any) Message         // what such a pointer points to
-	empty  bool                              // the message has no fields, so its payload may be absent
-	run    Handler
-	rpc    bool
-	beside bool // runs beside what follows it
+	decode     func(payload []byte) (any, error) // into a new *M
+	value      func(message any) Message         // what such a pointer points to
+	empty      bool                              // the message has no fields, so its payload may be absent
+	run        Handler
+	rpc        bool
+	concurrent bool // runs beside what follows it
 
 	ingress  []IngressFunc
 	use      []Middleware
@@ -76,7 +76,7 @@ func (rt *Route) typ() string {
 // UseIngress adds functions that the route's messages must pass, after those of
 // the router and of its group.
 func (rt *Route) UseIngress(fns ...IngressFunc) *Route {
-	rt.parent.router.change("UseIngress")
+	rt.parent.router.mustNotBeServing("UseIngress")
 	rt.ingress = added(rt.ingress, fns, "UseIngress")
 	return rt
 }
@@ -84,7 +84,7 @@ func (rt *Route) UseIngress(fns ...IngressFunc) *Route {
 // Use wraps the route's handler, inside the middleware of the router and of its
 // group.
 func (rt *Route) Use(mws ...Middleware) *Route {
-	rt.parent.router.change("Use")
+	rt.parent.router.mustNotBeServing("Use")
 	rt.use = added(rt.use, mws, "Use")
 	return rt
 }
@@ -93,7 +93,7 @@ func (rt *Route) Use(mws ...Middleware) *Route {
 // Limits.MessageBytes. It may be more than that, up to Limits.HardBytes; then only
 // messages that begin with their type may be longer than Limits.MessageBytes.
 func (rt *Route) MaxBytes(n int64) *Route {
-	rt.parent.router.change("MaxBytes")
+	rt.parent.router.mustNotBeServing("MaxBytes")
 	if most := rt.parent.router.opts.Limits.HardBytes; n < 1 || n > most {
 		panic(fmt.Sprintf("router: MaxBytes of %q is %d; it must be from 1 to Limits.HardBytes, %d", rt.name, n, most))
 	}
@@ -104,7 +104,7 @@ func (rt *Route) MaxBytes(n int64) *Route {
 // OnExceeded is what the client gets for a message of this type over a limit, in
 // place of Options.OnExceeded.
 func (rt *Route) OnExceeded(reaction Reaction) *Route {
-	rt.parent.router.change("OnExceeded")
+	rt.parent.router.mustNotBeServing("OnExceeded")
 	mustBeReaction(reaction)
 	rt.reaction = reaction
 	return rt
@@ -113,21 +113,21 @@ func (rt *Route) OnExceeded(reaction Reaction) *Route {
 // Serial makes the connection's later messages wait until this one is handled.
 // It is what messages without a reply do anyway.
 func (rt *Route) Serial() *Route {
-	rt.parent.router.change("Serial")
-	rt.beside = false
+	rt.parent.router.mustNotBeServing("Serial")
+	rt.concurrent = false
 	return rt
 }
 
 // Concurrent starts the handler in the message's turn and then goes on with the
 // connection's later messages. It is what an RPC does anyway.
 func (rt *Route) Concurrent() *Route {
-	rt.parent.router.change("Concurrent")
-	rt.beside = true
+	rt.parent.router.mustNotBeServing("Concurrent")
+	rt.concurrent = true
 	return rt
 }
 
 // compile puts the stages of the groups above in front of the route's own.
-func (rt *Route) compile() {
+func (rt *Route) build() {
 	for g := rt.parent; g != nil; g = g.parent {
 		rt.ingress = slices.Concat(g.ingress, rt.ingress)
 		rt.use = slices.Concat(g.use, rt.use)
@@ -150,13 +150,13 @@ type Group struct {
 // UseIngress adds functions that the messages of the group's routes must pass,
 // after those of the router and before those of the route.
 func (g *Group) UseIngress(fns ...IngressFunc) {
-	g.router.change("UseIngress")
+	g.router.mustNotBeServing("UseIngress")
 	g.ingress = added(g.ingress, fns, "UseIngress")
 }
 
 // Use wraps the handlers of the group's routes, inside the router's middleware.
 func (g *Group) Use(mws ...Middleware) {
-	g.router.change("Use")
+	g.router.mustNotBeServing("Use")
 	g.use = added(g.use, mws, "Use")
 }
 
@@ -186,7 +186,7 @@ func add[M Message](to Registry, rt *Route) *Route {
 	name, fields := mustBeMessage[M](place)
 	rt.parent = to.group()
 	r := rt.parent.router
-	r.change("On or RPC")
+	r.mustNotBeServing("On or RPC")
 	r.adding.Lock()
 	defer r.adding.Unlock()
 	if other, ok := r.routes[name]; ok {

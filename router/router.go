@@ -22,10 +22,10 @@ type Router struct {
 	origin    originPolicy
 	transport wsconn.Options
 
-	freeze func() // lays out the stages, once
-	frozen atomic.Bool
-	adding sync.Mutex // a route, which Types may be asked about meanwhile
-	routes map[string]*Route
+	build   func() // lays out the stages, once
+	serving atomic.Bool
+	adding  sync.Mutex // a route, which Types may be asked about meanwhile
+	routes  map[string]*Route
 	// unknown are the stages for types that nobody registered.
 	unknown []IngressFunc
 
@@ -44,8 +44,8 @@ type Router struct {
 // A shared is what some of the connections have in common, so that not all of them
 // wait for one lock.
 type shared struct {
-	calls watch
-	pool  executor.Pool
+	deadlines deadlineQueue
+	pool      executor.Pool
 }
 
 const shares = 16
@@ -57,12 +57,12 @@ func New(opts *Options) *Router {
 	r.origin = parseOrigins(r.opts.Origins)
 	r.transport = transport(&r.opts)
 	r.root.router = r
-	r.freeze = sync.OnceFunc(r.compile)
+	r.build = sync.OnceFunc(r.buildRoutes)
 	r.conns.init(r.opts.Limits)
 	r.inbound.MaxBytes = r.opts.Limits.InboundBytesTotal
 	r.topics.init(r)
 	for i := range r.shared {
-		r.shared[i].calls.timeout = r.opts.Timeouts.Call
+		r.shared[i].deadlines.timeout = r.opts.Timeouts.Call
 	}
 	r.join()
 	return r
@@ -116,17 +116,17 @@ func (r *Router) SendUser(tenantID, userID string, m Message) (int, error) {
 }
 
 // change panics once the router has begun to serve.
-func (r *Router) change(what string) {
-	if r.frozen.Load() {
+func (r *Router) mustNotBeServing(what string) {
+	if r.serving.Load() {
 		panic(fmt.Sprintf("router: %s called after the router began to serve", what))
 	}
 }
 
 // compile lays out every route's stages.
-func (r *Router) compile() {
-	r.frozen.Store(true)
+func (r *Router) buildRoutes() {
+	r.serving.Store(true)
 	r.unknown = r.root.ingress
 	for _, route := range r.routes {
-		route.compile()
+		route.build()
 	}
 }

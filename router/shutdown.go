@@ -16,7 +16,7 @@ import (
 func (r *Router) Shutdown(ctx context.Context) error {
 	conns := r.conns.drain()
 	r.observe(Event{Kind: EventDraining, Count: len(conns)})
-	spreadDrain(ctx, conns)
+	drainPaced(ctx, conns)
 	defer r.link.Close()
 	select {
 	case <-r.conns.drained:
@@ -31,9 +31,9 @@ func (r *Router) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// spreadDrain goes by the time at which each close is due, because a timer takes
+// drainPaced goes by the time at which each close is due, because a timer takes
 // longer than it should, and ten thousand of them much longer.
-func spreadDrain(ctx context.Context, conns []*Conn) {
+func drainPaced(ctx context.Context, conns []*Conn) {
 	rand.Shuffle(len(conns), func(i, j int) { conns[i], conns[j] = conns[j], conns[i] })
 	pause := time.Millisecond
 	if deadline, ok := ctx.Deadline(); ok && len(conns) > 0 {

@@ -9,67 +9,67 @@ import (
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
-// turnAway refuses a message: it reports a limit and gives the client exactly
+// rejectMessage refuses a message: it reports a limit and gives the client exactly
 // one answer, or what the reaction to a limit says.
-func (c *Conn) turnAway(in *incoming, failed *publicError) {
+func (c *Conn) rejectMessage(in *incoming, failed *publicError) {
 	reaction := c.router.opts.OnExceeded
 	if in.route != nil {
 		reaction = in.route.reaction
 	}
-	c.answerRefusal(in.typ(), reaction, in.correlationID(), failed)
+	c.respondRejected(in.typ(), reaction, in.correlationID(), failed)
 }
 
-// answerFailed answers for a handler or its middleware, which may know limits, too.
-func (c *Conn) answerFailed(ctx *Context, failed *publicError) {
-	c.answerRefusal(ctx.route.name, ctx.route.reaction, ctx.correlationID, failed)
+// respondFailed answers for a handler or its middleware, which may know limits, too.
+func (c *Conn) respondFailed(ctx *Context, failed *publicError) {
+	c.respondRejected(ctx.route.name, ctx.route.reaction, ctx.correlationID, failed)
 }
 
-// answerRefusal defers what must follow even if a hook calls runtime.Goexit.
-func (c *Conn) answerRefusal(typ string, reaction Reaction, correlationID string, failed *publicError) {
+// respondRejected defers what must follow even if a hook calls runtime.Goexit.
+func (c *Conn) respondRejected(typ string, reaction Reaction, correlationID string, failed *publicError) {
 	if !failed.limited {
-		c.answerError(typ, correlationID, failed)
+		c.respondError(typ, correlationID, failed)
 		return
 	}
-	defer c.exceeded(typ, failed.limit)
+	defer c.recordLimitExceeded(typ, failed.limit)
 	defer c.ws.Wake() // the report may have to wait
-	defer c.answered(typ, failed.payload.Code)
-	c.react(reaction, typ, correlationID, failed)
+	defer c.recordCompleted(typ, failed.payload.Code)
+	c.applyLimitAction(reaction, typ, correlationID, failed)
 }
 
 // exceeded tells observers and Options.OnLimitExceeded of a limit.
-func (c *Conn) exceeded(typ string, limit LimitExceeded) {
+func (c *Conn) recordLimitExceeded(typ string, limit LimitExceeded) {
 	limit.Conn, limit.Type = c, typ
 	c.router.observe(Event{Kind: EventLimited, Type: typ, Reason: string(limit.Kind), Count: 1})
 	c.report(limit)
 }
 
 // react does to the client what a limit's reaction says.
-func (c *Conn) react(reaction Reaction, typ, correlationID string, failed *publicError) {
+func (c *Conn) applyLimitAction(reaction Reaction, typ, correlationID string, failed *publicError) {
 	switch reaction {
 	case Send:
 		_ = c.queueWait(encodeError(&failed.payload, correlationID))
 	case Close:
-		c.closeFor(typ, failed.limit)
+		c.closeForLimit(typ, failed.limit)
 	case Custom:
 	}
 }
 
-// closeFor closes the connection because of a limit, even if CloseCode calls
+// closeForLimit closes the connection because of a limit, even if CloseCode calls
 // runtime.Goexit.
-func (c *Conn) closeFor(typ string, limit LimitExceeded) {
+func (c *Conn) closeForLimit(typ string, limit LimitExceeded) {
 	limit.Conn, limit.Type = c, typ
 	code := defaultCloseCode(limit)
 	defer func() { c.Close(code, limit.closeReason()) }()
 	c.router.hook("CloseCode", func() { code = c.router.opts.CloseCode(limit) })
 }
 
-// answerError sends an error and reports what the client does not see of it.
-func (c *Conn) answerError(typ, correlationID string, failed *publicError) {
+// respondError sends an error and reports what the client does not see of it.
+func (c *Conn) respondError(typ, correlationID string, failed *publicError) {
 	defer func() { // even if OnError calls runtime.Goexit
 		_ = c.queueWait(encodeError(&failed.payload, correlationID))
-		c.answered(typ, failed.payload.Code)
+		c.recordCompleted(typ, failed.payload.Code)
 	}()
-	c.router.fail(c, typ, failed)
+	c.router.reportError(c, typ, failed)
 }
 
 // publicPart is what a client may see of an error, without its details.

@@ -48,8 +48,8 @@ func (g *registry) drain() []*Conn {
 	return g.list()
 }
 
-// takeAddress takes a place for a request from ip. A nil error grants it.
-func (g *registry) takeAddress(ip netip.Addr) error {
+// acquireAddress takes a place for a request from ip. A nil error grants it.
+func (g *registry) acquireAddress(ip netip.Addr) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.draining {
@@ -69,8 +69,8 @@ func (g *registry) takeAddress(ip netip.Addr) error {
 	return nil
 }
 
-// leaveAddress gives up what takeAddress took.
-func (g *registry) leaveAddress(ip netip.Addr) {
+// releaseAddress gives up what acquireAddress took.
+func (g *registry) releaseAddress(ip netip.Addr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if ip.IsValid() {
@@ -81,8 +81,8 @@ func (g *registry) leaveAddress(ip netip.Addr) {
 	}
 }
 
-// takeUser takes a place for a connection of an identity.
-func (g *registry) takeUser(id Identity) error {
+// acquireUser takes a place for a connection of an identity.
+func (g *registry) acquireUser(id Identity) error {
 	if id.UserID == "" {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (g *registry) takeUser(id Identity) error {
 	return nil
 }
 
-func (g *registry) leaveUser(id Identity) {
+func (g *registry) releaseUser(id Identity) {
 	if id.UserID == "" {
 		return
 	}

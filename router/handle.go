@@ -1,0 +1,211 @@
+package router
+
+import (
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// Stages 6 and 7 of the pipeline: decoding with validation, and the handler inside its
+// middleware. They run on a goroutine of the connection's serial queue.
+
+// handle runs stages 6 and 7. Messages that arrived before the client left are handled as
+// if it had stayed, except calls, whose answer could not be delivered.
+func (c *Conn) handle(in *incoming) {
+	route := in.route
+	defer c.finishHandling(route)
+	switch {
+	case !in.route.rpc:
+	case c.ctx.Err() != nil:
+		c.recordCompleted(in.route.name, errors.Cancelled)
+		in.release()
+		return
+	case time.Since(in.At) >= c.deadlines.timeout:
+		c.rejectMessage(in, inspect(errDeadline, ""))
+		in.release()
+		return
+	}
+	ctx := c.runDecode(in)
+	if ctx == nil {
+		return
+	}
+	if route.concurrent {
+		c.awaitReports()
+		c.messages.Yield()
+	}
+	if route.rpc {
+		c.handleCall(ctx)
+	} else {
+		c.handleEvent(ctx)
+	}
+}
+
+// errDeadline is the answer to a call whose deadline passes before its turn or its answer.
+var errDeadline = &errors.Error{Code: errors.DeadlineExceeded, Message: bareMessage(errors.DeadlineExceeded)}
+
+// errExited reports application code that neither returns nor panics.
+var errExited = errors.New("router: runtime.Goexit was called, as FailNow of package testing does")
+
+func (c *Conn) finishHandling(route *Route) {
+	if route.rpc {
+		c.inFlight.Add(-1)
+		c.router.observe(Event{Kind: EventEnded, Type: route.name})
+	}
+	c.release()
+}
+
+// recordCompleted reports the outcome of a message to observers.
+func (c *Conn) recordCompleted(typ string, code errors.Code) {
+	c.router.observe(Event{Kind: EventAnswered, Type: typ, Code: code})
+}
+
+// runDecode is stage 6. It returns nil if it has rejected the message.
+func (c *Conn) runDecode(in *incoming) (ctx *Context) {
+	var failed *publicError
+	defer func() {
+		defer in.release()
+		if failed != nil {
+			c.rejectMessage(in, failed)
+		}
+	}()
+	c.router.guard(&failed, "decode", in.route, func() (err error) {
+		ctx, err = c.decode(in)
+		return err
+	})
+	return ctx
+}
+
+func (c *Conn) decode(in *incoming) (*Context, error) {
+	envelope, err := wire.Parse(in.Bytes)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	payload := envelope.Payload
+	if payload == nil {
+		if !in.route.empty {
+			return nil, errors.InvalidField("payload", "is missing")
+		}
+		payload = []byte("{}")
+	}
+	m, err := in.route.decode(payload)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.route.validate(m, c.router.opts.Validate); err != nil {
+		return nil, err
+	}
+	return &Context{
+		conn:          c,
+		route:         in.route,
+		message:       m,
+		correlationID: string(envelope.CorrelationID),
+		receivedAt:    in.At,
+		size:          in.Size,
+	}, nil
+}
+
+// validate calls the message's own Validate method and then library, which may be nil.
+func (rt *Route) validate(m any, library func(any) error) error {
+	if v, ok := m.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return invalid(err)
+		}
+	}
+	if library == nil {
+		return nil
+	}
+	return invalid(library(rt.value(m)))
+}
+
+// invalid gives an error the code INVALID_ARGUMENT, unless it has a code, is nil or comes
+// from a panic. Like inspect, it must be called by guard.
+func invalid(err error) error {
+	if err == nil || isNilPointer(err) {
+		return err
+	}
+	if _, ok := find[*errors.Error](err); ok {
+		return err
+	}
+	if _, ok := find[*PanicError](err); ok {
+		return err
+	}
+	limit, isLimit := find[*LimitExceeded](err)
+	closing, isClose := find[*CloseError](err)
+	if isLimit && limit == nil || isClose && closing == nil {
+		return err
+	}
+	text := err.Error()
+	return &errors.Error{
+		Code:    errors.InvalidArgument,
+		Message: text,
+		Details: map[string]any{"reason": text},
+	}
+}
+
+// handleEvent is stage 7 of a message without a reply.
+func (c *Conn) handleEvent(ctx *Context) {
+	var failed *publicError
+	defer func() {
+		if failed != nil {
+			c.respondFailed(ctx, failed)
+		} else {
+			c.recordCompleted(ctx.route.name, "")
+		}
+	}()
+	ctx.run(&failed)
+}
+
+// handleCall is stage 7 of a call. The call gets exactly one answer, by its deadline.
+func (c *Conn) handleCall(ctx *Context) {
+	c.deadlines.add(ctx)
+	var reply *wsconn.Frame
+	var failed *publicError
+	defer func() {
+		c.deadlines.remove(ctx)
+		defer ctx.call.end()
+		c.answer(ctx, reply, failed)
+	}()
+	ctx.run(&failed)
+	if failed != nil {
+		return
+	}
+	c.router.guard(&failed, "reply", ctx.route, func() (err error) {
+		reply, err = encodeReply(ctx)
+		return err
+	})
+}
+
+var errNoReply = errors.New("router: a middleware has neither called the handler nor set a reply")
+
+// answer queues the reply of a call or its error, unless the call has been answered. The
+// caller wakes the writer. An error that comes too late is only reported.
+func (c *Conn) answer(ctx *Context, reply *wsconn.Frame, failed *publicError) {
+	first := ctx.call.markAnswered()
+	switch {
+	case failed != nil && first:
+		c.respondFailed(ctx, failed)
+	case failed != nil && failed.limited:
+		c.recordLimitExceeded(ctx.route.name, failed.limit)
+	case failed != nil:
+		c.router.reportError(c, ctx.route.name, failed)
+	case first:
+		_ = c.queueWait(reply)
+		c.recordCompleted(ctx.route.name, "")
+	default:
+		reply.Release()
+	}
+}
+
+// run calls the handler inside its middleware.
+func (c *Context) run(failed **publicError) {
+	if c.conn.router.observer != nil {
+		defer c.recordHandled(time.Now())
+	}
+	c.conn.router.guard(failed, "handler", c.route, func() error { return c.route.run(c) })
+}
+
+func (c *Context) recordHandled(since time.Time) {
+	c.conn.router.observe(Event{Kind: EventHandled, Type: c.route.name, Duration: time.Since(since)})
+}

@@ -1,0 +1,180 @@
+package router
+
+import (
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// Stages 1 to 5 of the pipeline, which need no payload: size, head, ingress, route and
+// concurrency. They run on the goroutine that reads the connection. Stages 6 and 7 are in
+// handle.go.
+
+// An incoming message is passed from the reading goroutine to the one that handles it.
+type incoming struct {
+	wsconn.Message
+
+	head  wire.Head
+	route *Route // nil if the type is not registered
+}
+
+var incomings = sync.Pool{New: func() any { return new(incoming) }}
+
+// release returns the message and its buffer to their pools.
+func (in *incoming) release() {
+	in.Release()
+	*in = incoming{}
+	incomings.Put(in)
+}
+
+// limitOf returns how many bytes of a message are worth keeping, from its first bytes.
+func (r *Router) limitOf(prefix []byte) int64 {
+	head, _ := wire.ParseHeadPrefix(prefix)
+	if route := r.routes[string(head.Type)]; route != nil {
+		return route.maxBytes
+	}
+	return r.opts.Limits.MessageBytes
+}
+
+// receive runs stages 1 to 5.
+func (c *Conn) receive(msg wsconn.Message) {
+	in := incomings.Get().(*incoming)
+	in.Message = msg
+	c.active.Add(1) // before it looks whether the connection is draining
+	var failed *publicError
+	defer func() {
+		if failed != nil {
+			c.rejectReceived(in, failed)
+		}
+	}()
+	headErr := in.readHead(c.router.routes)
+	c.runIngress(in, &failed)
+	failed = c.admit(in, headErr, failed)
+}
+
+// rejectReceived rejects a message on the reading goroutine. If that goroutine ends,
+// because application code has called runtime.Goexit, another one reads on.
+func (c *Conn) rejectReceived(in *incoming, failed *publicError) {
+	exits := true
+	defer func() {
+		c.ws.Wake()
+		in.release()
+		c.release()
+		if exits {
+			go c.serve()
+		}
+	}()
+	c.rejectMessage(in, failed)
+	exits = failed.exited
+}
+
+// admit decides about a message that ingress has seen. It returns the rejection, which may
+// be that of ingress. Without one, the message has been handed on or answered.
+func (c *Conn) admit(in *incoming, headErr error, ingress *publicError) *publicError {
+	limit := c.router.opts.Limits.MessageBytes
+	if in.route != nil {
+		limit = in.route.maxBytes
+	}
+	switch {
+	case in.Size > limit:
+		return limited(LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never})
+	case ingress != nil:
+		return ingress
+	case headErr != nil:
+		return inspect(invalid(headErr), "")
+	case c.draining.Load():
+		return inspect(errDraining, "")
+	case in.heartbeat():
+		c.acknowledgeHeartbeat(in)
+		return nil
+	case in.route == nil:
+		return inspect(errors.Errorf(errors.Unimplemented, "no handler for this type"), "")
+	}
+	return c.enqueue(in)
+}
+
+var errDraining = &errors.Error{Code: errors.Unavailable, Message: "server is restarting"}
+
+func (c *Conn) acknowledgeHeartbeat(in *incoming) {
+	_ = c.queueWait(encodeHeartbeatAck(in.At))
+	c.ws.Wake()
+	c.recordCompleted(wire.TypeHeartbeat, "")
+	in.release()
+	c.release()
+}
+
+// readHead is stage 2.
+func (in *incoming) readHead(routes map[string]*Route) (err error) {
+	if in.Truncated() {
+		in.head, err = wire.ParseHeadPrefix(in.Bytes)
+	} else {
+		in.head, err = wire.ParseHead(in.Bytes)
+	}
+	if err != nil {
+		in.head.Type = nil // a message that cannot be read has no type
+		return err
+	}
+	in.route = routes[string(in.head.Type)]
+	return nil
+}
+
+// memory returns how many bytes a waiting message holds.
+func (in *incoming) memory() int64 { return int64(len(in.Bytes)) }
+
+func (in *incoming) heartbeat() bool { return string(in.head.Type) == wire.TypeHeartbeat }
+
+// typ returns the message's type if it is registered or the protocol's, and otherwise "":
+// clients must not choose keys, labels or log fields.
+func (in *incoming) typ() string {
+	switch {
+	case in.route != nil:
+		return in.route.name
+	case in.heartbeat():
+		return wire.TypeHeartbeat
+	default:
+		return ""
+	}
+}
+
+// correlationID returns what the client can match an answer by, or "".
+func (in *incoming) correlationID() string {
+	return string(in.head.FindCorrelationID(in.Bytes))
+}
+
+// runIngress is stage 3.
+func (c *Conn) runIngress(in *incoming, failed **publicError) {
+	c.router.guard(failed, "ingress", in.route, func() error {
+		fns := c.router.unknown
+		if in.route != nil {
+			fns = in.route.ingress
+		}
+		ctx := c.ingressContext(in.typ(), in.Size, in.At)
+		for _, fn := range fns {
+			if err := fn(c.ctx, ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (c *Conn) ingressContext(typ string, size int64, at time.Time) IngressContext {
+	return IngressContext{Type: typ, ConnID: c.id, IP: c.ip, Identity: c.identity, Size: size, ReceivedAt: at}
+}
+
+// enqueue is stage 5. It hands the message to the connection's serial queue.
+func (c *Conn) enqueue(in *incoming) *publicError {
+	if in.route.rpc {
+		limit := int64(c.router.opts.Limits.InFlight)
+		if n := c.inFlight.Add(1); n > limit {
+			c.inFlight.Add(-1)
+			return limited(LimitExceeded{Kind: LimitInFlight, Observed: n, Limit: limit})
+		}
+		c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
+	}
+	c.messages.Enqueue(in)
+	return nil
+}
