@@ -9,7 +9,7 @@
 //	func (Say) MessageType() string { return "SAY" }
 //
 //	func main() {
-//		limiter := memory.NewLimiter(ratelimit.PerSecond(10).Burst(20))
+//		limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20))
 //
 //		r := router.New(&router.Options{OnOpen: func(_ context.Context, c *router.Conn) error {
 //			return c.Subscribe("lobby")

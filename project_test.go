@@ -32,6 +32,34 @@ func TestTheRouterLinksOnly(t *testing.T) {
 	assert.Equal(t, linked, slices.Compact(modules))
 }
 
+// TestLimit_ImportsNeitherRouterNorWebSocket keeps limiters useful without WebSockets: the
+// contract, its conformance suite, and what remote limiters share.
+func TestLimit_ImportsNeitherRouterNorWebSocket(t *testing.T) {
+	const module = "github.com/penstock-go/penstock/"
+	for pkg, want := range map[string][]string{
+		"limit":           {module + "errors", module + "limit"},
+		"limit/limittest": {module + "errors", module + "limit", module + "limit/limittest"},
+		"internal/batch":  {module + "errors", module + "internal/batch", module + "limit"},
+	} {
+		out, err := exec.Command("go", "list", "-deps", "./"+pkg).Output()
+		require.NoError(t, err)
+		var own []string
+		for _, dep := range strings.Fields(string(out)) {
+			assert.False(t, strings.HasPrefix(dep, "github.com/coder/websocket"), "%s imports %s", pkg, dep)
+			if strings.HasPrefix(dep, module) {
+				own = append(own, dep)
+			}
+		}
+		slices.Sort(own)
+		assert.Equal(t, want, own, "%s", pkg)
+	}
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "./limit").Output()
+	require.NoError(t, err)
+	modules := strings.Fields(string(out))
+	slices.Sort(modules)
+	assert.Equal(t, []string{"github.com/penstock-go/penstock"}, slices.Compact(modules), "limit links no other module")
+}
+
 var program = regexp.MustCompile("(?ms)^```go\n(package (\\w+)$.*?)^```$")
 
 // TestProgramsInDocumentsCompile vets every Go block that begins with a package
@@ -72,6 +100,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )

@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
 
 // benchmark sends one message after the other through a socket and waits for
 // each answer. The figures include the client.
-func benchmark(b *testing.B, policy ratelimit.Policy, text string) {
+func benchmark(b *testing.B, policy limit.Policy, text string) {
 	r := router.New(nil)
 	r.UseIngress(ratelimit.New(memory.NewLimiter(policy), nil))
 	router.RPC(r, echo)
@@ -43,7 +44,7 @@ func benchmark(b *testing.B, policy ratelimit.Policy, text string) {
 
 // BenchmarkMessage takes a call through all seven stages.
 func BenchmarkMessage(b *testing.B) {
-	benchmark(b, ratelimit.PerSecond(1_000_000), `{"type":"ECHO","meta":{"timestamp":1730000000000,"correlationId":"b7c1"},"payload":{"n":7}}`)
+	benchmark(b, limit.PerSecond(1_000_000), `{"type":"ECHO","meta":{"timestamp":1730000000000,"correlationId":"b7c1"},"payload":{"n":7}}`)
 }
 
 // BenchmarkRefused turns small and large messages away before their payload is
@@ -51,7 +52,7 @@ func BenchmarkMessage(b *testing.B) {
 func BenchmarkRefused(b *testing.B) {
 	for name, pad := range map[string]int{"200B": 100, "16kB": 16_000} {
 		b.Run(name, func(b *testing.B) {
-			benchmark(b, ratelimit.PerHour(1), `{"type":"ECHO","meta":{"timestamp":1730000000000,"correlationId":"b7c1"},"payload":{"n":7,"pad":"`+strings.Repeat("x", pad)+`"}}`)
+			benchmark(b, limit.PerHour(1), `{"type":"ECHO","meta":{"timestamp":1730000000000,"correlationId":"b7c1"},"payload":{"n":7,"pad":"`+strings.Repeat("x", pad)+`"}}`)
 		})
 	}
 }

@@ -190,17 +190,3 @@ func parseHop(s string) netip.Addr {
 	}
 	return addr.Unmap().WithZone("")
 }
-
-// networkOf returns what one party can be expected to own: an IPv4 address, or
-// a /64 of IPv6 (RFC 6177).
-func networkOf(ip netip.Addr) netip.Prefix {
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	network, err := ip.Prefix(bits)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return network
-}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/ipprefix"
 )
 
 // A registry knows the connections. A place in it is taken before the upgrade,
@@ -59,7 +61,7 @@ func (g *registry) acquireAddress(ip netip.Addr) error {
 		return err
 	}
 	if ip.IsValid() {
-		network := networkOf(ip)
+		network := ipprefix.Of(ip)
 		if err := over(g.perIP[network]+1, g.limits.ConnsPerIP); err != nil {
 			return err
 		}
@@ -74,7 +76,7 @@ func (g *registry) releaseAddress(ip netip.Addr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if ip.IsValid() {
-		countDown(g.perIP, networkOf(ip))
+		countDown(g.perIP, ipprefix.Of(ip))
 	}
 	if g.total--; g.total == 0 && g.draining {
 		close(g.drained)

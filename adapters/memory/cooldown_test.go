@@ -14,23 +14,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
-	"github.com/penstock-go/penstock/middleware/ratelimit/ratelimittest"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/limittest"
 )
 
-func hit(t testing.TB, l ratelimit.Limiter, key ratelimit.Key, cost int64) ratelimit.Decision {
+func hit(t testing.TB, l limit.Limiter, key limit.Key, cost int64) limit.Decision {
 	t.Helper()
 	d, err := l.Consume(context.Background(), key, cost)
 	require.NoError(t, err)
 	return d
 }
 
-func TestCooldownKeepsItsPromises(t *testing.T) {
-	for _, c := range ratelimittest.CooldownCases() {
+func TestCooldown_Contract(t *testing.T) {
+	for _, c := range limittest.CooldownCases() {
 		t.Run(c.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c.Run(t, ratelimittest.CooldownHarness{
-					New: func(p ratelimit.CooldownPolicy, onPenalty func(ratelimit.Penalty)) ratelimit.Limiter {
+				c.Run(t, limittest.CooldownHarness{
+					New: func(p limit.CooldownPolicy, onPenalty func(limit.Penalty)) limit.Limiter {
 						return memory.NewCooldown(p, onPenalty)
 					},
 					Sleep: time.Sleep,
@@ -40,9 +40,9 @@ func TestCooldownKeepsItsPromises(t *testing.T) {
 	}
 }
 
-func TestCooldownIsReset(t *testing.T) {
+func TestCooldown_Reset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := memory.NewCooldown(ratelimit.CooldownPolicy{Max: 3, Window: time.Minute, Penalty: time.Hour}, nil)
+		c := memory.NewCooldown(limit.CooldownPolicy{Max: 3, Window: time.Minute, Penalty: time.Hour}, nil)
 		hit(t, c, user("ann"), 3)
 		assert.EqualValues(t, 3, count(t, c, user("ann")))
 		assert.False(t, hit(t, c, user("ann"), 1).Allowed)
@@ -54,10 +54,10 @@ func TestCooldownIsReset(t *testing.T) {
 	})
 }
 
-func TestACooldownIsAtomic(t *testing.T) {
+func TestCooldown_ConcurrentCalls(t *testing.T) {
 	var penalties, allowed atomic.Int64
-	c := memory.NewCooldown(ratelimit.CooldownPolicy{Max: 100, Window: time.Hour, Penalty: time.Hour},
-		func(ratelimit.Penalty) { penalties.Add(1) })
+	c := memory.NewCooldown(limit.CooldownPolicy{Max: 100, Window: time.Hour, Penalty: time.Hour},
+		func(limit.Penalty) { penalties.Add(1) })
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -73,34 +73,34 @@ func TestACooldownIsAtomic(t *testing.T) {
 	assert.EqualValues(t, 1, penalties.Load())
 }
 
-func TestACooldownIsBounded(t *testing.T) {
+func TestCooldown_KeysAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := memory.NewCooldown(ratelimit.CooldownPolicy{Max: 2, Window: time.Hour, Penalty: time.Hour}, nil)
-		hit(t, c, user("known"), 1)
+		c := memory.NewCooldown(limit.CooldownPolicy{Max: 2, Window: time.Hour, Penalty: time.Hour}, nil)
+		hit(t, c, user("tracked"), 1)
 		for n := range 200_000 {
 			hit(t, c, user(fmt.Sprint(n)), 1)
 		}
-		assert.EqualValues(t, 1, count(t, c, user("known")), "strangers do not push out the known")
-		assert.False(t, hit(t, c, user("one more"), 1).Allowed, "they share what is left")
+		assert.EqualValues(t, 1, count(t, c, user("tracked")), "new keys do not evict tracked ones")
+		assert.False(t, hit(t, c, user("one more"), 1).Allowed, "new keys share a record")
 		full := c.Stats()
 		assert.EqualValues(t, 65_536, full.Keys)
-		assert.EqualValues(t, 200_002-65_536, full.Crowded)
+		assert.EqualValues(t, 200_002-65_536, full.Overflowed)
 		assert.Zero(t, full.Evicted)
 		time.Sleep(3 * time.Hour)
 		assert.True(t, hit(t, c, user("one more"), 1).Allowed)
-		assert.Equal(t, ratelimit.Stats{Keys: full.Keys - 1023, Evicted: 1024, Crowded: full.Crowded}, c.Stats())
+		assert.Equal(t, limit.Stats{Keys: full.Keys - 1023, Evicted: 1024, Overflowed: full.Overflowed}, c.Stats())
 	})
 }
 
-func TestWrongCooldowns(t *testing.T) {
-	right := ratelimit.CooldownPolicy{Name: "x", Max: 1, Window: time.Second, Penalty: time.Second}
+func TestCooldown_InvalidPolicyPanics(t *testing.T) {
+	right := limit.CooldownPolicy{Name: "x", Max: 1, Window: time.Second, Penalty: time.Second}
 	require.NoError(t, right.Validate())
-	for want, edit := range map[string]func(*ratelimit.CooldownPolicy){
-		`ratelimit: cooldown "x": Max is 0; it must be from 1 to 1000 (for more, take a Policy)`:                  func(p *ratelimit.CooldownPolicy) { p.Max = 0 },
-		`ratelimit: cooldown "x": Max is 1001; it must be from 1 to 1000 (for more, take a Policy)`:               func(p *ratelimit.CooldownPolicy) { p.Max = 1001 },
-		`ratelimit: cooldown "x": Window is 0s; it must be a whole number of microseconds, at least 1`:            func(p *ratelimit.CooldownPolicy) { p.Window = 0 },
-		`ratelimit: cooldown "x": Penalty is 1.000000001s; it must be a whole number of microseconds, at least 1`: func(p *ratelimit.CooldownPolicy) { p.Penalty++ },
-		`ratelimit: cooldown "x": Window and Penalty must be at most 87600h0m0s`:                                  func(p *ratelimit.CooldownPolicy) { p.Window = math.MaxInt64 / 1000 * 1000 },
+	for want, edit := range map[string]func(*limit.CooldownPolicy){
+		`limit: cooldown "x": Max is 0; it must be from 1 to 1000 (for more, use a Policy)`:                   func(p *limit.CooldownPolicy) { p.Max = 0 },
+		`limit: cooldown "x": Max is 1001; it must be from 1 to 1000 (for more, use a Policy)`:                func(p *limit.CooldownPolicy) { p.Max = 1001 },
+		`limit: cooldown "x": Window is 0s; it must be a whole number of microseconds, at least 1`:            func(p *limit.CooldownPolicy) { p.Window = 0 },
+		`limit: cooldown "x": Penalty is 1.000000001s; it must be a whole number of microseconds, at least 1`: func(p *limit.CooldownPolicy) { p.Penalty++ },
+		`limit: cooldown "x": Window and Penalty must be at most 87600h0m0s`:                                  func(p *limit.CooldownPolicy) { p.Window = math.MaxInt64 / 1000 * 1000 },
 	} {
 		p := right
 		edit(&p)
@@ -111,24 +111,24 @@ func TestWrongCooldowns(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func count(t *testing.T, c *memory.Cooldown, key ratelimit.Key) int64 {
+func count(t *testing.T, c *memory.Cooldown, key limit.Key) int64 {
 	t.Helper()
 	n, err := c.Count(t.Context(), key)
 	require.NoError(t, err)
 	return n
 }
 
-func TestACostThatNoCooldownCanAdmit(t *testing.T) {
-	c := memory.NewCooldown(ratelimit.CooldownPolicy{Max: 5, Window: time.Second, Penalty: time.Second}, nil)
+func TestCooldown_CostAboveMax(t *testing.T) {
+	c := memory.NewCooldown(limit.CooldownPolicy{Max: 5, Window: time.Second, Penalty: time.Second}, nil)
 	hit(t, c, user("ann"), 1)
-	d := hit(t, c, user("ann"), math.MaxInt64) // with what was admitted, more than an int64
+	d := hit(t, c, user("ann"), math.MaxInt64) // overflows an int64 if added to the count
 	assert.False(t, d.Allowed)
-	assert.Equal(t, ratelimit.Never, d.RetryAfter)
+	assert.Equal(t, limit.Never, d.RetryAfter)
 	assert.EqualValues(t, 4, d.Remaining)
 }
 
-func TestKeysWithoutRoomShareACooldownInEveryWay(t *testing.T) {
-	c := memory.NewCooldown(ratelimit.CooldownPolicy{Max: 1, Window: time.Hour, Penalty: time.Hour}, nil)
+func TestCooldown_UntrackedKeysShareRecord(t *testing.T) {
+	c := memory.NewCooldown(limit.CooldownPolicy{Max: 1, Window: time.Hour, Penalty: time.Hour}, nil)
 	for n := range 200_000 {
 		hit(t, c, user(fmt.Sprint(n)), 1)
 	}

@@ -1,3 +1,3 @@
-// Package memory holds adapters that live in this process: limiters, cooldowns, slots and
-// outbound budgets for a program that runs on one machine, and a broker for several routers in it.
+// Package memory implements limiters, semaphores, cooldowns, outbound budgets and a broker in
+// one process.
 package memory

@@ -8,52 +8,56 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit"
 )
 
-// A Limiter is a [ratelimit.Limiter] in this process. A call takes no lock and
-// allocates nothing, and one that is denied writes nothing.
+// A Limiter is a [limit.Limiter] in this process. A call takes no lock and allocates nothing;
+// a denied call writes nothing.
 //
-// Buckets are found by a 64-bit hash of their key with a seed that nobody knows.
-// Should two of n keys ever share a hash, for which the odds are below n²/2⁶⁵,
-// they share a bucket.
+// A bucket is found by a 64-bit hash of its key with a random seed. Two of n keys share a hash,
+// and therefore a bucket, with a probability below n²/2⁶⁵.
 type Limiter struct {
-	units  ratelimit.Units
+	units  limit.Units
 	seed   maphash.Seed
-	clock  func() int64 // microseconds since the limiter was made
+	clock  func() int64 // microseconds since the limiter was created
 	shards []shard
-	shift  int          // a hash's top bits choose its shard
-	ahead  atomic.Int64 // the most that was ever reserved beyond a full bucket, in units
+	shift  int // the hash's bits above it select the shard
+
+	// maxAhead is the largest wait of a reservation so far, in units. A bucket may owe that
+	// much; if it owes more, the clock has gone backwards.
+	maxAhead atomic.Int64
 }
 
 var (
-	_ ratelimit.Local    = (*Limiter)(nil)
-	_ ratelimit.Blocker  = (*Limiter)(nil)
-	_ ratelimit.Reserver = (*Limiter)(nil)
+	_ limit.InProcess = (*Limiter)(nil)
+	_ limit.Blocker   = (*Limiter)(nil)
+	_ limit.Reserver  = (*Limiter)(nil)
 )
 
 const (
 	defaultMaxKeys = 1 << 20
-	mostShards     = 64
-	leastShardKeys = 256 // fewer shards rather than smaller ones
+	maxShards      = 64
+	minShardKeys   = 256 // a limiter of few keys has fewer shards instead of smaller ones
 )
 
-// NewLimiter returns a limiter that keeps up to 1,048,576 buckets. It panics if
-// the policy is not valid.
-func NewLimiter(policy ratelimit.Policy) *Limiter {
+// NewLimiter returns a limiter with up to 1,048,576 buckets. It panics if the policy is not
+// valid.
+func NewLimiter(policy limit.Policy) *Limiter {
 	return NewLimiterMaxKeys(policy, defaultMaxKeys)
 }
 
-// NewLimiterMaxKeys is NewLimiter with another bound on the buckets, which take
-// 21 to 43 bytes each. Only buckets that are full again are dropped, which nobody
-// can tell from ones that were never there. Where none can be dropped, new keys
-// share a bucket: a flood of strangers throttles strangers, not the known.
-func NewLimiterMaxKeys(policy ratelimit.Policy, maxKeys int) *Limiter {
+// NewLimiterMaxKeys returns a limiter with up to maxKeys buckets, of 21 to 43 bytes each. It
+// panics if the policy is not valid or maxKeys is less than 1.
+//
+// The limiter evicts only full buckets, which are equal to those of unused keys. If it cannot
+// evict any, all new keys of a shard use one overflow bucket: a flood of new keys throttles new
+// keys, and no key that has a bucket. Stats counts such calls.
+func NewLimiterMaxKeys(policy limit.Policy, maxKeys int) *Limiter {
 	if maxKeys < 1 {
 		panic(fmt.Sprintf("memory: maxKeys is %d; it must be at least 1", maxKeys))
 	}
 	shards := 1
-	for shards < mostShards && maxKeys/(2*shards) >= leastShardKeys {
+	for shards < maxShards && maxKeys/(2*shards) >= minShardKeys {
 		shards *= 2
 	}
 	epoch := time.Now()
@@ -70,41 +74,41 @@ func NewLimiterMaxKeys(policy ratelimit.Policy, maxKeys int) *Limiter {
 	return l
 }
 
-// Local marks a limiter that decides in this process.
-func (l *Limiter) Local() {}
+// InProcess marks a limiter that decides in this process.
+func (l *Limiter) InProcess() {}
 
-// Consume takes cost tokens from key's bucket, or none of them. It ignores its
-// context: it never waits.
-func (l *Limiter) Consume(_ context.Context, key ratelimit.Key, cost int64) (ratelimit.Decision, error) {
+// Consume takes cost tokens from key's bucket, or none of them. It ignores its context, because
+// it never waits.
+func (l *Limiter) Consume(_ context.Context, key limit.Key, cost int64) (limit.Decision, error) {
 	if cost < 0 {
-		return ratelimit.Decision{}, fmt.Errorf("memory: cost is %d; it must not be negative", cost)
+		return limit.Decision{}, fmt.Errorf("memory: cost is %d; it must not be negative", cost)
 	}
-	need := l.units.Need(cost)
-	have := l.take(key.Hash(l.seed), need, 0)
+	costUnits := l.units.CostUnits(cost)
+	have := l.take(key.Hash(l.seed), costUnits, 0)
 	if have <= blocked {
-		return l.units.Blocked(blockedFor(have, &l.units), need), nil
+		return l.units.BlockedDecision(blockedFor(have, &l.units), costUnits), nil
 	}
-	return l.units.Decide(have, need), nil
+	return l.units.Decision(have, costUnits), nil
 }
 
-// Stats returns how many buckets there are, and what became of others. It takes each of up to
-// 64 locks for a moment.
-func (l *Limiter) Stats() ratelimit.Stats {
-	var stats ratelimit.Stats
+// Stats returns how many buckets there are, and how many keys were evicted or overflowed. It
+// locks each of up to 64 shards for a moment.
+func (l *Limiter) Stats() limit.Stats {
+	var stats limit.Stats
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
 		stats.Keys += int64(s.used)
 		stats.Evicted += s.evicted
-		stats.Crowded += s.crowded
+		stats.Overflowed += s.overflowed
 		s.mu.Unlock()
 	}
 	return stats
 }
 
-func (l *Limiter) take(hash uint64, need, ahead int64) (have int64) {
-	return l.shards[hash>>l.shift].take(hash, need, ahead, l)
+func (l *Limiter) take(hash uint64, units, ahead int64) (have int64) {
+	return l.shards[hash>>l.shift].take(hash, units, ahead, l)
 }
 
-// now is in units since the limiter was made.
+// now returns the time in units since the limiter was created.
 func (l *Limiter) now() int64 { return l.clock() * l.units.PerMicro() }

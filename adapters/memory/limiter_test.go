@@ -14,16 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
-	"github.com/penstock-go/penstock/middleware/ratelimit/ratelimittest"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/limittest"
 )
 
-func TestLimiterKeepsTheContract(t *testing.T) {
-	for _, c := range ratelimittest.Cases() {
+func TestLimiter_Contract(t *testing.T) {
+	for _, c := range limittest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c.Run(t, ratelimittest.Harness{
-					New:   func(p ratelimit.Policy) ratelimit.Limiter { return memory.NewLimiter(p) },
+				c.Run(t, limittest.Harness{
+					New:   func(p limit.Policy) limit.Limiter { return memory.NewLimiter(p) },
 					Sleep: time.Sleep,
 				})
 			})
@@ -31,50 +31,50 @@ func TestLimiterKeepsTheContract(t *testing.T) {
 	}
 }
 
-func TestHistory(t *testing.T) {
-	ratelimittest.History(t, memory.NewLimiter(ratelimittest.HistoryPolicy()))
+func TestLimiter_IntervalBound(t *testing.T) {
+	limittest.IntervalBound(t, memory.NewLimiter(limittest.IntervalBoundPolicy()))
 }
 
-func TestAll(t *testing.T) {
-	h := ratelimittest.Harness{
-		New:   func(p ratelimit.Policy) ratelimit.Limiter { return memory.NewLimiter(p) },
+func TestLimiter_AllOf(t *testing.T) {
+	h := limittest.Harness{
+		New:   func(p limit.Policy) limit.Limiter { return memory.NewLimiter(p) },
 		Sleep: time.Sleep,
 	}
-	synctest.Test(t, func(t *testing.T) { ratelimittest.All(t, h) })
-	for _, c := range ratelimittest.Cases() {
+	synctest.Test(t, func(t *testing.T) { limittest.AllOf(t, h) })
+	for _, c := range limittest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { c.Run(t, ratelimittest.WithAnother(h)) })
+			synctest.Test(t, func(t *testing.T) { c.Run(t, limittest.WithAllOf(h)) })
 		})
 	}
-	l := memory.NewLimiter(ratelimit.PerHour(1))
-	_, local := ratelimit.All(l, memory.NewLimiter(ratelimit.PerHour(2))).(ratelimit.Local)
-	assert.True(t, local, "it needs no deadline")
-	assert.Panics(t, func() { ratelimit.All() })
-	assert.Panics(t, func() { ratelimit.All(l, l) })
+	l := memory.NewLimiter(limit.PerHour(1))
+	_, inProcess := limit.AllOf(l, memory.NewLimiter(limit.PerHour(2))).(limit.InProcess)
+	assert.True(t, inProcess, "it needs no deadline")
+	assert.Panics(t, func() { limit.AllOf() })
+	assert.Panics(t, func() { limit.AllOf(l, l) })
 }
 
-func user(name string) ratelimit.Key { return ratelimit.Key{"user", "acme", name, "SAY"} }
+func user(name string) limit.Key { return limit.Key{"user", "acme", name, "SAY"} }
 
-func consume(t testing.TB, l *memory.Limiter, key ratelimit.Key, cost int64) ratelimit.Decision {
+func consume(t testing.TB, l *memory.Limiter, key limit.Key, cost int64) limit.Decision {
 	t.Helper()
 	d, err := l.Consume(context.Background(), key, cost)
 	require.NoError(t, err)
 	return d
 }
 
-func TestConsumeAllocatesNothing(t *testing.T) {
-	l := memory.NewLimiter(ratelimit.PerHour(100).Burst(50))
+func TestLimiter_ConsumeAllocatesNothing(t *testing.T) {
+	l := memory.NewLimiter(limit.PerHour(100).Burst(50))
 	key := user("ann")
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {
 		if _, err := l.Consume(t.Context(), key, 1); err != nil {
 			t.Fatal(err)
 		}
-	}), "admitted and then refused")
+	}), "admitted and denied calls")
 }
 
-func TestGrowingGrantsEveryKeyItsCapacity(t *testing.T) {
+func TestLimiter_ConcurrentGrowthKeepsCapacity(t *testing.T) {
 	const keys, capacity, callers = 5000, 3, 8
-	l := memory.NewLimiter(ratelimit.PerHour(capacity))
+	l := memory.NewLimiter(limit.PerHour(capacity))
 	granted := make([]atomic.Int64, keys)
 	var wg sync.WaitGroup
 	for caller := range callers {
@@ -94,16 +94,16 @@ func TestGrowingGrantsEveryKeyItsCapacity(t *testing.T) {
 	}
 }
 
-func TestDroppingABucketCannotBeSeen(t *testing.T) {
+func TestLimiter_EvictionIsInvisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := ratelimit.PerSecond(1).Burst(3)
+		p := limit.PerSecond(1).Burst(3)
 		l := memory.NewLimiterMaxKeys(p, 64)
-		models := map[string]*ratelimittest.Model{}
+		models := map[string]*limittest.Model{}
 		start := time.Now()
 		for n := range 20_000 {
-			name := fmt.Sprint(n * n % 61) // few enough to be kept, in need of room all the same
+			name := fmt.Sprint(n * n % 61) // few enough to be kept, and enough to need evictions
 			if models[name] == nil {
-				models[name] = ratelimittest.NewModel(p)
+				models[name] = limittest.NewModel(p)
 			}
 			require.Equal(t, models[name].Consume(time.Since(start), 1), consume(t, l, user(name), 1), "call %d", n)
 			time.Sleep(time.Duration(n%97) * time.Millisecond)
@@ -111,32 +111,32 @@ func TestDroppingABucketCannotBeSeen(t *testing.T) {
 	})
 }
 
-func TestAFloodOfNewKeysThrottlesStrangersOnly(t *testing.T) {
+func TestLimiter_FloodThrottlesOnlyUntrackedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const known = 400
-		l := memory.NewLimiterMaxKeys(ratelimit.PerHour(5), 2000)
-		for n := range known {
-			assert.EqualValues(t, 4, consume(t, l, user(fmt.Sprint("known", n)), 1).Remaining)
+		const tracked = 400
+		l := memory.NewLimiterMaxKeys(limit.PerHour(5), 2000)
+		for n := range tracked {
+			assert.EqualValues(t, 4, consume(t, l, user(fmt.Sprint("tracked", n)), 1).Remaining)
 		}
 		admitted := 0
 		for n := range 100_000 {
-			if consume(t, l, user(fmt.Sprint("stranger", n)), 5).Allowed {
+			if consume(t, l, user(fmt.Sprint("new", n)), 5).Allowed {
 				admitted++
 			}
 		}
-		assert.LessOrEqual(t, admitted, 2000, "every stranger with a bucket, and one shared bucket a shard")
+		assert.LessOrEqual(t, admitted, 2000, "one call per new bucket, and one per overflow bucket")
 		assert.Greater(t, admitted, 1000)
-		for n := range known {
-			require.EqualValues(t, 3, consume(t, l, user(fmt.Sprint("known", n)), 1).Remaining, "the known keep what they have")
+		for n := range tracked {
+			require.EqualValues(t, 3, consume(t, l, user(fmt.Sprint("tracked", n)), 1).Remaining, "tracked keys keep their buckets")
 		}
 		time.Sleep(2 * time.Hour)
-		assert.True(t, consume(t, l, user("a newcomer"), 5).Allowed, "room is made again")
+		assert.True(t, consume(t, l, user("late"), 5).Allowed, "full buckets are evicted")
 	})
 }
 
-func TestMemoryIsBounded(t *testing.T) {
+func TestLimiter_MemoryPerKeyIsBounded(t *testing.T) {
 	const keys = 1 << 14
-	l := memory.NewLimiterMaxKeys(ratelimit.PerHour(5), keys)
+	l := memory.NewLimiterMaxKeys(limit.PerHour(5), keys)
 	before := heap()
 	for n := range 2 * keys {
 		consume(t, l, user(fmt.Sprint(n)), 1)
@@ -155,23 +155,23 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-func TestWrongPoliciesPanic(t *testing.T) {
-	assert.Panics(t, func() { memory.NewLimiter(ratelimit.PerSecond(0)) })
-	assert.Panics(t, func() { memory.NewLimiterMaxKeys(ratelimit.PerSecond(1), 0) })
+func TestLimiter_InvalidPolicyPanics(t *testing.T) {
+	assert.Panics(t, func() { memory.NewLimiter(limit.PerSecond(0)) })
+	assert.Panics(t, func() { memory.NewLimiterMaxKeys(limit.PerSecond(1), 0) })
 }
 
 func BenchmarkConsume(b *testing.B) {
 	for _, keys := range []int{1, 10_000, 1_000_000} {
-		names := make([]ratelimit.Key, keys)
+		names := make([]limit.Key, keys)
 		for i := range names {
 			names[i] = user(fmt.Sprint(i))
 		}
 		for _, bench := range []struct {
 			name   string
-			policy ratelimit.Policy
+			policy limit.Policy
 		}{
-			{"admitted", ratelimit.PerSecond(1_000_000).Burst(1_000_000_000)},
-			{"refused", ratelimit.PerHour(1)},
+			{"admitted", limit.PerSecond(1_000_000).Burst(1_000_000_000)},
+			{"denied", limit.PerHour(1)},
 		} {
 			b.Run(fmt.Sprintf("%d keys/%s", keys, bench.name), func(b *testing.B) {
 				l := memory.NewLimiter(bench.policy)

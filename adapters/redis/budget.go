@@ -41,8 +41,8 @@ var (
 type Budget struct {
 	prefix  string
 	options outbound.BudgetOptions
-	acquire *flights
-	update  *flights
+	acquire *scriptBatcher
+	update  *scriptBatcher
 }
 
 var _ outbound.Budget = (*Budget)(nil)
@@ -64,8 +64,8 @@ func NewBudget(client goredis.UniversalClient, prefix string, opts *outbound.Bud
 	return &Budget{
 		prefix:  prefix,
 		options: opts.WithDefaults(),
-		acquire: newFlights("budget", client, newScript(budgetAcquireLua), 2),
-		update:  newFlights("budget", client, newScript(budgetUpdateLua), 1),
+		acquire: newScriptBatcher("redis: budget", client, newScript(budgetAcquireLua), 2),
+		update:  newScriptBatcher("redis: budget", client, newScript(budgetUpdateLua), 1),
 	}
 }
 
@@ -79,11 +79,11 @@ func hasHashTag(prefix string) bool {
 func (b *Budget) TryAcquire(ctx context.Context, route string) (outbound.Grant, error) {
 	id := rand.Text()
 	args := append(b.keys(route), id, b.options.Lease.Milliseconds(), b.options.GlobalLimit, milliseconds(b.options.GlobalPer))
-	c := &call{args: args}
-	if err := b.acquire.do(ctx, c); err != nil {
+	c := &scriptCall{Request: args}
+	if err := b.acquire.Do(ctx, c); err != nil {
 		return outbound.Grant{}, err
 	}
-	wait, opened := c.state[0], c.state[1]
+	wait, opened := c.Response[0], c.Response[1]
 	if wait > 0 {
 		return outbound.Grant{Wait: time.Duration(wait) * time.Millisecond}, nil
 	}
@@ -104,7 +104,7 @@ func (b *Budget) Update(ctx context.Context, route string, grant outbound.Grant,
 	args := append(b.keys(route), id, opened, b.options.Lease.Milliseconds(), globalPer,
 		status.Limit, status.Remaining, milliseconds(status.ResetAfter), milliseconds(status.RetryAfter),
 		bit(status.Global), bit(status.Unsent))
-	return b.update.do(ctx, &call{args: args})
+	return b.update.Do(ctx, &scriptCall{Request: args})
 }
 
 // keys returns the number of keys and the keys, which are the first arguments of both scripts.

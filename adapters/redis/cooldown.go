@@ -11,41 +11,46 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/limit"
 )
 
-// A Cooldown is a [ratelimit.Limiter] that keeps a [ratelimit.CooldownPolicy] in Redis. It
-// decides as the one in memory does, by the clock of the Redis server. A key under a
-// penalty is refused in this process, for a second at most without asking again.
+// A Cooldown is a [limit.Limiter] that enforces a [limit.CooldownPolicy] in Redis, so that many
+// processes share it. Its decisions equal those of a cooldown in memory, on the clock of the
+// Redis server. A key in a penalty is denied without a round trip, for at most a second.
 //
-// A key's record is a string under penstock:cooldown:<policy>:<part>:<part>... that
-// expires when nothing counts any more, of 17 bytes for each of its last Max.
+// A key's record is a string under penstock:cooldown:<policy>:<part>:<part>... of 17 bytes for
+// each of its last Max calls, which expires when it has neither calls in the window nor a
+// penalty. It is safe for concurrent use.
 type Cooldown struct {
 	client    goredis.UniversalClient
-	policy    ratelimit.CooldownPolicy
-	onPenalty func(ratelimit.Penalty)
+	policy    limit.CooldownPolicy
+	onPenalty func(limit.Penalty)
 	prefix    string
-	args      [3]any // what the script is told of the policy
+	args      [3]any // arguments of the script for the policy
 	seed      maphash.Seed
-	penalties recent[penalty]
-	flights   *flights
+	penalties batch.Cache[penalty]
+	calls     *scriptBatcher
 	now       func() time.Duration
-	time      func() []any // told to the script, in tests
+	time      func() []any // in tests, the time for the script
 }
 
-var _ ratelimit.Limiter = (*Cooldown)(nil)
+var _ limit.Limiter = (*Cooldown)(nil)
 
-// A penalty is how long a cost is refused. Another one may have to wait longer, or less.
+// A penalty is how long a cost is denied. Another cost may be denied for longer, or less.
 type penalty struct {
-	cost  int64
-	left  time.Duration
-	reset time.Duration
+	cost       int64
+	retryAfter time.Duration
+	resetAfter time.Duration
 }
 
-// NewCooldown returns a cooldown. OnPenalty, which may be nil, is called once for every
-// penalty that this process's calls start, and must return soon. It panics if the policy
-// is not valid or the client is nil. It sends nothing yet.
-func NewCooldown(client goredis.UniversalClient, policy ratelimit.CooldownPolicy, onPenalty func(ratelimit.Penalty)) *Cooldown {
+// zeroCost is the cost argument for which the script only reads the record.
+const zeroCost = -1
+
+// NewCooldown returns a cooldown. It calls onPenalty, which may be nil and must return soon,
+// once for every penalty that a call of this process starts. NewCooldown panics if the policy is
+// not valid or the client is nil. It does not connect to Redis.
+func NewCooldown(client goredis.UniversalClient, policy limit.CooldownPolicy, onPenalty func(limit.Penalty)) *Cooldown {
 	if client == nil {
 		panic("redis: NewCooldown needs a client")
 	}
@@ -57,114 +62,114 @@ func NewCooldown(client goredis.UniversalClient, policy ratelimit.CooldownPolicy
 		client:    client,
 		policy:    policy,
 		onPenalty: onPenalty,
-		prefix:    name("penstock:cooldown", []string{cooldownName(policy)}),
+		prefix:    keyName("penstock:cooldown", []string{cooldownName(policy)}),
 		seed:      maphash.MakeSeed(),
 		now:       func() time.Duration { return time.Since(epoch) },
 	}
 	for i, n := range []int64{policy.Max, policy.Window.Microseconds(), policy.Penalty.Microseconds()} {
 		c.args[i] = strconv.FormatInt(n, 10)
 	}
-	c.flights = newFlights("cooldown", client, newScript(cooldownLua), 4)
+	c.calls = newScriptBatcher("redis: cooldown", client, newScript(cooldownConsumeLua), 4)
 	return c
 }
 
-func cooldownName(p ratelimit.CooldownPolicy) string {
+func cooldownName(p limit.CooldownPolicy) string {
 	if p.Name != "" {
 		return p.Name
 	}
 	return fmt.Sprintf("%d-in-%s-penalty-%s", p.Max, p.Window, p.Penalty)
 }
 
-// Consume counts cost of key, or none of it.
-func (c *Cooldown) Consume(ctx context.Context, key ratelimit.Key, cost int64) (ratelimit.Decision, error) {
+// Consume counts cost calls of key, or none of them.
+func (c *Cooldown) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
 	switch {
 	case cost < 0:
-		return ratelimit.Decision{}, fmt.Errorf("redis: cost is %d; it must not be negative", cost)
+		return limit.Decision{}, fmt.Errorf("redis: cost is %d; it must not be negative", cost)
 	case cost == 0:
-		cost = -1 // look
+		cost = zeroCost
 	}
 	hash := key.Hash(c.seed)
-	if d, ok := c.known(hash, cost); ok {
+	if d, ok := c.cached(hash, cost); ok {
 		return d, nil
 	}
-	// What can never be admitted is not punished, and need not be counted.
-	asked := cost
+	// A cost that can never be admitted starts no penalty, and is not counted.
+	counted := cost
 	if cost > c.policy.Max {
-		asked = -1
+		counted = zeroCost
 	}
-	state, sent, err := c.ask(ctx, &key, asked)
+	reply, sent, err := c.call(ctx, &key, counted)
 	if err != nil {
-		return ratelimit.Decision{}, err
+		return limit.Decision{}, err
 	}
-	d := c.decision(state, cost)
+	d := c.decision(reply, cost)
 	if d.Reason != 0 {
-		c.penalties.put(hash, penalty{cost, d.RetryAfter, d.ResetAfter}, sent, c.now())
+		c.penalties.Put(hash, penalty{cost, d.RetryAfter, d.ResetAfter}, sent, c.now())
 	}
-	if d.Reason == ratelimit.BurstExceeded && c.onPenalty != nil {
-		c.onPenalty(ratelimit.Penalty{Policy: c.policy, Key: key, Count: state[1] + cost, RetryAfter: d.RetryAfter})
+	if d.Reason == limit.BurstExceeded && c.onPenalty != nil {
+		c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: reply[1] + cost, RetryAfter: d.RetryAfter})
 	}
 	return d, nil
 }
 
-// known refuses whom a penalty keeps out, as far as this process knows.
-func (c *Cooldown) known(hash uint64, cost int64) (ratelimit.Decision, bool) {
+// cached returns a denial if this process knows of a penalty.
+func (c *Cooldown) cached(hash uint64, cost int64) (limit.Decision, bool) {
 	now := c.now()
-	p, ok := c.penalties.get(hash, now)
-	if !ok || cost != p.value.cost || now-p.sent >= p.value.left {
-		return ratelimit.Decision{}, false
+	e, ok := c.penalties.Get(hash, now)
+	if !ok || cost != e.Value.cost || now-e.Sent >= e.Value.retryAfter {
+		return limit.Decision{}, false
 	}
-	// The wait is counted from when the answer came: it must be enough.
-	after := now - p.came
-	return ratelimit.Decision{
+	// RetryAfter counts from when the response arrived, so that it is long enough.
+	age := now - e.Received
+	return limit.Decision{
 		Limit:      c.policy.Max,
-		RetryAfter: p.value.left - after,
-		ResetAfter: p.value.reset - after,
-		Reason:     ratelimit.InCooldown,
+		RetryAfter: e.Value.retryAfter - age,
+		ResetAfter: e.Value.resetAfter - age,
+		Reason:     limit.InCooldown,
 	}, true
 }
 
-// decision is what a script's reply says about a cost.
-func (c *Cooldown) decision(state []int64, cost int64) ratelimit.Decision {
-	d := ratelimit.Decision{
+// decision converts the script's reply about a cost.
+func (c *Cooldown) decision(reply []int64, cost int64) limit.Decision {
+	d := limit.Decision{
 		Limit:      c.policy.Max,
-		Reason:     ratelimit.Reason(state[0]),
-		RetryAfter: time.Duration(state[2]) * time.Microsecond,
-		ResetAfter: time.Duration(state[3]) * time.Microsecond,
+		Reason:     limit.Reason(reply[0]),
+		RetryAfter: time.Duration(reply[2]) * time.Microsecond,
+		ResetAfter: time.Duration(reply[3]) * time.Microsecond,
 	}
 	if d.Reason == 0 {
-		d.Allowed, d.Remaining = true, max(c.policy.Max-state[1], 0) // Max may have been more
+		d.Allowed, d.Remaining = true, max(c.policy.Max-reply[1], 0) // the record may be of a larger Max
 	}
 	switch {
 	case cost > c.policy.Max:
-		d.Allowed, d.Reason, d.RetryAfter = false, 0, ratelimit.Never
-	case cost < 0:
+		d.Allowed, d.Reason, d.RetryAfter = false, 0, limit.Never
+	case cost == zeroCost:
 		d.Allowed, d.Reason, d.RetryAfter = true, 0, 0
 	}
 	return d
 }
 
-// Count returns how many of key count in the window that ends now.
-func (c *Cooldown) Count(ctx context.Context, key ratelimit.Key) (int64, error) {
-	state, _, err := c.ask(ctx, &key, -1)
+// Count returns how many admitted calls of key are in the window that ends at present.
+func (c *Cooldown) Count(ctx context.Context, key limit.Key) (int64, error) {
+	reply, _, err := c.call(ctx, &key, zeroCost)
 	if err != nil {
 		return 0, err
 	}
-	return state[1], nil
+	return reply[1], nil
 }
 
-// Reset forgets what counts of key, and its penalty. Other processes may refuse the key
+// Reset removes the record of key: its calls and its penalty. Other processes may deny the key
 // for up to a second more.
-func (c *Cooldown) Reset(ctx context.Context, key ratelimit.Key) error {
-	err := c.client.Del(ctx, name(c.prefix, parts(&key))).Err()
-	c.penalties.overrule(key.Hash(c.seed), c.now())
+func (c *Cooldown) Reset(ctx context.Context, key limit.Key) error {
+	err := c.client.Del(ctx, keyName(c.prefix, keyParts(&key))).Err()
+	c.penalties.Invalidate(key.Hash(c.seed), c.now())
 	if err != nil {
 		return fmt.Errorf("redis: cooldown: %w", err)
 	}
 	return nil
 }
 
-// ResetAll forgets everything, key by key. Other processes may refuse keys for up to a
-// second more.
+// ResetAll removes the records of all keys, one by one. Other processes may deny keys for up to
+// a second more.
 func (c *Cooldown) ResetAll(ctx context.Context) error {
 	withoutParts := c.client.Unlink(ctx, c.prefix).Err()
 	err := eachMaster(ctx, c.client, func(ctx context.Context, client *goredis.Client) error {
@@ -176,7 +181,7 @@ func (c *Cooldown) ResetAll(ctx context.Context) error {
 		}
 		return keys.Err()
 	})
-	c.penalties.overruleAll(c.now())
+	c.penalties.InvalidateAll(c.now())
 	if err = errors.Join(withoutParts, err); err != nil {
 		return fmt.Errorf("redis: cooldown: %w", err)
 	}
@@ -193,26 +198,26 @@ func eachMaster(ctx context.Context, client goredis.UniversalClient, f func(cont
 	case *goredis.Ring:
 		return client.ForEachShard(ctx, f)
 	default:
-		return fmt.Errorf("a %T does not tell its nodes", client)
+		return fmt.Errorf("the nodes of a %T are unknown; use a *redis.Client, *redis.ClusterClient or *redis.Ring", client)
 	}
 }
 
-// glob is a pattern that fits s alone.
+// glob returns a pattern that matches only s.
 func glob(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(s)
 }
 
-// ask returns the script's reply, and when it was asked.
-func (c *Cooldown) ask(ctx context.Context, key *ratelimit.Key, cost int64) (state []int64, sent time.Duration, err error) {
-	args := append([]any{1, name(c.prefix, parts(key))}, c.args[:]...)
+// call returns the script's reply, and when the call was sent.
+func (c *Cooldown) call(ctx context.Context, key *limit.Key, cost int64) (reply []int64, sent time.Duration, err error) {
+	args := append([]any{1, keyName(c.prefix, keyParts(key))}, c.args[:]...)
 	args = append(args, cost)
 	if c.time != nil {
 		args = append(args, c.time()...)
 	}
 	sent = c.now()
-	call := &call{args: args}
-	if err := c.flights.do(ctx, call); err != nil {
+	call := &scriptCall{Request: args}
+	if err := c.calls.Do(ctx, call); err != nil {
 		return nil, 0, err
 	}
-	return call.state, sent, nil
+	return call.Response, sent, nil
 }

@@ -13,17 +13,17 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit"
 )
 
-func TestCooldownIsOneForAllProcesses(t *testing.T) {
+func TestCooldown_SharedByProcesses(t *testing.T) {
 	server := redistest.Start(t)
-	policy := ratelimit.CooldownPolicy{Name: "b[u]rst*", Max: 50, Window: time.Hour, Penalty: time.Hour}
+	policy := limit.CooldownPolicy{Name: "b[u]rst*", Max: 50, Window: time.Hour, Penalty: time.Hour}
 	var penalties, allowed atomic.Int64
 	var wg sync.WaitGroup
 	var cooldowns []*redis.Cooldown
 	for range 4 {
-		c := redis.NewCooldown(server.Client(t), policy, func(ratelimit.Penalty) { penalties.Add(1) })
+		c := redis.NewCooldown(server.Client(t), policy, func(limit.Penalty) { penalties.Add(1) })
 		cooldowns = append(cooldowns, c)
 		for range 8 {
 			wg.Go(func() {
@@ -43,9 +43,9 @@ func TestCooldownIsOneForAllProcesses(t *testing.T) {
 
 	server.ResetStats(t)
 	for range 1000 {
-		assert.Equal(t, ratelimit.InCooldown, consume(t, cooldowns[0], user("ann"), 1).Reason)
+		assert.Equal(t, limit.InCooldown, consume(t, cooldowns[0], user("ann"), 1).Reason)
 	}
-	assert.LessOrEqual(t, server.CommandStats(t)["evalsha"], int64(10), "a flood costs Redis nothing")
+	assert.LessOrEqual(t, server.CommandStats(t)["evalsha"], int64(10), "denied calls cause few round trips")
 
 	c := cooldowns[0]
 	count, err := c.Count(t.Context(), user("ann"))
@@ -55,12 +55,12 @@ func TestCooldownIsOneForAllProcesses(t *testing.T) {
 	assert.True(t, consume(t, c, user("ann"), 50).Allowed)
 }
 
-func TestResetAll(t *testing.T) {
+func TestCooldown_ResetAll(t *testing.T) {
 	for name, client := range map[string]goredis.UniversalClient{
 		"one node": redistest.Start(t).Client(t),
 		"cluster":  redistest.StartCluster(t).Client(t),
 	} {
-		policy := ratelimit.CooldownPolicy{Name: "a*", Max: 1, Window: time.Hour, Penalty: time.Hour}
+		policy := limit.CooldownPolicy{Name: "a*", Max: 1, Window: time.Hour, Penalty: time.Hour}
 		c := redis.NewCooldown(client, policy, nil)
 		policy.Name = "ab"
 		other := redis.NewCooldown(client, policy, nil)
@@ -76,11 +76,11 @@ func TestResetAll(t *testing.T) {
 	}
 }
 
-func TestWrongCooldowns(t *testing.T) {
+func TestCooldown_InvalidArguments(t *testing.T) {
 	client := goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer func() { _ = client.Close() }()
-	right := ratelimit.CooldownPolicy{Max: 1, Window: time.Second, Penalty: time.Second}
-	assert.Panics(t, func() { redis.NewCooldown(client, ratelimit.CooldownPolicy{}, nil) })
+	right := limit.CooldownPolicy{Max: 1, Window: time.Second, Penalty: time.Second}
+	assert.Panics(t, func() { redis.NewCooldown(client, limit.CooldownPolicy{}, nil) })
 	assert.Panics(t, func() { redis.NewCooldown(nil, right, nil) })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -89,23 +89,23 @@ func TestWrongCooldowns(t *testing.T) {
 	assert.Zero(t, d, "an outage is no denial")
 }
 
-func TestACooldownWhoseMaxWasLowered(t *testing.T) {
+func TestCooldown_LoweredMax(t *testing.T) {
 	client := redistest.Any(t)
-	p := ratelimit.CooldownPolicy{Name: redistest.Prefix(t), Max: 10, Window: time.Minute, Penalty: time.Minute}
-	_, err := redis.NewCooldown(client, p, nil).Consume(t.Context(), ratelimit.Key{"ann"}, 10)
+	p := limit.CooldownPolicy{Name: redistest.Prefix(t), Max: 10, Window: time.Minute, Penalty: time.Minute}
+	_, err := redis.NewCooldown(client, p, nil).Consume(t.Context(), limit.Key{"ann"}, 10)
 	require.NoError(t, err)
 	p.Max = 5
-	d, err := redis.NewCooldown(client, p, nil).Consume(t.Context(), ratelimit.Key{"ann"}, 0)
+	d, err := redis.NewCooldown(client, p, nil).Consume(t.Context(), limit.Key{"ann"}, 0)
 	require.NoError(t, err)
 	assert.Zero(t, d.Remaining)
 }
 
-func TestResetAllForgetsTheKeyWithoutParts(t *testing.T) {
-	c := redis.NewCooldown(redistest.Any(t), ratelimit.CooldownPolicy{Name: redistest.Prefix(t), Max: 1, Window: time.Minute, Penalty: time.Minute}, nil)
-	_, err := c.Consume(t.Context(), ratelimit.Key{}, 1)
+func TestCooldown_ResetAllRemovesKeyWithoutParts(t *testing.T) {
+	c := redis.NewCooldown(redistest.Any(t), limit.CooldownPolicy{Name: redistest.Prefix(t), Max: 1, Window: time.Minute, Penalty: time.Minute}, nil)
+	_, err := c.Consume(t.Context(), limit.Key{}, 1)
 	require.NoError(t, err)
 	require.NoError(t, c.ResetAll(t.Context()))
-	n, err := c.Count(t.Context(), ratelimit.Key{})
+	n, err := c.Count(t.Context(), limit.Key{})
 	require.NoError(t, err)
 	assert.Zero(t, n)
 }

@@ -1,6 +1,6 @@
-// Package redis stands limiters, cooldowns, slots, outbound budgets and a broker on Redis, or on what speaks like it: one
-// node, Sentinel, Cluster; Valkey.
+// Package redis implements limiters, semaphores, cooldowns, outbound budgets and a broker on
+// Redis or Valkey: one node, Sentinel or Cluster.
 //
-// A client is any of github.com/redis/go-redis/v9 and stays its owner's: nothing
-// here closes it.
+// A client is any client of github.com/redis/go-redis/v9. Its owner closes it; nothing in this
+// package does.
 package redis

@@ -3,75 +3,134 @@ package redis_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/adapters/redis"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/outbound"
-	"github.com/penstock-go/penstock/router"
 )
 
-// client is of a Redis that lives as long as the example.
-func client() (*goredis.Client, func()) {
+// The example runs an embedded server; a program connects to its Redis instead.
+func ExampleNewLimiter() {
 	server := miniredis.NewMiniRedis()
 	if err := server.Start(); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
-	c := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
-	return c, func() { _ = c.Close(); server.Close() }
-}
+	defer server.Close()
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
 
-func ExampleNewLimiter() {
-	client, stop := client()
-	defer stop()
-	limiter := redis.NewLimiter(client, ratelimit.PerHour(2).Named("messages"))
+	limiter := redis.NewLimiter(client, limit.PerHour(2).Named("messages"))
 	for range 3 {
-		d, err := limiter.Consume(context.Background(), ratelimit.Key{"user", "acme", "ann"}, 1)
-		fmt.Println(d.Allowed, d.Remaining, err)
+		d, err := limiter.Consume(context.Background(), limit.Key{"user", "acme", "ann"}, 1)
+		if err != nil {
+			log.Fatal(err) // Redis is unavailable: admit or reject, as your program prefers
+		}
+		fmt.Println(d.Allowed, d.Remaining)
 	}
 	fmt.Println(client.Keys(context.Background(), "*").Val())
 	// Output:
-	// true 1 <nil>
-	// true 0 <nil>
-	// false 0 <nil>
+	// true 1
+	// true 0
+	// false 0
 	// [penstock:limit:messages:user:acme:ann]
 }
 
+// The limiter blocks a user for an hour, and ends the block.
+func ExampleLimiter_Block() {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
+
+	limiter := redis.NewLimiter(client, limit.PerMinute(10).Named("messages"))
+	ctx, key := context.Background(), limit.Key{"user", "acme", "ann"}
+	if err := limiter.Block(ctx, key, time.Hour); err != nil {
+		log.Fatal(err)
+	}
+	d, err := limiter.Consume(ctx, key, 1)
+	fmt.Println(d.Allowed, d.Reason == limit.Blocked, err)
+
+	if err := limiter.Reset(ctx, key); err != nil {
+		log.Fatal(err)
+	}
+	d, err = limiter.Consume(ctx, key, 1)
+	fmt.Println(d.Allowed, err)
+	// Output:
+	// false true <nil>
+	// true <nil>
+}
+
 func ExampleNewCooldown() {
-	client, stop := client()
-	defer stop()
-	spam := redis.NewCooldown(client, ratelimit.CooldownPolicy{Name: "spam", Max: 2, Window: time.Minute, Penalty: time.Hour},
-		func(p ratelimit.Penalty) { fmt.Println(p.Key[2], "is out for", p.RetryAfter) })
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
+
+	policy := limit.CooldownPolicy{Name: "spam", Max: 2, Window: time.Minute, Penalty: time.Hour}
+	spam := redis.NewCooldown(client, policy, func(p limit.Penalty) {
+		fmt.Println("penalty for", p.Key[2], "of", p.RetryAfter)
+	})
 	for range 3 {
-		d, err := spam.Consume(context.Background(), ratelimit.Key{"user", "acme", "ann"}, 1)
+		d, err := spam.Consume(context.Background(), limit.Key{"user", "acme", "ann"}, 1)
 		fmt.Println(d.Allowed, err)
 	}
 	// Output:
 	// true <nil>
 	// true <nil>
-	// ann is out for 1h0m0s
+	// penalty for ann of 1h0m0s
 	// false <nil>
 }
 
-func ExampleNewSlots() {
-	client, stop := client()
-	defer stop()
-	renders := redis.NewSlots(client, "renders", 1)
-	first, _ := renders.Acquire(context.Background(), ratelimit.Key{"user", "acme", "ann"})
-	second, _ := renders.Acquire(context.Background(), ratelimit.Key{"user", "acme", "ann"})
-	fmt.Println(first.Release != nil, second.Release != nil)
+func ExampleNewSemaphore() {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
+
+	renders := redis.NewSemaphore(client, "renders", 1) // one render per user, on all machines
+	key := limit.Key{"user", "acme", "ann"}
+	first, err := renders.Acquire(context.Background(), key)
+	if err != nil {
+		log.Fatal(err)
+	}
+	second, err := renders.Acquire(context.Background(), key)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("first has a permit:", first.Release != nil)
+	fmt.Println("second has a permit:", second.Release != nil)
 	first.Release()
-	// Output: true false
+	// Output:
+	// first has a permit: true
+	// second has a permit: false
 }
 
+// The example calls TryAcquire and Update itself. A program passes the budget to
+// outbound.NewTransport, which does so for every request of an http.Client.
 func ExampleNewBudget() {
-	client, stop := client()
-	defer stop()
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
+
 	budget := redis.NewBudget(client, "{mybot}:", &outbound.BudgetOptions{GlobalLimit: 50})
-	// client := &http.Client{Transport: outbound.NewTransport(budget, nil)} does what follows:
 	ctx := context.Background()
 	first, err := budget.TryAcquire(ctx, "GET /users")
 	fmt.Println("may send:", first.Wait == 0, err)
@@ -84,18 +143,3 @@ func ExampleNewBudget() {
 	// may send: false <nil>
 	// 4 <nil>
 }
-
-func ExampleNewBroker() {
-	client, stop := client()
-	defer stop()
-	r := router.New(&router.Options{Broker: redis.NewBroker(client)})
-	defer func() { _ = r.Shutdown(context.Background()) }()
-	fmt.Println(r.Publish("news", News{"to all nodes"}))
-	// Output: <nil>
-}
-
-// News is a message.
-type News struct{ Text string }
-
-// MessageType is its name.
-func (News) MessageType() string { return "NEWS" }

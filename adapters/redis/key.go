@@ -5,16 +5,16 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit"
 )
 
-// maxPartBytes is what a part of a name may have before only its beginning is
-// kept, and a digest of all of it.
+// maxPartBytes bounds the parts of a name. Of a longer part, the name contains the first half of
+// that and a digest.
 const maxPartBytes = 128
 
-// name joins parts with colons. What a user may choose can forge neither a colon nor
-// the braces of a hash tag.
-func name(prefix string, parts []string) string {
+// keyName joins a prefix and parts with colons. The parts, which clients may choose, cannot
+// contain a colon or the braces of a hash tag.
+func keyName(prefix string, parts []string) string {
 	var b strings.Builder
 	size := len(prefix)
 	for _, part := range parts {
@@ -36,8 +36,8 @@ func name(prefix string, parts []string) string {
 	return b.String()
 }
 
-// parts drops the empty ones at a key's end.
-func parts(key *ratelimit.Key) []string {
+// keyParts returns the parts of a key without the empty ones at its end.
+func keyParts(key *limit.Key) []string {
 	n := len(key)
 	for n > 0 && key[n-1] == "" {
 		n--
@@ -45,8 +45,8 @@ func parts(key *ratelimit.Key) []string {
 	return key[:n]
 }
 
-// escape writes s as in a URL (RFC 3986, section 2.1): what separates, what cannot be
-// read, and what escapes.
+// escape percent-encodes s (RFC 3986, section 2.1): separators, control characters, spaces and
+// the escape characters.
 func escape(b *strings.Builder, s string) {
 	const hexDigits = "0123456789ABCDEF"
 	plain := 0

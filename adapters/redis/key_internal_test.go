@@ -6,11 +6,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit"
 )
 
-func TestNames(t *testing.T) {
-	for want, key := range map[string]ratelimit.Key{
+func TestKeyName(t *testing.T) {
+	for want, key := range map[string]limit.Key{
 		"p:user:acme:ann:SAY":      {"user", "acme", "ann", "SAY"},
 		"p:user::ann":              {"user", "", "ann"},
 		"p":                        {},
@@ -18,28 +18,28 @@ func TestNames(t *testing.T) {
 		"p:%7Btag%7D:%25%7E%20%0A": {"{tag}", "%~ \n"},
 		"p:jörg@example.com":       {"jörg@example.com"},
 	} {
-		assert.Equal(t, want, name("p", parts(&key)))
+		assert.Equal(t, want, keyName("p", keyParts(&key)))
 	}
 	long := strings.Repeat("x", 200)
-	got := name("p", []string{long})
+	got := keyName("p", []string{long})
 	assert.True(t, strings.HasPrefix(got, "p:"+strings.Repeat("x", 64)+"~"), got)
 	assert.Less(t, len(got), 128)
-	assert.NotEqual(t, got, name("p", []string{long + "x"}))
+	assert.NotEqual(t, got, keyName("p", []string{long + "x"}))
 }
 
-// FuzzNames looks for keys that share a name.
-func FuzzNames(f *testing.F) {
+// FuzzKeyName looks for keys that share a name.
+func FuzzKeyName(f *testing.F) {
 	f.Add("a", "b", "a:b", "")
 	f.Add("a%3Ab", "", "a:b", "")
 	f.Add("a", "", "a", ":")
 	f.Add(strings.Repeat("x", 129), "", strings.Repeat("x", 64)+"~", "")
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {
-		one, two := ratelimit.Key{a, b}, ratelimit.Key{c, d}
-		if name("p", parts(&one)) == name("p", parts(&two)) && one != two {
-			t.Errorf("%q and %q are both %q", one, two, name("p", parts(&one)))
+		one, two := limit.Key{a, b}, limit.Key{c, d}
+		if keyName("p", keyParts(&one)) == keyName("p", keyParts(&two)) && one != two {
+			t.Errorf("%q and %q are both %q", one, two, keyName("p", keyParts(&one)))
 		}
-		if strings.ContainsAny(name("p", parts(&one)), "{}") {
-			t.Errorf("%q can choose a slot", one)
+		if strings.ContainsAny(keyName("p", keyParts(&one)), "{}") {
+			t.Errorf("%q can choose its hash slot", one)
 		}
 	})
 }

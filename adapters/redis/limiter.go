@@ -9,73 +9,86 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/limit"
 )
 
-// A Limiter is a [ratelimit.Limiter] whose buckets are in Redis, so that all processes
-// share them. It decides as a limiter in memory does, to the token and the
-// millisecond, by the clock of the Redis server.
+// A Limiter is a [limit.Limiter] whose buckets are in Redis, so that many processes share them.
+// Its decisions equal those of a limiter in memory, on the clock of the Redis server.
 //
-// A decision is one round trip, in which calls that wait at the same time share a
-// script. A bucket that is known to hold too little is refused without one, for a second at
-// most; what others have taken since is not in the wait that such a refusal tells. Errors are those of the client and of Redis, and ctx's; after ctx's, whether
-// the tokens were taken is unknown. Nothing is tried twice.
+// A decision takes one round trip; concurrent calls share round trips. A bucket that is known
+// to hold too little is denied without a round trip, for at most a second; the RetryAfter of
+// such a denial does not include what other processes have taken meanwhile. Errors are those of
+// the client, of Redis and of ctx; after an error of ctx, it is unknown whether tokens were
+// taken. No call is retried after it may have been executed.
 //
 // A bucket is a string under
 //
 //	penstock:limit:<policy>:<part>:<part>...
 //
-// that expires when the bucket is full. Limiters whose policies have the same name
-// share buckets, in one process and in many; a policy without a name is called
-// after its numbers.
+// that expires when the bucket is full. Limiters whose policies have the same name share
+// buckets, in one process and in many; the numbers of a policy replace a missing name.
 type Limiter struct {
-	client  goredis.UniversalClient
-	units   ratelimit.Units
-	one     *script // about one call
-	many    *script
-	joint   *script // of several limiters
-	prefix  string
-	policy  [2]any // what the script is told of it
-	oneNode bool   // so that one script may have many keys
-	seed    maphash.Seed
-	denials denials
-	flights flights
-	blocks  *flights
-	now     func() time.Duration
-	time    func() []any // told to the script, in tests
+	client      goredis.UniversalClient
+	units       limit.Units
+	consumeOne  *script // for one call
+	consumeMany *script // for many calls
+	consumeAll  *script // for one call to several limiters
+	prefix      string
+	policy      [2]any // arguments of the scripts
+	oneNode     bool   // one script may have keys of several calls
+	seed        maphash.Seed
+	denials     batch.DenialCache
+	calls       *batch.Batcher[bucketRequest, bucketResponse]
+	blocks      *scriptBatcher
+	now         func() time.Duration
+	time        func() []any // in tests, the time for the scripts
 }
 
 var (
-	_ ratelimit.Blocker  = (*Limiter)(nil)
-	_ ratelimit.Reserver = (*Limiter)(nil)
+	_ limit.Blocker  = (*Limiter)(nil)
+	_ limit.Reserver = (*Limiter)(nil)
 )
 
-// NewLimiter returns a limiter. It panics if the policy is not valid or the client is
-// nil. It sends nothing yet.
-func NewLimiter(client goredis.UniversalClient, policy ratelimit.Policy) *Limiter {
+// A bucketRequest takes units from a bucket, or returns them if they are negative.
+type bucketRequest struct {
+	key   string
+	units int64
+	ahead int64 // the bucket may owe that many of the units
+}
+
+// A bucketResponse is the state of a bucket before a request.
+type bucketResponse struct {
+	state          batch.State
+	sent, received time.Duration // times of the round trip on the limiter's clock
+}
+
+// NewLimiter returns a limiter. It panics if the policy is not valid or the client is nil. It
+// does not connect to Redis.
+func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 	if client == nil {
 		panic("redis: NewLimiter needs a client")
 	}
 	_, oneNode := client.(*goredis.Client)
 	epoch := time.Now()
 	l := &Limiter{
-		client:  client,
-		units:   policy.Units(),
-		one:     newScript(bucketLua + takeLua),
-		many:    newScript(bucketLua + consumeLua),
-		joint:   newScript(bucketLua + jointLua),
-		oneNode: oneNode,
-		seed:    maphash.MakeSeed(),
-		now:     func() time.Duration { return time.Since(epoch) },
+		client:      client,
+		units:       policy.Units(),
+		consumeOne:  newScript(limiterBucketLua + limiterConsumeOneLua),
+		consumeMany: newScript(limiterBucketLua + limiterConsumeManyLua),
+		consumeAll:  newScript(limiterBucketLua + limiterConsumeMultiLua),
+		oneNode:     oneNode,
+		seed:        maphash.MakeSeed(),
+		now:         func() time.Duration { return time.Since(epoch) },
 	}
-	l.prefix = name("penstock:limit", []string{policyName(policy)})
+	l.prefix = keyName("penstock:limit", []string{policyName(policy)})
 	l.policy = [2]any{strconv.FormatInt(l.units.PerMicro(), 10), strconv.FormatInt(l.units.Full(), 10)}
-	l.blocks = newFlights("limiter", client, newScript(bucketLua+blockLua), 0)
-	l.flights.what, l.flights.carry, l.flights.obedient = "limiter", l.carry, obeysDeadlines(client)
+	l.blocks = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterBlockLua), 0)
+	l.calls = batch.New("redis: limiter", l.exec, honorsDeadline(client))
 	return l
 }
 
-func policyName(p ratelimit.Policy) string {
+func policyName(p limit.Policy) string {
 	if p.Name != "" {
 		return p.Name
 	}
@@ -87,73 +100,80 @@ func policyName(p ratelimit.Policy) string {
 }
 
 // Consume takes cost tokens from key's bucket, or none of them.
-func (l *Limiter) Consume(ctx context.Context, key ratelimit.Key, cost int64) (ratelimit.Decision, error) {
+func (l *Limiter) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
 	if cost < 0 {
-		return ratelimit.Decision{}, fmt.Errorf("redis: cost is %d; it must not be negative", cost)
+		return limit.Decision{}, fmt.Errorf("redis: cost is %d; it must not be negative", cost)
 	}
-	need := l.units.Need(cost)
+	costUnits := l.units.CostUnits(cost)
 	hash := key.Hash(l.seed)
-	if d, ok := l.denials.decide(hash, l.now(), need, &l.units); ok {
+	if d, ok := l.denials.Decide(hash, l.now(), costUnits, &l.units); ok {
 		return d, nil
 	}
-	c, err := l.call(ctx, &key, need, 0)
+	r, err := l.call(ctx, &key, costUnits, 0)
 	if err != nil {
-		return ratelimit.Decision{}, err
+		return limit.Decision{}, err
 	}
-	left := c.have
-	if need <= left {
-		left -= need
+	after := r.state
+	if costUnits <= after.Units {
+		after.Units -= costUnits
 	}
-	l.denials.learn(hash, left, need, c.sent, c.came)
-	return decide(c.have, need, &l.units), nil
+	l.denials.Learn(hash, after, costUnits, r.sent, r.received)
+	return r.state.Decision(costUnits, &l.units), nil
 }
 
-func (l *Limiter) call(ctx context.Context, key *ratelimit.Key, need, wait int64) (*call, error) {
-	c := &call{key: name(l.prefix, parts(key)), need: need, wait: wait}
-	return c, l.flights.do(ctx, c)
+func (l *Limiter) call(ctx context.Context, key *limit.Key, units, ahead int64) (bucketResponse, error) {
+	c := &batch.Call[bucketRequest, bucketResponse]{
+		Request: bucketRequest{key: keyName(l.prefix, keyParts(key)), units: units, ahead: ahead},
+	}
+	if err := l.calls.Do(ctx, c); err != nil {
+		return bucketResponse{}, err
+	}
+	return c.Response, nil
 }
 
-// carry makes calls in one round trip.
-func (l *Limiter) carry(ctx context.Context, calls []*call) {
+// exec sends calls in one round trip: in one script if possible, otherwise in a pipeline.
+func (l *Limiter) exec(ctx context.Context, calls []*batch.Call[bucketRequest, bucketResponse]) {
 	sent := l.now()
-	l.ask(ctx, calls)
-	came := l.now()
-	for _, c := range calls {
-		c.sent, c.came = sent, came
+	held, errs := l.run(ctx, calls)
+	received := l.now()
+	for i, c := range calls {
+		c.Response, c.Err = bucketResponse{bucketState(held[i]), sent, received}, errs[i]
 	}
 }
 
-func (l *Limiter) ask(ctx context.Context, calls []*call) {
-	alone := len(calls) == 1 || !l.oneNode
+// run returns what the bucket of each call held.
+func (l *Limiter) run(ctx context.Context, calls []*batch.Call[bucketRequest, bucketResponse]) (held []int64, errs []error) {
+	separate := len(calls) == 1 || !l.oneNode
 	for _, c := range calls {
-		alone = alone || c.wait > 0
+		separate = separate || c.Request.ahead > 0 // consumeMany has no reservations
 	}
-	if !alone {
-		decode(l.many.run(ctx, l.client, [][]any{l.args(calls)})[0], calls)
-		return
+	if !separate {
+		return decode(l.consumeMany.run(ctx, l.client, [][]any{l.args(calls)})[0], len(calls))
 	}
 	args := make([][]any, len(calls))
 	for i, c := range calls {
-		args[i] = l.args(calls[i:i+1], c.wait)
+		args[i] = l.args(calls[i:i+1], c.Request.ahead)
 	}
-	for i, reply := range l.one.run(ctx, l.client, args) {
-		calls[i].have, calls[i].err = reply.Int64()
+	held, errs = make([]int64, len(calls)), make([]error, len(calls))
+	for i, reply := range l.consumeOne.run(ctx, l.client, args) {
+		held[i], errs[i] = reply.Int64()
 	}
+	return held, errs
 }
 
-// args are a script's arguments for calls, the number of keys first.
-func (l *Limiter) args(calls []*call, waits ...int64) []any {
+// args returns a script's arguments for calls, the number of keys first.
+func (l *Limiter) args(calls []*batch.Call[bucketRequest, bucketResponse], ahead ...int64) []any {
 	args := make([]any, 0, 1+2*len(calls)+len(l.policy)+2)
 	args = append(args, len(calls))
 	for _, c := range calls {
-		args = append(args, c.key)
+		args = append(args, c.Request.key)
 	}
 	args = append(args, l.policy[:]...)
 	for _, c := range calls {
-		args = append(args, min(c.need, l.units.Full()+1)) // more is not exact in Lua
+		args = append(args, l.scriptUnits(c.Request.units))
 	}
-	for _, wait := range waits {
-		args = append(args, wait)
+	for _, units := range ahead {
+		args = append(args, units)
 	}
 	if l.time != nil {
 		args = append(args, l.time()...)
@@ -161,15 +181,33 @@ func (l *Limiter) args(calls []*call, waits ...int64) []any {
 	return args
 }
 
-// decode sets what the buckets of many calls held.
-func decode(reply *goredis.Cmd, calls []*call) {
-	have, err := reply.Int64Slice()
-	if err == nil && len(have) != len(calls) {
-		err = fmt.Errorf("the script has answered %d of %d calls", len(have), len(calls))
+// scriptUnits bounds the units of a cost above the capacity, which Lua cannot count exactly.
+func (l *Limiter) scriptUnits(units int64) int64 { return min(units, l.units.Full()+1) }
+
+// decode returns the numbers in a reply about many calls.
+func decode(reply *goredis.Cmd, calls int) (held []int64, errs []error) {
+	held, err := reply.Int64Slice()
+	if err == nil && len(held) != calls {
+		err = fmt.Errorf("the script answered %d of %d calls", len(held), calls)
 	}
-	for i, c := range calls {
-		if c.err = err; err == nil {
-			c.have = have[i]
-		}
+	if err != nil {
+		held = make([]int64, calls)
 	}
+	errs = make([]error, calls)
+	for i := range errs {
+		errs[i] = err
+	}
+	return held, errs
+}
+
+// blockedReply marks a blocked bucket: scripts return it minus the microseconds until the block
+// ends.
+const blockedReply = -1 << 52
+
+// bucketState returns the state of a bucket that scripts describe by a number.
+func bucketState(held int64) batch.State {
+	if held < blockedReply {
+		return batch.State{BlockedFor: time.Duration(blockedReply-held) * time.Microsecond}
+	}
+	return batch.State{Units: held}
 }

@@ -16,14 +16,15 @@ import (
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/limittest"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
-	"github.com/penstock-go/penstock/middleware/ratelimit/ratelimittest"
 	"github.com/penstock-go/penstock/router"
 )
 
-func user(name string) ratelimit.Key { return ratelimit.Key{"user", "acme", name, "SAY"} }
+func user(name string) limit.Key { return limit.Key{"user", "acme", name, "SAY"} }
 
-func consume(t testing.TB, l ratelimit.Limiter, key ratelimit.Key, cost int64) ratelimit.Decision {
+func consume(t testing.TB, l limit.Limiter, key limit.Key, cost int64) limit.Decision {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -32,10 +33,10 @@ func consume(t testing.TB, l ratelimit.Limiter, key ratelimit.Key, cost int64) r
 	return d
 }
 
-func TestADecisionIsOneScriptAndAtMostOneWrite(t *testing.T) {
+func TestLimiter_DecisionIsOneScriptAndAtMostOneWrite(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
-	l := redis.NewLimiter(client, ratelimit.PerHour(1))
+	l := redis.NewLimiter(client, limit.PerHour(1))
 	consume(t, l, user("warm up"), 1)
 	server.ResetStats(t)
 	assert.True(t, consume(t, l, user("ann"), 1).Allowed)
@@ -43,15 +44,15 @@ func TestADecisionIsOneScriptAndAtMostOneWrite(t *testing.T) {
 	assert.Equal(t, []int64{1, 1, 1, 1}, []int64{stats["evalsha"], stats["time"], stats["get"], stats["set"]})
 
 	server.ResetStats(t)
-	other := redis.NewLimiter(client, ratelimit.PerHour(1)) // remembers no denial
+	other := redis.NewLimiter(client, limit.PerHour(1)) // has no denial in its cache
 	assert.False(t, consume(t, other, user("ann"), 1).Allowed)
 	stats = server.CommandStats(t)
 	assert.Equal(t, []int64{1, 1, 1, 0}, []int64{stats["evalsha"], stats["time"], stats["get"], stats["set"]})
 }
 
-func TestABucketExpiresWhenItIsFull(t *testing.T) {
+func TestLimiter_FullBucketExpires(t *testing.T) {
 	client := redistest.Start(t).Client(t)
-	l := redis.NewLimiter(client, ratelimit.PerMinute(7).Named("say: hello"))
+	l := redis.NewLimiter(client, limit.PerMinute(7).Named("say: hello"))
 	d := consume(t, l, user("ann"), 3)
 	const key = "penstock:limit:say%3A%20hello:user:acme:ann:SAY"
 	assert.Equal(t, []string{key}, client.Keys(t.Context(), "*").Val())
@@ -60,35 +61,35 @@ func TestABucketExpiresWhenItIsFull(t *testing.T) {
 	assert.Greater(t, left, d.ResetAfter-5*time.Second)
 	assert.Less(t, client.MemoryUsage(t.Context(), key).Val(), int64(200))
 
-	quick := redis.NewLimiter(client, ratelimit.PerSecond(1000).Named("quick"))
-	consume(t, quick, user("ann"), 1)
+	fast := redis.NewLimiter(client, limit.PerSecond(1000).Named("fast"))
+	consume(t, fast, user("ann"), 1)
 	require.Eventually(t, func() bool { return client.DBSize(t.Context()).Val() == 1 }, 5*time.Second, time.Millisecond)
 }
 
-func TestPoliciesWithoutNamesAreApart(t *testing.T) {
+func TestLimiter_UnnamedPoliciesAreSeparate(t *testing.T) {
 	client := redistest.Start(t).Client(t)
-	cheap, dear := redis.NewLimiter(client, ratelimit.PerHour(200)), redis.NewLimiter(client, ratelimit.PerHour(10))
-	assert.EqualValues(t, 199, consume(t, cheap, user("ann"), 1).Remaining)
-	assert.EqualValues(t, 5, consume(t, dear, user("ann"), 5).Remaining)
-	assert.EqualValues(t, 198, consume(t, cheap, user("ann"), 1).Remaining)
-	assert.EqualValues(t, 197, consume(t, redis.NewLimiter(client, ratelimit.PerHour(200)), user("ann"), 1).Remaining, "the same policy")
+	large, small := redis.NewLimiter(client, limit.PerHour(200)), redis.NewLimiter(client, limit.PerHour(10))
+	assert.EqualValues(t, 199, consume(t, large, user("ann"), 1).Remaining)
+	assert.EqualValues(t, 5, consume(t, small, user("ann"), 5).Remaining)
+	assert.EqualValues(t, 198, consume(t, large, user("ann"), 1).Remaining)
+	assert.EqualValues(t, 197, consume(t, redis.NewLimiter(client, limit.PerHour(200)), user("ann"), 1).Remaining, "the same policy")
 }
 
-func TestHistory(t *testing.T) {
+func TestLimiter_IntervalBound(t *testing.T) {
 	server := redistest.Start(t)
-	one := redis.NewLimiter(server.Client(t), ratelimittest.HistoryPolicy().Named("one"))
-	another := redis.NewLimiter(server.Client(t), ratelimittest.HistoryPolicy().Named("one"))
-	ratelimittest.History(t, one, another)
+	one := redis.NewLimiter(server.Client(t), limittest.IntervalBoundPolicy().Named("one"))
+	another := redis.NewLimiter(server.Client(t), limittest.IntervalBoundPolicy().Named("one"))
+	limittest.IntervalBound(t, one, another)
 }
 
-// TestManyProcessesShareABudget counts what all of them were granted.
-func TestManyProcessesShareABudget(t *testing.T) {
+// TestLimiter_SharedByClients counts what all clients together were granted.
+func TestLimiter_SharedByClients(t *testing.T) {
 	server := redistest.Start(t)
 	const capacity = 500
 	var granted atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
-		l := redis.NewLimiter(server.Client(t), ratelimit.PerHour(1).Burst(capacity))
+		l := redis.NewLimiter(server.Client(t), limit.PerHour(1).Burst(capacity))
 		for range 16 {
 			wg.Go(func() {
 				for range 40 {
@@ -103,9 +104,9 @@ func TestManyProcessesShareABudget(t *testing.T) {
 	assert.EqualValues(t, capacity, granted.Load())
 }
 
-func TestAFloodCostsRedisLittle(t *testing.T) {
+func TestLimiter_FloodCausesFewRoundTrips(t *testing.T) {
 	server := redistest.Start(t)
-	l := redis.NewLimiter(server.Client(t), ratelimit.PerSecond(10))
+	l := redis.NewLimiter(server.Client(t), limit.PerSecond(10))
 	server.ResetStats(t)
 	began := time.Now()
 	allowed, calls := 0, 0
@@ -117,13 +118,12 @@ func TestAFloodCostsRedisLittle(t *testing.T) {
 	}
 	took := time.Since(began).Seconds()
 	assert.Greater(t, calls, 10_000)
-	assert.InDelta(t, 10+10*took, allowed, 2, "none was refused that was due")
-	// One call for each token, one a second, and one that comes a little too early for
-	// now and then a token.
+	assert.InDelta(t, 10+10*took, allowed, 2, "every token was granted")
+	// One call per token, one per second for the cache, and some that come slightly too early.
 	assert.LessOrEqual(t, float64(server.CommandStats(t)["evalsha"]), 10+1.5*11*took)
 }
 
-func TestAForgottenScriptIsSentAgain(t *testing.T) {
+func TestLimiter_UnknownScriptIsResent(t *testing.T) {
 	sentinel := redistest.StartSentinel(t)
 	servers := map[string]goredis.UniversalClient{
 		"one node": redistest.Start(t).Client(t),
@@ -132,7 +132,7 @@ func TestAForgottenScriptIsSentAgain(t *testing.T) {
 	}
 	for name, client := range servers {
 		t.Run(name, func(t *testing.T) {
-			l := redis.NewLimiter(client, ratelimit.PerHour(1000))
+			l := redis.NewLimiter(client, limit.PerHour(1000))
 			for n := range 3 {
 				var wg sync.WaitGroup
 				for i := range 100 {
@@ -157,15 +157,15 @@ func TestAForgottenScriptIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestNothingIsChargedTwice cuts connections while calls are under way, with a client
-// that would try again.
-func TestNothingIsChargedTwice(t *testing.T) {
+// TestLimiter_NeverChargesTwice closes connections while calls are in flight, with a client that
+// retries.
+func TestLimiter_NeverChargesTwice(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	client := goredis.NewClient(&goredis.Options{Addr: proxy.Addr, MaxRetries: 10, MinRetryBackoff: -1})
 	t.Cleanup(func() { _ = client.Close() })
 	const capacity = 1_000_000
-	l := redis.NewLimiter(client, ratelimit.PerMinute(1).Burst(capacity))
+	l := redis.NewLimiter(client, limit.PerMinute(1).Burst(capacity))
 	stop := make(chan struct{})
 	var attempts atomic.Int64
 	var wg sync.WaitGroup
@@ -192,24 +192,24 @@ func TestNothingIsChargedTwice(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	left := consume(t, redis.NewLimiter(server.Client(t), ratelimit.PerMinute(1).Burst(capacity)), user("ann"), 0).Remaining
+	left := consume(t, redis.NewLimiter(server.Client(t), limit.PerMinute(1).Burst(capacity)), user("ann"), 0).Remaining
 	assert.LessOrEqual(t, capacity-left, attempts.Load())
 }
 
-// TestACallEndsInTime whatever the client was told about deadlines.
-func TestACallEndsInTime(t *testing.T) {
+// TestLimiter_ConsumeReturnsAtDeadline covers clients with different options for deadlines.
+func TestLimiter_ConsumeReturnsAtDeadline(t *testing.T) {
 	for name, edit := range map[string]func(*goredis.Options){
-		"as it comes":           func(*goredis.Options) {},
-		"deaf to deadlines":     func(o *goredis.Options) { o.ContextTimeoutEnabled, o.ReadTimeout = false, -1 },
-		"obedient to deadlines": func(o *goredis.Options) { o.ContextTimeoutEnabled = true },
-		"with one connection":   func(o *goredis.Options) { o.PoolSize = 1 },
+		"default options":     func(*goredis.Options) {},
+		"ignores deadlines":   func(o *goredis.Options) { o.ContextTimeoutEnabled, o.ReadTimeout = false, -1 },
+		"honors deadlines":    func(o *goredis.Options) { o.ContextTimeoutEnabled = true },
+		"with one connection": func(o *goredis.Options) { o.PoolSize = 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			proxy := redistest.StartProxy(t, server.Addr)
 			client := server.Client(t, edit, func(o *goredis.Options) { o.Addr = proxy.Addr })
-			l := redis.NewLimiter(client, ratelimit.PerHour(1000))
+			l := redis.NewLimiter(client, limit.PerHour(1000))
 			consume(t, l, user("ann"), 1)
 			proxy.Stall()
 			var wg sync.WaitGroup
@@ -225,7 +225,7 @@ func TestACallEndsInTime(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			proxy.Cut() // the answers never come
+			proxy.Cut() // the responses never arrive
 			proxy.Mend()
 			require.Eventually(t, func() bool {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -237,8 +237,8 @@ func TestACallEndsInTime(t *testing.T) {
 	}
 }
 
-// TestOutages has a guarded limiter lose its server in many ways.
-func TestOutages(t *testing.T) {
+// TestLimiter_RecoversFromOutages makes the server unavailable in several ways.
+func TestLimiter_RecoversFromOutages(t *testing.T) {
 	for name, tt := range map[string]struct {
 		begin, end func(*redistest.Server)
 	}{
@@ -251,7 +251,7 @@ func TestOutages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			l := redis.NewLimiter(server.Client(t), ratelimit.PerMinute(1_000_000))
+			l := redis.NewLimiter(server.Client(t), limit.PerMinute(1_000_000))
 			consume(t, l, user("ann"), 1)
 			var failed, worst atomic.Int64
 			stop := make(chan struct{})
@@ -287,9 +287,9 @@ func TestOutages(t *testing.T) {
 			tt.end(server)
 			require.Eventually(t, func() bool {
 				before := failed.Load()
-				time.Sleep(200 * time.Millisecond) // for so long, no call fails
+				time.Sleep(200 * time.Millisecond) // no call fails in this time
 				return failed.Load() == before
-			}, 20*time.Second, time.Millisecond, "it recovers by itself")
+			}, 20*time.Second, time.Millisecond, "it recovers without help")
 			close(stop)
 			wg.Wait()
 			assert.Less(t, worst.Load(), int64(1000))
@@ -297,34 +297,34 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// TestOnUnavailable has a limit lose its limiter.
-func TestOnUnavailable(t *testing.T) {
+// TestLimiter_FailurePolicy makes the server of a limit unavailable.
+func TestLimiter_FailurePolicy(t *testing.T) {
 	server := redistest.Start(t)
-	shared := redis.NewLimiter(server.Client(t), ratelimit.PerHour(1000))
+	shared := redis.NewLimiter(server.Client(t), limit.PerHour(1000))
 	ann := router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}}
 	limits := map[string]router.IngressFunc{
-		"deny":     ratelimit.New(shared, nil),
-		"admit":    ratelimit.New(shared, &ratelimit.Options{OnUnavailable: ratelimit.Admit}),
-		"fallback": ratelimit.New(shared, &ratelimit.Options{Fallback: memory.NewLimiter(ratelimit.PerHour(2))}),
+		"fail closed": ratelimit.New(shared, nil),
+		"fail open":   ratelimit.New(shared, &ratelimit.Options{FailurePolicy: limit.FailOpen}),
+		"fallback":    ratelimit.New(shared, &ratelimit.Options{Fallback: memory.NewLimiter(limit.PerHour(2))}),
 	}
-	for name, limit := range limits {
-		require.NoError(t, limit(t.Context(), ann), name)
+	for name, admit := range limits {
+		require.NoError(t, admit(t.Context(), ann), name)
 	}
 	server.Pause()
 	start := time.Now()
 	for range 500 {
-		assert.Equal(t, errors.Unavailable, errors.CodeOf(limits["deny"](t.Context(), ann)))
-		assert.NoError(t, limits["admit"](t.Context(), ann))
+		assert.Equal(t, errors.Unavailable, errors.CodeOf(limits["fail closed"](t.Context(), ann)))
+		assert.NoError(t, limits["fail open"](t.Context(), ann))
 	}
 	for range 2 {
 		assert.NoError(t, limits["fallback"](t.Context(), ann))
 	}
 	_, denied := errors.AsType[*router.LimitExceeded](limits["fallback"](t.Context(), ann))
 	assert.True(t, denied, "the fallback denies")
-	assert.Less(t, time.Since(start), 5*time.Second, "of 1003 messages, the breaker lets only a few wait")
+	assert.Less(t, time.Since(start), 5*time.Second, "the breaker lets few of 1003 messages wait")
 	server.Resume()
-	for name, limit := range limits {
-		require.Eventually(t, func() bool { return limit(t.Context(), ann) == nil }, 10*time.Second, 10*time.Millisecond, name)
+	for name, admit := range limits {
+		require.Eventually(t, func() bool { return admit(t.Context(), ann) == nil }, 10*time.Second, 10*time.Millisecond, name)
 	}
 }
 
@@ -346,7 +346,7 @@ func setPassword(s *redistest.Server) {
 }
 func clearPassword(s *redistest.Server) { admin(s, "config", "set", "requirepass", "") }
 
-func TestFullMemoryDoesNotEndTheLimit(t *testing.T) {
+func TestLimiter_WorksWithFullMemory(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory", "3mb", "--maxmemory-policy", "noeviction")
 	client := server.Client(t)
 	var err error
@@ -354,25 +354,25 @@ func TestFullMemoryDoesNotEndTheLimit(t *testing.T) {
 		err = client.Append(t.Context(), "full", string(make([]byte, 100_000))).Err()
 	}
 	require.ErrorContains(t, err, "OOM")
-	l := redis.NewLimiter(client, ratelimit.PerHour(1))
+	l := redis.NewLimiter(client, limit.PerHour(1))
 	assert.True(t, consume(t, l, user("ann"), 1).Allowed)
 	assert.False(t, consume(t, l, user("ann"), 1).Allowed)
 }
 
-func TestTheContextEndsACallThatHasNotBegun(t *testing.T) {
+func TestLimiter_CanceledContextSendsNothing(t *testing.T) {
 	client := goredis.NewClient(&goredis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
 		t.Error("dialed")
 		return nil, errors.New("no")
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := redis.NewLimiter(client, ratelimit.PerHour(1)).Consume(ctx, user("ann"), 1)
+	_, err := redis.NewLimiter(client, limit.PerHour(1)).Consume(ctx, user("ann"), 1)
 	assert.ErrorIs(t, err, context.Canceled)
 	_ = client.Close()
 }
 
-func TestProgrammersMistakesPanic(t *testing.T) {
-	assert.PanicsWithValue(t, "redis: NewLimiter needs a client", func() { redis.NewLimiter(nil, ratelimit.PerHour(1)) })
+func TestConstructors_InvalidArgumentsPanic(t *testing.T) {
+	assert.PanicsWithValue(t, "redis: NewLimiter needs a client", func() { redis.NewLimiter(nil, limit.PerHour(1)) })
 	assert.PanicsWithValue(t, "redis: NewBroker needs a client", func() { redis.NewBroker(nil) })
-	assert.Panics(t, func() { redis.NewLimiter(goredis.NewClient(&goredis.Options{}), ratelimit.Policy{}) })
+	assert.Panics(t, func() { redis.NewLimiter(goredis.NewClient(&goredis.Options{}), limit.Policy{}) })
 }

@@ -11,30 +11,30 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// What scripts are made of.
+// The source of the scripts. Those of limiters begin with limiterBucketLua.
 var (
-	//go:embed bucket.lua
-	bucketLua string
-	//go:embed consume.lua
-	consumeLua string
-	//go:embed joint.lua
-	jointLua string
-	//go:embed take.lua
-	takeLua string
-	//go:embed block.lua
-	blockLua string
-	//go:embed cooldown.lua
-	cooldownLua string
-	//go:embed acquire.lua
-	acquireLua string
+	//go:embed limiter_bucket.lua
+	limiterBucketLua string
+	//go:embed limiter_consume_one.lua
+	limiterConsumeOneLua string
+	//go:embed limiter_consume_many.lua
+	limiterConsumeManyLua string
+	//go:embed limiter_consume_multi.lua
+	limiterConsumeMultiLua string
+	//go:embed limiter_block.lua
+	limiterBlockLua string
+	//go:embed cooldown_consume.lua
+	cooldownConsumeLua string
+	//go:embed semaphore_acquire.lua
+	semaphoreAcquireLua string
 )
 
-// A script is what a limiter runs. Redis from 7.0 on, and Valkey, understand a first
-// line that lets it run though memory is full, which matters little to keys so small,
-// and keeps a replica from deciding. Others do not, and get the script without it.
+// A script is a Lua script in two forms. Redis from 7.0 on and Valkey understand a first line
+// with flags: it lets the script run if memory is full, which small keys hardly change, and
+// keeps a replica from running it. Other servers get the form without it.
 type script struct {
 	modern, plain scriptText
-	isPlain       atomic.Bool // the modern one was refused
+	isPlain       atomic.Bool // the server does not understand the modern form
 }
 
 type scriptText struct{ sha, text string }
@@ -43,9 +43,9 @@ func newScript(lua string) *script {
 	return &script{modern: newScriptText("#!lua flags=allow-oom\n" + lua), plain: newScriptText(lua)}
 }
 
-// newScriptText names a text as SCRIPT LOAD does.
+// newScriptText computes the digest that SCRIPT LOAD would return.
 func newScriptText(text string) scriptText {
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // Redis demands it
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // Redis requires it
 	return scriptText{hex.EncodeToString(sum[:]), text}
 }
 
@@ -56,14 +56,13 @@ func (s *script) text() *scriptText {
 	return &s.modern
 }
 
-// A command is a call of a script. It is sent at most once after it may have been
-// executed, whatever the client was told about retries: a second time would charge
-// twice.
+// A command executes a script. The client must not retry it, whatever its options are, because
+// a command that was executed twice would charge twice.
 type command struct {
 	*goredis.Cmd
 }
 
-// NoRetry is what go-redis asks.
+// NoRetry is the method that go-redis calls.
 func (command) NoRetry() bool { return true }
 
 // newCommand takes args that begin with the number of keys.
@@ -73,24 +72,25 @@ func newCommand(ctx context.Context, how, script string, args []any) command {
 	return c
 }
 
-// run runs the script once for each of args, in one round trip. A node that does not
-// know it gets its text, once: a node that forgets it again at once is broken.
+// run executes the script once for each of args, in one round trip. A node that does not know
+// the script is sent its text, once.
 func (s *script) run(ctx context.Context, client goredis.UniversalClient, args [][]any) []*goredis.Cmd {
 	text := s.text()
 	replies := process(ctx, client, "evalsha", text.sha, args)
 	resend(ctx, client, text.text, args, replies, isUnknownScript)
-	if text == &s.modern && resend(ctx, client, s.plain.text, args, replies, isRefusedScript) {
+	if text == &s.modern && resend(ctx, client, s.plain.text, args, replies, isCompileError) {
 		s.isPlain.Store(true)
 	}
 	return replies
 }
 
-// resend sends what has failed in a way that has executed nothing.
-func resend(ctx context.Context, client goredis.UniversalClient, text string, args [][]any, replies []*goredis.Cmd, failed func(error) bool) bool {
+// resend sends the text of a script for calls with an error that implies that the script was not
+// executed. It reports whether there were any.
+func resend(ctx context.Context, client goredis.UniversalClient, text string, args [][]any, replies []*goredis.Cmd, notExecuted func(error) bool) bool {
 	var again [][]any
 	var at []int
 	for i, reply := range replies {
-		if failed(reply.Err()) {
+		if notExecuted(reply.Err()) {
 			again, at = append(again, args[i]), append(at, i)
 		}
 	}
@@ -107,24 +107,24 @@ func process(ctx context.Context, client goredis.UniversalClient, how, script st
 	replies := make([]*goredis.Cmd, len(args))
 	if len(args) == 1 {
 		c := newCommand(ctx, how, script, args[0])
-		_ = client.Process(ctx, c) // the command knows
+		_ = client.Process(ctx, c) // the command stores the error
 		replies[0] = c.Cmd
 		return replies
 	}
 	pipe := client.Pipeline()
 	for i, a := range args {
 		c := newCommand(ctx, how, script, a)
-		_ = pipe.Process(ctx, c) // queues it
+		_ = pipe.Process(ctx, c) // only adds it to the pipeline
 		replies[i] = c.Cmd
 	}
-	_, _ = pipe.Exec(ctx) // the commands know
+	_, _ = pipe.Exec(ctx) // the commands store their errors
 	return replies
 }
 
-// isUnknownScript looks for the word anywhere: proxies put their own before it.
+// isUnknownScript searches the whole message, because proxies add a prefix.
 func isUnknownScript(err error) bool { return err != nil && strings.Contains(err.Error(), "NOSCRIPT") }
 
-// isRefusedScript is about the first line of the modern script.
-func isRefusedScript(err error) bool {
+// isCompileError reports an error about the first line of the modern form.
+func isCompileError(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "compiling script")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-go/penstock/cmd/penstock/internal/replay"
 	"github.com/penstock-go/penstock/cmd/penstock/internal/trace"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit"
 )
 
 const simulateUsage = `usage: penstock simulate [flags] [trace]
@@ -39,13 +39,13 @@ Flags:
 type config struct {
 	trace    string // path; "" is standard input
 	format   trace.Format
-	policies []ratelimit.Policy
+	policies []limit.Policy
 	per      replay.Per
 	late     time.Duration
 	json     bool
 	plot     string // path; "" draws no plot
 	suggest  *replay.Share
-	rate     []ratelimit.Policy
+	rate     []limit.Policy
 	within   time.Duration
 	progress bool
 }
@@ -104,8 +104,8 @@ func (c *config) flagSet() *flag.FlagSet {
 		return err
 	})
 	flags.Func("rate", "suggest a burst for this `rate`, such as 10/s; the default compares round rates from 1/h to 1000/s", func(text string) error {
-		p, err := ratelimit.ParsePolicy(text)
-		c.rate = []ratelimit.Policy{p}
+		p, err := limit.ParsePolicy(text)
+		c.rate = []limit.Policy{p}
 		return err
 	})
 	flags.DurationVar(&c.within, "within", time.Minute, "period by which -suggest compares policies: the smallest admits the fewest tokens per key in it")
@@ -114,7 +114,7 @@ func (c *config) flagSet() *flag.FlagSet {
 }
 
 func (c *config) addPolicy(text string) error {
-	p, err := ratelimit.ParsePolicy(text)
+	p, err := limit.ParsePolicy(text)
 	if err != nil {
 		return err
 	}

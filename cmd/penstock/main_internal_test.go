@@ -143,7 +143,7 @@ func TestSimulate_ReadsPoliciesFromFile(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(path, []byte("# chat\n10 per second\n"), 0o600))
 	_, _, stderr := command("", "simulate", "-policies", path)
-	assert.Contains(t, stderr, `line 2: ratelimit: policy "10 per second": "10" is not a rate`)
+	assert.Contains(t, stderr, `line 2: limit: policy "10 per second": "10" is not a rate`)
 	require.NoError(t, os.WriteFile(path, []byte("# chat\n"), 0o600))
 	_, _, stderr = command("", "simulate", "-policies", path)
 	assert.Contains(t, stderr, "the file contains no policy")
@@ -154,7 +154,7 @@ func TestRun_InvalidArgumentsPrintTheCorrection(t *testing.T) {
 		"":                                       "usage: penstock <command> [flags]",
 		"simulat":                                `penstock: unknown command "simulat"`,
 		"simulate":                               "no policy; give -policy 10/s, -policies file or -suggest p99",
-		"simulate -policy 10":                    `invalid value "10" for flag -policy: ratelimit: policy "10": "10" is not a rate`,
+		"simulate -policy 10":                    `invalid value "10" for flag -policy: limit: policy "10": "10" is not a rate`,
 		"simulate -suggest p0":                   `"p0" is not a percentage of the keys`,
 		"simulate -policy 1/s -per user":         "must be key,type or key or type",
 		"simulate -policy 1/s -format xml":       "must be csv, jsonl or auto",
@@ -166,7 +166,7 @@ func TestRun_InvalidArgumentsPrintTheCorrection(t *testing.T) {
 		"simulate -policies /no/such":            "no such file",
 		"simulate -polices x":                    "flag provided but not defined: -polices",
 		"simulate -suggest p99 -rate 0/s":        "it must be at least 1 token",
-		"simulate -policy 1/s -policy 1234567/s": "cannot be kept exactly",
+		"simulate -policy 1/s -policy 1234567/s": "cannot be counted exactly",
 	} {
 		status, stdout, stderr := command("", strings.Fields(args)...)
 		assert.Equal(t, exitUsage, status, args)

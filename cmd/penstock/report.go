@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-go/penstock/cmd/penstock/internal/replay"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit"
 )
 
 // A report is the output of simulate.
@@ -29,7 +29,7 @@ type suggestion struct {
 }
 
 // Policy returns the suggested policy.
-func (s *suggestion) Policy() ratelimit.Policy { return s.Candidates[s.Best].Policy }
+func (s *suggestion) Policy() limit.Policy { return s.Candidates[s.Best].Policy }
 
 func (r *report) write(w io.Writer, json bool) error {
 	if json {

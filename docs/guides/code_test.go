@@ -32,6 +32,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/outbound"
 	"github.com/penstock-go/penstock/router"
@@ -42,7 +43,7 @@ var (
 	r       *router.Router
 	ctx     *router.Context
 	limiter *memory.Limiter
-	shared  ratelimit.Limiter
+	shared  limit.Limiter
 
 	redisClient *goredis.Client
 	server      *http.Server

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -19,15 +20,15 @@ type contender struct {
 }
 
 func contenders() []contender {
-	bucket := ratelimit.PerSecond(2).Burst(6)
-	calm := ratelimit.CooldownPolicy{Max: 10, Window: 5 * second, Penalty: 5 * second}
-	both := ratelimit.All(memory.NewLimiter(bucket), memory.NewLimiter(ratelimit.Per(15, 24*time.Hour)))
+	bucket := limit.PerSecond(2).Burst(6)
+	calm := limit.CooldownPolicy{Max: 10, Window: 5 * second, Penalty: 5 * second}
+	both := limit.AllOf(memory.NewLimiter(bucket), memory.NewLimiter(limit.Per(15, 24*time.Hour)))
 	return []contender{
 		{"token bucket", "2/s burst 6", ratelimit.New(memory.NewLimiter(bucket), nil)},
 		{"with MaxWait", "2/s burst 6, 2 s", ratelimit.New(memory.NewLimiter(bucket), &ratelimit.Options{MaxWait: 2 * second})},
 		{"Cooldown", "10 in 5 s, or 5 s penalty", ratelimit.New(memory.NewCooldown(calm, nil), nil)},
 		{"All", "2/s burst 6, 15 a day", ratelimit.New(both, nil)},
-		{"InFlight", "2 at once, 1 s each", slotsOf(memory.NewSlots(2), second)},
+		{"InFlight", "2 at once, 1 s each", slotsOf(memory.NewSemaphore(2), second)},
 	}
 }
 
@@ -72,16 +73,16 @@ func meet(t *testing.T, admit router.IngressFunc) (admitted, refused []time.Dura
 }
 
 // slotsOf lets a message in that finds a place, and holds it for as long as it takes.
-func slotsOf(slots ratelimit.Slots, takes time.Duration) router.IngressFunc {
+func slotsOf(semaphore limit.Semaphore, takes time.Duration) router.IngressFunc {
 	return func(ctx context.Context, in router.IngressContext) error {
-		slot, err := slots.Acquire(ctx, ratelimit.KeyPerUser(in))
+		permit, err := semaphore.Acquire(ctx, ratelimit.KeyPerUser(in))
 		switch {
 		case err != nil:
 			return err
-		case slot.Release == nil:
-			return &router.LimitExceeded{Kind: router.LimitInFlight, Observed: slot.Taken + 1, Limit: slot.Limit}
+		case permit.Release == nil:
+			return &router.LimitExceeded{Kind: router.LimitInFlight, Observed: permit.InUse + 1, Limit: permit.Limit}
 		}
-		time.AfterFunc(takes, slot.Release)
+		time.AfterFunc(takes, permit.Release)
 		return nil
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -90,7 +91,7 @@ func newClient(t *testing.T, user string, admit router.IngressFunc) *client {
 	return &client{t: t, in: router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: user}}, admit: admit}
 }
 
-func (c *client) key() ratelimit.Key { return ratelimit.KeyPerUser(c.in) }
+func (c *client) key() limit.Key { return ratelimit.KeyPerUser(c.in) }
 
 // call sends a message.
 func (c *client) call(at time.Duration) {
@@ -107,7 +108,7 @@ func (c *client) call(at time.Duration) {
 }
 
 // tokens returns what the client's bucket holds.
-func (c *client) tokens(limiter ratelimit.Limiter) int64 {
+func (c *client) tokens(limiter limit.Limiter) int64 {
 	d, err := limiter.Consume(c.t.Context(), c.key(), 0)
 	require.NoError(c.t, err)
 	return d.Remaining
@@ -116,7 +117,7 @@ func (c *client) tokens(limiter ratelimit.Limiter) int64 {
 func perUser() *ratelimit.Options { return &ratelimit.Options{Key: ratelimit.KeyPerUser} }
 
 func tokenBucket(t *testing.T) []byte {
-	policy := ratelimit.PerSecond(2).Burst(6)
+	policy := limit.PerSecond(2).Burst(6)
 	limiter := memory.NewLimiter(policy)
 	admit := ratelimit.New(limiter, perUser())
 	flood, steady := newClient(t, "flood", admit), newClient(t, "steady", admit)
@@ -145,10 +146,10 @@ func tokenBucket(t *testing.T) []byte {
 }
 
 func cooldown(t *testing.T) []byte {
-	policy := ratelimit.CooldownPolicy{Max: 5, Window: 10 * second, Penalty: 15 * second}
+	policy := limit.CooldownPolicy{Max: 5, Window: 10 * second, Penalty: 15 * second}
 	start := time.Now()
 	var began, lasts time.Duration
-	limiter := memory.NewCooldown(policy, func(p ratelimit.Penalty) { began, lasts = time.Since(start), p.RetryAfter })
+	limiter := memory.NewCooldown(policy, func(p limit.Penalty) { began, lasts = time.Since(start), p.RetryAfter })
 	c := newClient(t, "ann", ratelimit.New(limiter, perUser()))
 	var count steps
 	play(40*second, func(at time.Duration) {
@@ -172,9 +173,9 @@ func cooldown(t *testing.T) []byte {
 }
 
 func all(t *testing.T) []byte {
-	perSecond := memory.NewLimiter(ratelimit.PerSecond(2).Named("second"))
-	perDay := memory.NewLimiter(ratelimit.Per(24, 24*time.Hour).Named("day"))
-	c := newClient(t, "ann", ratelimit.New(ratelimit.All(perSecond, perDay), perUser()))
+	perSecond := memory.NewLimiter(limit.PerSecond(2).Named("second"))
+	perDay := memory.NewLimiter(limit.Per(24, 24*time.Hour).Named("day"))
+	c := newClient(t, "ann", ratelimit.New(limit.AllOf(perSecond, perDay), perUser()))
 	var secondLevel, dayLevel steps
 	var bySecond, byDay []time.Duration
 	play(18*second, func(at time.Duration) {
@@ -205,11 +206,11 @@ func all(t *testing.T) []byte {
 }
 
 func tiers(t *testing.T) []byte {
-	free := memory.NewLimiter(ratelimit.PerMinute(10).Burst(5).Named("free"))
-	pro := memory.NewLimiter(ratelimit.PerMinute(30).Burst(15).Named("pro"))
+	free := memory.NewLimiter(limit.PerMinute(10).Burst(5).Named("free"))
+	pro := memory.NewLimiter(limit.PerMinute(30).Burst(15).Named("pro"))
 	plan := "free"
 	c := newClient(t, "ann", ratelimit.Tiers(func(router.IngressContext) string { return plan },
-		map[string]ratelimit.Limiter{"free": free, "pro": pro}, perUser()))
+		map[string]limit.Limiter{"free": free, "pro": pro}, perUser()))
 	var freeLevel, proLevel steps
 	isPro := func(at time.Duration) bool {
 		return at >= 5*second && at < 15*second || at >= 20*second && at < 25*second
@@ -240,7 +241,7 @@ func tiers(t *testing.T) []byte {
 }
 
 func block(t *testing.T) []byte {
-	limiter := memory.NewLimiter(ratelimit.PerSecond(1).Burst(4))
+	limiter := memory.NewLimiter(limit.PerSecond(1).Burst(4))
 	c := newClient(t, "ann", ratelimit.New(limiter, perUser()))
 	var level steps
 	play(30*second, func(at time.Duration) {

@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
 func maxWait(t *testing.T) []byte {
-	limiter := memory.NewLimiter(ratelimit.PerSecond(1).Burst(2))
+	limiter := memory.NewLimiter(limit.PerSecond(1).Burst(2))
 	admit := ratelimit.New(limiter, &ratelimit.Options{MaxWait: 3 * second})
 	type call struct {
 		came, entered time.Duration
@@ -86,7 +87,7 @@ func inFlight(t *testing.T) []byte {
 		},
 		OnError: func(f router.Failure) { assert.NoError(t, f.Err) },
 	})
-	r.Use(ratelimit.InFlight(memory.NewSlots(2), &ratelimit.InFlightOptions{Key: ratelimit.KeyPerUser}))
+	r.Use(ratelimit.Concurrency(memory.NewSemaphore(2), &ratelimit.ConcurrencyOptions{Key: ratelimit.KeyPerUser}))
 	start := time.Now()
 	router.RPC(r, func(_ *router.Context, m render) (rendered, error) {
 		c := calls[len(calls)-1]

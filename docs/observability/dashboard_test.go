@@ -88,7 +88,7 @@ func TestTheDashboardAndTheAlertsShowTheChat(t *testing.T) {
 		require.NotEqual(t, alert.Query, compared, "an alert is said as being above something")
 		p.hasData(t, alert.Name, compared)
 	}
-	assert.Positive(t, p.values(t, `sum(rate(penstock_limit_decisions_total{outcome="refused",policy="chat"}[10s]))`)[0], "the flood")
+	assert.Positive(t, p.values(t, `sum(rate(penstock_limit_decisions_total{outcome="rejected",limit="chat"}[10s]))`)[0], "the flood")
 	assert.Less(t, p.values(t, `histogram_quantile(0.5, sum by (le) (rate(penstock_broker_lag_seconds_bucket[10s])))`)[0], 0.5)
 }
 

@@ -220,7 +220,7 @@ func TestWrongFlags(t *testing.T) {
 		{"-key=room", `-key is "room"; it must be one of conn, ip, type, user, user-or-ip-type, user-type`},
 		{"-on-exceeded=shout", `-on-exceeded is "shout"; it must be one of close, custom, send`},
 		{"-max-bytes=0", "-max-bytes is 0"},
-		{"-try=often", `invalid value "often" for flag -try: ratelimit: policy "often"`},
+		{"-try=often", `invalid value "often" for flag -try: limit: policy "often"`},
 		{"-max-in-flight=0", "-max-in-flight is 0"},
 		{"-addr=nowhere", "-addr: listen tcp"},
 		{"-metrics-addr=nowhere", "-metrics-addr: listen tcp"},
@@ -302,8 +302,8 @@ func TestMetricsAreWhereTheFlagSays(t *testing.T) {
 	text, err := io.ReadAll(get(t, aside).Body)
 	require.NoError(t, err)
 	for _, line := range []string{
-		"penstock_connections_open 1", `penstock_messages_total{code="OK",type="WHO"} 1`, `penstock_limiter_keys{policy="chat"} 1`,
-		`penstock_limit_decisions_total{kind="rate",mode="enforced",outcome="admitted",policy="chat"} 1`, "go_goroutines",
+		"penstock_connections_open 1", `penstock_messages_total{code="OK",type="WHO"} 1`, `penstock_limiter_keys{limit="chat"} 1`,
+		`penstock_limit_decisions_total{kind="rate",limit="chat",mode="enforced",outcome="admitted"} 1`, "go_goroutines",
 	} {
 		assert.Contains(t, string(text), line)
 	}

@@ -10,6 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -18,15 +19,15 @@ import (
 type config struct {
 	addr     string
 	metrics  string // address; "": nobody is shown them
-	policy   ratelimit.Policy
-	try      *ratelimit.Policy // looks on; nil: there is none
-	key      func(router.IngressContext) ratelimit.Key
+	policy   limit.Policy
+	try      *limit.Policy // looks on; nil: there is none
+	key      func(router.IngressContext) limit.Key
 	reaction router.Reaction
 	limits   router.Limits
 	redis    *goredis.Client // nil: this node is alone
 }
 
-var keys = map[string]func(router.IngressContext) ratelimit.Key{
+var keys = map[string]func(router.IngressContext) limit.Key{
 	"user-type":       ratelimit.KeyPerUserPerType,
 	"user-or-ip-type": ratelimit.KeyPerUserOrIPPerType,
 	"user":            ratelimit.KeyPerUser,
@@ -43,7 +44,7 @@ var reactions = map[string]router.Reaction{
 
 // parseFlags returns flag.ErrHelp if it has shown the usage.
 func parseFlags(args []string, usage io.Writer) (config, error) {
-	cfg := config{policy: ratelimit.Policy{Name: "chat"}}
+	cfg := config{policy: limit.Policy{Name: "chat"}}
 	fs := flag.NewFlagSet("chat", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&cfg.addr, "addr", "localhost:8080", "`host:port` to listen on")
@@ -51,7 +52,7 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	fs.Int64Var(&cfg.policy.Capacity, "capacity", 20, "`tokens` that may be spent at once")
 	fs.Int64Var(&cfg.policy.Refill, "refill", 5, "`tokens` that come back every second")
 	fs.Func("try", "`policy` to watch, such as \"2/s burst 10\": it refuses nobody, and the metrics show what it would", func(text string) error {
-		policy, err := ratelimit.ParsePolicy(text)
+		policy, err := limit.ParsePolicy(text)
 		policy.Name = "try"
 		cfg.try = &policy
 		return err

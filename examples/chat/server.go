@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -52,10 +53,9 @@ func newServer(cfg config) *server {
 	m.Router(r)
 
 	if cfg.try != nil {
-		watch := func(router.IngressContext, *router.LimitExceeded) {} // the metrics tell
-		r.UseIngress(limit(cfg, *cfg.try, m, watch))
+		r.UseIngress(rateLimit(cfg, *cfg.try, m, true))
 	}
-	r.UseIngress(limit(cfg, cfg.policy, m, nil))
+	r.UseIngress(rateLimit(cfg, cfg.policy, m, false))
 	router.RPC(r, rooms.join).Serial() // what follows it may be said in the room
 	router.On(r, rooms.leave)
 	router.On(r, rooms.say)
@@ -74,12 +74,12 @@ func newServer(cfg config) *server {
 	return s
 }
 
-// limit enforces a policy on this node, or with Redis on all of them, unless there is
-// somebody to be told instead.
-func limit(cfg config, policy ratelimit.Policy, m *metrics.Metrics, onDryRun func(router.IngressContext, *router.LimitExceeded)) router.IngressFunc {
+// rateLimit enforces a policy on this node, or with Redis on all nodes. A dry run only reports to
+// the metrics.
+func rateLimit(cfg config, policy limit.Policy, m *metrics.Metrics, dryRun bool) router.IngressFunc {
 	local := memory.NewLimiter(policy)
 	m.Limiter(policy.Name, local)
-	opts := ratelimit.Options{Name: policy.Name, Key: cfg.key, Cost: cost, Observe: m.Limit, OnDryRun: onDryRun}
+	opts := ratelimit.Options{Name: policy.Name, Key: cfg.key, Cost: cost, Observe: m.Limit, DryRun: dryRun}
 	if cfg.redis == nil {
 		return ratelimit.New(local, &opts)
 	}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit"
 )
 
 // A limiterPeer creates limiters that either admit every call of a run, or only the first call per
@@ -32,13 +32,13 @@ const plenty = 30_000_000
 
 var limiterPeers = []limiterPeer{
 	{"penstock", func(admit bool) func(string) bool {
-		p := ratelimit.PerHour(1)
+		p := limit.PerHour(1)
 		if admit {
-			p = ratelimit.PerMinute(1).Burst(plenty)
+			p = limit.PerMinute(1).Burst(plenty)
 		}
 		l := memory.NewLimiter(p)
 		return func(key string) bool {
-			d, err := l.Consume(context.Background(), ratelimit.Key{key}, 1)
+			d, err := l.Consume(context.Background(), limit.Key{key}, 1)
 			return err == nil && d.Allowed
 		}
 	}},

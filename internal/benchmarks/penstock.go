@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -15,7 +16,7 @@ func servePenstock() (http.Handler, func(int)) {
 		OnOpen:          func(_ context.Context, c *router.Conn) error { return c.Subscribe("all") },
 		OnLimitExceeded: func(router.LimitExceeded) {},
 	})
-	policy := ratelimit.PerSecond(1_000_000_000).Burst(2_000_000)
+	policy := limit.PerSecond(1_000_000_000).Burst(2_000_000)
 	r.UseIngress(ratelimit.New(memory.NewLimiter(policy), &ratelimit.Options{Key: ratelimit.KeyPerConn}))
 	router.RPC(r, func(_ *router.Context, m Say) (Said, error) { return said(m), nil })
 	var message Said

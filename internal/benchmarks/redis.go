@@ -24,7 +24,7 @@ import (
 	ululestore "github.com/ulule/limiter/v3/drivers/store/redis"
 
 	"github.com/penstock-go/penstock/adapters/redis"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit"
 )
 
 // A redisPeer creates limiters that either admit every call of a run, or only the first call per key.
@@ -39,13 +39,13 @@ func goredisClient(addr string) *goredis.Client {
 
 var redisPeers = []redisPeer{
 	{"penstock", func(addr string, admit bool) func(string) (bool, error) {
-		p := ratelimit.PerHour(1)
+		p := limit.PerHour(1)
 		if admit {
-			p = ratelimit.PerMinute(1).Burst(plenty)
+			p = limit.PerMinute(1).Burst(plenty)
 		}
 		l := redis.NewLimiter(goredisClient(addr), p)
 		return func(key string) (bool, error) {
-			d, err := l.Consume(context.Background(), ratelimit.Key{key}, 1)
+			d, err := l.Consume(context.Background(), limit.Key{key}, 1)
 			return d.Allowed, err
 		}
 	}},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -28,7 +29,7 @@ func TestEventsAllocateNothing(t *testing.T) {
 
 func TestDecisionsAllocateNothing(t *testing.T) {
 	m := New(prometheus.NewRegistry(), nil)
-	admit := ratelimit.New(memory.NewLimiter(ratelimit.PerHour(1_000_000).Burst(600_000)), &ratelimit.Options{Name: "chat", Observe: m.Limit})
+	admit := ratelimit.New(memory.NewLimiter(limit.PerHour(1_000_000).Burst(600_000)), &ratelimit.Options{Name: "chat", Observe: m.Limit})
 	in := router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}}
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {
 		if err := admit(t.Context(), in); err != nil {
@@ -48,7 +49,7 @@ func BenchmarkCall(b *testing.B) {
 		{Kind: router.EventEnded, Type: "ECHO"},
 		{Kind: router.EventWritten, Count: 1, Bytes: 100, Duration: time.Millisecond},
 	}
-	decided := ratelimit.Observation{Limit: "chat", Kind: router.LimitRate, Outcome: ratelimit.Admitted, Asked: true, Took: time.Microsecond}
+	decided := ratelimit.Observation{Limit: "chat", Kind: router.LimitRate, Outcome: ratelimit.Admitted, Called: true, Duration: time.Microsecond}
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, e := range events {

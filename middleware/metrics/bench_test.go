@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -34,13 +35,13 @@ func BenchmarkScrape(b *testing.B) {
 func BenchmarkMessage(b *testing.B) {
 	for _, name := range []string{"without", "with"} {
 		b.Run(name, func(b *testing.B) {
-			r, limit := router.New(nil), ratelimit.Options{Name: "chat"}
+			r, opts := router.New(nil), ratelimit.Options{Name: "chat"}
 			if name == "with" {
 				m := metrics.New(prometheus.NewRegistry(), nil)
 				m.Router(r)
-				limit.Observe = m.Limit
+				opts.Observe = m.Limit
 			}
-			r.UseIngress(ratelimit.New(memory.NewLimiter(ratelimit.PerSecond(1_000_000)), &limit))
+			r.UseIngress(ratelimit.New(memory.NewLimiter(limit.PerSecond(1_000_000)), &opts))
 			router.RPC(r, echo)
 			server := httptest.NewServer(r)
 			defer server.Close()

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// A cache keeps the series of a metric that were used. Looking one up takes no lock and
-// allocates nothing.
+// A cache keeps the series of a metric that were used. A lookup takes no lock and allocates
+// nothing; adding a series copies the map.
 type cache[K comparable, V any] struct {
 	make func(K) V
 

@@ -10,27 +10,27 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// A collector is what is registered: all metrics at once. What routers and limiters know
-// by themselves is asked for when somebody looks, and costs nothing otherwise.
+// A collector registers all metrics at once. It reads the numbers that routers and limiters
+// count themselves only when it is scraped.
 type collector struct{ m *Metrics }
 
-//nolint:gochecknoglobals // constants, but for the language
+//nolint:gochecknoglobals // constants in all but syntax
 var (
 	openDesc      = desc("connections_open", "Connections that are open.")
 	queuedDesc    = desc("queue_messages", "Messages that wait to be sent, to all connections together.")
 	queueDesc     = desc("queue_bytes", "Bytes that wait to be sent, to all connections together.")
-	keysDesc      = desc("limiter_keys", "Keys that a limiter keeps in this process.", "policy")
-	evictionsDesc = desc("limiter_evictions_total", "Keys that were dropped, because their buckets were full again, or nothing counted of them.", "policy")
-	crowdedDesc   = desc("limiter_crowded_total", "Messages of new keys for which there was no room, so that they shared what others have.", "policy")
+	keysDesc      = desc("limiter_keys", "Keys that a limiter keeps in this process.", "limit")
+	evictionsDesc = desc("limiter_evictions_total", "Keys that a limiter dropped because their buckets were full again.", "limit")
+	overflowDesc  = desc("limiter_overflow_total", "Calls for new keys without room, which shared one bucket.", "limit")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 }
 
-// begin has the series of which alerts are made begin at 0: a counter that is first seen
-// at 1 has not increased, as far as Prometheus knows.
-func (m *Metrics) begin() {
+// createSeries creates the series of alerts with the value 0: for Prometheus, a counter that
+// first appears with the value 1 has not increased.
+func (m *Metrics) createSeries() {
 	for _, hook := range []string{"Authenticate", "OnOpen", "OnClose", "OnMember", "OnMissed", "OnError", "OnLimitExceeded", "OnQueueHigh", "CloseCode"} {
 		m.panics.get(panicked{"", hook})
 	}
@@ -43,8 +43,8 @@ func (m *Metrics) begin() {
 	}
 }
 
-// beginTypes is begin for what a router has registered until now.
-func (m *Metrics) beginTypes(r *router.Router) {
+// createTypeSeries is createSeries for the types that a router has registered.
+func (m *Metrics) createTypeSeries(r *router.Router) {
 	for typ := range r.Types() {
 		for _, code := range []errors.Code{"", errors.Internal, errors.DeadlineExceeded, errors.Unavailable} {
 			m.messages.get(answer{typ, m.code(code)})
@@ -55,23 +55,23 @@ func (m *Metrics) beginTypes(r *router.Router) {
 	}
 }
 
-// Describe is for the registry.
+// Describe implements prometheus.Collector.
 func (c collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, one := range c.m.all {
 		one.Describe(descs)
 	}
-	for _, d := range []*prometheus.Desc{openDesc, queuedDesc, queueDesc, keysDesc, evictionsDesc, crowdedDesc} {
+	for _, d := range []*prometheus.Desc{openDesc, queuedDesc, queueDesc, keysDesc, evictionsDesc, overflowDesc} {
 		descs <- d
 	}
 }
 
-// Collect is for the registry.
+// Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	c.m.mu.Lock()
 	routers, limiters := slices.Clone(c.m.routers), maps.Clone(c.m.limiters)
 	c.m.mu.Unlock()
 	for _, r := range routers {
-		c.m.beginTypes(r)
+		c.m.createTypeSeries(r)
 	}
 	for _, one := range c.m.all {
 		one.Collect(out)
@@ -93,6 +93,6 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		stats := l.Stats()
 		send(keysDesc, prometheus.GaugeValue, stats.Keys, name)
 		send(evictionsDesc, prometheus.CounterValue, stats.Evicted, name)
-		send(crowdedDesc, prometheus.CounterValue, stats.Crowded, name)
+		send(overflowDesc, prometheus.CounterValue, stats.Overflowed, name)
 	}
 }

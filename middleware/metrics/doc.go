@@ -1,13 +1,12 @@
-// Package metrics shows a router and its limits to Prometheus.
+// Package metrics exports Prometheus metrics of routers and their limits.
 //
 //	m := metrics.New(prometheus.DefaultRegisterer, nil)
 //	m.Router(r)
 //	r.UseIngress(ratelimit.New(limiter, &ratelimit.Options{Name: "chat", Observe: m.Limit}))
 //
-// The guide docs/guides/observability.md says what each metric tells, and what to do when
-// it moves.
+// The guide docs/guides/observability.md explains each metric, and what to do when it changes.
 //
-// Labels come from the server alone: registered types, configured names and fixed sets. A
-// client can make none, whatever it sends. What is not in a set counts as "other", and a
-// type that nobody registered as "__unknown", which no message can be called.
+// Label values come only from the server: registered types, configured names and fixed sets. A
+// client cannot create any. A value outside its set counts as "other", and an unregistered
+// message type as "__unknown", which is no valid type.
 package metrics

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -18,7 +19,7 @@ import (
 func ExampleNew() {
 	reg := prometheus.NewRegistry()
 	m := metrics.New(reg, nil)
-	limiter := memory.NewLimiter(ratelimit.PerSecond(10).Burst(20))
+	limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20))
 	r := router.New(nil)
 	m.Router(r)
 	m.Limiter("chat", limiter)
@@ -33,5 +34,5 @@ func ExampleNew() {
 	}
 	// Output:
 	// penstock_connections_open 0
-	// penstock_limiter_keys{policy="chat"} 0
+	// penstock_limiter_keys{limit="chat"} 0
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -26,7 +27,7 @@ func TestAClientCanMakeNoSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		m := metrics.New(reg, nil)
-		limiter := memory.NewLimiter(ratelimit.PerSecond(3))
+		limiter := memory.NewLimiter(limit.PerSecond(3))
 		r := router.New(&router.Options{
 			Authenticate: func(req *http.Request) (router.Identity, error) {
 				return router.Identity{TenantID: router.Token(req), UserID: router.Token(req)}, nil

@@ -8,68 +8,68 @@ import (
 )
 
 type decision struct {
-	policy  string
+	limit   string
 	kind    router.LimitKind
 	outcome ratelimit.Outcome
 	dryRun  bool
 }
 
-// A policy is what there is of a limit besides its decisions.
-type policy struct {
-	took      prometheus.Observer
+// limitSeries are the series of a limit, except its decisions.
+type limitSeries struct {
+	duration  prometheus.Observer
 	errors    prometheus.Counter
 	fallbacks prometheus.Counter
 	open      prometheus.Gauge
 }
 
 func (m *Metrics) defineLimits() {
-	decisions := m.counters("limit_decisions_total", "Messages that a limit has decided about, by what it decided, and whether it was a dry run.",
-		"policy", "kind", "outcome", "mode")
+	decisions := m.counters("limit_decisions_total", "Messages that a limit has decided about, by the decision and by whether it was enforced.",
+		"limit", "kind", "outcome", "mode")
 	m.decisions.make = func(d decision) prometheus.Counter {
 		mode := "enforced"
 		if d.dryRun {
 			mode = "dry_run"
 		}
-		decisions.WithLabelValues(d.policy, limitKind(d.kind), outcomeName(ratelimit.Refused), mode) // begins at 0
-		return decisions.WithLabelValues(d.policy, limitKind(d.kind), outcomeName(d.outcome), mode)
+		decisions.WithLabelValues(d.limit, limitKind(d.kind), outcomeName(ratelimit.Rejected), mode) // starts at 0
+		return decisions.WithLabelValues(d.limit, limitKind(d.kind), outcomeName(d.outcome), mode)
 	}
-	took := m.histograms("limiter_call_duration_seconds", "Time of calls of a limiter, failed ones included.", seconds(1e-6), "policy")
-	failed := m.counters("limiter_errors_total", "Calls of a limiter that have failed.", "policy")
-	fallbacks := m.counters("limiter_fallbacks_total", "Messages that the fallback was asked about.", "policy")
+	duration := m.histograms("limiter_call_duration_seconds", "Duration of calls of a limiter, including failed ones.", seconds(1e-6), "limit")
+	failed := m.counters("limiter_errors_total", "Calls of a limiter that failed.", "limit")
+	fallbacks := m.counters("limiter_fallbacks_total", "Messages that the fallback has decided about, because the limiter failed.", "limit")
 	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "limiter_breaker_open", Help: "Whether a limiter is left alone because it has failed: 1 if so.",
-	}, []string{"policy"})
+		Namespace: namespace, Name: "limiter_breaker_open", Help: "Whether calls of a limiter are paused because it failed: 1 if so.",
+	}, []string{"limit"})
 	m.all = append(m.all, open)
-	m.policies.make = func(name string) *policy {
-		return &policy{took.WithLabelValues(name), failed.WithLabelValues(name), fallbacks.WithLabelValues(name), open.WithLabelValues(name)}
+	m.limits.make = func(name string) *limitSeries {
+		return &limitSeries{duration.WithLabelValues(name), failed.WithLabelValues(name), fallbacks.WithLabelValues(name), open.WithLabelValues(name)}
 	}
 }
 
-// Limit is for ratelimit.Options.Observe. A limit without a name is called "unnamed". It
-// allocates nothing but for a new series.
+// Limit records an observation; use it as ratelimit.Options.Observe. A limit without a name is
+// called "unnamed". Limit allocates only for a new series. It is safe for concurrent use.
 func (m *Metrics) Limit(o ratelimit.Observation) {
 	name := o.Limit
 	if name == "" {
 		name = "unnamed"
 	}
-	p := m.policies.get(name)
+	s := m.limits.get(name)
 	switch o.Outcome {
 	case ratelimit.BreakerOpened:
-		p.open.Inc() // there may be several limits of a name
+		s.open.Inc() // several limits may have one name
 		return
 	case ratelimit.BreakerClosed:
-		p.open.Dec()
+		s.open.Dec()
 		return
 	}
 	m.decisions.get(decision{name, o.Kind, o.Outcome, o.DryRun}).Inc()
-	if o.Asked {
-		p.took.Observe(o.Took.Seconds())
+	if o.Called {
+		s.duration.Observe(o.Duration.Seconds())
 	}
-	if o.Asked && o.Err != nil {
-		p.errors.Inc()
+	if o.Called && o.Err != nil {
+		s.errors.Inc()
 	}
 	if o.Fallback {
-		p.fallbacks.Inc()
+		s.fallbacks.Inc()
 	}
 }
 
@@ -77,20 +77,20 @@ func outcomeName(o ratelimit.Outcome) string {
 	switch o {
 	case ratelimit.Admitted:
 		return "admitted"
-	case ratelimit.AdmittedLater:
-		return "admitted_later"
-	case ratelimit.Charged:
-		return "charged"
-	case ratelimit.Refused:
-		return "refused"
-	case ratelimit.RefusedForever:
-		return "refused_forever"
-	case ratelimit.Undecided:
-		return "undecided"
-	case ratelimit.UndecidedEnters:
-		return "undecided_enters"
-	case ratelimit.Cancelled:
-		return "cancelled"
+	case ratelimit.Delayed:
+		return "delayed"
+	case ratelimit.ChargedOverLimit:
+		return "charged_over_limit"
+	case ratelimit.Rejected:
+		return "rejected"
+	case ratelimit.NeverAllowed:
+		return "never_allowed"
+	case ratelimit.Failed:
+		return "failed"
+	case ratelimit.FailedOpen:
+		return "failed_open"
+	case ratelimit.Canceled:
+		return "canceled"
 	default:
 		return other
 	}

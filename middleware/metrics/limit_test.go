@@ -14,27 +14,28 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// A store is a limiter that is not in this process.
+// A store is a limiter that can be slow and fail.
 type store struct {
 	takes time.Duration
 	err   error
 	limit *memory.Limiter
 }
 
-func (s *store) Consume(ctx context.Context, key ratelimit.Key, cost int64) (ratelimit.Decision, error) {
+func (s *store) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
 	select {
 	case <-time.After(s.takes):
 	case <-ctx.Done():
-		return ratelimit.Decision{}, ctx.Err()
+		return limit.Decision{}, ctx.Err()
 	}
 	if s.err != nil {
-		return ratelimit.Decision{}, s.err
+		return limit.Decision{}, s.err
 	}
 	return s.limit.Consume(ctx, key, cost)
 }
@@ -48,148 +49,147 @@ func from(user string) router.IngressContext {
 	return router.IngressContext{Type: "SAY", ConnID: "c1", Identity: router.Identity{UserID: user}}
 }
 
-func TestDecisions(t *testing.T) {
+func TestLimit_DecisionsByOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, reg := newMetrics()
-		limit := func(opts ratelimit.Options) router.IngressFunc {
+		newLimit := func(opts ratelimit.Options) router.IngressFunc {
 			opts.Observe = m.Limit
-			return ratelimit.New(memory.NewLimiter(ratelimit.PerSecond(1).Burst(2)), &opts)
+			return ratelimit.New(memory.NewLimiter(limit.PerSecond(1).Burst(2)), &opts)
 		}
 		three := func(router.IngressContext) int64 { return 3 }
 		free := func(router.IngressContext) int64 { return 0 }
 		all := func(router.IngressContext) bool { return true }
-		tolerate := func(router.IngressContext, *router.LimitExceeded) {}
 		for _, f := range []router.IngressFunc{
-			limit(ratelimit.Options{Name: "plain"}),
-			limit(ratelimit.Options{Name: "dear", Cost: three}),
-			limit(ratelimit.Options{Name: "free", Cost: free}),
-			limit(ratelimit.Options{Name: "charge", ChargeOnly: all}),
-			limit(ratelimit.Options{Name: "wait", MaxWait: time.Second}),
-			limit(ratelimit.Options{Name: "dry", OnDryRun: tolerate}),
-			limit(ratelimit.Options{}),
+			newLimit(ratelimit.Options{Name: "plain"}),
+			newLimit(ratelimit.Options{Name: "expensive", Cost: three}),
+			newLimit(ratelimit.Options{Name: "free", Cost: free}),
+			newLimit(ratelimit.Options{Name: "charge", ChargeOnly: all}),
+			newLimit(ratelimit.Options{Name: "wait", MaxWait: time.Second}),
+			newLimit(ratelimit.Options{Name: "dry", DryRun: true}),
+			newLimit(ratelimit.Options{}),
 		} {
 			for range 3 {
 				_ = f(t.Context(), from("ann"))
 			}
 		}
 		check(t, reg,
-			"limit_decisions_total{kind=rate,mode=enforced,outcome=admitted,policy=plain} 2",
-			"limit_decisions_total{kind=rate,mode=enforced,outcome=refused,policy=plain} 1",
-			"limit_decisions_total{kind=rate,mode=enforced,outcome=refused_forever,policy=dear} 3",
-			"limit_decisions_total{kind=rate,mode=enforced,outcome=charged,policy=charge} 1",
-			"limit_decisions_total{kind=rate,mode=enforced,outcome=admitted_later,policy=wait} 1",
-			"limit_decisions_total{kind=rate,mode=dry_run,outcome=refused,policy=dry} 1",
-			"limit_decisions_total{kind=rate,mode=dry_run,outcome=admitted,policy=dry} 2",
-			"limit_decisions_total{kind=rate,mode=enforced,outcome=refused,policy=unnamed} 1",
-			"limiter_call_duration_seconds{policy=plain} count 3",
+			"limit_decisions_total{kind=rate,limit=plain,mode=enforced,outcome=admitted} 2",
+			"limit_decisions_total{kind=rate,limit=plain,mode=enforced,outcome=rejected} 1",
+			"limit_decisions_total{kind=rate,limit=expensive,mode=enforced,outcome=never_allowed} 3",
+			"limit_decisions_total{kind=rate,limit=charge,mode=enforced,outcome=charged_over_limit} 1",
+			"limit_decisions_total{kind=rate,limit=wait,mode=enforced,outcome=delayed} 1",
+			"limit_decisions_total{kind=rate,limit=dry,mode=dry_run,outcome=rejected} 1",
+			"limit_decisions_total{kind=rate,limit=dry,mode=dry_run,outcome=admitted} 2",
+			"limit_decisions_total{kind=rate,limit=unnamed,mode=enforced,outcome=rejected} 1",
+			"limiter_call_duration_seconds{limit=plain} count 3",
 		)
 		for name := range scrape(t, reg) {
-			assert.NotContains(t, name, "policy=free", "what costs nothing is not decided about")
+			assert.NotContains(t, name, "limit=free", "a message that costs 0 needs no decision")
 		}
 	})
 }
 
-func TestAStoreThatFails(t *testing.T) {
+func TestLimit_FailingLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, reg := newMetrics()
-		s := &store{takes: 10 * time.Millisecond, err: io.ErrUnexpectedEOF, limit: memory.NewLimiter(ratelimit.PerSecond(100))}
-		deny := ratelimit.New(s, &ratelimit.Options{Name: "deny", Observe: m.Limit})
-		admit := ratelimit.New(s, &ratelimit.Options{Name: "admit", Observe: m.Limit, OnUnavailable: ratelimit.Admit})
-		fallback := ratelimit.New(s, &ratelimit.Options{Name: "fallback", Observe: m.Limit, Fallback: memory.NewLimiter(ratelimit.PerSecond(2))})
+		s := &store{takes: 10 * time.Millisecond, err: io.ErrUnexpectedEOF, limit: memory.NewLimiter(limit.PerSecond(100))}
+		failClosed := ratelimit.New(s, &ratelimit.Options{Name: "closed", Observe: m.Limit})
+		failOpen := ratelimit.New(s, &ratelimit.Options{Name: "open", Observe: m.Limit, FailurePolicy: limit.FailOpen})
+		fallback := ratelimit.New(s, &ratelimit.Options{Name: "fallback", Observe: m.Limit, Fallback: memory.NewLimiter(limit.PerSecond(2))})
 		for range 7 { // the fifth error opens the breakers
-			require.Error(t, deny(t.Context(), from("ann")))
-			require.NoError(t, admit(t.Context(), from("ann")))
+			require.Error(t, failClosed(t.Context(), from("ann")))
+			require.NoError(t, failOpen(t.Context(), from("ann")))
 			_ = fallback(t.Context(), from("ann"))
 		}
 		check(t, reg,
-			"limit_decisions_total{kind=rate,mode=enforced,outcome=undecided,policy=deny} 7",
-			"limit_decisions_total{kind=rate,mode=enforced,outcome=undecided_enters,policy=admit} 7",
-			"limit_decisions_total{kind=rate,mode=enforced,outcome=admitted,policy=fallback} 2",
-			"limit_decisions_total{kind=rate,mode=enforced,outcome=refused,policy=fallback} 5",
-			"limiter_errors_total{policy=deny} 5", "limiter_errors_total{policy=fallback} 5",
-			"limiter_fallbacks_total{policy=deny} 0", "limiter_fallbacks_total{policy=fallback} 7",
-			"limiter_call_duration_seconds{policy=deny} count 5", "limiter_call_duration_seconds{policy=deny} sum 0.05",
-			"limiter_breaker_open{policy=deny} 1",
+			"limit_decisions_total{kind=rate,limit=closed,mode=enforced,outcome=failed} 7",
+			"limit_decisions_total{kind=rate,limit=open,mode=enforced,outcome=failed_open} 7",
+			"limit_decisions_total{kind=rate,limit=fallback,mode=enforced,outcome=admitted} 2",
+			"limit_decisions_total{kind=rate,limit=fallback,mode=enforced,outcome=rejected} 5",
+			"limiter_errors_total{limit=closed} 5", "limiter_errors_total{limit=fallback} 5",
+			"limiter_fallbacks_total{limit=closed} 0", "limiter_fallbacks_total{limit=fallback} 7",
+			"limiter_call_duration_seconds{limit=closed} count 5", "limiter_call_duration_seconds{limit=closed} sum 0.05",
+			"limiter_breaker_open{limit=closed} 1",
 		)
 		time.Sleep(time.Second)
-		require.Error(t, deny(t.Context(), from("ann")))
-		check(t, reg, "limiter_errors_total{policy=deny} 6", "limiter_breaker_open{policy=deny} 1")
+		require.Error(t, failClosed(t.Context(), from("ann")))
+		check(t, reg, "limiter_errors_total{limit=closed} 6", "limiter_breaker_open{limit=closed} 1")
 		s.err = nil
 		time.Sleep(time.Second)
-		require.NoError(t, deny(t.Context(), from("ann")))
-		check(t, reg, "limiter_breaker_open{policy=deny} 0", "limiter_breaker_open{policy=admit} 1")
+		require.NoError(t, failClosed(t.Context(), from("ann")))
+		check(t, reg, "limiter_breaker_open{limit=closed} 0", "limiter_breaker_open{limit=open} 1")
 
 		s.takes = time.Minute
 		ctx, leave := context.WithTimeout(t.Context(), time.Millisecond)
 		defer leave()
-		require.Error(t, deny(ctx, from("ann")))
-		check(t, reg, "limit_decisions_total{kind=rate,mode=enforced,outcome=cancelled,policy=deny} 1")
+		require.Error(t, failClosed(ctx, from("ann")))
+		check(t, reg, "limit_decisions_total{kind=rate,limit=closed,mode=enforced,outcome=canceled} 1")
 	})
 }
 
-func TestTiersAndHandshakesHaveNames(t *testing.T) {
+func TestLimit_NamesOfTiersAndHandshake(t *testing.T) {
 	m, reg := newMetrics()
 	plan := func(in router.IngressContext) string { return in.Identity.UserID }
-	limiters := map[string]ratelimit.Limiter{"free": memory.NewLimiter(ratelimit.PerSecond(1)), "pro": memory.NewLimiter(ratelimit.PerSecond(1))}
+	limiters := map[string]limit.Limiter{"free": memory.NewLimiter(limit.PerSecond(1)), "pro": memory.NewLimiter(limit.PerSecond(1))}
 	tiers := ratelimit.Tiers(plan, limiters, &ratelimit.Options{Name: "chat", Observe: m.Limit})
 	require.NoError(t, tiers(t.Context(), from("free")))
 	require.NoError(t, ratelimit.Tiers(plan, limiters, &ratelimit.Options{Observe: m.Limit})(t.Context(), from("pro")))
 	r := router.New(nil)
-	h := ratelimit.Handshake(memory.NewLimiter(ratelimit.PerSecond(1)), &ratelimit.HandshakeOptions{Options: ratelimit.Options{Observe: m.Limit}})(r)
+	h := ratelimit.Handshake(memory.NewLimiter(limit.PerSecond(1)), &ratelimit.HandshakeOptions{Options: ratelimit.Options{Observe: m.Limit}})(r)
 	routertest.Dial(t, h)
 	check(t, reg,
-		"limit_decisions_total{kind=rate,mode=enforced,outcome=admitted,policy=chat/free} 1",
-		"limit_decisions_total{kind=rate,mode=enforced,outcome=admitted,policy=pro} 1",
-		"limit_decisions_total{kind=rate,mode=enforced,outcome=admitted,policy=handshake} 1",
+		"limit_decisions_total{kind=rate,limit=chat/free,mode=enforced,outcome=admitted} 1",
+		"limit_decisions_total{kind=rate,limit=pro,mode=enforced,outcome=admitted} 1",
+		"limit_decisions_total{kind=rate,limit=handshake,mode=enforced,outcome=admitted} 1",
 	)
 }
 
-// A slotsFunc is slots of one function.
-type slotsFunc func() (ratelimit.Slot, error)
+// A semaphoreFunc is a function that implements limit.Semaphore.
+type semaphoreFunc func() (limit.Permit, error)
 
-func (f slotsFunc) Acquire(context.Context, ratelimit.Key) (ratelimit.Slot, error) { return f() }
+func (f semaphoreFunc) Acquire(context.Context, limit.Key) (limit.Permit, error) { return f() }
 
-func TestCallsInFlightOfAKey(t *testing.T) {
+func TestLimit_Concurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, reg := newMetrics()
 		var err error
-		slot := ratelimit.Slot{Release: func() {}, Taken: 1, Limit: 1}
+		permit := limit.Permit{Release: func() {}, InUse: 1, Limit: 1}
 		r := router.New(&router.Options{Logger: slog.New(slog.DiscardHandler)})
-		r.Use(ratelimit.InFlight(slotsFunc(func() (ratelimit.Slot, error) { return slot, err }), &ratelimit.InFlightOptions{Name: "calls", Observe: m.Limit}))
+		r.Use(ratelimit.Concurrency(semaphoreFunc(func() (limit.Permit, error) { return permit, err }), &ratelimit.ConcurrencyOptions{Name: "calls", Observe: m.Limit}))
 		router.RPC(r, echo)
 		ann := routertest.Dial(t, r)
 		routertest.Call[Echo](ann, Echo{1})
-		slot = ratelimit.Slot{Taken: 1, Limit: 1}
+		permit = limit.Permit{InUse: 1, Limit: 1}
 		assert.Equal(t, errors.ResourceExhausted, routertest.CallError(ann, Echo{1}).Code)
-		slot, err = ratelimit.Slot{}, io.ErrUnexpectedEOF
+		permit, err = limit.Permit{}, io.ErrUnexpectedEOF
 		assert.Equal(t, errors.Unavailable, routertest.CallError(ann, Echo{1}).Code)
 		check(t, reg,
-			"limit_decisions_total{kind=in_flight,mode=enforced,outcome=admitted,policy=calls} 1",
-			"limit_decisions_total{kind=in_flight,mode=enforced,outcome=refused,policy=calls} 1",
-			"limit_decisions_total{kind=in_flight,mode=enforced,outcome=undecided,policy=calls} 1",
-			"limiter_errors_total{policy=calls} 1",
+			"limit_decisions_total{kind=in_flight,limit=calls,mode=enforced,outcome=admitted} 1",
+			"limit_decisions_total{kind=in_flight,limit=calls,mode=enforced,outcome=rejected} 1",
+			"limit_decisions_total{kind=in_flight,limit=calls,mode=enforced,outcome=failed} 1",
+			"limiter_errors_total{limit=calls} 1",
 		)
 	})
 }
 
-func TestKeysOfALimiter(t *testing.T) {
+func TestLimiter_KeyCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, reg := newMetrics()
-		limiter := memory.NewLimiterMaxKeys(ratelimit.PerSecond(1), 10)
+		limiter := memory.NewLimiterMaxKeys(limit.PerSecond(1), 10)
 		m.Limiter("chat", limiter)
 		consume := func(n int) {
 			for i := range n {
-				_, err := limiter.Consume(t.Context(), ratelimit.Key{string(rune('a' + i))}, 1)
+				_, err := limiter.Consume(t.Context(), limit.Key{string(rune('a' + i))}, 1)
 				require.NoError(t, err)
 			}
 		}
-		time.Sleep(time.Second) // lest the full buckets look as old as the limiter
+		time.Sleep(time.Second) // otherwise full buckets could not be told from new ones
 		consume(13)
-		check(t, reg, "limiter_keys{policy=chat} 10", "limiter_evictions_total{policy=chat} 0", "limiter_crowded_total{policy=chat} 3")
+		check(t, reg, "limiter_keys{limit=chat} 10", "limiter_evictions_total{limit=chat} 0", "limiter_overflow_total{limit=chat} 3")
 		time.Sleep(2 * time.Second)
-		_, err := limiter.Consume(t.Context(), ratelimit.Key{"new"}, 1)
+		_, err := limiter.Consume(t.Context(), limit.Key{"new"}, 1)
 		require.NoError(t, err)
-		check(t, reg, "limiter_keys{policy=chat} 1", "limiter_evictions_total{policy=chat} 10")
+		check(t, reg, "limiter_keys{limit=chat} 1", "limiter_evictions_total{limit=chat} 10")
 		assert.Panics(t, func() { m.Limiter("chat", limiter) })
 	})
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 )
 
 // Options configure [New]. The zero value is a working configuration.
 type Options struct {
-	// Codes are the application's own error codes that are told apart. Those of package
-	// errors always are; any other counts as "other".
+	// Codes are the application's own error codes that get a label value. Those of package
+	// errors always have one; any other code counts as "other".
 	Codes []errors.Code
 }
 
-// Metrics are the metrics of one or several routers, whose figures are added up, and of
-// their limits.
+// Metrics are the metrics of one router or the sum of several, and of their limits. All methods
+// are safe for concurrent use.
 type Metrics struct {
 	codes map[errors.Code]string // label values
 
@@ -43,7 +43,7 @@ type Metrics struct {
 	cut             prometheus.Counter
 
 	decisions cache[decision, prometheus.Counter]
-	policies  cache[string, *policy]
+	limits    cache[string, *limitSeries]
 
 	all []prometheus.Collector
 
@@ -52,15 +52,15 @@ type Metrics struct {
 	limiters map[string]Counted
 }
 
-// Counted is a limiter that counts its keys, such as those of package memory. What a
-// limiter keeps in a store is for the store to tell.
+// Counted is a limiter that counts its keys, such as those of package memory. The keys of a
+// limiter on Redis are counted by Redis.
 type Counted interface {
-	Stats() ratelimit.Stats
+	Stats() limit.Stats
 }
 
-// New registers the metrics. It panics if they, or others of their names, are registered
-// already: one Metrics serves several routers, and to tell routers apart, each gets a
-// registerer with a label.
+// New creates metrics and registers them with reg. If opts is nil, it uses the zero options. It
+// panics if metrics of the same names are registered already. One Metrics can serve several
+// routers; to distinguish them, create one Metrics per router, each with a labeled registerer:
 //
 //	metrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"router": "admin"}, reg), nil)
 func New(reg prometheus.Registerer, opts *Options) *Metrics {
@@ -81,7 +81,7 @@ func New(reg prometheus.Registerer, opts *Options) *Metrics {
 	m.defineQueues()
 	m.defineTopics()
 	m.defineLimits()
-	m.begin()
+	m.createSeries()
 	if err := reg.Register(collector{m}); err != nil {
 		panic(fmt.Sprintf("metrics: %v; several routers can share one Metrics, "+
 			"or each have one with a registerer from prometheus.WrapRegistererWith", err))
@@ -89,24 +89,25 @@ func New(reg prometheus.Registerer, opts *Options) *Metrics {
 	return m
 }
 
-// Router makes the metrics those of r too. It must be called before r serves, and panics if
-// it was called with r before.
+// Router adds a router to the metrics. It must be called before r serves, and panics if r was
+// added before.
 func (m *Metrics) Router(r *router.Router) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if slices.Contains(m.routers, r) {
-		panic("metrics: Router was called twice with one router; everything would count twice")
+		panic("metrics: Router was called twice with the same router; everything would count twice")
 	}
 	r.Observe(m.observe)
 	m.routers = append(m.routers, r)
 }
 
-// Limiter shows how many keys a limiter keeps. It panics if there is one of that name.
+// Limiter adds the number of keys of a limiter to the metrics, under the label limit=name. It
+// panics if l is nil or a limiter has that name already.
 func (m *Metrics) Limiter(name string, l Counted) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.limiters[name]; ok || l == nil {
-		panic(fmt.Sprintf("metrics: Limiter needs a limiter, and a name that no other has, not %q", name))
+		panic(fmt.Sprintf("metrics: Limiter needs a limiter and an unused name; got %T, %q", l, name))
 	}
 	m.limiters[name] = l
 }

@@ -1,12 +1,12 @@
-// Package ratelimit decides who may send what, how often and at what cost.
+// Package ratelimit puts limiters of package limit in front of a router: it decides which
+// bucket pays for a message, how much, and what happens if the bucket cannot.
 //
-// A [Limiter] keeps token buckets; [New] makes it an ingress function of a
-// router:
+// [New] makes a limiter an ingress function, which runs before the payload is read:
 //
-//	limiter := memory.NewLimiter(ratelimit.PerSecond(10).Burst(20))
+//	limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20))
 //	r.UseIngress(ratelimit.New(limiter, nil))
 //
-// Options say which bucket pays for a message and how much:
+// Options select the bucket and the cost:
 //
 //	r.UseIngress(ratelimit.New(limiter, &ratelimit.Options{
 //		Key: ratelimit.KeyPerUser,
@@ -18,16 +18,13 @@
 //		},
 //	}))
 //
-// # What a refused client is told
+// [Tiers] chooses the limiter by the client's plan, [Concurrency] bounds the messages that are
+// handled at the same time, and [Handshake] limits connection attempts.
 //
-// A message over the limit is answered with RESOURCE_EXHAUSTED and retryAfterMs,
-// after which it is admitted if nobody else has spent the tokens. A message that
-// costs more than a full bucket holds is answered with FAILED_PRECONDITION:
-// waiting cannot help. The router may be told to close the connection instead.
+// # What the client receives
 //
-// # Exactness
-//
-// Buckets are kept in whole numbers. What a limiter answers equals what the token
-// bucket of real numbers would, on every adapter; see [Units]. Package
-// ratelimittest holds adapters to that.
+// A message over the limit is answered with RESOURCE_EXHAUSTED and retryAfterMs, after which
+// it is admitted unless other messages have taken the tokens. A message that costs more than a
+// full bucket holds is answered with FAILED_PRECONDITION, because no wait can help. The router
+// can close the connection instead.
 package ratelimit

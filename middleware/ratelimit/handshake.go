@@ -9,37 +9,40 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 )
 
-// HandshakeOptions configure a limit of connection attempts, or of any HTTP requests.
-// The zero value is a working configuration.
+// HandshakeOptions configure a limit of connection attempts. The zero value is a working
+// configuration.
 type HandshakeOptions struct {
-	// Options are those of a limit of messages. Their functions see the address, the
-	// time, and what Identify returned; the type is "" and the size 0. If Key is nil, it
-	// is [KeyPerIP], and if Name is "", it is "handshake".
+	// Options are those of a limit of messages. Their functions receive the address, the time
+	// and the result of Identify; the type is "" and the size 0. If Key is nil, it is
+	// [KeyPerIP]. If Name is "", it is "handshake".
 	Options
 
-	// Identify says who a request comes from, if that is known without asking anybody.
-	// If nil, every request is anonymous.
+	// Identify returns the identity of a request. It must not call other services. If nil,
+	// every request is anonymous.
 	Identify func(*http.Request) router.Identity
 
 	// TrustedProxies are as in router.Options. Requests whose client has no address share a
-	// bucket unless Key tells them apart.
+	// bucket unless Key separates them.
 	TrustedProxies router.TrustedProxies
 }
 
-// Handshake returns a middleware that lets a request through if its bucket can pay for
-// it, so that connecting again never buys more than the bucket holds:
+// Handshake returns a middleware that admits a request if its bucket can pay for it, so that
+// reconnecting grants no more than the bucket holds:
 //
 //	http.Handle("/ws", ratelimit.Handshake(limiter, nil)(r))
 //
-// A request over the limit is answered with 429 and Retry-After in whole seconds,
-// rounded up; one for which the limiter cannot decide, as OnUnavailable says, with 503.
-// Every response has the headers RateLimit-Policy and RateLimit of
-// draft-ietf-httpapi-ratelimit-headers-10, if the limiter has decided. No router is told: that
-// is for Observe, and for OnError, which gets a negative cost, too. It panics as [New] does.
-func Handshake(limiter Limiter, opts *HandshakeOptions) func(http.Handler) http.Handler {
+// A request over the limit is answered with 429 and Retry-After in whole seconds, rounded up.
+// A request that is rejected because of FailurePolicy is answered with 503. If the limiter has
+// decided, the response has the headers RateLimit-Policy and RateLimit of
+// draft-ietf-httpapi-ratelimit-headers-10.
+//
+// No router receives these rejections: use Observe, and OnError, which also receives the error
+// of a negative cost. Handshake panics as [New] does.
+func Handshake(limiter limit.Limiter, opts *HandshakeOptions) func(http.Handler) http.Handler {
 	h := handshake{}
 	if opts != nil {
 		h.HandshakeOptions = *opts
@@ -56,7 +59,7 @@ func Handshake(limiter Limiter, opts *HandshakeOptions) func(http.Handler) http.
 	if err := h.TrustedProxies.Validate(); err != nil {
 		panic(fmt.Sprintf("ratelimit: %v", err))
 	}
-	h.limit = newLimit(limiter, &h.Options)
+	h.limit = newRateLimit(limiter, &h.Options)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { h.serve(w, req, next) })
 	}
@@ -65,25 +68,25 @@ func Handshake(limiter Limiter, opts *HandshakeOptions) func(http.Handler) http.
 type handshake struct {
 	HandshakeOptions
 
-	limit *limit
+	limit *rateLimit
 }
 
 func (h *handshake) serve(w http.ResponseWriter, req *http.Request, next http.Handler) {
 	in := router.IngressContext{IP: h.TrustedProxies.ClientIP(req), ReceivedAt: time.Now()}
 	if !in.IP.IsValid() {
-		in.ConnID = req.RemoteAddr // which then is whose bucket it is
+		in.ConnID = req.RemoteAddr // KeyPerIP uses it instead
 	}
 	if h.Identify != nil {
 		in.Identity = h.Identify(req)
 	}
 	d, err := h.limit.decide(req.Context(), in)
-	h.tell(w.Header(), d)
+	h.setHeaders(w.Header(), d)
 	if err == nil {
 		next.ServeHTTP(w, req)
 		return
 	}
 	if exceeded, ok := errors.AsType[*router.LimitExceeded](err); ok {
-		if exceeded.RetryAfter != Never {
+		if exceeded.RetryAfter != limit.Never {
 			w.Header().Set("Retry-After", seconds(exceeded.RetryAfter))
 		}
 		http.Error(w, "too many connection attempts", http.StatusTooManyRequests)
@@ -95,8 +98,8 @@ func (h *handshake) serve(w http.ResponseWriter, req *http.Request, next http.Ha
 	http.Error(w, "limits cannot be checked", http.StatusServiceUnavailable)
 }
 
-// tell sets the standard headers, unless nothing was decided.
-func (h *handshake) tell(header http.Header, d Decision) {
+// setHeaders sets the RateLimit headers, unless the limiter has not decided.
+func (h *handshake) setHeaders(header http.Header, d limit.Decision) {
 	if d.Limit == 0 {
 		return
 	}
@@ -104,7 +107,7 @@ func (h *handshake) tell(header http.Header, d Decision) {
 	header.Set("RateLimit", fmt.Sprintf("%q;r=%d;t=%s", h.Name, d.Remaining, seconds(d.ResetAfter)))
 }
 
-// seconds rounds up: who comes back a moment too early is refused again.
+// seconds rounds up: a client that returns too early would be rejected again.
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64(math.Ceil(d.Seconds())), 10)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -32,25 +33,25 @@ var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = 
 
 func TestHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := ratelimit.Handshake(memory.NewLimiter(ratelimit.PerMinute(40).Burst(2)), nil)(ok)
+		h := ratelimit.Handshake(memory.NewLimiter(limit.PerMinute(40).Burst(2)), nil)(ok)
 		first := attempt(h, "192.0.2.1:1", nil)
 		assert.Equal(t, 200, first.StatusCode)
 		assert.Equal(t, `"handshake";q=2`, first.Header.Get("RateLimit-Policy"))
 		assert.Equal(t, `"handshake";r=1;t=2`, first.Header.Get("RateLimit"))
 		assert.Equal(t, 200, attempt(h, "192.0.2.1:2", nil).StatusCode)
-		refused := attempt(h, "192.0.2.1:3", nil)
-		assert.Equal(t, 429, refused.StatusCode)
-		assert.Equal(t, "2", refused.Header.Get("Retry-After"), "1.5 seconds, rounded up")
-		assert.Equal(t, `"handshake";r=0;t=3`, refused.Header.Get("RateLimit"))
+		rejected := attempt(h, "192.0.2.1:3", nil)
+		assert.Equal(t, 429, rejected.StatusCode)
+		assert.Equal(t, "2", rejected.Header.Get("Retry-After"), "1.5 seconds, rounded up")
+		assert.Equal(t, `"handshake";r=0;t=3`, rejected.Header.Get("RateLimit"))
 		assert.Equal(t, 200, attempt(h, "192.0.2.2:3", nil).StatusCode, "another address")
-		assert.Equal(t, 429, attempt(h, "192.0.2.1:3", http.Header{"X-Forwarded-For": {"192.0.2.9"}}).StatusCode, "which anybody can claim")
+		assert.Equal(t, 429, attempt(h, "192.0.2.1:3", http.Header{"X-Forwarded-For": {"192.0.2.9"}}).StatusCode, "clients can forge the header")
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, 200, attempt(h, "192.0.2.1:3", nil).StatusCode)
 	})
 }
 
-func TestHandshakeOptions(t *testing.T) {
-	h := ratelimit.Handshake(memory.NewLimiter(ratelimit.PerHour(1)), &ratelimit.HandshakeOptions{
+func TestHandshake_Options(t *testing.T) {
+	h := ratelimit.Handshake(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HandshakeOptions{
 		Options:        ratelimit.Options{Name: "connect", Key: ratelimit.KeyPerUserOrIPPerType},
 		Identify:       func(req *http.Request) router.Identity { return router.Identity{UserID: router.Token(req)} },
 		TrustedProxies: router.TrustedProxies{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
@@ -60,20 +61,20 @@ func TestHandshakeOptions(t *testing.T) {
 	assert.Equal(t, 429, attempt(h, "10.0.0.2:1", ann).StatusCode)
 	assert.Equal(t, 200, attempt(h, "10.0.0.1:1", bob).StatusCode)
 	ann["Sec-Websocket-Protocol"] = []string{"bearer.ann"}
-	refused := attempt(h, "10.0.0.1:1", ann)
-	assert.Equal(t, 200, refused.StatusCode, "a user of her own")
-	assert.Equal(t, `"connect";r=0;t=3600`, refused.Header.Get("RateLimit"))
-	assert.Equal(t, 200, attempt(h, "@", nil).StatusCode, "a socket without an address")
+	rejected := attempt(h, "10.0.0.1:1", ann)
+	assert.Equal(t, 200, rejected.StatusCode, "authenticated users have their own bucket")
+	assert.Equal(t, `"connect";r=0;t=3600`, rejected.Header.Get("RateLimit"))
+	assert.Equal(t, 200, attempt(h, "@", nil).StatusCode, "a Unix socket has no address")
 	assert.Equal(t, 429, attempt(h, "@", nil).StatusCode)
 	assert.Panics(t, func() {
-		ratelimit.Handshake(memory.NewLimiter(ratelimit.PerHour(1)), &ratelimit.HandshakeOptions{Options: ratelimit.Options{Name: `"`}})
+		ratelimit.Handshake(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HandshakeOptions{Options: ratelimit.Options{Name: `"`}})
 	})
 	assert.Panics(t, func() { ratelimit.Handshake(nil, nil) })
 }
 
 func TestHandshake_BehindAUnixSocketEachClientHasABucket(t *testing.T) {
 	proxies := router.TrustedProxies{UnixSocket: true, Header: router.HeaderForwarded}
-	h := ratelimit.Handshake(memory.NewLimiter(ratelimit.PerHour(1)), &ratelimit.HandshakeOptions{TrustedProxies: proxies})(ok)
+	h := ratelimit.Handshake(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HandshakeOptions{TrustedProxies: proxies})(ok)
 	overUnixSocket := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		local := &net.UnixAddr{Name: "/run/ws.sock", Net: "unix"}
 		h.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, local)))
@@ -83,46 +84,47 @@ func TestHandshake_BehindAUnixSocketEachClientHasABucket(t *testing.T) {
 	assert.Equal(t, 429, attempt(overUnixSocket, "@", ann).StatusCode)
 	assert.Equal(t, 200, attempt(overUnixSocket, "@", bob).StatusCode)
 	assert.PanicsWithValue(t, "ratelimit: TrustedProxies.Header is 9; it must be HeaderXForwardedFor or HeaderForwarded", func() {
-		ratelimit.Handshake(memory.NewLimiter(ratelimit.PerHour(1)), &ratelimit.HandshakeOptions{TrustedProxies: router.TrustedProxies{Header: 9}})
+		ratelimit.Handshake(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HandshakeOptions{TrustedProxies: router.TrustedProxies{Header: 9}})
 	})
 }
 
-func TestHandshakeWithoutALimiter(t *testing.T) {
-	down := limiterFunc(func(context.Context, ratelimit.Key, int64) (ratelimit.Decision, error) {
-		return ratelimit.Decision{}, io.ErrUnexpectedEOF
+func TestHandshake_FailurePolicy(t *testing.T) {
+	down := limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
+		return limit.Decision{}, io.ErrUnexpectedEOF
 	})
 	resp := attempt(ratelimit.Handshake(down, nil)(ok), "192.0.2.1:1", nil)
 	assert.Equal(t, 503, resp.StatusCode)
 	assert.Empty(t, resp.Header.Get("RateLimit"))
-	admit := &ratelimit.HandshakeOptions{Options: ratelimit.Options{OnUnavailable: ratelimit.Admit}}
-	assert.Equal(t, 200, attempt(ratelimit.Handshake(down, admit)(ok), "192.0.2.1:1", nil).StatusCode)
+	failOpen := &ratelimit.HandshakeOptions{Options: ratelimit.Options{FailurePolicy: limit.FailOpen}}
+	assert.Equal(t, 200, attempt(ratelimit.Handshake(down, failOpen)(ok), "192.0.2.1:1", nil).StatusCode)
 	costly := &ratelimit.HandshakeOptions{Options: ratelimit.Options{Cost: func(router.IngressContext) int64 { return 5 }}}
-	resp = attempt(ratelimit.Handshake(memory.NewLimiter(ratelimit.PerHour(1)), costly)(ok), "192.0.2.1:1", nil)
+	resp = attempt(ratelimit.Handshake(memory.NewLimiter(limit.PerHour(1)), costly)(ok), "192.0.2.1:1", nil)
 	assert.Equal(t, 429, resp.StatusCode)
 	assert.Empty(t, resp.Header.Get("Retry-After"), "no wait can help")
 }
 
-func TestDryRun(t *testing.T) {
-	var refused []*router.LimitExceeded
-	admit := ratelimit.New(memory.NewLimiter(ratelimit.PerHour(1)), &ratelimit.Options{
+func TestNew_DryRun(t *testing.T) {
+	var rejected []*router.LimitExceeded
+	admit := ratelimit.New(memory.NewLimiter(limit.PerHour(1)), &ratelimit.Options{
+		DryRun: true,
 		OnDryRun: func(in router.IngressContext, l *router.LimitExceeded) {
 			assert.Equal(t, "ann", in.Identity.UserID)
-			refused = append(refused, l)
+			rejected = append(rejected, l)
 		},
 	})
 	for range 3 {
 		assert.NoError(t, admit(t.Context(), from("ann")))
 	}
-	assert.Len(t, refused, 2)
-	assert.EqualValues(t, 1, refused[0].Limit)
-	down := ratelimit.New(limiterFunc(func(context.Context, ratelimit.Key, int64) (ratelimit.Decision, error) {
-		return ratelimit.Decision{}, io.ErrUnexpectedEOF
-	}), &ratelimit.Options{OnDryRun: func(router.IngressContext, *router.LimitExceeded) { t.Error("nothing was decided") }})
-	assert.NoError(t, down(t.Context(), from("ann")), "a dry run refuses nobody")
+	assert.Len(t, rejected, 2)
+	assert.EqualValues(t, 1, rejected[0].Limit)
+	down := ratelimit.New(limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
+		return limit.Decision{}, io.ErrUnexpectedEOF
+	}), &ratelimit.Options{DryRun: true, OnDryRun: func(router.IngressContext, *router.LimitExceeded) { t.Error("the limiter decided nothing") }})
+	assert.NoError(t, down(t.Context(), from("ann")), "a dry run rejects no message")
 }
 
-func TestChargeOnly(t *testing.T) {
-	limiter := memory.NewLimiter(ratelimit.PerHour(2))
+func TestNew_ChargeOnly(t *testing.T) {
+	limiter := memory.NewLimiter(limit.PerHour(2))
 	admit := ratelimit.New(limiter, &ratelimit.Options{
 		Key:        ratelimit.KeyPerUser,
 		ChargeOnly: func(in router.IngressContext) bool { return in.Type == "LEAVE" },
@@ -132,12 +134,12 @@ func TestChargeOnly(t *testing.T) {
 	for range 5 {
 		assert.NoError(t, admit(t.Context(), leave))
 	}
-	assert.Error(t, admit(t.Context(), from("ann")), "leaving has cost what there was")
+	assert.Error(t, admit(t.Context(), from("ann")), "the messages that left have emptied the bucket")
 }
 
-// TestRefundFromAHandler computes the key again from what ingress saw.
-func TestRefundFromAHandler(t *testing.T) {
-	limiter := memory.NewLimiter(ratelimit.PerHour(1))
+// TestKeyFunctions_RefundInHandler computes the key again from the ingress context.
+func TestKeyFunctions_RefundInHandler(t *testing.T) {
+	limiter := memory.NewLimiter(limit.PerHour(1))
 	in := from("ann")
 	admit := ratelimit.New(limiter, nil)
 	assert.NoError(t, admit(t.Context(), in))

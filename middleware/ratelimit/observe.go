@@ -4,93 +4,94 @@ import (
 	"context"
 	"time"
 
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 )
 
-// An Observation is what became of one message, or of a limit's breaker, for metrics.
+// An Observation describes the decision about one message, or a change of a limit's breaker.
 type Observation struct {
-	Limit   string           // Options.Name; of [Tiers], the tier's name behind it: "chat/free", or "free" alone
-	Kind    router.LimitKind // rate, or in_flight of [InFlight]
+	Limit   string           // Options.Name; with [Tiers], followed by the tier: "chat/free", or "free" without a name
+	Kind    router.LimitKind // LimitRate, or LimitInFlight for [Concurrency]
 	Outcome Outcome
-	DryRun  bool // so that the message entered whatever the Outcome
+	DryRun  bool // the message was admitted whatever the Outcome
 
-	// Asked reports whether the limiter was called; it took so long. It is not called
-	// while the breaker is open.
-	Asked bool
-	Took  time.Duration
+	// Called reports whether the limiter was called, and Duration how long the call took. An
+	// open breaker prevents the call.
+	Called   bool
+	Duration time.Duration
 
-	// Err is why the limiter could not decide. If Fallback is set, its Fallback was asked
-	// then.
+	// Err is why the limiter could not decide. Fallback reports whether Options.Fallback was
+	// called because of it.
 	Err      error
 	Fallback bool
 }
 
-// An Outcome is what a limit has decided.
+// An Outcome is the decision of a limit.
 type Outcome uint8
 
-// The outcomes there are. The last two are no decisions.
+// The outcomes. The last two describe the breaker and no message.
 const (
-	Admitted        Outcome = iota + 1 // the bucket has paid
-	AdmittedLater                      // it will have, after the wait that Options.MaxWait allows
-	Charged                            // ChargeOnly: the bucket could not pay, the message enters
-	Refused                            // the bucket cannot pay yet, or no place is free
-	RefusedForever                     // it never can: the cost is above its capacity
-	Undecided                          // the limiter could not tell, and OnUnavailable is Deny
-	UndecidedEnters                    // the same, and OnUnavailable is Admit
-	Cancelled                          // the connection ended meanwhile
-	BreakerOpened                      // the limiter has failed so often that it is left alone for a while
-	BreakerClosed                      // it has answered again
+	Admitted         Outcome = iota + 1 // the bucket has paid
+	Delayed                             // the bucket has paid, and the message waits as Options.MaxWait allows
+	ChargedOverLimit                    // the bucket cannot pay; the message is admitted because of Options.ChargeOnly
+	Rejected                            // the bucket cannot pay yet, or no permit is free
+	NeverAllowed                        // the cost is above the capacity of the bucket
+	Failed                              // the limiter could not decide; the message is rejected (limit.FailClosed)
+	FailedOpen                          // the limiter could not decide; the message is admitted (limit.FailOpen)
+	Canceled                            // the connection ended before the decision
+	BreakerOpened                       // the limiter failed several times in a row; calls are paused
+	BreakerClosed                       // the limiter has answered again
 )
 
-// outcome is for a message that was not cancelled.
-func (l *limit) outcome(d Decision, err error, chargeOnly bool) Outcome {
+// outcome returns the outcome for a message whose connection has not ended.
+func (l *rateLimit) outcome(d limit.Decision, err error, chargeOnly bool) Outcome {
 	switch {
-	case err != nil && l.OnUnavailable == Admit:
-		return UndecidedEnters
+	case err != nil && l.FailurePolicy == limit.FailOpen:
+		return FailedOpen
 	case err != nil:
-		return Undecided
+		return Failed
 	case d.Allowed && d.RetryAfter > 0:
-		return AdmittedLater
+		return Delayed
 	case d.Allowed:
 		return Admitted
 	case chargeOnly:
-		return Charged
-	case d.RetryAfter == Never:
-		return RefusedForever
+		return ChargedOverLimit
+	case d.RetryAfter == limit.Never:
+		return NeverAllowed
 	default:
-		return Refused
+		return Rejected
 	}
 }
 
-// observed is consume, and tells Options.Observe.
-func (l *limit) observed(ctx context.Context, key Key, cost int64, maxWait time.Duration, chargeOnly bool) (Decision, error) {
+// instrumented calls consume and reports the outcome to Options.Observe.
+func (l *rateLimit) instrumented(ctx context.Context, key limit.Key, cost int64, maxWait time.Duration, chargeOnly bool) (limit.Decision, error) {
 	if l.Observe == nil {
 		return l.consume(ctx, key, cost, maxWait, nil)
 	}
-	o := Observation{Limit: l.Name, Kind: router.LimitRate, DryRun: l.OnDryRun != nil}
+	o := Observation{Limit: l.Name, Kind: router.LimitRate, DryRun: l.DryRun}
 	d, err := l.consume(ctx, key, cost, maxWait, &o)
-	if o.Outcome = Cancelled; ctx.Err() == nil {
+	if o.Outcome = Canceled; ctx.Err() == nil {
 		o.Outcome = l.outcome(d, err, chargeOnly)
 	}
 	l.Observe(o)
 	return d, err
 }
 
-// clocked is ask, and notes how it went.
-func (o *Observation) clocked(ctx context.Context, l Limiter, key Key, cost int64, maxWait time.Duration) (d Decision, err error) {
+// timed calls the limiter and records the duration and the error. o may be nil.
+func (o *Observation) timed(ctx context.Context, l limit.Limiter, key limit.Key, cost int64, maxWait time.Duration) (d limit.Decision, err error) {
 	if o == nil {
-		return ask(ctx, l, key, cost, maxWait)
+		return consume(ctx, l, key, cost, maxWait)
 	}
 	start := time.Now()
-	d, err = ask(ctx, l, key, cost, maxWait)
+	d, err = consume(ctx, l, key, cost, maxWait)
 	if o.Err = err; err == errOpen { //nolint:errorlint // never wrapped
 		return d, err
 	}
-	o.Asked, o.Took = true, time.Since(start)
+	o.Called, o.Duration = true, time.Since(start)
 	return d, err
 }
 
-func (l *limit) breakerChanged(open bool) {
+func (l *rateLimit) breakerChanged(open bool) {
 	if l.Observe == nil {
 		return
 	}
@@ -98,5 +99,5 @@ func (l *limit) breakerChanged(open bool) {
 	if open {
 		outcome = BreakerOpened
 	}
-	l.Observe(Observation{Limit: l.Name, Kind: router.LimitRate, DryRun: l.OnDryRun != nil, Outcome: outcome})
+	l.Observe(Observation{Limit: l.Name, Kind: router.LimitRate, DryRun: l.DryRun, Outcome: outcome})
 }

@@ -6,146 +6,144 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 )
 
 // Options configure a limit. The zero value is a working configuration.
 type Options struct {
-	// Name is what Observe, and the response headers of [Handshake], call the limit.
+	// Name identifies the limit in Observe and in the response headers of [Handshake].
 	Name string
 
-	// Key names the bucket that pays for a message. If nil, it is
+	// Key returns the key of the bucket that pays for a message. If nil, it is
 	// [KeyPerUserOrIPPerType].
-	Key func(router.IngressContext) Key
+	Key func(router.IngressContext) limit.Key
 
-	// Cost is what a message costs, in tokens. If nil, it is 1. A message that
-	// costs 0 is not limited. A negative cost is a bug of the server's: the
-	// message is refused with INVALID_ARGUMENT, and the bug reported to the
-	// router's OnError.
+	// Cost returns the cost of a message in tokens. If nil, every message costs 1. A message
+	// that costs 0 is not limited. A negative cost is a programming error: the message is
+	// rejected with INVALID_ARGUMENT, and the router's OnError receives the error.
 	Cost func(router.IngressContext) int64
 
-	// ChargeOnly reports messages that pay but are never refused: leaving, say, or
-	// acknowledging. What their bucket does not hold is not owed. If nil, there are
-	// none.
+	// ChargeOnly reports whether a message pays but is never rejected, such as one that leaves
+	// a room or acknowledges. Any shortfall of its bucket is forgiven. If nil, there are no
+	// such messages.
 	ChargeOnly func(router.IngressContext) bool
 
-	// MaxWait lets a message wait so long for tokens that its bucket does not hold yet,
-	// in the order in which messages came, rather than be refused. What its connection
-	// sends meanwhile waits behind it, and a connection that ends meanwhile has paid. The
-	// limiter, and the Fallback, must be a [Reserver]. If 0, nothing waits; at most an hour.
-	// A call whose time is up meanwhile is answered so and not handled, but has paid: let
-	// MaxWait be much shorter than the router's Timeouts.Call.
+	// MaxWait lets a message wait for tokens instead of being rejected, for at most this time
+	// and in the order of arrival. Later messages of its connection wait behind it. A message
+	// whose connection ends while it waits has paid. The limiter and the Fallback must
+	// implement [limit.Reserver]. If 0, no message waits; it must be at most an hour. A call
+	// whose deadline passes while it waits is answered with that error and is not handled, but
+	// has paid: MaxWait should be much shorter than the router's Timeouts.Call.
 	MaxWait time.Duration
 
-	// OnDryRun makes the limit a dry run: it decides, and charges, and tells of every
-	// message that it would refuse, but refuses none. Try a new policy so, before
-	// you enforce it.
+	// DryRun makes the limit decide, charge and report, but reject no message. Use it to test
+	// a policy before enforcing it.
+	DryRun bool
+
+	// OnDryRun is called with every message that a dry run would have rejected. It may be nil,
+	// and must be nil without DryRun.
 	OnDryRun func(router.IngressContext, *router.LimitExceeded)
 
-	// OnUnavailable is what happens to a message if the limiter cannot decide.
-	OnUnavailable Unavailable
+	// FailurePolicy says what happens to a message if the limiter cannot decide: it is
+	// rejected with UNAVAILABLE (limit.FailClosed, the default) or admitted (limit.FailOpen).
+	FailurePolicy limit.FailurePolicy
 
-	// Fallback decides in place of a limiter that cannot. If it cannot either,
-	// OnUnavailable says what happens.
-	Fallback Limiter
+	// Fallback decides if the limiter cannot. FailurePolicy applies if the Fallback cannot
+	// decide either. If nil, FailurePolicy applies immediately.
+	Fallback limit.Limiter
 
-	// OnError is called with every error of the limiter, before OnUnavailable and
-	// Fallback come to it.
+	// OnError is called with every error of the limiter, before Fallback and FailurePolicy
+	// apply. It may be nil.
 	OnError func(error)
 
-	// Observe is called with what became of every message that costs something. It is
-	// called by many goroutines at once, must return at once and must not panic. Package
-	// middleware/metrics has one.
+	// Observe is called with the outcome of every message that costs something. It may be
+	// nil. Many goroutines call it concurrently; it must not block or panic. Package
+	// middleware/metrics provides one.
 	Observe func(Observation)
 
-	// Timeout bounds a call of the limiter. If 0, it is 50 ms. Limiters that
-	// decide in this process need no bound.
+	// Timeout bounds a call of the limiter. If 0, it is 50 ms. It does not apply to limiters
+	// that implement [limit.InProcess].
 	Timeout time.Duration
 }
 
-// Unavailable is what happens to a message if the limiter cannot decide.
-type Unavailable uint8
-
-// What may happen. Deny is the default.
-const (
-	Deny  Unavailable = iota // the message is refused with UNAVAILABLE
-	Admit                    // the message enters, unlimited
-)
-
 const defaultTimeout = 50 * time.Millisecond
 
-// New returns the ingress function that lets a message in if its bucket can pay
-// for it. A message that is over the limit is refused with a
-// [*router.LimitExceeded]. It panics if limiter is nil or an option makes no
-// sense.
-func New(limiter Limiter, opts *Options) router.IngressFunc {
-	l := newLimit(limiter, opts)
+// New returns the ingress function that admits a message if its bucket can pay for it, and
+// otherwise rejects it with a [*router.LimitExceeded]. It panics if limiter is nil or an
+// option is invalid.
+func New(limiter limit.Limiter, opts *Options) router.IngressFunc {
+	l := newRateLimit(limiter, opts)
 	return func(ctx context.Context, in router.IngressContext) error {
 		_, err := l.decide(ctx, in)
 		return err
 	}
 }
 
-type limit struct {
+// A rateLimit is a limiter with its options.
+type rateLimit struct {
 	Options
 
-	limiter Limiter
+	limiter limit.Limiter
 }
 
-func newLimit(limiter Limiter, opts *Options) *limit {
+func newRateLimit(limiter limit.Limiter, opts *Options) *rateLimit {
 	if limiter == nil {
 		panic("ratelimit: New needs a limiter")
 	}
-	l := &limit{limiter: limiter}
+	l := &rateLimit{limiter: limiter}
 	if opts != nil {
 		l.Options = *opts
 	}
-	checkCalls(l.Timeout, l.OnUnavailable)
+	mustBeValid(l.Timeout, l.FailurePolicy)
 	l.checkMaxWait()
+	if l.OnDryRun != nil && !l.DryRun {
+		panic("ratelimit: OnDryRun is set, but DryRun is false; set DryRun too")
+	}
 	if l.Timeout == 0 {
 		l.Timeout = defaultTimeout
 	}
 	if l.Key == nil {
 		l.Key = KeyPerUserOrIPPerType
 	}
-	l.limiter = guarded(limiter, l.Timeout, l.breakerChanged)
+	l.limiter = withBreaker(limiter, l.Timeout, l.breakerChanged)
 	if l.Fallback != nil {
-		l.Fallback = guarded(l.Fallback, l.Timeout, func(bool) {})
+		l.Fallback = withBreaker(l.Fallback, l.Timeout, func(bool) {})
 	}
 	return l
 }
 
-func checkCalls(timeout time.Duration, unavailable Unavailable) {
+func mustBeValid(timeout time.Duration, policy limit.FailurePolicy) {
 	if timeout < 0 {
 		panic(fmt.Sprintf("ratelimit: Timeout is %v; it must not be negative", timeout))
 	}
-	if unavailable > Admit {
-		panic(fmt.Sprintf("ratelimit: OnUnavailable is %d; it must be Deny or Admit", unavailable))
+	if policy > limit.FailOpen {
+		panic(fmt.Sprintf("ratelimit: FailurePolicy is %d; it must be limit.FailClosed or limit.FailOpen", policy))
 	}
 }
 
-func (l *limit) checkMaxWait() {
-	if l.MaxWait < 0 || l.MaxWait > maxReserve {
-		panic(fmt.Sprintf("ratelimit: MaxWait is %v; it must be from 0 to %v", l.MaxWait, maxReserve))
+func (l *rateLimit) checkMaxWait() {
+	if l.MaxWait < 0 || l.MaxWait > limit.MaxReserve {
+		panic(fmt.Sprintf("ratelimit: MaxWait is %v; it must be from 0 to %v", l.MaxWait, limit.MaxReserve))
 	}
-	for _, limiter := range []Limiter{l.limiter, l.Fallback} {
-		if _, ok := limiter.(Reserver); !ok && limiter != nil && l.MaxWait > 0 {
-			panic(fmt.Sprintf("ratelimit: MaxWait needs a Reserver, such as a limiter in memory or on Redis; a %T is none", limiter))
+	for _, limiter := range []limit.Limiter{l.limiter, l.Fallback} {
+		if _, ok := limiter.(limit.Reserver); !ok && limiter != nil && l.MaxWait > 0 {
+			panic(fmt.Sprintf("ratelimit: MaxWait needs a limit.Reserver, such as a limiter of package memory or redis; %T is none", limiter))
 		}
 	}
 }
 
-// decide returns nil if a message may enter. The Decision is the zero one if there was
-// none.
-func (l *limit) decide(ctx context.Context, in router.IngressContext) (Decision, error) {
+// decide returns nil if the message is admitted. Without a decision, the Decision is the zero
+// one.
+func (l *rateLimit) decide(ctx context.Context, in router.IngressContext) (limit.Decision, error) {
 	cost := l.cost(in)
 	switch {
 	case cost == 0:
-		return Decision{}, nil
+		return limit.Decision{}, nil
 	case cost < 0:
-		return Decision{}, &errors.Error{
+		return limit.Decision{}, &errors.Error{
 			Code:    errors.InvalidArgument,
-			Message: "the message has no price",
+			Message: "the message has no valid cost",
 			Err:     fmt.Errorf("ratelimit: Cost returned %d for %q; it must not be negative", cost, in.Type),
 		}
 	}
@@ -154,23 +152,23 @@ func (l *limit) decide(ctx context.Context, in router.IngressContext) (Decision,
 	if chargeOnly {
 		maxWait = 0
 	}
-	d, err := l.observed(ctx, l.Key(in), cost, maxWait, chargeOnly)
+	d, err := l.instrumented(ctx, l.Key(in), cost, maxWait, chargeOnly)
 	switch {
 	case ctx.Err() != nil:
-		return Decision{}, ctx.Err()
-	case err != nil && (l.OnUnavailable == Admit || l.OnDryRun != nil):
-		return Decision{}, nil
+		return limit.Decision{}, ctx.Err()
+	case err != nil && (l.FailurePolicy == limit.FailOpen || l.DryRun):
+		return limit.Decision{}, nil
 	case err != nil:
-		return Decision{}, &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
+		return limit.Decision{}, &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
 	case !d.Allowed && !chargeOnly:
-		return d, l.refusal(in, cost, d)
-	case d.Allowed && l.OnDryRun == nil:
+		return d, l.reject(in, cost, d)
+	case d.Allowed && !l.DryRun:
 		return d, wait(ctx, d.RetryAfter)
 	}
 	return d, nil
 }
 
-// wait waits for tokens that were reserved.
+// wait waits until reserved tokens have returned to the bucket.
 func wait(ctx context.Context, d time.Duration) error {
 	if d == 0 {
 		return nil
@@ -185,28 +183,29 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (l *limit) cost(in router.IngressContext) int64 {
+func (l *rateLimit) cost(in router.IngressContext) int64 {
 	if l.Cost == nil {
 		return 1
 	}
 	return l.Cost(in)
 }
 
-// refusal makes a denial an error, unless it is a dry run.
-func (l *limit) refusal(in router.IngressContext, cost int64, d Decision) error {
+// reject returns the error for a denied message, or nil in a dry run.
+func (l *rateLimit) reject(in router.IngressContext, cost int64, d limit.Decision) error {
 	exceeded := &router.LimitExceeded{Kind: router.LimitRate, Observed: cost, Limit: d.Limit, RetryAfter: d.RetryAfter}
+	if !l.DryRun {
+		return exceeded
+	}
 	if l.OnDryRun != nil {
 		l.OnDryRun(in, exceeded)
-		return nil
 	}
-	return exceeded
+	return nil
 }
 
-// consume asks the limiter, and the fallback if the limiter cannot decide. A
-// denial is a decision: it is never asked about twice. How it went is noted in o, unless
-// that is nil.
-func (l *limit) consume(ctx context.Context, key Key, cost int64, maxWait time.Duration, o *Observation) (Decision, error) {
-	d, err := o.clocked(ctx, l.limiter, key, cost, maxWait)
+// consume calls the limiter, and the fallback if the limiter cannot decide. The fallback never
+// overrides a denial. consume records the calls in o, which may be nil.
+func (l *rateLimit) consume(ctx context.Context, key limit.Key, cost int64, maxWait time.Duration, o *Observation) (limit.Decision, error) {
+	d, err := o.timed(ctx, l.limiter, key, cost, maxWait)
 	if err == nil || ctx.Err() != nil {
 		return d, err
 	}
@@ -219,12 +218,13 @@ func (l *limit) consume(ctx context.Context, key Key, cost int64, maxWait time.D
 	if o != nil {
 		o.Fallback = true
 	}
-	return ask(ctx, l.Fallback, key, cost, maxWait)
+	return consume(ctx, l.Fallback, key, cost, maxWait)
 }
 
-func ask(ctx context.Context, l Limiter, key Key, cost int64, maxWait time.Duration) (Decision, error) {
+// consume takes cost from a bucket. The limiter must be a limit.Reserver if maxWait is not 0.
+func consume(ctx context.Context, l limit.Limiter, key limit.Key, cost int64, maxWait time.Duration) (limit.Decision, error) {
 	if maxWait == 0 {
 		return l.Consume(ctx, key, cost)
 	}
-	return l.(Reserver).Reserve(ctx, key, cost, maxWait)
+	return l.(limit.Reserver).Reserve(ctx, key, cost, maxWait)
 }

@@ -7,34 +7,35 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 )
 
-// Tiers returns the ingress function that limits every message by the limiter of its
-// tier, such as "free" or "pro", which tier says from the message's identity, say. What a
-// message costs is taken from the buckets of the other tiers too, as far as they hold it:
-// changing tiers at run time grants nobody a fresh bucket. A tier without a limiter is a
-// bug of the server's, and refuses the message with INTERNAL.
+// Tiers returns the ingress function that limits every message by the limiter of its tier.
+// tier returns the name of that tier, such as "free" or "pro", for example from the message's
+// identity. The cost of an admitted message is also taken from the buckets of the other tiers,
+// as far as they hold it, so that a change of tiers at run time grants no full bucket. A tier
+// without a limiter is a programming error and rejects the message with INTERNAL.
 //
-// Limiters that share buckets, as those on Redis do whose policies have one name or, without
-// names, equal numbers, must not stand for several tiers: give each tier's policy a name.
+// Each tier needs buckets of its own. On Redis, limiters share buckets if their policies have
+// the same name, or no name and the same numbers: give each tier's policy a name.
 //
-// It asks one limiter more for each other tier, after the message has entered by its own. A
-// Fallback in opts stands in for the limiter of every tier. It panics as [New] does, and if a
-// limiter comes twice or is not [Adjustable]: a cooldown would punish users for messages that
-// their own tier has admitted.
-func Tiers(tier func(router.IngressContext) string, limiters map[string]Limiter, opts *Options) router.IngressFunc {
+// An admitted message calls the limiters of all other tiers after its own. The Fallback of
+// opts replaces the limiter of every tier. Tiers panics as [New] does, and if a limiter is
+// passed twice or is not a [limit.Refunder]: a cooldown would penalize clients for messages
+// that their own tier has admitted.
+func Tiers(tier func(router.IngressContext) string, limiters map[string]limit.Limiter, opts *Options) router.IngressFunc {
 	if tier == nil || len(limiters) == 0 {
 		panic("ratelimit: Tiers needs a function and limiters")
 	}
-	t := tiers{of: tier, limits: map[string]*limit{}}
-	seen := map[Limiter]bool{}
+	t := tiers{of: tier, limits: map[string]*rateLimit{}}
+	seen := map[limit.Limiter]bool{}
 	for name, limiter := range limiters {
-		if _, ok := limiter.(Adjustable); !ok {
-			panic(fmt.Sprintf("ratelimit: the limiter of tier %q is a %T; it must be Adjustable", name, limiter))
+		if _, ok := limiter.(limit.Refunder); !ok {
+			panic(fmt.Sprintf("ratelimit: the limiter of tier %q is a %T; it must be a limit.Refunder", name, limiter))
 		}
 		if seen[limiter] {
-			panic(fmt.Sprintf("ratelimit: the limiter of tier %q is another tier's, too; it would be charged twice", name))
+			panic(fmt.Sprintf("ratelimit: the limiter of tier %q is also that of another tier; it would be charged twice", name))
 		}
 		seen[limiter] = true
 		own := Options{}
@@ -42,21 +43,21 @@ func Tiers(tier func(router.IngressContext) string, limiters map[string]Limiter,
 			own = *opts
 		}
 		own.Name = tierName(own.Name, name)
-		t.limits[name] = newLimit(limiter, &own)
+		t.limits[name] = newRateLimit(limiter, &own)
 	}
 	return t.admit
 }
 
-func tierName(limit, tier string) string {
-	if limit == "" {
+func tierName(limitName, tier string) string {
+	if limitName == "" {
 		return tier
 	}
-	return limit + "/" + tier
+	return limitName + "/" + tier
 }
 
 type tiers struct {
 	of     func(router.IngressContext) string
-	limits map[string]*limit
+	limits map[string]*rateLimit // by tier
 }
 
 func (t *tiers) admit(ctx context.Context, in router.IngressContext) error {
@@ -82,8 +83,8 @@ func (t *tiers) admit(ctx context.Context, in router.IngressContext) error {
 	return nil
 }
 
-// charge takes cost from key's bucket, or all that it holds if that is less.
-func (l *limit) charge(ctx context.Context, key Key, cost int64) error {
+// charge takes cost from key's bucket, or all tokens that it holds if they are fewer.
+func (l *rateLimit) charge(ctx context.Context, key limit.Key, cost int64) error {
 	d, err := l.limiter.Consume(ctx, key, cost)
 	if err == nil && !d.Allowed && d.Remaining > 0 {
 		_, err = l.limiter.Consume(ctx, key, min(cost, d.Remaining))

@@ -10,15 +10,16 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
 
 func TestTiers(t *testing.T) {
 	plan := "free"
-	admit := ratelimit.Tiers(func(router.IngressContext) string { return plan }, map[string]ratelimit.Limiter{
-		"free": memory.NewLimiter(ratelimit.PerHour(2).Named("free")),
-		"pro":  memory.NewLimiter(ratelimit.PerHour(5).Named("pro")),
+	admit := ratelimit.Tiers(func(router.IngressContext) string { return plan }, map[string]limit.Limiter{
+		"free": memory.NewLimiter(limit.PerHour(2).Named("free")),
+		"pro":  memory.NewLimiter(limit.PerHour(5).Named("pro")),
 	}, nil)
 	admitted := func(n int) (yes int) {
 		for range n {
@@ -30,20 +31,20 @@ func TestTiers(t *testing.T) {
 	}
 	assert.Equal(t, 2, admitted(10))
 	plan = "pro"
-	assert.Equal(t, 3, admitted(10), "two of five are spent")
+	assert.Equal(t, 3, admitted(10), "two of five are used")
 	plan = "free"
-	assert.Zero(t, admitted(10), "nor is a way back a fresh bucket")
+	assert.Zero(t, admitted(10), "changing back grants no full bucket")
 	plan = "gold"
 	assert.Equal(t, errors.Internal, errors.CodeOf(admit(t.Context(), from("ann"))))
 	assert.Panics(t, func() { ratelimit.Tiers(nil, nil, nil) })
 }
 
-func TestTiersTakeWhatTheOthersHold(t *testing.T) {
+func TestTiers_ChargeOtherTiersUpToTheirTokens(t *testing.T) {
 	plan := "pro"
-	free := memory.NewLimiter(ratelimit.PerHour(3).Named("free"))
-	admit := ratelimit.Tiers(func(router.IngressContext) string { return plan }, map[string]ratelimit.Limiter{
+	free := memory.NewLimiter(limit.PerHour(3).Named("free"))
+	admit := ratelimit.Tiers(func(router.IngressContext) string { return plan }, map[string]limit.Limiter{
 		"free": free,
-		"pro":  memory.NewLimiter(ratelimit.PerHour(20).Named("pro")),
+		"pro":  memory.NewLimiter(limit.PerHour(20).Named("pro")),
 	}, &ratelimit.Options{Key: ratelimit.KeyPerUser, Cost: func(router.IngressContext) int64 { return 2 }})
 	for _, left := range []int64{1, 0, 0} {
 		require.NoError(t, admit(t.Context(), from("ann")))
@@ -53,17 +54,18 @@ func TestTiersTakeWhatTheOthersHold(t *testing.T) {
 	}
 }
 
-// TestTiersChargeWhoeverEnters though the message's own bucket does not hold its cost.
-func TestTiersChargeWhoeverEnters(t *testing.T) {
+// TestTiers_ChargeAdmittedMessages covers messages that are admitted though their own bucket
+// cannot pay.
+func TestTiers_ChargeAdmittedMessages(t *testing.T) {
 	for name, opts := range map[string]ratelimit.Options{
-		"in a dry run": {OnDryRun: func(router.IngressContext, *router.LimitExceeded) {}},
+		"in a dry run": {DryRun: true},
 		"charge only":  {ChargeOnly: func(router.IngressContext) bool { return true }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pro := memory.NewLimiter(ratelimit.PerHour(5))
+			pro := memory.NewLimiter(limit.PerHour(5))
 			opts.Key = ratelimit.KeyPerUser
-			admit := ratelimit.Tiers(func(router.IngressContext) string { return "free" }, map[string]ratelimit.Limiter{
-				"free": memory.NewLimiter(ratelimit.PerHour(1)), "pro": pro,
+			admit := ratelimit.Tiers(func(router.IngressContext) string { return "free" }, map[string]limit.Limiter{
+				"free": memory.NewLimiter(limit.PerHour(1)), "pro": pro,
 			}, &opts)
 			for range 3 {
 				require.NoError(t, admit(t.Context(), from("ann")))
@@ -75,12 +77,12 @@ func TestTiersChargeWhoeverEnters(t *testing.T) {
 	}
 }
 
-func TestTiersThatMakeNoSense(t *testing.T) {
-	l := memory.NewLimiter(ratelimit.PerHour(1))
+func TestTiers_InvalidArgumentsPanic(t *testing.T) {
+	l := memory.NewLimiter(limit.PerHour(1))
 	of := func(router.IngressContext) string { return "free" }
-	for want, limiters := range map[string]map[string]ratelimit.Limiter{
+	for want, limiters := range map[string]map[string]limit.Limiter{
 		"Tiers needs a function and limiters": nil,
-		"must be Adjustable":                  {"free": memory.NewCooldown(ratelimit.CooldownPolicy{Max: 2, Window: 1e9, Penalty: 1e9}, nil)},
+		"must be a limit.Refunder":            {"free": memory.NewCooldown(limit.CooldownPolicy{Max: 2, Window: 1e9, Penalty: 1e9}, nil)},
 		"charged twice":                       {"free": l, "trial": l},
 	} {
 		func() {
@@ -89,22 +91,22 @@ func TestTiersThatMakeNoSense(t *testing.T) {
 		}()
 	}
 	_, ok := errors.AsType[*errors.Error](ratelimit.Tiers(func(router.IngressContext) string { return "" },
-		map[string]ratelimit.Limiter{"secret plan": l}, nil)(t.Context(), from("ann")))
-	assert.False(t, ok, "clients are not told the names of plans")
+		map[string]limit.Limiter{"secret plan": l}, nil)(t.Context(), from("ann")))
+	assert.False(t, ok, "clients do not see the names of plans")
 }
 
-// A downLimiter cannot decide.
+// A downLimiter fails.
 type downLimiter struct{ *memory.Limiter }
 
-func (downLimiter) Consume(context.Context, ratelimit.Key, int64) (ratelimit.Decision, error) {
-	return ratelimit.Decision{}, io.ErrUnexpectedEOF
+func (downLimiter) Consume(context.Context, limit.Key, int64) (limit.Decision, error) {
+	return limit.Decision{}, io.ErrUnexpectedEOF
 }
 
-func TestTiersSurviveAnOutageOfAnother(t *testing.T) {
-	down := downLimiter{memory.NewLimiter(ratelimit.PerHour(1))}
+func TestTiers_OutageOfAnotherTier(t *testing.T) {
+	down := downLimiter{memory.NewLimiter(limit.PerHour(1))}
 	var seen []error
-	admit := ratelimit.Tiers(func(router.IngressContext) string { return "free" }, map[string]ratelimit.Limiter{
-		"free": memory.NewLimiter(ratelimit.PerHour(1)),
+	admit := ratelimit.Tiers(func(router.IngressContext) string { return "free" }, map[string]limit.Limiter{
+		"free": memory.NewLimiter(limit.PerHour(1)),
 		"pro":  down,
 	}, &ratelimit.Options{OnError: func(err error) { seen = append(seen, err) }})
 	assert.NoError(t, admit(t.Context(), from("ann")))

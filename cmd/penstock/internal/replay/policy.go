@@ -4,14 +4,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit"
 )
 
 // A policy is a policy with its buckets.
 type policy struct {
-	ratelimit.Policy
+	limit.Policy
 
-	units         ratelimit.Units
+	units         limit.Units
 	buckets       []bucket // by key
 	admitted      int64
 	rejected      int64
@@ -27,9 +27,9 @@ type bucket struct {
 // take decides a request. Its time must not be before that of the bucket's previous request.
 func (p *policy) take(key int, micros, cost int64) bool {
 	b := &p.buckets[key]
-	now, need := micros*p.units.PerMicro(), p.units.Need(cost)
+	now, need := micros*p.units.PerMicro(), p.units.CostUnits(cost)
 	debt := max(b.fullAt-now, 0)
-	d := p.units.Decide(p.units.Full()-debt, need)
+	d := p.units.Decision(p.units.Full()-debt, need)
 	if d.Allowed {
 		p.admitted++
 		b.fullAt = now + debt + need
@@ -37,7 +37,7 @@ func (p *policy) take(key int, micros, cost int64) bool {
 	}
 	p.rejected++
 	b.rejected++
-	if d.RetryAfter == ratelimit.Never {
+	if d.RetryAfter == limit.Never {
 		p.neverAdmitted++
 	} else {
 		p.worst = max(p.worst, d.RetryAfter)
@@ -47,7 +47,7 @@ func (p *policy) take(key int, micros, cost int64) bool {
 
 // A Result is the outcome of a policy.
 type Result struct {
-	Policy        ratelimit.Policy
+	Policy        limit.Policy
 	Admitted      int64         // requests
 	Rejected      int64         // requests
 	NeverAdmitted int64         // rejected requests whose cost exceeds the capacity

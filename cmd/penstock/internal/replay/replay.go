@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/cmd/penstock/internal/trace"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit"
 )
 
 // A Per says which requests share a bucket.
@@ -24,10 +24,10 @@ const (
 
 // Options configure a [Replay].
 type Options struct {
-	Policies []ratelimit.Policy // each must be valid
-	Rates    []ratelimit.Policy // for Suggest; Per must not be 0, and the capacity is ignored
-	Per      Per                // "" is PerKeyAndType
-	Late     time.Duration      // how far a request may be out of order within its bucket
+	Policies []limit.Policy // each must be valid
+	Rates    []limit.Policy // for Suggest; Per must not be 0, and the capacity is ignored
+	Per      Per            // "" is PerKeyAndType
+	Late     time.Duration  // how far a request may be out of order within its bucket
 }
 
 // A Replay holds the buckets of all policies, in 16 bytes per key and policy, and per key and

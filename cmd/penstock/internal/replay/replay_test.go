@@ -15,18 +15,18 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/cmd/penstock/internal/replay"
 	"github.com/penstock-go/penstock/cmd/penstock/internal/trace"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit"
 )
 
 // somePolicies returns fast and slow policies, whose refill per microsecond is a whole number or a fraction.
-func somePolicies() []ratelimit.Policy {
-	return []ratelimit.Policy{
-		ratelimit.PerSecond(10).Burst(20),
-		ratelimit.PerSecond(7),
-		ratelimit.PerMinute(3).Burst(5),
-		ratelimit.Per(8999, time.Second).Burst(50),
-		ratelimit.Per(1, 250*time.Millisecond),
-		ratelimit.Per(3, 7*time.Microsecond).Burst(4),
+func somePolicies() []limit.Policy {
+	return []limit.Policy{
+		limit.PerSecond(10).Burst(20),
+		limit.PerSecond(7),
+		limit.PerMinute(3).Burst(5),
+		limit.Per(8999, time.Second).Burst(50),
+		limit.Per(1, 250*time.Millisecond),
+		limit.Per(3, 7*time.Microsecond).Burst(4),
 	}
 }
 
@@ -48,7 +48,7 @@ func someRequests(rng *rand.Rand, n int) []trace.Record {
 type tally struct {
 	admitted, rejected, neverAdmitted int64
 	worst                             time.Duration
-	rejections                        map[ratelimit.Key]int64
+	rejections                        map[limit.Key]int64
 }
 
 func TestReplay_DecidesLikeMemoryLimiter(t *testing.T) {
@@ -80,14 +80,14 @@ func TestReplay_DecidesLikeMemoryLimiter(t *testing.T) {
 }
 
 // inMemory sends the requests to a limiter of adapters/memory at their times.
-func inMemory(t *testing.T, policy ratelimit.Policy, requests []trace.Record, decided func(i int, allowed bool)) *tally {
-	sum := &tally{rejections: map[ratelimit.Key]int64{}}
+func inMemory(t *testing.T, policy limit.Policy, requests []trace.Record, decided func(i int, allowed bool)) *tally {
+	sum := &tally{rejections: map[limit.Key]int64{}}
 	synctest.Test(t, func(t *testing.T) {
 		limiter := memory.NewLimiter(policy)
 		start := time.Now()
 		for i, request := range requests {
 			time.Sleep(time.Duration(request.Micros-requests[0].Micros)*time.Microsecond - time.Since(start))
-			key := ratelimit.Key{"user", "", request.Key, request.Type}
+			key := limit.Key{"user", "", request.Key, request.Type}
 			d, err := limiter.Consume(t.Context(), key, request.Cost)
 			require.NoError(t, err)
 			decided(i, d.Allowed)
@@ -95,7 +95,7 @@ func inMemory(t *testing.T, policy ratelimit.Policy, requests []trace.Record, de
 			case d.Allowed:
 				sum.admitted++
 				continue
-			case d.RetryAfter == ratelimit.Never:
+			case d.RetryAfter == limit.Never:
 				sum.neverAdmitted++
 			default:
 				sum.worst = max(sum.worst, d.RetryAfter)
@@ -123,7 +123,7 @@ func at(micros int64, key, typ string) trace.Record {
 func TestReplay_PerSelectsSharedBucket(t *testing.T) {
 	requests := []trace.Record{at(0, "a", "S"), at(0, "a", "T"), at(0, "b", "S"), at(0, "aS", ""), at(0, "a", "S")}
 	for per, want := range map[replay.Per]int64{"": 1, replay.PerKeyAndType: 1, replay.PerKey: 2, replay.PerType: 2} {
-		r := replayAll(t, replay.Options{Policies: []ratelimit.Policy{ratelimit.PerHour(1)}, Per: per}, requests...)
+		r := replayAll(t, replay.Options{Policies: []limit.Policy{limit.PerHour(1)}, Per: per}, requests...)
 		assert.Equal(t, want, r.Results()[0].Rejected, per)
 		assert.Equal(t, 5-want, r.Stats().Keys, per)
 	}
@@ -131,7 +131,7 @@ func TestReplay_PerSelectsSharedBucket(t *testing.T) {
 
 func TestReplay_RequestsOutOfOrderGetNoExtraTokens(t *testing.T) {
 	const second = int64(1e6)
-	policies := []ratelimit.Policy{ratelimit.PerSecond(1)}
+	policies := []limit.Policy{limit.PerSecond(1)}
 	r := replayAll(t, replay.Options{Policies: policies, Late: time.Minute},
 		at(100*second, "a", ""), at(98*second, "b", ""), at(99*second, "a", ""), at(100*second, "a", ""), at(101*second, "a", ""))
 	assert.Equal(t, int64(2), r.Results()[0].Rejected) // the one at 99 and the second one at 100
@@ -150,8 +150,8 @@ func TestReplay_RequestsOutOfOrderGetNoExtraTokens(t *testing.T) {
 
 func TestReplay_RejectsTimesMoreThanTenYearsApart(t *testing.T) {
 	const year = int64(365 * 24 * time.Hour / time.Microsecond)
-	fast := ratelimit.Policy{Capacity: 1, Refill: 9000, Per: time.Microsecond}
-	opts := replay.Options{Policies: []ratelimit.Policy{fast}, Rates: []ratelimit.Policy{fast}}
+	fast := limit.Policy{Capacity: 1, Refill: 9000, Per: time.Microsecond}
+	opts := replay.Options{Policies: []limit.Policy{fast}, Rates: []limit.Policy{fast}}
 	r := replayAll(t, opts, at(56*year, "a", ""), at(46*year, "b", ""), at(66*year, "b", ""), at(66*year, "b", ""))
 	assert.Equal(t, int64(1), r.Results()[0].Rejected)
 	for _, micros := range []int64{56*year - 10*year - 1, 66*year + 1, 1 << 60} {
@@ -162,7 +162,7 @@ func TestReplay_RejectsTimesMoreThanTenYearsApart(t *testing.T) {
 
 func TestReplay_HugeCostsDoNotOverflow(t *testing.T) {
 	huge := trace.Record{Key: "a", Cost: math.MaxInt64}
-	r := replayAll(t, replay.Options{Policies: []ratelimit.Policy{ratelimit.PerSecond(1)}, Rates: []ratelimit.Policy{ratelimit.PerSecond(1)}},
+	r := replayAll(t, replay.Options{Policies: []limit.Policy{limit.PerSecond(1)}, Rates: []limit.Policy{limit.PerSecond(1)}},
 		huge, huge, at(0, "a", ""), at(0, "b", ""))
 	result := r.Results()[0]
 	assert.Equal(t, []int64{2, 2, 2, 0}, []int64{result.Admitted, result.Rejected, result.NeverAdmitted, int64(result.WorstWait)})
@@ -170,7 +170,7 @@ func TestReplay_HugeCostsDoNotOverflow(t *testing.T) {
 	require.NoError(t, err)
 	candidates, best, err := r.Suggest(p50, time.Minute)
 	require.NoError(t, err)
-	assert.Equal(t, ratelimit.PerSecond(1), candidates[best].Policy)
+	assert.Equal(t, limit.PerSecond(1), candidates[best].Policy)
 	assert.Equal(t, int64(1), candidates[best].KeysRejected)
 	p100, err := replay.ParseShare("p100")
 	require.NoError(t, err)
@@ -185,7 +185,7 @@ func TestResult_PercentilesByNearestRank(t *testing.T) {
 			requests = append(requests, at(0, fmt.Sprint(key), ""))
 		}
 	}
-	result := replayAll(t, replay.Options{Policies: []ratelimit.Policy{ratelimit.PerHour(1)}}, requests...).Results()[0]
+	result := replayAll(t, replay.Options{Policies: []limit.Policy{limit.PerHour(1)}}, requests...).Results()[0]
 	assert.Equal(t, replay.Percentiles{P50: 99, P90: 179, P99: 197, Max: 199}, result.PerKey)
 	assert.Equal(t, int64(199), result.KeysRejected)
 }
@@ -213,7 +213,7 @@ func TestTimeline_SumsMatchRequests(t *testing.T) {
 		}
 		// The first request is in the middle of the range of times.
 		requests[0].Micros = 5 * 365 * 24 * 3600 * 1e6
-		r := replayAll(t, replay.Options{Policies: []ratelimit.Policy{ratelimit.PerSecond(10)}}, requests...)
+		r := replayAll(t, replay.Options{Policies: []limit.Policy{limit.PerSecond(10)}}, requests...)
 		line := r.Timeline()
 		assert.LessOrEqual(t, len(line.Demand()), 1024)
 		for range 2 {

@@ -10,16 +10,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit"
 )
 
 // A rate has a bucket of the largest valid capacity per key, and records the largest debt of each.
 // A bucket with that capacity would have rejected nothing; one token less would have rejected a
 // request.
 type rate struct {
-	ratelimit.Policy // with the largest valid capacity
+	limit.Policy // with the largest valid capacity
 
-	units ratelimit.Units
+	units limit.Units
 	debts []debt // by key
 }
 
@@ -28,7 +28,7 @@ type debt struct {
 	max    int64 // largest debt in units; math.MaxInt64 if no bucket is large enough
 }
 
-func newRate(p ratelimit.Policy) *rate {
+func newRate(p limit.Policy) *rate {
 	const maxCapacity = 1 << 51 // no valid policy has more
 	p = p.Burst(int64(sort.Search(maxCapacity, func(n int) bool { return p.Burst(int64(n)+1).Validate() != nil && n > 0 })))
 	return &rate{Policy: p, units: p.Units()}
@@ -36,7 +36,7 @@ func newRate(p ratelimit.Policy) *rate {
 
 func (r *rate) take(key int, micros, cost int64) {
 	d := &r.debts[key]
-	now, need := micros*r.units.PerMicro(), r.units.Need(cost)
+	now, need := micros*r.units.PerMicro(), r.units.CostUnits(cost)
 	used := max(d.fullAt-now, 0)
 	if need > r.units.Full()-used {
 		d.max = math.MaxInt64
@@ -78,7 +78,7 @@ func (s Share) of(n int) int {
 // A Candidate is the policy with the smallest burst, at a given rate, that never rejects a share
 // of the keys.
 type Candidate struct {
-	Policy       ratelimit.Policy
+	Policy       limit.Policy
 	KeysRejected int64
 	Max          float64 // tokens that one key can use in the window
 	FullAfter    time.Duration
@@ -131,7 +131,7 @@ func (r *rate) candidate(share Share, window time.Duration) (Candidate, bool) {
 	if served < 1 || debts[served-1] == math.MaxInt64 {
 		return Candidate{}, false
 	}
-	token := r.units.Need(1)
+	token := r.units.CostUnits(1)
 	capacity := max((debts[served-1]+token-1)/token, 1)
 	rejected, _ := slices.BinarySearch(debts, capacity*token+1)
 	p := r.Burst(capacity)
@@ -139,21 +139,21 @@ func (r *rate) candidate(share Share, window time.Duration) (Candidate, bool) {
 		Policy:       p,
 		KeysRejected: int64(len(debts) - rejected),
 		Max:          float64(capacity) + float64(p.Refill)*float64(window)/float64(p.Per),
-		FullAfter:    p.Units().Decide(0, 0).ResetAfter,
+		FullAfter:    p.Units().Decision(0, 0).ResetAfter,
 	}, true
 }
 
 // RoundRates returns the default rates for Suggest: 1, 2, 5, 10, 20 and 30 per hour and per
 // minute, and 1 to 1000 per second.
-func RoundRates() []ratelimit.Policy {
-	var rates []ratelimit.Policy
-	for _, per := range []func(int64) ratelimit.Policy{ratelimit.PerHour, ratelimit.PerMinute} {
+func RoundRates() []limit.Policy {
+	var rates []limit.Policy
+	for _, per := range []func(int64) limit.Policy{limit.PerHour, limit.PerMinute} {
 		for _, n := range []int64{1, 2, 5, 10, 20, 30} {
 			rates = append(rates, per(n))
 		}
 	}
 	for _, n := range []int64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000} {
-		rates = append(rates, ratelimit.PerSecond(n))
+		rates = append(rates, limit.PerSecond(n))
 	}
 	return rates
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/penstock-go/penstock/cmd/penstock/internal/replay"
 	"github.com/penstock-go/penstock/cmd/penstock/internal/trace"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
-	"github.com/penstock-go/penstock/middleware/ratelimit/ratelimittest"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/limittest"
 )
 
 func share(t *testing.T, text string) replay.Share {
@@ -22,13 +22,13 @@ func share(t *testing.T, text string) replay.Share {
 	return s
 }
 
-// keysRejected counts the rejected keys with the exact model of package ratelimittest.
-func keysRejected(p ratelimit.Policy, requests []trace.Record) int64 {
-	models, rejected := map[string]*ratelimittest.Model{}, map[string]bool{}
+// keysRejected counts the rejected keys with the exact model of package limittest.
+func keysRejected(p limit.Policy, requests []trace.Record) int64 {
+	models, rejected := map[string]*limittest.Model{}, map[string]bool{}
 	for _, request := range requests {
 		key := request.Key + "/" + request.Type
 		if models[key] == nil {
-			models[key] = ratelimittest.NewModel(p)
+			models[key] = limittest.NewModel(p)
 		}
 		d := models[key].Consume(time.Duration(request.Micros-requests[0].Micros)*time.Microsecond, request.Cost)
 		if !d.Allowed {
@@ -47,7 +47,7 @@ func TestSuggest_ReturnsSmallestPolicies(t *testing.T) {
 		for i := range requests {
 			requests[i].Key += string(rune('a' + rng.IntN(12)))
 		}
-		rates := []ratelimit.Policy{ratelimit.Per(rng.Int64N(50)+1, time.Duration(rng.Int64N(60)+1)*time.Second)}
+		rates := []limit.Policy{limit.Per(rng.Int64N(50)+1, time.Duration(rng.Int64N(60)+1)*time.Second)}
 		if seed%2 == 0 {
 			rates = replay.RoundRates()
 		}
@@ -78,13 +78,13 @@ func TestSuggest_ReturnsSmallestPolicies(t *testing.T) {
 
 func TestSuggest_SlowestOfEqualPoliciesWins(t *testing.T) {
 	const second = int64(1e6)
-	r := replayAll(t, replay.Options{Rates: []ratelimit.Policy{ratelimit.PerMinute(2), ratelimit.PerMinute(1)}},
+	r := replayAll(t, replay.Options{Rates: []limit.Policy{limit.PerMinute(2), limit.PerMinute(1)}},
 		at(0, "a", ""), at(0, "a", ""), at(30*second, "a", ""), at(200*second, "a", ""))
 	candidates, best, err := r.Suggest(share(t, "p100"), time.Minute)
 	require.NoError(t, err)
 	assert.Equal(t, []replay.Candidate{
-		{Policy: ratelimit.PerMinute(1).Burst(3), Max: 4, FullAfter: 3 * time.Minute},
-		{Policy: ratelimit.PerMinute(2), Max: 4, FullAfter: time.Minute},
+		{Policy: limit.PerMinute(1).Burst(3), Max: 4, FullAfter: 3 * time.Minute},
+		{Policy: limit.PerMinute(2), Max: 4, FullAfter: time.Minute},
 	}, candidates)
 	assert.Zero(t, best)
 }
@@ -96,7 +96,7 @@ func TestShare_IsExact(t *testing.T) {
 			requests = append(requests, at(0, string(rune('一'+key)), ""))
 		}
 	}
-	r := replayAll(t, replay.Options{Rates: []ratelimit.Policy{ratelimit.PerHour(1)}}, requests...)
+	r := replayAll(t, replay.Options{Rates: []limit.Policy{limit.PerHour(1)}}, requests...)
 	for text, want := range map[string]int64{"p99.9": 999, "p99.90": 999, "p99": 990, "99": 990, "p99.91": 1000, "p100": 1000, "p0.1": 1, "p0.0001": 1} {
 		candidates, best, err := r.Suggest(share(t, text), time.Minute)
 		require.NoError(t, err)
@@ -119,8 +119,8 @@ func TestSuggest_FailsIfTraceIsTooShort(t *testing.T) {
 	_, _, err := r.Suggest(share(t, "p99"), time.Minute)
 	assert.ErrorContains(t, err, "the trace lasts 0s")
 
-	r = replayAll(t, replay.Options{Rates: []ratelimit.Policy{ratelimit.PerMinute(7)}}, requests...)
+	r = replayAll(t, replay.Options{Rates: []limit.Policy{limit.PerMinute(7)}}, requests...)
 	candidates, best, err := r.Suggest(share(t, "p99"), time.Minute)
 	require.NoError(t, err)
-	assert.Equal(t, ratelimit.PerMinute(7).Burst(2), candidates[best].Policy)
+	assert.Equal(t, limit.PerMinute(7).Burst(2), candidates[best].Policy)
 }

@@ -1,0 +1,122 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A Semaphore is a [limit.Semaphore] in Redis, so that many processes share its permits. Each
+// permit is held by a lease, which this process renews until Release; the permits of a process
+// that dies become free when their leases expire, within ten seconds. A key's permits are a
+// sorted set under penstock:semaphore:<name>:<part>:<part>... It is safe for concurrent use.
+type Semaphore struct {
+	client  goredis.UniversalClient
+	prefix  string
+	permits int64 // per key
+	lease   time.Duration
+	calls   *scriptBatcher
+}
+
+var _ limit.Semaphore = (*Semaphore)(nil)
+
+// leaseTime is how long a dead process keeps its permits.
+const leaseTime = 10 * time.Second
+
+// NewSemaphore returns a semaphore with that many permits per key, at least 1. Semaphores of the
+// same name share permits. It panics if the client is nil, the name is empty or permits is less
+// than 1. It does not connect to Redis.
+func NewSemaphore(client goredis.UniversalClient, name string, permits int64) *Semaphore {
+	switch {
+	case client == nil:
+		panic("redis: NewSemaphore needs a client")
+	case name == "":
+		panic("redis: NewSemaphore needs a name")
+	case permits < 1:
+		panic(fmt.Sprintf("redis: NewSemaphore with %d permits; it must be at least 1", permits))
+	}
+	s := &Semaphore{client: client, prefix: keyName("penstock:semaphore", []string{name}), permits: permits, lease: leaseTime}
+	s.calls = newScriptBatcher("redis: semaphore", client, newScript(semaphoreAcquireLua), 2)
+	return s
+}
+
+// Acquire takes a permit if one is free.
+func (s *Semaphore) Acquire(ctx context.Context, key limit.Key) (limit.Permit, error) {
+	held := &lease{semaphore: s, key: keyName(s.prefix, keyParts(&key)), holder: rand.Text()}
+	c, acquired, inUse, err := held.renew(ctx)
+	switch {
+	case err != nil:
+		go held.releaseAfter(c) // the script may have acquired it, or still may
+		return limit.Permit{}, err
+	case !acquired:
+		return limit.Permit{InUse: inUse, Limit: s.permits}, nil
+	}
+	held.mu.Lock()
+	held.timer = time.AfterFunc(s.lease/3, held.keep)
+	held.mu.Unlock()
+	return limit.Permit{Release: sync.OnceFunc(held.end), InUse: inUse, Limit: s.permits}, nil
+}
+
+// A lease holds one permit.
+type lease struct {
+	semaphore *Semaphore
+	key       string
+	holder    string
+
+	mu    sync.Mutex
+	timer *time.Timer // runs keep; each run schedules the next until the lease has ended
+	ended bool
+}
+
+// leaseCallTime bounds calls in the background.
+const leaseCallTime = time.Second
+
+func (l *lease) renew(ctx context.Context) (c *scriptCall, acquired bool, inUse int64, err error) {
+	c = &scriptCall{Request: []any{1, l.key, l.holder, l.semaphore.permits, l.semaphore.lease.Milliseconds()}}
+	if err := l.semaphore.calls.Do(ctx, c); err != nil {
+		return c, false, 0, err
+	}
+	return c, c.Response[0] == 1, c.Response[1], nil
+}
+
+// keep renews the lease and schedules the next renewal. While Redis does not answer, the lease
+// may expire and another process may take the permit; the next renewal still tries.
+func (l *lease) keep() {
+	ctx, cancel := context.WithTimeout(context.Background(), leaseCallTime)
+	defer cancel()
+	c, _, _, _ := l.renew(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		go l.releaseAfter(c) // the renewal may have undone the release
+		return
+	}
+	l.timer.Reset(l.semaphore.lease / 3)
+}
+
+// end releases the permit without waiting for Redis.
+func (l *lease) end() {
+	l.mu.Lock()
+	l.ended = true
+	l.timer.Stop()
+	l.mu.Unlock()
+	go l.release()
+}
+
+// releaseAfter releases the permit after a renewal that may still be in flight.
+func (l *lease) releaseAfter(c *scriptCall) {
+	c.Wait()
+	l.release()
+}
+
+func (l *lease) release() {
+	ctx, cancel := context.WithTimeout(context.Background(), leaseCallTime)
+	defer cancel()
+	_ = l.semaphore.client.ZRem(ctx, l.key, l.holder).Err() // if it fails, the lease expires
+}

@@ -1,0 +1,86 @@
+package redis
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/limittest"
+)
+
+func TestSemaphore_Contract(t *testing.T) {
+	client := redistest.Any(t)
+	semaphore := NewSemaphore(client, redistest.Prefix(t), 3)
+	limittest.Semaphore(t, semaphore, func(key limit.Key, inUse int64) {
+		require.Eventually(t, func() bool {
+			return client.ZCard(t.Context(), keyName(semaphore.prefix, keyParts(&key))).Val() <= inUse
+		}, 10*time.Second, time.Millisecond)
+	})
+	assert.Panics(t, func() { NewSemaphore(nil, "x", 1) })
+	assert.Panics(t, func() { NewSemaphore(client, "", 1) })
+	assert.Panics(t, func() { NewSemaphore(client, "x", 0) })
+}
+
+// TestSemaphore_LeaseOfDeadProcessExpires has one process hold a permit for longer than a lease,
+// while another process dies.
+func TestSemaphore_LeaseOfDeadProcessExpires(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	key := limit.Key{"user", "", "ann"}
+	alive := NewSemaphore(server.Client(t), "render", 2)
+	dying := NewSemaphore(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }), "render", 2)
+	alive.lease, dying.lease = 3*time.Second, 3*time.Second
+	held, err := alive.Acquire(t.Context(), key)
+	require.NoError(t, err)
+	lost, err := dying.Acquire(t.Context(), key)
+	require.NoError(t, err)
+	proxy.Cut()
+	denied, err := alive.Acquire(t.Context(), key)
+	require.NoError(t, err)
+	assert.Nil(t, denied.Release)
+	require.Eventually(t, func() bool {
+		s, err := alive.Acquire(t.Context(), key)
+		if err != nil || s.Release == nil {
+			return false
+		}
+		assert.EqualValues(t, 2, s.InUse, "the live process keeps its permit")
+		s.Release()
+		return true
+	}, 20*time.Second, 10*time.Millisecond)
+	held.Release()
+	lost.Release()
+	require.Eventually(t, func() bool { return server.Client(t).DBSize(t.Context()).Val() == 0 }, 10*time.Second, 10*time.Millisecond)
+}
+
+// TestSemaphore_CanceledAcquireLeavesNoPermit has callers time out while Redis does not know the
+// script, so that it is sent a second time.
+func TestSemaphore_CanceledAcquireLeavesNoPermit(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	client := server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr })
+	direct := server.Client(t)
+	s := NewSemaphore(client, "late", 1000)
+	var warm sync.WaitGroup
+	for range 20 {
+		warm.Go(func() { client.Ping(t.Context()) })
+	}
+	warm.Wait()
+	for range 5 {
+		require.NoError(t, direct.ScriptFlush(t.Context()).Err())
+		proxy.Delay(80 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err := s.Acquire(ctx, limit.Key{"ann"})
+		cancel()
+		require.Error(t, err)
+		proxy.Delay(0)
+	}
+	time.Sleep(time.Second) // longer than the late scripts take, and shorter than a lease
+	assert.Zero(t, direct.ZCard(t.Context(), keyName(s.prefix, []string{"ann"})).Val())
+}

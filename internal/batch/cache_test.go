@@ -1,0 +1,111 @@
+package batch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/limit"
+)
+
+func TestCache_IgnoresResponsesSentBeforeInvalidation(t *testing.T) {
+	for name, invalidate := range map[string]func(*batch.Cache[string], time.Duration){
+		"one key":  func(c *batch.Cache[string], now time.Duration) { c.Invalidate(1, now) },
+		"all keys": func(c *batch.Cache[string], now time.Duration) { c.InvalidateAll(now) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c batch.Cache[string]
+			c.Put(1, "empty", time.Second, 2*time.Second)
+			invalidate(&c, 3*time.Second)
+			_, ok := c.Get(1, 3*time.Second)
+			require.False(t, ok)
+			c.Put(1, "empty", 2*time.Second, 4*time.Second)
+			_, ok = c.Get(1, 4*time.Second)
+			require.False(t, ok, "the request was sent before the invalidation")
+			c.Put(1, "empty", 4*time.Second, 5*time.Second)
+			_, ok = c.Get(1, 5*time.Second)
+			require.True(t, ok)
+		})
+	}
+}
+
+func TestCache_EntriesExpire(t *testing.T) {
+	var c batch.Cache[int]
+	c.Put(1, 7, 0, time.Second)
+	e, ok := c.Get(1, time.Second+batch.CacheTime)
+	assert.True(t, ok)
+	assert.Equal(t, batch.Entry[int]{Value: 7, Received: time.Second}, e)
+	_, ok = c.Get(1, time.Second+batch.CacheTime+1)
+	assert.False(t, ok)
+}
+
+// TestCache_SizeIsBounded fills the cache, which then accepts new keys only after old ones have
+// expired.
+func TestCache_SizeIsBounded(t *testing.T) {
+	const size = 65_536
+	var c batch.Cache[int]
+	for hash := range uint64(size) {
+		c.Put(hash, 0, 0, 0)
+	}
+	known := func(hash uint64, now time.Duration) bool {
+		_, ok := c.Get(hash, now)
+		return ok
+	}
+	c.Put(size, 0, 0, 0)
+	assert.True(t, known(0, 0))
+	assert.False(t, known(size, 0))
+	later := 2 * batch.CacheTime
+	c.Put(size, 0, later, later)
+	assert.True(t, known(size, later))
+}
+
+func TestDenialCache(t *testing.T) {
+	units := limit.PerSecond(1).Burst(10).Units()
+	token := units.CostUnits(1)
+	var d batch.DenialCache
+	decide := func(now time.Duration, cost int64) (limit.Decision, bool) {
+		return d.Decide(1, now, units.CostUnits(cost), &units)
+	}
+	_, ok := decide(0, 1)
+	assert.False(t, ok, "nothing is known")
+
+	// A response that was under way from 1 s to 1.2 s has left no tokens.
+	d.Learn(1, batch.State{}, token, time.Second, 1200*time.Millisecond)
+	got, ok := decide(1500*time.Millisecond, 1)
+	assert.True(t, ok)
+	assert.Equal(t, limit.Decision{Limit: 10, RetryAfter: 700 * time.Millisecond, ResetAfter: 9700 * time.Millisecond}, got,
+		"RetryAfter counts from when the response arrived")
+	_, ok = decide(2*time.Second, 1)
+	assert.False(t, ok, "the bucket may hold a token a second after the request was sent")
+	_, ok = decide(2*time.Second, 2)
+	assert.True(t, ok, "but not two")
+
+	d.Learn(1, batch.State{Units: 3 * token}, token, 3*time.Second, 3*time.Second)
+	_, ok = decide(3*time.Second, 5)
+	assert.False(t, ok, "a bucket that can pay the same again is not cached")
+}
+
+func TestDenialCache_Block(t *testing.T) {
+	units := limit.PerSecond(1).Burst(10).Units()
+	var d batch.DenialCache
+	d.Learn(1, batch.State{BlockedFor: time.Second}, 0, 0, 100*time.Millisecond)
+	got, ok := d.Decide(1, 500*time.Millisecond, 0, &units)
+	assert.True(t, ok)
+	assert.Equal(t, limit.Decision{Limit: 10, RetryAfter: 600 * time.Millisecond, ResetAfter: 600 * time.Millisecond, Reason: limit.Blocked}, got)
+	_, ok = d.Decide(1, time.Second, 0, &units)
+	assert.False(t, ok, "the block may have ended")
+	d.Invalidate(1, 500*time.Millisecond)
+	_, ok = d.Decide(1, 500*time.Millisecond, 0, &units)
+	assert.False(t, ok)
+}
+
+func TestState_Decision(t *testing.T) {
+	units := limit.PerSecond(1).Units()
+	assert.True(t, batch.State{Units: units.Full()}.Decision(units.CostUnits(1), &units).Allowed)
+	assert.False(t, batch.State{Units: units.Full() - 1}.Decision(units.CostUnits(1), &units).Allowed)
+	blocked := batch.State{BlockedFor: time.Minute}.Decision(0, &units)
+	assert.Equal(t, limit.Decision{Limit: 1, RetryAfter: time.Minute, ResetAfter: time.Minute, Reason: limit.Blocked}, blocked)
+}

@@ -1,0 +1,69 @@
+package batch
+
+import (
+	"time"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A State is the state of a bucket at some time.
+type State struct {
+	Units      int64         // held; negative if the bucket owes them to reservations
+	BlockedFor time.Duration // if more than 0, the bucket is blocked that long, and Units has no meaning
+}
+
+// Decision returns the Decision about a cost of costUnits at a bucket in this state.
+func (s State) Decision(costUnits int64, u *limit.Units) limit.Decision {
+	if s.BlockedFor > 0 {
+		return u.BlockedDecision(s.BlockedFor, costUnits)
+	}
+	return u.Decision(s.Units, costUnits)
+}
+
+// A DenialCache keeps the states of nearly empty and blocked buckets, so that a client that
+// floods causes no round trips. A state bounds what the bucket holds later: a call that needs
+// more is denied without the store, with an exact Decision. The zero DenialCache is empty. It
+// is safe for concurrent use.
+type DenialCache struct {
+	states Cache[State]
+}
+
+// Decide returns a denial, or false if only the store can decide.
+func (d *DenialCache) Decide(hash uint64, now time.Duration, costUnits int64, u *limit.Units) (limit.Decision, bool) {
+	e, ok := d.states.Get(hash, now)
+	if !ok {
+		return limit.Decision{}, false
+	}
+	// The state is between minAge and maxAge old. The call is denied only if the maximum
+	// implies it; RetryAfter follows from the minimum, so that it is long enough.
+	minAge, maxAge := now-e.Received, now-e.Sent
+	if e.Value.BlockedFor > 0 {
+		return u.BlockedDecision(e.Value.BlockedFor-minAge, costUnits), maxAge < e.Value.BlockedFor
+	}
+	if costUnits <= unitsAfter(e.Value.Units, maxAge, u) {
+		return limit.Decision{}, false
+	}
+	return u.Decision(unitsAfter(e.Value.Units, minAge, u), costUnits), true
+}
+
+// unitsAfter returns what a bucket holds after a time without calls.
+func unitsAfter(have int64, age time.Duration, u *limit.Units) int64 {
+	return min(have+age.Microseconds()*u.PerMicro(), u.Full())
+}
+
+// Learn stores the state of a bucket after a call of costUnits, if that state would deny an
+// equal call.
+func (d *DenialCache) Learn(hash uint64, state State, costUnits int64, sent, received time.Duration) {
+	if state.BlockedFor == 0 && state.Units >= costUnits {
+		d.states.Delete(hash)
+		return
+	}
+	d.states.Put(hash, state, sent, received)
+}
+
+// Delete removes the state of a bucket.
+func (d *DenialCache) Delete(hash uint64) { d.states.Delete(hash) }
+
+// Invalidate removes the state of a bucket that the caller has filled or blocked, and ignores
+// responses that are in flight.
+func (d *DenialCache) Invalidate(hash uint64, now time.Duration) { d.states.Invalidate(hash, now) }

@@ -1,0 +1,20 @@
+// Package ipprefix maps the address of a client to the prefix that limits count by.
+package ipprefix
+
+import "net/netip"
+
+// Of returns the smallest prefix that one customer of a provider has: an IPv4 address as /32,
+// or the /64 of an IPv6 address (RFC 6177). Limits count by it, because a client can use every
+// address of its /64. ip must be unmapped and have no zone. The prefix of an invalid address is
+// invalid.
+func Of(ip netip.Addr) netip.Prefix {
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	prefix, err := ip.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return prefix
+}

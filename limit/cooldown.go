@@ -1,0 +1,54 @@
+package limit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A CooldownPolicy admits at most Max in any Window and penalizes clients that exceed it: all
+// their calls are denied for Penalty. A token bucket slows a client down; a cooldown stops it.
+type CooldownPolicy struct {
+	Name    string        // separates policies that share a store
+	Max     int64         // in any window, from 1 to 1000
+	Window  time.Duration // whole microseconds, at least 1; a call exactly one window ago does not count
+	Penalty time.Duration // whole microseconds, at least 1; a penalty also lasts until the window admits the call
+}
+
+// maxCooldown bounds what a cooldown stores per key: the times of its last Max calls.
+const maxCooldown = 1000
+
+const maxCooldownTime = 10 * 365 * 24 * time.Hour
+
+// Validate returns an error that says what is wrong with the policy and what would be right.
+// Constructors of limiters panic with it.
+func (p CooldownPolicy) Validate() error {
+	switch {
+	case p.Max < 1 || p.Max > maxCooldown:
+		return p.errorf("Max is %d; it must be from 1 to %d (for more, use a Policy)", p.Max, maxCooldown)
+	case p.Window <= 0 || p.Window%time.Microsecond != 0:
+		return p.errorf("Window is %v; it must be a whole number of microseconds, at least 1", p.Window)
+	case p.Penalty <= 0 || p.Penalty%time.Microsecond != 0:
+		return p.errorf("Penalty is %v; it must be a whole number of microseconds, at least 1", p.Penalty)
+	case p.Window > maxCooldownTime || p.Penalty > maxCooldownTime:
+		return p.errorf("Window and Penalty must be at most %v", maxCooldownTime)
+	}
+	return nil
+}
+
+func (p CooldownPolicy) errorf(format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	if p.Name != "" {
+		text = fmt.Sprintf("cooldown %q: %s", p.Name, text)
+	}
+	return errors.New("limit: " + text)
+}
+
+// A Penalty describes a penalty that starts, for audit logs.
+type Penalty struct {
+	Policy     CooldownPolicy
+	Key        Key
+	Count      int64         // calls in the window, including the one that exceeded it
+	RetryAfter time.Duration // until the penalty ends
+}

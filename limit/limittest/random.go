@@ -1,0 +1,129 @@
+package limittest
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// EqualsModel compares decisions with those of a [Model], for a number of random policies, and
+// random costs and times. It includes refunds and reservations if the limiter is a
+// [limit.Refunder] and a [limit.Reserver].
+func EqualsModel(t *testing.T, h Harness, policies int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for n := range policies {
+		p := randomPolicy(rng, "equals-model-"+strconv.Itoa(n))
+		l, model := h.New(p), NewModel(p)
+		at := time.Duration(0)
+		pass := func(d time.Duration) {
+			h.Sleep(d)
+			at += d
+		}
+		pass(time.Duration(rng.Int64N(1<<uint(1+rng.IntN(40)))) * time.Microsecond)
+		for step := range 200 {
+			cost := randomCost(rng, p)
+			got, err := l.Consume(context.Background(), limit.Key{"user"}, cost)
+			require.NoError(t, err)
+			require.Equal(t, model.Consume(at, cost), got, "%+v: step %d, cost %d, at %v", p, step, cost, at)
+			if a, ok := l.(limit.Refunder); ok && rng.IntN(8) == 0 {
+				tokens := randomCost(rng, p)
+				require.NoError(t, a.Refund(context.Background(), limit.Key{"user"}, tokens))
+				model.Refund(at, tokens)
+			}
+			if r, ok := l.(limit.Reserver); ok && rng.IntN(8) == 0 {
+				cost, maxWait := randomCost(rng, p), min(pause(rng, got), time.Hour)
+				got, err := r.Reserve(context.Background(), limit.Key{"user"}, cost, maxWait)
+				require.NoError(t, err)
+				require.Equal(t, model.Reserve(at, cost, maxWait), got, "%+v: step %d, cost %d within %v, at %v", p, step, cost, maxWait, at)
+			}
+			pass(pause(rng, got))
+		}
+	}
+}
+
+// ClockGoesBackwards moves the limiters' clock backwards, for a number of random policies. That
+// must create no tokens and deny no key for longer than a bucket takes to fill. It needs
+// Harness.Rewind.
+func ClockGoesBackwards(t *testing.T, h Harness, policies int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(3, 4))
+	for n := range policies {
+		p := randomPolicy(rng, "backwards-"+strconv.Itoa(n))
+		l, model := h.New(p), NewModel(p)
+		fullRefill := NewModel(p).Consume(0, p.Capacity).ResetAfter
+		consume := func(cost int64) limit.Decision {
+			d, err := l.Consume(context.Background(), limit.Key{"user"}, cost)
+			require.NoError(t, err)
+			return d
+		}
+		var passed time.Duration // on a clock that never goes backwards
+		for range 50 {
+			cost := rng.Int64N(p.Capacity + 1)
+			got := consume(cost)
+			if got.Allowed {
+				require.True(t, model.Consume(passed, cost).Allowed, "%+v: tokens were created", p)
+			}
+			step := pause(rng, got)
+			h.Sleep(step)
+			passed += step
+			if rng.IntN(4) > 0 {
+				continue
+			}
+			h.Rewind(time.Duration(rng.Int64N(1<<uint(1+rng.IntN(45)))) * time.Microsecond)
+			consume(p.Capacity) // the limiter detects it at the next call
+			h.Sleep(fullRefill)
+			passed += fullRefill
+			require.Equal(t, p.Capacity, consume(0).Remaining, "%+v: the bucket did not fill", p)
+		}
+	}
+}
+
+func randomPolicy(rng *rand.Rand, name string) limit.Policy {
+	for {
+		p := limit.Policy{
+			Name:     name,
+			Capacity: 1 + rng.Int64N(1<<uint(1+rng.IntN(30))),
+			Refill:   1 + rng.Int64N(1<<uint(1+rng.IntN(14))),
+			Per:      time.Duration(1+rng.Int64N(1<<uint(1+rng.IntN(36)))) * time.Microsecond,
+		}
+		if rng.IntN(3) == 0 {
+			p.Per = []time.Duration{0, time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}[rng.IntN(6)]
+		}
+		// A time.Duration must hold many refills.
+		if p.Validate() == nil && NewModel(p).Consume(0, p.Capacity).ResetAfter < 100*24*time.Hour {
+			return p
+		}
+	}
+}
+
+// randomCost returns a small cost half of the time, and sometimes one above the capacity.
+func randomCost(rng *rand.Rand, p limit.Policy) int64 {
+	if rng.IntN(2) == 0 {
+		return rng.Int64N(min(p.Capacity, 3) + 1)
+	}
+	return rng.Int64N(2*p.Capacity + 1)
+}
+
+// pause returns a random time to sleep, often exactly what the decision says or a microsecond less.
+func pause(rng *rand.Rand, d limit.Decision) time.Duration {
+	switch rng.IntN(5) {
+	case 0:
+		return 0
+	case 1:
+		if d.RetryAfter != limit.Never {
+			return max(0, d.RetryAfter-time.Duration(rng.Int64N(2))*time.Microsecond)
+		}
+		return time.Microsecond
+	case 2:
+		return max(0, d.ResetAfter-time.Duration(rng.Int64N(2))*time.Microsecond)
+	default:
+		return time.Duration(rng.Int64N(d.ResetAfter.Microseconds()+2)) * time.Microsecond
+	}
+}

@@ -1,0 +1,111 @@
+package limittest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
+)
+
+// refundable runs check if the limiter is a Refunder.
+func refundable(h Harness, p limit.Policy, check func(bench, limit.Refunder) error) error {
+	l := h.New(p)
+	a, ok := l.(limit.Refunder)
+	if !ok {
+		return nil
+	}
+	return check(bench{l}, a)
+}
+
+func refundReturnsTokens(h Harness) error {
+	ctx := context.Background()
+	return refundable(h, limit.PerMinute(3).Burst(5).Named("refund"), func(b bench, a limit.Refunder) error {
+		if err := b.want(key("ann"), 5, limit.Decision{Allowed: true, Limit: 5, ResetAfter: 100 * time.Second}); err != nil {
+			return err
+		}
+		h.Sleep(10 * time.Second) // half a token
+		if _, err := b.allowed(key("ann"), 1, false); err != nil {
+			return err
+		}
+		if err := a.Refund(ctx, key("ann"), 2); err != nil {
+			return fmt.Errorf("a refund: %w", err)
+		}
+		return errors.Join(
+			b.want(key("ann"), 2, limit.Decision{Allowed: true, Limit: 5, ResetAfter: 90 * time.Second}),
+			b.want(key("ann"), 1, limit.Decision{Limit: 5, RetryAfter: 10 * time.Second, ResetAfter: 90 * time.Second}),
+			b.want(key("bob"), 0, limit.Decision{Allowed: true, Limit: 5, Remaining: 5}),
+		)
+	})
+}
+
+func refundStopsAtCapacity(h Harness) error {
+	ctx := context.Background()
+	full := limit.Decision{Allowed: true, Limit: 5, Remaining: 5}
+	return refundable(h, limit.PerMinute(3).Burst(5).Named("refund-full"), func(b bench, a limit.Refunder) error {
+		for _, tokens := range []int64{1, 3, 5, 6, 1 << 40, math.MaxInt64} {
+			if err := a.Refund(ctx, key("ann"), tokens); err != nil {
+				return fmt.Errorf("a refund of %d to a full bucket: %w", tokens, err)
+			}
+			if err := b.want(key("ann"), 0, full); err != nil {
+				return err
+			}
+			if _, err := b.allowed(key("ann"), 1, true); err != nil {
+				return err
+			}
+			if err := a.Refund(ctx, key("ann"), tokens); err != nil {
+				return fmt.Errorf("a refund of %d: %w", tokens, err)
+			}
+			if err := b.want(key("ann"), 0, full); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func refundOfNothing(h Harness) error {
+	ctx := context.Background()
+	return refundable(h, limit.PerMinute(3).Named("refund-nothing"), func(b bench, a limit.Refunder) error {
+		if _, err := b.allowed(key("ann"), 3, true); err != nil {
+			return err
+		}
+		if err := a.Refund(ctx, key("ann"), 0); err != nil {
+			return fmt.Errorf("a refund of 0: %w", err)
+		}
+		for _, tokens := range []int64{-1, math.MinInt64} {
+			if a.Refund(ctx, key("ann"), tokens) == nil {
+				return fmt.Errorf("a refund of %d is no error", tokens)
+			}
+		}
+		_, err := b.allowed(key("ann"), 1, false)
+		return err
+	})
+}
+
+func resetFills(h Harness) error {
+	ctx := context.Background()
+	return refundable(h, limit.PerHour(3).Named("reset"), func(b bench, a limit.Refunder) error {
+		for _, k := range []limit.Key{key("ann"), key("bob")} {
+			if _, err := b.allowed(k, 3, true); err != nil {
+				return err
+			}
+			if _, err := b.allowed(k, 1, false); err != nil {
+				return err
+			}
+		}
+		if err := a.Reset(ctx, key("ann")); err != nil {
+			return fmt.Errorf("a reset: %w", err)
+		}
+		if err := a.Reset(ctx, key("unused")); err != nil {
+			return fmt.Errorf("a reset of an unused key: %w", err)
+		}
+		if _, err := b.allowed(key("ann"), 3, true); err != nil {
+			return err
+		}
+		_, err := b.allowed(key("bob"), 1, false)
+		return err
+	})
+}

@@ -1,0 +1,103 @@
+package limittest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A Harness creates limiters whose clock a case can move.
+type Harness struct {
+	// New returns a limiter. Limiters whose policies have different names must not influence
+	// each other, even if they share a store. A case uses each name once.
+	New func(limit.Policy) limit.Limiter
+
+	// Sleep moves the limiters' clock forward by exactly d. Between two calls of Sleep, the
+	// clock must not move.
+	Sleep func(d time.Duration)
+
+	// Rewind moves the clock backwards by d, as an administrator might. Only
+	// [ClockGoesBackwards] needs it; it may be nil otherwise.
+	Rewind func(d time.Duration)
+}
+
+// A Case is one rule of the contract.
+type Case struct {
+	Name  string
+	Rule  string
+	Check func(Harness) error // returns how a limiter broke the rule
+}
+
+// Run fails the test if the limiter breaks the rule.
+func (c Case) Run(t *testing.T, h Harness) {
+	t.Helper()
+	if err := c.Check(h); err != nil {
+		t.Errorf("%v\nrule: %s", err, c.Rule)
+	}
+}
+
+// Cases returns the rules of the contract. The rules of [limit.Refunder], [limit.Blocker] and
+// [limit.Reserver] pass if a limiter does not implement the interface.
+func Cases() []Case {
+	return []Case{
+		{"new keys are full", "The bucket of a key that was not used before is full.", newKeysAreFull},
+		{"tokens return one by one", "Tokens return one by one, every Per/Refill, up to the capacity.", tokensReturn},
+		{"fractions are kept", "No fraction of a token is ever lost or created, at any frequency of calls.", fractionsAreKept},
+		{"decisions are exact", "A Decision equals that of the token bucket of rational numbers.", decisionsAreExact},
+		{"concurrent calls", "Concurrent calls for one key never take more tokens than its bucket holds.", concurrentCalls},
+		{"a denial takes nothing", "A denied call takes nothing and delays no other call.", denialTakesNothing},
+		{"all or none", "A cost is taken whole or not at all.", allOrNone},
+		{"keys are separate", "Keys do not influence each other, whatever their parts contain.", keysAreSeparate},
+		{"policies are separate", "Limiters whose policies have different names do not influence each other.", policiesAreSeparate},
+		{"cost of 0", "A cost of 0 is allowed and takes nothing; the Decision describes the bucket.", zeroCost},
+		{"negative cost", "A negative cost is an error, and the Decision is then the zero one.", negativeCost},
+		{"cost above the capacity", "A cost above the capacity is denied with RetryAfter Never, and takes nothing.", costAboveCapacity},
+		{"RetryAfter is exact", "The same call is allowed after exactly RetryAfter; a millisecond earlier it is never allowed.", retryAfterIsExact},
+		{"ResetAfter is exact", "After ResetAfter the bucket is full; a millisecond earlier it is not.", resetAfterIsExact},
+		{"refund returns tokens", "Refund returns tokens; no fraction of a token is lost or created.", refundReturnsTokens},
+		{"refund stops at capacity", "A bucket never holds more than its capacity, whatever is refunded.", refundStopsAtCapacity},
+		{"refund of 0 or less", "A refund of 0 does nothing, and a negative one is an error.", refundOfNothing},
+		{"reset fills", "Reset fills the bucket of its key and no other.", resetFills},
+		{"block denies", "During a block, every cost is denied with the remaining time; afterwards the bucket is full.", blockDenies},
+		{"block can be changed", "A refund does not end a block; another block replaces it, and a reset ends it.", blockCanBeChanged},
+		{"block of invalid duration", "A block lasts from 1 microsecond to 365 days; any other duration is an error.", blockOfInvalidDuration},
+		{"reservation waits", "A reservation takes tokens that the bucket will hold within maxWait, and returns the wait.", reservationWaits},
+		{"reservations are ordered", "Later calls queue behind a reservation, whether they reserve or not.", reservationsAreOrdered},
+		{"reservation is denied", "A cost that the bucket will not hold within maxWait is denied, takes nothing, and has a RetryAfter.", reservationIsDenied},
+		{"reservations are exact", "The Decision of a reservation equals that of the token bucket of rational numbers.", reservationsAreExact},
+		{"reservation is refunded", "A refund of a reservation helps later calls.", reservationIsRefunded},
+		{"invalid reservations", "A negative cost or maxWait, or a maxWait above an hour, is an error.", invalidReservations},
+		{"capacity bounds the bucket", "A bucket never holds more than its capacity, however long it is not used.", capacityBoundsBucket},
+	}
+}
+
+// A bench is a limiter under test.
+type bench struct {
+	limit.Limiter
+}
+
+func key(name string) limit.Key { return limit.Key{"user", "", name} }
+
+// want consumes and compares the Decision.
+func (b bench) want(k limit.Key, cost int64, want limit.Decision) error {
+	got, err := b.Consume(context.Background(), k, cost)
+	if err != nil {
+		return fmt.Errorf("Consume(%q, %d): %w", k, cost, err)
+	}
+	if got != want {
+		return fmt.Errorf("Consume(%q, %d) is %+v, want %+v", k, cost, got, want)
+	}
+	return nil
+}
+
+// allowed consumes and compares Decision.Allowed.
+func (b bench) allowed(k limit.Key, cost int64, want bool) (limit.Decision, error) {
+	got, err := b.Consume(context.Background(), k, cost)
+	if err == nil && got.Allowed != want {
+		err = fmt.Errorf("Consume(%q, %d) is %+v, want Allowed to be %v", k, cost, got, want)
+	}
+	return got, err
+}

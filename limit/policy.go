@@ -1,0 +1,97 @@
+package limit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A Policy describes a token bucket: it holds up to Capacity tokens, and Refill tokens return
+// every Per, one by one. The zero Policy is not valid.
+type Policy struct {
+	Name     string        // separates policies that share a store
+	Capacity int64         // tokens in a full bucket, at least 1; the most that can be spent at once
+	Refill   int64         // tokens that return every Per, at least 1
+	Per      time.Duration // whole microseconds; if 0, one second
+}
+
+// PerSecond returns a policy of n tokens per second, and at most n at once.
+func PerSecond(n int64) Policy { return Policy{Capacity: n, Refill: n, Per: time.Second} }
+
+// PerMinute returns a policy of n tokens per minute, and at most n at once.
+func PerMinute(n int64) Policy { return Policy{Capacity: n, Refill: n, Per: time.Minute} }
+
+// PerHour returns a policy of n tokens per hour, and at most n at once.
+func PerHour(n int64) Policy { return Policy{Capacity: n, Refill: n, Per: time.Hour} }
+
+// Per returns a policy of n tokens every d, and at most n at once.
+func Per(n int64, d time.Duration) Policy { return Policy{Capacity: n, Refill: n, Per: d} }
+
+// Burst returns the policy with another capacity.
+func (p Policy) Burst(capacity int64) Policy {
+	p.Capacity = capacity
+	return p
+}
+
+// Named returns the policy with a name.
+func (p Policy) Named(name string) Policy {
+	p.Name = name
+	return p
+}
+
+// Validate returns an error that says what is wrong with the policy and what would be right.
+// Constructors of limiters panic with it.
+func (p Policy) Validate() error {
+	switch {
+	case p.Capacity < 1:
+		return p.errorf("Capacity is %d; it must be at least 1", p.Capacity)
+	case p.Refill < 1:
+		return p.errorf("Refill is %d; it must be at least 1 (for slower rates, lengthen Per)", p.Refill)
+	case p.Per < 0 || p.Per%time.Microsecond != 0:
+		return p.errorf("Per is %v; it must be a whole number of microseconds, or 0 for one second", p.Per)
+	}
+	u, micros := p.units(), p.per().Microseconds()
+	switch {
+	case p.Refill/micros > maxPerMicro:
+		return p.errorf("%d tokens every %v are too many; it must be at most %d every microsecond", p.Refill, p.per(), maxPerMicro)
+	case u.perToken > maxFull-u.perMicro:
+		return p.errorf("Per is %v; with %d tokens it must be shorter", p.per(), p.Refill)
+	case u.perMicro > maxPerMicro:
+		return p.errorf("%d tokens every %v cannot be counted exactly; choose a rounder rate%s", p.Refill, p.per(), p.rounder())
+	case p.Capacity > (maxFull-u.perMicro)/u.perToken:
+		return p.errorf("Capacity is %d; with %d tokens every %v it must be at most %d",
+			p.Capacity, p.Refill, p.per(), (maxFull-u.perMicro)/u.perToken)
+	}
+	return nil
+}
+
+func (p Policy) errorf(format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	if p.Name != "" {
+		text = fmt.Sprintf("policy %q: %s", p.Name, text)
+	}
+	return errors.New("limit: " + text)
+}
+
+func (p Policy) per() time.Duration {
+	if p.Per == 0 {
+		return time.Second
+	}
+	return p.Per
+}
+
+// rounder suggests a rate that can be counted exactly: one of two digits, or of one.
+func (p Policy) rounder() string {
+	for _, bound := range []int64{100, 10} {
+		unit := int64(1)
+		for p.Refill/unit >= bound {
+			unit *= 10
+		}
+		rounded := Policy{Refill: p.Refill / unit * unit, Per: p.Per}
+		if rounded.units().perMicro <= maxPerMicro {
+			return fmt.Sprintf(", such as %d", rounded.Refill)
+		}
+	}
+	return ""
+}

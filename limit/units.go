@@ -1,0 +1,144 @@
+package limit
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Bounds of exact arithmetic.
+const (
+	// maxFull bounds the units of a full bucket plus one microsecond's refill, so that
+	// stores that count in float64, such as Redis scripts, are exact too.
+	maxFull = 1 << 51
+	// maxPerMicro keeps a time of 30 years, in units, below 2^63.
+	maxPerMicro = 9000
+)
+
+// Units is a policy in whole numbers, for adapters. A unit is such a fraction of a token that
+// a whole number of units returns every microsecond. Therefore only the numbers of a Decision
+// are ever rounded, never the state of a bucket.
+type Units struct {
+	perMicro int64 // units that return every microsecond
+	perToken int64 // units of a token
+	full     int64 // units in a full bucket
+	capacity int64 // tokens in a full bucket
+}
+
+// Units returns the policy in whole numbers. It panics if the policy is not valid.
+func (p Policy) Units() Units {
+	if err := p.Validate(); err != nil {
+		panic(err.Error())
+	}
+	return p.units()
+}
+
+func (p Policy) units() Units {
+	micros := p.per().Microseconds()
+	g := gcd(p.Refill, micros)
+	u := Units{perMicro: p.Refill / g, perToken: micros / g, capacity: p.Capacity}
+	u.full = p.Capacity * u.perToken
+	return u
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// PerMicro returns how many units return to a bucket every microsecond.
+func (u Units) PerMicro() int64 { return u.perMicro }
+
+// Full returns how many units a full bucket holds.
+func (u Units) Full() int64 { return u.full }
+
+// CostUnits returns the units of a cost in tokens, which must not be negative. The units of a
+// cost above the capacity are more than a full bucket holds.
+func (u Units) CostUnits(cost int64) int64 {
+	if cost > u.capacity {
+		return math.MaxInt64
+	}
+	return cost * u.perToken
+}
+
+// RefundUnits returns the units of a refund in tokens, which must not be negative. A refund of
+// more tokens than a bucket can owe is reduced, so that it is exact in float64 too.
+func (u Units) RefundUnits(tokens int64) int64 {
+	return min(tokens, 2*maxFull/u.perToken) * u.perToken
+}
+
+// Decision returns the Decision about a cost of costUnits at a bucket that holds have units.
+// A negative have is what the bucket owes to reservations.
+func (u Units) Decision(have, costUnits int64) Decision {
+	d := Decision{Allowed: costUnits <= max(have, 0), Limit: u.capacity}
+	switch {
+	case d.Allowed:
+		have -= costUnits
+	case costUnits > u.full:
+		d.RetryAfter = Never
+	default:
+		d.RetryAfter = u.wait(costUnits - have)
+	}
+	d.Remaining = max(have, 0) / u.perToken
+	d.ResetAfter = u.wait(u.full - have)
+	return d
+}
+
+// ReserveDecision returns the Decision about a cost of costUnits that may wait for maxWait.
+func (u Units) ReserveDecision(have, costUnits int64, maxWait time.Duration) Decision {
+	d := u.Decision(have, costUnits)
+	switch {
+	case d.Allowed, d.RetryAfter == Never:
+		return d
+	case d.RetryAfter <= maxWait:
+		d.Allowed, d.Remaining = true, 0
+		d.ResetAfter = u.wait(u.full - have + costUnits)
+	default:
+		d.RetryAfter -= maxWait.Truncate(time.Microsecond) // adapters count in microseconds
+	}
+	return d
+}
+
+// BlockedDecision returns the Decision about a cost of costUnits at a bucket that stays
+// blocked for left.
+func (u Units) BlockedDecision(left time.Duration, costUnits int64) Decision {
+	d := Decision{Limit: u.capacity, RetryAfter: left, ResetAfter: left, Reason: Blocked}
+	if costUnits > u.full {
+		d.RetryAfter = Never
+	}
+	return d
+}
+
+// wait returns how long units take to return.
+func (u Units) wait(units int64) time.Duration {
+	if u.perMicro == 1 { // most policies; the division would take a tenth of a decision's time
+		return time.Duration(units) * time.Microsecond
+	}
+	return time.Duration((units+u.perMicro-1)/u.perMicro) * time.Microsecond
+}
+
+// MaxReserve is the longest wait that a [Reserver] accepts.
+const MaxReserve = time.Hour
+
+const maxBlock = 365 * 24 * time.Hour
+
+// CheckReserve returns an error if the arguments of a Reserve are invalid. It is for adapters.
+func CheckReserve(cost int64, maxWait time.Duration) error {
+	switch {
+	case cost < 0:
+		return fmt.Errorf("cost is %d; it must not be negative", cost)
+	case maxWait < 0 || maxWait > MaxReserve:
+		return fmt.Errorf("maxWait is %v; it must be from 0 to %v", maxWait, MaxReserve)
+	}
+	return nil
+}
+
+// CheckBlock returns an error if the duration of a Block is invalid. It is for adapters.
+func CheckBlock(d time.Duration) error {
+	if d < time.Microsecond || d > maxBlock {
+		return fmt.Errorf("a block of %v; it must be from 1µs to %v", d, maxBlock)
+	}
+	return nil
+}

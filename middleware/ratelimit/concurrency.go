@@ -1,0 +1,112 @@
+package ratelimit
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/router"
+)
+
+// ConcurrencyOptions configure [Concurrency]. The zero value is a working configuration.
+type ConcurrencyOptions struct {
+	// Name identifies the limit in Observe.
+	Name string
+
+	// Key returns the key whose permits a message uses. If nil, it is [KeyPerUserOrIPPerType].
+	Key func(router.IngressContext) limit.Key
+
+	// FailurePolicy says what happens to a message if the semaphore cannot decide: it is
+	// rejected with UNAVAILABLE (limit.FailClosed, the default) or admitted (limit.FailOpen).
+	FailurePolicy limit.FailurePolicy
+
+	// OnError is called with every error of the semaphore. It may be nil.
+	OnError func(error)
+
+	// Observe is as in [Options].
+	Observe func(Observation)
+
+	// Timeout bounds a call of the semaphore. If 0, it is 50 ms.
+	Timeout time.Duration
+}
+
+// Concurrency returns a middleware that handles a message only while its key has a free permit,
+// and releases the permit when the handler has returned or panicked. A message without a
+// permit is rejected with a [*router.LimitExceeded] of the kind in_flight. The middleware runs
+// after the payload was decoded, because only then is it certain that the message will be
+// handled. It panics if semaphore is nil or an option is invalid.
+//
+//	r.Use(ratelimit.Concurrency(memory.NewSemaphore(4), nil))
+func Concurrency(semaphore limit.Semaphore, opts *ConcurrencyOptions) router.Middleware {
+	if semaphore == nil {
+		panic("ratelimit: Concurrency needs a semaphore")
+	}
+	c := concurrency{semaphore: semaphore}
+	if opts != nil {
+		c.ConcurrencyOptions = *opts
+	}
+	mustBeValid(c.Timeout, c.FailurePolicy)
+	if c.Key == nil {
+		c.Key = KeyPerUserOrIPPerType
+	}
+	if c.Timeout == 0 {
+		c.Timeout = defaultTimeout
+	}
+	return c.wrap
+}
+
+type concurrency struct {
+	ConcurrencyOptions
+
+	semaphore limit.Semaphore
+}
+
+func (c *concurrency) wrap(next router.Handler) router.Handler {
+	return func(ctx *router.Context) error {
+		permit, err := c.acquire(ctx)
+		switch {
+		case err != nil && c.FailurePolicy == limit.FailOpen:
+			return next(ctx)
+		case err != nil:
+			return &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
+		case permit.Release == nil:
+			return &router.LimitExceeded{Kind: router.LimitInFlight, Observed: permit.InUse + 1, Limit: permit.Limit}
+		}
+		defer permit.Release()
+		return next(ctx)
+	}
+}
+
+func (c *concurrency) acquire(ctx *router.Context) (limit.Permit, error) {
+	var start time.Time
+	if c.Observe != nil {
+		start = time.Now()
+	}
+	bounded, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	permit, err := c.semaphore.Acquire(bounded, c.Key(ctx.Ingress()))
+	if err != nil && c.OnError != nil {
+		c.OnError(err)
+	}
+	if c.Observe != nil {
+		c.Observe(Observation{
+			Limit: c.Name, Kind: router.LimitInFlight, Outcome: c.outcome(permit, err),
+			Called: true, Duration: time.Since(start), Err: err,
+		})
+	}
+	return permit, err
+}
+
+func (c *concurrency) outcome(permit limit.Permit, err error) Outcome {
+	switch {
+	case err != nil && c.FailurePolicy == limit.FailOpen:
+		return FailedOpen
+	case err != nil:
+		return Failed
+	case permit.Release == nil:
+		return Rejected
+	default:
+		return Admitted
+	}
+}
