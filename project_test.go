@@ -44,7 +44,7 @@ func TestLimit_ImportsNeitherRouterNorWebSocket(t *testing.T) {
 		out, err := exec.Command("go", "list", "-deps", "./"+pkg).Output()
 		require.NoError(t, err)
 		var own []string
-		for _, dep := range strings.Fields(string(out)) {
+		for dep := range strings.FieldsSeq(string(out)) {
 			assert.False(t, strings.HasPrefix(dep, "github.com/coder/websocket"), "%s imports %s", pkg, dep)
 			if strings.HasPrefix(dep, module) {
 				own = append(own, dep)

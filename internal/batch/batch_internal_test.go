@@ -92,13 +92,39 @@ func TestBatcher_ConcurrentCallsShareRoundTrips(t *testing.T) {
 		synctest.Wait()
 		sum := 0
 		for _, size := range sizes {
-			assert.LessOrEqual(t, size, maxCalls)
+			assert.LessOrEqual(t, size, 64)
 			sum += size
 		}
 		assert.Equal(t, callers, sum, "every call was sent once")
 		assert.LessOrEqual(t, len(sizes), 2*maxRoundTrips+callers/maxCalls)
 		assert.Empty(t, b.running)
 		assert.Empty(t, b.waiting)
+	})
+}
+
+// TestBatcher_WaitingCallsFollowOwnRoundTrips has callers wait while others execute their calls
+// themselves. No goroutine runs the batcher until those return.
+func TestBatcher_WaitingCallsFollowOwnRoundTrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		block := make(chan struct{})
+		b := New("test", func(ctx context.Context, calls []*intCall) {
+			<-block
+			double(ctx, calls)
+		}, false)
+		var wg sync.WaitGroup
+		for n := range 100 {
+			wg.Go(func() {
+				c := &intCall{Request: n}
+				assert.NoError(t, b.Do(context.Background(), c))
+				assert.Equal(t, 2*n, c.Response)
+			})
+		}
+		synctest.Wait()
+		assert.Len(t, b.waiting, 100-maxRoundTrips)
+		close(block)
+		wg.Wait()
+		synctest.Wait()
+		assert.Empty(t, b.running)
 	})
 }
 
