@@ -10,7 +10,7 @@ import (
 const refundTimeout = 50 * time.Millisecond
 
 // AllOf returns a limiter that admits a call if every limiter does, and otherwise takes
-// tokens from none of them: so many per second and so many per day, for example. A denial is
+// tokens from none of them: for example, a limit per second and a limit per day. A denial is
 // the one with the longest RetryAfter, so waiting for it is enough. An admission is the one
 // with the fewest tokens left.
 //

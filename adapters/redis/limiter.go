@@ -63,6 +63,8 @@ type bucketResponse struct {
 	sent, received time.Duration // times of the round trip on the limiter's clock
 }
 
+type bucketCall = batch.Call[bucketRequest, bucketResponse]
+
 // NewLimiter returns a limiter. It panics if the policy is not valid or the client is nil. It
 // does not connect to Redis.
 func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
@@ -122,7 +124,7 @@ func (l *Limiter) Consume(ctx context.Context, key limit.Key, cost int64) (limit
 }
 
 func (l *Limiter) call(ctx context.Context, key *limit.Key, units, ahead int64) (bucketResponse, error) {
-	c := &batch.Call[bucketRequest, bucketResponse]{
+	c := &bucketCall{
 		Request: bucketRequest{key: keyName(l.prefix, keyParts(key)), units: units, ahead: ahead},
 	}
 	if err := l.calls.Do(ctx, c); err != nil {
@@ -132,37 +134,36 @@ func (l *Limiter) call(ctx context.Context, key *limit.Key, units, ahead int64) 
 }
 
 // exec sends calls in one round trip: in one script if possible, otherwise in a pipeline.
-func (l *Limiter) exec(ctx context.Context, calls []*batch.Call[bucketRequest, bucketResponse]) {
+func (l *Limiter) exec(ctx context.Context, calls []*bucketCall) {
 	sent := l.now()
-	held, errs := l.run(ctx, calls)
+	l.run(ctx, calls)
 	received := l.now()
-	for i, c := range calls {
-		c.Response, c.Err = bucketResponse{bucketState(held[i]), sent, received}, errs[i]
+	for _, c := range calls {
+		c.Response.sent, c.Response.received = sent, received
 	}
 }
 
-// run returns what the bucket of each call held.
-func (l *Limiter) run(ctx context.Context, calls []*batch.Call[bucketRequest, bucketResponse]) (held []int64, errs []error) {
+func (l *Limiter) run(ctx context.Context, calls []*bucketCall) {
 	separate := len(calls) == 1 || !l.oneNode
 	for _, c := range calls {
 		separate = separate || c.Request.ahead > 0 // consumeMany has no reservations
 	}
 	if !separate {
-		return decode(l.consumeMany.run(ctx, l.client, [][]any{l.args(calls)})[0], len(calls))
+		decode(l.consumeMany.run(ctx, l.client, [][]any{l.args(calls)})[0], calls)
+		return
 	}
 	args := make([][]any, len(calls))
 	for i, c := range calls {
 		args[i] = l.args(calls[i:i+1], c.Request.ahead)
 	}
-	held, errs = make([]int64, len(calls)), make([]error, len(calls))
 	for i, reply := range l.consumeOne.run(ctx, l.client, args) {
-		held[i], errs[i] = reply.Int64()
+		held, err := reply.Int64()
+		calls[i].Response.state, calls[i].Err = bucketState(held), err
 	}
-	return held, errs
 }
 
 // args returns a script's arguments for calls, the number of keys first.
-func (l *Limiter) args(calls []*batch.Call[bucketRequest, bucketResponse], ahead ...int64) []any {
+func (l *Limiter) args(calls []*bucketCall, ahead ...int64) []any {
 	args := make([]any, 0, 1+2*len(calls)+len(l.policy)+2)
 	args = append(args, len(calls))
 	for _, c := range calls {
@@ -184,20 +185,17 @@ func (l *Limiter) args(calls []*batch.Call[bucketRequest, bucketResponse], ahead
 // scriptUnits bounds the units of a cost above the capacity, which Lua cannot count exactly.
 func (l *Limiter) scriptUnits(units int64) int64 { return min(units, l.units.Full()+1) }
 
-// decode returns the numbers in a reply about many calls.
-func decode(reply *goredis.Cmd, calls int) (held []int64, errs []error) {
+// decode sets the responses of many calls from the reply of one script.
+func decode(reply *goredis.Cmd, calls []*bucketCall) {
 	held, err := reply.Int64Slice()
-	if err == nil && len(held) != calls {
-		err = fmt.Errorf("the script answered %d of %d calls", len(held), calls)
+	if err == nil && len(held) != len(calls) {
+		err = fmt.Errorf("the script answered %d of %d calls", len(held), len(calls))
 	}
-	if err != nil {
-		held = make([]int64, calls)
+	for i, c := range calls {
+		if c.Err = err; err == nil {
+			c.Response.state = bucketState(held[i])
+		}
 	}
-	errs = make([]error, calls)
-	for i := range errs {
-		errs[i] = err
-	}
-	return held, errs
 }
 
 // blockedReply marks a blocked bucket: scripts return it minus the microseconds until the block
