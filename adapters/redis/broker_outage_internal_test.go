@@ -109,10 +109,10 @@ func TestEveryLossIsCounted(t *testing.T) {
 		breaks, mends func(*world)
 		interrupted   bool // the one who listens was
 	}{
-		"the listener is cut off":     {func(w *world) { w.hearing.Cut() }, func(w *world) { w.hearing.Mend() }, true},
-		"the listener hears nothing":  {func(w *world) { w.hearing.Stall() }, func(w *world) { w.hearing.Mend() }, true},
-		"the publisher is cut off":    {func(w *world) { w.publisher.Cut() }, func(w *world) { w.publisher.Mend() }, false},
-		"the publisher gets no reply": {func(w *world) { w.publisher.Stall() }, func(w *world) { w.publisher.Mend() }, false},
+		"the listener is cut off":     {func(w *world) { w.hearing.Cut() }, func(w *world) { w.hearing.Restore() }, true},
+		"the listener hears nothing":  {func(w *world) { w.hearing.Stall() }, func(w *world) { w.hearing.Restore() }, true},
+		"the publisher is cut off":    {func(w *world) { w.publisher.Cut() }, func(w *world) { w.publisher.Restore() }, false},
+		"the publisher gets no reply": {func(w *world) { w.publisher.Stall() }, func(w *world) { w.publisher.Restore() }, false},
 		"Redis restarts":              {func(w *world) { w.server.Stop() }, func(w *world) { w.server.Restart() }, true},
 		"Redis hangs":                 {func(w *world) { w.server.Pause() }, func(w *world) { w.server.Resume() }, true},
 	} {
@@ -180,7 +180,7 @@ func TestNobodyIsBuriedByAnInterruption(t *testing.T) {
 	b.eventually(t, "a packet", func() bool { return len(b.received) == 1 })
 	proxy.Cut()
 	time.Sleep(silentFor + 2*aliveEvery) // what it takes to be silent
-	proxy.Mend()
+	proxy.Restore()
 	b.eventually(t, "subscribed again", func() bool { return b.subscribed == 2 })
 	time.Sleep(2 * aliveEvery) // in which something wrong could be said
 	b.mu.Lock()
@@ -203,7 +203,7 @@ func TestTheLastPacketsAreMissedToo(t *testing.T) {
 		a.Publish("news", []byte("lost"))
 	}
 	a.owes(t)
-	proxy.Mend()
+	proxy.Restore()
 	b.eventually(t, "the loss", func() bool { return len(b.received)+b.missed >= 4 })
 }
 
@@ -237,7 +237,7 @@ func TestTheFirstPacketAfterASilence(t *testing.T) {
 	proxy.Cut()
 	a.Publish("news", []byte("1")) // is lost
 	time.Sleep(3 * time.Second)    // it is not tried for longer
-	proxy.Mend()
+	proxy.Restore()
 	published := 2
 	b.eventually(t, "it works again", func() bool {
 		a.Publish("news", fmt.Append(nil, published))
@@ -325,7 +325,7 @@ func TestAClientThatConnectsAgainByItself(t *testing.T) {
 	proxy.Cut()
 	a.Publish("news", []byte("lost"))
 	time.Sleep(300 * time.Millisecond) // the loss must come before the connection
-	proxy.Mend()
+	proxy.Restore()
 	for n := range 5 { // writes to the connection that is broken
 		b.Subscribe(fmt.Sprint("other ", n))
 		time.Sleep(50 * time.Millisecond)

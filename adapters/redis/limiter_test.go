@@ -187,7 +187,7 @@ func TestLimiter_NeverChargesTwice(t *testing.T) {
 	for range 20 {
 		before := attempts.Load()
 		proxy.Cut()
-		proxy.Mend()
+		proxy.Restore()
 		require.Eventually(t, func() bool { return attempts.Load() > before+50 }, 10*time.Second, time.Millisecond)
 	}
 	close(stop)
@@ -226,7 +226,7 @@ func TestLimiter_ConsumeReturnsAtDeadline(t *testing.T) {
 			}
 			wg.Wait()
 			proxy.Cut() // the responses never arrive
-			proxy.Mend()
+			proxy.Restore()
 			require.Eventually(t, func() bool {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 				defer cancel()

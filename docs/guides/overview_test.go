@@ -27,8 +27,8 @@ func contenders() []contender {
 		{"token bucket", "2/s burst 6", ratelimit.New(memory.NewLimiter(bucket), nil)},
 		{"with MaxWait", "2/s burst 6, 2 s", ratelimit.New(memory.NewLimiter(bucket), &ratelimit.Options{MaxWait: 2 * second})},
 		{"Cooldown", "10 in 5 s, or 5 s penalty", ratelimit.New(memory.NewCooldown(calm, nil), nil)},
-		{"All", "2/s burst 6, 15 a day", ratelimit.New(both, nil)},
-		{"InFlight", "2 at once, 1 s each", slotsOf(memory.NewSemaphore(2), second)},
+		{"AllOf", "2/s burst 6, 15 a day", ratelimit.New(both, nil)},
+		{"Concurrency", "2 at once, 1 s each", withSemaphore(memory.NewSemaphore(2), second)},
 	}
 }
 
@@ -72,8 +72,8 @@ func meet(t *testing.T, admit router.IngressFunc) (admitted, refused []time.Dura
 	return admitted, refused
 }
 
-// slotsOf lets a message in that finds a place, and holds it for as long as it takes.
-func slotsOf(semaphore limit.Semaphore, takes time.Duration) router.IngressFunc {
+// withSemaphore admits a message if a permit is free, and holds the permit for the given time.
+func withSemaphore(semaphore limit.Semaphore, takes time.Duration) router.IngressFunc {
 	return func(ctx context.Context, in router.IngressContext) error {
 		permit, err := semaphore.Acquire(ctx, ratelimit.KeyPerUser(in))
 		switch {

@@ -191,7 +191,7 @@ func all(t *testing.T) []byte {
 		secondLevel.add(at, c.tokens(perSecond))
 		dayLevel.add(at, c.tokens(perDay))
 	})
-	p := newPicture("All: a call needs both budgets, and a refused one takes from neither",
+	p := newPicture("AllOf: a call needs both budgets, and a refused one takes from neither",
 		"2 a second and 24 a day, asked for 4 times a second", 18*second)
 	p.heading("the second's bucket")
 	p.level("tokens", secondLevel, 2, 36)

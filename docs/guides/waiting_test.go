@@ -115,7 +115,7 @@ func inFlight(t *testing.T) []byte {
 }
 
 func drawInFlight(calls []*rendering, places steps) []byte {
-	p := newPicture("InFlight: two at a time, and the next when one has ended",
+	p := newPicture("Concurrency: two at a time, and the next when one has ended",
 		"two places for each user, over all connections", 12*second)
 	for _, c := range calls {
 		if c.refused {

@@ -45,7 +45,7 @@ func StartProxy(t testing.TB, to string) *Proxy {
 	return nil
 }
 
-// Cut closes all connections and refuses new ones until Mend is called.
+// Cut closes all connections and refuses new ones until Restore is called.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,8 +63,8 @@ func (p *Proxy) cut() {
 	p.unstall() // goroutines that wait for the end of a stall must see the close
 }
 
-// Stall stops forwarding in both directions until Mend is called. Connections stay open and new ones
-// are accepted. Data and closes are forwarded after Mend.
+// Stall stops forwarding in both directions until Restore is called. Connections stay open and new ones
+// are accepted. Data and closes are forwarded after Restore.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,8 +73,8 @@ func (p *Proxy) Stall() {
 	}
 }
 
-// Mend ends the effect of Cut and Stall.
-func (p *Proxy) Mend() {
+// Restore ends the effect of Cut and Stall.
+func (p *Proxy) Restore() {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +105,7 @@ func (p *Proxy) isForwarding() bool {
 }
 
 // Delay delays every chunk to the client by d. A chunk is the data of one read. The default is 0;
-// Mend does not reset the delay.
+// Restore does not reset the delay.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -45,8 +45,8 @@ func TestProxy_CutClosesAndRefusesConnections(t *testing.T) {
 	require.Error(t, err)
 	require.Error(t, ping(t, client, longTimeout))
 
-	proxy.Mend()
-	proxy.Mend()
+	proxy.Restore()
+	proxy.Restore()
 	assert.Eventually(t, func() bool { return ping(t, client, longTimeout) == nil }, longTimeout, time.Millisecond)
 }
 
@@ -67,7 +67,7 @@ func TestProxy_MendSucceedsWhileProcessesStart(t *testing.T) {
 	}
 	for range 200 {
 		proxy.Cut()
-		proxy.Mend()
+		proxy.Restore()
 	}
 }
 
@@ -83,7 +83,7 @@ func TestProxy_StallDelaysData(t *testing.T) {
 	_, err = conn.Write([]byte("PING\r\n"))
 	require.NoError(t, err)
 
-	proxy.Mend()
+	proxy.Restore()
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(longTimeout)))
 	pong := make([]byte, len("+PONG\r\n"))
 	_, err = io.ReadFull(conn, pong)
@@ -99,7 +99,7 @@ func TestProxy_CutEndsStall(t *testing.T) {
 	proxy.Cut()
 	_, err := net.Dial("tcp", proxy.Addr)
 	require.Error(t, err)
-	proxy.Mend()
+	proxy.Restore()
 	assert.NoError(t, ping(t, client, longTimeout))
 }
 
