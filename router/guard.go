@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 )
 
 // Application code is what a program registers with a router or returns to it. The router
 // calls it through this file alone: guard where the error becomes an answer, hook where
-// nothing is returned, guardedLink for brokers, log for slog handlers, observing for
+// nothing is returned, guardedSession for brokers, log for slog handlers, observing for
 // observers, and contain for the methods of messages. So a panic in it ends one message,
 // and no lock is kept: code that may run under a lock returns through a deferred unlock,
 // and Logger, which may call the router, is never called under one.
@@ -103,38 +104,38 @@ func (r *Router) logLater(name string, v any) {
 	})
 }
 
-// guardedLink is a broker's Link without its panics. Topics call it under their locks,
+// guardedSession is a broker's Link without its panics. Topics call it under their locks,
 // so that subscriptions and members reach the broker in their order.
-type guardedLink struct {
-	router *Router
-	link   Link
+type guardedSession struct {
+	router  *Router
+	session broker.Session
 }
 
 // Subscribe calls the broker.
-func (g guardedLink) Subscribe(topic string) {
+func (g guardedSession) Subscribe(topic string) {
 	defer g.recover("Broker.Subscribe")
-	g.link.Subscribe(topic)
+	g.session.Subscribe(topic)
 }
 
 // Unsubscribe calls the broker.
-func (g guardedLink) Unsubscribe(topic string) {
+func (g guardedSession) Unsubscribe(topic string) {
 	defer g.recover("Broker.Unsubscribe")
-	g.link.Unsubscribe(topic)
+	g.session.Unsubscribe(topic)
 }
 
 // Publish calls the broker.
-func (g guardedLink) Publish(topic string, packet []byte) {
+func (g guardedSession) Publish(topic string, packet []byte) {
 	defer g.recover("Broker.Publish")
-	g.link.Publish(topic, packet)
+	g.session.Publish(topic, packet)
 }
 
 // Close calls the broker.
-func (g guardedLink) Close() {
+func (g guardedSession) Close() {
 	defer g.recover("Broker.Close")
-	g.link.Close()
+	g.session.Close()
 }
 
-func (g guardedLink) recover(name string) {
+func (g guardedSession) recover(name string) {
 	if v := recover(); v != nil {
 		g.router.observe(Event{Kind: EventPanicked, Reason: name})
 		g.router.logLater(name, v)

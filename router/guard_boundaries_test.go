@@ -122,7 +122,7 @@ func boundaries() map[string]boundary {
 				g.opts.Broker = &faultyBroker{rig: g}
 				g.opts.OnMissed = func(string, int) { g.fault() }
 			},
-			provoke: func(g *rig) { g.node.Missed("room", 1) }, reason: "OnMissed", exits: true,
+			provoke: func(g *rig) { g.node.MessagesLost("room", 1) }, reason: "OnMissed", exits: true,
 		},
 		"Options.Logger": {
 			prepare: func(g *rig) {
@@ -140,8 +140,8 @@ func boundaries() map[string]boundary {
 			},
 			reason: "Logger",
 		},
-		"Options.Broker": {}, // see Broker and Link
-		"Broker.Join":    {}, // see TestGuard_BrokerThatCannotJoinFailsAtStartUp
+		"Options.Broker": {}, // see Broker and Session
+		"Broker.Connect": {}, // see TestGuard_BrokerThatCannotJoinFailsAtStartUp
 		"Observe.f": {
 			setUp: func(g *rig) {
 				g.router.Observe(func(router.Event) { g.fault() })
@@ -207,9 +207,9 @@ func boundaries() map[string]boundary {
 		},
 	}
 	for _, method := range []string{"Subscribe", "Unsubscribe", "Publish"} {
-		all["Link."+method] = linkBoundary(method)
+		all["Session."+method] = sessionBoundary(method)
 	}
-	all["Link.Close"] = boundary{
+	all["Session.Close"] = boundary{
 		prepare: func(g *rig) { g.opts.Broker = &faultyBroker{rig: g, at: "Close"} },
 		provoke: func(g *rig) {
 			require.NoError(g, g.router.Shutdown(g.Context()))
@@ -221,8 +221,8 @@ func boundaries() map[string]boundary {
 	return all
 }
 
-// linkBoundary makes a method of a broker's link fail for every message about a topic.
-func linkBoundary(method string) boundary {
+// sessionBoundary makes a method of a broker's session fail for every message about a topic.
+func sessionBoundary(method string) boundary {
 	return boundary{
 		prepare: func(g *rig) { g.opts.Broker = &faultyBroker{rig: g, at: method} },
 		setUp: func(g *rig) {

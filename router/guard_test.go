@@ -5,11 +5,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net/http"
-	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -34,7 +34,7 @@ type rig struct {
 	router   *router.Router
 	conn     *routertest.Conn
 	other    *routertest.Conn
-	node     router.Node // if there is a broker
+	node     broker.Handler // if there is a broker
 	fault    func()
 	failures recorder[string]
 	panics   recorder[string] // the reasons
@@ -170,9 +170,9 @@ func TestGuard_EveryBoundaryHasCase(t *testing.T) {
 // declaredBoundaries returns the methods of the exported interfaces, the exported function
 // types, and the parameters that are functions.
 func declaredBoundaries(t *testing.T) (names []string) {
-	files, err := fs.Glob(os.DirFS("."), "*.go")
+	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
-	for _, file := range files {
+	for _, file := range append(files, "../broker/broker.go") {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
@@ -265,7 +265,7 @@ func TestGuard_BrokerThatCannotJoinFailsAtStartUp(t *testing.T) {
 	assert.PanicsWithValue(t, "fault", func() {
 		router.New(&router.Options{Broker: &faultyBroker{rig: &rig{fault: func() { panic("fault") }}, at: "Join"}})
 	})
-	assert.PanicsWithValue(t, "router: Broker.Join has returned nil; it must return a Link", func() {
+	assert.PanicsWithValue(t, "router: Broker.Connect has returned nil; it must return a Session", func() {
 		router.New(&router.Options{Broker: &faultyBroker{rig: &rig{}, at: "nil"}})
 	})
 }

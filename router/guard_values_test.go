@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 )
@@ -146,7 +147,7 @@ func (b *faultyBroker) trigger(at string) {
 	}
 }
 
-func (b *faultyBroker) Join(node router.Node) router.Link {
+func (b *faultyBroker) Connect(node broker.Handler) broker.Session {
 	b.rig.node = node
 	b.trigger("Join")
 	if b.at == "nil" {

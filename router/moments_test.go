@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -221,13 +222,13 @@ func TestAQueueOverflowsWhileItsConnectionEnds(t *testing.T) {
 }
 
 // A farBroker lets a test play the other nodes.
-type farBroker struct{ router.Node }
+type farBroker struct{ broker.Handler }
 
-func (b *farBroker) Join(n router.Node) router.Link { b.Node = n; return b }
-func (*farBroker) Subscribe(string)                 {}
-func (*farBroker) Unsubscribe(string)               {}
-func (*farBroker) Publish(string, []byte)           {}
-func (*farBroker) Close()                           {}
+func (b *farBroker) Connect(n broker.Handler) broker.Session { b.Handler = n; return b }
+func (*farBroker) Subscribe(string)                       {}
+func (*farBroker) Unsubscribe(string)                     {}
+func (*farBroker) Publish(string, []byte)                 {}
+func (*farBroker) Close()                                 {}
 
 // TestMembersWhoEnterWhileATopicEnds has them enter on other nodes while the last of this
 // node leaves.

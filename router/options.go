@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/netpoll"
 )
 
@@ -57,7 +58,7 @@ type Options struct {
 	OnQueueHigh func(c *Conn, messages, bytes int)
 
 	// Broker carries what is published to the other nodes. If nil, there are none.
-	Broker Broker
+	Broker broker.Broker
 
 	// OnMember is called when a connection enters a topic or leaves it, on any node,
 	// while connections of this node are in it; when the last of them leaves, all

@@ -92,7 +92,7 @@ func (t *topics) enter(name string, c *Conn, info string) {
 	m := Member{ConnID: c.id, TenantID: c.identity.TenantID, UserID: c.identity.UserID, Info: info}
 	p.here[c.id] = m
 	t.tell(to, m, true)
-	t.router.link.Publish(name, memberPacket(packetEnter, m))
+	t.router.session.Publish(name, memberPacket(packetEnter, m))
 }
 
 // leave must be called with the topic's lock held.
@@ -103,7 +103,7 @@ func (t *topics) leave(from *topic, c *Conn) {
 	}
 	delete(from.presence.here, c.id)
 	t.tell(from, m, false)
-	t.router.link.Publish(from.name, memberPacket(packetLeave, m))
+	t.router.session.Publish(from.name, memberPacket(packetLeave, m))
 }
 
 // ask asks all nodes for their members, and those that are silent once more, because the
@@ -115,12 +115,12 @@ func (t *topics) ask(of *topic) {
 	}
 	of.presence.asked++
 	asked := of.presence.asked
-	t.router.link.Publish(of.name, memberPacket(packetAsk))
+	t.router.session.Publish(of.name, memberPacket(packetAsk))
 	time.AfterFunc(answerTime/2, func() {
 		of.mu.Lock()
 		defer of.mu.Unlock()
 		if len(of.presence.silent(asked)) > 0 {
-			t.router.link.Publish(of.name, memberPacket(packetAsk))
+			t.router.session.Publish(of.name, memberPacket(packetAsk))
 		}
 	})
 	time.AfterFunc(answerTime, func() {
@@ -199,13 +199,13 @@ func (t *topics) tellWhoIsHere(of *topic) {
 	members := slices.Collect(maps.Values(of.presence.here))
 	if len(members) > membersAtOnce {
 		for part := range slices.Chunk(members, membersAtOnce) {
-			t.router.link.Publish(of.name, memberPacket(packetEnter, part...))
+			t.router.session.Publish(of.name, memberPacket(packetEnter, part...))
 		}
 		for i, m := range members {
 			members[i] = Member{ConnID: m.ConnID}
 		}
 	}
-	t.router.link.Publish(of.name, memberPacket(packetHere, members...))
+	t.router.session.Publish(of.name, memberPacket(packetHere, members...))
 }
 
 const membersAtOnce = 500

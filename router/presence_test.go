@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -30,7 +31,7 @@ type Enter struct {
 
 func (Enter) MessageType() string { return "ENTER" }
 
-func newNode(broker router.Broker) *node {
+func newNode(broker broker.Broker) *node {
 	n := &node{}
 	n.Router = router.New(&router.Options{
 		Broker: broker,
@@ -213,7 +214,7 @@ func TestAnInterruptionIsNobodysLeave(t *testing.T) {
 		n.dial(t, "ann").Send(Enter{"go"})
 		synctest.Wait()
 		broker.Receive("go", "two", []byte("\x05"+`[{"connId":"two","userId":"two"}]`))
-		broker.Missed("go", 0)
+		broker.MessagesLost("go", 0)
 		time.Sleep(time.Hour)
 		assert.Equal(t, []string{"ann", "two"}, n.users())
 		broker.Subscribed("go") // the way is there again, and two does not answer
@@ -279,13 +280,13 @@ func TestANodeSubscribesToWhatItHasMembersFor(t *testing.T) {
 
 // A lossyBroker is one node of it; a test plays the others.
 type lossyBroker struct {
-	router.Node
+	broker.Handler
 	published recorder[string]
 	topics    recorder[string]
 }
 
-func (b *lossyBroker) Join(node router.Node) router.Link {
-	b.Node = node
+func (b *lossyBroker) Connect(node broker.Handler) broker.Session {
+	b.Handler = node
 	return b
 }
 
@@ -307,7 +308,7 @@ func TestMembersAfterALoss(t *testing.T) {
 		}
 		assert.Equal(t, []string{"ann", "four", "three", "two"}, n.users())
 
-		broker.Missed("go", 7)
+		broker.MessagesLost("go", 7)
 		synctest.Wait()
 		assert.Equal(t, []int{7}, n.missed.all())
 		sent := broker.published.all()
@@ -318,7 +319,7 @@ func TestMembersAfterALoss(t *testing.T) {
 		assert.Equal(t, []string{"ann", "four", "new", "two"}, n.users())
 		time.Sleep(time.Minute)
 		assert.Equal(t, []string{"ann", "new", "two"}, n.users(), "four has not answered")
-		broker.Down("two")
+		broker.NodeLeft("two")
 		assert.Equal(t, []string{"ann", "new"}, n.users())
 		synctest.Wait()
 		assert.Equal(t, []string{"+ann@go", "+two@go", "+three@go", "+four@go", "-three@go", "+new@go", "-four@go", "-two@go"}, n.events.all())

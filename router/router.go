@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -31,7 +32,7 @@ type Router struct {
 
 	conns    registry
 	topics   topics
-	link     Link               // to the other nodes
+	session  broker.Session     // to the other nodes
 	events   executor.FuncQueue // of hooks that are about no connection
 	observer func(Event)        // nil if nobody observes
 	inbound  executor.ByteBudget
@@ -64,7 +65,7 @@ func New(opts *Options) *Router {
 	for i := range r.shared {
 		r.shared[i].deadlines.timeout = r.opts.Timeouts.Call
 	}
-	r.join()
+	r.connectBroker()
 	return r
 }
 

@@ -17,7 +17,7 @@ func (r *Router) Shutdown(ctx context.Context) error {
 	conns := r.conns.drain()
 	r.observe(Event{Kind: EventDraining, Count: len(conns)})
 	drainPaced(ctx, conns)
-	defer r.link.Close()
+	defer r.session.Close()
 	select {
 	case <-r.conns.drained:
 		return nil

@@ -78,7 +78,7 @@ func (t *topics) add(name string, c *Conn) {
 	}
 	defer s.mu.Unlock()
 	s.topics[name] = &topic{name: name, subscriptions: 1, members: map[*Conn]struct{}{c: {}}}
-	t.router.link.Subscribe(name)
+	t.router.session.Subscribe(name)
 }
 
 // remove unsubscribes c, which must be subscribed.
@@ -96,7 +96,7 @@ func (t *topics) remove(name string, c *Conn) {
 	defer s.mu.Unlock() // who enters the topic anew is told of after who leaves it now
 	delete(s.topics, name)
 	defer t.drop(from, c) // even if the broker calls runtime.Goexit
-	t.router.link.Unsubscribe(name)
+	t.router.session.Unsubscribe(name)
 }
 
 // drop ends a topic that has lost its last subscriber, c.
@@ -155,7 +155,7 @@ func (t *topics) publish(name string, except *Conn, m Message, everywhere bool) 
 	}
 	t.router.observe(Event{Kind: EventPublished, Count: receivers})
 	if everywhere && t.router.opts.Broker != nil {
-		t.router.link.Publish(name, messagePacket(frame))
+		t.router.session.Publish(name, messagePacket(frame))
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func (t *topics) subscribed(name string) {
 
 // missed asks who is there if something about members may be among what was lost. In an
 // interruption nobody could answer; after it, subscribed asks.
-func (t *topics) missed(name string, packets int) {
+func (t *topics) messagesLost(name string, packets int) {
 	if packets > 0 {
 		t.subscribed(name)
 	}
@@ -242,7 +242,7 @@ func (t *topics) missed(name string, packets int) {
 }
 
 // down forgets the members on a node.
-func (t *topics) down(node string) {
+func (t *topics) nodeLeft(node string) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()

@@ -4,11 +4,11 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/executor"
-	"github.com/penstock-go/penstock/router"
 )
 
-// A Broker is a [router.Broker] for several routers in one process, and for tests of
+// A Broker is a [broker.Broker] for several routers in one process, and for tests of
 // what several nodes do. It loses nothing.
 type Broker struct {
 	mu     sync.Mutex
@@ -16,13 +16,13 @@ type Broker struct {
 	joined int
 }
 
-var _ router.Broker = (*Broker)(nil)
+var _ broker.Broker = (*Broker)(nil)
 
 // NewBroker returns a broker without nodes.
 func NewBroker() *Broker { return &Broker{links: map[*link]struct{}{}} }
 
 // Join makes a node.
-func (b *Broker) Join(node router.Node) router.Link {
+func (b *Broker) Connect(node broker.Handler) broker.Session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.joined++
@@ -35,7 +35,7 @@ func (b *Broker) Join(node router.Node) router.Link {
 // for nobody.
 type link struct {
 	broker *Broker
-	node   router.Node
+	node   broker.Handler
 	name   string
 	topics map[string]struct{} // guarded by the broker's lock
 	queue  executor.FuncQueue
@@ -79,6 +79,6 @@ func (l *link) Close() {
 	}
 	delete(l.broker.links, l)
 	for other := range l.broker.links {
-		other.queue.Add(func() { other.node.Down(l.name) })
+		other.queue.Add(func() { other.node.NodeLeft(l.name) })
 	}
 }

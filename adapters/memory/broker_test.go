@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/router/brokertest"
+	"github.com/penstock-go/penstock/broker/brokertest"
 )
 
 func TestBrokerKeepsTheContract(t *testing.T) {
 	for _, c := range brokertest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c.Run(t, brokertest.Cluster{Join: memory.NewBroker().Join, Patience: time.Second, Quiet: time.Second})
+				c.Run(t, brokertest.Cluster{Connect: memory.NewBroker().Connect, Patience: time.Second, Quiet: time.Second})
 			})
 		})
 	}

@@ -10,17 +10,17 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/broker"
 )
 
-// A Broker is a [router.Broker] over the Pub/Sub of Redis, on a Cluster over the sharded
+// A Broker is a [broker.Broker] over the Pub/Sub of Redis, on a Cluster over the sharded
 // one, which is there from Redis 7.0 on.
 //
 // A node subscribes to topics that it has members for, on a connection of its own, or
 // on several of a Cluster. It publishes what waits in one round trip. While Redis is out
 // of reach, nodes serve their own subscribers; up to 16 MiB wait to be published,
 // and what does not fit is lost. Packets are numbered, so every loss is noticed by those
-// who miss something, and told with [router.Node.Missed]. A connection that was silent
+// who miss something, and told with [broker.Handler.Missed]. A connection that was silent
 // for two seconds is opened anew. Nodes say every second that they are there; who
 // has not for four seconds is down.
 //
@@ -30,7 +30,7 @@ type Broker struct {
 	client goredis.UniversalClient
 }
 
-var _ router.Broker = (*Broker)(nil)
+var _ broker.Broker = (*Broker)(nil)
 
 // NewBroker returns a broker. It panics if the client is nil. It sends nothing yet. The
 // client must give up a server that does not answer, as it does unless its timeouts are
@@ -49,7 +49,7 @@ const (
 )
 
 // Join makes a node.
-func (b *Broker) Join(node router.Node) router.Link {
+func (b *Broker) Connect(node broker.Handler) broker.Session {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &link{node: node, name: rand.Text(), cancel: cancel, heard: map[string]*neighbour{}}
 	ways := 1
@@ -74,7 +74,7 @@ func (b *Broker) Join(node router.Node) router.Link {
 
 // A link is this process as a node.
 type link struct {
-	node   router.Node
+	node   broker.Handler
 	name   string
 	ways   []*way
 	cancel context.CancelFunc
@@ -165,7 +165,7 @@ func (l *link) leaves(from string) {
 	delete(l.heard, from)
 	l.mu.Unlock()
 	if n != nil && !n.down {
-		l.node.Down(from)
+		l.node.NodeLeft(from)
 	}
 	for _, w := range l.ways {
 		w.unfollow(from)
@@ -191,7 +191,7 @@ func (l *link) buryTheSilent() {
 	}
 	l.mu.Unlock()
 	for _, name := range down {
-		l.node.Down(name)
+		l.node.NodeLeft(name)
 	}
 	for _, name := range gone {
 		for _, w := range l.ways {

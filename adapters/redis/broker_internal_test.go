@@ -6,17 +6,17 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/broker/brokertest"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/router"
-	"github.com/penstock-go/penstock/router/brokertest"
 )
 
 // brokers makes a cluster of nodes, each with a client of its own as in a process of
 // its own.
 func brokers(client func() goredis.UniversalClient) brokertest.Cluster {
 	return brokertest.Cluster{
-		Join:     func(node router.Node) router.Link { return NewBroker(client()).Join(node) },
-		Kill:     func(l router.Link) { l.(*link).kill() },
+		Connect:     func(node broker.Handler) broker.Session { return NewBroker(client()).Connect(node) },
+		Kill:     func(l broker.Session) { l.(*link).kill() },
 		Patience: 20 * time.Second,
 		Quiet:    20 * time.Millisecond,
 	}

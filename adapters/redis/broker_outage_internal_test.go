@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/router"
 )
 
 // A listener is a node that counts.
 type listener struct {
-	router.Link
+	broker.Session
 
 	mu         sync.Mutex
 	received   []string
@@ -37,10 +37,10 @@ func listen(client goredis.UniversalClient) *listener {
 		defer l.mu.Unlock()
 		f()
 	}
-	l.Link = NewBroker(client).Join(router.Node{
+	l.Session = NewBroker(client).Connect(broker.Handler{
 		Receive:    func(_, _ string, packet []byte) { with(func() { l.received = append(l.received, string(packet)) }) },
 		Subscribed: func(string) { with(func() { l.subscribed++ }) },
-		Missed: func(_ string, packets int) {
+		MessagesLost: func(_ string, packets int) {
 			with(func() {
 				l.missed += packets
 				if packets == 0 {
@@ -48,7 +48,7 @@ func listen(client goredis.UniversalClient) *listener {
 				}
 			})
 		},
-		Down: func(string) { with(func() { l.down++ }) },
+		NodeLeft: func(string) { with(func() { l.down++ }) },
 	})
 	return l
 }
@@ -64,7 +64,7 @@ func pair(t *testing.T, publisher, hearing goredis.UniversalClient) (a, b *liste
 	return a, b
 }
 
-func (l *listener) outbox() *outbox { return l.Link.(*link).ways[0].outbox }
+func (l *listener) outbox() *outbox { return l.Session.(*link).ways[0].outbox }
 
 // owes waits until the node knows that something it published is lost.
 func (l *listener) owes(t *testing.T) {
@@ -306,16 +306,16 @@ func TestAClientThatConnectsAgainByItself(t *testing.T) {
 	defer a.Close()
 	var told, subscribed atomic.Int64
 	entered, hold := make(chan struct{}), make(chan struct{})
-	b := NewBroker(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr })).Join(router.Node{
+	b := NewBroker(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr })).Connect(broker.Handler{
 		Receive: func(_, _ string, packet []byte) {
 			if string(packet) == "hold" {
 				close(entered)
 				<-hold
 			}
 		},
-		Subscribed: func(string) { subscribed.Add(1) },
-		Missed:     func(string, int) { told.Add(1) },
-		Down:       func(string) {},
+		Subscribed:   func(string) { subscribed.Add(1) },
+		MessagesLost: func(string, int) { told.Add(1) },
+		NodeLeft:     func(string) {},
 	})
 	defer b.Close()
 	b.Subscribe("news")
@@ -338,7 +338,7 @@ func TestAClientThatConnectsAgainByItself(t *testing.T) {
 func TestANodeThatWasPausedIsAskedAgain(t *testing.T) {
 	server := redistest.Start(t)
 	a, b := pair(t, server.Client(t), server.Client(t))
-	silent, of := a.Link.(*link).name, b.Link.(*link)
+	silent, of := a.Session.(*link).name, b.Session.(*link)
 	require.Eventually(t, func() bool {
 		of.mu.Lock()
 		defer of.mu.Unlock()
@@ -363,7 +363,7 @@ func TestNothingFollowsAGoodbye(t *testing.T) {
 	var names []string
 	for range rounds {
 		a := listen(server.Client(t))
-		names = append(names, a.Link.(*link).name)
+		names = append(names, a.Session.(*link).name)
 		var wg sync.WaitGroup
 		stop := make(chan struct{})
 		for range 4 {
@@ -384,7 +384,7 @@ func TestNothingFollowsAGoodbye(t *testing.T) {
 		wg.Wait()
 	}
 	b.eventually(t, "down", func() bool { return b.down >= rounds })
-	of := b.Link.(*link)
+	of := b.Session.(*link)
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	for _, name := range names {

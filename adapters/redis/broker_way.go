@@ -231,7 +231,7 @@ func (w *way) lose() {
 	}
 	w.mu.Unlock()
 	for _, topic := range missed {
-		w.link.node.Missed(topic, 0)
+		w.link.node.MessagesLost(topic, 0)
 	}
 }
 
@@ -319,10 +319,10 @@ func (w *way) deliver(channel string, e *envelope) {
 	missedBefore := isNew && f.missedBefore(e)
 	w.mu.Unlock()
 	if missing > 0 {
-		w.link.node.Missed(state.topic, missing)
+		w.link.node.MessagesLost(state.topic, missing)
 	}
 	if missedBefore { // how many of them came after this node had subscribed, nobody knows
-		w.link.node.Missed(state.topic, 0)
+		w.link.node.MessagesLost(state.topic, 0)
 	}
 	if isNew && e.kind == kindPacket {
 		w.link.node.Receive(state.topic, e.from, e.packet)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -251,17 +252,17 @@ func TestTopicsOfManyNodes(t *testing.T) {
 }
 
 // A lossy broker tells of losses, and of a message that was under way for a while.
-type lossy struct{ node router.Node }
+type lossy struct{ node broker.Handler }
 
-func (l *lossy) Join(node router.Node) router.Link { l.node = node; return l }
-func (*lossy) Subscribe(string)                    {}
-func (*lossy) Unsubscribe(string)                  {}
-func (*lossy) Close()                              {}
+func (l *lossy) Connect(node broker.Handler) broker.Session { l.node = node; return l }
+func (*lossy) Subscribe(string)                             {}
+func (*lossy) Unsubscribe(string)                           {}
+func (*lossy) Close()                                       {}
 func (l *lossy) Publish(topic string, packet []byte) {
 	time.AfterFunc(3*time.Second, func() {
 		l.node.Receive(topic, "me", packet)
-		l.node.Missed(topic, 7)
-		l.node.Missed(topic, 0)
+		l.node.MessagesLost(topic, 7)
+		l.node.MessagesLost(topic, 0)
 	})
 }
 

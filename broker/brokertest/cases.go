@@ -194,7 +194,7 @@ func crash(c Cluster) error {
 			p.Close()
 			return
 		}
-		c.Kill(p.Link)
+		c.Kill(p.Session)
 	})
 }
 

@@ -1,4 +1,4 @@
-// Package brokertest holds brokers to the contract of [router.Broker]. Each sentence of
+// Package brokertest holds brokers to the contract of [broker.Broker]. Each sentence of
 // it is a case, which says the rule in words when it fails.
 package brokertest
 
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/broker"
 )
 
 // A Case is one rule of the contract.
@@ -21,12 +21,12 @@ type Case struct {
 
 // A Cluster makes the nodes of a case.
 type Cluster struct {
-	// Join makes a node through a broker of its own, as another process would, or
+	// Connect makes a node through a broker of its own, as another process would, or
 	// through the one that all share.
-	Join func(router.Node) router.Link
+	Connect func(broker.Handler) broker.Session
 
 	// Kill ends a node as a crash does. If it is nil, Close ends it.
-	Kill func(router.Link)
+	Kill func(broker.Session)
 
 	// Patience is how long to wait for what must happen, and Quiet how long for what
 	// must not.
@@ -62,7 +62,7 @@ func Cases() []Case {
 
 // A peer is a node of a case.
 type peer struct {
-	router.Link
+	broker.Session
 	cluster Cluster
 
 	mu         sync.Mutex
@@ -76,13 +76,13 @@ type received struct{ topic, from, packet string }
 
 func (c Cluster) join() *peer {
 	p := &peer{cluster: c, subscribed: map[string]int{}}
-	p.Link = c.Join(router.Node{
+	p.Session = c.Connect(broker.Handler{
 		Receive:    p.receive,
 		Subscribed: func(topic string) { p.locked(func() { p.subscribed[topic]++ }) },
-		Missed: func(topic string, packets int) {
+		MessagesLost: func(topic string, packets int) {
 			p.locked(func() { p.wrong = fmt.Errorf("%d packets of %q are missing", packets, topic) })
 		},
-		Down: func(from string) { p.locked(func() { p.down = append(p.down, from) }) },
+		NodeLeft: func(from string) { p.locked(func() { p.down = append(p.down, from) }) },
 	})
 	return p
 }
