@@ -87,7 +87,7 @@ func TestTheTableOfCodesIsComplete(t *testing.T) {
 	require.NoError(t, err)
 	for _, code := range []errors.Code{
 		errors.Unauthenticated, errors.PermissionDenied, errors.InvalidArgument, errors.FailedPrecondition,
-		errors.NotFound, errors.AlreadyExists, errors.Unimplemented, errors.Cancelled, errors.DeadlineExceeded,
+		errors.NotFound, errors.AlreadyExists, errors.Unimplemented, errors.Canceled, errors.DeadlineExceeded,
 		errors.ResourceExhausted, errors.Unavailable, errors.Aborted, errors.Internal,
 	} {
 		assert.Contains(t, string(text), "| `"+string(code)+"` |")

@@ -14,7 +14,7 @@ const (
 	NotFound           Code = "NOT_FOUND"           // what the message names does not exist
 	AlreadyExists      Code = "ALREADY_EXISTS"      // what the message would create exists
 	Unimplemented      Code = "UNIMPLEMENTED"       // no handler is registered for the message's type
-	Cancelled          Code = "CANCELLED"           // the caller went away or gave up
+	Canceled          Code = "CANCELLED"           // the caller went away or gave up
 	DeadlineExceeded   Code = "DEADLINE_EXCEEDED"   // the time for the call ran out
 	ResourceExhausted  Code = "RESOURCE_EXHAUSTED"  // a limit was exceeded
 	Unavailable        Code = "UNAVAILABLE"         // something the server depends on is out of reach
@@ -30,7 +30,7 @@ func (c Code) retryable() (retryable, known bool) {
 	case DeadlineExceeded, ResourceExhausted, Unavailable, Aborted:
 		return true, true
 	case Unauthenticated, PermissionDenied, InvalidArgument, FailedPrecondition,
-		NotFound, AlreadyExists, Unimplemented, Cancelled:
+		NotFound, AlreadyExists, Unimplemented, Canceled:
 		return false, true
 	default:
 		return false, false

@@ -70,7 +70,7 @@ func (e *Error) Retryable() bool {
 }
 
 // CodeOf returns the code of the first *Error in err's tree. A nil error has
-// the code "", a cancelled context [Cancelled], an expired one
+// the code "", a cancelled context [Canceled], an expired one
 // [DeadlineExceeded], and everything else [Internal], also a nil *Error in the tree.
 func CodeOf(err error) Code {
 	if err == nil {
@@ -83,7 +83,7 @@ func CodeOf(err error) Code {
 	case ok:
 		return Internal
 	case errors.Is(err, context.Canceled):
-		return Cancelled
+		return Canceled
 	case errors.Is(err, context.DeadlineExceeded):
 		return DeadlineExceeded
 	default:

@@ -120,7 +120,7 @@ func (c *Conn) start() {
 func transport(o *Options) wsconn.Options {
 	l, t := o.Limits, o.Timeouts
 	opts := wsconn.Options{
-		MaxMessageBytes: l.HardBytes,
+		MaxMessageBytes: l.MaxReadBytes,
 		MessageTimeout:  t.Message,
 		WriteTimeout:    t.Write,
 		CloseTimeout:    t.Close,
@@ -129,7 +129,7 @@ func transport(o *Options) wsconn.Options {
 		BufferBytes:     o.BufferBytes,
 		QueueBytes:      l.QueueBytes,
 		QueueMessages:   l.QueueMessages,
-		SlowConsumer:    wsconn.SlowConsumerPolicy(o.OnQueueFull),
+		SlowConsumer:    wsconn.SlowConsumerPolicy(o.SlowConsumer),
 		Poller:          new(netpoll.Poller),
 	}
 	if o.CompressMinBytes > 0 {
@@ -178,12 +178,12 @@ func (r *Router) rejectHandshake(w http.ResponseWriter, reason string, failed *p
 }
 
 func (r *Router) recordRejection(reason string, code errors.Code) {
-	r.observe(Event{Kind: EventRefused, Reason: reason, Code: code})
+	r.observe(Event{Kind: EventRejected, Reason: reason, Code: code})
 	r.logRejected(reason, code)
 }
 
 func (r *Router) recordLimitRejection(l LimitExceeded) {
-	r.observe(Event{Kind: EventLimited, Reason: string(l.Kind), Count: 1})
+	r.observe(Event{Kind: EventLimitExceeded, Reason: string(l.Kind), Count: 1})
 	r.limitExceeded(l)
 }
 

@@ -221,7 +221,7 @@ func TestConnectionLimits(t *testing.T) {
 
 func TestAPanicInAuthenticateLeavesNoPlaceTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var failures recorder[router.Failure]
+		var failures recorder[router.ErrorReport]
 		r := router.New(&router.Options{
 			Authenticate: func(*http.Request) (router.Identity, error) { panic("no database") },
 			OnError:      failures.add,

@@ -136,7 +136,7 @@ func TestSlowReader_IsSlowedDown(t *testing.T) {
 		limits router.Limits
 		on     func(*router.Router)
 	}{
-		"calls": {router.Limits{QueueBytes: 64 << 10, InFlight: 16}, func(r *router.Router) {
+		"calls": {router.Limits{QueueBytes: 64 << 10, Concurrency: 16}, func(r *router.Router) {
 			router.RPC(r, func(*router.Context, Blob) (Blobbed, error) { return answer, nil })
 		}},
 		"events that are answered": {router.Limits{QueueBytes: 2 << 20}, func(r *router.Router) {

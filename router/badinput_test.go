@@ -44,7 +44,7 @@ const (
 // badServer has a handler for everything that can go wrong.
 func badServer(t *testing.T, opts *router.Options) *httptest.Server {
 	opts.Logger = slog.New(slog.DiscardHandler)
-	opts.Limits.MessageBytes, opts.Limits.HardBytes = messageBytes, hardBytes
+	opts.Limits.MaxMessageBytes, opts.Limits.MaxReadBytes = messageBytes, hardBytes
 	r := router.New(opts)
 	router.RPC(r, echo)
 	router.On(r, func(*router.Context, Say) error { return nil })

@@ -25,7 +25,7 @@ func encode(m Message) (*wsconn.Frame, error) {
 }
 
 func conflationKey(m Message) (key string, err error) {
-	keyed, ok := m.(Keyed)
+	keyed, ok := m.(Conflatable)
 	if !ok {
 		return "", nil
 	}

@@ -1,7 +1,7 @@
 package router
 
-// A Failure is an error that a client does not see in full.
-type Failure struct {
+// A ErrorReport is an error that a client does not see in full.
+type ErrorReport struct {
 	Conn *Conn  // nil if there was no connection yet
 	Type string // of the message, as an [IngressContext] has it; "" if there was none
 	Err  error
@@ -27,7 +27,7 @@ func (r *Router) reportError(c *Conn, typ string, failed *publicError) {
 	switch {
 	case failed.cause == nil:
 	case r.opts.OnError != nil:
-		r.hook("OnError", func() { r.opts.OnError(Failure{Conn: c, Type: typ, Err: failed.cause}) })
+		r.hook("OnError", func() { r.opts.OnError(ErrorReport{Conn: c, Type: typ, Err: failed.cause}) })
 	default:
 		r.logError(c, typ, failed)
 	}

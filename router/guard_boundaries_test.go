@@ -75,7 +75,7 @@ func boundaries() map[string]boundary {
 			reason: "OnClose", exits: true,
 		},
 		"Options.OnError": {
-			prepare: func(g *rig) { g.opts.OnError = func(router.Failure) { g.fault() } },
+			prepare: func(g *rig) { g.opts.OnError = func(router.ErrorReport) { g.fault() } },
 			setUp:   answer(http.ErrNoCookie), want: errors.Internal, reason: "OnError", exits: true,
 		},
 		"Options.OnLimitExceeded": {
@@ -84,7 +84,7 @@ func boundaries() map[string]boundary {
 		},
 		"Options.CloseCode": {
 			prepare: func(g *rig) {
-				g.opts.OnExceeded = router.Close
+				g.opts.LimitAction = router.ActionClose
 				g.opts.CloseCode = func(router.LimitExceeded) router.StatusCode { g.fault(); return 0 }
 			},
 			setUp: answer(limitReached()),
@@ -108,19 +108,19 @@ func boundaries() map[string]boundary {
 		},
 		"Options.OnQueueHigh": {
 			prepare: func(g *rig) {
-				g.opts.OnQueueFull, g.opts.Limits.QueueMessages = router.DropOldest, 4
-				g.opts.OnQueueHigh = func(*router.Conn, int, int) { g.fault() }
+				g.opts.SlowConsumer, g.opts.Limits.QueueMessages = router.DropOldest, 4
+				g.opts.OnBackpressure = func(*router.Conn, int, int) { g.fault() }
 			},
 			provoke: func(g *rig) { g.fill() }, reason: "OnQueueHigh", exits: true,
 		},
 		"Options.OnMember": {
-			prepare: func(g *rig) { g.opts.OnMember = func(router.MemberEvent) { g.fault() } },
+			prepare: func(g *rig) { g.opts.OnPresence = func(router.PresenceEvent) { g.fault() } },
 			provoke: func(g *rig) { g.enter() }, reason: "OnMember", exits: true,
 		},
 		"Options.OnMissed": {
 			prepare: func(g *rig) {
 				g.opts.Broker = &faultyBroker{rig: g}
-				g.opts.OnMissed = func(string, int) { g.fault() }
+				g.opts.OnMessagesLost = func(string, int) { g.fault() }
 			},
 			provoke: func(g *rig) { g.node.MessagesLost("room", 1) }, reason: "OnMissed", exits: true,
 		},
@@ -128,7 +128,7 @@ func boundaries() map[string]boundary {
 			prepare: func(g *rig) {
 				g.opts.Logger = slog.New(&hookedHandler{handle: func(slog.Record) { g.fault() }})
 				g.opts.OnClose = func(*router.Conn, router.CloseError) { panic("to be logged") }
-				g.opts.OnMember = func(router.MemberEvent) { panic("to be logged") }
+				g.opts.OnPresence = func(router.PresenceEvent) { panic("to be logged") }
 			},
 			setUp: answer(http.ErrNoCookie),
 			provoke: func(g *rig) {
@@ -146,7 +146,7 @@ func boundaries() map[string]boundary {
 			setUp: func(g *rig) {
 				g.router.Observe(func(router.Event) { g.fault() })
 				g.router.Observe(func(e router.Event) {
-					if e.Kind == router.EventAnswered {
+					if e.Kind == router.EventCompleted {
 						g.panics.add("the next observer is called")
 					}
 				})

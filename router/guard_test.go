@@ -75,7 +75,7 @@ func (g *rig) start(setUp func(*rig)) {
 		}
 	}
 	if g.opts.OnError == nil {
-		g.opts.OnError = func(f router.Failure) { g.failures.add(f.Err.Error()) }
+		g.opts.OnError = func(f router.ErrorReport) { g.failures.add(f.Err.Error()) }
 	}
 	if g.opts.Logger == nil {
 		g.opts.Logger = slog.New(slog.DiscardHandler)
@@ -283,7 +283,7 @@ func TestGuard_LoggerMayCallRouter(t *testing.T) {
 			}})
 			broker := &faultyBroker{rig: g, at: at}
 			g.opts.Broker = broker
-			g.opts.OnQueueFull = router.DropOldest
+			g.opts.SlowConsumer = router.DropOldest
 			g.opts.Limits.QueueMessages = 4
 			g.start(func(g *rig) {
 				g.router.Observe(func(e router.Event) {

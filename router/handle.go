@@ -19,7 +19,7 @@ func (c *Conn) handle(in *incoming) {
 	switch {
 	case !in.route.rpc:
 	case c.ctx.Err() != nil:
-		c.recordCompleted(in.route.name, errors.Cancelled)
+		c.recordCompleted(in.route.name, errors.Canceled)
 		in.release()
 		return
 	case time.Since(in.At) >= c.deadlines.timeout:
@@ -51,14 +51,14 @@ var errExited = errors.New("router: runtime.Goexit was called, as FailNow of pac
 func (c *Conn) finishHandling(route *Route) {
 	if route.rpc {
 		c.inFlight.Add(-1)
-		c.router.observe(Event{Kind: EventEnded, Type: route.name})
+		c.router.observe(Event{Kind: EventFinished, Type: route.name})
 	}
 	c.release()
 }
 
 // recordCompleted reports the outcome of a message to observers.
 func (c *Conn) recordCompleted(typ string, code errors.Code) {
-	c.router.observe(Event{Kind: EventAnswered, Type: typ, Code: code})
+	c.router.observe(Event{Kind: EventCompleted, Type: typ, Code: code})
 }
 
 // runDecode is stage 6. It returns nil if it has rejected the message.

@@ -51,14 +51,14 @@ func inspect(err error, where string) *publicError {
 	private := false
 	switch {
 	case is(err, context.Canceled):
-		code = errors.Cancelled
+		code = errors.Canceled
 	case is(err, context.DeadlineExceeded):
 		code = errors.DeadlineExceeded
 		private = err != context.DeadlineExceeded //nolint:errorlint // a wrapped one says more
 	default:
 		private = true
 	}
-	p := &publicError{payload: publicPart(&errors.Error{Code: code, Message: bareMessage(code)})}
+	p := &publicError{payload: publicPayload(&errors.Error{Code: code, Message: bareMessage(code)})}
 	if private {
 		p.keep(err, err.Error())
 	}
@@ -67,7 +67,7 @@ func inspect(err error, where string) *publicError {
 
 // inspectCoded is about an error with an *errors.Error in its tree.
 func inspectCoded(e *errors.Error, err error) *publicError {
-	p := &publicError{payload: publicPart(e), retryAfter: e.RetryAfter}
+	p := &publicError{payload: publicPayload(e), retryAfter: e.RetryAfter}
 	switch {
 	case e.Err != nil:
 		_ = err.Error() // OnError may call it
@@ -112,7 +112,7 @@ func nilInside(err, pointer error, where string) *publicError {
 // internalError is about an error of the router's own.
 func internalError(cause error) *publicError {
 	e := errors.Error{Code: errors.Internal, Message: bareMessage(errors.Internal)}
-	return &publicError{payload: publicPart(&e), cause: cause, text: cause.Error()}
+	return &publicError{payload: publicPayload(&e), cause: cause, text: cause.Error()}
 }
 
 func limited(l LimitExceeded) *publicError {

@@ -55,7 +55,7 @@ func TestOnOpenMayRefuse(t *testing.T) {
 			r := router.New(&router.Options{
 				OnOpen:  func(context.Context, *router.Conn) error { return tt.err() },
 				OnClose: func(*router.Conn, router.CloseError) { t.Error("it has never been open") },
-				OnError: func(router.Failure) { failed = true },
+				OnError: func(router.ErrorReport) { failed = true },
 			})
 			router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
 				t.Error("the handler was called")

@@ -12,7 +12,7 @@ type LimitKind string
 const (
 	LimitRate        LimitKind = "rate"        // messages over time
 	LimitPayload     LimitKind = "payload"     // bytes of one message
-	LimitInFlight    LimitKind = "in_flight"   // calls whose handlers have not returned
+	LimitConcurrency    LimitKind = "in_flight"   // calls whose handlers have not returned
 	LimitConnections LimitKind = "connections" // open connections
 	LimitTopics      LimitKind = "topics"      // topics that one connection subscribes to
 	LimitQueue       LimitKind = "queue"       // messages or bytes that wait to be sent to a connection
@@ -46,19 +46,19 @@ func (l *LimitExceeded) Error() string {
 	return fmt.Sprintf("%s limit exceeded: %d of %d", l.Kind, l.Observed, l.Limit)
 }
 
-// A Reaction is what a client gets for a message over a limit. The message's
+// A LimitAction is what a client gets for a message over a limit. The message's
 // handler is not called, whatever the reaction.
-type Reaction uint8
+type LimitAction uint8
 
-// The reactions there are. Send is the default.
+// The reactions there are. ActionSend is the default.
 const (
-	Send   Reaction = iota // an error
-	Close                  // a close frame, and nothing after it
-	Custom                 // nothing: Options.OnLimitExceeded takes care of it
+	ActionSend   LimitAction = iota // an error
+	ActionClose                  // a close frame, and nothing after it
+	ActionCustom                 // nothing: Options.OnLimitExceeded takes care of it
 )
 
-func mustBeReaction(r Reaction) {
-	if r > Custom {
+func mustBeReaction(r LimitAction) {
+	if r > ActionCustom {
 		panic(fmt.Sprintf("router: OnExceeded is %d; it must be Send, Close or Custom", r))
 	}
 }
@@ -70,16 +70,16 @@ func defaultCloseCode(l LimitExceeded) StatusCode {
 	return StatusTryAgainLater
 }
 
-// A QueuePolicy is what happens to a message for a connection whose outgoing
+// A SlowConsumerPolicy is what happens to a message for a connection whose outgoing
 // queue is full. Replies and errors are never dropped: if there is no room for one
 // after what can be dropped was, the connection is closed with 1013.
-type QueuePolicy uint8
+type SlowConsumerPolicy uint8
 
 // The policies there are. Disconnect is the default.
 const (
 	// Disconnect closes the connection with 1013. The client comes back and learns
 	// where things stand.
-	Disconnect QueuePolicy = iota
+	Disconnect SlowConsumerPolicy = iota
 
 	// DropOldest drops the messages that have waited longest.
 	DropOldest
@@ -87,14 +87,14 @@ const (
 	// DropNewest drops the message.
 	DropNewest
 
-	// KeepLatest drops messages of whose key a later one waits: see [Keyed]. If
+	// Conflate drops messages of whose key a later one waits: see [Keyed]. If
 	// that makes no room, the connection is closed.
-	KeepLatest
+	Conflate
 )
 
-// A Keyed message replaces earlier ones of its key that wait in a queue with the
+// A Conflatable message replaces earlier ones of its key that wait in a queue with the
 // policy [KeepLatest]: positions of one player, say. The type is part of the key.
-type Keyed interface {
+type Conflatable interface {
 	Message
 	QueueKey() string
 }

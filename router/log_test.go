@@ -86,7 +86,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 func logSecrets(t *testing.T, logger *slog.Logger) {
 	r := router.New(&router.Options{
 		Logger: logger,
-		Limits: router.Limits{MessageBytes: 300},
+		Limits: router.Limits{MaxMessageBytes: 300},
 		Authenticate: func(req *http.Request) (router.Identity, error) {
 			switch router.Token(req) {
 			case "T0KEN-wrong":
@@ -106,7 +106,7 @@ func logSecrets(t *testing.T, logger *slog.Logger) {
 		OnLimitExceeded: func(l router.LimitExceeded) { panic(l) },
 	})
 	r.Observe(func(e router.Event) {
-		if e.Kind == router.EventAnswered {
+		if e.Kind == router.EventCompleted {
 			panic(e)
 		}
 	})

@@ -74,14 +74,14 @@ func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
 		{"a reply with a reserved name", func() {
 			router.RPC(router.New(nil), func(*router.Context, Echo) (Reserved, error) { return Reserved{}, nil })
 		}, []string{"mistakes_test.go:", "is reserved"}},
-		{"a negative limit", func() { router.New(&router.Options{Limits: router.Limits{InFlight: -1}}) }, []string{"Limits.InFlight is -1"}},
+		{"a negative limit", func() { router.New(&router.Options{Limits: router.Limits{Concurrency: -1}}) }, []string{"Limits.InFlight is -1"}},
 		{"a negative time", func() { router.New(&router.Options{Timeouts: router.Timeouts{Ping: -time.Second}}) }, []string{"Timeouts.Ping is -1s"}},
 		{"a hard cap below the limit", func() {
-			router.New(&router.Options{Limits: router.Limits{MessageBytes: 10, HardBytes: 5}})
+			router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: 10, MaxReadBytes: 5}})
 		}, []string{"Limits.HardBytes is 5, below Limits.MessageBytes, 10"}},
 		{"buffers of nothing", func() { router.New(&router.Options{BufferBytes: 100}) }, []string{"BufferBytes is 100", "512 to 65536"}},
 		{"a subprotocol with a space", func() { router.New(&router.Options{Subprotocols: []string{"chat.v1", "my proto"}}) }, []string{`Subprotocols has "my proto"`}},
-		{"no reaction", func() { router.New(&router.Options{OnExceeded: 9}) }, []string{"OnExceeded is 9"}},
+		{"no reaction", func() { router.New(&router.Options{LimitAction: 9}) }, []string{"OnExceeded is 9"}},
 		{"an origin without scheme", func() { router.New(&router.Options{Origins: []string{"example.com"}}) }, []string{`"example.com"`}},
 		{"an origin that is not ASCII", func() { router.New(&router.Options{Origins: []string{"https://bücher.example"}}) }, []string{"bücher", "Punycode"}},
 		{"an origin with a path", func() { router.New(&router.Options{Origins: []string{"https://example.com/a"}}) }, []string{"example.com/a"}},
@@ -143,7 +143,7 @@ func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
 
 func TestPanicsStayWithTheirMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var failures recorder[router.Failure]
+		var failures recorder[router.ErrorReport]
 		r := router.New(&router.Options{OnError: failures.add})
 		router.On(r, func(*router.Context, Panic) error { panic("secret") })
 		router.RPC(r, echo)
@@ -165,7 +165,7 @@ func TestPanicsStayWithTheirMessage(t *testing.T) {
 
 func TestAPanicAfterTheAnswerIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var failures recorder[router.Failure]
+		var failures recorder[router.ErrorReport]
 		r := router.New(&router.Options{OnError: failures.add, Timeouts: router.Timeouts{Call: time.Second}})
 		router.RPC(r, func(ctx *router.Context, _ Echo) (Echoed, error) {
 			<-ctx.Done()
@@ -264,8 +264,8 @@ func TestWhoEndsTheirGoroutineInAuthenticate(t *testing.T) {
 
 func TestWhoEndsTheirGoroutineInOnMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var events recorder[router.MemberEvent]
-		r := router.New(&router.Options{OnMember: func(e router.MemberEvent) {
+		var events recorder[router.PresenceEvent]
+		r := router.New(&router.Options{OnPresence: func(e router.PresenceEvent) {
 			events.add(e)
 			runtime.Goexit()
 		}})
@@ -303,7 +303,7 @@ func TestErrorsThatAreNoErrors(t *testing.T) {
 		},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			var failures recorder[router.Failure]
+			var failures recorder[router.ErrorReport]
 			r := router.New(&router.Options{OnError: failures.add})
 			setUp(r)
 			assert.Equal(t, errors.Internal, routertest.CallError(routertest.Dial(t, r), Echo{}).Code)

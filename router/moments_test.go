@@ -153,7 +153,7 @@ func TestACallOverALimitIsAnsweredBeforeTheHookIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls = 100
 		r := router.New(&router.Options{
-			Limits:          router.Limits{InFlight: 2 * calls},
+			Limits:          router.Limits{Concurrency: 2 * calls},
 			OnLimitExceeded: func(router.LimitExceeded) { time.Sleep(100 * time.Millisecond) },
 		})
 		router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
@@ -176,7 +176,7 @@ func TestALateLimitIsReportedAsALimit(t *testing.T) {
 		r := router.New(&router.Options{
 			Timeouts:        router.Timeouts{Call: time.Second},
 			OnLimitExceeded: limits.add,
-			OnError:         func(router.Failure) { t.Error("it is a limit") },
+			OnError:         func(router.ErrorReport) { t.Error("it is a limit") },
 		})
 		router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
 			time.Sleep(2 * time.Second)
@@ -195,9 +195,9 @@ func TestAQueueOverflowsWhileItsConnectionEnds(t *testing.T) {
 		var ends recorder[router.CloseError]
 		r := router.New(&router.Options{
 			Limits:          router.Limits{QueueMessages: 4, ConnsPerIP: 1},
-			OnQueueFull:     router.DropNewest,
+			SlowConsumer:     router.DropNewest,
 			OnLimitExceeded: func(router.LimitExceeded) {},
-			OnQueueHigh:     func(*router.Conn, int, int) {},
+			OnBackpressure:     func(*router.Conn, int, int) {},
 			OnClose:         func(_ *router.Conn, end router.CloseError) { ends.add(end) },
 		})
 		var conn *routertest.Conn
@@ -237,10 +237,10 @@ func TestMembersWhoEnterWhileATopicEnds(t *testing.T) {
 	const nodes, rounds = 8, 1000
 	var there, told atomic.Int64
 	b := &farBroker{}
-	r := router.New(&router.Options{Broker: b, OnMember: func(e router.MemberEvent) {
+	r := router.New(&router.Options{Broker: b, OnPresence: func(e router.PresenceEvent) {
 		switch {
 		case !strings.HasPrefix(e.Member.ConnID, "far"):
-		case e.Entered:
+		case e.Joined:
 			there.Add(1)
 			told.Add(1)
 		default:

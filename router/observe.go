@@ -16,7 +16,7 @@ type Event struct {
 	Code     errors.Code   // "" if all went well
 	Reason   string        // what else there is to say; see the kinds
 	Status   StatusCode    // of EventClosed
-	Policy   QueuePolicy   // of EventDropped
+	Policy   SlowConsumerPolicy   // of EventDropped
 	Count    int           // of messages, connections, receivers; see the kinds
 	Bytes    int           // on the wire
 	Duration time.Duration // see the kinds
@@ -34,10 +34,10 @@ const (
 	// is as Options.OnClose gets it.
 	EventClosed
 
-	// EventRefused: a request was refused with Code; or a connection was, by
+	// EventRejected: a request was refused with Code; or a connection was, by
 	// Options.OnOpen. Reason is "origin", "draining", "limit", "authentication",
 	// "handshake" or "on_open".
-	EventRefused
+	EventRejected
 
 	// EventRead: a message was read. Bytes is what came from the socket for it, with
 	// frame headers, compressed; what came in one piece with the next message counts here.
@@ -49,17 +49,17 @@ const (
 	// EventHandled: a handler has returned after Duration, its middleware included.
 	EventHandled
 
-	// EventEnded: an RPC is not worked at any more.
-	EventEnded
+	// EventFinished: an RPC is not worked at any more.
+	EventFinished
 
-	// EventAnswered: it is certain what becomes of a message: Code is its answer, or
+	// EventCompleted: it is certain what becomes of a message: Code is its answer, or
 	// what would be if it had one. There is one for every message that was read. An RPC
 	// whose time is up is answered before its handler returns.
-	EventAnswered
+	EventCompleted
 
-	// EventLimited: a message or a connection was turned away for exceeding a limit.
+	// EventLimitExceeded: a message or a connection was turned away for exceeding a limit.
 	// Reason is its LimitKind, which may be one that an IngressFunc made up.
-	EventLimited
+	EventLimitExceeded
 
 	// EventPanicked: application code has panicked. Reason is "ingress", "decode",
 	// "handler", "reply", the name of the option, such as "OnOpen" or "Logger", or the
@@ -80,15 +80,15 @@ const (
 	// connections, Duration after it was published by that node's clock.
 	EventDelivered
 
-	// EventMissed: Count messages from other nodes were lost; 0 if it is not known how
+	// EventMessagesLost: Count messages from other nodes were lost; 0 if it is not known how
 	// many.
-	EventMissed
+	EventMessagesLost
 
-	// EventDraining: Shutdown has begun to close Count connections.
-	EventDraining
+	// EventShutdown: Shutdown has begun to close Count connections.
+	EventShutdown
 
-	// EventCut: Shutdown has cut the last Count connections, because its time was up.
-	EventCut
+	// EventAborted: Shutdown has cut the last Count connections, because its time was up.
+	EventAborted
 )
 
 // Observe makes the router call f for each [Event], after those that were given before.
@@ -120,16 +120,16 @@ func (r *Router) observe(e Event) {
 	}
 }
 
-// A Load is what a router has on its hands.
-type Load struct {
+// A Stats is what a router has on its hands.
+type Stats struct {
 	Conns          int // open connections
 	QueuedMessages int // waiting to be sent to them
 	QueuedBytes    int
 }
 
 // Load looks at every connection, whose lock it takes for a moment.
-func (r *Router) Load() Load {
-	var load Load
+func (r *Router) Load() Stats {
+	var load Stats
 	for c := range r.Conns() {
 		messages, bytes := c.ws.Pending()
 		load.Conns++

@@ -34,11 +34,11 @@ func TestObserversSeeWhatBecomesOfACall(t *testing.T) {
 		assert.Equal(t, []router.Event{
 			{Kind: router.EventOpened},
 			{Kind: router.EventRead, Bytes: 1},
-			echo(router.EventStarted), handled, echo(router.EventAnswered), echo(router.EventEnded),
+			echo(router.EventStarted), handled, echo(router.EventCompleted), echo(router.EventFinished),
 			{Kind: router.EventWritten, Count: 1, Bytes: 1},
 		}, seen.all())
 		assert.Equal(t, 7, second)
-		assert.Equal(t, router.Load{Conns: 1}, r.Load())
+		assert.Equal(t, router.Stats{Conns: 1}, r.Load())
 	})
 }
 

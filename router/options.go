@@ -33,42 +33,42 @@ type Options struct {
 
 	// OnError is called for every panic, every error without a code and every one with a
 	// private half: a client sees only a part of them. If nil, they go to Logger.
-	OnError func(Failure)
+	OnError func(ErrorReport)
 
 	// OnLimitExceeded is called once for every message or connection that a
 	// limit of the router turned away; what a full queue drops may be told together, see
 	// [LimitExceeded]. While 64 calls for a connection wait, so do its messages.
 	OnLimitExceeded func(LimitExceeded)
 
-	// OnExceeded is what the client gets for a message over a limit. Routes may
+	// LimitAction is what the client gets for a message over a limit. Routes may
 	// choose otherwise.
-	OnExceeded Reaction
+	LimitAction LimitAction
 
 	// CloseCode is the code of the close frame where the reaction is [Close]. If
 	// nil, it is 1009 for a payload and 1013 for any other limit.
 	CloseCode func(LimitExceeded) StatusCode
 
-	// OnQueueFull is what happens to a message for a connection that reads too
+	// SlowConsumer is what happens to a message for a connection that reads too
 	// slowly. What it drops is reported to OnLimitExceeded.
-	OnQueueFull QueuePolicy
+	SlowConsumer SlowConsumerPolicy
 
-	// OnQueueHigh is called when more than half of what a connection's outgoing
+	// OnBackpressure is called when more than half of what a connection's outgoing
 	// queue may hold waits there, and again only after that was less than a
 	// quarter. It is the time to send less.
-	OnQueueHigh func(c *Conn, messages, bytes int)
+	OnBackpressure func(c *Conn, messages, bytes int)
 
 	// Broker carries what is published to the other nodes. If nil, there are none.
 	Broker broker.Broker
 
-	// OnMember is called when a connection enters a topic or leaves it, on any node,
+	// OnPresence is called when a connection enters a topic or leaves it, on any node,
 	// while connections of this node are in it; when the last of them leaves, all
 	// others count as gone. Calls come one at a time.
-	OnMember func(MemberEvent)
+	OnPresence func(PresenceEvent)
 
-	// OnMissed is called when messages from other nodes were lost: how many, or 0 if
+	// OnMessagesLost is called when messages from other nodes were lost: how many, or 0 if
 	// that is not known. Clients that must miss nothing should ask for what they
 	// have missed. Calls come one at a time.
-	OnMissed func(topic string, messages int)
+	OnMessagesLost func(topic string, messages int)
 
 	// CompressMinBytes compresses messages of at least so many bytes for clients
 	// that offer permessage-deflate (RFC 7692; browsers do), and lets such clients
@@ -115,9 +115,9 @@ type Options struct {
 // Limits bound what clients can make the server hold. A zero field takes its
 // default.
 type Limits struct {
-	MessageBytes  int64 // of one message, envelope included; 64 KiB. Routes may have their own
-	HardBytes     int64 // above it a connection is closed with 1009; 1 MiB, or MessageBytes if that is more
-	InFlight      int   // calls of one connection whose handlers have not returned; 64
+	MaxMessageBytes  int64 // of one message, envelope included; 64 KiB. Routes may have their own
+	MaxReadBytes     int64 // above it a connection is closed with 1009; 1 MiB, or MessageBytes if that is more
+	Concurrency      int   // calls of one connection whose handlers have not returned; 64
 	Conns         int   // connections in all; no limit
 	ConnsPerIP    int   // connections from one address, or from one /64 of IPv6; no limit
 	ConnsPerUser  int   // connections of one user; no limit
@@ -150,9 +150,9 @@ func (o *Options) withDefaults() Options {
 		opts = *o
 	}
 	l, t := &opts.Limits, &opts.Timeouts
-	setDefault("Limits.MessageBytes", &l.MessageBytes, 64<<10)
-	setDefault("Limits.HardBytes", &l.HardBytes, max(1<<20, l.MessageBytes))
-	setDefault("Limits.InFlight", &l.InFlight, 64)
+	setDefault("Limits.MessageBytes", &l.MaxMessageBytes, 64<<10)
+	setDefault("Limits.HardBytes", &l.MaxReadBytes, max(1<<20, l.MaxMessageBytes))
+	setDefault("Limits.InFlight", &l.Concurrency, 64)
 	setDefault("Limits.Conns", &l.Conns, 0)
 	setDefault("Limits.ConnsPerIP", &l.ConnsPerIP, 0)
 	setDefault("Limits.ConnsPerUser", &l.ConnsPerUser, 0)
@@ -167,8 +167,8 @@ func (o *Options) withDefaults() Options {
 	setDefault("Timeouts.Close", &t.Close, 5*time.Second)
 	setDefault("Timeouts.Ping", &t.Ping, 25*time.Second)
 	setDefault("Timeouts.Pong", &t.Pong, 10*time.Second)
-	if l.HardBytes < l.MessageBytes {
-		panic(fmt.Sprintf("router: Limits.HardBytes is %d, below Limits.MessageBytes, %d", l.HardBytes, l.MessageBytes))
+	if l.MaxReadBytes < l.MaxMessageBytes {
+		panic(fmt.Sprintf("router: Limits.HardBytes is %d, below Limits.MessageBytes, %d", l.MaxReadBytes, l.MaxMessageBytes))
 	}
 	for _, p := range opts.Subprotocols {
 		if !isToken(p) {
@@ -183,9 +183,9 @@ func (o *Options) withDefaults() Options {
 	if opts.BufferBytes < 512 || opts.BufferBytes > netpoll.MaxBufferBytes {
 		panic(fmt.Sprintf("router: BufferBytes is %d; it must be from 512 to %d", opts.BufferBytes, netpoll.MaxBufferBytes))
 	}
-	mustBeReaction(opts.OnExceeded)
-	if opts.OnQueueFull > KeepLatest {
-		panic(fmt.Sprintf("router: OnQueueFull is %d; it must be Disconnect, DropOldest, DropNewest or KeepLatest", opts.OnQueueFull))
+	mustBeReaction(opts.LimitAction)
+	if opts.SlowConsumer > Conflate {
+		panic(fmt.Sprintf("router: OnQueueFull is %d; it must be Disconnect, DropOldest, DropNewest or KeepLatest", opts.SlowConsumer))
 	}
 	if opts.CloseCode == nil {
 		opts.CloseCode = defaultCloseCode

@@ -11,10 +11,10 @@ import (
 // others, which are ignored.
 const (
 	packetMessage = 1 + iota // a message, as subscribers get it
-	packetEnter              // a member
+	packetJoin              // a member
 	packetLeave              // a member
-	packetAsk                // for all members
-	packetHere               // the sender's members, all of them
+	packetPresenceQuery                // for all members
+	packetPresenceState               // the sender's members, all of them
 )
 
 // messagePacket lays out a message: when it was made in microseconds since 1970, its queue

@@ -17,20 +17,20 @@ type Member struct {
 	Info     string `json:"info,omitempty"` // what Enter was called with
 }
 
-// A MemberEvent says that a member has entered a topic, or left it.
-type MemberEvent struct {
+// A PresenceEvent says that a member has entered a topic, or left it.
+type PresenceEvent struct {
 	Topic   string
 	Member  Member
-	Entered bool
+	Joined bool
 }
 
 // presence is who has entered a topic, as far as this node knows. It is guarded by the
 // topic's lock.
 type presence struct {
 	tracked bool // somebody has entered here
-	here    map[string]Member
-	there   map[string]*remoteMembers // by node
-	asked   int
+	local    map[string]Member
+	remote   map[string]*remoteMembers // by node
+	queryID   int
 }
 
 // remoteMembers are the members on another node.
@@ -41,9 +41,9 @@ type remoteMembers struct {
 
 const maxInfoBytes = 1024
 
-// answerTime is how long a node may take to say who is there, before its members count
+// queryTimeout is how long a node may take to say who is there, before its members count
 // as gone.
-const answerTime = 3 * time.Second
+const queryTimeout = 3 * time.Second
 
 // Enter subscribes the connection to topic, and lists it among the topic's members
 // on all nodes, until it unsubscribes or ends. Info is for the application: a name,
@@ -69,8 +69,8 @@ func (r *Router) Members(topic string) []Member {
 		return nil
 	}
 	defer t.mu.Unlock()
-	all := slices.Collect(maps.Values(t.presence.here))
-	for _, remote := range t.presence.there {
+	all := slices.Collect(maps.Values(t.presence.local))
+	for _, remote := range t.presence.remote {
 		all = slices.AppendSeq(all, maps.Values(remote.members))
 	}
 	slices.SortFunc(all, func(a, b Member) int { return cmp.Compare(a.ConnID, b.ConnID) })
@@ -82,26 +82,26 @@ func (t *topics) enter(name string, c *Conn, info string) {
 	to.mu.Lock()
 	defer to.mu.Unlock()
 	p := &to.presence
-	if _, ok := p.here[c.id]; ok {
+	if _, ok := p.local[c.id]; ok {
 		return
 	}
 	if !p.tracked {
-		*p = presence{tracked: true, here: map[string]Member{}, there: map[string]*remoteMembers{}}
+		*p = presence{tracked: true, local: map[string]Member{}, remote: map[string]*remoteMembers{}}
 		t.ask(to)
 	}
 	m := Member{ConnID: c.id, TenantID: c.identity.TenantID, UserID: c.identity.UserID, Info: info}
-	p.here[c.id] = m
+	p.local[c.id] = m
 	t.tell(to, m, true)
-	t.router.session.Publish(name, memberPacket(packetEnter, m))
+	t.router.session.Publish(name, memberPacket(packetJoin, m))
 }
 
 // leave must be called with the topic's lock held.
 func (t *topics) leave(from *topic, c *Conn) {
-	m, ok := from.presence.here[c.id]
+	m, ok := from.presence.local[c.id]
 	if !ok {
 		return
 	}
-	delete(from.presence.here, c.id)
+	delete(from.presence.local, c.id)
 	t.tell(from, m, false)
 	t.router.session.Publish(from.name, memberPacket(packetLeave, m))
 }
@@ -113,17 +113,17 @@ func (t *topics) ask(of *topic) {
 	if t.router.opts.Broker == nil {
 		return
 	}
-	of.presence.asked++
-	asked := of.presence.asked
-	t.router.session.Publish(of.name, memberPacket(packetAsk))
-	time.AfterFunc(answerTime/2, func() {
+	of.presence.queryID++
+	asked := of.presence.queryID
+	t.router.session.Publish(of.name, memberPacket(packetPresenceQuery))
+	time.AfterFunc(queryTimeout/2, func() {
 		of.mu.Lock()
 		defer of.mu.Unlock()
 		if len(of.presence.silent(asked)) > 0 {
-			t.router.session.Publish(of.name, memberPacket(packetAsk))
+			t.router.session.Publish(of.name, memberPacket(packetPresenceQuery))
 		}
 	})
-	time.AfterFunc(answerTime, func() {
+	time.AfterFunc(queryTimeout, func() {
 		of.mu.Lock()
 		defer of.mu.Unlock()
 		for _, node := range of.presence.silent(asked) {
@@ -134,7 +134,7 @@ func (t *topics) ask(of *topic) {
 
 // silent returns the nodes that have not answered a question.
 func (p *presence) silent(asked int) (nodes []string) {
-	for node, remote := range p.there {
+	for node, remote := range p.remote {
 		if remote.asked < asked {
 			nodes = append(nodes, node)
 		}
@@ -144,11 +144,11 @@ func (p *presence) silent(asked int) (nodes []string) {
 
 // forget drops the members on a node.
 func (t *topics) forget(of *topic, node string) {
-	remote := of.presence.there[node]
+	remote := of.presence.remote[node]
 	if remote == nil {
 		return
 	}
-	delete(of.presence.there, node)
+	delete(of.presence.remote, node)
 	for _, m := range remote.members {
 		t.tell(of, m, false)
 	}
@@ -158,7 +158,7 @@ func (t *topics) forget(of *topic, node string) {
 // lock held.
 func (t *topics) receiveMembers(of *topic, from string, kind byte, body []byte) {
 	p := &of.presence
-	if kind == packetAsk {
+	if kind == packetPresenceQuery {
 		t.tellWhoIsHere(of)
 		return
 	}
@@ -166,21 +166,21 @@ func (t *topics) receiveMembers(of *topic, from string, kind byte, body []byte) 
 	if !p.tracked || unmarshal(body, &members) != nil {
 		return
 	}
-	remote := p.there[from]
+	remote := p.remote[from]
 	if remote == nil {
 		// It may have come after the question that is open.
-		remote = &remoteMembers{members: map[string]Member{}, asked: p.asked}
-		p.there[from] = remote
+		remote = &remoteMembers{members: map[string]Member{}, asked: p.queryID}
+		p.remote[from] = remote
 	}
 	switch kind {
-	case packetEnter:
+	case packetJoin:
 		t.addRemote(of, remote, members)
 	case packetLeave:
 		for _, m := range members {
 			t.removeRemote(of, remote, m)
 		}
-	case packetHere:
-		remote.asked = p.asked
+	case packetPresenceState:
+		remote.asked = p.queryID
 		here := make(map[string]struct{}, len(members))
 		for _, m := range members {
 			here[m.ConnID] = struct{}{}
@@ -196,16 +196,16 @@ func (t *topics) receiveMembers(of *topic, from string, kind byte, body []byte) 
 
 // tellWhoIsHere sends many members in parts, and then who they were: a packet has bounds.
 func (t *topics) tellWhoIsHere(of *topic) {
-	members := slices.Collect(maps.Values(of.presence.here))
+	members := slices.Collect(maps.Values(of.presence.local))
 	if len(members) > membersAtOnce {
 		for part := range slices.Chunk(members, membersAtOnce) {
-			t.router.session.Publish(of.name, memberPacket(packetEnter, part...))
+			t.router.session.Publish(of.name, memberPacket(packetJoin, part...))
 		}
 		for i, m := range members {
 			members[i] = Member{ConnID: m.ConnID}
 		}
 	}
-	t.router.session.Publish(of.name, memberPacket(packetHere, members...))
+	t.router.session.Publish(of.name, memberPacket(packetPresenceState, members...))
 }
 
 const membersAtOnce = 500
@@ -228,12 +228,12 @@ func (t *topics) removeRemote(of *topic, remote *remoteMembers, m Member) {
 
 // tell tells Options.OnMember, in the order in which things happened.
 func (t *topics) tell(of *topic, m Member, entered bool) {
-	if t.router.opts.OnMember == nil {
+	if t.router.opts.OnPresence == nil {
 		return
 	}
 	t.router.events.Add(func() {
 		t.router.hook("OnMember", func() {
-			t.router.opts.OnMember(MemberEvent{Topic: of.name, Member: m, Entered: entered})
+			t.router.opts.OnPresence(PresenceEvent{Topic: of.name, Member: m, Joined: entered})
 		})
 	})
 }

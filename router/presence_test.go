@@ -38,10 +38,10 @@ func newNode(broker broker.Broker) *node {
 		Authenticate: func(req *http.Request) (router.Identity, error) {
 			return router.Identity{TenantID: "acme", UserID: router.Token(req)}, nil
 		},
-		OnMember: func(e router.MemberEvent) {
-			n.events.add(map[bool]string{true: "+", false: "-"}[e.Entered] + e.Member.UserID + "@" + e.Topic)
+		OnPresence: func(e router.PresenceEvent) {
+			n.events.add(map[bool]string{true: "+", false: "-"}[e.Joined] + e.Member.UserID + "@" + e.Topic)
 		},
-		OnMissed: func(_ string, messages int) { n.missed.add(messages) },
+		OnMessagesLost: func(_ string, messages int) { n.missed.add(messages) },
 	})
 	router.On(n.Router, func(ctx *router.Context, m Join) error { return ctx.Subscribe(m.Room) })
 	router.On(n.Router, func(ctx *router.Context, m Enter) error { return ctx.Enter(m.Room, "hi") })
@@ -104,7 +104,7 @@ func TestQueueKeysHoldOnOtherNodes(t *testing.T) {
 		broker := memory.NewBroker()
 		one := router.New(&router.Options{Broker: broker})
 		two := router.New(&router.Options{
-			Broker: broker, OnQueueFull: router.KeepLatest,
+			Broker: broker, SlowConsumer: router.Conflate,
 			Limits:   router.Limits{QueueMessages: 3},
 			Timeouts: router.Timeouts{Write: time.Hour, Ping: time.Hour},
 			OnOpen:   nil,

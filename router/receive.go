@@ -36,7 +36,7 @@ func (r *Router) limitOf(prefix []byte) int64 {
 	if route := r.routes[string(head.Type)]; route != nil {
 		return route.maxBytes
 	}
-	return r.opts.Limits.MessageBytes
+	return r.opts.Limits.MaxMessageBytes
 }
 
 // receive runs stages 1 to 5.
@@ -74,7 +74,7 @@ func (c *Conn) rejectReceived(in *incoming, failed *publicError) {
 // admit decides about a message that ingress has seen. It returns the rejection, which may
 // be that of ingress. Without one, the message has been handed on or answered.
 func (c *Conn) admit(in *incoming, headErr error, ingress *publicError) *publicError {
-	limit := c.router.opts.Limits.MessageBytes
+	limit := c.router.opts.Limits.MaxMessageBytes
 	if in.route != nil {
 		limit = in.route.maxBytes
 	}
@@ -168,10 +168,10 @@ func (c *Conn) ingressContext(typ string, size int64, at time.Time) IngressConte
 // enqueue is stage 5. It hands the message to the connection's serial queue.
 func (c *Conn) enqueue(in *incoming) *publicError {
 	if in.route.rpc {
-		limit := int64(c.router.opts.Limits.InFlight)
+		limit := int64(c.router.opts.Limits.Concurrency)
 		if n := c.inFlight.Add(1); n > limit {
 			c.inFlight.Add(-1)
-			return limited(LimitExceeded{Kind: LimitInFlight, Observed: n, Limit: limit})
+			return limited(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: limit})
 		}
 		c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
 	}

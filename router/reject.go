@@ -12,7 +12,7 @@ import (
 // rejectMessage refuses a message: it reports a limit and gives the client exactly
 // one answer, or what the reaction to a limit says.
 func (c *Conn) rejectMessage(in *incoming, failed *publicError) {
-	reaction := c.router.opts.OnExceeded
+	reaction := c.router.opts.LimitAction
 	if in.route != nil {
 		reaction = in.route.reaction
 	}
@@ -25,7 +25,7 @@ func (c *Conn) respondFailed(ctx *Context, failed *publicError) {
 }
 
 // respondRejected defers what must follow even if a hook calls runtime.Goexit.
-func (c *Conn) respondRejected(typ string, reaction Reaction, correlationID string, failed *publicError) {
+func (c *Conn) respondRejected(typ string, reaction LimitAction, correlationID string, failed *publicError) {
 	if !failed.limited {
 		c.respondError(typ, correlationID, failed)
 		return
@@ -39,18 +39,18 @@ func (c *Conn) respondRejected(typ string, reaction Reaction, correlationID stri
 // exceeded tells observers and Options.OnLimitExceeded of a limit.
 func (c *Conn) recordLimitExceeded(typ string, limit LimitExceeded) {
 	limit.Conn, limit.Type = c, typ
-	c.router.observe(Event{Kind: EventLimited, Type: typ, Reason: string(limit.Kind), Count: 1})
+	c.router.observe(Event{Kind: EventLimitExceeded, Type: typ, Reason: string(limit.Kind), Count: 1})
 	c.report(limit)
 }
 
 // react does to the client what a limit's reaction says.
-func (c *Conn) applyLimitAction(reaction Reaction, typ, correlationID string, failed *publicError) {
+func (c *Conn) applyLimitAction(reaction LimitAction, typ, correlationID string, failed *publicError) {
 	switch reaction {
-	case Send:
+	case ActionSend:
 		_ = c.queueWait(encodeError(&failed.payload, correlationID))
-	case Close:
+	case ActionClose:
 		c.closeForLimit(typ, failed.limit)
-	case Custom:
+	case ActionCustom:
 	}
 }
 
@@ -72,8 +72,8 @@ func (c *Conn) respondError(typ, correlationID string, failed *publicError) {
 	c.router.reportError(c, typ, failed)
 }
 
-// publicPart is what a client may see of an error, without its details.
-func publicPart(e *errors.Error) wire.ErrorPayload {
+// publicPayload is what a client may see of an error, without its details.
+func publicPayload(e *errors.Error) wire.ErrorPayload {
 	return wire.ErrorPayload{
 		Code:         e.Code,
 		Message:      e.Message,
@@ -85,7 +85,7 @@ func publicPart(e *errors.Error) wire.ErrorPayload {
 // bareMessage is for errors that nobody gave a code.
 func bareMessage(code errors.Code) string {
 	switch code {
-	case errors.Cancelled:
+	case errors.Canceled:
 		return "the call was cancelled"
 	case errors.DeadlineExceeded:
 		return "the time for the call is up"
@@ -122,7 +122,7 @@ func (l *LimitExceeded) payload() wire.ErrorPayload {
 	if l.Kind == LimitRate && l.RetryAfter == errors.Never {
 		e.Code, e.Message = errors.FailedPrecondition, "the message costs more than the limit can ever allow"
 	}
-	payload := publicPart(&e)
+	payload := publicPayload(&e)
 	payload.Details = wire.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit}
 	return payload
 }
@@ -131,7 +131,7 @@ func (k LimitKind) message() string {
 	switch k {
 	case LimitPayload:
 		return "message is too big"
-	case LimitInFlight:
+	case LimitConcurrency:
 		return "too many calls in flight"
 	case LimitConnections:
 		return "too many connections"

@@ -71,7 +71,7 @@ func (o *owner) OnOverflow(over wsconn.Overflow) {
 	if over.Dropped == 0 {
 		return
 	}
-	c.router.observe(Event{Kind: EventDropped, Policy: c.router.opts.OnQueueFull, Count: over.Dropped})
+	c.router.observe(Event{Kind: EventDropped, Policy: c.router.opts.SlowConsumer, Count: over.Dropped})
 	if c.router.opts.OnLimitExceeded == nil {
 		return
 	}
@@ -102,12 +102,12 @@ func (c *Conn) reportDrops() {
 // OnBackpressure tells Options.OnQueueHigh.
 func (o *owner) OnBackpressure(messages, bytes int) {
 	c := (*Conn)(o)
-	if c.router.opts.OnQueueHigh == nil || !c.acquire() {
+	if c.router.opts.OnBackpressure == nil || !c.acquire() {
 		return
 	}
 	c.reports().EnqueueNow(func() {
 		defer c.release()
-		c.router.hook("OnQueueHigh", func() { c.router.opts.OnQueueHigh(c, messages, bytes) })
+		c.router.hook("OnQueueHigh", func() { c.router.opts.OnBackpressure(c, messages, bytes) })
 	})
 }
 

@@ -17,13 +17,13 @@ type Handler func(ctx *Context) error
 // the handling of every message.
 type Middleware func(next Handler) Handler
 
-// A Registry is where messages are registered: a [*Router] or a [*Group].
-type Registry interface {
+// A Registrar is where messages are registered: a [*Router] or a [*Group].
+type Registrar interface {
 	group() *Group
 }
 
 // On registers the handler of a message without a reply.
-func On[M Message](to Registry, handle func(*Context, M) error) *Route {
+func On[M Message](to Registrar, handle func(*Context, M) error) *Route {
 	mustHandle[M](handle != nil, caller(1))
 	return add[M](to, &Route{run: func(ctx *Context) error {
 		return handle(ctx, *ctx.message.(*M))
@@ -32,7 +32,7 @@ func On[M Message](to Registry, handle func(*Context, M) error) *Route {
 
 // RPC registers the handler of a message that is answered: by the reply that it
 // returns, or by its error.
-func RPC[M, Reply Message](to Registry, handle func(*Context, M) (Reply, error)) *Route {
+func RPC[M, Reply Message](to Registrar, handle func(*Context, M) (Reply, error)) *Route {
 	mustBeMessage[Reply](caller(1))
 	mustHandle[M](handle != nil, caller(1))
 	return add[M](to, &Route{rpc: true, concurrent: true, run: func(ctx *Context) error {
@@ -62,7 +62,7 @@ type Route struct {
 	ingress  []IngressFunc
 	use      []Middleware
 	maxBytes int64
-	reaction Reaction
+	reaction LimitAction
 }
 
 // typ returns the message's name; a nil route has none.
@@ -94,7 +94,7 @@ func (rt *Route) Use(mws ...Middleware) *Route {
 // messages that begin with their type may be longer than Limits.MessageBytes.
 func (rt *Route) MaxBytes(n int64) *Route {
 	rt.parent.router.mustNotBeServing("MaxBytes")
-	if most := rt.parent.router.opts.Limits.HardBytes; n < 1 || n > most {
+	if most := rt.parent.router.opts.Limits.MaxReadBytes; n < 1 || n > most {
 		panic(fmt.Sprintf("router: MaxBytes of %q is %d; it must be from 1 to Limits.HardBytes, %d", rt.name, n, most))
 	}
 	rt.maxBytes = n
@@ -103,7 +103,7 @@ func (rt *Route) MaxBytes(n int64) *Route {
 
 // OnExceeded is what the client gets for a message of this type over a limit, in
 // place of Options.OnExceeded.
-func (rt *Route) OnExceeded(reaction Reaction) *Route {
+func (rt *Route) OnExceeded(reaction LimitAction) *Route {
 	rt.parent.router.mustNotBeServing("OnExceeded")
 	mustBeReaction(reaction)
 	rt.reaction = reaction
@@ -181,7 +181,7 @@ func added[F any](to, fns []F, by string) []F {
 	return append(to, fns...)
 }
 
-func add[M Message](to Registry, rt *Route) *Route {
+func add[M Message](to Registrar, rt *Route) *Route {
 	place := caller(2)
 	name, fields := mustBeMessage[M](place)
 	rt.parent = to.group()
@@ -198,7 +198,7 @@ func add[M Message](to Registry, rt *Route) *Route {
 		m := new(M)
 		return m, unmarshal(payload, m)
 	}
-	rt.maxBytes, rt.reaction = r.opts.Limits.MessageBytes, r.opts.OnExceeded
+	rt.maxBytes, rt.reaction = r.opts.Limits.MaxMessageBytes, r.opts.LimitAction
 	r.routes[name] = rt
 	return rt
 }

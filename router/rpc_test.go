@@ -270,6 +270,6 @@ func TestContextTellsAboutItsMessage(t *testing.T) {
 		})
 		conn := routertest.Dial(t, r)
 		conn.SendText(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`)
-		assert.Equal(t, errors.Cancelled, routertest.ReceiveError(conn).Code)
+		assert.Equal(t, errors.Canceled, routertest.ReceiveError(conn).Code)
 	})
 }

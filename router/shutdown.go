@@ -15,7 +15,7 @@ import (
 // connections have ended.
 func (r *Router) Shutdown(ctx context.Context) error {
 	conns := r.conns.drain()
-	r.observe(Event{Kind: EventDraining, Count: len(conns)})
+	r.observe(Event{Kind: EventShutdown, Count: len(conns)})
 	drainPaced(ctx, conns)
 	defer r.session.Close()
 	select {
@@ -27,7 +27,7 @@ func (r *Router) Shutdown(ctx context.Context) error {
 	for _, c := range left {
 		c.ws.Abort()
 	}
-	r.observe(Event{Kind: EventCut, Count: len(left)})
+	r.observe(Event{Kind: EventAborted, Count: len(left)})
 	return ctx.Err()
 }
 

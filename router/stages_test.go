@@ -97,7 +97,7 @@ func TestEveryFrameIsChargedExactlyOnce(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			charged := 0
-			r := router.New(&router.Options{Limits: router.Limits{MessageBytes: messageBytes}})
+			r := router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: messageBytes}})
 			r.UseIngress(func(context.Context, router.IngressContext) error {
 				charged++
 				return nil
@@ -186,7 +186,7 @@ func TestARefusalStopsTheMessageWhereItStands(t *testing.T) {
 		{"a panic of ingress is ours", `{"type":"ECHO"}`, panics, errors.Error{Code: errors.Internal, Message: "internal error"}},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			r := router.New(quiet(router.Options{Limits: router.Limits{MessageBytes: messageBytes}}))
+			r := router.New(quiet(router.Options{Limits: router.Limits{MaxMessageBytes: messageBytes}}))
 			r.UseIngress(tt.ingress)
 			router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
 				t.Error("the handler was called")
@@ -220,26 +220,26 @@ func TestLimitsAreReportedOnce(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name     string
-		reaction router.Reaction
+		reaction router.LimitAction
 		text     string
 		kind     router.LimitKind
 		closed   router.CloseError // zero: the connection lives
 		answered bool
 	}{
-		{"rate, send", router.Send, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{}, true},
-		{"rate, close", router.Close, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{Code: router.StatusTryAgainLater, Reason: "rate limit exceeded; retry after 1000 ms"}, false},
-		{"rate, custom", router.Custom, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{}, false},
-		{"payload, send", router.Send, sized(messageBytes + 1), router.LimitPayload, router.CloseError{}, true},
-		{"payload, close", router.Close, sized(messageBytes + 1), router.LimitPayload, router.CloseError{Code: router.StatusTooBig, Reason: "message is too big"}, false},
-		{"payload, custom", router.Custom, sized(messageBytes + 1), router.LimitPayload, router.CloseError{}, false},
+		{"rate, send", router.ActionSend, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{}, true},
+		{"rate, close", router.ActionClose, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{Code: router.StatusTryAgainLater, Reason: "rate limit exceeded; retry after 1000 ms"}, false},
+		{"rate, custom", router.ActionCustom, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{}, false},
+		{"payload, send", router.ActionSend, sized(messageBytes + 1), router.LimitPayload, router.CloseError{}, true},
+		{"payload, close", router.ActionClose, sized(messageBytes + 1), router.LimitPayload, router.CloseError{Code: router.StatusTooBig, Reason: "message is too big"}, false},
+		{"payload, custom", router.ActionCustom, sized(messageBytes + 1), router.LimitPayload, router.CloseError{}, false},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			var reported recorder[router.LimitExceeded]
 			r := router.New(quiet(router.Options{
-				OnExceeded:      tt.reaction,
+				LimitAction:      tt.reaction,
 				OnLimitExceeded: func(l router.LimitExceeded) { reported.add(l); panic("a hook's panic is contained") },
-				OnError:         func(f router.Failure) { t.Errorf("a limit is no failure: %v", f.Err) },
-				Limits:          router.Limits{MessageBytes: messageBytes},
+				OnError:         func(f router.ErrorReport) { t.Errorf("a limit is no failure: %v", f.Err) },
+				Limits:          router.Limits{MaxMessageBytes: messageBytes},
 			}))
 			router.RPC(r, echo).UseIngress(overRate)
 			conn := routertest.Dial(t, r)
@@ -264,11 +264,11 @@ func TestLimitsAreReportedOnce(t *testing.T) {
 func TestCloseCodeAndReactionCanBeChosen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{
-			OnExceeded: router.Close,
+			LimitAction: router.ActionClose,
 			CloseCode:  func(router.LimitExceeded) router.StatusCode { return 4008 },
-			Limits:     router.Limits{MessageBytes: messageBytes},
+			Limits:     router.Limits{MaxMessageBytes: messageBytes},
 		})
-		router.RPC(r, echo).OnExceeded(router.Send)
+		router.RPC(r, echo).OnExceeded(router.ActionSend)
 		router.On(r, func(*router.Context, Say) error { return nil }).MaxBytes(50)
 		conn := routertest.Dial(t, r)
 		conn.SendText(sized(messageBytes + 1))
@@ -280,7 +280,7 @@ func TestCloseCodeAndReactionCanBeChosen(t *testing.T) {
 
 func TestARouteMayTakeMoreThanTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{Limits: router.Limits{MessageBytes: messageBytes, HardBytes: 100_000}})
+		r := router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: messageBytes, MaxReadBytes: 100_000}})
 		router.RPC(r, echo).MaxBytes(50_000)
 		conn := routertest.Dial(t, r)
 		conn.SendText(sized(50_000))
@@ -295,7 +295,7 @@ func TestCallsInFlightAreBounded(t *testing.T) {
 		var reported recorder[router.LimitExceeded]
 		free := make(chan struct{})
 		r := router.New(&router.Options{
-			Limits:          router.Limits{InFlight: 2},
+			Limits:          router.Limits{Concurrency: 2},
 			OnLimitExceeded: reported.add,
 		})
 		router.RPC(r, func(_ *router.Context, m Echo) (Echoed, error) {

@@ -105,7 +105,7 @@ func (t *topics) drop(from *topic, c *Conn) {
 	defer from.mu.Unlock()
 	from.dropped = true
 	t.unsubscribe(from, c)
-	for node := range from.presence.there {
+	for node := range from.presence.remote {
 		t.forget(from, node)
 	}
 }
@@ -221,7 +221,7 @@ func (t *topics) subscribed(name string) {
 	}
 	defer to.mu.Unlock()
 	if to.presence.tracked {
-		t.receiveMembers(to, "", packetAsk, nil)
+		t.receiveMembers(to, "", packetPresenceQuery, nil)
 		t.ask(to)
 	}
 }
@@ -232,12 +232,12 @@ func (t *topics) messagesLost(name string, packets int) {
 	if packets > 0 {
 		t.subscribed(name)
 	}
-	t.router.observe(Event{Kind: EventMissed, Count: packets})
-	if t.router.opts.OnMissed == nil {
+	t.router.observe(Event{Kind: EventMessagesLost, Count: packets})
+	if t.router.opts.OnMessagesLost == nil {
 		return
 	}
 	t.router.events.Add(func() {
-		t.router.hook("OnMissed", func() { t.router.opts.OnMissed(name, packets) })
+		t.router.hook("OnMissed", func() { t.router.opts.OnMessagesLost(name, packets) })
 	})
 }
 

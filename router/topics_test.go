@@ -181,26 +181,26 @@ func (m Position) QueueKey() string { return m.Player }
 
 func TestASlowClientCostsOnlyItself(t *testing.T) {
 	for name, tt := range map[string]struct {
-		policy router.QueuePolicy
+		policy router.SlowConsumerPolicy
 		left   []Position // of what the slow one gets in the end
 		drops  int64
 	}{
 		"drop oldest": {router.DropOldest, []Position{{"ann", 97}, {"bob", 97}, {"ann", 98}, {"bob", 98}, {"ann", 99}, {"bob", 99}}, 192},
 		"drop newest": {router.DropNewest, []Position{{"ann", 1}, {"bob", 1}, {"ann", 2}, {"bob", 2}, {"ann", 3}, {"bob", 3}}, 192},
-		"keep latest": {router.KeepLatest, []Position{{"bob", 98}, {"ann", 99}, {"bob", 99}}, 195},
+		"keep latest": {router.Conflate, []Position{{"bob", 98}, {"ann", 99}, {"bob", 99}}, 195},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			var drops, high atomic.Int64
 			r := router.New(&router.Options{
 				Limits:      router.Limits{QueueMessages: 7},
 				Timeouts:    router.Timeouts{Write: time.Hour, Ping: time.Hour},
-				OnQueueFull: tt.policy,
+				SlowConsumer: tt.policy,
 				OnLimitExceeded: func(l router.LimitExceeded) {
 					assert.Equal(t, router.LimitQueue, l.Kind)
 					assert.EqualValues(t, 7, l.Limit)
 					drops.Add(l.Messages)
 				},
-				OnQueueHigh: func(_ *router.Conn, messages, _ int) {
+				OnBackpressure: func(_ *router.Conn, messages, _ int) {
 					high.Add(1)
 					assert.Equal(t, 4, messages)
 				},

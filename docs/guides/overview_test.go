@@ -80,7 +80,7 @@ func withSemaphore(semaphore limit.Semaphore, takes time.Duration) router.Ingres
 		case err != nil:
 			return err
 		case permit.Release == nil:
-			return &router.LimitExceeded{Kind: router.LimitInFlight, Observed: permit.InUse + 1, Limit: permit.Limit}
+			return &router.LimitExceeded{Kind: router.LimitConcurrency, Observed: permit.InUse + 1, Limit: permit.Limit}
 		}
 		time.AfterFunc(takes, permit.Release)
 		return nil

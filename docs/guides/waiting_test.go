@@ -82,10 +82,10 @@ func inFlight(t *testing.T) []byte {
 	r := router.New(&router.Options{
 		Authenticate: func(*http.Request) (router.Identity, error) { return router.Identity{UserID: "ann"}, nil },
 		OnLimitExceeded: func(l router.LimitExceeded) {
-			assert.Equal(t, router.LimitInFlight, l.Kind)
+			assert.Equal(t, router.LimitConcurrency, l.Kind)
 			calls[len(calls)-1].refused = true
 		},
-		OnError: func(f router.Failure) { assert.NoError(t, f.Err) },
+		OnError: func(f router.ErrorReport) { assert.NoError(t, f.Err) },
 	})
 	r.Use(ratelimit.Concurrency(memory.NewSemaphore(2), &ratelimit.ConcurrencyOptions{Key: ratelimit.KeyPerUser}))
 	start := time.Now()

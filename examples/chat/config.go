@@ -22,7 +22,7 @@ type config struct {
 	policy   limit.Policy
 	try      *limit.Policy // looks on; nil: there is none
 	key      func(router.IngressContext) limit.Key
-	reaction router.Reaction
+	reaction router.LimitAction
 	limits   router.Limits
 	redis    *goredis.Client // nil: this node is alone
 }
@@ -36,10 +36,10 @@ var keys = map[string]func(router.IngressContext) limit.Key{
 	"type":            ratelimit.KeyPerType,
 }
 
-var reactions = map[string]router.Reaction{
-	"send":   router.Send,
-	"close":  router.Close,
-	"custom": router.Custom,
+var reactions = map[string]router.LimitAction{
+	"send":   router.ActionSend,
+	"close":  router.ActionClose,
+	"custom": router.ActionCustom,
 }
 
 // parseFlags returns flag.ErrHelp if it has shown the usage.
@@ -59,9 +59,9 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	})
 	key := fs.String("key", "user-or-ip-type", "who shares a budget: "+names(keys))
 	reaction := fs.String("on-exceeded", "send", "what a client over its budget gets: "+names(reactions))
-	fs.Int64Var(&cfg.limits.MessageBytes, "max-bytes", 16384, "most `bytes` of a message")
+	fs.Int64Var(&cfg.limits.MaxMessageBytes, "max-bytes", 16384, "most `bytes` of a message")
 	redisURL := fs.String("redis", "", "`URL` of the Redis that nodes share, such as redis://localhost:6379; without it, this node is alone")
-	fs.IntVar(&cfg.limits.InFlight, "max-in-flight", 16, "most `calls` of a connection that are not answered yet")
+	fs.IntVar(&cfg.limits.Concurrency, "max-in-flight", 16, "most `calls` of a connection that are not answered yet")
 
 	err := fs.Parse(args)
 	switch {
@@ -101,8 +101,8 @@ func (cfg *config) complete(key, reaction string) error {
 	for name, value := range map[string]int64{
 		"-capacity":      cfg.policy.Capacity,
 		"-refill":        cfg.policy.Refill,
-		"-max-bytes":     cfg.limits.MessageBytes,
-		"-max-in-flight": int64(cfg.limits.InFlight),
+		"-max-bytes":     cfg.limits.MaxMessageBytes,
+		"-max-in-flight": int64(cfg.limits.Concurrency),
 	} {
 		if value < 1 {
 			return fmt.Errorf("%s is %d; it must be at least 1", name, value)

@@ -68,7 +68,7 @@ func (rs *rooms) leave(ctx *router.Context, m LeaveRoom) error {
 }
 
 // onMember tells the members here who came and who has gone, wherever they are.
-func (rs *rooms) onMember(e router.MemberEvent) {
+func (rs *rooms) onMember(e router.PresenceEvent) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	key, user := keyOfTopic(e.Topic), e.Member.Info
@@ -77,7 +77,7 @@ func (rs *rooms) onMember(e router.MemberEvent) {
 		return
 	}
 	switch {
-	case e.Entered:
+	case e.Joined:
 		rm.members[user]++
 		if rm.members[user] == 1 {
 			_ = rs.router.PublishLocal(e.Topic, UserJoined{key.name, user}, rs.router.Conn(e.Member.ConnID))

@@ -37,8 +37,8 @@ func newServer(cfg config) *server {
 	rooms := newRooms()
 	opts := router.Options{
 		Authenticate:    authenticate,
-		OnMember:        rooms.onMember,
-		OnExceeded:      cfg.reaction,
+		OnPresence:        rooms.onMember,
+		LimitAction:      cfg.reaction,
 		OnLimitExceeded: onLimitExceeded(cfg.reaction),
 		Limits:          cfg.limits,
 	}
@@ -96,8 +96,8 @@ func cost(in router.IngressContext) int64 {
 }
 
 // onLimitExceeded is what -on-exceeded=custom does in place of an error.
-func onLimitExceeded(reaction router.Reaction) func(router.LimitExceeded) {
-	if reaction != router.Custom {
+func onLimitExceeded(reaction router.LimitAction) func(router.LimitExceeded) {
+	if reaction != router.ActionCustom {
 		return nil
 	}
 	return func(l router.LimitExceeded) {

@@ -103,7 +103,7 @@ func newServer(t *testing.T, n int) *server {
 		Authenticate:     s.authenticate,
 		OnOpen:           s.onOpen,
 		OnClose:          func(*router.Conn, router.CloseError) { s.closed.Add(1) },
-		Limits:           router.Limits{InFlight: 1 << 20, QueueBytes: 4 << 20, QueueMessages: 1 << 20},
+		Limits:           router.Limits{Concurrency: 1 << 20, QueueBytes: 4 << 20, QueueMessages: 1 << 20},
 		Timeouts:         patientTimeouts,
 		CompressMinBytes: 512,
 		Logger:           slog.New(slog.DiscardHandler),

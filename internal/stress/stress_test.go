@@ -109,7 +109,7 @@ func (s *server) requireEmpty(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		opened, closed, eventsOpened, eventsClosed := s.opened.Load(), s.closed.Load(), s.eventsOpened.Load(), s.eventsClosed.Load()
 		load := s.router.Load()
-		if opened == closed && opened == eventsOpened && opened == eventsClosed && load == (router.Load{}) {
+		if opened == closed && opened == eventsOpened && opened == eventsClosed && load == (router.Stats{}) {
 			return
 		}
 		state = fmt.Sprintf("OnOpen %d, OnClose %d, EventOpened %d, EventClosed %d, %+v", opened, closed, eventsOpened, eventsClosed, load)

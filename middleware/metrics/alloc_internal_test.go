@@ -18,7 +18,7 @@ import (
 
 func TestEventsAllocateNothing(t *testing.T) {
 	m := New(prometheus.NewRegistry(), nil)
-	for kind := router.EventOpened; kind <= router.EventCut; kind++ {
+	for kind := router.EventOpened; kind <= router.EventAborted; kind++ {
 		e := router.Event{
 			Kind: kind, Type: "ECHO", Code: errors.ResourceExhausted, Reason: "limit", Status: router.StatusTryAgainLater,
 			Count: 3, Bytes: 100, Duration: time.Millisecond,
@@ -45,8 +45,8 @@ func BenchmarkCall(b *testing.B) {
 		{Kind: router.EventRead, Bytes: 100},
 		{Kind: router.EventStarted, Type: "ECHO"},
 		{Kind: router.EventHandled, Type: "ECHO", Duration: time.Millisecond},
-		{Kind: router.EventAnswered, Type: "ECHO"},
-		{Kind: router.EventEnded, Type: "ECHO"},
+		{Kind: router.EventCompleted, Type: "ECHO"},
+		{Kind: router.EventFinished, Type: "ECHO"},
 		{Kind: router.EventWritten, Count: 1, Bytes: 100, Duration: time.Millisecond},
 	}
 	decided := ratelimit.Observation{Limit: "chat", Kind: router.LimitRate, Outcome: ratelimit.Admitted, Called: true, Duration: time.Microsecond}

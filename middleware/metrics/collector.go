@@ -35,10 +35,10 @@ func (m *Metrics) createSeries() {
 		m.panics.get(panicked{"", hook})
 	}
 	m.panics.get(panicked{unknownType, "ingress"})
-	for _, p := range []router.QueuePolicy{router.Disconnect, router.DropOldest, router.DropNewest, router.KeepLatest} {
+	for _, p := range []router.SlowConsumerPolicy{router.Disconnect, router.DropOldest, router.DropNewest, router.Conflate} {
 		m.dropped.get(p)
 	}
-	for _, kind := range []router.LimitKind{router.LimitRate, router.LimitPayload, router.LimitInFlight, router.LimitConnections, router.LimitQueue} {
+	for _, kind := range []router.LimitKind{router.LimitRate, router.LimitPayload, router.LimitConcurrency, router.LimitConnections, router.LimitQueue} {
 		m.exceeded.get(string(kind))
 	}
 }
@@ -76,7 +76,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for _, one := range c.m.all {
 		one.Collect(out)
 	}
-	var load router.Load
+	var load router.Stats
 	for _, r := range routers {
 		one := r.Load()
 		load.Conns += one.Conns

@@ -36,7 +36,7 @@ type Metrics struct {
 
 	received, sent  prometheus.Counter
 	frames, waited  prometheus.Observer
-	dropped         cache[router.QueuePolicy, prometheus.Counter]
+	dropped         cache[router.SlowConsumerPolicy, prometheus.Counter]
 	fanOut, lag     prometheus.Observer
 	lost, gaps      prometheus.Counter
 	draining, drain prometheus.Gauge
@@ -115,7 +115,7 @@ func (m *Metrics) Limiter(name string, l Counted) {
 func frameworkCodes() []errors.Code {
 	return []errors.Code{
 		errors.Unauthenticated, errors.PermissionDenied, errors.InvalidArgument, errors.FailedPrecondition,
-		errors.NotFound, errors.AlreadyExists, errors.Unimplemented, errors.Cancelled, errors.DeadlineExceeded,
+		errors.NotFound, errors.AlreadyExists, errors.Unimplemented, errors.Canceled, errors.DeadlineExceeded,
 		errors.ResourceExhausted, errors.Unavailable, errors.Aborted, errors.Internal,
 	}
 }

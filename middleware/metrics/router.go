@@ -50,7 +50,7 @@ func (m *Metrics) defineQueues() {
 	m.frames = m.histogram("frames_per_write", "Frames that left in one system call.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256})
 	m.waited = m.histogram("queue_wait_seconds", "Age of the oldest frame of each system call.", seconds(1e-4))
 	dropped := m.counters("queue_dropped_messages_total", "Messages that full queues have dropped, by policy.", "policy")
-	m.dropped.make = func(p router.QueuePolicy) prometheus.Counter { return dropped.WithLabelValues(policyName(p)) }
+	m.dropped.make = func(p router.SlowConsumerPolicy) prometheus.Counter { return dropped.WithLabelValues(policyName(p)) }
 }
 
 func (m *Metrics) defineTopics() {
@@ -68,19 +68,19 @@ func (m *Metrics) observe(e router.Event) {
 		m.accepted.Inc()
 	case router.EventClosed:
 		m.closed.get(bucketOf(e.Status)).Inc()
-	case router.EventRefused:
+	case router.EventRejected:
 		m.refused.get(refusal{e.Reason, m.code(e.Code)}).Inc()
 	case router.EventRead:
 		m.received.Add(float64(e.Bytes))
 	case router.EventStarted:
 		m.calls.Inc()
-	case router.EventEnded:
+	case router.EventFinished:
 		m.calls.Dec()
 	case router.EventHandled:
 		m.handlers.get(e.Type).Observe(e.Duration.Seconds())
-	case router.EventAnswered:
+	case router.EventCompleted:
 		m.messages.get(answer{typeOf(e), m.code(e.Code)}).Inc()
-	case router.EventLimited:
+	case router.EventLimitExceeded:
 		m.exceeded.get(limitKind(router.LimitKind(e.Reason))).Inc()
 	case router.EventPanicked:
 		m.panics.get(panicked{typeOf(e), e.Reason}).Inc()
@@ -104,19 +104,19 @@ func (m *Metrics) observeSending(e router.Event) {
 		m.fanOut.Observe(float64(e.Count))
 	case router.EventDelivered:
 		m.lag.Observe(e.Duration.Seconds())
-	case router.EventMissed:
+	case router.EventMessagesLost:
 		m.gaps.Inc()
 		m.lost.Add(float64(e.Count))
-	case router.EventDraining:
+	case router.EventShutdown:
 		m.draining.Set(1)
 		m.drain.Add(float64(e.Count))
-	case router.EventCut:
+	case router.EventAborted:
 		m.cut.Add(float64(e.Count))
 	}
 }
 
 func typeOf(e router.Event) string {
-	if e.Type == "" && (e.Kind == router.EventAnswered || e.Reason == "ingress") {
+	if e.Type == "" && (e.Kind == router.EventCompleted || e.Reason == "ingress") {
 		return unknownType
 	}
 	return e.Type
@@ -161,14 +161,14 @@ func (b bucket) label() string {
 
 func limitKind(kind router.LimitKind) string {
 	switch kind {
-	case router.LimitRate, router.LimitPayload, router.LimitInFlight, router.LimitConnections, router.LimitQueue:
+	case router.LimitRate, router.LimitPayload, router.LimitConcurrency, router.LimitConnections, router.LimitQueue:
 		return string(kind)
 	default:
 		return other
 	}
 }
 
-func policyName(p router.QueuePolicy) string {
+func policyName(p router.SlowConsumerPolicy) string {
 	switch p {
 	case router.Disconnect:
 		return "disconnect"
@@ -176,7 +176,7 @@ func policyName(p router.QueuePolicy) string {
 		return "drop_oldest"
 	case router.DropNewest:
 		return "drop_newest"
-	case router.KeepLatest:
+	case router.Conflate:
 		return "keep_latest"
 	default:
 		return other

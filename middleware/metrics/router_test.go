@@ -89,7 +89,7 @@ func TestSeriesOfAlertsBeginAtZero(t *testing.T) {
 
 func TestEveryMessageIsCountedOnceByItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, reg := watched(router.Options{Limits: router.Limits{MessageBytes: 100}})
+		r, reg := watched(router.Options{Limits: router.Limits{MaxMessageBytes: 100}})
 		admit := true
 		r.UseIngress(func(_ context.Context, in router.IngressContext) error {
 			switch {
@@ -175,14 +175,14 @@ func TestACallOfAClientWhoHasLeftIsCancelled(t *testing.T) {
 }
 
 func TestSlowConsumers(t *testing.T) {
-	for policy, name := range map[router.QueuePolicy]string{
+	for policy, name := range map[router.SlowConsumerPolicy]string{
 		router.Disconnect: "disconnect", router.DropOldest: "drop_oldest", router.DropNewest: "drop_newest",
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				told := 0.
 				r, reg := watched(router.Options{
-					OnQueueFull:     policy,
+					SlowConsumer:     policy,
 					OnLimitExceeded: func(l router.LimitExceeded) { told += float64(l.Messages) },
 					Limits:          router.Limits{QueueMessages: 4},
 				})

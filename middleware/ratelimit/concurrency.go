@@ -71,7 +71,7 @@ func (c *concurrency) wrap(next router.Handler) router.Handler {
 		case err != nil:
 			return &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
 		case permit.Release == nil:
-			return &router.LimitExceeded{Kind: router.LimitInFlight, Observed: permit.InUse + 1, Limit: permit.Limit}
+			return &router.LimitExceeded{Kind: router.LimitConcurrency, Observed: permit.InUse + 1, Limit: permit.Limit}
 		}
 		defer permit.Release()
 		return next(ctx)
@@ -91,7 +91,7 @@ func (c *concurrency) acquire(ctx *router.Context) (limit.Permit, error) {
 	}
 	if c.Observe != nil {
 		c.Observe(Observation{
-			Limit: c.Name, Kind: router.LimitInFlight, Outcome: c.outcome(permit, err),
+			Limit: c.Name, Kind: router.LimitConcurrency, Outcome: c.outcome(permit, err),
 			Called: true, Duration: time.Since(start), Err: err,
 		})
 	}

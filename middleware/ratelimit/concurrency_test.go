@@ -33,7 +33,7 @@ type semaphoreFunc func() (limit.Permit, error)
 func (f semaphoreFunc) Acquire(context.Context, limit.Key) (limit.Permit, error) { return f() }
 
 func renderer(semaphore limit.Semaphore, opts *ratelimit.ConcurrencyOptions, limits *[]router.LimitExceeded) *router.Router {
-	r := router.New(&router.Options{OnLimitExceeded: func(l router.LimitExceeded) { *limits = append(*limits, l) }, OnError: func(router.Failure) {}})
+	r := router.New(&router.Options{OnLimitExceeded: func(l router.LimitExceeded) { *limits = append(*limits, l) }, OnError: func(router.ErrorReport) {}})
 	r.Use(ratelimit.Concurrency(semaphore, opts))
 	router.RPC(r, func(ctx *router.Context, m Render) (Rendered, error) {
 		switch m.How {
@@ -65,7 +65,7 @@ func TestConcurrency(t *testing.T) {
 		assert.Equal(t, "in_flight", err.Details["kind"])
 		synctest.Wait()
 		assert.Len(t, limits, 1, "reported once")
-		assert.Equal(t, []any{router.LimitInFlight, "RENDER", int64(3), int64(2)}, []any{limits[0].Kind, limits[0].Type, limits[0].Observed, limits[0].Limit})
+		assert.Equal(t, []any{router.LimitConcurrency, "RENDER", int64(3), int64(2)}, []any{limits[0].Kind, limits[0].Type, limits[0].Observed, limits[0].Limit})
 		time.Sleep(time.Second)
 		synctest.Wait()
 		routertest.Receive[Rendered](one)
