@@ -107,7 +107,7 @@ func TestLimits_InboundBytesPauseReading(t *testing.T) {
 			assert.LessOrEqual(t, read.Load(), tt.most)
 			close(goOn)
 			require.Eventually(t, func() bool { return handled.Load() == int64(sent) }, 20*time.Second, time.Millisecond)
-			assert.Equal(t, tt.conns, r.Load().Conns, "no connection was closed")
+			assert.Equal(t, tt.conns, r.Stats().Conns, "no connection was closed")
 		})
 	}
 }
@@ -201,16 +201,16 @@ func TestSubscribe_Limits(t *testing.T) {
 		"a\nb":                   `a topic's name must be UTF-8 without control characters, unlike "a\nb"`,
 		"\xff":                   `a topic's name must be UTF-8 without control characters, unlike "\xff"`,
 	} {
-		for _, err := range []error{conn.Subscribe(topic), conn.Enter(topic, ""), r.Publish(topic, Blob{})} {
+		for _, err := range []error{conn.Subscribe(topic), conn.Join(topic, ""), r.Publish(topic, Blob{})} {
 			require.ErrorContains(t, err, want)
 			assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
 		}
 		assert.False(t, conn.Subscribed(topic))
 	}
 	require.NoError(t, conn.Subscribe(strings.Repeat("é", 128)))
-	require.NoError(t, conn.Enter("b", ""))
+	require.NoError(t, conn.Join("b", ""))
 	require.NoError(t, conn.Subscribe("b"))
-	for _, err := range []error{conn.Subscribe("c"), conn.Enter("c", "")} {
+	for _, err := range []error{conn.Subscribe("c"), conn.Join("c", "")} {
 		exceeded, ok := errors.AsType[*router.LimitExceeded](err)
 		require.True(t, ok, "%v", err)
 		assert.Equal(t, router.LimitExceeded{Kind: router.LimitTopics, Observed: 3, Limit: 2, RetryAfter: errors.Never}, *exceeded)

@@ -100,8 +100,8 @@ func (c *Context) Send(m Message) error { return c.conn.Send(m) }
 // Subscribe makes the connection receive what is published on topic.
 func (c *Context) Subscribe(topic string) error { return c.conn.Subscribe(topic) }
 
-// Enter subscribes the connection to topic and lists it among the topic's members.
-func (c *Context) Enter(topic, info string) error { return c.conn.Enter(topic, info) }
+// Join subscribes the connection to topic and lists it among the topic's members.
+func (c *Context) Join(topic, info string) error { return c.conn.Join(topic, info) }
 
 // Unsubscribe undoes Subscribe and Enter.
 func (c *Context) Unsubscribe(topic string) { c.conn.Unsubscribe(topic) }
@@ -112,8 +112,8 @@ func (c *Context) Publish(topic string, m Message) error {
 	return c.conn.router.topics.publish(topic, nil, m, true)
 }
 
-// PublishOthers is Publish without this connection.
-func (c *Context) PublishOthers(topic string, m Message) error {
+// PublishExceptSelf is Publish without this connection.
+func (c *Context) PublishExceptSelf(topic string, m Message) error {
 	return c.conn.router.topics.publish(topic, c.conn, m, true)
 }
 

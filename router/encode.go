@@ -30,7 +30,7 @@ func conflationKey(m Message) (key string, err error) {
 		return "", nil
 	}
 	defer containIn(&err, "QueueKey", m)
-	return keyed.MessageType() + "\x00" + keyed.QueueKey(), nil
+	return keyed.MessageType() + "\x00" + keyed.ConflationKey(), nil
 }
 
 func messageType(m Message) (name string, err error) {

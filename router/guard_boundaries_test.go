@@ -227,7 +227,7 @@ func sessionBoundary(method string) boundary {
 		prepare: func(g *rig) { g.opts.Broker = &faultyBroker{rig: g, at: method} },
 		setUp: func(g *rig) {
 			router.On(g.router, func(ctx *router.Context, _ Faulty) error {
-				if err := ctx.Enter("room", ""); err != nil {
+				if err := ctx.Join("room", ""); err != nil {
 					return err
 				}
 				if err := ctx.Publish("room", Nothing{}); err != nil {
@@ -243,16 +243,16 @@ func sessionBoundary(method string) boundary {
 				g.conn.Send(Faulty{})
 				routertest.Receive[Nothing](g.conn) // the publication: this node works on
 				routertest.Receive[Nothing](g.conn)
-				assert.Empty(g, g.router.Members("room"))
+				assert.Empty(g, g.router.Presence("room"))
 			}
 			for c := range g.router.Conns() {
 				if c.Identity().UserID == faultyUser {
-					require.NoError(g, c.Enter("left at the end", ""))
+					require.NoError(g, c.Join("left at the end", ""))
 				}
 			}
 			g.conn.Close()
 			synctest.Wait()
-			assert.Empty(g, g.router.Members("left at the end"))
+			assert.Empty(g, g.router.Presence("left at the end"))
 			g.conn = nil
 		},
 		reason: "Broker." + method,
@@ -266,7 +266,7 @@ func sessionBoundary(method string) boundary {
 			g.conn.Send(Faulty{})
 			routertest.Receive[Nothing](g.conn)
 			routertest.Receive[Nothing](g.conn)
-			assert.Empty(g, g.router.Members("room"))
+			assert.Empty(g, g.router.Presence("room"))
 			return true
 		},
 	}
@@ -297,7 +297,7 @@ func (g *rig) enter() {
 	g.conn = g.dial()
 	synctest.Wait()
 	for c := range g.router.Conns() {
-		require.NoError(g, c.Enter("room", ""))
+		require.NoError(g, c.Join("room", ""))
 		c.Unsubscribe("room")
 	}
 	synctest.Wait()

@@ -295,7 +295,7 @@ func TestGuard_LoggerMayCallRouter(t *testing.T) {
 			g.conn = g.dial()
 			synctest.Wait()
 			for c := range g.router.Conns() {
-				require.NoError(t, c.Enter("room", ""))
+				require.NoError(t, c.Join("room", ""))
 			}
 			g.conn.Hold()
 			for range 20 {

@@ -56,7 +56,7 @@ func TestGuard_MessagesContainFaults(t *testing.T) {
 	ways := map[string]func(*router.Context, router.Message) error{
 		"Send":          (*router.Context).Send,
 		"Publish":       func(ctx *router.Context, m router.Message) error { return ctx.Publish("room", m) },
-		"PublishOthers": func(ctx *router.Context, m router.Message) error { return ctx.PublishOthers("room", m) },
+		"PublishOthers": func(ctx *router.Context, m router.Message) error { return ctx.PublishExceptSelf("room", m) },
 		"SetReply":      func(ctx *router.Context, m router.Message) error { ctx.SetReply(m); return nil },
 		"Progress": func(ctx *router.Context, m router.Message) error {
 			return ctx.Progress(map[string]any{"a": m})
@@ -114,7 +114,7 @@ func TestGuard_PublishReturnsErrorOutsideHandlers(t *testing.T) {
 		for _, m := range []router.Message{nil, (*Say)(nil), &loaded{"MessageType", func() { panic("fault") }}, Explosive{}} {
 			assert.Error(t, g.router.Publish("room", m))
 			assert.Error(t, g.router.PublishLocal("room", m, nil))
-			_, err := g.router.SendUser("", faultyUser, m)
+			_, err := g.router.SendToUser("", faultyUser, m)
 			assert.Error(t, err)
 			for c := range g.router.Conns() {
 				assert.Error(t, c.Send(m))

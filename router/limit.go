@@ -96,5 +96,5 @@ const (
 // policy [KeepLatest]: positions of one player, say. The type is part of the key.
 type Conflatable interface {
 	Message
-	QueueKey() string
+	ConflationKey() string
 }

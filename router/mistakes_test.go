@@ -87,13 +87,13 @@ func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
 		{"an origin with a path", func() { router.New(&router.Options{Origins: []string{"https://example.com/a"}}) }, []string{"example.com/a"}},
 		{"an origin with a * in the middle", func() { router.New(&router.Options{Origins: []string{"https://a.*.com"}}) }, []string{"a.*.com"}},
 		{"MaxBytes of nothing", func() {
-			router.On(router.New(nil), func(*router.Context, Say) error { return nil }).MaxBytes(0)
+			router.On(router.New(nil), func(*router.Context, Say) error { return nil }).MaxMessageBytes(0)
 		}, []string{`MaxBytes of "SAY" is 0`}},
 		{"MaxBytes above the hard cap", func() {
-			router.On(router.New(nil), func(*router.Context, Say) error { return nil }).MaxBytes(1 << 30)
+			router.On(router.New(nil), func(*router.Context, Say) error { return nil }).MaxMessageBytes(1 << 30)
 		}, []string{`MaxBytes of "SAY" is 1073741824`, "Limits.HardBytes, 1048576"}},
 		{"no reaction of a route", func() {
-			router.RPC(router.New(nil), echo).OnExceeded(42)
+			router.RPC(router.New(nil), echo).LimitAction(42)
 		}, []string{"OnExceeded is 42"}},
 		{"no handler", func() { router.On[Say](router.New(nil), nil) }, []string{"mistakes_test.go:", "the handler of router_test.Say is nil"}},
 		{"no handler of calls", func() { router.RPC[Say, Echo](router.New(nil), nil) }, []string{"mistakes_test.go:", "the handler of router_test.Say is nil"}},
@@ -269,7 +269,7 @@ func TestWhoEndsTheirGoroutineInOnMember(t *testing.T) {
 			events.add(e)
 			runtime.Goexit()
 		}})
-		router.On(r, func(ctx *router.Context, m Say) error { return ctx.Enter(m.Room, "") })
+		router.On(r, func(ctx *router.Context, m Say) error { return ctx.Join(m.Room, "") })
 		conn := routertest.Dial(t, r)
 		for _, room := range []string{"a", "b", "c"} {
 			conn.Send(Say{room, "x"})

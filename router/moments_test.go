@@ -260,7 +260,7 @@ func TestMembersWhoEnterWhileATopicEnds(t *testing.T) {
 		})
 	}
 	for range rounds {
-		require.NoError(t, c.Enter("room", ""))
+		require.NoError(t, c.Join("room", ""))
 		runtime.Gosched()
 		c.Unsubscribe("room")
 	}

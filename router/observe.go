@@ -127,8 +127,8 @@ type Stats struct {
 	QueuedBytes    int
 }
 
-// Load looks at every connection, whose lock it takes for a moment.
-func (r *Router) Load() Stats {
+// Stats looks at every connection, whose lock it takes for a moment.
+func (r *Router) Stats() Stats {
 	var load Stats
 	for c := range r.Conns() {
 		messages, bytes := c.ws.Pending()

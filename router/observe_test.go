@@ -38,7 +38,7 @@ func TestObserversSeeWhatBecomesOfACall(t *testing.T) {
 			{Kind: router.EventWritten, Count: 1, Bytes: 1},
 		}, seen.all())
 		assert.Equal(t, 7, second)
-		assert.Equal(t, router.Stats{Conns: 1}, r.Load())
+		assert.Equal(t, router.Stats{Conns: 1}, r.Stats())
 	})
 }
 

@@ -45,10 +45,10 @@ const maxInfoBytes = 1024
 // as gone.
 const queryTimeout = 3 * time.Second
 
-// Enter subscribes the connection to topic, and lists it among the topic's members
+// Join subscribes the connection to topic, and lists it among the topic's members
 // on all nodes, until it unsubscribes or ends. Info is for the application: a name,
 // say, of up to 1024 bytes. Entering twice is the same as once, and keeps the first info.
-func (c *Conn) Enter(topic, info string) error {
+func (c *Conn) Join(topic, info string) error {
 	if len(info) > maxInfoBytes {
 		return errors.Errorf(errors.InvalidArgument, "what is to be shown in %q has %d bytes; it must have at most %d", topic, len(info), maxInfoBytes)
 	}
@@ -57,13 +57,13 @@ func (c *Conn) Enter(topic, info string) error {
 	if err := c.subscribe(topic); err != nil {
 		return err
 	}
-	c.router.topics.enter(topic, c, info)
+	c.router.topics.join(topic, c, info)
 	return nil
 }
 
-// Members returns who has entered topic, on all nodes, sorted by ConnID. It knows only
+// Presence returns who has entered topic, on all nodes, sorted by ConnID. It knows only
 // topics that a connection of this node has entered.
-func (r *Router) Members(topic string) []Member {
+func (r *Router) Presence(topic string) []Member {
 	t := r.topics.lock(topic)
 	if t == nil {
 		return nil
@@ -77,7 +77,7 @@ func (r *Router) Members(topic string) []Member {
 	return all
 }
 
-func (t *topics) enter(name string, c *Conn, info string) {
+func (t *topics) join(name string, c *Conn, info string) {
 	to := t.find(name) // c subscribes to it
 	to.mu.Lock()
 	defer to.mu.Unlock()
@@ -87,11 +87,11 @@ func (t *topics) enter(name string, c *Conn, info string) {
 	}
 	if !p.tracked {
 		*p = presence{tracked: true, local: map[string]Member{}, remote: map[string]*remoteMembers{}}
-		t.ask(to)
+		t.queryPresence(to)
 	}
 	m := Member{ConnID: c.id, TenantID: c.identity.TenantID, UserID: c.identity.UserID, Info: info}
 	p.local[c.id] = m
-	t.tell(to, m, true)
+	t.notifyPresence(to, m, true)
 	t.router.session.Publish(name, memberPacket(packetJoin, m))
 }
 
@@ -102,14 +102,14 @@ func (t *topics) leave(from *topic, c *Conn) {
 		return
 	}
 	delete(from.presence.local, c.id)
-	t.tell(from, m, false)
+	t.notifyPresence(from, m, false)
 	t.router.session.Publish(from.name, memberPacket(packetLeave, m))
 }
 
-// ask asks all nodes for their members, and those that are silent once more, because the
+// queryPresence asks all nodes for their members, and those that are silent once more, because the
 // question may have been lost. Who does not answer in time has none. It must be called
 // with the topic's lock held.
-func (t *topics) ask(of *topic) {
+func (t *topics) queryPresence(of *topic) {
 	if t.router.opts.Broker == nil {
 		return
 	}
@@ -119,21 +119,21 @@ func (t *topics) ask(of *topic) {
 	time.AfterFunc(queryTimeout/2, func() {
 		of.mu.Lock()
 		defer of.mu.Unlock()
-		if len(of.presence.silent(asked)) > 0 {
+		if len(of.presence.unresponsive(asked)) > 0 {
 			t.router.session.Publish(of.name, memberPacket(packetPresenceQuery))
 		}
 	})
 	time.AfterFunc(queryTimeout, func() {
 		of.mu.Lock()
 		defer of.mu.Unlock()
-		for _, node := range of.presence.silent(asked) {
+		for _, node := range of.presence.unresponsive(asked) {
 			t.forget(of, node)
 		}
 	})
 }
 
-// silent returns the nodes that have not answered a question.
-func (p *presence) silent(asked int) (nodes []string) {
+// unresponsive returns the nodes that have not answered a question.
+func (p *presence) unresponsive(asked int) (nodes []string) {
 	for node, remote := range p.remote {
 		if remote.asked < asked {
 			nodes = append(nodes, node)
@@ -150,7 +150,7 @@ func (t *topics) forget(of *topic, node string) {
 	}
 	delete(of.presence.remote, node)
 	for _, m := range remote.members {
-		t.tell(of, m, false)
+		t.notifyPresence(of, m, false)
 	}
 }
 
@@ -159,7 +159,7 @@ func (t *topics) forget(of *topic, node string) {
 func (t *topics) receiveMembers(of *topic, from string, kind byte, body []byte) {
 	p := &of.presence
 	if kind == packetPresenceQuery {
-		t.tellWhoIsHere(of)
+		t.publishPresence(of)
 		return
 	}
 	var members []Member
@@ -194,8 +194,8 @@ func (t *topics) receiveMembers(of *topic, from string, kind byte, body []byte) 
 	}
 }
 
-// tellWhoIsHere sends many members in parts, and then who they were: a packet has bounds.
-func (t *topics) tellWhoIsHere(of *topic) {
+// publishPresence sends many members in parts, and then who they were: a packet has bounds.
+func (t *topics) publishPresence(of *topic) {
 	members := slices.Collect(maps.Values(of.presence.local))
 	if len(members) > membersAtOnce {
 		for part := range slices.Chunk(members, membersAtOnce) {
@@ -214,7 +214,7 @@ func (t *topics) addRemote(of *topic, remote *remoteMembers, members []Member) {
 	for _, m := range members {
 		if _, ok := remote.members[m.ConnID]; !ok {
 			remote.members[m.ConnID] = m
-			t.tell(of, m, true)
+			t.notifyPresence(of, m, true)
 		}
 	}
 }
@@ -222,12 +222,12 @@ func (t *topics) addRemote(of *topic, remote *remoteMembers, members []Member) {
 func (t *topics) removeRemote(of *topic, remote *remoteMembers, m Member) {
 	if _, ok := remote.members[m.ConnID]; ok {
 		delete(remote.members, m.ConnID)
-		t.tell(of, m, false)
+		t.notifyPresence(of, m, false)
 	}
 }
 
-// tell tells Options.OnMember, in the order in which things happened.
-func (t *topics) tell(of *topic, m Member, entered bool) {
+// notifyPresence tells Options.OnMember, in the order in which things happened.
+func (t *topics) notifyPresence(of *topic, m Member, entered bool) {
 	if t.router.opts.OnPresence == nil {
 		return
 	}

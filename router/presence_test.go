@@ -44,16 +44,16 @@ func newNode(broker broker.Broker) *node {
 		OnMessagesLost: func(_ string, messages int) { n.missed.add(messages) },
 	})
 	router.On(n.Router, func(ctx *router.Context, m Join) error { return ctx.Subscribe(m.Room) })
-	router.On(n.Router, func(ctx *router.Context, m Enter) error { return ctx.Enter(m.Room, "hi") })
+	router.On(n.Router, func(ctx *router.Context, m Enter) error { return ctx.Join(m.Room, "hi") })
 	router.On(n.Router, func(ctx *router.Context, m Leave) error { ctx.Unsubscribe(m.Room); return nil })
 	router.On(n.Router, func(ctx *router.Context, m Say) error { return ctx.Publish(m.Room, m) })
-	router.On(n.Router, func(ctx *router.Context, m SayOthers) error { return ctx.PublishOthers(m.Room, Say(m)) })
+	router.On(n.Router, func(ctx *router.Context, m SayOthers) error { return ctx.PublishExceptSelf(m.Room, Say(m)) })
 	return n
 }
 
 func (n *node) users() []string {
 	var users []string
-	for _, m := range n.Members("go") {
+	for _, m := range n.Presence("go") {
 		users = append(users, m.UserID)
 	}
 	slices.Sort(users)
@@ -145,9 +145,9 @@ func TestMembersOfAllNodes(t *testing.T) {
 		for _, n := range []*node{one, two} {
 			assert.Equal(t, []string{"ann", "bob", "eve"}, n.users())
 		}
-		assert.Nil(t, three.Members("go"), "nobody has entered there")
-		assert.Equal(t, "acme", two.Members("go")[0].TenantID)
-		assert.Equal(t, "hi", two.Members("go")[0].Info)
+		assert.Nil(t, three.Presence("go"), "nobody has entered there")
+		assert.Equal(t, "acme", two.Presence("go")[0].TenantID)
+		assert.Equal(t, "hi", two.Presence("go")[0].Info)
 		assert.Equal(t, []string{"+ann@go", "+eve@go", "+bob@go"}, one.events.all())
 		assert.ElementsMatch(t, []string{"+ann@go", "+eve@go", "+bob@go"}, two.events.all())
 
@@ -157,7 +157,7 @@ func TestMembersOfAllNodes(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []string{"eve"}, two.users())
 		assert.Equal(t, []string{"-ann@go", "-bob@go"}, two.events.all()[3:])
-		assert.Empty(t, one.Members("go"))
+		assert.Empty(t, one.Presence("go"))
 		ann.Send(Enter{"go"})
 		synctest.Wait()
 		assert.Equal(t, []string{"ann", "eve"}, one.users())
@@ -179,7 +179,7 @@ func TestManyMembersAreToldInParts(t *testing.T) {
 		synctest.Wait()
 		b.dial(t, "bob").Send(Enter{"go"})
 		synctest.Wait()
-		members := b.Members("go")
+		members := b.Presence("go")
 		assert.Len(t, members, many+1)
 		for _, m := range members {
 			assert.Equal(t, "hi", m.Info)
@@ -189,20 +189,20 @@ func TestManyMembersAreToldInParts(t *testing.T) {
 		}
 		b.dial(t, "eve").Send(Enter{"go"})
 		synctest.Wait()
-		assert.Len(t, b.Members("go"), many-many/2+2)
+		assert.Len(t, b.Presence("go"), many-many/2+2)
 	})
 }
 
 func TestInfoIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)
-		router.On(r, func(ctx *router.Context, m Say) error { return ctx.Enter(m.Room, m.Text) })
+		router.On(r, func(ctx *router.Context, m Say) error { return ctx.Join(m.Room, m.Text) })
 		conn := routertest.Dial(t, r)
 		conn.Send(Say{"go", strings.Repeat("x", 1025)})
 		assert.Equal(t, errors.InvalidArgument, routertest.ReceiveError(conn).Code)
 		conn.Send(Say{"go", strings.Repeat("x", 1024)})
 		synctest.Wait()
-		assert.Len(t, r.Members("go"), 1)
+		assert.Len(t, r.Presence("go"), 1)
 	})
 }
 

@@ -89,10 +89,10 @@ func (rt *Route) Use(mws ...Middleware) *Route {
 	return rt
 }
 
-// MaxBytes bounds a message of this type, envelope included, in place of
+// MaxMessageBytes bounds a message of this type, envelope included, in place of
 // Limits.MessageBytes. It may be more than that, up to Limits.HardBytes; then only
 // messages that begin with their type may be longer than Limits.MessageBytes.
-func (rt *Route) MaxBytes(n int64) *Route {
+func (rt *Route) MaxMessageBytes(n int64) *Route {
 	rt.parent.router.mustNotBeServing("MaxBytes")
 	if most := rt.parent.router.opts.Limits.MaxReadBytes; n < 1 || n > most {
 		panic(fmt.Sprintf("router: MaxBytes of %q is %d; it must be from 1 to Limits.HardBytes, %d", rt.name, n, most))
@@ -101,9 +101,9 @@ func (rt *Route) MaxBytes(n int64) *Route {
 	return rt
 }
 
-// OnExceeded is what the client gets for a message of this type over a limit, in
-// place of Options.OnExceeded.
-func (rt *Route) OnExceeded(reaction LimitAction) *Route {
+// LimitAction is what the client gets for a message of this type over a limit, in
+// place of Options.LimitAction.
+func (rt *Route) LimitAction(reaction LimitAction) *Route {
 	rt.parent.router.mustNotBeServing("OnExceeded")
 	mustBeReaction(reaction)
 	rt.reaction = reaction

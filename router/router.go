@@ -109,9 +109,9 @@ func (r *Router) Conn(id string) *Conn { return r.conns.byID(id) }
 // Conns iterates over the connections that are open when it is called.
 func (r *Router) Conns() iter.Seq[*Conn] { return r.conns.all() }
 
-// SendUser sends a message to all connections that a user has on this node, and returns
+// SendToUser sends a message to all connections that a user has on this node, and returns
 // how many there are. An anonymous user has none.
-func (r *Router) SendUser(tenantID, userID string, m Message) (int, error) {
+func (r *Router) SendToUser(tenantID, userID string, m Message) (int, error) {
 	conns := r.conns.ofUser(userKey{tenantID, userID})
 	return len(conns), sendAll(conns, m)
 }

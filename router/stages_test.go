@@ -268,8 +268,8 @@ func TestCloseCodeAndReactionCanBeChosen(t *testing.T) {
 			CloseCode:  func(router.LimitExceeded) router.StatusCode { return 4008 },
 			Limits:     router.Limits{MaxMessageBytes: messageBytes},
 		})
-		router.RPC(r, echo).OnExceeded(router.ActionSend)
-		router.On(r, func(*router.Context, Say) error { return nil }).MaxBytes(50)
+		router.RPC(r, echo).LimitAction(router.ActionSend)
+		router.On(r, func(*router.Context, Say) error { return nil }).MaxMessageBytes(50)
 		conn := routertest.Dial(t, r)
 		conn.SendText(sized(messageBytes + 1))
 		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(conn).Code, "the route's own reaction")
@@ -281,7 +281,7 @@ func TestCloseCodeAndReactionCanBeChosen(t *testing.T) {
 func TestARouteMayTakeMoreThanTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: messageBytes, MaxReadBytes: 100_000}})
-		router.RPC(r, echo).MaxBytes(50_000)
+		router.RPC(r, echo).MaxMessageBytes(50_000)
 		conn := routertest.Dial(t, r)
 		conn.SendText(sized(50_000))
 		assert.Equal(t, "ECHOED", conn.Next().Type)

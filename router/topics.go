@@ -222,7 +222,7 @@ func (t *topics) subscribed(name string) {
 	defer to.mu.Unlock()
 	if to.presence.tracked {
 		t.receiveMembers(to, "", packetPresenceQuery, nil)
-		t.ask(to)
+		t.queryPresence(to)
 	}
 }
 

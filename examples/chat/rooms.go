@@ -56,7 +56,7 @@ func (rs *rooms) join(ctx *router.Context, m JoinRoom) (RoomJoined, error) {
 	if err != nil {
 		return RoomJoined{}, err
 	}
-	if err := ctx.Enter(key.topic(), userOf(ctx.Conn())); err != nil {
+	if err := ctx.Join(key.topic(), userOf(ctx.Conn())); err != nil {
 		return RoomJoined{}, err
 	}
 	return RoomJoined{m.Room, rs.users(key), slices.Clone(rm.history)}, nil
@@ -170,7 +170,7 @@ func (rs *rooms) search(ctx *router.Context, m SearchHistory) (HistoryFound, err
 // users returns the names of who is there, sorted.
 func (rs *rooms) users(key roomKey) []string {
 	names := []string{}
-	for _, m := range rs.router.Members(key.topic()) {
+	for _, m := range rs.router.Presence(key.topic()) {
 		names = append(names, m.Info)
 	}
 	slices.Sort(names)

@@ -108,7 +108,7 @@ func (s *server) requireEmpty(t *testing.T) {
 	var state string
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		opened, closed, eventsOpened, eventsClosed := s.opened.Load(), s.closed.Load(), s.eventsOpened.Load(), s.eventsClosed.Load()
-		load := s.router.Load()
+		load := s.router.Stats()
 		if opened == closed && opened == eventsOpened && opened == eventsClosed && load == (router.Stats{}) {
 			return
 		}

@@ -78,7 +78,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 	var load router.Stats
 	for _, r := range routers {
-		one := r.Load()
+		one := r.Stats()
 		load.Conns += one.Conns
 		load.QueuedMessages += one.QueuedMessages
 		load.QueuedBytes += one.QueuedBytes
