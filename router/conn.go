@@ -54,7 +54,7 @@ func (c *Conn) Context() context.Context { return c.ctx }
 func (c *Conn) Subprotocol() string { return c.ws.Subprotocol() }
 
 // Send sends a message. It does not wait for the client; an error means that the
-// message cannot be encoded, that Options.OnQueueFull drops it, or that the
+// message cannot be encoded, that Options.SlowConsumer drops it, or that the
 // connection is closed. Messages arrive in the order in which they were sent.
 func (c *Conn) Send(m Message) error {
 	frame, err := encode(m)

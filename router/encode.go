@@ -29,7 +29,7 @@ func conflationKey(m Message) (key string, err error) {
 	if !ok {
 		return "", nil
 	}
-	defer containIn(&err, "QueueKey", m)
+	defer containIn(&err, "ConflationKey", m)
 	return keyed.MessageType() + "\x00" + keyed.ConflationKey(), nil
 }
 

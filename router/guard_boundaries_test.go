@@ -106,23 +106,23 @@ func boundaries() map[string]boundary {
 			},
 			setUp: answer(nil), want: errors.Internal, reason: "decode", exits: true,
 		},
-		"Options.OnQueueHigh": {
+		"Options.OnBackpressure": {
 			prepare: func(g *rig) {
 				g.opts.SlowConsumer, g.opts.Limits.QueueMessages = router.DropOldest, 4
 				g.opts.OnBackpressure = func(*router.Conn, int, int) { g.fault() }
 			},
-			provoke: func(g *rig) { g.fill() }, reason: "OnQueueHigh", exits: true,
+			provoke: func(g *rig) { g.fill() }, reason: "OnBackpressure", exits: true,
 		},
-		"Options.OnMember": {
+		"Options.OnPresence": {
 			prepare: func(g *rig) { g.opts.OnPresence = func(router.PresenceEvent) { g.fault() } },
-			provoke: func(g *rig) { g.enter() }, reason: "OnMember", exits: true,
+			provoke: func(g *rig) { g.enter() }, reason: "OnPresence", exits: true,
 		},
-		"Options.OnMissed": {
+		"Options.OnMessagesLost": {
 			prepare: func(g *rig) {
 				g.opts.Broker = &faultyBroker{rig: g}
 				g.opts.OnMessagesLost = func(string, int) { g.fault() }
 			},
-			provoke: func(g *rig) { g.node.MessagesLost("room", 1) }, reason: "OnMissed", exits: true,
+			provoke: func(g *rig) { g.node.MessagesLost("room", 1) }, reason: "OnMessagesLost", exits: true,
 		},
 		"Options.Logger": {
 			prepare: func(g *rig) {
@@ -197,10 +197,10 @@ func boundaries() map[string]boundary {
 			setUp: func(g *rig) { reply(g, &loaded{"MessageType", g.fault}) },
 			want:  errors.Internal, exits: true,
 		},
-		"Keyed.QueueKey": {
+		"Conflatable.ConflationKey": {
 			setUp: func(g *rig) {
 				router.RPC(g.router, func(ctx *router.Context, _ Faulty) (Echoed, error) {
-					return Echoed{}, ctx.Send(&loaded{"QueueKey", g.fault})
+					return Echoed{}, ctx.Send(&loaded{"ConflationKey", g.fault})
 				})
 			},
 			want: errors.Internal, exits: true,

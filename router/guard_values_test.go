@@ -26,7 +26,7 @@ func (m *loaded) trigger(at string) {
 }
 
 func (m *loaded) MessageType() string { m.trigger("MessageType"); return "LOADED" }
-func (m *loaded) QueueKey() string    { m.trigger("QueueKey"); return "key" }
+func (m *loaded) ConflationKey() string    { m.trigger("ConflationKey"); return "key" }
 
 type loadedJSON struct{ loaded }
 
@@ -56,7 +56,7 @@ func TestGuard_MessagesContainFaults(t *testing.T) {
 	ways := map[string]func(*router.Context, router.Message) error{
 		"Send":          (*router.Context).Send,
 		"Publish":       func(ctx *router.Context, m router.Message) error { return ctx.Publish("room", m) },
-		"PublishOthers": func(ctx *router.Context, m router.Message) error { return ctx.PublishExceptSelf("room", m) },
+		"PublishExceptSelf": func(ctx *router.Context, m router.Message) error { return ctx.PublishExceptSelf("room", m) },
 		"SetReply":      func(ctx *router.Context, m router.Message) error { ctx.SetReply(m); return nil },
 		"Progress": func(ctx *router.Context, m router.Message) error {
 			return ctx.Progress(map[string]any{"a": m})
@@ -67,7 +67,7 @@ func TestGuard_MessagesContainFaults(t *testing.T) {
 		"a nil pointer":                      func(func()) router.Message { return (*Say)(nil) },
 		"a nil pointer with pointer methods": func(func()) router.Message { return (*loadedJSON)(nil) },
 		"MessageType":                        func(f func()) router.Message { return &loaded{"MessageType", f} },
-		"QueueKey":                           func(f func()) router.Message { return &loaded{"QueueKey", f} },
+		"ConflationKey":                           func(f func()) router.Message { return &loaded{"ConflationKey", f} },
 		"MarshalJSON":                        func(f func()) router.Message { return &loadedJSON{loaded{"", f}} },
 		"MarshalJSONTo":                      func(f func()) router.Message { return &loadedTo{loaded{"", f}} },
 		"MarshalText":                        func(f func()) router.Message { return &loadedText{loaded{"", f}} },
@@ -75,8 +75,8 @@ func TestGuard_MessagesContainFaults(t *testing.T) {
 	for way, do := range ways {
 		for value, of := range values {
 			for fault, f := range faults() {
-				harmless := way == "SetReply" && value == "QueueKey" ||
-					way == "Progress" && (value == "nil" || value == "a nil pointer" || value == "MessageType" || value == "QueueKey" || value == "a nil pointer with pointer methods")
+				harmless := way == "SetReply" && value == "ConflationKey" ||
+					way == "Progress" && (value == "nil" || value == "a nil pointer" || value == "MessageType" || value == "ConflationKey" || value == "a nil pointer with pointer methods")
 				if harmless {
 					continue
 				}

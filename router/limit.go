@@ -87,13 +87,13 @@ const (
 	// DropNewest drops the message.
 	DropNewest
 
-	// Conflate drops messages of whose key a later one waits: see [Keyed]. If
+	// Conflate drops messages of whose key a later one waits: see [Conflatable]. If
 	// that makes no room, the connection is closed.
 	Conflate
 )
 
 // A Conflatable message replaces earlier ones of its key that wait in a queue with the
-// policy [KeepLatest]: positions of one player, say. The type is part of the key.
+// policy [Conflate]: positions of one player, say. The type is part of the key.
 type Conflatable interface {
 	Message
 	ConflationKey() string

@@ -74,11 +74,11 @@ func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
 		{"a reply with a reserved name", func() {
 			router.RPC(router.New(nil), func(*router.Context, Echo) (Reserved, error) { return Reserved{}, nil })
 		}, []string{"mistakes_test.go:", "is reserved"}},
-		{"a negative limit", func() { router.New(&router.Options{Limits: router.Limits{Concurrency: -1}}) }, []string{"Limits.InFlight is -1"}},
+		{"a negative limit", func() { router.New(&router.Options{Limits: router.Limits{Concurrency: -1}}) }, []string{"Limits.Concurrency is -1"}},
 		{"a negative time", func() { router.New(&router.Options{Timeouts: router.Timeouts{Ping: -time.Second}}) }, []string{"Timeouts.Ping is -1s"}},
 		{"a hard cap below the limit", func() {
 			router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: 10, MaxReadBytes: 5}})
-		}, []string{"Limits.HardBytes is 5, below Limits.MessageBytes, 10"}},
+		}, []string{"Limits.MaxReadBytes is 5, below Limits.MaxMessageBytes, 10"}},
 		{"buffers of nothing", func() { router.New(&router.Options{BufferBytes: 100}) }, []string{"BufferBytes is 100", "512 to 65536"}},
 		{"a subprotocol with a space", func() { router.New(&router.Options{Subprotocols: []string{"chat.v1", "my proto"}}) }, []string{`Subprotocols has "my proto"`}},
 		{"no reaction", func() { router.New(&router.Options{LimitAction: 9}) }, []string{"OnExceeded is 9"}},
@@ -91,7 +91,7 @@ func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
 		}, []string{`MaxBytes of "SAY" is 0`}},
 		{"MaxBytes above the hard cap", func() {
 			router.On(router.New(nil), func(*router.Context, Say) error { return nil }).MaxMessageBytes(1 << 30)
-		}, []string{`MaxBytes of "SAY" is 1073741824`, "Limits.HardBytes, 1048576"}},
+		}, []string{`MaxBytes of "SAY" is 1073741824`, "Limits.MaxReadBytes, 1048576"}},
 		{"no reaction of a route", func() {
 			router.RPC(router.New(nil), echo).LimitAction(42)
 		}, []string{"OnExceeded is 42"}},

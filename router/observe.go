@@ -43,7 +43,7 @@ const (
 	// frame headers, compressed; what came in one piece with the next message counts here.
 	EventRead
 
-	// EventStarted: an RPC was admitted and waits for its turn. Each has one EventEnded.
+	// EventStarted: an RPC was admitted and waits for its turn. Each has one EventFinished.
 	EventStarted
 
 	// EventHandled: a handler has returned after Duration, its middleware included.

@@ -150,10 +150,10 @@ func (o *Options) withDefaults() Options {
 		opts = *o
 	}
 	l, t := &opts.Limits, &opts.Timeouts
-	setDefault("Limits.MessageBytes", &l.MaxMessageBytes, 64<<10)
-	setDefault("Limits.HardBytes", &l.MaxReadBytes, max(1<<20, l.MaxMessageBytes))
-	setDefault("Limits.InFlight", &l.Concurrency, 64)
-	setDefault("Limits.Conns", &l.Conns, 0)
+	setDefault("Limits.MaxMessageBytes", &l.MaxMessageBytes, 64<<10)
+	setDefault("Limits.MaxReadBytes", &l.MaxReadBytes, max(1<<20, l.MaxMessageBytes))
+	setDefault("Limits.Concurrency", &l.Concurrency, 64)
+	setDefault("Limits.Connections", &l.Conns, 0)
 	setDefault("Limits.ConnsPerIP", &l.ConnsPerIP, 0)
 	setDefault("Limits.ConnsPerUser", &l.ConnsPerUser, 0)
 	setDefault("Limits.QueueBytes", &l.QueueBytes, 1<<20)
@@ -168,7 +168,7 @@ func (o *Options) withDefaults() Options {
 	setDefault("Timeouts.Ping", &t.Ping, 25*time.Second)
 	setDefault("Timeouts.Pong", &t.Pong, 10*time.Second)
 	if l.MaxReadBytes < l.MaxMessageBytes {
-		panic(fmt.Sprintf("router: Limits.HardBytes is %d, below Limits.MessageBytes, %d", l.MaxReadBytes, l.MaxMessageBytes))
+		panic(fmt.Sprintf("router: Limits.MaxReadBytes is %d, below Limits.MaxMessageBytes, %d", l.MaxReadBytes, l.MaxMessageBytes))
 	}
 	for _, p := range opts.Subprotocols {
 		if !isToken(p) {
@@ -185,7 +185,7 @@ func (o *Options) withDefaults() Options {
 	}
 	mustBeReaction(opts.LimitAction)
 	if opts.SlowConsumer > Conflate {
-		panic(fmt.Sprintf("router: OnQueueFull is %d; it must be Disconnect, DropOldest, DropNewest or KeepLatest", opts.SlowConsumer))
+		panic(fmt.Sprintf("router: SlowConsumer is %d; it must be Disconnect, DropOldest, DropNewest or Conflate", opts.SlowConsumer))
 	}
 	if opts.CloseCode == nil {
 		opts.CloseCode = defaultCloseCode

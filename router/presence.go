@@ -226,13 +226,13 @@ func (t *topics) removeRemote(of *topic, remote *remoteMembers, m Member) {
 	}
 }
 
-// notifyPresence tells Options.OnMember, in the order in which things happened.
+// notifyPresence tells Options.OnPresence, in the order in which things happened.
 func (t *topics) notifyPresence(of *topic, m Member, entered bool) {
 	if t.router.opts.OnPresence == nil {
 		return
 	}
 	t.router.events.Add(func() {
-		t.router.hook("OnMember", func() {
+		t.router.hook("OnPresence", func() {
 			t.router.opts.OnPresence(PresenceEvent{Topic: of.name, Member: m, Joined: entered})
 		})
 	})

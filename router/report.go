@@ -99,7 +99,7 @@ func (c *Conn) reportDrops() {
 	c.router.limitExceeded(drops)
 }
 
-// OnBackpressure tells Options.OnQueueHigh.
+// OnBackpressure tells Options.OnBackpressure.
 func (o *owner) OnBackpressure(messages, bytes int) {
 	c := (*Conn)(o)
 	if c.router.opts.OnBackpressure == nil || !c.acquire() {
@@ -107,7 +107,7 @@ func (o *owner) OnBackpressure(messages, bytes int) {
 	}
 	c.reports().EnqueueNow(func() {
 		defer c.release()
-		c.router.hook("OnQueueHigh", func() { c.router.opts.OnBackpressure(c, messages, bytes) })
+		c.router.hook("OnBackpressure", func() { c.router.opts.OnBackpressure(c, messages, bytes) })
 	})
 }
 

@@ -90,12 +90,12 @@ func (rt *Route) Use(mws ...Middleware) *Route {
 }
 
 // MaxMessageBytes bounds a message of this type, envelope included, in place of
-// Limits.MessageBytes. It may be more than that, up to Limits.HardBytes; then only
-// messages that begin with their type may be longer than Limits.MessageBytes.
+// Limits.MaxMessageBytes. It may be more than that, up to Limits.MaxReadBytes; then only
+// messages that begin with their type may be longer than Limits.MaxMessageBytes.
 func (rt *Route) MaxMessageBytes(n int64) *Route {
 	rt.parent.router.mustNotBeServing("MaxBytes")
 	if most := rt.parent.router.opts.Limits.MaxReadBytes; n < 1 || n > most {
-		panic(fmt.Sprintf("router: MaxBytes of %q is %d; it must be from 1 to Limits.HardBytes, %d", rt.name, n, most))
+		panic(fmt.Sprintf("router: MaxBytes of %q is %d; it must be from 1 to Limits.MaxReadBytes, %d", rt.name, n, most))
 	}
 	rt.maxBytes = n
 	return rt

@@ -237,7 +237,7 @@ func (t *topics) messagesLost(name string, packets int) {
 		return
 	}
 	t.router.events.Add(func() {
-		t.router.hook("OnMissed", func() { t.router.opts.OnMessagesLost(name, packets) })
+		t.router.hook("OnMessagesLost", func() { t.router.opts.OnMessagesLost(name, packets) })
 	})
 }
 

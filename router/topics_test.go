@@ -177,7 +177,7 @@ type Position struct {
 
 func (Position) MessageType() string { return "POSITION" }
 
-func (m Position) QueueKey() string { return m.Player }
+func (m Position) ConflationKey() string { return m.Player }
 
 func TestASlowClientCostsOnlyItself(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -31,7 +31,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // createSeries creates the series of alerts with the value 0: for Prometheus, a counter that
 // first appears with the value 1 has not increased.
 func (m *Metrics) createSeries() {
-	for _, hook := range []string{"Authenticate", "OnOpen", "OnClose", "OnMember", "OnMissed", "OnError", "OnLimitExceeded", "OnQueueHigh", "CloseCode"} {
+	for _, hook := range []string{"Authenticate", "OnOpen", "OnClose", "OnPresence", "OnMessagesLost", "OnError", "OnLimitExceeded", "OnBackpressure", "CloseCode"} {
 		m.panics.get(panicked{"", hook})
 	}
 	m.panics.get(panicked{unknownType, "ingress"})

@@ -11,7 +11,7 @@ import (
 // An Observation describes the decision about one message, or a change of a limit's breaker.
 type Observation struct {
 	Limit   string           // Options.Name; with [Tiers], followed by the tier: "chat/free", or "free" without a name
-	Kind    router.LimitKind // LimitRate, or LimitInFlight for [Concurrency]
+	Kind    router.LimitKind // LimitRate, or LimitConcurrency for [Concurrency]
 	Outcome Outcome
 	DryRun  bool // the message was admitted whatever the Outcome
 
