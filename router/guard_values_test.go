@@ -5,11 +5,11 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -34,7 +34,7 @@ func (m *loadedJSON) MarshalJSON() ([]byte, error) { m.fault(); return []byte("{
 
 type loadedTo struct{ loaded }
 
-func (m *loadedTo) MarshalJSONTo(*jsontext.Encoder) error { m.fault(); return nil }
+func (m *loadedTo) MarshalJSONTo(*jsonv2.Encoder) error { m.fault(); return nil }
 
 type loadedText struct{ loaded }
 

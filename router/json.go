@@ -7,28 +7,25 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
-// This file holds the choice of a JSON library: nothing else in the router
-// decodes or encodes a payload.
+// Payloads are decoded and encoded in this file alone.
 
 // rawJSON is JSON that is laid out already.
-type rawJSON = jsontext.Value
+type rawJSON = jsonv2.Value
 
 //nolint:gochecknoglobals // constants, but for the language
 var (
-	decodeOptions = json.JoinOptions(jsontext.AllowInvalidUTF8(true))
-	encodeOptions = json.JoinOptions(jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
+	decodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true))
+	encodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true), jsonv2.Deterministic(true))
 )
 
 // unmarshal decodes a payload into what v points to. The scanner has found the
 // text to be UTF-8; half a surrogate pair in an escape becomes U+FFFD.
 func unmarshal(payload []byte, v any) error {
-	if err := json.Unmarshal(payload, v, decodeOptions); err != nil {
+	if err := jsonv2.Unmarshal(payload, v, decodeOptions); err != nil {
 		return decodeError(err)
 	}
 	return nil
@@ -37,16 +34,16 @@ func unmarshal(payload []byte, v any) error {
 // decodeError tells the client which field is wrong and why, in words that do
 // not depend on the server's types.
 func decodeError(err error) error {
-	wrong, ok := find[*json.SemanticError](err)
+	wrong, ok := find[*jsonv2.SemanticError](err)
 	if ok && wrong.GoType != nil && wrong.JSONKind != 0 {
 		return errors.InvalidField(fieldAt(wrong.JSONPointer), fmt.Sprintf("must be %s, not %s", jsonKind(wrong.GoType), given(wrong)))
 	}
 	field := "payload"
-	if syntax, ok := find[*jsontext.SyntacticError](err); ok {
+	if syntax, ok := find[*jsonv2.SyntacticError](err); ok {
 		field = fieldAt(syntax.JSONPointer)
 	}
 	reason := "cannot be decoded"
-	if is(err, jsontext.ErrDuplicateName) {
+	if is(err, jsonv2.ErrDuplicateName) {
 		reason = "must not come twice"
 	}
 	e := errors.InvalidField(field, reason)
@@ -55,7 +52,7 @@ func decodeError(err error) error {
 }
 
 // fieldAt names a place in a payload: /user/names/0 is user.names.0.
-func fieldAt(at jsontext.Pointer) string {
+func fieldAt(at jsonv2.Pointer) string {
 	if at == "" {
 		return "payload"
 	}
@@ -90,20 +87,20 @@ func jsonKind(t reflect.Type) string {
 }
 
 // given names what stood there instead.
-func given(e *json.SemanticError) string {
+func given(e *jsonv2.SemanticError) string {
 	switch e.JSONKind {
-	case jsontext.KindNull:
+	case jsonv2.KindNull:
 		return "null"
-	case jsontext.KindTrue, jsontext.KindFalse:
+	case jsonv2.KindTrue, jsonv2.KindFalse:
 		return "a boolean"
-	case jsontext.KindString:
+	case jsonv2.KindString:
 		return "a string"
-	case jsontext.KindNumber:
+	case jsonv2.KindNumber:
 		if len(e.JSONValue) > 0 && len(e.JSONValue) <= 32 {
 			return string(e.JSONValue)
 		}
 		return "a number"
-	case jsontext.KindBeginArray:
+	case jsonv2.KindBeginArray:
 		return "an array"
 	default:
 		return "an object"
@@ -114,7 +111,7 @@ func given(e *json.SemanticError) string {
 // stray byte in a database does not cost a client its answer.
 func marshal(w io.Writer, v any) (err error) {
 	defer contain(&err)
-	return json.MarshalWrite(w, v, encodeOptions)
+	return jsonv2.MarshalWrite(w, v, encodeOptions)
 }
 
 // encodable returns what the library has against a type, which it says only when it meets
@@ -132,7 +129,7 @@ func encodable(t reflect.Type, known map[reflect.Type]bool) error {
 	case reflect.Map:
 		return errors.Join(encodableKey(t.Key()), encodable(t.Elem(), known))
 	case reflect.Struct:
-		if err := json.Unmarshal([]byte("{}"), reflect.New(t).Interface(), decodeOptions); err != nil {
+		if err := jsonv2.Unmarshal([]byte("{}"), reflect.New(t).Interface(), decodeOptions); err != nil {
 			return err
 		}
 		for field := range t.Fields() {
@@ -167,8 +164,8 @@ func travels(f reflect.StructField) bool {
 // against a zero value.
 func encodesItself(t reflect.Type) bool {
 	for _, is := range []reflect.Type{
-		reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.MarshalerTo](), reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextAppender](),
-		reflect.TypeFor[json.Unmarshaler](), reflect.TypeFor[json.UnmarshalerFrom](), reflect.TypeFor[encoding.TextUnmarshaler](),
+		reflect.TypeFor[jsonv2.Marshaler](), reflect.TypeFor[jsonv2.MarshalerTo](), reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextAppender](),
+		reflect.TypeFor[jsonv2.Unmarshaler](), reflect.TypeFor[jsonv2.UnmarshalerFrom](), reflect.TypeFor[encoding.TextUnmarshaler](),
 	} {
 		if t.Implements(is) || reflect.PointerTo(t).Implements(is) {
 			return true

@@ -4,10 +4,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/penstock-go/penstock/cmd/penstock/internal/replay"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
 // A jsonReport is the report with -json. Fields named Micros are in microseconds.
@@ -50,7 +48,7 @@ type jsonPercentiles struct {
 
 type jsonSuggestion struct {
 	Policy       string          `json:"policy"`
-	SharePercent jsontext.Value  `json:"sharePercent"`
+	SharePercent jsonv2.Value    `json:"sharePercent"`
 	WithinMicros int64           `json:"withinMicros"`
 	Candidates   []jsonCandidate `json:"candidates"`
 	Result       *jsonResult     `json:"result"`
@@ -75,7 +73,7 @@ func (r *report) writeJSON(w io.Writer) error {
 	if r.Suggestion != nil {
 		out.Suggestion = r.Suggestion.json()
 	}
-	if err := json.MarshalWrite(w, out, jsontext.WithIndent("  ")); err != nil {
+	if err := jsonv2.MarshalWrite(w, out, jsonv2.WithIndent("  ")); err != nil {
 		return err
 	}
 	_, err := io.WriteString(w, "\n")
@@ -90,7 +88,7 @@ func jsonOf(r replay.Result) jsonResult {
 }
 
 func (s *suggestion) json() *jsonSuggestion {
-	out := &jsonSuggestion{Policy: s.Policy().String(), SharePercent: jsontext.Value(s.Share.Percent()), WithinMicros: s.Within.Microseconds()}
+	out := &jsonSuggestion{Policy: s.Policy().String(), SharePercent: jsonv2.Value(s.Share.Percent()), WithinMicros: s.Within.Microseconds()}
 	for _, c := range s.Candidates {
 		out.Candidates = append(out.Candidates, jsonCandidate{
 			Policy: c.Policy.String(), KeysRejected: c.KeysRejected, MaxWithin: c.Max, FullAfterMicros: c.FullAfter.Microseconds(),

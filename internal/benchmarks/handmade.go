@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/go-json-experiment/json"
 
+	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -98,7 +98,7 @@ func answerScanned(reply, data []byte) ([]byte, error) {
 		return nil, io.ErrUnexpectedEOF
 	}
 	var m Say
-	if err := json.Unmarshal(frame.Payload, &m); err != nil {
+	if err := jsonv2.Unmarshal(frame.Payload, &m); err != nil {
 		return nil, err
 	}
 	if err := m.Validate(); err != nil {
@@ -109,7 +109,7 @@ func answerScanned(reply, data []byte) ([]byte, error) {
 	reply = append(reply, `,"correlationId":"`...)
 	reply = append(reply, frame.CorrelationID...)
 	reply = append(reply, `"},"payload":`...)
-	text, err := json.Marshal(said(m))
+	text, err := jsonv2.Marshal(said(m))
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 
 	"github.com/penstock-go/penstock/errors"
 )
@@ -34,7 +34,7 @@ func AppendHeartbeatAck(b []byte, at time.Time) []byte {
 func appendQuoted(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			b, _ = jsontext.AppendQuote(b, s) // invalid UTF-8 becomes U+FFFD
+			b, _ = jsonv2.AppendQuote(b, s) // invalid UTF-8 becomes U+FFFD
 			return b
 		}
 	}
@@ -45,11 +45,11 @@ func appendQuoted(b []byte, s string) []byte {
 
 // An ErrorPayload is the payload of an error message: the public part of an error.
 type ErrorPayload struct {
-	Code         errors.Code    `json:"code"`
-	Message      string         `json:"message,omitempty"`
-	Details      any            `json:"details,omitempty"`
-	Retryable    bool           `json:"retryable"`
-	RetryAfterMs jsontext.Value `json:"retryAfterMs,omitzero"` // null if no wait can help
+	Code         errors.Code  `json:"code"`
+	Message      string       `json:"message,omitempty"`
+	Details      any          `json:"details,omitempty"`
+	Retryable    bool         `json:"retryable"`
+	RetryAfterMs jsonv2.Value `json:"retryAfterMs,omitzero"` // null if no wait can help
 }
 
 // A LimitDetails is the Details of a limit that was exceeded.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/go-json-experiment/json"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -74,7 +74,7 @@ func (c *Conn) read() {
 			}
 		} else {
 			frame := Frame{Text: string(text)}
-			if json.Unmarshal(text, &frame) != nil {
+			if jsonv2.Unmarshal(text, &frame) != nil {
 				c.t.Errorf("routertest: received %q, which is not an envelope", text)
 			}
 			c.received = append(c.received, frame)
@@ -116,7 +116,7 @@ func envelope(t testing.TB, m router.Message, correlationID string) string {
 	t.Helper()
 	out := outgoing{Type: m.MessageType(), Payload: m}
 	out.Meta.Timestamp, out.Meta.CorrelationID = time.Now().UnixMilli(), correlationID
-	text, err := json.Marshal(out)
+	text, err := jsonv2.Marshal(out)
 	if err != nil {
 		t.Fatalf("routertest: encode %s: %v", m.MessageType(), err)
 	}
@@ -267,7 +267,7 @@ func decode[M router.Message](c *Conn, frame Frame) M {
 	if len(frame.Payload) == 0 {
 		return m
 	}
-	if err := json.Unmarshal(frame.Payload, &m); err != nil {
+	if err := jsonv2.Unmarshal(frame.Payload, &m); err != nil {
 		c.t.Fatalf("routertest: decode %s: %v", frame.Text, err)
 	}
 	return m
@@ -284,7 +284,7 @@ func decodeError(t testing.TB, frame Frame) *errors.Error {
 		Details      map[string]any     `json:"details"`
 		RetryAfterMs rawjson.RawMessage `json:"retryAfterMs"`
 	}
-	if err := json.Unmarshal(frame.Payload, &payload); err != nil {
+	if err := jsonv2.Unmarshal(frame.Payload, &payload); err != nil {
 		t.Fatalf("routertest: decode %s: %v", frame.Text, err)
 	}
 	e := &errors.Error{Code: payload.Code, Message: payload.Message, Details: payload.Details}
