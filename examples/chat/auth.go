@@ -12,8 +12,8 @@ import (
 
 var tokenPattern = regexp.MustCompile(`^(?:([A-Za-z0-9_.-]{1,32}):)?([A-Za-z0-9_.-]{1,32})$`)
 
-// authenticate takes a token for what it says: NAME or TENANT:NAME. A real
-// application verifies a signature here. Without a token, one is a guest.
+// authenticate trusts the token, which is NAME or TENANT:NAME: a real application verifies a
+// signature here. A client without a token is a guest and has the zero Identity.
 func authenticate(r *http.Request) (router.Identity, error) {
 	token := router.Token(r)
 	if token == "" {
@@ -22,16 +22,16 @@ func authenticate(r *http.Request) (router.Identity, error) {
 	parts := tokenPattern.FindStringSubmatch(token)
 	if parts == nil {
 		return router.Identity{}, errors.Errorf(errors.Unauthenticated,
-			"a token is NAME or TENANT:NAME, each of 1 to 32 characters of A-Z a-z 0-9 _ . -")
+			"the token must be NAME or TENANT:NAME, each with 1 to 32 characters of A-Z a-z 0-9 _ . -")
 	}
 	return router.Identity{TenantID: parts[1], UserID: parts[2]}, nil
 }
 
 var guestSeed = maphash.MakeSeed()
 
-// userOf returns the name that others see. Guests are told apart by address,
-// which their name does not give away.
-func userOf(c *router.Conn) string {
+// displayName returns the name that other users see. Guests are distinguished by a seeded
+// hash of their address, which does not reveal the address.
+func displayName(c *router.Conn) string {
 	if user := c.Identity().UserID; user != "" {
 		return user
 	}

@@ -25,11 +25,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is how long a page may take to show what it must, on a busy machine.
-const patience = 30 * time.Second
+// timeout bounds every wait for a page. It is long, because machines may be busy.
+const timeout = 30 * time.Second
 
-// chromium returns the path of a browser. Where there is none it skips the test,
-// or fails it if one is required.
+// chromium returns the path of the browser. If there is none, it skips the test, or fails
+// it if PENSTOCK_REQUIRE_CHROMIUM=1 or CI=true is set.
 func chromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome"} {
@@ -38,19 +38,19 @@ func chromium(t *testing.T) string {
 		}
 	}
 	if os.Getenv("PENSTOCK_REQUIRE_CHROMIUM") == "1" || os.Getenv("CI") == "true" {
-		t.Fatal("there is no chromium in PATH; install it: PENSTOCK_REQUIRE_CHROMIUM=1 or CI=true requires it")
+		t.Fatal("no chromium in PATH; install it: PENSTOCK_REQUIRE_CHROMIUM=1 or CI=true requires it")
 	}
-	t.Skip("there is no chromium in PATH; install it to test the page in a browser")
+	t.Skip("no chromium in PATH; install it to test the page in a browser")
 	return ""
 }
 
-// startBrowser returns the context of a browser that ends with the test. It is
-// driven by chromedp, which needs no driver beside the browser, and brings no
-// module but that of the browser's protocol.
+// startBrowser returns the context of a browser, which stops at the end of the test. The
+// tests use chromedp because it needs no separate driver and few modules.
 func startBrowser(t *testing.T) context.Context {
+	t.Helper()
 	opts := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(chromium(t)),
-		chromedp.NoSandbox, // which root and most containers do not have; the page is ours
+		chromedp.NoSandbox, // the sandbox does not work as root and in most containers; the page is trusted
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),
@@ -66,19 +66,19 @@ func startBrowser(t *testing.T) context.Context {
 	return ctx
 }
 
-// A visitor is a tab with the page. It fails its test for whatever the console
-// shows at the end, but for lines that begin with what it tolerates.
-type visitor struct {
-	t         *testing.T
-	ctx       context.Context //nolint:containedctx // it is the handle of the tab
-	tolerates string
+// A page is the chat page in a browser tab. At its end the test fails for every recorded
+// problem, such as a console message, that does not start with expectedProblem.
+type page struct {
+	t               *testing.T
+	ctx             context.Context //nolint:containedctx // chromedp identifies the tab by its context
+	expectedProblem string          // a prefix; empty: none
 
-	mu      sync.Mutex
-	urls    map[network.RequestID]string
-	trouble []string
+	mu       sync.Mutex
+	urls     map[network.RequestID]string
+	problems []string
 }
 
-// A screen is what a visitor looks at.
+// A screen is the viewport of a page, in CSS pixels.
 type screen struct {
 	width, height int64
 	scale         float64
@@ -90,29 +90,29 @@ var (
 	phone   = screen{width: 390, height: 844, scale: 2, touch: true}
 )
 
-// visit opens the page as somebody new, who shares nothing with other visitors.
-func visit(ctx context.Context, t *testing.T, url string, s screen) *visitor {
+// openPage opens the page in a new browser context: it shares no storage with other pages.
+func openPage(ctx context.Context, t *testing.T, url string, s screen) *page {
 	t.Helper()
-	return openTab(ctx, t, url, s, chromedp.WithNewBrowserContext())
+	return newPage(ctx, t, url, s, chromedp.WithNewBrowserContext())
 }
 
-// tab opens the page once more for the same person.
-func (v *visitor) tab(url string, s screen) *visitor {
-	v.t.Helper()
-	return openTab(v.ctx, v.t, url, s)
+// openTab opens the page in another tab with the same storage.
+func (p *page) openTab(url string, s screen) *page {
+	p.t.Helper()
+	return newPage(p.ctx, p.t, url, s)
 }
 
-func openTab(ctx context.Context, t *testing.T, url string, s screen, opts ...chromedp.ContextOption) *visitor {
+func newPage(ctx context.Context, t *testing.T, url string, s screen, opts ...chromedp.ContextOption) *page {
 	t.Helper()
-	v := &visitor{t: t, urls: map[network.RequestID]string{}}
-	ctx, cancel := chromedp.NewContext(ctx, append(opts, chromedp.WithListener(v.listen))...)
-	v.ctx = ctx
+	p := &page{t: t, urls: map[network.RequestID]string{}}
+	ctx, cancel := chromedp.NewContext(ctx, append(opts, chromedp.WithListener(p.listen))...)
+	p.ctx = ctx
 	t.Cleanup(func() {
-		v.checkConsole()
+		p.checkConsole()
 		cancel()
 	})
-	v.do(emulate(s), scheme("light"), chromedp.Navigate(url))
-	return v
+	p.do(emulate(s), scheme("light"), chromedp.Navigate(url))
+	return p
 }
 
 func emulate(s screen) chromedp.Action[chromedp.Void] {
@@ -127,7 +127,7 @@ func emulate(s screen) chromedp.Action[chromedp.Void] {
 		}))
 }
 
-// scheme chooses between "light" and "dark".
+// scheme sets the preferred color scheme, "light" or "dark".
 func scheme(name string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
 		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
@@ -137,60 +137,60 @@ func scheme(name string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// listen notes everything that a good page never causes.
-func (v *visitor) listen(event any) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	note := func(format string, args ...any) { v.trouble = append(v.trouble, fmt.Sprintf(format, args...)) }
+// listen records problems: console output, exceptions, dialogs and failed requests.
+func (p *page) listen(event any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	record := func(format string, args ...any) { p.problems = append(p.problems, fmt.Sprintf(format, args...)) }
 	switch e := event.(type) {
 	case *runtime.EventConsoleAPICalled:
 		for _, arg := range e.Args {
-			note("console.%s: %s%s", e.Type, arg.Value, arg.Description)
+			record("console.%s: %s%s", e.Type, arg.Value, arg.Description)
 		}
 	case *runtime.EventExceptionThrown:
-		note("uncaught: %s", (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
+		record("uncaught: %s", (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
 	case *log.EventEntryAdded:
-		note("%s %s: %s", e.Entry.Source, e.Entry.Level, e.Entry.Text)
+		record("%s %s: %s", e.Entry.Source, e.Entry.Level, e.Entry.Text)
 	case *dialogs.EventJavascriptDialogOpening:
-		note("dialog: %s", e.Message)
+		record("dialog: %s", e.Message)
 	case *network.EventRequestWillBeSent:
-		v.urls[e.RequestID] = e.Request.URL
+		p.urls[e.RequestID] = e.Request.URL
 	case *network.EventLoadingFailed:
-		note("failed: %s: %s", v.urls[e.RequestID], e.ErrorText)
+		record("failed: %s: %s", p.urls[e.RequestID], e.ErrorText)
 	case *network.EventResponseReceived:
 		if e.Response.Status >= 400 {
-			note("status %d: %s", e.Response.Status, e.Response.URL)
+			record("status %d: %s", e.Response.Status, e.Response.URL)
 		}
 	}
 }
 
-func (v *visitor) checkConsole() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, line := range v.trouble {
-		if v.tolerates == "" || !strings.HasPrefix(line, v.tolerates) {
-			assert.Fail(v.t, "the page caused: "+line)
+func (p *page) checkConsole() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, line := range p.problems {
+		if p.expectedProblem == "" || !strings.HasPrefix(line, p.expectedProblem) {
+			assert.Fail(p.t, "the page caused: "+line)
 		}
 	}
 }
 
-func (v *visitor) do(steps ...chromedp.Action[chromedp.Void]) {
-	v.t.Helper()
-	ctx, cancel := context.WithTimeout(v.ctx, patience)
+func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, timeout)
 	defer cancel()
-	if chromedp.FromContext(v.ctx).Target == nil {
-		ctx = v.ctx // the tab would end with the first context it sees
+	if chromedp.FromContext(p.ctx).Target == nil {
+		ctx = p.ctx // chromedp closes the tab when the first context it is used with ends
 	}
-	require.NoError(v.t, chromedp.Do(ctx, steps...))
+	require.NoError(p.t, chromedp.Do(ctx, steps...))
 }
 
-// press strikes keys, each as one event with its text, as a keyboard does: a page
-// that prevents it prevents the text too.
-func (v *visitor) press(keys string, modifiers ...chromedp.Modifier) {
-	v.t.Helper()
-	v.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+// press sends each key as one event that carries its text, as a keyboard does, so that
+// preventDefault on keydown also suppresses the text.
+func (p *page) press(keys string, modifiers ...chromedp.Modifier) {
+	p.t.Helper()
+	p.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
 		for _, key := range keys {
-			if err := strike(ctx, key, modifiers); err != nil {
+			if err := pressKey(ctx, key, modifiers); err != nil {
 				return err
 			}
 		}
@@ -198,7 +198,7 @@ func (v *visitor) press(keys string, modifiers ...chromedp.Modifier) {
 	}))
 }
 
-func strike(ctx context.Context, key rune, modifiers []chromedp.Modifier) error {
+func pressKey(ctx context.Context, key rune, modifiers []chromedp.Modifier) error {
 	events := kb.Encode(key)
 	down, up := events[0], events[len(events)-1]
 	for _, modifier := range modifiers {
@@ -216,98 +216,98 @@ func strike(ctx context.Context, key rune, modifiers []chromedp.Modifier) error 
 	return nil
 }
 
-// eval returns what a JavaScript expression is.
-func eval[T any](v *visitor, expression string) T {
-	v.t.Helper()
-	ctx, cancel := context.WithTimeout(v.ctx, patience)
+// eval returns the value of a JavaScript expression.
+func eval[T any](p *page, expression string) T {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, timeout)
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
-	require.NoError(v.t, err, expression)
+	require.NoError(p.t, err, expression)
 	return value
 }
 
-// attempt makes an expression false while it throws, because what it looks at is not there yet.
+// attempt makes an expression false while it throws, for example because an element does not exist yet.
 func attempt(expression string) string {
 	return "(() => { try { return " + expression + " } catch { return false } })()"
 }
 
-// until waits for a JavaScript expression to be true.
-func (v *visitor) until(expression string) {
-	v.t.Helper()
-	ctx, cancel := context.WithTimeout(v.ctx, patience)
+// waitFor waits until a JavaScript expression is true.
+func (p *page) waitFor(expression string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, timeout)
 	defer cancel()
-	poll := chromedp.Poll[bool](attempt("!!("+expression+")"), chromedp.WithPollingInterval(10*time.Millisecond), chromedp.WithPollingTimeout(patience))
+	poll := chromedp.Poll[bool](attempt("!!("+expression+")"), chromedp.WithPollingInterval(10*time.Millisecond), chromedp.WithPollingTimeout(timeout))
 	if _, err := chromedp.Run(ctx, poll); err != nil {
-		v.picture("stuck")
-		shown := eval[string](v, "document.body.innerText")
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		require.FailNow(v.t, "the page never came to this: "+expression, "%v\n%s\n%s", err, shown, strings.Join(v.trouble, "\n"))
+		p.screenshot("timeout")
+		shown := eval[string](p, "document.body.innerText")
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		require.FailNow(p.t, "timed out waiting for: "+expression, "%v\n%s\n%s", err, shown, strings.Join(p.problems, "\n"))
 	}
 }
 
-// shows waits until a JavaScript expression is as wanted.
-func (v *visitor) shows(expression string, want any) {
-	v.t.Helper()
+// waitEqual waits until the value of a JavaScript expression equals want, both as JSON.
+func (p *page) waitEqual(expression string, want any) {
+	p.t.Helper()
 	text, err := json.Marshal(want)
-	require.NoError(v.t, err)
-	ctx, cancel := context.WithTimeout(v.ctx, patience)
+	require.NoError(p.t, err)
+	ctx, cancel := context.WithTimeout(p.ctx, timeout)
 	defer cancel()
-	same := fmt.Sprintf("JSON.stringify(%s) === JSON.stringify(%s)", expression, text)
-	poll := chromedp.Poll[bool](attempt(same), chromedp.WithPollingInterval(10*time.Millisecond), chromedp.WithPollingTimeout(patience))
+	equal := fmt.Sprintf("JSON.stringify(%s) === JSON.stringify(%s)", expression, text)
+	poll := chromedp.Poll[bool](attempt(equal), chromedp.WithPollingInterval(10*time.Millisecond), chromedp.WithPollingTimeout(timeout))
 	_, err = chromedp.Run(ctx, poll)
 	if errors.Is(err, chromedp.ErrPollingTimeout) || errors.Is(err, context.DeadlineExceeded) {
-		v.picture("stuck")
-		require.JSONEq(v.t, string(text), eval[string](v, "JSON.stringify("+expression+" ?? null)"))
+		p.screenshot("timeout")
+		require.JSONEq(p.t, string(text), eval[string](p, "JSON.stringify("+expression+" ?? null)"))
 	}
-	require.NoError(v.t, err, expression)
+	require.NoError(p.t, err, expression)
 }
 
-// shot writes a picture of the page, in both colour schemes, to where test
-// artifacts go, and checks that all of it can be read.
-func (v *visitor) shot(name string) {
-	v.t.Helper()
-	for _, colours := range []string{"light", "dark"} {
-		v.do(scheme(colours))
-		assert.Empty(v.t, eval[[]string](v, illegible), "%s: what has too little contrast in the %s colours", name, colours)
-		v.picture(name + "-" + colours)
+// checkScreen writes screenshots in both color schemes to the artifact directory, and checks
+// the contrast of all texts and that nothing overflows horizontally.
+func (p *page) checkScreen(name string) {
+	p.t.Helper()
+	for _, colors := range []string{"light", "dark"} {
+		p.do(scheme(colors))
+		assert.Empty(p.t, eval[[]string](p, lowContrast), "%s: contrast is too low in the %s color scheme", name, colors)
+		p.screenshot(name + "-" + colors)
 	}
-	v.do(scheme("light"))
-	assert.LessOrEqual(v.t, eval[int](v, overflow), 0, "%s: pixels that lie outside", name)
+	p.do(scheme("light"))
+	assert.LessOrEqual(p.t, eval[int](p, overflow), 0, "%s: horizontal overflow in pixels", name)
 }
 
-func (v *visitor) picture(name string) {
-	v.t.Helper()
-	picture, err := chromedp.Run(v.ctx, chromedp.CaptureScreenshot())
-	require.NoError(v.t, err)
-	require.NoError(v.t, os.WriteFile(filepath.Join(v.t.ArtifactDir(), name+".png"), picture, 0o600))
+func (p *page) screenshot(name string) {
+	p.t.Helper()
+	image, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+	require.NoError(p.t, err)
+	require.NoError(p.t, os.WriteFile(filepath.Join(p.t.ArtifactDir(), name+".png"), image, 0o600))
 }
 
-// fill types over what a field holds.
-func (v *visitor) fill(id, text string) {
-	v.t.Helper()
-	v.do(chromedp.Focus(chromedp.ID(id)))
-	v.press("a", chromedp.ModifierCtrl)
-	v.press(kb.Backspace + text)
+// fill replaces the text of a field.
+func (p *page) fill(id, text string) {
+	p.t.Helper()
+	p.do(chromedp.Focus(chromedp.ID(id)))
+	p.press("a", chromedp.ModifierCtrl)
+	p.press(kb.Backspace + text)
 }
 
-func (v *visitor) click(selector string) {
-	v.t.Helper()
-	v.do(chromedp.Click(chromedp.CSS(selector)))
+func (p *page) click(selector string) {
+	p.t.Helper()
+	p.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-func (v *visitor) signIn(name, room string) {
-	v.t.Helper()
-	v.fill("name", name)
-	v.fill("room", room)
-	v.press(kb.Enter)
-	v.until(joined)
+func (p *page) signIn(name, room string) {
+	p.t.Helper()
+	p.fill("name", name)
+	p.fill("room", room)
+	p.press(kb.Enter)
+	p.waitFor(hasJoined)
 }
 
-// say sends a message, and waits until it is sent.
-func (v *visitor) say(text string) {
-	v.t.Helper()
-	v.do(chromedp.Focus(chromedp.ID("text")))
-	v.press(text + kb.Enter)
-	v.until(written + ` === "" && !document.querySelector("[data-state=pending]")`)
+// say sends a message and waits until the server has published it.
+func (p *page) say(text string) {
+	p.t.Helper()
+	p.do(chromedp.Focus(chromedp.ID("text")))
+	p.press(text + kb.Enter)
+	p.waitFor(typedText + ` === "" && !document.querySelector("[data-state=pending]")`)
 }

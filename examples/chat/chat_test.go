@@ -1,19 +1,15 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -22,21 +18,21 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// start returns a chat with the given flags.
-func start(t *testing.T, flags ...string) http.Handler {
+// newChat returns the WebSocket endpoint of a server with the given flags.
+func newChat(t *testing.T, flags ...string) http.Handler {
 	t.Helper()
 	cfg, err := parseFlags(flags, io.Discard)
 	require.NoError(t, err)
 	return newServer(cfg).router
 }
 
-func as(name string) routertest.Option { return routertest.Token(name) }
+func withToken(token string) routertest.Option { return routertest.Token(token) }
 
-func TestARoom(t *testing.T) {
+func TestRoom_MembersTalkSearchAndLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		chat := start(t)
-		ann, bob := routertest.Dial(t, chat, as("ann")), routertest.Dial(t, chat, as("bob"))
-		assert.Equal(t, RoomJoined{"go", []string{"ann"}, nil}, emptied(routertest.Call[RoomJoined](ann, JoinRoom{"go"})))
+		chat := newChat(t)
+		ann, bob := routertest.Dial(t, chat, withToken("ann")), routertest.Dial(t, chat, withToken("bob"))
+		assert.Equal(t, RoomJoined{"go", []string{"ann"}, nil}, emptyHistoryAsNil(routertest.Call[RoomJoined](ann, JoinRoom{"go"})))
 		ann.Send(Say{"go", "anybody here?"})
 		said := routertest.Receive[Said](ann)
 		assert.Equal(t, Said{"go", "ann", "anybody here?", time.Now().UTC()}, said)
@@ -62,28 +58,29 @@ func TestARoom(t *testing.T) {
 	})
 }
 
-func emptied(m RoomJoined) RoomJoined {
+// emptyHistoryAsNil makes an empty and a nil history equal.
+func emptyHistoryAsNil(m RoomJoined) RoomJoined {
 	if len(m.History) == 0 {
 		m.History = nil
 	}
 	return m
 }
 
-func TestWhatIsSaidRightBehindAJoinIsSaidInTheRoom(t *testing.T) {
-	chat := start(t)
-	ann := routertest.Dial(t, chat, as("ann"))
+func TestRoom_MessageSentRightAfterJoinIsAccepted(t *testing.T) {
+	chat := newChat(t)
+	ann := routertest.Dial(t, chat, withToken("ann"))
 	ann.Send(JoinRoom{"go"})
 	ann.Send(Say{"go", "hi"})
 	routertest.Receive[RoomJoined](ann)
 	assert.Equal(t, "hi", routertest.Receive[Said](ann).Text)
 }
 
-func TestAUserWithTwoConnectionsIsThereOnce(t *testing.T) {
+func TestRoom_UserWithTwoConnectionsIsListedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		chat := start(t)
-		bob := routertest.Dial(t, chat, as("bob"))
+		chat := newChat(t)
+		bob := routertest.Dial(t, chat, withToken("bob"))
 		routertest.Call[RoomJoined](bob, JoinRoom{"go"})
-		phone, desk := routertest.Dial(t, chat, as("ann")), routertest.Dial(t, chat, as("ann"))
+		phone, desk := routertest.Dial(t, chat, withToken("ann")), routertest.Dial(t, chat, withToken("ann"))
 		for _, conn := range []*routertest.Conn{phone, desk, desk} {
 			assert.Equal(t, []string{"ann", "bob"}, routertest.Call[RoomJoined](conn, JoinRoom{"go"}).Users)
 		}
@@ -96,9 +93,9 @@ func TestAUserWithTwoConnectionsIsThereOnce(t *testing.T) {
 	})
 }
 
-func TestTenantsAreApart(t *testing.T) {
-	chat := start(t)
-	acme, initech := routertest.Dial(t, chat, as("acme:ann")), routertest.Dial(t, chat, as("initech:ann"))
+func TestRoom_TenantsAreIsolated(t *testing.T) {
+	chat := newChat(t)
+	acme, initech := routertest.Dial(t, chat, withToken("acme:ann")), routertest.Dial(t, chat, withToken("initech:ann"))
 	routertest.Call[RoomJoined](acme, JoinRoom{"go"})
 	assert.Equal(t, []string{"ann"}, routertest.Call[RoomJoined](initech, JoinRoom{"go"}).Users)
 	acme.Send(Say{"go", "psst"})
@@ -106,35 +103,35 @@ func TestTenantsAreApart(t *testing.T) {
 	assert.Empty(t, routertest.Call[HistoryFound](initech, SearchHistory{"go", "psst"}).Matches)
 }
 
-func TestGuestsAreToldApartByAddress(t *testing.T) {
-	chat := start(t, "-capacity=1")
+func TestGuests_AreDistinguishedAndLimitedByAddress(t *testing.T) {
+	chat := newChat(t, "-capacity=1")
 	one, two, three := routertest.RemoteAddr("192.0.2.1:1"), routertest.RemoteAddr("192.0.2.1:2"), routertest.RemoteAddr("192.0.2.2:1")
 	users := routertest.Call[RoomJoined](routertest.Dial(t, chat, one), JoinRoom{"go"}).Users
 	assert.Len(t, users, 1)
 	assert.NotContains(t, users[0], "192.0.2.1")
-	assert.Equal(t, errors.ResourceExhausted, routertest.CallError(routertest.Dial(t, chat, two), JoinRoom{"go"}).Code, "one budget")
+	assert.Equal(t, errors.ResourceExhausted, routertest.CallError(routertest.Dial(t, chat, two), JoinRoom{"go"}).Code, "guests of one address share a bucket")
 	assert.Len(t, routertest.Call[RoomJoined](routertest.Dial(t, chat, three), JoinRoom{"go"}).Users, 2)
 }
 
-func TestTokens(t *testing.T) {
-	chat := start(t)
+func TestAuthenticate_RejectsMalformedTokens(t *testing.T) {
+	chat := newChat(t)
 	for token, status := range map[string]int{
 		"ann": 0, "acme:ann": 0, "a.b_c-D9:" + strings.Repeat("x", 32): 0, "": 0,
 		":": 401, "acme:": 401, ":ann": 401, "a:b:c": 401, "ann smith": 401, "änn": 401, strings.Repeat("x", 33): 401, "ann\n": 401,
 	} {
 		if status == 0 {
-			routertest.Dial(t, chat, as(token))
+			routertest.Dial(t, chat, withToken(token))
 			continue
 		}
-		assert.Equal(t, status, routertest.Refused(t, chat, as(token)).StatusCode, "%q", token)
+		assert.Equal(t, status, routertest.Refused(t, chat, withToken(token)).StatusCode, "%q", token)
 	}
 	routertest.Dial(t, chat, routertest.Header("Sec-WebSocket-Protocol", "bearer.ann"))
 	assert.Equal(t, 401, routertest.Refused(t, chat, routertest.Header("Sec-WebSocket-Protocol", "bearer.a~b")).StatusCode)
 }
 
-func TestWhatIsNotAllowed(t *testing.T) {
-	chat := start(t)
-	ann := routertest.Dial(t, chat, as("ann"))
+func TestMessages_InvalidFieldsAreRejected(t *testing.T) {
+	chat := newChat(t)
+	ann := routertest.Dial(t, chat, withToken("ann"))
 	routertest.Call[RoomJoined](ann, JoinRoom{"go"})
 	for _, m := range []router.Message{
 		Say{"go", ""},
@@ -156,10 +153,10 @@ func TestWhatIsNotAllowed(t *testing.T) {
 	routertest.Receive[Said](ann)
 }
 
-func TestLimits(t *testing.T) {
+func TestRateLimit_SearchCostsFiveTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		chat := start(t, "-capacity=7", "-refill=1", "-key=user")
-		ann := routertest.Dial(t, chat, as("ann"))
+		chat := newChat(t, "-capacity=7", "-refill=1", "-key=user")
+		ann := routertest.Dial(t, chat, withToken("ann"))
 		routertest.Call[RoomJoined](ann, JoinRoom{"go"}) // 6 left
 		routertest.Call[HistoryFound](ann, SearchHistory{"go", "x"})
 		e := routertest.CallError(ann, SearchHistory{"go", "x"}) // 1 left, 5 needed
@@ -171,8 +168,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-func TestReactions(t *testing.T) {
-	for reaction, check := range map[string]func(t *testing.T, ann *routertest.Conn){
+func TestRateLimit_ActionFollowsFlag(t *testing.T) {
+	for action, check := range map[string]func(t *testing.T, ann *routertest.Conn){
 		"send": func(t *testing.T, ann *routertest.Conn) {
 			assert.Equal(t, time.Second, routertest.ReceiveError(ann).RetryAfter)
 		},
@@ -183,9 +180,9 @@ func TestReactions(t *testing.T) {
 			assert.Equal(t, SlowDown{"WHO", 1000}, routertest.Receive[SlowDown](ann))
 		},
 	} {
-		t.Run(reaction, func(t *testing.T) {
+		t.Run(action, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ann := routertest.Dial(t, start(t, "-capacity=1", "-refill=1", "-on-exceeded="+reaction), as("ann"))
+				ann := routertest.Dial(t, newChat(t, "-capacity=1", "-refill=1", "-on-exceeded="+action), withToken("ann"))
 				ann.Send(Who{"go"})
 				routertest.Receive[Users](ann)
 				ann.Send(Who{"go"})
@@ -195,156 +192,34 @@ func TestReactions(t *testing.T) {
 	}
 }
 
-func TestHistoryIsBounded(t *testing.T) {
+func TestRoom_HistoryKeepsLatest100Messages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		chat := start(t, "-capacity=1000")
-		ann := routertest.Dial(t, chat, as("ann"))
+		chat := newChat(t, "-capacity=1000")
+		ann := routertest.Dial(t, chat, withToken("ann"))
 		routertest.Call[RoomJoined](ann, JoinRoom{"go"})
 		for n := range 150 {
 			ann.Send(Say{"go", fmt.Sprint(n)})
 		}
 		ann.Close()
 		synctest.Wait()
-		history := routertest.Call[RoomJoined](routertest.Dial(t, chat, as("bob")), JoinRoom{"go"}).History
+		history := routertest.Call[RoomJoined](routertest.Dial(t, chat, withToken("bob")), JoinRoom{"go"}).History
 		require.Len(t, history, 100)
 		assert.Equal(t, "50", history[0].Text)
 		assert.Equal(t, "149", history[99].Text)
 	})
 }
 
-func TestWrongFlags(t *testing.T) {
-	for _, tt := range []struct{ flag, want string }{
-		{"-capacity=0", "-capacity is 0; it must be at least 1"},
-		{"-capacity=many", `invalid value "many" for flag -capacity`},
-		{"-refill=-1", "-refill is -1"},
-		{"-key=room", `-key is "room"; it must be one of conn, ip, type, user, user-or-ip-type, user-type`},
-		{"-on-exceeded=shout", `-on-exceeded is "shout"; it must be one of close, custom, send`},
-		{"-max-bytes=0", "-max-bytes is 0"},
-		{"-try=often", `invalid value "often" for flag -try: limit: policy "often"`},
-		{"-max-in-flight=0", "-max-in-flight is 0"},
-		{"-addr=nowhere", "-addr: listen tcp"},
-		{"-metrics-addr=nowhere", "-metrics-addr: listen tcp"},
-		{"-redis=localhost", `-redis is "localhost"; it must be like redis://`},
-		{"-nope", "flag provided but not defined: -nope"},
-		{"extra", `unexpected argument "extra"`},
-	} {
-		var stdout, stderr bytes.Buffer
-		assert.Equal(t, 2, run(t.Context(), []string{tt.flag}, &stdout, &stderr), tt.flag)
-		assert.Contains(t, stderr.String(), tt.want)
-		assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), "one line: %s", stderr.String())
-		assert.Empty(t, stdout.String())
-	}
-	var stdout, stderr bytes.Buffer
-	assert.Zero(t, run(t.Context(), []string{"-h"}, &stdout, &stderr))
-	assert.Contains(t, stdout.String(), "-on-exceeded")
-}
-
-// output is what a program prints, line by line.
-type output struct{ lines chan string }
-
-func (o *output) Write(p []byte) (int, error) {
-	o.lines <- string(p)
-	return len(p), nil
-}
-
-func TestTheProgramServesAndDrains(t *testing.T) {
-	ctx, interrupt := context.WithCancel(t.Context())
-	stdout := &output{make(chan string, 10)}
-	var stderr bytes.Buffer
-	exit := make(chan int)
-	go func() { exit <- run(ctx, []string{"-addr=localhost:0"}, stdout, &stderr) }()
-	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
-
-	assert.Equal(t, http.StatusOK, get(t, url+"/healthz").StatusCode)
-	page := get(t, url+"/")
-	assert.Equal(t, http.StatusOK, page.StatusCode)
-	assert.Contains(t, page.Header.Get("Content-Type"), "text/html")
-	assert.Contains(t, page.Header.Get("Content-Security-Policy"), "default-src 'self'")
-	assert.Equal(t, http.StatusNotFound, get(t, url+"/nothing").StatusCode)
-
-	ws, _, err := websocket.Dial(t.Context(), url+"/ws?access_token=ann", nil)
-	require.NoError(t, err)
-	defer ws.CloseNow()
-	interrupt()
-	_, _, err = ws.Read(t.Context())
-	assert.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(err))
-	assert.Equal(t, "chat: draining\n", <-stdout.lines)
-	assert.Zero(t, <-exit)
-	assert.Empty(t, stderr.String())
-}
-
-func TestMetricsAreWhereTheFlagSays(t *testing.T) {
-	shown := func(flags ...string) int {
-		cfg, err := parseFlags(flags, io.Discard)
-		require.NoError(t, err)
-		w := httptest.NewRecorder()
-		newServer(cfg).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		return w.Code
-	}
-	assert.Equal(t, http.StatusNotFound, shown())
-	assert.Equal(t, http.StatusNotFound, shown("-metrics-addr=localhost:9090"), "not on the public port")
-	assert.Equal(t, http.StatusOK, shown("-metrics-addr=localhost:8080"), "as it was asked to")
-
-	ctx, interrupt := context.WithCancel(t.Context())
-	stdout := &output{make(chan string, 10)}
-	exit := make(chan int)
-	go func() {
-		exit <- run(ctx, []string{"-addr=localhost:0", "-metrics-addr=127.0.0.1:0"}, stdout, io.Discard)
-	}()
-	aside := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: metrics on "))
-	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
-	ws, _, err := websocket.Dial(t.Context(), url+"/ws?access_token=ann", nil)
-	require.NoError(t, err)
-	defer ws.CloseNow()
-	require.NoError(t, ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"WHO","meta":{"correlationId":"1"},"payload":{"room":"go"}}`)))
-	_, _, err = ws.Read(t.Context())
-	require.NoError(t, err)
-	text, err := io.ReadAll(get(t, aside).Body)
-	require.NoError(t, err)
-	for _, line := range []string{
-		"penstock_connections_open 1", `penstock_messages_total{code="OK",type="WHO"} 1`, `penstock_limiter_keys{limit="chat"} 1`,
-		`penstock_limit_decisions_total{kind="rate",limit="chat",mode="enforced",outcome="admitted"} 1`, "go_goroutines",
-	} {
-		assert.Contains(t, string(text), line)
-	}
-	assert.Equal(t, http.StatusNotFound, get(t, url+"/metrics").StatusCode)
-	interrupt()
-	_, _, _ = ws.Read(t.Context())
-	assert.Zero(t, <-exit)
-}
-
-func get(t *testing.T, url string) *http.Response {
-	resp, err := http.Get(url)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = resp.Body.Close() })
-	return resp
-}
-
-func TestTheHealthCheckFailsWhileDraining(t *testing.T) {
-	cfg, err := parseFlags(nil, io.Discard)
-	require.NoError(t, err)
-	chat := newServer(cfg)
-	status := func() int {
-		w := httptest.NewRecorder()
-		chat.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
-		return w.Code
-	}
-	assert.Equal(t, http.StatusOK, status())
-	require.NoError(t, chat.drain(t.Context()))
-	assert.Equal(t, http.StatusServiceUnavailable, status())
-}
-
-func TestManyPeopleTalkAtOnce(t *testing.T) {
+func TestRoom_AllMembersSeeOneOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		chat := start(t, "-capacity=1000")
-		var people []*routertest.Conn
+		chat := newChat(t, "-capacity=1000")
+		var members []*routertest.Conn
 		for n := range 10 {
-			conn := routertest.Dial(t, chat, as(fmt.Sprint("user", n)))
+			conn := routertest.Dial(t, chat, withToken(fmt.Sprint("user", n)))
 			routertest.Call[RoomJoined](conn, JoinRoom{"go"})
-			people = append(people, conn)
+			members = append(members, conn)
 		}
 		var wg sync.WaitGroup
-		for _, conn := range people {
+		for _, conn := range members {
 			wg.Go(func() {
 				for n := range 20 {
 					conn.Send(Say{"go", fmt.Sprint(n)})
@@ -353,16 +228,16 @@ func TestManyPeopleTalkAtOnce(t *testing.T) {
 		}
 		wg.Wait()
 		synctest.Wait()
-		first := saidBy(people[0])
+		first := receivedTexts(members[0])
 		assert.Len(t, first, 200)
-		for _, conn := range people[1:] {
-			assert.Equal(t, first, saidBy(conn), "everybody sees one order")
+		for _, conn := range members[1:] {
+			assert.Equal(t, first, receivedTexts(conn), "every member sees the same order")
 		}
 	})
 }
 
-// saidBy returns what a connection has received of what was said.
-func saidBy(conn *routertest.Conn) []string {
+// receivedTexts returns the payloads of the SAID messages that wait to be read.
+func receivedTexts(conn *routertest.Conn) []string {
 	var texts []string
 	for conn.Pending() > 0 {
 		if frame := conn.Next(); frame.Type == "SAID" {

@@ -10,24 +10,25 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
 
-// A config is what the flags say.
+// A config holds the parsed and validated flags.
 type config struct {
-	addr     string
-	metrics  string // address; "": nobody is shown them
-	policy   limit.Policy
-	try      *limit.Policy // looks on; nil: there is none
-	key      func(router.IngressContext) limit.Key
-	reaction router.LimitAction
-	limits   router.Limits
-	redis    *goredis.Client // nil: this node is alone
+	addr        string
+	metricsAddr string // empty: /metrics is not served; equal to addr: on the public port
+
+	policy       ratelimit.Policy
+	dryRunPolicy *ratelimit.Policy // measured, not enforced; nil: none
+	key          func(router.IngressContext) ratelimit.Key
+	limitAction  router.Reaction
+	limits       router.Limits
+
+	redis *goredis.Client // nil: a single node with all state in memory
 }
 
-var keys = map[string]func(router.IngressContext) limit.Key{
+var keys = map[string]func(router.IngressContext) ratelimit.Key{
 	"user-type":       ratelimit.KeyPerUserPerType,
 	"user-or-ip-type": ratelimit.KeyPerUserOrIPPerType,
 	"user":            ratelimit.KeyPerUser,
@@ -36,36 +37,36 @@ var keys = map[string]func(router.IngressContext) limit.Key{
 	"type":            ratelimit.KeyPerType,
 }
 
-var reactions = map[string]router.LimitAction{
-	"send":   router.ActionSend,
-	"close":  router.ActionClose,
-	"custom": router.ActionCustom,
+var limitActions = map[string]router.Reaction{
+	"send":   router.Send,
+	"close":  router.Close,
+	"custom": router.Custom,
 }
 
-// parseFlags returns flag.ErrHelp if it has shown the usage.
+// parseFlags returns flag.ErrHelp after it has written the usage.
 func parseFlags(args []string, usage io.Writer) (config, error) {
-	cfg := config{policy: limit.Policy{Name: "chat"}}
+	cfg := config{policy: ratelimit.Policy{Name: "chat"}}
 	fs := flag.NewFlagSet("chat", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&cfg.addr, "addr", "localhost:8080", "`host:port` to listen on")
-	fs.StringVar(&cfg.metrics, "metrics-addr", "", "`host:port` that shows /metrics, best one that clients cannot reach; the same as -addr shows them to everybody; without it, nobody sees them")
-	fs.Int64Var(&cfg.policy.Capacity, "capacity", 20, "`tokens` that may be spent at once")
-	fs.Int64Var(&cfg.policy.Refill, "refill", 5, "`tokens` that come back every second")
-	fs.Func("try", "`policy` to watch, such as \"2/s burst 10\": it refuses nobody, and the metrics show what it would", func(text string) error {
-		policy, err := limit.ParsePolicy(text)
+	fs.StringVar(&cfg.metricsAddr, "metrics-addr", "", "`host:port` to serve /metrics on, preferably one that clients cannot reach; the value of -addr makes the metrics public; if empty, they are not served")
+	fs.Int64Var(&cfg.policy.Capacity, "capacity", 20, "`tokens` that a full bucket holds: the largest burst of messages; a search costs 5 tokens, every other message 1")
+	fs.Int64Var(&cfg.policy.Refill, "refill", 5, "`tokens` added to a bucket per second")
+	fs.Func("try", "`policy` to evaluate as a dry run, such as \"2/s burst 10\": it rejects no messages, and the metrics show what it would reject", func(text string) error {
+		policy, err := ratelimit.ParsePolicy(text)
 		policy.Name = "try"
-		cfg.try = &policy
+		cfg.dryRunPolicy = &policy
 		return err
 	})
-	key := fs.String("key", "user-or-ip-type", "who shares a budget: "+names(keys))
-	reaction := fs.String("on-exceeded", "send", "what a client over its budget gets: "+names(reactions))
-	fs.Int64Var(&cfg.limits.MaxMessageBytes, "max-bytes", 16384, "most `bytes` of a message")
-	redisURL := fs.String("redis", "", "`URL` of the Redis that nodes share, such as redis://localhost:6379; without it, this node is alone")
-	fs.IntVar(&cfg.limits.Concurrency, "max-in-flight", 16, "most `calls` of a connection that are not answered yet")
+	key := fs.String("key", "user-or-ip-type", "`key` that selects the bucket: messages with the same key share a rate limit; one of "+names(keys))
+	action := fs.String("on-exceeded", "send", "`action` when a client exceeds its rate limit: send an error, close the connection, or send a custom SLOW_DOWN message; one of "+names(limitActions))
+	fs.Int64Var(&cfg.limits.MessageBytes, "max-bytes", 16384, "maximum size of a message in `bytes`")
+	redisURL := fs.String("redis", "", "`URL` of the Redis server that the nodes share, such as redis://localhost:6379; if empty, this node runs alone")
+	fs.IntVar(&cfg.limits.InFlight, "max-in-flight", 16, "maximum number of concurrent `calls` per connection")
 
 	err := fs.Parse(args)
 	switch {
-	case err == flag.ErrHelp: //nolint:errorlint // Parse returns it itself
+	case err == flag.ErrHelp: //nolint:errorlint // Parse returns it unwrapped
 		fs.SetOutput(usage)
 		fs.Usage()
 		return cfg, err
@@ -74,35 +75,41 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	case fs.NArg() > 0:
 		return cfg, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	if err := cfg.complete(*key, *reaction); err != nil || *redisURL == "" {
+	if err := cfg.complete(*key, *action); err != nil || *redisURL == "" {
 		return cfg, err
 	}
 	return cfg, cfg.connect(*redisURL)
 }
 
-// connect does not wait for Redis: a node that is cut off from it still serves.
+// connect does not wait for Redis: a node without Redis still serves its own clients.
 func (cfg *config) connect(url string) error {
 	opts, err := goredis.ParseURL(url)
 	if err != nil {
-		return fmt.Errorf("-redis is %q; it must be like redis://user:password@localhost:6379/0", url)
+		return fmt.Errorf("-redis is %q; it must be a URL such as redis://user:password@localhost:6379/0", url)
 	}
 	cfg.redis = goredis.NewClient(opts)
 	return nil
 }
 
-func (cfg *config) complete(key, reaction string) error {
+// hasMetricsListener reports whether /metrics has a port of its own.
+func (cfg *config) hasMetricsListener() bool {
+	return cfg.metricsAddr != "" && cfg.metricsAddr != cfg.addr
+}
+
+// complete resolves the names that flags take and validates all values.
+func (cfg *config) complete(key, action string) error {
 	var ok bool
 	if cfg.key, ok = keys[key]; !ok {
 		return fmt.Errorf("-key is %q; it must be one of %s", key, names(keys))
 	}
-	if cfg.reaction, ok = reactions[reaction]; !ok {
-		return fmt.Errorf("-on-exceeded is %q; it must be one of %s", reaction, names(reactions))
+	if cfg.limitAction, ok = limitActions[action]; !ok {
+		return fmt.Errorf("-on-exceeded is %q; it must be one of %s", action, names(limitActions))
 	}
 	for name, value := range map[string]int64{
 		"-capacity":      cfg.policy.Capacity,
 		"-refill":        cfg.policy.Refill,
-		"-max-bytes":     cfg.limits.MaxMessageBytes,
-		"-max-in-flight": int64(cfg.limits.Concurrency),
+		"-max-bytes":     cfg.limits.MessageBytes,
+		"-max-in-flight": int64(cfg.limits.InFlight),
 	} {
 		if value < 1 {
 			return fmt.Errorf("%s is %d; it must be at least 1", name, value)
@@ -111,7 +118,7 @@ func (cfg *config) complete(key, reaction string) error {
 	return cfg.policy.Validate()
 }
 
-// names lists the keys of a map.
+// names returns the keys of m, sorted and separated by commas.
 func names[V any](m map[string]V) string {
 	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
 }

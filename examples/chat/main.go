@@ -1,6 +1,8 @@
-// Command chat is Penstock's reference application: rooms, who is in them, what
-// was said, and limits that a person can see at work. Run it and open
-// http://localhost:8080 in two windows.
+// Command chat is Penstock's reference application: chat rooms with presence, message
+// history, search and visible rate limits. Run it and open http://localhost:8080 in two
+// browser windows.
+//
+// Read main.go, then server.go, then rooms.go.
 package main
 
 import (
@@ -18,8 +20,8 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// drainTime is how long connections have to end after Ctrl-C.
-const drainTime = 10 * time.Second
+// shutdownTimeout bounds the graceful shutdown after SIGINT or SIGTERM.
+const shutdownTimeout = 10 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -27,7 +29,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run serves until ctx ends and returns the exit code.
+// run serves until ctx ends and returns the exit code: 2 for wrong flags, 1 if serving fails.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, err := parseFlags(args, stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -43,15 +45,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	chat := newServer(cfg)
-	if cfg.metrics != "" && cfg.metrics != cfg.addr {
-		aside, err := net.Listen("tcp", cfg.metrics)
+	if cfg.hasMetricsListener() {
+		metricsListener, err := net.Listen("tcp", cfg.metricsAddr)
 		if err != nil {
 			_ = listener.Close()
 			fmt.Fprintf(stderr, "chat: -metrics-addr: %v\n", err)
 			return 2
 		}
-		fmt.Fprintf(stdout, "chat: metrics on http://%s/metrics\n", aside.Addr())
-		defer showMetrics(aside, chat.metrics)()
+		fmt.Fprintf(stdout, "chat: metrics on http://%s/metrics\n", metricsListener.Addr())
+		defer serveMetrics(metricsListener, chat.metrics)()
 	}
 	if err := serve(ctx, listener, chat, stdout); err != nil {
 		fmt.Fprintf(stderr, "chat: %v\n", err)
@@ -60,30 +62,33 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// showMetrics serves them until stop is called, so that a drain can be watched.
-func showMetrics(listener net.Listener, metrics http.Handler) (stop func()) {
+// serveMetrics serves /metrics until the caller calls stop. Metrics remain available
+// during the shutdown, which they measure.
+func serveMetrics(listener net.Listener, metrics http.Handler) (stop func()) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)
-	aside := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
-	go func() { _ = aside.Serve(listener) }() // it ends with stop
-	return func() { _ = aside.Close() }
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }() // ends when stop closes the server
+	return func() { _ = server.Close() }
 }
 
+// serve handles requests until ctx ends, then shuts down gracefully.
 func serve(ctx context.Context, listener net.Listener, chat *server, stdout io.Writer) error {
-	web := &http.Server{Handler: chat, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
-	failed := make(chan error, 1)
-	go func() { failed <- web.Serve(listener) }()
+	httpServer := &http.Server{Handler: chat, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	failed := make(chan error, 1) // buffered: Serve also returns after Shutdown, when nothing receives
+	go func() { failed <- httpServer.Serve(listener) }()
 	fmt.Fprintf(stdout, "chat: open http://%s\n", listener.Addr())
 	select {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
 	}
-	fmt.Fprintln(stdout, "chat: draining")
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	fmt.Fprintln(stdout, "chat: shutting down")
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
-	if err := chat.drain(ctx); err != nil {
-		fmt.Fprintf(stdout, "chat: some connections were cut: %v\n", err)
+	// The HTTP server stops last, so that the health check can report the shutdown.
+	if err := chat.shutdown(ctx); err != nil {
+		fmt.Fprintf(stdout, "chat: some connections did not close in time: %v\n", err)
 	}
-	return web.Shutdown(ctx)
+	return httpServer.Shutdown(ctx)
 }

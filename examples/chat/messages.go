@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// What clients send.
+// Messages from clients.
 type (
 	JoinRoom struct {
 		Room string `json:"room"`
@@ -29,7 +29,7 @@ type (
 	}
 )
 
-// What clients receive.
+// Messages from the server.
 type (
 	RoomJoined struct {
 		Room    string   `json:"room"`
@@ -58,9 +58,9 @@ type (
 		Room string `json:"room"`
 		User string `json:"user"`
 	}
-	// SlowDown is what -on-exceeded=custom sends in place of an error.
+	// SlowDown replaces the error of a rejected message if -on-exceeded is custom.
 	SlowDown struct {
-		Refused      string `json:"refused"` // the type of the refused message
+		RejectedType string `json:"refused"`
 		RetryAfterMs int64  `json:"retryAfterMs"`
 	}
 )
@@ -78,22 +78,22 @@ func (UserJoined) MessageType() string    { return "USER_JOINED" }
 func (UserLeft) MessageType() string      { return "USER_LEFT" }
 func (SlowDown) MessageType() string      { return "SLOW_DOWN" }
 
-func (m JoinRoom) Validate() error  { return length("room", m.Room, 64) }
-func (m LeaveRoom) Validate() error { return length("room", m.Room, 64) }
-func (m Who) Validate() error       { return length("room", m.Room, 64) }
+func (m JoinRoom) Validate() error  { return checkLength("room", m.Room, 64) }
+func (m LeaveRoom) Validate() error { return checkLength("room", m.Room, 64) }
+func (m Who) Validate() error       { return checkLength("room", m.Room, 64) }
 
 func (m Say) Validate() error {
-	return errors.Join(length("room", m.Room, 64), length("text", m.Text, 500))
+	return errors.Join(checkLength("room", m.Room, 64), checkLength("text", m.Text, 500))
 }
 
 func (m SearchHistory) Validate() error {
-	return errors.Join(length("room", m.Room, 64), length("query", m.Query, 100))
+	return errors.Join(checkLength("room", m.Room, 64), checkLength("query", m.Query, 100))
 }
 
-// length wants a field to have 1 to most characters.
-func length(field, value string, most int) error {
-	if n := utf8.RuneCountInString(value); n < 1 || n > most {
-		return errors.InvalidField(field, fmt.Sprintf("must have 1 to %d characters", most))
+// checkLength returns INVALID_ARGUMENT unless value has 1 to maxChars characters.
+func checkLength(field, value string, maxChars int) error {
+	if n := utf8.RuneCountInString(value); n < 1 || n > maxChars {
+		return errors.InvalidField(field, fmt.Sprintf("must have 1 to %d characters", maxChars))
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 
 const nodeArgs = "PENSTOCK_CHAT_ARGS"
 
-// TestMain is the chat itself where a test starts this binary as a node.
+// TestMain runs the chat instead of the tests if startNode has started this process.
 func TestMain(m *testing.M) {
 	if args := os.Getenv(nodeArgs); args != "" {
 		os.Exit(run(context.Background(), strings.Fields(args), os.Stdout, os.Stderr))
@@ -28,13 +28,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A node is a chat in a process of its own.
+// A node is a chat server in its own process.
 type node struct {
 	url string
 	cmd *exec.Cmd
 }
 
 func startNode(t *testing.T, args string) *node {
+	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	n := &node{cmd: exec.Command(self)}
@@ -54,59 +55,60 @@ func (n *node) kill() {
 	_ = n.cmd.Wait()
 }
 
-// A person talks to a node.
-type person struct {
+// A client is connected to one node.
+type client struct {
 	t  *testing.T
 	ws *websocket.Conn
 }
 
-func (n *node) dial(t *testing.T, name string) *person {
+func (n *node) dial(t *testing.T, name string) *client {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	ws, _, err := websocket.Dial(ctx, n.url+"/ws?access_token="+name, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ws.CloseNow() })
-	return &person{t, ws}
+	return &client{t, ws}
 }
 
-func (p *person) send(m router.Message) {
+func (c *client) send(m router.Message) {
 	text, err := json.Marshal(map[string]any{"type": m.MessageType(), "payload": m})
-	require.NoError(p.t, err)
-	require.NoError(p.t, p.ws.Write(p.t.Context(), websocket.MessageText, text))
+	require.NoError(c.t, err)
+	require.NoError(c.t, c.ws.Write(c.t.Context(), websocket.MessageText, text))
 }
 
-// receive passes over everything until a message of a type that fits.
-func receive[M router.Message](p *person, fits func(M) bool) M {
-	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 20*time.Second)
+// receive skips messages until one of type M matches.
+func receive[M router.Message](c *client, matches func(M) bool) M {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
 	defer cancel()
 	for {
-		_, text, err := p.ws.Read(ctx)
-		require.NoError(p.t, err)
+		_, text, err := c.ws.Read(ctx)
+		require.NoError(c.t, err)
 		var frame struct {
 			Type    string
 			Payload json.RawMessage
 		}
-		require.NoError(p.t, json.Unmarshal(text, &frame))
+		require.NoError(c.t, json.Unmarshal(text, &frame))
 		var m M
 		if frame.Type != m.MessageType() {
 			continue
 		}
-		require.NoError(p.t, json.Unmarshal(frame.Payload, &m))
-		if fits(m) {
+		require.NoError(c.t, json.Unmarshal(frame.Payload, &m))
+		if matches(m) {
 			return m
 		}
 	}
 }
 
-// admitted sends messages and returns how many are answered, not refused.
-func (p *person) admitted(m router.Message, messages int) (n int) {
-	for range messages {
-		p.send(m)
+// countAdmitted sends m several times and returns how often the rate limit admitted it.
+func (c *client) countAdmitted(m router.Message, count int) (n int) {
+	for range count {
+		c.send(m)
 	}
-	for range messages {
-		_, text, err := p.ws.Read(p.t.Context())
-		require.NoError(p.t, err)
+	for range count {
+		_, text, err := c.ws.Read(c.t.Context())
+		require.NoError(c.t, err)
 		if !strings.Contains(string(text), `"RESOURCE_EXHAUSTED"`) {
 			n++
 		}
@@ -114,8 +116,8 @@ func (p *person) admitted(m router.Message, messages int) (n int) {
 	return n
 }
 
-// TestManyNodesAreOneChat runs two processes over one Redis, and kills one.
-func TestManyNodesAreOneChat(t *testing.T) {
+// The second node is killed, so that it cannot announce that its users leave.
+func TestNodes_ShareRoomsPresenceAndLimits(t *testing.T) {
 	args := "-addr=localhost:0 -refill=1 -capacity=10 -key=user -redis=redis://" + redistest.Start(t).Addr
 	one, two := startNode(t, args), startNode(t, args)
 	ann, bob := one.dial(t, "ann"), two.dial(t, "bob")
@@ -127,15 +129,15 @@ func TestManyNodesAreOneChat(t *testing.T) {
 	bob.send(Who{"go"})
 	assert.Equal(t, []string{"ann", "bob"}, receive(bob, func(Users) bool { return true }).Users)
 
-	ann.send(Say{"go", "hello over there"})
-	assert.Equal(t, "ann", receive(bob, func(m Said) bool { return m.Text == "hello over there" }).User)
-	bob.send(Say{"go", "hello back"})
-	receive(ann, func(m Said) bool { return m.Text == "hello back" })
+	ann.send(Say{"go", "hello from node one"})
+	assert.Equal(t, "ann", receive(bob, func(m Said) bool { return m.Text == "hello from node one" }).User)
+	bob.send(Say{"go", "hello from node two"})
+	receive(ann, func(m Said) bool { return m.Text == "hello from node two" })
 
-	eve, eveThere := one.dial(t, "eve"), two.dial(t, "eve")
-	spent := eve.admitted(Who{"go"}, 30)
+	eve, eveOnTwo := one.dial(t, "eve"), two.dial(t, "eve")
+	spent := eve.countAdmitted(Who{"go"}, 30)
 	assert.GreaterOrEqual(t, spent, 10)
-	assert.LessOrEqual(t, eveThere.admitted(Who{"go"}, 30), 3, "a user's budget is one budget")
+	assert.LessOrEqual(t, eveOnTwo.countAdmitted(Who{"go"}, 30), 3, "both nodes take tokens from the same bucket")
 
 	two.kill()
 	receive(ann, func(m UserLeft) bool { return m == UserLeft{"go", "bob"} })

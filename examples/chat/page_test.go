@@ -14,45 +14,45 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a page shows, as JavaScript expressions.
+// JavaScript expressions for what a page shows.
 const (
-	// A line is like "ann: hi"; the reader is "You".
+	// A message is like "ann: hi"; own messages are by "You".
 	conversation = `[...document.querySelectorAll("[data-kind=message]")].map((li) =>
 		[".author", ".text"].map((part) => li.querySelector(part).textContent).join(": ") + (li.dataset.state === "sent" ? "" : " (" + li.dataset.state + ")"))`
-	people      = `[...document.querySelectorAll("#people li")].map((li) => [...li.children].slice(1).map((part) => part.textContent).join(", "))`
-	connection  = `document.querySelector("#status").innerText`
-	joined      = `document.querySelector("#composer").dataset.state === "ready"`
-	written     = `document.querySelector("#text").value`
-	notesOnBob  = `[...document.querySelectorAll("[data-kind=note]")].map((li) => li.textContent).findLast((text) => text.startsWith("bob"))`
-	isSigningIn = `document.querySelector("#signin").checkVisibility()`
+	people           = `[...document.querySelectorAll("#people li")].map((li) => [...li.children].slice(1).map((part) => part.textContent).join(", "))`
+	connectionState  = `document.querySelector("#status").innerText`
+	hasJoined        = `document.querySelector("#composer").dataset.state === "ready"`
+	typedText        = `document.querySelector("#text").value`
+	lastNoteAboutBob = `[...document.querySelectorAll("[data-kind=note]")].map((li) => li.textContent).findLast((text) => text.startsWith("bob"))`
+	isSigningIn      = `document.querySelector("#signin").checkVisibility()`
 )
 
-// TestThePage is what people see of the chat, in a real browser.
-func TestThePage(t *testing.T) {
+// TestPage tests the page in Chromium. The subtests share one browser, but no pages.
+func TestPage(t *testing.T) {
 	browser := startBrowser(t)
-	for _, story := range []struct {
+	for _, tt := range []struct {
 		name string
-		tell func(*testing.T, context.Context)
+		test func(*testing.T, context.Context)
 	}{
-		{"two people talk", twoPeopleTalk},
-		{"one floods", oneFloods},
-		{"somebody joins by phone", somebodyJoinsByPhone},
-		{"the server restarts", theServerRestarts},
-		{"somebody comes before the answer", somebodyComesBeforeTheAnswer},
-		{"rooms are changed faster than the server answers", roomsAreChangedFast},
-		{"two people say the same", twoPeopleSayTheSame},
-		{"the network goes without a word", theNetworkGoesWithoutAWord},
-		{"markup stays text", markupStaysText},
-		{"a keyboard is enough", aKeyboardIsEnough},
-		{"a drawer opens by keyboard", aDrawerOpensByKeyboard},
-		{"a reload keeps one in the room", aReloadKeepsOneInTheRoom},
-		{"one person has two tabs", onePersonHasTwoTabs},
+		{"messages reach both users", testMessagesReachBothUsers},
+		{"rejected messages show a countdown", testRejectedMessageShowsCountdown},
+		{"phone layout fits", testPhoneLayoutFits},
+		{"reconnects after server restart", testReconnectsAfterServerRestart},
+		{"join event before join reply is kept", testJoinEventBeforeReplyIsKept},
+		{"last of several room changes wins", testLastRoomChangeWins},
+		{"rejected text is not confused with same text of others", testSameTextOfOthersIsNotOwn},
+		{"heartbeat detects silent connection", testHeartbeatDetectsSilentConnection},
+		{"markup is shown as text", testMarkupIsShownAsText},
+		{"keyboard reaches every control", testKeyboardReachesEveryControl},
+		{"keyboard opens and closes the drawer", testKeyboardOpensDrawer},
+		{"reload keeps the user in the room", testReloadKeepsUserInRoom},
+		{"two tabs of a user share the conversation", testTwoTabsShareConversation},
 	} {
-		t.Run(story.name, func(t *testing.T) { story.tell(t, browser) })
+		t.Run(tt.name, func(t *testing.T) { tt.test(t, browser) })
 	}
 }
 
-func TestWithoutABrowser(t *testing.T) {
+func TestPage_WithoutBrowserSkipsOrFails(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	for _, tt := range []struct{ ci, require, want string }{
@@ -60,130 +60,130 @@ func TestWithoutABrowser(t *testing.T) {
 		{"true", "", "--- FAIL: "},
 		{"", "1", "--- FAIL: "},
 	} {
-		cmd := exec.Command(self, "-test.run=^TestThePage$", "-test.v")
+		cmd := exec.Command(self, "-test.run=^TestPage$", "-test.v")
 		cmd.Env = append(os.Environ(), "PATH=", "CI="+tt.ci, "PENSTOCK_REQUIRE_CHROMIUM="+tt.require)
 		out, err := cmd.Output()
 		assert.Equal(t, tt.want == "--- SKIP: ", err == nil, "%+v", tt)
-		assert.Contains(t, string(out), tt.want+"TestThePage")
-		assert.Equal(t, 1, strings.Count(string(out), "there is no chromium in PATH; install it"), "%s", out)
+		assert.Contains(t, string(out), tt.want+"TestPage")
+		assert.Equal(t, 1, strings.Count(string(out), "no chromium in PATH; install it"), "%s", out)
 	}
 }
 
-func twoPeopleTalk(t *testing.T, browser context.Context) {
-	chat := open(t)
-	ann, bob := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop)
-	ann.shot("sign-in")
+func testMessagesReachBothUsers(t *testing.T, browser context.Context) {
+	chat := startProgram(t)
+	ann, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
+	ann.checkScreen("sign-in")
 	ann.signIn("ann", "garden")
-	ann.shows(people, []string{"ann, you"})
-	ann.shot("nothing-said")
+	ann.waitEqual(people, []string{"ann, you"})
+	ann.checkScreen("empty-room")
 	bob.signIn("bob", "garden")
 
 	ann.say("Are the tomatoes ripe?")
-	bob.shows(conversation, []string{"ann: Are the tomatoes ripe?"})
+	bob.waitEqual(conversation, []string{"ann: Are the tomatoes ripe?"})
 	bob.say("On Friday, I think.")
 	bob.say("The beans are.")
-	ann.shows(conversation, []string{"You: Are the tomatoes ripe?", "bob: On Friday, I think.", "bob: The beans are."})
+	ann.waitEqual(conversation, []string{"You: Are the tomatoes ripe?", "bob: On Friday, I think.", "bob: The beans are."})
 	ann.say("Beans it is.")
-	bob.shows(conversation, []string{"ann: Are the tomatoes ripe?", "You: On Friday, I think.", "You: The beans are.", "ann: Beans it is."})
-	ann.shows(conversation, []string{"You: Are the tomatoes ripe?", "bob: On Friday, I think.", "bob: The beans are.", "You: Beans it is."})
-	ann.shows(people, []string{"ann, you", "bob"})
-	bob.shows(people, []string{"ann", "bob, you"})
-	assert.True(t, eval[bool](ann, `document.querySelector("[data-user=bob] .author").checkVisibility()`), "a name stands above")
-	ann.shot("two-people")
+	bob.waitEqual(conversation, []string{"ann: Are the tomatoes ripe?", "You: On Friday, I think.", "You: The beans are.", "ann: Beans it is."})
+	ann.waitEqual(conversation, []string{"You: Are the tomatoes ripe?", "bob: On Friday, I think.", "bob: The beans are.", "You: Beans it is."})
+	ann.waitEqual(people, []string{"ann, you", "bob"})
+	bob.waitEqual(people, []string{"ann", "bob, you"})
+	assert.True(t, eval[bool](ann, `document.querySelector("[data-user=bob] .author").checkVisibility()`), "the author is visible")
+	ann.checkScreen("conversation")
 }
 
-// countdown notes when the page begins to show a refusal, every wait that it
-// shows, and when it ends, in milliseconds and in seconds.
+// countdown records in window.countdown when the page starts to show a countdown (from), the
+// texts that it shows, and when it ends (to). from and to are milliseconds.
 const countdown = `(() => {
-	const note = window.countdown = { from: 0, shown: [], to: 0 };
-	const gate = document.querySelector("#gate");
+	const record = window.countdown = { from: 0, shown: [], to: 0 };
+	const box = document.querySelector("#send-countdown");
 	new MutationObserver(() => {
-		if (gate.hidden) note.to ||= performance.now();
-		else note.shown.push(gate.innerText.trim());
-		note.from ||= performance.now();
-	}).observe(gate, { subtree: true, childList: true, attributeFilter: ["hidden"] });
+		if (box.hidden) record.to ||= performance.now();
+		else record.shown.push(box.innerText.trim());
+		record.from ||= performance.now();
+	}).observe(box, { subtree: true, childList: true, attributeFilter: ["hidden"] });
 })()`
 
-func oneFloods(t *testing.T, browser context.Context) {
-	chat := open(t, "-capacity=4", "-refill=1")
-	ann, bob := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop)
+func testRejectedMessageShowsCountdown(t *testing.T, browser context.Context) {
+	chat := startProgram(t, "-capacity=4", "-refill=1")
+	ann, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
 	ann.signIn("ann", "waterworks")
 	bob.signIn("bob", "waterworks")
 	bob.say("Good morning! Is the water on?")
 	ann.say("Since six. The new valve holds.")
 	bob.say("Then please open the gate to the lower field.")
 	ann.say("Opening it, and now I shall tell you about every single drop:")
-	bob.shows(conversation+".length", 4)
+	bob.waitEqual(conversation+".length", 4)
 
-	ann.flood()
-	ann.picture("refused")
+	ann.sendUntilRejected()
+	ann.screenshot("rejected")
 	ann.press("splash")
-	assert.True(t, eval[bool](ann, enterIsRefused))
-	ann.until(`countdown.to > 0`)
+	assert.True(t, eval[bool](ann, enterKeepsText))
+	ann.waitFor(`countdown.to > 0`)
 	ann.press(kb.Enter)
-	ann.until(`!document.querySelector("[data-state=pending]")`)
-	ann.shows(conversation+".slice(-2)", []string{"You: drip (refused)", "You: splash"})
+	ann.waitFor(`!document.querySelector("[data-state=pending]")`)
+	ann.waitEqual(conversation+".slice(-2)", []string{"You: drip (rejected)", "You: splash"})
 	ann.checkCountdown()
-	ann.shot("refused-and-admitted")
+	ann.checkScreen("rejected-and-admitted")
 	admitted := eval[int](ann, `document.querySelectorAll("[data-state=sent]").length`)
-	bob.shows(conversation+".length", admitted)
+	bob.waitEqual(conversation+".length", admitted)
 
-	for eval[bool](ann, `document.querySelector("[data-state=refused]") !== null`) {
-		ann.until(joined)
-		ann.click(`[data-action="again"]`)
-		ann.until(`!document.querySelector("[data-state=pending]")`)
+	for eval[bool](ann, `document.querySelector("[data-state=rejected]") !== null`) {
+		ann.waitFor(hasJoined)
+		ann.click(`[data-action="retry"]`)
+		ann.waitFor(`!document.querySelector("[data-state=pending]")`)
 	}
-	bob.shows(conversation+".at(-1)", "ann: drip")
-	ann.shows(conversation+".at(-1)", "You: drip")
+	bob.waitEqual(conversation+".at(-1)", "ann: drip")
+	ann.waitEqual(conversation+".at(-1)", "You: drip")
 }
 
-// enterIsRefused is true if a message cannot be sent while the page shows a
-// refusal, and is kept.
-const enterIsRefused = `(() => {
-	if (document.querySelector("#gate").hidden) return true;
+// enterKeepsText reports whether Enter during the countdown keeps the text instead of
+// sending it. It is also true if the countdown has ended.
+const enterKeepsText = `(() => {
+	if (document.querySelector("#send-countdown").hidden) return true;
 	document.querySelector("#composer").requestSubmit();
 	return document.querySelector("#text").value === "splash";
 })()`
 
-// flood sends messages until one is refused for long enough to be watched.
-func (v *visitor) flood() {
-	v.t.Helper()
+// sendUntilRejected sends messages until one is rejected with a wait of at least 0.3 s.
+func (p *page) sendUntilRejected() {
+	p.t.Helper()
 	for {
-		eval[chromedp.Void](v, countdown)
-		for eval[bool](v, `countdown.from === 0`) {
-			v.press("drip" + kb.Enter)
-			v.until(`!document.querySelector("[data-state=pending]")`)
+		eval[chromedp.Void](p, countdown)
+		for eval[bool](p, `countdown.from === 0`) {
+			p.press("drip" + kb.Enter)
+			p.waitFor(`!document.querySelector("[data-state=pending]")`)
 		}
-		if eval[bool](v, `parseFloat(countdown.shown[0].match(/[0-9.]+/)) >= .3`) {
+		if eval[bool](p, `parseFloat(countdown.shown[0].match(/[0-9.]+/)) >= .3`) {
 			return
 		}
-		v.until(joined)
+		p.waitFor(hasJoined)
 	}
 }
 
-func (v *visitor) checkCountdown() {
-	v.t.Helper()
-	note := eval[struct {
+func (p *page) checkCountdown() {
+	p.t.Helper()
+	record := eval[struct {
 		From, To float64
 		Shown    []string
-	}](v, "countdown")
+	}](p, "countdown")
 	var waits []float64
-	for _, text := range note.Shown {
+	for _, text := range record.Shown {
 		var wait float64
-		_, err := fmt.Sscanf(text, "Next message in %f s", &wait)
-		require.NoError(v.t, err, text)
-		assert.Positive(v.t, wait, "it is still refused")
+		_, err := fmt.Sscanf(text, "Retry in %f s", &wait)
+		require.NoError(p.t, err, text)
+		assert.Positive(p.t, wait, "the countdown ends before it shows 0")
 		waits = append(waits, wait)
 	}
-	assert.IsNonIncreasing(v.t, waits)
-	assert.Less(v.t, waits[len(waits)-1], waits[0], "it counts down")
-	took := (note.To - note.From) / 1000
-	assert.GreaterOrEqual(v.t, took, waits[0]-.2, "it says no more than the wait, but for rounding up and for noting it late")
-	assert.LessOrEqual(v.t, took, waits[0]+1, "it says no less than the wait, but for a busy machine")
+	assert.IsNonIncreasing(p.t, waits)
+	assert.Less(p.t, waits[len(waits)-1], waits[0], "the shown wait decreases")
+	took := (record.To - record.From) / 1000
+	assert.GreaterOrEqual(p.t, took, waits[0]-.2, "the shown wait is too long; tolerated are rounding up and a late first record")
+	assert.LessOrEqual(p.t, took, waits[0]+1, "the shown wait is too short; tolerated is a busy machine")
 }
 
-// early has every answer to a join be overtaken by somebody who joins.
-const early = `void (window.WebSocket = class extends WebSocket {
+// earlyJoinEvent makes the page receive a USER_JOINED event before every ROOM_JOINED reply.
+const earlyJoinEvent = `void (window.WebSocket = class extends WebSocket {
 	constructor(...args) {
 		super(...args);
 		this.addEventListener("message", ({ data }) => {
@@ -193,214 +193,215 @@ const early = `void (window.WebSocket = class extends WebSocket {
 	}
 })`
 
-func somebodyComesBeforeTheAnswer(t *testing.T, browser context.Context) {
-	chat := open(t)
-	ann := visit(browser, t, chat.url(), desktop)
-	ann.tolerates = refusedFor(chat, "ann")
-	eval[chromedp.Void](ann, early)
+func testJoinEventBeforeReplyIsKept(t *testing.T, browser context.Context) {
+	chat := startProgram(t)
+	ann := openPage(browser, t, chat.url(), desktop)
+	ann.expectedProblem = connectionRefused(chat, "ann")
+	eval[chromedp.Void](ann, earlyJoinEvent)
 	ann.signIn("ann", "garden")
-	ann.shows(people, []string{"ann, you", "zoe"})
+	ann.waitEqual(people, []string{"ann, you", "zoe"})
 	chat.stop()
-	ann.until(connection + ` === "Reconnecting"`)
+	ann.waitFor(connectionState + ` === "Reconnecting"`)
 	require.True(t, chat.start())
-	ann.until(joined)
-	ann.shows(people, []string{"ann, you", "zoe"})
+	ann.waitFor(hasJoined)
+	ann.waitEqual(people, []string{"ann, you", "zoe"})
 }
 
-// slow has what comes from the server take window.lag milliseconds.
-const slow = `void (window.WebSocket = class extends WebSocket {
-	set onmessage(f) { super.onmessage = (e) => setTimeout(() => f(e), window.lag ?? 0); }
+// delayed makes the page receive every message window.delayMs milliseconds late.
+const delayed = `void (window.WebSocket = class extends WebSocket {
+	set onmessage(f) { super.onmessage = (e) => setTimeout(() => f(e), window.delayMs ?? 0); }
 })`
 
-func (v *visitor) lag(milliseconds int) {
-	v.t.Helper()
-	eval[chromedp.Void](v, fmt.Sprintf("void (window.lag = %d)", milliseconds))
+func (p *page) delayMessages(milliseconds int) {
+	p.t.Helper()
+	eval[chromedp.Void](p, fmt.Sprintf("void (window.delayMs = %d)", milliseconds))
 }
 
-func (v *visitor) switchRoom(room string) {
-	v.t.Helper()
-	v.fill("switch-room", room)
-	v.press(kb.Enter)
+func (p *page) switchRoom(room string) {
+	p.t.Helper()
+	p.fill("switch-room", room)
+	p.press(kb.Enter)
 }
 
-func roomsAreChangedFast(t *testing.T, browser context.Context) {
-	chat := open(t)
-	ann, bob := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop)
-	eval[chromedp.Void](ann, slow)
+func testLastRoomChangeWins(t *testing.T, browser context.Context) {
+	chat := startProgram(t)
+	ann, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
+	eval[chromedp.Void](ann, delayed)
 	ann.signIn("ann", "garden")
 	bob.signIn("bob", "shed")
-	ann.lag(1000)
+	ann.delayMessages(1000)
 	ann.switchRoom("shed")
 	ann.switchRoom("pond")
-	ann.shows(`document.querySelector("#room-name").textContent`, "#pond")
-	bob.shows(people, []string{"bob, you"})
+	ann.waitEqual(`document.querySelector("#room-name").textContent`, "#pond")
+	bob.waitEqual(people, []string{"bob, you"})
 	ann.switchRoom("shed")
 	ann.switchRoom("pond")
-	ann.until(joined)
-	ann.shows(`document.querySelector("#room-name").textContent`, "#pond")
-	bob.shows(people, []string{"bob, you"})
+	ann.waitFor(hasJoined)
+	ann.waitEqual(`document.querySelector("#room-name").textContent`, "#pond")
+	bob.waitEqual(people, []string{"bob, you"})
 }
 
-// twoPeopleSayTheSame while a guest's own is refused.
-func twoPeopleSayTheSame(t *testing.T, browser context.Context) {
-	chat := open(t, "-capacity=1", "-refill=1")
-	guest, bob := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop)
-	eval[chromedp.Void](guest, slow)
+// A guest does not know its own name, so the page recognizes own messages by their text.
+func testSameTextOfOthersIsNotOwn(t *testing.T, browser context.Context) {
+	chat := startProgram(t, "-capacity=1", "-refill=1")
+	guest, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
+	eval[chromedp.Void](guest, delayed)
 	guest.signIn("", "garden")
 	bob.signIn("bob", "garden")
-	guest.until(joined)
-	guest.lag(1000)
+	guest.waitFor(hasJoined)
+	guest.delayMessages(1000)
 	guest.do(chromedp.Focus(chromedp.ID("text")))
 	guest.press("one" + kb.Enter)
 	bob.say("+1")
 	guest.press("+1" + kb.Enter)
-	guest.until(`!document.querySelector("[data-state=pending]")`)
-	guest.shows(conversation, []string{"You: one", "You: +1 (refused)", "bob: +1"})
+	guest.waitFor(`!document.querySelector("[data-state=pending]")`)
+	guest.waitEqual(conversation, []string{"You: one", "You: +1 (rejected)", "bob: +1"})
 }
 
-// theNetworkGoesWithoutAWord has silence last shorter.
-func theNetworkGoesWithoutAWord(t *testing.T, browser context.Context) {
-	chat := open(t)
-	ann := visit(browser, t, chat.url(), desktop)
+// The test shortens the heartbeat timers to a twentieth.
+func testHeartbeatDetectsSilentConnection(t *testing.T, browser context.Context) {
+	chat := startProgram(t)
+	ann := openPage(browser, t, chat.url(), desktop)
 	eval[chromedp.Void](ann, `void (window.setTimeout = ((real) => (f, ms) => real(f, ms === 25_000 || ms === 10_000 ? ms / 20 : ms))(window.setTimeout))`)
 	eval[chromedp.Void](ann, `void (window.WebSocket = class extends WebSocket {
-		set onmessage(f) { super.onmessage = (e) => window.isDead || f(e); }
-		send(data) { window.beats = (window.beats ?? 0) + data.includes("__heartbeat"); if (!window.isDead) super.send(data); }
+		set onmessage(f) { super.onmessage = (e) => window.isSilent || f(e); }
+		send(data) { window.heartbeats = (window.heartbeats ?? 0) + data.includes("__heartbeat"); if (!window.isSilent) super.send(data); }
 	})`)
 	ann.signIn("ann", "garden")
-	ann.until("window.beats > 1")
-	assert.Equal(t, "Online", eval[string](ann, connection), "a server that is only silent answers")
-	eval[chromedp.Void](ann, "void (window.isDead = true)")
-	ann.until(connection + ` === "Reconnecting"`)
-	eval[chromedp.Void](ann, "void (window.isDead = false)")
-	ann.until(joined)
+	ann.waitFor("window.heartbeats > 1")
+	assert.Equal(t, "Online", eval[string](ann, connectionState), "an idle server answers heartbeats")
+	eval[chromedp.Void](ann, "void (window.isSilent = true)")
+	ann.waitFor(connectionState + ` === "Reconnecting"`)
+	eval[chromedp.Void](ann, "void (window.isSilent = false)")
+	ann.waitFor(hasJoined)
 }
 
-// refusedFor begins what the console shows while a site is down. The site may refuse the
-// page, drop it, or answer that it is about to go.
-func refusedFor(chat *site, name string) string {
+// connectionRefused returns the start of the console error for a failed connection attempt.
+// The rest differs: the server may be down, close the connection, or reject it while it
+// shuts down.
+func connectionRefused(chat *program, name string) string {
 	return "network error: WebSocket connection to 'ws://" + chat.addr + "/ws?access_token=" + name +
 		"' failed: "
 }
 
-func theServerRestarts(t *testing.T, browser context.Context) {
-	chat := open(t)
-	ann, bob, eve := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), phone)
-	everybody := []*visitor{ann, bob, eve}
+func testReconnectsAfterServerRestart(t *testing.T, browser context.Context) {
+	chat := startProgram(t)
+	ann, bob, eve := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), phone)
+	pages := []*page{ann, bob, eve}
 	for i, name := range []string{"ann", "bob", "eve"} {
-		v := everybody[i] // in this order: ann is told that bob joins
-		v.tolerates = refusedFor(chat, name)
-		v.signIn(name, "garden")
-		eval[chromedp.Void](v, `window.isTheSame = true`)
+		p := pages[i] // ann joins before bob, because the test expects her to see bob join
+		p.expectedProblem = connectionRefused(chat, name)
+		p.signIn(name, "garden")
+		eval[chromedp.Void](p, `window.isSamePage = true`)
 	}
 	ann.say("before")
-	bob.shows(conversation, []string{"ann: before"})
+	bob.waitEqual(conversation, []string{"ann: before"})
 
 	chat.stop()
-	ann.until(connection + ` === "Reconnecting"`)
+	ann.waitFor(connectionState + ` === "Reconnecting"`)
 	ann.press("unsent")
 	node := startNode(t, "-addr="+chat.addr)
-	for _, v := range everybody {
-		v.until(joined)
-		v.shows(`document.querySelectorAll("#people li").length`, 3)
+	for _, p := range pages {
+		p.waitFor(hasJoined)
+		p.waitEqual(`document.querySelectorAll("#people li").length`, 3)
 	}
-	ann.shows(notesOnBob, "bob joined")
-	assert.Equal(t, "unsent", eval[string](ann, written))
+	ann.waitEqual(lastNoteAboutBob, "bob joined")
+	assert.Equal(t, "unsent", eval[string](ann, typedText))
 	ann.press(kb.Enter)
-	bob.shows(conversation, []string{"ann: before", "ann: unsent"})
+	bob.waitEqual(conversation, []string{"ann: before", "ann: unsent"})
 
 	node.kill()
-	ann.until(`document.querySelector("#connection").checkVisibility() && ` + connection + ` === "Reconnecting"`)
-	ann.shot("reconnecting")
-	eve.shot("reconnecting-by-phone")
+	ann.waitFor(`document.querySelector("#connection").checkVisibility() && ` + connectionState + ` === "Reconnecting"`)
+	ann.checkScreen("reconnecting")
+	eve.checkScreen("reconnecting-phone")
 	bob.do(chromedp.Navigate("about:blank"))
 	require.True(t, chat.start())
-	ann.until(joined)
-	eve.until(joined)
-	ann.shows(people, []string{"ann, you", "eve"})
-	eve.shows(people, []string{"ann", "eve, you"})
-	ann.shows(notesOnBob, "bob left")
+	ann.waitFor(hasJoined)
+	eve.waitFor(hasJoined)
+	ann.waitEqual(people, []string{"ann, you", "eve"})
+	eve.waitEqual(people, []string{"ann", "eve, you"})
+	ann.waitEqual(lastNoteAboutBob, "bob left")
 	eve.say("after")
-	ann.shows(conversation, []string{"You: before", "You: unsent", "eve: after"})
+	ann.waitEqual(conversation, []string{"You: before", "You: unsent", "eve: after"})
 	assert.False(t, eval[bool](ann, `document.querySelector("#connection").checkVisibility()`))
-	assert.True(t, eval[bool](ann, `isTheSame`) && eval[bool](eve, `isTheSame`), "nobody had to reload")
+	assert.True(t, eval[bool](ann, `isSamePage`) && eval[bool](eve, `isSamePage`), "the page reconnects without a reload")
 }
 
-func markupStaysText(t *testing.T, browser context.Context) {
+func testMarkupIsShownAsText(t *testing.T, browser context.Context) {
 	const image, script = `<img src=x onerror=alert(1)>`, `<script>alert(1)</script>`
-	chat := open(t)
-	ann, bob := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop)
+	chat := startProgram(t)
+	ann, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
 	ann.fill("name", image)
 	ann.press(kb.Enter)
-	ann.until(`document.querySelector("#name-error").textContent !== "" && ` + isSigningIn)
-	ann.shot("bad-name")
+	ann.waitFor(`document.querySelector("#name-error").textContent !== "" && ` + isSigningIn)
+	ann.checkScreen("invalid-name")
 	ann.signIn("ann", script)
 	bob.signIn("bob", script)
 	ann.say(image)
 	ann.say(script)
-	bob.shows(conversation, []string{"ann: " + image, "ann: " + script})
-	ann.shows(conversation, []string{"You: " + image, "You: " + script})
+	bob.waitEqual(conversation, []string{"ann: " + image, "ann: " + script})
+	ann.waitEqual(conversation, []string{"You: " + image, "You: " + script})
 	bob.fill("search-query", "<")
 	bob.press(kb.Enter)
-	bob.shows(`[...document.querySelectorAll("#search-results .text")].map((p) => p.textContent)`, []string{image, script})
-	bob.shows(`document.querySelector("#room-name").textContent`, "#"+script)
-	bob.shot("markup")
+	bob.waitEqual(`[...document.querySelectorAll("#search-results .text")].map((p) => p.textContent)`, []string{image, script})
+	bob.waitEqual(`document.querySelector("#room-name").textContent`, "#"+script)
+	bob.checkScreen("markup")
 
 	bob.fill("switch-room", image)
 	bob.press(kb.Enter)
-	bob.shows(`document.title`, "#"+image+" - Penstock chat")
-	ann.shows(people, []string{"ann, you"})
-	for _, v := range []*visitor{ann, bob} {
-		assert.Zero(t, eval[int](v, `document.querySelectorAll("[onerror], body script, #conversation img, #side img").length`))
+	bob.waitEqual(`document.title`, "#"+image+" - Penstock chat")
+	ann.waitEqual(people, []string{"ann, you"})
+	for _, p := range []*page{ann, bob} {
+		assert.Zero(t, eval[int](p, `document.querySelectorAll("[onerror], body script, #conversation img, #side img").length`))
 	}
 }
 
-func aReloadKeepsOneInTheRoom(t *testing.T, browser context.Context) {
-	chat := open(t)
-	ann, bob := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop)
+func testReloadKeepsUserInRoom(t *testing.T, browser context.Context) {
+	chat := startProgram(t)
+	ann, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
 	ann.signIn("ann", "garden")
 	bob.signIn("bob", "garden")
 	ann.say("before")
-	bob.shows(conversation, []string{"ann: before"})
+	bob.waitEqual(conversation, []string{"ann: before"})
 	bob.do(chromedp.Reload())
-	bob.until(joined)
-	bob.shows(conversation, []string{"ann: before"})
-	bob.shows(people, []string{"ann", "bob, you"})
+	bob.waitFor(hasJoined)
+	bob.waitEqual(conversation, []string{"ann: before"})
+	bob.waitEqual(people, []string{"ann", "bob, you"})
 	bob.say("after")
-	ann.shows(conversation, []string{"You: before", "bob: after"})
-	ann.shows(people, []string{"ann, you", "bob"})
+	ann.waitEqual(conversation, []string{"You: before", "bob: after"})
+	ann.waitEqual(people, []string{"ann, you", "bob"})
 
 	bob.do(chromedp.Navigate("about:blank"))
-	ann.shows(people, []string{"ann, you"})
-	eval[chromedp.Void](bob, "setTimeout(() => history.back())") // the evaluation must end before the page does
-	ann.shows(people, []string{"ann, you", "bob"})
+	ann.waitEqual(people, []string{"ann, you"})
+	eval[chromedp.Void](bob, "setTimeout(() => history.back())") // delayed, because the evaluation fails if the page goes away
+	ann.waitEqual(people, []string{"ann, you", "bob"})
 	bob.do(chromedp.Navigate(chat.url()))
-	bob.until(joined)
-	bob.shows(conversation, []string{"ann: before", "You: after"})
+	bob.waitFor(hasJoined)
+	bob.waitEqual(conversation, []string{"ann: before", "You: after"})
 
 	bob.click("#signout")
-	ann.shows(people, []string{"ann, you"})
+	ann.waitEqual(people, []string{"ann, you"})
 	bob.do(chromedp.Reload())
-	assert.True(t, eval[bool](bob, isSigningIn), "who has signed out stays out")
+	assert.True(t, eval[bool](bob, isSigningIn), "the user stays signed out after a reload")
 }
 
-func onePersonHasTwoTabs(t *testing.T, browser context.Context) {
-	chat := open(t)
-	one, bob := visit(browser, t, chat.url(), desktop), visit(browser, t, chat.url(), desktop)
+func testTwoTabsShareConversation(t *testing.T, browser context.Context) {
+	chat := startProgram(t)
+	one, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
 	one.signIn("ann", "garden")
 	bob.signIn("bob", "garden")
-	two := one.tab(chat.url(), desktop)
-	two.press(kb.Enter) // it remembers who and where
-	two.until(joined)
+	two := one.openTab(chat.url(), desktop)
+	two.press(kb.Enter) // the form remembers the name and the room
+	two.waitFor(hasJoined)
 	one.say("from one")
-	two.shows(conversation, []string{"You: from one"})
+	two.waitEqual(conversation, []string{"You: from one"})
 	two.say("from two")
-	one.shows(conversation, []string{"You: from one", "You: from two"})
-	bob.shows(conversation, []string{"ann: from one", "ann: from two"})
+	one.waitEqual(conversation, []string{"You: from one", "You: from two"})
+	bob.waitEqual(conversation, []string{"ann: from one", "ann: from two"})
 	two.do(chromedp.Navigate("about:blank"))
 	bob.say("still there?")
-	one.shows(conversation, []string{"You: from one", "You: from two", "bob: still there?"})
-	bob.shows(people, []string{"ann", "bob, you"})
+	one.waitEqual(conversation, []string{"You: from one", "You: from two", "bob: still there?"})
+	bob.waitEqual(people, []string{"ann", "bob, you"})
 	one.do(chromedp.Navigate("about:blank"))
-	bob.shows(people, []string{"bob, you"})
+	bob.waitEqual(people, []string{"bob, you"})
 }

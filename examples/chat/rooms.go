@@ -11,150 +11,154 @@ import (
 )
 
 const (
-	mostHistory = 100  // messages that a room remembers
-	mostRooms   = 1000 // rooms, those that are only remembered included
+	maxHistory = 100  // messages that a room keeps
+	maxRooms   = 1000 // rooms in memory, including empty rooms with a history
 )
 
-// rooms holds what was said, and who is where on all nodes. It does everything under
-// one lock, publishing included, so that all members of a room see one order, and a
-// history that fits what they see.
+// rooms holds the message history of each room and counts its members on all nodes. Its
+// methods handle messages concurrently. They hold mu while they publish, so that all
+// members on this node receive messages in the order of the history.
 type rooms struct {
 	router *router.Router
 
 	mu    sync.Mutex
-	rooms map[roomKey]*room
+	byKey map[roomKey]*room
 }
 
-// A roomKey keeps the rooms of tenants apart.
+// A roomKey includes the tenant, so that tenants cannot see each other's rooms.
 type roomKey struct{ tenant, name string }
 
-// topic cannot be forged: a tenant's name has no slash.
+// topic is unambiguous although a room's name may contain a slash: a tenant's name has none.
 func (k roomKey) topic() string { return k.tenant + "/" + k.name }
 
-func keyOfTopic(topic string) roomKey {
+func parseTopic(topic string) roomKey {
 	tenant, name, _ := strings.Cut(topic, "/")
 	return roomKey{tenant, name}
 }
 
 type room struct {
-	members map[string]int // how many connections of each user have entered
-	history []Said
-	used    time.Time
+	connections map[string]int // by user name, on all nodes
+	history     []Said
+	lastActive  time.Time
 }
 
-func newRooms() *rooms { return &rooms{rooms: map[roomKey]*room{}} }
+func newRooms() *rooms { return &rooms{byKey: map[roomKey]*room{}} }
 
-func keyOf(c *router.Conn, name string) roomKey {
+func keyFor(c *router.Conn, name string) roomKey {
 	return roomKey{c.Identity().TenantID, name}
 }
 
 func (rs *rooms) join(ctx *router.Context, m JoinRoom) (RoomJoined, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	key := keyOf(ctx.Conn(), m.Room)
-	rm, err := rs.open(key)
+	key := keyFor(ctx.Conn(), m.Room)
+	rm, err := rs.getOrCreate(key)
 	if err != nil {
 		return RoomJoined{}, err
 	}
-	if err := ctx.Join(key.topic(), userOf(ctx.Conn())); err != nil {
+	if err := ctx.Enter(key.topic(), displayName(ctx.Conn())); err != nil {
 		return RoomJoined{}, err
 	}
 	return RoomJoined{m.Room, rs.users(key), slices.Clone(rm.history)}, nil
 }
 
 func (rs *rooms) leave(ctx *router.Context, m LeaveRoom) error {
-	ctx.Unsubscribe(keyOf(ctx.Conn(), m.Room).topic())
+	ctx.Unsubscribe(keyFor(ctx.Conn(), m.Room).topic())
 	return nil
 }
 
-// onMember tells the members here who came and who has gone, wherever they are.
-func (rs *rooms) onMember(e router.PresenceEvent) {
+// onPresence sends the members on this node UserJoined and UserLeft. A user with several
+// connections joins with the first and leaves with the last one. The router reports members
+// on any node, as long as this node has members in the room.
+func (rs *rooms) onPresence(e router.MemberEvent) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	key, user := keyOfTopic(e.Topic), e.Member.Info
-	rm, err := rs.open(key)
+	key, user := parseTopic(e.Topic), e.Member.Info
+	rm, err := rs.getOrCreate(key)
 	if err != nil {
 		return
 	}
 	switch {
-	case e.Joined:
-		rm.members[user]++
-		if rm.members[user] == 1 {
+	case e.Entered:
+		rm.connections[user]++
+		if rm.connections[user] == 1 {
 			_ = rs.router.PublishLocal(e.Topic, UserJoined{key.name, user}, rs.router.Conn(e.Member.ConnID))
 		}
-	case rm.members[user] > 1:
-		rm.members[user]--
+	case rm.connections[user] > 1:
+		rm.connections[user]--
 	default:
-		delete(rm.members, user)
+		delete(rm.connections, user)
 		_ = rs.router.PublishLocal(e.Topic, UserLeft{key.name, user}, nil)
-		rs.close(key, rm)
+		rs.markInactive(key, rm)
 	}
 }
 
-// close forgets a room that holds nothing.
-func (rs *rooms) close(key roomKey, rm *room) {
-	rm.used = time.Now()
-	if len(rm.members) == 0 && len(rm.history) == 0 {
-		delete(rs.rooms, key)
+// markInactive deletes a room without members and history. The caller holds mu.
+func (rs *rooms) markInactive(key roomKey, rm *room) {
+	rm.lastActive = time.Now()
+	if len(rm.connections) == 0 && len(rm.history) == 0 {
+		delete(rs.byKey, key)
 	}
 }
 
-// open returns a room, which may be new.
-func (rs *rooms) open(key roomKey) (*room, error) {
-	if rm := rs.rooms[key]; rm != nil {
+// getOrCreate returns RESOURCE_EXHAUSTED if there are maxRooms rooms and all have members.
+// The caller holds mu.
+func (rs *rooms) getOrCreate(key roomKey) (*room, error) {
+	if rm := rs.byKey[key]; rm != nil {
 		return rm, nil
 	}
-	if len(rs.rooms) >= mostRooms && !rs.forgetOne() {
-		return nil, errors.Errorf(errors.ResourceExhausted, "there are too many rooms")
+	if len(rs.byKey) >= maxRooms && !rs.evictOldestEmpty() {
+		return nil, errors.Errorf(errors.ResourceExhausted, "too many rooms; try again later")
 	}
-	rm := &room{members: map[string]int{}, used: time.Now()}
-	rs.rooms[key] = rm
+	rm := &room{connections: map[string]int{}, lastActive: time.Now()}
+	rs.byKey[key] = rm
 	return rm, nil
 }
 
-// forgetOne drops the empty room that was left longest ago.
-func (rs *rooms) forgetOne() bool {
+// evictOldestEmpty deletes the room without members that has been inactive for the longest
+// time. It returns false if every room has members. The caller holds mu.
+func (rs *rooms) evictOldestEmpty() bool {
 	var oldest roomKey
-	for key, rm := range rs.rooms {
-		if len(rm.members) == 0 && (rs.rooms[oldest] == nil || rm.used.Before(rs.rooms[oldest].used)) {
+	for key, rm := range rs.byKey {
+		if len(rm.connections) == 0 && (rs.byKey[oldest] == nil || rm.lastActive.Before(rs.byKey[oldest].lastActive)) {
 			oldest = key
 		}
 	}
-	if rs.rooms[oldest] == nil {
+	if rs.byKey[oldest] == nil {
 		return false
 	}
-	delete(rs.rooms, oldest)
+	delete(rs.byKey, oldest)
 	return true
 }
 
 func (rs *rooms) say(ctx *router.Context, m Say) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	key, user := keyOf(ctx.Conn(), m.Room), userOf(ctx.Conn())
+	key, user := keyFor(ctx.Conn(), m.Room), displayName(ctx.Conn())
 	if !ctx.Conn().Subscribed(key.topic()) {
 		return errors.Errorf(errors.FailedPrecondition, "join the room first")
 	}
-	rm, err := rs.open(key)
+	rm, err := rs.getOrCreate(key)
 	if err != nil {
 		return err
 	}
 	said := Said{m.Room, user, m.Text, ctx.ReceivedAt().UTC()}
 	rm.history = append(rm.history, said)
-	if len(rm.history) > mostHistory {
-		rm.history = slices.Clone(rm.history[len(rm.history)-mostHistory:])
+	if len(rm.history) > maxHistory {
+		rm.history = slices.Clone(rm.history[len(rm.history)-maxHistory:])
 	}
 	return ctx.Publish(key.topic(), said)
 }
 
 func (rs *rooms) who(ctx *router.Context, m Who) (Users, error) {
-	return Users{m.Room, rs.users(keyOf(ctx.Conn(), m.Room))}, nil
+	return Users{m.Room, rs.users(keyFor(ctx.Conn(), m.Room))}, nil
 }
 
 func (rs *rooms) search(ctx *router.Context, m SearchHistory) (HistoryFound, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	found := HistoryFound{m.Room, []Said{}}
-	rm := rs.rooms[keyOf(ctx.Conn(), m.Room)]
+	rm := rs.byKey[keyFor(ctx.Conn(), m.Room)]
 	if rm == nil {
 		return found, nil
 	}
@@ -167,10 +171,10 @@ func (rs *rooms) search(ctx *router.Context, m SearchHistory) (HistoryFound, err
 	return found, nil
 }
 
-// users returns the names of who is there, sorted.
+// users returns the sorted names of the users in a room, on all nodes.
 func (rs *rooms) users(key roomKey) []string {
 	names := []string{}
-	for _, m := range rs.router.Presence(key.topic()) {
+	for _, m := range rs.router.Members(key.topic()) {
 		names = append(names, m.Info)
 	}
 	slices.Sort(names)

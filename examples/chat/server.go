@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -24,70 +23,81 @@ import (
 //go:embed page
 var files embed.FS
 
-// A server is the chat: the page, the socket, the health check and the metrics.
+// A server serves the page, the WebSocket endpoint, the health check and, if configured, the metrics.
 type server struct {
 	http.Handler
 
-	router   *router.Router
-	metrics  http.Handler
-	draining atomic.Bool
+	router       *router.Router
+	metrics      http.Handler
+	shuttingDown atomic.Bool
 }
 
 func newServer(cfg config) *server {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s := &server{
+		router:  newRouter(cfg, metrics.New(reg, nil)),
+		metrics: promhttp.HandlerFor(reg, promhttp.HandlerOpts{}),
+	}
+	s.Handler = s.routes(cfg)
+	return s
+}
+
+// newRouter returns the WebSocket endpoint: its options, rate limits and message handlers.
+func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 	rooms := newRooms()
 	opts := router.Options{
 		Authenticate:    authenticate,
-		OnPresence:        rooms.onMember,
-		LimitAction:      cfg.reaction,
-		OnLimitExceeded: onLimitExceeded(cfg.reaction),
+		OnMember:        rooms.onPresence,
+		OnExceeded:      cfg.limitAction,
+		OnLimitExceeded: onLimitExceeded(cfg.limitAction),
 		Limits:          cfg.limits,
 	}
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m := metrics.New(reg, nil)
-	if cfg.redis != nil { // many nodes, one chat
+	if cfg.redis != nil {
 		opts.Broker = redis.NewBroker(cfg.redis)
 	}
 	r := router.New(&opts)
 	rooms.router = r
 	m.Router(r)
 
-	if cfg.try != nil {
-		r.UseIngress(rateLimit(cfg, *cfg.try, m, true))
+	if cfg.dryRunPolicy != nil {
+		ignore := func(router.IngressContext, *router.LimitExceeded) {} // the metrics record the decisions
+		r.UseIngress(newRateLimit(cfg, *cfg.dryRunPolicy, m, ignore))
 	}
-	r.UseIngress(rateLimit(cfg, cfg.policy, m, false))
-	router.RPC(r, rooms.join).Serial() // what follows it may be said in the room
+	r.UseIngress(newRateLimit(cfg, cfg.policy, m, nil))
+	router.RPC(r, rooms.join).Serial() // a SAY that follows JOIN_ROOM waits until the client has joined
 	router.On(r, rooms.leave)
 	router.On(r, rooms.say)
 	router.RPC(r, rooms.who)
 	router.RPC(r, rooms.search)
-
-	s := &server{router: r, metrics: promhttp.HandlerFor(reg, promhttp.HandlerOpts{})}
-	mux := http.NewServeMux()
-	if cfg.metrics == cfg.addr {
-		mux.Handle("GET /metrics", s.metrics)
-	}
-	mux.Handle("GET /ws", r)
-	mux.HandleFunc("GET /healthz", s.health)
-	mux.Handle("GET /", page())
-	s.Handler = mux
-	return s
+	return r
 }
 
-// rateLimit enforces a policy on this node, or with Redis on all nodes. A dry run only reports to
-// the metrics.
-func rateLimit(cfg config, policy limit.Policy, m *metrics.Metrics, dryRun bool) router.IngressFunc {
+func (s *server) routes(cfg config) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /ws", s.router)
+	mux.HandleFunc("GET /healthz", s.health)
+	mux.Handle("GET /", pageHandler())
+	if cfg.metricsAddr == cfg.addr {
+		mux.Handle("GET /metrics", s.metrics)
+	}
+	return mux
+}
+
+// newRateLimit enforces policy on this node or, with Redis, across all nodes. If onDryRun
+// is not nil, the limit rejects no messages and calls onDryRun instead.
+func newRateLimit(cfg config, policy ratelimit.Policy, m *metrics.Metrics, onDryRun func(router.IngressContext, *router.LimitExceeded)) router.IngressFunc {
 	local := memory.NewLimiter(policy)
 	m.Limiter(policy.Name, local)
-	opts := ratelimit.Options{Name: policy.Name, Key: cfg.key, Cost: cost, Observe: m.Limit, DryRun: dryRun}
+	opts := ratelimit.Options{Name: policy.Name, Key: cfg.key, Cost: cost, Observe: m.Limit, OnDryRun: onDryRun}
 	if cfg.redis == nil {
 		return ratelimit.New(local, &opts)
 	}
-	opts.Fallback = local // what a node can do on its own
+	opts.Fallback = local // while Redis does not answer
 	return ratelimit.New(redis.NewLimiter(cfg.redis, policy), &opts)
 }
 
-// cost makes a search as dear as five other messages.
+// cost charges a search as much as five other messages: it reads the whole history.
 func cost(in router.IngressContext) int64 {
 	if in.Type == (SearchHistory{}).MessageType() {
 		return 5
@@ -95,44 +105,46 @@ func cost(in router.IngressContext) int64 {
 	return 1
 }
 
-// onLimitExceeded is what -on-exceeded=custom does in place of an error.
-func onLimitExceeded(reaction router.LimitAction) func(router.LimitExceeded) {
-	if reaction != router.ActionCustom {
+// onLimitExceeded returns the hook for -on-exceeded=custom, which sends SlowDown in place of an
+// error. For the other actions it returns nil.
+func onLimitExceeded(action router.Reaction) func(router.LimitExceeded) {
+	if action != router.Custom {
 		return nil
 	}
 	return func(l router.LimitExceeded) {
 		if l.Conn == nil || l.RetryAfter == errors.Never {
 			return
 		}
-		_ = l.Conn.Send(SlowDown{l.Type, int64((l.RetryAfter + time.Millisecond - 1) / time.Millisecond)}) // it may have gone
+		retryAfterMs := int64((l.RetryAfter + time.Millisecond - 1) / time.Millisecond) // rounded up: an earlier retry would be rejected
+		_ = l.Conn.Send(SlowDown{l.Type, retryAfterMs})                                 // fails only if the connection is closed
 	}
 }
 
 func (s *server) health(w http.ResponseWriter, _ *http.Request) {
-	if s.draining.Load() {
-		http.Error(w, "draining", http.StatusServiceUnavailable)
+	if s.shuttingDown.Load() {
+		http.Error(w, "shutting down", http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// drain fails the health check, so that no new client is sent here, and ends
-// every connection.
-func (s *server) drain(ctx context.Context) error {
-	s.draining.Store(true)
+// shutdown fails the health check, so that a load balancer sends no new clients here, and
+// closes every connection.
+func (s *server) shutdown(ctx context.Context) error {
+	s.shuttingDown.Store(true)
 	return s.router.Shutdown(ctx)
 }
 
-func page() http.Handler {
+func pageHandler() http.Handler {
 	root, err := fs.Sub(files, "page")
 	if err != nil {
-		panic(err) // the folder is in the binary
+		panic(err) // impossible: the directory is embedded
 	}
-	serve := http.FileServerFS(root)
+	fileServer := http.FileServerFS(root)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", "default-src 'self'; connect-src 'self' ws: wss:; frame-ancestors 'none'")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-cache")
-		serve.ServeHTTP(w, r)
+		fileServer.ServeHTTP(w, r)
 	})
 }

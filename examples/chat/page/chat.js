@@ -1,58 +1,56 @@
-// The page: rooms, writing, people and search.
+// The application: the session of a user, room changes, sending and receiving messages, and
+// the list of people. The other modules know nothing about rooms and sessions.
 
+import { Countdown } from "./countdown.js";
 import { byId, el } from "./dom.js";
-import { Gate } from "./gate.js";
-import { MessageList, drawAvatar, drawMatch } from "./messages.js";
+import { MessageList, drawAvatar } from "./messages.js";
+import { Search } from "./search.js";
 import { prepareSignIn, remember, roomName, showSignIn } from "./signin.js";
 import { Socket } from "./socket.js";
 import { announce, hideNotice, showConnection, showNotice, stopCountdown } from "./status.js";
 
-const LONGEST_TEXT = 500;
-const COUNT_FROM = 400;
-const BURST = 30;
-const RETRY_PAUSE = 2_000;
-const KEYS_HINT = matchMedia("(pointer: coarse)").matches ? "" : "Enter sends, Shift+Enter makes a new line.";
+const MAX_TEXT_LENGTH = 500;
+const SHOW_COUNTER_FROM = 400;
+const BURST_SIZE = 30;
+const RETRY_DELAY_MS = 2_000;
+const KEYBOARD_HINT = matchMedia("(pointer: coarse)").matches ? "" : "Enter sends, Shift+Enter starts a new line.";
 
-let session = null; // who is signed in, and where
+let session = null; // see startSession; null: signed out
 let socket = null;
-let unseen = 0;
+let unread = 0;
 
 const messages = new MessageList(
   { scroller: byId("messages"), list: byId("message-list"), empty: byId("empty"), pill: byId("new-messages") },
-  { onAgain: sayAgain, onEdit: backToInput, onDiscard: () => byId("text").focus() },
+  { onRetry: retry, onEdit: moveToInput, onDiscard: () => byId("text").focus() },
 );
-const sendGate = new Gate(
-  { box: byId("gate"), text: byId("gate-text"), bar: byId("gate-bar") },
-  (left) => (session?.joined ? `Next message in ${left} s` : `Joining again in ${left} s`),
-  sendGateChanged,
+const sendCountdown = new Countdown(
+  { box: byId("send-countdown"), text: byId("send-countdown-text"), bar: byId("send-countdown-bar") },
+  (left) => (session?.joined ? `Retry in ${left} s` : `Joining #${session?.target} in ${left} s`),
+  sendCountdownChanged,
 );
-const searchGate = new Gate(
-  { box: byId("search-gate"), text: byId("search-gate-text"), bar: byId("search-gate-bar") },
-  (left) => `Next search in ${left} s`,
-  searchGateChanged,
-);
+const search = new Search(findMessages);
 
-// Signing in and out
+// Sign-in and sign-out
 
-function open(token, room) {
+function startSession(token, room) {
   session = {
     token,
     name: token.split(":").pop(),
-    target: room, // the room to be in
-    joined: null, // the room this connection is in
+    target: room, // the room that the user wants to be in
+    joined: null, // the room that the current connection has joined
     shown: null, // the room whose messages are shown
     users: new Set(),
-    outbox: [], // what was said and is not back yet
-    early: [], // what came from a room before the answer that says who is there
-    attempt: 0,
+    outbox: [], // sent messages that the server has not published yet
+    early: [], // events of the target room that arrive before ROOM_JOINED, to be replayed after it
+    joinAttempt: 0, // a reply to an earlier attempt is outdated
   };
   remember(token, room);
   byId("signin").hidden = true;
   byId("chat").hidden = false;
-  byId("who-am-i").textContent = token || "guest";
+  byId("user-name").textContent = token || "guest";
   byId("room-name").textContent = `#${room}`;
   messages.clear();
-  socket = new Socket(token, { onState: connectionChanged, onMessage: received });
+  socket = new Socket(token, { onState: connectionChanged, onMessage: handleMessage });
   socket.start();
   byId("text").focus();
 }
@@ -62,13 +60,13 @@ function signOut(roomError = "") {
   socket = session = null;
   stopCountdown();
   hideNotice();
-  sendGate.open();
-  searchGate.open();
-  openSide(false);
+  sendCountdown.stop();
+  search.stopCountdown();
+  setSidePanel(false);
   showSignIn(roomError);
 }
 
-// The connection
+// Connection
 
 function connectionChanged(state) {
   showConnection(state);
@@ -76,13 +74,13 @@ function connectionChanged(state) {
     join(session.target);
   } else {
     session.joined = null;
-    sendGate.open();
-    searchGate.open();
+    sendCountdown.stop();
+    search.stopCountdown();
   }
   refreshComposer();
 }
 
-// What is pressed here goes away, and must not take the focus along.
+// These buttons disappear when pressed, so the focus moves to the text field.
 
 function reconnectNow() {
   socket.reconnectNow();
@@ -94,120 +92,122 @@ function dismissNotice() {
   byId("text").focus();
 }
 
-// What the server sends
+// Messages from the server
 
-const receivers = {
-  SAID: heard,
+const handlers = {
+  SAID: receiveSaid,
   USER_JOINED: ({ user }) => {
-    if (!session.users.has(user)) messages.note(`${user} joined`);
+    if (!session.users.has(user)) messages.addNote(`${user} joined`);
     session.users.add(user);
     showPeople();
   },
   USER_LEFT: ({ user }) => {
-    if (isMe(user)) return; // another tab of the same name
-    if (session.users.delete(user)) messages.note(`${user} left`);
+    if (isMe(user)) return; // another tab of the same user
+    if (session.users.delete(user)) messages.addNote(`${user} left`);
     showPeople();
   },
 };
 
-function received(type, payload) {
+function handleMessage(type, payload) {
   if (type === "ERROR" || type === "RPC_ERROR") {
-    uncalledError(payload);
+    showEventError(payload);
   } else if (type === "SLOW_DOWN") {
     slowDown(payload);
-  } else if (!Object.hasOwn(receivers, type)) {
+  } else if (!Object.hasOwn(handlers, type)) {
     return;
   } else if (payload.room === session.joined) {
-    receivers[type](payload);
+    handlers[type](payload);
   } else if (payload.room === session.target) {
-    session.early.push(() => receivers[type](payload));
+    session.early.push(() => handlers[type](payload));
   }
 }
 
-function uncalledError({ message, code, retryAfterMs }) {
+// An error without a call in flight: the call has timed out, or the error has no correlation ID.
+function showEventError({ message, code, retryAfterMs }) {
   showNotice(message || code);
-  if (code === "RESOURCE_EXHAUSTED" && retryAfterMs > 0) sendGate.close(retryAfterMs);
+  if (code === "RESOURCE_EXHAUSTED" && retryAfterMs > 0) sendCountdown.start(retryAfterMs);
 }
 
-// What -on-exceeded=custom sends in place of an error.
+// The server sends SLOW_DOWN in place of an error if -on-exceeded is custom. refused is the
+// type of the rejected message.
 function slowDown({ refused, retryAfterMs }) {
-  const error = { code: "RESOURCE_EXHAUSTED", message: "slow down", retryable: true, retryAfterMs };
-  if (!socket.refuse(refused, error)) uncalledError(error);
+  const error = { code: "RESOURCE_EXHAUSTED", message: "rate limit exceeded", retryable: true, retryAfterMs };
+  if (!socket.rejectLatest(refused, error)) showEventError(error);
 }
 
-function heard(message) {
+function receiveSaid(message) {
   const mayBeMine = isMe(message.user) || !session.token && message.user.startsWith("guest~");
   const own = session.outbox.find(({ room, text }) => mayBeMine && room === message.room && text === message.text);
   if (own) {
-    socket.settle(own.id, message);
+    socket.resolve(own.id, message);
     return;
   }
-  messages.said(message, isMe(message.user));
-  if (document.hidden) showUnseen(unseen + 1);
+  messages.addReceived(message, isMe(message.user));
+  if (document.hidden) showUnread(unread + 1);
 }
 
-// A guest is not told its name, and may share it.
+// The server does not tell guests their names, and guests of one address share a name.
 function isMe(user) {
   return session.token !== "" && (user === session.name || user === session.token);
 }
 
-function showUnseen(count) {
-  unseen = count;
+function showUnread(count) {
+  unread = count;
   document.title = `${count ? `(${count}) ` : ""}#${session.shown} - Penstock chat`;
 }
 
 // Rooms
 
 async function join(room) {
-  const here = session;
-  const attempt = ++here.attempt;
-  here.target = room;
-  here.early = [];
+  const startedIn = session;
+  const attempt = ++startedIn.joinAttempt;
+  startedIn.target = room;
+  startedIn.early = [];
   refreshComposer();
-  const outdated = () => here !== session || attempt !== here.attempt;
+  const outdated = () => startedIn !== session || attempt !== startedIn.joinAttempt;
   try {
     const joined = await socket.call("JOIN_ROOM", { room }).reply;
-    if (!outdated()) enter(room, joined);
-    else if (here === session && room !== here.target && room !== here.joined) leave(room); // on the way to another
+    if (!outdated()) showJoined(room, joined);
+    else if (startedIn === session && room !== session.target && room !== session.joined) leave(room); // the user has chosen another room
   } catch (error) {
     if (!outdated()) joinFailed(room, error, outdated);
   }
 }
 
-function enter(room, { users, history }) {
-  const left = session.joined;
+function showJoined(room, { users, history }) {
+  const previous = session.joined;
   const isNew = room !== session.shown;
   session.joined = session.shown = room;
   if (isNew) showRoom(room);
-  else noteWhoChanged(session.users, new Set(users));
+  else notePresenceChanges(session.users, new Set(users));
   session.users = new Set(users);
   messages.merge(history ?? [], ({ user }) => isMe(user));
-  if (isNew) messages.note(`You joined #${room}`);
+  if (isNew) messages.addNote(`You joined #${room}`);
   for (const replay of session.early.splice(0)) replay();
-  if (left && left !== room) leave(left);
+  if (previous && previous !== room) leave(previous);
   showPeople();
   refreshComposer();
 }
 
-// While the connection was lost nobody told.
-function noteWhoChanged(before, now) {
-  for (const user of before.difference(now)) messages.note(`${user} left`);
-  for (const user of now.difference(before)) messages.note(`${user} joined`);
+// USER_JOINED and USER_LEFT were missed while the connection was lost.
+function notePresenceChanges(before, now) {
+  for (const user of before.difference(now)) messages.addNote(`${user} left`);
+  for (const user of now.difference(before)) messages.addNote(`${user} joined`);
 }
 
 function showRoom(room) {
   remember(session.token, room);
   messages.clear();
-  clearSearch();
+  search.clear();
   hideNotice();
   byId("room-name").textContent = `#${room}`;
-  showUnseen(0);
+  showUnread(0);
 }
 
 function joinFailed(room, error, outdated) {
-  if (error.code === "CONNECTION_LOST") return; // joins again once it is back
+  if (error.code === "CONNECTION_LOST") return; // connectionChanged joins again
   if (error.isRateLimit) {
-    sendGate.close(error.retryAfterMs);
+    sendCountdown.start(error.retryAfterMs);
     setTimeout(() => outdated() || join(room), error.retryAfterMs);
   } else if (session.joined) {
     session.target = session.joined;
@@ -217,7 +217,7 @@ function joinFailed(room, error, outdated) {
     join(room);
   } else if (error.retryable) {
     showNotice(`Could not join #${room} yet: ${error.message}`);
-    setTimeout(() => outdated() || join(room), RETRY_PAUSE);
+    setTimeout(() => outdated() || join(room), RETRY_DELAY_MS);
   } else {
     signOut(`Could not join #${room}: ${error.message}`);
   }
@@ -225,9 +225,9 @@ function joinFailed(room, error, outdated) {
 }
 
 function leave(room) {
-  const here = socket;
-  here.call("LEAVE_ROOM", { room }).reply.catch((error) => {
-    if (error.isRateLimit) setTimeout(() => here === socket && session.joined !== room && leave(room), error.retryAfterMs);
+  const sentOn = socket;
+  sentOn.call("LEAVE_ROOM", { room }).reply.catch((error) => {
+    if (error.isRateLimit) setTimeout(() => sentOn === socket && session.joined !== room && leave(room), error.retryAfterMs);
   });
 }
 
@@ -236,12 +236,12 @@ function switchRoom(event) {
   const room = roomName(byId("switch-room").value);
   if (!room || !socket.isOpen) return;
   byId("switch-room").value = "";
-  openSide(false);
+  setSidePanel(false);
   byId("text").focus();
   if (room !== session.target) join(room);
 }
 
-// Writing
+// Composer
 
 function submitText(event) {
   event?.preventDefault();
@@ -255,19 +255,19 @@ function submitText(event) {
 }
 
 function say(text) {
-  const entry = messages.pending(session.name, text);
+  const entry = messages.addPending(session.name, text);
   deliver(text).then(
     (message) => messages.confirm(entry, message),
-    (error) => messages.refuse(entry, ...fateOf(error)),
+    (error) => messages.fail(entry, failureOf(error)),
   );
 }
 
-function sayAgain(text) {
+function retry(text) {
   say(text);
   byId("text").focus();
 }
 
-function backToInput(text) {
+function moveToInput(text) {
   const input = byId("text");
   input.value = input.value ? `${input.value}\n${text}` : text;
   textChanged();
@@ -275,22 +275,22 @@ function backToInput(text) {
 }
 
 function sendBurst() {
-  const entry = messages.burst(BURST);
-  const shots = Array.from({ length: BURST }, (_, i) => deliver(`Number ${i + 1} of ${BURST}`).then(
+  const entry = messages.addBurst(BURST_SIZE);
+  const deliveries = Array.from({ length: BURST_SIZE }, (_, i) => deliver(`Number ${i + 1} of ${BURST_SIZE}`).then(
     (message) => {
-      messages.said(message, true);
-      messages.shot(entry, i, "delivered");
+      messages.addReceived(message, true);
+      messages.setBurstResult(entry, i, "delivered");
     },
-    (error) => messages.shot(entry, i, error.isUnknownOutcome ? "lost" : "refused"),
+    (error) => messages.setBurstResult(entry, i, error.isUnknownOutcome ? "unconfirmed" : "rejected"),
   ));
-  Promise.all(shots).then(() => {
+  Promise.all(deliveries).then(() => {
     messages.moveToEnd(entry);
     announce(entry.node.textContent);
   });
   byId("text").focus();
 }
 
-// deliver resolves with the message as everyone in the room got it.
+// deliver resolves with the message that the server publishes to the room.
 async function deliver(text) {
   const { outbox, joined: room } = session;
   const { id, reply } = socket.call("SAY", { room, text });
@@ -299,33 +299,33 @@ async function deliver(text) {
   try {
     return await reply;
   } catch (error) {
-    if (error.isRateLimit) sendGate.close(error.retryAfterMs);
+    if (error.isRateLimit) sendCountdown.start(error.retryAfterMs);
     throw error;
   } finally {
     outbox.splice(outbox.indexOf(sent), 1);
   }
 }
 
-function fateOf(error) {
-  if (error.isRateLimit) return ["refused", "Refused by the rate limiter.", true];
-  if (error.isUnknownOutcome) return ["unsure", "Not confirmed.", true];
-  if (error.retryAfterMs === null) return ["refused", `Can never be sent: ${error.message}.`, false];
-  return ["refused", `Refused: ${error.message}.`, error.retryable];
+function failureOf(error) {
+  if (error.isRateLimit) return { state: "rejected", reason: "Rejected: rate limit exceeded.", canRetry: true };
+  if (error.isUnknownOutcome) return { state: "unconfirmed", reason: "Not confirmed.", canRetry: true };
+  if (error.retryAfterMs === null) return { state: "rejected", reason: `Never accepted: ${error.message}.`, canRetry: false };
+  return { state: "rejected", reason: `Rejected: ${error.message}.`, canRetry: error.retryable };
 }
 
-function sendGateChanged(closed) {
+function sendCountdownChanged(isRunning) {
   refreshComposer();
   if (!session?.joined) return;
-  announce(closed ? `Refused by the rate limiter. ${byId("gate-text").textContent}.` : "You can send again.");
+  announce(isRunning ? `Message rejected: rate limit exceeded. ${byId("send-countdown-text").textContent}.` : "You can send again.");
 }
 
 function composerState() {
   const length = [...byId("text").value.trim()].length;
   if (!socket?.isOpen) return { name: "offline", hint: "Not connected. Your text is kept." };
   if (!session.joined) return { name: "joining", hint: `Joining #${session.target}…` };
-  if (sendGate.isClosed) return { name: "limited", hint: "Over the rate limit. Your text is kept." };
-  if (length > LONGEST_TEXT) return { name: "too-long", hint: `Too long by ${length - LONGEST_TEXT}.` };
-  return { name: "ready", hint: KEYS_HINT };
+  if (sendCountdown.isRunning) return { name: "limited", hint: "Rate limit exceeded. Your text is kept." };
+  if (length > MAX_TEXT_LENGTH) return { name: "too-long", hint: `Too long by ${length - MAX_TEXT_LENGTH} characters.` };
+  return { name: "ready", hint: KEYBOARD_HINT };
 }
 
 function refreshComposer() {
@@ -333,8 +333,8 @@ function refreshComposer() {
   byId("composer").dataset.state = name;
   byId("composer-hint").textContent = hint;
   byId("send").disabled = name !== "ready";
-  byId("flood").disabled = name !== "ready" && name !== "too-long";
-  messages.allowRetry(!byId("flood").disabled);
+  byId("send-burst").disabled = name !== "ready" && name !== "too-long";
+  messages.allowRetry(!byId("send-burst").disabled);
 }
 
 function textChanged() {
@@ -342,12 +342,12 @@ function textChanged() {
   input.style.height = "auto";
   input.style.height = `${input.scrollHeight + input.offsetHeight - input.clientHeight}px`;
   const length = [...input.value.trim()].length;
-  byId("counter").hidden = length < COUNT_FROM;
-  byId("counter").textContent = `${length} / ${LONGEST_TEXT}`;
+  byId("counter").hidden = length < SHOW_COUNTER_FROM;
+  byId("counter").textContent = `${length} / ${MAX_TEXT_LENGTH}`;
   refreshComposer();
 }
 
-function keyInText(event) {
+function keyPressed(event) {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submitText(event);
 }
 
@@ -369,49 +369,27 @@ async function refreshPeople() {
     session.users = new Set(users);
     showPeople();
   } catch (error) {
-    if (session) showNotice(`Could not ask who is here: ${error.message}`);
+    if (session) showNotice(`Could not refresh the list of people: ${error.message}`);
   }
 }
 
 // Search
 
-async function search(event) {
-  event.preventDefault();
-  const query = byId("search-query").value.trim();
-  if (!query || searchGate.isClosed) return;
-  const room = session.joined;
-  byId("search-status").textContent = "Searching…";
+async function findMessages(query) {
+  const { joined: room } = session;
+  const startedIn = session;
   try {
     const { matches } = await socket.call("SEARCH_HISTORY", { room, query }).reply;
-    if (room === session?.shown) showMatches(matches ?? []);
+    return room === session?.shown ? matches ?? [] : null;
   } catch (error) {
-    if (session) searchFailed(error);
+    if (startedIn !== session) return null; // signed out
+    throw error;
   }
 }
 
-function showMatches(matches) {
-  byId("search-results").replaceChildren(...matches.map(drawMatch));
-  byId("search-status").textContent = matches.length === 1 ? "1 match" : `${matches.length || "No"} matches`;
-}
+// Side panel: a drawer on narrow screens
 
-function searchFailed(error) {
-  byId("search-status").textContent = error.isRateLimit ? "Refused by the rate limiter." : `Search failed: ${error.message}`;
-  if (error.isRateLimit) searchGate.close(error.retryAfterMs);
-}
-
-function searchGateChanged(closed) {
-  byId("search-submit").disabled = closed;
-  if (!closed && session) byId("search-status").textContent = "You can search again.";
-}
-
-function clearSearch() {
-  byId("search-results").replaceChildren();
-  byId("search-status").textContent = "";
-}
-
-// The side panel, a drawer on small screens
-
-function openSide(open) {
+function setSidePanel(open) {
   const wasOpen = byId("chat").dataset.side === "open";
   byId("chat").dataset.side = open ? "open" : "closed";
   byId("side-toggle").ariaExpanded = String(open);
@@ -420,22 +398,21 @@ function openSide(open) {
   else if (wasOpen) byId("side-toggle").focus();
 }
 
-// Start
+// Start-up
 
 byId("signout").addEventListener("click", () => signOut());
 byId("reconnect-now").addEventListener("click", reconnectNow);
 byId("notice-close").addEventListener("click", dismissNotice);
 byId("composer").addEventListener("submit", submitText);
 byId("text").addEventListener("input", textChanged);
-byId("text").addEventListener("keydown", keyInText);
-byId("flood").addEventListener("click", sendBurst);
+byId("text").addEventListener("keydown", keyPressed);
+byId("send-burst").addEventListener("click", sendBurst);
 byId("people-refresh").addEventListener("click", refreshPeople);
 byId("switch-form").addEventListener("submit", switchRoom);
-byId("search-form").addEventListener("submit", search);
-byId("side-toggle").addEventListener("click", () => openSide(true));
-byId("side-close").addEventListener("click", () => openSide(false));
-byId("backdrop").addEventListener("click", () => openSide(false));
-addEventListener("keydown", (event) => event.key === "Escape" && openSide(false));
-matchMedia("(min-width: 56rem)").addEventListener("change", () => openSide(false));
-document.addEventListener("visibilitychange", () => session?.shown && !document.hidden && showUnseen(0));
-prepareSignIn(open);
+byId("side-toggle").addEventListener("click", () => setSidePanel(true));
+byId("side-close").addEventListener("click", () => setSidePanel(false));
+byId("backdrop").addEventListener("click", () => setSidePanel(false));
+addEventListener("keydown", (event) => event.key === "Escape" && setSidePanel(false));
+matchMedia("(min-width: 56rem)").addEventListener("change", () => setSidePanel(false));
+document.addEventListener("visibilitychange", () => session?.shown && !document.hidden && showUnread(0));
+prepareSignIn(startSession);

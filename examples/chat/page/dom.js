@@ -1,4 +1,4 @@
-// Elements, made without ever parsing text as HTML.
+// Element helpers. Text is never parsed as HTML, so that messages cannot inject markup.
 
 export const byId = (id) => document.getElementById(id);
 

@@ -1,12 +1,12 @@
-// The list of what was said: how it looks, and how a history joins what is
-// already shown.
+// The message list: draws the entries, tracks their delivery state, and merges the history
+// of a room into what is already shown.
 
 import { el } from "./dom.js";
 
-const LONGEST_LIST = 500;
-const SAME_BREATH = 5 * 60_000; // messages this close share one author line
+const MAX_ENTRIES = 500;
+const GROUP_WINDOW_MS = 5 * 60_000; // consecutive messages of a user within it share one author line
 const HUES = 8;
-const NEAR_BOTTOM = 48;
+const NEAR_BOTTOM_PX = 48;
 
 const timeFormat = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const dayFormat = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
@@ -16,19 +16,19 @@ const momentFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "short", ti
 export class MessageList {
   #entries = [];
   #unread = 0;
-  #following = true;
+  #followsEnd = true;
   #nodes;
   #handlers;
-  #mayRetry = true;
+  #retryAllowed = true;
 
-  // nodes: scroller, list, empty, pill. The handlers onAgain, onEdit and
-  // onDiscard get the text of a refused message, which then leaves the list.
+  // nodes: scroller, list, empty, pill. The handlers onRetry, onEdit and
+  // onDiscard receive the text of a failed message after its removal from the list.
   constructor(nodes, handlers) {
     this.#nodes = nodes;
     this.#handlers = handlers;
     nodes.scroller.addEventListener("scroll", () => this.#scrolled());
     nodes.pill.addEventListener("click", () => this.scrollToEnd());
-    new ResizeObserver(() => this.#following && this.scrollToEnd()).observe(nodes.scroller);
+    new ResizeObserver(() => this.#followsEnd && this.scrollToEnd()).observe(nodes.scroller);
   }
 
   clear() {
@@ -37,29 +37,30 @@ export class MessageList {
     this.scrollToEnd();
   }
 
-  note(text) {
+  addNote(text) {
     return this.#append({ kind: "note", text, at: Date.now() });
   }
 
-  burst(size) {
-    return this.#append({ kind: "burst", shots: Array(size).fill("pending"), at: Date.now() }, true);
+  addBurst(size) {
+    return this.#append({ kind: "burst", results: Array(size).fill("pending"), at: Date.now() }, true);
   }
 
-  pending(user, text) {
-    return this.#append({ kind: "said", state: "pending", mine: true, user, text, at: Date.now() }, true);
+  addPending(user, text) {
+    return this.#append({ kind: "message", state: "pending", mine: true, user, text, at: Date.now() }, true);
   }
 
-  // said adds a message from the server, unless the history brought it already
-  // or it settles what became of an own one.
-  said(message, mine) {
+  // addReceived ignores a message that the history has already added. An unconfirmed own
+  // message with the same text becomes confirmed.
+  addReceived(message, mine) {
     const known = this.#entries.find((e) => e.fromHistory && e.key === keyOf(message));
-    const unsure = this.#entries.find((e) => mine && e.state === "unsure" && e.text === message.text);
+    const unconfirmed = this.#entries.find((e) => mine && e.state === "unconfirmed" && e.text === message.text);
     if (known) known.fromHistory = false;
-    else if (unsure) this.confirm(unsure, message);
+    else if (unconfirmed) this.confirm(unconfirmed, message);
     else this.#append(sentEntry(message, mine), mine);
   }
 
-  // confirm puts an own message where the server has put it: behind all that came before.
+  // confirm moves an own message to its place in the server's order: behind every message
+  // that was received before.
   confirm(entry, message) {
     this.#change(entry, sentEntry(message, true));
     const last = this.#entries.findLastIndex((e) => e === entry || e.state !== "pending");
@@ -69,13 +70,15 @@ export class MessageList {
     this.#redraw();
   }
 
-  refuse(entry, state, reason, canRetry) {
+  // fail sets state to "rejected" or "unconfirmed".
+  fail(entry, { state, reason, canRetry }) {
     this.#change(entry, { state, reason, canRetry });
-    if (this.#following) this.scrollToEnd();
+    if (this.#followsEnd) this.scrollToEnd();
   }
 
-  shot(burst, index, state) {
-    burst.shots[index] = state;
+  // setBurstResult sets state to "delivered", "rejected" or "unconfirmed".
+  setBurstResult(burst, index, state) {
+    burst.results[index] = state;
     this.#change(burst, {});
   }
 
@@ -83,61 +86,61 @@ export class MessageList {
     if (!this.#entries.includes(entry)) return;
     this.#entries = [...this.#entries.filter((e) => e !== entry), entry];
     this.#nodes.list.append(entry.node);
-    if (this.#following) this.scrollToEnd();
+    if (this.#followsEnd) this.scrollToEnd();
   }
 
   allowRetry(allowed) {
-    this.#mayRetry = allowed;
-    for (const button of this.#nodes.list.querySelectorAll("[data-action=again]")) button.disabled = !allowed;
+    this.#retryAllowed = allowed;
+    for (const button of this.#nodes.list.querySelectorAll("[data-action=retry]")) button.disabled = !allowed;
   }
 
-  // merge takes in a history: what is shown stays, what is missing is put where
-  // it belongs, and own messages of unknown fate are found in it.
+  // merge keeps the entries that are shown, inserts missing messages at their time, and
+  // confirms own messages that the history contains.
   merge(history, isMine) {
-    const claimed = new Set();
+    const matched = new Set();
     for (const message of history) {
-      const entry = this.#counterpart(message, isMine(message), claimed) ?? this.#insert(sentEntry(message, isMine(message)));
+      const entry = this.#findMatch(message, isMine(message), matched) ?? this.#insert(sentEntry(message, isMine(message)));
       Object.assign(entry, sentEntry(message, entry.mine), { fromHistory: true });
-      claimed.add(entry);
+      matched.add(entry);
     }
-    this.#nodes.scroller.setAttribute("aria-busy", "true"); // old messages are not news to be read out
+    this.#nodes.scroller.setAttribute("aria-busy", "true"); // screen readers must not announce old messages
     this.#redraw();
     this.#nodes.scroller.removeAttribute("aria-busy");
-    if (this.#following) this.scrollToEnd();
+    if (this.#followsEnd) this.scrollToEnd();
   }
 
   scrollToEnd() {
     const { scroller } = this.#nodes;
-    this.#following = true;
+    this.#followsEnd = true;
     scroller.scrollTop = scroller.scrollHeight;
     this.#setUnread(0);
   }
 
-  #counterpart(message, mine, claimed) {
-    const free = this.#entries.filter((e) => e.kind === "said" && !claimed.has(e));
-    const lost = (e) => mine && e.text === message.text && (e.state === "pending" || e.state === "unsure");
-    return free.find((e) => e.key === keyOf(message)) ?? free.find(lost);
+  #findMatch(message, mine, matched) {
+    const unmatched = this.#entries.filter((e) => e.kind === "message" && !matched.has(e));
+    const awaitsConfirmation = (e) => mine && e.text === message.text && (e.state === "pending" || e.state === "unconfirmed");
+    return unmatched.find((e) => e.key === keyOf(message)) ?? unmatched.find(awaitsConfirmation);
   }
 
   #insert(entry) {
-    const before = this.#entries.findLastIndex((e) => e.key && e.at <= entry.at);
-    this.#entries.splice(before + 1, 0, entry);
+    const previous = this.#entries.findLastIndex((e) => e.key && e.at <= entry.at);
+    this.#entries.splice(previous + 1, 0, entry);
     return entry;
   }
 
-  #append(entry, byReader = false) {
+  #append(entry, ownMessage = false) {
     const previous = this.#entries.at(-1);
     this.#entries.push(entry);
     this.#nodes.list.append(...this.#draw(entry, previous));
-    this.#showWhetherEmpty();
-    if (this.#entries.length > LONGEST_LIST) this.#dropOldest();
-    if (this.#following || byReader) this.scrollToEnd();
-    else if (entry.kind === "said") this.#setUnread(this.#unread + 1);
+    this.#updateEmptyHint();
+    if (this.#entries.length > MAX_ENTRIES) this.#dropOldest();
+    if (this.#followsEnd || ownMessage) this.scrollToEnd();
+    else if (entry.kind === "message") this.#setUnread(this.#unread + 1);
     return entry;
   }
 
   #dropOldest() {
-    this.#entries = this.#entries.slice(-LONGEST_LIST / 2);
+    this.#entries = this.#entries.slice(-MAX_ENTRIES / 2);
     this.#redraw();
   }
 
@@ -149,19 +152,19 @@ export class MessageList {
   #change(entry, changes) {
     Object.assign(entry, changes);
     if (!this.#entries.includes(entry)) return;
-    // The item itself stays, so that screen readers do not take it for news.
-    const fresh = drawEntry(entry, this.#actions(entry));
-    Object.assign(entry.node.dataset, fresh.dataset);
-    entry.node.replaceChildren(...fresh.childNodes);
+    // The item itself stays, so that screen readers do not announce it again.
+    const redrawn = drawEntry(entry, this.#actions(entry));
+    Object.assign(entry.node.dataset, redrawn.dataset);
+    entry.node.replaceChildren(...redrawn.childNodes);
   }
 
   #redraw() {
     const nodes = this.#entries.flatMap((entry, i) => this.#draw(entry, this.#entries[i - 1]));
     this.#nodes.list.replaceChildren(...nodes);
-    this.#showWhetherEmpty();
+    this.#updateEmptyHint();
   }
 
-  #showWhetherEmpty() {
+  #updateEmptyHint() {
     this.#nodes.empty.hidden = this.#entries.some((entry) => entry.kind !== "note");
   }
 
@@ -173,18 +176,18 @@ export class MessageList {
   }
 
   #actions(entry) {
-    const leave = (then) => () => {
+    const removeThen = (then) => () => {
       this.#remove(entry);
       then(entry.text);
     };
-    const { onAgain, onEdit, onDiscard } = this.#handlers;
-    return { again: leave(onAgain), mayRetry: this.#mayRetry, edit: leave(onEdit), discard: leave(onDiscard) };
+    const { onRetry, onEdit, onDiscard } = this.#handlers;
+    return { retry: removeThen(onRetry), mayRetry: this.#retryAllowed, edit: removeThen(onEdit), discard: removeThen(onDiscard) };
   }
 
   #scrolled() {
     const { scroller } = this.#nodes;
-    this.#following = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_BOTTOM;
-    if (this.#following) this.#setUnread(0);
+    this.#followsEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_BOTTOM_PX;
+    if (this.#followsEnd) this.#setUnread(0);
   }
 
   #setUnread(count) {
@@ -207,7 +210,7 @@ export function drawAvatar(user) {
 
 function sentEntry(message, mine) {
   const { user, text } = message;
-  return { kind: "said", state: "sent", key: keyOf(message), at: timeOf(message.at), user, text, mine };
+  return { kind: "message", state: "sent", key: keyOf(message), at: timeOf(message.at), user, text, mine };
 }
 
 function keyOf({ user, text, at }) {
@@ -215,49 +218,49 @@ function keyOf({ user, text, at }) {
 }
 
 function continues(entry, previous) {
-  return entry.kind === "said" && previous?.kind === "said"
+  return entry.kind === "message" && previous?.kind === "message"
     && previous.user === entry.user && previous.mine === entry.mine
-    && entry.at - previous.at < SAME_BREATH;
+    && entry.at - previous.at < GROUP_WINDOW_MS;
 }
 
 function drawEntry(entry, actions) {
   if (entry.kind === "note") return el("li", { className: "note", data: { kind: "note" } }, entry.text);
   if (entry.kind === "burst") return drawBurst(entry);
-  return drawSaid(entry, actions);
+  return drawMessage(entry, actions);
 }
 
-function drawSaid(entry, actions) {
+function drawMessage(entry, actions) {
   const { user, text, state, mine, follows } = entry;
   const bubble = el("div", { className: "bubble" },
-    el("p", { className: follows || mine ? "author sr" : "author" }, mine ? "You" : user),
+    el("p", { className: follows || mine ? "author sr-only" : "author" }, mine ? "You" : user),
     el("div", { className: "line" },
       el("p", { className: "text" }, text),
       el("p", { className: "when" }, state === "pending" ? "sending…" : drawTime(entry.at, timeFormat))));
   const data = { kind: "message", state, user, own: mine };
-  const item = el("li", { className: follows ? "said follows" : "said", ariaLive: mine ? "off" : null, data }, mine ? null : drawAvatar(user), bubble);
-  if (state === "refused" || state === "unsure") item.append(drawFate(entry, actions));
+  const item = el("li", { className: follows ? "message follows" : "message", ariaLive: mine ? "off" : null, data }, mine ? null : drawAvatar(user), bubble);
+  if (state === "rejected" || state === "unconfirmed") item.append(drawFailure(entry, actions));
   return item;
 }
 
-function drawFate({ reason, canRetry }, { again, mayRetry, edit, discard }) {
-  return el("p", { className: "fate" },
+function drawFailure({ reason, canRetry }, { retry, mayRetry, edit, discard }) {
+  return el("p", { className: "failure" },
     el("span", {}, reason),
     el("span", { className: "choices" },
       canRetry
-        ? el("button", { type: "button", disabled: !mayRetry, data: { action: "again" }, onclick: again }, "Send again")
+        ? el("button", { type: "button", disabled: !mayRetry, data: { action: "retry" }, onclick: retry }, "Retry")
         : el("button", { type: "button", data: { action: "edit" }, onclick: edit }, "Edit"),
       el("button", { type: "button", data: { action: "discard" }, onclick: discard }, "Discard")));
 }
 
-function drawBurst({ shots }) {
-  const count = (state) => shots.filter((s) => s === state).length;
-  const data = { kind: "burst", delivered: count("delivered"), refused: count("refused"), pending: count("pending") };
-  const parts = [`${data.delivered} delivered`, `${data.refused} refused`];
-  if (data.pending) parts.push(`${data.pending} on the way`);
-  if (count("lost")) parts.push(`${count("lost")} lost`);
+function drawBurst({ results }) {
+  const count = (state) => results.filter((r) => r === state).length;
+  const data = { kind: "burst", delivered: count("delivered"), rejected: count("rejected"), pending: count("pending") };
+  const parts = [`${data.delivered} delivered`, `${data.rejected} rejected`];
+  if (data.pending) parts.push(`${data.pending} pending`);
+  if (count("unconfirmed")) parts.push(`${count("unconfirmed")} unconfirmed`);
   return el("li", { className: "burst", ariaLive: "off", data },
-    el("p", {}, `${shots.length} sent at once: ${parts.join(", ")}`),
-    el("div", { className: "shots", ariaHidden: "true" }, ...shots.map((state) => el("i", { data: { shot: state } }))));
+    el("p", {}, `${results.length} sent at once: ${parts.join(", ")}`),
+    el("div", { className: "burst-results", ariaHidden: "true" }, ...results.map((result) => el("i", { data: { result } }))));
 }
 
 function drawTime(at, format) {

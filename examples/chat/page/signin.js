@@ -1,16 +1,16 @@
-// The sign-in card, and what it remembers.
+// The sign-in form. It stores the name and the recent rooms in the browser.
 
 import { byId, el } from "./dom.js";
 
 const TOKEN = /^([A-Za-z0-9_.-]{1,32}:)?[A-Za-z0-9_.-]{1,32}$/;
 const STORE = "penstock-chat";
-const ROOMS_REMEMBERED = 8;
+const MAX_RECENT_ROOMS = 8;
 
-// prepareSignIn fills the card; onSignIn gets the token, which is empty for a
-// guest, and the room. A tab that was in a room is taken back there.
+// prepareSignIn fills the form. onSignIn receives the token, which is empty for a guest, and
+// the room. A tab that was in a room joins it again without the form.
 export function prepareSignIn(onSignIn) {
-  const here = recall(() => sessionStorage);
-  const { name = "", room = "lobby" } = here.room ? here : recall(() => localStorage);
+  const tab = load(() => sessionStorage);
+  const { name = "", room = "lobby" } = tab.room ? tab : load(() => localStorage);
   byId("name").value = name;
   byId("room").value = room;
   byId("signin-form").addEventListener("submit", (event) => {
@@ -18,11 +18,11 @@ export function prepareSignIn(onSignIn) {
     submit(onSignIn);
   });
   byId(name ? "signin-submit" : "name").focus();
-  if (here.room) onSignIn(name, room);
+  if (tab.room) onSignIn(name, room);
 }
 
 export function showSignIn(roomError) {
-  store(() => sessionStorage, {});
+  save(() => sessionStorage, {});
   byId("chat").hidden = true;
   byId("signin").hidden = false;
   document.title = "Penstock chat";
@@ -31,25 +31,25 @@ export function showSignIn(roomError) {
 }
 
 export function remember(name, room) {
-  const rooms = [room, ...(recall(() => localStorage).rooms ?? []).filter((r) => r !== room)].slice(0, ROOMS_REMEMBERED);
+  const rooms = [room, ...(load(() => localStorage).rooms ?? []).filter((r) => r !== room)].slice(0, MAX_RECENT_ROOMS);
   byId("known-rooms").replaceChildren(...rooms.map((value) => el("option", { value })));
-  store(() => localStorage, { name, room, rooms });
-  store(() => sessionStorage, { name, room });
+  save(() => localStorage, { name, room, rooms });
+  save(() => sessionStorage, { name, room });
 }
 
 export function roomName(input) {
   return input.trim().replace(/^#+/, "");
 }
 
-// The server refuses a malformed name before there is a WebSocket, which a page
-// cannot tell from a server that is down: so it is refused here.
+// The server rejects a malformed name before the WebSocket opens. A page cannot distinguish
+// that from a server that is down, so the page validates the name itself.
 function submit(onSignIn) {
   const token = byId("name").value.trim();
   const room = roomName(byId("room").value);
-  const nameIsGood = token === "" || TOKEN.test(token);
-  setFieldError("name", nameIsGood ? "" : "Use 1 to 32 of A-Z a-z 0-9 _ . - and at most one tenant in front, with a colon.");
-  setFieldError("room", room ? "" : "Name a room.");
-  if (!nameIsGood) byId("name").focus();
+  const isNameValid = token === "" || TOKEN.test(token);
+  setFieldError("name", isNameValid ? "" : "Use 1 to 32 characters of A-Z a-z 0-9 _ . -, optionally after a tenant and a colon.");
+  setFieldError("room", room ? "" : "Enter a room name.");
+  if (!isNameValid) byId("name").focus();
   else if (!room) byId("room").focus();
   else onSignIn(token, room);
 }
@@ -59,17 +59,18 @@ function setFieldError(id, message) {
   byId(id).ariaInvalid = message ? "true" : null;
 }
 
-// The page works without storage: merely to name it may be forbidden.
+// The storage is passed as a function, because a browser that forbids storage throws when
+// a script reads window.localStorage.
 
-function store(storage, value) {
+function save(storage, value) {
   try {
     storage().setItem(STORE, JSON.stringify(value));
   } catch {
-    // Nothing is remembered.
+    // The page works without storage.
   }
 }
 
-function recall(storage) {
+function load(storage) {
   try {
     return JSON.parse(storage().getItem(STORE)) ?? {};
   } catch {

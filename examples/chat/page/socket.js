@@ -1,37 +1,37 @@
-// A WebSocket that comes back by itself, and calls that are answered or fail.
+// A WebSocket that reconnects with backoff, detects a silent connection, and matches replies with calls.
 
-const FIRST_PAUSE = 300;
-const LONGEST_PAUSE = 10_000;
-const STABLE_AFTER = 5_000;
-const CONNECT_TIMEOUT = 10_000;
-const CALL_TIMEOUT = 10_000;
-const LONGEST_SILENCE = 25_000;
-const PATIENCE = 10_000; // with a server that was asked for a sign of life
+const MIN_BACKOFF_MS = 300;
+const MAX_BACKOFF_MS = 10_000;
+const STABLE_AFTER_MS = 5_000; // a connection that lasts this long resets the backoff
+const CONNECT_TIMEOUT_MS = 10_000;
+const CALL_TIMEOUT_MS = 10_000;
+const HEARTBEAT_AFTER_MS = 25_000; // without a received message
+const HEARTBEAT_TIMEOUT_MS = 10_000;
 
 const CLOSE_REASONS = {
-  1001: "The server went away.",
-  1008: "The server closed the connection: it broke a rule.",
+  1001: "The server closed the connection.",
+  1008: "The server closed the connection: policy violation.",
   1009: "The server closed the connection: a message was too large.",
   1011: "The server had an internal error.",
   1012: "The server is restarting.",
-  1013: "The server asked to come back later.",
+  1013: "The server is overloaded and asks clients to retry later.",
 };
 
-// What the server answered instead of a reply, or why there was no answer.
-export class WireError extends Error {
+// The error that the server sent instead of a reply, or the reason why there is no reply.
+export class CallError extends Error {
   constructor({ code = "UNKNOWN", message, details, retryable = false, retryAfterMs } = {}) {
     super(message || code);
     this.code = code;
     this.details = details ?? {};
     this.retryable = retryable;
-    this.retryAfterMs = retryAfterMs; // null: no wait can help
+    this.retryAfterMs = retryAfterMs; // null: a retry can never succeed
   }
 
   get isRateLimit() {
     return this.code === "RESOURCE_EXHAUSTED" && typeof this.retryAfterMs === "number";
   }
 
-  // The call may have reached the server all the same.
+  // The server may have handled the call.
   get isUnknownOutcome() {
     return this.code === "TIMEOUT" || this.code === "CONNECTION_LOST";
   }
@@ -46,15 +46,15 @@ export class Socket {
   #attempt = 0;
   #openedAt = 0;
   #reason = "";
-  #retry = 0;
-  #silence = 0;
-  #onNetworkBack = () => this.reconnectNow();
-  // A browser may keep a page that was left, connection and all. It is lost and
-  // made anew when the page is shown again.
-  #onLeave = () => this.#ws?.close(1000);
+  #retryTimer = 0;
+  #heartbeatTimer = 0;
+  #onOnline = () => this.reconnectNow();
+  // A browser may keep a page in its back/forward cache with the connection open. Closing it
+  // removes the user from the room; a page that is shown again reconnects.
+  #onPageHide = () => this.#ws?.close(1000);
 
   // onState({ name, until, reason, attempt }): name is "connecting", "online",
-  // "reconnecting" or "offline"; until is on the clock of performance.now.
+  // "reconnecting" or "offline"; until is the time of the next attempt by performance.now.
   constructor(token, { onState, onMessage }) {
     this.#url = socketURL(token);
     this.#onState = onState;
@@ -62,20 +62,20 @@ export class Socket {
   }
 
   start() {
-    addEventListener("online", this.#onNetworkBack);
-    addEventListener("pagehide", this.#onLeave);
+    addEventListener("online", this.#onOnline);
+    addEventListener("pagehide", this.#onPageHide);
     this.#connect();
   }
 
   stop() {
-    removeEventListener("online", this.#onNetworkBack);
-    removeEventListener("pagehide", this.#onLeave);
-    clearTimeout(this.#retry);
-    clearTimeout(this.#silence);
+    removeEventListener("online", this.#onOnline);
+    removeEventListener("pagehide", this.#onPageHide);
+    clearTimeout(this.#retryTimer);
+    clearTimeout(this.#heartbeatTimer);
     const ws = this.#ws;
     this.#ws = null;
     ws?.close(1000);
-    this.#failCalls("The connection was closed.");
+    this.#failAllCalls("The connection was closed.");
   }
 
   reconnectNow() {
@@ -86,116 +86,116 @@ export class Socket {
     return this.#ws?.readyState === WebSocket.OPEN;
   }
 
-  // call sends a message that can be matched with its answer. The reply comes
-  // as a promise; an event has none, so whoever sees its effect settles it.
+  // call sends a message with a correlation ID. reply is a promise. The server does not
+  // reply to an event: the caller resolves it when the server publishes its effect.
   call(type, payload) {
     const id = newId();
     const reply = new Promise((resolve, reject) => {
       if (!this.isOpen) {
-        reject(new WireError({ code: "CONNECTION_LOST", message: "Not connected." }));
+        reject(new CallError({ code: "CONNECTION_LOST", message: "Not connected." }));
         return;
       }
-      const timer = setTimeout(() => this.#fail(id, timedOut(type)), CALL_TIMEOUT);
+      const timer = setTimeout(() => this.#failCall(id, timeoutError(type)), CALL_TIMEOUT_MS);
       this.#calls.set(id, { type, resolve, reject, timer });
       this.#ws.send(JSON.stringify({ type, meta: { timestamp: Date.now(), correlationId: id }, payload }));
     });
     return { id, reply };
   }
 
-  settle(id, payload) {
-    this.#take(id)?.resolve(payload);
+  resolve(id, payload) {
+    this.#removeCall(id)?.resolve(payload);
   }
 
-  // refuse fails the youngest call of a type. A server that was told to send an
-  // event in place of an error does not say which call it refused.
-  refuse(type, error) {
+  // rejectLatest fails the latest call of a type and returns false if there is none. A
+  // custom message in place of an error does not say which call the server rejected.
+  rejectLatest(type, error) {
     const id = [...this.#calls].findLast(([, call]) => call.type === type)?.[0];
-    return this.#fail(id, new WireError(error));
+    return this.#failCall(id, new CallError(error));
   }
 
   #connect() {
-    clearTimeout(this.#retry);
-    this.#report("connecting");
+    clearTimeout(this.#retryTimer);
+    this.#reportState("connecting");
     const ws = new WebSocket(this.#url);
-    const impatience = setTimeout(() => ws.close(), CONNECT_TIMEOUT);
+    const connectTimer = setTimeout(() => ws.close(), CONNECT_TIMEOUT_MS);
     this.#ws = ws;
     this.#openedAt = 0;
     ws.onopen = () => {
-      clearTimeout(impatience);
-      if (ws === this.#ws) this.#opened();
+      clearTimeout(connectTimer);
+      if (ws === this.#ws) this.#handleOpen();
     };
     ws.onmessage = (event) => {
       if (ws === this.#ws) this.#receive(event.data);
     };
     ws.onclose = (event) => {
-      clearTimeout(impatience);
-      if (ws === this.#ws) this.#lost(event.code);
+      clearTimeout(connectTimer);
+      if (ws === this.#ws) this.#handleClose(event.code);
     };
   }
 
-  #opened() {
+  #handleOpen() {
     this.#openedAt = performance.now();
-    this.#heard();
-    this.#report("online");
+    this.#restartHeartbeat();
+    this.#reportState("online");
   }
 
-  // A network may go away without a word, and a page cannot see pings.
-  #heard() {
-    clearTimeout(this.#silence);
-    this.#silence = setTimeout(() => {
-      this.call("__heartbeat").reply.catch(() => {}); // any answer will do
-      this.#silence = setTimeout(() => this.#giveUp(), PATIENCE);
-    }, LONGEST_SILENCE);
+  // A network can fail without closing the connection, and scripts cannot see WebSocket pings.
+  #restartHeartbeat() {
+    clearTimeout(this.#heartbeatTimer);
+    this.#heartbeatTimer = setTimeout(() => {
+      this.call("__heartbeat").reply.catch(() => {}); // every answer proves that the connection works
+      this.#heartbeatTimer = setTimeout(() => this.#abandonConnection(), HEARTBEAT_TIMEOUT_MS);
+    }, HEARTBEAT_AFTER_MS);
   }
 
-  #giveUp() {
+  #abandonConnection() {
     this.#ws.onclose = null;
-    this.#ws.close(); // which would wait for the server
-    this.#lost(1006);
+    this.#ws.close(); // onclose would wait for the server's close frame
+    this.#handleClose(1006);
   }
 
-  #lost(code) {
-    clearTimeout(this.#silence);
+  #handleClose(code) {
+    clearTimeout(this.#heartbeatTimer);
     const wasOpen = this.#openedAt > 0;
-    // A server that accepts and closes at once must not be asked ever faster.
-    if (wasOpen && performance.now() - this.#openedAt >= STABLE_AFTER) this.#attempt = 0;
-    const pause = Math.random() * Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** this.#attempt);
+    // The backoff continues if the server accepts connections and closes them at once.
+    if (wasOpen && performance.now() - this.#openedAt >= STABLE_AFTER_MS) this.#attempt = 0;
+    const backoffMs = Math.random() * Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** this.#attempt);
     this.#attempt++;
     this.#reason = closeReason(code, wasOpen);
     this.#ws = null;
-    this.#retry = setTimeout(() => this.#connect(), pause);
-    this.#failCalls("The connection was lost.");
-    this.#report(navigator.onLine ? "reconnecting" : "offline", performance.now() + pause);
+    this.#retryTimer = setTimeout(() => this.#connect(), backoffMs);
+    this.#failAllCalls("The connection was lost.");
+    this.#reportState(navigator.onLine ? "reconnecting" : "offline", performance.now() + backoffMs);
   }
 
   #receive(data) {
-    this.#heard();
+    this.#restartHeartbeat();
     const { type, meta = {}, payload = {} } = JSON.parse(data);
     const id = meta.correlationId;
-    if (type === "RPC_ERROR" && this.#fail(id, new WireError(payload))) return;
-    if (type !== "RPC_ERROR") this.settle(id, payload);
+    if (type === "RPC_ERROR" && this.#failCall(id, new CallError(payload))) return;
+    if (type !== "RPC_ERROR") this.resolve(id, payload);
     this.#onMessage(type, payload);
   }
 
-  #report(name, until = 0) {
+  #reportState(name, until = 0) {
     this.#onState({ name, until, reason: this.#reason, attempt: this.#attempt });
   }
 
-  #take(id) {
+  #removeCall(id) {
     const call = this.#calls.get(id);
     if (call) clearTimeout(call.timer);
     this.#calls.delete(id);
     return call;
   }
 
-  #fail(id, error) {
-    const call = this.#take(id);
+  #failCall(id, error) {
+    const call = this.#removeCall(id);
     call?.reject(error);
     return Boolean(call);
   }
 
-  #failCalls(message) {
-    for (const id of [...this.#calls.keys()]) this.#fail(id, new WireError({ code: "CONNECTION_LOST", message }));
+  #failAllCalls(message) {
+    for (const id of [...this.#calls.keys()]) this.#failCall(id, new CallError({ code: "CONNECTION_LOST", message }));
   }
 }
 
@@ -204,8 +204,8 @@ function closeReason(code, wasOpen) {
   return wasOpen ? "The connection was lost." : "The server cannot be reached.";
 }
 
-function timedOut(type) {
-  return new WireError({ code: "TIMEOUT", message: `${type} was not answered within ${CALL_TIMEOUT / 1000} s.` });
+function timeoutError(type) {
+  return new CallError({ code: "TIMEOUT", message: `${type} was not answered within ${CALL_TIMEOUT_MS / 1000} s.` });
 }
 
 function socketURL(token) {
@@ -214,7 +214,7 @@ function socketURL(token) {
   return `${scheme}//${location.host}/ws${query}`;
 }
 
-// crypto.randomUUID would be shorter, but plain http on another host has none.
+// crypto.randomUUID is available only over https and on localhost.
 function newId() {
   return Array.from(crypto.getRandomValues(new Uint32Array(3)), (n) => n.toString(36)).join("-");
 }

@@ -1,10 +1,10 @@
-// What the page says about itself: the connection, notices, announcements.
+// Status messages: the state of the connection, error notices, and screen reader announcements.
 
 import { byId } from "./dom.js";
-import { seconds } from "./gate.js";
+import { seconds } from "./countdown.js";
 
-const WORDS = { connecting: "Connecting", online: "Online", reconnecting: "Reconnecting", offline: "Offline" };
-const NOTICE_FOR = 12_000;
+const STATE_LABELS = { connecting: "Connecting", online: "Online", reconnecting: "Reconnecting", offline: "Offline" };
+const NOTICE_MS = 12_000;
 
 let countdown = 0;
 let noticeTimer = 0;
@@ -12,7 +12,7 @@ let noticeTimer = 0;
 export function showConnection({ name, until, reason, attempt }) {
   stopCountdown();
   byId("status").dataset.state = name;
-  byId("status-text").textContent = WORDS[name];
+  byId("status-text").textContent = STATE_LABELS[name];
   byId("connection").hidden = name === "online" || attempt === 0;
   byId("connection-reason").textContent = name === "offline" ? "This device is offline." : reason;
   byId("connection-wait").textContent = "Connecting…";
@@ -36,14 +36,14 @@ export function showNotice(text) {
   clearTimeout(noticeTimer);
   byId("notice-text").textContent = text;
   byId("notice").hidden = false;
-  noticeTimer = setTimeout(hideNotice, NOTICE_FOR);
+  noticeTimer = setTimeout(hideNotice, NOTICE_MS);
 }
 
 export function hideNotice() {
   byId("notice").hidden = true;
 }
 
-// announce is for those who do not see the page.
+// announce sets the text of a live region that only screen readers present.
 export function announce(text) {
   byId("announce").textContent = text;
 }

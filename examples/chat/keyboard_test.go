@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+)
+
+// focused is the ID or the text of the focused element, marked if its focus outline is not visible.
+const focused = `(() => {
+	const { id, textContent } = document.activeElement;
+	const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement);
+	return (id || textContent) + (outlineStyle !== "none" && parseFloat(outlineWidth) >= 2 ? "" : " (no visible outline)");
+})()`
+
+// pressTabs presses Tab once for each wanted element and checks that it receives the focus.
+func (p *page) pressTabs(want ...string) {
+	p.t.Helper()
+	var elements []string
+	for range want {
+		p.press(kb.Tab)
+		elements = append(elements, eval[string](p, focused))
+	}
+	assert.Equal(p.t, want, elements)
+}
+
+func testKeyboardReachesEveryControl(t *testing.T, browser context.Context) {
+	chat := startProgram(t, "-capacity=2", "-refill=1")
+	ann := openPage(browser, t, chat.url(), desktop)
+	ann.waitEqual(focused, "name")
+	ann.press("ann")
+	ann.pressTabs("room", "signin-submit")
+	ann.press(kb.Enter)
+	ann.waitFor(hasJoined)
+	ann.waitEqual(focused, "text")
+	ann.press("one")
+	ann.press(kb.Enter, chromedp.ModifierShift)
+	ann.press("two")
+	ann.pressTabs("send")
+	ann.press(" ")
+	ann.waitEqual(conversation, []string{"You: one\ntwo"})
+	ann.waitEqual(focused, "text")
+	ann.press("three" + kb.Enter)
+	ann.waitEqual(conversation, []string{"You: one\ntwo", "You: three"})
+	ann.waitEqual(focused, "text")
+	ann.pressTabs("send", "send-burst", "people-refresh", "switch-room", "switch-submit", "search-query", "search-submit", "signout")
+	ann.checkScreen("focus")
+
+	ann.do(chromedp.Focus(chromedp.ID("text")))
+	for eval[bool](ann, `!document.querySelector("[data-state=rejected]")`) {
+		ann.press("m" + kb.Enter) // short: typing must be faster than the refill of the bucket
+		ann.waitFor(`!document.querySelector("[data-state=pending]")`)
+	}
+	ann.waitFor(hasJoined)
+	ann.press(kb.Tab, chromedp.ModifierShift)
+	assert.Equal(t, "Discard", eval[string](ann, focused))
+	ann.press(kb.Enter)
+	ann.waitEqual(focused, "text")
+	ann.waitFor(`!document.querySelector("[data-state=rejected]")`)
+	ann.pressTabs("send")
+
+	ann.do(chromedp.Focus(chromedp.ID("people-refresh")))
+	for eval[bool](ann, `document.querySelector("#notice").hidden`) {
+		ann.press(kb.Enter)
+	}
+	ann.do(chromedp.Focus(chromedp.ID("notice-close")))
+	ann.press(kb.Enter)
+	ann.waitEqual(focused, "text")
+}
+
+func testKeyboardOpensDrawer(t *testing.T, browser context.Context) {
+	chat := startProgram(t)
+	ann := openPage(browser, t, chat.url(), screen{width: 700, height: 700, scale: 1})
+	ann.signIn("ann", "garden")
+	ann.do(chromedp.Focus(chromedp.ID("side-toggle")))
+	ann.press(kb.Enter)
+	ann.waitEqual(focused, "side-close")
+	ann.pressTabs("people-refresh")
+	ann.checkScreen("drawer")
+	ann.press(kb.Escape)
+	ann.waitEqual(focused, "side-toggle")
+	ann.press(" ")
+	ann.waitEqual(focused, "side-close")
+	ann.press(kb.Enter)
+	ann.waitEqual(focused, "side-toggle")
+}

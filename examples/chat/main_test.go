@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// lineWriter sends each write to a channel. The program writes one line at a time.
+type lineWriter struct{ lines chan string }
+
+func (w *lineWriter) Write(p []byte) (int, error) {
+	w.lines <- string(p)
+	return len(p), nil
+}
+
+func TestRun_ServesAndShutsDownGracefully(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	stdout := &lineWriter{make(chan string, 10)}
+	var stderr bytes.Buffer
+	exit := make(chan int)
+	go func() { exit <- run(ctx, []string{"-addr=localhost:0"}, stdout, &stderr) }()
+	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
+
+	assert.Equal(t, http.StatusOK, get(t, url+"/healthz").StatusCode)
+	page := get(t, url+"/")
+	assert.Equal(t, http.StatusOK, page.StatusCode)
+	assert.Contains(t, page.Header.Get("Content-Type"), "text/html")
+	assert.Contains(t, page.Header.Get("Content-Security-Policy"), "default-src 'self'")
+	assert.Equal(t, http.StatusNotFound, get(t, url+"/nothing").StatusCode)
+
+	ws, _, err := websocket.Dial(t.Context(), url+"/ws?access_token=ann", nil)
+	require.NoError(t, err)
+	defer ws.CloseNow()
+	interrupt()
+	_, _, err = ws.Read(t.Context())
+	assert.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(err))
+	assert.Equal(t, "chat: shutting down\n", <-stdout.lines)
+	assert.Zero(t, <-exit)
+	assert.Empty(t, stderr.String())
+}
+
+func TestServer_MetricsArePublicOnlyIfAddressesMatch(t *testing.T) {
+	status := func(flags ...string) int {
+		cfg, err := parseFlags(flags, io.Discard)
+		require.NoError(t, err)
+		w := httptest.NewRecorder()
+		newServer(cfg).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w.Code
+	}
+	assert.Equal(t, http.StatusNotFound, status())
+	assert.Equal(t, http.StatusNotFound, status("-metrics-addr=localhost:9090"), "metrics have a port of their own")
+	assert.Equal(t, http.StatusOK, status("-metrics-addr=localhost:8080"))
+}
+
+func TestRun_MetricsHaveTheirOwnPort(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	stdout := &lineWriter{make(chan string, 10)}
+	exit := make(chan int)
+	go func() {
+		exit <- run(ctx, []string{"-addr=localhost:0", "-metrics-addr=127.0.0.1:0"}, stdout, io.Discard)
+	}()
+	metricsURL := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: metrics on "))
+	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
+	ws, _, err := websocket.Dial(t.Context(), url+"/ws?access_token=ann", nil)
+	require.NoError(t, err)
+	defer ws.CloseNow()
+	require.NoError(t, ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"WHO","meta":{"correlationId":"1"},"payload":{"room":"go"}}`)))
+	_, _, err = ws.Read(t.Context())
+	require.NoError(t, err)
+	text, err := io.ReadAll(get(t, metricsURL).Body)
+	require.NoError(t, err)
+	for _, line := range []string{
+		"penstock_connections_open 1", `penstock_messages_total{code="OK",type="WHO"} 1`, `penstock_limiter_keys{policy="chat"} 1`,
+		`penstock_limit_decisions_total{kind="rate",mode="enforced",outcome="admitted",policy="chat"} 1`, "go_goroutines",
+	} {
+		assert.Contains(t, string(text), line)
+	}
+	assert.Equal(t, http.StatusNotFound, get(t, url+"/metrics").StatusCode)
+	interrupt()
+	_, _, _ = ws.Read(t.Context())
+	assert.Zero(t, <-exit)
+}
+
+func get(t *testing.T, url string) *http.Response {
+	t.Helper()
+	resp, err := http.Get(url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+func TestServer_HealthCheckFailsDuringShutdown(t *testing.T) {
+	cfg, err := parseFlags(nil, io.Discard)
+	require.NoError(t, err)
+	chat := newServer(cfg)
+	status := func() int {
+		w := httptest.NewRecorder()
+		chat.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+		return w.Code
+	}
+	assert.Equal(t, http.StatusOK, status())
+	require.NoError(t, chat.shutdown(t.Context()))
+	assert.Equal(t, http.StatusServiceUnavailable, status())
+}
+
+// A program is an instance of run in this process. It keeps its port across restarts.
+type program struct {
+	t     *testing.T
+	addr  string
+	flags []string
+	stop  func()
+}
+
+// startProgram picks a free port below the range that Linux uses for outgoing connections,
+// so that no connection takes the port while the program is stopped.
+func startProgram(t *testing.T, flags ...string) *program {
+	t.Helper()
+	p := &program{t: t, flags: flags}
+	t.Cleanup(func() { p.stop() })
+	for range 10 {
+		p.addr = fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(10_000))
+		if p.start() {
+			return p
+		}
+	}
+	t.Fatal("found no free port")
+	return nil
+}
+
+func (p *program) url() string { return "http://" + p.addr }
+
+// start returns false if run fails, for example because the port is taken.
+func (p *program) start() bool {
+	ctx, interrupt := context.WithCancel(context.WithoutCancel(p.t.Context()))
+	stdout := &lineWriter{make(chan string, 10)}
+	exit := make(chan int, 1)
+	go func() { exit <- run(ctx, append(slices.Clone(p.flags), "-addr="+p.addr), stdout, io.Discard) }()
+	p.stop = func() {
+		p.stop = func() {}
+		interrupt()
+		assert.Zero(p.t, <-exit)
+	}
+	select {
+	case <-stdout.lines:
+		return true
+	case <-exit:
+		interrupt()
+		p.stop = func() {}
+		return false
+	}
+}
