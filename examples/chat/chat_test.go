@@ -228,21 +228,21 @@ func TestRoom_AllMembersSeeOneOrder(t *testing.T) {
 		}
 		wg.Wait()
 		synctest.Wait()
-		first := receivedTexts(members[0])
+		first := receivedPayloads(members[0])
 		assert.Len(t, first, 200)
 		for _, conn := range members[1:] {
-			assert.Equal(t, first, receivedTexts(conn), "every member sees the same order")
+			assert.Equal(t, first, receivedPayloads(conn), "every member sees the same order")
 		}
 	})
 }
 
-// receivedTexts returns the payloads of the SAID messages that wait to be read.
-func receivedTexts(conn *routertest.Conn) []string {
-	var texts []string
+// receivedPayloads returns the payloads of the SAID messages that wait to be read.
+func receivedPayloads(conn *routertest.Conn) []string {
+	var payloads []string
 	for conn.Pending() > 0 {
-		if frame := conn.Next(); frame.Type == "SAID" {
-			texts = append(texts, string(frame.Payload))
+		if envelope := conn.Next(); envelope.Type == "SAID" {
+			payloads = append(payloads, string(envelope.Payload))
 		}
 	}
-	return texts
+	return payloads
 }

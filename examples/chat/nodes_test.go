@@ -85,16 +85,16 @@ func receive[M router.Message](c *client, matches func(M) bool) M {
 	for {
 		_, text, err := c.ws.Read(ctx)
 		require.NoError(c.t, err)
-		var frame struct {
+		var envelope struct {
 			Type    string
 			Payload json.RawMessage
 		}
-		require.NoError(c.t, json.Unmarshal(text, &frame))
+		require.NoError(c.t, json.Unmarshal(text, &envelope))
 		var m M
-		if frame.Type != m.MessageType() {
+		if envelope.Type != m.MessageType() {
 			continue
 		}
-		require.NoError(c.t, json.Unmarshal(frame.Payload, &m))
+		require.NoError(c.t, json.Unmarshal(envelope.Payload, &m))
 		if matches(m) {
 			return m
 		}

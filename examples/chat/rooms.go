@@ -67,6 +67,46 @@ func (rs *rooms) leave(ctx *router.Context, m LeaveRoom) error {
 	return nil
 }
 
+func (rs *rooms) say(ctx *router.Context, m Say) error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	key, user := keyFor(ctx.Conn(), m.Room), displayName(ctx.Conn())
+	if !ctx.Conn().Subscribed(key.topic()) {
+		return errors.Errorf(errors.FailedPrecondition, "join the room first")
+	}
+	rm, err := rs.getOrCreate(key)
+	if err != nil {
+		return err
+	}
+	said := Said{m.Room, user, m.Text, ctx.ReceivedAt().UTC()}
+	rm.history = append(rm.history, said)
+	if len(rm.history) > maxHistory {
+		rm.history = slices.Clone(rm.history[len(rm.history)-maxHistory:])
+	}
+	return ctx.Publish(key.topic(), said)
+}
+
+func (rs *rooms) who(ctx *router.Context, m Who) (Users, error) {
+	return Users{m.Room, rs.users(keyFor(ctx.Conn(), m.Room))}, nil
+}
+
+func (rs *rooms) search(ctx *router.Context, m SearchHistory) (HistoryFound, error) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	found := HistoryFound{m.Room, []Said{}}
+	rm := rs.byKey[keyFor(ctx.Conn(), m.Room)]
+	if rm == nil {
+		return found, nil
+	}
+	query := strings.ToLower(m.Query)
+	for _, said := range rm.history {
+		if strings.Contains(strings.ToLower(said.Text), query) {
+			found.Matches = append(found.Matches, said)
+		}
+	}
+	return found, nil
+}
+
 // onPresence sends the members on this node UserJoined and UserLeft. A user with several
 // connections joins with the first and leaves with the last one. The router reports members
 // on any node, as long as this node has members in the room.
@@ -129,46 +169,6 @@ func (rs *rooms) evictOldestEmpty() bool {
 	}
 	delete(rs.byKey, oldest)
 	return true
-}
-
-func (rs *rooms) say(ctx *router.Context, m Say) error {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	key, user := keyFor(ctx.Conn(), m.Room), displayName(ctx.Conn())
-	if !ctx.Conn().Subscribed(key.topic()) {
-		return errors.Errorf(errors.FailedPrecondition, "join the room first")
-	}
-	rm, err := rs.getOrCreate(key)
-	if err != nil {
-		return err
-	}
-	said := Said{m.Room, user, m.Text, ctx.ReceivedAt().UTC()}
-	rm.history = append(rm.history, said)
-	if len(rm.history) > maxHistory {
-		rm.history = slices.Clone(rm.history[len(rm.history)-maxHistory:])
-	}
-	return ctx.Publish(key.topic(), said)
-}
-
-func (rs *rooms) who(ctx *router.Context, m Who) (Users, error) {
-	return Users{m.Room, rs.users(keyFor(ctx.Conn(), m.Room))}, nil
-}
-
-func (rs *rooms) search(ctx *router.Context, m SearchHistory) (HistoryFound, error) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	found := HistoryFound{m.Room, []Said{}}
-	rm := rs.byKey[keyFor(ctx.Conn(), m.Room)]
-	if rm == nil {
-		return found, nil
-	}
-	query := strings.ToLower(m.Query)
-	for _, said := range rm.history {
-		if strings.Contains(strings.ToLower(said.Text), query) {
-			found.Matches = append(found.Matches, said)
-		}
-	}
-	return found, nil
 }
 
 // users returns the sorted names of the users in a room, on all nodes.

@@ -1,5 +1,5 @@
 // The application: the session of a user, room changes, sending and receiving messages, and
-// the list of people. The other modules know nothing about rooms and sessions.
+// the list of people. It connects the other modules with each other.
 
 import { Countdown } from "./countdown.js";
 import { byId, el } from "./dom.js";
@@ -41,7 +41,7 @@ function startSession(token, room) {
     shown: null, // the room whose messages are shown
     users: new Set(),
     outbox: [], // sent messages that the server has not published yet
-    early: [], // events of the target room that arrive before ROOM_JOINED, to be replayed after it
+    earlyEvents: [], // events of the target room that arrive before ROOM_JOINED, to be replayed after it
     joinAttempt: 0, // a reply to an earlier attempt is outdated
   };
   remember(token, room);
@@ -118,7 +118,7 @@ function handleMessage(type, payload) {
   } else if (payload.room === session.joined) {
     handlers[type](payload);
   } else if (payload.room === session.target) {
-    session.early.push(() => handlers[type](payload));
+    session.earlyEvents.push(() => handlers[type](payload));
   }
 }
 
@@ -128,16 +128,15 @@ function showEventError({ message, code, retryAfterMs }) {
   if (code === "RESOURCE_EXHAUSTED" && retryAfterMs > 0) sendCountdown.start(retryAfterMs);
 }
 
-// The server sends SLOW_DOWN in place of an error if -on-exceeded is custom. refused is the
-// type of the rejected message.
-function slowDown({ refused, retryAfterMs }) {
+// The server sends SLOW_DOWN in place of an error if -on-exceeded is custom.
+function slowDown({ refused: rejectedType, retryAfterMs }) {
   const error = { code: "RESOURCE_EXHAUSTED", message: "rate limit exceeded", retryable: true, retryAfterMs };
-  if (!socket.rejectLatest(refused, error)) showEventError(error);
+  if (!socket.rejectLatest(rejectedType, error)) showEventError(error);
 }
 
 function receiveSaid(message) {
-  const mayBeMine = isMe(message.user) || !session.token && message.user.startsWith("guest~");
-  const own = session.outbox.find(({ room, text }) => mayBeMine && room === message.room && text === message.text);
+  const mayBeOwn = isMe(message.user) || !session.token && message.user.startsWith("guest~");
+  const own = session.outbox.find(({ room, text }) => mayBeOwn && room === message.room && text === message.text);
   if (own) {
     socket.resolve(own.id, message);
     return;
@@ -162,7 +161,7 @@ async function join(room) {
   const startedIn = session;
   const attempt = ++startedIn.joinAttempt;
   startedIn.target = room;
-  startedIn.early = [];
+  startedIn.earlyEvents = [];
   refreshComposer();
   const outdated = () => startedIn !== session || attempt !== startedIn.joinAttempt;
   try {
@@ -183,7 +182,7 @@ function showJoined(room, { users, history }) {
   session.users = new Set(users);
   messages.merge(history ?? [], ({ user }) => isMe(user));
   if (isNew) messages.addNote(`You joined #${room}`);
-  for (const replay of session.early.splice(0)) replay();
+  for (const replay of session.earlyEvents.splice(0)) replay();
   if (previous && previous !== room) leave(previous);
   showPeople();
   refreshComposer();

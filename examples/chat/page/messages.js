@@ -46,17 +46,17 @@ export class MessageList {
   }
 
   addPending(user, text) {
-    return this.#append({ kind: "message", state: "pending", mine: true, user, text, at: Date.now() }, true);
+    return this.#append({ kind: "message", state: "pending", own: true, user, text, at: Date.now() }, true);
   }
 
   // addReceived ignores a message that the history has already added. An unconfirmed own
   // message with the same text becomes confirmed.
-  addReceived(message, mine) {
+  addReceived(message, own) {
     const known = this.#entries.find((e) => e.fromHistory && e.key === keyOf(message));
-    const unconfirmed = this.#entries.find((e) => mine && e.state === "unconfirmed" && e.text === message.text);
+    const unconfirmed = this.#entries.find((e) => own && e.state === "unconfirmed" && e.text === message.text);
     if (known) known.fromHistory = false;
     else if (unconfirmed) this.confirm(unconfirmed, message);
-    else this.#append(sentEntry(message, mine), mine);
+    else this.#append(sentEntry(message, own), own);
   }
 
   // confirm moves an own message to its place in the server's order: behind every message
@@ -96,11 +96,11 @@ export class MessageList {
 
   // merge keeps the entries that are shown, inserts missing messages at their time, and
   // confirms own messages that the history contains.
-  merge(history, isMine) {
+  merge(history, isOwn) {
     const matched = new Set();
     for (const message of history) {
-      const entry = this.#findMatch(message, isMine(message), matched) ?? this.#insert(sentEntry(message, isMine(message)));
-      Object.assign(entry, sentEntry(message, entry.mine), { fromHistory: true });
+      const entry = this.#findMatch(message, isOwn(message), matched) ?? this.#insert(sentEntry(message, isOwn(message)));
+      Object.assign(entry, sentEntry(message, entry.own), { fromHistory: true });
       matched.add(entry);
     }
     this.#nodes.scroller.setAttribute("aria-busy", "true"); // screen readers must not announce old messages
@@ -116,9 +116,9 @@ export class MessageList {
     this.#setUnread(0);
   }
 
-  #findMatch(message, mine, matched) {
+  #findMatch(message, own, matched) {
     const unmatched = this.#entries.filter((e) => e.kind === "message" && !matched.has(e));
-    const awaitsConfirmation = (e) => mine && e.text === message.text && (e.state === "pending" || e.state === "unconfirmed");
+    const awaitsConfirmation = (e) => own && e.text === message.text && (e.state === "pending" || e.state === "unconfirmed");
     return unmatched.find((e) => e.key === keyOf(message)) ?? unmatched.find(awaitsConfirmation);
   }
 
@@ -208,9 +208,9 @@ export function drawAvatar(user) {
   return el("span", { className: "avatar", ariaHidden: "true", data: { hue: hueOf(user) } }, user.slice(0, 1).toUpperCase());
 }
 
-function sentEntry(message, mine) {
+function sentEntry(message, own) {
   const { user, text } = message;
-  return { kind: "message", state: "sent", key: keyOf(message), at: timeOf(message.at), user, text, mine };
+  return { kind: "message", state: "sent", key: keyOf(message), at: timeOf(message.at), user, text, own };
 }
 
 function keyOf({ user, text, at }) {
@@ -219,7 +219,7 @@ function keyOf({ user, text, at }) {
 
 function continues(entry, previous) {
   return entry.kind === "message" && previous?.kind === "message"
-    && previous.user === entry.user && previous.mine === entry.mine
+    && previous.user === entry.user && previous.own === entry.own
     && entry.at - previous.at < GROUP_WINDOW_MS;
 }
 
@@ -230,14 +230,14 @@ function drawEntry(entry, actions) {
 }
 
 function drawMessage(entry, actions) {
-  const { user, text, state, mine, follows } = entry;
+  const { user, text, state, own, follows } = entry;
   const bubble = el("div", { className: "bubble" },
-    el("p", { className: follows || mine ? "author sr-only" : "author" }, mine ? "You" : user),
+    el("p", { className: follows || own ? "author sr-only" : "author" }, own ? "You" : user),
     el("div", { className: "line" },
       el("p", { className: "text" }, text),
       el("p", { className: "when" }, state === "pending" ? "sending…" : drawTime(entry.at, timeFormat))));
-  const data = { kind: "message", state, user, own: mine };
-  const item = el("li", { className: follows ? "message follows" : "message", ariaLive: mine ? "off" : null, data }, mine ? null : drawAvatar(user), bubble);
+  const data = { kind: "message", state, user, own };
+  const item = el("li", { className: follows ? "message follows" : "message", ariaLive: own ? "off" : null, data }, own ? null : drawAvatar(user), bubble);
   if (state === "rejected" || state === "unconfirmed") item.append(drawFailure(entry, actions));
   return item;
 }

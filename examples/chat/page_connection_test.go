@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// earlyJoinEvent makes the page receive a USER_JOINED event before every ROOM_JOINED reply.
+const earlyJoinEvent = `void (window.WebSocket = class extends WebSocket {
+	constructor(...args) {
+		super(...args);
+		this.addEventListener("message", ({ data }) => {
+			if (!data.includes('"ROOM_JOINED"')) return;
+			this.dispatchEvent(new MessageEvent("message", { data: '{"type":"USER_JOINED","payload":{"room":"garden","user":"zoe"}}' }));
+		});
+	}
+})`
+
+func testJoinEventBeforeReplyIsKept(t *testing.T, browser context.Context) {
+	chat := startProgram(t)
+	ann := openPage(browser, t, chat.url(), desktop)
+	ann.expectedProblem = connectionRefused(chat, "ann")
+	eval[chromedp.Void](ann, earlyJoinEvent)
+	ann.signIn("ann", "garden")
+	ann.waitEqual(people, []string{"ann, you", "zoe"})
+	chat.stop()
+	ann.waitFor(connectionState + ` === "Reconnecting"`)
+	require.True(t, chat.start())
+	ann.waitFor(hasJoined)
+	ann.waitEqual(people, []string{"ann, you", "zoe"})
+}
+
+// delayed makes the page receive every message window.delayMs milliseconds late.
+const delayed = `void (window.WebSocket = class extends WebSocket {
+	set onmessage(f) { super.onmessage = (e) => setTimeout(() => f(e), window.delayMs ?? 0); }
+})`
+
+func (p *page) delayMessages(milliseconds int) {
+	p.t.Helper()
+	eval[chromedp.Void](p, fmt.Sprintf("void (window.delayMs = %d)", milliseconds))
+}
+
+func (p *page) switchRoom(room string) {
+	p.t.Helper()
+	p.fill("switch-room", room)
+	p.press(kb.Enter)
+}
+
+func testLastRoomChangeWins(t *testing.T, browser context.Context) {
+	chat := startProgram(t)
+	ann, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
+	eval[chromedp.Void](ann, delayed)
+	ann.signIn("ann", "garden")
+	bob.signIn("bob", "shed")
+	ann.delayMessages(1000)
+	ann.switchRoom("shed")
+	ann.switchRoom("pond")
+	ann.waitEqual(`document.querySelector("#room-name").textContent`, "#pond")
+	bob.waitEqual(people, []string{"bob, you"})
+	ann.switchRoom("shed")
+	ann.switchRoom("pond")
+	ann.waitFor(hasJoined)
+	ann.waitEqual(`document.querySelector("#room-name").textContent`, "#pond")
+	bob.waitEqual(people, []string{"bob, you"})
+}
+
+// The test shortens the heartbeat timers to a twentieth.
+func testHeartbeatDetectsSilentConnection(t *testing.T, browser context.Context) {
+	chat := startProgram(t)
+	ann := openPage(browser, t, chat.url(), desktop)
+	eval[chromedp.Void](ann, `void (window.setTimeout = ((real) => (f, ms) => real(f, ms === 25_000 || ms === 10_000 ? ms / 20 : ms))(window.setTimeout))`)
+	eval[chromedp.Void](ann, `void (window.WebSocket = class extends WebSocket {
+		set onmessage(f) { super.onmessage = (e) => window.isSilent || f(e); }
+		send(data) { window.heartbeats = (window.heartbeats ?? 0) + data.includes("__heartbeat"); if (!window.isSilent) super.send(data); }
+	})`)
+	ann.signIn("ann", "garden")
+	ann.waitFor("window.heartbeats > 1")
+	assert.Equal(t, "Online", eval[string](ann, connectionState), "an idle server answers heartbeats")
+	eval[chromedp.Void](ann, "void (window.isSilent = true)")
+	ann.waitFor(connectionState + ` === "Reconnecting"`)
+	eval[chromedp.Void](ann, "void (window.isSilent = false)")
+	ann.waitFor(hasJoined)
+}
+
+// connectionRefused returns the start of the console error for a failed connection attempt.
+// The rest differs: the server may be down, close the connection, or reject it while it
+// shuts down.
+func connectionRefused(chat *program, name string) string {
+	return "network error: WebSocket connection to 'ws://" + chat.addr + "/ws?access_token=" + name +
+		"' failed: "
+}
+
+func testReconnectsAfterServerRestart(t *testing.T, browser context.Context) {
+	chat := startProgram(t)
+	ann, bob, eve := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), phone)
+	pages := []*page{ann, bob, eve}
+	for i, name := range []string{"ann", "bob", "eve"} {
+		p := pages[i] // ann joins before bob, because the test expects her to see bob join
+		p.expectedProblem = connectionRefused(chat, name)
+		p.signIn(name, "garden")
+		eval[chromedp.Void](p, `window.isSamePage = true`)
+	}
+	ann.say("before")
+	bob.waitEqual(conversation, []string{"ann: before"})
+
+	chat.stop()
+	ann.waitFor(connectionState + ` === "Reconnecting"`)
+	ann.press("unsent")
+	node := startNode(t, "-addr="+chat.addr)
+	for _, p := range pages {
+		p.waitFor(hasJoined)
+		p.waitEqual(`document.querySelectorAll("#people li").length`, 3)
+	}
+	ann.waitEqual(lastNoteAboutBob, "bob joined")
+	assert.Equal(t, "unsent", eval[string](ann, typedText))
+	ann.press(kb.Enter)
+	bob.waitEqual(conversation, []string{"ann: before", "ann: unsent"})
+
+	node.kill()
+	ann.waitFor(`document.querySelector("#connection").checkVisibility() && ` + connectionState + ` === "Reconnecting"`)
+	ann.checkScreen("reconnecting")
+	eve.checkScreen("reconnecting-phone")
+	bob.do(chromedp.Navigate("about:blank"))
+	require.True(t, chat.start())
+	ann.waitFor(hasJoined)
+	eve.waitFor(hasJoined)
+	ann.waitEqual(people, []string{"ann, you", "eve"})
+	eve.waitEqual(people, []string{"ann", "eve, you"})
+	ann.waitEqual(lastNoteAboutBob, "bob left")
+	eve.say("after")
+	ann.waitEqual(conversation, []string{"You: before", "You: unsent", "eve: after"})
+	assert.False(t, eval[bool](ann, `document.querySelector("#connection").checkVisibility()`))
+	assert.True(t, eval[bool](ann, `isSamePage`) && eval[bool](eve, `isSamePage`), "the page reconnects without a reload")
+}
