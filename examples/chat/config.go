@@ -10,6 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -19,16 +20,16 @@ type config struct {
 	addr        string
 	metricsAddr string // empty: /metrics is not served; equal to addr: on the public port
 
-	policy       ratelimit.Policy
-	dryRunPolicy *ratelimit.Policy // measured, not enforced; nil: none
-	key          func(router.IngressContext) ratelimit.Key
-	limitAction  router.Reaction
+	policy       limit.Policy
+	dryRunPolicy *limit.Policy // measured, not enforced; nil: none
+	key          func(router.IngressContext) limit.Key
+	limitAction  router.LimitAction
 	limits       router.Limits
 
 	redis *goredis.Client // nil: a single node with all state in memory
 }
 
-var keys = map[string]func(router.IngressContext) ratelimit.Key{
+var keys = map[string]func(router.IngressContext) limit.Key{
 	"user-type":       ratelimit.KeyPerUserPerType,
 	"user-or-ip-type": ratelimit.KeyPerUserOrIPPerType,
 	"user":            ratelimit.KeyPerUser,
@@ -37,15 +38,15 @@ var keys = map[string]func(router.IngressContext) ratelimit.Key{
 	"type":            ratelimit.KeyPerType,
 }
 
-var limitActions = map[string]router.Reaction{
-	"send":   router.Send,
-	"close":  router.Close,
-	"custom": router.Custom,
+var limitActions = map[string]router.LimitAction{
+	"send":   router.ActionSend,
+	"close":  router.ActionClose,
+	"custom": router.ActionCustom,
 }
 
 // parseFlags returns flag.ErrHelp after it has written the usage.
 func parseFlags(args []string, usage io.Writer) (config, error) {
-	cfg := config{policy: ratelimit.Policy{Name: "chat"}}
+	cfg := config{policy: limit.Policy{Name: "chat"}}
 	fs := flag.NewFlagSet("chat", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&cfg.addr, "addr", "localhost:8080", "`host:port` to listen on")
@@ -53,16 +54,16 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	fs.Int64Var(&cfg.policy.Capacity, "capacity", 20, "`tokens` that a full bucket holds: the largest burst of messages; a search costs 5 tokens, every other message 1")
 	fs.Int64Var(&cfg.policy.Refill, "refill", 5, "`tokens` added to a bucket per second")
 	fs.Func("try", "`policy` to evaluate as a dry run, such as \"2/s burst 10\": it rejects no messages, and the metrics show what it would reject", func(text string) error {
-		policy, err := ratelimit.ParsePolicy(text)
+		policy, err := limit.ParsePolicy(text)
 		policy.Name = "try"
 		cfg.dryRunPolicy = &policy
 		return err
 	})
 	key := fs.String("key", "user-or-ip-type", "`key` that selects the bucket: messages with the same key share a rate limit; one of "+names(keys))
 	action := fs.String("on-exceeded", "send", "`action` when a client exceeds its rate limit: send an error, close the connection, or send a custom SLOW_DOWN message; one of "+names(limitActions))
-	fs.Int64Var(&cfg.limits.MessageBytes, "max-bytes", 16384, "maximum size of a message in `bytes`")
+	fs.Int64Var(&cfg.limits.MaxMessageBytes, "max-bytes", 16384, "maximum size of a message in `bytes`")
 	redisURL := fs.String("redis", "", "`URL` of the Redis server that the nodes share, such as redis://localhost:6379; if empty, this node runs alone")
-	fs.IntVar(&cfg.limits.InFlight, "max-in-flight", 16, "maximum number of concurrent `calls` per connection")
+	fs.IntVar(&cfg.limits.Concurrency, "max-in-flight", 16, "maximum number of concurrent `calls` per connection")
 
 	err := fs.Parse(args)
 	switch {
@@ -108,8 +109,8 @@ func (cfg *config) complete(key, action string) error {
 	for name, value := range map[string]int64{
 		"-capacity":      cfg.policy.Capacity,
 		"-refill":        cfg.policy.Refill,
-		"-max-bytes":     cfg.limits.MessageBytes,
-		"-max-in-flight": int64(cfg.limits.InFlight),
+		"-max-bytes":     cfg.limits.MaxMessageBytes,
+		"-max-in-flight": int64(cfg.limits.Concurrency),
 	} {
 		if value < 1 {
 			return fmt.Errorf("%s is %d; it must be at least 1", name, value)

@@ -16,7 +16,7 @@ func TestRun_WrongFlagsPrintOneLineAndExit2(t *testing.T) {
 		{"-key=room", `-key is "room"; it must be one of conn, ip, type, user, user-or-ip-type, user-type`},
 		{"-on-exceeded=shout", `-on-exceeded is "shout"; it must be one of close, custom, send`},
 		{"-max-bytes=0", "-max-bytes is 0"},
-		{"-try=often", `invalid value "often" for flag -try: ratelimit: policy "often"`},
+		{"-try=often", `invalid value "often" for flag -try: limit: policy "often"`},
 		{"-max-in-flight=0", "-max-in-flight is 0"},
 		{"-addr=nowhere", "-addr: listen tcp"},
 		{"-metrics-addr=nowhere", "-metrics-addr: listen tcp"},

@@ -82,8 +82,8 @@ func TestRun_MetricsHaveTheirOwnPort(t *testing.T) {
 	text, err := io.ReadAll(get(t, metricsURL).Body)
 	require.NoError(t, err)
 	for _, line := range []string{
-		"penstock_connections_open 1", `penstock_messages_total{code="OK",type="WHO"} 1`, `penstock_limiter_keys{policy="chat"} 1`,
-		`penstock_limit_decisions_total{kind="rate",mode="enforced",outcome="admitted",policy="chat"} 1`, "go_goroutines",
+		"penstock_connections_open 1", `penstock_messages_total{code="OK",type="WHO"} 1`, `penstock_limiter_keys{limit="chat"} 1`,
+		`penstock_limit_decisions_total{kind="rate",limit="chat",mode="enforced",outcome="admitted"} 1`, "go_goroutines",
 	} {
 		assert.Contains(t, string(text), line)
 	}

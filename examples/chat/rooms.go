@@ -56,7 +56,7 @@ func (rs *rooms) join(ctx *router.Context, m JoinRoom) (RoomJoined, error) {
 	if err != nil {
 		return RoomJoined{}, err
 	}
-	if err := ctx.Enter(key.topic(), displayName(ctx.Conn())); err != nil {
+	if err := ctx.Join(key.topic(), displayName(ctx.Conn())); err != nil {
 		return RoomJoined{}, err
 	}
 	return RoomJoined{m.Room, rs.users(key), slices.Clone(rm.history)}, nil
@@ -110,7 +110,7 @@ func (rs *rooms) search(ctx *router.Context, m SearchHistory) (HistoryFound, err
 // onPresence sends the members on this node UserJoined and UserLeft. A user with several
 // connections joins with the first and leaves with the last one. The router reports members
 // on any node, as long as this node has members in the room.
-func (rs *rooms) onPresence(e router.MemberEvent) {
+func (rs *rooms) onPresence(e router.PresenceEvent) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	key, user := parseTopic(e.Topic), e.Member.Info
@@ -119,7 +119,7 @@ func (rs *rooms) onPresence(e router.MemberEvent) {
 		return
 	}
 	switch {
-	case e.Entered:
+	case e.Joined:
 		rm.connections[user]++
 		if rm.connections[user] == 1 {
 			_ = rs.router.PublishLocal(e.Topic, UserJoined{key.name, user}, rs.router.Conn(e.Member.ConnID))
@@ -174,7 +174,7 @@ func (rs *rooms) evictOldestEmpty() bool {
 // users returns the sorted names of the users in a room, on all nodes.
 func (rs *rooms) users(key roomKey) []string {
 	names := []string{}
-	for _, m := range rs.router.Members(key.topic()) {
+	for _, m := range rs.router.Presence(key.topic()) {
 		names = append(names, m.Info)
 	}
 	slices.Sort(names)

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -48,8 +49,8 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 	rooms := newRooms()
 	opts := router.Options{
 		Authenticate:    authenticate,
-		OnMember:        rooms.onPresence,
-		OnExceeded:      cfg.limitAction,
+		OnPresence:      rooms.onPresence,
+		LimitAction:     cfg.limitAction,
 		OnLimitExceeded: onLimitExceeded(cfg.limitAction),
 		Limits:          cfg.limits,
 	}
@@ -86,10 +87,10 @@ func (s *server) routes(cfg config) http.Handler {
 
 // newRateLimit enforces policy on this node or, with Redis, across all nodes. If onDryRun
 // is not nil, the limit rejects no messages and calls onDryRun instead.
-func newRateLimit(cfg config, policy ratelimit.Policy, m *metrics.Metrics, onDryRun func(router.IngressContext, *router.LimitExceeded)) router.IngressFunc {
+func newRateLimit(cfg config, policy limit.Policy, m *metrics.Metrics, onDryRun func(router.IngressContext, *router.LimitExceeded)) router.IngressFunc {
 	local := memory.NewLimiter(policy)
 	m.Limiter(policy.Name, local)
-	opts := ratelimit.Options{Name: policy.Name, Key: cfg.key, Cost: cost, Observe: m.Limit, OnDryRun: onDryRun}
+	opts := ratelimit.Options{Name: policy.Name, Key: cfg.key, Cost: cost, Observe: m.Limit, DryRun: onDryRun != nil, OnDryRun: onDryRun}
 	if cfg.redis == nil {
 		return ratelimit.New(local, &opts)
 	}
@@ -107,8 +108,8 @@ func cost(in router.IngressContext) int64 {
 
 // onLimitExceeded returns the hook for -on-exceeded=custom, which sends SlowDown in place of an
 // error. For the other actions it returns nil.
-func onLimitExceeded(action router.Reaction) func(router.LimitExceeded) {
-	if action != router.Custom {
+func onLimitExceeded(action router.LimitAction) func(router.LimitExceeded) {
+	if action != router.ActionCustom {
 		return nil
 	}
 	return func(l router.LimitExceeded) {
