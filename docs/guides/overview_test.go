@@ -13,63 +13,63 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// A contender is a limiter of the overview.
-type contender struct {
+// A comparedLimiter is a row of the overview.
+type comparedLimiter struct {
 	name, policy string
 	admit        router.IngressFunc
 }
 
-func contenders() []contender {
+func comparedLimiters() []comparedLimiter {
 	bucket := limit.PerSecond(2).Burst(6)
 	calm := limit.CooldownPolicy{Max: 10, Window: 5 * second, Penalty: 5 * second}
 	both := limit.AllOf(memory.NewLimiter(bucket), memory.NewLimiter(limit.Per(15, 24*time.Hour)))
-	return []contender{
+	return []comparedLimiter{
 		{"token bucket", "2/s burst 6", ratelimit.New(memory.NewLimiter(bucket), nil)},
 		{"with MaxWait", "2/s burst 6, 2 s", ratelimit.New(memory.NewLimiter(bucket), &ratelimit.Options{MaxWait: 2 * second})},
 		{"Cooldown", "10 in 5 s, or 5 s penalty", ratelimit.New(memory.NewCooldown(calm, nil), nil)},
-		{"AllOf", "2/s burst 6, 15 a day", ratelimit.New(both, nil)},
+		{"AllOf", "2/s burst 6, 15 per day", ratelimit.New(both, nil)},
 		{"Concurrency", "2 at once, 1 s each", withSemaphore(memory.NewSemaphore(2), second)},
 	}
 }
 
-// overview lets one client meet several limiters.
+// overview draws how several limiters decide about the same calls.
 func overview(t *testing.T) []byte {
-	p := newPicture("One client, five limiters", "a call a second, but for a flood of 8 a second from 3 to 7", 16*second)
+	p := newPicture("One client, five limiters", "1 call per second, and a flood of 8 per second from 3 s to 7 s", 16*second)
 	p.left = 176 * px
 	p.legend()
-	for _, c := range contenders() {
-		admitted, refused := meet(t, c.admit)
+	for _, c := range comparedLimiters() {
+		admitted, rejected := callAll(t, c.admit)
 		p.text(p.left-16*px, p.y+13*px, "end", "%s", c.name)
 		p.text(p.left-16*px, p.y+28*px, "note end", "%s", c.policy)
 		p.dots("", admitted)
-		p.crosses("", refused)
+		p.crosses("", rejected)
 		p.gap()
 	}
 	return p.svg(second)
 }
 
-// meet returns when messages entered, and when they were refused.
-func meet(t *testing.T, admit router.IngressFunc) (admitted, refused []time.Duration) {
+// callAll returns when calls were admitted, and when they were rejected.
+func callAll(t *testing.T, admit router.IngressFunc) (admitted, rejected []time.Duration) {
 	start := time.Now()
 	var mu sync.Mutex
 	play(16*second, func(at time.Duration) {
 		if !pace(at, second/2, 3*second, second) && !pace(at, 3*second, 7*second, second/8) && !pace(at, 7*second, 16*second, second) {
 			return
 		}
-		go func() { // it may wait
+		go func() { // the call may wait
 			c := newClient(t, "ann", admit)
 			c.call(at)
 			mu.Lock()
 			defer mu.Unlock()
-			if c.refusal == nil {
+			if c.rejection == nil {
 				admitted = append(admitted, time.Since(start))
 				return
 			}
-			refused = append(refused, at)
+			rejected = append(rejected, at)
 		}()
 		synctest.Wait()
 	})
-	return admitted, refused
+	return admitted, rejected
 }
 
 // withSemaphore admits a message if a permit is free, and holds the permit for the given time.

@@ -19,10 +19,10 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-var update = flag.Bool("update", false, "draw the pictures anew")
+var update = flag.Bool("update", false, "update the pictures")
 
-// TestPictures draws what limiters do in virtual time, and fails if the pictures of the
-// guide show something else. With -update it writes them.
+// TestPictures draws decisions of limiters in virtual time, and fails if the pictures of the
+// guide differ. With -update it writes the pictures.
 func TestPictures(t *testing.T) {
 	guide, err := os.ReadFile("rate-limiting.md")
 	require.NoError(t, err)
@@ -40,15 +40,15 @@ func TestPictures(t *testing.T) {
 			}
 			want, err := os.ReadFile(path)
 			require.NoError(t, err)
-			assert.Equal(t, string(want), string(svg), "the limiters do not do what the picture shows; see -update")
-			assert.True(t, bytes.Contains(guide, []byte("](pictures/"+name+".svg)")), "the guide does not show it")
+			assert.Equal(t, string(want), string(svg), "the decisions differ from the picture; see -update")
+			assert.True(t, bytes.Contains(guide, []byte("](pictures/"+name+".svg)")), "the guide does not contain the picture")
 		})
 	}
 }
 
 const second = time.Second
 
-// play calls step 40 times in every second of span, when all else that is due has happened.
+// play calls step 40 times per second of span, each time after all goroutines are blocked.
 func play(span time.Duration, step func(at time.Duration)) {
 	const tick = 25 * time.Millisecond
 	for at := time.Duration(0); at < span; at += tick {
@@ -58,7 +58,7 @@ func play(span time.Duration, step func(at time.Duration)) {
 	}
 }
 
-// steps are the changes of a number over time.
+// steps are the values of a number over time.
 type steps []struct {
 	at time.Duration
 	n  int64
@@ -73,18 +73,18 @@ func (s *steps) add(at time.Duration, n int64) {
 	}
 }
 
-// pace reports whether a client that calls so often from one time to another calls now.
+// pace reports whether a client calls at a time, if it calls at this interval in [from, to).
 func pace(at, from, to, every time.Duration) bool {
 	return at >= from && at < to && (at-from)%every == 0
 }
 
-// A client is what is seen of one user.
+// A client is a user and the decisions about its calls.
 type client struct {
-	t                 *testing.T
-	in                router.IngressContext
-	admit             router.IngressFunc
-	admitted, refused []time.Duration
-	refusal           *router.LimitExceeded // of the last call, if it was refused
+	t                  *testing.T
+	in                 router.IngressContext
+	admit              router.IngressFunc
+	admitted, rejected []time.Duration
+	rejection          *router.LimitExceeded // of the last call; nil if it was admitted
 }
 
 func newClient(t *testing.T, user string, admit router.IngressFunc) *client {
@@ -96,18 +96,18 @@ func (c *client) key() limit.Key { return ratelimit.KeyPerUser(c.in) }
 // call sends a message.
 func (c *client) call(at time.Duration) {
 	err := c.admit(c.t.Context(), c.in)
-	c.refusal, _ = errors.AsType[*router.LimitExceeded](err)
+	c.rejection, _ = errors.AsType[*router.LimitExceeded](err)
 	switch {
 	case err == nil:
 		c.admitted = append(c.admitted, at)
-	case c.refusal != nil:
-		c.refused = append(c.refused, at)
+	case c.rejection != nil:
+		c.rejected = append(c.rejected, at)
 	default:
 		assert.NoError(c.t, err)
 	}
 }
 
-// tokens returns what the client's bucket holds.
+// tokens returns the number of tokens in the client's bucket.
 func (c *client) tokens(limiter limit.Limiter) int64 {
 	d, err := limiter.Consume(c.t.Context(), c.key(), 0)
 	require.NoError(c.t, err)
@@ -132,14 +132,14 @@ func tokenBucket(t *testing.T) []byte {
 		floodLevel.add(at, flood.tokens(limiter))
 		steadyLevel.add(at, steady.tokens(limiter))
 	})
-	p := newPicture("A token bucket slows a flood down, and leaves steady clients alone",
+	p := newPicture("A token bucket slows a flood down, and does not affect steady clients",
 		"policy "+policy.String()+", a bucket for each user", 12*second)
-	p.heading("a flood of 8 calls a second: %d admitted, %d refused", len(flood.admitted), len(flood.refused))
+	p.heading("a flood of 8 calls per second: %d admitted, %d rejected", len(flood.admitted), len(flood.rejected))
 	p.level("tokens", floodLevel, 6, 66)
 	p.dots("admitted", flood.admitted)
-	p.crosses("refused", flood.refused)
+	p.crosses("rejected", flood.rejected)
 	p.gap()
-	p.heading("a steady client, a call a second: %d admitted, %d refused", len(steady.admitted), len(steady.refused))
+	p.heading("a steady client, 1 call per second: %d admitted, %d rejected", len(steady.admitted), len(steady.rejected))
 	p.level("tokens", steadyLevel, 6, 66)
 	p.dots("admitted", steady.admitted)
 	return p.svg(second)
@@ -161,14 +161,14 @@ func cooldown(t *testing.T) []byte {
 		require.NoError(t, err)
 		count.add(at, n)
 	})
-	p := newPicture("A cooldown punishes who wants too much, and then forgives",
+	p := newPicture("Cooldown: a client that exceeds the limit is rejected until its penalty ends",
 		"at most 5 calls in any 10 seconds, or a penalty of 15 seconds", 40*second)
 	top := p.y
 	p.y += 20 * px
 	p.level("calls in 10 s", count, 5, 75)
 	p.dots("admitted", c.admitted)
-	p.crosses("refused", c.refused)
-	p.shade("penalty", top, began, began+lasts, "penalty: %v, however often it tries", lasts)
+	p.crosses("rejected", c.rejected)
+	p.shade("penalty", top, began, began+lasts, "penalty: %v, not extended by further calls", lasts)
 	return p.svg(5 * second)
 }
 
@@ -182,24 +182,24 @@ func all(t *testing.T) []byte {
 		if pace(at, second, 17*second, second/4) {
 			c.call(at)
 			switch {
-			case c.refusal != nil && c.refusal.Limit == 24:
+			case c.rejection != nil && c.rejection.Limit == 24:
 				byDay = append(byDay, at)
-			case c.refusal != nil:
+			case c.rejection != nil:
 				bySecond = append(bySecond, at)
 			}
 		}
 		secondLevel.add(at, c.tokens(perSecond))
 		dayLevel.add(at, c.tokens(perDay))
 	})
-	p := newPicture("AllOf: a call needs both budgets, and a refused one takes from neither",
-		"2 a second and 24 a day, asked for 4 times a second", 18*second)
-	p.heading("the second's bucket")
+	p := newPicture("AllOf: a call needs tokens of both buckets, and a rejected call takes from neither",
+		"2 per second and 24 per day; a client that calls 4 times per second", 18*second)
+	p.heading("bucket per second")
 	p.level("tokens", secondLevel, 2, 36)
-	p.crosses("refused by it", bySecond)
+	p.crosses("rejected", bySecond)
 	p.gap()
-	p.heading("the day's bucket")
+	p.heading("bucket per day")
 	p.level("tokens", dayLevel, 24, 72)
-	p.crosses("refused by it", byDay)
+	p.crosses("rejected", byDay)
 	p.gap()
 	p.dots("admitted", c.admitted)
 	return p.svg(second)
@@ -226,15 +226,15 @@ func tiers(t *testing.T) []byte {
 		freeLevel.add(at, c.tokens(free))
 		proLevel.add(at, c.tokens(pro))
 	})
-	p := newPicture("Tiers: what is spent in one is spent in all, so changing grants nothing",
-		"free: 10/m burst 5, pro: 30/m burst 15; a user who calls twice a second and changes back and forth", 30*second)
+	p := newPicture("Tiers: an admitted call is charged in all tiers, so changing tiers grants no tokens",
+		"free: 10/m burst 5, pro: 30/m burst 15; a user who calls twice per second and changes tiers", 30*second)
 	top := p.y
 	p.y += 20 * px
 	p.level("pro tokens", proLevel, 15, 75)
 	p.gap()
 	p.level("free tokens", freeLevel, 5, 35)
 	p.dots("admitted", c.admitted)
-	p.crosses("refused", c.refused)
+	p.crosses("rejected", c.rejected)
 	p.shade("plan", top, 5*second, 15*second, "pro")
 	p.shade("plan", top, 20*second, 25*second, "pro")
 	return p.svg(5 * second)
@@ -258,13 +258,13 @@ func block(t *testing.T) []byte {
 		}
 		level.add(at, c.tokens(limiter))
 	})
-	p := newPicture("A block refuses everything until it ends, or until Reset ends it",
-		"policy 1/s burst 4; a user who calls twice a second", 30*second)
+	p := newPicture("A block rejects all calls until it ends, or until Reset ends it",
+		"policy 1/s burst 4; a user who calls twice per second", 30*second)
 	top := p.y
 	p.y += 20 * px
 	p.level("tokens", level, 4, 64)
 	p.dots("admitted", c.admitted)
-	p.crosses("refused", c.refused)
+	p.crosses("rejected", c.rejected)
 	p.shade("penalty", top, 5*second, 13*second, "Block for 8 s")
 	p.shade("penalty", top, 18*second, 24*second, "Block for 1 h")
 	p.at(top, 24*second, "Reset")

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// A picture shows what happened over time, in panels one below the other. Its unit is a
-// tenth of a pixel, so that all coordinates are whole numbers, and the same on every
-// machine.
+// A picture shows events over time, in panels one below the other. Its unit is a tenth of a
+// pixel, so that all coordinates are whole numbers, and the same on every machine.
 type picture struct {
 	title, subtitle string
 	span            time.Duration // of the axis
@@ -27,7 +26,8 @@ const (
 	rowHigh = 17 * px
 )
 
-// Colours of Okabe and Ito, which the colour-blind can tell apart; shapes differ too.
+// The colors are those of Okabe and Ito, which color-blind people can distinguish; shapes
+// differ too.
 const style = `text{font:120px -apple-system,"Segoe UI","Helvetica Neue",Arial,sans-serif;fill:#24292f}
 .title{font-size:150px;font-weight:600}
 .note,.tick{font-size:110px;fill:#57606a}
@@ -36,7 +36,7 @@ const style = `text{font:120px -apple-system,"Segoe UI","Helvetica Neue",Arial,s
 .edge{stroke:#0072b2;stroke-width:15;fill:none;stroke-linejoin:round}
 .area{fill:#d3e6f3}
 .yes{fill:#0072b2;stroke:none}
-.came{fill:#fff;stroke:#0072b2;stroke-width:14}
+.arrived{fill:#fff;stroke:#0072b2;stroke-width:14}
 .no{stroke:#d55e00;stroke-width:18;fill:none}
 .span{stroke:#0072b2;stroke-width:14}
 .grid{stroke:#e3e6ea;stroke-width:10}
@@ -68,7 +68,7 @@ func (p *picture) heading(format string, args ...any) {
 	p.y += 22 * px
 }
 
-// level draws how much there was of what, from nothing to most.
+// level draws a number over time, from 0 to most.
 func (p *picture) level(what string, steps steps, most int64, high int) {
 	high *= px
 	base, unit := p.y+high, high/int(most)
@@ -93,7 +93,7 @@ func (p *picture) level(what string, steps steps, most int64, high int) {
 	p.y += high + 6*px
 }
 
-// dots and crosses draw a row of marks: what was admitted, what was refused.
+// dots and crosses draw a row of marks: admitted and rejected calls.
 func (p *picture) dots(label string, times []time.Duration) {
 	p.row(label)
 	for _, at := range times {
@@ -129,14 +129,14 @@ func (p *picture) crossAt(at time.Duration) string {
 // name names all rows so far together.
 func (p *picture) name(what string) { p.text(p.left-26*px, (first+p.y)/2+4*px, "end", "%s", what) }
 
-// bar draws one thing that lasted, in a row of its own.
+// bar draws a period, in a row of its own.
 func (p *picture) bar(from, to time.Duration) {
 	fmt.Fprintf(&p.front, "<rect class=\"area\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n",
 		p.x(from), p.y+3*px, p.x(to)-p.x(from), rowHigh-6*px)
 	path(&p.front, "edge", "M%d,%dH%dV%dH%dZ", p.x(from), p.y+3*px, p.x(to), p.y+rowHigh-3*px, p.x(from))
 }
 
-// legend tells the marks apart where their rows have no names.
+// legend explains the marks where their rows have no names.
 func (p *picture) legend() {
 	at := p.span - p.span/4
 	y := p.y
@@ -144,7 +144,7 @@ func (p *picture) legend() {
 	p.dot(at, "yes")
 	p.note(at, "admitted")
 	path(&p.front, "no", "%s", p.crossAt(at+p.span/7))
-	p.note(at+p.span/7, "refused")
+	p.note(at+p.span/7, "rejected")
 	p.y = y
 }
 

@@ -20,8 +20,8 @@ func maxWait(t *testing.T) []byte {
 	limiter := memory.NewLimiter(limit.PerSecond(1).Burst(2))
 	admit := ratelimit.New(limiter, &ratelimit.Options{MaxWait: 3 * second})
 	type call struct {
-		came, entered time.Duration
-		refused       *router.LimitExceeded
+		arrived, admitted time.Duration
+		rejected          *router.LimitExceeded
 	}
 	var calls []*call
 	start := time.Now()
@@ -29,30 +29,30 @@ func maxWait(t *testing.T) []byte {
 		if !pace(at, second/2, 3*second+1, 300*time.Millisecond) {
 			return
 		}
-		c := &call{came: at}
+		c := &call{arrived: at}
 		calls = append(calls, c)
 		go func() {
 			one := newClient(t, "ann", admit)
 			one.call(at)
-			c.refused, c.entered = one.refusal, time.Since(start)
+			c.rejected, c.admitted = one.rejection, time.Since(start)
 		}()
 		synctest.Wait()
 	})
-	p := newPicture("MaxWait: messages wait in the order in which they came",
-		"policy 1/s burst 2, MaxWait 3s; ○ comes, ● enters", 7*second)
+	p := newPicture("MaxWait: messages wait in order of arrival",
+		"policy 1/s burst 2, MaxWait 3s; ○ arrives, ● is admitted", 7*second)
 	for _, c := range calls {
-		switch waited := c.entered - c.came; {
-		case c.refused != nil:
-			path(&p.front, "no", "%s", p.crossAt(c.came))
-			p.note(c.came, "refused: it would wait %v; come back in %v", 3*second+c.refused.RetryAfter, c.refused.RetryAfter)
+		switch waited := c.admitted - c.arrived; {
+		case c.rejected != nil:
+			path(&p.front, "no", "%s", p.crossAt(c.arrived))
+			p.note(c.arrived, "rejected: would wait %v; retry after %v", 3*second+c.rejected.RetryAfter, c.rejected.RetryAfter)
 		case waited == 0:
-			p.dot(c.entered, "yes")
-			p.note(c.entered, "enters at once")
+			p.dot(c.admitted, "yes")
+			p.note(c.admitted, "admitted at once")
 		default:
-			path(&p.front, "span", "M%d,%dH%d", p.x(c.came), p.middle(), p.x(c.entered))
-			p.dot(c.came, "came")
-			p.dot(c.entered, "yes")
-			p.note(c.entered, "enters after %v", waited)
+			path(&p.front, "span", "M%d,%dH%d", p.x(c.arrived), p.middle(), p.x(c.admitted))
+			p.dot(c.arrived, "arrived")
+			p.dot(c.admitted, "yes")
+			p.note(c.admitted, "admitted after %v", waited)
 		}
 		p.y += rowHigh
 	}
@@ -70,10 +70,10 @@ type rendered struct{}
 
 func (rendered) MessageType() string { return "RENDERED" }
 
-// A rendering is a call that takes a place for a while, or is refused.
+// A rendering is a call that uses a permit until it returns, or is rejected.
 type rendering struct {
 	from, to time.Duration
-	refused  bool
+	rejected bool
 }
 
 func inFlight(t *testing.T) []byte {
@@ -83,7 +83,7 @@ func inFlight(t *testing.T) []byte {
 		Authenticate: func(*http.Request) (router.Identity, error) { return router.Identity{UserID: "ann"}, nil },
 		OnLimitExceeded: func(l router.LimitExceeded) {
 			assert.Equal(t, router.LimitConcurrency, l.Kind)
-			calls[len(calls)-1].refused = true
+			calls[len(calls)-1].rejected = true
 		},
 		OnError: func(f router.ErrorReport) { assert.NoError(t, f.Err) },
 	})
@@ -102,25 +102,25 @@ func inFlight(t *testing.T) []byte {
 		1 * second: 4000, 2 * second: 5000, 3 * second: 2000, 4 * second: 2000,
 		5*second + second/2: 4000, 6*second + second/2: 2000, 8 * second: 3000,
 	}
-	var places steps
+	var permits steps
 	play(12*second, func(at time.Duration) {
 		if millis, ok := takes[at]; ok {
 			calls = append(calls, &rendering{from: at})
 			tabs[len(calls)%2].Send(render{millis})
 			synctest.Wait()
 		}
-		places.add(at, running.Load())
+		permits.add(at, running.Load())
 	})
-	return drawInFlight(calls, places)
+	return drawInFlight(calls, permits)
 }
 
-func drawInFlight(calls []*rendering, places steps) []byte {
-	p := newPicture("Concurrency: two at a time, and the next when one has ended",
-		"two places for each user, over all connections", 12*second)
+func drawInFlight(calls []*rendering, permits steps) []byte {
+	p := newPicture("Concurrency: two calls at a time, and the next when one has returned",
+		"two permits per user, over all connections", 12*second)
 	for _, c := range calls {
-		if c.refused {
+		if c.rejected {
 			path(&p.front, "no", "%s", p.crossAt(c.from))
-			p.note(c.from, "refused")
+			p.note(c.from, "rejected")
 		} else {
 			p.bar(c.from, c.to)
 		}
@@ -128,6 +128,6 @@ func drawInFlight(calls []*rendering, places steps) []byte {
 	}
 	p.name("calls")
 	p.gap()
-	p.level("places taken", places, 2, 36)
+	p.level("permits used", permits, 2, 36)
 	return p.svg(second)
 }
