@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every Go block of a guide about limits is the body of a function in a file of its own. It
-// may use what is declared here.
+// Each Go block of a guide becomes the body of a function in a file of its own, with the imports of
+// header. It may use what declared declares.
 const (
 	header = `package snippets
 
@@ -52,13 +52,28 @@ var (
 	validator   library
 
 	requireAdmin, cached router.Middleware
+
+	tracer otelTracer
 )
+
+type spanKey struct{}
+
+// An otelTracer and an otelSpan have the methods of go.opentelemetry.io/otel/trace that the
+// guides call.
+type otelTracer interface {
+	Start(context.Context, string) (context.Context, otelSpan)
+}
+
+type otelSpan interface {
+	RecordError(error)
+	End()
+}
 
 type User struct{ Plan, Org, ID string }
 
 func verify(token string) (*User, error) { return nil, nil }
 
-// A library is like github.com/go-playground/validator/v10.
+// A library has the methods of github.com/go-playground/validator/v10 that the guides call.
 type library struct{}
 
 func (library) New(...any) library             { return library{} }
@@ -87,10 +102,9 @@ func find(Render) (Image, bool)                          { return Image{}, false
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
-// TestBlocksCompile builds the blocks together. That a block does not use everything is no
-// fault of it.
-func TestBlocksCompile(t *testing.T) {
-	//nolint:usetesting // it must be inside the module, so that its packages are found
+// TestGuides_CodeBlocksCompile builds the blocks together. It ignores unused variables and imports.
+func TestGuides_CodeBlocksCompile(t *testing.T) {
+	//nolint:usetesting // must be inside the module to import its packages
 	dir, err := os.MkdirTemp(".", "_snippets")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -106,7 +120,7 @@ func TestBlocksCompile(t *testing.T) {
 		require.NoError(t, err)
 		for _, at := range goBlock.FindAllSubmatchIndex(text, -1) {
 			block := string(text[at[2]:at[3]])
-			if strings.HasPrefix(block, "package ") { // vetted as a program
+			if strings.HasPrefix(block, "package ") { // a program, which another test vets
 				continue
 			}
 			found++

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-go/penstock/middleware/metrics"
 )
 
-// A dashboard is what is looked at here of Grafana's format.
+// A dashboard holds the parts of Grafana's format that the tests check.
 type dashboard struct {
 	Templating struct {
 		List []struct {
@@ -52,9 +52,9 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// TestTheDashboardAndTheAlertsShowTheChat has a real Prometheus scrape two nodes under
-// load, and asks it every query that there is.
-func TestTheDashboardAndTheAlertsShowTheChat(t *testing.T) {
+// TestDashboardAndAlerts_QueriesReturnDataOfChat lets a real Prometheus scrape two nodes under
+// load, and runs every query of the dashboard and of the alerts.
+func TestDashboardAndAlerts_QueriesReturnDataOfChat(t *testing.T) {
 	program(t, "prometheus")
 	bin, redis := buildChat(t), redistest.Start(t)
 	flags := []string{"-redis=redis://" + redis.Addr, "-capacity=60", "-refill=60", "-try=10/s"}
@@ -69,8 +69,8 @@ func TestTheDashboardAndTheAlertsShowTheChat(t *testing.T) {
 		}
 	}
 	for _, v := range readDashboard(t).Templating.List {
-		query, ok := v.Query.(map[string]any) // unless it is for a source of data
-		if !ok {
+		query, ok := v.Query.(map[string]any)
+		if !ok { // a variable for the data source
 			continue
 		}
 		parts := regexp.MustCompile(`^label_values\((.+), (\w+)\)$`).FindStringSubmatch(query["query"].(string))
@@ -84,31 +84,31 @@ func TestTheDashboardAndTheAlertsShowTheChat(t *testing.T) {
 	assert.Len(t, alerts, 15)
 	for _, alert := range alerts {
 		assert.Equal(t, "ok", alert.Health, "%s: %s", alert.Name, alert.LastError)
-		compared := strings.Replace(alert.Query, " > ", " > bool ", 1) // true or false, where there would be nothing
-		require.NotEqual(t, alert.Query, compared, "an alert is said as being above something")
+		compared := strings.Replace(alert.Query, " > ", " > bool ", 1) // 0 or 1 instead of no result
+		require.NotEqual(t, alert.Query, compared, "the expression of an alert must contain a comparison by >")
 		p.hasData(t, alert.Name, compared)
 	}
-	assert.Positive(t, p.values(t, `sum(rate(penstock_limit_decisions_total{outcome="rejected",limit="chat"}[10s]))`)[0], "the flood")
+	assert.Positive(t, p.values(t, `sum(rate(penstock_limit_decisions_total{outcome="rejected",limit="chat"}[10s]))`)[0], "one client of the load floods")
 	assert.Less(t, p.values(t, `histogram_quantile(0.5, sum by (le) (rate(penstock_broker_lag_seconds_bucket[10s])))`)[0], 0.5)
 }
 
-// hasData waits until a query finds something that is a number.
+// hasData waits until a query returns a number.
 func (p prometheus) hasData(t *testing.T, what, query string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
-		assert.True(t, slices.ContainsFunc(p.values(t, query), func(v float64) bool { return !math.IsNaN(v) }), "%s: %s finds nothing", what, query)
+		assert.True(t, slices.ContainsFunc(p.values(t, query), func(v float64) bool { return !math.IsNaN(v) }), "%s: %s returns no data", what, query)
 	}, 30*time.Second, 100*time.Millisecond)
 }
 
-func TestTheDashboardIsLaidOut(t *testing.T) {
+func TestDashboard_PanelsAreCompleteAndDoNotOverlap(t *testing.T) {
 	ids, taken := map[int]bool{}, map[[2]int]string{}
 	for _, p := range readDashboard(t).Panels {
-		assert.False(t, ids[p.ID], "%s has the id of another", p.Title)
+		assert.False(t, ids[p.ID], "%s has the ID of another panel", p.Title)
 		ids[p.ID] = true
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 				assert.Less(t, x, 24, p.Title)
-				assert.Empty(t, taken[[2]int{x, y}], "%s lies on it", p.Title)
+				assert.Empty(t, taken[[2]int{x, y}], "%s overlaps it", p.Title)
 				taken[[2]int{x, y}] = p.Title
 			}
 		}
@@ -118,7 +118,7 @@ func TestTheDashboardIsLaidOut(t *testing.T) {
 		assert.NotEmpty(t, p.Description, p.Title)
 		assert.NotEmpty(t, p.FieldConfig.Defaults.Unit, p.Title)
 		assert.NotEmpty(t, p.Targets, p.Title)
-		assert.Equal(t, source{"prometheus", "${datasource}"}, p.Datasource, "%s must be importable anywhere", p.Title)
+		assert.Equal(t, source{"prometheus", "${datasource}"}, p.Datasource, "%s must use the variable for its data source", p.Title)
 		for _, target := range p.Targets {
 			assert.Equal(t, p.Datasource, target.Datasource, p.Title)
 			assert.Contains(t, target.Expr, `{job=~"$job",instance=~"$instance"`, p.Title)
@@ -126,26 +126,26 @@ func TestTheDashboardIsLaidOut(t *testing.T) {
 	}
 }
 
-// TestEveryMetricIsShownAndExplained compares what there is with what is drawn, and with
-// what the guide says.
-func TestEveryMetricIsShownAndExplained(t *testing.T) {
+// TestGuideAndDashboard_CoverAllMetricsAndAlerts compares the metrics of the code with the
+// dashboard, the alerts and the guide.
+func TestGuideAndDashboard_CoverAllMetricsAndAlerts(t *testing.T) {
 	guide := read(t, "../guides/observability.md")
-	drawn := read(t, "dashboard.json")
+	queries := read(t, "dashboard.json")
 	rules := read(t, "alerts.yml")
 	known := map[string]bool{}
 	for _, name := range metricNames() {
 		known[name] = true
-		assert.True(t, strings.Contains(guide, "`"+name), "the guide must say what %s tells", name)
-		assert.True(t, regexp.MustCompile(`penstock_`+name+`(_bucket|_sum|_count)?\b`).MatchString(drawn), "the dashboard must show %s", name)
+		assert.True(t, strings.Contains(guide, "`"+name), "the guide must describe %s", name)
+		assert.True(t, regexp.MustCompile(`penstock_`+name+`(_bucket|_sum|_count)?\b`).MatchString(queries), "the dashboard must show %s", name)
 	}
-	for _, name := range regexp.MustCompile(`penstock_(\w+)`).FindAllStringSubmatch(drawn+rules, -1) {
+	for _, name := range regexp.MustCompile(`penstock_(\w+)`).FindAllStringSubmatch(queries+rules, -1) {
 		assert.True(t, known[name[1]] || known[histogram.ReplaceAllString(name[1], "")], "there is no %s", name[0])
 	}
-	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(rules, -1) {
-		assert.True(t, strings.Contains(guide, "`"+alert[1]+"`"), "the guide must say what to do about %s", alert[1])
-	}
-	for _, link := range regexp.MustCompile(`runbook_url: .*/docs/guides/observability.md#(.*)`).FindAllStringSubmatch(rules, -1) {
-		assert.True(t, strings.Contains(strings.ToLower(guide), "### "+strings.ReplaceAll(link[1], "-", " ")+"\n"), link[0])
+	alerts := regexp.MustCompile(`(?s)alert: (\w+)\n.*?runbook_url: \S*/docs/guides/observability.md#(\w+)\n`).FindAllStringSubmatch(rules, -1)
+	assert.Len(t, alerts, strings.Count(rules, "alert: "))
+	for _, alert := range alerts {
+		assert.True(t, strings.Contains(guide, "\n### "+alert[1]+"\n"), "the guide must have a section about %s", alert[1])
+		assert.Equal(t, strings.ToLower(alert[1]), alert[2], "the runbook of an alert is its section in the guide")
 	}
 }
 
@@ -157,7 +157,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// A registerer keeps what was registered.
+// A registerer stores the collector that is registered with it.
 type registerer struct {
 	client.Registerer
 	collector client.Collector

@@ -22,11 +22,11 @@ func buildChat(t *testing.T) string {
 	return program
 }
 
-// A chat is the example in a process of its own.
+// A chat is a process that runs the example.
 type chat struct{ url, metrics string }
 
 func startChat(t *testing.T, program string, flags ...string) chat {
-	// The addresses differ, lest they be one.
+	// Two hosts: with the same address and port 0, both flags would be equal.
 	cmd := exec.Command(program, append(flags, "-addr=127.0.0.1:0", "-metrics-addr=localhost:0")...)
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func startChat(t *testing.T, program string, flags ...string) chat {
 	return chat{metrics: line("chat: metrics on "), url: line("chat: open ")}
 }
 
-// target is what Prometheus calls the chat.
+// target returns the host:port that Prometheus scrapes.
 func (c chat) target() string {
 	return strings.TrimSuffix(strings.TrimPrefix(c.metrics, "http://"), "/metrics")
 }
@@ -52,8 +52,9 @@ func (c chat) dial(ctx context.Context, token, origin string) (*websocket.Conn, 
 	return ws, err
 }
 
-// says sends a message every so often, and reads what comes, for as long as it can.
-func (c chat) says(ctx context.Context, token string, pause time.Duration, messages ...string) {
+// send opens a connection and sends the messages in turn, one per interval, until ctx or the
+// connection ends. It discards what it receives.
+func (c chat) send(ctx context.Context, token string, interval time.Duration, messages ...string) {
 	ws, err := c.dial(ctx, token, c.url)
 	if err != nil {
 		return
@@ -73,40 +74,40 @@ func (c chat) says(ctx context.Context, token string, pause time.Duration, messa
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(interval):
 		}
 	}
 }
 
-// load has people talk on all nodes; one floods, one sends what nobody understands, some
-// come and go, and some are not let in. It ends with the test.
+// load runs clients against all nodes until the test ends: one talks, one floods, one sends
+// invalid messages, some fail the handshake, and one connects and disconnects in a loop.
 func load(t *testing.T, nodes ...chat) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	var actors sync.WaitGroup
-	t.Cleanup(func() { cancel(); actors.Wait() })
-	again := func(pause time.Duration, act func()) {
-		actors.Go(func() {
+	var clients sync.WaitGroup
+	t.Cleanup(func() { cancel(); clients.Wait() })
+	repeat := func(interval time.Duration, act func()) {
+		clients.Go(func() {
 			for ctx.Err() == nil {
 				act()
-				time.Sleep(pause) // the rate of the load
+				time.Sleep(interval) // the rate of the load
 			}
 		})
 	}
 	for i, node := range nodes {
 		name := string(rune('a' + i))
-		again(time.Second, func() {
-			node.says(ctx, name, 20*time.Millisecond,
+		repeat(time.Second, func() {
+			node.send(ctx, name, 20*time.Millisecond,
 				`{"type":"JOIN_ROOM","meta":{"correlationId":"1"},"payload":{"room":"go"}}`, `{"type":"SAY","payload":{"room":"go","text":"hello"}}`)
 		})
-		again(time.Second, func() {
-			node.says(ctx, "flood", time.Millisecond, `{"type":"WHO","meta":{"correlationId":"1"},"payload":{"room":"go"}}`)
+		repeat(time.Second, func() {
+			node.send(ctx, "flood", time.Millisecond, `{"type":"WHO","meta":{"correlationId":"1"},"payload":{"room":"go"}}`)
 		})
-		again(time.Second, func() {
-			node.says(ctx, "scan", 20*time.Millisecond, `{"type":"DROP_TABLES"}`, `{"type":"SAY","payload":7}`, `{"type":"SAY","payload":{"room":"elsewhere","text":"hello"}}`, `garbage`)
+		repeat(time.Second, func() {
+			node.send(ctx, "scan", 20*time.Millisecond, `{"type":"DROP_TABLES"}`, `{"type":"SAY","payload":7}`, `{"type":"SAY","payload":{"room":"elsewhere","text":"hello"}}`, `garbage`)
 		})
-		for _, intruder := range []struct{ token, origin string }{{"no:token:this", node.url}, {"eve", "https://evil.example"}, {"guest", node.url}} {
-			again(50*time.Millisecond, func() {
-				if ws, err := node.dial(ctx, intruder.token, intruder.origin); err == nil {
+		for _, visitor := range []struct{ token, origin string }{{"no:token:this", node.url}, {"eve", "https://evil.example"}, {"guest", node.url}} {
+			repeat(50*time.Millisecond, func() {
+				if ws, err := node.dial(ctx, visitor.token, visitor.origin); err == nil {
 					_ = ws.Close(websocket.StatusNormalClosure, "")
 				}
 			})

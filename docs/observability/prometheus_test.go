@@ -18,11 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A prometheus is a real one, which scrapes and knows the alerts.
+// A prometheus is a running Prometheus server that has loaded the alerts.
 type prometheus struct{ url string }
 
-// program returns the path of a program of Prometheus. Where it is missing it skips the
-// test, or fails it if it is required.
+// program returns the path of a program of Prometheus. If it is not installed, program skips the
+// test, or fails it where CI or PENSTOCK_REQUIRE_PROMETHEUS is set.
 func program(t *testing.T, name string) string {
 	path, err := exec.LookPath(name)
 	if err == nil {
@@ -58,7 +58,7 @@ func startPrometheus(t *testing.T, targets ...string) prometheus {
 		exited := make(chan struct{})
 		go func() { defer close(exited); _ = cmd.Wait() }()
 		t.Cleanup(func() { _ = cmd.Process.Kill(); <-exited })
-		if p := (prometheus{"http://" + addr}); p.comesUp(exited) {
+		if p := (prometheus{"http://" + addr}); p.waitReady(exited) {
 			return p
 		}
 	}
@@ -66,7 +66,8 @@ func startPrometheus(t *testing.T, targets ...string) prometheus {
 	return prometheus{}
 }
 
-func (p prometheus) comesUp(exited <-chan struct{}) bool {
+// waitReady reports whether the server became ready before it exited.
+func (p prometheus) waitReady(exited <-chan struct{}) bool {
 	for range 600 {
 		if resp, err := http.Get(p.url + "/-/ready"); err == nil {
 			_ = resp.Body.Close()
@@ -75,7 +76,7 @@ func (p prometheus) comesUp(exited <-chan struct{}) bool {
 			}
 		}
 		select {
-		case <-exited: // the port was taken
+		case <-exited: // the port is in use
 			return false
 		case <-time.After(50 * time.Millisecond):
 		}
@@ -83,26 +84,26 @@ func (p prometheus) comesUp(exited <-chan struct{}) bool {
 	return false
 }
 
-// get asks the API for the data at path.
+// get reads the data at path of the HTTP API.
 func (p prometheus) get(t require.TestingT, path string, params url.Values, data any) {
 	resp, err := http.Get(p.url + "/api/v1/" + path + "?" + params.Encode())
 	require.NoError(t, err)
 	defer resp.Body.Close() //nolint:errcheck // only read from
-	answer := struct {
+	response := struct {
 		Error string
 		Data  any
 	}{Data: data}
-	require.NoError(t, json.NewDecoder(resp.Body).Decode(&answer))
-	require.Empty(t, answer.Error, "%v", params)
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&response))
+	require.Empty(t, response.Error, "%v", params)
 }
 
-// values returns what a query finds.
+// values returns the values of all series that a query returns.
 func (p prometheus) values(t require.TestingT, query string) (values []float64) {
-	var found struct {
+	var data struct {
 		Result []struct{ Value [2]json.RawMessage } // time and value
 	}
-	p.get(t, "query", url.Values{"query": {query}}, &found)
-	for _, one := range found.Result {
+	p.get(t, "query", url.Values{"query": {query}}, &data)
+	for _, one := range data.Result {
 		var text string
 		require.NoError(t, json.Unmarshal(one.Value[1], &text))
 		value, err := strconv.ParseFloat(text, 64)
@@ -112,17 +113,17 @@ func (p prometheus) values(t require.TestingT, query string) (values []float64) 
 	return values
 }
 
-// An alert is a rule as Prometheus has understood it.
+// An alert is a rule as Prometheus has parsed it.
 type alert struct{ Name, Query, Health, LastError string }
 
 func (p prometheus) alerts(t *testing.T) []alert {
-	var known struct{ Groups []struct{ Rules []alert } }
-	p.get(t, "rules", nil, &known)
-	require.Len(t, known.Groups, 1)
-	return known.Groups[0].Rules
+	var data struct{ Groups []struct{ Rules []alert } }
+	p.get(t, "rules", nil, &data)
+	require.Len(t, data.Groups, 1)
+	return data.Groups[0].Rules
 }
 
-func TestAlertsFireWhenTheyShould(t *testing.T) {
+func TestAlerts_FireAsPromtoolExpects(t *testing.T) {
 	promtool := program(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
 		out, err := exec.Command(promtool, args...).CombinedOutput()

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-func TestEventsAllocateNothing(t *testing.T) {
+func TestMetrics_EventsAllocateNothing(t *testing.T) {
 	m := New(prometheus.NewRegistry(), nil)
 	for kind := router.EventOpened; kind <= router.EventAborted; kind++ {
 		e := router.Event{
@@ -27,7 +27,7 @@ func TestEventsAllocateNothing(t *testing.T) {
 	}
 }
 
-func TestDecisionsAllocateNothing(t *testing.T) {
+func TestLimit_DecisionsAllocateNothing(t *testing.T) {
 	m := New(prometheus.NewRegistry(), nil)
 	admit := ratelimit.New(memory.NewLimiter(limit.PerHour(1_000_000).Burst(600_000)), &ratelimit.Options{Name: "chat", Observe: m.Limit})
 	in := router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}}
@@ -38,7 +38,7 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 	}))
 }
 
-// BenchmarkCall is what the events of one limited RPC cost.
+// BenchmarkCall measures the events of one rate-limited call.
 func BenchmarkCall(b *testing.B) {
 	m := New(prometheus.NewRegistry(), nil)
 	events := []router.Event{
@@ -49,12 +49,12 @@ func BenchmarkCall(b *testing.B) {
 		{Kind: router.EventFinished, Type: "ECHO"},
 		{Kind: router.EventWritten, Count: 1, Bytes: 100, Duration: time.Millisecond},
 	}
-	decided := ratelimit.Observation{Limit: "chat", Kind: router.LimitRate, Outcome: ratelimit.Admitted, Called: true, Duration: time.Microsecond}
+	decision := ratelimit.Observation{Limit: "chat", Kind: router.LimitRate, Outcome: ratelimit.Admitted, Called: true, Duration: time.Microsecond}
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, e := range events {
 			m.observe(e)
 		}
-		m.Limit(decided)
+		m.Limit(decision)
 	}
 }

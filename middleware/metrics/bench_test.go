@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// BenchmarkScrape has somebody look at the metrics of ten thousand connections.
+// BenchmarkScrape measures a scrape of a router with 10,000 connections.
 func BenchmarkScrape(b *testing.B) {
-	r, reg := watched(router.Options{})
+	r, reg := newRouter(router.Options{})
 	for range 10_000 {
 		routertest.Dial(b, r)
 	}
@@ -30,8 +30,8 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// BenchmarkMessage takes a limited call through a socket and back, without metrics and
-// with them. The figures include the client.
+// BenchmarkMessage measures a rate-limited call over a socket, without and with metrics. The
+// results include the client.
 func BenchmarkMessage(b *testing.B) {
 	for _, name := range []string{"without", "with"} {
 		b.Run(name, func(b *testing.B) {
@@ -54,11 +54,11 @@ func BenchmarkMessage(b *testing.B) {
 				if err := ws.Write(context.Background(), websocket.MessageText, call); err != nil {
 					b.Fatal(err)
 				}
-				_, answer, err := ws.Reader(context.Background())
+				_, reply, err := ws.Reader(context.Background())
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := io.Copy(io.Discard, answer); err != nil {
+				if _, err := io.Copy(io.Discard, reply); err != nil {
 					b.Fatal(err)
 				}
 			}

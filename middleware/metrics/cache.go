@@ -6,17 +6,17 @@ import (
 	"sync/atomic"
 )
 
-// A cache keeps the series of a metric that were used. A lookup takes no lock and allocates
-// nothing; adding a series copies the map.
+// A cache holds the series of a metric that are in use. A lookup takes no lock and allocates
+// nothing. Adding a series copies the map, which is rare: label values come from fixed sets.
 type cache[K comparable, V any] struct {
 	make func(K) V
 
-	found atomic.Pointer[map[K]V]
-	mu    sync.Mutex
+	series atomic.Pointer[map[K]V] // a stored map never changes
+	mu     sync.Mutex              // serializes add
 }
 
 func (c *cache[K, V]) get(key K) V {
-	if found := c.found.Load(); found != nil {
+	if found := c.series.Load(); found != nil {
 		if v, ok := (*found)[key]; ok {
 			return v
 		}
@@ -28,7 +28,7 @@ func (c *cache[K, V]) add(key K) V {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := map[K]V{}
-	if found := c.found.Load(); found != nil {
+	if found := c.series.Load(); found != nil {
 		if v, ok := (*found)[key]; ok {
 			return v
 		}
@@ -36,6 +36,6 @@ func (c *cache[K, V]) add(key K) V {
 	}
 	v := c.make(key)
 	all[key] = v
-	c.found.Store(&all)
+	c.series.Store(&all)
 	return v
 }

@@ -11,46 +11,51 @@ import (
 )
 
 // A collector registers all metrics at once. It reads the numbers that routers and limiters
-// count themselves only when it is scraped.
+// maintain themselves at each scrape.
 type collector struct{ m *Metrics }
 
 //nolint:gochecknoglobals // constants in all but syntax
 var (
-	openDesc      = desc("connections_open", "Connections that are open.")
-	queuedDesc    = desc("queue_messages", "Messages that wait to be sent, to all connections together.")
-	queueDesc     = desc("queue_bytes", "Bytes that wait to be sent, to all connections together.")
-	keysDesc      = desc("limiter_keys", "Keys that a limiter keeps in this process.", "limit")
-	evictionsDesc = desc("limiter_evictions_total", "Keys that a limiter dropped because their buckets were full again.", "limit")
-	overflowDesc  = desc("limiter_overflow_total", "Calls for new keys without room, which shared one bucket.", "limit")
+	openDesc      = desc("connections_open", "Open connections.")
+	queuedDesc    = desc("queue_messages", "Messages in the send queues of all connections.")
+	queueDesc     = desc("queue_bytes", "Bytes in the send queues of all connections.")
+	keysDesc      = desc("limiter_keys", "Keys that a limiter stores in this process.", "limit")
+	evictionsDesc = desc("limiter_evictions_total", "Keys that a limiter removed because their buckets were full again.", "limit")
+	overflowDesc  = desc("limiter_overflow_total", "Calls for new keys while the limiter stored its maximum of keys; they shared one bucket.", "limit")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 }
 
-// createSeries creates the series of alerts with the value 0: for Prometheus, a counter that
-// first appears with the value 1 has not increased.
+// createSeries creates the series that alerts query, with the value 0: Prometheus counts no
+// increase when a counter first appears with the value 1.
 func (m *Metrics) createSeries() {
-	for _, hook := range []string{"Authenticate", "OnOpen", "OnClose", "OnPresence", "OnMessagesLost", "OnError", "OnLimitExceeded", "OnBackpressure", "CloseCode"} {
-		m.panics.get(panicked{"", hook})
+	for _, where := range []string{
+		"Authenticate", "OnOpen", "OnClose", "OnPresence", "OnMessagesLost", "OnError", "OnLimitExceeded", "OnBackpressure", "CloseCode",
+		"Logger", "Broker.Subscribe", "Broker.Unsubscribe", "Broker.Publish", "Broker.Close",
+	} {
+		m.panics.get(panicSource{"", where})
 	}
-	m.panics.get(panicked{unknownType, "ingress"})
+	m.panics.get(panicSource{unknownType, "ingress"})
 	for _, p := range []router.SlowConsumerPolicy{router.Disconnect, router.DropOldest, router.DropNewest, router.Conflate} {
 		m.dropped.get(p)
 	}
-	for _, kind := range []router.LimitKind{router.LimitRate, router.LimitPayload, router.LimitConcurrency, router.LimitConnections, router.LimitQueue} {
+	for _, kind := range []router.LimitKind{
+		router.LimitRate, router.LimitPayload, router.LimitConcurrency, router.LimitConnections, router.LimitTopics, router.LimitQueue,
+	} {
 		m.exceeded.get(string(kind))
 	}
 }
 
-// createTypeSeries is createSeries for the types that a router has registered.
+// createTypeSeries does the same for the message types of a router.
 func (m *Metrics) createTypeSeries(r *router.Router) {
 	for typ := range r.Types() {
 		for _, code := range []errors.Code{"", errors.Internal, errors.DeadlineExceeded, errors.Unavailable} {
-			m.messages.get(answer{typ, m.code(code)})
+			m.messages.get(result{typ, m.code(code)})
 		}
-		for _, where := range []string{"ingress", "decode", "handler"} {
-			m.panics.get(panicked{typ, where})
+		for _, where := range []string{"ingress", "decode", "handler", "reply"} {
+			m.panics.get(panicSource{typ, where})
 		}
 	}
 }
@@ -76,19 +81,19 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for _, one := range c.m.all {
 		one.Collect(out)
 	}
-	var load router.Stats
+	var sum router.Stats
 	for _, r := range routers {
 		one := r.Stats()
-		load.Conns += one.Conns
-		load.QueuedMessages += one.QueuedMessages
-		load.QueuedBytes += one.QueuedBytes
+		sum.Conns += one.Conns
+		sum.QueuedMessages += one.QueuedMessages
+		sum.QueuedBytes += one.QueuedBytes
 	}
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, value int64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, kind, float64(value), labels...)
 	}
-	send(openDesc, prometheus.GaugeValue, int64(load.Conns))
-	send(queuedDesc, prometheus.GaugeValue, int64(load.QueuedMessages))
-	send(queueDesc, prometheus.GaugeValue, int64(load.QueuedBytes))
+	send(openDesc, prometheus.GaugeValue, int64(sum.Conns))
+	send(queuedDesc, prometheus.GaugeValue, int64(sum.QueuedMessages))
+	send(queueDesc, prometheus.GaugeValue, int64(sum.QueuedBytes))
 	for name, l := range limiters {
 		stats := l.Stats()
 		send(keysDesc, prometheus.GaugeValue, stats.Keys, name)

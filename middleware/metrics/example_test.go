@@ -16,23 +16,33 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-func ExampleNew() {
-	reg := prometheus.NewRegistry()
-	m := metrics.New(reg, nil)
+func Example() {
+	registry := prometheus.NewRegistry()
+	m := metrics.New(registry, nil)
+
 	limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20))
+	m.Limiter("chat", limiter) // the number of its keys
 	r := router.New(nil)
 	m.Router(r)
-	m.Limiter("chat", limiter)
 	r.UseIngress(ratelimit.New(limiter, &ratelimit.Options{Name: "chat", Observe: m.Limit}))
 
+	mux := http.NewServeMux()
+	mux.Handle("/ws", r)
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+
+	// Scrape the metrics as Prometheus does.
 	page := httptest.NewRecorder()
-	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	mux.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for line := range strings.Lines(page.Body.String()) {
-		if strings.HasPrefix(line, "penstock_limiter_keys") || strings.HasPrefix(line, "penstock_connections_open") {
+		if strings.Contains(line, "penstock_connections_open") || strings.Contains(line, "penstock_limiter_keys") {
 			fmt.Print(line)
 		}
 	}
 	// Output:
+	// # HELP penstock_connections_open Open connections.
+	// # TYPE penstock_connections_open gauge
 	// penstock_connections_open 0
+	// # HELP penstock_limiter_keys Keys that a limiter stores in this process.
+	// # TYPE penstock_limiter_keys gauge
 	// penstock_limiter_keys{limit="chat"} 0
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// TestAClientCanMakeNoSeries lets clients choose all that they can choose, and then as
-// much of it again: after the first flood, there must be no series more.
-func TestAClientCanMakeNoSeries(t *testing.T) {
+// TestMetrics_ClientsCannotCreateSeries varies every value that clients choose. The first flood
+// creates all series that exist; a second one with new values must not add any.
+func TestMetrics_ClientsCannotCreateSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		m := metrics.New(reg, nil)
@@ -39,7 +39,7 @@ func TestAClientCanMakeNoSeries(t *testing.T) {
 		r.UseIngress(ratelimit.New(limiter, &ratelimit.Options{Name: "chat", Observe: m.Limit}))
 		router.RPC(r, echo)
 		router.On(r, say)
-		router.On(r, func(_ *router.Context, m Fail) error { // as an application that copies what clients say
+		router.On(r, func(_ *router.Context, m Fail) error { // like an application that copies client input into codes
 			return errors.Errorf(errors.Code(fmt.Sprint("CODE", rand.Int())), "no")
 		})
 		flood := func(from, to int) int {
@@ -58,10 +58,10 @@ func TestAClientCanMakeNoSeries(t *testing.T) {
 			return count
 		}
 		first := flood(0, 70)
-		require.Equal(t, first, flood(70, 210), "as many, made up anew")
+		require.Equal(t, first, flood(70, 210), "new values of clients create no series")
 		for name := range scrape(t, reg) {
-			for _, made := range []string{"TYPE", "CODE", "user", "reason", "10.0."} {
-				assert.NotContains(t, name, "="+made)
+			for _, chosen := range []string{"TYPE", "CODE", "user", "reason", "10.0."} {
+				assert.NotContains(t, name, "="+chosen)
 			}
 		}
 		check(t, reg, "messages_total{code=other,type=FAIL} 210", "connections_open 0")
@@ -80,7 +80,7 @@ func closeCode(n int) router.StatusCode {
 	return router.StatusCode(3000 + 37*n%2000)
 }
 
-func TestCodesOfTheApplication(t *testing.T) {
+func TestNew_ApplicationCodesGetLabelValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		r := router.New(nil)
@@ -92,7 +92,7 @@ func TestCodesOfTheApplication(t *testing.T) {
 	})
 }
 
-func TestTwoRouters(t *testing.T) {
+func TestRouter_SeveralRoutersShareMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, reg := newMetrics()
 		for range 2 {
@@ -104,11 +104,11 @@ func TestTwoRouters(t *testing.T) {
 
 		assert.PanicsWithValue(t, "metrics: duplicate metrics collector registration attempted; several routers can share one Metrics, "+
 			"or each have one with a registerer from prometheus.WrapRegistererWith", func() { metrics.New(reg, nil) })
-		apart := router.New(nil)
-		both := prometheus.NewPedanticRegistry()
-		metrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"router": "a"}, both), nil).Router(apart)
-		metrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"router": "b"}, both), nil).Router(router.New(nil))
-		routertest.Dial(t, apart)
-		check(t, both, "connections_accepted_total{router=a} 1", "connections_accepted_total{router=b} 0")
+		separate := router.New(nil)
+		shared := prometheus.NewPedanticRegistry()
+		metrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"router": "a"}, shared), nil).Router(separate)
+		metrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"router": "b"}, shared), nil).Router(router.New(nil))
+		routertest.Dial(t, separate)
+		check(t, shared, "connections_accepted_total{router=a} 1", "connections_accepted_total{router=b} 0")
 	})
 }

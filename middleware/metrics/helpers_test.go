@@ -35,13 +35,17 @@ type Say struct {
 
 func (Say) MessageType() string { return "SAY" }
 
+type Join struct{}
+
+func (Join) MessageType() string { return "JOIN" }
+
 func echo(_ *router.Context, m Echo) (Echo, error) { return m, nil }
-func fail(*router.Context, Fail) error             { return errors.Errorf("TEAPOT", "short and stout") }
+func fail(*router.Context, Fail) error             { return errors.Errorf("TEAPOT", "no coffee") }
 func boom(*router.Context, Boom) error             { panic("boom") }
 func say(ctx *router.Context, m Say) error         { return ctx.Publish("room", m) }
 
-// watched returns a router with a few routes, and the registry that its metrics are in.
-func watched(opts router.Options) (*router.Router, *prometheus.Registry) {
+// newRouter returns a router with a few routes, and the registry of its metrics.
+func newRouter(opts router.Options) (*router.Router, *prometheus.Registry) {
 	opts.Logger = slog.New(slog.DiscardHandler)
 	reg := prometheus.NewPedanticRegistry()
 	r := router.New(&opts)
@@ -53,7 +57,8 @@ func watched(opts router.Options) (*router.Router, *prometheus.Registry) {
 	return r, reg
 }
 
-// scrape returns all series but the buckets of histograms, as Prometheus writes them.
+// scrape returns all series except histogram buckets, by "name{label=value,...}". Labels with an
+// empty value are left out.
 func scrape(t require.TestingT, reg *prometheus.Registry) map[string]float64 {
 	families, err := reg.Gather()
 	require.NoError(t, err)
@@ -84,7 +89,7 @@ func scrape(t require.TestingT, reg *prometheus.Registry) map[string]float64 {
 	return series
 }
 
-// check compares series written as "name{labels} value".
+// check compares series that are written as "name{labels} value".
 func check(t testing.TB, reg *prometheus.Registry, want ...string) {
 	t.Helper()
 	got := scrape(t, reg)
@@ -93,7 +98,7 @@ func check(t testing.TB, reg *prometheus.Registry, want ...string) {
 		value, err := strconv.ParseFloat(line[i+1:], 64)
 		require.NoError(t, err)
 		have, ok := got[line[:i]]
-		assert.True(t, ok, "%s is not there", line[:i])
+		assert.True(t, ok, "there is no series %s", line[:i])
 		assert.InDelta(t, value, have, 1e-9, line)
 	}
 }

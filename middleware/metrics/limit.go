@@ -14,7 +14,7 @@ type decision struct {
 	dryRun  bool
 }
 
-// limitSeries are the series of a limit, except its decisions.
+// limitSeries holds the series of one limit, except its decisions.
 type limitSeries struct {
 	duration  prometheus.Observer
 	errors    prometheus.Counter
@@ -23,21 +23,23 @@ type limitSeries struct {
 }
 
 func (m *Metrics) defineLimits() {
-	decisions := m.counters("limit_decisions_total", "Messages that a limit has decided about, by the decision and by whether it was enforced.",
+	decisions := m.counters("limit_decisions_total", "Decisions of a limit, by kind, outcome, and whether the limit is enforced or a dry run.",
 		"limit", "kind", "outcome", "mode")
 	m.decisions.make = func(d decision) prometheus.Counter {
 		mode := "enforced"
 		if d.dryRun {
 			mode = "dry_run"
 		}
-		decisions.WithLabelValues(d.limit, limitKind(d.kind), outcomeName(ratelimit.Rejected), mode) // starts at 0
+		decisions.WithLabelValues(d.limit, limitKind(d.kind), outcomeName(ratelimit.Rejected), mode) // creates the series with the value 0
 		return decisions.WithLabelValues(d.limit, limitKind(d.kind), outcomeName(d.outcome), mode)
 	}
-	duration := m.histograms("limiter_call_duration_seconds", "Duration of calls of a limiter, including failed ones.", seconds(1e-6), "limit")
+	duration := m.histograms("limiter_call_duration_seconds",
+		"Duration of the calls of a limiter, including failed ones, in seconds.", seconds(1e-6), "limit")
 	failed := m.counters("limiter_errors_total", "Calls of a limiter that failed.", "limit")
-	fallbacks := m.counters("limiter_fallbacks_total", "Messages that the fallback has decided about, because the limiter failed.", "limit")
+	fallbacks := m.counters("limiter_fallbacks_total", "Messages that the fallback limiter decided, because the limiter failed.", "limit")
 	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "limiter_breaker_open", Help: "Whether calls of a limiter are paused because it failed: 1 if so.",
+		Namespace: namespace, Name: "limiter_breaker_open",
+		Help: "Circuit breakers that are open in this process: calls of the limiter are paused because it failed.",
 	}, []string{"limit"})
 	m.all = append(m.all, open)
 	m.limits.make = func(name string) *limitSeries {
@@ -45,8 +47,8 @@ func (m *Metrics) defineLimits() {
 	}
 }
 
-// Limit records an observation; use it as ratelimit.Options.Observe. A limit without a name is
-// called "unnamed". Limit allocates only for a new series. It is safe for concurrent use.
+// Limit records an observation; pass it as ratelimit.Options.Observe. A limit without a name gets
+// the label limit="unnamed". Limit allocates only for a new series. It is safe for concurrent use.
 func (m *Metrics) Limit(o ratelimit.Observation) {
 	name := o.Limit
 	if name == "" {
@@ -55,7 +57,7 @@ func (m *Metrics) Limit(o ratelimit.Observation) {
 	s := m.limits.get(name)
 	switch o.Outcome {
 	case ratelimit.BreakerOpened:
-		s.open.Inc() // several limits may have one name
+		s.open.Inc() // not Set: several limits may have the same name
 		return
 	case ratelimit.BreakerClosed:
 		s.open.Dec()

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// A store is a limiter that can be slow and fail.
+// A store is a limiter whose calls take time and can fail.
 type store struct {
 	takes time.Duration
 	err   error
@@ -49,7 +49,7 @@ func from(user string) router.IngressContext {
 	return router.IngressContext{Type: "SAY", ConnID: "c1", Identity: router.Identity{UserID: user}}
 }
 
-func TestLimit_DecisionsByOutcome(t *testing.T) {
+func TestLimit_CountsDecisionsByOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, reg := newMetrics()
 		newLimit := func(opts ratelimit.Options) router.IngressFunc {
@@ -89,7 +89,7 @@ func TestLimit_DecisionsByOutcome(t *testing.T) {
 	})
 }
 
-func TestLimit_FailingLimiter(t *testing.T) {
+func TestLimit_CountsErrorsFallbacksAndOpenBreakers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, reg := newMetrics()
 		s := &store{takes: 10 * time.Millisecond, err: io.ErrUnexpectedEOF, limit: memory.NewLimiter(limit.PerSecond(100))}
@@ -120,14 +120,14 @@ func TestLimit_FailingLimiter(t *testing.T) {
 		check(t, reg, "limiter_breaker_open{limit=closed} 0", "limiter_breaker_open{limit=open} 1")
 
 		s.takes = time.Minute
-		ctx, leave := context.WithTimeout(t.Context(), time.Millisecond)
-		defer leave()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
 		require.Error(t, failClosed(ctx, from("ann")))
 		check(t, reg, "limit_decisions_total{kind=rate,limit=closed,mode=enforced,outcome=canceled} 1")
 	})
 }
 
-func TestLimit_NamesOfTiersAndHandshake(t *testing.T) {
+func TestLimit_TiersAndHandshakeHaveNames(t *testing.T) {
 	m, reg := newMetrics()
 	plan := func(in router.IngressContext) string { return in.Identity.UserID }
 	limiters := map[string]limit.Limiter{"free": memory.NewLimiter(limit.PerSecond(1)), "pro": memory.NewLimiter(limit.PerSecond(1))}
@@ -149,7 +149,7 @@ type semaphoreFunc func() (limit.Permit, error)
 
 func (f semaphoreFunc) Acquire(context.Context, limit.Key) (limit.Permit, error) { return f() }
 
-func TestLimit_Concurrency(t *testing.T) {
+func TestLimit_CountsConcurrencyDecisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, reg := newMetrics()
 		var err error
@@ -172,7 +172,7 @@ func TestLimit_Concurrency(t *testing.T) {
 	})
 }
 
-func TestLimiter_KeyCounts(t *testing.T) {
+func TestLimiter_CountsKeysEvictionsAndOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, reg := newMetrics()
 		limiter := memory.NewLimiterMaxKeys(limit.PerSecond(1), 10)
@@ -183,7 +183,7 @@ func TestLimiter_KeyCounts(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
-		time.Sleep(time.Second) // otherwise full buckets could not be told from new ones
+		time.Sleep(time.Second) // otherwise full buckets look like new ones
 		consume(13)
 		check(t, reg, "limiter_keys{limit=chat} 10", "limiter_evictions_total{limit=chat} 0", "limiter_overflow_total{limit=chat} 3")
 		time.Sleep(2 * time.Second)

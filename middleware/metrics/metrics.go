@@ -19,28 +19,29 @@ type Options struct {
 	Codes []errors.Code
 }
 
-// Metrics are the metrics of one router or the sum of several, and of their limits. All methods
-// are safe for concurrent use.
+// Metrics holds the metrics of one router, or the sums over several, and of their limits. All
+// methods are safe for concurrent use.
 type Metrics struct {
 	codes map[errors.Code]string // label values
 
 	accepted prometheus.Counter
-	refused  cache[refusal, prometheus.Counter]
-	closed   cache[bucket, prometheus.Counter]
+	rejected cache[rejection, prometheus.Counter]
+	closed   cache[closeCode, prometheus.Counter]
 
-	messages cache[answer, prometheus.Counter]
+	messages cache[result, prometheus.Counter]
 	handlers cache[string, prometheus.Observer]
 	calls    prometheus.Gauge
 	exceeded cache[string, prometheus.Counter]
-	panics   cache[panicked, prometheus.Counter]
+	panics   cache[panicSource, prometheus.Counter]
 
-	received, sent  prometheus.Counter
-	frames, waited  prometheus.Observer
-	dropped         cache[router.SlowConsumerPolicy, prometheus.Counter]
-	fanOut, lag     prometheus.Observer
-	lost, gaps      prometheus.Counter
-	draining, drain prometheus.Gauge
-	cut             prometheus.Counter
+	received, sent       prometheus.Counter
+	batchFrames, waited  prometheus.Observer
+	dropped              cache[router.SlowConsumerPolicy, prometheus.Counter]
+	fanOut, lag          prometheus.Observer
+	lostMessages, losses prometheus.Counter
+
+	shuttingDown, shutdownConns prometheus.Gauge
+	aborted                     prometheus.Counter
 
 	decisions cache[decision, prometheus.Counter]
 	limits    cache[string, *limitSeries]
@@ -52,8 +53,8 @@ type Metrics struct {
 	limiters map[string]Counted
 }
 
-// Counted is a limiter that counts its keys, such as those of package memory. The keys of a
-// limiter on Redis are counted by Redis.
+// Counted is a limiter that counts its keys, such as those of package memory. Redis counts the
+// keys of its limiters itself.
 type Counted interface {
 	Stats() limit.Stats
 }
@@ -65,7 +66,7 @@ type Counted interface {
 //	metrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"router": "admin"}, reg), nil)
 func New(reg prometheus.Registerer, opts *Options) *Metrics {
 	if reg == nil {
-		panic("metrics: New needs a registerer")
+		panic("metrics: New needs a registerer; it is nil")
 	}
 	m := &Metrics{codes: map[errors.Code]string{"": "OK"}, limiters: map[string]Counted{}}
 	for _, code := range frameworkCodes() {
@@ -95,7 +96,7 @@ func (m *Metrics) Router(r *router.Router) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if slices.Contains(m.routers, r) {
-		panic("metrics: Router was called twice with the same router; everything would count twice")
+		panic("metrics: Router was called twice with the same router; every event would count twice")
 	}
 	r.Observe(m.observe)
 	m.routers = append(m.routers, r)
@@ -152,7 +153,7 @@ func (m *Metrics) histograms(name, help string, buckets []float64, labels ...str
 
 const namespace = "penstock"
 
-// seconds are the buckets from least to 30 s.
+// seconds returns the histogram buckets from least to 30 s. least must be one of them.
 func seconds(least float64) []float64 {
 	all := []float64{
 		1e-6, 1e-5, 1e-4, 2.5e-4, 5e-4, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30,

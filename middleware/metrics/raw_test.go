@@ -19,23 +19,24 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// A counting client speaks RFC 6455 by hand, and counts the bytes behind the handshake.
-type counting struct {
+// A rawClient writes and reads RFC 6455 frames itself, and counts the bytes that follow the
+// handshake.
+type rawClient struct {
 	t           *testing.T
 	conn        net.Conn
 	r           *bufio.Reader
 	wrote, read int
 }
 
-// dialCounting sends the first call right behind the handshake.
-func dialCounting(t *testing.T, addr string) *counting {
+// dialRaw opens a connection and sends the first call together with the handshake.
+func dialRaw(t *testing.T, addr string) *rawClient {
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: "+addr+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"+string(masked(0x81, first)))
 	require.NoError(t, err)
-	c := &counting{t: t, conn: conn, r: bufio.NewReader(conn), wrote: len(masked(0x81, first))}
+	c := &rawClient{t: t, conn: conn, r: bufio.NewReader(conn), wrote: len(masked(0x81, first))}
 	resp, err := http.ReadResponse(c.r, nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
@@ -45,23 +46,24 @@ func dialCounting(t *testing.T, addr string) *counting {
 
 const first = `{"type":"ECHO","payload":{"n":0}}`
 
-// masked lays out a frame. It masks with zeros, so the payload is plain.
-func masked(kind byte, payload string) []byte {
-	return append([]byte{kind, 0x80 | byte(len(payload)), 0, 0, 0, 0}, payload...)
+// masked encodes a frame of up to 125 bytes. The masking key is zero, which leaves the payload
+// readable.
+func masked(opcode byte, payload string) []byte {
+	return append([]byte{opcode, 0x80 | byte(len(payload)), 0, 0, 0, 0}, payload...)
 }
 
-func (c *counting) write(kind byte, payload string) {
-	n, err := c.conn.Write(masked(kind, payload))
+func (c *rawClient) write(opcode byte, payload string) {
+	n, err := c.conn.Write(masked(opcode, payload))
 	require.NoError(c.t, err)
 	c.wrote += n
 }
 
-func (c *counting) call(n int) {
+func (c *rawClient) call(n int) {
 	c.write(0x81, fmt.Sprintf(`{"type":"ECHO","payload":{"n":%d}}`, n))
 	c.receive()
 }
 
-func (c *counting) receive() {
+func (c *rawClient) receive() {
 	var header [2]byte
 	_, err := io.ReadFull(c.r, header[:])
 	require.NoError(c.t, err)
@@ -70,15 +72,16 @@ func (c *counting) receive() {
 	c.read += 2 + int(header[1])
 }
 
-func (c *counting) close() {
+func (c *rawClient) close() {
 	c.write(0x88, "\x03\xe8")
 	rest, err := io.ReadAll(c.r)
 	require.NoError(c.t, err)
 	c.read += len(rest)
 }
 
-// prometheusRouter has one call in flight whose time is up. It panics when hang is closed.
-func prometheusRouter(t *testing.T) (reg *prometheus.Registry, hang chan struct{}) {
+// routerWithHangingCall returns the metrics of a router with one call in flight that is past its
+// deadline. The call panics when hang is closed.
+func routerWithHangingCall(t *testing.T) (reg *prometheus.Registry, hang chan struct{}) {
 	reg, hang = prometheus.NewPedanticRegistry(), make(chan struct{})
 	r := router.New(&router.Options{Timeouts: router.Timeouts{Call: time.Second}, Logger: slog.New(slog.DiscardHandler)})
 	metrics.New(reg, nil).Router(r)

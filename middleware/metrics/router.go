@@ -10,66 +10,72 @@ import (
 )
 
 const (
-	unknownType = "__unknown" // the router lets no message be called so
+	unknownType = "__unknown" // the router registers no message type of this name
 	other       = "other"
 )
 
-// What a series is about, where that is more than one thing.
+// Label values of the series that have more than one label.
 type (
-	refusal  struct{ reason, code string }
-	answer   struct{ typ, code string }
-	panicked struct{ typ, where string }
+	rejection   struct{ reason, code string }
+	result      struct{ typ, code string }
+	panicSource struct{ typ, where string }
 )
 
 func (m *Metrics) defineConnections() {
-	m.accepted = m.counter("connections_accepted_total", "Requests that have become connections.")
-	refused := m.counters("connections_refused_total", "Connections that were refused, by where and with which code.", "reason", "code")
-	m.refused.make = func(r refusal) prometheus.Counter { return refused.WithLabelValues(r.reason, r.code) }
-	closed := m.counters("connections_closed_total", "Connections that have ended, by the code of the close frame that came or went first.", "code")
-	m.closed.make = func(b bucket) prometheus.Counter { return closed.WithLabelValues(b.label()) }
-	m.draining = m.gauge("draining", "Whether a router is shutting down: 1 if so.")
-	m.drain = m.gauge("drain_connections", "Connections that were open when the shutdown began.")
-	m.cut = m.counter("drain_cut_connections_total", "Connections that were cut because the time for the shutdown was up.")
+	m.accepted = m.counter("connections_accepted_total", "Requests that became connections.")
+	rejected := m.counters("connections_rejected_total",
+		"Handshakes that were rejected and connections that OnOpen rejected, by reason and error code.", "reason", "code")
+	m.rejected.make = func(r rejection) prometheus.Counter { return rejected.WithLabelValues(r.reason, r.code) }
+	closed := m.counters("connections_closed_total",
+		"Connections that ended, by the close code of the first close frame in either direction; 1006 if there was none.", "code")
+	m.closed.make = func(c closeCode) prometheus.Counter { return closed.WithLabelValues(c.label()) }
+	m.shuttingDown = m.gauge("shutting_down", "1 while a router is shutting down or has shut down, otherwise 0.")
+	m.shutdownConns = m.gauge("shutdown_connections", "Connections that were open when the shutdown began.")
+	m.aborted = m.counter("shutdown_aborted_connections_total",
+		"Connections that were aborted because they were still open at the deadline of the shutdown.")
 }
 
 func (m *Metrics) defineMessages() {
-	messages := m.counters("messages_total", "Messages that were read, by type and by the code of their answer.", "type", "code")
-	m.messages.make = func(a answer) prometheus.Counter { return messages.WithLabelValues(a.typ, a.code) }
-	handlers := m.histograms("handler_duration_seconds", "Time in handlers, their middleware included.", seconds(1e-4), "type")
+	messages := m.counters("messages_total",
+		"Messages that were received, by type and by the error code of their result, OK if there was no error.", "type", "code")
+	m.messages.make = func(r result) prometheus.Counter { return messages.WithLabelValues(r.typ, r.code) }
+	handlers := m.histograms("handler_duration_seconds", "Time that handlers and their middleware took, in seconds.", seconds(1e-4), "type")
 	m.handlers.make = func(typ string) prometheus.Observer { return handlers.WithLabelValues(typ) }
-	m.calls = m.gauge("calls_in_flight", "RPCs that were admitted and whose handlers have not returned.")
-	exceeded := m.counters("limit_exceeded_total", "Messages and connections that a limit has turned away, by its kind.", "kind")
+	m.calls = m.gauge("calls_in_flight", "Calls that were admitted and whose handlers have not returned.")
+	exceeded := m.counters("limit_exceeded_total",
+		"Messages and connections that exceeded a limit, by the kind of limit; for queues, the dropped messages.", "kind")
 	m.exceeded.make = func(kind string) prometheus.Counter { return exceeded.WithLabelValues(kind) }
-	panics := m.counters("panics_total", "Panics that were contained, by type and place.", "type", "where")
-	m.panics.make = func(p panicked) prometheus.Counter { return panics.WithLabelValues(p.typ, p.where) }
+	panics := m.counters("panics_total", "Panics in application code that were recovered, by message type and by where they occurred.", "type", "where")
+	m.panics.make = func(p panicSource) prometheus.Counter { return panics.WithLabelValues(p.typ, p.where) }
 }
 
 func (m *Metrics) defineQueues() {
-	m.received = m.counter("received_bytes_total", "Bytes read from clients.")
-	m.sent = m.counter("sent_bytes_total", "Bytes of frames written to clients.")
-	m.frames = m.histogram("frames_per_write", "Frames that left in one system call.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256})
-	m.waited = m.histogram("queue_wait_seconds", "Age of the oldest frame of each system call.", seconds(1e-4))
-	dropped := m.counters("queue_dropped_messages_total", "Messages that full queues have dropped, by policy.", "policy")
+	m.received = m.counter("received_bytes_total", "Bytes of WebSocket frames that were read from clients, compressed and with frame headers.")
+	m.sent = m.counter("sent_bytes_total", "Bytes of WebSocket frames that were written to clients, compressed and with frame headers.")
+	m.batchFrames = m.histogram("write_batch_frames", "Frames that one system call wrote.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256})
+	m.waited = m.histogram("queue_wait_seconds", "Time that the oldest message of each system call waited in the send queue, in seconds.", seconds(1e-4))
+	dropped := m.counters("queue_dropped_messages_total", "Messages that full send queues dropped, by slow consumer policy.", "policy")
 	m.dropped.make = func(p router.SlowConsumerPolicy) prometheus.Counter { return dropped.WithLabelValues(policyName(p)) }
 }
 
 func (m *Metrics) defineTopics() {
-	m.fanOut = m.histogram("publish_fanout_connections", "Connections of this node that each message published here was queued for.",
+	m.fanOut = m.histogram("publish_fanout_connections", "Connections of this node to which each message published on this node was queued.",
 		[]float64{0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000})
-	m.lag = m.histogram("broker_lag_seconds", "Time from when another node published a message to when it was here, by both clocks.", seconds(1e-4))
-	m.lost = m.counter("broker_lost_messages_total", "Messages from other nodes that were lost, as far as is known.")
-	m.gaps = m.counter("broker_gaps_total", "Times that messages from other nodes were lost.")
+	m.lag = m.histogram("broker_lag_seconds",
+		"Time from the publication of a message on another node to its delivery on this node, in seconds, by the clocks of both nodes.", seconds(1e-4))
+	m.lostMessages = m.counter("broker_lost_messages_total", "Messages from other nodes that were lost, where their number is known.")
+	m.losses = m.counter("broker_loss_events_total", "Losses of messages from other nodes that were detected, each of one or more messages.")
 }
 
-// observe is called by routers. It allocates nothing but for a new series.
+// observe records an event of a router. It allocates only for a new series.
 func (m *Metrics) observe(e router.Event) {
 	switch e.Kind {
 	case router.EventOpened:
 		m.accepted.Inc()
 	case router.EventClosed:
-		m.closed.get(bucketOf(e.Status)).Inc()
+		m.closed.get(closeCodeOf(e.Status)).Inc()
 	case router.EventRejected:
-		m.refused.get(refusal{e.Reason, m.code(e.Code)}).Inc()
+		m.rejected.get(rejection{e.Reason, m.code(e.Code)}).Inc()
 	case router.EventRead:
 		m.received.Add(float64(e.Bytes))
 	case router.EventStarted:
@@ -79,11 +85,11 @@ func (m *Metrics) observe(e router.Event) {
 	case router.EventHandled:
 		m.handlers.get(e.Type).Observe(e.Duration.Seconds())
 	case router.EventCompleted:
-		m.messages.get(answer{typeOf(e), m.code(e.Code)}).Inc()
+		m.messages.get(result{typeOf(e), m.code(e.Code)}).Inc()
 	case router.EventLimitExceeded:
 		m.exceeded.get(limitKind(router.LimitKind(e.Reason))).Inc()
 	case router.EventPanicked:
-		m.panics.get(panicked{typeOf(e), e.Reason}).Inc()
+		m.panics.get(panicSource{typeOf(e), e.Reason}).Inc()
 	default:
 		m.observeSending(e)
 	}
@@ -93,8 +99,8 @@ func (m *Metrics) observeSending(e router.Event) {
 	switch e.Kind {
 	case router.EventWritten:
 		m.sent.Add(float64(e.Bytes))
-		m.frames.Observe(float64(e.Count))
-		if e.Duration > 0 { // of control frames it is not known
+		m.batchFrames.Observe(float64(e.Count))
+		if e.Duration > 0 { // 0 if the call wrote control frames only
 			m.waited.Observe(e.Duration.Seconds())
 		}
 	case router.EventDropped:
@@ -105,13 +111,13 @@ func (m *Metrics) observeSending(e router.Event) {
 	case router.EventDelivered:
 		m.lag.Observe(e.Duration.Seconds())
 	case router.EventMessagesLost:
-		m.gaps.Inc()
-		m.lost.Add(float64(e.Count))
+		m.losses.Inc()
+		m.lostMessages.Add(float64(e.Count))
 	case router.EventShutdown:
-		m.draining.Set(1)
-		m.drain.Add(float64(e.Count))
+		m.shuttingDown.Set(1)
+		m.shutdownConns.Add(float64(e.Count))
 	case router.EventAborted:
-		m.cut.Add(float64(e.Count))
+		m.aborted.Add(float64(e.Count))
 	}
 }
 
@@ -129,18 +135,19 @@ func (m *Metrics) code(code errors.Code) string {
 	return other
 }
 
-// A bucket is a close code, or stands for several, because clients may choose theirs.
-type bucket router.StatusCode
+// A closeCode is a close code, or one value for a group of codes: clients choose their codes and
+// must not create series.
+type closeCode router.StatusCode
 
 const (
-	otherCodes       bucket = 0
-	applicationCodes bucket = 4000
+	otherCodes       closeCode = 0
+	applicationCodes closeCode = 4000
 )
 
-func bucketOf(code router.StatusCode) bucket {
+func closeCodeOf(code router.StatusCode) closeCode {
 	switch code {
 	case 1000, 1001, 1002, 1003, 1005, 1006, 1007, 1008, 1009, 1011, 1012, 1013:
-		return bucket(code)
+		return closeCode(code)
 	}
 	if code >= 4000 && code <= 4999 {
 		return applicationCodes
@@ -148,20 +155,20 @@ func bucketOf(code router.StatusCode) bucket {
 	return otherCodes
 }
 
-func (b bucket) label() string {
-	switch b {
+func (c closeCode) label() string {
+	switch c {
 	case otherCodes:
 		return other
 	case applicationCodes:
 		return "application"
 	default:
-		return strconv.Itoa(int(b))
+		return strconv.Itoa(int(c))
 	}
 }
 
 func limitKind(kind router.LimitKind) string {
 	switch kind {
-	case router.LimitRate, router.LimitPayload, router.LimitConcurrency, router.LimitConnections, router.LimitQueue:
+	case router.LimitRate, router.LimitPayload, router.LimitConcurrency, router.LimitConnections, router.LimitTopics, router.LimitQueue:
 		return string(kind)
 	default:
 		return other
@@ -177,7 +184,7 @@ func policyName(p router.SlowConsumerPolicy) string {
 	case router.DropNewest:
 		return "drop_newest"
 	case router.Conflate:
-		return "keep_latest"
+		return "conflate"
 	default:
 		return other
 	}

@@ -19,9 +19,9 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-func TestRefusedConnections(t *testing.T) {
+func TestRouter_CountsRejectedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, reg := watched(router.Options{
+		r, reg := newRouter(router.Options{
 			Limits: router.Limits{Conns: 2},
 			Authenticate: func(req *http.Request) (router.Identity, error) {
 				switch user := router.Token(req); user {
@@ -57,12 +57,12 @@ func TestRefusedConnections(t *testing.T) {
 		routertest.Dial(t, r)
 		routertest.Refused(t, r)
 		check(t, reg,
-			"connections_refused_total{code=PERMISSION_DENIED,reason=origin} 1",
-			"connections_refused_total{code=UNAUTHENTICATED,reason=authentication} 1",
-			"connections_refused_total{code=RESOURCE_EXHAUSTED,reason=limit} 2",
-			"connections_refused_total{code=INVALID_ARGUMENT,reason=handshake} 1",
-			"connections_refused_total{code=PERMISSION_DENIED,reason=on_open} 1",
-			"connections_refused_total{code=INTERNAL,reason=on_open} 2",
+			"connections_rejected_total{code=PERMISSION_DENIED,reason=origin} 1",
+			"connections_rejected_total{code=UNAUTHENTICATED,reason=authentication} 1",
+			"connections_rejected_total{code=RESOURCE_EXHAUSTED,reason=limit} 2",
+			"connections_rejected_total{code=INVALID_ARGUMENT,reason=handshake} 1",
+			"connections_rejected_total{code=PERMISSION_DENIED,reason=on_open} 1",
+			"connections_rejected_total{code=INTERNAL,reason=on_open} 2",
 			"limit_exceeded_total{kind=rate} 1", "limit_exceeded_total{kind=connections} 1",
 			"panics_total{where=OnOpen} 1",
 			"connections_accepted_total 5", "connections_open 2",
@@ -74,22 +74,26 @@ func TestRefusedConnections(t *testing.T) {
 	})
 }
 
-// TestSeriesOfAlertsBeginAtZero because Prometheus sees no increase in a series that is new.
-func TestSeriesOfAlertsBeginAtZero(t *testing.T) {
-	_, reg := watched(router.Options{})
+// TestRouter_AlertSeriesStartAtZero requires the series that alerts query before their first
+// event: Prometheus counts no increase in a new series.
+func TestRouter_AlertSeriesStartAtZero(t *testing.T) {
+	_, reg := newRouter(router.Options{})
 	check(t, reg,
 		"messages_total{code=OK,type=ECHO} 0", "messages_total{code=INTERNAL,type=BOOM} 0",
 		"messages_total{code=DEADLINE_EXCEEDED,type=ECHO} 0", "messages_total{code=UNAVAILABLE,type=ECHO} 0",
 		"panics_total{type=BOOM,where=handler} 0", "panics_total{type=BOOM,where=decode} 0", "panics_total{type=BOOM,where=ingress} 0",
-		"panics_total{type=__unknown,where=ingress} 0", "panics_total{where=OnOpen} 0",
-		"queue_dropped_messages_total{policy=disconnect} 0", "limit_exceeded_total{kind=queue} 0",
-		"drain_cut_connections_total 0", "broker_gaps_total 0",
+		"panics_total{type=ECHO,where=reply} 0", "panics_total{type=__unknown,where=ingress} 0",
+		"panics_total{where=OnOpen} 0", "panics_total{where=Logger} 0", "panics_total{where=Broker.Subscribe} 0",
+		"panics_total{where=Broker.Unsubscribe} 0", "panics_total{where=Broker.Publish} 0", "panics_total{where=Broker.Close} 0",
+		"queue_dropped_messages_total{policy=disconnect} 0", "queue_dropped_messages_total{policy=conflate} 0",
+		"limit_exceeded_total{kind=queue} 0", "limit_exceeded_total{kind=topics} 0",
+		"shutdown_aborted_connections_total 0", "broker_loss_events_total 0",
 	)
 }
 
-func TestEveryMessageIsCountedOnceByItsAnswer(t *testing.T) {
+func TestRouter_CountsEachMessageOnceByResultCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, reg := watched(router.Options{Limits: router.Limits{MaxMessageBytes: 100}})
+		r, reg := newRouter(router.Options{Limits: router.Limits{MaxMessageBytes: 100}})
 		admit := true
 		r.UseIngress(func(_ context.Context, in router.IngressContext) error {
 			switch {
@@ -136,9 +140,19 @@ func TestEveryMessageIsCountedOnceByItsAnswer(t *testing.T) {
 	})
 }
 
-func TestACallWhoseTimeIsUpIsCountedBeforeItsHandlerReturns(t *testing.T) {
+func TestRouter_CountsExceededTopicLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reg, hang := prometheusRouter(t)
+		r, reg := newRouter(router.Options{Limits: router.Limits{Topics: 1}})
+		router.On(r, func(ctx *router.Context, _ Join) error { return errors.Join(ctx.Subscribe("a"), ctx.Subscribe("b")) })
+		routertest.Dial(t, r).Send(Join{})
+		synctest.Wait()
+		check(t, reg, "limit_exceeded_total{kind=topics} 1", "messages_total{code=RESOURCE_EXHAUSTED,type=JOIN} 1")
+	})
+}
+
+func TestRouter_CountsTimedOutCallBeforeItsHandlerReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg, hang := routerWithHangingCall(t)
 		check(t, reg, "messages_total{code=DEADLINE_EXCEEDED,type=ECHO} 1", "calls_in_flight 1")
 		close(hang)
 		synctest.Wait()
@@ -148,14 +162,14 @@ func TestACallWhoseTimeIsUpIsCountedBeforeItsHandlerReturns(t *testing.T) {
 	})
 }
 
-func TestACallOfAClientWhoHasLeftIsCancelled(t *testing.T) {
+func TestRouter_CountsCallOfDisconnectedClientAsCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, reg := watched(router.Options{})
-		hold := make(chan struct{})
+		r, reg := newRouter(router.Options{})
+		release := make(chan struct{})
 		r.Use(func(next router.Handler) router.Handler {
 			return func(ctx *router.Context) error {
 				if ctx.Type() == "SAY" {
-					<-hold
+					<-release
 				}
 				return next(ctx)
 			}
@@ -168,22 +182,22 @@ func TestACallOfAClientWhoHasLeftIsCancelled(t *testing.T) {
 		ann.Abort()
 		synctest.Wait()
 		check(t, reg, "connections_open 0")
-		close(hold)
+		close(release)
 		synctest.Wait()
 		check(t, reg, "messages_total{code=CANCELLED,type=ECHO} 1", "calls_in_flight 0", "connections_closed_total{code=1006} 1")
 	})
 }
 
-func TestSlowConsumers(t *testing.T) {
+func TestRouter_CountsDroppedMessagesByPolicy(t *testing.T) {
 	for policy, name := range map[router.SlowConsumerPolicy]string{
 		router.Disconnect: "disconnect", router.DropOldest: "drop_oldest", router.DropNewest: "drop_newest",
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				told := 0.
-				r, reg := watched(router.Options{
-					SlowConsumer:     policy,
-					OnLimitExceeded: func(l router.LimitExceeded) { told += float64(l.Messages) },
+				reported := 0.
+				r, reg := newRouter(router.Options{
+					SlowConsumer:    policy,
+					OnLimitExceeded: func(l router.LimitExceeded) { reported += float64(l.Messages) },
 					Limits:          router.Limits{QueueMessages: 4},
 				})
 				slow := routertest.Dial(t, r)
@@ -193,7 +207,7 @@ func TestSlowConsumers(t *testing.T) {
 				for c := range r.Conns() {
 					conn = c
 				}
-				for n := range 3 { // of which one may get through
+				for n := range 3 { // one of them may reach the socket
 					require.NoError(t, conn.Send(Echo{n}))
 					synctest.Wait()
 				}
@@ -205,7 +219,7 @@ func TestSlowConsumers(t *testing.T) {
 				synctest.Wait()
 				dropped := scrape(t, reg)["queue_dropped_messages_total{policy="+name+"}"]
 				assert.Positive(t, dropped)
-				assert.Equal(t, told, dropped)
+				assert.Equal(t, reported, dropped)
 				assert.Equal(t, dropped, scrape(t, reg)["limit_exceeded_total{kind=queue}"])
 				time.Sleep(time.Second)
 				slow.Resume()
@@ -217,48 +231,48 @@ func TestSlowConsumers(t *testing.T) {
 	}
 }
 
-func TestBytesAreWhatTravels(t *testing.T) {
-	r, reg := watched(router.Options{})
+func TestRouter_CountsBytesOnTheWire(t *testing.T) {
+	r, reg := newRouter(router.Options{})
 	server := httptest.NewServer(r)
 	defer server.Close()
-	client := dialCounting(t, server.Listener.Addr().String())
+	client := dialRaw(t, server.Listener.Addr().String())
 	for n := range 10 {
 		client.call(n)
 	}
 	client.close()
-	require.EventuallyWithT(t, func(t *assert.CollectT) { // a write is told of when it is over
+	require.EventuallyWithT(t, func(t *assert.CollectT) { // the event of a write follows the write
 		got := scrape(t, reg)
 		assert.EqualValues(t, client.wrote, got["received_bytes_total"])
 		assert.EqualValues(t, client.read, got["sent_bytes_total"])
-		assert.EqualValues(t, 12, got["frames_per_write sum"], "eleven replies and a close frame")
+		assert.EqualValues(t, 12, got["write_batch_frames sum"], "eleven replies and a close frame")
 		assert.EqualValues(t, 1, got["connections_closed_total{code=1000}"])
 	}, 5*time.Second, time.Millisecond)
 }
 
-func TestTopicsOfManyNodes(t *testing.T) {
+func TestRouter_ReportsFanOutAndLagPerNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := memory.NewBroker()
-		here, reg := watched(router.Options{Broker: broker, OnOpen: inRoom})
-		there, other := watched(router.Options{Broker: broker, OnOpen: inRoom})
-		ann := routertest.Dial(t, here)
-		routertest.Dial(t, here)
-		routertest.Dial(t, there)
+		local, reg := newRouter(router.Options{Broker: broker, OnOpen: joinRoom})
+		remote, remoteReg := newRouter(router.Options{Broker: broker, OnOpen: joinRoom})
+		ann := routertest.Dial(t, local)
+		routertest.Dial(t, local)
+		routertest.Dial(t, remote)
 		synctest.Wait()
 		ann.Send(Say{"hi"})
 		synctest.Wait()
 		check(t, reg, "publish_fanout_connections count 1", "publish_fanout_connections sum 2", "broker_lag_seconds count 0")
-		check(t, other, "publish_fanout_connections count 0", "broker_lag_seconds count 1", "broker_lag_seconds sum 0")
+		check(t, remoteReg, "publish_fanout_connections count 0", "broker_lag_seconds count 1", "broker_lag_seconds sum 0")
 	})
 }
 
-// A lossy broker tells of losses, and of a message that was under way for a while.
-type lossy struct{ node broker.Handler }
+// A lossyBroker delivers each message after 3 seconds and reports two losses with it.
+type lossyBroker struct{ node broker.Handler }
 
-func (l *lossy) Connect(node broker.Handler) broker.Session { l.node = node; return l }
-func (*lossy) Subscribe(string)                             {}
-func (*lossy) Unsubscribe(string)                           {}
-func (*lossy) Close()                                       {}
-func (l *lossy) Publish(topic string, packet []byte) {
+func (l *lossyBroker) Connect(node broker.Handler) broker.Session { l.node = node; return l }
+func (*lossyBroker) Subscribe(string)                             {}
+func (*lossyBroker) Unsubscribe(string)                           {}
+func (*lossyBroker) Close()                                       {}
+func (l *lossyBroker) Publish(topic string, packet []byte) {
 	time.AfterFunc(3*time.Second, func() {
 		l.node.Receive(topic, "me", packet)
 		l.node.MessagesLost(topic, 7)
@@ -266,32 +280,32 @@ func (l *lossy) Publish(topic string, packet []byte) {
 	})
 }
 
-func TestLagAndLoss(t *testing.T) {
+func TestRouter_ReportsBrokerLagAndLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, reg := watched(router.Options{Broker: &lossy{}, OnOpen: inRoom})
+		r, reg := newRouter(router.Options{Broker: &lossyBroker{}, OnOpen: joinRoom})
 		ann := routertest.Dial(t, r)
 		ann.Send(Say{"hi"})
 		time.Sleep(4 * time.Second)
-		check(t, reg, "broker_lag_seconds count 1", "broker_lag_seconds sum 3", "broker_gaps_total 2", "broker_lost_messages_total 7")
+		check(t, reg, "broker_lag_seconds count 1", "broker_lag_seconds sum 3", "broker_loss_events_total 2", "broker_lost_messages_total 7")
 	})
 }
 
-func inRoom(_ context.Context, c *router.Conn) error { return c.Subscribe("room") }
+func joinRoom(_ context.Context, c *router.Conn) error { return c.Subscribe("room") }
 
-func TestDraining(t *testing.T) {
+func TestRouter_ReportsShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, reg := watched(router.Options{})
+		r, reg := newRouter(router.Options{})
 		for range 3 {
 			routertest.Dial(t, r)
 		}
 		routertest.Dial(t, r).Freeze()
-		check(t, reg, "draining 0")
+		check(t, reg, "shutting_down 0")
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		require.Error(t, r.Shutdown(ctx))
 		routertest.Refused(t, r)
 		synctest.Wait()
-		check(t, reg, "draining 1", "drain_connections 4", "drain_cut_connections_total 1", "connections_open 0",
-			"connections_closed_total{code=1012} 4", "connections_refused_total{code=UNAVAILABLE,reason=draining} 1")
+		check(t, reg, "shutting_down 1", "shutdown_connections 4", "shutdown_aborted_connections_total 1", "connections_open 0",
+			"connections_closed_total{code=1012} 4", "connections_rejected_total{code=UNAVAILABLE,reason=draining} 1")
 	})
 }
