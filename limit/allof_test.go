@@ -44,7 +44,7 @@ func TestAllOf_HonorsContexts(t *testing.T) {
 	})
 }
 
-func TestMostRestrictive(t *testing.T) {
+func TestMostRestrictive_PrefersDenialsAndLongestRetry(t *testing.T) {
 	few, many := limit.Decision{Allowed: true, Remaining: 1}, limit.Decision{Allowed: true, Remaining: 9}
 	soon, late := limit.Decision{RetryAfter: time.Second}, limit.Decision{RetryAfter: time.Minute}
 	assert.Equal(t, few, limit.MostRestrictive([]limit.Decision{many, few, many}))

@@ -1,6 +1,6 @@
-// Package limit defines the contract of rate limiters: who may spend how much, how often
-// and at what cost. It knows no transport, so its limiters serve HTTP, gRPC, WebSockets and
-// workers alike.
+// Package limit defines the contract of rate limiters, which decide how many tokens each client
+// may spend over time. It depends on no transport, so its limiters serve HTTP, gRPC, WebSockets
+// and background workers alike.
 //
 // A [Limiter] keeps one token bucket per [Key] and answers with a [Decision]:
 //
@@ -12,7 +12,7 @@
 //
 // # Optional interfaces
 //
-// Limiters may implement more than Limiter; callers find out with a type assertion:
+// Limiters may implement more than Limiter; callers detect it with a type assertion:
 //
 //   - [Refunder] returns tokens to a bucket.
 //   - [Blocker] bans a key for some time.

@@ -7,11 +7,11 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// Never is the RetryAfter of a cost that no wait can make affordable. It is the largest
+// Never is the RetryAfter of a cost that is never allowed. It is the largest
 // duration: code that does not check for it waits forever.
 const Never time.Duration = errors.Never
 
-// A Limiter decides who may spend how much. Most limiters keep one token bucket per key, all
+// A Limiter decides whether a key may spend tokens. Most limiters keep one token bucket per key, all
 // with the same [Policy]; package limittest tests those against every rule below. Other
 // limiters, such as cooldowns and [AllOf], document where they differ.
 type Limiter interface {
@@ -44,7 +44,7 @@ type Refunder interface {
 	Limiter
 
 	// Refund returns tokens to key's bucket, such as after a handler that did not do the
-	// work that was paid for.
+	// work that was charged.
 	//
 	//   - A bucket never holds more than its capacity.
 	//   - A refund of 0 does nothing. A negative refund is an error.
@@ -109,9 +109,9 @@ type InProcess interface {
 // Stats counts the keys of a limiter that keeps them in this process. The limiters of
 // package memory return it from a method Stats.
 type Stats struct {
-	Keys       int64 // kept at present
-	Evicted    int64 // dropped since the start, because their buckets were full again
-	Overflowed int64 // calls since the start for new keys without room, which shared a bucket
+	Keys       int64 // stored at present
+	Evicted    int64 // removed since the start, because their buckets were full again
+	Overflowed int64 // calls since the start for new keys beyond the maximum, which shared a bucket
 }
 
 // A Decision is the outcome of one call. The zero Decision denies.

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-func TestParsePolicy_Syntax(t *testing.T) {
+func TestParsePolicy_AcceptsSyntax(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		want limit.Policy
@@ -82,7 +82,7 @@ func TestParsePolicy_ErrorsSuggestCorrection(t *testing.T) {
 	}
 }
 
-func TestPolicy_StringRoundTrip(t *testing.T) {
+func TestPolicy_StringParsesBack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	valid := 0
 	for range 20_000 {

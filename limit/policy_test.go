@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-func TestPolicy_Constructors(t *testing.T) {
+func TestPolicy_ConstructorsSetFields(t *testing.T) {
 	assert.Equal(t, limit.Policy{Capacity: 20, Refill: 10, Per: time.Second}, limit.PerSecond(10).Burst(20))
 	assert.Equal(t, limit.Policy{Capacity: 3, Refill: 3, Per: time.Minute}, limit.PerMinute(3))
 	assert.Equal(t, limit.Policy{Name: "mail", Capacity: 5, Refill: 5, Per: time.Hour}, limit.PerHour(5).Named("mail"))

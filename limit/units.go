@@ -64,13 +64,13 @@ func (u Units) CostUnits(cost int64) int64 {
 }
 
 // RefundUnits returns the units of a refund in tokens, which must not be negative. A refund of
-// more tokens than a bucket can owe is reduced, so that it is exact in float64 too.
+// more tokens than the largest deficit of a bucket is reduced, so that it is exact in float64 too.
 func (u Units) RefundUnits(tokens int64) int64 {
 	return min(tokens, 2*maxFull/u.perToken) * u.perToken
 }
 
 // Decision returns the Decision about a cost of costUnits at a bucket that holds have units.
-// A negative have is what the bucket owes to reservations.
+// A negative have is a deficit, the result of reservations.
 func (u Units) Decision(have, costUnits int64) Decision {
 	d := Decision{Allowed: costUnits <= max(have, 0), Limit: u.capacity}
 	switch {

@@ -40,8 +40,8 @@ func (m *Model) Consume(at time.Duration, cost int64) limit.Decision {
 	return d
 }
 
-// Reserve decides at a time about a cost that may wait for maxWait. The bucket owes the tokens
-// that it does not hold.
+// Reserve decides at a time about a cost that may wait for maxWait. The tokens
+// that the bucket does not hold become a deficit.
 func (m *Model) Reserve(at time.Duration, cost int64, maxWait time.Duration) limit.Decision {
 	d := m.Consume(at, cost)
 	switch {

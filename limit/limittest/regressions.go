@@ -20,7 +20,7 @@ func Regressions() []Case {
 		{"commitpulse 5932: a persistent client is never admitted", "Denied calls do not count.", persistentClient},
 		{"upstash 156: 5 of 2 leaves -3", "A denied cost leaves the bucket as it was.", denialLeavesBucket},
 		{"lemmy 4560: a sweep lifts limits", "Other keys, however many, do not reset a limited key.", sweepLifts},
-		{"redis 15093: the key is gone before the bucket is full", "A bucket is not full a microsecond early.", fullTooEarly},
+		{"redis 15093: the key expires before the bucket is full", "A bucket is not full a microsecond early.", fullTooEarly},
 		{"golang/go 65508: a clock that goes backwards creates tokens", "A clock that goes backwards creates no tokens.", backwardsClockCreates},
 		{"clipperhouse: two equal limits wait for each other", "Equal policies can be combined.", equalLimits},
 	}

@@ -49,7 +49,7 @@ func renderer(semaphore limit.Semaphore, opts *ratelimit.ConcurrencyOptions, lim
 	return r
 }
 
-func TestConcurrency(t *testing.T) {
+func TestConcurrency_BoundsCallsAndReleasesPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var limits []router.LimitExceeded
 		r := renderer(memory.NewSemaphore(2), nil, &limits)
@@ -83,7 +83,7 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
-func TestConcurrency_FailurePolicy(t *testing.T) {
+func TestConcurrency_AppliesFailurePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := semaphoreFunc(func() (limit.Permit, error) { return limit.Permit{}, io.ErrUnexpectedEOF })
 		var limits []router.LimitExceeded

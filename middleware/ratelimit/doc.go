@@ -1,5 +1,5 @@
 // Package ratelimit puts limiters of package limit in front of a router: it decides which
-// bucket pays for a message, how much, and what happens if the bucket cannot.
+// bucket a message is charged to, how much, and what happens if the bucket does not hold the cost.
 //
 // [New] makes a limiter an ingress function, which runs before the payload is read:
 //

@@ -30,8 +30,8 @@ type HandshakeOptions struct {
 	TrustedProxies router.TrustedProxies
 }
 
-// Handshake returns a middleware that admits a request if its bucket can pay for it, so that
-// reconnecting grants no more than the bucket holds:
+// Handshake returns a middleware that admits a request if its bucket holds the cost, so that
+// reconnecting grants no additional tokens:
 //
 //	http.Handle("/ws", ratelimit.Handshake(limiter, nil)(r))
 //

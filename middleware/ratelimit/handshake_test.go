@@ -31,7 +31,7 @@ func attempt(h http.Handler, addr string, header http.Header) *http.Response {
 
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "in") })
 
-func TestHandshake(t *testing.T) {
+func TestHandshake_RejectsAttemptsOverLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := ratelimit.Handshake(memory.NewLimiter(limit.PerMinute(40).Burst(2)), nil)(ok)
 		first := attempt(h, "192.0.2.1:1", nil)
@@ -50,7 +50,7 @@ func TestHandshake(t *testing.T) {
 	})
 }
 
-func TestHandshake_Options(t *testing.T) {
+func TestHandshake_UsesIdentityAndTrustedProxies(t *testing.T) {
 	h := ratelimit.Handshake(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HandshakeOptions{
 		Options:        ratelimit.Options{Name: "connect", Key: ratelimit.KeyPerUserOrIPPerType},
 		Identify:       func(req *http.Request) router.Identity { return router.Identity{UserID: router.Token(req)} },
@@ -72,7 +72,7 @@ func TestHandshake_Options(t *testing.T) {
 	assert.Panics(t, func() { ratelimit.Handshake(nil, nil) })
 }
 
-func TestHandshake_BehindAUnixSocketEachClientHasABucket(t *testing.T) {
+func TestHandshake_ClientsBehindUnixSocketHaveSeparateBuckets(t *testing.T) {
 	proxies := router.TrustedProxies{UnixSocket: true, Header: router.HeaderForwarded}
 	h := ratelimit.Handshake(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HandshakeOptions{TrustedProxies: proxies})(ok)
 	overUnixSocket := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -88,7 +88,7 @@ func TestHandshake_BehindAUnixSocketEachClientHasABucket(t *testing.T) {
 	})
 }
 
-func TestHandshake_FailurePolicy(t *testing.T) {
+func TestHandshake_AppliesFailurePolicy(t *testing.T) {
 	down := limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
 		return limit.Decision{}, io.ErrUnexpectedEOF
 	})
@@ -100,10 +100,10 @@ func TestHandshake_FailurePolicy(t *testing.T) {
 	costly := &ratelimit.HandshakeOptions{Options: ratelimit.Options{Cost: func(router.IngressContext) int64 { return 5 }}}
 	resp = attempt(ratelimit.Handshake(memory.NewLimiter(limit.PerHour(1)), costly)(ok), "192.0.2.1:1", nil)
 	assert.Equal(t, 429, resp.StatusCode)
-	assert.Empty(t, resp.Header.Get("Retry-After"), "no wait can help")
+	assert.Empty(t, resp.Header.Get("Retry-After"), "the cost is never allowed")
 }
 
-func TestNew_DryRun(t *testing.T) {
+func TestNew_DryRunReportsAndAdmits(t *testing.T) {
 	var rejected []*router.LimitExceeded
 	admit := ratelimit.New(memory.NewLimiter(limit.PerHour(1)), &ratelimit.Options{
 		DryRun: true,
@@ -123,7 +123,7 @@ func TestNew_DryRun(t *testing.T) {
 	assert.NoError(t, down(t.Context(), from("ann")), "a dry run rejects no message")
 }
 
-func TestNew_ChargeOnly(t *testing.T) {
+func TestNew_ChargeOnlyAdmitsAndCharges(t *testing.T) {
 	limiter := memory.NewLimiter(limit.PerHour(2))
 	admit := ratelimit.New(limiter, &ratelimit.Options{
 		Key:        ratelimit.KeyPerUser,
@@ -134,11 +134,11 @@ func TestNew_ChargeOnly(t *testing.T) {
 	for range 5 {
 		assert.NoError(t, admit(t.Context(), leave))
 	}
-	assert.Error(t, admit(t.Context(), from("ann")), "the messages that left have emptied the bucket")
+	assert.Error(t, admit(t.Context(), from("ann")), "the LEAVE messages have emptied the bucket")
 }
 
-// TestKeyFunctions_RefundInHandler computes the key again from the ingress context.
-func TestKeyFunctions_RefundInHandler(t *testing.T) {
+// TestKeyFunctions_KeyOfIngressContextRefunds computes the key as a handler does for a refund.
+func TestKeyFunctions_KeyOfIngressContextRefunds(t *testing.T) {
 	limiter := memory.NewLimiter(limit.PerHour(1))
 	in := from("ann")
 	admit := ratelimit.New(limiter, nil)

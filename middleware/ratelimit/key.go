@@ -43,7 +43,7 @@ func KeyPerUser(in router.IngressContext) limit.Key {
 	return limit.Key{kindUser, in.Identity.TenantID, in.Identity.UserID}
 }
 
-// KeyPerConn gives every connection a bucket. A client that reconnects has a full bucket again.
+// KeyPerConn gives every connection a bucket. A client that reconnects starts with a full bucket.
 func KeyPerConn(in router.IngressContext) limit.Key { return limit.Key{kindConn, in.ConnID} }
 
 // KeyPerIP gives every address a bucket: every IPv4 address and every /64 of IPv6, the smallest

@@ -37,7 +37,7 @@ func TestMaxWait_KeepsOrder(t *testing.T) {
 	})
 }
 
-func TestMaxWait_CanceledMessageHasPaid(t *testing.T) {
+func TestMaxWait_CanceledMessageIsCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		admit := ratelimit.New(memory.NewLimiter(limit.PerMinute(1)), &ratelimit.Options{MaxWait: time.Hour})
 		require.NoError(t, admit(t.Context(), from("ann")))
@@ -46,7 +46,7 @@ func TestMaxWait_CanceledMessageHasPaid(t *testing.T) {
 		require.ErrorIs(t, admit(ctx, from("ann")), context.DeadlineExceeded)
 		start := time.Now()
 		require.NoError(t, admit(t.Context(), from("ann")))
-		assert.Equal(t, 119*time.Second, time.Since(start), "the canceled message has paid")
+		assert.Equal(t, 119*time.Second, time.Since(start), "the canceled message is charged")
 	})
 }
 
@@ -69,7 +69,7 @@ func TestMaxWait_MessagesThatAreNeverRejectedDoNotWait(t *testing.T) {
 	}
 }
 
-func TestMaxWait_WithBreakerAndFallback(t *testing.T) {
+func TestMaxWait_WaitsForLimiterAndFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		primary := &remote{Limiter: memory.NewLimiter(limit.PerSecond(1))}
 		admit := ratelimit.New(primary, &ratelimit.Options{
@@ -103,7 +103,7 @@ func (r *remote) Reserve(ctx context.Context, key limit.Key, cost int64, maxWait
 	return r.Limiter.(limit.Reserver).Reserve(ctx, key, cost, maxWait)
 }
 
-func TestMaxWait_NeedsReserver(t *testing.T) {
+func TestMaxWait_PanicsWithoutReserver(t *testing.T) {
 	plain := limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
 		return limit.Decision{}, nil
 	})

@@ -33,8 +33,8 @@ type Outcome uint8
 const (
 	Admitted         Outcome = iota + 1 // the bucket has paid
 	Delayed                             // the bucket has paid, and the message waits as Options.MaxWait allows
-	ChargedOverLimit                    // the bucket cannot pay; the message is admitted because of Options.ChargeOnly
-	Rejected                            // the bucket cannot pay yet, or no permit is free
+	ChargedOverLimit                    // the bucket does not hold the cost; the message is admitted because of Options.ChargeOnly
+	Rejected                            // the bucket does not hold the cost yet, or no permit is free
 	NeverAllowed                        // the cost is above the capacity of the bucket
 	Failed                              // the limiter could not decide; the message is rejected (limit.FailClosed)
 	FailedOpen                          // the limiter could not decide; the message is admitted (limit.FailOpen)

@@ -15,7 +15,7 @@ type Options struct {
 	// Name identifies the limit in Observe and in the response headers of [Handshake].
 	Name string
 
-	// Key returns the key of the bucket that pays for a message. If nil, it is
+	// Key returns the key of the bucket that a message is charged to. If nil, it is
 	// [KeyPerUserOrIPPerType].
 	Key func(router.IngressContext) limit.Key
 
@@ -24,17 +24,17 @@ type Options struct {
 	// rejected with INVALID_ARGUMENT, and the router's OnError receives the error.
 	Cost func(router.IngressContext) int64
 
-	// ChargeOnly reports whether a message pays but is never rejected, such as one that leaves
-	// a room or acknowledges. Any shortfall of its bucket is forgiven. If nil, there are no
+	// ChargeOnly reports whether a message is charged but never rejected, such as one that leaves
+	// a topic or acknowledges. Any shortfall of its bucket is forgiven. If nil, there are no
 	// such messages.
 	ChargeOnly func(router.IngressContext) bool
 
 	// MaxWait lets a message wait for tokens instead of being rejected, for at most this time
 	// and in the order of arrival. Later messages of its connection wait behind it. A message
-	// whose connection ends while it waits has paid. The limiter and the Fallback must
+	// whose connection ends while it waits is charged. The limiter and the Fallback must
 	// implement [limit.Reserver]. If 0, no message waits; it must be at most an hour. A call
 	// whose deadline passes while it waits is answered with that error and is not handled, but
-	// has paid: MaxWait should be much shorter than the router's Timeouts.Call.
+	// is charged: MaxWait should be much shorter than the router's Timeouts.Call.
 	MaxWait time.Duration
 
 	// DryRun makes the limit decide, charge and report, but reject no message. Use it to test
@@ -69,7 +69,7 @@ type Options struct {
 
 const defaultTimeout = 50 * time.Millisecond
 
-// New returns the ingress function that admits a message if its bucket can pay for it, and
+// New returns the ingress function that admits a message if its bucket holds the cost, and
 // otherwise rejects it with a [*router.LimitExceeded]. It panics if limiter is nil or an
 // option is invalid.
 func New(limiter limit.Limiter, opts *Options) router.IngressFunc {

@@ -29,7 +29,7 @@ func (f limiterFunc) Consume(ctx context.Context, key limit.Key, cost int64) (li
 	return f(ctx, key, cost)
 }
 
-func TestNew_AdmitsWhatTheBucketCanPay(t *testing.T) {
+func TestNew_RejectsMessagesOverLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		admit := ratelimit.New(memory.NewLimiter(limit.PerSecond(1).Burst(2)), nil)
 		require.NoError(t, admit(t.Context(), from("ann")))
@@ -41,7 +41,7 @@ func TestNew_AdmitsWhatTheBucketCanPay(t *testing.T) {
 	})
 }
 
-func TestNew_Cost(t *testing.T) {
+func TestNew_ChargesCostOrRejectsInvalidCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cost := int64(0)
 		admit := ratelimit.New(memory.NewLimiter(limit.PerSecond(1).Burst(5)), &ratelimit.Options{
@@ -63,13 +63,13 @@ func TestNew_Cost(t *testing.T) {
 	})
 }
 
-func TestCostPerKiB(t *testing.T) {
+func TestCostPerKiB_RoundsUp(t *testing.T) {
 	for size, want := range map[int64]int64{0: 0, 1: 1, 1024: 1, 1025: 2, 10 << 10: 10} {
 		assert.Equal(t, want, ratelimit.CostPerKiB(router.IngressContext{Size: size}))
 	}
 }
 
-func TestKeyFunctions(t *testing.T) {
+func TestKeyFunctions_ReturnKeysOfUsersAndGuests(t *testing.T) {
 	user := router.IngressContext{Type: "SAY", ConnID: "c1", IP: netip.MustParseAddr("192.0.2.1"), Identity: router.Identity{TenantID: "acme", UserID: "ann"}}
 	guest, six, nowhere := user, user, user
 	guest.Identity, six.Identity, nowhere.Identity = router.Identity{}, router.Identity{}, router.Identity{}
@@ -113,7 +113,7 @@ func TestNew_AdmittingAllocatesNothing(t *testing.T) {
 	}))
 }
 
-func TestNew_LimiterErrors(t *testing.T) {
+func TestNew_HandlesLimiterErrorsByFailurePolicyAndFallback(t *testing.T) {
 	down := limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
 		return limit.Decision{Allowed: true}, io.ErrUnexpectedEOF
 	})

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-func TestTiers(t *testing.T) {
+func TestTiers_ChangeOfTierGrantsNoTokens(t *testing.T) {
 	plan := "free"
 	admit := ratelimit.Tiers(func(router.IngressContext) string { return plan }, map[string]limit.Limiter{
 		"free": memory.NewLimiter(limit.PerHour(2).Named("free")),
@@ -39,7 +39,7 @@ func TestTiers(t *testing.T) {
 	assert.Panics(t, func() { ratelimit.Tiers(nil, nil, nil) })
 }
 
-func TestTiers_ChargeOtherTiersUpToTheirTokens(t *testing.T) {
+func TestTiers_ChargesOtherTiersUpToTheirTokens(t *testing.T) {
 	plan := "pro"
 	free := memory.NewLimiter(limit.PerHour(3).Named("free"))
 	admit := ratelimit.Tiers(func(router.IngressContext) string { return plan }, map[string]limit.Limiter{
@@ -54,9 +54,9 @@ func TestTiers_ChargeOtherTiersUpToTheirTokens(t *testing.T) {
 	}
 }
 
-// TestTiers_ChargeAdmittedMessages covers messages that are admitted though their own bucket
-// cannot pay.
-func TestTiers_ChargeAdmittedMessages(t *testing.T) {
+// TestTiers_ChargesAdmittedMessages covers messages that are admitted although their own bucket
+// does not hold the cost.
+func TestTiers_ChargesAdmittedMessages(t *testing.T) {
 	for name, opts := range map[string]ratelimit.Options{
 		"in a dry run": {DryRun: true},
 		"charge only":  {ChargeOnly: func(router.IngressContext) bool { return true }},
@@ -95,14 +95,14 @@ func TestTiers_InvalidArgumentsPanic(t *testing.T) {
 	assert.False(t, ok, "clients do not see the names of plans")
 }
 
-// A downLimiter fails.
+// A downLimiter fails every call.
 type downLimiter struct{ *memory.Limiter }
 
 func (downLimiter) Consume(context.Context, limit.Key, int64) (limit.Decision, error) {
 	return limit.Decision{}, io.ErrUnexpectedEOF
 }
 
-func TestTiers_OutageOfAnotherTier(t *testing.T) {
+func TestTiers_AdmitsDuringOutageOfAnotherTier(t *testing.T) {
 	down := downLimiter{memory.NewLimiter(limit.PerHour(1))}
 	var seen []error
 	admit := ratelimit.Tiers(func(router.IngressContext) string { return "free" }, map[string]limit.Limiter{
