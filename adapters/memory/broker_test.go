@@ -9,11 +9,11 @@ import (
 	"github.com/penstock-go/penstock/broker/brokertest"
 )
 
-func TestBrokerKeepsTheContract(t *testing.T) {
+func TestBroker_KeepsContract(t *testing.T) {
 	for _, c := range brokertest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c.Run(t, brokertest.Cluster{Connect: memory.NewBroker().Connect, Patience: time.Second, Quiet: time.Second})
+				c.Run(t, brokertest.Cluster{Connect: memory.NewBroker().Connect, Timeout: time.Second, QuietPeriod: time.Second})
 			})
 		})
 	}

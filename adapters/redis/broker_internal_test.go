@@ -16,9 +16,9 @@ import (
 func brokers(client func() goredis.UniversalClient) brokertest.Cluster {
 	return brokertest.Cluster{
 		Connect:     func(node broker.Handler) broker.Session { return NewBroker(client()).Connect(node) },
-		Kill:     func(l broker.Session) { l.(*link).kill() },
-		Patience: 20 * time.Second,
-		Quiet:    20 * time.Millisecond,
+		Kill:        func(l broker.Session) { l.(*link).kill() },
+		Timeout:     20 * time.Second,
+		QuietPeriod: 20 * time.Millisecond,
 	}
 }
 

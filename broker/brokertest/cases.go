@@ -9,38 +9,33 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-func closeAll(peers ...*peer) {
-	for _, p := range peers {
-		p.Close()
-	}
-}
-
-func packetArrives(c Cluster) error {
-	a, b, d := c.join(), c.join(), c.join()
+func packetReachesSubscribers(c Cluster) error {
+	a, b, d := c.connect(), c.connect(), c.connect()
 	defer closeAll(a, b, d)
-	if err := errors.Join(b.on("news"), d.on("news")); err != nil {
+	if err := errors.Join(b.subscribe("news"), d.subscribe("news")); err != nil {
 		return err
 	}
 	a.Publish("news", []byte("hello"))
-	return errors.Join(b.got("news", "hello"), d.got("news", "hello"))
+	return errors.Join(b.receives("news", "hello"), d.receives("news", "hello"))
 }
 
-func notAtHome(c Cluster) error {
-	a, b := c.join(), c.join()
+func publisherIsExcluded(c Cluster) error {
+	a, b := c.connect(), c.connect()
 	defer closeAll(a, b)
-	if err := errors.Join(a.on("news"), b.on("news")); err != nil {
+	if err := errors.Join(a.subscribe("news"), b.subscribe("news")); err != nil {
 		return err
 	}
 	a.Publish("news", []byte("hello"))
-	return errors.Join(b.got("news", "hello"), a.got("news"))
+	return errors.Join(b.receives("news", "hello"), a.receives("news"))
 }
 
-func otherTopics(c Cluster) error {
-	a, b := c.join(), c.join()
+// topicsAreSeparate uses names that collide if an adapter escapes, matches or truncates them.
+func topicsAreSeparate(c Cluster) error {
+	a, b := c.connect(), c.connect()
 	defer closeAll(a, b)
 	names := []string{"", "*", "a:b", "a", "b", "{a}", "{", "a b", "a\x00b", "ä", "a%3Ab", "a:b:", strings.Repeat("long", 100), strings.Repeat("long", 100) + "er"}
 	for _, name := range names[1:] {
-		if err := b.on(name); err != nil {
+		if err := b.subscribe(name); err != nil {
 			return err
 		}
 	}
@@ -48,33 +43,33 @@ func otherTopics(c Cluster) error {
 		a.Publish(name, []byte(name))
 	}
 	for _, name := range names[1:] {
-		if err := b.got(name, name); err != nil {
+		if err := b.receives(name, name); err != nil {
 			return err
 		}
 	}
-	return b.got("")
+	return b.receives("")
 }
 
-func unsubscribe(c Cluster) error {
-	a, b := c.join(), c.join()
+func unsubscribeEndsDelivery(c Cluster) error {
+	a, b := c.connect(), c.connect()
 	defer closeAll(a, b)
-	if err := errors.Join(b.on("news"), b.on("end")); err != nil {
+	if err := errors.Join(b.subscribe("news"), b.subscribe("end")); err != nil {
 		return err
 	}
 	b.Unsubscribe("news")
-	if err := b.on("other"); err != nil { // so that it is in effect
+	if err := b.subscribe("other"); err != nil { // after it, Unsubscribe is in effect
 		return err
 	}
 	a.Publish("news", []byte("too late"))
 	a.Publish("end", []byte("end"))
-	return errors.Join(b.got("end", "end"), b.got("news"))
+	return errors.Join(b.receives("end", "end"), b.receives("news"))
 }
 
-func subscribeAgain(c Cluster) error {
-	a, b := c.join(), c.join()
+func resubscribe(c Cluster) error {
+	a, b := c.connect(), c.connect()
 	defer closeAll(a, b)
 	for n := range 20 {
-		if err := b.on("news"); err != nil {
+		if err := b.subscribe("news"); err != nil {
 			return err
 		}
 		if n < 19 {
@@ -82,32 +77,34 @@ func subscribeAgain(c Cluster) error {
 		}
 	}
 	a.Publish("news", []byte("once"))
-	return b.got("news", "once")
+	return b.receives("news", "once")
 }
 
-func subscribedIsTrue(c Cluster) error {
-	a, b := c.join(), c.join()
+func subscribedMeansDelivered(c Cluster) error {
+	a, b := c.connect(), c.connect()
 	defer closeAll(a, b)
-	for n := range 50 {
+	const topics = 50
+	for n := range topics {
 		topic := "topic " + strconv.Itoa(n)
-		if err := b.on(topic); err != nil {
+		if err := b.subscribe(topic); err != nil {
 			return err
 		}
-		a.Publish(topic, []byte("now"))
+		a.Publish(topic, []byte("hello"))
 	}
-	for n := range 50 {
-		topic := "topic " + strconv.Itoa(n)
-		if err := b.await("a packet on "+topic, func() bool { return len(b.received) == 50 }); err != nil {
-			return err
+	return b.await("packet on each topic", func() bool {
+		for n := range topics {
+			if len(b.packets("topic "+strconv.Itoa(n))) != 1 {
+				return false
+			}
 		}
-	}
-	return nil
+		return true
+	})
 }
 
-func order(c Cluster) error {
-	a, b := c.join(), c.join()
+func packetsAreOrdered(c Cluster) error {
+	a, b := c.connect(), c.connect()
 	defer closeAll(a, b)
-	if err := b.on("news"); err != nil {
+	if err := b.subscribe("news"); err != nil {
 		return err
 	}
 	var want []string
@@ -115,121 +112,125 @@ func order(c Cluster) error {
 		want = append(want, strconv.Itoa(n))
 		a.Publish("news", []byte(want[n]))
 	}
-	return b.got("news", want...)
+	return b.receives("news", want...)
 }
 
-func manyPublishers(c Cluster) error {
+func concurrentPublishers(c Cluster) error {
 	const publishers, each = 4, 300
-	peers := []*peer{c.join(), c.join(), c.join()}
-	defer closeAll(peers...)
-	for _, p := range peers {
-		if err := p.on("news"); err != nil {
+	nodes := []*node{c.connect(), c.connect(), c.connect()}
+	defer closeAll(nodes...)
+	for _, n := range nodes {
+		if err := n.subscribe("news"); err != nil {
 			return err
 		}
 	}
 	var wg sync.WaitGroup
-	for _, p := range peers {
-		for g := range publishers {
+	for _, n := range nodes {
+		for publisher := range publishers {
 			wg.Go(func() {
-				for n := range each {
-					p.Publish("news", fmt.Appendf(nil, "%d %d", g, n))
+				for number := range each {
+					n.Publish("news", fmt.Appendf(nil, "%d %d", publisher, number))
 				}
 			})
 		}
 	}
 	wg.Wait()
-	for _, p := range peers {
-		if err := p.await("everything", func() bool { return len(p.received) >= 2*publishers*each }); err != nil {
+	const total = 2 * publishers * each // from two other nodes
+	for _, n := range nodes {
+		if err := n.await("last packet", func() bool { return len(n.deliveries) >= total }); err != nil {
 			return err
 		}
-		if err := p.inOrder(2 * publishers * each); err != nil {
+		if err := n.checkNumbers(total); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// inOrder wants each publisher's numbers to count up.
-func (p *peer) inOrder(total int) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.received) != total {
-		return fmt.Errorf("%d packets came, want %d", len(p.received), total)
+// checkNumbers checks that the numbers of each publisher increase by one.
+func (n *node) checkNumbers(total int) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.deliveries) != total {
+		return fmt.Errorf("%d packets were delivered, want %d", len(n.deliveries), total)
 	}
 	next := map[string]int{}
-	for _, r := range p.received {
-		var g, n int
-		if _, err := fmt.Sscan(r.packet, &g, &n); err != nil {
-			return fmt.Errorf("packet %q: %w", r.packet, err)
+	for _, d := range n.deliveries {
+		var publisher, number int
+		if _, err := fmt.Sscan(d.packet, &publisher, &number); err != nil {
+			return fmt.Errorf("packet %q: %w", d.packet, err)
 		}
-		publisher := fmt.Sprint(r.from, " ", g)
-		if n != next[publisher] {
-			return fmt.Errorf("packet %d of publisher %s came in place of %d", n, publisher, next[publisher])
+		name := fmt.Sprint(d.from, " ", publisher)
+		if number != next[name] {
+			return fmt.Errorf("packet %d of publisher %s was delivered, want %d", number, name, next[name])
 		}
-		next[publisher]++
+		next[name]++
 	}
 	return nil
 }
 
-func largePackets(c Cluster) error {
-	a, b := c.join(), c.join()
+func packetSizes(c Cluster) error {
+	a, b := c.connect(), c.connect()
 	defer closeAll(a, b)
-	if err := b.on("news"); err != nil {
+	if err := b.subscribe("news"); err != nil {
 		return err
 	}
 	large := strings.Repeat("\x00\r\n\xff", 1<<18)
 	a.Publish("news", nil)
 	a.Publish("news", []byte(large))
 	a.Publish("news", []byte("\r\n"))
-	return b.got("news", "", large, "\r\n")
+	return b.receives("news", "", large, "\r\n")
 }
 
-func goodbye(c Cluster) error {
-	return ends(c, func(p *peer) { p.Close() })
+func closeIsReported(c Cluster) error {
+	return endIsReported(c, func(n *node) { n.Close() })
 }
 
-func crash(c Cluster) error {
-	return ends(c, func(p *peer) {
+func crashIsReported(c Cluster) error {
+	return endIsReported(c, func(n *node) {
 		if c.Kill == nil {
-			p.Close()
+			n.Close()
 			return
 		}
-		c.Kill(p.Session)
+		c.Kill(n.Session)
 	})
 }
 
-func ends(c Cluster, end func(*peer)) error {
-	a, b, d := c.join(), c.join(), c.join()
+func endIsReported(c Cluster, end func(*node)) error {
+	a, b, d := c.connect(), c.connect(), c.connect()
 	defer closeAll(b, d)
-	if err := errors.Join(b.on("news"), d.on("news")); err != nil {
+	if err := errors.Join(b.subscribe("news"), d.subscribe("news")); err != nil {
 		return err
 	}
 	a.Publish("news", []byte("hello"))
-	if err := errors.Join(b.got("news", "hello"), d.got("news", "hello")); err != nil {
+	if err := errors.Join(b.receives("news", "hello"), d.receives("news", "hello")); err != nil {
 		return err
 	}
 	end(a)
-	for _, p := range []*peer{b, d} {
-		if err := p.await("Down", func() bool { return len(p.down) > 0 }); err != nil {
+	for _, n := range []*node{b, d} {
+		if err := n.await("NodeLeft", func() bool { return len(n.left) > 0 }); err != nil {
 			return err
 		}
-		if p.down[0] != p.received[0].from || len(p.down) > 1 {
-			return fmt.Errorf("%q are down, want %q", p.down, p.received[0].from)
+		var left []string
+		var from string
+		n.locked(func() { left, from = n.left, n.deliveries[0].from })
+		if len(left) != 1 || left[0] != from {
+			return fmt.Errorf("NodeLeft was called for %q, want [%q]", left, from)
 		}
 	}
 	return nil
 }
 
-func afterClose(c Cluster) error {
-	a, b := c.join(), c.join()
+func closedSessionDoesNothing(c Cluster) error {
+	a, b := c.connect(), c.connect()
 	defer closeAll(a, b)
-	if err := b.on("news"); err != nil {
+	if err := b.subscribe("news"); err != nil {
 		return err
 	}
 	a.Close()
 	a.Close()
-	a.Publish("news", []byte("from the grave"))
+	a.Publish("news", []byte("after Close"))
 	a.Subscribe("news")
 	a.Unsubscribe("news")
-	return b.got("news")
+	return b.receives("news")
 }

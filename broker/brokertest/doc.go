@@ -1,0 +1,16 @@
+// Package brokertest tests brokers against the contract of [broker.Broker]. Each sentence of the
+// contract is a case, whose failure prints the sentence.
+//
+//	for _, c := range brokertest.Cases() {
+//		t.Run(c.Name, func(t *testing.T) {
+//			c.Run(t, brokertest.Cluster{
+//				Connect:     mine.NewBroker().Connect,
+//				Timeout:     10 * time.Second,
+//				QuietPeriod: 20 * time.Millisecond,
+//			})
+//		})
+//	}
+//
+// A broker that stays in this process can run in a testing/synctest bubble, where waiting takes
+// no time.
+package brokertest

@@ -1,0 +1,141 @@
+package brokertest_test
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/broker/brokertest"
+)
+
+// A Broker is the simplest correct broker: its nodes are in one process, and what they have not
+// handled yet waits in memory without a bound.
+type Broker struct {
+	mu        sync.Mutex
+	connected int
+	sessions  map[*session]bool // those that are not closed
+}
+
+var _ broker.Broker = (*Broker)(nil)
+
+// Connect adds a node.
+func (b *Broker) Connect(handler broker.Handler) broker.Session {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.connected++
+	s := &session{
+		broker:  b,
+		handler: handler,
+		name:    strconv.Itoa(b.connected),
+		topics:  map[string]bool{},
+		wake:    make(chan struct{}, 1),
+	}
+	b.sessions[s] = true
+	go s.run()
+	return s
+}
+
+// A session queues calls of its handler, so that no method waits for the handler of any node.
+// The broker's mutex guards topics and calls.
+type session struct {
+	broker  *Broker
+	handler broker.Handler
+	name    string
+	topics  map[string]bool
+	calls   []func()
+	wake    chan struct{} // calls were added, or the session was closed
+}
+
+// add queues a call of the handler. The mutex must be held.
+func (s *session) add(call func()) {
+	s.calls = append(s.calls, call)
+	s.notify()
+}
+
+func (s *session) notify() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // run is already about to look
+	}
+}
+
+// run calls the handler, without the mutex, until the session is closed.
+func (s *session) run() {
+	for range s.wake {
+		s.broker.mu.Lock()
+		open, calls := s.broker.sessions[s], s.calls
+		s.calls = nil
+		s.broker.mu.Unlock()
+		if !open {
+			return
+		}
+		for _, call := range calls {
+			call()
+		}
+	}
+}
+
+// Subscribe adds a topic. Subscribed is queued under the mutex, and therefore before the first
+// packet.
+func (s *session) Subscribe(topic string) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	s.topics[topic] = true
+	s.add(func() { s.handler.Subscribed(topic) })
+}
+
+// Unsubscribe removes a topic.
+func (s *session) Unsubscribe(topic string) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	delete(s.topics, topic)
+}
+
+// Publish queues a packet for every other session that subscribes to the topic.
+func (s *session) Publish(topic string, packet []byte) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	if !s.broker.sessions[s] {
+		return
+	}
+	for other := range s.broker.sessions {
+		if other != s && other.topics[topic] {
+			other.add(func() { other.handler.Receive(topic, s.name, packet) })
+		}
+	}
+}
+
+// Close removes the node.
+func (s *session) Close() {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	if !s.broker.sessions[s] {
+		return
+	}
+	delete(s.broker.sessions, s)
+	s.notify()
+	for other := range s.broker.sessions {
+		other.add(func() { other.handler.NodeLeft(s.name) })
+	}
+}
+
+// A test calls Run of each case. This example calls Check, which returns the error.
+func ExampleCases() {
+	broken := 0
+	for _, c := range brokertest.Cases() {
+		b := &Broker{sessions: map[*session]bool{}}
+		err := c.Check(brokertest.Cluster{
+			Connect:     b.Connect,
+			Timeout:     10 * time.Second,
+			QuietPeriod: 5 * time.Millisecond,
+		})
+		if err != nil {
+			broken++
+			fmt.Printf("%s: %v\nrule: %s\n", c.Name, err, c.Rule)
+		}
+	}
+	fmt.Println("broken rules:", broken)
+	// Output: broken rules: 0
+}

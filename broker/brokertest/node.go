@@ -1,0 +1,105 @@
+package brokertest
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+)
+
+// A node records what its session delivers.
+type node struct {
+	broker.Session
+	cluster Cluster
+
+	mu         sync.Mutex
+	deliveries []delivery
+	subscribed map[string]int // calls of Subscribed, by topic
+	left       []string       // nodes
+	lost       error          // no case loses a packet
+}
+
+type delivery struct{ topic, from, packet string }
+
+func (c Cluster) connect() *node {
+	n := &node{cluster: c, subscribed: map[string]int{}}
+	n.Session = c.Connect(broker.Handler{
+		Receive: func(topic, from string, packet []byte) {
+			n.locked(func() { n.deliveries = append(n.deliveries, delivery{topic, from, string(packet)}) })
+		},
+		Subscribed: func(topic string) { n.locked(func() { n.subscribed[topic]++ }) },
+		MessagesLost: func(topic string, packets int) {
+			n.locked(func() { n.lost = fmt.Errorf("MessagesLost reported %d packets of %q", packets, topic) })
+		},
+		NodeLeft: func(name string) { n.locked(func() { n.left = append(n.left, name) }) },
+	})
+	return n
+}
+
+func closeAll(nodes ...*node) {
+	for _, n := range nodes {
+		n.Close()
+	}
+}
+
+func (n *node) locked(f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f()
+}
+
+// subscribe returns once the broker has reported the subscription.
+func (n *node) subscribe(topic string) error {
+	before := 0
+	n.locked(func() { before = n.subscribed[topic] })
+	n.Subscribe(topic)
+	return n.await("Subscribed of "+strconv.Quote(topic), func() bool { return n.subscribed[topic] > before })
+}
+
+// await polls until happened, which is called with the lock held, returns true.
+func (n *node) await(event string, happened func() bool) error {
+	for deadline := time.Now().Add(n.cluster.Timeout); ; time.Sleep(time.Millisecond) {
+		done, lost := false, error(nil)
+		n.locked(func() { done, lost = happened(), n.lost })
+		if lost != nil {
+			return lost
+		}
+		if done {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("no %s within %v", event, n.cluster.Timeout)
+		}
+	}
+}
+
+// receives checks that exactly these packets are delivered on a topic, in this order.
+func (n *node) receives(topic string, want ...string) error {
+	if err := n.await(fmt.Sprintf("packet %d on %.40q", len(want), topic), func() bool { return len(n.packets(topic)) >= len(want) }); err != nil {
+		return err
+	}
+	time.Sleep(n.cluster.QuietPeriod)
+	var got []string
+	n.locked(func() { got = n.packets(topic) })
+	if len(got) != len(want) {
+		return fmt.Errorf("%d packets were delivered on %.40q, want %d", len(got), topic, len(want))
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			return fmt.Errorf("packet %d on %.40q is %.40q, want %.40q", i, topic, got[i], want[i])
+		}
+	}
+	return nil
+}
+
+// packets must be called with the lock held.
+func (n *node) packets(topic string) (packets []string) {
+	for _, d := range n.deliveries {
+		if d.topic == topic {
+			packets = append(packets, d.packet)
+		}
+	}
+	return packets
+}
