@@ -8,77 +8,79 @@ import (
 	"github.com/penstock-go/penstock/internal/executor"
 )
 
-// A Broker is a [broker.Broker] for several routers in one process, and for tests of
-// what several nodes do. It loses nothing.
+// A Broker is a [broker.Broker] for several routers in one process, and for tests with several
+// nodes. It loses no packets: those that a node has not handled yet wait in memory, without a
+// bound. It is safe for concurrent use.
 type Broker struct {
-	mu     sync.Mutex
-	links  map[*link]struct{}
-	joined int
+	mu        sync.Mutex
+	sessions  map[*session]struct{} // those that are not closed
+	connected int                   // sessions, also closed ones
 }
 
 var _ broker.Broker = (*Broker)(nil)
 
 // NewBroker returns a broker without nodes.
-func NewBroker() *Broker { return &Broker{links: map[*link]struct{}{}} }
+func NewBroker() *Broker { return &Broker{sessions: map[*session]struct{}{}} }
 
-// Join makes a node.
-func (b *Broker) Connect(node broker.Handler) broker.Session {
+// Connect adds a node.
+func (b *Broker) Connect(handler broker.Handler) broker.Session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.joined++
-	l := &link{broker: b, node: node, name: strconv.Itoa(b.joined), topics: map[string]struct{}{}}
-	b.links[l] = struct{}{}
-	return l
+	b.connected++
+	s := &session{broker: b, handler: handler, name: strconv.Itoa(b.connected), topics: map[string]struct{}{}}
+	b.sessions[s] = struct{}{}
+	return s
 }
 
-// A link is a node. What it is told goes through a queue, so that who publishes waits
-// for nobody.
-type link struct {
-	broker *Broker
-	node   broker.Handler
-	name   string
-	topics map[string]struct{} // guarded by the broker's lock
-	queue  executor.FuncQueue
+// A session is a node. Its handler is called by its queue, so that a publisher waits for no
+// other node. Calls are queued with the broker's lock held, which makes their order that of the
+// publications; the handler is called without the lock.
+type session struct {
+	broker  *Broker
+	handler broker.Handler
+	name    string
+	topics  map[string]struct{} // guarded by the broker's lock
+	queue   executor.FuncQueue
 }
 
-// Subscribe asks for what others publish on topic.
-func (l *link) Subscribe(topic string) {
-	l.broker.mu.Lock()
-	defer l.broker.mu.Unlock()
-	l.topics[topic] = struct{}{}
-	l.queue.Add(func() { l.node.Subscribed(topic) })
+// Subscribe requests the packets that other nodes publish on topic.
+func (s *session) Subscribe(topic string) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	s.topics[topic] = struct{}{}
+	s.queue.Add(func() { s.handler.Subscribed(topic) })
 }
 
 // Unsubscribe undoes Subscribe.
-func (l *link) Unsubscribe(topic string) {
-	l.broker.mu.Lock()
-	defer l.broker.mu.Unlock()
-	delete(l.topics, topic)
+func (s *session) Unsubscribe(topic string) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	delete(s.topics, topic)
 }
 
-// Publish sends a packet to the others.
-func (l *link) Publish(topic string, packet []byte) {
-	l.broker.mu.Lock()
-	defer l.broker.mu.Unlock()
-	if _, ok := l.broker.links[l]; !ok {
+// Publish sends a packet to the other nodes that subscribe to topic.
+func (s *session) Publish(topic string, packet []byte) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	if _, ok := s.broker.sessions[s]; !ok {
 		return
 	}
-	for other := range l.broker.links {
-		if _, ok := other.topics[topic]; ok && other != l {
-			other.queue.Add(func() { other.node.Receive(topic, l.name, packet) })
+	for other := range s.broker.sessions {
+		if _, ok := other.topics[topic]; ok && other != s {
+			other.queue.Add(func() { other.handler.Receive(topic, s.name, packet) })
 		}
 	}
 }
 
-// Close takes the node out.
-func (l *link) Close() {
-	l.broker.mu.Lock()
-	defer l.broker.mu.Unlock()
-	if _, ok := l.broker.links[l]; !ok {
+// Close removes the node.
+func (s *session) Close() {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	if _, ok := s.broker.sessions[s]; !ok {
 		return
 	}
-	delete(l.broker.links, l)
-	for other := range l.broker.links {
-		other.queue.Add(func() { other.node.NodeLeft(l.name) })
+	delete(s.broker.sessions, s)
+	for other := range s.broker.sessions {
+		other.queue.Add(func() { other.handler.NodeLeft(s.name) })
 	}
 }
