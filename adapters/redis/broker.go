@@ -3,26 +3,45 @@ package redis
 import (
 	"context"
 	"crypto/rand"
-	"hash/fnv"
 	"strconv"
-	"sync"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/broker"
 )
 
-// A Broker is a [broker.Broker] over the Pub/Sub of Redis, on a Cluster over the sharded
-// one, which is there from Redis 7.0 on.
+// Structure, goroutines and locks of the broker.
 //
-// A node subscribes to topics that it has members for, on a connection of its own, or
-// on several of a Cluster. It publishes what waits in one round trip. While Redis is out
-// of reach, nodes serve their own subscribers; up to 16 MiB wait to be published,
-// and what does not fit is lost. Packets are numbered, so every loss is noticed by those
-// who miss something, and told with [broker.Handler.Missed]. A connection that was silent
-// for two seconds is opened anew. Nodes say every second that they are there; who
-// has not for four seconds is down.
+// A session (broker_session.go) is this process as a node. It has one subscriber, or
+// clusterSubscribers of them on a Cluster. Each subscriber (broker_subscriber.go) has an outbox
+// (broker_outbox.go), which publishes on the same topics.
+//
+// Goroutines:
+//   - One per session, heartbeat, publishes heartbeats and expires peers. It ends with Close.
+//   - One per subscriber, run, opens connections and receives from them; nothing else receives.
+//     It ends with Close. A function registered with context.AfterFunc closes its connection.
+//   - One per subscriber while subscriptions change, that of subscriber.changes. It alone sends
+//     SUBSCRIBE and UNSUBSCRIBE of topics, so that these have the order of the calls.
+//   - One per outbox while messages wait, run, publishes them. Close does not wait for it.
+//
+// The functions of the Handler are called by the first three. Packets on one topic are delivered
+// by the goroutine of that topic's subscriber alone, one at a time.
+//
+// Locks: session.mu guards the peers, subscriber.mu the subscriptions and their trackers,
+// outbox.mu the messages that wait, their numbers and the losses. No goroutine holds two of
+// them, and none holds one while it adds to subscriber.changes, calls a function of the Handler
+// or waits for Redis. What is not guarded does not change after Connect.
+
+// A Broker is a [broker.Broker] on Redis Pub/Sub, or on sharded Pub/Sub (Redis 7.0 or newer) if
+// the client is for a Cluster. It is safe for concurrent use.
+//
+// A node subscribes to the topics that have local subscribers, on a connection of its own, or on
+// 16 of them on a Cluster. Messages that wait at the same time are published in one round trip.
+// While Redis is unavailable, a node still serves its own subscribers. Up to 16 MiB wait to be
+// published, on a Cluster in each of 16 groups of topics; packets beyond that are lost. Packets are
+// numbered, so that each receiver detects its losses and reports them with
+// [broker.Handler.MessagesLost]. A connection that is silent for two seconds is replaced. Nodes
+// publish a heartbeat every second; a node without one for four seconds has failed.
 //
 // Topics are channels named penstock:topic:<topic>, on a Cluster
 // penstock:{<0 to 15>}:topic:<topic>.
@@ -32,9 +51,9 @@ type Broker struct {
 
 var _ broker.Broker = (*Broker)(nil)
 
-// NewBroker returns a broker. It panics if the client is nil. It sends nothing yet. The
-// client must give up a server that does not answer, as it does unless its timeouts are
-// turned off.
+// NewBroker returns a broker. It panics if the client is nil. It sends nothing before Connect.
+// The client must have timeouts, as it has by default: without them, a server that does not
+// respond blocks the broker.
 func NewBroker(client goredis.UniversalClient) *Broker {
 	if client == nil {
 		panic("redis: NewBroker needs a client")
@@ -42,169 +61,30 @@ func NewBroker(client goredis.UniversalClient) *Broker {
 	return &Broker{client}
 }
 
-const (
-	aliveEvery  = time.Second     // a node says that it is there
-	silentFor   = 4 * time.Second // is down
-	shardedWays = 16              // on a Cluster, each in a slot of its own
-)
+// clusterSubscribers is the number of subscribers on a Cluster, each in a slot of its own. All
+// nodes must use the same number, since it determines the channel of a topic.
+const clusterSubscribers = 16
 
-// Join makes a node.
-func (b *Broker) Connect(node broker.Handler) broker.Session {
+// Connect adds a node.
+func (b *Broker) Connect(handler broker.Handler) broker.Session {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &link{node: node, name: rand.Text(), cancel: cancel, heard: map[string]*neighbour{}}
-	ways := 1
+	s := &session{handler: handler, name: rand.Text(), cancel: cancel, peers: map[string]*peer{}}
+	count := 1
 	if _, cluster := b.client.(*goredis.ClusterClient); cluster {
-		ways = shardedWays
+		count = clusterSubscribers
 	}
-	for n := range ways {
+	for n := range count {
 		prefix := "penstock"
-		if ways > 1 {
+		if count > 1 {
 			prefix += ":{" + strconv.Itoa(n) + "}"
 		}
-		w := &way{link: l, prefix: prefix, client: b.client, sharded: ways > 1, topics: map[string]*topicState{}}
-		w.outbox = newOutbox(b.client, l.name, w.sharded)
-		l.ways = append(l.ways, w)
+		sub := &subscriber{session: s, prefix: prefix, client: b.client, sharded: count > 1, topics: map[string]*topicState{}}
+		sub.outbox = newOutbox(b.client, s.name, sub.sharded)
+		s.subscribers = append(s.subscribers, sub)
 	}
-	for _, w := range l.ways { // which all know each other now
-		go w.run(ctx)
+	for _, sub := range s.subscribers { // the list, which their goroutines read, is complete
+		go sub.run(ctx)
 	}
-	go l.stayAlive(ctx)
-	return l
-}
-
-// A link is this process as a node.
-type link struct {
-	node   broker.Handler
-	name   string
-	ways   []*way
-	cancel context.CancelFunc
-
-	mu     sync.Mutex
-	closed bool
-	heard  map[string]*neighbour // by node, this one included
-}
-
-// A neighbour is a node that was heard.
-type neighbour struct {
-	at   time.Time // the last time
-	down bool      // it was silent for too long, and may be heard again
-}
-
-// way returns the way that a topic takes.
-func (l *link) way(topic string) *way {
-	if len(l.ways) == 1 {
-		return l.ways[0]
-	}
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(topic))
-	return l.ways[h.Sum32()%uint32(len(l.ways))]
-}
-
-// Subscribe asks for what others publish on topic.
-func (l *link) Subscribe(topic string) { l.way(topic).want(topic, true) }
-
-// Unsubscribe undoes Subscribe.
-func (l *link) Unsubscribe(topic string) { l.way(topic).want(topic, false) }
-
-// Publish sends a packet to the others.
-func (l *link) Publish(topic string, packet []byte) {
-	w := l.way(topic)
-	w.outbox.add(w.channel(topic), envelope{kind: kindPacket, packet: packet})
-}
-
-// Close says goodbye, if Redis is there to hear it.
-func (l *link) Close() {
-	l.mu.Lock()
-	closed := l.closed
-	l.closed = true
-	l.mu.Unlock()
-	if closed {
-		return
-	}
-	l.ways[0].outbox.closeWith(l.ways[0].nodes(), envelope{kind: kindGoodbye})
-	for _, w := range l.ways[1:] {
-		w.outbox.close()
-	}
-	l.cancel()
-}
-
-// stayAlive says every second that the node is there, and looks who else is.
-func (l *link) stayAlive(ctx context.Context) {
-	ticker := time.NewTicker(aliveEvery)
-	defer ticker.Stop()
-	for {
-		l.ways[0].outbox.add(l.ways[0].nodes(), envelope{kind: kindAlive})
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		l.buryTheSilent()
-	}
-}
-
-// hear notes a sign of life, and reports whether its node had counted as down. Of who has
-// said goodbye it may come too, another way: then silence follows.
-func (l *link) hear(from string) (wasDown bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := l.heard[from]
-	if n == nil {
-		n = &neighbour{}
-		l.heard[from] = n
-	}
-	wasDown = n.down
-	*n = neighbour{at: time.Now()}
-	return wasDown
-}
-
-// leaves is of a node that has said goodbye.
-func (l *link) leaves(from string) {
-	l.mu.Lock()
-	n := l.heard[from]
-	delete(l.heard, from)
-	l.mu.Unlock()
-	if n != nil && !n.down {
-		l.node.NodeLeft(from)
-	}
-	for _, w := range l.ways {
-		w.unfollow(from)
-	}
-}
-
-// buryTheSilent believes in silence only if this node has heard itself meanwhile. What it
-// knows of the dead it keeps for a while: they may only have been paused.
-func (l *link) buryTheSilent() {
-	l.mu.Lock()
-	var down, gone []string
-	if self := l.heard[l.name]; self != nil {
-		for name, n := range l.heard {
-			switch silence := self.at.Sub(n.at); {
-			case silence > forgetAfter && n.down:
-				delete(l.heard, name)
-				gone = append(gone, name)
-			case silence > silentFor && !n.down:
-				n.down = true
-				down = append(down, name)
-			}
-		}
-	}
-	l.mu.Unlock()
-	for _, name := range down {
-		l.node.NodeLeft(name)
-	}
-	for _, name := range gone {
-		for _, w := range l.ways {
-			w.unfollow(name)
-		}
-	}
-}
-
-// reachable gives the others time to be heard again after an interruption.
-func (l *link) reachable() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for name := range l.heard {
-		l.heard[name].at = time.Now()
-	}
+	go s.heartbeat(ctx)
+	return s
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"net/http"
 
 	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
@@ -12,12 +13,22 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// News is a message.
-type News struct{ Text string }
+// Follow is a client's request for the news.
+type Follow struct{}
 
-// MessageType returns its name.
+// MessageType returns the name of the message.
+func (Follow) MessageType() string { return "FOLLOW" }
+
+// News is what the server publishes.
+type News struct {
+	Text string `json:"text"`
+}
+
+// MessageType returns the name of the message.
 func (News) MessageType() string { return "NEWS" }
 
+// Each node of the application runs this program with the same Redis. The example starts an
+// embedded server instead.
 func ExampleNewBroker() {
 	server := miniredis.NewMiniRedis()
 	if err := server.Start(); err != nil {
@@ -28,7 +39,15 @@ func ExampleNewBroker() {
 	defer func() { _ = client.Close() }()
 
 	r := router.New(&router.Options{Broker: redis.NewBroker(client)})
-	defer func() { _ = r.Shutdown(context.Background()) }()
-	fmt.Println(r.Publish("news", News{"to all nodes"}))
+	defer func() { _ = r.Shutdown(context.Background()) }() // also closes the node's session
+	router.On(r, func(ctx *router.Context, _ Follow) error {
+		return ctx.Subscribe("news")
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/ws", r) // for http.ListenAndServe
+
+	// Every client that follows the news receives this, on whatever node it is connected.
+	err := r.Publish("news", News{Text: "hello to all nodes"})
+	fmt.Println(err)
 	// Output: <nil>
 }

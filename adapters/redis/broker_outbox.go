@@ -9,25 +9,26 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// An outbox publishes in order, what waits at the same time in one round trip.
+// An outbox publishes messages in order. Those that wait at the same time share a round trip.
 type outbox struct {
 	client  goredis.UniversalClient
-	name    string
+	name    string // of this node
 	sharded bool
 
 	mu      sync.Mutex
-	waiting []letter
-	bytes   int // of what waits
-	numbers numbers
-	owed    map[string]loss // by channel
+	waiting []outgoing
+	bytes   int // of waiting
+	numbers sequences
+	losses  map[string]loss // not announced yet, by channel
 	running bool
 	closed  bool
 }
 
-type letter struct {
+// An outgoing message is encoded.
+type outgoing struct {
 	channel  string
 	numbered bool
-	loss     // if it is lost
+	loss     // to record if the message is numbered and lost
 	text     []byte
 }
 
@@ -39,39 +40,40 @@ type loss struct {
 
 const (
 	maxWaitingBytes = 16 << 20
-	maxLetters      = 256 // in a round trip
-	publishTime     = time.Second
+	maxBatch        = 256 // messages in a round trip
+	publishTimeout  = time.Second
 	publishPause    = 100 * time.Millisecond // after a failure
 )
 
 func newOutbox(client goredis.UniversalClient, name string, sharded bool) *outbox {
-	return &outbox{client: client, name: name, sharded: sharded, numbers: numbers{channels: map[string]*counter{}}, owed: map[string]loss{}}
+	return &outbox{client: client, name: name, sharded: sharded, numbers: sequences{channels: map[string]*sequence{}}, losses: map[string]loss{}}
 }
 
-// add takes what is to be published, and returns at once.
-func (o *outbox) add(channel string, e envelope) {
+// enqueue adds a message and returns at once. If the outbox is full, the message is lost.
+func (o *outbox) enqueue(channel string, m nodeMessage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
 		return
 	}
-	numbered := e.kind == kindPacket
+	numbered := m.kind == kindPacket
 	if numbered {
-		o.numbers.stamp(channel, &e)
+		o.numbers.assign(channel, &m)
 	}
-	if o.bytes+len(e.packet) > maxWaitingBytes {
+	if o.bytes+len(m.packet) > maxWaitingBytes {
 		if numbered {
-			o.owe(channel, loss{e.epoch, e.number})
+			o.recordLoss(channel, loss{m.epoch, m.number})
 		}
 		return
 	}
-	o.put(channel, numbered, &e)
+	o.enqueueNow(channel, &m)
 }
 
-func (o *outbox) put(channel string, numbered bool, e *envelope) {
-	e.from = o.name
-	text := e.append(nil)
-	o.waiting = append(o.waiting, letter{channel, numbered, loss{e.epoch, e.number}, text})
+// enqueueNow adds a message in any state. It must be called with the lock held.
+func (o *outbox) enqueueNow(channel string, m *nodeMessage) {
+	m.from = o.name
+	text := m.appendTo(nil)
+	o.waiting = append(o.waiting, outgoing{channel, m.numbered(), loss{m.epoch, m.number}, text})
 	o.bytes += len(text)
 	if !o.running {
 		o.running = true
@@ -79,105 +81,110 @@ func (o *outbox) put(channel string, numbered bool, e *envelope) {
 	}
 }
 
-// closeWith is close, with a last letter that nothing follows.
-func (o *outbox) closeWith(channel string, e envelope) {
+// closeWith enqueues a last message and closes the outbox in one step, so that no heartbeat or
+// packet follows it.
+func (o *outbox) closeWith(channel string, m nodeMessage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.put(channel, false, &e)
+	o.enqueueNow(channel, &m)
 	o.closed = true
 }
 
-// close lets what waits go out, and takes no more.
+// close makes the outbox ignore further messages. Those that wait are published.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
 }
 
+// run publishes until no message waits.
 func (o *outbox) run() {
 	for {
-		letters := o.take()
-		if len(letters) == 0 {
+		batch := o.nextBatch()
+		if len(batch) == 0 {
 			return
 		}
-		if failed := o.publish(letters); len(failed) > 0 {
-			o.lose(failed)
+		if failed := o.publish(batch); len(failed) > 0 {
+			o.recordFailures(failed)
 			time.Sleep(publishPause)
 			continue
 		}
-		o.pay()
+		o.announceLosses()
 	}
 }
 
-func (o *outbox) take() []letter {
+func (o *outbox) nextBatch() []outgoing {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := min(len(o.waiting), maxLetters)
+	n := min(len(o.waiting), maxBatch)
 	if n == 0 {
 		o.running, o.waiting = false, nil
 		return nil
 	}
-	letters := o.waiting[:n:n]
+	batch := o.waiting[:n:n]
 	o.waiting = o.waiting[n:]
-	for _, l := range letters {
-		o.bytes -= len(l.text)
+	for _, out := range batch {
+		o.bytes -= len(out.text)
 	}
-	return letters
+	return batch
 }
 
-// publish returns the letters that may not have gone out. They are not sent again:
-// nobody can tell from an error whether they have.
-func (o *outbox) publish(letters []letter) (failed []letter) {
-	ctx, cancel := context.WithTimeout(context.Background(), publishTime)
+// publish returns the messages that failed. They are not sent again: an error leaves open
+// whether Redis has published the message, and receivers need each at most once.
+func (o *outbox) publish(batch []outgoing) (failed []outgoing) {
+	ctx, cancel := context.WithTimeout(context.Background(), publishTimeout)
 	defer cancel()
 	pipe := o.client.Pipeline()
-	results := make([]*goredis.IntCmd, len(letters))
-	for i, l := range letters {
+	results := make([]*goredis.IntCmd, len(batch))
+	for i, out := range batch {
 		if o.sharded {
-			results[i] = pipe.SPublish(ctx, l.channel, l.text)
+			results[i] = pipe.SPublish(ctx, out.channel, out.text)
 		} else {
-			results[i] = pipe.Publish(ctx, l.channel, l.text)
+			results[i] = pipe.Publish(ctx, out.channel, out.text)
 		}
 	}
-	_, _ = pipe.Exec(ctx) // the results know
+	_, _ = pipe.Exec(ctx) // each result has its error
 	for i, result := range results {
 		if result.Err() != nil {
-			failed = append(failed, letters[i])
+			failed = append(failed, batch[i])
 		}
 	}
 	return failed
 }
 
-func (o *outbox) lose(letters []letter) {
+func (o *outbox) recordFailures(failed []outgoing) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, l := range letters {
-		if l.numbered {
-			o.owe(l.channel, l.loss)
+	for _, out := range failed {
+		if out.numbered {
+			o.recordLoss(out.channel, out.loss)
 		}
 	}
 }
 
-// owe must be called with the lock held.
-func (o *outbox) owe(channel string, l loss) {
-	if known, ok := o.owed[channel]; ok && known.epoch == l.epoch {
+// recordLoss must be called with the lock held.
+func (o *outbox) recordLoss(channel string, l loss) {
+	if known, ok := o.losses[channel]; ok && known.epoch == l.epoch {
 		l.first = min(l.first, known.first)
 	}
-	o.owed[channel] = l
+	o.losses[channel] = l
 }
 
-// pay tells those who have missed something that they have.
-func (o *outbox) pay() {
+// announceLosses enqueues a gap message on every channel with a loss. Its number shows receivers
+// what is missing before it, also if no packet follows.
+func (o *outbox) announceLosses() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for channel, l := range o.owed {
+	for channel, l := range o.losses {
 		if c := o.numbers.channels[channel]; c == nil || c.epoch != l.epoch {
-			o.numbers.stamp(channel, &envelope{}) // whose first number nobody will hear
+			// The sequence of the loss was removed. A number of the new one that is never
+			// sent makes receivers find a loss there.
+			o.numbers.assign(channel, &nodeMessage{})
 			l.first = 0
 		}
-		e := envelope{kind: kindTick, packet: binary.AppendUvarint(nil, l.first)}
-		o.numbers.stamp(channel, &e)
-		o.put(channel, true, &e)
+		m := nodeMessage{kind: kindGap, packet: binary.AppendUvarint(nil, l.first)}
+		o.numbers.assign(channel, &m)
+		o.enqueueNow(channel, &m)
 	}
-	clear(o.owed)
+	clear(o.losses)
 }

@@ -1,0 +1,47 @@
+package redis
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func FuzzParseMessage(f *testing.F) {
+	for _, m := range []nodeMessage{
+		{from: "a", kind: kindPacket, epoch: 7, number: 300, packet: []byte("hello")},
+		{from: "a", kind: kindGap, epoch: 1 << 31},
+		{from: "", kind: kindHeartbeat},
+		{from: "b", kind: kindLeave},
+	} {
+		f.Add(m.appendTo(nil))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, ok := parseMessage(b)
+		if !ok || !m.numbered() {
+			return
+		}
+		again, ok := parseMessage(m.appendTo(nil))
+		require.True(t, ok)
+		assert.Equal(t, m, again)
+	})
+}
+
+// TestNodeMessage_Bytes fixes the bytes that nodes of different versions exchange.
+func TestNodeMessage_Bytes(t *testing.T) {
+	for want, m := range map[string]nodeMessage{
+		"\x01\x02ab\x00\x00\x00\x07\xac\x02hello": {from: "ab", kind: kindPacket, epoch: 7, number: 300, packet: []byte("hello")},
+		"\x02\x01a\x80\x00\x00\x00\x00\x05":       {from: "a", kind: kindGap, epoch: 1 << 31, packet: []byte{5}},
+		"\x03\x01a":                               {from: "a", kind: kindHeartbeat},
+		"\x04\x01a":                               {from: "a", kind: kindLeave},
+	} {
+		assert.Equal(t, want, string(m.appendTo(nil)))
+	}
+}
+
+func TestParseMessage_RejectsForeignPayload(t *testing.T) {
+	for _, head := range [][]byte{{0xff, 0xfe}, {kindPacket, 0xff}, {kindHeartbeat, 0xff}} { // UTF-16 begins like the first
+		_, ok := parseMessage(append(head, make([]byte, 254)...))
+		assert.False(t, ok, "%x", head)
+	}
+}
