@@ -28,9 +28,8 @@ const (
 // numbered reports whether the message has an epoch and a number.
 func (m *nodeMessage) numbered() bool { return m.kind == kindPacket || m.kind == kindGap }
 
-func (m *nodeMessage) appendTo(b []byte) []byte {
-	b = append(b, m.kind, byte(len(m.from)))
-	b = append(b, m.from...)
+func (m *nodeMessage) encode() []byte {
+	b := append([]byte{m.kind, byte(len(m.from))}, m.from...)
 	if m.numbered() {
 		b = binary.BigEndian.AppendUint32(b, m.epoch)
 		b = binary.AppendUvarint(b, m.number)
@@ -38,8 +37,8 @@ func (m *nodeMessage) appendTo(b []byte) []byte {
 	return append(b, m.packet...)
 }
 
-// parseMessage returns false if b is not a nodeMessage. The packet shares memory with b.
-func parseMessage(b []byte) (m nodeMessage, ok bool) {
+// decodeMessage returns false if b is not a nodeMessage. The packet shares memory with b.
+func decodeMessage(b []byte) (m nodeMessage, ok bool) {
 	if len(b) < 2 || len(b) < 2+int(b[1]) || b[0] < kindPacket || b[0] > kindLeave {
 		return m, false
 	}

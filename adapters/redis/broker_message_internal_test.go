@@ -7,21 +7,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func FuzzParseMessage(f *testing.F) {
+func FuzzDecodeMessage(f *testing.F) {
 	for _, m := range []nodeMessage{
 		{from: "a", kind: kindPacket, epoch: 7, number: 300, packet: []byte("hello")},
 		{from: "a", kind: kindGap, epoch: 1 << 31},
 		{from: "", kind: kindHeartbeat},
 		{from: "b", kind: kindLeave},
 	} {
-		f.Add(m.appendTo(nil))
+		f.Add(m.encode())
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, ok := parseMessage(b)
+		m, ok := decodeMessage(b)
 		if !ok || !m.numbered() {
 			return
 		}
-		again, ok := parseMessage(m.appendTo(nil))
+		again, ok := decodeMessage(m.encode())
 		require.True(t, ok)
 		assert.Equal(t, m, again)
 	})
@@ -35,13 +35,13 @@ func TestNodeMessage_Bytes(t *testing.T) {
 		"\x03\x01a":                               {from: "a", kind: kindHeartbeat},
 		"\x04\x01a":                               {from: "a", kind: kindLeave},
 	} {
-		assert.Equal(t, want, string(m.appendTo(nil)))
+		assert.Equal(t, want, string(m.encode()))
 	}
 }
 
-func TestParseMessage_RejectsForeignPayload(t *testing.T) {
+func TestDecodeMessage_RejectsForeignPayload(t *testing.T) {
 	for _, head := range [][]byte{{0xff, 0xfe}, {kindPacket, 0xff}, {kindHeartbeat, 0xff}} { // UTF-16 begins like the first
-		_, ok := parseMessage(append(head, make([]byte, 254)...))
+		_, ok := decodeMessage(append(head, make([]byte, 254)...))
 		assert.False(t, ok, "%x", head)
 	}
 }

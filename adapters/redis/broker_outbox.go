@@ -72,7 +72,7 @@ func (o *outbox) enqueue(channel string, m nodeMessage) {
 // enqueueNow adds a message in any state. It must be called with the lock held.
 func (o *outbox) enqueueNow(channel string, m *nodeMessage) {
 	m.from = o.name
-	text := m.appendTo(nil)
+	text := m.encode()
 	o.waiting = append(o.waiting, outgoing{channel, m.numbered(), loss{m.epoch, m.number}, text})
 	o.bytes += len(text)
 	if !o.running {

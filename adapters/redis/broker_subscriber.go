@@ -265,7 +265,7 @@ func (s *subscriber) unsubscribeExpected(channel string) bool {
 
 // receive handles a published message. Anything else on the channel is ignored.
 func (s *subscriber) receive(channel string, payload []byte) {
-	m, ok := parseMessage(payload)
+	m, ok := decodeMessage(payload)
 	if !ok {
 		return
 	}

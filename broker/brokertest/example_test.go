@@ -57,7 +57,7 @@ func (s *session) add(call func()) {
 func (s *session) notify() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // run is already about to look
+	default: // run has not read the last signal yet
 	}
 }
 
