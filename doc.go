@@ -1,6 +1,21 @@
-// Package penstock is a WebSocket message router whose ingress decides, before
-// a payload is read, whether a message may enter. The code is in the packages
-// below; this is a whole program:
+// Package penstock is a typed WebSocket router for Go with exact rate limiting,
+// presence, and horizontal scaling through Redis. The code is in the packages
+// below. In this program, every client joins a lobby, and each IP address may
+// send 10 messages per second, with bursts of 20:
+//
+//	package main
+//
+//	import (
+//		"context"
+//		"log"
+//		"net/http"
+//		"time"
+//
+//		"github.com/penstock-go/penstock/adapters/memory"
+//		"github.com/penstock-go/penstock/limit"
+//		"github.com/penstock-go/penstock/middleware/ratelimit"
+//		"github.com/penstock-go/penstock/router"
+//	)
 //
 //	type Say struct {
 //		Text string `json:"text"`
@@ -9,21 +24,23 @@
 //	func (Say) MessageType() string { return "SAY" }
 //
 //	func main() {
-//		limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20))
-//
 //		r := router.New(&router.Options{OnOpen: func(_ context.Context, c *router.Conn) error {
 //			return c.Subscribe("lobby")
 //		}})
-//		r.UseIngress(ratelimit.New(limiter, nil)) // before the payload is read
+//		limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20))
+//		r.UseIngress(ratelimit.New(limiter, nil)) // runs before the payload is read
 //		router.On(r, func(ctx *router.Context, m Say) error {
 //			return ctx.Publish("lobby", m)
 //		})
 //
 //		http.Handle("/ws", r)
-//		log.Fatal(http.ListenAndServe(":8080", nil))
+//		server := &http.Server{Addr: ":8080", ReadHeaderTimeout: 5 * time.Second}
+//		log.Fatal(server.ListenAndServe())
 //	}
 //
-// Start with package router, which holds the way of a message, and package
-// middleware/ratelimit, which holds the limits. The repository's docs folder has
-// the protocol and the guides.
+// Start with package router, which defines messages, handlers and connections,
+// and package middleware/ratelimit, which limits messages. Packages limit and
+// adapters/memory work without the router, too. Package adapters/redis connects
+// several nodes. The folder docs of the repository has the protocol and guides
+// for authentication, graceful shutdown, reverse proxies and more.
 package penstock

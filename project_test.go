@@ -81,27 +81,17 @@ func TestProgramsInDocumentsCompile(t *testing.T) {
 	assert.Positive(t, found)
 }
 
-// TestTheReadmeCompiles without the clauses that it leaves out.
-func TestTheReadmeCompiles(t *testing.T) {
-	text, err := os.ReadFile("README.md")
+// TestPackageDocumentation_ShowsTheProgramOfTheReadme compares doc.go with README.md. The
+// program itself is vetted by TestProgramsInDocumentsCompile.
+func TestPackageDocumentation_ShowsTheProgramOfTheReadme(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllSubmatch(text, -1)
-	require.Len(t, blocks, 1)
-	vet(t, [][]byte{slices.Concat([]byte(`package main
-
-import (
-	"context"
-	"log"
-	"net/http"
-	"time"
-
-	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/limit"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
-	"github.com/penstock-go/penstock/router"
-)
-
-`), blocks[0][1])})
+	programs := program.FindAllSubmatch(readme, -1)
+	require.Len(t, programs, 1)
+	doc, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	text := regexp.MustCompile("(?m)^//\t?").ReplaceAllString(string(doc), "")
+	assert.Contains(t, text, string(programs[0][1]))
 }
 
 func vet(t *testing.T, blocks [][]byte) {
