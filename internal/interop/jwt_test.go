@@ -1,0 +1,120 @@
+package interop_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// The code up to endOfGuideCode is that of docs/guides/getting-started.md.
+
+// tokenExpired is a close code of this application.
+const tokenExpired router.StatusCode = 4401
+
+// verify returns the claims of a JWT that was signed with secret by HMAC-SHA256.
+func verify(token string, secret []byte) (*jwt.RegisteredClaims, error) {
+	claims := new(jwt.RegisteredClaims)
+	_, err := jwt.ParseWithClaims(token, claims, func(*jwt.Token) (any, error) { return secret, nil },
+		jwt.WithValidMethods([]string{"HS256"}), // never let the token choose
+		jwt.WithExpirationRequired(),
+		jwt.WithIssuer("https://login.example.com"),
+		jwt.WithAudience("chat"))
+	return claims, err
+}
+
+// options authenticate clients by JWT.
+func options(secret []byte) *router.Options {
+	return &router.Options{
+		Authenticate: func(req *http.Request) (router.Identity, error) {
+			claims, err := verify(router.Token(req), secret)
+			if err != nil || claims.Subject == "" {
+				return router.Identity{}, &errors.Error{Code: errors.Unauthenticated, Message: "token is not valid", Err: err}
+			}
+			return router.Identity{UserID: claims.Subject, Data: claims}, nil
+		},
+		OnOpen: func(_ context.Context, c *router.Conn) error {
+			claims := c.Identity().Data.(*jwt.RegisteredClaims)
+			timer := time.AfterFunc(time.Until(claims.ExpiresAt.Time), func() { c.Close(tokenExpired, "token has expired") })
+			context.AfterFunc(c.Context(), func() { timer.Stop() })
+			return nil
+		},
+	}
+}
+
+const endOfGuideCode = "the guide's program goes on with main"
+
+func TestJWT_CodeIsThatOfTheGuide(t *testing.T) {
+	source, err := os.ReadFile("jwt_test.go")
+	require.NoError(t, err)
+	_, code, _ := strings.Cut(string(source), "// tokenExpired")
+	code, _, _ = strings.Cut(code, "const endOfGuideCode")
+	guide, err := os.ReadFile("../../docs/guides/getting-started.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(guide), code)
+}
+
+var jwtSecret = []byte("a secret of at least 32 random bytes")
+
+func sign(t *testing.T, method jwt.SigningMethod, key any, change func(*jwt.RegisteredClaims)) string {
+	claims := jwt.RegisteredClaims{
+		Issuer:    "https://login.example.com",
+		Audience:  jwt.ClaimStrings{"chat"},
+		Subject:   "ann",
+		ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour)),
+	}
+	if change != nil {
+		change(&claims)
+	}
+	token, err := jwt.NewWithClaims(method, claims).SignedString(key)
+	require.NoError(t, err)
+	return token
+}
+
+func TestJWT_InvalidTokensAreRejected(t *testing.T) {
+	r := router.New(options(jwtSecret))
+	for name, token := range map[string]string{
+		"none":            "",
+		"other key":       sign(t, jwt.SigningMethodHS256, []byte("another secret"), nil),
+		"unsigned":        sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil),
+		"other algorithm": sign(t, jwt.SigningMethodHS512, jwtSecret, nil),
+		"expired": sign(t, jwt.SigningMethodHS256, jwtSecret, func(c *jwt.RegisteredClaims) {
+			c.ExpiresAt = jwt.NewNumericDate(time.Now().Add(-time.Minute))
+		}),
+		"no expiry":      sign(t, jwt.SigningMethodHS256, jwtSecret, func(c *jwt.RegisteredClaims) { c.ExpiresAt = nil }),
+		"other issuer":   sign(t, jwt.SigningMethodHS256, jwtSecret, func(c *jwt.RegisteredClaims) { c.Issuer = "https://evil.example" }),
+		"other audience": sign(t, jwt.SigningMethodHS256, jwtSecret, func(c *jwt.RegisteredClaims) { c.Audience = jwt.ClaimStrings{"mail"} }),
+		"no subject":     sign(t, jwt.SigningMethodHS256, jwtSecret, func(c *jwt.RegisteredClaims) { c.Subject = "" }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := routertest.Refused(t, r, routertest.Token(token))
+			assert.Equal(t, http.StatusUnauthorized, answer.StatusCode)
+		})
+	}
+}
+
+func TestJWT_ConnectionEndsWithItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		r := router.New(options(jwtSecret))
+		conn := routertest.Dial(t, r, routertest.Token(sign(t, jwt.SigningMethodHS256, jwtSecret, nil)))
+		for c := range r.Conns() {
+			assert.Equal(t, "ann", c.Identity().UserID)
+		}
+		time.Sleep(time.Hour - time.Second)
+		assert.Zero(t, conn.Pending())
+		assert.Equal(t, tokenExpired, conn.Closed().Code)
+		assert.Equal(t, time.Hour, time.Since(start).Round(time.Second))
+	})
+}
