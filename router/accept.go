@@ -34,7 +34,7 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.rejectHandshake(w, "draining", inspect(err, ""))
 		return
 	}
-	var failed *publicError
+	var failed *inspectedError
 	defer func() {
 		if c.ws == nil {
 			r.conns.releaseAddress(c.ip)
@@ -68,12 +68,12 @@ func rejectBody(w http.ResponseWriter, req *http.Request) error {
 
 // accept upgrades. Without a connection it leaves nothing behind. What it returns is what the
 // client is still to be told.
-func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *publicError {
+func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *inspectedError {
 	if err := r.conns.acquireUser(c.identity); err != nil {
 		return inspect(err, "")
 	}
-	shared := &r.shared[rand.N(shares)]
-	c.deadlines = &shared.deadlines
+	shard := &r.shards[rand.N(connShards)]
+	c.deadlines = &shard.deadlines
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if c.ws == nil { // the ResponseWriter may have panicked
@@ -81,7 +81,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *publ
 			r.conns.releaseUser(c.identity)
 		}
 	}()
-	ws, err := wsconn.Accept(w, req, r.subprotocol(req), &r.transport, (*owner)(c))
+	ws, err := wsconn.Accept(w, req, r.selectSubprotocol(req), &r.transport, (*owner)(c))
 	if err == wsconn.ErrAnswered { //nolint:errorlint // never wrapped
 		r.recordRejection("handshake", errors.InvalidArgument)
 		return nil
@@ -95,12 +95,12 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *publ
 		Size: (*incoming).memory, MaxBytes: r.opts.Limits.InboundBytes, Budget: &r.inbound, Ended: c.ctx.Done(),
 	}
 	c.messages = executor.SerialQueue[*incoming]{
-		Run: c.handle, BeforeNext: ws.Wake, AfterLast: ws.Flush, MaxWaiting: maxWaiting, Memory: &c.inbound, Pool: &shared.pool,
+		Run: c.handle, BeforeNext: ws.Wake, AfterLast: ws.Flush, MaxWaiting: maxWaitingJobs, Memory: &c.inbound, Pool: &shard.pool,
 	}
 	c.messages.Init()
 	serve := c.serve
-	c.resume = func() { shared.pool.Start(serve) }
-	shared.pool.Retain()
+	c.resume = func() { shard.pool.Start(serve) }
+	shard.pool.Retain()
 	c.active.Store(1)
 	defer c.start() // even if an observer or the Logger calls runtime.Goexit
 	r.observe(Event{Kind: EventOpened})
@@ -117,7 +117,7 @@ func (c *Conn) start() {
 }
 
 // transport is what the connections have in common.
-func transport(o *Options) wsconn.Options {
+func transportOptions(o *Options) wsconn.Options {
 	l, t := o.Limits, o.Timeouts
 	opts := wsconn.Options{
 		MaxMessageBytes: l.MaxReadBytes,
@@ -141,8 +141,8 @@ func transport(o *Options) wsconn.Options {
 // subprotocol returns what to select: the application's if the client offers
 // it, otherwise the entry that carries the token, because browsers give up on a
 // server that selects none of what they offer.
-func (r *Router) subprotocol(req *http.Request) string {
-	offered := subprotocols(req)
+func (r *Router) selectSubprotocol(req *http.Request) string {
+	offered := offeredSubprotocols(req)
 	for _, p := range r.opts.Subprotocols {
 		if slices.Contains(offered, p) {
 			return p
@@ -158,7 +158,7 @@ func (r *Router) subprotocol(req *http.Request) string {
 
 // reject answers a request that does not become a connection. If it is no limit, reason
 // says why.
-func (r *Router) rejectHandshake(w http.ResponseWriter, reason string, failed *publicError) {
+func (r *Router) rejectHandshake(w http.ResponseWriter, reason string, failed *inspectedError) {
 	payload := failed.payload
 	if failed.limited {
 		payload.Code = errors.ResourceExhausted // a rate, too, is a 429

@@ -31,5 +31,5 @@ func (r *Router) connectBroker() {
 	if session == nil {
 		panic("router: Broker.Connect has returned nil; it must return a Session")
 	}
-	r.session = guardedSession{r, session}
+	r.session = recoveringSession{r, session}
 }

@@ -14,13 +14,13 @@ type call struct {
 	answered bool // it has one answer: the first
 
 	ended atomic.Bool
-	own   atomic.Pointer[ownContext]
+	own   atomic.Pointer[callContext]
 
-	watched        bool // it is in its watch; under the watch's lock
+	queued         bool // it is in its watch; under the watch's lock
 	previous, next *Context
 }
 
-type ownContext struct {
+type callContext struct {
 	context.Context
 
 	cancel context.CancelFunc
@@ -31,7 +31,7 @@ func (k *call) context(parent context.Context, deadline time.Time) context.Conte
 		return own.Context
 	}
 	ctx, cancel := context.WithDeadline(parent, deadline)
-	if !k.own.CompareAndSwap(nil, &ownContext{ctx, cancel}) {
+	if !k.own.CompareAndSwap(nil, &callContext{ctx, cancel}) {
 		cancel()
 	} else if k.ended.Load() {
 		cancel()
@@ -70,7 +70,7 @@ type deadlineQueue struct {
 func (q *deadlineQueue) add(c *Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c.call.watched = true
+	c.call.queued = true
 	// It has waited for its turn, but others that came later may have had theirs.
 	before := q.last
 	for before != nil && before.receivedAt.After(c.receivedAt) {
@@ -81,7 +81,7 @@ func (q *deadlineQueue) add(c *Context) {
 		return
 	}
 	q.armed = true
-	if left := q.left(c); q.timer == nil {
+	if left := q.remaining(c); q.timer == nil {
 		q.timer = time.AfterFunc(left, q.expire)
 	} else {
 		q.timer.Reset(left)
@@ -103,7 +103,7 @@ func (q *deadlineQueue) insert(c, before *Context) {
 	*next = c
 }
 
-func (q *deadlineQueue) left(c *Context) time.Duration {
+func (q *deadlineQueue) remaining(c *Context) time.Duration {
 	return time.Until(c.receivedAt.Add(q.timeout))
 }
 
@@ -115,10 +115,10 @@ func (q *deadlineQueue) remove(c *Context) {
 
 func (q *deadlineQueue) unlink(c *Context) {
 	k := &c.call
-	if !k.watched {
+	if !k.queued {
 		return
 	}
-	k.watched = false
+	k.queued = false
 	if k.previous == nil {
 		q.first = k.next
 	} else {
@@ -140,12 +140,12 @@ func (q *deadlineQueue) expire() {
 		if c == nil {
 			return
 		}
-		go c.answerDeadline() // its connection may have no room for the answer
+		go c.respondDeadlineExceeded() // its connection may have no room for the answer
 	}
 }
 
-func (c *Context) answerDeadline() {
-	c.conn.answer(c, nil, inspect(errDeadline, ""))
+func (c *Context) respondDeadlineExceeded() {
+	c.conn.respondCall(c, nil, inspect(errDeadline, ""))
 	c.conn.ws.Wake()
 	c.call.end()
 }
@@ -160,7 +160,7 @@ func (q *deadlineQueue) overdue() *Context {
 		q.armed = false
 		return nil
 	}
-	if left := q.left(c); left > 0 {
+	if left := q.remaining(c); left > 0 {
 		q.timer.Reset(left)
 		return nil
 	}

@@ -23,15 +23,15 @@ type Conn struct {
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
 
-	messages  executor.SerialQueue[*incoming]
-	inbound   executor.Memory[*incoming] // of messages
-	resume    func()                     // calls serve on another goroutine
-	deadlines *deadlineQueue             // of its calls
-	reported  atomic.Pointer[reports]
-	inFlight  atomic.Int64 // RPCs whose handlers have not returned
-	active    atomic.Int64 // what keeps the connection's place: its reader, its messages, its reports
-	rejected  bool         // by OnOpen
-	draining  atomic.Bool  // no new messages; closes once only the reader is active
+	messages    executor.SerialQueue[*incoming]
+	inbound     executor.Memory[*incoming] // of messages
+	resume      func()                     // calls serve on another goroutine
+	deadlines   *deadlineQueue             // of its calls
+	reportQueue atomic.Pointer[reports]
+	inFlight    atomic.Int64 // RPCs whose handlers have not returned
+	active      atomic.Int64 // what keeps the connection's place: its reader, its messages, its reports
+	rejected    bool         // by OnOpen
+	draining    atomic.Bool  // no new messages; closes once only the reader is active
 
 	mu     sync.Mutex
 	topics map[string]struct{} // nil once the connection has ended and its handlers, too
@@ -162,17 +162,17 @@ func sendAll(conns []*Conn, m Message) error {
 	return nil
 }
 
-// maxWaiting bounds the jobs that wait in one of a connection's serial queues. While a
+// maxWaitingJobs bounds the jobs that wait in one of a connection's serial queues. While a
 // queue is full, the connection is not read.
-const maxWaiting = 64
+const maxWaitingJobs = 64
 
 // open starts a connection: OnOpen first, then its messages.
 func (c *Conn) open() {
-	var failed *publicError
-	var refusal *CloseError
+	var failed *inspectedError
+	var closeErr *CloseError
 	defer func() {
 		if failed != nil {
-			go c.end(failed, refusal)
+			go c.rejectAfterOpen(failed, closeErr)
 		} else {
 			go c.serve() // the stack that OnOpen has grown is not kept
 		}
@@ -183,25 +183,25 @@ func (c *Conn) open() {
 	c.router.guard(&failed, "OnOpen", nil, func() error {
 		err := c.router.opts.OnOpen(c.ctx, c)
 		if !isNilPointer(err) {
-			refusal, _ = find[*CloseError](err)
+			closeErr, _ = asType[*CloseError](err)
 		}
 		return err
 	})
 }
 
 // end refuses a connection and waits until it has ended.
-func (c *Conn) end(failed *publicError, refusal *CloseError) {
+func (c *Conn) rejectAfterOpen(failed *inspectedError, closeErr *CloseError) {
 	c.rejected = true
 	defer c.release()
 	defer c.unregister()
 	defer c.discard()
-	c.rejectOpened(failed, refusal)
+	c.closeRejected(failed, closeErr)
 }
 
 // refuse closes a connection that OnOpen does not want.
-func (c *Conn) rejectOpened(failed *publicError, refusal *CloseError) {
-	if refusal != nil {
-		defer c.Close(refusal.Code, refusal.Reason)
+func (c *Conn) closeRejected(failed *inspectedError, closeErr *CloseError) {
+	if closeErr != nil {
+		defer c.Close(closeErr.Code, closeErr.Reason)
 		c.router.recordRejection("on_open", errors.PermissionDenied)
 		return
 	}
@@ -254,7 +254,7 @@ func (c *Conn) discard() {
 
 // read reads a message. One without a Buffer means that only control frames have arrived.
 func (c *Conn) read() (wsconn.Message, error) {
-	msg, err := c.ws.Read(c.router.limitOf)
+	msg, err := c.ws.Read(c.router.maxBytesOf)
 	if msg.Buffer != nil || err != nil {
 		c.router.observe(Event{Kind: EventRead, Bytes: msg.BytesRead})
 	}
@@ -279,7 +279,7 @@ func (c *Conn) leaveTopics() {
 	}
 }
 
-func (c *Conn) closed() {
+func (c *Conn) callOnClose() {
 	if c.rejected || c.router.opts.OnClose == nil {
 		return
 	}
@@ -319,7 +319,7 @@ func (c *Conn) release() {
 		}
 	case 0:
 		defer c.releaseSlot()
-		defer c.closed()
+		defer c.callOnClose()
 		c.leaveTopics()
 	}
 }

@@ -20,7 +20,7 @@
 //
 // # The way of a message
 //
-// Every message takes these stages, and every refusal gets exactly one answer:
+// Every message takes these stages, and every closeErr gets exactly one answer:
 //
 //  1. size: [Limits].MessageBytes, or the route's MaxBytes
 //  2. parse: the message's type and correlationId, and nothing else of it

@@ -29,12 +29,12 @@ func conflationKey(m Message) (key string, err error) {
 	if !ok {
 		return "", nil
 	}
-	defer containIn(&err, "ConflationKey", m)
+	defer recoverMethod(&err, "ConflationKey", m)
 	return keyed.MessageType() + "\x00" + keyed.ConflationKey(), nil
 }
 
 func messageType(m Message) (name string, err error) {
-	defer containIn(&err, "MessageType", m)
+	defer recoverMethod(&err, "MessageType", m)
 	return m.MessageType(), nil
 }
 

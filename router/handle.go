@@ -63,7 +63,7 @@ func (c *Conn) recordCompleted(typ string, code errors.Code) {
 
 // runDecode is stage 6. It returns nil if it has rejected the message.
 func (c *Conn) runDecode(in *incoming) (ctx *Context) {
-	var failed *publicError
+	var failed *inspectedError
 	defer func() {
 		defer in.release()
 		if failed != nil {
@@ -84,7 +84,7 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	}
 	payload := envelope.Payload
 	if payload == nil {
-		if !in.route.empty {
+		if !in.route.noFields {
 			return nil, errors.InvalidField("payload", "is missing")
 		}
 		payload = []byte("{}")
@@ -125,14 +125,14 @@ func invalid(err error) error {
 	if err == nil || isNilPointer(err) {
 		return err
 	}
-	if _, ok := find[*errors.Error](err); ok {
+	if _, ok := asType[*errors.Error](err); ok {
 		return err
 	}
-	if _, ok := find[*PanicError](err); ok {
+	if _, ok := asType[*PanicError](err); ok {
 		return err
 	}
-	limit, isLimit := find[*LimitExceeded](err)
-	closing, isClose := find[*CloseError](err)
+	limit, isLimit := asType[*LimitExceeded](err)
+	closing, isClose := asType[*CloseError](err)
 	if isLimit && limit == nil || isClose && closing == nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func invalid(err error) error {
 
 // handleEvent is stage 7 of a message without a reply.
 func (c *Conn) handleEvent(ctx *Context) {
-	var failed *publicError
+	var failed *inspectedError
 	defer func() {
 		if failed != nil {
 			c.respondFailed(ctx, failed)
@@ -161,11 +161,11 @@ func (c *Conn) handleEvent(ctx *Context) {
 func (c *Conn) handleCall(ctx *Context) {
 	c.deadlines.add(ctx)
 	var reply *wsconn.Frame
-	var failed *publicError
+	var failed *inspectedError
 	defer func() {
 		c.deadlines.remove(ctx)
 		defer ctx.call.end()
-		c.answer(ctx, reply, failed)
+		c.respondCall(ctx, reply, failed)
 	}()
 	ctx.run(&failed)
 	if failed != nil {
@@ -181,7 +181,7 @@ var errNoReply = errors.New("router: a middleware has neither called the handler
 
 // answer queues the reply of a call or its error, unless the call has been answered. The
 // caller wakes the writer. An error that comes too late is only reported.
-func (c *Conn) answer(ctx *Context, reply *wsconn.Frame, failed *publicError) {
+func (c *Conn) respondCall(ctx *Context, reply *wsconn.Frame, failed *inspectedError) {
 	first := ctx.call.markAnswered()
 	switch {
 	case failed != nil && first:
@@ -199,7 +199,7 @@ func (c *Conn) answer(ctx *Context, reply *wsconn.Frame, failed *publicError) {
 }
 
 // run calls the handler inside its middleware.
-func (c *Context) run(failed **publicError) {
+func (c *Context) run(failed **inspectedError) {
 	if c.conn.router.observer != nil {
 		defer c.recordHandled(time.Now())
 	}

@@ -34,16 +34,16 @@ func unmarshal(payload []byte, v any) error {
 // decodeError tells the client which field is wrong and why, in words that do
 // not depend on the server's types.
 func decodeError(err error) error {
-	wrong, ok := find[*jsonv2.SemanticError](err)
+	wrong, ok := asType[*jsonv2.SemanticError](err)
 	if ok && wrong.GoType != nil && wrong.JSONKind != 0 {
-		return errors.InvalidField(fieldAt(wrong.JSONPointer), fmt.Sprintf("must be %s, not %s", jsonKind(wrong.GoType), given(wrong)))
+		return errors.InvalidField(fieldPath(wrong.JSONPointer), fmt.Sprintf("must be %s, not %s", jsonKind(wrong.GoType), actualJSON(wrong)))
 	}
 	field := "payload"
-	if syntax, ok := find[*jsonv2.SyntacticError](err); ok {
-		field = fieldAt(syntax.JSONPointer)
+	if syntax, ok := asType[*jsonv2.SyntacticError](err); ok {
+		field = fieldPath(syntax.JSONPointer)
 	}
 	reason := "cannot be decoded"
-	if is(err, jsonv2.ErrDuplicateName) {
+	if errorIs(err, jsonv2.ErrDuplicateName) {
 		reason = "must not come twice"
 	}
 	e := errors.InvalidField(field, reason)
@@ -51,8 +51,8 @@ func decodeError(err error) error {
 	return e
 }
 
-// fieldAt names a place in a payload: /user/names/0 is user.names.0.
-func fieldAt(at jsonv2.Pointer) string {
+// fieldPath names a place in a payload: /user/names/0 is user.names.0.
+func fieldPath(at jsonv2.Pointer) string {
 	if at == "" {
 		return "payload"
 	}
@@ -87,7 +87,7 @@ func jsonKind(t reflect.Type) string {
 }
 
 // given names what stood there instead.
-func given(e *jsonv2.SemanticError) string {
+func actualJSON(e *jsonv2.SemanticError) string {
 	switch e.JSONKind {
 	case jsonv2.KindNull:
 		return "null"
@@ -110,14 +110,14 @@ func given(e *jsonv2.SemanticError) string {
 // marshal writes the encoding of v. What is not UTF-8 becomes U+FFFD, so that a
 // stray byte in a database does not cost a client its answer.
 func marshal(w io.Writer, v any) (err error) {
-	defer contain(&err)
+	defer recoverAsError(&err)
 	return jsonv2.MarshalWrite(w, v, encodeOptions)
 }
 
 // encodable returns what the library has against a type, which it says only when it meets
 // a value.
-func encodable(t reflect.Type, known map[reflect.Type]bool) error {
-	if known[t] || encodesItself(t) {
+func checkEncodable(t reflect.Type, known map[reflect.Type]bool) error {
+	if known[t] || hasOwnEncoding(t) {
 		return nil
 	}
 	known[t] = true
@@ -125,18 +125,18 @@ func encodable(t reflect.Type, known map[reflect.Type]bool) error {
 	case reflect.Interface:
 		return nil
 	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return encodable(t.Elem(), known)
+		return checkEncodable(t.Elem(), known)
 	case reflect.Map:
-		return errors.Join(encodableKey(t.Key()), encodable(t.Elem(), known))
+		return errors.Join(checkEncodableKey(t.Key()), checkEncodable(t.Elem(), known))
 	case reflect.Struct:
 		if err := jsonv2.Unmarshal([]byte("{}"), reflect.New(t).Interface(), decodeOptions); err != nil {
 			return err
 		}
 		for field := range t.Fields() {
-			if !travels(field) {
+			if !isEncoded(field) {
 				continue
 			}
-			if err := encodable(field.Type, known); err != nil {
+			if err := checkEncodable(field.Type, known); err != nil {
 				return fmt.Errorf("field %s: %w", field.Name, err)
 			}
 		}
@@ -146,9 +146,9 @@ func encodable(t reflect.Type, known map[reflect.Type]bool) error {
 	}
 }
 
-// encodableKey is about keys, which must be strings in JSON.
-func encodableKey(t reflect.Type) error {
-	if t.Kind() == reflect.Interface || encodesItself(t) {
+// checkEncodableKey is about keys, which must be strings in JSON.
+func checkEncodableKey(t reflect.Type) error {
+	if t.Kind() == reflect.Interface || hasOwnEncoding(t) {
 		return nil
 	}
 	one := reflect.MakeMap(reflect.MapOf(t, reflect.TypeFor[bool]()))
@@ -156,13 +156,13 @@ func encodableKey(t reflect.Type) error {
 	return marshal(io.Discard, one.Interface())
 }
 
-func travels(f reflect.StructField) bool {
+func isEncoded(f reflect.StructField) bool {
 	return (f.IsExported() || f.Anonymous) && f.Tag.Get("json") != "-"
 }
 
-// encodesItself reports whether a type has methods for its encoding, which may have something
+// hasOwnEncoding reports whether a type has methods for its encoding, which may have something
 // against a zero value.
-func encodesItself(t reflect.Type) bool {
+func hasOwnEncoding(t reflect.Type) bool {
 	for _, is := range []reflect.Type{
 		reflect.TypeFor[jsonv2.Marshaler](), reflect.TypeFor[jsonv2.MarshalerTo](), reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextAppender](),
 		reflect.TypeFor[jsonv2.Unmarshaler](), reflect.TypeFor[jsonv2.UnmarshalerFrom](), reflect.TypeFor[encoding.TextUnmarshaler](),

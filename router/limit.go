@@ -12,7 +12,7 @@ type LimitKind string
 const (
 	LimitRate        LimitKind = "rate"        // messages over time
 	LimitPayload     LimitKind = "payload"     // bytes of one message
-	LimitConcurrency    LimitKind = "in_flight"   // calls whose handlers have not returned
+	LimitConcurrency LimitKind = "in_flight"   // calls whose handlers have not returned
 	LimitConnections LimitKind = "connections" // open connections
 	LimitTopics      LimitKind = "topics"      // topics that one connection subscribes to
 	LimitQueue       LimitKind = "queue"       // messages or bytes that wait to be sent to a connection
@@ -47,17 +47,17 @@ func (l *LimitExceeded) Error() string {
 }
 
 // A LimitAction is what a client gets for a message over a limit. The message's
-// handler is not called, whatever the reaction.
+// handler is not called, whatever the action.
 type LimitAction uint8
 
 // The reactions there are. ActionSend is the default.
 const (
 	ActionSend   LimitAction = iota // an error
-	ActionClose                  // a close frame, and nothing after it
-	ActionCustom                 // nothing: Options.OnLimitExceeded takes care of it
+	ActionClose                     // a close frame, and nothing after it
+	ActionCustom                    // nothing: Options.OnLimitExceeded takes care of it
 )
 
-func mustBeReaction(r LimitAction) {
+func mustBeLimitAction(r LimitAction) {
 	if r > ActionCustom {
 		panic(fmt.Sprintf("router: OnExceeded is %d; it must be Send, Close or Custom", r))
 	}

@@ -34,7 +34,7 @@ func (r *Router) logRejected(reason string, code errors.Code) {
 	r.log(slog.LevelDebug, "connection refused", slog.String("reason", reason), slog.String("code", string(code)))
 }
 
-func (r *Router) logError(c *Conn, typ string, failed *publicError) {
+func (r *Router) logError(c *Conn, typ string, failed *inspectedError) {
 	attrs := []slog.Attr{slog.String("type", typ), slog.String("error", failed.text)}
 	if c != nil {
 		attrs = append(attrs, slog.String("conn", c.id))

@@ -12,14 +12,14 @@ import (
 type Event struct {
 	Kind EventKind
 
-	Type     string        // of the message; "" if it is not registered, or if there is none
-	Code     errors.Code   // "" if all went well
-	Reason   string        // what else there is to say; see the kinds
-	Status   StatusCode    // of EventClosed
-	Policy   SlowConsumerPolicy   // of EventDropped
-	Count    int           // of messages, connections, receivers; see the kinds
-	Bytes    int           // on the wire
-	Duration time.Duration // see the kinds
+	Type     string             // of the message; "" if it is not registered, or if there is none
+	Code     errors.Code        // "" if all went well
+	Reason   string             // what else there is to say; see the kinds
+	Status   StatusCode         // of EventClosed
+	Policy   SlowConsumerPolicy // of EventDropped
+	Count    int                // of messages, connections, receivers; see the kinds
+	Bytes    int                // on the wire
+	Duration time.Duration      // see the kinds
 }
 
 // An EventKind says what happened, and which fields of an [Event] are set besides.
@@ -102,7 +102,7 @@ func (r *Router) Observe(f func(Event)) {
 	if f == nil {
 		panic("router: Observe needs a function")
 	}
-	before, f := r.observer, r.observing(f)
+	before, f := r.observer, r.recoverObserver(f)
 	if before == nil {
 		r.observer = f
 		return

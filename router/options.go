@@ -44,7 +44,7 @@ type Options struct {
 	// choose otherwise.
 	LimitAction LimitAction
 
-	// CloseCode is the code of the close frame where the reaction is [Close]. If
+	// CloseCode is the code of the close frame where the action is [Close]. If
 	// nil, it is 1009 for a payload and 1013 for any other limit.
 	CloseCode func(LimitExceeded) StatusCode
 
@@ -115,15 +115,15 @@ type Options struct {
 // Limits bound what clients can make the server hold. A zero field takes its
 // default.
 type Limits struct {
-	MaxMessageBytes  int64 // of one message, envelope included; 64 KiB. Routes may have their own
-	MaxReadBytes     int64 // above it a connection is closed with 1009; 1 MiB, or MessageBytes if that is more
-	Concurrency      int   // calls of one connection whose handlers have not returned; 64
-	Conns         int   // connections in all; no limit
-	ConnsPerIP    int   // connections from one address, or from one /64 of IPv6; no limit
-	ConnsPerUser  int   // connections of one user; no limit
-	QueueBytes    int   // waiting to be sent to one connection; 1 MiB
-	QueueMessages int   // the same, counted in messages; 1024
-	Topics        int   // topics that one connection subscribes to; 1000
+	MaxMessageBytes int64 // of one message, envelope included; 64 KiB. Routes may have their own
+	MaxReadBytes    int64 // above it a connection is closed with 1009; 1 MiB, or MessageBytes if that is more
+	Concurrency     int   // calls of one connection whose handlers have not returned; 64
+	Conns           int   // connections in all; no limit
+	ConnsPerIP      int   // connections from one address, or from one /64 of IPv6; no limit
+	ConnsPerUser    int   // connections of one user; no limit
+	QueueBytes      int   // waiting to be sent to one connection; 1 MiB
+	QueueMessages   int   // the same, counted in messages; 1024
+	Topics          int   // topics that one connection subscribes to; 1000
 
 	// Received messages that wait until earlier ones of their connection have been
 	// handled. A connection above its limit is not read until it is below again, so that
@@ -183,7 +183,7 @@ func (o *Options) withDefaults() Options {
 	if opts.BufferBytes < 512 || opts.BufferBytes > netpoll.MaxBufferBytes {
 		panic(fmt.Sprintf("router: BufferBytes is %d; it must be from 512 to %d", opts.BufferBytes, netpoll.MaxBufferBytes))
 	}
-	mustBeReaction(opts.LimitAction)
+	mustBeLimitAction(opts.LimitAction)
 	if opts.SlowConsumer > Conflate {
 		panic(fmt.Sprintf("router: SlowConsumer is %d; it must be Disconnect, DropOldest, DropNewest or Conflate", opts.SlowConsumer))
 	}

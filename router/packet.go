@@ -10,11 +10,11 @@ import (
 // The first byte of a packet says what it is. Nodes of a later version may send
 // others, which are ignored.
 const (
-	packetMessage = 1 + iota // a message, as subscribers get it
-	packetJoin              // a member
-	packetLeave              // a member
-	packetPresenceQuery                // for all members
-	packetPresenceState               // the sender's members, all of them
+	packetMessage       = 1 + iota // a message, as subscribers get it
+	packetJoin                     // a member
+	packetLeave                    // a member
+	packetPresenceQuery            // for all members
+	packetPresenceState            // the sender's members, all of them
 )
 
 // messagePacket lays out a message: when it was made in microseconds since 1970, its queue
@@ -29,9 +29,9 @@ func messagePacket(frame *wsconn.Frame) []byte {
 	return append(p, text...)
 }
 
-// openMessage returns the message as a frame, and when it was made; or nil if the packet
+// parseMessagePacket returns the message as a frame, and when it was made; or nil if the packet
 // is not one.
-func openMessage(body []byte) (frame *wsconn.Frame, at time.Time) {
+func parseMessagePacket(body []byte) (frame *wsconn.Frame, at time.Time) {
 	micros, size := binary.Uvarint(body)
 	if size <= 0 {
 		return nil, time.Time{}
@@ -49,16 +49,16 @@ func openMessage(body []byte) (frame *wsconn.Frame, at time.Time) {
 	return frame, time.UnixMicro(int64(micros))
 }
 
-// memberPacket lays out what is about members.
-func memberPacket(kind byte, members ...Member) []byte {
-	p := packetWriter{kind}
+// presencePacket lays out what is about members.
+func presencePacket(kind byte, members ...Member) []byte {
+	p := byteWriter{kind}
 	_ = marshal(&p, members) // strings can be encoded
 	return p
 }
 
-type packetWriter []byte
+type byteWriter []byte
 
-func (p *packetWriter) Write(b []byte) (int, error) {
+func (p *byteWriter) Write(b []byte) (int, error) {
 	*p = append(*p, b...)
 	return len(b), nil
 }

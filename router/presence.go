@@ -19,8 +19,8 @@ type Member struct {
 
 // A PresenceEvent says that a member has entered a topic, or left it.
 type PresenceEvent struct {
-	Topic   string
-	Member  Member
+	Topic  string
+	Member Member
 	Joined bool
 }
 
@@ -28,9 +28,9 @@ type PresenceEvent struct {
 // topic's lock.
 type presence struct {
 	tracked bool // somebody has entered here
-	local    map[string]Member
-	remote   map[string]*remoteMembers // by node
-	queryID   int
+	local   map[string]Member
+	remote  map[string]*remoteMembers // by node
+	queryID int
 }
 
 // remoteMembers are the members on another node.
@@ -92,18 +92,18 @@ func (t *topics) join(name string, c *Conn, info string) {
 	m := Member{ConnID: c.id, TenantID: c.identity.TenantID, UserID: c.identity.UserID, Info: info}
 	p.local[c.id] = m
 	t.notifyPresence(to, m, true)
-	t.router.session.Publish(name, memberPacket(packetJoin, m))
+	t.router.session.Publish(name, presencePacket(packetJoin, m))
 }
 
 // leave must be called with the topic's lock held.
-func (t *topics) leave(from *topic, c *Conn) {
+func (t *topics) removeLocalMember(from *topic, c *Conn) {
 	m, ok := from.presence.local[c.id]
 	if !ok {
 		return
 	}
 	delete(from.presence.local, c.id)
 	t.notifyPresence(from, m, false)
-	t.router.session.Publish(from.name, memberPacket(packetLeave, m))
+	t.router.session.Publish(from.name, presencePacket(packetLeave, m))
 }
 
 // queryPresence asks all nodes for their members, and those that are silent once more, because the
@@ -115,19 +115,19 @@ func (t *topics) queryPresence(of *topic) {
 	}
 	of.presence.queryID++
 	asked := of.presence.queryID
-	t.router.session.Publish(of.name, memberPacket(packetPresenceQuery))
+	t.router.session.Publish(of.name, presencePacket(packetPresenceQuery))
 	time.AfterFunc(queryTimeout/2, func() {
 		of.mu.Lock()
 		defer of.mu.Unlock()
 		if len(of.presence.unresponsive(asked)) > 0 {
-			t.router.session.Publish(of.name, memberPacket(packetPresenceQuery))
+			t.router.session.Publish(of.name, presencePacket(packetPresenceQuery))
 		}
 	})
 	time.AfterFunc(queryTimeout, func() {
 		of.mu.Lock()
 		defer of.mu.Unlock()
 		for _, node := range of.presence.unresponsive(asked) {
-			t.forget(of, node)
+			t.removeNode(of, node)
 		}
 	})
 }
@@ -143,7 +143,7 @@ func (p *presence) unresponsive(asked int) (nodes []string) {
 }
 
 // forget drops the members on a node.
-func (t *topics) forget(of *topic, node string) {
+func (t *topics) removeNode(of *topic, node string) {
 	remote := of.presence.remote[node]
 	if remote == nil {
 		return
@@ -154,9 +154,9 @@ func (t *topics) forget(of *topic, node string) {
 	}
 }
 
-// receiveMembers takes a packet about members. It must be called with the topic's
+// receivePresence takes a packet about members. It must be called with the topic's
 // lock held.
-func (t *topics) receiveMembers(of *topic, from string, kind byte, body []byte) {
+func (t *topics) receivePresence(of *topic, from string, kind byte, body []byte) {
 	p := &of.presence
 	if kind == packetPresenceQuery {
 		t.publishPresence(of)
@@ -174,10 +174,10 @@ func (t *topics) receiveMembers(of *topic, from string, kind byte, body []byte) 
 	}
 	switch kind {
 	case packetJoin:
-		t.addRemote(of, remote, members)
+		t.addRemoteMembers(of, remote, members)
 	case packetLeave:
 		for _, m := range members {
-			t.removeRemote(of, remote, m)
+			t.removeRemoteMember(of, remote, m)
 		}
 	case packetPresenceState:
 		remote.asked = p.queryID
@@ -187,30 +187,30 @@ func (t *topics) receiveMembers(of *topic, from string, kind byte, body []byte) 
 		}
 		for id, m := range remote.members {
 			if _, ok := here[id]; !ok {
-				t.removeRemote(of, remote, m)
+				t.removeRemoteMember(of, remote, m)
 			}
 		}
-		t.addRemote(of, remote, members)
+		t.addRemoteMembers(of, remote, members)
 	}
 }
 
 // publishPresence sends many members in parts, and then who they were: a packet has bounds.
 func (t *topics) publishPresence(of *topic) {
 	members := slices.Collect(maps.Values(of.presence.local))
-	if len(members) > membersAtOnce {
-		for part := range slices.Chunk(members, membersAtOnce) {
-			t.router.session.Publish(of.name, memberPacket(packetJoin, part...))
+	if len(members) > membersPerPacket {
+		for part := range slices.Chunk(members, membersPerPacket) {
+			t.router.session.Publish(of.name, presencePacket(packetJoin, part...))
 		}
 		for i, m := range members {
 			members[i] = Member{ConnID: m.ConnID}
 		}
 	}
-	t.router.session.Publish(of.name, memberPacket(packetPresenceState, members...))
+	t.router.session.Publish(of.name, presencePacket(packetPresenceState, members...))
 }
 
-const membersAtOnce = 500
+const membersPerPacket = 500
 
-func (t *topics) addRemote(of *topic, remote *remoteMembers, members []Member) {
+func (t *topics) addRemoteMembers(of *topic, remote *remoteMembers, members []Member) {
 	for _, m := range members {
 		if _, ok := remote.members[m.ConnID]; !ok {
 			remote.members[m.ConnID] = m
@@ -219,7 +219,7 @@ func (t *topics) addRemote(of *topic, remote *remoteMembers, members []Member) {
 	}
 }
 
-func (t *topics) removeRemote(of *topic, remote *remoteMembers, m Member) {
+func (t *topics) removeRemoteMember(of *topic, remote *remoteMembers, m Member) {
 	if _, ok := remote.members[m.ConnID]; ok {
 		delete(remote.members, m.ConnID)
 		t.notifyPresence(of, m, false)

@@ -21,17 +21,17 @@ type incoming struct {
 	route *Route // nil if the type is not registered
 }
 
-var incomings = sync.Pool{New: func() any { return new(incoming) }}
+var incomingPool = sync.Pool{New: func() any { return new(incoming) }}
 
 // release returns the message and its buffer to their pools.
 func (in *incoming) release() {
 	in.Release()
 	*in = incoming{}
-	incomings.Put(in)
+	incomingPool.Put(in)
 }
 
-// limitOf returns how many bytes of a message are worth keeping, from its first bytes.
-func (r *Router) limitOf(prefix []byte) int64 {
+// maxBytesOf returns how many bytes of a message are worth keeping, from its first bytes.
+func (r *Router) maxBytesOf(prefix []byte) int64 {
 	head, _ := wire.ParseHeadPrefix(prefix)
 	if route := r.routes[string(head.Type)]; route != nil {
 		return route.maxBytes
@@ -41,10 +41,10 @@ func (r *Router) limitOf(prefix []byte) int64 {
 
 // receive runs stages 1 to 5.
 func (c *Conn) receive(msg wsconn.Message) {
-	in := incomings.Get().(*incoming)
+	in := incomingPool.Get().(*incoming)
 	in.Message = msg
 	c.active.Add(1) // before it looks whether the connection is draining
-	var failed *publicError
+	var failed *inspectedError
 	defer func() {
 		if failed != nil {
 			c.rejectReceived(in, failed)
@@ -57,7 +57,7 @@ func (c *Conn) receive(msg wsconn.Message) {
 
 // rejectReceived rejects a message on the reading goroutine. If that goroutine ends,
 // because application code has called runtime.Goexit, another one reads on.
-func (c *Conn) rejectReceived(in *incoming, failed *publicError) {
+func (c *Conn) rejectReceived(in *incoming, failed *inspectedError) {
 	exits := true
 	defer func() {
 		c.ws.Wake()
@@ -73,7 +73,7 @@ func (c *Conn) rejectReceived(in *incoming, failed *publicError) {
 
 // admit decides about a message that ingress has seen. It returns the rejection, which may
 // be that of ingress. Without one, the message has been handed on or answered.
-func (c *Conn) admit(in *incoming, headErr error, ingress *publicError) *publicError {
+func (c *Conn) admit(in *incoming, headErr error, ingress *inspectedError) *inspectedError {
 	limit := c.router.opts.Limits.MaxMessageBytes
 	if in.route != nil {
 		limit = in.route.maxBytes
@@ -145,9 +145,9 @@ func (in *incoming) correlationID() string {
 }
 
 // runIngress is stage 3.
-func (c *Conn) runIngress(in *incoming, failed **publicError) {
+func (c *Conn) runIngress(in *incoming, failed **inspectedError) {
 	c.router.guard(failed, "ingress", in.route, func() error {
-		fns := c.router.unknown
+		fns := c.router.unknownIngress
 		if in.route != nil {
 			fns = in.route.ingress
 		}
@@ -166,7 +166,7 @@ func (c *Conn) ingressContext(typ string, size int64, at time.Time) IngressConte
 }
 
 // enqueue is stage 5. It hands the message to the connection's serial queue.
-func (c *Conn) enqueue(in *incoming) *publicError {
+func (c *Conn) enqueue(in *incoming) *inspectedError {
 	if in.route.rpc {
 		limit := int64(c.router.opts.Limits.Concurrency)
 		if n := c.inFlight.Add(1); n > limit {

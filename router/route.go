@@ -24,8 +24,8 @@ type Registrar interface {
 
 // On registers the handler of a message without a reply.
 func On[M Message](to Registrar, handle func(*Context, M) error) *Route {
-	mustHandle[M](handle != nil, caller(1))
-	return add[M](to, &Route{run: func(ctx *Context) error {
+	mustHaveHandler[M](handle != nil, callerPosition(1))
+	return register[M](to, &Route{run: func(ctx *Context) error {
 		return handle(ctx, *ctx.message.(*M))
 	}})
 }
@@ -33,9 +33,9 @@ func On[M Message](to Registrar, handle func(*Context, M) error) *Route {
 // RPC registers the handler of a message that is answered: by the reply that it
 // returns, or by its error.
 func RPC[M, Reply Message](to Registrar, handle func(*Context, M) (Reply, error)) *Route {
-	mustBeMessage[Reply](caller(1))
-	mustHandle[M](handle != nil, caller(1))
-	return add[M](to, &Route{rpc: true, concurrent: true, run: func(ctx *Context) error {
+	mustBeMessage[Reply](callerPosition(1))
+	mustHaveHandler[M](handle != nil, callerPosition(1))
+	return register[M](to, &Route{rpc: true, concurrent: true, run: func(ctx *Context) error {
 		reply, err := handle(ctx, *ctx.message.(*M))
 		if err != nil {
 			return err
@@ -48,13 +48,13 @@ func RPC[M, Reply Message](to Registrar, handle func(*Context, M) (Reply, error)
 // A Route is a registered message. Its methods narrow how it is handled; they
 // must be called before the router serves.
 type Route struct {
-	parent *Group
-	name   string
-	place  string // file:line of the registration
+	parent   *Group
+	name     string
+	position string // file:line of the registration
 
 	decode     func(payload []byte) (any, error) // into a new *M
 	value      func(message any) Message         // what such a pointer points to
-	empty      bool                              // the message has no fields, so its payload may be absent
+	noFields   bool                              // the message has no fields, so its payload may be absent
 	run        Handler
 	rpc        bool
 	concurrent bool // runs beside what follows it
@@ -62,7 +62,7 @@ type Route struct {
 	ingress  []IngressFunc
 	use      []Middleware
 	maxBytes int64
-	reaction LimitAction
+	action   LimitAction
 }
 
 // typ returns the message's name; a nil route has none.
@@ -77,7 +77,7 @@ func (rt *Route) typ() string {
 // the router and of its group.
 func (rt *Route) UseIngress(fns ...IngressFunc) *Route {
 	rt.parent.router.mustNotBeServing("UseIngress")
-	rt.ingress = added(rt.ingress, fns, "UseIngress")
+	rt.ingress = appendNonNil(rt.ingress, fns, "UseIngress")
 	return rt
 }
 
@@ -85,7 +85,7 @@ func (rt *Route) UseIngress(fns ...IngressFunc) *Route {
 // group.
 func (rt *Route) Use(mws ...Middleware) *Route {
 	rt.parent.router.mustNotBeServing("Use")
-	rt.use = added(rt.use, mws, "Use")
+	rt.use = appendNonNil(rt.use, mws, "Use")
 	return rt
 }
 
@@ -103,10 +103,10 @@ func (rt *Route) MaxMessageBytes(n int64) *Route {
 
 // LimitAction is what the client gets for a message of this type over a limit, in
 // place of Options.LimitAction.
-func (rt *Route) LimitAction(reaction LimitAction) *Route {
+func (rt *Route) LimitAction(action LimitAction) *Route {
 	rt.parent.router.mustNotBeServing("OnExceeded")
-	mustBeReaction(reaction)
-	rt.reaction = reaction
+	mustBeLimitAction(action)
+	rt.action = action
 	return rt
 }
 
@@ -134,7 +134,7 @@ func (rt *Route) build() {
 	}
 	for _, mw := range slices.Backward(rt.use) {
 		if rt.run = mw(rt.run); rt.run == nil {
-			panic(fmt.Sprintf("router: a middleware of %q, registered at %s, has returned nil", rt.name, rt.place))
+			panic(fmt.Sprintf("router: a middleware of %q, registered at %s, has returned nil", rt.name, rt.position))
 		}
 	}
 }
@@ -151,13 +151,13 @@ type Group struct {
 // after those of the router and before those of the route.
 func (g *Group) UseIngress(fns ...IngressFunc) {
 	g.router.mustNotBeServing("UseIngress")
-	g.ingress = added(g.ingress, fns, "UseIngress")
+	g.ingress = appendNonNil(g.ingress, fns, "UseIngress")
 }
 
 // Use wraps the handlers of the group's routes, inside the router's middleware.
 func (g *Group) Use(mws ...Middleware) {
 	g.router.mustNotBeServing("Use")
-	g.use = added(g.use, mws, "Use")
+	g.use = appendNonNil(g.use, mws, "Use")
 }
 
 // Group returns a group inside this one.
@@ -165,14 +165,14 @@ func (g *Group) Group() *Group { return &Group{router: g.router, parent: g} }
 
 func (g *Group) group() *Group { return g }
 
-func mustHandle[M Message](handles bool, place string) {
+func mustHaveHandler[M Message](handles bool, position string) {
 	if !handles {
-		panic(fmt.Sprintf("router: %s: the handler of %v is nil", place, reflect.TypeFor[M]()))
+		panic(fmt.Sprintf("router: %s: the handler of %v is nil", position, reflect.TypeFor[M]()))
 	}
 }
 
 // added appends functions that must not be nil.
-func added[F any](to, fns []F, by string) []F {
+func appendNonNil[F any](to, fns []F, by string) []F {
 	for i, f := range fns {
 		if reflect.ValueOf(f).IsNil() {
 			panic(fmt.Sprintf("router: argument %d of %s is nil; it must be a function", i+1, by))
@@ -181,45 +181,45 @@ func added[F any](to, fns []F, by string) []F {
 	return append(to, fns...)
 }
 
-func add[M Message](to Registrar, rt *Route) *Route {
-	place := caller(2)
-	name, fields := mustBeMessage[M](place)
+func register[M Message](to Registrar, rt *Route) *Route {
+	position := callerPosition(2)
+	name, fields := mustBeMessage[M](position)
 	rt.parent = to.group()
 	r := rt.parent.router
 	r.mustNotBeServing("On or RPC")
-	r.adding.Lock()
-	defer r.adding.Unlock()
+	r.routesMu.Lock()
+	defer r.routesMu.Unlock()
 	if other, ok := r.routes[name]; ok {
-		panic(fmt.Sprintf("router: %q registered at %s and at %s", name, other.place, place))
+		panic(fmt.Sprintf("router: %q registered at %s and at %s", name, other.position, position))
 	}
-	rt.name, rt.place, rt.empty = name, place, fields == 0
+	rt.name, rt.position, rt.noFields = name, position, fields == 0
 	rt.value = func(message any) Message { return *message.(*M) }
 	rt.decode = func(payload []byte) (any, error) {
 		m := new(M)
 		return m, unmarshal(payload, m)
 	}
-	rt.maxBytes, rt.reaction = r.opts.Limits.MaxMessageBytes, r.opts.LimitAction
+	rt.maxBytes, rt.action = r.opts.Limits.MaxMessageBytes, r.opts.LimitAction
 	r.routes[name] = rt
 	return rt
 }
 
 // mustBeMessage panics unless M can travel, and returns its name and how many
 // fields it has, or -1 if it is not a struct.
-func mustBeMessage[M Message](place string) (name string, fields int) {
+func mustBeMessage[M Message](position string) (name string, fields int) {
 	typ := reflect.TypeFor[M]()
 	if typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Interface {
-		panic(fmt.Sprintf("router: %s: %v is not a value; messages are registered by value", place, typ))
+		panic(fmt.Sprintf("router: %s: %v is not a value; messages are registered by value", position, typ))
 	}
 	var zero M
 	name = zero.MessageType()
 	switch {
 	case name == "" || len(name) > wire.MaxNameBytes:
-		panic(fmt.Sprintf("router: %s: the name of %v, %q, must have 1 to %d bytes", place, typ, name, wire.MaxNameBytes))
+		panic(fmt.Sprintf("router: %s: the name of %v, %q, must have 1 to %d bytes", position, typ, name, wire.MaxNameBytes))
 	case wire.Reserved(name):
-		panic(fmt.Sprintf("router: %s: the name of %v, %q, is reserved", place, typ, name))
+		panic(fmt.Sprintf("router: %s: the name of %v, %q, is reserved", position, typ, name))
 	}
-	if err := encodable(typ, map[reflect.Type]bool{}); err != nil {
-		panic(fmt.Sprintf("router: %s: %v cannot travel: %v", place, typ, err))
+	if err := checkEncodable(typ, map[reflect.Type]bool{}); err != nil {
+		panic(fmt.Sprintf("router: %s: %v cannot travel: %v", position, typ, err))
 	}
 	if typ.Kind() != reflect.Struct {
 		return name, -1
@@ -227,7 +227,7 @@ func mustBeMessage[M Message](place string) (name string, fields int) {
 	return name, typ.NumField()
 }
 
-func caller(skip int) string {
+func callerPosition(skip int) string {
 	_, file, line, _ := runtime.Caller(skip + 1)
 	return fmt.Sprintf("%s:%d", file, line)
 }

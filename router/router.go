@@ -23,12 +23,12 @@ type Router struct {
 	origin    originPolicy
 	transport wsconn.Options
 
-	build   func() // lays out the stages, once
-	serving atomic.Bool
-	adding  sync.Mutex // a route, which Types may be asked about meanwhile
-	routes  map[string]*Route
+	build    func() // lays out the stages, once
+	serving  atomic.Bool
+	routesMu sync.Mutex // a route, which Types may be asked about meanwhile
+	routes   map[string]*Route
 	// unknown are the stages for types that nobody registered.
-	unknown []IngressFunc
+	unknownIngress []IngressFunc
 
 	conns    registry
 	topics   topics
@@ -37,33 +37,33 @@ type Router struct {
 	observer func(Event)        // nil if nobody observes
 	inbound  executor.ByteBudget
 
-	logsWaiting atomic.Int32 // of panics under locks, in events
+	pendingLogs atomic.Int32 // of panics under locks, in events
 
-	shared [shares]shared
+	shards [connShards]connShard
 }
 
 // A shared is what some of the connections have in common, so that not all of them
 // wait for one lock.
-type shared struct {
+type connShard struct {
 	deadlines deadlineQueue
 	pool      executor.Pool
 }
 
-const shares = 16
+const connShards = 16
 
 // New returns a router. Nil options are the defaults. It panics if an option
 // makes no sense.
 func New(opts *Options) *Router {
 	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}}
 	r.origin = parseOrigins(r.opts.Origins)
-	r.transport = transport(&r.opts)
+	r.transport = transportOptions(&r.opts)
 	r.root.router = r
 	r.build = sync.OnceFunc(r.buildRoutes)
 	r.conns.init(r.opts.Limits)
 	r.inbound.MaxBytes = r.opts.Limits.InboundBytesTotal
 	r.topics.init(r)
-	for i := range r.shared {
-		r.shared[i].deadlines.timeout = r.opts.Timeouts.Call
+	for i := range r.shards {
+		r.shards[i].deadlines.timeout = r.opts.Timeouts.Call
 	}
 	r.connectBroker()
 	return r
@@ -84,8 +84,8 @@ func (r *Router) group() *Group { return &r.root }
 
 // Types iterates over the registered message types, in no order.
 func (r *Router) Types() iter.Seq[string] {
-	r.adding.Lock()
-	defer r.adding.Unlock()
+	r.routesMu.Lock()
+	defer r.routesMu.Unlock()
 	return slices.Values(slices.Collect(maps.Keys(r.routes)))
 }
 
@@ -126,7 +126,7 @@ func (r *Router) mustNotBeServing(what string) {
 // compile lays out every route's stages.
 func (r *Router) buildRoutes() {
 	r.serving.Store(true)
-	r.unknown = r.root.ingress
+	r.unknownIngress = r.root.ingress
 	for _, route := range r.routes {
 		route.build()
 	}

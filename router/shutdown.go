@@ -14,7 +14,7 @@ import (
 // and Shutdown returns ctx's error; otherwise it returns nil once all
 // connections have ended.
 func (r *Router) Shutdown(ctx context.Context) error {
-	conns := r.conns.drain()
+	conns := r.conns.startDraining()
 	r.observe(Event{Kind: EventShutdown, Count: len(conns)})
 	drainPaced(ctx, conns)
 	defer r.session.Close()

@@ -20,7 +20,7 @@ func Token(req *http.Request) string {
 	if token := req.URL.Query().Get("access_token"); token != "" {
 		return token
 	}
-	for _, p := range subprotocols(req) {
+	for _, p := range offeredSubprotocols(req) {
 		if token, ok := strings.CutPrefix(p, bearerPrefix); ok {
 			return token
 		}
@@ -28,8 +28,8 @@ func Token(req *http.Request) string {
 	return ""
 }
 
-// subprotocols returns what the client offers, in its order.
-func subprotocols(req *http.Request) []string {
+// offeredSubprotocols returns what the client offers, in its order.
+func offeredSubprotocols(req *http.Request) []string {
 	var offered []string
 	for _, header := range req.Header.Values("Sec-WebSocket-Protocol") {
 		for p := range strings.SplitSeq(header, ",") {

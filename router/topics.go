@@ -106,14 +106,14 @@ func (t *topics) drop(from *topic, c *Conn) {
 	from.dropped = true
 	t.unsubscribe(from, c)
 	for node := range from.presence.remote {
-		t.forget(from, node)
+		t.removeNode(from, node)
 	}
 }
 
 // unsubscribe must be called with the topic's lock held.
 func (t *topics) unsubscribe(from *topic, c *Conn) {
 	delete(from.members, c)
-	t.leave(from, c)
+	t.removeLocalMember(from, c)
 }
 
 func (t *topics) find(name string) *topic {
@@ -140,7 +140,7 @@ func (t *topics) lock(name string) *topic {
 
 // publish queues a message for every member but one, which may be nil, and gives it to
 // the broker if it is for other nodes too.
-func (t *topics) publish(name string, except *Conn, m Message, everywhere bool) error {
+func (t *topics) publish(name string, except *Conn, m Message, allNodes bool) error {
 	if err := checkTopic(name); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (t *topics) publish(name string, except *Conn, m Message, everywhere bool) 
 		receivers = to.deliver(frame, except)
 	}
 	t.router.observe(Event{Kind: EventPublished, Count: receivers})
-	if everywhere && t.router.opts.Broker != nil {
+	if allNodes && t.router.opts.Broker != nil {
 		t.router.session.Publish(name, messagePacket(frame))
 	}
 	return nil
@@ -189,7 +189,7 @@ func (t *topics) receive(name, from string, packet []byte) {
 	}
 	if to := t.lock(name); to != nil {
 		defer to.mu.Unlock()
-		t.receiveMembers(to, from, kind, body)
+		t.receivePresence(to, from, kind, body)
 	}
 }
 
@@ -198,7 +198,7 @@ func (t *topics) receiveMessage(name string, body []byte) {
 	if to == nil {
 		return
 	}
-	frame, published := openMessage(body)
+	frame, published := parseMessagePacket(body)
 	if frame == nil {
 		return
 	}
@@ -221,7 +221,7 @@ func (t *topics) subscribed(name string) {
 	}
 	defer to.mu.Unlock()
 	if to.presence.tracked {
-		t.receiveMembers(to, "", packetPresenceQuery, nil)
+		t.receivePresence(to, "", packetPresenceQuery, nil)
 		t.queryPresence(to)
 	}
 }
@@ -250,7 +250,7 @@ func (t *topics) nodeLeft(node string) {
 		s.mu.Unlock()
 		for _, of := range all {
 			of.mu.Lock()
-			t.forget(of, node)
+			t.removeNode(of, node)
 			of.mu.Unlock()
 		}
 	}

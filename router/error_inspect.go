@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
-// A publicError is what a client may see of an error, and what the log says about the
+// A inspectedError is what a client may see of an error, and what the log says about the
 // rest. It is plain data: nothing that uses it calls the error's methods.
-type publicError struct {
+type inspectedError struct {
 	payload    wire.ErrorPayload
 	retryAfter time.Duration
 
@@ -29,58 +29,58 @@ type publicError struct {
 
 // inspect extracts the public half of an error. It calls the error's methods, so it must be
 // called by guard, unless the error is one of the router's own.
-func inspect(err error, where string) *publicError {
+func inspect(err error, where string) *inspectedError {
 	if isNilPointer(err) {
 		return internalError(fmt.Errorf("router: the error of %s is a nil %T; return nil itself", where, err))
 	}
-	limit, ok := find[*LimitExceeded](err)
+	limit, ok := asType[*LimitExceeded](err)
 	switch {
 	case ok && limit != nil:
 		return limited(*limit)
 	case ok:
-		return nilInside(err, limit, where)
+		return nilPointerError(err, limit, where)
 	}
-	e, ok := find[*errors.Error](err)
+	e, ok := asType[*errors.Error](err)
 	switch {
 	case ok && e != nil:
 		return inspectCoded(e, err)
 	case ok:
-		return nilInside(err, e, where)
+		return nilPointerError(err, e, where)
 	}
 	code := errors.Internal
 	private := false
 	switch {
-	case is(err, context.Canceled):
+	case errorIs(err, context.Canceled):
 		code = errors.Canceled
-	case is(err, context.DeadlineExceeded):
+	case errorIs(err, context.DeadlineExceeded):
 		code = errors.DeadlineExceeded
 		private = err != context.DeadlineExceeded //nolint:errorlint // a wrapped one says more
 	default:
 		private = true
 	}
-	p := &publicError{payload: publicPayload(&errors.Error{Code: code, Message: bareMessage(code)})}
+	p := &inspectedError{payload: publicPayload(&errors.Error{Code: code, Message: bareMessage(code)})}
 	if private {
-		p.keep(err, err.Error())
+		p.setPrivate(err, err.Error())
 	}
 	return p
 }
 
 // inspectCoded is about an error with an *errors.Error in its tree.
-func inspectCoded(e *errors.Error, err error) *publicError {
-	p := &publicError{payload: publicPayload(e), retryAfter: e.RetryAfter}
+func inspectCoded(e *errors.Error, err error) *inspectedError {
+	p := &inspectedError{payload: publicPayload(e), retryAfter: e.RetryAfter}
 	switch {
 	case e.Err != nil:
 		_ = err.Error() // OnError may call it
-		p.keep(err, string(e.Code)+": "+e.Err.Error())
+		p.setPrivate(err, string(e.Code)+": "+e.Err.Error())
 	case e.Code == errors.Internal:
-		p.keep(err, err.Error())
+		p.setPrivate(err, err.Error())
 	}
 	if len(e.Details) > 0 {
 		details, bad := encodeDetails(e.Details)
 		if bad == nil {
 			p.payload.Details = details
 		} else if p.cause == nil {
-			p.keep(bad, bad.Error())
+			p.setPrivate(bad, bad.Error())
 		}
 	}
 	return p
@@ -88,7 +88,7 @@ func inspectCoded(e *errors.Error, err error) *publicError {
 
 // encodeDetails must be called by guard, like inspect.
 func encodeDetails(details map[string]any) (rawJSON, error) {
-	var text packetWriter
+	var text byteWriter
 	if err := marshal(&text, details); err != nil {
 		return nil, fmt.Errorf("router: encode the details of an error: %w", err)
 	}
@@ -97,26 +97,26 @@ func encodeDetails(details map[string]any) (rawJSON, error) {
 
 // keep keeps the private half of an error. Its text leaves out what was written for the
 // client, who may find its own words there.
-func (p *publicError) keep(cause error, text string) {
+func (p *inspectedError) setPrivate(cause error, text string) {
 	p.cause, p.text = cause, text
-	if panicked, ok := find[*PanicError](cause); ok && panicked != nil {
+	if panicked, ok := asType[*PanicError](cause); ok && panicked != nil {
 		p.stack = panicked.Stack
 	}
 }
 
-// nilInside is about a nil pointer, of which nothing can be told to the client.
-func nilInside(err, pointer error, where string) *publicError {
+// nilPointerError is about a nil pointer, of which nothing can be told to the client.
+func nilPointerError(err, pointer error, where string) *inspectedError {
 	return internalError(fmt.Errorf("router: the error of %s holds a nil %T: %s", where, pointer, err.Error()))
 }
 
 // internalError is about an error of the router's own.
-func internalError(cause error) *publicError {
+func internalError(cause error) *inspectedError {
 	e := errors.Error{Code: errors.Internal, Message: bareMessage(errors.Internal)}
-	return &publicError{payload: publicPayload(&e), cause: cause, text: cause.Error()}
+	return &inspectedError{payload: publicPayload(&e), cause: cause, text: cause.Error()}
 }
 
-func limited(l LimitExceeded) *publicError {
-	return &publicError{payload: l.payload(), retryAfter: l.RetryAfter, limited: true, limit: l}
+func limited(l LimitExceeded) *inspectedError {
+	return &inspectedError{payload: l.payload(), retryAfter: l.RetryAfter, limited: true, limit: l}
 }
 
 func isNilPointer(err error) bool {
@@ -127,17 +127,17 @@ func isNilPointer(err error) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// maxTree bounds how many errors of a tree are looked at. An error that wraps itself has a
+// maxTreeErrors bounds how many errors of a tree are looked at. An error that wraps itself has a
 // tree without end, in which the standard functions overflow the stack.
-const maxTree = 1000
+const maxTreeErrors = 1000
 
 // tree iterates over an error and what it wraps, in the order of [errors.Is].
-func tree(err error) iter.Seq[error] {
+func errorTree(err error) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		waiting := []error{err}
 		for n := 0; len(waiting) > 0; n++ {
-			if n == maxTree {
-				panic(fmt.Sprintf("router: an error wraps more than %d errors, perhaps itself", maxTree))
+			if n == maxTreeErrors {
+				panic(fmt.Sprintf("router: an error wraps more than %d errors, perhaps itself", maxTreeErrors))
 			}
 			last := len(waiting) - 1
 			next := waiting[last]
@@ -161,15 +161,15 @@ func tree(err error) iter.Seq[error] {
 }
 
 // find is [errors.AsType] for a tree of any shape.
-func find[E error](err error) (E, bool) {
+func asType[E error](err error) (E, bool) {
 	if e, ok := err.(E); ok { //nolint:errorlint // the common case, which allocates nothing
 		return e, true
 	}
-	return findIn[E](err)
+	return asTypeInTree[E](err)
 }
 
-func findIn[E error](err error) (found E, ok bool) {
-	for next := range tree(err) {
+func asTypeInTree[E error](err error) (found E, ok bool) {
+	for next := range errorTree(err) {
 		if e, ok := next.(E); ok { //nolint:errorlint // tree unwraps
 			return e, true
 		}
@@ -181,8 +181,8 @@ func findIn[E error](err error) (found E, ok bool) {
 }
 
 // is is [errors.Is] for a tree of any shape. The target must be comparable.
-func is(err, target error) bool {
-	for next := range tree(err) {
+func errorIs(err, target error) bool {
+	for next := range errorTree(err) {
 		if next == target { //nolint:errorlint // tree unwraps
 			return true
 		}

@@ -39,7 +39,7 @@ func (g *registry) init(limits Limits) {
 }
 
 // drain refuses places from now on and returns the connections that are there.
-func (g *registry) drain() []*Conn {
+func (g *registry) startDraining() []*Conn {
 	g.mu.Lock()
 	first := !g.draining
 	g.draining = true
@@ -57,12 +57,12 @@ func (g *registry) acquireAddress(ip netip.Addr) error {
 	if g.draining {
 		return errDraining
 	}
-	if err := over(g.total+1, g.limits.Conns); err != nil {
+	if err := checkConnLimit(g.total+1, g.limits.Conns); err != nil {
 		return err
 	}
 	if ip.IsValid() {
 		network := ipprefix.Of(ip)
-		if err := over(g.perIP[network]+1, g.limits.ConnsPerIP); err != nil {
+		if err := checkConnLimit(g.perIP[network]+1, g.limits.ConnsPerIP); err != nil {
 			return err
 		}
 		g.perIP[network]++
@@ -76,7 +76,7 @@ func (g *registry) releaseAddress(ip netip.Addr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if ip.IsValid() {
-		countDown(g.perIP, ipprefix.Of(ip))
+		decrement(g.perIP, ipprefix.Of(ip))
 	}
 	if g.total--; g.total == 0 && g.draining {
 		close(g.drained)
@@ -91,7 +91,7 @@ func (g *registry) acquireUser(id Identity) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	user := userKey{id.TenantID, id.UserID}
-	if err := over(g.users[user]+1, g.limits.ConnsPerUser); err != nil {
+	if err := checkConnLimit(g.users[user]+1, g.limits.ConnsPerUser); err != nil {
 		return err
 	}
 	g.users[user]++
@@ -104,11 +104,11 @@ func (g *registry) releaseUser(id Identity) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	countDown(g.users, userKey{id.TenantID, id.UserID})
+	decrement(g.users, userKey{id.TenantID, id.UserID})
 }
 
 // over returns an error if n connections exceed the limit. A limit of 0 is none.
-func over(n, limit int) error {
+func checkConnLimit(n, limit int) error {
 	if limit == 0 || n <= limit {
 		return nil
 	}
@@ -118,7 +118,7 @@ func over(n, limit int) error {
 // connectionRetry is a guess: nobody knows when a connection will end.
 const connectionRetry = 5 * time.Second
 
-func countDown[K comparable](counts map[K]int, key K) {
+func decrement[K comparable](counts map[K]int, key K) {
 	if counts[key]--; counts[key] == 0 {
 		delete(counts, key)
 	}

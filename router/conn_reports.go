@@ -17,15 +17,15 @@ type reports struct {
 }
 
 func (c *Conn) reports() *reports {
-	if r := c.reported.Load(); r != nil {
+	if r := c.reportQueue.Load(); r != nil {
 		return r
 	}
-	r := &reports{SerialQueue: executor.SerialQueue[func()]{Run: runReport, MaxWaiting: maxWaiting, Pool: c.messages.Pool}}
+	r := &reports{SerialQueue: executor.SerialQueue[func()]{Run: runReport, MaxWaiting: maxWaitingJobs, Pool: c.messages.Pool}}
 	r.Init()
-	if c.reported.CompareAndSwap(nil, r) {
+	if c.reportQueue.CompareAndSwap(nil, r) {
 		return r
 	}
-	return c.reported.Load()
+	return c.reportQueue.Load()
 }
 
 func runReport(report func()) { report() }
@@ -53,7 +53,7 @@ func (r *Router) limitExceeded(l LimitExceeded) {
 
 // awaitReports waits until another report would not have to.
 func (c *Conn) awaitReports() {
-	if r := c.reported.Load(); r != nil {
+	if r := c.reportQueue.Load(); r != nil {
 		r.AwaitRoom()
 	}
 }

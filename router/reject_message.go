@@ -10,22 +10,22 @@ import (
 )
 
 // rejectMessage refuses a message: it reports a limit and gives the client exactly
-// one answer, or what the reaction to a limit says.
-func (c *Conn) rejectMessage(in *incoming, failed *publicError) {
-	reaction := c.router.opts.LimitAction
+// one answer, or what the action to a limit says.
+func (c *Conn) rejectMessage(in *incoming, failed *inspectedError) {
+	action := c.router.opts.LimitAction
 	if in.route != nil {
-		reaction = in.route.reaction
+		action = in.route.action
 	}
-	c.respondRejected(in.typ(), reaction, in.correlationID(), failed)
+	c.respondRejected(in.typ(), action, in.correlationID(), failed)
 }
 
 // respondFailed answers for a handler or its middleware, which may know limits, too.
-func (c *Conn) respondFailed(ctx *Context, failed *publicError) {
-	c.respondRejected(ctx.route.name, ctx.route.reaction, ctx.correlationID, failed)
+func (c *Conn) respondFailed(ctx *Context, failed *inspectedError) {
+	c.respondRejected(ctx.route.name, ctx.route.action, ctx.correlationID, failed)
 }
 
 // respondRejected defers what must follow even if a hook calls runtime.Goexit.
-func (c *Conn) respondRejected(typ string, reaction LimitAction, correlationID string, failed *publicError) {
+func (c *Conn) respondRejected(typ string, action LimitAction, correlationID string, failed *inspectedError) {
 	if !failed.limited {
 		c.respondError(typ, correlationID, failed)
 		return
@@ -33,7 +33,7 @@ func (c *Conn) respondRejected(typ string, reaction LimitAction, correlationID s
 	defer c.recordLimitExceeded(typ, failed.limit)
 	defer c.ws.Wake() // the report may have to wait
 	defer c.recordCompleted(typ, failed.payload.Code)
-	c.applyLimitAction(reaction, typ, correlationID, failed)
+	c.applyLimitAction(action, typ, correlationID, failed)
 }
 
 // exceeded tells observers and Options.OnLimitExceeded of a limit.
@@ -43,9 +43,9 @@ func (c *Conn) recordLimitExceeded(typ string, limit LimitExceeded) {
 	c.report(limit)
 }
 
-// react does to the client what a limit's reaction says.
-func (c *Conn) applyLimitAction(reaction LimitAction, typ, correlationID string, failed *publicError) {
-	switch reaction {
+// react does to the client what a limit's action says.
+func (c *Conn) applyLimitAction(action LimitAction, typ, correlationID string, failed *inspectedError) {
+	switch action {
 	case ActionSend:
 		_ = c.queueWait(encodeError(&failed.payload, correlationID))
 	case ActionClose:
@@ -64,7 +64,7 @@ func (c *Conn) closeForLimit(typ string, limit LimitExceeded) {
 }
 
 // respondError sends an error and reports what the client does not see of it.
-func (c *Conn) respondError(typ, correlationID string, failed *publicError) {
+func (c *Conn) respondError(typ, correlationID string, failed *inspectedError) {
 	defer func() { // even if OnError calls runtime.Goexit
 		_ = c.queueWait(encodeError(&failed.payload, correlationID))
 		c.recordCompleted(typ, failed.payload.Code)

@@ -23,7 +23,7 @@ func (e *PanicError) Error() string {
 }
 
 // fail reports the private half of an error, if there is one.
-func (r *Router) reportError(c *Conn, typ string, failed *publicError) {
+func (r *Router) reportError(c *Conn, typ string, failed *inspectedError) {
 	switch {
 	case failed.cause == nil:
 	case r.opts.OnError != nil:

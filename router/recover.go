@@ -10,7 +10,7 @@ import (
 
 // Application code is what a program registers with a router or returns to it. The router
 // calls it through this file alone: guard where the error becomes an answer, hook where
-// nothing is returned, guardedSession for brokers, log for slog handlers, observing for
+// nothing is returned, recoveringSession for brokers, log for slog handlers, observing for
 // observers, and contain for the methods of messages. So a panic in it ends one message,
 // and no lock is kept: code that may run under a lock returns through a deferred unlock,
 // and Logger, which may call the router, is never called under one.
@@ -19,7 +19,7 @@ import (
 // or of a call of runtime.Goexit. The last ends the caller, too, but for its deferred
 // functions, so these must send the answer. The error is inspected here and nowhere else.
 // The route is nil if there is none.
-func (r *Router) guard(failed **publicError, where string, route *Route, f func() error) {
+func (r *Router) guard(failed **inspectedError, where string, route *Route, f func() error) {
 	var err error
 	returned := false
 	defer func() {
@@ -59,14 +59,14 @@ func (r *Router) hook(name string, f func()) {
 
 // contain turns a panic of a value's methods for its encoding into an error. It must be
 // deferred.
-func contain(err *error) {
+func recoverAsError(err *error) {
 	if v := recover(); v != nil {
 		*err = &PanicError{Value: v, Stack: debug.Stack()}
 	}
 }
 
-// containIn is contain for a method of a message, which may be nil.
-func containIn(err *error, method string, m Message) {
+// recoverMethod is contain for a method of a message, which may be nil.
+func recoverMethod(err *error, method string, m Message) {
 	if v := recover(); v != nil {
 		p := &PanicError{Value: v, Stack: debug.Stack()}
 		*err = &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %T: %s: %w", m, method, p)}
@@ -75,69 +75,69 @@ func containIn(err *error, method string, m Message) {
 
 // observing returns f without its panics. One panic does not keep an event from the
 // other observers.
-func (r *Router) observing(f func(Event)) func(Event) {
+func (r *Router) recoverObserver(f func(Event)) func(Event) {
 	return func(e Event) {
 		defer func() {
 			// The report of a panic must not cause another.
 			if v := recover(); v != nil && e.Kind != EventPanicked {
-				r.logLater("Observe", v)
+				r.logAsync("Observe", v)
 			}
 		}()
 		f(e)
 	}
 }
 
-// maxLogsWaiting bounds the panics under locks that wait to be logged. Those beyond are
+// maxPendingLogs bounds the panics under locks that wait to be logged. Those beyond are
 // counted by observers only.
-const maxLogsWaiting = 64
+const maxPendingLogs = 64
 
-// logLater logs a panic of code that may have been called under a lock.
-func (r *Router) logLater(name string, v any) {
-	if r.logsWaiting.Add(1) > maxLogsWaiting {
-		r.logsWaiting.Add(-1)
+// logAsync logs a panic of code that may have been called under a lock.
+func (r *Router) logAsync(name string, v any) {
+	if r.pendingLogs.Add(1) > maxPendingLogs {
+		r.pendingLogs.Add(-1)
 		return
 	}
 	stack := debug.Stack()
 	r.events.Add(func() {
-		defer r.logsWaiting.Add(-1)
+		defer r.pendingLogs.Add(-1)
 		r.logHookPanic(name, v, stack)
 	})
 }
 
-// guardedSession is a broker's Link without its panics. Topics call it under their locks,
+// recoveringSession is a broker's Link without its panics. Topics call it under their locks,
 // so that subscriptions and members reach the broker in their order.
-type guardedSession struct {
+type recoveringSession struct {
 	router  *Router
 	session broker.Session
 }
 
 // Subscribe calls the broker.
-func (g guardedSession) Subscribe(topic string) {
+func (g recoveringSession) Subscribe(topic string) {
 	defer g.recover("Broker.Subscribe")
 	g.session.Subscribe(topic)
 }
 
 // Unsubscribe calls the broker.
-func (g guardedSession) Unsubscribe(topic string) {
+func (g recoveringSession) Unsubscribe(topic string) {
 	defer g.recover("Broker.Unsubscribe")
 	g.session.Unsubscribe(topic)
 }
 
 // Publish calls the broker.
-func (g guardedSession) Publish(topic string, packet []byte) {
+func (g recoveringSession) Publish(topic string, packet []byte) {
 	defer g.recover("Broker.Publish")
 	g.session.Publish(topic, packet)
 }
 
 // Close calls the broker.
-func (g guardedSession) Close() {
+func (g recoveringSession) Close() {
 	defer g.recover("Broker.Close")
 	g.session.Close()
 }
 
-func (g guardedSession) recover(name string) {
+func (g recoveringSession) recover(name string) {
 	if v := recover(); v != nil {
 		g.router.observe(Event{Kind: EventPanicked, Reason: name})
-		g.router.logLater(name, v)
+		g.router.logAsync(name, v)
 	}
 }
