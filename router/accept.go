@@ -6,101 +6,110 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/executor"
-	"github.com/penstock-go/penstock/internal/netpoll"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// ServeHTTP upgrades a request to a connection and returns; the connection lives
-// on until either side closes it. What is wrong with a request is told by an
-// HTTP status, because a browser's page can act on nothing else so early.
+// ServeHTTP upgrades a request to a WebSocket connection (RFC 6455, section 4.2) and
+// returns; the connection lives on until either side closes it. A rejected request is
+// answered with an HTTP status and the error as JSON, and with Retry-After for the statuses
+// 429 and 503.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.build()
-	if err := rejectBody(w, req); err != nil {
-		r.rejectHandshake(w, "handshake", inspect(err, ""))
-		return
-	}
-	if !r.origin.allows(req, r.opts.TrustedProxies) {
-		r.rejectHandshake(w, "origin", inspect(errors.Errorf(errors.PermissionDenied, "this page may not connect"), ""))
+	if rejection := r.checkRequest(w, req); rejection != nil {
+		r.rejectHandshake(w, rejection)
 		return
 	}
 	c := &Conn{router: r, ip: r.opts.TrustedProxies.ClientIP(req), topics: map[string]struct{}{}}
-	if err := r.conns.acquireAddress(c.ip); err != nil {
-		r.rejectHandshake(w, "draining", inspect(err, ""))
+	if rejection := r.conns.acquireAddress(c.ip); rejection != nil {
+		r.rejectHandshake(w, rejection)
 		return
 	}
-	var failed *inspectedError
-	defer func() {
+	var rejection *handshakeRejection
+	defer func() { // even if Authenticate calls runtime.Goexit or the ResponseWriter panics
 		if c.ws == nil {
 			r.conns.releaseAddress(c.ip)
 		}
-		if failed != nil {
-			r.rejectHandshake(w, "authentication", failed)
+		if rejection != nil {
+			r.rejectHandshake(w, rejection)
 		}
 	}()
-	if r.opts.Authenticate != nil {
-		r.guard(&failed, "Authenticate", nil, func() (err error) {
-			c.identity, err = r.opts.Authenticate(req)
-			return err
-		})
-	}
-	if failed == nil {
-		failed = r.accept(w, req, c)
+	if r.authenticate(req, c, &rejection); rejection == nil {
+		rejection = r.accept(w, req, c)
 	}
 }
 
-// rejectBody rejects a request with a body. An upgrade with one would have to wait for it,
-// and RFC 6455 gives it no meaning.
+// checkRequest checks what is known without calling application code.
+func (r *Router) checkRequest(w http.ResponseWriter, req *http.Request) *handshakeRejection {
+	if err := rejectBody(w, req); err != nil {
+		return rejectedBy(reasonHandshake, err)
+	}
+	if !r.origin.allows(req, r.opts.TrustedProxies) {
+		return rejectedBy(reasonOrigin, errors.Errorf(errors.PermissionDenied, "this page may not connect"))
+	}
+	return nil
+}
+
+// rejectBody rejects a request with a body. An upgrade would have to wait for it, and
+// RFC 6455 gives it no meaning.
 func rejectBody(w http.ResponseWriter, req *http.Request) error {
 	if req.ContentLength == 0 && len(req.TransferEncoding) == 0 {
 		return nil
 	}
 	// The server must not wait for the rest of the body either.
 	w.Header().Set("Connection", "close")
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // without one, the server's own timeout holds
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // if unsupported, the server's own timeout applies
 	return errors.Errorf(errors.InvalidArgument, "a handshake must not have a body")
 }
 
-// accept upgrades. Without a connection it leaves nothing behind. What it returns is what the
-// client is still to be told.
-func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *inspectedError {
-	if err := r.conns.acquireUser(c.identity); err != nil {
-		return inspect(err, "")
+// authenticate sets c.identity, or rejection. It sets rejection in a deferred function,
+// because Options.Authenticate may call runtime.Goexit.
+func (r *Router) authenticate(req *http.Request, c *Conn, rejection **handshakeRejection) {
+	if r.opts.Authenticate == nil {
+		return
+	}
+	var failed *inspectedError
+	defer func() {
+		if failed != nil {
+			*rejection = rejectedByAuthenticate(failed)
+		}
+	}()
+	r.guard(&failed, "Authenticate", nil, func() (err error) {
+		c.identity, err = r.opts.Authenticate(req)
+		return err
+	})
+}
+
+// accept upgrades the request and starts the connection. If it does not set c.ws, it has
+// released all that it acquired; it returns the rejection that the caller must answer with,
+// or nil if the request has been answered.
+func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *handshakeRejection {
+	if rejection := r.conns.acquireUser(c.identity); rejection != nil {
+		return rejection
 	}
 	shard := &r.shards[rand.N(connShards)]
 	c.deadlines = &shard.deadlines
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	defer func() {
-		if c.ws == nil { // the ResponseWriter may have panicked
+		if c.ws == nil { // also if the ResponseWriter has panicked
 			c.cancel()
 			r.conns.releaseUser(c.identity)
 		}
 	}()
-	ws, err := wsconn.Accept(w, req, r.selectSubprotocol(req), &r.transport, (*owner)(c))
+	ws, err := wsconn.Accept(w, req, r.selectSubprotocol(req), &r.transport, (*transportHandler)(c))
 	if err == wsconn.ErrAnswered { //nolint:errorlint // never wrapped
-		r.recordRejection("handshake", errors.InvalidArgument)
+		r.recordRejection(reasonHandshake, errors.InvalidArgument)
 		return nil
 	}
 	if err != nil {
-		r.rejectHandshake(w, "handshake", inspect(err, ""))
-		return nil
+		return rejectedBy(reasonHandshake, err)
 	}
 	c.ws, c.id = ws, crand.Text()
-	c.inbound = executor.Memory[*incoming]{
-		Size: (*incoming).memory, MaxBytes: r.opts.Limits.InboundBytes, Budget: &r.inbound, Ended: c.ctx.Done(),
-	}
-	c.messages = executor.SerialQueue[*incoming]{
-		Run: c.handle, BeforeNext: ws.Wake, AfterLast: ws.Flush, MaxWaiting: maxWaitingJobs, Memory: &c.inbound, Pool: &shard.pool,
-	}
-	c.messages.Init()
-	serve := c.serve
-	c.resume = func() { shard.pool.Start(serve) }
-	shard.pool.Retain()
+	c.initQueue(shard)
 	c.active.Store(1)
 	defer c.start() // even if an observer or the Logger calls runtime.Goexit
 	r.observe(Event{Kind: EventOpened})
@@ -108,7 +117,22 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *insp
 	return nil
 }
 
-// start makes the connection known and reads from it.
+// initQueue prepares the queue of received messages and the goroutines that run it.
+func (c *Conn) initQueue(shard *connShard) {
+	r := c.router
+	c.inbound = executor.Memory[*incoming]{
+		Size: (*incoming).memory, MaxBytes: r.opts.Limits.InboundBytes, Budget: &r.inbound, Ended: c.ctx.Done(),
+	}
+	c.messages = executor.SerialQueue[*incoming]{
+		Run: c.handle, BeforeNext: c.ws.Wake, AfterLast: c.ws.Flush, MaxWaiting: maxWaitingJobs, Memory: &c.inbound, Pool: &shard.pool,
+	}
+	c.messages.Init()
+	serve := c.serve // one method value, so that resuming allocates nothing
+	c.resume = func() { shard.pool.Start(serve) }
+	shard.pool.Retain()
+}
+
+// start registers the connection and starts the goroutine that opens it.
 func (c *Conn) start() {
 	if c.router.conns.add(c) {
 		c.drain()
@@ -116,31 +140,10 @@ func (c *Conn) start() {
 	go c.open()
 }
 
-// transport is what the connections have in common.
-func transportOptions(o *Options) wsconn.Options {
-	l, t := o.Limits, o.Timeouts
-	opts := wsconn.Options{
-		MaxMessageBytes: l.MaxReadBytes,
-		MessageTimeout:  t.Message,
-		WriteTimeout:    t.Write,
-		CloseTimeout:    t.Close,
-		PingInterval:    t.Ping,
-		PongTimeout:     t.Pong,
-		BufferBytes:     o.BufferBytes,
-		QueueBytes:      l.QueueBytes,
-		QueueMessages:   l.QueueMessages,
-		SlowConsumer:    wsconn.SlowConsumerPolicy(o.SlowConsumer),
-		Poller:          new(netpoll.Poller),
-	}
-	if o.CompressMinBytes > 0 {
-		opts.Deflater = wsconn.NewDeflater(o.CompressMinBytes)
-	}
-	return opts
-}
-
-// subprotocol returns what to select: the application's if the client offers
-// it, otherwise the entry that carries the token, because browsers give up on a
-// server that selects none of what they offer.
+// selectSubprotocol returns the first of Options.Subprotocols that the client offers.
+// Without one, it returns the entry that carries the token, because browsers close a
+// connection whose server selects none of the offered subprotocols. It returns "" if there
+// is neither.
 func (r *Router) selectSubprotocol(req *http.Request) string {
 	offered := offeredSubprotocols(req)
 	for _, p := range r.opts.Subprotocols {
@@ -154,62 +157,4 @@ func (r *Router) selectSubprotocol(req *http.Request) string {
 		}
 	}
 	return ""
-}
-
-// reject answers a request that does not become a connection. If it is no limit, reason
-// says why.
-func (r *Router) rejectHandshake(w http.ResponseWriter, reason string, failed *inspectedError) {
-	payload := failed.payload
-	if failed.limited {
-		payload.Code = errors.ResourceExhausted // a rate, too, is a 429
-		reason = "limit"
-		defer r.recordLimitRejection(failed.limit)
-	} else {
-		defer r.reportError(nil, "", failed)
-	}
-	defer r.recordRejection(reason, payload.Code)
-	status := httpStatus(payload.Code)
-	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", strconv.FormatInt(retrySeconds(failed.retryAfter), 10))
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = marshal(w, payload)
-}
-
-func (r *Router) recordRejection(reason string, code errors.Code) {
-	r.observe(Event{Kind: EventRejected, Reason: reason, Code: code})
-	r.logRejected(reason, code)
-}
-
-func (r *Router) recordLimitRejection(l LimitExceeded) {
-	r.observe(Event{Kind: EventLimitExceeded, Reason: string(l.Kind), Count: 1})
-	r.limitExceeded(l)
-}
-
-// retrySeconds is at least 1: a client that comes back at once helps nobody.
-func retrySeconds(d time.Duration) int64 {
-	if d == errors.Never {
-		return int64(24 * time.Hour / time.Second)
-	}
-	return max(1, ceil(d, time.Second))
-}
-
-func httpStatus(code errors.Code) int {
-	switch code {
-	case errors.Unauthenticated:
-		return http.StatusUnauthorized
-	case errors.PermissionDenied:
-		return http.StatusForbidden
-	case errors.ResourceExhausted:
-		return http.StatusTooManyRequests
-	case errors.Unavailable:
-		return http.StatusServiceUnavailable
-	case errors.InvalidArgument:
-		return http.StatusBadRequest
-	case errors.Unimplemented:
-		return http.StatusNotImplemented
-	default:
-		return http.StatusInternalServerError
-	}
 }

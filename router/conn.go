@@ -202,14 +202,14 @@ func (c *Conn) rejectAfterOpen(failed *inspectedError, closeErr *CloseError) {
 func (c *Conn) closeRejected(failed *inspectedError, closeErr *CloseError) {
 	if closeErr != nil {
 		defer c.Close(closeErr.Code, closeErr.Reason)
-		c.router.recordRejection("on_open", errors.PermissionDenied)
+		c.router.recordRejection(reasonOnOpen, errors.PermissionDenied)
 		return
 	}
 	defer c.Close(StatusInternalError, "internal error")
 	if failed.limited { // which OnOpen has no answer for
 		failed = internalError(&failed.limit)
 	}
-	c.router.recordRejection("on_open", failed.payload.Code)
+	c.router.recordRejection(reasonOnOpen, failed.payload.Code)
 	c.router.reportError(c, "", failed)
 }
 

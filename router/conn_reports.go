@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	"github.com/penstock-go/penstock/internal/executor"
-	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // reports are what the hooks about limits are still to be told of a connection. Most
@@ -39,11 +38,11 @@ func (c *Conn) report(l LimitExceeded) {
 	c.active.Add(1)
 	c.reports().EnqueueWait(func() {
 		defer c.release()
-		c.router.limitExceeded(l)
+		c.router.callOnLimitExceeded(l)
 	})
 }
 
-func (r *Router) limitExceeded(l LimitExceeded) {
+func (r *Router) callOnLimitExceeded(l LimitExceeded) {
 	if r.opts.OnLimitExceeded == nil {
 		return
 	}
@@ -58,37 +57,6 @@ func (c *Conn) awaitReports() {
 	}
 }
 
-// owner is what a connection's transport reports to.
-type owner Conn
-
-// OnClosed ends the connection's context.
-func (o *owner) OnClosed() { o.cancel() }
-
-// OnOverflow reports what a full queue dropped. Whoever sends waits for nothing,
-// so what is dropped until a report gets its turn is reported together.
-func (o *owner) OnOverflow(over wsconn.Overflow) {
-	c := (*Conn)(o)
-	if over.Dropped == 0 {
-		return
-	}
-	c.router.observe(Event{Kind: EventDropped, Policy: c.router.opts.SlowConsumer, Count: over.Dropped})
-	if c.router.opts.OnLimitExceeded == nil {
-		return
-	}
-	r := c.reports()
-	r.mu.Lock()
-	first := r.drops.Messages == 0
-	r.drops = LimitExceeded{
-		Kind: LimitQueue, Conn: c,
-		Observed: int64(over.Queued), Limit: int64(over.Limit),
-		Messages: r.drops.Messages + int64(over.Dropped),
-	}
-	r.mu.Unlock()
-	if first && c.acquire() {
-		r.EnqueueNow(c.reportDrops)
-	}
-}
-
 func (c *Conn) reportDrops() {
 	defer c.release()
 	r := c.reports()
@@ -96,22 +64,5 @@ func (c *Conn) reportDrops() {
 	drops := r.drops
 	r.drops = LimitExceeded{}
 	r.mu.Unlock()
-	c.router.limitExceeded(drops)
-}
-
-// OnBackpressure tells Options.OnBackpressure.
-func (o *owner) OnBackpressure(messages, bytes int) {
-	c := (*Conn)(o)
-	if c.router.opts.OnBackpressure == nil || !c.acquire() {
-		return
-	}
-	c.reports().EnqueueNow(func() {
-		defer c.release()
-		c.router.hook("OnBackpressure", func() { c.router.opts.OnBackpressure(c, messages, bytes) })
-	})
-}
-
-// OnWrite tells observers.
-func (o *owner) OnWrite(w wsconn.Write) {
-	o.router.observe(Event{Kind: EventWritten, Count: w.Frames, Bytes: w.Bytes, Duration: w.Waited})
+	c.router.callOnLimitExceeded(drops)
 }

@@ -30,8 +30,8 @@ func (r *Router) logClosed(c *Conn, code StatusCode) {
 	r.log(slog.LevelDebug, "connection closed", slog.String("conn", c.id), slog.Int("code", int(code)))
 }
 
-func (r *Router) logRejected(reason string, code errors.Code) {
-	r.log(slog.LevelDebug, "connection refused", slog.String("reason", reason), slog.String("code", string(code)))
+func (r *Router) logRejected(reason rejectReason, code errors.Code) {
+	r.log(slog.LevelDebug, "connection rejected", slog.String("reason", string(reason)), slog.String("code", string(code)))
 }
 
 func (r *Router) logError(c *Conn, typ string, failed *inspectedError) {

@@ -71,7 +71,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 				assert.NotContains(t, text, secret)
 			}
 			for _, said := range []string{
-				"connection opened", "connection closed", "connection refused", "message failed", "hook panicked",
+				"connection opened", "connection closed", "connection rejected", "message failed", "hook panicked",
 			} {
 				assert.Contains(t, text, said)
 			}

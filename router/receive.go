@@ -80,7 +80,7 @@ func (c *Conn) admit(in *incoming, headErr error, ingress *inspectedError) *insp
 	}
 	switch {
 	case in.Size > limit:
-		return limited(LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never})
+		return limitError(LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never})
 	case ingress != nil:
 		return ingress
 	case headErr != nil:
@@ -171,7 +171,7 @@ func (c *Conn) enqueue(in *incoming) *inspectedError {
 		limit := int64(c.router.opts.Limits.Concurrency)
 		if n := c.inFlight.Add(1); n > limit {
 			c.inFlight.Add(-1)
-			return limited(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: limit})
+			return limitError(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: limit})
 		}
 		c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
 	}

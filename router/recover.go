@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime/debug"
 
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 )
 
@@ -102,42 +101,4 @@ func (r *Router) logAsync(name string, v any) {
 		defer r.pendingLogs.Add(-1)
 		r.logHookPanic(name, v, stack)
 	})
-}
-
-// recoveringSession is a broker's Link without its panics. Topics call it under their locks,
-// so that subscriptions and members reach the broker in their order.
-type recoveringSession struct {
-	router  *Router
-	session broker.Session
-}
-
-// Subscribe calls the broker.
-func (g recoveringSession) Subscribe(topic string) {
-	defer g.recover("Broker.Subscribe")
-	g.session.Subscribe(topic)
-}
-
-// Unsubscribe calls the broker.
-func (g recoveringSession) Unsubscribe(topic string) {
-	defer g.recover("Broker.Unsubscribe")
-	g.session.Unsubscribe(topic)
-}
-
-// Publish calls the broker.
-func (g recoveringSession) Publish(topic string, packet []byte) {
-	defer g.recover("Broker.Publish")
-	g.session.Publish(topic, packet)
-}
-
-// Close calls the broker.
-func (g recoveringSession) Close() {
-	defer g.recover("Broker.Close")
-	g.session.Close()
-}
-
-func (g recoveringSession) recover(name string) {
-	if v := recover(); v != nil {
-		g.router.observe(Event{Kind: EventPanicked, Reason: name})
-		g.router.logAsync(name, v)
-	}
 }

@@ -51,19 +51,19 @@ func (g *registry) startDraining() []*Conn {
 }
 
 // acquireAddress takes a place for a request from ip. A nil error grants it.
-func (g *registry) acquireAddress(ip netip.Addr) error {
+func (g *registry) acquireAddress(ip netip.Addr) *handshakeRejection {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.draining {
-		return errDraining
+		return rejectedBy(reasonDraining, errDraining)
 	}
-	if err := checkConnLimit(g.total+1, g.limits.Conns); err != nil {
-		return err
+	if rejection := checkConnLimit(g.total+1, g.limits.Conns); rejection != nil {
+		return rejection
 	}
 	if ip.IsValid() {
 		network := ipprefix.Of(ip)
-		if err := checkConnLimit(g.perIP[network]+1, g.limits.ConnsPerIP); err != nil {
-			return err
+		if rejection := checkConnLimit(g.perIP[network]+1, g.limits.ConnsPerIP); rejection != nil {
+			return rejection
 		}
 		g.perIP[network]++
 	}
@@ -84,15 +84,15 @@ func (g *registry) releaseAddress(ip netip.Addr) {
 }
 
 // acquireUser takes a place for a connection of an identity.
-func (g *registry) acquireUser(id Identity) error {
+func (g *registry) acquireUser(id Identity) *handshakeRejection {
 	if id.UserID == "" {
 		return nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	user := userKey{id.TenantID, id.UserID}
-	if err := checkConnLimit(g.users[user]+1, g.limits.ConnsPerUser); err != nil {
-		return err
+	if rejection := checkConnLimit(g.users[user]+1, g.limits.ConnsPerUser); rejection != nil {
+		return rejection
 	}
 	g.users[user]++
 	return nil
@@ -108,11 +108,11 @@ func (g *registry) releaseUser(id Identity) {
 }
 
 // over returns an error if n connections exceed the limit. A limit of 0 is none.
-func checkConnLimit(n, limit int) error {
+func checkConnLimit(n, limit int) *handshakeRejection {
 	if limit == 0 || n <= limit {
 		return nil
 	}
-	return &LimitExceeded{Kind: LimitConnections, Observed: int64(n), Limit: int64(limit), RetryAfter: connectionRetry}
+	return rejectedByLimit(LimitExceeded{Kind: LimitConnections, Observed: int64(n), Limit: int64(limit), RetryAfter: connectionRetry})
 }
 
 // connectionRetry is a guess: nobody knows when a connection will end.

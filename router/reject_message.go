@@ -1,14 +1,5 @@
 package router
 
-import (
-	"fmt"
-	"strconv"
-	"time"
-
-	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/wire"
-)
-
 // rejectMessage refuses a message: it reports a limit and gives the client exactly
 // one answer, or what the action to a limit says.
 func (c *Conn) rejectMessage(in *incoming, failed *inspectedError) {
@@ -70,84 +61,4 @@ func (c *Conn) respondError(typ, correlationID string, failed *inspectedError) {
 		c.recordCompleted(typ, failed.payload.Code)
 	}()
 	c.router.reportError(c, typ, failed)
-}
-
-// publicPayload is what a client may see of an error, without its details.
-func publicPayload(e *errors.Error) wire.ErrorPayload {
-	return wire.ErrorPayload{
-		Code:         e.Code,
-		Message:      e.Message,
-		Retryable:    e.Retryable(),
-		RetryAfterMs: retryAfterMs(e),
-	}
-}
-
-// bareMessage is for errors that nobody gave a code.
-func bareMessage(code errors.Code) string {
-	switch code {
-	case errors.Canceled:
-		return "the call was cancelled"
-	case errors.DeadlineExceeded:
-		return "the time for the call is up"
-	default:
-		return "internal error"
-	}
-}
-
-// retryAfterMs is in whole milliseconds, rounded up, so that whoever waits that
-// long has waited long enough. A code that ends all hope has none.
-func retryAfterMs(e *errors.Error) []byte {
-	switch {
-	case e.RetryAfter == errors.Never:
-		return []byte("null")
-	case e.RetryAfter <= 0 || !e.Retryable():
-		return nil
-	default:
-		return strconv.AppendInt(nil, ceil(e.RetryAfter, time.Millisecond), 10)
-	}
-}
-
-// ceil returns d in units, rounded up.
-func ceil(d, unit time.Duration) int64 {
-	n := int64(d / unit)
-	if d%unit > 0 {
-		n++
-	}
-	return n
-}
-
-// payload is what a client is told of a limit.
-func (l *LimitExceeded) payload() wire.ErrorPayload {
-	e := errors.Error{Code: errors.ResourceExhausted, Message: l.Kind.message(), RetryAfter: l.RetryAfter}
-	if l.Kind == LimitRate && l.RetryAfter == errors.Never {
-		e.Code, e.Message = errors.FailedPrecondition, "the message costs more than the limit can ever allow"
-	}
-	payload := publicPayload(&e)
-	payload.Details = wire.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit}
-	return payload
-}
-
-func (k LimitKind) message() string {
-	switch k {
-	case LimitPayload:
-		return "message is too big"
-	case LimitConcurrency:
-		return "too many calls in flight"
-	case LimitConnections:
-		return "too many connections"
-	case LimitTopics:
-		return "too many topics"
-	case LimitQueue:
-		return "client reads too slowly"
-	default:
-		return string(k) + " limit exceeded"
-	}
-}
-
-func (l *LimitExceeded) closeReason() string {
-	reason := l.Kind.message()
-	if l.RetryAfter > 0 && l.RetryAfter != errors.Never {
-		reason += fmt.Sprintf("; retry after %d ms", ceil(l.RetryAfter, time.Millisecond))
-	}
-	return reason
 }

@@ -1,0 +1,111 @@
+package router
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A rejectReason names the check that rejected a request or a new connection. Its values
+// are the Reason of EventRejected, a value in the log, and a label of middleware/metrics.
+type rejectReason string
+
+const (
+	reasonOrigin         rejectReason = "origin"
+	reasonDraining       rejectReason = "draining"
+	reasonLimit          rejectReason = "limit"
+	reasonAuthentication rejectReason = "authentication"
+	reasonHandshake      rejectReason = "handshake"
+	reasonOnOpen         rejectReason = "on_open" // after the upgrade: the connection is closed
+)
+
+// A handshakeRejection says why a request does not become a connection. The check that
+// rejects the request chooses the reason.
+type handshakeRejection struct {
+	reason rejectReason
+	err    *inspectedError
+}
+
+// rejectedBy returns a rejection with one of the router's own errors.
+func rejectedBy(reason rejectReason, err error) *handshakeRejection {
+	return &handshakeRejection{reason, inspect(err, "")}
+}
+
+// rejectedByLimit returns a rejection by a limit.
+func rejectedByLimit(l LimitExceeded) *handshakeRejection {
+	return &handshakeRejection{reasonLimit, limitError(l)}
+}
+
+// rejectedByAuthenticate returns the rejection for an error of Options.Authenticate, which
+// may be a limit.
+func rejectedByAuthenticate(failed *inspectedError) *handshakeRejection {
+	if failed.limited {
+		return &handshakeRejection{reasonLimit, failed}
+	}
+	return &handshakeRejection{reasonAuthentication, failed}
+}
+
+// rejectHandshake answers a request with an HTTP error. The hooks and observers are
+// deferred because the ResponseWriter may panic.
+func (r *Router) rejectHandshake(w http.ResponseWriter, rejection *handshakeRejection) {
+	failed := rejection.err
+	payload := failed.payload
+	if failed.limited {
+		payload.Code = errors.ResourceExhausted // status 429 also if the error says to never retry
+		defer r.recordLimitRejection(failed.limit)
+	} else {
+		defer r.reportError(nil, "", failed)
+	}
+	defer r.recordRejection(rejection.reason, payload.Code)
+	status := httpStatus(payload.Code)
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", strconv.FormatInt(retrySeconds(failed.retryAfter), 10))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = marshal(w, payload)
+}
+
+// recordRejection reports a rejected request or connection to observers and the log.
+func (r *Router) recordRejection(reason rejectReason, code errors.Code) {
+	r.observe(Event{Kind: EventRejected, Reason: string(reason), Code: code})
+	r.logRejected(reason, code)
+}
+
+// recordLimitRejection reports a limit without a connection to observers and
+// Options.OnLimitExceeded.
+func (r *Router) recordLimitRejection(l LimitExceeded) {
+	r.observe(Event{Kind: EventLimitExceeded, Reason: string(l.Kind), Count: 1})
+	r.callOnLimitExceeded(l)
+}
+
+// retrySeconds returns the value of the header Retry-After (RFC 9110, section 10.2.3), at
+// least 1: with 0, clients would reconnect in a busy loop.
+func retrySeconds(d time.Duration) int64 {
+	if d == errors.Never {
+		return int64(24 * time.Hour / time.Second)
+	}
+	return max(1, ceil(d, time.Second))
+}
+
+// httpStatus maps the code of an error to the status of a rejected request.
+func httpStatus(code errors.Code) int {
+	switch code {
+	case errors.Unauthenticated:
+		return http.StatusUnauthorized
+	case errors.PermissionDenied:
+		return http.StatusForbidden
+	case errors.ResourceExhausted:
+		return http.StatusTooManyRequests
+	case errors.Unavailable:
+		return http.StatusServiceUnavailable
+	case errors.InvalidArgument:
+		return http.StatusBadRequest
+	case errors.Unimplemented:
+		return http.StatusNotImplemented
+	default:
+		return http.StatusInternalServerError
+	}
+}
