@@ -2,7 +2,7 @@ package router
 
 import "github.com/penstock-go/penstock/broker"
 
-// noopSession is the session of a router without a broker.
+// A noopSession is the session of a router without a broker.
 type noopSession struct{}
 
 // Subscribe does nothing.
@@ -17,6 +17,8 @@ func (noopSession) Publish(string, []byte) {}
 // Close does nothing.
 func (noopSession) Close() {}
 
+// connectBroker sets the session that publishes to other nodes. The broker may call the
+// handler before Connect returns, so the topics must have been initialized.
 func (r *Router) connectBroker() {
 	r.session = noopSession{}
 	if r.opts.Broker == nil {
@@ -34,8 +36,8 @@ func (r *Router) connectBroker() {
 	r.session = recoveringSession{r, session}
 }
 
-// recoveringSession is a broker's Link without its panics. Topics call it under their locks,
-// so that subscriptions and members reach the broker in their order.
+// A recoveringSession recovers the panics of a broker's session. Topics call it under their
+// locks, so that subscriptions and presence reach the broker in order.
 type recoveringSession struct {
 	router  *Router
 	session broker.Session
@@ -65,6 +67,7 @@ func (g recoveringSession) Close() {
 	g.session.Close()
 }
 
+// recover reports a panic of the broker. It may run under a lock, so it must not call Logger.
 func (g recoveringSession) recover(name string) {
 	if v := recover(); v != nil {
 		g.router.observe(Event{Kind: EventPanicked, Reason: name})

@@ -10,24 +10,24 @@ import (
 	"strings"
 )
 
-// TrustedProxies describes the reverse proxies in front of the server: whose headers about
-// the client are believed, and which headers. The zero value trusts no peer, so that the
-// client's address is that of the socket. The guide reverse-proxies.md has a configuration
-// for nginx, HAProxy and Caddy.
+// TrustedProxies configures the reverse proxies in front of the server: which peers are
+// trusted to report the client's address and scheme, and in which header. The zero value
+// trusts no peer, and the client's address is that of the socket. The guide reverse-proxies.md
+// has a configuration for nginx, HAProxy and Caddy.
 //
-// Every trusted proxy must replace the header that a client sends, or append to it the
-// address that it accepted the request from.
+// Every trusted proxy must replace the header that a client sends, or append to it the address
+// from which it accepted the request.
 type TrustedProxies struct {
-	// Networks are the addresses of the proxies.
+	// Networks contains the addresses of the trusted proxies.
 	Networks []netip.Prefix
 
 	// UnixSocket trusts every peer that connects over a Unix socket. Such a peer has no
-	// address. If it is not trusted, the client's address is unknown, and limits per
-	// address do not apply to it.
+	// address. If it is not trusted, the client's address is unknown, and limits per address
+	// do not apply to it.
 	UnixSocket bool
 
-	// Header is what the proxies write. Only this one is read: a proxy that writes one
-	// header forwards the other as it came from the client, which can forge it.
+	// Header is the header that the proxies write. No other header is read: a proxy that
+	// writes one header forwards the other as the client sent it, which may be forged.
 	Header ForwardedHeader
 }
 
@@ -35,15 +35,15 @@ type TrustedProxies struct {
 type ForwardedHeader uint8
 
 const (
-	// HeaderXForwardedFor is X-Forwarded-For for the address and X-Forwarded-Proto for the
-	// scheme. It is the default.
+	// HeaderXForwardedFor reads the address from X-Forwarded-For and the scheme from
+	// X-Forwarded-Proto. It is the default.
 	HeaderXForwardedFor ForwardedHeader = iota
 
-	// HeaderForwarded is the header Forwarded of RFC 7239, with its parameters for and proto.
+	// HeaderForwarded reads the parameters for and proto of the header Forwarded (RFC 7239).
 	HeaderForwarded
 )
 
-// Validate returns an error if a network is not valid or Header is unknown. [New] and
+// Validate returns an error if a network is invalid or Header is unknown. [New] and
 // ratelimit.Handshake panic with it.
 func (p TrustedProxies) Validate() error {
 	for i, network := range p.Networks {
@@ -60,9 +60,9 @@ func (p TrustedProxies) Validate() error {
 	return nil
 }
 
-// ClientIP returns the address of the client that sent the request, unmapped and without
-// zone, or the invalid address if it is unknown. It reads the header from its end, up to the
-// first address that is not a trusted proxy's. At an entry that is malformed or holds no
+// ClientIP returns the address of the client that sent the request, unmapped and without a
+// zone, or the zero netip.Addr if it is unknown. It reads the header from its end, up to the
+// first address that is not a trusted proxy's. At an entry that is malformed or has no
 // address, it stops and returns the last address before it.
 func (p TrustedProxies) ClientIP(req *http.Request) netip.Addr {
 	ip := peerOf(req)
@@ -88,12 +88,13 @@ func (p TrustedProxies) trustsPeer(req *http.Request) bool {
 	return p.UnixSocket && overUnixSocket(req)
 }
 
+// trusts reports whether one of the networks contains ip.
 func (p TrustedProxies) trusts(ip netip.Addr) bool {
 	return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
-// secure reports whether a trusted proxy says that a client speaks TLS. One entry is enough:
-// a client that claims TLS is only checked more strictly.
+// secure reports whether a trusted proxy received the request over TLS. One entry is enough: a
+// client that forges it only makes the check of its origin stricter.
 func (p TrustedProxies) secure(req *http.Request) bool {
 	if !p.trustsPeer(req) {
 		return false
@@ -106,8 +107,8 @@ func (p TrustedProxies) secure(req *http.Request) bool {
 	return false
 }
 
-// hops yields the addresses in the header, the last one first, and the invalid address for
-// an entry that is malformed or holds none.
+// hops yields the addresses in the header, last one first, and the zero netip.Addr for an
+// entry that is malformed or has none.
 func (p TrustedProxies) hops(header http.Header) iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		if p.Header == HeaderForwarded {
@@ -130,7 +131,7 @@ func (p TrustedProxies) hops(header http.Header) iter.Seq[netip.Addr] {
 	}
 }
 
-// protos yields the schemes in the header, the last one first.
+// protos yields the schemes in the header, in no particular order.
 func (p TrustedProxies) protos(header http.Header) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if p.Header == HeaderForwarded {
@@ -160,21 +161,21 @@ func cutLast(s string, i int) (before, last string, found bool) {
 	return s[:i], s[i+1:], true
 }
 
-// peerOf returns the address at the other end of the socket, or the invalid one
-// if that is not an IP socket.
+// peerOf returns the remote address of the socket, or the zero netip.Addr if it is not an IP
+// socket.
 func peerOf(req *http.Request) netip.Addr {
 	return parseHop(req.RemoteAddr)
 }
 
-// overUnixSocket relies on what http.Server knows of its listener: the remote address of a
-// Unix socket is whatever path the peer has bound, often none.
+// overUnixSocket checks the listener's address, because the remote address of a Unix socket is
+// any path that the peer has bound, often none.
 func overUnixSocket(req *http.Request) bool {
 	local, ok := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && local.Network() == "unix"
 }
 
-// parseHop accepts an address with or without a port. Unmapped and without its
-// zone, an address has one spelling only.
+// parseHop parses an address with or without a port. The result is unmapped and has no zone,
+// so that an address has only one form. It returns the zero netip.Addr for anything else.
 func parseHop(s string) netip.Addr {
 	if hp, err := netip.ParseAddrPort(s); err == nil {
 		return hp.Addr().Unmap().WithZone("")

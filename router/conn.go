@@ -11,51 +11,52 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// A Conn is one WebSocket connection. It is safe for concurrent use and may be
-// kept; once it is closed, sending to it fails.
+// A Conn is one WebSocket connection. It is safe for concurrent use and may be retained after
+// it is closed; sending to it then fails.
 type Conn struct {
+	// Set before the connection is opened and read-only afterwards.
 	router   *Router
 	ws       *wsconn.Conn
 	id       string
 	identity Identity
 	ip       netip.Addr
 
-	ctx    context.Context // ends with the connection
+	ctx    context.Context // canceled when the connection is closed
 	cancel context.CancelFunc
 
 	messages    executor.SerialQueue[*incoming]
-	inbound     executor.Memory[*incoming] // of messages
+	inbound     executor.Memory[*incoming] // limits the bytes in messages
 	resume      func()                     // calls serve on another goroutine
-	deadlines   *deadlineQueue             // of its calls
-	reportQueue atomic.Pointer[reports]
-	inFlight    atomic.Int64 // RPCs whose handlers have not returned
-	active      atomic.Int64 // what keeps the connection's place: its reader, its messages, its reports
-	rejected    bool         // by OnOpen
-	draining    atomic.Bool  // no new messages; closes once only the reader is active
+	deadlines   *deadlineQueue             // for the connection's calls
+	reportQueue atomic.Pointer[reports]    // nil until the first report
+	inFlight    atomic.Int64               // calls whose handlers have not returned
+	active      atomic.Int64               // references: the reader, each received message, each report; at 0 the connection ends
+	rejected    bool                       // by OnOpen
+	draining    atomic.Bool                // rejects new messages, and closes when only the reader is active
 
 	mu     sync.Mutex
-	topics map[string]struct{} // nil once the connection has ended and its handlers, too
+	topics map[string]struct{} // nil after the last reference is released
 }
 
-// ID returns the connection's name, which no other connection has.
+// ID returns the connection's identifier. It is random, and unique across nodes.
 func (c *Conn) ID() string { return c.id }
 
-// Identity returns who the connection speaks for.
+// Identity returns what Options.Authenticate returned, or the zero Identity.
 func (c *Conn) Identity() Identity { return c.identity }
 
-// IP returns the client's address, unmapped and without zone. It is invalid if
+// IP returns the client's address, unmapped and without a zone. It is the zero netip.Addr if
 // the address is unknown.
 func (c *Conn) IP() netip.Addr { return c.ip }
 
-// Context returns a context that ends with the connection.
+// Context returns a context that is canceled when the connection is closed.
 func (c *Conn) Context() context.Context { return c.ctx }
 
-// Subprotocol returns the subprotocol that was agreed on, or "".
+// Subprotocol returns the negotiated subprotocol, or "" if there is none.
 func (c *Conn) Subprotocol() string { return c.ws.Subprotocol() }
 
-// Send sends a message. It does not wait for the client; an error means that the
-// message cannot be encoded, that Options.SlowConsumer drops it, or that the
-// connection is closed. Messages arrive in the order in which they were sent.
+// Send queues a message for the client and returns without waiting for the client to receive
+// it. It returns an error if the message cannot be encoded, if Options.SlowConsumer drops it,
+// or if the connection is closed. Messages arrive in the order in which they were sent.
 func (c *Conn) Send(m Message) error {
 	frame, err := encode(m)
 	if err != nil {
@@ -64,9 +65,9 @@ func (c *Conn) Send(m Message) error {
 	return c.send(frame)
 }
 
-// Close sends what is still queued and then a close frame, without waiting for
-// either. The reason is cut to 123 bytes. A code that must not travel is sent
-// as 1011.
+// Close closes the connection with a close frame after sending the queued messages. It does
+// not wait for either. The reason is truncated to 123 bytes (RFC 6455, section 5.5). A code
+// that must not be sent is replaced by 1011. Only the first call has an effect.
 func (c *Conn) Close(code StatusCode, reason string) {
 	if !code.sendable() {
 		code = StatusInternalError
@@ -74,18 +75,20 @@ func (c *Conn) Close(code StatusCode, reason string) {
 	c.ws.Close(int(code), reason)
 }
 
-// Subscribe makes the connection receive what is published on topic, until it
-// ends. What other nodes publish comes as soon as the broker knows of the
-// subscription. Subscribing twice is the same as once. A topic's name has 1 to 256 bytes
-// of UTF-8 without control characters; more than Limits.Topics of one connection are a
-// [*LimitExceeded].
+// Subscribe subscribes the connection to topic until it unsubscribes or is closed. Messages
+// from other nodes arrive as soon as the broker has confirmed the subscription. Subscribing
+// again has no effect.
+//
+// The name of a topic has 1 to 256 bytes of UTF-8 without control characters; otherwise
+// Subscribe returns an error with the code INVALID_ARGUMENT. Above Limits.Topics it returns a
+// [*LimitExceeded], and UNAVAILABLE if the connection is closed.
 func (c *Conn) Subscribe(topic string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.subscribe(topic)
 }
 
-// subscribe must be called with the lock held.
+// subscribe must be called with c.mu held.
 func (c *Conn) subscribe(topic string) error {
 	if c.topics == nil {
 		return errClosed
@@ -112,7 +115,7 @@ func (c *Conn) Subscribed(topic string) bool {
 	return ok
 }
 
-// Unsubscribe undoes Subscribe and Enter.
+// Unsubscribe ends the subscription to topic and the connection's presence in it.
 func (c *Conn) Unsubscribe(topic string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,17 +129,18 @@ var errClosed = &errors.Error{Code: errors.Unavailable, Message: "connection is 
 
 var errDropped = &errors.Error{Code: errors.ResourceExhausted, Message: "client reads too slowly"}
 
-// send queues a frame and wakes the writer. It takes over a reference to frame.
+// send queues a frame and wakes the writer. It takes ownership of one reference to frame.
 func (c *Conn) send(frame *wsconn.Frame) error {
 	err := queueError(c.ws.Queue(frame))
 	c.ws.Wake()
 	return err
 }
 
-// queueWait queues the answer to a message of the client. It waits for room, so that a
-// client that reads slowly is slowed down. The caller wakes the writer.
+// queueWait queues the answer to a message of the client, and waits while the queue is full:
+// so a slow client is slowed down instead of disconnected. The caller wakes the writer.
 func (c *Conn) queueWait(frame *wsconn.Frame) error { return queueError(c.ws.QueueWait(frame)) }
 
+// queueError returns the public error for an error of the transport's queue.
 func queueError(err error) error {
 	switch {
 	case err == nil:
@@ -148,7 +152,8 @@ func queueError(err error) error {
 	}
 }
 
-// sendAll sends one encoding to many connections.
+// sendAll encodes a message once and sends it to many connections. Connections that are closed
+// are skipped.
 func sendAll(conns []*Conn, m Message) error {
 	frame, err := encode(m)
 	if err != nil {
@@ -156,17 +161,18 @@ func sendAll(conns []*Conn, m Message) error {
 	}
 	for _, c := range conns {
 		frame.Retain()
-		_ = c.send(frame) // a connection that has gone is nobody's error
+		_ = c.send(frame)
 	}
 	frame.Release()
 	return nil
 }
 
-// maxWaitingJobs bounds the jobs that wait in one of a connection's serial queues. While a
-// queue is full, the connection is not read.
+// maxWaitingJobs bounds the waiting jobs in each serial queue of a connection. While a queue
+// is full, the connection is not read.
 const maxWaitingJobs = 64
 
-// open starts a connection: OnOpen first, then its messages.
+// open calls OnOpen and then starts to read messages. Reading runs on another goroutine, so
+// that the stack that OnOpen has grown is freed.
 func (c *Conn) open() {
 	var failed *inspectedError
 	var closeErr *CloseError
@@ -174,7 +180,7 @@ func (c *Conn) open() {
 		if failed != nil {
 			go c.rejectAfterOpen(failed, closeErr)
 		} else {
-			go c.serve() // the stack that OnOpen has grown is not kept
+			go c.serve()
 		}
 	}()
 	if c.router.opts.OnOpen == nil {
@@ -189,7 +195,7 @@ func (c *Conn) open() {
 	})
 }
 
-// end refuses a connection and waits until it has ended.
+// rejectAfterOpen closes a connection that OnOpen has rejected, and reads until it is closed.
 func (c *Conn) rejectAfterOpen(failed *inspectedError, closeErr *CloseError) {
 	c.rejected = true
 	defer c.release()
@@ -198,7 +204,7 @@ func (c *Conn) rejectAfterOpen(failed *inspectedError, closeErr *CloseError) {
 	c.closeRejected(failed, closeErr)
 }
 
-// refuse closes a connection that OnOpen does not want.
+// closeRejected closes a rejected connection with OnOpen's *CloseError, or else with 1011.
 func (c *Conn) closeRejected(failed *inspectedError, closeErr *CloseError) {
 	if closeErr != nil {
 		defer c.Close(closeErr.Code, closeErr.Reason)
@@ -206,15 +212,15 @@ func (c *Conn) closeRejected(failed *inspectedError, closeErr *CloseError) {
 		return
 	}
 	defer c.Close(StatusInternalError, "internal error")
-	if failed.limited { // which OnOpen has no answer for
+	if failed.limited { // OnOpen cannot respond with a limit
 		failed = internalError(&failed.limit)
 	}
 	c.router.recordRejection(reasonOnOpen, failed.payload.Code)
 	c.router.reportError(c, "", failed)
 }
 
-// serve reads messages until the connection ends or there are none to read. Then another
-// goroutine goes on once there are.
+// serve reads messages until the connection is closed, or until there is nothing to read. In
+// the latter case the transport calls c.resume when there is, and another goroutine continues.
 func (c *Conn) serve() {
 	for !c.ws.Park(c.resume) {
 		c.ws.AwaitLowWater()
@@ -231,7 +237,7 @@ func (c *Conn) serve() {
 		if !c.messages.TryStart() {
 			continue
 		}
-		if c.ws.Park(c.resume) { // with nothing left to read, this goroutine handles the message itself
+		if c.ws.Park(c.resume) { // nothing left to read: handle the message on this goroutine
 			c.messages.Loop()
 			return
 		}
@@ -239,7 +245,7 @@ func (c *Conn) serve() {
 	}
 }
 
-// discard reads until the connection ends.
+// discard reads and drops messages until the connection is closed.
 func (c *Conn) discard() {
 	for {
 		msg, err := c.read()
@@ -252,7 +258,8 @@ func (c *Conn) discard() {
 	}
 }
 
-// read reads a message. One without a Buffer means that only control frames have arrived.
+// read reads a message. A message without a Buffer means that only control frames have
+// arrived.
 func (c *Conn) read() (wsconn.Message, error) {
 	msg, err := c.ws.Read(c.router.maxBytesOf)
 	if msg.Buffer != nil || err != nil {
@@ -261,14 +268,16 @@ func (c *Conn) read() (wsconn.Message, error) {
 	return msg, err
 }
 
-// release takes the connection out of what finds connections.
+// unregister follows the last read: it cancels the context, frees the transport's memory, and
+// removes the connection from the registry.
 func (c *Conn) unregister() {
 	c.cancel()
 	c.ws.Release()
 	c.router.conns.remove(c)
 }
 
-// leaveTopics comes after the last handler, which may ask where its connection is.
+// leaveTopics ends all subscriptions. It runs after the last handler, which may still ask for
+// them.
 func (c *Conn) leaveTopics() {
 	c.mu.Lock()
 	topics := c.topics
@@ -279,6 +288,7 @@ func (c *Conn) leaveTopics() {
 	}
 }
 
+// callOnClose calls Options.OnClose, unless OnOpen rejected the connection.
 func (c *Conn) callOnClose() {
 	if c.rejected || c.router.opts.OnClose == nil {
 		return
@@ -287,8 +297,9 @@ func (c *Conn) callOnClose() {
 	c.router.hook("OnClose", func() { c.router.opts.OnClose(c, CloseError{StatusCode(code), reason}) })
 }
 
-// drain refuses further messages and closes the connection once the admitted
-// ones have been handled.
+// drain rejects further messages and closes the connection when the admitted ones have been
+// handled. receive increments active before it reads draining, and drain stores draining
+// before it reads active, so one of them sees the other.
 func (c *Conn) drain() {
 	c.draining.Store(true)
 	if c.active.Load() == 1 {
@@ -298,8 +309,8 @@ func (c *Conn) drain() {
 
 func (c *Conn) closeAfterDrain() { c.Close(StatusServiceRestart, "server is restarting") }
 
-// hold takes part in what keeps the connection's place, unless that has been given up: whoever
-// sends may be too late.
+// acquire adds a reference, and reports false if the last one has been released: a sender may
+// run later than that.
 func (c *Conn) acquire() bool {
 	for {
 		n := c.active.Load()
@@ -309,8 +320,8 @@ func (c *Conn) acquire() bool {
 	}
 }
 
-// done ends the part of a reader, a handler or a report. The last one gives up
-// the connection's place.
+// release drops the reference of a reader, a message or a report. The last one ends the
+// connection.
 func (c *Conn) release() {
 	switch c.active.Add(-1) {
 	case 1:
@@ -324,8 +335,8 @@ func (c *Conn) release() {
 	}
 }
 
-// leave gives up the connection's place, even if OnClose, an observer or the Logger calls
-// runtime.Goexit.
+// releaseSlot reports the end of the connection and releases its slots in the registry and its
+// use of the pool, even if OnClose, an observer or the Logger calls runtime.Goexit.
 func (c *Conn) releaseSlot() {
 	defer c.router.conns.releaseAddress(c.ip)
 	defer c.router.conns.releaseUser(c.identity)

@@ -6,15 +6,16 @@ import (
 	"github.com/penstock-go/penstock/internal/executor"
 )
 
-// reports are what the hooks about limits are still to be told of a connection. Most
-// connections never have any.
+// reports is the queue of a connection's calls of OnLimitExceeded and OnBackpressure. Most
+// connections never have one.
 type reports struct {
 	executor.SerialQueue[func()]
 
 	mu    sync.Mutex
-	drops LimitExceeded // that are not reported yet, if Messages is not 0
+	drops LimitExceeded // not reported yet, unless Messages is 0
 }
 
+// reports returns the connection's queue, and creates it on the first use.
 func (c *Conn) reports() *reports {
 	if r := c.reportQueue.Load(); r != nil {
 		return r
@@ -29,8 +30,8 @@ func (c *Conn) reports() *reports {
 
 func runReport(report func()) { report() }
 
-// report tells Options.OnLimitExceeded about a limit. While too many reports
-// wait, so does whoever caused them.
+// report queues a call of Options.OnLimitExceeded. While the queue is full, it waits, and with
+// it the goroutine that reads the connection or handles its message.
 func (c *Conn) report(l LimitExceeded) {
 	if c.router.opts.OnLimitExceeded == nil {
 		return
@@ -42,6 +43,7 @@ func (c *Conn) report(l LimitExceeded) {
 	})
 }
 
+// callOnLimitExceeded calls the hook, if there is one.
 func (r *Router) callOnLimitExceeded(l LimitExceeded) {
 	if r.opts.OnLimitExceeded == nil {
 		return
@@ -50,13 +52,15 @@ func (r *Router) callOnLimitExceeded(l LimitExceeded) {
 	r.hook("OnLimitExceeded", func() { r.opts.OnLimitExceeded(l) })
 }
 
-// awaitReports waits until another report would not have to.
+// awaitReports waits while the queue of reports is full. A concurrent handler calls it before
+// it lets the next message start, so that report cannot block an unbounded number of them.
 func (c *Conn) awaitReports() {
 	if r := c.reportQueue.Load(); r != nil {
 		r.AwaitRoom()
 	}
 }
 
+// reportDrops reports the messages that have been dropped since the previous report.
 func (c *Conn) reportDrops() {
 	defer c.release()
 	r := c.reports()

@@ -7,23 +7,24 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A Context is what a handler knows of its message. It is the message's
-// context.Context: it is cancelled when the connection ends and, for an RPC,
-// when its time is up or it has been answered. A message that came before the
-// connection ended is handled all the same, unless it is an RPC. A Context may
-// be kept.
+// A Context is a received message with its connection, and the message's [context.Context]. It
+// is canceled when the connection is closed and, for a call, also when it has been answered,
+// at the latest at its deadline. A message that arrives before the connection is closed is
+// handled nevertheless, unless it is a call. A Context may be retained. Its methods are safe
+// for concurrent use, except SetValue and SetReply.
 type Context struct {
 	conn          *Conn
 	route         *Route
-	message       any // a pointer to it
+	message       any // a pointer to the decoded value
 	reply         Message
 	correlationID string
 	receivedAt    time.Time
 	size          int64
-	values        *keyValue // the last that was set
-	call          call      // of an RPC
+	values        *keyValue // a linked list, latest first
+	call          call      // only for a call
 }
 
+// A keyValue is a pair that SetValue has stored.
 type keyValue struct {
 	key, value any
 	before     *keyValue
@@ -31,17 +32,17 @@ type keyValue struct {
 
 var _ context.Context = (*Context)(nil)
 
-// Deadline returns when an RPC's time is up.
+// Deadline returns the deadline of a call; ok is false for other messages.
 func (c *Context) Deadline() (time.Time, bool) { return c.context().Deadline() }
 
-// Done returns a channel that is closed when the message's work is not wanted any
-// more.
+// Done returns a channel that is closed when the context is canceled.
 func (c *Context) Done() <-chan struct{} { return c.context().Done() }
 
-// Err returns why the message's work is not wanted any more, or nil.
+// Err returns nil until Done is closed, and then [context.Canceled] or
+// [context.DeadlineExceeded].
 func (c *Context) Err() error { return c.context().Err() }
 
-// Value returns what SetValue was last called with for key, or nil.
+// Value returns the value that SetValue last stored for key, or nil.
 func (c *Context) Value(key any) any {
 	for v := c.values; v != nil; v = v.before {
 		if v.key == key {
@@ -51,10 +52,12 @@ func (c *Context) Value(key any) any {
 	return c.context().Value(key)
 }
 
-// SetValue is how a middleware hands something on: a span, a transaction. Like the key of
-// [context.WithValue], key should be of a type of your own. It must be called before next.
+// SetValue stores a value for later handlers: a span or a transaction, for example. Like the
+// key of [context.WithValue], key should have an unexported type of the caller's package.
+// Middleware must call it before next.
 func (c *Context) SetValue(key, value any) { c.values = &keyValue{key, value, c.values} }
 
+// context returns the context that Context delegates to.
 func (c *Context) context() context.Context {
 	if c.route.rpc {
 		return c.call.context(c.conn.ctx, c.receivedAt.Add(c.conn.deadlines.timeout))
@@ -62,66 +65,68 @@ func (c *Context) context() context.Context {
 	return c.conn.ctx
 }
 
-// Conn returns the connection that the message came from.
+// Conn returns the connection that received the message.
 func (c *Context) Conn() *Conn { return c.conn }
 
-// Identity returns who the connection speaks for.
+// Identity returns the connection's identity.
 func (c *Context) Identity() Identity { return c.conn.identity }
 
-// Type returns the message's name.
+// Type returns the message's type.
 func (c *Context) Type() string { return c.route.name }
 
-// Message returns the decoded message, for middleware.
+// Message returns the decoded message, by value. It is meant for middleware.
 func (c *Context) Message() Message { return c.route.value(c.message) }
 
-// Reply returns what an RPC will be answered with, or nil: for middleware, when next has
-// returned.
+// Reply returns the reply of a call, or nil before the handler has set it. It is meant for
+// middleware, after next has returned.
 func (c *Context) Reply() Message { return c.reply }
 
-// SetReply answers an RPC in the handler's place, or otherwise than the handler did, if the
-// middleware that calls it returns nil. Of a message without a reply, nothing is sent.
+// SetReply sets or replaces the reply of a call. It is meant for middleware, which must then
+// return nil. For a message that is not a call, it has no effect.
 func (c *Context) SetReply(m Message) { c.reply = m }
 
-// CorrelationID returns what the client will recognise the answer by, or "".
+// CorrelationID returns the identifier by which the client matches the answer with the
+// message, or "".
 func (c *Context) CorrelationID() string { return c.correlationID }
 
-// Ingress returns what the ingress functions saw of the message: a limit's key and
-// cost can be computed from it again, to refund them, say.
+// Ingress returns what the ingress functions received for the message, so that the key and the
+// cost of a limit can be computed again, to refund them, for example.
 func (c *Context) Ingress() IngressContext {
 	return c.conn.ingressContext(c.route.name, c.size, c.receivedAt)
 }
 
-// ReceivedAt returns when the message's last byte was read.
+// ReceivedAt returns when the last byte of the message was read.
 func (c *Context) ReceivedAt() time.Time { return c.receivedAt }
 
-// Send sends a message to the connection, as [Conn.Send] does.
+// Send sends a message to the client; see [Conn.Send].
 func (c *Context) Send(m Message) error { return c.conn.Send(m) }
 
-// Subscribe makes the connection receive what is published on topic.
+// Subscribe subscribes the connection to topic; see [Conn.Subscribe].
 func (c *Context) Subscribe(topic string) error { return c.conn.Subscribe(topic) }
 
-// Join subscribes the connection to topic and lists it among the topic's members.
+// Join subscribes the connection to topic and makes it present there; see [Conn.Join].
 func (c *Context) Join(topic, info string) error { return c.conn.Join(topic, info) }
 
-// Unsubscribe undoes Subscribe and Enter.
+// Unsubscribe ends the subscription to topic and the presence in it.
 func (c *Context) Unsubscribe(topic string) { c.conn.Unsubscribe(topic) }
 
-// Publish sends a message to all connections that subscribe to topic, this one
-// included if it does.
+// Publish sends a message to all subscribers of topic, including this connection if it is
+// subscribed; see [Router.Publish].
 func (c *Context) Publish(topic string, m Message) error {
 	return c.conn.router.topics.publish(topic, nil, m, true)
 }
 
-// PublishExceptSelf is Publish without this connection.
+// PublishExceptSelf is like Publish, but skips this connection.
 func (c *Context) PublishExceptSelf(topic string, m Message) error {
 	return c.conn.router.topics.publish(topic, c.conn, m, true)
 }
 
-// Progress tells the caller of an RPC how far it is. After the answer it does
-// nothing.
+// Progress sends an intermediate result of a call to the client. After the call has been
+// answered, it does nothing. It returns FAILED_PRECONDITION if the message is not a call, and
+// an error if the update cannot be encoded or sent, as [Conn.Send] does.
 func (c *Context) Progress(update any) error {
 	if !c.route.rpc {
-		return errors.Errorf(errors.FailedPrecondition, "%s is not an RPC", c.route.name)
+		return errors.Errorf(errors.FailedPrecondition, "%s is not a call, so it has no progress", c.route.name)
 	}
 	frame, err := encodeProgress(c.correlationID, update)
 	if err != nil {

@@ -5,22 +5,24 @@ import (
 	"time"
 )
 
-// A watch answers the calls whose time is up. They all have the same time from
-// when they were received, so one list in that order and one timer are enough.
+// A deadlineQueue answers the calls whose deadline has passed. All calls have the same
+// timeout, counted from when they were received, so one list in that order and one timer are
+// enough.
 type deadlineQueue struct {
 	timeout time.Duration
 
 	mu          sync.Mutex
 	first, last *Context
 	timer       *time.Timer
-	armed       bool
+	armed       bool // timer is set
 }
 
+// add inserts a call and sets the timer if the call is the next to expire.
 func (q *deadlineQueue) add(c *Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c.call.queued = true
-	// It has waited for its turn, but others that came later may have had theirs.
+	// Calls of other connections that were received later may have been added earlier.
 	before := q.last
 	for before != nil && before.receivedAt.After(c.receivedAt) {
 		before = before.call.previous
@@ -37,7 +39,7 @@ func (q *deadlineQueue) add(c *Context) {
 	}
 }
 
-// insert links c behind before, which is nil if c is the first.
+// insert links c after before, or as the first if before is nil.
 func (q *deadlineQueue) insert(c, before *Context) {
 	next := &q.first
 	if before != nil {
@@ -52,16 +54,19 @@ func (q *deadlineQueue) insert(c, before *Context) {
 	*next = c
 }
 
+// remaining returns the time until the call's deadline.
 func (q *deadlineQueue) remaining(c *Context) time.Duration {
 	return time.Until(c.receivedAt.Add(q.timeout))
 }
 
+// remove takes a call out of the queue, if it is still there.
 func (q *deadlineQueue) remove(c *Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.unlink(c)
 }
 
+// unlink is remove with the lock held.
 func (q *deadlineQueue) unlink(c *Context) {
 	k := &c.call
 	if !k.queued {
@@ -81,26 +86,28 @@ func (q *deadlineQueue) unlink(c *Context) {
 	k.previous, k.next = nil, nil
 }
 
-// expire runs when the timer fires. The timer is not stopped when a call is
-// answered in time, so most often there is nothing to do.
+// expire runs when the timer fires. The timer is not stopped when a call is answered in time,
+// so usually nothing has expired. Each answer gets its own goroutine, because it waits for
+// room in its connection's send queue.
 func (q *deadlineQueue) expire() {
 	for {
 		c := q.overdue()
 		if c == nil {
 			return
 		}
-		go c.respondDeadlineExceeded() // its connection may have no room for the answer
+		go c.respondDeadlineExceeded()
 	}
 }
 
+// respondDeadlineExceeded answers a call whose deadline has passed and cancels its context.
 func (c *Context) respondDeadlineExceeded() {
 	c.conn.respondCall(c, nil, inspect(errDeadline, ""))
 	c.conn.ws.Wake()
 	c.call.end()
 }
 
-// overdue takes out a call whose time is up. Without one, it sets the timer for
-// the next.
+// overdue removes and returns a call whose deadline has passed. If there is none, it sets the
+// timer for the next call and returns nil.
 func (q *deadlineQueue) overdue() *Context {
 	q.mu.Lock()
 	defer q.mu.Unlock()

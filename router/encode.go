@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// encode encodes an event as a frame that a full queue may drop.
+// encode encodes an event as a frame that a full send queue may drop.
 func encode(m Message) (*wsconn.Frame, error) {
 	key, err := conflationKey(m)
 	if err != nil {
@@ -24,6 +24,7 @@ func encode(m Message) (*wsconn.Frame, error) {
 	return frame, nil
 }
 
+// conflationKey returns the key of a Conflatable, including its type, or "".
 func conflationKey(m Message) (key string, err error) {
 	keyed, ok := m.(Conflatable)
 	if !ok {
@@ -33,13 +34,15 @@ func conflationKey(m Message) (key string, err error) {
 	return keyed.MessageType() + "\x00" + keyed.ConflationKey(), nil
 }
 
+// messageType returns the name of a message that application code created. Its method may
+// panic, for example if m is a nil pointer.
 func messageType(m Message) (name string, err error) {
 	defer recoverMethod(&err, "MessageType", m)
 	return m.MessageType(), nil
 }
 
-// encodeReply computes the time from the call's: reading the monotonic clock alone takes
-// half as long as reading both clocks.
+// encodeReply encodes the reply of a call. It computes the time from that of the call: reading
+// only the monotonic clock takes half as long as reading both clocks.
 func encodeReply(ctx *Context) (*wsconn.Frame, error) {
 	if ctx.reply == nil {
 		return nil, errNoReply
@@ -47,7 +50,7 @@ func encodeReply(ctx *Context) (*wsconn.Frame, error) {
 	return encodeAt(ctx.reply, ctx.correlationID, ctx.receivedAt.Add(time.Since(ctx.receivedAt)))
 }
 
-// encodeAt encodes a message. A message without fields has no payload.
+// encodeAt encodes a message. A message whose type has no fields has no payload.
 func encodeAt(m Message, correlationID string, at time.Time) (*wsconn.Frame, error) {
 	typ, err := messageType(m)
 	if err != nil {
@@ -68,7 +71,7 @@ func encodeAt(m Message, correlationID string, at time.Time) (*wsconn.Frame, err
 	return endEnvelope(frame), nil
 }
 
-// encodeProgress sends the update as data and as payload: clients read either.
+// encodeProgress encodes the update as both data and payload, because clients may read either.
 func encodeProgress(correlationID string, update any) (*wsconn.Frame, error) {
 	frame := beginEnvelope(wire.TypeProgress, correlationID, time.Now())
 	for _, key := range []string{`,"data":`, `,"payload":`} {
@@ -81,6 +84,7 @@ func encodeProgress(correlationID string, update any) (*wsconn.Frame, error) {
 	return endEnvelope(frame), nil
 }
 
+// encodeHeartbeatAck encodes the answer to a heartbeat.
 func encodeHeartbeatAck(at time.Time) *wsconn.Frame {
 	frame := wsconn.NewFrame()
 	frame.At = at
@@ -89,8 +93,8 @@ func encodeHeartbeatAck(at time.Time) *wsconn.Frame {
 	return frame
 }
 
-// encodeError encodes an RPC_ERROR if the client can match it with a message, and an
-// ERROR otherwise.
+// encodeError encodes an error: as RPC_ERROR if the message has a correlation ID, otherwise as
+// ERROR.
 func encodeError(payload *wire.ErrorPayload, correlationID string) *wsconn.Frame {
 	typ := wire.TypeError
 	if correlationID != "" {
@@ -98,10 +102,11 @@ func encodeError(payload *wire.ErrorPayload, correlationID string) *wsconn.Frame
 	}
 	frame := beginEnvelope(typ, correlationID, time.Now())
 	frame.WriteString(`,"payload":`)
-	_ = marshal(frame, payload) // the application's part of it is encoded already
+	_ = marshal(frame, payload) // cannot fail: inspect has encoded the application's details
 	return endEnvelope(frame)
 }
 
+// beginEnvelope returns a frame that holds the envelope up to the payload.
 func beginEnvelope(typ, correlationID string, at time.Time) *wsconn.Frame {
 	frame := wsconn.NewFrame()
 	frame.At = at
@@ -109,6 +114,7 @@ func beginEnvelope(typ, correlationID string, at time.Time) *wsconn.Frame {
 	return frame
 }
 
+// endEnvelope closes the envelope and seals the frame.
 func endEnvelope(frame *wsconn.Frame) *wsconn.Frame {
 	frame.WriteString(`}`)
 	frame.Seal()

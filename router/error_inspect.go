@@ -10,23 +10,23 @@ import (
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
-// A inspectedError is what a client may see of an error, and what the log says about the
-// rest. It is plain data: nothing that uses it calls the error's methods.
+// An inspectedError is an error split into what a client may see and what is reported on the
+// server. It is plain data, so using it calls no methods of application code.
 type inspectedError struct {
 	payload    wire.ErrorPayload
 	retryAfter time.Duration
 
-	limited bool // the error is a limit, and the fields below do not count
+	limited bool // the error is a limit; the fields after limit are unset
 	limit   LimitExceeded
 
-	cause  error  // for OnError; nil if the client sees all of the error
-	text   string // of the cause
-	stack  []byte // of a panic
-	exited bool   // the goroutine ends
+	cause  error  // for OnError; nil if the client sees the whole error
+	text   string // the text of cause
+	stack  []byte // if cause is a panic
+	exited bool   // runtime.Goexit was called, so the goroutine ends
 }
 
-// inspect extracts the public half of an error. It calls the error's methods, so it must be
-// called by guard, unless the error is one of the router's own.
+// inspect splits an error. It calls the error's methods, so it must be called by guard, unless
+// the error is one of the router's own. Where names the code that returned the error.
 func inspect(err error, where string) *inspectedError {
 	if isNilPointer(err) {
 		return internalError(fmt.Errorf("router: the error of %s is a nil %T; return nil itself", where, err))
@@ -52,7 +52,7 @@ func inspect(err error, where string) *inspectedError {
 		code = errors.Canceled
 	case errorIs(err, context.DeadlineExceeded):
 		code = errors.DeadlineExceeded
-		private = err != context.DeadlineExceeded //nolint:errorlint // a wrapped one says more
+		private = err != context.DeadlineExceeded //nolint:errorlint // a wrapping error has text to report
 	default:
 		private = true
 	}
@@ -63,12 +63,12 @@ func inspect(err error, where string) *inspectedError {
 	return p
 }
 
-// inspectCoded is about an error with an *errors.Error in its tree.
+// inspectCoded splits an error whose tree contains an *errors.Error.
 func inspectCoded(e *errors.Error, err error) *inspectedError {
 	p := &inspectedError{payload: publicPayload(e), retryAfter: e.RetryAfter}
 	switch {
 	case e.Err != nil:
-		_ = err.Error() // OnError may call it
+		_ = err.Error() // a panic must occur here and not in OnError
 		p.setPrivate(err, string(e.Code)+": "+e.Err.Error())
 	case e.Code == errors.Internal:
 		p.setPrivate(err, err.Error())
@@ -84,7 +84,7 @@ func inspectCoded(e *errors.Error, err error) *inspectedError {
 	return p
 }
 
-// encodeDetails must be called by guard, like inspect.
+// encodeDetails encodes details for the client. It must be called by guard, like inspect.
 func encodeDetails(details map[string]any) (rawJSON, error) {
 	var text byteWriter
 	if err := marshal(&text, details); err != nil {
@@ -93,8 +93,8 @@ func encodeDetails(details map[string]any) (rawJSON, error) {
 	return rawJSON(text), nil
 }
 
-// keep keeps the private half of an error. Its text leaves out what was written for the
-// client, who may find its own words there.
+// setPrivate sets the private half of an error. The text omits the message for the client,
+// because that may repeat what the client has sent, which must not be logged.
 func (p *inspectedError) setPrivate(cause error, text string) {
 	p.cause, p.text = cause, text
 	if panicked, ok := asType[*PanicError](cause); ok && panicked != nil {
@@ -102,21 +102,24 @@ func (p *inspectedError) setPrivate(cause error, text string) {
 	}
 }
 
-// nilPointerError is about a nil pointer, of which nothing can be told to the client.
+// nilPointerError reports an error tree that contains a nil pointer. The client receives
+// INTERNAL.
 func nilPointerError(err, pointer error, where string) *inspectedError {
 	return internalError(fmt.Errorf("router: the error of %s holds a nil %T: %s", where, pointer, err.Error()))
 }
 
-// internalError is about an error of the router's own.
+// internalError returns the code INTERNAL for the client, with the cause on the server only.
 func internalError(cause error) *inspectedError {
 	e := errors.Error{Code: errors.Internal, Message: bareMessage(errors.Internal)}
 	return &inspectedError{payload: publicPayload(&e), cause: cause, text: cause.Error()}
 }
 
+// limitError returns an exceeded limit.
 func limitError(l LimitExceeded) *inspectedError {
 	return &inspectedError{payload: l.payload(), retryAfter: l.RetryAfter, limited: true, limit: l}
 }
 
+// isNilPointer reports whether err is a non-nil interface that holds a nil pointer.
 func isNilPointer(err error) bool {
 	if err == nil {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
-// publicPayload is what a client may see of an error, without its details.
+// publicPayload returns what a client may see of an error, except for its details.
 func publicPayload(e *errors.Error) wire.ErrorPayload {
 	return wire.ErrorPayload{
 		Code:         e.Code,
@@ -19,11 +19,11 @@ func publicPayload(e *errors.Error) wire.ErrorPayload {
 	}
 }
 
-// bareMessage is for errors that nobody gave a code.
+// bareMessage returns the message of an error without an *errors.Error.
 func bareMessage(code errors.Code) string {
 	switch code {
 	case errors.Canceled:
-		return "the call was cancelled"
+		return "the call was canceled"
 	case errors.DeadlineExceeded:
 		return "the time for the call is up"
 	default:
@@ -31,8 +31,8 @@ func bareMessage(code errors.Code) string {
 	}
 }
 
-// retryAfterMs is in whole milliseconds, rounded up, so that whoever waits that
-// long has waited long enough. A code that ends all hope has none.
+// retryAfterMs returns RetryAfter in milliseconds as JSON, rounded up so that a client never
+// retries too early. It is null for errors.Never, and absent if the code is not retryable.
 func retryAfterMs(e *errors.Error) []byte {
 	switch {
 	case e.RetryAfter == errors.Never:
@@ -53,7 +53,7 @@ func ceil(d, unit time.Duration) int64 {
 	return n
 }
 
-// payload is what a client is told of a limit.
+// payload returns what a client receives for an exceeded limit.
 func (l *LimitExceeded) payload() wire.ErrorPayload {
 	e := errors.Error{Code: errors.ResourceExhausted, Message: l.Kind.message(), RetryAfter: l.RetryAfter}
 	if l.Kind == LimitRate && l.RetryAfter == errors.Never {
@@ -64,6 +64,7 @@ func (l *LimitExceeded) payload() wire.ErrorPayload {
 	return payload
 }
 
+// message returns the text for the client.
 func (k LimitKind) message() string {
 	switch k {
 	case LimitPayload:
@@ -81,6 +82,7 @@ func (k LimitKind) message() string {
 	}
 }
 
+// closeReason returns the reason of the close frame for an exceeded limit.
 func (l *LimitExceeded) closeReason() string {
 	reason := l.Kind.message()
 	if l.RetryAfter > 0 && l.RetryAfter != errors.Never {

@@ -1,20 +1,20 @@
 package router
 
-// A ErrorReport is an error that a client does not see in full.
+// An ErrorReport describes an error whose details the client does not receive.
 type ErrorReport struct {
-	Conn *Conn  // nil if there was no connection yet
-	Type string // of the message, as an [IngressContext] has it; "" if there was none
+	Conn *Conn  // nil if the request was not upgraded
+	Type string // message type as in IngressContext; "" if no message is involved
 	Err  error
 }
 
-// A PanicError is a panic that was turned into an error.
+// A PanicError is a recovered panic of application code.
 type PanicError struct {
-	Value any
-	Stack []byte
+	Value any    // the argument of panic
+	Stack []byte // as from runtime/debug.Stack
 }
 
-// Error describes the panic without its stack. If Value is neither an error nor a string,
-// the text holds only its type, for the error may be logged and the value be a message.
+// Error describes the panic without its stack. If Value is neither an error nor a string, the
+// text contains only its type, because the error may be logged and the value may be a message.
 func (e *PanicError) Error() string {
 	if e == nil {
 		return "<nil>"
@@ -22,7 +22,8 @@ func (e *PanicError) Error() string {
 	return "panic: " + panicText(e.Value)
 }
 
-// fail reports the private half of an error, if there is one.
+// reportError passes the private half of an error, if there is one, to Options.OnError or to
+// the log.
 func (r *Router) reportError(c *Conn, typ string, failed *inspectedError) {
 	switch {
 	case failed.cause == nil:

@@ -6,11 +6,12 @@ import (
 	"slices"
 )
 
-// maxTreeErrors bounds how many errors of a tree are looked at. An error that wraps itself has a
-// tree without end, in which the standard functions overflow the stack.
+// maxTreeErrors bounds how many errors of a tree are visited. An error that wraps itself has
+// an infinite tree, in which the functions of the standard library overflow the stack.
 const maxTreeErrors = 1000
 
-// tree iterates over an error and what it wraps, in the order of [errors.Is].
+// errorTree iterates over an error and the errors that it wraps, in the order of [errors.Is].
+// It panics above maxTreeErrors.
 func errorTree(err error) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		waiting := []error{err}
@@ -39,7 +40,7 @@ func errorTree(err error) iter.Seq[error] {
 	}
 }
 
-// find is [errors.AsType] for a tree of any shape.
+// asType is like [errors.AsType], but bounds the size of the tree.
 func asType[E error](err error) (E, bool) {
 	if e, ok := err.(E); ok { //nolint:errorlint // the common case, which allocates nothing
 		return e, true
@@ -47,6 +48,7 @@ func asType[E error](err error) (E, bool) {
 	return asTypeInTree[E](err)
 }
 
+// asTypeInTree is asType for an error that is not an E itself.
 func asTypeInTree[E error](err error) (found E, ok bool) {
 	for next := range errorTree(err) {
 		if e, ok := next.(E); ok { //nolint:errorlint // tree unwraps
@@ -59,7 +61,7 @@ func asTypeInTree[E error](err error) (found E, ok bool) {
 	return found, false
 }
 
-// is is [errors.Is] for a tree of any shape. The target must be comparable.
+// errorIs is like [errors.Is], but bounds the size of the tree. The target must be comparable.
 func errorIs(err, target error) bool {
 	for next := range errorTree(err) {
 		if next == target { //nolint:errorlint // tree unwraps

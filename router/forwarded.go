@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// A forwardedElement is what one proxy says about the request that it received.
+// A forwardedElement describes the request as one proxy received it.
 type forwardedElement struct {
-	client netip.Addr // the parameter for; invalid if it is missing, malformed, hidden or unknown
-	proto  string     // the parameter proto; "" if it is missing
+	client netip.Addr // the parameter for; invalid if missing, malformed, obfuscated or unknown
+	proto  string     // the parameter proto; "" if missing
 }
 
-// forwardedElements yields the elements of the header Forwarded (RFC 7239, section 4), the
-// last one first. A malformed element is the zero value; empty ones are skipped (RFC 9110,
+// forwardedElements yields the elements of the header Forwarded (RFC 7239, section 4), last
+// one first. A malformed element yields the zero value; empty elements are skipped (RFC 9110,
 // section 5.6.1.2).
 //
-// The header is split from its end. A client that sends an opening quote without a closing
-// one thus spoils its own element, and not the one that a proxy appends behind it: read from
-// the end, a well-formed element begins at the same comma, whatever precedes it.
+// The header is split from its end. A client that sends an opening quote without a closing one
+// then invalidates only its own element, and not the one that a proxy appends after it: read
+// from the end, a well-formed element begins at the same comma, whatever precedes it.
 func forwardedElements(header http.Header) iter.Seq[forwardedElement] {
 	return func(yield func(forwardedElement) bool) {
 		for _, value := range slices.Backward(header.Values("Forwarded")) {
@@ -35,8 +35,8 @@ func forwardedElements(header http.Header) iter.Seq[forwardedElement] {
 	}
 }
 
-// lastUnquotedComma returns the index of the last comma outside of a quoted string, or -1. s
-// must end outside of one.
+// lastUnquotedComma returns the index of the last comma outside of a quoted string, or -1. The
+// end of s must be outside of a quoted string.
 func lastUnquotedComma(s string) int {
 	quoted := false
 	for i := len(s) - 1; i >= 0; i-- {
@@ -76,8 +76,8 @@ func parseForwarded(s string) forwardedElement {
 	return element
 }
 
-// forwardedPair parses the pair that s begins with, up to the next semicolon, and returns
-// what follows it. The name is in lower case, and "" if the pair is empty, which the grammar
+// forwardedPair parses the pair at the start of s, up to the next semicolon, and returns the
+// remaining text. The name is in lower case, and "" if the pair is empty, which the grammar
 // allows.
 func forwardedPair(s string) (name, value, rest string, more, ok bool) {
 	s = strings.TrimLeft(s, " \t")
@@ -104,8 +104,8 @@ func forwardedPair(s string) (name, value, rest string, more, ok bool) {
 	return strings.ToLower(name), value, rest, more, ok && (more || s == "")
 }
 
-// unquote returns the content of the quoted-string (RFC 9110, section 5.6.4) that s begins
-// with, and what follows it.
+// unquote returns the content of the quoted-string (RFC 9110, section 5.6.4) at the start of
+// s, and the text after it.
 func unquote(s string) (content, rest string, ok bool) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {
@@ -124,8 +124,8 @@ func unquote(s string) (content, rest string, ok bool) {
 	return "", "", false
 }
 
-// parseNode parses a node identifier (RFC 7239, section 6). It is the invalid address for
-// the word unknown and for identifiers that hide the address.
+// parseNode parses a node identifier (RFC 7239, section 6). It returns the zero netip.Addr for
+// the word unknown and for obfuscated identifiers.
 func parseNode(s string) netip.Addr {
 	bracketed := strings.HasPrefix(s, "[")
 	host, port := s, ""
@@ -144,7 +144,7 @@ func parseNode(s string) netip.Addr {
 	return addr.Unmap()
 }
 
-// isNodePort accepts one to five digits, or an underscore and an identifier.
+// isNodePort reports whether s is one to five digits, or an underscore and an identifier.
 func isNodePort(s string) bool {
 	name, hidden := strings.CutPrefix(s, "_")
 	limit := 5

@@ -8,11 +8,11 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// Stages 6 and 7 of the pipeline: decoding with validation, and the handler inside its
-// middleware. They run on a goroutine of the connection's serial queue.
+// This file runs stages 6 and 7 of the pipeline: decoding and validation, then middleware and
+// handler. They run on a goroutine of the connection's serial queue.
 
-// handle runs stages 6 and 7. Messages that arrived before the client left are handled as
-// if it had stayed, except calls, whose answer could not be delivered.
+// handle runs stages 6 and 7. An event that arrived before the connection was closed is
+// handled nevertheless; a call is not, because its answer could not be delivered.
 func (c *Conn) handle(in *incoming) {
 	route := in.route
 	defer c.finishHandling(route)
@@ -42,12 +42,13 @@ func (c *Conn) handle(in *incoming) {
 	}
 }
 
-// errDeadline is the answer to a call whose deadline passes before its turn or its answer.
+// errDeadline answers a call whose deadline passes before it starts or before it is answered.
 var errDeadline = &errors.Error{Code: errors.DeadlineExceeded, Message: bareMessage(errors.DeadlineExceeded)}
 
-// errExited reports application code that neither returns nor panics.
+// errExited reports application code that calls runtime.Goexit.
 var errExited = errors.New("router: runtime.Goexit was called, as FailNow of package testing does")
 
+// finishHandling releases what stage 5 has acquired for the message.
 func (c *Conn) finishHandling(route *Route) {
 	if route.rpc {
 		c.inFlight.Add(-1)
@@ -77,6 +78,7 @@ func (c *Conn) runDecode(in *incoming) (ctx *Context) {
 	return ctx
 }
 
+// decode decodes and validates a message. It must be called by guard.
 func (c *Conn) decode(in *incoming) (*Context, error) {
 	envelope, err := wire.Parse(in.Bytes)
 	if err != nil {
@@ -119,7 +121,7 @@ func (rt *Route) validate(m any, library func(any) error) error {
 	return invalid(library(rt.value(m)))
 }
 
-// invalid gives an error the code INVALID_ARGUMENT, unless it has a code, is nil or comes
+// invalid gives an error the code INVALID_ARGUMENT, unless it is nil, has a code, or comes
 // from a panic. Like inspect, it must be called by guard.
 func invalid(err error) error {
 	if err == nil || isNilPointer(err) {
@@ -157,7 +159,8 @@ func (c *Conn) handleEvent(ctx *Context) {
 	ctx.run(&failed)
 }
 
-// handleCall is stage 7 of a call. The call gets exactly one answer, by its deadline.
+// handleCall is stage 7 of a call, which gets exactly one answer, at the latest at its
+// deadline.
 func (c *Conn) handleCall(ctx *Context) {
 	c.deadlines.add(ctx)
 	var reply *wsconn.Frame
@@ -177,10 +180,11 @@ func (c *Conn) handleCall(ctx *Context) {
 	})
 }
 
-var errNoReply = errors.New("router: a middleware has neither called the handler nor set a reply")
+// errNoReply reports a call whose handler was not called and whose reply was not set.
+var errNoReply = errors.New("router: the call has no reply; middleware must call next or SetReply, or return an error")
 
-// answer queues the reply of a call or its error, unless the call has been answered. The
-// caller wakes the writer. An error that comes too late is only reported.
+// respondCall queues the reply of a call or its error, unless the call has been answered. The
+// caller wakes the writer. A late reply is dropped, and a late error is only reported.
 func (c *Conn) respondCall(ctx *Context, reply *wsconn.Frame, failed *inspectedError) {
 	first := ctx.call.markAnswered()
 	switch {
@@ -198,7 +202,7 @@ func (c *Conn) respondCall(ctx *Context, reply *wsconn.Frame, failed *inspectedE
 	}
 }
 
-// run calls the handler inside its middleware.
+// run calls the handler and its middleware, and stores what they return in failed.
 func (c *Context) run(failed **inspectedError) {
 	if c.conn.router.observer != nil {
 		defer c.recordHandled(time.Now())
@@ -206,6 +210,7 @@ func (c *Context) run(failed **inspectedError) {
 	c.conn.router.guard(failed, "handler", c.route, func() error { return c.route.run(c) })
 }
 
+// recordHandled reports the duration of a handler to observers.
 func (c *Context) recordHandled(since time.Time) {
 	c.conn.router.observe(Event{Kind: EventHandled, Type: c.route.name, Duration: time.Since(since)})
 }

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// An IngressContext is what is known of a message before its payload is read.
+// An IngressContext describes a received message before its payload is decoded.
 type IngressContext struct {
-	Type       string     // a registered type, "__heartbeat", or "" for anything else
-	ConnID     string     // assigned by the router, unique in this process
-	IP         netip.Addr // of the client, unmapped and without zone; invalid if unknown
+	Type       string     // a registered type, "__heartbeat", or "" for any other
+	ConnID     string     // as Conn.ID returns it
+	IP         netip.Addr // of the client, unmapped and without a zone; the zero netip.Addr if unknown
 	Identity   Identity   // what Options.Authenticate returned
-	Size       int64      // bytes of the whole message, envelope included
-	ReceivedAt time.Time  // server clock, when the message's last byte was read
+	Size       int64      // of the whole message in bytes, including the envelope
+	ReceivedAt time.Time  // when the last byte of the message was read
 }
 
-// An Identity says who a connection speaks for. The zero Identity is an
-// anonymous connection.
+// An Identity is the authenticated tenant and user of a connection. The zero Identity is that
+// of an anonymous connection.
 type Identity struct {
-	TenantID string
+	TenantID string // "" if there are no tenants
 	UserID   string // "" if the connection is anonymous
-	Data     any    // the application's own
+	Data     any    // for the application; the router does not use it
 }
 
-// An IngressFunc decides whether a message may enter, before its payload is
-// read. It admits the message by returning nil. An error turns it away and is
-// told to the client: a [*LimitExceeded] as a limit, anything else by its code.
+// An IngressFunc admits a message by returning nil, or rejects it by returning an error,
+// before the payload is decoded. The client receives the error: a [*LimitExceeded] as an
+// exceeded limit, and any other error by its code.
 //
-// It is called by many connections at once, and a connection's later messages
-// wait for it. Its context ends with the connection.
+// Many connections call it concurrently. Later messages of the same connection wait until it
+// returns. The context is canceled when the connection is closed.
 type IngressFunc func(ctx context.Context, in IngressContext) error

@@ -11,19 +11,19 @@ import (
 	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
-// Payloads are decoded and encoded in this file alone.
+// Only this file decodes and encodes payloads.
 
-// rawJSON is JSON that is laid out already.
+// rawJSON is JSON that has been encoded already.
 type rawJSON = jsonv2.Value
 
-//nolint:gochecknoglobals // constants, but for the language
+//nolint:gochecknoglobals // never changed
 var (
 	decodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true))
 	encodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true), jsonv2.Deterministic(true))
 )
 
-// unmarshal decodes a payload into what v points to. The scanner has found the
-// text to be UTF-8; half a surrogate pair in an escape becomes U+FFFD.
+// unmarshal decodes a payload into the value that v points to. The scanner has checked that
+// the text is UTF-8; an unpaired surrogate in an escape becomes U+FFFD.
 func unmarshal(payload []byte, v any) error {
 	if err := jsonv2.Unmarshal(payload, v, decodeOptions); err != nil {
 		return decodeError(err)
@@ -31,8 +31,8 @@ func unmarshal(payload []byte, v any) error {
 	return nil
 }
 
-// decodeError tells the client which field is wrong and why, in words that do
-// not depend on the server's types.
+// decodeError returns an error that names the invalid field and the reason, without naming the
+// server's types.
 func decodeError(err error) error {
 	wrong, ok := asType[*jsonv2.SemanticError](err)
 	if ok && wrong.GoType != nil && wrong.JSONKind != 0 {
@@ -44,14 +44,14 @@ func decodeError(err error) error {
 	}
 	reason := "cannot be decoded"
 	if errorIs(err, jsonv2.ErrDuplicateName) {
-		reason = "must not come twice"
+		reason = "must not occur twice"
 	}
 	e := errors.InvalidField(field, reason)
 	e.Err = err
 	return e
 }
 
-// fieldPath names a place in a payload: /user/names/0 is user.names.0.
+// fieldPath returns the path of a field in a payload: user.names.0 for /user/names/0.
 func fieldPath(at jsonv2.Pointer) string {
 	if at == "" {
 		return "payload"
@@ -63,7 +63,7 @@ func fieldPath(at jsonv2.Pointer) string {
 	return strings.Join(names, ".")
 }
 
-// jsonKind names the JSON that decodes into a Go type.
+// jsonKind describes the JSON that decodes into a Go type.
 func jsonKind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
@@ -86,7 +86,7 @@ func jsonKind(t reflect.Type) string {
 	}
 }
 
-// given names what stood there instead.
+// actualJSON describes the JSON that the client sent.
 func actualJSON(e *jsonv2.SemanticError) string {
 	switch e.JSONKind {
 	case jsonv2.KindNull:
@@ -107,15 +107,15 @@ func actualJSON(e *jsonv2.SemanticError) string {
 	}
 }
 
-// marshal writes the encoding of v. What is not UTF-8 becomes U+FFFD, so that a
-// stray byte in a database does not cost a client its answer.
+// marshal encodes v. Invalid UTF-8 becomes U+FFFD, so that one invalid byte in a database does
+// not fail the whole reply.
 func marshal(w io.Writer, v any) (err error) {
 	defer recoverAsError(&err)
 	return jsonv2.MarshalWrite(w, v, encodeOptions)
 }
 
-// encodable returns what the library has against a type, which it says only when it meets
-// a value.
+// checkEncodable returns the error that the JSON library would return for values of a type, so
+// that it is found at registration.
 func checkEncodable(t reflect.Type, known map[reflect.Type]bool) error {
 	if known[t] || hasOwnEncoding(t) {
 		return nil
@@ -146,7 +146,7 @@ func checkEncodable(t reflect.Type, known map[reflect.Type]bool) error {
 	}
 }
 
-// checkEncodableKey is about keys, which must be strings in JSON.
+// checkEncodableKey checks the key type of a map: its keys must be strings in JSON.
 func checkEncodableKey(t reflect.Type) error {
 	if t.Kind() == reflect.Interface || hasOwnEncoding(t) {
 		return nil
@@ -156,12 +156,13 @@ func checkEncodableKey(t reflect.Type) error {
 	return marshal(io.Discard, one.Interface())
 }
 
+// isEncoded reports whether a struct field is part of the JSON.
 func isEncoded(f reflect.StructField) bool {
 	return (f.IsExported() || f.Anonymous) && f.Tag.Get("json") != "-"
 }
 
-// hasOwnEncoding reports whether a type has methods for its encoding, which may have something
-// against a zero value.
+// hasOwnEncoding reports whether a type has methods for its encoding. They may return an error
+// for a zero value, so such a type is not checked.
 func hasOwnEncoding(t reflect.Type) bool {
 	for _, is := range []reflect.Type{
 		reflect.TypeFor[jsonv2.Marshaler](), reflect.TypeFor[jsonv2.MarshalerTo](), reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextAppender](),

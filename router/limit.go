@@ -5,40 +5,41 @@ import (
 	"time"
 )
 
-// A LimitKind names what a limit bounds.
+// A LimitKind names what a limit bounds. Applications may define further kinds.
 type LimitKind string
 
-// The limits there are.
+// The kinds that the router uses.
 const (
-	LimitRate        LimitKind = "rate"        // messages over time
+	LimitRate        LimitKind = "rate"        // cost of messages over time
 	LimitPayload     LimitKind = "payload"     // bytes of one message
 	LimitConcurrency LimitKind = "in_flight"   // calls whose handlers have not returned
 	LimitConnections LimitKind = "connections" // open connections
-	LimitTopics      LimitKind = "topics"      // topics that one connection subscribes to
-	LimitQueue       LimitKind = "queue"       // messages or bytes that wait to be sent to a connection
+	LimitTopics      LimitKind = "topics"      // subscriptions of one connection
+	LimitQueue       LimitKind = "queue"       // messages or bytes in the send queue of one connection
 )
 
-// A LimitExceeded says which limit was exceeded and by how much. It is the
-// error that an [IngressFunc] returns for a message over its limit; the router
-// fills in Conn and Type, reports it to Options.OnLimitExceeded and answers the
-// client.
+// A LimitExceeded is the error for a message or a connection that exceeds a limit. An
+// [IngressFunc], a handler or Options.Authenticate may return one; the router sets Conn and
+// Type, passes it to Options.OnLimitExceeded, and answers the client according to
+// [LimitAction].
 type LimitExceeded struct {
 	Kind     LimitKind
-	Conn     *Conn  // nil where the connection itself was refused
-	Type     string // as an [IngressContext] has it
-	Observed int64  // the attempted cost, the bytes, the calls, the connections
-	Limit    int64  // the most that Observed may be
+	Conn     *Conn  // nil if a connection was rejected
+	Type     string // message type as in IngressContext
+	Observed int64  // cost, bytes, calls, connections or topics, including the rejected one
+	Limit    int64  // highest allowed value of Observed
 
-	// Messages is how many were turned away: 1, but for a full queue, whose drops
-	// are reported together if they come faster than OnLimitExceeded takes them.
+	// Messages is the number of rejected or dropped messages. It is 1, except for LimitQueue:
+	// drops that follow each other faster than OnLimitExceeded returns are reported together.
+	// The router sets it.
 	Messages int64
 
-	// RetryAfter is how long to wait until the same can be admitted: 0 if that
-	// is unknown, errors.Never if no wait can help.
+	// RetryAfter is the time until the same message can be admitted: 0 if it is unknown,
+	// errors.Never if it can never be admitted.
 	RetryAfter time.Duration
 }
 
-// Error describes the limit for a log.
+// Error describes the limit, for logs.
 func (l *LimitExceeded) Error() string {
 	if l == nil {
 		return "<nil>"
@@ -46,20 +47,20 @@ func (l *LimitExceeded) Error() string {
 	return fmt.Sprintf("%s limit exceeded: %d of %d", l.Kind, l.Observed, l.Limit)
 }
 
-// A LimitAction is what a client gets for a message over a limit. The message's
-// handler is not called, whatever the action.
+// A LimitAction decides how the client is answered when a message exceeds a limit. The handler
+// is not called in any case.
 type LimitAction uint8
 
-// The reactions there are. ActionSend is the default.
+// The actions. ActionSend is the default.
 const (
-	ActionSend   LimitAction = iota // an error
-	ActionClose                     // a close frame, and nothing after it
-	ActionCustom                    // nothing: Options.OnLimitExceeded takes care of it
+	ActionSend   LimitAction = iota // send an error
+	ActionClose                     // send nothing and close the connection
+	ActionCustom                    // send nothing; Options.OnLimitExceeded responds
 )
 
-func mustBeLimitAction(r LimitAction) {
-	if r > ActionCustom {
-		panic(fmt.Sprintf("router: OnExceeded is %d; it must be Send, Close or Custom", r))
+func mustBeLimitAction(a LimitAction) {
+	if a > ActionCustom {
+		panic(fmt.Sprintf("router: LimitAction is %d; it must be ActionSend, ActionClose or ActionCustom", a))
 	}
 }
 
@@ -70,30 +71,30 @@ func defaultCloseCode(l LimitExceeded) StatusCode {
 	return StatusTryAgainLater
 }
 
-// A SlowConsumerPolicy is what happens to a message for a connection whose outgoing
-// queue is full. Replies and errors are never dropped: if there is no room for one
-// after what can be dropped was, the connection is closed with 1013.
+// A SlowConsumerPolicy decides what happens to a message for a connection whose send queue is
+// full. Replies and errors are never dropped: if one does not fit after other messages have
+// been dropped, the connection is closed with 1013.
 type SlowConsumerPolicy uint8
 
-// The policies there are. Disconnect is the default.
+// The policies. Disconnect is the default.
 const (
-	// Disconnect closes the connection with 1013. The client comes back and learns
-	// where things stand.
+	// Disconnect closes the connection with 1013. The client should reconnect and load its
+	// state again.
 	Disconnect SlowConsumerPolicy = iota
 
-	// DropOldest drops the messages that have waited longest.
+	// DropOldest drops the messages that have been queued longest.
 	DropOldest
 
-	// DropNewest drops the message.
+	// DropNewest drops the message that is being sent.
 	DropNewest
 
-	// Conflate drops messages of whose key a later one waits: see [Conflatable]. If
-	// that makes no room, the connection is closed.
+	// Conflate drops queued messages that a later queued message of the same key replaces: see
+	// [Conflatable]. If the message still does not fit, the connection is closed with 1013.
 	Conflate
 )
 
-// A Conflatable message replaces earlier ones of its key that wait in a queue with the
-// policy [Conflate]: positions of one player, say. The type is part of the key.
+// A Conflatable message replaces queued messages with the same type and key under the policy
+// [Conflate]: the position of one player, for example.
 type Conflatable interface {
 	Message
 	ConflationKey() string

@@ -8,14 +8,14 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// All that the router logs is logged here. The keys are a promise: conn, ip, type, error,
-// stack, hook, panic, code, reason. No part of a request or of a message gets here,
-// but what the application itself writes into its errors and panics.
+// This file writes all log records. The keys are part of the API: conn, ip, type, error, stack,
+// hook, panic, code, reason. A record contains no part of a request or a message, except what
+// the application includes in its errors and panics.
 
-// log must not be called under a lock: the Logger's handler may call the router.
+// log must not be called under a lock: the handler of Options.Logger may call the router.
 func (r *Router) log(level slog.Level, text string, attrs ...slog.Attr) {
 	defer func() {
-		if recover() != nil { // there is no other place to write it to
+		if recover() != nil { // it cannot be logged
 			r.observe(Event{Kind: EventPanicked, Reason: "Logger"})
 		}
 	}()
@@ -49,8 +49,8 @@ func (r *Router) logHookPanic(name string, value any, stack []byte) {
 	r.log(slog.LevelError, "hook panicked", slog.String("hook", name), slog.String("panic", panicText(value)), slog.String("stack", string(stack)))
 }
 
-// panicText shows what was written to be read. Anything else may hold a message, so its
-// type must do; so must that of an error whose Error method panics, too.
+// panicText returns the text of an error or a string. Any other value may be a message, so it
+// returns only the type; likewise for an error whose Error method panics.
 func panicText(value any) (text string) {
 	defer func() {
 		if recover() != nil {

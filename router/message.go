@@ -1,8 +1,7 @@
 package router
 
-// A Message is a Go value with a name on the wire. MessageType is a method of
-// the type itself: it must not look at the receiver, which may be the zero
-// value.
+// A Message is a Go value with a name in the protocol. MessageType must return the same name
+// for every value, including the zero value. Messages are registered and sent by value.
 //
 //	type Say struct {
 //		Room string `json:"room"`
@@ -11,8 +10,9 @@ package router
 //
 //	func (Say) MessageType() string { return "SAY" }
 //
-// A message may also have a method Validate() error. It is called after
-// decoding and before the handler; what it returns is told to the client.
+// A message may also have a method Validate() error. It is called after decoding and before
+// the middleware; the client receives the error with the code INVALID_ARGUMENT, unless it has
+// a code.
 type Message interface {
 	MessageType() string
 }

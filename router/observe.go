@@ -6,101 +6,106 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// An Event is something that a router has done, for metrics. It holds nothing that a
-// client has chosen: a Type is a registered one or the router's own, a Reason one that is
-// listed with its kind, a Code one that the server's code gave.
+// An Event reports what a router has done, for metrics. Its fields hold no values that a
+// client has chosen, so they may be used as labels: Type is a registered type or one of the
+// protocol, Reason is listed with its kind, and Code is chosen by the server.
 type Event struct {
 	Kind EventKind
 
-	Type     string             // of the message; "" if it is not registered, or if there is none
-	Code     errors.Code        // "" if all went well
-	Reason   string             // what else there is to say; see the kinds
+	Type     string             // of the message; "" if it is not registered or no message is involved
+	Code     errors.Code        // "" for success
+	Reason   string             // depends on Kind
 	Status   StatusCode         // of EventClosed
 	Policy   SlowConsumerPolicy // of EventDropped
-	Count    int                // of messages, connections, receivers; see the kinds
-	Bytes    int                // on the wire
-	Duration time.Duration      // see the kinds
+	Count    int                // depends on Kind
+	Bytes    int                // on the network, compressed
+	Duration time.Duration      // depends on Kind
 }
 
-// An EventKind says what happened, and which fields of an [Event] are set besides.
+// An EventKind says what happened and which other fields of an [Event] are set.
 type EventKind uint8
 
-// The kinds there are.
+// The kinds.
 const (
-	// EventOpened: a request has become a connection.
+	// EventOpened: a request was upgraded to a connection.
 	EventOpened EventKind = iota + 1
 
-	// EventClosed: a connection has ended, and its last handler has returned. Status
-	// is as Options.OnClose gets it.
+	// EventClosed: a connection was closed and its last handler has returned. Status is the
+	// code that Options.OnClose receives.
 	EventClosed
 
-	// EventRejected: a request was refused with Code; or a connection was, by
-	// Options.OnOpen. Reason is "origin", "draining", "limit", "authentication",
-	// "handshake" or "on_open".
+	// EventRejected: a request was rejected with Code, or a connection was rejected by
+	// Options.OnOpen. Reason is "origin", "draining", "limit", "authentication", "handshake"
+	// or "on_open".
 	EventRejected
 
-	// EventRead: a message was read. Bytes is what came from the socket for it, with
-	// frame headers, compressed; what came in one piece with the next message counts here.
+	// EventRead: a message was read. Bytes is the number of bytes read from the socket since
+	// the previous message, including frame headers, and possibly the beginning of the next
+	// message.
 	EventRead
 
-	// EventStarted: an RPC was admitted and waits for its turn. Each has one EventFinished.
+	// EventStarted: a call of Type was admitted and waits for its turn. One EventFinished
+	// follows for each.
 	EventStarted
 
-	// EventHandled: a handler has returned after Duration, its middleware included.
+	// EventHandled: the handler of Type and its middleware have returned after Duration.
 	EventHandled
 
-	// EventFinished: an RPC is not worked at any more.
+	// EventFinished: the handler of a call of Type has returned, or the call was not handled.
 	EventFinished
 
-	// EventCompleted: it is certain what becomes of a message: Code is its answer, or
-	// what would be if it had one. There is one for every message that was read. An RPC
-	// whose time is up is answered before its handler returns.
+	// EventCompleted: the outcome of a message of Type is known. Code is that of its answer,
+	// or the one that the answer would have if the message had one. There is one for each
+	// message that was read. A call that exceeds its deadline is completed before its handler
+	// returns.
 	EventCompleted
 
-	// EventLimitExceeded: a message or a connection was turned away for exceeding a limit.
-	// Reason is its LimitKind, which may be one that an IngressFunc made up.
+	// EventLimitExceeded: a message of Type or a connection was rejected because it exceeded a
+	// limit. Reason is its LimitKind, which an IngressFunc may have defined.
 	EventLimitExceeded
 
-	// EventPanicked: application code has panicked. Reason is "ingress", "decode",
-	// "handler", "reply", the name of the option, such as "OnOpen" or "Logger", or the
-	// broker's method, such as "Broker.Publish".
+	// EventPanicked: application code has panicked, while handling a message of Type unless
+	// that is "". Reason is "ingress", "decode", "handler", "reply", the name of the option,
+	// such as "OnOpen" or "Logger", or the method of the broker, such as "Broker.Publish".
 	EventPanicked
 
-	// EventWritten: one system call has written Bytes: Count frames, of which the one
-	// that had waited longest was Duration old, 0 if all were control frames.
+	// EventWritten: one system call has written Bytes and Count frames. Duration is the age of
+	// the oldest message among them, 0 if there were only control frames.
 	EventWritten
 
-	// EventDropped: a full queue has dropped Count messages, by Policy.
+	// EventDropped: a full send queue has dropped Count messages according to Policy.
 	EventDropped
 
-	// EventPublished: a message was published here, and queued for Count connections.
+	// EventPublished: a message was published on this node and queued for Count connections.
 	EventPublished
 
-	// EventDelivered: a message that was published on another node was queued for Count
-	// connections, Duration after it was published by that node's clock.
+	// EventDelivered: a message from another node was queued for Count connections, Duration
+	// after it was published according to that node's clock.
 	EventDelivered
 
-	// EventMessagesLost: Count messages from other nodes were lost; 0 if it is not known how
-	// many.
+	// EventMessagesLost: Count messages from other nodes were lost; 0 if the number is
+	// unknown.
 	EventMessagesLost
 
 	// EventShutdown: Shutdown has begun to close Count connections.
 	EventShutdown
 
-	// EventAborted: Shutdown has cut the last Count connections, because its time was up.
+	// EventAborted: Shutdown has aborted the last Count connections because its context was
+	// done.
 	EventAborted
 )
 
-// Observe makes the router call f for each [Event], after those that were given before.
-// It must be called before the router serves. Package middleware/metrics has one.
+// Observe registers a function that is called for each [Event], after the functions that were
+// registered before it. It panics if f is nil or the router has begun to serve. Package
+// middleware/metrics provides an observer for Prometheus.
 //
-// F is called by many goroutines at once, some of which hold locks: it must return at
-// once and call nothing of the router's. Its panics are contained. Nothing is allocated
-// for it, and a router without one does not look at the clock for its sake.
+// The function is called concurrently, sometimes under locks: it must return quickly, must not
+// block, and must not call the router. Its panics are recovered. Events allocate no memory,
+// and a router without observers does not read the clock for them.
 func (r *Router) Observe(f func(Event)) {
 	r.mustNotBeServing("Observe")
 	if f == nil {
-		panic("router: Observe needs a function")
+		panic("router: the function of Observe is nil")
 	}
 	before, f := r.observer, r.recoverObserver(f)
 	if before == nil {
@@ -113,28 +118,28 @@ func (r *Router) Observe(f func(Event)) {
 	}
 }
 
-// observe is small so that it is inlined: without an observer, an event is a branch.
+// observe is small enough to be inlined: without an observer, an event costs one branch.
 func (r *Router) observe(e Event) {
 	if r.observer != nil {
 		r.observer(e)
 	}
 }
 
-// A Stats is what a router has on its hands.
+// Stats is a snapshot of a router's connections.
 type Stats struct {
 	Conns          int // open connections
-	QueuedMessages int // waiting to be sent to them
-	QueuedBytes    int
+	QueuedMessages int // in the send queues of all connections
+	QueuedBytes    int // of these messages
 }
 
-// Stats looks at every connection, whose lock it takes for a moment.
+// Stats returns a snapshot. It iterates over all connections and locks each of them briefly.
 func (r *Router) Stats() Stats {
-	var load Stats
+	var stats Stats
 	for c := range r.Conns() {
 		messages, bytes := c.ws.Pending()
-		load.Conns++
-		load.QueuedMessages += messages
-		load.QueuedBytes += bytes
+		stats.Conns++
+		stats.QueuedMessages += messages
+		stats.QueuedBytes += bytes
 	}
-	return load
+	return stats
 }

@@ -8,18 +8,18 @@ import (
 	"unicode"
 )
 
-// An originPolicy says which pages may connect. Without it, any page that a
-// user looks at could act in the user's name.
+// An originPolicy decides which web pages may connect. It prevents cross-site WebSocket
+// hijacking, in which any page that a user visits connects with the user's cookies.
 type originPolicy struct {
 	any      bool
 	exact    map[string]bool // scheme://host[:port]
 	suffixes []originSuffix
 }
 
-// An originSuffix admits the subdomains of a host.
+// An originSuffix allows the subdomains of a host. The suffix begins with a dot.
 type originSuffix struct{ scheme, suffix string }
 
-// parseOrigins panics if a pattern is not one.
+// parseOrigins parses Options.Origins. It panics if a pattern is invalid.
 func parseOrigins(patterns []string) originPolicy {
 	p := originPolicy{exact: map[string]bool{}}
 	for _, pattern := range patterns {
@@ -29,16 +29,16 @@ func parseOrigins(patterns []string) originPolicy {
 		}
 		u, err := url.Parse(strings.ToLower(pattern))
 		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != strings.ToLower(pattern) {
-			panic(fmt.Sprintf("router: Origins has %q; a pattern is scheme://host[:port] or *", pattern))
+			panic(fmt.Sprintf("router: Origins contains %q; an origin must be scheme://host[:port] or *", pattern))
 		}
 		if strings.ContainsFunc(u.Host, func(r rune) bool { return r > unicode.MaxASCII }) {
-			panic(fmt.Sprintf("router: Origins has %q; browsers send such names in Punycode, as in https://xn--bcher-kva.example", pattern))
+			panic(fmt.Sprintf("router: Origins contains %q; the host must be in Punycode, as browsers send it: https://xn--bcher-kva.example", pattern))
 		}
 		host := withoutDefaultPort(u.Scheme, u.Host)
 		domain, wild := strings.CutPrefix(host, "*.")
 		switch {
 		case strings.Contains(domain, "*") || domain == "":
-			panic(fmt.Sprintf("router: Origins has %q; a * stands only for all subdomains, as in https://*.example.com", pattern))
+			panic(fmt.Sprintf("router: Origins contains %q; a * may only replace all subdomains, as in https://*.example.com", pattern))
 		case wild:
 			p.suffixes = append(p.suffixes, originSuffix{u.Scheme, "." + domain})
 		default:
@@ -48,9 +48,9 @@ func parseOrigins(patterns []string) originPolicy {
 	return p
 }
 
-// allows reports whether the page that sent the request may connect. Browsers send one
-// Origin at most (RFC 6454, section 7.3): with two, servers and proxies could disagree about
-// which one counts.
+// allows reports whether the page that sent the request may connect. Browsers send at most one
+// Origin (RFC 6454, section 7.3): with two, servers and proxies could disagree about which one
+// counts.
 func (p *originPolicy) allows(req *http.Request, proxies TrustedProxies) bool {
 	origins := req.Header.Values("Origin")
 	if len(origins) > 1 {
@@ -61,12 +61,12 @@ func (p *originPolicy) allows(req *http.Request, proxies TrustedProxies) bool {
 		return true
 	}
 	if strings.ContainsFunc(origin, isNotInOrigin) {
-		return false // in lower case, for one, the Kelvin sign is a k
+		return false // ToLower maps some of them to ASCII, such as the Kelvin sign to k
 	}
-	origin = strings.TrimSuffix(strings.ToLower(origin), "/") // which clients other than browsers send
+	origin = strings.TrimSuffix(strings.ToLower(origin), "/") // some clients other than browsers send the slash
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || origin != u.Scheme+"://"+u.Host || strings.ContainsAny(u.Hostname(), "[]") {
-		return false // "null", say, of a sandboxed page
+		return false // for example "null", from a sandboxed page
 	}
 	host := withoutDefaultPort(u.Scheme, u.Host)
 	if p.exact[u.Scheme+"://"+host] {
@@ -77,19 +77,19 @@ func (p *originPolicy) allows(req *http.Request, proxies TrustedProxies) bool {
 			return true
 		}
 	}
-	// A page that came over plain HTTP may have been written by anybody on the
-	// way: it must not reach a server that is served over TLS.
+	// A page that was loaded over plain HTTP may have been modified by an attacker on the
+	// network, so it must not connect to a server that uses TLS.
 	sameHost := strings.EqualFold(host, withoutDefaultPort(u.Scheme, req.Host))
 	return sameHost && (u.Scheme == "https" || u.Scheme == "http" && req.TLS == nil && !proxies.secure(req))
 }
 
-// isNotInOrigin reports whether no scheme, name, address or port contains r.
+// isNotInOrigin reports whether r cannot occur in a scheme, host name, address or port.
 func isNotInOrigin(r rune) bool {
 	isAlphanumeric := r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
 	return !isAlphanumeric && !strings.ContainsRune("+-._~:/[]", r)
 }
 
-// withoutDefaultPort leaves out what browsers leave out, too.
+// withoutDefaultPort removes the scheme's default port, as browsers do.
 func withoutDefaultPort(scheme, host string) string {
 	switch scheme {
 	case "https":

@@ -7,18 +7,18 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// The first byte of a packet says what it is. Nodes of a later version may send
-// others, which are ignored.
+// The first byte of a packet between nodes is its kind. A node ignores unknown kinds, which
+// later versions may send.
 const (
 	packetMessage       = 1 + iota // a message, as subscribers get it
-	packetJoin                     // a member
-	packetLeave                    // a member
-	packetPresenceQuery            // for all members
-	packetPresenceState            // the sender's members, all of them
+	packetJoin                     // members that have joined, as JSON
+	packetLeave                    // members that have left, as JSON
+	packetPresenceQuery            // asks every node for its members
+	packetPresenceState            // all members on the sending node, as JSON
 )
 
-// messagePacket lays out a message: when it was made in microseconds since 1970, its queue
-// key with the length before it, and its text.
+// messagePacket encodes a published message: its time in microseconds since 1970 and the
+// length of its conflation key as varints, then the key and the text.
 func messagePacket(frame *wsconn.Frame) []byte {
 	key, text := frame.Key(), frame.Text()
 	p := make([]byte, 0, 1+binary.MaxVarintLen64+binary.MaxVarintLen32+len(key)+len(text))
@@ -29,8 +29,8 @@ func messagePacket(frame *wsconn.Frame) []byte {
 	return append(p, text...)
 }
 
-// parseMessagePacket returns the message as a frame, and when it was made; or nil if the packet
-// is not one.
+// parseMessagePacket returns a published message as a frame, and its time. It returns nil if
+// the packet is malformed.
 func parseMessagePacket(body []byte) (frame *wsconn.Frame, at time.Time) {
 	micros, size := binary.Uvarint(body)
 	if size <= 0 {
@@ -49,13 +49,14 @@ func parseMessagePacket(body []byte) (frame *wsconn.Frame, at time.Time) {
 	return frame, time.UnixMicro(int64(micros))
 }
 
-// presencePacket lays out what is about members.
+// presencePacket encodes members of a topic.
 func presencePacket(kind byte, members ...Member) []byte {
 	p := byteWriter{kind}
-	_ = marshal(&p, members) // strings can be encoded
+	_ = marshal(&p, members) // strings can always be encoded
 	return p
 }
 
+// A byteWriter is an io.Writer that appends to a slice.
 type byteWriter []byte
 
 func (p *byteWriter) Write(b []byte) (int, error) {

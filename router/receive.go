@@ -9,11 +9,12 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// Stages 1 to 5 of the pipeline, which need no payload: size, head, ingress, route and
-// concurrency. They run on the goroutine that reads the connection. Stages 6 and 7 are in
-// handle.go.
+// This file runs stages 1 to 5 of the pipeline, which need no payload: size, head, ingress,
+// route and concurrency. They run on the goroutine that reads the connection. Stages 6 and 7
+// are in handle.go.
 
-// An incoming message is passed from the reading goroutine to the one that handles it.
+// An incoming is a received message between the goroutine that reads it and the one that
+// handles it. It comes from a pool, and its current goroutine owns it.
 type incoming struct {
 	wsconn.Message
 
@@ -30,7 +31,8 @@ func (in *incoming) release() {
 	incomingPool.Put(in)
 }
 
-// maxBytesOf returns how many bytes of a message are worth keeping, from its first bytes.
+// maxBytesOf returns the size limit of a message from its first bytes. The transport keeps
+// only a little more than that of the message.
 func (r *Router) maxBytesOf(prefix []byte) int64 {
 	head, _ := wire.ParseHeadPrefix(prefix)
 	if route := r.routes[string(head.Type)]; route != nil {
@@ -43,7 +45,7 @@ func (r *Router) maxBytesOf(prefix []byte) int64 {
 func (c *Conn) receive(msg wsconn.Message) {
 	in := incomingPool.Get().(*incoming)
 	in.Message = msg
-	c.active.Add(1) // before it looks whether the connection is draining
+	c.active.Add(1) // before admit reads draining; see Conn.drain
 	var failed *inspectedError
 	defer func() {
 		if failed != nil {
@@ -55,8 +57,8 @@ func (c *Conn) receive(msg wsconn.Message) {
 	failed = c.admit(in, headErr, failed)
 }
 
-// rejectReceived rejects a message on the reading goroutine. If that goroutine ends,
-// because application code has called runtime.Goexit, another one reads on.
+// rejectReceived rejects a message on the reading goroutine. If application code has called
+// runtime.Goexit, this goroutine ends, and another one continues to read.
 func (c *Conn) rejectReceived(in *incoming, failed *inspectedError) {
 	exits := true
 	defer func() {
@@ -71,8 +73,8 @@ func (c *Conn) rejectReceived(in *incoming, failed *inspectedError) {
 	exits = failed.exited
 }
 
-// admit decides about a message that ingress has seen. It returns the rejection, which may
-// be that of ingress. Without one, the message has been handed on or answered.
+// admit decides about a message after ingress. It returns the rejection, which may be that of
+// ingress. If it returns nil, the message has been queued or answered.
 func (c *Conn) admit(in *incoming, headErr error, ingress *inspectedError) *inspectedError {
 	limit := c.router.opts.Limits.MaxMessageBytes
 	if in.route != nil {
@@ -96,8 +98,10 @@ func (c *Conn) admit(in *incoming, headErr error, ingress *inspectedError) *insp
 	return c.enqueue(in)
 }
 
+// errDraining rejects messages and requests during Shutdown.
 var errDraining = &errors.Error{Code: errors.Unavailable, Message: "server is restarting"}
 
+// acknowledgeHeartbeat answers a heartbeat, which has no further stages.
 func (c *Conn) acknowledgeHeartbeat(in *incoming) {
 	_ = c.queueWait(encodeHeartbeatAck(in.At))
 	c.ws.Wake()
@@ -106,7 +110,7 @@ func (c *Conn) acknowledgeHeartbeat(in *incoming) {
 	c.release()
 }
 
-// readHead is stage 2.
+// readHead is stage 2: it parses the type and the correlation ID, and finds the route.
 func (in *incoming) readHead(routes map[string]*Route) (err error) {
 	if in.Truncated() {
 		in.head, err = wire.ParseHeadPrefix(in.Bytes)
@@ -114,7 +118,7 @@ func (in *incoming) readHead(routes map[string]*Route) (err error) {
 		in.head, err = wire.ParseHead(in.Bytes)
 	}
 	if err != nil {
-		in.head.Type = nil // a message that cannot be read has no type
+		in.head.Type = nil // a malformed message has no type
 		return err
 	}
 	in.route = routes[string(in.head.Type)]
@@ -124,10 +128,11 @@ func (in *incoming) readHead(routes map[string]*Route) (err error) {
 // memory returns how many bytes a waiting message holds.
 func (in *incoming) memory() int64 { return int64(len(in.Bytes)) }
 
+// heartbeat reports whether the message is a heartbeat of the protocol.
 func (in *incoming) heartbeat() bool { return string(in.head.Type) == wire.TypeHeartbeat }
 
-// typ returns the message's type if it is registered or the protocol's, and otherwise "":
-// clients must not choose keys, labels or log fields.
+// typ returns the message's type if it is registered or defined by the protocol, and otherwise
+// "": a client must not choose limiter keys, metric labels or log fields.
 func (in *incoming) typ() string {
 	switch {
 	case in.route != nil:
@@ -139,12 +144,12 @@ func (in *incoming) typ() string {
 	}
 }
 
-// correlationID returns what the client can match an answer by, or "".
+// correlationID returns the identifier by which the client matches an answer, or "".
 func (in *incoming) correlationID() string {
 	return string(in.head.FindCorrelationID(in.Bytes))
 }
 
-// runIngress is stage 3.
+// runIngress is stage 3. Messages without a route pass the router's own functions.
 func (c *Conn) runIngress(in *incoming, failed **inspectedError) {
 	c.router.guard(failed, "ingress", in.route, func() error {
 		fns := c.router.unknownIngress
@@ -165,7 +170,7 @@ func (c *Conn) ingressContext(typ string, size int64, at time.Time) IngressConte
 	return IngressContext{Type: typ, ConnID: c.id, IP: c.ip, Identity: c.identity, Size: size, ReceivedAt: at}
 }
 
-// enqueue is stage 5. It hands the message to the connection's serial queue.
+// enqueue is stage 5. It adds the message to the connection's serial queue.
 func (c *Conn) enqueue(in *incoming) *inspectedError {
 	if in.route.rpc {
 		limit := int64(c.router.opts.Limits.Concurrency)

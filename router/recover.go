@@ -14,10 +14,10 @@ import (
 // and no lock is kept: code that may run under a lock returns through a deferred unlock,
 // and Logger, which may call the router, is never called under one.
 
-// guard calls f, and stores in failed what the client may see of its error, of its panic,
-// or of a call of runtime.Goexit. The last ends the caller, too, but for its deferred
-// functions, so these must send the answer. The error is inspected here and nowhere else.
-// The route is nil if there is none.
+// guard calls f, and stores in failed the inspected form of its error, of its panic, or of a
+// call of runtime.Goexit. The last also ends the caller except for its deferred functions, so
+// these must send the answer. Errors of application code are inspected only here. The route is
+// nil if there is none.
 func (r *Router) guard(failed **inspectedError, where string, route *Route, f func() error) {
 	var err error
 	returned := false
@@ -45,7 +45,7 @@ func (r *Router) guard(failed **inspectedError, where string, route *Route, f fu
 	returned = true
 }
 
-// hook calls a function of [Options] whose panic concerns no message.
+// hook calls a function of [Options] that returns nothing, and reports its panic.
 func (r *Router) hook(name string, f func()) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -56,7 +56,7 @@ func (r *Router) hook(name string, f func()) {
 	f()
 }
 
-// contain turns a panic of a value's methods for its encoding into an error. It must be
+// recoverAsError turns a panic in the encoding methods of a value into an error. It must be
 // deferred.
 func recoverAsError(err *error) {
 	if v := recover(); v != nil {
@@ -64,7 +64,7 @@ func recoverAsError(err *error) {
 	}
 }
 
-// recoverMethod is contain for a method of a message, which may be nil.
+// recoverMethod is like recoverAsError, for a method of a message, which may be a nil pointer.
 func recoverMethod(err *error, method string, m Message) {
 	if v := recover(); v != nil {
 		p := &PanicError{Value: v, Stack: debug.Stack()}
@@ -72,12 +72,12 @@ func recoverMethod(err *error, method string, m Message) {
 	}
 }
 
-// observing returns f without its panics. One panic does not keep an event from the
-// other observers.
+// recoverObserver returns an observer that recovers the panics of f, so that the other
+// observers receive the event too.
 func (r *Router) recoverObserver(f func(Event)) func(Event) {
 	return func(e Event) {
 		defer func() {
-			// The report of a panic must not cause another.
+			// A panic while a panic is reported is dropped, or it would recurse.
 			if v := recover(); v != nil && e.Kind != EventPanicked {
 				r.logAsync("Observe", v)
 			}
@@ -86,11 +86,11 @@ func (r *Router) recoverObserver(f func(Event)) func(Event) {
 	}
 }
 
-// maxPendingLogs bounds the panics under locks that wait to be logged. Those beyond are
-// counted by observers only.
+// maxPendingLogs bounds the panics that wait to be logged. Further ones are only reported to
+// observers.
 const maxPendingLogs = 64
 
-// logAsync logs a panic of code that may have been called under a lock.
+// logAsync logs a panic of code that may run under a lock, on another goroutine.
 func (r *Router) logAsync(name string, v any) {
 	if r.pendingLogs.Add(1) > maxPendingLogs {
 		r.pendingLogs.Add(-1)

@@ -11,20 +11,21 @@ import (
 	"github.com/penstock-go/penstock/internal/ipprefix"
 )
 
-// A registry knows the connections. A place in it is taken before the upgrade,
-// so that a limit holds whatever comes at the same time.
+// A registry holds the open connections and counts those that are open or being opened. A
+// request acquires slots before the upgrade, so that concurrent requests cannot exceed a
+// limit.
 type registry struct {
 	limits Limits
 
 	mu     sync.RWMutex
 	conns  map[string]*Conn
 	byUser map[userKey][]*Conn
-	total  int // places taken: connections, and requests on their way to one
-	perIP  map[netip.Prefix]int
-	users  map[userKey]int
+	total  int                  // slots in use: open connections and pending requests
+	perIP  map[netip.Prefix]int // slots in use by network
+	users  map[userKey]int      // slots in use by user
 
-	draining bool
-	drained  chan struct{} // closed once draining and no place is taken
+	draining bool          // no slot can be acquired
+	drained  chan struct{} // closed once draining is set and total is 0
 }
 
 type userKey struct{ tenantID, userID string }
@@ -38,7 +39,7 @@ func (g *registry) init(limits Limits) {
 	g.drained = make(chan struct{})
 }
 
-// drain refuses places from now on and returns the connections that are there.
+// startDraining rejects all further requests and returns the open connections.
 func (g *registry) startDraining() []*Conn {
 	g.mu.Lock()
 	first := !g.draining
@@ -50,7 +51,7 @@ func (g *registry) startDraining() []*Conn {
 	return g.list()
 }
 
-// acquireAddress takes a place for a request from ip. A nil error grants it.
+// acquireAddress acquires a slot for a request from ip, or returns a rejection.
 func (g *registry) acquireAddress(ip netip.Addr) *handshakeRejection {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,7 +72,7 @@ func (g *registry) acquireAddress(ip netip.Addr) *handshakeRejection {
 	return nil
 }
 
-// releaseAddress gives up what acquireAddress took.
+// releaseAddress releases the slot of acquireAddress.
 func (g *registry) releaseAddress(ip netip.Addr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,7 +84,8 @@ func (g *registry) releaseAddress(ip netip.Addr) {
 	}
 }
 
-// acquireUser takes a place for a connection of an identity.
+// acquireUser acquires a slot for a connection of an identity, or returns a rejection.
+// Anonymous connections need none.
 func (g *registry) acquireUser(id Identity) *handshakeRejection {
 	if id.UserID == "" {
 		return nil
@@ -98,6 +100,7 @@ func (g *registry) acquireUser(id Identity) *handshakeRejection {
 	return nil
 }
 
+// releaseUser releases the slot of acquireUser.
 func (g *registry) releaseUser(id Identity) {
 	if id.UserID == "" {
 		return
@@ -107,7 +110,8 @@ func (g *registry) releaseUser(id Identity) {
 	decrement(g.users, userKey{id.TenantID, id.UserID})
 }
 
-// over returns an error if n connections exceed the limit. A limit of 0 is none.
+// checkConnLimit returns a rejection if n connections exceed the limit. A limit of 0 means
+// unlimited.
 func checkConnLimit(n, limit int) *handshakeRejection {
 	if limit == 0 || n <= limit {
 		return nil
@@ -115,16 +119,17 @@ func checkConnLimit(n, limit int) *handshakeRejection {
 	return rejectedByLimit(LimitExceeded{Kind: LimitConnections, Observed: int64(n), Limit: int64(limit), RetryAfter: connectionRetry})
 }
 
-// connectionRetry is a guess: nobody knows when a connection will end.
+// connectionRetry is an estimate: when a connection will be closed is unknown.
 const connectionRetry = 5 * time.Second
 
+// decrement lowers a count and deletes it at 0.
 func decrement[K comparable](counts map[K]int, key K) {
 	if counts[key]--; counts[key] == 0 {
 		delete(counts, key)
 	}
 }
 
-// add makes a connection known, and reports whether the router is draining.
+// add registers an open connection, and reports whether the router is draining.
 func (g *registry) add(c *Conn) (draining bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,7 +141,7 @@ func (g *registry) add(c *Conn) (draining bool) {
 	return g.draining
 }
 
-// remove makes a connection unknown. Its place is still taken.
+// remove unregisters a connection. Its slots stay in use until they are released.
 func (g *registry) remove(c *Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

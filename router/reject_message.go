@@ -1,7 +1,7 @@
 package router
 
-// rejectMessage refuses a message: it reports a limit and gives the client exactly
-// one answer, or what the action to a limit says.
+// rejectMessage rejects a message: the client receives exactly one answer, or what the
+// LimitAction says.
 func (c *Conn) rejectMessage(in *incoming, failed *inspectedError) {
 	action := c.router.opts.LimitAction
 	if in.route != nil {
@@ -10,31 +10,33 @@ func (c *Conn) rejectMessage(in *incoming, failed *inspectedError) {
 	c.respondRejected(in.typ(), action, in.correlationID(), failed)
 }
 
-// respondFailed answers for a handler or its middleware, which may know limits, too.
+// respondFailed answers a message whose handler or middleware has returned an error, which may
+// be a limit.
 func (c *Conn) respondFailed(ctx *Context, failed *inspectedError) {
 	c.respondRejected(ctx.route.name, ctx.route.action, ctx.correlationID, failed)
 }
 
-// respondRejected defers what must follow even if a hook calls runtime.Goexit.
+// respondRejected answers with an error or according to the LimitAction, and reports it. What
+// must happen even if a hook calls runtime.Goexit is deferred.
 func (c *Conn) respondRejected(typ string, action LimitAction, correlationID string, failed *inspectedError) {
 	if !failed.limited {
 		c.respondError(typ, correlationID, failed)
 		return
 	}
 	defer c.recordLimitExceeded(typ, failed.limit)
-	defer c.ws.Wake() // the report may have to wait
+	defer c.ws.Wake() // before the report, which may have to wait
 	defer c.recordCompleted(typ, failed.payload.Code)
 	c.applyLimitAction(action, typ, correlationID, failed)
 }
 
-// exceeded tells observers and Options.OnLimitExceeded of a limit.
+// recordLimitExceeded reports a limit to observers and Options.OnLimitExceeded.
 func (c *Conn) recordLimitExceeded(typ string, limit LimitExceeded) {
 	limit.Conn, limit.Type = c, typ
 	c.router.observe(Event{Kind: EventLimitExceeded, Type: typ, Reason: string(limit.Kind), Count: 1})
 	c.report(limit)
 }
 
-// react does to the client what a limit's action says.
+// applyLimitAction sends what the LimitAction says.
 func (c *Conn) applyLimitAction(action LimitAction, typ, correlationID string, failed *inspectedError) {
 	switch action {
 	case ActionSend:
@@ -45,8 +47,8 @@ func (c *Conn) applyLimitAction(action LimitAction, typ, correlationID string, f
 	}
 }
 
-// closeForLimit closes the connection because of a limit, even if CloseCode calls
-// runtime.Goexit.
+// closeForLimit closes the connection because of an exceeded limit, with the default code if
+// CloseCode panics or calls runtime.Goexit.
 func (c *Conn) closeForLimit(typ string, limit LimitExceeded) {
 	limit.Conn, limit.Type = c, typ
 	code := defaultCloseCode(limit)
@@ -54,7 +56,7 @@ func (c *Conn) closeForLimit(typ string, limit LimitExceeded) {
 	c.router.hook("CloseCode", func() { code = c.router.opts.CloseCode(limit) })
 }
 
-// respondError sends an error and reports what the client does not see of it.
+// respondError sends an error and reports its private half.
 func (c *Conn) respondError(typ, correlationID string, failed *inspectedError) {
 	defer func() { // even if OnError calls runtime.Goexit
 		_ = c.queueWait(encodeError(&failed.payload, correlationID))

@@ -9,20 +9,23 @@ import (
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
-// A Handler handles a decoded, validated message. The error goes to the client;
-// see package errors for how much of it.
+// A Handler handles a decoded and validated message. The client receives the public half of
+// the error; see package errors.
 type Handler func(ctx *Context) error
 
-// A Middleware wraps a Handler: what it does before and after next surrounds
-// the handling of every message.
+// A Middleware wraps a Handler. It runs code before and after next, or returns an error
+// instead of calling next. It is called once per route, before the first message; the Handler
+// that it returns must be safe for concurrent use.
 type Middleware func(next Handler) Handler
 
-// A Registrar is where messages are registered: a [*Router] or a [*Group].
+// A Registrar is what messages are registered with: a [*Router] or a [*Group].
 type Registrar interface {
 	group() *Group
 }
 
-// On registers the handler of a message without a reply.
+// On registers the handler of an event: a message without a reply. A handler is called
+// concurrently for different connections. The client receives an answer only if the handler
+// returns an error. On panics if M cannot be registered: see [Message].
 func On[M Message](to Registrar, handle func(*Context, M) error) *Route {
 	mustHaveHandler[M](handle != nil, callerPosition(1))
 	return register[M](to, &Route{run: func(ctx *Context) error {
@@ -30,8 +33,9 @@ func On[M Message](to Registrar, handle func(*Context, M) error) *Route {
 	}})
 }
 
-// RPC registers the handler of a message that is answered: by the reply that it
-// returns, or by its error.
+// RPC registers the handler of a call: a message that is answered by one reply or one error. A
+// handler is called concurrently, also for one connection; see [Route.Serial]. RPC panics if M
+// or Reply cannot be registered: see [Message].
 func RPC[M, Reply Message](to Registrar, handle func(*Context, M) (Reply, error)) *Route {
 	mustBeMessage[Reply](callerPosition(1))
 	mustHaveHandler[M](handle != nil, callerPosition(1))
@@ -45,19 +49,20 @@ func RPC[M, Reply Message](to Registrar, handle func(*Context, M) (Reply, error)
 	}})
 }
 
-// A Route is a registered message. Its methods narrow how it is handled; they
-// must be called before the router serves.
+// A Route is a registered message type. Its methods configure how messages of the type are
+// handled and return the route. They panic if the router has begun to serve, and are not safe
+// for concurrent use.
 type Route struct {
 	parent   *Group
 	name     string
 	position string // file:line of the registration
 
 	decode     func(payload []byte) (any, error) // into a new *M
-	value      func(message any) Message         // what such a pointer points to
-	noFields   bool                              // the message has no fields, so its payload may be absent
+	value      func(message any) Message         // dereferences the pointer that decode returns
+	noFields   bool                              // the payload may be absent
 	run        Handler
-	rpc        bool
-	concurrent bool // runs beside what follows it
+	rpc        bool // messages are calls
+	concurrent bool // the next message may start before the handler has returned
 
 	ingress  []IngressFunc
 	use      []Middleware
@@ -65,7 +70,7 @@ type Route struct {
 	action   LimitAction
 }
 
-// typ returns the message's name; a nil route has none.
+// typ returns the message's type, or "" for a nil route.
 func (rt *Route) typ() string {
 	if rt == nil {
 		return ""
@@ -73,60 +78,59 @@ func (rt *Route) typ() string {
 	return rt.name
 }
 
-// UseIngress adds functions that the route's messages must pass, after those of
-// the router and of its group.
+// UseIngress adds ingress functions, which run after those of the router and of the group.
 func (rt *Route) UseIngress(fns ...IngressFunc) *Route {
 	rt.parent.router.mustNotBeServing("UseIngress")
 	rt.ingress = appendNonNil(rt.ingress, fns, "UseIngress")
 	return rt
 }
 
-// Use wraps the route's handler, inside the middleware of the router and of its
-// group.
+// Use adds middleware, which runs inside that of the router and of the group.
 func (rt *Route) Use(mws ...Middleware) *Route {
 	rt.parent.router.mustNotBeServing("Use")
 	rt.use = appendNonNil(rt.use, mws, "Use")
 	return rt
 }
 
-// MaxMessageBytes bounds a message of this type, envelope included, in place of
-// Limits.MaxMessageBytes. It may be more than that, up to Limits.MaxReadBytes; then only
-// messages that begin with their type may be longer than Limits.MaxMessageBytes.
+// MaxMessageBytes limits the size of a message of this type in bytes, including the envelope,
+// and overrides Limits.MaxMessageBytes. It must be from 1 to Limits.MaxReadBytes. If it is
+// above Limits.MaxMessageBytes, a longer message must begin with its type.
 func (rt *Route) MaxMessageBytes(n int64) *Route {
-	rt.parent.router.mustNotBeServing("MaxBytes")
-	if most := rt.parent.router.opts.Limits.MaxReadBytes; n < 1 || n > most {
-		panic(fmt.Sprintf("router: MaxBytes of %q is %d; it must be from 1 to Limits.MaxReadBytes, %d", rt.name, n, most))
+	rt.parent.router.mustNotBeServing("MaxMessageBytes")
+	if limit := rt.parent.router.opts.Limits.MaxReadBytes; n < 1 || n > limit {
+		panic(fmt.Sprintf("router: MaxMessageBytes of %q is %d; it must be from 1 to Limits.MaxReadBytes, %d", rt.name, n, limit))
 	}
 	rt.maxBytes = n
 	return rt
 }
 
-// LimitAction is what the client gets for a message of this type over a limit, in
-// place of Options.LimitAction.
+// LimitAction decides how the client is answered when a message of this type exceeds a limit.
+// It overrides Options.LimitAction.
 func (rt *Route) LimitAction(action LimitAction) *Route {
-	rt.parent.router.mustNotBeServing("OnExceeded")
+	rt.parent.router.mustNotBeServing("LimitAction")
 	mustBeLimitAction(action)
 	rt.action = action
 	return rt
 }
 
-// Serial makes the connection's later messages wait until this one is handled.
-// It is what messages without a reply do anyway.
+// Serial makes later messages of the connection wait until the handler has returned. It is the
+// default for events.
 func (rt *Route) Serial() *Route {
 	rt.parent.router.mustNotBeServing("Serial")
 	rt.concurrent = false
 	return rt
 }
 
-// Concurrent starts the handler in the message's turn and then goes on with the
-// connection's later messages. It is what an RPC does anyway.
+// Concurrent starts the handler in the message's turn and lets later messages of the
+// connection start before it has returned. It is the default for calls.
 func (rt *Route) Concurrent() *Route {
 	rt.parent.router.mustNotBeServing("Concurrent")
 	rt.concurrent = true
 	return rt
 }
 
-// compile puts the stages of the groups above in front of the route's own.
+// build prepends the ingress functions and the middleware of the groups, and wraps the
+// handler.
 func (rt *Route) build() {
 	for g := rt.parent; g != nil; g = g.parent {
 		rt.ingress = slices.Concat(g.ingress, rt.ingress)
@@ -134,44 +138,46 @@ func (rt *Route) build() {
 	}
 	for _, mw := range slices.Backward(rt.use) {
 		if rt.run = mw(rt.run); rt.run == nil {
-			panic(fmt.Sprintf("router: a middleware of %q, registered at %s, has returned nil", rt.name, rt.position))
+			panic(fmt.Sprintf("router: a middleware of %q, registered at %s, has returned nil; it must return a Handler", rt.name, rt.position))
 		}
 	}
 }
 
-// A Group is a set of routes with ingress functions and middleware in common.
+// A Group is a set of routes that share ingress functions and middleware. It is created by
+// [Router.Group] and must be configured before the router serves.
 type Group struct {
 	router  *Router
-	parent  *Group // nil for the router's own
+	parent  *Group // nil for the router's root group
 	ingress []IngressFunc
 	use     []Middleware
 }
 
-// UseIngress adds functions that the messages of the group's routes must pass,
-// after those of the router and before those of the route.
+// UseIngress adds ingress functions, which run after those of the router and before those of
+// the route.
 func (g *Group) UseIngress(fns ...IngressFunc) {
 	g.router.mustNotBeServing("UseIngress")
 	g.ingress = appendNonNil(g.ingress, fns, "UseIngress")
 }
 
-// Use wraps the handlers of the group's routes, inside the router's middleware.
+// Use adds middleware, which runs inside that of the router and outside that of the route.
 func (g *Group) Use(mws ...Middleware) {
 	g.router.mustNotBeServing("Use")
 	g.use = appendNonNil(g.use, mws, "Use")
 }
 
-// Group returns a group inside this one.
+// Group returns a new group inside this one.
 func (g *Group) Group() *Group { return &Group{router: g.router, parent: g} }
 
 func (g *Group) group() *Group { return g }
 
+// mustHaveHandler panics if a handler is nil.
 func mustHaveHandler[M Message](handles bool, position string) {
 	if !handles {
-		panic(fmt.Sprintf("router: %s: the handler of %v is nil", position, reflect.TypeFor[M]()))
+		panic(fmt.Sprintf("router: %s: the handler of %v is nil; it must be a function", position, reflect.TypeFor[M]()))
 	}
 }
 
-// added appends functions that must not be nil.
+// appendNonNil appends functions, and panics if one is nil.
 func appendNonNil[F any](to, fns []F, by string) []F {
 	for i, f := range fns {
 		if reflect.ValueOf(f).IsNil() {
@@ -181,6 +187,7 @@ func appendNonNil[F any](to, fns []F, by string) []F {
 	return append(to, fns...)
 }
 
+// register adds a route. It must be called by On or RPC, whose caller's position it records.
 func register[M Message](to Registrar, rt *Route) *Route {
 	position := callerPosition(2)
 	name, fields := mustBeMessage[M](position)
@@ -190,7 +197,7 @@ func register[M Message](to Registrar, rt *Route) *Route {
 	r.routesMu.Lock()
 	defer r.routesMu.Unlock()
 	if other, ok := r.routes[name]; ok {
-		panic(fmt.Sprintf("router: %q registered at %s and at %s", name, other.position, position))
+		panic(fmt.Sprintf("router: %q registered at %s and at %s; a type can have only one handler", name, other.position, position))
 	}
 	rt.name, rt.position, rt.noFields = name, position, fields == 0
 	rt.value = func(message any) Message { return *message.(*M) }
@@ -203,12 +210,12 @@ func register[M Message](to Registrar, rt *Route) *Route {
 	return rt
 }
 
-// mustBeMessage panics unless M can travel, and returns its name and how many
-// fields it has, or -1 if it is not a struct.
+// mustBeMessage panics unless M can be registered. It returns the type's name and its number
+// of fields, or -1 if it is not a struct.
 func mustBeMessage[M Message](position string) (name string, fields int) {
 	typ := reflect.TypeFor[M]()
 	if typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Interface {
-		panic(fmt.Sprintf("router: %s: %v is not a value; messages are registered by value", position, typ))
+		panic(fmt.Sprintf("router: %s: %v is not a value type; register messages by value", position, typ))
 	}
 	var zero M
 	name = zero.MessageType()
@@ -216,10 +223,10 @@ func mustBeMessage[M Message](position string) (name string, fields int) {
 	case name == "" || len(name) > wire.MaxNameBytes:
 		panic(fmt.Sprintf("router: %s: the name of %v, %q, must have 1 to %d bytes", position, typ, name, wire.MaxNameBytes))
 	case wire.Reserved(name):
-		panic(fmt.Sprintf("router: %s: the name of %v, %q, is reserved", position, typ, name))
+		panic(fmt.Sprintf("router: %s: the name of %v, %q, is reserved for the protocol", position, typ, name))
 	}
 	if err := checkEncodable(typ, map[reflect.Type]bool{}); err != nil {
-		panic(fmt.Sprintf("router: %s: %v cannot travel: %v", position, typ, err))
+		panic(fmt.Sprintf("router: %s: %v cannot be encoded as JSON: %v", position, typ, err))
 	}
 	if typ.Kind() != reflect.Struct {
 		return name, -1
@@ -227,6 +234,7 @@ func mustBeMessage[M Message](position string) (name string, fields int) {
 	return name, typ.NumField()
 }
 
+// callerPosition returns file:line of a caller, skip frames above the function that calls it.
 func callerPosition(skip int) string {
 	_, file, line, _ := runtime.Caller(skip + 1)
 	return fmt.Sprintf("%s:%d", file, line)

@@ -13,37 +13,35 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// A Router is an [http.Handler] that upgrades requests to WebSocket connections
-// and gives their messages to handlers. Make one with [New], register handlers
-// with [On] and [RPC], then serve; it cannot be changed any more once the first
-// request has come. Its other methods are safe for concurrent use.
+// A Router is an [http.Handler] that upgrades requests to WebSocket connections and passes
+// their messages to handlers. Create one with [New], register handlers with [On] and [RPC],
+// then serve. Once it has received its first request, it cannot be configured further: methods
+// that do so panic. All other methods are safe for concurrent use.
 type Router struct {
 	root      Group
 	opts      Options
 	origin    originPolicy
 	transport wsconn.Options
 
-	build    func() // lays out the stages, once
-	serving  atomic.Bool
-	routesMu sync.Mutex // a route, which Types may be asked about meanwhile
-	routes   map[string]*Route
-	// unknown are the stages for types that nobody registered.
-	unknownIngress []IngressFunc
+	build          func() // lays out the stages, once
+	serving        atomic.Bool
+	routesMu       sync.Mutex // guards routes until the router serves
+	routes         map[string]*Route
+	unknownIngress []IngressFunc // for types that are not registered
 
 	conns    registry
 	topics   topics
-	session  broker.Session     // to the other nodes
-	events   executor.FuncQueue // of hooks that are about no connection
-	observer func(Event)        // nil if nobody observes
-	inbound  executor.ByteBudget
+	session  broker.Session      // publishes to other nodes
+	events   executor.FuncQueue  // hook calls that concern no single connection, in order
+	observer func(Event)         // nil without observers
+	inbound  executor.ByteBudget // received messages that wait, of all connections
 
-	pendingLogs atomic.Int32 // of panics under locks, in events
+	pendingLogs atomic.Int32 // functions of logAsync in events
 
 	shards [connShards]connShard
 }
 
-// A shared is what some of the connections have in common, so that not all of them
-// wait for one lock.
+// A connShard is shared by some of the connections, which reduces contention for its locks.
 type connShard struct {
 	deadlines deadlineQueue
 	pool      executor.Pool
@@ -51,8 +49,8 @@ type connShard struct {
 
 const connShards = 16
 
-// New returns a router. Nil options are the defaults. It panics if an option
-// makes no sense.
+// New returns a router. If opts is nil, the defaults are used; otherwise opts is copied. New
+// panics if an option is invalid.
 func New(opts *Options) *Router {
 	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}}
 	r.origin = parseOrigins(r.opts.Origins)
@@ -69,61 +67,65 @@ func New(opts *Options) *Router {
 	return r
 }
 
-// UseIngress adds functions that every message must pass, in this order, before
-// its payload is read. Those of a group and of a route come after them.
+// UseIngress adds ingress functions, which run for every message before its payload is
+// decoded, in this order and before those of the group and of the route.
 func (r *Router) UseIngress(fns ...IngressFunc) { r.root.UseIngress(fns...) }
 
-// Use wraps the handlers of all routes: the first middleware is the outermost.
-// Those of a group and of a route are inside it.
+// Use adds middleware to all routes. The first one is the outermost; that of the group and of
+// the route is inside.
 func (r *Router) Use(mws ...Middleware) { r.root.Use(mws...) }
 
-// Group returns an empty group of routes.
+// Group returns a new group of routes.
 func (r *Router) Group() *Group { return r.root.Group() }
 
 func (r *Router) group() *Group { return &r.root }
 
-// Types iterates over the registered message types, in no order.
+// Types returns an iterator over the registered message types, in no particular order.
 func (r *Router) Types() iter.Seq[string] {
 	r.routesMu.Lock()
 	defer r.routesMu.Unlock()
 	return slices.Values(slices.Collect(maps.Keys(r.routes)))
 }
 
-// Publish sends a message to all connections that subscribe to topic, on all nodes. On
-// one node, each gets the messages of one topic in one order; what one goroutine
-// publishes arrives everywhere in the order in which it did. It does not wait for
-// other nodes, and does not fail if they are out of reach.
+// Publish sends a message to all subscribers of topic, on all nodes. It does not wait for
+// clients or other nodes, and does not fail if nodes are unreachable; see
+// Options.OnMessagesLost. It returns an error if the name of the topic is invalid or the
+// message cannot be encoded.
+//
+// All subscribers on one node receive the messages of a topic in the same order. Messages that
+// one goroutine publishes arrive in the order in which it publishes them.
 func (r *Router) Publish(topic string, m Message) error {
 	return r.topics.publish(topic, nil, m, true)
 }
 
-// PublishLocal is Publish for the connections of this node only, but for one, which may
-// be nil.
+// PublishLocal is like Publish, but sends only to subscribers on this node, and skips the
+// connection except, which may be nil.
 func (r *Router) PublishLocal(topic string, m Message, except *Conn) error {
 	return r.topics.publish(topic, except, m, false)
 }
 
-// Conn returns the open connection with this id, or nil.
+// Conn returns the open connection of this node with the given ID, or nil.
 func (r *Router) Conn(id string) *Conn { return r.conns.byID(id) }
 
-// Conns iterates over the connections that are open when it is called.
+// Conns returns an iterator over the connections of this node that are open when the iteration
+// begins.
 func (r *Router) Conns() iter.Seq[*Conn] { return r.conns.all() }
 
-// SendToUser sends a message to all connections that a user has on this node, and returns
-// how many there are. An anonymous user has none.
+// SendToUser sends a message to all connections of a user on this node, and returns their
+// number. An empty userID has none. It returns an error if the message cannot be encoded.
 func (r *Router) SendToUser(tenantID, userID string, m Message) (int, error) {
 	conns := r.conns.ofUser(userKey{tenantID, userID})
 	return len(conns), sendAll(conns, m)
 }
 
-// change panics once the router has begun to serve.
+// mustNotBeServing panics if the router has begun to serve.
 func (r *Router) mustNotBeServing(what string) {
 	if r.serving.Load() {
-		panic(fmt.Sprintf("router: %s called after the router began to serve", what))
+		panic(fmt.Sprintf("router: %s called after the router began to serve; call it before the first request", what))
 	}
 }
 
-// compile lays out every route's stages.
+// buildRoutes builds every route. It runs once, at the first request.
 func (r *Router) buildRoutes() {
 	r.serving.Store(true)
 	r.unknownIngress = r.root.ingress

@@ -6,13 +6,15 @@ import (
 	"time"
 )
 
-// Shutdown ends the router's service. It refuses new connections at once. From one
-// connection after the other it refuses new messages, and closes it with 1012 when its
-// handlers have returned. That is spread over half the time that ctx leaves, at most a
-// millisecond for each connection, so that the clients do not come back as one wave.
-// When ctx ends, the connections that are left are cut
-// and Shutdown returns ctx's error; otherwise it returns nil once all
-// connections have ended.
+// Shutdown shuts the router down gracefully. It rejects new connections at once. It then
+// drains one connection after another: new messages of the connection are rejected with
+// UNAVAILABLE, and when its handlers have returned, it is closed with 1012. The pauses between
+// connections take at most half of the time until ctx's deadline and at most a millisecond on
+// average, so that the clients do not all reconnect at once.
+//
+// Shutdown returns nil when all connections are closed. If ctx is done first, it aborts the
+// remaining connections and returns ctx's error. In both cases it closes the session of
+// Options.Broker.
 func (r *Router) Shutdown(ctx context.Context) error {
 	conns := r.conns.startDraining()
 	r.observe(Event{Kind: EventShutdown, Count: len(conns)})
@@ -31,8 +33,8 @@ func (r *Router) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// drainPaced goes by the time at which each close is due, because a timer takes
-// longer than it should, and ten thousand of them much longer.
+// drainPaced drains the connections in random order. It computes when each is due instead of
+// sleeping for every pause, because a timer fires late, and thousands of them add up.
 func drainPaced(ctx context.Context, conns []*Conn) {
 	rand.Shuffle(len(conns), func(i, j int) { conns[i], conns[j] = conns[j], conns[i] })
 	pause := time.Millisecond
@@ -49,6 +51,7 @@ func drainPaced(ctx context.Context, conns []*Conn) {
 	}
 }
 
+// sleep waits for d or until ctx is done.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -2,17 +2,17 @@ package router
 
 import "fmt"
 
-// A StatusCode says why a connection ends (RFC 6455, section 7.4). Codes from
-// 4000 to 4999 are the application's own.
+// A StatusCode is the code of a close frame (RFC 6455, section 7.4). Codes from 4000 to 4999
+// are for applications.
 type StatusCode int
 
-// The codes that a router sends or reports.
+// Codes that a router sends or reports.
 const (
 	StatusNormal          StatusCode = 1000
 	StatusGoingAway       StatusCode = 1001
 	StatusProtocolError   StatusCode = 1002
-	StatusNone            StatusCode = 1005 // the peer's close frame had no code; never sent
-	StatusAbnormal        StatusCode = 1006 // there was no close frame; never sent
+	StatusNone            StatusCode = 1005 // the client's close frame had no code; never sent
+	StatusAbnormal        StatusCode = 1006 // the connection ended without a close frame; never sent
 	StatusPolicyViolation StatusCode = 1008
 	StatusTooBig          StatusCode = 1009
 	StatusInternalError   StatusCode = 1011
@@ -30,14 +30,14 @@ func (c StatusCode) sendable() bool {
 	}
 }
 
-// A CloseError is the code and the reason of a close frame. Options.OnOpen
-// returns one to refuse a connection.
+// A CloseError is the code and the reason of a close frame. Options.OnOpen may return one to
+// reject a connection.
 type CloseError struct {
 	Code   StatusCode
-	Reason string // for the client's developers; cut to 123 bytes
+	Reason string // for developers of clients; truncated to 123 bytes
 }
 
-// Error describes the close frame.
+// Error describes the close frame, for logs.
 func (e *CloseError) Error() string {
 	if e == nil {
 		return "<nil>"

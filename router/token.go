@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// bearerPrefix marks the subprotocol that carries a token: a browser's page can
-// set no header of a handshake but this one.
+// bearerPrefix marks the subprotocol that contains a token: the only header of a handshake
+// that a page in a browser can set.
 const bearerPrefix = "bearer."
 
-// Token returns the token that a client sent with its request, for
-// Options.Authenticate: the query parameter access_token, or a subprotocol
-// "bearer." followed by the token. It returns "" if there is neither.
+// Token returns the token of a request, for Options.Authenticate: the query parameter
+// access_token, or else the subprotocol that begins with "bearer.", without this prefix. It
+// returns "" if there is neither.
 //
-// A query parameter ends up in the access logs of proxies; a subprotocol does
-// not, but can hold only the characters of an HTTP token (RFC 9110, section
-// 5.6.2).
+// Proxies write query parameters to their access logs. A subprotocol is not logged, but can
+// only contain the characters of an HTTP token (RFC 9110, section 5.6.2).
 func Token(req *http.Request) string {
 	if token := req.URL.Query().Get("access_token"); token != "" {
 		return token
@@ -28,7 +27,7 @@ func Token(req *http.Request) string {
 	return ""
 }
 
-// offeredSubprotocols returns what the client offers, in its order.
+// offeredSubprotocols returns the subprotocols that the client offers, in its order.
 func offeredSubprotocols(req *http.Request) []string {
 	var offered []string
 	for _, header := range req.Header.Values("Sec-WebSocket-Protocol") {
@@ -41,7 +40,7 @@ func offeredSubprotocols(req *http.Request) []string {
 	return offered
 }
 
-// isToken is RFC 9110, section 5.6.2.
+// isToken reports whether s is an HTTP token (RFC 9110, section 5.6.2).
 func isToken(s string) bool {
 	const others = "!#$%&'*+-.^_`|~"
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {

@@ -5,7 +5,7 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// transport is what the connections have in common.
+// transportOptions returns the options that all connections of a router share.
 func transportOptions(o *Options) wsconn.Options {
 	l, t := o.Limits, o.Timeouts
 	opts := wsconn.Options{
@@ -27,14 +27,16 @@ func transportOptions(o *Options) wsconn.Options {
 	return opts
 }
 
-// owner is what a connection's transport reports to.
+// A transportHandler is the connection's wsconn.Handler. Its methods run on goroutines of
+// senders, of the writer and of the poller, so they queue what calls application code, except
+// observers.
 type transportHandler Conn
 
-// OnClosed ends the connection's context.
+// OnClosed cancels the connection's context.
 func (h *transportHandler) OnClosed() { h.cancel() }
 
-// OnOverflow reports what a full queue dropped. Whoever sends waits for nothing,
-// so what is dropped until a report gets its turn is reported together.
+// OnOverflow queues a report of the messages that a full send queue has dropped. Senders must
+// not wait, so drops that occur before the report runs are added to it.
 func (h *transportHandler) OnOverflow(over wsconn.Overflow) {
 	c := (*Conn)(h)
 	if over.Dropped == 0 {
@@ -58,7 +60,7 @@ func (h *transportHandler) OnOverflow(over wsconn.Overflow) {
 	}
 }
 
-// OnBackpressure tells Options.OnBackpressure.
+// OnBackpressure queues a call of Options.OnBackpressure.
 func (h *transportHandler) OnBackpressure(messages, bytes int) {
 	c := (*Conn)(h)
 	if c.router.opts.OnBackpressure == nil || !c.acquire() {
@@ -70,7 +72,7 @@ func (h *transportHandler) OnBackpressure(messages, bytes int) {
 	})
 }
 
-// OnWrite tells observers.
+// OnWrite reports a write to observers.
 func (h *transportHandler) OnWrite(w wsconn.Write) {
 	h.router.observe(Event{Kind: EventWritten, Count: w.Frames, Bytes: w.Bytes, Duration: w.Waited})
 }
