@@ -65,8 +65,8 @@ func (c *Conn) Send(m Message) error {
 	return c.send(frame)
 }
 
-// Close closes the connection with a close frame after sending the queued messages. It does
-// not wait for either. The reason is truncated to 123 bytes (RFC 6455, section 5.5). A code
+// Close closes the connection with a close frame, after the queued messages. It does not wait
+// until they are sent. The reason is truncated to 123 bytes (RFC 6455, section 5.5). A code
 // that must not be sent is replaced by 1011. Only the first call has an effect.
 func (c *Conn) Close(code StatusCode, reason string) {
 	if !code.sendable() {
@@ -79,9 +79,10 @@ func (c *Conn) Close(code StatusCode, reason string) {
 // from other nodes arrive as soon as the broker has confirmed the subscription. Subscribing
 // again has no effect.
 //
-// The name of a topic has 1 to 256 bytes of UTF-8 without control characters; otherwise
-// Subscribe returns an error with the code INVALID_ARGUMENT. Above Limits.Topics it returns a
-// [*LimitExceeded], and UNAVAILABLE if the connection is closed.
+// The name of a topic has 1 to 256 bytes of UTF-8 without control characters; for any other
+// name, Subscribe returns an error with the code INVALID_ARGUMENT. Above Limits.Topics it
+// returns a [*LimitExceeded], and after the connection has been closed, an error with the code
+// UNAVAILABLE.
 func (c *Conn) Subscribe(topic string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,7 +33,7 @@ type keyValue struct {
 var _ context.Context = (*Context)(nil)
 
 // Deadline returns the deadline of a call; ok is false for other messages.
-func (c *Context) Deadline() (time.Time, bool) { return c.context().Deadline() }
+func (c *Context) Deadline() (deadline time.Time, ok bool) { return c.context().Deadline() }
 
 // Done returns a channel that is closed when the context is canceled.
 func (c *Context) Done() <-chan struct{} { return c.context().Done() }

@@ -1,5 +1,5 @@
-// Package router gives typed WebSocket messages to handlers, and lets ingress
-// functions turn messages away before their payload is read.
+// Package router passes typed WebSocket messages to handlers. Ingress functions can reject a
+// message before its payload is decoded.
 //
 //	type Say struct {
 //		Room string `json:"room"`
@@ -18,44 +18,52 @@
 //	})
 //	http.Handle("/ws", r)
 //
-// # The way of a message
+// An event is a message without a reply, registered with [On]. A call is a message that is
+// answered by one reply or one error, registered with [RPC].
 //
-// Every message takes these stages, and every closeErr gets exactly one answer:
+// # Message pipeline
 //
-//  1. size: [Limits].MessageBytes, or the route's MaxBytes
-//  2. parse: the message's type and correlationId, and nothing else of it
-//  3. ingress: functions that see an [IngressContext]
+// Every message passes these stages in order, and every rejected message gets exactly one
+// answer:
+//
+//  1. size: [Limits].MaxMessageBytes, or that of the route
+//  2. head: the message's type and correlationId, without its payload
+//  3. ingress: functions that receive an [IngressContext]
 //  4. route: the registered types
-//  5. calls in flight: [Limits].InFlight
+//  5. concurrency: [Limits].Concurrency, for calls
 //  6. decode and validate
 //  7. middleware and handler
 //
-// Whatever a client sends passes ingress exactly once, also what cannot be read
-// and what nobody handles.
+// Every message passes ingress exactly once, also if it is malformed, too long, or of a type
+// that is not registered.
 //
 // # Order and concurrency
 //
-// The messages of one connection are handled one at a time, as they came. A call
-// starts in its turn and then runs beside what follows it, which so cannot count on
-// what the call does. [Route.Serial] and [Route.Concurrent] choose the other behaviour.
+// The messages of one connection are handled one at a time, in the order in which they
+// arrive. A call starts in its turn and then runs concurrently with the messages after it, so
+// these must not depend on its effects. [Route.Serial] and [Route.Concurrent] override this.
 // Messages to one connection arrive in the order in which they were sent.
+//
+// Many connections are handled concurrently. Hooks in [Options] are called concurrently, too,
+// unless their documentation says otherwise. A [Router] and a [Conn] are safe for concurrent
+// use.
 //
 // # Errors
 //
-// A handler's error goes to the client as far as it is public: an *errors.Error
-// with its code, message and details, anything else as INTERNAL. A message that
-// is not a call is answered only by an error. Limits are all reported one way, as
-// a [LimitExceeded].
+// The client receives the public half of a handler's error: the code, message and details of
+// an *errors.Error, and INTERNAL for any other error except those of package context. An event
+// is answered only if it fails. All exceeded limits are reported the same way, as a
+// [LimitExceeded].
 //
-// Mistakes in a program panic before the first message: a type registered twice or one
-// that JSON cannot hold, a name that is reserved, an option that makes no sense. What a client sends
-// never panics the router. A handler that panics ends its message only, and so does a method
-// that panics of a message or of an error: what cannot be encoded or inspected is answered
-// with INTERNAL and reported with a [PanicError]. The panics of hooks, brokers and
-// Options.Logger are contained, too; see [EventPanicked].
+// Mistakes of the program panic before the first message: a type that is registered twice or
+// that JSON cannot encode, a reserved name, an invalid option. Input from clients never
+// panics. A panic of a handler ends only its message, and so does a panic in a method of a
+// message or an error: the client receives INTERNAL, and Options.OnError receives a
+// [PanicError]. Panics of hooks, brokers and Options.Logger are recovered, too; see
+// [EventPanicked].
 //
-// # Tests
+// # Testing
 //
-// Package routertest dials a router over a pipe, in a testing/synctest bubble
-// too.
+// Package routertest connects a test client to a router over an in-memory pipe. It works in
+// a testing/synctest bubble.
 package router

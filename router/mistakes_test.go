@@ -67,7 +67,7 @@ func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
 		}, []string{"mistakes_test.go:", "*router_test.Pointed is not a value type"}},
 		{"a reserved name", func() {
 			router.On(router.New(nil), func(*router.Context, Reserved) error { return nil })
-		}, []string{`"$ws:mine", is reserved`}},
+		}, []string{`"$ws:mine", which is reserved`}},
 		{"no name", func() {
 			router.On(router.New(nil), func(*router.Context, Nameless) error { return nil })
 		}, []string{"must have 1 to 128 bytes"}},

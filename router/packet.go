@@ -10,7 +10,7 @@ import (
 // The first byte of a packet between nodes is its kind. A node ignores unknown kinds, which
 // later versions may send.
 const (
-	packetMessage       = 1 + iota // a message, as subscribers get it
+	packetMessage       = 1 + iota // a published message
 	packetJoin                     // members that have joined, as JSON
 	packetLeave                    // members that have left, as JSON
 	packetPresenceQuery            // asks every node for its members

@@ -9,48 +9,50 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A Member is a connection that has entered a topic.
+// A Member is a connection that is present in a topic.
 type Member struct {
 	ConnID   string `json:"connId"`
 	TenantID string `json:"tenantId,omitempty"`
 	UserID   string `json:"userId,omitempty"`
-	Info     string `json:"info,omitempty"` // what Enter was called with
+	Info     string `json:"info,omitempty"` // the argument of Join
 }
 
-// A PresenceEvent says that a member has entered a topic, or left it.
+// A PresenceEvent reports that a member has joined a topic or left it.
 type PresenceEvent struct {
 	Topic  string
 	Member Member
-	Joined bool
+	Joined bool // false if the member has left
 }
 
-// presence is who has entered a topic, as far as this node knows. It is guarded by the
-// topic's lock.
+// presence holds the members of a topic that this node knows. It is guarded by the topic's
+// lock.
 type presence struct {
-	tracked bool // somebody has entered here
-	local   map[string]Member
+	tracked bool                      // a connection of this node has joined the topic
+	local   map[string]Member         // by connection ID
 	remote  map[string]*remoteMembers // by node
-	queryID int
+	queryID int                       // counts the queries of this node
 }
 
 // remoteMembers are the members on another node.
 type remoteMembers struct {
-	members map[string]Member
-	asked   int // the question that was answered last
+	members  map[string]Member // by connection ID
+	answered int               // queryID of the last query that the node has answered
 }
 
 const maxInfoBytes = 1024
 
-// queryTimeout is how long a node may take to say who is there, before its members count
-// as gone.
+// queryTimeout is how long a node may take to answer a presence query before its members are
+// removed.
 const queryTimeout = 3 * time.Second
 
-// Join subscribes the connection to topic, and lists it among the topic's members
-// on all nodes, until it unsubscribes or ends. Info is for the application: a name,
-// say, of up to 1024 bytes. Entering twice is the same as once, and keeps the first info.
+// Join subscribes the connection to topic and makes it present there, until it unsubscribes or
+// is closed: [Router.Presence] lists it on every node with a connection that has joined the
+// topic. Info is for the application, a display name for example, with up to 1024 bytes.
+// Joining again has no effect and keeps the first info. Join returns the errors of
+// [Conn.Subscribe], and INVALID_ARGUMENT if info is too long.
 func (c *Conn) Join(topic, info string) error {
 	if len(info) > maxInfoBytes {
-		return errors.Errorf(errors.InvalidArgument, "what is to be shown in %q has %d bytes; it must have at most %d", topic, len(info), maxInfoBytes)
+		return errors.Errorf(errors.InvalidArgument, "the info for topic %q has %d bytes; it must have at most %d", topic, len(info), maxInfoBytes)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,8 +63,8 @@ func (c *Conn) Join(topic, info string) error {
 	return nil
 }
 
-// Presence returns who has entered topic, on all nodes, sorted by ConnID. It knows only
-// topics that a connection of this node has entered.
+// Presence returns the members of topic on all nodes, sorted by ConnID. It returns nil unless
+// a connection of this node has joined the topic and this node still has subscribers.
 func (r *Router) Presence(topic string) []Member {
 	t := r.topics.lock(topic)
 	if t == nil {
@@ -77,163 +79,168 @@ func (r *Router) Presence(topic string) []Member {
 	return all
 }
 
-func (t *topics) join(name string, c *Conn, info string) {
-	to := t.find(name) // c subscribes to it
-	to.mu.Lock()
-	defer to.mu.Unlock()
-	p := &to.presence
+// join adds a local member. c must be subscribed, and c.mu must be held.
+func (ts *topics) join(name string, c *Conn, info string) {
+	t := ts.find(name) // c subscribes to it
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := &t.presence
 	if _, ok := p.local[c.id]; ok {
 		return
 	}
 	if !p.tracked {
 		*p = presence{tracked: true, local: map[string]Member{}, remote: map[string]*remoteMembers{}}
-		t.queryPresence(to)
+		ts.queryPresence(t)
 	}
 	m := Member{ConnID: c.id, TenantID: c.identity.TenantID, UserID: c.identity.UserID, Info: info}
 	p.local[c.id] = m
-	t.notifyPresence(to, m, true)
-	t.router.session.Publish(name, presencePacket(packetJoin, m))
+	ts.notifyPresence(t, m, true)
+	ts.router.session.Publish(name, presencePacket(packetJoin, m))
 }
 
-// leave must be called with the topic's lock held.
-func (t *topics) removeLocalMember(from *topic, c *Conn) {
-	m, ok := from.presence.local[c.id]
+// removeLocalMember must be called with t.mu held.
+func (ts *topics) removeLocalMember(t *topic, c *Conn) {
+	m, ok := t.presence.local[c.id]
 	if !ok {
 		return
 	}
-	delete(from.presence.local, c.id)
-	t.notifyPresence(from, m, false)
-	t.router.session.Publish(from.name, presencePacket(packetLeave, m))
+	delete(t.presence.local, c.id)
+	ts.notifyPresence(t, m, false)
+	ts.router.session.Publish(t.name, presencePacket(packetLeave, m))
 }
 
-// queryPresence asks all nodes for their members, and those that are silent once more, because the
-// question may have been lost. Who does not answer in time has none. It must be called
-// with the topic's lock held.
-func (t *topics) queryPresence(of *topic) {
-	if t.router.opts.Broker == nil {
+// queryPresence asks all nodes for their members. Nodes that have not answered after half of
+// queryTimeout are asked again, because packets may be lost, and after queryTimeout their
+// members are removed. It must be called with t.mu held.
+func (ts *topics) queryPresence(t *topic) {
+	if ts.router.opts.Broker == nil {
 		return
 	}
-	of.presence.queryID++
-	asked := of.presence.queryID
-	t.router.session.Publish(of.name, presencePacket(packetPresenceQuery))
+	t.presence.queryID++
+	query := t.presence.queryID
+	ts.router.session.Publish(t.name, presencePacket(packetPresenceQuery))
 	time.AfterFunc(queryTimeout/2, func() {
-		of.mu.Lock()
-		defer of.mu.Unlock()
-		if len(of.presence.unresponsive(asked)) > 0 {
-			t.router.session.Publish(of.name, presencePacket(packetPresenceQuery))
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if len(t.presence.unresponsive(query)) > 0 {
+			ts.router.session.Publish(t.name, presencePacket(packetPresenceQuery))
 		}
 	})
 	time.AfterFunc(queryTimeout, func() {
-		of.mu.Lock()
-		defer of.mu.Unlock()
-		for _, node := range of.presence.unresponsive(asked) {
-			t.removeNode(of, node)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for _, node := range t.presence.unresponsive(query) {
+			ts.removeNode(t, node)
 		}
 	})
 }
 
-// unresponsive returns the nodes that have not answered a question.
-func (p *presence) unresponsive(asked int) (nodes []string) {
+// unresponsive returns the nodes that have not answered the query with this ID.
+func (p *presence) unresponsive(query int) (nodes []string) {
 	for node, remote := range p.remote {
-		if remote.asked < asked {
+		if remote.answered < query {
 			nodes = append(nodes, node)
 		}
 	}
 	return nodes
 }
 
-// forget drops the members on a node.
-func (t *topics) removeNode(of *topic, node string) {
-	remote := of.presence.remote[node]
+// removeNode removes the members on a node. It must be called with t.mu held.
+func (ts *topics) removeNode(t *topic, node string) {
+	remote := t.presence.remote[node]
 	if remote == nil {
 		return
 	}
-	delete(of.presence.remote, node)
+	delete(t.presence.remote, node)
 	for _, m := range remote.members {
-		t.notifyPresence(of, m, false)
+		ts.notifyPresence(t, m, false)
 	}
 }
 
-// receivePresence takes a packet about members. It must be called with the topic's
-// lock held.
-func (t *topics) receivePresence(of *topic, from string, kind byte, body []byte) {
-	p := &of.presence
+// receivePresence handles a presence packet. It must be called with t.mu held.
+func (ts *topics) receivePresence(t *topic, node string, kind byte, body []byte) {
+	p := &t.presence
 	if kind == packetPresenceQuery {
-		t.publishPresence(of)
+		ts.publishPresence(t)
 		return
 	}
 	var members []Member
 	if !p.tracked || unmarshal(body, &members) != nil {
 		return
 	}
-	remote := p.remote[from]
+	remote := p.remote[node]
 	if remote == nil {
-		// It may have come after the question that is open.
-		remote = &remoteMembers{members: map[string]Member{}, asked: p.queryID}
-		p.remote[from] = remote
+		// A node that was unknown when the query was sent must not be removed for not answering.
+		remote = &remoteMembers{members: map[string]Member{}, answered: p.queryID}
+		p.remote[node] = remote
 	}
 	switch kind {
 	case packetJoin:
-		t.addRemoteMembers(of, remote, members)
+		ts.addRemoteMembers(t, remote, members)
 	case packetLeave:
 		for _, m := range members {
-			t.removeRemoteMember(of, remote, m)
+			ts.removeRemoteMember(t, remote, m)
 		}
 	case packetPresenceState:
-		remote.asked = p.queryID
-		here := make(map[string]struct{}, len(members))
+		remote.answered = p.queryID
+		current := make(map[string]struct{}, len(members))
 		for _, m := range members {
-			here[m.ConnID] = struct{}{}
+			current[m.ConnID] = struct{}{}
 		}
 		for id, m := range remote.members {
-			if _, ok := here[id]; !ok {
-				t.removeRemoteMember(of, remote, m)
+			if _, ok := current[id]; !ok {
+				ts.removeRemoteMember(t, remote, m)
 			}
 		}
-		t.addRemoteMembers(of, remote, members)
+		ts.addRemoteMembers(t, remote, members)
 	}
 }
 
-// publishPresence sends many members in parts, and then who they were: a packet has bounds.
-func (t *topics) publishPresence(of *topic) {
-	members := slices.Collect(maps.Values(of.presence.local))
+// publishPresence publishes the members on this node. Packets are limited in size, so many
+// members are sent in parts, followed by a state packet that contains only their connection
+// IDs.
+func (ts *topics) publishPresence(t *topic) {
+	members := slices.Collect(maps.Values(t.presence.local))
 	if len(members) > membersPerPacket {
 		for part := range slices.Chunk(members, membersPerPacket) {
-			t.router.session.Publish(of.name, presencePacket(packetJoin, part...))
+			ts.router.session.Publish(t.name, presencePacket(packetJoin, part...))
 		}
 		for i, m := range members {
 			members[i] = Member{ConnID: m.ConnID}
 		}
 	}
-	t.router.session.Publish(of.name, presencePacket(packetPresenceState, members...))
+	ts.router.session.Publish(t.name, presencePacket(packetPresenceState, members...))
 }
 
 const membersPerPacket = 500
 
-func (t *topics) addRemoteMembers(of *topic, remote *remoteMembers, members []Member) {
+// addRemoteMembers adds the members that are not known yet.
+func (ts *topics) addRemoteMembers(t *topic, remote *remoteMembers, members []Member) {
 	for _, m := range members {
 		if _, ok := remote.members[m.ConnID]; !ok {
 			remote.members[m.ConnID] = m
-			t.notifyPresence(of, m, true)
+			ts.notifyPresence(t, m, true)
 		}
 	}
 }
 
-func (t *topics) removeRemoteMember(of *topic, remote *remoteMembers, m Member) {
+// removeRemoteMember removes a member, if it is known.
+func (ts *topics) removeRemoteMember(t *topic, remote *remoteMembers, m Member) {
 	if _, ok := remote.members[m.ConnID]; ok {
 		delete(remote.members, m.ConnID)
-		t.notifyPresence(of, m, false)
+		ts.notifyPresence(t, m, false)
 	}
 }
 
-// notifyPresence tells Options.OnPresence, in the order in which things happened.
-func (t *topics) notifyPresence(of *topic, m Member, entered bool) {
-	if t.router.opts.OnPresence == nil {
+// notifyPresence queues a call of Options.OnPresence. Calls are queued under the topic's lock,
+// so they run in the order of the changes.
+func (ts *topics) notifyPresence(t *topic, m Member, joined bool) {
+	if ts.router.opts.OnPresence == nil {
 		return
 	}
-	t.router.events.Add(func() {
-		t.router.hook("OnPresence", func() {
-			t.router.opts.OnPresence(PresenceEvent{Topic: of.name, Member: m, Joined: entered})
+	ts.router.events.Add(func() {
+		ts.router.hook("OnPresence", func() {
+			ts.router.opts.OnPresence(PresenceEvent{Topic: t.name, Member: m, Joined: joined})
 		})
 	})
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// Application code is what a program registers with a router or returns to it. The router
-// calls it through this file alone: guard where the error becomes an answer, hook where
-// nothing is returned, recoveringSession for brokers, log for slog handlers, observing for
-// observers, and contain for the methods of messages. So a panic in it ends one message,
-// and no lock is kept: code that may run under a lock returns through a deferred unlock,
-// and Logger, which may call the router, is never called under one.
+// The router calls application code only through functions that recover its panics: guard if
+// an error becomes an answer, hook if nothing is returned, recoverObserver for observers,
+// recoverAsError and recoverMethod for the methods of messages, recoveringSession for brokers,
+// and log for the Logger. A panic therefore ends only one message. It leaves no lock held:
+// locks around such calls are released by defer. Logger may call the router, so it is never
+// called under a lock.
 
 // guard calls f, and stores in failed the inspected form of its error, of its panic, or of a
 // call of runtime.Goexit. The last also ends the caller except for its deferred functions, so

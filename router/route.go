@@ -221,9 +221,9 @@ func mustBeMessage[M Message](position string) (name string, fields int) {
 	name = zero.MessageType()
 	switch {
 	case name == "" || len(name) > wire.MaxNameBytes:
-		panic(fmt.Sprintf("router: %s: the name of %v, %q, must have 1 to %d bytes", position, typ, name, wire.MaxNameBytes))
+		panic(fmt.Sprintf("router: %s: the MessageType of %v is %q; it must have 1 to %d bytes", position, typ, name, wire.MaxNameBytes))
 	case wire.Reserved(name):
-		panic(fmt.Sprintf("router: %s: the name of %v, %q, is reserved for the protocol", position, typ, name))
+		panic(fmt.Sprintf("router: %s: the MessageType of %v is %q, which is reserved for the protocol", position, typ, name))
 	}
 	if err := checkEncodable(typ, map[reflect.Type]bool{}); err != nil {
 		panic(fmt.Sprintf("router: %s: %v cannot be encoded as JSON: %v", position, typ, err))

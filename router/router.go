@@ -23,7 +23,7 @@ type Router struct {
 	origin    originPolicy
 	transport wsconn.Options
 
-	build          func() // lays out the stages, once
+	build          func() // builds the routes, once
 	serving        atomic.Bool
 	routesMu       sync.Mutex // guards routes until the router serves
 	routes         map[string]*Route
@@ -47,6 +47,7 @@ type connShard struct {
 	pool      executor.Pool
 }
 
+// connShards is the number of shards. Each connection gets a random one.
 const connShards = 16
 
 // New returns a router. If opts is nil, the defaults are used; otherwise opts is copied. New

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// topics are what connections of this node subscribe to.
+// topics holds the topics that connections of this node subscribe to. A topic is in one of the
+// shards by the hash of its name.
 type topics struct {
 	router *Router
 	seed   maphash.Seed
@@ -28,28 +29,30 @@ type topicShard struct {
 	topics map[string]*topic
 }
 
-// A topic has a lock of its own, so that a publish to many delays no other topic.
+// A topic has its own lock, so that delivering to many subscribers does not delay other
+// topics.
 type topic struct {
 	name          string
 	subscriptions int // guarded by the shard's lock; the topic is dropped at 0
 
 	mu       sync.Mutex
-	members  map[*Conn]struct{}
-	dropped  bool // from the shard
+	members  map[*Conn]struct{} // the subscribers
+	dropped  bool               // removed from the shard
 	presence presence
 }
 
-func (t *topics) init(r *Router) {
-	t.router = r
-	t.seed = maphash.MakeSeed()
-	for i := range t.shards {
-		t.shards[i].topics = map[string]*topic{}
+func (ts *topics) init(r *Router) {
+	ts.router = r
+	ts.seed = maphash.MakeSeed()
+	for i := range ts.shards {
+		ts.shards[i].topics = map[string]*topic{}
 	}
 }
 
-// maxTopicBytes bounds a topic's name.
+// maxTopicBytes bounds the name of a topic.
 const maxTopicBytes = 256
 
+// checkTopic returns an error if the name of a topic is invalid.
 func checkTopic(name string) error {
 	if len(name) == 0 || len(name) > maxTopicBytes {
 		return errors.Errorf(errors.InvalidArgument, "a topic's name must have 1 to %d bytes, not %d", maxTopicBytes, len(name))
@@ -60,87 +63,90 @@ func checkTopic(name string) error {
 	return nil
 }
 
-func (t *topics) shard(name string) *topicShard {
-	return &t.shards[maphash.String(t.seed, name)%topicShards]
+// shard returns the shard of a topic.
+func (ts *topics) shard(name string) *topicShard {
+	return &ts.shards[maphash.String(ts.seed, name)%topicShards]
 }
 
-// add subscribes c, which must not be subscribed.
-func (t *topics) add(name string, c *Conn) {
-	s := t.shard(name)
+// add subscribes c, which must not be subscribed. c.mu must be held.
+func (ts *topics) add(name string, c *Conn) {
+	s := ts.shard(name)
 	s.mu.Lock()
-	if to := s.topics[name]; to != nil {
-		to.subscriptions++
+	if t := s.topics[name]; t != nil {
+		t.subscriptions++
 		s.mu.Unlock()
-		to.mu.Lock()
-		defer to.mu.Unlock()
-		to.members[c] = struct{}{}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.members[c] = struct{}{}
 		return
 	}
 	defer s.mu.Unlock()
 	s.topics[name] = &topic{name: name, subscriptions: 1, members: map[*Conn]struct{}{c: {}}}
-	t.router.session.Subscribe(name)
+	ts.router.session.Subscribe(name)
 }
 
-// remove unsubscribes c, which must be subscribed.
-func (t *topics) remove(name string, c *Conn) {
-	s := t.shard(name)
+// remove unsubscribes c, which must be subscribed. Only one goroutine may unsubscribe c from a
+// topic, so c.mu is held, or c.topics is nil.
+func (ts *topics) remove(name string, c *Conn) {
+	s := ts.shard(name)
 	s.mu.Lock()
-	from := s.topics[name]
-	if from.subscriptions--; from.subscriptions > 0 {
+	t := s.topics[name]
+	if t.subscriptions--; t.subscriptions > 0 {
 		s.mu.Unlock()
-		from.mu.Lock()
-		defer from.mu.Unlock()
-		t.unsubscribe(from, c)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		ts.unsubscribe(t, c)
 		return
 	}
-	defer s.mu.Unlock() // who enters the topic anew is told of after who leaves it now
+	defer s.mu.Unlock() // after drop, so that a new topic of this name reports its members later
 	delete(s.topics, name)
-	defer t.drop(from, c) // even if the broker calls runtime.Goexit
-	t.router.session.Unsubscribe(name)
+	defer ts.drop(t, c) // even if the broker calls runtime.Goexit
+	ts.router.session.Unsubscribe(name)
 }
 
-// drop ends a topic that has lost its last subscriber, c.
-func (t *topics) drop(from *topic, c *Conn) {
-	from.mu.Lock()
-	defer from.mu.Unlock()
-	from.dropped = true
-	t.unsubscribe(from, c)
-	for node := range from.presence.remote {
-		t.removeNode(from, node)
+// drop ends a topic whose last subscriber c has unsubscribed.
+func (ts *topics) drop(t *topic, c *Conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dropped = true
+	ts.unsubscribe(t, c)
+	for node := range t.presence.remote {
+		ts.removeNode(t, node)
 	}
 }
 
-// unsubscribe must be called with the topic's lock held.
-func (t *topics) unsubscribe(from *topic, c *Conn) {
-	delete(from.members, c)
-	t.removeLocalMember(from, c)
+// unsubscribe must be called with t.mu held.
+func (ts *topics) unsubscribe(t *topic, c *Conn) {
+	delete(t.members, c)
+	ts.removeLocalMember(t, c)
 }
 
-func (t *topics) find(name string) *topic {
-	s := t.shard(name)
+// find returns a topic, or nil if it has no subscribers on this node.
+func (ts *topics) find(name string) *topic {
+	s := ts.shard(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.topics[name]
 }
 
-// lock returns a topic with its lock held, or nil if there is none. It may have been dropped
-// between being found and being locked.
-func (t *topics) lock(name string) *topic {
-	to := t.find(name)
-	if to == nil {
+// lock returns a topic with its lock held, or nil if it has no subscribers on this node. It
+// checks dropped, because the topic may be dropped between find and Lock.
+func (ts *topics) lock(name string) *topic {
+	t := ts.find(name)
+	if t == nil {
 		return nil
 	}
-	to.mu.Lock()
-	if to.dropped {
-		to.mu.Unlock()
+	t.mu.Lock()
+	if t.dropped {
+		t.mu.Unlock()
 		return nil
 	}
-	return to
+	return t
 }
 
-// publish queues a message for every member but one, which may be nil, and gives it to
-// the broker if it is for other nodes too.
-func (t *topics) publish(name string, except *Conn, m Message, allNodes bool) error {
+// publish queues a message for every subscriber except one, which may be nil, and passes it to
+// the broker if it is for all nodes.
+func (ts *topics) publish(name string, except *Conn, m Message, allNodes bool) error {
 	if err := checkTopic(name); err != nil {
 		return err
 	}
@@ -150,18 +156,19 @@ func (t *topics) publish(name string, except *Conn, m Message, allNodes bool) er
 	}
 	defer frame.Release()
 	receivers := 0
-	if to := t.find(name); to != nil {
-		receivers = to.deliver(frame, except)
+	if t := ts.find(name); t != nil {
+		receivers = t.deliver(frame, except)
 	}
-	t.router.observe(Event{Kind: EventPublished, Count: receivers})
-	if allNodes && t.router.opts.Broker != nil {
-		t.router.session.Publish(name, messagePacket(frame))
+	ts.router.observe(Event{Kind: EventPublished, Count: receivers})
+	if allNodes && ts.router.opts.Broker != nil {
+		ts.router.session.Publish(name, messagePacket(frame))
 	}
 	return nil
 }
 
-// deliver holds the topic's lock, so that all members see one order; nothing under it
-// waits. It returns for how many members it has queued the frame.
+// deliver queues a frame for every subscriber except one, and returns for how many. It holds
+// the topic's lock, so that all subscribers receive messages in the same order; nothing under
+// it blocks.
 func (t *topic) deliver(frame *wsconn.Frame, except *Conn) (receivers int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,32 +177,33 @@ func (t *topic) deliver(frame *wsconn.Frame, except *Conn) (receivers int) {
 			continue
 		}
 		frame.Retain()
-		if c.send(frame) == nil { // a member that has gone is nobody's error
+		if c.send(frame) == nil { // closed connections are skipped
 			receivers++
 		}
 	}
 	return receivers
 }
 
-// receive takes a packet from another node.
-func (t *topics) receive(name, from string, packet []byte) {
+// receive handles a packet that node has published on a topic. The broker calls it.
+func (ts *topics) receive(name, node string, packet []byte) {
 	if len(packet) == 0 {
 		return
 	}
 	kind, body := packet[0], packet[1:]
 	if kind == packetMessage {
-		t.receiveMessage(name, body)
+		ts.receiveMessage(name, body)
 		return
 	}
-	if to := t.lock(name); to != nil {
-		defer to.mu.Unlock()
-		t.receivePresence(to, from, kind, body)
+	if t := ts.lock(name); t != nil {
+		defer t.mu.Unlock()
+		ts.receivePresence(t, node, kind, body)
 	}
 }
 
-func (t *topics) receiveMessage(name string, body []byte) {
-	to := t.find(name)
-	if to == nil {
+// receiveMessage delivers a message from another node.
+func (ts *topics) receiveMessage(name string, body []byte) {
+	t := ts.find(name)
+	if t == nil {
 		return
 	}
 	frame, published := parseMessagePacket(body)
@@ -203,55 +211,57 @@ func (t *topics) receiveMessage(name string, body []byte) {
 		return
 	}
 	defer frame.Release()
-	if t.router.observer == nil {
-		to.deliver(frame, nil)
+	if ts.router.observer == nil {
+		t.deliver(frame, nil)
 		return
 	}
 	frame.At = time.Now()
 	lag := frame.At.Sub(published)
-	t.router.observe(Event{Kind: EventDelivered, Count: to.deliver(frame, nil), Duration: max(lag, 0)})
+	ts.router.observe(Event{Kind: EventDelivered, Count: t.deliver(frame, nil), Duration: max(lag, 0)})
 }
 
-// subscribed tells the other nodes who is here, and asks them the same, because what
-// happened until now may have been missed.
-func (t *topics) subscribed(name string) {
-	to := t.lock(name)
-	if to == nil {
+// subscribed is called when the broker has confirmed a subscription, also after an
+// interruption. Presence packets may have been lost before, so it publishes this node's
+// members and queries those of the others.
+func (ts *topics) subscribed(name string) {
+	t := ts.lock(name)
+	if t == nil {
 		return
 	}
-	defer to.mu.Unlock()
-	if to.presence.tracked {
-		t.receivePresence(to, "", packetPresenceQuery, nil)
-		t.queryPresence(to)
+	defer t.mu.Unlock()
+	if t.presence.tracked {
+		ts.receivePresence(t, "", packetPresenceQuery, nil)
+		ts.queryPresence(t)
 	}
 }
 
-// missed asks who is there if something about members may be among what was lost. In an
-// interruption nobody could answer; after it, subscribed asks.
-func (t *topics) messagesLost(name string, packets int) {
+// messagesLost is called when packets of a topic were lost. Presence packets may be among
+// them, so it queries presence again. If their number is unknown, the connection was
+// interrupted, and subscribed follows.
+func (ts *topics) messagesLost(name string, packets int) {
 	if packets > 0 {
-		t.subscribed(name)
+		ts.subscribed(name)
 	}
-	t.router.observe(Event{Kind: EventMessagesLost, Count: packets})
-	if t.router.opts.OnMessagesLost == nil {
+	ts.router.observe(Event{Kind: EventMessagesLost, Count: packets})
+	if ts.router.opts.OnMessagesLost == nil {
 		return
 	}
-	t.router.events.Add(func() {
-		t.router.hook("OnMessagesLost", func() { t.router.opts.OnMessagesLost(name, packets) })
+	ts.router.events.Add(func() {
+		ts.router.hook("OnMessagesLost", func() { ts.router.opts.OnMessagesLost(name, packets) })
 	})
 }
 
-// down forgets the members on a node.
-func (t *topics) nodeLeft(node string) {
-	for i := range t.shards {
-		s := &t.shards[i]
+// nodeLeft removes the members on a node that has left or failed.
+func (ts *topics) nodeLeft(node string) {
+	for i := range ts.shards {
+		s := &ts.shards[i]
 		s.mu.Lock()
 		all := slices.Collect(maps.Values(s.topics))
 		s.mu.Unlock()
-		for _, of := range all {
-			of.mu.Lock()
-			t.removeNode(of, node)
-			of.mu.Unlock()
+		for _, t := range all {
+			t.mu.Lock()
+			ts.removeNode(t, node)
+			t.mu.Unlock()
 		}
 	}
 }

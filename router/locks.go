@@ -1,0 +1,71 @@
+package router
+
+// This file documents the goroutines and the locks of the package. Keep it current in the
+// commit that changes them.
+//
+// # Goroutines
+//
+// Per connection:
+//
+//   - open, then serve (conn.go): one goroutine calls OnOpen, then another one reads messages
+//     and runs stages 1 to 5. At most one goroutine reads a connection. While there is nothing
+//     to read, there is none: wsconn parks the connection and calls c.resume, which starts
+//     serve on a goroutine of the shard's pool. If OnOpen rejects the connection,
+//     rejectAfterOpen reads instead until the connection is closed.
+//   - c.messages (internal/executor): stages 6 and 7 run on the reading goroutine if there is
+//     nothing left to read, otherwise on a goroutine of the pool. One message at a time holds
+//     the turn; a concurrent route gives it up with Yield and keeps its goroutine.
+//   - c.reports (conn_reports.go): a serial queue that calls OnLimitExceeded and
+//     OnBackpressure, on a goroutine of the pool, which exists only while a report waits.
+//   - the writer (internal/wsconn): exists only while frames are queued.
+//
+// Each of the reader, a received message and a queued report holds a reference in c.active.
+// The goroutine that releases the last reference ends the connection: it leaves the topics,
+// calls OnClose, and releases the slots. Conn.acquire fails after that.
+//
+// Per connShard: the timer of the deadlineQueue, which starts a goroutine per expired call.
+// Per router: r.events, a queue for OnPresence, OnMessagesLost and logAsync, whose goroutine
+// exists only while a function waits. Per presence query: two timers.
+//
+// Any of these goroutines can end early, because application code may call runtime.Goexit.
+// What must happen nevertheless is deferred.
+//
+// # Locks
+//
+// A goroutine acquires locks only in this order, and may skip levels:
+//
+//  1. Conn.mu: guards Conn.topics; held by Subscribe, Join and Unsubscribe, so that the
+//     topics see one connection's changes in order
+//  2. topicShard.mu: guards the shard's map and topic.subscriptions; also held for
+//     Session.Subscribe and Session.Unsubscribe, so that the broker sees them in order
+//  3. topic.mu: guards the subscribers and the presence; also held while a message is
+//     queued for all subscribers, and for Session.Publish of presence packets
+//  4. call.mu: guards call.answered; held while progress is queued, so that none follows the
+//     answer
+//  5. the lock of the serial queue c.messages, held for wsconn.Conn.Wake
+//  6. wsconn.Conn.mu
+//
+// The following locks may be acquired under any of those above, and no lock of this package is
+// acquired under them:
+//
+//   - registry.mu
+//   - deadlineQueue.mu
+//   - reports.mu, and the lock of the serial queue c.reports
+//   - Router.routesMu
+//   - the locks of executor.Pool, executor.ByteBudget and executor.FuncQueue
+//
+// A goroutine never holds two locks of the same level.
+//
+// # Calls under locks
+//
+// Under a lock, the package never waits for a client, a handler or a hook. It calls only this
+// application code there, which must not call the router and whose panics are recovered:
+//
+//   - the methods of broker.Session, under topicShard.mu or topic.mu; so a broker must not
+//     call its broker.Handler before they have returned
+//   - observers, under topicShard.mu, topic.mu or call.mu, when a message is dropped or a
+//     broker panics
+//
+// Hooks and the Logger may call the router, so code under a lock queues them in r.events or
+// c.reports. The methods of wsconn.Handler run without wsconn.Conn.mu, but possibly under
+// topic.mu or call.mu of the sender, so they only queue reports and call observers.
