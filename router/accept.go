@@ -14,10 +14,10 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// ServeHTTP upgrades a request to a WebSocket connection (RFC 6455, section 4.2) and
-// returns; the connection lives on until either side closes it. A rejected request is
-// answered with an HTTP status and the error as JSON, and with Retry-After for the statuses
-// 429 and 503.
+// ServeHTTP upgrades a request to a WebSocket connection (RFC 6455, section 4.2) and returns;
+// the connection lives on until either side closes it. A rejected request is answered with an
+// HTTP status and the error as JSON, and with Retry-After for the statuses 429 and 503. A
+// malformed handshake is answered with a status and plain text.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.build()
 	if rejection := r.checkRequest(w, req); rejection != nil {

@@ -8,7 +8,7 @@ import (
 
 // An IngressContext describes a received message before its payload is decoded.
 type IngressContext struct {
-	Type       string     // a registered type, "__heartbeat", or "" for any other
+	Type       string     // a registered type or "__heartbeat"; "" for any other
 	ConnID     string     // as Conn.ID returns it
 	IP         netip.Addr // of the client, unmapped and without a zone; the zero netip.Addr if unknown
 	Identity   Identity   // what Options.Authenticate returned

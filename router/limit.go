@@ -58,12 +58,14 @@ const (
 	ActionCustom                    // send nothing; Options.OnLimitExceeded responds
 )
 
+// mustBeLimitAction panics if the action is unknown.
 func mustBeLimitAction(a LimitAction) {
 	if a > ActionCustom {
 		panic(fmt.Sprintf("router: LimitAction is %d; it must be ActionSend, ActionClose or ActionCustom", a))
 	}
 }
 
+// defaultCloseCode is the default of Options.CloseCode.
 func defaultCloseCode(l LimitExceeded) StatusCode {
 	if l.Kind == LimitPayload {
 		return StatusTooBig

@@ -7,10 +7,10 @@ package router
 //
 // Per connection:
 //
-//   - open, then serve (conn.go): one goroutine calls OnOpen, then another one reads messages
-//     and runs stages 1 to 5. At most one goroutine reads a connection. While there is nothing
-//     to read, there is none: wsconn parks the connection and calls c.resume, which starts
-//     serve on a goroutine of the shard's pool. If OnOpen rejects the connection,
+//   - open, then serve (conn_lifecycle.go): one goroutine calls OnOpen, then another one reads
+//     messages and runs stages 1 to 5. At most one goroutine reads a connection. While there
+//     is nothing to read, there is none: wsconn parks the connection and later calls c.resume,
+//     which starts serve on a goroutine of the shard's pool. If OnOpen rejects the connection,
 //     rejectAfterOpen reads instead until the connection is closed.
 //   - c.messages (internal/executor): stages 6 and 7 run on the reading goroutine if there is
 //     nothing left to read, otherwise on a goroutine of the pool. One message at a time holds
@@ -45,8 +45,8 @@ package router
 //  5. the lock of the serial queue c.messages, held for wsconn.Conn.Wake
 //  6. wsconn.Conn.mu
 //
-// The following locks may be acquired under any of those above, and no lock of this package is
-// acquired under them:
+// The following locks may be acquired under any of those above. Under them, only locks of
+// internal/executor are acquired, in the order that its documentation gives:
 //
 //   - registry.mu
 //   - deadlineQueue.mu

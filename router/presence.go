@@ -39,6 +39,7 @@ type remoteMembers struct {
 	answered int               // queryID of the last query that the node has answered
 }
 
+// maxInfoBytes bounds the info of a member.
 const maxInfoBytes = 1024
 
 // queryTimeout is how long a node may take to answer a presence query before its members are
@@ -212,6 +213,7 @@ func (ts *topics) publishPresence(t *topic) {
 	ts.router.session.Publish(t.name, presencePacket(packetPresenceState, members...))
 }
 
+// membersPerPacket bounds the members with their info in one packet.
 const membersPerPacket = 500
 
 // addRemoteMembers adds the members that are not known yet.

@@ -28,6 +28,7 @@ type registry struct {
 	drained  chan struct{} // closed once draining is set and total is 0
 }
 
+// A userKey identifies a user. Its userID is not empty.
 type userKey struct{ tenantID, userID string }
 
 func (g *registry) init(limits Limits) {
@@ -160,6 +161,7 @@ func (g *registry) byID(id string) *Conn {
 	return g.conns[id]
 }
 
+// all iterates over a snapshot, so that the loop body may block and call the registry.
 func (g *registry) all() iter.Seq[*Conn] {
 	return func(yield func(*Conn) bool) {
 		for _, c := range g.list() {
@@ -170,12 +172,14 @@ func (g *registry) all() iter.Seq[*Conn] {
 	}
 }
 
+// list returns the open connections.
 func (g *registry) list() []*Conn {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return slices.Collect(maps.Values(g.conns))
 }
 
+// ofUser returns the open connections of a user.
 func (g *registry) ofUser(user userKey) []*Conn {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

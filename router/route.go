@@ -144,7 +144,8 @@ func (rt *Route) build() {
 }
 
 // A Group is a set of routes that share ingress functions and middleware. It is created by
-// [Router.Group] and must be configured before the router serves.
+// [Router.Group]. Its methods panic if the router has begun to serve, and are not safe for
+// concurrent use.
 type Group struct {
 	router  *Router
 	parent  *Group // nil for the router's root group

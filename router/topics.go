@@ -24,6 +24,7 @@ type topics struct {
 
 const topicShards = 64
 
+// A topicShard is a part of the topics with its own lock.
 type topicShard struct {
 	mu     sync.Mutex
 	topics map[string]*topic

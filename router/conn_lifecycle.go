@@ -1,0 +1,186 @@
+package router
+
+import (
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// maxWaitingJobs bounds the waiting jobs in each serial queue of a connection. While a queue
+// is full, the connection is not read.
+const maxWaitingJobs = 64
+
+// open calls OnOpen and then starts to read messages. Reading runs on another goroutine, so
+// that the stack that OnOpen has grown is freed.
+func (c *Conn) open() {
+	var failed *inspectedError
+	var closeErr *CloseError
+	defer func() {
+		if failed != nil {
+			go c.rejectAfterOpen(failed, closeErr)
+		} else {
+			go c.serve()
+		}
+	}()
+	if c.router.opts.OnOpen == nil {
+		return
+	}
+	c.router.guard(&failed, "OnOpen", nil, func() error {
+		err := c.router.opts.OnOpen(c.ctx, c)
+		if !isNilPointer(err) {
+			closeErr, _ = asType[*CloseError](err)
+		}
+		return err
+	})
+}
+
+// rejectAfterOpen closes a connection that OnOpen has rejected, and reads until it is closed.
+func (c *Conn) rejectAfterOpen(failed *inspectedError, closeErr *CloseError) {
+	c.rejected = true
+	defer c.release()
+	defer c.unregister()
+	defer c.discard()
+	c.closeRejected(failed, closeErr)
+}
+
+// closeRejected closes a rejected connection with OnOpen's *CloseError, or else with 1011.
+func (c *Conn) closeRejected(failed *inspectedError, closeErr *CloseError) {
+	if closeErr != nil {
+		defer c.Close(closeErr.Code, closeErr.Reason)
+		c.router.recordRejection(reasonOnOpen, errors.PermissionDenied)
+		return
+	}
+	defer c.Close(StatusInternalError, "internal error")
+	if failed.limited { // OnOpen cannot respond with a limit
+		failed = internalError(&failed.limit)
+	}
+	c.router.recordRejection(reasonOnOpen, failed.payload.Code)
+	c.router.reportError(c, "", failed)
+}
+
+// serve reads messages until the connection is closed, or until there is nothing to read. In
+// the latter case the transport calls c.resume when there is, and another goroutine continues.
+func (c *Conn) serve() {
+	for !c.ws.Park(c.resume) {
+		c.ws.AwaitLowWater()
+		msg, err := c.read()
+		if err != nil {
+			c.unregister()
+			c.release()
+			return
+		}
+		if msg.Buffer == nil {
+			continue
+		}
+		c.receive(msg)
+		if !c.messages.TryStart() {
+			continue
+		}
+		if c.ws.Park(c.resume) { // nothing left to read: handle the message on this goroutine
+			c.messages.Loop()
+			return
+		}
+		c.messages.Start()
+	}
+}
+
+// discard reads and drops messages until the connection is closed.
+func (c *Conn) discard() {
+	for {
+		msg, err := c.read()
+		if err != nil {
+			return
+		}
+		if msg.Buffer != nil {
+			msg.Release()
+		}
+	}
+}
+
+// read reads a message. A message without a Buffer means that only control frames have
+// arrived.
+func (c *Conn) read() (wsconn.Message, error) {
+	msg, err := c.ws.Read(c.router.maxBytesOf)
+	if msg.Buffer != nil || err != nil {
+		c.router.observe(Event{Kind: EventRead, Bytes: msg.BytesRead})
+	}
+	return msg, err
+}
+
+// unregister follows the last read: it cancels the context, frees the transport's memory, and
+// removes the connection from the registry.
+func (c *Conn) unregister() {
+	c.cancel()
+	c.ws.Release()
+	c.router.conns.remove(c)
+}
+
+// leaveTopics ends all subscriptions. It runs after the last handler, which may still ask for
+// them.
+func (c *Conn) leaveTopics() {
+	c.mu.Lock()
+	topics := c.topics
+	c.topics = nil
+	c.mu.Unlock()
+	for topic := range topics {
+		c.router.topics.remove(topic, c)
+	}
+}
+
+// callOnClose calls Options.OnClose, unless OnOpen rejected the connection.
+func (c *Conn) callOnClose() {
+	if c.rejected || c.router.opts.OnClose == nil {
+		return
+	}
+	code, reason := c.ws.Status()
+	c.router.hook("OnClose", func() { c.router.opts.OnClose(c, CloseError{StatusCode(code), reason}) })
+}
+
+// drain rejects further messages and closes the connection when the admitted ones have been
+// handled. receive increments active before it reads draining, and drain stores draining
+// before it reads active, so one of them sees the other.
+func (c *Conn) drain() {
+	c.draining.Store(true)
+	if c.active.Load() == 1 {
+		c.closeAfterDrain()
+	}
+}
+
+// closeAfterDrain closes a connection that has been drained.
+func (c *Conn) closeAfterDrain() { c.Close(StatusServiceRestart, "server is restarting") }
+
+// acquire adds a reference, and reports false if the last one has been released: a sender may
+// run later than that.
+func (c *Conn) acquire() bool {
+	for {
+		n := c.active.Load()
+		if n == 0 || c.active.CompareAndSwap(n, n+1) {
+			return n > 0
+		}
+	}
+}
+
+// release drops the reference of a reader, a message or a report. The last one ends the
+// connection.
+func (c *Conn) release() {
+	switch c.active.Add(-1) {
+	case 1:
+		if c.draining.Load() {
+			c.closeAfterDrain()
+		}
+	case 0:
+		defer c.releaseSlot()
+		defer c.callOnClose()
+		c.leaveTopics()
+	}
+}
+
+// releaseSlot reports the end of the connection and releases its slots in the registry and its
+// use of the pool, even if OnClose, an observer or the Logger calls runtime.Goexit.
+func (c *Conn) releaseSlot() {
+	defer c.router.conns.releaseAddress(c.ip)
+	defer c.router.conns.releaseUser(c.identity)
+	defer c.messages.Pool.Release()
+	code, _ := c.ws.Status()
+	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
+	c.router.logClosed(c, StatusCode(code))
+}
