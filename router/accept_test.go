@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-func TestAuthenticateRefusesWithAStatus(t *testing.T) {
+func TestAuthenticate_ErrorRejectsHandshakeWithStatus(t *testing.T) {
 	for _, tt := range []struct {
 		err        error
 		status     int
@@ -37,10 +37,10 @@ func TestAuthenticateRefusesWithAStatus(t *testing.T) {
 		{errors.New("secret"), 500, "", `{"code":"INTERNAL","message":"internal error","retryable":false}`},
 	} {
 		t.Run(http.StatusText(tt.status), func(t *testing.T) {
-			r := router.New(quiet(router.Options{Authenticate: func(*http.Request) (router.Identity, error) {
+			r := router.New(discardLogs(router.Options{Authenticate: func(*http.Request) (router.Identity, error) {
 				return router.Identity{}, tt.err
 			}}))
-			resp := routertest.Refused(t, r)
+			resp := routertest.Rejected(t, r)
 			body, err := io.ReadAll(resp.Body)
 			require.NoError(t, err)
 			assert.Equal(t, tt.status, resp.StatusCode)
@@ -50,7 +50,7 @@ func TestAuthenticateRefusesWithAStatus(t *testing.T) {
 	}
 }
 
-func TestOrigins(t *testing.T) {
+func TestOrigins_AllowedAndRejected(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		origins []string
@@ -103,12 +103,12 @@ func TestOrigins(t *testing.T) {
 				routertest.Dial(t, r, opts...)
 				return
 			}
-			assert.Equal(t, http.StatusForbidden, routertest.Refused(t, r, opts...).StatusCode)
+			assert.Equal(t, http.StatusForbidden, routertest.Rejected(t, r, opts...).StatusCode)
 		})
 	}
 }
 
-func TestOrigins_TwoFieldsAreRejected(t *testing.T) {
+func TestOrigins_RepeatedHeaderIsRejected(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"both allowed": {"http://example.com", "http://example.com"},
 		"one allowed":  {"http://example.com", "http://example.org"},
@@ -117,7 +117,7 @@ func TestOrigins_TwoFieldsAreRejected(t *testing.T) {
 	} {
 		for _, origins := range [][]string{nil, {"*"}} {
 			t.Run(name, func(t *testing.T) {
-				resp := routertest.Refused(t, router.New(quiet(router.Options{Origins: origins})), func(req *http.Request) {
+				resp := routertest.Rejected(t, router.New(discardLogs(router.Options{Origins: origins})), func(req *http.Request) {
 					req.Host = "example.com"
 					req.Header["Origin"] = fields
 				})
@@ -127,7 +127,7 @@ func TestOrigins_TwoFieldsAreRejected(t *testing.T) {
 	}
 }
 
-func TestToken(t *testing.T) {
+func TestToken_ReadsQueryOrSubprotocol(t *testing.T) {
 	for _, tt := range []struct{ name, query, protocols, want string }{
 		{"none", "", "", ""},
 		{"query", "?access_token=a%3Ab", "", "a:b"},
@@ -142,7 +142,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-func TestOneSubprotocolIsEchoed(t *testing.T) {
+func TestSubprotocols_ServerSelectsOne(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		spoken  []string
@@ -166,7 +166,7 @@ func TestOneSubprotocolIsEchoed(t *testing.T) {
 	}
 }
 
-func TestConnectionLimits(t *testing.T) {
+func TestLimits_ConnectionsAreBounded(t *testing.T) {
 	user := func(req *http.Request) (router.Identity, error) {
 		return router.Identity{UserID: router.Token(req)}, nil
 	}
@@ -196,11 +196,11 @@ func TestConnectionLimits(t *testing.T) {
 		},
 		{"of one user", router.Limits{ConnsPerUser: 1}, []routertest.Option{ann}, []routertest.Option{ann}, []routertest.Option{bob}},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		runSynctest(t, tt.name, func(t *testing.T) {
 			var reported recorder[router.LimitExceeded]
 			r := router.New(&router.Options{Authenticate: user, Limits: tt.limits, OnLimitExceeded: reported.add})
 			first := routertest.Dial(t, r, tt.first...)
-			resp := routertest.Refused(t, r, tt.second...)
+			resp := routertest.Rejected(t, r, tt.second...)
 			assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
 			assert.Equal(t, "5", resp.Header.Get("Retry-After"))
 			var body struct{ Details struct{ Kind string } }
@@ -219,7 +219,7 @@ func TestConnectionLimits(t *testing.T) {
 	}
 }
 
-func TestAPanicInAuthenticateLeavesNoPlaceTaken(t *testing.T) {
+func TestAuthenticate_PanicReleasesConnectionCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failures recorder[router.ErrorReport]
 		r := router.New(&router.Options{
@@ -228,7 +228,7 @@ func TestAPanicInAuthenticateLeavesNoPlaceTaken(t *testing.T) {
 			Limits:       router.Limits{ConnsPerIP: 1},
 		})
 		for range 3 {
-			assert.Equal(t, http.StatusInternalServerError, routertest.Refused(t, r).StatusCode)
+			assert.Equal(t, http.StatusInternalServerError, routertest.Rejected(t, r).StatusCode)
 		}
 		require.Len(t, failures.all(), 3)
 		assert.ErrorContains(t, failures.all()[0].Err, "no database")
@@ -236,7 +236,7 @@ func TestAPanicInAuthenticateLeavesNoPlaceTaken(t *testing.T) {
 	})
 }
 
-func TestARefusedRequestLeavesNoPlaceTaken(t *testing.T) {
+func TestServeHTTP_RejectedRequestReleasesConnectionCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{
 			Authenticate: func(req *http.Request) (router.Identity, error) {
@@ -248,8 +248,8 @@ func TestARefusedRequestLeavesNoPlaceTaken(t *testing.T) {
 			Limits: router.Limits{Conns: 1, ConnsPerIP: 1, ConnsPerUser: 1},
 		})
 		for range 3 {
-			routertest.Refused(t, r)
-			resp := routertest.Refused(t, r, routertest.Token("x"), routertest.Header("Sec-WebSocket-Version", "8"))
+			routertest.Rejected(t, r)
+			resp := routertest.Rejected(t, r, routertest.Token("x"), routertest.Header("Sec-WebSocket-Version", "8"))
 			assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
 		}
 		routertest.Dial(t, r, routertest.Token("x"))

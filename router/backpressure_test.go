@@ -90,10 +90,10 @@ func TestLimits_InboundBytesPauseReading(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var handled atomic.Int64
-			goOn := make(chan struct{})
-			r := router.New(quiet(router.Options{Limits: tt.limits, BufferBytes: buffer}))
+			proceed := make(chan struct{})
+			r := router.New(discardLogs(router.Options{Limits: tt.limits, BufferBytes: buffer}))
 			router.On(r, func(*router.Context, Blob) error {
-				<-goOn
+				<-proceed
 				handled.Add(1)
 				return nil
 			})
@@ -105,32 +105,32 @@ func TestLimits_InboundBytesPauseReading(t *testing.T) {
 				sent += flood(t, dialTCP(t, server), size)
 			}
 			assert.LessOrEqual(t, read.Load(), tt.most)
-			close(goOn)
+			close(proceed)
 			require.Eventually(t, func() bool { return handled.Load() == int64(sent) }, 20*time.Second, time.Millisecond)
 			assert.Equal(t, tt.conns, r.Stats().Conns, "no connection was closed")
 		})
 	}
 }
 
-// TestInboundBytesTotal_QuietConnectionsGoOn has one connection exceed the limit of all.
-func TestInboundBytesTotal_QuietConnectionsGoOn(t *testing.T) {
-	goOn := make(chan struct{})
-	r := router.New(quiet(router.Options{Limits: router.Limits{InboundBytesTotal: 20_000}}))
-	router.On(r, func(*router.Context, Blob) error { <-goOn; return nil })
+// TestLimits_InboundBytesTotalServesOtherConnections has one connection exceed the limit of all.
+func TestLimits_InboundBytesTotalServesOtherConnections(t *testing.T) {
+	proceed := make(chan struct{})
+	r := router.New(discardLogs(router.Options{Limits: router.Limits{InboundBytesTotal: 20_000}}))
+	router.On(r, func(*router.Context, Blob) error { <-proceed; return nil })
 	router.RPC(r, echo)
 	server := httptest.NewServer(r)
 	defer server.Close()
 	flood(t, dialTCP(t, server), 4000)
-	quietConn := routertest.Dial(t, r)
+	otherConn := routertest.Dial(t, r)
 	for n := range 100 {
-		assert.Equal(t, n, routertest.Call[Echoed](quietConn, Echo{N: n}).N)
+		assert.Equal(t, n, routertest.Call[Echoed](otherConn, Echo{N: n}).N)
 	}
-	close(goOn)
+	close(proceed)
 }
 
-// TestSlowReader_IsSlowedDown pipelines messages whose answers exceed every queue, and
+// TestBackpressure_SlowReaderStaysConnected pipelines messages whose answers exceed every queue, and
 // reads nothing meanwhile.
-func TestSlowReader_IsSlowedDown(t *testing.T) {
+func TestBackpressure_SlowReaderStaysConnected(t *testing.T) {
 	answer := Blobbed{Text: strings.Repeat("y", 10_000)}
 	for name, tt := range map[string]struct {
 		limits router.Limits
@@ -144,7 +144,7 @@ func TestSlowReader_IsSlowedDown(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := router.New(quiet(router.Options{Limits: tt.limits}))
+			r := router.New(discardLogs(router.Options{Limits: tt.limits}))
 			tt.on(r)
 			server := httptest.NewServer(r)
 			defer server.Close()
@@ -190,8 +190,8 @@ func pipeline(t *testing.T, ws *websocket.Conn, messages int) <-chan struct{} {
 	return paused
 }
 
-func TestSubscribe_Limits(t *testing.T) {
-	r := router.New(quiet(router.Options{Limits: router.Limits{Topics: 2}}))
+func TestSubscribe_RejectsInvalidNamesAndExcessTopics(t *testing.T) {
+	r := router.New(discardLogs(router.Options{Limits: router.Limits{Topics: 2}}))
 	var conn *router.Conn
 	router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) { conn = ctx.Conn(); return Echoed(m), nil })
 	routertest.Call[Echoed](routertest.Dial(t, r), Echo{})

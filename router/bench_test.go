@@ -36,7 +36,7 @@ func benchmark(b *testing.B, policy limit.Policy, text string) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := drain(r); err != nil {
+		if err := discard(r); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -47,9 +47,9 @@ func BenchmarkMessage(b *testing.B) {
 	benchmark(b, limit.PerSecond(1_000_000), `{"type":"ECHO","meta":{"timestamp":1730000000000,"correlationId":"b7c1"},"payload":{"n":7}}`)
 }
 
-// BenchmarkRefused turns small and large messages away before their payload is
+// BenchmarkRejected turns small and large messages away before their payload is
 // read.
-func BenchmarkRefused(b *testing.B) {
+func BenchmarkRejected(b *testing.B) {
 	for name, pad := range map[string]int{"200B": 100, "16kB": 16_000} {
 		b.Run(name, func(b *testing.B) {
 			benchmark(b, limit.PerHour(1), `{"type":"ECHO","meta":{"timestamp":1730000000000,"correlationId":"b7c1"},"payload":{"n":7,"pad":"`+strings.Repeat("x", pad)+`"}}`)

@@ -150,7 +150,7 @@ func TestClientIP_Forwarded(t *testing.T) {
 	}
 }
 
-func TestClientIP_OnlyOneHeaderIsBelieved(t *testing.T) {
+func TestClientIP_OnlyConfiguredHeaderIsTrusted(t *testing.T) {
 	req := httptest.NewRequest(http.MethodGet, "/ws", nil)
 	req.RemoteAddr = "10.0.0.1:5000"
 	req.Header.Set("X-Forwarded-For", "192.0.2.1")
@@ -163,7 +163,7 @@ func TestClientIP_OnlyOneHeaderIsBelieved(t *testing.T) {
 		&http.Request{RemoteAddr: "10.0.0.1:5000", Header: http.Header{"X-Forwarded-For": {"192.0.2.1"}}}).String())
 }
 
-func TestOrigins_SchemeComesFromTheProxiesHeader(t *testing.T) {
+func TestOrigins_SchemeIsReadFromProxyHeader(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		header router.ForwardedHeader
@@ -182,7 +182,7 @@ func TestOrigins_SchemeComesFromTheProxiesHeader(t *testing.T) {
 		{"the other header, too", router.HeaderXForwardedFor, "10.0.0.1:1", http.Header{"Forwarded": {"proto=https"}}, 101},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := router.New(quiet(router.Options{TrustedProxies: router.TrustedProxies{Networks: proxyNetworks, Header: tt.header}}))
+			r := router.New(discardLogs(router.Options{TrustedProxies: router.TrustedProxies{Networks: proxyNetworks, Header: tt.header}}))
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				req.RemoteAddr = tt.remote
 				r.ServeHTTP(w, req)
@@ -203,10 +203,10 @@ func TestOrigins_SchemeComesFromTheProxiesHeader(t *testing.T) {
 	}
 }
 
-func TestLimitsPerAddressApplyBehindAUnixSocket(t *testing.T) {
+func TestLimits_ConnsPerIPApplyBehindUnixSocket(t *testing.T) {
 	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "ws.sock"))
 	require.NoError(t, err)
-	server := &http.Server{Handler: router.New(quiet(router.Options{
+	server := &http.Server{Handler: router.New(discardLogs(router.Options{
 		TrustedProxies: router.TrustedProxies{UnixSocket: true},
 		Limits:         router.Limits{ConnsPerIP: 1},
 	}))}
@@ -232,7 +232,7 @@ func TestLimitsPerAddressApplyBehindAUnixSocket(t *testing.T) {
 	assert.Equal(t, http.StatusSwitchingProtocols, dial("192.0.2.2"))
 }
 
-func TestTrustedProxies_MistakesPanic(t *testing.T) {
+func TestTrustedProxies_InvalidOptionsPanic(t *testing.T) {
 	for name, tt := range map[string]struct {
 		proxies router.TrustedProxies
 		want    string

@@ -22,8 +22,8 @@ func handshakeWith(lines string) string {
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" + lines + "\r\n"
 }
 
-func TestServeHTTP_RejectsARequestWithABody(t *testing.T) {
-	r := router.New(quiet(router.Options{Limits: router.Limits{Conns: 1}}))
+func TestServeHTTP_RejectsRequestWithBody(t *testing.T) {
+	r := router.New(discardLogs(router.Options{Limits: router.Limits{Conns: 1}}))
 	server := httptest.NewServer(r)
 	defer server.Close()
 	for _, lines := range []string{"Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"} {
@@ -46,9 +46,9 @@ func TestServeHTTP_RejectsARequestWithABody(t *testing.T) {
 	assert.NoError(t, r.Shutdown(t.Context()), "no request holds a place")
 }
 
-// TestTimeouts_PingShorterThanPong counts the pings that a silent client gets.
-func TestTimeouts_PingShorterThanPong(t *testing.T) {
-	r := router.New(quiet(router.Options{Timeouts: router.Timeouts{Ping: 20 * time.Millisecond, Pong: 10 * time.Second}}))
+// TestTimeouts_PingIntervalMayBeShorterThanPong counts the pings that a silent client gets.
+func TestTimeouts_PingIntervalMayBeShorterThanPong(t *testing.T) {
+	r := router.New(discardLogs(router.Options{Timeouts: router.Timeouts{Ping: 20 * time.Millisecond, Pong: 10 * time.Second}}))
 	server := httptest.NewServer(r)
 	defer server.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())

@@ -17,8 +17,8 @@ func payloadOf(frame []byte) string {
 	return string(envelope.Payload)
 }
 
-// drain reads r to its end without keeping anything.
-func drain(r io.Reader) error {
+// discard reads r to its end without keeping anything.
+func discard(r io.Reader) error {
 	var buf [1024]byte
 	for {
 		if _, err := r.Read(buf[:]); err != nil {

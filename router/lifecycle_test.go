@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-func TestMessagesWaitForOnOpen(t *testing.T) {
+func TestOnOpen_RunsBeforeFirstMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opened := false
 		r := router.New(&router.Options{OnOpen: func(context.Context, *router.Conn) error {
@@ -37,7 +37,7 @@ func TestMessagesWaitForOnOpen(t *testing.T) {
 	})
 }
 
-func TestOnOpenMayRefuse(t *testing.T) {
+func TestOnOpen_ErrorRejectsConnection(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		err    func() error
@@ -50,7 +50,7 @@ func TestOnOpenMayRefuse(t *testing.T) {
 		{"with an error", func() error { return errors.New("secret") }, router.CloseError{Code: 1011, Reason: "internal error"}, true},
 		{"with a panic", func() error { panic("secret") }, router.CloseError{Code: 1011, Reason: "internal error"}, true},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		runSynctest(t, tt.name, func(t *testing.T) {
 			failed := false
 			r := router.New(&router.Options{
 				OnOpen:  func(context.Context, *router.Conn) error { return tt.err() },
@@ -78,7 +78,7 @@ func collect(r *router.Router) []*router.Conn {
 	return conns
 }
 
-func TestOnCloseTellsWhy(t *testing.T) {
+func TestOnClose_ReceivesCloseCode(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		end  func(client *routertest.Conn, server *router.Conn)
@@ -88,7 +88,7 @@ func TestOnCloseTellsWhy(t *testing.T) {
 		{"the server closes", func(_ *routertest.Conn, server *router.Conn) { server.Close(4000, "enough") }, router.CloseError{Code: 4000, Reason: "enough"}},
 		{"the client vanishes", func(client *routertest.Conn, _ *router.Conn) { client.Abort() }, router.CloseError{Code: 1006}},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		runSynctest(t, tt.name, func(t *testing.T) {
 			var ends recorder[router.CloseError]
 			r := router.New(&router.Options{OnClose: func(_ *router.Conn, end router.CloseError) { ends.add(end) }})
 			conn := routertest.Dial(t, r)
@@ -106,7 +106,7 @@ func TestOnCloseTellsWhy(t *testing.T) {
 	}
 }
 
-func TestAHandlerIsCancelledWhenItsConnectionEnds(t *testing.T) {
+func TestConn_CloseCancelsHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended recorder[string]
 		r := router.New(&router.Options{OnClose: func(*router.Conn, router.CloseError) { ended.add("the connection") }})
@@ -133,7 +133,7 @@ func TestAHandlerIsCancelledWhenItsConnectionEnds(t *testing.T) {
 	})
 }
 
-func TestAHandlerIsCancelledThoughNobodyReads(t *testing.T) {
+func TestConn_CloseCancelsHandlersWhileReadingIsPaused(t *testing.T) {
 	ended := make(chan struct{}, 200)
 	r := router.New(&router.Options{Timeouts: router.Timeouts{Ping: 20 * time.Millisecond}})
 	router.On(r, func(ctx *router.Context, _ Say) error {
@@ -155,7 +155,7 @@ func TestAHandlerIsCancelledThoughNobodyReads(t *testing.T) {
 	}
 }
 
-func TestIdlePeersArePingedAndDeadOnesClosed(t *testing.T) {
+func TestPing_UnresponsiveClientIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ends recorder[router.CloseError]
 		r := router.New(&router.Options{
@@ -172,7 +172,7 @@ func TestIdlePeersArePingedAndDeadOnesClosed(t *testing.T) {
 	})
 }
 
-func TestABusyHandlerIsNoDeadPeer(t *testing.T) {
+func TestPing_BusyHandlerKeepsConnectionOpen(t *testing.T) {
 	r := router.New(&router.Options{Timeouts: router.Timeouts{Ping: 10 * time.Millisecond, Pong: 10 * time.Millisecond}})
 	turn := make(chan struct{})
 	router.On(r, func(ctx *router.Context, m Say) error {
@@ -193,7 +193,7 @@ func TestABusyHandlerIsNoDeadPeer(t *testing.T) {
 }
 
 func TestShutdown(t *testing.T) {
-	bubble(t, "waits for what handlers are at, then closes with 1012", func(t *testing.T) {
+	runSynctest(t, "waits for what handlers are at, then closes with 1012", func(t *testing.T) {
 		r := router.New(nil)
 		router.RPC(r, func(_ *router.Context, m Echo) (Echoed, error) {
 			time.Sleep(3 * time.Second)
@@ -211,7 +211,7 @@ func TestShutdown(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		assert.Equal(t, router.CloseError{Code: 1012, Reason: "server is restarting"}, idle.Closed())
-		resp := routertest.Refused(t, r)
+		resp := routertest.Rejected(t, r)
 		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 		conn.Send(Echo{2})
 		assert.Equal(t, errors.Unavailable, routertest.ReceiveError(conn).Code, "no new messages")
@@ -220,7 +220,7 @@ func TestShutdown(t *testing.T) {
 		require.NoError(t, <-done)
 		assert.Equal(t, 3*time.Second, time.Since(start).Round(100*time.Millisecond))
 	})
-	bubble(t, "ends by its deadline", func(t *testing.T) {
+	runSynctest(t, "ends by its deadline", func(t *testing.T) {
 		r := router.New(nil)
 		free := make(chan struct{})
 		router.On(r, func(*router.Context, Nothing) error { <-free; return nil })
@@ -235,12 +235,12 @@ func TestShutdown(t *testing.T) {
 		assert.EqualValues(t, router.StatusAbnormal, conn.Closed().Code)
 		close(free)
 	})
-	bubble(t, "without connections is done at once", func(t *testing.T) {
+	runSynctest(t, "without connections is done at once", func(t *testing.T) {
 		r := router.New(nil)
 		require.NoError(t, r.Shutdown(context.Background()))
 		require.NoError(t, r.Shutdown(context.Background()))
 	})
-	bubble(t, "spreads the closes", func(t *testing.T) {
+	runSynctest(t, "spreads the closes", func(t *testing.T) {
 		r := router.New(nil)
 		for range 1000 {
 			routertest.Dial(t, r)
@@ -251,7 +251,7 @@ func TestShutdown(t *testing.T) {
 		require.NoError(t, r.Shutdown(ctx))
 		assert.InDelta(t, 1000, time.Since(start).Milliseconds(), 200)
 	})
-	bubble(t, "of ten thousand, some silent and some stuck, ends in time", func(t *testing.T) {
+	runSynctest(t, "of ten thousand, some silent and some stuck, ends in time", func(t *testing.T) {
 		conns := 10_000
 		if testing.Short() {
 			conns = 1000
@@ -267,7 +267,7 @@ func TestShutdown(t *testing.T) {
 			case 0:
 				conn.Freeze() // loses what comes, and is silent
 			case 1:
-				conn.Hold() // takes nothing, so that writing to it blocks
+				conn.Pause() // takes nothing, so that writing to it blocks
 			}
 		}
 		for c := range r.Conns() {
@@ -283,7 +283,7 @@ func TestShutdown(t *testing.T) {
 		assert.EqualValues(t, conns, ended.Load())
 		assert.Empty(t, slices.Collect(r.Conns()))
 	})
-	bubble(t, "does not wait for ever for a silent peer", func(t *testing.T) {
+	runSynctest(t, "does not wait for ever for a silent peer", func(t *testing.T) {
 		r := router.New(nil)
 		routertest.Dial(t, r).Freeze()
 		synctest.Wait()
@@ -293,7 +293,7 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-func TestASlowClientIsClosed(t *testing.T) {
+func TestSlowConsumer_DefaultClosesConnection(t *testing.T) {
 	var reported recorder[router.LimitExceeded]
 	r := router.New(&router.Options{
 		Limits:          router.Limits{QueueBytes: 100_000},

@@ -57,13 +57,13 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-func TestNoSecretIsLogged(t *testing.T) {
+func TestLogger_NeverReceivesSecrets(t *testing.T) {
 	handlers := map[string]func(*lockedBuffer, *slog.HandlerOptions) slog.Handler{
 		"json": func(b *lockedBuffer, o *slog.HandlerOptions) slog.Handler { return slog.NewJSONHandler(b, o) },
 		"text": func(b *lockedBuffer, o *slog.HandlerOptions) slog.Handler { return slog.NewTextHandler(b, o) },
 	}
 	for name, handler := range handlers {
-		bubble(t, name, func(t *testing.T) {
+		runSynctest(t, name, func(t *testing.T) {
 			var log lockedBuffer
 			logSecrets(t, slog.New(handler(&log, &slog.HandlerOptions{Level: slog.LevelDebug - 100, AddSource: true})))
 			text := log.String()
@@ -113,9 +113,9 @@ func logSecrets(t *testing.T, logger *slog.Logger) {
 	router.RPC(r, handleNote)
 	secret := []routertest.Option{routertest.Header("Cookie", "session=C00KIE"), routertest.Header("X-Secret", "H3ADER")}
 	with := func(opts ...routertest.Option) []routertest.Option { return append(opts, secret...) }
-	routertest.Refused(t, r, with(routertest.Token("T0KEN-wrong"))...)
-	routertest.Refused(t, r, with(routertest.Token("T0KEN-down"))...)
-	routertest.Refused(t, r, with(routertest.Header("Origin", "https://S3CRET.example"))...)
+	routertest.Rejected(t, r, with(routertest.Token("T0KEN-wrong"))...)
+	routertest.Rejected(t, r, with(routertest.Token("T0KEN-down"))...)
+	routertest.Rejected(t, r, with(routertest.Header("Origin", "https://S3CRET.example"))...)
 	routertest.Dial(t, r, with(routertest.Token("T0KEN"), routertest.Header("X-Panic", "1"))...).Closed()
 	conn := routertest.Dial(t, r, with(routertest.Header("Sec-WebSocket-Protocol", "bearer.T0KEN"))...)
 	for _, do := range []string{"", "panic", "point", "index", "error", "bare"} {

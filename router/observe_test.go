@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-func TestObserversSeeWhatBecomesOfACall(t *testing.T) {
+func TestObserve_ReceivesEventsOfCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen recorder[router.Event]
 		r := router.New(nil)
@@ -42,8 +42,8 @@ func TestObserversSeeWhatBecomesOfACall(t *testing.T) {
 	})
 }
 
-func TestAnObserverThatPanicsHurtsNobody(t *testing.T) {
-	r := router.New(quiet(router.Options{}))
+func TestObserve_PanicIsContained(t *testing.T) {
+	r := router.New(discardLogs(router.Options{}))
 	r.Observe(func(router.Event) { panic("observer") })
 	router.RPC(r, echo)
 	conn := routertest.Dial(t, r)

@@ -64,7 +64,7 @@ func (n *node) dial(t *testing.T, user string) *routertest.Conn {
 	return routertest.Dial(t, n, routertest.Token(user))
 }
 
-func TestTopicsReachOtherNodes(t *testing.T) {
+func TestPublish_ReachesOtherNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := memory.NewBroker()
 		one, two, three := newNode(broker), newNode(broker), newNode(broker)
@@ -99,7 +99,7 @@ func said(c *routertest.Conn, n int) (texts []string) {
 	return texts
 }
 
-func TestQueueKeysHoldOnOtherNodes(t *testing.T) {
+func TestConflate_AppliesToMessagesFromOtherNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := memory.NewBroker()
 		one := router.New(&router.Options{Broker: broker})
@@ -113,7 +113,7 @@ func TestQueueKeysHoldOnOtherNodes(t *testing.T) {
 		slow := routertest.Dial(t, two)
 		slow.Send(Join{"map"})
 		synctest.Wait()
-		slow.Hold()
+		slow.Pause()
 		for x := range 100 {
 			require.NoError(t, one.Publish("map", Position{"ann", x}))
 			synctest.Wait()
@@ -128,7 +128,7 @@ func TestQueueKeysHoldOnOtherNodes(t *testing.T) {
 	})
 }
 
-func TestMembersOfAllNodes(t *testing.T) {
+func TestPresence_ListsMembersOfAllNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := memory.NewBroker()
 		one, two, three := newNode(broker), newNode(broker), newNode(broker)
@@ -168,7 +168,7 @@ func TestMembersOfAllNodes(t *testing.T) {
 	})
 }
 
-func TestManyMembersAreToldInParts(t *testing.T) {
+func TestPresence_LargeStateIsSentInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 1100
 		broker := memory.NewBroker()
@@ -193,7 +193,7 @@ func TestManyMembersAreToldInParts(t *testing.T) {
 	})
 }
 
-func TestInfoIsBounded(t *testing.T) {
+func TestJoin_InfoIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)
 		router.On(r, func(ctx *router.Context, m Say) error { return ctx.Join(m.Room, m.Text) })
@@ -206,10 +206,10 @@ func TestInfoIsBounded(t *testing.T) {
 	})
 }
 
-// TestAnInterruptionIsNobodysLeave: who cannot be heard is not gone.
-func TestAnInterruptionIsNobodysLeave(t *testing.T) {
+// TestPresence_InterruptionKeepsRemoteMembers: who cannot be heard is not gone.
+func TestPresence_InterruptionKeepsRemoteMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		broker := &lossyBroker{}
+		broker := &recordingBroker{}
 		n := newNode(broker)
 		n.dial(t, "ann").Send(Enter{"go"})
 		synctest.Wait()
@@ -223,10 +223,10 @@ func TestAnInterruptionIsNobodysLeave(t *testing.T) {
 	})
 }
 
-// TestALostQuestionIsAskedAgain: two does not get the first one.
-func TestALostQuestionIsAskedAgain(t *testing.T) {
+// TestPresence_UnansweredQueryIsRepeated: two does not get the first one.
+func TestPresence_UnansweredQueryIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		broker := &lossyBroker{}
+		broker := &recordingBroker{}
 		n := newNode(broker)
 		n.dial(t, "ann").Send(Enter{"go"})
 		synctest.Wait()
@@ -246,10 +246,10 @@ func TestALostQuestionIsAskedAgain(t *testing.T) {
 	})
 }
 
-// TestWhoEntersWhileAQuestionIsOpenStays, though it was not there to be asked.
-func TestWhoEntersWhileAQuestionIsOpenStays(t *testing.T) {
+// TestPresence_JoinDuringQueryIsKept, though it was not there to be asked.
+func TestPresence_JoinDuringQueryIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		broker := &lossyBroker{}
+		broker := &recordingBroker{}
 		n := newNode(broker)
 		n.dial(t, "ann").Send(Enter{"go"}) // asks
 		time.Sleep(time.Second)
@@ -259,10 +259,10 @@ func TestWhoEntersWhileAQuestionIsOpenStays(t *testing.T) {
 	})
 }
 
-// TestANodeSubscribesToWhatItHasMembersFor, once, however many they are.
-func TestANodeSubscribesToWhatItHasMembersFor(t *testing.T) {
+// TestBroker_NodeSubscribesOncePerTopic, once, however many they are.
+func TestBroker_NodeSubscribesOncePerTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		broker := &lossyBroker{}
+		broker := &recordingBroker{}
 		n := newNode(broker)
 		ann, bob := n.dial(t, "ann"), n.dial(t, "bob")
 		ann.Send(Join{"go"})
@@ -278,27 +278,27 @@ func TestANodeSubscribesToWhatItHasMembersFor(t *testing.T) {
 	})
 }
 
-// A lossyBroker is one node of it; a test plays the others.
-type lossyBroker struct {
+// A recordingBroker is one node of it; a test plays the others.
+type recordingBroker struct {
 	broker.Handler
 	published recorder[string]
 	topics    recorder[string]
 }
 
-func (b *lossyBroker) Connect(node broker.Handler) broker.Session {
+func (b *recordingBroker) Connect(node broker.Handler) broker.Session {
 	b.Handler = node
 	return b
 }
 
-func (b *lossyBroker) Subscribe(topic string)          { b.topics.add("+" + topic) }
-func (b *lossyBroker) Unsubscribe(topic string)        { b.topics.add("-" + topic) }
-func (b *lossyBroker) Publish(_ string, packet []byte) { b.published.add(string(packet)) }
-func (b *lossyBroker) Close()                          {}
+func (b *recordingBroker) Subscribe(topic string)          { b.topics.add("+" + topic) }
+func (b *recordingBroker) Unsubscribe(topic string)        { b.topics.add("-" + topic) }
+func (b *recordingBroker) Publish(_ string, packet []byte) { b.published.add(string(packet)) }
+func (b *recordingBroker) Close()                          {}
 
-func TestMembersAfterALoss(t *testing.T) {
+func TestPresence_ConvergesAfterMessageLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const enter, ask, here = "\x02", "\x04[]", "\x05"
-		broker := &lossyBroker{}
+		broker := &recordingBroker{}
 		n := newNode(broker)
 		ann := n.dial(t, "ann")
 		ann.Send(Enter{"go"})

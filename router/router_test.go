@@ -40,7 +40,7 @@ func (Echoed) MessageType() string { return "ECHOED" }
 
 func echo(_ *router.Context, m Echo) (Echoed, error) { return Echoed(m), nil }
 
-func TestTypesAreKnownWhileTheyAreRegistered(t *testing.T) {
+func TestTypes_AreSafeDuringRegistration(t *testing.T) {
 	r := router.New(nil)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -53,7 +53,7 @@ func TestTypesAreKnownWhileTheyAreRegistered(t *testing.T) {
 	assert.ElementsMatch(t, []string{"ECHO", "SAY"}, slices.Collect(r.Types()))
 }
 
-func TestMessageTakesTheWholeWay(t *testing.T) {
+func TestRouter_HandlesEventsAndCalls(t *testing.T) {
 	r := router.New(nil)
 	router.On(r, func(ctx *router.Context, m Say) error {
 		if err := ctx.Subscribe(m.Room); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-func TestAnRPCIsAnsweredOnce(t *testing.T) {
+func TestCall_IsAnsweredOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		handle func(*router.Context, Echo) (Echoed, error)
@@ -45,8 +45,8 @@ func TestAnRPCIsAnsweredOnce(t *testing.T) {
 			return Echoed{}, &errors.Error{Code: errors.Aborted, Details: map[string]any{"f": func() {}}}
 		}, `{"code":"ABORTED","retryable":true}`},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
-			r := router.New(quiet(router.Options{Timeouts: router.Timeouts{Call: 10 * time.Second}}))
+		runSynctest(t, tt.name, func(t *testing.T) {
+			r := router.New(discardLogs(router.Options{Timeouts: router.Timeouts{Call: 10 * time.Second}}))
 			router.RPC(r, tt.handle)
 			conn := routertest.Dial(t, r)
 			conn.SendText(`{"type":"ECHO","meta":{"correlationId":"c \"1\" é"},"payload":{"n":5}}`)
@@ -59,24 +59,24 @@ func TestAnRPCIsAnsweredOnce(t *testing.T) {
 	}
 }
 
-// Unsendable cannot be encoded.
-type Unsendable struct {
+// Unencodable cannot be encoded.
+type Unencodable struct {
 	F float64 `json:"f"`
 }
 
-func (Unsendable) MessageType() string { return "UNSENDABLE" }
+func (Unencodable) MessageType() string { return "UNENCODABLE" }
 
-func TestAReplyThatCannotBeEncodedIsAnError(t *testing.T) {
+func TestCall_UnencodableReplyIsInternalError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := router.New(quiet(router.Options{}))
-		router.RPC(r, func(*router.Context, Echo) (Unsendable, error) { return Unsendable{math.NaN()}, nil })
+		r := router.New(discardLogs(router.Options{}))
+		router.RPC(r, func(*router.Context, Echo) (Unencodable, error) { return Unencodable{math.NaN()}, nil })
 		assert.Equal(t, errors.Internal, routertest.CallError(routertest.Dial(t, r), Echo{}).Code)
 	})
 }
 
-func TestNamesOfTheProtocolAreNotSent(t *testing.T) {
+func TestSend_RejectsReservedNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := router.New(quiet(router.Options{}))
+		r := router.New(discardLogs(router.Options{}))
 		router.On(r, func(ctx *router.Context, _ Say) error {
 			assert.ErrorContains(t, ctx.Send(Reserved{}), `"$ws:mine" is empty or reserved for the protocol`)
 			assert.Error(t, ctx.Publish("a", Nameless{}))
@@ -89,9 +89,9 @@ func TestNamesOfTheProtocolAreNotSent(t *testing.T) {
 	})
 }
 
-func TestMiddlewareMayAnswerInTheHandlersPlace(t *testing.T) {
+func TestMiddleware_MayReplaceHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := router.New(quiet(router.Options{}))
+		r := router.New(discardLogs(router.Options{}))
 		router.RPC(r, echo).Use(func(next router.Handler) router.Handler {
 			return func(ctx *router.Context) error {
 				switch ctx.Message().(Echo).N {
@@ -113,9 +113,9 @@ func TestMiddlewareMayAnswerInTheHandlersPlace(t *testing.T) {
 
 type nameKey struct{}
 
-func TestMiddlewareSeesTheReplyAndHandsValuesOn(t *testing.T) {
+func TestMiddleware_ReadsReplyAndSetsValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := router.New(quiet(router.Options{}))
+		r := router.New(discardLogs(router.Options{}))
 		cache := map[router.Message]router.Message{}
 		cached := func(next router.Handler) router.Handler {
 			return func(ctx *router.Context) error {
@@ -147,9 +147,9 @@ func TestMiddlewareSeesTheReplyAndHandsValuesOn(t *testing.T) {
 	})
 }
 
-func TestACallThatIsLateIsNotHandled(t *testing.T) {
+func TestCall_ExpiredInQueueIsNotHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := router.New(quiet(router.Options{Timeouts: router.Timeouts{Call: time.Second}}))
+		r := router.New(discardLogs(router.Options{Timeouts: router.Timeouts{Call: time.Second}}))
 		router.On(r, func(*router.Context, Say) error { time.Sleep(time.Minute); return nil })
 		router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
 			t.Error("its time is up")
@@ -164,7 +164,7 @@ func TestACallThatIsLateIsNotHandled(t *testing.T) {
 	})
 }
 
-func TestAnRPCRunsBesideWhatFollows(t *testing.T) {
+func TestCall_RunsConcurrentlyWithLaterMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var trace recorder[string]
 		r := router.New(nil)
@@ -193,7 +193,7 @@ func TestAnRPCRunsBesideWhatFollows(t *testing.T) {
 	})
 }
 
-func TestRoutesMayAskForTheOtherOrder(t *testing.T) {
+func TestRoute_SerialAndConcurrentChangeOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var trace recorder[string]
 		slow := func(name string) {
@@ -215,7 +215,7 @@ func TestRoutesMayAskForTheOtherOrder(t *testing.T) {
 	})
 }
 
-func TestProgress(t *testing.T) {
+func TestProgress_PrecedesReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)
 		late := make(chan error, 1)
@@ -248,7 +248,7 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-func TestContextTellsAboutItsMessage(t *testing.T) {
+func TestContext_DescribesMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)
 		var seen router.IngressContext

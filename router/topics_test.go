@@ -44,7 +44,7 @@ func chat() *router.Router {
 	return r
 }
 
-func TestTopics(t *testing.T) {
+func TestTopics_DeliverToSubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := chat()
 		ann, bob, eve := routertest.Dial(t, r), routertest.Dial(t, r), routertest.Dial(t, r)
@@ -74,9 +74,9 @@ func TestTopics(t *testing.T) {
 	})
 }
 
-// TestAMessageForManyStaysWhole publishes while the frames of earlier messages
+// TestPublish_SharedFramesStayIntact publishes while the frames of earlier messages
 // are given back.
-func TestAMessageForManyStaysWhole(t *testing.T) {
+func TestPublish_SharedFramesStayIntact(t *testing.T) {
 	r := chat()
 	var members []*routertest.Conn
 	for range 8 {
@@ -95,8 +95,8 @@ func TestAMessageForManyStaysWhole(t *testing.T) {
 	}
 }
 
-// TestWhoSubscribesLastIsSubscribed though the topic came and went meanwhile.
-func TestWhoSubscribesLastIsSubscribed(t *testing.T) {
+// TestSubscribe_LastOfConcurrentCallsWins though the topic came and went meanwhile.
+func TestSubscribe_LastOfConcurrentCallsWins(t *testing.T) {
 	r := chat()
 	var members []*routertest.Conn
 	for range 4 {
@@ -119,7 +119,7 @@ func TestWhoSubscribesLastIsSubscribed(t *testing.T) {
 	}
 }
 
-func TestAllMembersSeeOneOrder(t *testing.T) {
+func TestPublish_SubscribersReceiveSameOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := chat()
 		var members []*routertest.Conn
@@ -147,7 +147,7 @@ func TestAllMembersSeeOneOrder(t *testing.T) {
 	})
 }
 
-func TestSendUserReachesAllConnectionsOfAUser(t *testing.T) {
+func TestSendToUser_ReachesAllConnectionsOfUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := chat()
 		phone, desk := routertest.Dial(t, r, routertest.Token("ann")), routertest.Dial(t, r, routertest.Token("ann"))
@@ -179,7 +179,7 @@ func (Position) MessageType() string { return "POSITION" }
 
 func (m Position) ConflationKey() string { return m.Player }
 
-func TestASlowClientCostsOnlyItself(t *testing.T) {
+func TestSlowConsumer_PolicyAffectsOnlySlowConnection(t *testing.T) {
 	for name, tt := range map[string]struct {
 		policy router.SlowConsumerPolicy
 		left   []Position // of what the slow one gets in the end
@@ -189,11 +189,11 @@ func TestASlowClientCostsOnlyItself(t *testing.T) {
 		"drop newest": {router.DropNewest, []Position{{"ann", 1}, {"bob", 1}, {"ann", 2}, {"bob", 2}, {"ann", 3}, {"bob", 3}}, 192},
 		"keep latest": {router.Conflate, []Position{{"bob", 98}, {"ann", 99}, {"bob", 99}}, 195},
 	} {
-		bubble(t, name, func(t *testing.T) {
+		runSynctest(t, name, func(t *testing.T) {
 			var drops, high atomic.Int64
 			r := router.New(&router.Options{
-				Limits:      router.Limits{QueueMessages: 7},
-				Timeouts:    router.Timeouts{Write: time.Hour, Ping: time.Hour},
+				Limits:       router.Limits{QueueMessages: 7},
+				Timeouts:     router.Timeouts{Write: time.Hour, Ping: time.Hour},
 				SlowConsumer: tt.policy,
 				OnLimitExceeded: func(l router.LimitExceeded) {
 					assert.Equal(t, router.LimitQueue, l.Kind)
@@ -210,7 +210,7 @@ func TestASlowClientCostsOnlyItself(t *testing.T) {
 				require.NoError(t, c.Subscribe("game"))
 			}
 			synctest.Wait() // it reads already
-			slow.Hold()
+			slow.Pause()
 			for n := range 100 {
 				for _, player := range []string{"ann", "bob"} {
 					require.NoError(t, r.Publish("game", Position{player, n}))

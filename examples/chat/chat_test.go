@@ -123,10 +123,10 @@ func TestAuthenticate_RejectsMalformedTokens(t *testing.T) {
 			routertest.Dial(t, chat, withToken(token))
 			continue
 		}
-		assert.Equal(t, status, routertest.Refused(t, chat, withToken(token)).StatusCode, "%q", token)
+		assert.Equal(t, status, routertest.Rejected(t, chat, withToken(token)).StatusCode, "%q", token)
 	}
 	routertest.Dial(t, chat, routertest.Header("Sec-WebSocket-Protocol", "bearer.ann"))
-	assert.Equal(t, 401, routertest.Refused(t, chat, routertest.Header("Sec-WebSocket-Protocol", "bearer.a~b")).StatusCode)
+	assert.Equal(t, 401, routertest.Rejected(t, chat, routertest.Header("Sec-WebSocket-Protocol", "bearer.a~b")).StatusCode)
 }
 
 func TestMessages_InvalidFieldsAreRejected(t *testing.T) {

@@ -45,9 +45,9 @@ func TestRouter_CountsRejectedConnections(t *testing.T) {
 				return nil
 			},
 		})
-		routertest.Refused(t, r, routertest.Header("Origin", "https://evil.example"))
-		routertest.Refused(t, r, routertest.Token("thief"))
-		routertest.Refused(t, r, routertest.Token("flood"))
+		routertest.Rejected(t, r, routertest.Header("Origin", "https://evil.example"))
+		routertest.Rejected(t, r, routertest.Token("thief"))
+		routertest.Rejected(t, r, routertest.Token("flood"))
 		r.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/ws", nil))
 		for _, user := range []string{"banned", "broken", "panics"} {
 			routertest.Dial(t, r, routertest.Token(user)).Closed()
@@ -55,7 +55,7 @@ func TestRouter_CountsRejectedConnections(t *testing.T) {
 		}
 		ann := routertest.Dial(t, r)
 		routertest.Dial(t, r)
-		routertest.Refused(t, r)
+		routertest.Rejected(t, r)
 		check(t, reg,
 			"connections_rejected_total{code=PERMISSION_DENIED,reason=origin} 1",
 			"connections_rejected_total{code=UNAUTHENTICATED,reason=authentication} 1",
@@ -201,7 +201,7 @@ func TestRouter_CountsDroppedMessagesByPolicy(t *testing.T) {
 					Limits:          router.Limits{QueueMessages: 4},
 				})
 				slow := routertest.Dial(t, r)
-				slow.Hold()
+				slow.Pause()
 				synctest.Wait()
 				var conn *router.Conn
 				for c := range r.Conns() {
@@ -303,7 +303,7 @@ func TestRouter_ReportsShutdown(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		require.Error(t, r.Shutdown(ctx))
-		routertest.Refused(t, r)
+		routertest.Rejected(t, r)
 		synctest.Wait()
 		check(t, reg, "shutting_down 1", "shutdown_connections 4", "shutdown_aborted_connections_total 1", "connections_open 0",
 			"connections_closed_total{code=1012} 4", "connections_rejected_total{code=UNAVAILABLE,reason=draining} 1")

@@ -17,13 +17,14 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// patience is how long a test waits for what must come.
-const patience = 10 * time.Second
+// timeout limits each wait for a message or for the end of the connection.
+const timeout = 10 * time.Second
 
-// A Conn is the client's end of a connection. It reads all the time and keeps
-// what nobody has received yet, so that a test cannot be a slow client by
-// accident. It is safe for concurrent use, but Receive and its like must be
-// called by the test's own goroutine, since they may end the test.
+// A Conn is the client side of a connection. It reads continuously and queues
+// messages until the test receives them, so a test is a slow client only if it
+// calls Pause or Freeze. A Conn is safe for concurrent use, but the functions
+// and methods that fail the test must be called from the goroutine that runs the
+// test, like [testing.T.FailNow].
 type Conn struct {
 	t    testing.TB
 	ws   *websocket.Conn
@@ -31,12 +32,13 @@ type Conn struct {
 
 	mu       sync.Mutex
 	received []Frame
-	arrived  chan struct{} // closed and renewed when something came
-	end      *router.CloseError
+	changed  chan struct{}      // closed and replaced when received or end changes
+	end      *router.CloseError // nil while the connection is open
 	calls    int
 }
 
-// A Frame is a message as it travels.
+// A Frame is a received message in its encoded form: type, meta and payload of
+// the envelope.
 type Frame struct {
 	Type string `json:"type"`
 	Meta struct {
@@ -45,11 +47,11 @@ type Frame struct {
 	} `json:"meta"`
 	Payload rawjson.RawMessage `json:"payload"`
 
-	Text string `json:"-"` // the whole of it
+	Text string `json:"-"` // the whole message, as received
 }
 
 func newConn(t testing.TB, ws *websocket.Conn, pipe *pipe) *Conn {
-	c := &Conn{t: t, ws: ws, pipe: pipe, arrived: make(chan struct{})}
+	c := &Conn{t: t, ws: ws, pipe: pipe, changed: make(chan struct{})}
 	ws.SetReadLimit(-1)
 	ended := make(chan struct{})
 	go func() {
@@ -79,8 +81,8 @@ func (c *Conn) read() {
 			}
 			c.received = append(c.received, frame)
 		}
-		close(c.arrived)
-		c.arrived = make(chan struct{})
+		close(c.changed)
+		c.changed = make(chan struct{})
 		c.mu.Unlock()
 		if err != nil {
 			return
@@ -88,13 +90,15 @@ func (c *Conn) read() {
 	}
 }
 
-// Send sends a message without a correlation id.
+// Send sends a message without a correlation ID: an event, or a call whose
+// answer has no correlation ID either. An error fails the test.
 func (c *Conn) Send(m router.Message) {
 	c.t.Helper()
 	c.SendText(envelope(c.t, m, ""))
 }
 
-// SendText sends a text message as it stands.
+// SendText sends text as a WebSocket text message, without any encoding. An error
+// fails the test.
 func (c *Conn) SendText(text string) {
 	c.t.Helper()
 	if err := c.ws.Write(context.Background(), websocket.MessageText, []byte(text)); err != nil {
@@ -102,7 +106,8 @@ func (c *Conn) SendText(text string) {
 	}
 }
 
-// An outgoing message begins with its type, as the protocol recommends.
+// outgoing is the envelope of a sent message. The type is the first member, as the
+// protocol recommends.
 type outgoing struct {
 	Type string `json:"type"`
 	Meta struct {
@@ -123,124 +128,136 @@ func envelope(t testing.TB, m router.Message, correlationID string) string {
 	return string(text)
 }
 
-// Next returns the next message that came, in order.
+// Next waits for the next message and returns it. Messages are returned in the
+// order in which they arrive. If the connection ends or ten seconds pass, the
+// test fails.
 func (c *Conn) Next() Frame {
 	c.t.Helper()
 	return c.take("a message", func(Frame) bool { return true })
 }
 
-// take returns the first message that fits and leaves the others.
-func (c *Conn) take(what string, fits func(Frame) bool) Frame {
+// take waits for the first message that matches and leaves the others queued.
+// Errors describe the message as what.
+func (c *Conn) take(what string, matches func(Frame) bool) Frame {
 	c.t.Helper()
-	timeout := time.After(patience)
+	expired := time.After(timeout)
 	for {
 		c.mu.Lock()
 		for i, frame := range c.received {
-			if fits(frame) {
+			if matches(frame) {
 				c.received = append(c.received[:i:i], c.received[i+1:]...)
 				c.mu.Unlock()
 				return frame
 			}
 		}
-		end, arrived := c.end, c.arrived
+		end, changed := c.end, c.changed
 		c.mu.Unlock()
 		if end != nil {
-			c.t.Fatalf("routertest: waiting for %s, but %v", what, end)
+			c.t.Fatalf("routertest: connection ended while waiting for %s: %v", what, end)
 		}
 		select {
-		case <-arrived:
-		case <-timeout:
-			c.t.Fatalf("routertest: %s did not come within %v", what, patience)
+		case <-changed:
+		case <-expired:
+			c.t.Fatalf("routertest: %s did not arrive within %v", what, timeout)
 		}
 	}
 }
 
-// Pending returns how many messages came that nobody has received.
+// Pending returns the number of messages that have arrived and that the test has
+// not received yet.
 func (c *Conn) Pending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.received)
 }
 
-// Close closes the connection as a browser does, with 1000.
+// Close closes the connection with status 1000, like a browser's
+// WebSocket.close().
 func (c *Conn) Close() { c.CloseWith(router.StatusNormal, "") }
 
-// CloseWith closes the connection with a code and a reason.
+// CloseWith closes the connection with a status code and a reason of at most 123
+// bytes.
 func (c *Conn) CloseWith(code router.StatusCode, reason string) {
 	_ = c.ws.Close(websocket.StatusCode(code), reason)
 }
 
-// Abort ends the connection without a word, like a client that is killed.
+// Abort closes the connection without a close frame, like a client process that
+// is killed.
 func (c *Conn) Abort() {
 	_ = c.pipe.Close()
 	_ = c.ws.CloseNow()
 }
 
-// Freeze stops reading for good, like a client whose host has gone: nothing is
-// answered any more, neither a ping nor a close frame.
+// Freeze permanently discards everything that the server sends, like a client
+// whose host is unreachable: neither pings nor close frames are answered.
 func (c *Conn) Freeze() { c.pipe.frozen.Store(true) }
 
-// Hold stops reading until Resume is called, like a client who is too slow. One
-// message may still get through.
-func (c *Conn) Hold() {
+// Pause stops reading until Resume is called, like a slow consumer. A read that
+// has already begun may still receive one message.
+func (c *Conn) Pause() {
 	c.pipe.mu.Lock()
 	defer c.pipe.mu.Unlock()
-	if c.pipe.held == nil {
-		c.pipe.held = make(chan struct{})
+	if c.pipe.paused == nil {
+		c.pipe.paused = make(chan struct{})
 	}
 }
 
-// Resume undoes Hold.
+// Resume undoes Pause. Without a Pause it does nothing.
 func (c *Conn) Resume() {
 	c.pipe.mu.Lock()
 	defer c.pipe.mu.Unlock()
-	if c.pipe.held == nil {
+	if c.pipe.paused == nil {
 		return
 	}
-	close(c.pipe.held)
-	c.pipe.held = nil
+	close(c.pipe.paused)
+	c.pipe.paused = nil
 }
 
-// Closed waits until the server has closed the connection and returns the close
-// frame's content.
+// Closed waits for the end of the connection and returns the code and the reason
+// of the close frame, or [router.StatusAbnormal] if there was none. After ten
+// seconds the test fails.
 func (c *Conn) Closed() router.CloseError {
 	c.t.Helper()
-	timeout := time.After(patience)
+	expired := time.After(timeout)
 	for {
 		c.mu.Lock()
-		end, arrived := c.end, c.arrived
+		end, changed := c.end, c.changed
 		c.mu.Unlock()
 		if end != nil {
 			return *end
 		}
 		select {
-		case <-arrived:
-		case <-timeout:
-			c.t.Fatalf("routertest: connection was not closed within %v", patience)
+		case <-changed:
+		case <-expired:
+			c.t.Fatalf("routertest: connection was not closed within %v", timeout)
 		}
 	}
 }
 
-// Receive returns the next message, which must be an M.
+// Receive waits for the next message and decodes it as an M. A message of another
+// type fails the test.
 func Receive[M router.Message](c *Conn) M {
 	c.t.Helper()
 	return decode[M](c, c.Next())
 }
 
-// ReceiveError returns the next message, which must be an error.
+// ReceiveError waits for the next message, which must be an error (ERROR or
+// RPC_ERROR), and returns it. Any other message fails the test.
 func ReceiveError(c *Conn) *errors.Error {
 	c.t.Helper()
 	return decodeError(c.t, c.Next())
 }
 
-// Call sends an RPC and returns its reply. An error fails the test. Messages
-// that come meanwhile stay to be received.
+// Call sends a message as a call, waits for its answer and decodes it as a Reply.
+// An error fails the test. Progress and other messages that arrive before the
+// answer remain queued.
 func Call[Reply router.Message](c *Conn, m router.Message) Reply {
 	c.t.Helper()
 	return decode[Reply](c, c.call(m))
 }
 
-// CallError sends an RPC that must fail, and returns the error.
+// CallError sends a message as a call, waits for its answer, which must be an
+// error, and returns it. A reply fails the test.
 func CallError(c *Conn, m router.Message) *errors.Error {
 	c.t.Helper()
 	return decodeError(c.t, c.call(m))

@@ -19,7 +19,8 @@ import (
 // An Option changes the request that opens a connection.
 type Option func(*http.Request)
 
-// Token passes a token the way that router.Token reads it.
+// Token sets a token as the query parameter access_token, where [router.Token]
+// reads it.
 func Token(token string) Option {
 	return func(r *http.Request) {
 		q := r.URL.Query()
@@ -28,40 +29,41 @@ func Token(token string) Option {
 	}
 }
 
-// Header sets a header of the request.
+// Header sets a header field of the request, such as Origin or
+// Sec-WebSocket-Protocol.
 func Header(key, value string) Option {
 	return func(r *http.Request) { r.Header.Set(key, value) }
 }
 
-// RemoteAddr makes the request come from an address such as "192.0.2.1:1234",
-// which is also the default.
+// RemoteAddr sets the client's address and port. The default is
+// "192.0.2.1:1234".
 func RemoteAddr(addr string) Option {
 	return func(r *http.Request) { r.RemoteAddr = addr }
 }
 
-// Dial opens a connection to a handler, usually a router. It is closed when the
-// test ends. A refused connection fails the test.
+// Dial connects to a handler, usually a router, over an in-memory pipe. The
+// connection is closed when the test ends. A rejected handshake fails the test.
 func Dial(t testing.TB, h http.Handler, opts ...Option) *Conn {
 	t.Helper()
 	transport := &pipeTransport{handler: h, opts: opts}
 	ws, resp, err := transport.dial()
 	if err != nil {
 		if resp != nil {
-			t.Fatalf("routertest: connection refused with %s", resp.Status)
+			t.Fatalf("routertest: handshake was rejected with status %s", resp.Status)
 		}
 		t.Fatalf("routertest: %v", err)
 	}
 	return newConn(t, ws, transport.client)
 }
 
-// Refused tries to open a connection that must be refused, and returns the
-// answer.
-func Refused(t testing.TB, h http.Handler, opts ...Option) *http.Response {
+// Rejected sends a handshake that the handler must reject, and returns the HTTP
+// response. An accepted handshake fails the test.
+func Rejected(t testing.TB, h http.Handler, opts ...Option) *http.Response {
 	t.Helper()
 	ws, resp, err := (&pipeTransport{handler: h, opts: opts}).dial()
 	if err == nil {
 		_ = ws.CloseNow()
-		t.Fatal("routertest: connection was not refused")
+		t.Fatal("routertest: handshake was accepted; it must be rejected")
 	}
 	if resp == nil {
 		t.Fatalf("routertest: %v", err)
@@ -69,17 +71,17 @@ func Refused(t testing.TB, h http.Handler, opts ...Option) *http.Response {
 	return resp
 }
 
-// A pipeTransport is an http.RoundTripper that calls a handler, which may hijack
-// the connection.
+// A pipeTransport is an http.RoundTripper that calls a handler in this process. The
+// handler may hijack the connection.
 type pipeTransport struct {
 	handler http.Handler
 	opts    []Option
-	client  *pipe // nil until hijacked
+	client  *pipe // nil until the handler hijacks the connection
 }
 
 func (p *pipeTransport) dial() (*websocket.Conn, *http.Response, error) {
-	// The client's library must know what a Header option offers, to accept the
-	// server's choice.
+	// The client library accepts only a subprotocol that it offers itself, so the ones
+	// that a Header option sets must be in its options, too.
 	offer := httptest.NewRequest(http.MethodGet, "/ws", nil)
 	for _, opt := range p.opts {
 		opt(offer)
@@ -90,8 +92,9 @@ func (p *pipeTransport) dial() (*websocket.Conn, *http.Response, error) {
 	})
 }
 
-// RoundTrip calls the handler on a goroutine of its own, as a server does, and returns
-// its response: what it writes to the hijacked connection, or else to the ResponseWriter.
+// RoundTrip calls the handler on a new goroutine, as an HTTP server does, and returns
+// the response that the handler writes to the hijacked connection or, without a hijack,
+// to the ResponseWriter.
 func (p *pipeTransport) RoundTrip(out *http.Request) (*http.Response, error) {
 	in := out.Clone(context.Background())
 	in.RemoteAddr, in.Host = "192.0.2.1:1234", out.URL.Host
@@ -108,7 +111,7 @@ func (p *pipeTransport) RoundTrip(out *http.Request) (*http.Response, error) {
 	case p.client = <-w.hijacked:
 		return p.upgraded(out, served)
 	case panicked := <-served:
-		panicAgain(panicked)
+		repanic(panicked)
 		return w.Result(), nil
 	}
 }
@@ -119,12 +122,12 @@ func (p *pipeTransport) upgraded(out *http.Request, served <-chan any) (*http.Re
 		return nil, err
 	}
 	resp.Body = p.client
-	panicAgain(<-served)
+	repanic(<-served)
 	return resp, nil
 }
 
-// panicAgain repeats a panic of the handler on the goroutine of the test.
-func panicAgain(panicked any) {
+// repanic raises a panic of the handler again on the test's goroutine.
+func repanic(panicked any) {
 	if panicked != nil {
 		panic(panicked)
 	}
@@ -143,15 +146,15 @@ func (w *pipeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return server, bufio.NewReadWriter(bufio.NewReader(server), bufio.NewWriter(server)), nil
 }
 
-// A pipe is the client's end. Once frozen, what comes is lost; while held, it
-// waits at the server.
+// A pipe is the client side of a connection. A frozen pipe discards what the server
+// writes; a paused pipe does not read, so the server's writes block.
 type pipe struct {
 	net.Conn
 
-	r *bufio.Reader // of Conn
+	r *bufio.Reader // reads from Conn
 
 	mu     sync.Mutex
-	held   chan struct{} // closed to go on; nil if nothing is held
+	paused chan struct{} // closed by Resume; nil while the pipe is not paused
 	frozen atomic.Bool
 	once   sync.Once
 	closed chan struct{}
@@ -160,11 +163,11 @@ type pipe struct {
 // Read reads what the server has written.
 func (p *pipe) Read(b []byte) (int, error) {
 	p.mu.Lock()
-	held := p.held
+	paused := p.paused
 	p.mu.Unlock()
-	if held != nil {
+	if paused != nil {
 		select {
-		case <-held:
+		case <-paused:
 		case <-p.closed:
 		}
 	}
@@ -176,7 +179,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes both ends.
+// Close closes the pipe and unblocks a paused or frozen Read.
 func (p *pipe) Close() error {
 	p.once.Do(func() { close(p.closed) })
 	return p.Conn.Close()

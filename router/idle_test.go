@@ -21,9 +21,9 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// TestAConnectionAtRestHasNoGoroutine also sees that the last one to leave takes what waits for
+// TestConn_IdleHasNoGoroutine also sees that the last one to leave takes what waits for
 // all of them along: TestMain would find it.
-func TestAConnectionAtRestHasNoGoroutine(t *testing.T) {
+func TestConn_IdleHasNoGoroutine(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("connections wait on goroutines except on Linux")
 	}
@@ -34,7 +34,7 @@ func TestAConnectionAtRestHasNoGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
 	const conns = 200
 	for range conns {
-		conn := dialRaw(t, server)
+		conn := dialUpgraded(t, server)
 		_, err := conn.Write(text(echoCall))
 		require.NoError(t, err)
 		_, err = io.ReadFull(conn, make([]byte, 2))
@@ -48,7 +48,7 @@ func TestAConnectionAtRestHasNoGoroutine(t *testing.T) {
 // echoCall is long enough for text.
 var echoCall = `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}` + strings.Repeat(" ", 64)
 
-func dialRaw(t *testing.T, server *httptest.Server) net.Conn {
+func dialUpgraded(t *testing.T, server *httptest.Server) net.Conn {
 	addr := server.Listener.Addr()
 	conn, err := net.Dial(addr.Network(), addr.String())
 	require.NoError(t, err)
@@ -57,8 +57,8 @@ func dialRaw(t *testing.T, server *httptest.Server) net.Conn {
 	return conn
 }
 
-// TestAnEndThatComesWithAMessage is told of only once.
-func TestAnEndThatComesWithAMessage(t *testing.T) {
+// TestConn_EndAlongWithMessageEndsHandlerOnce is told of only once.
+func TestConn_EndAlongWithMessageEndsHandlerOnce(t *testing.T) {
 	for name, end := range map[string]func(net.Conn){
 		"the end of the stream": func(conn net.Conn) { _ = conn.(*net.TCPConn).CloseWrite() },
 		"a reset":               func(conn net.Conn) { reset(t, conn) },
@@ -76,7 +76,7 @@ func TestAnEndThatComesWithAMessage(t *testing.T) {
 			message := text(`{"type":"SAY","payload":{"room":"a","text":"b"}}` + strings.Repeat(" ", 100))
 			const conns = 200
 			for i := range conns {
-				conn := dialRaw(t, server)
+				conn := dialUpgraded(t, server)
 				_, err := conn.Write(message)
 				require.NoError(t, err)
 				if i%2 == 0 { // the server may have begun to read
@@ -92,14 +92,14 @@ func TestAnEndThatComesWithAMessage(t *testing.T) {
 	}
 }
 
-func TestShutdownEndsConnectionsAtRest(t *testing.T) {
+func TestShutdown_ClosesIdleConnections(t *testing.T) {
 	var ended atomic.Int64
 	r := router.New(&router.Options{OnClose: func(*router.Conn, router.CloseError) { ended.Add(1) }})
 	server := httptest.NewServer(r)
 	defer server.Close()
 	const conns = 200
 	for range conns {
-		dialRaw(t, server) // never answers the close frame
+		dialUpgraded(t, server) // never answers the close frame
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
@@ -108,9 +108,9 @@ func TestShutdownEndsConnectionsAtRest(t *testing.T) {
 	assert.Empty(t, collect(r))
 }
 
-// TestNoMessageIsMissed has messages come while the server is about to stop reading, in pieces
+// TestConn_MessagesDuringIdleTransitionAreHandled has messages come while the server is about to stop reading, in pieces
 // whose borders fall anywhere.
-func TestNoMessageIsMissed(t *testing.T) {
+func TestConn_MessagesDuringIdleTransitionAreHandled(t *testing.T) {
 	r := router.New(nil)
 	r.UseIngress(func(context.Context, router.IngressContext) error {
 		time.Sleep(rand.N(200 * time.Microsecond)) // as if it asked another machine
@@ -128,16 +128,16 @@ func TestNoMessageIsMissed(t *testing.T) {
 			defer server.Close()
 			var wg sync.WaitGroup
 			for range 20 {
-				conn := dialRaw(t, server)
+				conn := dialUpgraded(t, server)
 				require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
-				wg.Go(func() { converse(t, conn) })
+				wg.Go(func() { exchangeCalls(t, conn) })
 			}
 			wg.Wait()
 		})
 	}
 }
 
-func converse(t *testing.T, conn net.Conn) {
+func exchangeCalls(t *testing.T, conn net.Conn) {
 	const rounds, calls = 50, 3
 	answers := bufio.NewReader(conn)
 	for range rounds {

@@ -20,13 +20,13 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-func quiet(opts router.Options) *router.Options {
+func discardLogs(opts router.Options) *router.Options {
 	opts.Logger = slog.New(slog.DiscardHandler)
 	return &opts
 }
 
-// bubble runs a subtest in virtual time.
-func bubble(t *testing.T, name string, f func(t *testing.T)) {
+// runSynctest runs a subtest in virtual time.
+func runSynctest(t *testing.T, name string, f func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
@@ -49,7 +49,7 @@ func (r *recorder[T]) all() []T {
 	return append([]T(nil), r.list...)
 }
 
-func TestIngressSeesWhatIsKnownBeforeThePayload(t *testing.T) {
+func TestIngress_ReceivesContextBeforePayloadIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen recorder[router.IngressContext]
 		r := router.New(&router.Options{Authenticate: func(req *http.Request) (router.Identity, error) {
@@ -85,7 +85,7 @@ func TestIngressSeesWhatIsKnownBeforeThePayload(t *testing.T) {
 	})
 }
 
-func TestEveryFrameIsChargedExactlyOnce(t *testing.T) {
+func TestIngress_EveryMessageIsChargedOnce(t *testing.T) {
 	for name, text := range map[string]string{
 		"a good message":      `{"type":"ECHO","payload":{"n":5}}`,
 		"a bad payload":       `{"type":"ECHO","payload":[]}`,
@@ -93,11 +93,11 @@ func TestEveryFrameIsChargedExactlyOnce(t *testing.T) {
 		"garbage":             `garbage`,
 		"an unknown type":     `{"type":"NOPE"}`,
 		"a heartbeat":         `{"type":"__heartbeat"}`,
-		"an oversized one":    sized(messageBytes + 1),
+		"an oversized one":    sized(maxMessageBytes + 1),
 	} {
-		bubble(t, name, func(t *testing.T) {
+		runSynctest(t, name, func(t *testing.T) {
 			charged := 0
-			r := router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: messageBytes}})
+			r := router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: maxMessageBytes}})
 			r.UseIngress(func(context.Context, router.IngressContext) error {
 				charged++
 				return nil
@@ -113,7 +113,7 @@ func TestEveryFrameIsChargedExactlyOnce(t *testing.T) {
 	}
 }
 
-func TestStagesComeInOrder(t *testing.T) {
+func TestPipeline_StagesRunInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var trace recorder[string]
 		step := func(name string) router.Middleware {
@@ -154,7 +154,7 @@ func TestStagesComeInOrder(t *testing.T) {
 	})
 }
 
-func TestARefusalStopsTheMessageWhereItStands(t *testing.T) {
+func TestPipeline_RejectionSkipsLaterStages(t *testing.T) {
 	full := func(context.Context, router.IngressContext) error {
 		return &router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, RetryAfter: 1500*time.Millisecond + 1}
 	}
@@ -178,15 +178,15 @@ func TestARefusalStopsTheMessageWhereItStands(t *testing.T) {
 			Code: errors.ResourceExhausted, Message: "rate limit exceeded", RetryAfter: 1501 * time.Millisecond,
 			Details: map[string]any{"kind": "rate", "observed": 1., "limit": 5.},
 		}},
-		{"size before a limit", sized(messageBytes + 1), full, errors.Error{
+		{"size before a limit", sized(maxMessageBytes + 1), full, errors.Error{
 			Code: errors.ResourceExhausted, Message: "message is too big", RetryAfter: errors.Never,
-			Details: map[string]any{"kind": "payload", "observed": messageBytes + 1., "limit": float64(messageBytes)},
+			Details: map[string]any{"kind": "payload", "observed": maxMessageBytes + 1., "limit": float64(maxMessageBytes)},
 		}},
 		{"a bare error of ingress is ours", `{"type":"ECHO"}`, broken, errors.Error{Code: errors.Internal, Message: "internal error"}},
 		{"a panic of ingress is ours", `{"type":"ECHO"}`, panics, errors.Error{Code: errors.Internal, Message: "internal error"}},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
-			r := router.New(quiet(router.Options{Limits: router.Limits{MaxMessageBytes: messageBytes}}))
+		runSynctest(t, tt.name, func(t *testing.T) {
+			r := router.New(discardLogs(router.Options{Limits: router.Limits{MaxMessageBytes: maxMessageBytes}}))
 			r.UseIngress(tt.ingress)
 			router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
 				t.Error("the handler was called")
@@ -199,7 +199,7 @@ func TestARefusalStopsTheMessageWhereItStands(t *testing.T) {
 	}
 }
 
-func TestACostThatNoWaitCanPayIsAFailedPrecondition(t *testing.T) {
+func TestLimits_UnaffordableCostIsFailedPrecondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)
 		router.RPC(r, echo).UseIngress(func(context.Context, router.IngressContext) error {
@@ -214,7 +214,7 @@ func TestACostThatNoWaitCanPayIsAFailedPrecondition(t *testing.T) {
 	})
 }
 
-func TestLimitsAreReportedOnce(t *testing.T) {
+func TestLimits_AreReportedOnce(t *testing.T) {
 	overRate := func(context.Context, router.IngressContext) error {
 		return &router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, RetryAfter: time.Second}
 	}
@@ -229,17 +229,17 @@ func TestLimitsAreReportedOnce(t *testing.T) {
 		{"rate, send", router.ActionSend, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{}, true},
 		{"rate, close", router.ActionClose, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{Code: router.StatusTryAgainLater, Reason: "rate limit exceeded; retry after 1000 ms"}, false},
 		{"rate, custom", router.ActionCustom, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{}, false},
-		{"payload, send", router.ActionSend, sized(messageBytes + 1), router.LimitPayload, router.CloseError{}, true},
-		{"payload, close", router.ActionClose, sized(messageBytes + 1), router.LimitPayload, router.CloseError{Code: router.StatusTooBig, Reason: "message is too big"}, false},
-		{"payload, custom", router.ActionCustom, sized(messageBytes + 1), router.LimitPayload, router.CloseError{}, false},
+		{"payload, send", router.ActionSend, sized(maxMessageBytes + 1), router.LimitPayload, router.CloseError{}, true},
+		{"payload, close", router.ActionClose, sized(maxMessageBytes + 1), router.LimitPayload, router.CloseError{Code: router.StatusTooBig, Reason: "message is too big"}, false},
+		{"payload, custom", router.ActionCustom, sized(maxMessageBytes + 1), router.LimitPayload, router.CloseError{}, false},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		runSynctest(t, tt.name, func(t *testing.T) {
 			var reported recorder[router.LimitExceeded]
-			r := router.New(quiet(router.Options{
-				LimitAction:      tt.reaction,
+			r := router.New(discardLogs(router.Options{
+				LimitAction:     tt.reaction,
 				OnLimitExceeded: func(l router.LimitExceeded) { reported.add(l); panic("a hook's panic is contained") },
 				OnError:         func(f router.ErrorReport) { t.Errorf("a limit is no failure: %v", f.Err) },
-				Limits:          router.Limits{MaxMessageBytes: messageBytes},
+				Limits:          router.Limits{MaxMessageBytes: maxMessageBytes},
 			}))
 			router.RPC(r, echo).UseIngress(overRate)
 			conn := routertest.Dial(t, r)
@@ -261,26 +261,26 @@ func TestLimitsAreReportedOnce(t *testing.T) {
 	}
 }
 
-func TestCloseCodeAndReactionCanBeChosen(t *testing.T) {
+func TestLimits_RouteActionAndCloseCodeOverrideDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{
 			LimitAction: router.ActionClose,
-			CloseCode:  func(router.LimitExceeded) router.StatusCode { return 4008 },
-			Limits:     router.Limits{MaxMessageBytes: messageBytes},
+			CloseCode:   func(router.LimitExceeded) router.StatusCode { return 4008 },
+			Limits:      router.Limits{MaxMessageBytes: maxMessageBytes},
 		})
 		router.RPC(r, echo).LimitAction(router.ActionSend)
 		router.On(r, func(*router.Context, Say) error { return nil }).MaxMessageBytes(50)
 		conn := routertest.Dial(t, r)
-		conn.SendText(sized(messageBytes + 1))
+		conn.SendText(sized(maxMessageBytes + 1))
 		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(conn).Code, "the route's own reaction")
 		conn.Send(Say{Room: "go", Text: "this is longer than the route allows"})
 		assert.EqualValues(t, 4008, conn.Closed().Code)
 	})
 }
 
-func TestARouteMayTakeMoreThanTheOthers(t *testing.T) {
+func TestRoute_MaxMessageBytesOverridesLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: messageBytes, MaxReadBytes: 100_000}})
+		r := router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: maxMessageBytes, MaxReadBytes: 100_000}})
 		router.RPC(r, echo).MaxMessageBytes(50_000)
 		conn := routertest.Dial(t, r)
 		conn.SendText(sized(50_000))
@@ -290,7 +290,7 @@ func TestARouteMayTakeMoreThanTheOthers(t *testing.T) {
 	})
 }
 
-func TestCallsInFlightAreBounded(t *testing.T) {
+func TestLimits_ConcurrentCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported recorder[router.LimitExceeded]
 		free := make(chan struct{})
@@ -321,7 +321,7 @@ func TestCallsInFlightAreBounded(t *testing.T) {
 	})
 }
 
-func TestAClientIsNotReadAheadOfItsHandlers(t *testing.T) {
+func TestBackpressure_SlowHandlerPausesReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var entered atomic.Int64
 		free := make(chan struct{})

@@ -23,20 +23,20 @@ import (
 // What these tests do comes at the one moment at which it can go wrong.
 
 // Slow takes its time to be decoded and encoded.
-type Slow struct{ Time slowness }
+type Slow struct{ Time slowJSON }
 
 func (Slow) MessageType() string { return "SLOW" }
 
-type slowness time.Duration
+type slowJSON time.Duration
 
-func (s *slowness) UnmarshalJSON([]byte) error { time.Sleep(time.Second); return nil }
+func (s *slowJSON) UnmarshalJSON([]byte) error { time.Sleep(time.Second); return nil }
 
-func (s slowness) MarshalJSON() ([]byte, error) {
+func (s slowJSON) MarshalJSON() ([]byte, error) {
 	time.Sleep(time.Duration(s))
 	return []byte("1"), nil
 }
 
-func TestAnEventDoesNotOvertakeACallThatIsDecoded(t *testing.T) {
+func TestOrder_EventStartsAfterEarlierCallIsDecoded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var started recorder[string]
 		r := router.New(nil)
@@ -59,7 +59,7 @@ func TestAnEventDoesNotOvertakeACallThatIsDecoded(t *testing.T) {
 	})
 }
 
-func TestACallWhoseTurnComesLateIsAnsweredInTime(t *testing.T) {
+func TestCall_DelayedByEventIsAnsweredByDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Timeouts: router.Timeouts{Call: time.Second}})
 		router.RPC(r, func(*router.Context, Echo) (Echoed, error) { time.Sleep(time.Hour); return Echoed{}, nil })
@@ -82,12 +82,12 @@ func TestACallWhoseTurnComesLateIsAnsweredInTime(t *testing.T) {
 	})
 }
 
-func TestNoProgressFollowsTheAnswer(t *testing.T) {
+func TestProgress_NeverFollowsReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Timeouts: router.Timeouts{Call: time.Second}})
 		router.RPC(r, func(ctx *router.Context, _ Echo) (Echoed, error) {
-			assert.NoError(t, ctx.Progress(slowness(0)))
-			return Echoed{}, ctx.Progress(slowness(2 * time.Second))
+			assert.NoError(t, ctx.Progress(slowJSON(0)))
+			return Echoed{}, ctx.Progress(slowJSON(2 * time.Second))
 		})
 		conn := routertest.Dial(t, r)
 		assert.Equal(t, errors.DeadlineExceeded, routertest.CallError(conn, Echo{}).Code)
@@ -96,7 +96,7 @@ func TestNoProgressFollowsTheAnswer(t *testing.T) {
 	})
 }
 
-func TestAMessageThatMeetsTheDrainIsAnswered(t *testing.T) {
+func TestShutdown_MessageInIngressIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)
 		r.UseIngress(func(context.Context, router.IngressContext) error { time.Sleep(time.Second); return nil })
@@ -110,7 +110,7 @@ func TestAMessageThatMeetsTheDrainIsAnswered(t *testing.T) {
 	})
 }
 
-func TestShutdownWhenTheTimeIsUp(t *testing.T) {
+func TestShutdown_ExpiredContextClosesConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)
 		conn := routertest.Dial(t, r)
@@ -122,7 +122,7 @@ func TestShutdownWhenTheTimeIsUp(t *testing.T) {
 	})
 }
 
-func TestReportsOfHandlersAreBounded(t *testing.T) {
+func TestOnLimitExceeded_PendingReportsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const messages, time1 = 500, 10 * time.Millisecond
 		var reported atomic.Int64
@@ -149,7 +149,7 @@ func TestReportsOfHandlersAreBounded(t *testing.T) {
 	})
 }
 
-func TestACallOverALimitIsAnsweredBeforeTheHookIsDone(t *testing.T) {
+func TestOnLimitExceeded_DoesNotDelayAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls = 100
 		r := router.New(&router.Options{
@@ -170,7 +170,7 @@ func TestACallOverALimitIsAnsweredBeforeTheHookIsDone(t *testing.T) {
 	})
 }
 
-func TestALateLimitIsReportedAsALimit(t *testing.T) {
+func TestOnLimitExceeded_LateLimitIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var limits recorder[router.LimitExceeded]
 		r := router.New(&router.Options{
@@ -189,15 +189,15 @@ func TestALateLimitIsReportedAsALimit(t *testing.T) {
 	})
 }
 
-// TestAQueueOverflowsWhileItsConnectionEnds has an observer make the moment longer.
-func TestAQueueOverflowsWhileItsConnectionEnds(t *testing.T) {
+// TestSlowConsumer_OverflowDuringCloseEndsConnectionOnce has an observer make the moment longer.
+func TestSlowConsumer_OverflowDuringCloseEndsConnectionOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ends recorder[router.CloseError]
 		r := router.New(&router.Options{
 			Limits:          router.Limits{QueueMessages: 4, ConnsPerIP: 1},
-			SlowConsumer:     router.DropNewest,
+			SlowConsumer:    router.DropNewest,
 			OnLimitExceeded: func(router.LimitExceeded) {},
-			OnBackpressure:     func(*router.Conn, int, int) {},
+			OnBackpressure:  func(*router.Conn, int, int) {},
 			OnClose:         func(_ *router.Conn, end router.CloseError) { ends.add(end) },
 		})
 		var conn *routertest.Conn
@@ -209,7 +209,7 @@ func TestAQueueOverflowsWhileItsConnectionEnds(t *testing.T) {
 		})
 		conn = routertest.Dial(t, r)
 		synctest.Wait()
-		conn.Hold()
+		conn.Pause()
 		for _, c := range collect(r) {
 			for c.Send(Say{"a", strings.Repeat("x", 100_000)}) == nil {
 			}
@@ -217,26 +217,26 @@ func TestAQueueOverflowsWhileItsConnectionEnds(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Len(t, ends.all(), 1)
 		routertest.Dial(t, r)
-		routertest.Refused(t, r)
+		routertest.Rejected(t, r)
 	})
 }
 
-// A farBroker lets a test play the other nodes.
-type farBroker struct{ broker.Handler }
+// A discardBroker lets a test play the other nodes.
+type discardBroker struct{ broker.Handler }
 
-func (b *farBroker) Connect(n broker.Handler) broker.Session { b.Handler = n; return b }
-func (*farBroker) Subscribe(string)                       {}
-func (*farBroker) Unsubscribe(string)                     {}
-func (*farBroker) Publish(string, []byte)                 {}
-func (*farBroker) Close()                                 {}
+func (b *discardBroker) Connect(n broker.Handler) broker.Session { b.Handler = n; return b }
+func (*discardBroker) Subscribe(string)                          {}
+func (*discardBroker) Unsubscribe(string)                        {}
+func (*discardBroker) Publish(string, []byte)                    {}
+func (*discardBroker) Close()                                    {}
 
-// TestMembersWhoEnterWhileATopicEnds has them enter on other nodes while the last of this
+// TestPresence_RemoteJoinsWhileLastLocalMemberLeaves has them enter on other nodes while the last of this
 // node leaves.
-func TestMembersWhoEnterWhileATopicEnds(t *testing.T) {
+func TestPresence_RemoteJoinsWhileLastLocalMemberLeaves(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
 	const nodes, rounds = 8, 1000
 	var there, told atomic.Int64
-	b := &farBroker{}
+	b := &discardBroker{}
 	r := router.New(&router.Options{Broker: b, OnPresence: func(e router.PresenceEvent) {
 		switch {
 		case !strings.HasPrefix(e.Member.ConnID, "far"):

@@ -37,14 +37,14 @@ type Hang struct{}
 func (Hang) MessageType() string { return "HANG" }
 
 const (
-	messageBytes = 1000
-	hardBytes    = 20_000
+	maxMessageBytes = 1000
+	maxReadBytes    = 20_000
 )
 
-// badServer has a handler for everything that can go wrong.
-func badServer(t *testing.T, opts *router.Options) *httptest.Server {
+// newMalformedServer has a handler for everything that can go wrong.
+func newMalformedServer(t *testing.T, opts *router.Options) *httptest.Server {
 	opts.Logger = slog.New(slog.DiscardHandler)
-	opts.Limits.MaxMessageBytes, opts.Limits.MaxReadBytes = messageBytes, hardBytes
+	opts.Limits.MaxMessageBytes, opts.Limits.MaxReadBytes = maxMessageBytes, maxReadBytes
 	r := router.New(opts)
 	router.RPC(r, echo)
 	router.On(r, func(*router.Context, Say) error { return nil })
@@ -99,7 +99,7 @@ func read(t *testing.T, ws *websocket.Conn) string {
 	return string(text)
 }
 
-func refusal(typ, correlationID string, code errors.Code, rest string) string {
+func rejection(typ, correlationID string, code errors.Code, rest string) string {
 	meta := "{}"
 	if correlationID != "" {
 		meta = fmt.Sprintf(`{"correlationId":%q}`, correlationID)
@@ -107,13 +107,13 @@ func refusal(typ, correlationID string, code errors.Code, rest string) string {
 	return fmt.Sprintf(`{"type":%q,"meta":%s,"payload":{"code":%q,%s}}`, typ, meta, code, rest)
 }
 
-// argument is the answer to a malformed message.
-func argument(correlationID, message string) string {
+// invalidArgument is the answer to a malformed message.
+func invalidArgument(correlationID, message string) string {
 	typ := "ERROR"
 	if correlationID != "" {
 		typ = "RPC_ERROR"
 	}
-	return refusal(typ, correlationID, errors.InvalidArgument, fmt.Sprintf(
+	return rejection(typ, correlationID, errors.InvalidArgument, fmt.Sprintf(
 		`"message":%q,"details":{"reason":%q},"retryable":false`, message, message))
 }
 
@@ -122,7 +122,7 @@ func field(correlationID, name, reason string) string {
 	if correlationID != "" {
 		typ = "RPC_ERROR"
 	}
-	return refusal(typ, correlationID, errors.InvalidArgument, fmt.Sprintf(
+	return rejection(typ, correlationID, errors.InvalidArgument, fmt.Sprintf(
 		`"message":%q,"details":{"field":%q,"reason":%q},"retryable":false`, name+" "+reason, name, reason))
 }
 
@@ -131,9 +131,9 @@ func tooBig(correlationID string, size int) string {
 	if correlationID != "" {
 		typ = "RPC_ERROR"
 	}
-	return refusal(typ, correlationID, errors.ResourceExhausted, fmt.Sprintf(
+	return rejection(typ, correlationID, errors.ResourceExhausted, fmt.Sprintf(
 		`"message":"message is too big","details":{"kind":"payload","observed":%d,"limit":%d},"retryable":false,"retryAfterMs":null`,
-		size, messageBytes))
+		size, maxMessageBytes))
 }
 
 const unimplemented = `"message":"no handler for this type","retryable":false`
@@ -144,7 +144,7 @@ func sized(n int) string {
 	return head + strings.Repeat("x", n-len(head)-len(tail)) + tail
 }
 
-func TestBadInput(t *testing.T) {
+func TestMalformedInput_IsAnsweredAndConnectionSurvives(t *testing.T) {
 	echoed := `{"type":"ECHOED","meta":{"correlationId":"c"},"payload":{"n":5}}`
 	deep := strings.Repeat("[", 100) + strings.Repeat("]", 100)
 	for _, tt := range []struct {
@@ -153,51 +153,51 @@ func TestBadInput(t *testing.T) {
 		binary bool
 		want   string
 	}{
-		{name: "empty frame", send: "", want: argument("", "message is empty")},
-		{name: "no members", send: "{}", want: argument("", "type is missing")},
-		{name: "array", send: "[]", want: argument("", "message must be a JSON object")},
-		{name: "number as type", send: `{"type":7}`, want: argument("", "type must be a string of 1 to 128 bytes")},
-		{name: "number as type of a call", send: `{"type":7,"meta":{"correlationId":"c"}}`, want: argument("c", "type must be a string of 1 to 128 bytes")},
-		{name: "missing type", send: `{"meta":{"correlationId":"c"},"payload":{}}`, want: argument("c", "type is missing")},
-		{name: "empty type", send: `{"type":""}`, want: argument("", "type must be a string of 1 to 128 bytes")},
-		{name: "long type", send: `{"type":"` + strings.Repeat("T", 300) + `"}`, want: argument("", "type must be a string of 1 to 128 bytes")},
+		{name: "empty frame", send: "", want: invalidArgument("", "message is empty")},
+		{name: "no members", send: "{}", want: invalidArgument("", "type is missing")},
+		{name: "array", send: "[]", want: invalidArgument("", "message must be a JSON object")},
+		{name: "number as type", send: `{"type":7}`, want: invalidArgument("", "type must be a string of 1 to 128 bytes")},
+		{name: "number as type of a call", send: `{"type":7,"meta":{"correlationId":"c"}}`, want: invalidArgument("c", "type must be a string of 1 to 128 bytes")},
+		{name: "missing type", send: `{"meta":{"correlationId":"c"},"payload":{}}`, want: invalidArgument("c", "type is missing")},
+		{name: "empty type", send: `{"type":""}`, want: invalidArgument("", "type must be a string of 1 to 128 bytes")},
+		{name: "long type", send: `{"type":"` + strings.Repeat("T", 300) + `"}`, want: invalidArgument("", "type must be a string of 1 to 128 bytes")},
 		{name: "type of 10 kB", send: `{"type":"` + strings.Repeat("T", 10_000) + `"}`, want: tooBig("", 10_011)},
-		{name: "deep nesting", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":` + deep + `}`, want: argument("c", "message is nested deeper than 64 levels")},
-		{name: "truncated", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5`, want: argument("c", "message ends too early")},
-		{name: "duplicate type", send: `{"type":"ECHO","type":"SAY","meta":{"correlationId":"c"},"payload":{"n":5}}`, want: argument("c", `duplicate key "type"`)},
-		{name: "duplicate payload", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5},"payload":{"n":6}}`, want: argument("c", `duplicate key "payload"`)},
-		{name: "invalid UTF-8 in a binary message", binary: true, send: "{\"type\":\"SAY\",\"payload\":{\"room\":\"a\",\"text\":\"\xff\"}}", want: argument("", "message is not valid UTF-8")},
-		{name: "something behind the object", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}} {}`, want: argument("c", "message is not valid JSON: unexpected character at byte 63")},
+		{name: "deep nesting", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":` + deep + `}`, want: invalidArgument("c", "message is nested deeper than 64 levels")},
+		{name: "truncated", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5`, want: invalidArgument("c", "message ends too early")},
+		{name: "duplicate type", send: `{"type":"ECHO","type":"SAY","meta":{"correlationId":"c"},"payload":{"n":5}}`, want: invalidArgument("c", `duplicate key "type"`)},
+		{name: "duplicate payload", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5},"payload":{"n":6}}`, want: invalidArgument("c", `duplicate key "payload"`)},
+		{name: "invalid UTF-8 in a binary message", binary: true, send: "{\"type\":\"SAY\",\"payload\":{\"room\":\"a\",\"text\":\"\xff\"}}", want: invalidArgument("", "message is not valid UTF-8")},
+		{name: "something behind the object", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}} {}`, want: invalidArgument("c", "message is not valid JSON: unexpected character at byte 63")},
 		{name: "JSON in a binary frame", binary: true, send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`, want: echoed},
-		{name: "binary garbage", binary: true, send: "\x00\x01\x02\xff", want: argument("", "message must be a JSON object")},
-		{name: "meta is null", send: `{"type":"ECHO","meta":null,"payload":{"n":5}}`, want: argument("", "meta must be an object")},
-		{name: "number as correlationId", send: `{"type":"ECHO","meta":{"correlationId":7},"payload":{"n":5}}`, want: argument("", "correlationId must be a string of at most 128 bytes")},
-		{name: "long correlationId", send: `{"type":"ECHO","meta":{"correlationId":"` + strings.Repeat("c", 200) + `"},"payload":{"n":5}}`, want: argument("", "correlationId must be a string of at most 128 bytes")},
+		{name: "binary garbage", binary: true, send: "\x00\x01\x02\xff", want: invalidArgument("", "message must be a JSON object")},
+		{name: "meta is null", send: `{"type":"ECHO","meta":null,"payload":{"n":5}}`, want: invalidArgument("", "meta must be an object")},
+		{name: "number as correlationId", send: `{"type":"ECHO","meta":{"correlationId":7},"payload":{"n":5}}`, want: invalidArgument("", "correlationId must be a string of at most 128 bytes")},
+		{name: "long correlationId", send: `{"type":"ECHO","meta":{"correlationId":"` + strings.Repeat("c", 200) + `"},"payload":{"n":5}}`, want: invalidArgument("", "correlationId must be a string of at most 128 bytes")},
 		{name: "correlationId of 10 kB", send: `{"type":"ECHO","meta":{"correlationId":"` + strings.Repeat("c", 10_000) + `"},"payload":{"n":5}}`, want: tooBig("", 10_061)},
-		{name: "reserved $ws:", send: `{"type":"$ws:x"}`, want: refusal("ERROR", "", errors.Unimplemented, unimplemented)},
-		{name: "reserved __", send: `{"type":"__x"}`, want: refusal("ERROR", "", errors.Unimplemented, unimplemented)},
-		{name: "reserved ERROR", send: `{"type":"ERROR"}`, want: refusal("ERROR", "", errors.Unimplemented, unimplemented)},
-		{name: "unknown type", send: `{"type":"NOPE"}`, want: refusal("ERROR", "", errors.Unimplemented, unimplemented)},
-		{name: "call of an unknown type", send: `{"type":"NOPE","meta":{"correlationId":"c"}}`, want: refusal("RPC_ERROR", "c", errors.Unimplemented, unimplemented)},
+		{name: "reserved $ws:", send: `{"type":"$ws:x"}`, want: rejection("ERROR", "", errors.Unimplemented, unimplemented)},
+		{name: "reserved __", send: `{"type":"__x"}`, want: rejection("ERROR", "", errors.Unimplemented, unimplemented)},
+		{name: "reserved ERROR", send: `{"type":"ERROR"}`, want: rejection("ERROR", "", errors.Unimplemented, unimplemented)},
+		{name: "unknown type", send: `{"type":"NOPE"}`, want: rejection("ERROR", "", errors.Unimplemented, unimplemented)},
+		{name: "call of an unknown type", send: `{"type":"NOPE","meta":{"correlationId":"c"}}`, want: rejection("RPC_ERROR", "c", errors.Unimplemented, unimplemented)},
 		{name: "payload missing", send: `{"type":"SAY","meta":{}}`, want: field("", "payload", "is missing")},
 		{name: "payload of the wrong shape", send: `{"type":"SAY","payload":[]}`, want: field("", "payload", "must be an object, not an array")},
 		{name: "field of the wrong shape", send: `{"type":"SAY","payload":{"room":7,"text":"x"}}`, want: field("", "room", "must be a string, not a number")},
 		{name: "number out of range", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":1e99}}`, want: field("c", "n", "must be an integer in range, not 1e99")},
 		{name: "failing Validate", send: `{"type":"SAY","payload":{"room":"a","text":""}}`, want: field("", "text", "must not be empty")},
-		{name: "one byte below the limit", send: sized(messageBytes - 1), want: echoed},
-		{name: "at the limit", send: sized(messageBytes), want: echoed},
-		{name: "one byte above the limit", send: sized(messageBytes + 1), want: tooBig("c", messageBytes+1)},
-		{name: "one byte below the hard cap", send: sized(hardBytes - 1), want: tooBig("c", hardBytes-1)},
-		{name: "at the hard cap", send: sized(hardBytes), want: tooBig("c", hardBytes)},
-		{name: "handler panics", send: `{"type":"PANIC"}`, want: refusal("ERROR", "", errors.Internal, `"message":"internal error","retryable":false`)},
-		{name: "handler returns a bare error", send: `{"type":"FAIL","meta":{"correlationId":"c"}}`, want: refusal("RPC_ERROR", "c", errors.Internal, `"message":"internal error","retryable":false`)},
-		{name: "handler never replies", send: `{"type":"HANG","meta":{"correlationId":"c"}}`, want: refusal("RPC_ERROR", "c", errors.DeadlineExceeded, `"message":"the time for the call is up","retryable":true`)},
+		{name: "one byte below the limit", send: sized(maxMessageBytes - 1), want: echoed},
+		{name: "at the limit", send: sized(maxMessageBytes), want: echoed},
+		{name: "one byte above the limit", send: sized(maxMessageBytes + 1), want: tooBig("c", maxMessageBytes+1)},
+		{name: "one byte below the hard cap", send: sized(maxReadBytes - 1), want: tooBig("c", maxReadBytes-1)},
+		{name: "at the hard cap", send: sized(maxReadBytes), want: tooBig("c", maxReadBytes)},
+		{name: "handler panics", send: `{"type":"PANIC"}`, want: rejection("ERROR", "", errors.Internal, `"message":"internal error","retryable":false`)},
+		{name: "handler returns a bare error", send: `{"type":"FAIL","meta":{"correlationId":"c"}}`, want: rejection("RPC_ERROR", "c", errors.Internal, `"message":"internal error","retryable":false`)},
+		{name: "handler never replies", send: `{"type":"HANG","meta":{"correlationId":"c"}}`, want: rejection("RPC_ERROR", "c", errors.DeadlineExceeded, `"message":"the time for the call is up","retryable":true`)},
 		{name: "no payload where none is needed", send: `{"type":"NOTHING"}`, want: `{"type":"NOTHING","meta":{}}`},
 		{name: "heartbeat", send: `{"type":"__heartbeat"}`, want: "__heartbeat_ack"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			server := badServer(t, &router.Options{Timeouts: router.Timeouts{Call: 100 * time.Millisecond}})
+			server := newMalformedServer(t, &router.Options{Timeouts: router.Timeouts{Call: 100 * time.Millisecond}})
 			ws := dialServer(t, server)
 			typ := websocket.MessageText
 			if tt.binary {
@@ -216,36 +216,36 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-func TestAboveTheHardCapCloses(t *testing.T) {
-	ws := dialServer(t, badServer(t, &router.Options{}))
-	write(t, ws, websocket.MessageText, sized(hardBytes+1))
+func TestLimits_MaxReadBytesClosesConnection(t *testing.T) {
+	ws := dialServer(t, newMalformedServer(t, &router.Options{}))
+	write(t, ws, websocket.MessageText, sized(maxReadBytes+1))
 	_, _, err := ws.Read(context.Background())
 	assert.Equal(t, websocket.StatusMessageTooBig, websocket.CloseStatus(err), "%v", err)
 }
 
-func TestInvalidUTF8InATextMessageCloses(t *testing.T) {
-	ws := dialServer(t, badServer(t, &router.Options{}))
+func TestMalformedInput_InvalidUTF8TextClosesConnection(t *testing.T) {
+	ws := dialServer(t, newMalformedServer(t, &router.Options{}))
 	write(t, ws, websocket.MessageText, "{\"type\":\"SAY\",\"payload\":{\"room\":\"a\",\"text\":\"\xff\"}}")
 	_, _, err := ws.Read(context.Background())
 	assert.Equal(t, websocket.StatusInvalidFramePayloadData, websocket.CloseStatus(err), "%v", err)
 }
 
-func TestMessagesBehindAnOversizedOneArriveIntact(t *testing.T) {
-	ws := dialServer(t, badServer(t, &router.Options{}))
+func TestLimits_MessagesAfterOversizedOneAreHandled(t *testing.T) {
+	ws := dialServer(t, newMalformedServer(t, &router.Options{}))
 	// The dropped part looks like frames: none of it may be taken for one.
-	write(t, ws, websocket.MessageBinary, sized(messageBytes)+string(bytes.Repeat([]byte{0x81, 0x01, 'x'}, 3000)))
+	write(t, ws, websocket.MessageBinary, sized(maxMessageBytes)+string(bytes.Repeat([]byte{0x81, 0x01, 'x'}, 3000)))
 	for n := 1; n <= 2; n++ {
 		write(t, ws, websocket.MessageText, fmt.Sprintf(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":%d}}`, n))
 	}
-	assert.JSONEq(t, tooBig("c", messageBytes+9000), read(t, ws))
+	assert.JSONEq(t, tooBig("c", maxMessageBytes+9000), read(t, ws))
 	got := read(t, ws) + read(t, ws) // calls run beside each other
 	for n := 1; n <= 2; n++ {
 		assert.Contains(t, got, fmt.Sprintf(`"payload":{"n":%d}`, n))
 	}
 }
 
-func TestMessageInManyFragments(t *testing.T) {
-	ws := dialServer(t, badServer(t, &router.Options{}))
+func TestFragments_MessageIsReassembled(t *testing.T) {
+	ws := dialServer(t, newMalformedServer(t, &router.Options{}))
 	w, err := ws.Writer(context.Background(), websocket.MessageText)
 	require.NoError(t, err)
 	text := `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}` + strings.Repeat(" ", 10_000) + `}`
@@ -271,15 +271,15 @@ func TestMessageInManyFragments(t *testing.T) {
 	assert.JSONEq(t, `{"type":"ECHOED","meta":{"correlationId":"c"},"payload":{"n":5}}`, read(t, ws))
 }
 
-// TestLimitsCountWhatIsNotCompressed: a few bytes may be many.
-func TestLimitsCountWhatIsNotCompressed(t *testing.T) {
-	server := badServer(t, &router.Options{CompressMinBytes: 1})
+// TestLimits_CountDecompressedBytes: a few bytes may be many.
+func TestLimits_CountDecompressedBytes(t *testing.T) {
+	server := newMalformedServer(t, &router.Options{CompressMinBytes: 1})
 	ws := dialWith(t, server, &websocket.DialOptions{CompressionMode: websocket.CompressionNoContextTakeover, CompressionThreshold: 1})
-	write(t, ws, websocket.MessageText, sized(messageBytes+1))
-	assert.JSONEq(t, tooBig("c", messageBytes+1), read(t, ws))
+	write(t, ws, websocket.MessageText, sized(maxMessageBytes+1))
+	assert.JSONEq(t, tooBig("c", maxMessageBytes+1), read(t, ws))
 	write(t, ws, websocket.MessageText, `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`)
 	assert.JSONEq(t, `{"type":"ECHOED","meta":{"correlationId":"c"},"payload":{"n":5}}`, read(t, ws))
-	write(t, ws, websocket.MessageText, sized(hardBytes+1))
+	write(t, ws, websocket.MessageText, sized(maxReadBytes+1))
 	_, _, err := ws.Read(context.Background())
 	assert.Equal(t, websocket.StatusMessageTooBig, websocket.CloseStatus(err), "%v", err)
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-type Pointed struct{}
+type PointerMessage struct{}
 
-func (*Pointed) MessageType() string { return "POINTED" }
+func (*PointerMessage) MessageType() string { return "POINTER" }
 
 type Reserved struct{}
 
@@ -32,12 +32,12 @@ type Nameless struct{}
 
 func (Nameless) MessageType() string { return "" }
 
-// Odd holds what may not be able to travel.
-type Odd[T any] struct{ V T }
+// Wrapper holds what may not be able to travel.
+type Wrapper[T any] struct{ V T }
 
-func (Odd[T]) MessageType() string { return "ODD" }
+func (Wrapper[T]) MessageType() string { return "WRAPPER" }
 
-func TestTypesThatTravelAreAccepted(t *testing.T) {
+func TestRegistration_AcceptsEncodableTypes(t *testing.T) {
 	type tree struct {
 		Children []tree
 		Parent   *tree
@@ -50,53 +50,53 @@ func TestTypesThatTravelAreAccepted(t *testing.T) {
 		Numbers  map[int]map[string]any
 		hidden   chan int
 	}
-	router.On(router.New(nil), func(_ *router.Context, m Odd[tree]) error { close(m.V.hidden); return nil })
-	router.On(router.New(nil), func(*router.Context, Odd[json.RawMessage]) error { return nil })
+	router.On(router.New(nil), func(_ *router.Context, m Wrapper[tree]) error { close(m.V.hidden); return nil })
+	router.On(router.New(nil), func(*router.Context, Wrapper[json.RawMessage]) error { return nil })
 }
 
-func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
+func TestRegistration_MistakesPanicAtStartUp(t *testing.T) {
 	on := func(r *router.Router) { router.On(r, func(*router.Context, Say) error { return nil }) }
 	for _, tt := range []struct {
 		name string
 		do   func()
 		want []string
 	}{
-		{"registered twice", func() { r := router.New(nil); on(r); on(r) }, []string{`"SAY" registered at `, "mistakes_test.go:", " and at "}},
+		{"registered twice", func() { r := router.New(nil); on(r); on(r) }, []string{`"SAY" registered at `, "registration_test.go:", " and at "}},
 		{"a pointer as message", func() {
-			router.On(router.New(nil), func(*router.Context, *Pointed) error { return nil })
-		}, []string{"mistakes_test.go:", "*router_test.Pointed is not a value type"}},
+			router.On(router.New(nil), func(*router.Context, *PointerMessage) error { return nil })
+		}, []string{"registration_test.go:", "*router_test.PointerMessage is not a value"}},
 		{"a reserved name", func() {
 			router.On(router.New(nil), func(*router.Context, Reserved) error { return nil })
-		}, []string{`"$ws:mine", which is reserved`}},
+		}, []string{`"$ws:mine", is reserved`}},
 		{"no name", func() {
 			router.On(router.New(nil), func(*router.Context, Nameless) error { return nil })
 		}, []string{"must have 1 to 128 bytes"}},
 		{"a reply with a reserved name", func() {
 			router.RPC(router.New(nil), func(*router.Context, Echo) (Reserved, error) { return Reserved{}, nil })
-		}, []string{"mistakes_test.go:", "is reserved"}},
+		}, []string{"registration_test.go:", "is reserved"}},
 		{"a negative limit", func() { router.New(&router.Options{Limits: router.Limits{Concurrency: -1}}) }, []string{"Limits.Concurrency is -1"}},
 		{"a negative time", func() { router.New(&router.Options{Timeouts: router.Timeouts{Ping: -time.Second}}) }, []string{"Timeouts.Ping is -1s"}},
 		{"a hard cap below the limit", func() {
 			router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: 10, MaxReadBytes: 5}})
-		}, []string{"Limits.MaxReadBytes is 5; it must be at least Limits.MaxMessageBytes, 10"}},
+		}, []string{"Limits.MaxReadBytes is 5, below Limits.MaxMessageBytes, 10"}},
 		{"buffers of nothing", func() { router.New(&router.Options{BufferBytes: 100}) }, []string{"BufferBytes is 100", "512 to 65536"}},
-		{"a subprotocol with a space", func() { router.New(&router.Options{Subprotocols: []string{"chat.v1", "my proto"}}) }, []string{`Subprotocols contains "my proto"`}},
-		{"no reaction", func() { router.New(&router.Options{LimitAction: 9}) }, []string{"LimitAction is 9"}},
+		{"a subprotocol with a space", func() { router.New(&router.Options{Subprotocols: []string{"chat.v1", "my proto"}}) }, []string{`Subprotocols has "my proto"`}},
+		{"no reaction", func() { router.New(&router.Options{LimitAction: 9}) }, []string{"OnExceeded is 9"}},
 		{"an origin without scheme", func() { router.New(&router.Options{Origins: []string{"example.com"}}) }, []string{`"example.com"`}},
 		{"an origin that is not ASCII", func() { router.New(&router.Options{Origins: []string{"https://bücher.example"}}) }, []string{"bücher", "Punycode"}},
 		{"an origin with a path", func() { router.New(&router.Options{Origins: []string{"https://example.com/a"}}) }, []string{"example.com/a"}},
 		{"an origin with a * in the middle", func() { router.New(&router.Options{Origins: []string{"https://a.*.com"}}) }, []string{"a.*.com"}},
 		{"MaxBytes of nothing", func() {
 			router.On(router.New(nil), func(*router.Context, Say) error { return nil }).MaxMessageBytes(0)
-		}, []string{`MaxMessageBytes of "SAY" is 0`}},
+		}, []string{`MaxBytes of "SAY" is 0`}},
 		{"MaxBytes above the hard cap", func() {
 			router.On(router.New(nil), func(*router.Context, Say) error { return nil }).MaxMessageBytes(1 << 30)
-		}, []string{`MaxMessageBytes of "SAY" is 1073741824`, "Limits.MaxReadBytes, 1048576"}},
+		}, []string{`MaxBytes of "SAY" is 1073741824`, "Limits.MaxReadBytes, 1048576"}},
 		{"no reaction of a route", func() {
 			router.RPC(router.New(nil), echo).LimitAction(42)
-		}, []string{"LimitAction is 42"}},
-		{"no handler", func() { router.On[Say](router.New(nil), nil) }, []string{"mistakes_test.go:", "the handler of router_test.Say is nil"}},
-		{"no handler of calls", func() { router.RPC[Say, Echo](router.New(nil), nil) }, []string{"mistakes_test.go:", "the handler of router_test.Say is nil"}},
+		}, []string{"OnExceeded is 42"}},
+		{"no handler", func() { router.On[Say](router.New(nil), nil) }, []string{"registration_test.go:", "the handler of router_test.Say is nil"}},
+		{"no handler of calls", func() { router.RPC[Say, Echo](router.New(nil), nil) }, []string{"registration_test.go:", "the handler of router_test.Say is nil"}},
 		{"no middleware", func() { router.New(nil).Use(nil) }, []string{"argument 1 of Use is nil"}},
 		{"no ingress function", func() { router.RPC(router.New(nil), echo).UseIngress(nil) }, []string{"argument 1 of UseIngress is nil"}},
 		{"a middleware that returns nothing", func() {
@@ -107,21 +107,21 @@ func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
 			r.ServeHTTP(nil, nil) // it must not be half laid out
 		}, []string{`a middleware of "ECHO", registered at `, "has returned nil"}},
 		{"a field that nobody can encode", func() {
-			router.RPC(router.New(nil), func(*router.Context, Echo) (Odd[struct{ C []chan int }], error) { panic("not called") })
-		}, []string{"mistakes_test.go:", "cannot be encoded as JSON: field V: field C: ", "chan int"}},
+			router.RPC(router.New(nil), func(*router.Context, Echo) (Wrapper[struct{ C []chan int }], error) { panic("not called") })
+		}, []string{"registration_test.go:", "cannot travel: field V: field C: ", "chan int"}},
 		{"a duration", func() {
-			router.On(router.New(nil), func(*router.Context, Odd[*time.Duration]) error { return nil })
-		}, []string{"cannot be encoded as JSON: field V: ", "time.Duration"}},
+			router.On(router.New(nil), func(*router.Context, Wrapper[*time.Duration]) error { return nil })
+		}, []string{"cannot travel: field V: ", "time.Duration"}},
 		{"keys that are no strings", func() {
-			router.On(router.New(nil), func(*router.Context, Odd[map[bool]int]) error { return nil })
-		}, []string{"cannot be encoded as JSON: field V: "}},
+			router.On(router.New(nil), func(*router.Context, Wrapper[map[bool]int]) error { return nil })
+		}, []string{"cannot travel: field V: "}},
 		{"two fields of one name", func() {
 			type twins struct {
 				A int
 				B int `json:"A"`
 			}
-			router.On(router.New(nil), func(*router.Context, Odd[map[string]twins]) error { return nil })
-		}, []string{"cannot be encoded as JSON: field V: ", `"A"`}},
+			router.On(router.New(nil), func(*router.Context, Wrapper[map[string]twins]) error { return nil })
+		}, []string{"cannot travel: field V: ", `"A"`}},
 		{"a change while serving", func() {
 			r := router.New(nil)
 			routertest.Dial(t, r)
@@ -141,7 +141,7 @@ func TestProgrammersMistakesPanicAtStartUp(t *testing.T) {
 	}
 }
 
-func TestPanicsStayWithTheirMessage(t *testing.T) {
+func TestPanic_EndsOnlyItsMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failures recorder[router.ErrorReport]
 		r := router.New(&router.Options{OnError: failures.add})
@@ -159,11 +159,11 @@ func TestPanicsStayWithTheirMessage(t *testing.T) {
 		p, ok := errors.AsType[*router.PanicError](failure.Err)
 		require.True(t, ok)
 		assert.Equal(t, "secret", p.Value)
-		assert.Contains(t, string(p.Stack), "mistakes_test.go")
+		assert.Contains(t, string(p.Stack), "registration_test.go")
 	})
 }
 
-func TestAPanicAfterTheAnswerIsReported(t *testing.T) {
+func TestPanic_AfterDeadlineIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failures recorder[router.ErrorReport]
 		r := router.New(&router.Options{OnError: failures.add, Timeouts: router.Timeouts{Call: time.Second}})
@@ -179,9 +179,9 @@ func TestAPanicAfterTheAnswerIsReported(t *testing.T) {
 	})
 }
 
-// TestWhoEndsTheirGoroutine calls what t.FailNow calls.
-func TestWhoEndsTheirGoroutine(t *testing.T) {
-	answer := func(err error) func(*router.Router) {
+// TestGoexit_IsContained calls what t.FailNow calls.
+func TestGoexit_IsContained(t *testing.T) {
+	respondWith := func(err error) func(*router.Router) {
 		return func(r *router.Router) { router.On(r, func(*router.Context, Panic) error { return err }) }
 	}
 	for _, tt := range []struct {
@@ -203,28 +203,28 @@ func TestWhoEndsTheirGoroutine(t *testing.T) {
 				}
 				return nil
 			})
-			answer(nil)(r)
+			respondWith(nil)(r)
 		}, errors.Internal},
 		{"in Validate", router.Options{Validate: func(m any) error {
 			if m == (Panic{}) {
 				runtime.Goexit()
 			}
 			return nil
-		}}, answer(nil), errors.Internal},
+		}}, respondWith(nil), errors.Internal},
 		{
 			"in OnLimitExceeded",
 			router.Options{OnLimitExceeded: func(router.LimitExceeded) { runtime.Goexit() }},
-			answer(&router.LimitExceeded{Kind: router.LimitRate, Observed: 2, Limit: 1}), errors.ResourceExhausted,
+			respondWith(&router.LimitExceeded{Kind: router.LimitRate, Observed: 2, Limit: 1}), errors.ResourceExhausted,
 		},
-		{"in OnOpen", router.Options{OnOpen: func(context.Context, *router.Conn) error { runtime.Goexit(); return nil }}, answer(nil), ""},
+		{"in OnOpen", router.Options{OnOpen: func(context.Context, *router.Conn) error { runtime.Goexit(); return nil }}, respondWith(nil), ""},
 		{
 			"in OnClose",
 			router.Options{OnClose: func(*router.Conn, router.CloseError) { runtime.Goexit() }},
-			answer(errors.Errorf(errors.NotFound, "nobody")), errors.NotFound,
+			respondWith(errors.Errorf(errors.NotFound, "nobody")), errors.NotFound,
 		},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
-			r := router.New(quiet(tt.opts))
+		runSynctest(t, tt.name, func(t *testing.T) {
+			r := router.New(discardLogs(tt.opts))
 			tt.setUp(r)
 			router.RPC(r, echo)
 			conn := routertest.Dial(t, r)
@@ -244,8 +244,8 @@ func TestWhoEndsTheirGoroutine(t *testing.T) {
 	}
 }
 
-func TestWhoEndsTheirGoroutineInAuthenticate(t *testing.T) {
-	r := router.New(quiet(router.Options{
+func TestGoexit_InAuthenticateReleasesConnectionCount(t *testing.T) {
+	r := router.New(discardLogs(router.Options{
 		Authenticate: func(*http.Request) (router.Identity, error) { runtime.Goexit(); return router.Identity{}, nil },
 		Limits:       router.Limits{Conns: 1},
 	}))
@@ -262,7 +262,7 @@ func TestWhoEndsTheirGoroutineInAuthenticate(t *testing.T) {
 	assert.NoError(t, r.Shutdown(t.Context()))
 }
 
-func TestWhoEndsTheirGoroutineInOnMember(t *testing.T) {
+func TestGoexit_InOnPresenceLosesNoEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events recorder[router.PresenceEvent]
 		r := router.New(&router.Options{OnPresence: func(e router.PresenceEvent) {
@@ -279,20 +279,20 @@ func TestWhoEndsTheirGoroutineInOnMember(t *testing.T) {
 	})
 }
 
-// Explosive cannot be encoded.
-type Explosive struct{ N int }
+// PanickingJSON cannot be encoded.
+type PanickingJSON struct{ N int }
 
-func (Explosive) MessageType() string          { return "EXPLOSIVE" }
-func (Explosive) MarshalJSON() ([]byte, error) { panic("secret") }
+func (PanickingJSON) MessageType() string          { return "PANICKING_JSON" }
+func (PanickingJSON) MarshalJSON() ([]byte, error) { panic("secret") }
 
 func noError() *errors.Error         { return nil }
 func noLimit() *router.LimitExceeded { return nil }
 
-// TestErrorsThatAreNoErrors end their message, not the process.
-func TestErrorsThatAreNoErrors(t *testing.T) {
+// TestError_NilPointersAndPanicsAreInternal end their message, not the process.
+func TestError_NilPointersAndPanicsAreInternal(t *testing.T) {
 	for name, setUp := range map[string]func(*router.Router){
 		"a reply that panics": func(r *router.Router) {
-			router.RPC(r, func(*router.Context, Echo) (Explosive, error) { return Explosive{}, nil })
+			router.RPC(r, func(*router.Context, Echo) (PanickingJSON, error) { return PanickingJSON{}, nil })
 		},
 		"a nil pointer": func(r *router.Router) {
 			router.RPC(r, func(_ *router.Context, m Echo) (Echoed, error) { return Echoed(m), noError() })
@@ -302,7 +302,7 @@ func TestErrorsThatAreNoErrors(t *testing.T) {
 			router.RPC(r, echo)
 		},
 	} {
-		bubble(t, name, func(t *testing.T) {
+		runSynctest(t, name, func(t *testing.T) {
 			var failures recorder[router.ErrorReport]
 			r := router.New(&router.Options{OnError: failures.add})
 			setUp(r)
@@ -311,15 +311,15 @@ func TestErrorsThatAreNoErrors(t *testing.T) {
 			assert.Len(t, failures.all(), 1)
 		})
 	}
-	bubble(t, "details that panic are left out", func(t *testing.T) {
-		r := router.New(quiet(router.Options{}))
+	runSynctest(t, "details that panic are left out", func(t *testing.T) {
+		r := router.New(discardLogs(router.Options{}))
 		router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
-			return Echoed{}, &errors.Error{Code: errors.Aborted, Details: map[string]any{"a": Explosive{}}}
+			return Echoed{}, &errors.Error{Code: errors.Aborted, Details: map[string]any{"a": PanickingJSON{}}}
 		})
 		assert.Equal(t, &errors.Error{Code: errors.Aborted}, routertest.CallError(routertest.Dial(t, r), Echo{}))
 	})
-	bubble(t, "a nil pointer of OnOpen", func(t *testing.T) {
-		r := router.New(quiet(router.Options{OnOpen: func(context.Context, *router.Conn) error { return noError() }}))
+	runSynctest(t, "a nil pointer of OnOpen", func(t *testing.T) {
+		r := router.New(discardLogs(router.Options{OnOpen: func(context.Context, *router.Conn) error { return noError() }}))
 		assert.Equal(t, router.StatusInternalError, routertest.Dial(t, r).Closed().Code)
 	})
 }

@@ -26,9 +26,9 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// A rig is a router with one piece of application code that fails, a connection that makes
+// A harness is a router with one piece of application code that fails, a connection that makes
 // it fail, and one that must not notice.
-type rig struct {
+type harness struct {
 	*testing.T
 	opts     router.Options
 	router   *router.Router
@@ -51,107 +51,107 @@ func (Faulty) MessageType() string { return "FAULTY" }
 func faults() map[string]func() {
 	return map[string]func(){
 		"panic":                          func() { panic("fault") },
-		"panic of an error that panics":  func() { panic(&rottenError{at: "Error"}) },
-		"panic of a nil pointer":         func() { panic((*rottenError)(nil)) },
-		"panic of a value that logs bad": func() { panic(rottenValue{}) },
+		"panic of an error that panics":  func() { panic(&failingError{at: "Error"}) },
+		"panic of a nil pointer":         func() { panic((*failingError)(nil)) },
+		"panic of a value that logs bad": func() { panic(failingValue{}) },
 		exit:                             runtime.Goexit,
 	}
 }
 
 const exit = "runtime.Goexit"
 
-// rottenValue panics wherever it is to be shown.
-type rottenValue struct{}
+// failingValue panics wherever it is to be shown.
+type failingValue struct{}
 
-func (rottenValue) String() string       { panic("String") }
-func (rottenValue) LogValue() slog.Value { panic("LogValue") }
+func (failingValue) String() string       { panic("String") }
+func (failingValue) LogValue() slog.Value { panic("LogValue") }
 
 // start dials two connections to a router. What each user holds is limited to one connection, so
 // that a count that is kept shows.
-func (g *rig) start(setUp func(*rig)) {
-	if g.opts.Authenticate == nil {
-		g.opts.Authenticate = func(req *http.Request) (router.Identity, error) {
+func (h *harness) start(setUp func(*harness)) {
+	if h.opts.Authenticate == nil {
+		h.opts.Authenticate = func(req *http.Request) (router.Identity, error) {
 			return router.Identity{UserID: router.Token(req)}, nil
 		}
 	}
-	if g.opts.OnError == nil {
-		g.opts.OnError = func(f router.ErrorReport) { g.failures.add(f.Err.Error()) }
+	if h.opts.OnError == nil {
+		h.opts.OnError = func(f router.ErrorReport) { h.failures.add(f.Err.Error()) }
 	}
-	if g.opts.Logger == nil {
-		g.opts.Logger = slog.New(slog.DiscardHandler)
+	if h.opts.Logger == nil {
+		h.opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	g.opts.Limits.ConnsPerUser = 1
-	g.router = router.New(&g.opts)
-	g.router.Observe(func(e router.Event) {
+	h.opts.Limits.ConnsPerUser = 1
+	h.router = router.New(&h.opts)
+	h.router.Observe(func(e router.Event) {
 		if e.Kind == router.EventPanicked {
-			g.panics.add(e.Reason)
+			h.panics.add(e.Reason)
 		}
 	})
 	if setUp != nil {
-		setUp(g)
+		setUp(h)
 	}
-	router.RPC(g.router, echo)
-	g.other = routertest.Dial(g, g.router, routertest.Token("other"))
+	router.RPC(h.router, echo)
+	h.other = routertest.Dial(h, h.router, routertest.Token("other"))
 	synctest.Wait()
 }
 
-func (g *rig) dial() *routertest.Conn {
-	return routertest.Dial(g, g.router, routertest.Token(faultyUser))
+func (h *harness) dial() *routertest.Conn {
+	return routertest.Dial(h, h.router, routertest.Token(faultyUser))
 }
 
 // call sends a Faulty as a call, and returns its only answer.
-func (g *rig) call(conn *routertest.Conn) *errors.Error {
-	g.Helper()
+func (h *harness) call(conn *routertest.Conn) *errors.Error {
+	h.Helper()
 	conn.SendText(`{"type":"FAULTY","meta":{"correlationId":"c"},"payload":{"At":""}}`)
 	synctest.Wait()
-	require.Equal(g, 1, conn.Pending(), "exactly one answer")
+	require.Equal(h, 1, conn.Pending(), "exactly one answer")
 	return routertest.ReceiveError(conn)
 }
 
 // live proves that a connection answers.
-func (g *rig) live(conn *routertest.Conn) {
-	g.Helper()
-	assert.Equal(g, Echoed{1}, routertest.Call[Echoed](conn, Echo{1}))
+func (h *harness) live(conn *routertest.Conn) {
+	h.Helper()
+	assert.Equal(h, Echoed{1}, routertest.Call[Echoed](conn, Echo{1}))
 }
 
 // check proves that nothing but the faulty message was harmed: the other connection works,
 // and no lock, no count and no goroutine is kept.
-func (g *rig) check(connLives bool) {
-	g.Helper()
-	g.live(g.other)
-	for c := range g.router.Conns() {
+func (h *harness) check(connOpen bool) {
+	h.Helper()
+	h.live(h.other)
+	for c := range h.router.Conns() {
 		if c.Identity().UserID == "other" {
-			require.NoError(g, c.Subscribe("proof"))
-			require.NoError(g, g.router.Publish("proof", Nothing{}))
-			routertest.Receive[Nothing](g.other)
+			require.NoError(h, c.Subscribe("proof"))
+			require.NoError(h, h.router.Publish("proof", Nothing{}))
+			routertest.Receive[Nothing](h.other)
 			c.Unsubscribe("proof")
 		}
 	}
-	if connLives {
-		g.live(g.conn)
-		g.conn.Close()
+	if connOpen {
+		h.live(h.conn)
+		h.conn.Close()
 		synctest.Wait()
 	}
-	g.dial() // its user may have only one connection
-	ctx, cancel := context.WithTimeout(g.Context(), time.Minute)
+	h.dial() // its user may have only one connection
+	ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
 	defer cancel()
-	require.NoError(g, g.router.Shutdown(ctx))
-	assert.Empty(g, slices.Collect(g.router.Conns()))
+	require.NoError(h, h.router.Shutdown(ctx))
+	assert.Empty(h, slices.Collect(h.router.Conns()))
 }
 
 // A boundary is a place where the router calls application code.
 type boundary struct {
-	prepare func(*rig)      // sets options
-	setUp   func(*rig)      // registers
-	provoke func(*rig)      // if nil, a Faulty is sent as a call
-	want    errors.Code     // of its answer
-	reason  string          // of EventPanicked; none if empty
-	ends    bool            // the connection
-	exits   bool            // it may call runtime.Goexit, too
-	onExit  func(*rig) bool // provokes in place of provoke, and reports whether the connection lives
+	prepare func(*harness)      // sets options
+	setUp   func(*harness)      // registers
+	provoke func(*harness)      // if nil, a Faulty is sent as a call
+	want    errors.Code         // of its answer
+	reason  string              // of EventPanicked; none if empty
+	ends    bool                // the connection
+	exits   bool                // it may call runtime.Goexit, too
+	onExit  func(*harness) bool // provokes in place of provoke, and reports whether the connection lives
 }
 
-func TestGuard_EveryBoundaryHasCase(t *testing.T) {
+func TestFault_EveryBoundaryHasCase(t *testing.T) {
 	cases := boundaries()
 	want := declaredBoundaries(t)
 	for field := range reflect.TypeFor[router.Options]().Fields() {
@@ -181,11 +181,11 @@ func declaredBoundaries(t *testing.T) (names []string) {
 		for _, decl := range parsed.Decls {
 			switch decl := decl.(type) {
 			case *ast.FuncDecl:
-				names = append(names, functionsTaken(decl)...)
+				names = append(names, functionParams(decl)...)
 			case *ast.GenDecl:
 				for _, spec := range decl.Specs {
 					if spec, ok := spec.(*ast.TypeSpec); ok && spec.Name.IsExported() {
-						names = append(names, codeOf(spec)...)
+						names = append(names, callbacksOf(spec)...)
 					}
 				}
 			}
@@ -194,7 +194,7 @@ func declaredBoundaries(t *testing.T) (names []string) {
 	return names
 }
 
-func functionsTaken(decl *ast.FuncDecl) (names []string) {
+func functionParams(decl *ast.FuncDecl) (names []string) {
 	if !decl.Name.IsExported() {
 		return nil
 	}
@@ -206,7 +206,7 @@ func functionsTaken(decl *ast.FuncDecl) (names []string) {
 	return names
 }
 
-func codeOf(spec *ast.TypeSpec) (names []string) {
+func callbacksOf(spec *ast.TypeSpec) (names []string) {
 	switch typ := spec.Type.(type) {
 	case *ast.FuncType:
 		names = append(names, spec.Name.Name)
@@ -222,116 +222,116 @@ func codeOf(spec *ast.TypeSpec) (names []string) {
 	return names
 }
 
-func TestGuard_BoundariesContainFaults(t *testing.T) {
+func TestFault_BoundariesContainFaults(t *testing.T) {
 	for name, b := range boundaries() {
 		for fault, f := range faults() {
 			if fault == exit && !b.exits && b.onExit == nil || b.provoke == nil && b.want == "" {
 				continue
 			}
-			bubble(t, name+"/"+fault, func(t *testing.T) { b.test(&rig{T: t, fault: f}, fault == exit) })
+			runSynctest(t, name+"/"+fault, func(t *testing.T) { b.test(&harness{T: t, fault: f}, fault == exit) })
 		}
 	}
 }
 
-func (b boundary) test(g *rig, exits bool) {
+func (b boundary) test(h *harness, exits bool) {
 	if b.prepare != nil {
-		b.prepare(g)
+		b.prepare(h)
 	}
-	g.start(b.setUp)
+	h.start(b.setUp)
 	lives := !b.ends
 	switch {
 	case exits && b.onExit != nil:
-		lives = b.onExit(g)
+		lives = b.onExit(h)
 	case b.provoke != nil:
-		b.provoke(g)
+		b.provoke(h)
 	default:
-		g.conn = g.dial()
-		assert.Equal(g, b.want, g.call(g.conn).Code)
+		h.conn = h.dial()
+		assert.Equal(h, b.want, h.call(h.conn).Code)
 	}
 	synctest.Wait()
 	if !exits && b.reason != "" {
-		assert.Contains(g, g.panics.all(), b.reason)
+		assert.Contains(h, h.panics.all(), b.reason)
 	}
 	if !exits && b.reason == "" {
-		assert.Empty(g, g.panics.all())
+		assert.Empty(h, h.panics.all())
 	}
-	if lives && g.conn == nil {
-		g.conn = g.dial()
+	if lives && h.conn == nil {
+		h.conn = h.dial()
 	}
-	g.check(lives)
+	h.check(lives)
 }
 
-func TestGuard_BrokerThatCannotJoinFailsAtStartUp(t *testing.T) {
+func TestFault_BrokerConnectFailurePanicsAtStartUp(t *testing.T) {
 	assert.PanicsWithValue(t, "fault", func() {
-		router.New(&router.Options{Broker: &faultyBroker{rig: &rig{fault: func() { panic("fault") }}, at: "Join"}})
+		router.New(&router.Options{Broker: &faultyBroker{harness: &harness{fault: func() { panic("fault") }}, at: "Join"}})
 	})
 	assert.PanicsWithValue(t, "router: Broker.Connect has returned nil; it must return a Session", func() {
-		router.New(&router.Options{Broker: &faultyBroker{rig: &rig{}, at: "nil"}})
+		router.New(&router.Options{Broker: &faultyBroker{harness: &harness{}, at: "nil"}})
 	})
 }
 
-// TestGuard_LoggerMayCallRouter covers panics that come under a topic's lock.
-func TestGuard_LoggerMayCallRouter(t *testing.T) {
+// TestFault_LoggerMayCallRouter covers panics that come under a topic's lock.
+func TestFault_LoggerMayCallRouter(t *testing.T) {
 	for _, at := range []string{"Observe", "Subscribe", "Publish"} {
-		bubble(t, at, func(t *testing.T) {
-			g := &rig{T: t, fault: func() { panic("fault") }}
-			g.opts.Logger = slog.New(&hookedHandler{handle: func(rec slog.Record) {
-				if rec.Message == "hook panicked" && len(g.failures.all()) == 0 {
-					g.failures.add(rec.Message)
-					_ = g.router.Publish("room", Nothing{})
+		runSynctest(t, at, func(t *testing.T) {
+			h := &harness{T: t, fault: func() { panic("fault") }}
+			h.opts.Logger = slog.New(&hookedHandler{handle: func(rec slog.Record) {
+				if rec.Message == "hook panicked" && len(h.failures.all()) == 0 {
+					h.failures.add(rec.Message)
+					_ = h.router.Publish("room", Nothing{})
 				}
 			}})
-			broker := &faultyBroker{rig: g, at: at}
-			g.opts.Broker = broker
-			g.opts.SlowConsumer = router.DropOldest
-			g.opts.Limits.QueueMessages = 4
-			g.start(func(g *rig) {
-				g.router.Observe(func(e router.Event) {
+			broker := &faultyBroker{harness: h, at: at}
+			h.opts.Broker = broker
+			h.opts.SlowConsumer = router.DropOldest
+			h.opts.Limits.QueueMessages = 4
+			h.start(func(h *harness) {
+				h.router.Observe(func(e router.Event) {
 					if at == "Observe" && e.Kind == router.EventDropped {
-						g.fault()
+						h.fault()
 					}
 				})
 			})
-			g.conn = g.dial()
+			h.conn = h.dial()
 			synctest.Wait()
-			for c := range g.router.Conns() {
+			for c := range h.router.Conns() {
 				require.NoError(t, c.Join("room", ""))
 			}
-			g.conn.Hold()
+			h.conn.Pause()
 			for range 20 {
-				require.NoError(t, g.router.Publish("room", Nothing{}))
+				require.NoError(t, h.router.Publish("room", Nothing{}))
 			}
 			synctest.Wait()
 			broker.set("")
-			assert.NotEmpty(t, g.failures.all())
-			g.conn.Resume()
+			assert.NotEmpty(t, h.failures.all())
+			h.conn.Resume()
 			synctest.Wait()
-			for _, c := range []*routertest.Conn{g.conn, g.other} {
+			for _, c := range []*routertest.Conn{h.conn, h.other} {
 				for c.Pending() > 0 {
 					c.Next()
 				}
 			}
-			g.check(true)
+			h.check(true)
 		})
 	}
 }
 
-// TestGuard_LogsOfObserverAreBounded proves that an observer that panics all the time does
+// TestFault_ObserverPanicLogsAreBounded proves that an observer that panics all the time does
 // not fill the memory while the Logger is slow.
-func TestGuard_LogsOfObserverAreBounded(t *testing.T) {
+func TestFault_ObserverPanicLogsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logged := 0
 		slow := make(chan struct{})
-		g := &rig{T: t}
-		g.opts.Logger = slog.New(&hookedHandler{handle: func(rec slog.Record) {
+		h := &harness{T: t}
+		h.opts.Logger = slog.New(&hookedHandler{handle: func(rec slog.Record) {
 			if rec.Message == "hook panicked" {
 				<-slow
 				logged++
 			}
 		}})
-		g.start(func(g *rig) { g.router.Observe(func(router.Event) { panic("fault") }) })
+		h.start(func(h *harness) { h.router.Observe(func(router.Event) { panic("fault") }) })
 		for range 1000 {
-			g.live(g.other)
+			h.live(h.other)
 		}
 		synctest.Wait()
 		close(slow)

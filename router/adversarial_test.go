@@ -21,18 +21,18 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// A victim is a server with short timeouts.
-type victim struct {
+// An adversarialServer is a server with short timeouts.
+type adversarialServer struct {
 	*httptest.Server
 	router *router.Router
 	closed chan router.CloseError // of connections that have ended
 	open   atomic.Int64
 }
 
-// attack starts a server that asks for a sign of life after a while, for which it waits
+// newAdversarialServer starts a server that asks for a sign of life after a while, for which it waits
 // half as long.
-func attack(t *testing.T, secure bool, ping time.Duration) *victim {
-	v := &victim{closed: make(chan router.CloseError, 100)}
+func newAdversarialServer(t *testing.T, secure bool, ping time.Duration) *adversarialServer {
+	v := &adversarialServer{closed: make(chan router.CloseError, 100)}
 	v.router = router.New(&router.Options{
 		Limits: router.Limits{QueueBytes: 1 << 20},
 		Timeouts: router.Timeouts{
@@ -71,7 +71,7 @@ func attack(t *testing.T, secure bool, ping time.Duration) *victim {
 	return v
 }
 
-func (v *victim) dial(t *testing.T) net.Conn {
+func (v *adversarialServer) dial(t *testing.T) net.Conn {
 	conn, err := net.Dial("tcp", v.Listener.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
@@ -83,13 +83,13 @@ func (v *victim) dial(t *testing.T) net.Conn {
 	return conn
 }
 
-// patient is longer than anything else takes.
-const patient = 40 * time.Second
+// longPing is longer than anything else takes.
+const longPing = 40 * time.Second
 
 const upgrade = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 
-func (v *victim) upgrade(t *testing.T) net.Conn {
+func (v *adversarialServer) upgrade(t *testing.T) net.Conn {
 	conn := v.dial(t)
 	handshake(t, conn)
 	return conn
@@ -110,7 +110,7 @@ func text(payload string) []byte {
 }
 
 // ends wants a connection's end, and returns its code.
-func (v *victim) ends(t *testing.T) router.StatusCode {
+func (v *adversarialServer) ends(t *testing.T) router.StatusCode {
 	t.Helper()
 	select {
 	case why := <-v.closed:
@@ -121,10 +121,10 @@ func (v *victim) ends(t *testing.T) router.StatusCode {
 	}
 }
 
-// TestResetsAtEveryStage cuts the connection behind every byte of a conversation,
+// TestAdversarial_ResetAfterEveryByteEndsConnection cuts the connection behind every byte of a conversation,
 // and now and then in the handshake.
-func TestResetsAtEveryStage(t *testing.T) {
-	v := attack(t, false, patient)
+func TestAdversarial_ResetAfterEveryByteEndsConnection(t *testing.T) {
+	v := newAdversarialServer(t, false, longPing)
 	call := text(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}` + strings.Repeat(" ", 64))
 	fragments := []byte{0x01, 0x81, 0, 0, 0, 0, '{', 0x89, 0x80, 0, 0, 0, 0, 0x80, 0x81, 0, 0, 0, 0, '}'}
 	goodbye := []byte{0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8}
@@ -156,8 +156,8 @@ func reset(t *testing.T, conn net.Conn) {
 	_ = conn.Close()
 }
 
-func TestASlowHandshakeEnds(t *testing.T) {
-	v := attack(t, false, patient)
+func TestAdversarial_SlowHandshakeIsClosed(t *testing.T) {
+	v := newAdversarialServer(t, false, longPing)
 	conn := v.dial(t)
 	go trickle(conn, []byte(upgrade))
 	_, err := io.ReadAll(conn)
@@ -177,11 +177,11 @@ func trickle(conn net.Conn, p []byte) {
 	}
 }
 
-func TestHostilePeersEnd(t *testing.T) {
+func TestAdversarial_PeersAreDisconnected(t *testing.T) {
 	flood := slices.Concat(slices.Repeat([][]byte{{0x89, 0x80, 0, 0, 0, 0}}, 1000)...)
 	for name, tt := range map[string]struct {
-		attack func(conn net.Conn)
-		code   router.StatusCode
+		send func(conn net.Conn)
+		code router.StatusCode
 	}{
 		"a message byte by byte": {func(conn net.Conn) {
 			trickle(conn, text(strings.Repeat(" ", 200)))
@@ -210,16 +210,16 @@ func TestHostilePeersEnd(t *testing.T) {
 		for _, secure := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: " over TLS"}[secure], func(t *testing.T) {
 				t.Parallel()
-				ping := patient
+				ping := longPing
 				switch tt.code {
 				case router.StatusAbnormal:
 					ping = 200 * time.Millisecond // nothing else would end it
 				case 0:
 					ping = time.Second // its kernel may drop even what acknowledges, and then nothing moves
 				}
-				v := attack(t, secure, ping)
+				v := newAdversarialServer(t, secure, ping)
 				conn := v.upgrade(t)
-				go tt.attack(conn)
+				go tt.send(conn)
 				code := v.ends(t)
 				if tt.code != 0 {
 					assert.Equal(t, tt.code, code)
@@ -230,9 +230,9 @@ func TestHostilePeersEnd(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyReadsIsBounded has a hundred clients ask for more than they read.
-func TestWhatNobodyReadsIsBounded(t *testing.T) {
-	v := attack(t, false, patient)
+// TestAdversarial_UnreadMessagesUseBoundedMemory has a hundred clients ask for more than they read.
+func TestAdversarial_UnreadMessagesUseBoundedMemory(t *testing.T) {
+	v := newAdversarialServer(t, false, longPing)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

@@ -1,0 +1,317 @@
+package router_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// respondWith registers a handler of Faulty that returns an error.
+func respondWith(err error) func(*harness) {
+	return func(h *harness) {
+		router.RPC(h.router, func(*router.Context, Faulty) (Echoed, error) { return Echoed{}, err })
+	}
+}
+
+// limitError is what a handler returns to make hooks about limits run.
+func limitError() error {
+	return &router.LimitExceeded{Kind: router.LimitRate, Observed: 2, Limit: 1}
+}
+
+// boundaries returns a case for every place where the router calls application code.
+func boundaries() map[string]boundary {
+	all := map[string]boundary{
+		"Options.Authenticate": {
+			prepare: func(h *harness) {
+				h.opts.Authenticate = func(req *http.Request) (router.Identity, error) {
+					if req.Header.Get("X-Fault") != "" {
+						h.fault()
+					}
+					return router.Identity{UserID: router.Token(req)}, nil
+				}
+			},
+			provoke: func(h *harness) {
+				w, ended := httptest.NewRecorder(), make(chan struct{})
+				go func() {
+					defer close(ended)
+					req := httptest.NewRequest(http.MethodGet, "/?access_token="+faultyUser, nil)
+					req.Header.Set("X-Fault", "1")
+					h.router.ServeHTTP(w, req)
+				}()
+				<-ended
+				assert.Equal(h, http.StatusInternalServerError, w.Code)
+			},
+			reason: "Authenticate", exits: true,
+		},
+		"Options.OnOpen": {
+			prepare: func(h *harness) {
+				h.opts.OnOpen = func(_ context.Context, c *router.Conn) error {
+					if c.Identity().UserID == faultyUser {
+						h.fault()
+					}
+					return nil
+				}
+			},
+			provoke: func(h *harness) {
+				assert.Equal(h, router.StatusInternalError, h.dial().Closed().Code)
+			},
+			reason: "OnOpen", exits: true, ends: true,
+		},
+		"Options.OnClose": {
+			prepare: func(h *harness) { h.opts.OnClose = func(*router.Conn, router.CloseError) { h.fault() } },
+			provoke: func(h *harness) {
+				h.dial().Close()
+				synctest.Wait()
+			},
+			reason: "OnClose", exits: true,
+		},
+		"Options.OnError": {
+			prepare: func(h *harness) { h.opts.OnError = func(router.ErrorReport) { h.fault() } },
+			setUp:   respondWith(http.ErrNoCookie), want: errors.Internal, reason: "OnError", exits: true,
+		},
+		"Options.OnLimitExceeded": {
+			prepare: func(h *harness) { h.opts.OnLimitExceeded = func(router.LimitExceeded) { h.fault() } },
+			setUp:   respondWith(limitError()), want: errors.ResourceExhausted, reason: "OnLimitExceeded", exits: true,
+		},
+		"Options.CloseCode": {
+			prepare: func(h *harness) {
+				h.opts.LimitAction = router.ActionClose
+				h.opts.CloseCode = func(router.LimitExceeded) router.StatusCode { h.fault(); return 0 }
+			},
+			setUp: respondWith(limitError()),
+			provoke: func(h *harness) {
+				conn := h.dial()
+				conn.Send(Faulty{})
+				assert.Equal(h, router.StatusTryAgainLater, conn.Closed().Code)
+			},
+			reason: "CloseCode", exits: true, ends: true,
+		},
+		"Options.Validate": {
+			prepare: func(h *harness) {
+				h.opts.Validate = func(m any) error {
+					if m == (Faulty{}) {
+						h.fault()
+					}
+					return nil
+				}
+			},
+			setUp: respondWith(nil), want: errors.Internal, reason: "decode", exits: true,
+		},
+		"Options.OnBackpressure": {
+			prepare: func(h *harness) {
+				h.opts.SlowConsumer, h.opts.Limits.QueueMessages = router.DropOldest, 4
+				h.opts.OnBackpressure = func(*router.Conn, int, int) { h.fault() }
+			},
+			provoke: func(h *harness) { h.fill() }, reason: "OnBackpressure", exits: true,
+		},
+		"Options.OnPresence": {
+			prepare: func(h *harness) { h.opts.OnPresence = func(router.PresenceEvent) { h.fault() } },
+			provoke: func(h *harness) { h.enter() }, reason: "OnPresence", exits: true,
+		},
+		"Options.OnMessagesLost": {
+			prepare: func(h *harness) {
+				h.opts.Broker = &faultyBroker{harness: h}
+				h.opts.OnMessagesLost = func(string, int) { h.fault() }
+			},
+			provoke: func(h *harness) { h.node.MessagesLost("room", 1) }, reason: "OnMessagesLost", exits: true,
+		},
+		"Options.Logger": {
+			prepare: func(h *harness) {
+				h.opts.Logger = slog.New(&hookedHandler{handle: func(slog.Record) { h.fault() }})
+				h.opts.OnClose = func(*router.Conn, router.CloseError) { panic("to be logged") }
+				h.opts.OnPresence = func(router.PresenceEvent) { panic("to be logged") }
+			},
+			setUp: respondWith(http.ErrNoCookie),
+			provoke: func(h *harness) {
+				h.enter()
+				assert.Equal(h, errors.Internal, h.call(h.conn).Code)
+				for name := range faults() {
+					routertest.Rejected(h, h.router, routertest.Header("Origin", "https://"+name[:5]+".example"))
+				}
+			},
+			reason: "Logger",
+		},
+		"Options.Broker": {}, // see Broker and Session
+		"Broker.Connect": {}, // see TestFault_BrokerConnectFailurePanicsAtStartUp
+		"Observe.f": {
+			setUp: func(h *harness) {
+				h.router.Observe(func(router.Event) { h.fault() })
+				h.router.Observe(func(e router.Event) {
+					if e.Kind == router.EventCompleted {
+						h.panics.add("the next observer is called")
+					}
+				})
+				respondWith(http.ErrNoCookie)(h)
+			},
+			want: errors.Internal, reason: "the next observer is called",
+		},
+		"On.handle": {
+			setUp: func(h *harness) {
+				router.On(h.router, func(*router.Context, Faulty) error { h.fault(); return nil })
+			},
+			want: errors.Internal, reason: "handler", exits: true,
+		},
+		"RPC.handle": {
+			setUp: func(h *harness) {
+				router.RPC(h.router, func(*router.Context, Faulty) (Echoed, error) { h.fault(); return Echoed{}, nil })
+			},
+			want: errors.Internal, reason: "handler", exits: true,
+		},
+		"Middleware": {
+			setUp: func(h *harness) {
+				h.router.Use(func(next router.Handler) router.Handler {
+					return func(ctx *router.Context) error {
+						if ctx.Type() == "FAULTY" {
+							h.fault()
+						}
+						return next(ctx)
+					}
+				})
+				respondWith(nil)(h)
+			},
+			want: errors.Internal, reason: "handler", exits: true,
+		},
+		"Handler": {}, // see Middleware
+		"IngressFunc": {
+			setUp: func(h *harness) {
+				respondWith(nil)(h)
+				h.router.UseIngress(func(_ context.Context, in router.IngressContext) error {
+					if in.Type == "FAULTY" {
+						h.fault()
+					}
+					return nil
+				})
+			},
+			want: errors.Internal, reason: "ingress", exits: true,
+		},
+		"Message.MessageType": {
+			setUp: func(h *harness) { reply(h, &failingMessage{"MessageType", h.fault}) },
+			want:  errors.Internal, exits: true,
+		},
+		"Conflatable.ConflationKey": {
+			setUp: func(h *harness) {
+				router.RPC(h.router, func(ctx *router.Context, _ Faulty) (Echoed, error) {
+					return Echoed{}, ctx.Send(&failingMessage{"ConflationKey", h.fault})
+				})
+			},
+			want: errors.Internal, exits: true,
+		},
+	}
+	for _, method := range []string{"Subscribe", "Unsubscribe", "Publish"} {
+		all["Session."+method] = sessionBoundary(method)
+	}
+	all["Session.Close"] = boundary{
+		prepare: func(h *harness) { h.opts.Broker = &faultyBroker{harness: h, at: "Close"} },
+		provoke: func(h *harness) {
+			require.NoError(h, h.router.Shutdown(h.Context()))
+			assert.Equal(h, []string{"Broker.Close"}, h.panics.all())
+			h.start(nil) // another router, to be checked
+		},
+		reason: "Broker.Close",
+	}
+	return all
+}
+
+// sessionBoundary makes a method of a broker's session fail for every message about a topic.
+func sessionBoundary(method string) boundary {
+	return boundary{
+		prepare: func(h *harness) { h.opts.Broker = &faultyBroker{harness: h, at: method} },
+		setUp: func(h *harness) {
+			router.On(h.router, func(ctx *router.Context, _ Faulty) error {
+				if err := ctx.Join("room", ""); err != nil {
+					return err
+				}
+				if err := ctx.Publish("room", Nothing{}); err != nil {
+					return err
+				}
+				ctx.Unsubscribe("room")
+				return ctx.Send(Nothing{})
+			})
+		},
+		provoke: func(h *harness) {
+			h.conn = h.dial()
+			for range 2 {
+				h.conn.Send(Faulty{})
+				routertest.Receive[Nothing](h.conn) // the publication: this node works on
+				routertest.Receive[Nothing](h.conn)
+				assert.Empty(h, h.router.Presence("room"))
+			}
+			for c := range h.router.Conns() {
+				if c.Identity().UserID == faultyUser {
+					require.NoError(h, c.Join("left at the end", ""))
+				}
+			}
+			h.conn.Close()
+			synctest.Wait()
+			assert.Empty(h, h.router.Presence("left at the end"))
+			h.conn = nil
+		},
+		reason: "Broker." + method,
+		onExit: func(h *harness) bool {
+			h.conn = h.dial()
+			h.conn.Send(Faulty{})
+			for frame := h.conn.Next(); frame.Type != "ERROR"; frame = h.conn.Next() {
+				assert.Equal(h, "NOTHING", frame.Type)
+			}
+			h.opts.Broker.(*faultyBroker).set("")
+			h.conn.Send(Faulty{})
+			routertest.Receive[Nothing](h.conn)
+			routertest.Receive[Nothing](h.conn)
+			assert.Empty(h, h.router.Presence("room"))
+			return true
+		},
+	}
+}
+
+// fill fills the queue of a connection until drops and the hooks about it have come.
+func (h *harness) fill() {
+	h.conn = h.dial()
+	synctest.Wait()
+	h.conn.Pause()
+	for c := range h.router.Conns() {
+		for range 10 {
+			if c.Identity().UserID == faultyUser {
+				_ = c.Send(Nothing{})
+			}
+		}
+	}
+	synctest.Wait()
+	h.conn.Resume()
+	synctest.Wait()
+	for h.conn.Pending() > 0 {
+		h.conn.Next()
+	}
+}
+
+// enter makes a connection enter a topic and leave it.
+func (h *harness) enter() {
+	h.conn = h.dial()
+	synctest.Wait()
+	for c := range h.router.Conns() {
+		require.NoError(h, c.Join("room", ""))
+		c.Unsubscribe("room")
+	}
+	synctest.Wait()
+}
+
+// A hookedHandler handles each record by a function.
+type hookedHandler struct{ handle func(slog.Record) }
+
+func (h *hookedHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *hookedHandler) Handle(_ context.Context, rec slog.Record) error {
+	h.handle(rec)
+	return nil
+}
+
+func (h *hookedHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h *hookedHandler) WithGroup(string) slog.Handler      { return h }

@@ -1,0 +1,162 @@
+package router_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/router"
+)
+
+// failingMessage is a message one of whose methods fails. Methods of a nil pointer fail, too.
+type failingMessage struct {
+	at    string
+	fault func()
+}
+
+func (m *failingMessage) trigger(at string) {
+	if m.at == at {
+		m.fault()
+	}
+}
+
+func (m *failingMessage) MessageType() string   { m.trigger("MessageType"); return "FAILING" }
+func (m *failingMessage) ConflationKey() string { m.trigger("ConflationKey"); return "key" }
+
+type failingJSON struct{ failingMessage }
+
+func (m *failingJSON) MarshalJSON() ([]byte, error) { m.fault(); return []byte("{}"), nil }
+
+type failingJSONTo struct{ failingMessage }
+
+func (m *failingJSONTo) MarshalJSONTo(*jsonv2.Encoder) error { m.fault(); return nil }
+
+type failingText struct{ failingMessage }
+
+func (m *failingText) MarshalText() ([]byte, error) { m.fault(); return nil, nil }
+
+// reply registers a handler of Faulty in whose place a middleware answers.
+func reply(h *harness, m router.Message) {
+	router.RPC(h.router, func(*router.Context, Faulty) (Echoed, error) { return Echoed{}, nil }).
+		Use(func(next router.Handler) router.Handler {
+			return func(ctx *router.Context) error {
+				err := next(ctx)
+				ctx.SetReply(m)
+				return err
+			}
+		})
+}
+
+func TestFault_MessageMethodsContainFaults(t *testing.T) {
+	ways := map[string]func(*router.Context, router.Message) error{
+		"Send":              (*router.Context).Send,
+		"Publish":           func(ctx *router.Context, m router.Message) error { return ctx.Publish("room", m) },
+		"PublishExceptSelf": func(ctx *router.Context, m router.Message) error { return ctx.PublishExceptSelf("room", m) },
+		"SetReply":          func(ctx *router.Context, m router.Message) error { ctx.SetReply(m); return nil },
+		"Progress": func(ctx *router.Context, m router.Message) error {
+			return ctx.Progress(map[string]any{"a": m})
+		},
+	}
+	values := map[string]func(fault func()) router.Message{
+		"nil":                                func(func()) router.Message { return nil },
+		"a nil pointer":                      func(func()) router.Message { return (*Say)(nil) },
+		"a nil pointer with pointer methods": func(func()) router.Message { return (*failingJSON)(nil) },
+		"MessageType":                        func(f func()) router.Message { return &failingMessage{"MessageType", f} },
+		"ConflationKey":                      func(f func()) router.Message { return &failingMessage{"ConflationKey", f} },
+		"MarshalJSON":                        func(f func()) router.Message { return &failingJSON{failingMessage{"", f}} },
+		"MarshalJSONTo":                      func(f func()) router.Message { return &failingJSONTo{failingMessage{"", f}} },
+		"MarshalText":                        func(f func()) router.Message { return &failingText{failingMessage{"", f}} },
+	}
+	for way, do := range ways {
+		for value, of := range values {
+			for fault, f := range faults() {
+				harmless := way == "SetReply" && value == "ConflationKey" ||
+					way == "Progress" && (value == "nil" || value == "a nil pointer" || value == "MessageType" || value == "ConflationKey" || value == "a nil pointer with pointer methods")
+				if harmless {
+					continue
+				}
+				runSynctest(t, way+"/"+value+"/"+fault, func(t *testing.T) {
+					h := &harness{T: t}
+					h.start(func(h *harness) {
+						router.RPC(h.router, func(*router.Context, Faulty) (Echoed, error) { return Echoed{}, nil }).
+							Use(func(next router.Handler) router.Handler {
+								return func(ctx *router.Context) error {
+									if err := next(ctx); err != nil {
+										return err
+									}
+									return do(ctx, of(f))
+								}
+							})
+					})
+					h.conn = h.dial()
+					assert.Equal(t, errors.Internal, h.call(h.conn).Code)
+					assert.Len(t, h.failures.all(), 1)
+					assert.NotContains(t, h.panics.all(), "handler", "the method returns an error")
+					h.check(true)
+				})
+			}
+		}
+	}
+}
+
+// TestFault_PublishReturnsErrorOutsideHandlers where no guard is around the caller.
+func TestFault_PublishReturnsErrorOutsideHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &harness{T: t}
+		h.start(nil)
+		h.conn = h.dial()
+		synctest.Wait()
+		for _, m := range []router.Message{nil, (*Say)(nil), &failingMessage{"MessageType", func() { panic("fault") }}, PanickingJSON{}} {
+			assert.Error(t, h.router.Publish("room", m))
+			assert.Error(t, h.router.PublishLocal("room", m, nil))
+			_, err := h.router.SendToUser("", faultyUser, m)
+			assert.Error(t, err)
+			for c := range h.router.Conns() {
+				assert.Error(t, c.Send(m))
+			}
+		}
+		h.check(true)
+	})
+}
+
+// A faultyBroker has one method that fails.
+type faultyBroker struct {
+	harness *harness
+
+	mu sync.Mutex
+	at string
+}
+
+func (b *faultyBroker) set(at string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.at = at
+}
+
+func (b *faultyBroker) trigger(at string) {
+	b.mu.Lock()
+	fails := b.at == at
+	b.mu.Unlock()
+	if fails {
+		b.harness.fault()
+	}
+}
+
+func (b *faultyBroker) Connect(node broker.Handler) broker.Session {
+	b.harness.node = node
+	b.trigger("Join")
+	if b.at == "nil" {
+		return nil
+	}
+	return b
+}
+
+func (b *faultyBroker) Subscribe(string)       { b.trigger("Subscribe") }
+func (b *faultyBroker) Unsubscribe(string)     { b.trigger("Unsubscribe") }
+func (b *faultyBroker) Publish(string, []byte) { b.trigger("Publish") }
+func (b *faultyBroker) Close()                 { b.trigger("Close") }
