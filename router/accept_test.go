@@ -26,8 +26,8 @@ func TestAuthenticate_ErrorRejectsHandshakeWithStatus(t *testing.T) {
 		retryAfter string
 		body       string
 	}{
-		{errors.Errorf(errors.Unauthenticated, "who are you?"), 401, "", `{"code":"UNAUTHENTICATED","message":"who are you?","retryable":false}`},
-		{errors.Errorf(errors.PermissionDenied, "not you"), 403, "", `{"code":"PERMISSION_DENIED","message":"not you","retryable":false}`},
+		{errors.Errorf(errors.Unauthenticated, "credentials are missing"), 401, "", `{"code":"UNAUTHENTICATED","message":"credentials are missing","retryable":false}`},
+		{errors.Errorf(errors.PermissionDenied, "access is denied"), 403, "", `{"code":"PERMISSION_DENIED","message":"access is denied","retryable":false}`},
 		{&errors.Error{Code: errors.ResourceExhausted, RetryAfter: 1500 * time.Millisecond}, 429, "2", `{"code":"RESOURCE_EXHAUSTED","retryable":true,"retryAfterMs":1500}`},
 		{
 			&router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, RetryAfter: 2001 * time.Millisecond}, 429, "3",
@@ -55,7 +55,7 @@ func TestOrigins_AllowedAndRejected(t *testing.T) {
 		name    string
 		origins []string
 		host    string
-		tls     bool // the client speaks TLS to a trusted proxy
+		tls     bool // a trusted proxy reports TLS
 		origin  string
 		ok      bool
 	}{
@@ -69,23 +69,23 @@ func TestOrigins_AllowedAndRejected(t *testing.T) {
 		{"https page, TLS", nil, "example.com", true, "https://example.com", true},
 		{"http page, TLS", nil, "example.com", true, "http://example.com", false},
 		{"https page, plain", nil, "example.com", false, "https://example.com", true},
-		{"other scheme", nil, "example.com", false, "file://example.com", false},
-		{"a path", nil, "example.com", false, "http://example.com/path", false},
-		{"a slash", nil, "example.com", false, "http://example.com/", true},
-		{"a user", nil, "example.com", false, "http://user@example.com", false},
+		{"unsupported scheme", nil, "example.com", false, "file://example.com", false},
+		{"with a path", nil, "example.com", false, "http://example.com/path", false},
+		{"with a trailing slash", nil, "example.com", false, "http://example.com/", true},
+		{"with a user", nil, "example.com", false, "http://user@example.com", false},
 		{"null", nil, "example.com", false, "null", false},
 		{"listed", []string{"https://app.example.org"}, "example.com", false, "https://app.example.org", true},
 		{"listed with another scheme", []string{"https://app.example.org"}, "example.com", false, "http://app.example.org", false},
 		{"listed with another port", []string{"https://app.example.org"}, "example.com", false, "https://app.example.org:8443", false},
 		{"listed with the default port", []string{"https://app.example.org:443"}, "example.com", false, "https://app.example.org", true},
 		{"the default port of another scheme", []string{"http://app.example.org:443"}, "example.com", false, "http://app.example.org", false},
-		{"same host, told with its default port", nil, "example.com:443", true, "https://example.com", true},
+		{"same host, with its default port", nil, "example.com:443", true, "https://example.com", true},
 		{"subdomain", []string{"https://*.example.org"}, "example.com", false, "https://a.b.example.org", true},
-		{"no subdomain", []string{"https://*.example.org"}, "example.com", false, "https://example.org", false},
-		{"suffix but no subdomain", []string{"https://*.example.org"}, "example.com", false, "https://evilexample.org", false},
+		{"parent of the listed subdomains", []string{"https://*.example.org"}, "example.com", false, "https://example.org", false},
+		{"suffix that is not a subdomain", []string{"https://*.example.org"}, "example.com", false, "https://evilexample.org", false},
 		{"subdomain with another scheme", []string{"https://*.example.org"}, "example.com", false, "http://a.example.org", false},
-		{"any", []string{"*"}, "example.com", true, "http://example.org", true},
-		{"letters that only fold to ASCII", nil, "k.example.com", false, "http://\u212a.example.com", false},
+		{"any origin", []string{"*"}, "example.com", true, "http://example.org", true},
+		{"non-ASCII letter that folds to ASCII", nil, "k.example.com", false, "http://\u212a.example.com", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := router.New(&router.Options{
@@ -96,7 +96,7 @@ func TestOrigins_AllowedAndRejected(t *testing.T) {
 				req.Host = tt.host
 				req.Header.Set("Origin", tt.origin)
 				if tt.tls {
-					req.Header.Set("X-Forwarded-Proto", "http, https") // of two proxies
+					req.Header.Set("X-Forwarded-Proto", "http, https") // set by two proxies
 				}
 			}}
 			if tt.ok {
@@ -132,7 +132,7 @@ func TestToken_ReadsQueryOrSubprotocol(t *testing.T) {
 		{"none", "", "", ""},
 		{"query", "?access_token=a%3Ab", "", "a:b"},
 		{"subprotocol", "", "chat, bearer.abc", "abc"},
-		{"the query comes first", "?access_token=q", "bearer.abc", "q"},
+		{"query before subprotocol", "?access_token=q", "bearer.abc", "q"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, "/ws"+tt.query, nil)
@@ -144,19 +144,19 @@ func TestToken_ReadsQueryOrSubprotocol(t *testing.T) {
 
 func TestSubprotocols_ServerSelectsOne(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		spoken  []string
-		offered []string
-		want    string
+		name      string
+		supported []string
+		offered   []string
+		want      string
 	}{
 		{"none offered", []string{"v1"}, nil, ""},
 		{"the server's preference", []string{"v2", "v1"}, []string{"v1", "v2"}, "v2"},
-		{"the application's before the token's", []string{"v1"}, []string{"bearer.abc", "v1"}, "v1"},
-		{"the token's alone", nil, []string{"bearer.abc"}, "bearer.abc"},
+		{"an application subprotocol before the token", []string{"v1"}, []string{"bearer.abc", "v1"}, "v1"},
+		{"only the token", nil, []string{"bearer.abc"}, "bearer.abc"},
 		{"nothing in common", []string{"v1"}, []string{"v3"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			server := httptest.NewServer(router.New(&router.Options{Subprotocols: tt.spoken}))
+			server := httptest.NewServer(router.New(&router.Options{Subprotocols: tt.supported}))
 			defer server.Close()
 			ws, resp, err := websocket.Dial(t.Context(), server.URL, &websocket.DialOptions{Subprotocols: tt.offered})
 			require.NoError(t, err)
@@ -176,25 +176,25 @@ func TestLimits_ConnectionsAreBounded(t *testing.T) {
 		name   string
 		limits router.Limits
 		first  []routertest.Option
-		second []routertest.Option // over the limit
-		other  []routertest.Option // not over it; nil if everything is
+		second []routertest.Option // exceeds the limit
+		other  []routertest.Option // is within the limit; nil if nothing is
 	}{
-		{"in all", router.Limits{Conns: 1}, nil, nil, nil},
+		{"in total", router.Limits{Conns: 1}, nil, nil, nil},
 		{
-			"of one address",
+			"per address",
 			router.Limits{ConnsPerIP: 1},
 			[]routertest.Option{from("192.0.2.1:1")},
 			[]routertest.Option{from("[::ffff:192.0.2.1]:2")},
 			[]routertest.Option{from("192.0.2.2:1")},
 		},
 		{
-			"of one network of IPv6",
+			"per IPv6 network",
 			router.Limits{ConnsPerIP: 1},
 			[]routertest.Option{from("[2001:db8::1]:1")},
 			[]routertest.Option{from("[2001:db8::2]:1")},
 			[]routertest.Option{from("[2001:db8:0:1::1]:1")},
 		},
-		{"of one user", router.Limits{ConnsPerUser: 1}, []routertest.Option{ann}, []routertest.Option{ann}, []routertest.Option{bob}},
+		{"per user", router.Limits{ConnsPerUser: 1}, []routertest.Option{ann}, []routertest.Option{ann}, []routertest.Option{bob}},
 	} {
 		runSynctest(t, tt.name, func(t *testing.T) {
 			var reported recorder[router.LimitExceeded]
@@ -241,7 +241,7 @@ func TestServeHTTP_RejectedRequestReleasesConnectionCount(t *testing.T) {
 		r := router.New(&router.Options{
 			Authenticate: func(req *http.Request) (router.Identity, error) {
 				if router.Token(req) == "" {
-					return router.Identity{}, errors.Errorf(errors.Unauthenticated, "who are you?")
+					return router.Identity{}, errors.Errorf(errors.Unauthenticated, "credentials are missing")
 				}
 				return router.Identity{UserID: "ann"}, nil
 			},

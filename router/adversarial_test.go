@@ -26,11 +26,11 @@ type adversarialServer struct {
 	*httptest.Server
 	router *router.Router
 	closed chan router.CloseError // of connections that have ended
-	open   atomic.Int64
+	open   atomic.Int64           // connections that the HTTP server still owns
 }
 
-// newAdversarialServer starts a server that asks for a sign of life after a while, for which it waits
-// half as long.
+// newAdversarialServer starts a server that pings an idle client after ping, and waits half of
+// that time for the pong. Say is echoed until the send queue is full.
 func newAdversarialServer(t *testing.T, secure bool, ping time.Duration) *adversarialServer {
 	v := &adversarialServer{closed: make(chan router.CloseError, 100)}
 	v.router = router.New(&router.Options{
@@ -42,7 +42,7 @@ func newAdversarialServer(t *testing.T, secure bool, ping time.Duration) *advers
 			Ping:    ping,
 			Pong:    ping / 2,
 		},
-		OnClose: func(_ *router.Conn, why router.CloseError) { v.closed <- why },
+		OnClose: func(_ *router.Conn, end router.CloseError) { v.closed <- end },
 	})
 	router.On(v.router, func(ctx *router.Context, m Say) error {
 		for ctx.Send(m) == nil {
@@ -76,14 +76,14 @@ func (v *adversarialServer) dial(t *testing.T) net.Conn {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096)) // so that it is soon full
+	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096)) // so that it fills up quickly
 	if v.TLS != nil {
 		return tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 	}
 	return conn
 }
 
-// longPing is longer than anything else takes.
+// longPing is longer than every other timeout of these tests.
 const longPing = 40 * time.Second
 
 const upgrade = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
@@ -103,32 +103,32 @@ func handshake(t *testing.T, conn net.Conn) {
 	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
 }
 
-// text lays out a text frame with a mask of zeros.
+// text encodes a text frame of 126 to 65535 bytes with a zero mask.
 func text(payload string) []byte {
 	n := len(payload)
 	return append([]byte{0x81, 0x80 | 126, byte(n >> 8), byte(n), 0, 0, 0, 0}, payload...)
 }
 
-// ends wants a connection's end, and returns its code.
-func (v *adversarialServer) ends(t *testing.T) router.StatusCode {
+// waitClosed waits for a connection to end and returns its close code.
+func (v *adversarialServer) waitClosed(t *testing.T) router.StatusCode {
 	t.Helper()
 	select {
-	case why := <-v.closed:
-		return why.Code
+	case end := <-v.closed:
+		return end.Code
 	case <-time.After(time.Minute):
 		t.Fatal("the connection has not ended")
 		return 0
 	}
 }
 
-// TestAdversarial_ResetAfterEveryByteEndsConnection cuts the connection behind every byte of a conversation,
-// and now and then in the handshake.
+// TestAdversarial_ResetAfterEveryByteEndsConnection resets connections after every byte of a
+// conversation and after every eighth byte of the handshake.
 func TestAdversarial_ResetAfterEveryByteEndsConnection(t *testing.T) {
 	v := newAdversarialServer(t, false, longPing)
 	call := text(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}` + strings.Repeat(" ", 64))
 	fragments := []byte{0x01, 0x81, 0, 0, 0, 0, '{', 0x89, 0x80, 0, 0, 0, 0, 0x80, 0x81, 0, 0, 0, 0, '}'}
-	goodbye := []byte{0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8}
-	conversation := slices.Concat(call, fragments, call, goodbye)
+	closeFrame := []byte{0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8}
+	conversation := slices.Concat(call, fragments, call, closeFrame)
 	for n := range len(upgrade) / 8 {
 		conn := v.dial(t)
 		_, err := io.WriteString(conn, upgrade[:8*n])
@@ -140,12 +140,12 @@ func TestAdversarial_ResetAfterEveryByteEndsConnection(t *testing.T) {
 		_, err := conn.Write(conversation[:n])
 		require.NoError(t, err)
 		if n > len(call) {
-			_, _ = conn.Read(make([]byte, 1)) // the answer has begun to come
+			_, _ = conn.Read(make([]byte, 1)) // the answer has started to arrive
 		}
 		reset(t, conn)
 	}
 	for range len(conversation) + 1 {
-		v.ends(t)
+		v.waitClosed(t)
 	}
 	assert.Empty(t, slices.Collect(v.router.Conns()))
 	assert.Eventually(t, func() bool { return v.open.Load() == 0 }, 5*time.Second, time.Millisecond)
@@ -167,7 +167,7 @@ func TestAdversarial_SlowHandshakeIsClosed(t *testing.T) {
 	assert.Eventually(t, func() bool { return v.open.Load() == 0 }, 5*time.Second, time.Millisecond)
 }
 
-// trickle is a slow loris.
+// trickle writes one byte at a time, like a slowloris attack.
 func trickle(conn net.Conn, p []byte) {
 	for i := range p {
 		if _, err := conn.Write(p[i : i+1]); err != nil {
@@ -186,21 +186,21 @@ func TestAdversarial_PeersAreDisconnected(t *testing.T) {
 		"a message byte by byte": {func(conn net.Conn) {
 			trickle(conn, text(strings.Repeat(" ", 200)))
 		}, router.StatusPolicyViolation},
-		"a message of which the end is missing": {func(conn net.Conn) {
+		"an incomplete message": {func(conn net.Conn) {
 			_, _ = conn.Write(text(strings.Repeat(" ", 200))[:100])
 		}, router.StatusPolicyViolation},
-		"a frame header of which the end is missing": {func(conn net.Conn) {
+		"an incomplete frame header": {func(conn net.Conn) {
 			_, _ = conn.Write([]byte{0x81})
 		}, router.StatusPolicyViolation},
-		"silence": {func(net.Conn) {}, router.StatusAbnormal},
+		"a silent peer": {func(net.Conn) {}, router.StatusAbnormal},
 		"a flood of pings": {func(conn net.Conn) {
 			_, _ = conn.Write(flood)
 		}, router.StatusPolicyViolation},
 		"a peer that never reads": {func(conn net.Conn) {
 			_, _ = conn.Write(text(`{"type":"SAY","payload":{"room":"a","text":"` + strings.Repeat("x", 10_000) + `"}}`))
 		}, router.StatusTryAgainLater},
-		"a peer that never reads, nor answers": {func(conn net.Conn) {
-			for { // more than the kernels' buffers take
+		"a peer that neither reads nor answers pings": {func(conn net.Conn) {
+			for { // exceeds the socket buffers of the kernel
 				if _, err := conn.Write(text(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}` + strings.Repeat(" ", 1000))); err != nil {
 					return
 				}
@@ -213,14 +213,14 @@ func TestAdversarial_PeersAreDisconnected(t *testing.T) {
 				ping := longPing
 				switch tt.code {
 				case router.StatusAbnormal:
-					ping = 200 * time.Millisecond // nothing else would end it
+					ping = 200 * time.Millisecond // no other timeout ends it
 				case 0:
-					ping = time.Second // its kernel may drop even what acknowledges, and then nothing moves
+					ping = time.Second // with full buffers its kernel may drop acknowledgments, too, so only the ping ends it
 				}
 				v := newAdversarialServer(t, secure, ping)
 				conn := v.upgrade(t)
 				go tt.send(conn)
-				code := v.ends(t)
+				code := v.waitClosed(t)
 				if tt.code != 0 {
 					assert.Equal(t, tt.code, code)
 				}
@@ -230,14 +230,15 @@ func TestAdversarial_PeersAreDisconnected(t *testing.T) {
 	}
 }
 
-// TestAdversarial_UnreadMessagesUseBoundedMemory has a hundred clients ask for more than they read.
+// TestAdversarial_UnreadMessagesUseBoundedMemory connects a hundred clients that request more data
+// than they read.
 func TestAdversarial_UnreadMessagesUseBoundedMemory(t *testing.T) {
 	v := newAdversarialServer(t, false, longPing)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	conns := make([]net.Conn, 100)
-	for i := range conns { // before the server is busy: a handshake must be quick
+	for i := range conns { // before the server is busy, because the handshake timeout is short
 		conns[i] = v.upgrade(t)
 	}
 	for _, conn := range conns {
@@ -245,11 +246,11 @@ func TestAdversarial_UnreadMessagesUseBoundedMemory(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for range conns {
-		v.ends(t)
+		v.waitClosed(t)
 	}
 	runtime.GC()
-	runtime.GC() // the first leaves what pools hold
+	runtime.GC() // the first collection keeps what sync.Pool holds
 	runtime.ReadMemStats(&after)
-	assert.Less(t, after.Sys-before.Sys, uint64(400<<20), "twice what a hundred queues may hold, and as much again for the collector")
-	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(20<<20), "once they have ended")
+	assert.Less(t, after.Sys-before.Sys, uint64(400<<20), "a hundred queues at 1 MiB, doubled for buffers and again for the garbage collector")
+	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(20<<20), "heap after all connections have ended")
 }

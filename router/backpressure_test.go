@@ -33,7 +33,7 @@ type Blobbed struct {
 
 func (Blobbed) MessageType() string { return "BLOBBED" }
 
-// readBytes counts what a router reads.
+// readBytes returns a counter of the bytes that the router reads from sockets.
 func readBytes(r *router.Router) *atomic.Int64 {
 	var read atomic.Int64
 	r.Observe(func(e router.Event) {
@@ -44,8 +44,8 @@ func readBytes(r *router.Router) *atomic.Int64 {
 	return &read
 }
 
-// flood writes events until the server does not take any more, and then the rest of the
-// last one. It returns how many there are.
+// flood writes events until the server stops reading, and then the rest of the last one on a
+// goroutine that ends with the connection. It returns the number of events.
 func flood(t *testing.T, conn net.Conn, size int) int {
 	for n := 0; ; n++ {
 		text := fmt.Sprintf(`{"type":"BLOB","payload":{"n":%d,"text":%q}}`, n, strings.Repeat("x", size))
@@ -81,12 +81,12 @@ func TestLimits_InboundBytesPauseReading(t *testing.T) {
 	const size, limit, buffer = 4000, 20_000, 4096
 	const message = size + 100
 	for name, tt := range map[string]struct {
-		limits router.Limits
-		conns  int
-		most   int64 // bytes that may be read: the limit, a message that waits for room, one that is handled, and a buffer
+		limits  router.Limits
+		conns   int
+		maxRead int64 // bytes: the limit, one message waiting for the limit, one being handled, one partly read, and a buffer
 	}{
-		"of a connection": {router.Limits{InboundBytes: limit}, 1, limit + 3*message + buffer},
-		"of the router":   {router.Limits{InboundBytesTotal: limit}, 3, limit + 3*(3*message+buffer)},
+		"per connection": {router.Limits{InboundBytes: limit}, 1, limit + 3*message + buffer},
+		"per router":     {router.Limits{InboundBytesTotal: limit}, 3, limit + 3*(3*message+buffer)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var handled atomic.Int64
@@ -104,7 +104,7 @@ func TestLimits_InboundBytesPauseReading(t *testing.T) {
 			for range tt.conns {
 				sent += flood(t, dialTCP(t, server), size)
 			}
-			assert.LessOrEqual(t, read.Load(), tt.most)
+			assert.LessOrEqual(t, read.Load(), tt.maxRead)
 			close(proceed)
 			require.Eventually(t, func() bool { return handled.Load() == int64(sent) }, 20*time.Second, time.Millisecond)
 			assert.Equal(t, tt.conns, r.Stats().Conns, "no connection was closed")
@@ -112,7 +112,7 @@ func TestLimits_InboundBytesPauseReading(t *testing.T) {
 	}
 }
 
-// TestLimits_InboundBytesTotalServesOtherConnections has one connection exceed the limit of all.
+// TestLimits_InboundBytesTotalServesOtherConnections lets one connection exceed the total limit.
 func TestLimits_InboundBytesTotalServesOtherConnections(t *testing.T) {
 	proceed := make(chan struct{})
 	r := router.New(discardLogs(router.Options{Limits: router.Limits{InboundBytesTotal: 20_000}}))
@@ -128,8 +128,8 @@ func TestLimits_InboundBytesTotalServesOtherConnections(t *testing.T) {
 	close(proceed)
 }
 
-// TestBackpressure_SlowReaderStaysConnected pipelines messages whose answers exceed every queue, and
-// reads nothing meanwhile.
+// TestBackpressure_SlowReaderStaysConnected pipelines messages whose answers exceed every queue,
+// and starts to read only when the server has stopped reading.
 func TestBackpressure_SlowReaderStaysConnected(t *testing.T) {
 	answer := Blobbed{Text: strings.Repeat("y", 10_000)}
 	for name, tt := range map[string]struct {
@@ -139,7 +139,7 @@ func TestBackpressure_SlowReaderStaysConnected(t *testing.T) {
 		"calls": {router.Limits{QueueBytes: 64 << 10, Concurrency: 16}, func(r *router.Router) {
 			router.RPC(r, func(*router.Context, Blob) (Blobbed, error) { return answer, nil })
 		}},
-		"events that are answered": {router.Limits{QueueBytes: 2 << 20}, func(r *router.Router) {
+		"events with an answer": {router.Limits{QueueBytes: 2 << 20}, func(r *router.Router) {
 			router.On(r, func(ctx *router.Context, _ Blob) error { return ctx.Send(answer) })
 		}},
 	} {
@@ -160,8 +160,8 @@ func TestBackpressure_SlowReaderStaysConnected(t *testing.T) {
 	}
 }
 
-// pipeline writes messages on a goroutine. The channel is closed when they are all
-// written, or when no more can be for a while.
+// pipeline writes messages on a goroutine. The channel is closed when all are written, or when
+// a write has blocked for 200 milliseconds.
 func pipeline(t *testing.T, ws *websocket.Conn, messages int) <-chan struct{} {
 	progress, paused := make(chan struct{}, messages), make(chan struct{})
 	go func() {

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// benchmark sends one message after the other through a socket and waits for
-// each answer. The figures include the client.
+// benchmark sends messages over a socket one at a time and waits for each
+// answer. The results include the client.
 func benchmark(b *testing.B, policy limit.Policy, text string) {
 	r := router.New(nil)
 	r.UseIngress(ratelimit.New(memory.NewLimiter(policy), nil))
@@ -42,13 +42,13 @@ func benchmark(b *testing.B, policy limit.Policy, text string) {
 	}
 }
 
-// BenchmarkMessage takes a call through all seven stages.
+// BenchmarkMessage measures a call that passes all seven stages.
 func BenchmarkMessage(b *testing.B) {
 	benchmark(b, limit.PerSecond(1_000_000), `{"type":"ECHO","meta":{"timestamp":1730000000000,"correlationId":"b7c1"},"payload":{"n":7}}`)
 }
 
-// BenchmarkRejected turns small and large messages away before their payload is
-// read.
+// BenchmarkRejected measures small and large messages that a rate limit rejects
+// before their payload is read.
 func BenchmarkRejected(b *testing.B) {
 	for name, pad := range map[string]int{"200B": 100, "16kB": 16_000} {
 		b.Run(name, func(b *testing.B) {

@@ -19,7 +19,8 @@ import (
 
 var proxyNetworks = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 
-// A clientIPTest is a request with headers of one name, and the address that must be found.
+// A clientIPTest is a request with the fields of one header, and the client address that must
+// result.
 type clientIPTest struct {
 	name, remote string
 	headers      []string
@@ -45,25 +46,25 @@ func TestClientIP_XForwardedFor(t *testing.T) {
 		{"mapped address", "[::ffff:192.0.2.1]:5000", nil, "192.0.2.1"},
 		{"zone", "[fe80::1%eth0]:5000", nil, "fe80::1"},
 		{"header of an untrusted peer is ignored", "192.0.2.1:5000", []string{"198.51.100.9"}, "192.0.2.1"},
-		{"header of a proxy is believed", "10.0.0.1:5000", []string{"198.51.100.9"}, "198.51.100.9"},
+		{"header of a proxy is trusted", "10.0.0.1:5000", []string{"198.51.100.9"}, "198.51.100.9"},
 		{"only up to the first untrusted address", "10.0.0.1:5000", []string{"203.0.113.1, 198.51.100.9, 10.0.0.2"}, "198.51.100.9"},
 		{"several fields are one list", "10.0.0.1:5000", []string{"203.0.113.1", "198.51.100.9"}, "198.51.100.9"},
-		{"a proxy of IPv6", "[fd00::1]:5000", []string{"198.51.100.9, fd00::2"}, "198.51.100.9"},
+		{"an IPv6 proxy", "[fd00::1]:5000", []string{"198.51.100.9, fd00::2"}, "198.51.100.9"},
 		{"a mapped proxy", "[::ffff:10.0.0.1]:5000", []string{"198.51.100.9, ::ffff:10.0.0.2"}, "198.51.100.9"},
 		{"port and brackets", "10.0.0.1:5000", []string{"[2001:db8::1]:99"}, "2001:db8::1"},
 		{"brackets alone", "10.0.0.1:5000", []string{"[2001:db8::1]"}, "2001:db8::1"},
-		{"half a bracket", "10.0.0.1:5000", []string{"[2001:db8::1"}, "10.0.0.1"},
+		{"an unclosed bracket", "10.0.0.1:5000", []string{"[2001:db8::1"}, "10.0.0.1"},
 		{"all are proxies", "10.0.0.1:5000", []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
 		{"a malformed hop stops the walk", "10.0.0.1:5000", []string{"198.51.100.9, unknown"}, "10.0.0.1"},
-		{"a malformed hop behind proxies", "10.0.0.1:5000", []string{"198.51.100.9, what?, 10.0.0.2"}, "10.0.0.2"},
-		{"a hop without text stops the walk", "10.0.0.1:5000", []string{"198.51.100.9,"}, "10.0.0.1"},
-		{"a field without text stops the walk", "10.0.0.1:5000", []string{"198.51.100.9", ""}, "10.0.0.1"},
-		{"text without hops", "10.0.0.1:5000", []string{", ,,"}, "10.0.0.1"},
+		{"a malformed hop before proxies", "10.0.0.1:5000", []string{"198.51.100.9, invalid?, 10.0.0.2"}, "10.0.0.2"},
+		{"an empty hop stops the walk", "10.0.0.1:5000", []string{"198.51.100.9,"}, "10.0.0.1"},
+		{"an empty field stops the walk", "10.0.0.1:5000", []string{"198.51.100.9", ""}, "10.0.0.1"},
+		{"only commas", "10.0.0.1:5000", []string{", ,,"}, "10.0.0.1"},
 		{"no header", "10.0.0.1:5000", nil, "10.0.0.1"},
 		{"10,000 proxies", "10.0.0.1:5000", []string{"198.51.100.9" + strings.Repeat(", 10.0.0.2", 10_000)}, "198.51.100.9"},
 		{"10,000 forged hops", "10.0.0.1:5000", []string{strings.Repeat("203.0.113.1,", 10_000) + "198.51.100.9"}, "198.51.100.9"},
 		{"Unix socket", "@", []string{"198.51.100.9"}, "invalid IP"},
-		{"no IP socket", "pipe", []string{"198.51.100.9"}, "invalid IP"},
+		{"neither IP nor Unix socket", "pipe", []string{"198.51.100.9"}, "invalid IP"},
 	} {
 		tt.run(t, proxies, "X-Forwarded-For")
 	}
@@ -72,7 +73,7 @@ func TestClientIP_XForwardedFor(t *testing.T) {
 func TestClientIP_UnixSocket(t *testing.T) {
 	proxies := router.TrustedProxies{UnixSocket: true, Networks: proxyNetworks}
 	for _, tt := range []clientIPTest{
-		{"header is believed", "@", []string{"198.51.100.9"}, "198.51.100.9"},
+		{"header is trusted", "@", []string{"198.51.100.9"}, "198.51.100.9"},
 		{"only up to the first untrusted address", "@", []string{"203.0.113.1, 198.51.100.9, 10.0.0.2"}, "198.51.100.9"},
 		{"a malformed hop", "@", []string{"198.51.100.9, unix:"}, "invalid IP"},
 		{"no header", "@", nil, "invalid IP"},
@@ -106,7 +107,7 @@ func TestClientIP_Forwarded(t *testing.T) {
 		{"empty elements are skipped", "", []string{"for=198.51.100.9,, ,", " ", ", for=10.0.0.2 ,"}, "198.51.100.9"},
 		{"all are proxies", "", []string{"for=10.0.0.3, for=10.0.0.2"}, "10.0.0.3"},
 		{"unknown", "", []string{"for=203.0.113.1, for=unknown"}, peer},
-		{"unknown behind proxies", "", []string{"for=203.0.113.1, for=unknown, for=10.0.0.2"}, "10.0.0.2"},
+		{"unknown before proxies", "", []string{"for=203.0.113.1, for=unknown, for=10.0.0.2"}, "10.0.0.2"},
 		{"hidden", "", []string{"for=203.0.113.1, for=_hidden"}, peer},
 		{"hidden with port", "", []string{`for=203.0.113.1, for="_hidden:80"`}, peer},
 		{"no address", "", []string{"for=203.0.113.1, proto=https"}, peer},
@@ -123,21 +124,21 @@ func TestClientIP_Forwarded(t *testing.T) {
 		{"IPv6 without quotes", "", []string{"for=[2001:db8::1]"}, peer},
 		{"IPv6 with zone", "", []string{`for="[fe80::1%eth0]"`}, peer},
 		{"IPv4 in brackets", "", []string{`for="[198.51.100.9]"`}, peer},
-		{"half a bracket", "", []string{`for="[2001:db8::1"`}, peer},
-		{"text behind the bracket", "", []string{`for="[2001:db8::1]x"`}, peer},
-		{"text behind the quote", "", []string{`for="198.51.100.9"x`}, peer},
+		{"an unclosed bracket", "", []string{`for="[2001:db8::1"`}, peer},
+		{"text after the bracket", "", []string{`for="[2001:db8::1]x"`}, peer},
+		{"text after the quote", "", []string{`for="198.51.100.9"x`}, peer},
 		{"space around the equals sign", "", []string{"for = 198.51.100.9"}, peer},
-		{"the other header's form", "", []string{"198.51.100.9"}, peer},
+		{"the syntax of X-Forwarded-For", "", []string{"198.51.100.9"}, peer},
 		{"no header", "", nil, peer},
 		{"a comma in quotes", "", []string{`for=198.51.100.9;host="a, for=203.0.113.1"`}, "198.51.100.9"},
 		{"an escaped quote and a comma", "", []string{`for=198.51.100.9;host="a\", for=203.0.113.1"`}, "198.51.100.9"},
 		{"a comma and an escaped quote", "", []string{`for=198.51.100.9;host="a, for=203.0.113.1\""`}, "198.51.100.9"},
 		{"an escaped backslash before the quote", "", []string{`for=203.0.113.1;x="\\", for=198.51.100.9;host="\\\\"`}, "198.51.100.9"},
-		{"an open quote does not swallow the proxy's element", "", []string{`for=203.0.113.1;x=", for=198.51.100.9`}, "198.51.100.9"},
-		{"nor with an escape at the end", "", []string{`for="\, for=198.51.100.9`}, "198.51.100.9"},
-		{"nor with quotes in the proxy's element", "", []string{`for=203.0.113.1, for=", for="[2001:db8::1]:80";proto="https"`}, "2001:db8::1"},
-		{"nor in a field of its own", "", []string{`for="`, "for=198.51.100.9"}, "198.51.100.9"},
-		{"a malformed element behind proxies", "", []string{`for=203.0.113.1, for="10.0.0.3, for=10.0.0.2`}, "10.0.0.2"},
+		{"an open quote does not hide the proxy's element", "", []string{`for=203.0.113.1;x=", for=198.51.100.9`}, "198.51.100.9"},
+		{"an escape at the end does not hide the proxy's element", "", []string{`for="\, for=198.51.100.9`}, "198.51.100.9"},
+		{"an open quote does not hide a quoted element", "", []string{`for=203.0.113.1, for=", for="[2001:db8::1]:80";proto="https"`}, "2001:db8::1"},
+		{"an open quote in its own field does not hide the next field", "", []string{`for="`, "for=198.51.100.9"}, "198.51.100.9"},
+		{"a malformed element before proxies", "", []string{`for=203.0.113.1, for="10.0.0.3, for=10.0.0.2`}, "10.0.0.2"},
 		{"an open quote at the end", "", []string{`for=203.0.113.1, for="`}, peer},
 		{"10,000 proxies", "", []string{"for=198.51.100.9" + strings.Repeat(", for=10.0.0.2", 10_000)}, "198.51.100.9"},
 		{"10,000 quotes", "", []string{strings.Repeat(`,"\`, 10_000) + ",for=198.51.100.9"}, "198.51.100.9"},
@@ -169,17 +170,17 @@ func TestOrigins_SchemeIsReadFromProxyHeader(t *testing.T) {
 		header router.ForwardedHeader
 		remote string
 		fields http.Header
-		status int // for a page that came over plain HTTP
+		status int // for a page that was loaded over plain HTTP
 	}{
 		{"nothing is forwarded", router.HeaderForwarded, "10.0.0.1:1", nil, 101},
 		{"TLS", router.HeaderForwarded, "10.0.0.1:1", http.Header{"Forwarded": {"for=192.0.2.1;proto=https"}}, 403},
 		{"TLS, quoted", router.HeaderForwarded, "10.0.0.1:1", http.Header{"Forwarded": {`proto="HTTPS", proto=http`}}, 403},
 		{"no TLS", router.HeaderForwarded, "10.0.0.1:1", http.Header{"Forwarded": {"proto=http"}}, 101},
-		{"the other header", router.HeaderForwarded, "10.0.0.1:1", http.Header{"X-Forwarded-Proto": {"https"}}, 101},
+		{"X-Forwarded-Proto instead of Forwarded", router.HeaderForwarded, "10.0.0.1:1", http.Header{"X-Forwarded-Proto": {"https"}}, 101},
 		{"an untrusted peer", router.HeaderForwarded, "192.0.2.1:1", http.Header{"Forwarded": {"proto=https"}}, 101},
 		{"TLS, as X-Forwarded-Proto", router.HeaderXForwardedFor, "10.0.0.1:1", http.Header{"X-Forwarded-Proto": {"http", "https, http"}}, 403},
 		{"no TLS, as X-Forwarded-Proto", router.HeaderXForwardedFor, "10.0.0.1:1", http.Header{"X-Forwarded-Proto": {"http"}}, 101},
-		{"the other header, too", router.HeaderXForwardedFor, "10.0.0.1:1", http.Header{"Forwarded": {"proto=https"}}, 101},
+		{"Forwarded instead of X-Forwarded-Proto", router.HeaderXForwardedFor, "10.0.0.1:1", http.Header{"Forwarded": {"proto=https"}}, 101},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := router.New(discardLogs(router.Options{TrustedProxies: router.TrustedProxies{Networks: proxyNetworks, Header: tt.header}}))
@@ -228,7 +229,7 @@ func TestLimits_ConnsPerIPApplyBehindUnixSocket(t *testing.T) {
 	}
 	assert.Equal(t, http.StatusSwitchingProtocols, dial("192.0.2.1"))
 	assert.Equal(t, http.StatusTooManyRequests, dial("192.0.2.1"))
-	assert.Equal(t, http.StatusTooManyRequests, dial("192.0.2.2, 192.0.2.1"), "the first address is the client's own invention")
+	assert.Equal(t, http.StatusTooManyRequests, dial("192.0.2.2, 192.0.2.1"), "the client has forged the first address")
 	assert.Equal(t, http.StatusSwitchingProtocols, dial("192.0.2.2"))
 }
 

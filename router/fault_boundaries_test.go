@@ -15,19 +15,19 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// respondWith registers a handler of Faulty that returns an error.
+// respondWith registers a handler of Faulty that returns err.
 func respondWith(err error) func(*harness) {
 	return func(h *harness) {
 		router.RPC(h.router, func(*router.Context, Faulty) (Echoed, error) { return Echoed{}, err })
 	}
 }
 
-// limitError is what a handler returns to make hooks about limits run.
+// limitError returns an error that makes the router call the hooks for limits.
 func limitError() error {
 	return &router.LimitExceeded{Kind: router.LimitRate, Observed: 2, Limit: 1}
 }
 
-// boundaries returns a case for every place where the router calls application code.
+// boundaries returns a case for every point where the router calls application code.
 func boundaries() map[string]boundary {
 	all := map[string]boundary{
 		"Options.Authenticate": {
@@ -39,7 +39,7 @@ func boundaries() map[string]boundary {
 					return router.Identity{UserID: router.Token(req)}, nil
 				}
 			},
-			provoke: func(h *harness) {
+			trigger: func(h *harness) {
 				w, ended := httptest.NewRecorder(), make(chan struct{})
 				go func() {
 					defer close(ended)
@@ -61,14 +61,14 @@ func boundaries() map[string]boundary {
 					return nil
 				}
 			},
-			provoke: func(h *harness) {
+			trigger: func(h *harness) {
 				assert.Equal(h, router.StatusInternalError, h.dial().Closed().Code)
 			},
 			reason: "OnOpen", exits: true, ends: true,
 		},
 		"Options.OnClose": {
 			prepare: func(h *harness) { h.opts.OnClose = func(*router.Conn, router.CloseError) { h.fault() } },
-			provoke: func(h *harness) {
+			trigger: func(h *harness) {
 				h.dial().Close()
 				synctest.Wait()
 			},
@@ -88,7 +88,7 @@ func boundaries() map[string]boundary {
 				h.opts.CloseCode = func(router.LimitExceeded) router.StatusCode { h.fault(); return 0 }
 			},
 			setUp: respondWith(limitError()),
-			provoke: func(h *harness) {
+			trigger: func(h *harness) {
 				conn := h.dial()
 				conn.Send(Faulty{})
 				assert.Equal(h, router.StatusTryAgainLater, conn.Closed().Code)
@@ -111,18 +111,18 @@ func boundaries() map[string]boundary {
 				h.opts.SlowConsumer, h.opts.Limits.QueueMessages = router.DropOldest, 4
 				h.opts.OnBackpressure = func(*router.Conn, int, int) { h.fault() }
 			},
-			provoke: func(h *harness) { h.fill() }, reason: "OnBackpressure", exits: true,
+			trigger: func(h *harness) { h.fillQueue() }, reason: "OnBackpressure", exits: true,
 		},
 		"Options.OnPresence": {
 			prepare: func(h *harness) { h.opts.OnPresence = func(router.PresenceEvent) { h.fault() } },
-			provoke: func(h *harness) { h.enter() }, reason: "OnPresence", exits: true,
+			trigger: func(h *harness) { h.joinAndLeave() }, reason: "OnPresence", exits: true,
 		},
 		"Options.OnMessagesLost": {
 			prepare: func(h *harness) {
 				h.opts.Broker = &faultyBroker{harness: h}
 				h.opts.OnMessagesLost = func(string, int) { h.fault() }
 			},
-			provoke: func(h *harness) { h.node.MessagesLost("room", 1) }, reason: "OnMessagesLost", exits: true,
+			trigger: func(h *harness) { h.node.MessagesLost("room", 1) }, reason: "OnMessagesLost", exits: true,
 		},
 		"Options.Logger": {
 			prepare: func(h *harness) {
@@ -131,8 +131,8 @@ func boundaries() map[string]boundary {
 				h.opts.OnPresence = func(router.PresenceEvent) { panic("to be logged") }
 			},
 			setUp: respondWith(http.ErrNoCookie),
-			provoke: func(h *harness) {
-				h.enter()
+			trigger: func(h *harness) {
+				h.joinAndLeave()
 				assert.Equal(h, errors.Internal, h.call(h.conn).Code)
 				for name := range faults() {
 					routertest.Rejected(h, h.router, routertest.Header("Origin", "https://"+name[:5]+".example"))
@@ -194,7 +194,7 @@ func boundaries() map[string]boundary {
 			want: errors.Internal, reason: "ingress", exits: true,
 		},
 		"Message.MessageType": {
-			setUp: func(h *harness) { reply(h, &failingMessage{"MessageType", h.fault}) },
+			setUp: func(h *harness) { replyWith(h, &failingMessage{"MessageType", h.fault}) },
 			want:  errors.Internal, exits: true,
 		},
 		"Conflatable.ConflationKey": {
@@ -211,17 +211,17 @@ func boundaries() map[string]boundary {
 	}
 	all["Session.Close"] = boundary{
 		prepare: func(h *harness) { h.opts.Broker = &faultyBroker{harness: h, at: "Close"} },
-		provoke: func(h *harness) {
+		trigger: func(h *harness) {
 			require.NoError(h, h.router.Shutdown(h.Context()))
 			assert.Equal(h, []string{"Broker.Close"}, h.panics.all())
-			h.start(nil) // another router, to be checked
+			h.start(nil) // a new router for the final checks
 		},
 		reason: "Broker.Close",
 	}
 	return all
 }
 
-// sessionBoundary makes a method of a broker's session fail for every message about a topic.
+// sessionBoundary returns the case in which one method of the broker session fails in every call.
 func sessionBoundary(method string) boundary {
 	return boundary{
 		prepare: func(h *harness) { h.opts.Broker = &faultyBroker{harness: h, at: method} },
@@ -237,22 +237,22 @@ func sessionBoundary(method string) boundary {
 				return ctx.Send(Nothing{})
 			})
 		},
-		provoke: func(h *harness) {
+		trigger: func(h *harness) {
 			h.conn = h.dial()
 			for range 2 {
 				h.conn.Send(Faulty{})
-				routertest.Receive[Nothing](h.conn) // the publication: this node works on
+				routertest.Receive[Nothing](h.conn) // the publication, which this node still delivers
 				routertest.Receive[Nothing](h.conn)
 				assert.Empty(h, h.router.Presence("room"))
 			}
 			for c := range h.router.Conns() {
 				if c.Identity().UserID == faultyUser {
-					require.NoError(h, c.Join("left at the end", ""))
+					require.NoError(h, c.Join("left on close", ""))
 				}
 			}
 			h.conn.Close()
 			synctest.Wait()
-			assert.Empty(h, h.router.Presence("left at the end"))
+			assert.Empty(h, h.router.Presence("left on close"))
 			h.conn = nil
 		},
 		reason: "Broker." + method,
@@ -272,8 +272,9 @@ func sessionBoundary(method string) boundary {
 	}
 }
 
-// fill fills the queue of a connection until drops and the hooks about it have come.
-func (h *harness) fill() {
+// fillQueue fills the send queue of a connection until messages are dropped and the hooks are
+// called, and then receives what is left.
+func (h *harness) fillQueue() {
 	h.conn = h.dial()
 	synctest.Wait()
 	h.conn.Pause()
@@ -292,8 +293,8 @@ func (h *harness) fill() {
 	}
 }
 
-// enter makes a connection enter a topic and leave it.
-func (h *harness) enter() {
+// joinAndLeave makes a connection join a topic and leave it.
+func (h *harness) joinAndLeave() {
 	h.conn = h.dial()
 	synctest.Wait()
 	for c := range h.router.Conns() {
@@ -303,7 +304,7 @@ func (h *harness) enter() {
 	synctest.Wait()
 }
 
-// A hookedHandler handles each record by a function.
+// A hookedHandler is a slog.Handler that passes each record to a function.
 type hookedHandler struct{ handle func(slog.Record) }
 
 func (h *hookedHandler) Enabled(context.Context, slog.Level) bool { return true }

@@ -19,10 +19,10 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// A failingError is an error one of whose methods fails.
+// A failingError is an error with one method that fails.
 type failingError struct {
 	at    string
-	fault func() // a panic if nil
+	fault func() // panics if nil
 }
 
 func (e *failingError) trigger(at string) {
@@ -40,19 +40,19 @@ func (e *failingError) Is(error) bool { e.trigger("Is"); return false }
 func (e *failingError) As(any) bool   { e.trigger("As"); return false }
 func (e *failingError) Unwrap() error { e.trigger("Unwrap"); return nil }
 
-// manyErrors wraps what a function returns.
+// manyErrors wraps the errors that a function returns.
 type manyErrors func() []error
 
 func (manyErrors) Error() string     { return "many" }
 func (e manyErrors) Unwrap() []error { return e() }
 
-// selfWrapping wraps itself.
+// selfWrapping is an error that wraps itself.
 type selfWrapping struct{}
 
 func (selfWrapping) Error() string   { return "selfWrapping" }
 func (e selfWrapping) Unwrap() error { return e }
 
-// nilFromAs claims to be a nil *errors.Error.
+// nilFromAs has an As method that sets a nil *errors.Error.
 type nilFromAs struct{}
 
 func (nilFromAs) Error() string { return "nil" }
@@ -65,17 +65,17 @@ func (nilFromAs) As(target any) bool {
 	return ok
 }
 
-// valueError is an error of a nil pointer, too.
+// valueError has an Error method with a value receiver, which panics for a nil pointer.
 type valueError struct{}
 
 func (valueError) Error() string { return "by value" }
 
-// An errorCase is an error that must be handled with care.
+// An errorCase is an error that is nil inside, or whose methods fail.
 type errorCase struct {
 	err    func() error
-	want   errors.Code // if not INTERNAL
-	panics bool        // which the report says
-	exits  bool
+	want   errors.Code // empty means INTERNAL
+	panics bool        // the report must mention a panic
+	exits  bool        // a method calls runtime.Goexit
 }
 
 func errorCases() map[string]errorCase {
@@ -117,13 +117,13 @@ func errorCases() map[string]errorCase {
 	}
 }
 
-// Checked has a Validate method that returns an error of an errorCase.
+// Checked has a Validate method that returns the error of the errorCase named At.
 type Checked struct{ At string }
 
 func (Checked) MessageType() string { return "CHECKED" }
 func (m Checked) Validate() error   { return errorCases()[m.At].err() }
 
-// errorSources are where application code returns an error for a message.
+// errorSources returns functions that register application code which returns the error of a case.
 func errorSources() map[string]func(h *harness, s errorCase) {
 	return map[string]func(*harness, errorCase){
 		"handler of On": func(h *harness, s errorCase) {
@@ -156,9 +156,9 @@ func errorSources() map[string]func(h *harness, s errorCase) {
 }
 
 func TestFault_FailingErrorEndsOnlyItsMessage(t *testing.T) {
-	for place, setUp := range errorSources() {
+	for source, setUp := range errorSources() {
 		for name, s := range errorCases() {
-			runSynctest(t, place+"/"+name, func(t *testing.T) {
+			runSynctest(t, source+"/"+name, func(t *testing.T) {
 				h := &harness{T: t}
 				h.start(func(h *harness) { setUp(h, s) })
 				h.conn = h.dial()
@@ -167,15 +167,15 @@ func TestFault_FailingErrorEndsOnlyItsMessage(t *testing.T) {
 					want = s.want
 				}
 				assert.Equal(t, want, h.call(h.conn).Code)
-				h.checkReport(s)
-				h.check(true)
+				h.checkOneReport(s)
+				h.checkIsolation(true)
 			})
 		}
 	}
 }
 
-// checkReport proves that OnError got one error that can be described.
-func (h *harness) checkReport(s errorCase) {
+// checkOneReport checks that OnError received exactly one error and that describing it did not fail.
+func (h *harness) checkOneReport(s errorCase) {
 	synctest.Wait()
 	failures := h.failures.all()
 	if assert.Len(h, failures, 1) && s.panics {
@@ -218,11 +218,11 @@ func TestFault_FailingErrorOfValidateRejectsMessage(t *testing.T) {
 				assert.Contains(t, frame, s.want)
 			case !strings.Contains(frame, `"INVALID_ARGUMENT"`):
 				assert.Contains(t, frame, `"INTERNAL"`)
-				h.checkReport(s)
-			default: // the faulty method was of no use
+				h.checkOneReport(s)
+			default: // the router did not call the failing method
 				assert.Contains(t, name, "Is panics")
 			}
-			h.check(true)
+			h.checkIsolation(true)
 		}
 		runSynctest(t, "method/"+name, func(t *testing.T) {
 			h := &harness{T: t}
@@ -245,7 +245,7 @@ func TestFault_FailingErrorOfValidateRejectsMessage(t *testing.T) {
 	}
 }
 
-// Undecodable cannot be decoded, for a reason of an errorCase.
+// Undecodable has an UnmarshalJSON method that returns the error of the errorCase that the payload names.
 type Undecodable struct{}
 
 func (Undecodable) MessageType() string { return "UNDECODABLE" }
@@ -257,7 +257,7 @@ func (*Undecodable) UnmarshalJSON(text []byte) error {
 func TestFault_FailingErrorOfDecodingRejectsMessage(t *testing.T) {
 	for name := range errorCases() {
 		if strings.HasPrefix(name, "wraps itself") {
-			continue // the JSON library follows it without end
+			continue // the JSON library unwraps it forever
 		}
 		runSynctest(t, name, func(t *testing.T) {
 			h := &harness{T: t}
@@ -273,7 +273,7 @@ func TestFault_FailingErrorOfDecodingRejectsMessage(t *testing.T) {
 				assert.Len(t, h.failures.all(), 1)
 			}
 			assert.NotContains(t, h.panics.all(), "OnError")
-			h.check(true)
+			h.checkIsolation(true)
 		})
 	}
 }
@@ -294,8 +294,8 @@ func TestFault_LateFailingErrorIsReported(t *testing.T) {
 			assert.Equal(t, errors.DeadlineExceeded, routertest.CallError(h.conn, Faulty{}).Code)
 			time.Sleep(2 * time.Second)
 			assert.Zero(t, h.conn.Pending())
-			h.checkReport(s)
-			h.check(true)
+			h.checkOneReport(s)
+			h.checkIsolation(true)
 		})
 	}
 }
@@ -312,8 +312,8 @@ func TestFault_FailingErrorRejectsConnection(t *testing.T) {
 			}
 			h.start(nil)
 			assert.Equal(t, router.StatusInternalError, h.dial().Closed().Code)
-			h.checkReport(s)
-			h.check(false)
+			h.checkOneReport(s)
+			h.checkIsolation(false)
 		})
 		runSynctest(t, "Authenticate/"+name, func(t *testing.T) {
 			h := &harness{T: t}
@@ -331,9 +331,9 @@ func TestFault_FailingErrorRejectsConnection(t *testing.T) {
 			}()
 			<-ended
 			assert.Equal(t, http.StatusInternalServerError, w.Code)
-			h.checkReport(s)
+			h.checkOneReport(s)
 			h.conn = h.dial()
-			h.check(true)
+			h.checkIsolation(true)
 		})
 	}
 }

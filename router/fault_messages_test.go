@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// failingMessage is a message one of whose methods fails. Methods of a nil pointer fail, too.
+// failingMessage is a message with one method that fails. The methods of a nil pointer also fail.
 type failingMessage struct {
 	at    string
 	fault func()
@@ -40,8 +40,8 @@ type failingText struct{ failingMessage }
 
 func (m *failingText) MarshalText() ([]byte, error) { m.fault(); return nil, nil }
 
-// reply registers a handler of Faulty in whose place a middleware answers.
-func reply(h *harness, m router.Message) {
+// replyWith registers a handler of Faulty whose reply a middleware replaces with m.
+func replyWith(h *harness, m router.Message) {
 	router.RPC(h.router, func(*router.Context, Faulty) (Echoed, error) { return Echoed{}, nil }).
 		Use(func(next router.Handler) router.Handler {
 			return func(ctx *router.Context) error {
@@ -53,7 +53,7 @@ func reply(h *harness, m router.Message) {
 }
 
 func TestFault_MessageMethodsContainFaults(t *testing.T) {
-	ways := map[string]func(*router.Context, router.Message) error{
+	operations := map[string]func(*router.Context, router.Message) error{
 		"Send":              (*router.Context).Send,
 		"Publish":           func(ctx *router.Context, m router.Message) error { return ctx.Publish("room", m) },
 		"PublishExceptSelf": func(ctx *router.Context, m router.Message) error { return ctx.PublishExceptSelf("room", m) },
@@ -72,15 +72,15 @@ func TestFault_MessageMethodsContainFaults(t *testing.T) {
 		"MarshalJSONTo":                      func(f func()) router.Message { return &failingJSONTo{failingMessage{"", f}} },
 		"MarshalText":                        func(f func()) router.Message { return &failingText{failingMessage{"", f}} },
 	}
-	for way, do := range ways {
-		for value, of := range values {
+	for operation, do := range operations {
+		for value, newMessage := range values {
 			for fault, f := range faults() {
-				harmless := way == "SetReply" && value == "ConflationKey" ||
-					way == "Progress" && (value == "nil" || value == "a nil pointer" || value == "MessageType" || value == "ConflationKey" || value == "a nil pointer with pointer methods")
-				if harmless {
+				ignored := operation == "SetReply" && value == "ConflationKey" ||
+					operation == "Progress" && (value == "nil" || value == "a nil pointer" || value == "MessageType" || value == "ConflationKey" || value == "a nil pointer with pointer methods")
+				if ignored {
 					continue
 				}
-				runSynctest(t, way+"/"+value+"/"+fault, func(t *testing.T) {
+				runSynctest(t, operation+"/"+value+"/"+fault, func(t *testing.T) {
 					h := &harness{T: t}
 					h.start(func(h *harness) {
 						router.RPC(h.router, func(*router.Context, Faulty) (Echoed, error) { return Echoed{}, nil }).
@@ -89,7 +89,7 @@ func TestFault_MessageMethodsContainFaults(t *testing.T) {
 									if err := next(ctx); err != nil {
 										return err
 									}
-									return do(ctx, of(f))
+									return do(ctx, newMessage(f))
 								}
 							})
 					})
@@ -97,14 +97,15 @@ func TestFault_MessageMethodsContainFaults(t *testing.T) {
 					assert.Equal(t, errors.Internal, h.call(h.conn).Code)
 					assert.Len(t, h.failures.all(), 1)
 					assert.NotContains(t, h.panics.all(), "handler", "the method returns an error")
-					h.check(true)
+					h.checkIsolation(true)
 				})
 			}
 		}
 	}
 }
 
-// TestFault_PublishReturnsErrorOutsideHandlers where no guard is around the caller.
+// TestFault_PublishReturnsErrorOutsideHandlers calls the router from a goroutine of the application,
+// where the router recovers no panics.
 func TestFault_PublishReturnsErrorOutsideHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &harness{T: t}
@@ -120,11 +121,11 @@ func TestFault_PublishReturnsErrorOutsideHandlers(t *testing.T) {
 				assert.Error(t, c.Send(m))
 			}
 		}
-		h.check(true)
+		h.checkIsolation(true)
 	})
 }
 
-// A faultyBroker has one method that fails.
+// A faultyBroker is a broker and session whose method at fails.
 type faultyBroker struct {
 	harness *harness
 
@@ -149,7 +150,7 @@ func (b *faultyBroker) trigger(at string) {
 
 func (b *faultyBroker) Connect(node broker.Handler) broker.Session {
 	b.harness.node = node
-	b.trigger("Join")
+	b.trigger("Connect")
 	if b.at == "nil" {
 		return nil
 	}

@@ -26,8 +26,8 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// A harness is a router with one piece of application code that fails, a connection that makes
-// it fail, and one that must not notice.
+// A harness is a router with application code that fails at one point, a connection that triggers
+// the failure, and another connection that must not be affected.
 type harness struct {
 	*testing.T
 	opts     router.Options
@@ -47,27 +47,27 @@ type Faulty struct{ At string }
 
 func (Faulty) MessageType() string { return "FAULTY" }
 
-// faults are the ways in which application code can fail other than by an error.
+// faults returns the ways in which application code can fail without returning an error.
 func faults() map[string]func() {
 	return map[string]func(){
-		"panic":                          func() { panic("fault") },
-		"panic of an error that panics":  func() { panic(&failingError{at: "Error"}) },
-		"panic of a nil pointer":         func() { panic((*failingError)(nil)) },
-		"panic of a value that logs bad": func() { panic(failingValue{}) },
-		exit:                             runtime.Goexit,
+		"panic":                              func() { panic("fault") },
+		"panic of an error that panics":      func() { panic(&failingError{at: "Error"}) },
+		"panic of a nil pointer":             func() { panic((*failingError)(nil)) },
+		"panic of a value that fails to log": func() { panic(failingValue{}) },
+		exit:                                 runtime.Goexit,
 	}
 }
 
 const exit = "runtime.Goexit"
 
-// failingValue panics wherever it is to be shown.
+// failingValue panics when it is formatted or logged.
 type failingValue struct{}
 
 func (failingValue) String() string       { panic("String") }
 func (failingValue) LogValue() slog.Value { panic("LogValue") }
 
-// start dials two connections to a router. What each user holds is limited to one connection, so
-// that a count that is kept shows.
+// start builds the router and dials the other connection. Each user may have only one connection, so
+// that a connection count that is not released becomes visible.
 func (h *harness) start(setUp func(*harness)) {
 	if h.opts.Authenticate == nil {
 		h.opts.Authenticate = func(req *http.Request) (router.Identity, error) {
@@ -99,7 +99,7 @@ func (h *harness) dial() *routertest.Conn {
 	return routertest.Dial(h, h.router, routertest.Token(faultyUser))
 }
 
-// call sends a Faulty as a call, and returns its only answer.
+// call sends a Faulty as a call and returns its answer, of which there must be exactly one.
 func (h *harness) call(conn *routertest.Conn) *errors.Error {
 	h.Helper()
 	conn.SendText(`{"type":"FAULTY","meta":{"correlationId":"c"},"payload":{"At":""}}`)
@@ -108,47 +108,47 @@ func (h *harness) call(conn *routertest.Conn) *errors.Error {
 	return routertest.ReceiveError(conn)
 }
 
-// live proves that a connection answers.
-func (h *harness) live(conn *routertest.Conn) {
+// checkEcho checks that a connection answers calls.
+func (h *harness) checkEcho(conn *routertest.Conn) {
 	h.Helper()
 	assert.Equal(h, Echoed{1}, routertest.Call[Echoed](conn, Echo{1}))
 }
 
-// check proves that nothing but the faulty message was harmed: the other connection works,
-// and no lock, no count and no goroutine is kept.
-func (h *harness) check(connOpen bool) {
+// checkIsolation checks that the failure affected only its own message: the other connection works,
+// and no lock, connection count or goroutine is left over. It shuts the router down.
+func (h *harness) checkIsolation(connOpen bool) {
 	h.Helper()
-	h.live(h.other)
+	h.checkEcho(h.other)
 	for c := range h.router.Conns() {
 		if c.Identity().UserID == "other" {
-			require.NoError(h, c.Subscribe("proof"))
-			require.NoError(h, h.router.Publish("proof", Nothing{}))
+			require.NoError(h, c.Subscribe("isolation"))
+			require.NoError(h, h.router.Publish("isolation", Nothing{}))
 			routertest.Receive[Nothing](h.other)
-			c.Unsubscribe("proof")
+			c.Unsubscribe("isolation")
 		}
 	}
 	if connOpen {
-		h.live(h.conn)
+		h.checkEcho(h.conn)
 		h.conn.Close()
 		synctest.Wait()
 	}
-	h.dial() // its user may have only one connection
+	h.dial() // fails if the closed connection still counts for its user
 	ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
 	defer cancel()
 	require.NoError(h, h.router.Shutdown(ctx))
 	assert.Empty(h, slices.Collect(h.router.Conns()))
 }
 
-// A boundary is a place where the router calls application code.
+// A boundary is a point where the router calls application code.
 type boundary struct {
 	prepare func(*harness)      // sets options
-	setUp   func(*harness)      // registers
-	provoke func(*harness)      // if nil, a Faulty is sent as a call
-	want    errors.Code         // of its answer
-	reason  string              // of EventPanicked; none if empty
-	ends    bool                // the connection
-	exits   bool                // it may call runtime.Goexit, too
-	onExit  func(*harness) bool // provokes in place of provoke, and reports whether the connection lives
+	setUp   func(*harness)      // registers handlers
+	trigger func(*harness)      // if nil, a Faulty is sent as a call
+	want    errors.Code         // of the answer to that call
+	reason  string              // of EventPanicked; empty if there must be none
+	ends    bool                // the connection must end
+	exits   bool                // runtime.Goexit is contained, too
+	onExit  func(*harness) bool // replaces trigger for runtime.Goexit; reports whether the connection stays open
 }
 
 func TestFault_EveryBoundaryHasCase(t *testing.T) {
@@ -164,7 +164,7 @@ func TestFault_EveryBoundaryHasCase(t *testing.T) {
 			}
 		}
 	}
-	assert.ElementsMatch(t, want, slices.Collect(maps.Keys(cases)), "each boundary needs a case in boundaries, and each case a boundary")
+	assert.ElementsMatch(t, want, slices.Collect(maps.Keys(cases)), "boundaries must have exactly one case for each boundary")
 }
 
 // declaredBoundaries returns the methods of the exported interfaces, the exported function
@@ -213,7 +213,7 @@ func callbacksOf(spec *ast.TypeSpec) (names []string) {
 	case *ast.InterfaceType:
 		for _, method := range typ.Methods.List {
 			for _, name := range method.Names {
-				if name.IsExported() { // others cannot be implemented elsewhere
+				if name.IsExported() { // unexported methods cannot be implemented by applications
 					names = append(names, spec.Name.Name+"."+name.Name)
 				}
 			}
@@ -225,7 +225,7 @@ func callbacksOf(spec *ast.TypeSpec) (names []string) {
 func TestFault_BoundariesContainFaults(t *testing.T) {
 	for name, b := range boundaries() {
 		for fault, f := range faults() {
-			if fault == exit && !b.exits && b.onExit == nil || b.provoke == nil && b.want == "" {
+			if fault == exit && !b.exits && b.onExit == nil || b.trigger == nil && b.want == "" {
 				continue
 			}
 			runSynctest(t, name+"/"+fault, func(t *testing.T) { b.test(&harness{T: t, fault: f}, fault == exit) })
@@ -242,8 +242,8 @@ func (b boundary) test(h *harness, exits bool) {
 	switch {
 	case exits && b.onExit != nil:
 		lives = b.onExit(h)
-	case b.provoke != nil:
-		b.provoke(h)
+	case b.trigger != nil:
+		b.trigger(h)
 	default:
 		h.conn = h.dial()
 		assert.Equal(h, b.want, h.call(h.conn).Code)
@@ -258,19 +258,20 @@ func (b boundary) test(h *harness, exits bool) {
 	if lives && h.conn == nil {
 		h.conn = h.dial()
 	}
-	h.check(lives)
+	h.checkIsolation(lives)
 }
 
 func TestFault_BrokerConnectFailurePanicsAtStartUp(t *testing.T) {
 	assert.PanicsWithValue(t, "fault", func() {
-		router.New(&router.Options{Broker: &faultyBroker{harness: &harness{fault: func() { panic("fault") }}, at: "Join"}})
+		router.New(&router.Options{Broker: &faultyBroker{harness: &harness{fault: func() { panic("fault") }}, at: "Connect"}})
 	})
 	assert.PanicsWithValue(t, "router: Broker.Connect has returned nil; it must return a Session", func() {
 		router.New(&router.Options{Broker: &faultyBroker{harness: &harness{}, at: "nil"}})
 	})
 }
 
-// TestFault_LoggerMayCallRouter covers panics that come under a topic's lock.
+// TestFault_LoggerMayCallRouter lets code panic while the router holds the lock of a topic; the
+// logger must be called without it.
 func TestFault_LoggerMayCallRouter(t *testing.T) {
 	for _, at := range []string{"Observe", "Subscribe", "Publish"} {
 		runSynctest(t, at, func(t *testing.T) {
@@ -311,30 +312,30 @@ func TestFault_LoggerMayCallRouter(t *testing.T) {
 					c.Next()
 				}
 			}
-			h.check(true)
+			h.checkIsolation(true)
 		})
 	}
 }
 
-// TestFault_ObserverPanicLogsAreBounded proves that an observer that panics all the time does
-// not fill the memory while the Logger is slow.
+// TestFault_ObserverPanicLogsAreBounded checks that an observer that panics for every event does not
+// use unbounded memory while the Logger blocks.
 func TestFault_ObserverPanicLogsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logged := 0
-		slow := make(chan struct{})
+		unblock := make(chan struct{})
 		h := &harness{T: t}
 		h.opts.Logger = slog.New(&hookedHandler{handle: func(rec slog.Record) {
 			if rec.Message == "hook panicked" {
-				<-slow
+				<-unblock
 				logged++
 			}
 		}})
 		h.start(func(h *harness) { h.router.Observe(func(router.Event) { panic("fault") }) })
 		for range 1000 {
-			h.live(h.other)
+			h.checkEcho(h.other)
 		}
 		synctest.Wait()
-		close(slow)
+		close(unblock)
 		synctest.Wait()
 		assert.Equal(t, 64, logged)
 	})

@@ -74,7 +74,7 @@ func modelClient(element string) netip.Addr {
 	return addr.Unmap()
 }
 
-// modelXForwardedFor is the list from its end.
+// modelXForwardedFor returns the hops from last to first; an invalid hop is the zero Addr.
 func modelXForwardedFor(value string) []netip.Addr {
 	var hops []netip.Addr
 	for _, hop := range slices.Backward(strings.Split(value, ",")) {
@@ -95,7 +95,7 @@ func modelXForwardedFor(value string) []netip.Addr {
 }
 
 // FuzzForwarded compares both headers with models, from trusted and from untrusted peers, and
-// checks that nothing which precedes a proxy's element changes what the proxy says.
+// checks that text before the proxy's element never changes the result.
 func FuzzForwarded(f *testing.F) {
 	for _, seed := range []string{
 		"for=192.0.2.43, for=198.51.100.17;by=203.0.113.60;proto=http;host=example.com", // RFC 7239, section 4
@@ -138,7 +138,7 @@ func FuzzForwarded(f *testing.F) {
 		}
 		for _, fields := range [][]string{{value + ", " + appended}, {value, appended}} {
 			if got := clientIP("10.9.9.9:1", fields...); got.String() != "198.51.100.77" {
-				t.Errorf("%s: %q is from %v; what a client sends must not change a proxy's element", name, fields, got)
+				t.Errorf("%s: %q is from %v; text from a client must not change the proxy's element", name, fields, got)
 			}
 		}
 	})

@@ -30,7 +30,7 @@ func TestServeHTTP_RejectsRequestWithBody(t *testing.T) {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		require.NoError(t, err)
 		require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
-		_, err = io.WriteString(conn, handshakeWith(lines)) // and no body
+		_, err = io.WriteString(conn, handshakeWith(lines)) // the body never follows
 		require.NoError(t, err)
 		reader := bufio.NewReader(conn)
 		resp, err := http.ReadResponse(reader, nil)
@@ -43,10 +43,10 @@ func TestServeHTTP_RejectsRequestWithBody(t *testing.T) {
 		assert.ErrorIs(t, err, io.EOF, "the server does not wait for the body")
 		_ = conn.Close()
 	}
-	assert.NoError(t, r.Shutdown(t.Context()), "no request holds a place")
+	assert.NoError(t, r.Shutdown(t.Context()), "no rejected request counts as a connection")
 }
 
-// TestTimeouts_PingIntervalMayBeShorterThanPong counts the pings that a silent client gets.
+// TestTimeouts_PingIntervalMayBeShorterThanPong expects ten pings in a row, each answered by a pong.
 func TestTimeouts_PingIntervalMayBeShorterThanPong(t *testing.T) {
 	r := router.New(discardLogs(router.Options{Timeouts: router.Timeouts{Ping: 20 * time.Millisecond, Pong: 10 * time.Second}}))
 	server := httptest.NewServer(r)

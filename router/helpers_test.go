@@ -3,8 +3,13 @@ package router_test
 import (
 	"encoding/json"
 	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
 )
 
 func payloadOf(frame []byte) string {
@@ -17,7 +22,7 @@ func payloadOf(frame []byte) string {
 	return string(envelope.Payload)
 }
 
-// discard reads r to its end without keeping anything.
+// discard reads r until io.EOF and drops the data.
 func discard(r io.Reader) error {
 	var buf [1024]byte
 	for {
@@ -28,4 +33,43 @@ func discard(r io.Reader) error {
 			return err
 		}
 	}
+}
+
+// discardLogs returns opts with a logger that discards everything.
+func discardLogs(opts router.Options) *router.Options {
+	opts.Logger = slog.New(slog.DiscardHandler)
+	return &opts
+}
+
+// runSynctest runs a subtest inside a synctest bubble, where time is virtual.
+func runSynctest(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// A recorder is a slice that is safe for concurrent use.
+type recorder[T any] struct {
+	mu   sync.Mutex
+	list []T
+}
+
+func (r *recorder[T]) add(v T) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, v)
+}
+
+func (r *recorder[T]) all() []T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]T(nil), r.list...)
+}
+
+// collect returns the open connections.
+func collect(r *router.Router) []*router.Conn {
+	var conns []*router.Conn
+	for c := range r.Conns() {
+		conns = append(conns, c)
+	}
+	return conns
 }

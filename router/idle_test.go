@@ -21,8 +21,8 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// TestConn_IdleHasNoGoroutine also sees that the last one to leave takes what waits for
-// all of them along: TestMain would find it.
+// TestConn_IdleHasNoGoroutine also relies on TestMain, which fails if the event loop outlives the
+// last connection.
 func TestConn_IdleHasNoGoroutine(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("connections wait on goroutines except on Linux")
@@ -41,11 +41,11 @@ func TestConn_IdleHasNoGoroutine(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Eventually(t, func() bool { return runtime.NumGoroutine() < before+conns/10 }, 10*time.Second, 10*time.Millisecond,
-		"those that have handled messages wait a second for more")
+		"a goroutine that has handled messages waits a second for more before it ends")
 	assert.Len(t, collect(r), conns)
 }
 
-// echoCall is long enough for text.
+// echoCall is a call that is long enough for text, which encodes at least 126 bytes.
 var echoCall = `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}` + strings.Repeat(" ", 64)
 
 func dialUpgraded(t *testing.T, server *httptest.Server) net.Conn {
@@ -57,7 +57,8 @@ func dialUpgraded(t *testing.T, server *httptest.Server) net.Conn {
 	return conn
 }
 
-// TestConn_EndAlongWithMessageEndsHandlerOnce is told of only once.
+// TestConn_EndAlongWithMessageEndsHandlerOnce ends connections immediately after a message, so that
+// the server may find both in one read.
 func TestConn_EndAlongWithMessageEndsHandlerOnce(t *testing.T) {
 	for name, end := range map[string]func(net.Conn){
 		"the end of the stream": func(conn net.Conn) { _ = conn.(*net.TCPConn).CloseWrite() },
@@ -79,41 +80,25 @@ func TestConn_EndAlongWithMessageEndsHandlerOnce(t *testing.T) {
 				conn := dialUpgraded(t, server)
 				_, err := conn.Write(message)
 				require.NoError(t, err)
-				if i%2 == 0 { // the server may have begun to read
+				if i%2 == 0 { // the server may have started to read
 					runtime.Gosched()
 				}
 				end(conn)
 			}
 			assert.Eventually(t, func() bool { return len(collect(r)) == 0 }, 10*time.Second, time.Millisecond)
-			if name != "a reset" { // which may take the message along
+			if name != "a reset" { // which may discard the message
 				assert.Eventually(t, func() bool { return ended.Load() == conns }, 10*time.Second, time.Millisecond)
 			}
 		})
 	}
 }
 
-func TestShutdown_ClosesIdleConnections(t *testing.T) {
-	var ended atomic.Int64
-	r := router.New(&router.Options{OnClose: func(*router.Conn, router.CloseError) { ended.Add(1) }})
-	server := httptest.NewServer(r)
-	defer server.Close()
-	const conns = 200
-	for range conns {
-		dialUpgraded(t, server) // never answers the close frame
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, r.Shutdown(ctx), context.DeadlineExceeded)
-	assert.Eventually(t, func() bool { return ended.Load() == conns }, 10*time.Second, time.Millisecond)
-	assert.Empty(t, collect(r))
-}
-
-// TestConn_MessagesDuringIdleTransitionAreHandled has messages come while the server is about to stop reading, in pieces
-// whose borders fall anywhere.
+// TestConn_MessagesDuringIdleTransitionAreHandled sends messages in pieces of random sizes, so that
+// some arrive while the server is about to stop reading.
 func TestConn_MessagesDuringIdleTransitionAreHandled(t *testing.T) {
 	r := router.New(nil)
 	r.UseIngress(func(context.Context, router.IngressContext) error {
-		time.Sleep(rand.N(200 * time.Microsecond)) // as if it asked another machine
+		time.Sleep(rand.N(200 * time.Microsecond)) // like a request to a remote limiter
 		return nil
 	})
 	router.RPC(r, echo)

@@ -45,7 +45,7 @@ func handleNote(_ *router.Context, m note) (note, error) {
 	return m, nil
 }
 
-// A lockedBuffer is written by many goroutines.
+// A lockedBuffer is a buffer that is safe for concurrent writes.
 type lockedBuffer struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -70,10 +70,10 @@ func TestLogger_NeverReceivesSecrets(t *testing.T) {
 			for _, secret := range []string{"S3CRET", "T0KEN", "C00KIE", "H3ADER", "REAS0N"} {
 				assert.NotContains(t, text, secret)
 			}
-			for _, said := range []string{
-				"connection opened", "connection closed", "connection rejected", "message failed", "hook panicked",
+			for _, entry := range []string{
+				"connection opened", "connection closed", "connection refused", "message failed", "hook panicked",
 			} {
-				assert.Contains(t, text, said)
+				assert.Contains(t, text, entry)
 			}
 			if name == "json" {
 				checkKeys(t, text)
@@ -82,7 +82,8 @@ func TestLogger_NeverReceivesSecrets(t *testing.T) {
 	}
 }
 
-// logSecrets makes a router log all that it can log, with secrets wherever one may be.
+// logSecrets makes a router write every log entry that it has, with a secret in every value that
+// a client or an application controls.
 func logSecrets(t *testing.T, logger *slog.Logger) {
 	r := router.New(&router.Options{
 		Logger: logger,
@@ -137,15 +138,15 @@ func logSecrets(t *testing.T, logger *slog.Logger) {
 }
 
 func checkKeys(t *testing.T, text string) {
-	promised := map[string]bool{"time": true, "level": true, "msg": true, "source": true}
+	documented := map[string]bool{"time": true, "level": true, "msg": true, "source": true}
 	for _, key := range []string{"conn", "ip", "type", "error", "stack", "hook", "panic", "code", "reason"} {
-		promised[key] = true
+		documented[key] = true
 	}
 	for line := range strings.Lines(text) {
 		var entry map[string]any
 		require.NoError(t, json.Unmarshal([]byte(line), &entry))
 		for key := range entry {
-			assert.True(t, promised[key], "%s is not a promised key", key)
+			assert.True(t, documented[key], "%s is not a documented key", key)
 		}
 	}
 }

@@ -9,17 +9,18 @@ import (
 	"time"
 )
 
-// TestMain fails if a goroutine of ours outlives the tests.
+// TestMain fails if a goroutine of this module outlives the tests.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if stacks := leaked(); code == 0 && stacks != "" {
-		fmt.Fprintf(os.Stderr, "goroutines are left:\n%s\n", stacks)
+		fmt.Fprintf(os.Stderr, "goroutines are still running:\n%s\n", stacks)
 		code = 1
 	}
 	os.Exit(code)
 }
 
-// leaked returns the stacks of goroutines in this module, after a grace period.
+// leaked returns the stacks of the goroutines that run code of this module and do not end within
+// five seconds.
 func leaked() string {
 	var ours []string
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {

@@ -41,7 +41,7 @@ const (
 	maxReadBytes    = 20_000
 )
 
-// newMalformedServer has a handler for everything that can go wrong.
+// newMalformedServer starts a server with one handler for each way in which a message can fail.
 func newMalformedServer(t *testing.T, opts *router.Options) *httptest.Server {
 	opts.Logger = slog.New(slog.DiscardHandler)
 	opts.Limits.MaxMessageBytes, opts.Limits.MaxReadBytes = maxMessageBytes, maxReadBytes
@@ -52,7 +52,7 @@ func newMalformedServer(t *testing.T, opts *router.Options) *httptest.Server {
 	router.On(r, func(*router.Context, Panic) error { panic("secret") })
 	router.On(r, func(*router.Context, Fail) error { return errors.New("secret") })
 	router.RPC(r, func(ctx *router.Context, _ Hang) (Nothing, error) {
-		<-ctx.Conn().Context().Done() // it looks away when its own time is up
+		<-ctx.Conn().Context().Done() // ignores the deadline of the call
 		return Nothing{}, nil
 	})
 	server := httptest.NewServer(r)
@@ -107,7 +107,7 @@ func rejection(typ, correlationID string, code errors.Code, rest string) string 
 	return fmt.Sprintf(`{"type":%q,"meta":%s,"payload":{"code":%q,%s}}`, typ, meta, code, rest)
 }
 
-// invalidArgument is the answer to a malformed message.
+// invalidArgument returns the answer to a malformed message.
 func invalidArgument(correlationID, message string) string {
 	typ := "ERROR"
 	if correlationID != "" {
@@ -117,7 +117,7 @@ func invalidArgument(correlationID, message string) string {
 		`"message":%q,"details":{"reason":%q},"retryable":false`, message, message))
 }
 
-func field(correlationID, name, reason string) string {
+func invalidField(correlationID, name, reason string) string {
 	typ := "ERROR"
 	if correlationID != "" {
 		typ = "RPC_ERROR"
@@ -167,7 +167,7 @@ func TestMalformedInput_IsAnsweredAndConnectionSurvives(t *testing.T) {
 		{name: "duplicate type", send: `{"type":"ECHO","type":"SAY","meta":{"correlationId":"c"},"payload":{"n":5}}`, want: invalidArgument("c", `duplicate key "type"`)},
 		{name: "duplicate payload", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5},"payload":{"n":6}}`, want: invalidArgument("c", `duplicate key "payload"`)},
 		{name: "invalid UTF-8 in a binary message", binary: true, send: "{\"type\":\"SAY\",\"payload\":{\"room\":\"a\",\"text\":\"\xff\"}}", want: invalidArgument("", "message is not valid UTF-8")},
-		{name: "something behind the object", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}} {}`, want: invalidArgument("c", "message is not valid JSON: unexpected character at byte 63")},
+		{name: "text after the object", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}} {}`, want: invalidArgument("c", "message is not valid JSON: unexpected character at byte 63")},
 		{name: "JSON in a binary frame", binary: true, send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`, want: echoed},
 		{name: "binary garbage", binary: true, send: "\x00\x01\x02\xff", want: invalidArgument("", "message must be a JSON object")},
 		{name: "meta is null", send: `{"type":"ECHO","meta":null,"payload":{"n":5}}`, want: invalidArgument("", "meta must be an object")},
@@ -179,20 +179,20 @@ func TestMalformedInput_IsAnsweredAndConnectionSurvives(t *testing.T) {
 		{name: "reserved ERROR", send: `{"type":"ERROR"}`, want: rejection("ERROR", "", errors.Unimplemented, unimplemented)},
 		{name: "unknown type", send: `{"type":"NOPE"}`, want: rejection("ERROR", "", errors.Unimplemented, unimplemented)},
 		{name: "call of an unknown type", send: `{"type":"NOPE","meta":{"correlationId":"c"}}`, want: rejection("RPC_ERROR", "c", errors.Unimplemented, unimplemented)},
-		{name: "payload missing", send: `{"type":"SAY","meta":{}}`, want: field("", "payload", "is missing")},
-		{name: "payload of the wrong shape", send: `{"type":"SAY","payload":[]}`, want: field("", "payload", "must be an object, not an array")},
-		{name: "field of the wrong shape", send: `{"type":"SAY","payload":{"room":7,"text":"x"}}`, want: field("", "room", "must be a string, not a number")},
-		{name: "number out of range", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":1e99}}`, want: field("c", "n", "must be an integer in range, not 1e99")},
-		{name: "failing Validate", send: `{"type":"SAY","payload":{"room":"a","text":""}}`, want: field("", "text", "must not be empty")},
+		{name: "payload missing", send: `{"type":"SAY","meta":{}}`, want: invalidField("", "payload", "is missing")},
+		{name: "payload of the wrong type", send: `{"type":"SAY","payload":[]}`, want: invalidField("", "payload", "must be an object, not an array")},
+		{name: "field of the wrong type", send: `{"type":"SAY","payload":{"room":7,"text":"x"}}`, want: invalidField("", "room", "must be a string, not a number")},
+		{name: "number out of range", send: `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":1e99}}`, want: invalidField("c", "n", "must be an integer in range, not 1e99")},
+		{name: "failing Validate", send: `{"type":"SAY","payload":{"room":"a","text":""}}`, want: invalidField("", "text", "must not be empty")},
 		{name: "one byte below the limit", send: sized(maxMessageBytes - 1), want: echoed},
 		{name: "at the limit", send: sized(maxMessageBytes), want: echoed},
 		{name: "one byte above the limit", send: sized(maxMessageBytes + 1), want: tooBig("c", maxMessageBytes+1)},
-		{name: "one byte below the hard cap", send: sized(maxReadBytes - 1), want: tooBig("c", maxReadBytes-1)},
-		{name: "at the hard cap", send: sized(maxReadBytes), want: tooBig("c", maxReadBytes)},
+		{name: "one byte below the read limit", send: sized(maxReadBytes - 1), want: tooBig("c", maxReadBytes-1)},
+		{name: "at the read limit", send: sized(maxReadBytes), want: tooBig("c", maxReadBytes)},
 		{name: "handler panics", send: `{"type":"PANIC"}`, want: rejection("ERROR", "", errors.Internal, `"message":"internal error","retryable":false`)},
 		{name: "handler returns a bare error", send: `{"type":"FAIL","meta":{"correlationId":"c"}}`, want: rejection("RPC_ERROR", "c", errors.Internal, `"message":"internal error","retryable":false`)},
 		{name: "handler never replies", send: `{"type":"HANG","meta":{"correlationId":"c"}}`, want: rejection("RPC_ERROR", "c", errors.DeadlineExceeded, `"message":"the time for the call is up","retryable":true`)},
-		{name: "no payload where none is needed", send: `{"type":"NOTHING"}`, want: `{"type":"NOTHING","meta":{}}`},
+		{name: "no payload for a message without fields", send: `{"type":"NOTHING"}`, want: `{"type":"NOTHING","meta":{}}`},
 		{name: "heartbeat", send: `{"type":"__heartbeat"}`, want: "__heartbeat_ack"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -232,13 +232,13 @@ func TestMalformedInput_InvalidUTF8TextClosesConnection(t *testing.T) {
 
 func TestLimits_MessagesAfterOversizedOneAreHandled(t *testing.T) {
 	ws := dialServer(t, newMalformedServer(t, &router.Options{}))
-	// The dropped part looks like frames: none of it may be taken for one.
+	// The dropped part looks like frames; none of it may be parsed as one.
 	write(t, ws, websocket.MessageBinary, sized(maxMessageBytes)+string(bytes.Repeat([]byte{0x81, 0x01, 'x'}, 3000)))
 	for n := 1; n <= 2; n++ {
 		write(t, ws, websocket.MessageText, fmt.Sprintf(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":%d}}`, n))
 	}
 	assert.JSONEq(t, tooBig("c", maxMessageBytes+9000), read(t, ws))
-	got := read(t, ws) + read(t, ws) // calls run beside each other
+	got := read(t, ws) + read(t, ws) // calls run concurrently, so replies arrive in any order
 	for n := 1; n <= 2; n++ {
 		assert.Contains(t, got, fmt.Sprintf(`"payload":{"n":%d}`, n))
 	}
@@ -271,7 +271,8 @@ func TestFragments_MessageIsReassembled(t *testing.T) {
 	assert.JSONEq(t, `{"type":"ECHOED","meta":{"correlationId":"c"},"payload":{"n":5}}`, read(t, ws))
 }
 
-// TestLimits_CountDecompressedBytes: a few bytes may be many.
+// TestLimits_CountDecompressedBytes sends messages that are within the limits only while they are
+// compressed.
 func TestLimits_CountDecompressedBytes(t *testing.T) {
 	server := newMalformedServer(t, &router.Options{CompressMinBytes: 1})
 	ws := dialWith(t, server, &websocket.DialOptions{CompressionMode: websocket.CompressionNoContextTakeover, CompressionThreshold: 1})

@@ -48,6 +48,6 @@ func TestObserve_PanicIsContained(t *testing.T) {
 	router.RPC(r, echo)
 	conn := routertest.Dial(t, r)
 	assert.Equal(t, Echoed{1}, routertest.Call[Echoed](conn, Echo{1}))
-	assert.Panics(t, func() { r.Observe(func(router.Event) {}) }, "it serves already")
+	assert.Panics(t, func() { r.Observe(func(router.Event) {}) }, "Observe must be called before the router serves")
 	assert.Panics(t, func() { router.New(nil).Observe(nil) })
 }

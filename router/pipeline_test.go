@@ -3,10 +3,8 @@ package router_test
 import (
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,35 +17,6 @@ import (
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
-
-func discardLogs(opts router.Options) *router.Options {
-	opts.Logger = slog.New(slog.DiscardHandler)
-	return &opts
-}
-
-// runSynctest runs a subtest in virtual time.
-func runSynctest(t *testing.T, name string, f func(t *testing.T)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
-}
-
-// A recorder is a slice that goroutines append to.
-type recorder[T any] struct {
-	mu   sync.Mutex
-	list []T
-}
-
-func (r *recorder[T]) add(v T) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.list = append(r.list, v)
-}
-
-func (r *recorder[T]) all() []T {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]T(nil), r.list...)
-}
 
 func TestIngress_ReceivesContextBeforePayloadIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -80,20 +49,20 @@ func TestIngress_ReceivesContextBeforePayloadIsRead(t *testing.T) {
 			assert.NotEmpty(t, in.ConnID)
 			assert.WithinDuration(t, time.Now(), in.ReceivedAt, time.Second)
 		}
-		assert.Equal(t, []string{"ECHO", "", "", "__heartbeat", ""}, types, "everything is charged once, unknown names alike")
+		assert.Equal(t, []string{"ECHO", "", "", "__heartbeat", ""}, types, "every message is charged once; an unregistered type is empty")
 		assert.EqualValues(t, len(`{"type":"ECHO","payload":{"n":5}}`), seen.all()[0].Size)
 	})
 }
 
 func TestIngress_EveryMessageIsChargedOnce(t *testing.T) {
 	for name, text := range map[string]string{
-		"a good message":      `{"type":"ECHO","payload":{"n":5}}`,
-		"a bad payload":       `{"type":"ECHO","payload":[]}`,
-		"a truncated message": `{"type":"ECHO","payload":{"n":`,
-		"garbage":             `garbage`,
-		"an unknown type":     `{"type":"NOPE"}`,
-		"a heartbeat":         `{"type":"__heartbeat"}`,
-		"an oversized one":    sized(maxMessageBytes + 1),
+		"a valid message":      `{"type":"ECHO","payload":{"n":5}}`,
+		"an invalid payload":   `{"type":"ECHO","payload":[]}`,
+		"a truncated message":  `{"type":"ECHO","payload":{"n":`,
+		"garbage":              `garbage`,
+		"an unknown type":      `{"type":"NOPE"}`,
+		"a heartbeat":          `{"type":"__heartbeat"}`,
+		"an oversized message": sized(maxMessageBytes + 1),
 	} {
 		runSynctest(t, name, func(t *testing.T) {
 			charged := 0
@@ -108,7 +77,7 @@ func TestIngress_EveryMessageIsChargedOnce(t *testing.T) {
 			conn.Next()
 			synctest.Wait()
 			assert.Equal(t, 1, charged)
-			assert.Zero(t, conn.Pending(), "one answer")
+			assert.Zero(t, conn.Pending(), "exactly one answer")
 		})
 	}
 }
@@ -119,13 +88,13 @@ func TestPipeline_StagesRunInOrder(t *testing.T) {
 		step := func(name string) router.Middleware {
 			return func(next router.Handler) router.Handler {
 				return func(ctx *router.Context) error {
-					trace.add("into " + name)
-					defer trace.add("out of " + name)
+					trace.add("enter " + name)
+					defer trace.add("exit " + name)
 					return next(ctx)
 				}
 			}
 		}
-		gate := func(name string) router.IngressFunc {
+		ingress := func(name string) router.IngressFunc {
 			return func(context.Context, router.IngressContext) error {
 				trace.add(name)
 				return nil
@@ -135,31 +104,31 @@ func TestPipeline_StagesRunInOrder(t *testing.T) {
 		g := r.Group()
 		inner := g.Group()
 		router.On(inner, func(*router.Context, Say) error { trace.add("handler"); return nil }).
-			UseIngress(gate("route")).
+			UseIngress(ingress("route")).
 			Use(step("route"))
 		g.Use(step("group"))
-		g.UseIngress(gate("group"))
-		inner.UseIngress(gate("inner group"))
+		g.UseIngress(ingress("group"))
+		inner.UseIngress(ingress("inner group"))
 		r.Use(step("router 1"), step("router 2"))
-		r.UseIngress(gate("router"))
+		r.UseIngress(ingress("router"))
 
 		routertest.Dial(t, r).Send(Say{Room: "go", Text: "hi"})
 		synctest.Wait()
 		assert.Equal(t, []string{
 			"router", "group", "inner group", "route", "validate",
-			"into router 1", "into router 2", "into group", "into route",
+			"enter router 1", "enter router 2", "enter group", "enter route",
 			"handler",
-			"out of route", "out of group", "out of router 2", "out of router 1",
+			"exit route", "exit group", "exit router 2", "exit router 1",
 		}, trace.all())
 	})
 }
 
 func TestPipeline_RejectionSkipsLaterStages(t *testing.T) {
-	full := func(context.Context, router.IngressContext) error {
+	limited := func(context.Context, router.IngressContext) error {
 		return &router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, RetryAfter: 1500*time.Millisecond + 1}
 	}
 	denied := func(context.Context, router.IngressContext) error {
-		return errors.Errorf(errors.PermissionDenied, "not you")
+		return errors.Errorf(errors.PermissionDenied, "access is denied")
 	}
 	broken := func(context.Context, router.IngressContext) error { return io.ErrUnexpectedEOF }
 	panics := func(context.Context, router.IngressContext) error { panic("secret") }
@@ -169,21 +138,21 @@ func TestPipeline_RejectionSkipsLaterStages(t *testing.T) {
 		ingress router.IngressFunc
 		want    errors.Error
 	}{
-		{"ingress before the payload", `{"type":"ECHO","payload":{{{`, denied, errors.Error{Code: errors.PermissionDenied, Message: "not you"}},
-		{"a limit before an unknown type", `{"type":"NOPE"}`, full, errors.Error{
+		{"ingress before the payload", `{"type":"ECHO","payload":{{{`, denied, errors.Error{Code: errors.PermissionDenied, Message: "access is denied"}},
+		{"a limit before an unknown type", `{"type":"NOPE"}`, limited, errors.Error{
 			Code: errors.ResourceExhausted, Message: "rate limit exceeded", RetryAfter: 1501 * time.Millisecond,
 			Details: map[string]any{"kind": "rate", "observed": 1., "limit": 5.},
 		}},
-		{"a limit before a malformed message", `garbage`, full, errors.Error{
+		{"a limit before a malformed message", `garbage`, limited, errors.Error{
 			Code: errors.ResourceExhausted, Message: "rate limit exceeded", RetryAfter: 1501 * time.Millisecond,
 			Details: map[string]any{"kind": "rate", "observed": 1., "limit": 5.},
 		}},
-		{"size before a limit", sized(maxMessageBytes + 1), full, errors.Error{
+		{"size before a limit", sized(maxMessageBytes + 1), limited, errors.Error{
 			Code: errors.ResourceExhausted, Message: "message is too big", RetryAfter: errors.Never,
 			Details: map[string]any{"kind": "payload", "observed": maxMessageBytes + 1., "limit": float64(maxMessageBytes)},
 		}},
-		{"a bare error of ingress is ours", `{"type":"ECHO"}`, broken, errors.Error{Code: errors.Internal, Message: "internal error"}},
-		{"a panic of ingress is ours", `{"type":"ECHO"}`, panics, errors.Error{Code: errors.Internal, Message: "internal error"}},
+		{"an ingress error without a code is internal", `{"type":"ECHO"}`, broken, errors.Error{Code: errors.Internal, Message: "internal error"}},
+		{"a panic of ingress is internal", `{"type":"ECHO"}`, panics, errors.Error{Code: errors.Internal, Message: "internal error"}},
 	} {
 		runSynctest(t, tt.name, func(t *testing.T) {
 			r := router.New(discardLogs(router.Options{Limits: router.Limits{MaxMessageBytes: maxMessageBytes}}))
@@ -220,10 +189,10 @@ func TestLimits_AreReportedOnce(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name     string
-		reaction router.LimitAction
+		action   router.LimitAction
 		text     string
 		kind     router.LimitKind
-		closed   router.CloseError // zero: the connection lives
+		closed   router.CloseError // zero if the connection stays open
 		answered bool
 	}{
 		{"rate, send", router.ActionSend, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{}, true},
@@ -236,9 +205,9 @@ func TestLimits_AreReportedOnce(t *testing.T) {
 		runSynctest(t, tt.name, func(t *testing.T) {
 			var reported recorder[router.LimitExceeded]
 			r := router.New(discardLogs(router.Options{
-				LimitAction:     tt.reaction,
+				LimitAction:     tt.action,
 				OnLimitExceeded: func(l router.LimitExceeded) { reported.add(l); panic("a hook's panic is contained") },
-				OnError:         func(f router.ErrorReport) { t.Errorf("a limit is no failure: %v", f.Err) },
+				OnError:         func(f router.ErrorReport) { t.Errorf("OnError was called for a limit: %v", f.Err) },
 				Limits:          router.Limits{MaxMessageBytes: maxMessageBytes},
 			}))
 			router.RPC(r, echo).UseIngress(overRate)
@@ -272,7 +241,7 @@ func TestLimits_RouteActionAndCloseCodeOverrideDefaults(t *testing.T) {
 		router.On(r, func(*router.Context, Say) error { return nil }).MaxMessageBytes(50)
 		conn := routertest.Dial(t, r)
 		conn.SendText(sized(maxMessageBytes + 1))
-		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(conn).Code, "the route's own reaction")
+		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(conn).Code, "the action of the route")
 		conn.Send(Say{Room: "go", Text: "this is longer than the route allows"})
 		assert.EqualValues(t, 4008, conn.Closed().Code)
 	})
@@ -293,13 +262,13 @@ func TestRoute_MaxMessageBytesOverridesLimit(t *testing.T) {
 func TestLimits_ConcurrentCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported recorder[router.LimitExceeded]
-		free := make(chan struct{})
+		proceed := make(chan struct{})
 		r := router.New(&router.Options{
 			Limits:          router.Limits{Concurrency: 2},
 			OnLimitExceeded: reported.add,
 		})
 		router.RPC(r, func(_ *router.Context, m Echo) (Echoed, error) {
-			<-free
+			<-proceed
 			return Echoed(m), nil
 		})
 		conn := routertest.Dial(t, r)
@@ -311,27 +280,27 @@ func TestLimits_ConcurrentCallsAreBounded(t *testing.T) {
 			assert.Equal(t, errors.ResourceExhausted, e.Code)
 			assert.Equal(t, map[string]any{"kind": "in_flight", "observed": 3., "limit": 2.}, e.Details)
 		}
-		close(free)
+		close(proceed)
 		synctest.Wait()
-		assert.Equal(t, 2, conn.Pending(), "the two that were admitted are answered")
+		assert.Equal(t, 2, conn.Pending(), "the two admitted calls are answered")
 		assert.Len(t, reported.all(), 2)
 		conn.Send(Echo{})
 		synctest.Wait()
-		assert.Equal(t, 3, conn.Pending(), "an answered call makes room")
+		assert.Equal(t, 3, conn.Pending(), "an answered call frees capacity")
 	})
 }
 
 func TestBackpressure_SlowHandlerPausesReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var entered atomic.Int64
-		free := make(chan struct{})
+		proceed := make(chan struct{})
 		r := router.New(nil)
 		r.UseIngress(func(context.Context, router.IngressContext) error {
 			entered.Add(1)
 			return nil
 		})
 		router.On(r, func(*router.Context, Say) error {
-			<-free
+			<-proceed
 			return nil
 		})
 		conn := routertest.Dial(t, r)
@@ -341,8 +310,8 @@ func TestBackpressure_SlowHandlerPausesReading(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		assert.EqualValues(t, 66, entered.Load(), "one is handled, 64 wait, one is at the door")
-		close(free)
+		assert.EqualValues(t, 66, entered.Load(), "one is handled, 64 are queued, and one waits for the queue")
+		close(proceed)
 		synctest.Wait()
 		assert.EqualValues(t, 1000, entered.Load())
 	})

@@ -18,18 +18,18 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// A node is a chat that says who enters and leaves.
+// A node is a chat router that records presence events and lost messages.
 type node struct {
 	*router.Router
-	events recorder[string]
-	missed recorder[int]
+	events recorder[string] // "+user@topic" or "-user@topic"
+	lost   recorder[int]
 }
 
-type Enter struct {
+type Join struct {
 	Room string `json:"room"`
 }
 
-func (Enter) MessageType() string { return "ENTER" }
+func (Join) MessageType() string { return "JOIN" }
 
 func newNode(broker broker.Broker) *node {
 	n := &node{}
@@ -41,16 +41,17 @@ func newNode(broker broker.Broker) *node {
 		OnPresence: func(e router.PresenceEvent) {
 			n.events.add(map[bool]string{true: "+", false: "-"}[e.Joined] + e.Member.UserID + "@" + e.Topic)
 		},
-		OnMessagesLost: func(_ string, messages int) { n.missed.add(messages) },
+		OnMessagesLost: func(_ string, messages int) { n.lost.add(messages) },
 	})
-	router.On(n.Router, func(ctx *router.Context, m Join) error { return ctx.Subscribe(m.Room) })
-	router.On(n.Router, func(ctx *router.Context, m Enter) error { return ctx.Join(m.Room, "hi") })
-	router.On(n.Router, func(ctx *router.Context, m Leave) error { ctx.Unsubscribe(m.Room); return nil })
+	router.On(n.Router, func(ctx *router.Context, m Subscribe) error { return ctx.Subscribe(m.Room) })
+	router.On(n.Router, func(ctx *router.Context, m Join) error { return ctx.Join(m.Room, "hi") })
+	router.On(n.Router, func(ctx *router.Context, m Unsubscribe) error { ctx.Unsubscribe(m.Room); return nil })
 	router.On(n.Router, func(ctx *router.Context, m Say) error { return ctx.Publish(m.Room, m) })
 	router.On(n.Router, func(ctx *router.Context, m SayOthers) error { return ctx.PublishExceptSelf(m.Room, Say(m)) })
 	return n
 }
 
+// users returns the sorted users of the topic go.
 func (n *node) users() []string {
 	var users []string
 	for _, m := range n.Presence("go") {
@@ -70,21 +71,21 @@ func TestPublish_ReachesOtherNodes(t *testing.T) {
 		one, two, three := newNode(broker), newNode(broker), newNode(broker)
 		ann, bob, eve, joe := one.dial(t, "ann"), one.dial(t, "bob"), two.dial(t, "eve"), three.dial(t, "joe")
 		for _, c := range []*routertest.Conn{ann, bob, eve} {
-			c.Send(Join{"go"})
+			c.Send(Subscribe{"go"})
 		}
-		joe.Send(Join{"rust"})
+		joe.Send(Subscribe{"rust"})
 		synctest.Wait()
 		ann.Send(Say{"go", "to all"})
 		ann.Send(SayOthers{"go", "to the others"})
-		require.NoError(t, three.Publish("go", Say{"go", "from outside"}))
+		require.NoError(t, three.Publish("go", Say{"go", "from the server"}))
 		require.NoError(t, two.PublishLocal("go", Say{"go", "to node two"}, nil))
 		synctest.Wait()
-		assert.ElementsMatch(t, []string{"to all", "from outside"}, said(ann, 2))
-		assert.ElementsMatch(t, []string{"to all", "to the others", "from outside"}, said(bob, 3))
-		assert.ElementsMatch(t, []string{"to all", "to the others", "from outside", "to node two"}, said(eve, 4))
+		assert.ElementsMatch(t, []string{"to all", "from the server"}, receiveTexts(ann, 2))
+		assert.ElementsMatch(t, []string{"to all", "to the others", "from the server"}, receiveTexts(bob, 3))
+		assert.ElementsMatch(t, []string{"to all", "to the others", "from the server", "to node two"}, receiveTexts(eve, 4))
 		assert.Zero(t, ann.Pending()+bob.Pending()+eve.Pending()+joe.Pending())
 
-		eve.Send(Leave{"go"})
+		eve.Send(Unsubscribe{"go"})
 		synctest.Wait()
 		ann.Send(Say{"go", "eve?"})
 		synctest.Wait()
@@ -92,7 +93,8 @@ func TestPublish_ReachesOtherNodes(t *testing.T) {
 	})
 }
 
-func said(c *routertest.Conn, n int) (texts []string) {
+// receiveTexts receives n messages.
+func receiveTexts(c *routertest.Conn, n int) (texts []string) {
 	for range n {
 		texts = append(texts, routertest.Receive[Say](c).Text)
 	}
@@ -109,9 +111,9 @@ func TestConflate_AppliesToMessagesFromOtherNodes(t *testing.T) {
 			Timeouts: router.Timeouts{Write: time.Hour, Ping: time.Hour},
 			OnOpen:   nil,
 		})
-		router.On(two, func(ctx *router.Context, m Join) error { return ctx.Subscribe(m.Room) })
+		router.On(two, func(ctx *router.Context, m Subscribe) error { return ctx.Subscribe(m.Room) })
 		slow := routertest.Dial(t, two)
-		slow.Send(Join{"map"})
+		slow.Send(Subscribe{"map"})
 		synctest.Wait()
 		slow.Pause()
 		for x := range 100 {
@@ -133,32 +135,32 @@ func TestPresence_ListsMembersOfAllNodes(t *testing.T) {
 		broker := memory.NewBroker()
 		one, two, three := newNode(broker), newNode(broker), newNode(broker)
 		ann, bob, eve, plain := one.dial(t, "ann"), one.dial(t, "bob"), two.dial(t, "eve"), three.dial(t, "plain")
-		ann.Send(Enter{"go"})
+		ann.Send(Join{"go"})
 		synctest.Wait()
-		eve.Send(Enter{"go"}) // learns of ann, who was there before
-		bob.Send(Join{"go"})  // only listens
-		plain.Send(Join{"go"})
+		eve.Send(Join{"go"})      // receives ann by a query
+		bob.Send(Subscribe{"go"}) // subscribes without joining
+		plain.Send(Subscribe{"go"})
 		synctest.Wait()
-		bob.Send(Enter{"go"})
-		bob.Send(Enter{"go"})
+		bob.Send(Join{"go"})
+		bob.Send(Join{"go"})
 		synctest.Wait()
 		for _, n := range []*node{one, two} {
 			assert.Equal(t, []string{"ann", "bob", "eve"}, n.users())
 		}
-		assert.Nil(t, three.Presence("go"), "nobody has entered there")
+		assert.Nil(t, three.Presence("go"), "no connection of this node has joined")
 		assert.Equal(t, "acme", two.Presence("go")[0].TenantID)
 		assert.Equal(t, "hi", two.Presence("go")[0].Info)
 		assert.Equal(t, []string{"+ann@go", "+eve@go", "+bob@go"}, one.events.all())
 		assert.ElementsMatch(t, []string{"+ann@go", "+eve@go", "+bob@go"}, two.events.all())
 
-		ann.Send(Leave{"go"})
+		ann.Send(Unsubscribe{"go"})
 		synctest.Wait()
 		bob.Abort()
 		synctest.Wait()
 		assert.Equal(t, []string{"eve"}, two.users())
 		assert.Equal(t, []string{"-ann@go", "-bob@go"}, two.events.all()[3:])
 		assert.Empty(t, one.Presence("go"))
-		ann.Send(Enter{"go"})
+		ann.Send(Join{"go"})
 		synctest.Wait()
 		assert.Equal(t, []string{"ann", "eve"}, one.users())
 		assert.Equal(t, []string{"ann", "eve"}, two.users())
@@ -174,10 +176,10 @@ func TestPresence_LargeStateIsSentInParts(t *testing.T) {
 		broker := memory.NewBroker()
 		a, b := newNode(broker), newNode(broker)
 		for range many {
-			a.dial(t, "ann").Send(Enter{"go"})
+			a.dial(t, "ann").Send(Join{"go"})
 		}
 		synctest.Wait()
-		b.dial(t, "bob").Send(Enter{"go"})
+		b.dial(t, "bob").Send(Join{"go"})
 		synctest.Wait()
 		members := b.Presence("go")
 		assert.Len(t, members, many+1)
@@ -187,7 +189,7 @@ func TestPresence_LargeStateIsSentInParts(t *testing.T) {
 		for _, c := range collect(a.Router)[:many/2] {
 			c.Unsubscribe("go")
 		}
-		b.dial(t, "eve").Send(Enter{"go"})
+		b.dial(t, "eve").Send(Join{"go"})
 		synctest.Wait()
 		assert.Len(t, b.Presence("go"), many-many/2+2)
 	})
@@ -206,52 +208,54 @@ func TestJoin_InfoIsBounded(t *testing.T) {
 	})
 }
 
-// TestPresence_InterruptionKeepsRemoteMembers: who cannot be heard is not gone.
+// TestPresence_InterruptionKeepsRemoteMembers keeps members while the subscription is broken, and
+// expires those that do not answer after it is restored.
 func TestPresence_InterruptionKeepsRemoteMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := &recordingBroker{}
 		n := newNode(broker)
-		n.dial(t, "ann").Send(Enter{"go"})
+		n.dial(t, "ann").Send(Join{"go"})
 		synctest.Wait()
 		broker.Receive("go", "two", []byte("\x05"+`[{"connId":"two","userId":"two"}]`))
 		broker.MessagesLost("go", 0)
 		time.Sleep(time.Hour)
 		assert.Equal(t, []string{"ann", "two"}, n.users())
-		broker.Subscribed("go") // the way is there again, and two does not answer
+		broker.Subscribed("go") // restored, but two does not answer
 		time.Sleep(time.Minute)
 		assert.Equal(t, []string{"ann"}, n.users())
 	})
 }
 
-// TestPresence_UnansweredQueryIsRepeated: two does not get the first one.
+// TestPresence_UnansweredQueryIsRepeated does not answer the first query for node two.
 func TestPresence_UnansweredQueryIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := &recordingBroker{}
 		n := newNode(broker)
-		n.dial(t, "ann").Send(Enter{"go"})
+		n.dial(t, "ann").Send(Join{"go"})
 		synctest.Wait()
-		const here = "\x05" + `[{"connId":"two","userId":"two"}]`
-		broker.Receive("go", "two", []byte(here))
+		const state = "\x05" + `[{"connId":"two","userId":"two"}]`
+		broker.Receive("go", "two", []byte(state))
 		time.Sleep(time.Minute)
 		before := len(broker.published.all())
 		broker.Subscribed("go")
 		time.Sleep(2 * time.Second)
-		asked := broker.published.all()[before:]
-		assert.Len(t, asked, 3, "who is here, and twice the question")
-		assert.Equal(t, asked[1], asked[2])
-		broker.Receive("go", "two", []byte(here))
+		sent := broker.published.all()[before:]
+		assert.Len(t, sent, 3, "the presence state and two queries")
+		assert.Equal(t, sent[1], sent[2])
+		broker.Receive("go", "two", []byte(state))
 		time.Sleep(time.Minute)
 		assert.Equal(t, []string{"ann", "two"}, n.users())
-		assert.Len(t, broker.published.all(), before+3, "who has answered is not asked again")
+		assert.Len(t, broker.published.all(), before+3, "a node that has answered is not queried again")
 	})
 }
 
-// TestPresence_JoinDuringQueryIsKept, though it was not there to be asked.
+// TestPresence_JoinDuringQueryIsKept keeps a member that joins after the query was sent and so is
+// missing from every answer.
 func TestPresence_JoinDuringQueryIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := &recordingBroker{}
 		n := newNode(broker)
-		n.dial(t, "ann").Send(Enter{"go"}) // asks
+		n.dial(t, "ann").Send(Join{"go"}) // sends a query
 		time.Sleep(time.Second)
 		broker.Receive("go", "two", []byte("\x02"+`[{"connId":"two","userId":"two"}]`))
 		time.Sleep(time.Minute)
@@ -259,17 +263,16 @@ func TestPresence_JoinDuringQueryIsKept(t *testing.T) {
 	})
 }
 
-// TestBroker_NodeSubscribesOncePerTopic, once, however many they are.
 func TestBroker_NodeSubscribesOncePerTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := &recordingBroker{}
 		n := newNode(broker)
 		ann, bob := n.dial(t, "ann"), n.dial(t, "bob")
-		ann.Send(Join{"go"})
-		bob.Send(Enter{"go"})
+		ann.Send(Subscribe{"go"})
+		bob.Send(Join{"go"})
 		ann.Send(Say{"elsewhere", "hi"})
 		synctest.Wait()
-		ann.Send(Leave{"go"})
+		ann.Send(Unsubscribe{"go"})
 		synctest.Wait()
 		assert.Equal(t, []string{"+go"}, broker.topics.all())
 		bob.Abort()
@@ -278,7 +281,8 @@ func TestBroker_NodeSubscribesOncePerTopic(t *testing.T) {
 	})
 }
 
-// A recordingBroker is one node of it; a test plays the others.
+// A recordingBroker records what one node subscribes and publishes. The test plays the other nodes
+// by calling the embedded Handler.
 type recordingBroker struct {
 	broker.Handler
 	published recorder[string]
@@ -297,35 +301,35 @@ func (b *recordingBroker) Close()                          {}
 
 func TestPresence_ConvergesAfterMessageLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const enter, ask, here = "\x02", "\x04[]", "\x05"
+		const join, query, state = "\x02", "\x04[]", "\x05"
 		broker := &recordingBroker{}
 		n := newNode(broker)
 		ann := n.dial(t, "ann")
-		ann.Send(Enter{"go"})
+		ann.Send(Join{"go"})
 		synctest.Wait()
 		for _, from := range []string{"two", "three", "four"} {
-			broker.Receive("go", from, []byte(enter+`[{"connId":"`+from+`","userId":"`+from+`"}]`))
+			broker.Receive("go", from, []byte(join+`[{"connId":"`+from+`","userId":"`+from+`"}]`))
 		}
 		assert.Equal(t, []string{"ann", "four", "three", "two"}, n.users())
 
 		broker.MessagesLost("go", 7)
 		synctest.Wait()
-		assert.Equal(t, []int{7}, n.missed.all())
+		assert.Equal(t, []int{7}, n.lost.all())
 		sent := broker.published.all()
-		assert.Equal(t, ask, sent[len(sent)-1])
-		assert.Contains(t, sent[len(sent)-2], here+`[{"connId":`)
-		broker.Receive("go", "two", []byte(here+`[{"connId":"two","userId":"two"}]`))
-		broker.Receive("go", "three", []byte(here+`[{"connId":"new","userId":"new"}]`))
+		assert.Equal(t, query, sent[len(sent)-1])
+		assert.Contains(t, sent[len(sent)-2], state+`[{"connId":`)
+		broker.Receive("go", "two", []byte(state+`[{"connId":"two","userId":"two"}]`))
+		broker.Receive("go", "three", []byte(state+`[{"connId":"new","userId":"new"}]`))
 		assert.Equal(t, []string{"ann", "four", "new", "two"}, n.users())
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"ann", "new", "two"}, n.users(), "four has not answered")
+		assert.Equal(t, []string{"ann", "new", "two"}, n.users(), "four has not answered the query")
 		broker.NodeLeft("two")
 		assert.Equal(t, []string{"ann", "new"}, n.users())
 		synctest.Wait()
 		assert.Equal(t, []string{"+ann@go", "+two@go", "+three@go", "+four@go", "-three@go", "+new@go", "-four@go", "-two@go"}, n.events.all())
 
-		for _, nonsense := range []string{"", "\x00", "\xff?", enter, enter + "{", "\x01", "\x01\xff", "\x01\x05abc"} {
-			broker.Receive("go", "two", []byte(nonsense))
+		for _, malformed := range []string{"", "\x00", "\xff?", join, join + "{", "\x01", "\x01\xff", "\x01\x05abc"} {
+			broker.Receive("go", "two", []byte(malformed))
 		}
 		assert.Zero(t, ann.Pending())
 	})

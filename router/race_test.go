@@ -1,7 +1,6 @@
 package router_test
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -20,9 +19,7 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// What these tests do comes at the one moment at which it can go wrong.
-
-// Slow takes its time to be decoded and encoded.
+// Slow takes one second to decode and the duration Time to encode.
 type Slow struct{ Time slowJSON }
 
 func (Slow) MessageType() string { return "SLOW" }
@@ -46,7 +43,7 @@ func TestOrder_EventStartsAfterEarlierCallIsDecoded(t *testing.T) {
 			return Echoed{}, nil
 		})
 		router.On(r, func(*router.Context, Say) error {
-			time.Sleep(time.Millisecond) // they may start at the same time
+			time.Sleep(time.Millisecond) // both may start at the same time
 			started.add("event")
 			return nil
 		})
@@ -54,7 +51,7 @@ func TestOrder_EventStartsAfterEarlierCallIsDecoded(t *testing.T) {
 		conn.SendText(`{"type":"SLOW","meta":{"correlationId":"c"},"payload":{"Time":1}}`)
 		conn.Send(Say{"a", "b"})
 		time.Sleep(1100 * time.Millisecond)
-		assert.Equal(t, []string{"call", "event"}, started.all(), "and does not wait until the call is done")
+		assert.Equal(t, []string{"call", "event"}, started.all(), "the event starts before the call returns")
 		time.Sleep(time.Minute)
 	})
 }
@@ -71,7 +68,7 @@ func TestCall_DelayedByEventIsAnsweredByDeadline(t *testing.T) {
 		conn.Send(Say{"a", "b"})
 		call(conn)
 		time.Sleep(800 * time.Millisecond)
-		for range 100 { // some of them have their timer in common with it
+		for range 100 { // some share the timer of the first call
 			call(routertest.Dial(t, r))
 		}
 		time.Sleep(200 * time.Millisecond)
@@ -92,42 +89,16 @@ func TestProgress_NeverFollowsReply(t *testing.T) {
 		conn := routertest.Dial(t, r)
 		assert.Equal(t, errors.DeadlineExceeded, routertest.CallError(conn, Echo{}).Code)
 		time.Sleep(time.Minute)
-		assert.Equal(t, 1, conn.Pending(), "the first progress")
-	})
-}
-
-func TestShutdown_MessageInIngressIsAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(nil)
-		r.UseIngress(func(context.Context, router.IngressContext) error { time.Sleep(time.Second); return nil })
-		router.RPC(r, echo)
-		conn := routertest.Dial(t, r)
-		conn.SendText(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`)
-		synctest.Wait()
-		require.NoError(t, r.Shutdown(t.Context()))
-		assert.Equal(t, errors.Unavailable, routertest.ReceiveError(conn).Code)
-		assert.Equal(t, router.StatusServiceRestart, conn.Closed().Code)
-	})
-}
-
-func TestShutdown_ExpiredContextClosesConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(nil)
-		conn := routertest.Dial(t, r)
-		synctest.Wait()
-		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Minute))
-		defer cancel()
-		require.ErrorIs(t, r.Shutdown(ctx), context.DeadlineExceeded)
-		conn.Closed()
+		assert.Equal(t, 1, conn.Pending(), "only the first progress message")
 	})
 }
 
 func TestOnLimitExceeded_PendingReportsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const messages, time1 = 500, 10 * time.Millisecond
+		const messages, hookTime = 500, 10 * time.Millisecond
 		var reported atomic.Int64
 		r := router.New(&router.Options{OnLimitExceeded: func(router.LimitExceeded) {
-			time.Sleep(time1)
+			time.Sleep(hookTime)
 			reported.Add(1)
 		}})
 		router.On(r, func(*router.Context, Say) error {
@@ -140,10 +111,10 @@ func TestOnLimitExceeded_PendingReportsAreBounded(t *testing.T) {
 			}
 		}()
 		for range messages / 10 {
-			time.Sleep(5 * time1)
-			assert.LessOrEqual(t, int64(conn.Pending())-reported.Load(), int64(200), "64 wait, and some who caused them")
+			time.Sleep(5 * hookTime)
+			assert.LessOrEqual(t, int64(conn.Pending())-reported.Load(), int64(200), "64 pending reports, and the handlers that block on them")
 		}
-		time.Sleep(messages * time1)
+		time.Sleep(messages * hookTime)
 		assert.Equal(t, messages, conn.Pending())
 		assert.EqualValues(t, messages, reported.Load())
 	})
@@ -157,7 +128,7 @@ func TestOnLimitExceeded_DoesNotDelayAnswer(t *testing.T) {
 			OnLimitExceeded: func(router.LimitExceeded) { time.Sleep(100 * time.Millisecond) },
 		})
 		router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
-			time.Sleep(time.Millisecond) // all of them have begun
+			time.Sleep(time.Millisecond) // until all calls have started
 			return Echoed{}, &router.LimitExceeded{Kind: router.LimitRate, Observed: 2, Limit: 1}
 		})
 		conn := routertest.Dial(t, r)
@@ -176,7 +147,7 @@ func TestOnLimitExceeded_LateLimitIsReported(t *testing.T) {
 		r := router.New(&router.Options{
 			Timeouts:        router.Timeouts{Call: time.Second},
 			OnLimitExceeded: limits.add,
-			OnError:         func(router.ErrorReport) { t.Error("it is a limit") },
+			OnError:         func(router.ErrorReport) { t.Error("OnError was called for a limit") },
 		})
 		router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
 			time.Sleep(2 * time.Second)
@@ -189,7 +160,8 @@ func TestOnLimitExceeded_LateLimitIsReported(t *testing.T) {
 	})
 }
 
-// TestSlowConsumer_OverflowDuringCloseEndsConnectionOnce has an observer make the moment longer.
+// TestSlowConsumer_OverflowDuringCloseEndsConnectionOnce prolongs the overflow with an observer that
+// ends the connection and then sleeps.
 func TestSlowConsumer_OverflowDuringCloseEndsConnectionOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ends recorder[router.CloseError]
@@ -221,7 +193,8 @@ func TestSlowConsumer_OverflowDuringCloseEndsConnectionOnce(t *testing.T) {
 	})
 }
 
-// A discardBroker lets a test play the other nodes.
+// A discardBroker discards publications. The test plays the other nodes by calling the embedded
+// Handler.
 type discardBroker struct{ broker.Handler }
 
 func (b *discardBroker) Connect(n broker.Handler) broker.Session { b.Handler = n; return b }
@@ -230,21 +203,21 @@ func (*discardBroker) Unsubscribe(string)                        {}
 func (*discardBroker) Publish(string, []byte)                    {}
 func (*discardBroker) Close()                                    {}
 
-// TestPresence_RemoteJoinsWhileLastLocalMemberLeaves has them enter on other nodes while the last of this
-// node leaves.
+// TestPresence_RemoteJoinsWhileLastLocalMemberLeaves receives joins from other nodes while the last
+// local member leaves the topic.
 func TestPresence_RemoteJoinsWhileLastLocalMemberLeaves(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
 	const nodes, rounds = 8, 1000
-	var there, told atomic.Int64
+	var present, joins atomic.Int64
 	b := &discardBroker{}
 	r := router.New(&router.Options{Broker: b, OnPresence: func(e router.PresenceEvent) {
 		switch {
-		case !strings.HasPrefix(e.Member.ConnID, "far"):
+		case !strings.HasPrefix(e.Member.ConnID, "remote"):
 		case e.Joined:
-			there.Add(1)
-			told.Add(1)
+			present.Add(1)
+			joins.Add(1)
 		default:
-			there.Add(-1)
+			present.Add(-1)
 		}
 	}})
 	routertest.Dial(t, r)
@@ -255,7 +228,7 @@ func TestPresence_RemoteJoinsWhileLastLocalMemberLeaves(t *testing.T) {
 	for i := range nodes {
 		wg.Go(func() {
 			for !stop.Load() {
-				b.Receive("room", fmt.Sprint("node", i), append([]byte{2}, fmt.Sprintf(`[{"connId":"far%d"}]`, i)...))
+				b.Receive("room", fmt.Sprint("node", i), append([]byte{2}, fmt.Sprintf(`[{"connId":"remote%d"}]`, i)...))
 			}
 		})
 	}
@@ -266,6 +239,6 @@ func TestPresence_RemoteJoinsWhileLastLocalMemberLeaves(t *testing.T) {
 	}
 	stop.Store(true)
 	wg.Wait()
-	assert.Eventually(t, func() bool { return there.Load() == 0 }, 10*time.Second, time.Millisecond, "%d never left", there.Load())
-	assert.Positive(t, told.Load())
+	assert.Eventually(t, func() bool { return present.Load() == 0 }, 10*time.Second, time.Millisecond, "%d members never left", present.Load())
+	assert.Positive(t, joins.Load())
 }

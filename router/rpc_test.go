@@ -22,26 +22,26 @@ func TestCall_IsAnsweredOnce(t *testing.T) {
 		handle func(*router.Context, Echo) (Echoed, error)
 		want   string // the payload
 	}{
-		{"by its reply", echo, `{"n":5}`},
-		{"by its error", func(*router.Context, Echo) (Echoed, error) {
+		{"with its reply", echo, `{"n":5}`},
+		{"with its error", func(*router.Context, Echo) (Echoed, error) {
 			return Echoed{}, &errors.Error{
-				Code: "NO_ECHO", Message: "the hall is full", Details: map[string]any{"seats": 0},
+				Code: "NO_ECHO", Message: "the room is full", Details: map[string]any{"seats": 0},
 				RetryAfter: 90 * time.Millisecond, Err: errors.New("secret"),
 			}
-		}, `{"code":"NO_ECHO","message":"the hall is full","details":{"seats":0},"retryable":true,"retryAfterMs":90}`},
-		{"a terminal code has no time to wait", func(*router.Context, Echo) (Echoed, error) {
+		}, `{"code":"NO_ECHO","message":"the room is full","details":{"seats":0},"retryable":true,"retryAfterMs":90}`},
+		{"a terminal code has no retry delay", func(*router.Context, Echo) (Echoed, error) {
 			return Echoed{}, &errors.Error{Code: errors.NotFound, RetryAfter: time.Second}
 		}, `{"code":"NOT_FOUND","retryable":false}`},
-		{"by the deadline, though the handler returns later", func(ctx *router.Context, m Echo) (Echoed, error) {
+		{"at the deadline, if the handler returns later", func(ctx *router.Context, m Echo) (Echoed, error) {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			return Echoed(m), nil
 		}, `{"code":"DEADLINE_EXCEEDED","message":"the time for the call is up","retryable":true}`},
-		{"by the deadline, though the handler never looks", func(_ *router.Context, m Echo) (Echoed, error) {
+		{"at the deadline, if the handler ignores it", func(_ *router.Context, m Echo) (Echoed, error) {
 			time.Sleep(time.Hour)
 			return Echoed(m), nil
 		}, `{"code":"DEADLINE_EXCEEDED","message":"the time for the call is up","retryable":true}`},
-		{"details that cannot be encoded are left out", func(*router.Context, Echo) (Echoed, error) {
+		{"details that cannot be encoded are omitted", func(*router.Context, Echo) (Echoed, error) {
 			return Echoed{}, &errors.Error{Code: errors.Aborted, Details: map[string]any{"f": func() {}}}
 		}, `{"code":"ABORTED","retryable":true}`},
 	} {
@@ -59,7 +59,7 @@ func TestCall_IsAnsweredOnce(t *testing.T) {
 	}
 }
 
-// Unencodable cannot be encoded.
+// Unencodable cannot be encoded if F is not a number.
 type Unencodable struct {
 	F float64 `json:"f"`
 }
@@ -96,16 +96,16 @@ func TestMiddleware_MayReplaceHandler(t *testing.T) {
 			return func(ctx *router.Context) error {
 				switch ctx.Message().(Echo).N {
 				case 0:
-					return nil // swallows the call
+					return nil // without calling next
 				case 1:
-					return errors.Errorf(errors.PermissionDenied, "not you")
+					return errors.Errorf(errors.PermissionDenied, "access is denied")
 				default:
 					return next(ctx)
 				}
 			}
 		})
 		conn := routertest.Dial(t, r)
-		assert.Equal(t, errors.Internal, routertest.CallError(conn, Echo{0}).Code, "an RPC is always answered")
+		assert.Equal(t, errors.Internal, routertest.CallError(conn, Echo{0}).Code, "a call without a reply is answered")
 		assert.Equal(t, errors.PermissionDenied, routertest.CallError(conn, Echo{1}).Code)
 		assert.Equal(t, Echoed{2}, routertest.Call[Echoed](conn, Echo{2}))
 	})
@@ -152,7 +152,7 @@ func TestCall_ExpiredInQueueIsNotHandled(t *testing.T) {
 		r := router.New(discardLogs(router.Options{Timeouts: router.Timeouts{Call: time.Second}}))
 		router.On(r, func(*router.Context, Say) error { time.Sleep(time.Minute); return nil })
 		router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
-			t.Error("its time is up")
+			t.Error("the handler was called after the deadline")
 			return Echoed{}, nil
 		})
 		conn := routertest.Dial(t, r)
@@ -169,13 +169,13 @@ func TestCall_RunsConcurrentlyWithLaterMessages(t *testing.T) {
 		var trace recorder[string]
 		r := router.New(nil)
 		router.RPC(r, func(_ *router.Context, m Echo) (Echoed, error) {
-			trace.add("echo begins")
+			trace.add("echo starts")
 			time.Sleep(time.Second)
 			trace.add("echo ends")
 			return Echoed(m), nil
 		})
 		router.On(r, func(_ *router.Context, m Say) error {
-			trace.add(m.Text + " begins")
+			trace.add(m.Text + " starts")
 			time.Sleep(time.Millisecond)
 			trace.add(m.Text + " ends")
 			return nil
@@ -187,9 +187,9 @@ func TestCall_RunsConcurrentlyWithLaterMessages(t *testing.T) {
 		conn.Send(Say{"go", "3"})
 		time.Sleep(2 * time.Second)
 		got := trace.all()
-		assert.Equal(t, []string{"1 begins", "1 ends"}, got[:2], "an RPC starts in its turn")
-		assert.ElementsMatch(t, []string{"echo begins", "2 begins"}, got[2:4])
-		assert.Equal(t, []string{"2 ends", "3 begins", "3 ends", "echo ends"}, got[4:])
+		assert.Equal(t, []string{"1 starts", "1 ends"}, got[:2], "a call starts after earlier messages")
+		assert.ElementsMatch(t, []string{"echo starts", "2 starts"}, got[2:4])
+		assert.Equal(t, []string{"2 ends", "3 starts", "3 ends", "echo ends"}, got[4:])
 	})
 }
 
@@ -197,7 +197,7 @@ func TestRoute_SerialAndConcurrentChangeOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var trace recorder[string]
 		slow := func(name string) {
-			trace.add(name + " begins")
+			trace.add(name + " starts")
 			time.Sleep(time.Second)
 			trace.add(name + " ends")
 		}
@@ -210,8 +210,8 @@ func TestRoute_SerialAndConcurrentChangeOrder(t *testing.T) {
 		conn.Send(Say{"go", "2"})
 		time.Sleep(10 * time.Second)
 		got := trace.all()
-		assert.Equal(t, []string{"echo begins", "echo ends"}, got[:2])
-		assert.ElementsMatch(t, []string{"1 begins", "2 begins"}, got[2:4])
+		assert.Equal(t, []string{"echo starts", "echo ends"}, got[:2])
+		assert.ElementsMatch(t, []string{"1 starts", "2 starts"}, got[2:4])
 	})
 }
 
@@ -225,7 +225,7 @@ func TestProgress_PrecedesReply(t *testing.T) {
 			}
 			go func() {
 				<-ctx.Done()
-				late <- ctx.Progress("too late")
+				late <- ctx.Progress("after the reply")
 			}()
 			return Echoed(m), nil
 		})

@@ -16,29 +16,30 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-type Join struct {
+type Subscribe struct {
 	Room string `json:"room"`
 }
 
-func (Join) MessageType() string { return "JOIN" }
+func (Subscribe) MessageType() string { return "SUBSCRIBE" }
 
-type Leave struct {
+type Unsubscribe struct {
 	Room string `json:"room"`
 }
 
-func (Leave) MessageType() string { return "LEAVE" }
+func (Unsubscribe) MessageType() string { return "UNSUBSCRIBE" }
 
-// SayOthers is Say to everybody else.
+// SayOthers is Say to all subscribers except the sender.
 type SayOthers Say
 
 func (SayOthers) MessageType() string { return "SAY_OTHERS" }
 
-func chat() *router.Router {
+// newChat returns a router that subscribes, unsubscribes and publishes on request.
+func newChat() *router.Router {
 	r := router.New(&router.Options{Authenticate: func(req *http.Request) (router.Identity, error) {
 		return router.Identity{UserID: router.Token(req)}, nil
 	}})
-	router.On(r, func(ctx *router.Context, m Join) error { return ctx.Subscribe(m.Room) })
-	router.On(r, func(ctx *router.Context, m Leave) error { ctx.Unsubscribe(m.Room); return nil })
+	router.On(r, func(ctx *router.Context, m Subscribe) error { return ctx.Subscribe(m.Room) })
+	router.On(r, func(ctx *router.Context, m Unsubscribe) error { ctx.Unsubscribe(m.Room); return nil })
 	router.On(r, func(ctx *router.Context, m Say) error { return ctx.Publish(m.Room, m) })
 	router.On(r, func(ctx *router.Context, m SayOthers) error { return ctx.PublishExceptSelf(m.Room, Say(m)) })
 	return r
@@ -46,13 +47,13 @@ func chat() *router.Router {
 
 func TestTopics_DeliverToSubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := chat()
+		r := newChat()
 		ann, bob, eve := routertest.Dial(t, r), routertest.Dial(t, r), routertest.Dial(t, r)
 		for _, c := range []*routertest.Conn{ann, bob} {
-			c.Send(Join{"go"})
-			c.Send(Join{"go"}) // twice is the same as once
+			c.Send(Subscribe{"go"})
+			c.Send(Subscribe{"go"}) // has no effect
 		}
-		eve.Send(Join{"rust"})
+		eve.Send(Subscribe{"rust"})
 		synctest.Wait()
 		ann.Send(Say{"go", "to all"})
 		ann.Send(SayOthers{"go", "to the others"})
@@ -63,21 +64,21 @@ func TestTopics_DeliverToSubscribers(t *testing.T) {
 		assert.Equal(t, Say{"go", "to the others"}, routertest.Receive[Say](bob))
 		assert.Zero(t, eve.Pending())
 
-		bob.Send(Leave{"go"})
-		bob.Send(Leave{"go"})
+		bob.Send(Unsubscribe{"go"})
+		bob.Send(Unsubscribe{"go"})
 		synctest.Wait()
-		require.NoError(t, r.Publish("go", Say{"go", "from outside"}))
-		require.NoError(t, r.Publish("nobody is here", Say{"go", "lost"}))
+		require.NoError(t, r.Publish("go", Say{"go", "from the server"}))
+		require.NoError(t, r.Publish("no subscribers", Say{"go", "lost"}))
 		synctest.Wait()
-		assert.Equal(t, Say{"go", "from outside"}, routertest.Receive[Say](ann))
+		assert.Equal(t, Say{"go", "from the server"}, routertest.Receive[Say](ann))
 		assert.Zero(t, bob.Pending())
 	})
 }
 
-// TestPublish_SharedFramesStayIntact publishes while the frames of earlier messages
-// are given back.
+// TestPublish_SharedFramesStayIntact publishes while the buffers of earlier messages
+// return to their pool.
 func TestPublish_SharedFramesStayIntact(t *testing.T) {
-	r := chat()
+	r := newChat()
 	var members []*routertest.Conn
 	for range 8 {
 		members = append(members, routertest.Dial(t, r))
@@ -95,9 +96,10 @@ func TestPublish_SharedFramesStayIntact(t *testing.T) {
 	}
 }
 
-// TestSubscribe_LastOfConcurrentCallsWins though the topic came and went meanwhile.
+// TestSubscribe_LastOfConcurrentCallsWins subscribes last on every connection while the topic is
+// repeatedly created and removed.
 func TestSubscribe_LastOfConcurrentCallsWins(t *testing.T) {
-	r := chat()
+	r := newChat()
 	var members []*routertest.Conn
 	for range 4 {
 		members = append(members, routertest.Dial(t, r))
@@ -121,11 +123,11 @@ func TestSubscribe_LastOfConcurrentCallsWins(t *testing.T) {
 
 func TestPublish_SubscribersReceiveSameOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := chat()
+		r := newChat()
 		var members []*routertest.Conn
 		for range 5 {
 			c := routertest.Dial(t, r)
-			c.Send(Join{"go"})
+			c.Send(Subscribe{"go"})
 			members = append(members, c)
 		}
 		synctest.Wait()
@@ -149,14 +151,14 @@ func TestPublish_SubscribersReceiveSameOrder(t *testing.T) {
 
 func TestSendToUser_ReachesAllConnectionsOfUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := chat()
+		r := newChat()
 		phone, desk := routertest.Dial(t, r, routertest.Token("ann")), routertest.Dial(t, r, routertest.Token("ann"))
 		bob, guest := routertest.Dial(t, r, routertest.Token("bob")), routertest.Dial(t, r)
 		synctest.Wait()
 		n, err := r.SendToUser("", "ann", Say{"go", "hi"})
 		require.NoError(t, err)
 		assert.Equal(t, 2, n)
-		n, err = r.SendToUser("", "", Say{"go", "guests are nobody's connections"})
+		n, err = r.SendToUser("", "", Say{"go", "anonymous connections belong to no user"})
 		require.NoError(t, err)
 		assert.Zero(t, n)
 		synctest.Wait()
@@ -169,7 +171,7 @@ func TestSendToUser_ReachesAllConnectionsOfUser(t *testing.T) {
 	})
 }
 
-// A Position is worth only as much as it is new.
+// A Position replaces earlier positions of the same player.
 type Position struct {
 	Player string `json:"player"`
 	X      int    `json:"x"`
@@ -182,12 +184,12 @@ func (m Position) ConflationKey() string { return m.Player }
 func TestSlowConsumer_PolicyAffectsOnlySlowConnection(t *testing.T) {
 	for name, tt := range map[string]struct {
 		policy router.SlowConsumerPolicy
-		left   []Position // of what the slow one gets in the end
+		left   []Position // received by the slow connection after Resume
 		drops  int64
 	}{
 		"drop oldest": {router.DropOldest, []Position{{"ann", 97}, {"bob", 97}, {"ann", 98}, {"bob", 98}, {"ann", 99}, {"bob", 99}}, 192},
 		"drop newest": {router.DropNewest, []Position{{"ann", 1}, {"bob", 1}, {"ann", 2}, {"bob", 2}, {"ann", 3}, {"bob", 3}}, 192},
-		"keep latest": {router.Conflate, []Position{{"bob", 98}, {"ann", 99}, {"bob", 99}}, 195},
+		"conflate":    {router.Conflate, []Position{{"bob", 98}, {"ann", 99}, {"bob", 99}}, 195},
 	} {
 		runSynctest(t, name, func(t *testing.T) {
 			var drops, high atomic.Int64
@@ -209,7 +211,7 @@ func TestSlowConsumer_PolicyAffectsOnlySlowConnection(t *testing.T) {
 			for c := range r.Conns() {
 				require.NoError(t, c.Subscribe("game"))
 			}
-			synctest.Wait() // it reads already
+			synctest.Wait() // the client has started to read
 			slow.Pause()
 			for n := range 100 {
 				for _, player := range []string{"ann", "bob"} {
@@ -222,7 +224,7 @@ func TestSlowConsumer_PolicyAffectsOnlySlowConnection(t *testing.T) {
 			assert.EqualValues(t, 1, high.Load())
 			slow.Resume()
 			for _, player := range []string{"ann", "bob"} {
-				assert.Equal(t, Position{player, 0}, routertest.Receive[Position](slow), "it was on its way")
+				assert.Equal(t, Position{player, 0}, routertest.Receive[Position](slow), "it was already written to the connection")
 			}
 			for _, want := range tt.left {
 				assert.Equal(t, want, routertest.Receive[Position](slow))
