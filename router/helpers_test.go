@@ -1,7 +1,6 @@
 package router_test
 
 import (
-	"encoding/json"
 	"io"
 	"log/slog"
 	"sync"
@@ -11,16 +10,6 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 )
-
-func payloadOf(frame []byte) string {
-	var envelope struct {
-		Payload json.RawMessage `json:"payload"`
-	}
-	if err := json.Unmarshal(frame, &envelope); err != nil {
-		return err.Error()
-	}
-	return string(envelope.Payload)
-}
 
 // discard reads r until io.EOF and drops the data.
 func discard(r io.Reader) error {

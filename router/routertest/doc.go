@@ -12,5 +12,6 @@
 //		…
 //	}
 //
-// A message that does not arrive within ten seconds fails the test.
+// A message that does not arrive within ten seconds fails the test. In a bubble,
+// these are seconds of its virtual time.
 package routertest
