@@ -53,7 +53,7 @@ func TestTimeouts_PingIntervalMayBeShorterThanPong(t *testing.T) {
 	defer server.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	require.NoError(t, err)
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(5*time.Second)))
 	_, err = io.WriteString(conn, handshakeWith(""))
 	require.NoError(t, err)
