@@ -27,6 +27,8 @@ func TestDial_OptionsSetRequest(t *testing.T) {
 	assert.Equal(t, "a b", router.Token(req))
 	assert.Equal(t, "1", req.Header.Get("X-Test"))
 	assert.Equal(t, "192.0.2.9:1", req.RemoteAddr)
+	routertest.Dial(t, r)
+	assert.Equal(t, "192.0.2.1:1234", (<-requests).RemoteAddr)
 }
 
 func TestRejected_ReturnsResponse(t *testing.T) {
@@ -96,7 +98,12 @@ func TestConn_EndIsReportedToServer(t *testing.T) {
 				conn := routertest.Dial(t, r)
 				synctest.Wait()
 				tt.end(conn)
-				assert.Equal(t, tt.want, <-ends)
+				select {
+				case end := <-ends:
+					assert.Equal(t, tt.want, end)
+				case <-time.After(time.Minute):
+					t.Fatal("the server did not notice the end within a minute")
+				}
 			})
 		})
 	}
