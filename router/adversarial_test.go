@@ -215,7 +215,7 @@ func TestAdversarial_PeersAreDisconnected(t *testing.T) {
 				case router.StatusAbnormal:
 					ping = 200 * time.Millisecond // no other timeout ends it
 				case 0:
-					ping = time.Second // with full buffers its kernel may drop acknowledgments, too, so only the ping ends it
+					ping = time.Second // with full buffers the peer's kernel may drop acknowledgments, so only the ping ends it
 				}
 				v := newAdversarialServer(t, secure, ping)
 				conn := v.upgrade(t)
