@@ -71,7 +71,7 @@ func TestLogger_NeverReceivesSecrets(t *testing.T) {
 				assert.NotContains(t, text, secret)
 			}
 			for _, entry := range []string{
-				"connection opened", "connection closed", "connection refused", "message failed", "hook panicked",
+				"connection opened", "connection closed", "connection rejected", "message failed", "hook panicked",
 			} {
 				assert.Contains(t, text, entry)
 			}

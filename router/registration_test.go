@@ -57,10 +57,10 @@ func TestRegistration_MistakesPanicAtStartUp(t *testing.T) {
 		{"registered twice", func() { r := router.New(nil); on(r); on(r) }, []string{`"SAY" registered at `, "registration_test.go:", " and at "}},
 		{"a pointer as a message", func() {
 			router.On(router.New(nil), func(*router.Context, *PointerMessage) error { return nil })
-		}, []string{"registration_test.go:", "*router_test.PointerMessage is not a value"}},
+		}, []string{"registration_test.go:", "*router_test.PointerMessage is not a value type"}},
 		{"a reserved name", func() {
 			router.On(router.New(nil), func(*router.Context, Reserved) error { return nil })
-		}, []string{`"$ws:mine", is reserved`}},
+		}, []string{`"$ws:mine", which is reserved`}},
 		{"no name", func() {
 			router.On(router.New(nil), func(*router.Context, Nameless) error { return nil })
 		}, []string{"must have 1 to 128 bytes"}},
@@ -71,23 +71,23 @@ func TestRegistration_MistakesPanicAtStartUp(t *testing.T) {
 		{"a negative time", func() { router.New(&router.Options{Timeouts: router.Timeouts{Ping: -time.Second}}) }, []string{"Timeouts.Ping is -1s"}},
 		{"a read limit below the message limit", func() {
 			router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: 10, MaxReadBytes: 5}})
-		}, []string{"Limits.MaxReadBytes is 5, below Limits.MaxMessageBytes, 10"}},
+		}, []string{"Limits.MaxReadBytes is 5; it must be at least Limits.MaxMessageBytes, 10"}},
 		{"buffers that are too small", func() { router.New(&router.Options{BufferBytes: 100}) }, []string{"BufferBytes is 100", "512 to 65536"}},
-		{"a subprotocol with a space", func() { router.New(&router.Options{Subprotocols: []string{"chat.v1", "my proto"}}) }, []string{`Subprotocols has "my proto"`}},
-		{"an unknown limit action", func() { router.New(&router.Options{LimitAction: 9}) }, []string{"OnExceeded is 9"}},
+		{"a subprotocol with a space", func() { router.New(&router.Options{Subprotocols: []string{"chat.v1", "my proto"}}) }, []string{`Subprotocols contains "my proto"`}},
+		{"an unknown limit action", func() { router.New(&router.Options{LimitAction: 9}) }, []string{"LimitAction is 9"}},
 		{"an origin without scheme", func() { router.New(&router.Options{Origins: []string{"example.com"}}) }, []string{`"example.com"`}},
 		{"an origin that is not ASCII", func() { router.New(&router.Options{Origins: []string{"https://bücher.example"}}) }, []string{"bücher", "Punycode"}},
 		{"an origin with a path", func() { router.New(&router.Options{Origins: []string{"https://example.com/a"}}) }, []string{"example.com/a"}},
 		{"an origin with a * in the middle", func() { router.New(&router.Options{Origins: []string{"https://a.*.com"}}) }, []string{"a.*.com"}},
 		{"a message limit of 0 for a route", func() {
 			router.On(router.New(nil), func(*router.Context, Say) error { return nil }).MaxMessageBytes(0)
-		}, []string{`MaxBytes of "SAY" is 0`}},
+		}, []string{`MaxMessageBytes of "SAY" is 0`}},
 		{"a message limit of a route above the read limit", func() {
 			router.On(router.New(nil), func(*router.Context, Say) error { return nil }).MaxMessageBytes(1 << 30)
-		}, []string{`MaxBytes of "SAY" is 1073741824`, "Limits.MaxReadBytes, 1048576"}},
+		}, []string{`MaxMessageBytes of "SAY" is 1073741824`, "Limits.MaxReadBytes, 1048576"}},
 		{"an unknown limit action of a route", func() {
 			router.RPC(router.New(nil), echo).LimitAction(42)
-		}, []string{"OnExceeded is 42"}},
+		}, []string{"LimitAction is 42"}},
 		{"a nil handler of events", func() { router.On[Say](router.New(nil), nil) }, []string{"registration_test.go:", "the handler of router_test.Say is nil"}},
 		{"a nil handler of calls", func() { router.RPC[Say, Echo](router.New(nil), nil) }, []string{"registration_test.go:", "the handler of router_test.Say is nil"}},
 		{"a nil middleware", func() { router.New(nil).Use(nil) }, []string{"argument 1 of Use is nil"}},
@@ -101,20 +101,20 @@ func TestRegistration_MistakesPanicAtStartUp(t *testing.T) {
 		}, []string{`a middleware of "ECHO", registered at `, "has returned nil"}},
 		{"a field that cannot be encoded", func() {
 			router.RPC(router.New(nil), func(*router.Context, Echo) (Wrapper[struct{ C []chan int }], error) { panic("not called") })
-		}, []string{"registration_test.go:", "cannot travel: field V: field C: ", "chan int"}},
+		}, []string{"registration_test.go:", "cannot be encoded as JSON: field V: field C: ", "chan int"}},
 		{"a field that is a duration", func() {
 			router.On(router.New(nil), func(*router.Context, Wrapper[*time.Duration]) error { return nil })
-		}, []string{"cannot travel: field V: ", "time.Duration"}},
+		}, []string{"cannot be encoded as JSON: field V: ", "time.Duration"}},
 		{"map keys that are not strings", func() {
 			router.On(router.New(nil), func(*router.Context, Wrapper[map[bool]int]) error { return nil })
-		}, []string{"cannot travel: field V: "}},
+		}, []string{"cannot be encoded as JSON: field V: "}},
 		{"two fields with one name", func() {
 			type twins struct {
 				A int
 				B int `json:"A"`
 			}
 			router.On(router.New(nil), func(*router.Context, Wrapper[map[string]twins]) error { return nil })
-		}, []string{"cannot travel: field V: ", `"A"`}},
+		}, []string{"cannot be encoded as JSON: field V: ", `"A"`}},
 		{"a change while serving", func() {
 			r := router.New(nil)
 			routertest.Dial(t, r)
