@@ -14,7 +14,7 @@ const (
 	NotFound           Code = "NOT_FOUND"           // what the message names does not exist
 	AlreadyExists      Code = "ALREADY_EXISTS"      // what the message would create exists
 	Unimplemented      Code = "UNIMPLEMENTED"       // no handler is registered for the message's type
-	Canceled          Code = "CANCELLED"           // the caller went away or gave up
+	Canceled           Code = "CANCELLED"           // the caller went away or gave up
 	DeadlineExceeded   Code = "DEADLINE_EXCEEDED"   // the time for the call ran out
 	ResourceExhausted  Code = "RESOURCE_EXHAUSTED"  // a limit was exceeded
 	Unavailable        Code = "UNAVAILABLE"         // something the server depends on is out of reach

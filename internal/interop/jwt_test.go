@@ -96,7 +96,7 @@ func TestJWT_InvalidTokensAreRejected(t *testing.T) {
 		"no subject":     sign(t, jwt.SigningMethodHS256, jwtSecret, func(c *jwt.RegisteredClaims) { c.Subject = "" }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer := routertest.Refused(t, r, routertest.Token(token))
+			answer := routertest.Rejected(t, r, routertest.Token(token))
 			assert.Equal(t, http.StatusUnauthorized, answer.StatusCode)
 		})
 	}
