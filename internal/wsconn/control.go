@@ -40,15 +40,8 @@ func (c *Conn) readControl(h header) error {
 	c.seen(now)
 	var buf [maxControlBytes]byte
 	payload := buf[:h.length]
-	for n := 0; n < len(payload); {
-		if len(c.sock.unread) == 0 {
-			if err := c.fill(false); err != nil {
-				return err
-			}
-		}
-		taken := copy(payload[n:], c.sock.unread)
-		c.sock.skip(taken)
-		n += taken
+	if err := c.readFull(payload, false); err != nil {
+		return err
 	}
 	mask(payload, payload, h.key, 0)
 	switch h.opcode {
@@ -70,8 +63,12 @@ func (c *Conn) wholeControl() (header, bool) {
 	if err != nil {
 		return header{}, false
 	}
-	h, err := parseHeader(p[:n])
-	return h, err == nil && len(p) >= n+int(h.length)
+	h, err := parseHeader(p[:n-keyBytes])
+	if err != nil || len(p) < n+int(h.length) {
+		return header{}, false
+	}
+	h.key = [keyBytes]byte(p[n-keyBytes:])
+	return h, true
 }
 
 // readControls consumes the whole pings and pongs that are unread, without blocking.

@@ -75,33 +75,46 @@ func (c *Conn) beginFrame(h header) error {
 	return nil
 }
 
-// readHeader consumes the header of a frame. Every byte is checked as soon as it is
-// there.
+// readHeader consumes the header of a frame. Every byte is checked as soon as it has
+// arrived. idle means that the frame may begin a message.
 func (c *Conn) readHeader(idle bool) (header, error) {
 	var b [maxClientHeaderBytes]byte
-	n, want := 0, 2
-	for n < want {
+	if err := c.readFull(b[:1], idle); err != nil {
+		return header{}, err
+	}
+	if err := checkFirstByte(b[0], c.frames.inflates); err != nil {
+		return header{}, err
+	}
+	if err := c.readFull(b[1:2], false); err != nil {
+		return header{}, err
+	}
+	n, err := headerBytes(b[0], b[1], c.frames.inflates)
+	if err != nil {
+		return header{}, err
+	}
+	if err := c.readFull(b[2:n-keyBytes], false); err != nil {
+		return header{}, err
+	}
+	h, err := parseHeader(b[:n-keyBytes])
+	if err != nil {
+		return header{}, err
+	}
+	return h, c.readFull(h.key[:], false)
+}
+
+// readFull consumes len(p) bytes. idle means that nothing of a message has arrived.
+func (c *Conn) readFull(p []byte, idle bool) error {
+	for n := 0; n < len(p); {
 		if len(c.sock.unread) == 0 {
 			if err := c.fill(idle && n == 0); err != nil {
-				return header{}, err
+				return err
 			}
 		}
-		taken := copy(b[n:want], c.sock.unread)
-		c.sock.skip(taken)
-		n += taken
-		if n == 1 {
-			if err := checkFirstByte(b[0], c.frames.inflates); err != nil {
-				return header{}, err
-			}
-		}
-		if n == 2 {
-			var err error
-			if want, err = headerBytes(b[0], b[1], c.frames.inflates); err != nil {
-				return header{}, err
-			}
-		}
+		copied := copy(p[n:], c.sock.unread)
+		c.sock.skip(copied)
+		n += copied
 	}
-	return parseHeader(b[:n])
+	return nil
 }
 
 // A payload reads the payload of the current message, across its frames, and handles

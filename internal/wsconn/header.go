@@ -86,14 +86,13 @@ func checkFirstByte(b0 byte, inflates bool) error {
 	return nil
 }
 
-// parseHeader parses a whole header whose first two bytes headerBytes has accepted.
+// parseHeader parses a header up to its key. headerBytes has accepted the first two bytes.
 func parseHeader(b []byte) (header, error) {
 	h := header{
 		opcode:   b[0] & 0x0f,
 		fin:      b[0]&finBit != 0,
 		deflated: b[0]&rsv1 != 0,
 		length:   uint64(b[1] &^ maskBit),
-		key:      [keyBytes]byte(b[len(b)-keyBytes:]),
 	}
 	shortest := uint64(0)
 	switch h.length {
