@@ -2,7 +2,7 @@ package wsconn
 
 import (
 	"io"
-	"net"
+	"os"
 	"time"
 	"unicode/utf8"
 
@@ -85,16 +85,22 @@ func (c *Conn) next(limit func(prefix []byte) int64) (Message, error) {
 }
 
 // fill blocks until something is unread. idle means that nothing of a message has
-// arrived, so that there is no limit of time.
+// arrived, so that there is no limit of time. Otherwise each part that arrives is a sign
+// of life: a peer that sends a long frame cannot answer a ping before its end.
 func (c *Conn) fill(idle bool) error {
-	if !idle {
-		if err := c.sock.armMessageTimeout(); err != nil {
-			return err
-		}
-	}
 	c.waiting.Store(true)
 	defer c.waiting.Store(false)
-	return c.sock.fill(idle)
+	if idle {
+		return c.sock.fill(true)
+	}
+	if err := c.sock.armMessageTimeout(); err != nil {
+		return err
+	}
+	if err := c.sock.fill(false); err != nil {
+		return err
+	}
+	c.seen(time.Now())
+	return nil
 }
 
 func (c *Conn) readMessage(r io.Reader, limit func([]byte) int64) (Message, error) {
@@ -152,12 +158,11 @@ func (c *Conn) readSome(r io.Reader, p []byte, size int64, text *utf8Checker) (i
 	return n, err
 }
 
-// end closes the connection after a failed read, tells the peer why if the failure is
-// not its own decision, and returns the reason.
+// end closes the connection after a failed read and returns the error. The peer gets a
+// close frame with the reason, unless it has closed the connection or is not reachable.
 func (c *Conn) end(err error) error {
 	broken, isViolation := errors.AsType[*violation](err)
 	peer, closedByPeer := errors.AsType[*closedError](err)
-	network, isNetwork := errors.AsType[net.Error](err)
 	switch {
 	case closedByPeer:
 		c.answerClose(peer)
@@ -167,7 +172,7 @@ func (c *Conn) end(err error) error {
 		c.closeAndLinger(broken.code, broken.reason)
 	case errors.Is(err, errTooBig):
 		c.closeAndLinger(codeTooBig, "message is too big")
-	case isNetwork && network.Timeout():
+	case errors.Is(err, os.ErrDeadlineExceeded): // not ETIMEDOUT, which is a lost network
 		c.closeAndLinger(codePolicyViolation, "message took too long")
 	}
 	c.Abort()

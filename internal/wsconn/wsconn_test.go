@@ -362,22 +362,6 @@ func TestControlFramesBetweenFragments(t *testing.T) {
 	assert.Equal(t, "ab", payload)
 }
 
-func TestAMessageMustComeInTime(t *testing.T) {
-	opts := options()
-	opts.MessageTimeout = 50 * time.Millisecond
-	addr, conns := listen(t, opts)
-	c := dialRaw(t, addr, nil)
-	go func() { _ = echo(<-conns) }()
-	c.send(frame(fin|text, "in time"))
-	_, payload := c.next()
-	assert.Equal(t, "in time", payload)
-	time.Sleep(2 * opts.MessageTimeout) // silence between messages is no crime
-	c.send(frame(fin|text, "in time"))
-	c.next()
-	c.send(frame(text, "one"))
-	c.closed(1008)
-}
-
 func TestLimitKeepsTheBeginningAndDropsTheRest(t *testing.T) {
 	addr, conns := listen(t, options())
 	c := dialRaw(t, addr, nil)
