@@ -52,12 +52,7 @@ func (c *Conn) beginMessage() (bool, error) {
 // beginFrame starts a data frame.
 func (c *Conn) beginFrame(h header) error {
 	f := &c.frames
-	switch {
-	case f.inMessage && h.opcode != opContinuation:
-		return protocolError("a message inside a message")
-	case !f.inMessage && h.opcode == opContinuation:
-		return protocolError("a continuation of no message")
-	case h.opcode != opContinuation:
+	if h.opcode != opContinuation {
 		f.binary, f.deflated = h.opcode == opBinary, h.deflated
 	}
 	f.inMessage, f.last = true, h.fin
@@ -82,7 +77,7 @@ func (c *Conn) readHeader(idle bool) (header, error) {
 	if err := c.readFull(b[:1], idle); err != nil {
 		return header{}, err
 	}
-	if err := checkFirstByte(b[0], c.frames.inflates); err != nil {
+	if err := c.frames.checkFirstByte(b[0]); err != nil {
 		return header{}, err
 	}
 	if err := c.readFull(b[1:2], false); err != nil {
@@ -100,6 +95,19 @@ func (c *Conn) readHeader(idle bool) (header, error) {
 		return header{}, err
 	}
 	return h, c.readFull(h.key[:], false)
+}
+
+// checkFirstByte also checks that the frame may follow the one before.
+func (f *frameReader) checkFirstByte(b0 byte) error {
+	opcode := b0 & 0x0f
+	switch {
+	case opcode >= opClose: // a control frame may be anywhere
+	case f.inMessage && opcode != opContinuation:
+		return protocolError("a message inside a message")
+	case !f.inMessage && opcode == opContinuation:
+		return protocolError("a continuation of no message")
+	}
+	return checkFirstByte(b0, f.inflates)
 }
 
 // readFull consumes len(p) bytes. idle means that nothing of a message has arrived.
