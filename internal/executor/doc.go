@@ -4,6 +4,6 @@
 // Goroutines. A SerialQueue has at most one goroutine in Loop that may take the next job.
 // A job that calls Yield keeps its goroutine and lets another one take the next job.
 //
-// Lock order. SerialQueue's lock comes before Pool's and before ByteBudget's. No lock is
-// held while a job runs.
+// Lock order. SerialQueue's lock comes before Pool's, before ByteBudget's and before what
+// BeforeNext locks. No lock is held while a job runs.
 package executor

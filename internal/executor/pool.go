@@ -10,9 +10,9 @@ import (
 // grown already. The zero Pool is ready to use. It is safe for concurrent use.
 type Pool struct {
 	mu    sync.Mutex
-	users int           // without one, no goroutine waits
-	idle  []chan func() // of each waiting goroutine, the last to come first
-	spare int           // the fewest that were waiting since the last check
+	users int           // if 0, no goroutine waits
+	idle  []chan func() // of each waiting goroutine, in the order in which they began to wait
+	spare int           // the smallest length of idle since the last check
 	timer *time.Timer
 	armed bool
 

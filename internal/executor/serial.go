@@ -6,7 +6,7 @@ import "sync"
 // before the first job, and [SerialQueue.Init] must be called.
 type SerialQueue[T any] struct {
 	Run        func(T)
-	BeforeNext func() // called before another job follows on the same goroutine; may be nil
+	BeforeNext func() // called with the queue's lock before another job follows on the same goroutine; may be nil
 	AfterLast  func() // called when no job follows on the same goroutine; may be nil
 	MaxWaiting int    // jobs that may wait
 	Memory     *Memory[T]
@@ -20,7 +20,7 @@ type SerialQueue[T any] struct {
 	starting int           // goroutines on their way to the first job
 	turn     uint64        // of the job that was taken last
 	blocked  bool          // that job runs, and lets no other start
-	taken    chan struct{} // closed when a job is taken; nil if nothing waits for that
+	taken    chan struct{} // closed when a job is taken; nil if nothing waits for it
 }
 
 // Memory bounds the bytes of the jobs that wait in one queue. Its exported fields must be
@@ -29,7 +29,7 @@ type Memory[T any] struct {
 	Size     func(T) int64
 	MaxBytes int64           // of the waiting jobs of this queue
 	Budget   *ByteBudget     // of all queues
-	Ended    <-chan struct{} // closed when waiting for room has become pointless
+	Ended    <-chan struct{} // closed when adding jobs must not wait any more; may be nil
 
 	bytes   int64 // of the jobs that wait
 	counted int64 // of these, in Budget
@@ -76,7 +76,8 @@ func (q *SerialQueue[T]) AwaitRoom() {
 
 func (q *SerialQueue[T]) waiting() int { return len(q.jobs) - q.head }
 
-// waitForRoom must be called with the lock held, which it releases meanwhile.
+// waitForRoom waits while the queue is full. It must be called with the lock held, which it
+// releases while it waits.
 func (q *SerialQueue[T]) waitForRoom() {
 	for {
 		full := q.waiting() >= q.MaxWaiting
@@ -166,9 +167,9 @@ func (q *SerialQueue[T]) Loop() {
 	}
 }
 
-// Yield lets the next job start concurrently with the one that calls it, at most once.
-// The goroutine that it starts is often too late: if the calling job ends at once, its
-// own goroutine takes the next job, so that most jobs need no goroutine of their own.
+// Yield lets the next job start concurrently with the one that calls it. A job may call it
+// once. If the calling job ends before the goroutine that Yield starts has been scheduled,
+// Loop takes the next job on the goroutine that it has.
 func (q *SerialQueue[T]) Yield() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -176,7 +177,7 @@ func (q *SerialQueue[T]) Yield() {
 	q.startNext()
 }
 
-// abandon does what Loop cannot do any more, because its goroutine ends.
+// abandon replaces the rest of Loop after a job has called runtime.Goexit.
 func (q *SerialQueue[T]) abandon(turn uint64) {
 	q.mu.Lock()
 	if q.turn == turn {
@@ -208,7 +209,7 @@ func (q *SerialQueue[T]) take() T {
 		q.taken = nil
 	}
 	if q.Memory != nil {
-		q.Memory.remove(job, q.waiting() == 0)
+		q.Memory.remove(job)
 	}
 	return job
 }
@@ -223,14 +224,12 @@ func (m *Memory[T]) add(job T, behind bool) {
 	}
 }
 
-// remove uncounts a job that was taken. last says that no other one waits.
-func (m *Memory[T]) remove(job T, last bool) {
+// remove uncounts a job that was taken. The job behind it, which is the first one from now
+// on, may stay counted until it is taken.
+func (m *Memory[T]) remove(job T) {
 	size := m.Size(job)
 	m.bytes -= size
 	uncounted := min(size, m.counted)
-	if last {
-		uncounted = m.counted
-	}
 	m.counted -= uncounted
 	m.Budget.remove(uncounted)
 }
