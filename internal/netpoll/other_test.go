@@ -1,0 +1,26 @@
+//go:build !linux || 386 || s390x
+
+package netpoll_test
+
+import (
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/netpoll"
+)
+
+func TestNewSocket_ReturnsNilOnThisSystem(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = listener.Close() }()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	assert.Nil(t, netpoll.NewSocket(conn, 0))
+	_, err = new(netpoll.Poller).Add(nil, nil)
+	assert.ErrorIs(t, err, errors.ErrUnsupported)
+}
