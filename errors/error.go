@@ -8,32 +8,33 @@ import (
 	"time"
 )
 
-// Never is the wait after which trying again cannot help either. It is the
-// largest duration, so code that forgets to ask for it waits for ever.
+// Never is the RetryAfter of an error for which retrying cannot help. It is the
+// largest duration, so code that does not check for it waits forever.
 const Never time.Duration = math.MaxInt64
 
-// An Error is an error with a public half and a private one. Code, Message,
-// Details and RetryAfter are written for the client; Err is for the log and
-// never leaves the process. The methods of a nil *Error do not panic.
+// An Error has a public part, which clients receive (Code, Message, Details and
+// RetryAfter), and a private one, which is only logged (Err). The methods of a
+// nil *Error do not panic.
 type Error struct {
 	Code    Code
-	Message string         // one sentence; if empty, the client sees the code alone
-	Details map[string]any // more for a program to act on; encoded as a JSON object
+	Message string         // one sentence; if empty, the client receives only the code
+	Details map[string]any // machine-readable data; encoded as a JSON object
 
-	// RetryAfter is how long to wait before trying again: 0 gives no hint, and
-	// [Never] says that no wait can help.
+	// RetryAfter is how long the client should wait before it retries. The zero
+	// value gives no hint; [Never] means that retrying cannot help.
 	RetryAfter time.Duration
 
 	Err error // the cause
 }
 
-// Errorf returns an *Error whose Message is formatted for the client. It does
-// not take %w: to keep a cause, which must stay private, set Err.
+// Errorf returns an *Error with a formatted Message, which clients receive. It
+// does not support %w, because a cause is private: set Err instead.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Error describes both halves. It is meant for the log: do not send it.
+// Error returns a text with the code, the message and the cause. It contains
+// private information: log it, but do not send it to clients.
 func (e *Error) Error() string {
 	if e == nil {
 		return "<nil>"
@@ -48,7 +49,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap returns the cause, which may be nil.
+// Unwrap returns Err, which may be nil.
 func (e *Error) Unwrap() error {
 	if e == nil {
 		return nil
@@ -56,9 +57,9 @@ func (e *Error) Unwrap() error {
 	return e.Err
 }
 
-// Retryable reports whether trying again may succeed. RetryAfter decides where
-// it is [Never], otherwise the code; for [Internal] and for codes that are not
-// this package's, a positive RetryAfter means yes.
+// Retryable reports whether sending the same message again may succeed. It is
+// false if RetryAfter is [Never]. Otherwise it depends on the code; for
+// [Internal] and for codes of applications, it is true if RetryAfter is positive.
 func (e *Error) Retryable() bool {
 	if e == nil || e.RetryAfter == Never {
 		return false
@@ -69,9 +70,9 @@ func (e *Error) Retryable() bool {
 	return e.RetryAfter > 0
 }
 
-// CodeOf returns the code of the first *Error in err's tree. A nil error has
-// the code "", a cancelled context [Canceled], an expired one
-// [DeadlineExceeded], and everything else [Internal], also a nil *Error in the tree.
+// CodeOf returns the code of the first *Error in err's tree. It returns "" for a
+// nil error, [Canceled] for a canceled context, [DeadlineExceeded] for an expired
+// one, and [Internal] for all other errors, including a nil *Error in the tree.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""
@@ -91,9 +92,9 @@ func CodeOf(err error) Code {
 	}
 }
 
-// InvalidField returns an [InvalidArgument] error that names a field of the
-// message and says what is wrong with it: InvalidField("text", "must not be
-// empty"). It is what a message's Validate method returns.
+// InvalidField returns an [InvalidArgument] error for a field of a message, as in
+// InvalidField("text", "must not be empty"). The Validate method of a message can
+// return it.
 func InvalidField(field, reason string) *Error {
 	return &Error{
 		Code:    InvalidArgument,

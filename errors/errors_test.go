@@ -29,7 +29,7 @@ func exported(t *testing.T, path string) map[string]types.Object {
 	return names
 }
 
-func TestIsASupersetOfTheStandardPackage(t *testing.T) {
+func TestPackage_ExportsAllNamesOfTheStandardPackage(t *testing.T) {
 	ours := exported(t, "github.com/penstock-go/penstock/errors")
 	for name, std := range exported(t, "errors") {
 		obj, ok := ours[name]
@@ -39,7 +39,7 @@ func TestIsASupersetOfTheStandardPackage(t *testing.T) {
 	}
 }
 
-func TestCodeOf(t *testing.T) {
+func TestCodeOf_ReturnsFirstCodeInTree(t *testing.T) {
 	notFound := errors.Errorf(errors.NotFound, "room %q does not exist", "go")
 	for _, tt := range []struct {
 		name string
@@ -47,10 +47,10 @@ func TestCodeOf(t *testing.T) {
 		want errors.Code
 	}{
 		{"nil", nil, ""},
-		{"a coded error", notFound, errors.NotFound},
-		{"a wrapped coded error", fmt.Errorf("join: %w", notFound), errors.NotFound},
-		{"a coded error decides before its cause", &errors.Error{Code: errors.Unavailable, Err: context.Canceled}, errors.Unavailable},
-		{"a cancelled context", fmt.Errorf("query: %w", context.Canceled), errors.Canceled},
+		{"an error with a code", notFound, errors.NotFound},
+		{"a wrapped error with a code", fmt.Errorf("join: %w", notFound), errors.NotFound},
+		{"an error with a code and a cause", &errors.Error{Code: errors.Unavailable, Err: context.Canceled}, errors.Unavailable},
+		{"a canceled context", fmt.Errorf("query: %w", context.Canceled), errors.Canceled},
 		{"an expired context", context.DeadlineExceeded, errors.DeadlineExceeded},
 		{"a joined error", errors.Join(io.EOF, notFound), errors.NotFound},
 		{"anything else", io.EOF, errors.Internal},
@@ -64,7 +64,7 @@ func TestCodeOf(t *testing.T) {
 	}
 }
 
-func TestRetryable(t *testing.T) {
+func TestError_Retryable(t *testing.T) {
 	for _, tt := range []struct {
 		err  errors.Error
 		want bool
@@ -86,7 +86,7 @@ func TestRetryable(t *testing.T) {
 	}
 }
 
-func TestErrorKeepsItsCause(t *testing.T) {
+func TestError_TextContainsCause(t *testing.T) {
 	err := error(&errors.Error{Code: errors.Internal, Message: "history is lost", Err: io.ErrUnexpectedEOF})
 	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	assert.Equal(t, "INTERNAL: history is lost: unexpected EOF", err.Error())
@@ -113,11 +113,11 @@ func ExampleErrorf() {
 
 func ExampleError() {
 	err := fmt.Errorf("save: %w", &errors.Error{
-		Code:       "ROOM_FULL", // an application's own code
+		Code:       "ROOM_FULL", // a code of the application
 		Message:    "the room is full",
 		Details:    map[string]any{"members": 50},
 		RetryAfter: time.Minute,
-		Err:        io.ErrShortWrite, // stays in this process
+		Err:        io.ErrShortWrite, // private: never sent to the client
 	})
 	if e, ok := errors.AsType[*errors.Error](err); ok {
 		fmt.Println(e.Code, e.Message, e.Details["members"], e.Retryable())

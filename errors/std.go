@@ -2,7 +2,7 @@ package errors
 
 import "errors"
 
-// The standard package's names, with the standard package's meaning.
+// ErrUnsupported and the functions below are those of the standard package errors.
 var (
 	ErrUnsupported = errors.ErrUnsupported
 )
