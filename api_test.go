@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPublicAPI_NamesNoJSONLibrary keeps the exported identifiers the same with every version of
+// TestPublicAPI_MentionsNoJSONLibrary keeps the exported identifiers the same with every version of
 // Go: internal/jsonv2 selects its library by version.
-func TestPublicAPI_NamesNoJSONLibrary(t *testing.T) {
+func TestPublicAPI_MentionsNoJSONLibrary(t *testing.T) {
 	library := regexp.MustCompile(`^(github\.com/go-json-experiment/|encoding/json/|github\.com/penstock-go/penstock/internal/jsonv2$)`)
 	packages := publicPackages(t)
 	require.Greater(t, len(packages), 8)
@@ -45,7 +45,7 @@ func publicPackages(t *testing.T) []*types.Package {
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
 		if len(fields) != 3 {
-			continue // unsafe has no file, nor has a folder of tests
+			continue // unsafe and packages of tests have no export file
 		}
 		path, name := fields[0], fields[1]
 		files[path] = fields[2]

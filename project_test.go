@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// linked returns the modules that a program links when it imports the router. It
-// is a promise to users: discuss it before you extend it.
-func linked() []string {
+// linkedModules returns the modules that a program links when it imports the router. The
+// list is documented, so extending it needs a decision.
+func linkedModules() []string {
 	modules := []string{"github.com/coder/websocket", "github.com/penstock-go/penstock"}
 	standard := slices.Contains(build.Default.ReleaseTags, "go1.27") && slices.Contains(build.Default.ToolTags, "goexperiment.jsonv2")
 	if !standard { // the standard library has no encoding/json/v2
@@ -28,12 +28,12 @@ func linked() []string {
 	return modules
 }
 
-func TestTheRouterLinksOnly(t *testing.T) {
+func TestRouter_LinksOnlyListedModules(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "./router").Output()
 	require.NoError(t, err)
 	modules := strings.Fields(string(out))
 	slices.Sort(modules)
-	assert.Equal(t, linked(), slices.Compact(modules))
+	assert.Equal(t, linkedModules(), slices.Compact(modules))
 }
 
 // TestContracts_LinkNeitherRouterNorWebSocket keeps limiters and brokers useful without
@@ -58,9 +58,9 @@ func TestContracts_LinkNeitherRouterNorWebSocket(t *testing.T) {
 
 var program = regexp.MustCompile("(?ms)^```go\n(package (\\w+)$.*?)^```$")
 
-// TestProgramsInDocumentsCompile vets every Go block that begins with a package
+// TestDocuments_ProgramsCompile vets every Go block that begins with a package
 // clause. The blocks of a package that is not main belong together.
-func TestProgramsInDocumentsCompile(t *testing.T) {
+func TestDocuments_ProgramsCompile(t *testing.T) {
 	found := 0
 	for _, path := range documents(t) {
 		text, err := os.ReadFile(path)
@@ -81,9 +81,9 @@ func TestProgramsInDocumentsCompile(t *testing.T) {
 	assert.Positive(t, found)
 }
 
-// TestPackageDocumentation_ShowsTheProgramOfTheReadme compares doc.go with README.md. The
-// program itself is vetted by TestProgramsInDocumentsCompile.
-func TestPackageDocumentation_ShowsTheProgramOfTheReadme(t *testing.T) {
+// TestReadme_ProgramIsInPackageDocumentation compares doc.go with README.md. The program
+// itself is vetted by TestDocuments_ProgramsCompile.
+func TestReadme_ProgramIsInPackageDocumentation(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	programs := program.FindAllSubmatch(readme, -1)
@@ -112,7 +112,7 @@ func vet(t *testing.T, blocks [][]byte) {
 
 var link = regexp.MustCompile(`\]\(([^)#:\s]+(?:\.(?:md|svg|png|json|yml)|/))(?:#[^)]*)?\)`)
 
-func TestLinksBetweenDocumentsLeadSomewhere(t *testing.T) {
+func TestDocuments_LinksExist(t *testing.T) {
 	for _, path := range documents(t) {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)

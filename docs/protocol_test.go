@@ -27,7 +27,7 @@ func samples(t *testing.T) [][]byte {
 	return found
 }
 
-func TestProtocol_SamplesAreEnvelopes(t *testing.T) {
+func TestProtocol_SamplesAreValidEnvelopes(t *testing.T) {
 	for _, text := range samples(t) {
 		_, err := wire.Parse(text)
 		require.NoError(t, err, "%s", text)
@@ -46,7 +46,7 @@ func TestProtocol_SamplesAreEnvelopes(t *testing.T) {
 	}
 }
 
-func TestProtocol_ErrorSamplesMatchCodeTable(t *testing.T) {
+func TestProtocol_ErrorSamplesMatchTheCodes(t *testing.T) {
 	found := 0
 	for _, text := range samples(t) {
 		var message struct {
@@ -82,7 +82,7 @@ func TestProtocol_ErrorSamplesMatchCodeTable(t *testing.T) {
 	assert.GreaterOrEqual(t, found, 5)
 }
 
-func TestProtocol_CodeTableIsComplete(t *testing.T) {
+func TestProtocol_ListsAllCodes(t *testing.T) {
 	text, err := os.ReadFile("protocol.md")
 	require.NoError(t, err)
 	for _, code := range []errors.Code{

@@ -48,7 +48,7 @@ func requirePollerEnds(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		stacks := make([]byte, 1<<20)
-		return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("netpoll.(*Poller).run("))
+		return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("netpoll.(*Poller).open in goroutine"))
 	}, 10*time.Second, time.Millisecond)
 }
 

@@ -13,7 +13,7 @@ import (
 
 // The race detector makes pools forget at random.
 
-func TestWritingAllocatesNothing(t *testing.T) {
+func TestConn_WritingDoesNotAllocate(t *testing.T) {
 	client, c, _ := queue(t, wsconn.Disconnect, 1024, 1<<20)
 	read := make(chan struct{})
 	var got atomic.Int64

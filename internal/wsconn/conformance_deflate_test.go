@@ -143,7 +143,7 @@ func TestConformance_DeflateErrors(t *testing.T) {
 		forbidden("bits 1 and 2", clientFrame(fin|rsv1|0x20|text, hello)),
 		forbidden("bits 1 and 3", clientFrame(fin|rsv1|0x10|text, hello)),
 		forbidden("a message inside another", clientFrame(rsv1|text, hello[:3]), clientFrame(fin|rsv1|text, hello)),
-		{name: "a bomb", frames: [][]byte{clientFrame(fin|rsv1|text, bomb)}, code: 1009},
+		{name: "a decompression bomb", frames: [][]byte{clientFrame(fin|rsv1|text, bomb)}, code: 1009},
 		{name: "a binary bomb", frames: [][]byte{clientFrame(fin|rsv1|binaryData, bomb)}, code: 1009},
 		{name: "a bomb in fragments", frames: fragments(rsv1|text, bomb, 999), code: 1009},
 		{

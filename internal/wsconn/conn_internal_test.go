@@ -58,8 +58,8 @@ func accept(t *testing.T, opts *Options) (*Conn, net.Conn) {
 
 func everything([]byte) int64 { return 1 << 20 }
 
-// TestCloseMeetsThePingTimer closes while the timer has fired and waits for the lock.
-func TestCloseMeetsThePingTimer(t *testing.T) {
+// TestConn_CloseTimeoutHoldsDespiteThePingTimer closes while the timer has fired and waits for the lock.
+func TestConn_CloseTimeoutHoldsDespiteThePingTimer(t *testing.T) {
 	opts := options()
 	opts.PingInterval = 50 * time.Millisecond
 	c, client := accept(t, opts)
@@ -68,14 +68,14 @@ func TestCloseMeetsThePingTimer(t *testing.T) {
 	c.closeLocked(1012, "bye")
 	c.mu.Unlock()
 	got, err := io.ReadAll(readFor(client, 5*opts.PingInterval))
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it is not cut before CloseTimeout")
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it is not aborted before CloseTimeout")
 	assert.True(t, bytes.HasSuffix(got, []byte("bye")))
 }
 
 const ping = "\x89\x84\x00\x00\x00\x00ping"
 
-// TestNoPongFollowsTheCloseFrame has a ping come while the close frame waits to be written.
-func TestNoPongFollowsTheCloseFrame(t *testing.T) {
+// TestConn_SendsNoPongAfterTheCloseFrame sends a ping while the close frame waits to be written.
+func TestConn_SendsNoPongAfterTheCloseFrame(t *testing.T) {
 	c, client := accept(t, options())
 	if !c.polled {
 		t.Skip("connections are not parked on this system")
@@ -86,7 +86,7 @@ func TestNoPongFollowsTheCloseFrame(t *testing.T) {
 	c.mu.Unlock()
 	_, err := io.WriteString(client, ping)
 	require.NoError(t, err)
-	parksBehind(t, c, len(ping))
+	parkAfter(t, c, len(ping))
 	c.writeLoop()
 	_, err = io.WriteString(client, "\x88\x82\x00\x00\x00\x00\x03\xf4") // its answer
 	require.NoError(t, err)
@@ -98,43 +98,43 @@ func TestNoPongFollowsTheCloseFrame(t *testing.T) {
 	assert.Equal(t, "\x88\x05\x03\xf4bye", string(frames))
 }
 
-// parksBehind waits until a connection has parked and taken so many bytes of control frames.
-func parksBehind(t *testing.T, c *Conn, n int) {
-	again := make(chan struct{}, 1)
+// parkAfter waits until a connection has parked and read n bytes of control frames.
+func parkAfter(t *testing.T, c *Conn, n int) {
+	resumed := make(chan struct{}, 1)
 	for c.sock.bytesRead < n {
-		if !c.Park(func() { again <- struct{}{} }) {
+		if !c.Park(func() { resumed <- struct{}{} }) {
 			t.Fatal("there are only control frames")
 		}
 		if c.sock.bytesRead < n {
-			<-again
+			<-resumed
 		}
 	}
 }
 
-func TestPongsAreNoMessages(t *testing.T) {
+func TestConn_PongsDoNotCountAsQueuedMessages(t *testing.T) {
 	c, client := accept(t, options())
 	if !c.polled {
 		t.Skip("connections are not parked on this system")
 	}
 	_, err := client.Write(bytes.Repeat([]byte(ping), 20))
 	require.NoError(t, err)
-	parksBehind(t, c, 20*len(ping))
+	parkAfter(t, c, 20*len(ping))
 	f := NewFrame()
 	f.WriteString("a message")
 	f.Seal()
 	require.NoError(t, c.Queue(f), "eight fit, and pongs do not count")
 }
 
-// TestPongsKeepTheirOrder has every second ping come in two pieces.
-func TestPongsKeepTheirOrder(t *testing.T) {
+// TestConn_SendsPongsInOrder sends every second ping in two pieces.
+func TestConn_SendsPongsInOrder(t *testing.T) {
 	c, client := accept(t, options())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		again := make(chan struct{}, 1)
+		resumed := make(chan struct{}, 1)
 		for {
-			for c.Park(func() { again <- struct{}{} }) {
-				<-again
+			for c.Park(func() { resumed <- struct{}{} }) {
+				<-resumed
 			}
 			m, err := c.Read(everything)
 			if err != nil {
@@ -167,16 +167,16 @@ func readFor(conn net.Conn, d time.Duration) net.Conn {
 	return conn
 }
 
-// A cutConn takes the first write but for its last bytes.
-type cutConn struct {
+// A partialConn takes the first write but for its last bytes.
+type partialConn struct {
 	net.Conn
 
 	took bytes.Buffer
 }
 
-func (c *cutConn) SetWriteDeadline(time.Time) error { return nil }
+func (c *partialConn) SetWriteDeadline(time.Time) error { return nil }
 
-func (c *cutConn) Write(p []byte) (int, error) {
+func (c *partialConn) Write(p []byte) (int, error) {
 	if c.took.Len() > 0 {
 		return c.took.Write(p)
 	}
@@ -184,8 +184,8 @@ func (c *cutConn) Write(p []byte) (int, error) {
 	return n, os.ErrDeadlineExceeded
 }
 
-func TestNothingFollowsAFrameThatWasCut(t *testing.T) {
-	conn := &cutConn{}
+func TestSocket_WritesNothingAfterAPartialFrame(t *testing.T) {
+	conn := &partialConn{}
 	s := &socket{conn: conn, opts: options()}
 	f := NewFrame()
 	f.WriteString("a message of which six bytes are missing")

@@ -43,20 +43,20 @@ func deflated(s string) string {
 }
 
 // dialDeflating also returns what the server answered to the offer.
-func dialDeflating(t *testing.T, addr, offer string) (*raw, string) {
+func dialDeflating(t *testing.T, addr, offer string) (*rawClient, string) {
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = io.WriteString(conn, offering(offer))
 	require.NoError(t, err)
-	c := &raw{conn, bufio.NewReader(conn), t}
+	c := &rawClient{conn, bufio.NewReader(conn), t}
 	resp, err := http.ReadResponse(c.r, nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
 	return c, resp.Header.Get("Sec-WebSocket-Extensions")
 }
 
-func TestOffersOfCompression(t *testing.T) {
+func TestDeflate_NegotiatesOffers(t *testing.T) {
 	const agreed = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
 	addr, conns := listen(t, deflating())
 	for offer, want := range map[string]string{
@@ -82,13 +82,13 @@ func TestOffersOfCompression(t *testing.T) {
 	}
 	addr, conns = listen(t, options())
 	_, got := dialDeflating(t, addr, "permessage-deflate")
-	assert.Empty(t, got, "where compression is off")
+	assert.Empty(t, got, "compression is disabled")
 	(<-conns).Release()
 }
 
 func TestAccept_MalformedExtensionsFailTheHandshake(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, err := wsconn.Accept(w, r, "", deflating(), ignore{})
+		_, err := wsconn.Accept(w, r, "", deflating(), noopHandler{})
 		assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
 	}))
 	defer server.Close()
@@ -108,13 +108,12 @@ func TestAccept_MalformedExtensionsFailTheHandshake(t *testing.T) {
 		require.NoError(t, err)
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		require.NoError(t, err)
-		assert.Equal(t, http.StatusOK, resp.StatusCode, "the caller answers: %s", header)
+		assert.Equal(t, http.StatusOK, resp.StatusCode, "the caller responds: %s", header)
 		_ = conn.Close()
 	}
 }
 
-// TestCompressedMessagesMakeTheRoundTrip is against the library's client.
-func TestCompressedMessagesMakeTheRoundTrip(t *testing.T) {
+func TestDeflate_ExchangesMessagesWithAnotherLibrary(t *testing.T) {
 	addr, conns := listen(t, deflating())
 	for _, mode := range []websocket.CompressionMode{websocket.CompressionNoContextTakeover, websocket.CompressionContextTakeover} {
 		client, resp, err := websocket.Dial(t.Context(), "ws://"+addr, &websocket.DialOptions{CompressionMode: mode, CompressionThreshold: 1})
@@ -138,7 +137,7 @@ func TestCompressedMessagesMakeTheRoundTrip(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatShrinksIsCompressed(t *testing.T) {
+func TestDeflate_CompressesOnlyWhatGetsShorter(t *testing.T) {
 	addr, conns := listen(t, deflating())
 	client, _ := dialDeflating(t, addr, "permessage-deflate")
 	c := <-conns
@@ -170,10 +169,10 @@ func incompressible() string {
 	return string(b)
 }
 
-// TestAMessageForManyIsCompressedOnce also for clients that did not offer it.
-func TestAMessageForManyIsCompressedOnce(t *testing.T) {
+// TestDeflate_SharesCompressedFrames writes one frame to clients with and without compression.
+func TestDeflate_SharesCompressedFrames(t *testing.T) {
 	addr, conns := listen(t, deflating())
-	var clients []*raw
+	var clients []*rawClient
 	var all []*wsconn.Conn
 	for i := range 6 {
 		client := dialRaw(t, addr, nil)
@@ -212,7 +211,7 @@ func TestAMessageForManyIsCompressedOnce(t *testing.T) {
 	}
 }
 
-func TestCompressedMessagesThatHurt(t *testing.T) {
+func TestDeflate_InvalidMessagesCloseTheConnection(t *testing.T) {
 	bomb := deflated(strings.Repeat("\x00", 5<<20))
 	hello := deflated("hello, hello, hello, hello")
 	for name, tt := range map[string]struct {
@@ -220,17 +219,17 @@ func TestCompressedMessagesThatHurt(t *testing.T) {
 		want   []string // that are read
 		code   int
 	}{
-		"a bomb":                    {[][]byte{frame(fin|rsv1|text, bomb)}, nil, 1009},
-		"a bomb in pieces":          {[][]byte{frame(rsv1|text, bomb[:99]), frame(fin|continuation, bomb[99:])}, nil, 1009},
-		"much for nothing":          {[][]byte{frame(fin|rsv1|text, strings.Repeat("\x00\x00\x00\xff\xff", 1<<18))}, nil, 1009},
-		"many streams":              {[][]byte{frame(fin|rsv1|text, strings.Repeat("\x03\x00", 18))}, nil, 1002},
-		"not compressed at all":     {[][]byte{frame(fin|rsv1|text, "\xff\xff\xff\xff")}, nil, 1002},
-		"without its end":           {[][]byte{frame(fin|rsv1|text, hello[:len(hello)-3])}, nil, 1002},
-		"the mark in the middle":    {[][]byte{frame(rsv1|text, hello[:3]), frame(fin|rsv1|continuation, hello[3:])}, nil, 1002},
-		"a marked ping":             {[][]byte{frame(fin|rsv1|ping, "")}, nil, 1002},
-		"a new message in between":  {[][]byte{frame(rsv1|text, hello[:3]), frame(fin|rsv1|text, hello)}, nil, 1002},
-		"frames behind the stream":  {[][]byte{frame(fin|rsv1|text, "\x4b\x04\x00"+strings.Repeat("\x00\x00\x00\xff\xff", 1000)+string(frame(fin|text, "smuggled")))}, nil, 1002},
-		"two streams are a message": {[][]byte{frame(fin|rsv1|text, "\x4b\x04\x00\x4b\x04\x00\x00"), frame(fin|closing, "\x03\xe8")}, []string{"aa"}, 1000},
+		"a decompression bomb":           {[][]byte{frame(fin|rsv1|text, bomb)}, nil, 1009},
+		"a decompression bomb in pieces": {[][]byte{frame(rsv1|text, bomb[:99]), frame(fin|continuation, bomb[99:])}, nil, 1009},
+		"empty blocks":                   {[][]byte{frame(fin|rsv1|text, strings.Repeat("\x00\x00\x00\xff\xff", 1<<18))}, nil, 1009},
+		"many streams":                   {[][]byte{frame(fin|rsv1|text, strings.Repeat("\x03\x00", 18))}, nil, 1002},
+		"not compressed at all":          {[][]byte{frame(fin|rsv1|text, "\xff\xff\xff\xff")}, nil, 1002},
+		"without its end":                {[][]byte{frame(fin|rsv1|text, hello[:len(hello)-3])}, nil, 1002},
+		"the mark in the middle":         {[][]byte{frame(rsv1|text, hello[:3]), frame(fin|rsv1|continuation, hello[3:])}, nil, 1002},
+		"a marked ping":                  {[][]byte{frame(fin|rsv1|ping, "")}, nil, 1002},
+		"a new message in between":       {[][]byte{frame(rsv1|text, hello[:3]), frame(fin|rsv1|text, hello)}, nil, 1002},
+		"frames behind the stream":       {[][]byte{frame(fin|rsv1|text, "\x4b\x04\x00"+strings.Repeat("\x00\x00\x00\xff\xff", 1000)+string(frame(fin|text, "smuggled")))}, nil, 1002},
+		"two streams are a message":      {[][]byte{frame(fin|rsv1|text, "\x4b\x04\x00\x4b\x04\x00\x00"), frame(fin|closing, "\x03\xe8")}, []string{"aa"}, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			addr, conns := listen(t, deflating())
@@ -255,8 +254,7 @@ func TestCompressedMessagesThatHurt(t *testing.T) {
 	}
 }
 
-// TestACompressedMessageThatIsCutOffIsNone: the library takes it for whole.
-func TestACompressedMessageThatIsCutOffIsNone(t *testing.T) {
+func TestDeflate_TruncatedMessageIsAnError(t *testing.T) {
 	addr, conns := listen(t, deflating())
 	client, _ := dialDeflating(t, addr, "permessage-deflate")
 	c := <-conns
@@ -268,7 +266,7 @@ func TestACompressedMessageThatIsCutOffIsNone(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
-func TestTheBeginningOfACompressedMessageIsKept(t *testing.T) {
+func TestDeflate_ReadKeepsTheBeginningOfLongMessages(t *testing.T) {
 	addr, conns := listen(t, deflating())
 	client, _ := dialDeflating(t, addr, "permessage-deflate")
 	c := <-conns

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConn_BlockingDescriptorStopsNobody does what a child process may do that has
+// TestConn_BlockingDescriptorDelaysNoOtherConnection does what a child process may do that has
 // inherited a socket: it clears O_NONBLOCK, which all descriptors of a socket share.
-func TestConn_BlockingDescriptorStopsNobody(t *testing.T) {
+func TestConn_BlockingDescriptorDelaysNoOtherConnection(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -18,8 +18,7 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// A stream is what a client sends, cut into frames as RFC 6455 has it. It is
-// slow and obviously right.
+// A stream parses what a client sends as RFC 6455 specifies it. It is a model: slow and simple.
 type stream struct {
 	bytes    []byte
 	inflates bool
@@ -41,8 +40,8 @@ var (
 )
 
 // parse returns the messages up to a close frame, the first frame that the RFC forbids, or the
-// end; and the codes that the server may then report, nil if that depends on when it looks. It
-// reports false if the messages depend on the clock.
+// end; and the codes that the server may then report, nil if they depend on timing. It
+// returns false if the messages depend on the clock.
 func parse(client []byte, inflates bool) (messages []string, codes []int, ok bool) {
 	s := stream{bytes: client, inflates: inflates}
 	var err error
@@ -123,7 +122,7 @@ func (s *stream) frame() error {
 	if s.empty++; n > 0 {
 		s.empty = 0
 	} else if s.empty > 1<<14 {
-		return errFlood // not by the RFC
+		return errFlood // a limit of the server
 	}
 	s.partial = append(s.partial, payload...)
 	if s.inside = !isFin; isFin {
@@ -221,8 +220,8 @@ func (s *stream) length(n byte) (uint64, error) {
 	}
 }
 
-// FuzzRead sends arbitrary bytes, in one piece and in many, and wants just the
-// messages that the RFC finds in them.
+// FuzzRead sends arbitrary bytes, in one piece and in many, and compares the messages that
+// the server reads with those of the model.
 func FuzzRead(f *testing.F) {
 	mask := []byte{1, 2, 3, 4}
 	masked := func(first byte, payload string) []byte {
@@ -251,7 +250,7 @@ func FuzzRead(f *testing.F) {
 		slices.Concat(masked(fin|ping, "?"), masked(fin|pong, "!"), hello, masked(fin|ping, "?")),
 		slices.Concat(masked(text, "a"), masked(fin|continuation, "b"), []byte{0x81, 0x80 | 126, 0, 1, 0, 0, 0, 0, 'x'}, hello),
 		slices.Concat(masked(text, "a"), masked(fin|continuation, "b"), []byte{0x81, 0x80 | 127, 0, 0, 0, 0, 0, 0, 0, 125, 0, 0, 0, 0},
-			make([]byte, 100), hello, make([]byte, 14)), // 128 bytes until hello, which are what the library asks for at once
+			make([]byte, 100), hello, make([]byte, 14)),
 		slices.Concat(masked(fin|text, strings.Repeat("y", 17_000)), hello),
 		slices.Concat(hello, masked(fin|0x3, ""), hello),
 		slices.Concat(masked(fin|rsv1|text, deflated("hello hello hello")), hello, masked(fin|rsv1|text, deflated("bye"))),
@@ -310,7 +309,7 @@ func listenFuzz(f *testing.F, wrap func(net.Conn) net.Conn) (string, <-chan *wsc
 	opts.CloseTimeout = 100 * time.Millisecond
 	opts.Deflater = wsconn.NewDeflater(1)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, err := wsconn.Accept(w, r, "", opts, ignore{}); err == nil {
+		if c, err := wsconn.Accept(w, r, "", opts, noopHandler{}); err == nil {
 			conns <- c
 		}
 	})}
@@ -320,7 +319,7 @@ func listenFuzz(f *testing.F, wrap func(net.Conn) net.Conn) (string, <-chan *wsc
 }
 
 // exchange sends client to a server and returns the messages that the server reads, and the code
-// of the close frame that came or went first.
+// of the close frame that was sent or received first.
 func exchange(t *testing.T, addr string, conns <-chan *wsconn.Conn, client []byte, inflates bool, pieces int) (messages []string, code int) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -351,7 +350,7 @@ func exchange(t *testing.T, addr string, conns <-chan *wsconn.Conn, client []byt
 	}()
 	defer c.Release()
 	stalled := time.AfterFunc(10*time.Second, func() {
-		t.Error("the connection stalls")
+		t.Error("the connection does not end")
 		c.Abort()
 	})
 	defer stalled.Stop()

@@ -27,7 +27,7 @@ func (w *lazyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
-// A wrapper has nothing but Unwrap, as http.ResponseController wants it.
+// A wrapper implements Unwrap for http.ResponseController, and no optional interface.
 type wrapper struct{ w http.ResponseWriter }
 
 func (w wrapper) Header() http.Header         { return w.w.Header() }
@@ -35,7 +35,7 @@ func (w wrapper) Write(p []byte) (int, error) { return w.w.Write(p) }
 func (w wrapper) WriteHeader(status int)      { w.w.WriteHeader(status) }
 func (w wrapper) Unwrap() http.ResponseWriter { return w.w }
 
-// An opaqueWriter cannot be hijacked, and a brokenWriter fails to be.
+// An opaqueWriter has no method Hijack. That of a brokenWriter fails.
 type opaqueWriter struct{ http.ResponseWriter }
 
 type brokenWriter struct{ http.ResponseWriter }
@@ -55,7 +55,7 @@ func TestAccept_HijacksBeforeItWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("X-Outer", "kept")
-				c, err := wsconn.Accept(tt.wrap(w), r, "", deflating(), ignore{})
+				c, err := wsconn.Accept(tt.wrap(w), r, "", deflating(), noopHandler{})
 				if tt.code == "" && assert.NoError(t, err) {
 					go func() { _ = echo(c) }()
 					return
@@ -80,7 +80,7 @@ func TestAccept_HijacksBeforeItWrites(t *testing.T) {
 			}
 			require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
 			assert.Equal(t, "ICX+Yqv66kxgM0FcWaLWlFLwTAI=", resp.Header.Get("Sec-WebSocket-Accept"))
-			c := &raw{conn, r, t}
+			c := &rawClient{conn, r, t}
 			c.send(frame(fin|text, "hello"))
 			_, payload := c.next()
 			assert.Equal(t, "hello", payload)
@@ -90,7 +90,7 @@ func TestAccept_HijacksBeforeItWrites(t *testing.T) {
 
 func TestAccept_RejectedHandshakeNegotiatesNothing(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, err := wsconn.Accept(w, r, "chat", deflating(), ignore{})
+		_, err := wsconn.Accept(w, r, "chat", deflating(), noopHandler{})
 		assert.ErrorIs(t, err, wsconn.ErrAnswered)
 	}))
 	defer server.Close()

@@ -27,14 +27,14 @@ func (r *recorder) OnBackpressure(messages, bytes int) {
 	r.high = append(r.high, [2]int{messages, bytes})
 }
 
-// queue makes a connection with a client who sees what is written.
-func queue(t *testing.T, policy wsconn.SlowConsumerPolicy, messages, bytes int) (*raw, *wsconn.Conn, *recorder) {
+// queue returns a connection with the given limits, and its client.
+func queue(t *testing.T, policy wsconn.SlowConsumerPolicy, messages, bytes int) (*rawClient, *wsconn.Conn, *recorder) {
 	opts := options()
 	opts.SlowConsumer, opts.QueueMessages, opts.QueueBytes, opts.CloseTimeout = policy, messages, bytes, 100*time.Millisecond
-	told := &recorder{}
+	handler := &recorder{}
 	conns := make(chan *wsconn.Conn, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := wsconn.Accept(w, r, "", opts, told)
+		c, err := wsconn.Accept(w, r, "", opts, handler)
 		assert.NoError(t, err)
 		conns <- c
 	}))
@@ -42,7 +42,7 @@ func queue(t *testing.T, policy wsconn.SlowConsumerPolicy, messages, bytes int) 
 	client := dialRaw(t, server.Listener.Addr().String(), nil)
 	c := <-conns
 	t.Cleanup(c.Release)
-	return client, c, told
+	return client, c, handler
 }
 
 // put queues a message as a test writes it: "key:text" is droppable and has a
@@ -57,41 +57,41 @@ func put(c *wsconn.Conn, message string) error {
 	return c.Queue(f)
 }
 
-func TestQueuePolicies(t *testing.T) {
+func TestConn_SlowConsumerPolicies(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		policy  wsconn.SlowConsumerPolicy
 		put     []string
 		err     error  // of the last
-		left    string // what leaves, 4 messages or 100 bytes at most
+		left    string // what is written, 4 messages or 100 bytes at most
 		dropped int    // by the last
 		closed  bool
 	}{
 		{"disconnect", wsconn.Disconnect, []string{":1", ":2", ":3", ":4", ":5"}, wsconn.ErrClosed, ":1 :2 :3 :4", 1, true},
-		{"the oldest goes", wsconn.DropOldest, []string{":1", ":2", ":3", ":4", ":5"}, nil, ":2 :3 :4 :5", 1, false},
-		{"a reply stays", wsconn.DropOldest, []string{"1", ":2", "3", ":4", ":5"}, nil, "1 3 :4 :5", 1, false},
-		{"a reply makes room", wsconn.DropOldest, []string{":1", ":2", "3", ":4", "5"}, nil, ":2 3 :4 5", 1, false},
-		{"no room among replies", wsconn.DropOldest, []string{"1", "2", "3", "4", ":5"}, wsconn.ErrDropped, "1 2 3 4", 1, false},
+		{"the oldest is dropped", wsconn.DropOldest, []string{":1", ":2", ":3", ":4", ":5"}, nil, ":2 :3 :4 :5", 1, false},
+		{"a reply is not dropped", wsconn.DropOldest, []string{"1", ":2", "3", ":4", ":5"}, nil, "1 3 :4 :5", 1, false},
+		{"a reply replaces the oldest", wsconn.DropOldest, []string{":1", ":2", "3", ":4", "5"}, nil, ":2 3 :4 5", 1, false},
+		{"only replies wait", wsconn.DropOldest, []string{"1", "2", "3", "4", ":5"}, wsconn.ErrDropped, "1 2 3 4", 1, false},
 		{"a reply too many", wsconn.DropOldest, []string{"1", "2", "3", "4", "5"}, wsconn.ErrClosed, "1 2 3 4", 1, true},
 		{"by bytes", wsconn.DropOldest, []string{":" + strings.Repeat("a", 40), ":" + strings.Repeat("b", 40), ":" + strings.Repeat("c", 90)}, nil, ":" + strings.Repeat("c", 90), 2, false},
 		{"longer than the queue", wsconn.DropOldest, []string{"1", ":2", ":" + strings.Repeat("c", 100)}, wsconn.ErrDropped, "1 :2", 1, false},
-		{"the newest goes", wsconn.DropNewest, []string{":1", ":2", ":3", ":4", ":5"}, wsconn.ErrDropped, ":1 :2 :3 :4", 1, false},
-		{"but for a reply", wsconn.DropNewest, []string{":1", ":2", ":3", ":4", "5"}, nil, ":2 :3 :4 5", 1, false},
-		{"the latest stays", wsconn.Conflate, []string{"a:1", "b:2", "a:3", "b:4", "a:5"}, nil, "b:4 a:5", 3, false},
-		{"what has no key stays", wsconn.Conflate, []string{"a:1", ":2", "3", "b:4", "a:5"}, nil, ":2 3 b:4 a:5", 1, false},
+		{"the newest is dropped", wsconn.DropNewest, []string{":1", ":2", ":3", ":4", ":5"}, wsconn.ErrDropped, ":1 :2 :3 :4", 1, false},
+		{"a reply replaces the oldest droppable", wsconn.DropNewest, []string{":1", ":2", ":3", ":4", "5"}, nil, ":2 :3 :4 5", 1, false},
+		{"the latest of each key", wsconn.Conflate, []string{"a:1", "b:2", "a:3", "b:4", "a:5"}, nil, "b:4 a:5", 3, false},
+		{"frames without a key are kept", wsconn.Conflate, []string{"a:1", ":2", "3", "b:4", "a:5"}, nil, ":2 3 b:4 a:5", 1, false},
 		{"nothing is outdated", wsconn.Conflate, []string{"a:1", "b:2", "c:3", "d:4", "e:5"}, wsconn.ErrClosed, "a:1 b:2 c:3 d:4", 1, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			client, c, told := queue(t, tt.policy, 4, 100)
+			client, c, handler := queue(t, tt.policy, 4, 100)
 			last := len(tt.put) - 1
 			for _, message := range tt.put[:last] {
 				require.NoError(t, put(c, message))
 			}
 			require.Equal(t, tt.err, put(c, tt.put[last]))
-			require.Len(t, told.overflows, 1)
-			assert.Equal(t, tt.dropped, told.overflows[0].Dropped)
-			assert.Contains(t, []int{4, 100}, told.overflows[0].Limit)
-			assert.Greater(t, told.overflows[0].Queued, told.overflows[0].Limit)
+			require.Len(t, handler.overflows, 1)
+			assert.Equal(t, tt.dropped, handler.overflows[0].Dropped)
+			assert.Contains(t, []int{4, 100}, handler.overflows[0].Limit)
+			assert.Greater(t, handler.overflows[0].Queued, handler.overflows[0].Limit)
 			c.Flush()
 			for want := range strings.SplitSeq(tt.left, " ") {
 				_, got := client.next()
@@ -109,16 +109,16 @@ func TestQueuePolicies(t *testing.T) {
 	}
 }
 
-func TestAHighQueueIsToldOnce(t *testing.T) {
-	client, c, told := queue(t, wsconn.Disconnect, 8, 1000)
+func TestConn_ReportsBackpressureOnce(t *testing.T) {
+	client, c, handler := queue(t, wsconn.Disconnect, 8, 1000)
 	for range 8 {
 		require.NoError(t, put(c, "x"))
 	}
-	assert.Equal(t, [][2]int{{5, 15}}, told.high)
+	assert.Equal(t, [][2]int{{5, 15}}, handler.high)
 	c.Flush()
 	for range 8 {
 		client.next()
 	}
 	require.NoError(t, put(c, strings.Repeat("x", 600)))
-	assert.Equal(t, [][2]int{{5, 15}, {1, 604}}, told.high)
+	assert.Equal(t, [][2]int{{5, 15}, {1, 604}}, handler.high)
 }

@@ -1,0 +1,102 @@
+package wsconn_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestConn_InvalidCloseReasonIsAnsweredWith1007(t *testing.T) {
+	addr, conns := listen(t, options())
+	c := dialRaw(t, addr, nil)
+	server := <-conns
+	ended := make(chan error, 1)
+	go func() { ended <- echo(server) }()
+	c.send(frame(fin|closing, "\x03\xe8a\xff\xfe"))
+	c.closed(1007)
+	require.Error(t, <-ended)
+	code, _ := server.Status()
+	assert.Equal(t, 1007, code)
+}
+
+func TestConn_WritesFramesInOrderAndTheCloseFrameLast(t *testing.T) {
+	addr, conns := listen(t, options())
+	c := dialRaw(t, addr, nil)
+	server := <-conns
+	go func() { _ = echo(server) }()
+	const senders, each = 4, 100
+	var wg sync.WaitGroup
+	for s := range senders {
+		wg.Go(func() {
+			for i := range each {
+				assert.NoError(t, send(server, fmt.Sprintf("%d %d %s", s, i, strings.Repeat("x", i*50))))
+			}
+		})
+	}
+	wg.Wait()
+	server.Close(4001, strings.Repeat("é", 100))
+	require.ErrorIs(t, send(server, "too late"), wsconn.ErrClosed)
+	next := [senders]int{}
+	for range senders * each {
+		first, payload := c.next()
+		require.Equal(t, byte(fin|text), first)
+		var s, i int
+		_, err := fmt.Sscan(payload, &s, &i)
+		require.NoError(t, err)
+		assert.Equal(t, next[s], i)
+		next[s]++
+	}
+	first, payload := c.next()
+	assert.Equal(t, byte(fin|closing), first)
+	assert.Equal(t, "\x0f\xa1"+strings.Repeat("é", 61), payload, "shortened between two runes")
+}
+
+func TestConn_CloseTimeoutEndsTheConnection(t *testing.T) {
+	opts := options()
+	opts.CloseTimeout = 50 * time.Millisecond
+	for name, stuck := range map[string]bool{"a silent peer": false, "a peer that does not read": true} {
+		t.Run(name, func(t *testing.T) {
+			addr, conns := listen(t, opts)
+			dialRaw(t, addr, nil)
+			server := <-conns
+			for stuck && pending(server) < 500_000 {
+				_ = send(server, strings.Repeat("x", 100_000))
+			}
+			start := time.Now()
+			server.Close(1000, "")
+			assert.Less(t, time.Since(start), 40*time.Millisecond, "Close does not wait")
+			assert.Error(t, echo(server))
+			assert.Less(t, time.Since(start), 5*time.Second)
+		})
+	}
+}
+
+func TestConn_FullQueueClosesWith1013(t *testing.T) {
+	opts := options()
+	opts.QueueMessages = 3
+	addr, conns := listen(t, opts)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	ws, _, err := websocket.Dial(ctx, "ws://"+addr, nil)
+	require.NoError(t, err)
+	defer ws.CloseNow()
+	ws.SetReadLimit(-1)
+	server := <-conns
+	go func() { _ = echo(server) }()
+	for err == nil {
+		err = send(server, strings.Repeat("x", 200_000))
+	}
+	require.ErrorIs(t, err, wsconn.ErrClosed)
+	for err = nil; err == nil; {
+		_, _, err = ws.Read(ctx)
+	}
+	assert.EqualValues(t, 1013, websocket.CloseStatus(err), "%v", err)
+}
