@@ -15,7 +15,7 @@ const (
 	cacheSweepTime = 100 * time.Millisecond
 )
 
-// A Cache keeps what responses said about keys, for CacheTime. Keys are hashes. It holds up to
+// A Cache keeps what responses said about keys, for CacheTime. Keys are hashes. It contains up to
 // 65,536 keys and ignores further ones. Times are on a monotonic clock of the caller. The zero
 // Cache is empty. It is safe for concurrent use.
 type Cache[V any] struct {
@@ -48,7 +48,7 @@ func (c *Cache[V]) Get(hash uint64, now time.Duration) (Entry[V], bool) {
 	return e, ok
 }
 
-// Put stores the value in a response that was requested at sent and came at received.
+// Put stores the value in a response that was requested at sent and arrived at received.
 func (c *Cache[V]) Put(hash uint64, value V, sent, received time.Duration) {
 	s := &c.shards[hash%cacheShards]
 	s.mu.Lock()

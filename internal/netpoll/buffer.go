@@ -2,8 +2,8 @@ package netpoll
 
 import "sync"
 
-// Buffers hold 512 bytes, 4, 16 or 64 KiB. A message that outgrows one moves to the
-// next class.
+// Buffers hold 512 bytes, 4, 16 or 64 KiB. A message that does not fit
+// into one moves to the next class.
 const bufferClasses = 4
 
 // MaxBufferBytes is the capacity of the largest pooled buffer.

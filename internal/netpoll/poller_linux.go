@@ -12,10 +12,10 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A Poller tells waiters when their sockets are readable, so that none of them needs
+// A Poller calls waiters when their sockets become readable, so that none of them needs
 // a goroutine. It is an edge-triggered epoll instance (man 7 epoll) that itself waits
 // in Go's poller, on one goroutine that lives while there are sockets. The sockets
-// stay in Go's poller as well, for whoever has to wait for one of them. The zero
+// stay in Go's poller as well, for Socket.Read and Socket.Write. The zero
 // Poller is ready to use; it must not be copied. Its methods are safe for concurrent use.
 type Poller struct {
 	mu      sync.Mutex

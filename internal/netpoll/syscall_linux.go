@@ -11,7 +11,7 @@ import (
 // are raw: announcing them to the scheduler, as package syscall does, wakes the
 // runtime's monitor when the program was idle, which may then take the processor away
 // from a call that is about to return. MSG_DONTWAIT makes that true for every socket.
-// A raw call that blocked would hold its processor, and O_NONBLOCK is no protection:
+// A raw call that blocked would occupy its processor, and O_NONBLOCK is no protection:
 // it belongs to the open file description, so any process that shares the description
 // (a child process, a dup in C code) can clear it.
 

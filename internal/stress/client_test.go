@@ -50,9 +50,9 @@ type client struct {
 	complete bool          // all that was sent has left, and the server was able to read it
 	expected int           // answers
 	answers  map[int]int   // by the number of the call
-	answered chan struct{} // closed when all answers have come, or a close frame
-	refused  int           // errors in place of answers
-	code     int           // of the close frame of the server; 0 if none came
+	answered chan struct{} // closed when all answers or a close frame have arrived
+	rejected int           // errors instead of answers
+	code     int           // of the close frame of the server; 0 if there is none
 }
 
 // run connects, sends and ends. The error is a mistake of the server.
@@ -100,7 +100,7 @@ func (c *client) dial(s *server) (err error) {
 	return err
 }
 
-var errRefused = errors.New("the server has refused the connection")
+var errRejected = errors.New("the server has rejected the connection")
 
 func (c *client) handshake() error {
 	request := fmt.Sprintf("GET /?n=%d HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
@@ -110,15 +110,15 @@ func (c *client) handshake() error {
 		return nil
 	}
 	if _, err := io.WriteString(c, request); err != nil {
-		return fmt.Errorf("%w: %w", errRefused, err)
+		return fmt.Errorf("%w: %w", errRejected, err)
 	}
 	c.r = bufio.NewReader(c)
 	resp, err := http.ReadResponse(c.r, nil)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errRefused, err)
+		return fmt.Errorf("%w: %w", errRejected, err)
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		return fmt.Errorf("%w: %s", errRefused, resp.Status)
+		return fmt.Errorf("%w: %s", errRejected, resp.Status)
 	}
 	return nil
 }
@@ -287,7 +287,7 @@ func (c *client) readToEnd() error {
 		case first == 0x88 && len(payload) >= 2:
 			c.code = int(binary.BigEndian.Uint16(payload))
 			if len(c.answers) < c.expected {
-				close(c.answered) // no more answers will come
+				close(c.answered) // no more answers will arrive
 			}
 		case first == 0x81:
 			if err := c.answer(payload); err != nil {
@@ -339,7 +339,7 @@ func (c *client) answer(message []byte) error {
 	}
 	switch m.Type {
 	case "RPC_ERROR", "ERROR":
-		c.refused++
+		c.rejected++
 	case "REPLY", "SERIAL_REPLY":
 		if m.Payload.Conn != c.number || m.Meta.CorrelationID != fmt.Sprint(m.Payload.Seq) {
 			return fmt.Errorf("%w: %.200q", errMessage, message)

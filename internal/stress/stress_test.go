@@ -74,7 +74,7 @@ func round(t *testing.T, random *rand.Rand, shutdown bool) {
 		delay := time.Duration(random.IntN(300)) * time.Millisecond
 		wg.Go(func() {
 			time.Sleep(delay)
-			if err := c.run(s); err != nil && (!shutdown || !errors.Is(err, errRefused)) {
+			if err := c.run(s); err != nil && (!shutdown || !errors.Is(err, errRejected)) {
 				t.Error(err)
 			}
 		})
@@ -166,7 +166,7 @@ func (c *client) checkComplete(t *testing.T, r *record, name string) {
 			assert.True(t, handled[seq], "%s: event %d was not handled", name, seq)
 		}
 	}
-	assert.Zero(t, c.refused, "%s: errors", name)
+	assert.Zero(t, c.rejected, "%s: errors", name)
 	switch c.behavior {
 	case patient:
 		assert.Len(t, r.calls, c.expected-serials(c.sent), "%s: concurrent calls", name)
@@ -188,7 +188,7 @@ func serials(sent []string) (n int) {
 	return n
 }
 
-// requireBaseline waits until the goroutines and descriptors of a round are gone.
+// requireBaseline waits until the goroutines and descriptors of a round have ended.
 func requireBaseline(t *testing.T, goroutines, descriptors int) {
 	var g, d int
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {

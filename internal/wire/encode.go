@@ -10,7 +10,7 @@ import (
 )
 
 // AppendHead appends an envelope up to the end of meta. The caller appends further
-// members and "}". correlationID is "" if the message answers nothing.
+// members and "}". correlationID is "" if the message is not a reply.
 func AppendHead(b []byte, typ, correlationID string, at time.Time) []byte {
 	b = append(b, `{"type":`...)
 	b = appendQuoted(b, typ)
@@ -23,7 +23,7 @@ func AppendHead(b []byte, typ, correlationID string, at time.Time) []byte {
 	return append(b, '}')
 }
 
-// AppendHeartbeatAck appends the whole answer to a heartbeat.
+// AppendHeartbeatAck appends the envelope that acknowledges a heartbeat.
 func AppendHeartbeatAck(b []byte, at time.Time) []byte {
 	b = append(b, `{"type":"`+TypeHeartbeatAck+`","meta":{"ts":`...)
 	b = strconv.AppendInt(b, at.UnixMilli(), 10)

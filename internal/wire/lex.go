@@ -7,7 +7,7 @@ import (
 	"math/bits"
 )
 
-// A input is JSON text. Its methods take the offset at which an element begins and return the
+// An input is JSON text. Its methods take the offset at which an element begins and return the
 // offset after it.
 type input []byte
 
@@ -124,13 +124,13 @@ func (f input) scalar(i int) (int, error) {
 	}
 }
 
-func (f input) literal(i int, want string) (int, error) {
-	for j := range len(want) {
-		if i+j >= len(f) || f[i+j] != want[j] {
+func (f input) literal(i int, expected string) (int, error) {
+	for j := range len(expected) {
+		if i+j >= len(f) || f[i+j] != expected[j] {
 			return i + j, f.unexpected(i + j)
 		}
 	}
-	return i + len(want), nil
+	return i + len(expected), nil
 }
 
 // number validates a number (RFC 8259, section 6).

@@ -8,7 +8,7 @@ const MaxDepth = 64
 // MaxNameBytes is the maximum length of a type and of a correlation ID.
 const MaxNameBytes = 128
 
-// A Envelope is the content of a valid envelope.
+// An Envelope is the content of a valid envelope.
 type Envelope struct {
 	Type          []byte // 1 to MaxNameBytes
 	CorrelationID []byte // at most MaxNameBytes; empty if there is none

@@ -106,12 +106,12 @@ func check(t *testing.T, data []byte) {
 			continue
 		}
 		if partErr == nil {
-			require.Equal(t, string(want.Type), string(part.Type), "%.300q cut to %d", data, n)
+			require.Equal(t, string(want.Type), string(part.Type), "%.300q prefix of %d bytes", data, n)
 		} else {
-			require.Nil(t, part.Type, "%.300q cut to %d", data, n)
+			require.Nil(t, part.Type, "%.300q prefix of %d bytes", data, n)
 		}
 		if len(part.CorrelationID) > 0 {
-			require.Equal(t, string(want.CorrelationID), string(part.CorrelationID), "%.300q cut to %d", data, n)
+			require.Equal(t, string(want.CorrelationID), string(part.CorrelationID), "%.300q prefix of %d bytes", data, n)
 		}
 	}
 	if !ok {
@@ -280,7 +280,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-func TestParseHead_ReturnsValidNameBesideInvalidOne(t *testing.T) {
+func TestParseHead_ReturnsValidNameWithInvalidOne(t *testing.T) {
 	for _, frame := range []string{
 		`{"type":7,"meta":{"correlationId":"c"}}`,
 		`{"meta":{"correlationId":"c"},"type":[]}`,

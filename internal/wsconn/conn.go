@@ -95,11 +95,11 @@ type Conn struct {
 
 	polled bool         // the connection can be parked
 	slot   int32        // the poller's
-	turn   atomic.Int32 // who may read: reading, readingReady or parked
+	turn   atomic.Int32 // which goroutine may read: reading, readingReady or parked
 	resume func()       // the argument of Park, while the connection is parked
 
 	waiting  atomic.Bool  // Read waits for the peer
-	lastSeen atomic.Int64 // when the peer last showed life, nanoseconds since start
+	lastSeen atomic.Int64 // time of the last sign of life of the peer, nanoseconds since start
 	start    time.Time
 }
 
@@ -127,9 +127,9 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Op
 func (c *Conn) Subprotocol() string { return c.subprotocol }
 
 // Close sends what is queued and then a close frame, without waiting for either. Read
-// ends when the peer has answered, at the latest after CloseTimeout. The reason is cut
-// to what a close frame can hold, and bytes of it that are not UTF-8 are replaced. Only
-// the first Close has an effect.
+// ends when the peer has answered, at the latest after CloseTimeout. The reason is
+// shortened to the length that a close frame allows, and bytes of it that are not UTF-8
+// are replaced. Only the first Close has an effect.
 func (c *Conn) Close(code int, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,8 +145,8 @@ func (c *Conn) closeLocked(code int, reason string) {
 	c.beginClosing(closeFrame(code, reason))
 }
 
-// beginClosing queues a close frame, after which no frame may follow, and bounds the
-// time until the end. It must be called with the lock held.
+// beginClosing queues a close frame, after which no frame may follow, and starts
+// CloseTimeout. It must be called with the lock held.
 func (c *Conn) beginClosing(f *Frame) {
 	c.closing.Store(true)
 	c.enqueueControl(f)
@@ -167,7 +167,7 @@ func (c *Conn) Abort() {
 	c.Readable(true)
 }
 
-// Release frees what the connection holds. It must follow the last Read.
+// Release closes the socket and returns the buffers. It must follow the last Read.
 func (c *Conn) Release() {
 	c.mu.Lock()
 	c.closing.Store(true)

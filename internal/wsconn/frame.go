@@ -65,10 +65,10 @@ func (f *Frame) Append(build func(b []byte) []byte) { f.buf = build(f.buf) }
 // Text returns the text so far. It is valid until the next Write or Release.
 func (f *Frame) Text() []byte { return f.buf[maxHeaderBytes:] }
 
-// Retain adds a reference, for one more Send.
+// Retain adds a reference, for one more Queue.
 func (f *Frame) Retain() { f.refs.Add(1) }
 
-// Release gives up a reference. The frame is reused once the last one is gone.
+// Release gives up a reference. The last Release lets the frame be reused.
 func (f *Frame) Release() {
 	if f.refs.Add(-1) == 0 && cap(f.buf) <= maxPooledFrameBytes {
 		framePool.Put(f)

@@ -12,7 +12,7 @@ type frameReader struct {
 	binary    bool
 	deflated  bool
 	last      bool   // the current frame is its last
-	left      uint64 // payload bytes of the current frame that are still to come
+	left      uint64 // payload bytes of the current frame that have not been read
 	key       [keyBytes]byte
 	pos       int // of the next payload byte in the key
 
@@ -21,7 +21,7 @@ type frameReader struct {
 }
 
 // maxEmptyFrames bounds data frames without data that follow each other. Each costs
-// work and brings a message no nearer to its limit.
+// work and does not count for MaxMessageBytes.
 const maxEmptyFrames = 1 << 14
 
 var errEmptyFrames = &violation{codePolicyViolation, "too many frames without data"}

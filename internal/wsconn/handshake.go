@@ -49,10 +49,10 @@ func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// An upgrader is the ResponseWriter that the library answers a handshake with. It takes
-// over the socket before it writes the 101: a 101 from a server that goes on to read
-// HTTP would open a tunnel past the rules of the proxies before it. And it writes the
-// 101 itself: some frameworks delay a status until the body.
+// An upgrader is the ResponseWriter to which the library writes its response. It takes
+// over the socket before it writes the 101: if taking it over failed after the
+// 101, the server would still parse requests on a connection that proxies treat as a tunnel.
+// It writes the 101 itself because some frameworks delay the status until the body.
 type upgrader struct {
 	http.ResponseWriter
 

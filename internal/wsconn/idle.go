@@ -1,17 +1,17 @@
 package wsconn
 
-// Who may read: the goroutine that has called Read, or, while the connection is parked,
-// whoever learns first that there is something to read.
+// States of Conn.turn. While the connection is parked, the first call of Readable starts
+// the next reader.
 const (
-	reading      = iota
-	readingReady // reading, and since then something may have arrived
-	parked
+	reading      = iota // a goroutine reads, or may call Read
+	readingReady        // as reading, and since the last read something may have arrived
+	parked              // no goroutine reads
 )
 
-// Park gives up reading until there is something to read. Then it calls resume, which
-// must not block, and after which reading goes on. It returns false if it has not given
-// up, because there is something to read, or because a connection of this kind has to
-// wait in Read.
+// Park ends reading until there is something to read. Then resume is called once, on any
+// goroutine; it must not block, and must let one goroutine call Park or Read again. Park
+// returns false if the caller must call Read: there is something to read, or the
+// connection cannot be parked.
 func (c *Conn) Park(resume func()) bool {
 	if !c.polled {
 		return false
@@ -39,14 +39,13 @@ func (c *Conn) Park(resume func()) bool {
 	}
 }
 
-// Readable is called by the poller, and when the connection has been closed: see
-// [netpoll.Waiter].
+// Readable is called by the poller, and by Abort: see [netpoll.Waiter].
 func (c *Conn) Readable(special bool) {
 	if special {
 		c.sock.special.Store(true)
 	}
 	if c.turn.Swap(readingReady) == parked {
-		c.turn.Store(reading) // Park looks at the socket again before it gives up
+		c.turn.Store(reading) // a Readable that this overwrites is not lost: the next Park reads the socket first
 		c.resume()
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // An inflater decompresses a message (RFC 7692, section 7.2.2). It takes 45 kB, and is
-// held while the message arrives.
+// used only while the message arrives.
 type inflater struct {
 	flate   io.ReadCloser // also a flate.Resetter
 	source  deflateSource
@@ -67,8 +67,8 @@ func (in *inflater) Read(p []byte) (int, error) {
 	}
 }
 
-// A deflateSource is the compressed message, followed by the bytes that its sender has
-// left out and by a final block.
+// A deflateSource is the compressed message, followed by the bytes that the sender has
+// omitted (RFC 7692, section 7.2.1) and by a final block.
 type deflateSource struct {
 	message io.Reader // nil once it has ended
 	err     error     // of message

@@ -28,9 +28,9 @@ type Overflow struct {
 // ErrDropped is returned for a frame that was dropped instead of queued.
 var ErrDropped = errors.New("outgoing queue is full")
 
-// makeRoom returns nil if f fits into the queue, after dropping others if necessary. It
+// ensureCapacity returns nil if f fits into the queue, after dropping others if necessary. It
 // must be called with the lock held.
-func (c *Conn) makeRoom(f *Frame, over *Overflow) error {
+func (c *Conn) ensureCapacity(f *Frame, over *Overflow) error {
 	if c.closing.Load() {
 		return ErrClosed
 	}

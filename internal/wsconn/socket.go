@@ -31,7 +31,7 @@ type socket struct {
 	failed  bool      // a frame may have been written in part: nothing may follow
 }
 
-// init takes over conn. early is what was read from it before.
+// init prepares a socket that owns conn. early is what was read from it before.
 func (s *socket) init(conn net.Conn, opts *Options, early []byte) {
 	s.conn, s.opts = conn, opts
 	s.raw = netpoll.NewSocket(conn, netpoll.ClassFor(opts.BufferBytes))
@@ -58,7 +58,7 @@ func (s *socket) readChunk(idle bool) (*netpoll.Buffer, error) {
 	}
 	class := netpoll.ClassFor(s.opts.BufferBytes)
 	if idle && !s.filled {
-		class = 0 // it is held while the connection waits
+		class = 0 // the buffer stays allocated while the connection waits
 	}
 	chunk := netpoll.NewBuffer(class)
 	n, err := s.conn.Read(chunk.Bytes[:cap(chunk.Bytes)])
@@ -69,13 +69,13 @@ func (s *socket) readChunk(idle bool) (*netpoll.Buffer, error) {
 		}
 		return nil, err
 	}
-	chunk.Bytes = chunk.Bytes[:n] // an error comes again with the next read
+	chunk.Bytes = chunk.Bytes[:n] // the next read returns the error again
 	s.filled = n == cap(chunk.Bytes)
 	return chunk, nil
 }
 
-// tryFill reports whether something is unread. It does not block. Whoever reads next
-// gets its error again.
+// tryFill reports whether something is unread. It does not block. The next read
+// returns an error again.
 func (s *socket) tryFill() (bool, error) {
 	chunk, err := s.raw.Read(false)
 	if chunk != nil {

@@ -39,8 +39,7 @@ func (c *Conn) Queue(f *Frame) error {
 	return c.queueAndUnlock(f)
 }
 
-// QueueWait is Queue, except that it first waits until the queue is empty or has room
-// for f.
+// QueueWait is Queue, except that it first waits until the queue is empty or f fits.
 func (c *Conn) QueueWait(f *Frame) error {
 	c.mu.Lock()
 	var over Overflow
@@ -52,7 +51,7 @@ func (c *Conn) QueueWait(f *Frame) error {
 // released the lock.
 func (c *Conn) queueAndUnlock(f *Frame) error {
 	var over Overflow
-	err := c.makeRoom(f, &over)
+	err := c.ensureCapacity(f, &over)
 	if err == nil {
 		c.enqueue(f)
 	}
@@ -146,7 +145,7 @@ func (c *Conn) Flush() {
 
 func (c *Conn) startWriting() bool {
 	if c.writing.Load() {
-		return false // the writer has not looked for the last time yet
+		return false // the writer clears the flag only after it has found the queue empty
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -282,8 +281,8 @@ func (c *Conn) awaitCloseWritten() {
 	}
 }
 
-// closeWriteAfterClose tells a peer whose messages are not read any more that the close
-// frame is the end.
+// closeWriteAfterClose ends the stream behind the close frame, for a peer whose messages
+// are not read any more.
 func (c *Conn) closeWriteAfterClose() {
 	c.mu.Lock()
 	c.halfClose = true
