@@ -62,7 +62,7 @@ func TestCache_SizeIsBounded(t *testing.T) {
 	assert.True(t, known(size, later))
 }
 
-func TestDenialCache(t *testing.T) {
+func TestDenialCache_DeniesUntilTokensMayBeBack(t *testing.T) {
 	units := limit.PerSecond(1).Burst(10).Units()
 	token := units.CostUnits(1)
 	var d batch.DenialCache
@@ -79,16 +79,16 @@ func TestDenialCache(t *testing.T) {
 	assert.Equal(t, limit.Decision{Limit: 10, RetryAfter: 700 * time.Millisecond, ResetAfter: 9700 * time.Millisecond}, got,
 		"RetryAfter counts from when the response arrived")
 	_, ok = decide(2*time.Second, 1)
-	assert.False(t, ok, "the bucket may hold a token a second after the request was sent")
+	assert.False(t, ok, "the bucket may contain a token a second after the request was sent")
 	_, ok = decide(2*time.Second, 2)
 	assert.True(t, ok, "but not two")
 
 	d.Learn(1, batch.State{Units: 3 * token}, token, 3*time.Second, 3*time.Second)
 	_, ok = decide(3*time.Second, 5)
-	assert.False(t, ok, "a bucket that can pay the same again is not cached")
+	assert.False(t, ok, "a bucket with tokens for the same cost is not cached")
 }
 
-func TestDenialCache_Block(t *testing.T) {
+func TestDenialCache_DeniesWhileBlocked(t *testing.T) {
 	units := limit.PerSecond(1).Burst(10).Units()
 	var d batch.DenialCache
 	d.Learn(1, batch.State{BlockedFor: time.Second}, 0, 0, 100*time.Millisecond)
@@ -102,7 +102,7 @@ func TestDenialCache_Block(t *testing.T) {
 	assert.False(t, ok)
 }
 
-func TestState_Decision(t *testing.T) {
+func TestState_DecisionComparesUnitsAndBlock(t *testing.T) {
 	units := limit.PerSecond(1).Units()
 	assert.True(t, batch.State{Units: units.Full()}.Decision(units.CostUnits(1), &units).Allowed)
 	assert.False(t, batch.State{Units: units.Full() - 1}.Decision(units.CostUnits(1), &units).Allowed)

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-go/penstock/internal/ipprefix"
 )
 
-func TestOf(t *testing.T) {
+func TestOf_MapsIPv6To64AndIPv4To32(t *testing.T) {
 	for ip, want := range map[string]string{
 		"192.0.2.1":         "192.0.2.1/32",
 		"2001:db8:1:2:3::4": "2001:db8:1:2::/64",
