@@ -74,8 +74,8 @@ func defaultCloseCode(l LimitExceeded) StatusCode {
 }
 
 // A SlowConsumerPolicy decides what happens to a message for a connection whose send queue is
-// full. Replies and errors are never dropped: if one does not fit after other messages have
-// been dropped, the connection is closed with 1013.
+// full. Replies and errors are never dropped: they wait for room, and one that is longer
+// than the whole queue closes the connection with 1013.
 type SlowConsumerPolicy uint8
 
 // The policies. Disconnect is the default.

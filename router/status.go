@@ -13,6 +13,7 @@ const (
 	StatusProtocolError   StatusCode = 1002
 	StatusNone            StatusCode = 1005 // the client's close frame had no code; never sent
 	StatusAbnormal        StatusCode = 1006 // the connection ended without a close frame; never sent
+	StatusInvalidPayload  StatusCode = 1007
 	StatusPolicyViolation StatusCode = 1008
 	StatusTooBig          StatusCode = 1009
 	StatusInternalError   StatusCode = 1011
