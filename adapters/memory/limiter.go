@@ -69,7 +69,7 @@ func NewLimiterMaxKeys(policy limit.Policy, maxKeys int) *Limiter {
 		shift:  64 - bits.TrailingZeros(uint(shards)),
 	}
 	for i := range l.shards {
-		l.shards[i].init((maxKeys + shards - 1) / shards)
+		l.shards[i].init((maxKeys-1)/shards + 1)
 	}
 	return l
 }

@@ -3,7 +3,9 @@ package memory_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -158,6 +160,12 @@ func heap() uint64 {
 func TestLimiter_InvalidPolicyPanics(t *testing.T) {
 	assert.Panics(t, func() { memory.NewLimiter(limit.PerSecond(0)) })
 	assert.Panics(t, func() { memory.NewLimiterMaxKeys(limit.PerSecond(1), 0) })
+	unbounded := memory.NewLimiterMaxKeys(limit.PerHour(1), math.MaxInt)
+	for user := range 1000 {
+		d, err := unbounded.Consume(t.Context(), limit.Key{"user", strconv.Itoa(user)}, 1)
+		require.NoError(t, err)
+		require.True(t, d.Allowed, "each user has a bucket")
+	}
 }
 
 func BenchmarkConsume(b *testing.B) {

@@ -5,9 +5,10 @@ import "net/netip"
 
 // Of returns the smallest prefix that one customer of a provider has: an IPv4 address as /32,
 // or the /64 of an IPv6 address (RFC 6177). Limits count by it, because a client can use every
-// address of its /64. ip must be unmapped and have no zone. The prefix of an invalid address is
-// invalid.
+// address of its /64. An IPv4 address mapped to IPv6 is an IPv4 address, and a zone is ignored.
+// The prefix of an invalid address is invalid.
 func Of(ip netip.Addr) netip.Prefix {
+	ip = ip.Unmap().WithZone("")
 	bits := ip.BitLen()
 	if ip.Is6() {
 		bits = 64

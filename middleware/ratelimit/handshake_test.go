@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -135,6 +136,21 @@ func TestNew_ChargeOnlyAdmitsAndCharges(t *testing.T) {
 		assert.NoError(t, admit(t.Context(), leave))
 	}
 	assert.Error(t, admit(t.Context(), from("ann")), "the LEAVE messages have emptied the bucket")
+}
+
+func TestNew_ChargeOnlyAdmitsWhileTheLimiterIsUnavailable(t *testing.T) {
+	var outcomes []ratelimit.Outcome
+	admit := ratelimit.New(limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
+		return limit.Decision{}, io.ErrUnexpectedEOF
+	}), &ratelimit.Options{
+		ChargeOnly: func(in router.IngressContext) bool { return in.Type == "LEAVE" },
+		Observe:    func(o ratelimit.Observation) { outcomes = append(outcomes, o.Outcome) },
+	})
+	leave := from("ann")
+	leave.Type = "LEAVE"
+	assert.NoError(t, admit(t.Context(), leave))
+	assert.Equal(t, errors.Unavailable, errors.CodeOf(admit(t.Context(), from("ann"))))
+	assert.Equal(t, []ratelimit.Outcome{ratelimit.FailedOpen, ratelimit.Failed}, outcomes)
 }
 
 // TestKeyFunctions_KeyOfIngressContextRefunds computes the key as a handler does for a refund.

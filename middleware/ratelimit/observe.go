@@ -37,7 +37,7 @@ const (
 	Rejected                            // the bucket does not hold the cost yet, or no permit is free
 	NeverAllowed                        // the cost is above the capacity of the bucket
 	Failed                              // the limiter could not decide; the message is rejected (limit.FailClosed)
-	FailedOpen                          // the limiter could not decide; the message is admitted (limit.FailOpen)
+	FailedOpen                          // the limiter could not decide; the message is admitted (limit.FailOpen, Options.ChargeOnly)
 	Canceled                            // the connection ended before the decision
 	BreakerOpened                       // the limiter failed several times in a row; calls are paused
 	BreakerClosed                       // the limiter has answered again
@@ -46,7 +46,7 @@ const (
 // outcome returns the outcome for a message whose connection has not ended.
 func (l *rateLimit) outcome(d limit.Decision, err error, chargeOnly bool) Outcome {
 	switch {
-	case err != nil && l.FailurePolicy == limit.FailOpen:
+	case err != nil && (l.FailurePolicy == limit.FailOpen || chargeOnly):
 		return FailedOpen
 	case err != nil:
 		return Failed

@@ -25,8 +25,8 @@ type Options struct {
 	Cost func(router.IngressContext) int64
 
 	// ChargeOnly reports whether a message is charged but never rejected, such as one that leaves
-	// a topic or acknowledges. Any shortfall of its bucket is forgiven. If nil, there are no
-	// such messages.
+	// a topic or acknowledges, even if the limiter cannot decide. Any shortfall of its bucket
+	// is forgiven. If nil, there are no such messages.
 	ChargeOnly func(router.IngressContext) bool
 
 	// MaxWait lets a message wait for tokens instead of being rejected, for at most this time
@@ -156,7 +156,7 @@ func (l *rateLimit) decide(ctx context.Context, in router.IngressContext) (limit
 	switch {
 	case ctx.Err() != nil:
 		return limit.Decision{}, ctx.Err()
-	case err != nil && (l.FailurePolicy == limit.FailOpen || l.DryRun):
+	case err != nil && (l.FailurePolicy == limit.FailOpen || l.DryRun || chargeOnly):
 		return limit.Decision{}, nil
 	case err != nil:
 		return limit.Decision{}, &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
