@@ -162,8 +162,11 @@ func cutLast(s string, i int) (before, last string, found bool) {
 }
 
 // peerOf returns the remote address of the socket, or the zero netip.Addr if it is not an IP
-// socket.
+// socket. The peer of a Unix socket may have bound a path that reads like an address.
 func peerOf(req *http.Request) netip.Addr {
+	if overUnixSocket(req) {
+		return netip.Addr{}
+	}
 	return parseHop(req.RemoteAddr)
 }
 

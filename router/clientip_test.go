@@ -233,6 +233,15 @@ func TestLimits_ConnsPerIPApplyBehindUnixSocket(t *testing.T) {
 	assert.Equal(t, http.StatusSwitchingProtocols, dial("192.0.2.2"))
 }
 
+func TestClientIP_PeerOfUnixSocketCannotChooseAddress(t *testing.T) {
+	req := httptest.NewRequest(http.MethodGet, "/ws", nil)
+	req = req.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, &net.UnixAddr{Name: "/run/ws.sock", Net: "unix"}))
+	req.RemoteAddr = "10.0.0.1:5000" // a relative path that the peer has bound
+	req.Header.Set("X-Forwarded-For", "198.51.100.9")
+	assert.Equal(t, netip.Addr{}, router.TrustedProxies{Networks: proxyNetworks}.ClientIP(req))
+	assert.Equal(t, "198.51.100.9", router.TrustedProxies{UnixSocket: true}.ClientIP(req).String())
+}
+
 func TestTrustedProxies_InvalidOptionsPanic(t *testing.T) {
 	for name, tt := range map[string]struct {
 		proxies router.TrustedProxies

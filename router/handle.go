@@ -50,11 +50,11 @@ var errExited = errors.New("router: runtime.Goexit was called, as FailNow of pac
 
 // finishHandling releases what stage 5 has acquired for the message.
 func (c *Conn) finishHandling(route *Route) {
+	defer c.release() // even if an observer calls runtime.Goexit
 	if route.rpc {
 		c.inFlight.Add(-1)
 		c.router.observe(Event{Kind: EventFinished, Type: route.name})
 	}
-	c.release()
 }
 
 // recordCompleted reports the outcome of a message to observers.
@@ -168,6 +168,9 @@ func (c *Conn) handleCall(ctx *Context) {
 	defer func() {
 		c.deadlines.remove(ctx)
 		defer ctx.call.end()
+		if failed == nil && reply == nil { // an observer has called runtime.Goexit
+			failed = internalError(errExited)
+		}
 		c.respondCall(ctx, reply, failed)
 	}()
 	ctx.run(&failed)

@@ -25,10 +25,11 @@ func (r *Router) guard(failed **inspectedError, where string, route *Route, f fu
 		if returned {
 			return
 		}
+		// This is also the result if the description of a panic calls runtime.Goexit.
+		*failed = internalError(errExited)
+		(*failed).exited = true
 		v := recover()
 		if v == nil {
-			*failed = internalError(errExited)
-			(*failed).exited = true
 			return
 		}
 		p := &PanicError{Value: v, Stack: debug.Stack()}
