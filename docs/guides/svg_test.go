@@ -148,7 +148,7 @@ func (p *picture) legend() {
 	p.y = y
 }
 
-// note writes beside what happened then, in the row that is drawn.
+// note writes a text to the right of a time, in the current row.
 func (p *picture) note(at time.Duration, format string, args ...any) {
 	p.text(p.x(at)+8*px, p.middle()+4*px, "note", format, args...)
 }
