@@ -9,8 +9,8 @@ import "hash/maphash"
 // user named "192.0.2.1" does not share a bucket with that address.
 type Key [4]string
 
-// Hash returns a hash of the key's parts and their positions, which is never 0. Without the
-// seed, nobody can construct keys that share a hash.
+// Hash returns a hash of the key's parts and their positions, which is never 0. A client that
+// does not know the seed cannot construct keys that share a hash.
 func (k *Key) Hash(seed maphash.Seed) uint64 {
 	const odd = 0x9e3779b97f4a7c15 // separates equal parts at different positions
 	hash, factor := uint64(odd), uint64(1)

@@ -23,8 +23,8 @@ type Limiter struct {
 	shards []shard
 	shift  int // the hash's bits above it select the shard
 
-	// maxAhead is the largest wait of a reservation so far, in units. A bucket may owe that
-	// much; if it owes more, the clock has gone backwards.
+	// maxAhead is the longest maxWait of a reservation so far, in units. It bounds the deficit
+	// of a bucket: a larger deficit means that the clock has gone backwards.
 	maxAhead atomic.Int64
 }
 

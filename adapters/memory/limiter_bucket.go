@@ -21,7 +21,7 @@ const blocked = -1 << 62
 
 // take takes units from the bucket if it holds them, or will hold them once ahead more units
 // have returned. Negative units are a refund. take returns the units that the bucket held
-// before, negative if it owed some, and false if the bucket has migrated.
+// before, negative for a deficit, and false if the bucket has migrated.
 //
 // take loads the bucket both before and after it reads the clock. If the values are equal, the
 // clock is not behind that of the last change. If they differ, another call has changed the
@@ -41,17 +41,17 @@ again:
 			if left := -fullAt - now; fullAt < 0 && left > 0 && !isLate {
 				return blocked - left, true
 			}
-			debt := max(fullAt-now, 0)
-			have = l.units.Full() - debt
+			missing := max(fullAt-now, 0)
+			have = l.units.Full() - missing
 			clockWentBack := have < 0 && have < -l.maxAhead.Load()
 			if clockWentBack {
-				debt, have = l.units.Full(), 0
+				missing, have = l.units.Full(), 0
 			}
 			takes := units < 0 || units <= have+ahead
 			if isLate && (fullAt <= 0 || units == 0 || !takes || clockWentBack) {
 				continue again
 			}
-			next := now + debt
+			next := now + missing
 			if takes {
 				next = max(next+units, now)
 			} else if !clockWentBack {

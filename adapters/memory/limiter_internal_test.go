@@ -75,7 +75,7 @@ func TestLimiter_StaleClockReading(t *testing.T) {
 			l := NewLimiterMaxKeys(tt.policy, 100)
 			micros := int64(0)
 			l.clock = func() int64 { return micros }
-			_, err := l.Reserve(t.Context(), limit.Key{"bob"}, 1, time.Hour) // buckets may owe tokens from now on
+			_, err := l.Reserve(t.Context(), limit.Key{"bob"}, 1, time.Hour) // buckets may have a deficit after this
 			require.NoError(t, err)
 			d, err := l.Consume(t.Context(), ann, tt.before)
 			require.NoError(t, err)

@@ -41,7 +41,7 @@ func (l *Limiter) Reserve(_ context.Context, key limit.Key, cost int64, maxWait 
 		return limit.Decision{}, fmt.Errorf("memory: %w", err)
 	}
 	ahead := maxWait.Microseconds() * l.units.PerMicro()
-	// The bucket may owe ahead from now on, so maxAhead must grow before the bucket does.
+	// The bucket may have a deficit of ahead afterwards, so maxAhead must grow first.
 	for known := l.maxAhead.Load(); ahead > known && !l.maxAhead.CompareAndSwap(known, ahead); {
 		known = l.maxAhead.Load()
 	}

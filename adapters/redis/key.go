@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// maxPartBytes bounds the parts of a name. Of a longer part, the name contains the first half of
-// that and a digest.
+// maxPartBytes bounds the parts of a name. A name contains a longer part as its first
+// maxPartBytes/2 bytes and a digest.
 const maxPartBytes = 128
 
 // keyName joins a prefix and parts with colons. The parts, which clients may choose, cannot

@@ -54,7 +54,7 @@ var (
 type bucketRequest struct {
 	key   string
 	units int64
-	ahead int64 // the bucket may owe that many of the units
+	ahead int64 // the largest deficit of the bucket after the call
 }
 
 // A bucketResponse is the state of a bucket before a request.

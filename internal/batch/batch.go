@@ -56,7 +56,7 @@ func New[Req, Resp any](name string, exec func(context.Context, []*Call[Req, Res
 }
 
 // Do waits until c is over or ctx is done. If ctx is done first, a call that was not sent yet
-// will never be sent; of a call that was sent, the outcome is unknown.
+// will never be sent; the outcome of a call that was sent is unknown.
 func (b *Batcher[Req, Resp]) Do(ctx context.Context, c *Call[Req, Resp]) error {
 	if ctx.Err() != nil {
 		return b.wrap(ctx.Err())

@@ -8,7 +8,7 @@ import (
 
 // A State is the state of a bucket at some time.
 type State struct {
-	Units      int64         // held; negative if the bucket owes them to reservations
+	Units      int64         // held; negative after reservations, as a deficit
 	BlockedFor time.Duration // if more than 0, the bucket is blocked that long, and Units has no meaning
 }
 

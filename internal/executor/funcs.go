@@ -43,7 +43,7 @@ func (q *FuncQueue) run(fs []func()) {
 	}
 }
 
-// take returns what waits. If that is nothing, the queue is not running any more.
+// take returns the waiting functions. If there are none, it marks the queue as stopped.
 func (q *FuncQueue) take() []func() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

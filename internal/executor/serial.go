@@ -17,7 +17,7 @@ type SerialQueue[T any] struct {
 	mu       sync.Mutex
 	jobs     []T
 	head     int           // of jobs: those before it have been taken
-	starting int           // goroutines on their way to the first job
+	starting int           // goroutines that were started and have not taken a job
 	turn     uint64        // of the job that was taken last
 	blocked  bool          // that job runs, and lets no other start
 	taken    chan struct{} // closed when a job is taken; nil if nothing waits for it
@@ -29,7 +29,7 @@ type Memory[T any] struct {
 	Size     func(T) int64
 	MaxBytes int64           // of the waiting jobs of this queue
 	Budget   *ByteBudget     // of all queues
-	Ended    <-chan struct{} // closed when adding jobs must not wait any more; may be nil
+	Ended    <-chan struct{} // when it is closed, adding jobs does not wait; may be nil
 
 	bytes   int64 // of the jobs that wait
 	counted int64 // of these, in Budget
@@ -224,8 +224,8 @@ func (m *Memory[T]) add(job T, behind bool) {
 	}
 }
 
-// remove uncounts a job that was taken. The job behind it, which is the first one from now
-// on, may stay counted until it is taken.
+// remove subtracts a job that was taken. The job behind it, which becomes the first one, may
+// stay counted until it is taken.
 func (m *Memory[T]) remove(job T) {
 	size := m.Size(job)
 	m.bytes -= size

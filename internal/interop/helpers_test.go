@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// timeout is how long a test waits for what must come.
+// timeout is how long a test waits for an expected event.
 const timeout = 10 * time.Second
 
 type WhoAmI struct{}

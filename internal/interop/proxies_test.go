@@ -294,7 +294,7 @@ func behindProxy(network string, ping time.Duration) router.Options {
 func needManyLoopbacks(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.2:0")
 	if err != nil {
-		t.Skipf("clients are told apart by their loopback addresses: %v", err)
+		t.Skipf("clients are distinguished by their loopback addresses: %v", err)
 	}
 	_ = listener.Close()
 }

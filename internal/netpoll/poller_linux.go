@@ -25,7 +25,7 @@ type Poller struct {
 	free    []int32  // slots
 }
 
-// Add makes the poller call w.Readable from now on. It fails if the system accepts no
+// Add makes the poller call w.Readable until Remove. It fails if the system accepts no
 // more sockets.
 func (p *Poller) Add(w Waiter, s *Socket) (slot int32, err error) {
 	slot, epoll, err := p.occupy(w)

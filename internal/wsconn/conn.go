@@ -17,7 +17,7 @@ type Options struct {
 	WriteTimeout    time.Duration // for one system call
 	CloseTimeout    time.Duration // from our close frame to the peer's
 	PingInterval    time.Duration // of silence, after which the peer is pinged
-	PongTimeout     time.Duration // from a ping to the peer's next sign of life
+	PongTimeout     time.Duration // from a ping to the peer's next data
 
 	BufferBytes int // of one system call; at most netpoll.MaxBufferBytes
 
@@ -85,7 +85,7 @@ type Conn struct {
 	progress chan struct{} // closed when the writer has written something; nil if nothing waits for that
 	code     int           // of the close frame that was sent or received first
 	reason   string
-	timer    *time.Timer   // the only one: for a sign of life, or for the peer's close frame
+	timer    *time.Timer   // the only one: for data from the peer, or for its close frame
 	pingedAt time.Duration // since start; 0 if no pong is awaited
 	closeBy  time.Duration // since start; 0 until Close
 
@@ -93,13 +93,13 @@ type Conn struct {
 	halfClose    bool // close the writing direction behind the close frame
 	aborted      bool
 
-	polled bool         // the connection can be parked
-	slot   int32        // the poller's
-	turn   atomic.Int32 // which goroutine may read: reading, readingReady or parked
-	resume func()       // the argument of Park, while the connection is parked
+	polled    bool         // the connection can be parked
+	slot      int32        // the poller's
+	readState atomic.Int32 // which goroutine may read: reading, readingReady or parked
+	resume    func()       // the argument of Park, while the connection is parked
 
 	waiting  atomic.Bool  // Read waits for the peer
-	lastSeen atomic.Int64 // time of the last sign of life of the peer, nanoseconds since start
+	lastSeen atomic.Int64 // when the peer last sent data, in nanoseconds since start
 	start    time.Time
 }
 

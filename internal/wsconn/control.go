@@ -53,7 +53,7 @@ func (c *Conn) readControl(h header) error {
 	return nil
 }
 
-// wholeControl returns the header of a ping or pong that is unread as a whole.
+// wholeControl returns the header of an unread ping or pong that has arrived completely.
 func (c *Conn) wholeControl() (header, bool) {
 	p := c.sock.unread
 	if len(p) < 2+keyBytes || p[0] != finBit|opPing && p[0] != finBit|opPong {
@@ -71,7 +71,7 @@ func (c *Conn) wholeControl() (header, bool) {
 	return h, true
 }
 
-// readControls consumes the whole pings and pongs that are unread, without blocking.
+// readControls consumes unread pings and pongs that have arrived completely. It does not block.
 func (c *Conn) readControls() error {
 	for {
 		h, ok := c.wholeControl()
@@ -130,8 +130,8 @@ func validCloseCode(code int) bool {
 	return code >= codeNormal && code <= 1014 || code >= 3000 && code <= 4999
 }
 
-// answerClose answers the peer's close frame, unless ours is under way. It repeats the
-// code, behind what is queued.
+// answerClose answers the peer's close frame with the same code, after the queued frames. It
+// does nothing if a close frame is already queued or sent.
 func (c *Conn) answerClose(peer *closedError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

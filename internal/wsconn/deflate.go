@@ -16,7 +16,8 @@ import (
 type Deflater struct {
 	minBytes int
 
-	// As many as can run at once: each takes 1.2 MB. A nil one has not been created yet.
+	// writers holds one compressor per CPU, because each takes 1.2 MB. A nil element has not
+	// been created yet.
 	writers chan *flate.Writer
 }
 
@@ -94,8 +95,8 @@ var _ io.Writer = (*deflatedFrame)(nil)
 const flushTail = "\x00\x00\xff\xff"
 
 // deflateAnswer accepts the first offer of permessage-deflate that the server can meet
-// (RFC 7692, section 7.1). The answer is "" if there is none. It is not ok if the header
-// is malformed, in which case the handshake must fail (RFC 6455, section 9.1).
+// (RFC 7692, section 7.1). The answer is "" if there is none. ok is false if the header
+// is malformed; the handshake must then fail (RFC 6455, section 9.1).
 func deflateAnswer(h http.Header) (answer string, ok bool) {
 	offers, ok := parseExtensions(strings.Join(h.Values("Sec-WebSocket-Extensions"), ","))
 	if !ok {

@@ -12,7 +12,7 @@ type extension struct {
 type extensionParam struct{ name, value string }
 
 // parseExtensions parses an extension-list (RFC 6455, section 9.1). Names are in lower case,
-// and values without quotes. It is not ok if any part of the list is malformed.
+// and values without quotes. ok is false if any part of the list is malformed.
 func parseExtensions(header string) (list []extension, ok bool) {
 	l := headerLexer{header}
 	for {

@@ -6,10 +6,10 @@ import (
 	"github.com/penstock-go/penstock/internal/netpoll"
 )
 
-// Most messages are one frame that has arrived as a whole. Such a frame is copied out
-// of what was read in one step. Any other frame goes through frameReader.
+// Most messages are one frame that has arrived completely. Such a frame is copied from the
+// read buffer in one step. Any other frame goes through frameReader.
 
-// wholeMessage consumes a message that is one whole unread frame, if there is one.
+// wholeMessage consumes a message that is one complete unread frame, if there is one.
 func (c *Conn) wholeMessage() (Message, bool) {
 	header, n := wholeFrame(c.sock.unread)
 	if header == 0 || int64(n) > c.opts.MaxMessageBytes {
@@ -24,9 +24,9 @@ func (c *Conn) wholeMessage() (Message, bool) {
 	return m, true
 }
 
-// wholeFrame returns the length of the header and of the payload if p begins with a
-// whole frame that is an uncompressed message of its own, as RFC 6455, section 5.2
-// demands it from a client. Otherwise it returns zeros.
+// wholeFrame returns the lengths of the header and of the payload if p begins with a
+// complete, valid frame of a client (RFC 6455, section 5.2) that contains an uncompressed
+// message in one frame. Otherwise it returns zeros.
 func wholeFrame(p []byte) (header, n int) {
 	if len(p) < 2+keyBytes || p[0] != finBit|opText && p[0] != finBit|opBinary || p[1]&maskBit == 0 {
 		return 0, 0

@@ -4,10 +4,10 @@ import "io"
 
 // A frameReader parses frames. Every connection has one, so it is small.
 type frameReader struct {
-	inflates bool  // compression was agreed on
+	inflates bool  // compression was negotiated
 	failed   error // found while the connection was being parked
 
-	// Of the current message.
+	// These fields describe the current message.
 	inMessage bool
 	binary    bool
 	deflated  bool
@@ -17,7 +17,7 @@ type frameReader struct {
 	pos       int // of the next payload byte in the key
 
 	controls controlLimit
-	emptyRun int // data frames without data, since the last one with some
+	emptyRun int // consecutive data frames without data
 }
 
 // maxEmptyFrames bounds data frames without data that follow each other. Each costs
@@ -110,7 +110,7 @@ func (f *frameReader) checkFirstByte(b0 byte) error {
 	return checkFirstByte(b0, f.inflates)
 }
 
-// readFull consumes len(p) bytes. idle means that nothing of a message has arrived.
+// readFull consumes len(p) bytes. idle means that no part of a message has arrived.
 func (c *Conn) readFull(p []byte, idle bool) error {
 	for n := 0; n < len(p); {
 		if len(c.sock.unread) == 0 {

@@ -48,8 +48,8 @@ func (v *violation) Error() string { return v.reason }
 
 func protocolError(reason string) error { return &violation{codeProtocolError, reason} }
 
-// headerBytes returns how long the header is that begins with b0 and b1, or what is
-// wrong with it so far. inflates says whether compression was agreed on.
+// headerBytes returns the length of the header that begins with b0 and b1, or an error if
+// these bytes are invalid. inflates says whether compression was negotiated.
 func headerBytes(b0, b1 byte, inflates bool) (int, error) {
 	if err := checkFirstByte(b0, inflates); err != nil {
 		return 0, err

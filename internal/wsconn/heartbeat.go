@@ -2,11 +2,11 @@ package wsconn
 
 import "time"
 
-// seen records a sign of life.
+// seen records that data from the peer has arrived.
 func (c *Conn) seen(at time.Time) { c.lastSeen.Store(int64(at.Sub(c.start))) }
 
 // tick runs when the timer fires. It pings a silent peer, and ends the connection if
-// the peer shows no life after that, or did not answer our close frame.
+// the peer sends nothing after that, or has not answered our close frame.
 func (c *Conn) tick() {
 	if !c.checkAlive() {
 		c.Abort()
@@ -25,7 +25,7 @@ func (c *Conn) checkAlive() bool {
 		return left > 0
 	}
 	seen := time.Duration(c.lastSeen.Load())
-	listens := c.waiting.Load() || c.turn.Load() == parked
+	listens := c.waiting.Load() || c.readState.Load() == parked
 	silence, unanswered := now-seen, now-c.pingedAt
 	switch {
 	case !listens:

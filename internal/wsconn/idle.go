@@ -1,6 +1,6 @@
 package wsconn
 
-// States of Conn.turn. While the connection is parked, the first call of Readable starts
+// States of Conn.readState. While the connection is parked, the first call of Readable starts
 // the next reader.
 const (
 	reading      = iota // a goroutine reads, or may call Read
@@ -32,10 +32,10 @@ func (c *Conn) Park(resume func()) bool {
 			}
 		}
 		s.emptied = false
-		if c.turn.CompareAndSwap(reading, parked) {
+		if c.readState.CompareAndSwap(reading, parked) {
 			return true
 		}
-		c.turn.Store(reading)
+		c.readState.Store(reading)
 	}
 }
 
@@ -44,8 +44,8 @@ func (c *Conn) Readable(special bool) {
 	if special {
 		c.sock.special.Store(true)
 	}
-	if c.turn.Swap(readingReady) == parked {
-		c.turn.Store(reading) // a Readable that this overwrites is not lost: the next Park reads the socket first
+	if c.readState.Swap(readingReady) == parked {
+		c.readState.Store(reading) // a Readable that this overwrites is not lost: the next Park reads the socket first
 		c.resume()
 	}
 }

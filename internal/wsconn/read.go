@@ -23,10 +23,10 @@ type Message struct {
 // holds only its beginning.
 func (m *Message) Truncated() bool { return m.Size > int64(len(m.Bytes)) }
 
-// Read waits for a message and reads it to its end. Of a message that does not arrive
-// in one piece, it keeps only a little more than limit returns and drops the rest. It
-// calls limit with the bytes that are there, and again with more of them while limit
-// returns more than that. A message above Options.MaxMessageBytes closes the connection.
+// Read waits for a message and reads it to its end. If the message arrives in several
+// parts, Read keeps only a little more than limit returns and drops the rest. It calls
+// limit with the bytes that have arrived, and again with more bytes as long as limit
+// returns a larger number. A message above Options.MaxMessageBytes closes the connection.
 //
 // A message without a Buffer means that only control frames have arrived, and that the
 // connection can be parked again. An error is final: the connection is closed then, and
@@ -84,9 +84,9 @@ func (c *Conn) next(limit func(prefix []byte) int64) (Message, error) {
 	return msg, c.sock.disarmMessageTimeout()
 }
 
-// fill blocks until something is unread. idle means that nothing of a message has
-// arrived, so that there is no limit of time. Otherwise each part that arrives is a sign
-// of life: a peer that sends a long frame cannot answer a ping before its end.
+// fill blocks until something is unread. idle means that no part of a message has arrived,
+// so that there is no time limit. Otherwise each part that arrives counts as an answer to
+// a ping: a peer that sends a long frame cannot send a pong before the frame ends.
 func (c *Conn) fill(idle bool) error {
 	c.waiting.Store(true)
 	defer c.waiting.Store(false)

@@ -138,7 +138,7 @@ func (s *socket) disarmMessageTimeout() error {
 	return s.conn.SetReadDeadline(time.Time{})
 }
 
-// write writes whole frames and returns how many bytes it wrote.
+// write writes complete frames and returns how many bytes it wrote.
 func (s *socket) write(p []byte, now time.Time) (n int, err error) {
 	if s.failed {
 		return 0, net.ErrClosed

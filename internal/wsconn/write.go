@@ -282,7 +282,7 @@ func (c *Conn) awaitCloseWritten() {
 }
 
 // closeWriteAfterClose ends the stream behind the close frame, for a peer whose messages
-// are not read any more.
+// are not read after that.
 func (c *Conn) closeWriteAfterClose() {
 	c.mu.Lock()
 	c.halfClose = true

@@ -32,10 +32,10 @@ func (l *Limiter) Consume(_ context.Context, key limit.Key, cost int64) (limit.D
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now().Microseconds() * l.units.PerMicro()
-	debt := min(max(l.fullAt[key]-now, 0), l.units.Full()) // more only if the clock went backwards
-	have, costUnits := l.units.Full()-debt, l.units.CostUnits(cost)
+	missing := min(max(l.fullAt[key]-now, 0), l.units.Full()) // more only if the clock went backwards
+	have, costUnits := l.units.Full()-missing, l.units.CostUnits(cost)
 	if costUnits <= have {
-		l.fullAt[key] = now + debt + costUnits
+		l.fullAt[key] = now + missing + costUnits
 	}
 	return l.units.Decision(have, costUnits), nil
 }

@@ -31,8 +31,8 @@ type Outcome uint8
 
 // The outcomes. The last two describe the breaker and no message.
 const (
-	Admitted         Outcome = iota + 1 // the bucket has paid
-	Delayed                             // the bucket has paid, and the message waits as Options.MaxWait allows
+	Admitted         Outcome = iota + 1 // the cost was taken from the bucket
+	Delayed                             // the cost was taken from the bucket; the message waits as Options.MaxWait allows
 	ChargedOverLimit                    // the bucket does not hold the cost; the message is admitted because of Options.ChargeOnly
 	Rejected                            // the bucket does not hold the cost yet, or no permit is free
 	NeverAllowed                        // the cost is above the capacity of the bucket
