@@ -50,7 +50,7 @@
 //
 // # Errors
 //
-// The client receives the public half of a handler's error: the code, message and details of
+// The client receives the public part of a handler's error: the code, message and details of
 // an *errors.Error, and INTERNAL for any other error except those of package context. An event
 // is answered only if it fails. All exceeded limits are reported the same way, as a
 // [LimitExceeded].

@@ -93,7 +93,7 @@ func encodeDetails(details map[string]any) (rawJSON, error) {
 	return rawJSON(text), nil
 }
 
-// setPrivate sets the private half of an error. The text omits the message for the client,
+// setPrivate sets the private part of an error. The text omits the message for the client,
 // because that may repeat what the client has sent, which must not be logged.
 func (p *inspectedError) setPrivate(cause error, text string) {
 	p.cause, p.text = cause, text

@@ -22,7 +22,7 @@ func (e *PanicError) Error() string {
 	return "panic: " + panicText(e.Value)
 }
 
-// reportError passes the private half of an error, if there is one, to Options.OnError or to
+// reportError passes the private part of an error, if there is one, to Options.OnError or to
 // the log.
 func (r *Router) reportError(c *Conn, typ string, failed *inspectedError) {
 	switch {

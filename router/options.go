@@ -30,7 +30,7 @@ type Options struct {
 	OnClose func(*Conn, CloseError)
 
 	// OnError is called for errors that the client does not receive completely: every panic,
-	// every error without a code, and every error with a private half. If nil, they are
+	// every error without a code, and every error with a private part. If nil, they are
 	// logged.
 	OnError func(ErrorReport)
 

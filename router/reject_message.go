@@ -56,7 +56,7 @@ func (c *Conn) closeForLimit(typ string, limit LimitExceeded) {
 	c.router.hook("CloseCode", func() { code = c.router.opts.CloseCode(limit) })
 }
 
-// respondError sends an error and reports its private half.
+// respondError sends an error and reports its private part.
 func (c *Conn) respondError(typ, correlationID string, failed *inspectedError) {
 	defer func() { // even if OnError calls runtime.Goexit
 		_ = c.queueWait(encodeError(&failed.payload, correlationID))

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
-// A Handler handles a decoded and validated message. The client receives the public half of
+// A Handler handles a decoded and validated message. The client receives the public part of
 // the error; see package errors.
 type Handler func(ctx *Context) error
 

@@ -109,7 +109,7 @@ func TestBudget_SurvivesAWindowDeletedByConventionClient(t *testing.T) {
 }
 
 // The other client dies and leaves a window without an end.
-func TestBudget_SurvivesADeadConventionClient(t *testing.T) {
+func TestBudget_SurvivesFailedConventionClient(t *testing.T) {
 	s := newTestBudget(t)
 	require.Zero(t, s.conventionClient().tryAcquire(t.Context()))
 	start := time.Now()

@@ -121,7 +121,7 @@ func need(t *testing.T, program string) string {
 	return ""
 }
 
-// idleTimeout is what every time-out of a proxy is in these tests.
+// idleTimeout is what every timeout of a proxy is in these tests.
 const idleTimeout = 2 * time.Second
 
 // A runningProxy is reached at an address of 127.0.0.1, over TLS for example.com.
@@ -357,7 +357,7 @@ func checkRejection(t *testing.T, proxy *runningProxy) {
 	assert.Contains(t, string(body), "come back later")
 }
 
-// checkIdle keeps a connection without messages for longer than the proxy's time-outs.
+// checkIdle keeps a connection without messages for longer than the proxy's timeouts.
 func checkIdle(t *testing.T, proxy *runningProxy) {
 	c := proxy.connect(t, "127.0.0.2", nil)
 	select {
@@ -369,7 +369,7 @@ func checkIdle(t *testing.T, proxy *runningProxy) {
 	c.close()
 }
 
-// TestReverseProxies_CloseWithoutPings shows that the time-outs are in force, so that it is
+// TestReverseProxies_CloseWithoutPings shows that the timeouts are in force, so that it is
 // the pings that keep a connection open.
 func TestReverseProxies_CloseWithoutPings(t *testing.T) {
 	needManyLoopbacks(t)

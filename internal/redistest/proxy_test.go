@@ -50,7 +50,7 @@ func TestProxy_CutClosesAndRefusesConnections(t *testing.T) {
 	assert.Eventually(t, func() bool { return ping(t, client, longTimeout) == nil }, longTimeout, time.Millisecond)
 }
 
-func TestProxy_MendSucceedsWhileProcessesStart(t *testing.T) {
+func TestProxy_RestoreSucceedsWhileProcessesStart(t *testing.T) {
 	program, err := os.Executable()
 	require.NoError(t, err)
 	proxy := redistest.StartProxy(t, "127.0.0.1:1")
