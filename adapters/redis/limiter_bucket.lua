@@ -1,7 +1,7 @@
 -- This file precedes every script about buckets. A bucket is stored as the time at which it
 -- will be full, in microseconds, followed by the units by which it is full earlier than the
--- end of that microsecond, if any: "1730000000000000:12". A reservation may make the debt
--- larger than a full bucket; the units by which it may be larger follow:
+-- end of that microsecond, if any: "1730000000000000:12". After a reservation, more
+-- units than a full bucket holds may be missing; the number of additional units follows:
 -- "1730000000000000:12:5000". A blocked bucket is stored as the time at which the block ends:
 -- "!1730000000000000". All numbers are below 2^53, so doubles represent them exactly.
 local call, ceil, format = redis.call, math.ceil, string.format
@@ -11,8 +11,8 @@ local now = time[1] * 1000000 + time[2]
 -- Replies about a blocked bucket are this number minus the microseconds until the block ends.
 local blocked = -2^52
 
--- parse returns a bucket's debt, by how much that may exceed a full bucket, and the reply for
--- it if it is blocked.
+-- parse returns the units that a bucket lacks, by how many these may exceed a full bucket, and
+-- the reply if the bucket is blocked.
 local function parse(value, per_micro)
   local plain = tonumber(value)
   if plain then
@@ -23,15 +23,15 @@ local function parse(value, per_micro)
     return 0, 0, left > 0 and blocked - left or nil
   end
   local full_at, early, ahead = string.match(value, '^(%d+):?(%d*):?(%d*)$')
-  local debt = (full_at - now) * per_micro - (tonumber(early) or 0)
-  return debt > 0 and debt or 0, tonumber(ahead) or 0
+  local missing = (full_at - now) * per_micro - (tonumber(early) or 0)
+  return missing > 0 and missing or 0, tonumber(ahead) or 0
 end
 
-local function store(key, debt, per_micro, full, ahead)
-  local micros = ceil(debt / per_micro)
-  local early = micros * per_micro - debt
+local function store(key, missing, per_micro, full, ahead)
+  local micros = ceil(missing / per_micro)
+  local early = micros * per_micro - missing
   local text = format('%.0f', now + micros)
-  if debt > full then
+  if missing > full then
     text = text .. format(':%.0f:%.0f', early, ahead)
   elseif early > 0 then
     text = text .. format(':%.0f', early)

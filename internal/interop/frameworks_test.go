@@ -26,10 +26,10 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// other answers requests that are no handshakes.
+// other responds to requests that are not handshakes.
 var other = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "other") })
 
-// frameworks mount ws at /ws and other at /other, behind the middleware that people use.
+// frameworks mount ws at /ws and other at /other, behind common middleware.
 var frameworks = map[string]func(ws http.Handler) http.Handler{
 	"http.ServeMux": func(ws http.Handler) http.Handler {
 		m := http.NewServeMux()
@@ -86,7 +86,7 @@ var frameworks = map[string]func(ws http.Handler) http.Handler{
 	},
 }
 
-// unable mount ws where no connection can be hijacked.
+// unable mount ws in servers whose connections cannot be hijacked.
 var unable = map[string]struct {
 	mount  func(ws http.Handler) http.Handler
 	status int
@@ -117,10 +117,10 @@ func wrapped(ws http.Handler, wrap func(http.ResponseWriter) http.ResponseWriter
 	return m
 }
 
-// A plain writer hides what else the writer in it can do.
+// A plain writer hides the optional interfaces of the writer that it wraps.
 type plain struct{ http.ResponseWriter }
 
-// An unwrapper hides it, too, but from http.ResponseController.
+// An unwrapper hides them too, except from http.ResponseController.
 type unwrapper struct {
 	plain
 
@@ -236,8 +236,8 @@ func TestFrameworks_WithoutHijackAreAnsweredOnce(t *testing.T) {
 	}
 }
 
-// assertNotTunneled accepts what a server of HTTP may say to what follows a request: nothing,
-// the response to a request, or that it is none.
+// assertNotTunneled checks what an HTTP server sends for the bytes that follow a request: nothing,
+// the response to a further request, or an error.
 func assertNotTunneled(t *testing.T, rest string) {
 	if rest == "" {
 		return

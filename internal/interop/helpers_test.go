@@ -24,7 +24,7 @@ type WhoAmI struct{}
 
 func (WhoAmI) MessageType() string { return "WHO_AM_I" }
 
-// Client says which address the server has seen.
+// Client is the reply: the client's address as the server sees it.
 type Client struct {
 	IP string `json:"ip"`
 }

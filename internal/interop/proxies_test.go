@@ -109,7 +109,7 @@ func substitute(t *testing.T, text string, pairs ...string) string {
 // need returns the path of a program. Without it, the test is skipped, or fails where the
 // proxies are required.
 func need(t *testing.T, program string) string {
-	for _, name := range []string{program, "/usr/sbin/" + program} { // which is not in everybody's PATH
+	for _, name := range []string{program, "/usr/sbin/" + program} { // which PATH may not contain
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}

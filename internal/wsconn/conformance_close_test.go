@@ -93,7 +93,7 @@ func TestConformance_ServerClosesTheConnectionFirst(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, serverFrame{fin | closing, closePayload(1000, "")}, got)
 			require.NoError(t, p.readEnd())
-			for err == nil { // until a reset answers what nobody reads
+			for err == nil { // until the kernel resets the connection, because the server does not read
 				_, err = p.Write(clientFrame(fin|text, "behind the end"))
 			}
 			require.NotErrorIs(t, err, os.ErrDeadlineExceeded)

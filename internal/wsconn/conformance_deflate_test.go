@@ -113,7 +113,7 @@ func TestConformance_DeflateExamples(t *testing.T) {
 	runWireCases(t, len(deliveries), cases)
 }
 
-// TestConformance_DeflateErrors has what RFC 7692 forbids. It names no close code for data that
+// TestConformance_DeflateErrors sends what RFC 7692 forbids. The RFC names no close code for data that
 // cannot be decompressed.
 func TestConformance_DeflateErrors(t *testing.T) {
 	t.Parallel()

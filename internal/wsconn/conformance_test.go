@@ -137,10 +137,10 @@ func (tr transport) echo(c *wsconn.Conn) {
 // text.
 func echoOfBinary(payload string) string { return "binary:" + hex.EncodeToString([]byte(payload)) }
 
-// A delivery cuts frames into the writes of a client.
+// A delivery splits frames into the writes of a client.
 type delivery struct {
-	name string
-	cut  func(frames [][]byte) [][]byte // nil if it is not useful for these frames
+	name  string
+	split func(frames [][]byte) [][]byte // nil if it is not useful for these frames
 }
 
 var deliveries = []delivery{
@@ -199,7 +199,7 @@ func runWireCases(t *testing.T, ways int, cases []wireCase) {
 			addr := tr.serveEcho(t).Listener.Addr().String()
 			for _, tt := range cases {
 				for _, d := range deliveries[:ways] {
-					writes := d.cut(tt.frames)
+					writes := d.split(tt.frames)
 					if writes == nil || tr.maxBytes > 0 && len(slices.Concat(writes...)) > tr.maxBytes {
 						continue
 					}

@@ -22,8 +22,8 @@ var wellFormed = [][][2]byte{
 	{{0xf4, 0xf4}, {0x80, 0x8f}, {0x80, 0xbf}, {0x80, 0xbf}},
 }
 
-// scanUTF8 returns the length of the shortest prefix that no UTF-8 text has, or -1 if s is the
-// beginning of a text; and whether s ends inside a code point.
+// scanUTF8 returns the length of the shortest invalid prefix of s, or -1 if there is none, and
+// whether s ends inside a code point.
 func scanUTF8[S string | []byte](s S) (invalid int, inside bool) {
 	for i := 0; i < len(s); {
 		n, ok := scanCodePoint(s[i:])
@@ -188,7 +188,7 @@ func TestConformance_InvalidUTF8(t *testing.T) {
 	runWireCases(t, 1, append(cases, wireCase{name: "binary", offer: "permessage-deflate", frames: binaryFrames, want: binaryEchoes}))
 }
 
-// TestConformance_InvalidUTF8ClosesAtOnce sends no byte behind the first that no text has there.
+// TestConformance_InvalidUTF8ClosesAtOnce sends nothing after the first invalid byte.
 func TestConformance_InvalidUTF8ClosesAtOnce(t *testing.T) {
 	t.Parallel()
 	var cases []wireCase

@@ -167,7 +167,7 @@ func readFor(conn net.Conn, d time.Duration) net.Conn {
 	return conn
 }
 
-// A partialConn takes the first write but for its last bytes.
+// A partialConn accepts the first write except its last bytes.
 type partialConn struct {
 	net.Conn
 

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConn_BlockingDescriptorDelaysNoOtherConnection does what a child process may do that has
-// inherited a socket: it clears O_NONBLOCK, which all descriptors of a socket share.
+// TestConn_BlockingDescriptorDelaysNoOtherConnection clears O_NONBLOCK, which all descriptors of a
+// socket share, as a child process that has inherited the socket may do.
 func TestConn_BlockingDescriptorDelaysNoOtherConnection(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
