@@ -106,6 +106,8 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 		return nil
 	}
 	if err != nil {
+		// The client may take what it sends next for WebSocket frames.
+		w.Header().Set("Connection", "close")
 		return rejectedBy(reasonHandshake, err)
 	}
 	c.ws, c.id = ws, crand.Text()

@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -13,7 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
 )
 
 // handshakeWith returns a handshake with further header lines.
@@ -67,5 +70,39 @@ func TestTimeouts_PingIntervalMayBeShorterThanPong(t *testing.T) {
 		require.Equal(t, "\x89\x00", string(ping))
 		_, err = io.WriteString(conn, "\x8a\x80"+strings.Repeat("\x00", 4))
 		require.NoError(t, err)
+	}
+}
+
+func TestServeHTTP_RejectsTwoVersions(t *testing.T) {
+	server := httptest.NewServer(router.New(discardLogs(router.Options{})))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	_, err = io.WriteString(conn, handshakeWith("Sec-WebSocket-Version: 8\r\n"))
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
+	assert.True(t, resp.Close, "what follows is not read as HTTP")
+}
+
+// TestErrorDetails_OfAnyDepthLeaveTheAnswerValid nests the details as deep as the encoder
+// allows them alone, which is too deep inside an answer.
+func TestErrorDetails_OfAnyDepthLeaveTheAnswerValid(t *testing.T) {
+	for _, depth := range []int{100, 9_990, 9_998, 9_999, 10_000} {
+		nested := any(map[string]any{})
+		for range depth - 2 {
+			nested = []any{nested}
+		}
+		r := router.New(discardLogs(router.Options{}))
+		router.On(r, func(*router.Context, Say) error {
+			return &errors.Error{Code: errors.Aborted, Details: map[string]any{"nested": nested}}
+		})
+		conn := routertest.Dial(t, r)
+		conn.Send(Say{Room: "go", Text: "hi"})
+		answer := conn.Next()
+		assert.Equal(t, "ERROR", answer.Type, "%d levels", depth)
+		assert.True(t, json.Valid([]byte(answer.Text)), "%d levels", depth)
 	}
 }

@@ -28,6 +28,9 @@ func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return errors.Errorf(errors.InvalidArgument, "Sec-WebSocket-Extensions is malformed")
 	}
+	if len(r.Header.Values("Sec-WebSocket-Version")) > 1 { // RFC 6455, section 11.3.5
+		return errors.Errorf(errors.InvalidArgument, "Sec-WebSocket-Version must not appear twice")
+	}
 	if c.opts.Deflater != nil {
 		u.extensions = answer
 	}
