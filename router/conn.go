@@ -69,7 +69,7 @@ func (c *Conn) Send(m Message) error {
 // until they are sent. The reason is truncated to 123 bytes (RFC 6455, section 5.5). A code
 // that must not be sent is replaced by 1011. Only the first call has an effect.
 func (c *Conn) Close(code StatusCode, reason string) {
-	if !code.sendable() {
+	if !wsconn.ValidCloseCode(int(code)) {
 		code = StatusInternalError
 	}
 	c.ws.Close(int(code), reason)

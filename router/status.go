@@ -21,16 +21,6 @@ const (
 	StatusTryAgainLater   StatusCode = 1013
 )
 
-// sendable reports whether a close frame may carry the code.
-func (c StatusCode) sendable() bool {
-	switch c {
-	case 1004, StatusNone, StatusAbnormal:
-		return false
-	default:
-		return c >= 1000 && c <= 1014 || c >= 3000 && c <= 4999
-	}
-}
-
 // A CloseError is the code and the reason of a close frame. Options.OnOpen may return one to
 // reject a connection.
 type CloseError struct {

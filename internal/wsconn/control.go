@@ -59,7 +59,7 @@ func (c *Conn) wholeControl() (header, bool) {
 	if len(p) < 2+keyBytes || p[0] != finBit|opPing && p[0] != finBit|opPong {
 		return header{}, false
 	}
-	n, err := headerBytes(p[0], p[1], c.frames.inflates)
+	n, err := headerBytes(p[0], p[1])
 	if err != nil {
 		return header{}, false
 	}
@@ -112,7 +112,7 @@ func parseClose(payload []byte) error {
 	}
 	code, reason := int(binary.BigEndian.Uint16(payload)), payload[2:]
 	switch {
-	case !validCloseCode(code):
+	case !ValidCloseCode(code):
 		return protocolError("a close code that must not be sent")
 	case !utf8.Valid(reason):
 		return errInvalidUTF8
@@ -120,9 +120,9 @@ func parseClose(payload []byte) error {
 	return &closedError{code, string(reason)}
 }
 
-// validCloseCode reports whether a close frame may carry a code: those that RFC 6455
+// ValidCloseCode reports whether a close frame may carry a code: those that RFC 6455
 // and the IANA registry define for that, and those of libraries and applications.
-func validCloseCode(code int) bool {
+func ValidCloseCode(code int) bool {
 	switch code {
 	case 1004, codeNoStatus, CodeAbnormal:
 		return false

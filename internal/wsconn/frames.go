@@ -83,7 +83,7 @@ func (c *Conn) readHeader(idle bool) (header, error) {
 	if err := c.readFull(b[1:2], false); err != nil {
 		return header{}, err
 	}
-	n, err := headerBytes(b[0], b[1], c.frames.inflates)
+	n, err := headerBytes(b[0], b[1])
 	if err != nil {
 		return header{}, err
 	}
@@ -97,17 +97,29 @@ func (c *Conn) readHeader(idle bool) (header, error) {
 	return h, c.readFull(h.key[:], false)
 }
 
-// checkFirstByte also checks that the frame may follow the one before.
+// checkFirstByte checks the first byte of a frame, also that the frame may follow the one
+// before.
 func (f *frameReader) checkFirstByte(b0 byte) error {
 	opcode := b0 & 0x0f
+	reserved := b0 & rsvBits
+	if f.inflates && (opcode == opText || opcode == opBinary) {
+		reserved &^= rsv1
+	}
 	switch {
-	case opcode >= opClose: // a control frame may be anywhere
+	case reserved != 0:
+		return protocolError("a reserved bit is set")
+	case opcode > opBinary && opcode < opClose, opcode > opPong:
+		return protocolError("a reserved opcode")
+	case opcode >= opClose && b0&finBit == 0:
+		return protocolError("a control frame must not be fragmented")
+	case opcode >= opClose: // a complete control frame may be anywhere
+		return nil
 	case f.inMessage && opcode != opContinuation:
 		return protocolError("a message inside a message")
 	case !f.inMessage && opcode == opContinuation:
 		return protocolError("a continuation of no message")
 	}
-	return checkFirstByte(b0, f.inflates)
+	return nil
 }
 
 // readFull consumes len(p) bytes. idle means that no part of a message has arrived.

@@ -2,8 +2,6 @@ package wsconn
 
 import (
 	"encoding/binary"
-
-	"github.com/penstock-go/penstock/errors"
 )
 
 // Opcodes of RFC 6455, section 5.2.
@@ -49,11 +47,8 @@ func (v *violation) Error() string { return v.reason }
 func protocolError(reason string) error { return &violation{codeProtocolError, reason} }
 
 // headerBytes returns the length of the header that begins with b0 and b1, or an error if
-// these bytes are invalid. inflates says whether compression was negotiated.
-func headerBytes(b0, b1 byte, inflates bool) (int, error) {
-	if err := checkFirstByte(b0, inflates); err != nil {
-		return 0, err
-	}
+// these bytes are invalid. checkFirstByte has accepted b0.
+func headerBytes(b0, b1 byte) (int, error) {
 	if b1&maskBit == 0 {
 		return 0, protocolError("a client's frame must be masked") // RFC 6455, section 5.1
 	}
@@ -67,23 +62,6 @@ func headerBytes(b0, b1 byte, inflates bool) (int, error) {
 		n += 8
 	}
 	return n, nil
-}
-
-func checkFirstByte(b0 byte, inflates bool) error {
-	opcode := b0 & 0x0f
-	reserved := b0 & rsvBits
-	if inflates && (opcode == opText || opcode == opBinary) {
-		reserved &^= rsv1
-	}
-	switch {
-	case reserved != 0:
-		return protocolError("a reserved bit is set")
-	case opcode > opBinary && opcode < opClose, opcode > opPong:
-		return protocolError("a reserved opcode")
-	case opcode >= opClose && b0&finBit == 0:
-		return protocolError("a control frame must not be fragmented")
-	}
-	return nil
 }
 
 // parseHeader parses a header up to its key. headerBytes has accepted the first two bytes.
@@ -126,5 +104,3 @@ func mask(dst, src []byte, key [keyBytes]byte, pos int) {
 		dst[i] = src[i] ^ rotated[i%keyBytes]
 	}
 }
-
-var errTooBig = errors.New("message is longer than the connection allows")

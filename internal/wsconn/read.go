@@ -130,6 +130,8 @@ func (c *Conn) readMessage(r io.Reader, limit func([]byte) int64) (Message, erro
 	}
 }
 
+var errTooBig = &violation{codeTooBig, "message is too big"}
+
 // discard reads a message to its end and returns its size.
 func (c *Conn) discard(r io.Reader, size int64, text *utf8Checker) (int64, error) {
 	scratch := netpoll.NewBuffer(1)
@@ -170,8 +172,6 @@ func (c *Conn) end(err error) error {
 		c.sock.discardReceived()
 	case isViolation:
 		c.closeAndLinger(broken.code, broken.reason)
-	case errors.Is(err, errTooBig):
-		c.closeAndLinger(codeTooBig, "message is too big")
 	case errors.Is(err, os.ErrDeadlineExceeded): // not ETIMEDOUT, which is a lost network
 		c.closeAndLinger(codePolicyViolation, "message took too long")
 	}
