@@ -197,7 +197,7 @@ func (ts *topics) receivePresence(t *topic, node string, kind byte, body []byte)
 	}
 }
 
-// publishPresence publishes the members on this node. Packets are limited in size, so many
+// publishPresence publishes the members on this node. Packets are limited in size: many
 // members are sent in parts, followed by a state packet that contains only their connection
 // IDs.
 func (ts *topics) publishPresence(t *topic) {

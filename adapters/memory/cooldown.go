@@ -12,7 +12,7 @@ import (
 )
 
 // A Cooldown is a [limit.Limiter] that enforces a [limit.CooldownPolicy] in this process. Its
-// decisions have Max as Limit, and a Reason that tells whether the call starts a penalty or
+// decisions have Max as Limit, and a Reason that says whether the call starts a penalty or
 // meets one. A cost counts as that many calls; a cost above Max is denied with
 // [limit.Never] and starts no penalty.
 //
