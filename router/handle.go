@@ -80,7 +80,11 @@ func (c *Conn) runDecode(in *incoming) (ctx *Context) {
 
 // decode decodes and validates a message. It must be called by guard.
 func (c *Conn) decode(in *incoming) (*Context, error) {
-	envelope, err := wire.Parse(in.Bytes)
+	parse := wire.ParseText // the transport has checked the UTF-8 of text
+	if in.Binary {
+		parse = wire.Parse
+	}
+	envelope, err := parse(in.Bytes)
 	if err != nil {
 		return nil, invalid(err)
 	}

@@ -20,11 +20,16 @@ type Envelope struct {
 // payload or correlationId. The syntax of other members is validated; their content is ignored.
 // For every envelope that Parse accepts, [ParseHead] finds the same type and correlation ID.
 func Parse(data []byte) (Envelope, error) {
-	if len(data) == 0 {
-		return Envelope{}, ErrEmpty
-	}
 	if !utf8.Valid(data) {
 		return Envelope{}, ErrUTF8
+	}
+	return ParseText(data)
+}
+
+// ParseText is Parse for data that is known to be valid UTF-8, such as a WebSocket text message.
+func ParseText(data []byte) (Envelope, error) {
+	if len(data) == 0 {
+		return Envelope{}, ErrEmpty
 	}
 	p := parser{frame: data}
 	i, err := p.object(0)
