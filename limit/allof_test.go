@@ -43,11 +43,3 @@ func TestAllOf_HonorsContexts(t *testing.T) {
 		assert.EqualValues(t, 5, d.Remaining, "the tokens are refunded")
 	})
 }
-
-func TestMostRestrictive_PrefersDenialsAndLongestRetry(t *testing.T) {
-	few, many := limit.Decision{Allowed: true, Remaining: 1}, limit.Decision{Allowed: true, Remaining: 9}
-	soon, late := limit.Decision{RetryAfter: time.Second}, limit.Decision{RetryAfter: time.Minute}
-	assert.Equal(t, few, limit.MostRestrictive([]limit.Decision{many, few, many}))
-	assert.Equal(t, soon, limit.MostRestrictive([]limit.Decision{few, soon, many}))
-	assert.Equal(t, late, limit.MostRestrictive([]limit.Decision{soon, few, late, soon}))
-}

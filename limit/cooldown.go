@@ -11,28 +11,26 @@ import (
 // their calls are denied for Penalty. A token bucket slows a client down; a cooldown stops it.
 type CooldownPolicy struct {
 	Name    string        // separates policies that share a store
-	Max     int64         // in any window, from 1 to 1000
+	Max     int64         // in any window, from 1 to [MaxLog]
 	Window  time.Duration // whole microseconds, at least 1; a call exactly one window ago does not count
 	Penalty time.Duration // whole microseconds, at least 1; a penalty also lasts until the window admits the call
 }
 
-// maxCooldown bounds what a cooldown stores per key: the times of its last Max calls.
-const maxCooldown = 1000
-
-const maxCooldownTime = 10 * 365 * 24 * time.Hour
+// maxWindow bounds windows and penalties.
+const maxWindow = 10 * 365 * 24 * time.Hour
 
 // Validate returns an error that says what is wrong with the policy and what would be right.
 // Constructors of limiters panic with it.
 func (p CooldownPolicy) Validate() error {
 	switch {
-	case p.Max < 1 || p.Max > maxCooldown:
-		return p.errorf("Max is %d; it must be from 1 to %d (for more, use a Policy)", p.Max, maxCooldown)
+	case p.Max < 1 || p.Max > MaxLog:
+		return p.errorf("Max is %d; it must be from 1 to %d (for more, use a Policy)", p.Max, MaxLog)
 	case p.Window <= 0 || p.Window%time.Microsecond != 0:
 		return p.errorf("Window is %v; it must be a whole number of microseconds, at least 1", p.Window)
 	case p.Penalty <= 0 || p.Penalty%time.Microsecond != 0:
 		return p.errorf("Penalty is %v; it must be a whole number of microseconds, at least 1", p.Penalty)
-	case p.Window > maxCooldownTime || p.Penalty > maxCooldownTime:
-		return p.errorf("Window and Penalty must be at most %v", maxCooldownTime)
+	case p.Window > maxWindow || p.Penalty > maxWindow:
+		return p.errorf("Window and Penalty must be at most %v", maxWindow)
 	}
 	return nil
 }

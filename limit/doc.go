@@ -2,7 +2,9 @@
 // may spend over time. It depends on no transport, so its limiters serve HTTP, gRPC, WebSockets
 // and background workers alike.
 //
-// A [Limiter] keeps one token bucket per [Key] and answers with a [Decision]:
+// A [Limiter] keeps one token bucket per [Key] and answers with a [Decision]. Its [Policy] can be
+// replaced by a [WindowPolicy], a [QuotaPolicy] or a [CooldownPolicy], each with limiters of its
+// own:
 //
 //	limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20))
 //	d, err := limiter.Consume(ctx, limit.Key{"user", "ann"}, 1)
@@ -16,8 +18,13 @@
 //
 //   - [Refunder] returns tokens to a bucket.
 //   - [Blocker] bans a key for some time.
-//   - [Reserver] takes tokens that a bucket will hold later.
-//   - [BatchLimiter] decides together with other limiters in one call; see [AllOf].
+//   - [Reserver] takes tokens that a bucket will hold later; see [Wait].
+//   - [Keeper] leaves a share of a bucket to more important calls.
+//   - [PartialLimiter] grants a part of a cost.
+//   - [Charger] charges for a call that another limiter has admitted.
+//   - [PolicySetter] changes its policy while it is in use.
+//   - [Describer] describes its limits to clients.
+//   - [BatchLimiter] decides together with others in one step; see [AllOf] and [ConsumeAll].
 //   - [InProcess] marks limiters that decide without a network.
 //
 // # Exactness

@@ -55,8 +55,7 @@ type Refunder interface {
 }
 
 // A Blocker is a limiter that can ban a key for some time. The limiters of packages memory
-// and redis are blockers. To block a key of limiters that [AllOf] combines, block it with one
-// of them.
+// and redis are blockers.
 type Blocker interface {
 	Refunder
 
@@ -88,13 +87,97 @@ type Reserver interface {
 	Reserve(ctx context.Context, key Key, cost int64, maxWait time.Duration) (Decision, error)
 }
 
-// A BatchLimiter is a limiter that can decide together with other limiters in one call.
+// A Keeper is a limiter that can leave a share of its buckets to more important calls. The
+// token buckets of packages memory and redis are keepers.
+type Keeper interface {
+	Limiter
+
+	// ConsumeKeeping is Consume for a call that must leave at least keep tokens in the
+	// bucket.
+	//
+	//   - The call is denied unless the bucket holds cost and keep. RetryAfter is the time
+	//     until it does, or [Never] if their sum is above the capacity.
+	//   - Only cost is taken. With a keep of 0, ConsumeKeeping is Consume. A negative keep is
+	//     an error.
+	ConsumeKeeping(ctx context.Context, key Key, cost, keep int64) (Decision, error)
+}
+
+// A PartialLimiter is a limiter that can grant a part of a cost. The token buckets of packages
+// memory and redis are partial limiters.
+type PartialLimiter interface {
+	Limiter
+
+	// ConsumeUpTo takes as many tokens as key's bucket holds, but at most most of them, and
+	// returns how many.
+	//
+	//   - The Decision is allowed if at least one token was taken, and otherwise has the time
+	//     until one can be taken as RetryAfter.
+	//   - With a most of 0, ConsumeUpTo is Consume of 0. A negative most is an error.
+	ConsumeUpTo(ctx context.Context, key Key, most int64) (granted int64, d Decision, err error)
+}
+
+// A Charger is a limiter that can be charged for a call that another limiter has admitted. The
+// token buckets of packages memory and redis are chargers.
+type Charger interface {
+	Limiter
+
+	// Charge takes cost tokens from key's bucket, also if the bucket holds less: the deficit
+	// is then at most cost. A bucket with a larger deficit stays as it is.
+	//
+	//   - Later calls are denied until the deficit has returned.
+	//   - A charge of 0, or of a blocked key, does nothing. A negative charge, and one above
+	//     the capacity, are errors.
+	Charge(ctx context.Context, key Key, cost int64) error
+}
+
+// A PolicySetter is a limiter whose policy can change while it is in use. The token buckets of
+// packages memory and redis are policy setters.
+type PolicySetter interface {
+	Limiter
+
+	// SetPolicy replaces the numbers of the limiter's policy. The name must be the same.
+	//
+	//   - A change creates no tokens: a bucket lacks as many tokens as before. If it lacked
+	//     more than the new capacity, calls are denied until enough tokens have returned.
+	//   - However often the policy changes, and on however many processes with different
+	//     policies at the same time, the tokens granted to a key in any interval are at most
+	//     the largest capacity plus what the largest refill returns in that interval.
+	//   - An error means that the policy is not valid or has another name; the limiter then
+	//     keeps its policy.
+	//
+	// SetPolicy is safe for concurrent use. It affects this process only.
+	SetPolicy(policy Policy) error
+}
+
+// A Description describes a limit for its clients: at most Limit at once, all of which returns
+// within Window.
+type Description struct {
+	Name   string // that of the policy, which may be empty
+	Limit  int64
+	Window time.Duration
+}
+
+// A Describer is a limiter that describes its limits, such as for the HTTP header
+// RateLimit-Policy. All limiters of packages limit, memory and redis are describers.
+type Describer interface {
+	Limiter
+
+	// Describe returns one Description, or several for [AllOf].
+	Describe() []Description
+}
+
+// A BatchLimiter is a limiter that can decide several requests in one atomic step. It is for
+// adapters; [AllOf] and [ConsumeAll] call it.
 type BatchLimiter interface {
 	Limiter
 
-	// Batch returns a limiter that decides as [AllOf] does, or false if that is not possible
-	// with these limiters.
-	Batch(others []Limiter) (Limiter, bool)
+	// BatchesWith reports whether ConsumeBatch of this limiter accepts requests to other.
+	BatchesWith(other Limiter) bool
+
+	// ConsumeBatch takes the cost of every request, as Reserve does with maxWait, or of none.
+	// It returns for each request the Decision that its limiter would make alone. No two
+	// requests have the same limiter and key. With a maxWait of 0, nothing is reserved.
+	ConsumeBatch(ctx context.Context, requests []Request, maxWait time.Duration) ([]Decision, error)
 }
 
 // InProcess marks a limiter that decides in this process, immediately and without failing.
@@ -122,6 +205,7 @@ type Decision struct {
 	RetryAfter time.Duration // until the same cost can be allowed: 0 if Allowed, except by Reserve; [Never] if the cost is above the capacity
 	ResetAfter time.Duration // until the bucket is full
 	Reason     Reason        // of a denial
+	Policy     string        // name of the policy that decided; only [AllOf] and [ConsumeAll] set it
 }
 
 // A Reason says why a limiter denied a call.
@@ -135,6 +219,23 @@ const (
 	InCooldown                  // a penalty is in effect
 	Blocked                     // an administrator has blocked the key
 )
+
+// String returns a word for clients and metrics: "burst", "cooldown" or "blocked", and "" for
+// NoTokens, which needs no explanation.
+func (r Reason) String() string {
+	switch r {
+	case NoTokens:
+		return ""
+	case BurstExceeded:
+		return "burst"
+	case InCooldown:
+		return "cooldown"
+	case Blocked:
+		return "blocked"
+	default:
+		return "unknown"
+	}
+}
 
 // A FailurePolicy says what happens to a request if its limiter cannot decide.
 type FailurePolicy uint8

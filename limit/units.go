@@ -3,6 +3,7 @@ package limit
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"time"
 )
 
@@ -84,6 +85,52 @@ func (u Units) Decision(have, costUnits int64) Decision {
 	d.Remaining = max(have, 0) / u.perToken
 	d.ResetAfter = u.wait(u.full - have)
 	return d
+}
+
+// KeepDecision returns the Decision about a cost of costUnits that must leave keepUnits.
+func (u Units) KeepDecision(have, costUnits, keepUnits int64) Decision {
+	if costUnits > u.full || keepUnits > u.full-costUnits {
+		d := u.Decision(have, math.MaxInt64)
+		d.RetryAfter = Never
+		return d
+	}
+	d := u.Decision(have, costUnits+keepUnits)
+	if d.Allowed {
+		return u.Decision(have, costUnits)
+	}
+	return d
+}
+
+// WholeTokens returns how many tokens a bucket that holds have units can grant.
+func (u Units) WholeTokens(have int64) int64 { return max(have, 0) / u.perToken }
+
+// Window returns how long an empty bucket takes to fill.
+func (u Units) Window() time.Duration { return u.wait(u.full) }
+
+// PerToken returns how many units a token is.
+func (u Units) PerToken() int64 { return u.perToken }
+
+// FromUnits returns how many units of u a bucket lacks that lacks missing units of old, rounded
+// up: a change of the policy never creates tokens. The result is at most 2^52, more than any
+// bucket holds.
+func (u Units) FromUnits(missing int64, old Units) int64 {
+	high, low := bits.Mul64(uint64(missing), uint64(u.perToken))
+	if high >= uint64(old.perToken) {
+		return 2 * maxFull
+	}
+	quotient, rest := bits.Div64(high, low, uint64(old.perToken))
+	if rest > 0 {
+		quotient++
+	}
+	return int64(min(quotient, 2*maxFull))
+}
+
+// RefillsFasterThan reports whether a bucket of u fills with more tokens per time than one of
+// old.
+func (u Units) RefillsFasterThan(old Units) bool {
+	high, low := bits.Mul64(uint64(u.perMicro), uint64(old.perToken))
+	oldHigh, oldLow := bits.Mul64(uint64(old.perMicro), uint64(u.perToken))
+	return high > oldHigh || high == oldHigh && low > oldLow
 }
 
 // ReserveDecision returns the Decision about a cost of costUnits that may wait for maxWait.

@@ -15,6 +15,9 @@ type scriptCall = batch.Call[[]any, []int64]
 
 type scriptBatcher = batch.Batcher[[]any, []int64]
 
+// anyNumber says that a script returns as many numbers as its arguments imply.
+const anyNumber = -1
+
 // newScriptBatcher returns a batcher whose round trips are pipelines of a script, each call on
 // the node of its keys. The script returns that many numbers.
 func newScriptBatcher(name string, client goredis.UniversalClient, s *script, numbers int) *scriptBatcher {
@@ -26,7 +29,7 @@ func newScriptBatcher(name string, client goredis.UniversalClient, s *script, nu
 		for i, reply := range s.run(ctx, client, args) {
 			c := calls[i]
 			c.Response, c.Err = reply.Int64Slice()
-			if c.Err == nil && len(c.Response) != numbers {
+			if c.Err == nil && numbers != anyNumber && len(c.Response) != numbers {
 				c.Err = fmt.Errorf("the script returned %d numbers; it must return %d", len(c.Response), numbers)
 			}
 		}

@@ -33,13 +33,13 @@ type Limiter struct {
 	units       limit.Units
 	consumeOne  *script // for one call
 	consumeMany *script // for many calls
-	consumeAll  *script // for one call to several limiters
 	prefix      string
 	policy      [2]any // arguments of the scripts
 	oneNode     bool   // one script may have keys of several calls
 	seed        maphash.Seed
 	denials     batch.DenialCache
 	calls       *batch.Batcher[bucketRequest, bucketResponse]
+	batches     *scriptBatcher // of calls to several limiters
 	blocks      *scriptBatcher
 	now         func() time.Duration
 	time        func() []any // in tests, the time for the scripts
@@ -78,13 +78,13 @@ func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 		units:       policy.Units(),
 		consumeOne:  newScript(limiterBucketLua + limiterConsumeOneLua),
 		consumeMany: newScript(limiterBucketLua + limiterConsumeManyLua),
-		consumeAll:  newScript(limiterBucketLua + limiterConsumeMultiLua),
 		oneNode:     oneNode,
 		seed:        maphash.MakeSeed(),
 		now:         func() time.Duration { return time.Since(epoch) },
 	}
 	l.prefix = keyName("penstock:limit", []string{policyName(policy)})
 	l.policy = [2]any{strconv.FormatInt(l.units.PerMicro(), 10), strconv.FormatInt(l.units.Full(), 10)}
+	l.batches = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterConsumeMultiLua), anyNumber)
 	l.blocks = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterBlockLua), 0)
 	l.calls = batch.New("redis: limiter", l.exec, honorsDeadline(client))
 	return l

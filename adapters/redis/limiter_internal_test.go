@@ -61,7 +61,8 @@ func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy
 	script := func(lua string) *script {
 		return withTimeArgument(t, limiterBucketLua+lua, ", 'PX', format('%.0f', ceil(micros / 1000))")
 	}
-	l.consumeOne, l.consumeMany, l.consumeAll = script(limiterConsumeOneLua), script(limiterConsumeManyLua), script(limiterConsumeMultiLua)
+	l.consumeOne, l.consumeMany = script(limiterConsumeOneLua), script(limiterConsumeManyLua)
+	l.batches = newScriptBatcher("redis: limiter", client, script(limiterConsumeMultiLua), anyNumber)
 	l.blocks = newScriptBatcher("redis: limiter", client, script(limiterBlockLua), 0)
 	l.now = func() time.Duration { return time.Duration(c.local.Load()) }
 	l.time = func() []any { return []any{c.server.Load()} }

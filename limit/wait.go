@@ -1,0 +1,71 @@
+package limit
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// Wait takes cost tokens from key's bucket as soon as it holds them, and returns nil when the
+// caller may proceed. It is for workers and clients that would rather be late than rejected.
+//
+// If the limiter is a [Reserver], callers proceed in the order of their calls; other limiters
+// are asked again after each RetryAfter. Wait returns at once with RESOURCE_EXHAUSTED if the
+// wait would end after ctx's deadline, and with FAILED_PRECONDITION if the cost is never
+// allowed. It returns ctx's error if ctx ends first, and the limiter's errors. No tokens are
+// taken then, except that a limiter that is no [Refunder] keeps those of a reservation.
+func Wait(ctx context.Context, l Limiter, key Key, cost int64) error {
+	for {
+		maxWait := maxWait(ctx, l)
+		d, err := consumeWithin(ctx, Request{l, key, cost}, maxWait)
+		switch {
+		case err != nil:
+			return err
+		case d.RetryAfter == Never:
+			return errors.Errorf(errors.FailedPrecondition, "a cost of %d is above the limit of %d and never allowed", cost, d.Limit)
+		case !d.Allowed && endsWithin(ctx, maxWait+d.RetryAfter):
+			return &errors.Error{
+				Code:       errors.ResourceExhausted,
+				Message:    "the tokens return after the deadline",
+				RetryAfter: d.RetryAfter,
+			}
+		}
+		err = sleep(ctx, d.RetryAfter)
+		if _, ok := l.(Refunder); ok && err != nil && d.Allowed {
+			refundAll(ctx, []Request{{l, key, cost}}, []Decision{d})
+		}
+		if err != nil || d.Allowed {
+			return err
+		}
+	}
+}
+
+// maxWait returns for how long the limiter can reserve before ctx ends.
+func maxWait(ctx context.Context, l Limiter) time.Duration {
+	if _, ok := l.(Reserver); !ok {
+		return 0
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		return max(min(MaxReserve, time.Until(deadline)), 0)
+	}
+	return MaxReserve
+}
+
+// endsWithin reports whether ctx has a deadline before d has passed.
+func endsWithin(ctx context.Context, d time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < d
+}
+
+// sleep returns after d, or with ctx's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
