@@ -14,8 +14,19 @@ import (
 
 // A Semaphore is a [limit.Semaphore] in Redis, so that many processes share its permits. Each
 // permit is held by a lease, which this process renews until Release; the permits of a process
-// that dies become free when their leases expire, within ten seconds. A key's permits are a
-// sorted set under penstock:semaphore:<name>:<part>:<part>... It is safe for concurrent use.
+// that dies become free when their leases expire, within ten seconds, even if the clock of the
+// server goes backwards. A key's permits are a sorted set under
+// penstock:semaphore:<name>:<part>:<part>... It is safe for concurrent use.
+//
+// # Loss of data
+//
+// A Redis that restarts without its data, or whose clock jumps forward, forgets who holds a
+// permit until the next renewal, a third of a lease later. Until then a key grants its permits a
+// second time, so up to twice its permits may be in use; renewals are then counted above the
+// limit, and nothing more is granted until enough permits are released. A marker key that delays
+// new permits after a restart would have to be in the slot of each key, where its absence cannot
+// be told from the first use of the key, so every first call of a user would be denied for
+// seconds. A Redis with an append-only file forgets at most the last second.
 type Semaphore struct {
 	client  goredis.UniversalClient
 	prefix  string
@@ -49,7 +60,7 @@ func NewSemaphore(client goredis.UniversalClient, name string, permits int64) *S
 // Acquire takes a permit if one is free.
 func (s *Semaphore) Acquire(ctx context.Context, key limit.Key) (limit.Permit, error) {
 	held := &lease{semaphore: s, key: keyName(s.prefix, keyParts(&key)), holder: rand.Text()}
-	c, acquired, inUse, err := held.renew(ctx)
+	c, acquired, inUse, err := held.call(ctx, acquirePermit)
 	switch {
 	case err != nil:
 		go held.releaseAfter(c) // the script may have acquired it, or still may
@@ -77,8 +88,14 @@ type lease struct {
 // leaseCallTime bounds calls in the background.
 const leaseCallTime = time.Second
 
-func (l *lease) renew(ctx context.Context) (c *scriptCall, acquired bool, inUse int64, err error) {
-	c = &scriptCall{Request: []any{1, l.key, l.holder, l.semaphore.permits, l.semaphore.lease.Milliseconds()}}
+// The last argument of the script.
+const (
+	acquirePermit = 0
+	renewLease    = 1
+)
+
+func (l *lease) call(ctx context.Context, purpose int) (c *scriptCall, acquired bool, inUse int64, err error) {
+	c = &scriptCall{Request: []any{1, l.key, l.holder, l.semaphore.permits, l.semaphore.lease.Milliseconds(), purpose}}
 	if err := l.semaphore.calls.Do(ctx, c); err != nil {
 		return c, false, 0, err
 	}
@@ -86,11 +103,11 @@ func (l *lease) renew(ctx context.Context) (c *scriptCall, acquired bool, inUse 
 }
 
 // keep renews the lease and schedules the next renewal. While Redis does not answer, the lease
-// may expire and another process may take the permit; the next renewal still tries.
+// may expire and another process may take the permit; the next renewal counts in addition.
 func (l *lease) keep() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseCallTime)
 	defer cancel()
-	c, _, _, _ := l.renew(ctx)
+	c, _, _, _ := l.call(ctx, renewLease)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {

@@ -84,3 +84,83 @@ func TestSemaphore_CanceledAcquireLeavesNoPermit(t *testing.T) {
 	time.Sleep(time.Second) // longer than the late scripts take, and shorter than a lease
 	assert.Zero(t, direct.ZCard(t.Context(), keyName(s.prefix, []string{"ann"})).Val())
 }
+
+// TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease stores the state that a clock leaves
+// which went backwards by an hour: leases of dead processes that end in an hour.
+func TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease(t *testing.T) {
+	client := redistest.Any(t)
+	s := NewSemaphore(client, redistest.Prefix(t), 3)
+	s.lease = time.Second
+	ends := float64(time.Now().Add(time.Hour).UnixMilli())
+	for _, name := range []string{"ann", "bob", "eve"} {
+		key := keyName(s.prefix, []string{"user", "", name})
+		for _, holder := range []string{"one", "two", "three"} {
+			require.NoError(t, client.ZAdd(t.Context(), key, goredis.Z{Score: ends, Member: holder}).Err())
+		}
+		denied, err := s.Acquire(t.Context(), limit.Key{"user", "", name})
+		require.NoError(t, err)
+		assert.Nil(t, denied.Release, "a lease may still be in use")
+	}
+	start := time.Now()
+	for _, name := range []string{"ann", "bob", "eve"} {
+		require.Eventually(t, func() bool {
+			p, err := s.Acquire(t.Context(), limit.Key{"user", "", name})
+			if err != nil || p.Release == nil {
+				return false
+			}
+			p.Release()
+			return true
+		}, 10*time.Second, 10*time.Millisecond)
+	}
+	assert.Less(t, time.Since(start), 5*time.Second)
+	settle := func(key limit.Key, inUse int64) {
+		require.Eventually(t, func() bool {
+			return client.ZCard(t.Context(), keyName(s.prefix, keyParts(&key))).Val() <= inUse
+		}, 10*time.Second, time.Millisecond)
+	}
+	for _, name := range []string{"ann", "bob", "eve"} {
+		settle(limit.Key{"user", "", name}, 0)
+	}
+	limittest.Semaphore(t, s, settle)
+}
+
+// TestSemaphore_EmptyRestartGrantsAtMostTwice restarts a Redis that loses its data while all
+// permits are in use.
+func TestSemaphore_EmptyRestartGrantsAtMostTwice(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	key := limit.Key{"user", "", "ann"}
+	s := NewSemaphore(client, "render", 2)
+	s.lease = 3 * time.Second
+	inUse := func() int64 { return client.ZCard(t.Context(), keyName(s.prefix, keyParts(&key))).Val() }
+	var held []limit.Permit
+	acquire := func() bool {
+		p, err := s.Acquire(t.Context(), key)
+		if err != nil || p.Release == nil {
+			return false
+		}
+		held = append(held, p)
+		return true
+	}
+	require.True(t, acquire() && acquire())
+	server.Restart()
+	require.Eventually(t, func() bool { acquire(); return inUse() >= 2 }, 10*time.Second, time.Millisecond)
+	for range 20 {
+		acquire()
+	}
+	granted := len(held)
+	assert.LessOrEqual(t, granted, 4)
+	require.Eventually(t, func() bool { return inUse() == int64(granted) }, 10*time.Second, time.Millisecond, "every holder must be counted after its renewal")
+	for len(held) > 2 {
+		assert.False(t, acquire(), "%d permits are in use", len(held))
+		held[0].Release()
+		held = held[1:]
+		require.Eventually(t, func() bool { return inUse() == int64(len(held)) }, 10*time.Second, time.Millisecond)
+	}
+	assert.False(t, acquire(), "two permits are in use")
+	held[0].Release()
+	require.Eventually(t, acquire, 10*time.Second, time.Millisecond)
+	for _, p := range held {
+		p.Release()
+	}
+}
