@@ -13,7 +13,7 @@ func TestBudget_PassesTheConformanceSuite(t *testing.T) {
 	for _, c := range outboundtest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c.Run(t, func(o *outbound.BudgetOptions) outbound.Budget { return memory.NewBudget(o) })
+				c.Run(t, outboundtest.Harness{New: func(o *outbound.BudgetOptions) outbound.Budget { return memory.NewBudget(o) }})
 			})
 		})
 	}

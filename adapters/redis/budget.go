@@ -15,6 +15,8 @@ import (
 )
 
 var (
+	//go:embed budget_window.lua
+	budgetWindowLua string
 	//go:embed budget_acquire.lua
 	budgetAcquireLua string
 	//go:embed budget_update.lua
@@ -32,9 +34,13 @@ var (
 //	<prefix>global             exists while all routes must wait
 //
 // A Budget obeys what other clients write to these keys. It has three more keys, which other
-// clients need not know: <prefix><route>:window, <prefix><route>:flights (requests in flight)
-// and <prefix>global:places (requests that count against the global limit). A route is part of
-// the key unchanged. Every key expires; a limit expires after a week without a response.
+// clients need not know: <prefix><route>:window, <prefix><route>:in-flight (requests in
+// flight) and <prefix>global:requests (requests that count against the global limit). A route is
+// part of the key unchanged. Every key expires; a limit expires after a week without a response.
+//
+// If the clock of the server goes backwards, no wait becomes longer than it was when the response
+// that caused it arrived, except for what other clients wrote. If the clock goes forward, a route
+// gets the requests of at most one additional window.
 //
 // Errors come from the Redis client, from Redis, or from the context. TryAcquire sends its
 // command once and never repeats it.
@@ -64,8 +70,8 @@ func NewBudget(client goredis.UniversalClient, prefix string, opts *outbound.Bud
 	return &Budget{
 		prefix:  prefix,
 		options: opts.WithDefaults(),
-		acquire: newScriptBatcher("redis: budget", client, newScript(budgetAcquireLua), 2),
-		update:  newScriptBatcher("redis: budget", client, newScript(budgetUpdateLua), 1),
+		acquire: newScriptBatcher("redis: budget", client, newScript(budgetWindowLua+budgetAcquireLua), 2),
+		update:  newScriptBatcher("redis: budget", client, newScript(budgetWindowLua+budgetUpdateLua), 1),
 	}
 }
 
@@ -110,7 +116,7 @@ func (b *Budget) Update(ctx context.Context, route string, grant outbound.Grant,
 // keys returns the number of keys and the keys, which are the first arguments of both scripts.
 func (b *Budget) keys(route string) []any {
 	p := b.prefix + route
-	return []any{6, p + ":remaining", p + ":limit", b.prefix + "global", p + ":window", p + ":flights", b.prefix + "global:places"}
+	return []any{6, p + ":remaining", p + ":limit", b.prefix + "global", p + ":window", p + ":in-flight", b.prefix + "global:requests"}
 }
 
 // milliseconds rounds up, so that a wait is never too short.

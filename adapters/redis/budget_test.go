@@ -25,11 +25,58 @@ func TestBudget_PassesTheConformanceSuite(t *testing.T) {
 		for _, c := range outboundtest.Cases() {
 			t.Run(name+" "+c.Name, func(t *testing.T) {
 				t.Parallel()
-				c.Run(t, func(o *outbound.BudgetOptions) outbound.Budget {
-					return redis.NewBudget(client, "{"+redistest.Prefix(t)+"}", o)
+				var prefixes []string
+				c.Run(t, outboundtest.Harness{
+					New: func(o *outbound.BudgetOptions) outbound.Budget {
+						prefixes = append(prefixes, "{"+redistest.Prefix(t)+"}")
+						return redis.NewBudget(client, prefixes[len(prefixes)-1], o)
+					},
+					StepClock: func(d time.Duration) {
+						for _, prefix := range prefixes {
+							stepClock(t, client, prefix, d)
+						}
+					},
 				})
 			})
 		}
+	}
+}
+
+// stepClock leaves the keys as a step of the server's clock would: every stored time moves by -d
+// relative to the clock.
+func stepClock(t *testing.T, client goredis.UniversalClient, prefix string, d time.Duration) {
+	ctx := t.Context()
+	for _, route := range []string{"a", "b", "c", "window", "rejected", "unlimited", "unknown"} {
+		stepRequests(t, client, prefix+route+":in-flight", d)
+		for _, field := range []string{"latest", "at"} {
+			key := prefix + route + ":window"
+			if n, _ := client.HGet(ctx, key, field).Int64(); n > 0 {
+				require.NoError(t, client.HSet(ctx, key, field, n-d.Milliseconds()).Err())
+			}
+		}
+		for _, name := range []string{":window", ":remaining", ":limit"} {
+			stepExpiry(t, client, prefix+route+name, d)
+		}
+	}
+	stepRequests(t, client, prefix+"global:requests", d)
+	var setAt int64
+	if _, err := fmt.Sscanf(client.Get(ctx, prefix+"global").Val(), "set at %d", &setAt); err == nil {
+		value := fmt.Sprint("set at ", setAt-d.Milliseconds())
+		require.NoError(t, client.Set(ctx, prefix+"global", value, goredis.KeepTTL).Err())
+	}
+	stepExpiry(t, client, prefix+"global", d)
+}
+
+func stepRequests(t *testing.T, client goredis.UniversalClient, key string, d time.Duration) {
+	for _, request := range client.ZRange(t.Context(), key, 0, -1).Val() {
+		require.NoError(t, client.ZIncrBy(t.Context(), key, -float64(d.Milliseconds()), request).Err())
+	}
+	stepExpiry(t, client, key, d)
+}
+
+func stepExpiry(t *testing.T, client goredis.UniversalClient, key string, d time.Duration) {
+	if ttl := client.PTTL(t.Context(), key).Val(); ttl >= 0 {
+		require.NoError(t, client.PExpire(t.Context(), key, ttl-d).Err()) // deletes the key if the result is negative
 	}
 }
 

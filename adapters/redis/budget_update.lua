@@ -1,6 +1,5 @@
--- Applies the response to an acquired request. Times are in milliseconds.
+-- Applies the response to an acquired request.
 --
--- KEYS         as in budget_acquire.lua
 -- ARGV[1..4]   ID of the request, when its window was opened, lease, period of the global limit
 --              (0 if there is none)
 -- ARGV[5..8]   the response: limit (0 if unknown, -1 if there is none), remaining, time until the
@@ -8,19 +7,10 @@
 -- ARGV[9..10]  '1' if the rejection is global, '1' if the request was never sent
 --
 -- Returns {1}.
-local call, format = redis.call, string.format
-local time = call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local remaining_key, limit_key, global_key, window_key, in_flight_key, global_requests_key = unpack(KEYS)
 local id, request_opened, lease, global_per = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local limit, reported_remaining = tonumber(ARGV[5]), tonumber(ARGV[6])
 local reset, retry, global, unsent = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] == '1', ARGV[10] == '1'
 local limit_ttl, unlimited_ttl = 7 * 24 * 3600 * 1000, 3600 * 1000
-
--- Lua would write a large number with an exponent.
-local function text(number)
-  return format('%.0f', number)
-end
 
 -- now is rounded down to a millisecond, so one is added to every duration.
 local function after(milliseconds)
@@ -35,8 +25,8 @@ if global_per > 0 then
     call('PEXPIREAT', global_requests_key, text(after(math.max(lease, global_per))))
   end
 end
-if global and call('PTTL', global_key) < retry then
-  call('SET', global_key, '1', 'PX', text(retry + 1))
+if global and pause_left() < retry then
+  call('SET', global_key, 'set at ' .. text(now), 'PX', text(retry + 1))
 end
 
 -- A response without headers must not remove a limit that an earlier response reported.
@@ -56,24 +46,23 @@ end
 if closes then
   reported_end = math.max(reported_end, after(retry))
 end
+local opened, counted_max, known, latest = read_window() -- counted_max is the limit that remaining was counted from
 local remaining = tonumber(call('GET', remaining_key) or '')
-local window = call('HMGET', window_key, 'opened', 'limit', 'known', 'latest')
-local latest = math.max(reported_end, tonumber(window[4] or '') or 0)
+latest = math.max(reported_end, latest)
 local ends_at
 if remaining then
   ends_at = now + call('PTTL', remaining_key)
   if ends_at < now then -- another client has set no expiry yet
     ends_at = now + lease
   end
-  if window[1] == request_opened then
-    local counted_max = tonumber(window[2]) -- the limit that remaining was counted from
+  if opened == request_opened then
     if limit > 0 then
       remaining = math.min(remaining + limit - math.max(counted_max, 1), reported_remaining)
       call('HSET', window_key, 'limit', text(limit))
     elseif was_in_flight and (unsent or counted_max == 0 and (global or retry == 0)) then
       remaining = remaining + 1 -- while the limit is unknown, each response permits one request
     end
-    if reported_end > 0 and window[3] == '0' then
+    if reported_end > 0 and not known then
       ends_at = latest
       call('HSET', window_key, 'known', '1')
     end
@@ -81,7 +70,7 @@ if remaining then
 elseif reported_end > 0 then -- the response reveals a window of the API that is still open
   ends_at = reported_end
   remaining = math.min(reported_remaining, math.max(limit, 1)) - call('ZCARD', in_flight_key)
-  local opened = time[1] * 1000000 + time[2]
+  opened = time[1] * 1000000 + time[2]
   call('HSET', window_key, 'opened', text(opened), 'limit', text(limit), 'known', '1')
 end
 if not remaining then
@@ -93,8 +82,8 @@ end
 ends_at = math.max(ends_at, latest)
 call('SET', remaining_key, text(math.max(remaining, 0)))
 call('PEXPIREAT', remaining_key, text(ends_at))
-if window[1] or reported_end > 0 then
-  call('HSET', window_key, 'latest', text(latest))
+if opened or reported_end > 0 then
+  call('HSET', window_key, 'latest', text(latest), 'at', text(now))
   call('PEXPIREAT', window_key, text(ends_at))
 end
 return { 1 }

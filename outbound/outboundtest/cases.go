@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-go/penstock/outbound"
 )
 
-func unknownLimit(b harness) error {
+func unknownLimit(b bench) error {
 	first, err := b.acquireExactly("a", 1)
 	if err != nil {
 		return err
@@ -23,7 +23,7 @@ func unknownLimit(b harness) error {
 	return err
 }
 
-func noLimit(b harness) error {
+func noLimit(b bench) error {
 	grants, err := b.unlimited(100)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func noLimit(b harness) error {
 	return b.mustWait("a")
 }
 
-func emptyStatus(b harness) error {
+func emptyStatus(b bench) error {
 	for range 3 {
 		grants, err := b.acquireExactly("a", 1)
 		if err != nil {
@@ -55,7 +55,7 @@ func emptyStatus(b harness) error {
 	return nil
 }
 
-func limitHolds(b harness) error {
+func limitHolds(b bench) error {
 	grants, err := b.openWindow(3, 3)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func limitHolds(b harness) error {
 	return err
 }
 
-func limitChanges(b harness) error {
+func limitChanges(b bench) error {
 	grants, err := b.openWindow(3, 3)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func limitChanges(b harness) error {
 	return b.mustWait("a")
 }
 
-func nothingRemains(b harness) error {
+func nothingRemains(b bench) error {
 	grants, err := b.acquire("a", 1)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func nothingRemains(b harness) error {
 	return b.mustWait("a")
 }
 
-func independentRoutes(b harness) error {
+func independentRoutes(b bench) error {
 	for _, route := range []string{"", "a", "a:remaining", "global", "GET /x?{}"} {
 		if _, err := b.acquireExactly(route, 1); err != nil {
 			return err
@@ -120,7 +120,7 @@ func independentRoutes(b harness) error {
 	return nil
 }
 
-func inFlightAtWindowEnd(b harness) error {
+func inFlightAtWindowEnd(b bench) error {
 	grants, err := b.openWindow(5, 5)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func inFlightAtWindowEnd(b harness) error {
 	return err
 }
 
-func leaseEnds(b harness) error {
+func leaseEnds(b bench) error {
 	since := time.Now()
 	if _, err := b.acquireExactly("unknown", 1); err != nil {
 		return err
@@ -162,7 +162,7 @@ func leaseEnds(b harness) error {
 	return nil
 }
 
-func latestEnd(b harness) error {
+func latestEnd(b bench) error {
 	grants, err := b.openWindow(3, 3)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func latestEnd(b harness) error {
 	return err
 }
 
-func lateResponses(b harness) error {
+func lateResponses(b bench) error {
 	old, err := b.openWindow(3, 3)
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func lateResponses(b harness) error {
 		})
 }
 
-func lateResponseReopens(b harness) error {
+func lateResponseReopens(b bench) error {
 	old, err := b.openWindow(3, 3)
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func lateResponseReopens(b harness) error {
 	return err
 }
 
-func usedByOtherClients(b harness) error {
+func usedByOtherClients(b bench) error {
 	grants, err := b.openWindow(5, 1)
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func usedByOtherClients(b harness) error {
 	return err
 }
 
-func rejection(b harness) error {
+func rejection(b bench) error {
 	grants, err := b.openWindow(5, 2)
 	if err != nil {
 		return err
@@ -263,7 +263,7 @@ func rejection(b harness) error {
 		})
 }
 
-func rejectionWithoutLimit(b harness) error {
+func rejectionWithoutLimit(b bench) error {
 	grants, err := b.unlimited(3)
 	if err != nil {
 		return err
@@ -287,7 +287,7 @@ func rejectionWithoutLimit(b harness) error {
 		})
 }
 
-func globalRejection(b harness) error {
+func globalRejection(b bench) error {
 	grants, err := b.openWindow(5, 2)
 	if err != nil {
 		return err
@@ -307,7 +307,7 @@ func globalRejection(b harness) error {
 		})
 }
 
-func unsent(b harness) error {
+func unsent(b bench) error {
 	grants, err := b.openWindow(2, 2)
 	if err != nil {
 		return err
@@ -319,7 +319,7 @@ func unsent(b harness) error {
 	return err
 }
 
-func repeatedUpdate(b harness) error {
+func repeatedUpdate(b bench) error {
 	grants, err := b.openWindow(9, 3)
 	if err != nil {
 		return err
@@ -340,8 +340,8 @@ func repeatedUpdate(b harness) error {
 	return err
 }
 
-func globalLimit(newBudget func(*outbound.BudgetOptions) outbound.Budget) error {
-	b := harness{newBudget(&outbound.BudgetOptions{Lease: lease, GlobalLimit: 3, GlobalPer: short})}
+func globalLimit(h Harness) error {
+	b := bench{h.New(&outbound.BudgetOptions{Lease: lease, GlobalLimit: 3, GlobalPer: short})}
 	var grants []outbound.Grant
 	for _, route := range []string{"a", "b", "c"} {
 		acquired, err := b.acquire(route, 1)
@@ -376,7 +376,7 @@ func globalLimit(newBudget func(*outbound.BudgetOptions) outbound.Budget) error 
 	return err
 }
 
-func invalidToken(b harness) error {
+func invalidToken(b bench) error {
 	for _, token := range []string{"", "token", "1", "x y"} {
 		if err := b.respond("a", outbound.Grant{Token: token}, outbound.Status{Limit: 5}); err == nil {
 			return fmt.Errorf("invalid token %q is accepted by Update; it must be an error", token)

@@ -7,7 +7,7 @@
 //
 //	for _, c := range outboundtest.Cases() {
 //		t.Run(c.Name, func(t *testing.T) {
-//			synctest.Test(t, func(t *testing.T) { c.Run(t, newBudget) })
+//			synctest.Test(t, func(t *testing.T) { c.Run(t, outboundtest.Harness{New: newBudget}) })
 //		})
 //	}
 package outboundtest

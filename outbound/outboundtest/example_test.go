@@ -17,9 +17,9 @@ func Example() {
 		for _, c := range outboundtest.Cases() {
 			t.Run(c.Name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					c.Run(t, func(o *outbound.BudgetOptions) outbound.Budget {
+					c.Run(t, outboundtest.Harness{New: func(o *outbound.BudgetOptions) outbound.Budget {
 						return memory.NewBudget(o)
-					})
+					}})
 				})
 			})
 		}

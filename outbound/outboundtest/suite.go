@@ -6,21 +6,38 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/outbound"
 )
+
+// A Harness creates budgets for the cases.
+type Harness struct {
+	// New returns an empty Budget, which shares no routes with an earlier one.
+	New func(*outbound.BudgetOptions) outbound.Budget
+
+	// StepClock moves the clock of all budgets by d at once, as an administrator might. If d is
+	// negative, the clock goes backwards. It is nil if the clock cannot be moved, such as the
+	// monotonic clock of a process; the cases about such steps are skipped then.
+	StepClock func(d time.Duration)
+}
 
 // A Case checks one rule of the contract. Get cases from [Cases]; the zero Case has no check.
 type Case struct {
 	Name  string
 	Rule  string // the rule, as a sentence
-	check func(newBudget func(*outbound.BudgetOptions) outbound.Budget) error
+	check func(Harness) error
 }
 
-// Run fails the test if a budget breaks the rule. Each Budget that newBudget returns must be
-// empty: it must not share routes with an earlier one.
-func (c Case) Run(t *testing.T, newBudget func(*outbound.BudgetOptions) outbound.Budget) {
+// errNoClock is the result of a case that needs [Harness.StepClock].
+var errNoClock = errors.New("the clock of these budgets cannot be moved")
+
+// Run fails the test if a budget breaks the rule.
+func (c Case) Run(t *testing.T, h Harness) {
 	t.Helper()
-	if err := c.check(newBudget); err != nil {
+	switch err := c.check(h); {
+	case errors.Is(err, errNoClock):
+		t.Skip(err)
+	case err != nil:
 		t.Errorf("%v\nrule: %s", err, c.Rule)
 	}
 }
@@ -48,6 +65,8 @@ func Cases() []Case {
 		{"repeated update", "Repeating an update has no further effect.", with(repeatedUpdate)},
 		{"invalid token", "An invalid token is an error, and its status is ignored.", with(invalidToken)},
 		{"global limit", "In any GlobalPer, no more requests arrive than the global limit.", globalLimit},
+		{"clock goes backwards", "If the clock goes backwards, no wait becomes longer, and no window ends early.", clockGoesBackwards},
+		{"clock goes forward", "If the clock goes forward, a route gets the requests of at most one additional window.", clockGoesForward},
 	}
 }
 
@@ -59,21 +78,21 @@ const (
 	slack = 5 * time.Second
 )
 
-func with(check func(b harness) error) func(func(*outbound.BudgetOptions) outbound.Budget) error {
-	return func(newBudget func(*outbound.BudgetOptions) outbound.Budget) error {
-		return check(harness{newBudget(&outbound.BudgetOptions{Lease: lease})})
+func with(check func(b bench) error) func(Harness) error {
+	return func(h Harness) error {
+		return check(bench{h.New(&outbound.BudgetOptions{Lease: lease})})
 	}
 }
 
-// A harness is a Budget under test.
-type harness struct{ outbound.Budget }
+// A bench is a Budget under test.
+type bench struct{ outbound.Budget }
 
-func (b harness) tryAcquire(route string) (outbound.Grant, error) {
+func (b bench) tryAcquire(route string) (outbound.Grant, error) {
 	return b.TryAcquire(context.Background(), route)
 }
 
 // acquire acquires n requests, which must not wait.
-func (b harness) acquire(route string, n int) ([]outbound.Grant, error) {
+func (b bench) acquire(route string, n int) ([]outbound.Grant, error) {
 	var grants []outbound.Grant
 	for i := range n {
 		g, err := b.tryAcquire(route)
@@ -89,7 +108,7 @@ func (b harness) acquire(route string, n int) ([]outbound.Grant, error) {
 }
 
 // mustWait fails if a request is permitted.
-func (b harness) mustWait(route string) error {
+func (b bench) mustWait(route string) error {
 	for range 3 {
 		g, err := b.tryAcquire(route)
 		if err != nil {
@@ -103,7 +122,7 @@ func (b harness) mustWait(route string) error {
 }
 
 // acquireExactly acquires n requests, and fails if one more is permitted.
-func (b harness) acquireExactly(route string, n int) ([]outbound.Grant, error) {
+func (b bench) acquireExactly(route string, n int) ([]outbound.Grant, error) {
 	grants, err := b.acquire(route, n)
 	if err != nil {
 		return nil, err
@@ -113,7 +132,7 @@ func (b harness) acquireExactly(route string, n int) ([]outbound.Grant, error) {
 
 // acquireAfter waits for a request. It fails unless the request is permitted between least and
 // least+slack after since.
-func (b harness) acquireAfter(route string, since time.Time, least time.Duration) (outbound.Grant, error) {
+func (b bench) acquireAfter(route string, since time.Time, least time.Duration) (outbound.Grant, error) {
 	for {
 		g, err := b.tryAcquire(route)
 		elapsed := time.Since(since)
@@ -133,12 +152,12 @@ func (b harness) acquireAfter(route string, since time.Time, least time.Duration
 }
 
 // respond reports the response to a request.
-func (b harness) respond(route string, g outbound.Grant, status outbound.Status) error {
+func (b bench) respond(route string, g outbound.Grant, status outbound.Status) error {
 	return b.Update(context.Background(), route, g, status)
 }
 
 // learnLimit reports a limit, in a window that ends after a millisecond.
-func (b harness) learnLimit(route string, limit int64) error {
+func (b bench) learnLimit(route string, limit int64) error {
 	grants, err := b.acquire(route, 1)
 	if err != nil {
 		return err
@@ -147,7 +166,7 @@ func (b harness) learnLimit(route string, limit int64) error {
 }
 
 // openWindow reports the limit of route "a", and acquires n requests in a new window.
-func (b harness) openWindow(limit int64, n int) ([]outbound.Grant, error) {
+func (b bench) openWindow(limit int64, n int) ([]outbound.Grant, error) {
 	if err := b.learnLimit("a", limit); err != nil {
 		return nil, err
 	}
@@ -160,7 +179,7 @@ func (b harness) openWindow(limit int64, n int) ([]outbound.Grant, error) {
 }
 
 // unlimited reports that route "a" has no limit, and acquires n requests.
-func (b harness) unlimited(n int) ([]outbound.Grant, error) {
+func (b bench) unlimited(n int) ([]outbound.Grant, error) {
 	first, err := b.acquireExactly("a", 1)
 	if err != nil {
 		return nil, err
