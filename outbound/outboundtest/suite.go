@@ -142,7 +142,7 @@ func (b bench) acquireAfter(route string, since time.Time, least time.Duration) 
 		case g.Wait > 0 && elapsed > least+slack:
 			return g, fmt.Errorf("a request to %q must still wait after %v; it must be permitted after %v", route, elapsed, least)
 		case g.Wait > 0:
-			time.Sleep(g.Wait)
+			time.Sleep(min(g.Wait, least+slack-elapsed+time.Millisecond))
 		case elapsed < least:
 			return g, fmt.Errorf("a request to %q is permitted after %v; it must wait for %v", route, elapsed, least)
 		default:
