@@ -23,6 +23,12 @@ type Budget interface {
 	// concurrent use.
 	TryAcquire(ctx context.Context, route string) (Grant, error)
 
+	// TryAcquireShared acquires one request to a limit that a request counts against in addition
+	// to the limit of its route, such as one that several routes share. It does what TryAcquire
+	// does for a route of that name, except that the request does not count against the global
+	// limit again. Update takes the name in place of a route.
+	TryAcquireShared(ctx context.Context, name string) (Grant, error)
+
 	// Update records the rate limit status in the response to an acquired request. Repeating a
 	// call has no further effect. It is safe for concurrent use.
 	//

@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,8 +15,20 @@ const (
 )
 
 // ParseHeaders returns the rate limit status in a response with the given status code and
-// headers. It reads Discord's headers (https://discord.com/developers/docs/topics/rate-limits),
-// most of which other APIs send too:
+// headers. It reads RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers-11):
+//
+//   - RateLimit states the remaining quota r of each policy and the seconds t until it is
+//     restored. If t is missing and nothing remains, it is the policy's window w.
+//   - RateLimit-Policy states the quota q and the window w of each policy. Without RateLimit,
+//     only the quota is known. A quota of other units than requests is obeyed while nothing of
+//     it remains.
+//   - Of several policies, the one that is exhausted for longest applies; if none is exhausted,
+//     the one of which least remains. A [Transport] obeys each of them.
+//   - A malformed field is ignored as a whole, as RFC 9651 demands.
+//
+// It also reads Discord's headers (https://discord.com/developers/docs/topics/rate-limits), most
+// of which other APIs send too. Limit, Remaining and Reset are ignored if the response has
+// policies:
 //
 //   - X-RateLimit-Limit and X-RateLimit-Remaining. A limit of 0 becomes a limit of 1 of which
 //     nothing remains.
@@ -29,35 +42,46 @@ const (
 //
 // Malformed and negative values, and durations above 31 days, are ignored. A response with a
 // status code below 400 and without any of these headers returns the limit [Unlimited].
-func ParseHeaders(code int, h http.Header) Status {
+func ParseHeaders(code int, h http.Header) Status { return parseResponse(code, h).status }
+
+// A response is what the headers of an API's response say about its limits.
+type response struct {
+	status   Status   // of all policies, the most restrictive one
+	policies []policy // those of RateLimit-Policy and RateLimit
+	bucket   string   // X-RateLimit-Bucket
+}
+
+func parseResponse(code int, h http.Header) response {
+	r := response{policies: policiesOf(h)}
+	if bucket := h.Get("X-RateLimit-Bucket"); len(bucket) <= maxNameBytes {
+		r.bucket = bucket
+	}
+	s := &r.status
+	if len(r.policies) > 0 {
+		*s = slices.MinFunc(r.policies, byRestriction).status
+	} else {
+		s.Limit, s.Remaining = limitOf(h)
+		s.ResetAfter, _ = resetAfter(h)
+	}
 	retry, hasRetry := retryAfter(h)
-	reset, hasReset := resetAfter(h)
-	var s Status
 	switch {
 	case code != http.StatusTooManyRequests && code != http.StatusServiceUnavailable:
 	case hasRetry:
 		s.RetryAfter = retry
 	case code == http.StatusServiceUnavailable:
-	case hasReset:
-		s.RetryAfter = reset
+	case s.ResetAfter > 0:
+		s.RetryAfter = s.ResetAfter
 	default:
 		s.RetryAfter = defaultRetryAfter
 	}
-	if code == http.StatusTooManyRequests {
-		s.Global = strings.EqualFold(h.Get("X-RateLimit-Global"), "true") ||
-			strings.EqualFold(h.Get("X-RateLimit-Scope"), "global")
+	isGlobal := strings.EqualFold(h.Get("X-RateLimit-Global"), "true") || strings.EqualFold(h.Get("X-RateLimit-Scope"), "global")
+	if isGlobal && code == http.StatusTooManyRequests {
+		return response{status: Status{RetryAfter: s.RetryAfter, Global: true}}
 	}
-	if s.Global {
-		return s
-	}
-	if hasReset {
-		s.ResetAfter = reset
-	}
-	s.Limit, s.Remaining = limitOf(h)
-	if s.Limit == 0 && code < http.StatusBadRequest && !hasRetry && !hasReset {
+	if s.Limit == 0 && code < http.StatusBadRequest && !hasRetry && s.ResetAfter == 0 {
 		s.Limit = Unlimited
 	}
-	return s
+	return r
 }
 
 // limitOf returns 0, 0 if the headers contain no limit.

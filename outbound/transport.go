@@ -55,6 +55,7 @@ type Transport struct {
 	options Options
 	budget  Budget
 	waiters waiters
+	limits  limits
 }
 
 var _ http.RoundTripper = (*Transport)(nil)
@@ -65,7 +66,7 @@ func NewTransport(budget Budget, opts *Options) *Transport {
 	if budget == nil {
 		panic("outbound: NewTransport with a nil Budget; pass memory.NewBudget(nil), for example")
 	}
-	t := &Transport{budget: budget, waiters: waiters{routes: map[string]*waitQueue{}}}
+	t := &Transport{budget: budget, waiters: waiters{routes: map[string]*waitQueue{}}, limits: limits{routes: map[string]*routeLimits{}}}
 	if opts != nil {
 		t.options = *opts
 	}
@@ -139,13 +140,13 @@ func cloneForRetry(req *http.Request) (*http.Request, error) {
 // send sends a request once, after it has acquired it from the budget.
 func (t *Transport) send(req *http.Request, route string, number uint64) (*http.Response, error) {
 	ctx := req.Context()
-	grant, err := t.acquire(ctx, route, number)
+	acquired, err := t.acquire(ctx, route, number)
 	if err != nil {
 		closeBody(req.Body)
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		t.update(ctx, route, grant, Status{Unsent: true})
+		t.giveBack(ctx, acquired)
 		closeBody(req.Body)
 		return nil, context.Cause(ctx)
 	}
@@ -154,37 +155,37 @@ func (t *Transport) send(req *http.Request, route string, number uint64) (*http.
 		// After a failed dial the API has not seen the request. After any other error it may
 		// have, so the request stays in flight until its lease ends.
 		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-			t.update(ctx, route, grant, Status{Unsent: true})
+			t.giveBack(ctx, acquired)
 		}
 		return nil, err
 	}
-	status := ParseHeaders(resp.StatusCode, resp.Header)
-	t.update(ctx, route, grant, status)
+	parsed := parseResponse(resp.StatusCode, resp.Header)
+	t.record(req, acquired, &parsed)
 	if resp.StatusCode == http.StatusTooManyRequests && t.options.OnRateLimited != nil {
-		t.options.OnRateLimited(route, status)
+		t.options.OnRateLimited(route, parsed.status)
 	}
 	return resp, nil
 }
 
 // acquire blocks until the budget permits the request. The caller holds its route's turn while
 // it asks the budget, and passes the turn on before acquire returns.
-func (t *Transport) acquire(ctx context.Context, route string, number uint64) (Grant, error) {
+func (t *Transport) acquire(ctx context.Context, route string, number uint64) ([]acquiredLimit, error) {
 	if err := t.waiters.await(ctx, route, number); err != nil {
-		return Grant{}, err
+		return nil, err
 	}
 	for {
-		grant, err := t.budget.TryAcquire(ctx, route)
-		if err == nil && grant.Wait > 0 {
-			err = sleep(ctx, grant.Wait)
+		acquired, wait, err := t.tryAcquire(ctx, route)
+		if err == nil && wait > 0 {
+			err = sleep(ctx, wait)
 		}
 		switch {
-		case err != nil || grant.Wait <= 0:
+		case err != nil || wait <= 0:
 			t.waiters.pass(route)
-			return grant, err
+			return acquired, err
 		case t.waiters.mustYield(route, number): // let a retry of an earlier request go first
 			t.waiters.pass(route)
 			if err := t.waiters.await(ctx, route, number); err != nil {
-				return Grant{}, err
+				return nil, err
 			}
 		}
 	}
@@ -198,17 +199,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// update runs before the caller gets the response, so that the caller's next request already
-// sees the new status. It ignores the end of ctx: the status is valid even if the caller has
-// given up.
-func (t *Transport) update(ctx context.Context, route string, grant Grant, status Status) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), updateTimeout)
-	defer cancel()
-	if err := t.budget.Update(ctx, route, grant, status); err != nil && t.options.OnError != nil {
-		t.options.OnError(fmt.Errorf("outbound: rate limit status of route %q is lost: %w", route, err))
 	}
 }
 

@@ -69,22 +69,39 @@ func (b *Budget) TryAcquire(_ context.Context, route string) (outbound.Grant, er
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Since(b.epoch)
-	r := b.route(route, now)
-	if wait := max(b.pauseUntil-now, b.waitForGlobal(now)); wait > 0 {
+	if wait := b.waitForGlobal(now); wait > 0 {
 		return outbound.Grant{Wait: wait}, nil
 	}
+	grant := b.tryAcquire(now, route)
+	if grant.Wait == 0 && b.options.GlobalLimit > 0 {
+		b.global = append(b.global, budgetRequest{b.lastID, now + b.options.Lease})
+	}
+	return grant, nil
+}
+
+// TryAcquireShared implements [outbound.Budget]. It never blocks, ignores its context and returns
+// no error.
+func (b *Budget) TryAcquireShared(_ context.Context, name string) (outbound.Grant, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.tryAcquire(time.Since(b.epoch), name), nil
+}
+
+// tryAcquire requires that the mutex is held.
+func (b *Budget) tryAcquire(now time.Duration, route string) outbound.Grant {
+	if wait := b.pauseUntil - now; wait > 0 {
+		return outbound.Grant{Wait: wait}
+	}
+	r := b.route(route, now)
 	id := b.lastID + 1
 	if r.limit >= 0 || r.isClosed(now) {
 		if wait := r.tryAcquire(now, id, b.options.Lease); wait > 0 {
-			return outbound.Grant{Wait: wait}, nil
+			return outbound.Grant{Wait: wait}
 		}
 		r.inFlight = append(r.inFlight, budgetRequest{id, now + b.options.Lease})
 	}
 	b.lastID = id
-	if b.options.GlobalLimit > 0 {
-		b.global = append(b.global, budgetRequest{id, now + b.options.Lease})
-	}
-	return outbound.Grant{Token: fmt.Sprint(r.opened, " ", id)}, nil
+	return outbound.Grant{Token: fmt.Sprint(r.opened, " ", id)}
 }
 
 // route returns the state of a route, and removes unused routes once per sweepInterval.

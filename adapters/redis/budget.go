@@ -83,8 +83,18 @@ func hasHashTag(prefix string) bool {
 
 // TryAcquire implements [outbound.Budget].
 func (b *Budget) TryAcquire(ctx context.Context, route string) (outbound.Grant, error) {
+	return b.tryAcquire(ctx, route, b.options.GlobalLimit)
+}
+
+// TryAcquireShared implements [outbound.Budget].
+func (b *Budget) TryAcquireShared(ctx context.Context, name string) (outbound.Grant, error) {
+	return b.tryAcquire(ctx, name, 0)
+}
+
+// tryAcquire takes a globalLimit of 0 for a request that does not count against it.
+func (b *Budget) tryAcquire(ctx context.Context, route string, globalLimit int64) (outbound.Grant, error) {
 	id := rand.Text()
-	args := append(b.keys(route), id, b.options.Lease.Milliseconds(), b.options.GlobalLimit, milliseconds(b.options.GlobalPer))
+	args := append(b.keys(route), id, b.options.Lease.Milliseconds(), globalLimit, milliseconds(b.options.GlobalPer))
 	c := &scriptCall{Request: args}
 	if err := b.acquire.Do(ctx, c); err != nil {
 		return outbound.Grant{}, err
@@ -97,7 +107,7 @@ func (b *Budget) TryAcquire(ctx context.Context, route string) (outbound.Grant, 
 }
 
 // Update implements [outbound.Budget]. It returns an error if the token is not one that
-// TryAcquire has returned.
+// TryAcquire or TryAcquireShared has returned.
 func (b *Budget) Update(ctx context.Context, route string, grant outbound.Grant, status outbound.Status) error {
 	opened, id, ok := strings.Cut(grant.Token, " ")
 	if _, err := strconv.ParseInt(opened, 10, 64); err != nil || !ok {
