@@ -77,9 +77,63 @@ func TestParseHeaders(t *testing.T) {
 		{"unavailable with Retry-After", 503, []string{"Retry-After: 120"}, outbound.Status{RetryAfter: 2 * time.Minute}},
 		{"unavailable without headers", 503, nil, outbound.Status{}},
 		{"accepted with Retry-After", 202, []string{"Retry-After: 120"}, outbound.Status{}},
+
+		{"policy", 200, []string{`RateLimit-Policy: "burst";q=100;w=60`, `RateLimit: "burst";r=50;t=30`}, outbound.Status{Limit: 100, Remaining: 50, ResetAfter: 30 * time.Second}},
+		{"policy replaces X-RateLimit", 200, []string{`RateLimit: "burst";r=50;t=30`, "X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 4", "X-RateLimit-Reset-After: 1"}, outbound.Status{Limit: 51, Remaining: 50, ResetAfter: 30 * time.Second}},
+		{
+			"the policy of which least remains", 200,
+			[]string{`RateLimit-Policy: "burst";q=100;w=60,"daily";q=1000;w=86400;pk=:cHJpdmF0ZQ==:;unknown=?1`, `RateLimit: "burst";r=50;t=30,"daily";r=40;t=3600`},
+			outbound.Status{Limit: 1000, Remaining: 40, ResetAfter: time.Hour},
+		},
+		{
+			"the policy that is exhausted for longest", 200,
+			[]string{`RateLimit: "burst";r=0;t=30`, `RateLimit: "daily";r=0;t=3600, "monthly";r=9;t=360000`},
+			outbound.Status{Limit: 1, ResetAfter: time.Hour},
+		},
+		{"exhausted policy without t", 200, []string{`RateLimit-Policy: "a";q=9;w=60`, `RateLimit: "a";r=0`}, outbound.Status{Limit: 9, ResetAfter: time.Minute}},
+		{"policy without t", 200, []string{`RateLimit-Policy: "a";q=9;w=60`, `RateLimit: "a";r=1`}, outbound.Status{Limit: 9, Remaining: 1}},
+		{"t of 0", 200, []string{`RateLimit: "a";r=0;t=0`}, outbound.Status{Limit: 1, ResetAfter: 1}},
+		{"t of a year is limited to 31 days", 200, []string{`RateLimit: "a";r=0;t=31536000`}, outbound.Status{Limit: 1, ResetAfter: 31 * 24 * time.Hour}},
+		{"r above q", 200, []string{`RateLimit-Policy: "a";q=9`, `RateLimit: "a";r=12;t=1`}, outbound.Status{Limit: 9, Remaining: 9, ResetAfter: time.Second}},
+		{"only RateLimit-Policy", 200, []string{`RateLimit-Policy: "a";q=9;w=60`}, outbound.Status{Limit: 9, Remaining: 9}},
+		{"other units", 200, []string{`RateLimit-Policy: "a";q=9;qu="content-bytes"`, `RateLimit: "a";r=5;t=3`}, outbound.Status{Limit: unlimited}},
+		{"exhausted other units", 200, []string{`RateLimit-Policy: "a";q=9;qu="content-bytes"`, `RateLimit: "a";r=0;t=3`}, outbound.Status{Limit: 1, ResetAfter: 3 * time.Second}},
+		{"largest integer", 200, []string{`RateLimit: "a";r=999999999999999;t=1`}, outbound.Status{Limit: 1_000_000_001, Remaining: 1_000_000_000, ResetAfter: time.Second}},
+		{"integer above 15 digits", 200, []string{`RateLimit: "b";r=0;t=60, "a";r=1000000000000000;t=1`}, outbound.Status{Limit: unlimited}},
+		{"negative r", 200, []string{`RateLimit: "a";r=-1;t=1`}, outbound.Status{Limit: unlimited}},
+		{"decimal r", 200, []string{`RateLimit: "a";r=1.5;t=1`}, outbound.Status{Limit: unlimited}},
+		{"missing r", 200, []string{`RateLimit: "b";r=0;t=60, "a";t=1`}, outbound.Status{Limit: unlimited}},
+		{"missing q", 200, []string{`RateLimit-Policy: "a";w=1`}, outbound.Status{Limit: unlimited}},
+		{"q is a string", 200, []string{`RateLimit-Policy: "a";q="1"`}, outbound.Status{Limit: unlimited}},
+		{"qu is a token", 200, []string{`RateLimit-Policy: "a";q=1;qu=requests`}, outbound.Status{Limit: unlimited}},
+		{"partition key is a string", 200, []string{`RateLimit: "a";r=0;t=60;pk="x"`}, outbound.Status{Limit: unlimited}},
+		{"name is a token", 200, []string{`RateLimit: a;r=0;t=60`}, outbound.Status{Limit: unlimited}},
+		{"inner list", 200, []string{`RateLimit: ("a");r=0;t=60`}, outbound.Status{Limit: unlimited}},
+		{"trailing comma", 200, []string{`RateLimit: "a";r=0;t=60,`}, outbound.Status{Limit: unlimited}},
+		{"malformed RateLimit leaves the policy", 200, []string{`RateLimit-Policy: "a";q=9;w=60`, `RateLimit: "a;r=0`}, outbound.Status{Limit: 9, Remaining: 9}},
+		{"rejection by a policy", 429, []string{`RateLimit: "a";r=0;t=60`}, outbound.Status{Limit: 1, ResetAfter: time.Minute, RetryAfter: time.Minute}},
+		{"Retry-After precedes t", 429, []string{`RateLimit: "a";r=0;t=60`, "Retry-After: 3"}, outbound.Status{Limit: 1, ResetAfter: time.Minute, RetryAfter: 3 * time.Second}},
 	} {
 		assert.Equal(t, c.want, outbound.ParseHeaders(c.code, headers(c.lines...)), c.name)
 	}
+}
+
+func FuzzParseHeaders_Policies(f *testing.F) {
+	f.Add(200, `"burst";q=100;w=60,"daily";q=1000;w=86400;pk=:cHJpdmF0ZQ==:`, `"burst";r=50;t=30`)
+	f.Add(429, `"a";q=0;qu="content-bytes"`, `"a";r=0;t=999999999999999`)
+	f.Add(503, `"a";q=1000000000000000`, `("a" b);r=?1;t=@1`)
+	f.Fuzz(func(t *testing.T, code int, policy, state string) {
+		s := outbound.ParseHeaders(code, http.Header{"Ratelimit-Policy": {policy}, "Ratelimit": {state}})
+		if s.Limit < outbound.Unlimited || s.Remaining < 0 || s.Remaining > max(s.Limit, 0) {
+			t.Errorf("got %d remaining of %d", s.Remaining, s.Limit)
+		}
+		if s.ResetAfter < 0 || s.ResetAfter > 31*24*time.Hour {
+			t.Errorf("ResetAfter is %v", s.ResetAfter)
+		}
+		if code == http.StatusTooManyRequests && s.RetryAfter == 0 {
+			t.Error("a 429 returned no RetryAfter")
+		}
+	})
 }
 
 func FuzzParseHeaders(f *testing.F) {

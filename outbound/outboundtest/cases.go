@@ -1,6 +1,7 @@
 package outboundtest
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -374,6 +375,34 @@ func globalLimit(h Harness) error {
 	}
 	_, err := b.acquireExactly("f", 1)
 	return err
+}
+
+func sharedLimit(h Harness) error {
+	b := bench{h.New(&outbound.BudgetOptions{Lease: lease, GlobalLimit: 2, GlobalPer: time.Minute})}
+	acquire := func() (outbound.Grant, error) { return b.TryAcquireShared(context.Background(), "shared") }
+	first, err := acquire()
+	if err != nil {
+		return err
+	}
+	if err := b.respond("shared", first, outbound.Status{Limit: 5, Remaining: 4, ResetAfter: time.Minute}); err != nil {
+		return err
+	}
+	for n := range 5 {
+		g, err := acquire()
+		if err != nil {
+			return err
+		}
+		if (g.Wait > 0) != (n == 4) {
+			return fmt.Errorf("request %d of 4 to a shared limit has to wait for %v", n+1, g.Wait)
+		}
+	}
+	if _, err := b.acquire("a", 1); err != nil {
+		return err
+	}
+	if _, err := b.acquire("b", 1); err != nil {
+		return err
+	}
+	return b.mustWait("c")
 }
 
 func invalidToken(b bench) error {

@@ -38,7 +38,8 @@ func clockGoesBackwards(h Harness) error {
 			_, err := limited.acquireAfter("b", since, lease)
 			return err
 		},
-		func() error { return pauseAfterStep(h) })
+		func() error { return pauseAfterStep(h) },
+		func() error { return responseAfterStep(h) })
 }
 
 // closeRoutes closes route "window" by an exhausted window, "rejected" and "unlimited" by a
@@ -92,6 +93,27 @@ func pauseAfterStep(h Harness) error {
 		return err
 	}
 	_, err = b.acquireAfter("b", since, 3*short)
+	return err
+}
+
+// responseAfterStep fails if a response from after a step restores the end of a window from
+// before it.
+func responseAfterStep(h Harness) error {
+	b := bench{h.New(&outbound.BudgetOptions{Lease: lease})}
+	grants, err := b.openWindow(2, 2)
+	if err != nil {
+		return err
+	}
+	status := outbound.Status{Limit: 2, ResetAfter: short}
+	if err := b.respond("a", grants[0], status); err != nil {
+		return err
+	}
+	h.StepClock(-clockStep)
+	since := time.Now()
+	if err := b.respond("a", grants[1], status); err != nil {
+		return err
+	}
+	_, err = b.acquireAfter("a", since, short)
 	return err
 }
 

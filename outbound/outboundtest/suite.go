@@ -65,6 +65,7 @@ func Cases() []Case {
 		{"repeated update", "Repeating an update has no further effect.", with(repeatedUpdate)},
 		{"invalid token", "An invalid token is an error, and its status is ignored.", with(invalidToken)},
 		{"global limit", "In any GlobalPer, no more requests arrive than the global limit.", globalLimit},
+		{"shared limit", "A shared limit is as a route, and its requests do not count against the global limit.", sharedLimit},
 		{"clock goes backwards", "If the clock goes backwards, no wait becomes longer, and no window ends early.", clockGoesBackwards},
 		{"clock goes forward", "If the clock goes forward, a route gets the requests of at most one additional window.", clockGoesForward},
 	}
