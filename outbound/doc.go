@@ -24,6 +24,13 @@
 // without a response counts as lost after the lease, so a process that dies delays the others
 // for one lease at most.
 //
+// # Several limits
+//
+// A request may count against several limits: each policy in the RateLimit header field
+// (draft-ietf-httpapi-ratelimit-headers-11), and the bucket in Discord's X-RateLimit-Bucket, which
+// routes share. The Transport learns them from the responses on a route and then acquires each
+// request from all of them.
+//
 // # Unknown limits
 //
 // While the limit of a route is unknown, the Budget permits one request at a time. A successful
