@@ -33,6 +33,10 @@ func TestAuthenticate_ErrorRejectsHandshakeWithStatus(t *testing.T) {
 			&router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, RetryAfter: 2001 * time.Millisecond}, 429, "3",
 			`{"code":"RESOURCE_EXHAUSTED","message":"rate limit exceeded","details":{"kind":"rate","observed":1,"limit":5},"retryable":true,"retryAfterMs":2001}`,
 		},
+		{
+			&router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, Reason: "blocked", RetryAfter: time.Second}, 429, "1",
+			`{"code":"RESOURCE_EXHAUSTED","message":"rate limit exceeded","details":{"kind":"rate","observed":1,"limit":5,"reason":"blocked"},"retryable":true,"retryAfterMs":1000}`,
+		},
 		{&errors.Error{Code: errors.Unavailable, Message: "no database"}, 503, "1", `{"code":"UNAVAILABLE","message":"no database","retryable":true}`},
 		{errors.New("secret"), 500, "", `{"code":"INTERNAL","message":"internal error","retryable":false}`},
 	} {

@@ -60,7 +60,7 @@ func (l *LimitExceeded) payload() wire.ErrorPayload {
 		e.Code, e.Message = errors.FailedPrecondition, "the message costs more than the limit can ever allow"
 	}
 	payload := publicPayload(&e)
-	payload.Details = wire.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit}
+	payload.Details = wire.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit, Reason: l.Reason}
 	return payload
 }
 

@@ -29,6 +29,11 @@ type LimitExceeded struct {
 	Observed int64  // cost, bytes, calls, connections or topics, including the rejected one
 	Limit    int64  // highest allowed value of Observed
 
+	// Reason says why the limit rejected the message, if Kind alone does not: "burst" if it
+	// started a penalty, "cooldown" during a penalty, "blocked" if an administrator has blocked
+	// the client, or a word of the application. The client receives it; "" is not sent.
+	Reason string
+
 	// Messages is the number of rejected or dropped messages. It is 1, except for LimitQueue:
 	// drops that follow each other faster than OnLimitExceeded returns are reported together.
 	// The router sets it.
@@ -44,7 +49,11 @@ func (l *LimitExceeded) Error() string {
 	if l == nil {
 		return "<nil>"
 	}
-	return fmt.Sprintf("%s limit exceeded: %d of %d", l.Kind, l.Observed, l.Limit)
+	text := fmt.Sprintf("%s limit exceeded: %d of %d", l.Kind, l.Observed, l.Limit)
+	if l.Reason != "" {
+		text += ", " + l.Reason
+	}
+	return text
 }
 
 // A LimitAction decides how the client is answered when a message exceeds a limit. The handler

@@ -57,4 +57,5 @@ type LimitDetails struct {
 	Kind     string `json:"kind"`
 	Observed int64  `json:"observed"`
 	Limit    int64  `json:"limit"`
+	Reason   string `json:"reason,omitempty"`
 }

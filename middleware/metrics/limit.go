@@ -3,6 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -11,6 +12,7 @@ type decision struct {
 	limit   string
 	kind    router.LimitKind
 	outcome ratelimit.Outcome
+	reason  limit.Reason
 	dryRun  bool
 }
 
@@ -23,15 +25,15 @@ type limitSeries struct {
 }
 
 func (m *Metrics) defineLimits() {
-	decisions := m.counters("limit_decisions_total", "Decisions of a limit, by kind, outcome, and whether the limit is enforced or a dry run.",
-		"limit", "kind", "outcome", "mode")
+	decisions := m.counters("limit_decisions_total", "Decisions of a limit, by kind, outcome, why the limiter denied, and whether the limit is enforced or a dry run.",
+		"limit", "kind", "outcome", "reason", "mode")
 	m.decisions.make = func(d decision) prometheus.Counter {
 		mode := "enforced"
 		if d.dryRun {
 			mode = "dry_run"
 		}
-		decisions.WithLabelValues(d.limit, limitKind(d.kind), outcomeName(ratelimit.Rejected), mode) // creates the series with the value 0
-		return decisions.WithLabelValues(d.limit, limitKind(d.kind), outcomeName(d.outcome), mode)
+		decisions.WithLabelValues(d.limit, limitKind(d.kind), outcomeName(ratelimit.Rejected), "", mode) // creates the series with the value 0
+		return decisions.WithLabelValues(d.limit, limitKind(d.kind), outcomeName(d.outcome), reasonName(d.reason), mode)
 	}
 	duration := m.histograms("limiter_call_duration_seconds",
 		"Duration of the calls of a limiter, including failed ones, in seconds.", seconds(1e-6), "limit")
@@ -63,7 +65,7 @@ func (m *Metrics) Limit(o ratelimit.Observation) {
 		s.open.Dec()
 		return
 	}
-	m.decisions.get(decision{name, o.Kind, o.Outcome, o.DryRun}).Inc()
+	m.decisions.get(decision{name, o.Kind, o.Outcome, o.Reason, o.DryRun}).Inc()
 	if o.Called {
 		s.duration.Observe(o.Duration.Seconds())
 	}
@@ -95,5 +97,18 @@ func outcomeName(o ratelimit.Outcome) string {
 		return "canceled"
 	default:
 		return other
+	}
+}
+
+func reasonName(r limit.Reason) string {
+	switch r {
+	case limit.BurstExceeded:
+		return "burst"
+	case limit.InCooldown:
+		return "cooldown"
+	case limit.Blocked:
+		return "blocked"
+	default:
+		return ""
 	}
 }

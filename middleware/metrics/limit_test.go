@@ -56,6 +56,7 @@ func TestLimit_CountsDecisionsByOutcome(t *testing.T) {
 			opts.Observe = m.Limit
 			return ratelimit.New(memory.NewLimiter(limit.PerSecond(1).Burst(2)), &opts)
 		}
+		spam := memory.NewCooldown(limit.CooldownPolicy{Max: 1, Window: time.Minute, Penalty: time.Minute}, nil)
 		three := func(router.IngressContext) int64 { return 3 }
 		free := func(router.IngressContext) int64 { return 0 }
 		all := func(router.IngressContext) bool { return true }
@@ -67,6 +68,7 @@ func TestLimit_CountsDecisionsByOutcome(t *testing.T) {
 			newLimit(ratelimit.Options{Name: "wait", MaxWait: time.Second}),
 			newLimit(ratelimit.Options{Name: "dry", DryRun: true}),
 			newLimit(ratelimit.Options{}),
+			ratelimit.New(spam, &ratelimit.Options{Name: "spam", Observe: m.Limit}),
 		} {
 			for range 3 {
 				_ = f(t.Context(), from("ann"))
@@ -81,6 +83,9 @@ func TestLimit_CountsDecisionsByOutcome(t *testing.T) {
 			"limit_decisions_total{kind=rate,limit=dry,mode=dry_run,outcome=rejected} 1",
 			"limit_decisions_total{kind=rate,limit=dry,mode=dry_run,outcome=admitted} 2",
 			"limit_decisions_total{kind=rate,limit=unnamed,mode=enforced,outcome=rejected} 1",
+			"limit_decisions_total{kind=rate,limit=spam,mode=enforced,outcome=admitted} 1",
+			"limit_decisions_total{kind=rate,limit=spam,mode=enforced,outcome=rejected,reason=burst} 1",
+			"limit_decisions_total{kind=rate,limit=spam,mode=enforced,outcome=rejected,reason=cooldown} 1",
 			"limiter_call_duration_seconds{limit=plain} count 3",
 		)
 		for name := range scrape(t, reg) {

@@ -13,7 +13,8 @@ type Observation struct {
 	Limit   string           // Options.Name; with [Tiers], followed by the tier: "chat/free", or "free" without a name
 	Kind    router.LimitKind // LimitRate, or LimitConcurrency for [Concurrency]
 	Outcome Outcome
-	DryRun  bool // the message was admitted whatever the Outcome
+	Reason  limit.Reason // why the limiter denied the cost; limit.NoTokens without a denial
+	DryRun  bool         // the message was admitted whatever the Outcome
 
 	// Called reports whether the limiter was called, and Duration how long the call took. An
 	// open breaker prevents the call.
@@ -71,7 +72,7 @@ func (l *rateLimit) instrumented(ctx context.Context, key limit.Key, cost int64,
 	o := Observation{Limit: l.Name, Kind: router.LimitRate, DryRun: l.DryRun}
 	d, err := l.consume(ctx, key, cost, maxWait, &o)
 	if o.Outcome = Canceled; ctx.Err() == nil {
-		o.Outcome = l.outcome(d, err, chargeOnly)
+		o.Outcome, o.Reason = l.outcome(d, err, chargeOnly), d.Reason
 	}
 	l.Observe(o)
 	return d, err

@@ -183,6 +183,20 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// reasonName returns the reason as it is sent to clients, "" if the bucket does not hold the cost.
+func reasonName(r limit.Reason) string {
+	switch r {
+	case limit.BurstExceeded:
+		return "burst"
+	case limit.InCooldown:
+		return "cooldown"
+	case limit.Blocked:
+		return "blocked"
+	default:
+		return ""
+	}
+}
+
 func (l *rateLimit) cost(in router.IngressContext) int64 {
 	if l.Cost == nil {
 		return 1
@@ -192,7 +206,9 @@ func (l *rateLimit) cost(in router.IngressContext) int64 {
 
 // reject returns the error for a denied message, or nil in a dry run.
 func (l *rateLimit) reject(in router.IngressContext, cost int64, d limit.Decision) error {
-	exceeded := &router.LimitExceeded{Kind: router.LimitRate, Observed: cost, Limit: d.Limit, RetryAfter: d.RetryAfter}
+	exceeded := &router.LimitExceeded{
+		Kind: router.LimitRate, Observed: cost, Limit: d.Limit, Reason: reasonName(d.Reason), RetryAfter: d.RetryAfter,
+	}
 	if !l.DryRun {
 		return exceeded
 	}
