@@ -27,7 +27,8 @@ type ConcurrencyOptions struct {
 	// Observe is as in [Options].
 	Observe func(Observation)
 
-	// Timeout bounds a call of the semaphore. If 0, it is 50 ms.
+	// Timeout bounds a call of the semaphore. If 0, it is 50 ms. After five failures in a row,
+	// calls are paused and fail immediately, except one every 250 to 375 ms.
 	Timeout time.Duration
 }
 
@@ -42,7 +43,7 @@ func Concurrency(semaphore limit.Semaphore, opts *ConcurrencyOptions) router.Mid
 	if semaphore == nil {
 		panic("ratelimit: Concurrency needs a semaphore")
 	}
-	c := concurrency{semaphore: semaphore}
+	c := &concurrency{semaphore: semaphore}
 	if opts != nil {
 		c.ConcurrencyOptions = *opts
 	}
@@ -53,6 +54,7 @@ func Concurrency(semaphore limit.Semaphore, opts *ConcurrencyOptions) router.Mid
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout
 	}
+	c.breaker = breaker{timeout: c.Timeout, changed: c.breakerChanged}
 	return c.wrap
 }
 
@@ -60,12 +62,15 @@ type concurrency struct {
 	ConcurrencyOptions
 
 	semaphore limit.Semaphore
+	breaker   breaker
 }
 
 func (c *concurrency) wrap(next router.Handler) router.Handler {
 	return func(ctx *router.Context) error {
 		permit, err := c.acquire(ctx)
 		switch {
+		case err != nil && ctx.Err() != nil:
+			return ctx.Err()
 		case err != nil && c.FailurePolicy == limit.FailOpen:
 			return next(ctx)
 		case err != nil:
@@ -78,24 +83,30 @@ func (c *concurrency) wrap(next router.Handler) router.Handler {
 	}
 }
 
-func (c *concurrency) acquire(ctx *router.Context) (limit.Permit, error) {
-	var start time.Time
-	if c.Observe != nil {
-		start = time.Now()
-	}
-	bounded, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	permit, err := c.semaphore.Acquire(bounded, c.Key(ctx.Ingress()))
-	if err != nil && c.OnError != nil {
+func (c *concurrency) acquire(ctx *router.Context) (permit limit.Permit, err error) {
+	o := Observation{Limit: c.Name, Kind: router.LimitConcurrency}
+	start := time.Now()
+	err = c.breaker.call(ctx, func(bounded context.Context) (err error) {
+		permit, err = c.semaphore.Acquire(bounded, c.Key(ctx.Ingress()))
+		return err
+	})
+	if err != nil && ctx.Err() == nil && c.OnError != nil {
 		c.OnError(err)
 	}
 	if c.Observe != nil {
-		c.Observe(Observation{
-			Limit: c.Name, Kind: router.LimitConcurrency, Outcome: c.outcome(permit, err),
-			Called: true, Duration: time.Since(start), Err: err,
-		})
+		o.called(start, err)
+		if o.Outcome = Canceled; err == nil || ctx.Err() == nil {
+			o.Outcome = c.outcome(permit, err)
+		}
+		c.Observe(o)
 	}
 	return permit, err
+}
+
+func (c *concurrency) breakerChanged(open bool) {
+	if c.Observe != nil {
+		c.Observe(Observation{Limit: c.Name, Kind: router.LimitConcurrency, Outcome: breakerOutcome(open)})
+	}
 }
 
 func (c *concurrency) outcome(permit limit.Permit, err error) Outcome {

@@ -28,9 +28,9 @@ type Rendered struct{}
 func (Rendered) MessageType() string { return "RENDERED" }
 
 // A semaphoreFunc is a function that implements limit.Semaphore.
-type semaphoreFunc func() (limit.Permit, error)
+type semaphoreFunc func(context.Context) (limit.Permit, error)
 
-func (f semaphoreFunc) Acquire(context.Context, limit.Key) (limit.Permit, error) { return f() }
+func (f semaphoreFunc) Acquire(ctx context.Context, _ limit.Key) (limit.Permit, error) { return f(ctx) }
 
 func renderer(semaphore limit.Semaphore, opts *ratelimit.ConcurrencyOptions, limits *[]router.LimitExceeded) *router.Router {
 	r := router.New(&router.Options{OnLimitExceeded: func(l router.LimitExceeded) { *limits = append(*limits, l) }, OnError: func(router.ErrorReport) {}})
@@ -85,7 +85,7 @@ func TestConcurrency_BoundsCallsAndReleasesPermits(t *testing.T) {
 
 func TestConcurrency_AppliesFailurePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		down := semaphoreFunc(func() (limit.Permit, error) { return limit.Permit{}, io.ErrUnexpectedEOF })
+		down := semaphoreFunc(func(context.Context) (limit.Permit, error) { return limit.Permit{}, io.ErrUnexpectedEOF })
 		var limits []router.LimitExceeded
 		var seen []error
 		failClosed := renderer(down, &ratelimit.ConcurrencyOptions{OnError: func(err error) { seen = append(seen, err) }}, &limits)
@@ -98,4 +98,82 @@ func TestConcurrency_AppliesFailurePolicy(t *testing.T) {
 	assert.Panics(t, func() { ratelimit.Concurrency(nil, nil) })
 	assert.Panics(t, func() { ratelimit.Concurrency(memory.NewSemaphore(1), &ratelimit.ConcurrencyOptions{Timeout: -1}) })
 	assert.Panics(t, func() { ratelimit.Concurrency(memory.NewSemaphore(1), &ratelimit.ConcurrencyOptions{FailurePolicy: 7}) })
+}
+
+func TestConcurrency_BreakerPausesCallsOfFailingSemaphore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, healthy := 0, false
+		var outcomes []ratelimit.Outcome
+		var seen int
+		var limits []router.LimitExceeded
+		store := semaphoreFunc(func(ctx context.Context) (limit.Permit, error) {
+			calls++
+			if healthy {
+				return limit.Permit{Release: func() {}, InUse: 1, Limit: 1}, nil
+			}
+			<-ctx.Done()
+			return limit.Permit{}, ctx.Err()
+		})
+		client := routertest.Dial(t, renderer(store, &ratelimit.ConcurrencyOptions{
+			OnError: func(error) { seen++ },
+			Observe: func(o ratelimit.Observation) {
+				assert.Equal(t, router.LimitConcurrency, o.Kind)
+				if o.Outcome == ratelimit.BreakerOpened || o.Outcome == ratelimit.BreakerClosed {
+					outcomes = append(outcomes, o.Outcome)
+				}
+			},
+		}, &limits))
+		call := func(n int) time.Duration {
+			start := time.Now()
+			for range n {
+				assert.Equal(t, errors.Unavailable, routertest.CallError(client, Render{"fast"}).Code)
+			}
+			return time.Since(start)
+		}
+		assert.Equal(t, 250*time.Millisecond, call(5), "50 ms for each of the first calls")
+		assert.Zero(t, call(100), "nothing for the others")
+		assert.Equal(t, 5, calls)
+		assert.Equal(t, 105, seen)
+		assert.Equal(t, []ratelimit.Outcome{ratelimit.BreakerOpened}, outcomes)
+		time.Sleep(375 * time.Millisecond)
+		assert.Equal(t, 50*time.Millisecond, call(10), "one probe")
+		healthy = true
+		time.Sleep(375 * time.Millisecond)
+		for range 10 {
+			routertest.Call[Rendered](client, Render{"fast"})
+		}
+		assert.Equal(t, 16, calls, "one success closes the breaker")
+		assert.Equal(t, []ratelimit.Outcome{ratelimit.BreakerOpened, ratelimit.BreakerClosed}, outcomes)
+	})
+}
+
+// TestConcurrency_CanceledCallIsNoFailure cancels calls while the semaphore is slow.
+func TestConcurrency_CanceledCallIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var outcomes []ratelimit.Outcome
+		slow := semaphoreFunc(func(ctx context.Context) (limit.Permit, error) {
+			<-ctx.Done()
+			return limit.Permit{}, ctx.Err()
+		})
+		wrap := ratelimit.Concurrency(slow, &ratelimit.ConcurrencyOptions{
+			FailurePolicy: limit.FailOpen,
+			OnError:       func(err error) { t.Error(err) },
+			Observe:       func(o ratelimit.Observation) { outcomes = append(outcomes, o.Outcome) },
+		})
+		r := router.New(&router.Options{Timeouts: router.Timeouts{Call: 10 * time.Millisecond}, OnError: func(router.ErrorReport) {}})
+		r.Use(wrap)
+		router.RPC(r, func(*router.Context, Render) (Rendered, error) {
+			t.Error("the handler was called")
+			return Rendered{}, nil
+		})
+		client := routertest.Dial(t, r)
+		for range 7 {
+			assert.Equal(t, errors.DeadlineExceeded, routertest.CallError(client, Render{"fast"}).Code)
+			synctest.Wait()
+		}
+		assert.Equal(t, []ratelimit.Outcome{
+			ratelimit.Canceled, ratelimit.Canceled, ratelimit.Canceled, ratelimit.Canceled,
+			ratelimit.Canceled, ratelimit.Canceled, ratelimit.Canceled,
+		}, outcomes)
+	})
 }

@@ -79,7 +79,7 @@ func (h *handshake) serve(w http.ResponseWriter, req *http.Request, next http.Ha
 	if h.Identify != nil {
 		in.Identity = h.Identify(req)
 	}
-	d, err := h.limit.decide(req.Context(), in)
+	d, err := h.limit.admit(req.Context(), in)
 	h.setHeaders(w.Header(), d)
 	if err == nil {
 		next.ServeHTTP(w, req)

@@ -65,12 +65,12 @@ func (l *rateLimit) outcome(d limit.Decision, err error, chargeOnly bool) Outcom
 }
 
 // instrumented calls consume and reports the outcome to Options.Observe.
-func (l *rateLimit) instrumented(ctx context.Context, key limit.Key, cost int64, maxWait time.Duration, chargeOnly bool) (limit.Decision, error) {
+func (l *rateLimit) instrumented(ctx context.Context, q *request, chargeOnly bool) (limit.Decision, error) {
 	if l.Observe == nil {
-		return l.consume(ctx, key, cost, maxWait, nil)
+		return l.consume(ctx, q, nil)
 	}
 	o := Observation{Limit: l.Name, Kind: router.LimitRate, DryRun: l.DryRun}
-	d, err := l.consume(ctx, key, cost, maxWait, &o)
+	d, err := l.consume(ctx, q, &o)
 	if o.Outcome = Canceled; ctx.Err() == nil {
 		o.Outcome, o.Reason = l.outcome(d, err, chargeOnly), d.Reason
 	}
@@ -79,26 +79,33 @@ func (l *rateLimit) instrumented(ctx context.Context, key limit.Key, cost int64,
 }
 
 // timed calls the limiter and records the duration and the error. o may be nil.
-func (o *Observation) timed(ctx context.Context, l limit.Limiter, key limit.Key, cost int64, maxWait time.Duration) (d limit.Decision, err error) {
+func (o *Observation) timed(ctx context.Context, l *guarded, q *request) (d limit.Decision, err error) {
 	if o == nil {
-		return consume(ctx, l, key, cost, maxWait)
+		return l.consume(ctx, q)
 	}
 	start := time.Now()
-	d, err = consume(ctx, l, key, cost, maxWait)
-	if o.Err = err; err == errOpen { //nolint:errorlint // never wrapped
-		return d, err
-	}
-	o.Called, o.Duration = true, time.Since(start)
+	d, err = l.consume(ctx, q)
+	o.called(start, err)
 	return d, err
 }
 
-func (l *rateLimit) breakerChanged(open bool) {
-	if l.Observe == nil {
+// called records the call of a limiter or a semaphore behind a breaker.
+func (o *Observation) called(start time.Time, err error) {
+	if o.Err = err; err == errOpen { //nolint:errorlint // never wrapped
 		return
 	}
-	outcome := BreakerClosed
-	if open {
-		outcome = BreakerOpened
+	o.Called, o.Duration = true, time.Since(start)
+}
+
+func (l *rateLimit) breakerChanged(open bool) {
+	if l.Observe != nil {
+		l.Observe(Observation{Limit: l.Name, Kind: router.LimitRate, DryRun: l.DryRun, Outcome: breakerOutcome(open)})
 	}
-	l.Observe(Observation{Limit: l.Name, Kind: router.LimitRate, DryRun: l.DryRun, Outcome: outcome})
+}
+
+func breakerOutcome(open bool) Outcome {
+	if open {
+		return BreakerOpened
+	}
+	return BreakerClosed
 }

@@ -75,7 +75,7 @@ const defaultTimeout = 50 * time.Millisecond
 func New(limiter limit.Limiter, opts *Options) router.IngressFunc {
 	l := newRateLimit(limiter, opts)
 	return func(ctx context.Context, in router.IngressContext) error {
-		_, err := l.decide(ctx, in)
+		_, err := l.admit(ctx, in)
 		return err
 	}
 }
@@ -84,19 +84,20 @@ func New(limiter limit.Limiter, opts *Options) router.IngressFunc {
 type rateLimit struct {
 	Options
 
-	limiter limit.Limiter
+	limiter  *guarded
+	fallback *guarded // nil without Options.Fallback
 }
 
 func newRateLimit(limiter limit.Limiter, opts *Options) *rateLimit {
 	if limiter == nil {
 		panic("ratelimit: New needs a limiter")
 	}
-	l := &rateLimit{limiter: limiter}
+	l := &rateLimit{}
 	if opts != nil {
 		l.Options = *opts
 	}
 	mustBeValid(l.Timeout, l.FailurePolicy)
-	l.checkMaxWait()
+	l.checkMaxWait(limiter)
 	if l.OnDryRun != nil && !l.DryRun {
 		panic("ratelimit: OnDryRun is set, but DryRun is false; set DryRun too")
 	}
@@ -106,9 +107,9 @@ func newRateLimit(limiter limit.Limiter, opts *Options) *rateLimit {
 	if l.Key == nil {
 		l.Key = KeyPerUserOrIPPerType
 	}
-	l.limiter = withBreaker(limiter, l.Timeout, l.breakerChanged)
+	l.limiter = newGuarded(limiter, l.Timeout, l.breakerChanged)
 	if l.Fallback != nil {
-		l.Fallback = withBreaker(l.Fallback, l.Timeout, func(bool) {})
+		l.fallback = newGuarded(l.Fallback, l.Timeout, func(bool) {})
 	}
 	return l
 }
@@ -122,19 +123,43 @@ func mustBeValid(timeout time.Duration, policy limit.FailurePolicy) {
 	}
 }
 
-func (l *rateLimit) checkMaxWait() {
+func (l *rateLimit) checkMaxWait(limiter limit.Limiter) {
 	if l.MaxWait < 0 || l.MaxWait > limit.MaxReserve {
 		panic(fmt.Sprintf("ratelimit: MaxWait is %v; it must be from 0 to %v", l.MaxWait, limit.MaxReserve))
 	}
-	for _, limiter := range []limit.Limiter{l.limiter, l.Fallback} {
-		if _, ok := limiter.(limit.Reserver); !ok && limiter != nil && l.MaxWait > 0 {
-			panic(fmt.Sprintf("ratelimit: MaxWait needs a limit.Reserver, such as a limiter of package memory or redis; %T is none", limiter))
+	for _, one := range []limit.Limiter{limiter, l.Fallback} {
+		if _, ok := one.(limit.Reserver); !ok && one != nil && l.MaxWait > 0 {
+			panic(fmt.Sprintf("ratelimit: MaxWait needs a limit.Reserver, such as a limiter of package memory or redis; %T is none", one))
 		}
 	}
 }
 
-// decide returns nil if the message is admitted. Without a decision, the Decision is the zero
-// one.
+// admit returns nil if the message is admitted, which every message is in a dry run.
+func (l *rateLimit) admit(ctx context.Context, in router.IngressContext) (limit.Decision, error) {
+	d, err := l.decide(ctx, in)
+	if err != nil && l.DryRun {
+		err = l.admitInDryRun(in, err)
+	}
+	return d, err
+}
+
+// admitInDryRun reports an error of decide if it is a rejection, and returns it if it is a
+// mistake of the application or the end of the connection.
+func (l *rateLimit) admitInDryRun(in router.IngressContext, err error) error {
+	if exceeded, ok := errors.AsType[*router.LimitExceeded](err); ok {
+		if l.OnDryRun != nil {
+			l.OnDryRun(in, exceeded)
+		}
+		return nil
+	}
+	if errors.CodeOf(err) == errors.Unavailable {
+		return nil
+	}
+	return err
+}
+
+// decide returns nil if the limit admits the message when it is enforced. Without a decision,
+// the Decision is the zero one.
 func (l *rateLimit) decide(ctx context.Context, in router.IngressContext) (limit.Decision, error) {
 	cost := l.cost(in)
 	switch {
@@ -148,20 +173,20 @@ func (l *rateLimit) decide(ctx context.Context, in router.IngressContext) (limit
 		}
 	}
 	chargeOnly := l.ChargeOnly != nil && l.ChargeOnly(in)
-	maxWait := l.MaxWait
+	q := request{key: l.Key(in), cost: cost, maxWait: l.MaxWait}
 	if chargeOnly {
-		maxWait = 0
+		q.maxWait = 0
 	}
-	d, err := l.instrumented(ctx, l.Key(in), cost, maxWait, chargeOnly)
+	d, err := l.instrumented(ctx, &q, chargeOnly)
 	switch {
 	case ctx.Err() != nil:
 		return limit.Decision{}, ctx.Err()
-	case err != nil && (l.FailurePolicy == limit.FailOpen || l.DryRun || chargeOnly):
+	case err != nil && (l.FailurePolicy == limit.FailOpen || chargeOnly):
 		return limit.Decision{}, nil
 	case err != nil:
 		return limit.Decision{}, &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
 	case !d.Allowed && !chargeOnly:
-		return d, l.reject(in, cost, d)
+		return d, exceeded(cost, d)
 	case d.Allowed && !l.DryRun:
 		return d, wait(ctx, d.RetryAfter)
 	}
@@ -204,43 +229,27 @@ func (l *rateLimit) cost(in router.IngressContext) int64 {
 	return l.Cost(in)
 }
 
-// reject returns the error for a denied message, or nil in a dry run.
-func (l *rateLimit) reject(in router.IngressContext, cost int64, d limit.Decision) error {
-	exceeded := &router.LimitExceeded{
+func exceeded(cost int64, d limit.Decision) *router.LimitExceeded {
+	return &router.LimitExceeded{
 		Kind: router.LimitRate, Observed: cost, Limit: d.Limit, Reason: reasonName(d.Reason), RetryAfter: d.RetryAfter,
 	}
-	if !l.DryRun {
-		return exceeded
-	}
-	if l.OnDryRun != nil {
-		l.OnDryRun(in, exceeded)
-	}
-	return nil
 }
 
 // consume calls the limiter, and the fallback if the limiter cannot decide. The fallback never
 // overrides a denial. consume records the calls in o, which may be nil.
-func (l *rateLimit) consume(ctx context.Context, key limit.Key, cost int64, maxWait time.Duration, o *Observation) (limit.Decision, error) {
-	d, err := o.timed(ctx, l.limiter, key, cost, maxWait)
+func (l *rateLimit) consume(ctx context.Context, q *request, o *Observation) (limit.Decision, error) {
+	d, err := o.timed(ctx, l.limiter, q)
 	if err == nil || ctx.Err() != nil {
 		return d, err
 	}
 	if l.OnError != nil {
 		l.OnError(err)
 	}
-	if l.Fallback == nil {
+	if l.fallback == nil {
 		return d, err
 	}
 	if o != nil {
 		o.Fallback = true
 	}
-	return consume(ctx, l.Fallback, key, cost, maxWait)
-}
-
-// consume takes cost from a bucket. The limiter must be a limit.Reserver if maxWait is not 0.
-func consume(ctx context.Context, l limit.Limiter, key limit.Key, cost int64, maxWait time.Duration) (limit.Decision, error) {
-	if maxWait == 0 {
-		return l.Consume(ctx, key, cost)
-	}
-	return l.(limit.Reserver).Reserve(ctx, key, cost, maxWait)
+	return l.fallback.consume(ctx, q)
 }

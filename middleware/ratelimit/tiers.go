@@ -13,9 +13,13 @@ import (
 
 // Tiers returns the ingress function that limits every message by the limiter of its tier.
 // tier returns the name of that tier, such as "free" or "pro", for example from the message's
-// identity. The cost of an admitted message is also taken from the buckets of the other tiers,
-// as far as they hold it, so that a change of tiers at run time grants no full bucket. A tier
-// without a limiter is a programming error and rejects the message with INTERNAL.
+// identity. A tier without a limiter is a programming error and rejects the message with
+// INTERNAL.
+//
+// The cost of an admitted message is also charged to the buckets of the other tiers, even if
+// they hold less. However often a client changes its tier, it is admitted at most the largest
+// capacity plus the highest rate times the time, in every interval. A dry run charges the other
+// tiers for the messages that it would have admitted.
 //
 // Each tier needs buckets of its own. On Redis, limiters share buckets if their policies have
 // the same name, or no name and the same numbers: give each tier's policy a name.
@@ -68,26 +72,23 @@ func (t *tiers) admit(ctx context.Context, in router.IngressContext) error {
 			name, strings.Join(slices.Sorted(maps.Keys(t.limits)), ", "))
 	}
 	cost := own.cost(in)
-	if _, err := own.decide(ctx, in); err != nil || cost == 0 {
+	if _, err := own.decide(ctx, in); err != nil {
+		if own.DryRun {
+			return own.admitInDryRun(in, err)
+		}
 		return err
+	}
+	if cost == 0 {
+		return nil
 	}
 	key := own.Key(in)
 	for other, l := range t.limits {
 		if other == name {
 			continue
 		}
-		if err := l.charge(ctx, key, cost); err != nil && l.OnError != nil && ctx.Err() == nil {
+		if err := l.limiter.charge(ctx, key, cost); err != nil && l.OnError != nil && ctx.Err() == nil {
 			l.OnError(fmt.Errorf("ratelimit: charging tier %q: %w", other, err))
 		}
 	}
 	return nil
-}
-
-// charge takes cost from key's bucket, or all tokens that it holds if they are fewer.
-func (l *rateLimit) charge(ctx context.Context, key limit.Key, cost int64) error {
-	d, err := l.limiter.Consume(ctx, key, cost)
-	if err == nil && !d.Allowed && d.Remaining > 0 {
-		_, err = l.limiter.Consume(ctx, key, min(cost, d.Remaining))
-	}
-	return err
 }

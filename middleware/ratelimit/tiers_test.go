@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -39,41 +41,65 @@ func TestTiers_ChangeOfTierGrantsNoTokens(t *testing.T) {
 	assert.Panics(t, func() { ratelimit.Tiers(nil, nil, nil) })
 }
 
-func TestTiers_ChargesOtherTiersUpToTheirTokens(t *testing.T) {
-	plan := "pro"
-	free := memory.NewLimiter(limit.PerHour(3).Named("free"))
-	admit := ratelimit.Tiers(func(router.IngressContext) string { return plan }, map[string]limit.Limiter{
-		"free": free,
-		"pro":  memory.NewLimiter(limit.PerHour(20).Named("pro")),
-	}, &ratelimit.Options{Key: ratelimit.KeyPerUser, Cost: func(router.IngressContext) int64 { return 2 }})
-	for _, left := range []int64{1, 0, 0} {
-		require.NoError(t, admit(t.Context(), from("ann")))
-		d, err := free.Consume(t.Context(), ratelimit.KeyPerUser(from("ann")), 0)
-		require.NoError(t, err)
-		assert.Equal(t, left, d.Remaining)
-	}
+func TestTiers_ChargesOtherTiersTheFullCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plan := "pro"
+		free := memory.NewLimiter(limit.PerHour(3).Named("free"))
+		admit := ratelimit.Tiers(func(router.IngressContext) string { return plan }, map[string]limit.Limiter{
+			"free": free,
+			"pro":  memory.NewLimiter(limit.PerHour(20).Named("pro")),
+		}, &ratelimit.Options{Key: ratelimit.KeyPerUser, Cost: func(router.IngressContext) int64 { return 2 }})
+		for _, full := range []time.Duration{40 * time.Minute, 80 * time.Minute} {
+			require.NoError(t, admit(t.Context(), from("ann")))
+			d, err := free.Consume(t.Context(), ratelimit.KeyPerUser(from("ann")), 0)
+			require.NoError(t, err)
+			assert.Equal(t, full, d.ResetAfter, "it lacks a token after the second message")
+		}
+	})
 }
 
-// TestTiers_ChargesAdmittedMessages covers messages that are admitted although their own bucket
-// does not hold the cost.
-func TestTiers_ChargesAdmittedMessages(t *testing.T) {
-	for name, opts := range map[string]ratelimit.Options{
-		"in a dry run": {DryRun: true},
-		"charge only":  {ChargeOnly: func(router.IngressContext) bool { return true }},
+// TestTiers_ChargesOtherTiersForAdmittedMessages covers messages that are admitted although
+// their own bucket does not hold the cost. A dry run charges for those that it would admit.
+func TestTiers_ChargesOtherTiersForAdmittedMessages(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts ratelimit.Options
+		left int64 // of 5 tokens, after three messages of which the own tier admits one
+	}{
+		"enforced":    {ratelimit.Options{}, 4},
+		"dry run":     {ratelimit.Options{DryRun: true}, 4},
+		"charge only": {ratelimit.Options{ChargeOnly: func(router.IngressContext) bool { return true }}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pro := memory.NewLimiter(limit.PerHour(5))
-			opts.Key = ratelimit.KeyPerUser
+			tt.opts.Key = ratelimit.KeyPerUser
 			admit := ratelimit.Tiers(func(router.IngressContext) string { return "free" }, map[string]limit.Limiter{
 				"free": memory.NewLimiter(limit.PerHour(1)), "pro": pro,
-			}, &opts)
-			for range 3 {
-				require.NoError(t, admit(t.Context(), from("ann")))
+			}, &tt.opts)
+			for i := range 3 {
+				rejected := admit(t.Context(), from("ann")) != nil
+				assert.Equal(t, name == "enforced" && i > 0, rejected)
 			}
 			d, err := pro.Consume(t.Context(), ratelimit.KeyPerUser(from("ann")), 0)
 			require.NoError(t, err)
-			assert.EqualValues(t, 2, d.Remaining)
+			assert.Equal(t, tt.left, d.Remaining)
 		})
+	}
+}
+
+// TestTiers_DryRunDuringOutageChargesByFailurePolicy compares a dry run with the enforcement.
+func TestTiers_DryRunDuringOutageChargesByFailurePolicy(t *testing.T) {
+	for policy, left := range map[limit.FailurePolicy]int64{limit.FailClosed: 5, limit.FailOpen: 4} {
+		for _, dryRun := range []bool{false, true} {
+			pro := memory.NewLimiter(limit.PerHour(5))
+			admit := ratelimit.Tiers(func(router.IngressContext) string { return "free" }, map[string]limit.Limiter{
+				"free": downLimiter{memory.NewLimiter(limit.PerHour(1))}, "pro": pro,
+			}, &ratelimit.Options{Key: ratelimit.KeyPerUser, DryRun: dryRun, FailurePolicy: policy})
+			err := admit(t.Context(), from("ann"))
+			assert.Equal(t, !dryRun && policy == limit.FailClosed, err != nil)
+			d, err := pro.Consume(t.Context(), ratelimit.KeyPerUser(from("ann")), 0)
+			require.NoError(t, err)
+			assert.Equal(t, left, d.Remaining, "dry run: %v, policy: %v", dryRun, policy)
+		}
 	}
 }
 
@@ -101,6 +127,8 @@ type downLimiter struct{ *memory.Limiter }
 func (downLimiter) Consume(context.Context, limit.Key, int64) (limit.Decision, error) {
 	return limit.Decision{}, io.ErrUnexpectedEOF
 }
+
+func (downLimiter) Charge(context.Context, limit.Key, int64) error { return io.ErrUnexpectedEOF }
 
 func TestTiers_AdmitsDuringOutageOfAnotherTier(t *testing.T) {
 	down := downLimiter{memory.NewLimiter(limit.PerHour(1))}

@@ -1,0 +1,73 @@
+package ratelimit
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A guarded limiter is a limiter behind a breaker, if it has one. A limiter in this process
+// cannot fail and has none.
+type guarded struct {
+	limiter limit.Limiter
+	breaker *breaker
+}
+
+func newGuarded(l limit.Limiter, timeout time.Duration, changed func(open bool)) *guarded {
+	if _, ok := l.(limit.InProcess); ok {
+		return &guarded{limiter: l}
+	}
+	return &guarded{limiter: l, breaker: &breaker{timeout: timeout, changed: changed}}
+}
+
+// A request describes the tokens that a message takes.
+type request struct {
+	key     limit.Key
+	cost    int64
+	maxWait time.Duration // if not 0, the limiter is a limit.Reserver
+}
+
+// consume takes the tokens. With an error, the Decision is the zero one.
+func (g *guarded) consume(ctx context.Context, q *request) (limit.Decision, error) {
+	if g.breaker == nil {
+		return q.consume(ctx, g.limiter)
+	}
+	var d limit.Decision
+	err := g.breaker.call(ctx, func(ctx context.Context) (err error) {
+		d, err = q.consume(ctx, g.limiter)
+		return err
+	})
+	if err != nil {
+		return limit.Decision{}, err
+	}
+	return d, nil
+}
+
+func (q *request) consume(ctx context.Context, l limit.Limiter) (limit.Decision, error) {
+	if q.maxWait > 0 {
+		return l.(limit.Reserver).Reserve(ctx, q.key, q.cost, q.maxWait)
+	}
+	return l.Consume(ctx, q.key, q.cost)
+}
+
+// charge takes cost from key's bucket, whatever it holds.
+func (g *guarded) charge(ctx context.Context, key limit.Key, cost int64) error {
+	if g.breaker == nil {
+		return charge(ctx, g.limiter, key, cost)
+	}
+	return g.breaker.call(ctx, func(ctx context.Context) error { return charge(ctx, g.limiter, key, cost) })
+}
+
+type charger interface {
+	Charge(ctx context.Context, key limit.Key, cost int64) error
+}
+
+// STANDIN until limit.Charger exists.
+func charge(ctx context.Context, l limit.Limiter, key limit.Key, cost int64) error {
+	if c, ok := l.(charger); ok {
+		return c.Charge(ctx, key, cost)
+	}
+	_, err := l.(limit.Reserver).Reserve(ctx, key, cost, limit.MaxReserve)
+	return err
+}
