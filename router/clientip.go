@@ -44,7 +44,7 @@ const (
 )
 
 // Validate returns an error if a network is invalid or Header is unknown. [New] and
-// ratelimit.Handshake panic with it.
+// ratelimit.HTTP panic with it.
 func (p TrustedProxies) Validate() error {
 	for i, network := range p.Networks {
 		if !network.IsValid() {

@@ -7,11 +7,14 @@ import "net/netip"
 // or the /64 of an IPv6 address (RFC 6177). Limits count by it, because a client can use every
 // address of its /64. An IPv4 address mapped to IPv6 is an IPv4 address, and a zone is ignored.
 // The prefix of an invalid address is invalid.
-func Of(ip netip.Addr) netip.Prefix {
+func Of(ip netip.Addr) netip.Prefix { return Masked(ip, 32, 64) }
+
+// Masked returns the prefix of an address with the given length for its family.
+func Masked(ip netip.Addr, v4Bits, v6Bits int) netip.Prefix {
 	ip = ip.Unmap().WithZone("")
-	bits := ip.BitLen()
+	bits := v4Bits
 	if ip.Is6() {
-		bits = 64
+		bits = v6Bits
 	}
 	prefix, err := ip.Prefix(bits)
 	if err != nil {

@@ -33,7 +33,7 @@ func (m *Metrics) defineLimits() {
 			mode = "dry_run"
 		}
 		decisions.WithLabelValues(d.limit, limitKind(d.kind), outcomeName(ratelimit.Rejected), "", mode) // creates the series with the value 0
-		return decisions.WithLabelValues(d.limit, limitKind(d.kind), outcomeName(d.outcome), reasonName(d.reason), mode)
+		return decisions.WithLabelValues(d.limit, limitKind(d.kind), outcomeName(d.outcome), d.reason.String(), mode)
 	}
 	duration := m.histograms("limiter_call_duration_seconds",
 		"Duration of the calls of a limiter, including failed ones, in seconds.", seconds(1e-6), "limit")
@@ -95,20 +95,11 @@ func outcomeName(o ratelimit.Outcome) string {
 		return "failed_open"
 	case ratelimit.Canceled:
 		return "canceled"
+	case ratelimit.Exempt:
+		return "exempt"
+	case ratelimit.Denied:
+		return "denied"
 	default:
 		return other
-	}
-}
-
-func reasonName(r limit.Reason) string {
-	switch r {
-	case limit.BurstExceeded:
-		return "burst"
-	case limit.InCooldown:
-		return "cooldown"
-	case limit.Blocked:
-		return "blocked"
-	default:
-		return ""
 	}
 }

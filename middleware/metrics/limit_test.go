@@ -57,6 +57,11 @@ func TestLimit_CountsDecisionsByOutcome(t *testing.T) {
 			return ratelimit.New(memory.NewLimiter(limit.PerSecond(1).Burst(2)), &opts)
 		}
 		spam := memory.NewCooldown(limit.CooldownPolicy{Max: 1, Window: time.Minute, Penalty: time.Minute}, nil)
+		list := &ratelimit.AccessList{}
+		require.NoError(t, list.Replace(ratelimit.AccessRules{AllowKeys: []limit.Key{{"user", "", "ann"}}, DenyKeys: []limit.Key{{"user", "", "eve"}}}))
+		access := newLimit(ratelimit.Options{Name: "access", Access: list})
+		require.NoError(t, access(t.Context(), from("ann")))
+		require.Error(t, access(t.Context(), from("eve")))
 		three := func(router.IngressContext) int64 { return 3 }
 		free := func(router.IngressContext) int64 { return 0 }
 		all := func(router.IngressContext) bool { return true }
@@ -86,6 +91,8 @@ func TestLimit_CountsDecisionsByOutcome(t *testing.T) {
 			"limit_decisions_total{kind=rate,limit=spam,mode=enforced,outcome=admitted} 1",
 			"limit_decisions_total{kind=rate,limit=spam,mode=enforced,outcome=rejected,reason=burst} 1",
 			"limit_decisions_total{kind=rate,limit=spam,mode=enforced,outcome=rejected,reason=cooldown} 1",
+			"limit_decisions_total{kind=rate,limit=access,mode=enforced,outcome=exempt} 1",
+			"limit_decisions_total{kind=rate,limit=access,mode=enforced,outcome=denied} 1",
 			"limiter_call_duration_seconds{limit=plain} count 3",
 		)
 		for name := range scrape(t, reg) {
@@ -132,7 +139,7 @@ func TestLimit_CountsErrorsFallbacksAndOpenBreakers(t *testing.T) {
 	})
 }
 
-func TestLimit_TiersAndHandshakeHaveNames(t *testing.T) {
+func TestLimit_TiersAndHTTPHaveNames(t *testing.T) {
 	m, reg := newMetrics()
 	plan := func(in router.IngressContext) string { return in.Identity.UserID }
 	limiters := map[string]limit.Limiter{"free": memory.NewLimiter(limit.PerSecond(1)), "pro": memory.NewLimiter(limit.PerSecond(1))}
@@ -140,12 +147,12 @@ func TestLimit_TiersAndHandshakeHaveNames(t *testing.T) {
 	require.NoError(t, tiers(t.Context(), from("free")))
 	require.NoError(t, ratelimit.Tiers(plan, limiters, &ratelimit.Options{Observe: m.Limit})(t.Context(), from("pro")))
 	r := router.New(nil)
-	h := ratelimit.Handshake(memory.NewLimiter(limit.PerSecond(1)), &ratelimit.HandshakeOptions{Options: ratelimit.Options{Observe: m.Limit}})(r)
+	h := ratelimit.HTTP(memory.NewLimiter(limit.PerSecond(1)), &ratelimit.HTTPOptions{Options: ratelimit.Options{Observe: m.Limit}})(r)
 	routertest.Dial(t, h)
 	check(t, reg,
 		"limit_decisions_total{kind=rate,limit=chat/free,mode=enforced,outcome=admitted} 1",
 		"limit_decisions_total{kind=rate,limit=pro,mode=enforced,outcome=admitted} 1",
-		"limit_decisions_total{kind=rate,limit=handshake,mode=enforced,outcome=admitted} 1",
+		"limit_decisions_total{kind=rate,limit=http,mode=enforced,outcome=admitted} 1",
 	)
 }
 

@@ -19,7 +19,8 @@
 //	}))
 //
 // [Tiers] chooses the limiter by the client's plan, [Concurrency] bounds the messages that are
-// handled at the same time, and [Handshake] limits connection attempts.
+// handled at the same time, and [HTTP] limits the requests of an HTTP handler, such as connection
+// attempts.
 //
 // # What the client receives
 //

@@ -51,10 +51,10 @@ func ExampleOptions() {
 	// bob rate limit exceeded: 5 of 7
 }
 
-func ExampleHandshake() {
+func ExampleHTTP() {
 	limiter := memory.NewLimiter(limit.PerHour(1))
 	r := router.New(nil)
-	server := httptest.NewServer(ratelimit.Handshake(limiter, nil)(r))
+	server := httptest.NewServer(ratelimit.HTTP(limiter, nil)(r))
 	defer server.Close()
 	for range 2 {
 		resp, err := http.Get(server.URL)
@@ -65,6 +65,6 @@ func ExampleHandshake() {
 		fmt.Printf("%d, %s, wait %q\n", resp.StatusCode, resp.Header.Get("RateLimit"), resp.Header.Get("Retry-After"))
 	}
 	// Output:
-	// 426, "handshake";r=0;t=3600, wait ""
-	// 429, "handshake";r=0;t=3600, wait "3600"
+	// 426, "http";r=0;t=3600, wait ""
+	// 429, "http";r=0;t=3600, wait "3600"
 }

@@ -25,6 +25,7 @@ func newGuarded(l limit.Limiter, timeout time.Duration, changed func(open bool))
 type request struct {
 	key     limit.Key
 	cost    int64
+	keep    int64         // tokens to leave in the bucket; if not 0, the limiter is a limit.Keeper
 	maxWait time.Duration // if not 0, the limiter is a limit.Reserver
 }
 
@@ -45,10 +46,14 @@ func (g *guarded) consume(ctx context.Context, q *request) (limit.Decision, erro
 }
 
 func (q *request) consume(ctx context.Context, l limit.Limiter) (limit.Decision, error) {
-	if q.maxWait > 0 {
+	switch {
+	case q.maxWait > 0:
 		return l.(limit.Reserver).Reserve(ctx, q.key, q.cost, q.maxWait)
+	case q.keep > 0:
+		return l.(limit.Keeper).ConsumeKeeping(ctx, q.key, q.cost, q.keep)
+	default:
+		return l.Consume(ctx, q.key, q.cost)
 	}
-	return l.Consume(ctx, q.key, q.cost)
 }
 
 // charge takes cost from key's bucket, whatever it holds.

@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"fmt"
+
 	"github.com/penstock-go/penstock/internal/ipprefix"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
@@ -46,18 +48,32 @@ func KeyPerUser(in router.IngressContext) limit.Key {
 // KeyPerConn gives every connection a bucket. A client that reconnects starts with a full bucket.
 func KeyPerConn(in router.IngressContext) limit.Key { return limit.Key{kindConn, in.ConnID} }
 
-// KeyPerIP gives every address a bucket: every IPv4 address and every /64 of IPv6, the smallest
-// prefix that a customer has (RFC 6177). A connection whose address is unknown has a bucket of
-// its own.
-func KeyPerIP(in router.IngressContext) limit.Key {
-	switch {
-	case !in.IP.IsValid():
-		return KeyPerConn(in)
-	case in.IP.Is4():
-		return limit.Key{kindIP, in.IP.String()}
-	default:
-		return limit.Key{kindIP, ipprefix.Of(in.IP).String()}
+// KeyPerIP is KeyPerIPPrefix(32, 64): it gives every IPv4 address and every /64 of IPv6 a bucket.
+// A /64 is the smallest prefix that a customer has (RFC 6177).
+func KeyPerIP(in router.IngressContext) limit.Key { return keyPerIPPrefix(in, 32, 64) }
+
+// KeyPerIPPrefix returns a key function that gives every prefix of addresses a bucket: every
+// v4Bits of IPv4, from 1 to 32, and every v6Bits of IPv6, from 1 to 128. It panics if a length is
+// invalid. An IPv4 address mapped to IPv6 is an IPv4 address. A connection whose address is
+// unknown has a bucket of its own.
+//
+//	ratelimit.KeyPerIPPrefix(24, 48) // networks of a provider's customers
+func KeyPerIPPrefix(v4Bits, v6Bits int) func(router.IngressContext) limit.Key {
+	if v4Bits < 1 || v4Bits > 32 || v6Bits < 1 || v6Bits > 128 {
+		panic(fmt.Sprintf("ratelimit: KeyPerIPPrefix was called with %d and %d bits; they must be from 1 to 32 and from 1 to 128", v4Bits, v6Bits))
 	}
+	return func(in router.IngressContext) limit.Key { return keyPerIPPrefix(in, v4Bits, v6Bits) }
+}
+
+func keyPerIPPrefix(in router.IngressContext, v4Bits, v6Bits int) limit.Key {
+	if !in.IP.IsValid() {
+		return KeyPerConn(in)
+	}
+	prefix := ipprefix.Masked(in.IP, v4Bits, v6Bits)
+	if prefix.IsSingleIP() {
+		return limit.Key{kindIP, prefix.Addr().String()}
+	}
+	return limit.Key{kindIP, prefix.String()}
 }
 
 // KeyPerType gives every message type a bucket that all clients share.

@@ -40,6 +40,8 @@ const (
 	Failed                              // the limiter could not decide; the message is rejected (limit.FailClosed)
 	FailedOpen                          // the limiter could not decide; the message is admitted (limit.FailOpen, Options.ChargeOnly)
 	Canceled                            // the connection ended before the decision
+	Exempt                              // Options.Access allows the client; nothing was charged
+	Denied                              // Options.Access denies the client; nothing was charged
 	BreakerOpened                       // the limiter failed several times in a row; calls are paused
 	BreakerClosed                       // the limiter has answered again
 )

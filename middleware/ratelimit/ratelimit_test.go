@@ -92,6 +92,32 @@ func TestKeyFunctions_ReturnKeysOfUsersAndGuests(t *testing.T) {
 	}
 }
 
+func TestKeyPerIPPrefix_GroupsAddresses(t *testing.T) {
+	for _, tt := range []struct {
+		v4, v6   int
+		ip, want string
+	}{
+		{24, 48, "192.0.2.1", "192.0.2.0/24"},
+		{24, 48, "::ffff:192.0.2.1", "192.0.2.0/24"},
+		{24, 48, "2001:db8:1:2:3::4", "2001:db8:1::/48"},
+		{32, 64, "192.0.2.1", "192.0.2.1"},
+		{32, 64, "::ffff:192.0.2.1", "192.0.2.1"},
+		{32, 64, "2001:db8:1:2:3::4", "2001:db8:1:2::/64"},
+		{1, 128, "192.0.2.1", "128.0.0.0/1"},
+		{1, 128, "2001:db8::1%eth0", "2001:db8::1"},
+	} {
+		in := router.IngressContext{IP: netip.MustParseAddr(tt.ip), ConnID: "c1"}
+		assert.Equal(t, limit.Key{"ip", tt.want}, ratelimit.KeyPerIPPrefix(tt.v4, tt.v6)(in), "%v", tt)
+		if tt.v4 == 32 {
+			assert.Equal(t, ratelimit.KeyPerIPPrefix(tt.v4, tt.v6)(in), ratelimit.KeyPerIP(in), "%v", tt)
+		}
+	}
+	assert.Equal(t, limit.Key{"conn", "c1"}, ratelimit.KeyPerIPPrefix(24, 48)(router.IngressContext{ConnID: "c1"}))
+	for _, bits := range [][2]int{{0, 64}, {33, 64}, {32, 0}, {32, 129}, {-1, 64}} {
+		assert.Panics(t, func() { ratelimit.KeyPerIPPrefix(bits[0], bits[1]) }, "%v", bits)
+	}
+}
+
 func TestKeyFunctions_UserNamesCannotImitateOtherKeys(t *testing.T) {
 	anonymous := from("")
 	for _, key := range []func(router.IngressContext) limit.Key{

@@ -32,18 +32,21 @@ func attempt(h http.Handler, addr string, header http.Header) *http.Response {
 
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "in") })
 
-func TestHandshake_RejectsAttemptsOverLimit(t *testing.T) {
+func TestHTTP_RejectsAttemptsOverLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := ratelimit.Handshake(memory.NewLimiter(limit.PerMinute(40).Burst(2)), nil)(ok)
+		h := ratelimit.HTTP(memory.NewLimiter(limit.PerMinute(40).Burst(2)), nil)(ok)
 		first := attempt(h, "192.0.2.1:1", nil)
 		assert.Equal(t, 200, first.StatusCode)
-		assert.Equal(t, `"handshake";q=2`, first.Header.Get("RateLimit-Policy"))
-		assert.Equal(t, `"handshake";r=1;t=2`, first.Header.Get("RateLimit"))
+		assert.Equal(t, `"http";q=2`, first.Header.Get("RateLimit-Policy"))
+		assert.Equal(t, `"http";r=1;t=2`, first.Header.Get("RateLimit"))
 		assert.Equal(t, 200, attempt(h, "192.0.2.1:2", nil).StatusCode)
 		rejected := attempt(h, "192.0.2.1:3", nil)
 		assert.Equal(t, 429, rejected.StatusCode)
 		assert.Equal(t, "2", rejected.Header.Get("Retry-After"), "1.5 seconds, rounded up")
-		assert.Equal(t, `"handshake";r=0;t=3`, rejected.Header.Get("RateLimit"))
+		assert.Equal(t, `"http";r=0;t=2`, rejected.Header.Get("RateLimit"), "the same time as Retry-After")
+		body, err := io.ReadAll(rejected.Body)
+		assert.NoError(t, err)
+		assert.Equal(t, "too many requests\n", string(body))
 		assert.Equal(t, 200, attempt(h, "192.0.2.2:3", nil).StatusCode, "another address")
 		assert.Equal(t, 429, attempt(h, "192.0.2.1:3", http.Header{"X-Forwarded-For": {"192.0.2.9"}}).StatusCode, "clients can forge the header")
 		time.Sleep(2 * time.Second)
@@ -51,8 +54,8 @@ func TestHandshake_RejectsAttemptsOverLimit(t *testing.T) {
 	})
 }
 
-func TestHandshake_UsesIdentityAndTrustedProxies(t *testing.T) {
-	h := ratelimit.Handshake(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HandshakeOptions{
+func TestHTTP_UsesIdentityAndTrustedProxies(t *testing.T) {
+	h := ratelimit.HTTP(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HTTPOptions{
 		Options:        ratelimit.Options{Name: "connect", Key: ratelimit.KeyPerUserOrIPPerType},
 		Identify:       func(req *http.Request) router.Identity { return router.Identity{UserID: router.Token(req)} },
 		TrustedProxies: router.TrustedProxies{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
@@ -68,14 +71,14 @@ func TestHandshake_UsesIdentityAndTrustedProxies(t *testing.T) {
 	assert.Equal(t, 200, attempt(h, "@", nil).StatusCode, "a Unix socket has no address")
 	assert.Equal(t, 429, attempt(h, "@", nil).StatusCode)
 	assert.Panics(t, func() {
-		ratelimit.Handshake(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HandshakeOptions{Options: ratelimit.Options{Name: `"`}})
+		ratelimit.HTTP(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HTTPOptions{Options: ratelimit.Options{Name: `"`}})
 	})
-	assert.Panics(t, func() { ratelimit.Handshake(nil, nil) })
+	assert.Panics(t, func() { ratelimit.HTTP(nil, nil) })
 }
 
-func TestHandshake_ClientsBehindUnixSocketHaveSeparateBuckets(t *testing.T) {
+func TestHTTP_ClientsBehindUnixSocketHaveSeparateBuckets(t *testing.T) {
 	proxies := router.TrustedProxies{UnixSocket: true, Header: router.HeaderForwarded}
-	h := ratelimit.Handshake(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HandshakeOptions{TrustedProxies: proxies})(ok)
+	h := ratelimit.HTTP(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HTTPOptions{TrustedProxies: proxies})(ok)
 	overUnixSocket := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		local := &net.UnixAddr{Name: "/run/ws.sock", Net: "unix"}
 		h.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, local)))
@@ -85,23 +88,27 @@ func TestHandshake_ClientsBehindUnixSocketHaveSeparateBuckets(t *testing.T) {
 	assert.Equal(t, 429, attempt(overUnixSocket, "@", ann).StatusCode)
 	assert.Equal(t, 200, attempt(overUnixSocket, "@", bob).StatusCode)
 	assert.PanicsWithValue(t, "ratelimit: TrustedProxies.Header is 9; it must be HeaderXForwardedFor or HeaderForwarded", func() {
-		ratelimit.Handshake(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HandshakeOptions{TrustedProxies: router.TrustedProxies{Header: 9}})
+		ratelimit.HTTP(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HTTPOptions{TrustedProxies: router.TrustedProxies{Header: 9}})
 	})
 }
 
-func TestHandshake_AppliesFailurePolicy(t *testing.T) {
+func TestHTTP_AppliesFailurePolicy(t *testing.T) {
 	down := limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
 		return limit.Decision{}, io.ErrUnexpectedEOF
 	})
-	resp := attempt(ratelimit.Handshake(down, nil)(ok), "192.0.2.1:1", nil)
+	resp := attempt(ratelimit.HTTP(down, nil)(ok), "192.0.2.1:1", nil)
 	assert.Equal(t, 503, resp.StatusCode)
 	assert.Empty(t, resp.Header.Get("RateLimit"))
-	failOpen := &ratelimit.HandshakeOptions{Options: ratelimit.Options{FailurePolicy: limit.FailOpen}}
-	assert.Equal(t, 200, attempt(ratelimit.Handshake(down, failOpen)(ok), "192.0.2.1:1", nil).StatusCode)
-	costly := &ratelimit.HandshakeOptions{Options: ratelimit.Options{Cost: func(router.IngressContext) int64 { return 5 }}}
-	resp = attempt(ratelimit.Handshake(memory.NewLimiter(limit.PerHour(1)), costly)(ok), "192.0.2.1:1", nil)
+	failOpen := &ratelimit.HTTPOptions{Options: ratelimit.Options{FailurePolicy: limit.FailOpen}}
+	assert.Equal(t, 200, attempt(ratelimit.HTTP(down, failOpen)(ok), "192.0.2.1:1", nil).StatusCode)
+	costly := &ratelimit.HTTPOptions{Options: ratelimit.Options{Cost: func(router.IngressContext) int64 { return 5 }}}
+	resp = attempt(ratelimit.HTTP(memory.NewLimiter(limit.PerHour(1)), costly)(ok), "192.0.2.1:1", nil)
 	assert.Equal(t, 429, resp.StatusCode)
 	assert.Empty(t, resp.Header.Get("Retry-After"), "the cost is never allowed")
+	body, err := io.ReadAll(resp.Body)
+	assert.NoError(t, err)
+	assert.Equal(t, "the request costs more than the limit can ever allow\n", string(body))
+	assert.Equal(t, `"http";r=1;t=0`, resp.Header.Get("RateLimit"))
 }
 
 func TestNew_DryRunReportsAndAdmits(t *testing.T) {

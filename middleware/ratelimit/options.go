@@ -1,0 +1,133 @@
+package ratelimit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/router"
+)
+
+// Options configure a limit. The zero value is a working configuration.
+type Options struct {
+	// Name identifies the limit in Observe and in the response headers of [HTTP].
+	Name string
+
+	// Key returns the key of the bucket that a message is charged to. If nil, it is
+	// [KeyPerUserOrIPPerType].
+	Key func(router.IngressContext) limit.Key
+
+	// Cost returns the cost of a message in tokens. If nil, every message costs 1. A message
+	// that costs 0 is not limited. A negative cost is a programming error: the message is
+	// rejected with INVALID_ARGUMENT, and the router's OnError receives the error.
+	Cost func(router.IngressContext) int64
+
+	// ChargeOnly reports whether a message is charged but never rejected, such as one that leaves
+	// a topic or acknowledges, even if the limiter cannot decide. Any shortfall of its bucket
+	// is forgiven. If nil, there are no such messages.
+	ChargeOnly func(router.IngressContext) bool
+
+	// Keep returns how many tokens a message must leave in its bucket, so that more important
+	// messages find them: a message is admitted if the bucket holds its cost and these tokens, and
+	// takes its cost. It returns 0 for the most important messages. If the sum is above the
+	// capacity, the message is never admitted. A negative number is a programming error, as for
+	// Cost. The limiter and the Fallback must implement [limit.Keeper]. Keep does not apply to
+	// ChargeOnly messages, and cannot be combined with MaxWait. If nil, it is 0.
+	Keep func(router.IngressContext) int64
+
+	// Access names clients that are not limited, and clients whose messages are rejected with
+	// PERMISSION_DENIED, whatever they cost. Neither are charged. A dry run rejects no message of
+	// them either. If nil, there are none.
+	Access *AccessList
+
+	// MaxWait lets a message wait for tokens instead of being rejected, for at most this time
+	// and in the order of arrival. Later messages of its connection wait behind it. A message
+	// whose connection ends while it waits is charged. The limiter and the Fallback must
+	// implement [limit.Reserver]. If 0, no message waits; it must be at most an hour. A call
+	// whose deadline passes while it waits is answered with that error and is not handled, but
+	// is charged: MaxWait should be much shorter than the router's Timeouts.Call.
+	MaxWait time.Duration
+
+	// Jitter adds a random time below Jitter to the RetryAfter of every rejection, so that
+	// clients that were rejected at the same moment do not return at the same moment. It never
+	// shortens it, and does not apply to [limit.Never]. If 0, RetryAfter is exact.
+	Jitter time.Duration
+
+	// DryRun makes the limit decide, charge and report, but reject no message. Use it to test
+	// a policy before enforcing it.
+	DryRun bool
+
+	// OnDryRun is called with every message that a dry run would have rejected. It may be nil,
+	// and must be nil without DryRun.
+	OnDryRun func(router.IngressContext, *router.LimitExceeded)
+
+	// FailurePolicy says what happens to a message if the limiter cannot decide: it is
+	// rejected with UNAVAILABLE (limit.FailClosed, the default) or admitted (limit.FailOpen).
+	FailurePolicy limit.FailurePolicy
+
+	// Fallback decides if the limiter cannot. FailurePolicy applies if the Fallback cannot
+	// decide either. If nil, FailurePolicy applies immediately.
+	Fallback limit.Limiter
+
+	// OnError is called with every error of the limiter, before Fallback and FailurePolicy
+	// apply. It may be nil.
+	OnError func(error)
+
+	// Observe is called with the outcome of every message that costs something, and of every
+	// message of a client that Access names. It may be nil. Many goroutines call it concurrently; it must not block or panic. Package
+	// middleware/metrics provides one.
+	Observe func(Observation)
+
+	// Timeout bounds a call of the limiter. If 0, it is 50 ms. It does not apply to limiters
+	// that implement [limit.InProcess].
+	Timeout time.Duration
+}
+
+const defaultTimeout = 50 * time.Millisecond
+
+// mustBeValid panics if an option is invalid.
+func (o *Options) mustBeValid(limiter limit.Limiter) {
+	mustBeValid(o.Timeout, o.FailurePolicy)
+	o.checkMaxWait(limiter)
+	o.checkKeep(limiter)
+	if o.Jitter < 0 {
+		panic(fmt.Sprintf("ratelimit: Jitter is %v; it must not be negative", o.Jitter))
+	}
+	if o.OnDryRun != nil && !o.DryRun {
+		panic("ratelimit: OnDryRun is set, but DryRun is false; set DryRun too")
+	}
+}
+
+func mustBeValid(timeout time.Duration, policy limit.FailurePolicy) {
+	if timeout < 0 {
+		panic(fmt.Sprintf("ratelimit: Timeout is %v; it must not be negative", timeout))
+	}
+	if policy > limit.FailOpen {
+		panic(fmt.Sprintf("ratelimit: FailurePolicy is %d; it must be limit.FailClosed or limit.FailOpen", policy))
+	}
+}
+
+func (o *Options) checkMaxWait(limiter limit.Limiter) {
+	if o.MaxWait < 0 || o.MaxWait > limit.MaxReserve {
+		panic(fmt.Sprintf("ratelimit: MaxWait is %v; it must be from 0 to %v", o.MaxWait, limit.MaxReserve))
+	}
+	for _, one := range []limit.Limiter{limiter, o.Fallback} {
+		if _, ok := one.(limit.Reserver); !ok && one != nil && o.MaxWait > 0 {
+			panic(fmt.Sprintf("ratelimit: MaxWait needs a limit.Reserver, such as a limiter of package memory or redis; %T is none", one))
+		}
+	}
+}
+
+func (o *Options) checkKeep(limiter limit.Limiter) {
+	if o.Keep == nil {
+		return
+	}
+	if o.MaxWait > 0 {
+		panic("ratelimit: Keep and MaxWait are set; set one of them")
+	}
+	for _, one := range []limit.Limiter{limiter, o.Fallback} {
+		if _, ok := one.(limit.Keeper); !ok && one != nil {
+			panic(fmt.Sprintf("ratelimit: Keep needs a limit.Keeper, such as a limiter of package memory or redis; %T is none", one))
+		}
+	}
+}
