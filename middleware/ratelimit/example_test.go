@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/limit"
@@ -51,13 +52,45 @@ func ExampleOptions() {
 	// bob rate limit exceeded: 5 of 7
 }
 
+// The middleware limits the requests of any handler. Each request has a cost.
 func ExampleHTTP() {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /search", func(http.ResponseWriter, *http.Request) {})
+	limitRequests := ratelimit.HTTP(memory.NewLimiter(limit.PerHour(10)), &ratelimit.HTTPOptions{
+		Options: ratelimit.Options{
+			Name: "api",
+			Cost: func(in router.IngressContext) int64 {
+				if in.Type == "/search" {
+					return 6
+				}
+				return 1
+			},
+		},
+		Type: func(req *http.Request) string { return req.URL.Path },
+	})
+	server := httptest.NewServer(limitRequests(mux))
+	defer server.Close()
+	for range 2 {
+		resp, err := http.Get(server.URL + "/search")
+		if err != nil {
+			panic(err)
+		}
+		_ = resp.Body.Close()
+		fmt.Printf("%d, wait %q\n", resp.StatusCode, resp.Header.Get("Retry-After"))
+	}
+	// Output:
+	// 200, wait ""
+	// 429, wait "720"
+}
+
+// In front of a router, the middleware limits connection attempts.
+func ExampleHTTP_connectionAttempts() {
 	limiter := memory.NewLimiter(limit.PerHour(1))
 	r := router.New(nil)
 	server := httptest.NewServer(ratelimit.HTTP(limiter, nil)(r))
 	defer server.Close()
 	for range 2 {
-		resp, err := http.Get(server.URL)
+		resp, err := http.Get(server.URL) // a WebSocket client would send a handshake
 		if err != nil {
 			panic(err)
 		}
@@ -67,4 +100,37 @@ func ExampleHTTP() {
 	// Output:
 	// 426, "http";r=0;t=3600, wait ""
 	// 429, "http";r=0;t=3600, wait "3600"
+}
+
+func ExampleAccessList() {
+	list := &ratelimit.AccessList{}
+	err := list.Replace(ratelimit.AccessRules{
+		Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		Deny:  []netip.Prefix{netip.MustParsePrefix("10.66.0.0/16")},
+	})
+	if err != nil {
+		panic(err)
+	}
+	admit := ratelimit.New(memory.NewLimiter(limit.PerHour(1)), &ratelimit.Options{Access: list})
+	for _, ip := range []string{"192.0.2.1", "192.0.2.1", "10.1.2.3", "10.1.2.3", "10.66.2.3"} {
+		fmt.Println(ip, admit(context.Background(), router.IngressContext{IP: netip.MustParseAddr(ip)}))
+	}
+	// Output:
+	// 192.0.2.1 <nil>
+	// 192.0.2.1 rate limit exceeded: 1 of 1
+	// 10.1.2.3 <nil>
+	// 10.1.2.3 <nil>
+	// 10.66.2.3 PERMISSION_DENIED: access is denied
+}
+
+func ExampleKeyPerIPPrefix() {
+	key := ratelimit.KeyPerIPPrefix(24, 48)
+	for _, ip := range []string{"192.0.2.1", "192.0.2.200", "2001:db8:1:2::3"} {
+		parts := key(router.IngressContext{IP: netip.MustParseAddr(ip)})
+		fmt.Println(parts[0], parts[1])
+	}
+	// Output:
+	// ip 192.0.2.0/24
+	// ip 192.0.2.0/24
+	// ip 2001:db8:1::/48
 }
