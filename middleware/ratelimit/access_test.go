@@ -51,6 +51,8 @@ func TestAccessList_AllowsAndDeniesClients(t *testing.T) {
 		{"9.1.2.3", "", denied},
 		{"2001:db8::1", "", exempt},
 		{"2001:db8::1%eth0", "", exempt},
+		{"2001:db8:bad:0:ffff:ffff:ffff:ffff%eth0", "", denied},
+		{"2001:db8:bad:ffff:ffff:ffff:ffff:ffff%eth0", "", denied},
 		{"2001:db8:bad::1", "", denied},
 		{"2001:db9::1", "", limited},
 		{"198.51.100.7", "", denied},

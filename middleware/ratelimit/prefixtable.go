@@ -80,7 +80,7 @@ func (t prefixTable) lookup(ip netip.Addr) access {
 	if len(t) == 0 || !ip.IsValid() {
 		return limited
 	}
-	ip = ip.Unmap().WithZone("")
+	ip = ip.Unmap() // with a zone, it follows the same address without one
 	i, found := slices.BinarySearchFunc(t, ip, func(r addrRange, ip netip.Addr) int { return r.start.Compare(ip) })
 	if found {
 		return t[i].access
