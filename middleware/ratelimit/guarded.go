@@ -56,21 +56,21 @@ func (q *request) consume(ctx context.Context, l limit.Limiter) (limit.Decision,
 	}
 }
 
-// charge takes cost from key's bucket, whatever it holds.
+// charge takes cost from key's bucket, whatever it holds, but no more than a full bucket holds:
+// a larger cost would be an error, and take nothing.
 func (g *guarded) charge(ctx context.Context, key limit.Key, cost int64) error {
+	if d, ok := g.limiter.(limit.Describer); ok && cost > 1 {
+		cost = min(cost, d.Describe()[0].Limit)
+	}
 	if g.breaker == nil {
 		return charge(ctx, g.limiter, key, cost)
 	}
 	return g.breaker.call(ctx, func(ctx context.Context) error { return charge(ctx, g.limiter, key, cost) })
 }
 
-type charger interface {
-	Charge(ctx context.Context, key limit.Key, cost int64) error
-}
-
-// STANDIN until limit.Charger exists.
+// STANDIN until all limiters are chargers.
 func charge(ctx context.Context, l limit.Limiter, key limit.Key, cost int64) error {
-	if c, ok := l.(charger); ok {
+	if c, ok := l.(limit.Charger); ok {
 		return c.Charge(ctx, key, cost)
 	}
 	_, err := l.(limit.Reserver).Reserve(ctx, key, cost, limit.MaxReserve)

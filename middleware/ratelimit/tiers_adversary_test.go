@@ -1,7 +1,9 @@
 package ratelimit_test
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -17,6 +19,25 @@ import (
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
+
+// standInCharger stands for memory.Limiter.
+type standInCharger struct {
+	*memory.Limiter
+
+	policy limit.Policy
+}
+
+func (c standInCharger) Describe() []limit.Description {
+	return []limit.Description{{Name: c.policy.Name, Limit: c.policy.Capacity, Window: c.policy.Units().Window()}}
+}
+
+func (c standInCharger) Charge(ctx context.Context, key limit.Key, cost int64) error {
+	if cost > c.policy.Capacity {
+		return io.ErrUnexpectedEOF
+	}
+	_, err := c.Reserve(ctx, key, cost, time.Duration(cost)*c.policy.Per/time.Duration(c.policy.Refill))
+	return err
+}
 
 // An adversary changes its tier as it likes, to be admitted more than any tier allows.
 type adversary struct {
@@ -37,7 +58,7 @@ type grant struct {
 func newAdversary(policies map[string]limit.Policy) *adversary {
 	a := &adversary{tiers: map[string]limit.Limiter{}, policies: policies, start: time.Now()}
 	for name, p := range policies {
-		a.tiers[name] = memory.NewLimiter(p.Named(name))
+		a.tiers[name] = standInCharger{memory.NewLimiter(p.Named(name)), p.Named(name)}
 	}
 	a.admit = ratelimit.Tiers(func(router.IngressContext) string { return a.tier }, a.tiers, &ratelimit.Options{
 		Key:  ratelimit.KeyPerUser,
@@ -164,7 +185,7 @@ func playRandomly(t *testing.T, a *adversary, rng *rand.Rand) {
 	names := a.names()
 	a.hour(func() {
 		for range 8 {
-			a.send(t, names[rng.IntN(len(names))], 1+rng.Int64N(7))
+			a.send(t, names[rng.IntN(len(names))], 1+rng.Int64N(13))
 		}
 		sleep(rng, 2*time.Second)
 	})
@@ -173,7 +194,7 @@ func playRandomly(t *testing.T, a *adversary, rng *rand.Rand) {
 // playBursts is lazy: it waits for up to 20 minutes, and takes what it can at different costs.
 func playBursts(t *testing.T, a *adversary, rng *rand.Rand) {
 	a.hour(func() {
-		for cost := int64(7); cost > 0; cost-- {
+		for cost := int64(13); cost > 0; cost-- {
 			for range 2000 {
 				if !a.send(t, a.best(t), cost) {
 					break
