@@ -81,13 +81,13 @@ func (a *AccessList) Replace(rules AccessRules) error {
 // Ingress rejects the messages of denied clients with PERMISSION_DENIED. It is a
 // [router.IngressFunc].
 func (a *AccessList) Ingress(_ context.Context, in router.IngressContext) error {
-	if a.lookup(in) == denied {
+	if a.lookup(&in) == denied {
 		return errDenied
 	}
 	return nil
 }
 
-func (a *AccessList) lookup(in router.IngressContext) access {
+func (a *AccessList) lookup(in *router.IngressContext) access {
 	rules := a.rules.Load()
 	if rules == nil {
 		return limited
@@ -97,7 +97,7 @@ func (a *AccessList) lookup(in router.IngressContext) access {
 		if a.Key != nil {
 			key = a.Key
 		}
-		if found, ok := rules.keys[key(in)]; ok {
+		if found, ok := rules.keys[key(*in)]; ok {
 			return found
 		}
 	}

@@ -91,7 +91,8 @@ type httpLimit struct {
 }
 
 func (h *httpLimit) serve(w http.ResponseWriter, req *http.Request, next http.Handler) {
-	d, err := h.limit.admit(req.Context(), h.ingressContext(req))
+	in := h.ingressContext(req)
+	d, err := h.limit.admit(req.Context(), &in)
 	exceeded, _ := errors.AsType[*router.LimitExceeded](err)
 	h.addFields(w.Header(), d, exceeded)
 	switch {

@@ -17,7 +17,7 @@ import (
 func New(limiter limit.Limiter, opts *Options) router.IngressFunc {
 	l := newRateLimit(limiter, opts)
 	return func(ctx context.Context, in router.IngressContext) error {
-		_, err := l.admit(ctx, in)
+		_, err := l.admit(ctx, &in)
 		return err
 	}
 }
@@ -53,7 +53,7 @@ func newRateLimit(limiter limit.Limiter, opts *Options) *rateLimit {
 }
 
 // admit returns nil if the message is admitted, which every message is in a dry run.
-func (l *rateLimit) admit(ctx context.Context, in router.IngressContext) (limit.Decision, error) {
+func (l *rateLimit) admit(ctx context.Context, in *router.IngressContext) (limit.Decision, error) {
 	if exempt, err := l.checkAccess(in); exempt || err != nil {
 		return limit.Decision{}, err
 	}
@@ -66,7 +66,7 @@ func (l *rateLimit) admit(ctx context.Context, in router.IngressContext) (limit.
 
 // checkAccess reports whether the message is not limited, which every message of a denied client
 // is in a dry run.
-func (l *rateLimit) checkAccess(in router.IngressContext) (exempt bool, err error) {
+func (l *rateLimit) checkAccess(in *router.IngressContext) (exempt bool, err error) {
 	if l.Access == nil {
 		return false, nil
 	}
@@ -90,10 +90,10 @@ func (l *rateLimit) checkAccess(in router.IngressContext) (exempt bool, err erro
 
 // admitInDryRun reports an error of decide if it is a rejection, and returns it if it is a
 // mistake of the application or the end of the connection.
-func (l *rateLimit) admitInDryRun(in router.IngressContext, err error) error {
+func (l *rateLimit) admitInDryRun(in *router.IngressContext, err error) error {
 	if exceeded, ok := errors.AsType[*router.LimitExceeded](err); ok {
 		if l.OnDryRun != nil {
-			l.OnDryRun(in, exceeded)
+			l.OnDryRun(*in, exceeded)
 		}
 		return nil
 	}
@@ -105,7 +105,7 @@ func (l *rateLimit) admitInDryRun(in router.IngressContext, err error) error {
 
 // decide returns nil if the limit admits the message when it is enforced. Without a decision,
 // the Decision is the zero one.
-func (l *rateLimit) decide(ctx context.Context, in router.IngressContext) (limit.Decision, error) {
+func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (limit.Decision, error) {
 	cost := l.cost(in)
 	switch {
 	case cost == 0:
@@ -113,8 +113,8 @@ func (l *rateLimit) decide(ctx context.Context, in router.IngressContext) (limit
 	case cost < 0:
 		return limit.Decision{}, invalidCost("Cost", cost, in.Type)
 	}
-	chargeOnly := l.ChargeOnly != nil && l.ChargeOnly(in)
-	q := request{key: l.Key(in), cost: cost}
+	chargeOnly := l.ChargeOnly != nil && l.ChargeOnly(*in)
+	q := request{key: l.Key(*in), cost: cost}
 	if !chargeOnly {
 		q.maxWait, q.keep = l.MaxWait, l.keep(in)
 	}
@@ -152,18 +152,18 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (l *rateLimit) cost(in router.IngressContext) int64 {
+func (l *rateLimit) cost(in *router.IngressContext) int64 {
 	if l.Cost == nil {
 		return 1
 	}
-	return l.Cost(in)
+	return l.Cost(*in)
 }
 
-func (l *rateLimit) keep(in router.IngressContext) int64 {
+func (l *rateLimit) keep(in *router.IngressContext) int64 {
 	if l.Keep == nil {
 		return 0
 	}
-	return l.Keep(in)
+	return l.Keep(*in)
 }
 
 func invalidCost(function string, result int64, typ string) error {

@@ -71,13 +71,13 @@ func (t *tiers) admit(ctx context.Context, in router.IngressContext) error {
 		return fmt.Errorf("ratelimit: tier %q has no limiter; there are %s",
 			name, strings.Join(slices.Sorted(maps.Keys(t.limits)), ", "))
 	}
-	if exempt, err := own.checkAccess(in); exempt || err != nil {
+	if exempt, err := own.checkAccess(&in); exempt || err != nil {
 		return err
 	}
-	cost := own.cost(in)
-	if _, err := own.decide(ctx, in); err != nil {
+	cost := own.cost(&in)
+	if _, err := own.decide(ctx, &in); err != nil {
 		if own.DryRun {
-			return own.admitInDryRun(in, err)
+			return own.admitInDryRun(&in, err)
 		}
 		return err
 	}
