@@ -141,12 +141,12 @@ func TestTransport_RoutesShareABucket(t *testing.T) {
 	})
 }
 
-// TestTransport_CooperatesWithHandshake sends from many goroutines to a server that limits its
-// clients with ratelimit.Handshake.
-func TestTransport_CooperatesWithHandshake(t *testing.T) {
+// TestTransport_CooperatesWithHTTP sends from many goroutines to a server that limits its
+// clients with ratelimit.HTTP.
+func TestTransport_CooperatesWithHTTP(t *testing.T) {
 	var served, rejected atomic.Int64
 	limiter := memory.NewLimiter(limit.PerSecond(80).Burst(40))
-	limited := ratelimit.Handshake(limiter, nil)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
+	limited := ratelimit.HTTP(limiter, nil)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
 	server := httptest.NewServer(limited)
 	defer server.Close()
 	tr := outbound.NewTransport(memory.NewBudget(nil), &outbound.Options{

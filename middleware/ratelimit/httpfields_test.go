@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dunglas/httpsfv"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/limit"
@@ -85,6 +86,10 @@ func TestHTTP_FieldsDescribePoliciesAndDecision(t *testing.T) {
 			resp := attempt(ratelimit.HTTP(tt.limiter, &ratelimit.HTTPOptions{Options: ratelimit.Options{Name: "api"}})(ok), "192.0.2.1:1", nil)
 			assert.Equal(t, []string{tt.policies}, resp.Header.Values("RateLimit-Policy"))
 			assert.Equal(t, []string{tt.limits}, resp.Header.Values("RateLimit"))
+			for _, field := range []string{"RateLimit-Policy", "RateLimit"} {
+				_, err := httpsfv.UnmarshalList(resp.Header.Values(field))
+				assert.NoError(t, err, "a valid structured field")
+			}
 		})
 	}
 }
