@@ -82,30 +82,52 @@ func defaultCloseCode(l LimitExceeded) StatusCode {
 	return StatusTryAgainLater
 }
 
-// A SlowConsumerPolicy decides what happens to a message for a connection whose send queue is
-// full. Replies and errors are never dropped: they wait for room, and one that is longer
-// than the whole queue closes the connection with 1013.
+// A SlowConsumerPolicy decides what happens to publications, and messages of [Conn.Send], for a
+// client that reads slowly. The limits are those of its send queue, Limits.QueueMessages and
+// Limits.QueueBytes. Messages that have been handed to the socket, one batch of
+// Options.BufferBytes or one longer message, do not count and are never dropped.
+//
+// Replies and errors are never dropped: they wait for room, and one that is longer than the
+// whole queue closes the connection with 1013. If a progress message does not fit, messages
+// under DropOldest and DropNewest are dropped to make room for it. A policy that closes the
+// connection does so only if dropping these does not help either.
 type SlowConsumerPolicy uint8
 
-// The policies. Disconnect is the default.
+// The policies.
 const (
-	// Disconnect closes the connection with 1013. The client should reconnect and load its
-	// state again.
-	Disconnect SlowConsumerPolicy = iota
+	// SlowConsumerDefault is the zero value. It means Disconnect in [Options], and elsewhere the
+	// policy of Options.SlowConsumer.
+	SlowConsumerDefault SlowConsumerPolicy = iota
 
-	// DropOldest drops the messages that have been queued longest.
+	// Disconnect closes the connection with 1013 if the message does not fit. The client should
+	// reconnect and load its state again.
+	Disconnect
+
+	// DropOldest drops the messages that have been queued longest. The newest one always has a
+	// place: if replies fill the queue, it exceeds the limits.
 	DropOldest
 
-	// DropNewest drops the message that is being sent.
+	// DropNewest drops the message that is being sent if it does not fit.
 	DropNewest
 
-	// Conflate drops queued messages that a later queued message of the same key replaces: see
-	// [Conflatable]. If the message still does not fit, the connection is closed with 1013.
+	// Conflate replaces a queued message by a later one of the same type and key, at once: see
+	// [Conflatable]. The later one takes the place of the earlier one, so every key has its turn,
+	// however often other keys change. Only if a message that is not conflatable was queued
+	// meanwhile, it goes to the end instead: a conflatable message overtakes only other
+	// conflatable messages. A message that does not fit closes the connection with 1013, so the
+	// queue should have room for a message of each key.
 	Conflate
 )
 
-// A Conflatable message replaces queued messages with the same type and key under the policy
-// [Conflate]: the position of one player, for example.
+// mustBeSlowConsumerPolicy panics if the policy is unknown.
+func mustBeSlowConsumerPolicy(name string, p SlowConsumerPolicy) {
+	if p > Conflate {
+		panic(fmt.Sprintf("router: %s is %d; it must be Disconnect, DropOldest, DropNewest or Conflate", name, p))
+	}
+}
+
+// A Conflatable message replaces a queued message of the same type and key under the policy
+// [Conflate]: the position of one player, for example. The empty key is a key like any other.
 type Conflatable interface {
 	Message
 	ConflationKey() string

@@ -76,6 +76,9 @@ const (
 	// EventDropped: a full send queue has dropped Count messages according to Policy.
 	EventDropped
 
+	// EventConflated: Count queued messages were replaced by later ones with their key.
+	EventConflated
+
 	// EventPublished: a message was published on this node and queued for Count connections.
 	EventPublished
 

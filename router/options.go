@@ -47,8 +47,8 @@ type Options struct {
 	// a payload and 1013 for any other limit.
 	CloseCode func(LimitExceeded) StatusCode
 
-	// SlowConsumer decides what happens to a message for a connection whose send queue is
-	// full. Dropped messages are reported to OnLimitExceeded.
+	// SlowConsumer decides what happens to messages for a client that reads slowly; Disconnect
+	// by default. Dropped messages are reported to OnLimitExceeded, conflated ones are not.
 	SlowConsumer SlowConsumerPolicy
 
 	// OnBackpressure is called when a connection's send queue becomes more than half full, and
@@ -185,8 +185,9 @@ func (o *Options) withDefaults() Options {
 		panic(fmt.Sprintf("router: BufferBytes is %d; it must be from 512 to %d", opts.BufferBytes, netpoll.MaxBufferBytes))
 	}
 	mustBeLimitAction(opts.LimitAction)
-	if opts.SlowConsumer > Conflate {
-		panic(fmt.Sprintf("router: SlowConsumer is %d; it must be Disconnect, DropOldest, DropNewest or Conflate", opts.SlowConsumer))
+	mustBeSlowConsumerPolicy("SlowConsumer", opts.SlowConsumer)
+	if opts.SlowConsumer == SlowConsumerDefault {
+		opts.SlowConsumer = Disconnect
 	}
 	if opts.CloseCode == nil {
 		opts.CloseCode = defaultCloseCode

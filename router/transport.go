@@ -39,10 +39,13 @@ func (h *transportHandler) OnClosed() { h.cancel() }
 // not wait, so drops that occur before the report runs are added to it.
 func (h *transportHandler) OnOverflow(over wsconn.Overflow) {
 	c := (*Conn)(h)
+	if over.Conflated > 0 {
+		c.router.observe(Event{Kind: EventConflated, Count: over.Conflated})
+	}
 	if over.Dropped == 0 {
 		return
 	}
-	c.router.observe(Event{Kind: EventDropped, Policy: c.router.opts.SlowConsumer, Count: over.Dropped})
+	c.router.observe(Event{Kind: EventDropped, Policy: SlowConsumerPolicy(over.Policy), Count: over.Dropped})
 	if c.router.opts.OnLimitExceeded == nil {
 		return
 	}

@@ -21,9 +21,9 @@ type Options struct {
 
 	BufferBytes int // of one system call; at most netpoll.MaxBufferBytes
 
-	QueueBytes    int // outgoing, not yet written
+	QueueBytes    int // that wait to be written, without the batch that is being written
 	QueueMessages int
-	SlowConsumer  SlowConsumerPolicy
+	SlowConsumer  SlowConsumerPolicy // of frames that have none of their own
 
 	Deflater *Deflater       // nil: nothing is compressed
 	Poller   *netpoll.Poller // of parked connections
@@ -35,10 +35,11 @@ type Handler interface {
 	// OnClosed is called when the socket is closed, perhaps more than once.
 	OnClosed()
 
-	// OnOverflow is called when a frame did not fit into the outgoing queue.
+	// OnOverflow is called when a frame did not fit into the send queue, or has replaced
+	// another one.
 	OnOverflow(Overflow)
 
-	// OnBackpressure is called when the outgoing queue becomes more than half full,
+	// OnBackpressure is called when the send queue becomes more than half full,
 	// and again only after it has been less than a quarter full.
 	OnBackpressure(messages, bytes int)
 
@@ -77,17 +78,19 @@ type Conn struct {
 	closing atomic.Bool // set under the lock
 	writing atomic.Bool // a goroutine runs writeLoop; changed under the lock
 
-	mu       sync.Mutex
-	queue    *batch        // nil if it is empty
-	messages int           // in the queue or being written
-	bytes    int           // of them
-	high     bool          // more than half full, and not less than a quarter full since then
-	progress chan struct{} // closed when the writer has written something; nil if nothing waits for that
-	code     int           // of the close frame that was sent or received first
-	reason   string
-	timer    *time.Timer   // the only one: for data from the peer, or for its close frame
-	pingedAt time.Duration // since start; 0 if no pong is awaited
-	closeBy  time.Duration // since start; 0 until Close
+	mu           sync.Mutex
+	queue        *sendQueue    // frames that wait; nil if there are none
+	inFlight     *sendQueue    // frames that are being written; nil if there are none
+	producers    *producers    // nil until QueueTurn has to wait
+	progress     chan struct{} // closed when the writer has taken or written something; nil if nothing waits for that
+	peakBytes    int           // highest number that has waited in the queue
+	peakMessages int32
+	high         bool // more than half full, and not less than a quarter full since then
+	code         int  // of the close frame that was sent or received first
+	reason       string
+	timer        *time.Timer   // the only one: for data from the peer, or for its close frame
+	pingedAt     time.Duration // since start; 0 if no pong is awaited
+	closeBy      time.Duration // since start; 0 until Close
 
 	closeWritten bool // the close frame has been written
 	halfClose    bool // close the writing direction behind the close frame

@@ -32,7 +32,8 @@ type Frame struct {
 	deflated deflatedFrame
 
 	droppable bool
-	key       string // the conflation key, or ""
+	policy    SlowConsumerPolicy // of a droppable frame
+	key       string             // the conflation key, or ""
 }
 
 const maxPooledFrameBytes = 16 << 10
@@ -44,7 +45,7 @@ var framePool = sync.Pool{New: func() any {
 // NewFrame returns an empty frame. The caller holds one reference to it.
 func NewFrame() *Frame {
 	f := framePool.Get().(*Frame)
-	f.At, f.buf, f.start, f.droppable, f.key = time.Time{}, f.buf[:maxHeaderBytes], 0, false, ""
+	f.At, f.buf, f.start, f.droppable, f.policy, f.key = time.Time{}, f.buf[:maxHeaderBytes], 0, false, DefaultPolicy, ""
 	f.deflated.reset()
 	f.refs.Store(1)
 	return f
@@ -75,9 +76,30 @@ func (f *Frame) Release() {
 	}
 }
 
-// Droppable lets a full queue drop the frame. If key is not "", a later frame of the
-// same key replaces it.
+// Droppable applies the SlowConsumerPolicy to the frame. If that is Conflate and key is not
+// "", a later frame of the same key replaces it.
 func (f *Frame) Droppable(key string) { f.droppable, f.key = true, key }
+
+// NotDroppable undoes Droppable.
+func (f *Frame) NotDroppable() { f.droppable, f.key = false, "" }
+
+// SetPolicy sets the policy of a droppable frame, instead of that of the connection. It must
+// be called before the first Queue.
+func (f *Frame) SetPolicy(p SlowConsumerPolicy) { f.policy = p }
+
+// policyOr returns the frame's policy, or fallback if it has none. A frame that is not droppable
+// has that of Disconnect.
+func (f *Frame) policyOr(fallback SlowConsumerPolicy) SlowConsumerPolicy {
+	switch {
+	case !f.droppable:
+		return Disconnect
+	case f.policy != DefaultPolicy:
+		return f.policy
+	case fallback == DefaultPolicy:
+		return Disconnect
+	}
+	return fallback
+}
 
 // Key returns the argument of Droppable.
 func (f *Frame) Key() string { return f.key }

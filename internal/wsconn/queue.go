@@ -1,130 +1,134 @@
 package wsconn
 
 import (
-	"slices"
+	"math"
+	"time"
 
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A SlowConsumerPolicy decides what happens when a frame does not fit into the outgoing
-// queue. Only droppable frames are ever dropped; any other frame that does not fit
-// closes the connection, whatever the policy.
+// A SlowConsumerPolicy decides what happens to a droppable frame for a client that reads
+// slowly. Any other frame that does not fit into the send queue closes the connection, whatever
+// the policy.
+//
+// The limits of the queue apply to frames that wait. Those that have been handed to the writer
+// do not count: they are at most one batch of Options.BufferBytes, or one longer frame.
 type SlowConsumerPolicy uint8
 
 // The policies.
 const (
-	Disconnect SlowConsumerPolicy = iota // the connection is closed with 1013
-	DropOldest                           // frames are dropped from the front
-	DropNewest                           // the new frame is dropped
-	Conflate                             // frames are dropped if a later one has their key
+	DefaultPolicy SlowConsumerPolicy = iota // that of the connection; in Options, Disconnect
+	Disconnect                              // a frame that does not fit closes the connection with 1013
+	DropOldest                              // frames are dropped from the front
+	DropNewest                              // the new frame is dropped
+	Conflate                                // a queued frame is replaced by a later one of its key
 )
 
-// An Overflow describes what a full queue did.
+// An Overflow describes what queueing a frame has done to other frames, or to itself.
 type Overflow struct {
-	Queued, Limit int // messages or bytes, including the one that did not fit
-	Dropped       int // frames
+	Policy        SlowConsumerPolicy // of the frame, or the connection's if the frame is not droppable
+	Queued, Limit int                // messages or bytes, including the one that did not fit; 0 if it did
+	Dropped       int                // frames that did not fit
+	Conflated     int                // frames that were replaced
 }
 
-// ErrDropped is returned for a frame that was dropped instead of queued.
-var ErrDropped = errors.New("outgoing queue is full")
+// Errors of a frame that was not queued.
+var (
+	ErrDropped  = errors.New("send queue is full")
+	ErrCanceled = errors.New("canceled while waiting for the send queue")
+	ErrTooLong  = errors.New("message is longer than the send queue")
+)
 
-// ensureCapacity returns nil if f fits into the queue, after dropping others if necessary. It
-// must be called with the lock held.
-func (c *Conn) ensureCapacity(f *Frame, over *Overflow) error {
+// enqueueByPolicy queues f, after replacing or dropping others if necessary. It must be called
+// with the lock held.
+func (c *Conn) enqueueByPolicy(f *Frame, over *Overflow) error {
 	if c.closing.Load() {
 		return ErrClosed
 	}
-	if !c.full(f, over) {
-		return nil
-	}
-	switch c.opts.SlowConsumer {
-	case Disconnect:
-	case DropOldest:
-		over.Dropped = c.dropFront(f)
-	case DropNewest:
-		if !f.droppable {
-			over.Dropped = c.dropFront(f)
+	policy, place := f.policyOr(c.opts.SlowConsumer), -1
+	if c.queue != nil && policy == Conflate && f.key != "" {
+		if place = c.queue.find(f.key); place >= 0 {
+			c.queue.drop(place)
+			over.Conflated = 1
 		}
-	case Conflate:
-		over.Dropped = c.dropOutdated(f)
 	}
-	var still Overflow
+	if c.full(f, over) {
+		if err := c.makeRoom(f, policy, over); err != nil {
+			over.Dropped++
+			return err
+		}
+	}
+	c.enqueueAt(f, place)
+	return nil
+}
+
+// makeRoom drops frames until f fits. A frame that fits into an empty queue and would be the
+// only one of its kind exceeds the limits instead: its client must not end on an old state
+// because replies fill the queue.
+func (c *Conn) makeRoom(f *Frame, policy SlowConsumerPolicy, over *Overflow) error {
+	fitsAlone := f.size() <= c.opts.QueueBytes
+	if fitsAlone && policy != DropNewest {
+		over.Dropped = c.queue.shed(func() bool { return c.full(f, nil) })
+	}
 	switch {
-	case !c.full(f, &still):
+	case !c.full(f, nil):
 		return nil
-	case f.droppable && (c.opts.SlowConsumer == DropOldest || c.opts.SlowConsumer == DropNewest):
-		over.Dropped++
+	case fitsAlone && policy == DropOldest:
+		return nil // what is left must not be dropped
+	case fitsAlone && policy == Conflate && f.key != "" && c.queue.conflatable == 0:
+		return nil
+	case policy == DropOldest || policy == DropNewest:
 		return ErrDropped
 	default:
-		over.Dropped++
 		c.closeLocked(codeTryAgainLater, "client reads too slowly")
 		return ErrClosed
 	}
 }
 
-// full reports whether f does not fit into the queue, and sets over in that case.
+// full reports whether f does not fit into the queue, and sets over in that case, which may be
+// nil.
 func (c *Conn) full(f *Frame, over *Overflow) bool {
-	if n := c.messages + 1; n > c.opts.QueueMessages {
-		over.Queued, over.Limit = n, c.opts.QueueMessages
-		return true
+	messages, bytes := c.queued()
+	n, limit := messages+1, c.opts.QueueMessages
+	if n <= limit {
+		n, limit = bytes+f.size(), c.opts.QueueBytes
 	}
-	if n := c.bytes + f.size(); n > c.opts.QueueBytes {
-		over.Queued, over.Limit = n, c.opts.QueueBytes
-		return true
+	if n > limit && over != nil {
+		over.Queued, over.Limit = n, limit
 	}
-	return false
+	return n > limit
 }
 
-// dropFront drops droppable frames from the front until f fits.
-func (c *Conn) dropFront(f *Frame) (dropped int) {
-	if f.size() > c.opts.QueueBytes {
-		return 0 // dropping others cannot help
-	}
-	return c.dropIf(func(queued *Frame) bool {
-		var over Overflow
-		return queued.droppable && c.full(f, &over)
-	})
-}
-
-// dropOutdated drops frames whose key a later one has, f included.
-func (c *Conn) dropOutdated(f *Frame) int {
+// queued returns what waits in the queue. It must be called with the lock held.
+func (c *Conn) queued() (messages, bytes int) {
 	if c.queue == nil {
-		return 0
+		return 0, 0
 	}
-	last := map[string]*Frame{}
-	for _, queued := range append(slices.Clone(c.queue.frames), f) {
-		last[queued.key] = queued
-	}
-	return c.dropIf(func(queued *Frame) bool {
-		return queued.key != "" && last[queued.key] != queued
-	})
+	return c.queue.messages, c.queue.bytes
 }
 
-// dropIf removes frames from the queue, in order.
-func (c *Conn) dropIf(drop func(*Frame) bool) (dropped int) {
+// enqueue must be called with the lock held.
+func (c *Conn) enqueue(f *Frame) { c.enqueueAt(f, -1) }
+
+// enqueueAt is enqueue for a frame that replaces the one that was dropped at place, unless that
+// is -1.
+func (c *Conn) enqueueAt(f *Frame, place int) {
 	if c.queue == nil {
-		return 0
+		c.queue = newSendQueue(c.opts.SlowConsumer)
 	}
-	c.queue.frames = slices.DeleteFunc(c.queue.frames, func(f *Frame) bool {
-		if !drop(f) {
-			return false
-		}
-		dropped++
-		c.messages -= f.messages()
-		c.bytes -= f.size()
-		f.Release()
-		return true
-	})
-	if len(c.queue.frames) == 0 {
-		c.queue.release()
-		c.queue = nil
+	if place < 0 {
+		c.queue.push(f)
+	} else {
+		c.queue.put(f, place)
 	}
-	return dropped
+	c.peakMessages = max(c.peakMessages, int32(min(c.queue.messages, math.MaxInt32)))
+	c.peakBytes = max(c.peakBytes, c.queue.bytes)
 }
 
 // becomesHigh reports whether the queue has just become more than half full.
 func (c *Conn) becomesHigh() bool {
-	if c.high || 2*c.messages <= c.opts.QueueMessages && 2*c.bytes <= c.opts.QueueBytes {
+	messages, bytes := c.queued()
+	if c.high || 2*messages <= c.opts.QueueMessages && 2*bytes <= c.opts.QueueBytes {
 		return false
 	}
 	c.high = true
@@ -133,7 +137,35 @@ func (c *Conn) becomesHigh() bool {
 
 // updateHigh notes that the queue is less than a quarter full again.
 func (c *Conn) updateHigh() {
-	if c.high && 4*c.messages < c.opts.QueueMessages && 4*c.bytes < c.opts.QueueBytes {
+	messages, bytes := c.queued()
+	if c.high && 4*messages < c.opts.QueueMessages && 4*bytes < c.opts.QueueBytes {
 		c.high = false
 	}
+}
+
+// QueueStats describes a send queue at one moment.
+type QueueStats struct {
+	Messages, Bytes               int       // that wait
+	WritingMessages, WritingBytes int       // handed to the writer
+	Oldest                        time.Time // when the first of all these was created; the zero Time if there is none
+	PeakMessages, PeakBytes       int       // highest number that has waited since the connection was accepted
+	High                          bool      // more than half full, and not less than a quarter full since then
+}
+
+// QueueStats returns a snapshot.
+func (c *Conn) QueueStats() QueueStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := QueueStats{PeakMessages: int(c.peakMessages), PeakBytes: c.peakBytes, High: c.high}
+	s.Messages, s.Bytes = c.queued()
+	if c.queue != nil {
+		s.Oldest = c.queue.oldest()
+	}
+	if b := c.inFlight; b != nil {
+		s.WritingMessages, s.WritingBytes = b.messages, b.bytes
+		if at := b.oldest(); !at.IsZero() {
+			s.Oldest = at
+		}
+	}
+	return s
 }

@@ -1,35 +1,10 @@
 package wsconn
 
 import (
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/internal/netpoll"
 )
-
-// A batch is frames that are written together.
-type batch struct {
-	frames []*Frame
-}
-
-// Batches return to the pool when they have been written, so that an idle connection
-// holds none.
-var batches = sync.Pool{New: func() any { return new(batch) }}
-
-// maxPooledFrames is the largest capacity of a batch that is reused.
-const maxPooledFrames = 1024
-
-func (b *batch) release() {
-	for i, f := range b.frames {
-		f.Release()
-		b.frames[i] = nil
-	}
-	b.frames = b.frames[:0]
-	if cap(b.frames) <= maxPooledFrames {
-		batches.Put(b)
-	}
-}
 
 // Queue adds f to the frames that [Conn.Wake] or [Conn.Flush] writes. It takes over a
 // reference and returns at once. Frames are written in the order in which they were
@@ -42,8 +17,7 @@ func (c *Conn) Queue(f *Frame) error {
 // QueueWait is Queue, except that it first waits until the queue is empty or f fits.
 func (c *Conn) QueueWait(f *Frame) error {
 	c.mu.Lock()
-	var over Overflow
-	c.waitWhile(func() bool { return c.messages > 0 && c.full(f, &over) })
+	c.waitWhile(nil, func() bool { return c.queue != nil && c.queue.messages > 0 && c.full(f, nil) })
 	return c.queueAndUnlock(f)
 }
 
@@ -51,16 +25,23 @@ func (c *Conn) QueueWait(f *Frame) error {
 // released the lock.
 func (c *Conn) queueAndUnlock(f *Frame) error {
 	var over Overflow
-	err := c.ensureCapacity(f, &over)
-	if err == nil {
-		c.enqueue(f)
+	err := c.enqueueByPolicy(f, &over)
+	high := err == nil && c.becomesHigh()
+	var messages, bytes int
+	if high {
+		messages, bytes = c.queued()
 	}
-	messages, bytes, high := c.messages, c.bytes, c.becomesHigh()
+	if over.Limit > 0 || over.Conflated > 0 {
+		over.Policy = c.opts.SlowConsumer
+		if f.droppable {
+			over.Policy = f.policyOr(over.Policy)
+		}
+	}
 	c.mu.Unlock()
 	if err != nil {
 		f.Release()
 	}
-	if over.Limit > 0 {
+	if over.Limit > 0 || over.Conflated > 0 {
 		c.handler.OnOverflow(over)
 	}
 	if high {
@@ -69,25 +50,30 @@ func (c *Conn) queueAndUnlock(f *Frame) error {
 	return err
 }
 
-// AwaitLowWater waits while the outgoing queue has been more than half full and not less
-// than a quarter full since then.
+// AwaitLowWater waits while the send queue has been more than half full and not less than a
+// quarter full since then.
 func (c *Conn) AwaitLowWater() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waitWhile(func() bool { return c.high })
+	c.waitWhile(nil, func() bool { return c.high })
 }
 
-// waitWhile waits until busy returns false or the connection is closing. It must be
-// called with the lock held, which it releases meanwhile, and calls busy with it.
-func (c *Conn) waitWhile(busy func() bool) {
+// waitWhile waits until busy returns false or the connection is closing, and reports true; or
+// until done is closed, and reports false. It must be called with the lock held, which it
+// releases meanwhile, and calls busy with it.
+func (c *Conn) waitWhile(done <-chan struct{}, busy func() bool) bool {
 	for busy() && !c.closing.Load() {
-		c.awaitProgress()
+		if !c.awaitProgress(done) {
+			return false
+		}
 	}
+	return true
 }
 
-// awaitProgress waits until the writer has written something or the connection is
-// aborted. It must be called with the lock held, which it releases meanwhile.
-func (c *Conn) awaitProgress() {
+// awaitProgress waits until the writer has taken or written something or the connection is
+// aborted, and reports true; or until done is closed, and reports false. It must be called with
+// the lock held, which it releases meanwhile.
+func (c *Conn) awaitProgress(done <-chan struct{}) bool {
 	if c.progress == nil {
 		c.progress = make(chan struct{})
 	}
@@ -96,8 +82,13 @@ func (c *Conn) awaitProgress() {
 		go c.writeFunc()
 	}
 	c.mu.Unlock()
-	<-progress
-	c.mu.Lock()
+	defer c.mu.Lock()
+	select {
+	case <-progress:
+		return true
+	case <-done:
+		return false
+	}
 }
 
 // signalProgress must be called with the lock held.
@@ -106,16 +97,6 @@ func (c *Conn) signalProgress() {
 		close(c.progress)
 		c.progress = nil
 	}
-}
-
-// enqueue must be called with the lock held.
-func (c *Conn) enqueue(f *Frame) {
-	if c.queue == nil {
-		c.queue = batches.Get().(*batch)
-	}
-	c.queue.frames = append(c.queue.frames, f)
-	c.messages += f.messages()
-	c.bytes += f.size()
 }
 
 // enqueueControl queues a control frame and starts the writer. It must be called with
@@ -152,11 +133,16 @@ func (c *Conn) startWriting() bool {
 	return c.queue != nil && c.writing.CompareAndSwap(false, true)
 }
 
-// Pending returns how much waits to be written.
+// Pending returns how much waits to be written or is being written.
 func (c *Conn) Pending() (messages, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.messages, c.bytes
+	messages, bytes = c.queued()
+	if c.inFlight != nil {
+		messages += c.inFlight.messages
+		bytes += c.inFlight.bytes
+	}
+	return messages, bytes
 }
 
 // A Write describes one system call.
@@ -175,7 +161,7 @@ func (c *Conn) writeLoop() {
 		}
 		now := time.Now()
 		bytes, err := c.writeBatch(b.frames, now)
-		report := Write{Frames: len(b.frames), Bytes: bytes, Waited: b.waited(now)}
+		report := Write{Frames: len(b.frames), Bytes: bytes, Waited: waited(b.oldest(), now)}
 		c.finishBatch(b, err == nil)
 		switch {
 		case err != nil:
@@ -188,57 +174,37 @@ func (c *Conn) writeLoop() {
 
 // nextBatch takes what is written in one system call. The rest stays in the queue, where
 // a policy can drop it.
-func (c *Conn) nextBatch() *batch {
+func (c *Conn) nextBatch() *sendQueue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b := c.queue
-	if b == nil {
+	q := c.queue
+	if q == nil {
 		c.writing.Store(false)
 		return nil
 	}
-	n := b.prefixWithin(c.opts.BufferBytes)
-	if n == len(b.frames) {
+	b := q.take(c.opts.BufferBytes)
+	if b == q {
 		c.queue = nil
-		return b
 	}
-	first := batches.Get().(*batch)
-	first.frames = append(first.frames, b.frames[:n]...)
-	b.frames = slices.Delete(b.frames, 0, n)
-	return first
-}
-
-// prefixWithin returns how many frames fit into n bytes, but at least 1.
-func (b *batch) prefixWithin(n int) int {
-	for i, f := range b.frames {
-		if n -= len(f.bytes()); n < 0 {
-			return max(i, 1)
-		}
-	}
-	return len(b.frames)
-}
-
-// waited returns the age of the oldest message.
-func (b *batch) waited(now time.Time) time.Duration {
-	for _, f := range b.frames {
-		if !f.At.IsZero() {
-			return max(now.Sub(f.At), 0)
-		}
-	}
-	return 0
-}
-
-func (c *Conn) finishBatch(b *batch, written bool) {
-	bytes, messages := 0, 0
-	for _, f := range b.frames {
-		bytes += f.size()
-		messages += f.messages()
-	}
-	closing := b.frames[len(b.frames)-1].closing()
-	b.release()
-	c.mu.Lock()
-	c.bytes -= bytes
-	c.messages -= messages
+	c.inFlight = b
 	c.updateHigh()
+	c.signalProgress()
+	return b
+}
+
+// waited returns the age of the oldest message, or 0 if there is none.
+func waited(oldest, now time.Time) time.Duration {
+	if oldest.IsZero() {
+		return 0
+	}
+	return max(now.Sub(oldest), 0)
+}
+
+func (c *Conn) finishBatch(b *sendQueue, written bool) {
+	defer b.release()
+	closing := b.frames[len(b.frames)-1].closing()
+	c.mu.Lock()
+	c.inFlight = nil
 	if closing && written {
 		c.closeWritten = true
 	}
@@ -277,7 +243,7 @@ func (c *Conn) awaitCloseWritten() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for !c.closeWritten && !c.aborted {
-		c.awaitProgress()
+		c.awaitProgress(nil)
 	}
 }
 

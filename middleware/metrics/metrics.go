@@ -39,6 +39,7 @@ type Metrics struct {
 	dropped              cache[router.SlowConsumerPolicy, prometheus.Counter]
 	fanOut, lag          prometheus.Observer
 	lostMessages, losses prometheus.Counter
+	conflated            prometheus.Counter
 
 	shuttingDown, shutdownConns prometheus.Gauge
 	aborted                     prometheus.Counter

@@ -55,6 +55,7 @@ func (m *Metrics) defineQueues() {
 	m.batchFrames = m.histogram("write_batch_frames", "Frames that one system call wrote.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256})
 	m.waited = m.histogram("queue_wait_seconds", "Time that the oldest message of each system call waited in the send queue, in seconds.", seconds(1e-4))
 	dropped := m.counters("queue_dropped_messages_total", "Messages that full send queues dropped, by slow consumer policy.", "policy")
+	m.conflated = m.counter("queue_conflated_messages_total", "Queued messages that later ones with their key replaced, under the slow consumer policy Conflate.")
 	m.dropped.make = func(p router.SlowConsumerPolicy) prometheus.Counter { return dropped.WithLabelValues(policyName(p)) }
 }
 
@@ -106,6 +107,8 @@ func (m *Metrics) observeSending(e router.Event) {
 	case router.EventDropped:
 		m.dropped.get(e.Policy).Add(float64(e.Count))
 		m.exceeded.get(string(router.LimitQueue)).Add(float64(e.Count))
+	case router.EventConflated:
+		m.conflated.Add(float64(e.Count))
 	case router.EventPublished:
 		m.fanOut.Observe(float64(e.Count))
 	case router.EventDelivered:

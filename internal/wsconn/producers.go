@@ -1,0 +1,53 @@
+package wsconn
+
+// producers lets the callers of QueueTurn queue in the order in which they began to wait.
+type producers struct {
+	turn    chan struct{} // of capacity 1: full while a producer has the turn
+	waiting int           // producers that wait for the turn or have it; guarded by Conn.mu
+}
+
+// QueueTurn is Queue, except that it first waits while the queue is high (see AwaitLowWater) or
+// f does not fit. Callers that wait are served in the order in which they began to wait. It
+// returns ErrCanceled if done is closed first, and ErrTooLong if f is longer than
+// Options.QueueBytes. The frame should not be droppable.
+func (c *Conn) QueueTurn(f *Frame, done <-chan struct{}) error {
+	if f.size() > c.opts.QueueBytes {
+		f.Release()
+		return ErrTooLong
+	}
+	busy := func() bool { return c.high || c.full(f, nil) }
+	c.mu.Lock()
+	if (c.producers == nil || c.producers.waiting == 0) && !busy() {
+		return c.queueAndUnlock(f)
+	}
+	if c.producers == nil {
+		c.producers = &producers{turn: make(chan struct{}, 1)}
+	}
+	p := c.producers
+	p.waiting++
+	c.mu.Unlock()
+	hasTurn := p.await(done)
+	c.mu.Lock()
+	ready := hasTurn && c.waitWhile(done, busy)
+	p.waiting--
+	if hasTurn {
+		defer func() { <-p.turn }()
+	}
+	if !ready {
+		c.mu.Unlock()
+		f.Release()
+		return ErrCanceled
+	}
+	return c.queueAndUnlock(f)
+}
+
+// await reports whether it has got the turn before done was closed. Goroutines that wait to send
+// on a channel are served in order.
+func (p *producers) await(done <-chan struct{}) bool {
+	select {
+	case p.turn <- struct{}{}:
+		return true
+	case <-done:
+		return false
+	}
+}
