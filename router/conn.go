@@ -57,11 +57,15 @@ func (c *Conn) Subprotocol() string { return c.ws.Subprotocol() }
 // Send queues a message for the client and returns without waiting for the client to receive
 // it. It returns an error if the message cannot be encoded, if Options.SlowConsumer drops it,
 // or if the connection is closed. Messages arrive in the order in which they were sent.
-func (c *Conn) Send(m Message) error {
+func (c *Conn) Send(m Message) error { return c.sendWith(m, SlowConsumerDefault) }
+
+// sendWith is Send with a policy of its own, unless that is SlowConsumerDefault.
+func (c *Conn) sendWith(m Message, policy SlowConsumerPolicy) error {
 	frame, err := encode(m)
 	if err != nil {
 		return err
 	}
+	frame.SetPolicy(wsconn.SlowConsumerPolicy(policy))
 	return c.send(frame)
 }
 
@@ -129,7 +133,7 @@ func (c *Conn) Unsubscribe(topic string) {
 // errClosed is returned for a connection that is closed or closing.
 var errClosed = &errors.Error{Code: errors.Unavailable, Message: "connection is closed"}
 
-// errDropped is returned for a message that Options.SlowConsumer has dropped.
+// errDropped is returned for a message that a SlowConsumerPolicy has dropped.
 var errDropped = &errors.Error{Code: errors.ResourceExhausted, Message: "client reads too slowly"}
 
 // send queues a frame and wakes the writer. It takes ownership of one reference to frame.

@@ -98,8 +98,12 @@ func (c *Context) Ingress() IngressContext {
 // ReceivedAt returns when the last byte of the message was read.
 func (c *Context) ReceivedAt() time.Time { return c.receivedAt }
 
-// Send sends a message to the client; see [Conn.Send].
-func (c *Context) Send(m Message) error { return c.conn.Send(m) }
+// Send sends a message to the client with the policy of [Route.SlowConsumer]; see [Conn.Send].
+func (c *Context) Send(m Message) error { return c.conn.sendWith(m, c.route.slowConsumer) }
+
+// SendWait sends a message to the client and waits while its send queue is full; see
+// [Conn.SendWait]. For a call, it waits at most until the deadline.
+func (c *Context) SendWait(m Message) error { return c.conn.SendWait(c, m) }
 
 // Subscribe subscribes the connection to topic; see [Conn.Subscribe].
 func (c *Context) Subscribe(topic string) error { return c.conn.Subscribe(topic) }

@@ -113,6 +113,26 @@ func boundaries() map[string]boundary {
 			},
 			trigger: func(h *harness) { h.fillQueue() }, reason: "OnBackpressure", exits: true,
 		},
+		"Options.TopicOptions": {
+			prepare: func(h *harness) {
+				h.opts.TopicOptions = func(topic string) router.TopicOptions {
+					if topic == "room" {
+						h.fault()
+					}
+					return router.TopicOptions{}
+				}
+			},
+			setUp: func(h *harness) {
+				router.On(h.router, func(ctx *router.Context, _ Faulty) error { return ctx.Join("room", "") })
+			},
+			trigger: func(h *harness) { h.joinAndLeave() }, reason: "TopicOptions",
+			onExit: func(h *harness) bool {
+				h.conn = h.dial()
+				h.conn.Send(Faulty{})
+				assert.Equal(h, errors.Internal, routertest.ReceiveError(h.conn).Code)
+				return true
+			},
+		},
 		"Options.OnPresence": {
 			prepare: func(h *harness) { h.opts.OnPresence = func(router.PresenceEvent) { h.fault() } },
 			trigger: func(h *harness) { h.joinAndLeave() }, reason: "OnPresence", exits: true,

@@ -17,7 +17,10 @@ package router
 //     the turn; a concurrent route gives it up with Yield and keeps its goroutine.
 //   - c.reports (conn_reports.go): a serial queue that calls OnLimitExceeded and
 //     OnBackpressure, on a goroutine of the pool, which exists only while a report waits.
-//   - the writer (internal/wsconn): exists only while frames are queued.
+//   - the writer (internal/wsconn): exists only while frames are queued. It takes one batch at a
+//     time out of the queue; what it has taken does not count for the limits.
+//   - producers: any goroutine that calls SendWait. It holds none of the locks below while it
+//     waits. Those that wait take turns in a channel, in order (internal/wsconn, producers.go).
 //
 // Each of the reader, a received message and a queued report holds a reference in c.active.
 // The goroutine that releases the last reference ends the connection: it leaves the topics,
@@ -63,8 +66,9 @@ package router
 //
 //   - the methods of broker.Session, under topicShard.mu or topic.mu; so a broker must not
 //     call its broker.Handler before they have returned
-//   - observers, under topicShard.mu, topic.mu or call.mu, when a message is dropped or a
-//     broker panics
+//   - Options.TopicOptions, under topicShard.mu
+//   - observers, under topicShard.mu, topic.mu or call.mu, when a message is dropped or
+//     conflated, or a broker or TopicOptions panics
 //
 // Hooks and the Logger may call the router, so code under a lock queues them in r.events or
 // c.reports. The methods of wsconn.Handler run without wsconn.Conn.mu, but possibly under

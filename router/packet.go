@@ -43,6 +43,7 @@ func parseMessagePacket(body []byte) (frame *wsconn.Frame, at time.Time) {
 	}
 	key, text := body[size:size+int(n)], body[size+int(n):]
 	frame = wsconn.NewFrame()
+	frame.At = time.Now()
 	_, _ = frame.Write(text)
 	frame.Seal()
 	frame.Droppable(string(key))

@@ -10,7 +10,7 @@ import (
 // The router calls application code only through functions that recover its panics: guard if
 // an error becomes an answer, hook if nothing is returned, recoverObserver for observers,
 // recoverAsError and recoverMethod for the methods of messages, recoveringSession for brokers,
-// and log for the Logger. A panic therefore ends only one message. It leaves no lock held:
+// topicOptions for TopicOptions, and log for the Logger. A panic therefore ends only one message. It leaves no lock held:
 // locks around such calls are released by defer. Logger may call the router, so it is never
 // called under a lock.
 

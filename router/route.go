@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strconv"
 
 	"github.com/penstock-go/penstock/internal/wire"
 )
@@ -68,6 +69,8 @@ type Route struct {
 	use      []Middleware
 	maxBytes int64
 	action   LimitAction
+
+	slowConsumer SlowConsumerPolicy // of Context.Send
 }
 
 // typ returns the message's type, or "" for a nil route.
@@ -110,6 +113,15 @@ func (rt *Route) LimitAction(action LimitAction) *Route {
 	rt.parent.router.mustNotBeServing("LimitAction")
 	mustBeLimitAction(action)
 	rt.action = action
+	return rt
+}
+
+// SlowConsumer sets the policy for messages that the handlers of this type send with
+// [Context.Send]. It overrides Options.SlowConsumer. Publications have the policy of their topic.
+func (rt *Route) SlowConsumer(policy SlowConsumerPolicy) *Route {
+	rt.parent.router.mustNotBeServing("SlowConsumer")
+	mustBeSlowConsumerPolicy("SlowConsumer of "+strconv.Quote(rt.name), policy)
+	rt.slowConsumer = policy
 	return rt
 }
 

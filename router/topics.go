@@ -34,6 +34,7 @@ type topicShard struct {
 // topics.
 type topic struct {
 	name          string
+	slowConsumer  wsconn.SlowConsumerPolicy
 	subscriptions int // guarded by the shard's lock; the topic is dropped at 0
 
 	mu       sync.Mutex
@@ -82,8 +83,10 @@ func (ts *topics) add(name string, c *Conn) {
 		return
 	}
 	defer s.mu.Unlock()
-	s.topics[name] = &topic{name: name, subscriptions: 1, members: map[*Conn]struct{}{c: {}}}
-	ts.router.session.Subscribe(name)
+	t := &topic{name: name, subscriptions: 1, members: map[*Conn]struct{}{c: {}}}
+	s.topics[name] = t
+	defer ts.router.session.Subscribe(name) // even if TopicOptions calls runtime.Goexit
+	t.slowConsumer = wsconn.SlowConsumerPolicy(ts.router.topicOptions(name).SlowConsumer)
 }
 
 // remove unsubscribes c, which must be subscribed. Only one goroutine may unsubscribe c from a
@@ -171,6 +174,7 @@ func (ts *topics) publish(name string, except *Conn, m Message, allNodes bool) e
 // the topic's lock, so that all subscribers receive messages in the same order; nothing under
 // it blocks.
 func (t *topic) deliver(frame *wsconn.Frame, except *Conn) (receivers int) {
+	frame.SetPolicy(t.slowConsumer)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c := range t.members {

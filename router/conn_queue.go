@@ -1,0 +1,84 @@
+package router
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// SendWait sends a message that no [SlowConsumerPolicy] drops or conflates: a part of a large
+// answer, for example. While the send queue has been more than half full and not less than a
+// quarter full since then, it waits, so a client that reads slowly slows its producer down and
+// stays connected. It returns nil when the message is queued.
+//
+// It returns ctx's error if ctx is done first, an error with the code UNAVAILABLE if the
+// connection is closed first, a [*LimitExceeded] if the message is longer than
+// Limits.QueueBytes, and an error if it cannot be encoded. A client that reads nothing for
+// Timeouts.Write ends the connection, and with it the wait.
+//
+// Callers that wait for one connection are served in the order in which they began to wait.
+// Publications and [Conn.Send] do not wait, so they can keep the queue full, and SendWait
+// waiting. SendWait may be called by handlers and hooks: the queue is emptied on a goroutine of
+// its own. An event's handler delays the later messages of its connection meanwhile.
+func (c *Conn) SendWait(ctx context.Context, m Message) error {
+	frame, err := encode(m)
+	if err != nil {
+		return err
+	}
+	frame.NotDroppable()
+	size := len(frame.Text())
+	err = c.ws.QueueTurn(frame, ctx.Done())
+	c.ws.Wake()
+	switch {
+	case errors.Is(err, wsconn.ErrCanceled):
+		if c.ctx.Err() != nil {
+			return errClosed // the context of a message ends with its connection
+		}
+		return ctx.Err()
+	case errors.Is(err, wsconn.ErrTooLong):
+		return &LimitExceeded{Kind: LimitQueue, Observed: int64(size), Limit: int64(c.router.opts.Limits.QueueBytes), RetryAfter: errors.Never}
+	}
+	return queueError(err)
+}
+
+// QueueStats is a snapshot of a connection's send queue.
+type QueueStats struct {
+	Messages int // that wait; bounded by Limits.QueueMessages
+	Bytes    int // of these messages; bounded by Limits.QueueBytes
+
+	// WritingMessages and WritingBytes have been handed to the socket and wait for the client or
+	// the network. They are at most Options.BufferBytes, or one longer message.
+	WritingMessages int
+	WritingBytes    int
+
+	// OldestAge is the age of the oldest of all these messages, 0 if there are none: since it was
+	// sent, or since it arrived from another node.
+	OldestAge time.Duration
+
+	// PeakMessages and PeakBytes are the highest numbers that have waited since the connection
+	// was opened.
+	PeakMessages int
+	PeakBytes    int
+
+	// Backpressure is true from when the queue becomes more than half full, as reported to
+	// Options.OnBackpressure, until it is less than a quarter full. Meanwhile the connection is
+	// not read, and SendWait waits.
+	Backpressure bool
+}
+
+// QueueStats returns a snapshot of the send queue.
+func (c *Conn) QueueStats() QueueStats {
+	s := c.ws.QueueStats()
+	stats := QueueStats{
+		Messages: s.Messages, Bytes: s.Bytes,
+		WritingMessages: s.WritingMessages, WritingBytes: s.WritingBytes,
+		PeakMessages: s.PeakMessages, PeakBytes: s.PeakBytes,
+		Backpressure: s.High,
+	}
+	if !s.Oldest.IsZero() {
+		stats.OldestAge = max(time.Since(s.Oldest), 0)
+	}
+	return stats
+}
