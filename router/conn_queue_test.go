@@ -258,10 +258,11 @@ func TestSendWait_EndsWithContextOrConnection(t *testing.T) {
 		}
 		start := time.Now()
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		assert.Equal(t, []error{context.DeadlineExceeded, nil, context.DeadlineExceeded, nil}, results)
 		assert.Equal(t, 2*time.Second, time.Since(start))
 		assert.Equal(t, 2, conn.QueueStats().Messages)
-		client.Abort()
+		conn.Close(router.StatusNormal, "")
 		group.Wait()
 		for _, n := range []int{1, 3} {
 			assert.Equal(t, errors.Unavailable, errors.CodeOf(results[n]))
@@ -279,7 +280,9 @@ func TestSendWait_FromHandlersDoesNotDeadlock(t *testing.T) {
 			Limits: router.Limits{QueueMessages: 4}, Timeouts: patient,
 			OnBackpressure: func(c *router.Conn, _, _ int) { _ = c.SendWait(context.Background(), Nothing{}) },
 		}))
+		proceed := make(chan struct{})
 		sendAll := func(ctx *router.Context) error {
+			<-proceed
 			for n := range messages {
 				if err := ctx.SendWait(Quote{N: n}); err != nil {
 					return err
@@ -290,13 +293,14 @@ func TestSendWait_FromHandlersDoesNotDeadlock(t *testing.T) {
 		router.On(r, func(ctx *router.Context, _ Blob) error { return sendAll(ctx) })
 		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) { return Echoed(m), sendAll(ctx) })
 		client := routertest.Dial(t, r)
-		synctest.Wait()
-		client.Pause()
 		client.Send(Echo{1})
 		for range 3 {
 			client.SendText(`{"type":"BLOB","payload":{"n":1,"text":""}}`)
 		}
 		client.Send(Echo{2})
+		synctest.Wait()
+		client.Pause()
+		close(proceed)
 		synctest.Wait()
 		client.Resume()
 		answers, quotes := 0, 0
