@@ -51,6 +51,13 @@ func (k *call) markAnswered() bool {
 	return first
 }
 
+// isAnswered reports whether the call has been answered.
+func (k *call) isAnswered() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.answered
+}
+
 // end cancels the call's context. A context created later is canceled at once.
 func (k *call) end() {
 	k.ended.Store(true)

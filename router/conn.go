@@ -25,14 +25,15 @@ type Conn struct {
 	cancel context.CancelFunc
 
 	messages    executor.SerialQueue[*incoming]
-	inbound     executor.Memory[*incoming] // limits the bytes in messages
-	resume      func()                     // calls serve on another goroutine
-	deadlines   *deadlineQueue             // for the connection's calls
-	reportQueue atomic.Pointer[reports]    // nil until the first report
-	inFlight    atomic.Int64               // calls whose handlers have not returned
-	active      atomic.Int64               // references: the reader, each received message, each report; at 0 the connection ends
-	rejected    bool                       // by OnOpen
-	draining    atomic.Bool                // rejects new messages, and closes when only the reader is active
+	inbound     executor.Memory[*incoming]   // limits the bytes in messages
+	resume      func()                       // calls serve on another goroutine
+	deadlines   *deadlineQueue               // for the connection's calls that have started
+	waiting     atomic.Pointer[waitingCalls] // for those that wait in messages; nil until one has to wait
+	reportQueue atomic.Pointer[reports]      // nil until the first report
+	inFlight    atomic.Int64                 // calls whose handlers have not returned
+	active      atomic.Int64                 // references: the reader, each received message, each report; at 0 the connection ends
+	rejected    bool                         // by OnOpen
+	draining    atomic.Bool                  // rejects new messages, and closes when only the reader is active
 
 	mu     sync.Mutex
 	topics map[string]struct{} // nil after the last reference is released

@@ -180,6 +180,9 @@ func (c *Conn) releaseSlot() {
 	defer c.router.conns.releaseAddress(c.ip)
 	defer c.router.conns.releaseUser(c.identity)
 	defer c.messages.Pool.Release()
+	if w := c.waiting.Load(); w != nil {
+		w.stop()
+	}
 	code, _ := c.ws.Status()
 	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
 	c.router.logClosed(c, StatusCode(code))

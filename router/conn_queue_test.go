@@ -236,7 +236,7 @@ func TestSendWait_IsNotDropped(t *testing.T) {
 func TestSendWait_EndsWithContextOrConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(discardLogs(router.Options{Limits: router.Limits{QueueMessages: 2, QueueBytes: 1000}, Timeouts: patient}))
-		client, conn := dialPaused(t, r)
+		_, conn := dialPaused(t, r)
 		exceeded, ok := errors.AsType[*router.LimitExceeded](conn.SendWait(t.Context(), Say{"go", strings.Repeat("x", 1000)}))
 		require.True(t, ok)
 		assert.Equal(t, router.LimitQueue, exceeded.Kind)

@@ -28,17 +28,21 @@ func (c *Conn) handle(in *incoming) {
 		return
 	}
 	ctx := c.runDecode(in)
-	if ctx == nil {
-		return
+	switch {
+	case ctx == nil:
+	case route.rpc:
+		c.handleCall(ctx)
+	default:
+		c.yieldIfConcurrent(route)
+		c.handleEvent(ctx)
 	}
+}
+
+// yieldIfConcurrent lets the next message start before the handler of this one has returned.
+func (c *Conn) yieldIfConcurrent(route *Route) {
 	if route.concurrent {
 		c.awaitReports()
 		c.messages.Yield()
-	}
-	if route.rpc {
-		c.handleCall(ctx)
-	} else {
-		c.handleEvent(ctx)
 	}
 }
 
@@ -52,9 +56,14 @@ var errExited = errors.New("router: runtime.Goexit was called, as FailNow of pac
 func (c *Conn) finishHandling(route *Route) {
 	defer c.release() // even if an observer calls runtime.Goexit
 	if route.rpc {
-		c.inFlight.Add(-1)
-		c.router.observe(Event{Kind: EventFinished, Type: route.name})
+		c.finishCall(route)
 	}
+}
+
+// finishCall releases the concurrency of a call.
+func (c *Conn) finishCall(route *Route) {
+	c.inFlight.Add(-1)
+	c.router.observe(Event{Kind: EventFinished, Type: route.name})
 }
 
 // recordCompleted reports the outcome of a message to observers.
@@ -169,14 +178,22 @@ func (c *Conn) handleCall(ctx *Context) {
 	c.deadlines.add(ctx)
 	var reply *wsconn.Frame
 	var failed *inspectedError
+	expired := false
 	defer func() {
 		c.deadlines.remove(ctx)
 		defer ctx.call.end()
+		if expired {
+			return
+		}
 		if failed == nil && reply == nil { // an observer has called runtime.Goexit
 			failed = internalError(errExited)
 		}
 		c.respondCall(ctx, reply, failed)
 	}()
+	c.yieldIfConcurrent(ctx.route)
+	if expired = ctx.call.isAnswered(); expired {
+		return // the handler of an answered call does not start
+	}
 	ctx.run(&failed)
 	if failed != nil {
 		return

@@ -26,7 +26,8 @@ package router
 // The goroutine that releases the last reference ends the connection: it leaves the topics,
 // calls OnClose, and releases the slots. Conn.acquire fails after that.
 //
-// Per connShard: the timer of the deadlineQueue, which starts a goroutine per expired call.
+// Per connShard: the timer of the deadlineQueue, which starts a goroutine per expired call. Per
+// connection whose calls wait: the timer of waitingCalls, which does the same.
 // Per router: r.events, a queue for OnPresence, OnMessagesLost and logAsync, whose goroutine
 // exists only while a function waits. Per presence query: two timers.
 //
@@ -53,6 +54,7 @@ package router
 //
 //   - registry.mu
 //   - deadlineQueue.mu
+//   - waitingCalls.mu
 //   - reports.mu, and the lock of the serial queue c.reports
 //   - Router.routesMu
 //   - the locks of executor.Pool, executor.ByteBudget and executor.FuncQueue

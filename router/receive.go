@@ -173,14 +173,19 @@ func (c *Conn) ingressContext(typ string, size int64, at time.Time) IngressConte
 
 // enqueue is stage 5. It adds the message to the connection's serial queue.
 func (c *Conn) enqueue(in *incoming) *inspectedError {
-	if in.route.rpc {
-		limit := int64(c.router.opts.Limits.Concurrency)
-		if n := c.inFlight.Add(1); n > limit {
-			c.inFlight.Add(-1)
-			return limitError(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: limit})
-		}
-		c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
+	if !in.route.rpc {
+		c.messages.Enqueue(in, time.Time{})
+		return nil
 	}
-	c.messages.Enqueue(in)
+	limit := int64(c.router.opts.Limits.Concurrency)
+	if n := c.inFlight.Add(1); n > limit {
+		c.inFlight.Add(-1)
+		return limitError(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: limit})
+	}
+	c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
+	if !c.enqueueCall(in) {
+		c.finishCall(in.route)
+		return inspect(errDeadline, "")
+	}
 	return nil
 }

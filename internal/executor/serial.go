@@ -1,6 +1,9 @@
 package executor
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // A SerialQueue starts jobs one at a time, in order. The exported fields must be set
 // before the first job, and [SerialQueue.Init] must be called.
@@ -20,7 +23,7 @@ type SerialQueue[T any] struct {
 	starting int           // goroutines that were started and have not taken a job
 	turn     uint64        // of the job that was taken last
 	blocked  bool          // that job runs, and lets no other start
-	taken    chan struct{} // closed when a job is taken; nil if nothing waits for it
+	taken    chan struct{} // closed when a job is taken or removed; nil if nothing waits for it
 }
 
 // Memory bounds the bytes of the jobs that wait in one queue. Its exported fields must be
@@ -40,22 +43,64 @@ func (q *SerialQueue[T]) Init() { q.loopFunc = q.Loop }
 
 // EnqueueWait adds a job and starts it in its turn. It waits while the queue is full.
 func (q *SerialQueue[T]) EnqueueWait(job T) {
-	q.Enqueue(job)
+	q.Enqueue(job, time.Time{})
 	if q.TryStart() {
 		q.Start()
 	}
 }
 
 // Enqueue adds a job, which may start only after TryStart. It waits while the queue is
-// full.
-func (q *SerialQueue[T]) Enqueue(job T) {
+// full, but not longer than until deadline, unless that is the zero Time: then it returns
+// Expired, and the job is not in the queue.
+func (q *SerialQueue[T]) Enqueue(job T, deadline time.Time) Position {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waitForRoom()
+	if !q.waitForRoom(deadline) {
+		return Expired
+	}
+	position := First
+	if q.blocked || q.waiting() > 0 {
+		position = Behind
+	}
 	if q.Memory != nil {
 		q.Memory.add(job, q.waiting() > 0)
 	}
 	q.jobs = append(q.jobs, job)
+	return position
+}
+
+// A Position is what Enqueue did with a job.
+type Position int
+
+// The positions.
+const (
+	First   Position = iota // no other job delays it
+	Behind                  // it waits for another job
+	Expired                 // it was not added
+)
+
+// Remove removes the waiting jobs for which f returns true, and appends them to removed, in
+// order. It calls f with the queue's lock.
+func (q *SerialQueue[T]) Remove(removed []T, f func(T) bool) []T {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	kept := q.jobs[:q.head]
+	for _, job := range q.jobs[q.head:] {
+		if !f(job) {
+			kept = append(kept, job)
+			continue
+		}
+		removed = append(removed, job)
+		if q.Memory != nil {
+			q.Memory.remove(job)
+		}
+	}
+	if len(kept) < len(q.jobs) {
+		clear(q.jobs[len(kept):])
+		q.jobs = kept
+		q.afterRemoval()
+	}
+	return removed
 }
 
 // EnqueueNow adds a job and starts it in its turn, even if the queue is full. The queue
@@ -71,14 +116,16 @@ func (q *SerialQueue[T]) EnqueueNow(job T) {
 func (q *SerialQueue[T]) AwaitRoom() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waitForRoom()
+	q.waitForRoom(time.Time{})
 }
 
 func (q *SerialQueue[T]) waiting() int { return len(q.jobs) - q.head }
 
-// waitForRoom waits while the queue is full. It must be called with the lock held, which it
-// releases while it waits.
-func (q *SerialQueue[T]) waitForRoom() {
+// waitForRoom waits while the queue is full, and reports true; or until deadline, unless that is
+// the zero Time, and reports false. It must be called with the lock held, which it releases
+// while it waits.
+func (q *SerialQueue[T]) waitForRoom(deadline time.Time) bool {
+	var expired <-chan time.Time // nil until it has to wait
 	for {
 		full := q.waiting() >= q.MaxWaiting
 		var ended, budget <-chan struct{}
@@ -90,7 +137,12 @@ func (q *SerialQueue[T]) waitForRoom() {
 			}
 		}
 		if !full && budget == nil {
-			return
+			return true
+		}
+		if expired == nil && !deadline.IsZero() {
+			timer := time.NewTimer(time.Until(deadline))
+			defer timer.Stop()
+			expired = timer.C
 		}
 		if q.taken == nil {
 			q.taken = make(chan struct{})
@@ -102,7 +154,10 @@ func (q *SerialQueue[T]) waitForRoom() {
 		case <-budget:
 		case <-ended:
 			q.mu.Lock()
-			return
+			return true
+		case <-expired:
+			q.mu.Lock()
+			return false
 		}
 		q.mu.Lock()
 	}
@@ -198,6 +253,15 @@ func (q *SerialQueue[T]) take() T {
 	job := q.jobs[q.head]
 	q.jobs[q.head] = zero
 	q.head++
+	q.afterRemoval()
+	if q.Memory != nil {
+		q.Memory.remove(job)
+	}
+	return job
+}
+
+// afterRemoval resets an empty queue and wakes those that wait for room.
+func (q *SerialQueue[T]) afterRemoval() {
 	if q.head == len(q.jobs) {
 		q.head, q.jobs = 0, q.jobs[:0]
 		if cap(q.jobs) > keptCapacity {
@@ -208,10 +272,6 @@ func (q *SerialQueue[T]) take() T {
 		close(q.taken)
 		q.taken = nil
 	}
-	if q.Memory != nil {
-		q.Memory.remove(job)
-	}
-	return job
 }
 
 // add counts a job that begins to wait. behind says that it waits behind another one.
