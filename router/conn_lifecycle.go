@@ -146,7 +146,7 @@ func (c *Conn) drain() {
 }
 
 // closeAfterDrain closes a connection that has been drained.
-func (c *Conn) closeAfterDrain() { c.Close(StatusServiceRestart, "server is restarting") }
+func (c *Conn) closeAfterDrain() { c.Close(StatusServiceRestart, c.router.reconnectReason()) }
 
 // acquire adds a reference, and reports false if the last one has been released: a sender may
 // run later than that.

@@ -149,6 +149,10 @@ type Timeouts struct {
 	Close   time.Duration // from sending a close frame to receiving the client's; 5 s
 	Ping    time.Duration // without data from the client, after which it is pinged; 25 s
 	Pong    time.Duration // from a ping to the next data from the client; 10 s
+
+	// LameDuck is the first phase of Shutdown: the health check fails, and connections are still
+	// accepted. It should be longer than the load balancer takes to notice; 0 skips it.
+	LameDuck time.Duration
 }
 
 // withDefaults returns a copy with defaults. It panics if an option is invalid.
@@ -175,6 +179,7 @@ func (o *Options) withDefaults() Options {
 	setDefault("Timeouts.Close", &t.Close, 5*time.Second)
 	setDefault("Timeouts.Ping", &t.Ping, 25*time.Second)
 	setDefault("Timeouts.Pong", &t.Pong, 10*time.Second)
+	setDefault("Timeouts.LameDuck", &t.LameDuck, 0)
 	if l.MaxReadBytes < l.MaxMessageBytes {
 		panic(fmt.Sprintf("router: Limits.MaxReadBytes is %d; it must be at least Limits.MaxMessageBytes, %d", l.MaxReadBytes, l.MaxMessageBytes))
 	}

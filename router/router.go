@@ -38,6 +38,9 @@ type Router struct {
 
 	pendingLogs atomic.Int32 // functions of logAsync in events
 
+	unhealthy       atomic.Bool  // Shutdown has begun
+	reconnectSpread atomic.Int64 // nanoseconds, of the delays in reconnectReason
+
 	shards [connShards]connShard
 }
 

@@ -2,23 +2,34 @@ package router
 
 import (
 	"context"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"time"
 )
 
-// Shutdown shuts the router down gracefully. It rejects new connections at once. It then
-// drains one connection after another: new messages of the connection are rejected with
-// UNAVAILABLE, and when its handlers have returned, it is closed with 1012. The pauses between
-// connections take at most half of the time until ctx's deadline and at most a millisecond on
-// average, so that the clients do not all reconnect at once.
+// Shutdown shuts the router down gracefully, in two phases.
+//
+// In the lame-duck phase, which lasts Timeouts.LameDuck, [Router.Healthy] returns false, and
+// connections are accepted and served as before: load balancers notice that they should choose
+// other nodes. A second call of Shutdown skips the phase.
+//
+// Then Shutdown rejects new connections, and drains one connection after another: new messages
+// of the connection are rejected with UNAVAILABLE, and when its handlers have returned, it is
+// closed with 1012. The reason of the close frame contains a random delay after which the client
+// should reconnect; see the protocol, section 5. A call that was not answered before this close
+// frame has not been handled. The pauses between connections take at most half of the time until
+// ctx's deadline and at most a millisecond on average, so that the clients do not all reconnect
+// at once. If there is less time than that, the delays are longer instead.
 //
 // Shutdown returns nil when all connections are closed. If ctx is done first, it aborts the
-// remaining connections and returns ctx's error. In both cases it closes the session of
-// Options.Broker.
+// remaining connections and returns ctx's error, so ctx must last longer than the lame-duck
+// phase. In both cases it closes the session of Options.Broker.
 func (r *Router) Shutdown(ctx context.Context) error {
+	r.lameDuck(ctx)
 	conns := r.conns.startDraining()
 	r.observe(Event{Kind: EventShutdown, Count: len(conns)})
-	drainPaced(ctx, conns)
+	r.drainPaced(ctx, conns)
 	defer r.session.Close()
 	select {
 	case <-r.conns.drained:
@@ -33,14 +44,53 @@ func (r *Router) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// lameDuck fails the health check and waits until load balancers have noticed.
+func (r *Router) lameDuck(ctx context.Context) {
+	if r.unhealthy.Swap(true) || r.opts.Timeouts.LameDuck == 0 {
+		return
+	}
+	sleep(ctx, r.opts.Timeouts.LameDuck)
+}
+
+// Healthy reports whether load balancers may send new clients to this node: until Shutdown
+// begins. Connections are accepted until the lame-duck phase ends.
+func (r *Router) Healthy() bool { return !r.unhealthy.Load() }
+
+// ServeHealth is an [http.HandlerFunc] for readiness checks. It responds with 200 while the
+// router is [Router.Healthy], and then with 503.
+func (r *Router) ServeHealth(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	if !r.Healthy() {
+		http.Error(w, "shutting down", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, "ok\n") // a client that has gone needs no answer
+}
+
+// minReconnectSpread is the shortest time over which the clients of a node should reconnect.
+const minReconnectSpread = time.Second
+
+// reconnectReason returns the reason of a close frame during Shutdown: the payload of an error,
+// with the delay after which the client should reconnect.
+func (r *Router) reconnectReason() string {
+	spread := max(minReconnectSpread, time.Duration(r.reconnectSpread.Load()))
+	e := *errDraining
+	e.RetryAfter = time.Millisecond + rand.N(spread)
+	var reason byteWriter
+	_ = marshal(&reason, publicPayload(&e)) // strings and numbers can always be encoded
+	return string(reason)
+}
+
 // drainPaced drains the connections in random order. It computes when each is due instead of
 // sleeping for every pause, because a timer fires late, and thousands of them add up.
-func drainPaced(ctx context.Context, conns []*Conn) {
+func (r *Router) drainPaced(ctx context.Context, conns []*Conn) {
 	rand.Shuffle(len(conns), func(i, j int) { conns[i], conns[j] = conns[j], conns[i] })
 	pause := time.Millisecond
 	if deadline, ok := ctx.Deadline(); ok && len(conns) > 0 {
 		pause = max(0, min(pause, time.Until(deadline)/2/time.Duration(len(conns))))
 	}
+	r.reconnectSpread.Store(int64(time.Duration(len(conns)) * (time.Millisecond - pause)))
 	due := time.Now()
 	for _, c := range conns {
 		if wait := time.Until(due); wait >= time.Millisecond {

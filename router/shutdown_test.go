@@ -2,9 +2,11 @@ package router_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -36,7 +38,7 @@ func TestShutdown_WaitsForHandlersThenCloses(t *testing.T) {
 			done <- r.Shutdown(ctx)
 		}()
 		time.Sleep(time.Second)
-		assert.Equal(t, router.CloseError{Code: 1012, Reason: "server is restarting"}, idle.Closed())
+		assert.EqualValues(t, 1012, idle.Closed().Code)
 		resp := routertest.Rejected(t, r)
 		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 		conn.Send(Echo{2})
@@ -174,4 +176,108 @@ func TestShutdown_ClosesIdleConnections(t *testing.T) {
 	require.ErrorIs(t, r.Shutdown(ctx), context.DeadlineExceeded)
 	assert.Eventually(t, func() bool { return ended.Load() == conns }, 10*time.Second, time.Millisecond)
 	assert.Empty(t, collect(r))
+}
+
+// reconnectDelay returns the delay in the reason of a close frame of Shutdown.
+func reconnectDelay(t *testing.T, closed router.CloseError) time.Duration {
+	t.Helper()
+	assert.Equal(t, router.StatusServiceRestart, closed.Code)
+	assert.LessOrEqual(t, len(closed.Reason), 123)
+	var reason struct {
+		Code         errors.Code
+		Message      string
+		Retryable    bool
+		RetryAfterMs int64
+	}
+	require.NoError(t, json.NewDecoder(strings.NewReader(closed.Reason)).Decode(&reason), "%s", closed.Reason)
+	assert.Equal(t, errors.Unavailable, reason.Code)
+	assert.Equal(t, "server is restarting", reason.Message)
+	assert.True(t, reason.Retryable)
+	assert.Positive(t, reason.RetryAfterMs)
+	return time.Duration(reason.RetryAfterMs) * time.Millisecond
+}
+
+func TestShutdown_CloseReasonSpreadsReconnects(t *testing.T) {
+	for name, tt := range map[string]struct{ conns, timeout, spread int }{ // both in seconds
+		"there is time to pace the closes": {2000, 60, 1},
+		"the closes come at once":          {2000, 0, 2},
+		"few connections":                  {100, 0, 1},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			r := router.New(nil)
+			var clients []*routertest.Conn
+			for range tt.conns {
+				clients = append(clients, routertest.Dial(t, r))
+			}
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(tt.timeout)*time.Second+time.Millisecond)
+			defer cancel()
+			if err := r.Shutdown(ctx); err != nil {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+			highest := time.Duration(0)
+			for _, client := range clients {
+				if closed := client.Closed(); closed.Code == router.StatusServiceRestart {
+					highest = max(highest, reconnectDelay(t, closed))
+				}
+			}
+			assert.InDelta(t, tt.spread, highest.Seconds(), 0.1*float64(tt.spread))
+		})
+	}
+}
+
+func TestShutdown_LameDuckPhaseServesConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const phase = 3 * time.Second
+		r := router.New(&router.Options{Timeouts: router.Timeouts{LameDuck: phase}})
+		router.RPC(r, echo)
+		health := func() int {
+			w := httptest.NewRecorder()
+			r.ServeHealth(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+			return w.Code
+		}
+		before := routertest.Dial(t, r)
+		assert.Equal(t, http.StatusOK, health())
+		assert.True(t, r.Healthy())
+		start := time.Now()
+		done := make(chan error, 1)
+		go func() { done <- r.Shutdown(t.Context()) }()
+		synctest.Wait()
+		time.Sleep(phase - time.Second)
+		assert.Equal(t, http.StatusServiceUnavailable, health())
+		assert.False(t, r.Healthy())
+		during := routertest.Dial(t, r)
+		for _, client := range []*routertest.Conn{before, during} {
+			assert.Equal(t, Echoed{1}, routertest.Call[Echoed](client, Echo{1}))
+		}
+		require.NoError(t, <-done)
+		assert.Less(t, time.Since(start), phase+time.Second)
+		assert.GreaterOrEqual(t, time.Since(start), phase)
+		for _, client := range []*routertest.Conn{before, during} {
+			reconnectDelay(t, client.Closed())
+		}
+		assert.Equal(t, http.StatusServiceUnavailable, routertest.Rejected(t, r).StatusCode)
+		assert.Equal(t, http.StatusServiceUnavailable, health())
+	})
+}
+
+func TestShutdown_LameDuckPhaseEndsEarly(t *testing.T) {
+	for name, end := range map[string]func(r *router.Router, cancel func()){
+		"with the context":  func(_ *router.Router, cancel func()) { cancel() },
+		"with another call": func(r *router.Router, _ func()) { _ = r.Shutdown(context.Background()) },
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			r := router.New(&router.Options{Timeouts: router.Timeouts{LameDuck: time.Hour}})
+			client := routertest.Dial(t, r)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			start := time.Now()
+			go func() { _ = r.Shutdown(ctx) }()
+			synctest.Wait()
+			end(r, cancel)
+			client.Closed()
+			assert.Less(t, time.Since(start), time.Minute)
+			cancel()
+		})
+	}
 }
