@@ -1,0 +1,249 @@
+package interop_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+)
+
+// A Work is a call with a number of its own.
+type Work struct {
+	N int64 `json:"n"`
+}
+
+func (Work) MessageType() string { return "WORK" }
+
+type Worked Work
+
+func (Worked) MessageType() string { return "WORKED" }
+
+// A cluster is three nodes behind a load balancer, and what their clients have seen.
+type cluster struct {
+	t     *testing.T
+	nodes [3]*node
+	url   string // of the load balancer
+
+	attempts, failedAttempts atomic.Int64
+	calls, answered, resent  atomic.Int64 // calls that the close frame of a shutdown has crossed are sent again
+	lastCall                 atomic.Int64
+
+	mu      sync.Mutex
+	handled map[int64]int // calls by number: how often a handler has run
+}
+
+// A node is a process in the test: its address outlives restarts.
+type node struct {
+	cluster *cluster
+	addr    string
+	router  *router.Router
+	server  *http.Server
+}
+
+// lameDuck is longer than HAProxy takes to notice: two checks, 50 milliseconds apart.
+const lameDuck = 500 * time.Millisecond
+
+func (n *node) start() {
+	t := n.cluster.t
+	n.router = router.New(&router.Options{
+		Logger: slog.New(slog.DiscardHandler), Timeouts: router.Timeouts{LameDuck: lameDuck},
+	})
+	router.RPC(n.router, func(_ *router.Context, m Work) (Worked, error) {
+		time.Sleep(rand.N(10 * time.Millisecond))
+		n.cluster.mu.Lock()
+		defer n.cluster.mu.Unlock()
+		n.cluster.handled[m.N]++
+		return Worked(m), nil
+	})
+	mux := http.NewServeMux()
+	mux.Handle("GET /ws", n.router)
+	mux.HandleFunc("GET /readyz", n.router.ServeHealth)
+	listener, err := net.Listen("tcp", n.addr)
+	require.NoError(t, err)
+	n.server = &http.Server{Handler: mux, ReadHeaderTimeout: timeout, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	go func(server *http.Server) { _ = server.Serve(listener) }(n.server)
+}
+
+func (n *node) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	assert.NoError(n.cluster.t, n.router.Shutdown(ctx))
+	_ = n.server.Shutdown(ctx) // fails if HAProxy keeps a connection of its checks open
+	_ = n.server.Close()
+}
+
+// startHAProxy runs the backend of the deployment guide in front of the nodes.
+func (c *cluster) startHAProxy() {
+	program := need(c.t, "haproxy")
+	text, err := os.ReadFile("../../docs/guides/deployment.md")
+	require.NoError(c.t, err)
+	blocks := regexp.MustCompile("(?ms)^```haproxy\n(.*?)^```$").FindAllSubmatch(text, -1)
+	require.Len(c.t, blocks, 1, "blocks of haproxy in the guide")
+	pairs := []string{"inter 1s", "inter 50ms"}
+	for i, node := range c.nodes {
+		pairs = append(pairs, fmt.Sprintf("10.0.0.%d:8080", i+1), node.addr)
+	}
+	addr, dir := freeAddress(c.t), shortTempDir(c.t)
+	write(c.t, filepath.Join(dir, "haproxy.cfg"), fmt.Sprintf(`
+defaults
+	mode http
+	timeout connect 5s
+	timeout http-request 5s
+	timeout client 60s
+	timeout server 60s
+	timeout tunnel 60s
+
+frontend web
+	bind %s
+	default_backend penstock
+
+%s`, addr, substitute(c.t, string(blocks[0][1]), pairs...)))
+	run(c.t, program, dir, []string{"-db", "-f", filepath.Join(dir, "haproxy.cfg")}, addr)
+	c.url = "ws://" + addr + "/ws"
+}
+
+// dial counts connection attempts.
+func (c *cluster) dial(ctx context.Context) *websocket.Conn {
+	for ctx.Err() == nil {
+		c.attempts.Add(1)
+		attempt, cancel := context.WithTimeout(context.Background(), timeout)
+		ws, _, err := websocket.Dial(attempt, c.url, nil)
+		cancel()
+		if err == nil {
+			return ws
+		}
+		c.failedAttempts.Add(1)
+		c.t.Logf("attempt failed: %v", err)
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil
+}
+
+// connectOften opens and closes connections until ctx is done.
+func (c *cluster) connectOften(ctx context.Context) {
+	for ctx.Err() == nil {
+		if ws := c.dial(ctx); ws != nil {
+			_ = ws.Close(websocket.StatusNormalClosure, "")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// call sends one call after the other until ctx is done, as the protocol describes: after 1012 it
+// reconnects when the close frame says so, and sends the unanswered call again.
+func (c *cluster) call(ctx context.Context) {
+	ws := c.dial(ctx)
+	for ws != nil && ctx.Err() == nil {
+		n := c.lastCall.Add(1)
+		c.calls.Add(1)
+		for ws != nil {
+			answered, err := ask(ws, n)
+			if answered {
+				c.answered.Add(1)
+				break
+			}
+			if err == nil { // rejected by a connection that is about to close
+				continue
+			}
+			c.resent.Add(1)
+			time.Sleep(c.reconnectDelay(err))
+			ws = c.dial(context.Background())
+		}
+		time.Sleep(rand.N(5 * time.Millisecond))
+	}
+	if ws != nil {
+		_ = ws.Close(websocket.StatusNormalClosure, "")
+	}
+}
+
+// ask sends a call and reports whether it got the reply. Without an error and without a reply, the
+// server has answered with UNAVAILABLE.
+func ask(ws *websocket.Conn, n int64) (answered bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	text := fmt.Sprintf(`{"type":"WORK","meta":{"correlationId":"%d"},"payload":{"n":%[1]d}}`, n)
+	writeErr := ws.Write(ctx, websocket.MessageText, []byte(text))
+	_, answer, err := ws.Read(ctx) // also after a failed write: it returns the close frame
+	switch {
+	case err != nil:
+		return false, errors.Join(err, writeErr)
+	case strings.Contains(string(answer), `"type":"WORKED"`):
+		return true, nil
+	case strings.Contains(string(answer), `"code":"UNAVAILABLE"`):
+		return false, nil
+	}
+	return false, fmt.Errorf("unexpected answer %s", answer)
+}
+
+// reconnectDelay returns the delay in the close frame of a shutdown.
+func (c *cluster) reconnectDelay(err error) time.Duration {
+	closed, ok := errors.AsType[websocket.CloseError](err)
+	if !assert.True(c.t, ok, "the connection has ended without a close frame: %v", err) {
+		return 0
+	}
+	var reason struct{ RetryAfterMs int64 }
+	assert.Equal(c.t, websocket.StatusServiceRestart, closed.Code)
+	assert.NoError(c.t, json.Unmarshal([]byte(closed.Reason), &reason))
+	assert.Positive(c.t, reason.RetryAfterMs)
+	return time.Duration(reason.RetryAfterMs) * time.Millisecond
+}
+
+// TestRollingRestart restarts three nodes behind HAProxy, one after the other, under load. No
+// connection attempt fails, and every call is answered and handled exactly once.
+func TestRollingRestart(t *testing.T) {
+	c := &cluster{t: t, handled: map[int64]int{}}
+	for i := range c.nodes {
+		c.nodes[i] = &node{cluster: c, addr: freeAddress(t)}
+		c.nodes[i].start()
+	}
+	c.startHAProxy()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var clients sync.WaitGroup
+	for range 4 {
+		clients.Go(func() { c.connectOften(ctx) })
+	}
+	for range 30 {
+		clients.Go(func() { c.call(ctx) })
+	}
+	served := func(n *node) func() bool { return func() bool { return n.router.Stats().Conns > 0 } }
+	for _, n := range c.nodes {
+		require.Eventually(t, served(n), timeout, time.Millisecond, "it serves connections")
+	}
+	for _, n := range c.nodes {
+		n.stop()
+		n.start()
+		require.Eventually(t, served(n), timeout, time.Millisecond, "HAProxy uses it again")
+	}
+	cancel()
+	clients.Wait()
+	for _, n := range c.nodes {
+		n.stop()
+	}
+	t.Logf("%d connection attempts, %d calls, of which %d were sent again", c.attempts.Load(), c.calls.Load(), c.resent.Load())
+	assert.Zero(t, c.failedAttempts.Load(), "failed connection attempts")
+	assert.Equal(t, c.calls.Load(), c.answered.Load(), "every call is answered")
+	assert.Positive(t, c.resent.Load(), "connections were closed under load")
+	for number, times := range c.handled {
+		assert.Equal(t, 1, times, "call %d", number)
+	}
+	assert.Len(t, c.handled, int(c.calls.Load()))
+}
