@@ -58,8 +58,8 @@ type node struct {
 	server  *http.Server
 }
 
-// lameDuck is longer than HAProxy takes to notice: two checks, 50 milliseconds apart.
-const lameDuck = 500 * time.Millisecond
+// lameDuck is longer than HAProxy takes to notice: two checks, 100 milliseconds apart.
+const lameDuck = time.Second
 
 func (n *node) start() {
 	t := n.cluster.t
@@ -97,7 +97,7 @@ func (c *cluster) startHAProxy() {
 	require.NoError(c.t, err)
 	blocks := regexp.MustCompile("(?ms)^```haproxy\n(.*?)^```$").FindAllSubmatch(text, -1)
 	require.Len(c.t, blocks, 1, "blocks of haproxy in the guide")
-	pairs := []string{"inter 1s", "inter 50ms"}
+	pairs := []string{"inter 1s", "inter 100ms"}
 	for i, node := range c.nodes {
 		pairs = append(pairs, fmt.Sprintf("10.0.0.%d:8080", i+1), node.addr)
 	}
