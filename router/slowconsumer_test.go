@@ -123,8 +123,12 @@ func TestConflate_OvertakesOnlyConflatableMessages(t *testing.T) {
 			synctest.Wait()
 		}
 		for _, m := range []router.Message{
-			Quote{Symbol: "a", N: 1}, Quote{Symbol: "b", N: 1}, Say{"go", "halt"}, Quote{Symbol: "c", N: 1},
-			Quote{Symbol: "a", N: 2}, Quote{Symbol: "c", N: 2},
+			Quote{Symbol: "a", N: 1},
+			Quote{Symbol: "b", N: 1},
+			Say{"go", "halt"},
+			Quote{Symbol: "c", N: 1},
+			Quote{Symbol: "a", N: 2},
+			Quote{Symbol: "c", N: 2},
 		} {
 			require.NoError(t, conn.Send(m))
 		}

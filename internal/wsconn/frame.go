@@ -133,16 +133,13 @@ func putHeader(buf []byte, first byte) (start int) {
 func (f *Frame) bytes() []byte { return f.buf[f.start:] }
 
 // size is what a frame counts for in a queue's limit of bytes. Control frames count for
-// nothing.
+// nothing, also not as messages.
 func (f *Frame) size() int {
 	if f.buf[f.start] != finText {
 		return 0
 	}
 	return len(f.buf) - f.start
 }
-
-// messages is what a frame counts for in a queue's limit of messages.
-func (f *Frame) messages() int { return min(f.size(), 1) }
 
 func (f *Frame) closing() bool { return f.buf[f.start] == finClose }
 
