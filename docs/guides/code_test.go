@@ -20,10 +20,12 @@ const (
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +54,8 @@ var (
 	validator   library
 
 	requireAdmin, cached router.Middleware
+
+	rows iter.Seq[message]
 
 	tracer otelTracer
 )
