@@ -15,7 +15,7 @@
 //		})
 //	}
 //
-// [EqualsModel], [ClockGoesBackwards] and [IntervalBound] find with random and concurrent
+// [EqualsModel], [PolicyChanges], [ClockGoesBackwards] and [IntervalBound] find with random and concurrent
 // calls what the cases miss. [AllOf], [CooldownCases] and [Semaphore] test the other parts of
 // package limit.
 package limittest

@@ -65,6 +65,62 @@ func (m *Model) Refund(at time.Duration, tokens int64) {
 	}
 }
 
+// ConsumeKeeping decides at a time about a cost that must leave keep tokens.
+func (m *Model) ConsumeKeeping(at time.Duration, cost, keep int64) limit.Decision {
+	if cost > m.policy.Capacity || keep > m.policy.Capacity-cost {
+		d := m.Consume(at, 0)
+		d.Allowed, d.RetryAfter = false, limit.Never
+		return d
+	}
+	if d := m.clone().Consume(at, cost+keep); !d.Allowed {
+		m.refill(at)
+		return d
+	}
+	return m.Consume(at, cost)
+}
+
+// ConsumeUpTo takes as many whole tokens as the bucket holds, but at most most of them.
+func (m *Model) ConsumeUpTo(at time.Duration, most int64) (granted int64, d limit.Decision) {
+	holds := m.Consume(at, 0).Remaining
+	granted = min(holds, most)
+	if granted == 0 {
+		return 0, m.Consume(at, min(most, 1))
+	}
+	return granted, m.Consume(at, granted)
+}
+
+// Charge takes cost, also if the bucket holds less. The deficit is then at most cost; a larger
+// deficit stays.
+func (m *Model) Charge(at time.Duration, cost int64) {
+	after := new(big.Rat).Sub(m.tokensAt(at), rat(cost))
+	if most := rat(-cost); after.Cmp(most) < 0 {
+		after = most
+	}
+	if after.Cmp(m.tokens) < 0 {
+		m.tokens = after
+	}
+}
+
+// SetPolicy changes the policy at a time. The bucket lacks as many tokens as before, rounded up
+// to the smallest part of a token that returns in whole microseconds.
+func (m *Model) SetPolicy(at time.Duration, p limit.Policy) {
+	missing := new(big.Rat).Sub(rat(m.policy.Capacity), m.tokensAt(at))
+	m.policy = p
+	perMicro := new(big.Rat).Mul(m.rate(), rat(int64(time.Microsecond)))
+	parts := missing.Mul(missing, new(big.Rat).SetInt(perMicro.Denom()))
+	missing = new(big.Rat).SetFrac(ceil(parts), perMicro.Denom())
+	m.tokens = missing.Sub(rat(p.Capacity), missing)
+}
+
+func (m *Model) tokensAt(at time.Duration) *big.Rat {
+	m.refill(at)
+	return m.tokens
+}
+
+func (m *Model) clone() *Model {
+	return &Model{policy: m.policy, tokens: new(big.Rat).Set(m.tokens), at: m.at}
+}
+
 func (m *Model) refill(at time.Duration) {
 	if at <= m.at {
 		return
@@ -90,11 +146,16 @@ func (m *Model) rate() *big.Rat {
 func (m *Model) wait(tokens *big.Rat) time.Duration {
 	nanos := new(big.Rat).Quo(tokens, m.rate())
 	micros := nanos.Quo(nanos, rat(int64(time.Microsecond)))
-	whole, rest := new(big.Int).QuoRem(micros.Num(), micros.Denom(), new(big.Int))
+	return time.Duration(ceil(micros).Int64()) * time.Microsecond
+}
+
+// ceil rounds a number that is not negative up.
+func ceil(r *big.Rat) *big.Int {
+	whole, rest := new(big.Int).QuoRem(r.Num(), r.Denom(), new(big.Int))
 	if rest.Sign() > 0 {
 		whole.Add(whole, big.NewInt(1))
 	}
-	return time.Duration(whole.Int64()) * time.Microsecond
+	return whole
 }
 
 func rat(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }

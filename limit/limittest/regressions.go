@@ -23,6 +23,7 @@ func Regressions() []Case {
 		{"redis 15093: the key expires before the bucket is full", "A bucket is not full a microsecond early.", fullTooEarly},
 		{"golang/go 65508: a clock that goes backwards creates tokens", "A clock that goes backwards creates no tokens.", backwardsClockCreates},
 		{"clipperhouse: two equal limits wait for each other", "Equal policies can be combined.", equalLimits},
+		{"processes of 10/s and 1/s burst 10 are granted 5,776 in a second", "Tokens granted in any interval are at most the largest capacity and the largest refill.", alternatingPolicies},
 	}
 }
 

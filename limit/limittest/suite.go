@@ -12,8 +12,13 @@ import (
 // A Harness creates limiters whose clock a case can move.
 type Harness struct {
 	// New returns a limiter. Limiters whose policies have different names must not influence
-	// each other, even if they share a store. A case uses each name once.
+	// each other, even if they share a store. A case uses each name once, unless Shared is set.
 	New func(limit.Policy) limit.Limiter
+
+	// Shared says that limiters of one name share their buckets, as processes with one store
+	// do. Cases may then call New several times with one name and different numbers.
+	// Otherwise, policies change only by [limit.PolicySetter].
+	Shared bool
 
 	// Sleep moves the limiters' clock forward by exactly d. Between two calls of Sleep, the
 	// clock must not move.
@@ -39,8 +44,8 @@ func (c Case) Run(t *testing.T, h Harness) {
 	}
 }
 
-// Cases returns the rules of the contract. The rules of [limit.Refunder], [limit.Blocker] and
-// [limit.Reserver] pass if a limiter does not implement the interface.
+// Cases returns the rules of the contract. The rules of optional interfaces, such as
+// [limit.Refunder], pass if a limiter does not implement the interface.
 func Cases() []Case {
 	return []Case{
 		{"new keys are full", "The bucket of a key that was not used before is full.", newKeysAreFull},
@@ -70,6 +75,22 @@ func Cases() []Case {
 		{"reservations are exact", "The Decision of a reservation equals that of the token bucket of rational numbers.", reservationsAreExact},
 		{"reservation is refunded", "A refund of a reservation helps later calls.", reservationIsRefunded},
 		{"invalid reservations", "A negative cost or maxWait, or a maxWait above an hour, is an error.", invalidReservations},
+		{"keep leaves tokens", "ConsumeKeeping is denied unless the bucket holds cost and keep; it takes only cost.", keepLeavesTokens},
+		{"keep of 0", "With a keep of 0, ConsumeKeeping is Consume.", keepNothing},
+		{"keep above the capacity", "A cost and keep above the capacity are denied with RetryAfter Never; negative ones are errors.", keepAboveCapacity},
+		{"a part is granted", "ConsumeUpTo takes as many tokens as the bucket holds, but at most most; without any it is denied.", partIsGranted},
+		{"negative part", "A negative most is an error and takes nothing.", negativePart},
+		{"charge takes a deficit", "Charge takes tokens that the bucket does not hold; the deficit is at most the charge, and a larger one stays.", chargeTakesDeficit},
+		{"charge of nothing", "A charge of 0 or of a blocked key does nothing; a negative one and one above the capacity are errors.", chargeOfNothing},
+		{"joint requests", "Requests with different keys are charged all or none; a denial has the longest RetryAfter.", jointRequests},
+		{"concurrent joint requests", "Joint requests in opposite orders wait for no other forever, and take exactly what they are granted.", jointCallsConcurrently},
+		{"decisions of a batch", "A batch returns for each request the Decision that its limiter would make alone.", batchDecisions},
+		{"a change creates nothing", "After a change of the policy, a bucket lacks as many tokens as before.", changeCreatesNothing},
+		{"a change keeps RetryAfter exact", "After a change of the policy, a call that is denied is allowed after exactly RetryAfter.", changeKeepsRetryAfter},
+		{"an invalid change is rejected", "A change to a policy that is not valid or has another name is an error and changes nothing.", changeIsRejected},
+		{"a change keeps blocks", "A block lasts as long as before when the policy changes.", changeKeepsBlocks},
+		{"a change keeps deficits", "A bucket that has reservations lacks as many tokens as before when the policy changes.", changeKeepsDeficits},
+		{"concurrent changes", "Changes of the policy during calls create and lose no tokens.", changesConcurrently},
 		{"capacity bounds the bucket", "A bucket never holds more than its capacity, however long it is not used.", capacityBoundsBucket},
 	}
 }

@@ -54,6 +54,12 @@ type fault struct {
 	block    func(time.Duration) time.Duration
 	unblock  bool // a refund ends a block
 	reserve  func(m *limittest.Model, at time.Duration, cost int64, maxWait time.Duration) limit.Decision
+
+	keep      func(m *limittest.Model, at time.Duration, cost, keep int64) limit.Decision
+	partial   func(m *limittest.Model, at time.Duration, most int64) (int64, limit.Decision)
+	charge    func(m *limittest.Model, at time.Duration, cost int64)
+	setPolicy func(m *limittest.Model, at time.Duration, p limit.Policy)
+	batch     bool // decides requests to several limiters
 }
 
 func newReference(f fault) func(limit.Policy) limit.Limiter {
@@ -300,7 +306,7 @@ func TestRegressions_CorrectLimiterPasses(t *testing.T) {
 // case detects a fault.
 func TestCases_FaultyLimiterFails(t *testing.T) {
 	detected := map[string]bool{}
-	for _, f := range faults() {
+	for _, f := range append(faults(), abilityFaults()...) {
 		detected[f.breaks] = true
 		t.Run(f.name, func(t *testing.T) {
 			for _, c := range limittest.Cases() {
