@@ -134,7 +134,9 @@ func mostRestrictive(requests []Request, decisions []Decision) Decision {
 	}
 	d := decisions[most]
 	if l, ok := requests[most].Limiter.(Describer); ok && d.Policy == "" {
-		d.Policy = l.Describe()[0].Name
+		if descriptions := l.Describe(); len(descriptions) > 0 {
+			d.Policy = descriptions[0].Name
+		}
 	}
 	return d
 }
