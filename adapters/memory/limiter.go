@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
@@ -17,21 +17,25 @@ import (
 // A bucket is found by a 64-bit hash of its key with a random seed. Two of n keys share a hash,
 // and therefore a bucket, with a probability below n²/2⁶⁵.
 type Limiter struct {
-	units  limit.Units
 	seed   maphash.Seed
 	clock  func() int64 // microseconds since the limiter was created
 	shards []shard
 	shift  int // the hash's bits above it select the shard
 
-	// maxAhead is the longest maxWait of a reservation so far, in units. It bounds the deficit
-	// of a bucket: a larger deficit means that the clock has gone backwards.
-	maxAhead atomic.Int64
+	mu     sync.Mutex // locked before mu of a shard
+	policy limit.Policy
 }
 
 var (
-	_ limit.InProcess = (*Limiter)(nil)
-	_ limit.Blocker   = (*Limiter)(nil)
-	_ limit.Reserver  = (*Limiter)(nil)
+	_ limit.InProcess      = (*Limiter)(nil)
+	_ limit.Blocker        = (*Limiter)(nil)
+	_ limit.Reserver       = (*Limiter)(nil)
+	_ limit.Keeper         = (*Limiter)(nil)
+	_ limit.PartialLimiter = (*Limiter)(nil)
+	_ limit.Charger        = (*Limiter)(nil)
+	_ limit.PolicySetter   = (*Limiter)(nil)
+	_ limit.Describer      = (*Limiter)(nil)
+	_ limit.BatchLimiter   = (*Limiter)(nil)
 )
 
 const (
@@ -49,9 +53,10 @@ func NewLimiter(policy limit.Policy) *Limiter {
 // NewLimiterMaxKeys returns a limiter with up to maxKeys buckets, of 21 to 43 bytes each. It
 // panics if the policy is not valid or maxKeys is less than 1.
 //
-// The limiter evicts only full buckets, which are equal to those of unused keys. If it cannot
-// evict any, all new keys of a shard use one overflow bucket: a flood of new keys throttles new
-// keys, and no key that has a bucket. Stats counts such calls.
+// The limiter evicts only full buckets, which are equal to those of unused keys. If it finds
+// none, all new keys of a shard use one overflow bucket: a flood of new keys throttles new keys,
+// and no key that has a bucket. Stats counts such calls. A key that gets a bucket of its own
+// later starts with what the overflow bucket holds.
 func NewLimiterMaxKeys(policy limit.Policy, maxKeys int) *Limiter {
 	if maxKeys < 1 {
 		panic(fmt.Sprintf("memory: maxKeys is %d; it must be at least 1", maxKeys))
@@ -60,16 +65,17 @@ func NewLimiterMaxKeys(policy limit.Policy, maxKeys int) *Limiter {
 	for shards < maxShards && maxKeys/(2*shards) >= minShardKeys {
 		shards *= 2
 	}
+	units := policy.Units()
 	epoch := time.Now()
 	l := &Limiter{
-		units:  policy.Units(),
+		policy: policy,
 		seed:   maphash.MakeSeed(),
 		clock:  func() int64 { return time.Since(epoch).Microseconds() },
 		shards: make([]shard, shards),
 		shift:  64 - bits.TrailingZeros(uint(shards)),
 	}
 	for i := range l.shards {
-		l.shards[i].init((maxKeys-1)/shards + 1)
+		l.shards[i].init(units, (maxKeys-1)/shards+1)
 	}
 	return l
 }
@@ -83,12 +89,13 @@ func (l *Limiter) Consume(_ context.Context, key limit.Key, cost int64) (limit.D
 	if cost < 0 {
 		return limit.Decision{}, fmt.Errorf("memory: cost is %d; it must not be negative", cost)
 	}
-	costUnits := l.units.CostUnits(cost)
-	have := l.take(key.Hash(l.seed), costUnits, 0)
-	if have <= blocked {
-		return l.units.BlockedDecision(blockedFor(have, &l.units), costUnits), nil
-	}
-	return l.units.Decision(have, costUnits), nil
+	return l.consume(&key, &request{tokens: cost}), nil
+}
+
+// consume makes a request of kind consume.
+func (l *Limiter) consume(key *limit.Key, r *request) limit.Decision {
+	have, t := l.take(key.Hash(l.seed), r)
+	return t.decision(have, r)
 }
 
 // Stats returns how many buckets there are, and how many keys were evicted or overflowed. It
@@ -106,9 +113,9 @@ func (l *Limiter) Stats() limit.Stats {
 	return stats
 }
 
-func (l *Limiter) take(hash uint64, units, ahead int64) (have int64) {
-	return l.shards[hash>>l.shift].take(hash, units, ahead, l)
+func (l *Limiter) take(hash uint64, r *request) (have int64, t *table) {
+	return l.shards[hash>>l.shift].take(hash, r, l)
 }
 
-// now returns the time in units since the limiter was created.
-func (l *Limiter) now() int64 { return l.clock() * l.units.PerMicro() }
+// now returns the time in units of a table since the limiter was created.
+func (l *Limiter) now(t *table) int64 { return l.clock() * t.units.PerMicro() }

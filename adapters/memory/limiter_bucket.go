@@ -2,6 +2,7 @@ package memory
 
 import (
 	"math"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -9,81 +10,175 @@ import (
 )
 
 // A bucket holds the time at which it will be full, in units since the limiter was created. A
-// time in the past, such as 0, means that it is full. A negative value means that it is blocked
-// until the time of that absolute value.
+// time in the past means that it is full, and so does a value from -fullMarkers to 0. A lesser
+// value means that it is blocked until the time -value-fullMarkers.
 type bucket struct{ atomic.Int64 }
 
-// migrated is the value of a bucket that was copied to another table.
-const migrated = math.MinInt64
+const (
+	migrated = math.MinInt64     // the bucket was evicted or copied to another table
+	held     = math.MinInt64 + 1 // ConsumeBatch decides about the bucket
+
+	fullMarkers = 1 << 40
+)
 
 // blocked marks a blocked bucket: take returns blocked minus the units until the block ends.
 const blocked = -1 << 62
 
-// take takes units from the bucket if it holds them, or will hold them once ahead more units
-// have returned. Negative units are a refund. take returns the units that the bucket held
-// before, negative for a deficit, and false if the bucket has migrated.
+// A slot's hash may change, but only while mu of its shard is held and its bucket is migrated.
+//
+// A call finds a slot by its hash, loads the bucket, checks the hash again and then changes the
+// bucket by comparing it with the loaded value. If the slot has got another key in between,
+// the comparison fails, because no value of the old key is one of the new key: a slot gets
+// another key only after all values of the old one are in the past (see table.lowered), values of
+// the new key are in the future, and values that mean full are used once.
+type slot struct {
+	hash   atomic.Uint64 // 0 if the slot is free
+	bucket bucket
+}
+
+// A request is what a call wants from a bucket, in tokens.
+type request struct {
+	kind    requestKind
+	tokens  int64
+	keep    int64 // of consume: what must be left
+	maxWait int64 // of consume: microseconds until the bucket holds the tokens
+}
+
+type requestKind uint8
+
+const (
+	consume requestKind = iota // all tokens or none
+	upTo                       // at most the tokens
+	charge                     // all tokens, even if the bucket does not hold them
+	refund
+)
+
+// needsBucket reports whether the request can take tokens, so that a new key needs a bucket.
+func (r *request) needsBucket(u *limit.Units) bool {
+	return r.kind != refund && r.tokens > 0 && (r.kind == upTo || u.CostUnits(r.tokens) <= u.Full())
+}
+
+// units returns the request in units: what to take, and how many units the bucket may lack
+// for it. Refunded units are negative.
+func (r *request) units(u *limit.Units) (units, ahead int64) {
+	switch r.kind {
+	case refund:
+		return -u.RefundUnits(r.tokens), 0
+	case upTo:
+		return math.MaxInt64, 0
+	case charge:
+		if units = u.CostUnits(r.tokens); units > u.Full() {
+			return 0, 0
+		}
+		return units, units
+	default:
+		ahead = r.maxWait * u.PerMicro()
+		if r.keep > 0 {
+			ahead = -min(u.CostUnits(r.keep), 1<<60) // more than a bucket holds
+		}
+		return u.CostUnits(r.tokens), ahead
+	}
+}
+
+// amount returns how many units the request takes from a bucket that holds have, and whether it
+// takes them.
+func (r *request) amount(units, ahead, have int64, u *limit.Units) (amount int64, takes bool) {
+	switch r.kind {
+	case upTo:
+		amount = min(r.tokens, u.WholeTokens(have)) * u.PerToken()
+		return amount, amount > 0
+	case charge:
+		amount = max(min(units, units+have), 0) // the deficit is then at most units
+		return amount, amount > 0
+	default:
+		return units, units < 0 || units <= have+ahead
+	}
+}
+
+// take takes units from the bucket if the request permits it. It returns the units that the
+// bucket held before, negative for a deficit, and false if the slot has no bucket of the key.
 //
 // take loads the bucket both before and after it reads the clock. If the values are equal, the
 // clock is not behind that of the last change. If they differ, another call has changed the
 // bucket in between, maybe at a later time: an admission at the earlier time is still correct,
 // because the bucket bounds it, but a denial might not be, so take starts again.
-func (b *bucket) take(units, ahead int64, l *Limiter) (have int64, ok bool) {
+func (s *slot) take(hash uint64, r *request, t *table, l *Limiter) (have int64, ok bool) {
+	units, ahead := r.units(&t.units)
+	if ahead > 0 {
+		t.raiseAhead(ahead) // the bucket may have such a deficit afterwards
+	}
 again:
 	for {
-		before := b.Load()
-		now := l.now()
+		before := s.bucket.Load()
+		now := l.now(t)
 		for {
-			fullAt := b.Load()
-			if fullAt == migrated {
+			fullAt := s.bucket.Load()
+			if fullAt == held {
+				runtime.Gosched()
+				continue again
+			}
+			if fullAt == migrated || s.hash.Load() != hash {
 				return 0, false
 			}
 			isLate := fullAt != before
-			if left := -fullAt - now; fullAt < 0 && left > 0 && !isLate {
+			if left := blockLeft(fullAt, now); left > 0 && !isLate {
 				return blocked - left, true
 			}
-			missing := max(fullAt-now, 0)
-			have = l.units.Full() - missing
-			clockWentBack := have < 0 && have < -l.maxAhead.Load()
-			if clockWentBack {
-				missing, have = l.units.Full(), 0
-			}
-			takes := units < 0 || units <= have+ahead
-			if isLate && (fullAt <= 0 || units == 0 || !takes || clockWentBack) {
+			missing, clockWentBack := t.missing(fullAt, now)
+			have = t.units.Full() - missing
+			amount, takes := r.amount(units, ahead, have, &t.units)
+			if isLate && (fullAt <= 0 || amount == 0 || !takes || clockWentBack) {
 				continue again
 			}
 			next := now + missing
 			if takes {
-				next = max(next+units, now)
+				next = max(next+amount, now)
 			} else if !clockWentBack {
 				return have, true
 			}
 			// If the clock went backwards, even a denial writes: otherwise the bucket would stay
 			// empty until the clock has caught up.
-			if next == fullAt || units == 0 {
+			if next == fullAt || amount == 0 {
 				return have, true
 			}
-			if b.CompareAndSwap(fullAt, next) {
+			if next < fullAt {
+				t.lower(fullAt)
+			}
+			if s.bucket.CompareAndSwap(fullAt, next) {
 				return have, true
 			}
 		}
 	}
 }
 
-// set stores a value. It returns false if the bucket has migrated.
-func (b *bucket) set(value int64) bool {
+// replace stores a value. It returns false if the slot has no bucket of the key.
+func (s *slot) replace(hash uint64, value int64, t *table) bool {
 	for {
-		old := b.Load()
-		if old == migrated {
+		old := s.bucket.Load()
+		switch {
+		case old == held:
+			runtime.Gosched()
+			continue
+		case old == migrated, s.hash.Load() != hash:
 			return false
 		}
-		if b.CompareAndSwap(old, value) {
+		t.lower(old)
+		if s.bucket.CompareAndSwap(old, value) {
 			return true
 		}
 	}
 }
 
-// evictable reports whether a bucket is full and not blocked, and thus equal to a new one.
-func evictable(value, now int64) bool { return max(value, -value) <= now }
+// blockLeft returns the units until a block ends, and at most 0 if the bucket is not blocked.
+func blockLeft(fullAt, now int64) int64 {
+	if fullAt >= -fullMarkers {
+		return 0
+	}
+	return -fullAt - fullMarkers - now
+}
+
+// blockedUntil returns the value of a bucket that is blocked until a time in units.
+func blockedUntil(until int64) int64 { return -until - fullMarkers }
 
 // blockedFor returns how long a block lasts for which take returned have.
 func blockedFor(have int64, u *limit.Units) time.Duration {

@@ -15,11 +15,12 @@ import (
 
 // fakeClockHarness returns a harness of limiters that share a fake clock.
 func fakeClockHarness() limittest.Harness {
-	micros := int64(1) << 49 // far enough from 0 to go backwards
+	micros := int64(0)
 	return limittest.Harness{
 		New: func(p limit.Policy) limit.Limiter {
 			l := NewLimiter(p)
-			l.clock = func() int64 { return micros }
+			epoch := micros - 1<<49 // far enough to go backwards
+			l.clock = func() int64 { return micros - epoch }
 			return l
 		},
 		Sleep:  func(d time.Duration) { micros += d.Microseconds() },
@@ -34,6 +35,8 @@ func TestLimiter_Regressions(t *testing.T) {
 }
 
 func TestLimiter_EqualsModel(t *testing.T) { limittest.EqualsModel(t, fakeClockHarness(), 150) }
+
+func TestLimiter_PolicyChanges(t *testing.T) { limittest.PolicyChanges(t, fakeClockHarness(), 300) }
 
 func TestLimiter_ClockGoesBackwards(t *testing.T) {
 	limittest.ClockGoesBackwards(t, fakeClockHarness(), 150)

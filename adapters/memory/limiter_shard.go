@@ -3,202 +3,118 @@ package memory
 import (
 	"sync"
 	"sync/atomic"
-	"time"
+
+	"github.com/penstock-go/penstock/limit"
 )
 
-// A shard is a hash table with linear probing. Readers take no lock. Writers add slots with mu
-// held, and never change or remove a slot's hash until rebuild replaces the table.
+// A shard keeps the buckets of a part of the keys. Calls for keys that have a bucket take no
+// lock. mu is never held while waiting for another lock, except that ConsumeBatch locks several
+// shards in the order of their addresses.
 type shard struct {
 	table atomic.Pointer[table]
 
 	mu         sync.Mutex
-	used       int    // slots of the table
-	maxKeys    int    // bound of used, except for blocked keys
-	searchAt   int64  // when a full shard may look for evictable buckets again, in units
-	overflow   bucket // shared by untracked keys: those for which there is no slot
+	used       int   // slots of the table with a bucket
+	filled     int   // slots with a hash; the others end the search for a key
+	maxKeys    int   // bound of used, except for blocked keys
+	sweepAt    int   // index of the slot to look at next for a full bucket
+	rebuildAt  int64 // when the table may be replaced again to evict buckets, in microseconds
+	markers    int64 // how many values that mean full were used
+	overflow   slot  // shared by untracked keys: those for which there is no slot; it has no hash
 	evicted    int64
 	overflowed int64
 
 	_ [64]byte // keeps shards on different cache lines
 }
 
-type table []slot
-
-// A slot's bucket is stored before its hash: a reader that finds the hash finds the bucket.
-type slot struct {
-	hash   atomic.Uint64 // 0 if the slot is free
-	bucket bucket
-}
-
-const minSlots = 16
-
-func (s *shard) init(maxKeys int) {
+func (s *shard) init(units limit.Units, maxKeys int) {
 	s.maxKeys = maxKeys
-	t := make(table, minSlots)
-	s.table.Store(&t)
+	s.table.Store(newTable(units, 0))
+	s.overflow.bucket.Store(s.fullMarker())
 }
 
-// take takes units from a key's bucket if it holds them, or will hold them once ahead more
-// units have returned. It returns the units that the bucket held before.
-func (s *shard) take(hash uint64, units, ahead int64, l *Limiter) int64 {
+// take makes a request to a key's bucket. It returns what the bucket held before, in units of
+// the returned table.
+func (s *shard) take(hash uint64, r *request, l *Limiter) (have int64, t *table) {
 	for {
-		found, _ := s.table.Load().find(hash)
-		switch {
-		case found != nil:
-		case units <= 0:
-			found = s.lookup(hash)
-		case units <= l.units.Full():
-			found = s.insert(hash, l)
+		t = s.table.Load()
+		if found, _ := t.find(hash); found != nil {
+			if have, ok := found.take(hash, r, t, l); ok {
+				return have, t
+			}
 		}
-		if found == nil {
-			return l.units.Full() // a new key's bucket, which this call does not change
+		if have, t, ok := s.takeSlowly(hash, r, l); ok {
+			return have, t
 		}
-		if have, ok := found.take(units, ahead, l); ok {
-			return have
-		}
-		s.waitForTable()
 	}
 }
 
-// waitForTable returns after the rebuild that has migrated a bucket.
-func (s *shard) waitForTable() {
-	s.mu.Lock()
-	s.mu.Unlock() //nolint:staticcheck // an empty critical section waits
-}
-
-// fill fills a key's bucket.
-func (s *shard) fill(hash uint64) {
-	for {
-		found := s.lookup(hash)
-		if found == nil || found.set(0) {
-			return
-		}
-		s.waitForTable()
-	}
-}
-
-// block blocks a key's bucket. It adds a slot even to a full shard: a block of the overflow
-// bucket would block all untracked keys.
-func (s *shard) block(hash uint64, d time.Duration, l *Limiter) {
+// takeSlowly makes a request for a key without a bucket. It returns false if the key has got one.
+func (s *shard) takeSlowly(hash uint64, r *request, l *Limiter) (int64, *table, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := l.now()
-	until := now + d.Microseconds()*l.units.PerMicro()
-	t := *s.table.Load()
-	if found, _ := t.find(hash); found != nil {
-		found.set(-until)
-		return
+	found := s.bucketFor(hash, r, l)
+	if found != &s.overflow {
+		return 0, nil, false
 	}
-	if 4*(s.used+1) > 3*len(t) {
-		s.rebuild(t, now)
-	}
-	s.add(hash, -until)
+	// The overflow bucket changes only with mu held, so that no call still charges it for a key
+	// that has got a bucket of its own.
+	t := s.table.Load()
+	have, _ := found.take(0, r, t, l)
+	return have, t, true
 }
 
-// find returns a key's bucket, or nil and the free slot for it.
-func (t *table) find(hash uint64) (*bucket, *slot) {
-	mask := uint64(len(*t) - 1)
-	for i := hash & mask; ; i = (i + 1) & mask {
-		s := &(*t)[i]
-		switch s.hash.Load() {
-		case hash:
-			return &s.bucket, nil
-		case 0:
-			return nil, s
-		}
+// bucketFor returns a key's slot, or the overflow bucket. It must be called with mu held.
+func (s *shard) bucketFor(hash uint64, r *request, l *Limiter) *slot {
+	if found := s.lookup(hash); found != nil {
+		return found
 	}
-}
-
-// lookup returns a key's bucket, the overflow bucket if the shard is full, or nil.
-func (s *shard) lookup(hash uint64) *bucket {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found, _ := s.table.Load().find(hash)
-	if found == nil && s.used >= s.maxKeys {
+	if !r.needsBucket(&s.table.Load().units) {
 		return &s.overflow
+	}
+	if added := s.insert(hash, l); added != nil {
+		return added
+	}
+	s.overflowed++
+	return &s.overflow
+}
+
+// lookup returns a key's slot, or nil. It must be called with mu held.
+func (s *shard) lookup(hash uint64) *slot {
+	found, _ := s.table.Load().find(hash)
+	if found == nil || found.bucket.Load() == migrated {
+		return nil
 	}
 	return found
 }
 
-// insert adds a bucket for a new key, or returns the overflow bucket if the shard is full.
-func (s *shard) insert(hash uint64, l *Limiter) *bucket {
+// fill fills a key's bucket.
+func (s *shard) fill(hash uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if found, _ := s.table.Load().find(hash); found != nil {
-		return found // another call has added it
+	found := s.lookup(hash)
+	if found == nil {
+		found, hash = &s.overflow, 0
 	}
-	if !s.ensureCapacity(l) {
-		s.overflowed++
-		return &s.overflow
-	}
-	return s.add(hash, 0)
+	found.replace(hash, s.fullMarker(), s.table.Load())
 }
 
-// add adds a bucket to a table that has a free slot. It must be called with mu held.
-func (s *shard) add(hash uint64, value int64) *bucket {
-	_, free := s.table.Load().find(hash)
-	free.bucket.Store(value)
-	free.hash.Store(hash)
-	s.used++
-	return &free.bucket
+// block blocks a key's bucket until a time in microseconds. It adds a slot even to a full shard:
+// a block of the overflow bucket would block all untracked keys.
+func (s *shard) block(hash uint64, until int64, l *Limiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value := blockedUntil(until * s.table.Load().units.PerMicro())
+	found := s.lookup(hash)
+	if found == nil {
+		found = s.insertAt(hash, s.chain(hash, l.now(s.table.Load())), l)
+	}
+	found.replace(hash, value, s.table.Load())
 }
 
-// ensureCapacity grows the table or evicts buckets if a new bucket needs it, and reports
-// whether there is room. It must be called with mu held.
-func (s *shard) ensureCapacity(l *Limiter) bool {
-	t := *s.table.Load()
-	if s.used < s.maxKeys {
-		if 4*(s.used+1) > 3*len(t) {
-			s.rebuild(t, l.now())
-		}
-		return true
-	}
-	now := l.now()
-	// A flood of new keys must not search a full shard at every call.
-	if now < s.searchAt {
-		return false
-	}
-	s.searchAt = now + searchPauseMicros*l.units.PerMicro()
-	s.rebuild(t, now)
-	return s.used < s.maxKeys
-}
-
-const searchPauseMicros = 100_000
-
-// rebuild replaces the table by one without the buckets that are evictable at now. It must be
-// called with mu held. Calls that find a migrated bucket wait for mu and look it up again.
-func (s *shard) rebuild(old table, now int64) {
-	type entry struct {
-		hash  uint64
-		value int64
-	}
-	live := make([]entry, 0, s.used)
-	for i := range old {
-		hash := old[i].hash.Load()
-		if hash == 0 {
-			continue
-		}
-		if value := old[i].bucket.Swap(migrated); !evictable(value, now) {
-			live = append(live, entry{hash, value})
-		}
-	}
-	fresh := make(table, slotsFor(len(live)+1))
-	for _, e := range live {
-		_, free := fresh.find(e.hash)
-		free.bucket.Store(e.value)
-		free.hash.Store(e.hash)
-	}
-	s.evicted += int64(s.used - len(live))
-	s.used = len(live)
-	s.table.Store(&fresh)
-}
-
-// slotsFor returns a table size, a power of two, that a third more than n buckets fill to
-// three quarters at most.
-func slotsFor(n int) int {
-	slots := minSlots
-	for 9*slots < 16*n {
-		slots *= 2
-	}
-	return slots
+// fullMarker returns a value that means full and was not used before. It must be called with mu
+// held.
+func (s *shard) fullMarker() int64 {
+	s.markers++
+	return -(s.markers % fullMarkers)
 }

@@ -19,8 +19,15 @@ func AllOf(t *testing.T, h Harness) {
 	second, day := h.New(perSecond), h.New(perDay)
 	both := limit.AllOf(second, day)
 	ann := key("ann")
+	policy := func(name string) string {
+		if _, ok := second.(limit.Describer); ok {
+			return name
+		}
+		return ""
+	}
 	for n := range 2 {
-		assert.Equal(t, limit.Decision{Allowed: true, Limit: 2, Remaining: int64(1 - n), ResetAfter: time.Duration(n+1) * time.Second / 2}, consume(t, both, ann, 1))
+		want := limit.Decision{Allowed: true, Limit: 2, Remaining: int64(1 - n), ResetAfter: time.Duration(n+1) * time.Second / 2, Policy: policy("second")}
+		assert.Equal(t, want, consume(t, both, ann, 1))
 	}
 	assert.Equal(t, time.Second/2, consume(t, both, ann, 1).RetryAfter, "the limit per second denies")
 	assert.EqualValues(t, 3, consume(t, day, ann, 0).Remaining, "a denial does not charge the limit per day")
@@ -29,7 +36,7 @@ func AllOf(t *testing.T, h Harness) {
 	h.Sleep(time.Second)
 	consume(t, both, ann, 1)
 	d := consume(t, both, ann, 1)
-	assert.Equal(t, []any{false, int64(5)}, []any{d.Allowed, d.Limit}, "the limit per day denies")
+	assert.Equal(t, []any{false, int64(5), policy("day")}, []any{d.Allowed, d.Limit, d.Policy}, "the limit per day denies")
 	assert.EqualValues(t, 1, consume(t, second, ann, 0).Remaining, "a denial does not charge the limit per second")
 	h.Sleep(d.RetryAfter)
 	assert.True(t, consume(t, both, ann, 1).Allowed, "the longest RetryAfter is enough")

@@ -184,7 +184,7 @@ func changesKeepBound(t *testing.T, h Harness, rng *rand.Rand, policies []limit.
 		h.Sleep(step)
 		bound.pass(step)
 		if h.Rewind != nil && rng.IntN(12) == 0 {
-			h.Rewind(time.Duration(rng.Int64N(1<<uint(1+rng.IntN(45)))) * time.Microsecond)
+			h.Rewind(time.Duration(rng.Int64N(1<<uint(1+rng.IntN(36)))) * time.Microsecond)
 		}
 	}
 }

@@ -1,0 +1,157 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// BatchesWith reports whether other is a Limiter of this package.
+func (l *Limiter) BatchesWith(other limit.Limiter) bool {
+	_, ok := other.(*Limiter)
+	return ok
+}
+
+// A batchCall is one request of a batch.
+type batchCall struct {
+	limiter *Limiter
+	shard   *shard
+	hash    uint64
+	request request
+	bucket  int // index of its heldBucket
+}
+
+// A heldBucket is a bucket about which a batch decides. Its value is held meanwhile, except
+// that of an overflow bucket, which mu of the shard protects.
+type heldBucket struct {
+	shard *shard
+	hash  uint64 // 0 for the overflow bucket
+	old   int64  // value before the batch
+	value int64  // value after the requests decided so far
+}
+
+// ConsumeBatch takes the cost of every request, or of none, in one atomic step: no other call
+// sees a part of it.
+func (l *Limiter) ConsumeBatch(_ context.Context, requests []limit.Request, maxWait time.Duration) ([]limit.Decision, error) {
+	calls := make([]batchCall, len(requests))
+	for i, r := range requests {
+		if err := limit.CheckReserve(r.Cost, maxWait); err != nil {
+			return nil, fmt.Errorf("memory: %w", err)
+		}
+		rl, ok := r.Limiter.(*Limiter)
+		if !ok {
+			return nil, fmt.Errorf("memory: a batch cannot hold a request to a %T", r.Limiter)
+		}
+		hash := r.Key.Hash(rl.seed)
+		calls[i] = batchCall{rl, &rl.shards[hash>>rl.shift], hash, request{tokens: r.Cost, maxWait: maxWait.Microseconds()}, 0}
+	}
+	shards := lockShards(calls)
+	defer func() {
+		for _, s := range shards {
+			s.mu.Unlock()
+		}
+	}()
+	buckets := holdBuckets(calls)
+	decisions, allowed := decideBatch(calls, buckets)
+	for _, b := range buckets {
+		b.release(allowed)
+	}
+	return decisions, nil
+}
+
+// lockShards locks the shards of all calls in the order of their addresses, in which all batches
+// lock them, and returns them.
+func lockShards(calls []batchCall) []*shard {
+	shards := make([]*shard, len(calls))
+	for i := range calls {
+		shards[i] = calls[i].shard
+	}
+	slices.SortFunc(shards, func(a, b *shard) int {
+		return cmp.Compare(reflect.ValueOf(a).Pointer(), reflect.ValueOf(b).Pointer())
+	})
+	shards = slices.Compact(shards)
+	for _, s := range shards {
+		s.mu.Lock()
+	}
+	return shards
+}
+
+// holdBuckets finds or adds the bucket of each call and holds it. Callers that meet a held
+// bucket wait; a held bucket is not evicted. It must be called with mu of all shards held.
+func holdBuckets(calls []batchCall) []heldBucket {
+	buckets := make([]heldBucket, 0, len(calls))
+	for i := range calls {
+		c := &calls[i]
+		hash := c.hash
+		c.bucket = indexOf(buckets, c.shard, hash)
+		if c.bucket >= 0 {
+			continue // two keys have one hash
+		}
+		found := c.shard.bucketFor(hash, &c.request, c.limiter)
+		if found == &c.shard.overflow {
+			hash = 0
+			if c.bucket = indexOf(buckets, c.shard, 0); c.bucket >= 0 {
+				continue
+			}
+		}
+		old := found.bucket.Load()
+		for hash != 0 && !found.bucket.CompareAndSwap(old, held) {
+			old = found.bucket.Load()
+		}
+		c.bucket = len(buckets)
+		buckets = append(buckets, heldBucket{c.shard, hash, old, old})
+	}
+	return buckets
+}
+
+func indexOf(buckets []heldBucket, s *shard, hash uint64) int {
+	return slices.IndexFunc(buckets, func(b heldBucket) bool { return b.shard == s && b.hash == hash })
+}
+
+// decideBatch decides each call by the values of the buckets and what the calls before it take.
+func decideBatch(calls []batchCall, buckets []heldBucket) (decisions []limit.Decision, allowed bool) {
+	decisions, allowed = make([]limit.Decision, len(calls)), true
+	for i := range calls {
+		c := &calls[i]
+		b, t := &buckets[c.bucket], c.shard.table.Load()
+		units, ahead := c.request.units(&t.units)
+		t.raiseAhead(ahead)
+		now := c.limiter.now(t)
+		if left := blockLeft(b.value, now); left > 0 {
+			decisions[i], allowed = t.decision(blocked-left, &c.request), false
+			continue
+		}
+		missing, clockWentBack := t.missing(b.value, now)
+		if clockWentBack {
+			t.lower(b.value)
+			b.old, b.value = now+missing, now+missing // also if the batch is denied
+		}
+		decisions[i] = t.decision(t.units.Full()-missing, &c.request)
+		switch {
+		case units > t.units.Full()-missing+ahead:
+			allowed = false
+		case units > 0:
+			b.value = now + missing + units
+		}
+	}
+	return decisions, allowed
+}
+
+// release stores the value of a bucket after the batch. The table may have been replaced since
+// the bucket was held.
+func (b *heldBucket) release(allowed bool) {
+	at := &b.shard.overflow
+	if b.hash != 0 {
+		at = b.shard.lookup(b.hash)
+	}
+	if allowed {
+		at.bucket.Store(b.value)
+	} else {
+		at.bucket.Store(b.old)
+	}
+}

@@ -1,0 +1,159 @@
+package memory
+
+import "github.com/penstock-go/penstock/limit"
+
+const (
+	sweepSlots         = 4       // that an insertion looks at; four times as many if the shard is full
+	rebuildPauseMicros = 100_000 // between rebuilds of a full shard
+)
+
+// insert adds a bucket for a new key, or returns nil if the shard is full. It evicts full
+// buckets, so that a flood of new keys reuses their slots. It must be called with mu held.
+func (s *shard) insert(hash uint64, l *Limiter) *slot {
+	clock := l.clock()
+	t := s.table.Load()
+	now := clock * t.units.PerMicro()
+	s.sweep(t, now)
+	reusable := s.chain(hash, now)
+	if s.used >= s.maxKeys && t.lowered.Load() >= now && clock >= s.rebuildAt {
+		s.rebuildAt = clock + rebuildPauseMicros
+		s.rebuild(t.units, clock) // leaves the buckets behind that evict had to spare
+		reusable = s.chain(hash, now)
+	}
+	if s.used >= s.maxKeys {
+		return nil
+	}
+	return s.insertAt(hash, reusable, l)
+}
+
+// chain returns a slot without a bucket that a key can use, nil if there is none. It evicts a full
+// bucket if it meets one. It must be called with mu held.
+func (s *shard) chain(hash uint64, now int64) (reusable *slot) {
+	t := s.table.Load()
+	mask := uint64(len(t.slots) - 1)
+	for i := hash & mask; ; i = (i + 1) & mask {
+		at := &t.slots[i]
+		switch h := at.hash.Load(); {
+		case h == 0:
+			return reusable
+		case h == hash:
+			return at // the key was evicted; it must not get a second slot behind this one
+		case reusable == nil && (at.bucket.Load() == migrated || s.evict(t, at, now)):
+			reusable = at
+		}
+	}
+}
+
+// insertAt adds a bucket, in a reusable slot if it is not nil. The bucket starts as the overflow
+// bucket, which the key may have used until now. It must be called with mu held.
+func (s *shard) insertAt(hash uint64, reusable *slot, l *Limiter) *slot {
+	clock := l.clock()
+	t := s.table.Load()
+	if reusable == nil && 4*(s.filled+1) > 3*len(t.slots) {
+		s.rebuild(t.units, clock)
+		t = s.table.Load()
+	}
+	value := s.overflow.bucket.Load()
+	if isFull(value, clock*t.units.PerMicro()) {
+		value = s.fullMarker()
+	}
+	s.used++
+	if reusable == nil {
+		s.filled++
+		return t.add(hash, value)
+	}
+	reusable.hash.Store(hash)
+	reusable.bucket.Store(value)
+	return reusable
+}
+
+// evict removes a bucket if it is full, and reports whether it did. The slot keeps its hash, so
+// that keys behind it are found. It must be called with mu held.
+func (s *shard) evict(t *table, at *slot, now int64) bool {
+	value := at.bucket.Load()
+	if value == migrated || value == now || !isFull(value, now) || !at.bucket.CompareAndSwap(value, migrated) {
+		return false
+	}
+	if t.lowered.Load() >= now { // loaded after the bucket, so that no refund is missed
+		at.bucket.Store(value)
+		return false
+	}
+	s.used--
+	s.evicted++
+	return true
+}
+
+// sweep looks at some slots of the table and evicts their buckets if they are full. It must be
+// called with mu held.
+func (s *shard) sweep(t *table, now int64) {
+	mask := len(t.slots) - 1
+	slots := sweepSlots
+	if s.used >= s.maxKeys {
+		slots *= 4
+	}
+	for range slots {
+		// Backwards, so that slots before a free one become free too.
+		s.sweepAt = (s.sweepAt - 1) & mask
+		at := &t.slots[s.sweepAt]
+		if at.hash.Load() == 0 {
+			continue
+		}
+		s.evict(t, at, now)
+		next := &t.slots[(s.sweepAt+1)&mask]
+		if at.bucket.Load() == migrated && next.hash.Load() == 0 {
+			at.hash.Store(0) // no key behind this slot is searched across it
+			s.filled--
+		}
+	}
+}
+
+// rebuild replaces the table by one with the given units and without full buckets. Calls that
+// find a migrated bucket look it up again with mu held. A held bucket stays held. It must be called
+// with mu held, and with other units only if no bucket is held.
+func (s *shard) rebuild(units limit.Units, clock int64) {
+	old := s.table.Load()
+	now := clock * old.units.PerMicro()
+	type entry struct {
+		hash  uint64
+		value int64
+	}
+	live := make([]entry, 0, s.used)
+	for i := range old.slots {
+		hash := old.slots[i].hash.Load()
+		if hash == 0 {
+			continue
+		}
+		value := old.slots[i].bucket.Swap(migrated)
+		if value == migrated || isFull(value, now) {
+			continue
+		}
+		live = append(live, entry{hash, value})
+	}
+	fresh := newTable(units, len(live)+1)
+	ahead, changed := old.maxAhead.Load(), units != old.units
+	deficit := int64(0)
+	keep := func(value int64) int64 {
+		converted, excess, ok := fresh.convert(value, old, clock)
+		if !ok {
+			return s.fullMarker()
+		}
+		deficit = max(deficit, excess)
+		if !changed {
+			return value
+		}
+		return converted
+	}
+	for _, e := range live {
+		fresh.add(e.hash, keep(e.value))
+	}
+	s.overflow.bucket.Store(keep(s.overflow.bucket.Load()))
+	if changed {
+		ahead, fresh.deficit = deficit, deficit
+	} else {
+		fresh.deficit = old.deficit
+	}
+	fresh.maxAhead.Store(ahead)
+	s.evicted += int64(s.used - len(live))
+	s.used, s.filled = len(live), len(live)
+	s.table.Store(fresh)
+}

@@ -1,0 +1,40 @@
+package memory
+
+import (
+	"fmt"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// SetPolicy replaces the numbers of the limiter's policy. Every bucket lacks as many tokens as
+// before. Each of up to 64 shards is locked while its buckets are converted; calls for keys of
+// other shards may still follow the old policy meanwhile.
+func (l *Limiter) SetPolicy(policy limit.Policy) error {
+	if err := policy.Validate(); err != nil {
+		return fmt.Errorf("memory: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if policy.Name != l.policy.Name {
+		return fmt.Errorf("memory: the policy is named %q; it must keep the name %q", policy.Name, l.policy.Name)
+	}
+	l.policy = policy
+	units := policy.Units()
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		if s.table.Load().units != units {
+			s.rebuild(units, l.clock())
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// Describe returns the capacity of the policy, and the time in which an empty bucket fills.
+func (l *Limiter) Describe() []limit.Description {
+	l.mu.Lock()
+	p := l.policy
+	l.mu.Unlock()
+	return []limit.Description{{Name: p.Name, Limit: p.Capacity, Window: p.Units().Window()}}
+}
