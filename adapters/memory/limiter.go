@@ -89,7 +89,18 @@ func (l *Limiter) Consume(_ context.Context, key limit.Key, cost int64) (limit.D
 	if cost < 0 {
 		return limit.Decision{}, fmt.Errorf("memory: cost is %d; it must not be negative", cost)
 	}
-	return l.consume(&key, &request{tokens: cost}), nil
+	hash := key.Hash(l.seed)
+	s := &l.shards[hash>>l.shift]
+	r := request{tokens: cost}
+	t := s.table.Load()
+	if found, _ := t.find(hash); found != nil { // as shard.take, but for most calls
+		costUnits := t.units.CostUnits(cost)
+		if have, ok := found.take(hash, costUnits, 0, &r, t, l); ok && have > blocked {
+			return t.units.Decision(have, costUnits), nil
+		}
+	}
+	have, t := s.take(hash, &r, l)
+	return t.decision(have, &r), nil
 }
 
 // consume makes a request of kind consume.

@@ -48,9 +48,9 @@ type requestKind uint8
 
 const (
 	consume requestKind = iota // all tokens or none
-	upTo                       // at most the tokens
-	charge                     // all tokens, even if the bucket does not hold them
 	refund
+	upTo   // at most the tokens
+	charge // all tokens, even if the bucket does not hold them
 )
 
 // needsBucket reports whether the request can take tokens, so that a new key needs a bucket.
@@ -80,19 +80,14 @@ func (r *request) units(u *limit.Units) (units, ahead int64) {
 	}
 }
 
-// amount returns how many units the request takes from a bucket that holds have, and whether it
-// takes them.
-func (r *request) amount(units, ahead, have int64, u *limit.Units) (amount int64, takes bool) {
-	switch r.kind {
-	case upTo:
+// part returns how many units a request takes that is not all or none, and whether it takes any.
+func (r *request) part(units, have int64, u *limit.Units) (amount int64, takes bool) {
+	if r.kind == upTo {
 		amount = min(r.tokens, u.WholeTokens(have)) * u.PerToken()
-		return amount, amount > 0
-	case charge:
+	} else {
 		amount = max(min(units, units+have), 0) // the deficit is then at most units
-		return amount, amount > 0
-	default:
-		return units, units < 0 || units <= have+ahead
 	}
+	return amount, amount > 0
 }
 
 // take takes units from the bucket if the request permits it. It returns the units that the
@@ -102,31 +97,39 @@ func (r *request) amount(units, ahead, have int64, u *limit.Units) (amount int64
 // clock is not behind that of the last change. If they differ, another call has changed the
 // bucket in between, maybe at a later time: an admission at the earlier time is still correct,
 // because the bucket bounds it, but a denial might not be, so take starts again.
-func (s *slot) take(hash uint64, r *request, t *table, l *Limiter) (have int64, ok bool) {
-	units, ahead := r.units(&t.units)
+func (s *slot) take(hash uint64, units, ahead int64, r *request, t *table, l *Limiter) (have int64, ok bool) {
 	if ahead > 0 {
 		t.raiseAhead(ahead) // the bucket may have such a deficit afterwards
 	}
+	full := t.units.Full()
 again:
 	for {
 		before := s.bucket.Load()
 		now := l.now(t)
 		for {
 			fullAt := s.bucket.Load()
+			if s.hash.Load() != hash || fullAt == migrated {
+				return 0, false
+			}
 			if fullAt == held {
 				runtime.Gosched()
 				continue again
 			}
-			if fullAt == migrated || s.hash.Load() != hash {
-				return 0, false
-			}
 			isLate := fullAt != before
-			if left := blockLeft(fullAt, now); left > 0 && !isLate {
-				return blocked - left, true
+			if fullAt < -fullMarkers && !isLate {
+				if left := blockLeft(fullAt, now); left > 0 {
+					return blocked - left, true
+				}
 			}
-			missing, clockWentBack := t.missing(fullAt, now)
-			have = t.units.Full() - missing
-			amount, takes := r.amount(units, ahead, have, &t.units)
+			missing, clockWentBack := max(fullAt-now, 0), false
+			if missing > full {
+				missing, clockWentBack = t.missing(fullAt, now)
+			}
+			have = full - missing
+			amount, takes := units, units < 0 || units <= have+ahead
+			if r.kind > refund {
+				amount, takes = r.part(units, have, &t.units)
+			}
 			if isLate && (fullAt <= 0 || amount == 0 || !takes || clockWentBack) {
 				continue again
 			}

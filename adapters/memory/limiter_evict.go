@@ -3,7 +3,8 @@ package memory
 import "github.com/penstock-go/penstock/limit"
 
 const (
-	sweepSlots         = 4       // that an insertion looks at; four times as many if the shard is full
+	sweepSlots         = 2       // that an insertion looks at
+	sweepSlotsFull     = 16      // the same, if the shard is full
 	rebuildPauseMicros = 100_000 // between rebuilds of a full shard
 )
 
@@ -23,7 +24,7 @@ func (s *shard) insert(hash uint64, l *Limiter) *slot {
 	if s.used >= s.maxKeys {
 		return nil
 	}
-	return s.insertAt(hash, reusable, l)
+	return s.insertAt(hash, reusable, clock)
 }
 
 // chain returns a slot without a bucket that a key can use, nil if there is none. It evicts a full
@@ -46,8 +47,7 @@ func (s *shard) chain(hash uint64, now int64) (reusable *slot) {
 
 // insertAt adds a bucket, in a reusable slot if it is not nil. The bucket starts as the overflow
 // bucket, which the key may have used until now. It must be called with mu held.
-func (s *shard) insertAt(hash uint64, reusable *slot, l *Limiter) *slot {
-	clock := l.clock()
+func (s *shard) insertAt(hash uint64, reusable *slot, clock int64) *slot {
 	t := s.table.Load()
 	if reusable == nil && 4*(s.filled+1) > 3*len(t.slots) {
 		s.rebuild(t.units, clock)
@@ -89,7 +89,7 @@ func (s *shard) sweep(t *table, now int64) {
 	mask := len(t.slots) - 1
 	slots := sweepSlots
 	if s.used >= s.maxKeys {
-		slots *= 4
+		slots = sweepSlotsFull
 	}
 	for range slots {
 		// Backwards, so that slots before a free one become free too.

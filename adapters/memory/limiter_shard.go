@@ -39,29 +39,32 @@ func (s *shard) take(hash uint64, r *request, l *Limiter) (have int64, t *table)
 	for {
 		t = s.table.Load()
 		if found, _ := t.find(hash); found != nil {
-			if have, ok := found.take(hash, r, t, l); ok {
+			units, ahead := r.units(&t.units)
+			if have, ok := found.take(hash, units, ahead, r, t, l); ok {
 				return have, t
 			}
 		}
-		if have, t, ok := s.takeSlowly(hash, r, l); ok {
+		if have, t := s.takeUntracked(hash, r, l); t != nil {
 			return have, t
 		}
 	}
 }
 
-// takeSlowly makes a request for a key without a bucket. It returns false if the key has got one.
-func (s *shard) takeSlowly(hash uint64, r *request, l *Limiter) (int64, *table, bool) {
+// takeUntracked makes a request for a key without a bucket. It returns nil if the key has a
+// bucket, maybe a new one.
+func (s *shard) takeUntracked(hash uint64, r *request, l *Limiter) (have int64, t *table) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := s.bucketFor(hash, r, l)
 	if found != &s.overflow {
-		return 0, nil, false
+		return 0, nil
 	}
 	// The overflow bucket changes only with mu held, so that no call still charges it for a key
 	// that has got a bucket of its own.
-	t := s.table.Load()
-	have, _ := found.take(0, r, t, l)
-	return have, t, true
+	t = s.table.Load()
+	units, ahead := r.units(&t.units)
+	have, _ = found.take(0, units, ahead, r, t, l)
+	return have, t
 }
 
 // bucketFor returns a key's slot, or the overflow bucket. It must be called with mu held.
@@ -104,12 +107,13 @@ func (s *shard) fill(hash uint64) {
 func (s *shard) block(hash uint64, until int64, l *Limiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	value := blockedUntil(until * s.table.Load().units.PerMicro())
 	found := s.lookup(hash)
 	if found == nil {
-		found = s.insertAt(hash, s.chain(hash, l.now(s.table.Load())), l)
+		clock := l.clock()
+		found = s.insertAt(hash, s.chain(hash, clock*s.table.Load().units.PerMicro()), clock)
 	}
-	found.replace(hash, value, s.table.Load())
+	t := s.table.Load()
+	found.replace(hash, blockedUntil(until*t.units.PerMicro()), t)
 }
 
 // fullMarker returns a value that means full and was not used before. It must be called with mu
