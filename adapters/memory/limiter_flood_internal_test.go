@@ -2,12 +2,113 @@ package memory
 
 import (
 	"context"
+	"math/rand/v2"
+	"runtime"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/limittest"
 )
+
+// TestLimiter_NewBucketStartsAsOverflowBucket lets a key spend the overflow bucket of a full
+// limiter and then get a bucket of its own.
+func TestLimiter_NewBucketStartsAsOverflowBucket(t *testing.T) {
+	l := NewLimiterMaxKeys(limit.PerMinute(550), 1)
+	micros := int64(0)
+	l.clock = func() int64 { return micros }
+	ann, bob := limit.Key{"ann"}, limit.Key{"bob"}
+	d, err := l.Consume(t.Context(), ann, 60)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	granted := takeAll(t, l, bob)
+	require.EqualValues(t, 550, granted)
+
+	micros = 7 * time.Second.Microseconds() // ann's bucket is full again, and can be evicted
+	granted += takeAll(t, l, bob)
+	assert.EqualValues(t, 1, l.Stats().Evicted, "bob has got ann's slot")
+	assert.EqualValues(t, 550+64, granted, "the capacity and the refill of 7 seconds")
+}
+
+// TestLimiter_FullLimiterKeepsBound uses many more keys than the limiter has buckets, so that
+// slots change their keys all the time, and checks the grants of each key in every interval.
+func TestLimiter_FullLimiterKeepsBound(t *testing.T) {
+	const keys, callers, rounds = 300, 4, 400
+	p := limit.Per(3, 10*time.Millisecond)
+	l := NewLimiterMaxKeys(p, 40)
+	var micros atomic.Int64
+	l.clock = micros.Load
+	level := make([]int64, keys) // grants beyond the refill, in thirds of a token
+	for round := range rounds {
+		var granted [keys]atomic.Int64
+		var wg sync.WaitGroup
+		for caller := range callers {
+			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(round), uint64(caller)))
+				for range 100 {
+					k := rng.IntN(keys / (1 + round%3))
+					if d, err := l.Consume(context.Background(), limit.Key{strconv.Itoa(k)}, 1); err == nil && d.Allowed {
+						granted[k].Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for k := range level {
+			level[k] += 3 * granted[k].Load()
+			require.LessOrEqual(t, level[k], int64(9), "key %d", k)
+			level[k] = max(0, level[k]-1-2*int64(round%2))
+		}
+		micros.Add(int64(1111 + round%2*2222)) // so that a third of a token returns, or a whole one
+	}
+	assert.Positive(t, l.Stats().Evicted)
+	assert.Positive(t, l.Stats().Overflowed)
+}
+
+// TestLimiter_ReusedSlotsEqualModel lets slots change their keys during calls. Each caller knows
+// all calls for its keys, so it knows every Decision.
+func TestLimiter_ReusedSlotsEqualModel(t *testing.T) {
+	const callers, keys, rounds = 4, 300, 2000
+	p := limit.Per(3, 9*time.Millisecond)
+	l := NewLimiterMaxKeys(p, 255)
+	var micros, different atomic.Int64
+	l.clock = micros.Load
+	models := make([]*limittest.Model, callers*keys)
+	for i := range models {
+		models[i] = limittest.NewModel(p)
+	}
+	for round := range rounds {
+		at := time.Duration(micros.Load()) * time.Microsecond
+		var wg sync.WaitGroup
+		for caller := range callers {
+			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(round), uint64(caller)))
+				for range 3 {
+					k := caller + callers*rng.IntN(keys)
+					for range 2 {
+						cost := 1 + rng.Int64N(2)
+						got, err := l.Consume(context.Background(), limit.Key{strconv.Itoa(k)}, cost)
+						if err != nil || got != models[k].Consume(at, cost) {
+							different.Add(1)
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		micros.Add(int64(1 + round%7*1000))
+	}
+	stats := l.Stats()
+	assert.Greater(t, stats.Evicted, int64(callers*rounds))
+	assert.Less(t, stats.Overflowed, int64(rounds/100), "most keys find a slot")
+	assert.LessOrEqual(t, different.Load(), 10*stats.Overflowed, "only the overflow bucket differs from the model")
+}
 
 // BenchmarkConsume_Flood sends each call for a new key to a limiter that is full.
 func BenchmarkConsume_Flood(b *testing.B) {
@@ -19,12 +120,16 @@ func BenchmarkConsume_Flood(b *testing.B) {
 		{"buckets fill late", limit.PerHour(10)},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			l := NewLimiterMaxKeys(bench.policy, 1<<14)
+			l := NewLimiterMaxKeys(bench.policy, 1<<18)
 			keys := make([]limit.Key, 1<<20)
 			for i := range keys {
 				keys[i] = limit.Key{"ip", strconv.Itoa(i)}
+				if _, err := l.Consume(context.Background(), keys[i], 1); err != nil {
+					b.Fatal(err)
+				}
 			}
-			b.ReportAllocs()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			i := 0
 			for b.Loop() {
 				if _, err := l.Consume(context.Background(), keys[i], 1); err != nil {
@@ -32,7 +137,8 @@ func BenchmarkConsume_Flood(b *testing.B) {
 				}
 				i = (i + 1) % len(keys)
 			}
-			b.ReportMetric(float64(l.Stats().Overflowed)/float64(b.N), "overflowed/op")
+			runtime.ReadMemStats(&after)
+			b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/1e6/b.Elapsed().Seconds(), "allocMB/s")
 		})
 	}
 }
