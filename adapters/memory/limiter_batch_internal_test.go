@@ -69,10 +69,16 @@ func TestLimiter_BatchesMeetFloodsAndChanges(t *testing.T) {
 	ann, room := limit.Key{"ann"}, limit.Key{"room"}
 	var granted [3]int64
 	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 400 {
+			if d, err := rooms.Consume(context.Background(), room, 1); err == nil && d.Allowed {
+				granted[2]++
+			}
+		}
+	})
 	for i, requests := range [][]limit.Request{
 		{{Limiter: users, Key: ann, Cost: 1}, {Limiter: rooms, Key: room, Cost: 1}},
 		{{Limiter: rooms, Key: room, Cost: 1}, {Limiter: users, Key: ann, Cost: 1}, {Limiter: rooms, Key: limit.Key{"free"}, Cost: 0}},
-		{{Limiter: rooms, Key: room, Cost: 1}},
 	} {
 		wg.Go(func() {
 			for range 400 {
@@ -116,4 +122,24 @@ func TestLimiter_BatchOfUntrackedKeysSharesBucket(t *testing.T) {
 	assert.False(t, both(2).Allowed, "two tokens are left")
 	assert.True(t, both(1).Allowed)
 	assert.Equal(t, 6*time.Minute, both(1).RetryAfter)
+}
+
+func TestLimiter_BatchHoldsBuckets(t *testing.T) {
+	l := NewLimiter(limit.PerHour(10))
+	key := limit.Key{"ann"}
+	hash := key.Hash(l.seed)
+	checked := false
+	l.clock = func() int64 {
+		s := &l.shards[hash>>l.shift]
+		if found, _ := s.table.Load().find(hash); found != nil {
+			checked = true
+			assert.EqualValues(t, held, found.bucket.Load(), "other calls must wait for the batch")
+		}
+		return 0
+	}
+	_, err := l.ConsumeBatch(t.Context(), []limit.Request{{Limiter: l, Key: key, Cost: 4}}, 0)
+	require.NoError(t, err)
+	assert.True(t, checked)
+	l.clock = func() int64 { return 0 }
+	assert.EqualValues(t, 6, takeAll(t, l, key))
 }

@@ -3,8 +3,9 @@ package memory
 import "github.com/penstock-go/penstock/limit"
 
 const (
-	sweepSlots         = 2       // that an insertion looks at
-	sweepSlotsFull     = 16      // the same, if the shard is full
+	fewSweepSlots      = 2       // that an insertion looks at
+	manySweepSlots     = 16      // the same, if the table or the shard is nearly full
+	sweepPauseMicros   = 100     // of a full shard after a sweep without success
 	rebuildPauseMicros = 100_000 // between rebuilds of a full shard
 )
 
@@ -12,19 +13,40 @@ const (
 // buckets, so that a flood of new keys reuses their slots. It must be called with mu held.
 func (s *shard) insert(hash uint64, l *Limiter) *slot {
 	clock := l.clock()
-	t := s.table.Load()
-	now := clock * t.units.PerMicro()
-	s.sweep(t, now)
+	now := clock * s.table.Load().units.PerMicro()
+	if s.used < s.maxKeys {
+		slots := fewSweepSlots
+		if 8*s.filled > 5*len(s.table.Load().slots) {
+			slots = manySweepSlots
+		}
+		s.sweep(now, slots)
+	}
 	reusable := s.chain(hash, now)
-	if s.used >= s.maxKeys && t.lowered.Load() >= now && clock >= s.rebuildAt {
-		s.rebuildAt = clock + rebuildPauseMicros
-		s.rebuild(t.units, clock) // leaves the buckets behind that evict had to spare
+	if s.used >= s.maxKeys {
+		if !s.makeRoom(clock, now) {
+			return nil
+		}
 		reusable = s.chain(hash, now)
 	}
-	if s.used >= s.maxKeys {
-		return nil
-	}
 	return s.insertAt(hash, reusable, clock)
+}
+
+// makeRoom evicts buckets of a full shard, and reports whether it did. A flood of new keys must
+// not search a full shard at every call. It must be called with mu held.
+func (s *shard) makeRoom(clock, now int64) bool {
+	if clock < s.searchAt {
+		return false
+	}
+	s.sweep(now, manySweepSlots)
+	if t := s.table.Load(); s.used >= s.maxKeys && t.lowered.Load() >= now && clock >= s.rebuildAt {
+		s.rebuildAt = clock + rebuildPauseMicros
+		s.rebuild(t.units, clock) // leaves the buckets behind that evict had to spare
+	}
+	if s.used < s.maxKeys {
+		return true
+	}
+	s.searchAt = clock + sweepPauseMicros
+	return false
 }
 
 // chain returns a slot without a bucket that a key can use, nil if there is none. It evicts a full
@@ -85,12 +107,9 @@ func (s *shard) evict(t *table, at *slot, now int64) bool {
 
 // sweep looks at some slots of the table and evicts their buckets if they are full. It must be
 // called with mu held.
-func (s *shard) sweep(t *table, now int64) {
+func (s *shard) sweep(now int64, slots int) {
+	t := s.table.Load()
 	mask := len(t.slots) - 1
-	slots := sweepSlots
-	if s.used >= s.maxKeys {
-		slots = sweepSlotsFull
-	}
 	for range slots {
 		// Backwards, so that slots before a free one become free too.
 		s.sweepAt = (s.sweepAt - 1) & mask

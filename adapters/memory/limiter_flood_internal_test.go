@@ -36,6 +36,60 @@ func TestLimiter_NewBucketStartsAsOverflowBucket(t *testing.T) {
 	assert.EqualValues(t, 550+64, granted, "the capacity and the refill of 7 seconds")
 }
 
+// TestLimiter_CallFindsReusedSlot lets a slot get another key between a call's search for its
+// slot and its change of the bucket.
+func TestLimiter_CallFindsReusedSlot(t *testing.T) {
+	l := NewLimiterMaxKeys(limit.PerSecond(10), 1)
+	micros := time.Second.Microseconds()
+	l.clock = func() int64 { return micros }
+	ann, bob := limit.Key{"ann"}, limit.Key{"bob"}
+	_, err := l.Consume(t.Context(), ann, 5)
+	require.NoError(t, err)
+	before := l.shards[0].table.Load()
+	first := true
+	l.clock = func() int64 {
+		if first {
+			first = false
+			micros += time.Second.Microseconds()
+			d, err := l.Consume(t.Context(), bob, 3)
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+		}
+		return micros
+	}
+	d, err := l.Consume(t.Context(), ann, 1)
+	require.NoError(t, err)
+	assert.True(t, d.Allowed)
+	assert.Same(t, before, l.shards[0].table.Load(), "bob has got ann's slot")
+	d, err = l.Consume(t.Context(), bob, 0)
+	require.NoError(t, err)
+	assert.EqualValues(t, 7, d.Remaining, "ann has used the overflow bucket")
+}
+
+// TestLimiter_ValuesOfSlotsAreUsedOnce checks what lets a call detect that its slot has got
+// another key: see slot.
+func TestLimiter_ValuesOfSlotsAreUsedOnce(t *testing.T) {
+	l := NewLimiterMaxKeys(limit.PerHour(10), 1)
+	s := &l.shards[0]
+	assert.NotEqual(t, s.fullMarker(), s.fullMarker())
+
+	micros := int64(1)
+	l.clock = func() int64 { return micros }
+	for _, name := range []string{"ann", "bob"} {
+		_, err := l.Consume(t.Context(), limit.Key{name}, 5)
+		require.NoError(t, err)
+		require.NoError(t, l.Refund(t.Context(), limit.Key{name}, 5)) // its values in the future may return
+		before := s.table.Load()
+		micros += time.Second.Microseconds()
+		_, err = l.Consume(t.Context(), limit.Key{"after", name}, 5)
+		require.NoError(t, err)
+		assert.NotSame(t, before, s.table.Load(), "another key must not get the slot")
+		assert.Zero(t, l.Stats().Overflowed)
+		micros += time.Hour.Microseconds()
+	}
+	assert.EqualValues(t, 3, l.Stats().Evicted)
+}
+
 // TestLimiter_FullLimiterKeepsBound uses many more keys than the limiter has buckets, so that
 // slots change their keys all the time, and checks the grants of each key in every interval.
 func TestLimiter_FullLimiterKeepsBound(t *testing.T) {

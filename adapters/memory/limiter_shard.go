@@ -18,7 +18,8 @@ type shard struct {
 	filled     int   // slots with a hash; the others end the search for a key
 	maxKeys    int   // bound of used, except for blocked keys
 	sweepAt    int   // index of the slot to look at next for a full bucket
-	rebuildAt  int64 // when the table may be replaced again to evict buckets, in microseconds
+	searchAt   int64 // when a full shard may look for full buckets again, in microseconds
+	rebuildAt  int64 // when a full shard may replace its table again, in microseconds
 	markers    int64 // how many values that mean full were used
 	overflow   slot  // shared by untracked keys: those for which there is no slot; it has no hash
 	evicted    int64
