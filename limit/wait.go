@@ -17,11 +17,16 @@ import (
 // taken then, except that a limiter that is no [Refunder] keeps those of a reservation.
 func Wait(ctx context.Context, l Limiter, key Key, cost int64) error {
 	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		maxWait := maxWait(ctx, l)
 		d, err := consumeWithin(ctx, Request{l, key, cost}, maxWait)
 		switch {
 		case err != nil:
 			return err
+		case d.Allowed && d.RetryAfter == 0:
+			return nil
 		case d.RetryAfter == Never:
 			return errors.Errorf(errors.FailedPrecondition, "a cost of %d is above the limit of %d and never allowed", cost, d.Limit)
 		case !d.Allowed && endsWithin(ctx, maxWait+d.RetryAfter):

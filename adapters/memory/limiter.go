@@ -95,11 +95,15 @@ func (l *Limiter) Consume(_ context.Context, key limit.Key, cost int64) (limit.D
 	t := s.table.Load()
 	if found, _ := t.find(hash); found != nil { // as shard.take, but for most calls
 		costUnits := t.units.CostUnits(cost)
-		if have, ok := found.take(hash, costUnits, 0, &r, t, l); ok && have > blocked {
+		have, ok := found.take(hash, costUnits, 0, &r, t, l)
+		switch {
+		case ok && have > blocked:
 			return t.units.Decision(have, costUnits), nil
+		case ok:
+			return t.decision(have, &r), nil
 		}
 	}
-	have, t := s.take(hash, &r, l)
+	have, t := s.takeLocked(hash, &r, l)
 	return t.decision(have, &r), nil
 }
 

@@ -1,10 +1,13 @@
 package memory
 
-import "github.com/penstock-go/penstock/limit"
+import (
+	"math"
+
+	"github.com/penstock-go/penstock/limit"
+)
 
 const (
-	fewSweepSlots      = 2       // that an insertion looks at
-	manySweepSlots     = 16      // the same, if the table or the shard is nearly full
+	sweepSlots         = 16      // that an insertion looks at if the table or the shard is nearly full
 	sweepPauseMicros   = 100     // of a full shard after a sweep without success
 	rebuildPauseMicros = 100_000 // between rebuilds of a full shard
 )
@@ -12,14 +15,13 @@ const (
 // insert adds a bucket for a new key, or returns nil if the shard is full. It evicts full
 // buckets, so that a flood of new keys reuses their slots. It must be called with mu held.
 func (s *shard) insert(hash uint64, l *Limiter) *slot {
+	if s.used < s.maxKeys && 8*s.filled <= 5*len(s.table.Load().slots) {
+		return s.insertAt(hash, s.chain(hash, math.MinInt64), l) // no bucket is full at that time
+	}
 	clock := l.clock()
 	now := clock * s.table.Load().units.PerMicro()
 	if s.used < s.maxKeys {
-		slots := fewSweepSlots
-		if 8*s.filled > 5*len(s.table.Load().slots) {
-			slots = manySweepSlots
-		}
-		s.sweep(now, slots)
+		s.sweep(now)
 	}
 	reusable := s.chain(hash, now)
 	if s.used >= s.maxKeys {
@@ -28,7 +30,7 @@ func (s *shard) insert(hash uint64, l *Limiter) *slot {
 		}
 		reusable = s.chain(hash, now)
 	}
-	return s.insertAt(hash, reusable, clock)
+	return s.insertAt(hash, reusable, l)
 }
 
 // makeRoom evicts buckets of a full shard, and reports whether it did. A flood of new keys must
@@ -37,7 +39,7 @@ func (s *shard) makeRoom(clock, now int64) bool {
 	if clock < s.searchAt {
 		return false
 	}
-	s.sweep(now, manySweepSlots)
+	s.sweep(now)
 	if t := s.table.Load(); s.used >= s.maxKeys && t.lowered.Load() >= now && clock >= s.rebuildAt {
 		s.rebuildAt = clock + rebuildPauseMicros
 		s.rebuild(t.units, clock) // leaves the buckets behind that evict had to spare
@@ -49,8 +51,8 @@ func (s *shard) makeRoom(clock, now int64) bool {
 	return false
 }
 
-// chain returns a slot without a bucket that a key can use, nil if there is none. It evicts a full
-// bucket if it meets one. It must be called with mu held.
+// chain returns a slot without a bucket that a key can use, nil if there is none. It evicts a
+// bucket that is full at now if it meets one. It must be called with mu held.
 func (s *shard) chain(hash uint64, now int64) (reusable *slot) {
 	t := s.table.Load()
 	mask := uint64(len(t.slots) - 1)
@@ -69,14 +71,14 @@ func (s *shard) chain(hash uint64, now int64) (reusable *slot) {
 
 // insertAt adds a bucket, in a reusable slot if it is not nil. The bucket starts as the overflow
 // bucket, which the key may have used until now. It must be called with mu held.
-func (s *shard) insertAt(hash uint64, reusable *slot, clock int64) *slot {
+func (s *shard) insertAt(hash uint64, reusable *slot, l *Limiter) *slot {
 	t := s.table.Load()
 	if reusable == nil && 4*(s.filled+1) > 3*len(t.slots) {
-		s.rebuild(t.units, clock)
+		s.rebuild(t.units, l.clock())
 		t = s.table.Load()
 	}
 	value := s.overflow.bucket.Load()
-	if isFull(value, clock*t.units.PerMicro()) {
+	if value <= 0 || isFull(value, l.now(t)) {
 		value = s.fullMarker()
 	}
 	s.used++
@@ -107,10 +109,10 @@ func (s *shard) evict(t *table, at *slot, now int64) bool {
 
 // sweep looks at some slots of the table and evicts their buckets if they are full. It must be
 // called with mu held.
-func (s *shard) sweep(now int64, slots int) {
+func (s *shard) sweep(now int64) {
 	t := s.table.Load()
 	mask := len(t.slots) - 1
-	for range slots {
+	for range sweepSlots {
 		// Backwards, so that slots before a free one become free too.
 		s.sweepAt = (s.sweepAt - 1) & mask
 		at := &t.slots[s.sweepAt]

@@ -37,35 +37,35 @@ func (s *shard) init(units limit.Units, maxKeys int) {
 // take makes a request to a key's bucket. It returns what the bucket held before, in units of
 // the returned table.
 func (s *shard) take(hash uint64, r *request, l *Limiter) (have int64, t *table) {
-	for {
-		t = s.table.Load()
-		if found, _ := t.find(hash); found != nil {
-			units, ahead := r.units(&t.units)
-			if have, ok := found.take(hash, units, ahead, r, t, l); ok {
-				return have, t
-			}
-		}
-		if have, t := s.takeUntracked(hash, r, l); t != nil {
+	t = s.table.Load()
+	if found, _ := t.find(hash); found != nil {
+		units, ahead := r.units(&t.units)
+		if have, ok := found.take(hash, units, ahead, r, t, l); ok {
 			return have, t
 		}
 	}
+	return s.takeLocked(hash, r, l)
 }
 
-// takeUntracked makes a request for a key without a bucket. It returns nil if the key has a
-// bucket, maybe a new one.
-func (s *shard) takeUntracked(hash uint64, r *request, l *Limiter) (have int64, t *table) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := s.bucketFor(hash, r, l)
-	if found != &s.overflow {
-		return 0, nil
+// takeLocked is take for a key that may have no bucket. It locks mu to find or add one.
+func (s *shard) takeLocked(hash uint64, r *request, l *Limiter) (have int64, t *table) {
+	for {
+		s.mu.Lock()
+		found := s.bucketFor(hash, r, l)
+		t = s.table.Load()
+		units, ahead := r.units(&t.units)
+		if found == &s.overflow {
+			// The overflow bucket changes only with mu held, so that no call still charges
+			// it for a key that has got a bucket of its own.
+			have, _ = found.take(0, units, ahead, r, t, l)
+			s.mu.Unlock()
+			return have, t
+		}
+		s.mu.Unlock()
+		if have, ok := found.take(hash, units, ahead, r, t, l); ok {
+			return have, t
+		}
 	}
-	// The overflow bucket changes only with mu held, so that no call still charges it for a key
-	// that has got a bucket of its own.
-	t = s.table.Load()
-	units, ahead := r.units(&t.units)
-	have, _ = found.take(0, units, ahead, r, t, l)
-	return have, t
 }
 
 // bucketFor returns a key's slot, or the overflow bucket. It must be called with mu held.
@@ -110,8 +110,7 @@ func (s *shard) block(hash uint64, until int64, l *Limiter) {
 	defer s.mu.Unlock()
 	found := s.lookup(hash)
 	if found == nil {
-		clock := l.clock()
-		found = s.insertAt(hash, s.chain(hash, clock*s.table.Load().units.PerMicro()), clock)
+		found = s.insertAt(hash, s.chain(hash, l.now(s.table.Load())), l)
 	}
 	t := s.table.Load()
 	found.replace(hash, blockedUntil(until*t.units.PerMicro()), t)

@@ -1,0 +1,101 @@
+package limit_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
+)
+
+func TestConsumeAll_RejectsInvalidRequests(t *testing.T) {
+	l := memory.NewLimiter(limit.PerHour(5))
+	bob := limit.Key{"user", "bob"}
+	for want, requests := range map[string][]limit.Request{
+		"limit: ConsumeAll needs a request":                                                           nil,
+		"limit: ConsumeAll needs limiters that implement Refunder; limit_test.plain does not":         {{l, bob, 1}, {plain{l}, ann, 1}},
+		"limit: cost is -1; it must not be negative":                                                  {{l, bob, 1}, {l, ann, -1}},
+		`limit: two requests have the same limiter and the key ["user" "ann" "" ""]; add their costs`: {{l, ann, 1}, {l, bob, 1}, {l, ann, 2}},
+	} {
+		d, err := limit.ConsumeAll(t.Context(), requests...)
+		require.EqualError(t, err, want)
+		assert.Zero(t, d)
+	}
+	d, err := l.Consume(t.Context(), ann, 0)
+	require.NoError(t, err)
+	assert.EqualValues(t, 5, d.Remaining)
+}
+
+// A failing limiter cannot decide.
+type failing struct{ limit.Refunder }
+
+var errDown = errors.New("the store is down")
+
+func (failing) Consume(context.Context, limit.Key, int64) (limit.Decision, error) {
+	return limit.Decision{}, errDown
+}
+
+func TestConsumeAll_RefundsIfLaterRequestFailsOrDenies(t *testing.T) {
+	l := memory.NewLimiter(limit.PerHour(5))
+	empty := struct{ limit.Refunder }{memory.NewLimiter(limit.PerHour(5))} // cannot decide in one step with l
+	_, err := limit.ConsumeAll(t.Context(), limit.Request{Limiter: l, Key: ann, Cost: 2}, limit.Request{Limiter: failing{l}, Key: ann, Cost: 1})
+	require.ErrorIs(t, err, errDown)
+	d, err := limit.ConsumeAll(t.Context(), limit.Request{Limiter: l, Key: ann, Cost: 2}, limit.Request{Limiter: empty, Key: ann, Cost: 6})
+	require.NoError(t, err)
+	assert.Equal(t, limit.Never, d.RetryAfter)
+	d, err = l.Consume(t.Context(), ann, 0)
+	require.NoError(t, err)
+	assert.EqualValues(t, 5, d.Remaining)
+}
+
+func TestConsumeAll_NamesPolicyThatDecided(t *testing.T) {
+	users, rooms := memory.NewLimiter(limit.PerHour(5).Named("user")), memory.NewLimiter(limit.PerHour(2).Named("room"))
+	d, err := limit.ConsumeAll(t.Context(), limit.Request{Limiter: users, Key: ann, Cost: 1}, limit.Request{Limiter: rooms, Key: limit.Key{"room"}, Cost: 2})
+	require.NoError(t, err)
+	assert.Equal(t, "room", d.Policy)
+	d, err = limit.ConsumeAll(t.Context(), limit.Request{Limiter: users, Key: ann, Cost: 6}, limit.Request{Limiter: rooms, Key: limit.Key{"room"}, Cost: 2})
+	require.NoError(t, err)
+	assert.Equal(t, "user", d.Policy, "the denial with the longest RetryAfter")
+}
+
+func TestAllOf_DescribesReservesAndBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		second := memory.NewLimiter(limit.PerSecond(2).Named("second"))
+		minute := memory.NewLimiter(limit.PerMinute(6).Burst(3).Named("minute"))
+		both := limit.AllOf(second, minute)
+		assert.Equal(t, []limit.Description{{"second", 2, time.Second}, {"minute", 3, 30 * time.Second}}, both.(limit.Describer).Describe())
+
+		reserver := both.(limit.Reserver)
+		for _, want := range []limit.Decision{
+			{Allowed: true, Limit: 2, ResetAfter: time.Second, Policy: "second"},
+			{Allowed: true, Limit: 3, RetryAfter: 10 * time.Second, ResetAfter: 40 * time.Second, Policy: "minute"},
+			{Limit: 3, RetryAfter: 20 * time.Second, ResetAfter: 40 * time.Second, Policy: "minute"},
+		} {
+			d, err := reserver.Reserve(t.Context(), ann, 2, 10*time.Second)
+			require.NoError(t, err)
+			assert.Equal(t, want, d)
+		}
+		_, err := reserver.Reserve(t.Context(), ann, 2, 2*time.Hour)
+		require.Error(t, err)
+
+		blocker := both.(limit.Blocker)
+		require.NoError(t, blocker.Block(t.Context(), ann, time.Hour))
+		for _, l := range []limit.Limiter{both, second, minute} {
+			d, err := l.Consume(t.Context(), ann, 0)
+			require.NoError(t, err)
+			assert.Equal(t, limit.Blocked, d.Reason)
+		}
+		require.NoError(t, blocker.Reset(t.Context(), ann))
+		d, err := both.Consume(t.Context(), ann, 2)
+		require.NoError(t, err)
+		assert.True(t, d.Allowed)
+	})
+	_, reserves := limit.AllOf(hanging{memory.NewLimiter(limit.PerHour(1))}).(limit.Reserver)
+	assert.False(t, reserves, "one limiter cannot reserve")
+}
