@@ -6,13 +6,15 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A Limiter is a [limit.Limiter] in this process. A call takes no lock and allocates nothing;
-// a denied call writes nothing.
+// A Limiter is a [limit.Limiter] in this process that implements every optional interface of
+// package limit. A call for a key that has a bucket takes no lock and allocates nothing; if it is
+// denied, it writes nothing.
 //
 // A bucket is found by a 64-bit hash of its key with a random seed. Two of n keys share a hash,
 // and therefore a bucket, with a probability below n²/2⁶⁵.
@@ -22,8 +24,8 @@ type Limiter struct {
 	shards []shard
 	shift  int // the hash's bits above it select the shard
 
-	mu     sync.Mutex // locked before mu of a shard
-	policy limit.Policy
+	changes     sync.Mutex // held by SetPolicy; locked before mu of a shard
+	description atomic.Pointer[[]limit.Description]
 }
 
 var (
@@ -68,12 +70,12 @@ func NewLimiterMaxKeys(policy limit.Policy, maxKeys int) *Limiter {
 	units := policy.Units()
 	epoch := time.Now()
 	l := &Limiter{
-		policy: policy,
 		seed:   maphash.MakeSeed(),
 		clock:  func() int64 { return time.Since(epoch).Microseconds() },
 		shards: make([]shard, shards),
 		shift:  64 - bits.TrailingZeros(uint(shards)),
 	}
+	l.describe(policy)
 	for i := range l.shards {
 		l.shards[i].init(units, (maxKeys-1)/shards+1)
 	}

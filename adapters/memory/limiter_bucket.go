@@ -154,20 +154,14 @@ again:
 	}
 }
 
-// replace stores a value. It returns false if the slot has no bucket of the key.
-func (s *slot) replace(hash uint64, value int64, t *table) bool {
+// replace stores a value that does not follow from the present one. It must be called with mu of
+// the shard held, so that the bucket is neither held nor migrated.
+func (s *slot) replace(value int64, t *table) {
 	for {
 		old := s.bucket.Load()
-		switch {
-		case old == held:
-			runtime.Gosched()
-			continue
-		case old == migrated, s.hash.Load() != hash:
-			return false
-		}
 		t.lower(old)
 		if s.bucket.CompareAndSwap(old, value) {
-			return true
+			return
 		}
 	}
 }

@@ -13,12 +13,12 @@ func (l *Limiter) SetPolicy(policy limit.Policy) error {
 	if err := policy.Validate(); err != nil {
 		return fmt.Errorf("memory: %w", err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if policy.Name != l.policy.Name {
-		return fmt.Errorf("memory: the policy is named %q; it must keep the name %q", policy.Name, l.policy.Name)
+	l.changes.Lock()
+	defer l.changes.Unlock()
+	if name := l.Describe()[0].Name; policy.Name != name {
+		return fmt.Errorf("memory: the policy is named %q; it must keep the name %q", policy.Name, name)
 	}
-	l.policy = policy
+	l.describe(policy)
 	units := policy.Units()
 	for i := range l.shards {
 		s := &l.shards[i]
@@ -31,10 +31,10 @@ func (l *Limiter) SetPolicy(policy limit.Policy) error {
 	return nil
 }
 
-// Describe returns the capacity of the policy, and the time in which an empty bucket fills.
-func (l *Limiter) Describe() []limit.Description {
-	l.mu.Lock()
-	p := l.policy
-	l.mu.Unlock()
-	return []limit.Description{{Name: p.Name, Limit: p.Capacity, Window: p.Units().Window()}}
+// Describe returns the capacity of the policy, and the time in which an empty bucket fills. Callers
+// share the slice and must not change it.
+func (l *Limiter) Describe() []limit.Description { return *l.description.Load() }
+
+func (l *Limiter) describe(p limit.Policy) {
+	l.description.Store(&[]limit.Description{{Name: p.Name, Limit: p.Capacity, Window: p.Units().Window()}})
 }

@@ -98,9 +98,9 @@ func (s *shard) fill(hash uint64) {
 	defer s.mu.Unlock()
 	found := s.lookup(hash)
 	if found == nil {
-		found, hash = &s.overflow, 0
+		found = &s.overflow
 	}
-	found.replace(hash, s.fullMarker(), s.table.Load())
+	found.replace(s.fullMarker(), s.table.Load())
 }
 
 // block blocks a key's bucket until a time in microseconds. It adds a slot even to a full shard:
@@ -113,7 +113,7 @@ func (s *shard) block(hash uint64, until int64, l *Limiter) {
 		found = s.insertAt(hash, s.chain(hash, l.now(s.table.Load())), l)
 	}
 	t := s.table.Load()
-	found.replace(hash, blockedUntil(until*t.units.PerMicro()), t)
+	found.replace(blockedUntil(until*t.units.PerMicro()), t)
 }
 
 // fullMarker returns a value that means full and was not used before. It must be called with mu
