@@ -112,7 +112,8 @@ func (u Units) PerToken() int64 { return u.perToken }
 
 // FromUnits returns how many units of u a bucket lacks that lacks missing units of old, rounded
 // up: a change of the policy never creates tokens. The result is at most 2^52, more than any
-// bucket holds.
+// bucket holds; of a larger deficit, such as 1,300,000 tokens of which one returns per hour, the
+// rest is forgotten.
 func (u Units) FromUnits(missing int64, old Units) int64 {
 	high, low := bits.Mul64(uint64(missing), uint64(u.perToken))
 	if high >= uint64(old.perToken) {
