@@ -32,9 +32,7 @@ func (l *sharedLimiter) Consume(_ context.Context, _ limit.Key, cost int64) (lim
 	full := b.units.Full()
 	deficit := max(b.missing-full, 0)
 	missing := max(b.missing-(*l.clock-b.at)*b.units.PerMicro(), 0)
-	if missing > full+deficit { // the clock has gone backwards
-		missing = full + deficit
-	}
+	missing = min(missing, full+deficit) // more only if the clock has gone backwards
 	missing = u.FromUnits(missing, b.units)
 	costUnits := u.CostUnits(cost)
 	d := u.Decision(u.Full()-missing, costUnits)
