@@ -37,7 +37,7 @@ func TestHTTP_RejectsAttemptsOverLimit(t *testing.T) {
 		h := ratelimit.HTTP(memory.NewLimiter(limit.PerMinute(40).Burst(2)), nil)(ok)
 		first := attempt(h, "192.0.2.1:1", nil)
 		assert.Equal(t, 200, first.StatusCode)
-		assert.Equal(t, `"http";q=2`, first.Header.Get("RateLimit-Policy"))
+		assert.Equal(t, `"http";q=2;w=3`, first.Header.Get("RateLimit-Policy"))
 		assert.Equal(t, `"http";r=1;t=2`, first.Header.Get("RateLimit"))
 		assert.Equal(t, 200, attempt(h, "192.0.2.1:2", nil).StatusCode)
 		rejected := attempt(h, "192.0.2.1:3", nil)
