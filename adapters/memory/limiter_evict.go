@@ -7,9 +7,10 @@ import (
 )
 
 const (
-	sweepSlots         = 16      // that an insertion looks at if the table or the shard is nearly full
-	sweepPauseMicros   = 100     // of a full shard after a sweep without success
-	rebuildPauseMicros = 100_000 // between rebuilds of a full shard
+	sweepSlots         = 16         // that an insertion looks at if the table or the shard is nearly full
+	sweepPauseMicros   = 100        // of a full shard after a sweep without success
+	rebuildPauseMicros = 100_000    // between rebuilds of a full shard
+	shrinkPauseMicros  = 10_000_000 // between checks whether a table is too large
 )
 
 // insert adds a bucket for a new key, or returns nil if the shard is full. It evicts full
@@ -20,6 +21,7 @@ func (s *shard) insert(hash uint64, l *Limiter) *slot {
 	}
 	clock := l.clock()
 	now := clock * s.table.Load().units.PerMicro()
+	s.shrink(clock, now)
 	if s.used < s.maxKeys {
 		s.sweep(now)
 	}
@@ -49,6 +51,24 @@ func (s *shard) makeRoom(clock, now int64) bool {
 	}
 	s.searchAt = clock + sweepPauseMicros
 	return false
+}
+
+// shrink replaces a table that has become much too large, such as after a flood of new keys. It
+// must be called with mu held.
+func (s *shard) shrink(clock, now int64) {
+	if clock < s.shrinkAt {
+		return
+	}
+	s.shrinkAt = clock + shrinkPauseMicros
+	t, live := s.table.Load(), 0
+	for i := range t.slots {
+		if value := t.slots[i].bucket.Load(); value != migrated && !isFull(value, now) {
+			live++
+		}
+	}
+	if 4*slotsFor(live+1) <= len(t.slots) {
+		s.rebuild(t.units, clock)
+	}
 }
 
 // chain returns a slot without a bucket that a key can use, nil if there is none. It evicts a

@@ -167,6 +167,21 @@ func TestLimiter_ReusedSlotsEqualModel(t *testing.T) {
 	assert.LessOrEqual(t, different.Load(), 10*stats.Overflowed, "only the overflow bucket differs from the model")
 }
 
+func TestLimiter_TableShrinksAfterFlood(t *testing.T) {
+	l := NewLimiterMaxKeys(limit.PerHour(5), 500)
+	micros := int64(0)
+	l.clock = func() int64 { return micros }
+	for n := range 1000 {
+		_, err := l.Consume(t.Context(), limit.Key{strconv.Itoa(n)}, 1)
+		require.NoError(t, err)
+	}
+	require.Len(t, l.shards[0].table.Load().slots, 1024)
+	micros = time.Hour.Microseconds()
+	_, err := l.Consume(t.Context(), limit.Key{"after"}, 1)
+	require.NoError(t, err)
+	assert.Len(t, l.shards[0].table.Load().slots, minSlots)
+}
+
 // BenchmarkConsume_Flood sends each call for a new key to a limiter that is full.
 func BenchmarkConsume_Flood(b *testing.B) {
 	for _, bench := range []struct {

@@ -20,6 +20,7 @@ type shard struct {
 	sweepAt    int   // index of the slot to look at next for a full bucket
 	searchAt   int64 // when a full shard may look for full buckets again, in microseconds
 	rebuildAt  int64 // when a full shard may replace its table again, in microseconds
+	shrinkAt   int64 // when to check again whether the table is too large, in microseconds
 	markers    int64 // how many values that mean full were used
 	overflow   slot  // shared by untracked keys: those for which there is no slot; it has no hash
 	evicted    int64
