@@ -35,6 +35,11 @@ func (p CooldownPolicy) Validate() error {
 	return nil
 }
 
+// Description describes the policy.
+func (p CooldownPolicy) Description() Description {
+	return Description{Name: p.Name, Limit: p.Max, Window: p.Window}
+}
+
 func (p CooldownPolicy) errorf(format string, args ...any) error {
 	text := fmt.Sprintf(format, args...)
 	if p.Name != "" {

@@ -19,8 +19,10 @@ type QuotaPolicy struct {
 // A Period is a unit of the calendar.
 type Period uint8
 
-// The periods. A Day begins at midnight and has 23 or 25 hours when daylight saving time begins
-// or ends; an Hour that a change of the clocks repeats counts twice.
+// The periods. A Day and a Month begin when the clocks first show their date, which is at
+// midnight unless the clocks change then; a Day has 23 or 25 hours when daylight saving time
+// begins or ends. An Hour that a change of the clocks repeats counts twice, and one within which
+// the clocks change counts as two.
 const (
 	Hour Period = iota
 	Day
@@ -61,35 +63,87 @@ func (p QuotaPolicy) errorf(format string, args ...any) error {
 	return errors.New("limit: " + text)
 }
 
-// Bounds returns when the period that contains t begins, and when the next one does. It is for
-// adapters. The policy must be valid.
+// Description describes the quota. Its Window is nominal: an hour, 24 hours, or 31 days.
+func (p QuotaPolicy) Description() Description {
+	window := time.Hour
+	switch p.Period {
+	case Day:
+		window = 24 * time.Hour
+	case Month:
+		window = 31 * 24 * time.Hour
+	}
+	return Description{Name: p.Name, Limit: p.Max, Window: window}
+}
+
+// Bounds returns when the period that contains t begins, and when the next one does. Periods
+// follow each other without gaps and without overlaps. It is for adapters. The policy must be
+// valid.
 func (p QuotaPolicy) Bounds(t time.Time) (start, end time.Time) {
 	loc := p.Location
 	if loc == nil {
 		loc = time.UTC
 	}
 	t = t.In(loc)
+	if p.Period == Hour {
+		return hourBounds(t)
+	}
 	year, month, day := t.Date()
-	switch p.Period {
-	case Month:
-		return midnight(year, month, 1, loc), midnight(year, month+1, 1, loc)
-	case Day:
-		return midnight(year, month, day, loc), midnight(year, month, day+1, loc)
-	default:
-		// A zone's offset may be no whole number of hours, so the start is computed from
-		// the local time; the hour itself always has 60 minutes unless the clocks change in it.
-		into := time.Duration(t.Minute())*time.Minute + time.Duration(t.Second())*time.Second + time.Duration(t.Nanosecond())
-		start = t.Add(-into)
-		return start, start.Add(time.Hour)
+	nextDay, nextMonth := 1, time.Month(0)
+	if p.Period == Month {
+		day, nextDay, nextMonth = 1, 0, 1
+	}
+	start = firstMoment(year, month, day, loc)
+	for {
+		month, day = month+nextMonth, day+nextDay
+		end = firstMoment(year, month, day, loc)
+		if t.Before(end) {
+			return start, end
+		}
+		// Clocks that go back shortly after midnight show the end of a day again. That time
+		// belongs to the new day.
+		start = end
 	}
 }
 
-// midnight returns the first moment of a day. Where daylight saving time begins at midnight,
-// that is 01:00.
-func midnight(year int, month time.Month, day int, loc *time.Location) time.Time {
-	t := time.Date(year, month, day, 0, 0, 0, 0, loc)
-	if t.Day() != time.Date(year, month, day, 12, 0, 0, 0, loc).Day() {
-		t = time.Date(year, month, day, 1, 0, 0, 0, loc) // normalized into the previous day
+// hourBounds returns the bounds of t's hour on the clocks of its zone. If the clocks change
+// within an hour, or repeat one, the time before the change and the time after it are two
+// periods.
+func hourBounds(t time.Time) (start, end time.Time) {
+	_, offset := t.Zone()
+	into := time.Duration(t.Minute())*time.Minute + time.Duration(t.Second())*time.Second + time.Duration(t.Nanosecond())
+	start = t.Add(-into)
+	end = start.Add(time.Hour)
+	since, until := t.ZoneBounds()
+	if !since.IsZero() && start.Before(since) && offsetAt(since.Add(-1)) != offset {
+		start = since
 	}
-	return t
+	if !until.IsZero() && end.After(until) && offsetAt(until) != offset {
+		end = until
+	}
+	return start, end
+}
+
+func offsetAt(t time.Time) int {
+	_, offset := t.Zone()
+	return offset
+}
+
+// maxOffset is more than any zone of the time zone database has been ahead of UTC.
+const maxOffset = 16 * time.Hour
+
+// firstMoment returns when the clocks of loc first show a date or a later one. That is not
+// always midnight: daylight saving time may begin at midnight, and zones have skipped a day.
+func firstMoment(year int, month time.Month, day int, loc *time.Location) time.Time {
+	midnight := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+	for t := midnight.Add(-maxOffset).In(loc); ; {
+		first := midnight.Add(-time.Duration(offsetAt(t)) * time.Second).In(loc)
+		since, until := t.ZoneBounds()
+		if !since.IsZero() && first.Before(since) {
+			first = since
+		}
+		if until.IsZero() || first.Before(until) {
+			return first
+		}
+		t = until
+	}
 }

@@ -52,6 +52,11 @@ func (p WindowPolicy) ValidateLog() error {
 	return nil
 }
 
+// Description describes the policy.
+func (p WindowPolicy) Description() Description {
+	return Description{Name: p.Name, Limit: p.Max, Window: p.Window}
+}
+
 func (p WindowPolicy) errorf(format string, args ...any) error {
 	text := fmt.Sprintf(format, args...)
 	if p.Name != "" {
