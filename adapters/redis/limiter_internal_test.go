@@ -100,32 +100,3 @@ func testContract(t *testing.T, client goredis.UniversalClient) {
 	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, harness(t, client), 40) })
 	t.Run("clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, harness(t, client), 40) })
 }
-
-func TestCooldown_Contract(t *testing.T) {
-	for name, client := range map[string]goredis.UniversalClient{
-		"embedded": goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}),
-		"one node": redistest.Any(t),
-	} {
-		for _, c := range limittest.CooldownCases() {
-			t.Run(name+": "+c.Name, func(t *testing.T) {
-				clock := newClock()
-				c.Run(t, limittest.CooldownHarness{
-					New: func(p limit.CooldownPolicy, onPenalty func(limit.Penalty)) limit.Limiter {
-						return newTestCooldown(t, client, p, onPenalty, clock)
-					},
-					Sleep: clock.sleep,
-				})
-			})
-		}
-	}
-}
-
-func newTestCooldown(t *testing.T, client goredis.UniversalClient, p limit.CooldownPolicy, onPenalty func(limit.Penalty), c *clock) *Cooldown {
-	prefix := redistest.Prefix(t)
-	l := NewCooldown(client, p, onPenalty)
-	l.prefix += prefix
-	l.calls = newScriptBatcher("redis: cooldown", client, withTimeArgument(t, cooldownConsumeLua, ", 'PX', format('%.0f', math.ceil(reset() / 1000))"), 4)
-	l.now = func() time.Duration { return time.Duration(c.local.Load()) }
-	l.time = func() []any { return []any{c.server.Load()} }
-	return l
-}

@@ -23,8 +23,6 @@ var (
 	limiterConsumeMultiLua string
 	//go:embed limiter_block.lua
 	limiterBlockLua string
-	//go:embed cooldown_consume.lua
-	cooldownConsumeLua string
 	//go:embed semaphore_acquire.lua
 	semaphoreAcquireLua string
 )

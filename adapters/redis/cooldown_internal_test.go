@@ -1,0 +1,54 @@
+package redis
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/limittest"
+)
+
+// useClock makes a limiter's clocks those of c, and its records those of a test.
+func (r *records) useClock(t testing.TB, lua, prefix string, c *clock) {
+	r.prefix += prefix
+	lua = strings.ReplaceAll(lua, "  call('PEXPIRE', KEYS[1], format('%.0f', millis))\n", "")
+	r.calls = newScriptBatcher(r.name, r.client, withTimeArgument(t, lua, ", 'PX', format('%.0f', millis)"), 5)
+	r.now = func() time.Duration { return time.Duration(c.local.Load()) }
+	r.time = func() []any { return []any{c.server.Load()} }
+}
+
+// testRecords calls test with each kind of server.
+func testRecords(t *testing.T, test func(*testing.T, goredis.UniversalClient)) {
+	t.Run("embedded", func(t *testing.T) {
+		client := goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()})
+		t.Cleanup(func() { _ = client.Close() })
+		test(t, client)
+	})
+	t.Run("one node", func(t *testing.T) { test(t, redistest.Any(t)) })
+	t.Run("cluster", func(t *testing.T) { test(t, redistest.StartCluster(t).Client(t)) })
+}
+
+func cooldownHarness(t *testing.T, client goredis.UniversalClient) limittest.CooldownHarness {
+	clock, prefix := newClock(), redistest.Prefix(t)
+	return limittest.CooldownHarness{
+		New: func(p limit.CooldownPolicy, onPenalty func(limit.Penalty)) limit.Limiter {
+			c := NewCooldown(client, p, onPenalty)
+			c.useClock(t, slidingLogLua, prefix, clock)
+			return c
+		},
+		Sleep: clock.sleep,
+	}
+}
+
+func TestCooldown_Contract(t *testing.T) {
+	testRecords(t, func(t *testing.T, client goredis.UniversalClient) {
+		for _, c := range limittest.CooldownCases() {
+			t.Run(c.Name, func(t *testing.T) { c.Run(t, cooldownHarness(t, client)) })
+		}
+	})
+}

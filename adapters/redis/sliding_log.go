@@ -1,0 +1,81 @@
+package redis
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+//go:embed sliding_log.lua
+var slidingLogLua string
+
+// A SlidingLog is a [limit.Limiter] that enforces a [limit.WindowPolicy] exactly, in Redis, so that
+// many processes share it. Its decisions equal those of a sliding-window log in memory, on the
+// clock of the Redis server. A key that lacks tokens is denied without a round trip, for at most a
+// second. After an error of ctx, it is unknown whether tokens were taken.
+//
+// Processes whose policies have the same name share records, also if their numbers differ, as
+// during a rolling deployment. Each of them counts the tokens in its own window. The tokens of
+// a key that they grant in any interval are at most the largest Max, plus the largest Max/Window
+// times the length of the interval.
+//
+// If the server's clock goes backwards, a key's tokens move with it at the next call: they return
+// at most a window later than otherwise. If the clock goes forward, tokens return early, at most
+// Max of them.
+//
+// A key's record is a string under penstock:log:<policy>:<part>:<part>... of 28 bytes and 7 for
+// each of its last Max tokens, up to a quarter more. It expires when its window is empty. A
+// SlidingLog is safe for concurrent use.
+type SlidingLog struct {
+	records
+	policy limit.WindowPolicy
+}
+
+var (
+	_ limit.Refunder  = (*SlidingLog)(nil)
+	_ limit.Describer = (*SlidingLog)(nil)
+)
+
+// NewSlidingLog returns a sliding-window log. It panics if the policy is not valid for a log
+// ([limit.WindowPolicy.ValidateLog]) or the client is nil. It does not connect to Redis.
+func NewSlidingLog(client goredis.UniversalClient, policy limit.WindowPolicy) *SlidingLog {
+	if err := policy.ValidateLog(); err != nil {
+		panic(err.Error())
+	}
+	args := []any{policy.Max, policy.Window.Microseconds(), 0}
+	return &SlidingLog{
+		records: newRecords(client, "log", windowName(policy), slidingLogLua, policy.Max, func() []any { return args }),
+		policy:  policy,
+	}
+}
+
+func windowName(p limit.WindowPolicy) string {
+	if p.Name != "" {
+		return p.Name
+	}
+	return fmt.Sprintf("%d-in-%s", p.Max, p.Window)
+}
+
+// Consume takes cost tokens of key, or none of them.
+func (l *SlidingLog) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
+	d, _, err := l.consume(ctx, key, cost)
+	return d, err
+}
+
+// Refund returns the newest tokens in key's window. Other processes may deny the key for up to a
+// second more.
+func (l *SlidingLog) Refund(ctx context.Context, key limit.Key, tokens int64) error {
+	return l.refund(ctx, key, tokens)
+}
+
+// Reset returns all tokens of key. Other processes may deny the key for up to a second more.
+func (l *SlidingLog) Reset(ctx context.Context, key limit.Key) error { return l.reset(ctx, key) }
+
+// Describe returns the log's Max and Window.
+func (l *SlidingLog) Describe() []limit.Description {
+	return []limit.Description{l.policy.Description()}
+}

@@ -1,0 +1,148 @@
+-- This script executes one call of a sliding-window log, or of a cooldown: a log with penalties.
+-- KEYS[1] is the record of its key. ARGV is the maximum per window; the window and the penalty (0
+-- for a log) in microseconds; and the cost, 0 to only read the record, or minus the tokens to
+-- refund.
+-- The reply is: 0 if allowed, 1 if a penalty starts, 2 if a penalty is in effect, 3 if a log
+-- denies; the calls in the window; the microseconds until the same call can be allowed, until
+-- nothing of the record counts, and until a denied key has more tokens than now.
+--
+-- A record is a string of numbers of 7 bytes, big-endian; times are microseconds since 1970:
+--   when the record was written; the end of the penalty, or 0;
+--   the largest maximum and the largest window of all policies that have written the record;
+--   the times of the calls, oldest first: at least the newest ones, as many as the largest
+--   maximum, of the last largest window.
+-- So a process with any of these policies finds the calls that it must count. A call costs a
+-- binary search; bytes of calls are copied, but only numbers that are needed are decoded.
+local call, floor, ceil, byte, char, sub, format = redis.call, math.floor, math.ceil, string.byte, string.char, string.sub, string.format
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+local max_calls, window, penalty, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local number_size, header_size = 7, 28
+-- A record of at most this many calls is written whole, with one command. To a longer one, calls
+-- are appended, so that a replica receives only these.
+local short = 64
+
+local value = call('GET', KEYS[1]) or ''
+
+local function decode(at)
+  local a, b, c, d, e, f, g = byte(value, at, at + 6)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
+end
+
+local function encode(n)
+  local high, low = floor(n / 16777216), n % 16777216
+  return char(floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
+    floor(low / 65536), floor(low / 256) % 256, low % 256)
+end
+
+local written, until_, keep, retain, stored = now, 0, max_calls, window, 0
+if value ~= '' then
+  written, until_ = decode(1), decode(1 + number_size)
+  keep, retain = math.max(keep, decode(1 + 2 * number_size)), math.max(retain, decode(1 + 3 * number_size))
+  stored = (#value - header_size) / number_size
+end
+
+local function stamp(i)
+  return decode(header_size + (i - 1) * number_size + 1)
+end
+
+-- stamps returns the encoded times from one call to another.
+local function stamps(first, last)
+  return sub(value, header_size + (first - 1) * number_size + 1, header_size + last * number_size)
+end
+
+-- If the clock went backwards, the whole record moves with it: the time since it was written does
+-- not count, and nothing lasts for the length of the step.
+local moved = now < written
+if moved then
+  local step, parts = written - now, {}
+  for i = 1, stored do
+    parts[i] = encode(math.max(stamp(i) - step, 0))
+  end
+  until_ = math.max(until_ - step, 0)
+  value = sub(value, 1, header_size) .. table.concat(parts)
+end
+
+-- older returns how many calls were at a time or before.
+local function older(at)
+  local low, high = 0, stored
+  while low < high do
+    local middle = ceil((low + high) / 2)
+    if stamp(middle) <= at then
+      low = middle
+    else
+      high = middle - 1
+    end
+  end
+  return low
+end
+
+local outside = older(now - window)
+local count = stored - outside
+
+-- allows_at returns when that many calls can be allowed.
+local function allows_at(calls)
+  local excess = count + calls - max_calls
+  if excess <= 0 then
+    return until_
+  end
+  return math.max(until_, stamp(outside + excess) + window)
+end
+
+-- write stores the record with that many calls at present in addition, or without the newest ones.
+local function write(change)
+  local kept, added, newest = stored, '', now
+  if change > 0 then
+    added = string.rep(encode(now), change)
+  else
+    kept = stored + change
+    newest = kept > 0 and stamp(kept) or 0
+  end
+  local millis = ceil((math.max(until_, newest > 0 and newest + retain or 0) - now) / 1000)
+  if millis <= 0 then
+    call('DEL', KEYS[1])
+    return
+  end
+  local header = encode(now) .. encode(until_) .. encode(keep) .. encode(retain)
+  local unneeded = math.min(math.max(older(now - retain), stored + change - keep), kept)
+  if moved or change < 0 or kept <= short or unneeded > kept / 4 then
+    call('SET', KEYS[1], header .. stamps(unneeded + 1, kept) .. added, 'PX', format('%.0f', millis))
+    return
+  end
+  call('SETRANGE', KEYS[1], 0, header)
+  call('APPEND', KEYS[1], added)
+  call('PEXPIRE', KEYS[1], format('%.0f', millis))
+end
+
+local function reply(outcome, calls, allowed_at, newest, more_at)
+  return { outcome, calls, math.max(allowed_at - now, 0), math.max(until_ - now, newest + window - now, 0), math.max(more_at - now, 0) }
+end
+
+local newest = stored > 0 and stamp(stored) or 0
+if cost < 0 then
+  local refund = math.min(-cost, count)
+  if refund > 0 or moved then
+    write(-refund)
+  end
+  return reply(0, count - refund, 0, newest, 0)
+end
+local in_penalty = until_ > now
+if cost > 0 and not in_penalty and count + cost <= max_calls then
+  write(cost)
+  return reply(0, count + cost, 0, now, 0)
+end
+local outcome, more_at = 0, until_
+if in_penalty then
+  outcome = 2
+elseif cost > 0 then
+  outcome, more_at = 3, allows_at(math.max(max_calls - count, 0) + 1)
+  if penalty > 0 then
+    outcome, until_ = 1, now + penalty
+    until_ = allows_at(cost)
+    more_at = until_
+  end
+end
+if outcome == 1 or moved then
+  write(0)
+end
+return reply(outcome, count, allows_at(cost), newest, more_at)
