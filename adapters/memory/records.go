@@ -1,0 +1,155 @@
+package memory
+
+import (
+	"hash/maphash"
+	"sync"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A recordTable keeps a record of type R for each of a bounded number of keys. A record is found by a
+// 64-bit hash of its key with a random seed, so that long keys take no more memory than short ones.
+// Two of n keys share a record with a probability below n²/2⁶⁵.
+//
+// The table evicts only idle records, which are equal to those of unused keys. While it cannot evict
+// any, all new keys of a shard share one overflow record. A key that gets a record of its own
+// later starts with a copy of it: otherwise it could spend both.
+type recordTable[R any, P record[R]] struct {
+	seed      maphash.Seed
+	clock     func() int64 // in microseconds
+	shardKeys int
+	shards    [recordShards]recordShard[R, P]
+}
+
+// A record is what a limiter knows of a key. Its zero value is that of an unused key.
+type record[R any] interface {
+	*R
+	idle(now int64) bool // reports whether the record is equal to the zero one; now is in microseconds
+	clone() R
+}
+
+const (
+	recordShards     = 64
+	sweepPauseMicros = 100_000
+)
+
+type recordShard[R any, P record[R]] struct {
+	mu         sync.Mutex
+	entries    map[uint64]P
+	sweptAt    int64 // when a full shard was last searched for idle records
+	overflow   R     // shared by untracked keys: those for which there is no room
+	evicted    int64
+	overflowed int64
+
+	_ [64]byte // keeps shards on different cache lines
+}
+
+func newRecordTable[R any, P record[R]](maxKeys int, clock func() int64) *recordTable[R, P] {
+	t := &recordTable[R, P]{seed: maphash.MakeSeed(), clock: clock, shardKeys: maxKeys / recordShards}
+	for i := range t.shards {
+		t.shards[i].entries = map[uint64]P{}
+		t.shards[i].sweptAt = -sweepPauseMicros
+	}
+	return t
+}
+
+// change calls f with the record of key, which f may change, and the time. It adds a record for a
+// new key if there is room. The key's shard is locked meanwhile.
+func (t *recordTable[R, P]) change(key *limit.Key, f func(r P, now int64)) {
+	s, hash := t.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := t.clock() // after Lock: calls for a key are in the order of their times
+	r := s.entries[hash]
+	switch {
+	case r != nil:
+	case len(s.entries) >= t.shardKeys && !s.sweep(now, t.shardKeys):
+		s.overflowed++
+		r = &s.overflow
+	default:
+		r = s.copyOfOverflow(now)
+		s.entries[hash] = r
+	}
+	f(r, now)
+}
+
+// read calls f with the record of key, or of a new key, and the time. Changes that f makes have no
+// effect, except that it may remove what has expired.
+func (t *recordTable[R, P]) read(key *limit.Key, f func(r P, now int64)) {
+	s, hash := t.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := t.clock()
+	r := s.entries[hash]
+	if r == nil {
+		r = s.copyOfOverflow(now)
+	}
+	f(r, now)
+}
+
+// reset makes the record of key that of an unused key.
+func (t *recordTable[R, P]) reset(key *limit.Key) {
+	s, hash := t.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case P(&s.overflow).idle(t.clock()):
+		delete(s.entries, hash)
+	case s.entries[hash] != nil || len(s.entries) < t.shardKeys:
+		s.entries[hash] = new(R) // without a record, the key would get a copy of the overflow record
+	default:
+		s.overflow = *new(R)
+	}
+}
+
+func (t *recordTable[R, P]) resetAll() {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		clear(s.entries)
+		s.overflow = *new(R)
+		s.mu.Unlock()
+	}
+}
+
+func (t *recordTable[R, P]) stats() limit.Stats {
+	var stats limit.Stats
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		stats.Keys += int64(len(s.entries))
+		stats.Evicted += s.evicted
+		stats.Overflowed += s.overflowed
+		s.mu.Unlock()
+	}
+	return stats
+}
+
+func (t *recordTable[R, P]) shard(key *limit.Key) (s *recordShard[R, P], hash uint64) {
+	hash = key.Hash(t.seed)
+	return &t.shards[hash%recordShards], hash
+}
+
+func (s *recordShard[R, P]) copyOfOverflow(now int64) P {
+	if P(&s.overflow).idle(now) {
+		return new(R)
+	}
+	r := P(&s.overflow).clone()
+	return &r
+}
+
+// sweep evicts idle records and reports whether there is room. A flood of new keys must not sweep
+// the shard at every call.
+func (s *recordShard[R, P]) sweep(now int64, maxKeys int) bool {
+	if since := now - s.sweptAt; since >= 0 && since < sweepPauseMicros {
+		return false
+	}
+	s.sweptAt = now
+	for hash, r := range s.entries {
+		if r.idle(now) {
+			delete(s.entries, hash)
+			s.evicted++
+		}
+	}
+	return len(s.entries) < maxKeys
+}

@@ -1,0 +1,179 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A SlidingCounter is a [limit.Limiter] that enforces a [limit.WindowPolicy] with two counts per key,
+// in this process. Windows begin at whole multiples of Window since 1970 UTC, and time advances in
+// whole milliseconds.
+//
+//   - The tokens of the previous window count in part, as if they had been taken evenly. A cost is
+//     allowed if
+//
+//     previous × (Window − elapsed) / Window + current + cost ≤ Max
+//
+//     where elapsed is the time since the current window began. The arithmetic is exact.
+//   - Remaining is the largest cost that is allowed. RetryAfter is the time until the cost is allowed
+//     if no tokens are taken meanwhile, and never a millisecond more. ResetAfter is the time until
+//     nothing counts: the end of the next window, or of this one if no tokens were taken in it.
+//   - Refund returns tokens of the current window, and then of the previous one.
+//   - The tokens of a key that it grants in any interval are at most Max, plus Max/Window times the
+//     length of the interval, rounded up to milliseconds: a token bucket with a capacity of Max
+//     has the same bound.
+//
+// It keeps up to 1,048,576 keys, each in about 70 bytes, and evicts those for which nothing counts. If
+// it cannot evict any, new keys of a shard share one record. Two of n keys share a record with a
+// probability below n²/2⁶⁵.
+type SlidingCounter struct {
+	policy  limit.WindowPolicy
+	rules   counterRules
+	records *recordTable[windowCount, *windowCount]
+}
+
+var (
+	_ limit.InProcess = (*SlidingCounter)(nil)
+	_ limit.Refunder  = (*SlidingCounter)(nil)
+	_ limit.Describer = (*SlidingCounter)(nil)
+)
+
+// NewSlidingCounter returns a sliding-window counter. It panics if the policy is not valid.
+func NewSlidingCounter(policy limit.WindowPolicy) *SlidingCounter {
+	if err := policy.Validate(); err != nil {
+		panic(err.Error())
+	}
+	epoch := time.Now()
+	since, offset := microsecondsSince(epoch), epoch.UnixMicro()
+	return &SlidingCounter{
+		policy:  policy,
+		rules:   counterRules{max: policy.Max, window: policy.Window.Milliseconds()},
+		records: newRecordTable[windowCount](defaultMaxKeys, func() int64 { return offset + since() }),
+	}
+}
+
+// InProcess marks a limiter that decides in this process.
+func (c *SlidingCounter) InProcess() {}
+
+// Consume takes cost tokens of key, or none of them. It ignores its context, because it never waits.
+func (c *SlidingCounter) Consume(_ context.Context, key limit.Key, cost int64) (d limit.Decision, err error) {
+	if cost < 0 {
+		return limit.Decision{}, fmt.Errorf("memory: cost is %d; it must not be negative", cost)
+	}
+	decide := func(r *windowCount, now int64) { d = r.consume(now, cost, &c.rules) }
+	if cost == 0 || cost > c.policy.Max {
+		c.records.read(&key, decide)
+	} else {
+		c.records.change(&key, decide)
+	}
+	return d, nil
+}
+
+// Refund returns tokens of key, those of the current window first.
+func (c *SlidingCounter) Refund(_ context.Context, key limit.Key, tokens int64) error {
+	if tokens < 0 {
+		return fmt.Errorf("memory: refund is %d; it must not be negative", tokens)
+	}
+	if tokens > 0 {
+		c.records.change(&key, func(r *windowCount, now int64) { r.refund(now, tokens, &c.rules) })
+	}
+	return nil
+}
+
+// Reset returns all tokens of key.
+func (c *SlidingCounter) Reset(_ context.Context, key limit.Key) error {
+	c.records.reset(&key)
+	return nil
+}
+
+// Describe returns the counter's Max and Window.
+func (c *SlidingCounter) Describe() []limit.Description {
+	return []limit.Description{c.policy.Description()}
+}
+
+// Stats returns how many keys there are, and how many were evicted or overflowed. It locks each
+// of 64 shards for a moment.
+func (c *SlidingCounter) Stats() limit.Stats { return c.records.stats() }
+
+type counterRules struct {
+	max    int64
+	window int64 // in milliseconds
+}
+
+// A windowCount is the record of a key. Its times are milliseconds since 1970. Every product of a
+// count and a time is below 2^51, because counts are at most Max.
+type windowCount struct {
+	start             int64 // of the current window
+	previous, current int64 // tokens
+	end               int64 // when nothing counts
+}
+
+func (r *windowCount) idle(now int64) bool { return r.end*1000 <= now }
+
+func (r *windowCount) clone() windowCount { return *r }
+
+// advance makes the window that contains tick the current one.
+func (r *windowCount) advance(tick int64, p *counterRules) {
+	start := tick - tick%p.window
+	switch start - r.start {
+	case 0:
+	case p.window:
+		r.previous, r.current = r.current, 0
+	default:
+		r.previous, r.current = 0, 0
+	}
+	r.start = start
+}
+
+// consume takes cost tokens, or none of them, at a time in microseconds.
+func (r *windowCount) consume(now, cost int64, p *counterRules) limit.Decision {
+	tick := now / 1000
+	r.advance(tick, p)
+	d := limit.Decision{Limit: p.max}
+	left := r.start + p.window - tick
+	switch {
+	case cost > p.max:
+		d.RetryAfter = limit.Never
+	case cost == 0, r.previous*left <= (p.max-r.current-cost)*p.window:
+		d.Allowed = true
+		r.current += cost
+	default:
+		d.RetryAfter = micros(r.allowsAt(cost, p)*1000 - now)
+	}
+	if r.setEnd(p); !r.idle(now) {
+		d.ResetAfter = micros(r.end*1000 - now)
+	}
+	d.Remaining = p.max - r.current - (r.previous*left+p.window-1)/p.window
+	return d
+}
+
+// allowsAt returns the first tick at which a denied cost is allowed.
+func (r *windowCount) allowsAt(cost int64, p *counterRules) int64 {
+	room := p.max - cost
+	if r.current > room { // not in this window; in the next one, current is previous
+		return r.start + 2*p.window - room*p.window/r.current
+	}
+	return r.start + p.window - (room-r.current)*p.window/r.previous
+}
+
+func (r *windowCount) refund(now, tokens int64, p *counterRules) {
+	r.advance(now/1000, p)
+	newest := min(tokens, r.current)
+	r.current -= newest
+	r.previous -= min(tokens-newest, r.previous)
+	r.setEnd(p)
+}
+
+func (r *windowCount) setEnd(p *counterRules) {
+	switch {
+	case r.current > 0:
+		r.end = r.start + 2*p.window
+	case r.previous > 0:
+		r.end = r.start + p.window
+	default:
+		r.end = 0
+	}
+}

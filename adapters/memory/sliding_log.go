@@ -1,0 +1,110 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A SlidingLog is a [limit.Limiter] that enforces a [limit.WindowPolicy] exactly, in this process:
+// the tokens of a key that it grants in any interval as long as a window are at most Max.
+//
+//   - A token that was taken at t counts until, and not including, t plus Window. A cost is allowed
+//     if it and the tokens that count are at most Max.
+//   - RetryAfter is the time until enough of these tokens no longer count, ResetAfter the time until
+//     none counts. Both are exact to a microsecond.
+//   - Refund returns the newest tokens that count.
+//
+// It keeps up to 65,536 keys, each with 8 bytes for each of its last Max tokens, and evicts keys with
+// an empty window. If it cannot evict any, new keys share one record. Two of n keys share a record
+// with a probability below n²/2⁶⁵.
+type SlidingLog struct {
+	policy  limit.WindowPolicy
+	rules   logRules
+	records *recordTable[callLog, *callLog]
+}
+
+var (
+	_ limit.InProcess = (*SlidingLog)(nil)
+	_ limit.Refunder  = (*SlidingLog)(nil)
+	_ limit.Describer = (*SlidingLog)(nil)
+)
+
+// maxLogKeys bounds the keys of logs and cooldowns, whose records may be large.
+const maxLogKeys = 65_536
+
+// NewSlidingLog returns a sliding-window log. It panics if the policy is not valid for a log
+// ([limit.WindowPolicy.ValidateLog]).
+func NewSlidingLog(policy limit.WindowPolicy) *SlidingLog {
+	if err := policy.ValidateLog(); err != nil {
+		panic(err.Error())
+	}
+	return &SlidingLog{
+		policy:  policy,
+		rules:   logRules{max: policy.Max, window: policy.Window.Microseconds()},
+		records: newRecordTable[callLog](maxLogKeys, microsecondsSince(time.Now())),
+	}
+}
+
+// microsecondsSince returns a clock that never goes backwards.
+func microsecondsSince(epoch time.Time) func() int64 {
+	return func() int64 { return time.Since(epoch).Microseconds() }
+}
+
+// InProcess marks a limiter that decides in this process.
+func (l *SlidingLog) InProcess() {}
+
+// Consume takes cost tokens of key, or none of them. It ignores its context, because it never waits.
+func (l *SlidingLog) Consume(_ context.Context, key limit.Key, cost int64) (d limit.Decision, err error) {
+	d, _, err = consumeLog(l.records, &key, cost, &l.rules)
+	return d, err
+}
+
+// consumeLog decides about a cost, and returns how many calls were in the window before.
+func consumeLog(records *recordTable[callLog, *callLog], key *limit.Key, cost int64, rules *logRules) (d limit.Decision, count int64, err error) {
+	if cost < 0 {
+		return limit.Decision{}, 0, fmt.Errorf("memory: cost is %d; it must not be negative", cost)
+	}
+	decide := func(r *callLog, now int64) {
+		r.expire(now, rules)
+		count = r.count
+		d = r.consume(now, cost, rules)
+	}
+	if cost == 0 || cost > rules.max {
+		records.read(key, decide)
+	} else {
+		records.change(key, decide)
+	}
+	return d, count, nil
+}
+
+// Refund returns the newest tokens in key's window.
+func (l *SlidingLog) Refund(_ context.Context, key limit.Key, tokens int64) error {
+	if tokens < 0 {
+		return fmt.Errorf("memory: refund is %d; it must not be negative", tokens)
+	}
+	if tokens > 0 {
+		l.records.change(&key, func(r *callLog, now int64) {
+			r.expire(now, &l.rules)
+			r.count -= min(tokens, r.count)
+		})
+	}
+	return nil
+}
+
+// Reset returns all tokens of key.
+func (l *SlidingLog) Reset(_ context.Context, key limit.Key) error {
+	l.records.reset(&key)
+	return nil
+}
+
+// Describe returns the log's Max and Window.
+func (l *SlidingLog) Describe() []limit.Description {
+	return []limit.Description{l.policy.Description()}
+}
+
+// Stats returns how many keys there are, and how many were evicted or overflowed. It locks each
+// of 64 shards for a moment.
+func (l *SlidingLog) Stats() limit.Stats { return l.records.stats() }

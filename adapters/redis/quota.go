@@ -1,0 +1,115 @@
+package redis
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+//go:embed quota.lua
+var quotaLua string
+
+// A Quota is a [limit.Limiter] that enforces a [limit.QuotaPolicy] in Redis, so that many processes
+// share it. Its decisions equal those of a quota in memory, on the clock of the Redis server and the
+// calendar of this process: it is an error if their clocks differ by more than a period. A key that
+// has used its quota is denied without a round trip, for at most a second. After an error of ctx,
+// it is unknown whether tokens were taken.
+//
+// Processes whose policies have the same name share records, also if their numbers differ, as
+// during a rolling deployment. A different Max is compared with the same count. If periods or
+// locations differ, what was taken counts until the last of the periods in which it was taken has
+// ended. The tokens of a key that they grant in any interval are at most the largest Max, and as
+// many again at each time in the interval at which a period of one of the policies begins.
+//
+// If the server's clock goes back to the period before the one in which a key was last used, the
+// latter continues until its end: no quota is granted twice, and no key is denied for longer. If
+// the clock goes back further, what the key has used counts in the period that the clock went to.
+// If the clock goes forward to another period, its quota is granted.
+//
+// A key's record is a string of about 40 bytes under penstock:quota:<policy>:<part>:<part>... that
+// expires with its period. A Quota is safe for concurrent use.
+type Quota struct {
+	records
+	policy  limit.QuotaPolicy
+	clock   func() time.Time
+	periods atomic.Pointer[quotaPeriods]
+}
+
+// A quotaPeriods value is the periods around the one that contains the time of this process.
+type quotaPeriods struct {
+	start, end time.Time // of the current one
+	args       []any     // of the script: Max and the bounds
+}
+
+var (
+	_ limit.Refunder  = (*Quota)(nil)
+	_ limit.Describer = (*Quota)(nil)
+)
+
+// NewQuota returns a quota. It panics if the policy is not valid or the client is nil. It does not
+// connect to Redis.
+func NewQuota(client goredis.UniversalClient, policy limit.QuotaPolicy) *Quota {
+	if err := policy.Validate(); err != nil {
+		panic(err.Error())
+	}
+	q := &Quota{policy: policy, clock: time.Now}
+	q.records = newRecords(client, "quota", quotaName(policy), quotaLua, policy.Max, q.scriptArgs)
+	return q
+}
+
+func quotaName(p limit.QuotaPolicy) string {
+	if p.Name != "" {
+		return p.Name
+	}
+	location := "UTC"
+	if p.Location != nil {
+		location = p.Location.String()
+	}
+	return fmt.Sprintf("%d-per-%s-in-%s", p.Max, p.Period, location)
+}
+
+// scriptArgs returns the script's arguments before the cost.
+func (q *Quota) scriptArgs() []any {
+	now := q.clock()
+	p := q.periods.Load()
+	if p == nil || now.Before(p.start) || !now.Before(p.end) {
+		p = newQuotaPeriods(&q.policy, now)
+		q.periods.Store(p)
+	}
+	return p.args
+}
+
+func newQuotaPeriods(policy *limit.QuotaPolicy, now time.Time) *quotaPeriods {
+	start, end := policy.Bounds(now)
+	previous, _ := policy.Bounds(start.Add(-1))
+	_, afterNext := policy.Bounds(end)
+	return &quotaPeriods{start, end, []any{
+		policy.Max, previous.UnixMicro(), start.UnixMicro(), end.UnixMicro(), afterNext.UnixMicro(),
+	}}
+}
+
+// Consume takes cost tokens of key, or none of them.
+func (q *Quota) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
+	d, _, err := q.consume(ctx, key, cost)
+	return d, err
+}
+
+// Refund returns tokens of key's current period. Other processes may deny the key for up to a
+// second more.
+func (q *Quota) Refund(ctx context.Context, key limit.Key, tokens int64) error {
+	return q.refund(ctx, key, tokens)
+}
+
+// Reset returns all tokens of key. Other processes may deny the key for up to a second more.
+func (q *Quota) Reset(ctx context.Context, key limit.Key) error { return q.reset(ctx, key) }
+
+// Describe returns the quota's Max and the length of its period: an hour, 24 hours or 31 days.
+func (q *Quota) Describe() []limit.Description {
+	return []limit.Description{q.policy.Description()}
+}
