@@ -22,7 +22,7 @@ if not start then
   return redis.error_reply(format("CLOCK the time of this server is %.0f, and the caller's clock differs by more than a period; set both clocks", now))
 end
 
-local used, moved = 0, false
+local used, moved, ends = 0, false, finish
 local stored = call('GET', KEYS[1])
 if stored then
   local s, f, u = string.match(stored, '^(%-?%d+):(%-?%d+):(%d+)$')
@@ -33,23 +33,26 @@ if stored then
     -- end. If it went back further, what was taken counts in the period that it went to.
     moved = finish < s
     if not moved then
-      start, finish = s, math.max(f, finish)
+      start, ends = s, f
     end
   end
 end
 
-local outcome, retry = 0, 0
-local before = used
+local outcome, retry, before = 0, 0, used
 if cost > 0 and used + cost > max_tokens then
-  outcome, retry = 3, finish - now
+  outcome, retry = 3, ends - now
 else
   used = math.max(used + cost, 0)
+  if cost > 0 then
+    ends = math.max(ends, finish) -- a policy with other periods may have written the record
+  end
 end
 if used ~= before or moved then
   if used > 0 then
-    call('SET', KEYS[1], format('%.0f:%.0f:%.0f', start, finish, used), 'PX', format('%.0f', math.ceil((finish - now) / 1000)))
+    local millis = math.ceil((ends - now) / 1000)
+    call('SET', KEYS[1], format('%.0f:%.0f:%.0f', start, ends, used), 'PX', format('%.0f', millis))
   else
     call('DEL', KEYS[1])
   end
 end
-return { outcome, used, retry, used > 0 and finish - now or 0, retry }
+return { outcome, used, retry, used > 0 and ends - now or 0, retry }

@@ -100,7 +100,10 @@ func (r *records) consume(ctx context.Context, key limit.Key, cost int64) (limit
 		return limit.Decision{}, recordReply{}, err
 	}
 	d := r.decision(reply, cost)
-	if !d.Allowed && cost <= r.max {
+	switch {
+	case d.Allowed && cost > 0:
+		r.denials.Delete(hash) // a larger cost, which may be in the cache, is denied for longer
+	case !d.Allowed && cost <= r.max:
 		r.denials.Put(hash, denial{cost, d, reply.moreAfter}, sent, r.now())
 	}
 	return d, reply, nil

@@ -1,0 +1,100 @@
+package limittest
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// SlidingLogCases returns the rules of a sliding-window log.
+func SlidingLogCases() []WindowCase[limit.WindowPolicy] {
+	return append(commonCases(hourly),
+		WindowCase[limit.WindowPolicy]{"the window is half-open", logIsHalfOpen},
+		WindowCase[limit.WindowPolicy]{"a refund returns the newest tokens", logRefundsNewest},
+		WindowCase[limit.WindowPolicy]{"equals the model", logEqualsModel},
+		WindowCase[limit.WindowPolicy]{"the policy changes", logPolicyChanges},
+		WindowCase[limit.WindowPolicy]{"the clock steps", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { windowClockSteps(t, h, 1, limit.MaxLog) }},
+	)
+}
+
+func hourly(name string, maximum int64) limit.WindowPolicy {
+	return limit.WindowPolicy{Name: name, Max: maximum, Window: time.Hour}
+}
+
+// logIsHalfOpen checks that a token that was taken exactly one window ago does not count.
+func logIsHalfOpen(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
+	l := h.New(limit.WindowPolicy{Name: "half-open", Max: 2, Window: time.Second})
+	consume(t, l, key("ann"), 1)
+	h.Sleep(time.Millisecond)
+	consume(t, l, key("ann"), 1)
+	h.Sleep(time.Second - time.Millisecond - time.Microsecond)
+	assert.Equal(t, limit.Decision{Limit: 2, RetryAfter: time.Microsecond, ResetAfter: time.Millisecond + time.Microsecond}, consume(t, l, key("ann"), 1))
+	h.Sleep(time.Microsecond)
+	assert.Equal(t, limit.Decision{Limit: 2, Remaining: 1, RetryAfter: time.Millisecond, ResetAfter: time.Millisecond}, consume(t, l, key("ann"), 2))
+	assert.Equal(t, limit.Decision{Allowed: true, Limit: 2, ResetAfter: time.Second}, consume(t, l, key("ann"), 1))
+}
+
+func logRefundsNewest(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
+	l := h.New(limit.WindowPolicy{Name: "newest", Max: 4, Window: time.Second})
+	consume(t, l, key("ann"), 2)
+	h.Sleep(600 * time.Millisecond)
+	consume(t, l, key("ann"), 2)
+	require.NoError(t, l.Refund(t.Context(), key("ann"), 3))
+	assert.Equal(t, limit.Decision{Allowed: true, Limit: 4, Remaining: 3, ResetAfter: 400 * time.Millisecond}, consume(t, l, key("ann"), 0))
+}
+
+// A logModel is the time of every token.
+type logModel struct {
+	window int64
+	times  []int64
+}
+
+func (m *logModel) used(at int64) (n int64) {
+	for _, taken := range m.times {
+		if taken > at-m.window {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *logModel) add(at, tokens int64) {
+	m.times = append(m.times, slices.Repeat([]int64{at}, int(tokens))...)
+}
+
+func (m *logModel) remove(at, tokens int64) {
+	m.times = m.times[:int64(len(m.times))-min(tokens, m.used(at))]
+}
+
+func (m *logModel) reset() { m.times = nil }
+
+func logEqualsModel(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
+	r := &randomCalls{rng: rand.New(rand.NewPCG(11, 12))}
+	for n := range 40 {
+		p := r.windowPolicy("model-"+strconv.Itoa(n), 100)
+		if n == 0 {
+			p.Max = limit.MaxLog
+		}
+		m := &logModel{window: p.Window.Microseconds()}
+		requireEqualsModel(t, h, h.New(p), m, r, p.Max, m.window)
+	}
+}
+
+// logPolicyChanges calls limiters of one name with different numbers, as during rolling
+// deployments, and checks every interval.
+func logPolicyChanges(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
+	if h.Rewind == nil {
+		t.Skip("the limiters share no store")
+	}
+	r := &randomCalls{rng: rand.New(rand.NewPCG(13, 14))}
+	for n := range 25 {
+		requireWindowBound(t, h, r, "changes-"+strconv.Itoa(n), 0)
+	}
+}

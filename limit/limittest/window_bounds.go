@@ -1,0 +1,195 @@
+package limittest
+
+import (
+	"math/big"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A randomCalls value chooses random policies, costs and times.
+type randomCalls struct{ rng *rand.Rand }
+
+func (r *randomCalls) windowPolicy(name string, most int64) limit.WindowPolicy {
+	return limit.WindowPolicy{
+		Name:   name,
+		Max:    1 + r.rng.Int64N(1+r.rng.Int64N(most)),
+		Window: time.Duration(1+r.rng.Int64N(1<<uint(r.rng.IntN(15)))) * time.Millisecond,
+	}
+}
+
+// cost returns a small cost half of the time, and sometimes one above the maximum.
+func (r *randomCalls) cost(maximum int64) int64 {
+	if r.rng.IntN(2) == 0 {
+		return r.rng.Int64N(min(maximum, 3) + 1)
+	}
+	return r.rng.Int64N(maximum + maximum/4 + 2)
+}
+
+func (r *randomCalls) sleep(window time.Duration) time.Duration {
+	if r.rng.IntN(3) == 0 {
+		return 0
+	}
+	return time.Duration(r.rng.Int64N(1+r.rng.Int64N(window.Microseconds()))) * time.Microsecond
+}
+
+// take consumes as much as a limiter grants, or a part of it, and returns how much that is.
+func (r *randomCalls) take(t testing.TB, l limit.Limiter, maximum int64) int64 {
+	t.Helper()
+	cost := consume(t, l, key("ann"), 0).Remaining
+	if r.rng.IntN(2) == 0 {
+		cost = 1 + r.rng.Int64N(maximum)
+	}
+	if consume(t, l, key("ann"), cost).Allowed {
+		return cost
+	}
+	return 0
+}
+
+// A grantLog is what limiters have granted to one key.
+type grantLog struct {
+	at     []time.Duration // on a clock that never steps
+	tokens []int64
+	steps  []int64 // steps forward of the limiters' clock until then
+	step   int64
+}
+
+func (l *grantLog) add(at time.Duration, tokens int64) {
+	if tokens > 0 {
+		l.at, l.tokens, l.steps = append(l.at, at), append(l.tokens, tokens), append(l.steps, l.step)
+	}
+}
+
+// requireBound checks every interval between two grants: it has at most the largest Max, plus the
+// largest rate times its length, which is rounded up to the unit, plus the largest Max for every
+// step of the clock.
+func (l *grantLog) requireBound(t *testing.T, policies []limit.WindowPolicy, unit time.Duration) {
+	t.Helper()
+	var most int64
+	rate := new(big.Rat) // tokens per microsecond
+	for _, p := range policies {
+		most = max(most, p.Max)
+		if r := big.NewRat(p.Max, p.Window.Microseconds()); r.Cmp(rate) > 0 {
+			rate = r
+		}
+	}
+	for first := range l.at {
+		granted := int64(0)
+		for last := first; last < len(l.at); last++ {
+			granted += l.tokens[last]
+			length := l.at[last] - l.at[first]
+			if unit > 0 {
+				length = (length + unit - 1) / unit * unit
+			}
+			excess := rat(granted - most*(1+l.steps[last]-l.steps[first]))
+			if excess.Sign() <= 0 {
+				continue
+			}
+			returned := new(big.Rat).Mul(rate, rat(length.Microseconds()))
+			require.LessOrEqual(t, excess.Cmp(returned), 0, "%d tokens were granted within %v, policies %+v", granted, length, policies)
+		}
+	}
+}
+
+// requireWindowBound calls limiters of one name and different numbers in random order, and checks
+// every interval. It sometimes adds a limiter later, or calls only one of them for some time.
+func requireWindowBound(t *testing.T, h WindowHarness[limit.WindowPolicy], r *randomCalls, name string, unit time.Duration) {
+	t.Helper()
+	base := r.windowPolicy(name, 60)
+	var policies []limit.WindowPolicy
+	var limiters []limit.Refunder
+	for range 2 + r.rng.IntN(3) {
+		p := base
+		if r.rng.IntN(2) == 0 {
+			p = r.windowPolicy(name, 60)
+		} else {
+			p.Max = 1 + r.rng.Int64N(60)
+		}
+		policies, limiters = append(policies, p), append(limiters, h.New(p))
+	}
+	var log grantLog
+	var at time.Duration
+	denied := 0
+	for range 25 {
+		n := r.rng.IntN(len(policies))
+		for range 1 + r.rng.IntN(10) {
+			if r.rng.IntN(3) == 0 {
+				n = r.rng.IntN(len(policies))
+			}
+			tokens := r.take(t, limiters[n], policies[n].Max)
+			log.add(at, tokens)
+			if tokens == 0 {
+				denied++
+			}
+			pause := r.sleep(policies[r.rng.IntN(len(policies))].Window)
+			h.Sleep(pause)
+			at += pause
+		}
+	}
+	log.requireBound(t, policies, unit)
+	require.Positive(t, denied, "no call was denied: %+v", policies)
+	requireRetryAfter(t, h, limiters, policies)
+}
+
+// requireRetryAfter checks that a denied call is allowed after exactly RetryAfter, whatever policy
+// has written the record.
+func requireRetryAfter(t *testing.T, h WindowHarness[limit.WindowPolicy], limiters []limit.Refunder, policies []limit.WindowPolicy) {
+	t.Helper()
+	for n, p := range policies {
+		for _, l := range []limit.Limiter{limiters[n], limiters[(n+1)%len(limiters)]} {
+			consume(t, l, key("ann"), consume(t, l, key("ann"), 0).Remaining)
+		}
+		h.Rewind(0) // a limiter may not know what others have taken since it denied a call
+		d := consume(t, limiters[n], key("ann"), p.Max)
+		require.False(t, d.Allowed)
+		h.Sleep(d.RetryAfter - time.Microsecond)
+		require.False(t, consume(t, limiters[n], key("ann"), p.Max).Allowed, "allowed before RetryAfter of %v: %+v", d.RetryAfter, policies)
+		h.Sleep(time.Microsecond)
+		require.True(t, consume(t, limiters[n], key("ann"), p.Max).Allowed, "denied after RetryAfter of %v: %+v", d.RetryAfter, policies)
+	}
+}
+
+// windowClockSteps moves the limiters' clock forward and backwards. A step forward may return the
+// tokens of a window. A step backwards creates none, and after the next call, a key has all its
+// tokens within a number of windows.
+func windowClockSteps(t *testing.T, h WindowHarness[limit.WindowPolicy], windows time.Duration, most int64) {
+	if h.Rewind == nil {
+		t.Skip("the limiters' clock never goes backwards")
+	}
+	r := &randomCalls{rng: rand.New(rand.NewPCG(21, 22))}
+	for n := range 25 {
+		p := r.windowPolicy("steps-"+strconv.Itoa(n), most)
+		l := h.New(p)
+		var log grantLog
+		var at time.Duration
+		for range 60 {
+			log.add(at, r.take(t, l, p.Max))
+			pause := r.sleep(p.Window)
+			h.Sleep(pause)
+			at += pause
+			step := time.Duration(r.rng.Int64N(1<<uint(1+r.rng.IntN(40)))) * time.Microsecond
+			switch r.rng.IntN(12) {
+			case 0:
+				h.Sleep(step)
+				log.step++
+			case 1:
+				h.Rewind(step)
+			case 2:
+				h.Rewind(step)
+				// The limiter detects the step at the next call.
+				if consume(t, l, key("ann"), p.Max).Allowed {
+					log.add(at, p.Max)
+				}
+				h.Sleep(windows * p.Window)
+				at += windows * p.Window
+				require.Equal(t, p.Max, consume(t, l, key("ann"), 0).Remaining, "%+v: the tokens did not return after a step of %v", p, step)
+			}
+		}
+		log.requireBound(t, []limit.WindowPolicy{p}, time.Millisecond)
+	}
+}

@@ -1,0 +1,181 @@
+package limittest
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A WindowHarness creates sliding-window logs, sliding-window counters or quotas, whose policies are
+// of type P and whose clock a case can move.
+type WindowHarness[P any] struct {
+	// New returns a limiter. Limiters of different names must not influence each other. A case
+	// that needs Rewind, or that calls limiters of one name, needs a store that they share.
+	New func(P) limit.Refunder
+
+	// Sleep moves the limiters' clock forward by exactly d. Between two calls of Sleep, the
+	// clock must not move.
+	Sleep func(d time.Duration)
+
+	// Now returns the time of the limiters' clock.
+	Now func() time.Time
+
+	// Rewind moves the clock backwards by d, as an administrator might, and makes the limiters forget
+	// what they know of the store. It is nil if the limiters' clock cannot go backwards.
+	Rewind func(d time.Duration)
+}
+
+// A WindowCase is one rule of a limiter with a policy of type P.
+type WindowCase[P any] struct {
+	Name string
+	Run  func(*testing.T, WindowHarness[P])
+}
+
+// commonCases returns the rules that logs, counters and quotas share. The function policy returns
+// one with a maximum and a period of at least a minute.
+func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[P] {
+	type harness = WindowHarness[P]
+	return []WindowCase[P]{
+		{"all or none", func(t *testing.T, h harness) {
+			l := h.New(policy("all or none", 5))
+			assert.True(t, consume(t, l, key("ann"), 3).Allowed)
+			assert.False(t, consume(t, l, key("ann"), 3).Allowed)
+			d := consume(t, l, key("ann"), 2)
+			assert.True(t, d.Allowed, "a denied call takes nothing")
+			assert.Zero(t, d.Remaining)
+			assert.EqualValues(t, 5, d.Limit)
+		}},
+		{"keys and names are separate", func(t *testing.T, h harness) {
+			one, other := h.New(policy("one", 1)), h.New(policy("other", 1))
+			assert.True(t, consume(t, one, key("ann"), 1).Allowed)
+			assert.True(t, consume(t, one, limit.Key{"user", "ann"}, 1).Allowed)
+			assert.True(t, consume(t, one, limit.Key{}, 1).Allowed)
+			assert.True(t, consume(t, other, key("ann"), 1).Allowed)
+			assert.False(t, consume(t, one, key("ann"), 1).Allowed)
+		}},
+		{"invalid arguments", func(t *testing.T, h harness) {
+			l := h.New(policy("invalid", 1))
+			d, err := l.Consume(context.Background(), key("ann"), -1)
+			assert.Error(t, err)
+			assert.Zero(t, d)
+			assert.Error(t, l.Refund(context.Background(), key("ann"), -1))
+			assert.Equal(t, limit.Decision{Allowed: true, Limit: 1, Remaining: 1}, consume(t, l, key("ann"), 0))
+		}},
+		{"refund and reset", func(t *testing.T, h harness) {
+			l, ctx := h.New(policy("refund", 5)), context.Background()
+			consume(t, l, key("ann"), 4)
+			require.NoError(t, l.Refund(ctx, key("ann"), 0))
+			assert.EqualValues(t, 1, consume(t, l, key("ann"), 0).Remaining)
+			require.NoError(t, l.Refund(ctx, key("ann"), 3))
+			assert.EqualValues(t, 4, consume(t, l, key("ann"), 0).Remaining)
+			require.NoError(t, l.Refund(ctx, key("ann"), 1<<60))
+			assert.Equal(t, limit.Decision{Allowed: true, Limit: 5, Remaining: 5}, consume(t, l, key("ann"), 0), "a key never has more than Max")
+			consume(t, l, key("ann"), 5)
+			consume(t, l, key("bob"), 5)
+			assert.False(t, consume(t, l, key("ann"), 1).Allowed)
+			require.NoError(t, l.Reset(ctx, key("ann")))
+			assert.True(t, consume(t, l, key("ann"), 5).Allowed)
+			assert.False(t, consume(t, l, key("bob"), 1).Allowed, "a reset is of one key")
+		}},
+		{"concurrent calls", func(t *testing.T, h harness) {
+			l := h.New(policy("concurrent", 50))
+			var granted atomic.Int64
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					for range 20 {
+						if d, err := l.Consume(context.Background(), key("ann"), 1); assert.NoError(t, err) && d.Allowed {
+							granted.Add(1)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			assert.EqualValues(t, 50, granted.Load())
+		}},
+		{"in AllOf", func(t *testing.T, h harness) {
+			few, many := h.New(policy("few", 2)), h.New(policy("many", 10))
+			both := limit.AllOf(many, few)
+			assert.True(t, consume(t, both, key("ann"), 2).Allowed)
+			d := consume(t, both, key("ann"), 1)
+			assert.False(t, d.Allowed)
+			assert.Contains(t, d.Policy, "few")
+			assert.EqualValues(t, 8, consume(t, many, key("ann"), 0).Remaining, "a denial by one takes nothing of the other")
+			require.Len(t, both.(limit.Describer).Describe(), 2)
+			assert.EqualValues(t, 10, both.(limit.Describer).Describe()[0].Limit)
+		}},
+	}
+}
+
+// A windowModel is the definition of a limiter, without regard to speed. Times are microseconds of
+// the limiter's clock.
+type windowModel interface {
+	// used returns the tokens that would count at a time, rounded up, if no more were taken.
+	used(at int64) int64
+	// add takes tokens at a time.
+	add(at, tokens int64)
+	// remove returns the newest tokens that count at a time.
+	remove(at, tokens int64)
+	reset()
+}
+
+// decide returns the Decision of a model. It searches for the times, which must be at most horizon
+// microseconds away: without further calls, no tokens begin to count.
+func decide(m windowModel, at, cost, maximum, horizon int64) limit.Decision {
+	d := limit.Decision{Limit: maximum}
+	// first returns the first microsecond from which at most that many tokens count.
+	first := func(most int64) time.Duration {
+		low, high := int64(0), horizon
+		for low < high {
+			if middle := (low + high) / 2; m.used(at+middle) <= most {
+				high = middle
+			} else {
+				low = middle + 1
+			}
+		}
+		return time.Duration(low) * time.Microsecond
+	}
+	switch {
+	case cost > maximum:
+		d.RetryAfter = limit.Never
+	case cost == 0, m.used(at)+cost <= maximum:
+		d.Allowed = true
+		m.add(at, cost)
+	default:
+		d.RetryAfter = first(maximum - cost)
+	}
+	d.Remaining = maximum - m.used(at)
+	d.ResetAfter = first(0)
+	return d
+}
+
+// requireEqualsModel makes random calls and compares every Decision with that of the model.
+func requireEqualsModel[P any](t *testing.T, h WindowHarness[P], l limit.Refunder, m windowModel, r *randomCalls, maximum, horizon int64) {
+	t.Helper()
+	ctx := context.Background()
+	for step := range 120 {
+		at := h.Now().UnixMicro()
+		cost := r.cost(maximum)
+		got := consume(t, l, key("ann"), cost)
+		require.Equal(t, decide(m, at, cost, maximum, horizon), got, "step %d: cost %d of %d at %v", step, cost, maximum, h.Now())
+		switch r.rng.IntN(12) {
+		case 0:
+			tokens := r.cost(maximum)
+			require.NoError(t, l.Refund(ctx, key("ann"), tokens))
+			m.remove(at, tokens)
+		case 1:
+			if r.rng.IntN(4) == 0 {
+				require.NoError(t, l.Reset(ctx, key("ann")))
+				m.reset()
+			}
+		}
+		h.Sleep(pause(r.rng, got))
+	}
+}
