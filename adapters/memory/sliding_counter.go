@@ -18,10 +18,13 @@ import (
 //     previous × (Window − elapsed) / Window + current + cost ≤ Max
 //
 //     where elapsed is the time since the current window began. The arithmetic is exact.
+//
 //   - Remaining is the largest cost that is allowed. RetryAfter is the time until the cost is allowed
 //     if no tokens are taken meanwhile, and never a millisecond more. ResetAfter is the time until
 //     nothing counts: the end of the next window, or of this one if no tokens were taken in it.
+//
 //   - Refund returns tokens of the current window, and then of the previous one.
+//
 //   - The tokens of a key that it grants in any interval are at most Max, plus Max/Window times the
 //     length of the interval, rounded up to milliseconds: a token bucket with a capacity of Max
 //     has the same bound.

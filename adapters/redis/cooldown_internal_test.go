@@ -41,8 +41,18 @@ func cooldownHarness(t *testing.T, client goredis.UniversalClient) limittest.Coo
 			c.useClock(t, slidingLogLua, prefix, clock)
 			return c
 		},
-		Sleep: clock.sleep,
+		Sleep:  clock.sleep,
+		Rewind: clock.rewind,
+		Rounds: testRounds(t),
 	}
+}
+
+// testRounds returns fewer rounds for the embedded server, which is slow.
+func testRounds(t *testing.T) int {
+	if strings.Contains(t.Name(), "/embedded/") {
+		return 3
+	}
+	return 0
 }
 
 func TestCooldown_Contract(t *testing.T) {

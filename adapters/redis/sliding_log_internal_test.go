@@ -27,6 +27,7 @@ func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimite
 					Sleep:  clock.sleep,
 					Now:    clock.now,
 					Rewind: clock.rewind,
+					Rounds: testRounds(t),
 				})
 			})
 		}

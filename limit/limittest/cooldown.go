@@ -21,6 +21,14 @@ type CooldownHarness struct {
 	// Sleep moves the cooldowns' clock forward by exactly d. Between two calls of Sleep, the
 	// clock must not move.
 	Sleep func(d time.Duration)
+
+	// Rewind moves the clock backwards by d, as an administrator might, and makes the cooldowns forget
+	// what they know of the store. It is nil if their clock cannot go backwards; then cases that
+	// need a shared store do nothing, too.
+	Rewind func(d time.Duration)
+
+	// Rounds is how many policies a case with random ones tries; 30 if 0.
+	Rounds int
 }
 
 // A CooldownCase is one rule of [limit.CooldownPolicy].
@@ -36,6 +44,9 @@ func CooldownCases() []CooldownCase {
 		{"the window is half-open", windowIsHalfOpen},
 		{"cost of 0", cooldownZeroCost},
 		{"equals the model", cooldownEqualsModel},
+		{"the policy changes", cooldownPolicyChanges},
+		{"the clock goes back during a penalty", cooldownStepBack},
+		{"the clock goes back at random", cooldownRandomSteps},
 	}
 }
 
@@ -92,7 +103,7 @@ func windowIsHalfOpen(t *testing.T, h CooldownHarness) {
 // call is admitted after its RetryAfter.
 func cooldownEqualsModel(t *testing.T, h CooldownHarness) {
 	rng := rand.New(rand.NewPCG(5, 6))
-	for n := range 60 {
+	for n := range 2 * rounds(h.Rounds) {
 		p := limit.CooldownPolicy{
 			Name:    "model-" + strconv.Itoa(n),
 			Max:     1 + rng.Int64N(8),

@@ -76,7 +76,7 @@ func (m *quotaModel) reset() { clear(m.counts) }
 
 func quotaEqualsModel(t *testing.T, h quotaHarness) {
 	r := &randomCalls{rng: rand.New(rand.NewPCG(23, 24))}
-	for n := range 30 {
+	for n := range h.rounds() {
 		p := randomQuota(t, r, "model-"+strconv.Itoa(n))
 		m := &quotaModel{policy: p, counts: map[string]int64{}}
 		requireEqualsModel(t, h, h.New(p), m, r, p.Max, (32 * 24 * time.Hour).Microseconds())
@@ -98,7 +98,7 @@ func quotaPolicyChanges(t *testing.T, h quotaHarness) {
 		t.Skip("the limiters share no store")
 	}
 	r := &randomCalls{rng: rand.New(rand.NewPCG(25, 26))}
-	for n := range 25 {
+	for n := range h.rounds() {
 		name := "changes-" + strconv.Itoa(n)
 		policies := []limit.QuotaPolicy{randomQuota(t, r, name), randomQuota(t, r, name), randomQuota(t, r, name)}
 		if n%3 == 0 {

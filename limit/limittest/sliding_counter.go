@@ -99,7 +99,7 @@ func (m *counterModel) reset() { clear(m.counts) }
 
 func counterEqualsModel(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	r := &randomCalls{rng: rand.New(rand.NewPCG(15, 16))}
-	for n := range 40 {
+	for n := range h.rounds() {
 		p := r.windowPolicy("model-"+strconv.Itoa(n), 1_000_000)
 		m := &counterModel{window: p.Window.Milliseconds(), counts: map[int64]int64{}}
 		requireEqualsModel(t, h, h.New(p), m, r, p.Max, 2*p.Window.Microseconds())
@@ -126,7 +126,7 @@ func counterPolicyChanges(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 		t.Skip("the limiters share no store")
 	}
 	r := &randomCalls{rng: rand.New(rand.NewPCG(19, 20))}
-	for n := range 25 {
+	for n := range h.rounds() {
 		requireWindowBound(t, h, r, "changes-"+strconv.Itoa(n), time.Millisecond)
 	}
 }

@@ -77,7 +77,7 @@ func (m *logModel) reset() { m.times = nil }
 
 func logEqualsModel(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	r := &randomCalls{rng: rand.New(rand.NewPCG(11, 12))}
-	for n := range 40 {
+	for n := range h.rounds() {
 		p := r.windowPolicy("model-"+strconv.Itoa(n), 100)
 		if n == 0 {
 			p.Max = limit.MaxLog
@@ -94,7 +94,7 @@ func logPolicyChanges(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 		t.Skip("the limiters share no store")
 	}
 	r := &randomCalls{rng: rand.New(rand.NewPCG(13, 14))}
-	for n := range 25 {
+	for n := range h.rounds() {
 		requireWindowBound(t, h, r, "changes-"+strconv.Itoa(n), 0)
 	}
 }

@@ -162,7 +162,7 @@ func windowClockSteps(t *testing.T, h WindowHarness[limit.WindowPolicy], windows
 		t.Skip("the limiters' clock never goes backwards")
 	}
 	r := &randomCalls{rng: rand.New(rand.NewPCG(21, 22))}
-	for n := range 25 {
+	for n := range h.rounds() {
 		p := r.windowPolicy("steps-"+strconv.Itoa(n), most)
 		l := h.New(p)
 		var log grantLog

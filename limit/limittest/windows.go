@@ -30,6 +30,18 @@ type WindowHarness[P any] struct {
 	// Rewind moves the clock backwards by d, as an administrator might, and makes the limiters forget
 	// what they know of the store. It is nil if the limiters' clock cannot go backwards.
 	Rewind func(d time.Duration)
+
+	// Rounds is how many policies a case with random ones tries; 30 if 0.
+	Rounds int
+}
+
+func (h WindowHarness[P]) rounds() int { return rounds(h.Rounds) }
+
+func rounds(n int) int {
+	if n == 0 {
+		return 30
+	}
+	return n
 }
 
 // A WindowCase is one rule of a limiter with a policy of type P.
