@@ -24,8 +24,9 @@ var quotaLua string
 // Processes whose policies have the same name share records, also if their numbers differ, as
 // during a rolling deployment. A different Max is compared with the same count. If periods or
 // locations differ, what was taken counts until the last of the periods in which it was taken has
-// ended. The tokens of a key that they grant in any interval are at most the largest Max, and as
-// many again at each time in the interval at which a period of one of the policies begins.
+// ended. So from the first to the last token of a key that a process grants in one of its periods,
+// all processes grant at most the Max of that process. In any interval, they grant at most the
+// largest Max, and as many again at each start of a period of one of the policies.
 //
 // If the server's clock goes back to the period before the one in which a key was last used, the
 // latter continues until its end: no quota is granted twice, and no key is denied for longer. If

@@ -105,7 +105,7 @@ local function write(change)
   end
   local header = encode(now) .. encode(until_) .. encode(keep) .. encode(retain)
   local unneeded = math.min(math.max(older(now - retain), stored + change - keep), kept)
-  if moved or change < 0 or kept <= short or unneeded > kept / 4 then
+  if moved or change < 0 or kept <= short or unneeded > kept / 5 then
     call('SET', KEYS[1], header .. stamps(unneeded + 1, kept) .. added, 'PX', format('%.0f', millis))
     return
   end

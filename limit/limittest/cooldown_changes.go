@@ -50,6 +50,8 @@ func cooldownPolicyChanges(t *testing.T, h CooldownHarness) {
 				require.GreaterOrEqual(t, at, penaltyEnds, "a penalty starts during another: %+v", policies)
 				require.GreaterOrEqual(t, d.RetryAfter, policies[n].Penalty)
 				penaltyEnds = at + d.RetryAfter
+			case d.Reason == limit.InCooldown:
+				require.GreaterOrEqual(t, d.RetryAfter, penaltyEnds-at, "the penalty of another policy: %+v", policies)
 			}
 			pause := r.sleep(policies[r.rng.IntN(len(policies))].Window)
 			h.Sleep(pause)

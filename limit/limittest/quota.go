@@ -91,8 +91,9 @@ func randomQuota(t *testing.T, r *randomCalls, name string) limit.QuotaPolicy {
 }
 
 // quotaPolicyChanges calls quotas of one name and different numbers, periods and locations, as during
-// a rolling deployment. In every interval, they grant at most the largest Max, and as many again at
-// each start of a period.
+// a rolling deployment. From the first to the last grant of a quota in one of its periods, all of
+// them grant at most its Max. In every interval, they grant at most the largest Max, and as many
+// again at each start of a period.
 func quotaPolicyChanges(t *testing.T, h quotaHarness) {
 	if h.Rewind == nil {
 		t.Skip("the limiters share no store")
@@ -113,9 +114,23 @@ func quotaPolicyChanges(t *testing.T, h quotaHarness) {
 		}
 		start := h.Now()
 		var grants grantLog
+		periods := make([]struct {
+			end     time.Time
+			granted int64
+		}, len(policies)) // in which each quota has granted last
 		for range 100 {
 			n := r.rng.IntN(len(limiters))
-			grants.add(h.Now().Sub(start), r.take(t, limiters[n], policies[n].Max))
+			tokens := r.take(t, limiters[n], policies[n].Max)
+			grants.add(h.Now().Sub(start), tokens)
+			if _, end := policies[n].Bounds(h.Now()); tokens > 0 && !end.Equal(periods[n].end) {
+				periods[n].end, periods[n].granted = end, 0
+			}
+			for other := range periods {
+				periods[other].granted += tokens
+			}
+			if tokens > 0 {
+				require.LessOrEqual(t, periods[n].granted, policies[n].Max, "in a period of %+v, policies %+v", policies[n], policies)
+			}
 			h.Sleep(r.sleep(longest / time.Duration(1+r.rng.IntN(30))))
 		}
 		grants.requireQuotaBound(t, policies, start)

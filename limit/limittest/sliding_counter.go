@@ -127,6 +127,6 @@ func counterPolicyChanges(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	}
 	r := &randomCalls{rng: rand.New(rand.NewPCG(19, 20))}
 	for n := range h.rounds() {
-		requireWindowBound(t, h, r, "changes-"+strconv.Itoa(n), time.Millisecond)
+		requireWindowBound(t, h, r, r.changingPolicies(n, "changes-"+strconv.Itoa(n)), time.Millisecond)
 	}
 }

@@ -20,6 +20,7 @@ func SlidingLogCases() []WindowCase[limit.WindowPolicy] {
 		WindowCase[limit.WindowPolicy]{"a refund returns the newest tokens", logRefundsNewest},
 		WindowCase[limit.WindowPolicy]{"equals the model", logEqualsModel},
 		WindowCase[limit.WindowPolicy]{"the policy changes", logPolicyChanges},
+		WindowCase[limit.WindowPolicy]{"a refund is of the policy's window", logRefundsOwnWindow},
 		WindowCase[limit.WindowPolicy]{"the clock steps", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { windowClockSteps(t, h, 1, limit.MaxLog) }},
 	)
 }
@@ -48,6 +49,22 @@ func logRefundsNewest(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	consume(t, l, key("ann"), 2)
 	require.NoError(t, l.Refund(t.Context(), key("ann"), 3))
 	assert.Equal(t, limit.Decision{Allowed: true, Limit: 4, Remaining: 3, ResetAfter: 400 * time.Millisecond}, consume(t, l, key("ann"), 0))
+}
+
+// logRefundsOwnWindow refunds more tokens than the policy's window holds. Those that only another
+// policy of the same name counts stay.
+func logRefundsOwnWindow(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
+	if h.Rewind == nil {
+		t.Skip("the limiters share no store")
+	}
+	long := h.New(limit.WindowPolicy{Name: "own", Max: 5, Window: time.Hour})
+	short := h.New(limit.WindowPolicy{Name: "own", Max: 5, Window: time.Second})
+	consume(t, long, key("ann"), 3)
+	h.Sleep(time.Second)
+	consume(t, short, key("ann"), 2)
+	require.NoError(t, short.Refund(t.Context(), key("ann"), 5))
+	assert.EqualValues(t, 5, consume(t, short, key("ann"), 0).Remaining)
+	assert.EqualValues(t, 2, consume(t, long, key("ann"), 0).Remaining)
 }
 
 // A logModel is the time of every token.
@@ -95,6 +112,6 @@ func logPolicyChanges(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	}
 	r := &randomCalls{rng: rand.New(rand.NewPCG(13, 14))}
 	for n := range h.rounds() {
-		requireWindowBound(t, h, r, "changes-"+strconv.Itoa(n), 0)
+		requireWindowBound(t, h, r, r.changingPolicies(n, "changes-"+strconv.Itoa(n)), 0)
 	}
 }

@@ -96,21 +96,39 @@ func (l *grantLog) requireBound(t *testing.T, policies []limit.WindowPolicy, uni
 	}
 }
 
-// requireWindowBound calls limiters of one name and different numbers in random order, and checks
-// every interval. It sometimes adds a limiter later, or calls only one of them for some time.
-func requireWindowBound(t *testing.T, h WindowHarness[limit.WindowPolicy], r *randomCalls, name string, unit time.Duration) {
-	t.Helper()
-	base := r.windowPolicy(name, 60)
-	var policies []limit.WindowPolicy
-	var limiters []limit.Refunder
-	for range 2 + r.rng.IntN(3) {
-		p := base
-		if r.rng.IntN(2) == 0 {
-			p = r.windowPolicy(name, 60)
-		} else {
-			p.Max = 1 + r.rng.Int64N(60)
+// changingPolicies returns policies of one name. Some have numbers with which the bound is close to
+// what is granted.
+func (r *randomCalls) changingPolicies(round int, name string) []limit.WindowPolicy {
+	if round == 0 {
+		return []limit.WindowPolicy{
+			{Name: name, Max: 50, Window: 10 * time.Second},
+			{Name: name, Max: 1, Window: 200 * time.Millisecond},
 		}
-		policies, limiters = append(policies, p), append(limiters, h.New(p))
+	}
+	base := r.windowPolicy(name, 60)
+	policies := []limit.WindowPolicy{base}
+	for range 1 + r.rng.IntN(3) {
+		p := base
+		switch r.rng.IntN(4) {
+		case 0:
+			p = r.windowPolicy(name, 60)
+		case 1:
+			p.Max = 1 + r.rng.Int64N(60)
+		default:
+			p.Window += time.Duration(r.rng.Int64N(4)) * time.Millisecond
+		}
+		policies = append(policies, p)
+	}
+	return policies
+}
+
+// requireWindowBound calls limiters of one name and different numbers in random order, and checks
+// every interval.
+func requireWindowBound(t *testing.T, h WindowHarness[limit.WindowPolicy], r *randomCalls, policies []limit.WindowPolicy, unit time.Duration) {
+	t.Helper()
+	var limiters []limit.Refunder
+	for _, p := range policies {
+		limiters = append(limiters, h.New(p))
 	}
 	var log grantLog
 	var at time.Duration
@@ -181,9 +199,9 @@ func windowClockSteps(t *testing.T, h WindowHarness[limit.WindowPolicy], windows
 				h.Rewind(step)
 			case 2:
 				h.Rewind(step)
-				// The limiter detects the step at the next call.
-				if consume(t, l, key("ann"), p.Max).Allowed {
-					log.add(at, p.Max)
+				// The limiter detects the step at the next call, also if that only reads.
+				if cost := p.Max * r.rng.Int64N(2); consume(t, l, key("ann"), cost).Allowed {
+					log.add(at, cost)
 				}
 				h.Sleep(windows * p.Window)
 				at += windows * p.Window

@@ -1,0 +1,68 @@
+package redis
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/limit"
+)
+
+// TestQuota_ServerClockDecides lets the clocks of this process and of the server differ.
+func TestQuota_ServerClockDecides(t *testing.T) {
+	client, c := redistest.Any(t), newClock()
+	c.server.Store(time.Date(2024, 5, 1, 12, 30, 0, 0, time.UTC).UnixMicro())
+	process := c.now()
+	q := NewQuota(client, limit.QuotaPolicy{Max: 2})
+	q.useClock(t, quotaLua, redistest.Prefix(t), c)
+	q.clock = func() time.Time { return process }
+	for offset, want := range map[time.Duration]time.Duration{ // of this process to the server
+		0:                 30 * time.Minute,
+		59 * time.Minute:  30 * time.Minute,
+		-59 * time.Minute: 30 * time.Minute,
+	} {
+		process = c.now().Add(offset)
+		d, err := q.Consume(t.Context(), limit.Key{"ann", offset.String()}, 1)
+		require.NoError(t, err)
+		assert.Equal(t, limit.Decision{Allowed: true, Limit: 2, Remaining: 1, ResetAfter: want}, d, "offset %v", offset)
+	}
+	for _, offset := range []time.Duration{-2 * time.Hour, 2 * time.Hour, 1000 * time.Hour} {
+		process = c.now().Add(offset)
+		d, err := q.Consume(t.Context(), limit.Key{"ann"}, 1)
+		assert.ErrorContains(t, err, "CLOCK the time of this server is 1714566600000000, and the caller's clock differs by more than a period", "offset %v", offset)
+		assert.Zero(t, d, "an error is no denial")
+	}
+}
+
+// TestSlidingLog_RecordIsBounded takes many tokens, whose log the script must shorten.
+func TestSlidingLog_RecordIsBounded(t *testing.T) {
+	client, c := redistest.Any(t), newClock()
+	l := NewSlidingLog(client, limit.WindowPolicy{Max: limit.MaxLog, Window: time.Second})
+	l.useClock(t, slidingLogLua, redistest.Prefix(t), c)
+	longest := int64(0)
+	for range 6000 {
+		d, err := l.Consume(t.Context(), limit.Key{"ann"}, 1)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		longest = max(longest, client.StrLen(t.Context(), l.prefix+":ann").Val())
+		c.sleep(time.Millisecond)
+	}
+	assert.Greater(t, longest, int64(28+7*limit.MaxLog))
+	assert.LessOrEqual(t, longest, int64(28+7*limit.MaxLog*5/4+7))
+	c.sleep(time.Minute)
+	_, err := l.Consume(t.Context(), limit.Key{"ann"}, 1)
+	require.NoError(t, err)
+	assert.EqualValues(t, 28+7, client.StrLen(t.Context(), l.prefix+":ann").Val())
+}
+
+// TestScripts_HaveOneFormOfExpiry keeps useClock right.
+func TestScripts_HaveOneFormOfExpiry(t *testing.T) {
+	for _, lua := range []string{slidingLogLua, slidingCounterLua, quotaLua} {
+		assert.Equal(t, strings.Count(lua, "'PX'")+strings.Count(lua, "'PEXPIRE'"), strings.Count(lua, "format('%.0f', millis)"))
+		assert.Equal(t, strings.Count(lua, "call('SET',"), strings.Count(lua, "'PX'"), "every record expires")
+	}
+}
