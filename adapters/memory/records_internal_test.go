@@ -84,21 +84,55 @@ func TestRecords_OverflowIsInherited(t *testing.T) {
 	})
 }
 
-// TestRecords_CopyOfOverflowIsSeparate checks that a key's record does not share memory with the
-// overflow record.
-func TestRecords_CopyOfOverflowIsSeparate(t *testing.T) {
+// TestCallLog_CloneIsSeparate adds a call to a record and another one to its copy.
+func TestCallLog_CloneIsSeparate(t *testing.T) {
+	rules := &logRules{max: 10, window: 1000}
+	var r callLog
+	r.add(1, 2, rules)
+	r.add(2, 1, rules) // makes room for four
+	c := r.clone()
+	c.add(3, 1, rules)
+	r.add(4, 1, rules)
+	assert.EqualValues(t, 3, c.at(3))
+	assert.EqualValues(t, 4, r.at(3))
+}
+
+// TestCooldown_PenaltyIsNotEvicted checks that a key without calls in its window keeps its penalty.
+func TestCooldown_PenaltyIsNotEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCooldown(limit.CooldownPolicy{Max: 1, Window: time.Second, Penalty: time.Hour}, nil)
+		c.records.shardKeys = 1
+		keys := fill(t, c)
+		for _, key := range keys {
+			require.False(t, allowedCost(t, c, key, 1))
+		}
+		time.Sleep(time.Minute)
+		for n := range 300 {
+			allowedCost(t, c, fmt.Sprint("new ", n), 1)
+		}
+		assert.Zero(t, c.Stats().Evicted)
+		for _, key := range keys {
+			assert.False(t, allowedCost(t, c, key, 1), key)
+		}
+	})
+}
+
+// TestRecords_FloodIsSweptSeldom checks that a full table is searched for idle records at most every
+// 100 milliseconds.
+func TestRecords_FloodIsSweptSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, l := range smallLimiters() {
 			keys := fill(t, l)
-			allowedCost(t, l, "ann", 4)
 			time.Sleep(time.Second)
+			allowedCost(t, l, "ann", 1) // searches the shard
 			for _, key := range keys {
 				require.NoError(t, l.Reset(t.Context(), limit.Key{"user", key}))
 			}
-			assert.True(t, allowedCost(t, l, "ann", 6), name)
-			d, err := l.Consume(t.Context(), limit.Key{"user", "ann"}, 0)
-			require.NoError(t, err)
-			assert.Zero(t, d.Remaining, name)
+			allowedCost(t, l, "ann", 1)
+			assert.Zero(t, l.Stats().Evicted, name)
+			time.Sleep(100 * time.Millisecond)
+			allowedCost(t, l, "ann", 1)
+			assert.EqualValues(t, 1, l.Stats().Evicted, name)
 		}
 	})
 }
