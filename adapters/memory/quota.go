@@ -14,9 +14,11 @@ import (
 //
 //   - A cost is allowed if it and the tokens that were taken in the current period are at most
 //     Max. The first moment of a period belongs to it, its end to the next one.
-//   - RetryAfter and ResetAfter are the time until the next period, and 0 if the cost is allowed or
-//     no tokens were taken. Both are exact to a microsecond.
+//   - RetryAfter of a denied cost and ResetAfter are the time until the next period, exact to a
+//     microsecond. ResetAfter is 0 if no tokens were taken.
 //   - Refund returns tokens of the current period.
+//   - The tokens of a key that are granted in any interval are at most Max, and as many again at each
+//     start of a period.
 //
 // If the clock goes back to the period before the one in which a key was last used, the latter
 // continues until its end: no quota is granted twice, and no key is denied for longer. If the clock

@@ -9,25 +9,22 @@ import (
 )
 
 // A SlidingCounter is a [limit.Limiter] that enforces a [limit.WindowPolicy] with two counts per key,
-// in this process. Windows begin at whole multiples of Window since 1970 UTC, and time advances in
-// whole milliseconds.
+// in this process. It counts the tokens of fixed windows, and those of the previous window in part,
+// as if they had been taken evenly. A cost is allowed if
 //
-//   - The tokens of the previous window count in part, as if they had been taken evenly. A cost is
-//     allowed if
+//	previous × (Window − elapsed) / Window + current + cost ≤ Max
 //
-//     previous × (Window − elapsed) / Window + current + cost ≤ Max
+// where elapsed is the time since the current window began. The arithmetic is exact. Windows begin
+// at whole multiples of Window since 1970 UTC, and time advances in whole milliseconds.
 //
-//     where elapsed is the time since the current window began. The arithmetic is exact.
-//
-//   - Remaining is the largest cost that is allowed. RetryAfter is the time until the cost is allowed
-//     if no tokens are taken meanwhile, and never a millisecond more. ResetAfter is the time until
-//     nothing counts: the end of the next window, or of this one if no tokens were taken in it.
-//
+//   - Remaining is the largest cost that is allowed.
+//   - If no tokens are taken meanwhile, a denied cost is allowed after exactly RetryAfter, and not a
+//     millisecond earlier.
+//   - ResetAfter is the time until nothing counts: the end of the next window, or of this one if no
+//     tokens were taken in it.
 //   - Refund returns tokens of the current window, and then of the previous one.
-//
-//   - The tokens of a key that it grants in any interval are at most Max, plus Max/Window times the
-//     length of the interval, rounded up to milliseconds: a token bucket with a capacity of Max
-//     has the same bound.
+//   - The tokens of a key that are granted in any interval are at most Max, plus Max/Window times
+//     the length of the interval, rounded up to milliseconds. A token bucket has the same bound.
 //
 // It keeps up to 1,048,576 keys, each in about 70 bytes, and evicts those for which nothing counts. If
 // it cannot evict any, new keys of a shard share one record. Two of n keys share a record with a

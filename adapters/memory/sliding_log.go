@@ -9,12 +9,14 @@ import (
 )
 
 // A SlidingLog is a [limit.Limiter] that enforces a [limit.WindowPolicy] exactly, in this process:
-// the tokens of a key that it grants in any interval as long as a window are at most Max.
+// the tokens of a key that are granted in any half-open interval of the length Window are at most
+// Max.
 //
-//   - A token that was taken at t counts until, and not including, t plus Window. A cost is allowed
-//     if it and the tokens that count are at most Max.
-//   - RetryAfter is the time until enough of these tokens no longer count, ResetAfter the time until
-//     none counts. Both are exact to a microsecond.
+//   - A token that was taken at t counts until t plus Window, when it no longer does. A cost is
+//     allowed if it and the tokens that count are at most Max.
+//   - If no tokens are taken meanwhile, a denied cost is allowed after exactly RetryAfter, and not a
+//     microsecond earlier.
+//   - ResetAfter is the time until no token counts.
 //   - Refund returns the newest tokens that count.
 //
 // It keeps up to 65,536 keys, each with 8 bytes for each of its last Max tokens, and evicts keys with

@@ -15,7 +15,9 @@
 //		})
 //	}
 //
-// [EqualsModel], [PolicyChanges], [ClockGoesBackwards] and [IntervalBound] find with random and concurrent
-// calls what the cases miss. [AllOf], [CooldownCases] and [Semaphore] test the other parts of
-// package limit.
+// [EqualsModel], [PolicyChanges], [ClockGoesBackwards] and [IntervalBound] find with random and
+// concurrent calls what the cases miss. [AllOf], [CooldownCases], [SlidingLogCases], [SlidingCounterCases],
+// [QuotaCases] and [Semaphore] test the other parts of package limit. They need a limiter whose
+// clock they can move, and they test the behavior under changed policies and steps of the clock if
+// it has a shared store.
 package limittest
