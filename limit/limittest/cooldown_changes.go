@@ -33,7 +33,7 @@ func cooldownPolicyChanges(t *testing.T, h CooldownHarness) {
 			policies, cooldowns = append(policies, p), append(cooldowns, h.New(p, nil))
 			windows = append(windows, limit.WindowPolicy{Max: p.Max, Window: p.Window})
 		}
-		var log grantLog
+		var grants grantLog
 		var at, penaltyEnds time.Duration
 		for range 150 {
 			n := r.rng.IntN(len(policies))
@@ -45,7 +45,7 @@ func cooldownPolicyChanges(t *testing.T, h CooldownHarness) {
 			switch {
 			case d.Allowed && cost > 0:
 				require.GreaterOrEqual(t, at, penaltyEnds, "allowed during a penalty: %+v", policies)
-				log.add(at, cost)
+				grants.add(at, cost)
 			case d.Reason == limit.BurstExceeded:
 				require.GreaterOrEqual(t, at, penaltyEnds, "a penalty starts during another: %+v", policies)
 				require.GreaterOrEqual(t, d.RetryAfter, policies[n].Penalty)
@@ -57,7 +57,7 @@ func cooldownPolicyChanges(t *testing.T, h CooldownHarness) {
 			h.Sleep(pause)
 			at += pause
 		}
-		log.requireBound(t, windows, 0)
+		grants.requireBound(t, windows, 0)
 	}
 }
 
@@ -93,14 +93,14 @@ func cooldownRandomSteps(t *testing.T, h CooldownHarness) {
 	for n := range rounds(h.Rounds) {
 		p := r.cooldownPolicy("steps-" + strconv.Itoa(n))
 		c := h.New(p, nil)
-		var log grantLog
+		var grants grantLog
 		var at time.Duration
 		longest := max(p.Window, p.Penalty)
 		for range 80 {
 			cost := 1 + r.rng.Int64N(p.Max)
 			d := consume(t, c, key("ann"), cost)
 			if d.Allowed {
-				log.add(at, cost)
+				grants.add(at, cost)
 			}
 			require.LessOrEqual(t, d.RetryAfter, longest, "%+v", p)
 			pause := r.sleep(longest)
@@ -110,6 +110,6 @@ func cooldownRandomSteps(t *testing.T, h CooldownHarness) {
 				h.Rewind(time.Duration(r.rng.Int64N(1<<uint(1+r.rng.IntN(40)))) * time.Microsecond)
 			}
 		}
-		log.requireBound(t, []limit.WindowPolicy{{Max: p.Max, Window: p.Window}}, 0)
+		grants.requireBound(t, []limit.WindowPolicy{{Max: p.Max, Window: p.Window}}, 0)
 	}
 }

@@ -112,12 +112,12 @@ func counterIntervals(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	for n := range 10 {
 		p := r.windowPolicy("intervals-"+strconv.Itoa(n), 50)
 		l, start := h.New(p), h.Now()
-		var log grantLog
+		var grants grantLog
 		for range 100 {
-			log.add(h.Now().Sub(start), r.take(t, l, p.Max))
+			grants.add(h.Now().Sub(start), r.take(t, l, p.Max))
 			h.Sleep(r.sleep(p.Window))
 		}
-		log.requireBound(t, []limit.WindowPolicy{p}, time.Millisecond)
+		grants.requireBound(t, []limit.WindowPolicy{p}, time.Millisecond)
 	}
 }
 

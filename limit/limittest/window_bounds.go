@@ -130,7 +130,7 @@ func requireWindowBound(t *testing.T, h WindowHarness[limit.WindowPolicy], r *ra
 	for _, p := range policies {
 		limiters = append(limiters, h.New(p))
 	}
-	var log grantLog
+	var grants grantLog
 	var at time.Duration
 	denied := 0
 	for range 25 {
@@ -140,7 +140,7 @@ func requireWindowBound(t *testing.T, h WindowHarness[limit.WindowPolicy], r *ra
 				n = r.rng.IntN(len(policies))
 			}
 			tokens := r.take(t, limiters[n], policies[n].Max)
-			log.add(at, tokens)
+			grants.add(at, tokens)
 			if tokens == 0 {
 				denied++
 			}
@@ -149,7 +149,7 @@ func requireWindowBound(t *testing.T, h WindowHarness[limit.WindowPolicy], r *ra
 			at += pause
 		}
 	}
-	log.requireBound(t, policies, unit)
+	grants.requireBound(t, policies, unit)
 	require.Positive(t, denied, "no call was denied: %+v", policies)
 	requireRetryAfter(t, h, limiters, policies)
 }
@@ -183,10 +183,10 @@ func windowClockSteps(t *testing.T, h WindowHarness[limit.WindowPolicy], windows
 	for n := range h.rounds() {
 		p := r.windowPolicy("steps-"+strconv.Itoa(n), most)
 		l := h.New(p)
-		var log grantLog
+		var grants grantLog
 		var at time.Duration
 		for range 60 {
-			log.add(at, r.take(t, l, p.Max))
+			grants.add(at, r.take(t, l, p.Max))
 			pause := r.sleep(p.Window)
 			h.Sleep(pause)
 			at += pause
@@ -194,20 +194,20 @@ func windowClockSteps(t *testing.T, h WindowHarness[limit.WindowPolicy], windows
 			switch r.rng.IntN(12) {
 			case 0:
 				h.Sleep(step)
-				log.step++
+				grants.step++
 			case 1:
 				h.Rewind(step)
 			case 2:
 				h.Rewind(step)
 				// The limiter detects the step at the next call, also if that only reads.
 				if cost := p.Max * r.rng.Int64N(2); consume(t, l, key("ann"), cost).Allowed {
-					log.add(at, cost)
+					grants.add(at, cost)
 				}
 				h.Sleep(windows * p.Window)
 				at += windows * p.Window
 				require.Equal(t, p.Max, consume(t, l, key("ann"), 0).Remaining, "%+v: the tokens did not return after a step of %v", p, step)
 			}
 		}
-		log.requireBound(t, []limit.WindowPolicy{p}, time.Millisecond)
+		grants.requireBound(t, []limit.WindowPolicy{p}, time.Millisecond)
 	}
 }
