@@ -60,7 +60,7 @@ func cooldownName(p limit.CooldownPolicy) string {
 // Consume counts cost calls of key, or none of them.
 func (c *Cooldown) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
 	d, reply, err := c.consume(ctx, key, cost)
-	if err == nil && reply.outcome == penaltyStarts && c.onPenalty != nil {
+	if err == nil && reply.outcome == outcomePenaltyStarts && c.onPenalty != nil {
 		c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: reply.used + cost, RetryAfter: d.RetryAfter})
 	}
 	return d, err

@@ -45,17 +45,17 @@ type recordReply struct {
 
 // The outcomes.
 const (
-	allowed       = 0
-	penaltyStarts = 1
-	inPenalty     = 2
-	denied        = 3
+	outcomeAllowed       = 0
+	outcomePenaltyStarts = 1
+	outcomeInPenalty     = 2
+	outcomeDenied        = 3
 )
 
 func (r recordReply) reason() limit.Reason {
 	switch r.outcome {
-	case penaltyStarts:
+	case outcomePenaltyStarts:
 		return limit.BurstExceeded
-	case inPenalty:
+	case outcomeInPenalty:
 		return limit.InCooldown
 	default:
 		return limit.NoTokens
@@ -88,7 +88,7 @@ func (r *records) consume(ctx context.Context, key limit.Key, cost int64) (limit
 	}
 	hash := key.Hash(r.seed)
 	if d, ok := r.cached(hash, cost); ok {
-		return d, recordReply{outcome: denied}, nil
+		return d, recordReply{outcome: outcomeDenied}, nil
 	}
 	// A cost that can never be allowed starts no penalty, and is not counted.
 	counted := cost
@@ -129,11 +129,11 @@ func (r *records) cached(hash uint64, cost int64) (limit.Decision, bool) {
 // decision converts a reply about a cost.
 func (r *records) decision(reply recordReply, cost int64) limit.Decision {
 	d := limit.Decision{
-		Allowed:    cost == 0 || reply.outcome == allowed,
+		Allowed:    cost == 0 || reply.outcome == outcomeAllowed,
 		Limit:      r.max,
 		ResetAfter: reply.resetAfter,
 	}
-	if reply.outcome == allowed || reply.outcome == denied {
+	if reply.outcome == outcomeAllowed || reply.outcome == outcomeDenied {
 		d.Remaining = max(r.max-reply.used, 0) // another process may have a larger maximum
 	}
 	switch {

@@ -23,6 +23,9 @@ local number_size, header_size = 7, 28
 local short = 64
 
 local value = call('GET', KEYS[1]) or ''
+if value ~= '' and (#value < header_size or byte(value) > 15) then
+  value = '' -- not a record: those begin with a time below 2^52
+end
 
 local function decode(at)
   local a, b, c, d, e, f, g = byte(value, at, at + 6)

@@ -66,7 +66,7 @@ func counterLargeNumbers(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	align(h, p.Window)
 	for _, cost := range []int64{maximum - 1, 2, 1, 1, 7, maximum} {
 		at := h.Now().UnixMicro()
-		require.Equal(t, decide(m, at, cost, maximum, 2*p.Window.Microseconds()), consume(t, l, key("ann"), cost))
+		require.Equal(t, modelDecision(m, at, cost, maximum, 2*p.Window.Microseconds()), consume(t, l, key("ann"), cost))
 		h.Sleep(13*time.Hour + 777_777*time.Microsecond)
 	}
 }

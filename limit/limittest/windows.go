@@ -138,9 +138,9 @@ type windowModel interface {
 	reset()
 }
 
-// decide returns the Decision of a model. It searches for the times, which must be at most horizon
+// modelDecision returns the Decision of a model. It searches for the times, which must be at most horizon
 // microseconds away: without further calls, no tokens begin to count.
-func decide(m windowModel, at, cost, maximum, horizon int64) limit.Decision {
+func modelDecision(m windowModel, at, cost, maximum, horizon int64) limit.Decision {
 	d := limit.Decision{Limit: maximum}
 	// first returns the first microsecond from which at most that many tokens count.
 	first := func(most int64) time.Duration {
@@ -176,7 +176,7 @@ func requireEqualsModel[P any](t *testing.T, h WindowHarness[P], l limit.Refunde
 		at := h.Now().UnixMicro()
 		cost := r.cost(maximum)
 		got := consume(t, l, key("ann"), cost)
-		require.Equal(t, decide(m, at, cost, maximum, horizon), got, "step %d: cost %d of %d at %v", step, cost, maximum, h.Now())
+		require.Equal(t, modelDecision(m, at, cost, maximum, horizon), got, "step %d: cost %d of %d at %v", step, cost, maximum, h.Now())
 		switch r.rng.IntN(12) {
 		case 0:
 			tokens := r.cost(maximum)
