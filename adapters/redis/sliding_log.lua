@@ -23,7 +23,7 @@ local number_size, header_size = 7, 28
 local short = 64
 
 local value = call('GET', KEYS[1]) or ''
-if value ~= '' and (#value < header_size or byte(value) > 15) then
+if value ~= '' and (#value < header_size or byte(value, 1, 1) > 15) then
   value = '' -- not a record: those begin with a time below 2^52
 end
 
