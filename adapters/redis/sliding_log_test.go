@@ -42,16 +42,41 @@ func TestWindows_RecordsExpire(t *testing.T) {
 	require.Eventually(t, func() bool { return client.DBSize(t.Context()).Val() == 0 }, 5*time.Second, time.Millisecond)
 }
 
+// TestWindows_ExpiryIsThatOfTheLongestPolicy lets a policy with a short window, or period, write the record
+// that one with a long window needs.
+func TestWindows_ExpiryIsThatOfTheLongestPolicy(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	long, short := limit.WindowPolicy{Name: "w", Max: 9, Window: time.Hour}, limit.WindowPolicy{Name: "w", Max: 9, Window: time.Second}
+	penalty := limit.CooldownPolicy{Name: "w", Max: 9, Window: time.Second, Penalty: time.Second}
+	longPenalty := limit.CooldownPolicy{Name: "w", Max: 9, Window: time.Second, Penalty: time.Hour}
+	month, hour := limit.QuotaPolicy{Name: "w", Max: 9, Period: limit.Month}, limit.QuotaPolicy{Name: "w", Max: 9}
+	for kind, limiters := range map[string][2]limit.Limiter{
+		"log":      {redis.NewSlidingLog(client, long), redis.NewSlidingLog(client, short)},
+		"cooldown": {redis.NewCooldown(client, longPenalty, nil), redis.NewCooldown(client, penalty, nil)},
+		"quota":    {redis.NewQuota(client, month), redis.NewQuota(client, hour)},
+	} {
+		name := "penstock:" + kind + ":w:user:acme:ann:SAY"
+		consume(t, limiters[0], user("ann"), 9)
+		consume(t, limiters[0], user("ann"), 1) // starts a penalty
+		before := client.PTTL(t.Context(), name).Val()
+		require.NoError(t, client.Persist(t.Context(), name).Err())
+		if r, ok := limiters[0].(limit.Refunder); ok {
+			require.NoError(t, r.Refund(t.Context(), user("ann"), 5))
+			assert.True(t, consume(t, limiters[1], user("ann"), 1).Allowed, kind)
+			assert.InDelta(t, before, client.PTTL(t.Context(), name).Val(), float64(10*time.Second), kind)
+			continue
+		}
+		assert.Equal(t, limit.InCooldown, consume(t, limiters[1], user("ann"), 1).Reason)
+		assert.EqualValues(t, -1, client.PTTL(t.Context(), name).Val(), "a denied call writes nothing")
+	}
+}
+
 // TestSlidingLog_ForeignValue finds a value under the name of a record that is not one.
 func TestSlidingLog_ForeignValue(t *testing.T) {
-	client := redistest.Any(t)
-	policy := limit.WindowPolicy{Name: redistest.Prefix(t), Max: 2, Window: time.Hour}
-	l := redis.NewSlidingLog(client, policy)
-	consume(t, l, user("ann"), 1)
-	names := client.Keys(t.Context(), "penstock:log:"+t.Name()+"*").Val()
-	require.Len(t, names, 1)
+	client := redistest.Start(t).Client(t)
+	l := redis.NewSlidingLog(client, limit.WindowPolicy{Name: "w", Max: 2, Window: time.Hour})
 	for _, value := range []string{"0", "0,1730000000000000,1730000000000001,1730000000000002"} {
-		require.NoError(t, client.Set(t.Context(), names[0], value, 0).Err())
+		require.NoError(t, client.Set(t.Context(), "penstock:log:w:user:acme:ann:SAY", value, 0).Err())
 		assert.EqualValues(t, 1, consume(t, l, user("ann"), 1).Remaining)
 		assert.EqualValues(t, 0, consume(t, l, user("ann"), 1).Remaining)
 	}
