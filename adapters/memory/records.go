@@ -30,7 +30,7 @@ type record[R any] interface {
 
 const (
 	recordShards     = 64
-	sweepPauseMicros = 100_000
+	recordSweepMicros = 100_000
 )
 
 type recordShard[R any, P record[R]] struct {
@@ -48,7 +48,7 @@ func newRecordTable[R any, P record[R]](maxKeys int, clock func() int64) *record
 	t := &recordTable[R, P]{seed: maphash.MakeSeed(), clock: clock, shardKeys: maxKeys / recordShards}
 	for i := range t.shards {
 		t.shards[i].entries = map[uint64]P{}
-		t.shards[i].sweptAt = -sweepPauseMicros
+		t.shards[i].sweptAt = -recordSweepMicros
 	}
 	return t
 }
@@ -141,7 +141,7 @@ func (s *recordShard[R, P]) copyOfOverflow(now int64) P {
 // sweep evicts idle records and reports whether there is room. A flood of new keys must not sweep
 // the shard at every call.
 func (s *recordShard[R, P]) sweep(now int64, maxKeys int) bool {
-	if since := now - s.sweptAt; since >= 0 && since < sweepPauseMicros {
+	if since := now - s.sweptAt; since >= 0 && since < recordSweepMicros {
 		return false
 	}
 	s.sweptAt = now
