@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"strconv"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -27,34 +27,38 @@ import (
 //	penstock:limit:<policy>:<part>:<part>...
 //
 // that expires when the bucket is full. Limiters whose policies have the same name share
-// buckets, in one process and in many; the numbers of a policy replace a missing name.
+// buckets, in one process and in many. A bucket contains the numbers of the policy that last
+// changed it, and a limiter with other numbers converts it. Therefore processes with different
+// numbers, such as during a rolling deployment or after SetPolicy, grant a key in any interval
+// at most the largest capacity plus what the largest refill returns in that interval. The
+// numbers of a policy replace a missing name, so unnamed policies with different numbers have
+// separate buckets.
+//
+// Buckets survive as long as the data of Redis: a server that loses its data grants each key
+// up to one capacity more, and a failover to a replica grants again what the replica had not
+// yet received.
 type Limiter struct {
 	client      goredis.UniversalClient
-	units       limit.Units
 	consumeOne  *script // for one call
 	consumeMany *script // for many calls
+	name        string  // of the policy; may be empty
 	prefix      string
-	policy      [2]any // arguments of the scripts
-	oneNode     bool   // one script may have keys of several calls
+	policy      atomic.Pointer[bucketPolicy]
+	oneNode     bool // one script may have keys of several calls
 	seed        maphash.Seed
-	denials     batch.DenialCache
 	calls       *batch.Batcher[bucketRequest, bucketResponse]
+	parts       *scriptBatcher // of calls with conditions of their own
 	batches     *scriptBatcher // of calls to several limiters
 	blocks      *scriptBatcher
 	now         func() time.Duration
 	time        func() []any // in tests, the time for the scripts
 }
 
-var (
-	_ limit.Blocker  = (*Limiter)(nil)
-	_ limit.Reserver = (*Limiter)(nil)
-)
-
 // A bucketRequest takes units from a bucket, or returns them if they are negative.
 type bucketRequest struct {
-	key   string
-	units int64
-	ahead int64 // the largest deficit of the bucket after the call
+	policy *bucketPolicy
+	key    string
+	units  int64
 }
 
 // A bucketResponse is the state of a bucket before a request.
@@ -75,30 +79,20 @@ func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 	epoch := time.Now()
 	l := &Limiter{
 		client:      client,
-		units:       policy.Units(),
 		consumeOne:  newScript(limiterBucketLua + limiterConsumeOneLua),
 		consumeMany: newScript(limiterBucketLua + limiterConsumeManyLua),
+		name:        policy.Name,
+		prefix:      keyName("penstock:limit", []string{policyName(policy)}),
 		oneNode:     oneNode,
 		seed:        maphash.MakeSeed(),
 		now:         func() time.Duration { return time.Since(epoch) },
 	}
-	l.prefix = keyName("penstock:limit", []string{policyName(policy)})
-	l.policy = [2]any{strconv.FormatInt(l.units.PerMicro(), 10), strconv.FormatInt(l.units.Full(), 10)}
+	l.policy.Store(newBucketPolicy(policy))
+	l.parts = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterConsumePartLua), 1)
 	l.batches = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterConsumeMultiLua), anyNumber)
 	l.blocks = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterBlockLua), 0)
 	l.calls = batch.New("redis: limiter", l.exec, honorsDeadline(client))
 	return l
-}
-
-func policyName(p limit.Policy) string {
-	if p.Name != "" {
-		return p.Name
-	}
-	per := p.Per
-	if per == 0 {
-		per = time.Second
-	}
-	return fmt.Sprintf("%d-per-%s-burst-%d", p.Refill, per, p.Capacity)
 }
 
 // Consume takes cost tokens from key's bucket, or none of them.
@@ -106,12 +100,13 @@ func (l *Limiter) Consume(ctx context.Context, key limit.Key, cost int64) (limit
 	if cost < 0 {
 		return limit.Decision{}, fmt.Errorf("redis: cost is %d; it must not be negative", cost)
 	}
-	costUnits := l.units.CostUnits(cost)
+	p := l.policy.Load()
+	costUnits := p.units.CostUnits(cost)
 	hash := key.Hash(l.seed)
-	if d, ok := l.denials.Decide(hash, l.now(), costUnits, &l.units); ok {
+	if d, ok := p.denials.Decide(hash, l.now(), costUnits, &p.units); ok {
 		return d, nil
 	}
-	r, err := l.call(ctx, &key, costUnits, 0)
+	r, err := l.call(ctx, p, &key, costUnits)
 	if err != nil {
 		return limit.Decision{}, err
 	}
@@ -119,13 +114,13 @@ func (l *Limiter) Consume(ctx context.Context, key limit.Key, cost int64) (limit
 	if costUnits <= after.Units {
 		after.Units -= costUnits
 	}
-	l.denials.Learn(hash, after, costUnits, r.sent, r.received)
-	return r.state.Decision(costUnits, &l.units), nil
+	p.denials.Learn(hash, after, costUnits, r.sent, r.received)
+	return r.state.Decision(costUnits, &p.units), nil
 }
 
-func (l *Limiter) call(ctx context.Context, key *limit.Key, units, ahead int64) (bucketResponse, error) {
+func (l *Limiter) call(ctx context.Context, p *bucketPolicy, key *limit.Key, units int64) (bucketResponse, error) {
 	c := &bucketCall{
-		Request: bucketRequest{key: keyName(l.prefix, keyParts(key)), units: units, ahead: ahead},
+		Request: bucketRequest{policy: p, key: keyName(l.prefix, keyParts(key)), units: units},
 	}
 	if err := l.calls.Do(ctx, c); err != nil {
 		return bucketResponse{}, err
@@ -144,17 +139,13 @@ func (l *Limiter) exec(ctx context.Context, calls []*bucketCall) {
 }
 
 func (l *Limiter) run(ctx context.Context, calls []*bucketCall) {
-	separate := len(calls) == 1 || !l.oneNode
-	for _, c := range calls {
-		separate = separate || c.Request.ahead > 0 // consumeMany has no reservations
-	}
-	if !separate {
+	if len(calls) > 1 && l.oneNode && haveOnePolicy(calls) {
 		decode(l.consumeMany.run(ctx, l.client, [][]any{l.args(calls)})[0], calls)
 		return
 	}
 	args := make([][]any, len(calls))
-	for i, c := range calls {
-		args[i] = l.args(calls[i:i+1], c.Request.ahead)
+	for i := range calls {
+		args[i] = l.args(calls[i : i+1])
 	}
 	for i, reply := range l.consumeOne.run(ctx, l.client, args) {
 		held, err := reply.Int64()
@@ -162,28 +153,33 @@ func (l *Limiter) run(ctx context.Context, calls []*bucketCall) {
 	}
 }
 
-// args returns a script's arguments for calls, the number of keys first.
-func (l *Limiter) args(calls []*bucketCall, ahead ...int64) []any {
-	args := make([]any, 0, 1+2*len(calls)+len(l.policy)+2)
+// haveOnePolicy returns false if SetPolicy was called between two of the calls.
+func haveOnePolicy(calls []*bucketCall) bool {
+	for _, c := range calls[1:] {
+		if c.Request.policy != calls[0].Request.policy {
+			return false
+		}
+	}
+	return true
+}
+
+// args returns a script's arguments for calls of one policy, the number of keys first.
+func (l *Limiter) args(calls []*bucketCall) []any {
+	p := calls[0].Request.policy
+	args := make([]any, 0, 1+2*len(calls)+len(p.args)+1)
 	args = append(args, len(calls))
 	for _, c := range calls {
 		args = append(args, c.Request.key)
 	}
-	args = append(args, l.policy[:]...)
+	args = append(args, p.args[:]...)
 	for _, c := range calls {
-		args = append(args, l.scriptUnits(c.Request.units))
-	}
-	for _, units := range ahead {
-		args = append(args, units)
+		args = append(args, p.scriptUnits(c.Request.units))
 	}
 	if l.time != nil {
 		args = append(args, l.time()...)
 	}
 	return args
 }
-
-// scriptUnits bounds the units of a cost above the capacity, which Lua cannot count exactly.
-func (l *Limiter) scriptUnits(units int64) int64 { return min(units, l.units.Full()+1) }
 
 // decode sets the responses of many calls from the reply of one script.
 func decode(reply *goredis.Cmd, calls []*bucketCall) {

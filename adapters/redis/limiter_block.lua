@@ -4,6 +4,6 @@ local micros = tonumber(ARGV[1])
 if micros == 0 then
   call('DEL', KEYS[1])
 else
-  call('SET', KEYS[1], format('!%.0f', now + micros), 'PX', format('%.0f', ceil(micros / 1000)))
+  call('SET', KEYS[1], format('!%.0f:%.0f', now + micros, now), 'PX', format('%.0f', ceil(micros / 1000)))
 end
 return {}

@@ -1,41 +1,133 @@
 -- This file precedes every script about buckets. A bucket is stored as the time at which it
--- will be full, in microseconds, followed by the units by which it is full earlier than the
--- end of that microsecond, if any: "1730000000000000:12". After a reservation, more
--- units than a full bucket holds may be missing; the number of additional units follows:
--- "1730000000000000:12:5000". A blocked bucket is stored as the time at which the block ends:
--- "!1730000000000000". All numbers are below 2^53, so doubles represent them exactly.
-local call, ceil, format = redis.call, math.ceil, string.format
+-- will be full, in microseconds and 16 digits, and the numbers of the policy that stored it,
+-- which the scripts call its suffix: the units that return in a microsecond, the units of a
+-- token, and the capacity in tokens.
+--
+--   1730000000000000/1.100000.10
+--
+-- In between are the units by which the bucket is full earlier than the end of that
+-- microsecond, if any, and the units by which more than a full bucket is missing, if any:
+--
+--   1730000000000000:12:5000/13.3600000.10
+--
+-- A blocked bucket is stored as the times at which the block ends and was set:
+-- "!1730000001000000:1730000000000000". All numbers are below 2^53, so doubles represent them
+-- exactly.
+local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.format
+local match, sub = string.match, string.sub
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 -- Replies about a blocked bucket are this number minus the microseconds until the block ends.
 local blocked = -2^52
 
--- parse returns the units that a bucket lacks, by how many these may exceed a full bucket, and
--- the reply if the bucket is blocked.
-local function parse(value, per_micro)
-  local plain = tonumber(value)
-  if plain then
-    return plain > now and (plain - now) * per_micro or 0, 0
+-- No bucket lacks more units.
+local max_missing = 2^52
+
+-- read_block returns the reply about a blocked bucket, or nil after the block. A clock that
+-- went backwards must not extend the block, so read_block moves it to the present.
+local function read_block(key, value)
+  local ends, began = match(value, '^!(%d+):(%d+)$')
+  local left = ends - now
+  if now < tonumber(began) then
+    left = ends - began
+    call('SET', key, format('!%.0f:%.0f', now + left, now), 'PX', format('%.0f', ceil(left / 1000)))
   end
-  if string.byte(value) == 33 then
-    local left = string.sub(value, 2) - now
-    return 0, 0, left > 0 and blocked - left or nil
-  end
-  local full_at, early, ahead = string.match(value, '^(%d+):?(%d*):?(%d*)$')
-  local missing = (full_at - now) * per_micro - (tonumber(early) or 0)
-  return missing > 0 and missing or 0, tonumber(ahead) or 0
+  return left > 0 and blocked - left or nil
 end
 
-local function store(key, missing, per_micro, full, ahead)
+-- multiply_divide returns a * b / c rounded up, for a < c. It multiplies bit by bit if the
+-- product is too large for a double.
+local function multiply_divide(a, b, c)
+  if a * b < 2^53 then
+    return ceil(a * b / c)
+  end
+  local quotient, rest, bit = 0, 0, 2^51
+  while bit >= 1 do
+    quotient, rest = quotient * 2, rest * 2
+    if b >= bit then
+      b, rest = b - bit, rest + a
+    end
+    quotient, rest, bit = quotient + floor(rest / c), rest % c, bit / 2
+  end
+  return rest > 0 and quotient + 1 or quotient
+end
+
+-- convert returns units of a policy as those of another, rounded up: a change of the policy
+-- never creates tokens.
+local function convert(missing, old_per_token, per_token)
+  local tokens = floor(missing / old_per_token)
+  local rest = multiply_divide(missing % old_per_token, per_token, old_per_token)
+  return math.min(tokens * per_token + rest, max_missing)
+end
+
+-- refills_faster compares two policies by the microseconds per token.
+local function refills_faster(per_micro, per_token, old_per_micro, old_per_token)
+  local micros, old_micros = floor(per_token / per_micro), floor(old_per_token / old_per_micro)
+  if micros ~= old_micros then
+    return micros < old_micros
+  end
+  return per_token % per_micro * old_per_micro < old_per_token % old_per_micro * per_micro
+end
+
+-- read_any reads any value; see read.
+local function read_any(key, value, per_micro, suffix)
+  if string.byte(value) == 33 then
+    return 0, false, read_block(key, value)
+  end
+  local full_at, early, ahead, writer = match(value, '^(%d+):?(%d*):?(%d*)(/.*)$')
+  local numbers = '/(%d+)%.(%d+)%.(%d+)'
+  local old_per_micro, old_per_token, old_capacity = match(writer, numbers)
+  local missing = (full_at - now) * old_per_micro - (tonumber(early) or 0)
+  local possible = old_capacity * old_per_token + (tonumber(ahead) or 0)
+  local outdated = missing > possible -- the clock went backwards
+  if missing <= 0 then
+    return 0, false
+  elseif outdated then
+    missing = possible
+  end
+  if writer == suffix then
+    return missing, outdated
+  end
+  local _, per_token = match(suffix, numbers)
+  old_per_token, per_token = tonumber(old_per_token), tonumber(per_token)
+  if refills_faster(per_micro, per_token, tonumber(old_per_micro), old_per_token) then
+    outdated = true
+  end
+  return convert(missing, old_per_token, per_token), outdated
+end
+
+-- read returns three values about the value of a bucket:
+--
+--   - the units that the bucket lacks, in units of the caller's policy;
+--   - whether a denied call must write them too: because the clock went backwards, or because
+--     the caller's policy refills faster than the one that stored the value, and the caller
+--     returns a RetryAfter that holds only with its own;
+--   - the reply if the bucket is blocked.
+local function read(key, value, per_micro, full, suffix)
+  if sub(value, 17) == suffix then -- the usual case
+    local missing = (sub(value, 1, 16) - now) * per_micro
+    if missing > full then -- the clock went backwards: the bucket is empty, and fills as usual
+      return full, true
+    end
+    return missing > 0 and missing or 0, false
+  end
+  return read_any(key, value, per_micro, suffix)
+end
+
+local function write(key, missing, per_micro, full, suffix)
+  if missing <= 0 then
+    call('DEL', key)
+    return
+  end
   local micros = ceil(missing / per_micro)
   local early = micros * per_micro - missing
-  local text = format('%.0f', now + micros)
+  local text = format('%016.0f', now + micros)
   if missing > full then
-    text = text .. format(':%.0f:%.0f', early, ahead)
+    text = text .. format(':%.0f:%.0f', early, missing - full)
   elseif early > 0 then
     text = text .. format(':%.0f', early)
   end
-  call('SET', key, text, 'PX', format('%.0f', ceil(micros / 1000)))
+  call('SET', key, text .. suffix, 'PX', format('%.0f', ceil(micros / 1000)))
 end
 

@@ -42,12 +42,15 @@ func (c *clock) rewind(d time.Duration) {
 
 // withTimeArgument returns a script that takes the time from its last argument and sets no
 // expiry, because the server's real clock goes on.
-func withTimeArgument(t testing.TB, lua, expiry string) *script {
-	for old, substitute := range map[string]string{
+func withTimeArgument(t testing.TB, lua string, expiries ...string) *script {
+	substitutes := map[string]string{
 		"local time = call('TIME')\n":               "",
 		"local now = time[1] * 1000000 + time[2]\n": "local now = tonumber(table.remove(ARGV))\n",
-		expiry: "",
-	} {
+	}
+	for _, expiry := range expiries {
+		substitutes[expiry] = ""
+	}
+	for old, substitute := range substitutes {
 		require.True(t, strings.Contains(lua, old), old)
 		lua = strings.ReplaceAll(lua, old, substitute)
 	}
@@ -59,9 +62,10 @@ func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy
 	p.Name = redistest.Prefix(t) + p.Name
 	l := NewLimiter(client, p)
 	script := func(lua string) *script {
-		return withTimeArgument(t, limiterBucketLua+lua, ", 'PX', format('%.0f', ceil(micros / 1000))")
+		return withTimeArgument(t, limiterBucketLua+lua, ", 'PX', format('%.0f', ceil(micros / 1000))", ", 'PX', format('%.0f', ceil(left / 1000))")
 	}
 	l.consumeOne, l.consumeMany = script(limiterConsumeOneLua), script(limiterConsumeManyLua)
+	l.parts = newScriptBatcher("redis: limiter", client, script(limiterConsumePartLua), 1)
 	l.batches = newScriptBatcher("redis: limiter", client, script(limiterConsumeMultiLua), anyNumber)
 	l.blocks = newScriptBatcher("redis: limiter", client, script(limiterBlockLua), 0)
 	l.now = func() time.Duration { return time.Duration(c.local.Load()) }

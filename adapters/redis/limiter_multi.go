@@ -17,44 +17,87 @@ func (l *Limiter) BatchesWith(other limit.Limiter) bool {
 	return ok && l.oneNode && o.client == l.client
 }
 
-// ConsumeBatch takes the cost of every request, or of none, in one round trip.
-func (l *Limiter) ConsumeBatch(ctx context.Context, requests []limit.Request, maxWait time.Duration) ([]limit.Decision, error) {
-	held, err := l.callBatch(ctx, requests, maxWait)
-	if err != nil {
-		return nil, err
-	}
-	decisions, allowed := make([]limit.Decision, len(requests)), true
-	for i, r := range requests {
-		rl := r.Limiter.(*Limiter)
-		state, costUnits := bucketState(held[i]), rl.units.CostUnits(r.Cost)
-		if decisions[i] = state.Decision(costUnits, &rl.units); state.BlockedFor == 0 {
-			decisions[i] = rl.units.ReserveDecision(state.Units, costUnits, maxWait)
-		}
-		allowed = allowed && decisions[i].Allowed
-	}
-	if allowed {
-		for _, r := range requests {
-			rl := r.Limiter.(*Limiter)
-			rl.denials.Delete(r.Key.Hash(rl.seed))
-		}
-	}
-	return decisions, nil
+// A bucketCost is a request of a ConsumeBatch.
+type bucketCost struct {
+	limiter *Limiter
+	policy  *bucketPolicy
+	key     *limit.Key
+	hash    uint64
+	units   int64
+	ahead   int64 // the largest deficit of the bucket after the call
 }
 
-// callBatch returns what the buckets held.
-func (l *Limiter) callBatch(ctx context.Context, requests []limit.Request, maxWait time.Duration) ([]int64, error) {
-	args := make([]any, 0, 2+5*len(requests))
-	args = append(args, len(requests))
+// ConsumeBatch takes the cost of every request, or of none, in one round trip.
+//
+// If buckets are known to hold too little, it returns their denials without a round trip. The
+// decisions about the other requests are then allowed, and have no numbers but Limit.
+func (l *Limiter) ConsumeBatch(ctx context.Context, requests []limit.Request, maxWait time.Duration) ([]limit.Decision, error) {
+	costs := make([]bucketCost, len(requests))
 	for i := range requests {
-		args = append(args, keyName(requests[i].Limiter.(*Limiter).prefix, keyParts(&requests[i].Key)))
-	}
-	for _, r := range requests {
+		r := &requests[i]
 		if r.Cost < 0 {
 			return nil, fmt.Errorf("redis: cost is %d; it must not be negative", r.Cost)
 		}
 		rl := r.Limiter.(*Limiter)
-		args = append(args, rl.policy[0], rl.policy[1], rl.scriptUnits(rl.units.CostUnits(r.Cost)),
-			maxWait.Microseconds()*rl.units.PerMicro())
+		p := rl.policy.Load()
+		costs[i] = bucketCost{rl, p, &r.Key, r.Key.Hash(rl.seed), p.units.CostUnits(r.Cost), p.ahead(maxWait)}
+	}
+	if decisions, ok := cachedDenials(costs, maxWait); ok {
+		return decisions, nil
+	}
+	sent := l.now()
+	held, err := l.callBatch(ctx, costs)
+	if err != nil {
+		return nil, err
+	}
+	received := l.now()
+	decisions, allowed := make([]limit.Decision, len(costs)), true
+	for i, c := range costs {
+		decisions[i] = c.policy.reserveDecision(bucketState(held[i]), c.units, maxWait)
+		allowed = allowed && decisions[i].Allowed
+	}
+	for i, c := range costs {
+		state := bucketState(held[i])
+		if allowed {
+			state.Units -= c.units
+		}
+		// The limiters have clocks of their own, with the same rate.
+		offset := c.limiter.now() - received
+		c.policy.denials.Learn(c.hash, state, c.units, sent+offset, received+offset)
+	}
+	return decisions, nil
+}
+
+// cachedDenials returns false if no bucket is known to deny.
+func cachedDenials(costs []bucketCost, maxWait time.Duration) ([]limit.Decision, bool) {
+	var decisions []limit.Decision
+	for i := range costs {
+		c := &costs[i]
+		state, ok := c.policy.denials.Denies(c.hash, c.limiter.now(), c.units, c.ahead, &c.policy.units)
+		if !ok {
+			continue
+		}
+		if decisions == nil {
+			decisions = make([]limit.Decision, len(costs))
+			for i, c := range costs {
+				decisions[i] = limit.Decision{Allowed: true, Limit: c.policy.units.Full() / c.policy.units.PerToken()}
+			}
+		}
+		decisions[i] = c.policy.reserveDecision(state, c.units, maxWait)
+	}
+	return decisions, decisions != nil
+}
+
+// callBatch returns what the buckets held.
+func (l *Limiter) callBatch(ctx context.Context, costs []bucketCost) ([]int64, error) {
+	args := make([]any, 0, 2+6*len(costs))
+	args = append(args, len(costs))
+	for _, c := range costs {
+		args = append(args, keyName(c.limiter.prefix, keyParts(c.key)))
+	}
+	for _, c := range costs {
+		args = append(args, c.policy.args[:]...)
+		args = append(args, c.policy.scriptUnits(c.units), c.ahead)
 	}
 	if l.time != nil {
 		args = append(args, l.time()...)
@@ -63,8 +106,9 @@ func (l *Limiter) callBatch(ctx context.Context, requests []limit.Request, maxWa
 	if err := l.batches.Do(ctx, c); err != nil {
 		return nil, err
 	}
-	if len(c.Response) != len(requests) {
-		return nil, fmt.Errorf("redis: limiter: the script answered %d of %d requests", len(c.Response), len(requests))
+	if len(c.Response) != len(costs) {
+		return nil, fmt.Errorf("redis: limiter: the script answered %d of %d requests", len(c.Response), len(costs))
 	}
 	return c.Response, nil
 }
+

@@ -8,6 +8,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
+var _ limit.Blocker = (*Limiter)(nil)
+
 // Refund returns tokens to key's bucket, which never holds more than its capacity. Other
 // processes may deny the key for up to a second more.
 func (l *Limiter) Refund(ctx context.Context, key limit.Key, tokens int64) error {
@@ -17,8 +19,9 @@ func (l *Limiter) Refund(ctx context.Context, key limit.Key, tokens int64) error
 	if tokens == 0 {
 		return nil
 	}
-	_, err := l.call(ctx, &key, -l.units.RefundUnits(tokens), 0)
-	l.denials.Invalidate(key.Hash(l.seed), l.now())
+	p := l.policy.Load()
+	_, err := l.call(ctx, p, &key, -p.units.RefundUnits(tokens))
+	l.invalidate(&key)
 	return err
 }
 
@@ -43,27 +46,11 @@ func (l *Limiter) block(ctx context.Context, key *limit.Key, d time.Duration) er
 		c.Request = append(c.Request, l.time()...)
 	}
 	err := l.blocks.Do(ctx, c)
-	l.denials.Invalidate(key.Hash(l.seed), l.now())
+	l.invalidate(key)
 	return err
 }
 
-// Reserve takes cost tokens from key's bucket if it holds them, or will within maxWait.
-func (l *Limiter) Reserve(ctx context.Context, key limit.Key, cost int64, maxWait time.Duration) (limit.Decision, error) {
-	if err := limit.CheckReserve(cost, maxWait); err != nil {
-		return limit.Decision{}, fmt.Errorf("redis: %w", err)
-	}
-	costUnits, ahead := l.units.CostUnits(cost), maxWait.Microseconds()*l.units.PerMicro()
-	r, err := l.call(ctx, &key, costUnits, ahead)
-	if err != nil {
-		return limit.Decision{}, err
-	}
-	if r.state.BlockedFor > 0 {
-		return r.state.Decision(costUnits, &l.units), nil
-	}
-	d := l.units.ReserveDecision(r.state.Units, costUnits, maxWait)
-	if d.Allowed {
-		r.state.Units -= costUnits
-		l.denials.Learn(key.Hash(l.seed), r.state, costUnits, r.sent, r.received)
-	}
-	return d, nil
+// invalidate makes the next call for key ask Redis.
+func (l *Limiter) invalidate(key *limit.Key) {
+	l.policy.Load().denials.Invalidate(key.Hash(l.seed), l.now())
 }

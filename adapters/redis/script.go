@@ -19,6 +19,8 @@ var (
 	limiterConsumeOneLua string
 	//go:embed limiter_consume_many.lua
 	limiterConsumeManyLua string
+	//go:embed limiter_consume_part.lua
+	limiterConsumePartLua string
 	//go:embed limiter_consume_multi.lua
 	limiterConsumeMultiLua string
 	//go:embed limiter_block.lua

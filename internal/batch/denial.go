@@ -30,20 +30,32 @@ type DenialCache struct {
 
 // Decide returns a denial, or false if only the store can decide.
 func (d *DenialCache) Decide(hash uint64, now time.Duration, costUnits int64, u *limit.Units) (limit.Decision, bool) {
-	e, ok := d.states.Get(hash, now)
+	state, ok := d.Denies(hash, now, costUnits, 0, u)
 	if !ok {
 		return limit.Decision{}, false
 	}
-	// The state is between minAge and maxAge old. The call is denied only if the maximum
-	// implies it; RetryAfter follows from the minimum, so that it is long enough.
+	return state.Decision(costUnits, u), true
+}
+
+// Denies returns the state of a bucket that certainly denies a call of costUnits, even if the
+// call may leave a deficit of aheadUnits. It returns false if only the store can decide.
+//
+// The state that the cache keeps is between two ages. The call is denied only if the larger age
+// implies it; Denies returns the state for the smaller one, so that a RetryAfter that follows
+// from it is long enough.
+func (d *DenialCache) Denies(hash uint64, now time.Duration, costUnits, aheadUnits int64, u *limit.Units) (State, bool) {
+	e, ok := d.states.Get(hash, now)
+	if !ok {
+		return State{}, false
+	}
 	minAge, maxAge := now-e.Received, now-e.Sent
 	if e.Value.BlockedFor > 0 {
-		return u.BlockedDecision(e.Value.BlockedFor-minAge, costUnits), maxAge < e.Value.BlockedFor
+		return State{BlockedFor: e.Value.BlockedFor - minAge}, maxAge < e.Value.BlockedFor
 	}
-	if costUnits <= unitsAfter(e.Value.Units, maxAge, u) {
-		return limit.Decision{}, false
+	if costUnits == 0 || costUnits-aheadUnits <= unitsAfter(e.Value.Units, maxAge, u) {
+		return State{}, false
 	}
-	return u.Decision(unitsAfter(e.Value.Units, minAge, u), costUnits), true
+	return State{Units: unitsAfter(e.Value.Units, minAge, u)}, true
 }
 
 // unitsAfter returns what a bucket holds after a time without calls.

@@ -1,0 +1,72 @@
+package redis
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/limit"
+)
+
+var (
+	_ limit.PolicySetter = (*Limiter)(nil)
+	_ limit.Describer    = (*Limiter)(nil)
+)
+
+// A bucketPolicy is a policy as the scripts take it. A call uses one from its beginning to its
+// end, so a change of the policy needs no lock.
+type bucketPolicy struct {
+	units   limit.Units
+	args    [3]any            // of the scripts: units per microsecond, units of a full bucket, suffix
+	denials batch.DenialCache // counts in units, so each policy needs its own
+}
+
+func newBucketPolicy(policy limit.Policy) *bucketPolicy {
+	u := policy.Units()
+	return &bucketPolicy{
+		units: u,
+		args: [3]any{
+			strconv.FormatInt(u.PerMicro(), 10),
+			strconv.FormatInt(u.Full(), 10),
+			fmt.Sprintf("/%d.%d.%d", u.PerMicro(), u.PerToken(), policy.Capacity),
+		},
+	}
+}
+
+// scriptUnits bounds the units of a cost above the capacity, which Lua cannot count exactly.
+func (p *bucketPolicy) scriptUnits(units int64) int64 { return min(units, p.units.Full()+1) }
+
+func policyName(p limit.Policy) string {
+	if p.Name != "" {
+		return p.Name
+	}
+	per := p.Per
+	if per == 0 {
+		per = time.Second
+	}
+	return fmt.Sprintf("%d-per-%s-burst-%d", p.Refill, per, p.Capacity)
+}
+
+// SetPolicy replaces the numbers of the limiter's policy in this process. The policy must have
+// the limiter's name; an unnamed policy cannot change, because its numbers are the name of its
+// buckets. Calls in progress use the old numbers.
+func (l *Limiter) SetPolicy(policy limit.Policy) error {
+	if l.name == "" {
+		return fmt.Errorf("redis: the policy %v has no name, so its numbers name its buckets; give it a name to change it", policy)
+	}
+	if policy.Name != l.name {
+		return fmt.Errorf("redis: the policy is named %q; SetPolicy needs one named %q", policy.Name, l.name)
+	}
+	if err := policy.Validate(); err != nil {
+		return fmt.Errorf("redis: %w", err)
+	}
+	l.policy.Store(newBucketPolicy(policy))
+	return nil
+}
+
+// Describe returns the limiter's capacity, and how long an empty bucket takes to fill.
+func (l *Limiter) Describe() []limit.Description {
+	u := &l.policy.Load().units
+	return []limit.Description{{Name: l.name, Limit: u.Full() / u.PerToken(), Window: u.Window()}}
+}
