@@ -175,8 +175,9 @@ type BatchLimiter interface {
 	BatchesWith(other Limiter) bool
 
 	// ConsumeBatch takes the cost of every request, as Reserve does with maxWait, or of none.
-	// It returns for each request the Decision that its limiter would make alone. No two
-	// requests have the same limiter and key. With a maxWait of 0, nothing is reserved.
+	// It returns for each request the Decision that its limiter would make alone; if it denies,
+	// an allowed Decision may have no number but Limit. No two requests have the same limiter
+	// and key. With a maxWait of 0, nothing is reserved.
 	ConsumeBatch(ctx context.Context, requests []Request, maxWait time.Duration) ([]Decision, error)
 }
 

@@ -29,8 +29,9 @@ type bucketCost struct {
 
 // ConsumeBatch takes the cost of every request, or of none, in one round trip.
 //
-// If buckets are known to hold too little, it returns their denials without a round trip. The
-// decisions about the other requests are then allowed, and have no numbers but Limit.
+// If buckets are known to hold too little, it returns their denials without a round trip, for at
+// most a second; the decisions about the other requests are then allowed, with no number but
+// Limit.
 func (l *Limiter) ConsumeBatch(ctx context.Context, requests []limit.Request, maxWait time.Duration) ([]limit.Decision, error) {
 	costs := make([]bucketCost, len(requests))
 	for i := range requests {
@@ -75,6 +76,9 @@ func cachedDenials(costs []bucketCost, maxWait time.Duration) ([]limit.Decision,
 		c := &costs[i]
 		state, ok := c.policy.denials.Denies(c.hash, c.limiter.now(), c.units, c.ahead, &c.policy.units)
 		if !ok {
+			if c.units > c.policy.units.Full() {
+				return nil, false // this denial is the most restrictive one
+			}
 			continue
 		}
 		if decisions == nil {
@@ -111,4 +115,3 @@ func (l *Limiter) callBatch(ctx context.Context, costs []bucketCost) ([]int64, e
 	}
 	return c.Response, nil
 }
-

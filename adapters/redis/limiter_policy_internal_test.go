@@ -1,0 +1,168 @@
+package redis
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/limit"
+)
+
+// TestScripts_ConvertAsUnitsDo compares the conversion of buckets in the scripts with that of
+// package limit, for random policies and numbers up to the largest.
+func TestScripts_ConvertAsUnitsDo(t *testing.T) {
+	const compare = `
+local replies = {}
+for i = 1, #ARGV, 5 do
+  local missing, per_micro, per_token = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+  local old_per_micro, old_per_token = tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
+  table.insert(replies, convert(missing, old_per_token, per_token))
+  table.insert(replies, refills_faster(per_micro, per_token, old_per_micro, old_per_token) and 1 or 0)
+end
+return replies
+`
+	rng := rand.New(rand.NewPCG(7, 8))
+	var args []any
+	var want []any
+	for range 2000 {
+		u, old := randomUnits(rng), randomUnits(rng)
+		missing := rng.Int64N(min(2*old.Full(), 1<<uint(1+rng.IntN(51)))) + 1
+		args = append(args, missing, u.PerMicro(), u.PerToken(), old.PerMicro(), old.PerToken())
+		faster := int64(0)
+		if u.RefillsFasterThan(old) {
+			faster = 1
+		}
+		want = append(want, u.FromUnits(missing, old), faster)
+	}
+	for name, client := range map[string]*goredis.Client{
+		"embedded": goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}),
+		"one node": redistest.Any(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := client.Eval(t.Context(), limiterBucketLua+compare, nil, args...).Slice()
+			require.NoError(t, err)
+			require.Len(t, got, len(want))
+			for i := range want {
+				require.Equal(t, want[i], got[i], "policies %v", args[i/2*5:i/2*5+5])
+			}
+		})
+	}
+}
+
+// randomUnits returns a policy whose numbers are large, small or close to those of others.
+func randomUnits(rng *rand.Rand) limit.Units {
+	for {
+		p := limit.Policy{
+			Capacity: 1 + rng.Int64N(1<<uint(1+rng.IntN(40))),
+			Refill:   1 + rng.Int64N(1<<uint(1+rng.IntN(14))),
+			Per:      time.Duration(1+rng.Int64N(1<<uint(1+rng.IntN(50)))) * time.Microsecond,
+		}
+		if p.Validate() == nil {
+			return p.Units()
+		}
+	}
+}
+
+func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
+	client, c := redistest.Any(t), newClock()
+	l := newTestLimiter(t, client, limit.PerSecond(10).Named("numbers"), c)
+	value := func() string { return client.Get(t.Context(), l.prefix+":user:ann").Val() }
+	ann := limit.Key{"user", "ann"}
+
+	_, err := l.Consume(t.Context(), ann, 3)
+	require.NoError(t, err)
+	require.Equal(t, "1730000000300000/1.100000.10", value())
+	require.LessOrEqual(t, len(value()), 44, "Redis stores it in one allocation")
+
+	require.NoError(t, l.SetPolicy(limit.Policy{Name: l.name, Capacity: 10, Refill: 3, Per: 2 * time.Second}))
+	_, err = l.Consume(t.Context(), ann, 1)
+	require.NoError(t, err)
+	require.Equal(t, "1730000002666667:1/3.2000000.10", value())
+
+	_, err = l.Reserve(t.Context(), ann, 10, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, "1730000009333334:2:8000000/3.2000000.10", value())
+
+	require.NoError(t, l.Block(t.Context(), ann, time.Minute))
+	require.Equal(t, "!1730000060000000:1730000000000000", value())
+}
+
+// TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards moves the clock of the server back during
+// a block.
+func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
+	for name, client := range map[string]*goredis.Client{
+		"embedded": goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}),
+		"one node": redistest.Any(t),
+	} {
+		c := newClock()
+		l := newTestLimiter(t, client, limit.PerSecond(10).Named("block"), c)
+		for n, call := range []func(limit.Key) (limit.Decision, error){
+			func(k limit.Key) (limit.Decision, error) { return l.Consume(t.Context(), k, 1) },
+			func(k limit.Key) (limit.Decision, error) { return l.Reserve(t.Context(), k, 1, time.Second) },
+			func(k limit.Key) (limit.Decision, error) {
+				return limit.ConsumeAll(t.Context(), limit.Request{Limiter: l, Key: k, Cost: 1})
+			},
+		} {
+			t.Run(fmt.Sprint(name, n), func(t *testing.T) {
+				key := limit.Key{"user", fmt.Sprint(n)}
+				require.NoError(t, l.Block(t.Context(), key, time.Minute))
+				c.sleep(10 * time.Second)
+				c.rewind(24 * time.Hour)
+				for range 2 {
+					d, err := call(key)
+					require.NoError(t, err)
+					assert.Equal(t, []any{time.Minute, limit.Blocked}, []any{d.RetryAfter, d.Reason})
+				}
+				c.sleep(59 * time.Second)
+				d, err := call(key)
+				require.NoError(t, err)
+				assert.Equal(t, []any{time.Second, limit.Blocked}, []any{d.RetryAfter, d.Reason})
+				c.sleep(time.Second)
+				d, err = call(key)
+				require.NoError(t, err)
+				assert.True(t, d.Allowed)
+			})
+		}
+	}
+}
+
+// TestLimiter_BackwardClockForgivesNoDeficit moves the clock back after a reservation, whose
+// tokens would otherwise be granted twice.
+func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
+	c := newClock()
+	l := newTestLimiter(t, redistest.Any(t), limit.PerSecond(1).Burst(10).Named("deficit"), c)
+	ann := limit.Key{"user", "ann"}
+	for range 2 {
+		d, err := l.Reserve(t.Context(), ann, 10, time.Minute)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+	c.rewind(time.Hour)
+	d, err := l.Consume(t.Context(), ann, 1)
+	require.NoError(t, err)
+	assert.Equal(t, 11*time.Second, d.RetryAfter)
+	c.sleep(11 * time.Second)
+	d, err = l.Consume(t.Context(), ann, 1)
+	require.NoError(t, err)
+	assert.True(t, d.Allowed)
+}
+
+func TestLimiter_SetPolicyNeedsTheSameName(t *testing.T) {
+	client := redistest.Any(t)
+	unnamed := NewLimiter(client, limit.PerHour(5))
+	require.ErrorContains(t, unnamed.SetPolicy(limit.PerHour(6)), "give it a name")
+	require.ErrorContains(t, unnamed.SetPolicy(limit.PerHour(6).Named("x")), "give it a name")
+	named := NewLimiter(client, limit.PerHour(5).Named("x"))
+	require.ErrorContains(t, named.SetPolicy(limit.PerHour(6).Named("y")), `named "x"`)
+	require.ErrorContains(t, named.SetPolicy(limit.PerHour(0).Named("x")), "redis: ")
+	assert.Equal(t, []limit.Description{{Name: "x", Limit: 5, Window: time.Hour}}, named.Describe())
+	require.NoError(t, named.SetPolicy(limit.PerMinute(6).Named("x")))
+	assert.Equal(t, []limit.Description{{Name: "x", Limit: 6, Window: time.Minute}}, named.Describe())
+}
