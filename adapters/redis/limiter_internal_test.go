@@ -57,10 +57,10 @@ func withTimeArgument(t testing.TB, lua string, expiries ...string) *script {
 	return newScript(lua)
 }
 
-// newTestLimiter returns a limiter whose clock is c.
-func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy, c *clock) *Limiter {
-	p.Name = redistest.Prefix(t) + p.Name
+// newTestLimiter returns a limiter whose clock is c, and whose keys contain a prefix.
+func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy, c *clock, prefix string) *Limiter {
 	l := NewLimiter(client, p)
+	l.prefix = keyName("penstock:limit", []string{prefix + policyName(p)})
 	script := func(lua string) *script {
 		return withTimeArgument(t, limiterBucketLua+lua, ", 'PX', format('%.0f', ceil(micros / 1000))", ", 'PX', format('%.0f', ceil(left / 1000))")
 	}
@@ -74,9 +74,10 @@ func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy
 }
 
 func harness(t *testing.T, client goredis.UniversalClient) limittest.Harness {
-	c := newClock()
+	c, prefix := newClock(), redistest.Prefix(t)
 	return limittest.Harness{
-		New:    func(p limit.Policy) limit.Limiter { return newTestLimiter(t, client, p, c) },
+		New:    func(p limit.Policy) limit.Limiter { return newTestLimiter(t, client, p, c, prefix) },
+		Shared: true,
 		Sleep:  c.sleep,
 		Rewind: c.rewind,
 	}
@@ -84,13 +85,13 @@ func harness(t *testing.T, client goredis.UniversalClient) limittest.Harness {
 
 func TestLimiter_Contract(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
-		testContract(t, goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}))
+		testContract(t, goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}), 5) // miniredis is slow
 	})
-	t.Run("one node", func(t *testing.T) { testContract(t, redistest.Any(t)) })
-	t.Run("cluster", func(t *testing.T) { testContract(t, redistest.StartCluster(t).Client(t)) })
+	t.Run("one node", func(t *testing.T) { testContract(t, redistest.Any(t), 40) })
+	t.Run("cluster", func(t *testing.T) { testContract(t, redistest.StartCluster(t).Client(t), 10) })
 }
 
-func testContract(t *testing.T, client goredis.UniversalClient) {
+func testContract(t *testing.T, client goredis.UniversalClient, groups int) {
 	for _, c := range limittest.Cases() {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, harness(t, client)) })
 	}
@@ -101,6 +102,7 @@ func testContract(t *testing.T, client goredis.UniversalClient) {
 	for _, c := range limittest.Cases() {
 		t.Run("in AllOf: "+c.Name, func(t *testing.T) { c.Run(t, limittest.WithAllOf(harness(t, client))) })
 	}
+	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, harness(t, client), groups) })
 	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, harness(t, client), 40) })
 	t.Run("clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, harness(t, client), 40) })
 }

@@ -72,7 +72,7 @@ func randomUnits(rng *rand.Rand) limit.Units {
 
 func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
 	client, c := redistest.Any(t), newClock()
-	l := newTestLimiter(t, client, limit.PerSecond(10).Named("numbers"), c)
+	l := newTestLimiter(t, client, limit.PerSecond(10).Named("numbers"), c, redistest.Prefix(t))
 	value := func() string { return client.Get(t.Context(), l.prefix+":user:ann").Val() }
 	ann := limit.Key{"user", "ann"}
 
@@ -102,7 +102,7 @@ func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
 		"one node": redistest.Any(t),
 	} {
 		c := newClock()
-		l := newTestLimiter(t, client, limit.PerSecond(10).Named("block"), c)
+		l := newTestLimiter(t, client, limit.PerSecond(10).Named("block"), c, redistest.Prefix(t))
 		for n, call := range []func(limit.Key) (limit.Decision, error){
 			func(k limit.Key) (limit.Decision, error) { return l.Consume(t.Context(), k, 1) },
 			func(k limit.Key) (limit.Decision, error) { return l.Reserve(t.Context(), k, 1, time.Second) },
@@ -137,7 +137,7 @@ func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
 // tokens would otherwise be granted twice.
 func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
 	c := newClock()
-	l := newTestLimiter(t, redistest.Any(t), limit.PerSecond(1).Burst(10).Named("deficit"), c)
+	l := newTestLimiter(t, redistest.Any(t), limit.PerSecond(1).Burst(10).Named("deficit"), c, redistest.Prefix(t))
 	ann := limit.Key{"user", "ann"}
 	for range 2 {
 		d, err := l.Reserve(t.Context(), ann, 10, time.Minute)
