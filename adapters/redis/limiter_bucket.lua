@@ -70,29 +70,20 @@ local function refills_faster(per_micro, per_token, old_per_micro, old_per_token
   return per_token % per_micro * old_per_micro < old_per_token % old_per_micro * per_micro
 end
 
--- read_any reads any value; see read.
-local function read_any(key, value, per_micro, suffix)
-  if string.byte(value) == 33 then
-    return 0, false, read_block(key, value)
-  end
-  local full_at, early, ahead, writer = match(value, '^(%d+):?(%d*):?(%d*)(/.*)$')
-  local numbers = '/(%d+)%.(%d+)%.(%d+)'
-  local old_per_micro, old_per_token, old_capacity = match(writer, numbers)
+-- read_other reads a value that another policy has stored; see read.
+local function read_other(value, per_micro, suffix)
+  local full_at, early, ahead, old_numbers = match(value, '^(%d+):?(%d*):?(%d*)(/.*)$')
+  local old_per_micro, old_per_token, old_capacity = match(old_numbers, '/(%d+)%.(%d+)%.(%d+)')
+  old_per_micro, old_per_token = tonumber(old_per_micro), tonumber(old_per_token)
   local missing = (full_at - now) * old_per_micro - (tonumber(early) or 0)
   local possible = old_capacity * old_per_token + (tonumber(ahead) or 0)
-  local outdated = missing > possible -- the clock went backwards
   if missing <= 0 then
     return 0, false
-  elseif outdated then
-    missing = possible
   end
-  if writer == suffix then
-    return missing, outdated
-  end
-  local _, per_token = match(suffix, numbers)
-  old_per_token, per_token = tonumber(old_per_token), tonumber(per_token)
-  if refills_faster(per_micro, per_token, tonumber(old_per_micro), old_per_token) then
-    outdated = true
+  local per_token = tonumber(match(suffix, '/%d+%.(%d+)'))
+  local outdated = refills_faster(per_micro, per_token, old_per_micro, old_per_token)
+  if missing > possible then -- the clock went backwards
+    missing, outdated = possible, true
   end
   return convert(missing, old_per_token, per_token), outdated
 end
@@ -105,14 +96,22 @@ end
 --     returns a RetryAfter that holds only with its own;
 --   - the reply if the bucket is blocked.
 local function read(key, value, per_micro, full, suffix)
+  local missing, possible
   if sub(value, 17) == suffix then -- the usual case
-    local missing = (sub(value, 1, 16) - now) * per_micro
-    if missing > full then -- the clock went backwards: the bucket is empty, and fills as usual
-      return full, true
-    end
-    return missing > 0 and missing or 0, false
+    missing, possible = (sub(value, 1, 16) - now) * per_micro, full
+  elseif sub(value, -#suffix) == suffix then
+    local full_at, early, ahead = match(value, '^(%d+):(%d+):?(%d*)')
+    missing = (full_at - now) * per_micro - early
+    possible = full + (tonumber(ahead) or 0)
+  elseif string.byte(value) == 33 then
+    return 0, false, read_block(key, value)
+  else
+    return read_other(value, per_micro, suffix)
   end
-  return read_any(key, value, per_micro, suffix)
+  if missing > possible then -- the clock went backwards
+    return possible, true
+  end
+  return missing > 0 and missing or 0, false
 end
 
 local function write(key, missing, per_micro, full, suffix)
