@@ -35,8 +35,9 @@ fuzz: ## every fuzz target for FUZZTIME each
 	  done; done; done
 
 STRESSTIME := 5m
-stress: ## a router against misbehaving clients, for STRESSTIME
+stress: ## a router against misbehaving clients, and limiters on a failing Redis, for STRESSTIME each
 	go test -race -count=1 -v -timeout 0 ./internal/stress -stress.duration $(STRESSTIME)
+	go test -race -count=1 -v -timeout 0 ./adapters/redis -run TestLimiter_Chaos -chaos.duration $(STRESSTIME)
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...

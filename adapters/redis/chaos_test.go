@@ -181,9 +181,13 @@ func (c *chaos) restartWithData() {
 	snapshots := c.args[1] == "no"
 	mark := rand.Int64()
 	c.do(c.master, "set", "mark", mark)
-	saved := time.Now().UnixNano()
+	var saved int64
 	if snapshots {
-		c.do(c.master, "save")
+		client := c.master.Client(c.t)
+		c.await("snapshot", func() bool { // fails while the server saves for a replica
+			saved = time.Now().UnixNano()
+			return client.Save(c.t.Context()).Err() == nil
+		})
 		c.awaitGrants(10) // are lost
 	}
 	stopped := c.stop()
