@@ -53,6 +53,7 @@ type chaos struct {
 // server fails in several ways. In every interval, a bucket grants at most the largest capacity
 // and the largest refill, and what the documentation of Limiter allows if data is lost.
 func TestLimiter_Chaos(t *testing.T) {
+	t.Parallel()
 	for name, persistence := range map[string][]string{
 		"append-only file": {"--appendonly", "yes", "--appendfsync", "always"},
 		"snapshots":        {"--appendonly", "no"},
