@@ -13,65 +13,67 @@
 -- A blocked bucket is stored as the times at which the block ends and was set:
 -- "!1730000001000000:1730000000000000". All numbers are below 2^53, so doubles represent them
 -- exactly.
-local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.format
-local match, sub = string.match, string.sub
+local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 -- Replies about a blocked bucket are this number minus the microseconds until the block ends.
 local blocked = -2^52
 
--- No bucket lacks more units.
-local max_missing = 2^52
+-- read_other reads a value that another policy has stored, or a block; see read. Its functions
+-- are inside because every execution of a script creates those that are outside.
+local function read_other(key, value, per_micro, suffix)
+  local ceil, floor, format, match = math.ceil, math.floor, string.format, string.match
 
--- read_block returns the reply about a blocked bucket, or nil after the block. A clock that
--- went backwards must not extend the block, so read_block moves it to the present.
-local function read_block(key, value)
-  local ends, began = match(value, '^!(%d+):(%d+)$')
-  local left = ends - now
-  if now < tonumber(began) then
-    left = ends - began
-    call('SET', key, format('!%.0f:%.0f', now + left, now), 'PX', format('%.0f', ceil(left / 1000)))
-  end
-  return left > 0 and blocked - left or nil
-end
-
--- multiply_divide returns a * b / c rounded up, for a < c. It multiplies bit by bit if the
--- product is too large for a double.
-local function multiply_divide(a, b, c)
-  if a * b < 2^53 then
-    return ceil(a * b / c)
-  end
-  local quotient, rest, bit = 0, 0, 2^51
-  while bit >= 1 do
-    quotient, rest = quotient * 2, rest * 2
-    if b >= bit then
-      b, rest = b - bit, rest + a
+  -- read_block returns the reply about a blocked bucket, or nil after the block. A clock that
+  -- went backwards must not extend the block, so read_block moves it to the present.
+  local function read_block()
+    local ends, began = match(value, '^!(%d+):(%d+)$')
+    local left = ends - now
+    if now < tonumber(began) then
+      left = ends - began
+      call('SET', key, format('!%.0f:%.0f', now + left, now), 'PX', format('%.0f', ceil(left / 1000)))
     end
-    quotient, rest, bit = quotient + floor(rest / c), rest % c, bit / 2
+    return left > 0 and blocked - left or nil
   end
-  return rest > 0 and quotient + 1 or quotient
-end
 
--- convert returns units of a policy as those of another, rounded up: a change of the policy
--- never creates tokens.
-local function convert(missing, old_per_token, per_token)
-  local tokens = floor(missing / old_per_token)
-  local rest = multiply_divide(missing % old_per_token, per_token, old_per_token)
-  return math.min(tokens * per_token + rest, max_missing)
-end
-
--- refills_faster compares two policies by the microseconds per token.
-local function refills_faster(per_micro, per_token, old_per_micro, old_per_token)
-  local micros, old_micros = floor(per_token / per_micro), floor(old_per_token / old_per_micro)
-  if micros ~= old_micros then
-    return micros < old_micros
+  -- multiply_divide returns a * b / c rounded up, for a < c. It multiplies bit by bit if the
+  -- product is too large for a double.
+  local function multiply_divide(a, b, c)
+    if a * b < 2^53 then
+      return ceil(a * b / c)
+    end
+    local quotient, rest, bit = 0, 0, 2^51
+    while bit >= 1 do
+      quotient, rest = quotient * 2, rest * 2
+      if b >= bit then
+        b, rest = b - bit, rest + a
+      end
+      quotient, rest, bit = quotient + floor(rest / c), rest % c, bit / 2
+    end
+    return rest > 0 and quotient + 1 or quotient
   end
-  return per_token % per_micro * old_per_micro < old_per_token % old_per_micro * per_micro
-end
 
--- read_other reads a value that another policy has stored; see read.
-local function read_other(value, per_micro, suffix)
+  -- convert returns units of the other policy as those of the caller's, rounded up: a change
+  -- of the policy never creates tokens. No bucket lacks more than 2^52 units.
+  local function convert(missing, old_per_token, per_token)
+    local tokens = floor(missing / old_per_token)
+    local rest = multiply_divide(missing % old_per_token, per_token, old_per_token)
+    return math.min(tokens * per_token + rest, 2^52)
+  end
+
+  -- refills_faster compares the policies by the microseconds per token.
+  local function refills_faster(per_token, old_per_micro, old_per_token)
+    local micros, old_micros = floor(per_token / per_micro), floor(old_per_token / old_per_micro)
+    if micros ~= old_micros then
+      return micros < old_micros
+    end
+    return per_token % per_micro * old_per_micro < old_per_token % old_per_micro * per_micro
+  end
+
+  if string.byte(value) == 33 then
+    return 0, false, read_block()
+  end
   local full_at, early, ahead, old_numbers = match(value, '^(%d+):?(%d*):?(%d*)(/.*)$')
   local old_per_micro, old_per_token, old_capacity = match(old_numbers, '/(%d+)%.(%d+)%.(%d+)')
   old_per_micro, old_per_token = tonumber(old_per_micro), tonumber(old_per_token)
@@ -81,7 +83,7 @@ local function read_other(value, per_micro, suffix)
     return 0, false
   end
   local per_token = tonumber(match(suffix, '/%d+%.(%d+)'))
-  local outdated = refills_faster(per_micro, per_token, old_per_micro, old_per_token)
+  local outdated = refills_faster(per_token, old_per_micro, old_per_token)
   if missing > possible then -- the clock went backwards
     missing, outdated = possible, true
   end
@@ -96,17 +98,15 @@ end
 --     returns a RetryAfter that holds only with its own;
 --   - the reply if the bucket is blocked.
 local function read(key, value, per_micro, full, suffix)
-  local missing, possible
+  local sub, missing, possible = string.sub, nil, nil
   if sub(value, 17) == suffix then -- the usual case
     missing, possible = (sub(value, 1, 16) - now) * per_micro, full
   elseif sub(value, -#suffix) == suffix then
-    local full_at, early, ahead = match(value, '^(%d+):(%d+):?(%d*)')
+    local full_at, early, ahead = string.match(value, '^(%d+):(%d+):?(%d*)')
     missing = (full_at - now) * per_micro - early
     possible = full + (tonumber(ahead) or 0)
-  elseif string.byte(value) == 33 then
-    return 0, false, read_block(key, value)
   else
-    return read_other(value, per_micro, suffix)
+    return read_other(key, value, per_micro, suffix)
   end
   if missing > possible then -- the clock went backwards
     return possible, true
@@ -119,6 +119,7 @@ local function write(key, missing, per_micro, full, suffix)
     call('DEL', key)
     return
   end
+  local ceil, format = math.ceil, string.format
   local micros = ceil(missing / per_micro)
   local early = micros * per_micro - missing
   local text = format('%016.0f', now + micros)

@@ -14,7 +14,7 @@ if value then
   end
 end
 local held = full - missing
-local taken = math.min(units, floor((held - lowest) / divisor) * divisor)
+local taken = math.min(units, math.floor((held - lowest) / divisor) * divisor)
 if taken > 0 or outdated then
   write(key, missing + math.max(taken, 0), per_micro, full, suffix)
 end

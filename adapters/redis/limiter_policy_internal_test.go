@@ -20,11 +20,14 @@ import (
 func TestScripts_ConvertAsUnitsDo(t *testing.T) {
 	const compare = `
 local replies = {}
-for i = 1, #ARGV, 5 do
-  local missing, per_micro, per_token = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
-  local old_per_micro, old_per_token = tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
-  table.insert(replies, convert(missing, old_per_token, per_token))
-  table.insert(replies, refills_faster(per_micro, per_token, old_per_micro, old_per_token) and 1 or 0)
+for i = 1, #ARGV, 6 do
+  local missing, per_micro, old_per_micro = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 3])
+  local micros = math.ceil(missing / old_per_micro)
+  local ahead = math.max(missing - ARGV[i + 4] * ARGV[i + 5], 0)
+  local value = string.format('%.0f:%.0f:%.0f/%s.%s.%s', now + micros, micros * old_per_micro - missing, ahead, ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
+  local converted, outdated = read('key', value, per_micro, 0, '/' .. ARGV[i + 1] .. '.' .. ARGV[i + 2] .. '.1')
+  table.insert(replies, converted)
+  table.insert(replies, outdated and 1 or 0)
 end
 return replies
 `
@@ -34,7 +37,7 @@ return replies
 	for range 2000 {
 		u, old := randomUnits(rng), randomUnits(rng)
 		missing := rng.Int64N(min(2*old.Full(), 1<<uint(1+rng.IntN(51)))) + 1
-		args = append(args, missing, u.PerMicro(), u.PerToken(), old.PerMicro(), old.PerToken())
+		args = append(args, missing, u.PerMicro(), u.PerToken(), old.PerMicro(), old.PerToken(), old.Full()/old.PerToken())
 		faster := int64(0)
 		if u.RefillsFasterThan(old) {
 			faster = 1
@@ -50,7 +53,7 @@ return replies
 			require.NoError(t, err)
 			require.Len(t, got, len(want))
 			for i := range want {
-				require.Equal(t, want[i], got[i], "policies %v", args[i/2*5:i/2*5+5])
+				require.Equal(t, want[i], got[i], "policies %v", args[i/2*6:i/2*6+6])
 			}
 		})
 	}
