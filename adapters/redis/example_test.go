@@ -40,6 +40,37 @@ func ExampleNewLimiter() {
 	// [penstock:limit:messages:user:acme:ann]
 }
 
+// Two processes have different numbers for one policy, as during a rolling deployment. What one
+// of them takes, the other sees missing.
+func ExampleLimiter_SetPolicy() {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
+
+	ctx, key := context.Background(), limit.Key{"user", "acme", "ann"}
+	old := redis.NewLimiter(client, limit.PerHour(10).Named("messages"))
+	d, err := old.Consume(ctx, key, 8)
+	fmt.Println(d.Remaining, "of", d.Limit, err)
+
+	other := redis.NewLimiter(client, limit.PerHour(100).Named("messages"))
+	d, err = other.Consume(ctx, key, 0)
+	fmt.Println(d.Remaining, "of", d.Limit, err)
+
+	err = old.SetPolicy(limit.PerHour(100).Named("messages"))
+	fmt.Println(err)
+	d, err = old.Consume(ctx, key, 50)
+	fmt.Println(d.Remaining, "of", d.Limit, err)
+	// Output:
+	// 2 of 10 <nil>
+	// 92 of 100 <nil>
+	// <nil>
+	// 42 of 100 <nil>
+}
+
 // The limiter blocks a user for an hour, and ends the block.
 func ExampleLimiter_Block() {
 	server := miniredis.NewMiniRedis()

@@ -34,9 +34,12 @@ return replies
 	rng := rand.New(rand.NewPCG(7, 8))
 	var args []any
 	var want []any
-	for range 2000 {
+	for range 10_000 {
 		u, old := randomUnits(rng), randomUnits(rng)
 		missing := rng.Int64N(min(2*old.Full(), 1<<uint(1+rng.IntN(51)))) + 1
+		if rng.IntN(2) == 0 {
+			missing = old.Full() - rng.Int64N(old.PerToken())
+		}
 		args = append(args, missing, u.PerMicro(), u.PerToken(), old.PerMicro(), old.PerToken(), old.Full()/old.PerToken())
 		faster := int64(0)
 		if u.RefillsFasterThan(old) {
@@ -59,13 +62,17 @@ return replies
 	}
 }
 
-// randomUnits returns a policy whose numbers are large, small or close to those of others.
+// randomUnits returns a policy of any size, and often one whose tokens have so many units that
+// products of two policies exceed a double.
 func randomUnits(rng *rand.Rand) limit.Units {
 	for {
 		p := limit.Policy{
 			Capacity: 1 + rng.Int64N(1<<uint(1+rng.IntN(40))),
 			Refill:   1 + rng.Int64N(1<<uint(1+rng.IntN(14))),
 			Per:      time.Duration(1+rng.Int64N(1<<uint(1+rng.IntN(50)))) * time.Microsecond,
+		}
+		if rng.IntN(2) == 0 {
+			p.Capacity, p.Per = 1, p.Per%(1<<40)*time.Microsecond+1<<49*time.Microsecond
 		}
 		if p.Validate() == nil {
 			return p.Units()
