@@ -31,10 +31,29 @@ for i = 1, #ARGV, 6 do
 end
 return replies
 `
-	rng := rand.New(rand.NewPCG(7, 8))
-	var args []any
-	var want []any
-	for range 10_000 {
+	for name, client := range map[string]*goredis.Client{
+		"embedded": goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}),
+		"one node": redistest.Any(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(7, 8))
+			for range 50 {
+				args, want := randomConversions(rng)
+				got, err := client.Eval(t.Context(), limiterBucketLua+compare, nil, args...).Slice()
+				require.NoError(t, err)
+				require.Len(t, got, len(want))
+				for i := range want {
+					require.Equal(t, want[i], got[i], "policies %v", args[i/2*6:i/2*6+6])
+				}
+			}
+		})
+	}
+}
+
+// randomConversions returns arguments of the script, six for each conversion, and its two
+// replies for each.
+func randomConversions(rng *rand.Rand) (args, want []any) {
+	for range 200 {
 		u, old := randomUnits(rng), randomUnits(rng)
 		missing := rng.Int64N(min(2*old.Full(), 1<<uint(1+rng.IntN(51)))) + 1
 		if rng.IntN(2) == 0 {
@@ -47,19 +66,7 @@ return replies
 		}
 		want = append(want, u.FromUnits(missing, old), faster)
 	}
-	for name, client := range map[string]*goredis.Client{
-		"embedded": goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}),
-		"one node": redistest.Any(t),
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := client.Eval(t.Context(), limiterBucketLua+compare, nil, args...).Slice()
-			require.NoError(t, err)
-			require.Len(t, got, len(want))
-			for i := range want {
-				require.Equal(t, want[i], got[i], "policies %v", args[i/2*6:i/2*6+6])
-			}
-		})
-	}
+	return args, want
 }
 
 // randomUnits returns a policy of any size, and often one whose tokens have so many units that
