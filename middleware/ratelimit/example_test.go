@@ -102,6 +102,28 @@ func ExampleHTTP_connectionAttempts() {
 	// 429, "http";r=0;t=3600, wait "3600"
 }
 
+// A preview leaves two of three tokens to other messages.
+func ExampleOptions_keep() {
+	admit := ratelimit.New(memory.NewLimiter(limit.PerMinute(3)), &ratelimit.Options{
+		Key: ratelimit.KeyPerUser,
+		Keep: func(in router.IngressContext) int64 {
+			if in.Type == "PREVIEW" {
+				return 2
+			}
+			return 0
+		},
+	})
+	for _, typ := range []string{"PREVIEW", "PREVIEW", "SAY", "SAY"} {
+		in := router.IngressContext{Type: typ, Identity: router.Identity{UserID: "ann"}}
+		fmt.Println(typ, admit(context.Background(), in))
+	}
+	// Output:
+	// PREVIEW <nil>
+	// PREVIEW rate limit exceeded: 1 of 3
+	// SAY <nil>
+	// SAY <nil>
+}
+
 func ExampleAccessList() {
 	list := &ratelimit.AccessList{}
 	err := list.Replace(ratelimit.AccessRules{

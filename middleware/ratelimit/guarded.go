@@ -57,22 +57,14 @@ func (q *request) consume(ctx context.Context, l limit.Limiter) (limit.Decision,
 }
 
 // charge takes cost from key's bucket, whatever it holds, but no more than a full bucket holds:
-// a larger cost would be an error, and take nothing.
+// a larger cost would be an error, and take nothing. The limiter must be a limit.Charger.
 func (g *guarded) charge(ctx context.Context, key limit.Key, cost int64) error {
 	if d, ok := g.limiter.(limit.Describer); ok && cost > 1 {
 		cost = min(cost, d.Describe()[0].Limit)
 	}
+	charger := g.limiter.(limit.Charger)
 	if g.breaker == nil {
-		return charge(ctx, g.limiter, key, cost)
+		return charger.Charge(ctx, key, cost)
 	}
-	return g.breaker.call(ctx, func(ctx context.Context) error { return charge(ctx, g.limiter, key, cost) })
-}
-
-// STANDIN until all limiters are chargers.
-func charge(ctx context.Context, l limit.Limiter, key limit.Key, cost int64) error {
-	if c, ok := l.(limit.Charger); ok {
-		return c.Charge(ctx, key, cost)
-	}
-	_, err := l.(limit.Reserver).Reserve(ctx, key, cost, limit.MaxReserve)
-	return err
+	return g.breaker.call(ctx, func(ctx context.Context) error { return charger.Charge(ctx, key, cost) })
 }

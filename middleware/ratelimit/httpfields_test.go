@@ -6,11 +6,13 @@ import (
 	"math"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dunglas/httpsfv"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -92,6 +94,25 @@ func TestHTTP_FieldsDescribePoliciesAndDecision(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestHTTP_FieldsOfJointLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := ratelimit.HTTP(limit.AllOf(
+			memory.NewLimiter(limit.PerSecond(2).Named("second")),
+			memory.NewLimiter(limit.Per(3, time.Hour).Named("hour")),
+		), nil)(ok)
+		for _, want := range []string{`"second";r=1;t=1`, `"second";r=0;t=1`, `"second";r=0;t=1`} {
+			resp := attempt(h, "192.0.2.1:1", nil)
+			assert.Equal(t, `"second";q=2;w=1, "hour";q=3;w=3600`, resp.Header.Get("RateLimit-Policy"))
+			assert.Equal(t, want, resp.Header.Get("RateLimit"))
+		}
+		time.Sleep(time.Second)
+		assert.Equal(t, 200, attempt(h, "192.0.2.1:1", nil).StatusCode)
+		rejected := attempt(h, "192.0.2.1:1", nil)
+		assert.Equal(t, `"hour";r=0;t=1199`, rejected.Header.Get("RateLimit"))
+		assert.Equal(t, "1199", rejected.Header.Get("Retry-After"))
+	})
 }
 
 func TestHTTP_TwoLimitsOfAHandlerAddTheirFields(t *testing.T) {

@@ -1,7 +1,6 @@
 package ratelimit_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,17 +15,6 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// standInKeeper stands for memory.Limiter.
-type standInKeeper struct{ *memory.Limiter }
-
-func (k standInKeeper) ConsumeKeeping(ctx context.Context, key limit.Key, cost, keep int64) (limit.Decision, error) {
-	d, err := k.Consume(ctx, key, cost+keep)
-	if err == nil && d.Allowed {
-		err = k.Refund(ctx, key, keep)
-	}
-	return d, err
-}
-
 // keepHalf leaves four of eight tokens to messages other than PREVIEW.
 func keepHalf(in router.IngressContext) int64 {
 	if in.Type == "PREVIEW" {
@@ -37,7 +25,7 @@ func keepHalf(in router.IngressContext) int64 {
 
 func TestKeep_LeavesAShareToImportantMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		admit := ratelimit.New(standInKeeper{memory.NewLimiter(limit.PerSecond(1).Burst(8))}, &ratelimit.Options{
+		admit := ratelimit.New(memory.NewLimiter(limit.PerSecond(1).Burst(8)), &ratelimit.Options{
 			Key: ratelimit.KeyPerUser, Keep: keepHalf, ChargeOnly: func(in router.IngressContext) bool { return in.Type == "LEAVE" },
 		})
 		send := func(typ string, n int) (admitted int, last error) {
@@ -69,7 +57,7 @@ func TestKeep_LeavesAShareToImportantMessages(t *testing.T) {
 
 // TestKeep_DoesNotApplyToChargeOnlyMessages charges messages down to an empty bucket.
 func TestKeep_DoesNotApplyToChargeOnlyMessages(t *testing.T) {
-	limiter := standInKeeper{memory.NewLimiter(limit.PerHour(8))}
+	limiter := memory.NewLimiter(limit.PerHour(8))
 	admit := ratelimit.New(limiter, &ratelimit.Options{
 		Key: ratelimit.KeyPerUser, Keep: func(router.IngressContext) int64 { return 4 },
 		ChargeOnly: func(router.IngressContext) bool { return true },
@@ -84,7 +72,7 @@ func TestKeep_DoesNotApplyToChargeOnlyMessages(t *testing.T) {
 
 func TestKeep_ShareAboveCapacityIsNeverAdmitted(t *testing.T) {
 	keep := int64(8)
-	admit := ratelimit.New(standInKeeper{memory.NewLimiter(limit.PerHour(8))}, &ratelimit.Options{
+	admit := ratelimit.New(memory.NewLimiter(limit.PerHour(8)), &ratelimit.Options{
 		Keep: func(router.IngressContext) int64 { return keep },
 	})
 	exceeded, ok := errors.AsType[*router.LimitExceeded](admit(t.Context(), from("ann")))
@@ -97,7 +85,7 @@ func TestKeep_ShareAboveCapacityIsNeverAdmitted(t *testing.T) {
 }
 
 func TestKeep_InvalidOptionsPanic(t *testing.T) {
-	keeper := standInKeeper{memory.NewLimiter(limit.PerHour(8))}
+	keeper := memory.NewLimiter(limit.PerHour(8))
 	spam := memory.NewCooldown(limit.CooldownPolicy{Max: 2, Window: time.Second, Penalty: time.Second}, nil)
 	assert.PanicsWithValue(t, "ratelimit: Keep needs a limit.Keeper, such as a limiter of package memory or redis; *memory.Cooldown is none",
 		func() { ratelimit.New(spam, &ratelimit.Options{Keep: keepHalf}) })

@@ -18,7 +18,8 @@ import (
 //
 // The cost of an admitted message is also charged to the buckets of the other tiers, even if
 // they hold less. However often a client changes its tier, it is admitted at most the largest
-// capacity plus the highest rate times the time, in every interval. A dry run charges the other
+// capacity plus the highest rate times the time, in every interval; messages that are decided at
+// the same moment in different tiers can exceed that by their cost. A dry run charges the other
 // tiers for the messages that it would have admitted.
 //
 // Each tier needs buckets of its own. On Redis, limiters share buckets if their policies have
@@ -26,8 +27,7 @@ import (
 //
 // An admitted message calls the limiters of all other tiers after its own. The Fallback of
 // opts replaces the limiter of every tier. Tiers panics as [New] does, and if a limiter is
-// passed twice or is not a [limit.Refunder]: a cooldown would penalize clients for messages
-// that their own tier has admitted.
+// passed twice or is not a [limit.Charger], such as a token bucket of package memory or redis.
 func Tiers(tier func(router.IngressContext) string, limiters map[string]limit.Limiter, opts *Options) router.IngressFunc {
 	if tier == nil || len(limiters) == 0 {
 		panic("ratelimit: Tiers needs a function and limiters")
@@ -35,8 +35,8 @@ func Tiers(tier func(router.IngressContext) string, limiters map[string]limit.Li
 	t := tiers{of: tier, limits: map[string]*rateLimit{}}
 	seen := map[limit.Limiter]bool{}
 	for name, limiter := range limiters {
-		if _, ok := limiter.(limit.Refunder); !ok {
-			panic(fmt.Sprintf("ratelimit: the limiter of tier %q is a %T; it must be a limit.Refunder", name, limiter))
+		if _, ok := limiter.(limit.Charger); !ok {
+			panic(fmt.Sprintf("ratelimit: the limiter of tier %q is a %T; it must be a limit.Charger", name, limiter))
 		}
 		if seen[limiter] {
 			panic(fmt.Sprintf("ratelimit: the limiter of tier %q is also that of another tier; it would be charged twice", name))

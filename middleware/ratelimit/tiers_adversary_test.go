@@ -1,9 +1,7 @@
 package ratelimit_test
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -19,25 +17,6 @@ import (
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
-
-// standInCharger stands for memory.Limiter.
-type standInCharger struct {
-	*memory.Limiter
-
-	policy limit.Policy
-}
-
-func (c standInCharger) Describe() []limit.Description {
-	return []limit.Description{{Name: c.policy.Name, Limit: c.policy.Capacity, Window: c.policy.Units().Window()}}
-}
-
-func (c standInCharger) Charge(ctx context.Context, key limit.Key, cost int64) error {
-	if cost > c.policy.Capacity {
-		return io.ErrUnexpectedEOF
-	}
-	_, err := c.Reserve(ctx, key, cost, time.Duration(cost)*c.policy.Per/time.Duration(c.policy.Refill))
-	return err
-}
 
 // An adversary changes its tier as it likes, to be admitted more than any tier allows.
 type adversary struct {
@@ -58,7 +37,7 @@ type grant struct {
 func newAdversary(policies map[string]limit.Policy) *adversary {
 	a := &adversary{tiers: map[string]limit.Limiter{}, policies: policies, start: time.Now()}
 	for name, p := range policies {
-		a.tiers[name] = standInCharger{memory.NewLimiter(p.Named(name)), p.Named(name)}
+		a.tiers[name] = memory.NewLimiter(p.Named(name))
 	}
 	a.admit = ratelimit.Tiers(func(router.IngressContext) string { return a.tier }, a.tiers, &ratelimit.Options{
 		Key:  ratelimit.KeyPerUser,

@@ -108,7 +108,7 @@ func TestTiers_InvalidArgumentsPanic(t *testing.T) {
 	of := func(router.IngressContext) string { return "free" }
 	for want, limiters := range map[string]map[string]limit.Limiter{
 		"Tiers needs a function and limiters": nil,
-		"must be a limit.Refunder":            {"free": memory.NewCooldown(limit.CooldownPolicy{Max: 2, Window: 1e9, Penalty: 1e9}, nil)},
+		"must be a limit.Charger":             {"free": memory.NewCooldown(limit.CooldownPolicy{Max: 2, Window: 1e9, Penalty: 1e9}, nil)},
 		"charged twice":                       {"free": l, "trial": l},
 	} {
 		func() {
