@@ -1,15 +1,22 @@
 package broker
 
+import "context"
+
 // A Broker delivers what is published on one node to the nodes that subscribe to its topic. It
-// may lose packets, but then reports the loss. It neither duplicates nor reorders packets.
+// may lose packets, but then reports the loss. It does not duplicate packets.
+//
+// Packets that one node publishes on one topic are delivered to every subscriber in the order of
+// publication. Nothing is promised about packets of different nodes or of different topics: two
+// subscribers may receive the packets of two publishers in different orders.
+//
 // Package brokertest checks every rule of this contract.
 type Broker interface {
 	// Connect adds a node to the cluster. The router calls it once, in router.New.
 	Connect(Handler) Session
 }
 
-// A Session is one node's connection to the cluster. Its methods are safe for concurrent use,
-// do not block, and leave calls of the Handler to other goroutines.
+// A Session is one node's connection to the cluster. Its methods are safe for concurrent use.
+// Except for Close they do not block, and leave calls of the Handler to other goroutines.
 type Session interface {
 	// Subscribe requests the packets that other nodes publish on topic. The router calls it
 	// for the first local subscriber of a topic, and Unsubscribe after the last one.
@@ -18,30 +25,42 @@ type Session interface {
 	// Unsubscribe undoes Subscribe. Packets in flight may still be delivered.
 	Unsubscribe(topic string)
 
-	// Publish sends a packet to all other nodes that subscribe to topic. It takes
-	// ownership of the packet.
-	Publish(topic string, packet []byte)
+	// Publish sends a packet to all other nodes that subscribe to topic. It takes ownership of
+	// the packet, and returns before the packet is sent. An error means that the packet is not
+	// sent: RESOURCE_EXHAUSTED if too many bytes wait to be sent, UNAVAILABLE after Close. A
+	// packet that is lost for any other reason than Close, later or with an error, is reported
+	// to the subscribers' nodes with MessagesLost.
+	Publish(topic string, packet []byte) error
 
-	// Close removes the node from the cluster, and NodeLeft is called on the other nodes.
-	// The methods of a closed session do nothing.
-	Close()
+	// Close sends the packets that wait, then removes the node from the cluster, and NodeLeft is
+	// called on the other nodes. It returns when that is done or soon after ctx is done, with an
+	// error that contains the number of packets that were not sent. Afterwards nothing is
+	// published and no function of the Handler is called, so Close must not be called by one.
+	// The methods of a closed session do nothing; Close then returns nil.
+	Close(ctx context.Context) error
 }
 
 // A Handler contains the functions that a broker calls on a node. Every field must be set. The
-// functions must return quickly and be safe for concurrent use. Packets of one node on one topic
-// are delivered one at a time, in the order in which they were published.
+// functions must return quickly and be safe for concurrent use. Calls of Receive, Subscribed and
+// MessagesLost for one subscription are made one at a time.
 type Handler struct {
 	// Receive handles a packet published by node from. The packet is valid until Receive
 	// returns, and must not be changed.
 	Receive func(topic, from string, packet []byte)
 
-	// Subscribed reports that everything published on topic from this moment on is
-	// delivered, or reported as lost. It is called again after every interruption.
+	// Subscribed reports that everything published on topic from this moment on is delivered,
+	// or reported as lost. It is called once after Subscribe, and again immediately before
+	// every MessagesLost with 0 and when a node returns for which NodeLeft was called.
 	Subscribed func(topic string)
 
-	// MessagesLost reports the number of lost packets, or 0 if the number is unknown.
+	// MessagesLost reports the number of lost packets, or 0 if the number is unknown, as after
+	// an interruption of the connection. It is called when the subscription works again, so
+	// that an application which then loads the current state misses nothing: the report covers
+	// every packet that was published before it and is not delivered. Losses of one topic that
+	// are detected within about a second, and all losses of one interruption, share a report.
 	MessagesLost func(topic string, packets int)
 
-	// NodeLeft reports that a node has closed its session or has failed.
+	// NodeLeft reports that a node has closed its session or has failed. It is called once for
+	// a node, unless the node was received again in between, and never for this node.
 	NodeLeft func(node string)
 }

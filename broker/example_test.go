@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/penstock-go/penstock/adapters/memory"
@@ -27,11 +28,13 @@ func Example() {
 
 	subscriber.Subscribe("news")
 	fmt.Println(<-packets)
-	publisher.Publish("news", []byte("hello"))
+	if err := publisher.Publish("news", []byte("hello")); err != nil {
+		fmt.Println(err)
+	}
 	fmt.Println(<-packets)
-	publisher.Close()
+	_ = publisher.Close(context.Background())
 	fmt.Println(<-left)
-	subscriber.Close()
+	_ = subscriber.Close(context.Background())
 	// Output:
 	// news: subscribed
 	// news: hello

@@ -1,6 +1,10 @@
 package router
 
-import "github.com/penstock-go/penstock/broker"
+import (
+	"context"
+
+	"github.com/penstock-go/penstock/broker"
+)
 
 // A noopSession is the session of a router without a broker.
 type noopSession struct{}
@@ -12,10 +16,10 @@ func (noopSession) Subscribe(string) {}
 func (noopSession) Unsubscribe(string) {}
 
 // Publish does nothing.
-func (noopSession) Publish(string, []byte) {}
+func (noopSession) Publish(string, []byte) error { return nil }
 
 // Close does nothing.
-func (noopSession) Close() {}
+func (noopSession) Close(context.Context) error { return nil }
 
 // connectBroker sets the session that publishes to other nodes. The broker may call the
 // handler before Connect returns, so the topics must have been initialized.
@@ -55,16 +59,17 @@ func (g recoveringSession) Unsubscribe(topic string) {
 	g.session.Unsubscribe(topic)
 }
 
-// Publish calls the broker.
-func (g recoveringSession) Publish(topic string, packet []byte) {
+// Publish calls the broker. After a panic it returns nil: this node's subscribers have received the
+// message, and the panic is reported.
+func (g recoveringSession) Publish(topic string, packet []byte) error {
 	defer g.recover("Broker.Publish")
-	g.session.Publish(topic, packet)
+	return g.session.Publish(topic, packet)
 }
 
 // Close calls the broker.
-func (g recoveringSession) Close() {
+func (g recoveringSession) Close(ctx context.Context) error {
 	defer g.recover("Broker.Close")
-	g.session.Close()
+	return g.session.Close(ctx)
 }
 
 // recover reports a panic of the broker. It may run under a lock, so it must not call Logger.

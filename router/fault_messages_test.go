@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -157,7 +158,7 @@ func (b *faultyBroker) Connect(node broker.Handler) broker.Session {
 	return b
 }
 
-func (b *faultyBroker) Subscribe(string)       { b.trigger("Subscribe") }
-func (b *faultyBroker) Unsubscribe(string)     { b.trigger("Unsubscribe") }
-func (b *faultyBroker) Publish(string, []byte) { b.trigger("Publish") }
-func (b *faultyBroker) Close()                 { b.trigger("Close") }
+func (b *faultyBroker) Subscribe(string)             { b.trigger("Subscribe") }
+func (b *faultyBroker) Unsubscribe(string)           { b.trigger("Unsubscribe") }
+func (b *faultyBroker) Publish(string, []byte) error { b.trigger("Publish"); return nil }
+func (b *faultyBroker) Close(context.Context) error  { b.trigger("Close"); return nil }

@@ -67,7 +67,8 @@ package router
 // application code there, which must not call the router and whose panics are recovered:
 //
 //   - the methods of broker.Session, under topicShard.mu or topic.mu; so a broker must not
-//     call its broker.Handler before they have returned
+//     call its broker.Handler before they have returned. Session.Close is called without locks,
+//     because it waits for functions of the broker.Handler
 //   - Options.TopicOptions, under topicShard.mu
 //   - observers, under topicShard.mu, topic.mu or call.mu, when a message is dropped or
 //     conflated, or a broker or TopicOptions panics

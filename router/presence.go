@@ -96,7 +96,7 @@ func (ts *topics) join(name string, c *Conn, info string) {
 	m := Member{ConnID: c.id, TenantID: c.identity.TenantID, UserID: c.identity.UserID, Info: info}
 	p.local[c.id] = m
 	ts.notifyPresence(t, m, true)
-	ts.router.session.Publish(name, presencePacket(packetJoin, m))
+	_ = ts.router.session.Publish(name, presencePacket(packetJoin, m))
 }
 
 // removeLocalMember must be called with t.mu held.
@@ -107,7 +107,7 @@ func (ts *topics) removeLocalMember(t *topic, c *Conn) {
 	}
 	delete(t.presence.local, c.id)
 	ts.notifyPresence(t, m, false)
-	ts.router.session.Publish(t.name, presencePacket(packetLeave, m))
+	_ = ts.router.session.Publish(t.name, presencePacket(packetLeave, m))
 }
 
 // queryPresence asks all nodes for their members. Nodes that have not answered after half of
@@ -119,12 +119,12 @@ func (ts *topics) queryPresence(t *topic) {
 	}
 	t.presence.queryID++
 	query := t.presence.queryID
-	ts.router.session.Publish(t.name, presencePacket(packetPresenceQuery))
+	_ = ts.router.session.Publish(t.name, presencePacket(packetPresenceQuery))
 	time.AfterFunc(queryTimeout/2, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if len(t.presence.unresponsive(query)) > 0 {
-			ts.router.session.Publish(t.name, presencePacket(packetPresenceQuery))
+			_ = ts.router.session.Publish(t.name, presencePacket(packetPresenceQuery))
 		}
 	})
 	time.AfterFunc(queryTimeout, func() {
@@ -204,13 +204,13 @@ func (ts *topics) publishPresence(t *topic) {
 	members := slices.Collect(maps.Values(t.presence.local))
 	if len(members) > membersPerPacket {
 		for part := range slices.Chunk(members, membersPerPacket) {
-			ts.router.session.Publish(t.name, presencePacket(packetJoin, part...))
+			_ = ts.router.session.Publish(t.name, presencePacket(packetJoin, part...))
 		}
 		for i, m := range members {
 			members[i] = Member{ConnID: m.ConnID}
 		}
 	}
-	ts.router.session.Publish(t.name, presencePacket(packetPresenceState, members...))
+	_ = ts.router.session.Publish(t.name, presencePacket(packetPresenceState, members...))
 }
 
 // membersPerPacket bounds the members with their info in one packet.

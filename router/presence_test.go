@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -294,10 +295,14 @@ func (b *recordingBroker) Connect(node broker.Handler) broker.Session {
 	return b
 }
 
-func (b *recordingBroker) Subscribe(topic string)          { b.topics.add("+" + topic) }
-func (b *recordingBroker) Unsubscribe(topic string)        { b.topics.add("-" + topic) }
-func (b *recordingBroker) Publish(_ string, packet []byte) { b.published.add(string(packet)) }
-func (b *recordingBroker) Close()                          {}
+func (b *recordingBroker) Subscribe(topic string)   { b.topics.add("+" + topic) }
+func (b *recordingBroker) Unsubscribe(topic string) { b.topics.add("-" + topic) }
+func (b *recordingBroker) Publish(_ string, packet []byte) error {
+	b.published.add(string(packet))
+	return nil
+}
+
+func (b *recordingBroker) Close(context.Context) error { return nil }
 
 func TestPresence_ConvergesAfterMessageLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

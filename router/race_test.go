@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -200,8 +201,8 @@ type discardBroker struct{ broker.Handler }
 func (b *discardBroker) Connect(n broker.Handler) broker.Session { b.Handler = n; return b }
 func (*discardBroker) Subscribe(string)                          {}
 func (*discardBroker) Unsubscribe(string)                        {}
-func (*discardBroker) Publish(string, []byte)                    {}
-func (*discardBroker) Close()                                    {}
+func (*discardBroker) Publish(string, []byte) error              { return nil }
+func (*discardBroker) Close(context.Context) error               { return nil }
 
 // TestPresence_RemoteJoinsWhileLastLocalMemberLeaves receives joins from other nodes while the last
 // local member leaves the topic.

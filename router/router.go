@@ -94,10 +94,15 @@ func (r *Router) Types() iter.Seq[string] {
 // Publish sends a message to all subscribers of topic, on all nodes. It does not wait for
 // clients or other nodes, and does not fail if nodes are unreachable; see
 // Options.OnMessagesLost. It returns an error if the name of the topic is invalid or the
-// message cannot be encoded.
+// message cannot be encoded. If Options.Broker returns an error, because too many messages
+// wait to be sent or Shutdown was called, so does Publish: the subscribers on this node have
+// then received the message, and those on other nodes have not.
 //
-// All subscribers on one node receive the messages of a topic in the same order. Messages that
-// one goroutine publishes arrive in the order in which it publishes them.
+// All subscribers on one node receive the messages of a topic in the same order. Every
+// subscriber receives the messages that one node publishes to one topic in the order of
+// publication, so those of one goroutine in the order in which it publishes them. Nothing is
+// promised about messages of different nodes or of different topics: subscribers on two nodes
+// may receive the messages of two publishers in different orders.
 func (r *Router) Publish(topic string, m Message) error {
 	return r.topics.publish(topic, nil, m, true)
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"github.com/penstock-go/penstock/errors"
 )
 
 // Shutdown shuts the router down gracefully, in two phases.
@@ -22,15 +24,25 @@ import (
 // ctx's deadline and at most a millisecond on average, so that the clients do not all reconnect
 // at once. If there is less time than that, the delays are longer instead.
 //
-// Shutdown returns nil when all connections are closed. If ctx is done first, it aborts the
+// Shutdown then closes the session of Options.Broker, which sends the publications that wait for
+// other nodes, and returns nil. If ctx is done before all connections are closed, it aborts the
 // remaining connections and returns ctx's error, so ctx must last longer than the lame-duck
-// phase. In both cases it closes the session of Options.Broker.
+// phase. If the session has not sent all publications when ctx is done, the error contains the
+// number of those that were not sent.
 func (r *Router) Shutdown(ctx context.Context) error {
 	r.lameDuck(ctx)
+	err := r.closeConns(ctx)
+	if closing := r.session.Close(ctx); closing != nil {
+		return errors.Join(err, closing)
+	}
+	return err
+}
+
+// closeConns drains all connections, and aborts those that are left when ctx is done.
+func (r *Router) closeConns(ctx context.Context) error {
 	conns := r.conns.startDraining()
 	r.observe(Event{Kind: EventShutdown, Count: len(conns)})
 	r.drainPaced(ctx, conns)
-	defer r.session.Close()
 	select {
 	case <-r.conns.drained:
 		return nil

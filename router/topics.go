@@ -165,7 +165,7 @@ func (ts *topics) publish(name string, except *Conn, m Message, allNodes bool) e
 	}
 	ts.router.observe(Event{Kind: EventPublished, Count: receivers})
 	if allNodes && ts.router.opts.Broker != nil {
-		ts.router.session.Publish(name, messagePacket(frame))
+		return ts.router.session.Publish(name, messagePacket(frame))
 	}
 	return nil
 }
@@ -241,8 +241,8 @@ func (ts *topics) subscribed(name string) {
 }
 
 // messagesLost is called when packets of a topic were lost. Presence packets may be among
-// them, so it queries presence again. If their number is unknown, the connection was
-// interrupted, and subscribed follows.
+// them, so it queries presence again. If their number is unknown, the broker has called
+// subscribed just before.
 func (ts *topics) messagesLost(name string, packets int) {
 	if packets > 0 {
 		ts.subscribed(name)

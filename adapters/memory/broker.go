@@ -1,10 +1,12 @@
 package memory
 
 import (
+	"context"
 	"strconv"
 	"sync"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/executor"
 )
 
@@ -41,6 +43,19 @@ type session struct {
 	name    string
 	topics  map[string]struct{} // guarded by the broker's lock
 	queue   executor.FuncQueue
+	calling sync.Mutex // held while a function of the handler runs
+	closed  bool       // guarded by calling
+}
+
+// add queues a call of the handler.
+func (s *session) add(call func()) {
+	s.queue.Add(func() {
+		s.calling.Lock()
+		defer s.calling.Unlock()
+		if !s.closed {
+			call()
+		}
+	})
 }
 
 // Subscribe requests the packets that other nodes publish on topic.
@@ -48,7 +63,7 @@ func (s *session) Subscribe(topic string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	s.topics[topic] = struct{}{}
-	s.queue.Add(func() { s.handler.Subscribed(topic) })
+	s.add(func() { s.handler.Subscribed(topic) })
 }
 
 // Unsubscribe undoes Subscribe.
@@ -58,22 +73,31 @@ func (s *session) Unsubscribe(topic string) {
 	delete(s.topics, topic)
 }
 
-// Publish sends a packet to the other nodes that subscribe to topic.
-func (s *session) Publish(topic string, packet []byte) {
+// Publish sends a packet to the other nodes that subscribe to topic. It fails only after Close.
+func (s *session) Publish(topic string, packet []byte) error {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	if _, ok := s.broker.sessions[s]; !ok {
-		return
+		return errors.Errorf(errors.Unavailable, "the broker's session is closed; a packet of %d bytes was not sent", len(packet))
 	}
 	for other := range s.broker.sessions {
 		if _, ok := other.topics[topic]; ok && other != s {
-			other.queue.Add(func() { other.handler.Receive(topic, s.name, packet) })
+			other.add(func() { other.handler.Receive(topic, s.name, packet) })
 		}
 	}
+	return nil
 }
 
-// Close removes the node.
-func (s *session) Close() {
+// Close removes the node. What it has published is already queued for the other nodes.
+func (s *session) Close(context.Context) error {
+	s.leave()
+	s.calling.Lock()
+	defer s.calling.Unlock()
+	s.closed = true
+	return nil
+}
+
+func (s *session) leave() {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	if _, ok := s.broker.sessions[s]; !ok {
@@ -81,6 +105,6 @@ func (s *session) Close() {
 	}
 	delete(s.broker.sessions, s)
 	for other := range s.broker.sessions {
-		other.queue.Add(func() { other.handler.NodeLeft(s.name) })
+		other.add(func() { other.handler.NodeLeft(s.name) })
 	}
 }

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/broker/brokertest"
+	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
@@ -17,18 +19,10 @@ import (
 func testCluster(client func() goredis.UniversalClient) brokertest.Cluster {
 	return brokertest.Cluster{
 		Connect:     func(handler broker.Handler) broker.Session { return NewBroker(client()).Connect(handler) },
-		Kill:        func(s broker.Session) { s.(*session).kill() },
+		Kill:        func(s broker.Session) { s.(*cluster.Session).Kill() },
 		Timeout:     20 * time.Second,
 		QuietPeriod: 20 * time.Millisecond,
 	}
-}
-
-// kill ends a node without a leave message.
-func (s *session) kill() {
-	for _, sub := range s.subscribers {
-		sub.outbox.close()
-	}
-	s.cancel()
 }
 
 func TestBroker_KeepsContract(t *testing.T) {
@@ -41,10 +35,10 @@ func TestBroker_KeepsContract(t *testing.T) {
 }
 
 func TestBroker_KeepsContractOnCluster(t *testing.T) {
-	cluster := redistest.StartCluster(t)
+	servers := redistest.StartCluster(t)
 	for _, c := range brokertest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			c.Run(t, testCluster(func() goredis.UniversalClient { return cluster.Client(t) }))
+			c.Run(t, testCluster(func() goredis.UniversalClient { return servers.Client(t) }))
 		})
 	}
 }
@@ -56,9 +50,15 @@ type node struct {
 	mu         sync.Mutex
 	received   []string
 	subscribed int
-	lost       int // packets, as far as their number is known
-	interrupts int // losses of an unknown number
-	left       int // nodes
+	reports    []report // of lost messages
+	left       int      // nodes
+}
+
+// A report is a call of MessagesLost.
+type report struct {
+	packets  int
+	received int // before
+	at       time.Time
 }
 
 func connect(client goredis.UniversalClient) *node {
@@ -72,12 +72,7 @@ func connect(client goredis.UniversalClient) *node {
 		Receive:    func(_, _ string, packet []byte) { locked(func() { n.received = append(n.received, string(packet)) }) },
 		Subscribed: func(string) { locked(func() { n.subscribed++ }) },
 		MessagesLost: func(_ string, packets int) {
-			locked(func() {
-				n.lost += packets
-				if packets == 0 {
-					n.interrupts++
-				}
-			})
+			locked(func() { n.reports = append(n.reports, report{packets, len(n.received), time.Now()}) })
 		},
 		NodeLeft: func(string) { locked(func() { n.left++ }) },
 	})
@@ -88,8 +83,8 @@ func connect(client goredis.UniversalClient) *node {
 func connectPair(t *testing.T, publisher, subscriber goredis.UniversalClient) (a, b *node) {
 	t.Helper()
 	a, b = connect(publisher), connect(subscriber)
-	t.Cleanup(a.Close)
-	t.Cleanup(b.Close)
+	t.Cleanup(a.close)
+	t.Cleanup(b.close)
 	b.Subscribe("news")
 	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
 	return a, b
@@ -105,29 +100,9 @@ func (n *node) eventually(t *testing.T, event string, happened func() bool) {
 	}, 20*time.Second, 5*time.Millisecond, event)
 }
 
-func (n *node) session() *session { return n.Session.(*session) }
-
-func (n *node) outbox() *outbox { return n.session().subscribers[0].outbox }
-
-// awaitLoss waits until the node has recorded a loss of what it published.
-func (n *node) awaitLoss(t *testing.T) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		o := n.outbox()
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return len(o.losses) > 0
-	}, 20*time.Second, time.Millisecond)
-}
-
-// removeSequences does what the first packet of a new topic does after a minute of silence.
-func (n *node) removeSequences() {
-	o := n.outbox()
-	o.mu.Lock()
-	for _, c := range o.numbers.channels {
-		c.used = c.used.Add(-2 * forgetAfter)
-	}
-	o.numbers.sweepAt = time.Time{}
-	o.mu.Unlock()
-	n.Publish("other", nil)
+// close closes the session without sending what waits.
+func (n *node) close() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = n.Close(ctx)
 }

@@ -15,7 +15,7 @@ func packetReachesSubscribers(c Cluster) error {
 	if err := errors.Join(b.subscribe("news"), d.subscribe("news")); err != nil {
 		return err
 	}
-	a.Publish("news", []byte("hello"))
+	a.publish("news", []byte("hello"))
 	return errors.Join(b.receives("news", "hello"), d.receives("news", "hello"))
 }
 
@@ -25,7 +25,7 @@ func publisherIsExcluded(c Cluster) error {
 	if err := errors.Join(a.subscribe("news"), b.subscribe("news")); err != nil {
 		return err
 	}
-	a.Publish("news", []byte("hello"))
+	a.publish("news", []byte("hello"))
 	return errors.Join(b.receives("news", "hello"), a.receives("news"))
 }
 
@@ -40,7 +40,7 @@ func topicsAreSeparate(c Cluster) error {
 		}
 	}
 	for _, name := range names {
-		a.Publish(name, []byte(name))
+		a.publish(name, []byte(name))
 	}
 	for _, name := range names[1:] {
 		if err := b.receives(name, name); err != nil {
@@ -60,8 +60,8 @@ func unsubscribeEndsDelivery(c Cluster) error {
 	if err := b.subscribe("other"); err != nil { // after it, Unsubscribe is in effect
 		return err
 	}
-	a.Publish("news", []byte("too late"))
-	a.Publish("end", []byte("end"))
+	a.publish("news", []byte("too late"))
+	a.publish("end", []byte("end"))
 	return errors.Join(b.receives("end", "end"), b.receives("news"))
 }
 
@@ -76,7 +76,7 @@ func resubscribe(c Cluster) error {
 			b.Unsubscribe("news")
 		}
 	}
-	a.Publish("news", []byte("once"))
+	a.publish("news", []byte("once"))
 	return b.receives("news", "once")
 }
 
@@ -89,7 +89,7 @@ func subscribedMeansDelivered(c Cluster) error {
 		if err := b.subscribe(topic); err != nil {
 			return err
 		}
-		a.Publish(topic, []byte("hello"))
+		a.publish(topic, []byte("hello"))
 	}
 	return b.await("packet on each topic", func() bool {
 		for n := range topics {
@@ -110,7 +110,7 @@ func packetsAreOrdered(c Cluster) error {
 	var want []string
 	for n := range 2000 {
 		want = append(want, strconv.Itoa(n))
-		a.Publish("news", []byte(want[n]))
+		a.publish("news", []byte(want[n]))
 	}
 	return b.receives("news", want...)
 }
@@ -129,7 +129,7 @@ func concurrentPublishers(c Cluster) error {
 		for publisher := range publishers {
 			wg.Go(func() {
 				for number := range each {
-					n.Publish("news", fmt.Appendf(nil, "%d %d", publisher, number))
+					n.publish("news", fmt.Appendf(nil, "%d %d", publisher, number))
 				}
 			})
 		}
@@ -176,20 +176,20 @@ func packetSizes(c Cluster) error {
 		return err
 	}
 	large := strings.Repeat("\x00\r\n\xff", 1<<18)
-	a.Publish("news", nil)
-	a.Publish("news", []byte(large))
-	a.Publish("news", []byte("\r\n"))
+	a.publish("news", nil)
+	a.publish("news", []byte(large))
+	a.publish("news", []byte("\r\n"))
 	return b.receives("news", "", large, "\r\n")
 }
 
 func closeIsReported(c Cluster) error {
-	return endIsReported(c, func(n *node) { n.Close() })
+	return endIsReported(c, (*node).close)
 }
 
 func crashIsReported(c Cluster) error {
 	return endIsReported(c, func(n *node) {
 		if c.Kill == nil {
-			n.Close()
+			n.close()
 			return
 		}
 		c.Kill(n.Session)
@@ -202,7 +202,7 @@ func endIsReported(c Cluster, end func(*node)) error {
 	if err := errors.Join(b.subscribe("news"), d.subscribe("news")); err != nil {
 		return err
 	}
-	a.Publish("news", []byte("hello"))
+	a.publish("news", []byte("hello"))
 	if err := errors.Join(b.receives("news", "hello"), d.receives("news", "hello")); err != nil {
 		return err
 	}
@@ -227,9 +227,11 @@ func closedSessionDoesNothing(c Cluster) error {
 	if err := b.subscribe("news"); err != nil {
 		return err
 	}
-	a.Close()
-	a.Close()
-	a.Publish("news", []byte("after Close"))
+	a.close()
+	a.close()
+	if a.Publish("news", []byte("after Close")) == nil {
+		return errors.New("Publish after Close returned nil")
+	}
 	a.Subscribe("news")
 	a.Unsubscribe("news")
 	return b.receives("news")

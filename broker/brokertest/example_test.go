@@ -1,6 +1,7 @@
 package brokertest_test
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"sync"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/broker/brokertest"
+	"github.com/penstock-go/penstock/errors"
 )
 
 // A Broker is the simplest correct broker: its nodes are in one process, and what they have not
@@ -46,6 +48,8 @@ type session struct {
 	topics  map[string]bool
 	calls   []func()
 	wake    chan struct{} // calls were added, or the session was closed
+	running sync.Mutex    // held while a function of the handler runs
+	closed  bool          // guarded by running
 }
 
 // add queues a call of the handler. The mutex must be held.
@@ -72,7 +76,11 @@ func (s *session) run() {
 			return
 		}
 		for _, call := range calls {
-			call()
+			s.running.Lock()
+			if !s.closed {
+				call()
+			}
+			s.running.Unlock()
 		}
 	}
 }
@@ -94,21 +102,30 @@ func (s *session) Unsubscribe(topic string) {
 }
 
 // Publish queues a packet for every other session that subscribes to the topic.
-func (s *session) Publish(topic string, packet []byte) {
+func (s *session) Publish(topic string, packet []byte) error {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	if !s.broker.sessions[s] {
-		return
+		return errors.Errorf(errors.Unavailable, "the session is closed")
 	}
 	for other := range s.broker.sessions {
 		if other != s && other.topics[topic] {
 			other.add(func() { other.handler.Receive(topic, s.name, packet) })
 		}
 	}
+	return nil
 }
 
-// Close removes the node.
-func (s *session) Close() {
+// Close removes the node. What it has published is already queued for the others.
+func (s *session) Close(context.Context) error {
+	s.leave()
+	s.running.Lock() // waits for the handler
+	defer s.running.Unlock()
+	s.closed = true
+	return nil
+}
+
+func (s *session) leave() {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	if !s.broker.sessions[s] {

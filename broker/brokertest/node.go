@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"sync"
@@ -18,7 +19,7 @@ type node struct {
 	deliveries []delivery
 	subscribed map[string]int // calls of Subscribed, by topic
 	left       []string       // nodes
-	lost       error          // no case loses a packet
+	lost       error          // a failure of the node; no case loses a packet
 }
 
 type delivery struct{ topic, from, packet string }
@@ -40,7 +41,23 @@ func (c Cluster) connect() *node {
 
 func closeAll(nodes ...*node) {
 	for _, n := range nodes {
-		n.Close()
+		n.close()
+	}
+}
+
+// close closes the session. An error is reported like a loss, since no case lets Close fail.
+func (n *node) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), n.cluster.Timeout)
+	defer cancel()
+	if err := n.Close(ctx); err != nil {
+		n.locked(func() { n.lost = fmt.Errorf("Close returned %w", err) })
+	}
+}
+
+// publish publishes a packet. An error is reported like a loss.
+func (n *node) publish(topic string, packet []byte) {
+	if err := n.Publish(topic, packet); err != nil {
+		n.locked(func() { n.lost = fmt.Errorf("Publish returned %w", err) })
 	}
 }
 

@@ -271,13 +271,14 @@ type lossyBroker struct{ node broker.Handler }
 func (l *lossyBroker) Connect(node broker.Handler) broker.Session { l.node = node; return l }
 func (*lossyBroker) Subscribe(string)                             {}
 func (*lossyBroker) Unsubscribe(string)                           {}
-func (*lossyBroker) Close()                                       {}
-func (l *lossyBroker) Publish(topic string, packet []byte) {
+func (*lossyBroker) Close(context.Context) error                  { return nil }
+func (l *lossyBroker) Publish(topic string, packet []byte) error {
 	time.AfterFunc(3*time.Second, func() {
 		l.node.Receive(topic, "me", packet)
 		l.node.MessagesLost(topic, 7)
 		l.node.MessagesLost(topic, 0)
 	})
+	return nil
 }
 
 func TestRouter_ReportsBrokerLagAndLoss(t *testing.T) {

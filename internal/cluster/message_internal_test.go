@@ -1,4 +1,4 @@
-package redis
+package cluster
 
 import (
 	"testing"
@@ -10,7 +10,8 @@ import (
 func FuzzDecodeMessage(f *testing.F) {
 	for _, m := range []nodeMessage{
 		{from: "a", kind: kindPacket, epoch: 7, number: 300, packet: []byte("hello")},
-		{from: "a", kind: kindGap, epoch: 1 << 31},
+		{from: "a", kind: kindGap, epoch: 1 << 31, previousBeat: 9},
+		{from: "a", kind: kindEnd, number: 5},
 		{from: "", kind: kindHeartbeat},
 		{from: "b", kind: kindLeave},
 	} {
@@ -30,10 +31,13 @@ func FuzzDecodeMessage(f *testing.F) {
 // TestNodeMessage_Bytes fixes the bytes that nodes of different versions exchange.
 func TestNodeMessage_Bytes(t *testing.T) {
 	for want, m := range map[string]nodeMessage{
-		"\x01\x02ab\x00\x00\x00\x07\xac\x02hello": {from: "ab", kind: kindPacket, epoch: 7, number: 300, packet: []byte("hello")},
-		"\x02\x01a\x80\x00\x00\x00\x00\x05":       {from: "a", kind: kindGap, epoch: 1 << 31, packet: []byte{5}},
-		"\x03\x01a":                               {from: "a", kind: kindHeartbeat},
-		"\x04\x01a":                               {from: "a", kind: kindLeave},
+		"\x01\x02ab\x00\x00\x00\x07\xac\x02\x09hello": {from: "ab", kind: kindPacket, epoch: 7, number: 300, previousBeat: 9, packet: []byte("hello")},
+		"\x02\x01a\x80\x00\x00\x00\x00\x00\x05":       {from: "a", kind: kindGap, epoch: 1 << 31, packet: []byte{5}},
+		"\x03\x01a\x07v1":                             {from: "a", kind: kindHeartbeat, packet: []byte("\x07v1")},
+		"\x04\x01a":                                   {from: "a", kind: kindLeave},
+		"\x05\x01a\x00\x00\x00\x01\x02\x01":           {from: "a", kind: kindEnd, epoch: 1, number: 2, previousBeat: 1},
+		"\x06\x01ahi":                                 {from: "a", kind: kindDirect, packet: []byte("hi")},
+		"\x07\x01a":                                   {from: "a", kind: kindProbe},
 	} {
 		assert.Equal(t, want, string(m.encode()))
 	}

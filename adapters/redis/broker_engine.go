@@ -1,0 +1,242 @@
+package redis
+
+import (
+	"context"
+	"hash/fnv"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/internal/cluster"
+)
+
+// Structure, goroutines and locks of the broker's engine.
+//
+// An engine belongs to a client. A link (this file) is a node. It publishes through the client,
+// and receives through receivers (broker_receiver.go), of which each has one connection: a fixed
+// number of them, on a Cluster one for each master. A partition belongs to one receiver at a time.
+//
+// Goroutines:
+//   - One per receiver, run, opens connections and receives from them. It ends with Link.Close, or
+//     when the receiver has no partitions anymore.
+//   - One per receiver while subscriptions change, that of receiver.changes. It alone sends
+//     SUBSCRIBE and UNSUBSCRIBE of channels, so that these have the order of the calls.
+//   - On a Cluster, one per link, followTopology (broker_topology.go). It ends with Link.Close.
+//   - One per batch, in link.Publish, since not every client ends with its context.
+//
+// Locks, in the order of acquisition: link.reporting is held while the state of subscriptions
+// changes and Events.Confirmed or Interrupted are called about it, so that these calls have the
+// order of the changes. link.mu guards the subscriptions and receivers; nothing is called under it
+// and no goroutine waits under it. The methods of Link never acquire link.reporting.
+
+// An engine carries the messages of brokers.
+type engine struct {
+	client  goredis.UniversalClient
+	cluster *goredis.ClusterClient // nil without a Cluster
+	tags    []string               // of the partitions, on a Cluster: what their hash tags contain
+}
+
+// connections is the number of connections on which a node receives. On a Cluster it has one for
+// each master.
+const connections = 2
+
+func newEngine(client goredis.UniversalClient) *engine {
+	e := &engine{client: client}
+	if c, ok := client.(*goredis.ClusterClient); ok {
+		e.cluster, e.tags = c, partitionTags()
+	}
+	return e
+}
+
+// Channel returns the Redis channel of a name.
+func (e *engine) Channel(kind cluster.Kind, name string) cluster.Channel {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	count := connections
+	if e.cluster != nil {
+		count = len(e.tags)
+	}
+	return e.channelIn(int(h.Sum32()%uint32(count)), kind, name)
+}
+
+func (e *engine) channelIn(partition int, kind cluster.Kind, name string) cluster.Channel {
+	prefix := "penstock:"
+	if e.cluster != nil {
+		prefix += "{" + e.tags[partition] + "}:"
+	}
+	return cluster.Channel{Name: keyName(prefix+string(kind), []string{name}), Partition: partition}
+}
+
+// Connect adds a node.
+func (e *engine) Connect(node string, events cluster.Events) cluster.Link {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &link{engine: e, node: node, events: events, ctx: ctx, cancel: cancel, channels: map[string]*channelState{}, receivers: map[*receiver]struct{}{}}
+	if e.cluster != nil {
+		l.partitions = make([]*receiver, len(e.tags))
+		l.reload = make(chan struct{}, 1)
+		go l.followTopology(ctx)
+		return l
+	}
+	for n := range connections {
+		l.partitions = append(l.partitions, l.newReceiver(e.client, n))
+	}
+	return l
+}
+
+// A link is a node.
+type link struct {
+	engine *engine
+	node   string
+	events cluster.Events
+	ctx    context.Context //nolint:containedctx // of the goroutines, which end with Close
+	cancel context.CancelFunc
+	paths  atomic.Pointer[[]string] // by partition; nil if there is one path
+	reload chan struct{}            // requests to reload the topology
+
+	reporting sync.Mutex // see above
+
+	mu         sync.Mutex
+	partitions []*receiver // those of the partitions; nil while the topology is unknown
+	receivers  map[*receiver]struct{}
+	created    int // receivers
+	channels   map[string]*channelState
+}
+
+// A channelState is the state of one subscription.
+type channelState struct {
+	cluster.Channel
+	wanted    bool // the node subscribes to the channel
+	requested bool // SUBSCRIBE was sent, and no UNSUBSCRIBE after it
+	pending   int  // SUBSCRIBE commands without a response yet
+	confirmed bool // Confirmed was called since the last change
+}
+
+// reset forgets what a connection knew about the subscription.
+func (c *channelState) reset() { c.requested, c.pending, c.confirmed = false, 0, false }
+
+// SetSubscribed changes a subscription.
+func (l *link) SetSubscribed(channel cluster.Channel, subscribed bool) {
+	l.mu.Lock()
+	state := l.channels[channel.Name]
+	if state == nil {
+		state = &channelState{Channel: channel}
+		l.channels[channel.Name] = state
+	}
+	state.wanted, state.confirmed = subscribed, false
+	r := l.partitions[channel.Partition]
+	if r == nil { // the receiver will subscribe to everything
+		l.removeUnwanted(state)
+		l.mu.Unlock()
+		return
+	}
+	r.changed = append(r.changed, channel.Name)
+	l.mu.Unlock()
+	r.changes.Add(r.applyChanges)
+}
+
+// removeUnwanted removes the state of an unwanted channel unless a response is pending, which
+// would otherwise be counted for a later subscription. l.mu must be held.
+func (l *link) removeUnwanted(state *channelState) {
+	if !state.wanted && state.pending == 0 {
+		delete(l.channels, state.Name)
+	}
+}
+
+// Path returns the address of the master of a partition.
+func (l *link) Path(partition int) string {
+	if paths := l.paths.Load(); paths != nil {
+		return (*paths)[partition]
+	}
+	return ""
+}
+
+// Publish publishes a batch in one round trip. Not every client ends with its context, so it does
+// not wait for one that does not. What is published later nevertheless has numbers that receivers
+// discard.
+func (l *link) Publish(ctx context.Context, batch []*cluster.Message) {
+	pipe := l.engine.client.Pipeline()
+	results := make([]*goredis.IntCmd, len(batch))
+	for i, m := range batch {
+		if l.engine.cluster != nil {
+			results[i] = pipe.SPublish(ctx, m.Channel.Name, m.Payload)
+		} else {
+			results[i] = pipe.Publish(ctx, m.Channel.Name, m.Payload)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = pipe.Exec(ctx) // each result has its error
+	}()
+	failed := false
+	select {
+	case <-done:
+		for i, result := range results {
+			batch[i].Err = result.Err()
+			failed = failed || batch[i].Err != nil
+		}
+	case <-ctx.Done():
+		failed = true
+		for _, m := range batch {
+			m.Err = ctx.Err()
+		}
+	}
+	if failed {
+		l.reloadTopology()
+	}
+}
+
+// Probes returns the probes of the receivers that are connected.
+func (l *link) Probes() (probes []cluster.Probe) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range l.receivers {
+		if r.pubsub != nil {
+			probes = append(probes, cluster.Probe{Channel: r.probe, Idle: time.Duration(time.Now().UnixNano() - r.received.Load())})
+		}
+	}
+	return probes
+}
+
+// Reconnect replaces a connection, and reloads the topology, which may have changed.
+func (l *link) Reconnect(probe cluster.Channel) {
+	l.mu.Lock()
+	var pubsub *goredis.PubSub
+	for r := range l.receivers {
+		if r.probe == probe {
+			pubsub = r.pubsub
+		}
+	}
+	l.mu.Unlock()
+	l.reloadTopology()
+	if pubsub != nil {
+		_ = pubsub.Close()
+	}
+}
+
+// Close ends the goroutines of the link. Those of receivers may still call events.
+func (l *link) Close() { l.cancel() }
+
+// interrupt reports the subscriptions of a partition, or of all partitions of a receiver, as
+// interrupted. l.reporting must be held.
+func (l *link) interrupt(affected func(*channelState) bool) {
+	l.mu.Lock()
+	var interrupted []string
+	for name, state := range maps.All(l.channels) {
+		if !affected(state) {
+			continue
+		}
+		if state.wanted && state.requested {
+			interrupted = append(interrupted, name)
+		}
+		state.reset()
+		l.removeUnwanted(state)
+	}
+	l.mu.Unlock()
+	if len(interrupted) > 0 {
+		l.events.Interrupted(interrupted)
+	}
+}

@@ -1,0 +1,157 @@
+package redis
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// brokerPartitions is the number of partitions on a Cluster, each in a slot of its own. All nodes
+// must use the same number, since it determines the channel of a topic.
+const brokerPartitions = 512
+
+const slotCount = 16384
+
+// partitionTags returns a hash tag for each partition. The slots of the partitions have about the
+// same distance, so that masters have partitions in proportion to their slots.
+func partitionTags() []string {
+	tags := make([]string, brokerPartitions)
+	for n, found := 0, 0; found < len(tags); n++ {
+		tag := strconv.Itoa(n)
+		partition := int(slotOf(tag)) * len(tags) / slotCount
+		if tags[partition] == "" {
+			tags[partition] = tag
+			found++
+		}
+	}
+	return tags
+}
+
+// slotOf returns the slot of a hash tag: its CRC-16/XMODEM modulo the number of slots (Redis
+// Cluster Specification, "Key distribution model").
+func slotOf(tag string) uint16 {
+	var crc uint16
+	for i := range len(tag) {
+		crc ^= uint16(tag[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc % slotCount
+}
+
+const (
+	topologyInterval = 250 * time.Millisecond // of comparing the topology that the client knows
+	reloadInterval   = 200 * time.Millisecond // at least, between requests to reload it
+)
+
+// reloadTopology requests that the client loads the topology of a Cluster. Otherwise, the client
+// does so once a minute and when a server redirects it.
+func (l *link) reloadTopology() {
+	select {
+	case l.reload <- struct{}{}: // blocks for ever, and is therefore skipped, without a Cluster
+	default:
+	}
+}
+
+// followTopology assigns the partitions to receivers until ctx ends.
+func (l *link) followTopology(ctx context.Context) {
+	ticker := time.NewTicker(topologyInterval)
+	defer ticker.Stop()
+	var reloaded time.Time
+	for {
+		l.assignPartitions(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-l.reload:
+			if wait := reloadInterval - time.Since(reloaded); wait > 0 {
+				time.Sleep(wait)
+			}
+			reloaded = time.Now()
+			l.engine.cluster.ReloadState(ctx) // in another goroutine; the next tick sees it
+		}
+	}
+}
+
+// assignPartitions gives every partition to the receiver of its master.
+func (l *link) assignPartitions(ctx context.Context) {
+	masters := make([]*goredis.Client, len(l.engine.tags))
+	paths := make([]string, len(masters))
+	for i, tag := range l.engine.tags {
+		master, err := l.engine.cluster.MasterForKey(ctx, tag)
+		if err != nil {
+			return // keep what is known
+		}
+		masters[i], paths[i] = master, master.Options().Addr
+	}
+	l.paths.Store(&paths)
+	l.reporting.Lock()
+	defer l.reporting.Unlock()
+	moved := l.moveTo(masters)
+	if moved == nil {
+		return
+	}
+	l.interrupt(func(c *channelState) bool { return moved[c.Partition] })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range l.receivers {
+		if r.pubsub == nil {
+			continue // it will subscribe to everything
+		}
+		for name, state := range l.channels {
+			if moved[state.Partition] && l.partitions[state.Partition] == r {
+				r.changed = append(r.changed, name)
+			}
+		}
+		r.changes.Add(r.applyChanges)
+	}
+}
+
+// moveTo assigns the partitions to receivers of these masters, and returns which have another
+// receiver than before, or nil. A receiver ends if the partition of its probe moves, since the probe
+// would not return; so none is without partitions.
+func (l *link) moveTo(masters []*goredis.Client) (moved []bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	byMaster := map[*goredis.Client]*receiver{}
+	for r := range l.receivers {
+		if master := masters[r.probe.Partition]; master == r.client {
+			byMaster[master] = r
+		} else {
+			delete(l.receivers, r)
+			r.cancel()
+		}
+	}
+	for i, master := range masters {
+		r := byMaster[master]
+		if r == nil {
+			r = l.newReceiver(master, i)
+			byMaster[master] = r
+		}
+		if l.partitions[i] != r {
+			if moved == nil {
+				moved = make([]bool, len(masters))
+			}
+			moved[i], l.partitions[i] = true, r
+		}
+	}
+	return moved
+}
+
+// moved handles the end of subscriptions by the server, because their slot moves. The partition is
+// without a receiver until the client knows its new master. l.reporting must be held.
+func (l *link) moved(partition int) {
+	l.interrupt(func(c *channelState) bool { return c.Partition == partition })
+	l.mu.Lock()
+	l.partitions[partition] = nil
+	l.mu.Unlock()
+	l.reloadTopology()
+}

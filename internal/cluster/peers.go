@@ -1,0 +1,152 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"maps"
+	"sync"
+	"time"
+)
+
+// A PeerHandler contains the functions that a session calls about other nodes. A nil function is
+// not called. They must return quickly. A restarted process is another node, with another name.
+type PeerHandler struct {
+	// Payload returns what the next heartbeat of this node carries, such as a version.
+	Payload func() []byte
+
+	// Alive reports a heartbeat of another node and its payload, which is valid until Alive
+	// returns. The first one of a node introduces it.
+	Alive func(node string, payload []byte)
+
+	// Returned reports that a node for which NodeLeft was called was received again.
+	Returned func(node string)
+
+	// Direct handles a packet of Session.SendTo. It may have been lost or delivered twice.
+	// The packet is valid until Direct returns.
+	Direct func(from string, packet []byte)
+}
+
+// peers are the nodes from which this one has received a message.
+type peers struct {
+	mu     sync.Mutex
+	byName map[string]*peer     // including this node
+	left   map[string]time.Time // when the leave message of a node was received
+}
+
+// A peer is a node.
+type peer struct {
+	lastSeen time.Time
+	failed   bool   // NodeLeft was called; it may have been paused, and return
+	beat     uint64 // number of its last heartbeat
+	beatAt   time.Time
+}
+
+const (
+	heartbeatInterval = time.Second
+	peerTimeout       = 4 * time.Second // without a message; the peer has then failed
+
+	// forgetPeer is how long the state of a failed peer and of one that has left is kept, since
+	// a failed one may only have been paused.
+	forgetPeer = 10 * time.Minute
+)
+
+// markAlive records a message of a node, and reports whether the node had failed. A message may
+// arrive on another connection after the leave message of its sender, which then remains left.
+func (ps *peers) markAlive(name string) (hadFailed bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if _, left := ps.left[name]; left {
+		return false
+	}
+	p := ps.byName[name]
+	if p == nil {
+		p = &peer{}
+		ps.byName[name] = p
+	}
+	hadFailed = p.failed
+	p.failed, p.lastSeen = false, time.Now()
+	return hadFailed
+}
+
+// recordBeat records the number of a heartbeat and returns its payload.
+func (ps *peers) recordBeat(m *nodeMessage) (payload []byte, ok bool) {
+	number, n := binary.Uvarint(m.packet)
+	if n <= 0 {
+		return nil, false
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.byName[m.from]
+	if p == nil {
+		return nil, false
+	}
+	p.beat, p.beatAt = max(p.beat, number), time.Now()
+	return m.packet[n:], true
+}
+
+// beats returns the number of the last heartbeat of each node.
+func (ps *peers) beats() map[string]uint64 {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	beats := make(map[string]uint64, len(ps.byName))
+	for name, p := range ps.byName {
+		beats[name] = p.beat
+	}
+	return beats
+}
+
+// timeOf estimates when a node has sent a heartbeat, or returns false if it is unknown.
+func (ps *peers) timeOf(name string, beat uint64) (sent time.Time, ok bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.byName[name]
+	if p == nil || p.beatAt.IsZero() || beat > p.beat {
+		return sent, false
+	}
+	return p.beatAt.Add(-time.Duration(p.beat-beat) * heartbeatInterval), true
+}
+
+// leave records a leave message, and reports whether NodeLeft must be called.
+func (ps *peers) leave(name string) (notify bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.byName[name]
+	delete(ps.byName, name)
+	ps.left[name] = time.Now()
+	return p != nil && !p.failed
+}
+
+// expire returns the peers that have failed, and those whose state is no longer needed. A peer has
+// failed if its last message is older than peerTimeout, compared with this node's own last
+// heartbeat: without connection, this node expires no peer.
+func (ps *peers) expire(self string) (failed, forgotten []string) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	maps.DeleteFunc(ps.left, func(_ string, at time.Time) bool { return time.Since(at) > forgetPeer })
+	own := ps.byName[self]
+	if own == nil {
+		return nil, nil
+	}
+	for name, p := range ps.byName {
+		switch silence := own.lastSeen.Sub(p.lastSeen); {
+		case silence > forgetPeer && p.failed:
+			delete(ps.byName, name)
+			forgotten = append(forgotten, name)
+		case silence > peerTimeout && !p.failed:
+			p.failed = true
+			failed = append(failed, name)
+		}
+	}
+	return failed, forgotten
+}
+
+// restartTimeouts gives all peers the full peerTimeout to be received again after an interruption
+// of this node's connection.
+func (ps *peers) restartTimeouts() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, p := range ps.byName {
+		if !p.failed {
+			p.lastSeen = time.Now()
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A Broker is a [broker.Broker] above an engine. It is safe for concurrent use.
+type Broker struct{ engine Engine }
+
+var _ broker.Broker = (*Broker)(nil)
+
+// New returns a broker. It sends nothing before Connect.
+func New(engine Engine) *Broker { return &Broker{engine} }
+
+// Connect adds a node.
+func (b *Broker) Connect(handler broker.Handler) broker.Session {
+	return b.ConnectPeers(handler, PeerHandler{})
+}
+
+// ConnectPeers adds a node that is notified about other nodes.
+func (b *Broker) ConnectPeers(handler broker.Handler, peerHandler PeerHandler) *Session {
+	s := &Session{
+		handler:     handler,
+		peerHandler: peerHandler,
+		name:        rand.Text(),
+		engine:      b.engine,
+		peers:       peers{byName: map[string]*peer{}, left: map[string]time.Time{}},
+		subs:        subscriptions{byChannel: map[string]*subscription{}},
+		ready:       make(chan struct{}),
+		stopped:     make(chan struct{}),
+	}
+	s.nodes, s.direct = b.engine.Channel(NodesChannel, ""), b.engine.Channel(NodeChannel, s.name)
+	// The engine may call events before Connect returns. They wait for the fields below.
+	s.link = b.engine.Connect(s.name, Events{Received: s.received, Confirmed: s.confirmed, Interrupted: s.interrupted})
+	s.outbox = newOutbox(s.link, s.name)
+	close(s.ready)
+	s.link.SetSubscribed(s.nodes, true)
+	s.link.SetSubscribed(s.direct, true)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	go s.run(ctx)
+	return s
+}
+
+// A Session is this process as a node of the cluster.
+type Session struct {
+	handler     broker.Handler
+	peerHandler PeerHandler
+	name        string // random, so that a restarted process is a new node
+	engine      Engine
+	link        Link
+	outbox      *outbox
+	nodes       Channel // heartbeats and leave messages
+	direct      Channel // messages to this node
+	ready       chan struct{}
+	cancel      context.CancelFunc
+	stopped     chan struct{} // closed when run has ended
+	peers       peers
+	subs        subscriptions
+	probes      probes
+
+	closed atomic.Bool
+	gate   sync.RWMutex // held for reading while a function of the handlers runs
+	shut   bool         // guarded by gate: no function of the handlers is called
+}
+
+// Name returns the name of the node.
+func (s *Session) Name() string { return s.name }
+
+// Publish sends a packet to the other nodes that subscribe to topic.
+func (s *Session) Publish(topic string, packet []byte) error {
+	return s.outbox.publish(s.engine.Channel(TopicChannel, topic), packet)
+}
+
+// SendTo sends a packet to one node and takes ownership of it. It returns before the packet is
+// sent. The packet may be lost without a report or delivered twice; it returns false if it is
+// certainly lost.
+func (s *Session) SendTo(node string, packet []byte) bool {
+	return s.outbox.send(s.engine.Channel(NodeChannel, node), nodeMessage{kind: kindDirect, packet: packet}, nil)
+}
+
+// leaveTimeout is for the leave message if Close's context is done.
+const leaveTimeout = 250 * time.Millisecond
+
+// Close sends what waits, then the leave message. If that is lost, the other nodes expire this one.
+func (s *Session) Close(ctx context.Context) error {
+	if s.closed.Swap(true) {
+		<-s.stopped
+		return nil
+	}
+	s.gate.Lock() // waits for functions of the handlers
+	s.shut = true
+	s.gate.Unlock()
+	unsent := s.outbox.flush(ctx) // with heartbeats, since it may take long
+	s.cancel()
+	<-s.stopped
+	if ctx.Err() != nil || unsent > 0 {
+		// The server may not respond. The leave message delays Close a little at most.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+		defer cancel()
+	}
+	s.leave(ctx)
+	if unsent > 0 {
+		return errors.Errorf(errors.Unavailable, "broker: %d packets for other nodes were not sent", unsent)
+	}
+	return nil
+}
+
+// leave publishes the leave message and closes the link. It does not wait for longer than ctx.
+func (s *Session) leave(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m := nodeMessage{kind: kindLeave, from: s.name}
+		s.link.Publish(ctx, []*Message{{Channel: s.nodes, Payload: m.encode()}})
+		s.link.Close()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// Kill ends the node as a crash does, for tests.
+func (s *Session) Kill() {
+	s.closed.Store(true)
+	s.outbox.close()
+	s.cancel()
+	s.gate.Lock()
+	s.shut = true
+	s.gate.Unlock()
+	s.link.Close()
+}
+
+// call calls a function of the handlers unless the session is closed.
+func (s *Session) call(f func()) {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	if !s.shut {
+		f()
+	}
+}
+
+const (
+	tickInterval  = 250 * time.Millisecond
+	maxTickDelay  = 5 * time.Second // after more, this process was paused
+	probeInterval = 500 * time.Millisecond
+)
+
+// run publishes heartbeats and probes, expires peers and reports losses until ctx ends.
+func (s *Session) run(ctx context.Context) {
+	defer close(s.stopped)
+	ticker := time.NewTicker(tickInterval)
+	defer ticker.Stop()
+	var heartbeatAt, probeAt time.Time
+	last := time.Now()
+	for {
+		now := time.Now()
+		if now.Sub(last) > maxTickDelay {
+			s.wake()
+		}
+		if !now.Before(heartbeatAt) {
+			heartbeatAt = now.Add(heartbeatInterval - tickInterval/2)
+			s.heartbeat()
+		}
+		if !now.Before(probeAt) {
+			probeAt = now.Add(probeInterval - tickInterval/2)
+			s.sendProbes()
+		}
+		s.expirePeers()
+		s.reportLosses()
+		last = time.Now()
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (s *Session) heartbeat() {
+	var payload []byte
+	if f := s.peerHandler.Payload; f != nil {
+		s.call(func() { payload = f() })
+	}
+	s.outbox.heartbeat(s.nodes, payload)
+	s.outbox.removeUnused()
+}
+
+// wake handles a pause of this process. What waits to be published is outdated, and what the
+// connections have buffered was published long ago.
+func (s *Session) wake() {
+	s.outbox.interrupt()
+	for _, p := range s.link.Probes() {
+		s.link.Reconnect(p.Channel)
+	}
+}
+
+// expirePeers reports the peers that have failed.
+func (s *Session) expirePeers() {
+	failed, forgotten := s.peers.expire(s.name)
+	for _, name := range failed {
+		s.call(func() { s.handler.NodeLeft(name) })
+	}
+	for _, name := range forgotten {
+		s.forgetTrackers(name)
+	}
+}
+
+// confirmed handles the confirmation of a subscription by the engine.
+func (s *Session) confirmed(channel string) {
+	<-s.ready
+	if channel == s.nodes.Name {
+		s.peers.restartTimeouts()
+	} else if sub := s.subs.find(channel); sub != nil {
+		s.confirmedTopic(sub)
+	}
+}
+
+// interrupted handles the interruption of subscriptions.
+func (s *Session) interrupted(channels []string) {
+	<-s.ready
+	for _, channel := range channels {
+		if sub := s.subs.find(channel); sub != nil {
+			sub.interruptedTopic()
+		}
+	}
+}
+
+// received handles a message. Anything else on the channel is ignored.
+func (s *Session) received(channel string, payload []byte) {
+	<-s.ready
+	m, ok := decodeMessage(payload)
+	if !ok {
+		return
+	}
+	if m.from == s.name {
+		s.receivedOwn(channel, &m)
+		return
+	}
+	if hadFailed := s.peers.markAlive(m.from); hadFailed {
+		if f := s.peerHandler.Returned; f != nil {
+			s.call(func() { f(m.from) })
+		}
+		s.reconfirm()
+	}
+	switch m.kind {
+	case kindLeave:
+		if s.peers.leave(m.from) {
+			s.call(func() { s.handler.NodeLeft(m.from) })
+		}
+		s.forgetTrackers(m.from)
+	case kindHeartbeat:
+		payload, ok := s.peers.recordBeat(&m)
+		if f := s.peerHandler.Alive; ok && f != nil {
+			s.call(func() { f(m.from, payload) })
+		}
+	case kindDirect:
+		if f := s.peerHandler.Direct; f != nil && channel == s.direct.Name {
+			s.call(func() { f(m.from, m.packet) })
+		}
+	case kindPacket, kindGap, kindEnd:
+		if sub := s.subs.find(channel); sub != nil {
+			s.deliver(sub, &m)
+		}
+	}
+}
+
+// receivedOwn handles a message of this node.
+func (s *Session) receivedOwn(channel string, m *nodeMessage) {
+	switch m.kind {
+	case kindHeartbeat:
+		s.peers.markAlive(s.name)
+	case kindProbe:
+		s.probes.returned(channel)
+	}
+}
