@@ -12,7 +12,7 @@ import (
 //
 // A node subscribes to the topics that have local subscribers, on connections of its own; on a
 // Cluster, it has them to each master. Messages that wait at the same time are published in one
-// round trip. While Redis is unavailable, a node still serves its own subscribers. Up to 16 MiB
+// round trip. While Redis is unavailable, a node still serves its own subscribers. Up to 32 MiB
 // wait to be published, on a Cluster for each master; beyond that Publish returns an error. Packets
 // are numbered, so that each receiver detects its losses and reports them with
 // [broker.Handler.MessagesLost]. A connection that is silent for two seconds is replaced, and so is

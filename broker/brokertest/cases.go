@@ -187,13 +187,7 @@ func closeIsReported(c Cluster) error {
 }
 
 func crashIsReported(c Cluster) error {
-	return endIsReported(c, func(n *node) {
-		if c.Kill == nil {
-			n.close()
-			return
-		}
-		c.Kill(n.Session)
-	})
+	return endIsReported(c, c.kill)
 }
 
 func endIsReported(c Cluster, end func(*node)) error {

@@ -17,24 +17,32 @@ type node struct {
 
 	mu         sync.Mutex
 	deliveries []delivery
-	subscribed map[string]int // calls of Subscribed, by topic
-	left       []string       // nodes
-	lost       error          // a failure of the node; no case loses a packet
+	subscribed map[string]int       // calls of Subscribed, by topic
+	left       []string             // nodes
+	calls      int                  // of the handler
+	tolerant   bool                 // packets may be lost
+	reported   map[string]time.Time // the last call of MessagesLost, by topic
+	lost       error                // a failure of the node; no case loses a packet
 }
 
 type delivery struct{ topic, from, packet string }
 
 func (c Cluster) connect() *node {
-	n := &node{cluster: c, subscribed: map[string]int{}}
+	n := &node{cluster: c, subscribed: map[string]int{}, reported: map[string]time.Time{}}
 	n.Session = c.Connect(broker.Handler{
 		Receive: func(topic, from string, packet []byte) {
-			n.locked(func() { n.deliveries = append(n.deliveries, delivery{topic, from, string(packet)}) })
+			n.record(func() { n.deliveries = append(n.deliveries, delivery{topic, from, string(packet)}) })
 		},
-		Subscribed: func(topic string) { n.locked(func() { n.subscribed[topic]++ }) },
+		Subscribed: func(topic string) { n.record(func() { n.subscribed[topic]++ }) },
 		MessagesLost: func(topic string, packets int) {
-			n.locked(func() { n.lost = fmt.Errorf("MessagesLost reported %d packets of %q", packets, topic) })
+			n.record(func() {
+				n.reported[topic] = time.Now()
+				if !n.tolerant {
+					n.lost = fmt.Errorf("MessagesLost reported %d packets of %q", packets, topic)
+				}
+			})
 		},
-		NodeLeft: func(name string) { n.locked(func() { n.left = append(n.left, name) }) },
+		NodeLeft: func(name string) { n.record(func() { n.left = append(n.left, name) }) },
 	})
 	return n
 }
@@ -59,6 +67,23 @@ func (n *node) publish(topic string, packet []byte) {
 	if err := n.Publish(topic, packet); err != nil {
 		n.locked(func() { n.lost = fmt.Errorf("Publish returned %w", err) })
 	}
+}
+
+// record records a call of the handler.
+func (n *node) record(f func()) {
+	n.locked(func() {
+		n.calls++
+		f()
+	})
+}
+
+// kill ends a node as a crash does.
+func (c Cluster) kill(n *node) {
+	if c.Kill == nil {
+		n.close()
+		return
+	}
+	c.Kill(n.Session)
 }
 
 func (n *node) locked(f func()) {

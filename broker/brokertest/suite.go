@@ -16,6 +16,9 @@ type Cluster struct {
 	// Kill ends a node as a crash does, without Close. If it is nil, the case calls Close.
 	Kill func(broker.Session)
 
+	// Faults are injected one after the other. A broker without a network has none.
+	Faults []Fault
+
 	// Timeout is how long a case waits for an expected event before it fails.
 	Timeout time.Duration
 
@@ -53,6 +56,9 @@ func Cases() []Case {
 		{"packet sizes", "A packet may be empty, and as large as a message.", packetSizes},
 		{"close", "Close of a node calls NodeLeft on the others, with the name that its packets had.", closeIsReported},
 		{"crash", "NodeLeft is called for a node that crashes.", crashIsReported},
+		{"close sends everything", "Close sends all packets for which Publish has returned nil.", closeSendsEverything},
+		{"nothing follows close", "After Close, no function of the handler is called.", nothingFollowsClose},
+		{"loss is reported", "Whatever happens, each packet is delivered once and in order, or its loss is reported after it was published; a node that crashed has left.", lossIsReported},
 		{"closed session", "The methods of a closed session do nothing; Close may be called again.", closedSessionDoesNothing},
 	}
 }

@@ -72,7 +72,7 @@ type loss struct {
 }
 
 const (
-	maxWaitingBytes  = 16 << 20 // of a path
+	maxWaitingBytes  = 32 << 20 // of a path
 	messageOverhead  = 128      // bytes in memory in addition to the payload
 	maxBatchBytes    = 1 << 20
 	maxBatchMessages = 4096

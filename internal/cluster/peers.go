@@ -30,7 +30,13 @@ type peers struct {
 	mu     sync.Mutex
 	byName map[string]*peer     // including this node
 	left   map[string]time.Time // when the leave message of a node was received
+
+	// forgotten are failed nodes whose state was removed. A crashed node remains there, so they
+	// are bounded.
+	forgotten map[string]struct{}
 }
+
+const maxForgotten = 1024
 
 // A peer is a node.
 type peer struct {
@@ -38,6 +44,7 @@ type peer struct {
 	failed   bool   // NodeLeft was called; it may have been paused, and return
 	beat     uint64 // number of its last heartbeat
 	beatAt   time.Time
+	returned time.Time // after it was forgotten; otherwise zero
 }
 
 const (
@@ -61,6 +68,10 @@ func (ps *peers) markAlive(name string) (hadFailed bool) {
 	if p == nil {
 		p = &peer{}
 		ps.byName[name] = p
+		if _, ok := ps.forgotten[name]; ok {
+			delete(ps.forgotten, name)
+			p.failed, p.returned = true, time.Now()
+		}
 	}
 	hadFailed = p.failed
 	p.failed, p.lastSeen = false, time.Now()
@@ -94,15 +105,24 @@ func (ps *peers) beats() map[string]uint64 {
 	return beats
 }
 
-// timeOf estimates when a node has sent a heartbeat, or returns false if it is unknown.
-func (ps *peers) timeOf(name string, beat uint64) (sent time.Time, ok bool) {
+// wasKnown reports whether what a node published before the given heartbeat should have arrived at
+// a subscription that was confirmed at the given time. The heartbeat's time is estimated and may
+// be late by the delay of the network.
+func (ps *peers) wasKnown(name string, confirmed time.Time, beat uint64) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p := ps.byName[name]
-	if p == nil || p.beatAt.IsZero() || beat > p.beat {
-		return sent, false
+	if p == nil {
+		return false
 	}
-	return p.beatAt.Add(-time.Duration(p.beat-beat) * heartbeatInterval), true
+	if p.returned.After(confirmed) {
+		return true // its trackers were removed
+	}
+	if p.beatAt.IsZero() || beat > p.beat {
+		return false
+	}
+	sent := p.beatAt.Add(-time.Duration(p.beat-beat) * heartbeatInterval)
+	return sent.Sub(confirmed) > heartbeatInterval
 }
 
 // leave records a leave message, and reports whether NodeLeft must be called.
@@ -131,6 +151,13 @@ func (ps *peers) expire(self string) (failed, forgotten []string) {
 		case silence > forgetPeer && p.failed:
 			delete(ps.byName, name)
 			forgotten = append(forgotten, name)
+			for old := range ps.forgotten {
+				if len(ps.forgotten) < maxForgotten {
+					break
+				}
+				delete(ps.forgotten, old)
+			}
+			ps.forgotten[name] = struct{}{}
 		case silence > peerTimeout && !p.failed:
 			p.failed = true
 			failed = append(failed, name)

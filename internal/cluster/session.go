@@ -31,7 +31,7 @@ func (b *Broker) ConnectPeers(handler broker.Handler, peerHandler PeerHandler) *
 		peerHandler: peerHandler,
 		name:        rand.Text(),
 		engine:      b.engine,
-		peers:       peers{byName: map[string]*peer{}, left: map[string]time.Time{}},
+		peers:       peers{byName: map[string]*peer{}, left: map[string]time.Time{}, forgotten: map[string]struct{}{}},
 		subs:        subscriptions{byChannel: map[string]*subscription{}},
 		ready:       make(chan struct{}),
 		stopped:     make(chan struct{}),

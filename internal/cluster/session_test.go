@@ -112,7 +112,7 @@ func TestPublish_ReturnsErrorWhenTooMuchWaits(t *testing.T) {
 			}
 		}
 		assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err))
-		assert.InDelta(t, 16<<20, accepted<<16, 1<<18)
+		assert.InDelta(t, 32<<20, accepted<<16, 1<<18)
 		a.update(none)
 		time.Sleep(10 * time.Second)
 		require.NoError(t, a.Publish("news", []byte("2")))

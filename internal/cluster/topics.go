@@ -125,12 +125,9 @@ func (s *Session) deliver(sub *subscription, m *nodeMessage) {
 	defer sub.mu.Unlock()
 	t := sub.trackers[m.from]
 	if t == nil {
-		if m.kind == kindEnd {
-			return
-		}
 		t = &sequenceTracker{epoch: m.epoch, next: m.number, first: m.number}
 		sub.trackers[m.from] = t
-		if m.number > 0 && s.isLate(sub, m) {
+		if m.number > 0 && s.peers.wasKnown(m.from, sub.confirmed, m.previousBeat) {
 			sub.recordLoss(0)
 		}
 	}
@@ -146,15 +143,6 @@ func (s *Session) deliver(sub *subscription, m *nodeMessage) {
 	if f.isNew && m.kind == kindPacket {
 		s.call(func() { s.handler.Receive(sub.topic, m.from, m.packet) })
 	}
-}
-
-// isLate reports whether the number before m, the first message of its sender on this topic, was
-// assigned after the subscription was confirmed. Then it is lost. The heartbeat in m was sent at
-// most heartbeatInterval before the number was assigned, and the estimate of its time may be late
-// by the delay of the network.
-func (s *Session) isLate(sub *subscription, m *nodeMessage) bool {
-	sent, ok := s.peers.timeOf(m.from, m.previousBeat)
-	return ok && sent.Sub(sub.confirmed) > heartbeatInterval
 }
 
 // reportLosses reports the losses of all topics that are due. A topic whose subscription is

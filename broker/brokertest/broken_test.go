@@ -1,0 +1,200 @@
+package brokertest_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/broker/brokertest"
+	"github.com/penstock-go/penstock/internal/cluster"
+	"github.com/penstock-go/penstock/internal/cluster/enginetest"
+)
+
+// A defect changes the calls of a handler, or of a session. A nil function changes nothing.
+type defect struct {
+	handler func(*broker.Handler)
+	session func(broker.Session) broker.Session
+	begin   func(*broker.Handler) // called when a fault begins
+}
+
+// A brokenSession has a defect.
+type brokenSession struct {
+	broker.Session
+	inner   *cluster.Session
+	handler *broker.Handler
+}
+
+// everyNth returns a function that returns true at each nth call.
+func everyNth(n int) func() bool {
+	var mu sync.Mutex
+	calls := 0
+	return func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		calls++
+		return calls%n == 0
+	}
+}
+
+// check runs a case against a correct broker with a defect.
+func check(c brokertest.Case, d *defect) error {
+	network := enginetest.New()
+	fault := func(name string, change func(*enginetest.Faults)) brokertest.Fault {
+		return brokertest.Fault{Name: name, Duration: 10 * time.Second, Begin: func(s broker.Session) func() {
+			b := s.(*brokenSession)
+			if d.begin != nil {
+				d.begin(b.handler)
+			}
+			network.Update(b.inner.Name(), change)
+			return func() { network.Update(b.inner.Name(), func(f *enginetest.Faults) { *f = enginetest.Faults{} }) }
+		}}
+	}
+	return c.Check(brokertest.Cluster{
+		Connect: func(h broker.Handler) broker.Session {
+			if d.handler != nil {
+				d.handler(&h)
+			}
+			b := &brokenSession{handler: &h}
+			b.inner = cluster.New(network).Connect(h).(*cluster.Session)
+			b.Session = b.inner
+			if d.session != nil {
+				b.Session = d.session(b.inner)
+			}
+			return b
+		},
+		Kill: func(s broker.Session) { s.(*brokenSession).inner.Kill() },
+		Faults: []brokertest.Fault{
+			fault("interruption", func(f *enginetest.Faults) { f.Disconnect = true }),
+			fault("failing publish", func(f *enginetest.Faults) { f.FailPublish = true }),
+		},
+		Timeout:     20 * time.Second,
+		QuietPeriod: 3 * time.Second,
+	})
+}
+
+// checkIn runs a case in a bubble.
+func checkIn(t *testing.T, c brokertest.Case, d *defect) (err error) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) {
+		err = check(c, d)
+		time.Sleep(time.Minute) // for sessions that a failed case did not close
+	})
+	return err
+}
+
+// TestCases_FailBrokenBroker proves that the suite detects each kind of defect.
+func TestCases_FailBrokenBroker(t *testing.T) {
+	cases := map[string]brokertest.Case{}
+	for _, c := range brokertest.Cases() {
+		cases[c.Name] = c
+		require.NoError(t, checkIn(t, c, &defect{}), c.Name)
+	}
+	for name, tt := range map[string]struct {
+		defect
+		want string // a case that must fail
+	}{
+		"never reports a loss": {defect{handler: func(h *broker.Handler) {
+			h.MessagesLost = func(string, int) {}
+		}}, "loss is reported"},
+		"reports losses when they begin": {defect{
+			handler: func(h *broker.Handler) {
+				report, enabled := h.MessagesLost, false
+				h.MessagesLost = func(topic string, packets int) {
+					if packets < 0 {
+						enabled = true
+					}
+					if enabled {
+						report(topic, 0)
+					}
+					enabled = false
+				}
+			},
+			begin: func(h *broker.Handler) {
+				for _, topic := range []string{"topic 0", "topic 1", "topic 2"} {
+					h.MessagesLost(topic, -1)
+				}
+			},
+		}, "loss is reported"},
+		"loses a packet": {defect{handler: func(h *broker.Handler) {
+			receive, lose := h.Receive, everyNth(100)
+			h.Receive = func(topic, from string, packet []byte) {
+				if !lose() {
+					receive(topic, from, packet)
+				}
+			}
+		}}, "loss is reported"},
+		"duplicates a packet": {defect{handler: func(h *broker.Handler) {
+			receive, again := h.Receive, everyNth(100)
+			h.Receive = func(topic, from string, packet []byte) {
+				receive(topic, from, packet)
+				if again() {
+					receive(topic, from, packet)
+				}
+			}
+		}}, "loss is reported"},
+		"reorders packets": {defect{handler: func(h *broker.Handler) {
+			receive, hold := h.Receive, everyNth(20)
+			var held []func()
+			h.Receive = func(topic, from string, packet []byte) {
+				if hold() {
+					held = append(held, func() { receive(topic, from, packet) })
+					return
+				}
+				receive(topic, from, packet)
+				if len(held) > 0 {
+					held[0]()
+					held = held[1:]
+				}
+			}
+		}}, "order"},
+		"keeps failed nodes": {defect{handler: func(h *broker.Handler) {
+			h.NodeLeft = func(string) {}
+		}}, "crash"},
+		"keeps a node that failed after a fault": {defect{handler: func(h *broker.Handler) {
+			left, first := h.NodeLeft, sync.Once{}
+			h.NodeLeft = func(node string) { first.Do(func() { left(node) }) }
+		}}, "loss is reported"},
+		"reports a node twice": {defect{handler: func(h *broker.Handler) {
+			left := h.NodeLeft
+			h.NodeLeft = func(node string) { left(node); left(node) }
+		}}, "close"},
+		"discards what waits at Close": {defect{session: func(s broker.Session) broker.Session {
+			return hastySession{s}
+		}}, "close sends everything"},
+		"calls the handler after Close": {defect{handler: func(h *broker.Handler) {
+			receive, first := h.Receive, true
+			h.Receive = func(topic, from string, packet []byte) {
+				if first {
+					first = false
+					receive(topic, from, packet)
+					return
+				}
+				packet = append([]byte(nil), packet...)
+				time.AfterFunc(time.Second, func() { receive(topic, from, packet) })
+			}
+		}}, "nothing follows close"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Error(t, checkIn(t, cases[tt.want], &tt.defect))
+		})
+	}
+}
+
+// A hastySession does not wait for packets to be sent when it is closed, and hides that.
+type hastySession struct{ broker.Session }
+
+func (s hastySession) Publish(topic string, packet []byte) error {
+	time.AfterFunc(time.Millisecond, func() { _ = s.Session.Publish(topic, packet) })
+	return nil
+}
+
+func (s hastySession) Close(ctx context.Context) error {
+	_ = s.Session.Close(ctx)
+	return nil
+}
