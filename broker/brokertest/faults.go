@@ -3,6 +3,7 @@ package brokertest
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
@@ -131,11 +132,10 @@ func (t *traffic) awaitDelivery() error {
 func (t *traffic) delivered() map[stream][]int {
 	all := map[stream][]int{}
 	for _, d := range t.receiver.deliveries {
-		var publisher, number int
-		if _, err := fmt.Sscan(d.packet, &publisher, &number); err == nil {
-			s := stream{d.topic, publisher}
-			all[s] = append(all[s], number)
-		}
+		publisher, number, _ := strings.Cut(d.packet, " ")
+		s := stream{d.topic, int(publisher[0] - '0')}
+		n, _ := strconv.Atoi(number)
+		all[s] = append(all[s], n)
 	}
 	return all
 }

@@ -102,7 +102,9 @@ func (n *node) subscribe(topic string) error {
 
 // await polls until happened, which is called with the lock held, returns true.
 func (n *node) await(event string, happened func() bool) error {
-	for deadline := time.Now().Add(n.cluster.Timeout); ; time.Sleep(time.Millisecond) {
+	pause := time.Millisecond
+	for deadline := time.Now().Add(n.cluster.Timeout); ; time.Sleep(pause) {
+		pause = min(pause*5/4, n.cluster.Timeout/50+time.Millisecond)
 		done, lost := false, error(nil)
 		n.locked(func() { done, lost = happened(), n.lost })
 		if lost != nil {

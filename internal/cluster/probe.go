@@ -20,7 +20,7 @@ type probe struct {
 const (
 	// probeTimeout is how long a probe may take to return after it was published, on a
 	// connection on which nothing else arrives.
-	probeTimeout = 1500 * time.Millisecond
+	probeTimeout = time.Second
 
 	// busyProbeTimeout is the same for a connection on which messages arrive, behind which the
 	// probe may wait.

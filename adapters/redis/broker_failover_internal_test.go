@@ -1,0 +1,145 @@
+package redis
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/redistest"
+)
+
+// An outage measures how long packets of a topic are lost.
+type outage struct {
+	mu        sync.Mutex
+	delivered map[string]time.Time // when each packet arrived
+	reported  map[string]time.Time // the last report of each topic
+	published map[string]time.Time // when each packet was published
+}
+
+// measureOutage publishes on topics while fail runs and for a time after it. It returns the time
+// from its beginning until the last loss, and checks that every loss was reported.
+func measureOutage(t *testing.T, topics []string, a, b goredis.UniversalClient, fail func()) (lasted time.Duration) {
+	t.Helper()
+	o := &outage{delivered: map[string]time.Time{}, reported: map[string]time.Time{}, published: map[string]time.Time{}}
+	locked := func(f func()) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		f()
+	}
+	subscribed := make(chan struct{}, 100*len(topics))
+	receiver := &node{Session: NewBroker(b).Connect(broker.Handler{
+		Receive:      func(_, _ string, packet []byte) { locked(func() { o.delivered[string(packet)] = time.Now() }) },
+		Subscribed:   func(string) { subscribed <- struct{}{} },
+		MessagesLost: func(topic string, _ int) { locked(func() { o.reported[topic] = time.Now() }) },
+		NodeLeft:     func(string) {},
+	})}
+	t.Cleanup(receiver.close)
+	publisher := connect(a)
+	t.Cleanup(publisher.close)
+	for _, topic := range topics {
+		receiver.Subscribe(topic)
+	}
+	for range topics {
+		<-subscribed
+	}
+	publish := func(d time.Duration) {
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			for _, topic := range topics {
+				packet := fmt.Sprintf("%s %d", topic, len(o.published))
+				o.published[packet] = time.Now()
+				_ = publisher.Publish(topic, []byte(packet))
+			}
+		}
+	}
+	publish(3 * time.Second)
+	failed := make(chan struct{})
+	began := time.Now()
+	go func() {
+		defer close(failed)
+		fail()
+	}()
+	publish(12 * time.Second)
+	<-failed
+	time.Sleep(3 * time.Second) // for the last report
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	lost := 0
+	for packet, at := range o.published {
+		if _, ok := o.delivered[packet]; ok {
+			continue
+		}
+		lost++
+		topic, _, _ := strings.Cut(packet, " ")
+		require.True(t, o.reported[topic].After(at), "the loss of %s was not reported", packet)
+		lasted = max(lasted, at.Sub(began))
+	}
+	t.Logf("%d of %d packets were lost; the last %v after the beginning of the failure", lost, len(o.published), lasted.Round(time.Millisecond))
+	return lasted
+}
+
+// TestBroker_FollowsPlannedFailover lets a sentinel promote the replica while the master runs, so
+// that all connections stay open.
+func TestBroker_FollowsPlannedFailover(t *testing.T) {
+	s := redistest.StartSentinel(t)
+	lasted := measureOutage(t, []string{"news"}, s.Client(t), s.Client(t), func() { s.Promote(t) })
+	assert.Less(t, lasted, 4*time.Second) // 3 s on an idle machine
+}
+
+func TestBroker_FollowsFailoverOfClusterMaster(t *testing.T) {
+	servers, client := startReplicatedCluster(t)
+	topics := make([]string, 30)
+	for i := range topics {
+		topics[i] = fmt.Sprint("topic", i)
+	}
+	lasted := measureOutage(t, topics, client(), client(), servers[1].Stop)
+	assert.Less(t, lasted, 6*time.Second) // 5 s on an idle machine
+}
+
+// startReplicatedCluster starts a cluster of three masters with a replica each. The first three
+// servers are the masters.
+func startReplicatedCluster(t *testing.T) (servers []*redistest.Server, client func() goredis.UniversalClient) {
+	t.Helper()
+	ctx := t.Context()
+	const masters = 3
+	opts := &goredis.ClusterOptions{}
+	var admins []*goredis.Client
+	for i := range 2 * masters {
+		s := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
+		servers, opts.Addrs = append(servers, s), append(opts.Addrs, s.Addr)
+		admins = append(admins, s.Client(t))
+		require.NoError(t, admins[i].Do(ctx, "cluster", "set-config-epoch", i+1).Err())
+		if i < masters {
+			require.NoError(t, admins[i].ClusterAddSlotsRange(ctx, i*slotCount/masters, (i+1)*slotCount/masters-1).Err())
+		}
+		host, port, err := net.SplitHostPort(servers[0].Addr)
+		require.NoError(t, err)
+		require.NoError(t, admins[i].ClusterMeet(ctx, host, port).Err())
+	}
+	for i := range masters {
+		id := admins[i].Do(ctx, "cluster", "myid").Val()
+		require.Eventually(t, func() bool {
+			return admins[masters+i].Do(ctx, "cluster", "replicate", id).Err() == nil
+		}, 20*time.Second, 50*time.Millisecond)
+	}
+	for i, admin := range admins {
+		require.Eventually(t, func() bool {
+			info := admin.ClusterInfo(ctx).Val()
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:6") &&
+				(i < masters || strings.Contains(admin.Info(ctx, "replication").Val(), "master_link_status:up"))
+		}, 20*time.Second, 50*time.Millisecond)
+	}
+	require.Eventually(t, func() bool { return strings.Count(admins[0].ClusterNodes(ctx).Val(), "slave") == masters }, 20*time.Second, 50*time.Millisecond)
+	return servers, func() goredis.UniversalClient {
+		c := goredis.NewClusterClient(opts)
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+}
