@@ -15,7 +15,7 @@ import (
 // round trip. While Redis is unavailable, a node still serves its own subscribers. Up to 32 MiB
 // wait to be published, on a Cluster for each master; beyond that Publish returns an error. Packets
 // are numbered, so that each receiver detects its losses and reports them with
-// [broker.Handler.MessagesLost]. A connection that is silent for two seconds is replaced, and so is
+// [broker.Handler.MessagesLost]. A connection that is silent for five seconds is replaced, and so is
 // one on which the node does not receive what it publishes itself. Nodes publish a heartbeat every
 // second; a node without one for four seconds has failed.
 //

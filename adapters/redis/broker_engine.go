@@ -4,12 +4,14 @@ import (
 	"context"
 	"hash/fnv"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/cluster"
 )
 
@@ -171,23 +173,42 @@ func (l *link) Publish(ctx context.Context, batch []*cluster.Message) {
 		defer close(done)
 		_, _ = pipe.Exec(ctx) // each result has its error
 	}()
-	failed := false
-	select {
-	case <-done:
-		for i, result := range results {
-			batch[i].Err = result.Err()
-			failed = failed || batch[i].Err != nil
-		}
-	case <-ctx.Done():
-		failed = true
-		for _, m := range batch {
-			m.Err = ctx.Err()
+	err := l.awaitResult(ctx, batch[0].Channel.Partition, done)
+	for i, m := range batch {
+		if m.Err = err; err == nil {
+			m.Err = results[i].Err()
 		}
 	}
-	if failed {
+	if slices.ContainsFunc(batch, func(m *cluster.Message) bool { return m.Err != nil }) {
 		l.reloadTopology()
 	}
 }
+
+var errMoved = errors.New("redis: another server has become the master, and the previous one does not respond")
+
+// awaitResult waits for done. It returns an error if ctx is done before or, on a Cluster, if the
+// partition has another master, while the old one does not respond.
+func (l *link) awaitResult(ctx context.Context, partition int, done <-chan struct{}) error {
+	path := l.Path(partition)
+	ticker := time.NewTicker(slowPublish)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+			l.reloadTopology()
+			if l.Path(partition) != path {
+				return errMoved
+			}
+		}
+	}
+}
+
+// slowPublish is how long a master may take for a batch before the topology is reloaded.
+const slowPublish = 500 * time.Millisecond
 
 // Probes returns the probes of the receivers that are connected.
 func (l *link) Probes() (probes []cluster.Probe) {

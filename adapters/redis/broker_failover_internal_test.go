@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
@@ -142,4 +143,39 @@ func startReplicatedCluster(t *testing.T) (servers []*redistest.Server, client f
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
+}
+
+// TestBroker_FollowsMovedSlot moves the slot of a topic to another master, which ends the
+// subscription.
+func TestBroker_FollowsMovedSlot(t *testing.T) {
+	servers := redistest.StartCluster(t)
+	e := newEngine(servers.Client(t))
+	slot := slotOf(e.tags[e.Channel(cluster.TopicChannel, "news").Partition])
+	admins := make([]*goredis.Client, len(servers.Nodes))
+	for i, s := range servers.Nodes {
+		admins[i] = s.Client(t)
+	}
+	owner := int(slot) * len(admins) / slotCount
+	id := admins[(owner+1)%len(admins)].Do(t.Context(), "cluster", "myid").Val()
+	lasted := measureOutage(t, []string{"news", "topic"}, servers.Client(t), servers.Client(t), func() {
+		for i := range admins { // the new owner first
+			admin := admins[(owner+1+i)%len(admins)]
+			assert.NoError(t, admin.Do(t.Context(), "cluster", "setslot", slot, "node", id).Err())
+		}
+	})
+	assert.Less(t, lasted, 4*time.Second)
+}
+
+func TestPartitionTags_SpreadEvenly(t *testing.T) {
+	tags := partitionTags()
+	for masters := 1; masters <= 64; masters++ {
+		counts := make([]int, masters)
+		for _, tag := range tags {
+			counts[int(slotOf(tag))*masters/slotCount]++
+		}
+		for _, count := range counts {
+			assert.InDelta(t, float64(len(tags))/float64(masters), count, 2.5, "%d masters", masters)
+		}
+	}
+	assert.EqualValues(t, 12739, slotOf("123456789")) // the specification's example, 0x31C3
 }

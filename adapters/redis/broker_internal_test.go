@@ -29,9 +29,55 @@ func TestBroker_KeepsContract(t *testing.T) {
 	server := redistest.Start(t)
 	for _, c := range brokertest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			c.Run(t, testCluster(func() goredis.UniversalClient { return server.Client(t) }))
+			f := &faultyCluster{t: t, server: server, proxies: map[broker.Session]*redistest.Proxy{}}
+			c.Run(t, f.cluster())
 		})
 	}
+}
+
+// A faultyCluster has a proxy between each node and the server.
+type faultyCluster struct {
+	t      *testing.T
+	server *redistest.Server
+
+	mu      sync.Mutex
+	proxies map[broker.Session]*redistest.Proxy
+}
+
+func (f *faultyCluster) connect(handler broker.Handler) broker.Session {
+	proxy := redistest.StartProxy(f.t, f.server.Addr)
+	s := NewBroker(f.server.Client(f.t, func(o *goredis.Options) { o.Addr = proxy.Addr })).Connect(handler)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.proxies[s] = proxy
+	return s
+}
+
+func (f *faultyCluster) proxy(s broker.Session) *redistest.Proxy {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.proxies[s]
+}
+
+func (f *faultyCluster) cluster() brokertest.Cluster {
+	c := testCluster(nil)
+	c.Connect, c.QuietPeriod = f.connect, 100*time.Millisecond
+	c.Faults = []brokertest.Fault{
+		{Name: "cut connections", Duration: 2 * time.Second, Begin: func(s broker.Session) func() {
+			f.proxy(s).Cut()
+			return f.proxy(s).Restore
+		}},
+		{Name: "stalled connections", Duration: 5 * time.Second, Begin: func(s broker.Session) func() {
+			f.proxy(s).Stall()
+			return f.proxy(s).Restore
+		}},
+		{Name: "killed connections", Duration: time.Second, Begin: func(broker.Session) func() {
+			admin := f.server.Client(f.t)
+			_ = admin.ClientKillByFilter(f.t.Context(), "TYPE", "pubsub").Err()
+			return func() {}
+		}},
+	}
+	return c
 }
 
 func TestBroker_KeepsContractOnCluster(t *testing.T) {

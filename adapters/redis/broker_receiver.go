@@ -33,7 +33,9 @@ type receiver struct {
 }
 
 const (
-	pingAfter   = time.Second            // of silence; after as much again the connection is replaced
+	// pingAfter is how long a connection may be silent. After as much again it is replaced. That
+	// is longer than a server pauses in general, since a replaced connection loses messages.
+	pingAfter   = 2500 * time.Millisecond
 	maxPause    = 500 * time.Millisecond // before the next connection
 	maxChannels = 500                    // in one command
 )

@@ -30,7 +30,7 @@ const (
 	kindLeave     // the sender has closed its session
 	kindEnd       // ends the epoch, whose next number it has: the sender forgets the sequence
 	kindDirect    // a packet for one node, not numbered
-	kindProbe     // a message of a node to itself
+	kindProbe     // a message of a node to itself; the packet is its number, a varint
 )
 
 // numbered reports whether the message has an epoch and a number.

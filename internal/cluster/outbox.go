@@ -76,7 +76,7 @@ const (
 	messageOverhead  = 128      // bytes in memory in addition to the payload
 	maxBatchBytes    = 1 << 20
 	maxBatchMessages = 4096
-	publishTimeout   = 3 * time.Second
+	publishTimeout   = 10 * time.Second       // longer than a server pauses in general
 	publishPause     = 100 * time.Millisecond // after a failure
 )
 

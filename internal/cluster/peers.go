@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,7 +28,8 @@ type PeerHandler struct {
 
 // peers are the nodes from which this one has received a message.
 type peers struct {
-	mu     sync.Mutex
+	start  time.Time
+	mu     sync.RWMutex         // also held for reading to set peer.lastSeen
 	byName map[string]*peer     // including this node
 	left   map[string]time.Time // when the leave message of a node was received
 
@@ -40,9 +42,9 @@ const maxForgotten = 1024
 
 // A peer is a node.
 type peer struct {
-	lastSeen time.Time
-	failed   bool   // NodeLeft was called; it may have been paused, and return
-	beat     uint64 // number of its last heartbeat
+	lastSeen atomic.Int64 // as a duration since start
+	failed   bool         // NodeLeft was called; it may have been paused, and return
+	beat     uint64       // number of its last heartbeat
 	beatAt   time.Time
 	returned time.Time // after it was forgotten; otherwise zero
 }
@@ -59,6 +61,9 @@ const (
 // markAlive records a message of a node, and reports whether the node had failed. A message may
 // arrive on another connection after the leave message of its sender, which then remains left.
 func (ps *peers) markAlive(name string) (hadFailed bool) {
+	if ps.refresh(name) { // as nearly always
+		return false
+	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if _, left := ps.left[name]; left {
@@ -74,8 +79,21 @@ func (ps *peers) markAlive(name string) (hadFailed bool) {
 		}
 	}
 	hadFailed = p.failed
-	p.failed, p.lastSeen = false, time.Now()
+	p.failed = false
+	p.lastSeen.Store(int64(time.Since(ps.start)))
 	return hadFailed
+}
+
+// refresh records a message of a peer that has not failed, and returns false if there is none.
+func (ps *peers) refresh(name string) bool {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	p := ps.byName[name]
+	if p == nil || p.failed {
+		return false
+	}
+	p.lastSeen.Store(int64(time.Since(ps.start)))
+	return true
 }
 
 // recordBeat records the number of a heartbeat and returns its payload.
@@ -147,7 +165,7 @@ func (ps *peers) expire(self string) (failed, forgotten []string) {
 		return nil, nil
 	}
 	for name, p := range ps.byName {
-		switch silence := own.lastSeen.Sub(p.lastSeen); {
+		switch silence := time.Duration(own.lastSeen.Load() - p.lastSeen.Load()); {
 		case silence > forgetPeer && p.failed:
 			delete(ps.byName, name)
 			forgotten = append(forgotten, name)
@@ -173,7 +191,7 @@ func (ps *peers) restartTimeouts() {
 	defer ps.mu.Unlock()
 	for _, p := range ps.byName {
 		if !p.failed {
-			p.lastSeen = time.Now()
+			p.lastSeen.Store(int64(time.Since(ps.start)))
 		}
 	}
 }

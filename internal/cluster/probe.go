@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/binary"
 	"sync"
 	"time"
 )
@@ -14,6 +15,8 @@ type probes struct {
 
 // A probe is that of one connection.
 type probe struct {
+	sent       uint64    // number of the last one
+	returned   uint64    // number of the last one that was received
 	unreturned time.Time // when the first probe was published that did not return; or zero
 }
 
@@ -36,7 +39,9 @@ func (s *Session) sendProbes() {
 			s.link.Reconnect(p.Channel)
 			continue
 		}
-		s.outbox.send(p.Channel, nodeMessage{kind: kindProbe}, func() { s.probes.published(p.Channel.Name) })
+		number := s.probes.next(p)
+		m := nodeMessage{kind: kindProbe, packet: binary.AppendUvarint(nil, number)}
+		s.outbox.send(p.Channel, m, func() { s.probes.published(p.Channel.Name, number) })
 	}
 }
 
@@ -69,18 +74,33 @@ func (ps *probes) isLost(p Probe) bool {
 	return true
 }
 
-func (ps *probes) published(channel string) {
+// next returns the number of the next probe.
+func (ps *probes) next(p Probe) uint64 {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if p := ps.byChannel[channel]; p != nil && p.unreturned.IsZero() {
+	state := ps.byChannel[p.Channel.Name]
+	state.sent++
+	return state.sent
+}
+
+// published records that a probe was published. It may have returned before.
+func (ps *probes) published(channel string, number uint64) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p := ps.byChannel[channel]; p != nil && p.unreturned.IsZero() && number > p.returned {
 		p.unreturned = time.Now()
 	}
 }
 
-func (ps *probes) returned(channel string) {
+// returned records that a probe was received.
+func (ps *probes) returned(channel string, m *nodeMessage) {
+	var number uint64
+	if !m.readUvarint(&number) {
+		return
+	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if p := ps.byChannel[channel]; p != nil {
-		p.unreturned = time.Time{}
+		p.returned, p.unreturned = max(p.returned, number), time.Time{}
 	}
 }

@@ -31,7 +31,7 @@ func (b *Broker) ConnectPeers(handler broker.Handler, peerHandler PeerHandler) *
 		peerHandler: peerHandler,
 		name:        rand.Text(),
 		engine:      b.engine,
-		peers:       peers{byName: map[string]*peer{}, left: map[string]time.Time{}, forgotten: map[string]struct{}{}},
+		peers:       peers{start: time.Now(), byName: map[string]*peer{}, left: map[string]time.Time{}, forgotten: map[string]struct{}{}},
 		subs:        subscriptions{byChannel: map[string]*subscription{}},
 		ready:       make(chan struct{}),
 		stopped:     make(chan struct{}),
@@ -280,6 +280,6 @@ func (s *Session) receivedOwn(channel string, m *nodeMessage) {
 	case kindHeartbeat:
 		s.peers.markAlive(s.name)
 	case kindProbe:
-		s.probes.returned(channel)
+		s.probes.returned(channel, m)
 	}
 }
