@@ -40,7 +40,7 @@ func TestRouter_LinksOnlyListedModules(t *testing.T) {
 // WebSockets.
 func TestContracts_LinkNeitherRouterNorWebSocket(t *testing.T) {
 	const module = "github.com/penstock-go/penstock/"
-	for _, pkg := range []string{"limit", "limit/limittest", "broker", "broker/brokertest", "adapters/memory", "adapters/redis", "outbound", "internal/batch"} {
+	for _, pkg := range []string{"limit", "limit/limittest", "broker", "broker/brokertest", "adapters/memory", "adapters/redis", "outbound", "internal/batch", "internal/cluster"} {
 		out, err := exec.Command("go", "list", "-deps", "./"+pkg).Output()
 		require.NoError(t, err)
 		for dep := range strings.FieldsSeq(string(out)) {

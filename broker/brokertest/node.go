@@ -58,14 +58,14 @@ func (n *node) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), n.cluster.Timeout)
 	defer cancel()
 	if err := n.Close(ctx); err != nil {
-		n.locked(func() { n.lost = fmt.Errorf("Close returned %w", err) })
+		n.locked(func() { n.lost = fmt.Errorf("closing the session: %w", err) })
 	}
 }
 
 // publish publishes a packet. An error is reported like a loss.
 func (n *node) publish(topic string, packet []byte) {
 	if err := n.Publish(topic, packet); err != nil {
-		n.locked(func() { n.lost = fmt.Errorf("Publish returned %w", err) })
+		n.locked(func() { n.lost = fmt.Errorf("publishing: %w", err) })
 	}
 }
 

@@ -37,7 +37,7 @@ func BenchmarkSession_Receive(b *testing.B) {
 				MessagesLost: func(string, int) {},
 				NodeLeft:     func(string) {},
 			}, PeerHandler{})
-			defer s.Close(b.Context())
+			defer func() { _ = s.Close(b.Context()) }()
 			done := make(chan struct{})
 			start := time.Now()
 			for c := range connections {
@@ -63,7 +63,7 @@ func BenchmarkSession_Receive(b *testing.B) {
 // BenchmarkSession_Publish measures what a publisher waits for.
 func BenchmarkSession_Publish(b *testing.B) {
 	s := New(silentEngine{}).ConnectPeers(broker.Handler{}, PeerHandler{})
-	defer s.Close(b.Context())
+	defer func() { _ = s.Close(b.Context()) }()
 	packet := make([]byte, 200)
 	for b.Loop() {
 		_ = s.Publish("topic", packet)

@@ -130,7 +130,7 @@ func TestSession_PeerFailsAndReturns(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		assert.Equal(t, []string{a.Name()}, b.failures())
 		a.update(none)
-		time.Sleep(3 * time.Second)
+		time.Sleep(10 * time.Second) // a stalled batch ends after that
 		assert.Contains(t, b.peerEvents(), "returned "+a.Name()+" ")
 		assert.Equal(t, []string{"news", "news"}, b.subscriptions())
 		a.Kill()
