@@ -133,7 +133,7 @@ func TestBroker_ReportsLossOfLastPackets(t *testing.T) {
 	for range 3 {
 		p.publish()
 	}
-	time.Sleep(time.Second) // in which they are lost
+	time.Sleep(5 * time.Second) // in which they are lost
 	proxy.Restore()
 	p.checkLosses(t, b)
 }

@@ -54,7 +54,7 @@ func TestSession_ReportsLossAfterSubscriptionIsRestored(t *testing.T) {
 	})
 }
 
-// TestSession_ReportsInterruptionOnce lets 15 publishers use 2,000 topics during an outage. Some
+// TestSession_ReportsOutageOncePerTopic lets 15 publishers use 2,000 topics during an outage. Some
 // publish again only long after it.
 func TestSession_ReportsOutageOncePerTopic(t *testing.T) {
 	const topics, publishers = 2000, 15
@@ -96,7 +96,7 @@ func TestSession_ReportsOutageOncePerTopic(t *testing.T) {
 	})
 }
 
-// TestSession_ReportsLossDuringReportedOutage loses packets that were published after the report,
+// TestSession_ReportsLossAfterReport loses packets that were published after the report,
 // so that it cannot cover them.
 func TestSession_ReportsLossAfterReport(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
@@ -182,6 +182,22 @@ func TestSession_ReportsLossBeforeFirstDelivery(t *testing.T) {
 		a.publish(t, "lost")
 		a.update(none)
 		time.Sleep(2 * time.Second)
+		a.publish(t, "1")
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, []string{"news 0"}, b.lost())
+	})
+}
+
+// TestSession_AnnouncesFailureBeforeFirstDelivery loses the first packet of a node before any
+// heartbeat could show that b should have received it.
+func TestSession_AnnouncesFailureBeforeFirstDelivery(t *testing.T) {
+	run(t, func(t *testing.T, network *enginetest.Network) {
+		a, b := connect(t, network), connect(t, network)
+		b.Subscribe("news")
+		synctest.Wait()
+		a.update(failPublish)
+		a.publish(t, "lost")
+		a.update(none)
 		a.publish(t, "1")
 		time.Sleep(3 * time.Second)
 		assert.Equal(t, []string{"news 0"}, b.lost())

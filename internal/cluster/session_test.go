@@ -82,8 +82,7 @@ func TestClose_NothingFollows(t *testing.T) {
 	})
 }
 
-// TestClose_LateMessageDoesNotRevivePeer delays messages of one topic beyond the leave message, as
-// another connection may.
+// TestClose_GapMessagePrecedesLeaveMessage closes a node before it has announced a loss.
 func TestClose_GapMessagePrecedesLeaveMessage(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
@@ -139,7 +138,7 @@ func TestSession_PeerFailsAndReturns(t *testing.T) {
 	})
 }
 
-// TestSession_ReturnsAfterAnyTime keeps a node away for longer than its state is kept.
+// TestSession_PeerReturnsAfterStateIsForgotten keeps a node away for longer than its state is kept.
 func TestSession_PeerReturnsAfterStateIsForgotten(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
@@ -198,7 +197,7 @@ func TestSession_HeartbeatCarriesPayload(t *testing.T) {
 	})
 }
 
-// TestSession_PublishersOrderHolds delays two publishers differently.
+// TestSession_KeepsOrderOfEachPublisher delays two publishers differently.
 func TestSession_KeepsOrderOfEachPublisher(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
