@@ -23,7 +23,7 @@ import (
 //
 // Goroutines:
 //   - One per receiver, run, opens connections and receives from them. It ends with Link.Close, or
-//     when the receiver has no partitions anymore.
+//     when the master of the receiver's probe changes.
 //   - One per receiver while subscriptions change, that of receiver.changes. It alone sends
 //     SUBSCRIBE and UNSUBSCRIBE of channels, so that these have the order of the calls.
 //   - On a Cluster, one per link, followTopology (broker_topology.go). It ends with Link.Close.

@@ -13,8 +13,8 @@ type Engine interface {
 	Channel(kind Kind, name string) Channel
 
 	// Connect adds a node and returns at once. The engine calls the functions of events until
-	// Link.Close returns, possibly before Connect returns, never under a lock that a method of
-	// Link acquires.
+	// Link.Close, possibly before Connect returns, never under a lock that a method of Link
+	// acquires.
 	Connect(node string, events Events) Link
 }
 
@@ -57,7 +57,7 @@ type Link interface {
 	Publisher
 	Subscriber
 
-	// Close ends the connection without notice to other nodes, and waits for calls of events.
+	// Close ends the connection without notice to other nodes. Calls of events may still run.
 	Close()
 }
 
