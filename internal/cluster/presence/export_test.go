@@ -1,0 +1,40 @@
+package presence
+
+import "time"
+
+// Kinds of packets.
+const (
+	KindDigest = kindDigest
+	KindChange = kindChange
+	KindQuery  = kindQuery
+	KindAsk    = kindAsk
+	KindState  = kindState
+)
+
+// SetLimits makes the bounds of a new node small, so that short tests reach them.
+func SetLimits(n *Node, log uint64, window time.Duration, digestBytes, verifyBytes int) {
+	n.own.limits = limits{log: log, window: window, digestBytes: digestBytes, verifyBytes: verifyBytes}
+}
+
+// Records returns the number of records that the node keeps about its peers' topics.
+func Records(n *Node) (records int) {
+	for _, p := range n.peers {
+		records += len(p.topics)
+	}
+	return records
+}
+
+// Corrupt removes one member of a peer from what the node knows, as a defect would. It reports
+// whether there was one.
+func Corrupt(n *Node, node, topic, id string) bool {
+	p := n.peer(node)
+	if p == nil || p.topics[topic] == nil {
+		return false
+	}
+	r := p.topics[topic]
+	if _, ok := r.data[id]; !ok {
+		return false
+	}
+	n.set(p, r, change{topic: topic, id: id})
+	return true
+}
