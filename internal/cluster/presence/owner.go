@@ -161,7 +161,8 @@ func (o *owner) markEmpty(t *ownTopic) {
 // heartbeat returns a digest of the recent changes. It also lists the topics that were queried and
 // have no members, and some other topics in turn, so that peers verify their checksums.
 func (o *owner) heartbeat(now time.Time) []byte {
-	d := digest{version: o.version, upto: o.version, base: o.windowBase(now)}
+	// Forgotten topics are not listed, so the digest cannot begin before floor.
+	d := digest{version: o.version, upto: o.version, base: max(o.windowBase(now), o.floor)}
 	var entries []byte
 	for e := o.byChange.Back(); e != nil; e = e.Prev() {
 		t := e.Value.(*ownTopic)
@@ -217,7 +218,7 @@ func (o *owner) windowBase(now time.Time) uint64 {
 // digests returns all changes after version known as digests of at most chunkBytes.
 func (o *owner) digests(known uint64, chunkBytes int) (packets [][]byte) {
 	d := digest{version: o.version, base: known}
-	if known > 0 && known < o.floor {
+	if known < o.floor {
 		d.reset, d.base, known = true, o.floor, 0
 	}
 	first := o.byChange.Back()

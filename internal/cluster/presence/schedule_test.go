@@ -3,7 +3,9 @@ package presence_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -183,8 +185,11 @@ func randomSchedule(t testing.TB, seed uint64) (s *simulation, names []string) {
 	return s, names
 }
 
-// schedules is the number of random schedules of each test.
+// schedules is the number of random schedules. PRESENCE_SCHEDULES sets another one.
 func schedules() uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("PRESENCE_SCHEDULES"), 10, 64); err == nil {
+		return n
+	}
 	if testing.Short() {
 		return 200
 	}
