@@ -2,11 +2,15 @@ package presence_test
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/cluster/presence"
 )
 
 // newRooms starts nodes that all track 50 topics, with ten members per node and topic, and waits
@@ -55,28 +59,27 @@ func (s *simulation) interrupt(d time.Duration, changes bool) {
 	s.resetCount()
 }
 
+// TestNode_CostFollowsChanges prints what an interruption of all nodes costs. PRESENCE_NODES adds a
+// number of nodes; 100 nodes hold five million members and take minutes.
 func TestNode_CostFollowsChanges(t *testing.T) {
-	sizes := []int{4, 16, 100}
-	if testing.Short() {
-		sizes = sizes[:2]
+	sizes := []int{4, 16}
+	if nodes, err := strconv.Atoi(os.Getenv("PRESENCE_NODES")); err == nil {
+		sizes = append(sizes, nodes)
 	}
-	t.Log("one interruption of all nodes; 50 topics, 10 members per node and topic; heartbeats not counted")
-	t.Log("nodes  changes/node  seconds  packets  copies  bytes  copied bytes  heartbeat bytes/s and node")
+	t.Log("one interruption of all nodes; 50 topics, 10 members per node and topic; heartbeats are not counted")
+	t.Log("nodes  changes/node  seconds  packets  copies  bytes    bytes copied  heartbeat bytes/s and node")
 	for _, nodes := range sizes {
 		s := newRooms(t, nodes)
-		for _, changes := range []bool{false, true} {
+		for _, changes := range []int{0, 100} {
 			for _, d := range []time.Duration{3 * time.Second, 30 * time.Second} {
-				s.interrupt(d, changes)
+				s.interrupt(d, changes > 0)
 				s.run(5 * time.Second)
 				require.Empty(t, s.difference())
-				sent, changed := s.sent(), 0
-				if changes {
-					changed = 2 * len(s.topics)
-				}
-				t.Logf("%5d  %12d  %7.0f  %7d  %6d  %5.2fMB  %10.2fMB  %d", nodes, changed, d.Seconds(),
+				sent := s.sent()
+				t.Logf("%5d  %12d  %7.0f  %7d  %6d  %5.2f MB  %9.2f MB  %d", nodes, changes, d.Seconds(),
 					sent.packets, sent.copies, float64(sent.bytes)/1e6, float64(sent.copyBytes)/1e6,
 					s.count[0].bytes/5/nodes)
-				if !changes {
+				if changes == 0 {
 					assert.Zero(t, sent.packets, "equal versions exchange nothing")
 					continue
 				}
@@ -85,8 +88,45 @@ func TestNode_CostFollowsChanges(t *testing.T) {
 					assert.LessOrEqual(t, sent.packets, 2000)
 					assert.LessOrEqual(t, sent.bytes, 4_000_000)
 				}
-				s.run(20 * time.Second)
 			}
 		}
 	}
+}
+
+// TestNode_RestartCostsOneStatePerPeer replaces one of 16 nodes.
+func TestNode_RestartCostsOneStatePerPeer(t *testing.T) {
+	s := newRooms(t, 16)
+	s.stop(s.order[0])
+	n := s.start()
+	for _, topic := range s.topics {
+		n.track(topic)
+	}
+	s.resetCount()
+	s.run(10 * time.Second)
+	require.Empty(t, s.difference())
+	sent := s.sent()
+	t.Logf("%d packets, %d copies, %.2f MB", sent.packets, sent.copies, float64(sent.bytes)/1e6)
+	assert.LessOrEqual(t, sent.packets, 60)
+}
+
+// TestNode_TrackCostsOneQuery shows that nodes without members do not answer.
+func TestNode_TrackCostsOneQuery(t *testing.T) {
+	s := newSimulation(t, 1, 10)
+	for range 30 {
+		s.start()
+	}
+	s.run(5 * time.Second)
+	s.order[1].join(s.topics[0], "m", "")
+	s.resetCount()
+	for _, topic := range s.topics {
+		s.order[0].track(topic)
+	}
+	s.run(300 * time.Millisecond)
+	require.Len(t, s.order[0].node.Members(s.topics[0]), 1)
+	s.run(5 * time.Second)
+	require.Empty(t, s.difference())
+	assert.Equal(t, 1, s.count[presence.KindQuery].packets)
+	assert.Equal(t, 1, s.count[presence.KindState].packets)
+	assert.Nil(t, s.count[presence.KindAsk])
+	assert.Equal(t, 1, presence.Records(s.order[0].node), "topics without members need no record")
 }

@@ -38,3 +38,6 @@ func Corrupt(n *Node, node, topic, id string) bool {
 	n.set(p, r, change{topic: topic, id: id})
 	return true
 }
+
+// SetOutput replaces the output of a node.
+func SetOutput(n *Node, out Output) { n.cfg.Output = out }
