@@ -77,6 +77,8 @@ type Node struct {
 
 	query   map[string]struct{} // topics to be queried at queryAt
 	queryAt time.Time
+
+	repairs int
 }
 
 // New returns a node without members, topics and peers.
@@ -155,6 +157,10 @@ func (n *Node) Members(topic string) (all []Member) {
 	}
 	return all
 }
+
+// Repairs returns how often the members of a topic on a peer did not match the checksum of their
+// version. Lost packets are no cause of that: it is a defect, which the node repairs.
+func (n *Node) Repairs() int { return n.repairs }
 
 // Heartbeat returns what the next heartbeat of this node must contain. It must be called once per
 // second.

@@ -265,6 +265,23 @@ func TestNode_SendsFullStateBeyondLog(t *testing.T) {
 	assert.Len(t, b.ids0(), 99)
 }
 
+func TestNode_SendsFullStateIfLogHasForgottenChange(t *testing.T) {
+	s, a, b := newPair(t, 1)
+	for i := range 100 {
+		a.join(topic, fmt.Sprint("m", i), "")
+	}
+	s.run(20 * time.Second)
+	a.muteTopics = true
+	a.leave(topic, "m7")
+	for i := range 5000 {
+		a.node.Join("other", fmt.Sprint(i), "")
+	}
+	s.resetCount()
+	s.converge(4 * time.Second)
+	assert.Len(t, b.ids0(), 99)
+	assert.Equal(t, 1, s.count[presence.KindAsk].packets, "the first answer is correct, without repair by checksum")
+}
+
 // TestNode_RemovesMembersOfForgottenTopic has more topics without members than an owner remembers.
 func TestNode_RemovesMembersOfForgottenTopic(t *testing.T) {
 	s, a, b := newPair(t, 1)
@@ -292,6 +309,7 @@ func TestNode_HeartbeatChecksumRepairsState(t *testing.T) {
 	require.True(t, presence.Corrupt(b.node, a.name, topic, "m"))
 	require.NotEmpty(t, s.difference())
 	s.converge(2500 * time.Millisecond)
+	assert.Equal(t, 1, b.node.Repairs())
 }
 
 func TestNode_HeartbeatIsBounded(t *testing.T) {

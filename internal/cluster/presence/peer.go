@@ -265,6 +265,7 @@ func (n *Node) compare(p *peer, e digestEntry, version uint64) {
 		p.missing(e.topic, e.last)
 	default:
 		// Both have the same version. Whatever the cause, only a full state repairs it.
+		n.repairs++
 		p.missing(e.topic, version)
 		p.topics[e.topic].unknown = true
 	}

@@ -201,6 +201,11 @@ func TestNode_ConvergesWithinFiveSecondsAfterFaults(t *testing.T) {
 		s, names := randomSchedule(t, seed)
 		s.run(5 * time.Second)
 		require.Empty(t, s.difference(), "seed %d: %v", seed, names)
+		if !slices.Contains(names, "corruption") {
+			for _, n := range s.order {
+				require.Zero(t, n.node.Repairs(), "seed %d: %v: checksums hide a defect", seed, names)
+			}
+		}
 	}
 }
 
