@@ -104,9 +104,11 @@
 //	         the end of the packet: topic, version held + 1 or 0 if none
 //	state    5, incarnation, version, sections to the end of the packet
 //
-// A digest covers the changes in (base, upto]; its entries hold for version. The payload of a heartbeat is
-// a digest with upto = version. Flag 1 says that base is the owner's floor and that everything before it is
-// covered too, except for forgotten topics. An entry is one of
+// A digest lists the topics whose last change is in (base, upto]; its entries hold for version. The
+// payload of a heartbeat is a digest with upto = version. A long digest is sent in parts, each of
+// which begins where the one before ends, and is complete when a part ends at version. Flag 1 says
+// that base is the owner's floor, and that the topics with an earlier last change are listed too,
+// except for the forgotten ones. An entry is one of
 //
 //	join     1, id (string), data (string)
 //	leave    2, id

@@ -204,6 +204,7 @@ func (n *Node) Receive(from string, packet []byte, now time.Time) {
 	switch packet[0] {
 	case kindDigest:
 		if d, ok := r.digest(); ok && n.receiveDigest(p, d) {
+			p.tidyAll()
 			n.schedule(p, now) // for what the digest shows
 		}
 	case kindChange:

@@ -28,6 +28,13 @@ type peer struct {
 	askAt    time.Time // of the next request; 0 if nothing is missing
 	attempts int       // requests since the last progress
 	assembly assembly
+	span     span
+}
+
+// A span is the part of the changes after known that the received parts of a digest cover.
+type span struct {
+	version uint64 // of the digest
+	upto    uint64
 }
 
 // A replica is a topic of a peer. A tracked topic without a replica has no members, and is complete
@@ -207,8 +214,7 @@ func (n *Node) schedule(p *peer, now time.Time) {
 	p.askAt = now.Add(n.jitter())
 }
 
-// receiveDigest compares a digest with what this node knows. It reports whether the digest has
-// extended what is known.
+// receiveDigest compares a digest with what this node knows. It reports whether known has advanced.
 func (n *Node) receiveDigest(p *peer, d digest) (progress bool) {
 	p.target = max(p.target, d.version)
 	if d.reset && p.known < d.base {
@@ -219,13 +225,30 @@ func (n *Node) receiveDigest(p *peer, d digest) (progress bool) {
 			n.compare(p, e, d.version)
 		}
 	}
-	if (d.base <= p.known || d.reset) && d.upto > p.known {
-		p.known, progress = d.upto, true
+	if p.extend(d) {
+		p.known, progress = d.version, true
 	}
 	for _, e := range d.entries {
 		p.tidy(e.topic)
 	}
 	return progress
+}
+
+// extend adds a digest to the span, and reports whether the span covers all changes after known. Known
+// must not advance before: a topic is listed at its last change only, so a part of a digest does
+// not list all topics that have changed in its versions.
+func (p *peer) extend(d digest) bool {
+	switch {
+	case d.version <= p.known:
+		return false
+	case d.version == p.span.version && d.base <= p.span.upto:
+		p.span.upto = max(p.span.upto, d.upto)
+	case d.reset || d.base <= p.known:
+		p.span = span{version: d.version, upto: d.upto}
+	default:
+		return false
+	}
+	return p.span.upto == d.version
 }
 
 // distrust marks the topics whose changes the owner may have forgotten: those that are not
@@ -268,6 +291,13 @@ func (n *Node) compare(p *peer, e digestEntry, version uint64) {
 		n.repairs++
 		p.missing(e.topic, version)
 		p.topics[e.topic].unknown = true
+	}
+}
+
+// tidyAll removes the records that parts of a digest have made unnecessary.
+func (p *peer) tidyAll() {
+	for topic := range p.topics {
+		p.tidy(topic)
 	}
 }
 
