@@ -62,9 +62,9 @@ func faults() []fault {
 			return func() { n.muteTopics = false }
 		}},
 		{"one-way partition", func(s *simulation, n *simNode) func() {
-			link := [2]string{n.name, s.anyNode().name}
-			s.cut[link] = true
-			return func() { delete(s.cut, link) }
+			pair := [2]string{n.name, s.anyNode().name}
+			s.cut[pair] = true
+			return func() { delete(s.cut, pair) }
 		}},
 		{"isolation", func(_ *simulation, n *simNode) func() {
 			n.mute, n.deaf = true, true
@@ -191,9 +191,9 @@ func schedules() uint64 {
 		return n
 	}
 	if testing.Short() {
-		return 200
+		return 100
 	}
-	return 2000
+	return 500
 }
 
 func TestNode_ConvergesWithinFiveSecondsAfterFaults(t *testing.T) {

@@ -42,10 +42,16 @@ type simulation struct {
 	delay             time.Duration          // the longest
 	paths             int                    // packets of a node on different paths overtake each other
 	cut               map[[2]string]bool     // from, to
-	arrivals          map[string]time.Time   // of the last packet, by from, to and path
+	arrivals          map[link]time.Time     // of the last packet
 	count             map[byte]*packetCount  // by kind; heartbeats have kind 0
 	history           func(string, ...any)   // logs what happens, if set
 	shadow            map[string]eventShadow // by the node that reports
+}
+
+// A link is one path of a node to another one.
+type link struct {
+	from, to string
+	path     uint32
 }
 
 type packetCount struct{ packets, bytes, copies, copyBytes int }
@@ -106,7 +112,7 @@ func newSimulation(t testing.TB, seed uint64, topics int) *simulation {
 		delay:    5 * time.Millisecond,
 		paths:    1,
 		cut:      map[[2]string]bool{},
-		arrivals: map[string]time.Time{},
+		arrivals: map[link]time.Time{},
 		count:    map[byte]*packetCount{},
 		shadow:   map[string]eventShadow{},
 	}
@@ -247,7 +253,7 @@ func (n *simNode) transmit(to *simNode, path string, deliver func()) {
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(path))
-	key := fmt.Sprint(n.name, to.name, h.Sum32()%uint32(n.paths))
+	key := link{from: n.name, to: to.name, path: h.Sum32() % uint32(n.paths)}
 	copies := 1
 	if n.rand.Float64() < n.loss {
 		return
