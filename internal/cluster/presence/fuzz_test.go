@@ -83,8 +83,7 @@ type publisher struct {
 
 func (p *publisher) Publish(_ string, packet []byte) { p.published = append(p.published, packet) }
 
-// FuzzNode_Receive passes packets of another node's incarnation, so that they are not ignored for
-// its sake. The input is a sequence of packets, each after its length in one byte.
+// FuzzNode_Receive uses one incarnation for all nodes, so that few packets are ignored. The input is a sequence of packets, each after its length in one byte.
 func FuzzNode_Receive(f *testing.F) {
 	var all []byte
 	for _, packet := range seedPackets(f) {

@@ -15,7 +15,7 @@ type peer struct {
 	// For every tracked topic, the changes up to version known are applied, or the topic is
 	// behind.
 	known  uint64
-	target uint64 // the owner's version, as far as this node has heard
+	target uint64 // the highest version in the owner's digests
 
 	topics map[string]*replica // those with members, and those that need a record
 	behind map[string]*replica // those that miss a change

@@ -171,7 +171,7 @@ func (s *simulation) start() *simNode {
 	return n
 }
 
-// stop ends a node without a word.
+// stop ends a node without a leave message.
 func (s *simulation) stop(n *simNode) {
 	delete(s.nodes, n.name)
 	s.order = slices.DeleteFunc(s.order, func(m *simNode) bool { return m == n })

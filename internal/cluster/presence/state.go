@@ -19,7 +19,7 @@ type stateWriter struct {
 // maxTrailer bounds what ends a section.
 const maxTrailer = 2 + binary.MaxVarintLen64 + 8
 
-// begin starts a section, in a new packet if this one has no place for the section's head.
+// begin starts a section, in a new packet if this one has no space for the section's head.
 func (w *stateWriter) begin(section byte, topic string, number uint64) {
 	if w.packet != nil && len(w.packet)+1+len(topic)+2*binary.MaxVarintLen64+maxTrailer > w.limit {
 		w.flush()
@@ -150,7 +150,7 @@ const maxAssemblyBytes = 64 << 20
 
 // add adds a part, and reports whether the state is complete. A part after a lost one is ignored.
 // Parts of two answers may be mixed if packets are lost and duplicated; the count and the checksum
-// tell.
+// detect that.
 func (a *assembly) add(s section, version uint64) (complete bool) {
 	if s.part == 0 {
 		*a = assembly{topic: s.topic, version: version, data: map[string]string{}}
