@@ -60,10 +60,6 @@ const (
 	forgetAfter  = time.Minute             // since a peer has failed
 )
 
-// maxListedTopics bounds the tracked topics that a request for a digest lists, so that one answer
-// contains the changes too.
-const maxListedTopics = 64
-
 // maxConfirms bounds the queried topics that wait for a heartbeat.
 const maxConfirms = 4096
 

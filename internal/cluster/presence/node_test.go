@@ -227,7 +227,7 @@ func interceptStates(t *testing.T, s *simulation, n *simNode, members, chunkByte
 		}
 		n.members[topic][fmt.Sprint("member", i)] = "data"
 	}
-	presence.SetLimits(large, 1, time.Second, 4096, 512)
+	presence.SetLimits(large, 1, time.Second, 4096, 512, 64)
 	n.node = large
 	presence.SetOutput(large, n)
 	other := s.order[1]

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// limits are the bounds of an owner. Tests use smaller ones.
+// limits are the bounds of a node. Tests use smaller ones.
 type limits struct {
 	// log is the number of changes that an owner keeps, and of topics without members that it
 	// remembers.
@@ -21,10 +21,14 @@ type limits struct {
 	// digestBytes bounds the changed topics in a heartbeat, and the confirmed ones. verifyBytes
 	// bounds the unchanged ones.
 	digestBytes, verifyBytes int
+
+	// listed bounds the tracked topics that a request for a digest lists, so that the answer
+	// contains their changes too.
+	listed int
 }
 
 func defaultLimits() limits {
-	return limits{log: 4096, window: 15 * time.Second, digestBytes: 4096, verifyBytes: 512}
+	return limits{log: 4096, window: 15 * time.Second, digestBytes: 4096, verifyBytes: 512, listed: 64}
 }
 
 // An owner is the part of a node that only the node itself changes: its members.

@@ -224,7 +224,7 @@ func (n *Node) ask(p *peer, now time.Time) {
 	topics := slices.Sorted(maps.Keys(p.behind))
 	if p.known < p.target {
 		packet = binary.AppendUvarint(packet, p.known+1)
-		if len(n.tracked) <= maxListedTopics {
+		if len(n.tracked) <= n.own.limits.listed {
 			topics = slices.Sorted(maps.Keys(n.tracked))
 		}
 	} else {
