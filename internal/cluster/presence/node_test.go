@@ -363,3 +363,21 @@ func TestNode_AnswersTopicsOfRequestOnce(t *testing.T) {
 	require.Len(t, out.sent, 2)
 	assert.Equal(t, out.sent[0], out.sent[1])
 }
+
+// TestNode_IgnoresStateThatIsOlderThanTracking receives a state that was requested before the topic
+// was untracked and tracked again.
+func TestNode_IgnoresStateThatIsOlderThanTracking(t *testing.T) {
+	out := &recorder{}
+	peer, now := newPeer(out), time.Unix(3, 0)
+	peer.Join(topic, "m", "")
+	peer.Receive("victim", append([]byte{presence.KindQuery, byte(len(topic))}, topic...), now)
+	require.Len(t, out.sent, 1)
+	peer.Leave(topic, "m")
+
+	node, _ := newVictim()
+	node.PeerHeartbeat("peer", peer.Heartbeat(now), now)
+	node.Untrack(topic)
+	node.Track(topic, now)
+	node.Receive("peer", out.sent[0], now)
+	assert.Empty(t, node.Members(topic))
+}
