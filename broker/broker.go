@@ -32,6 +32,17 @@ type Session interface {
 	// to the subscribers' nodes with MessagesLost.
 	Publish(topic string, packet []byte) error
 
+	// Join makes a member of this node present in topic, and Leave ends that. IDs are unique on
+	// a node; joining again with other data replaces the data. Data has at most 4096 bytes.
+	Join(topic, id, data string)
+	Leave(topic, id string)
+
+	// Track requests the members that other nodes have in topic: Handler.PresenceChanged is
+	// called for each of them, and again for every change. The router subscribes to a topic
+	// before it tracks it. Untrack undoes Track, and reports the members as left.
+	Track(topic string)
+	Untrack(topic string)
+
 	// Close sends the packets that wait, then removes the node from the cluster, and NodeLeft is
 	// called on the other nodes. It returns when that is done or soon after ctx is done, with an
 	// error that contains the number of packets that were not sent. Afterwards nothing is
@@ -50,7 +61,7 @@ type Handler struct {
 
 	// Subscribed reports that everything published on topic from this moment on is delivered,
 	// or reported as lost. It is called once after Subscribe, and again immediately before
-	// every MessagesLost with 0 and when a node returns for which NodeLeft was called.
+	// every MessagesLost with 0.
 	Subscribed func(topic string)
 
 	// MessagesLost reports the number of lost packets, or 0 if the number is unknown, as after
@@ -60,7 +71,20 @@ type Handler struct {
 	// are detected within about a second, and all losses of one interruption, share a report.
 	MessagesLost func(topic string, packets int)
 
+	// PresenceChanged reports that a member of another node has joined or left a topic that
+	// this node tracks. Joins and leaves of a member alternate, and calls are made one at a
+	// time. Whatever was lost, all nodes report the same members soon after they can reach each
+	// other again. The members of a node that has failed leave.
+	PresenceChanged func(topic string, m Member, joined bool)
+
 	// NodeLeft reports that a node has closed its session or has failed. It is called once for
 	// a node, unless the node was received again in between, and never for this node.
 	NodeLeft func(node string)
+}
+
+// A Member is present in a topic.
+type Member struct {
+	Node string // the name that the member's node has as publisher
+	ID   string
+	Data string // opaque to the broker
 }

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/penstock-go/penstock/broker"
 )
@@ -18,6 +19,18 @@ func (noopSession) Unsubscribe(string) {}
 // Publish does nothing.
 func (noopSession) Publish(string, []byte) error { return nil }
 
+// Join does nothing.
+func (noopSession) Join(string, string, string) {}
+
+// Leave does nothing.
+func (noopSession) Leave(string, string) {}
+
+// Track does nothing.
+func (noopSession) Track(string) {}
+
+// Untrack does nothing.
+func (noopSession) Untrack(string) {}
+
 // Close does nothing.
 func (noopSession) Close(context.Context) error { return nil }
 
@@ -29,15 +42,21 @@ func (r *Router) connectBroker() {
 		return
 	}
 	session := r.opts.Broker.Connect(broker.Handler{
-		Receive:      r.topics.receive,
-		Subscribed:   r.topics.subscribed,
-		MessagesLost: r.topics.messagesLost,
-		NodeLeft:     r.topics.nodeLeft,
+		Receive:         r.topics.receive,
+		Subscribed:      func(string) {},
+		MessagesLost:    r.topics.messagesLost,
+		PresenceChanged: r.topics.presenceChanged,
+		NodeLeft:        r.nodeLeft,
 	})
 	if session == nil {
 		panic("router: Broker.Connect has returned nil; it must return a Session")
 	}
 	r.session = recoveringSession{r, session}
+}
+
+// nodeLeft is called when another node has left or failed.
+func (r *Router) nodeLeft(node string) {
+	r.events.Add(func() { r.log(slog.LevelDebug, "node left", slog.String("node", node)) })
 }
 
 // A recoveringSession recovers the panics of a broker's session. Topics call it under their
@@ -64,6 +83,30 @@ func (g recoveringSession) Unsubscribe(topic string) {
 func (g recoveringSession) Publish(topic string, packet []byte) error {
 	defer g.recover("Broker.Publish")
 	return g.session.Publish(topic, packet)
+}
+
+// Join calls the broker.
+func (g recoveringSession) Join(topic, id, data string) {
+	defer g.recover("Broker.Join")
+	g.session.Join(topic, id, data)
+}
+
+// Leave calls the broker.
+func (g recoveringSession) Leave(topic, id string) {
+	defer g.recover("Broker.Leave")
+	g.session.Leave(topic, id)
+}
+
+// Track calls the broker.
+func (g recoveringSession) Track(topic string) {
+	defer g.recover("Broker.Track")
+	g.session.Track(topic)
+}
+
+// Untrack calls the broker.
+func (g recoveringSession) Untrack(topic string) {
+	defer g.recover("Broker.Untrack")
+	g.session.Untrack(topic)
 }
 
 // Close calls the broker.

@@ -161,4 +161,8 @@ func (b *faultyBroker) Connect(node broker.Handler) broker.Session {
 func (b *faultyBroker) Subscribe(string)             { b.trigger("Subscribe") }
 func (b *faultyBroker) Unsubscribe(string)           { b.trigger("Unsubscribe") }
 func (b *faultyBroker) Publish(string, []byte) error { b.trigger("Publish"); return nil }
+func (b *faultyBroker) Join(string, string, string)  { b.trigger("Join") }
+func (b *faultyBroker) Leave(string, string)         { b.trigger("Leave") }
+func (b *faultyBroker) Track(string)                 { b.trigger("Track") }
+func (b *faultyBroker) Untrack(string)               { b.trigger("Untrack") }
 func (b *faultyBroker) Close(context.Context) error  { b.trigger("Close"); return nil }

@@ -9,7 +9,7 @@ import (
 )
 
 // This file writes all log records. The keys are part of the API: conn, ip, type, error, stack,
-// hook, panic, code, reason. A record contains no part of a request or a message, except what
+// hook, panic, code, reason, node. A record contains no part of a request or a message, except what
 // the application includes in its errors and panics.
 
 // log must not be called under a lock: the handler of Options.Logger may call the router.

@@ -4,17 +4,14 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // The first byte of a packet between nodes is its kind. A node ignores unknown kinds, which
 // later versions may send.
 const (
-	packetMessage       = 1 + iota // a published message
-	packetJoin                     // members that have joined, as JSON
-	packetLeave                    // members that have left, as JSON
-	packetPresenceQuery            // asks every node for its members
-	packetPresenceState            // all members on the sending node, as JSON
+	packetMessage = 1 + iota // a published message
 )
 
 // messagePacket encodes a published message: its time in microseconds since 1970 and the
@@ -50,11 +47,19 @@ func parseMessagePacket(body []byte) (frame *wsconn.Frame, at time.Time) {
 	return frame, time.UnixMicro(int64(micros))
 }
 
-// presencePacket encodes members of a topic.
-func presencePacket(kind byte, members ...Member) []byte {
-	p := byteWriter{kind}
-	_ = marshal(&p, members) // strings can always be encoded
-	return p
+// memberData encodes what other nodes must know about a member besides its ConnID.
+func memberData(m Member) string {
+	m.ConnID = ""
+	var data byteWriter
+	_ = marshal(&data, m) // strings can always be encoded
+	return string(data)
+}
+
+// parseMember returns false if the data is malformed.
+func parseMember(m broker.Member) (member Member, ok bool) {
+	err := unmarshal([]byte(m.Data), &member)
+	member.ConnID = m.ID
+	return member, err == nil
 }
 
 // A byteWriter is an io.Writer that appends to a slice.

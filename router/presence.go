@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"time"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 )
 
@@ -27,24 +27,16 @@ type PresenceEvent struct {
 // presence holds the members of a topic that this node knows. It is guarded by the topic's
 // lock.
 type presence struct {
-	tracked bool                      // a connection of this node has joined the topic
-	local   map[string]Member         // by connection ID
-	remote  map[string]*remoteMembers // by node
-	queryID int                       // counts the queries of this node
+	tracked bool              // a connection of this node has joined the topic
+	local   map[string]Member // by connection ID
+	remote  map[remoteMember]Member
 }
 
-// remoteMembers are the members on another node.
-type remoteMembers struct {
-	members  map[string]Member // by connection ID
-	answered int               // queryID of the last query that the node has answered
-}
+// A remoteMember identifies a member on another node.
+type remoteMember struct{ node, id string }
 
 // maxInfoBytes bounds the info of a member.
 const maxInfoBytes = 1024
-
-// queryTimeout is how long a node may take to answer a presence query before its members are
-// removed.
-const queryTimeout = 3 * time.Second
 
 // Join subscribes the connection to topic and makes it present there, until it unsubscribes or
 // is closed: [Router.Presence] lists it on every node with a connection that has joined the
@@ -72,10 +64,7 @@ func (r *Router) Presence(topic string) []Member {
 		return nil
 	}
 	defer t.mu.Unlock()
-	all := slices.Collect(maps.Values(t.presence.local))
-	for _, remote := range t.presence.remote {
-		all = slices.AppendSeq(all, maps.Values(remote.members))
-	}
+	all := slices.AppendSeq(slices.Collect(maps.Values(t.presence.local)), maps.Values(t.presence.remote))
 	slices.SortFunc(all, func(a, b Member) int { return cmp.Compare(a.ConnID, b.ConnID) })
 	return all
 }
@@ -90,13 +79,13 @@ func (ts *topics) join(name string, c *Conn, info string) {
 		return
 	}
 	if !p.tracked {
-		*p = presence{tracked: true, local: map[string]Member{}, remote: map[string]*remoteMembers{}}
-		ts.queryPresence(t)
+		*p = presence{tracked: true, local: map[string]Member{}, remote: map[remoteMember]Member{}}
+		ts.router.session.Track(name)
 	}
 	m := Member{ConnID: c.id, TenantID: c.identity.TenantID, UserID: c.identity.UserID, Info: info}
 	p.local[c.id] = m
 	ts.notifyPresence(t, m, true)
-	_ = ts.router.session.Publish(name, presencePacket(packetJoin, m))
+	ts.router.session.Join(name, c.id, memberData(m))
 }
 
 // removeLocalMember must be called with t.mu held.
@@ -107,131 +96,44 @@ func (ts *topics) removeLocalMember(t *topic, c *Conn) {
 	}
 	delete(t.presence.local, c.id)
 	ts.notifyPresence(t, m, false)
-	_ = ts.router.session.Publish(t.name, presencePacket(packetLeave, m))
+	ts.router.session.Leave(t.name, c.id)
 }
 
-// queryPresence asks all nodes for their members. Nodes that have not answered after half of
-// queryTimeout are asked again, because packets may be lost, and after queryTimeout their
-// members are removed. It must be called with t.mu held.
-func (ts *topics) queryPresence(t *topic) {
-	if ts.router.opts.Broker == nil {
+// untrack ends the presence of a topic without subscribers. It must be called with t.mu held.
+func (ts *topics) untrack(t *topic) {
+	if !t.presence.tracked {
 		return
 	}
-	t.presence.queryID++
-	query := t.presence.queryID
-	_ = ts.router.session.Publish(t.name, presencePacket(packetPresenceQuery))
-	time.AfterFunc(queryTimeout/2, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if len(t.presence.unresponsive(query)) > 0 {
-			_ = ts.router.session.Publish(t.name, presencePacket(packetPresenceQuery))
-		}
-	})
-	time.AfterFunc(queryTimeout, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		for _, node := range t.presence.unresponsive(query) {
-			ts.removeNode(t, node)
-		}
-	})
-}
-
-// unresponsive returns the nodes that have not answered the query with this ID.
-func (p *presence) unresponsive(query int) (nodes []string) {
-	for node, remote := range p.remote {
-		if remote.answered < query {
-			nodes = append(nodes, node)
-		}
-	}
-	return nodes
-}
-
-// removeNode removes the members on a node. It must be called with t.mu held.
-func (ts *topics) removeNode(t *topic, node string) {
-	remote := t.presence.remote[node]
-	if remote == nil {
-		return
-	}
-	delete(t.presence.remote, node)
-	for _, m := range remote.members {
+	ts.router.session.Untrack(t.name)
+	for _, m := range t.presence.remote {
 		ts.notifyPresence(t, m, false)
 	}
+	t.presence = presence{}
 }
 
-// receivePresence handles a presence packet. It must be called with t.mu held.
-func (ts *topics) receivePresence(t *topic, node string, kind byte, body []byte) {
-	p := &t.presence
-	if kind == packetPresenceQuery {
-		ts.publishPresence(t)
+// presenceChanged is called when a member of another node has joined or left a topic. The topic
+// may have been dropped meanwhile, and created again.
+func (ts *topics) presenceChanged(name string, changed broker.Member, joined bool) {
+	t := ts.lock(name)
+	if t == nil {
 		return
 	}
-	var members []Member
-	if !p.tracked || unmarshal(body, &members) != nil {
+	defer t.mu.Unlock()
+	id := remoteMember{changed.Node, changed.ID}
+	m, known := t.presence.remote[id]
+	switch {
+	case !joined && known:
+		delete(t.presence.remote, id)
+	case joined && !known && t.presence.tracked:
+		var ok bool
+		if m, ok = parseMember(changed); !ok {
+			return
+		}
+		t.presence.remote[id] = m
+	default:
 		return
 	}
-	remote := p.remote[node]
-	if remote == nil {
-		// A node that was unknown when the query was sent must not be removed for not answering.
-		remote = &remoteMembers{members: map[string]Member{}, answered: p.queryID}
-		p.remote[node] = remote
-	}
-	switch kind {
-	case packetJoin:
-		ts.addRemoteMembers(t, remote, members)
-	case packetLeave:
-		for _, m := range members {
-			ts.removeRemoteMember(t, remote, m)
-		}
-	case packetPresenceState:
-		remote.answered = p.queryID
-		current := make(map[string]struct{}, len(members))
-		for _, m := range members {
-			current[m.ConnID] = struct{}{}
-		}
-		for id, m := range remote.members {
-			if _, ok := current[id]; !ok {
-				ts.removeRemoteMember(t, remote, m)
-			}
-		}
-		ts.addRemoteMembers(t, remote, members)
-	}
-}
-
-// publishPresence publishes the members on this node. Packets are limited in size: many
-// members are sent in parts, followed by a state packet that contains only their connection
-// IDs.
-func (ts *topics) publishPresence(t *topic) {
-	members := slices.Collect(maps.Values(t.presence.local))
-	if len(members) > membersPerPacket {
-		for part := range slices.Chunk(members, membersPerPacket) {
-			_ = ts.router.session.Publish(t.name, presencePacket(packetJoin, part...))
-		}
-		for i, m := range members {
-			members[i] = Member{ConnID: m.ConnID}
-		}
-	}
-	_ = ts.router.session.Publish(t.name, presencePacket(packetPresenceState, members...))
-}
-
-// membersPerPacket bounds the members with their info in one packet.
-const membersPerPacket = 500
-
-// addRemoteMembers adds the members that are not known yet.
-func (ts *topics) addRemoteMembers(t *topic, remote *remoteMembers, members []Member) {
-	for _, m := range members {
-		if _, ok := remote.members[m.ConnID]; !ok {
-			remote.members[m.ConnID] = m
-			ts.notifyPresence(t, m, true)
-		}
-	}
-}
-
-// removeRemoteMember removes a member, if it is known.
-func (ts *topics) removeRemoteMember(t *topic, remote *remoteMembers, m Member) {
-	if _, ok := remote.members[m.ConnID]; ok {
-		delete(remote.members, m.ConnID)
-		ts.notifyPresence(t, m, false)
-	}
+	ts.notifyPresence(t, m, joined)
 }
 
 // notifyPresence queues a call of Options.OnPresence. Calls are queued under the topic's lock,

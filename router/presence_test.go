@@ -171,31 +171,6 @@ func TestPresence_ListsMembersOfAllNodes(t *testing.T) {
 	})
 }
 
-func TestPresence_LargeStateIsSentInParts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const many = 1100
-		broker := memory.NewBroker()
-		a, b := newNode(broker), newNode(broker)
-		for range many {
-			a.dial(t, "ann").Send(Join{"go"})
-		}
-		synctest.Wait()
-		b.dial(t, "bob").Send(Join{"go"})
-		synctest.Wait()
-		members := b.Presence("go")
-		assert.Len(t, members, many+1)
-		for _, m := range members {
-			assert.Equal(t, "hi", m.Info)
-		}
-		for _, c := range collect(a.Router)[:many/2] {
-			c.Unsubscribe("go")
-		}
-		b.dial(t, "eve").Send(Join{"go"})
-		synctest.Wait()
-		assert.Len(t, b.Presence("go"), many-many/2+2)
-	})
-}
-
 func TestJoin_InfoIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)
@@ -206,61 +181,6 @@ func TestJoin_InfoIsBounded(t *testing.T) {
 		conn.Send(Say{"go", strings.Repeat("x", 1024)})
 		synctest.Wait()
 		assert.Len(t, r.Presence("go"), 1)
-	})
-}
-
-// TestPresence_InterruptionKeepsRemoteMembers keeps members while the subscription is broken, and
-// expires those that do not answer after it is restored.
-func TestPresence_InterruptionKeepsRemoteMembers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broker := &recordingBroker{}
-		n := newNode(broker)
-		n.dial(t, "ann").Send(Join{"go"})
-		synctest.Wait()
-		broker.Receive("go", "two", []byte("\x05"+`[{"connId":"two","userId":"two"}]`))
-		broker.MessagesLost("go", 0)
-		time.Sleep(time.Hour)
-		assert.Equal(t, []string{"ann", "two"}, n.users())
-		broker.Subscribed("go") // restored, but two does not answer
-		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"ann"}, n.users())
-	})
-}
-
-// TestPresence_UnansweredQueryIsRepeated does not answer the first query for node two.
-func TestPresence_UnansweredQueryIsRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broker := &recordingBroker{}
-		n := newNode(broker)
-		n.dial(t, "ann").Send(Join{"go"})
-		synctest.Wait()
-		const state = "\x05" + `[{"connId":"two","userId":"two"}]`
-		broker.Receive("go", "two", []byte(state))
-		time.Sleep(time.Minute)
-		before := len(broker.published.all())
-		broker.Subscribed("go")
-		time.Sleep(2 * time.Second)
-		sent := broker.published.all()[before:]
-		assert.Len(t, sent, 3, "the presence state and two queries")
-		assert.Equal(t, sent[1], sent[2])
-		broker.Receive("go", "two", []byte(state))
-		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"ann", "two"}, n.users())
-		assert.Len(t, broker.published.all(), before+3, "a node that has answered is not queried again")
-	})
-}
-
-// TestPresence_JoinDuringQueryIsKept keeps a member that joins after the query was sent and so is
-// missing from every answer.
-func TestPresence_JoinDuringQueryIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broker := &recordingBroker{}
-		n := newNode(broker)
-		n.dial(t, "ann").Send(Join{"go"}) // sends a query
-		time.Sleep(time.Second)
-		broker.Receive("go", "two", []byte("\x02"+`[{"connId":"two","userId":"two"}]`))
-		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"ann", "two"}, n.users())
 	})
 }
 
@@ -275,10 +195,11 @@ func TestBroker_NodeSubscribesOncePerTopic(t *testing.T) {
 		synctest.Wait()
 		ann.Send(Unsubscribe{"go"})
 		synctest.Wait()
-		assert.Equal(t, []string{"+go"}, broker.topics.all())
+		bobID := n.Presence("go")[0].ConnID
+		assert.Equal(t, []string{"+go", "track go", "join go " + bobID + ` {"userId":"bob"}`}, broker.topics.all())
 		bob.Abort()
 		synctest.Wait()
-		assert.Equal(t, []string{"+go", "-go"}, broker.topics.all())
+		assert.Equal(t, []string{"-go", "leave go " + bobID, "untrack go"}, broker.topics.all()[3:])
 	})
 }
 
@@ -302,40 +223,58 @@ func (b *recordingBroker) Publish(_ string, packet []byte) error {
 	return nil
 }
 
+func (b *recordingBroker) Join(topic, id, data string) {
+	b.topics.add("join " + topic + " " + id + " " + data)
+}
+func (b *recordingBroker) Leave(topic, id string)      { b.topics.add("leave " + topic + " " + id) }
+func (b *recordingBroker) Track(topic string)          { b.topics.add("track " + topic) }
+func (b *recordingBroker) Untrack(topic string)        { b.topics.add("untrack " + topic) }
 func (b *recordingBroker) Close(context.Context) error { return nil }
 
-func TestPresence_ConvergesAfterMessageLoss(t *testing.T) {
+func TestPresence_FollowsBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const join, query, state = "\x02", "\x04[]", "\x05"
-		broker := &recordingBroker{}
-		n := newNode(broker)
+		b := &recordingBroker{}
+		n := newNode(b)
+		changed := func(node, id, data string, joined bool) {
+			b.PresenceChanged("go", broker.Member{Node: node, ID: id, Data: data}, joined)
+		}
+		changed("two", "1", `{"userId":"early"}`, true) // the topic does not exist
+		ann := n.dial(t, "ann")
+		ann.Send(Subscribe{"go"})
+		synctest.Wait()
+		changed("two", "1", `{"userId":"early"}`, true) // nobody has joined the topic on this node
+		ann.Send(Join{"go"})
+		synctest.Wait()
+		changed("two", "1", `{"tenantId":"t","userId":"bob","info":"hi"}`, true)
+		changed("two", "1", `{"userId":"again"}`, true)
+		changed("three", "1", `{"userId":"eve"}`, true) // IDs are unique on a node
+		changed("two", "2", `malformed`, true)
+		changed("two", "2", `malformed`, false)
+		changed("two", "3", `{}`, false)
+		assert.Equal(t, []string{"ann", "bob", "eve"}, slices.Sorted(slices.Values(n.users())))
+		assert.Contains(t, n.Presence("go"), router.Member{ConnID: "1", TenantID: "t", UserID: "bob", Info: "hi"})
+		changed("three", "1", `{"userId":"eve"}`, false)
+		ann.Send(Unsubscribe{"go"})
+		synctest.Wait()
+		changed("two", "1", "", false) // the topic was dropped
+		synctest.Wait()
+		assert.Equal(t, []string{"+ann@go", "+bob@go", "+eve@go", "-eve@go", "-ann@go", "-bob@go"}, n.events.all())
+	})
+}
+
+func TestBroker_IgnoresMalformedPackets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &recordingBroker{}
+		n := newNode(b)
 		ann := n.dial(t, "ann")
 		ann.Send(Join{"go"})
 		synctest.Wait()
-		for _, from := range []string{"two", "three", "four"} {
-			broker.Receive("go", from, []byte(join+`[{"connId":"`+from+`","userId":"`+from+`"}]`))
+		for _, malformed := range []string{"", "\x00", "\xff?", "\x01", "\x01\xff", "\x01\x05abc"} {
+			b.Receive("go", "two", []byte(malformed))
 		}
-		assert.Equal(t, []string{"ann", "four", "three", "two"}, n.users())
-
-		broker.MessagesLost("go", 7)
+		b.MessagesLost("go", 7)
 		synctest.Wait()
 		assert.Equal(t, []int{7}, n.lost.all())
-		sent := broker.published.all()
-		assert.Equal(t, query, sent[len(sent)-1])
-		assert.Contains(t, sent[len(sent)-2], state+`[{"connId":`)
-		broker.Receive("go", "two", []byte(state+`[{"connId":"two","userId":"two"}]`))
-		broker.Receive("go", "three", []byte(state+`[{"connId":"new","userId":"new"}]`))
-		assert.Equal(t, []string{"ann", "four", "new", "two"}, n.users())
-		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"ann", "new", "two"}, n.users(), "four has not answered the query")
-		broker.NodeLeft("two")
-		assert.Equal(t, []string{"ann", "new"}, n.users())
-		synctest.Wait()
-		assert.Equal(t, []string{"+ann@go", "+two@go", "+three@go", "+four@go", "-three@go", "+new@go", "-four@go", "-two@go"}, n.events.all())
-
-		for _, malformed := range []string{"", "\x00", "\xff?", join, join + "{", "\x01", "\x01\xff", "\x01\x05abc"} {
-			broker.Receive("go", "two", []byte(malformed))
-		}
 		assert.Zero(t, ann.Pending())
 	})
 }

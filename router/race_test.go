@@ -202,6 +202,10 @@ func (b *discardBroker) Connect(n broker.Handler) broker.Session { b.Handler = n
 func (*discardBroker) Subscribe(string)                          {}
 func (*discardBroker) Unsubscribe(string)                        {}
 func (*discardBroker) Publish(string, []byte) error              { return nil }
+func (*discardBroker) Join(string, string, string)               {}
+func (*discardBroker) Leave(string, string)                      {}
+func (*discardBroker) Track(string)                              {}
+func (*discardBroker) Untrack(string)                            {}
 func (*discardBroker) Close(context.Context) error               { return nil }
 
 // TestPresence_RemoteJoinsWhileLastLocalMemberLeaves receives joins from other nodes while the last
@@ -229,7 +233,7 @@ func TestPresence_RemoteJoinsWhileLastLocalMemberLeaves(t *testing.T) {
 	for i := range nodes {
 		wg.Go(func() {
 			for !stop.Load() {
-				b.Receive("room", fmt.Sprint("node", i), append([]byte{2}, fmt.Sprintf(`[{"connId":"remote%d"}]`, i)...))
+				b.PresenceChanged("room", broker.Member{Node: fmt.Sprint("node", i), ID: fmt.Sprint("remote", i), Data: "{}"}, true)
 			}
 		})
 	}

@@ -2,8 +2,6 @@ package router
 
 import (
 	"hash/maphash"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -114,9 +112,7 @@ func (ts *topics) drop(t *topic, c *Conn) {
 	defer t.mu.Unlock()
 	t.dropped = true
 	ts.unsubscribe(t, c)
-	for node := range t.presence.remote {
-		ts.removeNode(t, node)
-	}
+	ts.untrack(t)
 }
 
 // unsubscribe must be called with t.mu held.
@@ -189,19 +185,10 @@ func (t *topic) deliver(frame *wsconn.Frame, except *Conn) (receivers int) {
 	return receivers
 }
 
-// receive handles a packet that node has published on a topic. The broker calls it.
-func (ts *topics) receive(name, node string, packet []byte) {
-	if len(packet) == 0 {
-		return
-	}
-	kind, body := packet[0], packet[1:]
-	if kind == packetMessage {
-		ts.receiveMessage(name, body)
-		return
-	}
-	if t := ts.lock(name); t != nil {
-		defer t.mu.Unlock()
-		ts.receivePresence(t, node, kind, body)
+// receive handles a packet that another node has published on a topic. The broker calls it.
+func (ts *topics) receive(name, _ string, packet []byte) {
+	if len(packet) > 0 && packet[0] == packetMessage {
+		ts.receiveMessage(name, packet[1:])
 	}
 }
 
@@ -225,28 +212,8 @@ func (ts *topics) receiveMessage(name string, body []byte) {
 	ts.router.observe(Event{Kind: EventDelivered, Count: t.deliver(frame, nil), Duration: max(lag, 0)})
 }
 
-// subscribed is called when the broker has confirmed a subscription, also after an
-// interruption. Presence packets may have been lost before, so it publishes this node's
-// members and queries those of the others.
-func (ts *topics) subscribed(name string) {
-	t := ts.lock(name)
-	if t == nil {
-		return
-	}
-	defer t.mu.Unlock()
-	if t.presence.tracked {
-		ts.receivePresence(t, "", packetPresenceQuery, nil)
-		ts.queryPresence(t)
-	}
-}
-
-// messagesLost is called when packets of a topic were lost. Presence packets may be among
-// them, so it queries presence again. If their number is unknown, the broker has called
-// subscribed just before.
+// messagesLost is called when packets of a topic were lost. 0 is an unknown number.
 func (ts *topics) messagesLost(name string, packets int) {
-	if packets > 0 {
-		ts.subscribed(name)
-	}
 	ts.router.observe(Event{Kind: EventMessagesLost, Count: packets})
 	if ts.router.opts.OnMessagesLost == nil {
 		return
@@ -254,19 +221,4 @@ func (ts *topics) messagesLost(name string, packets int) {
 	ts.router.events.Add(func() {
 		ts.router.hook("OnMessagesLost", func() { ts.router.opts.OnMessagesLost(name, packets) })
 	})
-}
-
-// nodeLeft removes the members on a node that has left or failed.
-func (ts *topics) nodeLeft(node string) {
-	for i := range ts.shards {
-		s := &ts.shards[i]
-		s.mu.Lock()
-		all := slices.Collect(maps.Values(s.topics))
-		s.mu.Unlock()
-		for _, t := range all {
-			t.mu.Lock()
-			ts.removeNode(t, node)
-			t.mu.Unlock()
-		}
-	}
 }

@@ -29,7 +29,8 @@ func (b *Broker) Connect(handler broker.Handler) broker.Session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.connected++
-	s := &session{broker: b, handler: handler, name: strconv.Itoa(b.connected), topics: map[string]struct{}{}}
+	s := &session{broker: b, handler: handler, name: strconv.Itoa(b.connected),
+		topics: map[string]struct{}{}, tracked: map[string]struct{}{}, members: map[string]map[string]string{}}
 	b.sessions[s] = struct{}{}
 	return s
 }
@@ -41,7 +42,9 @@ type session struct {
 	broker  *Broker
 	handler broker.Handler
 	name    string
-	topics  map[string]struct{} // guarded by the broker's lock
+	topics  map[string]struct{}          // guarded by the broker's lock, like the next two
+	tracked map[string]struct{}          // topics
+	members map[string]map[string]string // data of the members on this node, by topic and ID
 	queue   executor.FuncQueue
 	calling sync.Mutex // held while a function of the handler runs
 	closed  bool       // guarded by calling
@@ -77,7 +80,7 @@ func (s *session) Unsubscribe(topic string) {
 func (s *session) Publish(topic string, packet []byte) error {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
-	if _, ok := s.broker.sessions[s]; !ok {
+	if s.isClosed() {
 		return errors.Errorf(errors.Unavailable, "the broker's session is closed; a packet of %d bytes was not sent", len(packet))
 	}
 	for other := range s.broker.sessions {
@@ -86,6 +89,86 @@ func (s *session) Publish(topic string, packet []byte) error {
 		}
 	}
 	return nil
+}
+
+// Join makes a member of this node present in topic.
+func (s *session) Join(topic, id, data string) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	old, ok := s.members[topic][id]
+	if s.isClosed() || ok && old == data {
+		return
+	}
+	if ok {
+		s.notifyOthers(topic, broker.Member{Node: s.name, ID: id, Data: old}, false)
+	}
+	if s.members[topic] == nil {
+		s.members[topic] = map[string]string{}
+	}
+	s.members[topic][id] = data
+	s.notifyOthers(topic, broker.Member{Node: s.name, ID: id, Data: data}, true)
+}
+
+// Leave ends Join.
+func (s *session) Leave(topic, id string) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	data, ok := s.members[topic][id]
+	if s.isClosed() || !ok {
+		return
+	}
+	if delete(s.members[topic], id); len(s.members[topic]) == 0 {
+		delete(s.members, topic)
+	}
+	s.notifyOthers(topic, broker.Member{Node: s.name, ID: id, Data: data}, false)
+}
+
+// Track requests the members that other nodes have in topic.
+func (s *session) Track(topic string) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	if _, ok := s.tracked[topic]; ok || s.isClosed() {
+		return
+	}
+	s.tracked[topic] = struct{}{}
+	s.notifyAll(topic, true)
+}
+
+// Untrack undoes Track.
+func (s *session) Untrack(topic string) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	if _, ok := s.tracked[topic]; ok && !s.isClosed() {
+		s.notifyAll(topic, false)
+		delete(s.tracked, topic)
+	}
+}
+
+// isClosed must be called with the broker's lock held, like the following methods.
+func (s *session) isClosed() bool {
+	_, ok := s.broker.sessions[s]
+	return !ok
+}
+
+// notifyOthers notifies the nodes that track a topic about a member of this one.
+func (s *session) notifyOthers(topic string, m broker.Member, joined bool) {
+	for other := range s.broker.sessions {
+		if _, ok := other.tracked[topic]; ok && other != s {
+			other.add(func() { other.handler.PresenceChanged(topic, m, joined) })
+		}
+	}
+}
+
+// notifyAll notifies this node about all members of a topic on other nodes.
+func (s *session) notifyAll(topic string, joined bool) {
+	for other := range s.broker.sessions {
+		if other == s {
+			continue
+		}
+		for id, data := range other.members[topic] {
+			s.add(func() { s.handler.PresenceChanged(topic, broker.Member{Node: other.name, ID: id, Data: data}, joined) })
+		}
+	}
 }
 
 // Close removes the node. What it has published is already queued for the other nodes.
@@ -100,8 +183,13 @@ func (s *session) Close(context.Context) error {
 func (s *session) leave() {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
-	if _, ok := s.broker.sessions[s]; !ok {
+	if s.isClosed() {
 		return
+	}
+	for topic, members := range s.members {
+		for id, data := range members {
+			s.notifyOthers(topic, broker.Member{Node: s.name, ID: id, Data: data}, false)
+		}
 	}
 	delete(s.broker.sessions, s)
 	for other := range s.broker.sessions {

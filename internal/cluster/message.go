@@ -29,7 +29,7 @@ const (
 	kindHeartbeat // the sender is alive; the packet is the number of the heartbeat, a varint, and a payload
 	kindLeave     // the sender has closed its session
 	kindEnd       // ends the epoch, whose next number it has: the sender forgets the sequence
-	kindDirect    // a packet for one node, not numbered
+	kindPresence  // a packet of package presence, not numbered
 	kindProbe     // a message of a node to itself; the packet is its number, a varint
 )
 

@@ -36,7 +36,7 @@ func TestNodeMessage_Bytes(t *testing.T) {
 		"\x03\x01a\x07v1":                             {from: "a", kind: kindHeartbeat, packet: []byte("\x07v1")},
 		"\x04\x01a":                                   {from: "a", kind: kindLeave},
 		"\x05\x01a\x00\x00\x00\x01\x02\x01":           {from: "a", kind: kindEnd, epoch: 1, number: 2, previousBeat: 1},
-		"\x06\x01ahi":                                 {from: "a", kind: kindDirect, packet: []byte("hi")},
+		"\x06\x01ahi":                                 {from: "a", kind: kindPresence, packet: []byte("hi")},
 		"\x07\x01a\x05":                               {from: "a", kind: kindProbe, packet: []byte{5}},
 	} {
 		assert.Equal(t, want, string(m.encode()))

@@ -119,8 +119,8 @@ func (o *outbox) publish(channel Channel, packet []byte) error {
 func (o *outbox) send(channel Channel, m nodeMessage, published func()) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	direct := m.kind == kindDirect
-	if o.state == outboxClosed || direct && (o.state != outboxOpen || o.senderOf(channel).isFull(m.packet)) {
+	presence := m.kind == kindPresence
+	if o.state == outboxClosed || presence && (o.state != outboxOpen || o.senderOf(channel).isFull(m.packet)) {
 		return false
 	}
 	o.enqueue(channel, &m, 0, published)

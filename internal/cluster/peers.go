@@ -8,24 +8,6 @@ import (
 	"time"
 )
 
-// A PeerHandler contains the functions that a session calls about other nodes. A nil function is
-// not called. They must return quickly. A restarted process is another node, with another name.
-type PeerHandler struct {
-	// Payload returns what the next heartbeat of this node carries, such as a version.
-	Payload func() []byte
-
-	// Alive reports a heartbeat of another node and its payload, which is valid until Alive
-	// returns. The first one of a node introduces it.
-	Alive func(node string, payload []byte)
-
-	// Returned reports that a node for which NodeLeft was called was received again.
-	Returned func(node string)
-
-	// Direct handles a packet of Session.SendTo. It may have been lost or delivered twice.
-	// The packet is valid until Direct returns.
-	Direct func(from string, packet []byte)
-}
-
 // peers are the nodes from which this one has received a message.
 type peers struct {
 	start  time.Time
@@ -58,16 +40,16 @@ const (
 	forgetPeer = 10 * time.Minute
 )
 
-// markAlive records a message of a node, and reports whether the node had failed. A message may
-// arrive on another connection after the leave message of its sender, which then remains left.
-func (ps *peers) markAlive(name string) (hadFailed bool) {
+// markAlive records a message of a node. A message may arrive on another connection after the leave
+// message of its sender, which then remains left.
+func (ps *peers) markAlive(name string) {
 	if ps.refresh(name) { // as nearly always
-		return false
+		return
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if _, left := ps.left[name]; left {
-		return false
+		return
 	}
 	p := ps.byName[name]
 	if p == nil {
@@ -75,13 +57,11 @@ func (ps *peers) markAlive(name string) (hadFailed bool) {
 		ps.byName[name] = p
 		if _, ok := ps.forgotten[name]; ok {
 			delete(ps.forgotten, name)
-			p.failed, p.returned = true, time.Now()
+			p.returned = time.Now()
 		}
 	}
-	hadFailed = p.failed
 	p.failed = false
 	p.lastSeen.Store(int64(time.Since(ps.start)))
-	return hadFailed
 }
 
 // refresh records a message of a peer that has not failed, and returns false if there is none.
@@ -184,14 +164,15 @@ func (ps *peers) expire(self string) (failed, forgotten []string) {
 	return failed, forgotten
 }
 
-// restartTimeouts gives all peers the full peerTimeout to be received again after an interruption
-// of this node's connection.
+// restartTimeouts gives all peers time to be received again after an interruption of this node's
+// connection: less than peerTimeout, so that the members of a peer that failed meanwhile leave
+// within five seconds.
 func (ps *peers) restartTimeouts() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, p := range ps.byName {
 		if !p.failed {
-			p.lastSeen.Store(int64(time.Since(ps.start)))
+			p.lastSeen.Store(int64(time.Since(ps.start) - heartbeatInterval))
 		}
 	}
 }

@@ -19,23 +19,18 @@ var _ broker.Broker = (*Broker)(nil)
 // New returns a broker. It sends nothing before Connect.
 func New(engine Engine) *Broker { return &Broker{engine} }
 
-// Connect adds a node.
+// Connect adds a node, a *[Session].
 func (b *Broker) Connect(handler broker.Handler) broker.Session {
-	return b.ConnectPeers(handler, PeerHandler{})
-}
-
-// ConnectPeers adds a node that is notified about other nodes.
-func (b *Broker) ConnectPeers(handler broker.Handler, peerHandler PeerHandler) *Session {
 	s := &Session{
-		handler:     handler,
-		peerHandler: peerHandler,
-		name:        rand.Text(),
-		engine:      b.engine,
-		peers:       peers{start: time.Now(), byName: map[string]*peer{}, left: map[string]time.Time{}, forgotten: map[string]struct{}{}},
-		subs:        subscriptions{byChannel: map[string]*subscription{}},
-		ready:       make(chan struct{}),
-		stopped:     make(chan struct{}),
+		handler: handler,
+		name:    rand.Text(),
+		engine:  b.engine,
+		peers:   peers{start: time.Now(), byName: map[string]*peer{}, left: map[string]time.Time{}, forgotten: map[string]struct{}{}},
+		subs:    subscriptions{byChannel: map[string]*subscription{}},
+		ready:   make(chan struct{}),
+		stopped: make(chan struct{}),
 	}
+	s.members.init(s)
 	s.nodes, s.direct = b.engine.Channel(NodesChannel, ""), b.engine.Channel(NodeChannel, s.name)
 	// The engine may call events before Connect returns. They wait for the fields below.
 	s.link = b.engine.Connect(s.name, Events{Received: s.received, Confirmed: s.confirmed, Interrupted: s.interrupted})
@@ -51,20 +46,20 @@ func (b *Broker) ConnectPeers(handler broker.Handler, peerHandler PeerHandler) *
 
 // A Session is this process as a node of the cluster.
 type Session struct {
-	handler     broker.Handler
-	peerHandler PeerHandler
-	name        string // random, so that a restarted process is a new node
-	engine      Engine
-	link        Link
-	outbox      *outbox
-	nodes       Channel // heartbeats and leave messages
-	direct      Channel // messages to this node
-	ready       chan struct{}
-	cancel      context.CancelFunc
-	stopped     chan struct{} // closed when run has ended
-	peers       peers
-	subs        subscriptions
-	probes      probes
+	handler broker.Handler
+	name    string // random, so that a restarted process is a new node
+	engine  Engine
+	link    Link
+	outbox  *outbox
+	nodes   Channel // heartbeats, leave messages and presence queries
+	direct  Channel // presence packets to this node
+	ready   chan struct{}
+	cancel  context.CancelFunc
+	stopped chan struct{} // closed when run has ended
+	peers   peers
+	subs    subscriptions
+	members members
+	probes  probes
 
 	closed atomic.Bool
 	gate   sync.RWMutex // held for reading while a function of the handlers runs
@@ -77,13 +72,6 @@ func (s *Session) Name() string { return s.name }
 // Publish sends a packet to the other nodes that subscribe to topic.
 func (s *Session) Publish(topic string, packet []byte) error {
 	return s.outbox.publish(s.engine.Channel(TopicChannel, topic), packet)
-}
-
-// SendTo sends a packet to one node and takes ownership of it. It returns before the packet is
-// sent. The packet may be lost without a report or delivered twice; it returns false if it is
-// certainly lost.
-func (s *Session) SendTo(node string, packet []byte) bool {
-	return s.outbox.send(s.engine.Channel(NodeChannel, node), nodeMessage{kind: kindDirect, packet: packet}, nil)
 }
 
 // leaveTimeout is for the leave message if Close's context is done.
@@ -150,7 +138,8 @@ func (s *Session) call(f func()) {
 }
 
 const (
-	tickInterval  = 250 * time.Millisecond
+	tickInterval  = 50 * time.Millisecond // as presence requires it
+	checkInterval = 250 * time.Millisecond
 	maxTickDelay  = 5 * time.Second // after more, this process was paused
 	probeInterval = 500 * time.Millisecond
 )
@@ -160,7 +149,7 @@ func (s *Session) run(ctx context.Context) {
 	defer close(s.stopped)
 	ticker := time.NewTicker(tickInterval)
 	defer ticker.Stop()
-	var heartbeatAt, probeAt time.Time
+	var heartbeatAt, probeAt, checkAt time.Time
 	last := time.Now()
 	for {
 		now := time.Now()
@@ -175,8 +164,12 @@ func (s *Session) run(ctx context.Context) {
 			probeAt = now.Add(probeInterval - tickInterval/2)
 			s.sendProbes()
 		}
-		s.expirePeers()
-		s.reportLosses()
+		if !now.Before(checkAt) {
+			checkAt = now.Add(checkInterval - tickInterval/2)
+			s.expirePeers()
+			s.reportLosses()
+		}
+		s.members.tick(now)
 		last = time.Now()
 		select {
 		case <-ctx.Done():
@@ -187,11 +180,7 @@ func (s *Session) run(ctx context.Context) {
 }
 
 func (s *Session) heartbeat() {
-	var payload []byte
-	if f := s.peerHandler.Payload; f != nil {
-		s.call(func() { payload = f() })
-	}
-	s.outbox.heartbeat(s.nodes, payload)
+	s.outbox.heartbeat(s.nodes, s.members.heartbeat(time.Now()))
 	s.outbox.removeUnused()
 }
 
@@ -208,6 +197,7 @@ func (s *Session) wake() {
 func (s *Session) expirePeers() {
 	failed, forgotten := s.peers.expire(s.name)
 	for _, name := range failed {
+		s.members.peerFailed(name)
 		s.call(func() { s.handler.NodeLeft(name) })
 	}
 	for _, name := range forgotten {
@@ -246,27 +236,20 @@ func (s *Session) received(channel string, payload []byte) {
 		s.receivedOwn(channel, &m)
 		return
 	}
-	if hadFailed := s.peers.markAlive(m.from); hadFailed {
-		if f := s.peerHandler.Returned; f != nil {
-			s.call(func() { f(m.from) })
-		}
-		s.reconfirm()
-	}
+	s.peers.markAlive(m.from)
 	switch m.kind {
 	case kindLeave:
 		if s.peers.leave(m.from) {
+			s.members.peerLeft(m.from)
 			s.call(func() { s.handler.NodeLeft(m.from) })
 		}
 		s.forgetTrackers(m.from)
 	case kindHeartbeat:
-		payload, ok := s.peers.recordBeat(&m)
-		if f := s.peerHandler.Alive; ok && f != nil {
-			s.call(func() { f(m.from, payload) })
+		if payload, ok := s.peers.recordBeat(&m); ok {
+			s.members.peerHeartbeat(m.from, payload)
 		}
-	case kindDirect:
-		if f := s.peerHandler.Direct; f != nil && channel == s.direct.Name {
-			s.call(func() { f(m.from, m.packet) })
-		}
+	case kindPresence:
+		s.members.receive(m.from, m.packet)
 	case kindPacket, kindGap, kindEnd:
 		if sub := s.subs.find(channel); sub != nil {
 			s.deliver(sub, &m)

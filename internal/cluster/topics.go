@@ -173,17 +173,6 @@ func (s *Session) reportLoss(sub *subscription, beats map[string]uint64) {
 	s.call(func() { s.handler.MessagesLost(sub.topic, packets) })
 }
 
-// reconfirm calls Subscribed again for every topic after a failed peer has returned.
-func (s *Session) reconfirm() {
-	for _, sub := range s.subs.all() {
-		sub.mu.Lock()
-		if sub.inEffect {
-			s.call(func() { s.handler.Subscribed(sub.topic) })
-		}
-		sub.mu.Unlock()
-	}
-}
-
 // forgetTrackers removes the trackers of a peer.
 func (s *Session) forgetTrackers(name string) {
 	for _, sub := range s.subs.all() {
