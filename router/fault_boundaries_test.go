@@ -226,7 +226,7 @@ func boundaries() map[string]boundary {
 			want: errors.Internal, exits: true,
 		},
 	}
-	for _, method := range []string{"Subscribe", "Unsubscribe", "Publish"} {
+	for _, method := range []string{"Subscribe", "Unsubscribe", "Publish", "Join", "Leave", "Track", "Untrack"} {
 		all["Session."+method] = sessionBoundary(method)
 	}
 	all["Session.Close"] = boundary{

@@ -47,19 +47,24 @@ func parseMessagePacket(body []byte) (frame *wsconn.Frame, at time.Time) {
 	return frame, time.UnixMicro(int64(micros))
 }
 
-// memberData encodes what other nodes must know about a member besides its ConnID.
-func memberData(m Member) string {
-	m.ConnID = ""
+// memberData is what other nodes must know about a member besides its connection ID.
+type memberData struct {
+	TenantID string `json:"tenantId,omitempty"`
+	UserID   string `json:"userId,omitempty"`
+	Info     string `json:"info,omitempty"`
+}
+
+func encodeMember(m Member) string {
 	var data byteWriter
-	_ = marshal(&data, m) // strings can always be encoded
+	_ = marshal(&data, memberData{m.TenantID, m.UserID, m.Info}) // strings can always be encoded
 	return string(data)
 }
 
 // parseMember returns false if the data is malformed.
-func parseMember(m broker.Member) (member Member, ok bool) {
-	err := unmarshal([]byte(m.Data), &member)
-	member.ConnID = m.ID
-	return member, err == nil
+func parseMember(m broker.Member) (Member, bool) {
+	var data memberData
+	err := unmarshal([]byte(m.Data), &data)
+	return Member{m.ID, data.TenantID, data.UserID, data.Info}, err == nil
 }
 
 // A byteWriter is an io.Writer that appends to a slice.

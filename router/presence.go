@@ -85,7 +85,7 @@ func (ts *topics) join(name string, c *Conn, info string) {
 	m := Member{ConnID: c.id, TenantID: c.identity.TenantID, UserID: c.identity.UserID, Info: info}
 	p.local[c.id] = m
 	ts.notifyPresence(t, m, true)
-	ts.router.session.Join(name, c.id, memberData(m))
+	ts.router.session.Join(name, c.id, encodeMember(m))
 }
 
 // removeLocalMember must be called with t.mu held.

@@ -196,7 +196,7 @@ func TestBroker_NodeSubscribesOncePerTopic(t *testing.T) {
 		ann.Send(Unsubscribe{"go"})
 		synctest.Wait()
 		bobID := n.Presence("go")[0].ConnID
-		assert.Equal(t, []string{"+go", "track go", "join go " + bobID + ` {"userId":"bob"}`}, broker.topics.all())
+		assert.Equal(t, []string{"+go", "track go", "join go " + bobID + ` {"tenantId":"acme","userId":"bob","info":"hi"}`}, broker.topics.all())
 		bob.Abort()
 		synctest.Wait()
 		assert.Equal(t, []string{"-go", "leave go " + bobID, "untrack go"}, broker.topics.all()[3:])

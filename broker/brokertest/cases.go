@@ -228,5 +228,10 @@ func closedSessionDoesNothing(c Cluster) error {
 	}
 	a.Subscribe("news")
 	a.Unsubscribe("news")
-	return b.receives("news")
+	a.Join("news", "1", "ann")
+	a.Leave("news", "1")
+	a.Track("news")
+	a.Untrack("news")
+	b.Track("news")
+	return errors.Join(b.receives("news"), b.sees("news"))
 }

@@ -32,6 +32,8 @@ func (b *Broker) Connect(handler broker.Handler) broker.Session {
 		handler: handler,
 		name:    strconv.Itoa(b.connected),
 		topics:  map[string]bool{},
+		tracked: map[string]bool{},
+		members: map[member]string{},
 		wake:    make(chan struct{}, 1),
 	}
 	b.sessions[s] = true
@@ -40,17 +42,21 @@ func (b *Broker) Connect(handler broker.Handler) broker.Session {
 }
 
 // A session queues calls of its handler, so that no method waits for the handler of any node.
-// The broker's mutex guards topics and calls.
+// The broker's mutex guards topics, tracked, members and calls.
 type session struct {
 	broker  *Broker
 	handler broker.Handler
 	name    string
 	topics  map[string]bool
+	tracked map[string]bool
+	members map[member]string // data
 	calls   []func()
 	wake    chan struct{} // calls were added, or the session was closed
 	running sync.Mutex    // held while a function of the handler runs
 	closed  bool          // guarded by running
 }
+
+type member struct{ topic, id string }
 
 // add queues a call of the handler. The mutex must be held.
 func (s *session) add(call func()) {
@@ -116,6 +122,74 @@ func (s *session) Publish(topic string, packet []byte) error {
 	return nil
 }
 
+// Join adds a member. Other data replaces that of a present one.
+func (s *session) Join(topic, id, data string) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	m := member{topic, id}
+	old, present := s.members[m]
+	if !s.broker.sessions[s] || present && old == data {
+		return
+	}
+	s.remove(m)
+	s.members[m] = data
+	s.notifyOthers(m, true)
+}
+
+// Leave removes a member.
+func (s *session) Leave(topic, id string) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	if s.broker.sessions[s] {
+		s.remove(member{topic, id})
+	}
+}
+
+// remove removes a member if it is present. The mutex must be held.
+func (s *session) remove(m member) {
+	if _, ok := s.members[m]; ok {
+		s.notifyOthers(m, false)
+		delete(s.members, m)
+	}
+}
+
+// notifyOthers reports a change to the nodes that track the topic. The mutex must be held.
+func (s *session) notifyOthers(m member, joined bool) {
+	for other := range s.broker.sessions {
+		if other != s && other.tracked[m.topic] {
+			other.presenceChanged(s, m, joined)
+		}
+	}
+}
+
+// presenceChanged queues a report about a member of another node. The mutex must be held.
+func (s *session) presenceChanged(other *session, m member, joined bool) {
+	changed := broker.Member{Node: other.name, ID: m.id, Data: other.members[m]}
+	s.add(func() { s.handler.PresenceChanged(m.topic, changed, joined) })
+}
+
+// Track reports the members of a topic on other nodes.
+func (s *session) Track(topic string) { s.setTracked(topic, true) }
+
+// Untrack reports them as left.
+func (s *session) Untrack(topic string) { s.setTracked(topic, false) }
+
+func (s *session) setTracked(topic string, tracked bool) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	if !s.broker.sessions[s] || s.tracked[topic] == tracked {
+		return
+	}
+	s.tracked[topic] = tracked
+	for other := range s.broker.sessions {
+		for m := range other.members {
+			if other != s && m.topic == topic {
+				s.presenceChanged(other, m, tracked)
+			}
+		}
+	}
+}
+
 // Close removes the node. What it has published is already queued for the others.
 func (s *session) Close(context.Context) error {
 	s.leave()
@@ -130,6 +204,9 @@ func (s *session) leave() {
 	defer s.broker.mu.Unlock()
 	if !s.broker.sessions[s] {
 		return
+	}
+	for m := range s.members {
+		s.remove(m)
 	}
 	delete(s.broker.sessions, s)
 	s.notify()

@@ -17,18 +17,19 @@ type node struct {
 
 	mu         sync.Mutex
 	deliveries []delivery
-	subscribed map[string]int       // calls of Subscribed, by topic
-	left       []string             // nodes
-	calls      int                  // of the handler
-	tolerant   bool                 // packets may be lost
-	reported   map[string]time.Time // the last call of MessagesLost, by topic
-	lost       error                // a failure of the node; no case loses a packet
+	subscribed map[string]int          // calls of Subscribed, by topic
+	members    map[remoteMember]string // data
+	left       []string                // nodes
+	calls      int                     // of the handler
+	tolerant   bool                    // packets may be lost
+	reported   map[string]time.Time    // the last call of MessagesLost, by topic
+	lost       error                   // a failure of the node; no case loses a packet
 }
 
 type delivery struct{ topic, from, packet string }
 
 func (c Cluster) connect() *node {
-	n := &node{cluster: c, subscribed: map[string]int{}, reported: map[string]time.Time{}}
+	n := &node{cluster: c, subscribed: map[string]int{}, members: map[remoteMember]string{}, reported: map[string]time.Time{}}
 	n.Session = c.Connect(broker.Handler{
 		Receive: func(topic, from string, packet []byte) {
 			n.record(func() { n.deliveries = append(n.deliveries, delivery{topic, from, string(packet)}) })
@@ -41,6 +42,9 @@ func (c Cluster) connect() *node {
 					n.lost = fmt.Errorf("MessagesLost reported %d packets of %q", packets, topic)
 				}
 			})
+		},
+		PresenceChanged: func(topic string, m broker.Member, joined bool) {
+			n.record(func() { n.presenceChanged(topic, m, joined) })
 		},
 		NodeLeft: func(name string) { n.record(func() { n.left = append(n.left, name) }) },
 	})

@@ -24,8 +24,7 @@ type node struct {
 	subscribed []string // topics
 	reports    []report
 	left       []string
-	peers      []string // calls of the PeerHandler
-	payload    string
+	presence   []string // calls of PresenceChanged: topic, ID and data, "left" if so
 }
 
 // A report is a call of MessagesLost.
@@ -38,7 +37,7 @@ type report struct {
 func connect(t *testing.T, network *enginetest.Network) *node {
 	t.Helper()
 	n := &node{network: network}
-	n.Session = cluster.New(network).ConnectPeers(broker.Handler{
+	n.Session = cluster.New(network).Connect(broker.Handler{
 		Receive: func(topic, _ string, packet []byte) {
 			n.locked(func() { n.received = append(n.received, topic+" "+string(packet)) })
 		},
@@ -47,15 +46,14 @@ func connect(t *testing.T, network *enginetest.Network) *node {
 			n.locked(func() { n.reports = append(n.reports, report{topic, packets, time.Now()}) })
 		},
 		NodeLeft: func(name string) { n.locked(func() { n.left = append(n.left, name) }) },
-	}, cluster.PeerHandler{
-		Payload: func() (payload []byte) {
-			n.locked(func() { payload = []byte(n.payload) })
-			return payload
+		PresenceChanged: func(topic string, m broker.Member, joined bool) {
+			event := fmt.Sprint(topic, " ", m.ID, " ", m.Data)
+			if !joined {
+				event += " left"
+			}
+			n.locked(func() { n.presence = append(n.presence, event) })
 		},
-		Alive:    func(name string, payload []byte) { n.record("alive", name, payload) },
-		Returned: func(name string) { n.record("returned", name, nil) },
-		Direct:   func(name string, packet []byte) { n.record("direct", name, packet) },
-	})
+	}).(*cluster.Session)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -63,10 +61,6 @@ func connect(t *testing.T, network *enginetest.Network) *node {
 		time.Sleep(3 * time.Second) // for what is in transit
 	})
 	return n
-}
-
-func (n *node) record(event, name string, payload []byte) {
-	n.locked(func() { n.peers = append(n.peers, fmt.Sprintf("%s %s %s", event, name, payload)) })
 }
 
 func (n *node) locked(f func()) {
@@ -101,11 +95,11 @@ func (n *node) subscriptions() []string {
 	return slices.Clone(n.subscribed)
 }
 
-// peerEvents returns the calls of the PeerHandler.
-func (n *node) peerEvents() []string {
+// changes returns the calls of PresenceChanged.
+func (n *node) changes() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Clone(n.peers)
+	return slices.Clone(n.presence)
 }
 
 func (n *node) reportedAt() (at time.Time) {
