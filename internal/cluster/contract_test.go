@@ -23,6 +23,7 @@ func TestBroker_KeepsContract(t *testing.T) {
 					Timeout:     20 * time.Second,
 					QuietPeriod: 3 * time.Second,
 				})
+				time.Sleep(time.Minute) // for what is in transit
 			})
 		})
 	}

@@ -38,7 +38,8 @@
 //   - known is before the digest of the heartbeat: a digest after known, and up to 64 tracked
 //     topics with the versions held, so that their changes are part of the same answer.
 //   - topics are behind: these topics with the versions held.
-//   - a topic is tracked from now on: one broadcast query for all new topics. Nodes with members
+//   - a topic is tracked from now on: one broadcast query for all new topics, at the next
+//     [Node.Tick] unless there was one in the last 200 ms. Nodes with members
 //     answer it; the others list the topics in their next heartbeat, which serves all askers.
 //
 // The owner answers with the changes since a version from its log of 4,096 changes, or with the

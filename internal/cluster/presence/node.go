@@ -74,6 +74,8 @@ type Node struct {
 	query   map[string]struct{} // topics to be queried at queryAt
 	queryAt time.Time
 
+	queriedAt time.Time // of the last query
+
 	repairs int
 }
 
@@ -122,8 +124,11 @@ func (n *Node) Track(topic string, now time.Time) {
 	if len(n.peers) == 0 {
 		return
 	}
-	if len(n.query) == 0 {
-		n.queryAt = now.Add(n.jitter())
+	if len(n.query) == 0 { // at once, unless many topics are tracked in a short time
+		n.queryAt = now
+		if next := n.queriedAt.Add(n.jitter()); next.After(now) {
+			n.queryAt = next
+		}
 	}
 	n.query[topic] = struct{}{}
 	for _, p := range n.peers {
@@ -169,6 +174,7 @@ func (n *Node) Tick(now time.Time) {
 		return p.gone && now.Sub(p.goneAt) >= forgetAfter
 	})
 	if len(n.query) > 0 && !now.Before(n.queryAt) {
+		n.queriedAt = now
 		n.sendQuery()
 	}
 	for _, p := range n.peers {
