@@ -52,6 +52,7 @@ func (r *Router) connectBroker() {
 		panic("router: Broker.Connect has returned nil; it must return a Session")
 	}
 	r.session = recoveringSession{r, session}
+	r.session.Subscribe(usersTopic)
 }
 
 // nodeLeft is called when another node has left or failed.

@@ -160,17 +160,10 @@ func queueError(err error) error {
 	}
 }
 
-// sendAll encodes a message once and sends it to many connections. Connections that are closed
-// are skipped.
-func sendAll(conns []*Conn, m Message) error {
-	frame, err := encode(m)
-	if err != nil {
-		return err
-	}
+// sendAll sends a frame to many connections. Connections that are closed are skipped.
+func sendAll(conns []*Conn, frame *wsconn.Frame) {
 	for _, c := range conns {
 		frame.Retain()
 		_ = c.send(frame)
 	}
-	frame.Release()
-	return nil
 }

@@ -158,7 +158,12 @@ func (b *faultyBroker) Connect(node broker.Handler) broker.Session {
 	return b
 }
 
-func (b *faultyBroker) Subscribe(string)             { b.trigger("Subscribe") }
+func (b *faultyBroker) Subscribe(topic string) {
+	if topic[0] != 0 { // which New subscribes to
+		b.trigger("Subscribe")
+	}
+}
+
 func (b *faultyBroker) Unsubscribe(string)           { b.trigger("Unsubscribe") }
 func (b *faultyBroker) Publish(string, []byte) error { b.trigger("Publish"); return nil }
 func (b *faultyBroker) Join(string, string, string)  { b.trigger("Join") }

@@ -73,8 +73,9 @@ type Options struct {
 	OnPresence func(PresenceEvent)
 
 	// OnMessagesLost is called when messages of topic from other nodes were lost, with their
-	// number, or 0 if it is unknown. Clients that need every message should then load their
-	// state again. Calls run one at a time, in order.
+	// number, or 0 if it is unknown. The topic "" stands for calls of SendToUser and
+	// DisconnectUser. It is called when the node receives messages of the topic again: clients
+	// that need every message should then load their state. Calls run one at a time, in order.
 	OnMessagesLost func(topic string, messages int)
 
 	// CompressMinBytes enables permessage-deflate (RFC 7692) for clients that offer it, as

@@ -11,7 +11,9 @@ import (
 // The first byte of a packet between nodes is its kind. A node ignores unknown kinds, which
 // later versions may send.
 const (
-	packetMessage = 1 + iota // a published message
+	packetMessage        = 1 + iota // a published message
+	packetUserMessage               // a message for a user: tenant, user, and a packetMessage
+	packetUserDisconnect            // tenant, user, status code as a varint, and the reason
 )
 
 // messagePacket encodes a published message: its time in microseconds since 1970 and the

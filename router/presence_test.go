@@ -216,7 +216,12 @@ func (b *recordingBroker) Connect(node broker.Handler) broker.Session {
 	return b
 }
 
-func (b *recordingBroker) Subscribe(topic string)   { b.topics.add("+" + topic) }
+func (b *recordingBroker) Subscribe(topic string) {
+	if topic[0] != 0 { // which New subscribes to
+		b.topics.add("+" + topic)
+	}
+}
+
 func (b *recordingBroker) Unsubscribe(topic string) { b.topics.add("-" + topic) }
 func (b *recordingBroker) Publish(_ string, packet []byte) error {
 	b.published.add(string(packet))

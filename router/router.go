@@ -120,14 +120,6 @@ func (r *Router) Conn(id string) *Conn { return r.conns.byID(id) }
 // begins.
 func (r *Router) Conns() iter.Seq[*Conn] { return r.conns.all() }
 
-// SendToUser sends a message to all connections of a user on this node, and returns their
-// number. It returns 0 for the empty userID, which anonymous connections have, and an error if
-// the message cannot be encoded.
-func (r *Router) SendToUser(tenantID, userID string, m Message) (int, error) {
-	conns := r.conns.ofUser(userKey{tenantID, userID})
-	return len(conns), sendAll(conns, m)
-}
-
 // mustNotBeServing panics if the router has begun to serve.
 func (r *Router) mustNotBeServing(what string) {
 	if r.serving.Load() {

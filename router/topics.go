@@ -187,7 +187,11 @@ func (t *topic) deliver(frame *wsconn.Frame, except *Conn) (receivers int) {
 
 // receive handles a packet that another node has published on a topic. The broker calls it.
 func (ts *topics) receive(name, _ string, packet []byte) {
-	if len(packet) > 0 && packet[0] == packetMessage {
+	switch {
+	case len(packet) == 0:
+	case name == usersTopic:
+		ts.router.receiveUserPacket(packet)
+	case packet[0] == packetMessage:
 		ts.receiveMessage(name, packet[1:])
 	}
 }
@@ -214,6 +218,9 @@ func (ts *topics) receiveMessage(name string, body []byte) {
 
 // messagesLost is called when packets of a topic were lost. 0 is an unknown number.
 func (ts *topics) messagesLost(name string, packets int) {
+	if name == usersTopic {
+		name = ""
+	}
 	ts.router.observe(Event{Kind: EventMessagesLost, Count: packets})
 	if ts.router.opts.OnMessagesLost == nil {
 		return

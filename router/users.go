@@ -1,0 +1,118 @@
+package router
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// usersTopic carries packets about the connections of users, and every node subscribes to it. It
+// is the name of no application's topic, because it contains a control character.
+const usersTopic = "\x00users"
+
+// SendToUser sends a message to all connections of a user, on all nodes, and returns the number of
+// those on this node. As with Publish, connections on other nodes receive it at most once; a loss
+// is reported to Options.OnMessagesLost of their nodes with the topic "". SendToUser does nothing
+// for the empty userID, which anonymous connections have. It returns an error if the message
+// cannot be encoded, or the error of Options.Broker.
+func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode int, err error) {
+	frame, err := encode(m)
+	if err != nil || userID == "" {
+		return 0, err
+	}
+	defer frame.Release()
+	user := userKey{tenantID, userID}
+	conns := r.conns.ofUser(user)
+	sendAll(conns, frame)
+	return len(conns), r.publishToNodes(func() []byte {
+		return append(userPacket(packetUserMessage, user), messagePacket(frame)...)
+	})
+}
+
+// DisconnectUser closes all connections of a user, on all nodes, as [Conn.Close] does, and returns
+// the number of those on this node. Clients may connect again; to prevent that, make
+// Options.Authenticate reject them first. Other nodes are notified at most once; a loss is
+// reported to Options.OnMessagesLost with the topic "". DisconnectUser does nothing for the empty
+// userID. It returns the error of Options.Broker.
+func (r *Router) DisconnectUser(tenantID, userID string, code StatusCode, reason string) (connsOnThisNode int, err error) {
+	if userID == "" {
+		return 0, nil
+	}
+	user := userKey{tenantID, userID}
+	return r.disconnect(user, code, reason), r.publishToNodes(func() []byte {
+		packet := binary.AppendUvarint(userPacket(packetUserDisconnect, user), uint64(code))
+		return append(packet, reason...)
+	})
+}
+
+// disconnect closes the connections of a user on this node.
+func (r *Router) disconnect(user userKey, code StatusCode, reason string) int {
+	conns := r.conns.ofUser(user)
+	for _, c := range conns {
+		c.Close(code, reason)
+	}
+	return len(conns)
+}
+
+func (r *Router) publishToNodes(packet func() []byte) error {
+	if r.opts.Broker == nil {
+		return nil
+	}
+	return r.session.Publish(usersTopic, packet())
+}
+
+// userPacket returns the beginning of a packet about a user.
+func userPacket(kind byte, user userKey) []byte {
+	packet := []byte{kind}
+	for _, s := range []string{user.tenantID, user.userID} {
+		packet = append(binary.AppendUvarint(packet, uint64(len(s))), s...)
+	}
+	return packet
+}
+
+// receiveUserPacket handles a packet that another node has published on usersTopic.
+func (r *Router) receiveUserPacket(packet []byte) {
+	var user userKey
+	kind, rest, ok := packet[0], packet[1:], true
+	if user.tenantID, rest, ok = cutString(rest); !ok {
+		return
+	}
+	if user.userID, rest, ok = cutString(rest); !ok || user.userID == "" {
+		return
+	}
+	switch kind {
+	case packetUserMessage:
+		r.receiveUserMessage(user, rest)
+	case packetUserDisconnect:
+		if code, n := binary.Uvarint(rest); n > 0 && code <= maxStatusCode {
+			r.disconnect(user, StatusCode(code), string(rest[n:]))
+		}
+	}
+}
+
+// maxStatusCode is the largest code of a close frame.
+const maxStatusCode = 4999
+
+func (r *Router) receiveUserMessage(user userKey, packet []byte) {
+	if len(packet) == 0 || packet[0] != packetMessage {
+		return
+	}
+	frame, published := parseMessagePacket(packet[1:])
+	if frame == nil {
+		return
+	}
+	defer frame.Release()
+	conns := r.conns.ofUser(user)
+	frame.At = time.Now()
+	r.observe(Event{Kind: EventDelivered, Count: len(conns), Duration: max(frame.At.Sub(published), 0)})
+	sendAll(conns, frame)
+}
+
+// cutString reads a string that follows its length.
+func cutString(b []byte) (s string, rest []byte, ok bool) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 || n > uint64(len(b)-size) {
+		return "", nil, false
+	}
+	b = b[size:]
+	return string(b[:n]), b[n:], true
+}
