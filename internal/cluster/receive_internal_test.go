@@ -31,12 +31,12 @@ func (silentLink) Close()                              {}
 func BenchmarkSession_Receive(b *testing.B) {
 	for _, connections := range []int{1, 2} {
 		b.Run(fmt.Sprint(connections), func(b *testing.B) {
-			s := New(silentEngine{}).ConnectPeers(broker.Handler{
+			s := New(silentEngine{}).Connect(broker.Handler{
 				Receive:      func(string, string, []byte) {},
 				Subscribed:   func(string) {},
 				MessagesLost: func(string, int) {},
 				NodeLeft:     func(string) {},
-			}, PeerHandler{})
+			}).(*Session)
 			defer func() { _ = s.Close(b.Context()) }()
 			done := make(chan struct{})
 			start := time.Now()
@@ -62,7 +62,7 @@ func BenchmarkSession_Receive(b *testing.B) {
 
 // BenchmarkSession_Publish measures what a publisher waits for.
 func BenchmarkSession_Publish(b *testing.B) {
-	s := New(silentEngine{}).ConnectPeers(broker.Handler{}, PeerHandler{})
+	s := New(silentEngine{}).Connect(broker.Handler{}).(*Session)
 	defer func() { _ = s.Close(b.Context()) }()
 	packet := make([]byte, 200)
 	for b.Loop() {

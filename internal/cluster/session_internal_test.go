@@ -15,11 +15,11 @@ import (
 func TestSession_LateMessageDoesNotReviveNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, received := 0, 0
-		s := New(silentEngine{}).ConnectPeers(broker.Handler{
+		s := New(silentEngine{}).Connect(broker.Handler{
 			Receive:    func(string, string, []byte) { received++ },
 			Subscribed: func(string) {},
 			NodeLeft:   func(string) { left++ },
-		}, PeerHandler{})
+		}).(*Session)
 		defer s.Kill()
 		s.Subscribe("news")
 		receive := func(channel Channel, m nodeMessage) { s.received(channel.Name, m.encode()) }

@@ -271,6 +271,10 @@ type lossyBroker struct{ node broker.Handler }
 func (l *lossyBroker) Connect(node broker.Handler) broker.Session { l.node = node; return l }
 func (*lossyBroker) Subscribe(string)                             {}
 func (*lossyBroker) Unsubscribe(string)                           {}
+func (*lossyBroker) Join(string, string, string)                  {}
+func (*lossyBroker) Leave(string, string)                         {}
+func (*lossyBroker) Track(string)                                 {}
+func (*lossyBroker) Untrack(string)                               {}
 func (*lossyBroker) Close(context.Context) error                  { return nil }
 func (l *lossyBroker) Publish(topic string, packet []byte) error {
 	time.AfterFunc(3*time.Second, func() {
