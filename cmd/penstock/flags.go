@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,12 +16,14 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-const simulateUsage = `usage: penstock simulate [flags] [trace]
+const simulateUsage = `usage: penstock simulate [flags] [trace ...]
 
 Replays a trace of requests against rate limit policies, each with its own buckets, and prints
-what each policy would have rejected. Without a trace, or with -, it reads standard input.
+what each policy would have rejected. A trace is one or more files, read in the given order, or a
+directory, such as one that package middleware/recorder writes. Without a trace, or with -, it
+reads standard input.
 
-A trace is CSV or JSON lines. The first line of CSV names the columns time, key, and optionally
+A file is CSV or JSON lines. The first line of CSV names the columns time, key, and optionally
 cost and type, in any order. JSON lines are objects with members of these names. The time is in
 RFC 3339 format, or a number since 1970 in seconds, milliseconds, microseconds or nanoseconds,
 recognized by its size. The default cost is 1.
@@ -30,14 +33,14 @@ printed and counted; the exit status is then 3.
 
 Examples:
   penstock simulate -policy 10/s -policy 'strict: 3/m burst 5' -plot out.png trace.csv
-  penstock simulate -suggest p99 trace.csv
+  penstock simulate -suggest p99 /var/lib/app/trace
 
 Flags:
 `
 
 // A config holds the values of the flags.
 type config struct {
-	trace    string // path; "" is standard input
+	traces   []string // files and directories; none is standard input
 	format   trace.Format
 	policies []limit.Policy
 	per      replay.Per
@@ -70,12 +73,13 @@ func parseFlags(args []string, stdout io.Writer) (*config, error) {
 		}
 		files = append(files, flags.Arg(0))
 	}
-	switch {
-	case len(files) > 1:
-		return nil, usageError{fmt.Errorf("got %d traces: %s; give one", len(files), strings.Join(files, ", "))}
-	case len(files) == 1 && files[0] != "-":
-		c.trace = files[0]
+	if slices.Contains(files, "-") {
+		if len(files) > 1 {
+			return nil, usageError{errors.New("- (standard input) cannot be combined with files")}
+		}
+		files = nil
 	}
+	c.traces = files
 	return c, c.check()
 }
 

@@ -162,7 +162,7 @@ func TestRun_InvalidArgumentsPrintTheCorrection(t *testing.T) {
 		"simulate -policy 1/s -rate 1/s":         "-rate requires -suggest",
 		"simulate -policy 1/s -late -1s":         "-late is -1s; it must not be negative",
 		"simulate -suggest p99 -within 0s":       "-within is 0s; it must be more than 0",
-		"simulate -policy 1/s a -json b":         "got 2 traces: a, b; give one",
+		"simulate -policy 1/s a -json -":         "- (standard input) cannot be combined with files",
 		"simulate -policies /no/such":            "no such file",
 		"simulate -polices x":                    "flag provided but not defined: -polices",
 		"simulate -suggest p99 -rate 0/s":        "it must be at least 1 token",
@@ -244,13 +244,43 @@ func TestSimulate_PrintsProgressOncePerSecond(t *testing.T) {
 func TestMeter_ClearsTheTerminalLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stderr bytes.Buffer
-		m := newMeter(&slowReader{left: 8}, 72, &stderr, true)
+		m := newMeter(72, &stderr, true)
+		m.in = &slowReader{left: 8}
 		_, err := io.Copy(io.Discard, m)
 		require.NoError(t, err)
 		m.clear()
 		line := "0 lines, 0.0 MB of 0.0 MB (50 %), 0 lines/s"
 		assert.Equal(t, "\r"+line+"\r"+strings.Replace(line, "50", "100", 1)+"\r"+strings.Repeat(" ", len(line)+1)+"\r", stderr.String())
 	})
+}
+
+func TestSimulate_ReadsFilesAndDirectories(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"trace-2.csv": "time,key\n3,ann\n", "trace-1.csv": "key,time\nann,1\nann,x\n", "trace-3.csv": "", "notes.txt": "no trace",
+		"trace-4.jsonl": `{"time": 4, "key": "bob"}`,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	status, stdout, stderr := command("", "simulate", "-policy", "1/h", "-suggest", "p50", "-rate", "1/h", dir)
+	assert.Equal(t, exitInvalidLines, status)
+	assert.Contains(t, stderr, dir+"/trace-1.csv:3: time is \"x\"; ")
+	assert.Contains(t, stdout, dir+"/trace-1.csv and 3 more files: 3 requests of 2 keys, in 3s from 1970-01-01T00:00:01Z\ninvalid lines: 1 of 6, skipped\n")
+
+	file := filepath.Join(dir, "trace-2.csv")
+	status, stdout, _ = command("", "simulate", "-policy", "1/h", file, file)
+	assert.Equal(t, exitOK, status)
+	assert.Contains(t, stdout, "2 requests of 1 key,", "a file is read as often as it is named")
+
+	for want, path := range map[string]string{
+		"the directory contains no file that ends in .csv or .jsonl": t.TempDir(),
+		"the trace is empty": filepath.Join(dir, "trace-3.csv"),
+		"no such file":       filepath.Join(dir, "missing"),
+	} {
+		status, _, stderr = command("", "simulate", "-policy", "1/h", path)
+		assert.Equal(t, exitFailed, status)
+		assert.Contains(t, stderr, want)
+	}
 }
 
 // TestProgram_RunsAsBuilt builds the command and runs it.

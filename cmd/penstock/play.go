@@ -42,38 +42,60 @@ const maxReportedLines = 10
 
 // run replays all requests of the trace. It returns an error if there are none.
 func (p *runner) run(opts replay.Options) (*result, error) {
-	in, name, size, repeatable, err := p.open()
+	sources, err := p.sources()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = in.Close() }()
-	meter := p.meter(in, size)
+	out := &result{repeatable: true, replay: replay.New(opts)}
+	out.summary = traceSummary{Name: nameOf(sources), Per: p.config.per}
+	meter := p.meter(sources)
 	defer meter.clear()
-	requests, err := trace.NewReader(meter, p.config.format)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	for _, s := range sources {
+		out.repeatable = out.repeatable && s.repeatable
+		if err := p.replaySource(s, out, meter); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
 	}
-	out := &result{repeatable: repeatable, replay: replay.New(opts)}
-	out.summary = traceSummary{Name: name, Per: p.config.per, Ignored: strings.Join(requests.Ignored(), ", ")}
-	if err := p.replayAll(requests, out, meter); err != nil {
-		return nil, err
-	}
-	out.summary.Lines, out.summary.Stats = requests.Line(), out.replay.Stats()
+	out.summary.Stats = out.replay.Stats()
 	if more := out.summary.InvalidLines - maxReportedLines; more > 0 && !p.quiet {
 		meter.clear()
-		fmt.Fprintf(p.stderr, "%s: %s more invalid lines\n", name, grouped(more))
+		fmt.Fprintf(p.stderr, "%s: %s more invalid lines\n", out.summary.Name, grouped(more))
 	}
 	if out.summary.Requests == 0 {
-		return nil, fmt.Errorf("%s: none of its %s lines is a valid request", name, grouped(out.summary.Lines))
+		return nil, fmt.Errorf("%s: none of its %s lines is a valid request", out.summary.Name, grouped(out.summary.Lines))
 	}
 	return out, nil
 }
 
-// replayAll replays to the end of the trace and prints invalid lines.
-func (p *runner) replayAll(requests *trace.Reader, out *result, m *meter) error {
+// replaySource replays one file. Of several files, some may be empty.
+func (p *runner) replaySource(s source, out *result, m *meter) error {
+	in, err := p.open(s)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	m.in = in
+	requests, err := trace.NewReader(m, p.config.format)
+	if errors.Is(err, trace.ErrEmpty) && out.summary.Name != s.name {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if ignored := strings.Join(requests.Ignored(), ", "); ignored != "" {
+		out.summary.Ignored = ignored
+	}
+	before := out.summary.Lines
+	err = p.replayAll(requests, s, out, m, before)
+	out.summary.Lines = before + requests.Line()
+	return err
+}
+
+// replayAll replays to the end of a file and prints invalid lines. Lines were read before it.
+func (p *runner) replayAll(requests *trace.Reader, s source, out *result, m *meter, lines int64) error {
 	for {
 		err := replayNext(requests, out.replay)
-		m.lines = requests.Line()
+		m.lines = lines + requests.Line()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -81,9 +103,9 @@ func (p *runner) replayAll(requests *trace.Reader, out *result, m *meter) error 
 		switch {
 		case ok:
 			out.summary.InvalidLines++
-			p.printInvalid(m, out.summary, invalid)
+			p.printInvalid(m, s.name, out.summary.InvalidLines, invalid)
 		case err != nil:
-			return fmt.Errorf("%s: after line %d: %w", out.summary.Name, requests.Line(), err)
+			return fmt.Errorf("after line %d: %w", requests.Line(), err)
 		}
 	}
 }
@@ -99,39 +121,24 @@ func replayNext(requests *trace.Reader, r *replay.Replay) error {
 	return nil
 }
 
-func (p *runner) printInvalid(m *meter, a traceSummary, invalid *trace.InvalidLine) {
-	if a.InvalidLines <= maxReportedLines && !p.quiet {
+func (p *runner) printInvalid(m *meter, name string, count int64, invalid *trace.InvalidLine) {
+	if count <= maxReportedLines && !p.quiet {
 		m.clear()
-		fmt.Fprintf(p.stderr, "%s:%d: %v\n", a.Name, invalid.Line, invalid.Err)
+		fmt.Fprintf(p.stderr, "%s:%d: %v\n", name, invalid.Line, invalid.Err)
 	}
-}
-
-// open returns the trace, its name, its size (0 if unknown), and whether it can be read again.
-func (p *runner) open() (in io.ReadCloser, name string, size int64, repeatable bool, err error) {
-	if p.config.trace == "" {
-		return io.NopCloser(p.stdin), "standard input", 0, false, nil
-	}
-	file, err := os.Open(p.config.trace)
-	if err != nil {
-		return nil, "", 0, false, err
-	}
-	info, err := file.Stat()
-	if err != nil {
-		return nil, "", 0, false, errors.Join(err, file.Close())
-	}
-	if !info.Mode().IsRegular() { // such as a named pipe
-		return file, p.config.trace, 0, false, nil
-	}
-	return file, p.config.trace, info.Size(), true, nil
 }
 
 // meter returns a progress meter. It prints only to a terminal, or if -progress is set.
-func (p *runner) meter(in io.Reader, size int64) *meter {
+func (p *runner) meter(sources []source) *meter {
+	size := int64(0)
+	for _, s := range sources {
+		size += s.size
+	}
 	if file, ok := p.stderr.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		return newMeter(in, size, p.stderr, true)
+		return newMeter(size, p.stderr, true)
 	}
 	if p.config.progress {
-		return newMeter(in, size, p.stderr, false)
+		return newMeter(size, p.stderr, false)
 	}
-	return newMeter(in, size, nil, false)
+	return newMeter(size, nil, false)
 }

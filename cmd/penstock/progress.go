@@ -10,8 +10,8 @@ import (
 // A meter reads the trace and prints the progress once per second. It prints nothing in the first
 // second.
 type meter struct {
-	in       io.Reader
-	size     int64 // of the trace in bytes; 0 if unknown
+	in       io.Reader // the file that is being read
+	size     int64     // of the trace in bytes; 0 if unknown
 	out      io.Writer
 	terminal bool // each line overwrites the previous one
 
@@ -24,9 +24,9 @@ type meter struct {
 
 const printInterval = time.Second
 
-func newMeter(in io.Reader, size int64, out io.Writer, terminal bool) *meter {
+func newMeter(size int64, out io.Writer, terminal bool) *meter {
 	now := time.Now()
-	return &meter{in: in, size: size, out: out, terminal: terminal, started: now, printed: now}
+	return &meter{size: size, out: out, terminal: terminal, started: now, printed: now}
 }
 
 // Read implements io.Reader.

@@ -69,7 +69,7 @@ func (r *report) suggest(p *runner, first *result) ([]chart.Panel, error) {
 	}
 	outcome := second.replay.Results()[0]
 	if second.summary != first.summary || outcome.KeysRejected != candidates[best].KeysRejected {
-		return nil, fmt.Errorf("%s changed during the simulation; the suggestion is based on the first reading", p.config.trace)
+		return nil, fmt.Errorf("%s changed during the simulation; the suggestion is based on the first reading", first.summary.Name)
 	}
 	r.Suggestion.Result = &outcome
 	return panelsOf(second.replay, policies), nil

@@ -36,6 +36,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/middleware/recorder"
 	"github.com/penstock-go/penstock/outbound"
 	"github.com/penstock-go/penstock/router"
 )

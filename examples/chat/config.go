@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/middleware/recorder"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -27,6 +28,9 @@ type config struct {
 	limits       router.Limits
 
 	redis *goredis.Client // nil: a single node with all state in memory
+
+	recordDir string             // empty: no trace is recorded
+	recorder  *recorder.Recorder // nil: no trace is recorded; run opens it
 }
 
 var keys = map[string]func(router.IngressContext) limit.Key{
@@ -62,6 +66,7 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	key := fs.String("key", "user-or-ip-type", "`key` that selects the bucket: messages with the same key share a rate limit; one of "+names(keys))
 	action := fs.String("on-exceeded", "send", "`action` when a client exceeds its rate limit: send an error, close the connection, or send a custom SLOW_DOWN message; one of "+names(limitActions))
 	fs.Int64Var(&cfg.limits.MaxMessageBytes, "max-bytes", 16384, "maximum size of a message in `bytes`")
+	fs.StringVar(&cfg.recordDir, "record", "", "`directory` for a trace of all messages, which \"penstock simulate\" replays; it contains hashes instead of names, and takes up to 256 MiB")
 	redisURL := fs.String("redis", "", "`URL` of the Redis server that the nodes share, such as redis://localhost:6379; if empty, this node runs alone")
 	fs.IntVar(&cfg.limits.Concurrency, "max-in-flight", 16, "maximum number of concurrent `calls` per connection")
 

@@ -21,6 +21,7 @@ func TestRun_WrongFlagsPrintOneLineAndExit2(t *testing.T) {
 		{"-addr=nowhere", "-addr: listen tcp"},
 		{"-metrics-addr=nowhere", "-metrics-addr: listen tcp"},
 		{"-redis=localhost", `-redis is "localhost"; it must be a URL such as redis://`},
+		{"-record=/dev/null", "-record: recorder: mkdir /dev/null: not a directory"},
 		{"-nope", "flag provided but not defined: -nope"},
 		{"extra", `unexpected argument "extra"`},
 	} {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/middleware/recorder"
 )
 
 // shutdownTimeout bounds the graceful shutdown after SIGINT or SIGTERM.
@@ -44,6 +45,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "chat: -addr: %v\n", err)
 		return 2
 	}
+	if cfg.recordDir != "" {
+		var closeRecorder func()
+		if cfg.recorder, closeRecorder, err = openRecorder(cfg.recordDir, stderr); err != nil {
+			fmt.Fprintf(stderr, "chat: -record: %v\n", err)
+			return 2
+		}
+		defer closeRecorder()
+	}
 	chat := newServer(cfg)
 	if cfg.hasMetricsListener() {
 		metricsListener, err := net.Listen("tcp", cfg.metricsAddr)
@@ -60,6 +69,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// openRecorder records messages until the caller calls closeRecorder.
+func openRecorder(directory string, stderr io.Writer) (rec *recorder.Recorder, closeRecorder func(), err error) {
+	report := func(err error) { fmt.Fprintf(stderr, "chat: %v\n", err) }
+	rec, err = recorder.New(directory, &recorder.Options{Cost: cost, OnError: report})
+	if err != nil {
+		return nil, nil, err
+	}
+	return rec, func() {
+		if err := rec.Close(); err != nil {
+			report(err)
+		}
+	}, nil
 }
 
 // serveMetrics serves /metrics until the caller calls stop. Metrics remain available

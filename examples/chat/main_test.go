@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +32,8 @@ func TestRun_ServesAndShutsDownGracefully(t *testing.T) {
 	stdout := &lineWriter{make(chan string, 10)}
 	var stderr bytes.Buffer
 	exit := make(chan int)
-	go func() { exit <- run(ctx, []string{"-addr=localhost:0"}, stdout, &stderr) }()
+	trace := t.TempDir()
+	go func() { exit <- run(ctx, []string{"-addr=localhost:0", "-record=" + trace}, stdout, &stderr) }()
 	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
 
 	assert.Equal(t, http.StatusOK, get(t, url+"/healthz").StatusCode)
@@ -43,12 +46,23 @@ func TestRun_ServesAndShutsDownGracefully(t *testing.T) {
 	ws, _, err := websocket.Dial(t.Context(), url+"/ws?access_token=ann", nil)
 	require.NoError(t, err)
 	defer ws.CloseNow()
+	require.NoError(t, ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"WHO","meta":{"correlationId":"1"}}`)))
+	_, _, err = ws.Read(t.Context())
+	require.NoError(t, err)
 	interrupt()
 	_, _, err = ws.Read(t.Context())
 	assert.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(err))
 	assert.Equal(t, "chat: shutting down\n", <-stdout.lines)
 	assert.Zero(t, <-exit)
 	assert.Empty(t, stderr.String())
+
+	files, err := filepath.Glob(filepath.Join(trace, "trace-*.csv"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	recorded, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	assert.Equal(t, 2, strings.Count(string(recorded), "\n"), "a header and one message: %s", recorded)
+	assert.NotContains(t, string(recorded), "ann")
 }
 
 func TestServer_MetricsArePublicOnlyIfAddressesMatch(t *testing.T) {

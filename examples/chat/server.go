@@ -61,6 +61,9 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 	rooms.router = r
 	m.Router(r)
 
+	if cfg.recorder != nil {
+		r.UseIngress(cfg.recorder.Record) // before the limits, to record what they reject
+	}
 	if cfg.dryRunPolicy != nil {
 		ignore := func(router.IngressContext, *router.LimitExceeded) {} // the metrics record the decisions
 		r.UseIngress(newRateLimit(cfg, *cfg.dryRunPolicy, m, ignore))

@@ -30,6 +30,9 @@ func (b *InvalidLine) Error() string { return fmt.Sprintf("line %d: %v", b.Line,
 // Unwrap returns Err.
 func (b *InvalidLine) Unwrap() error { return b.Err }
 
+// ErrEmpty means that a trace has no line.
+var ErrEmpty = errors.New("the trace is empty")
+
 // A Format is the format of a trace.
 type Format string
 
@@ -61,7 +64,7 @@ func NewReader(r io.Reader, format Format) (*Reader, error) {
 	t := &Reader{in: bufio.NewReaderSize(r, MaxLineBytes)}
 	first, err := t.next()
 	if errors.Is(err, io.EOF) {
-		return nil, errors.New("the trace is empty")
+		return nil, ErrEmpty
 	}
 	if invalid, ok := errors.AsType[*InvalidLine](err); ok && format == JSONLines {
 		t.parse, t.invalid = new(jsonParser).parse, invalid
