@@ -17,7 +17,7 @@ type Broker interface {
 
 // A Session is one node's connection to the cluster. Its methods are safe for concurrent use.
 // Except for Close they do not block, and leave calls of the Handler to other goroutines.
-type Session interface {
+type Session interface { //nolint:interfacebloat // all that a node does in the cluster
 	// Subscribe requests the packets that other nodes publish on topic. The router calls it
 	// for the first local subscriber of a topic, and Unsubscribe after the last one.
 	Subscribe(topic string)

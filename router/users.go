@@ -71,15 +71,16 @@ func userPacket(kind byte, user userKey) []byte {
 
 // receiveUserPacket handles a packet that another node has published on usersTopic.
 func (r *Router) receiveUserPacket(packet []byte) {
-	var user userKey
-	kind, rest, ok := packet[0], packet[1:], true
-	if user.tenantID, rest, ok = cutString(rest); !ok {
+	tenantID, rest, ok := cutString(packet[1:])
+	if !ok {
 		return
 	}
-	if user.userID, rest, ok = cutString(rest); !ok || user.userID == "" {
+	userID, rest, ok := cutString(rest)
+	if !ok || userID == "" {
 		return
 	}
-	switch kind {
+	user := userKey{tenantID, userID}
+	switch packet[0] {
 	case packetUserMessage:
 		r.receiveUserMessage(user, rest)
 	case packetUserDisconnect:

@@ -29,8 +29,14 @@ func (b *Broker) Connect(handler broker.Handler) broker.Session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.connected++
-	s := &session{broker: b, handler: handler, name: strconv.Itoa(b.connected),
-		topics: map[string]struct{}{}, tracked: map[string]struct{}{}, members: map[string]map[string]string{}}
+	s := &session{
+		broker:  b,
+		handler: handler,
+		name:    strconv.Itoa(b.connected),
+		topics:  map[string]struct{}{},
+		tracked: map[string]struct{}{},
+		members: map[string]map[string]string{},
+	}
 	b.sessions[s] = struct{}{}
 	return s
 }

@@ -29,7 +29,7 @@ type record[R any] interface {
 }
 
 const (
-	recordShards     = 64
+	recordShards      = 64
 	recordSweepMicros = 100_000
 )
 

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
@@ -97,7 +98,11 @@ func (l *Limiter) callBatch(ctx context.Context, costs []bucketCost) ([]int64, e
 	args := make([]any, 0, 2+6*len(costs))
 	args = append(args, len(costs))
 	for _, c := range costs {
-		args = append(args, keyName(c.limiter.prefix, keyParts(c.key)))
+		name := keyName(c.limiter.prefix, keyParts(c.key))
+		if slices.Contains(args, any(name)) { // the script would charge the bucket once
+			return nil, fmt.Errorf("redis: two requests charge the bucket %q; give the policies of the limiters different names", name)
+		}
+		args = append(args, name)
 	}
 	for _, c := range costs {
 		args = append(args, c.policy.args[:]...)

@@ -377,3 +377,10 @@ func TestConstructors_InvalidArgumentsPanic(t *testing.T) {
 	assert.PanicsWithValue(t, "redis: NewBroker needs a client", func() { redis.NewBroker(nil) })
 	assert.Panics(t, func() { redis.NewLimiter(goredis.NewClient(&goredis.Options{}), limit.Policy{}) })
 }
+
+func TestLimiter_BatchOfOneBucketIsAnError(t *testing.T) {
+	client, name := redistest.Any(t), redistest.Prefix(t)+"same"
+	both := limit.AllOf(redis.NewLimiter(client, limit.PerHour(5).Named(name)), redis.NewLimiter(client, limit.PerHour(50).Named(name)))
+	_, err := both.Consume(t.Context(), limit.Key{"user", "", "ann"}, 1)
+	require.ErrorContains(t, err, "give the policies of the limiters different names")
+}

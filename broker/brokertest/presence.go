@@ -53,26 +53,26 @@ func (n *node) view(topic string) (all []string) {
 	return all
 }
 
-// track returns when the node is subscribed.
-func (n *node) track(topic string) error {
-	if err := n.subscribe(topic); err != nil {
+// trackRoom returns when the node is subscribed.
+func (n *node) trackRoom() error {
+	if err := n.subscribe("room"); err != nil {
 		return err
 	}
-	n.Track(topic)
+	n.Track("room")
 	return nil
 }
 
 func presenceReachesTrackingNodes(c Cluster) error {
 	a, b, late, other := c.connect(), c.connect(), c.connect(), c.connect()
 	defer closeAll(a, b, late, other)
-	if err := errors.Join(b.track("room"), other.subscribe("room")); err != nil {
+	if err := errors.Join(b.trackRoom(), other.subscribe("room")); err != nil {
 		return err
 	}
 	a.Join("room", "1", "ann")
 	a.Join("room", "2", "")
 	a.Join("elsewhere", "1", "ann")
 	b.Join("room", "1", "bob") // IDs are unique on a node
-	if err := errors.Join(b.sees("room", "1=ann", "2="), late.track("room"), late.sees("room", "1=ann", "1=bob", "2=")); err != nil {
+	if err := errors.Join(b.sees("room", "1=ann", "2="), late.trackRoom(), late.sees("room", "1=ann", "1=bob", "2=")); err != nil {
 		return err
 	}
 	time.Sleep(c.QuietPeriod)
@@ -89,7 +89,7 @@ func presenceReachesTrackingNodes(c Cluster) error {
 func presenceFollowsChanges(c Cluster) error {
 	a, b := c.connect(), c.connect()
 	defer closeAll(a, b)
-	if err := b.track("room"); err != nil {
+	if err := b.trackRoom(); err != nil {
 		return err
 	}
 	for n := range 100 {
@@ -123,7 +123,7 @@ func presenceEndsWithNode(c Cluster) error {
 func (c Cluster) presenceEnds(end func(*node)) error {
 	a, b := c.connect(), c.connect()
 	defer closeAll(b)
-	if err := b.track("room"); err != nil {
+	if err := b.trackRoom(); err != nil {
 		return err
 	}
 	a.Join("room", "1", "ann")
@@ -151,7 +151,7 @@ func (c Cluster) disturbPresence(fault Fault, at int) error {
 	defer closeAll(nodes...)
 	for i, n := range nodes {
 		n.locked(func() { n.tolerant = true })
-		if err := n.track("room"); err != nil {
+		if err := n.trackRoom(); err != nil {
 			return err
 		}
 		n.Join("room", "old", strconv.Itoa(i))

@@ -114,17 +114,17 @@ func (o *outbox) publish(channel Channel, packet []byte) error {
 	return nil
 }
 
-// send enqueues a message without a number. It returns false if the outbox is closed or full.
-// Published is called when the message was published without an error; it may be nil.
-func (o *outbox) send(channel Channel, m nodeMessage, published func()) bool {
+// send enqueues a message without a number, unless the outbox is closed. A presence packet is also
+// dropped if the outbox is full. Published is called when the message was published without an
+// error; it may be nil.
+func (o *outbox) send(channel Channel, m nodeMessage, published func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	presence := m.kind == kindPresence
 	if o.state == outboxClosed || presence && (o.state != outboxOpen || o.senderOf(channel).isFull(m.packet)) {
-		return false
+		return
 	}
 	o.enqueue(channel, &m, 0, published)
-	return true
 }
 
 // heartbeat enqueues a heartbeat with its number.

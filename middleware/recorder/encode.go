@@ -64,15 +64,21 @@ func (e *encoder) hash(key *limit.Key) []byte {
 	return e.sum[:8]
 }
 
-// lineBreaks replaces what a line cannot contain.
-var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
-
-// appendField quotes a field if necessary.
+// appendField quotes a field if necessary, and replaces line breaks, which a line cannot contain.
 func appendField(b []byte, field string) []byte {
 	if !strings.ContainsAny(field, ",\"\r\n") {
 		return append(b, field...)
 	}
 	b = append(b, '"')
-	b = append(b, strings.ReplaceAll(lineBreaks.Replace(field), `"`, `""`)...)
+	for i := range len(field) {
+		switch field[i] {
+		case '\r', '\n':
+			b = append(b, ' ')
+		case '"':
+			b = append(b, `""`...)
+		default:
+			b = append(b, field[i])
+		}
+	}
 	return append(b, '"')
 }

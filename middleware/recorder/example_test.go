@@ -19,7 +19,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(directory)
+	defer func() { _ = os.RemoveAll(directory) }()
 	rec, err := recorder.New(directory, &recorder.Options{
 		MaxBytes: 64 << 20,
 		OnError:  func(err error) { log.Print(err) },
@@ -27,7 +27,11 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer rec.Close()
+	defer func() {
+		if err := rec.Close(); err != nil {
+			log.Print(err)
+		}
+	}()
 
 	r := router.New(nil)
 	r.UseIngress(rec.Record) // before the limit, so that it records what the limit rejects

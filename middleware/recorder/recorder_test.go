@@ -41,8 +41,8 @@ func lines(t *testing.T, directory string) (records [][]string, size int64) {
 	return records, size
 }
 
-func message(user, kind string) router.IngressContext {
-	return router.IngressContext{Type: kind, Identity: router.Identity{UserID: user}, ReceivedAt: time.Now()}
+func message(kind string) router.IngressContext {
+	return router.IngressContext{Type: kind, Identity: router.Identity{UserID: "ann"}, ReceivedAt: time.Now()}
 }
 
 func open(t *testing.T, directory string, opts *recorder.Options) *recorder.Recorder {
@@ -86,9 +86,9 @@ func TestRecorder_WritesEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		directory := t.TempDir()
 		rec := open(t, directory, nil)
-		defer rec.Close()
+		defer func() { assert.NoError(t, rec.Close()) }()
 		at := time.Now()
-		require.NoError(t, rec.Record(t.Context(), message("ann", "SAY")))
+		require.NoError(t, rec.Record(t.Context(), message("SAY")))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		records, _ := lines(t, directory)
@@ -107,7 +107,7 @@ func TestRecorder_BoundsSizeOfAllFiles(t *testing.T) {
 	for run := range runs {
 		rec := open(t, directory, &recorder.Options{MaxBytes: maxBytes})
 		for n := range messages {
-			require.NoError(t, rec.Record(t.Context(), message("ann", "TYPE")))
+			require.NoError(t, rec.Record(t.Context(), message("TYPE")))
 			if n%5000 == 0 {
 				_, size := lines(t, directory)
 				require.LessOrEqual(t, size, int64(maxBytes))
@@ -129,7 +129,7 @@ func TestRecorder_KeepsOtherFiles(t *testing.T) {
 	other := filepath.Join(directory, "notes.csv")
 	require.NoError(t, os.WriteFile(other, make([]byte, 2<<20), 0o600))
 	rec := open(t, directory, &recorder.Options{MaxBytes: 1 << 20})
-	require.NoError(t, rec.Record(t.Context(), message("ann", "SAY")))
+	require.NoError(t, rec.Record(t.Context(), message("SAY")))
 	require.NoError(t, rec.Close())
 	records, _ := lines(t, directory)
 	assert.Len(t, records, 1)
@@ -166,7 +166,7 @@ func TestRecorder_QuotesTypes(t *testing.T) {
 	directory := t.TempDir()
 	rec := open(t, directory, nil)
 	for _, kind := range []string{`a,"b"`, "line\nbreak", ""} {
-		require.NoError(t, rec.Record(t.Context(), message("ann", kind)))
+		require.NoError(t, rec.Record(t.Context(), message(kind)))
 	}
 	require.NoError(t, rec.Close())
 	records, _ := lines(t, directory)
@@ -183,14 +183,14 @@ func TestRecorder_ReportsErrorsAndContinues(t *testing.T) {
 		var failures []error
 		rec := open(t, directory, &recorder.Options{OnError: func(err error) { failures = append(failures, err) }})
 		require.NoError(t, os.Remove(directory))
-		require.NoError(t, rec.Record(t.Context(), message("ann", "SAY")))
+		require.NoError(t, rec.Record(t.Context(), message("SAY")))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.Len(t, failures, 1)
 		require.ErrorIs(t, failures[0], fs.ErrNotExist)
 		assert.Equal(t, recorder.Stats{Dropped: 1}, rec.Stats())
 		require.NoError(t, os.Mkdir(directory, 0o700))
-		require.NoError(t, rec.Record(t.Context(), message("ann", "SAY")))
+		require.NoError(t, rec.Record(t.Context(), message("SAY")))
 		require.NoError(t, rec.Close())
 		records, _ := lines(t, directory)
 		assert.Len(t, records, 1)
@@ -204,11 +204,11 @@ func TestRecorder_DropsMessagesThatDiskCannotFollow(t *testing.T) {
 		blocked := make(chan struct{})
 		rec := open(t, directory, &recorder.Options{OnError: func(error) { <-blocked }}) // a disk that does not answer
 		require.NoError(t, os.Remove(directory))
-		require.NoError(t, rec.Record(t.Context(), message("ann", "SAY")))
+		require.NoError(t, rec.Record(t.Context(), message("SAY")))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		for range 1<<16 + 10 {
-			require.NoError(t, rec.Record(t.Context(), message("ann", "SAY")))
+			require.NoError(t, rec.Record(t.Context(), message("SAY")))
 		}
 		assert.Equal(t, recorder.Stats{Dropped: 11}, rec.Stats(), "one failed, ten did not fit")
 		close(blocked)
@@ -225,14 +225,14 @@ func TestRecorder_CountsEveryMessageOfManyGoroutines(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 2000 {
-				_ = rec.Record(t.Context(), message("ann", "SAY"))
+				_ = rec.Record(t.Context(), message("SAY"))
 			}
 		})
 	}
 	wg.Wait()
 	require.NoError(t, rec.Close())
 	require.NoError(t, rec.Close())
-	require.NoError(t, rec.Record(t.Context(), message("ann", "SAY")), "after Close nothing is recorded")
+	require.NoError(t, rec.Record(t.Context(), message("SAY")), "after Close nothing is recorded")
 	records, _ := lines(t, directory)
 	assert.Len(t, records, 16_000)
 	assert.Equal(t, recorder.Stats{Recorded: 16_000}, rec.Stats())
@@ -252,7 +252,7 @@ func TestNew_RejectsInvalidOptions(t *testing.T) {
 func BenchmarkRecord(b *testing.B) {
 	rec, err := recorder.New(b.TempDir(), nil)
 	require.NoError(b, err)
-	in := message("ann", "SAY")
+	in := message("SAY")
 	for b.Loop() {
 		_ = rec.Record(b.Context(), in)
 	}
