@@ -25,11 +25,12 @@ func testCluster(client func() goredis.UniversalClient) brokertest.Cluster {
 	}
 }
 
+// TestBroker_KeepsContract gives each case a server, because the cases use the same topics.
 func TestBroker_KeepsContract(t *testing.T) {
-	server := redistest.Start(t)
 	for _, c := range brokertest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			f := &faultyCluster{t: t, server: server, proxies: map[broker.Session]*redistest.Proxy{}}
+			t.Parallel()
+			f := &faultyCluster{t: t, server: redistest.Start(t), proxies: map[broker.Session]*redistest.Proxy{}}
 			c.Run(t, f.cluster())
 		})
 	}
