@@ -33,7 +33,7 @@ type Session interface { //nolint:interfacebloat // all that a node does in the 
 	Publish(topic string, packet []byte) error
 
 	// Join makes a member of this node present in topic, and Leave ends that. IDs are unique on
-	// a node; joining again with other data replaces the data. Data has at most 4096 bytes.
+	// a node; joining again with other data replaces the data.
 	Join(topic, id, data string)
 	Leave(topic, id string)
 
