@@ -34,6 +34,10 @@ type LimitExceeded struct {
 	// the client, or a word of the application. The client receives it; "" is not sent.
 	Reason string
 
+	// Policy is the name of the policy that rejected the message, if the limit combines
+	// several. The client does not receive it.
+	Policy string
+
 	// Messages is the number of rejected or dropped messages. It is 1, except for LimitQueue:
 	// drops that follow each other faster than OnLimitExceeded returns are reported together.
 	// The router sets it.

@@ -18,7 +18,8 @@
 //		},
 //	}))
 //
-// [Tiers] chooses the limiter by the client's plan, [Concurrency] bounds the messages that are
+// [NewAll] combines limits with different keys, such as per user and per tenant. [Tiers] chooses
+// the limiter by the client's plan, [Concurrency] bounds the messages that are
 // handled at the same time, and [HTTP] limits the requests of an HTTP handler, such as connection
 // attempts.
 //

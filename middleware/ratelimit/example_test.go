@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -50,6 +51,32 @@ func ExampleOptions() {
 	// Output:
 	// ann <nil>
 	// bob rate limit exceeded: 5 of 7
+}
+
+// A message needs a token of its user and one of its tenant. A rejected message takes neither.
+func ExampleNewAll() {
+	admit := ratelimit.NewAll([]ratelimit.Rule{
+		{Limiter: memory.NewLimiter(limit.PerMinute(2).Named("user")), Key: ratelimit.KeyPerUser},
+		{Limiter: memory.NewLimiter(limit.PerMinute(3).Named("tenant")), Key: func(in router.IngressContext) limit.Key {
+			return limit.Key{"tenant", in.Identity.TenantID}
+		}},
+	}, nil)
+
+	for _, user := range []string{"ann", "ann", "ann", "bob", "bob"} {
+		in := router.IngressContext{Type: "SAY", Identity: router.Identity{TenantID: "acme", UserID: user}}
+		err := admit(context.Background(), in)
+		if exceeded, ok := errors.AsType[*router.LimitExceeded](err); ok {
+			fmt.Println(user, "exceeds the limit per", exceeded.Policy)
+			continue
+		}
+		fmt.Println(user, err)
+	}
+	// Output:
+	// ann <nil>
+	// ann <nil>
+	// ann exceeds the limit per user
+	// bob <nil>
+	// bob exceeds the limit per tenant
 }
 
 // The middleware limits the requests of any handler. Each request has a cost.

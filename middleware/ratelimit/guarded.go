@@ -10,15 +10,22 @@ import (
 // A guarded limiter is a limiter behind a breaker, if it has one. A limiter in this process
 // cannot fail and has none.
 type guarded struct {
-	limiter limit.Limiter
+	limiter limit.Limiter // nil for the rules of NewAll
 	breaker *breaker
 }
 
 func newGuarded(l limit.Limiter, timeout time.Duration, changed func(open bool)) *guarded {
-	if _, ok := l.(limit.InProcess); ok {
-		return &guarded{limiter: l}
+	return &guarded{limiter: l, breaker: newBreaker(timeout, changed, l)}
+}
+
+// newBreaker returns nil if all limiters decide in this process.
+func newBreaker(timeout time.Duration, changed func(open bool), limiters ...limit.Limiter) *breaker {
+	for _, l := range limiters {
+		if _, ok := l.(limit.InProcess); !ok {
+			return &breaker{timeout: timeout, changed: changed}
+		}
 	}
-	return &guarded{limiter: l, breaker: &breaker{timeout: timeout, changed: changed}}
+	return nil
 }
 
 // A request describes the tokens that a message takes.
@@ -27,6 +34,8 @@ type request struct {
 	cost    int64
 	keep    int64         // tokens to leave in the bucket; if not 0, the limiter is a limit.Keeper
 	maxWait time.Duration // if not 0, the limiter is a limit.Reserver
+
+	joint []limit.Request // of NewAll, instead of the limiter, key and keep; cost is then their sum
 }
 
 // consume takes the tokens. With an error, the Decision is the zero one.
@@ -47,6 +56,8 @@ func (g *guarded) consume(ctx context.Context, q *request) (limit.Decision, erro
 
 func (q *request) consume(ctx context.Context, l limit.Limiter) (limit.Decision, error) {
 	switch {
+	case q.joint != nil:
+		return limit.ConsumeAll(ctx, q.joint...)
 	case q.maxWait > 0:
 		return l.(limit.Reserver).Reserve(ctx, q.key, q.cost, q.maxWait)
 	case q.keep > 0:

@@ -14,6 +14,7 @@ type Observation struct {
 	Kind    router.LimitKind // LimitRate, or LimitConcurrency for [Concurrency]
 	Outcome Outcome
 	Reason  limit.Reason // why the limiter denied the cost; limit.NoTokens without a denial
+	Policy  string       // name of the policy that decided, if [limit.AllOf] or [NewAll] combines several
 	DryRun  bool         // the message was admitted whatever the Outcome
 
 	// Called reports whether the limiter was called, and Duration how long the call took. An
@@ -74,7 +75,7 @@ func (l *rateLimit) instrumented(ctx context.Context, q *request, chargeOnly boo
 	o := Observation{Limit: l.Name, Kind: router.LimitRate, DryRun: l.DryRun}
 	d, err := l.consume(ctx, q, &o)
 	if o.Outcome = Canceled; ctx.Err() == nil {
-		o.Outcome, o.Reason = l.outcome(d, err, chargeOnly), d.Reason
+		o.Outcome, o.Reason, o.Policy = l.outcome(d, err, chargeOnly), d.Reason, d.Policy
 	}
 	l.Observe(o)
 	return d, err

@@ -15,11 +15,7 @@ import (
 // otherwise rejects it with a [*router.LimitExceeded]. It panics if limiter is nil or an
 // option is invalid.
 func New(limiter limit.Limiter, opts *Options) router.IngressFunc {
-	l := newRateLimit(limiter, opts)
-	return func(ctx context.Context, in router.IngressContext) error {
-		_, err := l.admit(ctx, &in)
-		return err
-	}
+	return newRateLimit(limiter, opts).ingress
 }
 
 // A rateLimit is a limiter with its options.
@@ -28,6 +24,7 @@ type rateLimit struct {
 
 	limiter  *guarded
 	fallback *guarded // nil without Options.Fallback
+	rules    []Rule   // of NewAll, which has no limiter, key, cost and fallback
 }
 
 func newRateLimit(limiter limit.Limiter, opts *Options) *rateLimit {
@@ -50,6 +47,11 @@ func newRateLimit(limiter limit.Limiter, opts *Options) *rateLimit {
 		l.fallback = newGuarded(l.Fallback, l.Timeout, func(bool) {})
 	}
 	return l
+}
+
+func (l *rateLimit) ingress(ctx context.Context, in router.IngressContext) error {
+	_, err := l.admit(ctx, &in)
+	return err
 }
 
 // admit returns nil if the message is admitted, which every message is in a dry run.
@@ -106,20 +108,9 @@ func (l *rateLimit) admitInDryRun(in *router.IngressContext, err error) error {
 // decide returns nil if the limit admits the message when it is enforced. Without a decision,
 // the Decision is the zero one.
 func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (limit.Decision, error) {
-	cost := l.cost(in)
-	switch {
-	case cost == 0:
-		return limit.Decision{}, nil
-	case cost < 0:
-		return limit.Decision{}, invalidCost("Cost", cost, in.Type)
-	}
-	chargeOnly := l.ChargeOnly != nil && l.ChargeOnly(*in)
-	q := request{key: l.Key(*in), cost: cost}
-	if !chargeOnly {
-		q.maxWait, q.keep = l.MaxWait, l.keep(in)
-	}
-	if q.keep < 0 {
-		return limit.Decision{}, invalidCost("Keep", q.keep, in.Type)
+	q, chargeOnly, err := l.request(in)
+	if err != nil || q.cost == 0 {
+		return limit.Decision{}, err
 	}
 	d, err := l.instrumented(ctx, &q, chargeOnly)
 	switch {
@@ -130,11 +121,35 @@ func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (limi
 	case err != nil:
 		return limit.Decision{}, &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
 	case !d.Allowed && !chargeOnly:
-		return d, l.exceeded(cost, d)
+		return d, l.exceeded(&q, d)
 	case d.Allowed && !l.DryRun:
 		return d, wait(ctx, d.RetryAfter)
 	}
 	return d, nil
+}
+
+// request returns what the message takes; if its cost is 0, the message is not limited.
+func (l *rateLimit) request(in *router.IngressContext) (q request, chargeOnly bool, err error) {
+	if l.rules != nil {
+		q, err = jointRequest(l.rules, in)
+	} else if q.cost = l.cost(in); q.cost < 0 {
+		err = invalidCost("Cost", q.cost, in.Type)
+	}
+	if err != nil || q.cost == 0 {
+		return q, false, err
+	}
+	chargeOnly = l.ChargeOnly != nil && l.ChargeOnly(*in)
+	if l.rules != nil {
+		return q, chargeOnly, nil
+	}
+	q.key = l.Key(*in)
+	if !chargeOnly {
+		q.maxWait, q.keep = l.MaxWait, l.keep(in)
+	}
+	if q.keep < 0 {
+		err = invalidCost("Keep", q.keep, in.Type)
+	}
+	return q, chargeOnly, err
 }
 
 // wait waits until reserved tokens have returned to the bucket.
@@ -174,9 +189,10 @@ func invalidCost(function string, result int64, typ string) error {
 	}
 }
 
-func (l *rateLimit) exceeded(cost int64, d limit.Decision) *router.LimitExceeded {
+func (l *rateLimit) exceeded(q *request, d limit.Decision) *router.LimitExceeded {
 	return &router.LimitExceeded{
-		Kind: router.LimitRate, Observed: cost, Limit: d.Limit, Reason: d.Reason.String(), RetryAfter: l.jittered(d.RetryAfter),
+		Kind: router.LimitRate, Observed: q.costOf(&d), Limit: d.Limit, Policy: d.Policy,
+		Reason: d.Reason.String(), RetryAfter: l.jittered(d.RetryAfter),
 	}
 }
 

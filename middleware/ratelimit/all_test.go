@@ -1,0 +1,310 @@
+package ratelimit_test
+
+import (
+	"context"
+	"io"
+	"math"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+// A refunder is a function that implements limit.Refunder.
+type refunder struct{ limiterFunc }
+
+func (r *refunder) Refund(context.Context, limit.Key, int64) error { return nil }
+
+func (r *refunder) Reset(context.Context, limit.Key) error { return nil }
+
+// A limiterSlice is a limiter that cannot be compared.
+type limiterSlice []limit.Refunder
+
+func (s limiterSlice) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
+	return s[0].Consume(ctx, key, cost)
+}
+
+func (s limiterSlice) Refund(ctx context.Context, key limit.Key, tokens int64) error {
+	return s[0].Refund(ctx, key, tokens)
+}
+
+func (s limiterSlice) Reset(ctx context.Context, key limit.Key) error { return s[0].Reset(ctx, key) }
+
+func perTenant(in router.IngressContext) limit.Key {
+	return limit.Key{"tenant", in.Identity.TenantID}
+}
+
+func remaining(t *testing.T, l limit.Limiter, key limit.Key) int64 {
+	t.Helper()
+	d, err := l.Consume(t.Context(), key, 0)
+	require.NoError(t, err)
+	return d.Remaining
+}
+
+func TestNewAll_DeniedMessageTakesFromNoBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		users := memory.NewLimiter(limit.PerMinute(3).Named("user"))
+		tenants := memory.NewLimiter(limit.PerHour(5).Named("tenant"))
+		admit := ratelimit.NewAll([]ratelimit.Rule{
+			{Limiter: users, Key: ratelimit.KeyPerUser}, {Limiter: tenants, Key: perTenant},
+		}, nil)
+		for range 3 {
+			require.NoError(t, admit(t.Context(), from("ann")))
+		}
+		assert.Equal(t, &router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 3, Policy: "user", RetryAfter: 20 * time.Second}, admit(t.Context(), from("ann")))
+		assert.EqualValues(t, 2, remaining(t, tenants, limit.Key{"tenant"}), "the denied message was charged to the tenant")
+		for range 2 {
+			require.NoError(t, admit(t.Context(), from("bob")))
+		}
+		assert.Equal(t, &router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, Policy: "tenant", RetryAfter: 12 * time.Minute}, admit(t.Context(), from("bob")))
+		assert.EqualValues(t, 1, remaining(t, users, user("bob")), "the denied message was charged to the user")
+	})
+}
+
+func TestNewAll_SameBucketIsChargedTheSum(t *testing.T) {
+	limiter := memory.NewLimiter(limit.PerHour(10).Named("any"))
+	big := int64(2)
+	admit := ratelimit.NewAll([]ratelimit.Rule{
+		{Limiter: limiter, Key: ratelimit.KeyPerIP, Cost: func(router.IngressContext) int64 { return 3 }},
+		{Limiter: limiter, Key: ratelimit.KeyPerUser},
+		{Limiter: limiter, Key: ratelimit.KeyPerIP, Cost: func(router.IngressContext) int64 { return big }},
+	}, nil)
+	in := from("ann")
+	require.NoError(t, admit(t.Context(), in))
+	assert.EqualValues(t, 5, remaining(t, limiter, limit.Key{"ip", "192.0.2.1"}))
+	assert.EqualValues(t, 9, remaining(t, limiter, user("ann")))
+	big = math.MaxInt64
+	exceeded, ok := errors.AsType[*router.LimitExceeded](admit(t.Context(), in))
+	require.True(t, ok, "a sum that overflows is a cost above the capacity")
+	assert.Equal(t, limit.Never, exceeded.RetryAfter)
+	assert.EqualValues(t, int64(math.MaxInt64), exceeded.Observed)
+	assert.EqualValues(t, 5, remaining(t, limiter, limit.Key{"ip", "192.0.2.1"}))
+}
+
+func TestNewAll_RuleDoesNotApplyToMessageThatCostsNothing(t *testing.T) {
+	users, tenants := memory.NewLimiter(limit.PerHour(1)), memory.NewLimiter(limit.PerHour(2))
+	var observed int
+	admit := ratelimit.NewAll([]ratelimit.Rule{
+		{Limiter: users, Key: ratelimit.KeyPerUser, Cost: func(in router.IngressContext) int64 { return in.Size }},
+		{Limiter: tenants, Key: perTenant, Cost: func(in router.IngressContext) int64 {
+			if in.Type == "PING" {
+				return 0
+			}
+			return 1
+		}},
+	}, &ratelimit.Options{Observe: func(ratelimit.Observation) { observed++ }})
+	in := from("ann")
+	require.NoError(t, users.Block(t.Context(), user("ann"), time.Hour))
+	require.NoError(t, admit(t.Context(), in), "the user's rule does not apply")
+	assert.EqualValues(t, 1, remaining(t, tenants, limit.Key{"tenant"}))
+	assert.Equal(t, 1, observed)
+	in.Type = "PING"
+	require.NoError(t, admit(t.Context(), in))
+	assert.Equal(t, 1, observed, "a message to which no rule applies is not limited")
+}
+
+func TestNewAll_RejectsInvalidCost(t *testing.T) {
+	limiter := memory.NewLimiter(limit.PerHour(10))
+	admit := ratelimit.NewAll([]ratelimit.Rule{
+		{Limiter: limiter}, {Limiter: limiter, Key: perTenant, Cost: func(router.IngressContext) int64 { return -1 }},
+	}, &ratelimit.Options{FailurePolicy: limit.FailOpen, DryRun: true})
+	err := admit(t.Context(), from("ann"))
+	assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
+	assert.EqualValues(t, 10, remaining(t, limiter, limit.Key{"user", "", "ann", "SAY"}))
+}
+
+func TestNewAll_ObservesTheDecidingPolicy(t *testing.T) {
+	users, tenants := memory.NewLimiter(limit.PerHour(9).Named("user")), memory.NewLimiter(limit.PerHour(1).Named("tenant"))
+	rules := []ratelimit.Rule{
+		{Limiter: users, Key: ratelimit.KeyPerUser, Cost: func(router.IngressContext) int64 { return 2 }}, {Limiter: tenants, Key: perTenant},
+	}
+	var observed []ratelimit.Observation
+	observe := func(o ratelimit.Observation) { o.Duration = 0; observed = append(observed, o) }
+	admit := ratelimit.NewAll(rules, &ratelimit.Options{Name: "chat", Observe: observe, Jitter: time.Hour})
+	require.NoError(t, admit(t.Context(), from("ann")))
+	exceeded, ok := errors.AsType[*router.LimitExceeded](admit(t.Context(), from("ann")))
+	require.True(t, ok)
+	assert.Equal(t, "tenant", exceeded.Policy)
+	assert.EqualValues(t, 1, exceeded.Observed, "the cost of the rule that decided")
+	assert.GreaterOrEqual(t, exceeded.RetryAfter, time.Hour-time.Second)
+	require.NoError(t, users.Block(t.Context(), user("ann"), 24*time.Hour))
+	require.Error(t, admit(t.Context(), from("ann")))
+	called := ratelimit.Observation{Limit: "chat", Kind: router.LimitRate, Called: true}
+	admitted, rejected, blocked := called, called, called
+	admitted.Outcome, admitted.Policy = ratelimit.Admitted, "tenant"
+	rejected.Outcome, rejected.Policy = ratelimit.Rejected, "tenant"
+	blocked.Outcome, blocked.Policy, blocked.Reason = ratelimit.Rejected, "user", limit.Blocked
+	assert.Equal(t, []ratelimit.Observation{admitted, rejected, blocked}, observed)
+}
+
+func TestNewAll_DryRunChargesWhatEnforcementWould(t *testing.T) {
+	users, tenants := memory.NewLimiter(limit.PerHour(9)), memory.NewLimiter(limit.PerHour(2).Named("tenant"))
+	var reported []string
+	admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: users, Key: ratelimit.KeyPerUser}, {Limiter: tenants, Key: perTenant}},
+		&ratelimit.Options{DryRun: true, OnDryRun: func(_ router.IngressContext, l *router.LimitExceeded) {
+			reported = append(reported, l.Policy)
+		}})
+	for range 5 {
+		require.NoError(t, admit(t.Context(), from("ann")))
+	}
+	assert.Equal(t, []string{"tenant", "tenant", "tenant"}, reported)
+	assert.EqualValues(t, 7, remaining(t, users, user("ann")))
+}
+
+func TestNewAll_ChargeOnlyMessageIsNeverRejected(t *testing.T) {
+	users, tenants := memory.NewLimiter(limit.PerHour(9)), memory.NewLimiter(limit.PerHour(1))
+	admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: users, Key: ratelimit.KeyPerUser}, {Limiter: tenants, Key: perTenant}},
+		&ratelimit.Options{ChargeOnly: func(router.IngressContext) bool { return true }})
+	for range 3 {
+		require.NoError(t, admit(t.Context(), from("ann")))
+	}
+	assert.EqualValues(t, 8, remaining(t, users, user("ann")), "charged to all rules or to none")
+}
+
+func TestNewAll_AccessListDecidesFirst(t *testing.T) {
+	limiter := memory.NewLimiter(limit.PerHour(1))
+	list := &ratelimit.AccessList{}
+	require.NoError(t, list.Replace(ratelimit.AccessRules{Deny: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}))
+	admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: limiter}}, &ratelimit.Options{Access: list})
+	assert.Equal(t, errors.PermissionDenied, errors.CodeOf(admit(t.Context(), from("ann"))))
+	assert.EqualValues(t, 1, remaining(t, limiter, limit.Key{"user", "", "ann", "SAY"}))
+}
+
+// TestNewAll_RefundsAndFollowsFailurePolicy lets the second limiter of a pair that cannot decide
+// together fail, until the breaker opens.
+func TestNewAll_RefundsAndFollowsFailurePolicy(t *testing.T) {
+	for _, policy := range []limit.FailurePolicy{limit.FailClosed, limit.FailOpen} {
+		synctest.Test(t, func(t *testing.T) {
+			users := memory.NewLimiter(limit.PerHour(9))
+			calls, fails := 0, true
+			remote := &refunder{limiterFunc: func(ctx context.Context, _ limit.Key, _ int64) (limit.Decision, error) {
+				if calls++; !fails {
+					return limit.Decision{Allowed: true}, nil
+				}
+				<-ctx.Done()
+				return limit.Decision{}, io.ErrUnexpectedEOF
+			}}
+			var reported []error
+			var outcomes []ratelimit.Outcome
+			admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: users, Key: ratelimit.KeyPerUser}, {Limiter: remote, Key: perTenant}},
+				&ratelimit.Options{
+					FailurePolicy: policy, OnError: func(err error) { reported = append(reported, err) },
+					Observe: func(o ratelimit.Observation) { outcomes = append(outcomes, o.Outcome) },
+				})
+			start := time.Now()
+			for range 10 {
+				err := admit(t.Context(), from("ann"))
+				if policy == limit.FailOpen {
+					require.NoError(t, err)
+					continue
+				}
+				require.ErrorIs(t, err, reported[len(reported)-1])
+				assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
+			}
+			assert.Equal(t, 5*50*time.Millisecond, time.Since(start), "five messages wait for the timeout; then the breaker is open")
+			assert.Equal(t, 5, calls)
+			assert.Len(t, reported, 10)
+			assert.Contains(t, outcomes, ratelimit.BreakerOpened)
+			assert.EqualValues(t, 9, remaining(t, users, user("ann")), "tokens of undecided messages were not refunded")
+			fails = false
+			time.Sleep(time.Second)
+			require.NoError(t, admit(t.Context(), from("ann")))
+			assert.Contains(t, outcomes, ratelimit.BreakerClosed)
+			assert.EqualValues(t, 8, remaining(t, users, user("ann")))
+		})
+	}
+}
+
+func TestNewAll_CanceledMessageIsNotDecided(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	remote := &refunder{limiterFunc: func(context.Context, limit.Key, int64) (limit.Decision, error) {
+		cancel()
+		return limit.Decision{}, ctx.Err()
+	}}
+	var outcome ratelimit.Outcome
+	admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: remote}}, &ratelimit.Options{
+		FailurePolicy: limit.FailOpen, Observe: func(o ratelimit.Observation) { outcome = o.Outcome },
+	})
+	require.ErrorIs(t, admit(ctx, from("ann")), context.Canceled)
+	assert.Equal(t, ratelimit.Canceled, outcome)
+}
+
+// TestNewAll_ConcurrentMessagesExceedNoLimit sends messages of several users of one tenant.
+func TestNewAll_ConcurrentMessagesExceedNoLimit(t *testing.T) {
+	users, tenants := memory.NewLimiter(limit.PerHour(30)), memory.NewLimiter(limit.PerHour(100))
+	admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: users, Key: ratelimit.KeyPerUser}, {Limiter: tenants, Key: perTenant}}, nil)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	admitted := map[string]int64{}
+	for range 4 {
+		for _, name := range []string{"ann", "bob", "cid", "dan", "eve"} {
+			wg.Go(func() {
+				for range 20 {
+					if admit(t.Context(), from(name)) == nil {
+						mu.Lock()
+						admitted[name]++
+						mu.Unlock()
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	total := int64(0)
+	for name, n := range admitted {
+		total += n
+		assert.Equal(t, 30-n, remaining(t, users, user(name)), name)
+	}
+	assert.EqualValues(t, 100, total)
+	assert.Zero(t, remaining(t, tenants, limit.Key{"tenant"}))
+}
+
+func TestNewAll_PanicsOnInvalidRulesAndOptions(t *testing.T) {
+	limiter := memory.NewLimiter(limit.PerHour(1))
+	rules := []ratelimit.Rule{{Limiter: limiter}}
+	cooldown := memory.NewCooldown(limit.CooldownPolicy{Max: 1, Window: time.Second, Penalty: time.Second}, nil)
+	number := func(router.IngressContext) int64 { return 1 }
+	for _, tt := range []struct {
+		name  string
+		rules []ratelimit.Rule
+		opts  *ratelimit.Options
+		want  string
+	}{
+		{"no rules", nil, nil, "ratelimit: NewAll needs a rule"},
+		{"no limiter", []ratelimit.Rule{{}}, nil, "ratelimit: the limiter of rule 0 is a <nil>; it must be a limit.Refunder"},
+		{"cooldown", []ratelimit.Rule{rules[0], {Limiter: cooldown}}, nil, "ratelimit: the limiter of rule 1 is a *memory.Cooldown; it must be a limit.Refunder"},
+		{
+			"slice", []ratelimit.Rule{{Limiter: limiterSlice{limiter}}}, nil,
+			"ratelimit: the limiter of rule 0 is a ratelimit_test.limiterSlice, which cannot be compared; pass a pointer",
+		},
+		{"Key", rules, &ratelimit.Options{Key: ratelimit.KeyPerUser}, "ratelimit: NewAll does not use Options.Key; set Rule.Key"},
+		{"Cost", rules, &ratelimit.Options{Cost: number}, "ratelimit: NewAll does not use Options.Cost; set Rule.Cost"},
+		{
+			"MaxWait", rules, &ratelimit.Options{MaxWait: time.Second},
+			"ratelimit: NewAll does not support MaxWait; use New with limit.AllOf if the rules have the same key",
+		},
+		{"Keep", rules, &ratelimit.Options{Keep: number}, "ratelimit: NewAll does not support Keep; use New"},
+		{"Fallback", rules, &ratelimit.Options{Fallback: limiter}, "ratelimit: NewAll does not support Fallback; set FailurePolicy"},
+		{"Jitter", rules, &ratelimit.Options{Jitter: -1}, "ratelimit: Jitter is -1ns; it must not be negative"},
+	} {
+		assert.PanicsWithValue(t, tt.want, func() { ratelimit.NewAll(tt.rules, tt.opts) }, tt.name)
+	}
+}
+
+func TestNewAll_ChangingTheRulesLaterHasNoEffect(t *testing.T) {
+	rules := []ratelimit.Rule{{Limiter: memory.NewLimiter(limit.PerHour(1))}}
+	admit := ratelimit.NewAll(rules, nil)
+	rules[0] = ratelimit.Rule{}
+	require.NoError(t, admit(t.Context(), from("ann")))
+	require.Error(t, admit(t.Context(), from("ann")))
+}
