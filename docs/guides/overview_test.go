@@ -22,10 +22,13 @@ type comparedLimiter struct {
 func comparedLimiters() []comparedLimiter {
 	bucket := limit.PerSecond(2).Burst(6)
 	calm := limit.CooldownPolicy{Max: 10, Window: 5 * second, Penalty: 5 * second}
+	window := limit.WindowPolicy{Max: 10, Window: 5 * second}
 	both := limit.AllOf(memory.NewLimiter(bucket), memory.NewLimiter(limit.Per(15, 24*time.Hour)))
 	return []comparedLimiter{
 		{"token bucket", "2/s burst 6", ratelimit.New(memory.NewLimiter(bucket), nil)},
 		{"with MaxWait", "2/s burst 6, 2 s", ratelimit.New(memory.NewLimiter(bucket), &ratelimit.Options{MaxWait: 2 * second})},
+		{"sliding-window log", "10 in 5 s", ratelimit.New(memory.NewSlidingLog(window), nil)},
+		{"sliding-window counter", "10 in 5 s", ratelimit.New(memory.NewSlidingCounter(window), nil)},
 		{"Cooldown", "10 in 5 s, or 5 s penalty", ratelimit.New(memory.NewCooldown(calm, nil), nil)},
 		{"AllOf", "2/s burst 6, 15 per day", ratelimit.New(both, nil)},
 		{"Concurrency", "2 at once, 1 s each", withSemaphore(memory.NewSemaphore(2), second)},
@@ -34,7 +37,7 @@ func comparedLimiters() []comparedLimiter {
 
 // overview draws how several limiters decide about the same calls.
 func overview(t *testing.T) []byte {
-	p := newPicture("One client, five limiters", "1 call per second, and a flood of 8 per second from 3 s to 7 s", 16*second)
+	p := newPicture("One client, seven limiters", "1 call per second, and a flood of 8 per second from 3 s to 7 s", 16*second)
 	p.left = 176 * px
 	p.legend()
 	for _, c := range comparedLimiters() {

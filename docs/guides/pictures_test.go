@@ -29,6 +29,8 @@ func TestPictures(t *testing.T) {
 	for name, draw := range map[string]func(*testing.T) []byte{
 		"overview": overview, "token-bucket": tokenBucket, "cooldown": cooldown, "all": all,
 		"max-wait": maxWait, "in-flight": inFlight, "tiers": tiers, "block": block,
+		"window-border": windowBorder, "quota": quota, "joint": joint, "keep": keep, "partial": partial,
+		"policy-change": policyChange,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var svg []byte

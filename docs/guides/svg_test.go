@@ -168,13 +168,22 @@ func (p *picture) at(y int, at time.Duration, format string, args ...any) {
 
 func (p *picture) gap() { p.y += 12 * px }
 
-// svg adds the axis, and returns the file.
-func (p *picture) svg(every time.Duration) []byte {
+// line draws a dashed line at a height, with a name.
+func (p *picture) line(y int, name string) {
+	path(&p.front, "most", "M%d,%dH%d", p.left, y, right)
+	p.text(p.left-8*px, y+4*px, "tick end", "%s", name)
+}
+
+// svg adds the axis in seconds, and returns the file.
+func (p *picture) svg(every time.Duration) []byte { return p.svgIn(every, time.Second, "seconds") }
+
+// svgIn adds an axis in other units.
+func (p *picture) svgIn(every, unit time.Duration, name string) []byte {
 	for at := time.Duration(0); at <= p.span; at += every {
 		path(&p.back, "grid", "M%d,%dV%d", p.x(at), first-6*px, p.y)
-		p.text(p.x(at), p.y+15*px, "tick mid", "%d", at/time.Second)
+		p.text(p.x(at), p.y+15*px, "tick mid", "%d", at/unit)
 	}
-	p.text((p.left+right)/2, p.y+32*px, "tick mid", "seconds")
+	p.text((p.left+right)/2, p.y+32*px, "tick mid", "%s", name)
 	height := p.y + 42*px
 	var out bytes.Buffer
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">`+"\n",

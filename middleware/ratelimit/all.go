@@ -29,7 +29,7 @@ type Rule struct {
 // tenant. A rejection is that of the rule with the longest RetryAfter, so waiting for it is
 // enough; its LimitExceeded and Observation have the name of that rule's policy.
 //
-// Rules decide together as [limit.ConsumeAll] does. Limiters in memory, and limiters on one Redis
+// Rules decide together as [limit.ConsumeAll] does. Token buckets in memory, and those on one Redis
 // server, decide in one atomic step. On a Redis Cluster, where the buckets may be on different
 // nodes, and with limiters of different kinds, they are called in the order of the rules, and
 // tokens are refunded if one of them denies. Until then, other messages see those tokens missing,
