@@ -12,8 +12,8 @@ import (
 // the one with the longest RetryAfter, so waiting for it is enough. An admission is the one
 // with the fewest tokens left. [ConsumeAll] does the same with a key for each limiter.
 //
-// Limiters in memory, and limiters on one Redis server, decide in one atomic step. Limiters on a
-// Redis Cluster and limiters of different kinds are called one after the other, and tokens are
+// Token buckets in memory, and those on one Redis server, decide in one atomic step. Those on a
+// Redis Cluster, and other limiters, are called one after the other, and tokens are
 // refunded if one of them denies; until then, other users of the same limiters see those tokens
 // missing.
 //

@@ -16,9 +16,9 @@ type Request struct {
 // ConsumeAll takes the cost of every request, or of none: for example, from a limit per user
 // and a limit per room. The Decision is the one that [AllOf] would return.
 //
-// Requests to limiters in memory, and requests to limiters on one Redis server, are decided in
+// Requests to token buckets in memory, and requests to those on one Redis server, are decided in
 // one atomic step. On a Redis Cluster, where the buckets may be on different nodes, and with
-// limiters of different kinds, they are decided in the given order, and tokens are refunded if
+// other limiters, they are decided in the given order, and tokens are refunded if
 // a request is denied; until then, other calls see those tokens missing, and they stay missing
 // if the process dies in between. Neither case grants more than any limit allows.
 //

@@ -1,5 +1,5 @@
-// Package redis implements limiters, semaphores, cooldowns, outbound budgets and a broker on
-// Redis or Valkey: one node, Sentinel or Cluster.
+// Package redis implements limiters (token buckets, sliding windows, quotas and cooldowns),
+// semaphores, outbound budgets and a broker on Redis or Valkey: one node, Sentinel or Cluster.
 //
 // A client is any client of github.com/redis/go-redis/v9. Its owner closes it; nothing in this
 // package does.

@@ -31,15 +31,15 @@ type Rule struct {
 //
 // Rules decide together as [limit.ConsumeAll] does. Token buckets in memory, and those on one Redis
 // server, decide in one atomic step. On a Redis Cluster, where the buckets may be on different
-// nodes, and with limiters of different kinds, they are called in the order of the rules, and
-// tokens are refunded if one of them denies. Until then, other messages see those tokens missing,
-// and they stay missing until they return with time if the process dies in between. No limit is
-// ever exceeded. Timeout bounds all calls together.
+// nodes, and with other limiters, they are called in the order of the rules, and tokens are refunded
+// if one of them denies. Until then, other messages see those tokens missing; if the process dies in
+// between, they return with time. No limit is ever exceeded. Timeout bounds all calls together.
 //
 // If two rules name the same bucket for a message, with the same limiter and key, it is charged
-// the sum of their costs. On Redis, limiters share buckets if their policies have the same name, or
-// no name and the same numbers: give each rule's policy a name. A message with
-// [Options.ChargeOnly] that a rule denies is charged to none of them.
+// the sum of their costs. On Redis, different limiters share buckets if their policies have the
+// same name, or no name and the same numbers; they cannot decide about a message for which they
+// have the same key. Give each rule's policy a name. A message with [Options.ChargeOnly] that a rule
+// denies is charged to none of them.
 //
 // The Key and the Cost of opts must be nil, because rules have their own. NewAll supports no
 // MaxWait, Keep and Fallback: none of them can be decided for several buckets at once. NewAll
