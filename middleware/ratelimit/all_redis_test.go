@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,14 +16,19 @@ import (
 // TestNewAll_OnRedisDeniedMessageTakesFromNoBucket runs on one server, which decides in one
 // step, and on a Cluster, where the limiters refund.
 func TestNewAll_OnRedisDeniedMessageTakesFromNoBucket(t *testing.T) {
-	for name, connect := range map[string]func(*testing.T) goredis.UniversalClient{
-		"server":  func(t *testing.T) goredis.UniversalClient { return redistest.Start(t).Client(t) },
-		"cluster": func(t *testing.T) goredis.UniversalClient { return redistest.StartCluster(t).Client(t) },
+	ofUsers, ofTenants := limit.PerHour(3).Named("user"), limit.PerHour(5).Named("tenant")
+	for name, newLimiters := range map[string]func(*testing.T) (users, tenants limit.Limiter){
+		"server": func(t *testing.T) (users, tenants limit.Limiter) {
+			client := redistest.Start(t).Client(t)
+			return redis.NewLimiter(client, ofUsers), redis.NewLimiter(client, ofTenants)
+		},
+		"cluster": func(t *testing.T) (users, tenants limit.Limiter) {
+			client := redistest.StartCluster(t).Client(t)
+			return redis.NewLimiter(client, ofUsers), redis.NewLimiter(client, ofTenants)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := connect(t)
-			users := redis.NewLimiter(client, limit.PerHour(3).Named("user"))
-			tenants := redis.NewLimiter(client, limit.PerHour(5).Named("tenant"))
+			users, tenants := newLimiters(t)
 			admit := ratelimit.NewAll([]ratelimit.Rule{
 				{Limiter: users, Key: ratelimit.KeyPerUser}, {Limiter: tenants, Key: perTenant},
 			}, &ratelimit.Options{Timeout: 10 * time.Second})

@@ -283,16 +283,10 @@ func TestNewAll_PanicsOnInvalidRulesAndOptions(t *testing.T) {
 		{"no rules", nil, nil, "ratelimit: NewAll needs a rule"},
 		{"no limiter", []ratelimit.Rule{{}}, nil, "ratelimit: the limiter of rule 0 is a <nil>; it must be a limit.Refunder"},
 		{"cooldown", []ratelimit.Rule{rules[0], {Limiter: cooldown}}, nil, "ratelimit: the limiter of rule 1 is a *memory.Cooldown; it must be a limit.Refunder"},
-		{
-			"slice", []ratelimit.Rule{{Limiter: limiterSlice{limiter}}}, nil,
-			"ratelimit: the limiter of rule 0 is a ratelimit_test.limiterSlice, which cannot be compared; pass a pointer",
-		},
+		{"slice", []ratelimit.Rule{{Limiter: limiterSlice{limiter}}}, nil, "ratelimit: the limiter of rule 0 is a ratelimit_test.limiterSlice, which cannot be compared; pass a pointer"},
 		{"Key", rules, &ratelimit.Options{Key: ratelimit.KeyPerUser}, "ratelimit: NewAll does not use Options.Key; set Rule.Key"},
 		{"Cost", rules, &ratelimit.Options{Cost: number}, "ratelimit: NewAll does not use Options.Cost; set Rule.Cost"},
-		{
-			"MaxWait", rules, &ratelimit.Options{MaxWait: time.Second},
-			"ratelimit: NewAll does not support MaxWait; use New with limit.AllOf if the rules have the same key",
-		},
+		{"MaxWait", rules, &ratelimit.Options{MaxWait: time.Second}, "ratelimit: NewAll does not support MaxWait; use New with limit.AllOf if the rules have the same key"},
 		{"Keep", rules, &ratelimit.Options{Keep: number}, "ratelimit: NewAll does not support Keep; use New"},
 		{"Fallback", rules, &ratelimit.Options{Fallback: limiter}, "ratelimit: NewAll does not support Fallback; set FailurePolicy"},
 		{"Jitter", rules, &ratelimit.Options{Jitter: -1}, "ratelimit: Jitter is -1ns; it must not be negative"},
