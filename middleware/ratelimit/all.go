@@ -37,13 +37,13 @@ type Rule struct {
 //
 // If two rules name the same bucket for a message, with the same limiter and key, it is charged
 // the sum of their costs. On Redis, different limiters share buckets if their policies have the
-// same name, or no name and the same numbers; they cannot decide about a message for which they
-// have the same key. Give each rule's policy a name. A message with [Options.ChargeOnly] that a rule
-// denies is charged to none of them.
+// same name, or no name and the same numbers: give each policy a name. A message with
+// [Options.ChargeOnly] that a rule denies is charged to none of them.
 //
 // The Key and the Cost of opts must be nil, because rules have their own. NewAll supports no
 // MaxWait, Keep and Fallback: none of them can be decided for several buckets at once. NewAll
-// panics if a rule or an option is invalid.
+// panics if a rule or an option is invalid, or if different limiters on one Redis server share
+// buckets.
 func NewAll(rules []Rule, opts *Options) router.IngressFunc {
 	l := &rateLimit{}
 	if opts != nil {
@@ -95,9 +95,31 @@ func mustRules(rules []Rule) []Rule {
 		if rule.Key == nil {
 			rule.Key = KeyPerUserOrIPPerType
 		}
+		for j, other := range rules[:i] {
+			if shareBuckets(rule.Limiter, other.Limiter) {
+				panic(fmt.Sprintf("ratelimit: the limiters of rules %d and %d share buckets; pass one limiter for both, or give their policies different names", j, i))
+			}
+		}
 		all[i] = rule
 	}
 	return all
+}
+
+// shareBuckets reports whether different limiters in one store have buckets of the same names. They
+// cannot charge one of them twice in one step. Limiters in this process have buckets of their own.
+func shareBuckets(a, b limit.Limiter) bool {
+	_, inProcess := a.(limit.InProcess)
+	batcher, ok := a.(limit.BatchLimiter)
+	if a == b || inProcess || !ok || !batcher.BatchesWith(b) {
+		return false
+	}
+	one, ok := a.(limit.Describer)
+	two, both := b.(limit.Describer)
+	if !ok || !both {
+		return false
+	}
+	x, y := one.Describe()[0], two.Describe()[0]
+	return x == y || x.Name != "" && x.Name == y.Name
 }
 
 // jointRequest returns the costs of a message by the rules that apply to it.

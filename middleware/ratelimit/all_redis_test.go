@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
@@ -44,5 +45,31 @@ func TestNewAll_OnRedisDeniedMessageTakesFromNoBucket(t *testing.T) {
 			require.Zero(t, remaining(t, tenants, limit.Key{"tenant"}))
 			assert.EqualValues(t, 1, remaining(t, users, user("bob")), "a denied message was charged to the user")
 		})
+	}
+}
+
+func TestNewAll_PanicsIfLimitersOnRedisShareBuckets(t *testing.T) {
+	client, other := redistest.Start(t).Client(t), redistest.Start(t).Client(t)
+	share := "ratelimit: the limiters of rules 0 and 1 share buckets; pass one limiter for both, or give their policies different names"
+	one, named := redis.NewLimiter(client, limit.PerSecond(5)), redis.NewLimiter(client, limit.PerSecond(5).Named("chat"))
+	for _, tt := range []struct {
+		name string
+		a, b limit.Limiter
+		want any // of the panic; nil if the rules are valid
+	}{
+		{"no name and the same numbers", one, redis.NewLimiter(client, limit.PerSecond(5)), share},
+		{"the same name", named, redis.NewLimiter(client, limit.PerSecond(6).Named("chat")), share},
+		{"one limiter", one, one, nil},
+		{"no name and different numbers", one, redis.NewLimiter(client, limit.PerSecond(6)), nil},
+		{"different names", named, redis.NewLimiter(client, limit.PerSecond(5).Named("user")), nil},
+		{"different servers", named, redis.NewLimiter(other, limit.PerSecond(5).Named("chat")), nil},
+		{"in memory", memory.NewLimiter(limit.PerSecond(5)), memory.NewLimiter(limit.PerSecond(5)), nil},
+	} {
+		newAll := func() { ratelimit.NewAll([]ratelimit.Rule{{Limiter: tt.a}, {Limiter: tt.b}}, nil) }
+		if tt.want == nil {
+			assert.NotPanics(t, newAll, tt.name)
+			continue
+		}
+		assert.PanicsWithValue(t, tt.want, newAll, tt.name)
 	}
 }
