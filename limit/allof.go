@@ -17,8 +17,9 @@ import (
 // refunded if one of them denies; until then, other users of the same limiters see those tokens
 // missing.
 //
-// The limiter is a [Refunder] and a [Describer]. It is a [Reserver] and a [Blocker] if all
-// limiters are both: it blocks a key by all of them.
+// The limiter is a [Refunder] and a [Describer]. It is a [Reserver], a [Blocker] and a [Charger] if
+// all limiters are all three: it blocks a key by each of them, and charges each.
+//
 // AllOf panics if there is no limiter, if a limiter is passed twice, or if one is not a
 // [Refunder].
 func AllOf(limiters ...Limiter) Limiter {
@@ -41,7 +42,8 @@ func AllOf(limiters ...Limiter) Limiter {
 		_, isInProcess := l.(InProcess)
 		_, isReserver := l.(Reserver)
 		_, isBlocker := l.(Blocker)
-		inProcess, complete = inProcess && isInProcess, complete && isReserver && isBlocker
+		_, isCharger := l.(Charger)
+		inProcess, complete = inProcess && isInProcess, complete && isReserver && isBlocker && isCharger
 	}
 	for i := range a.locks {
 		a.locks[i] = make(chan struct{}, 1)
@@ -69,7 +71,7 @@ type allOf struct {
 	locks [64]chan struct{} // by hash of the key; channels, because waiting ends with the context
 }
 
-// A completeAllOf combines limiters that can reserve and block.
+// A completeAllOf combines limiters that can reserve, block and charge.
 type completeAllOf struct{ *allOf }
 
 // An inProcessAllOf combines limiters that decide in this process.
@@ -127,6 +129,16 @@ func (a *allOf) Reset(ctx context.Context, key Key) error {
 // Block denies key for d by every limiter.
 func (a completeAllOf) Block(ctx context.Context, key Key, d time.Duration) error {
 	return a.each(func(l Refunder) error { return l.(Blocker).Block(ctx, key, d) })
+}
+
+// Charge charges every limiter. A cost above the smallest capacity is an error.
+func (a completeAllOf) Charge(ctx context.Context, key Key, cost int64) error {
+	for _, d := range a.Describe() {
+		if cost > d.Limit {
+			return fmt.Errorf("limit: a charge of %d; it must be at most the capacity of %d", cost, d.Limit)
+		}
+	}
+	return a.each(func(l Refunder) error { return l.(Charger).Charge(ctx, key, cost) })
 }
 
 // Describe returns the limits of all limiters.

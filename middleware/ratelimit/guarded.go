@@ -71,7 +71,9 @@ func (q *request) consume(ctx context.Context, l limit.Limiter) (limit.Decision,
 // a larger cost would be an error, and take nothing. The limiter must be a limit.Charger.
 func (g *guarded) charge(ctx context.Context, key limit.Key, cost int64) error {
 	if d, ok := g.limiter.(limit.Describer); ok && cost > 1 {
-		cost = min(cost, d.Describe()[0].Limit)
+		for _, part := range d.Describe() { // several of limit.AllOf
+			cost = min(cost, part.Limit)
+		}
 	}
 	charger := g.limiter.(limit.Charger)
 	if g.breaker == nil {

@@ -141,3 +141,15 @@ func TestTiers_AdmitsDuringOutageOfAnotherTier(t *testing.T) {
 	assert.Len(t, seen, 1)
 	assert.ErrorContains(t, seen[0], `charging tier "pro"`)
 }
+
+func TestTiers_JointLimitersAreCharged(t *testing.T) {
+	free := limit.AllOf(memory.NewLimiter(limit.PerHour(5)), memory.NewLimiter(limit.PerHour(50)))
+	tier := "pro"
+	admit := ratelimit.Tiers(func(router.IngressContext) string { return tier },
+		map[string]limit.Limiter{"free": free, "pro": memory.NewLimiter(limit.PerHour(100))},
+		&ratelimit.Options{Cost: func(in router.IngressContext) int64 { return in.Size }, OnError: func(err error) { t.Error(err) }})
+	in := router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}, Size: 20}
+	require.NoError(t, admit(t.Context(), in), "the cost is above a capacity of the other tier")
+	tier, in.Size = "free", 1
+	require.Error(t, admit(t.Context(), in))
+}
