@@ -57,7 +57,7 @@ func (p *Proxy) serve(listener net.Listener, client net.Conn) {
 	defer p.untrack(client)
 	server, err := new(net.Dialer).DialContext(p.t.Context(), "tcp", p.to)
 	if err != nil {
-		<-p.unstalled() // a stalled proxy does not forward the close either
+		<-p.unstalled(fromServer) // a stalled proxy does not forward the close either
 		return
 	}
 	if !p.track(listener, server) {
@@ -65,20 +65,28 @@ func (p *Proxy) serve(listener net.Listener, client net.Conn) {
 	}
 	defer p.untrack(server)
 	p.wg.Go(func() {
-		p.forward(server, client, func() time.Duration { return 0 })
+		p.forward(server, client, fromClient)
 		_ = server.Close() // ends the other direction
 	})
-	p.forward(client, server, p.currentDelay)
+	p.forward(client, server, fromServer)
 }
 
+// A side is an end of a forwarded connection.
+type side int
+
+const (
+	fromClient side = iota
+	fromServer
+)
+
 // forward copies from one side to the other until one of them fails.
-func (p *Proxy) forward(to, from net.Conn, delay func() time.Duration) {
+func (p *Proxy) forward(to, from net.Conn, source side) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		// Data and errors wait alike, so that a close never overtakes data.
-		p.wait(delay())
-		<-p.unstalled()
+		p.wait(p.currentDelay(source))
+		<-p.unstalled(source)
 		if n > 0 {
 			if _, err := to.Write(buf[:n]); err != nil {
 				return
@@ -90,15 +98,23 @@ func (p *Proxy) forward(to, from net.Conn, delay func() time.Duration) {
 	}
 }
 
-// unstalled returns a channel that is closed while the proxy is not stalled.
-func (p *Proxy) unstalled() <-chan struct{} {
+// unstalled returns a channel that is closed while data from a side is not stalled.
+func (p *Proxy) unstalled(source side) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if source == fromClient && p.oneWay {
+		closed := make(chan struct{})
+		close(closed)
+		return closed
+	}
 	return p.resumed
 }
 
-// currentDelay returns the delay of the next chunk to the client.
-func (p *Proxy) currentDelay() time.Duration {
+// currentDelay returns the delay of the next chunk from a side.
+func (p *Proxy) currentDelay(source side) time.Duration {
+	if source == fromClient {
+		return 0
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.delay

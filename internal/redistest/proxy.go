@@ -21,6 +21,7 @@ type Proxy struct {
 	listener net.Listener // nil after Cut
 	conns    map[net.Conn]struct{}
 	resumed  chan struct{} // closed while the proxy is not stalled
+	oneWay   bool          // a stall affects only what the server sends
 	delay    time.Duration
 }
 
@@ -68,12 +69,26 @@ func (p *Proxy) cut() {
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.stall(false)
+}
+
+// StallReplies does what Stall does, but only with what the server sends. What clients send is
+// forwarded.
+func (p *Proxy) StallReplies() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stall(true)
+}
+
+// stall begins a stall, or changes its direction. p.mu must be held.
+func (p *Proxy) stall(oneWay bool) {
+	p.oneWay = oneWay
 	if p.isForwarding() {
 		p.resumed = make(chan struct{})
 	}
 }
 
-// Restore ends the effect of Cut and Stall.
+// Restore ends the effect of Cut, Stall and StallReplies.
 func (p *Proxy) Restore() {
 	p.t.Helper()
 	p.mu.Lock()

@@ -1,6 +1,7 @@
 package redistest_test
 
 import (
+	"context"
 	"io"
 	"net"
 	"os"
@@ -89,6 +90,21 @@ func TestProxy_StallDelaysData(t *testing.T) {
 	_, err = io.ReadFull(conn, pong)
 	require.NoError(t, err)
 	assert.Equal(t, "+PONG\r\n", string(pong), "data sent during the stall must not be lost")
+	assert.NoError(t, ping(t, client, longTimeout))
+}
+
+func TestProxy_StallRepliesForwardsCommands(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	client := server.Client(t, failFast, func(opts *redis.Options) { opts.Addr = proxy.Addr })
+	require.NoError(t, ping(t, client, longTimeout)) // connects
+	proxy.StallReplies()
+	ctx, cancel := context.WithTimeout(t.Context(), shortTimeout)
+	defer cancel()
+	require.Error(t, client.Set(ctx, "key", "value", 0).Err())
+	assert.Equal(t, "value", server.Client(t).Get(t.Context(), "key").Val())
+
+	proxy.Restore()
 	assert.NoError(t, ping(t, client, longTimeout))
 }
 
