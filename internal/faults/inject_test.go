@@ -1,0 +1,141 @@
+//go:build unix
+
+package faults_test
+
+import (
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func killNode(r *run) {
+	victim := r.nodes[0]
+	victim.kill(r.t)
+	r.killed = victim.name
+	r.tookEffect(true, "killed after %d messages", r.log.publishedBy(victim.name, r.began, now()))
+	time.Sleep(r.lasts)
+	r.startNode("node4")
+	r.end()
+}
+
+func stopNode(r *run) {
+	victim := r.nodes[0]
+	victim.signal(r.t, syscall.SIGSTOP)
+	time.Sleep(r.lasts)
+	r.isolated(r.nodes[:1])
+	victim.signal(r.t, syscall.SIGCONT)
+	r.end()
+}
+
+// shutNodeDown shuts a node down immediately after it has published a burst, over a slow
+// connection.
+func shutNodeDown(r *run) {
+	victim := r.nodes[0]
+	r.proxies[victim.name].Delay(20 * time.Millisecond)
+	r.ended = now()
+	victim.signal(r.t, syscall.SIGTERM)
+	victim.finish(r.t)
+	r.settle()
+	r.log.mu.Lock()
+	shutdown := r.log.shutdowns[victim.name]
+	r.log.mu.Unlock()
+	assert.Equal(r.t, "true <nil>", shutdown)
+	published := r.log.publishedBy(victim.name, r.ended, now())
+	r.tookEffect(published >= shutdownBurst, "%d published after SIGTERM", published)
+	r.lossless = true
+}
+
+func cutOne(r *run) {
+	proxy := r.proxies[r.nodes[0].name]
+	proxy.Cut()
+	time.Sleep(r.lasts)
+	r.isolated(r.nodes[:1])
+	proxy.Restore()
+	r.end()
+}
+
+func cutAll(r *run) {
+	for _, proxy := range r.proxies {
+		proxy.Cut()
+	}
+	time.Sleep(r.lasts)
+	r.isolated(r.nodes)
+	for _, proxy := range r.proxies {
+		proxy.Restore()
+	}
+	r.end()
+}
+
+func stallReplies(r *run) {
+	proxy := r.proxies[r.nodes[0].name]
+	proxy.StallReplies()
+	time.Sleep(r.lasts)
+	r.isolated(r.nodes[:1])
+	proxy.Restore()
+	r.end()
+}
+
+func delay(r *run) {
+	victim := r.nodes[0]
+	proxy := r.proxies[victim.name]
+	const delayed = 50 * time.Millisecond
+	proxy.Delay(delayed)
+	time.Sleep(r.lasts)
+	latencies := r.log.latencies(victim.name, r.began+int64(300*time.Millisecond))
+	proxy.Delay(0)
+	r.end()
+	slices.Sort(latencies)
+	require.NotEmpty(r.t, latencies)
+	median := latencies[len(latencies)/2]
+	r.tookEffect(median >= delayed*9/10, "%d messages, %d ms in the median", len(latencies), median.Milliseconds())
+}
+
+// denyPublish denies the command PUBLISH to a node, whose subscriptions stay.
+func denyPublish(r *run) {
+	victim, admin := r.nodes[0], r.server.Client(r.t)
+	require.NoError(r.t, admin.Do(r.t.Context(), "acl", "setuser", victim.name, "-publish").Err())
+	time.Sleep(r.lasts)
+	after, before := r.began+int64(300*time.Millisecond), now()
+	arrived := r.log.deliveredTo(r.nodes[1].name, victim.name, after, before)
+	received := r.log.deliveredTo(victim.name, "", after, before)
+	published := r.log.publishedBy(victim.name, after, before)
+	require.NoError(r.t, admin.Do(r.t.Context(), "acl", "setuser", victim.name, "+publish").Err())
+	r.end()
+	r.tookEffect(arrived == 0 && received > 0 && published > 0, "%d of %d arrived; %d received", arrived, published, received)
+}
+
+func restartRedis(r *run) {
+	require.NoError(r.t, r.server.Client(r.t).Set(r.t.Context(), "mark", 1, 0).Err())
+	r.server.Stop()
+	time.Sleep(r.lasts)
+	r.allowed = float64(policy.Capacity) // a bucket that is lost is full
+	r.isolated(r.nodes)
+	r.server.Restart()
+	r.end()
+	exists, err := r.server.Client(r.t).Exists(r.t.Context(), "mark").Result()
+	require.NoError(r.t, err)
+	assert.Zero(r.t, exists, "the data was not lost")
+}
+
+func pauseRedis(r *run) {
+	r.server.Pause()
+	time.Sleep(r.lasts)
+	r.isolated(r.nodes)
+	r.server.Resume()
+	r.end()
+}
+
+// failOver promotes the replica while the master runs, so that all connections stay open.
+func failOver(r *run) {
+	old := r.sentinel.Master
+	r.ended = now()
+	r.sentinel.Promote(r.t)
+	r.allowed = float64(policy.Capacity) // both grant until the old master is demoted
+	time.Sleep(time.Second)
+	r.settle()
+	r.tookEffect(old != r.sentinel.Master, "replica promoted after %s", seconds(time.Duration(r.settled-r.ended)-time.Second))
+	time.Sleep(6 * time.Second) // until all nodes have noticed
+}

@@ -1,0 +1,91 @@
+//go:build unix
+
+package faults_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A process is a node process, as the coordinator sees it.
+type process struct {
+	name   string
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stderr bytes.Buffer
+	read   chan struct{} // closed when its output has ended
+	ended  bool          // by a fault: it is not a node anymore
+}
+
+// startProcess starts a node. The goroutine that reads its output ends with the process.
+func startProcess(t *testing.T, spec *nodeSpec, log *record) *process {
+	t.Helper()
+	text, err := json.Marshal(spec)
+	require.NoError(t, err)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := &process{name: spec.Name, read: make(chan struct{})}
+	p.cmd = exec.Command(self, "-test.run=^TestNode$", "-test.timeout=0")
+	p.cmd.Env = append(os.Environ(), nodeEnv+"="+string(text))
+	p.cmd.Stderr = &p.stderr
+	stdout, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	p.stdin, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
+	go func() {
+		defer close(p.read)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			log.add(p.name, lines.Text())
+		}
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // also if the process is stopped
+		<-p.read
+		_ = p.cmd.Wait()
+	})
+	return p
+}
+
+// command writes a line to the standard input of the process.
+func (p *process) command(t *testing.T, line string) {
+	t.Helper()
+	_, err := fmt.Fprintln(p.stdin, line)
+	require.NoError(t, err, "%s: %s", p.name, &p.stderr)
+}
+
+func (p *process) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	require.NoError(t, p.cmd.Process.Signal(s))
+}
+
+// kill kills the process and returns when it has ended.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	p.signal(t, syscall.SIGKILL)
+	<-p.read
+	var exit *exec.ExitError
+	require.ErrorAs(t, p.cmd.Wait(), &exit)
+	status, _ := exit.Sys().(syscall.WaitStatus)
+	require.Equal(t, syscall.SIGKILL, status.Signal())
+	p.ended = true
+}
+
+// finish waits for the end of a process that was asked to end.
+func (p *process) finish(t *testing.T) {
+	t.Helper()
+	_ = p.stdin.Close()
+	<-p.read
+	assert.NoError(t, p.cmd.Wait(), "%s: %s", p.name, &p.stderr)
+	p.ended = true
+}

@@ -1,0 +1,85 @@
+//go:build unix
+
+package faults_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A result is a row of the table.
+type result struct {
+	fault     string
+	effect    string
+	excess    float64 // tokens above the bound
+	allowed   float64 // of them
+	grants    int
+	losses    losses
+	converged time.Duration
+	recovered time.Duration
+}
+
+const (
+	tableBegin = "<!-- table of faults: begin -->\n"
+	tableEnd   = "<!-- table of faults: end -->\n"
+)
+
+// table returns a Markdown table.
+func table(results []result) string {
+	var b strings.Builder
+	b.WriteString("| fault | effect | limit | messages: lost, reported | presence | recovery |\n")
+	b.WriteString("| --- | --- | --- | --- | --- | --- |\n")
+	for _, r := range results {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", r.fault, r.effect, r.limit(), r.lost(), seconds(r.converged), seconds(r.recovered))
+	}
+	return b.String()
+}
+
+func (r *result) limit() string {
+	switch {
+	case r.excess <= 0:
+		return "holds"
+	case r.excess <= r.allowed:
+		return fmt.Sprintf("%.1f tokens above, %.0f allowed", r.excess, r.allowed)
+	default:
+		return fmt.Sprintf("exceeded by %.1f tokens", r.excess)
+	}
+}
+
+func (r *result) lost() string {
+	l := &r.losses
+	text := fmt.Sprintf("%s: %s, %s", thousands(l.messages), thousands(l.lost), thousands(l.reported))
+	if l.unsent > 0 {
+		text += fmt.Sprintf("; %d not sent before the end", l.unsent)
+	}
+	return text
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+
+// thousands returns a number with separators.
+func thousands(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// updateTable replaces the table in a file, between its two marks.
+func updateTable(file, table string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, rest, begins := strings.Cut(string(text), tableBegin)
+	_, after, ends := strings.Cut(rest, tableEnd)
+	if !begins || !ends {
+		return errors.New("faults: " + file + " has no marks for the table")
+	}
+	return os.WriteFile(file, []byte(before+tableBegin+"\n"+table+"\n"+tableEnd+after), 0o600)
+}
