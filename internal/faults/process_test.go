@@ -36,7 +36,7 @@ func startProcess(t *testing.T, spec *nodeSpec, log *record) *process {
 	require.NoError(t, err)
 	p := &process{name: spec.Name, read: make(chan struct{})}
 	p.cmd = exec.Command(self, "-test.run=^TestNode$", "-test.timeout=0")
-	p.cmd.Env = append(os.Environ(), nodeEnv+"="+string(text))
+	p.cmd.Env = append(os.Environ(), nodeEnv+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	p.cmd.Stderr = &p.stderr
 	stdout, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -81,10 +81,16 @@ func (p *process) kill(t *testing.T) {
 	p.ended = true
 }
 
-// finish waits for the end of a process that was asked to end.
+// finish ends a process with the end of its standard input.
 func (p *process) finish(t *testing.T) {
 	t.Helper()
-	_ = p.stdin.Close()
+	require.NoError(t, p.stdin.Close())
+	p.wait(t)
+}
+
+// wait waits for the end of a process that was asked to end.
+func (p *process) wait(t *testing.T) {
+	t.Helper()
 	<-p.read
 	assert.NoError(t, p.cmd.Wait(), "%s: %s", p.name, &p.stderr)
 	p.ended = true

@@ -15,6 +15,7 @@ import (
 // use. Times are in nanoseconds since 1970, by the clock that all processes share.
 type record struct {
 	mu         sync.Mutex
+	closed     bool                 // ignores further lines
 	published  map[stream][]message // with the time after Publish returned nil
 	rejected   map[string]int       // by node: Publish returned an error
 	delivered  map[path][]message   // in the order of arrival
@@ -77,12 +78,22 @@ func (r *record) add(node, line string) {
 	at, err := strconv.ParseInt(fields[0], 10, 64)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
 	if err == nil {
 		err = r.addEvent(node, kind, at, fields[1:])
 	}
 	if err != nil {
 		r.invalid = append(r.invalid, fmt.Sprintf("%s: %s: %v", node, line, err))
 	}
+}
+
+// close ends the record, before the nodes end and notice that of each other.
+func (r *record) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
 }
 
 func (r *record) addEvent(node, kind string, at int64, values []string) error {

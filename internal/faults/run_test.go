@@ -146,18 +146,23 @@ func (r *run) tookEffect(ok bool, format string, args ...any) {
 	assert.True(r.t, ok, "the fault had no effect: %s", r.effect)
 }
 
-// isolated requires that a node received nothing of the others during the fault, apart from its
-// first moment, in which messages may be under way.
+// underWay is how long messages may be under way when a fault begins, in nanoseconds.
+const underWay = int64(time.Second)
+
+// isolated requires that nodes have received nothing of the others since the fault began, apart
+// from what was under way.
 func (r *run) isolated(nodes []*process) {
-	after, before := r.began+int64(300*time.Millisecond), now()
+	after, before := r.began+underWay, now()
 	published, received := 0, 0
-	for _, n := range nodes {
-		received += r.log.deliveredTo(n.name, "", after, before)
+	for _, to := range nodes {
+		received += r.log.deliveredTo(to.name, "", after, before)
+		for _, from := range r.nodes {
+			if from != to {
+				published += r.log.publishedBy(from.name, after, before)
+			}
+		}
 	}
-	for _, n := range r.nodes {
-		published += r.log.publishedBy(n.name, after, before)
-	}
-	r.tookEffect(published > 0 && received == 0, "%d of %d arrived", received, published)
+	r.tookEffect(published > 0 && received == 0, "%s of %s arrived", thousands(received), thousands(published))
 }
 
 // finish waits until the nodes have recovered, ends them and returns the result.
@@ -173,6 +178,7 @@ func (r *run) finish(f *fault) result {
 		n.command(r.t, "stop")
 	}
 	time.Sleep(2500 * time.Millisecond) // for the last reports
+	r.log.close()
 	for _, n := range nodes {
 		n.finish(r.t)
 	}
@@ -205,4 +211,3 @@ func (r *run) result(f *fault, names []string) result {
 	assert.LessOrEqual(r.t, recovered, 3*bound, "until messages arrived again")
 	return result{f.title(r.lasts), r.effect, excess, r.allowed, grants, losses, converged, recovered}
 }
-

@@ -31,32 +31,36 @@ const (
 // table returns a Markdown table.
 func table(results []result) string {
 	var b strings.Builder
-	b.WriteString("| fault | effect | limit | messages: lost, reported | presence | recovery |\n")
-	b.WriteString("| --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| fault | effect | tokens granted, above the bound | messages | lost | reported | presence | recovery |\n")
+	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, r := range results {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", r.fault, r.effect, r.limit(), r.lost(), seconds(r.converged), seconds(r.recovered))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", r.fault, r.effect, r.tokens(),
+			thousands(r.losses.messages), r.lost(), r.reported(), seconds(r.converged), seconds(r.recovered))
 	}
 	return b.String()
 }
 
-func (r *result) limit() string {
-	switch {
-	case r.excess <= 0:
-		return "holds"
-	case r.excess <= r.allowed:
-		return fmt.Sprintf("%.1f tokens above, %.0f allowed", r.excess, r.allowed)
-	default:
-		return fmt.Sprintf("exceeded by %.1f tokens", r.excess)
+// tokens returns how many tokens were granted, and how many above the bound.
+func (r *result) tokens() string {
+	text := fmt.Sprintf("%s, %.0f", thousands(r.grants), max(r.excess, 0))
+	if r.allowed > 0 {
+		text += fmt.Sprintf(" (up to %.0f allowed)", r.allowed)
 	}
+	return text
 }
 
 func (r *result) lost() string {
-	l := &r.losses
-	text := fmt.Sprintf("%s: %s, %s", thousands(l.messages), thousands(l.lost), thousands(l.reported))
-	if l.unsent > 0 {
-		text += fmt.Sprintf("; %d not sent before the end", l.unsent)
+	if r.losses.unsent > 0 {
+		return fmt.Sprintf("%s, and %d not sent", thousands(r.losses.lost), r.losses.unsent)
 	}
-	return text
+	return thousands(r.losses.lost)
+}
+
+func (r *result) reported() string {
+	if r.losses.reports == 0 {
+		return thousands(r.losses.reported)
+	}
+	return fmt.Sprintf("%s in %d reports", thousands(r.losses.reported), r.losses.reports)
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
