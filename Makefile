@@ -1,6 +1,6 @@
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: check fmt vet lint test tidy fuzz stress bench
+.PHONY: check fmt vet lint test tidy fuzz stress faults bench
 
 check: fmt vet lint test tidy ## everything that must hold before a commit
 
@@ -38,6 +38,9 @@ STRESSTIME := 5m
 stress: ## a router against misbehaving clients, and limiters on a failing Redis, for STRESSTIME each
 	go test -race -count=1 -v -timeout 0 ./internal/stress -stress.duration $(STRESSTIME)
 	go test -race -count=1 -v -timeout 0 ./adapters/redis -run TestLimiter_Chaos -chaos.duration $(STRESSTIME)
+
+faults: ## node processes on a real Redis with injected faults; writes the table of docs/guides/scaling.md
+	go test -count=1 -v -timeout 0 -run TestFaults ./internal/faults -faults.full -faults.update $(CURDIR)/docs/guides/scaling.md
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...

@@ -3,206 +3,121 @@
 package faults_test
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"strings"
+	"os"
+	"path/filepath"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
-// losses is what became of the messages of a run, counted once for each receiving node.
-type losses struct {
-	messages   int // delivered or lost
-	lost       int
-	reported   int // of the lost ones: a report came after their publication
-	unsent     int // of a killed node, which no node received
-	duplicated int // or delivered in another order
-	reports    int
-	perTopic   int // the largest number of reports of one room on one node
-	unreported []string
+// recordOf returns the record of lines, which begin with the name of the node.
+func recordOf(t *testing.T, lines ...string) *record {
+	t.Helper()
+	r := newRecord()
+	for _, line := range lines {
+		r.add(line[:1], line[2:])
+	}
+	require.Empty(t, r.invalid)
+	return r
 }
 
-// countLosses compares what nodes published with what the nodes in to received: every number once
-// and in order, or a report after it was published. A path begins with the first message that was
-// delivered. What a killed node published last and no node received had not been sent.
-func (r *record) countLosses(to []string, killed string) (l losses) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for s, published := range r.published {
-		sent := 0
-		for _, node := range to {
-			for _, m := range r.delivered[path{node, s}] {
-				sent = max(sent, m.num)
+func TestCountLosses(t *testing.T) {
+	published := []string{"a P 10 0 1", "a P 20 0 2", "a P 30 0 3"}
+	for name, c := range map[string]struct {
+		lines  []string
+		killed string
+		want   losses // unreported is compared by length
+	}{
+		"delivered":                {[]string{"b D 11 0 a 1", "b D 21 0 a 2", "b D 31 0 a 3"}, "", losses{messages: 3}},
+		"subscribed later":         {[]string{"b D 21 0 a 2", "b D 31 0 a 3"}, "", losses{messages: 2}},
+		"lost and reported":        {[]string{"b D 11 0 a 1", "b R 25 0 1", "b D 31 0 a 3"}, "", losses{messages: 3, lost: 1, reported: 1, reports: 1, perTopic: 1}},
+		"reported too early":       {[]string{"b D 11 0 a 1", "b R 15 0 1", "b D 31 0 a 3"}, "", losses{messages: 3, lost: 1, reports: 1, perTopic: 1, unreported: []string{""}}},
+		"reported in another room": {[]string{"b D 11 0 a 1", "b R 25 1 1", "b D 31 0 a 3"}, "", losses{messages: 3, lost: 1, reports: 1, perTopic: 1, unreported: []string{""}}},
+		"of a user, reported":      {[]string{"b D 11 4 a 1", "b R 25  1", "b D 31 4 a 3", "a P 10 4 1", "a P 20 4 2", "a P 30 4 3"}, "", losses{messages: 3, lost: 1, reported: 1, reports: 1, perTopic: 1}},
+		"not reported":             {[]string{"b D 11 0 a 1", "b D 31 0 a 3"}, "", losses{messages: 3, lost: 1, unreported: []string{""}}},
+		"repeated":                 {[]string{"b D 11 0 a 1", "b D 21 0 a 2", "b D 22 0 a 2", "b D 31 0 a 3"}, "", losses{messages: 3, duplicated: 1}},
+		"reordered":                {[]string{"b D 11 0 a 1", "b D 21 0 a 3", "b D 31 0 a 2"}, "", losses{messages: 3, duplicated: 1}},
+		"not sent before a kill":   {[]string{"b D 11 0 a 1", "b D 21 0 a 2"}, "a", losses{messages: 2, unsent: 1}},
+		"lost before a kill":       {[]string{"b D 11 0 a 1", "b D 31 0 a 3"}, "a", losses{messages: 3, lost: 1, unreported: []string{""}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := recordOf(t, append(c.lines, published...)...).countLosses([]string{"b"}, c.killed)
+			assert.Len(t, got.unreported, len(c.want.unreported))
+			got.unreported = c.want.unreported
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+func TestRecoveredAfter_CountsFromLastLoss(t *testing.T) {
+	var lines []string
+	for room := range streams {
+		for num, at := range []int{10, 110, 210, 310} {
+			for _, node := range []string{"a", "b"} {
+				lines = append(lines, fmt.Sprintf("%s P %d %d %d", node, at, room, num+1))
 			}
-		}
-		for _, node := range to {
-			r.countPath(&l, path{node, s}, published, func(m message) bool { return s.from == killed && m.num > sent })
-		}
-	}
-	for p, times := range r.reports {
-		if slices.Contains(to, p.node) {
-			l.reports += len(times)
-			l.perTopic = max(l.perTopic, len(times))
-		}
-	}
-	return l
-}
-
-func (r *record) countPath(l *losses, p path, published []message, unsent func(message) bool) {
-	delivered := r.delivered[p]
-	if len(delivered) == 0 {
-		return // recoveredAfter finds it
-	}
-	first, last := delivered[0].num, 0
-	seen := map[int]bool{}
-	for _, m := range delivered {
-		if m.num <= last {
-			l.duplicated++
-		}
-		last = max(last, m.num)
-		seen[m.num] = true
-	}
-	for _, m := range published {
-		switch {
-		case m.num < first:
-			continue
-		case seen[m.num]:
-		case unsent(m):
-			l.unsent++
-			continue
-		default:
-			l.lost++
-			if p.to != p.from && r.reportedAfter(place{p.to, p.room}, m.at) {
-				l.reported++
-			} else {
-				l.unreported = append(l.unreported, fmt.Sprintf("%v %d, published at %v", p, m.num, time.Unix(0, m.at)))
-			}
-		}
-		l.messages++
-	}
-}
-
-// reportedAfter reports whether a loss in a room was reported after a time.
-func (r *record) reportedAfter(p place, at int64) bool {
-	times := r.reports[p]
-	return len(times) > 0 && times[len(times)-1] > at
-}
-
-// recoveredAfter returns the time from the end of a fault until every node has received a message
-// of every other one, in every room, that was published after the last lost one and after the end.
-// It returns an error if a node has not.
-func (r *record) recoveredAfter(nodes []string, ended int64) (time.Duration, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	recovered := ended
-	for _, to := range nodes {
-		for _, from := range nodes {
-			for room := range rooms {
-				p := path{to, stream{from, room}}
-				if to == from {
-					continue
-				}
-				at, ok := r.recoveredPath(p, ended)
-				if !ok {
-					return 0, fmt.Errorf("%v has not recovered", p)
-				}
-				recovered = max(recovered, at)
+			lines = append(lines, fmt.Sprintf("a D %d %d b %d", at+5, room, num+1))
+			if room != 2 || num != 2 { // the message at 210 is lost
+				lines = append(lines, fmt.Sprintf("b D %d %d a %d", at+5, room, num+1))
 			}
 		}
 	}
-	return time.Duration(recovered - ended), nil
+	recovered, err := recordOf(t, lines...).recoveredAfter([]string{"a", "b"}, 100)
+	require.NoError(t, err)
+	assert.EqualValues(t, 215, recovered)
+	_, err = recordOf(t, lines...).recoveredAfter([]string{"a", "b"}, 400)
+	assert.Error(t, err)
 }
 
-func (r *record) recoveredPath(p path, ended int64) (at int64, ok bool) {
-	delivered := r.delivered[p]
-	if len(delivered) == 0 {
-		return 0, false
+func TestConvergedAfter_NeedsAllMembersAndNoOthers(t *testing.T) {
+	view := func(members string) string { return members + ";a,b;a,b;a,b;a,b" }
+	nodes := []string{"a", "b"}
+	lines := []string{
+		"a V 10 a,a-1 " + view("a,a-1,b"), "b V 20 b " + view("a,a-1,b"),
+		"b V 30 b " + view("a,b"), "b V 120 b " + view("a,a-1,b"),
 	}
-	seen := map[int]bool{}
-	for _, m := range delivered {
-		seen[m.num] = true
-	}
-	last := 0 // published before the end, or lost
-	for _, m := range r.published[p.stream] {
-		if m.at < ended || m.num > delivered[0].num && !seen[m.num] {
-			last = m.num
-		}
-	}
-	for _, m := range delivered {
-		if m.num > last {
-			return m.at, true
-		}
-	}
-	return 0, false
+	converged, err := recordOf(t, lines...).convergedAfter(nodes, 100)
+	require.NoError(t, err)
+	assert.EqualValues(t, 20, converged)
+
+	_, err = recordOf(t, append(lines, "a V 130 a "+view("a,b"))...).convergedAfter(nodes, 100)
+	assert.Error(t, err, "b has a member that is gone")
+	_, err = recordOf(t, lines[:3]...).convergedAfter(nodes, 100)
+	assert.Error(t, err, "a member is missing on b")
+	_, err = recordOf(t, append(lines, "b V 130 b "+view("a,a-1,b")+",c")...).convergedAfter(nodes, 100)
+	assert.Error(t, err, "b has a member of a node that is gone in a room")
+	converged, err = recordOf(t, append(lines, "c V 130 c "+view("c"))...).convergedAfter(nodes, 100)
+	require.NoError(t, err, "a node that is gone does not count")
+	assert.EqualValues(t, 20, converged)
 }
 
-// convergedAfter returns the time from the end of a fault until the views of all nodes were equal
-// and contained exactly the members that these nodes have, for the rest of the run.
-func (r *record) convergedAfter(nodes []string, ended int64) (time.Duration, error) {
-	r.mu.Lock()
-	views := slices.Clone(r.views)
-	r.mu.Unlock()
-	slices.SortStableFunc(views, func(a, b view) int { return cmp.Compare(a.at, b.at) })
-	current := map[string]view{}
-	converged := int64(0)
-	for _, v := range views {
-		if !slices.Contains(nodes, v.node) {
-			continue
+func TestExcess_IsThatOfWorstInterval(t *testing.T) {
+	second := int64(time.Second)
+	grants := func(n int, at int64) (all []grant) {
+		for range n {
+			all = append(all, grant{1, at, at})
 		}
-		current[v.node] = v
-		switch equal := equalViews(nodes, current); {
-		case !equal:
-			converged = 0
-		case converged == 0:
-			converged = v.at
-		}
+		return all
 	}
-	if converged == 0 {
-		return 0, fmt.Errorf("the nodes have different views of presence: %v", current)
-	}
-	return time.Duration(max(converged-ended, 0)), nil
+	assert.InDelta(t, 0, excess(grants(50, second), 50, 100), 1e-9)
+	assert.InDelta(t, 1, excess(grants(51, second), 50, 100), 1e-9)
+	later := append(grants(50, second), grants(60, second+second/2)...)
+	assert.InDelta(t, 10, excess(later, 50, 100), 1e-9, "0.5 s return 50 tokens")
+	assert.InDelta(t, 10, excess(append(later, grants(1, 9*second)...), 50, 100), 1e-9)
+	slow := append(grants(50, second), grant{1, second - 1, 2 * second})
+	assert.InDelta(t, 0, excess(slow, 50, 100), 1e-9, "a grant may have been made when it was received")
 }
 
-// equalViews reports whether all nodes know the members of all nodes and no others.
-func equalViews(nodes []string, current map[string]view) bool {
-	var names, members []string
-	for _, node := range nodes {
-		names = append(names, node)
-		members = append(members, strings.Split(current[node].own, ",")...)
-	}
-	slices.Sort(names)
-	slices.Sort(members)
-	want := strings.Join(members, ",") + strings.Repeat(";"+strings.Join(names, ","), rooms)
-	for _, node := range nodes {
-		if current[node].members != want {
-			return false
-		}
-	}
-	return true
-}
-
-// excess returns by how many tokens the grants exceed the policy's bound, in the interval in which
-// they do so most: its capacity and its refill in that interval. It is not positive if the bound
-// holds.
-func excess(grants []grant, capacity, perSecond int64) float64 {
-	byEnd := slices.Clone(grants)
-	slices.SortFunc(byEnd, func(a, b grant) int { return cmp.Compare(a.received, b.received) })
-	worst := int64(-capacity * 1e9)
-	for _, first := range byEnd {
-		sum := int64(0)
-		for _, g := range byEnd {
-			if g.sent >= first.sent {
-				sum += g.tokens * 1e9
-				worst = max(worst, sum-perSecond*(g.received-first.sent)-capacity*1e9)
-			}
-		}
-	}
-	return float64(worst) / 1e9
-}
-
-// limitExcess is the excess of all grants of a run.
-func (r *record) limitExcess() (tokens float64, grants int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return excess(r.grants, policy.Capacity, policy.Refill), len(r.grants)
+func TestUpdateTable_ReplacesOnlyTable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "guide.md")
+	require.NoError(t, os.WriteFile(file, []byte("before\n"+tableBegin+"old\n"+tableEnd+"after\n"), 0o600))
+	require.NoError(t, updateTable(file, "new\n"))
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, "before\n"+tableBegin+"\nnew\n\n"+tableEnd+"after\n", string(text))
+	require.NoError(t, os.WriteFile(file, []byte("no table\n"), 0o600))
+	assert.Error(t, updateTable(file, "new\n"))
 }

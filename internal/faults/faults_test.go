@@ -66,11 +66,15 @@ func TestFaults(t *testing.T) {
 			if f.short == 0 && !*fullForm {
 				continue
 			}
-			t.Run(f.title(f.short), func(t *testing.T) {
+			lasts := f.short
+			if *fullForm {
+				lasts = f.full
+			}
+			t.Run(f.title(lasts), func(t *testing.T) {
 				t.Parallel()
-				r := startRun(t, &f, *fullForm)
+				r := startRun(t, f.kind, lasts, *fullForm)
 				f.inject(r)
-				results[i] = r.finish(&f)
+				results[i] = r.finish(f.title(lasts))
 			})
 		}
 	})

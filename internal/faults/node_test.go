@@ -29,7 +29,10 @@ import (
 )
 
 const (
-	rooms          = 4 // topics with messages
+	rooms          = 4     // topics with messages
+	toUser         = rooms // stands for the room of messages that Router.SendToUser sends
+	streams        = rooms + 1
+	user           = "user" // has a connection on each node
 	lobby          = "lobby"
 	publishEvery   = 5 * time.Millisecond
 	consumeEvery   = 5 * time.Millisecond
@@ -95,8 +98,10 @@ func TestNode(t *testing.T) {
 	client := n.spec.client()
 	n.limiter = redis.NewLimiter(client, policy)
 	n.router = router.New(&router.Options{
-		Broker:         redis.NewBroker(client),
-		Authenticate:   func(req *http.Request) (router.Identity, error) { return router.Identity{UserID: req.URL.Path}, nil },
+		Broker: redis.NewBroker(client),
+		Authenticate: func(req *http.Request) (router.Identity, error) {
+			return router.Identity{UserID: req.URL.Path[1:]}, nil
+		},
 		OnOpen:         n.open,
 		OnMessagesLost: func(topic string, messages int) { n.print("R", now(), strings.TrimPrefix(topic, "room"), messages) },
 		Limits:         router.Limits{QueueMessages: 1 << 20, QueueBytes: 1 << 30},
@@ -107,8 +112,8 @@ func TestNode(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wg sync.WaitGroup
-	wg.Go(func() { assert.NoError(t, n.receive(ctx, server.URL+"/rooms")) })
-	wg.Go(func() { assert.NoError(t, n.receive(ctx, server.URL+"/lobby")) })
+	wg.Go(func() { assert.NoError(t, n.receive(ctx, server.URL+"/"+user)) })
+	wg.Go(func() { assert.NoError(t, n.receive(ctx, server.URL+"/"+lobby)) })
 	wg.Go(func() { n.changePresence(ctx) })
 	wg.Go(func() { n.watchPresence(ctx) })
 	wg.Go(func() { n.publish(ctx) })
@@ -153,8 +158,8 @@ type node struct {
 	settle  chan struct{}
 	stop    chan struct{}
 
-	publishing sync.Mutex // held to publish; guards next
-	next       [rooms]int // numbers
+	publishing sync.Mutex   // held to publish; guards next
+	next       [streams]int // numbers
 
 	mu     sync.Mutex   // guards what follows
 	member *router.Conn // joins the lobby and leaves it
@@ -174,7 +179,7 @@ func (n *node) print(values ...any) {
 
 // open handles the two connections of the node's own clients.
 func (n *node) open(_ context.Context, c *router.Conn) error {
-	if c.Identity().UserID == "/lobby" {
+	if c.Identity().UserID == lobby {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.member = c
@@ -211,10 +216,10 @@ func (n *node) receive(ctx context.Context, url string) error {
 	}
 }
 
-// publish publishes on all rooms in turn.
+// publish publishes on all rooms, and to the user, in turn.
 func (n *node) publish(ctx context.Context) {
 	for i := 0; n.sleep(ctx, n.stop, publishEvery); i++ {
-		n.publishOne(i % rooms)
+		n.publishOne(i % streams)
 	}
 }
 
@@ -223,12 +228,20 @@ func (n *node) publishOne(r int) {
 	n.publishing.Lock()
 	defer n.publishing.Unlock()
 	n.next[r]++
-	num := n.next[r]
+	m := note{n.spec.Name, r, n.next[r]}
 	kind := "P"
-	if err := n.router.Publish(room(r), note{n.spec.Name, r, num}); err != nil {
+	if err := n.send(m); err != nil {
 		kind = "E"
 	}
-	n.print(kind, now(), r, num)
+	n.print(kind, now(), r, m.Num)
+}
+
+func (n *node) send(m note) error {
+	if m.Room == toUser {
+		_, err := n.router.SendToUser("", user, m)
+		return err
+	}
+	return n.router.Publish(room(m.Room), m)
 }
 
 func (n *node) consume(ctx context.Context) {
@@ -304,7 +317,7 @@ func (n *node) sleep(ctx context.Context, stop <-chan struct{}, d time.Duration)
 // shutDown publishes a burst and shuts down gracefully.
 func (n *node) shutDown() {
 	for i := range shutdownBurst {
-		n.publishOne(i % rooms)
+		n.publishOne(i % streams)
 	}
 	n.publishing.Lock() // nothing is published anymore
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownWithin)

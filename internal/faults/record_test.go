@@ -27,10 +27,10 @@ type record struct {
 	invalid    []string // lines that are in no known format
 }
 
-// A stream is what one node publishes in a room.
+// A stream is what one node publishes in a room, or sends to the user.
 type stream struct {
 	from string
-	room int
+	room int // or toUser
 }
 
 // A path is a stream as one node receives it.
@@ -136,18 +136,22 @@ func (r *record) addEvent(node, kind string, at int64, values []string) error {
 	return nil
 }
 
-// addReport adds a report about a room. Those about the lobby, in which nothing is published, and
-// about users concern no message.
+// addReport adds a report about a room, or about messages to users if topic is "". Nothing is
+// published in the lobby.
 func (r *record) addReport(node string, at int64, topic string) error {
-	if topic == "" || topic == lobby {
+	p := place{node, toUser}
+	switch topic {
+	case lobby:
 		return nil
+	case "":
+	default:
+		var err error
+		if p.room, err = strconv.Atoi(topic); err != nil {
+			return err
+		}
 	}
-	room, err := strconv.Atoi(topic)
-	if err == nil {
-		p := place{node, room}
-		r.reports[p] = append(r.reports[p], at)
-	}
-	return err
+	r.reports[p] = append(r.reports[p], at)
+	return nil
 }
 
 // deliveredTo returns how many messages node to received from another node, or from any other
@@ -192,7 +196,7 @@ func (r *record) receivesAll(nodes []string, after int64) bool {
 	defer r.mu.Unlock()
 	for _, to := range nodes {
 		for _, from := range nodes {
-			for room := range rooms {
+			for room := range streams {
 				s := stream{from, room}
 				first := slices.IndexFunc(r.published[s], func(m message) bool { return m.at >= after })
 				got := r.delivered[path{to, s}]

@@ -41,12 +41,8 @@ type run struct {
 const wait = time.Minute // of everything that must happen at some time
 
 // startRun starts nodes and waits until each of them receives from all.
-func startRun(t *testing.T, f *fault, full bool) *run {
-	kind := f.kind
-	r := &run{t: t, full: full, lasts: f.short, log: newRecord(), proxies: map[string]*redistest.Proxy{}, spec: nodeSpec{Kind: kind}}
-	if full {
-		r.lasts = f.full
-	}
+func startRun(t *testing.T, kind redisKind, lasts time.Duration, full bool) *run {
+	r := &run{t: t, full: full, lasts: lasts, log: newRecord(), proxies: map[string]*redistest.Proxy{}, spec: nodeSpec{Kind: kind}}
 	switch kind {
 	case single:
 		r.server = redistest.Start(t, users()...)
@@ -166,7 +162,7 @@ func (r *run) isolated(nodes []*process) {
 }
 
 // finish waits until the nodes have recovered, ends them and returns the result.
-func (r *run) finish(f *fault) result {
+func (r *run) finish(name string) result {
 	r.awaitDeliveries()
 	nodes, names := r.living()
 	r.await("convergence of presence", func() bool {
@@ -182,11 +178,11 @@ func (r *run) finish(f *fault) result {
 	for _, n := range nodes {
 		n.finish(r.t)
 	}
-	return r.result(f, names)
+	return r.result(name, names)
 }
 
 // result checks what the nodes that are alive have recorded.
-func (r *run) result(f *fault, names []string) result {
+func (r *run) result(name string, names []string) result {
 	assert.Empty(r.t, r.log.invalid)
 	losses := r.log.countLosses(names, r.killed)
 	assert.Empty(r.t, losses.unreported[:min(len(losses.unreported), 10)], "%d losses were not reported", len(losses.unreported))
@@ -209,5 +205,5 @@ func (r *run) result(f *fault, names []string) result {
 	}
 	assert.LessOrEqual(r.t, converged, bound, "until presence converged")
 	assert.LessOrEqual(r.t, recovered, 3*bound, "until messages arrived again")
-	return result{f.title(r.lasts), r.effect, excess, r.allowed, grants, losses, converged, recovered}
+	return result{name, r.effect, excess, r.allowed, grants, losses, converged, recovered}
 }
