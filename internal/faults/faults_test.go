@@ -36,7 +36,7 @@ const momentary = time.Nanosecond // has no duration
 var allFaults = []fault{
 	{"node killed, another one started after %s", single, 2 * time.Second, 2 * time.Second, killNode},
 	{"node stopped for %s", single, 10 * time.Second, 70 * time.Second, stopNode},
-	{"node shut down after 1,000 publications", single, momentary, momentary, shutNodeDown},
+	{"node shut down after 1,000 publications, while Redis does not respond to it for %s", single, time.Second, time.Second, shutNodeDown},
 	{"one node cut off for %s", single, 3 * time.Second, 10 * time.Second, cutOne},
 	{"all nodes cut off for %s", single, 3 * time.Second, 10 * time.Second, cutAll},
 	{"one node sends, but receives nothing for %s", single, 7 * time.Second, 10 * time.Second, stallReplies},

@@ -31,13 +31,16 @@ func stopNode(r *run) {
 	r.end()
 }
 
-// shutNodeDown shuts a node down immediately after it has published a burst, over a slow
-// connection.
+// shutNodeDown shuts a node down immediately after it has published a burst, most of which waits
+// because Redis does not respond to the node.
 func shutNodeDown(r *run) {
 	victim := r.nodes[0]
-	r.proxies[victim.name].Delay(20 * time.Millisecond)
+	proxy := r.proxies[victim.name]
+	proxy.Stall()
 	r.ended = now()
 	victim.signal(r.t, syscall.SIGTERM)
+	time.Sleep(r.lasts)
+	proxy.Restore()
 	victim.wait(r.t)
 	r.settle()
 	r.log.mu.Lock()
