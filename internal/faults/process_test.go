@@ -38,6 +38,8 @@ func startProcess(t *testing.T, spec *nodeSpec, log *record) *process {
 	p.cmd = exec.Command(self, "-test.run=^TestNode$", "-test.timeout=0")
 	p.cmd.Env = append(os.Environ(), nodeEnv+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	p.cmd.Stderr = &p.stderr
+	// If the coordinator crashes, the system wakes a stopped process of such a group and ends it.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
 	p.stdin, err = p.cmd.StdinPipe()

@@ -115,6 +115,7 @@ func (r *run) await(what string, done func() bool) {
 		for _, n := range r.nodes {
 			_ = n.cmd.Process.Kill()
 			<-n.read
+			_ = n.cmd.Wait()
 			r.t.Logf("%s: %s", n.name, &n.stderr)
 		}
 		require.Fail(r.t, "no "+what)
