@@ -187,7 +187,7 @@ func equalViews(nodes []string, current map[string]view) bool {
 func excess(grants []grant, capacity, perSecond int64) float64 {
 	byEnd := slices.Clone(grants)
 	slices.SortFunc(byEnd, func(a, b grant) int { return cmp.Compare(a.received, b.received) })
-	worst := int64(-capacity * 1e9)
+	worst := -capacity * 1e9
 	for _, first := range byEnd {
 		sum := int64(0)
 		for _, g := range byEnd {

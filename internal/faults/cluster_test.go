@@ -63,16 +63,9 @@ func nodeID(t *testing.T, s *redistest.Server) string {
 
 // killMaster kills the master of a third of the slots. Its replica becomes the master.
 func killMaster(r *run) {
-	killed, replica := r.servers[1], r.servers[masterCount+1].Client(r.t)
 	r.ended = now()
-	killed.Stop()
-	r.await("new master", func() bool {
-		return strings.Contains(replica.Info(r.t.Context(), "replication").Val(), "role:master")
-	})
-	elected := time.Duration(now() - r.ended)
-	r.allowed = float64(policy.Capacity) // what was not replicated
-	r.settle()
-	r.tookEffect(true, "replica promoted after %s", seconds(elected))
+	r.servers[1].Stop()
+	r.awaitPromotion(r.servers[masterCount+1])
 	time.Sleep(3 * time.Second) // until all nodes have noticed
 }
 

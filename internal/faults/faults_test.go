@@ -45,6 +45,7 @@ var allFaults = []fault{
 	{"Redis killed, empty after %s", single, 2 * time.Second, 5 * time.Second, restartRedis},
 	{"Redis paused for %s", single, 3 * time.Second, 3 * time.Second, pauseRedis},
 	{"planned failover by Sentinel", sentinel, momentary, momentary, failOver},
+	{"master under Sentinel killed", sentinel, 0, momentary, killMonitored},
 	{"master of a Cluster killed", cluster, momentary, momentary, killMaster},
 	{"slot of a Cluster moved", cluster, 0, momentary, moveSlot},
 }

@@ -4,11 +4,14 @@ package faults_test
 
 import (
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/redistest"
 )
 
 func killNode(r *run) {
@@ -144,4 +147,24 @@ func failOver(r *run) {
 	r.settle()
 	r.tookEffect(old != r.sentinel.Master, "replica promoted after %s", seconds(time.Duration(r.settled-r.ended)-time.Second))
 	time.Sleep(6 * time.Second) // until all nodes have noticed
+}
+
+// killMonitored kills the master, so that Sentinel promotes the replica.
+func killMonitored(r *run) {
+	r.ended = now()
+	r.sentinel.Master.Stop()
+	r.awaitPromotion(r.sentinel.Replica)
+	time.Sleep(3 * time.Second) // until all nodes have noticed
+}
+
+// awaitPromotion waits until the replica of a killed master is the master.
+func (r *run) awaitPromotion(replica *redistest.Server) {
+	client := replica.Client(r.t)
+	r.await("new master", func() bool {
+		return strings.Contains(client.Info(r.t.Context(), "replication").Val(), "role:master")
+	})
+	promoted := time.Duration(now() - r.ended)
+	r.allowed = float64(policy.Capacity) // what was not replicated
+	r.settle()
+	r.tookEffect(true, "replica promoted after %s", seconds(promoted))
 }
