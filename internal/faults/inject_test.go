@@ -141,8 +141,9 @@ func failOver(r *run) {
 	r.ended = now()
 	r.sentinel.Promote(r.t)
 	// The old master grants until it is demoted, and the bucket of the new one refills meanwhile.
-	// Both grant for a moment, since not all nodes switch at the same time.
-	r.allowed = float64(policy.Capacity + policy.Refill/10)
+	// Both grant for a moment, up to a second on a busy machine, since not all nodes switch at the
+	// same time.
+	r.allowed = float64(int(policy.Capacity) + r.pick(100, 10))
 	time.Sleep(time.Second)
 	r.settle()
 	r.tookEffect(old != r.sentinel.Master, "replica promoted after %s", seconds(time.Duration(r.settled-r.ended)-time.Second))
