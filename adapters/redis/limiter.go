@@ -36,7 +36,9 @@ import (
 //
 // Buckets survive as long as the data of Redis: a server that loses its data grants each key
 // up to one capacity more, and a failover to a replica grants again what the replica had not
-// yet received.
+// yet received. In a planned failover the old master grants until it is demoted, which is at most
+// one capacity more per key, and the refill while some nodes use the old master and others the
+// new one.
 type Limiter struct {
 	client      goredis.UniversalClient
 	consumeOne  *script // for one call
