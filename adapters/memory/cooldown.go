@@ -30,6 +30,10 @@ var (
 // NewCooldown returns a cooldown. It calls onPenalty, which may be nil and must return soon,
 // once for every penalty that starts. NewCooldown panics if the policy is not valid.
 func NewCooldown(policy limit.CooldownPolicy, onPenalty func(limit.Penalty)) *Cooldown {
+	return newCooldown(policy, onPenalty, microsecondsSince(time.Now()))
+}
+
+func newCooldown(policy limit.CooldownPolicy, onPenalty func(limit.Penalty), clock func() int64) *Cooldown {
 	if err := policy.Validate(); err != nil {
 		panic(err.Error())
 	}
@@ -37,7 +41,7 @@ func NewCooldown(policy limit.CooldownPolicy, onPenalty func(limit.Penalty)) *Co
 		policy:    policy,
 		rules:     logRules{max: policy.Max, window: policy.Window.Microseconds(), penalty: policy.Penalty.Microseconds()},
 		onPenalty: onPenalty,
-		records:   newRecordTable[callLog](maxLogKeys, microsecondsSince(time.Now())),
+		records:   newRecordTable[callLog](maxLogKeys, clock),
 	}
 }
 

@@ -60,6 +60,11 @@ func NewLimiter(policy limit.Policy) *Limiter {
 // and no key that has a bucket. Stats counts such calls. A key that gets a bucket of its own
 // later starts with what the overflow bucket holds.
 func NewLimiterMaxKeys(policy limit.Policy, maxKeys int) *Limiter {
+	return newLimiter(policy, maxKeys, microsecondsSince(time.Now()))
+}
+
+// newLimiter returns a limiter with a clock in microseconds, which must not be negative.
+func newLimiter(policy limit.Policy, maxKeys int, clock func() int64) *Limiter {
 	if maxKeys < 1 {
 		panic(fmt.Sprintf("memory: maxKeys is %d; it must be at least 1", maxKeys))
 	}
@@ -68,10 +73,9 @@ func NewLimiterMaxKeys(policy limit.Policy, maxKeys int) *Limiter {
 		shards *= 2
 	}
 	units := policy.Units()
-	epoch := time.Now()
 	l := &Limiter{
 		seed:   maphash.MakeSeed(),
-		clock:  func() int64 { return time.Since(epoch).Microseconds() },
+		clock:  clock,
 		shards: make([]shard, shards),
 		shift:  64 - bits.TrailingZeros(uint(shards)),
 	}

@@ -42,10 +42,14 @@ var (
 
 // NewQuota returns a quota. It panics if the policy is not valid.
 func NewQuota(policy limit.QuotaPolicy) *Quota {
+	return newQuota(policy, func() int64 { return time.Now().UnixMicro() })
+}
+
+// newQuota returns a quota with a clock in microseconds since 1970.
+func newQuota(policy limit.QuotaPolicy, clock func() int64) *Quota {
 	if err := policy.Validate(); err != nil {
 		panic(err.Error())
 	}
-	clock := func() int64 { return time.Now().UnixMicro() }
 	return &Quota{policy: policy, records: newRecordTable[quotaCount](defaultMaxKeys, clock)}
 }
 

@@ -43,15 +43,20 @@ var (
 
 // NewSlidingCounter returns a sliding-window counter. It panics if the policy is not valid.
 func NewSlidingCounter(policy limit.WindowPolicy) *SlidingCounter {
+	epoch := time.Now()
+	since, offset := microsecondsSince(epoch), epoch.UnixMicro()
+	return newSlidingCounter(policy, func() int64 { return offset + since() })
+}
+
+// newSlidingCounter returns a counter with a clock in microseconds since 1970.
+func newSlidingCounter(policy limit.WindowPolicy, clock func() int64) *SlidingCounter {
 	if err := policy.Validate(); err != nil {
 		panic(err.Error())
 	}
-	epoch := time.Now()
-	since, offset := microsecondsSince(epoch), epoch.UnixMicro()
 	return &SlidingCounter{
 		policy:  policy,
 		rules:   counterRules{max: policy.Max, window: policy.Window.Milliseconds()},
-		records: newRecordTable[windowCount](defaultMaxKeys, func() int64 { return offset + since() }),
+		records: newRecordTable[windowCount](defaultMaxKeys, clock),
 	}
 }
 

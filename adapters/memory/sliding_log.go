@@ -40,13 +40,17 @@ const maxLogKeys = 65_536
 // NewSlidingLog returns a sliding-window log. It panics if the policy is not valid for a log
 // ([limit.WindowPolicy.ValidateLog]).
 func NewSlidingLog(policy limit.WindowPolicy) *SlidingLog {
+	return newSlidingLog(policy, microsecondsSince(time.Now()))
+}
+
+func newSlidingLog(policy limit.WindowPolicy, clock func() int64) *SlidingLog {
 	if err := policy.ValidateLog(); err != nil {
 		panic(err.Error())
 	}
 	return &SlidingLog{
 		policy:  policy,
 		rules:   logRules{max: policy.Max, window: policy.Window.Microseconds()},
-		records: newRecordTable[callLog](maxLogKeys, microsecondsSince(time.Now())),
+		records: newRecordTable[callLog](maxLogKeys, clock),
 	}
 }
 
