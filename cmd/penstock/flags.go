@@ -31,6 +31,16 @@ recognized by its size. The default cost is 1.
 A request that is out of order counts at the latest time of its bucket. Invalid lines are
 printed and counted; the exit status is then 3.
 
+A policy is a limit, or several limits joined by +, which must all admit a request. A name and a
+colon may precede it:
+  10/s burst 20                 token bucket: 20 at once, 10 return per second; without burst, 10
+  10/s burst 20 wait 2s         token bucket; requests wait up to 2 seconds for tokens (MaxWait)
+  sliding-log 10/m              at most 10 in any minute
+  sliding-counter 1000/h        about 1000 in any hour, for any number
+  quota 1000/day Europe/Berlin  1000 per calendar hour, day or month; without a time zone in UTC
+  cooldown 10/m penalty 5m      more than 10 in any minute start a penalty of 5 minutes
+  all: 10/s + quota 1000/day    both (limit.AllOf)
+
 Examples:
   penstock simulate -policy 10/s -policy 'strict: 3/m burst 5' -plot out.png trace.csv
   penstock simulate -suggest p99 /var/lib/app/trace
@@ -42,7 +52,7 @@ Flags:
 type config struct {
 	traces   []string // files and directories; none is standard input
 	format   trace.Format
-	policies []limit.Policy
+	policies []replay.Policy
 	per      replay.Per
 	late     time.Duration
 	json     bool
@@ -86,7 +96,7 @@ func parseFlags(args []string, stdout io.Writer) (*config, error) {
 func (c *config) flagSet() *flag.FlagSet {
 	flags := flag.NewFlagSet("penstock simulate", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.Func("policy", "a `policy` to simulate, such as 10/s, '10/s burst 20' or 'chat: 100/1h30m burst 5'; may be repeated", c.addPolicy)
+	flags.Func("policy", "a `policy` to simulate, such as 10/s, '10/s burst 20' or 'chat: sliding-log 100/1h30m'; may be repeated", c.addPolicy)
 	flags.Func("policies", "a `file` with one policy per line; lines that begin with # are comments", c.addPolicies)
 	flags.Func("per", "which requests share a bucket: those with the same `key,type` (default), key or type", func(text string) (err error) {
 		c.per, err = replay.ParsePer(text)
@@ -118,7 +128,7 @@ func (c *config) flagSet() *flag.FlagSet {
 }
 
 func (c *config) addPolicy(text string) error {
-	p, err := limit.ParsePolicy(text)
+	p, err := replay.ParsePolicy(text)
 	if err != nil {
 		return err
 	}

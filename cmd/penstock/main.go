@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	_ "time/tzdata" // for quotas, on systems without a time zone database
 
 	"github.com/penstock-go/penstock/errors"
 )

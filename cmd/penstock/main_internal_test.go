@@ -74,7 +74,7 @@ ignored columns: host
 policy         admitted  rejected           never admitted  keys rejected            worst wait  p50  p90  p99  max
 strict: 1/10s         1         3  75.00 %               1              2  100.00 %          9s    1    2    2    2
 
-never admitted: the cost exceeds the capacity; worst wait: of the other rejections; p50 to max: rejections per key
+never admitted: the cost exceeds the capacity or maximum; worst wait: of the other rejections; p50 to max: rejections per key
 `, stdout)
 }
 
@@ -122,14 +122,14 @@ func TestSimulate_JSONReport(t *testing.T) {
 	assert.JSONEq(t, fmt.Sprintf(`{
 		"trace": {"name": %q, "per": "key", "lines": 4, "invalidLines": 1, "requests": 3, "keys": 2,
 			"first": "1970-01-01T00:00:01Z", "last": "1970-01-01T00:00:03Z", "outOfOrder": 0, "maxLatenessMicros": 0, "lateInBucket": 0},
-		"policies": [{"policy": "1/s", "admitted": 1, "rejected": 2, "neverAdmitted": 1, "keysRejected": 2,
-			"worstWaitMicros": 500000, "rejectionsPerKey": {"p50": 1, "p90": 1, "p99": 1, "max": 1}}],
+		"policies": [{"policy": "1/s", "admitted": 1, "delayed": 0, "longestDelayMicros": 0, "rejected": 2, "neverAdmitted": 1, "keysRejected": 2,
+			"worstWaitMicros": 500000, "overflowed": 0, "rejectionsPerKey": {"p50": 1, "p90": 1, "p99": 1, "max": 1}}],
 		"suggestion": {"policy": "1/s burst 2", "sharePercent": 50, "withinMicros": 60000000,
 			"candidates": [
 				{"policy": "1/s burst 2", "keysRejected": 1, "maxWithin": 62, "fullAfterMicros": 2000000},
 				{"policy": "2/s burst 1", "keysRejected": 1, "maxWithin": 121, "fullAfterMicros": 500000}],
-			"result": {"policy": "1/s burst 2", "admitted": 2, "rejected": 1, "neverAdmitted": 1, "keysRejected": 1,
-				"worstWaitMicros": 0, "rejectionsPerKey": {"p50": 0, "p90": 1, "p99": 1, "max": 1}}}
+			"result": {"policy": "1/s burst 2", "admitted": 2, "delayed": 0, "longestDelayMicros": 0, "rejected": 1, "neverAdmitted": 1, "keysRejected": 1,
+				"worstWaitMicros": 0, "overflowed": 0, "rejectionsPerKey": {"p50": 0, "p90": 1, "p99": 1, "max": 1}}}
 	}`, path), stdout)
 	assert.Equal(t, 1, strings.Count(stderr, "\n"), "an invalid line must be printed once although the trace is read twice")
 }
@@ -143,7 +143,7 @@ func TestSimulate_ReadsPoliciesFromFile(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(path, []byte("# chat\n10 per second\n"), 0o600))
 	_, _, stderr := command("", "simulate", "-policies", path)
-	assert.Contains(t, stderr, `line 2: limit: policy "10 per second": "10" is not a rate`)
+	assert.Contains(t, stderr, `line 2: policy "10 per second": "10" is not a rate`)
 	require.NoError(t, os.WriteFile(path, []byte("# chat\n"), 0o600))
 	_, _, stderr = command("", "simulate", "-policies", path)
 	assert.Contains(t, stderr, "the file contains no policy")
@@ -154,7 +154,7 @@ func TestRun_InvalidArgumentsPrintTheCorrection(t *testing.T) {
 		"":                                       "usage: penstock <command> [flags]",
 		"simulat":                                `penstock: unknown command "simulat"`,
 		"simulate":                               "no policy; give -policy 10/s, -policies file or -suggest p99",
-		"simulate -policy 10":                    `invalid value "10" for flag -policy: limit: policy "10": "10" is not a rate`,
+		"simulate -policy 10":                    `invalid value "10" for flag -policy: policy "10": "10" is not a rate`,
 		"simulate -suggest p0":                   `"p0" is not a percentage of the keys`,
 		"simulate -policy 1/s -per user":         "must be key,type or key or type",
 		"simulate -policy 1/s -format xml":       "must be csv, jsonl or auto",

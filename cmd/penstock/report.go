@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,9 +46,11 @@ func (r *report) write(w io.Writer, json bool) error {
 		b.WriteByte('\n')
 		r.Suggestion.print(&b, r.Trace.Keys)
 	}
-	if len(r.Policies) > 0 || r.Suggestion != nil && r.Suggestion.Result != nil {
-		b.WriteString("\nnever admitted: the cost exceeds the capacity; worst wait: of the other rejections; p50 to max: rejections per key\n")
+	results := r.Policies
+	if r.Suggestion != nil && r.Suggestion.Result != nil {
+		results = append(results[:len(results):len(results)], *r.Suggestion.Result)
 	}
+	printLegend(&b, results)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -74,16 +77,51 @@ func (a *traceSummary) print(b *strings.Builder) {
 	}
 }
 
+// printResults prints a table, with the columns about delays and overflows only if there are any.
 func printResults(b *strings.Builder, results []replay.Result, keys int64) {
-	rows := [][]string{{"policy", "admitted", "rejected", "", "never admitted", "keys rejected", "", "worst wait", "p50", "p90", "p99", "max"}}
+	delayed, overflowed := slices.ContainsFunc(results, isDelayed), slices.ContainsFunc(results, isOverflowed)
+	header := []string{"policy", "admitted"}
+	if delayed {
+		header = append(header, "delayed", "longest delay")
+	}
+	header = append(header, "rejected", "", "never admitted", "keys rejected", "", "worst wait", "p50", "p90", "p99", "max")
+	if overflowed {
+		header = append(header, "overflowed")
+	}
+	rows := [][]string{header}
 	for _, r := range results {
-		rows = append(rows, []string{
-			r.Policy.String(), grouped(r.Admitted), grouped(r.Rejected), percent(r.Rejected, r.Admitted+r.Rejected), grouped(r.NeverAdmitted),
+		row := []string{r.Policy.String(), grouped(r.Admitted)}
+		if delayed {
+			row = append(row, grouped(r.Delayed), short(r.LongestDelay))
+		}
+		row = append(row,
+			grouped(r.Rejected), percent(r.Rejected, r.Admitted+r.Rejected), grouped(r.NeverAdmitted),
 			grouped(r.KeysRejected), percent(r.KeysRejected, keys), short(r.WorstWait),
-			grouped(r.PerKey.P50), grouped(r.PerKey.P90), grouped(r.PerKey.P99), grouped(r.PerKey.Max),
-		})
+			grouped(r.PerKey.P50), grouped(r.PerKey.P90), grouped(r.PerKey.P99), grouped(r.PerKey.Max))
+		if overflowed {
+			row = append(row, grouped(r.Overflowed))
+		}
+		rows = append(rows, row)
 	}
 	printTable(b, rows)
+}
+
+func isDelayed(r replay.Result) bool { return r.Delayed > 0 }
+
+func isOverflowed(r replay.Result) bool { return r.Overflowed > 0 }
+
+// printLegend explains the columns of the results.
+func printLegend(b *strings.Builder, results []replay.Result) {
+	if len(results) == 0 {
+		return
+	}
+	b.WriteString("\nnever admitted: the cost exceeds the capacity or maximum; worst wait: of the other rejections; p50 to max: rejections per key\n")
+	if slices.ContainsFunc(results, isDelayed) {
+		b.WriteString("delayed: admitted after a wait, of at most the longest delay\n")
+	}
+	if slices.ContainsFunc(results, isOverflowed) {
+		b.WriteString("overflowed: requests of keys beyond the maximum that the limiter keeps; they share the limit of one key\n")
+	}
 }
 
 func (s *suggestion) print(b *strings.Builder, keys int64) {

@@ -30,13 +30,16 @@ type jsonTrace struct {
 }
 
 type jsonResult struct {
-	Policy           string          `json:"policy"`
-	Admitted         int64           `json:"admitted"`
-	Rejected         int64           `json:"rejected"`
-	NeverAdmitted    int64           `json:"neverAdmitted"`
-	KeysRejected     int64           `json:"keysRejected"`
-	WorstWaitMicros  int64           `json:"worstWaitMicros"`
-	RejectionsPerKey jsonPercentiles `json:"rejectionsPerKey"`
+	Policy             string          `json:"policy"`
+	Admitted           int64           `json:"admitted"`
+	Delayed            int64           `json:"delayed"`
+	LongestDelayMicros int64           `json:"longestDelayMicros"`
+	Rejected           int64           `json:"rejected"`
+	NeverAdmitted      int64           `json:"neverAdmitted"`
+	KeysRejected       int64           `json:"keysRejected"`
+	WorstWaitMicros    int64           `json:"worstWaitMicros"`
+	Overflowed         int64           `json:"overflowed"`
+	RejectionsPerKey   jsonPercentiles `json:"rejectionsPerKey"`
 }
 
 type jsonPercentiles struct {
@@ -82,8 +85,9 @@ func (r *report) writeJSON(w io.Writer) error {
 
 func jsonOf(r replay.Result) jsonResult {
 	return jsonResult{
-		Policy: r.Policy.String(), Admitted: r.Admitted, Rejected: r.Rejected, NeverAdmitted: r.NeverAdmitted,
-		KeysRejected: r.KeysRejected, WorstWaitMicros: r.WorstWait.Microseconds(), RejectionsPerKey: jsonPercentiles(r.PerKey),
+		Policy: r.Policy.String(), Admitted: r.Admitted, Delayed: r.Delayed, LongestDelayMicros: r.LongestDelay.Microseconds(),
+		Rejected: r.Rejected, NeverAdmitted: r.NeverAdmitted, KeysRejected: r.KeysRejected,
+		WorstWaitMicros: r.WorstWait.Microseconds(), Overflowed: r.Overflowed, RejectionsPerKey: jsonPercentiles(r.PerKey),
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-go/penstock/cmd/penstock/internal/chart"
 	"github.com/penstock-go/penstock/cmd/penstock/internal/replay"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/limit"
 )
 
 // simulate runs the command. It prints invalid lines itself and returns every other error.
@@ -62,7 +61,7 @@ func (r *report) suggest(p *runner, first *result) ([]chart.Panel, error) {
 		return nil, nil
 	}
 	p.quiet = true // the first run has printed the invalid lines
-	policies := []limit.Policy{r.Suggestion.Policy()}
+	policies := []replay.Policy{replay.TokenBucket(r.Suggestion.Policy())}
 	second, err := p.run(replay.Options{Policies: policies, Per: p.config.per, Late: p.config.late})
 	if err != nil {
 		return nil, err
@@ -76,7 +75,7 @@ func (r *report) suggest(p *runner, first *result) ([]chart.Panel, error) {
 }
 
 // panelsOf returns one panel per policy.
-func panelsOf(r *replay.Replay, policies []limit.Policy) []chart.Panel {
+func panelsOf(r *replay.Replay, policies []replay.Policy) []chart.Panel {
 	timeline := r.Timeline()
 	timeline.Coarsen(stepsFor(r.Stats().Requests))
 	panels := make([]chart.Panel, len(policies))

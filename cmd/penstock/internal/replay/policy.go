@@ -1,96 +1,65 @@
 package replay
 
 import (
-	"slices"
+	"fmt"
+	"strings"
 	"time"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A policy is a policy with its buckets.
-type policy struct {
-	limit.Policy
-
-	units         limit.Units
-	buckets       []bucket // by key
-	admitted      int64
-	rejected      int64
-	neverAdmitted int64
-	worst         time.Duration
+// A Policy is what a replay simulates: a rule, or several that must all admit a request. The zero
+// Policy is not valid.
+type Policy struct {
+	name    string
+	rules   []rule
+	maxWait time.Duration // how long a request may wait for tokens, if all rules are token buckets
 }
 
-type bucket struct {
-	fullAt   int64 // when the bucket is full again, in units since the epoch
-	rejected int64
+// TokenBucket returns the policy of a token bucket.
+func TokenBucket(p limit.Policy) Policy {
+	name := p.Name
+	p.Name = ""
+	return Policy{name: name, rules: []rule{tokenBucket{p}}}
 }
 
-// take decides a request. Its time must not be before that of the bucket's previous request.
-func (p *policy) take(key int, micros, cost int64) bool {
-	b := &p.buckets[key]
-	now, need := micros*p.units.PerMicro(), p.units.CostUnits(cost)
-	debt := max(b.fullAt-now, 0)
-	d := p.units.Decision(p.units.Full()-debt, need)
-	if d.Allowed {
-		p.admitted++
-		b.fullAt = now + debt + need
-		return true
+// String returns the policy in the syntax of [ParsePolicy].
+func (p Policy) String() string {
+	texts := make([]string, len(p.rules))
+	for i, r := range p.rules {
+		texts[i] = r.String()
 	}
-	p.rejected++
-	b.rejected++
-	if d.RetryAfter == limit.Never {
-		p.neverAdmitted++
-	} else {
-		p.worst = max(p.worst, d.RetryAfter)
+	text := strings.Join(texts, " + ")
+	if p.name != "" { // package limit knows which names need quotes
+		text = strings.TrimSuffix(limit.PerSecond(1).Named(p.name).String(), "1/s") + text
 	}
-	return false
-}
-
-// A Result is the outcome of a policy.
-type Result struct {
-	Policy        limit.Policy
-	Admitted      int64         // requests
-	Rejected      int64         // requests
-	NeverAdmitted int64         // rejected requests whose cost exceeds the capacity
-	KeysRejected  int64         // keys with at least one rejection
-	WorstWait     time.Duration // the longest RetryAfter of the other rejected requests
-	PerKey        Percentiles   // rejections per key
-}
-
-// Percentiles over all keys, by the nearest-rank method: 99 % of the keys have P99 or fewer.
-type Percentiles struct {
-	P50, P90, P99, Max int64
-}
-
-// Results returns the outcome of each policy, in the order of Options.Policies.
-func (r *Replay) Results() []Result {
-	results := make([]Result, len(r.policies))
-	for i, p := range r.policies {
-		results[i] = p.result()
+	if p.maxWait > 0 {
+		text += " wait " + durationText(p.maxWait)
 	}
-	return results
+	return text
 }
 
-func (p *policy) result() Result {
-	rejected := make([]int64, len(p.buckets))
-	keys := int64(0)
-	for i := range p.buckets {
-		rejected[i] = p.buckets[i].rejected
-		if rejected[i] > 0 {
-			keys++
+// bucket returns the token bucket, if the policy is a single one.
+func (p Policy) bucket() (b tokenBucket, ok bool) {
+	if len(p.rules) == 1 {
+		b, ok = p.rules[0].(tokenBucket)
+	}
+	return b, ok
+}
+
+// validate returns an error if the library does not combine such rules.
+func (p Policy) validate() error {
+	if p.maxWait > limit.MaxReserve {
+		return fmt.Errorf("wait is %s; it must be at most %s", durationText(p.maxWait), durationText(limit.MaxReserve))
+	}
+	for _, r := range p.rules {
+		if _, ok := r.(cooldown); ok && len(p.rules) > 1 {
+			return errors.New("a cooldown cannot be combined with other limits, because it cannot return calls that they reject; write it as a policy of its own")
+		}
+		if _, ok := r.(tokenBucket); !ok && p.maxWait > 0 {
+			return fmt.Errorf("%q has no tokens to wait for; only token buckets, such as 10/s, may be followed by wait", r)
 		}
 	}
-	return Result{
-		Policy: p.Policy, Admitted: p.admitted, Rejected: p.rejected, NeverAdmitted: p.neverAdmitted,
-		KeysRejected: keys, WorstWait: p.worst, PerKey: percentiles(rejected),
-	}
-}
-
-// percentiles sorts the counts.
-func percentiles(counts []int64) Percentiles {
-	if len(counts) == 0 {
-		return Percentiles{}
-	}
-	slices.Sort(counts)
-	at := func(percent int) int64 { return counts[(len(counts)*percent+99)/100-1] }
-	return Percentiles{P50: at(50), P90: at(90), P99: at(99), Max: at(100)}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/cmd/penstock/internal/trace"
 	"github.com/penstock-go/penstock/limit"
 )
@@ -24,23 +25,25 @@ const (
 
 // Options configure a [Replay].
 type Options struct {
-	Policies []limit.Policy // each must be valid
+	Policies []Policy       // each must be valid
 	Rates    []limit.Policy // for Suggest; Per must not be 0, and the capacity is ignored
 	Per      Per            // "" is PerKeyAndType
 	Late     time.Duration  // how far a request may be out of order within its bucket
 }
 
 // A Replay holds the buckets of all policies, in 16 bytes per key and policy, and per key and
-// rate. It is not safe for concurrent use.
+// rate, and the limiters of policies that are not a single token bucket. It is not safe for
+// concurrent use.
 type Replay struct {
 	per      Per
 	keys     map[string]int
 	last     []int64 // by key: the time of its latest request, in microseconds since the epoch
 	name     []byte  // buffer of nameOf
-	policies []*policy
+	policies []*state
 	rates    []*rate
 	timeline Timeline
 	typed    bool
+	clock    int64 // of the limiters, in microseconds since 1970
 
 	requests, outOfOrder, lateInBucket int64
 	epoch                              int64 // the time of the first replayed request, in microseconds since 1970
@@ -63,7 +66,7 @@ type Stats struct {
 func New(opts Options) *Replay {
 	r := &Replay{per: opts.Per, late: opts.Late.Microseconds(), keys: map[string]int{}, timeline: newTimeline(len(opts.Policies))}
 	for _, p := range opts.Policies {
-		r.policies = append(r.policies, &policy{Policy: p, units: p.Units()})
+		r.policies = append(r.policies, newState(p))
 	}
 	for _, p := range opts.Rates {
 		r.rates = append(r.rates, newRate(p))
@@ -78,7 +81,7 @@ const maxSpan = 10 * 365 * 24 * time.Hour
 // the request.
 func (r *Replay) Add(request trace.Record) error {
 	if r.requests == 0 {
-		r.epoch, r.first, r.latest = request.Micros, request.Micros, request.Micros
+		r.start(request.Micros)
 	}
 	now := request.Micros - r.epoch
 	if max(now, -now) > maxSpan.Microseconds() {
@@ -106,6 +109,17 @@ func (r *Replay) Add(request trace.Record) error {
 	return nil
 }
 
+// start sets the time of the first request. Limiters are created at the earliest time that a
+// request may have, because their clocks start at 0 and must not be negative.
+func (r *Replay) start(micros int64) {
+	r.epoch, r.first, r.latest = micros, micros, micros
+	r.clock = micros - maxSpan.Microseconds()
+	simulation := memory.NewSimulation(func() time.Time { return time.UnixMicro(r.clock) })
+	for _, s := range r.policies {
+		s.start(simulation)
+	}
+}
+
 func format(micros int64) string {
 	return time.UnixMicro(micros).UTC().Format("2006-01-02T15:04:05.999999Z")
 }
@@ -118,7 +132,7 @@ func (r *Replay) addKey(name []byte, now int64) int {
 	r.keys[string(name)] = key
 	r.last = append(r.last, now)
 	for _, p := range r.policies {
-		p.buckets = append(p.buckets, bucket{fullAt: now * p.units.PerMicro()})
+		p.add(now)
 	}
 	for _, rate := range r.rates {
 		rate.debts = append(rate.debts, debt{fullAt: now * rate.units.PerMicro()})
@@ -137,15 +151,36 @@ func (r *Replay) countTime(at int64) {
 	r.latest = max(r.latest, at)
 }
 
+// minOverflowKeys is half of the keys that the smallest limiters keep, a sliding-window log and a
+// cooldown. With fewer keys, none of their shards is full.
+const minOverflowKeys = 1 << 15
+
 func (r *Replay) decide(key int, now int64, request trace.Record) {
 	r.timeline.begin(request.Micros, request.Cost)
+	r.clock = r.epoch + now
+	limitKey := r.keyOf(request)
 	for i, p := range r.policies {
-		if p.take(key, now, request.Cost) {
+		if p.take(key, now, limitKey, request.Cost) {
 			r.timeline.admit(i, request.Cost)
+		}
+		if p.joint != nil && len(r.keys) > minOverflowKeys && p.joint.overflows() {
+			p.overflowed++
 		}
 	}
 	for _, rate := range r.rates {
 		rate.take(key, now, request.Cost)
+	}
+}
+
+// keyOf returns the key of a request for limiters.
+func (r *Replay) keyOf(request trace.Record) limit.Key {
+	switch r.per {
+	case PerKey:
+		return limit.Key{request.Key}
+	case PerType:
+		return limit.Key{request.Type}
+	default:
+		return limit.Key{request.Key, request.Type}
 	}
 }
 

@@ -30,6 +30,14 @@ func somePolicies() []limit.Policy {
 	}
 }
 
+func tokenBuckets(policies ...limit.Policy) []replay.Policy {
+	all := make([]replay.Policy, len(policies))
+	for i, p := range policies {
+		all[i] = replay.TokenBucket(p)
+	}
+	return all
+}
+
 // someRequests returns random requests in the order of their times.
 func someRequests(rng *rand.Rand, n int) []trace.Record {
 	requests := make([]trace.Record, n)
@@ -54,7 +62,7 @@ type tally struct {
 func TestReplay_DecidesLikeMemoryLimiter(t *testing.T) {
 	for seed := range uint64(20) {
 		requests := someRequests(rand.New(rand.NewPCG(seed, 0)), 1000)
-		r := replay.New(replay.Options{Policies: somePolicies()})
+		r := replay.New(replay.Options{Policies: tokenBuckets(somePolicies()...)})
 		outcomes := make([][]bool, len(requests)) // by request and policy
 		for i, request := range requests {
 			before := r.Results()
@@ -123,7 +131,7 @@ func at(micros int64, key, typ string) trace.Record {
 func TestReplay_PerSelectsSharedBucket(t *testing.T) {
 	requests := []trace.Record{at(0, "a", "S"), at(0, "a", "T"), at(0, "b", "S"), at(0, "aS", ""), at(0, "a", "S")}
 	for per, want := range map[replay.Per]int64{"": 1, replay.PerKeyAndType: 1, replay.PerKey: 2, replay.PerType: 2} {
-		r := replayAll(t, replay.Options{Policies: []limit.Policy{limit.PerHour(1)}, Per: per}, requests...)
+		r := replayAll(t, replay.Options{Policies: tokenBuckets(limit.PerHour(1)), Per: per}, requests...)
 		assert.Equal(t, want, r.Results()[0].Rejected, per)
 		assert.Equal(t, 5-want, r.Stats().Keys, per)
 	}
@@ -131,7 +139,7 @@ func TestReplay_PerSelectsSharedBucket(t *testing.T) {
 
 func TestReplay_RequestsOutOfOrderGetNoExtraTokens(t *testing.T) {
 	const second = int64(1e6)
-	policies := []limit.Policy{limit.PerSecond(1)}
+	policies := tokenBuckets(limit.PerSecond(1))
 	r := replayAll(t, replay.Options{Policies: policies, Late: time.Minute},
 		at(100*second, "a", ""), at(98*second, "b", ""), at(99*second, "a", ""), at(100*second, "a", ""), at(101*second, "a", ""))
 	assert.Equal(t, int64(2), r.Results()[0].Rejected) // the one at 99 and the second one at 100
@@ -151,7 +159,7 @@ func TestReplay_RequestsOutOfOrderGetNoExtraTokens(t *testing.T) {
 func TestReplay_RejectsTimesMoreThanTenYearsApart(t *testing.T) {
 	const year = int64(365 * 24 * time.Hour / time.Microsecond)
 	fast := limit.Policy{Capacity: 1, Refill: 9000, Per: time.Microsecond}
-	opts := replay.Options{Policies: []limit.Policy{fast}, Rates: []limit.Policy{fast}}
+	opts := replay.Options{Policies: tokenBuckets(fast), Rates: []limit.Policy{fast}}
 	r := replayAll(t, opts, at(56*year, "a", ""), at(46*year, "b", ""), at(66*year, "b", ""), at(66*year, "b", ""))
 	assert.Equal(t, int64(1), r.Results()[0].Rejected)
 	for _, micros := range []int64{56*year - 10*year - 1, 66*year + 1, 1 << 60} {
@@ -162,7 +170,7 @@ func TestReplay_RejectsTimesMoreThanTenYearsApart(t *testing.T) {
 
 func TestReplay_HugeCostsDoNotOverflow(t *testing.T) {
 	huge := trace.Record{Key: "a", Cost: math.MaxInt64}
-	r := replayAll(t, replay.Options{Policies: []limit.Policy{limit.PerSecond(1)}, Rates: []limit.Policy{limit.PerSecond(1)}},
+	r := replayAll(t, replay.Options{Policies: tokenBuckets(limit.PerSecond(1)), Rates: []limit.Policy{limit.PerSecond(1)}},
 		huge, huge, at(0, "a", ""), at(0, "b", ""))
 	result := r.Results()[0]
 	assert.Equal(t, []int64{2, 2, 2, 0}, []int64{result.Admitted, result.Rejected, result.NeverAdmitted, int64(result.WorstWait)})
@@ -185,7 +193,7 @@ func TestResult_PercentilesByNearestRank(t *testing.T) {
 			requests = append(requests, at(0, fmt.Sprint(key), ""))
 		}
 	}
-	result := replayAll(t, replay.Options{Policies: []limit.Policy{limit.PerHour(1)}}, requests...).Results()[0]
+	result := replayAll(t, replay.Options{Policies: tokenBuckets(limit.PerHour(1))}, requests...).Results()[0]
 	assert.Equal(t, replay.Percentiles{P50: 99, P90: 179, P99: 197, Max: 199}, result.PerKey)
 	assert.Equal(t, int64(199), result.KeysRejected)
 }
@@ -213,7 +221,7 @@ func TestTimeline_SumsMatchRequests(t *testing.T) {
 		}
 		// The first request is in the middle of the range of times.
 		requests[0].Micros = 5 * 365 * 24 * 3600 * 1e6
-		r := replayAll(t, replay.Options{Policies: []limit.Policy{limit.PerSecond(10)}}, requests...)
+		r := replayAll(t, replay.Options{Policies: tokenBuckets(limit.PerSecond(10))}, requests...)
 		line := r.Timeline()
 		assert.LessOrEqual(t, len(line.Demand()), 1024)
 		for range 2 {

@@ -1,0 +1,59 @@
+package replay
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A joint holds the limiters of adapters/memory that decide for a policy.
+type joint struct {
+	limit.Limiter // the only limiter, or all of them together
+
+	maxWait    time.Duration
+	limiters   []limiter
+	overflowed int64
+}
+
+// newJoint panics if the policy is not valid.
+func newJoint(p Policy, s *memory.Simulation) *joint {
+	j := &joint{maxWait: p.maxWait}
+	all := make([]limit.Limiter, len(p.rules))
+	for i, r := range p.rules {
+		l := r.newLimiter(s)
+		j.limiters = append(j.limiters, l)
+		all[i] = l
+	}
+	j.Limiter = all[0]
+	if len(all) > 1 {
+		j.Limiter = limit.AllOf(all...)
+	}
+	return j
+}
+
+// consume decides a request at the time of the simulation's clock.
+func (j *joint) consume(key limit.Key, cost int64) limit.Decision {
+	var d limit.Decision
+	var err error
+	if j.maxWait > 0 {
+		d, err = j.Limiter.(limit.Reserver).Reserve(context.Background(), key, cost, j.maxWait)
+	} else {
+		d, err = j.Consume(context.Background(), key, cost)
+	}
+	if err != nil { // limiters in memory fail only if a cost is negative, which trace.Reader rejects
+		panic(err)
+	}
+	return d
+}
+
+// overflows reports whether keys have shared a record since the previous call.
+func (j *joint) overflows() bool {
+	before := j.overflowed
+	j.overflowed = 0
+	for _, l := range j.limiters {
+		j.overflowed += l.Stats().Overflowed
+	}
+	return j.overflowed > before
+}
