@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/cmd/penstock/internal/trace"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -12,14 +13,15 @@ import (
 type joint struct {
 	limit.Limiter // the only limiter, or all of them together
 
+	per        Per
 	maxWait    time.Duration
 	limiters   []limiter
 	overflowed int64
 }
 
 // newJoint panics if the policy is not valid.
-func newJoint(p Policy, s *memory.Simulation) *joint {
-	j := &joint{maxWait: p.maxWait}
+func newJoint(p Policy, s *memory.Simulation, per Per) *joint {
+	j := &joint{per: per, maxWait: p.maxWait}
 	all := make([]limit.Limiter, len(p.rules))
 	for i, r := range p.rules {
 		l := r.newLimiter(s)
@@ -34,7 +36,8 @@ func newJoint(p Policy, s *memory.Simulation) *joint {
 }
 
 // consume decides a request at the time of the simulation's clock.
-func (j *joint) consume(key limit.Key, cost int64) limit.Decision {
+func (j *joint) consume(request *trace.Record) limit.Decision {
+	key, cost := j.per.key(request), request.Cost
 	var d limit.Decision
 	var err error
 	if j.maxWait > 0 {
@@ -46,6 +49,18 @@ func (j *joint) consume(key limit.Key, cost int64) limit.Decision {
 		panic(err)
 	}
 	return d
+}
+
+// key returns the key of a request for limiters.
+func (p Per) key(request *trace.Record) limit.Key {
+	switch p {
+	case PerKey:
+		return limit.Key{request.Key}
+	case PerType:
+		return limit.Key{request.Type}
+	default:
+		return limit.Key{request.Key, request.Type}
+	}
 }
 
 // overflows reports whether keys have shared a record since the previous call.

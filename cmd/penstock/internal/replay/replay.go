@@ -116,7 +116,7 @@ func (r *Replay) start(micros int64) {
 	r.clock = micros - maxSpan.Microseconds()
 	simulation := memory.NewSimulation(func() time.Time { return time.UnixMicro(r.clock) })
 	for _, s := range r.policies {
-		s.start(simulation)
+		s.start(simulation, r.per)
 	}
 }
 
@@ -158,9 +158,8 @@ const minOverflowKeys = 1 << 15
 func (r *Replay) decide(key int, now int64, request trace.Record) {
 	r.timeline.begin(request.Micros, request.Cost)
 	r.clock = r.epoch + now
-	limitKey := r.keyOf(request)
 	for i, p := range r.policies {
-		if p.take(key, now, limitKey, request.Cost) {
+		if p.take(key, now, &request) {
 			r.timeline.admit(i, request.Cost)
 		}
 		if p.joint != nil && len(r.keys) > minOverflowKeys && p.joint.overflows() {
@@ -169,18 +168,6 @@ func (r *Replay) decide(key int, now int64, request trace.Record) {
 	}
 	for _, rate := range r.rates {
 		rate.take(key, now, request.Cost)
-	}
-}
-
-// keyOf returns the key of a request for limiters.
-func (r *Replay) keyOf(request trace.Record) limit.Key {
-	switch r.per {
-	case PerKey:
-		return limit.Key{request.Key}
-	case PerType:
-		return limit.Key{request.Type}
-	default:
-		return limit.Key{request.Key, request.Type}
 	}
 }
 

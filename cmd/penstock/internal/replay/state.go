@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/cmd/penstock/internal/trace"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -35,9 +36,9 @@ func newState(p Policy) *state {
 }
 
 // start creates the limiters. The clock of the simulation must be before all requests.
-func (s *state) start(simulation *memory.Simulation) {
+func (s *state) start(simulation *memory.Simulation, per Per) {
 	if _, ok := s.bucket(); !ok {
-		s.joint = newJoint(s.Policy, simulation)
+		s.joint = newJoint(s.Policy, simulation, per)
 	}
 }
 
@@ -48,13 +49,13 @@ func (s *state) add(micros int64) {
 
 // take decides a request and counts the outcome. Its time must not be before that of the bucket's
 // previous request.
-func (s *state) take(index int, micros int64, key limit.Key, cost int64) bool {
+func (s *state) take(index int, micros int64, request *trace.Record) bool {
 	b := &s.buckets[index]
 	var d limit.Decision
 	if s.joint == nil {
-		d = s.takeTokens(b, micros, cost)
+		d = s.takeTokens(b, micros, request.Cost)
 	} else {
-		d = s.joint.consume(key, cost)
+		d = s.joint.consume(request)
 	}
 	switch {
 	case d.Allowed && d.RetryAfter > 0:
