@@ -134,12 +134,62 @@ func TestSimulate_JSONReport(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(stderr, "\n"), "an invalid line must be printed once although the trace is read twice")
 }
 
+func TestSimulate_ReportsDelaysOnlyIfThereAreAny(t *testing.T) {
+	const burst = "time,key\n1,ann\n1,ann\n1,ann\n"
+	status, stdout, _ := command(burst, "simulate", "-policy", "1/s wait 1s", "-policy", "sliding-log 2/m")
+	assert.Equal(t, exitOK, status)
+	assert.Contains(t, stdout, `
+policy           admitted  delayed  longest delay  rejected           never admitted  keys rejected            worst wait  p50  p90  p99  max
+1/s wait 1s             2        1             1s         1  33.33 %               0              1  100.00 %          1s    1    1    1    1
+sliding-log 2/m         2        0             0s         1  33.33 %               0              1  100.00 %          1m    1    1    1    1
+`)
+	assert.Contains(t, stdout, "\ndelayed: admitted after a wait, of at most the longest delay\n")
+
+	_, stdout, _ = command(burst, "simulate", "-policy", "sliding-log 2/m")
+	assert.NotContains(t, stdout, "delay")
+	assert.NotContains(t, stdout, "overflowed")
+
+	_, stdout, _ = command(burst, "simulate", "-json", "-policy", "two: 1/s + quota 2/day wait 1s")
+	assert.Empty(t, stdout)
+	_, stdout, _ = command(burst, "simulate", "-json", "-policy", "1/s wait 1s")
+	assert.Contains(t, stdout, `"policy": "1/s wait 1s",
+      "admitted": 2,
+      "delayed": 1,
+      "longestDelayMicros": 1000000,
+`)
+}
+
+func TestSimulate_ReportsOverflowedRequests(t *testing.T) {
+	var trace strings.Builder
+	trace.WriteString("time,key\n")
+	for i := range 80_000 {
+		fmt.Fprintf(&trace, "1,user%d\n", i)
+	}
+	_, stdout, _ := command(trace.String(), "simulate", "-policy", "cooldown 5/h penalty 1h")
+	assert.Regexp(t, `p99  max  overflowed\ncooldown .* 1[4-8],\d\d\d\n`, stdout)
+	assert.Contains(t, stdout, "\noverflowed: requests of keys beyond the maximum that the limiter keeps; they share the limit of one key\n")
+
+	_, stdout, _ = command(trace.String(), "simulate", "-json", "-policy", "cooldown 5/h penalty 1h")
+	assert.Regexp(t, `"overflowed": 1[4-8]\d\d\d,`, stdout)
+}
+
+func TestSimulate_PlotsEveryPolicy(t *testing.T) {
+	plot := filepath.Join(t.TempDir(), "plot.svg")
+	status, _, stderr := command("", "simulate", "-policy", "sliding-log 20/m", "-policy", "10/s + quota 150/hour", "-plot", plot, "testdata/evening.csv")
+	assert.Equal(t, exitOK, status, stderr)
+	image, err := os.ReadFile(plot)
+	require.NoError(t, err)
+	for _, title := range []string{"sliding-log 20/m: 1,866 requests admitted, 253 rejected", "10/s + quota 150/hour: "} {
+		assert.Contains(t, string(image), title)
+	}
+}
+
 func TestSimulate_ReadsPoliciesFromFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policies")
-	require.NoError(t, os.WriteFile(path, []byte("# chat\nchat: 10/s burst 20\n\n  3/m\n"), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte("# chat\nchat: 10/s burst 20\n\n  3/m\nquota 9/day\nall: 3/m + sliding-log 9/h\n"), 0o600))
 	status, stdout, _ := command("time,key\n1,ann\n", "simulate", "-policies", path, "-policy", "1/h")
 	assert.Equal(t, exitOK, status)
-	assert.Regexp(t, `(?s)\nchat: 10/s burst 20 .*\n3/m .*\n1/h `, stdout)
+	assert.Regexp(t, `(?s)\nchat: 10/s burst 20 .*\n3/m .*\nquota 9/day .*\nall: 3/m \+ sliding-log 9/h .*\n1/h `, stdout)
 
 	require.NoError(t, os.WriteFile(path, []byte("# chat\n10 per second\n"), 0o600))
 	_, _, stderr := command("", "simulate", "-policies", path)

@@ -41,8 +41,11 @@ func parseCost(text string) (int64, error) {
 func parseMicros(text string) (int64, error) {
 	if strings.ContainsRune(text, '-') {
 		at, err := time.Parse(time.RFC3339, text)
-		if err != nil {
+		switch {
+		case err != nil:
 			return 0, timeError(text)
+		case at.Unix() < 0:
+			return 0, fmt.Errorf("time is %q; it must not be before 1970", text)
 		}
 		return at.UnixMicro(), nil
 	}
