@@ -164,14 +164,14 @@ func TestReplay_CountsRequestsOfKeysBeyondTheMaximum(t *testing.T) {
 		require.NoError(t, err)
 		policies = append(policies, policy)
 	}
-	const keys, kept, shards = 80_000, 65_536, 64
+	const keys, kept, shards = 70_000, 65_536, 64
 	r := replay.New(replay.Options{Policies: policies})
 	for i := range int64(keys) {
 		require.NoError(t, r.Add(at(i, fmt.Sprint(i), "")))
 	}
 	for _, result := range r.Results()[:2] {
 		assert.GreaterOrEqual(t, result.Overflowed, int64(keys-kept), result.Policy)
-		assert.Less(t, result.Overflowed, int64(keys-kept)*5/4, result.Policy)
+		assert.Less(t, result.Overflowed, int64(keys-kept)*5/4, result.Policy) // some shards are full earlier
 		assert.InDelta(t, result.Overflowed-shards/2, result.Rejected, shards/2, "each shard admits one of them")
 	}
 	for _, result := range r.Results()[2:] {

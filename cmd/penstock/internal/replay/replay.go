@@ -151,9 +151,9 @@ func (r *Replay) countTime(at int64) {
 	r.latest = max(r.latest, at)
 }
 
-// minOverflowKeys is half of the keys that the smallest limiters keep, a sliding-window log and a
-// cooldown. With fewer keys, none of their shards is full.
-const minOverflowKeys = 1 << 15
+// minOverflowKeys is three quarters of the keys that the smallest limiters keep, a sliding-window
+// log and a cooldown. With fewer keys, one of their 64 shards is full with a probability below 10^-14.
+const minOverflowKeys = 65_536 * 3 / 4
 
 func (r *Replay) decide(key int, now int64, request trace.Record) {
 	r.timeline.begin(request.Micros, request.Cost)
