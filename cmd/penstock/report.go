@@ -48,7 +48,7 @@ func (r *report) write(w io.Writer, json bool) error {
 	}
 	results := r.Policies
 	if r.Suggestion != nil && r.Suggestion.Result != nil {
-		results = append(results[:len(results):len(results)], *r.Suggestion.Result)
+		results = append(slices.Clip(results), *r.Suggestion.Result)
 	}
 	printLegend(&b, results)
 	_, err := io.WriteString(w, b.String())

@@ -11,20 +11,20 @@ import (
 
 func TestParsePolicy_StringIsParsedBack(t *testing.T) {
 	for text, want := range map[string]string{
-		"10/s":                            "10/s",
-		" chat :  10/1s burst 20 ":        "chat: 10/s burst 20",
-		`"two words": 100/1h30m`:          `"two words": 100/1h30m`,
-		`"a:b": quota 5/day`:              `"a:b": quota 5/day`,
-		"10/s burst 20 wait 2s":           "10/s burst 20 wait 2s",
-		"10/s + 100/m wait 60s":           "10/s + 100/m wait 1m",
-		"sliding-log 10/60s":              "sliding-log 10/m",
-		"x: sliding-counter 1000000/1h0m": "x: sliding-counter 1000000/h",
-		"quota 1000/hour":                 "quota 1000/hour",
-		"quota 1000/day UTC":              "quota 1000/day",
-		"quota 1000/month Europe/Berlin":  "quota 1000/month Europe/Berlin",
-		"quota 1/day Etc/GMT+5 + 1/s":     "quota 1/day Etc/GMT+5 + 1/s",
-		"cooldown 10/m penalty 300s":      "cooldown 10/m penalty 5m",
-		"all: 10/s burst 20 + sliding-log 9/m + quota 1000/day": "all: 10/s burst 20 + sliding-log 9/m + quota 1000/day",
+		"10/s":                                    "10/s",
+		" chat :  10/1s burst 20 ":                "chat: 10/s burst 20",
+		`"two words": 100/1h30m`:                  `"two words": 100/1h30m`,
+		`"a:b": quota 5/day`:                      `"a:b": quota 5/day`,
+		"10/s burst 20 wait 2s":                   "10/s burst 20 wait 2s",
+		"10/s + 100/m wait 60s":                   "10/s + 100/m wait 1m",
+		"sliding-log 10/60s":                      "sliding-log 10/m",
+		"x: sliding-counter 1000000/1h0m":         "x: sliding-counter 1000000/h",
+		"quota 1000/hour":                         "quota 1000/hour",
+		"quota 1000/day UTC":                      "quota 1000/day",
+		"quota 1000/month Europe/Berlin":          "quota 1000/month Europe/Berlin",
+		"quota 1/day Etc/GMT+5 + 1/s":             "quota 1/day Etc/GMT+5 + 1/s",
+		"cooldown 10/m penalty 300s":              "cooldown 10/m penalty 5m",
+		"a: 10/s + sliding-log 9/m + quota 9/day": "a: 10/s + sliding-log 9/m + quota 9/day",
 	} {
 		p, err := replay.ParsePolicy(text)
 		require.NoError(t, err, text)

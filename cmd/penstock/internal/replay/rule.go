@@ -31,6 +31,7 @@ type (
 
 func (r tokenBucket) newLimiter(s *memory.Simulation) limiter { return s.NewLimiter(r.Policy) }
 func (r slidingLog) newLimiter(s *memory.Simulation) limiter  { return s.NewSlidingLog(r.WindowPolicy) }
+
 func (r slidingCounter) newLimiter(s *memory.Simulation) limiter {
 	return s.NewSlidingCounter(r.WindowPolicy)
 }
