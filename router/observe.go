@@ -128,14 +128,15 @@ func (r *Router) observe(e Event) {
 	}
 }
 
-// Stats is a snapshot of a router's connections.
+// Stats is a snapshot of a router's connections, which are those of its node.
 type Stats struct {
 	Conns          int // open connections
 	QueuedMessages int // in the send queues of all connections
 	QueuedBytes    int // of these messages
 }
 
-// Stats returns a snapshot. It iterates over all connections and locks each of them briefly.
+// Stats returns a snapshot of the connections of this node. It iterates over all of them and locks
+// each briefly.
 func (r *Router) Stats() Stats {
 	var stats Stats
 	for c := range r.Conns() {

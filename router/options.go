@@ -122,13 +122,15 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Limits bound the resources that clients can use. A zero field means its default.
+// Limits bound the resources that clients can use. A zero field means its default. Every node
+// counts for itself; ratelimit.Connections of package middleware/ratelimit bounds the connections
+// of a user or an address on all nodes.
 type Limits struct {
 	MaxMessageBytes int64 // of one message including the envelope; 64 KiB. A route may override it
 	MaxReadBytes    int64 // a longer message closes the connection with 1009; 1 MiB, or MaxMessageBytes if that is more
 	Concurrency     int   // calls of one connection whose handlers have not returned; 64
-	Conns           int   // connections of all clients; unlimited
-	ConnsPerIP      int   // connections of one IPv4 address or one IPv6 /64 network; unlimited
+	Conns           int   // connections of all clients on this node; unlimited
+	ConnsPerIP      int   // connections of one IPv4 address or one IPv6 /64 network on this node; unlimited
 	ConnsPerUser    int   // connections of one user on this node; unlimited
 	QueueBytes      int   // in the send queue of one connection; 1 MiB
 	QueueMessages   int   // in the send queue of one connection; 1024

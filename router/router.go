@@ -107,8 +107,8 @@ func (r *Router) Publish(topic string, m Message) error {
 	return r.topics.publish(topic, nil, m, true)
 }
 
-// PublishLocal is like Publish, but sends only to subscribers on this node, and skips the
-// connection except, which may be nil.
+// PublishLocal sends a message to the subscribers of topic on this node only. It skips the
+// connection except, which may be nil, and is otherwise like Publish.
 func (r *Router) PublishLocal(topic string, m Message, except *Conn) error {
 	return r.topics.publish(topic, except, m, false)
 }

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -9,16 +10,20 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// ConcurrencyOptions configure [Concurrency]. The zero value is a working configuration.
+// ConcurrencyOptions configure [Concurrency] and [Connections]. The zero value is a working
+// configuration.
 type ConcurrencyOptions struct {
 	// Name identifies the limit in Observe.
 	Name string
 
-	// Key returns the key whose permits a message uses. If nil, it is [KeyPerUserOrIPPerType].
+	// Key returns the key whose permits a message or a connection uses. If nil, it is
+	// [KeyPerUserOrIPPerType]. For a connection, Type and Size are zero, and ReceivedAt is the
+	// time at which it was opened.
 	Key func(router.IngressContext) limit.Key
 
-	// FailurePolicy says what happens to a message if the semaphore cannot decide: it is
-	// rejected with UNAVAILABLE (limit.FailClosed, the default) or admitted (limit.FailOpen).
+	// FailurePolicy says what happens to a message or a connection if the semaphore cannot
+	// decide: it is rejected, a message with UNAVAILABLE (limit.FailClosed, the default), or
+	// admitted without a permit (limit.FailOpen).
 	FailurePolicy limit.FailurePolicy
 
 	// OnError is called with every error of the semaphore. It may be nil.
@@ -40,10 +45,24 @@ type ConcurrencyOptions struct {
 //
 //	r.Use(ratelimit.Concurrency(memory.NewSemaphore(4), nil))
 func Concurrency(semaphore limit.Semaphore, opts *ConcurrencyOptions) router.Middleware {
+	return newConcurrency("Concurrency", router.LimitConcurrency, semaphore, opts).wrap
+}
+
+// A concurrency is a semaphore with its options.
+type concurrency struct {
+	ConcurrencyOptions
+
+	kind      router.LimitKind
+	semaphore limit.Semaphore
+	breaker   breaker
+}
+
+// newConcurrency panics with the name of its caller if semaphore is nil or an option is invalid.
+func newConcurrency(caller string, kind router.LimitKind, semaphore limit.Semaphore, opts *ConcurrencyOptions) *concurrency {
 	if semaphore == nil {
-		panic("ratelimit: Concurrency needs a semaphore")
+		panic(fmt.Sprintf("ratelimit: %s needs a semaphore", caller))
 	}
-	c := &concurrency{semaphore: semaphore}
+	c := &concurrency{kind: kind, semaphore: semaphore}
 	if opts != nil {
 		c.ConcurrencyOptions = *opts
 	}
@@ -55,19 +74,12 @@ func Concurrency(semaphore limit.Semaphore, opts *ConcurrencyOptions) router.Mid
 		c.Timeout = defaultTimeout
 	}
 	c.breaker = breaker{timeout: c.Timeout, changed: c.breakerChanged}
-	return c.wrap
-}
-
-type concurrency struct {
-	ConcurrencyOptions
-
-	semaphore limit.Semaphore
-	breaker   breaker
+	return c
 }
 
 func (c *concurrency) wrap(next router.Handler) router.Handler {
 	return func(ctx *router.Context) error {
-		permit, err := c.acquire(ctx)
+		permit, err := c.acquire(ctx, ctx.Ingress())
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err()
@@ -76,18 +88,19 @@ func (c *concurrency) wrap(next router.Handler) router.Handler {
 		case err != nil:
 			return &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
 		case permit.Release == nil:
-			return &router.LimitExceeded{Kind: router.LimitConcurrency, Observed: permit.InUse + 1, Limit: permit.Limit}
+			return &router.LimitExceeded{Kind: c.kind, Observed: permit.InUse + 1, Limit: permit.Limit}
 		}
 		defer permit.Release()
 		return next(ctx)
 	}
 }
 
-func (c *concurrency) acquire(ctx *router.Context) (permit limit.Permit, err error) {
-	o := Observation{Limit: c.Name, Kind: router.LimitConcurrency}
+// acquire takes a permit of the key of in. If none is free, Permit.Release is nil.
+func (c *concurrency) acquire(ctx context.Context, in router.IngressContext) (permit limit.Permit, err error) {
+	o := Observation{Limit: c.Name, Kind: c.kind}
 	start := time.Now()
 	err = c.breaker.call(ctx, func(bounded context.Context) (err error) {
-		permit, err = c.semaphore.Acquire(bounded, c.Key(ctx.Ingress()))
+		permit, err = c.semaphore.Acquire(bounded, c.Key(in))
 		return err
 	})
 	if err != nil && ctx.Err() == nil && c.OnError != nil {
@@ -105,7 +118,7 @@ func (c *concurrency) acquire(ctx *router.Context) (permit limit.Permit, err err
 
 func (c *concurrency) breakerChanged(open bool) {
 	if c.Observe != nil {
-		c.Observe(Observation{Limit: c.Name, Kind: router.LimitConcurrency, Outcome: breakerOutcome(open)})
+		c.Observe(Observation{Limit: c.Name, Kind: c.kind, Outcome: breakerOutcome(open)})
 	}
 }
 

@@ -19,9 +19,9 @@
 //	}))
 //
 // [NewAll] combines limits with different keys, such as per user and per tenant. [Tiers] chooses
-// the limiter by the client's plan, [Concurrency] bounds the messages that are
-// handled at the same time, and [HTTP] limits the requests of an HTTP handler, such as connection
-// attempts.
+// the limiter by the client's plan, [Concurrency] bounds the messages that are handled at the
+// same time, [Connections] bounds the open connections of a user on all nodes, and [HTTP] limits
+// the requests of an HTTP handler, such as connection attempts.
 //
 // # What the client receives
 //

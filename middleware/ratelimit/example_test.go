@@ -183,3 +183,19 @@ func ExampleKeyPerIPPrefix() {
 	// ip 192.0.2.0/24
 	// ip 2001:db8:1::/48
 }
+
+// A user has at most three connections on all nodes. The application's own OnOpen runs after the
+// limit; if it rejects the connection, the permit is released.
+func ExampleConnections() {
+	semaphore := memory.NewSemaphore(3) // with several nodes: redis.NewSemaphore(client, "connections", 3)
+	limitConns := ratelimit.Connections(semaphore, &ratelimit.ConcurrencyOptions{FailurePolicy: limit.FailOpen})
+	r := router.New(&router.Options{
+		OnOpen: func(ctx context.Context, c *router.Conn) error {
+			if err := limitConns(ctx, c); err != nil {
+				return err
+			}
+			return c.Subscribe("news")
+		},
+	})
+	http.Handle("GET /ws", r)
+}

@@ -8,10 +8,11 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// An Observation describes the decision about one message, or a change of a limit's breaker.
+// An Observation describes the decision about one message or, with [Connections], one
+// connection, or a change of a limit's breaker.
 type Observation struct {
 	Limit   string           // Options.Name; with [Tiers], followed by the tier: "chat/free", or "free" without a name
-	Kind    router.LimitKind // LimitRate, or LimitConcurrency for [Concurrency]
+	Kind    router.LimitKind // LimitRate, LimitConcurrency for [Concurrency], or LimitConnections for [Connections]
 	Outcome Outcome
 	Reason  limit.Reason // why the limiter denied the cost; limit.NoTokens without a denial
 	Policy  string       // name of the policy that decided, if [limit.AllOf] or [NewAll] combines several

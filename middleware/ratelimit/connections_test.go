@@ -1,0 +1,157 @@
+package ratelimit_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// newNode returns a router that answers RENDER and opens connections with onOpen. The token of a
+// client is its user.
+func newNode(onOpen func(context.Context, *router.Conn) error) *router.Router {
+	r := router.New(&router.Options{
+		Authenticate: func(req *http.Request) (router.Identity, error) {
+			return router.Identity{UserID: router.Token(req)}, nil
+		},
+		OnOpen:  onOpen,
+		OnError: func(router.ErrorReport) {},
+	})
+	router.RPC(r, func(*router.Context, Render) (Rendered, error) { return Rendered{}, nil })
+	return r
+}
+
+func dialAs(t *testing.T, node *router.Router, user string) *routertest.Conn {
+	t.Helper()
+	return routertest.Dial(t, node, routertest.Token(user))
+}
+
+var (
+	tooManyConnections = router.CloseError{Code: router.StatusTryAgainLater, Reason: "too many connections"}
+	undecided          = router.CloseError{Code: router.StatusTryAgainLater, Reason: "limits cannot be checked"}
+)
+
+func TestConnections_BoundUserOnAllNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		semaphore := memory.NewSemaphore(3)
+		one, two := newNode(ratelimit.Connections(semaphore, nil)), newNode(ratelimit.Connections(semaphore, nil))
+		ann := []*routertest.Conn{dialAs(t, one, "ann"), dialAs(t, two, "ann"), dialAs(t, two, "ann")}
+		for _, conn := range ann {
+			routertest.Call[Rendered](conn, Render{})
+		}
+		for _, node := range []*router.Router{one, two, one} { // a rejected connection takes no permit
+			assert.Equal(t, tooManyConnections, dialAs(t, node, "ann").Closed())
+		}
+		routertest.Call[Rendered](dialAs(t, one, "bob"), Render{})
+
+		ann[0].Close()
+		ann[1].Abort()
+		synctest.Wait()
+		routertest.Call[Rendered](dialAs(t, two, "ann"), Render{})
+		routertest.Call[Rendered](dialAs(t, one, "ann"), Render{})
+		assert.Equal(t, tooManyConnections, dialAs(t, two, "ann").Closed())
+	})
+}
+
+func TestConnections_BoundAnonymousConnectionsOfAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newNode(ratelimit.Connections(memory.NewSemaphore(1), nil))
+		from := func(addr string) *routertest.Conn { return routertest.Dial(t, r, routertest.RemoteAddr(addr)) }
+		routertest.Call[Rendered](from("192.0.2.1:1"), Render{})
+		assert.Equal(t, tooManyConnections, from("192.0.2.1:2").Closed())
+		routertest.Call[Rendered](from("192.0.2.2:1"), Render{})
+		routertest.Call[Rendered](routertest.Dial(t, r, routertest.RemoteAddr("192.0.2.1:3"), routertest.Token("ann")), Render{})
+	})
+}
+
+// A permit of a connection that a later part of OnOpen rejects is released.
+func TestConnections_RejectionByComposedOnOpenReleasesPermit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limitConns := ratelimit.Connections(memory.NewSemaphore(1), nil)
+		isBanned := true
+		r := newNode(func(ctx context.Context, c *router.Conn) error {
+			if err := limitConns(ctx, c); err != nil {
+				return err
+			}
+			if isBanned {
+				return &router.CloseError{Code: 4403, Reason: "banned"}
+			}
+			return nil
+		})
+		for range 3 {
+			assert.Equal(t, router.CloseError{Code: 4403, Reason: "banned"}, dialAs(t, r, "ann").Closed())
+			synctest.Wait()
+		}
+		isBanned = false
+		routertest.Call[Rendered](dialAs(t, r, "ann"), Render{})
+	})
+}
+
+func TestConnections_ObserveReceivesEveryDecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var outcomes []ratelimit.Outcome
+		r := newNode(ratelimit.Connections(memory.NewSemaphore(1), &ratelimit.ConcurrencyOptions{
+			Name: "connections",
+			Key: func(in router.IngressContext) limit.Key {
+				assert.NotEmpty(t, in.ConnID)
+				assert.Equal(t, time.Now(), in.ReceivedAt)
+				return limit.Key{"tenant", in.Identity.TenantID}
+			},
+			Observe: func(o ratelimit.Observation) {
+				assert.Equal(t, "connections", o.Limit)
+				assert.Equal(t, router.LimitConnections, o.Kind)
+				assert.True(t, o.Called)
+				outcomes = append(outcomes, o.Outcome)
+			},
+		}))
+		routertest.Call[Rendered](dialAs(t, r, "ann"), Render{})
+		assert.Equal(t, tooManyConnections, dialAs(t, r, "bob").Closed())
+		assert.Equal(t, []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Rejected}, outcomes)
+	})
+}
+
+func TestConnections_OutageAppliesFailurePolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		down := semaphoreFunc(func(context.Context) (limit.Permit, error) {
+			calls++
+			return limit.Permit{}, io.ErrUnexpectedEOF
+		})
+		var seen []error
+		failClosed := newNode(ratelimit.Connections(down, &ratelimit.ConcurrencyOptions{OnError: func(err error) { seen = append(seen, err) }}))
+		for range 10 {
+			assert.Equal(t, undecided, dialAs(t, failClosed, "ann").Closed())
+		}
+		assert.Len(t, seen, 10)
+		assert.Equal(t, 5, calls, "then the breaker is open")
+		failOpen := newNode(ratelimit.Connections(down, &ratelimit.ConcurrencyOptions{FailurePolicy: limit.FailOpen}))
+		for range 10 {
+			routertest.Call[Rendered](dialAs(t, failOpen, "ann"), Render{})
+		}
+	})
+}
+
+func TestConnections_SlowSemaphoreIsBoundedByTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := semaphoreFunc(func(ctx context.Context) (limit.Permit, error) {
+			<-ctx.Done()
+			return limit.Permit{}, ctx.Err()
+		})
+		start := time.Now()
+		r := newNode(ratelimit.Connections(slow, &ratelimit.ConcurrencyOptions{Timeout: 70 * time.Millisecond}))
+		assert.Equal(t, undecided, dialAs(t, r, "ann").Closed())
+		assert.Equal(t, 70*time.Millisecond, time.Since(start))
+	})
+	assert.PanicsWithValue(t, "ratelimit: Connections needs a semaphore", func() { ratelimit.Connections(nil, nil) })
+	assert.Panics(t, func() { ratelimit.Connections(memory.NewSemaphore(1), &ratelimit.ConcurrencyOptions{Timeout: -1}) })
+}
