@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -26,6 +27,7 @@ type config struct {
 	key          func(router.IngressContext) limit.Key
 	limitAction  router.LimitAction
 	limits       router.Limits
+	lameDuck     time.Duration
 
 	redis *goredis.Client // nil: a single node with all state in memory
 
@@ -68,6 +70,7 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	fs.Int64Var(&cfg.limits.MaxMessageBytes, "max-bytes", 16384, "maximum size of a message in `bytes`")
 	fs.StringVar(&cfg.recordDir, "record", "", "`directory` for a trace of all messages, which \"penstock simulate\" replays; it contains hashes instead of names, and takes up to 256 MiB")
 	redisURL := fs.String("redis", "", "`URL` of the Redis server that the nodes share, such as redis://localhost:6379; if empty, this node runs alone")
+	fs.DurationVar(&cfg.lameDuck, "lame-duck", 0, "`duration` of the first phase of a graceful shutdown, in which the health check fails and clients are still accepted; behind a load balancer, longer than it takes to notice, such as 5s")
 	fs.IntVar(&cfg.limits.Concurrency, "max-in-flight", 16, "maximum number of concurrent `calls` per connection")
 
 	err := fs.Parse(args)
@@ -120,6 +123,9 @@ func (cfg *config) complete(key, action string) error {
 		if value < 1 {
 			return fmt.Errorf("%s is %d; it must be at least 1", name, value)
 		}
+	}
+	if cfg.lameDuck < 0 {
+		return fmt.Errorf("-lame-duck is %v; it must not be negative", cfg.lameDuck)
 	}
 	return cfg.policy.Validate()
 }

@@ -18,6 +18,7 @@ func TestRun_WrongFlagsPrintOneLineAndExit2(t *testing.T) {
 		{"-max-bytes=0", "-max-bytes is 0"},
 		{"-try=often", `invalid value "often" for flag -try: limit: policy "often"`},
 		{"-max-in-flight=0", "-max-in-flight is 0"},
+		{"-lame-duck=-1s", "-lame-duck is -1s; it must not be negative"},
 		{"-addr=nowhere", "-addr: listen tcp"},
 		{"-metrics-addr=nowhere", "-metrics-addr: listen tcp"},
 		{"-redis=localhost", `-redis is "localhost"; it must be a URL such as redis://`},

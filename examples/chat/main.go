@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-go/penstock/middleware/recorder"
 )
 
-// shutdownTimeout bounds the graceful shutdown after SIGINT or SIGTERM.
+// shutdownTimeout bounds the graceful shutdown after the lame-duck phase.
 const shutdownTimeout = 10 * time.Second
 
 func main() {
@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "chat: metrics on http://%s/metrics\n", metricsListener.Addr())
 		defer serveMetrics(metricsListener, chat.metrics)()
 	}
-	if err := serve(ctx, listener, chat, stdout); err != nil {
+	if err := serve(ctx, listener, chat, cfg.lameDuck+shutdownTimeout, stdout); err != nil {
 		fmt.Fprintf(stderr, "chat: %v\n", err)
 		return 1
 	}
@@ -95,8 +95,8 @@ func serveMetrics(listener net.Listener, metrics http.Handler) (stop func()) {
 	return func() { _ = server.Close() }
 }
 
-// serve handles requests until ctx ends, then shuts down gracefully.
-func serve(ctx context.Context, listener net.Listener, chat *server, stdout io.Writer) error {
+// serve handles requests until ctx ends, then shuts down gracefully within timeout.
+func serve(ctx context.Context, listener net.Listener, chat *server, timeout time.Duration, stdout io.Writer) error {
 	httpServer := &http.Server{Handler: chat, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	failed := make(chan error, 1) // buffered: Serve also returns after Shutdown, when nothing receives
 	go func() { failed <- httpServer.Serve(listener) }()
@@ -107,10 +107,10 @@ func serve(ctx context.Context, listener net.Listener, chat *server, stdout io.W
 	case <-ctx.Done():
 	}
 	fmt.Fprintln(stdout, "chat: shutting down")
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	// The HTTP server stops last, so that the health check can report the shutdown.
-	if err := chat.shutdown(ctx); err != nil {
+	if err := chat.router.Shutdown(ctx); err != nil {
 		fmt.Fprintf(stdout, "chat: some connections did not close in time: %v\n", err)
 	}
 	return httpServer.Shutdown(ctx)

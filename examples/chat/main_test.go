@@ -13,10 +13,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
 )
 
 // lineWriter sends each write to a channel. The program writes one line at a time.
@@ -97,7 +100,7 @@ func TestRun_MetricsHaveTheirOwnPort(t *testing.T) {
 	require.NoError(t, err)
 	for _, line := range []string{
 		"penstock_connections_open 1", `penstock_messages_total{code="OK",type="WHO"} 1`, `penstock_limiter_keys{limit="chat"} 1`,
-		`penstock_limit_decisions_total{kind="rate",limit="chat",mode="enforced",outcome="admitted"} 1`, "go_goroutines",
+		`penstock_limit_decisions_total{kind="rate",limit="chat",mode="enforced",outcome="admitted",reason=""} 1`, "go_goroutines",
 	} {
 		assert.Contains(t, string(text), line)
 	}
@@ -115,18 +118,26 @@ func get(t *testing.T, url string) *http.Response {
 	return resp
 }
 
-func TestServer_HealthCheckFailsDuringShutdown(t *testing.T) {
-	cfg, err := parseFlags(nil, io.Discard)
+// The load balancer sees the failing health check while clients are still accepted.
+func TestRun_LameDuckPhaseAcceptsClients(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	stdout := &lineWriter{make(chan string, 10)}
+	exit := make(chan int)
+	go func() { exit <- run(ctx, []string{"-addr=localhost:0", "-lame-duck=1s"}, stdout, io.Discard) }()
+	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
+	assert.Equal(t, http.StatusOK, get(t, url+"/healthz").StatusCode)
+
+	interrupt()
+	require.Eventually(t, func() bool { return get(t, url+"/healthz").StatusCode == http.StatusServiceUnavailable }, 900*time.Millisecond, time.Millisecond)
+	ws, _, err := websocket.Dial(t.Context(), url+"/ws?access_token=ann", nil)
 	require.NoError(t, err)
-	chat := newServer(cfg)
-	status := func() int {
-		w := httptest.NewRecorder()
-		chat.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
-		return w.Code
-	}
-	assert.Equal(t, http.StatusOK, status())
-	require.NoError(t, chat.shutdown(t.Context()))
-	assert.Equal(t, http.StatusServiceUnavailable, status())
+	defer ws.CloseNow()
+	_, _, err = ws.Read(t.Context())
+	closed, ok := errors.AsType[websocket.CloseError](err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, websocket.StatusServiceRestart, closed.Code)
+	assert.Contains(t, closed.Reason, `"retryAfterMs":`)
+	assert.Zero(t, <-exit)
 }
 
 // A program is an instance of run in this process. It keeps its port across restarts.

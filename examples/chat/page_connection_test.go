@@ -96,6 +96,34 @@ func connectionRefused(chat *program, name string) string {
 		"' failed: "
 }
 
+// The page counts down the delay of the close frame, and reconnects when the user asks for it.
+func testHonorsReconnectDelayOfServer(t *testing.T, browser context.Context) {
+	chat := startProgram(t)
+	ann := openPage(browser, t, chat.url(), desktop)
+	eval[chromedp.Void](ann, `void (window.WebSocket = class extends WebSocket {
+		set onclose(f) { window.closeWith = (code, reason) => f(new CloseEvent("close", { code, reason })); }
+	})`)
+	ann.signIn("ann", "garden")
+	wait := `parseFloat(document.querySelector("#connection-wait").textContent.match(/in (.*) s/)[1])`
+	for _, tt := range []struct {
+		code    int
+		reason  string
+		atLeast float64 // seconds, a little less than the delay
+		below   float64
+	}{
+		{1012, `{"code":"UNAVAILABLE","message":"server is restarting","retryable":true,"retryAfterMs":60000}`, 50, 61},
+		{1012, `back soon`, 0, 11},
+		{1012, `null`, 0, 11},
+		{1001, `{"retryAfterMs":60000}`, 0, 11},
+	} {
+		seconds := eval[float64](ann, fmt.Sprintf(`(closeWith(%d, %q), %s)`, tt.code, tt.reason, wait))
+		assert.GreaterOrEqual(t, seconds, tt.atLeast, tt.reason)
+		assert.Less(t, seconds, tt.below, tt.reason)
+		eval[chromedp.Void](ann, `document.querySelector("#reconnect-now").click()`)
+		ann.waitFor(hasJoined)
+	}
+}
+
 func testReconnectsAfterServerRestart(t *testing.T, browser context.Context) {
 	chat := startProgram(t)
 	ann, bob, eve := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), phone)

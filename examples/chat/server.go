@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"embed"
 	"io/fs"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,9 +26,8 @@ var files embed.FS
 type server struct {
 	http.Handler
 
-	router       *router.Router
-	metrics      http.Handler
-	shuttingDown atomic.Bool
+	router  *router.Router
+	metrics http.Handler
 }
 
 func newServer(cfg config) *server {
@@ -53,6 +50,7 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 		LimitAction:     cfg.limitAction,
 		OnLimitExceeded: onLimitExceeded(cfg.limitAction),
 		Limits:          cfg.limits,
+		Timeouts:        router.Timeouts{LameDuck: cfg.lameDuck},
 	}
 	if cfg.redis != nil {
 		opts.Broker = redis.NewBroker(cfg.redis)
@@ -80,7 +78,7 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 func (s *server) routes(cfg config) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /ws", s.router)
-	mux.HandleFunc("GET /healthz", s.health)
+	mux.HandleFunc("GET /healthz", s.router.ServeHealth)
 	mux.Handle("GET /", pageHandler())
 	if cfg.metricsAddr == cfg.addr {
 		mux.Handle("GET /metrics", s.metrics)
@@ -122,21 +120,6 @@ func onLimitExceeded(action router.LimitAction) func(router.LimitExceeded) {
 		retryAfterMs := int64((l.RetryAfter + time.Millisecond - 1) / time.Millisecond) // rounded up: an earlier retry would be rejected
 		_ = l.Conn.Send(SlowDown{l.Type, retryAfterMs})                                 // fails only if the connection is closed
 	}
-}
-
-func (s *server) health(w http.ResponseWriter, _ *http.Request) {
-	if s.shuttingDown.Load() {
-		http.Error(w, "shutting down", http.StatusServiceUnavailable)
-		return
-	}
-	_, _ = w.Write([]byte("ok\n"))
-}
-
-// shutdown fails the health check, so that a load balancer sends no new clients here, and
-// closes every connection.
-func (s *server) shutdown(ctx context.Context) error {
-	s.shuttingDown.Store(true)
-	return s.router.Shutdown(ctx)
 }
 
 func pageHandler() http.Handler {

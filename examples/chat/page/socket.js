@@ -129,7 +129,7 @@ export class Socket {
     };
     ws.onclose = (event) => {
       clearTimeout(connectTimer);
-      if (ws === this.#ws) this.#handleClose(event.code);
+      if (ws === this.#ws) this.#handleClose(event.code, event.reason);
     };
   }
 
@@ -154,18 +154,19 @@ export class Socket {
     this.#handleClose(1006);
   }
 
-  #handleClose(code) {
+  #handleClose(code, reason = "") {
     clearTimeout(this.#heartbeatTimer);
     const wasOpen = this.#openedAt > 0;
     // The backoff continues if the server accepts connections and closes them at once.
     if (wasOpen && performance.now() - this.#openedAt >= STABLE_AFTER_MS) this.#attempt = 0;
     const backoffMs = Math.random() * Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** this.#attempt);
+    const delayMs = Math.max(backoffMs, restartDelayMs(code, reason));
     this.#attempt++;
     this.#reason = closeReason(code, wasOpen);
     this.#ws = null;
-    this.#retryTimer = setTimeout(() => this.#connect(), backoffMs);
+    this.#retryTimer = setTimeout(() => this.#connect(), delayMs);
     this.#failAllCalls("The connection was lost.");
-    this.#reportState(navigator.onLine ? "reconnecting" : "offline", performance.now() + backoffMs);
+    this.#reportState(navigator.onLine ? "reconnecting" : "offline", performance.now() + delayMs);
   }
 
   #receive(data) {
@@ -202,6 +203,17 @@ export class Socket {
 function closeReason(code, wasOpen) {
   if (CLOSE_REASONS[code]) return CLOSE_REASONS[code];
   return wasOpen ? "The connection was lost." : "The server cannot be reached.";
+}
+
+// restartDelayMs returns how long a server that shuts down asks this client to wait: the clients
+// of a node should not all return at once. An application may close with 1012 and a text, too.
+function restartDelayMs(code, reason) {
+  if (code !== 1012) return 0;
+  try {
+    return Number(JSON.parse(reason).retryAfterMs) || 0;
+  } catch {
+    return 0;
+  }
 }
 
 function timeoutError(type) {
