@@ -30,6 +30,7 @@ type config struct {
 	lameDuck     time.Duration
 
 	redis *goredis.Client // nil: a single node with all state in memory
+	nodes int             // that share redis
 
 	recordDir string             // empty: no trace is recorded
 	recorder  *recorder.Recorder // nil: no trace is recorded; run opens it
@@ -70,6 +71,7 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	fs.Int64Var(&cfg.limits.MaxMessageBytes, "max-bytes", 16384, "maximum size of a message in `bytes`")
 	fs.StringVar(&cfg.recordDir, "record", "", "`directory` for a trace of all messages, which \"penstock simulate\" replays; it contains hashes instead of names, and takes up to 256 MiB")
 	redisURL := fs.String("redis", "", "`URL` of the Redis server that the nodes share, such as redis://localhost:6379; if empty, this node runs alone")
+	fs.IntVar(&cfg.nodes, "nodes", 1, "`number` of nodes that share the Redis server: while it does not answer, each node admits its share of the rate limit, so that all nodes together admit about as many messages as before")
 	fs.DurationVar(&cfg.lameDuck, "lame-duck", 0, "`duration` of the first phase of a graceful shutdown, in which the health check fails and clients are still accepted; behind a load balancer, longer than it takes to notice, such as 5s")
 	fs.IntVar(&cfg.limits.Concurrency, "max-in-flight", 16, "maximum number of concurrent `calls` per connection")
 
@@ -105,6 +107,20 @@ func (cfg *config) hasMetricsListener() bool {
 	return cfg.metricsAddr != "" && cfg.metricsAddr != cfg.addr
 }
 
+const maxNodes = 1000
+
+// perNode returns the share of policy that one node admits by itself: a refill takes as many times
+// longer as there are nodes, and the capacity is divided, but still holds the most expensive message.
+func perNode(policy limit.Policy, nodes int) limit.Policy {
+	per := policy.Per
+	if per == 0 {
+		per = time.Second
+	}
+	policy.Capacity = max(policy.Capacity/int64(nodes), min(policy.Capacity, searchCost))
+	policy.Per = per * time.Duration(nodes)
+	return policy
+}
+
 // complete resolves the names that flags take and validates all values.
 func (cfg *config) complete(key, action string) error {
 	var ok bool
@@ -119,15 +135,30 @@ func (cfg *config) complete(key, action string) error {
 		"-refill":        cfg.policy.Refill,
 		"-max-bytes":     cfg.limits.MaxMessageBytes,
 		"-max-in-flight": int64(cfg.limits.Concurrency),
+		"-nodes":         int64(cfg.nodes),
 	} {
 		if value < 1 {
 			return fmt.Errorf("%s is %d; it must be at least 1", name, value)
 		}
 	}
+	if cfg.nodes > maxNodes {
+		return fmt.Errorf("-nodes is %d; it must be at most %d", cfg.nodes, maxNodes)
+	}
 	if cfg.lameDuck < 0 {
 		return fmt.Errorf("-lame-duck is %v; it must not be negative", cfg.lameDuck)
 	}
-	return cfg.policy.Validate()
+	if err := cfg.policy.Validate(); err != nil {
+		return err
+	}
+	for _, policy := range []*limit.Policy{&cfg.policy, cfg.dryRunPolicy} {
+		if policy == nil {
+			continue
+		}
+		if err := perNode(*policy, cfg.nodes).Validate(); err != nil {
+			return fmt.Errorf("the share of one of %d nodes: %w", cfg.nodes, err)
+		}
+	}
+	return nil
 }
 
 // names returns the keys of m, sorted and separated by commas.

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/limit"
 )
 
 func TestRun_WrongFlagsPrintOneLineAndExit2(t *testing.T) {
@@ -18,6 +21,9 @@ func TestRun_WrongFlagsPrintOneLineAndExit2(t *testing.T) {
 		{"-max-bytes=0", "-max-bytes is 0"},
 		{"-try=often", `invalid value "often" for flag -try: limit: policy "often"`},
 		{"-max-in-flight=0", "-max-in-flight is 0"},
+		{"-nodes=0", "-nodes is 0; it must be at least 1"},
+		{"-nodes=1001", "-nodes is 1001; it must be at most 1000"},
+		{"-nodes=1000 -try=1/87600h", "the share of one of 1000 nodes: limit: policy \"try\": Per is"},
 		{"-lame-duck=-1s", "-lame-duck is -1s; it must not be negative"},
 		{"-addr=nowhere", "-addr: listen tcp"},
 		{"-metrics-addr=nowhere", "-metrics-addr: listen tcp"},
@@ -27,7 +33,7 @@ func TestRun_WrongFlagsPrintOneLineAndExit2(t *testing.T) {
 		{"extra", `unexpected argument "extra"`},
 	} {
 		var stdout, stderr bytes.Buffer
-		assert.Equal(t, 2, run(t.Context(), []string{tt.flag}, &stdout, &stderr), tt.flag)
+		assert.Equal(t, 2, run(t.Context(), strings.Fields(tt.flag), &stdout, &stderr), tt.flag)
 		assert.Contains(t, stderr.String(), tt.want)
 		assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
 		assert.Empty(t, stdout.String())
@@ -38,4 +44,19 @@ func TestRun_HelpPrintsUsage(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	assert.Zero(t, run(t.Context(), []string{"-h"}, &stdout, &stderr))
 	assert.Contains(t, stdout.String(), "-on-exceeded")
+}
+
+func TestPerNode_DividesPolicy(t *testing.T) {
+	policy := limit.PerSecond(5).Burst(20).Named("chat")
+	for nodes, want := range map[int]limit.Policy{
+		1:  policy,
+		3:  {Name: "chat", Capacity: 6, Refill: 5, Per: 3 * time.Second},
+		10: {Name: "chat", Capacity: 5, Refill: 5, Per: 10 * time.Second}, // a search costs 5
+	} {
+		assert.Equal(t, want, perNode(policy, nodes))
+	}
+	assert.Equal(t, limit.Policy{Capacity: 2, Refill: 1, Per: 4 * time.Second}, perNode(limit.Policy{Capacity: 2, Refill: 1}, 4))
+	for _, policy := range []limit.Policy{policy, limit.PerHour(1)} {
+		assert.NoError(t, perNode(policy, maxNodes).Validate())
+	}
 }

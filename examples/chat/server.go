@@ -86,23 +86,28 @@ func (s *server) routes(cfg config) http.Handler {
 	return mux
 }
 
-// newRateLimit enforces policy on this node or, with Redis, across all nodes. If onDryRun
-// is not nil, the limit rejects no messages and calls onDryRun instead.
+// newRateLimit enforces policy on this node or, with Redis, across all nodes. While Redis does not
+// answer, each node enforces its share of the policy. If onDryRun is not nil, the limit rejects no
+// messages and calls onDryRun instead.
 func newRateLimit(cfg config, policy limit.Policy, m *metrics.Metrics, onDryRun func(router.IngressContext, *router.LimitExceeded)) router.IngressFunc {
-	local := memory.NewLimiter(policy)
-	m.Limiter(policy.Name, local)
 	opts := ratelimit.Options{Name: policy.Name, Key: cfg.key, Cost: cost, Observe: m.Limit, DryRun: onDryRun != nil, OnDryRun: onDryRun}
 	if cfg.redis == nil {
+		local := memory.NewLimiter(policy)
+		m.Limiter(policy.Name, local)
 		return ratelimit.New(local, &opts)
 	}
-	opts.Fallback = local // while Redis does not answer
+	fallback := memory.NewLimiter(perNode(policy, cfg.nodes))
+	m.Limiter(policy.Name, fallback)
+	opts.Fallback = fallback
 	return ratelimit.New(redis.NewLimiter(cfg.redis, policy), &opts)
 }
 
-// cost charges a search as much as five other messages: it reads the whole history.
+// searchCost is as much as five other messages: a search reads the whole history.
+const searchCost = 5
+
 func cost(in router.IngressContext) int64 {
 	if in.Type == (SearchHistory{}).MessageType() {
-		return 5
+		return searchCost
 	}
 	return 1
 }
