@@ -209,6 +209,23 @@ func TestRoom_HistoryKeepsLatest100Messages(t *testing.T) {
 	})
 }
 
+func TestRoom_TooManyRoomsAreRejectedUntilOneIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		chat := newChat(t, "-capacity=10000")
+		ann, bob := routertest.Dial(t, chat, withToken("ann")), routertest.Dial(t, chat, withToken("bob"))
+		for n := range maxRooms {
+			routertest.Call[RoomJoined](ann, JoinRoom{fmt.Sprint(n)})
+		}
+		assert.Equal(t, errors.ResourceExhausted, routertest.CallError(bob, JoinRoom{"one more"}).Code)
+		routertest.Call[RoomJoined](bob, JoinRoom{"7"})
+		ann.Send(LeaveRoom{"6"})
+		ann.Send(LeaveRoom{"7"}) // bob is still there
+		synctest.Wait()
+		routertest.Call[RoomJoined](bob, JoinRoom{"one more"})
+		assert.Equal(t, errors.ResourceExhausted, routertest.CallError(bob, JoinRoom{"yet another"}).Code)
+	})
+}
+
 func TestRoom_AllMembersSeeOneOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chat := newChat(t, "-capacity=1000")

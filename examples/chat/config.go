@@ -29,8 +29,9 @@ type config struct {
 	limits       router.Limits
 	lameDuck     time.Duration
 
-	redis *goredis.Client // nil: a single node with all state in memory
-	nodes int             // that share redis
+	redis        *goredis.Client  // nil: a single node with all state in memory
+	redisOptions *goredis.Options // for clients with other timeouts; nil without redis
+	nodes        int              // that share redis
 
 	recordDir string             // empty: no trace is recorded
 	recorder  *recorder.Recorder // nil: no trace is recorded; run opens it
@@ -98,7 +99,9 @@ func (cfg *config) connect(url string) error {
 	if err != nil {
 		return fmt.Errorf("-redis is %q; it must be a URL such as redis://user:password@localhost:6379/0", url)
 	}
-	cfg.redis = goredis.NewClient(opts)
+	cfg.redisOptions = opts
+	shared := *opts
+	cfg.redis = goredis.NewClient(&shared) // may set defaults in its options
 	return nil
 }
 

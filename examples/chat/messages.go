@@ -58,6 +58,10 @@ type (
 		Room string `json:"room"`
 		User string `json:"user"`
 	}
+	// RoomStale says that messages of the room were lost: the client should send JoinRoom again.
+	RoomStale struct {
+		Room string `json:"room"`
+	}
 	// SlowDown replaces the error of a rejected message if -on-exceeded is custom.
 	SlowDown struct {
 		RejectedType string `json:"refused"`
@@ -76,6 +80,7 @@ func (Users) MessageType() string         { return "USERS" }
 func (HistoryFound) MessageType() string  { return "HISTORY_FOUND" }
 func (UserJoined) MessageType() string    { return "USER_JOINED" }
 func (UserLeft) MessageType() string      { return "USER_LEFT" }
+func (RoomStale) MessageType() string     { return "ROOM_STALE" }
 func (SlowDown) MessageType() string      { return "SLOW_DOWN" }
 
 func (m JoinRoom) Validate() error  { return checkLength("room", m.Room, 64) }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/router"
 )
@@ -114,6 +116,57 @@ func (c *client) countAdmitted(m router.Message, count int) (n int) {
 		}
 	}
 	return n
+}
+
+// TestNodes_ShareHistoryAndRecoverLostMessages cuts the second node off from Redis. Its client
+// then loads what it missed.
+func TestNodes_ShareHistoryAndRecoverLostMessages(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	one := startNode(t, "-addr=localhost:0 -capacity=1000 -redis=redis://"+server.Addr)
+	two := startNode(t, "-addr=localhost:0 -capacity=1000 -nodes=2 -redis=redis://"+proxy.Addr)
+	ann, bob := one.dial(t, "ann"), two.dial(t, "bob")
+	ann.send(JoinRoom{"go"})
+	receive(ann, func(RoomJoined) bool { return true })
+	bob.send(JoinRoom{"go"})
+	receive(ann, func(m UserJoined) bool { return m.User == "bob" })
+	texts := []string{"before"}
+	ann.send(Say{"go", "before"})
+	receive(bob, func(m Said) bool { return m.Text == "before" })
+
+	proxy.Cut()
+	bob.send(Say{"go", "not accepted"})
+	receive(bob, func(e failure) bool { return e.Code == errors.Unavailable })
+	for n := range 20 {
+		texts = append(texts, fmt.Sprint("during the outage ", n))
+		ann.send(Say{"go", texts[len(texts)-1]})
+	}
+	receive(ann, func(m Said) bool { return m.Text == texts[len(texts)-1] })
+	proxy.Restore()
+	receive(bob, func(m RoomStale) bool { return m == RoomStale{"go"} })
+	bob.send(JoinRoom{"go"})
+	joined := receive(bob, func(RoomJoined) bool { return true })
+	assert.Equal(t, []string{"ann", "bob"}, joined.Users)
+	assert.Equal(t, texts, textsOf(joined.History))
+
+	bob.send(Say{"go", "after"})
+	receive(ann, func(m Said) bool { return m.Text == "after" })
+	for _, c := range []*client{ann, bob} {
+		c.send(SearchHistory{"go", "OUTAGE"})
+		assert.Equal(t, texts[1:], textsOf(receive(c, func(HistoryFound) bool { return true }).Matches), "search finds the same on all nodes")
+	}
+}
+
+// A failure is an error as a client receives it.
+type failure struct{ Code errors.Code }
+
+func (failure) MessageType() string { return "ERROR" }
+
+func textsOf(messages []Said) (texts []string) {
+	for _, said := range messages {
+		texts = append(texts, said.Text)
+	}
+	return texts
 }
 
 // The second node is killed, so that it cannot announce that its users leave.

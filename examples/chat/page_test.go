@@ -37,6 +37,7 @@ func TestPage(t *testing.T) {
 		{"rejected messages show a countdown", testRejectedMessageShowsCountdown},
 		{"phone layout fits", testPhoneLayoutFits},
 		{"reconnects after server restart", testReconnectsAfterServerRestart},
+		{"lost messages are loaded again", testLostMessagesAreLoadedAgain},
 		{"honors reconnect delay of server", testHonorsReconnectDelayOfServer},
 		{"join event before join reply is kept", testJoinEventBeforeReplyIsKept},
 		{"last of several room changes wins", testLastRoomChangeWins},

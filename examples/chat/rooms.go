@@ -4,26 +4,26 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 )
 
-const (
-	maxHistory = 100  // messages that a room keeps
-	maxRooms   = 1000 // rooms in memory, including empty rooms with a history
-)
+// maxRooms bounds the rooms in the memory of a node: those with members, and those with a history.
+const maxRooms = 1000
 
-// rooms holds the message history of each room and counts its members on all nodes. Its
-// methods handle messages concurrently. They hold mu while they publish, so that all
-// members on this node receive messages in the order of the history.
+// rooms counts the members of each room on all nodes, and stores messages in a history. Its
+// methods handle messages concurrently.
 type rooms struct {
-	router *router.Router
+	router  *router.Router
+	history history
 
 	mu    sync.Mutex
-	byKey map[roomKey]*room
+	byKey map[roomKey]connCounts // the rooms with members on this node
 }
+
+// connCounts holds the number of connections of each user in a room, on all nodes, by user name.
+type connCounts map[string]int
 
 // A roomKey includes the tenant, so that tenants cannot see each other's rooms.
 type roomKey struct{ tenant, name string }
@@ -36,30 +36,41 @@ func parseTopic(topic string) roomKey {
 	return roomKey{tenant, name}
 }
 
-type room struct {
-	connections map[string]int // by user name, on all nodes
-	history     []Said
-	lastActive  time.Time
-}
-
-func newRooms() *rooms { return &rooms{byKey: map[roomKey]*room{}} }
+func newRooms(h history) *rooms { return &rooms{history: h, byKey: map[roomKey]connCounts{}} }
 
 func keyFor(c *router.Conn, name string) roomKey {
 	return roomKey{c.Identity().TenantID, name}
 }
 
+// join may be called by a member to load the room again.
 func (rs *rooms) join(ctx *router.Context, m JoinRoom) (RoomJoined, error) {
+	key := keyFor(ctx.Conn(), m.Room)
+	wasMember := ctx.Conn().Subscribed(key.topic())
+	if err := rs.enter(ctx, key); err != nil {
+		return RoomJoined{}, err
+	}
+	// The history is read by a member, so that it contains every message that the member does not
+	// receive. It may contain some that the member receives as well.
+	messages, err := rs.history.list(ctx, key)
+	if err != nil && !wasMember {
+		ctx.Unsubscribe(key.topic())
+	}
+	return RoomJoined{m.Room, rs.users(key), messages}, err
+}
+
+// enter makes the connection a member. It returns RESOURCE_EXHAUSTED if there are maxRooms other
+// rooms with members.
+func (rs *rooms) enter(ctx *router.Context, key roomKey) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	key := keyFor(ctx.Conn(), m.Room)
-	rm, err := rs.getOrCreate(key)
-	if err != nil {
-		return RoomJoined{}, err
+	if rs.byKey[key] == nil && len(rs.byKey) >= maxRooms {
+		return errors.Errorf(errors.ResourceExhausted, "too many rooms; try again later")
 	}
 	if err := ctx.Join(key.topic(), displayName(ctx.Conn())); err != nil {
-		return RoomJoined{}, err
+		return err
 	}
-	return RoomJoined{m.Room, rs.users(key), slices.Clone(rm.history)}, nil
+	rs.connCountsOf(key) // reserves the room until onPresence is called
+	return nil
 }
 
 func (rs *rooms) leave(ctx *router.Context, m LeaveRoom) error {
@@ -67,21 +78,16 @@ func (rs *rooms) leave(ctx *router.Context, m LeaveRoom) error {
 	return nil
 }
 
+// say publishes a message once the history holds it. A member that did not receive the message
+// therefore finds it there.
 func (rs *rooms) say(ctx *router.Context, m Say) error {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
 	key, user := keyFor(ctx.Conn(), m.Room), displayName(ctx.Conn())
 	if !ctx.Conn().Subscribed(key.topic()) {
 		return errors.Errorf(errors.FailedPrecondition, "join the room first")
 	}
-	rm, err := rs.getOrCreate(key)
-	if err != nil {
-		return err
-	}
 	said := Said{m.Room, user, m.Text, ctx.ReceivedAt().UTC()}
-	rm.history = append(rm.history, said)
-	if len(rm.history) > maxHistory {
-		rm.history = slices.Clone(rm.history[len(rm.history)-maxHistory:])
+	if err := rs.history.add(ctx, key, said); err != nil {
+		return err
 	}
 	return ctx.Publish(key.topic(), said)
 }
@@ -91,20 +97,24 @@ func (rs *rooms) who(ctx *router.Context, m Who) (Users, error) {
 }
 
 func (rs *rooms) search(ctx *router.Context, m SearchHistory) (HistoryFound, error) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
 	found := HistoryFound{m.Room, []Said{}}
-	rm := rs.byKey[keyFor(ctx.Conn(), m.Room)]
-	if rm == nil {
-		return found, nil
-	}
+	messages, err := rs.history.list(ctx, keyFor(ctx.Conn(), m.Room))
 	query := strings.ToLower(m.Query)
-	for _, said := range rm.history {
+	for _, said := range messages {
 		if strings.Contains(strings.ToLower(said.Text), query) {
 			found.Matches = append(found.Matches, said)
 		}
 	}
-	return found, nil
+	return found, err
+}
+
+// onMessagesLost asks the members on this node to load the room again, because messages from
+// other nodes were lost.
+func (rs *rooms) onMessagesLost(topic string, _ int) {
+	if topic == "" {
+		return // no room: a loss of messages to single users, which the chat does not send
+	}
+	_ = rs.router.PublishLocal(topic, RoomStale{parseTopic(topic).name}, nil)
 }
 
 // onPresence sends the members on this node UserJoined and UserLeft. A user with several
@@ -114,61 +124,30 @@ func (rs *rooms) onPresence(e router.PresenceEvent) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	key, user := parseTopic(e.Topic), e.Member.Info
-	rm, err := rs.getOrCreate(key)
-	if err != nil {
-		return
-	}
+	byUser := rs.connCountsOf(key)
 	switch {
 	case e.Joined:
-		rm.connections[user]++
-		if rm.connections[user] == 1 {
+		byUser[user]++
+		if byUser[user] == 1 {
 			_ = rs.router.PublishLocal(e.Topic, UserJoined{key.name, user}, rs.router.Conn(e.Member.ConnID))
 		}
-	case rm.connections[user] > 1:
-		rm.connections[user]--
+	case byUser[user] > 1:
+		byUser[user]--
 	default:
-		delete(rm.connections, user)
+		delete(byUser, user)
 		_ = rs.router.PublishLocal(e.Topic, UserLeft{key.name, user}, nil)
-		rs.markInactive(key, rm)
-	}
-}
-
-// markInactive deletes a room without members and history. The caller holds mu.
-func (rs *rooms) markInactive(key roomKey, rm *room) {
-	rm.lastActive = time.Now()
-	if len(rm.connections) == 0 && len(rm.history) == 0 {
-		delete(rs.byKey, key)
-	}
-}
-
-// getOrCreate returns RESOURCE_EXHAUSTED if there are maxRooms rooms and all have members.
-// The caller holds mu.
-func (rs *rooms) getOrCreate(key roomKey) (*room, error) {
-	if rm := rs.byKey[key]; rm != nil {
-		return rm, nil
-	}
-	if len(rs.byKey) >= maxRooms && !rs.evictOldestEmpty() {
-		return nil, errors.Errorf(errors.ResourceExhausted, "too many rooms; try again later")
-	}
-	rm := &room{connections: map[string]int{}, lastActive: time.Now()}
-	rs.byKey[key] = rm
-	return rm, nil
-}
-
-// evictOldestEmpty deletes the room without members that has been inactive for the longest
-// time. It returns false if every room has members. The caller holds mu.
-func (rs *rooms) evictOldestEmpty() bool {
-	var oldest roomKey
-	for key, rm := range rs.byKey {
-		if len(rm.connections) == 0 && (rs.byKey[oldest] == nil || rm.lastActive.Before(rs.byKey[oldest].lastActive)) {
-			oldest = key
+		if len(byUser) == 0 {
+			delete(rs.byKey, key)
 		}
 	}
-	if rs.byKey[oldest] == nil {
-		return false
+}
+
+// connCountsOf creates the counts of a room if there are none. The caller holds mu.
+func (rs *rooms) connCountsOf(key roomKey) connCounts {
+	if rs.byKey[key] == nil {
+		rs.byKey[key] = connCounts{}
 	}
-	delete(rs.byKey, oldest)
-	return true
+	return rs.byKey[key]
 }
 
 // users returns the sorted names of the users in a room, on all nodes.

@@ -43,10 +43,11 @@ func newServer(cfg config) *server {
 
 // newRouter returns the WebSocket endpoint: its options, rate limits and message handlers.
 func newRouter(cfg config, m *metrics.Metrics) *router.Router {
-	rooms := newRooms()
+	rooms := newRooms(newHistory(cfg))
 	opts := router.Options{
 		Authenticate:    authenticate,
 		OnPresence:      rooms.onPresence,
+		OnMessagesLost:  rooms.onMessagesLost,
 		LimitAction:     cfg.limitAction,
 		OnLimitExceeded: onLimitExceeded(cfg.limitAction),
 		Limits:          cfg.limits,
@@ -73,6 +74,13 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 	router.RPC(r, rooms.who)
 	router.RPC(r, rooms.search)
 	return r
+}
+
+func newHistory(cfg config) history {
+	if cfg.redis == nil {
+		return newMemoryHistory()
+	}
+	return newRedisHistory(*cfg.redisOptions)
 }
 
 func (s *server) routes(cfg config) http.Handler {

@@ -13,11 +13,13 @@ const MAX_TEXT_LENGTH = 500;
 const SHOW_COUNTER_FROM = 400;
 const BURST_SIZE = 30;
 const RETRY_DELAY_MS = 2_000;
+const RELOAD_SPREAD_MS = 1_000; // the members of a room should not all load it again at once
 const KEYBOARD_HINT = matchMedia("(pointer: coarse)").matches ? "" : "Enter sends, Shift+Enter starts a new line.";
 
 let session = null; // see startSession; null: signed out
 let socket = null;
 let unread = 0;
+let reloadTimer = 0;
 
 const messages = new MessageList(
   { scroller: byId("messages"), list: byId("message-list"), empty: byId("empty"), pill: byId("new-messages") },
@@ -100,6 +102,11 @@ const handlers = {
     if (!session.users.has(user)) messages.addNote(`${user} joined`);
     session.users.add(user);
     showPeople();
+  },
+  // Messages were lost between the servers.
+  ROOM_STALE: ({ room }) => {
+    clearTimeout(reloadTimer);
+    reloadTimer = setTimeout(reload, Math.random() * RELOAD_SPREAD_MS, room);
   },
   USER_LEFT: ({ user }) => {
     if (isMe(user)) return; // another tab of the same user
@@ -203,19 +210,26 @@ function showRoom(room) {
   showUnread(0);
 }
 
+// reload loads the history and the members of a room again that is still shown.
+function reload(room) {
+  if (session?.joined !== room) return;
+  if (session.target === room) join(room);
+  else reloadTimer = setTimeout(reload, RETRY_DELAY_MS, room); // the user is changing rooms, which may fail
+}
+
 function joinFailed(room, error, outdated) {
   if (error.code === "CONNECTION_LOST") return; // connectionChanged joins again
   if (error.isRateLimit) {
     sendCountdown.start(error.retryAfterMs);
     setTimeout(() => outdated() || join(room), error.retryAfterMs);
-  } else if (session.joined) {
+  } else if (session.joined && session.joined !== room) {
     session.target = session.joined;
     showNotice(`Could not join #${room}: ${error.message}`);
   } else if (error.code === "TIMEOUT") {
     showNotice(error.message);
     join(room);
   } else if (error.retryable) {
-    showNotice(`Could not join #${room} yet: ${error.message}`);
+    showNotice(`Could not load #${room} yet: ${error.message}`);
     setTimeout(() => outdated() || join(room), RETRY_DELAY_MS);
   } else {
     signOut(`Could not join #${room}: ${error.message}`);
