@@ -13,9 +13,15 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
+// optionsOf returns the address and the credentials of client without its state.
+func optionsOf(client *goredis.Client) goredis.Options {
+	o := client.Options()
+	return goredis.Options{Addr: o.Addr, Username: o.Username, Password: o.Password, DB: o.DB}
+}
+
 func TestHistory_KeepsLatest100MessagesOfEachRoom(t *testing.T) {
 	client := redistest.Any(t)
-	for name, h := range map[string]history{"memory": newMemoryHistory(), "redis": newRedisHistory(*client.Options())} {
+	for name, h := range map[string]history{"memory": newMemoryHistory(), "redis": newRedisHistory(optionsOf(client))} {
 		t.Run(name, func(t *testing.T) {
 			tenant := redistest.Prefix(t)
 			garden, shed := roomKey{tenant, "garden"}, roomKey{tenant, "shed"}
@@ -59,7 +65,7 @@ func TestMemoryHistory_ForgetsQuietestOfTooManyRooms(t *testing.T) {
 
 func TestRedisHistory_ForgetsOldMessages(t *testing.T) {
 	client := redistest.Any(t)
-	h, key := newRedisHistory(*client.Options()), roomKey{redistest.Prefix(t), "garden"}
+	h, key := newRedisHistory(optionsOf(client)), roomKey{redistest.Prefix(t), "garden"}
 	old := &goredis.XAddArgs{Stream: key.stream(), ID: fmt.Sprint(time.Now().Add(-maxHistoryAge - time.Minute).UnixMilli()), Values: []any{streamField, `{"text":"old"}`}}
 	require.NoError(t, client.XAdd(t.Context(), old).Err())
 	require.NoError(t, h.add(t.Context(), key, Said{Text: "new"}))

@@ -123,16 +123,21 @@ func (c *client) countAdmitted(m router.Message, count int) (n int) {
 func TestNodes_ShareHistoryAndRecoverLostMessages(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
-	one := startNode(t, "-addr=localhost:0 -capacity=1000 -redis=redis://"+server.Addr)
-	two := startNode(t, "-addr=localhost:0 -capacity=1000 -nodes=2 -redis=redis://"+proxy.Addr)
-	ann, bob := one.dial(t, "ann"), two.dial(t, "bob")
-	ann.send(JoinRoom{"go"})
-	receive(ann, func(RoomJoined) bool { return true })
-	bob.send(JoinRoom{"go"})
-	receive(ann, func(m UserJoined) bool { return m.User == "bob" })
+	args := "-addr=localhost:0 -capacity=1000 -redis=redis://"
+	one, two, three := startNode(t, args+server.Addr), startNode(t, args+proxy.Addr), startNode(t, args+server.Addr)
+	ann, bob, eve := one.dial(t, "ann"), two.dial(t, "bob"), three.dial(t, "eve")
+	for _, c := range []*client{bob, eve, ann} {
+		c.send(JoinRoom{"go"})
+		receive(c, func(RoomJoined) bool { return true })
+	}
+	for _, c := range []*client{bob, eve} { // their nodes have subscribed
+		receive(c, func(m UserJoined) bool { return m.User == "ann" })
+	}
 	texts := []string{"before"}
 	ann.send(Say{"go", "before"})
-	receive(bob, func(m Said) bool { return m.Text == "before" })
+	for _, c := range []*client{bob, eve} {
+		receive(c, func(m Said) bool { return m.Text == "before" })
+	}
 
 	proxy.Cut()
 	bob.send(Say{"go", "not accepted"})
@@ -141,12 +146,12 @@ func TestNodes_ShareHistoryAndRecoverLostMessages(t *testing.T) {
 		texts = append(texts, fmt.Sprint("during the outage ", n))
 		ann.send(Say{"go", texts[len(texts)-1]})
 	}
-	receive(ann, func(m Said) bool { return m.Text == texts[len(texts)-1] })
+	receive(eve, func(m Said) bool { return m.Text == texts[len(texts)-1] }) // and bob does not
 	proxy.Restore()
 	receive(bob, func(m RoomStale) bool { return m == RoomStale{"go"} })
 	bob.send(JoinRoom{"go"})
 	joined := receive(bob, func(RoomJoined) bool { return true })
-	assert.Equal(t, []string{"ann", "bob"}, joined.Users)
+	assert.Equal(t, []string{"ann", "bob", "eve"}, joined.Users)
 	assert.Equal(t, texts, textsOf(joined.History))
 
 	bob.send(Say{"go", "after"})

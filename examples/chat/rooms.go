@@ -49,8 +49,10 @@ func (rs *rooms) join(ctx *router.Context, m JoinRoom) (RoomJoined, error) {
 	if err := rs.enter(ctx, key); err != nil {
 		return RoomJoined{}, err
 	}
-	// The history is read by a member, so that it contains every message that the member does not
-	// receive. It may contain some that the member receives as well.
+	// The history is read for a member, so that it contains what the member does not receive, and
+	// perhaps some messages that it receives as well. What another node publishes before this
+	// node's subscription has reached Redis, about a round trip later, is missed by the first
+	// member on this node until it loads the room again.
 	messages, err := rs.history.list(ctx, key)
 	if err != nil && !wasMember {
 		ctx.Unsubscribe(key.topic())
