@@ -98,14 +98,33 @@ func connectionRefused(chat *program, name string) string {
 		"' failed: "
 }
 
-// Bob's node is cut off from Redis while ann, on another node, sends messages.
+// secondJoinFails counts the connections of the page, and makes its second JOIN_ROOM fail.
+const secondJoinFails = `void (window.WebSocket = class extends WebSocket {
+	static opened = 0;
+	static joins = 0;
+	constructor(...args) {
+		super(...args);
+		WebSocket.opened++;
+	}
+	set onmessage(f) {
+		super.onmessage = (event) => {
+			const message = JSON.parse(event.data);
+			if (message.type !== "ROOM_JOINED" || ++WebSocket.joins !== 2) return f(event);
+			const payload = { code: "UNAVAILABLE", message: "not yet", retryable: true };
+			f(new MessageEvent("message", { data: JSON.stringify({ ...message, type: "RPC_ERROR", payload }) }));
+		};
+	}
+})`
+
+// Bob's node is cut off from Redis while ann, on another node, sends messages. The page tries again
+// if it cannot load the room.
 func testLostMessagesAreLoadedAgain(t *testing.T, browser context.Context) {
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	one := startNode(t, "-addr=127.0.0.1:0 -redis=redis://"+server.Addr)
 	two := startNode(t, "-addr=127.0.0.1:0 -redis=redis://"+proxy.Addr)
 	ann, bob := openPage(browser, t, one.url, desktop), openPage(browser, t, two.url, desktop)
-	eval[chromedp.Void](bob, `void (window.WebSocket = class extends WebSocket { static opened = 0; constructor(...args) { super(...args); WebSocket.opened++; } })`)
+	eval[chromedp.Void](bob, secondJoinFails)
 	ann.signIn("ann", "garden")
 	bob.signIn("bob", "garden")
 	ann.say("before")
