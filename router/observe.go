@@ -98,7 +98,7 @@ const (
 	EventAborted
 )
 
-// Observe registers a function that is called for each [Event], after the functions that were
+// Observe registers a function that is called for each [Event] of this node, after those that were
 // registered before it. It panics if f is nil or the router has begun to serve. Package
 // middleware/metrics provides an observer for Prometheus.
 //

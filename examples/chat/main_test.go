@@ -123,12 +123,12 @@ func TestRun_LameDuckPhaseAcceptsClients(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	stdout := &lineWriter{make(chan string, 10)}
 	exit := make(chan int)
-	go func() { exit <- run(ctx, []string{"-addr=localhost:0", "-lame-duck=1s"}, stdout, io.Discard) }()
+	go func() { exit <- run(ctx, []string{"-addr=localhost:0", "-lame-duck=2s"}, stdout, io.Discard) }()
 	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
 	assert.Equal(t, http.StatusOK, get(t, url+"/healthz").StatusCode)
 
 	interrupt()
-	require.Eventually(t, func() bool { return get(t, url+"/healthz").StatusCode == http.StatusServiceUnavailable }, 900*time.Millisecond, time.Millisecond)
+	require.Eventually(t, func() bool { return get(t, url+"/healthz").StatusCode == http.StatusServiceUnavailable }, 1500*time.Millisecond, time.Millisecond)
 	ws, _, err := websocket.Dial(t.Context(), url+"/ws?access_token=ann", nil)
 	require.NoError(t, err)
 	defer ws.CloseNow()

@@ -162,6 +162,14 @@ func TestNodes_ShareHistoryAndRecoverLostMessages(t *testing.T) {
 	}
 }
 
+// Nothing listens on the address of Redis.
+func TestNodes_DivideRateLimitWhileRedisDoesNotAnswer(t *testing.T) {
+	n := startNode(t, "-addr=localhost:0 -capacity=100 -refill=1 -nodes=10 -key=user -redis=redis://127.0.0.1:1")
+	admitted := n.dial(t, "ann").countAdmitted(Who{"go"}, 50)
+	assert.GreaterOrEqual(t, admitted, 10)
+	assert.LessOrEqual(t, admitted, 12, "a token returns after ten seconds")
+}
+
 // A failure is an error as a client receives it.
 type failure struct{ Code errors.Code }
 
