@@ -247,7 +247,7 @@ func TestPresence_FollowsBroker(t *testing.T) {
 		ann := n.dial(t, "ann")
 		ann.Send(Subscribe{"go"})
 		synctest.Wait()
-		changed("two", "1", `{"userId":"early"}`, true) // nobody has joined the topic on this node
+		changed("two", "1", `{"userId":"early"}`, true) // no connection of this node has joined the topic
 		ann.Send(Join{"go"})
 		synctest.Wait()
 		changed("two", "1", `{"tenantId":"t","userId":"bob","info":"hi"}`, true)

@@ -24,9 +24,9 @@ import (
 // permit until the next renewal, a third of a lease later. Until then a key grants its permits a
 // second time, so up to twice its permits may be in use; renewals are then counted above the
 // limit, and nothing more is granted until enough permits are released. A marker key that delays
-// new permits after a restart would have to be in the slot of each key, where its absence cannot
-// be told from the first use of the key, so every first call of a user would be denied for
-// seconds. A Redis with an append-only file forgets at most the last second.
+// new permits after a restart would have to be in the slot of each key, where its absence also
+// means that the key is used for the first time, so every first call of a user would be denied
+// for seconds. A Redis with an append-only file forgets at most the last second.
 type Semaphore struct {
 	client  goredis.UniversalClient
 	prefix  string

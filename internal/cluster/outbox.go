@@ -63,14 +63,6 @@ type outgoing struct {
 	published func() // see outbox.send
 }
 
-// A loss begins with a number of an epoch.
-type loss struct {
-	channel Channel
-	epoch   uint32
-	first   uint64
-	packets int // accepted packets of which no receiver knows that they are lost
-}
-
 const (
 	maxWaitingBytes  = 32 << 20 // of a path
 	messageOverhead  = 128      // bytes in memory in addition to the payload
@@ -288,13 +280,6 @@ func (o *outbox) remove(out *outgoing) {
 	o.packets -= out.packets
 }
 
-// recordFailure records that a message may not have been published.
-func (o *outbox) recordFailure(out *outgoing) {
-	if out.kind == kindPacket || out.kind == kindGap {
-		o.recordLoss(out.loss)
-	}
-}
-
 // discardPath discards what waits on a path.
 func (o *outbox) discardPath(s *sender) {
 	for _, p := range s.ready {
@@ -311,36 +296,6 @@ func (o *outbox) discardPath(s *sender) {
 func (o *outbox) discardWaiting() {
 	for _, s := range o.senders {
 		o.discardPath(s)
-	}
-}
-
-// recordLoss must be called with the lock held.
-func (o *outbox) recordLoss(l loss) {
-	known := o.losses[l.channel.Name]
-	l.packets += known.packets
-	if known.epoch == l.epoch { // never 0
-		l.first = min(l.first, known.first)
-	}
-	o.losses[l.channel.Name] = l
-}
-
-// announceLosses enqueues a gap message on every channel of a path with a loss. Its number shows
-// receivers what is missing before it, also if no packet follows.
-func (o *outbox) announceLosses(s *sender) {
-	for name, l := range o.losses {
-		if o.senderOf(l.channel) != s {
-			continue
-		}
-		if c := o.numbers.channels[name]; c == nil || c.epoch != l.epoch {
-			// The sequence of the loss was removed. A number of the new one that is never
-			// sent makes receivers find a loss there.
-			o.numbers.assign(l.channel, &nodeMessage{})
-			l.first = 0
-		}
-		m := nodeMessage{kind: kindGap, packet: binary.AppendUvarint(nil, l.first)}
-		o.numbers.assign(l.channel, &m)
-		o.enqueue(l.channel, &m, l.packets, nil)
-		delete(o.losses, name)
 	}
 }
 

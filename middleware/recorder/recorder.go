@@ -29,8 +29,8 @@ type Options struct {
 
 	// Secret is the key of the hash. Recorders with the same secret write the same hash for
 	// the same client, so the traces of several nodes, or of several runs, can be read as
-	// one. Whoever knows the secret can test whether a client is in a trace. If nil, it is
-	// random.
+	// one. A reader who knows the secret can test whether a client is in a trace. If nil, it
+	// is random.
 	Secret []byte
 
 	// OnError is called with errors of the file system, on a goroutine of its own. Messages

@@ -55,7 +55,7 @@ type Faults struct {
 	Duplicate bool
 
 	// Deaf discards what is sent to the node, without an interruption, until it reconnects: its
-	// connection is to a server that nobody publishes to.
+	// connection is to a server on which no node publishes.
 	Deaf bool
 
 	// Disconnect interrupts the subscriptions of the node until it is reset.

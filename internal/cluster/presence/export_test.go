@@ -1,6 +1,10 @@
 package presence
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // Kinds of packets.
 const (
@@ -41,3 +45,21 @@ func Corrupt(n *Node, node, topic, id string) bool {
 
 // SetOutput replaces the output of a node.
 func SetOutput(n *Node, out Output) { n.cfg.Output = out }
+
+// Members returns the members of a tracked topic on other nodes, sorted by node and ID.
+func (n *Node) Members(topic string) (all []Member) {
+	for _, p := range n.peers {
+		r := p.topics[topic]
+		if p.hidden || r == nil {
+			continue
+		}
+		for _, id := range slices.Sorted(maps.Keys(r.data)) {
+			all = append(all, Member{Node: p.name, ID: id, Data: r.data[id]})
+		}
+	}
+	return all
+}
+
+// Repairs returns how often the members of a topic on a peer did not match the checksum of their
+// version. Lost packets are no cause of that: it is a defect, which the node repairs.
+func (n *Node) Repairs() int { return n.repairs }

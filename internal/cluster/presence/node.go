@@ -76,7 +76,7 @@ type Node struct {
 
 	queriedAt time.Time // of the last query
 
-	repairs int
+	repairs int // mismatches between members and checksum; more than 0 is a defect
 }
 
 // New returns a node without members, topics and peers.
@@ -144,24 +144,6 @@ func (n *Node) Untrack(topic string) {
 		n.drop(p, topic)
 	}
 }
-
-// Members returns the members of a tracked topic on other nodes, sorted by node and ID.
-func (n *Node) Members(topic string) (all []Member) {
-	for _, p := range n.peers {
-		r := p.topics[topic]
-		if p.hidden || r == nil {
-			continue
-		}
-		for _, id := range slices.Sorted(maps.Keys(r.data)) {
-			all = append(all, Member{Node: p.name, ID: id, Data: r.data[id]})
-		}
-	}
-	return all
-}
-
-// Repairs returns how often the members of a topic on a peer did not match the checksum of their
-// version. Lost packets are no cause of that: it is a defect, which the node repairs.
-func (n *Node) Repairs() int { return n.repairs }
 
 // Heartbeat returns what the next heartbeat of this node must contain. It must be called once per
 // second.

@@ -1,0 +1,48 @@
+package cluster
+
+import "encoding/binary"
+
+// A loss begins with a number of an epoch.
+type loss struct {
+	channel Channel
+	epoch   uint32
+	first   uint64
+	packets int // accepted packets of which no receiver knows that they are lost
+}
+
+// recordFailure records that a message may not have been published.
+func (o *outbox) recordFailure(out *outgoing) {
+	if out.kind == kindPacket || out.kind == kindGap {
+		o.recordLoss(out.loss)
+	}
+}
+
+// recordLoss must be called with the lock held.
+func (o *outbox) recordLoss(l loss) {
+	known := o.losses[l.channel.Name]
+	l.packets += known.packets
+	if known.epoch == l.epoch { // never 0
+		l.first = min(l.first, known.first)
+	}
+	o.losses[l.channel.Name] = l
+}
+
+// announceLosses enqueues a gap message on every channel of a path with a loss. Its number shows
+// receivers what is missing before it, also if no packet follows.
+func (o *outbox) announceLosses(s *sender) {
+	for name, l := range o.losses {
+		if o.senderOf(l.channel) != s {
+			continue
+		}
+		if c := o.numbers.channels[name]; c == nil || c.epoch != l.epoch {
+			// The sequence of the loss was removed. A number of the new one that is never
+			// sent makes receivers find a loss there.
+			o.numbers.assign(l.channel, &nodeMessage{})
+			l.first = 0
+		}
+		m := nodeMessage{kind: kindGap, packet: binary.AppendUvarint(nil, l.first)}
+		o.numbers.assign(l.channel, &m)
+		o.enqueue(l.channel, &m, l.packets, nil)
+		delete(o.losses, name)
+	}
+}
