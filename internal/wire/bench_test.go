@@ -22,7 +22,7 @@ func BenchmarkParseHead(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				head.FindCorrelationID(frame)
+				head.FindMeta(frame)
 			}
 		})
 	}

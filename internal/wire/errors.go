@@ -16,15 +16,16 @@ const (
 	ErrType          Error = "type must be a string of 1 to 128 bytes"
 	ErrMeta          Error = "meta must be an object"
 	ErrCorrelationID Error = "correlationId must be a string of at most 128 bytes"
+	ErrTimeout       Error = "meta.timeoutMs must be an integer of at least 1"
+	ErrAck           Error = "meta.ack must be true or false"
+	ErrCredit        Error = "meta.credit must be an integer of at least 0"
 	ErrTruncated     Error = "message ends too early"
 	ErrDepth         Error = "message is nested deeper than 64 levels"
 	ErrUTF8          Error = "message is not valid UTF-8"
-
-	errDuplicateType          Error = `duplicate key "type"`
-	errDuplicateMeta          Error = `duplicate key "meta"`
-	errDuplicatePayload       Error = `duplicate key "payload"`
-	errDuplicateCorrelationID Error = `duplicate key "correlationId"`
 )
+
+// errDuplicate returns the error for a key that occurs twice.
+func errDuplicate(key []byte) error { return Error(`duplicate key "` + string(key) + `"`) }
 
 // A SyntaxError reports the position of a JSON syntax error.
 type SyntaxError struct {

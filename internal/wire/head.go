@@ -2,18 +2,18 @@ package wire
 
 // A Head is the part of an envelope that is known before the payload is read.
 type Head struct {
-	Type          []byte // 1 to MaxNameBytes; nil if it could not be read
-	CorrelationID []byte // at most MaxNameBytes; empty if there is none or it is unknown
+	Meta
 
-	unread int // offset at which FindCorrelationID continues; 0 if there is no more to find
+	Type []byte // 1 to MaxNameBytes; nil if it could not be read
+
+	unread int // offset at which FindMeta continues; 0 if there is no more to find
 }
 
-// ParseHead scans an envelope until it knows the type and the correlation ID, in any order of the
-// members. It may accept an envelope that [Parse] rejects; its result may then be wrong. If it
-// returns an error, the head still contains what could be read.
+// ParseHead scans an envelope until it knows the type and meta, in any order of the members. It may
+// accept an envelope that [Parse] rejects; its result may then be wrong. If it returns an error,
+// the head still contains what could be read.
 //
-// If a long payload comes before meta, the correlation ID may stay unknown: see
-// [Head.FindCorrelationID].
+// If a long payload comes before meta, meta may stay unknown: see [Head.FindMeta].
 func ParseHead(data []byte) (Head, error) {
 	return parseHead(headParser{frame: data, whole: true})
 }
@@ -24,16 +24,15 @@ func ParseHeadPrefix(prefix []byte) (Head, error) {
 	return parseHead(headParser{frame: prefix})
 }
 
-// FindCorrelationID returns the correlation ID. It may have to scan the whole envelope. data must be
-// the input of [ParseHead].
-func (h *Head) FindCorrelationID(data []byte) []byte {
+// FindMeta reads meta if ParseHead has not. It may have to scan the whole envelope. data must be the
+// input of [ParseHead].
+func (h *Head) FindMeta(data []byte) {
 	if h.unread == 0 {
-		return h.CorrelationID
+		return
 	}
 	p := headParser{frame: data, typeDone: true}
 	_ = p.members(h.unread)
-	h.CorrelationID, h.unread = p.head.CorrelationID, 0
-	return h.CorrelationID
+	h.Meta, h.unread = p.head.Meta, 0
 }
 
 type headParser struct {
@@ -43,7 +42,7 @@ type headParser struct {
 
 	head     Head
 	typeDone bool  // Type is known, or invalid
-	idDone   bool  // CorrelationID is known, absent or invalid
+	metaDone bool  // Meta is known, absent or invalid
 	invalid  error // the first error about either of them
 }
 
@@ -70,8 +69,8 @@ func parseHead(p headParser) (Head, error) {
 	return p.head, err
 }
 
-// members reads the members of the root object until the type and the correlation ID are known. i
-// is the offset after a brace or a comma.
+// members reads the members of the root object until the type and meta are known. i is the offset
+// after a brace or a comma.
 func (p *headParser) members(i int) error {
 	for first := true; ; first = false {
 		if i = p.frame.space(i); first && i < len(p.frame) && p.frame[i] == '}' {
@@ -93,7 +92,7 @@ func (p *headParser) members(i int) error {
 			}
 			i, err = p.frame.skip(value)
 		}
-		if err != nil || p.typeDone && p.idDone {
+		if err != nil || p.typeDone && p.metaDone {
 			return err
 		}
 		if i = p.frame.space(i); i >= len(p.frame) || p.frame[i] != ',' {
@@ -104,8 +103,8 @@ func (p *headParser) members(i int) error {
 	}
 }
 
-// deferMember reports whether the rest of the frame can be left to FindCorrelationID, because only
-// the correlation ID is missing.
+// deferMember reports whether the rest of the frame can be left to FindMeta, because only meta is
+// missing.
 func (p *headParser) deferMember(i int) bool {
 	if !p.whole || !p.typeDone || p.head.Type == nil {
 		return false
@@ -114,11 +113,11 @@ func (p *headParser) deferMember(i int) bool {
 	return true
 }
 
-// skipInvalid records the first error about a name and skips the value, so that the other name can
-// still be read.
+// skipInvalid records the first error about the type or meta and skips the value, so that the other
+// one can still be read.
 func (p *headParser) skipInvalid(i int, err error) (int, error) {
 	switch err {
-	case ErrType, ErrMeta, ErrCorrelationID: //nolint:errorlint // they are not wrapped
+	case ErrType, ErrMeta, ErrCorrelationID, ErrTimeout, ErrAck, ErrCredit: //nolint:errorlint // they are not wrapped
 		if p.invalid == nil {
 			p.invalid = err
 		}
@@ -139,40 +138,39 @@ func (p *headParser) readType(i int) (int, error) {
 
 func (p *headParser) readMeta(i int) (int, error) {
 	if i < len(p.frame) && p.frame[i] != '{' {
-		p.idDone = true
+		p.metaDone = true
 		return p.skipInvalid(i, ErrMeta)
 	}
 	i++
 	for first := true; ; first = false {
 		if i = p.frame.space(i); first && i < len(p.frame) && p.frame[i] == '}' {
-			p.idDone = true
+			p.metaDone = true
 			return i + 1, nil
 		}
 		key, value, err := p.frame.key(i)
 		if err != nil {
 			return value, err
 		}
-		if string(key) == "correlationId" {
-			i, err = p.readCorrelationID(value)
-		} else {
-			i, err = p.frame.skip(value)
-		}
-		if err != nil || p.typeDone && p.idDone {
+		if i, err = p.readMetaMember(key, value); err != nil {
 			return i, err
 		}
 		if i = p.frame.space(i); i >= len(p.frame) || p.frame[i] != ',' {
-			p.idDone = true
+			p.metaDone = true
 			return p.frame.expect(i, '}')
 		}
 		i++
 	}
 }
 
-func (p *headParser) readCorrelationID(i int) (int, error) {
-	end, err := p.frame.name(i, &p.head.CorrelationID, 0, ErrCorrelationID)
-	if err != nil {
-		end, err = p.skipInvalid(i, err)
+// readMetaMember reads a member of meta. Of duplicates, which Parse rejects, it reads the first.
+func (p *headParser) readMetaMember(key []byte, i int) (int, error) {
+	field := metaFieldOf(key)
+	if field == 0 || p.head.read&field != 0 {
+		return p.frame.skip(i)
 	}
-	p.idDone = true
-	return end, err
+	end, err := p.head.readField(p.frame, field, i)
+	if err != nil {
+		return p.skipInvalid(i, err)
+	}
+	return end, nil
 }

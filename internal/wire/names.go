@@ -9,6 +9,13 @@ const (
 	TypeProgress     = "$ws:rpc-progress"
 	TypeHeartbeat    = "__heartbeat"
 	TypeHeartbeatAck = "__heartbeat_ack"
+
+	TypeAbort     = "$ws:abort"      // from clients: cancels a call
+	TypeCredit    = "$ws:credit"     // from clients: grants a stream items
+	TypeAck       = "$ws:ack"        // acknowledges a message with meta.ack
+	TypeAnswer    = "$ws:answer"     // what ingress sees for answers to calls of the server; never sent
+	TypeStreamEnd = "$ws:stream-end" // ends a stream without a reply of its own
+	TypeGoAway    = "$ws:goaway"     // from the server: reconnect soon
 )
 
 // Reserved reports whether a message type belongs to the protocol.

@@ -10,15 +10,16 @@ const MaxNameBytes = 128
 
 // An Envelope is the content of a valid envelope.
 type Envelope struct {
-	Type          []byte // 1 to MaxNameBytes
-	CorrelationID []byte // at most MaxNameBytes; empty if there is none
-	Payload       []byte // JSON; nil if there is none
+	Meta
+
+	Type    []byte // 1 to MaxNameBytes
+	Payload []byte // JSON; nil if there is none
 }
 
 // Parse validates a whole envelope. It must be one JSON object with nothing after it, in valid
 // UTF-8, nested at most MaxDepth levels. It must have a type, and must not repeat type, meta,
-// payload or correlationId. The syntax of other members is validated; their content is ignored.
-// For every envelope that Parse accepts, [ParseHead] finds the same type and correlation ID.
+// payload or a member of [Meta]. The syntax of other members is validated; their content is ignored.
+// For every envelope that Parse accepts, [ParseHead] finds the same type and meta.
 func Parse(data []byte) (Envelope, error) {
 	if !utf8.Valid(data) {
 		return Envelope{}, ErrUTF8
@@ -49,7 +50,6 @@ type parser struct {
 	frame   input
 	found   Envelope
 	hasMeta bool
-	hasID   bool
 }
 
 // object validates the root object.
@@ -68,12 +68,12 @@ func (p *parser) member(key []byte, i int) (int, error) {
 	switch string(key) {
 	case "type":
 		if p.found.Type != nil {
-			return i, errDuplicateType
+			return i, errDuplicate(key)
 		}
 		return p.frame.name(i, &p.found.Type, 1, ErrType)
 	case "meta":
 		if p.hasMeta {
-			return i, errDuplicateMeta
+			return i, errDuplicate(key)
 		}
 		p.hasMeta = true
 		if i >= len(p.frame) || p.frame[i] != '{' {
@@ -82,7 +82,7 @@ func (p *parser) member(key []byte, i int) (int, error) {
 		return p.frame.members(i+1, p.metaMember)
 	case "payload":
 		if p.found.Payload != nil {
-			return i, errDuplicatePayload
+			return i, errDuplicate(key)
 		}
 		end, err := p.frame.value(i, 1)
 		p.found.Payload = p.frame[i:end]
@@ -93,14 +93,15 @@ func (p *parser) member(key []byte, i int) (int, error) {
 }
 
 func (p *parser) metaMember(key []byte, i int) (int, error) {
-	if string(key) != "correlationId" {
+	field := metaFieldOf(key)
+	switch {
+	case field == 0:
 		return p.frame.value(i, 2)
+	case p.found.read&field != 0:
+		return i, errDuplicate(key)
+	default:
+		return p.found.readField(p.frame, field, i)
 	}
-	if p.hasID {
-		return i, errDuplicateCorrelationID
-	}
-	p.hasID = true
-	return p.frame.name(i, &p.found.CorrelationID, 0, ErrCorrelationID)
 }
 
 // members validates an object whose first brace is before i. It calls member with each key and the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -36,13 +37,54 @@ func reference(data []byte) (wire.Envelope, bool) {
 		return found, true
 	}
 	meta, ok := members(root["meta"][0])
-	if !ok || len(meta["correlationId"]) > 1 {
+	if !ok {
 		return wire.Envelope{}, false
 	}
-	if len(meta["correlationId"]) == 1 {
-		found.CorrelationID, ok = name(meta["correlationId"][0])
-	}
+	found.Meta, ok = referenceMeta(meta)
 	return found, ok
+}
+
+func referenceMeta(meta map[string][]json.RawMessage) (found wire.Meta, ok bool) {
+	for _, key := range []string{"correlationId", "timeoutMs", "ack", "credit"} {
+		values := meta[key]
+		if len(values) > 1 {
+			return found, false
+		}
+		if len(values) == 0 {
+			continue
+		}
+		ok := false
+		switch value := string(values[0]); key {
+		case "correlationId":
+			found.CorrelationID, ok = name(values[0])
+		case "timeoutMs":
+			found.TimeoutMs, ok = integer(value, 1)
+		case "credit":
+			found.Credit, ok = integer(value, 0)
+			found.HasCredit = ok
+		case "ack":
+			found.Ack, ok = value == "true", value == "true" || value == "false"
+		}
+		if !ok {
+			return found, false
+		}
+	}
+	return found, true
+}
+
+func integer(value string, minimum int64) (int64, bool) {
+	n, err := strconv.ParseUint(value, 10, 53)
+	return int64(n), err == nil && int64(n) >= minimum
+}
+
+// sameMeta compares the exported fields.
+func sameMeta(t *testing.T, want, got wire.Meta, data []byte) {
+	t.Helper()
+	require.Equal(t, string(want.CorrelationID), string(got.CorrelationID), "%.300q", data)
+	require.Equal(t, want.TimeoutMs, got.TimeoutMs, "%.300q", data)
+	require.Equal(t, want.Credit, got.Credit, "%.300q", data)
+	require.Equal(t, want.HasCredit, got.HasCredit, "%.300q", data)
+	require.Equal(t, want.Ack, got.Ack, "%.300q", data)
 }
 
 // members returns the values of each key of an object.
@@ -99,7 +141,7 @@ func check(t *testing.T, data []byte) {
 	got, err := wire.Parse(data)
 	require.Equal(t, ok, err == nil, "%.300q: %v", data, err)
 	head, headErr := wire.ParseHead(data)
-	id := head.FindCorrelationID(data)
+	head.FindMeta(data)
 	for n := 0; n < len(data); n += 1 + len(data)/100 {
 		part, partErr := wire.ParseHeadPrefix(data[:n])
 		if !ok {
@@ -113,17 +155,20 @@ func check(t *testing.T, data []byte) {
 		if len(part.CorrelationID) > 0 {
 			require.Equal(t, string(want.CorrelationID), string(part.CorrelationID), "%.300q prefix of %d bytes", data, n)
 		}
+		if part.TimeoutMs > 0 {
+			require.Equal(t, want.TimeoutMs, part.TimeoutMs, "%.300q prefix of %d bytes", data, n)
+		}
 	}
 	if !ok {
 		return
 	}
 	require.NoError(t, headErr, "%.300q", data)
 	require.Equal(t, string(want.Type), string(got.Type), "%.300q", data)
-	require.Equal(t, string(want.CorrelationID), string(got.CorrelationID), "%.300q", data)
+	sameMeta(t, want.Meta, got.Meta, data)
 	require.Equal(t, string(want.Payload), string(got.Payload), "%.300q", data)
 	require.Equal(t, want.Payload == nil, got.Payload == nil, "%.300q", data)
 	require.Equal(t, string(want.Type), string(head.Type), "%.300q", data)
-	require.Equal(t, string(want.CorrelationID), string(id), "%.300q", data)
+	sameMeta(t, want.Meta, head.Meta, data)
 }
 
 func seeds() []string {
@@ -149,6 +194,12 @@ func seeds() []string {
 		`{"type":"` + strings.Repeat("T", 128) + `"}`, `{"type":"` + strings.Repeat("T", 129) + `"}`, `{"type":"` + strings.Repeat(`\u0041`, 128) + `"}`,
 		"\t{\n\"type\" : \"A\" ,\r\"meta\" : { \"correlationId\" : \"c\" } , \"payload\" : [ 1 , 2 ] }\n",
 		`{"type":"A","payload":{"a":[{},[],{"b":[[]]}]}}`, `{"payload":{},"type":"A","meta":{"correlationId":"é\n"}}`, "\ufeff{}",
+		`{"type":"A","meta":{"timeoutMs":1,"ack":true,"credit":0,"correlationId":"c"}}`, `{"type":"A","meta":{"timeoutMs":0}}`, `{"type":"A","meta":{"timeoutMs":-1}}`,
+		`{"type":"A","meta":{"timeoutMs":1.5}}`, `{"type":"A","meta":{"timeoutMs":1e3}}`, `{"type":"A","meta":{"timeoutMs":"1"}}`, `{"type":"A","meta":{"timeoutMs":null}}`,
+		`{"type":"A","meta":{"timeoutMs":9007199254740991}}`, `{"type":"A","meta":{"timeoutMs":9007199254740992}}`, `{"type":"A","meta":{"timeoutMs":99999999999999999999999}}`,
+		`{"type":"A","meta":{"timeoutMs":1,"timeoutMs":2}}`, `{"type":"A","meta":{"ack":1}}`, `{"type":"A","meta":{"ack":null}}`, `{"type":"A","meta":{"ack":{}}}`,
+		`{"type":"A","meta":{"credit":-0}}`, `{"type":"A","meta":{"credit":[1]}}`, `{"type":"A","meta":{"credit":01}}`, `{"type":"A","meta":{"ack":false,"ack":true}}`,
+		`{"type":"A","payload":{"a":"` + long + `"},"meta":{"ack":true,"x":"` + long + `","timeoutMs":5}}`,
 	}
 }
 
@@ -198,7 +249,8 @@ func (g *generator) envelope() string {
 }
 
 func (g *generator) meta() string {
-	all := []string{g.member("timestamp", "1730000000000"), g.member("correlationId", g.quote("c\"1\\")), g.member("x", g.value(2))}
+	all := []string{g.member("timestamp", "1730000000000"), g.member("correlationId", g.quote("c\"1\\")), g.member("x", g.value(2)),
+		g.member("timeoutMs", strconv.Itoa(1+g.IntN(1<<30))), g.member("ack", strconv.FormatBool(g.IntN(2) == 0)), g.member("credit", strconv.Itoa(g.IntN(1000)))}
 	g.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return "{" + strings.Join(all[:g.IntN(len(all)+1)], ",") + "}"
 }
@@ -306,7 +358,7 @@ func TestParse_DoesNotAllocate(t *testing.T) {
 			if err != nil || string(head.Type) != "SAY" {
 				t.Fatal(err)
 			}
-			head.FindCorrelationID(frame)
+			head.FindMeta(frame)
 		}), "head of %s", name)
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
 			if _, err := wire.Parse(frame); err != nil {

@@ -70,7 +70,7 @@ func (f input) escaped(i int) bool {
 const tailBytes = 512
 
 // scanTail reads the last members of the frame backwards from its end, down to the value at from. It
-// reports whether the type and the correlation ID are known.
+// reports whether the type and meta are known.
 //
 // For valid JSON the result is exact. The opening quote of a string is the nearest unescaped quote
 // before its closing quote, because every quote inside a string is escaped and there are no
@@ -92,7 +92,7 @@ func (p *headParser) scanTail(from int) bool {
 			return false
 		}
 		if value == from { // all members after from are read
-			p.idDone = true
+			p.metaDone = true
 			return p.typeDone
 		}
 		key := p.frame.keyBack(value, low)
@@ -100,7 +100,7 @@ func (p *headParser) scanTail(from int) bool {
 			return false
 		}
 		p.readMember(key, value)
-		if p.typeDone && p.idDone {
+		if p.typeDone && p.metaDone {
 			return true
 		}
 		if i = p.frame.spaceBack(key, low); i <= low || p.frame[i-1] != ',' {
