@@ -78,8 +78,9 @@ func (r *Router) authenticate(req *http.Request, c *Conn, rejection **handshakeR
 			*rejection = rejectedByAuthenticate(failed)
 		}
 	}()
-	r.guard(&failed, "Authenticate", nil, func() (err error) {
-		c.identity, err = r.opts.Authenticate(req)
+	r.guard(&failed, "Authenticate", nil, func() error {
+		identity, err := r.opts.Authenticate(req)
+		c.identity.Store(identity.stored())
 		return err
 	})
 }
@@ -88,7 +89,7 @@ func (r *Router) authenticate(req *http.Request, c *Conn, rejection **handshakeR
 // released all that it acquired; it returns the rejection that the caller must answer with,
 // or nil if the request has been answered.
 func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *handshakeRejection {
-	if rejection := r.conns.acquireUser(c.identity); rejection != nil {
+	if rejection := r.conns.acquireUser(c.Identity()); rejection != nil {
 		return rejection
 	}
 	shard := &r.shards[rand.N(connShards)]
@@ -97,7 +98,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	defer func() {
 		if c.ws == nil { // also if the ResponseWriter has panicked
 			c.cancel()
-			r.conns.releaseUser(c.identity)
+			r.conns.releaseUser(c.Identity())
 		}
 	}()
 	ws, err := wsconn.Accept(w, req, r.selectSubprotocol(req), &r.transport, (*transportHandler)(c))

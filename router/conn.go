@@ -15,11 +15,12 @@ import (
 // it is closed; sending to it then fails.
 type Conn struct {
 	// Set before the connection is opened and read-only afterwards.
-	router   *Router
-	ws       *wsconn.Conn
-	id       string
-	identity Identity
-	ip       netip.Addr
+	router *Router
+	ws     *wsconn.Conn
+	id     string
+	ip     netip.Addr
+
+	identity atomic.Pointer[Identity] // nil for the zero Identity, which most anonymous connections have; never modified
 
 	ctx    context.Context // canceled when the connection is closed
 	cancel context.CancelFunc
@@ -41,9 +42,6 @@ type Conn struct {
 
 // ID returns the connection's identifier. It is random, and unique across nodes.
 func (c *Conn) ID() string { return c.id }
-
-// Identity returns what Options.Authenticate returned, or the zero Identity.
-func (c *Conn) Identity() Identity { return c.identity }
 
 // IP returns the client's address, unmapped and without a zone. It is the zero netip.Addr if
 // the address is unknown.

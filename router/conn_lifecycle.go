@@ -178,7 +178,7 @@ func (c *Conn) release() {
 // use of the pool, even if OnClose, an observer or the Logger calls runtime.Goexit.
 func (c *Conn) releaseSlot() {
 	defer c.router.conns.releaseAddress(c.ip)
-	defer c.router.conns.releaseUser(c.identity)
+	defer c.router.conns.releaseUser(c.Identity())
 	defer c.messages.Pool.Release()
 	if w := c.waiting.Load(); w != nil {
 		w.stop()

@@ -69,7 +69,7 @@ func (c *Context) context() context.Context {
 func (c *Context) Conn() *Conn { return c.conn }
 
 // Identity returns the connection's identity.
-func (c *Context) Identity() Identity { return c.conn.identity }
+func (c *Context) Identity() Identity { return c.conn.Identity() }
 
 // Type returns the message's type.
 func (c *Context) Type() string { return c.route.name }

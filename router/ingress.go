@@ -16,14 +16,6 @@ type IngressContext struct {
 	ReceivedAt time.Time  // when the last byte of the message was read
 }
 
-// An Identity is the authenticated tenant and user of a connection. The zero Identity is that
-// of an anonymous connection.
-type Identity struct {
-	TenantID string // "" if there are no tenants
-	UserID   string // "" if the connection is anonymous
-	Data     any    // for the application; the router does not use it
-}
-
 // An IngressFunc admits a message by returning nil, or rejects it by returning an error,
 // before the payload is decoded. The client receives the error: a [*LimitExceeded] as an
 // exceeded limit, and any other error by its code.

@@ -82,7 +82,8 @@ func (ts *topics) join(name string, c *Conn, info string) {
 		*p = presence{tracked: true, local: map[string]Member{}, remote: map[remoteMember]Member{}}
 		ts.router.session.Track(name)
 	}
-	m := Member{ConnID: c.id, TenantID: c.identity.TenantID, UserID: c.identity.UserID, Info: info}
+	identity := c.Identity()
+	m := Member{ConnID: c.id, TenantID: identity.TenantID, UserID: identity.UserID, Info: info}
 	p.local[c.id] = m
 	ts.notifyPresence(t, m, true)
 	ts.router.session.Join(name, c.id, encodeMember(m))

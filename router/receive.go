@@ -168,7 +168,7 @@ func (c *Conn) runIngress(in *incoming, failed **inspectedError) {
 
 // ingressContext returns the argument of ingress functions for a message.
 func (c *Conn) ingressContext(typ string, size int64, at time.Time) IngressContext {
-	return IngressContext{Type: typ, ConnID: c.id, IP: c.ip, Identity: c.identity, Size: size, ReceivedAt: at}
+	return IngressContext{Type: typ, ConnID: c.id, IP: c.ip, Identity: c.Identity(), Size: size, ReceivedAt: at}
 }
 
 // enqueue is stage 5. It adds the message to the connection's serial queue.

@@ -28,7 +28,7 @@ type registry struct {
 	drained  chan struct{} // closed once draining is set and total is 0
 }
 
-// A userKey identifies a user. Its userID is not empty.
+// A userKey identifies a user. In the maps of a registry, its userID is not empty.
 type userKey struct{ tenantID, userID string }
 
 func (g *registry) init(limits Limits) {
@@ -93,7 +93,7 @@ func (g *registry) acquireUser(id Identity) *handshakeRejection {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	user := userKey{id.TenantID, id.UserID}
+	user := id.user()
 	if rejection := checkConnLimit(g.users[user]+1, g.limits.ConnsPerUser); rejection != nil {
 		return rejection
 	}
@@ -108,7 +108,7 @@ func (g *registry) releaseUser(id Identity) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	decrement(g.users, userKey{id.TenantID, id.UserID})
+	decrement(g.users, id.user())
 }
 
 // checkConnLimit returns a rejection if n connections exceed the limit. A limit of 0 means
@@ -135,8 +135,7 @@ func (g *registry) add(c *Conn) (draining bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.conns[c.id] = c
-	if c.identity.UserID != "" {
-		user := userKey{c.identity.TenantID, c.identity.UserID}
+	if user := c.Identity().user(); user.userID != "" {
 		g.byUser[user] = append(g.byUser[user], c)
 	}
 	return g.draining
@@ -147,7 +146,7 @@ func (g *registry) remove(c *Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.conns, c.id)
-	user := userKey{c.identity.TenantID, c.identity.UserID}
+	user := c.Identity().user()
 	if rest := slices.DeleteFunc(g.byUser[user], func(other *Conn) bool { return other == c }); len(rest) > 0 {
 		g.byUser[user] = rest
 	} else {
