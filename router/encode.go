@@ -56,7 +56,7 @@ func encodeAt(m Message, correlationID string, at time.Time) (*wsconn.Frame, err
 	if err != nil {
 		return nil, err
 	}
-	if typ == "" || wire.Reserved(typ) {
+	if typ == "" || wire.Reserved(typ) && !isProtocolMessage(m) {
 		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %T: its MessageType %q is empty or reserved for the protocol", m, typ)}
 	}
 	frame := beginEnvelope(typ, correlationID, at)

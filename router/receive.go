@@ -146,7 +146,8 @@ func (in *incoming) typ() string {
 
 // correlationID returns the identifier by which the client matches an answer, or "".
 func (in *incoming) correlationID() string {
-	return string(in.head.FindCorrelationID(in.Bytes))
+	in.head.FindMeta(in.Bytes)
+	return string(in.head.CorrelationID)
 }
 
 // runIngress is stage 3. Messages without a route pass the router's own functions.

@@ -64,6 +64,7 @@ type Route struct {
 	run        Handler
 	rpc        bool // messages are calls
 	concurrent bool // the next message may start before the handler has returned
+	bare       bool // middleware does not run
 
 	ingress  []IngressFunc
 	use      []Middleware
@@ -146,7 +147,9 @@ func (rt *Route) Concurrent() *Route {
 func (rt *Route) build() {
 	for g := rt.parent; g != nil; g = g.parent {
 		rt.ingress = slices.Concat(g.ingress, rt.ingress)
-		rt.use = slices.Concat(g.use, rt.use)
+		if !rt.bare {
+			rt.use = slices.Concat(g.use, rt.use)
+		}
 	}
 	for _, mw := range slices.Backward(rt.use) {
 		if rt.run = mw(rt.run); rt.run == nil {
@@ -204,7 +207,7 @@ func appendNonNil[F any](to, fns []F, by string) []F {
 func register[M Message](to Registrar, rt *Route) *Route {
 	position := callerPosition(2)
 	name, fields := mustBeMessage[M](position)
-	rt.parent = to.group()
+	rt.name, rt.position, rt.noFields, rt.parent = name, position, fields == 0, to.group()
 	r := rt.parent.router
 	r.mustNotBeServing("On or RPC")
 	r.routesMu.Lock()
@@ -212,14 +215,18 @@ func register[M Message](to Registrar, rt *Route) *Route {
 	if other, ok := r.routes[name]; ok {
 		panic(fmt.Sprintf("router: %q registered at %s and at %s; a type can have only one handler", name, other.position, position))
 	}
-	rt.name, rt.position, rt.noFields = name, position, fields == 0
+	return addRoute[M](r, rt)
+}
+
+// addRoute sets the fields that depend on M and the defaults, and adds the route to the router.
+func addRoute[M Message](r *Router, rt *Route) *Route {
 	rt.value = func(message any) Message { return *message.(*M) }
 	rt.decode = func(payload []byte) (any, error) {
 		m := new(M)
 		return m, unmarshal(payload, m)
 	}
 	rt.maxBytes, rt.action = r.opts.Limits.MaxMessageBytes, r.opts.LimitAction
-	r.routes[name] = rt
+	r.routes[rt.name] = rt
 	return rt
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/executor"
+	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -64,6 +65,7 @@ func New(opts *Options) *Router {
 	r.conns.init(r.opts.Limits)
 	r.inbound.MaxBytes = r.opts.Limits.InboundBytesTotal
 	r.topics.init(r)
+	r.registerProtocolRoutes()
 	for i := range r.shards {
 		r.shards[i].deadlines.timeout = r.opts.Timeouts.Call
 	}
@@ -88,7 +90,8 @@ func (r *Router) group() *Group { return &r.root }
 func (r *Router) Types() iter.Seq[string] {
 	r.routesMu.Lock()
 	defer r.routesMu.Unlock()
-	return slices.Values(slices.Collect(maps.Keys(r.routes)))
+	names := slices.Collect(maps.Keys(r.routes))
+	return slices.Values(slices.DeleteFunc(names, wire.Reserved))
 }
 
 // Publish sends a message to all subscribers of topic, on all nodes. It does not wait for

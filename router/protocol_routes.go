@@ -1,0 +1,46 @@
+package router
+
+import "reflect"
+
+// This file registers the calls that the protocol itself defines. They pass the pipeline like
+// any other message, so limits apply to them.
+
+// A protocolMessage is a message whose type is reserved for the protocol.
+type protocolMessage interface {
+	Message
+	protocol()
+}
+
+// isProtocolMessage reports whether m may use a reserved type.
+func isProtocolMessage(m Message) bool {
+	_, ok := m.(protocolMessage)
+	return ok
+}
+
+// protocolCall registers a call of the protocol with the ingress functions and the middleware of
+// the router. Its effects are visible to later messages of the connection.
+func protocolCall[M, Reply protocolMessage](r *Router, handle func(*Context, M) (Reply, error)) *Route {
+	var zero M
+	return addRoute[M](r, &Route{
+		name: zero.MessageType(), parent: &r.root, rpc: true, noFields: reflect.TypeFor[M]().NumField() == 0,
+		run: func(ctx *Context) error {
+			reply, err := handle(ctx, *ctx.message.(*M))
+			if err != nil {
+				return err
+			}
+			ctx.reply = reply
+			return nil
+		},
+	})
+}
+
+// withoutMiddleware makes a call of the protocol skip the application's middleware, which may
+// reject clients that are not authenticated yet.
+func (rt *Route) withoutMiddleware() *Route {
+	rt.bare = true
+	return rt
+}
+
+// registerProtocolRoutes registers the calls that every router serves.
+func (r *Router) registerProtocolRoutes() {
+}
