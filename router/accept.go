@@ -94,10 +94,10 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	}
 	shard := &r.shards[rand.N(connShards)]
 	c.deadlines = &shard.deadlines
-	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	defer func() {
 		if c.ws == nil { // also if the ResponseWriter has panicked
-			c.cancel()
+			c.cancel(nil)
 			r.conns.releaseUser(c.Identity())
 		}
 	}()

@@ -5,39 +5,81 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/penstock-go/penstock/errors"
 )
 
-// A call is the state of a message that expects a reply, in addition to that of an event. Its
+// A call is the state of a message that expects an answer, in addition to that of an event. Its
 // context is created on the first use, because most handlers do not use it.
 type call struct {
 	mu       sync.Mutex
 	answered bool // set by the first answer; later ones are dropped
 
-	ended atomic.Bool                 // the handler has returned, or the deadline has passed
+	deadline time.Time // the zero Time if there is none
+	place    int       // in the deadlineQueue, whose lock guards it; 0 if the call is not there
+
+	ended atomic.Pointer[callEnd]     // nil while the call is open
 	lazy  atomic.Pointer[callContext] // nil until the context is used
 
-	queued         bool // in the deadline queue, whose lock guards this field and the links
+	indexed        bool // in the callIndex, whose lock guards this field and the links
 	previous, next *Context
 }
 
-// A callContext is the context of a call with its cancel function.
+// A callEnd says why a call's context is canceled.
+type callEnd struct {
+	cause error // for context.Cause; nil means context.Canceled
+}
+
+// The ways in which a call ends. Its context has a timer of its own for the deadline, so that its
+// Err is context.DeadlineExceeded.
+//
+//nolint:gochecknoglobals // never changed
+var (
+	endedByReturn   = &callEnd{}
+	endedByAbort    = &callEnd{errAborted}
+	endedByDeadline = &callEnd{errDeadline}
+	endedByDraining = &callEnd{errDraining}
+)
+
+// errAborted answers a call that the client has aborted.
+var errAborted = &errors.Error{Code: errors.Canceled, Message: bareMessage(errors.Canceled)}
+
+// errDeadline answers a call whose deadline passes before it starts or before it is answered.
+var errDeadline = &errors.Error{Code: errors.DeadlineExceeded, Message: bareMessage(errors.DeadlineExceeded)}
+
+// A callContext is the context of a call with its cancel functions.
 type callContext struct {
 	context.Context
 
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
+	stop   context.CancelFunc // stops the timer of the deadline; nil if there is none
+}
+
+// end cancels the context.
+func (c *callContext) end(why *callEnd) {
+	if why != endedByDeadline {
+		c.cancel(why.cause)
+	}
+	if c.stop != nil && why == endedByReturn {
+		c.stop()
+	}
 }
 
 // context returns the call's context, and creates it on the first use. Concurrent first uses
 // race to store theirs; end cancels the stored one, whether it runs before or after.
-func (k *call) context(parent context.Context, deadline time.Time) context.Context {
+func (k *call) context(parent context.Context) context.Context {
 	if created := k.lazy.Load(); created != nil {
 		return created.Context
 	}
-	ctx, cancel := context.WithDeadline(parent, deadline)
-	if !k.lazy.CompareAndSwap(nil, &callContext{ctx, cancel}) {
-		cancel()
-	} else if k.ended.Load() {
-		cancel()
+	created := new(callContext)
+	created.Context, created.cancel = context.WithCancelCause(parent)
+	if !k.deadline.IsZero() {
+		created.Context, created.stop = context.WithDeadlineCause(created.Context, k.deadline, errDeadline)
+	}
+	if !k.lazy.CompareAndSwap(nil, created) {
+		created.end(endedByReturn)
+	} else if why := k.ended.Load(); why != nil {
+		created.end(why)
 	}
 	return k.lazy.Load().Context
 }
@@ -58,10 +100,11 @@ func (k *call) isAnswered() bool {
 	return k.answered
 }
 
-// end cancels the call's context. A context created later is canceled at once.
-func (k *call) end() {
-	k.ended.Store(true)
+// end cancels the call's context. A context created later is canceled at once. The first reason
+// is the cause.
+func (k *call) end(why *callEnd) {
+	k.ended.CompareAndSwap(nil, why)
 	if created := k.lazy.Load(); created != nil {
-		created.cancel()
+		created.end(why)
 	}
 }

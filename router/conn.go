@@ -23,18 +23,18 @@ type Conn struct {
 	identity atomic.Pointer[Identity] // nil for the zero Identity, which most anonymous connections have; never modified
 
 	ctx    context.Context // canceled when the connection is closed
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 
 	messages    executor.SerialQueue[*incoming]
-	inbound     executor.Memory[*incoming]   // limits the bytes in messages
-	resume      func()                       // calls serve on another goroutine
-	deadlines   *deadlineQueue               // for the connection's calls that have started
-	waiting     atomic.Pointer[waitingCalls] // for those that wait in messages; nil until one has to wait
-	reportQueue atomic.Pointer[reports]      // nil until the first report
-	inFlight    atomic.Int64                 // calls whose handlers have not returned
-	active      atomic.Int64                 // references: the reader, each received message, each report; at 0 the connection ends
-	rejected    bool                         // by OnOpen
-	draining    atomic.Bool                  // rejects new messages, and closes when only the reader is active
+	inbound     executor.Memory[*incoming] // limits the bytes in messages
+	resume      func()                     // calls serve on another goroutine
+	deadlines   *deadlineQueue             // for the calls of the shard
+	calls       callIndex                  // without an answer
+	reportQueue atomic.Pointer[reports]    // nil until the first report
+	inFlight    atomic.Int64               // calls whose handlers have not returned
+	active      atomic.Int64               // references: the reader, each received message, each report; at 0 the connection ends
+	rejected    bool                       // by OnOpen
+	draining    atomic.Bool                // rejects new messages, and closes when only the reader is active
 
 	mu     sync.Mutex
 	topics map[string]struct{} // nil after the last reference is released
@@ -47,8 +47,15 @@ func (c *Conn) ID() string { return c.id }
 // the address is unknown.
 func (c *Conn) IP() netip.Addr { return c.ip }
 
-// Context returns a context that is canceled when the connection is closed.
+// Context returns a context that is canceled when the connection is closed. [context.Cause] then
+// returns a [*CloseError].
 func (c *Conn) Context() context.Context { return c.ctx }
+
+// closeCause returns the cause with which the connection's context is canceled.
+func (c *Conn) closeCause() error {
+	code, reason := c.ws.Status()
+	return &CloseError{StatusCode(code), reason}
+}
 
 // Subprotocol returns the negotiated subprotocol, or "" if there is none.
 func (c *Conn) Subprotocol() string { return c.ws.Subprotocol() }

@@ -109,7 +109,7 @@ func (c *Conn) read() (wsconn.Message, error) {
 // unregister follows the last read: it cancels the context, frees the transport's memory, and
 // removes the connection from the registry.
 func (c *Conn) unregister() {
-	c.cancel()
+	c.cancel(c.closeCause())
 	c.ws.Release()
 	c.router.conns.remove(c)
 }
@@ -180,9 +180,6 @@ func (c *Conn) releaseSlot() {
 	defer c.router.conns.releaseAddress(c.ip)
 	defer c.router.conns.releaseUser(c.Identity())
 	defer c.messages.Pool.Release()
-	if w := c.waiting.Load(); w != nil {
-		w.stop()
-	}
 	code, _ := c.ws.Status()
 	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
 	c.router.logClosed(c, StatusCode(code))

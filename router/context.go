@@ -33,7 +33,9 @@ type keyValue struct {
 var _ context.Context = (*Context)(nil)
 
 // Deadline returns the deadline of a call; ok is false for other messages.
-func (c *Context) Deadline() (deadline time.Time, ok bool) { return c.context().Deadline() }
+func (c *Context) Deadline() (deadline time.Time, ok bool) {
+	return c.call.deadline, !c.call.deadline.IsZero()
+}
 
 // Done returns a channel that is closed when the context is canceled.
 func (c *Context) Done() <-chan struct{} { return c.context().Done() }
@@ -60,7 +62,7 @@ func (c *Context) SetValue(key, value any) { c.values = &keyValue{key, value, c.
 // context returns the context that Context delegates to.
 func (c *Context) context() context.Context {
 	if c.route.rpc {
-		return c.call.context(c.conn.ctx, c.receivedAt.Add(c.conn.deadlines.timeout))
+		return c.call.context(c.conn.ctx)
 	}
 	return c.conn.ctx
 }

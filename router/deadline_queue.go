@@ -5,121 +5,141 @@ import (
 	"time"
 )
 
-// A deadlineQueue answers the calls whose deadline has passed. All calls have the same
-// timeout, counted from when they were received, so one list in that order and one timer are
-// enough.
+// A deadlineQueue answers the calls whose deadline has passed, wherever they are: in ingress, in
+// the serial queue behind a slow event, or in their handler. It is a binary heap with the next
+// deadline first, so a client that mixes short and long timeouts does not slow others down.
 type deadlineQueue struct {
-	timeout time.Duration
-
-	mu          sync.Mutex
-	first, last *Context
-	timer       *time.Timer
-	armed       bool // timer is set
+	mu    sync.Mutex
+	calls []*Context
+	timer *time.Timer
+	at    time.Time // what the timer is set for; the zero Time if it is not set
 }
 
-// add inserts a call and sets the timer if the call is the next to expire.
+// add inserts a call, unless it has no deadline, and sets the timer if the call is the next to
+// expire. The call must not be in the queue.
 func (q *deadlineQueue) add(c *Context) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	c.call.queued = true
-	// Calls of other connections that were received later may have been added earlier.
-	before := q.last
-	for before != nil && before.receivedAt.After(c.receivedAt) {
-		before = before.call.previous
-	}
-	q.insert(c, before)
-	if q.armed && before != nil {
+	if c.call.deadline.IsZero() {
 		return
 	}
-	q.armed = true
-	if left := q.remaining(c); q.timer == nil {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.calls = append(q.calls, nil)
+	q.up(len(q.calls)-1, c)
+	q.setTimer()
+}
+
+// setTimer sets the timer for the first call, unless it is set for an earlier time. The timer is
+// not stopped when a call is answered in time, so usually nothing has expired when it fires.
+func (q *deadlineQueue) setTimer() {
+	deadline := q.calls[0].call.deadline
+	if !q.at.IsZero() && !deadline.Before(q.at) {
+		return
+	}
+	q.at = deadline
+	if left := time.Until(deadline); q.timer == nil {
 		q.timer = time.AfterFunc(left, q.expire)
 	} else {
 		q.timer.Reset(left)
 	}
 }
 
-// insert links c after before, or as the first if before is nil.
-func (q *deadlineQueue) insert(c, before *Context) {
-	next := &q.first
-	if before != nil {
-		next = &before.call.next
-	}
-	c.call.previous, c.call.next = before, *next
-	if *next == nil {
-		q.last = c
-	} else {
-		(*next).call.previous = c
-	}
-	*next = c
-}
-
-// remaining returns the time until the call's deadline.
-func (q *deadlineQueue) remaining(c *Context) time.Duration {
-	return time.Until(c.receivedAt.Add(q.timeout))
-}
-
-// remove takes a call out of the queue, if it is still there.
+// remove takes a call out of the queue, if it is there.
 func (q *deadlineQueue) remove(c *Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.unlink(c)
+	q.removeLocked(c)
 }
 
-// unlink is remove with the lock held.
-func (q *deadlineQueue) unlink(c *Context) {
-	k := &c.call
-	if !k.queued {
-		return
-	}
-	k.queued = false
-	if k.previous == nil {
-		q.first = k.next
-	} else {
-		k.previous.call.next = k.next
-	}
-	if k.next == nil {
-		q.last = k.previous
-	} else {
-		k.next.call.previous = k.previous
-	}
-	k.previous, k.next = nil, nil
-}
-
-// expire runs when the timer fires. The timer is not stopped when a call is answered in time,
-// so usually nothing has expired. Each answer gets its own goroutine, because it waits for
-// room in its connection's send queue.
-func (q *deadlineQueue) expire() {
-	for {
-		c := q.overdue()
-		if c == nil {
-			return
-		}
-		go c.respondDeadlineExceeded()
-	}
-}
-
-// respondDeadlineExceeded answers a call whose deadline has passed and cancels its context.
-func (c *Context) respondDeadlineExceeded() {
-	c.conn.respondCall(c, nil, inspect(errDeadline, ""))
-	c.conn.ws.Wake()
-	c.call.end()
-}
-
-// overdue removes and returns a call whose deadline has passed. If there is none, it sets the
-// timer for the next call and returns nil.
-func (q *deadlineQueue) overdue() *Context {
+// shorten moves the deadline of a call forward. It does nothing if the call has left the queue.
+func (q *deadlineQueue) shorten(c *Context, deadline time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := q.first
-	if c == nil {
-		q.armed = false
-		return nil
+	if c.call.place == 0 {
+		return
 	}
-	if left := q.remaining(c); left > 0 {
-		q.timer.Reset(left)
-		return nil
+	q.removeLocked(c)
+	c.call.deadline = deadline
+	q.calls = append(q.calls, nil)
+	q.up(len(q.calls)-1, c)
+	q.setTimer()
+}
+
+// maxKeptDeadlines is the largest capacity that an empty queue keeps.
+const maxKeptDeadlines = 1024
+
+// removeLocked is remove with the lock held.
+func (q *deadlineQueue) removeLocked(c *Context) {
+	i := c.call.place - 1
+	if i < 0 {
+		return
 	}
-	q.unlink(c)
-	return c
+	c.call.place = 0
+	last := len(q.calls) - 1
+	moved := q.calls[last]
+	q.calls[last] = nil
+	q.calls = q.calls[:last]
+	switch {
+	case i == last:
+	case i > 0 && moved.call.deadline.Before(q.calls[(i-1)/2].call.deadline):
+		q.up(i, moved)
+	default:
+		q.down(i, moved)
+	}
+	if last == 0 && cap(q.calls) > maxKeptDeadlines {
+		q.calls = nil
+	}
+}
+
+// up stores a call at i, or closer to the front.
+func (q *deadlineQueue) up(i int, c *Context) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !c.call.deadline.Before(q.calls[parent].call.deadline) {
+			break
+		}
+		q.put(i, q.calls[parent])
+		i = parent
+	}
+	q.put(i, c)
+}
+
+// down stores a call at i, or farther from the front.
+func (q *deadlineQueue) down(i int, c *Context) {
+	for {
+		child := 2*i + 1
+		if child >= len(q.calls) {
+			break
+		}
+		if right := child + 1; right < len(q.calls) && q.calls[right].call.deadline.Before(q.calls[child].call.deadline) {
+			child = right
+		}
+		if !q.calls[child].call.deadline.Before(c.call.deadline) {
+			break
+		}
+		q.put(i, q.calls[child])
+		i = child
+	}
+	q.put(i, c)
+}
+
+func (q *deadlineQueue) put(i int, c *Context) {
+	q.calls[i] = c
+	c.call.place = i + 1
+}
+
+// expire runs when the timer fires. Each answer gets its own goroutine, because it waits for room
+// in its connection's send queue, and application code that it calls may end the goroutine.
+func (q *deadlineQueue) expire() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.at = time.Time{}
+	now := time.Now()
+	for len(q.calls) > 0 && !q.calls[0].call.deadline.After(now) {
+		c := q.calls[0]
+		q.removeLocked(c)
+		go c.conn.cancelCall(c, inspect(errDeadline, ""), endedByDeadline)
+	}
+	if len(q.calls) > 0 {
+		q.setTimer()
+	}
 }

@@ -93,6 +93,11 @@ func encodeHeartbeatAck(at time.Time) *wsconn.Frame {
 	return frame
 }
 
+// encodeControl encodes a message of the protocol without a payload.
+func encodeControl(typ, correlationID string) *wsconn.Frame {
+	return endEnvelope(beginEnvelope(typ, correlationID, time.Now()))
+}
+
 // encodeError encodes an error: as RPC_ERROR if the message has a correlation ID, otherwise as
 // ERROR.
 func encodeError(payload *wire.ErrorPayload, correlationID string) *wsconn.Frame {

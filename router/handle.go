@@ -16,14 +16,7 @@ import (
 func (c *Conn) handle(in *incoming) {
 	route := in.route
 	defer c.finishHandling(route)
-	switch {
-	case !in.route.rpc:
-	case c.ctx.Err() != nil:
-		c.recordCompleted(in.route.name, errors.Canceled)
-		in.release()
-		return
-	case time.Since(in.At) >= c.deadlines.timeout:
-		c.rejectMessage(in, inspect(errDeadline, ""))
+	if in.call != nil && !c.mayStart(in.call) {
 		in.release()
 		return
 	}
@@ -38,6 +31,22 @@ func (c *Conn) handle(in *incoming) {
 	}
 }
 
+// mayStart reports whether a call that has waited must still be handled.
+func (c *Conn) mayStart(ctx *Context) bool {
+	switch deadline := ctx.call.deadline; {
+	case c.ctx.Err() != nil:
+		if c.settleCall(ctx) {
+			c.recordCompleted(ctx.route.name, errors.Canceled)
+		}
+		return false
+	case !deadline.IsZero() && !time.Now().Before(deadline):
+		c.respondCall(ctx, nil, inspect(errDeadline, ""))
+		return false
+	default:
+		return !ctx.call.isAnswered()
+	}
+}
+
 // yieldIfConcurrent lets the next message start before the handler of this one has returned.
 func (c *Conn) yieldIfConcurrent(route *Route) {
 	if route.concurrent {
@@ -45,9 +54,6 @@ func (c *Conn) yieldIfConcurrent(route *Route) {
 		c.messages.Yield()
 	}
 }
-
-// errDeadline answers a call whose deadline passes before it starts or before it is answered.
-var errDeadline = &errors.Error{Code: errors.DeadlineExceeded, Message: bareMessage(errors.DeadlineExceeded)}
 
 // errExited reports application code that calls runtime.Goexit.
 var errExited = errors.New("router: runtime.Goexit was called, as FailNow of package testing does")
@@ -111,14 +117,12 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	if err := in.route.validate(m, c.router.opts.Validate); err != nil {
 		return nil, err
 	}
-	return &Context{
-		conn:          c,
-		route:         in.route,
-		message:       m,
-		correlationID: string(envelope.CorrelationID),
-		receivedAt:    in.At,
-		size:          in.Size,
-	}, nil
+	ctx := in.call
+	if ctx == nil {
+		ctx = &Context{conn: c, route: in.route, correlationID: string(envelope.CorrelationID), receivedAt: in.At, size: in.Size}
+	}
+	ctx.message = m
+	return ctx, nil
 }
 
 // validate calls the message's own Validate method and then library, which may be nil.
@@ -175,14 +179,12 @@ func (c *Conn) handleEvent(ctx *Context) {
 // handleCall is stage 7 of a call, which gets exactly one answer, at the latest at its
 // deadline.
 func (c *Conn) handleCall(ctx *Context) {
-	c.deadlines.add(ctx)
 	var reply *wsconn.Frame
 	var failed *inspectedError
-	expired := false
+	canceled := false
 	defer func() {
-		c.deadlines.remove(ctx)
-		defer ctx.call.end()
-		if expired {
+		defer ctx.call.end(endedByReturn)
+		if canceled {
 			return
 		}
 		if failed == nil && reply == nil { // an observer has called runtime.Goexit
@@ -191,7 +193,7 @@ func (c *Conn) handleCall(ctx *Context) {
 		c.respondCall(ctx, reply, failed)
 	}()
 	c.yieldIfConcurrent(ctx.route)
-	if expired = ctx.call.isAnswered(); expired {
+	if canceled = ctx.call.isAnswered(); canceled {
 		return // the handler of an answered call does not start
 	}
 	ctx.run(&failed)
@@ -210,7 +212,7 @@ var errNoReply = errors.New("router: the call has no reply; middleware must call
 // respondCall queues the reply of a call or its error, unless the call has been answered. The
 // caller wakes the writer. A late reply is dropped, and a late error is only reported.
 func (c *Conn) respondCall(ctx *Context, reply *wsconn.Frame, failed *inspectedError) {
-	first := ctx.call.markAnswered()
+	first := c.settleCall(ctx)
 	switch {
 	case failed != nil && first:
 		c.respondFailed(ctx, failed)
@@ -224,6 +226,17 @@ func (c *Conn) respondCall(ctx *Context, reply *wsconn.Frame, failed *inspectedE
 	default:
 		reply.Release()
 	}
+}
+
+// settleCall records that the call has its answer, and reports whether it had none before. The
+// client may use the call's ID again as soon as it receives the answer, so settleCall comes first.
+func (c *Conn) settleCall(ctx *Context) bool {
+	if !ctx.call.markAnswered() {
+		return false
+	}
+	c.deadlines.remove(ctx)
+	c.calls.remove(ctx)
+	return true
 }
 
 // run calls the handler and its middleware, and stores what they return in failed.

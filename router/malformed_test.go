@@ -235,7 +235,7 @@ func TestLimits_MessagesAfterOversizedOneAreHandled(t *testing.T) {
 	// The dropped part looks like frames; none of it may be parsed as one.
 	write(t, ws, websocket.MessageBinary, sized(maxMessageBytes)+string(bytes.Repeat([]byte{0x81, 0x01, 'x'}, 3000)))
 	for n := 1; n <= 2; n++ {
-		write(t, ws, websocket.MessageText, fmt.Sprintf(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":%d}}`, n))
+		write(t, ws, websocket.MessageText, fmt.Sprintf(`{"type":"ECHO","meta":{"correlationId":"c%d"},"payload":{"n":%d}}`, n, n))
 	}
 	assert.JSONEq(t, tooBig("c", maxMessageBytes+9000), read(t, ws))
 	got := read(t, ws) + read(t, ws) // calls run concurrently, so replies arrive in any order

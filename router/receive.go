@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -18,8 +19,10 @@ import (
 type incoming struct {
 	wsconn.Message
 
-	head  wire.Head
-	route *Route // nil if the type is not registered
+	head    wire.Head
+	route   *Route   // nil if the type is not registered
+	control string   // the type of a message that the protocol itself handles in stage 5, or ""
+	call    *Context // nil if the message is not a call
 }
 
 var incomingPool = sync.Pool{New: func() any { return new(incoming) }}
@@ -53,6 +56,7 @@ func (c *Conn) receive(msg wsconn.Message) {
 		}
 	}()
 	headErr := in.readHead(c.router.routes)
+	c.beginCall(in, headErr)
 	c.runIngress(in, &failed)
 	failed = c.admit(in, headErr, failed)
 }
@@ -87,11 +91,10 @@ func (c *Conn) admit(in *incoming, headErr error, ingress *inspectedError) *insp
 		return ingress
 	case headErr != nil:
 		return inspect(invalid(headErr), "")
+	case in.control != "":
+		return c.handleControl(in)
 	case c.draining.Load():
 		return inspect(errDraining, "")
-	case in.heartbeat():
-		c.acknowledgeHeartbeat(in)
-		return nil
 	case in.route == nil:
 		return inspect(errors.Errorf(errors.Unimplemented, "no handler for this type"), "")
 	}
@@ -101,14 +104,34 @@ func (c *Conn) admit(in *incoming, headErr error, ingress *inspectedError) *insp
 // errDraining rejects messages and requests during Shutdown.
 var errDraining = &errors.Error{Code: errors.Unavailable, Message: "server is restarting"}
 
-// acknowledgeHeartbeat answers a heartbeat, which has no further stages.
-func (c *Conn) acknowledgeHeartbeat(in *incoming) {
-	_ = c.queueWait(encodeHeartbeatAck(in.At))
-	c.ws.Wake()
-	c.recordCompleted(wire.TypeHeartbeat, "")
-	in.release()
-	c.release()
+// beginCall creates the state of a call before ingress, where it may have to wait already: the
+// call is answered by its deadline nevertheless.
+func (c *Conn) beginCall(in *incoming, headErr error) {
+	if headErr != nil || in.route == nil || !in.route.rpc {
+		return
+	}
+	ctx := &Context{conn: c, route: in.route, correlationID: string(in.head.CorrelationID), receivedAt: in.At, size: in.Size}
+	if timeout := in.timeout(); timeout > 0 {
+		ctx.call.deadline = in.At.Add(timeout)
+	}
+	in.call = ctx
+	c.deadlines.add(ctx)
 }
+
+// timeout returns the timeout of a call: that of the route, unless the client has asked for a
+// shorter one. 0 means that there is none.
+func (in *incoming) timeout() time.Duration {
+	timeout := in.route.timeout
+	if ms := in.head.TimeoutMs; ms > 0 && ms <= int64(maxTimeout/time.Millisecond) {
+		if asked := time.Duration(ms) * time.Millisecond; timeout == 0 || asked < timeout {
+			return asked
+		}
+	}
+	return timeout
+}
+
+// maxTimeout bounds the timeouts that clients ask for. A longer one is like none.
+const maxTimeout = 365 * 24 * time.Hour
 
 // readHead is stage 2: it parses the type and the correlation ID, and finds the route.
 func (in *incoming) readHead(routes map[string]*Route) (err error) {
@@ -121,15 +144,14 @@ func (in *incoming) readHead(routes map[string]*Route) (err error) {
 		in.head.Type = nil // a malformed message has no type
 		return err
 	}
-	in.route = routes[string(in.head.Type)]
+	if in.control = controlOf(&in.head); in.control == "" {
+		in.route = routes[string(in.head.Type)]
+	}
 	return nil
 }
 
 // memory returns how many bytes a waiting message holds.
 func (in *incoming) memory() int64 { return int64(len(in.Bytes)) }
-
-// heartbeat reports whether the message is a heartbeat of the protocol.
-func (in *incoming) heartbeat() bool { return string(in.head.Type) == wire.TypeHeartbeat }
 
 // typ returns the message's type if it is registered or defined by the protocol, and otherwise
 // "": a client must not choose limiter keys, metric labels or log fields.
@@ -137,15 +159,17 @@ func (in *incoming) typ() string {
 	switch {
 	case in.route != nil:
 		return in.route.name
-	case in.heartbeat():
-		return wire.TypeHeartbeat
 	default:
-		return ""
+		return in.control
 	}
 }
 
-// correlationID returns the identifier by which the client matches an answer, or "".
+// correlationID returns the identifier by which the client matches an answer, or "". That of a
+// control message is the ID of another message.
 func (in *incoming) correlationID() string {
+	if in.control != "" && in.control != wire.TypeHeartbeat {
+		return ""
+	}
 	in.head.FindMeta(in.Bytes)
 	return string(in.head.CorrelationID)
 }
@@ -174,19 +198,46 @@ func (c *Conn) ingressContext(typ string, size int64, at time.Time) IngressConte
 
 // enqueue is stage 5. It adds the message to the connection's serial queue.
 func (c *Conn) enqueue(in *incoming) *inspectedError {
-	if !in.route.rpc {
+	in.head.FindMeta(in.Bytes)
+	if in.call == nil {
+		if failed := c.acknowledge(in); failed != nil {
+			return failed
+		}
 		c.messages.Enqueue(in, time.Time{})
 		return nil
+	}
+	if failed := c.admitCall(in); failed != nil {
+		return failed
+	}
+	if c.messages.Enqueue(in, in.call.call.deadline) == executor.Expired {
+		c.finishCall(in.route)
+		return inspect(errDeadline, "")
+	}
+	return nil
+}
+
+// admitCall decides about a call in stage 5.
+func (c *Conn) admitCall(in *incoming) *inspectedError {
+	ctx := in.call
+	if ctx.correlationID == "" && len(in.head.CorrelationID) > 0 { // meta followed a long payload
+		ctx.correlationID = string(in.head.CorrelationID)
+		if timeout := in.timeout(); timeout > 0 {
+			c.deadlines.shorten(ctx, in.At.Add(timeout))
+		}
+	}
+	if !c.calls.add(ctx) {
+		ctx.correlationID = "" // it belongs to the other call
+		return inspect(errDuplicateCall, "")
 	}
 	limit := int64(c.router.opts.Limits.Concurrency)
 	if n := c.inFlight.Add(1); n > limit {
 		c.inFlight.Add(-1)
 		return limitError(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: limit})
 	}
-	c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
-	if !c.enqueueCall(in) {
-		c.finishCall(in.route)
-		return inspect(errDeadline, "")
+	if failed := c.acknowledge(in); failed != nil {
+		c.inFlight.Add(-1)
+		return failed
 	}
+	c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
 	return nil
 }

@@ -3,6 +3,10 @@ package router
 // rejectMessage rejects a message: the client receives exactly one answer, or what the
 // LimitAction says.
 func (c *Conn) rejectMessage(in *incoming, failed *inspectedError) {
+	if in.call != nil {
+		c.respondCall(in.call, nil, failed) // unless its deadline has passed meanwhile
+		return
+	}
 	action := c.router.opts.LimitAction
 	if in.route != nil {
 		action = in.route.action

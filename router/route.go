@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/penstock-go/penstock/internal/wire"
 )
@@ -69,6 +70,7 @@ type Route struct {
 	ingress  []IngressFunc
 	use      []Middleware
 	maxBytes int64
+	timeout  time.Duration // of a call; 0 means none
 	action   LimitAction
 
 	slowConsumer SlowConsumerPolicy // of Context.Send
@@ -105,6 +107,21 @@ func (rt *Route) MaxMessageBytes(n int64) *Route {
 		panic(fmt.Sprintf("router: MaxMessageBytes of %q is %d; it must be from 1 to Limits.MaxReadBytes, %d", rt.name, n, limit))
 	}
 	rt.maxBytes = n
+	return rt
+}
+
+// Timeout is the time from receiving a call of this type to its answer. It overrides
+// Timeouts.Call. A client may ask for less with meta.timeoutMs. Timeout panics if d is not
+// positive, or if the messages are events, which have no deadline.
+func (rt *Route) Timeout(d time.Duration) *Route {
+	rt.parent.router.mustNotBeServing("Timeout")
+	switch {
+	case !rt.rpc:
+		panic(fmt.Sprintf("router: Timeout of %q, which is an event; only calls have a deadline", rt.name))
+	case d <= 0:
+		panic(fmt.Sprintf("router: Timeout of %q is %v; it must be positive", rt.name, d))
+	}
+	rt.timeout = d
 	return rt
 }
 
@@ -224,6 +241,9 @@ func addRoute[M Message](r *Router, rt *Route) *Route {
 	rt.decode = func(payload []byte) (any, error) {
 		m := new(M)
 		return m, unmarshal(payload, m)
+	}
+	if rt.rpc {
+		rt.timeout = r.opts.Timeouts.Call
 	}
 	rt.maxBytes, rt.action = r.opts.Limits.MaxMessageBytes, r.opts.LimitAction
 	r.routes[rt.name] = rt

@@ -66,9 +66,6 @@ func New(opts *Options) *Router {
 	r.inbound.MaxBytes = r.opts.Limits.InboundBytesTotal
 	r.topics.init(r)
 	r.registerProtocolRoutes()
-	for i := range r.shards {
-		r.shards[i].deadlines.timeout = r.opts.Timeouts.Call
-	}
 	r.connectBroker()
 	return r
 }

@@ -33,7 +33,7 @@ func transportOptions(o *Options) wsconn.Options {
 type transportHandler Conn
 
 // OnClosed cancels the connection's context.
-func (h *transportHandler) OnClosed() { h.cancel() }
+func (h *transportHandler) OnClosed() { h.cancel((*Conn)(h).closeCause()) }
 
 // OnOverflow queues a report of the messages that a full send queue has dropped. Senders must
 // not wait, so drops that occur before the report runs are added to it.

@@ -18,6 +18,9 @@ const (
 	TypeGoAway    = "$ws:goaway"     // from the server: reconnect soon
 )
 
+// AnswerPrefix begins the correlation IDs of calls that the server makes.
+const AnswerPrefix = "$ws:"
+
 // Reserved reports whether a message type belongs to the protocol.
 func Reserved(typ string) bool {
 	return strings.HasPrefix(typ, "$") || strings.HasPrefix(typ, "__") || typ == TypeError || typ == TypeRPCError

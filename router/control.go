@@ -1,0 +1,63 @@
+package router
+
+import (
+	"bytes"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
+)
+
+// This file handles the control messages of the protocol: they have no handler of the application,
+// and take effect on the reading goroutine as soon as ingress has admitted them, before messages
+// that wait.
+
+// controlOf returns the type of a control message, or "" for any other message.
+func controlOf(head *wire.Head) string {
+	if bytes.HasPrefix(head.CorrelationID, []byte(wire.AnswerPrefix)) {
+		return wire.TypeAnswer
+	}
+	switch string(head.Type) {
+	case wire.TypeHeartbeat:
+		return wire.TypeHeartbeat
+	case wire.TypeAbort:
+		return wire.TypeAbort
+	default:
+		return ""
+	}
+}
+
+// handleControl is the last stage of a control message. It returns the rejection if it has one.
+func (c *Conn) handleControl(in *incoming) *inspectedError {
+	in.head.FindMeta(in.Bytes)
+	if failed := c.acknowledge(in); failed != nil {
+		return failed
+	}
+	switch in.control {
+	case wire.TypeHeartbeat:
+		_ = c.queueWait(encodeHeartbeatAck(in.At))
+		c.ws.Wake()
+	case wire.TypeAbort:
+		c.abort(string(in.head.CorrelationID))
+	}
+	c.recordCompleted(in.control, "")
+	in.release()
+	c.release()
+	return nil
+}
+
+// errAckWithoutID rejects a message that asks for an acknowledgment which the client could not
+// match with it.
+var errAckWithoutID = &errors.Error{Code: errors.InvalidArgument, Message: "meta.ack requires meta.correlationId"}
+
+// acknowledge acknowledges a message that stages 1 to 5 have admitted, if the client asks for it.
+func (c *Conn) acknowledge(in *incoming) *inspectedError {
+	switch {
+	case !in.head.Ack:
+		return nil
+	case len(in.head.CorrelationID) == 0:
+		return inspect(errAckWithoutID, "")
+	}
+	_ = c.queueWait(encodeControl(wire.TypeAck, string(in.head.CorrelationID)))
+	c.ws.Wake()
+	return nil
+}
