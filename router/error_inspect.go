@@ -47,8 +47,9 @@ func inspect(err error, where string) *inspectedError {
 	}
 	code := errors.Internal
 	private := false
+	_, closed := asType[*CloseError](err)
 	switch {
-	case errorIs(err, context.Canceled):
+	case closed, errorIs(err, context.Canceled): // the cause of a context may be a *CloseError
 		code = errors.Canceled
 	case errorIs(err, context.DeadlineExceeded):
 		code = errors.DeadlineExceeded

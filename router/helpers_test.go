@@ -3,6 +3,7 @@ package router_test
 import (
 	"io"
 	"log/slog"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -61,4 +62,12 @@ func collect(r *router.Router) []*router.Conn {
 		conns = append(conns, c)
 	}
 	return conns
+}
+
+// newTestServer serves a router on loopback until the test ends.
+func newTestServer(t *testing.T, r *router.Router) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	return server
 }

@@ -26,8 +26,11 @@ package router
 // The goroutine that releases the last reference ends the connection: it leaves the topics,
 // calls OnClose, and releases the slots. Conn.acquire fails after that.
 //
-// Per connShard: the timer of the deadlineQueue, which starts a goroutine per expired call. Per
-// connection whose calls wait: the timer of waitingCalls, which does the same.
+// Per connShard: the timer of the deadlineQueue, which starts a goroutine per expired call. It
+// answers the call (cancelCall) wherever that is: in ingress on the reading goroutine, in
+// c.messages, or in its handler. An abort does the same on the reading goroutine. The goroutine that
+// marks the call as answered sends the answer (settleCall); only the goroutine that takes a message out of
+// c.messages owns it, so a waiting call is either removed by cancelCall or starts.
 // Per router: r.events, a queue for OnPresence, OnMessagesLost and logAsync, whose goroutine
 // exists only while a function waits. Per presence query: two timers.
 //
@@ -54,7 +57,7 @@ package router
 //
 //   - registry.mu
 //   - deadlineQueue.mu
-//   - waitingCalls.mu
+//   - callIndex.mu
 //   - reports.mu, and the lock of the serial queue c.reports
 //   - Router.routesMu
 //   - the locks of executor.Pool, executor.ByteBudget and executor.FuncQueue

@@ -1,0 +1,51 @@
+package router
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestDeadlineQueue_MatchesSortedList compares the heap with a list that is sorted after every step.
+func TestDeadlineQueue_MatchesSortedList(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	start := time.Now().Add(time.Hour) // nothing expires
+	var q deadlineQueue
+	var model []*Context
+	newDeadline := func() time.Time { return start.Add(time.Duration(rng.IntN(100)) * time.Second) }
+	for step := range 20_000 {
+		switch n := rng.IntN(10); {
+		case n < 4 && len(model) < 100 || len(model) == 0:
+			c := &Context{}
+			c.call.deadline = newDeadline()
+			q.add(c)
+			model = append(model, c)
+		case n < 8:
+			i := rng.IntN(len(model))
+			q.remove(model[i])
+			q.remove(model[i])
+			q.shorten(model[i], newDeadline())
+			model = slices.Delete(model, i, i+1)
+		default:
+			q.shorten(model[rng.IntN(len(model))], newDeadline())
+		}
+		require.Len(t, q.calls, len(model))
+		if len(model) > 0 {
+			first := slices.MinFunc(model, func(a, b *Context) int { return a.call.deadline.Compare(b.call.deadline) })
+			require.True(t, first.call.deadline.Equal(q.calls[0].call.deadline))
+		}
+		if step%100 > 0 {
+			continue
+		}
+		for i, c := range q.calls {
+			require.Equal(t, i+1, c.call.place)
+		}
+	}
+	q.timer.Stop()
+	q.add(&Context{}) // without a deadline
+	assert.Len(t, q.calls, len(model))
+}
