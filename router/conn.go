@@ -34,6 +34,7 @@ type Conn struct {
 	inFlight    atomic.Int64               // calls whose handlers have not returned
 	active      atomic.Int64               // references: the reader, each received message, each report; at 0 the connection ends
 	rejected    bool                       // by OnOpen
+	greeted     atomic.Bool                // the client has sent $ws:hello: it knows frames that other clients do not expect
 	draining    atomic.Bool                // rejects new messages, and closes when only the reader is active
 
 	mu     sync.Mutex

@@ -10,15 +10,20 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// Shutdown shuts the router down gracefully, in two phases.
+// Shutdown shuts the router down gracefully, in phases.
 //
 // In the lame-duck phase, which lasts Timeouts.LameDuck, [Router.Healthy] returns false, and
 // connections are accepted and served as before: load balancers notice that they should choose
 // other nodes. A second call of Shutdown skips the phase.
 //
-// Then Shutdown rejects new connections, and drains one connection after another: new messages
-// of the connection are rejected with UNAVAILABLE, and when its handlers have returned, it is
-// closed with 1012. The reason of the close frame contains a random delay after which the client
+// Then Shutdown rejects new connections. It asks the clients that have greeted ($ws:hello, see the
+// protocol) to connect to another node after a random delay, and serves them until they have done
+// so: for 2 s, or 2 ms per such client if that is longer, but at most a quarter of the time until
+// ctx's deadline.
+//
+// Then it drains one connection after another: new messages of the connection are rejected with
+// UNAVAILABLE, streams end with UNAVAILABLE, and when its handlers have returned, it is closed with
+// 1012. The reason of the close frame contains a random delay after which the client
 // should reconnect; see the protocol, section 5. A call that was not answered before this close
 // frame has not been handled. The pauses between connections take at most half of the time until
 // ctx's deadline and at most a millisecond on average, so that the clients do not all reconnect
@@ -42,6 +47,7 @@ func (r *Router) Shutdown(ctx context.Context) error {
 func (r *Router) closeConns(ctx context.Context) error {
 	conns := r.conns.startDraining()
 	r.observe(Event{Kind: EventShutdown, Count: len(conns)})
+	r.askToLeave(ctx, conns)
 	r.drainPaced(ctx, conns)
 	select {
 	case <-r.conns.drained:
