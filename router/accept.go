@@ -80,7 +80,10 @@ func (r *Router) authenticate(req *http.Request, c *Conn, rejection **handshakeR
 	}()
 	r.guard(&failed, "Authenticate", nil, func() error {
 		identity, err := r.opts.Authenticate(req)
-		c.identity.Store(identity.stored())
+		if err == nil && identity.expired(time.Now()) {
+			err = errIdentityExpired
+		}
+		c.identity.Store(newConnIdentity(identity))
 		return err
 	})
 }
@@ -140,6 +143,7 @@ func (c *Conn) start() {
 	if c.router.conns.add(c) {
 		c.drain()
 	}
+	c.startExpiry()
 	go c.open()
 }
 

@@ -20,7 +20,7 @@ type Conn struct {
 	id     string
 	ip     netip.Addr
 
-	identity atomic.Pointer[Identity] // nil for the zero Identity, which most anonymous connections have; never modified
+	identity atomic.Pointer[connIdentity] // nil for the zero Identity; stored only under registry.mu once the connection is open
 
 	ctx    context.Context // canceled when the connection is closed
 	cancel context.CancelCauseFunc
@@ -37,7 +37,7 @@ type Conn struct {
 	greeted     atomic.Bool                // the client has sent $ws:hello: it knows frames that other clients do not expect
 	draining    atomic.Bool                // rejects new messages, and closes when only the reader is active
 
-	mu     sync.Mutex
+	mu     sync.Mutex          // also held to change identity
 	topics map[string]struct{} // nil after the last reference is released
 }
 

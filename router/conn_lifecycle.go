@@ -107,11 +107,12 @@ func (c *Conn) read() (wsconn.Message, error) {
 }
 
 // unregister follows the last read: it cancels the context, frees the transport's memory, and
-// removes the connection from the registry.
+// removes the connection from the registry, so that its identity does not change any more.
 func (c *Conn) unregister() {
 	c.cancel(c.closeCause())
 	c.ws.Release()
 	c.router.conns.remove(c)
+	c.stopExpiry()
 }
 
 // leaveTopics ends all subscriptions. It runs after the last handler, which may still ask for

@@ -20,8 +20,9 @@ type Context struct {
 	correlationID string
 	receivedAt    time.Time
 	size          int64
-	values        *keyValue // a linked list, latest first
-	call          call      // only for a call
+	identity      *connIdentity // that ingress functions received
+	values        *keyValue     // a linked list, latest first
+	call          call          // only for a call
 }
 
 // A keyValue is a pair that SetValue has stored.
@@ -70,7 +71,8 @@ func (c *Context) context() context.Context {
 // Conn returns the connection that received the message.
 func (c *Context) Conn() *Conn { return c.conn }
 
-// Identity returns the connection's identity.
+// Identity returns the current identity of the connection, which [Conn.SetIdentity] may have
+// changed since the message was received; see [Context.Ingress].
 func (c *Context) Identity() Identity { return c.conn.Identity() }
 
 // Type returns the message's type.
@@ -92,9 +94,10 @@ func (c *Context) SetReply(m Message) { c.reply = m }
 func (c *Context) CorrelationID() string { return c.correlationID }
 
 // Ingress returns what the ingress functions received for the message, so that the key and the
-// cost of a limit can be computed again, to refund them, for example.
+// cost of a limit can be computed again, to refund them, for example. Its Identity is the one
+// that the message was charged with, also if the connection has another one since.
 func (c *Context) Ingress() IngressContext {
-	return c.conn.ingressContext(c.route.name, c.size, c.receivedAt)
+	return c.conn.ingressContext(c.route.name, c.identity, c.size, c.receivedAt)
 }
 
 // ReceivedAt returns when the last byte of the message was read.

@@ -119,7 +119,7 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	}
 	ctx := in.call
 	if ctx == nil {
-		ctx = &Context{conn: c, route: in.route, correlationID: string(envelope.CorrelationID), receivedAt: in.At, size: in.Size}
+		ctx = &Context{conn: c, route: in.route, correlationID: string(envelope.CorrelationID), receivedAt: in.At, size: in.Size, identity: in.identity}
 	}
 	ctx.message = m
 	return ctx, nil

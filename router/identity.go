@@ -1,29 +1,161 @@
 package router
 
+import (
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
 // An Identity is the authenticated tenant and user of a connection. The zero Identity is that
 // of an anonymous connection.
 type Identity struct {
 	TenantID string // "" if there are no tenants
 	UserID   string // "" if the connection is anonymous
 	Data     any    // for the application; the router does not use it
+
+	// ExpiresAt is when the identity ends: the exp claim of a JWT, for example. The zero Time is
+	// never. It is a time of the wall clock; a monotonic clock reading is ignored.
+	//
+	// The router closes the connection with 4401 at this time. A client that has sent $ws:hello
+	// is warned Timeouts.IdentityWarning before it, and can refresh its identity with $ws:auth;
+	// see the protocol, section 7. If the clock is set or the machine sleeps, the connection may
+	// last up to a minute longer.
+	ExpiresAt time.Time
 }
 
-// stored returns what Conn.identity holds for id. Data is compared with nil only, because it may
-// have a type that is not comparable.
-func (id Identity) stored() *Identity {
-	if id.TenantID == "" && id.UserID == "" && id.Data == nil {
-		return nil
-	}
-	return &id
+// expired reports whether the identity has ended at a time.
+func (id Identity) expired(at time.Time) bool {
+	return !id.ExpiresAt.IsZero() && id.remaining(at) <= 0
 }
+
+// remaining returns how long the identity is valid after a time. It must expire. Round removes a
+// monotonic clock reading, which does not follow the wall clock.
+func (id Identity) remaining(at time.Time) time.Duration { return id.ExpiresAt.Round(0).Sub(at) }
 
 // user returns the key of the identity's user. Its userID is empty if the identity is anonymous.
 func (id Identity) user() userKey { return userKey{id.TenantID, id.UserID} }
 
-// Identity returns what Options.Authenticate returned, or the zero Identity.
-func (c *Conn) Identity() Identity {
-	if id := c.identity.Load(); id != nil {
-		return *id
-	}
-	return Identity{}
+// A connIdentity is an identity of a connection. Conn.mu guards timer and warned.
+type connIdentity struct {
+	Identity // read-only
+
+	timer  *time.Timer // calls Conn.checkExpiry; nil if the identity does not expire, or before Conn.armExpiry
+	warned bool        // the client has received $ws:identity-expiring
 }
+
+// newConnIdentity returns what Conn.identity holds for an identity: nil for the zero one. Data is
+// compared with nil only, because it may have a type that is not comparable.
+func newConnIdentity(id Identity) *connIdentity {
+	if id.TenantID == "" && id.UserID == "" && id.Data == nil && id.ExpiresAt.IsZero() {
+		return nil
+	}
+	return &connIdentity{Identity: id}
+}
+
+// value returns the identity. A nil id holds the zero Identity.
+func (id *connIdentity) value() Identity {
+	if id == nil {
+		return Identity{}
+	}
+	return id.Identity
+}
+
+// Identity returns the current identity of the connection: what Options.Authenticate returned,
+// or the argument of a later SetIdentity.
+func (c *Conn) Identity() Identity { return c.identity.Load().value() }
+
+// SetIdentity changes the identity of an open connection, after a login by message, for example.
+// All of the following change together, and concurrent calls take effect one after the other:
+//
+//   - [Conn.Identity] and [Context.Identity] return it. Ingress functions receive it with the next
+//     message, so keys and tiers of limits follow at once. Messages that have passed ingress keep
+//     what they were charged with; see [Context.Ingress].
+//   - [Router.SendToUser] and [Router.DisconnectUser] reach the connection as that user.
+//   - The connection counts for the Limits.ConnsPerUser of that user. SetIdentity returns a
+//     [*LimitExceeded] if there are too many.
+//   - If the tenant or the user is another one, then in every topic that the connection has
+//     joined, the old [Member] leaves and the new one joins, on all nodes.
+//   - The connection closes at the new ExpiresAt, and no more at the old one. SetIdentity returns
+//     UNAUTHENTICATED if that has passed.
+//
+// If SetIdentity returns an error, nothing has changed. After the connection has been closed, also
+// because its identity has expired, the error is UNAVAILABLE. Options.OnOpen is not called again,
+// and what it has granted is kept: subscriptions and the permit of ratelimit.Connections, for
+// example.
+func (c *Conn) SetIdentity(id Identity) error {
+	return c.changeIdentity(id, func(Identity) error { return nil })
+}
+
+// changeIdentity is SetIdentity if permit returns nil for the identity that it replaces.
+func (c *Conn) changeIdentity(id Identity, permit func(current Identity) error) error {
+	if id.expired(time.Now()) {
+		return errIdentityExpired
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ws.Closing() {
+		return errClosed
+	}
+	old := c.identity.Load()
+	if err := permit(old.value()); err != nil {
+		return err
+	}
+	if err := c.router.conns.changeIdentity(c, newConnIdentity(id)); err != nil {
+		return err
+	}
+	old.stopTimer()
+	c.armExpiry()
+	if old.value().user() != id.user() {
+		for topic := range c.topics {
+			c.router.topics.rejoin(topic, c)
+		}
+	}
+	return nil
+}
+
+// changeIdentity stores the identity of a connection, and moves its slot and its entry to the
+// user of that identity. It must be called with c.mu held. Once the connection has been removed,
+// it returns an error, so what releaseUser releases is the slot of the last identity.
+func (g *registry) changeIdentity(c *Conn, id *connIdentity) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.conns[c.id] != c {
+		return errClosed
+	}
+	from, to := c.Identity().user(), id.value().user()
+	if from == to {
+		c.identity.Store(id)
+		return nil
+	}
+	if to.userID != "" {
+		if rejection := checkConnLimit(g.users[to]+1, g.limits.ConnsPerUser); rejection != nil {
+			return &rejection.err.limit
+		}
+		g.users[to]++
+		g.byUser[to] = append(g.byUser[to], c)
+	}
+	if from.userID != "" {
+		decrement(g.users, from)
+		g.removeOfUser(from, c)
+	}
+	c.identity.Store(id)
+	return nil
+}
+
+// rejoin replaces the member of a connection that is present in a topic, because its identity has
+// changed. c must be subscribed, and c.mu must be held. The broker reports the replacement to other
+// nodes as left and joined.
+func (ts *topics) rejoin(name string, c *Conn) {
+	t := ts.find(name)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old, ok := t.presence.local[c.id]
+	if !ok {
+		return
+	}
+	ts.notifyPresence(t, old, false)
+	ts.addLocalMember(t, c, old.Info)
+}
+
+// errIdentityExpired rejects an identity, and closes a connection, whose ExpiresAt has passed.
+var errIdentityExpired = &errors.Error{Code: errors.Unauthenticated, Message: "the identity has expired"}

@@ -11,7 +11,7 @@ type IngressContext struct {
 	Type       string     // a registered type or "__heartbeat"; "" for any other
 	ConnID     string     // as Conn.ID returns it
 	IP         netip.Addr // of the client, unmapped and without a zone; the zero netip.Addr if unknown
-	Identity   Identity   // what Options.Authenticate returned
+	Identity   Identity   // of the connection when the message was read
 	Size       int64      // of the whole message in bytes, including the envelope
 	ReceivedAt time.Time  // when the last byte of the message was read
 }

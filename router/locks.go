@@ -26,6 +26,7 @@ package router
 // The goroutine that releases the last reference ends the connection: it leaves the topics,
 // calls OnClose, and releases the slots. Conn.acquire fails after that.
 //
+// Per connection whose identity expires: the timer of connIdentity, which calls checkExpiry.
 // Per connShard: the timer of the deadlineQueue, which starts a goroutine per expired call. It
 // answers the call (cancelCall) wherever that is: in ingress on the reading goroutine, in
 // c.messages, or in its handler. An abort does the same on the reading goroutine. The goroutine that
@@ -41,8 +42,9 @@ package router
 //
 // A goroutine acquires locks only in this order, and may skip levels:
 //
-//  1. Conn.mu: guards Conn.topics; held by Subscribe, Join and Unsubscribe, so that the
-//     topics see one connection's changes in order
+//  1. Conn.mu: guards Conn.topics and the timer of connIdentity; held by Subscribe, Join and
+//     Unsubscribe, so that the topics see one connection's changes in order, and by SetIdentity
+//     and the check of ExpiresAt, so that an identity is not changed after it has expired
 //  2. topicShard.mu: guards the shard's map and topic.subscriptions; also held for
 //     Session.Subscribe and Session.Unsubscribe, so that the broker sees them in order
 //  3. topic.mu: guards the subscribers and the presence; also held while a message is
@@ -73,7 +75,7 @@ package router
 //     call its broker.Handler before they have returned. Session.Close is called without locks,
 //     because it waits for functions of the broker.Handler
 //   - Options.TopicOptions, under topicShard.mu
-//   - observers, under topicShard.mu, topic.mu or call.mu, when a message is dropped or
+//   - observers, under Conn.mu, topicShard.mu, topic.mu or call.mu, when a message is dropped or
 //     conflated, or a broker or TopicOptions panics
 //
 // Hooks and the Logger may call the router, so code under a lock queues them in r.events or

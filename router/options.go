@@ -16,8 +16,16 @@ type Options struct {
 	// Authenticate returns the identity of a request before it is upgraded. An error rejects
 	// the request with the HTTP status of its code: 401 UNAUTHENTICATED, 403
 	// PERMISSION_DENIED, 429 RESOURCE_EXHAUSTED or a [*LimitExceeded], 503 UNAVAILABLE, 400
-	// INVALID_ARGUMENT, 501 UNIMPLEMENTED, otherwise 500. If nil, every connection is
-	// anonymous. [Token] returns the token of a request.
+	// INVALID_ARGUMENT, 501 UNIMPLEMENTED, otherwise 500. An identity that has expired is
+	// rejected with 401. If nil, every connection is anonymous. [Token] returns the token of a
+	// request.
+	//
+	// It is called again when a client refreshes its identity with $ws:auth (see the protocol,
+	// section 7), with a request that has only the client's address, the query parameter
+	// access_token, and the context of the call. The client receives the error; the identity
+	// replaces the current one if the tenant and the user are the same, or if the connection is
+	// anonymous. Authenticate should return when the context is canceled, because later messages
+	// of the connection wait for it.
 	Authenticate func(*http.Request) (Identity, error)
 
 	// OnOpen is called after the upgrade and before the connection's messages are read. An
@@ -153,6 +161,10 @@ type Timeouts struct {
 	Ping    time.Duration // without data from the client, after which it is pinged; 25 s
 	Pong    time.Duration // from a ping to the next data from the client; 10 s
 
+	// IdentityWarning is how long before Identity.ExpiresAt a client that has sent $ws:hello is
+	// warned; 1 min.
+	IdentityWarning time.Duration
+
 	// LameDuck is the first phase of Shutdown: the health check fails, and connections are still
 	// accepted. It should be longer than the load balancer takes to notice; 0 skips it.
 	LameDuck time.Duration
@@ -182,6 +194,7 @@ func (o *Options) withDefaults() Options {
 	setDefault("Timeouts.Close", &t.Close, 5*time.Second)
 	setDefault("Timeouts.Ping", &t.Ping, 25*time.Second)
 	setDefault("Timeouts.Pong", &t.Pong, 10*time.Second)
+	setDefault("Timeouts.IdentityWarning", &t.IdentityWarning, time.Minute)
 	setDefault("Timeouts.LameDuck", &t.LameDuck, 0)
 	if l.MaxReadBytes < l.MaxMessageBytes {
 		panic(fmt.Sprintf("router: Limits.MaxReadBytes is %d; it must be at least Limits.MaxMessageBytes, %d", l.MaxReadBytes, l.MaxMessageBytes))

@@ -82,11 +82,16 @@ func (ts *topics) join(name string, c *Conn, info string) {
 		*p = presence{tracked: true, local: map[string]Member{}, remote: map[remoteMember]Member{}}
 		ts.router.session.Track(name)
 	}
+	ts.addLocalMember(t, c, info)
+}
+
+// addLocalMember adds or replaces a local member. It must be called with c.mu and t.mu held.
+func (ts *topics) addLocalMember(t *topic, c *Conn, info string) {
 	identity := c.Identity()
 	m := Member{ConnID: c.id, TenantID: identity.TenantID, UserID: identity.UserID, Info: info}
-	p.local[c.id] = m
+	t.presence.local[c.id] = m
 	ts.notifyPresence(t, m, true)
-	ts.router.session.Join(name, c.id, encodeMember(m))
+	ts.router.session.Join(t.name, c.id, encodeMember(m))
 }
 
 // removeLocalMember must be called with t.mu held.

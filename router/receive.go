@@ -23,6 +23,8 @@ type incoming struct {
 	route   *Route   // nil if the type is not registered
 	control string   // the type of a message that the protocol itself handles in stage 5, or ""
 	call    *Context // nil if the message is not a call
+
+	identity *connIdentity // that ingress functions receive
 }
 
 var incomingPool = sync.Pool{New: func() any { return new(incoming) }}
@@ -47,7 +49,7 @@ func (r *Router) maxBytesOf(prefix []byte) int64 {
 // receive runs stages 1 to 5.
 func (c *Conn) receive(msg wsconn.Message) {
 	in := incomingPool.Get().(*incoming)
-	in.Message = msg
+	in.Message, in.identity = msg, c.identity.Load()
 	c.active.Add(1) // before admit reads draining; see Conn.drain
 	var failed *inspectedError
 	defer func() {
@@ -110,7 +112,7 @@ func (c *Conn) beginCall(in *incoming, headErr error) {
 	if headErr != nil || in.route == nil || !in.route.rpc {
 		return
 	}
-	ctx := &Context{conn: c, route: in.route, correlationID: string(in.head.CorrelationID), receivedAt: in.At, size: in.Size}
+	ctx := &Context{conn: c, route: in.route, correlationID: string(in.head.CorrelationID), receivedAt: in.At, size: in.Size, identity: in.identity}
 	if timeout := in.timeout(); timeout > 0 {
 		ctx.call.deadline = in.At.Add(timeout)
 	}
@@ -181,7 +183,7 @@ func (c *Conn) runIngress(in *incoming, failed **inspectedError) {
 		if in.route != nil {
 			fns = in.route.ingress
 		}
-		ctx := c.ingressContext(in.typ(), in.Size, in.At)
+		ctx := c.ingressContext(in.typ(), in.identity, in.Size, in.At)
 		for _, fn := range fns {
 			if err := fn(c.ctx, ctx); err != nil {
 				return err
@@ -192,8 +194,8 @@ func (c *Conn) runIngress(in *incoming, failed **inspectedError) {
 }
 
 // ingressContext returns the argument of ingress functions for a message.
-func (c *Conn) ingressContext(typ string, size int64, at time.Time) IngressContext {
-	return IngressContext{Type: typ, ConnID: c.id, IP: c.ip, Identity: c.Identity(), Size: size, ReceivedAt: at}
+func (c *Conn) ingressContext(typ string, id *connIdentity, size int64, at time.Time) IngressContext {
+	return IngressContext{Type: typ, ConnID: c.id, IP: c.ip, Identity: id.value(), Size: size, ReceivedAt: at}
 }
 
 // enqueue is stage 5. It adds the message to the connection's serial queue.

@@ -146,7 +146,11 @@ func (g *registry) remove(c *Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.conns, c.id)
-	user := c.Identity().user()
+	g.removeOfUser(c.Identity().user(), c)
+}
+
+// removeOfUser removes a connection from those of a user. It must be called with g.mu held.
+func (g *registry) removeOfUser(user userKey, c *Conn) {
 	if rest := slices.DeleteFunc(g.byUser[user], func(other *Conn) bool { return other == c }); len(rest) > 0 {
 		g.byUser[user] = rest
 	} else {

@@ -158,6 +158,10 @@ func (c *Conn) beginClosing(f *Frame) {
 	c.signalProgress()
 }
 
+// Closing reports whether the connection is closed or closing, so that no frame can be queued and
+// Read drops messages.
+func (c *Conn) Closing() bool { return c.closing.Load() }
+
 // Abort closes the socket at once.
 func (c *Conn) Abort() {
 	c.mu.Lock()

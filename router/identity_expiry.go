@@ -1,0 +1,92 @@
+package router
+
+import "time"
+
+// statusUnauthenticated closes a connection whose identity has expired.
+const (
+	statusUnauthenticated StatusCode = 4401
+	identityExpiredReason            = `{"code":"UNAUTHENTICATED","message":"the identity has expired"}`
+)
+
+// maxExpiryStep bounds the time between two checks of an identity that expires. Timers follow the
+// monotonic clock, and ExpiresAt the wall clock: a longer timer would not notice that the wall
+// clock has been set, or that the machine has slept.
+const maxExpiryStep = time.Minute
+
+// armExpiry starts the timer of the current identity, if it expires. It must be called with c.mu
+// held.
+func (c *Conn) armExpiry() {
+	id := c.identity.Load()
+	if id == nil || id.ExpiresAt.IsZero() || id.timer != nil {
+		return
+	}
+	id.timer = time.AfterFunc(c.expiryStep(id.remaining(time.Now())), c.checkExpiry)
+}
+
+// expiryStep returns when to check an identity again that is valid for that long.
+func (c *Conn) expiryStep(remaining time.Duration) time.Duration {
+	if warning := c.router.opts.Timeouts.IdentityWarning; remaining > warning {
+		remaining -= warning
+	}
+	return min(remaining, maxExpiryStep)
+}
+
+// checkExpiry closes the connection if its identity has expired, warns a greeted client that it
+// will, and sets the timer. It may be called at any time. A change of the identity happens before
+// the check or, because the connection is then closing, not at all.
+func (c *Conn) checkExpiry() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := c.identity.Load()
+	if id == nil || id.timer == nil || c.ws.Closing() {
+		return
+	}
+	remaining := id.remaining(time.Now())
+	if remaining <= 0 {
+		c.Close(statusUnauthenticated, identityExpiredReason)
+		return
+	}
+	if !id.warned && remaining <= c.router.opts.Timeouts.IdentityWarning && c.greeted.Load() {
+		id.warned = true
+		_ = c.Send(identityExpiring{remaining.Milliseconds()}) // fails only if a slow client cannot be warned
+	}
+	id.timer.Reset(c.expiryStep(remaining))
+}
+
+// startExpiry starts the timer of a connection's first identity, and stopExpiry stops that of the
+// last one.
+func (c *Conn) startExpiry() {
+	if c.identity.Load() == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.armExpiry()
+}
+
+// stopExpiry must follow the removal from the registry, after which the identity does not change.
+func (c *Conn) stopExpiry() {
+	if c.identity.Load() == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.identity.Load().stopTimer()
+}
+
+// stopTimer must be called with Conn.mu held.
+func (id *connIdentity) stopTimer() {
+	if id != nil && id.timer != nil {
+		id.timer.Stop()
+	}
+}
+
+// identityExpiring warns a client that its identity expires.
+type identityExpiring struct {
+	ExpiresInMs int64 `json:"expiresInMs"`
+}
+
+// MessageType returns the name in the protocol.
+func (identityExpiring) MessageType() string { return "$ws:identity-expiring" }
+
+func (identityExpiring) protocol() {}

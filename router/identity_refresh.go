@@ -1,0 +1,80 @@
+package router
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// authenticateAgain is the call with which a client refreshes the identity of its connection.
+type authenticateAgain struct {
+	Token string `json:"token"`
+}
+
+// MessageType returns the name in the protocol.
+func (authenticateAgain) MessageType() string { return "$ws:auth" }
+
+func (authenticateAgain) protocol() {}
+
+// authenticated is the reply to authenticateAgain.
+type authenticated struct {
+	ExpiresInMs int64 `json:"expiresInMs,omitempty"` // 0 if the identity does not expire
+}
+
+// MessageType returns the name in the protocol.
+func (authenticated) MessageType() string { return "$ws:authenticated" }
+
+func (authenticated) protocol() {}
+
+// refreshIdentity calls Options.Authenticate with a token that the client has sent, and changes
+// the identity of the connection if the user stays the same. The route is serial, so a connection
+// authenticates once at a time.
+func (r *Router) refreshIdentity(ctx *Context, m authenticateAgain) (authenticated, error) {
+	if r.opts.Authenticate == nil {
+		return authenticated{}, errors.Errorf(errors.Unimplemented, "this server does not authenticate")
+	}
+	if m.Token == "" {
+		return authenticated{}, errors.InvalidField("token", "must not be empty")
+	}
+	id, err := r.opts.Authenticate(ctx.authenticationRequest(m.Token))
+	if err == nil {
+		err = ctx.Err() // the call has been answered, so its result must not take effect
+	}
+	if err != nil {
+		return authenticated{}, err
+	}
+	if err := ctx.conn.changeIdentity(id, id.mayReplace); err != nil {
+		return authenticated{}, err
+	}
+	if id.ExpiresAt.IsZero() {
+		return authenticated{}, nil
+	}
+	return authenticated{max(1, id.remaining(time.Now()).Milliseconds())}, nil
+}
+
+// mayReplace returns an error if a client may not replace its current identity by id.
+func (id Identity) mayReplace(current Identity) error {
+	if current.UserID != "" && current.user() != id.user() {
+		return errors.Errorf(errors.PermissionDenied, "the token is of another user; connect again to change the user")
+	}
+	return nil
+}
+
+// authenticationRequest returns a request for Options.Authenticate. Its context is that of the
+// call, so it is canceled at the deadline and when the connection is closed.
+func (c *Context) authenticationRequest(token string) *http.Request {
+	req := &http.Request{
+		Method: http.MethodGet,
+		URL:    &url.URL{Path: "/", RawQuery: url.Values{"access_token": {token}}.Encode()},
+		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{},
+		Body:   http.NoBody,
+	}
+	if ip := c.conn.ip; ip.IsValid() {
+		req.RemoteAddr = netip.AddrPortFrom(ip, 0).String()
+	}
+	return req.WithContext(c)
+}
