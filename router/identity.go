@@ -35,12 +35,13 @@ func (id Identity) remaining(at time.Time) time.Duration { return id.ExpiresAt.R
 // user returns the key of the identity's user. Its userID is empty if the identity is anonymous.
 func (id Identity) user() userKey { return userKey{id.TenantID, id.UserID} }
 
-// A connIdentity is an identity of a connection. Conn.mu guards timer and warned.
+// A connIdentity is an identity of a connection. Conn.mu guards the fields after Identity.
 type connIdentity struct {
 	Identity // read-only
 
-	timer  *time.Timer // calls Conn.checkExpiry; nil if the identity does not expire, or before Conn.armExpiry
-	warned bool        // the client has received $ws:identity-expiring
+	timer   *time.Timer   // calls Conn.checkExpiry; nil if the identity does not expire, or before Conn.armExpiry
+	warning time.Duration // before ExpiresAt, when the client is warned
+	warned  bool          // the client has received $ws:identity-expiring
 }
 
 // newConnIdentity returns what Conn.identity holds for an identity: nil for the zero one. Data is

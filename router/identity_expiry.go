@@ -20,13 +20,16 @@ func (c *Conn) armExpiry() {
 	if id == nil || id.ExpiresAt.IsZero() || id.timer != nil {
 		return
 	}
-	id.timer = time.AfterFunc(c.expiryStep(id.remaining(time.Now())), c.checkExpiry)
+	remaining := id.remaining(time.Now())
+	// A client that refreshes an identity as soon as it is warned must not be warned at once.
+	id.warning = min(c.router.opts.Timeouts.IdentityWarning, remaining/2)
+	id.timer = time.AfterFunc(id.nextCheck(remaining), c.checkExpiry)
 }
 
-// expiryStep returns when to check an identity again that is valid for that long.
-func (c *Conn) expiryStep(remaining time.Duration) time.Duration {
-	if warning := c.router.opts.Timeouts.IdentityWarning; remaining > warning {
-		remaining -= warning
+// nextCheck returns when to check an identity again that is valid for that long.
+func (id *connIdentity) nextCheck(remaining time.Duration) time.Duration {
+	if remaining > id.warning {
+		remaining -= id.warning
 	}
 	return min(remaining, maxExpiryStep)
 }
@@ -46,11 +49,11 @@ func (c *Conn) checkExpiry() {
 		c.Close(statusUnauthenticated, identityExpiredReason)
 		return
 	}
-	if !id.warned && remaining <= c.router.opts.Timeouts.IdentityWarning && c.greeted.Load() {
+	if !id.warned && remaining <= id.warning && c.greeted.Load() {
 		id.warned = true
 		_ = c.Send(identityExpiring{remaining.Milliseconds()}) // fails only if a slow client cannot be warned
 	}
-	id.timer.Reset(c.expiryStep(remaining))
+	id.timer.Reset(id.nextCheck(remaining))
 }
 
 // startExpiry starts the timer of a connection's first identity, and stopExpiry stops that of the

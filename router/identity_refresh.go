@@ -21,7 +21,7 @@ func (authenticateAgain) protocol() {}
 
 // authenticated is the reply to authenticateAgain.
 type authenticated struct {
-	ExpiresInMs int64 `json:"expiresInMs,omitempty"` // 0 if the identity does not expire
+	ExpiresInMs int64 `json:"expiresInMs,omitzero"` // 0 if the identity does not expire
 }
 
 // MessageType returns the name in the protocol.

@@ -162,7 +162,8 @@ type Timeouts struct {
 	Pong    time.Duration // from a ping to the next data from the client; 10 s
 
 	// IdentityWarning is how long before Identity.ExpiresAt a client that has sent $ws:hello is
-	// warned; 1 min.
+	// warned; 1 min. If the identity is valid for less than twice as long, the client is warned
+	// after half of that time.
 	IdentityWarning time.Duration
 
 	// LameDuck is the first phase of Shutdown: the health check fails, and connections are still

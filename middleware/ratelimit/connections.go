@@ -23,6 +23,12 @@ import (
 // the semaphore cannot decide, the connection is closed with 1013 or, with limit.FailOpen, stays
 // open without a permit and is not counted.
 //
+// A connection whose identity changes keeps the permit of the key with which it was opened. So a
+// client that connects anonymously and then logs in counts for its address. Limits.ConnsPerUser of
+// the router follows the identity, on one node. To bound the connections of a user on all nodes
+// nevertheless, acquire a permit of the semaphore before [router.Conn.SetIdentity], and release it
+// when the context of the connection ends.
+//
 // OnOpen runs after the handshake. The limits of the router reject a connection before it, so
 // they should be set too, as the larger protection against floods.
 //

@@ -1,0 +1,322 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// userToken authenticates "ann" as the user ann of the tenant acme, "" as an anonymous client, and
+// "ann 30s" as ann for 30 seconds. "guest" is anonymous, too, and "mallory" is rejected.
+func userToken(req *http.Request) (router.Identity, error) {
+	user, valid, expires := strings.Cut(router.Token(req), " ")
+	id := router.Identity{TenantID: "acme", UserID: user}
+	switch user {
+	case "", "guest":
+		id = router.Identity{}
+	case "mallory":
+		return id, &errors.Error{Code: errors.Unauthenticated, Message: "invalid token", Err: errors.New("bad signature")}
+	}
+	if expires {
+		d, err := time.ParseDuration(valid)
+		if err != nil {
+			return router.Identity{}, err
+		}
+		id.ExpiresAt = time.Now().Add(d)
+	}
+	return id, nil
+}
+
+// Login changes the user of the connection.
+type Login struct {
+	User string `json:"user"`
+}
+
+func (Login) MessageType() string { return "LOGIN" }
+
+// WhoAmI is answered with the current identity and that of ingress.
+type WhoAmI struct{}
+
+func (WhoAmI) MessageType() string { return "WHO_AM_I" }
+
+type YouAre struct {
+	User    string `json:"user"`
+	Ingress string `json:"ingress"`
+}
+
+func (YouAre) MessageType() string { return "YOU_ARE" }
+
+// newLoginRouter returns a router with userToken, LOGIN and WHO_AM_I.
+func newLoginRouter(opts router.Options) *router.Router {
+	opts.Authenticate = userToken
+	r := router.New(discardLogs(opts))
+	router.RPC(r, func(ctx *router.Context, m Login) (YouAre, error) {
+		return YouAre{User: m.User}, ctx.Conn().SetIdentity(router.Identity{TenantID: "acme", UserID: m.User})
+	})
+	router.RPC(r, func(ctx *router.Context, _ WhoAmI) (YouAre, error) {
+		return YouAre{ctx.Identity().UserID, ctx.Ingress().Identity.UserID}, nil
+	})
+	return r
+}
+
+func TestSetIdentity_MovesConnectionToUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLoginRouter(router.Options{Limits: router.Limits{ConnsPerUser: 1}})
+		conn := routertest.Dial(t, r)
+		sendTo := func(user string) int {
+			n, err := r.SendToUser("acme", user, Say{"go", user})
+			require.NoError(t, err)
+			return n
+		}
+		for _, user := range []string{"ann", "bob", "bob", ""} {
+			routertest.Call[YouAre](conn, Login{user})
+			assert.Equal(t, YouAre{user, user}, routertest.Call[YouAre](conn, WhoAmI{}))
+			for _, other := range []string{"ann", "bob", ""} {
+				want := 0
+				if other == user && user != "" {
+					want = 1
+					routertest.Rejected(t, r, routertest.Token(user)) // its only slot is in use
+				} else if other != "" {
+					routertest.Dial(t, r, routertest.Token(other)).Close()
+					synctest.Wait()
+				}
+				assert.Equal(t, want, sendTo(other), "to %q as %q", other, user)
+			}
+		}
+		routertest.Call[YouAre](conn, Login{"ann"})
+		n, err := r.DisconnectUser("acme", "ann", 4000, "bye")
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+		for range 3 { // ann twice and bob twice, but not the anonymous one
+			conn.Next()
+		}
+		assert.Equal(t, router.CloseError{Code: 4000, Reason: "bye"}, conn.Closed())
+	})
+}
+
+func TestSetIdentity_LimitLeavesIdentityUnchanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLoginRouter(router.Options{Limits: router.Limits{ConnsPerUser: 1}})
+		ann, bob := routertest.Dial(t, r, routertest.Token("ann")), routertest.Dial(t, r, routertest.Token("bob"))
+		e := routertest.CallError(ann, Login{"bob"})
+		assert.Equal(t, errors.ResourceExhausted, e.Code)
+		assert.Equal(t, "connections", e.Details["kind"])
+		assert.Equal(t, YouAre{"ann", "ann"}, routertest.Call[YouAre](ann, WhoAmI{}))
+		for _, user := range []string{"ann", "bob"} {
+			n, err := r.SendToUser("acme", user, Say{"go", user})
+			require.NoError(t, err)
+			assert.Equal(t, 1, n)
+		}
+		bob.Close()
+		synctest.Wait()
+		routertest.Call[YouAre](ann, Login{"bob"})
+	})
+}
+
+func TestSetIdentity_AfterCloseIsUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLoginRouter(router.Options{})
+		conn := routertest.Dial(t, r, routertest.Token("ann"))
+		synctest.Wait()
+		c := collect(r)[0]
+		change := func() errors.Code { return errors.CodeOf(c.SetIdentity(router.Identity{UserID: "bob"})) }
+		conn.Freeze()
+		c.Close(router.StatusNormal, "")
+		assert.Equal(t, errors.Unavailable, change(), "the connection is closing")
+		time.Sleep(time.Minute)
+		require.Error(t, c.Context().Err())
+		assert.Equal(t, errors.Unavailable, change(), "the connection is closed")
+		assert.Equal(t, "ann", c.Identity().UserID)
+	})
+}
+
+func TestSetIdentity_RejectsExpiredIdentity(t *testing.T) {
+	r := newLoginRouter(router.Options{})
+	conn := routertest.Dial(t, r, routertest.Token("ann"))
+	routertest.Call[YouAre](conn, WhoAmI{})
+	err := collect(r)[0].SetIdentity(router.Identity{UserID: "bob", ExpiresAt: time.Now()})
+	assert.Equal(t, errors.Unauthenticated, errors.CodeOf(err))
+	assert.Equal(t, YouAre{"ann", "ann"}, routertest.Call[YouAre](conn, WhoAmI{}))
+}
+
+// TestSetIdentity_IsKeptByMessagesPastIngress changes the identity while a call runs and while
+// another one waits behind an event.
+func TestSetIdentity_IsKeptByMessagesPastIngress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLoginRouter(router.Options{})
+		router.On(r, func(*router.Context, Say) error { time.Sleep(time.Second); return nil })
+		conn := routertest.Dial(t, r, routertest.Token("ann"))
+		conn.Send(Say{"go", "wait"})
+		conn.Send(WhoAmI{})
+		synctest.Wait()
+		require.NoError(t, collect(r)[0].SetIdentity(router.Identity{UserID: "bob"}))
+		conn.Send(WhoAmI{})
+		answers := []YouAre{routertest.Receive[YouAre](conn), routertest.Receive[YouAre](conn)} // calls run concurrently
+		assert.ElementsMatch(t, []YouAre{{User: "bob", Ingress: "ann"}, {User: "bob", Ingress: "bob"}}, answers)
+	})
+}
+
+func TestSetIdentity_AnnouncesPresenceOnAllNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		one, two := newNode(b), newNode(b)
+		ann, eve := one.dial(t, "ann"), two.dial(t, "eve")
+		for _, room := range []string{"go", "rust"} {
+			ann.Send(Join{room})
+			synctest.Wait()
+			eve.Send(Join{room})
+			synctest.Wait()
+		}
+		ann.Send(Subscribe{"silent"}) // without presence
+		synctest.Wait()
+		var member router.Member
+		for _, m := range two.Presence("go") {
+			if m.UserID == "ann" {
+				member = m
+			}
+		}
+		seen := map[*node]int{one: len(one.events.all()), two: len(two.events.all())}
+		c := collect(one.Router)[0]
+		require.NoError(t, c.SetIdentity(router.Identity{TenantID: "acme", UserID: "ann", Data: "admin"}))
+		synctest.Wait()
+		require.NoError(t, c.SetIdentity(router.Identity{TenantID: "acme", UserID: "bob"}))
+		synctest.Wait()
+		for n, before := range seen {
+			events := n.events.all()[before:]
+			assert.ElementsMatch(t, []string{"-ann@go", "+bob@go", "-ann@rust", "+bob@rust"}, events)
+			for _, room := range []string{"go", "rust"} {
+				first, second := indexOf(events, "-ann@"+room), indexOf(events, "+bob@"+room)
+				assert.Less(t, first, second, "the old member leaves before the new one joins")
+			}
+			assert.Equal(t, []string{"bob", "eve"}, n.users())
+			assert.Empty(t, n.Presence("silent"))
+			member.UserID = "bob"
+			assert.Contains(t, n.Presence("go"), member, "same connection and info")
+		}
+		ann.Close()
+		synctest.Wait()
+		assert.Equal(t, []string{"eve"}, two.users())
+		events := two.events.all()
+		assert.ElementsMatch(t, []string{"-bob@go", "-bob@rust"}, events[len(events)-2:])
+	})
+}
+
+func indexOf(list []string, s string) int {
+	for i, other := range list {
+		if other == s {
+			return i
+		}
+	}
+	return -1
+}
+
+// TestSetIdentity_ConcurrentWithClose changes the identities of connections that are closed by
+// their clients and the server meanwhile. With one connection per user, a slot that is not released
+// rejects the next connection, and one that is released twice accepts a second connection.
+func TestSetIdentity_ConcurrentWithClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		users := []string{"ann", "bob", "eve"}
+		r := newLoginRouter(router.Options{Limits: router.Limits{ConnsPerUser: 1}})
+		for range 300 {
+			conn := routertest.Dial(t, r)
+			synctest.Wait()
+			c := collect(r)[0]
+			for range 2 {
+				go func() {
+					for range 20 {
+						_ = c.SetIdentity(router.Identity{TenantID: "acme", UserID: users[rand.N(len(users))], ExpiresAt: time.Now().Add(time.Hour)})
+					}
+				}()
+			}
+			go func() { _ = c.Join("go", "") }()
+			if rand.N(2) == 0 {
+				go conn.Abort()
+			} else {
+				go c.Close(router.StatusNormal, "")
+			}
+			synctest.Wait()
+			require.Error(t, c.Context().Err())
+			require.False(t, router.StopExpiryTimer(c), "the timer of the last identity is stopped")
+			require.Empty(t, r.Presence("go"))
+		}
+		for _, user := range users {
+			n, err := r.SendToUser("acme", user, Say{"go", "hi"})
+			require.NoError(t, err)
+			assert.Zero(t, n)
+			routertest.Call[YouAre](routertest.Dial(t, r, routertest.Token(user)), WhoAmI{})
+			assert.Equal(t, http.StatusTooManyRequests, routertest.Rejected(t, r, routertest.Token(user)).StatusCode)
+		}
+	})
+}
+
+// TestSetIdentity_WhileConnectionEnds removes the connection from the registry after SetIdentity has
+// seen that it is open.
+func TestSetIdentity_WhileConnectionEnds(t *testing.T) {
+	r := newLoginRouter(router.Options{Limits: router.Limits{ConnsPerUser: 1}})
+	conn := routertest.Dial(t, r, routertest.Token("ann"))
+	routertest.Call[YouAre](conn, WhoAmI{})
+	c := collect(r)[0]
+	err := router.SetIdentityAfter(c, router.Identity{TenantID: "acme", UserID: "bob"}, func() {
+		conn.Abort()
+		for len(collect(r)) > 0 {
+			time.Sleep(time.Millisecond)
+		}
+	})
+	assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
+	assert.Equal(t, "ann", c.Identity().UserID)
+	routertest.Dial(t, r, routertest.Token("bob"))
+}
+
+// TestSetIdentity_ConcurrentCallsLeaveOneUser checks the last of several concurrent changes.
+func TestSetIdentity_ConcurrentCallsLeaveOneUser(t *testing.T) {
+	r := newLoginRouter(router.Options{})
+	conn := routertest.Dial(t, r)
+	routertest.Call[YouAre](conn, WhoAmI{})
+	c := collect(r)[0]
+	require.NoError(t, c.Join("go", ""))
+	for range 50 {
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				assert.NoError(t, c.SetIdentity(router.Identity{TenantID: "acme", UserID: fmt.Sprint("u", i)}))
+			})
+		}
+		wg.Wait()
+		last := c.Identity().UserID
+		for i := range 4 {
+			user, want := fmt.Sprint("u", i), 0
+			if user == last {
+				want = 1
+			}
+			n, err := r.SendToUser("acme", user, Say{"go", "hi"})
+			require.NoError(t, err)
+			assert.Equal(t, want, n)
+		}
+		require.Len(t, r.Presence("go"), 1)
+		assert.Equal(t, last, r.Presence("go")[0].UserID)
+	}
+}
+
+// TestSetIdentity_InOnOpen logs a connection in before its first message.
+func TestSetIdentity_InOnOpen(t *testing.T) {
+	r := newLoginRouter(router.Options{OnOpen: func(_ context.Context, c *router.Conn) error {
+		return c.SetIdentity(router.Identity{TenantID: "acme", UserID: "bob"})
+	}})
+	conn := routertest.Dial(t, r, routertest.Token("ann 1h"))
+	assert.Equal(t, YouAre{"bob", "bob"}, routertest.Call[YouAre](conn, WhoAmI{}))
+	assert.False(t, router.StopExpiryTimer(collect(r)[0]))
+}
