@@ -85,6 +85,8 @@ func (library) New(...any) library             { return library{} }
 func (library) WithRequiredStructEnabled() any { return nil }
 func (library) Struct(any) error               { return nil }
 
+func verifyPassword(ctx context.Context, name, password string) (*User, error) { return nil, nil }
+
 type message struct{}
 
 func (message) MessageType() string { return "" }
@@ -92,6 +94,11 @@ func (message) MessageType() string { return "" }
 type Position struct{ Player string }
 type Render struct{ message }
 type Image struct{ message }
+type LogIn struct {
+	message
+	Name, Password string
+}
+type LoggedIn struct{ message }
 type SlowDown struct {
 	message
 	RetryAfterMs int64

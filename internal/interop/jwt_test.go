@@ -1,7 +1,6 @@
 package interop_test
 
 import (
-	"context"
 	"net/http"
 	"os"
 	"strings"
@@ -18,10 +17,7 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// The code up to TestJWT_CodeIsThatOfTheGuide is that of docs/guides/getting-started.md.
-
-// tokenExpired is a close code of this application.
-const tokenExpired router.StatusCode = 4401
+// The code up to TestJWT_CodeIsThatOfTheGuide is in docs/guides/getting-started.md.
 
 // verify returns the claims of a JWT that was signed with secret by HMAC-SHA256.
 func verify(token string, secret []byte) (*jwt.RegisteredClaims, error) {
@@ -42,13 +38,7 @@ func options(secret []byte) *router.Options {
 			if err != nil || claims.Subject == "" {
 				return router.Identity{}, &errors.Error{Code: errors.Unauthenticated, Message: "token is not valid", Err: err}
 			}
-			return router.Identity{UserID: claims.Subject, Data: claims}, nil
-		},
-		OnOpen: func(_ context.Context, c *router.Conn) error {
-			claims := c.Identity().Data.(*jwt.RegisteredClaims)
-			timer := time.AfterFunc(time.Until(claims.ExpiresAt.Time), func() { c.Close(tokenExpired, "token has expired") })
-			context.AfterFunc(c.Context(), func() { timer.Stop() })
-			return nil
+			return router.Identity{UserID: claims.Subject, Data: claims, ExpiresAt: claims.ExpiresAt.Time}, nil
 		},
 	}
 }
@@ -56,7 +46,7 @@ func options(secret []byte) *router.Options {
 func TestJWT_CodeIsThatOfTheGuide(t *testing.T) {
 	source, err := os.ReadFile("jwt_test.go")
 	require.NoError(t, err)
-	_, code, _ := strings.Cut(string(source), "// tokenExpired")
+	_, code, _ := strings.Cut(string(source), "// verify returns")
 	code, _, _ = strings.Cut(code, "func TestJWT_CodeIsThatOfTheGuide")
 	guide, err := os.ReadFile("../../docs/guides/getting-started.md")
 	require.NoError(t, err)
@@ -106,13 +96,19 @@ func TestJWT_ConnectionEndsWithItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		r := router.New(options(jwtSecret))
-		conn := routertest.Dial(t, r, routertest.Token(sign(t, jwt.SigningMethodHS256, jwtSecret, nil)))
+		token := func() string { return sign(t, jwt.SigningMethodHS256, jwtSecret, nil) }
+		conn := routertest.Dial(t, r, routertest.Token(token()))
 		for c := range r.Conns() {
 			assert.Equal(t, "ann", c.Identity().UserID)
 		}
+		time.Sleep(30 * time.Minute)
+		assert.Equal(t, time.Hour, routertest.Refresh(conn, token()))
+		bob := sign(t, jwt.SigningMethodHS256, jwtSecret, func(c *jwt.RegisteredClaims) { c.Subject = "bob" })
+		assert.Equal(t, errors.PermissionDenied, routertest.RefreshError(conn, bob).Code)
+		assert.Equal(t, errors.Unauthenticated, routertest.RefreshError(conn, "forged").Code)
 		time.Sleep(time.Hour - time.Second)
 		assert.Zero(t, conn.Pending())
-		assert.Equal(t, tokenExpired, conn.Closed().Code)
-		assert.Equal(t, time.Hour, time.Since(start).Round(time.Second))
+		assert.EqualValues(t, 4401, conn.Closed().Code)
+		assert.Equal(t, 90*time.Minute, time.Since(start).Round(time.Second))
 	})
 }
