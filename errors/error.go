@@ -94,7 +94,8 @@ func CodeOf(err error) Code {
 
 // InvalidField returns an [InvalidArgument] error for a field of a message, as in
 // InvalidField("text", "must not be empty"). The Validate method of a message can
-// return it.
+// return it, or several of them joined by [Join]: the client then receives all of them, at most
+// 32, in details.fields.
 func InvalidField(field, reason string) *Error {
 	return &Error{
 		Code:    InvalidArgument,

@@ -31,25 +31,22 @@ func inspect(err error, where string) *inspectedError {
 	if isNilPointer(err) {
 		return internalError(fmt.Errorf("router: the error of %s is a nil %T; return nil itself", where, err))
 	}
-	limit, ok := asType[*LimitExceeded](err)
+	found := findPublicError(err)
 	switch {
-	case ok && limit != nil:
-		return limitError(*limit)
-	case ok:
-		return nilPointerError(err, limit, where)
-	}
-	e, ok := asType[*errors.Error](err)
-	switch {
-	case ok && e != nil:
-		return inspectCoded(e, err)
-	case ok:
-		return nilPointerError(err, e, where)
+	case found.limited && found.limit != nil:
+		return limitError(*found.limit)
+	case found.limited:
+		return nilPointerError(err, found.limit, where)
+	case found.isCoded && found.coded != nil:
+		return inspectCoded(joinFieldErrors(found.coded, err), err)
+	case found.isCoded:
+		return nilPointerError(err, found.coded, where)
 	}
 	code := errors.Internal
 	private := false
-	_, closed := asType[*CloseError](err)
+	closing, ok := asType[*CloseError](err)
 	switch {
-	case closed, errorIs(err, context.Canceled): // the cause of a context may be a *CloseError
+	case ok && closing != nil, errorIs(err, context.Canceled): // the cause of a context may be a *CloseError
 		code = errors.Canceled
 	case errorIs(err, context.DeadlineExceeded):
 		code = errors.DeadlineExceeded

@@ -19,13 +19,19 @@ type rawJSON = jsonv2.Value
 //nolint:gochecknoglobals // never changed
 var (
 	decodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true))
+	strictOptions = jsonv2.JoinOptions(decodeOptions, jsonv2.RejectUnknownMembers(true))
 	encodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true), jsonv2.Deterministic(true))
 )
 
 // unmarshal decodes a payload into the value that v points to. The scanner has checked that
-// the text is UTF-8; an unpaired surrogate in an escape becomes U+FFFD.
-func unmarshal(payload []byte, v any) error {
-	if err := jsonv2.Unmarshal(payload, v, decodeOptions); err != nil {
+// the text is UTF-8; an unpaired surrogate in an escape becomes U+FFFD. With rejectUnknown,
+// members without a field are an error.
+func unmarshal(payload []byte, v any, rejectUnknown bool) error {
+	options := decodeOptions
+	if rejectUnknown {
+		options = strictOptions
+	}
+	if err := jsonv2.Unmarshal(payload, v, options); err != nil {
 		return decodeError(err)
 	}
 	return nil
@@ -35,6 +41,9 @@ func unmarshal(payload []byte, v any) error {
 // server's types.
 func decodeError(err error) error {
 	wrong, ok := asType[*jsonv2.SemanticError](err)
+	if ok && wrong.Err == jsonv2.ErrUnknownName { //nolint:errorlint // not that of an application's method
+		return errors.InvalidField(fieldPath(wrong.JSONPointer), "is not a known field")
+	}
 	if ok && wrong.GoType != nil && wrong.JSONKind != 0 {
 		return errors.InvalidField(fieldPath(wrong.JSONPointer), fmt.Sprintf("must be %s, not %s", jsonKind(wrong.GoType), actualJSON(wrong)))
 	}

@@ -99,8 +99,15 @@ type Options struct {
 
 	// Validate is called for every decoded message, after its own Validate method: for a
 	// validation library, for example. The client receives an error without a code as
-	// INVALID_ARGUMENT.
+	// INVALID_ARGUMENT. It receives several errors.InvalidField that are joined by errors.Join
+	// together: at most 32 of them, and those after the first with at most 4 KiB of text.
 	Validate func(message any) error
+
+	// RejectUnknownFields rejects payloads that contain a field which the message does not have, with
+	// INVALID_ARGUMENT and the name of the field. Names are case-sensitive. If false, such fields
+	// are ignored, and clients may be newer than the server. Unknown members of the envelope are
+	// always ignored.
+	RejectUnknownFields bool
 
 	// Origins lists the web pages that may connect, in addition to those of the server's own
 	// host: "https://example.com", "https://*.example.com" for all subdomains, or "*" for

@@ -65,7 +65,7 @@ func encodeMember(m Member) string {
 // parseMember returns false if the data is malformed.
 func parseMember(m broker.Member) (Member, bool) {
 	var data memberData
-	err := unmarshal([]byte(m.Data), &data)
+	err := unmarshal([]byte(m.Data), &data, false)
 	return Member{m.ID, data.TenantID, data.UserID, data.Info}, err == nil
 }
 

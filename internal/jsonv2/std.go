@@ -11,6 +11,9 @@ import (
 // ErrDuplicateName reports that an object has the same member twice.
 var ErrDuplicateName = jsontext.ErrDuplicateName
 
+// ErrUnknownName reports a member for which the Go type has no field.
+var ErrUnknownName = json.ErrUnknownName
+
 // The kinds of JSON values.
 const (
 	KindNull       = jsontext.KindNull
@@ -75,6 +78,9 @@ func JoinOptions(opts ...Options) Options { return json.JoinOptions(opts...) }
 
 // AllowInvalidUTF8 replaces invalid UTF-8 with U+FFFD instead of returning an error.
 func AllowInvalidUTF8(v bool) Options { return jsontext.AllowInvalidUTF8(v) }
+
+// RejectUnknownMembers returns [ErrUnknownName] for members for which the Go type has no field.
+func RejectUnknownMembers(v bool) Options { return json.RejectUnknownMembers(v) }
 
 // Deterministic encodes equal values to equal text: maps are sorted by key.
 func Deterministic(v bool) Options { return json.Deterministic(v) }
