@@ -69,7 +69,10 @@ func TestAllOf_DescribesReservesAndBlocks(t *testing.T) {
 		second := memory.NewLimiter(limit.PerSecond(2).Named("second"))
 		minute := memory.NewLimiter(limit.PerMinute(6).Burst(3).Named("minute"))
 		both := limit.AllOf(second, minute)
-		assert.Equal(t, []limit.Description{{"second", 2, time.Second}, {"minute", 3, 30 * time.Second}}, both.(limit.Describer).Describe())
+		assert.Equal(t, []limit.Description{
+			{Name: "second", Limit: 2, Window: time.Second, Refill: 1, Per: time.Second / 2},
+			{Name: "minute", Limit: 3, Window: 30 * time.Second, Refill: 1, Per: 10 * time.Second},
+		}, both.(limit.Describer).Describe())
 
 		reserver := both.(limit.Reserver)
 		for _, want := range []limit.Decision{

@@ -154,7 +154,13 @@ type PolicySetter interface {
 type Description struct {
 	Name   string // that of the policy, which may be empty
 	Limit  int64
-	Window time.Duration
+	Window time.Duration // rounded up to a microsecond
+
+	// Refill tokens of a token bucket return every Per, one by one, exactly. They are those of
+	// the policy in lowest terms, with Per in whole microseconds: 1 every 10 ms for 100 per
+	// second. Refill is 0 for limits that are not token buckets.
+	Refill int64
+	Per    time.Duration
 }
 
 // A Describer is a limiter that describes its limits, such as for the HTTP header

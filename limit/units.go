@@ -107,6 +107,14 @@ func (u Units) WholeTokens(have int64) int64 { return max(have, 0) / u.perToken 
 // Window returns how long an empty bucket takes to fill.
 func (u Units) Window() time.Duration { return u.wait(u.full) }
 
+// Description describes a token bucket of the policy with these units.
+func (u Units) Description(name string) Description {
+	return Description{
+		Name: name, Limit: u.capacity, Window: u.Window(),
+		Refill: u.perMicro, Per: time.Duration(u.perToken) * time.Microsecond,
+	}
+}
+
 // PerToken returns how many units a token is.
 func (u Units) PerToken() int64 { return u.perToken }
 

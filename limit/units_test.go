@@ -28,6 +28,12 @@ func TestUnits_RefillsFasterThan(t *testing.T) {
 	assert.False(t, limit.PerMinute(59).Units().RefillsFasterThan(second))
 }
 
+func TestUnits_DescriptionIsInLowestTerms(t *testing.T) {
+	thirds := limit.Per(6, 14*time.Millisecond).Burst(20).Units()
+	assert.Equal(t, limit.Description{Name: "x", Limit: 20, Window: 46_667 * time.Microsecond, Refill: 3, Per: 7 * time.Millisecond}, thirds.Description("x"))
+	assert.Equal(t, limit.Description{Limit: 5000, Window: time.Microsecond, Refill: 5000, Per: time.Microsecond}, limit.Per(5000, time.Microsecond).Units().Description(""))
+}
+
 // FuzzUnits_FromUnits compares conversions with rational numbers.
 func FuzzUnits_FromUnits(f *testing.F) {
 	f.Add(int64(5), int64(1_000_000), int64(7), int64(3_600_000_000), int64(123))

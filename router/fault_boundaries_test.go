@@ -106,6 +106,22 @@ func boundaries() map[string]boundary {
 			},
 			setUp: respondWith(nil), want: errors.Internal, reason: "decode", exits: true,
 		},
+		"Options.AnnounceLimits": {
+			prepare: func(h *harness) {
+				h.opts.AnnounceLimits = func(router.IngressContext) []router.AnnouncedLimit { h.fault(); return nil }
+			},
+			trigger: func(h *harness) {
+				h.conn = h.dial()
+				assert.Nil(h, h.conn.Greet().Limits, "a part of the limits would mislead the client")
+			},
+			reason: "AnnounceLimits",
+			onExit: func(h *harness) bool {
+				h.conn = h.dial()
+				h.conn.SendText(`{"type":"$ws:hello"}`)
+				assert.Equal(h, errors.Internal, routertest.ReceiveError(h.conn).Code)
+				return true
+			},
+		},
 		"Options.OnBackpressure": {
 			prepare: func(h *harness) {
 				h.opts.SlowConsumer, h.opts.Limits.QueueMessages = router.DropOldest, 4

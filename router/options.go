@@ -109,6 +109,14 @@ type Options struct {
 	// always ignored.
 	RejectUnknownFields bool
 
+	// AnnounceLimits returns what a message of a type takes from the limits that a client should
+	// know, so that it can pace itself; ratelimit.Announce of package middleware/ratelimit
+	// returns such a function. It is called when a client sends the greeting, once for every
+	// type, with the connection's IngressContext: Type is a registered type or one of the
+	// protocol's, and Size the largest size of its messages. Many connections call it
+	// concurrently. If it is nil or panics, no limits are announced.
+	AnnounceLimits func(IngressContext) []AnnouncedLimit
+
 	// Origins lists the web pages that may connect, in addition to those of the server's own
 	// host: "https://example.com", "https://*.example.com" for all subdomains, or "*" for
 	// every page. A request without the header Origin is not sent by a page in a browser and

@@ -44,4 +44,5 @@ func (rt *Route) withoutMiddleware() *Route {
 // registerProtocolRoutes registers the calls that every router serves.
 func (r *Router) registerProtocolRoutes() {
 	protocolCall(r, r.refreshIdentity).withoutMiddleware()
+	protocolCall(r, greet).withoutMiddleware()
 }

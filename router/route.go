@@ -240,7 +240,7 @@ func addRoute[M Message](r *Router, rt *Route) *Route {
 	rt.value = func(message any) Message { return *message.(*M) }
 	rt.decode = func(payload []byte) (any, error) {
 		m := new(M)
-		return m, unmarshal(payload, m, r.opts.RejectUnknownFields)
+		return m, unmarshal(payload, m, r.opts.RejectUnknownFields && !wire.Reserved(rt.name))
 	}
 	if rt.rpc {
 		rt.timeout = r.opts.Timeouts.Call

@@ -31,10 +31,10 @@ func (l *Limiter) SetPolicy(policy limit.Policy) error {
 	return nil
 }
 
-// Describe returns the capacity of the policy, and the time in which an empty bucket fills. Callers
+// Describe returns the capacity and the refill of the policy. Callers
 // share the slice and must not change it.
 func (l *Limiter) Describe() []limit.Description { return *l.description.Load() }
 
 func (l *Limiter) describe(p limit.Policy) {
-	l.description.Store(&[]limit.Description{{Name: p.Name, Limit: p.Capacity, Window: p.Units().Window()}})
+	l.description.Store(&[]limit.Description{p.Units().Description(p.Name)})
 }

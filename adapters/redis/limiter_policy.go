@@ -65,8 +65,7 @@ func (l *Limiter) SetPolicy(policy limit.Policy) error {
 	return nil
 }
 
-// Describe returns the limiter's capacity, and how long an empty bucket takes to fill.
+// Describe returns the capacity and the refill of the limiter's policy.
 func (l *Limiter) Describe() []limit.Description {
-	u := &l.policy.Load().units
-	return []limit.Description{{Name: l.name, Limit: u.Full() / u.PerToken(), Window: u.Window()}}
+	return []limit.Description{l.policy.Load().units.Description(l.name)}
 }

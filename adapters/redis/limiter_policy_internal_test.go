@@ -179,7 +179,7 @@ func TestLimiter_SetPolicyNeedsTheSameName(t *testing.T) {
 	named := NewLimiter(client, limit.PerHour(5).Named("x"))
 	require.ErrorContains(t, named.SetPolicy(limit.PerHour(6).Named("y")), `named "x"`)
 	require.ErrorContains(t, named.SetPolicy(limit.PerHour(0).Named("x")), "redis: ")
-	assert.Equal(t, []limit.Description{{Name: "x", Limit: 5, Window: time.Hour}}, named.Describe())
+	assert.Equal(t, []limit.Description{{Name: "x", Limit: 5, Window: time.Hour, Refill: 1, Per: 12 * time.Minute}}, named.Describe())
 	require.NoError(t, named.SetPolicy(limit.PerMinute(6).Named("x")))
-	assert.Equal(t, []limit.Description{{Name: "x", Limit: 6, Window: time.Minute}}, named.Describe())
+	assert.Equal(t, []limit.Description{{Name: "x", Limit: 6, Window: time.Minute, Refill: 1, Per: 10 * time.Second}}, named.Describe())
 }

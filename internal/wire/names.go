@@ -16,6 +16,8 @@ const (
 	TypeAnswer    = "$ws:answer"     // what ingress sees for answers to calls of the server; never sent
 	TypeStreamEnd = "$ws:stream-end" // ends a stream without a reply of its own
 	TypeGoAway    = "$ws:goaway"     // from the server: reconnect soon
+	TypeHello     = "$ws:hello"      // from clients: the greeting
+	TypeWelcome   = "$ws:welcome"    // answers TypeHello
 )
 
 // AnswerPrefix begins the correlation IDs of calls that the server makes.

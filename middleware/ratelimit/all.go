@@ -45,6 +45,11 @@ type Rule struct {
 // panics if a rule or an option is invalid, or if different limiters on one Redis server share
 // buckets.
 func NewAll(rules []Rule, opts *Options) router.IngressFunc {
+	return newRules(rules, opts).ingress
+}
+
+// newRules returns the limit of NewAll.
+func newRules(rules []Rule, opts *Options) *rateLimit {
 	l := &rateLimit{}
 	if opts != nil {
 		l.Options = *opts
@@ -60,7 +65,7 @@ func NewAll(rules []Rule, opts *Options) router.IngressFunc {
 		limiters[i] = rule.Limiter
 	}
 	l.limiter = &guarded{breaker: newBreaker(l.Timeout, l.breakerChanged, limiters...)}
-	return l.ingress
+	return l
 }
 
 // mustSuitRules panics if an option is set that NewAll does not support.

@@ -29,10 +29,15 @@ import (
 // opts replaces the limiter of every tier. Tiers panics as [New] does, and if a limiter is
 // passed twice or is not a [limit.Charger], such as a token bucket of package memory or redis.
 func Tiers(tier func(router.IngressContext) string, limiters map[string]limit.Limiter, opts *Options) router.IngressFunc {
+	return newTiers(tier, limiters, opts).admit
+}
+
+// newTiers returns the limits of Tiers.
+func newTiers(tier func(router.IngressContext) string, limiters map[string]limit.Limiter, opts *Options) *tiers {
 	if tier == nil || len(limiters) == 0 {
 		panic("ratelimit: Tiers needs a function and limiters")
 	}
-	t := tiers{of: tier, limits: map[string]*rateLimit{}}
+	t := &tiers{of: tier, limits: map[string]*rateLimit{}}
 	seen := map[limit.Limiter]bool{}
 	for name, limiter := range limiters {
 		if _, ok := limiter.(limit.Charger); !ok {
@@ -49,7 +54,7 @@ func Tiers(tier func(router.IngressContext) string, limiters map[string]limit.Li
 		own.Name = tierName(own.Name, name)
 		t.limits[name] = newRateLimit(limiter, &own)
 	}
-	return t.admit
+	return t
 }
 
 func tierName(limitName, tier string) string {

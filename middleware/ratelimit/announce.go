@@ -1,0 +1,141 @@
+package ratelimit
+
+import (
+	"net/netip"
+
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/router"
+)
+
+// Announce returns a function for Options.AnnounceLimits of a router, which describes a limit for
+// clients that pace themselves. The arguments are those of [New], and Announce panics as New does.
+// It calls no limiter.
+//
+//	limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20).Named("messages"))
+//	opts := &ratelimit.Options{Key: ratelimit.KeyPerUser}
+//	r := router.New(&router.Options{AnnounceLimits: ratelimit.Announce(limiter, opts)})
+//	r.UseIngress(ratelimit.New(limiter, opts))
+//
+// The name, the capacity and the refill are those that the limiter describes as a
+// [limit.Describer]; with [limit.AllOf] there are several. An unnamed policy has Options.Name.
+// Limits without a name, limiters that do not describe themselves, and limits that are not token
+// buckets are not announced, because a client cannot pace itself by them exactly. Nothing is
+// announced in a dry run, or for a client that Options.Access names.
+//
+// To find out which connections share a bucket, Announce calls Options.Key for the same message
+// with another connection ID, then another user, tenant and address: the scope is the first of
+// them that changes the key. Key must therefore be a function of the IngressContext, also for
+// users that do not exist. A key that depends only on Identity.Data has the scope of the server.
+// Options.Cost and Options.Keep are called with several sizes. If the results differ, the cost is
+// announced as unknown, and the share as the largest.
+//
+// To announce several limits, join the results of their functions.
+func Announce(limiter limit.Limiter, opts *Options) func(router.IngressContext) []router.AnnouncedLimit {
+	l := newRateLimit(limiter, opts)
+	own := []Rule{{Limiter: limiter, Key: l.Key, Cost: l.Cost}}
+	return func(in router.IngressContext) []router.AnnouncedLimit { return l.announce(own, in) }
+}
+
+// AnnounceAll is [Announce] for the limits of [NewAll].
+func AnnounceAll(rules []Rule, opts *Options) func(router.IngressContext) []router.AnnouncedLimit {
+	l := newRules(rules, opts)
+	return func(in router.IngressContext) []router.AnnouncedLimit { return l.announce(l.rules, in) }
+}
+
+// AnnounceTiers is [Announce] for the limits of [Tiers]. It announces the limit of the tier that
+// the connection has. A client that changes its tier can repeat the greeting.
+func AnnounceTiers(tier func(router.IngressContext) string, limiters map[string]limit.Limiter, opts *Options) func(router.IngressContext) []router.AnnouncedLimit {
+	t := newTiers(tier, limiters, opts)
+	return func(in router.IngressContext) []router.AnnouncedLimit {
+		name := t.of(in)
+		l := t.limits[name]
+		if l == nil {
+			return nil // New rejects the message and reports it
+		}
+		return l.announce([]Rule{{Limiter: limiters[name], Key: l.Key, Cost: l.Cost}}, in)
+	}
+}
+
+// announce describes what a message takes by each rule.
+func (l *rateLimit) announce(rules []Rule, in router.IngressContext) (all []router.AnnouncedLimit) {
+	if l.DryRun || l.Access != nil && l.Access.lookup(&in) != limited {
+		return nil
+	}
+	for _, rule := range rules {
+		describer, ok := rule.Limiter.(limit.Describer)
+		if !ok {
+			continue
+		}
+		one := router.AnnouncedLimit{Scope: scopeOf(rule.Key, in), Bucket: rule.Key(in), Cost: 1}
+		if rule.Cost != nil {
+			one.Cost = fixed(rule.Cost, in)
+		}
+		if l.Keep != nil {
+			_, one.Keep = extremes(l.Keep, in)
+		}
+		for _, d := range describer.Describe() {
+			one.Name, one.Capacity, one.Refill, one.Per = d.Name, d.Limit, d.Refill, d.Per
+			if one.Name == "" {
+				one.Name = l.Name
+			}
+			if one.Name != "" && one.Refill > 0 {
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
+
+// fixed returns the cost of messages of every size up to in.Size, or -1 if it depends on the size.
+func fixed(cost func(router.IngressContext) int64, in router.IngressContext) int64 {
+	least, most := extremes(cost, in)
+	if least != most {
+		return -1
+	}
+	return most
+}
+
+// extremes returns the smallest and the largest result for in.Size, its half, and so on.
+func extremes(f func(router.IngressContext) int64, in router.IngressContext) (least, most int64) {
+	least = f(in)
+	most = least
+	for size := in.Size / 2; size > 0; size /= 2 {
+		in.Size = size
+		n := f(in)
+		least, most = min(least, n), max(most, n)
+	}
+	return least, most
+}
+
+// scopeOf returns who shares the bucket of in.
+func scopeOf(key func(router.IngressContext) limit.Key, in router.IngressContext) router.LimitScope {
+	own := key(in)
+	changes := func(change func(other *router.IngressContext)) bool {
+		other := in
+		change(&other)
+		return key(other) != own
+	}
+	const suffix = "'" // the connection, user or tenant exists or not: only the key must differ
+	switch {
+	case changes(func(other *router.IngressContext) { other.ConnID += suffix }):
+		return router.ScopeConnection
+	case in.Identity.UserID != "" && changes(func(other *router.IngressContext) { other.Identity.UserID += suffix }):
+		return router.ScopeUser
+	case in.Identity.TenantID != "" && changes(func(other *router.IngressContext) { other.Identity.TenantID += suffix }):
+		return router.ScopeTenant
+	case in.IP.IsValid() && changes(func(other *router.IngressContext) { other.IP = complement(in.IP) }):
+		return router.ScopeIP
+	default:
+		return router.ScopeServer
+	}
+}
+
+// complement returns an address that shares no prefix with ip.
+func complement(ip netip.Addr) netip.Addr {
+	bytes := ip.AsSlice()
+	for i := range bytes {
+		bytes[i] = ^bytes[i]
+	}
+	other, _ := netip.AddrFromSlice(bytes)
+	return other
+}

@@ -1,0 +1,125 @@
+package router
+
+import "time"
+
+// An AnnouncedLimit describes for a client what a message of one type takes from a token bucket.
+// Options.AnnounceLimits returns it. Limits with an empty Name, or whose Refill or Per is not
+// positive, are not announced.
+type AnnouncedLimit struct {
+	Name     string        // of the limit
+	Capacity int64         // tokens in a full bucket
+	Refill   int64         // tokens that return every Per, one by one
+	Per      time.Duration // whole microseconds
+	Scope    LimitScope    // who shares the bucket
+
+	// Bucket distinguishes the buckets of the limit: types with the same Bucket share one. It is not
+	// sent to the client. A limit.Key of package limit can be assigned to it.
+	Bucket [4]string
+
+	Cost int64 // tokens that a message takes; negative if that depends on the message
+	Keep int64 // tokens that a message must leave in the bucket to be admitted
+}
+
+// A LimitScope says which connections share a bucket. It is the narrowest one that is true: a
+// bucket of a user for each type has the scope of the user.
+type LimitScope string
+
+// The scopes.
+const (
+	ScopeConnection LimitScope = "connection" // none: the bucket is full when the connection opens
+	ScopeUser       LimitScope = "user"       // those of the same user
+	ScopeTenant     LimitScope = "tenant"     // those of the same tenant
+	ScopeIP         LimitScope = "ip"         // those from the same address or network
+	ScopeServer     LimitScope = "server"     // others, about which the client knows nothing
+)
+
+// A sharedLimit is a limit as clients receive it: AnnouncedLimits with the same numbers, by bucket.
+type sharedLimit struct {
+	Name     string          `json:"name"`
+	Capacity int64           `json:"capacity"`
+	Refill   int64           `json:"refill"`
+	RefillMs int64           `json:"refillMs"`
+	Scope    LimitScope      `json:"scope"`
+	Buckets  []*sharedBucket `json:"buckets"`
+}
+
+// A sharedBucket is one bucket with the types that take tokens from it.
+type sharedBucket struct {
+	Costs map[string]*int64 `json:"costs"` // nil if the cost depends on the message
+	Keep  map[string]int64  `json:"keep,omitzero"`
+}
+
+// limitGroups collects the AnnouncedLimits of all types. The keys of its maps are AnnouncedLimits
+// without the fields that the values of one key do not share.
+type limitGroups struct {
+	limits  []*sharedLimit // in the order of add
+	byLimit map[AnnouncedLimit]*sharedLimit
+	buckets map[AnnouncedLimit]*sharedBucket
+}
+
+// add adds the limits of a type.
+func (g *limitGroups) add(typ string, announced []AnnouncedLimit) {
+	for _, l := range announced {
+		if l.Name != "" && l.Refill > 0 && l.Per >= time.Microsecond {
+			g.bucket(l).charge(typ, l.Cost, l.Keep)
+		}
+	}
+}
+
+// bucket returns the bucket of an AnnouncedLimit.
+func (g *limitGroups) bucket(l AnnouncedLimit) *sharedBucket {
+	l.Cost, l.Keep = 0, 0
+	bucket := g.buckets[l]
+	if bucket == nil {
+		bucket = &sharedBucket{Costs: map[string]*int64{}}
+		g.buckets[l] = bucket
+		limit := g.limit(l)
+		limit.Buckets = append(limit.Buckets, bucket)
+	}
+	return bucket
+}
+
+// limit returns the limit of an AnnouncedLimit.
+func (g *limitGroups) limit(l AnnouncedLimit) *sharedLimit {
+	l.Bucket = [4]string{}
+	limit := g.byLimit[l]
+	if limit == nil {
+		limit = &sharedLimit{Name: l.Name, Capacity: l.Capacity, Scope: l.Scope}
+		limit.Refill, limit.RefillMs = perMillisecond(l.Refill, l.Per)
+		g.byLimit[l] = limit
+		g.limits = append(g.limits, limit)
+	}
+	return limit
+}
+
+// charge adds what a message of a type takes and leaves. A limit may be listed twice for a type.
+func (b *sharedBucket) charge(typ string, cost, keep int64) {
+	sum, listed := b.Costs[typ]
+	switch {
+	case cost < 0, listed && sum == nil:
+		b.Costs[typ] = nil
+	case listed:
+		*sum += cost
+	default:
+		b.Costs[typ] = &cost
+	}
+	if keep > 0 {
+		set(&b.Keep, typ, max(keep, b.Keep[typ]))
+	}
+}
+
+// perMillisecond returns the same refill in lowest terms, with a time in whole milliseconds.
+func perMillisecond(refill int64, per time.Duration) (tokens, ms int64) {
+	micros := per.Microseconds()
+	g := gcd(refill, micros)
+	tokens, ms = refill/g, micros/g
+	g = gcd(1000, ms)
+	return tokens * (1000 / g), ms / g
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

@@ -1,0 +1,104 @@
+package router
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/penstock-go/penstock/internal/wire"
+)
+
+// This file answers the greeting. A client that sends it receives messages of the protocol that
+// other clients would not understand.
+
+// A hello is the greeting.
+type hello struct{}
+
+// MessageType returns the type of the protocol.
+func (hello) MessageType() string { return wire.TypeHello }
+func (hello) protocol()           {}
+
+// A welcome says what the server expects of the client. Fields for types have only the types that
+// differ.
+type welcome struct {
+	ConnID                string           `json:"connId"`
+	PingIntervalMs        int64            `json:"pingIntervalMs"`
+	PongTimeoutMs         int64            `json:"pongTimeoutMs"`
+	MaxMessageBytes       int64            `json:"maxMessageBytes"`
+	MaxMessageBytesByType map[string]int64 `json:"maxMessageBytesByType,omitzero"`
+	CallTimeoutMs         int64            `json:"callTimeoutMs"`
+	CallTimeoutMsByType   map[string]int64 `json:"callTimeoutMsByType,omitzero"`
+	Concurrency           int              `json:"concurrency"`
+	Limits                []*sharedLimit   `json:"limits,omitzero"`
+}
+
+// MessageType returns the type of the protocol.
+func (welcome) MessageType() string { return wire.TypeWelcome }
+func (welcome) protocol()           {}
+
+// greet answers the greeting. A client may repeat it, for example because its identity has
+// changed, and its limits with it.
+func greet(ctx *Context, _ hello) (welcome, error) {
+	c, opts := ctx.conn, &ctx.conn.router.opts
+	c.greeted.Store(true)
+	w := welcome{
+		ConnID:          c.id,
+		PingIntervalMs:  opts.Timeouts.Ping.Milliseconds(),
+		PongTimeoutMs:   opts.Timeouts.Pong.Milliseconds(),
+		MaxMessageBytes: opts.Limits.MaxMessageBytes,
+		CallTimeoutMs:   opts.Timeouts.Call.Milliseconds(),
+		Concurrency:     opts.Limits.Concurrency,
+		Limits:          c.announcedLimits(),
+	}
+	for name, route := range c.router.routes {
+		if route.maxBytes != w.MaxMessageBytes {
+			set(&w.MaxMessageBytesByType, name, route.maxBytes)
+		}
+		if route.rpc && route.timeout != opts.Timeouts.Call {
+			set(&w.CallTimeoutMsByType, name, route.timeout.Milliseconds())
+		}
+	}
+	return w, nil
+}
+
+// set sets an element of a map, which it creates if it is nil.
+func set(m *map[string]int64, name string, value int64) {
+	if *m == nil {
+		*m = map[string]int64{}
+	}
+	(*m)[name] = value
+}
+
+// announcedLimits returns the limits of the connection as Options.AnnounceLimits describes them,
+// or nil if it is nil or panics: a part of them would mislead the client.
+func (c *Conn) announcedLimits() (limits []*sharedLimit) {
+	announce := c.router.opts.AnnounceLimits
+	if announce == nil {
+		return nil
+	}
+	c.router.hook("AnnounceLimits", func() {
+		groups := limitGroups{
+			limits:  []*sharedLimit{}, // without limits, the client learns that there are none
+			byLimit: map[AnnouncedLimit]*sharedLimit{},
+			buckets: map[AnnouncedLimit]*sharedBucket{},
+		}
+		now, sizes := time.Now(), c.router.sizesByType()
+		for _, typ := range slices.Sorted(maps.Keys(sizes)) {
+			groups.add(typ, announce(c.ingressContext(typ, sizes[typ], now)))
+		}
+		limits = groups.limits
+	})
+	return limits
+}
+
+// sizesByType returns the largest size of the messages of every type that ingress sees.
+func (r *Router) sizesByType() map[string]int64 {
+	sizes := map[string]int64{}
+	for _, typ := range []string{wire.TypeHeartbeat, wire.TypeAbort, wire.TypeCredit, wire.TypeAnswer} {
+		sizes[typ] = r.opts.Limits.MaxMessageBytes
+	}
+	for typ, route := range r.routes {
+		sizes[typ] = route.maxBytes
+	}
+	return sizes
+}
