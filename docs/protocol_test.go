@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"reflect"
 	"regexp"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/router/routertest"
 )
 
 var sample = regexp.MustCompile("(?ms)^```json\n(.*?)^```$")
@@ -80,6 +82,30 @@ func TestProtocol_ErrorSamplesMatchTheCodes(t *testing.T) {
 		assert.Equal(t, e.Retryable(), *payload.Retryable, "%s", text)
 	}
 	assert.GreaterOrEqual(t, found, 5)
+}
+
+// TestProtocol_WelcomeSampleIsComplete decodes the sample as a client does that knows every member.
+func TestProtocol_WelcomeSampleIsComplete(t *testing.T) {
+	found := 0
+	for _, text := range samples(t) {
+		var message struct {
+			Type    string          `json:"type"`
+			Payload json.RawMessage `json:"payload"`
+		}
+		require.NoError(t, json.Unmarshal(text, &message))
+		if message.Type != wire.TypeWelcome {
+			continue
+		}
+		found++
+		var welcome routertest.Welcome
+		decoder := json.NewDecoder(bytes.NewReader(message.Payload))
+		decoder.DisallowUnknownFields()
+		require.NoError(t, decoder.Decode(&welcome), "%s", text)
+		for field := range reflect.ValueOf(welcome).Fields() {
+			assert.Contains(t, string(message.Payload), `"`+field.Tag.Get("json")+`"`)
+		}
+	}
+	assert.Equal(t, 1, found)
 }
 
 func TestProtocol_ListsAllCodes(t *testing.T) {

@@ -49,6 +49,7 @@ var (
 	shared  limit.Limiter
 
 	redisClient *goredis.Client
+	cost        func(router.IngressContext) int64
 	server      *http.Server
 	mux         *http.ServeMux
 	alarm       atomic.Bool

@@ -199,3 +199,19 @@ func ExampleConnections() {
 	})
 	http.Handle("GET /ws", r)
 }
+
+// The router describes a limit to clients that ask for it, so that they can pace themselves.
+func ExampleAnnounce() {
+	limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20).Named("messages"))
+	opts := &ratelimit.Options{Key: ratelimit.KeyPerUser}
+	announce := ratelimit.Announce(limiter, opts)
+	r := router.New(&router.Options{AnnounceLimits: announce})
+	r.UseIngress(ratelimit.New(limiter, opts))
+
+	// The router calls the function for every type when a client sends the greeting.
+	for _, l := range announce(router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}}) {
+		fmt.Printf("%s: %d tokens, %d every %v, cost %d, shared by the connections of a %s\n",
+			l.Name, l.Capacity, l.Refill, l.Per, l.Cost, l.Scope)
+	}
+	// Output: messages: 20 tokens, 1 every 100ms, cost 1, shared by the connections of a user
+}
