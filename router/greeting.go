@@ -41,6 +41,7 @@ func (welcome) protocol()           {}
 func greet(ctx *Context, _ hello) (welcome, error) {
 	c, opts := ctx.conn, &ctx.conn.router.opts
 	c.greeted.Store(true)
+	c.checkExpiry() // the client may be due for a warning
 	w := welcome{
 		ConnID:          c.id,
 		PingIntervalMs:  opts.Timeouts.Ping.Milliseconds(),
@@ -82,9 +83,9 @@ func (c *Conn) announcedLimits() (limits []*sharedLimit) {
 			byLimit: map[AnnouncedLimit]*sharedLimit{},
 			buckets: map[AnnouncedLimit]*sharedBucket{},
 		}
-		now, sizes := time.Now(), c.router.sizesByType()
+		now, sizes, identity := time.Now(), c.router.sizesByType(), c.identity.Load()
 		for _, typ := range slices.Sorted(maps.Keys(sizes)) {
-			groups.add(typ, announce(c.ingressContext(typ, sizes[typ], now)))
+			groups.add(typ, announce(c.ingressContext(typ, identity, sizes[typ], now)))
 		}
 		limits = groups.limits
 	})

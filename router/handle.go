@@ -114,7 +114,11 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := in.route.validate(m, c.router.opts.Validate); err != nil {
+	library := c.router.opts.Validate
+	if in.route.protocol {
+		library = nil // the message is not one of the application
+	}
+	if err := in.route.validate(m, library); err != nil {
 		return nil, err
 	}
 	ctx := in.call

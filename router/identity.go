@@ -18,7 +18,7 @@ type Identity struct {
 	//
 	// The router closes the connection with 4401 at this time. A client that has sent $ws:hello
 	// is warned Timeouts.IdentityWarning before it, and can refresh its identity with $ws:auth;
-	// see the protocol, section 7. If the clock is set or the machine sleeps, the connection may
+	// see the protocol, section 8. If the clock is set or the machine sleeps, the connection may
 	// last up to a minute longer.
 	ExpiresAt time.Time
 }

@@ -21,7 +21,7 @@ type Options struct {
 	// request.
 	//
 	// It is called again when a client refreshes its identity with $ws:auth (see the protocol,
-	// section 7), with a request that has only the client's address, the query parameter
+	// section 8), with a request that has only the client's address, the query parameter
 	// access_token, and the context of the call. The client receives the error; the identity
 	// replaces the current one if the tenant and the user are the same, or if the connection is
 	// anonymous. Authenticate should return when the context is canceled, because later messages

@@ -22,7 +22,7 @@ func isProtocolMessage(m Message) bool {
 func protocolCall[M, Reply protocolMessage](r *Router, handle func(*Context, M) (Reply, error)) *Route {
 	var zero M
 	return addRoute[M](r, &Route{
-		name: zero.MessageType(), parent: &r.root, rpc: true, noFields: reflect.TypeFor[M]().NumField() == 0,
+		name: zero.MessageType(), parent: &r.root, rpc: true, protocol: true, noFields: reflect.TypeFor[M]().NumField() == 0,
 		run: func(ctx *Context) error {
 			reply, err := handle(ctx, *ctx.message.(*M))
 			if err != nil {

@@ -62,6 +62,7 @@ type Route struct {
 	decode     func(payload []byte) (any, error) // into a new *M
 	value      func(message any) Message         // dereferences the pointer that decode returns
 	noFields   bool                              // the payload may be absent
+	protocol   bool                              // the message is a call of the protocol, whose payload is always JSON
 	run        Handler
 	rpc        bool // messages are calls
 	concurrent bool // the next message may start before the handler has returned
