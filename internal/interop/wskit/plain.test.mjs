@@ -82,6 +82,15 @@ test("calls", async () => {
   await c.finish({ ANSWER: 2, EMPTY_DONE: 1 });
 });
 
+test("binary messages are read as text", async () => {
+  const c = connect("ann");
+  await c.opened;
+  c.sendText(Buffer.from(JSON.stringify({ type: "DO", payload: { what: "fail" } })));
+  await c.settled();
+  assert.deepEqual(c.seen.errors.map(({ code }) => code), ["UNAVAILABLE"]);
+  await c.finish({ ANSWER: 1 });
+});
+
 test("a reply of another type", async () => {
   const c = connect("ann");
   await assert.rejects(c.request(Ask, { do: "replace" }), new ValidationError("Expected type ANSWER, got NOTE"));

@@ -16,6 +16,8 @@ import (
 
 func TestWSKit_PlainClientAcceptsEveryFrame(t *testing.T) { runNode(t, "plain.test.mjs") }
 
+func TestWebSocket_CancelsCalls(t *testing.T) { runNode(t, "calls.test.mjs") }
+
 // runNode starts a server and runs a test program against it.
 func runNode(t *testing.T, program string) {
 	t.Helper()
