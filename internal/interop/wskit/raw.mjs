@@ -11,7 +11,7 @@ export class Raw {
 
   // open connects with a token and optional subprotocols.
   static open(token, protocols = []) {
-    const raw = new Raw();
+    const raw = new this();
     return new Promise((resolve, reject) => {
       const socket = new WebSocket(`${url}?access_token=${token}`, protocols);
       socket.binaryType = "arraybuffer";
