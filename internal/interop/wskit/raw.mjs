@@ -74,7 +74,8 @@ export class Raw {
     return this.take(({ type, meta }) => type !== "$ws:ack" && meta.correlationId === correlationId);
   }
 
-  // rest returns what has arrived and was not taken, once the server has handled what was sent before.
+  // rest returns what has arrived and was not taken, once the server has handled the events that were
+  // sent before.
   async rest() {
     await this.call("rest", "ASK", { do: "" });
     return this.#received.splice(0);

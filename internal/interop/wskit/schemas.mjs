@@ -33,7 +33,10 @@ const Progress = z.strictObject({
 });
 
 const byType = new Map([["$ws:rpc-progress", Progress]]);
-for (const schema of [Note, Ask.response, Empty.response, Err, RpcErr, HeartbeatAck]) {
+[Note, Ask.response, Empty.response, Err, RpcErr, HeartbeatAck].forEach(accept);
+
+// accept adds a schema to those of the messages that the client asks for.
+export function accept(schema) {
   byType.set(schema.messageType, schema);
 }
 

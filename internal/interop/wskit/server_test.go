@@ -75,9 +75,15 @@ type server struct {
 	release chan struct{} // each value lets one call that waits return
 }
 
-func startServer(t *testing.T) *server {
+// A feature adds to a server what the clients of one program need.
+type feature struct {
+	configure func(*router.Options) // nil if the options stay as they are
+	register  func(*router.Router)  // nil if there are no further routes
+}
+
+func startServer(t *testing.T, features []feature) *server {
 	s := &server{t: t, release: make(chan struct{}, 1000)}
-	s.router = router.New(&router.Options{
+	opts := router.Options{
 		Authenticate: func(req *http.Request) (router.Identity, error) {
 			return router.Identity{UserID: router.Token(req)}, nil
 		},
@@ -88,15 +94,19 @@ func startServer(t *testing.T) *server {
 		Limits:       router.Limits{MaxMessageBytes: 1000, Concurrency: 300},
 		Timeouts:     router.Timeouts{Call: 2 * time.Second, Ping: 100 * time.Millisecond},
 		Logger:       slog.New(slog.DiscardHandler),
-	})
-	s.router.UseIngress(limit)
-	router.On(s.router, s.do)
-	router.RPC(s.router, s.ask).Use(replaceReply)
-	router.RPC(s.router, func(*router.Context, Empty) (EmptyDone, error) { return EmptyDone{}, nil })
-	router.RPC(s.router, func(*router.Context, Costly) (Answer, error) { return Answer{}, nil })
-	router.On(s.router, func(*router.Context, Large) error { return nil }).MaxMessageBytes(1500)
-	router.On(s.router, func(*router.Context, Closing) error { return nil }).LimitAction(router.ActionClose)
-
+	}
+	for _, f := range features {
+		if f.configure != nil {
+			f.configure(&opts)
+		}
+	}
+	s.router = router.New(&opts)
+	s.register()
+	for _, f := range features {
+		if f.register != nil {
+			f.register(s.router)
+		}
+	}
 	listener := httptest.NewServer(s.router)
 	s.url = "ws" + strings.TrimPrefix(listener.URL, "http")
 	t.Cleanup(func() {
@@ -104,6 +114,16 @@ func startServer(t *testing.T) *server {
 		listener.Close()
 	})
 	return s
+}
+
+func (s *server) register() {
+	s.router.UseIngress(limit)
+	router.On(s.router, s.do)
+	router.RPC(s.router, s.ask).Use(replaceReply)
+	router.RPC(s.router, func(*router.Context, Empty) (EmptyDone, error) { return EmptyDone{}, nil })
+	router.RPC(s.router, func(*router.Context, Costly) (Answer, error) { return Answer{}, nil })
+	router.On(s.router, func(*router.Context, Large) error { return nil }).MaxMessageBytes(1500)
+	router.On(s.router, func(*router.Context, Closing) error { return nil }).LimitAction(router.ActionClose)
 }
 
 func limit(_ context.Context, in router.IngressContext) error {

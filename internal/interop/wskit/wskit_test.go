@@ -19,10 +19,10 @@ func TestWSKit_PlainClientAcceptsEveryFrame(t *testing.T) { runNode(t, "plain.te
 func TestWebSocket_CancelsCalls(t *testing.T) { runNode(t, "calls.test.mjs") }
 
 // runNode starts a server and runs a test program against it.
-func runNode(t *testing.T, program string) {
+func runNode(t *testing.T, program string, features ...feature) {
 	t.Helper()
 	dir := install(t)
-	s := startServer(t)
+	s := startServer(t, features)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, need(t, "node"), "--test", filepath.Join(dir, program))
