@@ -25,7 +25,8 @@ func runNode(t *testing.T, program string, features ...feature) {
 	s := startServer(t, features)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	command := exec.CommandContext(ctx, need(t, "node"), "--test", filepath.Join(dir, program))
+	command := exec.CommandContext(ctx, need(t, "node"), filepath.Join(dir, program))
+	command.WaitDelay = time.Second
 	command.Env = append(os.Environ(), "PENSTOCK_URL="+s.url)
 	out, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", out)
