@@ -37,8 +37,9 @@ type Conn struct {
 	greeted     atomic.Bool                // the client has sent $ws:hello: it knows frames that other clients do not expect
 	draining    atomic.Bool                // rejects new messages, and closes when only the reader is active
 
-	mu     sync.Mutex          // also held to change identity
-	topics map[string]struct{} // nil after the last reference is released
+	mu     sync.Mutex            // also held to change identity
+	topics map[string]struct{}   // nil after the last reference is released
+	counts map[*topicPattern]int // subscriptions by pattern, of patterns with MaxPerConn; nil until the first
 }
 
 // ID returns the connection's identifier. It is random, and unique across nodes.
@@ -88,35 +89,17 @@ func (c *Conn) Close(code StatusCode, reason string) {
 
 // Subscribe subscribes the connection to topic until it unsubscribes or is closed. Messages
 // from other nodes arrive as soon as the broker has confirmed the subscription. Subscribing
-// again has no effect.
+// again has no effect, even if the client has subscribed by itself; see [Topic]. If
+// TopicOptions.Presence is set, the connection also becomes present, with an empty info.
 //
 // The name of a topic has 1 to 256 bytes of UTF-8 without control characters; for any other
-// name, Subscribe returns an error with the code INVALID_ARGUMENT. Above Limits.Topics it
-// returns a [*LimitExceeded], and after the connection has been closed, an error with the code
+// name, Subscribe returns an error with the code INVALID_ARGUMENT. Above Limits.Topics or
+// TopicOptions.MaxPerConn it returns a [*LimitExceeded], and after the connection has been closed, an error with the code
 // UNAVAILABLE.
 func (c *Conn) Subscribe(topic string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.subscribe(topic)
-}
-
-// subscribe must be called with c.mu held.
-func (c *Conn) subscribe(topic string) error {
-	if c.topics == nil {
-		return errClosed
-	}
-	if _, ok := c.topics[topic]; ok {
-		return nil
-	}
-	if err := checkTopic(topic); err != nil {
-		return err
-	}
-	if n, limit := len(c.topics)+1, c.router.opts.Limits.Topics; n > limit {
-		return &LimitExceeded{Kind: LimitTopics, Observed: int64(n), Limit: int64(limit), RetryAfter: errors.Never}
-	}
-	c.topics[topic] = struct{}{}
-	c.router.topics.add(topic, c)
-	return nil
 }
 
 // Subscribed reports whether the connection subscribes to topic.
@@ -133,6 +116,7 @@ func (c *Conn) Unsubscribe(topic string) {
 	defer c.mu.Unlock()
 	if _, ok := c.topics[topic]; ok {
 		delete(c.topics, topic)
+		c.countSubscription(c.router.topics.patternOf(topic), -1)
 		c.router.topics.remove(topic, c)
 	}
 }

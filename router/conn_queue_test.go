@@ -93,13 +93,9 @@ func TestTopicOptions_SlowConsumerOfTopic(t *testing.T) {
 			publisher := router.New(&router.Options{Broker: broker})
 			r := router.New(discardLogs(router.Options{
 				Broker: broker, Limits: router.Limits{QueueMessages: 8}, Timeouts: patient,
-				TopicOptions: func(topic string) router.TopicOptions {
-					kind, _, _ := strings.Cut(topic, "/")
-					return router.TopicOptions{SlowConsumer: map[string]router.SlowConsumerPolicy{
-						"quotes": router.Conflate, "log": router.DropOldest,
-					}[kind]}
-				},
 			}))
+			router.Topic(r, "quotes/{symbol}", &router.TopicOptions{SlowConsumer: router.Conflate})
+			router.Topic(r, "log/{name}", &router.TopicOptions{SlowConsumer: router.DropOldest})
 			client, conn := dialPaused(t, r)
 			for _, topic := range []string{"quotes/1", "log/1", "chat/1"} {
 				require.NoError(t, conn.Subscribe(topic))

@@ -129,25 +129,18 @@ func boundaries() map[string]boundary {
 			},
 			trigger: func(h *harness) { h.fillQueue() }, reason: "OnBackpressure", exits: true,
 		},
-		"Options.TopicOptions": {
-			prepare: func(h *harness) {
-				h.opts.TopicOptions = func(topic string) router.TopicOptions {
-					if topic == "room" {
-						h.fault()
-					}
-					return router.TopicOptions{}
-				}
-			},
+		"TopicOptions.Authorize": {
 			setUp: func(h *harness) {
-				router.On(h.router, func(ctx *router.Context, _ Faulty) error { return ctx.Join("room", "") })
+				router.Topic(h.router, "room/{id}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicName) error {
+					h.fault()
+					return nil
+				}})
 			},
-			trigger: func(h *harness) { h.joinAndLeave() }, reason: "TopicOptions",
-			onExit: func(h *harness) bool {
+			trigger: func(h *harness) {
 				h.conn = h.dial()
-				h.conn.Send(Faulty{})
-				assert.Equal(h, errors.Internal, routertest.ReceiveError(h.conn).Code)
-				return true
+				assert.Equal(h, errors.Internal, routertest.SubscribeError(h.conn, "room/go").Code)
 			},
+			reason: "handler", exits: true,
 		},
 		"Options.OnPresence": {
 			prepare: func(h *harness) { h.opts.OnPresence = func(router.PresenceEvent) { h.fault() } },

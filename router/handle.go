@@ -188,6 +188,9 @@ func (c *Conn) handleCall(ctx *Context) {
 	canceled := false
 	defer func() {
 		defer ctx.call.end(endedByReturn)
+		if ctx.route.answered != nil {
+			defer ctx.route.answered(ctx)
+		}
 		if canceled {
 			return
 		}

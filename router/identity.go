@@ -150,12 +150,9 @@ func (ts *topics) rejoin(name string, c *Conn) {
 	t := ts.find(name)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old, ok := t.presence.local[c.id]
-	if !ok {
-		return
+	if old, ok := t.presence.local[c.id]; ok {
+		ts.updateMember(t, c, old.Info)
 	}
-	ts.notifyPresence(t, old, false)
-	ts.addLocalMember(t, c, old.Info)
 }
 
 // errIdentityExpired rejects an identity, and closes a connection, whose ExpiresAt has passed.

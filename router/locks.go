@@ -33,7 +33,8 @@ package router
 // marks the call as answered sends the answer (settleCall); only the goroutine that takes a message out of
 // c.messages owns it, so a waiting call is either removed by cancelCall or starts.
 // Per router: r.events, a queue for OnPresence, OnMessagesLost and logAsync, whose goroutine
-// exists only while a function waits. Per presence query: two timers.
+// exists only while a function waits. Per presence query: two timers. Per topic whose presence
+// clients asked for: a timer, which exists only while a change is not sent, and calls sendPresence.
 //
 // Any of these goroutines can end early, because application code may call runtime.Goexit.
 // What must happen nevertheless is deferred.
@@ -42,13 +43,14 @@ package router
 //
 // A goroutine acquires locks only in this order, and may skip levels:
 //
-//  1. Conn.mu: guards Conn.topics and the timer of connIdentity; held by Subscribe, Join and
-//     Unsubscribe, so that the topics see one connection's changes in order, and by SetIdentity
-//     and the check of ExpiresAt, so that an identity is not changed after it has expired
+//  1. Conn.mu: guards Conn.topics, Conn.counts and the timer of connIdentity; held by Subscribe,
+//     Join and Unsubscribe, so that the topics see one connection's changes in order, and by
+//     SetIdentity and the check of ExpiresAt, so that an identity is not changed after it has
+//     expired
 //  2. topicShard.mu: guards the shard's map and topic.subscriptions; also held for
 //     Session.Subscribe and Session.Unsubscribe, so that the broker sees them in order
-//  3. topic.mu: guards the subscribers and the presence; also held while a message is
-//     queued for all subscribers, and for Session.Publish of presence packets
+//  3. topic.mu: guards the subscribers, the presence and its feed; also held while a message
+//     is queued for all subscribers or all watchers, and for Session.Join and its siblings
 //  4. call.mu: guards call.answered; held while progress is queued, so that none follows the
 //     answer
 //  5. the lock of the serial queue c.messages, held for wsconn.Conn.Wake
@@ -74,9 +76,8 @@ package router
 //   - the methods of broker.Session, under topicShard.mu or topic.mu; so a broker must not
 //     call its broker.Handler before they have returned. Session.Close is called without locks,
 //     because it waits for functions of the broker.Handler
-//   - Options.TopicOptions, under topicShard.mu
 //   - observers, under Conn.mu, topicShard.mu, topic.mu or call.mu, when a message is dropped or
-//     conflated, or a broker or TopicOptions panics
+//     conflated, or a broker panics
 //
 // Hooks and the Logger may call the router, so code under a lock queues them in r.events or
 // c.reports. The methods of wsconn.Handler run without wsconn.Conn.mu, but possibly under

@@ -59,13 +59,6 @@ type Options struct {
 	// by default. Dropped messages are reported to OnLimitExceeded, conflated ones are not.
 	SlowConsumer SlowConsumerPolicy
 
-	// TopicOptions returns the options of a topic. If nil, every topic has the zero
-	// TopicOptions. It is called when a connection of this node subscribes to a topic that no
-	// other one subscribes to, under locks: it must return quickly, must not call the router, and
-	// should return the same options for the same name. If it panics, the topic has the zero
-	// TopicOptions.
-	TopicOptions func(topic string) TopicOptions
-
 	// OnBackpressure is called when a connection's send queue becomes more than half full, and
 	// again only after it has been less than a quarter full. The application should then send
 	// less.

@@ -29,11 +29,12 @@ type PresenceEvent struct {
 type presence struct {
 	tracked bool              // a connection of this node has joined the topic
 	local   map[string]Member // by connection ID
-	remote  map[remoteMember]Member
+	remote  map[memberKey]Member
+	feed    *presenceFeed // nil until a client asks for presence
 }
 
-// A remoteMember identifies a member on another node.
-type remoteMember struct{ node, id string }
+// A memberKey identifies a member on all nodes. The node is "" for this node.
+type memberKey struct{ node, id string }
 
 // maxInfoBytes bounds the info of a member.
 const maxInfoBytes = 1024
@@ -41,15 +42,16 @@ const maxInfoBytes = 1024
 // Join subscribes the connection to topic and makes it present there, until it unsubscribes or
 // is closed: [Router.Presence] lists it on every node with a connection that has joined the
 // topic. Info is for the application, a display name for example, with up to 1024 bytes.
-// Joining again has no effect and keeps the first info. Join returns the errors of
-// [Conn.Subscribe], and INVALID_ARGUMENT if info is too long.
+// Joining again has no effect and keeps the info, unless that is empty: the member then leaves
+// and joins with the new info. Join returns the errors of [Conn.Subscribe], and
+// INVALID_ARGUMENT if info is too long.
 func (c *Conn) Join(topic, info string) error {
 	if len(info) > maxInfoBytes {
 		return errors.Errorf(errors.InvalidArgument, "the info for topic %q has %d bytes; it must have at most %d", topic, len(info), maxInfoBytes)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.subscribe(topic); err != nil {
+	if _, err := c.addSubscription(topic); err != nil {
 		return err
 	}
 	c.router.topics.join(topic, c, info)
@@ -64,34 +66,61 @@ func (r *Router) Presence(topic string) []Member {
 		return nil
 	}
 	defer t.mu.Unlock()
-	all := slices.AppendSeq(slices.Collect(maps.Values(t.presence.local)), maps.Values(t.presence.remote))
+	all := t.presence.members()
 	slices.SortFunc(all, func(a, b Member) int { return cmp.Compare(a.ConnID, b.ConnID) })
 	return all
 }
 
-// join adds a local member. c must be subscribed, and c.mu must be held.
+// members returns the members on all nodes, in no particular order, or nil if there are none.
+func (p *presence) members() []Member {
+	if len(p.local)+len(p.remote) == 0 {
+		return nil
+	}
+	all := make([]Member, 0, len(p.local)+len(p.remote))
+	all = slices.AppendSeq(all, maps.Values(p.local))
+	return slices.AppendSeq(all, maps.Values(p.remote))
+}
+
+// join adds a local member, or sets its info if that is empty. c must be subscribed, and c.mu
+// must be held.
 func (ts *topics) join(name string, c *Conn, info string) {
 	t := ts.find(name) // c subscribes to it
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := &t.presence
-	if _, ok := p.local[c.id]; ok {
+	if m, ok := t.presence.local[c.id]; ok {
+		ts.updateMember(t, c, cmp.Or(m.Info, info))
 		return
 	}
-	if !p.tracked {
-		*p = presence{tracked: true, local: map[string]Member{}, remote: map[remoteMember]Member{}}
+	if p := &t.presence; !p.tracked {
+		p.tracked, p.local, p.remote = true, map[string]Member{}, map[memberKey]Member{}
 		ts.router.session.Track(name)
 	}
 	ts.addLocalMember(t, c, info)
 }
 
-// addLocalMember adds or replaces a local member. It must be called with c.mu and t.mu held.
+// updateMember replaces a local member, which leaves and joins, unless neither its info nor the
+// identity of c has changed. It must be called with t.mu held.
+func (ts *topics) updateMember(t *topic, c *Conn, info string) {
+	old := t.presence.local[c.id]
+	if old == c.member(info) {
+		return
+	}
+	ts.notifyPresence(t, memberKey{id: c.id}, old, false)
+	ts.addLocalMember(t, c, info)
+}
+
+// addLocalMember must be called with t.mu held.
 func (ts *topics) addLocalMember(t *topic, c *Conn, info string) {
-	identity := c.Identity()
-	m := Member{ConnID: c.id, TenantID: identity.TenantID, UserID: identity.UserID, Info: info}
+	m := c.member(info)
 	t.presence.local[c.id] = m
-	ts.notifyPresence(t, m, true)
+	ts.notifyPresence(t, memberKey{id: c.id}, m, true)
 	ts.router.session.Join(t.name, c.id, encodeMember(m))
+}
+
+// member returns the connection as a member of a topic.
+func (c *Conn) member(info string) Member {
+	identity := c.Identity()
+	return Member{ConnID: c.id, TenantID: identity.TenantID, UserID: identity.UserID, Info: info}
 }
 
 // removeLocalMember must be called with t.mu held.
@@ -101,7 +130,7 @@ func (ts *topics) removeLocalMember(t *topic, c *Conn) {
 		return
 	}
 	delete(t.presence.local, c.id)
-	ts.notifyPresence(t, m, false)
+	ts.notifyPresence(t, memberKey{id: c.id}, m, false)
 	ts.router.session.Leave(t.name, c.id)
 }
 
@@ -111,8 +140,8 @@ func (ts *topics) untrack(t *topic) {
 		return
 	}
 	ts.router.session.Untrack(t.name)
-	for _, m := range t.presence.remote {
-		ts.notifyPresence(t, m, false)
+	for key, m := range t.presence.remote {
+		ts.notifyPresence(t, key, m, false)
 	}
 	t.presence = presence{}
 }
@@ -125,26 +154,27 @@ func (ts *topics) presenceChanged(name string, changed broker.Member, joined boo
 		return
 	}
 	defer t.mu.Unlock()
-	id := remoteMember{changed.Node, changed.ID}
-	m, known := t.presence.remote[id]
+	key := memberKey{changed.Node, changed.ID}
+	m, known := t.presence.remote[key]
 	switch {
 	case !joined && known:
-		delete(t.presence.remote, id)
+		delete(t.presence.remote, key)
 	case joined && !known && t.presence.tracked:
 		var ok bool
 		if m, ok = parseMember(changed); !ok {
 			return
 		}
-		t.presence.remote[id] = m
+		t.presence.remote[key] = m
 	default:
 		return
 	}
-	ts.notifyPresence(t, m, joined)
+	ts.notifyPresence(t, key, m, joined)
 }
 
-// notifyPresence queues a call of Options.OnPresence. Calls are queued under the topic's lock,
-// so they run in the order of the changes.
-func (ts *topics) notifyPresence(t *topic, m Member, joined bool) {
+// notifyPresence reports a change to clients that asked for presence, and queues a call of
+// Options.OnPresence. It must be called with t.mu held, so that both get the changes in order.
+func (ts *topics) notifyPresence(t *topic, key memberKey, m Member, joined bool) {
+	ts.addPresenceChange(t, presenceChange{key, m, joined})
 	if ts.router.opts.OnPresence == nil {
 		return
 	}

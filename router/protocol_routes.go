@@ -45,4 +45,5 @@ func (rt *Route) withoutMiddleware() *Route {
 func (r *Router) registerProtocolRoutes() {
 	protocolCall(r, r.refreshIdentity).withoutMiddleware()
 	protocolCall(r, greet).withoutMiddleware()
+	r.registerTopicRoutes()
 }

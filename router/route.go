@@ -64,9 +64,10 @@ type Route struct {
 	noFields   bool                              // the payload may be absent
 	protocol   bool                              // the message is a call of the protocol, whose payload is always JSON
 	run        Handler
-	rpc        bool // messages are calls
-	concurrent bool // the next message may start before the handler has returned
-	bare       bool // middleware does not run
+	answered   func(*Context) // called after the answer of a call has been queued; may be nil
+	rpc        bool           // messages are calls
+	concurrent bool           // the next message may start before the handler has returned
+	bare       bool           // middleware does not run
 
 	ingress  []IngressFunc
 	use      []Middleware

@@ -131,7 +131,7 @@ func (r *Router) mustNotBeServing(what string) {
 func (r *Router) buildRoutes() {
 	r.serving.Store(true)
 	r.unknownIngress = r.root.ingress
-	for _, route := range r.routes {
-		route.build()
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(r.routes))) { // $ is last: mistakes name types of the application
+		r.routes[name].build()
 	}
 }

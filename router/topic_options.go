@@ -1,26 +1,106 @@
 package router
 
-// TopicOptions configure a topic on this node. The zero value is a working configuration.
+import (
+	"fmt"
+	"strconv"
+)
+
+// TopicOptions configure the topics that a pattern matches; see [Topic]. The zero value is a
+// working configuration. It is also that of topics which no pattern matches.
 type TopicOptions struct {
-	// SlowConsumer is the policy for publications on the topic. The zero value means
-	// Options.SlowConsumer.
+	// Authorize decides whether a client may subscribe to a topic by itself, with the message
+	// $ws:subscribe of the protocol; see docs/protocol.md. It is called for every such message,
+	// as a handler is: after ingress functions and middleware, in the order of the connection's
+	// messages, and with the context of the message. It may block, which delays later messages
+	// of the connection. The client receives the public part of the error. If nil, clients get
+	// PERMISSION_DENIED, and only handlers can subscribe their connections.
+	Authorize func(*Context, TopicName) error
+
+	// Presence makes every subscriber present, as [Conn.Join] does: those that [Conn.Subscribe]
+	// has subscribed and clients that have subscribed themselves have an empty info. A client that asks for it
+	// receives the members with the answer to $ws:subscribe, and then every change.
+	Presence bool
+
+	// SlowConsumer is the policy for publications. The zero value means Options.SlowConsumer.
 	SlowConsumer SlowConsumerPolicy
+
+	// MaxPerConn bounds the subscriptions of one connection to topics of the pattern, in addition
+	// to Limits.Topics. 0 means unlimited.
+	MaxPerConn int
 }
 
-// topicOptions returns the options of a topic, or the zero value if Options.TopicOptions panics.
-// It runs under a lock, so a panic is logged later.
-func (r *Router) topicOptions(name string) (opts TopicOptions) {
-	if r.opts.TopicOptions == nil {
-		return TopicOptions{}
+// A TopicName is the name of a topic that a pattern matches.
+type TopicName struct {
+	name    string
+	pattern *topicPattern
+}
+
+// String returns the whole name.
+func (n TopicName) String() string { return n.name }
+
+// Value returns the part of the name that a wildcard of the pattern matches: "go" for the wildcard
+// id if the pattern is "room/{id}" and the name "room/go". It returns "" if the pattern has no
+// such wildcard.
+func (n TopicName) Value(wildcard string) string {
+	if n.pattern == nil {
+		return ""
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			opts = TopicOptions{}
-			r.observe(Event{Kind: EventPanicked, Reason: "TopicOptions"})
-			r.logAsync("TopicOptions", v)
-		}
-	}()
-	opts = r.opts.TopicOptions(name)
-	mustBeSlowConsumerPolicy("TopicOptions.SlowConsumer", opts.SlowConsumer)
-	return opts
+	return n.pattern.value(n.name, wildcard)
+}
+
+// Topic declares the topics whose names match a pattern. Clients can subscribe to declared topics
+// only; handlers can use any topic. If opts is nil, the zero TopicOptions apply; otherwise opts is
+// copied.
+//
+// A pattern has segments, separated by "/". A segment is a literal; or {name}, which matches one
+// segment that is not empty; or, at the end, {name...}, which matches the rest of the name: one or
+// more segments, and the empty rest in "room/" as well. As for the patterns of
+// [net/http.ServeMux], the most specific pattern applies to a topic: "room/lobby" takes
+// precedence over "room/{id}", and "room/{id}" over "{all...}". The order of registration does
+// not matter. There is no escaping: a pattern matches the name as it is.
+//
+// Topic panics if the pattern is malformed, if an option is invalid, if the router has begun to
+// serve, or if another pattern matches some of the same names and neither is more specific. It
+// must not be called concurrently with itself.
+func Topic(r *Router, pattern string, opts *TopicOptions) {
+	position := callerPosition(1)
+	if r == nil {
+		panic(fmt.Sprintf("router: %s: the router of topic pattern %q is nil", position, pattern))
+	}
+	r.mustNotBeServing("Topic")
+	segments, err := parsePattern(pattern)
+	if err != nil {
+		panic(fmt.Sprintf("router: %s: topic pattern %q is malformed: %v", position, pattern, err))
+	}
+	p := &topicPattern{text: pattern, position: position, segments: segments}
+	if opts != nil {
+		p.opts = *opts
+	}
+	name := strconv.Quote(pattern) + ", registered at " + position
+	mustBeSlowConsumerPolicy("TopicOptions.SlowConsumer of "+name, p.opts.SlowConsumer)
+	if p.opts.MaxPerConn < 0 {
+		panic(fmt.Sprintf("router: TopicOptions.MaxPerConn of %s is %d; it must not be negative", name, p.opts.MaxPerConn))
+	}
+	r.topics.declare(p)
+}
+
+// declare adds a pattern. It panics if the pattern conflicts with another one.
+func (ts *topics) declare(p *topicPattern) {
+	for _, other := range ts.patterns {
+		p.mustNotConflict(other)
+	}
+	ts.patterns = append(ts.patterns, p)
+	ts.root.add(p)
+}
+
+// undeclared has the options of topics that no pattern matches.
+var undeclared = &topicPattern{}
+
+// patternOf returns the pattern that applies to a topic, or undeclared. Patterns do not change
+// while the router serves, so it needs no lock.
+func (ts *topics) patternOf(name string) *topicPattern {
+	if p := ts.root.match(name); p != nil {
+		return p
+	}
+	return undeclared
 }

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"fmt"
 	"hash/maphash"
 	"strings"
 	"sync"
@@ -18,6 +19,10 @@ type topics struct {
 	router *Router
 	seed   maphash.Seed
 	shards [topicShards]topicShard
+
+	// Declared topics; read-only once the router serves.
+	patterns []*topicPattern
+	root     patternNode
 }
 
 const topicShards = 64
@@ -32,6 +37,7 @@ type topicShard struct {
 // topics.
 type topic struct {
 	name          string
+	pattern       *topicPattern
 	slowConsumer  wsconn.SlowConsumerPolicy
 	subscriptions int // guarded by the shard's lock; the topic is dropped at 0
 
@@ -54,13 +60,21 @@ const maxTopicBytes = 256
 
 // checkTopic returns an error if the name of a topic is invalid.
 func checkTopic(name string) error {
-	if len(name) == 0 || len(name) > maxTopicBytes {
-		return errors.Errorf(errors.InvalidArgument, "a topic's name must have 1 to %d bytes, not %d", maxTopicBytes, len(name))
-	}
-	if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return errors.Errorf(errors.InvalidArgument, "a topic's name must be UTF-8 without control characters, unlike %+q", name)
+	if rule := brokenTopicRule(name); rule != "" {
+		return errors.Errorf(errors.InvalidArgument, "a topic's name %s", rule)
 	}
 	return nil
+}
+
+// brokenTopicRule returns the rule that the name of a topic or a pattern breaks, or "".
+func brokenTopicRule(name string) string {
+	if len(name) == 0 || len(name) > maxTopicBytes {
+		return fmt.Sprintf("must have 1 to %d bytes, not %d", maxTopicBytes, len(name))
+	}
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return fmt.Sprintf("must be UTF-8 without control characters, unlike %+q", name)
+	}
+	return ""
 }
 
 // shard returns the shard of a topic.
@@ -68,8 +82,8 @@ func (ts *topics) shard(name string) *topicShard {
 	return &ts.shards[maphash.String(ts.seed, name)%topicShards]
 }
 
-// add subscribes c, which must not be subscribed. c.mu must be held.
-func (ts *topics) add(name string, c *Conn) {
+// add subscribes c, which must not be subscribed, to a topic that p matches. c.mu must be held.
+func (ts *topics) add(name string, p *topicPattern, c *Conn) {
 	s := ts.shard(name)
 	s.mu.Lock()
 	if t := s.topics[name]; t != nil {
@@ -81,10 +95,11 @@ func (ts *topics) add(name string, c *Conn) {
 		return
 	}
 	defer s.mu.Unlock()
-	t := &topic{name: name, subscriptions: 1, members: map[*Conn]struct{}{c: {}}}
-	s.topics[name] = t
-	defer ts.router.session.Subscribe(name) // even if TopicOptions calls runtime.Goexit
-	t.slowConsumer = wsconn.SlowConsumerPolicy(ts.router.topicOptions(name).SlowConsumer)
+	s.topics[name] = &topic{
+		name: name, pattern: p, slowConsumer: wsconn.SlowConsumerPolicy(p.opts.SlowConsumer),
+		subscriptions: 1, members: map[*Conn]struct{}{c: {}},
+	}
+	ts.router.session.Subscribe(name)
 }
 
 // remove unsubscribes c, which must be subscribed. Only one goroutine may unsubscribe c from a
@@ -118,6 +133,7 @@ func (ts *topics) drop(t *topic, c *Conn) {
 // unsubscribe must be called with t.mu held.
 func (ts *topics) unsubscribe(t *topic, c *Conn) {
 	delete(t.members, c)
+	t.presence.unwatch(c)
 	ts.removeLocalMember(t, c)
 }
 

@@ -1,0 +1,88 @@
+//go:build !js
+
+package routertest
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/router"
+)
+
+// Subscribe subscribes to a topic as a client does, with $ws:subscribe, and waits for the answer.
+// It asks for presence, and returns the members, or nil if the topic has no
+// TopicOptions.Presence. An error fails the test.
+func Subscribe(c *Conn, topic string) []router.Member {
+	c.t.Helper()
+	frame := c.callProtocol("$ws:subscribe", subscription{Topic: topic, Presence: true})
+	return decodeProtocol[subscription](c, frame, "$ws:subscribed").Members
+}
+
+// SubscribeError is Subscribe for a subscription that the server must reject, and returns the
+// error. Success fails the test.
+func SubscribeError(c *Conn, topic string) *errors.Error {
+	c.t.Helper()
+	return decodeError(c.t, c.callProtocol("$ws:subscribe", subscription{Topic: topic, Presence: true}))
+}
+
+// Unsubscribe ends a subscription as a client does, with $ws:unsubscribe, and waits for the
+// answer. An error fails the test.
+func Unsubscribe(c *Conn, topic string) {
+	c.t.Helper()
+	decodeProtocol[subscription](c, c.callProtocol("$ws:unsubscribe", subscription{Topic: topic}), "$ws:unsubscribed")
+}
+
+// A PresenceChange is the payload of $ws:presence: the members that have joined a topic and those
+// that have left it.
+type PresenceChange struct {
+	Topic  string          `json:"topic"`
+	Joined []router.Member `json:"joined"`
+	Left   []router.Member `json:"left"`
+}
+
+// ReceivePresence waits for the next message, which must be $ws:presence, and returns its
+// payload. Any other message fails the test.
+func ReceivePresence(c *Conn) PresenceChange {
+	c.t.Helper()
+	return decodeProtocol[PresenceChange](c, c.Next(), "$ws:presence")
+}
+
+// A subscription is the payload of the messages about subscriptions.
+type subscription struct {
+	Topic    string          `json:"topic"`
+	Presence bool            `json:"presence,omitzero"`
+	Members  []router.Member `json:"members,omitzero"`
+}
+
+// callProtocol sends a call that the protocol defines and waits for its answer.
+func (c *Conn) callProtocol(typ string, payload any) Frame {
+	c.t.Helper()
+	c.mu.Lock()
+	c.calls++
+	id := "call-" + strconv.Itoa(c.calls)
+	c.mu.Unlock()
+	text, err := jsonv2.Marshal(map[string]any{
+		"type":    typ,
+		"meta":    map[string]any{"timestamp": time.Now().UnixMilli(), "correlationId": id},
+		"payload": payload,
+	}, jsonv2.AllowInvalidUTF8(true))
+	if err != nil {
+		c.t.Fatalf("routertest: encode %s: %v", typ, err)
+	}
+	c.SendText(string(text))
+	return c.take("the answer to "+typ, func(f Frame) bool { return f.Meta.CorrelationID == id })
+}
+
+// decodeProtocol decodes the payload of a message that the protocol defines.
+func decodeProtocol[T any](c *Conn, frame Frame, typ string) (payload T) {
+	c.t.Helper()
+	if frame.Type != typ {
+		c.t.Fatalf("routertest: received %s, want %s", frame.Text, typ)
+	}
+	if err := jsonv2.Unmarshal(frame.Payload, &payload); err != nil {
+		c.t.Fatalf("routertest: decode %s: %v", frame.Text, err)
+	}
+	return payload
+}

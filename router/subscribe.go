@@ -1,0 +1,157 @@
+package router
+
+import "github.com/penstock-go/penstock/errors"
+
+// This file handles the messages by which clients subscribe to topics themselves, and counts the
+// subscriptions of a connection.
+
+// A subscribeRequest asks for the publications of a topic.
+type subscribeRequest struct {
+	Topic    string `json:"topic"`
+	Presence bool   `json:"presence"`
+}
+
+// MessageType returns the name of the message.
+func (subscribeRequest) MessageType() string { return "$ws:subscribe" }
+
+func (subscribeRequest) protocol() {}
+
+// A subscribeReply is the answer to a subscribeRequest.
+type subscribeReply struct {
+	Topic   string   `json:"topic"`
+	Members []Member `json:"members,omitzero"` // nil unless the client asked for presence
+}
+
+// MessageType returns the name of the message.
+func (subscribeReply) MessageType() string { return "$ws:subscribed" }
+
+func (subscribeReply) protocol() {}
+
+// An unsubscribeRequest ends a subscription.
+type unsubscribeRequest struct {
+	Topic string `json:"topic"`
+}
+
+// MessageType returns the name of the message.
+func (unsubscribeRequest) MessageType() string { return "$ws:unsubscribe" }
+
+func (unsubscribeRequest) protocol() {}
+
+// An unsubscribeReply is the answer to an unsubscribeRequest.
+type unsubscribeReply struct {
+	Topic string `json:"topic"`
+}
+
+// MessageType returns the name of the message.
+func (unsubscribeReply) MessageType() string { return "$ws:unsubscribed" }
+
+func (unsubscribeReply) protocol() {}
+
+// registerTopicRoutes registers the messages for topics.
+func (r *Router) registerTopicRoutes() {
+	protocolCall(r, r.topics.handleSubscribe).answered = func(ctx *Context) {
+		r.topics.release(ctx.message.(*subscribeRequest).Topic, ctx.conn)
+	}
+	protocolCall(r, r.topics.handleUnsubscribe)
+}
+
+// handleSubscribe subscribes a client that TopicOptions.Authorize permits to.
+func (ts *topics) handleSubscribe(ctx *Context, m subscribeRequest) (subscribeReply, error) {
+	if err := checkTopic(m.Topic); err != nil {
+		return subscribeReply{}, err
+	}
+	p := ts.patternOf(m.Topic)
+	if p == undeclared {
+		return subscribeReply{}, errors.Errorf(errors.NotFound, "topic %q does not exist", m.Topic)
+	}
+	if p.opts.Authorize == nil {
+		return subscribeReply{}, errNotAuthorized
+	}
+	if err := p.opts.Authorize(ctx, TopicName{m.Topic, p}); err != nil {
+		return subscribeReply{}, err
+	}
+	if ctx.call.isAnswered() { // with CANCELLED or DEADLINE_EXCEEDED, while Authorize was running
+		return subscribeReply{}, nil
+	}
+	members, err := ctx.conn.subscribeClient(m.Topic, m.Presence && p.opts.Presence)
+	return subscribeReply{m.Topic, members}, err
+}
+
+// errNotAuthorized rejects a subscription by a client.
+var errNotAuthorized = &errors.Error{Code: errors.PermissionDenied, Message: "clients must not subscribe to this topic"}
+
+func (ts *topics) handleUnsubscribe(ctx *Context, m unsubscribeRequest) (unsubscribeReply, error) {
+	if err := checkTopic(m.Topic); err != nil {
+		return unsubscribeReply{}, err
+	}
+	ctx.conn.Unsubscribe(m.Topic)
+	return unsubscribeReply(m), nil
+}
+
+// subscribeClient is Subscribe. If presence is set, the connection also receives the changes of
+// the presence from then on, and subscribeClient returns the members; otherwise, it receives
+// changes no longer.
+func (c *Conn) subscribeClient(topic string, presence bool) ([]Member, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.subscribe(topic); err != nil {
+		return nil, err
+	}
+	if presence {
+		return c.router.topics.watch(topic, c), nil
+	}
+	c.router.topics.unwatch(topic, c)
+	return nil, nil
+}
+
+// subscribe adds a subscription, and joins if the topic's pattern says so. It must be called with
+// c.mu held.
+func (c *Conn) subscribe(topic string) error {
+	p, err := c.addSubscription(topic)
+	if err == nil && p.opts.Presence {
+		c.router.topics.join(topic, c, "")
+	}
+	return err
+}
+
+// addSubscription subscribes c to a topic unless it is subscribed already, and returns the
+// topic's pattern. It must be called with c.mu held.
+func (c *Conn) addSubscription(topic string) (*topicPattern, error) {
+	if c.topics == nil {
+		return nil, errClosed
+	}
+	p := c.router.topics.patternOf(topic)
+	if _, ok := c.topics[topic]; ok {
+		return p, nil
+	}
+	if err := checkTopic(topic); err != nil {
+		return nil, err
+	}
+	if n, limit := len(c.topics)+1, c.router.opts.Limits.Topics; n > limit {
+		return nil, topicsExceeded(n, limit)
+	}
+	if n, limit := c.counts[p]+1, p.opts.MaxPerConn; limit != 0 && n > limit {
+		return nil, topicsExceeded(n, limit)
+	}
+	c.topics[topic] = struct{}{}
+	c.countSubscription(p, 1)
+	c.router.topics.add(topic, p, c)
+	return p, nil
+}
+
+// countSubscription adds to the number of subscriptions to topics of a pattern. It must be called
+// with c.mu held.
+func (c *Conn) countSubscription(p *topicPattern, n int) {
+	if p.opts.MaxPerConn == 0 {
+		return
+	}
+	if c.counts == nil {
+		c.counts = map[*topicPattern]int{}
+	}
+	c.counts[p] += n
+}
+
+// topicsExceeded reports n subscriptions of one connection, where limit are allowed.
+func topicsExceeded(n, limit int) error {
+	return &LimitExceeded{Kind: LimitTopics, Observed: int64(n), Limit: int64(limit), RetryAfter: errors.Never}
+}
