@@ -1,0 +1,195 @@
+package router
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// randomPattern returns a valid pattern. Few literals make overlapping patterns likely.
+func randomPattern(rnd *rand.Rand) string {
+	var parts []string
+	for n := 1 + rnd.IntN(4); len(parts) < n; {
+		switch i := len(parts); rnd.IntN(5) {
+		case 0, 1:
+			parts = append(parts, fmt.Sprintf("{w%d}", i))
+		case 2:
+			if i == n-1 {
+				parts = append(parts, "{rest...}")
+			} else {
+				parts = append(parts, "a")
+			}
+		default:
+			parts = append(parts, string(rune('a'+rnd.IntN(3))))
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+// randomName returns a name that ServeMux neither cleans nor rejects; its last segment may be
+// empty.
+func randomName(rnd *rand.Rand) string {
+	var parts []string
+	for n := 1 + rnd.IntN(5); len(parts) < n; {
+		parts = append(parts, string(rune('a'+rnd.IntN(4))))
+	}
+	if len(parts) > 1 && rnd.IntN(6) == 0 {
+		parts[len(parts)-1] = ""
+	}
+	return strings.Join(parts, "/")
+}
+
+func newPattern(t *testing.T, text string) *topicPattern {
+	segments, err := parsePattern(text)
+	require.NoError(t, err, text)
+	return &topicPattern{text: text, segments: segments}
+}
+
+// registered reports whether f does not panic.
+func registered(f func()) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	f()
+	return true
+}
+
+// muxMatch returns the pattern that a ServeMux selects and the values of its wildcards. ok is
+// false if it redirects.
+func muxMatch(mux *http.ServeMux, name string) (pattern string, values map[string]string, ok bool) {
+	req := httptest.NewRequest(http.MethodGet, "/"+name, nil)
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, req)
+	if w.Code == http.StatusMovedPermanently || w.Code == http.StatusTemporaryRedirect {
+		return "", nil, false
+	}
+	values = map[string]string{}
+	for _, wildcard := range []string{"w0", "w1", "w2", "w3", "rest"} {
+		values[wildcard] = req.PathValue(wildcard)
+	}
+	return strings.TrimPrefix(req.Pattern, "GET /"), values, true
+}
+
+// TestTopicPattern_AgreesWithServeMux registers random patterns here and in a ServeMux: the same
+// ones must conflict, and each name must select the same pattern and values.
+func TestTopicPattern_AgreesWithServeMux(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test needs the same numbers again
+	conflicts, matches, redirects := 0, 0, 0
+	for range 2000 {
+		mux, ts := http.NewServeMux(), &topics{}
+		for range 8 {
+			text := randomPattern(rnd)
+			p := newPattern(t, text)
+			want := registered(func() { mux.HandleFunc("GET /"+text, func(http.ResponseWriter, *http.Request) {}) })
+			require.Equal(t, want, registered(func() { ts.declare(p) }), "%q after %v", text, ts.patterns)
+			if !want {
+				conflicts++
+			}
+		}
+		for range 20 {
+			name := randomName(rnd)
+			require.Equal(t, strings.TrimSuffix("/"+name, "/"), path.Clean("/"+name))
+			pattern, values, ok := muxMatch(mux, name)
+			if !ok {
+				redirects++
+				continue
+			}
+			p := ts.patternOf(name)
+			require.Equal(t, pattern, p.text, "%q", name)
+			for wildcard, want := range values {
+				require.Equal(t, want, TopicName{name, p}.Value(wildcard), "%s in %q of %q", wildcard, name, pattern)
+			}
+			if pattern != "" {
+				matches++
+			}
+		}
+	}
+	assert.Greater(t, conflicts, 1000)
+	assert.Greater(t, matches, 10000)
+	assert.Less(t, redirects, 10000)
+}
+
+// TestTopicPattern_ConflictNamesCommonTopic checks that both patterns match the name in the panic.
+func TestTopicPattern_ConflictNamesCommonTopic(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // a test needs the same numbers again
+	conflicts := 0
+	for range 20000 {
+		p, other := newPattern(t, randomPattern(rnd)), newPattern(t, randomPattern(rnd))
+		ts := &topics{}
+		ts.declare(p)
+		if registered(func() { ts.declare(other) }) {
+			continue
+		}
+		conflicts++
+		name := p.commonName(other)
+		for _, pattern := range []*topicPattern{p, other} {
+			alone := &topics{}
+			alone.declare(pattern)
+			require.Same(t, pattern, alone.patternOf(name), "%q of %q and %q", name, p.text, other.text)
+		}
+	}
+	assert.Greater(t, conflicts, 500)
+}
+
+func TestTopicPattern_MatchesNamesThatServeMuxCleans(t *testing.T) {
+	ts := &topics{}
+	for _, text := range []string{"a/{one}", "a/{one}/end", "files/{rest...}"} {
+		ts.declare(newPattern(t, text))
+	}
+	for name, want := range map[string]string{
+		"a/..": "a/{one}", "a/%2F": "a/{one}", "a/{one}": "a/{one}", "a//end": "", "a/": "", "a": "", "/a/b": "", "": "",
+		"files": "", "files/": "files/{rest...}", "files//x/": "files/{rest...}", "files/../x": "files/{rest...}",
+	} {
+		assert.Equal(t, want, ts.patternOf(name).text, "%q", name)
+	}
+	assert.Equal(t, "/x/", TopicName{"files//x/", ts.patternOf("files//x/")}.Value("rest"))
+	assert.Empty(t, TopicName{}.Value("rest"))
+}
+
+// TestTopicPattern_HostileNameIsCheap matches a name that makes a search which tries every
+// combination of literal and wildcard take 2^40 steps.
+func TestTopicPattern_HostileNameIsCheap(t *testing.T) {
+	ts := &topics{}
+	for i := range 40 {
+		ts.declare(newPattern(t, strings.Repeat("a/", i)+"{x}"+strings.Repeat("/a", 40)+"/"+strings.Repeat("b", i+1)))
+	}
+	assert.Same(t, undeclared, ts.patternOf(strings.Repeat("a/", 80)+"a"))
+}
+
+// hundredPatterns declares the topics of an application with 100 patterns.
+func hundredPatterns() *topics {
+	ts := &topics{}
+	for i := range 25 {
+		for _, form := range []string{"kind%d", "kind%d/{id}", "kind%d/{id}/members", "kind%d/{id}/files/{path...}"} {
+			text := fmt.Sprintf(form, i)
+			segments, _ := parsePattern(text)
+			ts.declare(&topicPattern{text: text, segments: segments})
+		}
+	}
+	return ts
+}
+
+func BenchmarkTopicPattern_Match(b *testing.B) {
+	ts := hundredPatterns()
+	for _, name := range []string{"kind7", "kind12/4711", "kind24/4711/files/a/b/c.txt", "unknown/4711"} {
+		b.Run(strings.ReplaceAll(name, "/", "_"), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ts.patternOf(name)
+			}
+		})
+	}
+}
+
+func TestTopicPattern_MatchDoesNotAllocate(t *testing.T) {
+	ts := hundredPatterns()
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		p := ts.patternOf("kind24/4711/files/a/b/c.txt")
+		TopicName{"kind24/4711/files/a/b/c.txt", p}.Value("path")
+	}))
+}
