@@ -1,0 +1,349 @@
+package router_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// newPresenceNode returns a node with a topic whose presence clients may ask for.
+func newPresenceNode(broker broker.Broker) *node {
+	n := newNode(broker)
+	router.Topic(n.Router, "room/{id}", &router.TopicOptions{Presence: true, Authorize: permit})
+	router.Topic(n.Router, "news", &router.TopicOptions{Authorize: permit})
+	return n
+}
+
+// names returns the sorted users of members, each with its info.
+func names(members []router.Member) []string {
+	all := []string{}
+	for _, m := range members {
+		all = append(all, strings.TrimSuffix(m.UserID+":"+m.Info, ":"))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// settle waits until all changes have been sent.
+func settle() {
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+// TestPresenceFeed_ClientSeesMembersAndChanges is the story of a client that asks for presence, on
+// two nodes.
+func TestPresenceFeed_ClientSeesMembersAndChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		one, two := newPresenceNode(b), newPresenceNode(b)
+		ann, bob, eve, joe := one.dial(t, "ann"), one.dial(t, "bob"), two.dial(t, "eve"), two.dial(t, "joe")
+		bob.Send(Join{"room/go"})      // with an info
+		eve.Send(Subscribe{"room/go"}) // by a handler, without one
+		synctest.Wait()
+		assert.Equal(t, []string{"ann", "bob:hi", "eve"}, names(routertest.Subscribe(ann, "room/go")))
+		settle()
+		assert.Zero(t, ann.Pending(), "the members are not reported again")
+
+		joe.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"1"},"payload":{"topic":"room/go"}}`)
+		assert.NotContains(t, joe.Next().Text, "members", "joe did not ask for them")
+		change := routertest.ReceivePresence(ann)
+		assert.Equal(t, "room/go", change.Topic)
+		assert.Equal(t, []string{"joe"}, names(change.Joined))
+		assert.Empty(t, change.Left)
+
+		eve.Send(Join{"room/go"}) // sets the info
+		change = routertest.ReceivePresence(ann)
+		assert.Equal(t, []string{"eve:hi"}, names(change.Joined))
+		assert.Equal(t, []string{"eve"}, names(change.Left))
+		eve.Send(Join{"room/go"})
+		eve.Send(Subscribe{"room/go"}) // keeps the info
+
+		settle()
+		bob.Close()
+		routertest.Unsubscribe(joe, "room/go")
+		settle()
+		change = routertest.ReceivePresence(ann)
+		assert.Empty(t, change.Joined)
+		assert.Equal(t, []string{"bob:hi", "joe"}, names(change.Left), "changes of the same time are one message")
+		assert.Equal(t, []string{"ann", "eve:hi"}, names(one.Presence("room/go")))
+
+		assert.Nil(t, routertest.Subscribe(ann, "news"), "the pattern has no presence")
+		routertest.Unsubscribe(ann, "room/go")
+		assert.Nil(t, one.Presence("room/go"))
+		bob = one.dial(t, "bob")
+		bob.Send(Join{"room/go"})
+		settle()
+		assert.Zero(t, ann.Pending()+bob.Pending()+eve.Pending()+joe.Pending())
+	})
+}
+
+func TestPresenceFeed_FrameHasEmptyLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newPresenceNode(nil)
+		ann := n.dial(t, "ann")
+		routertest.Subscribe(ann, "room/go")
+		bob := n.dial(t, "bob")
+		routertest.Subscribe(bob, "room/go")
+		assert.Contains(t, ann.Next().Text, `"left":[]}}`)
+		bob.Abort()
+		assert.Contains(t, ann.Next().Text, `"payload":{"topic":"room/go","joined":[],"left":[{"connId":"`)
+	})
+}
+
+// TestPresenceFeed_LastSubscribeDecides subscribes again with and without presence.
+func TestPresenceFeed_LastSubscribeDecides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newPresenceNode(nil)
+		ann, bob := n.dial(t, "ann"), n.dial(t, "bob")
+		routertest.Subscribe(ann, "room/go")
+		ann.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"c"},"payload":{"topic":"room/go","presence":false}}`)
+		assert.Equal(t, "$ws:subscribed", ann.Next().Type)
+		bob.Send(Join{"room/go"})
+		settle()
+		assert.Zero(t, ann.Pending())
+		bob.Send(Unsubscribe{"room/go"})
+		synctest.Wait()
+		assert.Equal(t, []string{"ann"}, names(routertest.Subscribe(ann, "room/go")))
+		bob.Send(Join{"room/go"})
+		synctest.Wait()
+		assert.Equal(t, []string{"ann", "bob:hi"}, names(routertest.Subscribe(ann, "room/go")), "the change is in the members")
+		settle()
+		assert.Zero(t, ann.Pending(), "and is not reported again")
+	})
+}
+
+// TestPresenceFeed_ChangesWithoutEffectAreNotSent joins and leaves within the delay.
+func TestPresenceFeed_ChangesWithoutEffectAreNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newPresenceNode(nil)
+		ann, bob := n.dial(t, "ann"), n.dial(t, "bob")
+		routertest.Subscribe(ann, "room/go")
+		for range 3 {
+			bob.Send(Join{"room/go"})
+			bob.Send(Unsubscribe{"room/go"})
+		}
+		settle()
+		assert.Zero(t, ann.Pending(), "bob was and is absent")
+		bob.Send(Subscribe{"room/go"})
+		settle()
+		assert.Equal(t, []string{"bob"}, names(routertest.ReceivePresence(ann).Joined))
+		for range 3 {
+			bob.Send(Unsubscribe{"room/go"})
+			bob.Send(Subscribe{"room/go"})
+		}
+		settle()
+		assert.Zero(t, ann.Pending(), "bob was and is present")
+	})
+}
+
+// TestPresenceFeed_LargeChangesAreSentInBatches lets a node with 1,000 members leave, and asks for
+// 1,000 members.
+func TestPresenceFeed_LargeChangesAreSentInBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		one, two := newPresenceNode(b), newPresenceNode(b)
+		ann := one.dial(t, "ann")
+		routertest.Subscribe(ann, "room/go")
+		for n := range 1000 {
+			two.dial(t, fmt.Sprint(n)).Send(Subscribe{"room/go"})
+		}
+		settle()
+		view := newView(t, nil)
+		assert.LessOrEqual(t, view.receive(ann), 8)
+		assert.Len(t, view.members, 1000)
+
+		bob := one.dial(t, "bob")
+		bobView := newView(t, routertest.Subscribe(bob, "room/go"))
+		assert.Len(t, bobView.members, 256)
+		settle()
+		assert.Equal(t, 3, bobView.receive(bob))
+		assert.Len(t, bobView.members, 1002)
+
+		for c := range two.Conns() {
+			c.Close(router.StatusGoingAway, "")
+		}
+		settle()
+		assert.LessOrEqual(t, view.receive(ann), 8)
+		assert.Len(t, view.members, 1)
+		assert.LessOrEqual(t, bobView.receive(bob), 8)
+		assert.Equal(t, []string{"ann", "bob"}, names(slices.Collect(maps.Values(bobView.members))))
+	})
+}
+
+// TestPresenceFeed_NothingPrecedesAnswer keeps the answer waiting for a slow client while members
+// join and leave.
+func TestPresenceFeed_NothingPrecedesAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		authorize := make(chan struct{})
+		r := router.New(discardLogs(router.Options{
+			Limits: router.Limits{QueueMessages: 4}, Timeouts: patient, SlowConsumer: router.DropNewest,
+			Authenticate: func(req *http.Request) (router.Identity, error) {
+				return router.Identity{UserID: router.Token(req)}, nil
+			},
+		}))
+		router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: func(*router.Context, router.TopicName) error {
+			<-authorize
+			return nil
+		}})
+		client, conn := dialPaused(t, r)
+		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"c"},"payload":{"topic":"room/go","presence":true}}`)
+		synctest.Wait()
+		for conn.QueueStats().Messages < 4 {
+			require.NoError(t, conn.Send(Nothing{}))
+		}
+		close(authorize)
+		settle()
+		assert.Len(t, r.Presence("room/go"), 1, "it is subscribed")
+		for _, user := range []string{"bob", "eve"} {
+			routertest.Dial(t, r, routertest.Token(user))
+			synctest.Wait()
+			for c := range r.Conns() {
+				if c.Identity().UserID == user {
+					require.NoError(t, c.Join("room/go", ""))
+				}
+			}
+			settle()
+		}
+		resume(client)
+		for range 4 {
+			routertest.Receive[Nothing](client)
+		}
+		assert.Contains(t, client.Next().Text, fmt.Sprintf(`"members":[{"connId":%q}]`, conn.ID()))
+		change := routertest.ReceivePresence(client)
+		assert.Equal(t, []string{"bob", "eve"}, names(change.Joined))
+		settle()
+		assert.Zero(t, client.Pending())
+	})
+}
+
+// TestPresenceFeed_SlowClientIsDisconnected fills the queue of a client: its view of the members
+// must not become wrong silently, whatever the topic's policy.
+func TestPresenceFeed_SlowClientIsDisconnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(discardLogs(router.Options{Limits: router.Limits{QueueMessages: 4}, Timeouts: patient}))
+		router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: permit, SlowConsumer: router.DropOldest})
+		client := routertest.Dial(t, r)
+		synctest.Wait()
+		conn := onlyConn(t, r)
+		routertest.Subscribe(client, "room/go")
+		client.Pause()
+		for range 20 {
+			require.NoError(t, r.Publish("room/go", Nothing{}))
+			synctest.Wait()
+		}
+		join := func() {
+			routertest.Dial(t, r)
+			synctest.Wait()
+			for c := range r.Conns() {
+				require.NoError(t, c.Subscribe("room/go"))
+			}
+			settle()
+		}
+		join()
+		require.NoError(t, conn.Context().Err(), "publications make room")
+		for range 4 {
+			join()
+		}
+		client.Resume()
+		assert.Equal(t, router.StatusTryAgainLater, client.Closed().Code)
+	})
+}
+
+// A view holds the members that a client knows. It fails the test if a change does not fit.
+type view struct {
+	t       *testing.T
+	members map[string]router.Member
+}
+
+func newView(t *testing.T, members []router.Member) *view {
+	v := &view{t, map[string]router.Member{}}
+	for _, m := range members {
+		v.members[m.ConnID] = m
+	}
+	require.Len(t, v.members, len(members))
+	return v
+}
+
+// receive applies the changes that have arrived, and returns the number of messages.
+func (v *view) receive(c *routertest.Conn) (messages int) {
+	for ; c.Pending() > 0; messages++ {
+		change := routertest.ReceivePresence(c)
+		for _, m := range change.Left {
+			require.Equal(v.t, v.members[m.ConnID], m, "only members leave")
+			delete(v.members, m.ConnID)
+		}
+		for _, m := range change.Joined {
+			require.NotContains(v.t, v.members, m.ConnID, "only others join")
+			v.members[m.ConnID] = m
+		}
+	}
+	return messages
+}
+
+// TestPresenceFeed_ViewsConverge lets clients of two nodes join, leave, ask for presence and
+// disconnect at random, and compares what each client knows with Presence.
+func TestPresenceFeed_ViewsConverge(t *testing.T) {
+	for seed := range uint64(20) {
+		runSynctest(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test needs the same numbers again
+			b := memory.NewBroker()
+			nodes := []*node{newPresenceNode(b), newPresenceNode(b)}
+			conns, views := make([]*routertest.Conn, 12), map[*routertest.Conn]*view{}
+			for i := range conns {
+				conns[i] = nodes[i%2].dial(t, fmt.Sprint("user", i))
+			}
+			for range 400 {
+				i := rnd.IntN(len(conns))
+				c := conns[i]
+				switch rnd.IntN(8) {
+				case 0, 1:
+					c.Send(Join{"room/go"})
+				case 2:
+					c.Send(Subscribe{"room/go"})
+				case 3:
+					routertest.Unsubscribe(c, "room/go")
+					if v := views[c]; v != nil {
+						v.receive(c)
+						delete(views, c)
+					}
+				case 4, 5:
+					members := routertest.Subscribe(c, "room/go")
+					if v := views[c]; v != nil {
+						v.receive(c) // what preceded the answer
+					}
+					views[c] = newView(t, members)
+				case 6:
+					c.Abort()
+					delete(views, c)
+					conns[i] = nodes[i%2].dial(t, fmt.Sprint("user", i))
+				case 7:
+					time.Sleep(time.Duration(rnd.IntN(100)) * time.Millisecond)
+				}
+			}
+			settle()
+			for i, c := range conns {
+				if v := views[c]; v != nil {
+					v.receive(c)
+					assert.ElementsMatch(t, nodes[i%2].Presence("room/go"), slices.Collect(maps.Values(v.members)))
+				}
+			}
+			if len(nodes[0].Presence("room/go")) > 0 && len(nodes[1].Presence("room/go")) > 0 {
+				assert.Equal(t, nodes[0].Presence("room/go"), nodes[1].Presence("room/go"))
+			}
+		})
+	}
+}
