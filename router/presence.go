@@ -134,7 +134,9 @@ func (ts *topics) removeLocalMember(t *topic, c *Conn) {
 	ts.router.session.Leave(t.name, c.id)
 }
 
-// untrack ends the presence of a topic without subscribers. It must be called with t.mu held.
+// untrack ends the presence of a topic without subscribers. It must be called with t.mu held. It
+// keeps the local members that have not left yet: remove decreases topic.subscriptions before it
+// acquires t.mu, so others may leave after the last one.
 func (ts *topics) untrack(t *topic) {
 	if !t.presence.tracked {
 		return
@@ -143,7 +145,7 @@ func (ts *topics) untrack(t *topic) {
 	for key, m := range t.presence.remote {
 		ts.notifyPresence(t, key, m, false)
 	}
-	t.presence = presence{}
+	t.presence.tracked, t.presence.remote = false, nil
 }
 
 // presenceChanged is called when a member of another node has joined or left a topic. The topic

@@ -3,8 +3,11 @@ package router_test
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -282,4 +285,42 @@ func TestBroker_IgnoresMalformedPackets(t *testing.T) {
 		assert.Equal(t, []int{7}, n.lost.all())
 		assert.Zero(t, ann.Pending())
 	})
+}
+
+// TestPresence_ConcurrentLeavesReachBroker lets all members of a topic leave at once: those that
+// still leave while the last subscriber removes the topic must not stay present on other nodes.
+func TestPresence_ConcurrentLeavesReachBroker(t *testing.T) {
+	b := &yieldingBroker{}
+	n := newNode(b)
+	for range 16 {
+		n.dial(t, "ann")
+	}
+	conns := collect(n.Router)
+	for range 500 {
+		for _, c := range conns {
+			require.NoError(t, c.Join("go", ""))
+		}
+		var wg sync.WaitGroup
+		for _, c := range conns {
+			wg.Go(func() { c.Unsubscribe("go") })
+		}
+		wg.Wait()
+	}
+	assert.EqualValues(t, 500*16, b.left.Load())
+}
+
+// A yieldingBroker counts members that leave, and lets other goroutines run meanwhile.
+type yieldingBroker struct {
+	recordingBroker
+	left atomic.Int64
+}
+
+func (b *yieldingBroker) Connect(node broker.Handler) broker.Session {
+	b.recordingBroker.Connect(node)
+	return b
+}
+
+func (b *yieldingBroker) Leave(string, string) {
+	b.left.Add(1)
+	runtime.Gosched()
 }
