@@ -86,6 +86,7 @@ func TestPresenceFeed_ClientSeesMembersAndChanges(t *testing.T) {
 		assert.Nil(t, one.Presence("room/go"))
 		bob = one.dial(t, "bob")
 		bob.Send(Join{"room/go"})
+		bob.Send(Join{"news"})
 		settle()
 		assert.Zero(t, ann.Pending()+bob.Pending()+eve.Pending()+joe.Pending())
 	})
@@ -171,6 +172,10 @@ func TestPresenceFeed_LargeChangesAreSentInBatches(t *testing.T) {
 		assert.Len(t, bobView.members, 256)
 		settle()
 		assert.Equal(t, 3, bobView.receive(bob))
+		assert.Len(t, bobView.members, 1002)
+		bobView = newView(t, routertest.Subscribe(bob, "room/go"))
+		settle()
+		assert.Equal(t, 3, bobView.receive(bob), "nothing but the members is sent")
 		assert.Len(t, bobView.members, 1002)
 
 		for c := range two.Conns() {

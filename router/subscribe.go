@@ -70,11 +70,8 @@ func (ts *topics) handleSubscribe(ctx *Context, m subscribeRequest) (subscribeRe
 	if err := p.opts.Authorize(ctx, TopicName{m.Topic, p}); err != nil {
 		return subscribeReply{}, err
 	}
-	if ctx.call.isAnswered() { // with an error, while Authorize was running
-		return subscribeReply{}, nil
-	}
 	if err := ctx.Err(); err != nil {
-		return subscribeReply{}, err
+		return subscribeReply{}, err // the call has ended while Authorize was running
 	}
 	members, err := ctx.conn.subscribeClient(m.Topic, m.Presence && p.opts.Presence)
 	return subscribeReply{m.Topic, members}, err

@@ -144,7 +144,9 @@ func TestSubscribe_AuthorizeThatBlocksGrantsNothingLater(t *testing.T) {
 		runSynctest(t, name, func(t *testing.T) {
 			var conn *router.Conn
 			returned := make(chan struct{})
-			r := router.New(discardLogs(router.Options{}))
+			r := router.New(&router.Options{OnError: func(report router.ErrorReport) {
+				assert.Fail(t, "nothing is wrong on the server", "%v", report)
+			}})
 			router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: func(ctx *router.Context, _ router.TopicName) error {
 				defer close(returned)
 				conn = ctx.Conn()
