@@ -27,6 +27,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -39,6 +40,7 @@ import (
 	"github.com/penstock-go/penstock/middleware/recorder"
 	"github.com/penstock-go/penstock/outbound"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
 )
 `
 	declared = header + `
@@ -102,6 +104,7 @@ func search(*router.Context, message) (message, error)   { return message{}, nil
 func ban(*router.Context, message) error                 { return nil }
 func render(*router.Context, Render) (Image, error)      { return Image{}, nil }
 func find(Render) (Image, bool)                          { return Image{}, false }
+func mayRead(context.Context, string, string) bool       { return true }
 `
 )
 
