@@ -19,7 +19,7 @@ import (
 )
 
 // protocolTypes are the types of the protocol that ingress sees.
-var protocolTypes = []string{"__heartbeat", "$ws:abort", "$ws:answer", "$ws:auth", "$ws:credit", "$ws:hello"}
+var protocolTypes = []string{"__heartbeat", "$ws:abort", "$ws:answer", "$ws:auth", "$ws:credit", "$ws:hello", "$ws:subscribe", "$ws:unsubscribe"}
 
 func TestGreeting_WelcomeHasTheSettingsOfTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
