@@ -48,14 +48,14 @@ func (f *deflatedFrame) reset() {
 
 // bytes returns a sealed frame as it is transmitted to a peer that inflates.
 func (d *Deflater) bytes(f *Frame) []byte {
-	if f.buf[f.start] != finText || len(f.Text()) < d.minBytes {
+	if f.control() || len(f.Text()) < d.minBytes {
 		return f.bytes()
 	}
 	f.deflated.mu.Lock()
 	defer f.deflated.mu.Unlock()
 	if !f.deflated.tried {
 		f.deflated.tried = true
-		d.deflate(&f.deflated, f.Text())
+		d.deflate(&f.deflated, f.buf[f.start], f.Text())
 	}
 	if len(f.deflated.buf) == 0 {
 		return f.bytes()
@@ -63,8 +63,8 @@ func (d *Deflater) bytes(f *Frame) []byte {
 	return f.deflated.buf[f.deflated.start:]
 }
 
-// deflate implements RFC 7692, section 7.2.1.
-func (d *Deflater) deflate(f *deflatedFrame, text []byte) {
+// deflate implements RFC 7692, section 7.2.1. first is the first byte of the uncompressed frame.
+func (d *Deflater) deflate(f *deflatedFrame, first byte, message []byte) {
 	f.buf = append(f.buf[:0], make([]byte, maxHeaderBytes)...)
 	w := <-d.writers
 	if w == nil {
@@ -72,15 +72,15 @@ func (d *Deflater) deflate(f *deflatedFrame, text []byte) {
 	} else {
 		w.Reset(f)
 	}
-	_, _ = w.Write(text) // into memory
+	_, _ = w.Write(message) // into memory
 	_ = w.Flush()
 	d.writers <- w
 	f.buf = f.buf[:len(f.buf)-len(flushTail)]
-	if len(f.buf)-maxHeaderBytes >= len(text) {
+	if len(f.buf)-maxHeaderBytes >= len(message) {
 		f.buf = f.buf[:0]
 		return
 	}
-	f.start = putHeader(f.buf, finText|rsv1)
+	f.start = putHeader(f.buf, first|rsv1)
 }
 
 // Write receives the output of the compressor.

@@ -11,21 +11,22 @@ import (
 
 // First bytes of the frames that a server sends (RFC 6455, section 5.2).
 const (
-	finText  = finBit | opText
-	finClose = finBit | opClose
-	finPing  = finBit | opPing
-	finPong  = finBit | opPong
+	finText   = finBit | opText
+	finBinary = finBit | opBinary
+	finClose  = finBit | opClose
+	finPing   = finBit | opPing
+	finPong   = finBit | opPong
 )
 
 // maxHeaderBytes is the longest header of a server's frame.
 const maxHeaderBytes = 10
 
-// A Frame is an outgoing text message: write the text, seal it, and queue it on any
-// number of connections. Each [Conn.Queue] takes one reference.
+// A Frame is an outgoing message: write its text or its bytes, seal it, and queue it on
+// any number of connections. Each [Conn.Queue] takes one reference.
 type Frame struct {
 	At time.Time // when it was created; the zero Time if that is unknown
 
-	buf   []byte // maxHeaderBytes reserved for the header, then the text
+	buf   []byte // maxHeaderBytes reserved for the header, then the message
 	start int    // where the header begins, once sealed
 	refs  atomic.Int32
 
@@ -51,19 +52,19 @@ func NewFrame() *Frame {
 	return f
 }
 
-// Write appends to the text. It never fails.
+// Write appends to the message. It never fails.
 func (f *Frame) Write(p []byte) (int, error) {
 	f.buf = append(f.buf, p...)
 	return len(p), nil
 }
 
-// WriteString appends to the text.
+// WriteString appends to the message.
 func (f *Frame) WriteString(s string) { f.buf = append(f.buf, s...) }
 
-// Append appends to the text what build appends to its argument.
+// Append appends to the message what build appends to its argument.
 func (f *Frame) Append(build func(b []byte) []byte) { f.buf = build(f.buf) }
 
-// Text returns the text so far. It is valid until the next Write or Release.
+// Text returns the message so far. It is valid until the next Write or Release.
 func (f *Frame) Text() []byte { return f.buf[maxHeaderBytes:] }
 
 // Retain adds a reference, for one more Queue.
@@ -104,10 +105,11 @@ func (f *Frame) policyOr(fallback SlowConsumerPolicy) SlowConsumerPolicy {
 // Key returns the argument of Droppable.
 func (f *Frame) Key() string { return f.key }
 
-// Seal ends the text. It must be called once, before the first Queue.
-func (f *Frame) Seal() {
-	f.start = putHeader(f.buf, finText)
-}
+// Seal ends a text message. A frame must be sealed once, before the first Queue.
+func (f *Frame) Seal() { f.start = putHeader(f.buf, finText) }
+
+// SealBinary ends a binary message, like Seal.
+func (f *Frame) SealBinary() { f.start = putHeader(f.buf, finBinary) }
 
 // putHeader writes a frame's header into the maxHeaderBytes before the payload, and
 // returns where the frame starts.
@@ -135,11 +137,14 @@ func (f *Frame) bytes() []byte { return f.buf[f.start:] }
 // size is what a frame counts for in a queue's limit of bytes. Control frames count for
 // nothing, also not as messages.
 func (f *Frame) size() int {
-	if f.buf[f.start] != finText {
+	if f.control() {
 		return 0
 	}
 	return len(f.buf) - f.start
 }
+
+// control reports whether a sealed frame is a control frame (RFC 6455, section 5.5).
+func (f *Frame) control() bool { return f.buf[f.start]&opClose != 0 }
 
 func (f *Frame) closing() bool { return f.buf[f.start] == finClose }
 

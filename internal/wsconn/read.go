@@ -50,6 +50,10 @@ func (c *Conn) Read(limit func(prefix []byte) int64) (Message, error) {
 	}
 }
 
+// ReadingBinary reports whether the message that Read is reading is binary. Only the function that
+// Read calls may call it.
+func (c *Conn) ReadingBinary() bool { return c.frames.binary }
+
 // next reads the next message, also while the connection is closing.
 func (c *Conn) next(limit func(prefix []byte) int64) (Message, error) {
 	if c.frames.failed != nil {
