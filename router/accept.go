@@ -104,7 +104,11 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 			r.conns.releaseUser(c.Identity())
 		}
 	}()
-	ws, err := wsconn.Accept(w, req, r.selectSubprotocol(req), &r.transport, (*transportHandler)(c))
+	var subprotocol string
+	if c.format, subprotocol = r.selectFormat(req); c.format == formatJSON {
+		subprotocol = r.selectSubprotocol(req)
+	}
+	ws, err := wsconn.Accept(w, req, subprotocol, &r.transport, (*transportHandler)(c))
 	if err == wsconn.ErrAnswered { //nolint:errorlint // never wrapped
 		r.recordRejection(reasonHandshake, errors.InvalidArgument)
 		return nil

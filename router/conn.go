@@ -19,6 +19,7 @@ type Conn struct {
 	ws     *wsconn.Conn
 	id     string
 	ip     netip.Addr
+	format format // of payloads
 
 	identity atomic.Pointer[connIdentity] // nil for the zero Identity; stored only under registry.mu once the connection is open
 
@@ -59,7 +60,8 @@ func (c *Conn) closeCause() error {
 	return &CloseError{StatusCode(code), reason}
 }
 
-// Subprotocol returns the negotiated subprotocol, or "" if there is none.
+// Subprotocol returns the negotiated subprotocol, which may be that of a [Codec], or "" if there is
+// none.
 func (c *Conn) Subprotocol() string { return c.ws.Subprotocol() }
 
 // Send queues a message for the client and returns without waiting for the client to receive
@@ -69,7 +71,7 @@ func (c *Conn) Send(m Message) error { return c.sendWith(m, SlowConsumerDefault)
 
 // sendWith is Send with a policy of its own, unless that is SlowConsumerDefault.
 func (c *Conn) sendWith(m Message, policy SlowConsumerPolicy) error {
-	frame, err := encode(m)
+	frame, err := encode(c.codec(), m)
 	if err != nil {
 		return err
 	}
@@ -147,13 +149,5 @@ func queueError(err error) error {
 		return errDropped
 	default:
 		return errClosed
-	}
-}
-
-// sendAll sends a frame to many connections. Connections that are closed are skipped.
-func sendAll(conns []*Conn, frame *wsconn.Frame) {
-	for _, c := range conns {
-		frame.Retain()
-		_ = c.send(frame)
 	}
 }

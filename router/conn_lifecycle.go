@@ -99,7 +99,7 @@ func (c *Conn) discard() {
 // read reads a message. A message without a Buffer means that only control frames have
 // arrived.
 func (c *Conn) read() (wsconn.Message, error) {
-	msg, err := c.ws.Read(c.router.maxBytesOf)
+	msg, err := c.ws.Read(c.maxBytesOf)
 	if msg.Buffer != nil || err != nil {
 		c.router.observe(Event{Kind: EventRead, Bytes: msg.BytesRead})
 	}

@@ -23,7 +23,7 @@ import (
 // waiting. SendWait may be called by handlers and hooks: the queue is emptied on a goroutine of
 // its own. An event's handler delays the later messages of its connection meanwhile.
 func (c *Conn) SendWait(ctx context.Context, m Message) error {
-	frame, err := encode(m)
+	frame, err := encode(c.codec(), m)
 	if err != nil {
 		return err
 	}

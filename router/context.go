@@ -137,7 +137,7 @@ func (c *Context) Progress(update any) error {
 	if !c.route.rpc {
 		return errors.Errorf(errors.FailedPrecondition, "%s is not a call, so it has no progress", c.route.name)
 	}
-	frame, err := encodeProgress(c.correlationID, update)
+	frame, err := encodeProgress(c.conn.codec(), c.correlationID, update)
 	if err != nil {
 		return err
 	}

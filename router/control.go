@@ -34,7 +34,7 @@ func (c *Conn) handleControl(in *incoming) *inspectedError {
 	}
 	switch in.control {
 	case wire.TypeHeartbeat:
-		_ = c.queueWait(encodeHeartbeatAck(in.At))
+		_ = c.queueWait(encodeHeartbeatAck(c.binary(), in.At))
 		c.ws.Wake()
 	case wire.TypeAbort:
 		c.abort(string(in.head.CorrelationID))
@@ -57,7 +57,7 @@ func (c *Conn) acknowledge(in *incoming) *inspectedError {
 	case len(in.head.CorrelationID) == 0:
 		return inspect(errAckWithoutID, "")
 	}
-	_ = c.queueWait(encodeControl(wire.TypeAck, string(in.head.CorrelationID)))
+	_ = c.queueWait(encodeControl(c.binary(), wire.TypeAck, string(in.head.CorrelationID)))
 	c.ws.Wake()
 	return nil
 }

@@ -10,18 +10,13 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// encode encodes an event as a frame that a full send queue may drop.
-func encode(m Message) (*wsconn.Frame, error) {
+// encode encodes an event as a frame that a full send queue may drop. codec is nil for JSON.
+func encode(codec Codec, m Message) (*wsconn.Frame, error) {
 	key, err := conflationKey(m)
 	if err != nil {
 		return nil, err
 	}
-	frame, err := encodeAt(m, "", time.Now())
-	if err != nil {
-		return nil, err
-	}
-	frame.Droppable(key)
-	return frame, nil
+	return encodeDroppable(codec, m, key, time.Now())
 }
 
 // conflationKey returns the key of a Conflatable, including its type, or "".
@@ -47,17 +42,24 @@ func encodeReply(ctx *Context) (*wsconn.Frame, error) {
 	if ctx.reply == nil {
 		return nil, errNoReply
 	}
-	return encodeAt(ctx.reply, ctx.correlationID, ctx.receivedAt.Add(time.Since(ctx.receivedAt)))
+	return encodeAt(ctx.conn.codec(), ctx.reply, ctx.correlationID, ctx.receivedAt.Add(time.Since(ctx.receivedAt)))
 }
 
-// encodeAt encodes a message. A message whose type has no fields has no payload.
-func encodeAt(m Message, correlationID string, at time.Time) (*wsconn.Frame, error) {
+// encodeAt encodes a message. A message whose type has no fields has no payload. codec is nil for
+// JSON.
+func encodeAt(codec Codec, m Message, correlationID string, at time.Time) (*wsconn.Frame, error) {
 	typ, err := messageType(m)
 	if err != nil {
 		return nil, err
 	}
 	if typ == "" || wire.Reserved(typ) && !isProtocolMessage(m) {
 		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %T: its MessageType %q is empty or reserved for the protocol", m, typ)}
+	}
+	if reflect.TypeOf(m).Kind() == reflect.Pointer && reflect.ValueOf(m).IsNil() {
+		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %s: the %T is nil", typ, m)}
+	}
+	if codec != nil {
+		return encodeBinary(codec, m, typ, correlationID, at)
 	}
 	frame := beginEnvelope(typ, correlationID, at)
 	if t := reflect.TypeOf(m); t.Kind() == reflect.Struct && t.NumField() == 0 {
@@ -71,8 +73,12 @@ func encodeAt(m Message, correlationID string, at time.Time) (*wsconn.Frame, err
 	return endEnvelope(frame), nil
 }
 
-// encodeProgress encodes the update as both data and payload, because clients may read either.
-func encodeProgress(correlationID string, update any) (*wsconn.Frame, error) {
+// encodeProgress encodes the update as both data and payload, because clients may read either. A
+// binary message contains it once. codec is nil for JSON.
+func encodeProgress(codec Codec, correlationID string, update any) (*wsconn.Frame, error) {
+	if codec != nil {
+		return encodeBinaryPayload(codec, update, wire.TypeProgress, correlationID, time.Now())
+	}
 	frame := beginEnvelope(wire.TypeProgress, correlationID, time.Now())
 	for _, key := range []string{`,"data":`, `,"payload":`} {
 		frame.WriteString(key)
@@ -85,30 +91,47 @@ func encodeProgress(correlationID string, update any) (*wsconn.Frame, error) {
 }
 
 // encodeHeartbeatAck encodes the answer to a heartbeat.
-func encodeHeartbeatAck(at time.Time) *wsconn.Frame {
+func encodeHeartbeatAck(binary bool, at time.Time) *wsconn.Frame {
 	frame := wsconn.NewFrame()
 	frame.At = at
+	if binary {
+		frame.Append(func(b []byte) []byte { return wire.AppendBinaryHeartbeatAck(b, at) })
+		frame.SealBinary()
+		return frame
+	}
 	frame.Append(func(b []byte) []byte { return wire.AppendHeartbeatAck(b, at) })
 	frame.Seal()
 	return frame
 }
 
 // encodeControl encodes a message of the protocol without a payload.
-func encodeControl(typ, correlationID string) *wsconn.Frame {
+func encodeControl(binary bool, typ, correlationID string) *wsconn.Frame {
+	if binary {
+		frame := beginBinary(typ, correlationID, time.Now())
+		frame.SealBinary()
+		return frame
+	}
 	return endEnvelope(beginEnvelope(typ, correlationID, time.Now()))
 }
 
 // encodeError encodes an error: as RPC_ERROR if the message has a correlation ID, otherwise as
 // ERROR.
-func encodeError(payload *wire.ErrorPayload, correlationID string) *wsconn.Frame {
-	typ := wire.TypeError
-	if correlationID != "" {
-		typ = wire.TypeRPCError
+func encodeError(binary bool, payload *wire.ErrorPayload, correlationID string) *wsconn.Frame {
+	if binary {
+		return encodeBinaryError(payload, correlationID)
 	}
-	frame := beginEnvelope(typ, correlationID, time.Now())
+	frame := beginEnvelope(errorType(correlationID), correlationID, time.Now())
 	frame.WriteString(`,"payload":`)
 	_ = marshal(frame, payload) // cannot fail: inspect has encoded the application's details
 	return endEnvelope(frame)
+}
+
+// errorType returns the type of an error in answer to a message.
+func errorType(correlationID string) string {
+	if correlationID != "" {
+		return wire.TypeRPCError
+	}
+	return wire.TypeError
 }
 
 // beginEnvelope returns a frame that holds the envelope up to the payload.

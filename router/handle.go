@@ -95,22 +95,22 @@ func (c *Conn) runDecode(in *incoming) (ctx *Context) {
 
 // decode decodes and validates a message. It must be called by guard.
 func (c *Conn) decode(in *incoming) (*Context, error) {
-	parse := wire.ParseText // the transport has checked the UTF-8 of text
-	if in.Binary {
-		parse = wire.Parse
-	}
-	envelope, err := parse(in.Bytes)
+	envelope, err := in.parse()
 	if err != nil {
 		return nil, invalid(err)
 	}
-	payload := envelope.Payload
-	if payload == nil {
-		if !in.route.noFields {
-			return nil, errors.InvalidField("payload", "is missing")
-		}
-		payload = []byte("{}")
+	codec, payload := in.codec, envelope.Payload
+	if in.route.protocol {
+		codec = nil // JSON in every format
 	}
-	m, err := in.route.decode(payload)
+	switch {
+	case payload != nil:
+	case in.route.noFields:
+		codec, payload = nil, []byte("{}")
+	case codec == nil:
+		return nil, errors.InvalidField("payload", "is missing")
+	}
+	m, err := in.route.decode(codec, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +129,23 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	return ctx, nil
 }
 
+// parse validates the envelope.
+func (in *incoming) parse() (wire.Envelope, error) {
+	switch {
+	case in.codec != nil:
+		return wire.ParseBinary(in.Bytes)
+	case in.Binary:
+		return wire.Parse(in.Bytes)
+	default:
+		return wire.ParseText(in.Bytes) // the transport has checked the UTF-8 of text
+	}
+}
+
 // validate calls the message's own Validate method and then library, which may be nil.
 func (rt *Route) validate(m any, library func(any) error) error {
+	if rt.pointer {
+		m = rt.value(m)
+	}
 	if v, ok := m.(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
 			return invalid(err)
@@ -139,7 +154,10 @@ func (rt *Route) validate(m any, library func(any) error) error {
 	if library == nil || wire.Reserved(rt.name) { // it knows the application's messages only
 		return nil
 	}
-	return invalid(library(rt.value(m)))
+	if !rt.pointer {
+		m = rt.value(m)
+	}
+	return invalid(library(m))
 }
 
 // invalid gives an error the code INVALID_ARGUMENT, unless it is nil, has a code, or comes

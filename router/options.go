@@ -99,7 +99,7 @@ type Options struct {
 	// RejectUnknownFields rejects payloads that contain a field which the message does not have, with
 	// INVALID_ARGUMENT and the name of the field. Names are case-sensitive. If false, such fields
 	// are ignored, and clients may be newer than the server. Unknown members of the envelope are
-	// always ignored.
+	// always ignored. It applies to JSON; codecs have options of their own.
 	RejectUnknownFields bool
 
 	// AnnounceLimits returns what a message of a type takes from the limits that a client should
@@ -119,6 +119,14 @@ type Options struct {
 	// Subprotocols lists the subprotocols of the application, preferred one first. Each must
 	// be an HTTP token (RFC 9110, section 5.6.2), such as chat.v1.
 	Subprotocols []string
+
+	// Codecs lists payload formats other than JSON, preferred one first. A client that offers the
+	// subprotocol of one gets it, even if it also offers one of Subprotocols: its messages are then
+	// binary, with the payload in this format. All nodes must have the same codecs, in any order:
+	// a publication is encoded once in each format, and a connection whose format the publishing
+	// node does not have misses it, which is reported to OnMessagesLost. New panics if two entries
+	// of Codecs and Subprotocols are the same, or if there are more than 16 codecs.
+	Codecs []Codec
 
 	// TrustedProxies configures the reverse proxies that report the client's address. The zero
 	// value trusts none.
@@ -213,6 +221,7 @@ func (o *Options) withDefaults() Options {
 			panic(fmt.Sprintf("router: Subprotocols contains %q; it must be an HTTP token, such as chat.v1", p))
 		}
 	}
+	opts.Codecs = nameCodecs(opts.Codecs, opts.Subprotocols)
 	if err := opts.TrustedProxies.Validate(); err != nil {
 		panic(fmt.Sprintf("router: %v", err))
 	}

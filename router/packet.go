@@ -14,39 +14,114 @@ const (
 	packetMessage        = 1 + iota // a published message
 	packetUserMessage               // a message for a user: tenant, user, and a packetMessage
 	packetUserDisconnect            // tenant, user, status code as a varint, and the reason
+	packetFormats                   // a published message in several formats
 )
 
 // messagePacket encodes a published message: its time in microseconds since 1970 and the
-// length of its conflation key as varints, then the key and the text.
-func messagePacket(frame *wsconn.Frame) []byte {
-	key, text := frame.Key(), frame.Text()
-	p := make([]byte, 0, 1+binary.MaxVarintLen64+binary.MaxVarintLen32+len(key)+len(text))
-	p = append(p, packetMessage)
-	p = binary.AppendUvarint(p, uint64(frame.At.UnixMicro()))
-	p = binary.AppendUvarint(p, uint64(len(key)))
-	p = append(p, key...)
-	return append(p, text...)
+// length of its conflation key as varints, and the key. In a packetMessage, the rest is the message
+// as JSON. In a packetFormats, it is followed for each format by the length of its subprotocol, the
+// subprotocol, the length of the message, and the message; JSON has the subprotocol "".
+func (r *Router) messagePacket(p *publication) []byte {
+	if len(r.opts.Codecs) == 0 {
+		text := p.json.Text()
+		return append(beginMessagePacket(packetMessage, p.json, len(text)), text...)
+	}
+	var packet []byte
+	for f := range format(len(r.opts.Codecs) + 1) {
+		frame := p.frame(f)
+		if frame == nil {
+			continue
+		}
+		if packet == nil {
+			packet = beginMessagePacket(packetFormats, frame, 1024)
+		}
+		packet = appendString(packet, r.subprotocolOf(f))
+		packet = appendString(packet, frame.Text())
+	}
+	return packet
 }
 
-// parseMessagePacket returns a published message as a frame, and its time. It returns nil if
-// the packet is malformed.
-func parseMessagePacket(body []byte) (frame *wsconn.Frame, at time.Time) {
-	micros, size := binary.Uvarint(body)
+// beginMessagePacket returns a packet up to the key, with room for size more bytes.
+func beginMessagePacket(kind byte, frame *wsconn.Frame, size int) []byte {
+	key := frame.Key()
+	packet := make([]byte, 0, 1+binary.MaxVarintLen64+binary.MaxVarintLen32+len(key)+size)
+	packet = append(packet, kind)
+	packet = binary.AppendUvarint(packet, uint64(frame.At.UnixMicro()))
+	return appendString(packet, key)
+}
+
+// appendString appends the length of s and s.
+func appendString[S string | []byte](b []byte, s S) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// subprotocolOf returns the name of a format in packets.
+func (r *Router) subprotocolOf(f format) string {
+	if f == formatJSON {
+		return ""
+	}
+	return r.opts.Codecs[f-1].Subprotocol()
+}
+
+// parseMessagePacket returns a published message in those of the formats that the packet contains,
+// and when it was published. It reports false if the packet is malformed, or of an unknown kind.
+func (r *Router) parseMessagePacket(packet []byte, formats formatSet, now time.Time) (p publication, published time.Time, ok bool) {
+	if len(packet) == 0 || packet[0] != packetMessage && packet[0] != packetFormats {
+		return publication{}, time.Time{}, false
+	}
+	micros, size := binary.Uvarint(packet[1:])
 	if size <= 0 {
-		return nil, time.Time{}
+		return publication{}, time.Time{}, false
 	}
-	body = body[size:]
-	n, size := binary.Uvarint(body)
-	if size <= 0 || n > uint64(len(body)-size) {
-		return nil, time.Time{}
+	key, rest, ok := cutString(packet[1+size:])
+	if !ok {
+		return publication{}, time.Time{}, false
 	}
-	key, text := body[size:size+int(n)], body[size+int(n):]
-	frame = wsconn.NewFrame()
-	frame.At = time.Now()
-	_, _ = frame.Write(text)
-	frame.Seal()
-	frame.Droppable(string(key))
-	return frame, time.UnixMicro(int64(micros))
+	published = time.UnixMicro(int64(micros))
+	if packet[0] == packetMessage {
+		if formats.has(formatJSON) {
+			p.json = receivedFrame(formatJSON, rest, key, now)
+		}
+		return p, published, true
+	}
+	for len(rest) > 0 {
+		var name, message []byte
+		if name, rest, ok = cutBytes(rest); ok {
+			message, rest, ok = cutBytes(rest)
+		}
+		if !ok {
+			p.release()
+			return publication{}, time.Time{}, false
+		}
+		if f, known := r.formatOf(name); known && formats.has(f) && p.frame(f) == nil {
+			p.set(f, receivedFrame(f, message, key, now), len(r.opts.Codecs))
+		}
+	}
+	return p, published, true
+}
+
+// formatOf returns the format with a name in packets.
+func (r *Router) formatOf(name []byte) (format, bool) {
+	for f := range format(len(r.opts.Codecs) + 1) {
+		if r.subprotocolOf(f) == string(name) {
+			return f, true
+		}
+	}
+	return 0, false
+}
+
+// receivedFrame returns a frame with a message that another node has encoded.
+func receivedFrame(f format, message []byte, key string, now time.Time) *wsconn.Frame {
+	frame := wsconn.NewFrame()
+	frame.At = now
+	_, _ = frame.Write(message)
+	if f == formatJSON {
+		frame.Seal()
+	} else {
+		frame.SealBinary()
+	}
+	frame.Droppable(key)
+	return frame
 }
 
 // memberData is what other nodes must know about a member besides its connection ID.

@@ -23,6 +23,7 @@ type incoming struct {
 	route   *Route   // nil if the type is not registered
 	control string   // the type of a message that the protocol itself handles in stage 5, or ""
 	call    *Context // nil if the message is not a call
+	codec   Codec    // nil if the message is a JSON envelope
 
 	identity *connIdentity // that ingress functions receive
 }
@@ -38,18 +39,25 @@ func (in *incoming) release() {
 
 // maxBytesOf returns the size limit of a message from its first bytes. The transport keeps
 // only a little more than that of the message.
-func (r *Router) maxBytesOf(prefix []byte) int64 {
-	head, _ := wire.ParseHeadPrefix(prefix)
-	if route := r.routes[string(head.Type)]; route != nil {
+func (c *Conn) maxBytesOf(prefix []byte) int64 {
+	parse := wire.ParseHeadPrefix
+	if c.binary() && c.ws.ReadingBinary() {
+		parse = wire.ParseBinaryHeadPrefix
+	}
+	head, _ := parse(prefix)
+	if route := c.router.routes[string(head.Type)]; route != nil {
 		return route.maxBytes
 	}
-	return r.opts.Limits.MaxMessageBytes
+	return c.router.opts.Limits.MaxMessageBytes
 }
 
 // receive runs stages 1 to 5.
 func (c *Conn) receive(msg wsconn.Message) {
 	in := incomingPool.Get().(*incoming)
 	in.Message, in.identity = msg, c.identity.Load()
+	if msg.Binary {
+		in.codec = c.codec()
+	}
 	c.active.Add(1) // before admit reads draining; see Conn.drain
 	var failed *inspectedError
 	defer func() {
@@ -137,9 +145,14 @@ const maxTimeout = 365 * 24 * time.Hour
 
 // readHead is stage 2: it parses the type and the correlation ID, and finds the route.
 func (in *incoming) readHead(routes map[string]*Route) (err error) {
-	if in.Truncated() {
+	switch {
+	case in.codec != nil && in.Truncated():
+		in.head, err = wire.ParseBinaryHeadPrefix(in.Bytes)
+	case in.codec != nil:
+		in.head, err = wire.ParseBinaryHead(in.Bytes)
+	case in.Truncated():
 		in.head, err = wire.ParseHeadPrefix(in.Bytes)
-	} else {
+	default:
 		in.head, err = wire.ParseHead(in.Bytes)
 	}
 	if err != nil {

@@ -56,8 +56,14 @@ func TestRegistration_MistakesPanicAtStartUp(t *testing.T) {
 	}{
 		{"registered twice", func() { r := router.New(nil); on(r); on(r) }, []string{`"SAY" registered at `, "registration_test.go:", " and at "}},
 		{"a pointer as a message", func() {
-			router.On(router.New(nil), func(*router.Context, *PointerMessage) error { return nil })
-		}, []string{"registration_test.go:", "*router_test.PointerMessage is not a value type"}},
+			router.On(router.New(nil), func(*router.Context, *Say) error { return nil })
+		}, []string{"registration_test.go:", "*router_test.Say is a pointer; register messages by value, as router_test.Say"}},
+		{"a pointer as a reply", func() {
+			router.RPC(router.New(nil), func(*router.Context, Say) (*Echo, error) { return nil, nil })
+		}, []string{"registration_test.go:", "*router_test.Echo is a pointer; register messages by value, as router_test.Echo"}},
+		{"an interface as a message", func() {
+			router.On(router.New(nil), func(*router.Context, router.Message) error { return nil })
+		}, []string{"registration_test.go:", "router.Message is an interface"}},
 		{"a reserved name", func() {
 			router.On(router.New(nil), func(*router.Context, Reserved) error { return nil })
 		}, []string{`"$ws:mine", which is reserved`}},

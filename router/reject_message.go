@@ -44,7 +44,7 @@ func (c *Conn) recordLimitExceeded(typ string, limit LimitExceeded) {
 func (c *Conn) applyLimitAction(action LimitAction, typ, correlationID string, failed *inspectedError) {
 	switch action {
 	case ActionSend:
-		_ = c.queueWait(encodeError(&failed.payload, correlationID))
+		_ = c.queueWait(encodeError(c.binary(), &failed.payload, correlationID))
 	case ActionClose:
 		c.closeForLimit(typ, failed.limit)
 	case ActionCustom:
@@ -63,7 +63,7 @@ func (c *Conn) closeForLimit(typ string, limit LimitExceeded) {
 // respondError sends an error and reports its private part.
 func (c *Conn) respondError(typ, correlationID string, failed *inspectedError) {
 	defer func() { // even if OnError calls runtime.Goexit
-		_ = c.queueWait(encodeError(&failed.payload, correlationID))
+		_ = c.queueWait(encodeError(c.binary(), &failed.payload, correlationID))
 		c.recordCompleted(typ, failed.payload.Code)
 	}()
 	c.router.reportError(c, typ, failed)

@@ -40,6 +40,7 @@ func On[M Message](to Registrar, handle func(*Context, M) error) *Route {
 // or Reply cannot be registered: see [Message].
 func RPC[M, Reply Message](to Registrar, handle func(*Context, M) (Reply, error)) *Route {
 	mustBeMessage[Reply](callerPosition(1))
+	to.group().router.mustSupport(reflect.TypeFor[Reply](), callerPosition(1))
 	mustHaveHandler[M](handle != nil, callerPosition(1))
 	return register[M](to, &Route{rpc: true, concurrent: true, run: func(ctx *Context) error {
 		reply, err := handle(ctx, *ctx.message.(*M))
@@ -59,10 +60,11 @@ type Route struct {
 	name     string
 	position string // file:line of the registration
 
-	decode     func(payload []byte) (any, error) // into a new *M
-	value      func(message any) Message         // dereferences the pointer that decode returns
-	noFields   bool                              // the payload may be absent
-	protocol   bool                              // the message is a call of the protocol, whose payload is always JSON
+	decode     func(codec Codec, payload []byte) (any, error) // into a new *M; codec is nil for JSON
+	value      func(message any) Message                      // dereferences the pointer that decode returns
+	noFields   bool                                           // the payload may be absent
+	protocol   bool                                           // the message is a call of the protocol, whose payload is always JSON
+	pointer    bool                                           // M is a pointer type
 	run        Handler
 	answered   func(*Context) // called after the answer of a call has been queued; may be nil
 	rpc        bool           // messages are calls
@@ -234,16 +236,14 @@ func register[M Message](to Registrar, rt *Route) *Route {
 	if other, ok := r.routes[name]; ok {
 		panic(fmt.Sprintf("router: %q registered at %s and at %s; a type can have only one handler", name, other.position, position))
 	}
+	r.mustSupport(reflect.TypeFor[M](), position)
 	return addRoute[M](r, rt)
 }
 
 // addRoute sets the fields that depend on M and the defaults, and adds the route to the router.
 func addRoute[M Message](r *Router, rt *Route) *Route {
 	rt.value = func(message any) Message { return *message.(*M) }
-	rt.decode = func(payload []byte) (any, error) {
-		m := new(M)
-		return m, unmarshal(payload, m, r.opts.RejectUnknownFields && !wire.Reserved(rt.name))
-	}
+	rt.decode, rt.pointer = decoder[M](r.opts.RejectUnknownFields && !wire.Reserved(rt.name))
 	if rt.rpc {
 		rt.timeout = r.opts.Timeouts.Call
 	}
@@ -252,14 +252,34 @@ func addRoute[M Message](r *Router, rt *Route) *Route {
 	return rt
 }
 
+// decoder returns a function that decodes a payload into a new *M, and whether M is a pointer type.
+func decoder[M Message](rejectUnknown bool) (decode func(codec Codec, payload []byte) (any, error), pointer bool) {
+	typ := reflect.TypeFor[M]()
+	if typ.Kind() != reflect.Pointer {
+		return func(codec Codec, payload []byte) (any, error) {
+			m := new(M)
+			return m, decodePayload(codec, payload, m, rejectUnknown)
+		}, false
+	}
+	return func(codec Codec, payload []byte) (any, error) {
+		m := reflect.New(typ.Elem()).Interface().(M)
+		return &m, decodePayload(codec, payload, m, rejectUnknown)
+	}, true
+}
+
 // mustBeMessage panics unless M can be registered. It returns the type's name and its number
-// of fields, or -1 if it is not a struct.
+// of fields, or -1 if it is not a struct or a pointer to one.
 func mustBeMessage[M Message](position string) (name string, fields int) {
 	typ := reflect.TypeFor[M]()
-	if typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Interface {
-		panic(fmt.Sprintf("router: %s: %v is not a value type; register messages by value", position, typ))
-	}
 	var zero M
+	switch {
+	case typ.Kind() == reflect.Interface:
+		panic(fmt.Sprintf("router: %s: %v is an interface; register the type of one message", position, typ))
+	case typ.Kind() == reflect.Pointer && typ.Elem().Implements(reflect.TypeFor[Message]()):
+		panic(fmt.Sprintf("router: %s: %v is a pointer; register messages by value, as %v, unless MessageType has a pointer receiver", position, typ, typ.Elem()))
+	case typ.Kind() == reflect.Pointer:
+		zero = reflect.New(typ.Elem()).Interface().(M)
+	}
 	name = zero.MessageType()
 	switch {
 	case name == "" || len(name) > wire.MaxNameBytes:
@@ -269,6 +289,9 @@ func mustBeMessage[M Message](position string) (name string, fields int) {
 	}
 	if err := checkEncodable(typ, map[reflect.Type]bool{}); err != nil {
 		panic(fmt.Sprintf("router: %s: %v cannot be encoded as JSON: %v", position, typ, err))
+	}
+	if typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
 	}
 	if typ.Kind() != reflect.Struct {
 		return name, -1

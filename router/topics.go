@@ -166,35 +166,34 @@ func (ts *topics) publish(name string, except *Conn, m Message, allNodes bool) e
 	if err := checkTopic(name); err != nil {
 		return err
 	}
-	frame, err := encode(m)
-	if err != nil {
+	p, err := ts.router.encodeAll(m, ts.formatsToPublish(name, allNodes))
+	if p.empty() {
 		return err
 	}
-	defer frame.Release()
+	defer p.release()
 	receivers := 0
 	if t := ts.find(name); t != nil {
-		receivers = t.deliver(frame, except)
+		receivers = t.deliver(&p, except)
 	}
 	ts.router.observe(Event{Kind: EventPublished, Count: receivers})
 	if allNodes && ts.router.opts.Broker != nil {
-		return ts.router.session.Publish(name, messagePacket(frame))
+		return joinErrors(err, ts.router.session.Publish(name, ts.router.messagePacket(&p)))
 	}
-	return nil
+	return err
 }
 
-// deliver queues a frame for every subscriber except one, and returns for how many. It holds
+// deliver queues a message for every subscriber except one, and returns for how many. It holds
 // the topic's lock, so that all subscribers receive messages in the same order; nothing under
 // it blocks.
-func (t *topic) deliver(frame *wsconn.Frame, except *Conn) (receivers int) {
-	frame.SetPolicy(t.slowConsumer)
+func (t *topic) deliver(p *publication, except *Conn) (receivers int) {
+	p.setPolicy(t.slowConsumer)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c := range t.members {
 		if c == except {
 			continue
 		}
-		frame.Retain()
-		if c.send(frame) == nil { // closed connections are skipped
+		if p.send(c) { // closed connections are skipped
 			receivers++
 		}
 	}
@@ -207,29 +206,29 @@ func (ts *topics) receive(name, _ string, packet []byte) {
 	case len(packet) == 0:
 	case name == usersTopic:
 		ts.router.receiveUserPacket(packet)
-	case packet[0] == packetMessage:
-		ts.receiveMessage(name, packet[1:])
+	default:
+		ts.receiveMessage(name, packet)
 	}
 }
 
 // receiveMessage delivers a message from another node.
-func (ts *topics) receiveMessage(name string, body []byte) {
+func (ts *topics) receiveMessage(name string, packet []byte) {
 	t := ts.find(name)
 	if t == nil {
 		return
 	}
-	frame, published := parseMessagePacket(body)
-	if frame == nil {
+	used := ts.formatsOf(t)
+	now := time.Now()
+	p, published, ok := ts.router.parseMessagePacket(packet, used, now)
+	if !ok {
 		return
 	}
-	defer frame.Release()
-	if ts.router.observer == nil {
-		t.deliver(frame, nil)
-		return
+	defer p.release()
+	receivers := t.deliver(&p, nil)
+	ts.router.observe(Event{Kind: EventDelivered, Count: receivers, Duration: max(now.Sub(published), 0)})
+	if p.lacks(used) {
+		ts.messagesLost(name, 1)
 	}
-	frame.At = time.Now()
-	lag := frame.At.Sub(published)
-	ts.router.observe(Event{Kind: EventDelivered, Count: t.deliver(frame, nil), Duration: max(lag, 0)})
 }
 
 // messagesLost is called when packets of a topic were lost. 0 is an unknown number.

@@ -15,17 +15,20 @@ const usersTopic = "\x00users"
 // for the empty userID, which anonymous connections have. It returns an error if the message
 // cannot be encoded, or the error of Options.Broker.
 func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode int, err error) {
-	frame, err := encode(m)
-	if err != nil || userID == "" {
+	user := userKey{tenantID, userID}
+	var conns []*Conn
+	if userID != "" {
+		conns = r.conns.ofUser(user)
+	}
+	p, err := r.encodeAll(m, r.formatsToPublish(r.formatsOf(conns), userID != ""))
+	defer p.release()
+	if p.empty() || userID == "" {
 		return 0, err
 	}
-	defer frame.Release()
-	user := userKey{tenantID, userID}
-	conns := r.conns.ofUser(user)
-	sendAll(conns, frame)
-	return len(conns), r.publishToNodes(func() []byte {
-		return append(userPacket(packetUserMessage, user), messagePacket(frame)...)
-	})
+	p.sendAll(conns)
+	return len(conns), joinErrors(err, r.publishToNodes(func() []byte {
+		return append(userPacket(packetUserMessage, user), r.messagePacket(&p)...)
+	}))
 }
 
 // DisconnectUser closes all connections of a user, on all nodes, as [Conn.Close] does, and returns
@@ -94,26 +97,33 @@ func (r *Router) receiveUserPacket(packet []byte) {
 const maxStatusCode = 4999
 
 func (r *Router) receiveUserMessage(user userKey, packet []byte) {
-	if len(packet) == 0 || packet[0] != packetMessage {
-		return
-	}
-	frame, published := parseMessagePacket(packet[1:])
-	if frame == nil {
-		return
-	}
-	defer frame.Release()
 	conns := r.conns.ofUser(user)
-	frame.At = time.Now()
-	r.observe(Event{Kind: EventDelivered, Count: len(conns), Duration: max(frame.At.Sub(published), 0)})
-	sendAll(conns, frame)
+	used := r.formatsOf(conns)
+	now := time.Now()
+	p, published, ok := r.parseMessagePacket(packet, used, now)
+	if !ok {
+		return
+	}
+	defer p.release()
+	r.observe(Event{Kind: EventDelivered, Count: len(conns), Duration: max(now.Sub(published), 0)})
+	p.sendAll(conns)
+	if p.lacks(used) {
+		r.topics.messagesLost(usersTopic, 1)
+	}
 }
 
 // cutString reads a string that follows its length.
 func cutString(b []byte) (s string, rest []byte, ok bool) {
+	p, rest, ok := cutBytes(b)
+	return string(p), rest, ok
+}
+
+// cutBytes reads bytes that follow their length.
+func cutBytes(b []byte) (p, rest []byte, ok bool) {
 	n, size := binary.Uvarint(b)
 	if size <= 0 || n > uint64(len(b)-size) {
-		return "", nil, false
+		return nil, nil, false
 	}
 	b = b[size:]
-	return string(b[:n]), b[n:], true
+	return b[:n], b[n:], true
 }

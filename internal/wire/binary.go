@@ -19,14 +19,14 @@ const (
 )
 
 // ParseBinaryHead is [ParseHead] for a binary envelope. It reads only the head, at most 65,535
-// bytes, and always finds the correlation ID.
+// bytes, and always finds meta.
 func ParseBinaryHead(data []byte) (Head, error) {
 	text, _, err := splitBinary(data)
 	if err != nil {
 		return Head{}, err
 	}
 	head, err := ParseHead(text)
-	head.FindCorrelationID(text)
+	head.FindMeta(text)
 	return head, err
 }
 

@@ -26,9 +26,10 @@ const timeout = 10 * time.Second
 // and methods that fail the test must be called from the goroutine that runs the
 // test, like [testing.T.FailNow].
 type Conn struct {
-	t    testing.TB
-	ws   *websocket.Conn
-	pipe *pipe
+	t     testing.TB
+	ws    *websocket.Conn
+	pipe  *pipe
+	codec router.Codec // nil for JSON
 
 	mu       sync.Mutex
 	received []Frame
@@ -38,7 +39,8 @@ type Conn struct {
 }
 
 // A Frame is a received message in its encoded form: type, meta and payload of
-// the envelope.
+// the envelope. The Payload of a binary message is in the format of the [Codec],
+// or JSON if the message is an error.
 type Frame struct {
 	Type string `json:"type"`
 	Meta struct {
@@ -47,11 +49,12 @@ type Frame struct {
 	} `json:"meta"`
 	Payload rawjson.RawMessage `json:"payload"`
 
-	Text string `json:"-"` // the whole message, as received
+	Text   string `json:"-"` // the whole message, as received
+	Binary bool   `json:"-"` // the message is binary
 }
 
-func newConn(t testing.TB, ws *websocket.Conn, pipe *pipe) *Conn {
-	c := &Conn{t: t, ws: ws, pipe: pipe, changed: make(chan struct{})}
+func newConn(t testing.TB, ws *websocket.Conn, pipe *pipe, codec router.Codec) *Conn {
+	c := &Conn{t: t, ws: ws, pipe: pipe, codec: codec, changed: make(chan struct{})}
 	ws.SetReadLimit(-1)
 	ended := make(chan struct{})
 	go func() {
@@ -67,7 +70,7 @@ func newConn(t testing.TB, ws *websocket.Conn, pipe *pipe) *Conn {
 
 func (c *Conn) read() {
 	for {
-		_, text, err := c.ws.Read(context.Background())
+		typ, text, err := c.ws.Read(context.Background())
 		c.mu.Lock()
 		if err != nil {
 			c.end = &router.CloseError{Code: router.StatusAbnormal}
@@ -75,9 +78,9 @@ func (c *Conn) read() {
 				c.end = &router.CloseError{Code: router.StatusCode(peer.Code), Reason: peer.Reason}
 			}
 		} else {
-			frame := Frame{Text: string(text)}
-			if jsonv2.Unmarshal(text, &frame) != nil {
-				c.t.Errorf("routertest: received %q, which is not an envelope", text)
+			frame, err := parseFrame(typ, text)
+			if err != nil {
+				c.t.Errorf("routertest: received %q, which is not an envelope: %v", text, err)
 			}
 			c.received = append(c.received, frame)
 		}
@@ -94,7 +97,17 @@ func (c *Conn) read() {
 // answer has no correlation ID either. An error fails the test.
 func (c *Conn) Send(m router.Message) {
 	c.t.Helper()
-	c.SendText(envelope(c.t, m, ""))
+	c.send(m, "")
+}
+
+// send sends a message in the format of the connection.
+func (c *Conn) send(m router.Message, correlationID string) {
+	c.t.Helper()
+	if c.codec == nil {
+		c.SendText(envelope(c.t, m, correlationID))
+		return
+	}
+	c.SendBinary(binaryEnvelope(c.t, c.codec, m, correlationID))
 }
 
 // SendText sends text as a WebSocket text message, without any encoding. An error
@@ -269,7 +282,7 @@ func (c *Conn) call(m router.Message) Frame {
 	c.calls++
 	id := "call-" + strconv.Itoa(c.calls)
 	c.mu.Unlock()
-	c.SendText(envelope(c.t, m, id))
+	c.send(m, id)
 	return c.take("the answer to "+m.MessageType(), func(f Frame) bool {
 		return f.Meta.CorrelationID == id && f.Type != "$ws:rpc-progress"
 	})
@@ -277,17 +290,14 @@ func (c *Conn) call(m router.Message) Frame {
 
 func decode[M router.Message](c *Conn, frame Frame) M {
 	c.t.Helper()
-	var m M
-	if frame.Type != m.MessageType() {
-		c.t.Fatalf("routertest: received %s, want %s", frame.Text, m.MessageType())
+	m, target := newMessage[M]()
+	if want := (*m).MessageType(); frame.Type != want {
+		c.t.Fatalf("routertest: received %s, want %s", frame.Text, want)
 	}
-	if len(frame.Payload) == 0 {
-		return m
-	}
-	if err := jsonv2.Unmarshal(frame.Payload, &m); err != nil {
+	if err := c.unmarshal(frame, target); err != nil {
 		c.t.Fatalf("routertest: decode %s: %v", frame.Text, err)
 	}
-	return m
+	return *m
 }
 
 func decodeError(t testing.TB, frame Frame) *errors.Error {

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+
+	"github.com/penstock-go/penstock/router"
 )
 
 // An Option changes the request that opens a connection.
@@ -53,7 +55,11 @@ func Dial(t testing.TB, h http.Handler, opts ...Option) *Conn {
 		}
 		t.Fatalf("routertest: %v", err)
 	}
-	return newConn(t, ws, transport.client)
+	codec := transport.codec
+	if codec != nil && ws.Subprotocol() != codec.Subprotocol() {
+		t.Fatalf("routertest: the server selected the subprotocol %q and not %q of the codec; add the codec to Options.Codecs", ws.Subprotocol(), codec.Subprotocol())
+	}
+	return newConn(t, ws, transport.client, codec)
 }
 
 // Rejected sends a handshake that the handler must reject, and returns the HTTP
@@ -77,6 +83,7 @@ type pipeTransport struct {
 	handler http.Handler
 	opts    []Option
 	client  *pipe // nil until the handler hijacks the connection
+	codec   router.Codec
 }
 
 func (p *pipeTransport) dial() (*websocket.Conn, *http.Response, error) {
@@ -86,6 +93,7 @@ func (p *pipeTransport) dial() (*websocket.Conn, *http.Response, error) {
 	for _, opt := range p.opts {
 		opt(offer)
 	}
+	p.codec, _ = offer.Context().Value(codecKey{}).(router.Codec)
 	return websocket.Dial(context.Background(), "ws://example.com/ws", &websocket.DialOptions{
 		HTTPClient:   &http.Client{Transport: p},
 		Subprotocols: strings.Split(offer.Header.Get("Sec-WebSocket-Protocol"), ", "),

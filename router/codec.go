@@ -1,0 +1,149 @@
+package router
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A Codec is a payload format other than JSON, for the connections that negotiate its subprotocol:
+// see Options.Codecs and the protocol, section 7. Packages codec/cbor and codec/protobuf contain
+// one each. The methods are called concurrently.
+//
+// A Codec may also have a method Check(reflect.Type) error, which is called for each type that is
+// registered and that has fields. If it returns an error, registration panics.
+type Codec interface {
+	// Subprotocol returns the name of the subprotocol: an HTTP token (RFC 9110, section 5.6.2) that
+	// does not begin with "bearer.". It must always be the same.
+	Subprotocol() string
+
+	// Marshal encodes a [Message] or the argument of [Context.Progress]. Equal values should have
+	// equal encodings. An error is reported as INTERNAL.
+	Marshal(v any) ([]byte, error)
+
+	// Unmarshal decodes a payload into the value that v points to. The payload must not be
+	// modified, nor used after Unmarshal has returned. It is empty if the client sent none, which
+	// is an error unless the format encodes values as nothing. The client receives an error without
+	// a code as INVALID_ARGUMENT, but not its text; [errors.InvalidField] returns an error that
+	// names the field.
+	Unmarshal(payload []byte, v any) error
+}
+
+// A format is the payload format of a connection: formatJSON, or 1 plus the index of a codec in
+// Options.Codecs.
+type format uint8
+
+const formatJSON format = 0
+
+// maxCodecs bounds Options.Codecs.
+const maxCodecs = 16
+
+// A formatSet is a set of formats, as bits.
+type formatSet uint32
+
+func (s formatSet) has(f format) bool { return s&(1<<f) != 0 }
+
+func (s *formatSet) add(f format) { *s |= 1 << f }
+
+// A namedCodec is a Codec whose Subprotocol has been called.
+type namedCodec struct {
+	Codec
+
+	name string
+}
+
+// Subprotocol returns what the codec returned to New.
+func (c namedCodec) Subprotocol() string { return c.name }
+
+// nameCodecs returns the codecs as namedCodecs. It panics if they are invalid.
+func nameCodecs(codecs []Codec, subprotocols []string) []Codec {
+	if len(codecs) > maxCodecs {
+		panic(fmt.Sprintf("router: Codecs has %d elements; it must have at most %d", len(codecs), maxCodecs))
+	}
+	var named []Codec
+	names := slices.Clone(subprotocols)
+	for i, codec := range codecs {
+		if codec == nil {
+			panic(fmt.Sprintf("router: Codecs[%d] is nil", i))
+		}
+		name := codec.Subprotocol()
+		switch {
+		case !isToken(name) || strings.HasPrefix(name, bearerPrefix):
+			panic(fmt.Sprintf("router: the subprotocol of Codecs[%d] is %q; it must be an HTTP token that does not begin with %q", i, name, bearerPrefix))
+		case slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(name, other) }):
+			panic(fmt.Sprintf("router: the subprotocol of Codecs[%d] is %q, which Codecs or Subprotocols contains already", i, name))
+		}
+		names, named = append(names, name), append(named, namedCodec{codec, name})
+	}
+	return named
+}
+
+// mustSupport panics if a codec of the router does not support a message type.
+func (r *Router) mustSupport(typ reflect.Type, position string) {
+	if typ.Kind() == reflect.Struct && typ.NumField() == 0 {
+		return // such messages have no payload
+	}
+	for _, codec := range r.opts.Codecs {
+		checker, ok := codec.(namedCodec).Codec.(interface{ Check(reflect.Type) error })
+		if !ok {
+			continue
+		}
+		if err := checker.Check(typ); err != nil {
+			panic(fmt.Sprintf("router: %s: %v cannot be encoded for the subprotocol %s: %v", position, typ, codec.Subprotocol(), err))
+		}
+	}
+}
+
+// selectFormat returns the first codec whose subprotocol the client offers, as a format and its
+// subprotocol, or formatJSON and "".
+func (r *Router) selectFormat(req *http.Request) (format, string) {
+	if len(r.opts.Codecs) == 0 {
+		return formatJSON, ""
+	}
+	offered := offeredSubprotocols(req)
+	for i, codec := range r.opts.Codecs {
+		if name := codec.Subprotocol(); slices.Contains(offered, name) {
+			return format(i + 1), name
+		}
+	}
+	return formatJSON, ""
+}
+
+// codec returns the codec of the connection, or nil for JSON.
+func (c *Conn) codec() Codec {
+	if c.format == formatJSON {
+		return nil
+	}
+	return c.router.opts.Codecs[c.format-1]
+}
+
+// binary reports whether the connection has a codec, so that the server sends binary messages.
+func (c *Conn) binary() bool { return c.format != formatJSON }
+
+// marshalWith encodes v, and recovers a panic of the codec.
+func marshalWith(codec Codec, v any) (payload []byte, err error) {
+	defer recoverAsError(&err)
+	return codec.Marshal(v)
+}
+
+// decodePayload decodes a payload into the value that v points to. codec is nil for JSON, the only
+// format for which rejectUnknown counts. It must be called by guard.
+func decodePayload(codec Codec, payload []byte, v any, rejectUnknown bool) error {
+	if codec == nil {
+		return unmarshal(payload, v, rejectUnknown)
+	}
+	err := codec.Unmarshal(payload, v)
+	if err == nil || isNilPointer(err) {
+		return err
+	}
+	if _, ok := asType[*errors.Error](err); ok {
+		return err
+	}
+	e := errors.InvalidField("payload", "cannot be decoded")
+	e.Err = err
+	return e
+}
