@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -183,6 +184,28 @@ func boundaries() map[string]boundary {
 			},
 			want: errors.Internal, reason: "the next observer is called",
 		},
+		"Codec.Subprotocol": {}, // called by New alone
+		"Codec.Marshal": {
+			prepare: func(h *harness) { h.opts.Codecs = []router.Codec{&faultyCodec{harness: h, at: "Marshal"}} },
+			setUp:   respondWith(nil),
+			trigger: func(h *harness) {
+				h.conn = routertest.Dial(h, h.router, routertest.Token(faultyUser), routertest.Codec(&faultyCodec{}))
+				assert.Equal(h, errors.Internal, h.call(h.conn).Code)
+				h.conn.Close()
+				h.conn = nil
+				synctest.Wait()
+			},
+			exits: true,
+		},
+		"Codec.Unmarshal": {
+			prepare: func(h *harness) { h.opts.Codecs = []router.Codec{&faultyCodec{harness: h, at: "Unmarshal"}} },
+			setUp:   respondWith(nil),
+			trigger: func(h *harness) {
+				h.conn = routertest.Dial(h, h.router, routertest.Token(faultyUser), routertest.Codec(&faultyCodec{}))
+				assert.Equal(h, errors.Internal, routertest.CallError(h.conn, Faulty{}).Code)
+			},
+			reason: "decode", exits: true,
+		},
 		"On.handle": {
 			setUp: func(h *harness) {
 				router.On(h.router, func(*router.Context, Faulty) error { h.fault(); return nil })
@@ -331,6 +354,28 @@ func (h *harness) joinAndLeave() {
 		c.Unsubscribe("room")
 	}
 	synctest.Wait()
+}
+
+// A faultyCodec is JSON with a method that fails for Faulty and its reply. Without a harness, none does.
+type faultyCodec struct {
+	harness *harness
+	at      string
+}
+
+func (*faultyCodec) Subprotocol() string { return "faulty.v1" }
+
+func (c *faultyCodec) Marshal(v any) ([]byte, error) {
+	if c.at == "Marshal" {
+		c.harness.fault()
+	}
+	return json.Marshal(v)
+}
+
+func (c *faultyCodec) Unmarshal(payload []byte, v any) error {
+	if _, ok := v.(*Faulty); ok && c.at == "Unmarshal" {
+		c.harness.fault()
+	}
+	return json.Unmarshal(payload, v)
 }
 
 // A hookedHandler is a slog.Handler that passes each record to a function.

@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"net/netip"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -215,6 +216,8 @@ func FuzzCodec(f *testing.F) {
 	})
 }
 
+var farYear = regexp.MustCompile(`-\d+-\d\d-\d\dT|\d{5,}-\d\d-\d\dT`)
+
 func check(t *testing.T, codec *cbor.Codec, payload []byte, newValue func() any) {
 	t.Helper()
 	v := newValue()
@@ -224,6 +227,9 @@ func check(t *testing.T, codec *cbor.Codec, payload []byte, newValue func() any)
 	}
 	first, err := codec.Marshal(v)
 	require.NoError(t, err)
+	if farYear.Match(first) {
+		return // a number of seconds may lie outside of the years that RFC 3339 can represent
+	}
 	again := newValue()
 	require.NoError(t, codec.Unmarshal(first, again), "%x", first)
 	second, err := codec.Marshal(again)

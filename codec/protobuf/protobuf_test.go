@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-go/penstock/codec/protobuf"
-	"github.com/penstock-go/penstock/internal/chatpb"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/chatpb"
 )
 
 // equal requires two messages to be equal.

@@ -1,0 +1,114 @@
+package router
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A namedJSON is JSON with another name.
+type namedJSON string
+
+func (n namedJSON) Subprotocol() string                 { return string(n) }
+func (namedJSON) Marshal(v any) ([]byte, error)         { return json.Marshal(v) }
+func (namedJSON) Unmarshal(payload []byte, v any) error { return json.Unmarshal(payload, v) }
+
+type keyedMessage struct{ N int }
+
+func (keyedMessage) MessageType() string   { return "KEYED" }
+func (keyedMessage) ConflationKey() string { return "k" }
+
+const allFormats formatSet = 1<<(maxCodecs+1) - 1
+
+func routerWith(names ...string) *Router {
+	var codecs []Codec
+	for _, name := range names {
+		codecs = append(codecs, namedJSON(name))
+	}
+	return New(&Options{Codecs: codecs})
+}
+
+func TestPacket_CarriesEveryFormat(t *testing.T) {
+	for name, tt := range map[string]struct {
+		from, to []string
+		formats  formatSet // of the receiver, which it uses
+		want     []string  // of the receiver, by format; "" if it is missing
+		lacks    bool
+	}{
+		"JSON only":                 {nil, nil, 1, []string{`{"N":7}`}, false},
+		"from a node without codec": {nil, []string{"a"}, 3, []string{`{"N":7}`, ""}, true},
+		"to a node without codec":   {[]string{"a"}, nil, 1, []string{`{"N":7}`}, false},
+		"in another order":          {[]string{"a", "b"}, []string{"b", "x", "a"}, allFormats >> (maxCodecs - 3), []string{`{"N":7}`, `{"N":7}`, "", `{"N":7}`}, true},
+		"only what is used":         {[]string{"a", "b"}, []string{"a", "b"}, 1 << 2, []string{"", "", `{"N":7}`}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, to := routerWith(tt.from...), routerWith(tt.to...)
+			sent, err := from.encodeAll(keyedMessage{7}, from.formatsToPublish(allFormats>>(maxCodecs-len(tt.from)), false))
+			require.NoError(t, err)
+			packet := from.messagePacket(&sent)
+			now := time.Now()
+			got, published, ok := to.parseMessagePacket(packet, tt.formats, now)
+			require.True(t, ok)
+			assert.Equal(t, sent.json.At.UnixMicro(), published.UnixMicro())
+			assert.Equal(t, tt.lacks, got.lacks(tt.formats))
+			for f, want := range tt.want {
+				frame := got.frame(format(f))
+				if want == "" {
+					assert.Nil(t, frame)
+					continue
+				}
+				require.NotNil(t, frame)
+				assert.Contains(t, string(frame.Text()), want)
+				assert.Equal(t, "KEYED\x00k", frame.Key())
+				assert.Equal(t, now, frame.At)
+			}
+			for n := range packet { // a packet that ends early is malformed, or lacks formats
+				if part, _, ok := to.parseMessagePacket(packet[:n], tt.formats, now); ok && len(tt.from) > 0 {
+					assert.True(t, part.lacks(allFormats), "%d bytes", n)
+				}
+			}
+		})
+	}
+}
+
+func TestPacket_MalformedPacketsAreIgnored(t *testing.T) {
+	r := routerWith("a")
+	for name, packet := range map[string]string{
+		"nothing":                         "",
+		"an unknown kind":                 "63",
+		"no time":                         "01",
+		"a time that does not end":        "01ffffffffffffffffffffff",
+		"no key":                          "0401",
+		"a key beyond the packet":         "04010561",
+		"a subprotocol beyond the packet": "0401000561",
+		"no message":                      "0401000161",
+		"a message beyond the packet":     "04010001610561",
+		"the largest length":              "0401000161ffffffffffffffffff01",
+	} {
+		b, err := hex.DecodeString(packet)
+		require.NoError(t, err)
+		_, _, ok := r.parseMessagePacket(b, allFormats, time.Now())
+		assert.False(t, ok, name)
+	}
+	b, _ := hex.DecodeString("0401000161017801610179")
+	p, _, ok := r.parseMessagePacket(b, allFormats, time.Now())
+	require.True(t, ok)
+	assert.Equal(t, "x", string(p.frame(1).Text()), "the first message of a format counts")
+}
+
+func FuzzPacket(f *testing.F) {
+	r := routerWith("a", "b")
+	sent, err := r.encodeAll(keyedMessage{7}, 7)
+	require.NoError(f, err)
+	f.Add(r.messagePacket(&sent))
+	plain := routerWith()
+	f.Add(plain.messagePacket(&sent))
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		p, _, _ := r.parseMessagePacket(packet, 7, time.Now())
+		p.release()
+	})
+}
