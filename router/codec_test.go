@@ -411,6 +411,12 @@ func TestCodec_NodesExchangeEncodedMessages(t *testing.T) {
 			for _, c := range conns {
 				assert.Equal(t, want, routertest.Receive[Say](c))
 			}
+			c.Send(Subscribe{"no subscribers on the first node"})
+		}
+		synctest.Wait()
+		require.NoError(t, nodes[0].Publish("no subscribers on the first node", want))
+		for _, c := range conns[3:] {
+			assert.Equal(t, want, routertest.Receive[Say](c))
 		}
 	})
 }
@@ -469,7 +475,7 @@ func TestCodec_MalformedMessages(t *testing.T) {
 		"too long": {
 			"\x00\x2e" + `{"type":"ECHO","meta":{"correlationId":"b7c1"}}`[:46] + strings.Repeat("x", 2000), "RPC_ERROR", "message is too big", "ECHO",
 		},
-		"a head that is too long": {"\x0b\xb8" + `{"type":"ECHO","x":"` + strings.Repeat("x", 3000), "ERROR", "message is too big", "ECHO"},
+		"a head that is too long": {"\x75\x30" + `{"type":"ECHO","x":"` + strings.Repeat("x", 40_000), "ERROR", "message is too big", "ECHO"},
 		"a malformed head that is too long": {
 			"\xff\xff" + `[` + strings.Repeat("x", 3000), "ERROR", "message is too big", "",
 		},

@@ -109,7 +109,7 @@ func TestParseBinary_SeparatesHeadAndPayload(t *testing.T) {
 }
 
 func TestParseBinaryHead_LongHead(t *testing.T) {
-	data := binaryEnvelope(`{"type":"A","x":"`+strings.Repeat("x", 60_000)+`","meta":{"correlationId":"c"}}`, "payload")
+	data := binaryEnvelope(`{"type":"A","x":"`+strings.Repeat("x", 30_000)+`","meta":{"correlationId":"c"},"y":"`+strings.Repeat("y", 30_000)+`"}`, "payload")
 	head, err := wire.ParseBinaryHead(data)
 	require.NoError(t, err)
 	assert.Equal(t, "c", string(head.CorrelationID), "without FindCorrelationID")
