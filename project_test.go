@@ -36,6 +36,22 @@ func TestRouter_LinksOnlyListedModules(t *testing.T) {
 	assert.Equal(t, linkedModules(), slices.Compact(modules))
 }
 
+// TestCodecs_LinkTheirFormatAlone keeps the library of a format out of programs that do not use it.
+func TestCodecs_LinkTheirFormatAlone(t *testing.T) {
+	for pkg, formats := range map[string][]string{
+		"codec/cbor":     {"github.com/fxamacker/cbor/v2", "github.com/x448/float16"},
+		"codec/protobuf": {"google.golang.org/protobuf"},
+	} {
+		out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "./"+pkg).Output()
+		require.NoError(t, err)
+		modules := strings.Fields(string(out))
+		slices.Sort(modules)
+		want := append(linkedModules(), formats...)
+		slices.Sort(want)
+		assert.Equal(t, want, slices.Compact(modules), pkg)
+	}
+}
+
 // TestContracts_LinkNeitherRouterNorWebSocket keeps limiters and brokers useful without
 // WebSockets.
 func TestContracts_LinkNeitherRouterNorWebSocket(t *testing.T) {

@@ -2,15 +2,18 @@ package docs_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"os"
 	"reflect"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -118,4 +121,42 @@ func TestProtocol_ListsAllCodes(t *testing.T) {
 	} {
 		assert.Contains(t, string(text), "| `"+string(code)+"` |")
 	}
+}
+
+var binarySample = regexp.MustCompile("(?ms)^```hex\n(.*?)^```$")
+
+// TestProtocol_BinarySampleIsTheFirstSample decodes the bytes of the binary sample and compares them with the
+// explanations beside them and with the same message in JSON.
+func TestProtocol_BinarySampleIsTheFirstSample(t *testing.T) {
+	text, err := os.ReadFile("protocol.md")
+	require.NoError(t, err)
+	match := binarySample.FindSubmatch(text)
+	require.NotNil(t, match)
+	var message []byte
+	var explained string
+	for line := range strings.Lines(string(match[1])) {
+		digits, meaning, _ := strings.Cut(line, "|")
+		b, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(digits), " ", ""))
+		require.NoError(t, err)
+		message = append(message, b...)
+		explained += strings.TrimSpace(meaning)
+	}
+	got, err := wire.ParseBinary(message)
+	require.NoError(t, err)
+	head := string(message[2 : len(message)-len(got.Payload)])
+	assert.Contains(t, explained, head)
+	want := samples(t)[0]
+	assert.JSONEq(t, string(want), head[:len(head)-1]+`,"payload":`+payloadAsJSON(t, got.Payload)+"}")
+	again, err := cbor.New(nil).Marshal(map[string]string{"room": "go", "text": "hi"})
+	require.NoError(t, err)
+	assert.Equal(t, again, got.Payload, "the encoding is deterministic")
+}
+
+// payloadAsJSON converts CBOR to JSON.
+func payloadAsJSON(t *testing.T, payload []byte) string {
+	var v any
+	require.NoError(t, cbor.New(nil).Unmarshal(payload, &v))
+	text, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(text)
 }

@@ -9,10 +9,10 @@ import (
 
 // The router calls application code only through functions that recover its panics: guard if
 // an error becomes an answer, hook if nothing is returned, recoverObserver for observers,
-// recoverAsError and recoverMethod for the methods of messages, recoveringSession for brokers,
-// and log for the Logger. A panic therefore ends only one message. It leaves no lock held: locks
-// around such calls are released by defer. Logger may call the router, so it is never called under
-// a lock.
+// recoverAsError and recoverMethod for the methods of messages and codecs, recoveringSession for
+// brokers, and log for the Logger. A panic therefore ends only one message. It leaves no lock held:
+// locks around such calls are released by defer. Logger may call the router, so it is never called
+// under a lock.
 
 // guard calls f, and stores in failed the inspected form of its error, of its panic, or of a
 // call of runtime.Goexit. The last also ends the caller except for its deferred functions, so
