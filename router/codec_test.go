@@ -157,6 +157,14 @@ func TestCodec_CBORStory(t *testing.T) {
 			c.send(`{"type":"ECHO"}`, nil)
 			assert.Equal(t, "payload is missing", c.nextError("ERROR", errors.InvalidArgument)["message"])
 
+			c.send(`{"type":"ECHO","meta":{"correlationId":"d","ack":true}}`, encode(map[string]int{"n": 7}))
+			for _, want := range []string{"$ws:ack", "$ws:rpc-progress", "ECHOED"} {
+				head, _ = c.next()
+				assert.Equal(t, want, head.Type)
+				assert.Equal(t, "d", head.Meta.CorrelationID)
+			}
+			c.send(`{"type":"$ws:abort","meta":{"correlationId":"unknown"}}`, nil)
+
 			c.send(`{"type":"__heartbeat"}`, nil)
 			head, payload = c.next()
 			assert.Equal(t, "__heartbeat_ack", head.Type)
