@@ -19,7 +19,6 @@ type Conn struct {
 	ws     *wsconn.Conn
 	id     string
 	ip     netip.Addr
-	format format // of payloads
 
 	identity atomic.Pointer[connIdentity] // nil for the zero Identity; stored only under registry.mu once the connection is open
 
@@ -34,6 +33,7 @@ type Conn struct {
 	reportQueue atomic.Pointer[reports]    // nil until the first report
 	inFlight    atomic.Int64               // calls whose handlers have not returned
 	active      atomic.Int64               // references: the reader, each received message, each report; at 0 the connection ends
+	format      format                     // of payloads; read-only, like the fields at the top
 	rejected    bool                       // by OnOpen
 	greeted     atomic.Bool                // the client has sent $ws:hello: it knows frames that other clients do not expect
 	draining    atomic.Bool                // rejects new messages, and closes when only the reader is active
