@@ -39,8 +39,15 @@ func wrongType(wrong *cbor.UnmarshalTypeError) string {
 // expected describes the CBOR that decodes into a Go type, or returns "" for a named type.
 func expected(goType string) string {
 	for _, known := range []struct{ prefix, text string }{
-		{"interface", ""}, {"int", "an integer in range"}, {"uint", "an integer in range"}, {"float", "a number"},
-		{"string", "a text string"}, {"bool", "a boolean"}, {"[]uint8", "a byte string"}, {"[", "an array"}, {"map[", "a map"},
+		{"interface", ""},
+		{"int", "an integer in range"},
+		{"uint", "an integer in range"},
+		{"float", "a number"},
+		{"string", "a text string"},
+		{"bool", "a boolean"},
+		{"[]uint8", "a byte string"},
+		{"[", "an array"},
+		{"map[", "a map"},
 	} {
 		if strings.HasPrefix(goType, known.prefix) {
 			return known.text
