@@ -38,6 +38,8 @@ type Conn struct {
 	greeted     atomic.Bool                // the client has sent $ws:hello: it knows frames that other clients do not expect
 	draining    atomic.Bool                // rejects new messages, and closes when only the reader is active
 
+	clientCalls atomic.Pointer[clientCalls] // nil until the first Call
+
 	mu     sync.Mutex            // also held to change identity
 	topics map[string]struct{}   // nil after the last reference is released
 	counts map[*topicPattern]int // subscriptions by pattern, of patterns with MaxPerConn; nil until the first

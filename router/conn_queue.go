@@ -27,16 +27,22 @@ func (c *Conn) SendWait(ctx context.Context, m Message) error {
 	if err != nil {
 		return err
 	}
+	if err = c.queueTurn(ctx, frame); errors.Is(err, wsconn.ErrCanceled) {
+		return ctx.Err()
+	}
+	return err
+}
+
+// queueTurn queues a frame that is not droppable, as SendWait does. It returns
+// [wsconn.ErrCanceled] if ctx is done first.
+func (c *Conn) queueTurn(ctx context.Context, frame *wsconn.Frame) error {
 	frame.NotDroppable()
 	size := len(frame.Text())
-	err = c.ws.QueueTurn(frame, ctx.Done())
+	err := c.ws.QueueTurn(frame, ctx.Done())
 	c.ws.Wake()
 	switch {
-	case errors.Is(err, wsconn.ErrCanceled):
-		if c.ctx.Err() != nil {
-			return errClosed // the context of a message ends with its connection
-		}
-		return ctx.Err()
+	case errors.Is(err, wsconn.ErrCanceled) && c.ctx.Err() == nil: // the context of a message ends with its connection
+		return err
 	case errors.Is(err, wsconn.ErrTooLong):
 		return &LimitExceeded{Kind: LimitQueue, Observed: int64(size), Limit: int64(c.router.opts.Limits.QueueBytes), RetryAfter: errors.Never}
 	}

@@ -40,7 +40,9 @@ func (c *Conn) handleControl(in *incoming) *inspectedError {
 		c.abort(string(in.head.CorrelationID))
 	}
 	c.recordCompleted(in.control, "")
-	in.release()
+	if in.control != wire.TypeAnswer || !c.answerClientCall(in) {
+		in.release()
+	}
 	c.release()
 	return nil
 }

@@ -45,9 +45,14 @@ func encodeReply(ctx *Context) (*wsconn.Frame, error) {
 	return encodeAt(ctx.conn.codec(), ctx.reply, ctx.correlationID, ctx.receivedAt.Add(time.Since(ctx.receivedAt)))
 }
 
-// encodeAt encodes a message. A message whose type has no fields has no payload. codec is nil for
-// JSON.
+// encodeAt encodes a message. codec is nil for JSON.
 func encodeAt(codec Codec, m Message, correlationID string, at time.Time) (*wsconn.Frame, error) {
+	return encodeWith(codec, m, wire.OutgoingHead{CorrelationID: correlationID, At: at})
+}
+
+// encodeWith encodes a message and sets the type of its head. A message whose type has no fields has
+// no payload.
+func encodeWith(codec Codec, m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
 	typ, err := messageType(m)
 	if err != nil {
 		return nil, err
@@ -58,10 +63,11 @@ func encodeAt(codec Codec, m Message, correlationID string, at time.Time) (*wsco
 	if reflect.TypeOf(m).Kind() == reflect.Pointer && reflect.ValueOf(m).IsNil() {
 		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %s: the %T is nil", typ, m)}
 	}
+	head.Type = typ
 	if codec != nil {
-		return encodeBinary(codec, m, typ, correlationID, at)
+		return encodeBinary(codec, m, head)
 	}
-	frame := beginEnvelope(typ, correlationID, at)
+	frame := beginEnvelope(head)
 	if t := reflect.TypeOf(m); t.Kind() == reflect.Struct && t.NumField() == 0 {
 		return endEnvelope(frame), nil
 	}
@@ -76,10 +82,11 @@ func encodeAt(codec Codec, m Message, correlationID string, at time.Time) (*wsco
 // encodeProgress encodes the update as both data and payload, because clients may read either. A
 // binary message contains it once. codec is nil for JSON.
 func encodeProgress(codec Codec, correlationID string, update any) (*wsconn.Frame, error) {
+	head := wire.OutgoingHead{Type: wire.TypeProgress, CorrelationID: correlationID, At: time.Now()}
 	if codec != nil {
-		return encodeBinaryPayload(codec, update, wire.TypeProgress, correlationID, time.Now())
+		return encodeBinaryPayload(codec, update, head)
 	}
-	frame := beginEnvelope(wire.TypeProgress, correlationID, time.Now())
+	frame := beginEnvelope(head)
 	for _, key := range []string{`,"data":`, `,"payload":`} {
 		frame.WriteString(key)
 		if err := marshal(frame, update); err != nil {
@@ -106,21 +113,23 @@ func encodeHeartbeatAck(binary bool, at time.Time) *wsconn.Frame {
 
 // encodeControl encodes a message of the protocol without a payload.
 func encodeControl(binary bool, typ, correlationID string) *wsconn.Frame {
+	head := wire.OutgoingHead{Type: typ, CorrelationID: correlationID, At: time.Now()}
 	if binary {
-		frame := beginBinary(typ, correlationID, time.Now())
+		frame := beginBinary(head)
 		frame.SealBinary()
 		return frame
 	}
-	return endEnvelope(beginEnvelope(typ, correlationID, time.Now()))
+	return endEnvelope(beginEnvelope(head))
 }
 
 // encodeError encodes an error: as RPC_ERROR if the message has a correlation ID, otherwise as
 // ERROR.
 func encodeError(binary bool, payload *wire.ErrorPayload, correlationID string) *wsconn.Frame {
+	head := wire.OutgoingHead{Type: errorType(correlationID), CorrelationID: correlationID, At: time.Now()}
 	if binary {
-		return encodeBinaryError(payload, correlationID)
+		return encodeBinaryError(payload, head)
 	}
-	frame := beginEnvelope(errorType(correlationID), correlationID, time.Now())
+	frame := beginEnvelope(head)
 	frame.WriteString(`,"payload":`)
 	_ = marshal(frame, payload) // cannot fail: inspect has encoded the application's details
 	return endEnvelope(frame)
@@ -135,10 +144,10 @@ func errorType(correlationID string) string {
 }
 
 // beginEnvelope returns a frame that holds the envelope up to the payload.
-func beginEnvelope(typ, correlationID string, at time.Time) *wsconn.Frame {
+func beginEnvelope(head wire.OutgoingHead) *wsconn.Frame {
 	frame := wsconn.NewFrame()
-	frame.At = at
-	frame.Append(func(b []byte) []byte { return wire.AppendHead(b, typ, correlationID, at) })
+	frame.At = head.At
+	frame.Append(func(b []byte) []byte { return wire.AppendHead(b, &head) })
 	return frame
 }
 

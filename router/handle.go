@@ -99,26 +99,11 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	if err != nil {
 		return nil, invalid(err)
 	}
-	codec, payload := in.codec, envelope.Payload
-	if in.route.protocol {
-		codec = nil // JSON in every format
-	}
-	switch {
-	case payload != nil:
-	case in.route.noFields:
-		codec, payload = nil, []byte("{}")
-	case codec == nil:
-		return nil, errors.InvalidField("payload", "is missing")
-	}
-	m, err := in.route.decode(codec, payload)
+	m, err := in.route.decodePayload(in.codec, envelope.Payload)
 	if err != nil {
 		return nil, err
 	}
-	library := c.router.opts.Validate
-	if in.route.protocol {
-		library = nil // the message is not one of the application
-	}
-	if err := in.route.validate(m, library); err != nil {
+	if err := in.route.validate(m, c.router.opts.Validate); err != nil {
 		return nil, err
 	}
 	ctx := in.call
@@ -127,6 +112,21 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	}
 	ctx.message = m
 	return ctx, nil
+}
+
+// decodePayload decodes a payload, which is nil if there is none.
+func (rt *Route) decodePayload(codec Codec, payload []byte) (any, error) {
+	if rt.protocol {
+		codec = nil // JSON in every format
+	}
+	switch {
+	case payload != nil:
+	case rt.noFields:
+		codec, payload = nil, []byte("{}")
+	case codec == nil:
+		return nil, errors.InvalidField("payload", "is missing")
+	}
+	return rt.decode(codec, payload)
 }
 
 // parse validates the envelope.
@@ -151,7 +151,7 @@ func (rt *Route) validate(m any, library func(any) error) error {
 			return invalid(err)
 		}
 	}
-	if library == nil || wire.Reserved(rt.name) { // it knows the application's messages only
+	if library == nil || rt.protocol { // it knows the application's messages only
 		return nil
 	}
 	if !rt.pointer {

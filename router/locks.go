@@ -21,6 +21,8 @@ package router
 //     time out of the queue; what it has taken does not count for the limits.
 //   - producers: any goroutine that calls SendWait. It holds none of the locks below while it
 //     waits. Those that wait take turns in a channel, in order (internal/wsconn, producers.go).
+//   - callers of clients: any goroutine that calls Call. It waits for the answer without a lock and
+//     without a reference in c.active. The reading goroutine hands it the answer.
 //
 // Each of the reader, a received message and a queued report holds a reference in c.active.
 // The goroutine that releases the last reference ends the connection: it leaves the topics,
@@ -62,6 +64,7 @@ package router
 //   - registry.mu
 //   - deadlineQueue.mu
 //   - callIndex.mu
+//   - clientCalls.mu
 //   - reports.mu, and the lock of the serial queue c.reports
 //   - Router.routesMu
 //   - the locks of executor.Pool, executor.ByteBudget and executor.FuncQueue

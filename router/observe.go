@@ -7,8 +7,9 @@ import (
 )
 
 // An Event reports what a router has done, for metrics. Its fields hold no values that a
-// client has chosen, so they may be used as labels: Type is a registered type or one of the
-// protocol, Reason is listed with its kind, and Code is chosen by the server.
+// client has chosen, so they may be used as labels: Type is a registered type, one of the
+// protocol, or that of a call to a client, Reason is listed with its kind, and Code is chosen by the
+// server.
 type Event struct {
 	Kind EventKind
 
@@ -96,6 +97,11 @@ const (
 	// EventAborted: Shutdown has aborted the last Count connections because its context was
 	// done.
 	EventAborted
+
+	// EventClientCall: a call to a client, of Type, has ended after Duration. Code is that of the
+	// error that [Call] returns, or "other" if package errors does not define it. Type is chosen by
+	// the server, and not registered.
+	EventClientCall
 )
 
 // Observe registers a function that is called for each [Event] of this node, after those that were

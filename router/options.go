@@ -153,6 +153,7 @@ type Limits struct {
 	MaxMessageBytes int64 // of one message including the envelope; 64 KiB. A route may override it
 	MaxReadBytes    int64 // a longer message closes the connection with 1009; 1 MiB, or MaxMessageBytes if that is more
 	Concurrency     int   // calls of one connection whose handlers have not returned; 64
+	ClientCalls     int   // calls to one client ([Call]) that have no answer; 64
 	Conns           int   // connections of all clients on this node; unlimited
 	ConnsPerIP      int   // connections of one IPv4 address or one IPv6 /64 network on this node; unlimited
 	ConnsPerUser    int   // connections of one user on this node; unlimited
@@ -170,7 +171,7 @@ type Limits struct {
 
 // Timeouts bound how long operations take. A zero field means its default.
 type Timeouts struct {
-	Call    time.Duration // from receiving a call to its answer, else DEADLINE_EXCEEDED; 30 s
+	Call    time.Duration // from receiving a call to its answer, or from sending one to its answer ([Call]), else DEADLINE_EXCEEDED; 30 s
 	Message time.Duration // from the first byte of a message to its last; 10 s
 	Write   time.Duration // of one write to the socket; 10 s
 	Close   time.Duration // from sending a close frame to receiving the client's; 5 s
@@ -197,6 +198,7 @@ func (o *Options) withDefaults() Options {
 	setDefault("Limits.MaxMessageBytes", &l.MaxMessageBytes, 64<<10)
 	setDefault("Limits.MaxReadBytes", &l.MaxReadBytes, max(1<<20, l.MaxMessageBytes))
 	setDefault("Limits.Concurrency", &l.Concurrency, 64)
+	setDefault("Limits.ClientCalls", &l.ClientCalls, 64)
 	setDefault("Limits.Conns", &l.Conns, 0)
 	setDefault("Limits.ConnsPerIP", &l.ConnsPerIP, 0)
 	setDefault("Limits.ConnsPerUser", &l.ConnsPerUser, 0)

@@ -146,9 +146,9 @@ func (ts *topics) sendPresence(t *topic) {
 			ts.schedulePresence(t)
 		}
 	}()
-	batches := map[uint64]*wsconn.Frame{} // by the number of the first change; nil if it has no effect
+	batches := map[batchKey]*wsconn.Frame{} // nil if a batch has no effect
 	for c, w := range f.watchers {
-		if frame := t.nextBatch(w, batches); frame != nil {
+		if frame := t.nextBatch(c, w, batches); frame != nil {
 			_ = c.send(frame) // closed connections are skipped
 		}
 	}
@@ -160,9 +160,15 @@ func (ts *topics) sendPresence(t *topic) {
 	more = f.trim()
 }
 
+// A batchKey identifies a batch of changes that several watchers receive.
+type batchKey struct {
+	first  uint64 // the number of the first change
+	binary bool   // the format of the connections
+}
+
 // nextBatch returns the next frame for a watcher, or nil, and counts it as sent. Frames for
 // several watchers are shared in batches.
-func (t *topic) nextBatch(w *watcher, batches map[uint64]*wsconn.Frame) *wsconn.Frame {
+func (t *topic) nextBatch(c *Conn, w *watcher, batches map[batchKey]*wsconn.Frame) *wsconn.Frame {
 	f := t.presence.feed
 	switch {
 	case w.held:
@@ -171,14 +177,15 @@ func (t *topic) nextBatch(w *watcher, batches map[uint64]*wsconn.Frame) *wsconn.
 		n := min(len(w.rest), presenceBatch)
 		members := w.rest[:n]
 		w.rest = w.rest[n:]
-		return encodePresence(presenceMessage{Topic: t.name, Joined: members, Left: []Member{}})
+		return encodePresence(c.codec(), presenceMessage{Topic: t.name, Joined: members, Left: []Member{}})
 	case w.next == f.end():
 		return nil
 	}
-	frame, ok := batches[w.next]
+	key := batchKey{w.next, c.binary()}
+	frame, ok := batches[key]
 	if !ok {
-		frame = t.encodeBatch(f.from(w.next))
-		batches[w.next] = frame
+		frame = t.encodeBatch(c.codec(), f.from(w.next))
+		batches[key] = frame
 	}
 	w.next = min(f.end(), w.next+presenceBatch)
 	if frame != nil {
@@ -208,7 +215,7 @@ func (f *presenceFeed) from(number uint64) []presenceChange {
 
 // encodeBatch encodes the effect of changes in order, or returns nil if there is none. A member
 // whose first change is that it has joined was absent before, and the other way around.
-func (t *topic) encodeBatch(changes []presenceChange) *wsconn.Frame {
+func (t *topic) encodeBatch(codec Codec, changes []presenceChange) *wsconn.Frame {
 	first, last := map[memberKey]presenceChange{}, map[memberKey]presenceChange{}
 	var keys []memberKey // in the order of the first changes
 	for _, change := range changes {
@@ -234,11 +241,12 @@ func (t *topic) encodeBatch(changes []presenceChange) *wsconn.Frame {
 	if len(m.Joined)+len(m.Left) == 0 {
 		return nil
 	}
-	return encodePresence(m)
+	return encodePresence(codec, m)
 }
 
-// encodePresence encodes a message, which cannot fail: it contains only strings.
-func encodePresence(m presenceMessage) *wsconn.Frame {
-	frame, _ := encodeAt(m, "", time.Now())
+// encodePresence encodes a message, which cannot fail: it contains only strings, and is JSON in
+// every format.
+func encodePresence(codec Codec, m presenceMessage) *wsconn.Frame {
+	frame, _ := encodeAt(codec, m, "", time.Now())
 	return frame
 }

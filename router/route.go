@@ -242,14 +242,19 @@ func register[M Message](to Registrar, rt *Route) *Route {
 
 // addRoute sets the fields that depend on M and the defaults, and adds the route to the router.
 func addRoute[M Message](r *Router, rt *Route) *Route {
-	rt.value = func(message any) Message { return *message.(*M) }
-	rt.decode, rt.pointer = decoder[M](r.opts.RejectUnknownFields && !wire.Reserved(rt.name))
+	setType[M](rt, r.opts.RejectUnknownFields && !rt.protocol)
 	if rt.rpc {
 		rt.timeout = r.opts.Timeouts.Call
 	}
 	rt.maxBytes, rt.action = r.opts.Limits.MaxMessageBytes, r.opts.LimitAction
 	r.routes[rt.name] = rt
 	return rt
+}
+
+// setType sets the fields that depend on M only.
+func setType[M Message](rt *Route, rejectUnknown bool) {
+	rt.value = func(message any) Message { return *message.(*M) }
+	rt.decode, rt.pointer = decoder[M](rejectUnknown)
 }
 
 // decoder returns a function that decodes a payload into a new *M, and whether M is a pointer type.

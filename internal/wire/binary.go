@@ -79,9 +79,9 @@ func splitBinary(data []byte) (head, payload []byte, err error) {
 
 // AppendBinaryHead appends a binary envelope up to its payload, like [AppendHead]. The type and the
 // correlation ID must not be longer than MaxNameBytes, so that the length of the head fits.
-func AppendBinaryHead(b []byte, typ, correlationID string, at time.Time) []byte {
+func AppendBinaryHead(b []byte, head *OutgoingHead) []byte {
 	return appendWithLength(b, func(b []byte) []byte {
-		return append(AppendHead(b, typ, correlationID, at), '}')
+		return append(AppendHead(b, head), '}')
 	})
 }
 

@@ -122,7 +122,7 @@ func TestParseBinaryHead_LongHead(t *testing.T) {
 
 func TestAppendBinaryHead_RoundTrip(t *testing.T) {
 	name := strings.Repeat("\x01", wire.MaxNameBytes) // six bytes each in JSON
-	b := wire.AppendBinaryHead([]byte("before"), name, name, time.UnixMilli(7))
+	b := wire.AppendBinaryHead([]byte("before"), &wire.OutgoingHead{Type: name, CorrelationID: name, At: time.UnixMilli(7)})
 	got, err := wire.ParseBinary(append(b[len("before"):], "payload"...))
 	require.NoError(t, err)
 	assert.Equal(t, name+name+"payload", fmt.Sprintf("%s%s%s", got.Type, got.CorrelationID, got.Payload))

@@ -9,16 +9,27 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// AppendHead appends an envelope up to the end of meta. The caller appends further
-// members and "}". correlationID is "" if the message is not a reply.
-func AppendHead(b []byte, typ, correlationID string, at time.Time) []byte {
+// An OutgoingHead is the part of an envelope that precedes the payload.
+type OutgoingHead struct {
+	Type          string
+	CorrelationID string // "" is not sent
+	TimeoutMs     int64  // 0 is not sent
+	At            time.Time
+}
+
+// AppendHead appends an envelope up to the end of meta. The caller appends further members and "}".
+func AppendHead(b []byte, head *OutgoingHead) []byte {
 	b = append(b, `{"type":`...)
-	b = appendQuoted(b, typ)
+	b = appendQuoted(b, head.Type)
 	b = append(b, `,"meta":{"timestamp":`...)
-	b = strconv.AppendInt(b, at.UnixMilli(), 10)
-	if correlationID != "" {
+	b = strconv.AppendInt(b, head.At.UnixMilli(), 10)
+	if head.CorrelationID != "" {
 		b = append(b, `,"correlationId":`...)
-		b = appendQuoted(b, correlationID)
+		b = appendQuoted(b, head.CorrelationID)
+	}
+	if head.TimeoutMs != 0 {
+		b = append(b, `,"timeoutMs":`...)
+		b = strconv.AppendInt(b, head.TimeoutMs, 10)
 	}
 	return append(b, '}')
 }

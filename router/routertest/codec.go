@@ -47,7 +47,7 @@ func (c *Conn) SendBinary(message []byte) {
 // has no payload.
 func binaryEnvelope(t testing.TB, codec router.Codec, m router.Message, correlationID string) []byte {
 	t.Helper()
-	b := wire.AppendBinaryHead(nil, m.MessageType(), correlationID, time.Now())
+	b := wire.AppendBinaryHead(nil, &wire.OutgoingHead{Type: m.MessageType(), CorrelationID: correlationID, At: time.Now()})
 	if typ := reflect.TypeOf(m); typ.Kind() == reflect.Struct && typ.NumField() == 0 {
 		return b
 	}

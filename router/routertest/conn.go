@@ -36,6 +36,8 @@ type Conn struct {
 	changed  chan struct{}      // closed and replaced when received or end changes
 	end      *router.CloseError // nil while the connection is open
 	calls    int
+	handlers map[string]func(Frame) // of calls of the server, by type
+	handling sync.WaitGroup         // handlers that have not returned
 }
 
 // A Frame is a received message in its encoded form: type, meta and payload of
@@ -46,6 +48,7 @@ type Frame struct {
 	Meta struct {
 		Timestamp     int64  `json:"timestamp"`
 		CorrelationID string `json:"correlationId"`
+		TimeoutMs     int64  `json:"timeoutMs"` // of a call of the server; 0 if there is none
 	} `json:"meta"`
 	Payload rawjson.RawMessage `json:"payload"`
 
@@ -64,6 +67,7 @@ func newConn(t testing.TB, ws *websocket.Conn, pipe *pipe, codec router.Codec) *
 	t.Cleanup(func() {
 		c.Abort()
 		<-ended
+		c.handling.Wait()
 	})
 	return c
 }
@@ -82,7 +86,9 @@ func (c *Conn) read() {
 			if err != nil {
 				c.t.Errorf("routertest: received %q, which is not an envelope: %v", text, err)
 			}
-			c.received = append(c.received, frame)
+			if !c.handle(frame) {
+				c.received = append(c.received, frame)
+			}
 		}
 		close(c.changed)
 		c.changed = make(chan struct{})

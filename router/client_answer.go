@@ -1,0 +1,179 @@
+package router
+
+import (
+	"fmt"
+	"reflect"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
+)
+
+// This file receives the answers to calls of the server. A client chooses everything in them, so
+// sizes are bounded, and what is wrong with an answer is private.
+
+// Bounds on what the error of a client may contain.
+const (
+	maxClientCodeBytes    = 64
+	maxClientMessageBytes = 1024
+	maxClientDetailsBytes = 4096
+)
+
+// answerClientCall hands an answer over to the call that waits for it. It reports false if there is
+// none: the answer is late, a duplicate, or invented. Otherwise the caller of the call owns in.
+func (c *Conn) answerClientCall(in *incoming) bool {
+	calls := c.clientCalls.Load()
+	if calls == nil {
+		return false
+	}
+	call := calls.remove(string(in.head.CorrelationID))
+	if call == nil {
+		return false
+	}
+	call.answer <- in
+	return true
+}
+
+// decodeAnswer decodes and validates the answer to a call, and releases it.
+func decodeAnswer[Reply Message](c *Conn, in *incoming) (reply Reply, err error) {
+	defer in.release()
+	defer c.recoverAnswer(&err)
+	rt, err := replyRoute[Reply](c.router)
+	if err != nil {
+		return reply, err
+	}
+	payload, err := in.answerPayload(rt.name)
+	if err != nil {
+		return reply, err
+	}
+	m, err := rt.decodePayload(in.codec, payload)
+	if err != nil {
+		return reply, invalidAnswer(err)
+	}
+	if err := rt.validate(m, c.router.opts.Validate); err != nil {
+		return reply, invalidAnswer(err)
+	}
+	return *m.(*Reply), nil
+}
+
+// replyRoute returns a route that is not registered. It decodes replies of a type.
+func replyRoute[Reply Message](r *Router) (*Route, error) {
+	rt, typ := new(Route), reflect.TypeFor[Reply]()
+	setType[Reply](rt, r.opts.RejectUnknownFields)
+	var zero Reply
+	switch {
+	case typ.Kind() == reflect.Interface:
+		err := fmt.Errorf("router: Call: the reply %v is an interface; it must be the type of one message", typ)
+		return nil, &errors.Error{Code: errors.Internal, Err: err}
+	case rt.pointer:
+		typ = typ.Elem()
+		zero = reflect.New(typ).Interface().(Reply)
+	}
+	var err error
+	rt.name, err = messageType(zero)
+	rt.noFields = typ.Kind() == reflect.Struct && typ.NumField() == 0
+	return rt, err
+}
+
+// recoverAnswer turns a panic of a Validate method or of Options.Validate into an error: the caller
+// may have a goroutine of its own, which must not end because of what a client sends. It must be
+// deferred.
+func (c *Conn) recoverAnswer(err *error) {
+	if v := recover(); v != nil {
+		*err = &errors.Error{Code: errors.Internal, Err: &PanicError{Value: v, Stack: debug.Stack()}}
+		c.router.observe(Event{Kind: EventPanicked, Type: wire.TypeAnswer, Reason: "decode"})
+	}
+}
+
+// invalidAnswer returns the error for an answer that is not what it should be. It is neither
+// INVALID_ARGUMENT, which would blame the client whose message is being handled, nor INTERNAL,
+// because the server works.
+func invalidAnswer(cause error) *errors.Error {
+	return &errors.Error{
+		Code:    errors.FailedPrecondition,
+		Message: "the client's answer is not valid",
+		Err:     fmt.Errorf("router: answer of a client: %w", cause),
+	}
+}
+
+// answerPayload returns the payload of an answer, or nil if it has none. It returns the error of
+// the client if that is the answer.
+func (in *incoming) answerPayload(want string) ([]byte, error) {
+	envelope, err := in.parse()
+	if err != nil {
+		return nil, invalidAnswer(err)
+	}
+	switch typ := string(envelope.Type); typ {
+	case want:
+		return envelope.Payload, nil
+	case wire.TypeError, wire.TypeRPCError:
+		return nil, clientError(envelope.Payload)
+	default:
+		return nil, invalidAnswer(fmt.Errorf("its type is %q; it must be %q or an error", typ, want))
+	}
+}
+
+// A clientErrorPayload is what a client sends as the payload of an error.
+type clientErrorPayload struct {
+	Code         string  `json:"code"`
+	Message      string  `json:"message"`
+	Details      rawJSON `json:"details"`
+	RetryAfterMs rawJSON `json:"retryAfterMs"`
+}
+
+// isValidCode reports whether a client may answer with the code.
+func isValidCode(code string) bool {
+	invalid := func(r rune) bool {
+		return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_'
+	}
+	return code != "" && len(code) <= maxClientCodeBytes && strings.IndexFunc(code, invalid) < 0
+}
+
+// clientError decodes the error with which a client answers a call.
+func clientError(payload []byte) *errors.Error {
+	if payload == nil {
+		return invalidAnswer(errors.InvalidField("payload", "is missing"))
+	}
+	var p clientErrorPayload
+	if err := unmarshal(payload, &p, false); err != nil {
+		return invalidAnswer(err)
+	}
+	if !isValidCode(p.Code) {
+		return invalidAnswer(errors.InvalidField("code", "must have 1 to 64 letters, digits and underscores"))
+	}
+	e := &errors.Error{Code: errors.Code(p.Code), Message: cutText(p.Message, maxClientMessageBytes), RetryAfter: clientRetryAfter(string(p.RetryAfterMs))}
+	if len(p.Details) > 0 && len(p.Details) <= maxClientDetailsBytes {
+		if err := unmarshal(p.Details, &e.Details, false); err != nil {
+			return invalidAnswer(err)
+		}
+	}
+	return e
+}
+
+// clientRetryAfter returns the delay of a client's error, and 0 if it is absent or out of range.
+func clientRetryAfter(ms string) time.Duration {
+	if ms == "null" {
+		return errors.Never
+	}
+	n, err := strconv.ParseInt(ms, 10, 64)
+	if err != nil || n < 0 || n > int64(maxTimeout/time.Millisecond) {
+		return 0
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+// cutText returns a prefix of text with at most limit bytes of whole characters. It copies the
+// prefix, so that the rest can be freed.
+func cutText(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return strings.Clone(text[:limit])
+}

@@ -1,0 +1,238 @@
+package router
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// This file makes calls to clients. A caller waits on its own goroutine, which also decodes the
+// answer: the reading goroutine only hands the message over. The answers are in client_answer.go.
+
+// Call sends a message to a client as a call, and waits for its answer, which must be a Reply or
+// an error. The client must support such calls; see the protocol, section 7. Reply is a message
+// type, as for [RPC]; the answer is decoded and validated like any message. An answer passes ingress
+// and the size limit, too: the client may repeat one that they reject.
+//
+// Call returns the first of these errors that applies:
+//
+//   - the error with which the client answers: an *errors.Error with the client's code, message,
+//     details and delay. A message is cut after 1,024 bytes, and details above 4,096 bytes are left
+//     out.
+//   - FAILED_PRECONDITION if the answer is invalid or of another type. The message is constant; the
+//     private part of the error says what is wrong.
+//   - [context.Cause] of ctx if ctx is done first.
+//   - DEADLINE_EXCEEDED if Timeouts.Call passes first.
+//   - UNAVAILABLE if the connection is closed first.
+//   - a [*LimitExceeded] if Limits.ClientCalls calls have no answer, or the message is longer than
+//     Limits.QueueBytes.
+//   - INTERNAL if the message cannot be encoded.
+//
+// Without an answer, the client may have handled the call nevertheless. An error of the client is
+// in the client's own words. A handler may return it to the client that has sent it, but should
+// replace it before it answers another client, which would take it for an error of its own.
+//
+// Call may be called concurrently and by handlers. An event's handler delays the later messages of
+// its connection meanwhile, but not answers, unless so many messages wait that the connection is not
+// read; see Limits.InboundBytes. Options.OnOpen must not wait for a Call to its connection, which
+// is not read before OnOpen has returned; a goroutine that OnOpen starts may. During Shutdown,
+// answers are received until the connection is closed.
+func Call[Reply Message](ctx context.Context, c *Conn, m Message) (Reply, error) {
+	var none Reply
+	start := time.Now()
+	in, err := c.call(ctx, m, start)
+	if err != nil {
+		c.recordClientCall(m, start, err)
+		return none, err
+	}
+	reply, err := decodeAnswer[Reply](c, in)
+	c.recordClientCall(m, start, err)
+	if err != nil {
+		return none, err
+	}
+	return reply, nil
+}
+
+// A clientCalls holds the calls to a client that have no answer.
+type clientCalls struct {
+	mu      sync.Mutex
+	last    uint64                 // the number of the latest call
+	waiting map[string]*clientCall // by correlation ID; nil if there are none
+}
+
+// A clientCall is a call to a client. The goroutine that removes it from clientCalls decides how it
+// ends: with an answer, or with the caller's reason not to wait any longer.
+type clientCall struct {
+	id     string
+	answer chan *incoming // of capacity 1, so that the reading goroutine does not wait
+}
+
+// errNoAnswer ends a call to a client after Timeouts.Call.
+var errNoAnswer = &errors.Error{Code: errors.DeadlineExceeded, Message: "the client has not answered in time"}
+
+// call sends a call to the client and waits for the answer.
+func (c *Conn) call(ctx context.Context, m Message, start time.Time) (*incoming, error) {
+	if err := c.endOfWait(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.router.opts.Timeouts.Call, errNoAnswer)
+	defer cancel()
+	call, err := c.beginClientCall()
+	if err != nil {
+		return nil, err
+	}
+	greeted := c.greeted.Load()
+	if err := c.sendCall(ctx, call, m, start, greeted); err != nil {
+		if in := c.endClientCall(call); in != nil {
+			in.release() // the client has guessed the ID
+		}
+		return nil, err
+	}
+	select {
+	case in := <-call.answer:
+		return in, nil
+	case <-ctx.Done():
+	case <-c.ctx.Done():
+	}
+	if in := c.endClientCall(call); in != nil { // answered in the same instant
+		return in, nil
+	}
+	if greeted {
+		c.abortClientCall(call)
+	}
+	return nil, c.endOfWait(ctx)
+}
+
+// endOfWait returns why a caller must not wait any longer, or nil. A message's context ends with
+// its connection, so the connection comes first.
+func (c *Conn) endOfWait(ctx context.Context) error {
+	switch {
+	case c.ctx.Err() != nil:
+		return errClosed
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
+		return nil
+	}
+}
+
+// beginClientCall adds a call, unless too many have no answer.
+func (c *Conn) beginClientCall() (*clientCall, error) {
+	if c.clientCalls.Load() == nil {
+		c.clientCalls.CompareAndSwap(nil, new(clientCalls))
+	}
+	calls := c.clientCalls.Load()
+	calls.mu.Lock()
+	defer calls.mu.Unlock()
+	if n, limit := len(calls.waiting)+1, c.router.opts.Limits.ClientCalls; n > limit {
+		return nil, &LimitExceeded{Kind: LimitConcurrency, Observed: int64(n), Limit: int64(limit)}
+	}
+	calls.last++
+	call := &clientCall{id: wire.AnswerPrefix + strconv.FormatUint(calls.last, 10), answer: make(chan *incoming, 1)}
+	if calls.waiting == nil {
+		calls.waiting = map[string]*clientCall{}
+	}
+	calls.waiting[call.id] = call
+	return call, nil
+}
+
+// sendCall queues a call. While the send queue is full, it waits until ctx is done.
+func (c *Conn) sendCall(ctx context.Context, call *clientCall, m Message, start time.Time, greeted bool) error {
+	var timeoutMs int64
+	if deadline, ok := ctx.Deadline(); ok && greeted {
+		timeoutMs = max(1, ceil(deadline.Sub(start), time.Millisecond))
+	}
+	frame, err := encodeWith(c.codec(), m, wire.OutgoingHead{CorrelationID: call.id, TimeoutMs: timeoutMs, At: start})
+	if err != nil {
+		return err
+	}
+	err = c.queueTurn(ctx, frame)
+	if errors.Is(err, wsconn.ErrCanceled) {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// endClientCall removes a call that its caller does not wait for any longer. If the answer has
+// arrived before, it returns that.
+func (c *Conn) endClientCall(call *clientCall) *incoming {
+	if c.clientCalls.Load().remove(call.id) == nil {
+		return <-call.answer
+	}
+	return nil
+}
+
+// remove removes a call and returns it, or nil if there is none with this ID.
+func (x *clientCalls) remove(id string) *clientCall {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	call := x.waiting[id]
+	if call == nil {
+		return nil
+	}
+	if delete(x.waiting, id); len(x.waiting) == 0 {
+		x.waiting = nil // a map keeps the memory of its largest size
+	}
+	return call
+}
+
+// abortClientCall notifies the client that its answer is not needed. It does not wait: without room
+// in the send queue, the client is not notified.
+func (c *Conn) abortClientCall(call *clientCall) {
+	frame := encodeControl(c.binary(), wire.TypeAbort, call.id)
+	frame.Droppable("")
+	frame.SetPolicy(wsconn.DropNewest)
+	_ = c.send(frame)
+}
+
+// recordClientCall reports the outcome of a call to a client to observers.
+func (c *Conn) recordClientCall(m Message, start time.Time, err error) {
+	if c.router.observer == nil {
+		return
+	}
+	typ, bad := messageType(m)
+	if bad != nil {
+		typ = "" // the call was not sent
+	}
+	c.router.observe(Event{Kind: EventClientCall, Type: typ, Code: clientCallCode(err), Duration: time.Since(start)})
+}
+
+// clientCallCode returns the code of the error that ends a call to a client. Codes that clients
+// may have invented are otherCode.
+func clientCallCode(err error) errors.Code {
+	switch e := err.(type) { //nolint:errorlint // the tree of a context's cause may be anything
+	case nil:
+		return ""
+	case *LimitExceeded:
+		return errors.ResourceExhausted
+	case *errors.Error:
+		if e == nil || !isStandardCode(e.Code) {
+			return otherCode
+		}
+		return e.Code
+	}
+	if err == context.DeadlineExceeded { //nolint:errorlint // as above
+		return errors.DeadlineExceeded
+	}
+	return errors.Canceled
+}
+
+// otherCode is the Code of an EventClientCall for codes that package errors does not define.
+const otherCode errors.Code = "other"
+
+// isStandardCode reports whether package errors defines the code.
+func isStandardCode(code errors.Code) bool {
+	switch code {
+	case errors.Unauthenticated, errors.PermissionDenied, errors.InvalidArgument, errors.FailedPrecondition,
+		errors.NotFound, errors.AlreadyExists, errors.Unimplemented, errors.Canceled, errors.DeadlineExceeded,
+		errors.ResourceExhausted, errors.Unavailable, errors.Aborted, errors.Internal:
+		return true
+	default:
+		return false
+	}
+}
