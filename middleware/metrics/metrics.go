@@ -34,6 +34,9 @@ type Metrics struct {
 	exceeded cache[string, prometheus.Counter]
 	panics   cache[panicSource, prometheus.Counter]
 
+	clientCalls cache[result, prometheus.Counter]
+	clientTimes cache[string, prometheus.Observer]
+
 	received, sent       prometheus.Counter
 	batchFrames, waited  prometheus.Observer
 	dropped              cache[router.SlowConsumerPolicy, prometheus.Counter]

@@ -41,6 +41,11 @@ func (m *Metrics) defineMessages() {
 	m.messages.make = func(r result) prometheus.Counter { return messages.WithLabelValues(r.typ, r.code) }
 	handlers := m.histograms("handler_duration_seconds", "Time that handlers and their middleware took, in seconds.", seconds(1e-4), "type")
 	m.handlers.make = func(typ string) prometheus.Observer { return handlers.WithLabelValues(typ) }
+	clientCalls := m.counters("client_calls_total",
+		"Calls to clients that have ended, by type and by the error code of their result, OK if there was no error.", "type", "code")
+	m.clientCalls.make = func(r result) prometheus.Counter { return clientCalls.WithLabelValues(r.typ, r.code) }
+	clientTimes := m.histograms("client_call_duration_seconds", "Time until a call to a client ended, in seconds.", seconds(.001), "type")
+	m.clientTimes.make = func(typ string) prometheus.Observer { return clientTimes.WithLabelValues(typ) }
 	m.calls = m.gauge("calls_in_flight", "Calls that were admitted and whose handlers have not returned.")
 	exceeded := m.counters("limit_exceeded_total",
 		"Messages and connections that exceeded a limit, by the kind of limit; for queues, the dropped messages.", "kind")
@@ -87,6 +92,9 @@ func (m *Metrics) observe(e router.Event) {
 		m.handlers.get(e.Type).Observe(e.Duration.Seconds())
 	case router.EventCompleted:
 		m.messages.get(result{typeOf(e), m.code(e.Code)}).Inc()
+	case router.EventClientCall:
+		m.clientCalls.get(result{e.Type, m.code(e.Code)}).Inc()
+		m.clientTimes.get(e.Type).Observe(e.Duration.Seconds())
 	case router.EventLimitExceeded:
 		m.exceeded.get(limitKind(router.LimitKind(e.Reason))).Inc()
 	case router.EventPanicked:

@@ -162,6 +162,28 @@ func TestRouter_CountsTimedOutCallBeforeItsHandlerReturns(t *testing.T) {
 	})
 }
 
+func TestRouter_CountsCallsToClientsByResultCode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, reg := newRouter(router.Options{})
+		client := routertest.Dial(t, r)
+		synctest.Wait()
+		for conn := range r.Conns() {
+			for _, err := range []error{nil, errors.Errorf(errors.Aborted, "no"), errors.Errorf("TEAPOT", "no"), errors.Errorf("KETTLE", "no")} {
+				routertest.Handle(client, func(m Echo) (Echo, error) {
+					time.Sleep(time.Second)
+					return m, err
+				})
+				_, _ = router.Call[Echo](t.Context(), conn, Echo{N: 1})
+			}
+			client.Close()
+			_, _ = router.Call[Echo](t.Context(), conn, Echo{N: 1})
+		}
+		check(t, reg,
+			"client_calls_total{code=OK,type=ECHO} 1", "client_calls_total{code=ABORTED,type=ECHO} 1", "client_calls_total{code=other,type=ECHO} 2",
+			"client_calls_total{code=UNAVAILABLE,type=ECHO} 1", "client_call_duration_seconds{type=ECHO} sum 4", "messages_total{code=OK,type=$ws:answer} 4")
+	})
+}
+
 func TestRouter_CountsCallOfDisconnectedClientAsCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, reg := newRouter(router.Options{})

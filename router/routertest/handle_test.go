@@ -1,0 +1,97 @@
+//go:build !js
+
+package routertest_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// serverSide returns the server's side of the only connection.
+func serverSide(t *testing.T, r *router.Router) *router.Conn {
+	t.Helper()
+	synctest.Wait()
+	for c := range r.Conns() {
+		return c
+	}
+	t.Fatal("there is no connection")
+	return nil
+}
+
+func TestHandle_AnswersCallsOfServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		client := routertest.Dial(t, r)
+		c := serverSide(t, r)
+		early := make(chan Greeted, 1)
+		go func() {
+			reply, err := router.Call[Greeted](t.Context(), c, Greet{Name: "early"})
+			assert.NoError(t, err)
+			early <- reply
+		}()
+		require.NoError(t, c.Send(Greet{Name: "not a call"}))
+		synctest.Wait()
+		routertest.Handle(client, func(m Greet) (Greeted, error) {
+			if m.Name == "" {
+				return Greeted{}, &errors.Error{
+					Code: errors.ResourceExhausted, Message: "no name", Details: map[string]any{"a": "b"}, RetryAfter: 1500 * time.Microsecond,
+				}
+			}
+			return Greeted{Text: "hello " + m.Name}, nil
+		})
+		assert.Equal(t, Greeted{Text: "hello early"}, <-early)
+		reply, err := router.Call[Greeted](t.Context(), c, Greet{Name: "ann"})
+		require.NoError(t, err)
+		assert.Equal(t, Greeted{Text: "hello ann"}, reply)
+		_, err = router.Call[Greeted](t.Context(), c, Greet{})
+		assert.Equal(t, &errors.Error{
+			Code: errors.ResourceExhausted, Message: "no name", Details: map[string]any{"a": "b"}, RetryAfter: 2 * time.Millisecond,
+		}, err)
+		assert.Equal(t, Greet{Name: "not a call"}, routertest.Receive[Greet](client))
+	})
+}
+
+func TestHandle_MayAnswerLateOrAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Timeouts: router.Timeouts{Call: time.Second}})
+		client := routertest.Dial(t, r)
+		c := serverSide(t, r)
+		routertest.Handle(client, func(Greet) (Greeted, error) {
+			time.Sleep(time.Minute)
+			return Greeted{}, context.Canceled
+		})
+		_, err := router.Call[Greeted](t.Context(), c, Greet{})
+		assert.Equal(t, errors.DeadlineExceeded, errors.CodeOf(err))
+		client.Close()
+	})
+}
+
+func TestConn_AnswersCallsByFrame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		client := routertest.Dial(t, r)
+		c := serverSide(t, r)
+		errs := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := router.Call[Greeted](t.Context(), c, Greet{Name: "ann"})
+				errs <- err
+			}()
+		}
+		call := client.Next()
+		assert.JSONEq(t, `{"name":"ann"}`, string(call.Payload))
+		client.AnswerError(call, &errors.Error{Code: errors.NotFound, RetryAfter: errors.Never})
+		assert.Equal(t, &errors.Error{Code: errors.NotFound, RetryAfter: errors.Never}, <-errs)
+		client.Answer(client.Next(), Greeted{})
+		require.NoError(t, <-errs)
+	})
+}
