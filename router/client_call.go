@@ -15,7 +15,7 @@ import (
 // answer: the reading goroutine only hands the message over. The answers are in client_answer.go.
 
 // Call sends a message to a client as a call, and waits for its answer, which must be a Reply or
-// an error. The client must support such calls; see the protocol, section 7. Reply is a message
+// an error. The client must support such calls; see the protocol, section 9. Reply is a message
 // type, as for [RPC]; the answer is decoded and validated like any message. An answer passes ingress
 // and the size limit, too: the client may repeat one that they reject.
 //
