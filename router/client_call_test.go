@@ -198,7 +198,7 @@ func TestClientCall_HandlerMayReturnItsErrors(t *testing.T) {
 			client.Next()
 			client.SendText(tt.answer)
 			if name == "no answer" {
-				routertest.ReceiveError(client) // the payload is missing
+				assert.Equal(t, errors.InvalidArgument, routertest.ReceiveError(client).Code, "the payload is missing")
 			}
 			got := routertest.ReceiveError(client)
 			if name == "no answer" { // the deadline of the handled call passes in the same instant
