@@ -69,6 +69,12 @@ func TestClientCall_OverSocket(t *testing.T) {
 	assert.Equal(t, Confirmed{Yes: true}, (<-done).reply)
 
 	done = confirm(t.Context(), c)
+	call, err = readFrame(t.Context(), ws)
+	require.NoError(t, err)
+	require.NoError(t, ws.Write(t.Context(), websocket.MessageBinary, []byte(answer(call.Meta.CorrelationID, "RPC_ERROR", "{\"code\":\"ABORTED\",\"x\":\"\xff\"}"))))
+	assert.ErrorContains(t, (<-done).err, "message is not valid UTF-8")
+
+	done = confirm(t.Context(), c)
 	_, err = readFrame(t.Context(), ws)
 	require.NoError(t, err)
 	require.NoError(t, ws.CloseNow())

@@ -376,6 +376,16 @@ func TestClientCall_FullSendQueueEndsWithContext(t *testing.T) {
 		routertest.Handle(client, func(Confirm) (Confirmed, error) { return Confirmed{Yes: true}, nil })
 		got = <-confirm(t.Context(), c)
 		require.NoError(t, got.err)
+
+		client.Pause()
+		for range 10 {
+			_ = c.Send(Say{"a", strings.Repeat("x", 100_000)})
+			synctest.Wait()
+		}
+		done := confirm(c.Context(), c)
+		synctest.Wait()
+		client.Abort()
+		assert.Equal(t, errors.Unavailable, errors.CodeOf((<-done).err), "the context ends with the connection")
 	})
 }
 
