@@ -11,7 +11,7 @@ import (
 )
 
 // A Codec is a payload format other than JSON, for the connections that negotiate its subprotocol:
-// see Options.Codecs and the protocol, section 9. Packages codec/cbor and codec/protobuf contain
+// see Options.Codecs and the protocol, section 11. Packages codec/cbor and codec/protobuf contain
 // one each. The methods are called concurrently.
 //
 // A Codec may also have a method Check(reflect.Type) error, which is called for each type that is
