@@ -2,6 +2,7 @@ package router
 
 import (
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -49,10 +50,10 @@ func (c *Conn) closeRejected(failed *inspectedError, closeErr *CloseError) {
 		c.router.recordRejection(reasonOnOpen, errors.PermissionDenied)
 		return
 	}
-	defer c.Close(StatusInternalError, "internal error")
 	if failed.limited { // OnOpen cannot respond with a limit
 		failed = internalError(&failed.limit)
 	}
+	defer c.Close(StatusInternalError, wire.CloseReason(&failed.payload))
 	c.router.recordRejection(reasonOnOpen, failed.payload.Code)
 	c.router.reportError(c, "", failed)
 }

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -80,13 +79,4 @@ func (k LimitKind) message() string {
 	default:
 		return string(k) + " limit exceeded"
 	}
-}
-
-// closeReason returns the reason of the close frame for an exceeded limit.
-func (l *LimitExceeded) closeReason() string {
-	reason := l.Kind.message()
-	if l.RetryAfter > 0 && l.RetryAfter != errors.Never {
-		reason += fmt.Sprintf("; retry after %d ms", ceil(l.RetryAfter, time.Millisecond))
-	}
-	return reason
 }

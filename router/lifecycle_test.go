@@ -44,8 +44,8 @@ func TestOnOpen_ErrorRejectsConnection(t *testing.T) {
 		{"with a code", func() error { return &router.CloseError{Code: 4001, Reason: "server is full"} }, router.CloseError{Code: 4001, Reason: "server is full"}, false},
 		{"with a long reason", func() error { return &router.CloseError{Code: 4001, Reason: strings.Repeat("é", 100)} }, router.CloseError{Code: 4001, Reason: strings.Repeat("é", 61)}, false},
 		{"with a code that must not be sent", func() error { return &router.CloseError{Code: 1006} }, router.CloseError{Code: 1011}, false},
-		{"with an error", func() error { return errors.New("secret") }, router.CloseError{Code: 1011, Reason: "internal error"}, true},
-		{"with a panic", func() error { panic("secret") }, router.CloseError{Code: 1011, Reason: "internal error"}, true},
+		{"with an error", func() error { return errors.New("secret") }, router.CloseError{Code: 1011, Reason: `{"code":"INTERNAL","message":"internal error"}`}, true},
+		{"with a panic", func() error { panic("secret") }, router.CloseError{Code: 1011, Reason: `{"code":"INTERNAL","message":"internal error"}`}, true},
 	} {
 		runSynctest(t, tt.name, func(t *testing.T) {
 			failed := false

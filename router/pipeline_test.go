@@ -196,10 +196,10 @@ func TestLimits_AreReportedOnce(t *testing.T) {
 		answered bool
 	}{
 		{"rate, send", router.ActionSend, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{}, true},
-		{"rate, close", router.ActionClose, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{Code: router.StatusTryAgainLater, Reason: "rate limit exceeded; retry after 1000 ms"}, false},
+		{"rate, close", router.ActionClose, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{Code: router.StatusTryAgainLater, Reason: `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":1000,"message":"rate limit exceeded"}`}, false},
 		{"rate, custom", router.ActionCustom, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{}, false},
 		{"payload, send", router.ActionSend, sized(maxMessageBytes + 1), router.LimitPayload, router.CloseError{}, true},
-		{"payload, close", router.ActionClose, sized(maxMessageBytes + 1), router.LimitPayload, router.CloseError{Code: router.StatusTooBig, Reason: "message is too big"}, false},
+		{"payload, close", router.ActionClose, sized(maxMessageBytes + 1), router.LimitPayload, router.CloseError{Code: router.StatusTooBig, Reason: `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":null,"message":"message is too big"}`}, false},
 		{"payload, custom", router.ActionCustom, sized(maxMessageBytes + 1), router.LimitPayload, router.CloseError{}, false},
 	} {
 		runSynctest(t, tt.name, func(t *testing.T) {

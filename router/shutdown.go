@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // Shutdown shuts the router down gracefully, in phases.
@@ -89,15 +90,14 @@ func (r *Router) ServeHealth(w http.ResponseWriter, _ *http.Request) {
 // minReconnectSpread is the shortest time over which the clients of a node should reconnect.
 const minReconnectSpread = time.Second
 
-// reconnectReason returns the reason of a close frame during Shutdown: the payload of an error,
-// with the delay after which the client should reconnect.
+// reconnectReason returns the reason of a close frame during Shutdown, with the delay after which
+// the client should reconnect.
 func (r *Router) reconnectReason() string {
 	spread := max(minReconnectSpread, time.Duration(r.reconnectSpread.Load()))
 	e := *errDraining
 	e.RetryAfter = time.Millisecond + rand.N(spread)
-	var reason byteWriter
-	_ = marshal(&reason, publicPayload(&e)) // strings and numbers can always be encoded
-	return string(reason)
+	payload := publicPayload(&e)
+	return wire.CloseReason(&payload)
 }
 
 // drainPaced drains the connections in random order. It computes when each is due instead of

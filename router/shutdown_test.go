@@ -186,13 +186,11 @@ func reconnectDelay(t *testing.T, closed router.CloseError) time.Duration {
 	var reason struct {
 		Code         errors.Code
 		Message      string
-		Retryable    bool
 		RetryAfterMs int64
 	}
 	require.NoError(t, json.NewDecoder(strings.NewReader(closed.Reason)).Decode(&reason), "%s", closed.Reason)
 	assert.Equal(t, errors.Unavailable, reason.Code)
 	assert.Equal(t, "server is restarting", reason.Message)
-	assert.True(t, reason.Retryable)
 	assert.Positive(t, reason.RetryAfterMs)
 	return time.Duration(reason.RetryAfterMs) * time.Millisecond
 }

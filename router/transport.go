@@ -19,6 +19,7 @@ func transportOptions(o *Options) wsconn.Options {
 		QueueBytes:      l.QueueBytes,
 		QueueMessages:   l.QueueMessages,
 		SlowConsumer:    wsconn.SlowConsumerPolicy(o.SlowConsumer),
+		Reason:          transportReason,
 		Poller:          new(netpoll.Poller),
 	}
 	if o.CompressMinBytes > 0 {

@@ -174,7 +174,7 @@ func TestRateLimit_ActionFollowsFlag(t *testing.T) {
 			assert.Equal(t, time.Second, routertest.ReceiveError(ann).RetryAfter)
 		},
 		"close": func(t *testing.T, ann *routertest.Conn) {
-			assert.Equal(t, router.CloseError{Code: 1013, Reason: "rate limit exceeded; retry after 1000 ms"}, ann.Closed())
+			assert.Equal(t, router.CloseError{Code: 1013, Reason: `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":1000,"message":"rate limit exceeded"}`}, ann.Closed())
 		},
 		"custom": func(t *testing.T, ann *routertest.Conn) {
 			assert.Equal(t, SlowDown{"WHO", 1000}, routertest.Receive[SlowDown](ann))

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-go/penstock/internal/netpoll"
 )
 
-// Options bound a connection. Every field must be set, except Deflater.
+// Options bound a connection. Every field must be set, except Deflater and Reason.
 type Options struct {
 	MaxMessageBytes int64         // a longer message closes the connection with 1009
 	MessageTimeout  time.Duration // from a message's first byte to its last
@@ -24,6 +24,10 @@ type Options struct {
 	QueueBytes    int // that wait to be written, without the batch that is being written
 	QueueMessages int
 	SlowConsumer  SlowConsumerPolicy // of frames that have none of their own
+
+	// Reason returns the reason of a close frame that this package sends on its own account, from
+	// its code and a text. It must not block. If nil, the reason is the text.
+	Reason func(code int, text string) string
 
 	Deflater *Deflater       // nil: nothing is compressed
 	Poller   *netpoll.Poller // of parked connections
@@ -137,6 +141,14 @@ func (c *Conn) Close(code int, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closeLocked(code, reason)
+}
+
+// reason returns the reason of a close frame that no caller of Close has given.
+func (o *Options) reason(code int, text string) string {
+	if o.Reason == nil {
+		return text
+	}
+	return o.Reason(code, text)
 }
 
 // closeLocked must be called with the lock held.

@@ -80,7 +80,7 @@ func (c *Conn) makeRoom(f *Frame, policy SlowConsumerPolicy, over *Overflow) err
 	case policy == DropOldest || policy == DropNewest:
 		return ErrDropped
 	default:
-		c.closeLocked(codeTryAgainLater, "client reads too slowly")
+		c.closeLocked(codeTryAgainLater, c.opts.reason(codeTryAgainLater, "client reads too slowly"))
 		return ErrClosed
 	}
 }

@@ -186,8 +186,8 @@ func (c *Conn) end(err error) error {
 // closeAndLinger sends a close frame and then drops what the peer still sends, until the
 // peer has seen that frame or the timer that Close has set aborts. Closing a socket
 // with unread input makes the kernel send a reset, which would overtake the frame.
-func (c *Conn) closeAndLinger(code int, reason string) {
-	c.Close(code, reason)
+func (c *Conn) closeAndLinger(code int, text string) {
+	c.Close(code, c.opts.reason(code, text))
 	c.closeWriteAfterClose()
 	if c.sock.conn.SetReadDeadline(time.Time{}) != nil {
 		return
