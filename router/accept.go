@@ -16,17 +16,17 @@ import (
 
 // ServeHTTP upgrades a request to a WebSocket connection (RFC 6455, section 4.2) and returns;
 // the connection lives on until either side closes it. A rejected request is answered with an
-// HTTP status and the error as JSON, and with Retry-After for the statuses 429 and 503. A
-// malformed handshake is answered with a status and plain text.
+// HTTP status and the error as JSON, and with Retry-After for the statuses 429 and 503, unless
+// Options.RejectAfterUpgrade is set. A malformed handshake is answered with a status and plain text.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.build()
+	c := &Conn{router: r, ip: r.opts.TrustedProxies.ClientIP(req), topics: map[string]struct{}{}}
 	if rejection := r.checkRequest(w, req); rejection != nil {
-		r.rejectHandshake(w, rejection)
+		c.rejectHandshake(w, req, rejection)
 		return
 	}
-	c := &Conn{router: r, ip: r.opts.TrustedProxies.ClientIP(req), topics: map[string]struct{}{}}
 	if rejection := r.conns.acquireAddress(c.ip); rejection != nil {
-		r.rejectHandshake(w, rejection)
+		c.rejectHandshake(w, req, rejection)
 		return
 	}
 	var rejection *handshakeRejection
@@ -35,10 +35,13 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			r.conns.releaseAddress(c.ip)
 		}
 		if rejection != nil {
-			r.rejectHandshake(w, rejection)
+			c.rejectHandshake(w, req, rejection)
 		}
 	}()
-	if r.authenticate(req, c, &rejection); rejection == nil {
+	if r.authenticate(req, c, &rejection); rejection != nil {
+		return
+	}
+	if r.setContext(req, c, &rejection); rejection == nil {
 		rejection = r.accept(w, req, c)
 	}
 }
@@ -88,6 +91,32 @@ func (r *Router) authenticate(req *http.Request, c *Conn, rejection **handshakeR
 	})
 }
 
+// setContext sets the context from which that of the connection is derived, or rejection. Like
+// authenticate, it sets rejection in a deferred function.
+func (r *Router) setContext(req *http.Request, c *Conn, rejection **handshakeRejection) {
+	c.ctx = context.Background()
+	if r.opts.ConnContext == nil {
+		return
+	}
+	var failed *inspectedError
+	defer func() {
+		if failed != nil {
+			*rejection = &handshakeRejection{reasonConnContext, failed}
+		}
+	}()
+	r.guard(&failed, "ConnContext", nil, func() error {
+		values := r.opts.ConnContext(req)
+		if values == nil {
+			return errNoConnContext
+		}
+		c.ctx = context.WithoutCancel(values)
+		return nil
+	})
+}
+
+// errNoConnContext reports a mistake of the application.
+var errNoConnContext = errors.New("router: Options.ConnContext returned nil; return req.Context() or context.Background() if there are no values")
+
 // accept upgrades the request and starts the connection. If it does not set c.ws, it has
 // released all that it acquired; it returns the rejection that the caller must answer with,
 // or nil if the request has been answered.
@@ -97,7 +126,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	}
 	shard := &r.shards[rand.N(connShards)]
 	c.deadlines = &shard.deadlines
-	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
 	defer func() {
 		if c.ws == nil { // also if the ResponseWriter has panicked
 			c.cancel(nil)
@@ -110,7 +139,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	}
 	ws, err := wsconn.Accept(w, req, subprotocol, &r.transport, (*transportHandler)(c))
 	if err == wsconn.ErrAnswered { //nolint:errorlint // never wrapped
-		r.recordRejection(reasonHandshake, errors.InvalidArgument)
+		c.recordRequestRejection(rejectedBy(reasonHandshake, errHandshake))
 		return nil
 	}
 	if err != nil {

@@ -39,6 +39,7 @@ type Conn struct {
 	draining    atomic.Bool                // rejects new messages, and closes when only the reader is active
 
 	clientCalls atomic.Pointer[clientCalls] // nil until the first Call
+	values      atomic.Pointer[connValues]  // nil until the first Set
 
 	mu     sync.Mutex            // also held to change identity
 	topics map[string]struct{}   // nil after the last reference is released
@@ -52,8 +53,8 @@ func (c *Conn) ID() string { return c.id }
 // the address is unknown.
 func (c *Conn) IP() netip.Addr { return c.ip }
 
-// Context returns a context that is canceled when the connection is closed. [context.Cause] then
-// returns a [*CloseError].
+// Context returns a context that is canceled when the connection is closed; [context.Cause] then
+// returns a [*CloseError]. It has the values of Options.ConnContext.
 func (c *Conn) Context() context.Context { return c.ctx }
 
 // closeCause returns the cause with which the connection's context is canceled.

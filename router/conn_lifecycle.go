@@ -43,19 +43,40 @@ func (c *Conn) rejectAfterOpen(failed *inspectedError, closeErr *CloseError) {
 	c.closeRejected(failed, closeErr)
 }
 
-// closeRejected closes a rejected connection with OnOpen's *CloseError, or else with 1011.
+// closeRejected closes a rejected connection: with OnOpen's *CloseError, or with the code that
+// Options.RejectAfterUpgrade gives its error, or else with 1011.
 func (c *Conn) closeRejected(failed *inspectedError, closeErr *CloseError) {
 	if closeErr != nil {
 		defer c.Close(closeErr.Code, closeErr.Reason)
-		c.router.recordRejection(reasonOnOpen, errors.PermissionDenied)
+		c.recordOnOpenRejection(Rejection{Code: errors.PermissionDenied, Err: closeErr})
 		return
 	}
-	if failed.limited { // OnOpen cannot respond with a limit
+	visible := c.router.opts.RejectAfterUpgrade && failed.payload.Code != errors.Internal
+	if failed.limited && !visible { // without a code of its own, a limit would look like any other error
 		failed = internalError(&failed.limit)
 	}
-	defer c.Close(StatusInternalError, wire.CloseReason(&failed.payload))
-	c.router.recordRejection(reasonOnOpen, failed.payload.Code)
-	c.router.reportError(c, "", failed)
+	payload, code := failed.payload, StatusInternalError
+	if failed.limited {
+		payload.Code = errors.ResourceExhausted // as for requests
+	}
+	if visible {
+		code = rejectionStatus(payload.Code)
+	}
+	defer c.Close(code, wire.CloseReason(&payload))
+	if failed.limited {
+		defer c.router.recordLimitRejection(failed.limit)
+	} else {
+		defer c.router.reportError(c, "", failed)
+	}
+	rejection := failed.rejection()
+	rejection.Code = payload.Code
+	c.recordOnOpenRejection(rejection)
+}
+
+// recordOnOpenRejection reports a connection that OnOpen has rejected.
+func (c *Conn) recordOnOpenRejection(rejection Rejection) {
+	rejection.Conn, rejection.Identity, rejection.IP, rejection.Reason = c, c.Identity(), c.ip, string(reasonOnOpen)
+	c.router.recordRejection(&rejection, "")
 }
 
 // serve reads messages until the connection is closed, or until there is nothing to read. In

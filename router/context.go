@@ -45,7 +45,8 @@ func (c *Context) Done() <-chan struct{} { return c.context().Done() }
 // [context.DeadlineExceeded].
 func (c *Context) Err() error { return c.context().Err() }
 
-// Value returns the value that SetValue last stored for key, or nil.
+// Value returns the value that SetValue last stored for key, or else that of the context of
+// Options.ConnContext, or nil.
 func (c *Context) Value(key any) any {
 	for v := c.values; v != nil; v = v.before {
 		if v.key == key {

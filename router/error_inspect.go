@@ -23,6 +23,14 @@ type inspectedError struct {
 	text   string // the text of cause
 	stack  []byte // if cause is a panic
 	exited bool   // runtime.Goexit was called, so the goroutine ends
+
+	stage string // of the pipeline, for Rejection.Reason; "" if no message is involved
+}
+
+// at sets the stage that rejects a message.
+func (p *inspectedError) at(stage string) *inspectedError {
+	p.stage = stage
+	return p
 }
 
 // inspect splits an error. It calls the error's methods, so it must be called by guard, unless
@@ -64,6 +72,12 @@ func inspect(err error, where string) *inspectedError {
 // inspectCoded splits an error whose tree contains an *errors.Error.
 func inspectCoded(e *errors.Error, err error) *inspectedError {
 	p := &inspectedError{payload: publicPayload(e), retryAfter: e.RetryAfter}
+	switch e {
+	case errDraining:
+		p.stage = "draining"
+	case errDeadline:
+		p.stage = "deadline"
+	}
 	switch {
 	case e.Err != nil:
 		_ = err.Error() // a panic must occur here and not in OnError

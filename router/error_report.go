@@ -1,10 +1,13 @@
 package router
 
+import "net/netip"
+
 // An ErrorReport describes an error whose details the client does not receive.
 type ErrorReport struct {
 	Conn *Conn  // nil if the request was not upgraded
 	Type string // message type as in IngressContext; "" if no message is involved
 	Err  error
+	IP   netip.Addr // of the client; the zero netip.Addr if it is unknown
 }
 
 // A PanicError is a recovered panic of application code.
@@ -25,11 +28,16 @@ func (e *PanicError) Error() string {
 // reportError passes the private part of an error, if there is one, to Options.OnError or to
 // the log.
 func (r *Router) reportError(c *Conn, typ string, failed *inspectedError) {
+	r.reportPrivate(ErrorReport{Conn: c, Type: typ, IP: c.ip, Err: failed.cause}, failed)
+}
+
+// reportPrivate is reportError with a report that has been filled in.
+func (r *Router) reportPrivate(report ErrorReport, failed *inspectedError) {
 	switch {
 	case failed.cause == nil:
 	case r.opts.OnError != nil:
-		r.hook("OnError", func() { r.opts.OnError(ErrorReport{Conn: c, Type: typ, Err: failed.cause}) })
+		r.hook("OnError", func() { r.opts.OnError(report) })
 	default:
-		r.logError(c, typ, failed)
+		r.logError(report, failed)
 	}
 }

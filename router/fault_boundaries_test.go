@@ -53,6 +53,28 @@ func boundaries() map[string]boundary {
 			},
 			reason: "Authenticate", exits: true,
 		},
+		"Options.ConnContext": {
+			prepare: func(h *harness) {
+				h.opts.ConnContext = func(req *http.Request) context.Context {
+					if req.Header.Get("X-Fault") != "" {
+						h.fault()
+					}
+					return req.Context()
+				}
+			},
+			trigger: func(h *harness) {
+				w, ended := httptest.NewRecorder(), make(chan struct{})
+				go func() {
+					defer close(ended)
+					req := httptest.NewRequest(http.MethodGet, "/?access_token="+faultyUser, nil)
+					req.Header.Set("X-Fault", "1")
+					h.router.ServeHTTP(w, req)
+				}()
+				<-ended
+				assert.Equal(h, http.StatusInternalServerError, w.Code)
+			},
+			reason: "ConnContext", exits: true,
+		},
 		"Options.OnOpen": {
 			prepare: func(h *harness) {
 				h.opts.OnOpen = func(_ context.Context, c *router.Conn) error {
@@ -78,6 +100,10 @@ func boundaries() map[string]boundary {
 		"Options.OnError": {
 			prepare: func(h *harness) { h.opts.OnError = func(router.ErrorReport) { h.fault() } },
 			setUp:   respondWith(http.ErrNoCookie), want: errors.Internal, reason: "OnError", exits: true,
+		},
+		"Options.OnRejected": {
+			prepare: func(h *harness) { h.opts.OnRejected = func(router.Rejection) { h.fault() } },
+			setUp:   respondWith(errors.Errorf(errors.NotFound, "no such room")), want: errors.NotFound, reason: "OnRejected", exits: true,
 		},
 		"Options.OnLimitExceeded": {
 			prepare: func(h *harness) { h.opts.OnLimitExceeded = func(router.LimitExceeded) { h.fault() } },

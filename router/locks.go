@@ -11,7 +11,8 @@ package router
 //     messages and runs stages 1 to 5. At most one goroutine reads a connection. While there
 //     is nothing to read, there is none: wsconn parks the connection and later calls c.resume,
 //     which starts serve on a goroutine of the shard's pool. If OnOpen rejects the connection,
-//     rejectAfterOpen reads instead until the connection is closed.
+//     rejectAfterOpen reads instead until the connection is closed. A request that is rejected
+//     after the upgrade has no Conn: awaitClosed reads until its wsconn.Conn is closed.
 //   - c.messages (internal/executor): stages 6 and 7 run on the reading goroutine if there is
 //     nothing left to read, otherwise on a goroutine of the pool. One message at a time holds
 //     the turn; a concurrent route gives it up with Yield and keeps its goroutine.
@@ -65,6 +66,7 @@ package router
 //   - deadlineQueue.mu
 //   - callIndex.mu
 //   - clientCalls.mu
+//   - rejectionSampler.mu
 //   - reports.mu, and the lock of the serial queue c.reports
 //   - Router.routesMu
 //   - the locks of executor.Pool, executor.ByteBudget and executor.FuncQueue

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-
-	"github.com/penstock-go/penstock/errors"
 )
 
 // This file writes all log records. The keys are part of the API: conn, ip, type, error, stack,
@@ -30,14 +28,25 @@ func (r *Router) logClosed(c *Conn, code StatusCode) {
 	r.log(slog.LevelDebug, "connection closed", slog.String("conn", c.id), slog.Int("code", int(code)))
 }
 
-func (r *Router) logRejected(reason rejectReason, code errors.Code) {
-	r.log(slog.LevelDebug, "connection rejected", slog.String("reason", string(reason)), slog.String("code", string(code)))
+// logRejected logs a rejected request or connection. The text is that of a cause that is logged
+// nowhere else, or "".
+func (r *Router) logRejected(rejection *Rejection, text string) {
+	attrs := []slog.Attr{
+		slog.String("reason", rejection.Reason), slog.String("code", string(rejection.Code)), slog.String("ip", rejection.IP.String()),
+	}
+	if rejection.Conn != nil {
+		attrs = append(attrs, slog.String("conn", rejection.Conn.id))
+	}
+	if text != "" {
+		attrs = append(attrs, slog.String("error", text))
+	}
+	r.log(slog.LevelDebug, "connection rejected", attrs...)
 }
 
-func (r *Router) logError(c *Conn, typ string, failed *inspectedError) {
-	attrs := []slog.Attr{slog.String("type", typ), slog.String("error", failed.text)}
-	if c != nil {
-		attrs = append(attrs, slog.String("conn", c.id))
+func (r *Router) logError(report ErrorReport, failed *inspectedError) {
+	attrs := []slog.Attr{slog.String("type", report.Type), slog.String("error", failed.text), slog.String("ip", report.IP.String())}
+	if report.Conn != nil {
+		attrs = append(attrs, slog.String("conn", report.Conn.id))
 	}
 	if failed.stack != nil {
 		attrs = append(attrs, slog.String("stack", string(failed.stack)))

@@ -36,8 +36,8 @@ const (
 	EventClosed
 
 	// EventRejected: a request was rejected with Code, or a connection was rejected by
-	// Options.OnOpen. Reason is "origin", "draining", "limit", "authentication", "handshake"
-	// or "on_open".
+	// Options.OnOpen. Reason is "origin", "draining", "limit", "authentication", "handshake",
+	// "conn_context" (it failed) or "on_open".
 	EventRejected
 
 	// EventRead: a message was read. Bytes is the number of bytes read from the socket since

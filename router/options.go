@@ -26,10 +26,34 @@ type Options struct {
 	// replaces the current one if the tenant and the user are the same, or if the connection is
 	// anonymous. Authenticate should return when the context is canceled, because later messages
 	// of the connection wait for it.
+	//
+	// Clients with invalid credentials are expected: the private part of an error with the code
+	// UNAUTHENTICATED or PERMISSION_DENIED goes to OnRejected and to the log at debug level, not
+	// to OnError.
 	Authenticate func(*http.Request) (Identity, error)
 
+	// RejectAfterUpgrade makes rejections visible to pages in a browser, which cannot see the
+	// HTTP status of a handshake. A rejected request is upgraded, and the connection closed with
+	// 4000 plus the status, [StatusUnauthenticated] for example, and the error as JSON in the
+	// reason. This includes requests of other origins, and excludes those that are not a valid
+	// handshake. An error of OnOpen other than INTERNAL closes the connection with such a code,
+	// too.
+	//
+	// Rejected connections are not opened: OnOpen and OnClose are not called, no limit of
+	// connections counts them, and Shutdown does not wait for them. They end at the latest after
+	// Timeouts.Close. While there are 1,024 of them, further requests are rejected with the status.
+	RejectAfterUpgrade bool
+
+	// ConnContext returns a context whose values those of the connection and its messages have:
+	// the span or the logger of the request, for example. It is called after Authenticate; the
+	// connection does not end with the context. The connection keeps what the context refers to, so
+	// it should not be derived from the context of a large request. If nil, the connection's
+	// context has no values. See also [Conn.Set].
+	ConnContext func(*http.Request) context.Context
+
 	// OnOpen is called after the upgrade and before the connection's messages are read. An
-	// error closes the connection: a [*CloseError] with its code, any other error with 1011.
+	// error closes the connection: a [*CloseError] with its code, any other error with 1011,
+	// unless RejectAfterUpgrade is set.
 	OnOpen func(context.Context, *Conn) error
 
 	// OnClose is called after a connection that OnOpen accepted has been closed and the last
@@ -38,9 +62,17 @@ type Options struct {
 	OnClose func(*Conn, CloseError)
 
 	// OnError is called for errors that the client does not receive completely: every panic,
-	// every error without a code, and every error with a private part. If nil, they are
-	// logged.
+	// every error without a code, and every error with a private part, except those of
+	// Authenticate that are expected. If nil, they are logged.
 	OnError func(ErrorReport)
+
+	// OnRejected is called for rejected requests, connections and messages, so that an operator
+	// can find out why a client was rejected: at most once per second for a user, or for the
+	// address (an IPv6 /64 network) of an anonymous client, and for at most 4,096 of these per
+	// second. Rejection.Unreported counts the others. A message is rejected if it is answered with an error
+	// at any stage of the pipeline, other than CANCELLED, or would be without its LimitAction. The
+	// call delays only later messages of the same connection.
+	OnRejected func(Rejection)
 
 	// OnLimitExceeded is called for every message and connection that exceeds a limit; see
 	// LimitExceeded.Messages for those that a full send queue drops. The calls for one

@@ -96,17 +96,17 @@ func (c *Conn) admit(in *incoming, headErr error, ingress *inspectedError) *insp
 	}
 	switch {
 	case in.Size > limit:
-		return limitError(LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never})
+		return limitError(LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never}).at("size")
 	case ingress != nil:
 		return ingress
 	case headErr != nil:
-		return inspect(invalid(headErr), "")
+		return inspect(invalid(headErr), "").at("parse")
 	case in.control != "":
 		return c.handleControl(in)
 	case c.draining.Load():
 		return inspect(errDraining, "")
 	case in.route == nil:
-		return inspect(errors.Errorf(errors.Unimplemented, "no handler for this type"), "")
+		return inspect(errors.Errorf(errors.Unimplemented, "no handler for this type"), "").at("route")
 	}
 	return c.enqueue(in)
 }
@@ -247,7 +247,7 @@ func (c *Conn) admitCall(in *incoming) *inspectedError {
 	limit := int64(c.router.opts.Limits.Concurrency)
 	if n := c.inFlight.Add(1); n > limit {
 		c.inFlight.Add(-1)
-		return limitError(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: limit})
+		return limitError(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: limit}).at("concurrency")
 	}
 	if failed := c.acknowledge(in); failed != nil {
 		c.inFlight.Add(-1)

@@ -26,22 +26,22 @@ func (r *Router) guard(failed **inspectedError, where string, route *Route, f fu
 			return
 		}
 		// This is also the result if the description of a panic calls runtime.Goexit.
-		*failed = internalError(errExited)
+		*failed = internalError(errExited).at(where)
 		(*failed).exited = true
 		v := recover()
 		if v == nil {
 			return
 		}
 		p := &PanicError{Value: v, Stack: debug.Stack()}
-		*failed = internalError(p)
+		*failed = internalError(p).at(where)
 		if err != nil {
-			*failed = internalError(fmt.Errorf("router: the error of %s, a %T, cannot be inspected: %w", where, err, p))
+			*failed = internalError(fmt.Errorf("router: the error of %s, a %T, cannot be inspected: %w", where, err, p)).at(where)
 		}
 		(*failed).stack = p.Stack
 		r.observe(Event{Kind: EventPanicked, Type: route.typ(), Reason: where})
 	}()
 	if err = f(); err != nil {
-		*failed = inspect(err, where)
+		*failed = inspect(err, where).at(where)
 	}
 	returned = true
 }

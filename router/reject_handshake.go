@@ -18,6 +18,7 @@ const (
 	reasonLimit          rejectReason = "limit"
 	reasonAuthentication rejectReason = "authentication"
 	reasonHandshake      rejectReason = "handshake"
+	reasonConnContext    rejectReason = "conn_context"
 	reasonOnOpen         rejectReason = "on_open" // after the upgrade: the connection is closed
 )
 
@@ -47,18 +48,25 @@ func rejectedByAuthenticate(failed *inspectedError) *handshakeRejection {
 	return &handshakeRejection{reasonAuthentication, failed}
 }
 
-// rejectHandshake answers a request with an HTTP error. The hooks and observers are
-// deferred because the ResponseWriter may panic.
-func (r *Router) rejectHandshake(w http.ResponseWriter, rejection *handshakeRejection) {
-	failed := rejection.err
+// errHandshake stands for the error of a handshake that internal/wsconn has answered.
+var errHandshake = &errors.Error{Code: errors.InvalidArgument, Message: "not a WebSocket handshake"}
+
+// rejectHandshake answers a request with an HTTP error, or with a close frame. The connection has
+// never been opened. The hooks and observers are deferred because the ResponseWriter may panic.
+func (c *Conn) rejectHandshake(w http.ResponseWriter, req *http.Request, rejection *handshakeRejection) {
+	r, failed := c.router, rejection.err
 	payload := failed.payload
 	if failed.limited {
 		payload.Code = errors.ResourceExhausted // status 429 also if the error says to never retry
 		defer r.recordLimitRejection(failed.limit)
-	} else {
-		defer r.reportError(nil, "", failed)
+	} else if !rejection.expected() {
+		defer r.reportPrivate(ErrorReport{IP: c.ip, Err: failed.cause}, failed)
 	}
-	defer r.recordRejection(rejection.reason, payload.Code)
+	defer c.recordRequestRejection(rejection)
+	malformed := rejection.reason == reasonHandshake
+	if r.opts.RejectAfterUpgrade && !malformed && r.rejectAfterUpgrade(w, req, &payload) {
+		return
+	}
 	status := httpStatus(payload.Code)
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.FormatInt(retrySeconds(failed.retryAfter), 10))
@@ -68,10 +76,32 @@ func (r *Router) rejectHandshake(w http.ResponseWriter, rejection *handshakeReje
 	_ = marshal(w, payload)
 }
 
-// recordRejection reports a rejected request or connection to observers and the log.
-func (r *Router) recordRejection(reason rejectReason, code errors.Code) {
-	r.observe(Event{Kind: EventRejected, Reason: string(reason), Code: code})
-	r.logRejected(reason, code)
+// expected reports whether a rejection is what a client without valid credentials causes, so that
+// its cause is no error of the server.
+func (h *handshakeRejection) expected() bool {
+	code := h.err.payload.Code
+	return h.reason == reasonAuthentication && (code == errors.Unauthenticated || code == errors.PermissionDenied)
+}
+
+// recordRequestRejection reports a rejected request to observers, the log and Options.OnRejected.
+func (c *Conn) recordRequestRejection(rejected *handshakeRejection) {
+	rejection, text := rejected.err.rejection(), ""
+	if rejected.err.limited {
+		rejection.Code = errors.ResourceExhausted
+	}
+	if rejected.expected() {
+		text = rejected.err.text
+	}
+	rejection.Identity, rejection.IP, rejection.Reason = c.Identity(), c.ip, string(rejected.reason)
+	c.router.recordRejection(&rejection, text)
+}
+
+// recordRejection reports a rejected request or connection to observers, the log and
+// Options.OnRejected. The text is for the log: that of a cause that OnError does not receive, or "".
+func (r *Router) recordRejection(rejection *Rejection, text string) {
+	defer r.reportRejection(rejection)
+	r.observe(Event{Kind: EventRejected, Reason: rejection.Reason, Code: rejection.Code})
+	r.logRejected(rejection, text)
 }
 
 // recordLimitRejection reports a limit without a connection to observers and

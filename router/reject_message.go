@@ -23,6 +23,7 @@ func (c *Conn) respondFailed(ctx *Context, failed *inspectedError) {
 // respondRejected answers with an error or according to the LimitAction, and reports it. What
 // must happen even if a hook calls runtime.Goexit is deferred.
 func (c *Conn) respondRejected(typ string, action LimitAction, correlationID string, failed *inspectedError) {
+	defer c.reportRejected(typ, failed)
 	if !failed.limited {
 		c.respondError(typ, correlationID, failed)
 		return

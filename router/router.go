@@ -39,7 +39,10 @@ type Router struct {
 
 	pendingLogs atomic.Int32 // functions of logAsync in events
 
-	unhealthy       atomic.Bool  // Shutdown has begun
+	unhealthy          atomic.Bool  // Shutdown has begun
+	upgradedRejections atomic.Int64 // connections of rejectAfterUpgrade
+	rejections         rejectionSampler
+
 	reconnectSpread atomic.Int64 // nanoseconds, of the delays in reconnectReason
 
 	shards [connShards]connShard
@@ -65,6 +68,7 @@ func New(opts *Options) *Router {
 	r.conns.init(r.opts.Limits)
 	r.inbound.MaxBytes = r.opts.Limits.InboundBytesTotal
 	r.topics.init(r)
+	r.rejections.init()
 	r.registerProtocolRoutes()
 	r.connectBroker()
 	return r

@@ -21,6 +21,15 @@ const (
 	StatusTryAgainLater   StatusCode = 1013
 )
 
+// Codes for errors of connections that have been upgraded: 4000 plus the HTTP status that rejects a
+// request. With Options.RejectAfterUpgrade, the router also sends 4400, 4500 and 4501.
+const (
+	StatusUnauthenticated   StatusCode = 4401
+	StatusPermissionDenied  StatusCode = 4403
+	StatusResourceExhausted StatusCode = 4429
+	StatusUnavailable       StatusCode = 4503
+)
+
 // A CloseError is the code and the reason of a close frame. Options.OnOpen may return one to
 // reject a connection.
 type CloseError struct {

@@ -1,0 +1,143 @@
+package router
+
+import (
+	"hash/maphash"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/ipprefix"
+)
+
+// A Rejection describes a rejected request, connection or message, for Options.OnRejected.
+type Rejection struct {
+	Conn     *Conn      // nil for a request that was not upgraded, or only to be rejected
+	Identity Identity   // of the connection; for a request what Options.Authenticate returned, also with an error
+	IP       netip.Addr // of the client; the zero netip.Addr if it is unknown
+	Type     string     // message type as in IngressContext; "" for requests and connections
+
+	// Code is that of the error, also if the client does not receive it.
+	Code errors.Code
+
+	// Reason names the check. For requests and connections it is the Reason of EventRejected. For
+	// messages it is the stage of the pipeline: "size", "parse", "ingress", "draining", "route",
+	// "concurrency", "decode", "handler" or "reply", or "deadline" for a call that was not answered
+	// in time.
+	Reason string
+
+	// Err is the [*LimitExceeded] if a limit was exceeded, and otherwise the error of the
+	// application, if the client does not receive all of it. Else it is nil.
+	Err error
+
+	RetryAfter time.Duration // as in errors.Error: 0 if unknown, errors.Never if retrying cannot help
+
+	// Unreported is the number of rejections, of all clients, for which Options.OnRejected was not
+	// called since the previous call.
+	Unreported int64
+}
+
+// reportRejected reports a rejected message. A message whose sender has canceled it or has
+// disconnected is not reported.
+func (c *Conn) reportRejected(typ string, failed *inspectedError) {
+	if c.router.opts.OnRejected == nil || failed.payload.Code == errors.Canceled {
+		return
+	}
+	rejection := failed.rejection()
+	rejection.Conn, rejection.Identity, rejection.IP = c, c.Identity(), c.ip
+	rejection.Type, rejection.Reason = typ, failed.stage
+	if c.router.rejections.sample(&rejection) {
+		c.ws.Wake() // the hook must not delay the answer
+		c.router.callOnRejected(rejection)
+	}
+}
+
+// reportRejection reports a rejected request or connection.
+func (r *Router) reportRejection(rejection *Rejection) {
+	if r.opts.OnRejected != nil && r.rejections.sample(rejection) {
+		r.callOnRejected(*rejection)
+	}
+}
+
+func (r *Router) callOnRejected(rejection Rejection) {
+	r.hook("OnRejected", func() { r.opts.OnRejected(rejection) })
+}
+
+// rejection returns what an error says about a rejection.
+func (p *inspectedError) rejection() Rejection {
+	rejection := Rejection{Code: p.payload.Code, Err: p.cause, RetryAfter: p.retryAfter}
+	if p.limited {
+		limit := p.limit
+		rejection.Err = &limit
+	}
+	return rejection
+}
+
+// A rejectionSampler selects the rejections that are reported: at most one per client and
+// sampleInterval.
+type rejectionSampler struct {
+	seed maphash.Seed // read-only
+
+	mu         sync.Mutex
+	current    map[uint64]time.Time // latest report by the hash of the client
+	previous   map[uint64]time.Time // of the time before currentAt
+	currentAt  time.Time            // when current was empty
+	unreported int64
+}
+
+const sampleInterval = time.Second
+
+// maxSampledClients bounds the clients that are reported per sampleInterval, and so the memory of
+// a rejectionSampler.
+const maxSampledClients = 4096
+
+func (s *rejectionSampler) init() { s.seed = maphash.MakeSeed() }
+
+// A rejectedClient is what is sampled together: a user, else the addresses of one customer of a
+// provider, else a connection, else all requests.
+type rejectedClient struct {
+	user    userKey
+	network netip.Prefix
+	connID  string
+}
+
+func clientOf(rejection *Rejection) (client rejectedClient) {
+	switch {
+	case rejection.Identity.UserID != "":
+		client.user = rejection.Identity.user()
+	case rejection.IP.IsValid():
+		client.network = ipprefix.Of(rejection.IP)
+	case rejection.Conn != nil:
+		client.connID = rejection.Conn.id
+	}
+	return client
+}
+
+// sample reports whether the application receives a rejection, and sets Unreported if so.
+func (s *rejectionSampler) sample(rejection *Rejection) bool {
+	client := maphash.Comparable(s.seed, clientOf(rejection))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.rotate(now)
+	last, ok := s.current[client]
+	if !ok {
+		last, ok = s.previous[client]
+	}
+	if ok && now.Sub(last) < sampleInterval || len(s.current) >= maxSampledClients {
+		s.unreported++
+		return false
+	}
+	s.current[client] = now
+	rejection.Unreported, s.unreported = s.unreported, 0
+	return true
+}
+
+// rotate forgets the clients whose latest report is older than sampleInterval. All those in
+// previous are when current is that old.
+func (s *rejectionSampler) rotate(now time.Time) {
+	if s.current != nil && now.Sub(s.currentAt) < sampleInterval {
+		return
+	}
+	s.previous, s.current, s.currentAt = s.current, map[uint64]time.Time{}, now
+}

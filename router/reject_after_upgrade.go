@@ -1,0 +1,72 @@
+package router
+
+import (
+	"net/http"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// maxUpgradedRejections bounds the rejected connections that exist at the same time. Each has a
+// goroutine, a socket and up to 20 kB of memory until the client closes it, and no limit of
+// connections counts it.
+const maxUpgradedRejections = 1024
+
+// rejectAfterUpgrade upgrades a rejected request and closes the connection with the code and the
+// reason of the error. It reports whether the request has been answered; if not, nothing has been
+// written. A request that is not a valid handshake is answered as such.
+func (r *Router) rejectAfterUpgrade(w http.ResponseWriter, req *http.Request, payload *wire.ErrorPayload) (answered bool) {
+	if r.upgradedRejections.Add(1) > maxUpgradedRejections {
+		r.upgradedRejections.Add(-1)
+		return false
+	}
+	var ws *wsconn.Conn
+	defer func() {
+		if ws == nil { // also if the ResponseWriter has panicked
+			r.upgradedRejections.Add(-1)
+		}
+	}()
+	ws, err := wsconn.Accept(w, req, r.selectSubprotocol(req), &r.transport, ignoreTransport{})
+	if err != nil {
+		return err == wsconn.ErrAnswered //nolint:errorlint // never wrapped
+	}
+	ws.Close(int(rejectionStatus(payload.Code)), wire.CloseReason(payload))
+	go r.awaitClosed(ws)
+	return true
+}
+
+// awaitClosed drops what the client sends until the connection is closed, at the latest after
+// Timeouts.Close.
+func (r *Router) awaitClosed(ws *wsconn.Conn) {
+	defer r.upgradedRejections.Add(-1)
+	defer ws.Release()
+	for {
+		msg, err := ws.Read(func([]byte) int64 { return 0 })
+		if err != nil {
+			return
+		}
+		if msg.Buffer != nil {
+			msg.Release()
+		}
+	}
+}
+
+// rejectionStatus maps the code of an error to the code of a close frame: 4000 plus the HTTP
+// status.
+func rejectionStatus(code errors.Code) StatusCode { return StatusCode(4000 + httpStatus(code)) }
+
+// ignoreTransport is the wsconn.Handler of a rejected connection.
+type ignoreTransport struct{}
+
+// OnClosed does nothing.
+func (ignoreTransport) OnClosed() {}
+
+// OnOverflow does nothing.
+func (ignoreTransport) OnOverflow(wsconn.Overflow) {}
+
+// OnBackpressure does nothing.
+func (ignoreTransport) OnBackpressure(int, int) {}
+
+// OnWrite does nothing.
+func (ignoreTransport) OnWrite(wsconn.Write) {}
