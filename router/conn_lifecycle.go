@@ -48,7 +48,7 @@ func (c *Conn) rejectAfterOpen(failed *inspectedError, closeErr *CloseError) {
 func (c *Conn) closeRejected(failed *inspectedError, closeErr *CloseError) {
 	if closeErr != nil {
 		defer c.Close(closeErr.Code, closeErr.Reason)
-		c.recordOnOpenRejection(Rejection{Code: errors.PermissionDenied, Err: closeErr})
+		c.recordOnOpenRejection(Rejection{Conn: c, Code: errors.PermissionDenied, Err: closeErr})
 		return
 	}
 	visible := c.router.opts.RejectAfterUpgrade && failed.payload.Code != errors.Internal
@@ -68,14 +68,14 @@ func (c *Conn) closeRejected(failed *inspectedError, closeErr *CloseError) {
 	} else {
 		defer c.router.reportError(c, "", failed)
 	}
-	rejection := failed.rejection()
+	rejection := failed.rejection(c, "")
 	rejection.Code = payload.Code
 	c.recordOnOpenRejection(rejection)
 }
 
 // recordOnOpenRejection reports a connection that OnOpen has rejected.
 func (c *Conn) recordOnOpenRejection(rejection Rejection) {
-	rejection.Conn, rejection.Identity, rejection.IP, rejection.Reason = c, c.Identity(), c.ip, string(reasonOnOpen)
+	rejection.Identity, rejection.IP, rejection.Reason = c.Identity(), c.ip, string(reasonOnOpen)
 	c.router.recordRejection(&rejection, "")
 }
 

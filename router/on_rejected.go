@@ -43,9 +43,8 @@ func (c *Conn) reportRejected(typ string, failed *inspectedError) {
 	if c.router.opts.OnRejected == nil || failed.payload.Code == errors.Canceled {
 		return
 	}
-	rejection := failed.rejection()
-	rejection.Conn, rejection.Identity, rejection.IP = c, c.Identity(), c.ip
-	rejection.Type, rejection.Reason = typ, failed.stage
+	rejection := failed.rejection(c, typ)
+	rejection.Identity, rejection.IP, rejection.Reason = c.Identity(), c.ip, failed.stage
 	if c.router.rejections.sample(&rejection) {
 		c.ws.Wake() // the hook must not delay the answer
 		c.router.callOnRejected(rejection)
@@ -63,11 +62,12 @@ func (r *Router) callOnRejected(rejection Rejection) {
 	r.hook("OnRejected", func() { r.opts.OnRejected(rejection) })
 }
 
-// rejection returns what an error says about a rejection.
-func (p *inspectedError) rejection() Rejection {
-	rejection := Rejection{Code: p.payload.Code, Err: p.cause, RetryAfter: p.retryAfter}
+// rejection returns a report with what the error says. The connection is nil if none was opened.
+func (p *inspectedError) rejection(c *Conn, typ string) Rejection {
+	rejection := Rejection{Conn: c, Type: typ, Code: p.payload.Code, Err: p.cause, RetryAfter: p.retryAfter}
 	if p.limited {
 		limit := p.limit
+		limit.Conn, limit.Type, limit.Messages = c, typ, 1
 		rejection.Err = &limit
 	}
 	return rejection

@@ -85,7 +85,7 @@ func (h *handshakeRejection) expected() bool {
 
 // recordRequestRejection reports a rejected request to observers, the log and Options.OnRejected.
 func (c *Conn) recordRequestRejection(rejected *handshakeRejection) {
-	rejection, text := rejected.err.rejection(), ""
+	rejection, text := rejected.err.rejection(nil, ""), ""
 	if rejected.err.limited {
 		rejection.Code = errors.ResourceExhausted
 	}

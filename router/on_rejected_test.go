@@ -1,0 +1,399 @@
+package router_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// blockingEcho is a call whose handler blocks until its context ends.
+const blockingEcho = `{"type":"ECHO","meta":{"correlationId":"first"},"payload":{"n":-1}}`
+
+// rejectingRouter returns a router on which a message can be rejected at every stage.
+func rejectingRouter(opts router.Options) *router.Router {
+	opts.Authenticate = func(req *http.Request) (router.Identity, error) {
+		return router.Identity{TenantID: "acme", UserID: router.Token(req)}, nil
+	}
+	opts.Limits = router.Limits{MaxMessageBytes: maxMessageBytes, Concurrency: 1}
+	r := router.New(discardLogs(opts))
+	router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+		switch m.N {
+		case -1:
+			<-ctx.Done()
+			return Echoed{}, ctx.Err()
+		case -2:
+			panic("broken")
+		case -3:
+			return Echoed{}, &errors.Error{Code: errors.NotFound, Message: "no such room", Err: http.ErrNoCookie}
+		case -4:
+			return Echoed{}, context.Canceled
+		case -5:
+			time.Sleep(31 * time.Second) // past the deadline
+		}
+		return Echoed(m), nil
+	})
+	router.On(r, func(*router.Context, Say) error { return nil }).UseIngress(func(context.Context, router.IngressContext) error {
+		return &router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, Policy: "say", RetryAfter: 2 * time.Second}
+	})
+	router.On(r, func(*router.Context, Nothing) error { return nil }).UseIngress(func(context.Context, router.IngressContext) error {
+		return errors.Errorf(errors.PermissionDenied, "guests are read-only")
+	})
+	return r
+}
+
+func TestOnRejected_ReportsMessageOfEveryStage(t *testing.T) {
+	call := func(payload string) string {
+		return `{"type":"ECHO","meta":{"correlationId":"c"},"payload":` + payload + `}`
+	}
+	type want struct {
+		typ        string
+		code       errors.Code
+		reason     string
+		err        string
+		retryAfter time.Duration
+	}
+	for _, tt := range []struct {
+		name  string
+		sent  []string
+		wait  time.Duration
+		drain bool
+		want  want
+	}{
+		{name: "size", sent: []string{sized(maxMessageBytes + 1)}, want: want{"ECHO", errors.ResourceExhausted, "size", "payload limit exceeded: 1001 of 1000", errors.Never}},
+		{name: "parse", sent: []string{`{"type":`}, want: want{"", errors.InvalidArgument, "parse", "", 0}},
+		{name: "ingress, limit", sent: []string{`{"type":"SAY"}`}, want: want{"SAY", errors.ResourceExhausted, "ingress", "rate limit exceeded: 1 of 5", 2 * time.Second}},
+		{name: "ingress", sent: []string{`{"type":"NOTHING"}`}, want: want{"NOTHING", errors.PermissionDenied, "ingress", "", 0}},
+		{name: "route", sent: []string{`{"type":"UNKNOWN"}`}, want: want{"", errors.Unimplemented, "route", "", 0}},
+		{name: "concurrency", sent: []string{blockingEcho, call(`{"n":1}`)}, want: want{"ECHO", errors.ResourceExhausted, "concurrency", "in_flight limit exceeded: 2 of 1", 0}},
+		{name: "decode", sent: []string{call(`{"n":"one"}`)}, want: want{"ECHO", errors.InvalidArgument, "decode", "", 0}},
+		{name: "handler", sent: []string{call(`{"n":-3}`)}, want: want{"ECHO", errors.NotFound, "handler", "NOT_FOUND: no such room: http: named cookie not present", 0}},
+		{name: "handler, panic", sent: []string{call(`{"n":-2}`)}, want: want{"ECHO", errors.Internal, "handler", "panic: broken", 0}},
+		{name: "deadline", sent: []string{call(`{"n":-5}`)}, wait: 40 * time.Second, want: want{"ECHO", errors.DeadlineExceeded, "deadline", "", 0}},
+		{name: "draining", sent: []string{blockingEcho, call(`{"n":1}`)}, drain: true, want: want{"ECHO", errors.Unavailable, "draining", "", 0}},
+	} {
+		runSynctest(t, tt.name, func(t *testing.T) {
+			var rejections recorder[router.Rejection]
+			r := rejectingRouter(router.Options{OnRejected: rejections.add})
+			conn := routertest.Dial(t, r, routertest.Token("ann"), routertest.RemoteAddr("192.0.2.1:1"))
+			synctest.Wait()
+			server := onlyConn(t, r)
+			for i, text := range tt.sent {
+				if i > 0 && tt.drain {
+					go func() { _ = r.Shutdown(t.Context()) }()
+					synctest.Wait()
+				}
+				conn.SendText(text)
+				synctest.Wait()
+			}
+			time.Sleep(tt.wait)
+			synctest.Wait()
+			require.Len(t, rejections.all(), 1)
+			got := rejections.all()[0]
+			text := ""
+			if got.Err != nil {
+				text = got.Err.Error()
+			}
+			assert.Equal(t, tt.want, want{got.Type, got.Code, got.Reason, text, got.RetryAfter})
+			assert.Same(t, server, got.Conn)
+			assert.Equal(t, router.Identity{TenantID: "acme", UserID: "ann"}, got.Identity)
+			assert.Equal(t, netip.MustParseAddr("192.0.2.1"), got.IP)
+			assert.Zero(t, got.Unreported)
+			if limit, ok := errors.AsType[*router.LimitExceeded](got.Err); ok {
+				assert.Same(t, server, limit.Conn)
+				assert.Equal(t, tt.want.typ, limit.Type)
+			}
+		})
+	}
+}
+
+func TestOnRejected_ReportsWhateverTheLimitAction(t *testing.T) {
+	for _, action := range []router.LimitAction{router.ActionSend, router.ActionClose, router.ActionCustom} {
+		runSynctest(t, fmt.Sprint(action), func(t *testing.T) {
+			var rejections recorder[router.Rejection]
+			r := rejectingRouter(router.Options{OnRejected: rejections.add, LimitAction: action})
+			conn := routertest.Dial(t, r, routertest.Token("ann"))
+			conn.Send(Say{Room: "go", Text: "hi"})
+			synctest.Wait()
+			require.Len(t, rejections.all(), 1)
+			limit, ok := errors.AsType[*router.LimitExceeded](rejections.all()[0].Err)
+			require.True(t, ok)
+			assert.Equal(t, "say", limit.Policy)
+		})
+	}
+}
+
+func TestOnRejected_SkipsAnsweredAndCanceledMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rejectingRouter(router.Options{OnRejected: func(rejection router.Rejection) { t.Errorf("reported: %+v", rejection) }})
+		conn := routertest.Dial(t, r, routertest.Token("ann"))
+		routertest.Call[Echoed](conn, Echo{1})
+		assert.Equal(t, errors.Canceled, routertest.CallError(conn, Echo{-4}).Code)
+		conn.SendText(blockingEcho)
+		synctest.Wait()
+		conn.Abort() // the handler returns when the connection is closed
+		synctest.Wait()
+	})
+}
+
+func TestOnRejected_ReportsRequestsAndConnections(t *testing.T) {
+	ann := router.Identity{UserID: "ann"}
+	for _, tt := range []struct {
+		name   string
+		opts   router.Options
+		dial   []routertest.Option
+		before func(*testing.T, *router.Router)
+		want   router.Rejection
+		err    string
+	}{
+		{name: "origin", dial: []routertest.Option{routertest.Header("Origin", "https://other.example")}, want: router.Rejection{Code: errors.PermissionDenied, Reason: "origin"}},
+		{name: "shutdown", before: func(t *testing.T, r *router.Router) { require.NoError(t, r.Shutdown(t.Context())) }, want: router.Rejection{Code: errors.Unavailable, Reason: "draining"}},
+		{
+			name: "connections of a user", opts: router.Options{Limits: router.Limits{ConnsPerUser: 1}},
+			before: func(t *testing.T, r *router.Router) { routertest.Dial(t, r, routertest.Token("ann")) },
+			dial:   []routertest.Option{routertest.Token("ann")},
+			want:   router.Rejection{Identity: ann, Code: errors.ResourceExhausted, Reason: "limit", RetryAfter: 5 * time.Second}, err: "connections limit exceeded: 2 of 1",
+		},
+		{
+			name: "expected", dial: []routertest.Option{routertest.Token("expired")},
+			want: router.Rejection{Identity: router.Identity{UserID: "claimed"}, Code: errors.Unauthenticated, Reason: "authentication"}, err: "UNAUTHENTICATED: log in first: http: named cookie not present",
+		},
+		{name: "unexpected", dial: []routertest.Option{routertest.Token("down")}, want: router.Rejection{Code: errors.Internal, Reason: "authentication"}, err: "http: Server closed"},
+		{name: "panic of ConnContext", dial: []routertest.Option{routertest.Token("broken")}, want: router.Rejection{Identity: router.Identity{UserID: "broken"}, Code: errors.Internal, Reason: "conn_context"}, err: "panic: no tracer"},
+		{name: "OnOpen", dial: []routertest.Option{routertest.Token("banned")}, want: router.Rejection{Identity: router.Identity{UserID: "banned"}, Code: errors.PermissionDenied, Reason: "on_open"}},
+		{name: "OnOpen, close error", dial: []routertest.Option{routertest.Token("late")}, want: router.Rejection{Identity: router.Identity{UserID: "late"}, Code: errors.PermissionDenied, Reason: "on_open"}, err: `closed with 4001 "full"`},
+	} {
+		for _, visible := range []bool{false, true} {
+			runSynctest(t, fmt.Sprintf("%s, visible %v", tt.name, visible), func(t *testing.T) {
+				var rejections recorder[router.Rejection]
+				opts := tt.opts
+				opts.RejectAfterUpgrade, opts.OnRejected = visible, rejections.add
+				opts.Authenticate = func(req *http.Request) (router.Identity, error) {
+					switch token := router.Token(req); token {
+					case "expired":
+						return router.Identity{UserID: "claimed"}, &errors.Error{Code: errors.Unauthenticated, Message: "log in first", Err: http.ErrNoCookie}
+					case "down":
+						return router.Identity{}, http.ErrServerClosed
+					default:
+						return router.Identity{UserID: token}, nil
+					}
+				}
+				opts.ConnContext = func(req *http.Request) context.Context {
+					if router.Token(req) == "broken" {
+						panic("no tracer")
+					}
+					return req.Context()
+				}
+				opts.OnOpen = func(_ context.Context, c *router.Conn) error {
+					switch c.Identity().UserID {
+					case "banned":
+						return errors.Errorf(errors.PermissionDenied, "banned")
+					case "late":
+						return &router.CloseError{Code: 4001, Reason: "full"}
+					}
+					return nil
+				}
+				r := router.New(discardLogs(opts))
+				if tt.before != nil {
+					tt.before(t, r)
+				}
+				dial := append([]routertest.Option{routertest.RemoteAddr("[2001:db8::1]:1")}, tt.dial...)
+				if visible || tt.want.Reason == "on_open" {
+					routertest.Dial(t, r, dial...).Closed()
+				} else {
+					routertest.Rejected(t, r, dial...)
+				}
+				synctest.Wait()
+				require.Len(t, rejections.all(), 1)
+				got := rejections.all()[0]
+				assert.Equal(t, tt.want.Reason == "on_open", got.Conn != nil)
+				text := ""
+				if got.Err != nil {
+					text = got.Err.Error()
+				}
+				assert.Equal(t, tt.err, text)
+				got.Conn, got.Err = nil, nil
+				tt.want.IP = netip.MustParseAddr("2001:db8::1")
+				assert.Equal(t, tt.want, got)
+			})
+		}
+	}
+}
+
+func TestOnRejected_ReportsMalformedHandshakes(t *testing.T) {
+	for _, req := range []*http.Request{
+		httptest.NewRequest(http.MethodGet, "/", nil),
+		httptest.NewRequest(http.MethodGet, "/", strings.NewReader("{}")),
+	} {
+		var rejections []router.Rejection
+		r := router.New(discardLogs(router.Options{OnRejected: func(rejection router.Rejection) { rejections = append(rejections, rejection) }}))
+		r.ServeHTTP(httptest.NewRecorder(), req)
+		assert.Equal(t, []router.Rejection{{IP: netip.MustParseAddr("192.0.2.1"), Code: errors.InvalidArgument, Reason: "handshake"}}, rejections)
+	}
+}
+
+// TestOnRejected_SamplesPerClientAndSecond counts reports in virtual time. Every rejection must be
+// either reported or counted by a later report.
+func TestOnRejected_SamplesPerClientAndSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rejections recorder[router.Rejection]
+		r := rejectingRouter(router.Options{OnRejected: rejections.add})
+		dial := func(user, addr string) *routertest.Conn {
+			return routertest.Dial(t, r, routertest.Token(user), routertest.RemoteAddr(addr))
+		}
+		reject := func(c *routertest.Conn, n int) {
+			for range n {
+				c.SendText(`{"type":"UNKNOWN"}`)
+				synctest.Wait()
+			}
+		}
+		reported := func() (counts []int64) {
+			for _, rejection := range rejections.all() {
+				counts = append(counts, rejection.Unreported)
+			}
+			return counts
+		}
+		ann, annToo := dial("ann", "192.0.2.1:1"), dial("ann", "192.0.2.2:1")
+		bob := dial("bob", "192.0.2.1:2")
+		guest, neighbor := dial("", "[2001:db8::1]:1"), dial("", "[2001:db8::2]:1")
+		stranger := dial("", "[2001:db8:0:1::1]:1")
+		reject(ann, 3)
+		reject(annToo, 2) // the same user
+		assert.Equal(t, []int64{0}, reported())
+		reject(bob, 1) // another user of the same address
+		assert.Equal(t, []int64{0, 4}, reported())
+		reject(guest, 2)
+		reject(neighbor, 1) // the same network
+		reject(stranger, 1)
+		assert.Equal(t, []int64{0, 4, 0, 2}, reported())
+		time.Sleep(time.Second - 1)
+		reject(ann, 1)
+		assert.Equal(t, []int64{0, 4, 0, 2}, reported(), "not yet a second later")
+		time.Sleep(1)
+		reject(ann, 1)
+		assert.Equal(t, []int64{0, 4, 0, 2, 1}, reported())
+		time.Sleep(500 * time.Millisecond)
+		reject(bob, 2)
+		time.Sleep(500 * time.Millisecond)
+		reject(bob, 5)
+		reject(ann, 1)
+		assert.Equal(t, []int64{0, 4, 0, 2, 1, 0, 6}, reported())
+	})
+}
+
+func TestOnRejected_ConnectionsWithoutAddressAreSampledAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rejections recorder[router.Rejection]
+		r := rejectingRouter(router.Options{OnRejected: rejections.add})
+		for range 3 {
+			conn := routertest.Dial(t, r, routertest.RemoteAddr("pipe"))
+			for range 4 {
+				conn.SendText(`{"type":"UNKNOWN"}`)
+				synctest.Wait()
+			}
+		}
+		require.Len(t, rejections.all(), 3)
+		assert.EqualValues(t, 3, rejections.all()[2].Unreported)
+		assert.False(t, rejections.all()[2].IP.IsValid())
+	})
+}
+
+// TestOnRejected_HookMayBlockPanicAndExit checks that the answer arrives whatever the hook does, and
+// that the connection continues.
+func TestOnRejected_HookMayBlockPanicAndExit(t *testing.T) {
+	var unblock chan struct{}
+	for name, hook := range map[string]func(router.Rejection){
+		"block": func(router.Rejection) { <-unblock },
+		"panic": func(router.Rejection) { panic("broken") },
+		"exit":  func(router.Rejection) { runtime.Goexit() },
+		"call": func(rejection router.Rejection) {
+			_ = rejection.Conn.Subscribe("rejected")
+			rejection.Conn.Set("rejected", true)
+		},
+	} {
+		for stage, text := range map[string]string{
+			"parse": `{`, "route": `{"type":"UNKNOWN"}`, "decode": `{"type":"ECHO","payload":1}`, "handler": `{"type":"ECHO","payload":{"n":-3}}`,
+			"size": sized(maxMessageBytes + 1), "ingress": `{"type":"SAY"}`,
+		} {
+			runSynctest(t, name+" at "+stage, func(t *testing.T) {
+				unblock = make(chan struct{})
+				r := rejectingRouter(router.Options{OnRejected: hook})
+				conn := routertest.Dial(t, r, routertest.Token("ann"))
+				conn.SendText(text)
+				assert.NotEmpty(t, routertest.ReceiveError(conn).Code, "before the hook returns")
+				close(unblock)
+				synctest.Wait()
+				assert.Equal(t, Echoed{1}, routertest.Call[Echoed](conn, Echo{1}))
+			})
+		}
+	}
+}
+
+// TestAuthenticate_ExpectedErrorsAreNoErrorsOfTheServer checks who receives the private part of an
+// error of Authenticate.
+func TestAuthenticate_ExpectedErrorsAreNoErrorsOfTheServer(t *testing.T) {
+	for _, tt := range []struct {
+		err      error
+		expected bool
+	}{
+		{&errors.Error{Code: errors.Unauthenticated, Message: "secret token", Err: errors.New("signature is invalid")}, true},
+		{&errors.Error{Code: errors.PermissionDenied, Err: errors.New("signature is invalid")}, true},
+		{&errors.Error{Code: errors.Unavailable, Err: errors.New("signature is invalid")}, false},
+		{&errors.Error{Code: errors.InvalidArgument, Err: errors.New("signature is invalid")}, false},
+		{errors.New("signature is invalid"), false},
+	} {
+		for _, hooked := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, OnError %v", tt.err, hooked), func(t *testing.T) {
+				var log bytes.Buffer
+				var failures []router.ErrorReport
+				opts := &router.Options{
+					Authenticate: failingAuthenticate(tt.err),
+					Logger:       slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+				}
+				if hooked {
+					opts.OnError = func(report router.ErrorReport) { failures = append(failures, report) }
+				}
+				routertest.Rejected(t, router.New(opts), routertest.RemoteAddr("192.0.2.7:1"))
+				text := log.String()
+				assert.Regexp(t, `level=DEBUG msg="connection rejected" .*ip=192\.0\.2\.7`, text)
+				assert.Equal(t, !tt.expected && !hooked, strings.Contains(text, "level=ERROR"), text)
+				assert.NotContains(t, text, "secret token")
+				if tt.expected {
+					assert.Regexp(t, `level=DEBUG .* error=".*signature is invalid"`, text)
+				}
+				if !hooked || tt.expected {
+					assert.Empty(t, failures)
+					return
+				}
+				require.Len(t, failures, 1)
+				assert.Equal(t, router.ErrorReport{IP: netip.MustParseAddr("192.0.2.7"), Err: tt.err}, failures[0])
+			})
+		}
+	}
+}
+
+func TestOnError_ReportHasAddressOfConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failures recorder[router.ErrorReport]
+		r := rejectingRouter(router.Options{OnError: failures.add})
+		conn := routertest.Dial(t, r, routertest.RemoteAddr("192.0.2.7:1"))
+		assert.Equal(t, errors.NotFound, routertest.CallError(conn, Echo{-3}).Code)
+		require.Len(t, failures.all(), 1)
+		assert.Equal(t, netip.MustParseAddr("192.0.2.7"), failures.all()[0].IP)
+	})
+}
