@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestRejectionSampler_MemoryIsBounded samples 20,000 clients per second, some of them often.
+// TestRejectionSampler_MemoryIsBounded samples 10,000 clients per second, some of them often.
 func TestRejectionSampler_MemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const clients, seconds, often = 20_000, 5, 10
+		const clients, seconds, often = 10_000, 3, 10
 		var s rejectionSampler
 		s.init()
 		var total, reported int64
