@@ -77,6 +77,10 @@ func inspectCoded(e *errors.Error, err error) *inspectedError {
 		p.stage = "draining"
 	case errDeadline:
 		p.stage = "deadline"
+	case errAckWithoutID:
+		p.stage = "parse"
+	case errDuplicateCall:
+		p.stage = "concurrency"
 	}
 	switch {
 	case e.Err != nil:
