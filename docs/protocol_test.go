@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -159,4 +160,28 @@ func payloadAsJSON(t *testing.T, payload []byte) string {
 	text, err := json.Marshal(v)
 	require.NoError(t, err)
 	return string(text)
+}
+
+var closeReason = regexp.MustCompile("`(\\{\"code\":[^`]*)`")
+
+// TestProtocol_CloseReasonsAreThoseOfTheServer encodes each reason of a close frame again.
+func TestProtocol_CloseReasonsAreThoseOfTheServer(t *testing.T) {
+	text, err := os.ReadFile("protocol.md")
+	require.NoError(t, err)
+	_, section, _ := bytes.Cut(text, []byte("## 5. Close codes"))
+	section, _, _ = bytes.Cut(section, []byte("## 6."))
+	found := closeReason.FindAllSubmatch(section, -1)
+	require.GreaterOrEqual(t, len(found), 5)
+	for _, match := range found {
+		var reason struct {
+			Code         errors.Code     `json:"code"`
+			RetryAfterMs json.RawMessage `json:"retryAfterMs"`
+			Message      string          `json:"message"`
+		}
+		decoder := json.NewDecoder(bytes.NewReader(match[1]))
+		decoder.DisallowUnknownFields()
+		require.NoError(t, decoder.Decode(&reason), "%s", match[1])
+		payload := wire.ErrorPayload{Code: reason.Code, Message: reason.Message, RetryAfterMs: jsonv2.Value(reason.RetryAfterMs)}
+		assert.Equal(t, string(match[1]), wire.CloseReason(&payload))
+	}
 }

@@ -1,6 +1,7 @@
 package interop_test
 
 import (
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -39,6 +40,10 @@ func options(secret []byte) *router.Options {
 				return router.Identity{}, &errors.Error{Code: errors.Unauthenticated, Message: "token is not valid", Err: err}
 			}
 			return router.Identity{UserID: claims.Subject, Data: claims, ExpiresAt: claims.ExpiresAt.Time}, nil
+		},
+		RejectAfterUpgrade: true, // invalid tokens are closed with 4401, too
+		OnRejected: func(rejection router.Rejection) {
+			slog.Info("rejected", "ip", rejection.IP, "reason", rejection.Reason, "code", rejection.Code, "error", rejection.Err)
 		},
 	}
 }
@@ -86,8 +91,8 @@ func TestJWT_InvalidTokensAreRejected(t *testing.T) {
 		"no subject":     sign(t, jwt.SigningMethodHS256, jwtSecret, func(c *jwt.RegisteredClaims) { c.Subject = "" }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer := routertest.Rejected(t, r, routertest.Token(token))
-			assert.Equal(t, http.StatusUnauthorized, answer.StatusCode)
+			conn := routertest.Dial(t, r, routertest.Token(token))
+			assert.Equal(t, router.CloseError{Code: 4401, Reason: `{"code":"UNAUTHENTICATED","message":"token is not valid"}`}, conn.Closed())
 		})
 	}
 }
