@@ -170,7 +170,7 @@ func TestRejectAfterUpgrade_FloodIsBounded(t *testing.T) {
 	assert.Equal(t, map[string]int{"HTTP/1.1 101": bound, "HTTP/1.1 401": extra}, statuses)
 	idle := extra // goroutines of net/http for connections that were answered with a status
 	assert.LessOrEqual(t, runtime.NumGoroutine()-before, bound+idle+20, "one goroutine per rejected connection")
-	assert.Equal(t, bound, goroutinesIn("awaitClosed"))
+	assert.Equal(t, bound, rejectedGoroutines())
 	for _, conn := range conns {
 		_ = conn.Close()
 	}
@@ -197,14 +197,14 @@ func TestRejectAfterUpgrade_SendingClientEndsAtCloseTimeout(t *testing.T) {
 		_, err = conn.Write(message)
 	}
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
-	require.Eventually(t, func() bool { return goroutinesIn("awaitClosed") == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return rejectedGoroutines() == 0 }, 10*time.Second, time.Millisecond)
 }
 
-// goroutinesIn returns the number of goroutines that run a method of the router.
-func goroutinesIn(method string) int {
+// rejectedGoroutines returns the number of goroutines that read rejected connections.
+func rejectedGoroutines() int {
 	buf := make([]byte, 8<<20)
 	buf = buf[:runtime.Stack(buf, true)]
-	return strings.Count(string(buf), "router.(*Router)."+method+"(")
+	return strings.Count(string(buf), "router.(*Router).awaitClosed(")
 }
 
 // handshakeStatus sends a handshake and returns the beginning of the answer.
@@ -240,10 +240,10 @@ func TestRejectAfterUpgrade_EndsAtCloseTimeout(t *testing.T) {
 			synctest.Wait()
 			require.NoError(t, r.Shutdown(t.Context()), "Shutdown does not wait for it")
 			time.Sleep(3*time.Second - 1)
-			assert.Equal(t, 1, goroutinesIn("awaitClosed"))
-			time.Sleep(1)
+			assert.Equal(t, 1, rejectedGoroutines())
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
-			assert.Zero(t, goroutinesIn("awaitClosed"))
+			assert.Zero(t, rejectedGoroutines())
 			conn.Abort()
 		})
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -52,10 +54,18 @@ func (c *concurrency) open(ctx context.Context, conn *router.Conn) error {
 	case err != nil && c.FailurePolicy == limit.FailOpen:
 		return nil
 	case err != nil:
-		return &router.CloseError{Code: router.StatusTryAgainLater, Reason: "limits cannot be checked"}
+		return tryAgainLater(errors.Unavailable, "limits cannot be checked")
 	case permit.Release == nil:
-		return &router.CloseError{Code: router.StatusTryAgainLater, Reason: "too many connections"}
+		return tryAgainLater(errors.ResourceExhausted, "too many connections")
 	}
 	context.AfterFunc(conn.Context(), permit.Release) // also ends if OnOpen rejects the connection after this
 	return nil
+}
+
+// tryAgainLater rejects a connection with an error as the reason of the close frame.
+func tryAgainLater(code errors.Code, message string) error {
+	return &router.CloseError{
+		Code:   router.StatusTryAgainLater,
+		Reason: wire.CloseReason(&wire.ErrorPayload{Code: code, Message: message}),
+	}
 }

@@ -37,8 +37,8 @@ func dialAs(t *testing.T, node *router.Router, user string) *routertest.Conn {
 }
 
 var (
-	tooManyConnections = router.CloseError{Code: router.StatusTryAgainLater, Reason: "too many connections"}
-	undecided          = router.CloseError{Code: router.StatusTryAgainLater, Reason: "limits cannot be checked"}
+	tooManyConnections = router.CloseError{Code: router.StatusTryAgainLater, Reason: `{"code":"RESOURCE_EXHAUSTED","message":"too many connections"}`}
+	undecided          = router.CloseError{Code: router.StatusTryAgainLater, Reason: `{"code":"UNAVAILABLE","message":"limits cannot be checked"}`}
 )
 
 func TestConnections_BoundUserOnAllNodes(t *testing.T) {
