@@ -145,7 +145,9 @@ func TestOnRejected_SkipsAnsweredAndCanceledMessages(t *testing.T) {
 		r := rejectingRouter(router.Options{OnRejected: func(rejection router.Rejection) { t.Errorf("reported: %+v", rejection) }})
 		conn := routertest.Dial(t, r, routertest.Token("ann"))
 		routertest.Call[Echoed](conn, Echo{1})
+		synctest.Wait()
 		assert.Equal(t, errors.Canceled, routertest.CallError(conn, Echo{-4}).Code)
+		synctest.Wait()
 		conn.SendText(blockingEcho)
 		synctest.Wait()
 		conn.Abort() // the handler returns when the connection is closed
