@@ -1,7 +1,9 @@
 package router_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -129,13 +131,8 @@ func TestRejectAfterUpgrade_OtherRequestsGetStatus(t *testing.T) {
 	r.ServeHTTP(w, req)
 	assert.Equal(t, http.StatusBadRequest, w.Code, "body")
 
-	req = httptest.NewRequest(http.MethodGet, "/", nil)
-	for line := range strings.SplitSeq("Connection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", "\n") {
-		name, value, _ := strings.Cut(line, ": ")
-		req.Header.Set(name, value)
-	}
 	w = httptest.NewRecorder() // cannot be hijacked
-	r.ServeHTTP(w, req)
+	r.ServeHTTP(w, handshakeRequest())
 	assert.Equal(t, http.StatusUnauthorized, w.Code)
 	assert.JSONEq(t, `{"code":"UNAUTHENTICATED","message":"log in first","retryable":false}`, w.Body.String())
 }
@@ -222,21 +219,47 @@ func handshakeStatus(t *testing.T, server *httptest.Server, conn *net.Conn) stri
 	return string(status)
 }
 
-// TestRejectAfterUpgrade_EndsAtCloseTimeout checks in virtual time that a rejected connection lasts
-// until Timeouts.Close and no longer, if the client does nothing or does not even read.
-func TestRejectAfterUpgrade_EndsAtCloseTimeout(t *testing.T) {
-	for name, stop := range map[string]func(*routertest.Conn){
-		"silent": func(c *routertest.Conn) { c.Pause() },
-		"frozen": func(c *routertest.Conn) { c.Freeze() },
+// handshakeRequest returns a valid opening handshake.
+func handshakeRequest() *http.Request {
+	req := httptest.NewRequest(http.MethodGet, "/", nil)
+	for name, value := range map[string]string{
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
 	} {
-		runSynctest(t, name, func(t *testing.T) {
+		req.Header.Set(name, value)
+	}
+	return req
+}
+
+// A hijackable ResponseWriter hands out the server's end of a pipe.
+type hijackable struct {
+	*httptest.ResponseRecorder
+
+	conn net.Conn
+}
+
+func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return h.conn, bufio.NewReadWriter(bufio.NewReader(h.conn), bufio.NewWriter(h.conn)), nil
+}
+
+// TestRejectAfterUpgrade_EndsAtCloseTimeout checks in virtual time that a rejected connection lasts
+// until Timeouts.Close and no longer, if the client does not answer the close frame or does not
+// even read it.
+func TestRejectAfterUpgrade_EndsAtCloseTimeout(t *testing.T) {
+	for _, reads := range []bool{false, true} {
+		runSynctest(t, fmt.Sprintf("client reads %v", reads), func(t *testing.T) {
 			r := router.New(discardLogs(router.Options{
 				RejectAfterUpgrade: true,
 				Authenticate:       failingAuthenticate(errors.Errorf(errors.Unauthenticated, "log in first")),
 				Timeouts:           router.Timeouts{Close: 3 * time.Second},
 			}))
-			conn := routertest.Dial(t, r)
-			stop(conn)
+			client, server := net.Pipe()
+			go r.ServeHTTP(&hijackable{httptest.NewRecorder(), server}, handshakeRequest())
+			resp, err := http.ReadResponse(bufio.NewReader(client), nil)
+			require.NoError(t, err)
+			assert.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
+			if reads {
+				go func() { _ = discard(client) }()
+			}
 			synctest.Wait()
 			require.NoError(t, r.Shutdown(t.Context()), "Shutdown does not wait for it")
 			time.Sleep(3*time.Second - 1)
@@ -244,7 +267,7 @@ func TestRejectAfterUpgrade_EndsAtCloseTimeout(t *testing.T) {
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			assert.Zero(t, rejectedGoroutines())
-			conn.Abort()
+			_ = client.Close()
 		})
 	}
 }
