@@ -26,8 +26,12 @@ func (e *PanicError) Error() string {
 }
 
 // reportError passes the private part of an error, if there is one, to Options.OnError or to
-// the log.
+// the log. Invalid credentials of a refresh are expected, as those of a request are.
 func (r *Router) reportError(c *Conn, typ string, failed *inspectedError) {
+	if typ == (authenticateAgain{}).MessageType() && failed.rejectsCredentials() {
+		r.logRejectedRefresh(c, failed)
+		return
+	}
 	r.reportPrivate(ErrorReport{Conn: c, Type: typ, IP: c.ip, Err: failed.cause}, failed)
 }
 

@@ -1,11 +1,9 @@
 package router
 
-import "time"
+import (
+	"time"
 
-// statusUnauthenticated closes a connection whose identity has expired.
-const (
-	statusUnauthenticated StatusCode = 4401
-	identityExpiredReason            = `{"code":"UNAUTHENTICATED","message":"the identity has expired"}`
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // maxExpiryStep bounds the time between two checks of an identity that expires. Timers follow the
@@ -46,7 +44,8 @@ func (c *Conn) checkExpiry() {
 	}
 	remaining := id.remaining(time.Now())
 	if remaining <= 0 {
-		c.Close(statusUnauthenticated, identityExpiredReason)
+		payload := publicPayload(errIdentityExpired)
+		c.Close(StatusUnauthenticated, wire.CloseReason(&payload))
 		return
 	}
 	if !id.warned && remaining <= id.warning && c.greeted.Load() {

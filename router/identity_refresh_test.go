@@ -105,7 +105,7 @@ func TestRefresh_FailureLeavesIdentityUnchanged(t *testing.T) {
 				assert.Equal(t, want, n)
 			}
 			conn.Next()
-			if tt.want == errors.Internal || name == "of a rejected user" {
+			if tt.want == errors.Internal {
 				assert.Equal(t, []string{"$ws:auth"}, reported.all())
 			} else {
 				assert.Empty(t, reported.all())

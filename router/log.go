@@ -43,6 +43,12 @@ func (r *Router) logRejected(rejection *Rejection, text string) {
 	r.log(slog.LevelDebug, "connection rejected", attrs...)
 }
 
+// logRejectedRefresh logs that a client could not refresh its identity.
+func (r *Router) logRejectedRefresh(c *Conn, failed *inspectedError) {
+	r.log(slog.LevelDebug, "refresh rejected", slog.String("conn", c.id), slog.String("ip", c.ip.String()),
+		slog.String("code", string(failed.payload.Code)), slog.String("error", failed.text))
+}
+
 func (r *Router) logError(report ErrorReport, failed *inspectedError) {
 	attrs := []slog.Attr{slog.String("type", report.Type), slog.String("error", failed.text), slog.String("ip", report.IP.String())}
 	if report.Conn != nil {

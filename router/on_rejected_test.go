@@ -391,6 +391,39 @@ func TestAuthenticate_ExpectedErrorsAreNoErrorsOfTheServer(t *testing.T) {
 	}
 }
 
+// TestAuthenticate_ExpectedErrorsOfRefreshAreNoErrorsOfTheServer checks the same for $ws:auth.
+func TestAuthenticate_ExpectedErrorsOfRefreshAreNoErrorsOfTheServer(t *testing.T) {
+	for _, tt := range []struct {
+		code   errors.Code
+		errors int
+	}{
+		{errors.Unauthenticated, 0}, {errors.PermissionDenied, 0}, {errors.Unavailable, 1},
+	} {
+		runSynctest(t, string(tt.code), func(t *testing.T) {
+			var failures recorder[router.ErrorReport]
+			var rejections recorder[router.Rejection]
+			var log lockedBuffer
+			cause := &errors.Error{Code: tt.code, Err: errors.New("signature is invalid")}
+			r := router.New(&router.Options{
+				Authenticate: failingAuthenticate(cause),
+				OnError:      failures.add,
+				OnRejected:   rejections.add,
+				Logger:       slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+			})
+			conn := routertest.Dial(t, r, routertest.Token("ok"), routertest.RemoteAddr("192.0.2.7:1"))
+			assert.Equal(t, tt.code, routertest.RefreshError(conn, "wrong").Code)
+			synctest.Wait()
+			assert.Len(t, failures.all(), tt.errors)
+			require.Len(t, rejections.all(), 1)
+			assert.Equal(t, "$ws:auth", rejections.all()[0].Type)
+			assert.ErrorIs(t, rejections.all()[0].Err, cause)
+			if tt.errors == 0 {
+				assert.Regexp(t, `level=DEBUG msg="refresh rejected" .*ip=192\.0\.2\.7 .*error=".*signature is invalid"`, log.String())
+			}
+		})
+	}
+}
+
 func TestOnError_ReportHasAddressOfConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failures recorder[router.ErrorReport]

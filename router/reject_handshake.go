@@ -79,8 +79,13 @@ func (c *Conn) rejectHandshake(w http.ResponseWriter, req *http.Request, rejecti
 // expected reports whether a rejection is what a client without valid credentials causes, so that
 // its cause is no error of the server.
 func (h *handshakeRejection) expected() bool {
-	code := h.err.payload.Code
-	return h.reason == reasonAuthentication && (code == errors.Unauthenticated || code == errors.PermissionDenied)
+	return h.reason == reasonAuthentication && h.err.rejectsCredentials()
+}
+
+// rejectsCredentials reports whether the code of an error of Options.Authenticate says that the
+// client is at fault.
+func (p *inspectedError) rejectsCredentials() bool {
+	return p.payload.Code == errors.Unauthenticated || p.payload.Code == errors.PermissionDenied
 }
 
 // recordRequestRejection reports a rejected request to observers, the log and Options.OnRejected.
