@@ -25,7 +25,7 @@ type Options struct {
 	QueueMessages int
 	SlowConsumer  SlowConsumerPolicy // of frames that have none of their own
 
-	// Reason returns the reason of a close frame that this package sends on its own account, from
+	// Reason returns the reason of a close frame that this package sends without a call of Close, from
 	// its code and a text. It must not block. If nil, the reason is the text.
 	Reason func(code int, text string) string
 
