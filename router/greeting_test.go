@@ -32,6 +32,7 @@ func TestGreeting_WelcomeHasTheSettingsOfTheServer(t *testing.T) {
 		router.RPC(r, echo).MaxMessageBytes(100).Timeout(1500 * time.Millisecond)
 		router.On(r, func(*router.Context, Say) error { return nil })
 		client := routertest.Dial(t, r)
+		synctest.Wait() // until OnOpen has returned
 		want := routertest.Welcome{
 			ConnID:         ids.all()[0],
 			PingIntervalMs: 20_000, PongTimeoutMs: 3000,
@@ -111,13 +112,6 @@ func costs(byType map[string]int64) map[string]*int64 {
 }
 
 func TestGreeting_LimitsAreGroupedByNameAndBucket(t *testing.T) {
-	all := func(cost int64) map[string]int64 {
-		byType := map[string]int64{"ECHO": cost, "SAY": cost}
-		for _, typ := range protocolTypes {
-			byType[typ] = cost
-		}
-		return byType
-	}
 	both := func(echo, say int64) map[string]int64 { return map[string]int64{"ECHO": echo, "SAY": say} }
 	limit := func(name string, buckets ...routertest.Bucket) routertest.Limit {
 		return routertest.Limit{Name: name, Capacity: 20, Refill: 1, RefillMs: 10, Scope: "user", Buckets: buckets}
@@ -138,8 +132,8 @@ func TestGreeting_LimitsAreGroupedByNameAndBucket(t *testing.T) {
 	}{
 		"none": {func(router.IngressContext) []router.AnnouncedLimit { return nil }, []routertest.Limit{}},
 		"one bucket": {
-			func(router.IngressContext) []router.AnnouncedLimit { return list{limited("a", 2)} },
-			[]routertest.Limit{limit("a", routertest.Bucket{Costs: costs(all(2))})},
+			one(func(string) []router.AnnouncedLimit { return list{limited("a", 2)} }),
+			[]routertest.Limit{limit("a", routertest.Bucket{Costs: costs(both(2, 2))})},
 		},
 		"bucket per type": {
 			one(func(typ string) []router.AnnouncedLimit { return list{limited("a", 1, "t", typ)} }),
