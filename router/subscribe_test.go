@@ -59,7 +59,7 @@ func TestSubscribe_ClientSubscribesOverSocket(t *testing.T) {
 
 // TestSubscribe_RejectionsReachClient rejects a subscription in every way.
 func TestSubscribe_RejectionsReachClient(t *testing.T) {
-	newRouter := func(t *testing.T) *router.Router {
+	newRouter := func() *router.Router {
 		r := router.New(discardLogs(router.Options{}))
 		authorize := func(_ *router.Context, topic router.TopicName) error {
 			switch topic.Value("id") {
@@ -95,7 +95,7 @@ func TestSubscribe_RejectionsReachClient(t *testing.T) {
 		"no payload":           {``, errors.InvalidArgument, "payload"},
 	} {
 		runSynctest(t, name, func(t *testing.T) {
-			r := newRouter(t)
+			r := newRouter()
 			conn := routertest.Dial(t, r)
 			payload := ""
 			if tt.payload != "" {

@@ -94,6 +94,8 @@ func (ts *topics) declare(p *topicPattern) {
 }
 
 // undeclared has the options of topics that no pattern matches.
+//
+//nolint:gochecknoglobals // never changed
 var undeclared = &topicPattern{}
 
 // patternOf returns the pattern that applies to a topic, or undeclared. Patterns do not change
