@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -381,5 +382,40 @@ func TestPresenceFeed_IdentityChangeReplacesMember(t *testing.T) {
 			assert.Equal(t, change.Left[0].ConnID, change.Joined[0].ConnID)
 			assert.Zero(t, c.Pending())
 		}
+	})
+}
+
+// TestPresenceFeed_ClientsOfAllFormatsGetJSON subscribes clients with and without a codec.
+func TestPresenceFeed_ClientsOfAllFormatsGetJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		codec := cbor.New(nil)
+		r := router.New(&router.Options{Codecs: []router.Codec{codec}})
+		router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: permit})
+		var clients []*routertest.Conn
+		for range 2 { // two of each format share a message
+			clients = append(clients, routertest.Dial(t, r, routertest.Codec(codec)), routertest.Dial(t, r))
+		}
+		for _, c := range clients {
+			v := newView(t, routertest.Subscribe(c, "room/go"))
+			settle()
+			v.receive(c)
+		}
+		for _, c := range clients {
+			newView(t, nil).receive(c) // the later ones
+		}
+		collect(r)[0].Unsubscribe("room/go")
+		settle()
+		received := 0
+		for i, c := range clients {
+			if c.Pending() == 0 {
+				continue // the one that has left
+			}
+			received++
+			frame := c.Next()
+			assert.Equal(t, "$ws:presence", frame.Type)
+			assert.Equal(t, i%2 == 0, frame.Binary)
+			assert.Contains(t, string(frame.Payload), `{"topic":"room/go","joined":[],"left":[{"connId":"`)
+		}
+		assert.Equal(t, 3, received)
 	})
 }
