@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,8 +11,8 @@ import (
 // A call is the state of a message that expects an answer, in addition to that of an event. Its
 // context is created on the first use, because most handlers do not use it.
 type call struct {
-	mu       sync.Mutex
-	answered bool // set by the first answer; later ones are dropped
+	answered atomic.Bool // set by the first answer before that is queued; nothing is queued for the call after it
+	credits  *credits    // of a stream that the client has given credits; otherwise nil
 
 	deadline time.Time // the zero Time if there is none
 	place    int       // in the deadlineQueue, whose lock guards it; 0 if the call is not there
@@ -85,20 +84,10 @@ func (k *call) context(parent context.Context) context.Context {
 }
 
 // markAnswered reports whether the call had no answer yet, and records that it has one.
-func (k *call) markAnswered() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	first := !k.answered
-	k.answered = true
-	return first
-}
+func (k *call) markAnswered() bool { return !k.answered.Swap(true) }
 
 // isAnswered reports whether the call has been answered.
-func (k *call) isAnswered() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.answered
-}
+func (k *call) isAnswered() bool { return k.answered.Load() }
 
 // end cancels the call's context. A context created later is canceled at once. The first reason
 // is the cause.

@@ -3,17 +3,25 @@ package router
 // This file ends calls before their handler returns: at the deadline, when the client aborts
 // them, and when the connection is drained.
 
-// cancelCall answers an open call with an error and cancels its context. A call that waits in the
-// serial queue is removed from it, so that its permit and its memory are free again.
+// cancelCall cancels the context of an open call and answers it with an error. A call that waits in
+// the serial queue is removed from it, so that its permit and its memory are free again. It waits
+// for room in the send queue, and the handler does not.
 func (c *Conn) cancelCall(ctx *Context, failed *inspectedError, why *callEnd) {
-	defer ctx.call.end(why)
-	defer c.ws.Wake()
+	if !c.acquire() { // or the end of the handler could let Shutdown close the connection before the answer
+		return
+	}
+	defer c.release()
 	removed := c.messages.Remove(nil, func(in *incoming) bool { return in.call == ctx })
 	for _, in := range removed {
 		defer c.finishHandling(in.route)
 		defer in.release()
 	}
-	c.respondCall(ctx, nil, failed)
+	if !c.settleCall(ctx) {
+		return
+	}
+	ctx.call.end(why)
+	defer c.ws.Wake()
+	c.respondFailed(ctx, failed)
 }
 
 // abort handles the client's request to cancel a call. The call may have been answered meanwhile, so

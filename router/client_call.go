@@ -151,7 +151,7 @@ func (c *Conn) sendCall(ctx context.Context, call *clientCall, m Message, start 
 	if err != nil {
 		return err
 	}
-	err = c.queueTurn(ctx, frame)
+	err = c.queueTurn(ctx, frame, nil)
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return context.Cause(ctx)
 	}

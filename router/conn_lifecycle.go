@@ -158,11 +158,12 @@ func (c *Conn) callOnClose() {
 	c.router.hook("OnClose", func() { c.router.opts.OnClose(c, CloseError{StatusCode(code), reason}) })
 }
 
-// drain rejects further messages and closes the connection when the admitted ones have been
-// handled. receive increments active before it reads draining, and drain stores draining
-// before it reads active, so one of them sees the other.
+// drain rejects further messages, ends the streams, and closes the connection when the admitted
+// messages have been handled. receive increments active before it reads draining, and drain stores
+// draining before it reads active, so one of them sees the other.
 func (c *Conn) drain() {
 	c.draining.Store(true)
+	c.endStreams()
 	if c.active.Load() == 1 {
 		c.closeAfterDrain()
 	}

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -27,18 +28,18 @@ func (c *Conn) SendWait(ctx context.Context, m Message) error {
 	if err != nil {
 		return err
 	}
-	if err = c.queueTurn(ctx, frame); errors.Is(err, wsconn.ErrCanceled) {
+	if err = c.queueTurn(ctx, frame, nil); errors.Is(err, wsconn.ErrCanceled) {
 		return ctx.Err()
 	}
 	return err
 }
 
 // queueTurn queues a frame that is not droppable, as SendWait does. It returns
-// [wsconn.ErrCanceled] if ctx is done first.
-func (c *Conn) queueTurn(ctx context.Context, frame *wsconn.Frame) error {
+// [wsconn.ErrCanceled] if ctx is done or answered, which may be nil, is set first.
+func (c *Conn) queueTurn(ctx context.Context, frame *wsconn.Frame, answered *atomic.Bool) error {
 	frame.NotDroppable()
 	size := len(frame.Text())
-	err := c.ws.QueueTurn(frame, ctx.Done())
+	err := c.ws.QueueTurn(frame, ctx.Done(), answered)
 	c.ws.Wake()
 	switch {
 	case errors.Is(err, wsconn.ErrCanceled) && c.ctx.Err() == nil: // the context of a message ends with its connection

@@ -3,8 +3,6 @@ package router
 import (
 	"context"
 	"time"
-
-	"github.com/penstock-go/penstock/errors"
 )
 
 // A Context is a received message with its connection, and the message's [context.Context]. It
@@ -129,24 +127,4 @@ func (c *Context) Publish(topic string, m Message) error {
 // PublishExceptSelf is like Publish, but skips this connection.
 func (c *Context) PublishExceptSelf(topic string, m Message) error {
 	return c.conn.router.topics.publish(topic, c.conn, m, true)
-}
-
-// Progress sends an intermediate result of a call to the client. After the call has been
-// answered, it does nothing. It returns FAILED_PRECONDITION if the message is not a call, and
-// an error if the update cannot be encoded or sent, as [Conn.Send] does.
-func (c *Context) Progress(update any) error {
-	if !c.route.rpc {
-		return errors.Errorf(errors.FailedPrecondition, "%s is not a call, so it has no progress", c.route.name)
-	}
-	frame, err := encodeProgress(c.conn.codec(), c.correlationID, update)
-	if err != nil {
-		return err
-	}
-	c.call.mu.Lock()
-	defer c.call.mu.Unlock()
-	if c.call.answered {
-		frame.Release()
-		return nil
-	}
-	return c.conn.send(frame)
 }

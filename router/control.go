@@ -21,6 +21,8 @@ func controlOf(head *wire.Head) string {
 		return wire.TypeHeartbeat
 	case wire.TypeAbort:
 		return wire.TypeAbort
+	case wire.TypeCredit:
+		return wire.TypeCredit
 	default:
 		return ""
 	}
@@ -29,6 +31,9 @@ func controlOf(head *wire.Head) string {
 // handleControl is the last stage of a control message. It returns the rejection if it has one.
 func (c *Conn) handleControl(in *incoming) *inspectedError {
 	in.head.FindMeta(in.Bytes)
+	if in.control == wire.TypeCredit && !in.head.HasCredit {
+		return inspect(errNoCredit, "")
+	}
 	if failed := c.acknowledge(in); failed != nil {
 		return failed
 	}
@@ -38,6 +43,8 @@ func (c *Conn) handleControl(in *incoming) *inspectedError {
 		c.ws.Wake()
 	case wire.TypeAbort:
 		c.abort(string(in.head.CorrelationID))
+	case wire.TypeCredit:
+		c.grantCredit(string(in.head.CorrelationID), in.head.Credit)
 	}
 	c.recordCompleted(in.control, "")
 	if in.control != wire.TypeAnswer || !c.answerClientCall(in) {

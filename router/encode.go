@@ -87,13 +87,15 @@ func encodeProgress(codec Codec, correlationID string, update any) (*wsconn.Fram
 		return encodeBinaryPayload(codec, update, head)
 	}
 	frame := beginEnvelope(head)
-	for _, key := range []string{`,"data":`, `,"payload":`} {
-		frame.WriteString(key)
-		if err := marshal(frame, update); err != nil {
-			frame.Release()
-			return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode progress: %w", err)}
-		}
+	frame.WriteString(`,"data":`)
+	start := len(frame.Text())
+	if err := marshal(frame, update); err != nil {
+		frame.Release()
+		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode progress: %w", err)}
 	}
+	data := frame.Text()[start:]
+	frame.WriteString(`,"payload":`)
+	frame.Append(func(b []byte) []byte { return append(b, data...) })
 	return endEnvelope(frame), nil
 }
 

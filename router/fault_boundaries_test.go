@@ -3,6 +3,7 @@ package router_test
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -241,6 +242,14 @@ func boundaries() map[string]boundary {
 		"RPC.handle": {
 			setUp: func(h *harness) {
 				router.RPC(h.router, func(*router.Context, Faulty) (Echoed, error) { h.fault(); return Echoed{}, nil })
+			},
+			want: errors.Internal, reason: "handler", exits: true,
+		},
+		"Stream.handle": {
+			setUp: func(h *harness) {
+				router.Stream(h.router, func(*router.Context, Faulty) iter.Seq2[int, error] {
+					return func(func(int, error) bool) { h.fault() }
+				})
 			},
 			want: errors.Internal, reason: "handler", exits: true,
 		},

@@ -156,6 +156,9 @@ func (in *incoming) readHead(routes map[string]*Route) (err error) {
 		in.head, err = wire.ParseHead(in.Bytes)
 	}
 	if err != nil {
+		if control := controlOf(&in.head); control != "" && control != wire.TypeHeartbeat {
+			in.head.CorrelationID = nil // it is that of another message
+		}
 		in.head.Type = nil // a malformed message has no type
 		return err
 	}
@@ -234,6 +237,11 @@ func (c *Conn) enqueue(in *incoming) *inspectedError {
 // admitCall decides about a call in stage 5.
 func (c *Conn) admitCall(in *incoming) *inspectedError {
 	ctx := in.call
+	if in.route.stream {
+		if failed := in.readCredit(); failed != nil {
+			return failed
+		}
+	}
 	if ctx.correlationID == "" && len(in.head.CorrelationID) > 0 { // meta followed a long payload
 		ctx.correlationID = string(in.head.CorrelationID)
 		if timeout := in.timeout(); timeout > 0 {
@@ -243,6 +251,9 @@ func (c *Conn) admitCall(in *incoming) *inspectedError {
 	if !c.calls.add(ctx) {
 		ctx.correlationID = "" // it belongs to the other call
 		return inspect(errDuplicateCall, "")
+	}
+	if in.route.stream && c.draining.Load() { // drain may have ended the open streams before this one was added
+		return inspect(errDraining, "")
 	}
 	limit := int64(c.router.opts.Limits.Concurrency)
 	if n := c.inFlight.Add(1); n > limit {

@@ -69,6 +69,7 @@ type Route struct {
 	answered   func(*Context) // called after the answer of a call has been queued; may be nil
 	rpc        bool           // messages are calls
 	concurrent bool           // the next message may start before the handler has returned
+	stream     bool           // the calls are streams
 	bare       bool           // middleware does not run
 
 	ingress  []IngressFunc
@@ -114,9 +115,9 @@ func (rt *Route) MaxMessageBytes(n int64) *Route {
 	return rt
 }
 
-// Timeout is the time from receiving a call of this type to its answer. It overrides
-// Timeouts.Call. A client may ask for less with meta.timeoutMs. Timeout panics if d is not
-// positive, or if the messages are events, which have no deadline.
+// Timeout is the time from receiving a call or stream of this type to its answer. It overrides
+// Timeouts.Call, which does not apply to streams. A client may ask for less with meta.timeoutMs.
+// Timeout panics if d is not positive, or if the messages are events, which have no deadline.
 func (rt *Route) Timeout(d time.Duration) *Route {
 	rt.parent.router.mustNotBeServing("Timeout")
 	switch {
@@ -224,13 +225,13 @@ func appendNonNil[F any](to, fns []F, by string) []F {
 	return append(to, fns...)
 }
 
-// register adds a route. It must be called by On or RPC, whose caller's position it records.
+// register adds a route. It must be called by On, RPC or Stream, whose caller's position it records.
 func register[M Message](to Registrar, rt *Route) *Route {
 	position := callerPosition(2)
 	name, fields := mustBeMessage[M](position)
 	rt.name, rt.position, rt.noFields, rt.parent = name, position, fields == 0, to.group()
 	r := rt.parent.router
-	r.mustNotBeServing("On or RPC")
+	r.mustNotBeServing("On, RPC or Stream")
 	r.routesMu.Lock()
 	defer r.routesMu.Unlock()
 	if other, ok := r.routes[name]; ok {
@@ -243,7 +244,7 @@ func register[M Message](to Registrar, rt *Route) *Route {
 // addRoute sets the fields that depend on M and the defaults, and adds the route to the router.
 func addRoute[M Message](r *Router, rt *Route) *Route {
 	setType[M](rt, r.opts.RejectUnknownFields && !rt.protocol)
-	if rt.rpc {
+	if rt.rpc && !rt.stream {
 		rt.timeout = r.opts.Timeouts.Call
 	}
 	rt.maxBytes, rt.action = r.opts.Limits.MaxMessageBytes, r.opts.LimitAction

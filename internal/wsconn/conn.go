@@ -89,7 +89,8 @@ type Conn struct {
 	progress     chan struct{} // closed when the writer has taken or written something; nil if nothing waits for that
 	peakBytes    int           // highest number that has waited in the queue
 	peakMessages int32
-	high         bool // more than half full, and not less than a quarter full since then
+	high         bool   // more than half full, and not less than a quarter full since then
+	lowered      uint16 // how often high has become false; it may overflow
 	code         int  // of the close frame that was sent or received first
 	reason       string
 	timer        *time.Timer   // the only one: for data from the peer, or for its close frame

@@ -1,5 +1,7 @@
 package wsconn
 
+import "sync/atomic"
+
 // producers lets the callers of QueueTurn queue in the order in which they began to wait.
 type producers struct {
 	turn    chan struct{} // of capacity 1: full while a producer has the turn
@@ -8,9 +10,10 @@ type producers struct {
 
 // QueueTurn is Queue, except that it first waits while the queue is high (see AwaitLowWater) or
 // f does not fit. Callers that wait are served in the order in which they began to wait. It
-// returns ErrCanceled if done is closed first, and ErrTooLong if f is longer than
-// Options.QueueBytes. The frame should not be droppable.
-func (c *Conn) QueueTurn(f *Frame, done <-chan struct{}) error {
+// returns ErrCanceled if done is closed first or if canceled, which may be nil, is set when f would
+// be queued, and ErrTooLong if f is longer than Options.QueueBytes. The frame should not be
+// droppable.
+func (c *Conn) QueueTurn(f *Frame, done <-chan struct{}, canceled *atomic.Bool) error {
 	if f.size() > c.opts.QueueBytes {
 		f.Release()
 		return ErrTooLong
@@ -18,7 +21,7 @@ func (c *Conn) QueueTurn(f *Frame, done <-chan struct{}) error {
 	busy := func() bool { return c.high || c.full(f, nil) }
 	c.mu.Lock()
 	if (c.producers == nil || c.producers.waiting == 0) && !busy() {
-		return c.queueAndUnlock(f)
+		return c.queueUnlessAndUnlock(canceled, f)
 	}
 	if c.producers == nil {
 		c.producers = &producers{turn: make(chan struct{}, 1)}
@@ -38,7 +41,7 @@ func (c *Conn) QueueTurn(f *Frame, done <-chan struct{}) error {
 		f.Release()
 		return ErrCanceled
 	}
-	return c.queueAndUnlock(f)
+	return c.queueUnlessAndUnlock(canceled, f)
 }
 
 // await reports whether it has got the turn before done was closed. Goroutines that wait to send
@@ -50,4 +53,21 @@ func (p *producers) await(done <-chan struct{}) bool {
 	case <-done:
 		return false
 	}
+}
+
+// QueueUnless is Queue, except that it returns ErrCanceled if canceled is set when f would be
+// queued. If canceled is set before another frame is queued, f therefore does not follow that one.
+func (c *Conn) QueueUnless(canceled *atomic.Bool, f *Frame) error {
+	c.mu.Lock()
+	return c.queueUnlessAndUnlock(canceled, f)
+}
+
+// queueUnlessAndUnlock must be called with the lock held, which it releases.
+func (c *Conn) queueUnlessAndUnlock(canceled *atomic.Bool, f *Frame) error {
+	if canceled != nil && canceled.Load() {
+		c.mu.Unlock()
+		f.Release()
+		return ErrCanceled
+	}
+	return c.queueAndUnlock(f)
 }

@@ -140,6 +140,7 @@ func (c *Conn) updateHigh() {
 	messages, bytes := c.queued()
 	if c.high && 4*messages < c.opts.QueueMessages && 4*bytes < c.opts.QueueBytes {
 		c.high = false
+		c.lowered++
 	}
 }
 

@@ -4,6 +4,7 @@ package routertest
 
 import (
 	"context"
+	"encoding/binary"
 	"net/http"
 	"reflect"
 	"testing"
@@ -45,9 +46,17 @@ func (c *Conn) SendBinary(message []byte) {
 
 // binaryEnvelope encodes a message with a codec. A message whose type has no fields
 // has no payload.
-func binaryEnvelope(t testing.TB, codec router.Codec, m router.Message, correlationID string) []byte {
+func binaryEnvelope(t testing.TB, codec router.Codec, m router.Message, meta outgoingMeta) []byte {
 	t.Helper()
-	b := wire.AppendBinaryHead(nil, &wire.OutgoingHead{Type: m.MessageType(), CorrelationID: correlationID, At: time.Now()})
+	meta.Timestamp = time.Now().UnixMilli()
+	head, err := jsonv2.Marshal(struct {
+		Type string       `json:"type"`
+		Meta outgoingMeta `json:"meta"`
+	}{m.MessageType(), meta})
+	if err != nil {
+		t.Fatalf("routertest: encode the head of %s: %v", m.MessageType(), err)
+	}
+	b := append(binary.BigEndian.AppendUint16(nil, uint16(len(head))), head...) //nolint:gosec // a type has at most 128 bytes
 	if typ := reflect.TypeOf(m); typ.Kind() == reflect.Struct && typ.NumField() == 0 {
 		return b
 	}

@@ -103,17 +103,17 @@ func (c *Conn) read() {
 // answer has no correlation ID either. An error fails the test.
 func (c *Conn) Send(m router.Message) {
 	c.t.Helper()
-	c.send(m, "")
+	c.send(m, outgoingMeta{})
 }
 
 // send sends a message in the format of the connection.
-func (c *Conn) send(m router.Message, correlationID string) {
+func (c *Conn) send(m router.Message, meta outgoingMeta) {
 	c.t.Helper()
 	if c.codec == nil {
-		c.SendText(envelope(c.t, m, correlationID))
+		c.SendText(envelope(c.t, m, meta))
 		return
 	}
-	c.SendBinary(binaryEnvelope(c.t, c.codec, m, correlationID))
+	c.SendBinary(binaryEnvelope(c.t, c.codec, m, meta))
 }
 
 // SendText sends text as a WebSocket text message, without any encoding. An error
@@ -128,19 +128,22 @@ func (c *Conn) SendText(text string) {
 // outgoing is the envelope of a sent message. The type is the first member, as the
 // protocol recommends.
 type outgoing struct {
-	Type string `json:"type"`
-	Meta struct {
-		Timestamp     int64  `json:"timestamp"`
-		CorrelationID string `json:"correlationId,omitempty"`
-	} `json:"meta"`
+	Type    string         `json:"type"`
+	Meta    outgoingMeta   `json:"meta"`
 	Payload router.Message `json:"payload"`
 }
 
-func envelope(t testing.TB, m router.Message, correlationID string) string {
+type outgoingMeta struct {
+	Timestamp     int64  `json:"timestamp"`
+	CorrelationID string `json:"correlationId,omitempty"`
+	TimeoutMs     int64  `json:"timeoutMs,omitzero"`
+	Credit        *int   `json:"credit,omitempty"`
+}
+
+func envelope(t testing.TB, m router.Message, meta outgoingMeta) string {
 	t.Helper()
-	out := outgoing{Type: m.MessageType(), Payload: m}
-	out.Meta.Timestamp, out.Meta.CorrelationID = time.Now().UnixMilli(), correlationID
-	text, err := jsonv2.Marshal(out)
+	meta.Timestamp = time.Now().UnixMilli()
+	text, err := jsonv2.Marshal(outgoing{Type: m.MessageType(), Meta: meta, Payload: m})
 	if err != nil {
 		t.Fatalf("routertest: encode %s: %v", m.MessageType(), err)
 	}
@@ -164,7 +167,7 @@ func (c *Conn) take(what string, matches func(Frame) bool) Frame {
 		c.mu.Lock()
 		for i, frame := range c.received {
 			if matches(frame) {
-				c.received = append(c.received[:i:i], c.received[i+1:]...)
+				c.remove(i)
 				c.mu.Unlock()
 				return frame
 			}
@@ -180,6 +183,16 @@ func (c *Conn) take(what string, matches func(Frame) bool) Frame {
 			c.t.Fatalf("routertest: %s did not arrive within %v", what, timeout)
 		}
 	}
+}
+
+// remove takes a message out of the queue. It must be called with the lock held.
+func (c *Conn) remove(i int) {
+	if i == 0 { // usually; copying the rest for each message would take quadratic time
+		c.received[0] = Frame{}
+		c.received = c.received[1:]
+		return
+	}
+	c.received = append(c.received[:i:i], c.received[i+1:]...)
 }
 
 // Pending returns the number of messages that have arrived and that the test has
@@ -284,14 +297,7 @@ func CallError(c *Conn, m router.Message) *errors.Error {
 
 func (c *Conn) call(m router.Message) Frame {
 	c.t.Helper()
-	c.mu.Lock()
-	c.calls++
-	id := "call-" + strconv.Itoa(c.calls)
-	c.mu.Unlock()
-	c.send(m, id)
-	return c.take("the answer to "+m.MessageType(), func(f Frame) bool {
-		return f.Meta.CorrelationID == id && f.Type != "$ws:rpc-progress"
-	})
+	return Start(c, m).answerFrame()
 }
 
 func decode[M router.Message](c *Conn, frame Frame) M {
@@ -304,6 +310,16 @@ func decode[M router.Message](c *Conn, frame Frame) M {
 		c.t.Fatalf("routertest: decode %s: %v", frame.Text, err)
 	}
 	return *m
+}
+
+// decodePayload decodes a value that has no message type.
+func decodePayload[T any](c *Conn, frame Frame) T {
+	c.t.Helper()
+	var v T
+	if err := c.unmarshal(frame, &v); err != nil {
+		c.t.Fatalf("routertest: decode %s: %v", frame.Text, err)
+	}
+	return v
 }
 
 func decodeError(t testing.TB, frame Frame) *errors.Error {

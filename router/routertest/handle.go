@@ -35,7 +35,7 @@ func Handle[M, Reply router.Message](c *Conn, handle func(M) (Reply, error)) {
 		if reply, err := handle(m); err != nil {
 			text = errorEnvelope(err, frame.Meta.CorrelationID)
 		} else {
-			text = envelope(c.t, reply, frame.Meta.CorrelationID)
+			text = envelope(c.t, reply, outgoingMeta{CorrelationID: frame.Meta.CorrelationID})
 		}
 		_ = c.ws.Write(context.Background(), websocket.MessageText, []byte(text)) // the connection may be closed
 	}
@@ -68,7 +68,7 @@ func (c *Conn) handle(frame Frame) bool {
 // Answer answers a call of the server with a message. An error fails the test.
 func (c *Conn) Answer(call Frame, reply router.Message) {
 	c.t.Helper()
-	c.SendText(envelope(c.t, reply, call.Meta.CorrelationID))
+	c.SendText(envelope(c.t, reply, outgoingMeta{CorrelationID: call.Meta.CorrelationID}))
 }
 
 // AnswerError answers a call of the server with RPC_ERROR, which has the code, the message, the

@@ -1,0 +1,85 @@
+package router
+
+import (
+	"math"
+	"sync"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// credits counts the items that a client still permits a stream to send.
+type credits struct {
+	mu      sync.Mutex
+	left    int64
+	granted chan struct{} // closed by the next grant; nil unless a producer waits
+}
+
+// errNoCredit rejects a message that grants credits without a number.
+var errNoCredit = errors.InvalidField("meta.credit", "is missing")
+
+// errCreditWithoutID rejects a stream that could never be granted more items.
+var errCreditWithoutID = &errors.Error{Code: errors.InvalidArgument, Message: "meta.credit requires meta.correlationId"}
+
+// readCredit stores the credits with which a stream starts.
+func (in *incoming) readCredit() *inspectedError {
+	switch {
+	case !in.head.HasCredit:
+		return nil
+	case len(in.head.CorrelationID) == 0:
+		return inspect(errCreditWithoutID, "")
+	}
+	in.call.call.credits = &credits{left: in.head.Credit}
+	return nil
+}
+
+// grantCredit handles the client's permission for n more items. The stream may have ended
+// meanwhile, so an unknown ID is ignored; so are calls, and streams that started without credits.
+func (c *Conn) grantCredit(id string, n int64) {
+	if ctx := c.calls.find(id); ctx != nil && ctx.call.credits != nil {
+		ctx.call.credits.grant(n)
+	}
+}
+
+// grant adds n credits, at most as many as fit.
+func (k *credits) grant(n int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.left += n; k.left < 0 {
+		k.left = math.MaxInt64
+	}
+	if k.granted != nil && k.left > 0 {
+		close(k.granted)
+		k.granted = nil
+	}
+}
+
+// take uses a credit and returns nil, or returns a channel that is closed when there may be one.
+func (k *credits) take() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.left > 0 {
+		k.left--
+		return nil
+	}
+	if k.granted == nil {
+		k.granted = make(chan struct{})
+	}
+	return k.granted
+}
+
+// awaitCredit uses one of the client's credits and reports true, at once if the client gives none.
+// It reports false if the context is done first.
+func (c *Context) awaitCredit() bool {
+	k := c.call.credits
+	if k == nil {
+		return true
+	}
+	for granted := k.take(); granted != nil; granted = k.take() {
+		select {
+		case <-granted:
+		case <-c.Done():
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,78 @@
+package router
+
+import (
+	"context"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// Progress sends an intermediate result of a call to the client, without waiting. After the call
+// has been answered, it does nothing. It returns FAILED_PRECONDITION if the message is an event,
+// and an error if the update cannot be encoded or sent, as [Conn.Send] does: an update that does not
+// fit into the send queue closes the connection. See [Context.ProgressWait].
+//
+// For a stream, it sends an item, for which the client needs no credit.
+func (c *Context) Progress(update any) error {
+	frame, err := c.progressFrame(update)
+	if err != nil {
+		return err
+	}
+	err = c.conn.ws.QueueUnless(&c.call.answered, frame)
+	c.conn.ws.Wake()
+	if errors.Is(err, wsconn.ErrCanceled) {
+		return nil // the call has been answered
+	}
+	return queueError(err)
+}
+
+// ProgressWait sends an intermediate result of a call to the client. It waits while the send queue
+// has been more than half full and not less than a quarter full since then, as [Conn.SendWait]
+// does, so a client that reads slowly slows the handler down and stays connected. It returns nil
+// when the update is queued. For a stream, it sends an item and waits for a credit, too; see
+// [Stream].
+//
+// When the call has been answered or its context is done, it returns the cause; see
+// [context.Cause]. The code is CANCELLED after the client has aborted the call, DEADLINE_EXCEEDED
+// after the deadline, and UNAVAILABLE when the connection is closed or a shutdown ends a stream. It
+// returns FAILED_PRECONDITION if the message is an event, a [*LimitExceeded] if the update is longer
+// than Limits.QueueBytes, and an error if it cannot be encoded.
+func (c *Context) ProgressWait(update any) error {
+	if c.hasEnded() || !c.awaitCredit() {
+		return c.endCause()
+	}
+	frame, err := c.progressFrame(update)
+	if err != nil {
+		return err
+	}
+	err = c.conn.queueTurn(c, frame, &c.call.answered)
+	if errors.Is(err, wsconn.ErrCanceled) {
+		return c.endCause()
+	}
+	return err
+}
+
+// progressFrame encodes an intermediate result.
+func (c *Context) progressFrame(update any) (*wsconn.Frame, error) {
+	if !c.route.rpc {
+		return nil, errors.Errorf(errors.FailedPrecondition, "%s is not a call, so it has no progress", c.route.name)
+	}
+	return encodeProgress(c.conn.codec(), c.correlationID, update)
+}
+
+// hasEnded reports whether a call has been answered or its context is done.
+func (c *Context) hasEnded() bool { return c.call.isAnswered() || c.Err() != nil }
+
+// endCause returns why a call has ended.
+func (c *Context) endCause() error {
+	if c.conn.ctx.Err() != nil {
+		return errClosed
+	}
+	if why := c.call.ended.Load(); why != nil && why.cause != nil {
+		return why.cause
+	}
+	if cause := context.Cause(c.context()); cause != nil {
+		return cause
+	}
+	return context.Canceled // the reply is being queued
+}

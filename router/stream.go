@@ -1,0 +1,103 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"reflect"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
+)
+
+// Stream registers the handler of a stream: a call that sends any number of items before its
+// answer. The router runs the iterator that the handler returns, and sends each item as a progress
+// message, in order and without loss. The end of the iterator is the answer: a message without
+// payload, or the reply that was set with [Context.SetReply].
+//
+// An iterator fails by yielding an error: the client receives it as the answer, and the item that is
+// yielded with it is not sent. The stream also ends with an error if the iterator is nil, or if an
+// item cannot be encoded or is longer than Limits.QueueBytes.
+//
+// Sending an item waits like [Conn.SendWait] while the client reads slowly. A client may also give
+// credits: then yield waits while all of them are used. yield returns false when the client has
+// aborted the stream, at the deadline, when the connection is closed, and when Shutdown drains the
+// connection. The iterator must then return, as every iterator must; an iterator that waits for
+// something else must watch the [Context], which is canceled at the same time.
+//
+// A stream has no deadline, unless [Route.Timeout] or the client sets one. It counts for
+// Limits.Concurrency until the iterator has returned. Middleware wraps the whole stream: after next
+// has returned, all items are queued, and [Context.Reply] is the reply. Like that of a call, the
+// handler is called concurrently, also for one connection; see [Route.Serial].
+//
+// Stream panics if M cannot be registered (see [Message]) or if an Item cannot be encoded.
+func Stream[M Message, Item any](to Registrar, handle func(*Context, M) iter.Seq2[Item, error]) *Route {
+	position := callerPosition(1)
+	mustHaveHandler[M](handle != nil, position)
+	mustBeEncodable[Item](position)
+	return register[M](to, &Route{rpc: true, stream: true, concurrent: true, run: func(ctx *Context) error {
+		return sendItems(ctx, handle(ctx, *ctx.message.(*M)))
+	}})
+}
+
+// mustBeEncodable panics unless items of a stream can be encoded.
+func mustBeEncodable[Item any](position string) {
+	typ := reflect.TypeFor[Item]()
+	if err := checkEncodable(typ, map[reflect.Type]bool{}); err != nil {
+		panic(fmt.Sprintf("router: %s: items of type %v cannot be encoded as JSON: %v", position, typ, err))
+	}
+}
+
+// A streamEnd is the reply of a stream that has no other.
+type streamEnd struct{}
+
+// MessageType implements [Message].
+func (streamEnd) MessageType() string { return wire.TypeStreamEnd }
+
+func (streamEnd) protocol() {}
+
+// errNoIterator reports a handler of a stream that has returned nil.
+var errNoIterator = errors.New("router: the iterator of the stream is nil; a stream without items needs one that yields nothing")
+
+// sendItems runs the iterator of a stream.
+func sendItems[Item any](ctx *Context, items iter.Seq2[Item, error]) error {
+	if items == nil {
+		return errNoIterator
+	}
+	for item, err := range items {
+		if err != nil {
+			return err
+		}
+		if err := ctx.ProgressWait(item); err != nil {
+			return withoutClosed(err)
+		}
+	}
+	if ctx.hasEnded() { // the end would claim that the client has all items
+		return withoutClosed(ctx.endCause())
+	}
+	if ctx.reply == nil {
+		ctx.reply = streamEnd{}
+	}
+	return nil
+}
+
+// withoutClosed makes a stream whose client leaves CANCELLED, as the contexts of other calls do:
+// that is no failure of the server.
+func withoutClosed(err error) error {
+	if errors.Is(err, errClosed) {
+		return context.Canceled
+	}
+	return err
+}
+
+// endStreams ends the open streams of a connection that is drained. Each answer has its own
+// goroutine, because it waits for room in the send queue. admitCall adds a stream before it reads
+// draining, and drain stores draining before endStreams looks for streams, so one of them sees the
+// other.
+func (c *Conn) endStreams() {
+	for _, ctx := range c.calls.all() {
+		if ctx.route.stream {
+			go c.cancelCall(ctx, inspect(errDraining, ""), endedByDraining)
+		}
+	}
+}
