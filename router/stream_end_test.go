@@ -59,6 +59,7 @@ func TestStream_AbortAtEveryItemStopsProducer(t *testing.T) {
 				p.step <- struct{}{}
 				assert.Equal(t, i, routertest.NextItem[int](stream))
 			}
+			synctest.Wait() // the iterator has started
 			stream.Abort()
 			assert.Equal(t, errors.Canceled, routertest.AnswerError(stream).Code)
 			synctest.Wait()

@@ -1,0 +1,80 @@
+package wsconn
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestConn_AwaitLowWaterReturnsAlthoughQueueIsHighAgain lets a producer fill the queue before the
+// goroutine that waits for it has run.
+func TestConn_AwaitLowWaterReturnsAlthoughQueueIsHighAgain(t *testing.T) {
+	c, _ := accept(t, options())
+	c.mu.Lock()
+	c.high = true
+	c.mu.Unlock()
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		c.AwaitLowWater()
+	}()
+	waits := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.progress != nil
+	}
+	require.Eventually(t, waits, 10*time.Second, time.Millisecond)
+	c.mu.Lock()
+	c.updateHigh()
+	c.high = true
+	c.signalProgress()
+	c.mu.Unlock()
+	select {
+	case <-returned:
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "AwaitLowWater still waits")
+	}
+}
+
+// TestConn_CanceledFrameIsNotQueued cancels before the frame is queued, and while it waits.
+func TestConn_CanceledFrameIsNotQueued(t *testing.T) {
+	c, _ := accept(t, options())
+	newFrame := func() *Frame {
+		f := NewFrame()
+		f.WriteString("late")
+		f.Seal()
+		return f
+	}
+	var canceled atomic.Bool
+	canceled.Store(true)
+	require.ErrorIs(t, c.QueueUnless(&canceled, newFrame()), ErrCanceled)
+	require.ErrorIs(t, c.QueueTurn(newFrame(), nil, &canceled), ErrCanceled)
+	assert.Zero(t, c.QueueStats().Messages)
+
+	canceled.Store(false)
+	c.mu.Lock()
+	c.high = true
+	c.mu.Unlock()
+	result := make(chan error, 1)
+	go func() { result <- c.QueueTurn(newFrame(), nil, &canceled) }()
+	waits := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.progress != nil
+	}
+	require.Eventually(t, waits, 10*time.Second, time.Millisecond)
+	canceled.Store(true)
+	c.mu.Lock()
+	c.updateHigh()
+	c.signalProgress()
+	c.mu.Unlock()
+	require.ErrorIs(t, <-result, ErrCanceled)
+	assert.Zero(t, c.QueueStats().Messages)
+
+	canceled.Store(false)
+	require.NoError(t, c.QueueTurn(newFrame(), nil, &canceled), "the turn is free again")
+	assert.Equal(t, 1, c.QueueStats().Messages)
+}

@@ -1,0 +1,197 @@
+package router_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// A rawReader reads the frames of a server, which are not masked, without allocating.
+type rawReader struct {
+	net.Conn
+
+	buf *bufio.Reader
+}
+
+// dialStream returns a client that has sent the handshake.
+func dialStream(t *testing.T, server *httptest.Server) *rawReader {
+	conn := dialTCP(t, server)
+	r := &rawReader{conn, bufio.NewReaderSize(conn, 64<<10)}
+	resp, err := http.ReadResponse(r.buf, nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
+	require.NoError(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
+	return r
+}
+
+// next returns the next message, which is valid until the next call.
+func (r *rawReader) next() ([]byte, error) {
+	header, err := r.buf.Peek(4)
+	if err != nil {
+		return nil, err
+	}
+	if header[0] != 0x81 {
+		return nil, fmt.Errorf("received the opcode %d", header[0])
+	}
+	start, size := 2, int(header[1])
+	if size == 126 {
+		start, size = 4, int(binary.BigEndian.Uint16(header[2:]))
+	}
+	frame, err := r.buf.Peek(start + size)
+	if err != nil {
+		return nil, err
+	}
+	_, err = r.buf.Discard(len(frame))
+	return frame[start:], err
+}
+
+// send sends a message of at most 125 bytes.
+func (r *rawReader) send(text string) error {
+	_, err := r.Write(append([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}, text...))
+	return err
+}
+
+// itemOf returns the number in a message of Count, or -1.
+func itemOf(text []byte) int {
+	_, rest, ok := bytes.Cut(text, []byte(`"data":`))
+	if !ok {
+		return -1
+	}
+	digits, _, _ := bytes.Cut(rest, []byte(`,`))
+	n, err := strconv.Atoi(string(digits))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// liveBytes returns the bytes of the heap and of the stacks that are in use.
+func liveBytes() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc + stats.StackInuse)
+}
+
+// TestStream_MillionItemsToSlowReader stops reading ten times, each time until the server has stopped
+// producing.
+func TestStream_MillionItemsToSlowReader(t *testing.T) {
+	const items, pauses, maxGrowth = 1_000_000, 10, 4 << 20
+	r := router.New(discardLogs(router.Options{}))
+	router.Stream(r, count)
+	server := httptest.NewServer(r)
+	defer server.Close()
+	client := dialStream(t, server)
+	before := liveBytes()
+	require.NoError(t, client.send(fmt.Sprintf(`{"type":"COUNT","meta":{"correlationId":"b7c1"},"payload":{"to":%d}}`, items)))
+	require.Eventually(t, func() bool { return len(collect(r)) == 1 }, 10*time.Second, time.Millisecond)
+	conn := onlyConn(t, r)
+	growth, start := int64(0), time.Now()
+	for n := range items {
+		if n%(items/pauses) == 0 {
+			require.Eventually(t, func() bool { return conn.QueueStats().Backpressure }, 10*time.Second, time.Millisecond)
+			growth = max(growth, liveBytes()-before)
+		}
+		text, err := client.next()
+		require.NoError(t, err)
+		if itemOf(text) != n {
+			require.Failf(t, "out of order", "received %s, want item %d", text, n)
+		}
+	}
+	text, err := client.next()
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"$ws:stream-end"`)
+	stats := conn.QueueStats()
+	t.Logf("%d items in %v; peak of the queue: %d messages, %d bytes; growth: %d bytes", items, time.Since(start), stats.PeakMessages, stats.PeakBytes, growth)
+	assert.LessOrEqual(t, stats.PeakMessages, 1024/2+2, "half of the queue, and the end")
+	assert.Less(t, growth, int64(maxGrowth))
+	require.NoError(t, conn.Context().Err(), "the connection stays open")
+}
+
+// TestStream_SlowReaderInVirtualTime pauses a client again and again.
+func TestStream_SlowReaderInVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const items, queue = 20_000, 64
+		r := router.New(discardLogs(router.Options{Limits: router.Limits{QueueMessages: queue}, Timeouts: patient}))
+		router.Stream(r, count)
+		client := routertest.Dial(t, r)
+		synctest.Wait()
+		conn := onlyConn(t, r)
+		client.Pause()
+		stream := routertest.Start(client, Count{items})
+		time.Sleep(time.Minute)
+		assert.True(t, conn.QueueStats().Backpressure)
+		client.Resume()
+		want := 0
+		for n := range routertest.Items[int](stream) {
+			require.Equal(t, want, n)
+			if want++; want%1000 == 0 {
+				client.Pause()
+				time.Sleep(time.Minute)
+				assert.LessOrEqual(t, conn.QueueStats().Messages, queue/2+1)
+				client.Resume()
+			}
+		}
+		assert.Equal(t, items, want)
+		stream.End()
+		require.NoError(t, conn.Context().Err())
+	})
+}
+
+func TestStream_TenThousandOpenStreamsOfOneConnection(t *testing.T) {
+	const streams, maxBytes = 10_000, 16 << 10
+	s, _ := newStreamRouter(router.Options{Limits: router.Limits{Concurrency: streams}}, nil)
+	server := httptest.NewServer(s)
+	defer server.Close()
+	client := dialStream(t, server)
+	require.Eventually(t, func() bool { return len(collect(s.Router)) == 1 }, 10*time.Second, time.Millisecond)
+	goroutines, before := runtime.NumGoroutine(), liveBytes()
+	for n := range streams {
+		require.NoError(t, client.send(fmt.Sprintf(`{"type":"COUNT","meta":{"correlationId":"%d","credit":1},"payload":{}}`, n)))
+	}
+	for range streams { // one item each; the streams now wait for credits
+		text, err := client.next()
+		require.NoError(t, err)
+		require.Zero(t, itemOf(text), "%s", text)
+	}
+	each := (liveBytes() - before) / streams
+	t.Logf("%d bytes per open stream", each)
+	assert.Less(t, each, int64(maxBytes))
+	aborted := make(chan struct{})
+	go func() {
+		defer close(aborted)
+		for n := range streams {
+			assert.NoError(t, client.send(fmt.Sprintf(`{"type":"$ws:abort","meta":{"correlationId":"%d"}}`, n)))
+		}
+	}()
+	answered := map[string]bool{}
+	for range streams {
+		text, err := client.next()
+		require.NoError(t, err)
+		require.Contains(t, string(text), `"code":"CANCELLED"`)
+		_, id, _ := bytes.Cut(text, []byte(`"correlationId":"`))
+		id, _, _ = bytes.Cut(id, []byte(`"`))
+		require.False(t, answered[string(id)], "a second answer")
+		answered[string(id)] = true
+	}
+	<-aborted
+	goroutines++ // Eventually has one
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines }, 10*time.Second, 10*time.Millisecond, "no goroutine is left")
+	assert.Empty(t, s.failures.all())
+	assert.Len(t, s.events.all(), 4*streams)
+}
