@@ -68,7 +68,7 @@ func clientFrame(text string) []byte {
 	return append(b, text...)
 }
 
-func dialTCP(t *testing.T, server *httptest.Server) net.Conn {
+func dialTCP(t testing.TB, server *httptest.Server) net.Conn {
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })

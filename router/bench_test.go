@@ -2,9 +2,12 @@ package router_test
 
 import (
 	"context"
+	"fmt"
+	"iter"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
@@ -55,4 +58,58 @@ func BenchmarkRejected(b *testing.B) {
 			benchmark(b, limit.PerHour(1), `{"type":"ECHO","meta":{"timestamp":1730000000000,"correlationId":"b7c1"},"payload":{"n":7,"pad":"`+strings.Repeat("x", pad)+`"}}`)
 		})
 	}
+}
+
+// An Update is an item of a stream, or an event.
+type Update struct {
+	N    int    `json:"n"`
+	Text string `json:"text"`
+}
+
+func (Update) MessageType() string { return "UPDATE" }
+
+// benchmarkItems measures a handler of Count that sends b.N updates to a client that reads them as
+// fast as it can.
+func benchmarkItems(b *testing.B, register func(*router.Router)) {
+	r := router.New(&router.Options{Timeouts: router.Timeouts{Call: time.Hour}})
+	register(r)
+	server := httptest.NewServer(r)
+	defer server.Close()
+	client := dialStream(b, server)
+	b.ReportAllocs()
+	b.ResetTimer()
+	require.NoError(b, client.send(fmt.Sprintf(`{"type":"COUNT","meta":{"correlationId":"b7c1"},"payload":{"to":%d}}`, b.N)))
+	for range b.N + 1 {
+		if _, err := client.next(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s")
+}
+
+// BenchmarkStream measures the items of a stream.
+func BenchmarkStream(b *testing.B) {
+	benchmarkItems(b, func(r *router.Router) {
+		router.Stream(r, func(_ *router.Context, m Count) iter.Seq2[Update, error] {
+			return func(yield func(Update, error) bool) {
+				for n := 0; n < m.To && yield(Update{n, "some text"}, nil); n++ {
+					continue
+				}
+			}
+		})
+	})
+}
+
+// BenchmarkSendWait measures events, for comparison.
+func BenchmarkSendWait(b *testing.B) {
+	benchmarkItems(b, func(r *router.Router) {
+		router.RPC(r, func(ctx *router.Context, m Count) (Counted, error) {
+			for n := range m.To {
+				if err := ctx.SendWait(Update{n, "some text"}); err != nil {
+					return Counted{}, err
+				}
+			}
+			return Counted{}, nil
+		})
+	})
 }

@@ -25,7 +25,7 @@ type Pending struct {
 	conn    *Conn
 	typ, id string
 	credits bool   // the stream started with Credit
-	answer  *Frame // received by Items or NextItem; nil until then
+	answer  *Frame // nil until it has been received
 }
 
 // A StartOption changes the message that [Start] sends.
@@ -74,14 +74,27 @@ func (p *Pending) Grant(n int) {
 // next waits for the next progress and returns it, or reports false if the answer comes first.
 func (p *Pending) next() (Frame, bool) {
 	p.conn.t.Helper()
-	if p.answer != nil {
-		return Frame{}, false
+	if p.answer != nil { // all items have arrived
+		return p.conn.poll(func(f Frame) bool { return f.Meta.CorrelationID == p.id })
 	}
 	frame := p.conn.take("an item of "+p.typ, func(f Frame) bool { return f.Meta.CorrelationID == p.id })
 	if frame.Type == typeProgress {
 		return frame, true
 	}
 	p.answer = &frame
+	return Frame{}, false
+}
+
+// poll returns the first message that matches, or reports false if none has arrived.
+func (c *Conn) poll(matches func(Frame) bool) (Frame, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, frame := range c.received {
+		if matches(frame) {
+			c.remove(i)
+			return frame, true
+		}
+	}
 	return Frame{}, false
 }
 
