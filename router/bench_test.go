@@ -87,29 +87,31 @@ func benchmarkItems(b *testing.B, register func(*router.Router)) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s")
 }
 
-// BenchmarkStream measures the items of a stream.
-func BenchmarkStream(b *testing.B) {
-	benchmarkItems(b, func(r *router.Router) {
-		router.Stream(r, func(_ *router.Context, m Count) iter.Seq2[Update, error] {
-			return func(yield func(Update, error) bool) {
-				for n := 0; n < m.To && yield(Update{n, "some text"}, nil); n++ {
-					continue
-				}
+// streamUpdates registers a stream of updates.
+func streamUpdates(r *router.Router) {
+	router.Stream(r, func(_ *router.Context, m Count) iter.Seq2[Update, error] {
+		return func(yield func(Update, error) bool) {
+			for n := 0; n < m.To && yield(Update{n, "some text"}, nil); n++ {
+				continue
 			}
-		})
+		}
 	})
 }
 
-// BenchmarkSendWait measures events, for comparison.
-func BenchmarkSendWait(b *testing.B) {
-	benchmarkItems(b, func(r *router.Router) {
-		router.RPC(r, func(ctx *router.Context, m Count) (Counted, error) {
-			for n := range m.To {
-				if err := ctx.SendWait(Update{n, "some text"}); err != nil {
-					return Counted{}, err
-				}
+// sendUpdates registers a call that sends updates as events.
+func sendUpdates(r *router.Router) {
+	router.RPC(r, func(ctx *router.Context, m Count) (Counted, error) {
+		for n := range m.To {
+			if err := ctx.SendWait(Update{n, "some text"}); err != nil {
+				return Counted{}, err
 			}
-			return Counted{}, nil
-		})
+		}
+		return Counted{}, nil
 	})
 }
+
+// BenchmarkStream measures the items of a stream.
+func BenchmarkStream(b *testing.B) { benchmarkItems(b, streamUpdates) }
+
+// BenchmarkSendWait measures events, for comparison.
+func BenchmarkSendWait(b *testing.B) { benchmarkItems(b, sendUpdates) }

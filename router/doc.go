@@ -19,7 +19,8 @@
 //	http.Handle("/ws", r)
 //
 // An event is a message without a reply, registered with [On]. A call is a message that is
-// answered by one reply or one error, registered with [RPC].
+// answered by one reply or one error, registered with [RPC]. A stream is a call that is answered
+// after any number of items, registered with [Stream].
 //
 // # Message pipeline
 //

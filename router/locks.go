@@ -20,8 +20,11 @@ package router
 //     OnBackpressure, on a goroutine of the pool, which exists only while a report waits.
 //   - the writer (internal/wsconn): exists only while frames are queued. It takes one batch at a
 //     time out of the queue; what it has taken does not count for the limits.
-//   - producers: any goroutine that calls SendWait. It holds none of the locks below while it
-//     waits. Those that wait take turns in a channel, in order (internal/wsconn, producers.go).
+//   - producers: any goroutine that calls SendWait or ProgressWait. It holds none of the locks below
+//     while it waits. Those that wait take turns in a channel, in order (internal/wsconn,
+//     producers.go). The iterator of a stream is one: it runs on the goroutine of its handler, and
+//     the end of its context wakes it (cancelCall). When a connection is drained, each open stream
+//     is answered on a goroutine of its own (endStreams).
 //   - callers of clients: any goroutine that calls Call. It waits for the answer without a lock and
 //     without a reference in c.active. The reading goroutine hands it the answer.
 //
@@ -54,10 +57,9 @@ package router
 //     Session.Subscribe and Session.Unsubscribe, so that the broker sees them in order
 //  3. topic.mu: guards the subscribers, the presence and its feed; also held while a message
 //     is queued for all subscribers or all watchers, and for Session.Join and its siblings
-//  4. call.mu: guards call.answered; held while progress is queued, so that none follows the
-//     answer
-//  5. the lock of the serial queue c.messages, held for wsconn.Conn.Wake
-//  6. wsconn.Conn.mu
+//  4. the lock of the serial queue c.messages, held for wsconn.Conn.Wake
+//  5. wsconn.Conn.mu: also held while call.answered is read before progress or an item is queued.
+//     call.answered is set before the answer is queued, so neither follows the answer
 //
 // The following locks may be acquired under any of those above. Under them, only locks of
 // internal/executor are acquired, in the order that its documentation gives:
@@ -67,6 +69,7 @@ package router
 //   - callIndex.mu
 //   - clientCalls.mu
 //   - rejectionSampler.mu
+//   - credits.mu
 //   - reports.mu, and the lock of the serial queue c.reports
 //   - Router.routesMu
 //   - the locks of executor.Pool, executor.ByteBudget and executor.FuncQueue
@@ -82,9 +85,9 @@ package router
 //   - the methods of broker.Session, under topicShard.mu or topic.mu; so a broker must not
 //     call its broker.Handler before they have returned. Session.Close is called without locks,
 //     because it waits for functions of the broker.Handler
-//   - observers, under Conn.mu, topicShard.mu, topic.mu or call.mu, when a message is dropped or
-//     conflated, or a broker panics
+//   - observers, under Conn.mu, topicShard.mu or topic.mu, when a message is dropped or conflated, or
+//     a broker panics
 //
 // Hooks and the Logger may call the router, so code under a lock queues them in r.events or
 // c.reports. The methods of wsconn.Handler run without wsconn.Conn.mu, but possibly under
-// topic.mu or call.mu of the sender, so they only queue reports and call observers.
+// topic.mu of the sender, so they only queue reports and call observers.

@@ -199,3 +199,28 @@ func TestStream_TenThousandOpenStreamsOfOneConnection(t *testing.T) {
 	assert.Empty(t, s.failures.all())
 	assert.Len(t, s.events.all(), 4*streams)
 }
+
+// TestStream_ItemAllocatesNoMoreThanSendWait compares the allocations of the whole process, which
+// sends nothing else.
+func TestStream_ItemAllocatesNoMoreThanSendWait(t *testing.T) {
+	const items = 50_000
+	measure := func(register func(*router.Router)) float64 {
+		r := router.New(discardLogs(router.Options{}))
+		register(r)
+		server := httptest.NewServer(r)
+		defer server.Close()
+		client := dialStream(t, server)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		require.NoError(t, client.send(fmt.Sprintf(`{"type":"COUNT","meta":{"correlationId":"b7c1"},"payload":{"to":%d}}`, items)))
+		for range items + 1 {
+			_, err := client.next()
+			require.NoError(t, err)
+		}
+		runtime.ReadMemStats(&after)
+		return float64(after.Mallocs-before.Mallocs) / items
+	}
+	stream, sendWait := measure(streamUpdates), measure(sendUpdates)
+	t.Logf("allocations: %.2f per item of a stream, %.2f per SendWait", stream, sendWait)
+	assert.Less(t, stream, sendWait+0.5)
+}
