@@ -1,0 +1,29 @@
+package router
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// TestAdmitCall_RejectsStreamThatDrainMayNotHaveSeen begins to drain between the two checks of
+// draining. A call is admitted, because drain waits for it.
+func TestAdmitCall_RejectsStreamThatDrainMayNotHaveSeen(t *testing.T) {
+	for _, stream := range []bool{true, false} {
+		c := &Conn{router: New(nil)}
+		route := &Route{rpc: true, stream: stream}
+		c.draining.Store(true)
+		c.endStreams()
+		failed := c.admitCall(&incoming{route: route, call: &Context{conn: c, route: route}})
+		if !stream {
+			assert.Nil(t, failed)
+			continue
+		}
+		require.NotNil(t, failed)
+		assert.Equal(t, errors.Unavailable, failed.payload.Code)
+		assert.Zero(t, c.inFlight.Load())
+	}
+}
