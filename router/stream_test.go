@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -111,10 +112,9 @@ func TestStream_EndIsReplyOrError(t *testing.T) {
 		}},
 		"reply": {items: 3, reply: true, handle: func(ctx *router.Context, _ Count) iter.Seq2[int, error] {
 			return func(yield func(int, error) bool) {
-				for n := range count(ctx, Count{3}) {
-					yield(n, nil)
+				if yield(0, nil) && yield(1, nil) && yield(2, nil) {
+					ctx.SetReply(Counted{3})
 				}
-				ctx.SetReply(Counted{3})
 			}
 		}},
 		"reply set by the handler": {items: 3, reply: true, handle: func(ctx *router.Context, m Count) iter.Seq2[int, error] {
@@ -446,5 +446,24 @@ func TestProgressWait_SlowReaderStaysConnected(t *testing.T) {
 		}
 		assert.Equal(t, updates, want)
 		assert.Equal(t, Echoed{7}, routertest.Answer[Echoed](call))
+	})
+}
+
+func TestStream_ItemsHaveFormatOfConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		codec := cbor.New(nil)
+		r := router.New(discardLogs(router.Options{Codecs: []router.Codec{codec}}))
+		router.Stream(r, count)
+		conn := routertest.Dial(t, r, routertest.Codec(codec))
+		stream := routertest.Start(conn, Count{3}, routertest.Credit(1))
+		want := 0
+		for n := range routertest.Items[int](stream) {
+			assert.Equal(t, want, n)
+			want++
+			synctest.Wait()
+			assert.Equal(t, want/3, conn.Pending(), "only the end needs no credit")
+		}
+		assert.Equal(t, 3, want)
+		stream.End()
 	})
 }

@@ -91,7 +91,7 @@ type Conn struct {
 	peakMessages int32
 	high         bool   // more than half full, and not less than a quarter full since then
 	lowered      uint16 // how often high has become false; it may overflow
-	code         int  // of the close frame that was sent or received first
+	code         int    // of the close frame that was sent or received first
 	reason       string
 	timer        *time.Timer   // the only one: for data from the peer, or for its close frame
 	pingedAt     time.Duration // since start; 0 if no pong is awaited
