@@ -50,7 +50,7 @@ func TestStream_ErrorNeedsNoCredit(t *testing.T) {
 			return func(yield func(int, error) bool) { yield(0, errors.Errorf(errors.NotFound, "nothing")) }
 		})
 		stream := routertest.Start(routertest.Dial(t, s), Count{}, routertest.Credit(0))
-		assert.Equal(t, errors.NotFound, routertest.AnswerError(stream).Code)
+		assert.Equal(t, errors.NotFound, routertest.ReceiveAnswerError(stream).Code)
 	})
 }
 

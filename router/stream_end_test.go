@@ -62,7 +62,7 @@ func TestStream_AbortAtEveryItemStopsProducer(t *testing.T) {
 			}
 			synctest.Wait() // the iterator has started
 			stream.Abort()
-			assert.Equal(t, errors.Canceled, routertest.AnswerError(stream).Code)
+			assert.Equal(t, errors.Canceled, routertest.ReceiveAnswerError(stream).Code)
 			synctest.Wait()
 			assert.EqualValues(t, n, p.sent.Load())
 			assert.EqualValues(t, n+1, p.yields.Load())
@@ -171,7 +171,7 @@ func TestStream_WaitingProducerIsWoken(t *testing.T) {
 				assert.EqualValues(t, 1, p.deferred.Load())
 				assert.Equal(t, p.sent.Load()+1, p.yields.Load())
 				if tt.want != "" {
-					assert.Equal(t, tt.want, routertest.AnswerError(stream).Code)
+					assert.Equal(t, tt.want, routertest.ReceiveAnswerError(stream).Code)
 				}
 				if tt.want == errors.Unavailable {
 					assert.EqualValues(t, 1012, client.Closed().Code)
@@ -207,12 +207,12 @@ func TestShutdown_EndsStreamsAndWaitsForCalls(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- s.Shutdown(context.Background()) }()
 		for _, stream := range []*routertest.Pending{open, behind} {
-			end := routertest.AnswerError(stream)
+			end := routertest.ReceiveAnswerError(stream)
 			assert.Equal(t, errors.Unavailable, end.Code)
 			assert.Equal(t, "server is restarting", end.Message)
 		}
 		assert.Less(t, time.Since(start), time.Second)
-		assert.Equal(t, Echoed{5}, routertest.Answer[Echoed](call))
+		assert.Equal(t, Echoed{5}, routertest.ReceiveAnswer[Echoed](call))
 		assert.EqualValues(t, 1012, conn.Closed().Code)
 		require.NoError(t, <-done)
 		assert.EqualValues(t, 1, p.deferred.Load(), "the stream behind the event has not started")
@@ -288,7 +288,7 @@ func TestStream_IteratorThatReturnsWhenContextEndsIsNotComplete(t *testing.T) {
 			})
 			route.Timeout(time.Minute)
 			conn := routertest.Dial(t, s)
-			assert.Equal(t, errors.DeadlineExceeded, routertest.AnswerError(routertest.Start(conn, Count{}, routertest.Timeout(5*time.Second))).Code)
+			assert.Equal(t, errors.DeadlineExceeded, routertest.ReceiveAnswerError(routertest.Start(conn, Count{}, routertest.Timeout(5*time.Second))).Code)
 			routertest.Start(conn, Count{})
 			synctest.Wait()
 			conn.Close()

@@ -164,11 +164,11 @@ func TestStream_EndIsReplyOrError(t *testing.T) {
 			assert.Equal(t, tt.items, items)
 			switch {
 			case tt.reply:
-				assert.Equal(t, Counted{3}, routertest.Answer[Counted](stream))
+				assert.Equal(t, Counted{3}, routertest.ReceiveAnswer[Counted](stream))
 			case tt.code == "":
 				stream.End()
 			default:
-				assert.Equal(t, tt.code, routertest.AnswerError(stream).Code)
+				assert.Equal(t, tt.code, routertest.ReceiveAnswerError(stream).Code)
 			}
 			synctest.Wait()
 			assert.Zero(t, conn.Pending(), "nothing follows the answer")
@@ -204,7 +204,7 @@ func TestStream_ItemThatCannotBeSentEndsIt(t *testing.T) {
 			conn := routertest.Dial(t, r)
 			stream := routertest.Start(conn, Count{})
 			assert.Equal(t, 1, routertest.NextItem[int](stream))
-			assert.Equal(t, tt.code, routertest.AnswerError(stream).Code)
+			assert.Equal(t, tt.code, routertest.ReceiveAnswerError(stream).Code)
 			synctest.Wait()
 			assert.Equal(t, []bool{true, false}, yields)
 			assert.True(t, finished)
@@ -238,11 +238,11 @@ func TestStream_MiddlewareWrapsAllItems(t *testing.T) {
 		})
 		conn := routertest.Dial(t, s)
 		stream := routertest.Start(conn, Count{2})
-		assert.Equal(t, Counted{42}, routertest.Answer[Counted](stream))
+		assert.Equal(t, Counted{42}, routertest.ReceiveAnswer[Counted](stream))
 		assert.Equal(t, 2, conn.Pending(), "the items come before")
 		assert.Equal(t, []string{"before <nil>", "after $ws:stream-end"}, log)
-		assert.Equal(t, errors.Internal, routertest.AnswerError(routertest.Start(conn, Count{7})).Code, "a stream without a reply")
-		assert.Equal(t, Counted{8}, routertest.Answer[Counted](routertest.Start(conn, Count{8})))
+		assert.Equal(t, errors.Internal, routertest.ReceiveAnswerError(routertest.Start(conn, Count{7})).Code, "a stream without a reply")
+		assert.Equal(t, Counted{8}, routertest.ReceiveAnswer[Counted](routertest.Start(conn, Count{8})))
 	})
 }
 
@@ -259,14 +259,14 @@ func TestStream_HoldsPermitUntilIteratorReturns(t *testing.T) {
 		first := routertest.Start(conn, Count{})
 		synctest.Wait()
 		first.Abort()
-		assert.Equal(t, errors.Canceled, routertest.AnswerError(first).Code)
-		assert.Equal(t, errors.ResourceExhausted, routertest.AnswerError(routertest.Start(conn, Count{})).Code)
+		assert.Equal(t, errors.Canceled, routertest.ReceiveAnswerError(first).Code)
+		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveAnswerError(routertest.Start(conn, Count{})).Code)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		last := routertest.Start(conn, Count{})
 		synctest.Wait()
 		last.Abort()
-		assert.Equal(t, errors.Canceled, routertest.AnswerError(last).Code)
+		assert.Equal(t, errors.Canceled, routertest.ReceiveAnswerError(last).Code)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, []string{
@@ -324,7 +324,7 @@ func TestStream_HasDeadlineOnlyIfOneIsSet(t *testing.T) {
 				return
 			}
 			time.Sleep(tt.want)
-			assert.Equal(t, errors.DeadlineExceeded, routertest.AnswerError(stream).Code)
+			assert.Equal(t, errors.DeadlineExceeded, routertest.ReceiveAnswerError(stream).Code)
 			assert.Equal(t, tt.want, time.Since(start))
 			synctest.Wait()
 			assert.Equal(t, []bool{false}, yields.all())
@@ -393,7 +393,7 @@ func TestProgressWait_ReturnsWhyCallHasEnded(t *testing.T) {
 			err := <-results
 			require.Equal(t, tt.want, errors.CodeOf(err), "%v", err)
 			if tt.want != errors.Unavailable {
-				assert.Equal(t, tt.want, routertest.AnswerError(call).Code)
+				assert.Equal(t, tt.want, routertest.ReceiveAnswerError(call).Code)
 			}
 		})
 	}
@@ -445,7 +445,7 @@ func TestProgressWait_SlowReaderStaysConnected(t *testing.T) {
 			want++
 		}
 		assert.Equal(t, updates, want)
-		assert.Equal(t, Echoed{7}, routertest.Answer[Echoed](call))
+		assert.Equal(t, Echoed{7}, routertest.ReceiveAnswer[Echoed](call))
 	})
 }
 

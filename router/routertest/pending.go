@@ -18,8 +18,8 @@ const (
 	typeStreamEnd = "$ws:stream-end"
 )
 
-// A Pending is a call or a stream that [Start] has sent. Its answer is received with [Answer],
-// [AnswerError] or, for a stream without a reply of its own, [Pending.End]. Like those of [Conn], its
+// A Pending is a call or a stream that [Start] has sent. Its answer is received with [ReceiveAnswer],
+// [ReceiveAnswerError] or, for a stream without a reply of its own, [Pending.End]. Like those of [Conn], its
 // methods must be called from the goroutine that runs the test.
 type Pending struct {
 	conn    *Conn
@@ -148,16 +148,16 @@ func Items[Item any](p *Pending) iter.Seq[Item] {
 	}
 }
 
-// Answer waits for the answer of a call or stream and decodes it as a Reply. An error fails the
+// ReceiveAnswer waits for the answer of a call or stream and decodes it as a Reply. An error fails the
 // test. Progress and items that arrive before it remain queued.
-func Answer[Reply router.Message](p *Pending) Reply {
+func ReceiveAnswer[Reply router.Message](p *Pending) Reply {
 	p.conn.t.Helper()
 	return decode[Reply](p.conn, p.answerFrame())
 }
 
-// AnswerError waits for the answer of a call or stream, which must be an error, and returns it.
+// ReceiveAnswerError waits for the answer of a call or stream, which must be an error, and returns it.
 // Progress and items that arrive before it remain queued.
-func AnswerError(p *Pending) *errors.Error {
+func ReceiveAnswerError(p *Pending) *errors.Error {
 	p.conn.t.Helper()
 	return decodeError(p.conn.t, p.answerFrame())
 }

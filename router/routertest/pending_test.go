@@ -53,7 +53,7 @@ func ExampleStart() {
 	stream = routertest.Start(conn, Count{To: 1_000_000}, routertest.Credit(1))
 	fmt.Println("item", routertest.NextItem[int](stream))
 	stream.Abort()
-	fmt.Println(routertest.AnswerError(stream).Code)
+	fmt.Println(routertest.ReceiveAnswerError(stream).Code)
 
 	fmt.Println("failed:", t.Failed())
 	// Output:
@@ -103,7 +103,7 @@ func TestStart_TimeoutIsSent(t *testing.T) {
 		router.RPC(r, compute)
 		call := routertest.Start(routertest.Dial(t, r), Compute{}, routertest.Timeout(3*time.Second))
 		start := time.Now()
-		assert.Equal(t, errors.DeadlineExceeded, routertest.AnswerError(call).Code)
+		assert.Equal(t, errors.DeadlineExceeded, routertest.ReceiveAnswerError(call).Code)
 		assert.Equal(t, 3*time.Second, time.Since(start))
 		time.Sleep(time.Hour)
 	})
