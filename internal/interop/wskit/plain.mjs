@@ -2,11 +2,16 @@
 
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
+import { afterEach } from "node:test";
 
 import { createClient, RpcError } from "./client.mjs";
 import { Ask, Err, Note, problemOf } from "./schemas.mjs";
 
 const url = process.env.PENSTOCK_URL;
+
+// A test that fails must not leave a connection open, which would keep the program running.
+const open = new Set();
+afterEach(() => open.forEach((client) => client.close()));
 
 // connect opens a client that records what it receives.
 export function connect(name, options = {}) {
@@ -29,6 +34,7 @@ export function connect(name, options = {}) {
     onError: (error, { type }) => seen.problems.push(`${type}: ${error}`),
     ...options,
   });
+  open.add(client);
   client.on(Note, ({ payload }) => seen.notes.push(payload.text));
   client.on(Err, ({ payload }) => seen.errors.push(payload));
   let ids = 0;

@@ -1,9 +1,14 @@
 // A client of the protocol without a library: what docs/protocol.md specifies, and the WebSocket
 // that browsers have.
 
+import { afterEach } from "node:test";
 import { WebSocket } from "ws"; // has the interface of a browser's; Node.js before 22 has none
 
 const url = process.env.PENSTOCK_URL;
+
+// A test that fails must not leave a connection open, which would keep the program running.
+const open = new Set();
+afterEach(() => open.forEach((socket) => socket.close()));
 
 export class Raw {
   #received = [];
@@ -16,6 +21,7 @@ export class Raw {
       const socket = new WebSocket(`${url}?access_token=${token}`, protocols);
       socket.binaryType = "arraybuffer";
       raw.socket = socket;
+      open.add(socket);
       raw.closed = new Promise((ended) => socket.addEventListener("close", ({ code, reason }) => ended({ code, reason })));
       socket.addEventListener("message", ({ data }) => raw.#arrive(raw.decode(data)));
       socket.addEventListener("open", () => resolve(raw));
