@@ -14,7 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWSKit_PlainClientAcceptsEveryFrame(t *testing.T) { runNode(t, "plain.test.mjs") }
+func TestWSKit_PlainClientAcceptsEveryFrame(t *testing.T) {
+	runNode(t, "plain.test.mjs", topics, identities)
+}
 
 func TestWebSocket_CancelsCalls(t *testing.T) { runNode(t, "calls.test.mjs") }
 
