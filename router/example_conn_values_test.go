@@ -28,18 +28,18 @@ type playerKey struct{}
 // program uses.
 func PlayerOf(c *router.Conn) *Player { return c.Get(playerKey{}).(*Player) }
 
-// Count is an event.
-type Count struct{}
+// Hit is an event.
+type Hit struct{}
 
-func (Count) MessageType() string { return "COUNT" }
+func (Hit) MessageType() string { return "HIT" }
 
-// Counted is sent for each Count.
-type Counted struct {
+// HitsCounted is sent for each Hit.
+type HitsCounted struct {
 	Region string `json:"region"`
 	Count  int64  `json:"count"`
 }
 
-func (Counted) MessageType() string { return "COUNTED" }
+func (HitsCounted) MessageType() string { return "HITS_COUNTED" }
 
 // State of a connection, stored when it opens and read by handlers through a typed function.
 func ExampleConn_Set() {
@@ -53,9 +53,9 @@ func ExampleConn_Set() {
 			return nil
 		},
 	})
-	router.On(r, func(ctx *router.Context, _ Count) error {
+	router.On(r, func(ctx *router.Context, _ Hit) error {
 		player := PlayerOf(ctx.Conn())
-		return ctx.Send(Counted{player.Region, player.Count.Add(1)})
+		return ctx.Send(HitsCounted{player.Region, player.Count.Add(1)})
 	})
 	server := httptest.NewServer(r)
 	defer server.Close()
@@ -68,11 +68,11 @@ func ExampleConn_Set() {
 	}
 	defer ws.CloseNow()
 	for range 2 {
-		if err := wsjson.Write(ctx, ws, map[string]any{"type": "COUNT"}); err != nil {
+		if err := wsjson.Write(ctx, ws, map[string]any{"type": "HIT"}); err != nil {
 			log.Fatal(err)
 		}
 		var counted struct {
-			Payload Counted `json:"payload"`
+			Payload HitsCounted `json:"payload"`
 		}
 		if err := wsjson.Read(ctx, ws, &counted); err != nil {
 			log.Fatal(err)
