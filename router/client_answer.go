@@ -38,38 +38,35 @@ func (c *Conn) answerClientCall(in *incoming) bool {
 	return true
 }
 
-// decodeAnswer decodes and validates the answer to a call, and releases it.
-func decodeAnswer[Reply Message](c *Conn, in *incoming) (reply Reply, err error) {
+// decodeAnswer decodes and validates the answer to a call like a message of the route, and releases
+// it. It returns a pointer to the reply.
+func decodeAnswer(c *Conn, rt *Route, in *incoming) (reply any, err error) {
 	defer in.release()
 	defer c.recoverAnswer(&err)
-	rt, err := replyRoute[Reply](c.router)
-	if err != nil {
-		return reply, err
-	}
 	payload, err := in.answerPayload(rt.name)
 	if err != nil {
-		return reply, err
+		return nil, err
 	}
-	m, err := rt.decodePayload(in.codec, payload)
-	if err != nil {
-		return reply, invalidAnswer(err)
+	if reply, err = rt.decodePayload(in.codec, payload); err != nil {
+		return nil, invalidAnswer(err)
 	}
-	if err := rt.validate(m, c.router.opts.Validate); err != nil {
-		return reply, invalidAnswer(err)
+	if err := rt.validate(reply, c.router.opts.Validate); err != nil {
+		return nil, invalidAnswer(err)
 	}
-	return *m.(*Reply), nil
+	return reply, nil
 }
 
 // replyRoute returns a route that is not registered. It decodes replies of a type.
 func replyRoute[Reply Message](r *Router) (*Route, error) {
-	rt, typ := new(Route), reflect.TypeFor[Reply]()
+	typ := reflect.TypeFor[Reply]()
+	if typ.Kind() == reflect.Interface || typ.Kind() == reflect.Pointer && typ.Elem().Implements(reflect.TypeFor[Message]()) {
+		err := fmt.Errorf("router: Call: the reply %v is not a value type; messages are received by value", typ)
+		return nil, &errors.Error{Code: errors.Internal, Err: err}
+	}
+	rt := new(Route)
 	setType[Reply](rt, r.opts.RejectUnknownFields)
 	var zero Reply
-	switch {
-	case typ.Kind() == reflect.Interface:
-		err := fmt.Errorf("router: Call: the reply %v is an interface; it must be the type of one message", typ)
-		return nil, &errors.Error{Code: errors.Internal, Err: err}
-	case rt.pointer:
+	if rt.pointer {
 		typ = typ.Elem()
 		zero = reflect.New(typ).Interface().(Reply)
 	}

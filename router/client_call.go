@@ -31,7 +31,7 @@ import (
 //   - UNAVAILABLE if the connection is closed first.
 //   - a [*LimitExceeded] if Limits.ClientCalls calls have no answer, or the message is longer than
 //     Limits.QueueBytes.
-//   - INTERNAL if the message cannot be encoded.
+//   - INTERNAL if the message cannot be encoded, or Reply cannot be registered.
 //
 // Without an answer, the client may have handled the call nevertheless. An error of the client is
 // in the client's own words. A handler may return it to the client that has sent it, but should
@@ -45,17 +45,22 @@ import (
 func Call[Reply Message](ctx context.Context, c *Conn, m Message) (Reply, error) {
 	var none Reply
 	start := time.Now()
+	rt, err := replyRoute[Reply](c.router)
+	if err != nil {
+		c.recordClientCall(m, start, err)
+		return none, err
+	}
 	in, err := c.call(ctx, m, start)
 	if err != nil {
 		c.recordClientCall(m, start, err)
 		return none, err
 	}
-	reply, err := decodeAnswer[Reply](c, in)
+	reply, err := decodeAnswer(c, rt, in)
 	c.recordClientCall(m, start, err)
 	if err != nil {
 		return none, err
 	}
-	return reply, nil
+	return *reply.(*Reply), nil
 }
 
 // A clientCalls holds the calls to a client that have no answer.
