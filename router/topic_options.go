@@ -16,9 +16,9 @@ type TopicOptions struct {
 	// PERMISSION_DENIED, and only handlers can subscribe their connections.
 	Authorize func(*Context, TopicName) error
 
-	// Presence makes every subscriber present, as [Conn.Join] does: those that [Conn.Subscribe]
-	// has subscribed and clients that have subscribed themselves have an empty info. A client that asks for it
-	// receives the members with the answer to $ws:subscribe, and then every change.
+	// Presence makes every subscriber present, as [Conn.Join] does. The info is empty unless Join
+	// sets it. A client that asks for it receives the members with the answer to $ws:subscribe,
+	// and then every change, so clients learn the connection, tenant and user IDs of others.
 	Presence bool
 
 	// SlowConsumer is the policy for publications. The zero value means Options.SlowConsumer.
