@@ -4,14 +4,18 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/codec/cbor"
+	"github.com/penstock-go/penstock/codec/protobuf"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/chatpb"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
 )
 
 // TestCodec_ProtocolMessagesAreJSON uses the protocol's own calls and messages on a connection with
@@ -59,4 +63,30 @@ func TestCodec_ProtocolMessagesAreJSON(t *testing.T) {
 	third.send(`{"type":"$ws:subscribe","meta":{"correlationId":"s"}}`, []byte(`{"topic":"room/go"}`))
 	assert.Len(t, next("$ws:presence", "")["joined"], 1)
 	assert.Contains(t, text(), `"$ws:presence"`)
+}
+
+// TestCodec_CallsToClients calls clients with every format, with messages that are pointers.
+func TestCodec_CallsToClients(t *testing.T) {
+	for name, opts := range map[string][]routertest.Option{
+		"JSON": nil, "CBOR": {routertest.Codec(cbor.New(nil))}, "protobuf": {routertest.Codec(protobuf.Codec{})},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			r := router.New(&router.Options{Codecs: []router.Codec{cbor.New(nil), protobuf.Codec{}}})
+			client := routertest.Dial(t, r, opts...)
+			synctest.Wait()
+			conns := collect(r)
+			require.Len(t, conns, 1)
+			routertest.Handle(client, func(m *chatpb.Say) (*chatpb.Said, error) {
+				if m.GetText() == "" {
+					return nil, errors.Errorf(errors.NotFound, "no text")
+				}
+				return &chatpb.Said{Text: m.GetText()}, nil
+			})
+			reply, err := router.Call[*chatpb.Said](t.Context(), conns[0], &chatpb.Say{Text: "hi"})
+			require.NoError(t, err)
+			assert.Equal(t, "hi", reply.GetText())
+			_, err = router.Call[*chatpb.Said](t.Context(), conns[0], &chatpb.Say{})
+			assert.Equal(t, errors.NotFound, errors.CodeOf(err))
+		})
+	}
 }

@@ -109,11 +109,20 @@ func (c *Conn) Send(m router.Message) {
 // send sends a message in the format of the connection.
 func (c *Conn) send(m router.Message, meta outgoingMeta) {
 	c.t.Helper()
-	if c.codec == nil {
-		c.SendText(envelope(c.t, m, meta))
-		return
+	if typ, message := c.encode(m, meta); typ == websocket.MessageBinary {
+		c.SendBinary(message)
+	} else {
+		c.SendText(string(message))
 	}
-	c.SendBinary(binaryEnvelope(c.t, c.codec, m, meta))
+}
+
+// encode encodes a message in the format of the connection.
+func (c *Conn) encode(m router.Message, meta outgoingMeta) (websocket.MessageType, []byte) {
+	c.t.Helper()
+	if c.codec == nil {
+		return websocket.MessageText, []byte(envelope(c.t, m, meta))
+	}
+	return websocket.MessageBinary, binaryEnvelope(c.t, c.codec, m, meta)
 }
 
 // SendText sends text as a WebSocket text message, without any encoding. An error

@@ -26,18 +26,18 @@ import (
 func Handle[M, Reply router.Message](c *Conn, handle func(M) (Reply, error)) {
 	var zero M
 	answer := func(frame Frame) {
-		var m M
-		if len(frame.Payload) > 0 && jsonv2.Unmarshal(frame.Payload, &m) != nil {
-			c.t.Errorf("routertest: %s cannot be decoded as %T", frame.Text, m)
+		m, target := newMessage[M]()
+		if c.unmarshal(frame, target) != nil {
+			c.t.Errorf("routertest: %s cannot be decoded as %T", frame.Text, *m)
 			return
 		}
-		var text string
-		if reply, err := handle(m); err != nil {
-			text = errorEnvelope(err, frame.Meta.CorrelationID)
+		typ, message := websocket.MessageText, []byte(nil)
+		if reply, err := handle(*m); err != nil {
+			message = []byte(errorEnvelope(err, frame.Meta.CorrelationID))
 		} else {
-			text = envelope(c.t, reply, outgoingMeta{CorrelationID: frame.Meta.CorrelationID})
+			typ, message = c.encode(reply, outgoingMeta{CorrelationID: frame.Meta.CorrelationID})
 		}
-		_ = c.ws.Write(context.Background(), websocket.MessageText, []byte(text)) // the connection may be closed
+		_ = c.ws.Write(context.Background(), typ, message) // the connection may be closed
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *Conn) handle(frame Frame) bool {
 // Answer answers a call of the server with a message. An error fails the test.
 func (c *Conn) Answer(call Frame, reply router.Message) {
 	c.t.Helper()
-	c.SendText(envelope(c.t, reply, outgoingMeta{CorrelationID: call.Meta.CorrelationID}))
+	c.send(reply, outgoingMeta{CorrelationID: call.Meta.CorrelationID})
 }
 
 // AnswerError answers a call of the server with RPC_ERROR, which has the code, the message, the
