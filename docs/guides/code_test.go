@@ -20,6 +20,7 @@ const (
 
 import (
 	"context"
+	"database/sql"
 	"iter"
 	"log/slog"
 	"net"
@@ -55,6 +56,7 @@ var (
 	server      *http.Server
 	mux         *http.ServeMux
 	alarm       atomic.Bool
+	db          *sql.DB
 
 	requireAdmin, cached router.Middleware
 
