@@ -11,16 +11,15 @@ import (
 // A call is the state of a message that expects an answer, in addition to that of an event. Its
 // context is created on the first use, because most handlers do not use it.
 type call struct {
-	answered atomic.Bool // set by the first answer before that is queued; nothing is queued for the call after it
-	credits  *credits    // of a stream that the client has given credits; otherwise nil
-
-	deadline time.Time // the zero Time if there is none
-	place    int       // in the deadlineQueue, whose lock guards it; 0 if the call is not there
+	answered atomic.Bool   // set by the first answer before that is queued; nothing is queued for the call after it
+	indexed  bool          // in the callIndex, whose lock guards this field and the links
+	place    int32         // in the deadlineQueue, whose lock guards it; 0 if the call is not there
+	timeout  time.Duration // from receiving the call to its deadline; 0 if it has none
+	credits  *credits      // of a stream that the client has given credits; otherwise nil
 
 	ended atomic.Pointer[callEnd]     // nil while the call is open
 	lazy  atomic.Pointer[callContext] // nil until the context is used
 
-	indexed        bool // in the callIndex, whose lock guards this field and the links
 	previous, next *Context
 }
 
@@ -66,14 +65,15 @@ func (c *callContext) end(why *callEnd) {
 
 // context returns the call's context, and creates it on the first use. Concurrent first uses
 // race to store theirs; end cancels the stored one, whether it runs before or after.
-func (k *call) context(parent context.Context) context.Context {
+func (c *Context) callContext() context.Context {
+	k := &c.call
 	if created := k.lazy.Load(); created != nil {
 		return created.Context
 	}
 	created := new(callContext)
-	created.Context, created.cancel = context.WithCancelCause(parent)
-	if !k.deadline.IsZero() {
-		created.Context, created.stop = context.WithDeadlineCause(created.Context, k.deadline, errDeadline)
+	created.Context, created.cancel = context.WithCancelCause(c.conn.ctx)
+	if deadline, ok := c.Deadline(); ok {
+		created.Context, created.stop = context.WithDeadlineCause(created.Context, deadline, errDeadline)
 	}
 	if !k.lazy.CompareAndSwap(nil, created) {
 		created.end(endedByReturn)

@@ -12,7 +12,6 @@ import (
 type callIndex struct {
 	mu    sync.Mutex
 	first *Context
-	n     int
 	byID  map[string]*Context // nil up to maxListedCalls, and until there are none again
 }
 
@@ -36,15 +35,27 @@ func (x *callIndex) add(c *Context) bool {
 		x.first.call.previous = c
 	}
 	x.first = c
-	if x.n++; x.byID != nil {
+	if x.byID != nil {
 		x.byID[c.correlationID] = c
-	} else if x.n > maxListedCalls {
-		x.byID = make(map[string]*Context, 2*maxListedCalls)
-		for open := x.first; open != nil; open = open.call.next {
-			x.byID[open.correlationID] = open
-		}
+	} else {
+		x.buildMap()
 	}
 	return true
+}
+
+// buildMap creates the map if there are more calls than a list is good for.
+func (x *callIndex) buildMap() {
+	n := 0
+	for open := x.first; open != nil && n <= maxListedCalls; open = open.call.next {
+		n++
+	}
+	if n <= maxListedCalls {
+		return
+	}
+	x.byID = make(map[string]*Context, 2*maxListedCalls)
+	for open := x.first; open != nil; open = open.call.next {
+		x.byID[open.correlationID] = open
+	}
 }
 
 // remove takes a call out, if it is there.
@@ -65,7 +76,7 @@ func (x *callIndex) remove(c *Context) {
 		k.next.call.previous = k.previous
 	}
 	k.previous, k.next = nil, nil
-	if x.n--; x.n == 0 {
+	if x.first == nil {
 		x.byID = nil
 	} else if x.byID[c.correlationID] == c {
 		delete(x.byID, c.correlationID)

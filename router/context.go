@@ -33,7 +33,10 @@ var _ context.Context = (*Context)(nil)
 
 // Deadline returns the deadline of a call; ok is false for other messages.
 func (c *Context) Deadline() (deadline time.Time, ok bool) {
-	return c.call.deadline, !c.call.deadline.IsZero()
+	if c.call.timeout == 0 {
+		return time.Time{}, false
+	}
+	return c.receivedAt.Add(c.call.timeout), true
 }
 
 // Done returns a channel that is closed when the context is canceled.
@@ -62,7 +65,7 @@ func (c *Context) SetValue(key, value any) { c.values = &keyValue{key, value, c.
 // context returns the context that Context delegates to.
 func (c *Context) context() context.Context {
 	if c.route.rpc {
-		return c.call.context(c.conn.ctx)
+		return c.callContext()
 	}
 	return c.conn.ctx
 }

@@ -10,20 +10,35 @@ import (
 // deadline first, so a client that mixes short and long timeouts does not slow others down.
 type deadlineQueue struct {
 	mu    sync.Mutex
-	calls []*Context
+	calls []queuedCall
 	timer *time.Timer
 	at    time.Time // what the timer is set for; the zero Time if it is not set
 }
 
+type queuedCall struct {
+	*Context
+
+	deadline time.Time
+}
+
+// before reports whether a call is closer to the front than another one.
+func (c queuedCall) before(other queuedCall) bool { return c.deadline.Before(other.deadline) }
+
 // add inserts a call, unless it has no deadline, and sets the timer if the call is the next to
 // expire. The call must not be in the queue.
 func (q *deadlineQueue) add(c *Context) {
-	if c.call.deadline.IsZero() {
+	deadline, ok := c.Deadline()
+	if !ok {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.calls = append(q.calls, nil)
+	q.addLocked(queuedCall{c, deadline})
+}
+
+// addLocked is add with the lock held.
+func (q *deadlineQueue) addLocked(c queuedCall) {
+	q.calls = append(q.calls, queuedCall{})
 	q.up(len(q.calls)-1, c)
 	q.setTimer()
 }
@@ -31,7 +46,7 @@ func (q *deadlineQueue) add(c *Context) {
 // setTimer sets the timer for the first call, unless it is set for an earlier time. The timer is
 // not stopped when a call is answered in time, so usually nothing has expired when it fires.
 func (q *deadlineQueue) setTimer() {
-	deadline := q.calls[0].call.deadline
+	deadline := q.calls[0].deadline
 	if !q.at.IsZero() && !deadline.Before(q.at) {
 		return
 	}
@@ -50,18 +65,19 @@ func (q *deadlineQueue) remove(c *Context) {
 	q.removeLocked(c)
 }
 
-// shorten moves the deadline of a call forward. It does nothing if the call has left the queue.
-func (q *deadlineQueue) shorten(c *Context, deadline time.Time) {
+// setTimeout changes the timeout of a call and moves it in the queue. It does nothing if the call
+// has been answered.
+func (q *deadlineQueue) setTimeout(c *Context, timeout time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c.call.place == 0 {
+	if c.call.place == 0 && c.call.timeout > 0 {
 		return
 	}
 	q.removeLocked(c)
-	c.call.deadline = deadline
-	q.calls = append(q.calls, nil)
-	q.up(len(q.calls)-1, c)
-	q.setTimer()
+	c.call.timeout = timeout
+	if deadline, ok := c.Deadline(); ok {
+		q.addLocked(queuedCall{c, deadline})
+	}
 }
 
 // maxKeptDeadlines is the largest capacity that an empty queue keeps.
@@ -69,18 +85,18 @@ const maxKeptDeadlines = 1024
 
 // removeLocked is remove with the lock held.
 func (q *deadlineQueue) removeLocked(c *Context) {
-	i := c.call.place - 1
+	i := int(c.call.place) - 1
 	if i < 0 {
 		return
 	}
 	c.call.place = 0
 	last := len(q.calls) - 1
 	moved := q.calls[last]
-	q.calls[last] = nil
+	q.calls[last] = queuedCall{}
 	q.calls = q.calls[:last]
 	switch {
 	case i == last:
-	case i > 0 && moved.call.deadline.Before(q.calls[(i-1)/2].call.deadline):
+	case i > 0 && moved.before(q.calls[(i-1)/2]):
 		q.up(i, moved)
 	default:
 		q.down(i, moved)
@@ -91,10 +107,10 @@ func (q *deadlineQueue) removeLocked(c *Context) {
 }
 
 // up stores a call at i, or closer to the front.
-func (q *deadlineQueue) up(i int, c *Context) {
+func (q *deadlineQueue) up(i int, c queuedCall) {
 	for i > 0 {
 		parent := (i - 1) / 2
-		if !c.call.deadline.Before(q.calls[parent].call.deadline) {
+		if !c.before(q.calls[parent]) {
 			break
 		}
 		q.put(i, q.calls[parent])
@@ -104,16 +120,16 @@ func (q *deadlineQueue) up(i int, c *Context) {
 }
 
 // down stores a call at i, or farther from the front.
-func (q *deadlineQueue) down(i int, c *Context) {
+func (q *deadlineQueue) down(i int, c queuedCall) {
 	for {
 		child := 2*i + 1
 		if child >= len(q.calls) {
 			break
 		}
-		if right := child + 1; right < len(q.calls) && q.calls[right].call.deadline.Before(q.calls[child].call.deadline) {
+		if right := child + 1; right < len(q.calls) && q.calls[right].before(q.calls[child]) {
 			child = right
 		}
-		if !q.calls[child].call.deadline.Before(c.call.deadline) {
+		if !q.calls[child].before(c) {
 			break
 		}
 		q.put(i, q.calls[child])
@@ -122,9 +138,9 @@ func (q *deadlineQueue) down(i int, c *Context) {
 	q.put(i, c)
 }
 
-func (q *deadlineQueue) put(i int, c *Context) {
+func (q *deadlineQueue) put(i int, c queuedCall) {
 	q.calls[i] = c
-	c.call.place = i + 1
+	c.call.place = int32(i + 1)
 }
 
 // expire runs when the timer fires. Each answer gets its own goroutine, because it waits for room
@@ -134,8 +150,8 @@ func (q *deadlineQueue) expire() {
 	defer q.mu.Unlock()
 	q.at = time.Time{}
 	now := time.Now()
-	for len(q.calls) > 0 && !q.calls[0].call.deadline.After(now) {
-		c := q.calls[0]
+	for len(q.calls) > 0 && !q.calls[0].deadline.After(now) {
+		c := q.calls[0].Context
 		q.removeLocked(c)
 		go c.conn.cancelCall(c, inspect(errDeadline, ""), endedByDeadline)
 	}

@@ -16,33 +16,34 @@ func TestDeadlineQueue_MatchesSortedList(t *testing.T) {
 	start := time.Now().Add(time.Hour) // nothing expires
 	var q deadlineQueue
 	var model []*Context
-	newDeadline := func() time.Time { return start.Add(time.Duration(rng.IntN(100)) * time.Second) }
+	newTimeout := func() time.Duration { return time.Duration(1+rng.IntN(100)) * time.Second }
+	deadline := func(c *Context) time.Time { at, _ := c.Deadline(); return at }
 	for step := range 20_000 {
 		switch n := rng.IntN(10); {
 		case n < 4 && len(model) < 100 || len(model) == 0:
-			c := &Context{}
-			c.call.deadline = newDeadline()
+			c := &Context{receivedAt: start}
+			c.call.timeout = newTimeout()
 			q.add(c)
 			model = append(model, c)
 		case n < 8:
 			i := rng.IntN(len(model))
 			q.remove(model[i])
 			q.remove(model[i])
-			q.shorten(model[i], newDeadline())
+			q.setTimeout(model[i], newTimeout())
 			model = slices.Delete(model, i, i+1)
 		default:
-			q.shorten(model[rng.IntN(len(model))], newDeadline())
+			q.setTimeout(model[rng.IntN(len(model))], newTimeout())
 		}
 		require.Len(t, q.calls, len(model))
 		if len(model) > 0 {
-			first := slices.MinFunc(model, func(a, b *Context) int { return a.call.deadline.Compare(b.call.deadline) })
-			require.True(t, first.call.deadline.Equal(q.calls[0].call.deadline))
+			first := slices.MinFunc(model, func(a, b *Context) int { return deadline(a).Compare(deadline(b)) })
+			require.True(t, deadline(first).Equal(q.calls[0].deadline))
 		}
 		if step%100 > 0 {
 			continue
 		}
 		for i, c := range q.calls {
-			require.Equal(t, i+1, c.call.place)
+			require.EqualValues(t, i+1, c.call.place)
 		}
 	}
 	q.timer.Stop()

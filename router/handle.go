@@ -33,13 +33,13 @@ func (c *Conn) handle(in *incoming) {
 
 // mayStart reports whether a call that has waited must still be handled.
 func (c *Conn) mayStart(ctx *Context) bool {
-	switch deadline := ctx.call.deadline; {
+	switch deadline, ok := ctx.Deadline(); {
 	case c.ctx.Err() != nil:
 		if c.settleCall(ctx) {
 			c.recordCompleted(ctx.route.name, errors.Canceled)
 		}
 		return false
-	case !deadline.IsZero() && !time.Now().Before(deadline):
+	case ok && !time.Now().Before(deadline):
 		c.respondCall(ctx, nil, inspect(errDeadline, ""))
 		return false
 	default:

@@ -121,9 +121,7 @@ func (c *Conn) beginCall(in *incoming, headErr error) {
 		return
 	}
 	ctx := &Context{conn: c, route: in.route, correlationID: string(in.head.CorrelationID), receivedAt: in.At, size: in.Size, identity: in.identity}
-	if timeout := in.timeout(); timeout > 0 {
-		ctx.call.deadline = in.At.Add(timeout)
-	}
+	ctx.call.timeout = in.timeout()
 	in.call = ctx
 	c.deadlines.add(ctx)
 }
@@ -227,7 +225,8 @@ func (c *Conn) enqueue(in *incoming) *inspectedError {
 	if failed := c.admitCall(in); failed != nil {
 		return failed
 	}
-	if c.messages.Enqueue(in, in.call.call.deadline) == executor.Expired {
+	deadline, _ := in.call.Deadline() // another goroutine may own in after Enqueue
+	if c.messages.Enqueue(in, deadline) == executor.Expired {
 		c.finishCall(in.route)
 		return inspect(errDeadline, "")
 	}
@@ -244,9 +243,7 @@ func (c *Conn) admitCall(in *incoming) *inspectedError {
 	}
 	if ctx.correlationID == "" && len(in.head.CorrelationID) > 0 { // meta followed a long payload
 		ctx.correlationID = string(in.head.CorrelationID)
-		if timeout := in.timeout(); timeout > 0 {
-			c.deadlines.shorten(ctx, in.At.Add(timeout))
-		}
+		c.deadlines.setTimeout(ctx, in.timeout())
 	}
 	if !c.calls.add(ctx) {
 		ctx.correlationID = "" // it belongs to the other call
