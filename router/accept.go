@@ -134,9 +134,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 		}
 	}()
 	var subprotocol string
-	if c.format, subprotocol = r.selectFormat(req); c.format == formatJSON {
-		subprotocol = r.selectSubprotocol(req)
-	}
+	c.format, subprotocol = r.selectFormat(req)
 	ws, err := wsconn.Accept(w, req, subprotocol, &r.transport, (*transportHandler)(c))
 	if err == wsconn.ErrAnswered { //nolint:errorlint // never wrapped
 		c.recordRequestRejection(rejectedBy(reasonHandshake, errHandshake))
@@ -180,12 +178,11 @@ func (c *Conn) start() {
 	go c.open()
 }
 
-// selectSubprotocol returns the first of Options.Subprotocols that the client offers.
+// selectSubprotocol returns the first of Options.Subprotocols that is offered.
 // Without one, it returns the entry that carries the token, because browsers close a
 // connection whose server selects none of the offered subprotocols. It returns "" if there
 // is neither.
-func (r *Router) selectSubprotocol(req *http.Request) string {
-	offered := offeredSubprotocols(req)
+func (r *Router) selectSubprotocol(offered []string) string {
 	for _, p := range r.opts.Subprotocols {
 		if slices.Contains(offered, p) {
 			return p

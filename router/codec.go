@@ -98,19 +98,16 @@ func (r *Router) mustSupport(typ reflect.Type, position string) {
 	}
 }
 
-// selectFormat returns the first codec whose subprotocol the client offers, as a format and its
-// subprotocol, or formatJSON and "".
+// selectFormat returns the format of a connection and its subprotocol: those of the first codec whose
+// subprotocol the client offers, or else JSON.
 func (r *Router) selectFormat(req *http.Request) (format, string) {
-	if len(r.opts.Codecs) == 0 {
-		return formatJSON, ""
-	}
 	offered := offeredSubprotocols(req)
 	for i, codec := range r.opts.Codecs {
 		if name := codec.Subprotocol(); slices.Contains(offered, name) {
 			return format(i + 1), name
 		}
 	}
-	return formatJSON, ""
+	return formatJSON, r.selectSubprotocol(offered)
 }
 
 // codec returns the codec of the connection, or nil for JSON.

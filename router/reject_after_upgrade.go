@@ -27,7 +27,8 @@ func (r *Router) rejectAfterUpgrade(w http.ResponseWriter, req *http.Request, pa
 			r.upgradedRejections.Add(-1)
 		}
 	}()
-	ws, err := wsconn.Accept(w, req, r.selectSubprotocol(req), &r.transport, ignoreTransport{})
+	_, subprotocol := r.selectFormat(req)
+	ws, err := wsconn.Accept(w, req, subprotocol, &r.transport, ignoreTransport{})
 	if err != nil {
 		return err == wsconn.ErrAnswered //nolint:errorlint // never wrapped
 	}

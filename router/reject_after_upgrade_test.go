@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -91,6 +92,19 @@ func TestRejectAfterUpgrade_ClosesWithCodeAndReason(t *testing.T) {
 			require.NoError(t, ws.Close(websocket.StatusNormalClosure, ""))
 		})
 	}
+}
+
+func TestRejectAfterUpgrade_SelectsTheSubprotocolOfACodec(t *testing.T) {
+	server := newTestServer(t, router.New(discardLogs(router.Options{
+		RejectAfterUpgrade: true,
+		Authenticate:       failingAuthenticate(errors.Errorf(errors.Unauthenticated, "log in first")),
+		Codecs:             []router.Codec{cbor.New(nil)},
+	})))
+	resp, closed := dialRejected(t, server, &websocket.DialOptions{Subprotocols: []string{"bearer.wrong", cbor.Subprotocol}})
+	assert.Equal(t, cbor.Subprotocol, resp.Header.Get("Sec-WebSocket-Protocol"), "as for an accepted connection")
+	assert.EqualValues(t, router.StatusUnauthenticated, closed.Code)
+	resp, _ = dialRejected(t, server, &websocket.DialOptions{Subprotocols: []string{cbor.Subprotocol}})
+	assert.Equal(t, cbor.Subprotocol, resp.Header.Get("Sec-WebSocket-Protocol"), "browsers close a connection without it")
 }
 
 func TestRejectAfterUpgrade_IncludesOriginLimitsAndShutdown(t *testing.T) {
