@@ -33,13 +33,8 @@ func (q *deadlineQueue) add(c *Context) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.addLocked(queuedCall{c, deadline})
-}
-
-// addLocked is add with the lock held.
-func (q *deadlineQueue) addLocked(c queuedCall) {
 	q.calls = append(q.calls, queuedCall{})
-	q.up(len(q.calls)-1, c)
+	q.up(len(q.calls)-1, queuedCall{c, deadline})
 	q.setTimer()
 }
 
@@ -58,36 +53,21 @@ func (q *deadlineQueue) setTimer() {
 	}
 }
 
-// remove takes a call out of the queue, if it is there.
-func (q *deadlineQueue) remove(c *Context) {
+// remove takes a call out of the queue, and reports whether it was there.
+func (q *deadlineQueue) remove(c *Context) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.removeLocked(c)
-}
-
-// setTimeout changes the timeout of a call and moves it in the queue. It does nothing if the call
-// has been answered.
-func (q *deadlineQueue) setTimeout(c *Context, timeout time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if c.call.place == 0 && c.call.timeout > 0 {
-		return
-	}
-	q.removeLocked(c)
-	c.call.timeout = timeout
-	if deadline, ok := c.Deadline(); ok {
-		q.addLocked(queuedCall{c, deadline})
-	}
+	return q.removeLocked(c)
 }
 
 // maxKeptDeadlines is the largest capacity that an empty queue keeps.
 const maxKeptDeadlines = 1024
 
 // removeLocked is remove with the lock held.
-func (q *deadlineQueue) removeLocked(c *Context) {
+func (q *deadlineQueue) removeLocked(c *Context) bool {
 	i := int(c.call.place) - 1
 	if i < 0 {
-		return
+		return false
 	}
 	c.call.place = 0
 	last := len(q.calls) - 1
@@ -104,6 +84,7 @@ func (q *deadlineQueue) removeLocked(c *Context) {
 	if last == 0 && cap(q.calls) > maxKeptDeadlines {
 		q.calls = nil
 	}
+	return true
 }
 
 // up stores a call at i, or closer to the front.

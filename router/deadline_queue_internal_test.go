@@ -27,12 +27,14 @@ func TestDeadlineQueue_MatchesSortedList(t *testing.T) {
 			model = append(model, c)
 		case n < 8:
 			i := rng.IntN(len(model))
-			q.remove(model[i])
-			q.remove(model[i])
-			q.setTimeout(model[i], newTimeout())
+			assert.True(t, q.remove(model[i]))
+			assert.False(t, q.remove(model[i]))
 			model = slices.Delete(model, i, i+1)
 		default:
-			q.setTimeout(model[rng.IntN(len(model))], newTimeout())
+			c := model[rng.IntN(len(model))]
+			q.remove(c)
+			c.call.timeout = newTimeout()
+			q.add(c)
 		}
 		require.Len(t, q.calls, len(model))
 		if len(model) > 0 {

@@ -241,10 +241,8 @@ func (c *Conn) respondCall(ctx *Context, reply *wsconn.Frame, failed *inspectedE
 	switch {
 	case failed != nil && first:
 		c.respondFailed(ctx, failed)
-	case failed != nil && failed.limited:
-		c.recordLimitExceeded(ctx.route.name, failed.limit)
 	case failed != nil:
-		c.router.reportError(c, ctx.route.name, failed)
+		c.reportLate(ctx.route.name, failed)
 	case first:
 		_ = c.queueWait(reply)
 		c.recordCompleted(ctx.route.name, "")

@@ -214,7 +214,7 @@ func (c *Conn) ingressContext(typ string, id *connIdentity, size int64, at time.
 
 // enqueue is stage 5. It adds the message to the connection's serial queue.
 func (c *Conn) enqueue(in *incoming) *inspectedError {
-	in.head.FindMeta(in.Bytes)
+	late := in.head.FindMeta(in.Bytes)
 	if in.call == nil {
 		if failed := c.acknowledge(in); failed != nil {
 			return failed
@@ -222,7 +222,7 @@ func (c *Conn) enqueue(in *incoming) *inspectedError {
 		c.messages.Enqueue(in, time.Time{})
 		return nil
 	}
-	if failed := c.admitCall(in); failed != nil {
+	if failed := c.admitCall(in, late); failed != nil {
 		return failed
 	}
 	deadline, _ := in.call.Deadline() // another goroutine may own in after Enqueue
@@ -233,21 +233,24 @@ func (c *Conn) enqueue(in *incoming) *inspectedError {
 	return nil
 }
 
-// admitCall decides about a call in stage 5.
-func (c *Conn) admitCall(in *incoming) *inspectedError {
+// admitCall decides about a call in stage 5. late says that its meta was not known before.
+func (c *Conn) admitCall(in *incoming, late bool) *inspectedError {
 	ctx := in.call
+	if late && !c.readLateMeta(in) {
+		return inspect(errDeadline, "")
+	}
 	if in.route.stream {
 		if failed := in.readCredit(); failed != nil {
 			return failed
 		}
 	}
-	if ctx.correlationID == "" && len(in.head.CorrelationID) > 0 { // meta followed a long payload
-		ctx.correlationID = string(in.head.CorrelationID)
-		c.deadlines.setTimeout(ctx, in.timeout())
-	}
 	if !c.calls.add(ctx) {
-		ctx.correlationID = "" // it belongs to the other call
+		in.head.CorrelationID = nil // it belongs to the other call
 		return inspect(errDuplicateCall, "")
+	}
+	if ctx.call.isAnswered() { // the deadline passed before the call was in the index
+		c.calls.remove(ctx)
+		return inspect(errDeadline, "")
 	}
 	if in.route.stream && c.draining.Load() { // drain may have ended the open streams before this one was added
 		return inspect(errDraining, "")
@@ -263,4 +266,17 @@ func (c *Conn) admitCall(in *incoming) *inspectedError {
 	}
 	c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
 	return nil
+}
+
+// readLateMeta completes a call whose meta followed a long payload. The goroutine that answers a call
+// at its deadline reads these fields, so the call must not be in the queue of deadlines meanwhile.
+// readLateMeta reports false if the deadline has passed already.
+func (c *Conn) readLateMeta(in *incoming) bool {
+	ctx := in.call
+	if !c.deadlines.remove(ctx) && ctx.call.timeout > 0 {
+		return false
+	}
+	ctx.correlationID, ctx.call.timeout = string(in.head.CorrelationID), in.timeout()
+	c.deadlines.add(ctx)
+	return true
 }

@@ -3,8 +3,8 @@ package router
 // rejectMessage rejects a message: the client receives exactly one answer, or what the
 // LimitAction says.
 func (c *Conn) rejectMessage(in *incoming, failed *inspectedError) {
-	if in.call != nil {
-		c.respondCall(in.call, nil, failed) // unless its deadline has passed meanwhile
+	if in.call != nil && !c.settleCall(in.call) { // the deadline has passed meanwhile
+		c.reportLate(in.route.name, failed)
 		return
 	}
 	action := c.router.opts.LimitAction
@@ -12,6 +12,15 @@ func (c *Conn) rejectMessage(in *incoming, failed *inspectedError) {
 		action = in.route.action
 	}
 	c.respondRejected(in.typ(), action, in.correlationID(), failed)
+}
+
+// reportLate reports the error of a call that has been answered already.
+func (c *Conn) reportLate(typ string, failed *inspectedError) {
+	if failed.limited {
+		c.recordLimitExceeded(typ, failed.limit)
+	} else {
+		c.router.reportError(c, typ, failed)
+	}
 }
 
 // respondFailed answers a message whose handler or middleware has returned an error, which may

@@ -17,7 +17,7 @@ func TestAdmitCall_RejectsStreamThatDrainMayNotHaveSeen(t *testing.T) {
 		route := &Route{rpc: true, stream: stream}
 		c.draining.Store(true)
 		c.endStreams()
-		failed := c.admitCall(&incoming{route: route, call: &Context{conn: c, route: route}})
+		failed := c.admitCall(&incoming{route: route, call: &Context{conn: c, route: route}}, false)
 		if !stream {
 			assert.Nil(t, failed)
 			continue

@@ -24,15 +24,16 @@ func ParseHeadPrefix(prefix []byte) (Head, error) {
 	return parseHead(headParser{frame: prefix})
 }
 
-// FindMeta reads meta if ParseHead has not. It may have to scan the whole envelope. data must be the
-// input of [ParseHead].
-func (h *Head) FindMeta(data []byte) {
+// FindMeta reads meta if ParseHead has not, and reports whether it had to. It may have to scan the
+// whole envelope. data must be the input of [ParseHead].
+func (h *Head) FindMeta(data []byte) bool {
 	if h.unread == 0 {
-		return
+		return false
 	}
 	p := headParser{frame: data, typeDone: true}
 	_ = p.members(h.unread)
 	h.Meta, h.unread = p.head.Meta, 0
+	return true
 }
 
 type headParser struct {
