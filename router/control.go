@@ -32,7 +32,7 @@ func controlOf(head *wire.Head) string {
 func (c *Conn) handleControl(in *incoming) *inspectedError {
 	in.head.FindMeta(in.Bytes)
 	if in.control == wire.TypeCredit && !in.head.HasCredit {
-		return inspect(errNoCredit, "")
+		return inspect(errNoCredit, "").at("parse")
 	}
 	if failed := c.acknowledge(in); failed != nil {
 		return failed
@@ -64,7 +64,7 @@ func (c *Conn) acknowledge(in *incoming) *inspectedError {
 	case !in.head.Ack:
 		return nil
 	case len(in.head.CorrelationID) == 0:
-		return inspect(errAckWithoutID, "")
+		return inspect(errAckWithoutID, "").at("parse")
 	}
 	_ = c.queueWait(encodeControl(c.binary(), wire.TypeAck, string(in.head.CorrelationID)))
 	c.ws.Wake()

@@ -26,7 +26,7 @@ func (in *incoming) readCredit() *inspectedError {
 	case !in.head.HasCredit:
 		return nil
 	case len(in.head.CorrelationID) == 0:
-		return inspect(errCreditWithoutID, "")
+		return inspect(errCreditWithoutID, "").at("parse")
 	}
 	in.call.call.credits = &credits{left: in.head.Credit}
 	return nil

@@ -134,7 +134,7 @@ func (q *deadlineQueue) expire() {
 	for len(q.calls) > 0 && !q.calls[0].deadline.After(now) {
 		c := q.calls[0].Context
 		q.removeLocked(c)
-		go c.conn.cancelCall(c, inspect(errDeadline, ""), endedByDeadline)
+		go c.conn.cancelCall(c, inspect(errDeadline, "").at("deadline"), endedByDeadline)
 	}
 	if len(q.calls) > 0 {
 		q.setTimer()

@@ -72,16 +72,6 @@ func inspect(err error, where string) *inspectedError {
 // inspectCoded splits an error whose tree contains an *errors.Error.
 func inspectCoded(e *errors.Error, err error) *inspectedError {
 	p := &inspectedError{payload: publicPayload(e), retryAfter: e.RetryAfter}
-	switch e {
-	case errDraining:
-		p.stage = "draining"
-	case errDeadline:
-		p.stage = "deadline"
-	case errAckWithoutID:
-		p.stage = "parse"
-	case errDuplicateCall:
-		p.stage = "concurrency"
-	}
 	switch {
 	case e.Err != nil:
 		_ = err.Error() // a panic must occur here and not in OnError

@@ -40,7 +40,7 @@ func (c *Conn) mayStart(ctx *Context) bool {
 		}
 		return false
 	case ok && !time.Now().Before(deadline):
-		c.respondCall(ctx, nil, inspect(errDeadline, ""))
+		c.respondCall(ctx, nil, inspect(errDeadline, "").at("deadline"))
 		return false
 	default:
 		return !ctx.call.isAnswered()

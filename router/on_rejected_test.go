@@ -83,6 +83,7 @@ func TestOnRejected_ReportsMessageOfEveryStage(t *testing.T) {
 		{name: "concurrency", sent: []string{blockingEcho, call(`{"n":1}`)}, want: want{"ECHO", errors.ResourceExhausted, "concurrency", "in_flight limit exceeded: 2 of 1", 0}},
 		{name: "duplicate ID", sent: []string{blockingEcho, blockingEcho}, want: want{"ECHO", errors.InvalidArgument, "concurrency", "", 0}},
 		{name: "acknowledgment without ID", sent: []string{`{"type":"ECHO","meta":{"ack":true},"payload":{"n":1}}`}, want: want{"ECHO", errors.InvalidArgument, "parse", "", 0}},
+		{name: "credit without a number", sent: []string{`{"type":"$ws:credit","meta":{"correlationId":"c"}}`}, want: want{"$ws:credit", errors.InvalidArgument, "parse", "", 0}},
 		{name: "decode", sent: []string{call(`{"n":"one"}`)}, want: want{"ECHO", errors.InvalidArgument, "decode", "", 0}},
 		{name: "handler", sent: []string{call(`{"n":-3}`)}, want: want{"ECHO", errors.NotFound, "handler", "NOT_FOUND: no such room: http: named cookie not present", 0}},
 		{name: "handler, panic", sent: []string{call(`{"n":-2}`)}, want: want{"ECHO", errors.Internal, "handler", "panic: broken", 0}},

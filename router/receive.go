@@ -104,7 +104,7 @@ func (c *Conn) admit(in *incoming, headErr error, ingress *inspectedError) *insp
 	case in.control != "":
 		return c.handleControl(in)
 	case c.draining.Load():
-		return inspect(errDraining, "")
+		return inspect(errDraining, "").at("draining")
 	case in.route == nil:
 		return inspect(errors.Errorf(errors.Unimplemented, "no handler for this type"), "").at("route")
 	}
@@ -228,7 +228,7 @@ func (c *Conn) enqueue(in *incoming) *inspectedError {
 	deadline, _ := in.call.Deadline() // another goroutine may own in after Enqueue
 	if c.messages.Enqueue(in, deadline) == executor.Expired {
 		c.finishCall(in.route)
-		return inspect(errDeadline, "")
+		return inspect(errDeadline, "").at("deadline")
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (c *Conn) enqueue(in *incoming) *inspectedError {
 func (c *Conn) admitCall(in *incoming, late bool) *inspectedError {
 	ctx := in.call
 	if late && !c.readLateMeta(in) {
-		return inspect(errDeadline, "")
+		return inspect(errDeadline, "").at("deadline")
 	}
 	if in.route.stream {
 		if failed := in.readCredit(); failed != nil {
@@ -246,14 +246,14 @@ func (c *Conn) admitCall(in *incoming, late bool) *inspectedError {
 	}
 	if !c.calls.add(ctx) {
 		in.head.CorrelationID = nil // it belongs to the other call
-		return inspect(errDuplicateCall, "")
+		return inspect(errDuplicateCall, "").at("concurrency")
 	}
 	if ctx.call.isAnswered() { // the deadline passed before the call was in the index
 		c.calls.remove(ctx)
-		return inspect(errDeadline, "")
+		return inspect(errDeadline, "").at("deadline")
 	}
 	if in.route.stream && c.draining.Load() { // drain may have ended the open streams before this one was added
-		return inspect(errDraining, "")
+		return inspect(errDraining, "").at("draining")
 	}
 	limit := int64(c.router.opts.Limits.Concurrency)
 	if n := c.inFlight.Add(1); n > limit {

@@ -97,7 +97,7 @@ func withoutClosed(err error) error {
 func (c *Conn) endStreams() {
 	for _, ctx := range c.calls.all() {
 		if ctx.route.stream {
-			go c.cancelCall(ctx, inspect(errDraining, ""), endedByDraining)
+			go c.cancelCall(ctx, inspect(errDraining, "").at("draining"), endedByDraining)
 		}
 	}
 }
