@@ -8,7 +8,11 @@ import (
 
 // An IngressContext describes a received message before its payload is decoded.
 type IngressContext struct {
-	Type       string     // a registered type or "__heartbeat"; "" for any other
+	// Type is a registered type, or one of the protocol: "__heartbeat", "$ws:abort", "$ws:answer" (an
+	// answer to a [Call]), "$ws:auth", "$ws:credit", "$ws:hello", "$ws:subscribe" or
+	// "$ws:unsubscribe". It is "" for any other message, and for one that cannot be parsed.
+	Type string
+
 	ConnID     string     // as Conn.ID returns it
 	IP         netip.Addr // of the client, unmapped and without a zone; the zero netip.Addr if unknown
 	Identity   Identity   // of the connection when the message was read

@@ -78,8 +78,9 @@ package router
 //
 // # Calls under locks
 //
-// Under a lock, the package never waits for a client, a handler or a hook. A message is encoded
-// before locks are acquired, so a Codec is never called under one. The package calls only this
+// Under a lock, the package never waits for a client, a handler or a hook. A message of the
+// application is encoded before locks are acquired, so a Codec is never called under one. Changes of
+// presence and the warning before an identity expires are encoded under one, always as JSON. The package calls only this
 // application code there, which must not call the router and whose panics are recovered:
 //
 //   - the methods of broker.Session, under topicShard.mu or topic.mu; so a broker must not

@@ -136,9 +136,6 @@ func (ts *topics) sendPresence(t *topic) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := t.presence.feed
-	if f == nil { // the topic has been dropped
-		return
-	}
 	f.scheduled = false
 	more := true
 	defer func() {

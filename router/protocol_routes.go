@@ -34,16 +34,10 @@ func protocolCall[M, Reply protocolMessage](r *Router, handle func(*Context, M) 
 	})
 }
 
-// withoutMiddleware makes a call of the protocol skip the application's middleware, which may
-// reject clients that are not authenticated yet.
-func (rt *Route) withoutMiddleware() *Route {
-	rt.bare = true
-	return rt
-}
-
-// registerProtocolRoutes registers the calls that every router serves.
+// registerProtocolRoutes registers the calls that every router serves. The greeting and the refresh
+// skip the application's middleware, which may reject clients that are not authenticated yet.
 func (r *Router) registerProtocolRoutes() {
-	protocolCall(r, r.refreshIdentity).withoutMiddleware()
-	protocolCall(r, greet).withoutMiddleware()
+	protocolCall(r, r.refreshIdentity).bare = true
+	protocolCall(r, greet).bare = true
 	r.registerTopicRoutes()
 }

@@ -249,8 +249,10 @@ func (g *generator) envelope() string {
 }
 
 func (g *generator) meta() string {
-	all := []string{g.member("timestamp", "1730000000000"), g.member("correlationId", g.quote("c\"1\\")), g.member("x", g.value(2)),
-		g.member("timeoutMs", strconv.Itoa(1+g.IntN(1<<30))), g.member("ack", strconv.FormatBool(g.IntN(2) == 0)), g.member("credit", strconv.Itoa(g.IntN(1000)))}
+	all := []string{
+		g.member("timestamp", "1730000000000"), g.member("correlationId", g.quote("c\"1\\")), g.member("x", g.value(2)),
+		g.member("timeoutMs", strconv.Itoa(1+g.IntN(1<<30))), g.member("ack", strconv.FormatBool(g.IntN(2) == 0)), g.member("credit", strconv.Itoa(g.IntN(1000))),
+	}
 	g.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return "{" + strings.Join(all[:g.IntN(len(all)+1)], ",") + "}"
 }
