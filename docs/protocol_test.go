@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -121,6 +122,29 @@ func TestProtocol_ListsAllCodes(t *testing.T) {
 		errors.ResourceExhausted, errors.Unavailable, errors.Aborted, errors.Internal,
 	} {
 		assert.Contains(t, string(text), "| `"+string(code)+"` |")
+	}
+}
+
+// TestProtocol_HasSampleOfEveryType looks for the types in the code of the router.
+func TestProtocol_HasSampleOfEveryType(t *testing.T) {
+	files, err := filepath.Glob("../router/*.go")
+	require.NoError(t, err)
+	found := map[string]bool{}
+	for _, file := range append(files, "../internal/wire/names.go") {
+		code, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, match := range regexp.MustCompile(`"(\$ws:[a-z-]+|__[a-z_]+|ERROR|RPC_ERROR)"`).FindAllSubmatch(code, -1) {
+			found[string(match[1])] = true
+		}
+	}
+	require.Greater(t, len(found), 15)
+	delete(found, wire.TypeAnswer) // only ingress sees it
+	all := bytes.Join(samples(t), nil)
+	for typ := range found {
+		assert.Contains(t, string(all), `{"type":"`+typ+`"`)
 	}
 }
 
