@@ -10,7 +10,7 @@ type AnnouncedLimit struct {
 	Capacity int64         // tokens in a full bucket
 	Refill   int64         // tokens that return every Per, one by one
 	Per      time.Duration // whole microseconds
-	Scope    LimitScope    // who shares the bucket
+	Scope    LimitScope    // which connections share the bucket
 
 	// Bucket distinguishes the buckets of the limit: types with the same Bucket share one. It is not
 	// sent to the client. A limit.Key of package limit can be assigned to it.
@@ -26,11 +26,11 @@ type LimitScope string
 
 // The scopes.
 const (
-	ScopeConnection LimitScope = "connection" // none: the bucket is full when the connection opens
-	ScopeUser       LimitScope = "user"       // those of the same user
-	ScopeTenant     LimitScope = "tenant"     // those of the same tenant
-	ScopeIP         LimitScope = "ip"         // those from the same address or network
-	ScopeServer     LimitScope = "server"     // others, about which the client knows nothing
+	ScopeConnection LimitScope = "connection" // one connection: the bucket is full when it opens
+	ScopeUser       LimitScope = "user"       // connections of the same user
+	ScopeTenant     LimitScope = "tenant"     // connections of the same tenant
+	ScopeIP         LimitScope = "ip"         // connections from the same address or network
+	ScopeServer     LimitScope = "server"     // connections that the client cannot identify
 )
 
 // A sharedLimit is a limit as clients receive it: AnnouncedLimits with the same numbers, by bucket.

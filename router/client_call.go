@@ -38,8 +38,8 @@ import (
 // replace it before it answers another client, which would take it for an error of its own.
 //
 // Call may be called concurrently and by handlers. An event's handler delays the later messages of
-// its connection meanwhile, but not answers, unless so many messages wait that the connection is not
-// read; see Limits.InboundBytes. Options.OnOpen must not wait for a Call to its connection, which
+// its connection meanwhile. Answers overtake these messages, but not while the connection is not
+// read because too many of them wait; see Limits.InboundBytes. Options.OnOpen must not wait for a Call to its connection, which
 // is not read before OnOpen has returned; a goroutine that OnOpen starts may. During Shutdown,
 // answers are received until the connection is closed.
 func Call[Reply Message](ctx context.Context, c *Conn, m Message) (Reply, error) {
@@ -71,7 +71,7 @@ type clientCalls struct {
 }
 
 // A clientCall is a call to a client. The goroutine that removes it from clientCalls decides how it
-// ends: with an answer, or with the caller's reason not to wait any longer.
+// ends: with an answer, or because its caller stops waiting.
 type clientCall struct {
 	id     string
 	answer chan *incoming // of capacity 1, so that the reading goroutine does not wait
@@ -113,7 +113,7 @@ func (c *Conn) call(ctx context.Context, m Message, start time.Time) (*incoming,
 	return nil, c.endOfWait(ctx)
 }
 
-// endOfWait returns why a caller must not wait any longer, or nil. A message's context ends with
+// endOfWait returns why a caller must stop waiting, or nil. A message's context ends with
 // its connection, so the connection comes first.
 func (c *Conn) endOfWait(ctx context.Context) error {
 	switch {
@@ -163,7 +163,7 @@ func (c *Conn) sendCall(ctx context.Context, call *clientCall, m Message, start 
 	return err
 }
 
-// endClientCall removes a call that its caller does not wait for any longer. If the answer has
+// endClientCall removes a call whose caller stops waiting. If the answer has
 // arrived before, it returns that.
 func (c *Conn) endClientCall(call *clientCall) *incoming {
 	if c.clientCalls.Load().remove(call.id) == nil {

@@ -36,7 +36,7 @@ package router
 // Per connShard: the timer of the deadlineQueue, which starts a goroutine per expired call. It
 // answers the call (cancelCall) wherever that is: in ingress on the reading goroutine, in
 // c.messages, or in its handler. An abort does the same on the reading goroutine. The goroutine that
-// marks the call as answered sends the answer (settleCall); only the goroutine that takes a message out of
+// marks the call as answered sends the answer (settleCall). The one that takes a message out of
 // c.messages owns it, so a waiting call is either removed by cancelCall or starts.
 // Per router: r.events, a queue for OnPresence, OnMessagesLost and logAsync, whose goroutine
 // exists only while a function waits. Per presence query: two timers. Per topic whose presence
@@ -80,8 +80,9 @@ package router
 //
 // Under a lock, the package never waits for a client, a handler or a hook. A message of the
 // application is encoded before locks are acquired, so a Codec is never called under one. Changes of
-// presence and the warning before an identity expires are encoded under one, always as JSON. The package calls only this
-// application code there, which must not call the router and whose panics are recovered:
+// presence are encoded under topic.mu, and the warning before an identity expires under Conn.mu, as
+// JSON in every format. The package calls only this application code there, which must not call the
+// router and whose panics are recovered:
 //
 //   - the methods of broker.Session, under topicShard.mu or topic.mu; so a broker must not
 //     call its broker.Handler before they have returned. Session.Close is called without locks,

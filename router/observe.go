@@ -109,8 +109,8 @@ const (
 // middleware/metrics provides an observer for Prometheus.
 //
 // The function is called concurrently, sometimes under locks: it must return quickly, must not
-// block, and must not call the router or runtime.Goexit. Its panics are recovered. Events allocate no memory,
-// and a router without observers does not read the clock for them.
+// block, and must not call the router or runtime.Goexit. Its panics are recovered. Events allocate
+// no memory, and a router without observers does not read the clock for them.
 func (r *Router) Observe(f func(Event)) {
 	r.mustNotBeServing("Observe")
 	if f == nil {

@@ -89,8 +89,8 @@ func (ts *topics) handleUnsubscribe(ctx *Context, m unsubscribeRequest) (unsubsc
 }
 
 // subscribeClient is Subscribe. If presence is set, the connection also receives the changes of
-// the presence from then on, and subscribeClient returns the members; otherwise, it receives
-// changes no longer.
+// the presence from then on, and subscribeClient returns the members; otherwise, it stops receiving
+// them.
 func (c *Conn) subscribeClient(topic string, presence bool) ([]Member, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

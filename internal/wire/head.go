@@ -163,7 +163,7 @@ func (p *headParser) readMeta(i int) (int, error) {
 	}
 }
 
-// readMetaMember reads a member of meta. Of duplicates, which Parse rejects, it reads the first.
+// readMetaMember reads a member of meta. It reads the first of duplicates, which Parse rejects.
 func (p *headParser) readMetaMember(key []byte, i int) (int, error) {
 	field := metaFieldOf(key)
 	if field == 0 || p.head.read&field != 0 {

@@ -107,7 +107,7 @@ func extremes(f func(router.IngressContext) int64, in router.IngressContext) (le
 	return least, most
 }
 
-// scopeOf returns who shares the bucket of in.
+// scopeOf returns which connections share the bucket of in.
 func scopeOf(key func(router.IngressContext) limit.Key, in router.IngressContext) router.LimitScope {
 	own := key(in)
 	changes := func(change func(other *router.IngressContext)) bool {
