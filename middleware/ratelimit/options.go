@@ -74,8 +74,8 @@ type Options struct {
 	OnError func(error)
 
 	// Observe is called with the outcome of every message that costs something, and of every
-	// message of a client that Access names. It may be nil. Many goroutines call it concurrently; it must not block or panic. Package
-	// middleware/metrics provides one.
+	// message of a client that Access names. It may be nil. Many goroutines call it concurrently;
+	// it must not block or panic. Package middleware/metrics provides one.
 	Observe func(Observation)
 
 	// Timeout bounds a call of the limiter. If 0, it is 50 ms. It does not apply to limiters
