@@ -15,7 +15,7 @@ import (
 )
 
 func TestWSKit_PlainClientAcceptsEveryFrame(t *testing.T) {
-	runNode(t, "plain.test.mjs", topics, identities)
+	runNode(t, "plain.test.mjs", topics, identities, streams, clientCalls, codecs)
 }
 
 func TestWebSocket_CancelsCalls(t *testing.T) { runNode(t, "calls.test.mjs") }
