@@ -20,7 +20,11 @@
 //
 // An event is a message without a reply, registered with [On]. A call is a message that is
 // answered by one reply or one error, registered with [RPC]. A stream is a call that is answered
-// after any number of items, registered with [Stream].
+// after any number of items, registered with [Stream]. [Call] makes a call to a client.
+//
+// A topic carries messages to all connections that subscribe to it, on all nodes: handlers
+// subscribe them with Context.Subscribe, and clients subscribe themselves to topics that are
+// declared with [Topic].
 //
 // # Message pipeline
 //
