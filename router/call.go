@@ -63,7 +63,7 @@ func (c *callContext) end(why *callEnd) {
 	}
 }
 
-// context returns the call's context, and creates it on the first use. Concurrent first uses
+// callContext returns the context of a call, and creates it on the first use. Concurrent first uses
 // race to store theirs; end cancels the stored one, whether it runs before or after.
 func (c *Context) callContext() context.Context {
 	k := &c.call

@@ -42,7 +42,7 @@ type Conn struct {
 
 // A Frame is a received message in its encoded form: type, meta and payload of
 // the envelope. The Payload of a binary message is in the format of the [Codec],
-// or JSON if the message is an error.
+// or JSON if the message is an error or another one of the protocol, except progress.
 type Frame struct {
 	Type string `json:"type"`
 	Meta struct {
