@@ -21,8 +21,7 @@ func authenticate(r *http.Request) (router.Identity, error) {
 	}
 	parts := tokenPattern.FindStringSubmatch(token)
 	if parts == nil {
-		return router.Identity{}, errors.Errorf(errors.Unauthenticated,
-			"the token must be NAME or TENANT:NAME, each with 1 to 32 characters of A-Z a-z 0-9 _ . -")
+		return router.Identity{}, errors.Errorf(errors.Unauthenticated, "use NAME or TENANT:NAME with 1 to 32 characters of A-Z a-z 0-9 _ . - each")
 	}
 	return router.Identity{TenantID: parts[1], UserID: parts[2]}, nil
 }

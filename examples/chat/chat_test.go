@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,9 +24,14 @@ import (
 // newChat returns the WebSocket endpoint of a server with the given flags.
 func newChat(t *testing.T, flags ...string) http.Handler {
 	t.Helper()
+	return newServer(newConfig(t, flags...)).router
+}
+
+func newConfig(t *testing.T, flags ...string) config {
+	t.Helper()
 	cfg, err := parseFlags(flags, io.Discard)
 	require.NoError(t, err)
-	return newServer(cfg).router
+	return cfg
 }
 
 func withToken(token string) routertest.Option { return routertest.Token(token) }
@@ -115,18 +123,15 @@ func TestGuests_AreDistinguishedAndLimitedByAddress(t *testing.T) {
 
 func TestAuthenticate_RejectsMalformedTokens(t *testing.T) {
 	chat := newChat(t)
-	for token, status := range map[string]int{
-		"ann": 0, "acme:ann": 0, "a.b_c-D9:" + strings.Repeat("x", 32): 0, "": 0,
-		":": 401, "acme:": 401, ":ann": 401, "a:b:c": 401, "ann smith": 401, "änn": 401, strings.Repeat("x", 33): 401, "ann\n": 401,
-	} {
-		if status == 0 {
-			routertest.Dial(t, chat, withToken(token))
-			continue
-		}
-		assert.Equal(t, status, routertest.Rejected(t, chat, withToken(token)).StatusCode, "%q", token)
+	for _, token := range []string{"ann", "acme:ann", "a.b_c-D9:" + strings.Repeat("x", 32), ""} {
+		routertest.Call[Users](routertest.Dial(t, chat, withToken(token)), Who{"go"})
 	}
-	routertest.Dial(t, chat, routertest.Header("Sec-WebSocket-Protocol", "bearer.ann"))
-	assert.Equal(t, 401, routertest.Rejected(t, chat, routertest.Header("Sec-WebSocket-Protocol", "bearer.a~b")).StatusCode)
+	rejected := router.CloseError{Code: router.StatusUnauthenticated, Reason: `{"code":"UNAUTHENTICATED","message":"use NAME or TENANT:NAME with 1 to 32 characters of A-Z a-z 0-9 _ . - each"}`}
+	for _, token := range []string{":", "acme:", ":ann", "a:b:c", "ann smith", "änn", "a~b", strings.Repeat("x", 33), "ann\n"} {
+		assert.Equal(t, rejected, routertest.Dial(t, chat, withToken(token)).Closed(), "%q", token)
+	}
+	routertest.Call[Users](routertest.Dial(t, chat, routertest.Header("Sec-WebSocket-Protocol", "bearer.ann")), Who{"go"})
+	assert.Equal(t, rejected, routertest.Dial(t, chat, routertest.Header("Sec-WebSocket-Protocol", "bearer.a~b")).Closed())
 }
 
 func TestMessages_InvalidFieldsAreRejected(t *testing.T) {
@@ -212,8 +217,12 @@ func TestRoom_HistoryKeepsLatest100Messages(t *testing.T) {
 func TestRoom_TooManyRoomsAreRejectedUntilOneIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chat := newChat(t, "-capacity=10000")
-		ann, bob := routertest.Dial(t, chat, withToken("ann")), routertest.Dial(t, chat, withToken("bob"))
-		for n := range maxRooms {
+		var ann *routertest.Conn
+		bob := routertest.Dial(t, chat, withToken("bob"))
+		for n := maxRooms - 1; n >= 0; n-- {
+			if n%maxRoomsPerConn == maxRoomsPerConn-1 {
+				ann = routertest.Dial(t, chat, withToken("ann"))
+			}
 			routertest.Call[RoomJoined](ann, JoinRoom{fmt.Sprint(n)})
 		}
 		assert.Equal(t, errors.ResourceExhausted, routertest.CallError(bob, JoinRoom{"one more"}).Code)
@@ -224,6 +233,73 @@ func TestRoom_TooManyRoomsAreRejectedUntilOneIsLeft(t *testing.T) {
 		routertest.Call[RoomJoined](bob, JoinRoom{"one more"})
 		assert.Equal(t, errors.ResourceExhausted, routertest.CallError(bob, JoinRoom{"yet another"}).Code)
 	})
+}
+
+func TestRoom_ConnectionJoinsFewRooms(t *testing.T) {
+	chat := newChat(t)
+	ann := routertest.Dial(t, chat, withToken("ann"))
+	for n := range maxRoomsPerConn {
+		routertest.Call[RoomJoined](ann, JoinRoom{fmt.Sprint(n)})
+	}
+	e := routertest.CallError(ann, JoinRoom{"one more"})
+	assert.Equal(t, errors.ResourceExhausted, e.Code)
+	assert.Equal(t, map[string]any{"kind": "topics", "observed": maxRoomsPerConn + 1., "limit": float64(maxRoomsPerConn)}, e.Details)
+	routertest.Call[RoomJoined](ann, JoinRoom{"0"}) // a member may load the room again
+	ann.Send(LeaveRoom{"0"})
+	routertest.Call[RoomJoined](ann, JoinRoom{"one more"})
+}
+
+func TestRoom_ClientsSubscribeOnlyByJoining(t *testing.T) {
+	ann := routertest.Dial(t, newChat(t), withToken("acme:ann"))
+	assert.Equal(t, errors.PermissionDenied, routertest.SubscribeError(ann, roomKey{"acme", "go"}.topic()).Code)
+	assert.Equal(t, errors.NotFound, routertest.SubscribeError(ann, "room/acme").Code)
+}
+
+func TestRoomKey_TopicIsUnambiguous(t *testing.T) {
+	keys := map[string]roomKey{}
+	for _, tenant := range []string{"", "acme", "room"} {
+		for _, room := range []string{"go", "/", "//go", "acme/go", "~", "~/go", strings.Repeat("x", 64)} {
+			key := roomKey{cmp.Or(tenant, noTenant), room}
+			assert.NotContains(t, keys, key.topic())
+			keys[key.topic()] = key
+			assert.Equal(t, key, parseTopic(key.topic()))
+		}
+	}
+}
+
+// While isSlow is set, a slowHistory lists no messages: it reports to started, waits until the
+// context is done, and reports the cause to ended.
+type slowHistory struct {
+	history
+	isSlow  atomic.Bool
+	started chan struct{}
+	ended   chan error
+}
+
+func newSlowHistory() *slowHistory {
+	return &slowHistory{history: newMemoryHistory(), started: make(chan struct{}, 1), ended: make(chan error, 1)}
+}
+
+func (h *slowHistory) list(ctx context.Context, key roomKey) ([]Said, error) {
+	if !h.isSlow.Load() {
+		return h.history.list(ctx, key)
+	}
+	h.started <- struct{}{}
+	<-ctx.Done()
+	h.ended <- context.Cause(ctx)
+	return nil, ctx.Err()
+}
+
+func TestSearch_AbortCancelsReadOfHistory(t *testing.T) {
+	cfg, slow := newConfig(t), newSlowHistory()
+	cfg.history = slow
+	slow.isSlow.Store(true)
+	ann := routertest.Dial(t, newServer(cfg).router, withToken("ann"))
+	search := routertest.Start(ann, SearchHistory{"go", "x"})
+	<-slow.started
+	search.Abort()
+	assert.Equal(t, errors.Canceled, routertest.ReceiveAnswerError(search).Code)
+	assert.Equal(t, errors.Canceled, errors.CodeOf(<-slow.ended))
 }
 
 func TestRoom_AllMembersSeeOneOrder(t *testing.T) {

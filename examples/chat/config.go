@@ -29,9 +29,9 @@ type config struct {
 	limits       router.Limits
 	lameDuck     time.Duration
 
-	redis        *goredis.Client  // nil: a single node with all state in memory
-	redisOptions *goredis.Options // for clients with other timeouts; nil without redis
-	nodes        int              // that share redis
+	redis   *goredis.Client // nil: a single node with all state in memory
+	history history
+	nodes   int // that share redis
 
 	recordDir string             // empty: no trace is recorded
 	recorder  *recorder.Recorder // nil: no trace is recorded; run opens it
@@ -54,7 +54,7 @@ var limitActions = map[string]router.LimitAction{
 
 // parseFlags returns flag.ErrHelp after it has written the usage.
 func parseFlags(args []string, usage io.Writer) (config, error) {
-	cfg := config{policy: limit.Policy{Name: "chat"}}
+	cfg := config{policy: limit.Policy{Name: "chat"}, history: newMemoryHistory()}
 	fs := flag.NewFlagSet("chat", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&cfg.addr, "addr", "localhost:8080", "`host:port` to listen on")
@@ -99,9 +99,8 @@ func (cfg *config) connect(url string) error {
 	if err != nil {
 		return fmt.Errorf("-redis is %q; it must be a URL such as redis://user:password@localhost:6379/0", url)
 	}
-	cfg.redisOptions = opts
-	shared := *opts
-	cfg.redis = goredis.NewClient(&shared) // may set defaults in its options
+	cfg.history = newRedisHistory(*opts)
+	cfg.redis = goredis.NewClient(opts)
 	return nil
 }
 

@@ -161,7 +161,9 @@ func testHonorsReconnectDelayOfServer(t *testing.T, browser context.Context) {
 		{1012, `{"code":"UNAVAILABLE","message":"server is restarting","retryable":true,"retryAfterMs":60000}`, 50, 61},
 		{1012, `back soon`, 0, 11},
 		{1012, `null`, 0, 11},
-		{1001, `{"retryAfterMs":60000}`, 0, 11},
+		{1013, `{"code":"RESOURCE_EXHAUSTED","message":"rate limit exceeded","retryAfterMs":60000}`, 50, 61},
+		{1009, `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":null,"message":"message is too big"}`, 0, 11},
+		{4503, `{"code":"UNAVAILABLE","retryAfterMs":60000}`, 50, 61},
 	} {
 		seconds := eval[float64](ann, fmt.Sprintf(`(closeWith(%d, %q), %s)`, tt.code, tt.reason, wait))
 		assert.GreaterOrEqual(t, seconds, tt.atLeast, tt.reason)
@@ -169,6 +171,9 @@ func testHonorsReconnectDelayOfServer(t *testing.T, browser context.Context) {
 		eval[chromedp.Void](ann, `document.querySelector("#reconnect-now").click()`)
 		ann.waitFor(hasJoined)
 	}
+	eval[chromedp.Void](ann, `closeWith(4403, '{"code":"PERMISSION_DENIED","message":"you are banned"}')`)
+	assert.True(t, eval[bool](ann, isSigningIn), "the page does not come back")
+	ann.waitEqual(nameError, "You are banned.")
 }
 
 func testReconnectsAfterServerRestart(t *testing.T, browser context.Context) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,9 @@ import (
 
 // maxRooms bounds the rooms in the memory of a node: those with members, and those with a history.
 const maxRooms = 1000
+
+// maxRoomsPerConn bounds how many of these rooms one client can be in at the same time.
+const maxRoomsPerConn = 10
 
 // rooms counts the members of each room on all nodes, and stores messages in a history. Its
 // methods handle messages concurrently.
@@ -28,18 +32,24 @@ type connCounts map[string]int
 // A roomKey includes the tenant, so that tenants cannot see each other's rooms.
 type roomKey struct{ tenant, name string }
 
-// topic is unambiguous although a room's name may contain a slash: a tenant's name has none.
-func (k roomKey) topic() string { return k.tenant + "/" + k.name }
+// roomPattern matches the topics of all rooms. A room's name may contain slashes, a tenant's name
+// has none.
+const roomPattern = "room/{tenant}/{name...}"
+
+func (k roomKey) topic() string { return "room/" + k.tenant + "/" + k.name }
 
 func parseTopic(topic string) roomKey {
-	tenant, name, _ := strings.Cut(topic, "/")
-	return roomKey{tenant, name}
+	parts := strings.SplitN(topic, "/", 3)
+	return roomKey{parts[1], parts[2]}
 }
 
 func newRooms(h history) *rooms { return &rooms{history: h, byKey: map[roomKey]connCounts{}} }
 
+// noTenant stands for the tenant of users without one. It is not a valid name of a tenant.
+const noTenant = "~"
+
 func keyFor(c *router.Conn, name string) roomKey {
-	return roomKey{c.Identity().TenantID, name}
+	return roomKey{cmp.Or(c.Identity().TenantID, noTenant), name}
 }
 
 // join may be called by a member to load the room again.

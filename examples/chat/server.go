@@ -3,6 +3,7 @@ package main
 import (
 	"embed"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -43,15 +44,17 @@ func newServer(cfg config) *server {
 
 // newRouter returns the WebSocket endpoint: its options, rate limits and message handlers.
 func newRouter(cfg config, m *metrics.Metrics) *router.Router {
-	rooms := newRooms(newHistory(cfg))
+	rooms := newRooms(cfg.history)
 	opts := router.Options{
-		Authenticate:    authenticate,
-		OnPresence:      rooms.onPresence,
-		OnMessagesLost:  rooms.onMessagesLost,
-		LimitAction:     cfg.limitAction,
-		OnLimitExceeded: onLimitExceeded(cfg.limitAction),
-		Limits:          cfg.limits,
-		Timeouts:        router.Timeouts{LameDuck: cfg.lameDuck},
+		Authenticate:       authenticate,
+		RejectAfterUpgrade: true, // the page shows the reason
+		OnRejected:         logRejection,
+		OnPresence:         rooms.onPresence,
+		OnMessagesLost:     rooms.onMessagesLost,
+		LimitAction:        cfg.limitAction,
+		OnLimitExceeded:    onLimitExceeded(cfg.limitAction),
+		Limits:             cfg.limits,
+		Timeouts:           router.Timeouts{LameDuck: cfg.lameDuck},
 	}
 	if cfg.redis != nil {
 		opts.Broker = redis.NewBroker(cfg.redis)
@@ -68,6 +71,7 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 		r.UseIngress(newRateLimit(cfg, *cfg.dryRunPolicy, m, ignore))
 	}
 	r.UseIngress(newRateLimit(cfg, cfg.policy, m, nil))
+	router.Topic(r, roomPattern, &router.TopicOptions{MaxPerConn: maxRoomsPerConn})
 	router.RPC(r, rooms.join).Serial() // a SAY that follows JOIN_ROOM waits until the client has joined
 	router.On(r, rooms.leave)
 	router.On(r, rooms.say)
@@ -76,11 +80,10 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 	return r
 }
 
-func newHistory(cfg config) history {
-	if cfg.redis == nil {
-		return newMemoryHistory()
-	}
-	return newRedisHistory(*cfg.redisOptions)
+// logRejection logs who was rejected, what was rejected, and why.
+func logRejection(r router.Rejection) {
+	slog.Info("rejected", "tenant", r.Identity.TenantID, "user", r.Identity.UserID, "ip", r.IP,
+		"type", r.Type, "code", r.Code, "stage", r.Reason, "err", r.Err, "unreported", r.Unreported)
 }
 
 func (s *server) routes(cfg config) http.Handler {

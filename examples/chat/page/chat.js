@@ -52,12 +52,14 @@ function startSession(token, room) {
   byId("user-name").textContent = token || "guest";
   byId("room-name").textContent = `#${room}`;
   messages.clear();
-  socket = new Socket(token, { onState: connectionChanged, onMessage: handleMessage });
+  socket = new Socket(token, { onState: connectionChanged, onMessage: handleMessage, onRejected: (name) => signOut({ name }) });
   socket.start();
   byId("text").focus();
 }
 
-function signOut(roomError = "") {
+// errors: texts for the fields of the sign-in form, by name
+function signOut(errors = {}) {
+  search.clear();
   socket.stop();
   socket = session = null;
   stopCountdown();
@@ -65,7 +67,7 @@ function signOut(roomError = "") {
   sendCountdown.stop();
   search.stopCountdown();
   setSidePanel(false);
-  showSignIn(roomError);
+  showSignIn(errors);
 }
 
 // Connection
@@ -232,7 +234,7 @@ function joinFailed(room, error, outdated) {
     showNotice(`Could not load #${room} yet: ${error.message}`);
     setTimeout(() => outdated() || join(room), RETRY_DELAY_MS);
   } else {
-    signOut(`Could not join #${room}: ${error.message}`);
+    signOut({ room: `Could not join #${room}: ${error.message}` });
   }
   refreshComposer();
 }
@@ -388,16 +390,12 @@ async function refreshPeople() {
 
 // Search
 
-async function findMessages(query) {
-  const { joined: room } = session;
-  const startedIn = session;
-  try {
-    const { matches } = await socket.call("SEARCH_HISTORY", { room, query }).reply;
-    return room === session?.shown ? matches ?? [] : null;
-  } catch (error) {
-    if (startedIn !== session) return null; // signed out
-    throw error;
-  }
+async function findMessages(query, signal) {
+  const sentOn = socket;
+  const { id, reply } = sentOn.call("SEARCH_HISTORY", { room: session.joined, query });
+  signal.addEventListener("abort", () => sentOn.abort(id));
+  const { matches } = await reply;
+  return matches ?? [];
 }
 
 // Side panel: a drawer on narrow screens

@@ -2,7 +2,6 @@
 
 import { byId, el } from "./dom.js";
 
-const TOKEN = /^([A-Za-z0-9_.-]{1,32}:)?[A-Za-z0-9_.-]{1,32}$/;
 const STORE = "penstock-chat";
 const MAX_RECENT_ROOMS = 8;
 
@@ -21,13 +20,15 @@ export function prepareSignIn(onSignIn) {
   if (tab.room) onSignIn(name, room);
 }
 
-export function showSignIn(roomError) {
+// showSignIn shows the form again, with the errors of its fields.
+export function showSignIn({ name = "", room = "" }) {
   save(() => sessionStorage, {});
   byId("chat").hidden = true;
   byId("signin").hidden = false;
   document.title = "Penstock chat";
-  setFieldError("room", roomError);
-  byId(roomError ? "room" : "signin-submit").focus();
+  setFieldError("name", name);
+  setFieldError("room", room);
+  byId(name ? "name" : room ? "room" : "signin-submit").focus();
 }
 
 export function remember(name, room) {
@@ -41,17 +42,14 @@ export function roomName(input) {
   return input.trim().replace(/^#+/, "");
 }
 
-// The server rejects a malformed name before the WebSocket opens. A page cannot distinguish
-// that from a server that is down, so the page validates the name itself.
+// The server validates the name.
 function submit(onSignIn) {
   const token = byId("name").value.trim();
   const room = roomName(byId("room").value);
-  const isNameValid = token === "" || TOKEN.test(token);
-  setFieldError("name", isNameValid ? "" : "Use 1 to 32 characters of A-Z a-z 0-9 _ . -, optionally after a tenant and a colon.");
+  setFieldError("name", "");
   setFieldError("room", room ? "" : "Enter a room name.");
-  if (!isNameValid) byId("name").focus();
-  else if (!room) byId("room").focus();
-  else onSignIn(token, room);
+  if (room) onSignIn(token, room);
+  else byId("room").focus();
 }
 
 function setFieldError(id, message) {

@@ -2,20 +2,14 @@
 
 const MIN_BACKOFF_MS = 300;
 const MAX_BACKOFF_MS = 10_000;
+const MIN_BACKOFF_MS_BY_CODE = { 1012: 10_000, 1013: 5_000, 4429: 5_000, 4503: 10_000 };
+const STOP_CODES = [4401, 4403]; // the token is invalid, or lacks the permission
 const STABLE_AFTER_MS = 5_000; // a connection that lasts this long resets the backoff
 const CONNECT_TIMEOUT_MS = 10_000;
 const CALL_TIMEOUT_MS = 10_000;
 const HEARTBEAT_AFTER_MS = 25_000; // without a received message
 const HEARTBEAT_TIMEOUT_MS = 10_000;
-
-const CLOSE_REASONS = {
-  1001: "The server closed the connection.",
-  1008: "The server closed the connection: policy violation.",
-  1009: "The server closed the connection: a message was too large.",
-  1011: "The server had an internal error.",
-  1012: "The server is restarting.",
-  1013: "The server is overloaded and asks clients to retry later.",
-};
+const GOAWAY_RECHECK_MS = 100;
 
 // The error that the server sent instead of a reply, or the reason why there is no reply.
 export class CallError extends Error {
@@ -41,10 +35,11 @@ export class Socket {
   #url;
   #onState;
   #onMessage;
+  #onRejected;
   #ws = null;
   #calls = new Map();
   #attempt = 0;
-  #openedAt = 0;
+  #onlineSince = 0;
   #reason = "";
   #retryTimer = 0;
   #heartbeatTimer = 0;
@@ -55,10 +50,12 @@ export class Socket {
 
   // onState({ name, until, reason, attempt }): name is "connecting", "online",
   // "reconnecting" or "offline"; until is the time of the next attempt by performance.now.
-  constructor(token, { onState, onMessage }) {
+  // onRejected(reason) is called when the server does not accept the token. The socket then stops.
+  constructor(token, { onState, onMessage, onRejected }) {
     this.#url = socketURL(token);
     this.#onState = onState;
     this.#onMessage = onMessage;
+    this.#onRejected = onRejected;
   }
 
   start() {
@@ -97,9 +94,15 @@ export class Socket {
       }
       const timer = setTimeout(() => this.#failCall(id, timeoutError(type)), CALL_TIMEOUT_MS);
       this.#calls.set(id, { type, resolve, reject, timer });
-      this.#ws.send(JSON.stringify({ type, meta: { timestamp: Date.now(), correlationId: id }, payload }));
+      this.#send(type, { timestamp: Date.now(), correlationId: id, timeoutMs: CALL_TIMEOUT_MS }, payload);
     });
     return { id, reply };
+  }
+
+  // abort asks the server to cancel a call. Its reply is then rejected with CANCELLED, unless the
+  // server has replied already.
+  abort(id) {
+    if (this.#calls.has(id)) this.#send("$ws:abort", { correlationId: id });
   }
 
   resolve(id, payload) {
@@ -114,17 +117,18 @@ export class Socket {
   }
 
   #connect() {
+    clearTimeout(this.#heartbeatTimer);
     clearTimeout(this.#retryTimer);
     this.#reportState("connecting");
     const ws = new WebSocket(this.#url);
     const connectTimer = setTimeout(() => ws.close(), CONNECT_TIMEOUT_MS);
     this.#ws = ws;
-    this.#openedAt = 0;
+    this.#onlineSince = 0;
     ws.onopen = () => {
-      clearTimeout(connectTimer);
-      if (ws === this.#ws) this.#handleOpen();
+      if (ws === this.#ws) this.#greet();
     };
     ws.onmessage = (event) => {
+      clearTimeout(connectTimer);
       if (ws === this.#ws) this.#receive(event.data);
     };
     ws.onclose = (event) => {
@@ -133,10 +137,27 @@ export class Socket {
     };
   }
 
-  #handleOpen() {
-    this.#openedAt = performance.now();
-    this.#restartHeartbeat();
+  // A server that rejects the connection opens it and closes it at once, so the page is online
+  // when the first message arrives: the answer to the greeting. Servers ask only clients that have
+  // greeted to go away.
+  #greet() {
+    this.call("$ws:hello").reply.catch(() => {}); // an error is an answer, too
+  }
+
+  #handleOnline() {
+    this.#onlineSince = performance.now();
     this.#reportState("online");
+  }
+
+  // The server shuts down soon: connect again after the delay, but not while calls have no reply.
+  #goAway({ reconnectAfterMs }) {
+    clearTimeout(this.#retryTimer);
+    this.#retryTimer = setTimeout(() => {
+      if (this.#calls.size > 0) return this.#goAway({ reconnectAfterMs: GOAWAY_RECHECK_MS });
+      this.#ws.close(1000);
+      this.#attempt = 0;
+      this.#connect();
+    }, reconnectAfterMs);
   }
 
   // A network can fail without closing the connection, and scripts cannot see WebSocket pings.
@@ -156,23 +177,36 @@ export class Socket {
 
   #handleClose(code, reason = "") {
     clearTimeout(this.#heartbeatTimer);
-    const wasOpen = this.#openedAt > 0;
+    clearTimeout(this.#retryTimer);
+    const wasOnline = this.#onlineSince > 0;
     // The backoff continues if the server accepts connections and closes them at once.
-    if (wasOpen && performance.now() - this.#openedAt >= STABLE_AFTER_MS) this.#attempt = 0;
-    const backoffMs = Math.random() * Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** this.#attempt);
-    const delayMs = Math.max(backoffMs, restartDelayMs(code, reason));
-    this.#attempt++;
-    this.#reason = closeReason(code, wasOpen);
+    if (wasOnline && performance.now() - this.#onlineSince >= STABLE_AFTER_MS) this.#attempt = 0;
+    const { message, retryAfterMs } = parseReason(reason);
+    this.#reason = message ? sentence(message) : wasOnline ? "The connection was lost." : "The server cannot be reached.";
     this.#ws = null;
-    this.#retryTimer = setTimeout(() => this.#connect(), delayMs);
     this.#failAllCalls("The connection was lost.");
+    if (STOP_CODES.includes(code)) {
+      this.#onRejected(this.#reason);
+      return;
+    }
+    const minBackoffMs = retryAfterMs ? MIN_BACKOFF_MS : MIN_BACKOFF_MS_BY_CODE[code] ?? MIN_BACKOFF_MS;
+    const backoffMs = Math.random() * Math.min(MAX_BACKOFF_MS, minBackoffMs * 2 ** this.#attempt);
+    const delayMs = Math.max(backoffMs, retryAfterMs ?? 0);
+    this.#attempt++;
+    this.#retryTimer = setTimeout(() => this.#connect(), delayMs);
     this.#reportState(navigator.onLine ? "reconnecting" : "offline", performance.now() + delayMs);
+  }
+
+  #send(type, meta, payload) {
+    this.#ws.send(JSON.stringify({ type, meta, payload }));
   }
 
   #receive(data) {
     this.#restartHeartbeat();
+    if (!this.#onlineSince) this.#handleOnline();
     const { type, meta = {}, payload = {} } = JSON.parse(data);
     const id = meta.correlationId;
+    if (type === "$ws:goaway") return this.#goAway(payload);
     if (type === "RPC_ERROR" && this.#failCall(id, new CallError(payload))) return;
     if (type !== "RPC_ERROR") this.resolve(id, payload);
     this.#onMessage(type, payload);
@@ -200,20 +234,17 @@ export class Socket {
   }
 }
 
-function closeReason(code, wasOpen) {
-  if (CLOSE_REASONS[code]) return CLOSE_REASONS[code];
-  return wasOpen ? "The connection was lost." : "The server cannot be reached.";
+// parseReason returns the error in the reason of a close frame, or {} if the reason is a text.
+function parseReason(reason) {
+  try {
+    return JSON.parse(reason) ?? {};
+  } catch {
+    return {};
+  }
 }
 
-// restartDelayMs returns how long a server that shuts down asks this client to wait: the clients
-// of a node should not all return at once. An application may close with 1012 and a text, too.
-function restartDelayMs(code, reason) {
-  if (code !== 1012) return 0;
-  try {
-    return Number(JSON.parse(reason).retryAfterMs) || 0;
-  } catch {
-    return 0;
-  }
+function sentence(text) {
+  return `${text[0].toUpperCase()}${text.slice(1)}.`;
 }
 
 function timeoutError(type) {

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+const nameError = `document.querySelector("#name-error").textContent`
+
+// recordSockets records in WebSocket.opened and WebSocket.closed when the page opens a connection
+// and when the connection is closed, in milliseconds, and the codes of the close frames in
+// WebSocket.codes.
+const recordSockets = `void (window.WebSocket = class extends WebSocket {
+	static opened = [];
+	static closed = [];
+	static codes = [];
+	constructor(...args) {
+		super(...args);
+		WebSocket.opened.push(performance.now());
+		this.addEventListener("close", ({ code }) => {
+			WebSocket.closed.push(performance.now());
+			WebSocket.codes.push(code);
+		});
+	}
+})`
+
+func serveURL(t *testing.T, handler http.Handler) (url string) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func testRejectedTokenIsShownOnForm(t *testing.T, browser context.Context) {
+	ann := openPage(browser, t, serveURL(t, newServer(newConfig(t))), desktop)
+	eval[chromedp.Void](ann, recordSockets)
+	ann.fill("name", "ann smith")
+	ann.fill("room", "garden")
+	ann.press(kb.Enter)
+	ann.waitEqual(nameError, "Use NAME or TENANT:NAME with 1 to 32 characters of A-Z a-z 0-9 _ . - each.")
+	assert.True(t, eval[bool](ann, isSigningIn))
+	assert.Equal(t, "name", eval[string](ann, focused))
+	assert.Equal(t, "true", eval[string](ann, `document.querySelector("#name").ariaInvalid`))
+	ann.checkScreen("rejected-token")
+	ann.signIn("ann", "garden")
+	assert.Empty(t, eval[string](ann, nameError))
+	assert.Equal(t, []int{4401}, eval[[]int](ann, `WebSocket.codes`), "the page connects again only when the user signs in")
+}
+
+func testTooManyConnections(t *testing.T, browser context.Context) {
+	cfg := newConfig(t)
+	cfg.limits.ConnsPerUser = 1
+	url := serveURL(t, newServer(cfg))
+	one, two := openPage(browser, t, url, desktop), openPage(browser, t, url, desktop)
+	one.signIn("ann", "garden")
+	eval[chromedp.Void](two, recordSockets)
+	two.fill("name", "ann")
+	two.fill("room", "garden")
+	two.press(kb.Enter)
+	two.waitFor(connectionState + ` === "Reconnecting"`)
+	two.waitEqual(`document.querySelector("#connection-reason").textContent`, "Too many connections.")
+	two.checkScreen("too-many-connections")
+	one.click("#signout")
+	two.waitFor(hasJoined)
+	assert.Equal(t, 4429, eval[int](two, `WebSocket.codes[0]`))
+	assert.GreaterOrEqual(t, eval[float64](two, `WebSocket.opened[1] - WebSocket.closed[0]`), 4990., "the server asks for 5 s")
+}
+
+// testMovesToAnotherNode shuts down the node behind a load balancer, which selects the other one.
+func testMovesToAnotherNode(t *testing.T, browser context.Context) {
+	cfg := newConfig(t) // the nodes share the history
+	one, two := newServer(cfg), newServer(cfg)
+	var current atomic.Pointer[server]
+	current.Store(one)
+	ann := openPage(browser, t, serveURL(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		current.Load().ServeHTTP(w, r)
+	})), desktop)
+	eval[chromedp.Void](ann, recordSockets)
+	eval[chromedp.Void](ann, `void new MutationObserver(() => {
+		window.wasLost ||= document.querySelector("#connection").checkVisibility();
+	}).observe(document.body, { subtree: true, childList: true, attributes: true })`)
+	ann.signIn("ann", "garden")
+	ann.say("before")
+	ann.press("unsent")
+	current.Store(two)
+	require.NoError(t, one.router.Shutdown(t.Context()))
+
+	ann.waitFor(hasJoined)
+	ann.waitEqual(`WebSocket.codes`, []int{1000}) // the page leaves before the server closes the connection
+	assert.Equal(t, 1, two.router.Stats().Conns)
+	assert.False(t, eval[bool](ann, `window.wasLost === true`), "the page showed a lost connection")
+	assert.Equal(t, "unsent", eval[string](ann, typedText))
+	ann.press(kb.Enter)
+	ann.waitEqual(conversation, []string{"You: before", "You: unsent"})
+}
+
+func testTypingAbortsSearch(t *testing.T, browser context.Context) {
+	cfg, slow := newConfig(t), newSlowHistory()
+	cfg.history = slow
+	ann := openPage(browser, t, serveURL(t, newServer(cfg)), desktop)
+	ann.signIn("ann", "garden")
+	ann.say("The tomatoes are ripe.")
+	slow.isSlow.Store(true)
+	ann.fill("search-query", "tom")
+	ann.press(kb.Enter)
+	<-slow.started
+	const status = `document.querySelector("#search-status").textContent`
+	assert.Equal(t, "Searching…", eval[string](ann, status))
+	ann.press("a")
+	assert.Equal(t, errors.Canceled, errors.CodeOf(<-slow.ended))
+	assert.Empty(t, eval[string](ann, status))
+	slow.isSlow.Store(false)
+	ann.press(kb.Enter)
+	ann.waitEqual(status, "1 match")
+	assert.False(t, eval[bool](ann, `document.querySelector("#notice").checkVisibility()`))
+}
