@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -132,6 +134,23 @@ func TestAuthenticate_RejectsMalformedTokens(t *testing.T) {
 	}
 	routertest.Call[Users](routertest.Dial(t, chat, routertest.Header("Sec-WebSocket-Protocol", "bearer.ann")), Who{"go"})
 	assert.Equal(t, rejected, routertest.Dial(t, chat, routertest.Header("Sec-WebSocket-Protocol", "bearer.a~b")).Closed())
+}
+
+func TestRejections_AreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		previous := slog.Default()
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		defer slog.SetDefault(previous)
+		chat := newChat(t, "-capacity=1")
+		routertest.Dial(t, chat, withToken("a b"), routertest.RemoteAddr("192.0.2.1:1")).Closed()
+		ann := routertest.Dial(t, chat, withToken("acme:ann"), routertest.RemoteAddr("192.0.2.2:1"))
+		routertest.Call[Users](ann, Who{"go"})
+		routertest.CallError(ann, Who{"go"})
+		synctest.Wait()
+		assert.Contains(t, log.String(), `msg="client rejected" tenant="" user="" ip=192.0.2.1 type="" code=UNAUTHENTICATED reason=authentication`)
+		assert.Contains(t, log.String(), `msg="client rejected" tenant=acme user=ann ip=192.0.2.2 type=WHO code=RESOURCE_EXHAUSTED reason=ingress err="rate limit exceeded: 1 of 1"`)
+	})
 }
 
 func TestMessages_InvalidFieldsAreRejected(t *testing.T) {

@@ -82,8 +82,8 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 
 // logRejection logs who was rejected, what was rejected, and why.
 func logRejection(r router.Rejection) {
-	slog.Info("rejected", "tenant", r.Identity.TenantID, "user", r.Identity.UserID, "ip", r.IP,
-		"type", r.Type, "code", r.Code, "stage", r.Reason, "err", r.Err, "unreported", r.Unreported)
+	slog.Info("client rejected", "tenant", r.Identity.TenantID, "user", r.Identity.UserID, "ip", r.IP,
+		"type", r.Type, "code", r.Code, "reason", r.Reason, "err", r.Err, "unreported", r.Unreported)
 }
 
 func (s *server) routes(cfg config) http.Handler {
