@@ -310,15 +310,19 @@ func (h *slowHistory) list(ctx context.Context, key roomKey) ([]Said, error) {
 }
 
 func TestSearch_AbortCancelsReadOfHistory(t *testing.T) {
-	cfg, slow := newConfig(t), newSlowHistory()
-	cfg.history = slow
-	slow.isSlow.Store(true)
-	ann := routertest.Dial(t, newServer(cfg).router, withToken("ann"))
-	search := routertest.Start(ann, SearchHistory{"go", "x"})
-	<-slow.started
-	search.Abort()
-	assert.Equal(t, errors.Canceled, routertest.ReceiveAnswerError(search).Code)
-	assert.Equal(t, errors.Canceled, errors.CodeOf(<-slow.ended))
+	synctest.Test(t, func(t *testing.T) {
+		cfg, slow := newConfig(t), newSlowHistory()
+		cfg.history = slow
+		slow.isSlow.Store(true)
+		ann := routertest.Dial(t, newServer(cfg).router, withToken("ann"))
+		search := routertest.Start(ann, SearchHistory{"go", "x"})
+		<-slow.started
+		search.Abort()
+		assert.Equal(t, errors.Canceled, routertest.ReceiveAnswerError(search).Code)
+		synctest.Wait()
+		require.Len(t, slow.ended, 1)
+		assert.Equal(t, errors.Canceled, errors.CodeOf(<-slow.ended))
+	})
 }
 
 func TestRoom_AllMembersSeeOneOrder(t *testing.T) {
