@@ -35,9 +35,14 @@ const (
 	// connect at once, cause a few long messages instead of many short ones.
 	presenceDelay = 50 * time.Millisecond
 
-	// presenceBatch bounds the members in a message, and so its size. Further members follow
+	// maxPresenceBatch bounds the members in a message, and so its size. Further members follow
 	// after presenceDelay, so the send queue can be emptied in between.
-	presenceBatch = 256
+	maxPresenceBatch = 256
+
+	// maxBatchChanges bounds the changes whose effect is in a message, and so the time that the
+	// topic's lock is held. It is much more than maxPresenceBatch, because clients that join and
+	// leave all the time cause changes faster than messages are sent.
+	maxBatchChanges = 8192
 )
 
 // A presenceMessage is the message that reports changes. A client removes the members of Left
@@ -57,7 +62,7 @@ func (presenceMessage) protocol() {}
 func (f *presenceFeed) end() uint64 { return f.first + uint64(len(f.changes)) }
 
 // watch registers c, which must be subscribed, for the changes that follow. It returns the
-// members, or the first presenceBatch of them; the others are sent as joined. Nothing is sent
+// members, or the first maxPresenceBatch of them; the others are sent as joined. Nothing is sent
 // before release is called. Watching again starts again.
 func (ts *topics) watch(name string, c *Conn) []Member {
 	t := ts.find(name)
@@ -68,7 +73,7 @@ func (ts *topics) watch(name string, c *Conn) []Member {
 		p.feed = &presenceFeed{watchers: map[*Conn]*watcher{}}
 	}
 	all := p.members()
-	n := min(len(all), presenceBatch)
+	n := min(len(all), maxPresenceBatch)
 	p.feed.watchers[c] = &watcher{rest: all[n:], next: p.feed.end(), held: true}
 	return all[:n:n]
 }
@@ -143,15 +148,15 @@ func (ts *topics) sendPresence(t *topic) {
 			ts.schedulePresence(t)
 		}
 	}()
-	batches := map[batchKey]*wsconn.Frame{} // nil if a batch has no effect
+	batches := map[batchKey]presenceBatch{}
 	for c, w := range f.watchers {
 		if frame := t.nextBatch(c, w, batches); frame != nil {
 			_ = c.send(frame) // closed connections are skipped
 		}
 	}
-	for _, frame := range batches {
-		if frame != nil {
-			frame.Release()
+	for _, b := range batches {
+		if b.frame != nil {
+			b.frame.Release()
 		}
 	}
 	more = f.trim()
@@ -163,15 +168,21 @@ type batchKey struct {
 	binary bool   // the format of the connections
 }
 
+// A presenceBatch is the encoded effect of changes.
+type presenceBatch struct {
+	frame *wsconn.Frame // nil if the changes have no effect
+	next  uint64        // the number of the change that follows
+}
+
 // nextBatch returns the next frame for a watcher, or nil, and counts it as sent. Frames for
 // several watchers are shared in batches.
-func (t *topic) nextBatch(c *Conn, w *watcher, batches map[batchKey]*wsconn.Frame) *wsconn.Frame {
+func (t *topic) nextBatch(c *Conn, w *watcher, batches map[batchKey]presenceBatch) *wsconn.Frame {
 	f := t.presence.feed
 	switch {
 	case w.held:
 		return nil
 	case len(w.rest) > 0:
-		n := min(len(w.rest), presenceBatch)
+		n := min(len(w.rest), maxPresenceBatch)
 		members := w.rest[:n]
 		w.rest = w.rest[n:]
 		return encodePresence(c.codec(), presenceMessage{Topic: t.name, Joined: members, Left: []Member{}})
@@ -179,16 +190,16 @@ func (t *topic) nextBatch(c *Conn, w *watcher, batches map[batchKey]*wsconn.Fram
 		return nil
 	}
 	key := batchKey{w.next, c.binary()}
-	frame, ok := batches[key]
+	b, ok := batches[key]
 	if !ok {
-		frame = t.encodeBatch(c.codec(), f.from(w.next))
-		batches[key] = frame
+		b = t.encodeBatch(c.codec(), w.next)
+		batches[key] = b
 	}
-	w.next = min(f.end(), w.next+presenceBatch)
-	if frame != nil {
-		frame.Retain()
+	w.next = b.next
+	if b.frame != nil {
+		b.frame.Retain()
 	}
-	return frame
+	return b.frame
 }
 
 // trim removes the changes that all watchers have received. It reports whether there is more to
@@ -204,41 +215,67 @@ func (f *presenceFeed) trim() (more bool) {
 	return more
 }
 
-// from returns a batch of the changes from a number on.
-func (f *presenceFeed) from(number uint64) []presenceChange {
-	rest := f.changes[number-f.first:]
-	return rest[:min(len(rest), presenceBatch)]
+// A presenceEffect is what successive changes of a member amount to. A member whose first change is
+// that it has joined was absent before, and the other way around.
+type presenceEffect struct{ first, last presenceChange }
+
+// left and joined report whether the member is reported as such. One that has left and joined again
+// unchanged is reported as neither.
+func (e presenceEffect) left() bool   { return !e.first.joined && !e.unchanged() }
+func (e presenceEffect) joined() bool { return e.last.joined && !e.unchanged() }
+
+func (e presenceEffect) unchanged() bool {
+	return !e.first.joined && e.last.joined && e.first.member == e.last.member
 }
 
-// encodeBatch encodes the effect of changes in order, or returns nil if there is none. A member
-// whose first change is that it has joined was absent before, and the other way around.
-func (t *topic) encodeBatch(codec Codec, changes []presenceChange) *wsconn.Frame {
-	first, last := map[memberKey]presenceChange{}, map[memberKey]presenceChange{}
+// size returns how often the member is in the message.
+func (e presenceEffect) size() (n int) {
+	if e.left() {
+		n++
+	}
+	if e.joined() {
+		n++
+	}
+	return n
+}
+
+// encodeBatch encodes the effect of the changes from a number on, as many as fit into a message.
+func (t *topic) encodeBatch(codec Codec, number uint64) presenceBatch {
+	f := t.presence.feed
+	effects := map[memberKey]presenceEffect{}
 	var keys []memberKey // in the order of the first changes
-	for _, change := range changes {
-		if _, ok := first[change.key]; !ok {
-			first[change.key] = change
+	members, end := 0, min(f.end(), number+maxBatchChanges)
+	for ; number < end; number++ {
+		change := f.changes[number-f.first]
+		effect, known := effects[change.key]
+		if known {
+			members -= effect.size()
+		} else {
+			effect.first = change
+		}
+		effect.last = change
+		if members += effect.size(); members > maxPresenceBatch {
+			break
+		}
+		if !known {
 			keys = append(keys, change.key)
 		}
-		last[change.key] = change
+		effects[change.key] = effect
 	}
 	m := presenceMessage{Topic: t.name, Joined: []Member{}, Left: []Member{}}
 	for _, key := range keys {
-		was, is := !first[key].joined, last[key].joined
-		if was && is && first[key].member == last[key].member {
-			continue
+		e := effects[key]
+		if e.left() {
+			m.Left = append(m.Left, e.first.member)
 		}
-		if was {
-			m.Left = append(m.Left, first[key].member)
-		}
-		if is {
-			m.Joined = append(m.Joined, last[key].member)
+		if e.joined() {
+			m.Joined = append(m.Joined, e.last.member)
 		}
 	}
 	if len(m.Joined)+len(m.Left) == 0 {
-		return nil
+		return presenceBatch{nil, number}
 	}
-	return encodePresence(codec, m)
+	return presenceBatch{encodePresence(codec, m), number}
 }
 
 // encodePresence encodes a message, which cannot fail: it contains only strings, and is JSON in

@@ -1,9 +1,12 @@
 package router
 
 import (
+	"encoding/json"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestPresenceFeed_KeepsOnlyChangesThatAreNeeded checks that the changes of a busy topic do not
@@ -15,11 +18,45 @@ func TestPresenceFeed_KeepsOnlyChangesThatAreNeeded(t *testing.T) {
 	assert.False(t, f.trim(), "nothing can be sent")
 	assert.Equal(t, uint64(12), f.first)
 	assert.Len(t, f.changes, 3)
-	assert.Equal(t, "12", f.from(12)[0].member.ConnID)
+	assert.Equal(t, "12", f.changes[12-f.first].member.ConnID)
 	held.held = false
 	assert.True(t, f.trim())
 	held.next = 15
 	assert.False(t, f.trim())
 	assert.Empty(t, f.changes)
 	assert.Equal(t, uint64(15), f.end())
+}
+
+// TestPresenceFeed_RepeatedJoinsDoNotPileUp lets 100 members join and leave much more often than
+// batches are sent. Their number does not grow, so few batches must suffice.
+func TestPresenceFeed_RepeatedJoinsDoNotPileUp(t *testing.T) {
+	f := &presenceFeed{}
+	topic := &topic{name: "room/go", presence: presence{feed: f}}
+	c, w := &Conn{}, &watcher{}
+	f.watchers = map[*Conn]*watcher{c: w}
+	for n := range 20_100 {
+		id := strconv.Itoa(n % 100)
+		f.changes = append(f.changes, presenceChange{key: memberKey{id: id}, member: Member{ConnID: id}, joined: n/100%2 == 0})
+	}
+	members := map[string]bool{}
+	batches := 0
+	for ; f.trim(); batches++ {
+		frame := topic.nextBatch(c, w, map[batchKey]presenceBatch{})
+		if frame == nil {
+			continue
+		}
+		var sent struct{ Payload presenceMessage }
+		require.NoError(t, json.Unmarshal(frame.Text(), &sent))
+		assert.LessOrEqual(t, len(sent.Payload.Joined)+len(sent.Payload.Left), maxPresenceBatch)
+		for _, m := range sent.Payload.Left {
+			assert.True(t, members[m.ConnID])
+			delete(members, m.ConnID)
+		}
+		for _, m := range sent.Payload.Joined {
+			assert.False(t, members[m.ConnID])
+			members[m.ConnID] = true
+		}
+	}
+	assert.LessOrEqual(t, batches, 4)
+	assert.Len(t, members, 100)
 }
