@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -609,6 +610,13 @@ func TestCodec_MistakesPanicAtStartUp(t *testing.T) {
 	proto := router.New(&router.Options{Codecs: []router.Codec{protobuf.Codec{}}})
 	router.On(proto, func(*router.Context, Nothing) error { return nil }) // it has no payload
 	assert.Panics(t, func() { router.On(proto, func(*router.Context, Say) error { return nil }) })
+	func() {
+		defer func() { assert.Regexp(t, `codec_test.go:\d+: int cannot be encoded for the subprotocol`, recover()) }()
+		router.Stream(proto, func(*router.Context, Nothing) iter.Seq2[int, error] { return nil })
+	}()
+	assert.NotPanics(t, func() {
+		router.Stream(proto, func(*router.Context, Block) iter.Seq2[any, error] { return nil })
+	})
 }
 
 func TestCodec_MessageTypeThatIsTooLongIsNotSent(t *testing.T) {

@@ -34,17 +34,20 @@ import (
 func Stream[M Message, Item any](to Registrar, handle func(*Context, M) iter.Seq2[Item, error]) *Route {
 	position := callerPosition(1)
 	mustHaveHandler[M](handle != nil, position)
-	mustBeEncodable[Item](position)
+	mustBeEncodable[Item](to.group().router, position)
 	return register[M](to, &Route{rpc: true, stream: true, concurrent: true, run: func(ctx *Context) error {
 		return sendItems(ctx, handle(ctx, *ctx.message.(*M)))
 	}})
 }
 
-// mustBeEncodable panics unless items of a stream can be encoded.
-func mustBeEncodable[Item any](position string) {
+// mustBeEncodable panics unless items of a stream can be encoded in every format of the router.
+func mustBeEncodable[Item any](r *Router, position string) {
 	typ := reflect.TypeFor[Item]()
 	if err := checkEncodable(typ, map[reflect.Type]bool{}); err != nil {
 		panic(fmt.Sprintf("router: %s: items of type %v cannot be encoded as JSON: %v", position, typ, err))
+	}
+	if typ.Kind() != reflect.Interface { // the types of such items are not known
+		r.mustSupport(typ, position)
 	}
 }
 
