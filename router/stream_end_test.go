@@ -124,7 +124,7 @@ func TestStream_WaitingProducerIsWoken(t *testing.T) {
 			closed bool
 		}{
 			"abort": {
-				end:  func(_ *router.Router, c *routertest.Conn, p *routertest.Pending) { p.Abort(); c.Resume() },
+				end:  func(_ *router.Router, c *routertest.Conn, p *routertest.Pending) { c.Resume(); p.Abort() },
 				want: errors.Canceled, event: errors.Canceled,
 			},
 			"deadline": {
@@ -162,7 +162,7 @@ func TestStream_WaitingProducerIsWoken(t *testing.T) {
 				assert.LessOrEqual(t, sent, int64(5))
 				assert.Zero(t, p.deferred.Load())
 				tt.end(s.Router, client, stream)
-				if name != "abort" || where != "in a send" { // in the latter case, the client reads, so more items are sent before the abort is processed
+				if name != "abort" || where != "in a send" { // in this case, more items are sent before the abort: a server does not read while its send queue is high
 					synctest.Wait()
 					assert.Equal(t, sent, p.sent.Load(), "the producer is stopped although the client reads nothing")
 				}

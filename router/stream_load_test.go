@@ -96,7 +96,7 @@ func TestStream_MillionItemsToSlowReader(t *testing.T) {
 	if testing.Short() {
 		items = 100_000
 	}
-	r := router.New(discardLogs(router.Options{}))
+	r := router.New(discardLogs(router.Options{Timeouts: patient}))
 	router.Stream(r, count)
 	server := httptest.NewServer(r)
 	defer server.Close()

@@ -177,6 +177,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 		select {
 		case <-paused:
 		case <-p.closed:
+			return 0, net.ErrClosed
 		}
 	}
 	n, err := p.r.Read(b)
