@@ -53,15 +53,22 @@ func (c *Conn) ID() string { return c.id }
 // the address is unknown.
 func (c *Conn) IP() netip.Addr { return c.ip }
 
-// Context returns a context that is canceled when the connection is closed; [context.Cause] then
-// returns a [*CloseError]. It has the values of Options.ConnContext.
+// Context returns a context that is canceled when the connection is closed; its [context.Cause]
+// then wraps a [*CloseError]. It has the values of Options.ConnContext.
 func (c *Conn) Context() context.Context { return c.ctx }
 
 // closeCause returns the cause with which the connection's context is canceled.
 func (c *Conn) closeCause() error {
 	code, reason := c.ws.Status()
-	return &CloseError{StatusCode(code), reason}
+	return &closedError{CloseError{StatusCode(code), reason}}
 }
+
+// A closedError is the cause of contexts that end with their connection. It differs from a
+// CloseError that application code returns.
+type closedError struct{ CloseError }
+
+// Unwrap returns the close frame.
+func (e *closedError) Unwrap() error { return &e.CloseError }
 
 // Subprotocol returns the negotiated subprotocol, which may be that of a [Codec], or "" if there is
 // none.

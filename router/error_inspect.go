@@ -52,9 +52,9 @@ func inspect(err error, where string) *inspectedError {
 	}
 	code := errors.Internal
 	private := false
-	closing, ok := asType[*CloseError](err)
+	_, closed := asType[*closedError](err)
 	switch {
-	case ok && closing != nil, errorIs(err, context.Canceled): // the cause of a context may be a *CloseError
+	case closed, errorIs(err, context.Canceled):
 		code = errors.Canceled
 	case errorIs(err, context.DeadlineExceeded):
 		code = errors.DeadlineExceeded
