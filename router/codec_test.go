@@ -48,6 +48,9 @@ func (c *countingCodec) Marshal(v any) ([]byte, error) {
 	if text := c.marshalError.Load(); text != nil {
 		return nil, errors.New(*text)
 	}
+	if m, ok := v.(jsonFails); ok {
+		v = m.Text // package json calls the method that fails from Go 1.27 on
+	}
 	b, err := json.Marshal(v)
 	return append([]byte(codecMark), b...), err
 }
