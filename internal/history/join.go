@@ -2,26 +2,190 @@ package history
 
 import (
 	"context"
+	"slices"
 
 	"github.com/penstock-go/penstock/broker"
 )
 
-// A joining is a subscriber between its request and its activation. It collects what is handed over
-// meanwhile. The Sequencer's lock guards it.
+// A Joined says how a subscriber continues.
+type Joined struct {
+	// Recovered is true if Publications are exactly what the subscriber has missed. Otherwise there
+	// are none, and the subscriber must load its state.
+	Recovered    bool
+	Publications []broker.Publication
+	Position     broker.Position // everything after it will be delivered
+
+	// Ended is set if the epoch of the subscriber's position has ended meanwhile: publications of
+	// that epoch with higher offsets, if there were any, are lost.
+	Ended *broker.Position
+}
+
+// joinAttempts bounds how often a Join begins again because a loss or too many publications came
+// between reading the store and activating the subscriber.
+const joinAttempts = 3
+
+// Join adds a subscriber that has received everything up to since, or that begins now if since is
+// the zero Position. It reads at most limit missed publications, and then calls activate exactly once,
+// with the Sequencer's lock held: activate must register the subscriber, so that nothing is delivered
+// twice or left out. Join does not call activate if it returns an error, which is that of ctx or of
+// the store.
+func (s *Sequencer) Join(ctx context.Context, since broker.Position, limit int, activate func(Joined)) error {
+	if err := s.await(ctx, func() bool { return s.attached }); err != nil {
+		return err
+	}
+	if since.Epoch != "" {
+		// The subscriber may come from a node that is ahead of this one.
+		if err := s.await(ctx, func() bool { return s.last.Epoch != since.Epoch || s.last.Offset >= since.Offset || s.compared }); err != nil {
+			return err
+		}
+		for range joinAttempts {
+			done, err := s.tryJoin(ctx, since, limit, activate)
+			if done || err != nil {
+				return err
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	activate(Joined{Recovered: since.Epoch == "", Position: s.last})
+	return nil
+}
+
+// tryJoin is one attempt of Join. It reports false if another one is needed.
+func (s *Sequencer) tryJoin(ctx context.Context, since broker.Position, limit int, activate func(Joined)) (done bool, err error) {
+	j := s.register()
+	defer s.unregister(j)
+	result, after, ok, err := s.missed(ctx, since, limit)
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !ok {
+		activate(Joined{Position: s.last})
+		return true, nil
+	}
+	if j.broken || !s.merge(&result, after, j.received) {
+		return false, nil
+	}
+	if len(result.Publications) > limit {
+		result = Joined{}
+	}
+	result.Position = s.last
+	activate(result)
+	return true, nil
+}
+
+// missed reads what follows since. ok is false if the store does not reach back, or too much was
+// missed. Publications follow the offset after.
+func (s *Sequencer) missed(ctx context.Context, since broker.Position, limit int) (result Joined, after uint64, ok bool, err error) {
+	after = since.Offset
+	for range 2 {
+		page, err := s.session.Read(ctx, broker.Query{Topic: s.topic, Retention: s.retention, After: after, Limit: limit + 1})
+		if err != nil {
+			return Joined{}, 0, false, err
+		}
+		switch {
+		case page.Position.Epoch == since.Epoch:
+		case page.Previous.Epoch != since.Epoch:
+			return Joined{}, 0, false, nil
+		case after > page.Previous.Offset:
+			after = page.Previous.Offset // offsets above it have been used again
+			continue
+		default:
+			result.Ended = &page.Previous
+		}
+		if result.Ended == nil && page.Previous.Epoch == since.Epoch {
+			result.Ended = &page.Previous
+		}
+		missed := page.Position.Offset - min(after, page.Position.Offset)
+		complete := len(page.Publications) == int(min(missed, uint64(limit)+1)) &&
+			(missed == 0 || page.Publications[0].Position.Offset == after+1)
+		if after > page.Position.Offset || missed > uint64(limit) || !complete {
+			return Joined{}, 0, false, nil
+		}
+		result.Recovered, result.Publications = true, page.Publications
+		return result, after, true, nil
+	}
+	return Joined{}, 0, false, nil
+}
+
+// merge adds to what was read what this Sequencer has handed over since the subscriber was
+// registered, and removes what it will hand over later. It reports false if there is a gap.
+func (s *Sequencer) merge(result *Joined, after uint64, received []broker.Publication) bool {
+	last := after + uint64(len(result.Publications))
+	if s.last.Offset < last { // this node has not received all of it
+		if s.last.Offset < after {
+			return false
+		}
+		result.Publications = result.Publications[:s.last.Offset-after]
+		return true
+	}
+	for _, p := range received {
+		if p.Position.Offset == last+1 {
+			result.Publications = append(result.Publications, p)
+			last++
+		}
+	}
+	return last == s.last.Offset
+}
+
+// A joining is a subscriber between the moment that it is registered and its activation. The
+// Sequencer's lock guards it.
 type joining struct {
-	after    broker.Position // what the Sequencer had handed over last when the subscriber was registered
 	received []broker.Publication
 	broken   bool // a loss or too many publications: begin again
 }
 
+func (s *Sequencer) register() *joining {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := new(joining)
+	s.joining = append(s.joining, j)
+	return j
+}
+
+func (s *Sequencer) unregister(j *joining) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.joining = slices.DeleteFunc(s.joining, func(other *joining) bool { return other == j })
+}
+
 func (j *joining) add(p broker.Publication) {
 	if len(j.received) >= maxBuffered {
-		j.broken = true
+		j.broken, j.received = true, nil
 	}
-	if j.broken {
-		j.received = nil
-		return
+	if !j.broken {
+		p.Packet = slices.Clone(p.Packet)
+		j.received = append(j.received, p)
 	}
-	p.Packet = append([]byte(nil), p.Packet...)
-	j.received = append(j.received, p)
+}
+
+// await waits until a condition holds, which it checks with the lock held after every page that is
+// read and every publication.
+func (s *Sequencer) await(ctx context.Context, holds func() bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compared = false
+	for !holds() {
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+			s.read()
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		case <-s.ctx.Done():
+		}
+		s.mu.Lock()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case s.ctx.Err() != nil:
+			return errClosed
+		}
+	}
+	return nil
 }

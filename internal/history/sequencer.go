@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
 )
 
 // A Sequencer receives the publications of one topic on one node, with gaps and duplicates, and
@@ -33,7 +34,12 @@ type Sequencer struct {
 	grace    *time.Timer
 	idle     *time.Timer
 	joining  []*joining
+	changed  chan struct{} // closed when something has changed; nil if no subscriber waits for that
+	compared bool          // the store has been read completely since a subscriber began to wait
 }
+
+// errClosed ends calls that wait when the Sequencer is closed.
+var errClosed = &errors.Error{Code: errors.Unavailable, Message: "the topic has no subscribers on this node any more"}
 
 // A Sink receives what a Sequencer hands over, under its lock: its functions must not block and must
 // not call the Sequencer.
@@ -130,6 +136,7 @@ func (s *Sequencer) deliver(p broker.Publication) {
 	for _, j := range s.joining {
 		j.add(p)
 	}
+	s.notify()
 	s.setTimer(&s.idle, idleCheck/2+rand.N(idleCheck), s.Following)
 }
 
@@ -228,7 +235,17 @@ func (s *Sequencer) readOnce(backoff *time.Duration) bool {
 		more = s.drain()
 	}
 	s.reading = more || s.again
+	s.compared = !s.reading
+	s.notify()
 	return s.reading
+}
+
+// notify wakes the subscribers that wait for a change.
+func (s *Sequencer) notify() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
 }
 
 // wait waits before the next attempt, with the lock released.
@@ -297,4 +314,11 @@ func (s *Sequencer) sinkLost(l Loss) {
 	for _, j := range s.joining {
 		j.broken = true // it must begin again
 	}
+}
+
+// Locked calls f while nothing is handed over: to remove a subscriber, for example.
+func (s *Sequencer) Locked(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
 }

@@ -1,0 +1,347 @@
+package history_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/history"
+)
+
+// This file runs sequencers of several nodes and subscribers that move between them on a simulated
+// store, with a seed per run: publications get lost, repeated and delayed on their way to a node,
+// reads fail, and failovers lose the end of the history. It compares what every subscriber sees with
+// what the store has assigned.
+
+// A simStore is a store of one topic that survives failovers, perhaps without its last publications.
+type simStore struct {
+	mu       sync.Mutex
+	rng      *rand.Rand
+	keep     int
+	epoch    string
+	epochs   int
+	previous broker.Position
+	top      uint64
+	stored   []broker.Publication
+	assigned map[broker.Position]string // the truth, of all epochs
+	sessions []*simSession
+	faults   map[string]int
+	healthy  bool
+}
+
+func newSimStore(seed uint64, keep int) *simStore {
+	return &simStore{
+		rng: rand.New(rand.NewPCG(seed, 1)), keep: keep, epoch: "e0",
+		assigned: map[broker.Position]string{}, faults: map[string]int{},
+	}
+}
+
+// happens decides whether a fault occurs. The lock must be held.
+func (s *simStore) happens(fault string, percent int) bool {
+	if s.healthy || s.rng.IntN(100) >= percent {
+		return false
+	}
+	s.faults[fault]++
+	return true
+}
+
+func (s *simStore) append(packet string) broker.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.top++
+	p := broker.Publication{Position: broker.Position{Epoch: s.epoch, Offset: s.top}, Packet: []byte(packet)}
+	s.assigned[p.Position] = packet
+	s.stored = append(s.stored, p)
+	s.stored = s.stored[max(0, len(s.stored)-s.keep):]
+	for _, session := range s.sessions {
+		if s.happens("publication lost", 10) {
+			continue
+		}
+		session.deliver(p, time.Duration(s.rng.IntN(30))*time.Millisecond)
+		if s.happens("publication repeated", 5) {
+			session.deliver(p, time.Duration(s.rng.IntN(60))*time.Millisecond)
+		}
+	}
+	return p.Position
+}
+
+// failOver begins a new epoch without the last publications.
+func (s *simStore) failOver(lose int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lose = min(lose, len(s.stored))
+	s.stored = slices.Clip(s.stored[:len(s.stored)-lose])
+	s.top -= uint64(lose)
+	s.previous = broker.Position{Epoch: s.epoch, Offset: s.top}
+	s.epochs++
+	s.epoch = fmt.Sprintf("e%d", s.epochs)
+	s.faults["failover"]++
+}
+
+// A simSession is the connection of a node.
+type simSession struct {
+	broker.Session
+
+	store *simStore
+	queue chan func()
+
+	mu  sync.Mutex
+	seq *history.Sequencer
+}
+
+func (s *simSession) deliver(p broker.Publication, after time.Duration) {
+	time.AfterFunc(after, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.seq != nil {
+			s.seq.Publish(p)
+		}
+	})
+}
+
+func (s *simSession) Append(context.Context, broker.Append) (broker.Appended, error) {
+	return broker.Appended{}, errors.New("not used")
+}
+
+func (s *simSession) ReadState(context.Context, string, broker.Retention) (broker.State, error) {
+	return broker.State{}, errors.New("not used")
+}
+
+func (s *simSession) Follow(string) {
+	time.AfterFunc(10*time.Millisecond, func() { s.following() })
+}
+
+func (s *simSession) following() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seq != nil {
+		s.seq.Following()
+	}
+}
+
+func (s *simSession) Unfollow(string) {}
+
+func (s *simSession) Read(_ context.Context, q broker.Query) (broker.Page, error) {
+	st := s.store
+	st.mu.Lock()
+	delay := time.Duration(st.rng.IntN(20)) * time.Millisecond
+	fails := st.happens("read failed", 20)
+	st.mu.Unlock()
+	time.Sleep(delay)
+	if fails {
+		return broker.Page{}, errors.New("the store is away")
+	}
+	st.mu.Lock()
+	page := broker.Page{Position: broker.Position{Epoch: st.epoch, Offset: st.top}, Previous: st.previous}
+	for _, p := range st.stored {
+		if p.Position.Offset > q.After && len(page.Publications) < q.Limit {
+			page.Publications = append(page.Publications, p)
+		}
+	}
+	delay = time.Duration(st.rng.IntN(20)) * time.Millisecond
+	st.mu.Unlock()
+	time.Sleep(delay)
+	return page, nil
+}
+
+// A simNode has a sequencer and subscribers.
+type simNode struct {
+	t       *testing.T
+	store   *simStore
+	session *simSession
+	seq     *history.Sequencer
+	subs    map[*subscriber]struct{} // guarded by the sequencer's lock
+}
+
+// A subscriber checks what it receives.
+type subscriber struct {
+	position  broker.Position
+	received  int
+	losses    int
+	recovered int
+	joins     int
+}
+
+func (u *subscriber) receive(t *testing.T, store *simStore, p broker.Publication) {
+	require.Equal(t, u.position.Offset+1, p.Position.Offset, "an offset was skipped or repeated without notice")
+	want, ok := store.assigned[p.Position]
+	require.True(t, ok, "%v was never assigned", p.Position)
+	require.Equal(t, want, string(p.Packet))
+	u.position.Offset = p.Position.Offset
+	u.received++
+}
+
+func (u *subscriber) lose(t *testing.T, l history.Loss) {
+	u.losses++
+	switch {
+	case l.Reset:
+		u.position = l.Position
+	case l.Epoch != "":
+		require.Equal(t, u.position.Epoch, l.Epoch)
+		u.position = broker.Position{Epoch: l.Position.Epoch, Offset: min(u.position.Offset, l.EndedAt)}
+	default:
+		require.Equal(t, u.position.Offset+1, l.From)
+		require.GreaterOrEqual(t, l.To, l.From)
+		u.position.Offset = l.To
+	}
+	require.Equal(t, l.Position, u.position)
+}
+
+func newSimNode(t *testing.T, store *simStore) *simNode {
+	n := &simNode{t: t, store: store, session: &simSession{store: store}, subs: map[*subscriber]struct{}{}}
+	store.mu.Lock()
+	store.sessions = append(store.sessions, n.session)
+	store.mu.Unlock()
+	n.session.mu.Lock()
+	defer n.session.mu.Unlock()
+	n.seq = history.NewSequencer(n.session, "topic", broker.Retention{Messages: store.keep}, history.Sink{
+		Deliver: func(p broker.Publication) {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			for u := range n.subs {
+				u.receive(t, store, p)
+			}
+		},
+		Lost: func(l history.Loss) {
+			if !l.Reset && l.Epoch == "" {
+				store.mu.Lock()
+				if len(store.stored) > 0 && l.Position.Epoch == store.epoch {
+					require.Less(t, l.To, store.stored[0].Position.Offset, "what is stored is not lost")
+				}
+				store.mu.Unlock()
+			}
+			for u := range n.subs {
+				u.lose(t, l)
+			}
+		},
+	})
+	n.session.seq = n.seq
+	return n
+}
+
+// join continues a subscriber on the node.
+func (n *simNode) join(u *subscriber, since broker.Position) {
+	err := n.seq.Join(n.t.Context(), since, n.store.keep, func(j history.Joined) {
+		n.subs[u] = struct{}{}
+		u.joins++
+		if !j.Recovered || since.Epoch == "" {
+			u.position = j.Position
+			return
+		}
+		u.recovered++
+		n.store.mu.Lock()
+		defer n.store.mu.Unlock()
+		if j.Ended != nil {
+			require.Equal(n.t, since.Epoch, j.Ended.Epoch)
+			u.position.Offset = min(u.position.Offset, j.Ended.Offset)
+		}
+		for _, p := range j.Publications {
+			u.receive(n.t, n.store, p)
+		}
+		u.position.Epoch = j.Position.Epoch
+		require.Equal(n.t, j.Position, u.position)
+	})
+	require.True(n.t, err == nil || errors.Is(err, context.Canceled) || err.Error() == "the store is away", "%v", err)
+	if err != nil {
+		n.join(u, since)
+	}
+}
+
+func (n *simNode) leave(u *subscriber) {
+	n.seq.Locked(func() { delete(n.subs, u) })
+}
+
+func TestSequencer_SubscribersSeeEveryPublicationOnceInOrder(t *testing.T) {
+	for seed := range uint64(20) {
+		// A history that reaches back far enough, and one that almost never does.
+		for keep, recovers := range map[int]bool{600: true, 3: false} {
+			t.Run(fmt.Sprintf("seed %d, %d publications", seed, keep), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { simulate(t, seed, keep, recovers) })
+			})
+		}
+	}
+}
+
+func simulate(t *testing.T, seed uint64, keep int, recovers bool) {
+	const publications, subscribers = 1500, 12
+	store := newSimStore(seed, keep)
+	rng := rand.New(rand.NewPCG(seed, 2))
+	var nodes []*simNode
+	for range 3 {
+		nodes = append(nodes, newSimNode(t, store))
+	}
+	var clients sync.WaitGroup
+	subs := make([]*subscriber, subscribers)
+	stop := make(chan struct{})
+	for i := range subs {
+		u := new(subscriber)
+		subs[i] = u
+		own := rand.New(rand.NewPCG(seed, uint64(10+i)))
+		clients.Go(func() { move(t, nodes, u, own, stop) })
+	}
+	for n := range publications {
+		store.append(fmt.Sprint(n))
+		time.Sleep(time.Duration(rng.IntN(6)) * time.Millisecond)
+		switch rng.IntN(200) {
+		case 0:
+			store.failOver(rng.IntN(5))
+		case 1, 2:
+			nodes[rng.IntN(len(nodes))].session.following()
+		}
+	}
+	store.mu.Lock()
+	store.healthy = true
+	store.mu.Unlock()
+	close(stop)
+	clients.Wait()
+	time.Sleep(30 * time.Second) // the idle check finds what was lost last
+	recovered, joins := 0, 0
+	defer time.Sleep(time.Second) // reads that have begun end
+	for _, n := range nodes {
+		n.seq.Locked(func() {
+			for u := range n.subs {
+				assert.Equal(t, broker.Position{Epoch: store.epoch, Offset: store.top}, u.position)
+			}
+		})
+		n.seq.Close()
+	}
+	for _, u := range subs {
+		recovered += u.recovered
+		joins += u.joins - 1 // the first has no position
+		assert.Positive(t, u.received)
+	}
+	for _, fault := range []string{"publication lost", "publication repeated", "read failed", "failover"} {
+		assert.Positive(t, store.faults[fault], fault)
+	}
+	if !recovers {
+		return
+	}
+	assert.Greater(t, recovered*100, joins*80, "%d of %d subscribers that returned have recovered", recovered, joins)
+}
+
+// move lets a subscriber leave and return on any node until stop is closed. It ends subscribed.
+func move(t *testing.T, nodes []*simNode, u *subscriber, rng *rand.Rand, stop chan struct{}) {
+	node := nodes[rng.IntN(len(nodes))]
+	node.join(u, broker.Position{})
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(time.Duration(rng.IntN(300)) * time.Millisecond):
+		}
+		node.leave(u)
+		time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
+		node = nodes[rng.IntN(len(nodes))]
+		node.join(u, u.position)
+	}
+}
