@@ -25,46 +25,57 @@ type HistoryBroker interface {
 //   - All publications of one epoch were stored by one term of the store, so two publications never
 //     share a position. When the store may have lost publications that nodes have seen, after a
 //     failover for example, the next position has a new epoch, and the last offset continues.
-//   - Position metadata outlives publications: a topic whose publications have all expired keeps
-//     its epoch and its last offset for at least a day.
-//   - The first position of a topic, with offset 0, exists before its first publication.
+//   - Position metadata outlives publications: a topic keeps its epoch and its last offset for at
+//     least a day after its last publication has expired or its position was first read.
+//   - The first position of a topic, with offset 0, exists before its first publication: the first
+//     call for the topic creates it.
 //
-// Methods are safe for concurrent use. They block, and return when their context is done. Package
-// brokertest checks every rule.
+// Append, Read and ReadState block, and return when their context is done or soon after. If it is
+// done before the call, they do nothing and return its error. After Close they do nothing and
+// return an UNAVAILABLE error. Methods are safe for concurrent use. Package brokertest checks
+// every rule.
 type HistorySession interface {
 	Session
 
 	// Append stores and publishes p. The calls of a caller that waits for each are stored in order;
 	// concurrent calls for a topic are stored in the order in which they began, unless one fails.
-	// An error with the code [OutcomeUnknown] means that p may have been stored; any other
-	// error means that it was not, and will not be.
+	// An error with the code [OutcomeUnknown] means that p may have been stored, or may yet be
+	// stored; any other error means that it was not, and will not be.
 	Append(ctx context.Context, p Append) (Appended, error)
 
-	// Read returns stored publications of a topic and its current position. It never reads a
-	// replica, so the position is not older than what any node has received.
+	// Read returns stored publications of a topic and its current position, as of one moment. It
+	// never reads a replica, so the position is not older than what any node has received. It
+	// deletes nothing, whatever the retention says.
 	Read(ctx context.Context, q Query) (Page, error)
 
-	// ReadState returns the current state of a topic whose publications have keys.
+	// ReadState returns the current state of a topic whose publications have keys, as of one
+	// moment. Retention.Age applies to the publications of the state, Messages and Bytes do not: a
+	// key keeps its state when the history no longer contains the publication.
 	ReadState(ctx context.Context, topic string, r Retention) (State, error)
 
-	// Follow requests the publications of a topic, also those of this node: Handler.Published is
-	// called for each, in order. Gaps and duplicates are possible, for example after an
-	// interruption; offsets show them. Unfollow undoes Follow; publications in flight may still be
-	// delivered.
+	// Follow requests the publications of a topic, also those of this node:
+	// HistoryHandler.Published is called for each, in order. After an interruption there may be
+	// gaps and duplicates; offsets show them. Following a topic again has no effect except another
+	// call of HistoryHandler.Following.
 	Follow(topic string)
+
+	// Unfollow undoes Follow, however often it was called. Publications in flight may still be
+	// delivered.
 	Unfollow(topic string)
 }
 
 // A HistoryHandler contains the functions that a broker with histories calls on a node, in addition
-// to those of [Handler]. The rules of Handler apply. Calls for one topic are made one at a time.
+// to those of [Handler]. The rules of Handler apply: every field must be set, the functions must
+// return quickly, and none is called after Close. Calls for one topic are made one at a time.
 type HistoryHandler struct {
 	// Published handles a publication of a topic that this node follows. The packet is valid
 	// until Published returns, and must not be changed.
 	Published func(topic string, p Publication)
 
-	// Following reports that everything stored from this moment on is passed to Published, unless
-	// an offset is missing. It is called once after Follow, and again after every interruption
-	// that may have lost publications: the node then reads what it has missed.
+	// Following reports that everything stored from this moment on is passed to Published; what a
+	// later fault loses shows as a missing offset or is followed by another call. It is called
+	// once after Follow, and again after every interruption that may have lost publications: the
+	// node then reads what it has missed.
 	Following func(topic string)
 }
 
@@ -74,18 +85,30 @@ type HistoryHandler struct {
 const OutcomeUnknown errors.Code = "OUTCOME_UNKNOWN"
 
 // A Position is a place in the history of a topic: right after the publication with this offset. The
-// zero Position is none.
+// zero Position is none; the position of a topic always has an epoch.
 type Position struct {
 	Epoch  string // random, never used again
 	Offset uint64 // at most 1<<53 - 1, so that JavaScript represents it exactly
 }
 
-// A Retention bounds what a history stores. Changing it affects later calls, and keeps positions.
+// A Retention bounds what a history stores. It is not stored: it applies to the call that it is passed
+// to, and changing it keeps positions. Append removes the oldest publications beyond Messages and
+// Bytes, perhaps not all in one call. The zero Retention keeps one publication for a day.
 type Retention struct {
-	Messages int           // the newest ones; at least 1
-	Age      time.Duration // older publications are not returned; 0 means a day
-	Bytes    int64         // of packets; 0 is unlimited
+	// Messages is how many publications are kept, the newest ones. Values below 1 mean 1. A store
+	// may keep some more.
+	Messages int
+
+	// Age is how long a publication is returned, by the clock of the store. 0 means a day.
+	Age time.Duration
+
+	// Bytes bounds the total length of the stored packets of the topic, without the overhead of the
+	// store. A packet that is larger than Bytes is published but not kept. 0 is unlimited.
+	Bytes int64
 }
+
+// DefaultAge is the Age of a [Retention] that has none.
+const DefaultAge = 24 * time.Hour
 
 // An Append is a publication to be stored.
 type Append struct {
@@ -94,12 +117,13 @@ type Append struct {
 	Packet    []byte // opaque to the broker, which takes ownership
 
 	// IdempotencyKey makes a repeated Append harmless: if one with the same topic and key was
-	// stored at most [IdempotencyTime] ago, Append stores nothing and returns its position. ""
-	// is no key.
+	// stored at most [IdempotencyTime] ago, Append stores nothing, publishes nothing, and returns
+	// the position of the first one. Only the key counts, whatever the packet is. "" is no key.
 	IdempotencyKey string
 
 	// StateKey makes the publication the current state of the key, which [HistorySession.ReadState]
-	// returns. If Removed is set, the key has no state any more. "" is no key.
+	// returns. If Removed is set, the key has no state any more; the removal is a publication too.
+	// "" is no key.
 	StateKey string
 	Removed  bool
 }
@@ -114,7 +138,7 @@ type Appended struct {
 	Duplicate bool // the position is that of an earlier Append with the same idempotency key
 }
 
-// A Publication is a stored packet.
+// A Publication is a stored packet, which must not be changed.
 type Publication struct {
 	Position Position
 	At       time.Time // when it was stored, by the clock of the store
@@ -128,16 +152,18 @@ type Query struct {
 	Topic     string
 	Retention Retention
 
-	After  uint64 // publications with a higher offset
+	After  uint64 // publications with a higher offset; 0 begins with the oldest one
 	Before uint64 // and with a lower offset; 0 is unlimited
-	Limit  int    // at most this many; 0 returns only the position
+	Limit  int    // at most this many; 0 or less returns only the position
 
 	// Backward selects the newest publications instead of the oldest. They are returned in
 	// ascending order nevertheless.
 	Backward bool
 }
 
-// A Page is the result of a Query: adjacent publications in ascending order.
+// A Page is the result of a Query: adjacent publications in ascending order. If the first one has a
+// higher offset than Query.After + 1, those before it are no longer stored. A page is empty if none
+// is stored, or if Query.After is the offset of Position or beyond it.
 type Page struct {
 	Publications []Publication
 	Position     Position // the current one, of the last publication
@@ -148,8 +174,8 @@ type Page struct {
 	Previous Position
 }
 
-// A State is the result of ReadState: the latest publication of every key that has one, in any
-// order, as of Position.
+// A State is the result of ReadState: the latest publication of every key that has one and that is
+// not older than Retention.Age, in any order, as of Position. Keys that were removed are not included.
 type State struct {
 	Publications []Publication
 	Position     Position
