@@ -8,15 +8,17 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/executor"
+	"github.com/penstock-go/penstock/internal/history"
 )
 
-// A Broker is a [broker.Broker] for several routers in one process, and for tests with several
-// nodes. It loses no packets: those that a node has not handled yet wait in memory, without a
-// bound. It is safe for concurrent use.
+// A Broker is a [broker.HistoryBroker] for several routers in one process, and for tests with
+// several nodes. It loses no packets: those that a node has not handled yet wait in memory, without
+// a bound. It is safe for concurrent use.
 type Broker struct {
 	mu        sync.Mutex
 	sessions  map[*session]struct{} // those that are not closed
 	connected int                   // sessions, also closed ones
+	histories history.Hub
 }
 
 var _ broker.Broker = (*Broker)(nil)
@@ -25,7 +27,9 @@ var _ broker.Broker = (*Broker)(nil)
 func NewBroker() *Broker { return &Broker{sessions: map[*session]struct{}{}} }
 
 // Connect adds a node.
-func (b *Broker) Connect(handler broker.Handler) broker.Session {
+func (b *Broker) Connect(handler broker.Handler) broker.Session { return b.connect(handler) }
+
+func (b *Broker) connect(handler broker.Handler) *session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.connected++

@@ -1,0 +1,165 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/executor"
+)
+
+// A Hub connects the nodes of one process to a [Store]. Its zero value has no nodes and an empty
+// store. It is safe for concurrent use.
+//
+// Locks, in this order: Node.open, a topic of the store, Hub.mu.
+type Hub struct {
+	store     Store
+	mu        sync.RWMutex
+	followers map[string]map[*Node]struct{}
+}
+
+// Connect adds a node.
+func (h *Hub) Connect(handler broker.HistoryHandler) *Node {
+	return &Node{hub: h, handler: handler, topics: map[string]struct{}{}}
+}
+
+// publish passes a publication to the nodes that follow its topic. It is called under the topic's
+// lock, so that each node queues publications in the order of their offsets.
+func (h *Hub) publish(topic string, p broker.Publication) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for n := range h.followers[topic] {
+		n.call(func() { n.handler.Published(topic, p) })
+	}
+}
+
+// A Node implements the methods of [broker.HistorySession] that concern histories. Its handler is
+// called by its queue, so that a publisher waits for no node; what the handler has not handled yet
+// waits in memory, without a bound.
+type Node struct {
+	hub     *Hub
+	handler broker.HistoryHandler
+	topics  map[string]struct{} // that it follows; guarded by the hub's lock
+	queue   executor.FuncQueue
+
+	open    sync.RWMutex // held for reading by calls that use the hub
+	closed  bool         // guarded by open
+	calling sync.Mutex   // held while a function of the handler runs
+	ended   bool         // no function of the handler is called any more; guarded by calling
+}
+
+// call queues a call of the handler.
+func (n *Node) call(f func()) {
+	n.queue.Add(func() {
+		n.calling.Lock()
+		defer n.calling.Unlock()
+		if !n.ended {
+			f()
+		}
+	})
+}
+
+// Append stores and publishes p.
+func (n *Node) Append(ctx context.Context, p broker.Append) (broker.Appended, error) {
+	n.open.RLock()
+	defer n.open.RUnlock()
+	if err := n.check(ctx, "append to", p.Topic); err != nil {
+		return broker.Appended{}, err
+	}
+	return n.hub.store.Append(p, n.hub.publish), nil
+}
+
+// Read returns stored publications of a topic and its current position.
+func (n *Node) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
+	n.open.RLock()
+	defer n.open.RUnlock()
+	if err := n.check(ctx, "read", q.Topic); err != nil {
+		return broker.Page{}, err
+	}
+	return n.hub.store.Read(q), nil
+}
+
+// ReadState returns the current state of a topic.
+func (n *Node) ReadState(ctx context.Context, topic string, r broker.Retention) (broker.State, error) {
+	n.open.RLock()
+	defer n.open.RUnlock()
+	if err := n.check(ctx, "read the state of", topic); err != nil {
+		return broker.State{}, err
+	}
+	return n.hub.store.ReadState(topic, r), nil
+}
+
+// check returns an error if a call must do nothing. It must be called with n.open held.
+func (n *Node) check(ctx context.Context, operation, topic string) error {
+	if n.closed {
+		return errors.Errorf(errors.Unavailable, "cannot %s topic %q: the broker's session is closed", operation, topic)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cannot %s topic %q: %w", operation, topic, err)
+	}
+	return nil
+}
+
+// Follow requests the publications of a topic. The call of Following is queued under the hub's lock,
+// before every publication that is stored later.
+func (n *Node) Follow(topic string) {
+	n.open.RLock()
+	defer n.open.RUnlock()
+	if n.closed {
+		return
+	}
+	n.hub.mu.Lock()
+	defer n.hub.mu.Unlock()
+	n.topics[topic] = struct{}{}
+	if n.hub.followers == nil {
+		n.hub.followers = map[string]map[*Node]struct{}{}
+	}
+	if n.hub.followers[topic] == nil {
+		n.hub.followers[topic] = map[*Node]struct{}{}
+	}
+	n.hub.followers[topic][n] = struct{}{}
+	n.call(func() { n.handler.Following(topic) })
+}
+
+// Unfollow undoes Follow.
+func (n *Node) Unfollow(topic string) {
+	n.hub.mu.Lock()
+	defer n.hub.mu.Unlock()
+	n.unfollow(topic)
+}
+
+// unfollow must be called with the hub's lock held.
+func (n *Node) unfollow(topic string) {
+	delete(n.topics, topic)
+	followers := n.hub.followers[topic]
+	if delete(followers, n); len(followers) == 0 {
+		delete(n.hub.followers, topic)
+	}
+}
+
+// Close waits for calls that are in progress, also for one of the handler. Afterwards nothing is
+// stored, and no function of the handler is called.
+func (n *Node) Close(context.Context) error {
+	n.end()
+	n.unfollowAll()
+	n.calling.Lock()
+	defer n.calling.Unlock()
+	n.ended = true
+	return nil
+}
+
+func (n *Node) end() {
+	n.open.Lock()
+	defer n.open.Unlock()
+	n.closed = true
+}
+
+func (n *Node) unfollowAll() {
+	n.hub.mu.Lock()
+	defer n.hub.mu.Unlock()
+	for topic := range n.topics {
+		n.unfollow(topic)
+	}
+}
