@@ -5,6 +5,8 @@ import (
 	"log/slog"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/history"
 )
 
 // A noopSession is the session of a router without a broker.
@@ -37,22 +39,91 @@ func (noopSession) Close(context.Context) error { return nil }
 // connectBroker sets the session that publishes to other nodes. The broker may call the
 // handler before Connect returns, so the topics must have been initialized.
 func (r *Router) connectBroker() {
-	r.session = noopSession{}
-	if r.opts.Broker == nil {
-		return
-	}
-	session := r.opts.Broker.Connect(broker.Handler{
+	handler := broker.Handler{
 		Receive:         r.topics.receive,
 		Subscribed:      func(string) {},
 		MessagesLost:    r.topics.messagesLost,
 		PresenceChanged: r.topics.presenceChanged,
 		NodeLeft:        r.nodeLeft,
-	})
-	if session == nil {
-		panic("router: Broker.Connect has returned nil; it must return a Session")
 	}
-	r.session = recoveringSession{r, session}
+	histories := broker.HistoryHandler{Published: r.topics.published, Following: r.topics.following}
+	switch b := r.opts.Broker.(type) {
+	case nil:
+		r.session = noopSession{}
+		r.histories = localHistories{Node: new(history.Hub).Connect(histories)}
+		return
+	case broker.HistoryBroker:
+		session := b.ConnectHistory(handler, histories)
+		mustBeSession("ConnectHistory", session == nil)
+		r.session = recoveringSession{r, session}
+		r.histories = recoveringHistories{recoveringSession{r, session}, session}
+	default:
+		session := b.Connect(handler)
+		mustBeSession("Connect", session == nil)
+		r.session = recoveringSession{r, session}
+	}
 	r.session.Subscribe(usersTopic)
+}
+
+func mustBeSession(method string, isNil bool) {
+	if isNil {
+		panic("router: Broker." + method + " has returned nil; it must return a session")
+	}
+}
+
+// localHistories keeps the histories of a router without a broker.
+type localHistories struct {
+	noopSession
+	*history.Node
+}
+
+// Close does nothing: the node ends with the process.
+func (localHistories) Close(context.Context) error { return nil }
+
+// A recoveringHistories recovers the panics of a broker that keeps histories.
+type recoveringHistories struct {
+	recoveringSession
+
+	session broker.HistorySession
+}
+
+// Append calls the broker.
+func (g recoveringHistories) Append(ctx context.Context, p broker.Append) (stored broker.Appended, err error) {
+	defer g.recoverAs("Broker.Append", broker.OutcomeUnknown, &err)
+	return g.session.Append(ctx, p)
+}
+
+// Read calls the broker.
+func (g recoveringHistories) Read(ctx context.Context, q broker.Query) (page broker.Page, err error) {
+	defer g.recoverAs("Broker.Read", errors.Internal, &err)
+	return g.session.Read(ctx, q)
+}
+
+// ReadState calls the broker.
+func (g recoveringHistories) ReadState(ctx context.Context, topic string, r broker.Retention) (state broker.State, err error) {
+	defer g.recoverAs("Broker.ReadState", errors.Internal, &err)
+	return g.session.ReadState(ctx, topic, r)
+}
+
+// Follow calls the broker.
+func (g recoveringHistories) Follow(topic string) {
+	defer g.recover("Broker.Follow")
+	g.session.Follow(topic)
+}
+
+// Unfollow calls the broker.
+func (g recoveringHistories) Unfollow(topic string) {
+	defer g.recover("Broker.Unfollow")
+	g.session.Unfollow(topic)
+}
+
+// recoverAs is recover that sets an error.
+func (g recoveringHistories) recoverAs(name string, code errors.Code, err *error) {
+	if v := recover(); v != nil {
+		g.router.observe(Event{Kind: EventPanicked, Reason: name})
+		g.router.logAsync(name, v)
+		*err = &errors.Error{Code: code, Err: &PanicError{Value: v}}
+	}
 }
 
 // nodeLeft is called when another node has left or failed.

@@ -124,10 +124,10 @@ func (c *Context) Unsubscribe(topic string) { c.conn.Unsubscribe(topic) }
 // Publish sends a message to all subscribers of topic, including this connection if it is
 // subscribed; see [Router.Publish].
 func (c *Context) Publish(topic string, m Message) error {
-	return c.conn.router.topics.publish(topic, nil, m, true)
+	return c.conn.router.topics.publish(c, topic, nil, m, true)
 }
 
 // PublishExceptSelf is like Publish, but skips this connection.
 func (c *Context) PublishExceptSelf(topic string, m Message) error {
-	return c.conn.router.topics.publish(topic, c.conn, m, true)
+	return c.conn.router.topics.publish(c, topic, c.conn, m, true)
 }

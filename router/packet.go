@@ -15,6 +15,7 @@ const (
 	packetUserMessage               // a message for a user: tenant, user, and a packetMessage
 	packetUserDisconnect            // tenant, user, status code as a varint, and the reason
 	packetFormats                   // a published message in several formats
+	packetExcept                    // a connection ID, and a packetMessage or packetFormats that this connection does not receive
 )
 
 // messagePacket encodes a published message: its time in microseconds since 1970 and the

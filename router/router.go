@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"maps"
@@ -30,12 +31,14 @@ type Router struct {
 	routes         map[string]*Route
 	unknownIngress []IngressFunc // for types that are not registered
 
-	conns    registry
-	topics   topics
-	session  broker.Session      // publishes to other nodes
-	events   executor.FuncQueue  // hook calls that concern no single connection, in order
-	observer func(Event)         // nil without observers
-	inbound  executor.ByteBudget // received messages that wait, of all connections
+	conns   registry
+	topics  topics
+	session broker.Session // publishes to other nodes
+	// histories stores publications of topics with a History; nil if Options.Broker cannot.
+	histories broker.HistorySession
+	events    executor.FuncQueue  // hook calls that concern no single connection, in order
+	observer  func(Event)         // nil without observers
+	inbound   executor.ByteBudget // received messages that wait, of all connections
 
 	pendingLogs atomic.Int32 // functions of logAsync in events
 
@@ -108,13 +111,13 @@ func (r *Router) Types() iter.Seq[string] {
 // promised about messages of different nodes or of different topics: subscribers on two nodes
 // may receive the messages of two publishers in different orders.
 func (r *Router) Publish(topic string, m Message) error {
-	return r.topics.publish(topic, nil, m, true)
+	return r.topics.publish(context.Background(), topic, nil, m, true)
 }
 
 // PublishLocal sends a message to the subscribers of topic on this node only. It skips the
 // connection except, which may be nil, and is otherwise like Publish.
 func (r *Router) PublishLocal(topic string, m Message, except *Conn) error {
-	return r.topics.publish(topic, except, m, false)
+	return r.topics.publish(context.Background(), topic, except, m, false)
 }
 
 // Conn returns the open connection of this node with the given ID, or nil.

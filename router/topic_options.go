@@ -21,6 +21,12 @@ type TopicOptions struct {
 	// and then every change, so clients learn the connection, tenant and user IDs of others.
 	Presence bool
 
+	// History retains publications, assigns each a position, and delivers them to subscribers on
+	// all nodes once and in one order, or reports to Options.OnMessagesLost what the history no
+	// longer holds. Publishing then waits until the message is stored. Options.Broker must be a
+	// broker.HistoryBroker; without a broker, the history is in the memory of this process.
+	History History
+
 	// SlowConsumer is the policy for publications. The zero value means Options.SlowConsumer.
 	SlowConsumer SlowConsumerPolicy
 
@@ -81,6 +87,12 @@ func Topic(r *Router, pattern string, opts *TopicOptions) {
 	if p.opts.MaxPerConn < 0 {
 		panic(fmt.Sprintf("router: TopicOptions.MaxPerConn of %s is %d; it must not be negative", name, p.opts.MaxPerConn))
 	}
+	if err := p.opts.History.validate(); err != nil {
+		panic(fmt.Sprintf("router: TopicOptions of %s: %v", name, err))
+	}
+	if p.opts.History.enabled() && r.histories == nil {
+		panic(fmt.Sprintf("router: TopicOptions.History of %s: Options.Broker, a %T, keeps no histories; it must be a broker.HistoryBroker", name, r.opts.Broker))
+	}
 	r.topics.declare(p)
 }
 
@@ -90,6 +102,7 @@ func (ts *topics) declare(p *topicPattern) {
 		p.mustNotConflict(other)
 	}
 	ts.patterns = append(ts.patterns, p)
+	ts.hasHistory = ts.hasHistory || p.opts.History.enabled()
 	ts.root.add(p)
 }
 

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"fmt"
 	"hash/maphash"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -21,8 +23,9 @@ type topics struct {
 	shards [topicShards]topicShard
 
 	// Declared topics; read-only once the router serves.
-	patterns []*topicPattern
-	root     patternNode
+	patterns   []*topicPattern
+	root       patternNode
+	hasHistory bool // a pattern has a History
 }
 
 const topicShards = 64
@@ -39,7 +42,8 @@ type topic struct {
 	name          string
 	pattern       *topicPattern
 	slowConsumer  wsconn.SlowConsumerPolicy
-	subscriptions int // guarded by the shard's lock; the topic is dropped at 0
+	subscriptions int                // guarded by the shard's lock; the topic is dropped at 0
+	sequencer     *history.Sequencer // nil without a History; its lock is acquired before mu
 
 	mu       sync.Mutex
 	members  map[*Conn]struct{} // the subscribers
@@ -95,11 +99,13 @@ func (ts *topics) add(name string, p *topicPattern, c *Conn) {
 		return
 	}
 	defer s.mu.Unlock()
-	s.topics[name] = &topic{
+	t := &topic{
 		name: name, pattern: p, slowConsumer: wsconn.SlowConsumerPolicy(p.opts.SlowConsumer),
 		subscriptions: 1, members: map[*Conn]struct{}{c: {}},
 	}
+	s.topics[name] = t
 	ts.router.session.Subscribe(name)
+	ts.follow(t)
 }
 
 // remove unsubscribes c, which must be subscribed. Only one goroutine may unsubscribe c from a
@@ -117,6 +123,9 @@ func (ts *topics) remove(name string, c *Conn) {
 	}
 	defer s.mu.Unlock() // after drop, so that a new topic of this name reports its members later
 	delete(s.topics, name)
+	if t.sequencer != nil {
+		defer t.sequencer.Close() // without t.mu, which its deliveries acquire
+	}
 	defer ts.drop(t, c) // even if the broker calls runtime.Goexit
 	ts.router.session.Unsubscribe(name)
 }
@@ -162,9 +171,17 @@ func (ts *topics) lock(name string) *topic {
 
 // publish queues a message for every subscriber except one, which may be nil, and passes it to
 // the broker if it is for all nodes.
-func (ts *topics) publish(name string, except *Conn, m Message, allNodes bool) error {
+func (ts *topics) publish(ctx context.Context, name string, except *Conn, m Message, allNodes bool) error {
 	if err := checkTopic(name); err != nil {
 		return err
+	}
+	if ts.hasHistory && allNodes {
+		if p := ts.patternOf(name); p.opts.History.enabled() {
+			ctx, cancel := context.WithTimeout(ctx, ts.router.opts.Timeouts.Call)
+			defer cancel()
+			_, err := ts.publishStored(ctx, name, p, except, m, "")
+			return err
+		}
 	}
 	p, err := ts.router.encodeAll(m, ts.formatsToPublish(name, allNodes))
 	if p.empty() {
@@ -213,10 +230,13 @@ func (ts *topics) receive(name, _ string, packet []byte) {
 
 // receiveMessage delivers a message from another node.
 func (ts *topics) receiveMessage(name string, packet []byte) {
-	t := ts.find(name)
-	if t == nil {
-		return
+	if t := ts.find(name); t != nil {
+		ts.deliverPacket(t, packet, nil)
 	}
+}
+
+// deliverPacket delivers a message to the subscribers except one, which may be nil.
+func (ts *topics) deliverPacket(t *topic, packet []byte, except *Conn) {
 	used := ts.formatsOf(t)
 	now := time.Now()
 	p, published, ok := ts.router.parseMessagePacket(packet, used, now)
@@ -224,10 +244,10 @@ func (ts *topics) receiveMessage(name string, packet []byte) {
 		return
 	}
 	defer p.release()
-	receivers := t.deliver(&p, nil)
+	receivers := t.deliver(&p, except)
 	ts.router.observe(Event{Kind: EventDelivered, Count: receivers, Duration: max(now.Sub(published), 0)})
 	if p.lacks(used) {
-		ts.messagesLost(name, 1)
+		ts.messagesLost(t.name, 1)
 	}
 }
 

@@ -1,0 +1,212 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/wire"
+)
+
+// History is what a topic retains of its publications; see TopicOptions.History. The zero History
+// retains nothing. The numbers may be changed: positions continue.
+type History struct {
+	Messages int           // the newest ones; at least 1
+	Age      time.Duration // older ones are not returned; a day if 0
+	Bytes    int64         // of all retained messages of a topic; unlimited if 0
+}
+
+func (h History) enabled() bool { return h != History{} }
+
+func (h History) retention() broker.Retention {
+	return broker.Retention{Messages: h.Messages, Age: h.Age, Bytes: h.Bytes}
+}
+
+// validate returns what is wrong with the options of a topic.
+func (h History) validate() error {
+	switch {
+	case !h.enabled():
+		return nil
+	case h.Messages < 1:
+		return errors.Errorf(errors.InvalidArgument, "History.Messages is %d; it must be at least 1", h.Messages)
+	case h.Age < 0:
+		return errors.Errorf(errors.InvalidArgument, "History.Age is %v; it must not be negative", h.Age)
+	case h.Bytes < 0:
+		return errors.Errorf(errors.InvalidArgument, "History.Bytes is %d; it must not be negative", h.Bytes)
+	}
+	return nil
+}
+
+// PublishOptions configure one call of [Router.PublishStored]. The zero value is a working
+// configuration.
+type PublishOptions struct {
+	// IdempotencyKey makes a retry harmless: a publication with the key of an earlier one on the
+	// same topic is not stored again for broker.IdempotencyTime. "" is no key.
+	IdempotencyKey string
+}
+
+// PublishStored publishes a message on a topic with a History, waits until it is stored, and
+// returns its position. Subscribers on all nodes receive the stored publications of a topic once and
+// in the order of their positions.
+//
+// If the error has the code broker.OutcomeUnknown, the message may have been stored; with any other
+// error it was not. Publishing it again is safe with an idempotency key. PublishStored returns
+// FAILED_PRECONDITION if the topic has no History. If opts is nil, the zero PublishOptions apply.
+func (r *Router) PublishStored(ctx context.Context, topic string, m Message, opts *PublishOptions) (broker.Position, error) {
+	if err := checkTopic(topic); err != nil {
+		return broker.Position{}, err
+	}
+	p := r.topics.patternOf(topic)
+	if !p.opts.History.enabled() {
+		return broker.Position{}, errors.Errorf(errors.FailedPrecondition, "topic %q has no history; declare it with TopicOptions.History", topic)
+	}
+	if opts == nil {
+		opts = &PublishOptions{}
+	}
+	return r.topics.publishStored(ctx, topic, p, nil, m, opts.IdempotencyKey)
+}
+
+// publishStored stores a message, which all nodes then deliver, and delivers it on this node at
+// once if it is the next one here.
+func (ts *topics) publishStored(ctx context.Context, name string, p *topicPattern, except *Conn, m Message, key string) (broker.Position, error) {
+	r := ts.router
+	message, err := r.encodeAll(m, 1<<(len(r.opts.Codecs)+1)-1)
+	if err != nil {
+		message.release()
+		return broker.Position{}, err
+	}
+	packet := r.messagePacket(&message)
+	message.release()
+	if except != nil {
+		packet = append(appendString([]byte{packetExcept}, except.id), packet...)
+	}
+	stored, err := r.histories.Append(ctx, broker.Append{Topic: name, Retention: p.opts.History.retention(), Packet: packet, IdempotencyKey: key})
+	if err != nil {
+		return broker.Position{}, err
+	}
+	r.observe(Event{Kind: EventPublished})
+	if t := ts.find(name); t != nil && !stored.Duplicate {
+		t.sequencer.Publish(broker.Publication{Position: stored.Position, At: time.Now(), Packet: packet})
+	}
+	return stored.Position, nil
+}
+
+// follow makes a topic with a history receive its publications. It is called for the first
+// subscriber on this node.
+func (ts *topics) follow(t *topic) {
+	h := t.pattern.opts.History
+	if !h.enabled() {
+		return
+	}
+	t.sequencer = history.NewSequencer(ts.router.histories, t.name, h.retention(), history.Sink{
+		Deliver: func(p broker.Publication) { ts.deliverStored(t, p.Packet) },
+		Lost:    func(l history.Loss) { ts.messagesLost(t.name, lostMessages(l)) },
+	})
+}
+
+// lostMessages returns the number of messages that a loss covers, or 0 if it is unknown.
+func lostMessages(l history.Loss) int {
+	if l.Reset || l.Epoch != "" {
+		return 0
+	}
+	return int(l.To - l.From + 1)
+}
+
+// deliverStored queues a stored message for the subscribers. The sequencer calls it in the order of
+// positions, under its lock.
+func (ts *topics) deliverStored(t *topic, packet []byte) {
+	var except *Conn
+	if len(packet) > 0 && packet[0] == packetExcept {
+		id, rest, ok := cutString(packet[1:])
+		if !ok {
+			return
+		}
+		except, packet = ts.router.conns.byID(id), rest
+	}
+	ts.deliverPacket(t, packet, except)
+}
+
+// published handles a publication that the broker passes on.
+func (ts *topics) published(name string, p broker.Publication) {
+	if t := ts.find(name); t != nil && t.sequencer != nil {
+		t.sequencer.Publish(p)
+	}
+}
+
+// following is called when the broker passes on every publication from now on.
+func (ts *topics) following(name string) {
+	if t := ts.find(name); t != nil && t.sequencer != nil {
+		t.sequencer.Following()
+	}
+}
+
+// A StoredMessage is a message of a history.
+type StoredMessage struct {
+	Position broker.Position
+	At       time.Time // when it was stored, by the clock of the store
+	Type     string
+
+	payload []byte // JSON; nil if there is none
+}
+
+// Decode decodes the message into the value that v points to, like a message of a client, but
+// without validation.
+func (m StoredMessage) Decode(v any) error {
+	if m.payload == nil {
+		return nil
+	}
+	return unmarshal(m.payload, v, false)
+}
+
+// ReadHistory returns stored messages of a topic with a History, in the order of their positions, and
+// the current position of the topic. The Topic and Retention of the query are ignored. With Backward,
+// it returns the newest messages.
+func (r *Router) ReadHistory(ctx context.Context, topic string, q broker.Query) (messages []StoredMessage, current broker.Position, err error) {
+	if err := checkTopic(topic); err != nil {
+		return nil, current, err
+	}
+	h := r.topics.patternOf(topic).opts.History
+	if !h.enabled() {
+		return nil, current, errors.Errorf(errors.FailedPrecondition, "topic %q has no history; declare it with TopicOptions.History", topic)
+	}
+	q.Topic, q.Retention = topic, h.retention()
+	page, err := r.histories.Read(ctx, q)
+	if err != nil {
+		return nil, current, err
+	}
+	for _, p := range page.Publications {
+		m, err := r.parseStored(p)
+		if err != nil {
+			return nil, current, err
+		}
+		messages = append(messages, m)
+	}
+	return messages, page.Position, nil
+}
+
+// parseStored returns a stored message in JSON.
+func (r *Router) parseStored(p broker.Publication) (StoredMessage, error) {
+	packet := p.Packet
+	if len(packet) > 0 && packet[0] == packetExcept {
+		if _, rest, ok := cutString(packet[1:]); ok {
+			packet = rest
+		}
+	}
+	message, _, ok := r.parseMessagePacket(packet, 1<<formatJSON, p.At)
+	if !ok || message.json == nil {
+		return StoredMessage{}, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: the stored message at %v cannot be read", p.Position)}
+	}
+	defer message.release()
+	envelope, err := wire.Parse(message.json.Text())
+	if err != nil {
+		return StoredMessage{}, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: the stored message at %v: %w", p.Position, err)}
+	}
+	stored := StoredMessage{Position: p.Position, At: p.At, Type: string(envelope.Type)}
+	if envelope.Payload != nil {
+		stored.payload = append([]byte{}, envelope.Payload...)
+	}
+	return stored, nil
+}

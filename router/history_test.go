@@ -1,0 +1,131 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// newHistoryRouter returns a router whose topics log/… have a history. Clients subscribe to log/a when
+// they connect.
+func newHistoryRouter(b broker.Broker, h router.History) *router.Router {
+	r := router.New(&router.Options{Broker: b, OnOpen: func(_ context.Context, c *router.Conn) error { return c.Subscribe("log/a") }})
+	router.Topic(r, "log/{name}", &router.TopicOptions{History: h})
+	router.On(r, func(ctx *router.Context, m Blob) error { return ctx.PublishExceptSelf("log/a", m) })
+	return r
+}
+
+func TestHistory_SubscribersOfAllNodesSeeOneOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const publishers, each = 8, 50
+		b := memory.NewBroker()
+		nodes := []*router.Router{newHistoryRouter(b, router.History{Messages: 1000}), newHistoryRouter(b, router.History{Messages: 1000})}
+		var clients []*routertest.Conn
+		for n := range 6 {
+			clients = append(clients, routertest.Dial(t, nodes[n%2]))
+		}
+		synctest.Wait()
+		positions := make(map[uint64]string)
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for p := range publishers {
+			wg.Go(func() {
+				for n := range each {
+					m := Blob{N: p, Text: fmt.Sprint(n)}
+					at, err := nodes[p%2].PublishStored(t.Context(), "log/a", m, nil)
+					require.NoError(t, err)
+					mu.Lock()
+					positions[at.Offset] = fmt.Sprintf("%d %d", p, n)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		synctest.Wait()
+		require.Len(t, positions, publishers*each, "every publication has an offset of its own")
+		for _, client := range clients {
+			require.Equal(t, publishers*each, client.Pending())
+			for offset := range uint64(publishers * each) {
+				m := routertest.Receive[Blob](client)
+				require.Equal(t, positions[offset+1], fmt.Sprintf("%d %s", m.N, m.Text))
+			}
+		}
+	})
+}
+
+func TestHistory_KeepsPublicationsWithoutSubscribers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		router.Topic(r, "log/{name}", &router.TopicOptions{History: router.History{Messages: 5, Age: time.Minute}})
+		_, first, err := r.ReadHistory(t.Context(), "log/a", broker.Query{Limit: 10})
+		require.NoError(t, err)
+		assert.Zero(t, first.Offset)
+		assert.NotEmpty(t, first.Epoch, "the position precedes the first publication")
+		for n := range 8 {
+			require.NoError(t, r.Publish("log/a", Blob{N: n}))
+		}
+		messages, current, err := r.ReadHistory(t.Context(), "log/a", broker.Query{Limit: 3, Backward: true})
+		require.NoError(t, err)
+		assert.Equal(t, broker.Position{Epoch: first.Epoch, Offset: 8}, current)
+		require.Len(t, messages, 3)
+		for i, m := range messages {
+			var blob Blob
+			require.NoError(t, m.Decode(&blob))
+			assert.Equal(t, 5+i, blob.N)
+			assert.EqualValues(t, 6+i, m.Position.Offset)
+			assert.Equal(t, "BLOB", m.Type)
+			assert.Equal(t, time.Now(), m.At)
+		}
+		messages, _, err = r.ReadHistory(t.Context(), "log/a", broker.Query{Limit: 100})
+		require.NoError(t, err)
+		assert.Len(t, messages, 5)
+		time.Sleep(time.Minute + time.Millisecond)
+		messages, current, err = r.ReadHistory(t.Context(), "log/a", broker.Query{Limit: 100})
+		require.NoError(t, err)
+		assert.Empty(t, messages)
+		assert.EqualValues(t, 8, current.Offset, "positions outlive messages")
+	})
+}
+
+func TestHistory_ExceptSelfAndIdempotencyKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newHistoryRouter(nil, router.History{Messages: 10})
+		one, two := routertest.Dial(t, r), routertest.Dial(t, r)
+		synctest.Wait()
+		one.Send(Blob{N: 1})
+		assert.Equal(t, 1, routertest.Receive[Blob](two).N)
+		at, err := r.PublishStored(t.Context(), "log/a", Blob{N: 2}, &router.PublishOptions{IdempotencyKey: "k"})
+		require.NoError(t, err)
+		again, err := r.PublishStored(t.Context(), "log/a", Blob{N: 2}, &router.PublishOptions{IdempotencyKey: "k"})
+		require.NoError(t, err)
+		assert.Equal(t, at, again)
+		assert.EqualValues(t, 2, at.Offset)
+		for _, client := range []*routertest.Conn{one, two} {
+			assert.Equal(t, 2, routertest.Receive[Blob](client).N)
+		}
+		synctest.Wait()
+		assert.Zero(t, one.Pending()+two.Pending())
+	})
+}
+
+func TestHistory_TopicWithoutOneIsRejected(t *testing.T) {
+	r := router.New(nil)
+	_, err := r.PublishStored(t.Context(), "log/a", Blob{}, nil)
+	assert.Equal(t, errors.FailedPrecondition, errors.CodeOf(err))
+	_, _, err = r.ReadHistory(t.Context(), "log/a", broker.Query{})
+	assert.Equal(t, errors.FailedPrecondition, errors.CodeOf(err))
+	_, err = r.PublishStored(t.Context(), "", Blob{}, nil)
+	assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
+}
