@@ -102,8 +102,8 @@ func (ts *topics) follow(t *topic) {
 		return
 	}
 	t.sequencer = history.NewSequencer(ts.router.histories, t.name, h.retention(), history.Sink{
-		Deliver: func(p broker.Publication) { ts.deliverStored(t, p.Packet) },
-		Lost:    func(l history.Loss) { ts.messagesLost(t.name, lostMessages(l)) },
+		Deliver: func(p broker.Publication) { ts.deliverStored(t, p) },
+		Lost:    func(l history.Loss) { ts.lose(t, l) },
 	})
 }
 
@@ -117,16 +117,23 @@ func lostMessages(l history.Loss) int {
 
 // deliverStored queues a stored message for the subscribers. The sequencer calls it in the order of
 // positions, under its lock.
-func (ts *topics) deliverStored(t *topic, packet []byte) {
+func (ts *topics) deliverStored(t *topic, p broker.Publication) {
+	id, packet := cutExcept(p.Packet)
 	var except *Conn
-	if len(packet) > 0 && packet[0] == packetExcept {
-		id, rest, ok := cutString(packet[1:])
-		if !ok {
-			return
-		}
-		except, packet = ts.router.conns.byID(id), rest
+	if id != "" {
+		except = ts.router.conns.byID(id)
 	}
-	ts.deliverPacket(t, packet, except)
+	ts.deliverPacket(t, packet, except, p.Position)
+}
+
+// cutExcept returns the ID of the connection that does not receive a message, or "", and the packet
+// of the message.
+func cutExcept(packet []byte) (id string, message []byte) {
+	if len(packet) == 0 || packet[0] != packetExcept {
+		return "", packet
+	}
+	id, message, _ = cutString(packet[1:])
+	return id, message
 }
 
 // published handles a publication that the broker passes on.
@@ -189,12 +196,7 @@ func (r *Router) ReadHistory(ctx context.Context, topic string, q broker.Query) 
 
 // parseStored returns a stored message in JSON.
 func (r *Router) parseStored(p broker.Publication) (StoredMessage, error) {
-	packet := p.Packet
-	if len(packet) > 0 && packet[0] == packetExcept {
-		if _, rest, ok := cutString(packet[1:]); ok {
-			packet = rest
-		}
-	}
+	_, packet := cutExcept(p.Packet)
 	message, _, ok := r.parseMessagePacket(packet, 1<<formatJSON, p.At)
 	if !ok || message.json == nil {
 		return StoredMessage{}, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: the stored message at %v cannot be read", p.Position)}

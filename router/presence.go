@@ -51,7 +51,7 @@ func (c *Conn) Join(topic, info string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, err := c.addSubscription(topic); err != nil {
+	if _, err := c.addSubscription(topic, false); err != nil {
 		return err
 	}
 	c.router.topics.join(topic, c, info)

@@ -185,7 +185,7 @@ func (t *topic) nextBatch(c *Conn, w *watcher, batches map[batchKey]presenceBatc
 		n := min(len(w.rest), maxPresenceBatch)
 		members := w.rest[:n]
 		w.rest = w.rest[n:]
-		return encodePresence(c.codec(), presenceMessage{Topic: t.name, Joined: members, Left: []Member{}})
+		return encodeProtocol(c.codec(), presenceMessage{Topic: t.name, Joined: members, Left: []Member{}})
 	case w.next == f.end():
 		return nil
 	}
@@ -275,12 +275,12 @@ func (t *topic) encodeBatch(codec Codec, number uint64) presenceBatch {
 	if len(m.Joined)+len(m.Left) == 0 {
 		return presenceBatch{nil, number}
 	}
-	return presenceBatch{encodePresence(codec, m), number}
+	return presenceBatch{encodeProtocol(codec, m), number}
 }
 
-// encodePresence encodes a message, which cannot fail: it contains only strings, and is JSON in
-// every format.
-func encodePresence(codec Codec, m presenceMessage) *wsconn.Frame {
+// encodeProtocol encodes a message of the protocol, which cannot fail: it contains only strings and
+// numbers, and is JSON in every format.
+func encodeProtocol(codec Codec, m protocolMessage) *wsconn.Frame {
 	frame, _ := encodeAt(codec, m, "", time.Now())
 	return frame
 }

@@ -12,6 +12,8 @@ import (
 type publication struct {
 	json   *wsconn.Frame   // nil: not used, or the message cannot be encoded
 	codecs []*wsconn.Frame // by index in Options.Codecs, likewise; nil if only JSON is used
+
+	withPosition map[format]*wsconn.Frame // for followers; nil if there are none
 }
 
 // encodeAll encodes a message in the given formats. If some of them cannot encode it, it returns
@@ -107,6 +109,9 @@ func (p *publication) setPolicy(policy wsconn.SlowConsumerPolicy) {
 
 // release gives up the creator's references to the frames.
 func (p *publication) release() {
+	for _, frame := range p.withPosition {
+		frame.Release()
+	}
 	if p.json != nil {
 		p.json.Release()
 	}

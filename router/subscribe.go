@@ -1,6 +1,9 @@
 package router
 
-import "github.com/penstock-go/penstock/errors"
+import (
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+)
 
 // This file handles the messages by which clients subscribe to topics themselves, and counts the
 // subscriptions of a connection.
@@ -9,6 +12,12 @@ import "github.com/penstock-go/penstock/errors"
 type subscribeRequest struct {
 	Topic    string `json:"topic"`
 	Presence bool   `json:"presence"`
+
+	// Of topics with a History: Positions asks for positions, and Epoch and Offset are the position
+	// up to which the client has received everything.
+	Positions bool   `json:"positions"`
+	Epoch     string `json:"epoch"`
+	Offset    uint64 `json:"offset"`
 }
 
 // MessageType returns the name of the message.
@@ -20,6 +29,8 @@ func (subscribeRequest) protocol() {}
 type subscribeReply struct {
 	Topic   string   `json:"topic"`
 	Members []Member `json:"members,omitzero"` // nil unless the client asked for presence
+
+	*resumed // nil unless the client asked for positions
 }
 
 // MessageType returns the name of the message.
@@ -50,7 +61,9 @@ func (unsubscribeReply) protocol() {}
 // registerTopicRoutes registers the messages for topics.
 func (r *Router) registerTopicRoutes() {
 	protocolCall(r, r.topics.handleSubscribe).answered = func(ctx *Context) {
-		r.topics.release(ctx.message.(*subscribeRequest).Topic, ctx.conn)
+		topic := ctx.message.(*subscribeRequest).Topic
+		r.topics.release(topic, ctx.conn)
+		r.topics.releaseFollower(topic, ctx.conn)
 	}
 	protocolCall(r, r.topics.handleUnsubscribe)
 }
@@ -73,8 +86,17 @@ func (ts *topics) handleSubscribe(ctx *Context, m subscribeRequest) (subscribeRe
 	if err := ctx.Err(); err != nil {
 		return subscribeReply{}, err // the call has ended while Authorize was running
 	}
-	members, err := ctx.conn.subscribeClient(m.Topic, m.Presence && p.opts.Presence)
-	return subscribeReply{m.Topic, members}, err
+	reply := subscribeReply{Topic: m.Topic}
+	if p.opts.History.enabled() && (m.Positions || m.Epoch != "") {
+		result, err := ctx.conn.subscribeSince(ctx, m.Topic, broker.Position{Epoch: m.Epoch, Offset: m.Offset})
+		if err != nil {
+			return subscribeReply{}, err
+		}
+		reply.resumed = &result
+	}
+	var err error
+	reply.Members, err = ctx.conn.subscribeClient(m.Topic, m.Presence && p.opts.Presence)
+	return reply, err
 }
 
 // errNotAuthorized rejects a subscription by a client.
@@ -107,7 +129,7 @@ func (c *Conn) subscribeClient(topic string, presence bool) ([]Member, error) {
 // subscribe adds a subscription, and joins if the topic's pattern says so. It must be called with
 // c.mu held.
 func (c *Conn) subscribe(topic string) error {
-	p, err := c.addSubscription(topic)
+	p, err := c.addSubscription(topic, false)
 	if err == nil && p.opts.Presence {
 		c.router.topics.join(topic, c, "")
 	}
@@ -115,8 +137,9 @@ func (c *Conn) subscribe(topic string) error {
 }
 
 // addSubscription subscribes c to a topic unless it is subscribed already, and returns the
-// topic's pattern. It must be called with c.mu held.
-func (c *Conn) addSubscription(topic string) (*topicPattern, error) {
+// topic's pattern. If silent is set, a new subscription receives nothing before it is activated. It
+// must be called with c.mu held.
+func (c *Conn) addSubscription(topic string, silent bool) (*topicPattern, error) {
 	if c.topics == nil {
 		return nil, errClosed
 	}
@@ -135,7 +158,7 @@ func (c *Conn) addSubscription(topic string) (*topicPattern, error) {
 	}
 	c.topics[topic] = struct{}{}
 	c.countSubscription(p, 1)
-	c.router.topics.add(topic, p, c)
+	c.router.topics.add(topic, p, c, silent)
 	return p, nil
 }
 

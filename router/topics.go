@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -45,10 +46,12 @@ type topic struct {
 	subscriptions int                // guarded by the shard's lock; the topic is dropped at 0
 	sequencer     *history.Sequencer // nil without a History; its lock is acquired before mu
 
-	mu       sync.Mutex
-	members  map[*Conn]struct{} // the subscribers
-	dropped  bool               // removed from the shard
-	presence presence
+	mu        sync.Mutex
+	members   map[*Conn]struct{}  // the subscribers
+	followers map[*Conn]*follower // those of members that receive positions
+	joining   map[*Conn]*follower // subscriptions with positions that wait for the store
+	dropped   bool                // removed from the shard
+	presence  presence
 }
 
 func (ts *topics) init(r *Router) {
@@ -86,22 +89,28 @@ func (ts *topics) shard(name string) *topicShard {
 	return &ts.shards[maphash.String(ts.seed, name)%topicShards]
 }
 
-// add subscribes c, which must not be subscribed, to a topic that p matches. c.mu must be held.
-func (ts *topics) add(name string, p *topicPattern, c *Conn) {
+// add subscribes c, which must not be subscribed, to a topic that p matches. If silent is set, c
+// receives nothing before it is activated. c.mu must be held.
+func (ts *topics) add(name string, p *topicPattern, c *Conn, silent bool) {
 	s := ts.shard(name)
 	s.mu.Lock()
 	if t := s.topics[name]; t != nil {
 		t.subscriptions++
 		s.mu.Unlock()
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.members[c] = struct{}{}
+		if !silent {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.members[c] = struct{}{}
+		}
 		return
 	}
 	defer s.mu.Unlock()
 	t := &topic{
 		name: name, pattern: p, slowConsumer: wsconn.SlowConsumerPolicy(p.opts.SlowConsumer),
-		subscriptions: 1, members: map[*Conn]struct{}{c: {}},
+		subscriptions: 1, members: map[*Conn]struct{}{},
+	}
+	if !silent {
+		t.members[c] = struct{}{}
 	}
 	s.topics[name] = t
 	ts.router.session.Subscribe(name)
@@ -142,6 +151,11 @@ func (ts *topics) drop(t *topic, c *Conn) {
 // unsubscribe must be called with t.mu held.
 func (ts *topics) unsubscribe(t *topic, c *Conn) {
 	delete(t.members, c)
+	delete(t.joining, c)
+	if f := t.followers[c]; f != nil {
+		f.release()
+		delete(t.followers, c)
+	}
 	t.presence.unwatch(c)
 	ts.removeLocalMember(t, c)
 }
@@ -190,7 +204,7 @@ func (ts *topics) publish(ctx context.Context, name string, except *Conn, m Mess
 	defer p.release()
 	receivers := 0
 	if t := ts.find(name); t != nil {
-		receivers = t.deliver(&p, except)
+		receivers = t.deliver(&p, except, broker.Position{})
 	}
 	ts.router.observe(Event{Kind: EventPublished, Count: receivers})
 	if allNodes && ts.router.opts.Broker != nil {
@@ -199,22 +213,41 @@ func (ts *topics) publish(ctx context.Context, name string, except *Conn, m Mess
 	return err
 }
 
-// deliver queues a message for every subscriber except one, and returns for how many. It holds
+// deliver queues a message for every subscriber except one, and returns for how many. at is the
+// position of a stored message. It holds
 // the topic's lock, so that all subscribers receive messages in the same order; nothing under
 // it blocks.
-func (t *topic) deliver(p *publication, except *Conn) (receivers int) {
+func (t *topic) deliver(p *publication, except *Conn, at broker.Position) (receivers int) {
 	p.setPolicy(t.slowConsumer)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c := range t.members {
-		if c == except {
-			continue
-		}
-		if p.send(c) { // closed connections are skipped
+		switch f := t.followers[c]; {
+		case f != nil && at.Offset > 0:
+			if t.deliverPositioned(p, c, f, c == except, at) {
+				receivers++
+			}
+		case c == except:
+		case p.send(c): // closed connections are skipped
 			receivers++
 		}
 	}
 	return receivers
+}
+
+// deliverPositioned queues a message with its position, or only the position if the connection does
+// not receive the message.
+func (t *topic) deliverPositioned(p *publication, c *Conn, f *follower, skip bool, at broker.Position) (received bool) {
+	if frame := p.positioned(c.format, t.name, at.Offset); frame != nil && !skip {
+		frame.Retain()
+		return f.send(c, frame)
+	}
+	m := positionMessage{Epoch: at.Epoch, Offset: at.Offset}
+	if !skip {
+		m.Lost = &lostOffsets{at.Offset, at.Offset}
+	}
+	f.send(c, t.positionFrame(c, m))
+	return false
 }
 
 // receive handles a packet that another node has published on a topic. The broker calls it.
@@ -231,12 +264,12 @@ func (ts *topics) receive(name, _ string, packet []byte) {
 // receiveMessage delivers a message from another node.
 func (ts *topics) receiveMessage(name string, packet []byte) {
 	if t := ts.find(name); t != nil {
-		ts.deliverPacket(t, packet, nil)
+		ts.deliverPacket(t, packet, nil, broker.Position{})
 	}
 }
 
 // deliverPacket delivers a message to the subscribers except one, which may be nil.
-func (ts *topics) deliverPacket(t *topic, packet []byte, except *Conn) {
+func (ts *topics) deliverPacket(t *topic, packet []byte, except *Conn, at broker.Position) {
 	used := ts.formatsOf(t)
 	now := time.Now()
 	p, published, ok := ts.router.parseMessagePacket(packet, used, now)
@@ -244,7 +277,7 @@ func (ts *topics) deliverPacket(t *topic, packet []byte, except *Conn) {
 		return
 	}
 	defer p.release()
-	receivers := t.deliver(&p, except)
+	receivers := t.deliver(&p, except, at)
 	ts.router.observe(Event{Kind: EventDelivered, Count: receivers, Duration: max(now.Sub(published), 0)})
 	if p.lacks(used) {
 		ts.messagesLost(t.name, 1)

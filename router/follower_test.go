@@ -1,0 +1,263 @@
+package router_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// newFeedRouter returns a router with topics feed/… to which every client may subscribe.
+func newFeedRouter(b broker.Broker, h router.History) *router.Router {
+	r := router.New(&router.Options{Broker: b})
+	allow := func(*router.Context, router.TopicName) error { return nil }
+	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: allow, History: h})
+	router.On(r, func(ctx *router.Context, m Blob) error { return ctx.PublishExceptSelf("feed/a", m) })
+	return r
+}
+
+// A feed is a client of feed/a that keeps its position, as a client library does.
+type feed struct {
+	t        *testing.T
+	client   *routertest.Conn
+	epoch    string
+	offset   uint64
+	texts    []string // by offset - 1, "" where none was received
+	resumes  int
+	recovers int
+}
+
+type subscribed struct {
+	Epoch     string `json:"epoch"`
+	Offset    uint64 `json:"offset"`
+	Recovered bool   `json:"recovered"`
+}
+
+// subscribe subscribes with the position that the feed has, if any.
+func (f *feed) subscribe(r *router.Router) {
+	f.t.Helper()
+	f.client = routertest.Dial(f.t, r)
+	payload := `"positions":true`
+	if f.epoch != "" {
+		payload = fmt.Sprintf(`"epoch":%q,"offset":%d`, f.epoch, f.offset)
+		f.resumes++
+	}
+	f.client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a",` + payload + `}}`)
+	frame := f.client.Next()
+	require.Equal(f.t, "$ws:subscribed", frame.Type, frame.Text)
+	var answer subscribed
+	require.NoError(f.t, json.Unmarshal(frame.Payload, &answer))
+	if f.epoch != "" && answer.Recovered {
+		f.recovers++
+		require.Equal(f.t, f.offset, answer.Offset)
+		require.Equal(f.t, f.epoch, answer.Epoch)
+	}
+	f.epoch, f.offset = answer.Epoch, answer.Offset
+}
+
+// receive receives everything that has arrived, and checks that nothing is missing or repeated.
+func (f *feed) receive() {
+	f.t.Helper()
+	for f.client.Pending() > 0 {
+		f.handle(f.client.Next())
+	}
+}
+
+func (f *feed) handle(frame routertest.Frame) {
+	f.t.Helper()
+	if frame.Type == "$ws:position" {
+		var moved subscribed
+		require.NoError(f.t, json.Unmarshal(frame.Payload, &moved))
+		require.Equal(f.t, f.offset+1, moved.Offset, frame.Text)
+		f.offset = moved.Offset
+		return
+	}
+	var envelope struct {
+		Meta struct {
+			Topic  string `json:"topic"`
+			Offset uint64 `json:"offset"`
+		} `json:"meta"`
+		Payload Blob `json:"payload"`
+	}
+	require.NoError(f.t, json.Unmarshal([]byte(frame.Text), &envelope))
+	require.Equal(f.t, "feed/a", envelope.Meta.Topic)
+	require.Equal(f.t, f.offset+1, envelope.Meta.Offset, frame.Text)
+	f.offset = envelope.Meta.Offset
+	for uint64(len(f.texts)) < f.offset {
+		f.texts = append(f.texts, "")
+	}
+	f.texts[f.offset-1] = envelope.Payload.Text
+}
+
+func TestFollower_ReturningClientReceivesWhatItHasMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFeedRouter(nil, router.History{Messages: 100})
+		publish := func(n int) {
+			_, err := r.PublishStored(t.Context(), "feed/a", Blob{Text: fmt.Sprint(n)}, nil)
+			require.NoError(t, err)
+		}
+		publish(1)
+		f := &feed{t: t}
+		f.subscribe(r)
+		assert.EqualValues(t, 1, f.offset)
+		publish(2)
+		synctest.Wait()
+		f.receive()
+		f.client.Close()
+		for n := 3; n <= 7; n++ {
+			publish(n)
+		}
+		f.subscribe(r)
+		publish(8)
+		synctest.Wait()
+		f.receive()
+		assert.Equal(t, []string{"", "2", "3", "4", "5", "6", "7", "8"}, f.texts)
+		assert.Equal(t, 1, f.recovers)
+
+		f.client.Close()
+		for n := range 200 { // more than the history holds
+			publish(9 + n)
+		}
+		f.subscribe(r)
+		assert.Equal(t, 1, f.recovers, "not recovered")
+		assert.EqualValues(t, 208, f.offset)
+		synctest.Wait()
+		assert.Zero(t, f.client.Pending())
+		publish(209)
+		synctest.Wait()
+		f.receive()
+		assert.EqualValues(t, 209, f.offset)
+	})
+}
+
+func TestFollower_UnknownPositionsAreNotRecovered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFeedRouter(nil, router.History{Messages: 100})
+		require.NoError(t, r.Publish("feed/a", Blob{}))
+		first := &feed{t: t}
+		first.subscribe(r)
+		for _, f := range []*feed{
+			{t: t, epoch: "another", offset: 1},
+			{t: t, epoch: first.epoch, offset: 2}, // ahead of the store
+			{t: t, epoch: first.epoch, offset: 1 << 60},
+		} {
+			f.subscribe(r)
+			assert.Zero(t, f.recovers)
+			assert.EqualValues(t, 1, f.offset)
+		}
+		all := &feed{t: t, epoch: first.epoch}
+		all.subscribe(r)
+		synctest.Wait()
+		all.receive()
+		assert.Equal(t, 1, all.recovers)
+		assert.EqualValues(t, 1, all.offset)
+	})
+}
+
+func TestFollower_PublisherSkipsItsOwnMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFeedRouter(nil, router.History{Messages: 100})
+		one, two := &feed{t: t}, &feed{t: t}
+		one.subscribe(r)
+		two.subscribe(r)
+		one.client.Send(Blob{Text: "hi"})
+		synctest.Wait()
+		one.receive()
+		two.receive()
+		assert.Empty(t, one.texts)
+		assert.Equal(t, []string{"hi"}, two.texts)
+		assert.Equal(t, one.offset, two.offset)
+	})
+}
+
+func TestFollower_PermissionIsCheckedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		allowed := true
+		r := router.New(nil)
+		router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 1}, Authorize: func(*router.Context, router.TopicName) error {
+			if !allowed {
+				return errors.Errorf(errors.PermissionDenied, "no")
+			}
+			return nil
+		}})
+		f := &feed{t: t}
+		f.subscribe(r)
+		allowed = false
+		client := routertest.Dial(t, r)
+		client.SendText(fmt.Sprintf(`{"type":"$ws:subscribe","payload":{"topic":"feed/a","epoch":%q,"offset":0}}`, f.epoch))
+		assert.Equal(t, errors.PermissionDenied, routertest.ReceiveError(client).Code)
+	})
+}
+
+// TestFollower_ReconnectingClientsMissNothing lets clients reconnect to two nodes at random while
+// several goroutines publish.
+func TestFollower_ReconnectingClientsMissNothing(t *testing.T) {
+	for seed := range uint64(10) {
+		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) { reconnect(t, seed) })
+	}
+}
+
+func reconnect(t *testing.T, seed uint64) {
+	const publications, clients, publishers = 600, 6, 3
+	b := memory.NewBroker()
+	nodes := []*router.Router{newFeedRouter(b, router.History{Messages: 500}), newFeedRouter(b, router.History{Messages: 500})}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	truth := make([]string, publications)
+	for p := range publishers {
+		rng := rand.New(rand.NewPCG(seed, uint64(p)))
+		wg.Go(func() {
+			for n := range publications / publishers {
+				text := fmt.Sprintf("%d %d", p, n)
+				at, err := nodes[rng.IntN(2)].PublishStored(t.Context(), "feed/a", Blob{Text: text}, nil)
+				require.NoError(t, err)
+				mu.Lock()
+				truth[at.Offset-1] = text
+				mu.Unlock()
+				time.Sleep(time.Duration(rng.IntN(4)) * time.Millisecond)
+			}
+		})
+	}
+	feeds := make([]*feed, clients)
+	for i := range feeds {
+		rng := rand.New(rand.NewPCG(seed, uint64(100+i)))
+		f := &feed{t: t}
+		feeds[i] = f
+		f.subscribe(nodes[rng.IntN(2)])
+		wg.Go(func() {
+			for range 20 {
+				time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+				for range rng.IntN(1 + f.client.Pending()) { // what has arrived and was not read is lost
+					f.handle(f.client.Next())
+				}
+				f.client.Abort()
+				time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
+				f.subscribe(nodes[rng.IntN(2)])
+			}
+		})
+	}
+	wg.Wait()
+	synctest.Wait()
+	for _, f := range feeds {
+		f.receive()
+		assert.EqualValues(t, publications, f.offset)
+		assert.Equal(t, f.resumes, f.recovers)
+		for i, text := range f.texts {
+			if text != "" {
+				require.Equal(t, truth[i], text)
+			}
+		}
+	}
+}
