@@ -19,12 +19,37 @@ type follower struct {
 	frames []*wsconn.Frame // to be sent after that
 }
 
-// A resumed is the result of a subscription with positions.
-type resumed struct {
+// A Recovery says how a subscriber of a topic with a History continues; see
+// [Context.SubscribeSince].
+type Recovery struct {
+	// Position is that behind which the subscriber receives every publication, in order: first
+	// those that it has missed, if Recovered is true, and then new ones.
+	Position broker.Position
+
+	// Recovered is false if the history does not reach back to the subscriber's position, or too
+	// much was missed. The client must then load its state.
+	Recovered bool
+
+	// Ended is set if the epoch of the subscriber's position has ended: publications of that epoch
+	// with higher offsets than Ended.Offset, if there were any, are lost, also if the subscriber has
+	// received them.
+	Ended *broker.Position
+}
+
+// A recoveryReply is a Recovery in the answer to a client.
+type recoveryReply struct {
 	Epoch     string         `json:"epoch"`
 	Offset    uint64         `json:"offset"`
 	Recovered bool           `json:"recovered"`
 	Ended     *endedPosition `json:"ended,omitempty"`
+}
+
+func newRecoveryReply(r Recovery) *recoveryReply {
+	reply := &recoveryReply{Epoch: r.Position.Epoch, Offset: r.Position.Offset, Recovered: r.Recovered}
+	if r.Ended != nil {
+		reply.Ended = &endedPosition{r.Ended.Epoch, r.Ended.Offset}
+	}
+	return reply
 }
 
 // An endedPosition is where an epoch has ended.
@@ -55,16 +80,45 @@ func (positionMessage) MessageType() string { return "$ws:position" }
 
 func (positionMessage) protocol() {}
 
+// SubscribeSince subscribes the connection to a topic with a History, from a position on that the
+// client has presented: the zero Position begins now. The client receives what it has missed, and
+// then every publication, with the topic and the offset in meta; see the protocol, section 10. It
+// receives nothing before SubscribeSince has checked the position, which may take until the context
+// is done.
+//
+// SubscribeSince does not call TopicOptions.Authorize. It returns the errors of [Conn.Subscribe],
+// FAILED_PRECONDITION if the topic has no History, and UNAVAILABLE if the history cannot be read.
+func (c *Context) SubscribeSince(topic string, since broker.Position) (Recovery, error) {
+	if err := checkTopic(topic); err != nil {
+		return Recovery{}, err
+	}
+	if err := c.conn.router.topics.mustHaveHistory(topic); err != nil {
+		return Recovery{}, err
+	}
+	recovery, err := c.conn.subscribeSince(c, topic, since)
+	c.conn.router.topics.releaseFollower(topic, c.conn)
+	return recovery, err
+}
+
+// mustHaveHistory returns an error if the topic has no History.
+func (ts *topics) mustHaveHistory(topic string) error {
+	if ts.retains(topic) {
+		return nil
+	}
+	return errors.Errorf(errors.FailedPrecondition, "topic %q has no history; declare it with TopicOptions.History", topic)
+}
+
 // subscribeSince subscribes a client that has received everything up to since, or that begins now if
-// since is the zero Position. It waits for the store.
-func (c *Conn) subscribeSince(ctx context.Context, topic string, since broker.Position) (resumed, error) {
+// since is the zero Position. It waits for the store. What the client has missed is held until
+// releaseFollower is called.
+func (c *Conn) subscribeSince(ctx context.Context, topic string, since broker.Position) (Recovery, error) {
 	t, f, added, err := c.addFollower(topic)
 	if err != nil {
-		return resumed{}, err
+		return Recovery{}, err
 	}
-	var result resumed
+	var result Recovery
 	limit := min(t.pattern.opts.History.Messages, c.router.opts.Limits.QueueMessages/2)
-	err = t.sequencer.Join(ctx, since, limit, func(j history.Joined) { result = t.activate(c, f, since, j) })
+	err = t.sequencer.Join(ctx, since, limit, func(j history.Joined) { result = t.activate(c, f, j) })
 	switch {
 	case err == nil:
 		return result, nil
@@ -74,9 +128,9 @@ func (c *Conn) subscribeSince(ctx context.Context, topic string, since broker.Po
 		t.removeJoining(c, f)
 	}
 	if ctx.Err() != nil {
-		return resumed{}, context.Cause(ctx)
+		return Recovery{}, context.Cause(ctx)
 	}
-	return resumed{}, &errors.Error{Code: errors.Unavailable, Message: "the history of the topic cannot be read", Err: err}
+	return Recovery{}, &errors.Error{Code: errors.Unavailable, Message: "the history of the topic cannot be read", Err: err}
 }
 
 // addFollower subscribes the connection, and registers it as a follower to be. A connection that is
@@ -107,14 +161,14 @@ func (t *topic) removeJoining(c *Conn, f *follower) {
 	}
 }
 
-// activate makes a subscriber a follower, and queues what it has missed. The sequencer calls it under
+// activate makes a subscriber a follower, and holds what it has missed. The sequencer calls it under
 // its lock. The subscriber may have unsubscribed or have asked again meanwhile.
-func (t *topic) activate(c *Conn, f *follower, since broker.Position, j history.Joined) resumed {
+func (t *topic) activate(c *Conn, f *follower, j history.Joined) Recovery {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	result := resumed{Epoch: j.Position.Epoch, Offset: j.Position.Offset, Recovered: j.Recovered}
+	now := Recovery{Position: j.Position}
 	if t.joining[c] != f {
-		return result
+		return now
 	}
 	delete(t.joining, c)
 	if t.followers == nil {
@@ -122,17 +176,12 @@ func (t *topic) activate(c *Conn, f *follower, since broker.Position, j history.
 	}
 	f.held = true
 	t.followers[c], t.members[c] = f, struct{}{}
-	if !t.holdMissed(c, f, j.Publications) {
-		result.Recovered = false
-		return result
+	if !j.Recovered || !t.holdMissed(c, f, j.Publications) {
+		return now
 	}
-	if j.Ended != nil {
-		result.Ended = &endedPosition{j.Ended.Epoch, j.Ended.Offset}
-	}
-	if since.Epoch != "" && j.Recovered { // what follows the answer begins here
-		result.Offset = j.Position.Offset - uint64(len(j.Publications))
-	}
-	return result
+	from := j.Position
+	from.Offset -= uint64(len(j.Publications))
+	return Recovery{Position: from, Recovered: true, Ended: j.Ended}
 }
 
 // holdMissed encodes the publications that a follower has missed. It reports false, and keeps none,
@@ -179,8 +228,8 @@ func (t *topic) positionFrame(c *Conn, m positionMessage) *wsconn.Frame {
 	return encodeProtocol(c.codec(), m)
 }
 
-// sendFollower queues a frame for a follower, which must not lose it: if it does not fit, the
-// connection is closed, and the client recovers when it returns. t.mu must be held.
+// send queues a frame for a follower, which must not lose it: if it does not fit, the connection is
+// closed, and the client recovers when it returns. The topic's lock must be held.
 func (f *follower) send(c *Conn, frame *wsconn.Frame) bool {
 	if !f.held {
 		return c.send(frame) == nil

@@ -40,11 +40,15 @@ func (h History) validate() error {
 	return nil
 }
 
+// retains reports whether a topic has a History.
+func (ts *topics) retains(topic string) bool { return ts.patternOf(topic).opts.History.enabled() }
+
 // PublishOptions configure one call of [Router.PublishStored]. The zero value is a working
 // configuration.
 type PublishOptions struct {
-	// IdempotencyKey makes a retry harmless: a publication with the key of an earlier one on the
-	// same topic is not stored again for broker.IdempotencyTime. "" is no key.
+	// IdempotencyKey makes a retry harmless: for broker.IdempotencyTime, a message with the key of
+	// an earlier one on the same topic is not stored again, and PublishStored returns the position
+	// of that one. A key that clients choose should contain their user ID. "" is no key.
 	IdempotencyKey string
 }
 
@@ -59,19 +63,18 @@ func (r *Router) PublishStored(ctx context.Context, topic string, m Message, opt
 	if err := checkTopic(topic); err != nil {
 		return broker.Position{}, err
 	}
-	p := r.topics.patternOf(topic)
-	if !p.opts.History.enabled() {
-		return broker.Position{}, errors.Errorf(errors.FailedPrecondition, "topic %q has no history; declare it with TopicOptions.History", topic)
+	if err := r.topics.mustHaveHistory(topic); err != nil {
+		return broker.Position{}, err
 	}
 	if opts == nil {
 		opts = &PublishOptions{}
 	}
-	return r.topics.publishStored(ctx, topic, p, nil, m, opts.IdempotencyKey)
+	return r.topics.publishStored(ctx, topic, nil, m, opts.IdempotencyKey)
 }
 
 // publishStored stores a message, which all nodes then deliver, and delivers it on this node at
 // once if it is the next one here.
-func (ts *topics) publishStored(ctx context.Context, name string, p *topicPattern, except *Conn, m Message, key string) (broker.Position, error) {
+func (ts *topics) publishStored(ctx context.Context, name string, except *Conn, m Message, key string) (broker.Position, error) {
 	r := ts.router
 	message, err := r.encodeAll(m, 1<<(len(r.opts.Codecs)+1)-1)
 	if err != nil {
@@ -83,7 +86,7 @@ func (ts *topics) publishStored(ctx context.Context, name string, p *topicPatter
 	if except != nil {
 		packet = append(appendString([]byte{packetExcept}, except.id), packet...)
 	}
-	stored, err := r.histories.Append(ctx, broker.Append{Topic: name, Retention: p.opts.History.retention(), Packet: packet, IdempotencyKey: key})
+	stored, err := r.histories.Append(ctx, broker.Append{Topic: name, Retention: ts.patternOf(name).opts.History.retention(), Packet: packet, IdempotencyKey: key})
 	if err != nil {
 		return broker.Position{}, err
 	}
@@ -175,11 +178,10 @@ func (r *Router) ReadHistory(ctx context.Context, topic string, q broker.Query) 
 	if err := checkTopic(topic); err != nil {
 		return nil, current, err
 	}
-	h := r.topics.patternOf(topic).opts.History
-	if !h.enabled() {
-		return nil, current, errors.Errorf(errors.FailedPrecondition, "topic %q has no history; declare it with TopicOptions.History", topic)
+	if err := r.topics.mustHaveHistory(topic); err != nil {
+		return nil, current, err
 	}
-	q.Topic, q.Retention = topic, h.retention()
+	q.Topic, q.Retention = topic, r.topics.patternOf(topic).opts.History.retention()
 	page, err := r.histories.Read(ctx, q)
 	if err != nil {
 		return nil, current, err

@@ -38,6 +38,8 @@ package router
 // c.messages, or in its handler. An abort does the same on the reading goroutine. The goroutine that
 // marks the call as answered sends the answer (settleCall). The one that takes a message out of
 // c.messages owns it, so a waiting call is either removed by cancelCall or starts.
+// Per topic with a History: the goroutine of its history.Sequencer, which exists only while it reads
+// the store, and two timers.
 // Per router: r.events, a queue for OnPresence, OnMessagesLost and logAsync, whose goroutine
 // exists only while a function waits. Per presence query: two timers. Per topic whose presence
 // clients asked for: a timer, which exists only while a change is not sent, and calls sendPresence.
@@ -55,10 +57,13 @@ package router
 //     expired
 //  2. topicShard.mu: guards the shard's map and topic.subscriptions; also held for
 //     Session.Subscribe and Session.Unsubscribe, so that the broker sees them in order
-//  3. topic.mu: guards the subscribers, the presence and its feed; also held while a message
+//  3. history.Sequencer.mu: held while a stored publication or a loss is handed over to the
+//     subscribers, and while a follower is activated, so that its missed publications and the next
+//     ones are in order. Sequencer.Close is called under topicShard.mu, without topic.mu
+//  4. topic.mu: guards the subscribers, the presence and its feed; also held while a message
 //     is queued for all subscribers or all watchers, and for Session.Join and its siblings
-//  4. the lock of the serial queue c.messages, held for wsconn.Conn.Wake
-//  5. wsconn.Conn.mu: also held while call.answered is read before progress or an item is queued.
+//  5. the lock of the serial queue c.messages, held for wsconn.Conn.Wake
+//  6. wsconn.Conn.mu: also held while call.answered is read before progress or an item is queued.
 //     call.answered is set before the answer is queued, so neither follows the answer
 //
 // The following locks may be acquired under any of those above. Under them, only locks of

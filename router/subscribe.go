@@ -30,7 +30,7 @@ type subscribeReply struct {
 	Topic   string   `json:"topic"`
 	Members []Member `json:"members,omitzero"` // nil unless the client asked for presence
 
-	*resumed // nil unless the client asked for positions
+	*recoveryReply // nil unless the client asked for positions
 }
 
 // MessageType returns the name of the message.
@@ -92,7 +92,7 @@ func (ts *topics) handleSubscribe(ctx *Context, m subscribeRequest) (subscribeRe
 		if err != nil {
 			return subscribeReply{}, err
 		}
-		reply.resumed = &result
+		reply.recoveryReply = newRecoveryReply(result)
 	}
 	var err error
 	reply.Members, err = ctx.conn.subscribeClient(m.Topic, m.Presence && p.opts.Presence)

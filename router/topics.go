@@ -190,10 +190,10 @@ func (ts *topics) publish(ctx context.Context, name string, except *Conn, m Mess
 		return err
 	}
 	if ts.hasHistory && allNodes {
-		if p := ts.patternOf(name); p.opts.History.enabled() {
+		if ts.retains(name) {
 			ctx, cancel := context.WithTimeout(ctx, ts.router.opts.Timeouts.Call)
 			defer cancel()
-			_, err := ts.publishStored(ctx, name, p, except, m, "")
+			_, err := ts.publishStored(ctx, name, except, m, "")
 			return err
 		}
 	}
