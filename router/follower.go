@@ -127,8 +127,11 @@ func (c *Conn) subscribeSince(ctx context.Context, topic string, since broker.Po
 	default:
 		t.removeJoining(c, f)
 	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return Recovery{}, context.Cause(ctx)
+	case errors.Is(err, history.ErrClosed):
+		return Recovery{}, errors.Errorf(errors.Canceled, "the connection has unsubscribed meanwhile")
 	}
 	return Recovery{}, &errors.Error{Code: errors.Unavailable, Message: "the history of the topic cannot be read", Err: err}
 }

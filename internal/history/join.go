@@ -184,7 +184,7 @@ func (s *Sequencer) await(ctx context.Context, holds func() bool) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case s.ctx.Err() != nil:
-			return errClosed
+			return ErrClosed
 		}
 	}
 	return nil

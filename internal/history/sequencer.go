@@ -38,8 +38,8 @@ type Sequencer struct {
 	compared bool          // the store has been read completely since a subscriber began to wait
 }
 
-// errClosed ends calls that wait when the Sequencer is closed.
-var errClosed = &errors.Error{Code: errors.Unavailable, Message: "the topic has no subscribers on this node any more"}
+// ErrClosed ends a Join when the Sequencer is closed.
+var ErrClosed = &errors.Error{Code: errors.Unavailable, Message: "the topic has no subscribers on this node any more"}
 
 // A Sink receives what a Sequencer hands over, under its lock: its functions must not block and must
 // not call the Sequencer.

@@ -1,0 +1,210 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/codec/cbor"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// A lossyBroker keeps histories, but its nodes can lose publications, and its store can be away.
+type lossyBroker struct {
+	*memory.Broker
+
+	drop atomic.Bool
+	away atomic.Bool
+}
+
+// ConnectHistory adds a node.
+func (b *lossyBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistorySession {
+	published := histories.Published
+	histories.Published = func(topic string, p broker.Publication) {
+		if !b.drop.Load() {
+			published(topic, p)
+		}
+	}
+	return &lossySession{b.Broker.ConnectHistory(handler, histories), b}
+}
+
+type lossySession struct {
+	broker.HistorySession
+
+	broker *lossyBroker
+}
+
+// Read fails while the store is away.
+func (s *lossySession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
+	if s.broker.away.Load() {
+		return broker.Page{}, errors.New("the store is away")
+	}
+	return s.HistorySession.Read(ctx, q)
+}
+
+func publishTexts(t *testing.T, r *router.Router, from, to int) {
+	t.Helper()
+	for n := from; n <= to; n++ {
+		_, err := r.PublishStored(t.Context(), "feed/a", Blob{Text: fmt.Sprint(n)}, nil)
+		require.NoError(t, err)
+	}
+	synctest.Wait()
+}
+
+// TestFollower_NodeFillsGapsFromHistory loses publications on their way to the second node, whose
+// clients receive them from the history, or learn that it does not hold them.
+func TestFollower_NodeFillsGapsFromHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := &lossyBroker{Broker: memory.NewBroker()}
+		var lost recorder[int]
+		one := newFeedRouter(shared.Broker, router.History{Messages: 3})
+		two := router.New(&router.Options{Broker: shared, OnMessagesLost: func(_ string, n int) { lost.add(n) }})
+		router.Topic(two, "feed/{name}", &router.TopicOptions{
+			History: router.History{Messages: 3}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+		})
+		f := &feed{t: t}
+		f.subscribe(two)
+		shared.drop.Store(true)
+		publishTexts(t, one, 1, 2)
+		shared.drop.Store(false)
+		publishTexts(t, one, 3, 3)
+		time.Sleep(time.Second)
+		f.receive()
+		assert.Equal(t, []string{"1", "2", "3"}, f.texts)
+		assert.Empty(t, lost.all())
+
+		shared.drop.Store(true)
+		publishTexts(t, one, 4, 9)
+		shared.drop.Store(false)
+		time.Sleep(time.Minute) // the check of an idle topic finds the loss
+		frame := f.client.Next()
+		assert.Contains(t, frame.Text, `"offset":6,"lost":{"from":4,"to":6}`)
+		f.offset = 6
+		f.receive()
+		assert.Equal(t, []string{"1", "2", "3", "", "", "", "7", "8", "9"}, f.texts)
+		assert.Equal(t, []int{3}, lost.all())
+	})
+}
+
+func TestFollower_StoreThatIsAwayDelaysSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := &lossyBroker{Broker: memory.NewBroker()}
+		r := newFeedRouter(shared, router.History{Messages: 10})
+		shared.away.Store(true)
+		client := routertest.Dial(t, r)
+		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s","timeoutMs":2000},"payload":{"topic":"feed/a","positions":true}}`)
+		expired(t, client, "s")
+		synctest.Wait()
+		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"t"},"payload":{"topic":"feed/a","positions":true}}`)
+		time.Sleep(3 * time.Second)
+		assert.Zero(t, client.Pending())
+		shared.away.Store(false)
+		assert.Equal(t, "$ws:subscribed", client.Next().Type)
+		publishTexts(t, r, 1, 1)
+		assert.Contains(t, client.Next().Text, `"topic":"feed/a","offset":1`)
+	})
+}
+
+func TestFollower_UnsubscribeDuringRecoveryEndsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := &lossyBroker{Broker: memory.NewBroker()}
+		r := newFeedRouter(shared, router.History{Messages: 10})
+		shared.away.Store(true)
+		client := routertest.Dial(t, r)
+		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","positions":true}}`)
+		synctest.Wait()
+		onlyConn(t, r).Unsubscribe("feed/a")
+		shared.away.Store(false)
+		time.Sleep(time.Second)
+		publishTexts(t, r, 1, 3)
+		synctest.Wait()
+		for client.Pending() > 0 {
+			assert.NotContains(t, client.Next().Text, "BLOB")
+		}
+		assert.False(t, onlyConn(t, r).Subscribed("feed/a"))
+	})
+}
+
+func TestFollower_SlowClientIsDisconnectedAndRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Limits: router.Limits{QueueMessages: 50}, SlowConsumer: router.DropOldest})
+		router.Topic(r, "feed/{name}", &router.TopicOptions{
+			History: router.History{Messages: 1000}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+		})
+		f := &feed{t: t}
+		f.subscribe(r)
+		f.client.Pause()
+		publishTexts(t, r, 1, 200)
+		f.client.Resume()
+		assert.Equal(t, router.StatusTryAgainLater, f.client.Closed().Code)
+		f.receive()
+		assert.Less(t, f.offset, uint64(200))
+		f.subscribe(r)
+		assert.Zero(t, f.recovers, "more than half of the queue was missed")
+		f.client.Close()
+		publishTexts(t, r, 201, 220)
+		f.subscribe(r)
+		synctest.Wait()
+		f.receive()
+		assert.Equal(t, 1, f.recovers)
+		assert.EqualValues(t, 220, f.offset)
+	})
+}
+
+func TestFollower_BinaryFormat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Codecs: []router.Codec{cbor.New(nil)}})
+		router.Topic(r, "feed/{name}", &router.TopicOptions{
+			History: router.History{Messages: 10}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+		})
+		publishTexts(t, r, 1, 1)
+		_, at, err := r.ReadHistory(t.Context(), "feed/a", broker.Query{})
+		require.NoError(t, err)
+		client := routertest.Dial(t, r, routertest.Codec(cbor.New(nil)))
+		client.SendText(fmt.Sprintf(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","epoch":%q,"offset":0}}`, at.Epoch))
+		assert.Equal(t, "$ws:subscribed", client.Next().Type)
+		publishTexts(t, r, 2, 2)
+		for n := range 2 {
+			assert.Equal(t, fmt.Sprint(n+1), routertest.Receive[Blob](client).Text)
+		}
+	})
+}
+
+func TestSubscribeSince_IsForHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 10}})
+		var recovery router.Recovery
+		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+			var err error
+			recovery, err = ctx.SubscribeSince("feed/a", broker.Position{Epoch: recovery.Position.Epoch, Offset: uint64(m.N)})
+			return Echoed(m), err
+		})
+		router.RPC(r, func(ctx *router.Context, _ Block) (Blocked, error) {
+			_, err := ctx.SubscribeSince("other", broker.Position{})
+			return Blocked{}, err
+		})
+		client := routertest.Dial(t, r)
+		routertest.Call[Echoed](client, Echo{})
+		assert.Equal(t, errors.FailedPrecondition, routertest.CallError(client, Block{}).Code)
+		publishTexts(t, r, 1, 3)
+		synctest.Wait()
+		assert.Equal(t, 3, client.Pending())
+		other := routertest.Dial(t, r)
+		routertest.Call[Echoed](other, Echo{1})
+		assert.True(t, recovery.Recovered)
+		assert.EqualValues(t, 1, recovery.Position.Offset)
+		assert.Equal(t, "2", routertest.Receive[Blob](other).Text)
+		assert.Equal(t, "3", routertest.Receive[Blob](other).Text)
+	})
+}
