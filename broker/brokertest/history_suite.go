@@ -1,0 +1,84 @@
+package brokertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+)
+
+// A HistoryCluster connects the nodes of a [HistoryCase].
+type HistoryCluster struct {
+	// Connect adds a node. Nodes share their histories. They may share one broker, or have one
+	// each, as in separate processes.
+	Connect func(broker.Handler, broker.HistoryHandler) broker.HistorySession
+
+	// Faults are injected one after the other. They must not make the store lose publications. A
+	// broker without a network has none.
+	Faults []Fault
+
+	// Timeout is how long a case waits for an expected event before it fails.
+	Timeout time.Duration
+
+	// QuietPeriod is how long a case waits for unexpected publications.
+	QuietPeriod time.Duration
+
+	// Age is the age of publications that expire while a case waits: it waits twice as long. Keys
+	// must be remembered for longer than that.
+	Age time.Duration
+
+	// IdempotencyTime is how long the broker remembers idempotency keys. If it is 0, no case waits
+	// until a key expires.
+	IdempotencyTime time.Duration
+}
+
+// A HistoryCase is one rule of the contract of [broker.HistorySession].
+type HistoryCase struct {
+	Name  string
+	Rule  string
+	Check func(HistoryCluster) error // returns how a broker broke the rule
+}
+
+// Run fails the test if the broker breaks the rule. Each run uses topics of its own, so cases may
+// share a server and run in parallel.
+func (c HistoryCase) Run(t *testing.T, cluster HistoryCluster) {
+	t.Helper()
+	if err := c.Check(cluster); err != nil {
+		t.Errorf("%v\nrule: %s", err, c.Rule)
+	}
+}
+
+// HistoryCases returns the rules that [broker.HistorySession] adds to those of [broker.Session],
+// which [Cases] returns.
+func HistoryCases() []HistoryCase {
+	return []HistoryCase{
+		{"first position", "The first position of a topic, with offset 0, exists before its first publication, on all nodes.", firstPositionExists},
+		{"gapless offsets", "The publication after offset n has offset n+1, in the same epoch.", offsetsAreGapless},
+		{"publication reaches followers", "A publication reaches all nodes that follow its topic, also its own, whole and once.", publicationReachesFollowers},
+		{"history packets", "A packet may be empty, and as large as a message; keys may contain any character.", historyPackets},
+		{"histories are separate", "Topics have separate histories, whatever their names contain.", historiesAreSeparate},
+		{"one order", "All followers and readers agree on the order of concurrent publishers; calls of a caller that waits are stored in order.", nodesAgreeOnOrder},
+		{"duplicate", "An Append with a known idempotency key stores and publishes nothing, and returns the position of the first one.", duplicatesAreNotStored},
+		{"concurrent duplicates", "Concurrent Appends with one idempotency key store one publication.", concurrentDuplicates},
+		{"key outlives publication", "An idempotency key is remembered when its publication is no longer stored.", keyOutlivesPublication},
+		{"key expires", "An idempotency key is remembered for IdempotencyTime, not longer.", keyExpires},
+		{"retention by messages", "A history keeps the newest publications, Retention.Messages of them and perhaps some more.", retentionByMessages},
+		{"retention by bytes", "A history keeps at most Retention.Bytes of packets, the newest ones.", retentionByBytes},
+		{"retention by age", "Publications older than Retention.Age are not returned.", retentionByAge},
+		{"metadata outlives publications", "A topic whose publications have all expired keeps its epoch and its last offset.", metadataOutlivesPublications},
+		{"retention changes", "Changing the retention keeps positions, idempotency keys and state.", positionsSurviveRetentionChange},
+		{"reads delete nothing", "Read and ReadState delete nothing, whatever the retention says.", readsDeleteNothing},
+		{"pages", "Read returns the publications that a Query selects, adjacent and in ascending order, and the current position.", pagesMatchQueries},
+		{"current position", "The position that Read returns is not older than what any node has received or stored.", positionIsCurrent},
+		{"state", "ReadState returns the latest publication of every key, without removed keys, also when the history no longer contains it.", stateIsLatest},
+		{"state expires", "ReadState returns no publication older than Retention.Age.", stateExpires},
+		{"state of one moment", "ReadState returns the state at its position.", stateIsOfOneMoment},
+		{"unfollow", "After Unfollow, a node receives no more publications of the topic.", unfollowEndsDelivery},
+		{"follow again", "Following is called once for each Follow; a publication is delivered once.", followAgain},
+		{"following means delivered", "Everything stored after Following is delivered, without a gap.", followingMeansDelivered},
+		{"done context", "If the context is done before the call, nothing is done and its error is returned.", doneContextDoesNothing},
+		{"closed history session", "After Close, methods do nothing and return an UNAVAILABLE error; Close may be called again.", closedHistorySession},
+		{"nothing is published after close", "After Close, no function of the HistoryHandler is called.", nothingIsPublishedAfterClose},
+		{"outcome is true", "Whatever happens, a publication with a position is stored there, one with an error other than OutcomeUnknown is not stored, a repeated one with a key is stored once, and what a follower misses shows as a gap or was stored before Following.", outcomeIsTrue},
+	}
+}
