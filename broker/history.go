@@ -34,7 +34,7 @@ type HistoryBroker interface {
 // done before the call, they do nothing and return its error. After Close they do nothing and
 // return an UNAVAILABLE error. Methods are safe for concurrent use. Package brokertest checks
 // every rule.
-type HistorySession interface {
+type HistorySession interface { //nolint:interfacebloat // all that a node does with histories
 	Session
 
 	// Append stores and publishes p. The calls of a caller that waits for each are stored in order;

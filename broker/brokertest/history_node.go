@@ -113,7 +113,7 @@ func (n *historyNode) store(a broker.Append) (broker.Appended, error) {
 	}
 	result, err := n.Append(ctx, a)
 	if err != nil {
-		return result, fmt.Errorf("Append to %.40q: %w", a.Topic, err)
+		return result, fmt.Errorf("appending to %.40q: %w", a.Topic, err)
 	}
 	return result, nil
 }
@@ -131,7 +131,7 @@ func (n *historyNode) storeAll(topic string, r broker.Retention, packets ...stri
 			return err
 		}
 		if want := (broker.Appended{Position: last}); result != want {
-			return fmt.Errorf("Append returned %+v, want %+v", result, want)
+			return fmt.Errorf("an Append returned %+v, want %+v", result, want)
 		}
 	}
 	return nil
@@ -146,7 +146,7 @@ func (n *historyNode) read(q broker.Query) (broker.Page, error) {
 	}
 	page, err := n.Read(ctx, q)
 	if err != nil {
-		return page, fmt.Errorf("Read of %.40q: %w", q.Topic, err)
+		return page, fmt.Errorf("reading %.40q: %w", q.Topic, err)
 	}
 	return page, nil
 }
@@ -166,7 +166,7 @@ func (n *historyNode) readState(topic string, r broker.Retention) (broker.State,
 	defer cancel()
 	state, err := n.ReadState(ctx, topic, r)
 	if err != nil {
-		return state, fmt.Errorf("ReadState of %.40q: %w", topic, err)
+		return state, fmt.Errorf("reading the state of %.40q: %w", topic, err)
 	}
 	return state, nil
 }
@@ -183,8 +183,8 @@ func (n *historyNode) receives(topic string, want []broker.Publication) error {
 	return comparePublications("delivered", n.published[topic], want)
 }
 
-// has checks that exactly these packets are stored, from an offset.
-func (n *historyNode) has(topic string, offset uint64, packets ...string) error {
+// has checks that exactly these packets are stored, from offset 1.
+func (n *historyNode) has(topic string, packets ...string) error {
 	page, err := n.history(topic)
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ func (n *historyNode) has(topic string, offset uint64, packets ...string) error 
 		return fmt.Errorf("%d publications are stored, want %d", len(page.Publications), len(packets))
 	}
 	for i, p := range page.Publications {
-		if want := offset + uint64(i); p.Position.Offset != want || string(p.Packet) != packets[i] {
+		if want := uint64(i + 1); p.Position.Offset != want || string(p.Packet) != packets[i] {
 			return fmt.Errorf("%.40q is stored at %d, want %.40q at %d", p.Packet, p.Position.Offset, packets[i], want)
 		}
 	}
@@ -220,7 +220,7 @@ func describe(p broker.Publication) string {
 	return fmt.Sprintf("%.40q at %s/%d, %v, key %.40q, removed: %t", p.Packet, p.Position.Epoch, p.Position.Offset, p.At, p.StateKey, p.Removed)
 }
 
-// checkAdjacent checks that publications have adjacent offsets, and that their times do not decrease.
+// checkAdjacent checks that publications have adjacent offsets.
 func checkAdjacent(publications []broker.Publication) error {
 	for i := 1; i < len(publications); i++ {
 		a, b := publications[i-1], publications[i]

@@ -51,7 +51,7 @@ func followAgain(c HistoryCluster) error {
 	}
 	b.locked(func() {
 		if b.following[topic] != calls {
-			err = fmt.Errorf("Following was called %d times, want %d", b.following[topic], calls)
+			err = fmt.Errorf("calls of Following: %d, want %d", b.following[topic], calls)
 		}
 	})
 	return err
@@ -115,7 +115,7 @@ func doneContextDoesNothing(c HistoryCluster) error {
 	for _, ctx := range []context.Context{canceled, expired} {
 		for method, err := range nodes[0].callAll(ctx, topic) {
 			if !errors.Is(err, ctx.Err()) {
-				return fmt.Errorf("%s returned %v, want %w", method, err, ctx.Err())
+				return fmt.Errorf("%s returned the code %q, want %w", method, errors.CodeOf(err), ctx.Err())
 			}
 			if errors.CodeOf(err) == broker.OutcomeUnknown {
 				return fmt.Errorf("the outcome of %s is unknown though nothing was done", method)
@@ -126,7 +126,7 @@ func doneContextDoesNothing(c HistoryCluster) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(nodes[1].has(topic, 1, "first"), nodes[1].receives(topic, page.Publications))
+	return errors.Join(nodes[1].has(topic, "first"), nodes[1].receives(topic, page.Publications))
 }
 
 func closedHistorySession(c HistoryCluster) error {
@@ -140,12 +140,12 @@ func closedHistorySession(c HistoryCluster) error {
 	defer cancel()
 	for range 2 {
 		if err := a.Close(ctx); err != nil {
-			return fmt.Errorf("Close returned %w", err)
+			return fmt.Errorf("closing the session: %w", err)
 		}
 	}
 	for method, err := range a.callAll(ctx, topic) {
 		if errors.CodeOf(err) != errors.Unavailable {
-			return fmt.Errorf("%s of a closed session returned %v, want UNAVAILABLE", method, err)
+			return fmt.Errorf("%s of a closed session returned the code %q, want UNAVAILABLE", method, errors.CodeOf(err))
 		}
 	}
 	a.Follow(topic)
@@ -154,7 +154,7 @@ func closedHistorySession(c HistoryCluster) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(b.has(topic, 1, "first"), b.receives(topic, page.Publications))
+	return errors.Join(b.has(topic, "first"), b.receives(topic, page.Publications))
 }
 
 func nothingIsPublishedAfterClose(c HistoryCluster) error {
