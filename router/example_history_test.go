@@ -1,0 +1,78 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http/httptest"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/router"
+)
+
+// A Headline is published on topics with a history.
+type Headline struct {
+	Text string `json:"text"`
+}
+
+func (Headline) MessageType() string { return "HEADLINE" }
+
+// A client that returns presents its position, and receives what it has missed.
+func ExampleRouter_PublishStored() {
+	r := router.New(nil)
+	router.Topic(r, "news/{section}", &router.TopicOptions{
+		Authorize: func(*router.Context, router.TopicName) error { return nil }, // every client may read
+		History:   router.History{Messages: 100, Age: time.Hour},
+	})
+	server := httptest.NewServer(r)
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+
+	var position broker.Position // of the first headline, up to which the client has read
+	for _, text := range []string{"one", "two", "three"} {
+		at, err := r.PublishStored(ctx, "news/go", Headline{text}, &router.PublishOptions{IdempotencyKey: text})
+		if err != nil {
+			log.Fatal(err)
+		}
+		if position.Epoch == "" {
+			position = at
+		}
+	}
+
+	ws, _, err := websocket.Dial(ctx, server.URL, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ws.CloseNow()
+	subscribe := map[string]any{"type": "$ws:subscribe", "payload": map[string]any{"topic": "news/go", "epoch": position.Epoch, "offset": position.Offset}}
+	if err := wsjson.Write(ctx, ws, subscribe); err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		var m struct {
+			Type    string
+			Meta    struct{ Offset uint64 }
+			Payload struct {
+				Recovered bool
+				Text      string
+			}
+		}
+		if err := wsjson.Read(ctx, ws, &m); err != nil {
+			log.Fatal(err)
+		}
+		if m.Type == "$ws:subscribed" {
+			fmt.Println("recovered:", m.Payload.Recovered)
+			continue
+		}
+		fmt.Println(m.Meta.Offset, m.Payload.Text)
+	}
+	// Output:
+	// recovered: true
+	// 2 two
+	// 3 three
+}
