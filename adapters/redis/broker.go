@@ -23,6 +23,7 @@ import (
 // penstock:{<partition>}:topic:<topic>, where a topic's name decides the partition, and the
 // partitions are spread evenly over the slots.
 type Broker struct {
+	engine *engine
 	broker *cluster.Broker
 }
 
@@ -35,7 +36,8 @@ func NewBroker(client goredis.UniversalClient) *Broker {
 	if client == nil {
 		panic("redis: NewBroker needs a client")
 	}
-	return &Broker{cluster.New(newEngine(client))}
+	e := newEngine(client)
+	return &Broker{e, cluster.New(e)}
 }
 
 // Connect adds a node.

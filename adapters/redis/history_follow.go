@@ -1,0 +1,132 @@
+package redis
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/cluster"
+)
+
+// historyChannel is the kind of the channels on which scripts publish.
+const historyChannel cluster.Kind = "history"
+
+// A historyEngine is the engine of a node that uses histories: it receives their channels on the
+// same connections as the others, whose probes prove that these work.
+type historyEngine struct {
+	*engine
+	follows *follows
+	link    cluster.Link // of the node
+}
+
+// Connect adds the node.
+func (e *historyEngine) Connect(node string, events cluster.Events) cluster.Link {
+	f := e.follows
+	e.link = e.engine.Connect(node, cluster.Events{
+		Received: func(channel string, payload []byte) {
+			if topic := f.find(channel); topic != nil {
+				f.received(topic, payload)
+				return
+			}
+			events.Received(channel, payload)
+		},
+		Confirmed: func(channel string) {
+			if topic := f.find(channel); topic != nil {
+				f.confirmed(topic)
+				return
+			}
+			events.Confirmed(channel)
+		},
+		Interrupted: func(channels []string) { // Confirmed follows for each
+			channels = slices.DeleteFunc(channels, func(channel string) bool { return f.find(channel) != nil })
+			if len(channels) > 0 {
+				events.Interrupted(channels)
+			}
+		},
+	})
+	return e.link
+}
+
+// follows are the topics that a session follows, by the names of their channels.
+//
+// Locks, in the order of acquisition: follow.mu is held while the handler is called for the topic;
+// follows.gate is held for reading meanwhile, and close acquires it for writing. The handler may hold
+// its own locks when it calls Follow or Unfollow, so these acquire follows.mu alone, under which the
+// link is called.
+type follows struct {
+	handler broker.HistoryHandler
+
+	mu        sync.RWMutex
+	byChannel map[string]*follow
+
+	gate sync.RWMutex
+	shut bool // guarded by gate: the handler is not called
+}
+
+type follow struct {
+	topic string
+	mu    sync.Mutex
+}
+
+func (f *follows) find(channel string) *follow {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.byChannel[channel]
+}
+
+// Follow requests the publications of a topic.
+func (s *historySession) Follow(topic string) {
+	s.follows.mu.Lock()
+	defer s.follows.mu.Unlock()
+	if s.follows.byChannel == nil {
+		return
+	}
+	channel := s.engine.Channel(historyChannel, topic)
+	s.follows.byChannel[channel.Name] = &follow{topic: topic}
+	s.link.SetSubscribed(channel, true)
+}
+
+// Unfollow undoes Follow.
+func (s *historySession) Unfollow(topic string) {
+	s.follows.mu.Lock()
+	defer s.follows.mu.Unlock()
+	channel := s.engine.Channel(historyChannel, topic)
+	if s.follows.byChannel[channel.Name] == nil {
+		return
+	}
+	delete(s.follows.byChannel, channel.Name)
+	s.link.SetSubscribed(channel, false)
+}
+
+func (f *follows) received(topic *follow, payload []byte) {
+	p, ok := parseFrame(string(payload))
+	if !ok {
+		return
+	}
+	f.call(topic, func() { f.handler.Published(topic.topic, p) })
+}
+
+func (f *follows) confirmed(topic *follow) {
+	f.call(topic, func() { f.handler.Following(topic.topic) })
+}
+
+// call calls the handler unless the session is closed.
+func (f *follows) call(topic *follow, call func()) {
+	topic.mu.Lock()
+	defer topic.mu.Unlock()
+	f.gate.RLock()
+	defer f.gate.RUnlock()
+	if !f.shut {
+		call()
+	}
+}
+
+// close waits for the handler and prevents further calls of it.
+func (f *follows) close() {
+	f.gate.Lock()
+	f.shut = true
+	f.gate.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.byChannel = nil
+}

@@ -1,0 +1,131 @@
+package redis
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/redistest"
+)
+
+var retention = broker.Retention{Messages: 100, Age: time.Minute}
+
+// A historyNode records the calls of its history handler.
+type historyNode struct {
+	*historySession
+
+	mu        sync.Mutex
+	published []broker.Publication
+	following int
+}
+
+func connectHistory(t testing.TB, client goredis.UniversalClient) *historyNode {
+	t.Helper()
+	n := &historyNode{}
+	handler := broker.Handler{
+		Receive:         func(string, string, []byte) {},
+		Subscribed:      func(string) {},
+		MessagesLost:    func(string, int) {},
+		PresenceChanged: func(string, broker.Member, bool) {},
+		NodeLeft:        func(string) {},
+	}
+	n.historySession = NewBroker(client).ConnectHistory(handler, broker.HistoryHandler{
+		Published: func(_ string, p broker.Publication) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.published = append(n.published, p)
+		},
+		Following: func(string) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.following++
+		},
+	}).(*historySession)
+	t.Cleanup(n.Kill)
+	return n
+}
+
+// follow follows a topic and waits for the confirmation.
+func (n *historyNode) follow(t *testing.T, topic string) {
+	t.Helper()
+	n.Follow(topic)
+	n.eventually(t, "following", func() bool { return n.following > 0 })
+}
+
+// eventually waits until happened, which is called with the lock held, returns true.
+func (n *historyNode) eventually(t *testing.T, event string, happened func() bool) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return happened()
+	}, 20*time.Second, 5*time.Millisecond, event)
+}
+
+// publish appends a packet to the topic news.
+func (n *historyNode) publish(t *testing.T, packet string) broker.Appended {
+	t.Helper()
+	appended, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, Packet: []byte(packet)})
+	require.NoError(t, err)
+	return appended
+}
+
+// page returns the position of the topic news and the newest 1,000 packets.
+func (n *historyNode) page(t *testing.T) (broker.Page, []string) {
+	t.Helper()
+	return n.read(t, broker.Query{Limit: 1000, Backward: true})
+}
+
+func (n *historyNode) read(t *testing.T, q broker.Query) (page broker.Page, packets []string) {
+	t.Helper()
+	q.Topic = "news"
+	if q.Retention.Messages == 0 {
+		q.Retention = retention
+	}
+	page, err := n.Read(t.Context(), q)
+	require.NoError(t, err)
+	for _, p := range page.Publications {
+		packets = append(packets, string(p.Packet))
+	}
+	return page, packets
+}
+
+func numbers(from, to int) (all []string) {
+	for i := from; i <= to; i++ {
+		all = append(all, fmt.Sprint(i))
+	}
+	return all
+}
+
+func TestHistory_PublicationIsStoredAndPublished(t *testing.T) {
+	server := redistest.Start(t)
+	a, b := connectHistory(t, server.Client(t)), connectHistory(t, server.Client(t))
+	b.follow(t, "news")
+	began := time.Now()
+	start, _ := a.page(t)
+	assert.NotEmpty(t, start.Position.Epoch)
+	assert.Zero(t, start.Position.Offset)
+	packet := "\x00binary \xff 1 2 3 "
+	appended, err := a.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, Packet: []byte(packet), StateKey: "a key", Removed: true})
+	require.NoError(t, err)
+	want := broker.Publication{
+		Position: broker.Position{Epoch: start.Position.Epoch, Offset: 1},
+		Packet:   []byte(packet), StateKey: "a key", Removed: true,
+	}
+	assert.Equal(t, broker.Appended{Position: want.Position}, appended)
+	page, _ := b.page(t)
+	assert.Equal(t, want.Position, page.Position)
+	require.Len(t, page.Publications, 1)
+	want.At = page.Publications[0].At
+	assert.WithinRange(t, want.At, began.Add(-time.Second), time.Now().Add(time.Second))
+	assert.Equal(t, want, page.Publications[0])
+	b.eventually(t, "published", func() bool { return len(b.published) == 1 })
+	assert.Equal(t, want, b.published[0])
+	assert.Zero(t, page.Previous)
+}

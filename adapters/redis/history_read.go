@@ -1,0 +1,151 @@
+package redis
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/batch"
+)
+
+// A readRequest is a call of one of the scripts that read or begin an epoch.
+type readRequest struct {
+	script *script
+	args   []any
+}
+
+type readCall = batch.Call[readRequest, any]
+
+// execReads executes calls in one round trip for each script.
+func (s *historySession) execReads(ctx context.Context, calls []*readCall) {
+	byScript := map[*script][]*readCall{}
+	for _, c := range calls {
+		byScript[c.Request.script] = append(byScript[c.Request.script], c)
+	}
+	for text, calls := range byScript {
+		args := make([][]any, len(calls))
+		for i, c := range calls {
+			args[i] = c.Request.args
+		}
+		for i, reply := range text.run(ctx, s.client, args) {
+			calls[i].Response, calls[i].Err = reply.Result()
+		}
+	}
+}
+
+// Read returns a page of a topic.
+func (s *historySession) Read(ctx context.Context, q broker.Query) (page broker.Page, err error) {
+	keys, limit := s.keysOf(q.Topic), max(q.Limit, 0)
+	final := "+"
+	if q.Before > 0 {
+		final = streamID(q.Before - 1)
+	}
+	if q.Before > 0 && q.Before <= q.After+1 || q.After >= maxOffset {
+		limit = 0 // nothing lies between
+	}
+	reply, err := s.read(ctx, s.scripts.read, keys, q.Retention,
+		2, keys.metadata, keys.stream, streamID(min(q.After, maxOffset)+1), final, limit, q.Backward, ageOf(q.Retention).Milliseconds())
+	if err != nil {
+		return page, err
+	}
+	if len(reply) != 5 {
+		return page, errUnexpectedReply
+	}
+	var ok bool
+	if page.Position, ok = parsePosition(reply[0], reply[1]); !ok {
+		return page, errUnexpectedReply
+	}
+	if reply[2] != "" {
+		if page.Previous, ok = parsePosition(reply[2], reply[3]); !ok {
+			return page, errUnexpectedReply
+		}
+	}
+	page.Publications, err = parseFrames(reply[4])
+	if q.Backward {
+		slices.Reverse(page.Publications)
+	}
+	return page, err
+}
+
+// ReadState returns the current state of a topic.
+func (s *historySession) ReadState(ctx context.Context, topic string, r broker.Retention) (state broker.State, err error) {
+	keys := s.keysOf(topic)
+	reply, err := s.read(ctx, s.scripts.state, keys, r, 2, keys.metadata, keys.state)
+	if err != nil {
+		return state, err
+	}
+	if len(reply) != 4 {
+		return state, errUnexpectedReply
+	}
+	now, ok := reply[2].(string)
+	millis, err := strconv.ParseInt(now, 10, 64)
+	if state.Position, _ = parsePosition(reply[0], reply[1]); !ok || err != nil || state.Position.Epoch == "" {
+		return state, errUnexpectedReply
+	}
+	all, err := parseFrames(reply[3])
+	oldest := time.UnixMilli(millis).Add(-ageOf(r))
+	for _, p := range all {
+		if p.At.After(oldest) {
+			state.Publications = append(state.Publications, p)
+		}
+	}
+	return state, err
+}
+
+var errUnexpectedReply = errors.Errorf(errors.Internal, "the script of histories returned something unexpected")
+
+const maxOffset = 1<<53 - 1
+
+func streamID(offset uint64) string { return strconv.FormatUint(offset, 10) + "-0" }
+
+// read calls a script, which writes nothing. If it returns that the topic has no epoch of this
+// lineage, one is begun; the server may fail over between the two calls, so there are several
+// attempts.
+func (s *historySession) read(ctx context.Context, text *script, keys historyKeys, r broker.Retention, args ...any) (reply []any, err error) {
+	s.checked.Do(s.startPolicyCheck)
+	const attempts = 3
+	for range attempts {
+		reply, err = s.call(ctx, text, args)
+		var begin *script
+		switch {
+		case goredis.HasErrorPrefix(err, "NOEPOCH"):
+			begin = s.scripts.create
+		case goredis.HasErrorPrefix(err, "OLDEPOCH"):
+			begin = s.scripts.change
+		default:
+			return reply, err
+		}
+		_, metadata := lifetimes(r)
+		if _, err = s.call(ctx, begin, []any{3, keys.metadata, keys.stream, keys.state, newEpoch(), metadata}); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.Errorf(errors.Unavailable, "the metadata of the topic changed %d times while it was read", attempts)
+}
+
+// call calls a script on the master. The reply is nil if it is no array.
+func (s *historySession) call(ctx context.Context, text *script, args []any) ([]any, error) {
+	c := &readCall{Request: readRequest{text, args}}
+	if err := s.reads.Do(ctx, c); err != nil {
+		return nil, readError(err)
+	}
+	reply, _ := c.Response.([]any)
+	return reply, nil
+}
+
+// readError gives an error a code, unless it is that of a context.
+func readError(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case isOutOfMemory(err):
+		return &errors.Error{Code: errors.ResourceExhausted, Message: "the topic has no position yet, and cannot get one because the memory of Redis is full", Err: err}
+	default:
+		return &errors.Error{Code: errors.Unavailable, Message: "the history cannot be read", Err: err}
+	}
+}

@@ -1,0 +1,62 @@
+-- Reads a page of a topic. It writes nothing.
+--
+-- KEYS: the metadata and the stream. ARGV: the first and the last ID, the maximum of publications,
+-- 1 for the newest of them, the maximum age in milliseconds.
+--
+-- Returns the epoch, the last offset, the previous epoch, the offset at which that ended, and the
+-- frames, the newest first if so requested; or an error if no epoch of this lineage exists.
+local first, final, limit, maxAge = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
+if string.find(replication, 'role:slave', 1, true) then
+  return redis.error_reply("READONLY a replica's positions may be older than what was published")
+end
+local record = redis.call('HMGET', KEYS[1], 'e', 'l', 'o', 'pe', 'po')
+if not record[1] or not record[3] then
+  return redis.error_reply('NOEPOCH the topic has no metadata')
+end
+if record[2] ~= lineage then
+  return redis.error_reply('OLDEPOCH the topic has metadata of another lineage')
+end
+
+local function isExpired(entry)
+  local at = string.match(entry[2][2], '^%S+ %d+ (%d+)')
+  return tonumber(now) - tonumber(at) >= maxAge
+end
+
+-- firstUnexpired returns the ID of the first publication after an expired one that has not expired.
+local function firstUnexpired(expired)
+  local low, high = tonumber(string.match(expired[1], '^%d+')), tonumber(record[3]) + 1
+  while high - low > 1 do
+    local middle = math.floor((low + high) / 2)
+    local id = string.format('%d-0', middle)
+    local entry = redis.call('XRANGE', KEYS[2], id, id)[1]
+    if entry and not isExpired(entry) then
+      high = middle
+    else
+      low = middle
+    end
+  end
+  return string.format('%d-0', high), high
+end
+
+local frames = {}
+if limit > 0 and ARGV[4] == '1' then
+  for i, entry in ipairs(redis.call('XREVRANGE', KEYS[2], final, first, 'COUNT', limit)) do
+    if isExpired(entry) then
+      break
+    end
+    frames[i] = entry[2][2]
+  end
+elseif limit > 0 then
+  local entries = redis.call('XRANGE', KEYS[2], first, final, 'COUNT', limit)
+  if entries[1] and isExpired(entries[1]) then
+    local from, offset = firstUnexpired(entries[1])
+    entries = {}
+    if final == '+' or offset <= tonumber(string.match(final, '%d+')) then
+      entries = redis.call('XRANGE', KEYS[2], from, final, 'COUNT', limit)
+    end
+  end
+  for i, entry in ipairs(entries) do
+    frames[i] = entry[2][2]
+  end
+end
+return {record[1], record[3], record[4] or '', record[5] or '0', frames}

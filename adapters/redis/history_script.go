@@ -1,0 +1,200 @@
+package redis
+
+import (
+	"crypto/rand"
+	_ "embed"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+)
+
+// The source of the scripts, which begin with historyRecordLua.
+var (
+	//go:embed history_record.lua
+	historyRecordLua string
+	//go:embed history_append.lua
+	historyAppendLua string
+	//go:embed history_init.lua
+	historyInitLua string
+	//go:embed history_read.lua
+	historyReadLua string
+	//go:embed history_state.lua
+	historyStateLua string
+)
+
+// historyScripts are the scripts of a session. If memory is full, those that store publications or
+// create topics are rejected before they begin, and the others run. A replica runs none of them.
+type historyScripts struct{ append, create, change, read, state *script }
+
+func newHistoryScripts() historyScripts {
+	return historyScripts{
+		append: newGrowingScript(historyRecordLua + historyAppendLua),
+		create: newGrowingScript(historyRecordLua + historyInitLua),
+		change: newScript(historyRecordLua + historyInitLua),
+		read:   newScript(historyRecordLua + historyReadLua),
+		state:  newScript(historyRecordLua + historyStateLua),
+	}
+}
+
+// newGrowingScript returns a script that needs free memory.
+func newGrowingScript(lua string) *script {
+	return &script{modern: newScriptText("#!lua\n" + lua), plain: newScriptText(lua)}
+}
+
+// newEpoch returns a random epoch of 80 bits.
+func newEpoch() string { return rand.Text()[:16] }
+
+// Lifetimes in Redis. A stream that is not used is removed after its publications have expired, and
+// the metadata a day after that. The script extends them rarely, when a tenth of the stream's
+// lifetime has passed.
+const (
+	defaultAge     = 24 * time.Hour
+	metadataAge    = 24 * time.Hour
+	lifetimeMargin = time.Hour
+)
+
+func ageOf(r broker.Retention) time.Duration {
+	if r.Age <= 0 {
+		return defaultAge
+	}
+	return r.Age
+}
+
+// lifetimes returns those of the stream and of the metadata of a topic.
+func lifetimes(r broker.Retention) (stream, metadata int64) {
+	age := ageOf(r)
+	stream = (age + age/4).Milliseconds() + 1000
+	return stream, stream + (metadataAge + lifetimeMargin).Milliseconds()
+}
+
+// A frame is a publication as it is stored and published: its epoch, its offset, the time in
+// milliseconds, and its text. The text is the length of the state key, negative if that is removed,
+// the state key and the packet. A space ends each number and the epoch.
+
+// frameText returns the part of a frame that the publisher knows.
+func frameText(a *broker.Append) []byte {
+	length := len(a.StateKey)
+	if a.Removed {
+		length = -length
+	}
+	b := make([]byte, 0, 8+len(a.StateKey)+len(a.Packet))
+	b = append(strconv.AppendInt(b, int64(length), 10), ' ')
+	b = append(b, a.StateKey...)
+	return append(b, a.Packet...)
+}
+
+// parseFrame returns false if s is not a frame.
+func parseFrame(s string) (p broker.Publication, ok bool) {
+	epoch, s, _ := strings.Cut(s, " ")
+	offset, s, _ := strings.Cut(s, " ")
+	at, s, _ := strings.Cut(s, " ")
+	length, s, ok := strings.Cut(s, " ")
+	if !ok {
+		return p, false
+	}
+	var errs [3]error
+	var millis int64
+	var keyLength int
+	p.Position.Epoch = epoch
+	p.Position.Offset, errs[0] = strconv.ParseUint(offset, 10, 64)
+	millis, errs[1] = strconv.ParseInt(at, 10, 64)
+	keyLength, errs[2] = strconv.Atoi(length)
+	if keyLength < 0 {
+		p.Removed, keyLength = true, -keyLength
+	}
+	if errors.Join(errs[:]...) != nil || keyLength > len(s) {
+		return p, false
+	}
+	p.At, p.StateKey, p.Packet = time.UnixMilli(millis), s[:keyLength], []byte(s[keyLength:])
+	return p, true
+}
+
+// parseFrames returns an error if one of them is not a frame.
+func parseFrames(frames any) ([]broker.Publication, error) {
+	list, ok := frames.([]any)
+	publications := make([]broker.Publication, len(list))
+	for i, frame := range list {
+		var s string
+		if s, ok = frame.(string); ok {
+			publications[i], ok = parseFrame(s)
+		}
+		if !ok {
+			break
+		}
+	}
+	if !ok {
+		return nil, errors.Errorf(errors.Internal, "a stored publication of a history cannot be decoded")
+	}
+	return publications, nil
+}
+
+func parsePosition(epoch, offset any) (p broker.Position, ok bool) {
+	p.Epoch, ok = epoch.(string)
+	text, isString := offset.(string)
+	var err error
+	p.Offset, err = strconv.ParseUint(text, 10, 64)
+	return p, ok && isString && err == nil
+}
+
+// notExecuted are the prefixes of errors with which a server rejects a script before it writes.
+var notExecuted = []string{
+	"READONLY", "MOVED", "ASK", "TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "CROSSSLOT",
+	"NOREPLICAS", "MISCONF", "BUSY", "NOSCRIPT", "NOAUTH", "NOPERM", "WRONGPASS", "NOLINEAGE",
+}
+
+// appendError converts an error of a script call: its code says whether publications may have been
+// stored.
+func appendError(err error) error {
+	if isOutOfMemory(err) {
+		return &errors.Error{Code: errors.ResourceExhausted, Message: "the publication was not stored, because the memory of Redis is full", Err: err}
+	}
+	var op *net.OpError
+	rejected := errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) || errors.Is(err, goredis.ErrClosed) ||
+		errors.As(err, &op) && op.Op == "dial"
+	for _, prefix := range notExecuted {
+		rejected = rejected || goredis.HasErrorPrefix(err, prefix)
+	}
+	if rejected {
+		return &errors.Error{Code: errors.Unavailable, Message: "the publication was not stored", Err: err}
+	}
+	return unknownOutcome(err)
+}
+
+func unknownOutcome(err error) error {
+	return &errors.Error{Code: broker.OutcomeUnknown, Message: "the publication may have been stored", Err: err}
+}
+
+func isOutOfMemory(err error) bool { return goredis.HasErrorPrefix(err, "OOM") }
+
+// parseAppended returns the result of one publication.
+func parseAppended(epoch string, reply any) (broker.Appended, error) {
+	switch r := reply.(type) {
+	case int64:
+		return broker.Appended{Position: broker.Position{Epoch: epoch, Offset: uint64(r)}}, nil //nolint:gosec // never negative
+	case string:
+		if failure, ok := strings.CutPrefix(r, "!"); ok {
+			return broker.Appended{}, itemError(failure)
+		}
+		epoch, offset, _ := strings.Cut(r, " ")
+		if position, ok := parsePosition(epoch, offset); ok {
+			return broker.Appended{Position: position, Duplicate: true}, nil
+		}
+	}
+	return broker.Appended{}, unknownOutcome(fmt.Errorf("the script returned %v", reply))
+}
+
+// itemError returns the error of a publication that the script has not stored, unlike others.
+func itemError(failure string) error {
+	code := errors.Internal
+	if strings.HasPrefix(failure, "OOM") {
+		code = errors.ResourceExhausted
+	}
+	return errors.Errorf(code, "the publication was not stored: %s", failure)
+}
