@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -16,7 +18,7 @@ var _ broker.HistoryBroker = (*Broker)(nil)
 
 // ConnectHistory adds a node that also uses histories. A topic's publications are a stream; its
 // position, the state of its keys and its idempotency keys are kept beside it, under names that begin
-// with penstock:{<partition>}:history. A position survives a change of the retention, and is kept for
+// with penstock:{<partition>}:history:<topic>. A position survives a change of the retention, and is kept for
 // a day after the last publication has expired.
 //
 // Redis must never evict keys: maxmemory-policy must be noeviction, otherwise a warning is logged with
@@ -51,30 +53,28 @@ type historySession struct {
 	checked sync.Once // the eviction policy
 }
 
-// historyKeys are the names of a topic's keys and of its channel, which have the same slot.
+// historyKeys are the names of a topic's keys, which have the same slot.
 type historyKeys struct {
-	partition                    int
-	channel                      string
-	metadata, stream, state, key string // key begins the names of idempotency keys
+	channel       cluster.Channel // its name is also that of the metadata
+	stream, state string
+	key           string // begins the names of idempotency keys
 }
 
 // keysOf returns the names for a topic. Without a Cluster, names have a hash tag too, so that a proxy
 // finds the keys of a script call on one server. The number of partitions must not change, since
 // histories would be lost.
 func (s *historySession) keysOf(topic string) historyKeys {
-	channel := s.engine.Channel(historyChannel, topic)
-	tag := strconv.Itoa(channel.Partition)
+	partition := s.engine.Channel(historyChannel, topic).Partition
+	tag := strconv.Itoa(partition)
 	if s.engine.cluster != nil {
-		tag = s.engine.tags[channel.Partition]
+		tag = s.engine.tags[partition]
 	}
-	prefix, name := "penstock:{"+tag+"}:history-", keyName("", []string{topic})
+	name := keyName("penstock:{"+tag+"}:"+string(historyChannel), []string{topic})
 	return historyKeys{
-		partition: channel.Partition,
-		channel:   channel.Name,
-		metadata:  prefix + "metadata" + name,
-		stream:    prefix + "stream" + name,
-		state:     prefix + "state" + name,
-		key:       prefix + "key" + name,
+		channel: cluster.Channel{Name: name, Partition: partition},
+		stream:  name + ":stream",
+		state:   name + ":state",
+		key:     name + ":key",
 	}
 }
 
@@ -116,8 +116,11 @@ func (s *historySession) append(ctx context.Context, batches []*appendBatch) {
 // topicCalls are the publications of one topic in a script call, in their order.
 type topicCalls []*appendCall
 
+// groupByTopic returns the topics, those of the same retention one after the other. The last
+// publication of a topic has the newest retention.
 func groupByTopic(calls []*appendCall) (topics []topicCalls) {
 	index := make(map[string]int, len(calls))
+	mixed := false
 	for _, c := range calls {
 		i, ok := index[c.keys.stream]
 		if !ok {
@@ -126,9 +129,25 @@ func groupByTopic(calls []*appendCall) (topics []topicCalls) {
 			topics = append(topics, nil)
 		}
 		topics[i] = append(topics[i], c)
+		mixed = mixed || c.Retention != calls[0].Retention
+	}
+	if mixed {
+		slices.SortStableFunc(topics, func(a, b topicCalls) int {
+			r, other := a.retention(), b.retention()
+			return cmp.Or(cmp.Compare(r.Messages, other.Messages), cmp.Compare(r.Age, other.Age), cmp.Compare(r.Bytes, other.Bytes))
+		})
 	}
 	return topics
 }
+
+func (calls topicCalls) retention() broker.Retention { return calls[len(calls)-1].Retention }
+
+// Flags of publications in the script.
+const (
+	flagKey = 1 << iota
+	flagState
+	flagRemoved
+)
 
 // appendArgs returns the arguments of a script call, see history_append.lua.
 func (s *historySession) appendArgs(topics []topicCalls) []any {
@@ -138,23 +157,44 @@ func (s *historySession) appendArgs(topics []topicCalls) []any {
 	}
 	keys := []any{nil}
 	argv := []any{newEpoch(), publish, broker.IdempotencyTime.Milliseconds()}
-	for _, calls := range topics {
-		// The last publication has the newest retention.
-		names, r := &calls[0].keys, calls[len(calls)-1].Retention
+	for i := 0; i < len(topics); {
+		r, same := topics[i].retention(), i
+		for same < len(topics) && topics[same].retention() == r {
+			same++
+		}
 		stream, metadata := lifetimes(r)
-		keys = append(keys, names.metadata, names.stream, names.state)
-		argv = append(argv, len(calls), names.channel, max(r.Messages, 1), stream, metadata, max(r.Bytes, 0))
-		for _, c := range calls {
-			keyed := 0
-			if c.IdempotencyKey != "" {
-				keyed = 1
-				keys = append(keys, keyName(names.key, []string{c.IdempotencyKey}))
+		argv = append(argv, max(r.Messages, 1), stream, metadata, max(r.Bytes, 0), same-i)
+		for ; i < same; i++ {
+			keys = append(keys, topics[i][0].keys.channel.Name, topics[i][0].keys.stream)
+			argv = append(argv, len(topics[i]))
+			for _, c := range topics[i] {
+				keys, argv = c.appendArgs(keys, argv)
 			}
-			argv = append(argv, frameText(&c.Append), keyed, c.StateKey, c.Removed)
 		}
 	}
 	keys[0] = len(keys) - 1
 	return append(keys, argv...)
+}
+
+// appendArgs appends the arguments of one publication.
+func (c *appendCall) appendArgs(keys, argv []any) (newKeys, newArgv []any) {
+	flags := 0
+	if c.IdempotencyKey != "" {
+		flags |= flagKey
+		keys = append(keys, keyName(c.keys.key, []string{c.IdempotencyKey}))
+	}
+	if c.StateKey != "" {
+		flags |= flagState
+		keys = append(keys, c.keys.state)
+	}
+	if c.Removed && c.StateKey != "" {
+		flags |= flagRemoved
+	}
+	argv = append(argv, flags, frameText(&c.Append))
+	if c.StateKey != "" {
+		argv = append(argv, c.StateKey)
+	}
+	return keys, argv
 }
 
 // setResults sets the results of a script call. Results that are not as expected may nevertheless

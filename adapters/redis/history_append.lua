@@ -1,11 +1,13 @@
 -- Stores and publishes publications of several topics.
 --
--- KEYS: for each topic its metadata, stream and state, then the idempotency keys of its
--- publications. ARGV: a random epoch, the command that publishes, the lifetime of idempotency keys;
--- then for each topic the number of its publications, its channel, the maximum of messages, the
--- lifetimes of the stream and of the metadata, the maximum of bytes or 0; then for each publication
--- its text, 1 if it has an idempotency key, its state key, and 1 if that is removed. Times are in
--- milliseconds.
+-- KEYS: for each topic its metadata, whose name is also that of the channel, and its stream; then for
+-- each publication its idempotency key and the state of the topic, if it needs them.
+--
+-- ARGV: a random epoch, the command that publishes, the lifetime of idempotency keys. Then for each
+-- retention the maximum of messages, the lifetimes of the stream and of the metadata, the maximum of
+-- bytes or 0, and the number of topics; for each topic the number of publications; for each
+-- publication its flags, its text, and its state key if it has one. The flags are the sum of 1 with
+-- an idempotency key, 2 with a state key, 4 if that is removed. Times are in milliseconds.
 --
 -- Returns for each topic its epoch, then for each publication its offset; or, as strings, the
 -- position of a duplicate, or "!" and an error.
@@ -19,96 +21,106 @@ end
 
 -- trim removes the oldest messages until the limits are met, and counts the bytes of the others.
 local function trim(meta, stream, counted, added, addedBytes, maxMessages, maxBytes)
-  local messages, bytes = redis.call('XLEN', stream), addedBytes
+  local messages, bytes = call('XLEN', stream), addedBytes
   if messages > added then
     if counted then
       bytes = tonumber(counted) + addedBytes
     else
       bytes = 0
-      for _, entry in ipairs(redis.call('XRANGE', stream, '-', '+')) do
+      for _, entry in ipairs(call('XRANGE', stream, '-', '+')) do
         bytes = bytes + packetBytes(entry[2][2])
       end
     end
   end
   while messages > 0 and (messages > maxMessages or bytes > maxBytes) do
-    local entry = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
-    redis.call('XDEL', stream, entry[1])
+    local entry = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+    call('XDEL', stream, entry[1])
     messages, bytes = messages - 1, bytes - packetBytes(entry[2][2])
   end
-  redis.call('HSET', meta, 'b', string.format('%d', bytes))
+  call('HSET', meta, 'b', format('%d', bytes))
 end
 
-local results, k, a, last = {}, 1, 4, #ARGV
+local results, n = {}, 0
+local k, a, last = 1, 4, #ARGV
 while a <= last do
-  local meta, stream, state = KEYS[k], KEYS[k + 1], KEYS[k + 2]
-  local count, channel, maxMessages = tonumber(ARGV[a]), ARGV[a + 1], tonumber(ARGV[a + 2])
-  local streamLife, metaLife, maxBytes = ARGV[a + 3], ARGV[a + 4], tonumber(ARGV[a + 5])
-  k, a = k + 3, a + 6
-  local epoch, top, counted = openTopic(meta, stream, state, candidate, metaLife)
-  local failure, added, addedBytes, trimTo = nil, 0, 0, maxMessages
-  if not epoch then
-    failure = top
-  end
+  local maxMessages, streamLife, metaLife = tonumber(ARGV[a]), ARGV[a + 1], ARGV[a + 2]
+  local maxBytes, topics, trimTo = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4]), maxMessages
+  a = a + 5
   if maxBytes > 0 then
-    trimTo = 1000000000 -- trim does it
+    trimTo = 1000000000 -- trim removes messages
   end
-  results[#results + 1] = epoch or ''
-  for _ = 1, count do
-    local text, stateKey, removed = ARGV[a], ARGV[a + 2], ARGV[a + 3]
-    local key, result = nil, nil
-    if ARGV[a + 1] == '1' then
-      key = KEYS[k]
-      k = k + 1
+  for _ = 1, topics do
+    local meta, stream, count = KEYS[k], KEYS[k + 1], tonumber(ARGV[a])
+    k, a = k + 2, a + 1
+    local failure, added, addedBytes = nil, 0, 0
+    local epoch, top, renewal, counted = openTopic(meta, stream, candidate, metaLife)
+    if not epoch then
+      failure = '!' .. top
     end
-    a = a + 4
-    if failure then
-      result = '!' .. failure
-    elseif key then
-      result = redis.pcall('GET', key)
-      if type(result) == 'table' then
-        result = '!' .. result.err
+    n = n + 1
+    results[n] = epoch or ''
+    for _ = 1, count do
+      local flags, text = ARGV[a], ARGV[a + 1]
+      local key, state, stateKey, result = nil, nil, nil, failure
+      a = a + 2
+      if flags ~= '0' then
+        flags = tonumber(flags)
+        if flags % 2 == 1 then
+          key, k = KEYS[k], k + 1
+        end
+        if flags >= 2 then
+          state, stateKey, k, a = KEYS[k], ARGV[a], k + 1, a + 1
+        end
       end
-    end
-    if not result then
-      local offset = string.format('%d', top + 1)
-      local frame = epoch .. ' ' .. offset .. ' ' .. now .. ' ' .. text
-      local reply = redis.pcall('XADD', stream, 'MAXLEN', trimTo, offset .. '-0', 'p', frame)
-      if reply.err then
-        result = '!' .. reply.err
-      else
-        -- Nothing below fails: memory was sufficient for the first write, and no command
-        -- checks it again.
-        top, added = top + 1, added + 1
-        if maxBytes > 0 then
-          addedBytes = addedBytes + packetBytes(frame)
+      if key and not result then
+        result = pcall('GET', key)
+        if type(result) == 'table' then
+          result = '!' .. result.err
         end
-        if key then
-          redis.call('SET', key, epoch .. ' ' .. offset, 'PX', keyLife)
-        end
-        if stateKey ~= '' then
-          if removed == '1' then
-            redis.pcall('HDEL', state, stateKey)
-          elseif redis.pcall('HSET', state, stateKey, frame) == 1 then
-            redis.call('PEXPIRE', state, streamLife)
+      end
+      if not result then
+        local offset = format('%d', top + 1)
+        local frame = epoch .. ' ' .. offset .. ' ' .. now .. ' ' .. text
+        local reply = pcall('XADD', stream, 'MAXLEN', trimTo, offset .. '-0', 'p', frame)
+        if reply.err then
+          result = '!' .. reply.err
+        else
+          -- Nothing below fails: memory was sufficient for the first write, and no command
+          -- checks it again.
+          top, added = top + 1, added + 1
+          if maxBytes > 0 then
+            addedBytes = addedBytes + packetBytes(frame)
           end
+          if key then
+            call('SET', key, epoch .. ' ' .. offset, 'PX', keyLife)
+          end
+          if state then
+            if flags >= 4 then
+              pcall('HDEL', state, stateKey)
+            elseif pcall('HSET', state, stateKey, frame) == 1 then
+              call('PEXPIRE', state, streamLife)
+            end
+          end
+          call(publish, meta, frame)
+          result = top
         end
-        redis.call(publish, channel, frame)
-        result = top
       end
+      n = n + 1
+      results[n] = result
     end
-    results[#results + 1] = result
-  end
-  if added > 0 then
-    redis.call('HSET', meta, 'o', string.format('%d', top))
-    if maxBytes > 0 then
-      trim(meta, stream, counted, added, addedBytes, maxMessages, maxBytes)
-    elseif counted then
-      redis.call('HDEL', meta, 'b')
-    end
-    if redis.call('PTTL', stream) < tonumber(streamLife) * 0.9 then
-      redis.call('PEXPIRE', stream, streamLife)
-      redis.call('PEXPIRE', state, streamLife)
-      redis.call('PEXPIRE', meta, metaLife)
+    if added > 0 then
+      call('HSET', meta, 'o', format('%d', top))
+      if maxBytes > 0 then
+        trim(meta, stream, counted, added, addedBytes, maxMessages, maxBytes)
+      elseif counted then
+        call('HDEL', meta, 'b')
+      end
+      if tonumber(now) >= renewal then
+        call('HSET', meta, 'r', format('%d', tonumber(now) + streamLife / 10))
+        call('PEXPIRE', meta, metaLife)
+        call('PEXPIRE', stream, streamLife)
+        pcall('PEXPIRE', meta .. ':state', streamLife)
+      end
     end
   end
 end

@@ -81,7 +81,7 @@ func (s *historySession) Follow(topic string) {
 	if s.follows.byChannel == nil {
 		return
 	}
-	channel := s.engine.Channel(historyChannel, topic)
+	channel := s.keysOf(topic).channel
 	s.follows.byChannel[channel.Name] = &follow{topic: topic}
 	s.link.SetSubscribed(channel, true)
 }
@@ -90,7 +90,7 @@ func (s *historySession) Follow(topic string) {
 func (s *historySession) Unfollow(topic string) {
 	s.follows.mu.Lock()
 	defer s.follows.mu.Unlock()
-	channel := s.engine.Channel(historyChannel, topic)
+	channel := s.keysOf(topic).channel
 	if s.follows.byChannel[channel.Name] == nil {
 		return
 	}

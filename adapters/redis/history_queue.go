@@ -118,9 +118,9 @@ func (q *appendQueue) enqueue(c *appendCall) bool {
 	if q.closed {
 		return false
 	}
-	p := q.partitions[c.keys.partition]
+	p := q.partitions[c.keys.channel.Partition]
 	if p == nil {
-		p = &appendPartition{number: c.keys.partition}
+		p = &appendPartition{number: c.keys.channel.Partition}
 		q.partitions[p.number] = p
 	}
 	p.waiting = append(p.waiting, c)

@@ -49,7 +49,7 @@ func (s *historySession) Read(ctx context.Context, q broker.Query) (page broker.
 		limit = 0 // nothing lies between
 	}
 	reply, err := s.read(ctx, s.scripts.read, keys, q.Retention,
-		2, keys.metadata, keys.stream, streamID(min(q.After, maxOffset)+1), final, limit, q.Backward, ageOf(q.Retention).Milliseconds())
+		2, keys.channel.Name, keys.stream, streamID(min(q.After, maxOffset)+1), final, limit, q.Backward, ageOf(q.Retention).Milliseconds())
 	if err != nil {
 		return page, err
 	}
@@ -75,7 +75,7 @@ func (s *historySession) Read(ctx context.Context, q broker.Query) (page broker.
 // ReadState returns the current state of a topic.
 func (s *historySession) ReadState(ctx context.Context, topic string, r broker.Retention) (state broker.State, err error) {
 	keys := s.keysOf(topic)
-	reply, err := s.read(ctx, s.scripts.state, keys, r, 2, keys.metadata, keys.state)
+	reply, err := s.read(ctx, s.scripts.state, keys, r, 2, keys.channel.Name, keys.state)
 	if err != nil {
 		return state, err
 	}
@@ -121,7 +121,7 @@ func (s *historySession) read(ctx context.Context, text *script, keys historyKey
 			return reply, err
 		}
 		_, metadata := lifetimes(r)
-		if _, err = s.call(ctx, begin, []any{3, keys.metadata, keys.stream, keys.state, newEpoch(), metadata}); err != nil {
+		if _, err = s.call(ctx, begin, []any{2, keys.channel.Name, keys.stream, newEpoch(), metadata}); err != nil {
 			return nil, err
 		}
 	}

@@ -9,7 +9,7 @@ local first, final, limit, maxAge = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumbe
 if string.find(replication, 'role:slave', 1, true) then
   return redis.error_reply("READONLY a replica's positions may be older than what was published")
 end
-local record = redis.call('HMGET', KEYS[1], 'e', 'l', 'o', 'pe', 'po')
+local record = call('HMGET', KEYS[1], 'e', 'l', 'o', 'pe', 'po')
 if not record[1] or not record[3] then
   return redis.error_reply('NOEPOCH the topic has no metadata')
 end
@@ -28,7 +28,7 @@ local function firstUnexpired(expired)
   while high - low > 1 do
     local middle = math.floor((low + high) / 2)
     local id = string.format('%d-0', middle)
-    local entry = redis.call('XRANGE', KEYS[2], id, id)[1]
+    local entry = call('XRANGE', KEYS[2], id, id)[1]
     if entry and not isExpired(entry) then
       high = middle
     else
@@ -40,19 +40,19 @@ end
 
 local frames = {}
 if limit > 0 and ARGV[4] == '1' then
-  for i, entry in ipairs(redis.call('XREVRANGE', KEYS[2], final, first, 'COUNT', limit)) do
+  for i, entry in ipairs(call('XREVRANGE', KEYS[2], final, first, 'COUNT', limit)) do
     if isExpired(entry) then
       break
     end
     frames[i] = entry[2][2]
   end
 elseif limit > 0 then
-  local entries = redis.call('XRANGE', KEYS[2], first, final, 'COUNT', limit)
+  local entries = call('XRANGE', KEYS[2], first, final, 'COUNT', limit)
   if entries[1] and isExpired(entries[1]) then
     local from, offset = firstUnexpired(entries[1])
     entries = {}
     if final == '+' or offset <= tonumber(string.match(final, '%d+')) then
-      entries = redis.call('XRANGE', KEYS[2], from, final, 'COUNT', limit)
+      entries = call('XRANGE', KEYS[2], from, final, 'COUNT', limit)
     end
   end
   for i, entry in ipairs(entries) do

@@ -5,11 +5,11 @@
 if string.find(replication, 'role:slave', 1, true) then
   return redis.error_reply("READONLY a replica's positions may be older than what was published")
 end
-local record = redis.call('HMGET', KEYS[1], 'e', 'l', 'o')
+local record = call('HMGET', KEYS[1], 'e', 'l', 'o')
 if not record[1] or not record[3] then
   return redis.error_reply('NOEPOCH the topic has no metadata')
 end
 if record[2] ~= lineage then
   return redis.error_reply('OLDEPOCH the topic has metadata of another lineage')
 end
-return {record[1], record[3], now, redis.call('HVALS', KEYS[2])}
+return {record[1], record[3], now, call('HVALS', KEYS[2])}

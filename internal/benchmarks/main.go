@@ -27,9 +27,9 @@ func main() {
 	only := flag.String("only", "", "comma-separated `contenders`; all if empty")
 	conns := flag.Int("conns", 10_000, "number of idle `connections`")
 	at := flag.String("cells", "1x1,1x16,64x1,64x16,1000x1,1000x16", "loads of the roundtrip suite: `connections x requests in flight`")
-	flag.DurationVar(&measured, "time", measured, "duration of a measurement in the roundtrip and redis suites")
+	flag.DurationVar(&measured, "time", measured, "duration of a measurement in the roundtrip, redis and history suites")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|idle|fanout|redis ...]")
+		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|idle|fanout|redis|history ...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -39,7 +39,7 @@ func main() {
 	}
 	suites := flag.Args()
 	if len(suites) == 0 {
-		suites = []string{"limiters", "roundtrip", "idle", "fanout", "redis"}
+		suites = []string{"limiters", "roundtrip", "idle", "fanout", "redis", "history"}
 	}
 	cfg := config{passes: *passes, contenders: findContenders(*only), conns: *conns, cells: parseCells(*at)}
 	if os.Getenv(pinned) == "" {
@@ -66,6 +66,8 @@ func run(suite string, cfg config) {
 		idle(cfg)
 	case "fanout":
 		fanOut(cfg)
+	case "history":
+		histories(cfg)
 	case "redis":
 		redisLimiters(cfg)
 	default:
