@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"sync"
+	"sync/atomic"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -50,7 +50,8 @@ type historySession struct {
 	queue   *appendQueue
 	reads   *batch.Batcher[readRequest, any]
 	follows follows
-	checked sync.Once // the eviction policy
+
+	policyChecked atomic.Bool
 }
 
 // historyKeys are the names of a topic's keys, which have the same slot.
@@ -80,7 +81,7 @@ func (s *historySession) keysOf(topic string) historyKeys {
 
 // Append stores and publishes a.
 func (s *historySession) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
-	s.checked.Do(s.startPolicyCheck)
+	s.startPolicyCheck()
 	return s.queue.do(ctx, &appendCall{
 		Append: a,
 		keys:   s.keysOf(a.Topic),

@@ -13,13 +13,21 @@ import (
 
 const policyTimeout = 5 * time.Second
 
-// startPolicyCheck logs a warning if Redis may evict keys of histories.
+// startPolicyCheck logs a warning if Redis may evict keys of histories. If Redis does not respond, the
+// next use of a history checks it again.
 func (s *historySession) startPolicyCheck() {
+	if s.policyChecked.Load() || s.policyChecked.Swap(true) {
+		return
+	}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), policyTimeout)
 		defer cancel()
-		if err := checkPolicy(ctx, s.client); err != nil {
+		switch err := checkPolicy(ctx, s.client); errors.CodeOf(err) {
+		case "":
+		case errors.FailedPrecondition:
 			slog.Default().WarnContext(ctx, err.Error())
+		default:
+			s.policyChecked.Store(false)
 		}
 	}()
 }
@@ -34,14 +42,14 @@ func checkPolicy(ctx context.Context, client goredis.UniversalClient) error {
 
 func checkPolicyOf(ctx context.Context, client goredis.UniversalClient) error {
 	policy, err := evictionPolicy(ctx, client)
-	switch {
-	case err != nil:
-		return &errors.Error{Code: errors.Unavailable, Message: "redis: the maxmemory-policy is unknown; it must be noeviction, so that histories are not evicted", Err: err}
-	case policy != "noeviction":
+	if err == nil && policy != "noeviction" {
 		return errors.Errorf(errors.FailedPrecondition,
 			"redis: the maxmemory-policy is %s; it must be noeviction, so that histories are not evicted", policy)
 	}
-	return nil
+	if _, isReply := errors.AsType[goredis.Error](err); isReply {
+		return &errors.Error{Code: errors.FailedPrecondition, Err: err, Message: "redis: the maxmemory-policy is not readable; it must be noeviction, so that histories are not evicted"}
+	}
+	return err
 }
 
 // evictionPolicy returns the maxmemory-policy. Managed services forbid CONFIG, but not INFO.

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -155,13 +156,8 @@ func appendError(err error) error {
 	if isOutOfMemory(err) {
 		return &errors.Error{Code: errors.ResourceExhausted, Message: "the publication was not stored, because the memory of Redis is full", Err: err}
 	}
-	var op *net.OpError
-	rejected := errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) || errors.Is(err, goredis.ErrClosed) ||
-		errors.As(err, &op) && op.Op == "dial"
-	for _, prefix := range notExecuted {
-		rejected = rejected || goredis.HasErrorPrefix(err, prefix)
-	}
-	if rejected {
+	reply, isReply := errors.AsType[goredis.Error](err)
+	if isUnsent(err) || isReply && isRejection(reply.Error()) {
 		return &errors.Error{Code: errors.Unavailable, Message: "the publication was not stored", Err: err}
 	}
 	return unknownOutcome(err)
@@ -169,6 +165,17 @@ func appendError(err error) error {
 
 func unknownOutcome(err error) error {
 	return &errors.Error{Code: broker.OutcomeUnknown, Message: "the publication may have been stored", Err: err}
+}
+
+// isUnsent reports whether an error of the client means that nothing was sent.
+func isUnsent(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial" ||
+		errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) || errors.Is(err, goredis.ErrClosed)
+}
+
+func isRejection(reply string) bool {
+	return slices.ContainsFunc(notExecuted, func(prefix string) bool { return strings.HasPrefix(reply, prefix) })
 }
 
 func isOutOfMemory(err error) bool { return goredis.HasErrorPrefix(err, "OOM") }
@@ -193,8 +200,11 @@ func parseAppended(epoch string, reply any) (broker.Appended, error) {
 // itemError returns the error of a publication that the script has not stored, unlike others.
 func itemError(failure string) error {
 	code := errors.Internal
-	if strings.HasPrefix(failure, "OOM") {
+	switch {
+	case strings.HasPrefix(failure, "OOM"):
 		code = errors.ResourceExhausted
+	case isRejection(failure):
+		code = errors.Unavailable
 	}
 	return errors.Errorf(code, "the publication was not stored: %s", failure)
 }

@@ -1,0 +1,322 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/redistest"
+)
+
+// TestHistory_RestartBeginsEpoch restarts a server that has saved a part of what was published.
+func TestHistory_RestartBeginsEpoch(t *testing.T) {
+	server := redistest.Start(t)
+	n := connectHistory(t, server.Client(t))
+	for _, packet := range numbers(1, 3) {
+		n.publish(t, packet)
+	}
+	before, _ := n.page(t)
+	require.NoError(t, server.Client(t).Save(t.Context()).Err())
+	n.publish(t, "lost")
+	n.publish(t, "lost")
+	server.Restart()
+
+	t.Run("when it is read", func(t *testing.T) {
+		after, packets := n.page(t)
+		assert.NotEqual(t, before.Position.Epoch, after.Position.Epoch)
+		assert.EqualValues(t, 3, after.Position.Offset)
+		assert.Equal(t, before.Position, after.Previous)
+		assert.Equal(t, numbers(1, 3), packets)
+		assert.Equal(t, broker.Position{Epoch: after.Position.Epoch, Offset: 4}, n.publish(t, "4").Position)
+	})
+	t.Run("when it is published", func(t *testing.T) {
+		last, _ := n.page(t)
+		require.NoError(t, server.Client(t).Save(t.Context()).Err())
+		server.Restart()
+		appended := n.publish(t, "5")
+		after, packets := n.page(t)
+		assert.Equal(t, appended.Position, after.Position)
+		assert.EqualValues(t, 5, after.Position.Offset)
+		assert.Equal(t, last.Position, after.Previous)
+		assert.NotEqual(t, last.Position.Epoch, after.Position.Epoch)
+		assert.Equal(t, numbers(1, 5), packets)
+	})
+}
+
+func TestHistory_RestartWithoutDataBeginsAnew(t *testing.T) {
+	server := redistest.Start(t)
+	n := connectHistory(t, server.Client(t))
+	n.publish(t, "lost")
+	before, _ := n.page(t)
+	server.Restart()
+	after, packets := n.page(t)
+	assert.NotEqual(t, before.Position.Epoch, after.Position.Epoch)
+	assert.Zero(t, after.Position.Offset)
+	assert.Zero(t, after.Previous)
+	assert.Empty(t, packets)
+}
+
+func TestHistory_PromotionBeginsEpoch(t *testing.T) {
+	servers := redistest.StartSentinel(t)
+	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
+	b.follow(t, "news")
+	for _, packet := range numbers(1, 3) {
+		a.publish(t, packet)
+	}
+	before, _ := a.page(t)
+	require.NoError(t, servers.Master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
+	servers.Promote(t)
+	// The old master still accepts what nodes that do not know the new one publish.
+	require.Eventually(t, func() bool {
+		after, err := a.Read(t.Context(), broker.Query{Topic: "news", Retention: retention, Limit: 10})
+		if err != nil || after.Position.Epoch == before.Position.Epoch {
+			return false
+		}
+		assert.Equal(t, before.Position, after.Previous)
+		assert.EqualValues(t, 3, after.Position.Offset)
+		return assert.Len(t, after.Publications, 3)
+	}, 20*time.Second, 50*time.Millisecond)
+	b.eventually(t, "following the new master", func() bool { return b.following >= 2 })
+	appended := a.publish(t, "4")
+	assert.EqualValues(t, 4, appended.Position.Offset)
+	b.eventually(t, "published", func() bool { return b.published[len(b.published)-1].Position == appended.Position })
+}
+
+// TestHistory_ReplicaIsNotRead reads and publishes on a replica, as if it had just been demoted.
+func TestHistory_ReplicaIsNotRead(t *testing.T) {
+	servers := redistest.StartSentinel(t)
+	connectHistory(t, servers.Master.Client(t)).publish(t, "1")
+	require.NoError(t, servers.Master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
+	n := connectHistory(t, servers.Replica.Client(t))
+	for _, s := range []*script{n.scripts.read, n.scripts.append} {
+		for _, plain := range []bool{false, true} {
+			s.isPlain.Store(plain)
+			_, err := n.Read(t.Context(), broker.Query{Topic: "news", Retention: retention})
+			assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
+			require.ErrorContains(t, err, "READONLY")
+			_, err = n.Append(t.Context(), broker.Append{Topic: "news", Retention: retention})
+			assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
+			require.ErrorContains(t, err, "READONLY")
+		}
+	}
+}
+
+func TestHistory_LostKeysBeginEpoch(t *testing.T) {
+	server := redistest.Start(t)
+	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
+	keys := n.keysOf("news")
+	n.publish(t, "1")
+	n.publish(t, "2")
+	first, _ := n.page(t)
+
+	require.NoError(t, admin.Del(t.Context(), keys.stream).Err())
+	page, packets := n.page(t)
+	assert.Equal(t, first.Position, page.Position)
+	assert.Empty(t, packets)
+	n.publish(t, "3")
+	page, packets = n.page(t)
+	assert.Equal(t, broker.Position{Epoch: first.Position.Epoch, Offset: 3}, page.Position)
+	assert.Equal(t, []string{"3"}, packets)
+
+	require.NoError(t, admin.Del(t.Context(), keys.channel.Name).Err())
+	appended := n.publish(t, "4")
+	assert.EqualValues(t, 1, appended.Position.Offset)
+	assert.NotEqual(t, first.Position.Epoch, appended.Position.Epoch)
+	page, packets = n.page(t)
+	assert.Equal(t, appended.Position, page.Position)
+	assert.Equal(t, []string{"4"}, packets)
+	assert.Zero(t, page.Previous)
+}
+
+func TestHistory_ScriptsAreSentAgain(t *testing.T) {
+	server := redistest.Start(t)
+	n := connectHistory(t, server.Client(t))
+	for _, packet := range numbers(1, 3) {
+		n.publish(t, packet)
+		n.page(t)
+		require.NoError(t, server.Client(t).ScriptFlush(t.Context()).Err())
+	}
+	page, packets := n.page(t)
+	assert.EqualValues(t, 3, page.Position.Offset)
+	assert.Equal(t, numbers(1, 3), packets)
+}
+
+// TestHistory_FullMemory fills the memory of a server.
+func TestHistory_FullMemory(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		t.Run(fmt.Sprintf("plain scripts: %v", plain), func(t *testing.T) {
+			server := redistest.Start(t, "--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
+			admin := server.Client(t)
+			n := connectHistory(t, server.Client(t))
+			for _, s := range []*script{n.scripts.append, n.scripts.create} {
+				s.isPlain.Store(plain)
+			}
+			n.follow(t, "news")
+			r := broker.Retention{Messages: 100_000}
+			publish := func(topic string) error {
+				_, err := n.Append(t.Context(), broker.Append{Topic: topic, Retention: r, Packet: make([]byte, 1000), IdempotencyKey: fmt.Sprint(time.Now().UnixNano())})
+				return err
+			}
+			stored, err := uint64(0), error(nil)
+			for ; err == nil; stored++ {
+				err = publish("news")
+			}
+			stored--
+			assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err), err)
+			assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(publish("new topic")))
+			_, err = n.Read(t.Context(), broker.Query{Topic: "new topic", Retention: r})
+			assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err), err)
+			page, _ := n.read(t, broker.Query{Retention: r, After: stored - 1, Limit: 10})
+			assert.Equal(t, stored, page.Position.Offset)
+			assert.Len(t, page.Publications, 1)
+
+			require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "0").Err())
+			require.NoError(t, publish("news"))
+			page, _ = n.read(t, broker.Query{Retention: r, Limit: 100_000})
+			assert.Equal(t, stored+1, page.Position.Offset)
+			assert.Len(t, page.Publications, int(page.Position.Offset))
+			n.eventually(t, "published", func() bool { return len(n.published) == int(stored)+1 })
+			for i, p := range n.published {
+				assert.EqualValues(t, i+1, p.Position.Offset)
+			}
+		})
+	}
+}
+
+// TestHistory_OutcomeOfInterruptedPublication interrupts the connection before or after the server
+// receives a publication.
+func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	client := server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr })
+	n, observer := connectHistory(t, client), connectHistory(t, server.Client(t))
+	n.publish(t, "1")
+	appendNext := func(ctx context.Context) error {
+		_, err := n.Append(ctx, broker.Append{Topic: "news", Retention: retention, Packet: []byte("2"), IdempotencyKey: "second"})
+		return err
+	}
+	stored := func(offset uint64) func() bool {
+		return func() bool {
+			page, err := observer.Read(t.Context(), broker.Query{Topic: "news", Retention: retention})
+			return err == nil && page.Position.Offset == offset
+		}
+	}
+
+	proxy.StallReplies()
+	ctx, cancel := context.WithCancel(t.Context())
+	result, second := make(chan error, 1), make(chan error, 1)
+	go func() { result <- appendNext(ctx) }()
+	require.Eventually(t, stored(2), 20*time.Second, 5*time.Millisecond)
+	go func() { // waits behind the first
+		_, err := n.Append(ctx, broker.Append{Topic: "news", Retention: retention, Packet: []byte("never sent")})
+		second <- err
+	}()
+	require.Eventually(t, func() bool { return n.queue.waiting() == 1 }, 20*time.Second, time.Millisecond)
+	cancel()
+	err := <-result
+	assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
+	require.ErrorIs(t, err, context.Canceled)
+	err = <-second
+	assert.Equal(t, context.Canceled, err, "it was not sent")
+
+	go func() { result <- appendNext(t.Context()) }()
+	require.Eventually(t, func() bool { return n.queue.waiting() == 1 }, 20*time.Second, time.Millisecond)
+	proxy.Cut()
+	err = <-result
+	assert.Equal(t, errors.Unavailable, errors.CodeOf(err), "there is no connection: %v", err)
+	proxy.Restore()
+	appended, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, Packet: []byte("2"), IdempotencyKey: "second"})
+	require.NoError(t, err)
+	assert.True(t, appended.Duplicate)
+	assert.EqualValues(t, 2, appended.Position.Offset)
+
+	proxy.StallReplies()
+	go func() {
+		_, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, Packet: []byte("3")})
+		result <- err
+	}()
+	require.Eventually(t, stored(3), 20*time.Second, 5*time.Millisecond)
+	proxy.Cut()
+	err = <-result
+	assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
+}
+
+// waiting returns the number of publications that wait to be sent.
+func (q *appendQueue) waiting() (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, p := range q.partitions {
+		for _, c := range p.waiting {
+			if c.state == callWaiting {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func TestHistory_FollowsAgainAfterInterruption(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	a := connectHistory(t, server.Client(t))
+	b := connectHistory(t, server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
+	b.follow(t, "news")
+	proxy.Cut()
+	a.publish(t, "lost")
+	proxy.Restore()
+	b.eventually(t, "following again", func() bool { return b.following == 2 })
+	a.publish(t, "2")
+	b.eventually(t, "published", func() bool { return len(b.published) == 1 && string(b.published[0].Packet) == "2" })
+	b.Unfollow("news")
+	require.Eventually(t, func() bool {
+		subscribers := server.Client(t).PubSubNumSub(t.Context(), b.keysOf("news").channel.Name).Val()
+		return subscribers[b.keysOf("news").channel.Name] == 0
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+func TestHistory_CloseRejectsPublications(t *testing.T) {
+	server := redistest.Start(t)
+	n := connectHistory(t, server.Client(t))
+	n.follow(t, "news")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				if _, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: retention}); err != nil {
+					assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
+					return
+				}
+			}
+		})
+	}
+	n.eventually(t, "published", func() bool { return len(n.published) > 100 })
+	require.NoError(t, n.Close(t.Context()))
+	wg.Wait()
+	n.mu.Lock()
+	published := len(n.published)
+	n.mu.Unlock()
+	connectHistory(t, server.Client(t)).publish(t, "after")
+	n.Follow("other")
+	assert.Len(t, n.published, published)
+}
+
+func TestHistory_EvictionPolicyIsChecked(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	require.NoError(t, checkPolicy(t.Context(), client))
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	require.ErrorContains(t, checkPolicy(t.Context(), client), "allkeys-lru")
+	// A managed service forbids CONFIG.
+	require.NoError(t, client.Do(t.Context(), "acl", "setuser", "default", "-config").Err())
+	require.ErrorContains(t, checkPolicy(t.Context(), client), "allkeys-lru")
+	require.NoError(t, client.Do(t.Context(), "acl", "setuser", "default", "-info").Err())
+	require.ErrorContains(t, checkPolicy(t.Context(), client), "not readable")
+}
