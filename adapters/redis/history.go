@@ -52,6 +52,7 @@ type historySession struct {
 	follows follows
 
 	policyChecked atomic.Bool
+	closed        atomic.Bool // for reads
 }
 
 // historyKeys are the names of a topic's keys, which have the same slot.
@@ -81,6 +82,9 @@ func (s *historySession) keysOf(topic string) historyKeys {
 
 // Append stores and publishes a.
 func (s *historySession) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
+	if ctx.Err() != nil {
+		return broker.Appended{}, ctx.Err()
+	}
 	s.startPolicyCheck()
 	return s.queue.do(ctx, &appendCall{
 		Append: a,
@@ -220,6 +224,7 @@ func setResults(topics []topicCalls, results []any) {
 // Close ends the session. Publications that are in flight have their results before it returns, unless
 // ctx is done.
 func (s *historySession) Close(ctx context.Context) error {
+	s.closed.Store(true)
 	s.follows.close()
 	s.queue.close()
 	err := s.Session.Close(ctx)
@@ -229,6 +234,7 @@ func (s *historySession) Close(ctx context.Context) error {
 
 // Kill ends the node as a crash does, for tests.
 func (s *historySession) Kill() {
+	s.closed.Store(true)
 	s.follows.close()
 	s.queue.close()
 	s.Session.Kill()

@@ -230,8 +230,10 @@ func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
 	go func() { result <- appendNext(t.Context()) }()
 	require.Eventually(t, func() bool { return n.queue.waiting() == 1 }, 20*time.Second, time.Millisecond)
 	proxy.Cut()
-	err = <-result
-	assert.Equal(t, errors.Unavailable, errors.CodeOf(err), "there is no connection: %v", err)
+	require.Error(t, <-result)
+	require.Eventually(t, func() bool { // idle connections of the client may be broken, too
+		return errors.CodeOf(appendNext(t.Context())) == errors.Unavailable
+	}, 20*time.Second, 10*time.Millisecond, "without a connection, nothing is sent")
 	proxy.Restore()
 	appended, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, Packet: []byte("2"), IdempotencyKey: "second"})
 	require.NoError(t, err)
@@ -305,6 +307,10 @@ func TestHistory_CloseRejectsPublications(t *testing.T) {
 	n.mu.Unlock()
 	connectHistory(t, server.Client(t)).publish(t, "after")
 	n.Follow("other")
+	_, err := n.Read(t.Context(), broker.Query{Topic: "news", Retention: retention})
+	assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
+	_, err = n.ReadState(t.Context(), "news", retention)
+	assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
 	assert.Len(t, n.published, published)
 }
 

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"hash/fnv"
 	"slices"
 	"sync"
 
@@ -49,15 +50,17 @@ func (e *historyEngine) Connect(node string, events cluster.Events) cluster.Link
 
 // follows are the topics that a session follows, by the names of their channels.
 //
-// Locks, in the order of acquisition: follow.mu is held while the handler is called for the topic;
-// follows.gate is held for reading meanwhile, and close acquires it for writing. The handler may hold
-// its own locks when it calls Follow or Unfollow, so these acquire follows.mu alone, under which the
-// link is called.
+// Locks, in the order of acquisition: one of follows.calls, that of the topic, is held while the
+// handler is called; follows.gate is held for reading meanwhile, and close acquires it for writing.
+// The handler may hold its own locks when it calls Follow or Unfollow, so these acquire follows.mu
+// alone, under which the link is called.
 type follows struct {
 	handler broker.HistoryHandler
 
 	mu        sync.RWMutex
-	byChannel map[string]*follow
+	byChannel map[string]*follow // nil after close
+
+	calls [64]sync.Mutex // by hash of the topic, so that it does not change if the topic is followed again
 
 	gate sync.RWMutex
 	shut bool // guarded by gate: the handler is not called
@@ -65,7 +68,7 @@ type follows struct {
 
 type follow struct {
 	topic string
-	mu    sync.Mutex
+	calls *sync.Mutex
 }
 
 func (f *follows) find(channel string) *follow {
@@ -82,7 +85,9 @@ func (s *historySession) Follow(topic string) {
 		return
 	}
 	channel := s.keysOf(topic).channel
-	s.follows.byChannel[channel.Name] = &follow{topic: topic}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(topic))
+	s.follows.byChannel[channel.Name] = &follow{topic, &s.follows.calls[hash.Sum32()%uint32(len(s.follows.calls))]}
 	s.link.SetSubscribed(channel, true)
 }
 
@@ -112,8 +117,8 @@ func (f *follows) confirmed(topic *follow) {
 
 // call calls the handler unless the session is closed.
 func (f *follows) call(topic *follow, call func()) {
-	topic.mu.Lock()
-	defer topic.mu.Unlock()
+	topic.calls.Lock()
+	defer topic.calls.Unlock()
 	f.gate.RLock()
 	defer f.gate.RUnlock()
 	if !f.shut {

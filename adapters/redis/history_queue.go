@@ -86,9 +86,6 @@ func newAppendQueue(path func(int) string, exec func(context.Context, []*appendB
 
 // do stores a publication. If ctx is done before it is sent, it is never sent.
 func (q *appendQueue) do(ctx context.Context, c *appendCall) (broker.Appended, error) {
-	if ctx.Err() != nil {
-		return broker.Appended{}, ctx.Err()
-	}
 	if !q.enqueue(c) {
 		return broker.Appended{}, errClosedSession
 	}
@@ -108,7 +105,7 @@ func (q *appendQueue) do(ctx context.Context, c *appendCall) (broker.Appended, e
 	}
 }
 
-var errClosedSession = errors.Errorf(errors.Unavailable, "the broker's session is closed; the publication was not stored")
+var errClosedSession = errors.Errorf(errors.Unavailable, "the broker's session is closed")
 
 // enqueue returns false if the queue is closed.
 func (q *appendQueue) enqueue(c *appendCall) bool {

@@ -107,6 +107,12 @@ func streamID(offset uint64) string { return strconv.FormatUint(offset, 10) + "-
 // lineage, one is begun; the server may fail over between the two calls, so there are several
 // attempts.
 func (s *historySession) read(ctx context.Context, text *script, keys historyKeys, r broker.Retention, args ...any) (reply []any, err error) {
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case s.closed.Load():
+		return nil, errClosedSession
+	}
 	s.startPolicyCheck()
 	const attempts = 3
 	for range attempts {

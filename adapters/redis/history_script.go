@@ -56,14 +56,13 @@ func newEpoch() string { return rand.Text()[:16] }
 // the metadata a day after that. The script extends them rarely, when a tenth of the stream's
 // lifetime has passed.
 const (
-	defaultAge     = 24 * time.Hour
 	metadataAge    = 24 * time.Hour
 	lifetimeMargin = time.Hour
 )
 
 func ageOf(r broker.Retention) time.Duration {
 	if r.Age <= 0 {
-		return defaultAge
+		return broker.DefaultAge
 	}
 	return r.Age
 }
