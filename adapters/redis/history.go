@@ -86,8 +86,9 @@ func (s *historySession) Append(ctx context.Context, a broker.Append) (broker.Ap
 		return broker.Appended{}, ctx.Err()
 	}
 	s.startPolicyCheck()
-	return s.queue.do(ctx, &appendCall{
+	return s.queue.do(&appendCall{
 		Append: a,
+		ctx:    ctx,
 		keys:   s.keysOf(a.Topic),
 		bytes:  len(a.Packet) + len(a.StateKey) + len(a.IdempotencyKey) + callOverhead,
 	})

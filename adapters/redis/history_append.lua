@@ -40,6 +40,17 @@ local function trim(meta, stream, counted, added, addedBytes, maxMessages, maxBy
   call('HSET', meta, 'b', format('%d', bytes))
 end
 
+-- prune removes expired keys from the state of a topic: all of them unless there are many.
+local function prune(state, maxAge)
+  local fields = pcall('HRANDFIELD', state, 1000, 'WITHVALUES') -- since Redis 6.2
+  for i = 1, #fields, 2 do
+    local at = string.match(fields[i + 1], '^%S+ %d+ (%d+)')
+    if tonumber(now) - tonumber(at) >= tonumber(maxAge) then
+      call('HDEL', state, fields[i])
+    end
+  end
+end
+
 local results, n = {}, 0
 local k, a, last = 1, 4, #ARGV
 while a <= last do
@@ -119,7 +130,9 @@ while a <= last do
         call('HSET', meta, 'r', format('%d', tonumber(now) + streamLife / 10))
         call('PEXPIRE', meta, metaLife)
         call('PEXPIRE', stream, streamLife)
-        pcall('PEXPIRE', meta .. ':state', streamLife)
+        if pcall('PEXPIRE', meta .. ':state', streamLife) == 1 then
+          prune(meta .. ':state', streamLife)
+        end
       end
     end
   end

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -359,6 +360,26 @@ func TestHistory_StateOfKeys(t *testing.T) {
 	assert.Empty(t, packets, "the state belongs to the lost epoch")
 }
 
+// TestHistory_StateIsPruned ages the state of a key beyond the lifetime of the topic.
+func TestHistory_StateIsPruned(t *testing.T) {
+	server := redistest.Start(t)
+	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
+	publish := func(key string) {
+		_, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, StateKey: key})
+		require.NoError(t, err)
+	}
+	publish("old")
+	publish("new")
+	keys := n.keysOf("news")
+	old := time.Now().Add(-2 * retention.Age).UnixMilli()
+	require.NoError(t, admin.HSet(t.Context(), keys.state, "old", fmt.Sprintf("epoch 1 %d 3 old", old)).Err())
+	publish("new")
+	assert.EqualValues(t, 2, admin.HLen(t.Context(), keys.state).Val(), "lifetimes are not renewed yet")
+	require.NoError(t, admin.HSet(t.Context(), keys.channel.Name, "r", 0).Err())
+	publish("new")
+	assert.Equal(t, []string{"new"}, admin.HKeys(t.Context(), keys.state).Val())
+}
+
 func TestParseFrame_RejectsForeignPayload(t *testing.T) {
 	for _, s := range []string{"", "a", "a 1 2", "a b 2 0 p", "a 1 b 0 p", "a 1 2 b p", "a 1 2 9 p", "a 1 2 -9 p", "a -1 2 0 p"} {
 		_, ok := parseFrame(s)
@@ -367,4 +388,20 @@ func TestParseFrame_RejectsForeignPayload(t *testing.T) {
 	p, ok := parseFrame("e 1 2 -1 kpacket with spaces")
 	assert.True(t, ok)
 	assert.Equal(t, broker.Publication{Position: broker.Position{Epoch: "e", Offset: 1}, At: time.UnixMilli(2), Packet: []byte("packet with spaces"), StateKey: "k", Removed: true}, p)
+}
+
+// A lateContext has a deadline that has passed, but is not done yet, as after a pause of the process.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Minute), true }
+
+func TestAppendPartition_SkipsOverdueCalls(t *testing.T) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late := &appendCall{ctx: lateContext{t.Context()}}
+	p := &appendPartition{waiting: []*appendCall{late, {ctx: canceled}, {ctx: t.Context()}}}
+	b, _ := p.nextBatch()
+	assert.Len(t, b.calls, 1)
+	assert.Empty(t, p.waiting)
+	assert.True(t, (&appendQueue{}).abandon(late), "it was not sent")
 }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
@@ -31,6 +32,7 @@ type appendQueue struct {
 // An appendCall is one publication.
 type appendCall struct {
 	broker.Append
+	ctx   context.Context //nolint:containedctx // of the caller, who waits
 	keys  historyKeys
 	bytes int
 
@@ -84,8 +86,9 @@ func newAppendQueue(path func(int) string, exec func(context.Context, []*appendB
 	return &appendQueue{exec: exec, path: path, partitions: map[int]*appendPartition{}, senders: map[senderKey]*appendSender{}}
 }
 
-// do stores a publication. If ctx is done before it is sent, it is never sent.
-func (q *appendQueue) do(ctx context.Context, c *appendCall) (broker.Appended, error) {
+// do stores a publication. If its context is done before it is sent, it is never sent.
+func (q *appendQueue) do(c *appendCall) (broker.Appended, error) {
+	ctx := c.ctx
 	if !q.enqueue(c) {
 		return broker.Appended{}, errClosedSession
 	}
@@ -98,7 +101,7 @@ func (q *appendQueue) do(ctx context.Context, c *appendCall) (broker.Appended, e
 		return broker.Appended{}, ctx.Err()
 	}
 	select {
-	case <-c.done:
+	case <-c.done: // meanwhile
 		return c.result, c.err
 	default:
 		return broker.Appended{}, unknownOutcome(ctx.Err())
@@ -199,11 +202,12 @@ func (q *appendQueue) nextRoundTrip(key senderKey, s *appendSender) (batches []*
 // nextBatch takes calls from the partition. It takes all that wait if they were abandoned.
 func (p *appendPartition) nextBatch() (b *appendBatch, bytes int) {
 	b = &appendBatch{partition: p}
-	n := 0
+	n, now := 0, time.Now()
 	for n < len(p.waiting) && len(b.calls) < maxBatchCalls && (bytes == 0 || bytes+p.waiting[n].bytes <= maxBatchBytes) {
 		c := p.waiting[n]
 		n++
-		if c.state == callAbandoned {
+		if c.state == callAbandoned || c.isOverdue(now) {
+			c.state = callAbandoned
 			continue
 		}
 		c.state = callSent
@@ -212,6 +216,13 @@ func (p *appendPartition) nextBatch() (b *appendBatch, bytes int) {
 	}
 	p.waiting = slices.Delete(p.waiting, 0, n)
 	return b, bytes
+}
+
+// isOverdue reports whether the context is done. After a pause of this process, its caller may not
+// know that yet.
+func (c *appendCall) isOverdue(now time.Time) bool {
+	deadline, ok := c.ctx.Deadline()
+	return c.ctx.Err() != nil || ok && !now.Before(deadline)
 }
 
 // finish makes the partitions ready again for which publications wait. Their paths may have changed.

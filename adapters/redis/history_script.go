@@ -57,6 +57,7 @@ func newEpoch() string { return rand.Text()[:16] }
 // lifetime has passed.
 const (
 	metadataAge    = 24 * time.Hour
+	maxAge         = 100 * 365 * 24 * time.Hour // more would overflow
 	lifetimeMargin = time.Hour
 )
 
@@ -64,7 +65,7 @@ func ageOf(r broker.Retention) time.Duration {
 	if r.Age <= 0 {
 		return broker.DefaultAge
 	}
-	return r.Age
+	return min(r.Age, maxAge)
 }
 
 // lifetimes returns those of the stream and of the metadata of a topic.
