@@ -177,13 +177,13 @@ func (s *Sequencer) await(ctx context.Context, holds func() bool) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-		case <-s.ctx.Done():
+		case <-s.closed:
 		}
 		s.mu.Lock()
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case s.ctx.Err() != nil:
+		case s.isClosed():
 			return ErrClosed
 		}
 	}

@@ -22,9 +22,11 @@ type Sequencer struct {
 	retention broker.Retention
 	sink      Sink
 
+	startReading func()          // starts readLoop on a goroutine of its own
+	closed       <-chan struct{} // closed by Close
+	close        context.CancelFunc
+
 	mu       sync.Mutex
-	ctx      context.Context // canceled by Close
-	cancel   context.CancelFunc
 	attached bool            // last is known
 	last     broker.Position // of the publication that was handed over last
 	ended    string          // the epoch before last.Epoch, whose publications are dropped
@@ -76,14 +78,16 @@ const (
 // NewSequencer follows a topic. The caller must call Close.
 func NewSequencer(session broker.HistorySession, topic string, r broker.Retention, sink Sink) *Sequencer {
 	s := &Sequencer{session: session, topic: topic, retention: r, sink: sink}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
+	s.closed, s.close = ctx.Done(), cancel
+	s.startReading = func() { go s.readLoop(ctx) }
 	session.Follow(topic)
 	return s
 }
 
 // Close ends the delivery.
 func (s *Sequencer) Close() {
-	s.cancel()
+	s.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.session.Unfollow(s.topic)
@@ -108,7 +112,7 @@ func (s *Sequencer) Publish(p broker.Publication) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.ctx.Err() != nil:
+	case s.isClosed():
 	case !s.attached || s.reading:
 		s.keep(p)
 	case p.Position.Epoch == s.ended, p.Position.Epoch == s.last.Epoch && p.Position.Offset <= s.last.Offset:
@@ -193,24 +197,33 @@ func (s *Sequencer) checkGap() {
 
 // read starts the goroutine that reads the store, or makes it read once more.
 func (s *Sequencer) read() {
-	if s.ctx.Err() != nil {
+	if s.isClosed() {
 		return
 	}
 	s.again = true
 	if !s.reading {
 		s.reading = true
-		go s.readLoop()
+		s.startReading()
 	}
 }
 
-func (s *Sequencer) readLoop() {
+func (s *Sequencer) isClosed() bool {
+	select {
+	case <-s.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *Sequencer) readLoop(ctx context.Context) {
 	backoff := minBackoff
-	for s.readOnce(&backoff) {
+	for s.readOnce(ctx, &backoff) { //nolint:revive // the condition does the work
 	}
 }
 
 // readOnce reads a page and reports whether another one is needed.
-func (s *Sequencer) readOnce(backoff *time.Duration) bool {
+func (s *Sequencer) readOnce(ctx context.Context, backoff *time.Duration) bool {
 	s.mu.Lock()
 	s.again = false
 	after, limit := s.last.Offset, pageSize
@@ -218,11 +231,11 @@ func (s *Sequencer) readOnce(backoff *time.Duration) bool {
 		after, limit = 0, 0 // only the position
 	}
 	s.mu.Unlock()
-	page, err := s.session.Read(s.ctx, broker.Query{Topic: s.topic, Retention: s.retention, After: after, Limit: limit})
+	page, err := s.session.Read(ctx, broker.Query{Topic: s.topic, Retention: s.retention, After: after, Limit: limit})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.ctx.Err() != nil:
+	case ctx.Err() != nil:
 		s.reading = false
 		return false
 	case err != nil:
@@ -256,7 +269,7 @@ func (s *Sequencer) wait(backoff *time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-s.ctx.Done():
+	case <-s.closed:
 	}
 	*backoff = min(2**backoff, maxBackoff)
 }

@@ -93,7 +93,6 @@ type simSession struct {
 	broker.Session
 
 	store *simStore
-	queue chan func()
 
 	mu  sync.Mutex
 	seq *history.Sequencer
@@ -296,7 +295,7 @@ func simulate(t *testing.T, seed uint64, sc scenario) {
 		u := new(subscriber)
 		subs[i] = u
 		own := rand.New(rand.NewPCG(seed, uint64(10+i)))
-		clients.Go(func() { move(t, nodes, u, own, stop) })
+		clients.Go(func() { move(nodes, u, own, stop) })
 	}
 	for n := range publications {
 		store.append(fmt.Sprint(n))
@@ -343,7 +342,7 @@ func simulate(t *testing.T, seed uint64, sc scenario) {
 }
 
 // move lets a subscriber leave and return on any node until stop is closed. It ends subscribed.
-func move(t *testing.T, nodes []*simNode, u *subscriber, rng *rand.Rand, stop chan struct{}) {
+func move(nodes []*simNode, u *subscriber, rng *rand.Rand, stop chan struct{}) {
 	node := nodes[rng.IntN(len(nodes))]
 	node.join(u, broker.Position{})
 	for {
