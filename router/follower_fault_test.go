@@ -3,6 +3,7 @@ package router_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -105,6 +106,7 @@ func TestFollower_StoreThatIsAwayDelaysSubscription(t *testing.T) {
 		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s","timeoutMs":2000},"payload":{"topic":"feed/a","positions":true}}`)
 		expired(t, client, "s")
 		synctest.Wait()
+		assert.False(t, onlyConn(t, r).Subscribed("feed/a"))
 		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"t"},"payload":{"topic":"feed/a","positions":true}}`)
 		time.Sleep(3 * time.Second)
 		assert.Zero(t, client.Pending())
@@ -116,22 +118,74 @@ func TestFollower_StoreThatIsAwayDelaysSubscription(t *testing.T) {
 }
 
 func TestFollower_UnsubscribeDuringRecoveryEndsIt(t *testing.T) {
+	for name, others := range map[string]bool{"of the only subscriber": false, "of one of two": true} {
+		runSynctest(t, name, func(t *testing.T) {
+			shared := &lossyBroker{Broker: memory.NewBroker()}
+			r := newFeedRouter(shared, router.History{Messages: 10})
+			client := routertest.Dial(t, r)
+			conn := onlyConn(t, r)
+			if others {
+				f := &feed{t: t}
+				f.subscribe(r)
+			}
+			_, at, err := r.ReadHistory(t.Context(), "feed/a", broker.Query{})
+			require.NoError(t, err)
+			shared.away.Store(true)
+			client.SendText(fmt.Sprintf(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","epoch":%q,"offset":0}}`, at.Epoch))
+			synctest.Wait()
+			conn.Unsubscribe("feed/a")
+			shared.away.Store(false)
+			time.Sleep(time.Second)
+			publishTexts(t, r, 1, 3)
+			for client.Pending() > 0 {
+				assert.NotContains(t, client.Next().Text, "BLOB")
+			}
+			assert.False(t, conn.Subscribed("feed/a"))
+		})
+	}
+}
+
+// TestFollower_AnswerThatWaitsHoldsFewPublications fills the send queue of a client that does not
+// read, so that the answer to its subscription has to wait.
+func TestFollower_AnswerThatWaitsHoldsFewPublications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
-		r := newFeedRouter(shared, router.History{Messages: 10})
-		shared.away.Store(true)
+		r := router.New(&router.Options{Limits: router.Limits{QueueMessages: 20}, SlowConsumer: router.DropNewest, BufferBytes: 512})
+		router.Topic(r, "feed/{name}", &router.TopicOptions{
+			History: router.History{Messages: 1000}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+		})
 		client := routertest.Dial(t, r)
+		conn := onlyConn(t, r)
+		client.Pause()
 		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","positions":true}}`)
-		synctest.Wait()
-		onlyConn(t, r).Unsubscribe("feed/a")
-		shared.away.Store(false)
-		time.Sleep(time.Second)
-		publishTexts(t, r, 1, 3)
-		synctest.Wait()
-		for client.Pending() > 0 {
-			assert.NotContains(t, client.Next().Text, "BLOB")
+		for range 100 {
+			_ = conn.Send(Blob{Text: strings.Repeat("x", 100)})
 		}
-		assert.False(t, onlyConn(t, r).Subscribed("feed/a"))
+		synctest.Wait()
+		publishTexts(t, r, 1, 100)
+		client.Resume()
+		assert.Equal(t, router.StatusTryAgainLater, client.Closed().Code)
+	})
+}
+
+func TestFollower_RecoveryFitsIntoTheSendQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Limits: router.Limits{QueueBytes: 10_000}})
+		router.Topic(r, "feed/{name}", &router.TopicOptions{
+			History: router.History{Messages: 100}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+		})
+		f := &feed{t: t}
+		f.subscribe(r)
+		for n := range 2 {
+			f.client.Close()
+			for range 3 + 3*n {
+				require.NoError(t, r.Publish("feed/a", Blob{Text: strings.Repeat("x", 1000)}))
+			}
+			f.subscribe(r)
+			synctest.Wait()
+			f.receive()
+			assert.Equal(t, 1, f.recovers, "six messages of 1,000 bytes are more than half of the queue")
+		}
+		assert.EqualValues(t, 9, f.offset)
 	})
 }
 
