@@ -117,11 +117,14 @@ func (c *Conn) subscribeSince(ctx context.Context, topic string, since broker.Po
 		return Recovery{}, err
 	}
 	var result Recovery
+	active := false
 	limit := min(t.pattern.opts.History.Messages, c.router.opts.Limits.QueueMessages/2)
-	err = t.sequencer.Join(ctx, since, limit, func(j history.Joined) { result = t.activate(c, f, j) })
+	err = t.sequencer.Join(ctx, since, limit, func(j history.Joined) { result, active = t.activate(c, f, j) })
 	switch {
-	case err == nil:
+	case err == nil && active:
 		return result, nil
+	case err == nil:
+		return Recovery{}, errUnsubscribed
 	case added:
 		c.Unsubscribe(topic)
 	default:
@@ -131,10 +134,13 @@ func (c *Conn) subscribeSince(ctx context.Context, topic string, since broker.Po
 	case ctx.Err() != nil:
 		return Recovery{}, context.Cause(ctx)
 	case errors.Is(err, history.ErrClosed):
-		return Recovery{}, errors.Errorf(errors.Canceled, "the connection has unsubscribed meanwhile")
+		return Recovery{}, errUnsubscribed
 	}
 	return Recovery{}, &errors.Error{Code: errors.Unavailable, Message: "the history of the topic cannot be read", Err: err}
 }
+
+// errUnsubscribed ends a subscription with positions that the connection has ended meanwhile.
+var errUnsubscribed = &errors.Error{Code: errors.Canceled, Message: "the connection has unsubscribed meanwhile"}
 
 // addFollower subscribes the connection, and registers it as a follower to be. A connection that is
 // not subscribed yet receives nothing before it is activated.
@@ -165,13 +171,12 @@ func (t *topic) removeJoining(c *Conn, f *follower) {
 }
 
 // activate makes a subscriber a follower, and holds what it has missed. The sequencer calls it under
-// its lock. The subscriber may have unsubscribed or have asked again meanwhile.
-func (t *topic) activate(c *Conn, f *follower, j history.Joined) Recovery {
+// its lock. It reports false if the subscriber has unsubscribed or has asked again meanwhile.
+func (t *topic) activate(c *Conn, f *follower, j history.Joined) (recovery Recovery, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := Recovery{Position: j.Position}
 	if t.joining[c] != f {
-		return now
+		return Recovery{}, false
 	}
 	delete(t.joining, c)
 	if t.followers == nil {
@@ -180,11 +185,11 @@ func (t *topic) activate(c *Conn, f *follower, j history.Joined) Recovery {
 	f.held = true
 	t.followers[c], t.members[c] = f, struct{}{}
 	if !j.Recovered || !t.holdMissed(c, f, j.Publications) {
-		return now
+		return Recovery{Position: j.Position}, true
 	}
 	from := j.Position
 	from.Offset -= uint64(len(j.Publications))
-	return Recovery{Position: from, Recovered: true, Ended: j.Ended}
+	return Recovery{Position: from, Recovered: true, Ended: j.Ended}, true
 }
 
 // holdMissed encodes the publications that a follower has missed. It reports false, and keeps none,

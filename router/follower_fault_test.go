@@ -26,6 +26,7 @@ type lossyBroker struct {
 
 	drop atomic.Bool
 	away atomic.Bool
+	slow atomic.Bool
 }
 
 // ConnectHistory adds a node.
@@ -45,8 +46,11 @@ type lossySession struct {
 	broker *lossyBroker
 }
 
-// Read fails while the store is away.
+// Read fails while the store is away, and waits while it is slow.
 func (s *lossySession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
+	for s.broker.slow.Load() && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
 	if s.broker.away.Load() {
 		return broker.Page{}, errors.New("the store is away")
 	}
@@ -130,11 +134,11 @@ func TestFollower_UnsubscribeDuringRecoveryEndsIt(t *testing.T) {
 			}
 			_, at, err := r.ReadHistory(t.Context(), "feed/a", broker.Query{})
 			require.NoError(t, err)
-			shared.away.Store(true)
+			shared.slow.Store(true)
 			client.SendText(fmt.Sprintf(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","epoch":%q,"offset":0}}`, at.Epoch))
-			synctest.Wait()
+			time.Sleep(time.Second)
 			conn.Unsubscribe("feed/a")
-			shared.away.Store(false)
+			shared.slow.Store(false)
 			time.Sleep(time.Second)
 			publishTexts(t, r, 1, 3)
 			for client.Pending() > 0 {

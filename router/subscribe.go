@@ -95,7 +95,7 @@ func (ts *topics) handleSubscribe(ctx *Context, m subscribeRequest) (subscribeRe
 		reply.recoveryReply = newRecoveryReply(result)
 	}
 	var err error
-	reply.Members, err = ctx.conn.subscribeClient(m.Topic, m.Presence && p.opts.Presence)
+	reply.Members, err = ctx.conn.subscribeClient(m.Topic, m.Presence && p.opts.Presence, reply.recoveryReply != nil)
 	return reply, err
 }
 
@@ -110,12 +110,15 @@ func (ts *topics) handleUnsubscribe(ctx *Context, m unsubscribeRequest) (unsubsc
 	return unsubscribeReply(m), nil
 }
 
-// subscribeClient is Subscribe. If presence is set, the connection also receives the changes of
+// subscribeClient is Subscribe, unless the connection is already subscribed with positions. If presence is set, the connection also receives the changes of
 // the presence from then on, and subscribeClient returns the members; otherwise, it stops receiving
 // them.
-func (c *Conn) subscribeClient(topic string, presence bool) ([]Member, error) {
+func (c *Conn) subscribeClient(topic string, presence, positions bool) ([]Member, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if _, ok := c.topics[topic]; positions && !ok {
+		return nil, errUnsubscribed
+	}
 	if err := c.subscribe(topic); err != nil {
 		return nil, err
 	}

@@ -27,8 +27,8 @@ const joinAttempts = 3
 // Join adds a subscriber that has received everything up to since, or that begins now if since is
 // the zero Position. It reads at most limit missed publications, and then calls activate exactly once,
 // with the Sequencer's lock held: activate must register the subscriber, so that nothing is delivered
-// twice or left out. Join does not call activate if it returns an error, which is that of ctx or of
-// the store.
+// twice or left out. While the store cannot be read, Join waits. It returns an error, and does not
+// call activate, only if ctx is done or the Sequencer is closed.
 func (s *Sequencer) Join(ctx context.Context, since broker.Position, limit int, activate func(Joined)) error {
 	if err := s.await(ctx, func() bool { return s.attached }); err != nil {
 		return err
@@ -38,17 +38,35 @@ func (s *Sequencer) Join(ctx context.Context, since broker.Position, limit int, 
 		if err := s.await(ctx, func() bool { return s.last.Epoch != since.Epoch || s.last.Offset >= since.Offset || s.compared }); err != nil {
 			return err
 		}
-		for range joinAttempts {
-			done, err := s.tryJoin(ctx, since, limit, activate)
-			if done || err != nil {
-				return err
-			}
+		if joined, err := s.rejoin(ctx, since, limit, activate); joined || err != nil {
+			return err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	activate(Joined{Recovered: since.Epoch == "", Position: s.last})
 	return nil
+}
+
+// rejoin adds a subscriber that has a position. It reports false if it has to give up.
+func (s *Sequencer) rejoin(ctx context.Context, since broker.Position, limit int, activate func(Joined)) (joined bool, err error) {
+	backoff := minBackoff
+	for attempt := 0; attempt < joinAttempts; {
+		done, err := s.tryJoin(ctx, since, limit, activate)
+		switch {
+		case done:
+			return true, nil
+		case ctx.Err() != nil:
+			return false, context.Cause(ctx)
+		case s.isClosed():
+			return false, ErrClosed
+		case err != nil:
+			s.sleep(ctx, &backoff)
+		default:
+			attempt++
+		}
+	}
+	return false, nil
 }
 
 // tryJoin is one attempt of Join. It reports false if another one is needed.

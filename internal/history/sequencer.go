@@ -239,7 +239,7 @@ func (s *Sequencer) readOnce(ctx context.Context, backoff *time.Duration) bool {
 		s.reading = false
 		return false
 	case err != nil:
-		s.wait(backoff)
+		s.wait(ctx, backoff)
 		return true
 	}
 	*backoff = minBackoff
@@ -262,13 +262,19 @@ func (s *Sequencer) notify() {
 }
 
 // wait waits before the next attempt, with the lock released.
-func (s *Sequencer) wait(backoff *time.Duration) {
+func (s *Sequencer) wait(ctx context.Context, backoff *time.Duration) {
 	s.mu.Unlock()
 	defer s.mu.Lock()
+	s.sleep(ctx, backoff)
+}
+
+// sleep waits before the next attempt, or until ctx is done or the Sequencer is closed.
+func (s *Sequencer) sleep(ctx context.Context, backoff *time.Duration) {
 	timer := time.NewTimer(*backoff/2 + rand.N(*backoff))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-ctx.Done():
 	case <-s.closed:
 	}
 	*backoff = min(2**backoff, maxBackoff)
