@@ -62,12 +62,17 @@ func (c HistoryCluster) disturb(fault Fault, at int) error {
 	return t.checkDelivered(page)
 }
 
-// publish appends publications on both publishers within d, one of two with a key.
+// publish appends publications on both publishers, one of two with a key. If they take longer than d
+// and d is not 0, for example because each waits for a stalled connection, it appends fewer.
 func (t *historyTraffic) publish(number int, d time.Duration) {
 	var wg sync.WaitGroup
 	for i, n := range t.publishers {
 		wg.Go(func() {
+			begun := time.Now()
 			for range number {
+				if d > 0 && time.Since(begun) >= d {
+					return
+				}
 				a := broker.Append{Topic: t.topic, Packet: fmt.Appendf(nil, "%d %d", i, len(t.attempts[i]))}
 				if len(t.attempts[i])%2 == 0 {
 					a.IdempotencyKey = string(a.Packet)
