@@ -30,12 +30,15 @@ const joinAttempts = 3
 // twice or left out. While the store cannot be read, Join waits. It returns an error, and does not
 // call activate, only if ctx is done or the Sequencer is closed.
 func (s *Sequencer) Join(ctx context.Context, since broker.Position, limit int, activate func(Joined)) error {
-	if err := s.await(ctx, func() bool { return s.attached }); err != nil {
+	if err := s.await(ctx, func(bool) bool { return s.attached }); err != nil {
 		return err
 	}
 	if since.Epoch != "" {
 		// The subscriber may come from a node that is ahead of this one.
-		if err := s.await(ctx, func() bool { return s.last.Epoch != since.Epoch || s.last.Offset >= since.Offset || s.compared }); err != nil {
+		caughtUp := func(compared bool) bool {
+			return compared || s.last.Epoch != since.Epoch || s.last.Offset >= since.Offset
+		}
+		if err := s.await(ctx, caughtUp); err != nil {
 			return err
 		}
 		if joined, err := s.rejoin(ctx, since, limit, activate); joined || err != nil {
@@ -180,15 +183,18 @@ func (j *joining) add(p broker.Publication) {
 }
 
 // await waits until a condition holds, which it checks with the lock held after every page that is
-// read and every publication.
-func (s *Sequencer) await(ctx context.Context, holds func() bool) error {
+// read and every publication. compared is true if the store has been read up to its current position
+// since await was called.
+func (s *Sequencer) await(ctx context.Context, holds func(compared bool) bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.compared = false
-	for !holds() {
+	before := s.begun
+	if !holds(false) {
+		s.read()
+	}
+	for !holds(s.compared > before) {
 		if s.changed == nil {
 			s.changed = make(chan struct{})
-			s.read()
 		}
 		changed := s.changed
 		s.mu.Unlock()

@@ -37,7 +37,10 @@ type Sequencer struct {
 	idle     *time.Timer
 	joining  []*joining
 	changed  chan struct{} // closed when something has changed; nil if no subscriber waits for that
-	compared bool          // the store has been read completely since a subscriber began to wait
+
+	// The number of reads that have begun, and the last one that has reached the current position
+	// of the store.
+	begun, compared uint64
 }
 
 // ErrClosed ends a Join when the Sequencer is closed.
@@ -226,6 +229,8 @@ func (s *Sequencer) readLoop(ctx context.Context) {
 func (s *Sequencer) readOnce(ctx context.Context, backoff *time.Duration) bool {
 	s.mu.Lock()
 	s.again = false
+	s.begun++
+	number := s.begun
 	after, limit := s.last.Offset, pageSize
 	if !s.attached {
 		after, limit = 0, 0 // only the position
@@ -245,10 +250,10 @@ func (s *Sequencer) readOnce(ctx context.Context, backoff *time.Duration) bool {
 	*backoff = minBackoff
 	more := s.apply(page)
 	if !more {
+		s.compared = number
 		more = s.drain()
 	}
 	s.reading = more || s.again
-	s.compared = !s.reading
 	s.notify()
 	return s.reading
 }
