@@ -166,9 +166,10 @@ func TestHistory_FullMemory(t *testing.T) {
 				return err
 			}
 			stored, err := uint64(0), error(nil)
-			for ; err == nil; stored++ {
+			for ; err == nil && stored < 20_000; stored++ {
 				err = publish("news")
 			}
+			require.Error(t, err)
 			stored--
 			assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err), err)
 			assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(publish("new topic")))

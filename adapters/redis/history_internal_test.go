@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -388,20 +387,4 @@ func TestParseFrame_RejectsForeignPayload(t *testing.T) {
 	p, ok := parseFrame("e 1 2 -1 kpacket with spaces")
 	assert.True(t, ok)
 	assert.Equal(t, broker.Publication{Position: broker.Position{Epoch: "e", Offset: 1}, At: time.UnixMilli(2), Packet: []byte("packet with spaces"), StateKey: "k", Removed: true}, p)
-}
-
-// A lateContext has a deadline that has passed, but is not done yet, as after a pause of the process.
-type lateContext struct{ context.Context }
-
-func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Minute), true }
-
-func TestAppendPartition_SkipsOverdueCalls(t *testing.T) {
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	late := &appendCall{ctx: lateContext{t.Context()}}
-	p := &appendPartition{waiting: []*appendCall{late, {ctx: canceled}, {ctx: t.Context()}}}
-	b, _ := p.nextBatch()
-	assert.Len(t, b.calls, 1)
-	assert.Empty(t, p.waiting)
-	assert.True(t, (&appendQueue{}).abandon(late), "it was not sent")
 }
