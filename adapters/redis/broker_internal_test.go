@@ -46,8 +46,12 @@ type faultyCluster struct {
 }
 
 func (f *faultyCluster) connect(handler broker.Handler) broker.Session {
+	return f.connectWith(func(client goredis.UniversalClient) broker.Session { return NewBroker(client).Connect(handler) })
+}
+
+func (f *faultyCluster) connectWith(connect func(goredis.UniversalClient) broker.Session) broker.Session {
 	proxy := redistest.StartProxy(f.t, f.server.Addr)
-	s := NewBroker(f.server.Client(f.t, func(o *goredis.Options) { o.Addr = proxy.Addr })).Connect(handler)
+	s := connect(f.server.Client(f.t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.proxies[s] = proxy

@@ -1,0 +1,68 @@
+package redis
+
+import (
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/broker/brokertest"
+	"github.com/penstock-go/penstock/internal/redistest"
+)
+
+// testHistoryCluster connects nodes that each have their own client, as in separate processes.
+func testHistoryCluster(client func() goredis.UniversalClient) brokertest.HistoryCluster {
+	return brokertest.HistoryCluster{
+		Connect: func(handler broker.Handler, history broker.HistoryHandler) broker.HistorySession {
+			return NewBroker(client()).ConnectHistory(handler, history)
+		},
+		Timeout:     20 * time.Second,
+		QuietPeriod: 20 * time.Millisecond,
+		Age:         300 * time.Millisecond,
+	}
+}
+
+func TestHistory_KeepsContract(t *testing.T) {
+	for _, c := range brokertest.HistoryCases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			f := &faultyCluster{t: t, server: redistest.Start(t), proxies: map[broker.Session]*redistest.Proxy{}}
+			cluster := testHistoryCluster(nil)
+			cluster.Faults = f.cluster().Faults
+			cluster.Connect = func(handler broker.Handler, history broker.HistoryHandler) (s broker.HistorySession) {
+				f.connectWith(func(client goredis.UniversalClient) broker.Session {
+					s = NewBroker(client).ConnectHistory(handler, history)
+					return s
+				})
+				return s
+			}
+			c.Run(t, cluster)
+		})
+	}
+}
+
+func TestHistory_KeepsContractOnCluster(t *testing.T) {
+	servers := redistest.StartCluster(t)
+	for _, c := range brokertest.HistoryCases() {
+		t.Run(c.Name, func(t *testing.T) {
+			c.Run(t, testHistoryCluster(func() goredis.UniversalClient { return servers.Client(t) }))
+		})
+	}
+}
+
+// TestHistory_SessionKeepsContract runs the cases for sessions without histories.
+func TestHistory_SessionKeepsContract(t *testing.T) {
+	for _, c := range brokertest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			cluster := testCluster(nil)
+			cluster.Connect = func(handler broker.Handler) broker.Session {
+				return NewBroker(server.Client(t)).ConnectHistory(handler, broker.HistoryHandler{})
+			}
+			cluster.Kill = func(s broker.Session) { s.(*historySession).Kill() }
+			c.Run(t, cluster)
+		})
+	}
+}
