@@ -49,9 +49,10 @@ func (f *faultyCluster) connect(handler broker.Handler) broker.Session {
 	return f.connectWith(func(client goredis.UniversalClient) broker.Session { return NewBroker(client).Connect(handler) })
 }
 
-func (f *faultyCluster) connectWith(connect func(goredis.UniversalClient) broker.Session) broker.Session {
+func (f *faultyCluster) connectWith(connect func(goredis.UniversalClient) broker.Session, edit ...func(*goredis.Options)) broker.Session {
 	proxy := redistest.StartProxy(f.t, f.server.Addr)
-	s := connect(f.server.Client(f.t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
+	edit = append(edit, func(o *goredis.Options) { o.Addr = proxy.Addr })
+	s := connect(f.server.Client(f.t, edit...))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.proxies[s] = proxy

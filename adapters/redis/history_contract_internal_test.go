@@ -34,6 +34,8 @@ func TestHistory_KeepsContract(t *testing.T) {
 				f.connectWith(func(client goredis.UniversalClient) broker.Session {
 					s = NewBroker(client).ConnectHistory(handler, history)
 					return s
+				}, func(o *goredis.Options) { // the case waits for each publication during a fault
+					o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.DialerRetries = 100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond, 1
 				})
 				return s
 			}
