@@ -91,7 +91,7 @@ func migrate(t *testing.T, servers *redistest.Cluster, slot int, between func())
 func TestHistory_SlotMigration(t *testing.T) {
 	servers := redistest.StartCluster(t)
 	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
-	b.follow(t, "news")
+	b.followNews(t)
 	stored, failed := map[uint64]string{}, 0
 	publish := func() {
 		packet := fmt.Sprint(len(stored), " ", failed)

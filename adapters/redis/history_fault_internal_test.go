@@ -67,7 +67,7 @@ func TestHistory_RestartWithoutDataBeginsAnew(t *testing.T) {
 func TestHistory_PromotionBeginsEpoch(t *testing.T) {
 	servers := redistest.StartSentinel(t)
 	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
-	b.follow(t, "news")
+	b.followNews(t)
 	for _, packet := range numbers(1, 3) {
 		a.publish(t, packet)
 	}
@@ -159,7 +159,7 @@ func TestHistory_FullMemory(t *testing.T) {
 			for _, s := range []*script{n.scripts.append, n.scripts.create} {
 				s.isPlain.Store(plain)
 			}
-			n.follow(t, "news")
+			n.followNews(t)
 			r := broker.Retention{Messages: 100_000}
 			publish := func(topic string) error {
 				_, err := n.Append(t.Context(), broker.Append{Topic: topic, Retention: r, Packet: make([]byte, 1000), IdempotencyKey: fmt.Sprint(time.Now().UnixNano())})
@@ -271,7 +271,7 @@ func TestHistory_FollowsAgainAfterInterruption(t *testing.T) {
 	proxy := redistest.StartProxy(t, server.Addr)
 	a := connectHistory(t, server.Client(t))
 	b := connectHistory(t, server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
-	b.follow(t, "news")
+	b.followNews(t)
 	proxy.Cut()
 	a.publish(t, "lost")
 	proxy.Restore()
@@ -288,7 +288,7 @@ func TestHistory_FollowsAgainAfterInterruption(t *testing.T) {
 func TestHistory_CloseRejectsPublications(t *testing.T) {
 	server := redistest.Start(t)
 	n := connectHistory(t, server.Client(t))
-	n.follow(t, "news")
+	n.followNews(t)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

@@ -51,10 +51,10 @@ func connectHistory(t testing.TB, client goredis.UniversalClient) *historyNode {
 	return n
 }
 
-// follow follows a topic and waits for the confirmation.
-func (n *historyNode) follow(t *testing.T, topic string) {
+// followNews follows the topic news and waits for the confirmation.
+func (n *historyNode) followNews(t *testing.T) {
 	t.Helper()
-	n.Follow(topic)
+	n.Follow("news")
 	n.eventually(t, "following", func() bool { return n.following > 0 })
 }
 
@@ -106,7 +106,7 @@ func numbers(from, to int) (all []string) {
 func TestHistory_PublicationIsStoredAndPublished(t *testing.T) {
 	server := redistest.Start(t)
 	a, b := connectHistory(t, server.Client(t)), connectHistory(t, server.Client(t))
-	b.follow(t, "news")
+	b.followNews(t)
 	began := time.Now()
 	start, _ := a.page(t)
 	assert.NotEmpty(t, start.Position.Epoch)
@@ -137,7 +137,7 @@ func TestHistory_ConcurrentPublications(t *testing.T) {
 	var nodes, followers [2]*historyNode
 	for i := range nodes {
 		nodes[i], followers[i] = connectHistory(t, server.Client(t)), connectHistory(t, server.Client(t))
-		followers[i].follow(t, "news")
+		followers[i].followNews(t)
 	}
 	r := broker.Retention{Messages: publishers * each}
 	var wg sync.WaitGroup
@@ -178,7 +178,7 @@ func TestHistory_ConcurrentPublications(t *testing.T) {
 func TestHistory_IdempotencyKey(t *testing.T) {
 	server := redistest.Start(t)
 	a, b := connectHistory(t, server.Client(t)), connectHistory(t, server.Client(t))
-	a.follow(t, "news")
+	a.followNews(t)
 	publish := func(n *historyNode, topic, key string) broker.Appended {
 		appended, err := n.Append(t.Context(), broker.Append{Topic: topic, Retention: retention, Packet: []byte(key), IdempotencyKey: key})
 		assert.NoError(t, err)

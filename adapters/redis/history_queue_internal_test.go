@@ -102,7 +102,7 @@ func TestAppendQueue_PathsAreIndependent(t *testing.T) {
 }
 
 // A lateContext has a deadline that has passed, but is not done yet, as after a pause of the process.
-type lateContext struct{ context.Context }
+type lateContext struct{ context.Context } //nolint:containedctx // it is one
 
 func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Minute), true }
 

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -144,12 +143,6 @@ func parsePosition(epoch, offset any) (p broker.Position, ok bool) {
 	return p, ok && isString && err == nil
 }
 
-// notExecuted are the prefixes of errors with which a server rejects a script before it writes.
-var notExecuted = []string{
-	"READONLY", "MOVED", "ASK", "TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "CROSSSLOT",
-	"NOREPLICAS", "MISCONF", "BUSY", "NOSCRIPT", "NOAUTH", "NOPERM", "WRONGPASS", "NOLINEAGE",
-}
-
 // appendError converts an error of a script call: its code says whether publications may have been
 // stored.
 func appendError(err error) error {
@@ -174,8 +167,15 @@ func isUnsent(err error) bool {
 		errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) || errors.Is(err, goredis.ErrClosed)
 }
 
+// isRejection reports whether a server rejects a script with this error before it writes.
 func isRejection(reply string) bool {
-	return slices.ContainsFunc(notExecuted, func(prefix string) bool { return strings.HasPrefix(reply, prefix) })
+	word, _, _ := strings.Cut(reply, " ")
+	switch word {
+	case "READONLY", "MOVED", "ASK", "TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "CROSSSLOT",
+		"NOREPLICAS", "MISCONF", "BUSY", "NOSCRIPT", "NOAUTH", "NOPERM", "WRONGPASS", "NOLINEAGE":
+		return true
+	}
+	return false
 }
 
 func isOutOfMemory(err error) bool { return goredis.HasErrorPrefix(err, "OOM") }
