@@ -20,6 +20,7 @@ import (
 // An engine belongs to a client. A link (this file) is a node. It publishes through the client,
 // and receives through receivers (broker_receiver.go), of which each has one connection: a fixed
 // number of them, on a Cluster one for each master. A partition belongs to one receiver at a time.
+// Histories (history.go) receive on the same connections what their scripts publish.
 //
 // Goroutines:
 //   - One per receiver, run, opens connections and receives from them. It ends with Link.Close, or
