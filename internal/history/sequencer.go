@@ -221,7 +221,7 @@ func (s *Sequencer) isClosed() bool {
 
 func (s *Sequencer) readLoop(ctx context.Context) {
 	backoff := minBackoff
-	for s.readOnce(ctx, &backoff) { //nolint:revive // the condition does the work
+	for s.readOnce(ctx, &backoff) {
 	}
 }
 
