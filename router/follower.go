@@ -83,11 +83,13 @@ func (positionMessage) protocol() {}
 // SubscribeSince subscribes the connection to a topic with a History, from a position on that the
 // client has presented: the zero Position begins now. The client receives what it has missed, and
 // then every publication, with the topic and the offset in meta; see the protocol, section 10. It
-// receives nothing before SubscribeSince has checked the position, which may take until the context
-// is done.
+// receives nothing before SubscribeSince has checked the position. While the store cannot be read,
+// SubscribeSince waits until the context is done, so it should be called by calls, which have a
+// deadline.
 //
 // SubscribeSince does not call TopicOptions.Authorize. It returns the errors of [Conn.Subscribe],
-// FAILED_PRECONDITION if the topic has no History, and UNAVAILABLE if the history cannot be read.
+// FAILED_PRECONDITION if the topic has no History, the context's cause, and CANCELLED if the
+// connection unsubscribes meanwhile.
 func (c *Context) SubscribeSince(topic string, since broker.Position) (Recovery, error) {
 	if err := checkTopic(topic); err != nil {
 		return Recovery{}, err
@@ -130,13 +132,10 @@ func (c *Conn) subscribeSince(ctx context.Context, topic string, since broker.Po
 	default:
 		t.removeJoining(c, f)
 	}
-	switch {
-	case ctx.Err() != nil:
-		return Recovery{}, context.Cause(ctx)
-	case errors.Is(err, history.ErrClosed):
+	if errors.Is(err, history.ErrClosed) {
 		return Recovery{}, errUnsubscribed
 	}
-	return Recovery{}, &errors.Error{Code: errors.Unavailable, Message: "the history of the topic cannot be read", Err: err}
+	return Recovery{}, err
 }
 
 // errUnsubscribed ends a subscription with positions that the connection has ended meanwhile.
