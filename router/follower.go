@@ -181,6 +181,9 @@ func (t *topic) activate(c *Conn, f *follower, j history.Joined) (recovery Recov
 	if t.followers == nil {
 		t.followers = map[*Conn]*follower{}
 	}
+	if before := t.followers[c]; before != nil {
+		before.release()
+	}
 	f.held = true
 	t.followers[c], t.members[c] = f, struct{}{}
 	if !j.Recovered || !t.holdMissed(c, f, j.Publications) {
@@ -279,12 +282,17 @@ func (ts *topics) lose(t *topic, l history.Loss) {
 	default:
 		m.Lost = &lostOffsets{l.From, l.To}
 	}
+	t.movePosition(m)
+	ts.messagesLost(t.name, lostMessages(l))
+}
+
+// movePosition sends a position to all followers.
+func (t *topic) movePosition(m positionMessage) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	for c, f := range t.followers {
 		f.send(c, t.positionFrame(c, m))
 	}
-	t.mu.Unlock()
-	ts.messagesLost(t.name, lostMessages(l))
 }
 
 // positioned returns the frame for a format with a topic and an offset in its meta, encoded once. It
