@@ -54,20 +54,20 @@ func (r *Router) connectBroker() {
 		return
 	case broker.HistoryBroker:
 		session := b.ConnectHistory(handler, histories)
-		mustBeSession("ConnectHistory", session == nil)
+		mustBeSession("ConnectHistory", "HistorySession", session == nil)
 		r.session = recoveringSession{r, session}
 		r.histories = recoveringHistories{recoveringSession{r, session}, session}
 	default:
 		session := b.Connect(handler)
-		mustBeSession("Connect", session == nil)
+		mustBeSession("Connect", "Session", session == nil)
 		r.session = recoveringSession{r, session}
 	}
 	r.session.Subscribe(usersTopic)
 }
 
-func mustBeSession(method string, isNil bool) {
+func mustBeSession(method, want string, isNil bool) {
 	if isNil {
-		panic("router: Broker." + method + " has returned nil; it must return a session")
+		panic("router: Broker." + method + " has returned nil; it must return a " + want)
 	}
 }
 
