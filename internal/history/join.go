@@ -67,6 +67,9 @@ func (s *Sequencer) rejoin(ctx context.Context, since broker.Position, limit int
 			s.sleep(ctx, &backoff)
 		default:
 			attempt++
+			if err := s.await(ctx, func(compared bool) bool { return compared }); err != nil {
+				return false, err
+			}
 		}
 	}
 	return false, nil
@@ -86,8 +89,8 @@ func (s *Sequencer) tryJoin(ctx context.Context, since broker.Position, limit in
 		activate(Joined{Position: s.last})
 		return true, nil
 	}
-	if j.broken || !s.merge(&result, after, j.received) {
-		return false, nil
+	if j.broken || result.Position.Epoch != s.last.Epoch || !s.merge(&result, after, j.received) {
+		return false, nil // this node may not know yet that an epoch has ended
 	}
 	if len(result.Publications) > limit {
 		result = Joined{}
@@ -116,16 +119,13 @@ func (s *Sequencer) missed(ctx context.Context, since broker.Position, limit int
 		default:
 			result.Ended = &page.Previous
 		}
-		if result.Ended == nil && page.Previous.Epoch == since.Epoch {
-			result.Ended = &page.Previous
-		}
 		missed := page.Position.Offset - min(after, page.Position.Offset)
 		complete := len(page.Publications) == int(min(missed, uint64(limit)+1)) &&
 			(missed == 0 || page.Publications[0].Position.Offset == after+1)
 		if after > page.Position.Offset || missed > uint64(limit) || !complete {
 			return Joined{}, 0, false, nil
 		}
-		result.Recovered, result.Publications = true, page.Publications
+		result.Recovered, result.Publications, result.Position = true, page.Publications, page.Position
 		return result, after, true, nil
 	}
 	return Joined{}, 0, false, nil

@@ -168,6 +168,7 @@ type simNode struct {
 // A subscriber checks what it receives.
 type subscriber struct {
 	position  broker.Position
+	seen      map[broker.Position]bool // since the last reset
 	received  int
 	losses    int
 	recovered int
@@ -176,6 +177,8 @@ type subscriber struct {
 
 func (u *subscriber) receive(t *testing.T, store *simStore, p broker.Publication) {
 	require.Equal(t, u.position.Offset+1, p.Position.Offset, "an offset was skipped or repeated without notice")
+	require.False(t, u.seen[p.Position], "%v was received twice", p.Position)
+	u.seen[p.Position] = true
 	want, ok := store.assigned[p.Position]
 	require.True(t, ok, "%v was never assigned", p.Position)
 	require.Equal(t, want, string(p.Packet))
@@ -187,7 +190,7 @@ func (u *subscriber) lose(t *testing.T, l history.Loss) {
 	u.losses++
 	switch {
 	case l.Reset:
-		u.position = l.Position
+		u.position, u.seen = l.Position, map[broker.Position]bool{}
 	case l.Epoch != "":
 		require.Equal(t, u.position.Epoch, l.Epoch)
 		u.position = broker.Position{Epoch: l.Position.Epoch, Offset: min(u.position.Offset, l.EndedAt)}
@@ -237,7 +240,7 @@ func (n *simNode) join(u *subscriber, since broker.Position) {
 		n.subs[u] = struct{}{}
 		u.joins++
 		if !j.Recovered || since.Epoch == "" {
-			u.position = j.Position
+			u.position, u.seen = j.Position, map[broker.Position]bool{}
 			return
 		}
 		u.recovered++
