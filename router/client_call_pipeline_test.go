@@ -48,7 +48,7 @@ func TestClientCall_EventHandlerReceivesAnswerWhileMessagesWait(t *testing.T) {
 	})
 }
 
-// TestClientCall_FullSerialQueueDelaysAnswer sends so many messages before the answer that the
+// TestClientCall_FullSerialQueueDelaysAnswer sends more messages before the answer than fit, so the
 // connection is not read.
 func TestClientCall_FullSerialQueueDelaysAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

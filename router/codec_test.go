@@ -303,7 +303,7 @@ func TestCodec_PublicationIsEncodedOncePerFormat(t *testing.T) {
 		assert.EqualValues(t, 3, jsonCalls.Load(), "once for JSON, and once in each counting codec")
 		require.NoError(t, r.Publish("other room", counted{&jsonCalls}))
 		assert.EqualValues(t, 4, jsonCalls.Load(), "JSON is not used")
-		require.NoError(t, r.Publish("nobody", counted{&jsonCalls}))
+		require.NoError(t, r.Publish("without subscribers", counted{&jsonCalls}))
 		assert.EqualValues(t, 5, jsonCalls.Load(), "JSON, to find an error")
 	})
 }

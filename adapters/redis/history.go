@@ -17,7 +17,7 @@ import (
 var _ broker.HistoryBroker = (*Broker)(nil)
 
 // ConnectHistory adds a node that also uses histories. A topic's publications are a stream; its
-// position, the state of its keys and its idempotency keys are kept beside it, under names that begin
+// position, the state of its keys and its idempotency keys are stored under names that begin
 // with penstock:{<partition>}:history:<topic>. A position survives a change of the retention, and is kept for
 // a day after the last publication has expired.
 //
