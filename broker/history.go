@@ -30,12 +30,13 @@ type HistoryBroker interface {
 //   - The first position of a topic, with offset 0, exists before its first publication: the first
 //     call for the topic creates it.
 //
-// Append, Read and ReadState block, and return when their context is done or soon after. If it is
-// done before the call, they do nothing and return its error. After Close they do nothing and
-// return an UNAVAILABLE error. Methods are safe for concurrent use. Package brokertest checks
-// every rule.
+// Append, Read, ReadState and the methods of [ValueStore] block, and return when their context is
+// done or soon after. If it is done before the call, they do nothing and return its error. After
+// Close they do nothing and return an UNAVAILABLE error. Methods are safe for concurrent use.
+// Package brokertest checks every rule.
 type HistorySession interface { //nolint:interfacebloat // all that a node does with histories
 	Session
+	ValueStore
 
 	// Append stores and publishes p. The calls of a caller that waits for each are stored in order;
 	// concurrent calls for a topic are stored in the order in which they began, unless one fails.

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
@@ -103,6 +104,18 @@ func (g recoveringHistories) Read(ctx context.Context, q broker.Query) (page bro
 func (g recoveringHistories) ReadState(ctx context.Context, topic string, r broker.Retention) (state broker.State, err error) {
 	defer g.recoverAs("Broker.ReadState", errors.Internal, &err)
 	return g.session.ReadState(ctx, topic, r)
+}
+
+// LoadValue calls the broker.
+func (g recoveringHistories) LoadValue(ctx context.Context, key string) (value broker.Value, err error) {
+	defer g.recoverAs("Broker.LoadValue", errors.Internal, &err)
+	return g.session.LoadValue(ctx, key)
+}
+
+// StoreValue calls the broker.
+func (g recoveringHistories) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (newVersion uint64, err error) {
+	defer g.recoverAs("Broker.StoreValue", broker.OutcomeUnknown, &err)
+	return g.session.StoreValue(ctx, key, data, version, lifetime)
 }
 
 // Follow calls the broker.

@@ -62,16 +62,21 @@ type historyKeys struct {
 	key           string // begins the names of idempotency keys
 }
 
-// keysOf returns the names for a topic. Without a Cluster, names have a hash tag too, so that a proxy
-// finds the keys of a script call on one server. The number of partitions must not change, since
-// histories would be lost.
-func (s *historySession) keysOf(topic string) historyKeys {
-	partition := s.engine.Channel(historyChannel, topic).Partition
+// keyOf returns the partition of a name and a key for it. Without a Cluster, keys have a hash tag too,
+// so that a proxy finds the keys of a script call on one server. The number of partitions must not
+// change, since histories would be lost.
+func (s *historySession) keyOf(kind cluster.Kind, name string) (partition int, key string) {
+	partition = s.engine.Channel(kind, name).Partition
 	tag := strconv.Itoa(partition)
 	if s.engine.cluster != nil {
 		tag = s.engine.tags[partition]
 	}
-	name := keyName("penstock:{"+tag+"}:"+string(historyChannel), []string{topic})
+	return partition, keyName("penstock:{"+tag+"}:"+string(kind), []string{name})
+}
+
+// keysOf returns the names for a topic.
+func (s *historySession) keysOf(topic string) historyKeys {
+	partition, name := s.keyOf(historyChannel, topic)
 	return historyKeys{
 		channel: cluster.Channel{Name: name, Partition: partition},
 		stream:  name + ":stream",
@@ -109,7 +114,7 @@ func (s *historySession) append(ctx context.Context, batches []*appendBatch) {
 			continue
 		}
 		failed = true
-		err = appendError(err)
+		err = storeError("publication", err)
 		for _, c := range batches[i].calls {
 			c.err = err
 		}

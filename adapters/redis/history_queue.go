@@ -104,7 +104,7 @@ func (q *appendQueue) do(c *appendCall) (broker.Appended, error) {
 	case <-c.done: // meanwhile
 		return c.result, c.err
 	default:
-		return broker.Appended{}, unknownOutcome(ctx.Err())
+		return broker.Appended{}, unknownOutcome("publication", ctx.Err())
 	}
 }
 

@@ -107,13 +107,9 @@ func streamID(offset uint64) string { return strconv.FormatUint(offset, 10) + "-
 // lineage, one is begun; the server may fail over between the two calls, so there are several
 // attempts.
 func (s *historySession) read(ctx context.Context, text *script, keys historyKeys, r broker.Retention, args ...any) (reply []any, err error) {
-	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case s.closed.Load():
-		return nil, errClosedSession
+	if err := s.check(ctx); err != nil {
+		return nil, err
 	}
-	s.startPolicyCheck()
 	const attempts = 3
 	for range attempts {
 		reply, err = s.call(ctx, text, args)
@@ -132,6 +128,18 @@ func (s *historySession) read(ctx context.Context, text *script, keys historyKey
 		}
 	}
 	return nil, errors.Errorf(errors.Unavailable, "the metadata of the topic changed %d times while it was read", attempts)
+}
+
+// check returns an error if a call must do nothing.
+func (s *historySession) check(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case s.closed.Load():
+		return errClosedSession
+	}
+	s.startPolicyCheck()
+	return nil
 }
 
 // call calls a script on the master. The reply is nil if it is no array.

@@ -31,7 +31,7 @@ var (
 
 // historyScripts are the scripts of a session. If memory is full, those that store publications or
 // create topics are rejected before they begin, and the others run. A replica runs none of them.
-type historyScripts struct{ append, create, change, read, state *script }
+type historyScripts struct{ append, create, change, read, state, loadValue, storeValue *script }
 
 func newHistoryScripts() historyScripts {
 	return historyScripts{
@@ -40,6 +40,9 @@ func newHistoryScripts() historyScripts {
 		change: newScript(historyRecordLua + historyInitLua),
 		read:   newScript(historyRecordLua + historyReadLua),
 		state:  newScript(historyRecordLua + historyStateLua),
+
+		loadValue:  newScript(valueLua),
+		storeValue: newGrowingScript(valueLua),
 	}
 }
 
@@ -143,21 +146,21 @@ func parsePosition(epoch, offset any) (p broker.Position, ok bool) {
 	return p, ok && isString && err == nil
 }
 
-// appendError converts an error of a script call: its code says whether publications may have been
-// stored.
-func appendError(err error) error {
+// storeError converts an error of a script call that stores something, a publication for example: its
+// code says whether that may have been stored.
+func storeError(what string, err error) error {
 	if isOutOfMemory(err) {
-		return &errors.Error{Code: errors.ResourceExhausted, Message: "the publication was not stored, because the memory of Redis is full", Err: err}
+		return &errors.Error{Code: errors.ResourceExhausted, Message: "the " + what + " was not stored, because the memory of Redis is full", Err: err}
 	}
 	reply, isReply := errors.AsType[goredis.Error](err)
 	if isUnsent(err) || isReply && isRejection(reply.Error()) {
-		return &errors.Error{Code: errors.Unavailable, Message: "the publication was not stored", Err: err}
+		return &errors.Error{Code: errors.Unavailable, Message: "the " + what + " was not stored", Err: err}
 	}
-	return unknownOutcome(err)
+	return unknownOutcome(what, err)
 }
 
-func unknownOutcome(err error) error {
-	return &errors.Error{Code: broker.OutcomeUnknown, Message: "the publication may have been stored", Err: err}
+func unknownOutcome(what string, err error) error {
+	return &errors.Error{Code: broker.OutcomeUnknown, Message: "the " + what + " may have been stored", Err: err}
 }
 
 // isUnsent reports whether an error of the client means that nothing was sent.
@@ -194,7 +197,7 @@ func parseAppended(epoch string, reply any) (broker.Appended, error) {
 			return broker.Appended{Position: position, Duplicate: true}, nil
 		}
 	}
-	return broker.Appended{}, unknownOutcome(fmt.Errorf("the script returned %v", reply))
+	return broker.Appended{}, unknownOutcome("publication", fmt.Errorf("the script returned %v", reply))
 }
 
 // itemError returns the error of a publication that the script has not stored, unlike others.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
@@ -13,9 +14,10 @@ import (
 // A Hub connects the nodes of one process to a [Store]. Its zero value has no nodes and an empty
 // store. It is safe for concurrent use.
 //
-// Locks, in this order: Node.open, a topic of the store, Hub.mu.
+// Locks, in this order: Node.open, a topic of the store or the lock of the values, Hub.mu.
 type Hub struct {
 	store     Store
+	values    values
 	mu        sync.RWMutex
 	followers map[string]map[*Node]struct{}
 }
@@ -65,7 +67,7 @@ func (n *Node) call(f func()) {
 func (n *Node) Append(ctx context.Context, p broker.Append) (broker.Appended, error) {
 	n.open.RLock()
 	defer n.open.RUnlock()
-	if err := n.check(ctx, "append to", p.Topic); err != nil {
+	if err := n.check(ctx, "append to topic", p.Topic); err != nil {
 		return broker.Appended{}, err
 	}
 	return n.hub.store.Append(p, n.hub.publish), nil
@@ -75,7 +77,7 @@ func (n *Node) Append(ctx context.Context, p broker.Append) (broker.Appended, er
 func (n *Node) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
 	n.open.RLock()
 	defer n.open.RUnlock()
-	if err := n.check(ctx, "read", q.Topic); err != nil {
+	if err := n.check(ctx, "read topic", q.Topic); err != nil {
 		return broker.Page{}, err
 	}
 	return n.hub.store.Read(q), nil
@@ -85,19 +87,39 @@ func (n *Node) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
 func (n *Node) ReadState(ctx context.Context, topic string, r broker.Retention) (broker.State, error) {
 	n.open.RLock()
 	defer n.open.RUnlock()
-	if err := n.check(ctx, "read the state of", topic); err != nil {
+	if err := n.check(ctx, "read the state of topic", topic); err != nil {
 		return broker.State{}, err
 	}
 	return n.hub.store.ReadState(topic, r), nil
 }
 
+// LoadValue returns a value.
+func (n *Node) LoadValue(ctx context.Context, key string) (broker.Value, error) {
+	n.open.RLock()
+	defer n.open.RUnlock()
+	if err := n.check(ctx, "load value", key); err != nil {
+		return broker.Value{}, err
+	}
+	return n.hub.values.load(key), nil
+}
+
+// StoreValue stores a value.
+func (n *Node) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
+	n.open.RLock()
+	defer n.open.RUnlock()
+	if err := n.check(ctx, "store value", key); err != nil {
+		return 0, err
+	}
+	return n.hub.values.store(key, data, version, lifetime)
+}
+
 // check returns an error if a call must do nothing. It must be called with n.open held.
-func (n *Node) check(ctx context.Context, operation, topic string) error {
+func (n *Node) check(ctx context.Context, operation, name string) error {
 	if n.closed {
-		return errors.Errorf(errors.Unavailable, "cannot %s topic %q: the broker's session is closed", operation, topic)
+		return errors.Errorf(errors.Unavailable, "cannot %s %q: the broker's session is closed", operation, name)
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("cannot %s topic %q: %w", operation, topic, err)
+		return fmt.Errorf("cannot %s %q: %w", operation, name, err)
 	}
 	return nil
 }
