@@ -2,15 +2,12 @@ package main
 
 import (
 	"bytes"
-	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,15 +39,19 @@ func TestRoom_MembersTalkSearchAndLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chat := newChat(t)
 		ann, bob := routertest.Dial(t, chat, withToken("ann")), routertest.Dial(t, chat, withToken("bob"))
-		assert.Equal(t, RoomJoined{"go", []string{"ann"}, nil}, emptyHistoryAsNil(routertest.Call[RoomJoined](ann, JoinRoom{"go"})))
-		ann.Send(Say{"go", "anybody here?"})
+		joined := routertest.Call[RoomJoined](ann, JoinRoom{Room: "go"})
+		epoch := joined.Epoch
+		assert.NotEmpty(t, epoch)
+		assert.Equal(t, RoomJoined{Room: "go", Users: []string{"ann"}, Position: Position{Epoch: epoch}}, joined)
+		ann.Send(Say{Room: "go", Text: "anybody here?"})
 		said := routertest.Receive[Said](ann)
-		assert.Equal(t, Said{"go", "ann", "anybody here?", time.Now().UTC()}, said)
+		assert.NotEmpty(t, said.ID)
+		assert.Equal(t, Said{"go", "ann", "anybody here?", time.Now().UTC(), said.ID}, said)
 
-		joined := routertest.Call[RoomJoined](bob, JoinRoom{"go"})
-		assert.Equal(t, RoomJoined{"go", []string{"ann", "bob"}, []Said{said}}, joined)
+		joined = routertest.Call[RoomJoined](bob, JoinRoom{Room: "go"})
+		assert.Equal(t, RoomJoined{Room: "go", Users: []string{"ann", "bob"}, Position: Position{epoch, 1}, History: []Said{said}}, joined)
 		assert.Equal(t, UserJoined{"go", "bob"}, routertest.Receive[UserJoined](ann))
-		bob.Send(Say{"go", "<img onerror=alert(1)>"})
+		bob.Send(Say{Room: "go", Text: "<img onerror=alert(1)>"})
 		assert.Equal(t, "<img onerror=alert(1)>", routertest.Receive[Said](ann).Text)
 		assert.Equal(t, "bob", routertest.Receive[Said](bob).User)
 
@@ -60,7 +61,7 @@ func TestRoom_MembersTalkSearchAndLeave(t *testing.T) {
 
 		bob.Send(LeaveRoom{"go"})
 		assert.Equal(t, UserLeft{"go", "bob"}, routertest.Receive[UserLeft](ann))
-		bob.Send(Say{"go", "one more thing"})
+		bob.Send(Say{Room: "go", Text: "one more thing"})
 		assert.Equal(t, errors.FailedPrecondition, routertest.ReceiveError(bob).Code)
 		synctest.Wait()
 		assert.Zero(t, ann.Pending())
@@ -68,19 +69,11 @@ func TestRoom_MembersTalkSearchAndLeave(t *testing.T) {
 	})
 }
 
-// emptyHistoryAsNil makes an empty and a nil history equal.
-func emptyHistoryAsNil(m RoomJoined) RoomJoined {
-	if len(m.History) == 0 {
-		m.History = nil
-	}
-	return m
-}
-
 func TestRoom_MessageSentRightAfterJoinIsAccepted(t *testing.T) {
 	chat := newChat(t)
 	ann := routertest.Dial(t, chat, withToken("ann"))
-	ann.Send(JoinRoom{"go"})
-	ann.Send(Say{"go", "hi"})
+	ann.Send(JoinRoom{Room: "go"})
+	ann.Send(Say{Room: "go", Text: "hi"})
 	routertest.Receive[RoomJoined](ann)
 	assert.Equal(t, "hi", routertest.Receive[Said](ann).Text)
 }
@@ -89,10 +82,10 @@ func TestRoom_UserWithTwoConnectionsIsListedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chat := newChat(t)
 		bob := routertest.Dial(t, chat, withToken("bob"))
-		routertest.Call[RoomJoined](bob, JoinRoom{"go"})
+		routertest.Call[RoomJoined](bob, JoinRoom{Room: "go"})
 		phone, desk := routertest.Dial(t, chat, withToken("ann")), routertest.Dial(t, chat, withToken("ann"))
 		for _, conn := range []*routertest.Conn{phone, desk, desk} {
-			assert.Equal(t, []string{"ann", "bob"}, routertest.Call[RoomJoined](conn, JoinRoom{"go"}).Users)
+			assert.Equal(t, []string{"ann", "bob"}, routertest.Call[RoomJoined](conn, JoinRoom{Room: "go"}).Users)
 		}
 		assert.Equal(t, UserJoined{"go", "ann"}, routertest.Receive[UserJoined](bob))
 		phone.Close()
@@ -106,9 +99,9 @@ func TestRoom_UserWithTwoConnectionsIsListedOnce(t *testing.T) {
 func TestRoom_TenantsAreIsolated(t *testing.T) {
 	chat := newChat(t)
 	acme, initech := routertest.Dial(t, chat, withToken("acme:ann")), routertest.Dial(t, chat, withToken("initech:ann"))
-	routertest.Call[RoomJoined](acme, JoinRoom{"go"})
-	assert.Equal(t, []string{"ann"}, routertest.Call[RoomJoined](initech, JoinRoom{"go"}).Users)
-	acme.Send(Say{"go", "psst"})
+	routertest.Call[RoomJoined](acme, JoinRoom{Room: "go"})
+	assert.Equal(t, []string{"ann"}, routertest.Call[RoomJoined](initech, JoinRoom{Room: "go"}).Users)
+	acme.Send(Say{Room: "go", Text: "psst"})
 	routertest.Receive[Said](acme)
 	assert.Empty(t, routertest.Call[HistoryFound](initech, SearchHistory{"go", "psst"}).Matches)
 }
@@ -116,11 +109,11 @@ func TestRoom_TenantsAreIsolated(t *testing.T) {
 func TestGuests_AreDistinguishedAndLimitedByAddress(t *testing.T) {
 	chat := newChat(t, "-capacity=1")
 	one, two, three := routertest.RemoteAddr("192.0.2.1:1"), routertest.RemoteAddr("192.0.2.1:2"), routertest.RemoteAddr("192.0.2.2:1")
-	users := routertest.Call[RoomJoined](routertest.Dial(t, chat, one), JoinRoom{"go"}).Users
+	users := routertest.Call[RoomJoined](routertest.Dial(t, chat, one), JoinRoom{Room: "go"}).Users
 	assert.Len(t, users, 1)
 	assert.NotContains(t, users[0], "192.0.2.1")
-	assert.Equal(t, errors.ResourceExhausted, routertest.CallError(routertest.Dial(t, chat, two), JoinRoom{"go"}).Code, "guests of one address share a bucket")
-	assert.Len(t, routertest.Call[RoomJoined](routertest.Dial(t, chat, three), JoinRoom{"go"}).Users, 2)
+	assert.Equal(t, errors.ResourceExhausted, routertest.CallError(routertest.Dial(t, chat, two), JoinRoom{Room: "go"}).Code, "guests of one address share a bucket")
+	assert.Len(t, routertest.Call[RoomJoined](routertest.Dial(t, chat, three), JoinRoom{Room: "go"}).Users, 2)
 }
 
 func TestAuthenticate_RejectsMalformedTokens(t *testing.T) {
@@ -156,15 +149,16 @@ func TestRejections_AreLogged(t *testing.T) {
 func TestMessages_InvalidFieldsAreRejected(t *testing.T) {
 	chat := newChat(t)
 	ann := routertest.Dial(t, chat, withToken("ann"))
-	routertest.Call[RoomJoined](ann, JoinRoom{"go"})
+	routertest.Call[RoomJoined](ann, JoinRoom{Room: "go"})
 	for _, m := range []router.Message{
-		Say{"go", ""},
-		Say{"go", strings.Repeat("é", 501)},
-		Say{"", "hi"},
-		JoinRoom{""},
-		JoinRoom{strings.Repeat("x", 65)},
+		Say{Room: "go", Text: ""},
+		Say{Room: "go", Text: strings.Repeat("é", 501)},
+		Say{Room: "", Text: "hi"},
+		JoinRoom{Room: ""},
+		JoinRoom{Room: strings.Repeat("x", 65)},
 		Who{""},
 		LeaveRoom{""},
+		Say{Room: "go", Text: "hi", ID: strings.Repeat("x", 65)},
 		SearchHistory{"go", ""},
 		SearchHistory{"go", strings.Repeat("x", 101)},
 	} {
@@ -172,8 +166,8 @@ func TestMessages_InvalidFieldsAreRejected(t *testing.T) {
 		assert.Equal(t, errors.InvalidArgument, e.Code, "%+v", m)
 		assert.NotEmpty(t, e.Details["field"], "%+v", m)
 	}
-	assert.Equal(t, errors.FailedPrecondition, routertest.CallError(ann, Say{"rust", "hi"}).Code)
-	ann.Send(Say{"go", strings.Repeat("é", 500)})
+	assert.Equal(t, errors.FailedPrecondition, routertest.CallError(ann, Say{Room: "rust", Text: "hi"}).Code)
+	ann.Send(Say{Room: "go", Text: strings.Repeat("é", 500)})
 	routertest.Receive[Said](ann)
 }
 
@@ -181,7 +175,7 @@ func TestRateLimit_SearchCostsFiveTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chat := newChat(t, "-capacity=7", "-refill=1", "-key=user")
 		ann := routertest.Dial(t, chat, withToken("ann"))
-		routertest.Call[RoomJoined](ann, JoinRoom{"go"}) // 6 left
+		routertest.Call[RoomJoined](ann, JoinRoom{Room: "go"}) // 6 left
 		routertest.Call[HistoryFound](ann, SearchHistory{"go", "x"})
 		e := routertest.CallError(ann, SearchHistory{"go", "x"}) // 1 left, 5 needed
 		assert.Equal(t, errors.ResourceExhausted, e.Code)
@@ -216,23 +210,6 @@ func TestRateLimit_ActionFollowsFlag(t *testing.T) {
 	}
 }
 
-func TestRoom_HistoryKeepsLatest100Messages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		chat := newChat(t, "-capacity=1000")
-		ann := routertest.Dial(t, chat, withToken("ann"))
-		routertest.Call[RoomJoined](ann, JoinRoom{"go"})
-		for n := range 150 {
-			ann.Send(Say{"go", fmt.Sprint(n)})
-		}
-		ann.Close()
-		synctest.Wait()
-		history := routertest.Call[RoomJoined](routertest.Dial(t, chat, withToken("bob")), JoinRoom{"go"}).History
-		require.Len(t, history, 100)
-		assert.Equal(t, "50", history[0].Text)
-		assert.Equal(t, "149", history[99].Text)
-	})
-}
-
 func TestRoom_TooManyRoomsAreRejectedUntilOneIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chat := newChat(t, "-capacity=10000")
@@ -242,15 +219,15 @@ func TestRoom_TooManyRoomsAreRejectedUntilOneIsLeft(t *testing.T) {
 			if n%maxRoomsPerConn == maxRoomsPerConn-1 {
 				ann = routertest.Dial(t, chat, withToken("ann"))
 			}
-			routertest.Call[RoomJoined](ann, JoinRoom{fmt.Sprint(n)})
+			routertest.Call[RoomJoined](ann, JoinRoom{Room: fmt.Sprint(n)})
 		}
-		assert.Equal(t, errors.ResourceExhausted, routertest.CallError(bob, JoinRoom{"one more"}).Code)
-		routertest.Call[RoomJoined](bob, JoinRoom{"7"})
+		assert.Equal(t, errors.ResourceExhausted, routertest.CallError(bob, JoinRoom{Room: "one more"}).Code)
+		routertest.Call[RoomJoined](bob, JoinRoom{Room: "7"})
 		ann.Send(LeaveRoom{"6"})
 		ann.Send(LeaveRoom{"7"}) // bob is still there
 		synctest.Wait()
-		routertest.Call[RoomJoined](bob, JoinRoom{"one more"})
-		assert.Equal(t, errors.ResourceExhausted, routertest.CallError(bob, JoinRoom{"yet another"}).Code)
+		routertest.Call[RoomJoined](bob, JoinRoom{Room: "one more"})
+		assert.Equal(t, errors.ResourceExhausted, routertest.CallError(bob, JoinRoom{Room: "yet another"}).Code)
 	})
 }
 
@@ -258,71 +235,32 @@ func TestRoom_ConnectionJoinsFewRooms(t *testing.T) {
 	chat := newChat(t)
 	ann := routertest.Dial(t, chat, withToken("ann"))
 	for n := range maxRoomsPerConn {
-		routertest.Call[RoomJoined](ann, JoinRoom{fmt.Sprint(n)})
+		routertest.Call[RoomJoined](ann, JoinRoom{Room: fmt.Sprint(n)})
 	}
-	e := routertest.CallError(ann, JoinRoom{"one more"})
+	e := routertest.CallError(ann, JoinRoom{Room: "one more"})
 	assert.Equal(t, errors.ResourceExhausted, e.Code)
 	assert.Equal(t, map[string]any{"kind": "topics", "observed": maxRoomsPerConn + 1., "limit": float64(maxRoomsPerConn)}, e.Details)
-	routertest.Call[RoomJoined](ann, JoinRoom{"0"}) // a member may load the room again
+	routertest.Call[RoomJoined](ann, JoinRoom{Room: "0"}) // a member may load the room again
 	ann.Send(LeaveRoom{"0"})
-	routertest.Call[RoomJoined](ann, JoinRoom{"one more"})
+	routertest.Call[RoomJoined](ann, JoinRoom{Room: "one more"})
 }
 
 func TestRoom_ClientsSubscribeOnlyByJoining(t *testing.T) {
 	ann := routertest.Dial(t, newChat(t), withToken("acme:ann"))
-	assert.Equal(t, errors.PermissionDenied, routertest.SubscribeError(ann, roomKey{"acme", "go"}.topic()).Code)
+	assert.Equal(t, errors.PermissionDenied, routertest.SubscribeError(ann, "room/acme/go").Code)
 	assert.Equal(t, errors.NotFound, routertest.SubscribeError(ann, "room/acme").Code)
 }
 
-func TestRoomKey_TopicIsUnambiguous(t *testing.T) {
-	keys := map[string]roomKey{}
+func TestTopicOf_IsUnambiguous(t *testing.T) {
+	topics := map[string]bool{}
 	for _, tenant := range []string{"", "acme", "room"} {
 		for _, room := range []string{"go", "/", "//go", "acme/go", "~", "~/go", strings.Repeat("x", 64)} {
-			key := roomKey{cmp.Or(tenant, noTenant), room}
-			assert.NotContains(t, keys, key.topic())
-			keys[key.topic()] = key
-			assert.Equal(t, key, parseTopic(key.topic()))
+			topic := topicOf(router.Identity{TenantID: tenant}, room)
+			assert.NotContains(t, topics, topic)
+			topics[topic] = true
+			assert.Equal(t, room, roomOf(topic))
 		}
 	}
-}
-
-// While isSlow is set, a slowHistory lists no messages: it reports to started, waits until the
-// context is done, and reports the cause to ended.
-type slowHistory struct {
-	history
-	isSlow  atomic.Bool
-	started chan struct{}
-	ended   chan error
-}
-
-func newSlowHistory() *slowHistory {
-	return &slowHistory{history: newMemoryHistory(), started: make(chan struct{}, 1), ended: make(chan error, 1)}
-}
-
-func (h *slowHistory) list(ctx context.Context, key roomKey) ([]Said, error) {
-	if !h.isSlow.Load() {
-		return h.history.list(ctx, key)
-	}
-	h.started <- struct{}{}
-	<-ctx.Done()
-	h.ended <- context.Cause(ctx)
-	return nil, ctx.Err()
-}
-
-func TestSearch_AbortCancelsReadOfHistory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg, slow := newConfig(t), newSlowHistory()
-		cfg.history = slow
-		slow.isSlow.Store(true)
-		ann := routertest.Dial(t, newServer(cfg).router, withToken("ann"))
-		search := routertest.Start(ann, SearchHistory{"go", "x"})
-		<-slow.started
-		search.Abort()
-		assert.Equal(t, errors.Canceled, routertest.ReceiveAnswerError(search).Code)
-		synctest.Wait()
-		require.Len(t, slow.ended, 1)
-		assert.Equal(t, errors.Canceled, errors.CodeOf(<-slow.ended))
-	})
 }
 
 func TestRoom_AllMembersSeeOneOrder(t *testing.T) {
@@ -331,14 +269,14 @@ func TestRoom_AllMembersSeeOneOrder(t *testing.T) {
 		var members []*routertest.Conn
 		for n := range 10 {
 			conn := routertest.Dial(t, chat, withToken(fmt.Sprint("user", n)))
-			routertest.Call[RoomJoined](conn, JoinRoom{"go"})
+			routertest.Call[RoomJoined](conn, JoinRoom{Room: "go"})
 			members = append(members, conn)
 		}
 		var wg sync.WaitGroup
 		for _, conn := range members {
 			wg.Go(func() {
 				for n := range 20 {
-					conn.Send(Say{"go", fmt.Sprint(n)})
+					conn.Send(Say{Room: "go", Text: fmt.Sprint(n)})
 				}
 			})
 		}

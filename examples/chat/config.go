@@ -11,6 +11,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/adapters/redis"
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/middleware/recorder"
@@ -29,9 +31,9 @@ type config struct {
 	limits       router.Limits
 	lameDuck     time.Duration
 
-	redis   *goredis.Client // nil: a single node with all state in memory
-	history history
-	nodes   int // that share redis
+	redis  *goredis.Client // nil: the rate limits are in memory
+	broker broker.Broker   // nil: a single node with rooms and history in memory
+	nodes  int             // that share redis
 
 	recordDir string             // empty: no trace is recorded
 	recorder  *recorder.Recorder // nil: no trace is recorded; run opens it
@@ -54,7 +56,7 @@ var limitActions = map[string]router.LimitAction{
 
 // parseFlags returns flag.ErrHelp after it has written the usage.
 func parseFlags(args []string, usage io.Writer) (config, error) {
-	cfg := config{policy: limit.Policy{Name: "chat"}, history: newMemoryHistory()}
+	cfg := config{policy: limit.Policy{Name: "chat"}}
 	fs := flag.NewFlagSet("chat", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&cfg.addr, "addr", "localhost:8080", "`host:port` to listen on")
@@ -99,8 +101,8 @@ func (cfg *config) connect(url string) error {
 	if err != nil {
 		return fmt.Errorf("-redis is %q; it must be a URL such as redis://user:password@localhost:6379/0", url)
 	}
-	cfg.history = newRedisHistory(*opts)
 	cfg.redis = goredis.NewClient(opts)
+	cfg.broker = redis.NewBroker(cfg.redis)
 	return nil
 }
 

@@ -1,85 +1,250 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// optionsOf returns the address and the credentials of client without its state.
-func optionsOf(client *goredis.Client) goredis.Options {
-	o := client.Options()
-	return goredis.Options{Addr: o.Addr, Username: o.Username, Password: o.Password, DB: o.DB}
+func textsOf(messages []Said) (texts []string) {
+	for _, said := range messages {
+		texts = append(texts, said.Text)
+	}
+	return texts
 }
 
-func TestHistory_KeepsLatest100MessagesOfEachRoom(t *testing.T) {
-	client := redistest.Any(t)
-	for name, h := range map[string]history{"memory": newMemoryHistory(), "redis": newRedisHistory(optionsOf(client))} {
-		t.Run(name, func(t *testing.T) {
-			tenant := redistest.Prefix(t)
-			garden, shed := roomKey{tenant, "garden"}, roomKey{tenant, "shed"}
-			messages, err := h.list(t.Context(), garden)
-			require.NoError(t, err)
-			assert.Empty(t, messages)
-			var want []Said
-			for n := range 150 {
-				said := Said{"garden", "ann", fmt.Sprint(n), time.Now().UTC()}
-				require.NoError(t, h.add(t.Context(), garden, said))
-				want = append(want, said)
-			}
-			require.NoError(t, h.add(t.Context(), shed, Said{Room: "shed", Text: "hi"}))
-			messages, err = h.list(t.Context(), garden)
-			require.NoError(t, err)
-			assert.Equal(t, want[50:], messages)
-			messages, err = h.list(t.Context(), shed)
-			require.NoError(t, err)
-			assert.Len(t, messages, 1)
-		})
+// textsFrom returns the texts of messages first to last.
+func textsFrom(first, last int) (texts []string) {
+	for n := first; n <= last; n++ {
+		texts = append(texts, fmt.Sprint("message ", n))
+	}
+	return texts
+}
+
+// say publishes messages first to last.
+func say(conn *routertest.Conn, first, last int) {
+	for _, text := range textsFrom(first, last) {
+		conn.Send(Say{Room: "go", Text: text})
+	}
+	synctest.Wait()
+}
+
+// A published is a SAID message as a member receives it.
+type published struct {
+	Meta    struct{ Offset uint64 }
+	Payload Said
+}
+
+// receivedSaid returns the SAID messages that wait to be read.
+func receivedSaid(t *testing.T, conn *routertest.Conn) (all []published) {
+	t.Helper()
+	for conn.Pending() > 0 {
+		if frame := conn.Next(); frame.Type == "SAID" {
+			all = append(all, parsePublished(t, frame))
+		}
+	}
+	return all
+}
+
+// requireAdjacent checks that a member has received the messages after an offset, up to another one.
+func requireAdjacent(t *testing.T, all []published, after, last uint64) {
+	t.Helper()
+	require.Len(t, all, int(last-after))
+	for i, m := range all {
+		require.Equal(t, after+1+uint64(i), m.Meta.Offset)
+		require.Equal(t, fmt.Sprint("message ", m.Meta.Offset), m.Payload.Text)
 	}
 }
 
-func TestMemoryHistory_ForgetsQuietestOfTooManyRooms(t *testing.T) {
-	h := newMemoryHistory()
-	start := time.Now()
-	add := func(room string, at time.Duration) {
-		require.NoError(t, h.add(t.Context(), roomKey{"", room}, Said{Room: room, At: start.Add(at)}))
-	}
-	for n := range maxRooms {
-		add(fmt.Sprint(n), time.Duration(n)*time.Second)
-	}
-	add("0", time.Hour) // room 1 is the quietest
-	add("one more", time.Hour)
-	for room, want := range map[string]int{"0": 2, "1": 0, "2": 1, "one more": 1} {
-		messages, err := h.list(t.Context(), roomKey{"", room})
-		require.NoError(t, err)
-		assert.Len(t, messages, want, room)
+// nextSaid waits for the next SAID message.
+func nextSaid(t *testing.T, conn *routertest.Conn) published {
+	t.Helper()
+	for {
+		if frame := conn.Next(); frame.Type == "SAID" {
+			return parsePublished(t, frame)
+		}
 	}
 }
 
-func TestRedisHistory_ForgetsOldMessages(t *testing.T) {
-	client := redistest.Any(t)
-	h, key := newRedisHistory(optionsOf(client)), roomKey{redistest.Prefix(t), "garden"}
-	old := &goredis.XAddArgs{Stream: key.stream(), ID: fmt.Sprint(time.Now().Add(-maxHistoryAge - time.Minute).UnixMilli()), Values: []any{streamField, `{"text":"old"}`}}
-	require.NoError(t, client.XAdd(t.Context(), old).Err())
-	require.NoError(t, h.add(t.Context(), key, Said{Text: "new"}))
-	messages, err := h.list(t.Context(), key)
-	require.NoError(t, err)
-	assert.Equal(t, []string{"new"}, textsOf(messages))
-	ttl, err := client.TTL(t.Context(), key.stream()).Result()
-	require.NoError(t, err)
-	assert.InDelta(t, maxHistoryAge.Seconds(), ttl.Seconds(), 60, "a quiet room expires")
+func parsePublished(t *testing.T, frame routertest.Frame) (m published) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(frame.Text), &m))
+	return m
 }
 
-func TestRedisHistory_OutageIsUnavailable(t *testing.T) {
-	h := newRedisHistory(goredis.Options{Addr: "127.0.0.1:1"})
-	_, err := h.list(t.Context(), roomKey{"", "garden"})
-	assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
-	assert.Equal(t, errors.Unavailable, errors.CodeOf(h.add(t.Context(), roomKey{"", "garden"}, Said{})))
+func TestHistory_NewMemberReceivesLatest50Of100Messages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		chat := newChat(t, "-capacity=1000")
+		ann, bob := routertest.Dial(t, chat, withToken("ann")), routertest.Dial(t, chat, withToken("bob"))
+		routertest.Call[RoomJoined](ann, JoinRoom{Room: "go"})
+		say(ann, 1, 150)
+		joined := routertest.Call[RoomJoined](bob, JoinRoom{Room: "go"})
+		assert.Equal(t, textsFrom(101, 150), textsOf(joined.History))
+		assert.Equal(t, uint64(150), joined.Offset)
+		assert.False(t, joined.Lost)
+		assert.Equal(t, textsFrom(51, 150), textsOf(routertest.Call[HistoryFound](bob, SearchHistory{"go", "MESSAGE"}).Matches))
+
+		time.Sleep(24*time.Hour + time.Second)
+		assert.Empty(t, routertest.Call[HistoryFound](bob, SearchHistory{"go", "message"}).Matches)
+	})
+}
+
+func TestHistory_ReturningMemberReceivesWhatItHasMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		chat := newChat(t, "-capacity=1000")
+		ann, bob := routertest.Dial(t, chat, withToken("ann")), routertest.Dial(t, chat, withToken("bob"))
+		routertest.Call[RoomJoined](ann, JoinRoom{Room: "go"})
+		position := routertest.Call[RoomJoined](bob, JoinRoom{Room: "go"}).Position
+		say(ann, 1, 10)
+		requireAdjacent(t, receivedSaid(t, bob), 0, 10)
+		position.Offset = 10
+		bob.Abort()
+		say(ann, 11, 30)
+
+		bob = routertest.Dial(t, chat, withToken("bob"))
+		bob.Send(JoinRoom{"go", position})
+		say(ann, 31, 40)
+		received := receivedSaid(t, bob)
+		requireAdjacent(t, received, 10, 40)
+		joined := routertest.Call[RoomJoined](bob, JoinRoom{"go", Position{position.Epoch, 40}})
+		assert.Equal(t, RoomJoined{Room: "go", Users: []string{"ann", "bob"}, Position: Position{position.Epoch, 40}}, joined)
+	})
+}
+
+func TestHistory_MemberThatMissedTooMuchLearnsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		chat := newChat(t, "-capacity=1000")
+		ann, bob := routertest.Dial(t, chat, withToken("ann")), routertest.Dial(t, chat, withToken("bob"))
+		routertest.Call[RoomJoined](ann, JoinRoom{Room: "go"})
+		position := routertest.Call[RoomJoined](bob, JoinRoom{Room: "go"}).Position
+		bob.Abort()
+		say(ann, 1, 101)
+		for _, since := range []Position{position, {"another epoch", 101}} {
+			bob = routertest.Dial(t, chat, withToken("bob"))
+			joined := routertest.Call[RoomJoined](bob, JoinRoom{"go", since})
+			assert.True(t, joined.Lost)
+			assert.Equal(t, Position{position.Epoch, 101}, joined.Position)
+			assert.Equal(t, textsFrom(52, 101), textsOf(joined.History))
+		}
+		say(ann, 102, 103)
+		requireAdjacent(t, receivedSaid(t, bob), 101, 103)
+	})
+}
+
+// Members join while others publish: their history and the messages that follow are adjacent.
+func TestHistory_NothingIsMissingOrDoubledAfterJoin(t *testing.T) {
+	chat := newChat(t, "-capacity=10000")
+	ann := routertest.Dial(t, chat, withToken("ann"))
+	routertest.Call[RoomJoined](ann, JoinRoom{Room: "go"})
+	const last = 400
+	var publishing sync.WaitGroup
+	publishing.Go(func() {
+		for _, text := range textsFrom(1, last) {
+			ann.Send(Say{Room: "go", Text: text})
+		}
+	})
+	var members []*routertest.Conn
+	var replies []RoomJoined
+	for n := range 10 {
+		member := routertest.Dial(t, chat, withToken(fmt.Sprint("user", n)))
+		members = append(members, member)
+		replies = append(replies, routertest.Call[RoomJoined](member, JoinRoom{Room: "go"}))
+	}
+	publishing.Wait()
+	for i, member := range members {
+		joined := replies[i]
+		if n := int(joined.Offset); n > 0 {
+			assert.Equal(t, textsFrom(max(1, n-shownMessages+1), n), textsOf(joined.History))
+		}
+		for next := joined.Offset + 1; next <= last; next++ {
+			requireAdjacent(t, []published{nextSaid(t, member)}, next-1, next)
+		}
+	}
+}
+
+func TestSay_RepeatedMessageIsPublishedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		chat := newChat(t)
+		ann, bob := routertest.Dial(t, chat, withToken("ann")), routertest.Dial(t, chat, withToken("bob"))
+		guest := routertest.Dial(t, chat, routertest.RemoteAddr("192.0.2.1:1"))
+		otherGuest := routertest.Dial(t, chat, routertest.RemoteAddr("192.0.2.2:1"))
+		for _, conn := range []*routertest.Conn{ann, bob, guest, otherGuest} {
+			routertest.Call[RoomJoined](conn, JoinRoom{Room: "go"})
+		}
+		for _, conn := range []*routertest.Conn{ann, bob, guest, otherGuest, ann, guest} {
+			conn.Send(Say{Room: "go", Text: "hi", ID: "1"})
+			synctest.Wait()
+		}
+		ann.Send(Say{Room: "go", Text: "hi", ID: "2"})
+		ann.Send(Say{Room: "go", Text: "hi"})
+		ann.Send(Say{Room: "go", Text: "hi"})
+		synctest.Wait()
+		var ids []string
+		for _, m := range receivedSaid(t, bob) {
+			ids = append(ids, m.Payload.ID)
+		}
+		require.Len(t, ids, 7)
+		assert.Equal(t, []string{"1", "1", "1", "1", "2"}, ids[:5], "the users do not suppress each other's messages")
+	})
+}
+
+// A slowBroker delays searches while isSlow is set: a search reports to started, waits until its
+// context is done, and reports the cause to ended.
+type slowBroker struct {
+	*memory.Broker
+	isSlow  atomic.Bool
+	started chan struct{}
+	ended   chan error
+}
+
+func newSlowBroker() *slowBroker {
+	return &slowBroker{Broker: memory.NewBroker(), started: make(chan struct{}, 1), ended: make(chan error, 1)}
+}
+
+func (b *slowBroker) ConnectHistory(handler broker.Handler, history broker.HistoryHandler) broker.HistorySession {
+	return slowSession{b.Broker.ConnectHistory(handler, history), b}
+}
+
+type slowSession struct {
+	broker.HistorySession
+	broker *slowBroker
+}
+
+func (s slowSession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
+	if !s.broker.isSlow.Load() || q.Limit != maxHistory { // a read of the router itself
+		return s.HistorySession.Read(ctx, q)
+	}
+	s.broker.started <- struct{}{}
+	<-ctx.Done()
+	s.broker.ended <- context.Cause(ctx)
+	return broker.Page{}, ctx.Err()
+}
+
+func TestSearch_AbortCancelsReadOfHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, slow := newConfig(t), newSlowBroker()
+		cfg.broker = slow
+		slow.isSlow.Store(true)
+		ann := routertest.Dial(t, newServer(cfg).router, withToken("ann"))
+		search := routertest.Start(ann, SearchHistory{"go", "x"})
+		<-slow.started
+		search.Abort()
+		assert.Equal(t, errors.Canceled, routertest.ReceiveAnswerError(search).Code)
+		synctest.Wait()
+		require.Len(t, slow.ended, 1)
+		assert.Equal(t, errors.Canceled, errors.CodeOf(<-slow.ended))
+	})
 }

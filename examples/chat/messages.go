@@ -10,15 +10,20 @@ import (
 
 // Messages from clients.
 type (
+	// JoinRoom has a position if the client returns: it has received the messages up to there.
 	JoinRoom struct {
 		Room string `json:"room"`
+		Position
 	}
 	LeaveRoom struct {
 		Room string `json:"room"`
 	}
+	// Say may have an ID that the client makes up. A message that is sent again with its ID is
+	// published once.
 	Say struct {
 		Room string `json:"room"`
 		Text string `json:"text"`
+		ID   string `json:"id,omitempty"`
 	}
 	Who struct {
 		Room string `json:"room"`
@@ -31,16 +36,21 @@ type (
 
 // Messages from the server.
 type (
+	// RoomJoined has the position after which every message follows. If the client has missed
+	// nothing but what follows, it has no History.
 	RoomJoined struct {
-		Room    string   `json:"room"`
-		Users   []string `json:"users"`
-		History []Said   `json:"history"`
+		Room  string   `json:"room"`
+		Users []string `json:"users"`
+		Position
+		History []Said `json:"history,omitempty"` // the latest messages up to the position
+		Lost    bool   `json:"lost,omitempty"`    // others may be missing after the client's position
 	}
 	Said struct {
 		Room string    `json:"room"`
 		User string    `json:"user"`
 		Text string    `json:"text"`
 		At   time.Time `json:"at"`
+		ID   string    `json:"id"` // of Say, or made up
 	}
 	Users struct {
 		Room  string   `json:"room"`
@@ -58,16 +68,18 @@ type (
 		Room string `json:"room"`
 		User string `json:"user"`
 	}
-	// RoomStale says that messages of the room were lost: the client should send JoinRoom again.
-	RoomStale struct {
-		Room string `json:"room"`
-	}
 	// SlowDown replaces the error of a rejected message if -on-exceeded is custom.
 	SlowDown struct {
 		RejectedType string `json:"refused"`
 		RetryAfterMs int64  `json:"retryAfterMs"`
 	}
 )
+
+// A Position is a place among the messages of a room. It has the fields of a broker.Position.
+type Position struct {
+	Epoch  string `json:"epoch,omitempty"`
+	Offset uint64 `json:"offset,omitempty"`
+}
 
 func (JoinRoom) MessageType() string      { return "JOIN_ROOM" }
 func (LeaveRoom) MessageType() string     { return "LEAVE_ROOM" }
@@ -80,7 +92,6 @@ func (Users) MessageType() string         { return "USERS" }
 func (HistoryFound) MessageType() string  { return "HISTORY_FOUND" }
 func (UserJoined) MessageType() string    { return "USER_JOINED" }
 func (UserLeft) MessageType() string      { return "USER_LEFT" }
-func (RoomStale) MessageType() string     { return "ROOM_STALE" }
 func (SlowDown) MessageType() string      { return "SLOW_DOWN" }
 
 func (m JoinRoom) Validate() error  { return checkLength("room", m.Room, 64) }
@@ -88,7 +99,11 @@ func (m LeaveRoom) Validate() error { return checkLength("room", m.Room, 64) }
 func (m Who) Validate() error       { return checkLength("room", m.Room, 64) }
 
 func (m Say) Validate() error {
-	return errors.Join(checkLength("room", m.Room, 64), checkLength("text", m.Text, 500))
+	err := errors.Join(checkLength("room", m.Room, 64), checkLength("text", m.Text, 500))
+	if m.ID != "" {
+		err = errors.Join(err, checkLength("id", m.ID, 64))
+	}
+	return err
 }
 
 func (m SearchHistory) Validate() error {

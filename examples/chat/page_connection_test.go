@@ -9,8 +9,6 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/penstock-go/penstock/internal/redistest"
 )
 
 // earlyJoinEvent makes the page receive a USER_JOINED event before every ROOM_JOINED reply.
@@ -96,51 +94,6 @@ func testHeartbeatDetectsSilentConnection(t *testing.T, browser context.Context)
 func connectionRefused(chat *program, name string) string {
 	return "network error: WebSocket connection to 'ws://" + chat.addr + "/ws?access_token=" + name +
 		"' failed: "
-}
-
-// secondJoinFails counts the connections of the page, and makes its second JOIN_ROOM fail.
-const secondJoinFails = `void (window.WebSocket = class extends WebSocket {
-	static opened = 0;
-	static joins = 0;
-	constructor(...args) {
-		super(...args);
-		WebSocket.opened++;
-	}
-	set onmessage(f) {
-		super.onmessage = (event) => {
-			const message = JSON.parse(event.data);
-			if (message.type !== "ROOM_JOINED" || ++WebSocket.joins !== 2) return f(event);
-			const payload = { code: "UNAVAILABLE", message: "not yet", retryable: true };
-			f(new MessageEvent("message", { data: JSON.stringify({ ...message, type: "RPC_ERROR", payload }) }));
-		};
-	}
-})`
-
-// Bob's node is cut off from Redis while ann, on another node, sends messages. The page tries again
-// if it cannot load the room.
-func testLostMessagesAreLoadedAgain(t *testing.T, browser context.Context) {
-	server := redistest.Start(t)
-	proxy := redistest.StartProxy(t, server.Addr)
-	one := startNode(t, "-addr=127.0.0.1:0 -redis=redis://"+server.Addr)
-	two := startNode(t, "-addr=127.0.0.1:0 -redis=redis://"+proxy.Addr)
-	ann, bob := openPage(browser, t, one.url, desktop), openPage(browser, t, two.url, desktop)
-	eval[chromedp.Void](bob, secondJoinFails)
-	ann.signIn("ann", "garden")
-	bob.signIn("bob", "garden")
-	ann.say("before")
-	bob.waitEqual(conversation, []string{"ann: before"})
-
-	proxy.Cut()
-	ann.say("lost one")
-	ann.say("lost two")
-	bob.say("from bob")
-	bob.waitEqual(conversation, []string{"ann: before", "You: from bob (rejected)"})
-	proxy.Restore()
-	bob.waitEqual(conversation, []string{"ann: before", "ann: lost one", "ann: lost two", "You: from bob (rejected)"})
-	bob.waitEqual(people, []string{"ann", "bob, you"})
-	bob.click("[data-action=retry]")
-	ann.waitEqual(conversation, []string{"You: before", "You: lost one", "You: lost two", "bob: from bob"})
-	assert.Equal(t, 1, eval[int](bob, `WebSocket.opened`), "the page stays connected")
 }
 
 // The page counts down the delay of the close frame, and reconnects when the user asks for it.

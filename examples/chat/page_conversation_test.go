@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 )
 
@@ -78,7 +79,8 @@ func testTooManyConnections(t *testing.T, browser context.Context) {
 
 // testMovesToAnotherNode shuts down the node behind a load balancer, which selects the other one.
 func testMovesToAnotherNode(t *testing.T, browser context.Context) {
-	cfg := newConfig(t) // the nodes share the history
+	cfg := newConfig(t)
+	cfg.broker = memory.NewBroker() // the nodes share the history
 	one, two := newServer(cfg), newServer(cfg)
 	var current atomic.Pointer[server]
 	current.Store(one)
@@ -105,8 +107,8 @@ func testMovesToAnotherNode(t *testing.T, browser context.Context) {
 }
 
 func testTypingAbortsSearch(t *testing.T, browser context.Context) {
-	cfg, slow := newConfig(t), newSlowHistory()
-	cfg.history = slow
+	cfg, slow := newConfig(t), newSlowBroker()
+	cfg.broker = slow
 	ann := openPage(browser, t, serveURL(t, newServer(cfg)), desktop)
 	ann.signIn("ann", "garden")
 	ann.say("The tomatoes are ripe.")

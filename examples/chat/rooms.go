@@ -2,115 +2,146 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"crypto/rand"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 )
 
-// maxRooms bounds the rooms in the memory of a node: those with members, and those with a history.
+// maxRooms bounds the rooms with members on a node.
 const maxRooms = 1000
 
 // maxRoomsPerConn bounds how many of these rooms one client can be in at the same time.
 const maxRoomsPerConn = 10
 
-// rooms counts the members of each room on all nodes, and stores messages in a history. Its
-// methods handle messages concurrently.
-type rooms struct {
-	router  *router.Router
-	history history
+// shownMessages is how many messages a client receives that joins a room for the first time.
+const shownMessages = 50
 
-	mu    sync.Mutex
-	byKey map[roomKey]connCounts // the rooms with members on this node
+// maxHistory is how many messages of a room are kept.
+const maxHistory = 100
+
+// storeTimeout bounds how long a client waits for the history of a room.
+const storeTimeout = 5 * time.Second
+
+// rooms counts the members of each room on all nodes. Its methods handle messages concurrently.
+type rooms struct {
+	router *router.Router
+
+	mu      sync.Mutex
+	byTopic map[string]connCounts // the rooms with members on this node
 }
 
 // connCounts holds the number of connections of each user in a room, on all nodes, by user name.
 type connCounts map[string]int
 
-// A roomKey includes the tenant, so that tenants cannot see each other's rooms.
-type roomKey struct{ tenant, name string }
+func newRooms() *rooms { return &rooms{byTopic: map[string]connCounts{}} }
 
 // roomPattern matches the topics of all rooms. A room's name may contain slashes, a tenant's name
 // has none.
 const roomPattern = "room/{tenant}/{name...}"
 
-func (k roomKey) topic() string { return "room/" + k.tenant + "/" + k.name }
-
-func parseTopic(topic string) roomKey {
-	parts := strings.SplitN(topic, "/", 3)
-	return roomKey{parts[1], parts[2]}
-}
-
-func newRooms(h history) *rooms { return &rooms{history: h, byKey: map[roomKey]connCounts{}} }
-
 // noTenant stands for the tenant of users without one. It is not a valid name of a tenant.
 const noTenant = "~"
 
-func keyFor(c *router.Conn, name string) roomKey {
-	return roomKey{cmp.Or(c.Identity().TenantID, noTenant), name}
+// topicOf returns the topic of a room. It includes the tenant of the user, so that tenants cannot see
+// each other's rooms.
+func topicOf(user router.Identity, room string) string {
+	return "room/" + cmp.Or(user.TenantID, noTenant) + "/" + room
 }
 
-// join may be called by a member to load the room again.
-func (rs *rooms) join(ctx *router.Context, m JoinRoom) (RoomJoined, error) {
-	key := keyFor(ctx.Conn(), m.Room)
-	wasMember := ctx.Conn().Subscribed(key.topic())
-	if err := rs.enter(ctx, key); err != nil {
+func roomOf(topic string) string { return strings.SplitN(topic, "/", 3)[2] }
+
+// join makes the connection a member. A client that returns receives what it has missed, a new one
+// receives the latest messages. Both then receive every message after the position, once and in order.
+func (rs *rooms) join(ctx *router.Context, m JoinRoom) (joined RoomJoined, err error) {
+	topic := topicOf(ctx.Conn().Identity(), m.Room)
+	wasMember := ctx.Conn().Subscribed(topic)
+	defer func() {
+		if err != nil && !wasMember {
+			ctx.Unsubscribe(topic)
+		}
+	}()
+	recovery, err := ctx.SubscribeSince(topic, broker.Position(m.Position))
+	if err != nil {
 		return RoomJoined{}, err
 	}
-	// The history is read for a member, so that it contains what the member does not receive, and
-	// perhaps some messages that it receives as well. What another node publishes before this
-	// node's subscription has reached Redis, about a round trip later, is missed by the first
-	// member on this node until it loads the room again.
-	messages, err := rs.history.list(ctx, key)
-	if err != nil && !wasMember {
-		ctx.Unsubscribe(key.topic())
+	if err := rs.enter(ctx, topic); err != nil {
+		return RoomJoined{}, err
 	}
-	return RoomJoined{m.Room, rs.users(key), messages}, err
+	joined = RoomJoined{Room: m.Room, Users: rs.users(topic), Position: Position(recovery.Position)}
+	joined.Lost = !recovery.Recovered || recovery.Ended != nil
+	if m.Epoch == "" || !recovery.Recovered {
+		joined.History, err = rs.read(ctx, topic, broker.Query{Before: recovery.Position.Offset + 1, Limit: shownMessages, Backward: true})
+	}
+	return joined, err
 }
 
-// enter makes the connection a member. It returns RESOURCE_EXHAUSTED if there are maxRooms other
-// rooms with members.
-func (rs *rooms) enter(ctx *router.Context, key roomKey) error {
+// enter joins the presence of a room. It returns RESOURCE_EXHAUSTED if there are maxRooms other rooms
+// with members.
+func (rs *rooms) enter(ctx *router.Context, topic string) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if rs.byKey[key] == nil && len(rs.byKey) >= maxRooms {
+	if rs.byTopic[topic] == nil && len(rs.byTopic) >= maxRooms {
 		return errors.Errorf(errors.ResourceExhausted, "too many rooms; try again later")
 	}
-	if err := ctx.Join(key.topic(), displayName(ctx.Conn())); err != nil {
+	if err := ctx.Join(topic, displayName(ctx.Conn())); err != nil {
 		return err
 	}
-	rs.connCountsOf(key) // reserves the room until onPresence is called
+	rs.connCountsOf(topic) // reserves the room until onPresence is called
 	return nil
+}
+
+// read returns messages from the history of a room, oldest first.
+func (rs *rooms) read(ctx context.Context, topic string, q broker.Query) ([]Said, error) {
+	stored, _, err := rs.router.ReadHistory(ctx, topic, q)
+	if err != nil {
+		return nil, err
+	}
+	messages := make([]Said, len(stored))
+	for i, m := range stored {
+		if err := m.Decode(&messages[i]); err != nil {
+			return nil, err
+		}
+	}
+	return messages, nil
 }
 
 func (rs *rooms) leave(ctx *router.Context, m LeaveRoom) error {
-	ctx.Unsubscribe(keyFor(ctx.Conn(), m.Room).topic())
+	ctx.Unsubscribe(topicOf(ctx.Conn().Identity(), m.Room))
 	return nil
 }
 
-// say publishes a message once the history holds it. A member that did not receive the message
-// therefore finds it there.
+// say stores a message, which all nodes then deliver. After an error with the code OUTCOME_UNKNOWN the
+// message may have been stored; a client that sends it again with the same ID does not double it.
 func (rs *rooms) say(ctx *router.Context, m Say) error {
-	key, user := keyFor(ctx.Conn(), m.Room), displayName(ctx.Conn())
-	if !ctx.Conn().Subscribed(key.topic()) {
+	topic := topicOf(ctx.Conn().Identity(), m.Room)
+	if !ctx.Conn().Subscribed(topic) {
 		return errors.Errorf(errors.FailedPrecondition, "join the room first")
 	}
-	said := Said{m.Room, user, m.Text, ctx.ReceivedAt().UTC()}
-	if err := rs.history.add(ctx, key, said); err != nil {
-		return err
-	}
-	return ctx.Publish(key.topic(), said)
+	said := Said{m.Room, displayName(ctx.Conn()), m.Text, ctx.ReceivedAt().UTC(), cmp.Or(m.ID, rand.Text())}
+	timeout, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	_, err := rs.router.PublishStored(timeout, topic, said, &router.PublishOptions{IdempotencyKey: sender(ctx.Conn()) + " " + said.ID})
+	return err
 }
 
+// sender returns the user, or the address of a guest, whose name differs between nodes. Idempotency
+// keys contain it, so that users cannot suppress each other's messages.
+func sender(c *router.Conn) string { return cmp.Or(c.Identity().UserID, "~"+c.IP().String()) }
+
 func (rs *rooms) who(ctx *router.Context, m Who) (Users, error) {
-	return Users{m.Room, rs.users(keyFor(ctx.Conn(), m.Room))}, nil
+	return Users{m.Room, rs.users(topicOf(ctx.Conn().Identity(), m.Room))}, nil
 }
 
 func (rs *rooms) search(ctx *router.Context, m SearchHistory) (HistoryFound, error) {
 	found := HistoryFound{m.Room, []Said{}}
-	messages, err := rs.history.list(ctx, keyFor(ctx.Conn(), m.Room))
+	messages, err := rs.read(ctx, topicOf(ctx.Conn().Identity(), m.Room), broker.Query{Limit: maxHistory})
 	query := strings.ToLower(m.Query)
 	for _, said := range messages {
 		if strings.Contains(strings.ToLower(said.Text), query) {
@@ -120,52 +151,43 @@ func (rs *rooms) search(ctx *router.Context, m SearchHistory) (HistoryFound, err
 	return found, err
 }
 
-// onMessagesLost asks the members on this node to load the room again, because messages from
-// other nodes were lost.
-func (rs *rooms) onMessagesLost(topic string, _ int) {
-	if topic == "" {
-		return // no room: a loss of messages to single users, which the chat does not send
-	}
-	_ = rs.router.PublishLocal(topic, RoomStale{parseTopic(topic).name}, nil)
-}
-
 // onPresence sends the members on this node UserJoined and UserLeft. A user with several
 // connections joins with the first and leaves with the last one. The router reports members
 // on any node, as long as this node has members in the room.
 func (rs *rooms) onPresence(e router.PresenceEvent) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	key, user := parseTopic(e.Topic), e.Member.Info
-	byUser := rs.connCountsOf(key)
+	room, user := roomOf(e.Topic), e.Member.Info
+	byUser := rs.connCountsOf(e.Topic)
 	switch {
 	case e.Joined:
 		byUser[user]++
 		if byUser[user] == 1 {
-			_ = rs.router.PublishLocal(e.Topic, UserJoined{key.name, user}, rs.router.Conn(e.Member.ConnID))
+			_ = rs.router.PublishLocal(e.Topic, UserJoined{room, user}, rs.router.Conn(e.Member.ConnID))
 		}
 	case byUser[user] > 1:
 		byUser[user]--
 	default:
 		delete(byUser, user)
-		_ = rs.router.PublishLocal(e.Topic, UserLeft{key.name, user}, nil)
+		_ = rs.router.PublishLocal(e.Topic, UserLeft{room, user}, nil)
 		if len(byUser) == 0 {
-			delete(rs.byKey, key)
+			delete(rs.byTopic, e.Topic)
 		}
 	}
 }
 
 // connCountsOf creates the counts of a room if there are none. The caller holds mu.
-func (rs *rooms) connCountsOf(key roomKey) connCounts {
-	if rs.byKey[key] == nil {
-		rs.byKey[key] = connCounts{}
+func (rs *rooms) connCountsOf(topic string) connCounts {
+	if rs.byTopic[topic] == nil {
+		rs.byTopic[topic] = connCounts{}
 	}
-	return rs.byKey[key]
+	return rs.byTopic[topic]
 }
 
 // users returns the sorted names of the users in a room, on all nodes.
-func (rs *rooms) users(key roomKey) []string {
+func (rs *rooms) users(topic string) []string {
 	names := []string{}
-	for _, m := range rs.router.Presence(key.topic()) {
+	for _, m := range rs.router.Presence(topic) {
 		names = append(names, m.Info)
 	}
 	slices.Sort(names)

@@ -44,22 +44,18 @@ func newServer(cfg config) *server {
 
 // newRouter returns the WebSocket endpoint: its options, rate limits and message handlers.
 func newRouter(cfg config, m *metrics.Metrics) *router.Router {
-	rooms := newRooms(cfg.history)
-	opts := router.Options{
+	rooms := newRooms()
+	r := router.New(&router.Options{
+		Broker:             cfg.broker,
 		Authenticate:       authenticate,
 		RejectAfterUpgrade: true, // the page shows the reason
 		OnRejected:         logRejection,
 		OnPresence:         rooms.onPresence,
-		OnMessagesLost:     rooms.onMessagesLost,
 		LimitAction:        cfg.limitAction,
 		OnLimitExceeded:    onLimitExceeded(cfg.limitAction),
 		Limits:             cfg.limits,
 		Timeouts:           router.Timeouts{LameDuck: cfg.lameDuck},
-	}
-	if cfg.redis != nil {
-		opts.Broker = redis.NewBroker(cfg.redis)
-	}
-	r := router.New(&opts)
+	})
 	rooms.router = r
 	m.Router(r)
 
@@ -71,12 +67,15 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 		r.UseIngress(newRateLimit(cfg, *cfg.dryRunPolicy, m, ignore))
 	}
 	r.UseIngress(newRateLimit(cfg, cfg.policy, m, nil))
-	router.Topic(r, roomPattern, &router.TopicOptions{MaxPerConn: maxRoomsPerConn})
-	router.RPC(r, rooms.join).Serial() // a SAY that follows JOIN_ROOM waits until the client has joined
+	router.Topic(r, roomPattern, &router.TopicOptions{
+		History:    router.History{Messages: maxHistory, Age: 24 * time.Hour, Bytes: 256 << 10},
+		MaxPerConn: maxRoomsPerConn,
+	})
+	router.RPC(r, rooms.join).Timeout(storeTimeout).Serial() // a SAY that follows JOIN_ROOM waits until the client has joined
 	router.On(r, rooms.leave)
 	router.On(r, rooms.say)
 	router.RPC(r, rooms.who)
-	router.RPC(r, rooms.search)
+	router.RPC(r, rooms.search).Timeout(storeTimeout)
 	return r
 }
 

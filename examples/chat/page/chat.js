@@ -6,20 +6,19 @@ import { byId, el } from "./dom.js";
 import { MessageList, drawAvatar } from "./messages.js";
 import { Search } from "./search.js";
 import { prepareSignIn, remember, roomName, showSignIn } from "./signin.js";
-import { Socket } from "./socket.js";
+import { Socket, newId } from "./socket.js";
 import { announce, hideNotice, showConnection, showNotice, stopCountdown } from "./status.js";
 
 const MAX_TEXT_LENGTH = 500;
 const SHOW_COUNTER_FROM = 400;
 const BURST_SIZE = 30;
 const RETRY_DELAY_MS = 2_000;
-const RELOAD_SPREAD_MS = 1_000; // the members of a room should not all load it again at once
+const LOST_NOTE = "Some messages may be missing here.";
 const KEYBOARD_HINT = matchMedia("(pointer: coarse)").matches ? "" : "Enter sends, Shift+Enter starts a new line.";
 
 let session = null; // see startSession; null: signed out
 let socket = null;
 let unread = 0;
-let reloadTimer = 0;
 
 const messages = new MessageList(
   { scroller: byId("messages"), list: byId("message-list"), empty: byId("empty"), pill: byId("new-messages") },
@@ -41,8 +40,10 @@ function startSession(token, room) {
     target: room, // the room that the user wants to be in
     joined: null, // the room that the current connection has joined
     shown: null, // the room whose messages are shown
+    position: {}, // epoch and offset up to which its messages are shown
     users: new Set(),
-    outbox: [], // sent messages that the server has not published yet
+    outbox: new Map(), // correlation IDs of sent messages that the server has not published yet, by message ID
+    isJoining: false, // JOIN_ROOM has no reply yet
     earlyEvents: [], // events of the target room that arrive before ROOM_JOINED, to be replayed after it
     joinAttempt: 0, // a reply to an earlier attempt is outdated
   };
@@ -105,29 +106,26 @@ const handlers = {
     session.users.add(user);
     showPeople();
   },
-  // Messages were lost between the servers.
-  ROOM_STALE: ({ room }) => {
-    clearTimeout(reloadTimer);
-    reloadTimer = setTimeout(reload, Math.random() * RELOAD_SPREAD_MS, room);
-  },
   USER_LEFT: ({ user }) => {
     if (isMe(user)) return; // another tab of the same user
     if (session.users.delete(user)) messages.addNote(`${user} left`);
     showPeople();
   },
+  "$ws:position": movePosition,
 };
 
-function handleMessage(type, payload) {
+function handleMessage(type, payload, meta) {
+  const room = payload.room ?? payload.topic?.split("/").slice(2).join("/"); // a topic is room/{tenant}/{name}
   if (type === "ERROR" || type === "RPC_ERROR") {
     showEventError(payload);
   } else if (type === "SLOW_DOWN") {
     slowDown(payload);
   } else if (!Object.hasOwn(handlers, type)) {
     return;
-  } else if (payload.room === session.joined) {
-    handlers[type](payload);
-  } else if (payload.room === session.target) {
-    session.earlyEvents.push(() => handlers[type](payload));
+  } else if (session.isJoining && room === session.target) {
+    session.earlyEvents.push(() => handlers[type](payload, meta));
+  } else if (room === session.joined) {
+    handlers[type](payload, meta);
   }
 }
 
@@ -143,15 +141,30 @@ function slowDown({ refused: rejectedType, retryAfterMs }) {
   if (!socket.rejectLatest(rejectedType, error)) showEventError(error);
 }
 
-function receiveSaid(message) {
-  const mayBeOwn = isMe(message.user) || !session.token && message.user.startsWith("guest~");
-  const own = session.outbox.find(({ room, text }) => mayBeOwn && room === message.room && text === message.text);
-  if (own) {
-    socket.resolve(own.id, message);
-    return;
-  }
-  messages.addReceived(message, isMe(message.user));
-  if (document.hidden) showUnread(unread + 1);
+// The message after the position has the next offset. An earlier one is known, and a later one means
+// that the page has missed the reply of an attempt to join: it presents its position again.
+function receiveSaid(message, { offset }) {
+  const next = session.position.offset + 1;
+  if (offset > next) loadAgain();
+  if (offset !== next) return;
+  session.position.offset = offset;
+  const call = session.outbox.get(message.id);
+  messages.addReceived(message, Boolean(call) || isMe(message.user));
+  if (call) socket.resolve(call);
+  else if (document.hidden) showUnread(unread + 1);
+}
+
+// The server moves the position without a message, for example behind messages that are lost.
+function movePosition({ epoch, offset, lost, ended, reset }) {
+  session.position = { epoch, offset };
+  if (lost || ended || reset) messages.addNote(LOST_NOTE);
+  if (!reset) return;
+  delete session.position.epoch; // requests the history
+  loadAgain();
+}
+
+function loadAgain() {
+  if (session.target === session.joined) join(session.joined); // else the user is changing rooms
 }
 
 // The server does not tell guests their names, and guests of one address share a name.
@@ -170,11 +183,13 @@ async function join(room) {
   const startedIn = session;
   const attempt = ++startedIn.joinAttempt;
   startedIn.target = room;
+  startedIn.isJoining = true;
   startedIn.earlyEvents = [];
   refreshComposer();
   const outdated = () => startedIn !== session || attempt !== startedIn.joinAttempt;
   try {
-    const joined = await socket.call("JOIN_ROOM", { room }).reply;
+    const since = room === startedIn.shown ? startedIn.position : {};
+    const joined = await socket.call("JOIN_ROOM", { room, ...since }).reply;
     if (!outdated()) showJoined(room, joined);
     else if (startedIn === session && room !== session.target && room !== session.joined) leave(room); // the user has chosen another room
   } catch (error) {
@@ -182,19 +197,26 @@ async function join(room) {
   }
 }
 
-function showJoined(room, { users, history }) {
+function showJoined(room, { users, history, lost, epoch, offset = 0 }) {
   const previous = session.joined;
   const isNew = room !== session.shown;
   session.joined = session.shown = room;
+  session.isJoining = false;
   if (isNew) showRoom(room);
   else notePresenceChanges(session.users, new Set(users));
   session.users = new Set(users);
-  messages.merge(history ?? [], ({ user }) => isMe(user));
+  if (lost) messages.addNote(LOST_NOTE);
+  messages.addHistory(history ?? [], ({ user }) => isMe(user));
+  if (isNew || epoch !== session.position.epoch || offset > session.position.offset) session.position = { epoch, offset };
   if (isNew) messages.addNote(`You joined #${room}`);
-  for (const replay of session.earlyEvents.splice(0)) replay();
+  replayEarlyEvents();
   if (previous && previous !== room) leave(previous);
   showPeople();
   refreshComposer();
+}
+
+function replayEarlyEvents() {
+  for (const replay of session.earlyEvents.splice(0)) replay();
 }
 
 // USER_JOINED and USER_LEFT were missed while the connection was lost.
@@ -212,14 +234,9 @@ function showRoom(room) {
   showUnread(0);
 }
 
-// reload loads the history and the members of a room again that is still shown.
-function reload(room) {
-  if (session?.joined !== room) return;
-  if (session.target === room) join(room);
-  else reloadTimer = setTimeout(reload, RETRY_DELAY_MS, room); // the user is changing rooms, which may fail
-}
-
 function joinFailed(room, error, outdated) {
+  session.isJoining = false;
+  if (room === session.joined) replayEarlyEvents();
   if (error.code === "CONNECTION_LOST") return; // connectionChanged joins again
   if (error.isRateLimit) {
     sendCountdown.start(error.retryAfterMs);
@@ -269,16 +286,14 @@ function submitText(event) {
   byId("text").focus();
 }
 
-function say(text) {
-  const entry = messages.addPending(session.name, text);
-  deliver(text).then(
-    (message) => messages.confirm(entry, message),
-    (error) => messages.fail(entry, failureOf(error)),
-  );
+function say(text, id = newId()) {
+  const entry = messages.addPending(session.name, text, id);
+  deliver(text, id).catch((error) => messages.fail(entry, failureOf(error)));
 }
 
-function retry(text) {
-  say(text);
+// The server publishes a message with the same ID only once.
+function retry(text, id) {
+  say(text, id);
   byId("text").focus();
 }
 
@@ -292,10 +307,7 @@ function moveToInput(text) {
 function sendBurst() {
   const entry = messages.addBurst(BURST_SIZE);
   const deliveries = Array.from({ length: BURST_SIZE }, (_, i) => deliver(`Number ${i + 1} of ${BURST_SIZE}`).then(
-    (message) => {
-      messages.addReceived(message, true);
-      messages.setBurstResult(entry, i, "delivered");
-    },
+    () => messages.setBurstResult(entry, i, "delivered"),
     (error) => messages.setBurstResult(entry, i, error.isUnknownOutcome ? "unconfirmed" : "rejected"),
   ));
   Promise.all(deliveries).then(() => {
@@ -305,19 +317,18 @@ function sendBurst() {
   byId("text").focus();
 }
 
-// deliver resolves with the message that the server publishes to the room.
-async function deliver(text) {
+// deliver resolves when the server has published the message to the room.
+async function deliver(text, id = newId()) {
   const { outbox, joined: room } = session;
-  const { id, reply } = socket.call("SAY", { room, text });
-  const sent = { id, room, text };
-  outbox.push(sent);
+  const { id: call, reply } = socket.call("SAY", { room, text, id });
+  outbox.set(id, call);
   try {
-    return await reply;
+    await reply;
   } catch (error) {
     if (error.isRateLimit) sendCountdown.start(error.retryAfterMs);
     throw error;
   } finally {
-    outbox.splice(outbox.indexOf(sent), 1);
+    outbox.delete(id);
   }
 }
 

@@ -1,5 +1,4 @@
-// The message list: draws the entries, tracks their delivery state, and merges the history
-// of a room into what is already shown.
+// The message list: draws the entries and tracks their delivery state.
 
 import { el } from "./dom.js";
 
@@ -21,8 +20,8 @@ export class MessageList {
   #handlers;
   #retryAllowed = true;
 
-  // nodes: scroller, list, empty, pill. The handlers onRetry, onEdit and
-  // onDiscard receive the text of a failed message after its removal from the list.
+  // nodes: scroller, list, empty, pill. The handlers onRetry, onEdit and onDiscard receive
+  // the text and the ID of a failed message after its removal from the list.
   constructor(nodes, handlers) {
     this.#nodes = nodes;
     this.#handlers = handlers;
@@ -45,23 +44,30 @@ export class MessageList {
     return this.#append({ kind: "burst", results: Array(size).fill("pending"), at: Date.now() }, true);
   }
 
-  addPending(user, text) {
-    return this.#append({ kind: "message", state: "pending", own: true, user, text, at: Date.now() }, true);
+  addPending(user, text, id) {
+    return this.#append({ kind: "message", state: "pending", own: true, user, text, id, at: Date.now() }, true);
   }
 
-  // addReceived ignores a message that the history has already added. An unconfirmed own
-  // message with the same text becomes confirmed.
+  // addReceived confirms the own message with the same ID if there is one.
   addReceived(message, own) {
-    const known = this.#entries.find((e) => e.fromHistory && e.key === keyOf(message));
-    const unconfirmed = this.#entries.find((e) => own && e.state === "unconfirmed" && e.text === message.text);
-    if (known) known.fromHistory = false;
-    else if (unconfirmed) this.confirm(unconfirmed, message);
+    const unconfirmed = this.#entries.find((e) => e.id && e.id === message.id && e.state !== "sent");
+    if (unconfirmed) this.#confirm(unconfirmed, message);
     else this.#append(sentEntry(message, own), own);
   }
 
-  // confirm moves an own message to its place in the server's order: behind every message
+  // addHistory adds the messages that are not shown yet.
+  addHistory(history, isOwn) {
+    const shown = new Set(this.#entries.map((e) => e.key));
+    this.#nodes.scroller.setAttribute("aria-busy", "true"); // screen readers must not announce old messages
+    for (const message of history) {
+      if (!shown.has(keyOf(message))) this.addReceived(message, isOwn(message));
+    }
+    this.#nodes.scroller.removeAttribute("aria-busy");
+  }
+
+  // #confirm moves an own message to its place in the server's order: behind every message
   // that was received before.
-  confirm(entry, message) {
+  #confirm(entry, message) {
     this.#change(entry, sentEntry(message, true));
     const last = this.#entries.findLastIndex((e) => e === entry || e.state !== "pending");
     if (this.#entries[last] === entry || !this.#entries.includes(entry)) return;
@@ -94,38 +100,11 @@ export class MessageList {
     for (const button of this.#nodes.list.querySelectorAll("[data-action=retry]")) button.disabled = !allowed;
   }
 
-  // merge keeps the entries that are shown, inserts missing messages at their time, and
-  // confirms own messages that the history contains.
-  merge(history, isOwn) {
-    const matched = new Set();
-    for (const message of history) {
-      const entry = this.#findMatch(message, isOwn(message), matched) ?? this.#insert(sentEntry(message, isOwn(message)));
-      Object.assign(entry, sentEntry(message, entry.own), { fromHistory: true });
-      matched.add(entry);
-    }
-    this.#nodes.scroller.setAttribute("aria-busy", "true"); // screen readers must not announce old messages
-    this.#redraw();
-    this.#nodes.scroller.removeAttribute("aria-busy");
-    if (this.#followsEnd) this.scrollToEnd();
-  }
-
   scrollToEnd() {
     const { scroller } = this.#nodes;
     this.#followsEnd = true;
     scroller.scrollTop = scroller.scrollHeight;
     this.#setUnread(0);
-  }
-
-  #findMatch(message, own, matched) {
-    const unmatched = this.#entries.filter((e) => e.kind === "message" && !matched.has(e));
-    const awaitsConfirmation = (e) => own && e.text === message.text && (e.state === "pending" || e.state === "unconfirmed");
-    return unmatched.find((e) => e.key === keyOf(message)) ?? unmatched.find(awaitsConfirmation);
-  }
-
-  #insert(entry) {
-    const previous = this.#entries.findLastIndex((e) => e.key && e.at <= entry.at);
-    this.#entries.splice(previous + 1, 0, entry);
-    return entry;
   }
 
   #append(entry, ownMessage = false) {
@@ -178,7 +157,7 @@ export class MessageList {
   #actions(entry) {
     const removeThen = (then) => () => {
       this.#remove(entry);
-      then(entry.text);
+      then(entry.text, entry.id);
     };
     const { onRetry, onEdit, onDiscard } = this.#handlers;
     return { retry: removeThen(onRetry), mayRetry: this.#retryAllowed, edit: removeThen(onEdit), discard: removeThen(onDiscard) };
@@ -209,12 +188,12 @@ export function drawAvatar(user) {
 }
 
 function sentEntry(message, own) {
-  const { user, text } = message;
-  return { kind: "message", state: "sent", key: keyOf(message), at: timeOf(message.at), user, text, own };
+  const { user, text, id } = message;
+  return { kind: "message", state: "sent", key: keyOf(message), at: timeOf(message.at), user, text, id, own };
 }
 
-function keyOf({ user, text, at }) {
-  return JSON.stringify([user, at, text]);
+function keyOf({ user, id }) {
+  return `${user}/${id}`;
 }
 
 function continues(entry, previous) {

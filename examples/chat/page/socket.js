@@ -25,9 +25,9 @@ export class CallError extends Error {
     return this.code === "RESOURCE_EXHAUSTED" && typeof this.retryAfterMs === "number";
   }
 
-  // The server may have handled the call.
+  // The server may have handled the call, or may still do so.
   get isUnknownOutcome() {
-    return this.code === "TIMEOUT" || this.code === "CONNECTION_LOST";
+    return ["OUTCOME_UNKNOWN", "TIMEOUT", "CONNECTION_LOST"].includes(this.code);
   }
 }
 
@@ -209,7 +209,7 @@ export class Socket {
     if (type === "$ws:goaway") return this.#goAway(payload);
     if (type === "RPC_ERROR" && this.#failCall(id, new CallError(payload))) return;
     if (type !== "RPC_ERROR") this.resolve(id, payload);
-    this.#onMessage(type, payload);
+    this.#onMessage(type, payload, meta);
   }
 
   #reportState(name, until = 0) {
@@ -258,6 +258,6 @@ function socketURL(token) {
 }
 
 // crypto.randomUUID is available only over https and on localhost.
-function newId() {
+export function newId() {
   return Array.from(crypto.getRandomValues(new Uint32Array(3)), (n) => n.toString(36)).join("-");
 }

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/internal/redistest"
+)
+
+const (
+	lostNotes = `[...document.querySelectorAll("[data-kind=note]")].filter((li) => li.textContent === "Some messages may be missing here.").length`
+	countJoin = `void (window.WebSocket = class extends WebSocket {
+		static joins = 0;
+		send(data) { WebSocket.joins += data.includes("JOIN_ROOM"); super.send(data); }
+	})`
+)
+
+// Bob's node is cut off from Redis while ann, on another node, sends messages.
+func testMessagesDuringOutageAreShown(t *testing.T, browser context.Context) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	one := startNode(t, "-addr=127.0.0.1:0 -redis=redis://"+server.Addr)
+	two := startNode(t, "-addr=127.0.0.1:0 -redis=redis://"+proxy.Addr)
+	ann, bob := openPage(browser, t, one.url, desktop), openPage(browser, t, two.url, desktop)
+	eval[chromedp.Void](bob, countJoin)
+	ann.signIn("ann", "garden")
+	bob.signIn("bob", "garden")
+	ann.say("before")
+	bob.waitEqual(conversation, []string{"ann: before"})
+
+	proxy.Cut()
+	ann.say("during the outage")
+	ann.say("still during the outage")
+	bob.say("from bob")
+	bob.waitFor(`document.querySelector("[data-state=rejected] [data-action=retry], [data-state=unconfirmed] [data-action=retry]")`)
+	proxy.Restore()
+	bob.waitFor(conversation + `.at(-1) === "ann: still during the outage"`)
+	bob.waitEqual(people, []string{"ann", "bob, you"})
+	for bob.click("[data-action=retry]"); ; bob.click("[data-action=retry]") {
+		bob.waitFor(`!document.querySelector("[data-state=pending]")`)
+		if eval[bool](bob, `!document.querySelector("[data-action=retry]")`) {
+			break // Redis accepts writes again
+		}
+	}
+	ann.waitEqual(conversation, []string{"You: before", "You: during the outage", "You: still during the outage", "bob: from bob"})
+	bob.waitEqual(conversation, []string{"ann: before", "ann: during the outage", "ann: still during the outage", "You: from bob"})
+	assert.Equal(t, 1, eval[int](bob, `WebSocket.joins`), "the page stays in the room")
+	assert.Zero(t, eval[int](bob, lostNotes))
+}
+
+// A connector accepts WebSocket connections at one of several nodes, or at none.
+type connector struct{ current atomic.Pointer[server] }
+
+func (c *connector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch chat := c.current.Load(); {
+	case chat != nil:
+		chat.ServeHTTP(w, r)
+	case r.URL.Path == "/ws":
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+// controlSocket lets a test close the connection of a page, and suppress what it receives. The second
+// JOIN_ROOM fails.
+const controlSocket = `void (window.WebSocket = class extends WebSocket {
+	static joins = 0;
+	constructor(...args) {
+		super(...args);
+		WebSocket.latest = this;
+	}
+	set onmessage(f) {
+		super.onmessage = (event) => {
+			if (WebSocket.isDeaf) return;
+			const message = JSON.parse(event.data);
+			if (message.type !== "ROOM_JOINED" || ++WebSocket.joins !== 2) return f(event);
+			const payload = { code: "UNAVAILABLE", message: "not yet", retryable: true };
+			f(new MessageEvent("message", { data: JSON.stringify({ ...message, type: "RPC_ERROR", payload }) }));
+		};
+	}
+})`
+
+// openTwoNodes opens the pages of ann and bob, who both join the garden. Bob's page connects to the
+// first node, and to the second one after it has reconnected.
+func openTwoNodes(t *testing.T, browser context.Context) (ann, bob *page, disconnect, reconnect func()) {
+	t.Helper()
+	cfg := newConfig(t, "-capacity=1000")
+	cfg.broker = memory.NewBroker()
+	one, two := newServer(cfg), newServer(cfg)
+	var nodes connector
+	nodes.current.Store(one)
+	ann, bob = openPage(browser, t, serveURL(t, one), desktop), openPage(browser, t, serveURL(t, &nodes), desktop)
+	bob.expectedProblem = "network error: WebSocket connection to"
+	eval[chromedp.Void](bob, controlSocket)
+	ann.signIn("ann", "garden")
+	bob.signIn("bob", "garden")
+	disconnect = func() {
+		nodes.current.Store(nil)
+		eval[chromedp.Void](bob, `WebSocket.latest.close()`)
+		bob.waitFor(connectionState + ` === "Reconnecting"`)
+	}
+	reconnect = func() {
+		nodes.current.Store(two)
+		eval[chromedp.Void](bob, `document.querySelector("#reconnect-now").click()`)
+		bob.waitFor(hasJoined)
+	}
+	return ann, bob, disconnect, reconnect
+}
+
+func testMissedMessagesAreShownOnce(t *testing.T, browser context.Context) {
+	ann, bob, disconnect, reconnect := openTwoNodes(t, browser)
+	ann.say("first")
+	bob.waitEqual(conversation, []string{"ann: first"})
+	eval[chromedp.Void](bob, `void (WebSocket.isDeaf = true)`)
+	bob.do(chromedp.Focus(chromedp.ID("text")))
+	bob.press("from bob" + kb.Enter)
+	ann.waitEqual(conversation, []string{"You: first", "bob: from bob"})
+	disconnect()
+	bob.waitEqual(conversation, []string{"ann: first", "You: from bob (unconfirmed)"})
+	ann.say("second")
+	ann.say("third")
+	eval[chromedp.Void](bob, `void (WebSocket.isDeaf = false)`)
+	reconnect()
+	ann.say("fourth")
+	bob.waitEqual(conversation, []string{"ann: first", "You: from bob", "ann: second", "ann: third", "ann: fourth"})
+	assert.Zero(t, eval[int](bob, lostNotes))
+	assert.Equal(t, 3, eval[int](bob, `WebSocket.joins`))
+}
+
+func testLostMessagesAreIndicated(t *testing.T, browser context.Context) {
+	ann, bob, disconnect, reconnect := openTwoNodes(t, browser)
+	ann.say("first")
+	bob.waitEqual(conversation, []string{"ann: first"})
+	disconnect()
+	for range 4 { // more than the history keeps
+		ann.click("#send-burst")
+	}
+	ann.waitFor(`[...document.querySelectorAll("[data-kind=burst]")].filter((li) => li.dataset.delivered === "30").length === 4`)
+	ann.say("last")
+	reconnect()
+	bob.waitFor(conversation + `.at(-1) === "ann: last"`)
+	assert.Equal(t, 1, eval[int](bob, lostNotes))
+	assert.Equal(t, 1+shownMessages, eval[int](bob, conversation+`.length`))
+	bob.checkScreen("lost-messages")
+	ann.say("and on")
+	bob.waitFor(conversation + `.at(-1) === "ann: and on"`)
+	assert.Equal(t, 2+shownMessages, eval[int](bob, conversation+`.length`))
+}
