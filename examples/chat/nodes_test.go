@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/router"
 )
@@ -79,24 +77,33 @@ func (c *client) send(m router.Message) {
 	require.NoError(c.t, c.ws.Write(c.t.Context(), websocket.MessageText, text))
 }
 
-// receive skips messages until one of type M matches.
-func receive[M router.Message](c *client, matches func(M) bool) M {
+// An envelope is a received message.
+type envelope struct {
+	Type    string
+	Meta    struct{ Offset uint64 }
+	Payload json.RawMessage
+}
+
+func (c *client) next() (e envelope) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
 	defer cancel()
+	_, text, err := c.ws.Read(ctx)
+	require.NoError(c.t, err)
+	require.NoError(c.t, json.Unmarshal(text, &e))
+	return e
+}
+
+// receive skips messages until one of type M matches.
+func receive[M router.Message](c *client, matches func(M) bool) M {
+	c.t.Helper()
 	for {
-		_, text, err := c.ws.Read(ctx)
-		require.NoError(c.t, err)
-		var envelope struct {
-			Type    string
-			Payload json.RawMessage
-		}
-		require.NoError(c.t, json.Unmarshal(text, &envelope))
+		e := c.next()
 		var m M
-		if envelope.Type != m.MessageType() {
+		if e.Type != m.MessageType() {
 			continue
 		}
-		require.NoError(c.t, json.Unmarshal(envelope.Payload, &m))
+		require.NoError(c.t, json.Unmarshal(e.Payload, &m))
 		if matches(m) {
 			return m
 		}
@@ -118,44 +125,6 @@ func (c *client) countAdmitted(m router.Message, count int) (n int) {
 	return n
 }
 
-// TestNodes_ShareHistoryAndRecoverLostMessages cuts the second node off from Redis. Its client
-// then loads what it missed.
-func TestNodes_ShareHistoryAndRecoverLostMessages(t *testing.T) {
-	server := redistest.Start(t)
-	proxy := redistest.StartProxy(t, server.Addr)
-	args := "-addr=localhost:0 -capacity=1000 -redis=redis://"
-	one, two, three := startNode(t, args+server.Addr), startNode(t, args+proxy.Addr), startNode(t, args+server.Addr)
-	ann, bob, eve := one.dial(t, "ann"), two.dial(t, "bob"), three.dial(t, "eve")
-	for _, c := range []*client{bob, eve, ann} {
-		c.send(JoinRoom{Room: "go"})
-		receive(c, func(RoomJoined) bool { return true })
-	}
-	for _, c := range []*client{bob, eve} { // their nodes have subscribed
-		receive(c, func(m UserJoined) bool { return m.User == "ann" })
-	}
-	texts := []string{"before"}
-	ann.send(Say{Room: "go", Text: "before"})
-	for _, c := range []*client{bob, eve} {
-		receive(c, func(m Said) bool { return m.Text == "before" })
-	}
-
-	proxy.Cut()
-	bob.send(Say{Room: "go", Text: "not accepted"})
-	receive(bob, func(e failure) bool { return e.Code == errors.Unavailable })
-	for n := range 20 {
-		texts = append(texts, fmt.Sprint("during the outage ", n))
-		ann.send(Say{Room: "go", Text: texts[len(texts)-1]})
-	}
-	receive(eve, func(m Said) bool { return m.Text == texts[len(texts)-1] }) // and bob does not
-	proxy.Restore()
-	bob.send(Say{Room: "go", Text: "after"})
-	receive(ann, func(m Said) bool { return m.Text == "after" })
-	for _, c := range []*client{ann, bob} {
-		c.send(SearchHistory{"go", "OUTAGE"})
-		assert.Equal(t, texts[1:], textsOf(receive(c, func(HistoryFound) bool { return true }).Matches), "search finds the same on all nodes")
-	}
-}
-
 // Nothing listens on the address of Redis.
 func TestNodes_DivideRateLimitWhileRedisDoesNotAnswer(t *testing.T) {
 	n := startNode(t, "-addr=localhost:0 -capacity=100 -refill=1 -nodes=10 -key=user -redis=redis://127.0.0.1:1")
@@ -163,11 +132,6 @@ func TestNodes_DivideRateLimitWhileRedisDoesNotAnswer(t *testing.T) {
 	assert.GreaterOrEqual(t, admitted, 10)
 	assert.LessOrEqual(t, admitted, 12, "a token returns after ten seconds")
 }
-
-// A failure is an error as a client receives it.
-type failure struct{ Code errors.Code }
-
-func (failure) MessageType() string { return "ERROR" }
 
 // The second node is killed, so that it cannot announce that its users leave.
 func TestNodes_ShareRoomsPresenceAndLimits(t *testing.T) {
