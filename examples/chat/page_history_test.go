@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -151,4 +152,41 @@ func testLostMessagesAreIndicated(t *testing.T, browser context.Context) {
 	ann.say("and on")
 	bob.waitFor(conversation + `.at(-1) === "ann: and on"`)
 	assert.Equal(t, 2+shownMessages, eval[int](bob, conversation+`.length`))
+}
+
+// receive makes the page receive a message that the server has not sent.
+func (p *page) receive(message string) {
+	p.t.Helper()
+	eval[chromedp.Void](p, fmt.Sprintf(`void WebSocket.latest.dispatchEvent(new MessageEvent("message", { data: %q }))`, message))
+}
+
+// The page follows a position that moves without a message. It presents its position again if it
+// has missed a message nevertheless.
+func testPositionDecidesWhatIsShown(t *testing.T, browser context.Context) {
+	ann, bob, _, _ := openTwoNodes(t, browser)
+	ann.say("first")
+	bob.waitEqual(conversation, []string{"ann: first"})
+	const said = `{"type":"SAID","meta":{"offset":%d},"payload":{"room":"garden","user":"zoe","text":"number %[1]d","id":"%[1]d"}}`
+	bob.receive(`{"type":"$ws:position","payload":{"topic":"room/~/shed","epoch":"K7","offset":5,"reset":true}}`)
+	bob.receive(fmt.Sprintf(said, 2))
+	bob.receive(fmt.Sprintf(said, 2))
+	bob.receive(fmt.Sprintf(said, 1))
+	bob.waitEqual(conversation, []string{"ann: first", "zoe: number 2"})
+	bob.receive(`{"type":"$ws:position","payload":{"topic":"room/~/garden","epoch":"K7","offset":5}}`)
+	assert.Zero(t, eval[int](bob, lostNotes))
+	bob.receive(`{"type":"$ws:position","payload":{"topic":"room/~/garden","epoch":"K7","offset":7,"lost":{"from":6,"to":7}}}`)
+	bob.waitEqual(lostNotes, 1)
+	bob.receive(fmt.Sprintf(said, 8))
+	shown := []string{"ann: first", "zoe: number 2", "zoe: number 8"}
+	bob.waitEqual(conversation, shown)
+
+	bob.receive(fmt.Sprintf(said, 10))
+	bob.waitEqual(lostNotes, 2) // the server does not know the epoch
+	ann.say("second")
+	bob.waitEqual(conversation, append(shown, "ann: second"))
+	bob.receive(`{"type":"$ws:position","payload":{"topic":"room/~/garden","epoch":"K7","offset":12,"reset":true}}`)
+	bob.waitEqual(lostNotes, 3)
+	bob.waitEqual(`WebSocket.joins`, 4)
+	ann.say("third")
+	bob.waitEqual(conversation, append(shown, "ann: second", "ann: third"))
 }

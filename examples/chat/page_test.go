@@ -40,6 +40,7 @@ func TestPage(t *testing.T) {
 		{"messages sent during an outage of Redis are shown", testMessagesDuringOutageAreShown},
 		{"missed messages are shown once", testMissedMessagesAreShownOnce},
 		{"lost messages are indicated", testLostMessagesAreIndicated},
+		{"position decides what is shown", testPositionDecidesWhatIsShown},
 		{"honors reconnect delay of server", testHonorsReconnectDelayOfServer},
 		{"join event before join reply is kept", testJoinEventBeforeReplyIsKept},
 		{"last of several room changes wins", testLastRoomChangeWins},
