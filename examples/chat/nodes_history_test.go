@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -14,9 +15,9 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
-func (c *client) join(since Position) RoomJoined {
+func (c *client) join() RoomJoined {
 	c.t.Helper()
-	c.send(JoinRoom{"go", since})
+	c.send(JoinRoom{Room: "go"})
 	return receive(c, func(RoomJoined) bool { return true })
 }
 
@@ -54,18 +55,20 @@ func TestNodes_MemberThatReconnectsSeesEveryMessageOnceAndInOrder(t *testing.T) 
 	args := "-addr=localhost:0 -capacity=10000 -redis=redis://" + redistest.Start(t).Addr
 	nodes := []*node{startNode(t, args), startNode(t, args)}
 	ann, bob := nodes[0].dial(t, "ann"), nodes[1].dial(t, "bob")
-	ann.join(Position{})
-	position := bob.join(Position{}).Position
+	ann.join()
+	position := bob.join().Position
 
 	unread := make(chan struct{}, ahead)
+	ctx, cancel := context.WithCancel(t.Context())
 	var publishing sync.WaitGroup
 	defer publishing.Wait()
+	defer cancel()
 	publishing.Go(func() {
 		for _, text := range textsFrom(1, last) {
 			select {
 			case unread <- struct{}{}:
 				ann.send(Say{Room: "go", Text: text})
-			case <-t.Context().Done():
+			case <-ctx.Done():
 				return
 			}
 		}
@@ -93,7 +96,7 @@ func TestNodes_MemberReceivesMessagesOfOutageInOrder(t *testing.T) {
 	one, two := startNode(t, args+server.Addr), startNode(t, args+proxy.Addr)
 	ann, bob := one.dial(t, "ann"), two.dial(t, "bob")
 	for _, c := range []*client{ann, bob} {
-		c.join(Position{})
+		c.join()
 	}
 	proxy.Cut()
 	for _, text := range textsFrom(1, 20) {
@@ -112,6 +115,18 @@ func TestNodes_MemberReceivesMessagesOfOutageInOrder(t *testing.T) {
 	}
 }
 
+func TestNodes_JoinIsAnsweredWhileRedisIsAway(t *testing.T) {
+	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
+	proxy.Cut()
+	ann := startNode(t, "-addr=localhost:0 -capacity=1000 -redis=redis://"+proxy.Addr).dial(t, "ann")
+	ann.send(JoinRoom{Room: "go"})
+	assert.Equal(t, errors.DeadlineExceeded, ann.nextFailure())
+	ann.send(Say{Room: "go", Text: "hi"})
+	assert.Equal(t, errors.FailedPrecondition, ann.nextFailure(), "ann is no member")
+	proxy.Restore()
+	assert.Equal(t, []string{"ann"}, ann.join().Users)
+}
+
 // The first attempt fails before Redis receives the message, or stores it without an answer.
 func TestNodes_RepeatedMessageIsNotDoubledAfterOutage(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -127,8 +142,8 @@ func TestNodes_RepeatedMessageIsNotDoubledAfterOutage(t *testing.T) {
 			args := "-addr=localhost:0 -capacity=10000 -redis=redis://"
 			one, two := startNode(t, args+server.Addr), startNode(t, args+proxy.Addr)
 			ann, bob := one.dial(t, "ann"), two.dial(t, "bob")
-			ann.join(Position{})
-			bob.join(Position{})
+			ann.join()
+			bob.join()
 			bob.send(Say{Room: "go", Text: "before"})
 			bob.nextMessage()
 
@@ -167,7 +182,7 @@ func TestNodes_HistorySurvivesRestart(t *testing.T) {
 	args := "-addr=localhost:0 -capacity=1000 -redis=redis://" + redistest.Start(t).Addr
 	first := startNode(t, args)
 	ann := first.dial(t, "ann")
-	position := ann.join(Position{}).Position
+	position := ann.join().Position
 	for _, text := range textsFrom(1, 60) {
 		ann.send(Say{Room: "go", Text: text})
 	}
@@ -175,7 +190,7 @@ func TestNodes_HistorySurvivesRestart(t *testing.T) {
 	first.kill()
 
 	second := startNode(t, args)
-	joined := second.dial(t, "bob").join(Position{})
+	joined := second.dial(t, "bob").join()
 	assert.Equal(t, Position{position.Epoch, 60}, joined.Position)
 	assert.Equal(t, textsFrom(11, 60), textsOf(joined.History))
 

@@ -17,9 +17,16 @@ import (
 
 const (
 	lostNotes = `[...document.querySelectorAll("[data-kind=note]")].filter((li) => li.textContent === "Some messages may be missing here.").length`
-	countJoin = `void (window.WebSocket = class extends WebSocket {
+	// recordSent records the number of JOIN_ROOM messages, and the IDs of SAY messages.
+	recordSent = `void (window.WebSocket = class extends WebSocket {
 		static joins = 0;
-		send(data) { WebSocket.joins += data.includes("JOIN_ROOM"); super.send(data); }
+		static ids = new Set();
+		send(data) {
+			const { type, payload } = JSON.parse(data);
+			WebSocket.joins += type === "JOIN_ROOM";
+			if (type === "SAY") WebSocket.ids.add(payload.id);
+			super.send(data);
+		}
 	})`
 )
 
@@ -30,7 +37,7 @@ func testMessagesDuringOutageAreShown(t *testing.T, browser context.Context) {
 	one := startNode(t, "-addr=127.0.0.1:0 -redis=redis://"+server.Addr)
 	two := startNode(t, "-addr=127.0.0.1:0 -redis=redis://"+proxy.Addr)
 	ann, bob := openPage(browser, t, one.url, desktop), openPage(browser, t, two.url, desktop)
-	eval[chromedp.Void](bob, countJoin)
+	eval[chromedp.Void](bob, recordSent)
 	ann.signIn("ann", "garden")
 	bob.signIn("bob", "garden")
 	ann.say("before")
@@ -53,6 +60,7 @@ func testMessagesDuringOutageAreShown(t *testing.T, browser context.Context) {
 	ann.waitEqual(conversation, []string{"You: before", "You: during the outage", "You: still during the outage", "bob: from bob"})
 	bob.waitEqual(conversation, []string{"ann: before", "ann: during the outage", "ann: still during the outage", "You: from bob"})
 	assert.Equal(t, 1, eval[int](bob, `WebSocket.joins`), "the page stays in the room")
+	assert.Equal(t, 1, eval[int](bob, `WebSocket.ids.size`), "a retry has the same ID")
 	assert.Zero(t, eval[int](bob, lostNotes))
 }
 
