@@ -26,6 +26,8 @@ type override struct {
 	follow func(topic string)
 	end    func(topic string)
 	close  func(context.Context) error
+	load   func(ctx context.Context, key string) (broker.Value, error)
+	store  func(context.Context, storeCall) (newVersion uint64, err error)
 }
 
 func (o *override) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
@@ -72,12 +74,28 @@ func (o *override) Close(ctx context.Context) error {
 	return o.HistorySession.Close(ctx)
 }
 
-// A historyNetwork lies between a node and the store. During a fault, Appends are lost on their way
-// to the store or back, and publications are not delivered.
+func (o *override) LoadValue(ctx context.Context, key string) (broker.Value, error) {
+	if o.load != nil {
+		return o.load(ctx, key)
+	}
+	return o.HistorySession.LoadValue(ctx, key)
+}
+
+func (o *override) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
+	c := storeCall{key, data, version, lifetime}
+	if o.store != nil {
+		return o.store(ctx, c)
+	}
+	return o.storeValue(ctx, c)
+}
+
+// A historyNetwork lies between a node and the store. During a fault, publications and values are
+// lost on their way to the store, or their results on the way back, and publications are not
+// delivered.
 type historyNetwork struct {
 	mu       sync.Mutex
 	down     bool
-	appends  int
+	writes   int
 	followed map[string]bool
 }
 
@@ -87,25 +105,48 @@ func (n *historyNetwork) isDown() bool {
 	return n.down
 }
 
+// write reports whether a call reaches the store, and with which error it fails during a fault.
+func (n *historyNetwork) write() (reached bool, failure error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.down {
+		return true, nil
+	}
+	number := n.writes % 4
+	n.writes++
+	if number == 3 {
+		return false, errors.Errorf(errors.Unavailable, "cannot connect")
+	}
+	return number < 2, errors.Errorf(broker.OutcomeUnknown, "connection lost")
+}
+
 func (n *historyNetwork) wrap(s broker.HistorySession) *override {
 	o := &override{HistorySession: s}
-	o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
-		n.mu.Lock()
-		down, number := n.down, n.appends%4
-		n.appends++
-		n.mu.Unlock()
-		unknown := errors.Errorf(broker.OutcomeUnknown, "connection lost")
-		switch {
-		case !down:
-			return s.Append(ctx, a)
-		case number < 2:
-			_, _ = s.Append(ctx, a)
-			return broker.Appended{}, unknown
-		case number == 2:
-			return broker.Appended{}, unknown
-		default:
-			return broker.Appended{}, errors.Errorf(errors.Unavailable, "cannot connect")
+	o.append = func(ctx context.Context, a broker.Append) (result broker.Appended, err error) {
+		reached, failure := n.write()
+		if reached {
+			result, err = s.Append(ctx, a)
 		}
+		if failure != nil {
+			return broker.Appended{}, failure
+		}
+		return result, err
+	}
+	o.store = func(ctx context.Context, c storeCall) (version uint64, err error) {
+		reached, failure := n.write()
+		if reached {
+			version, err = s.StoreValue(ctx, c.key, c.data, c.version, c.lifetime)
+		}
+		if failure != nil {
+			return 0, failure
+		}
+		return version, err
+	}
+	o.load = func(ctx context.Context, key string) (broker.Value, error) {
+		if n.isDown() {
+			return broker.Value{}, errors.Errorf(errors.Unavailable, "cannot connect")
+		}
+		return s.LoadValue(ctx, key)
 	}
 	o.follow = func(topic string) {
 		n.mu.Lock()
@@ -284,7 +325,7 @@ type brokenHistory struct {
 
 func brokenHistories() map[string]brokenHistory {
 	all := map[string]brokenHistory{}
-	for _, some := range []map[string]brokenHistory{brokenPositions(), brokenKeys(), brokenRetentions(), brokenReads(), brokenStates(), brokenFollowers(), brokenOutcomes()} {
+	for _, some := range []map[string]brokenHistory{brokenPositions(), brokenKeys(), brokenRetentions(), brokenReads(), brokenStates(), brokenFollowers(), brokenOutcomes(), brokenValues(), brokenValueOutcomes()} {
 		maps.Copy(all, some)
 	}
 	return all

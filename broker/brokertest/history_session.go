@@ -98,7 +98,9 @@ func (n *historyNode) callAll(ctx context.Context, topic string) map[string]erro
 	_, appendErr := n.Append(ctx, broker.Append{Topic: topic, Retention: keepAll(), StateKey: "key"})
 	_, readErr := n.Read(ctx, broker.Query{Topic: topic, Retention: keepAll(), Limit: 10})
 	_, stateErr := n.ReadState(ctx, topic, keepAll())
-	return map[string]error{"Append": appendErr, "Read": readErr, "ReadState": stateErr}
+	_, loadErr := n.LoadValue(ctx, topic)
+	_, storeErr := n.StoreValue(ctx, topic, []byte("value"), 0, time.Hour)
+	return map[string]error{"Append": appendErr, "Read": readErr, "ReadState": stateErr, "LoadValue": loadErr, "StoreValue": storeErr}
 }
 
 func doneContextDoesNothing(c HistoryCluster) error {
@@ -126,7 +128,7 @@ func doneContextDoesNothing(c HistoryCluster) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(nodes[1].has(topic, "first"), nodes[1].receives(topic, page.Publications))
+	return errors.Join(nodes[1].has(topic, "first"), nodes[1].hasNoValue(topic), nodes[1].receives(topic, page.Publications))
 }
 
 func closedHistorySession(c HistoryCluster) error {
@@ -154,7 +156,7 @@ func closedHistorySession(c HistoryCluster) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(b.has(topic, "first"), b.receives(topic, page.Publications))
+	return errors.Join(b.has(topic, "first"), b.hasNoValue(topic), b.receives(topic, page.Publications))
 }
 
 func nothingIsPublishedAfterClose(c HistoryCluster) error {
