@@ -30,8 +30,9 @@ var (
 )
 
 // historyScripts are the scripts of a session. If memory is full, those that store publications or
-// create topics are rejected before they begin, and the others run. A replica runs none of them.
-type historyScripts struct{ append, create, change, read, state, loadValue, storeValue *script }
+// values, or create topics, are rejected before they begin, and the others run. A replica runs none of
+// them.
+type historyScripts struct{ append, create, change, read, state, value, storeValue *script }
 
 func newHistoryScripts() historyScripts {
 	return historyScripts{
@@ -41,7 +42,7 @@ func newHistoryScripts() historyScripts {
 		read:   newScript(historyRecordLua + historyReadLua),
 		state:  newScript(historyRecordLua + historyStateLua),
 
-		loadValue:  newScript(valueLua),
+		value:      newScript(valueLua), // loads and deletes
 		storeValue: newGrowingScript(valueLua),
 	}
 }

@@ -27,15 +27,15 @@ func (s *historySession) LoadValue(ctx context.Context, key string) (broker.Valu
 	if err := s.check(ctx); err != nil {
 		return broker.Value{}, err
 	}
-	reply, err := s.call(ctx, s.scripts.loadValue, []any{1, s.valueKey(key)})
-	if err != nil {
+	version, data, err := s.callValue(ctx, s.scripts.value, []any{1, s.valueKey(key)})
+	switch {
+	case err == nil && version > 0:
+		return broker.Value{Version: version, Data: []byte(data)}, nil
+	case err == nil || errors.Is(err, ctx.Err()):
 		return broker.Value{}, err
+	default:
+		return broker.Value{}, &errors.Error{Code: errors.Unavailable, Message: "the value cannot be loaded", Err: err}
 	}
-	version, data, err := parseValue(reply)
-	if err != nil || version == 0 {
-		return broker.Value{}, err
-	}
-	return broker.Value{Version: version, Data: []byte(data)}, nil
 }
 
 // StoreValue replaces the value of a key.
@@ -43,23 +43,31 @@ func (s *historySession) StoreValue(ctx context.Context, key string, data []byte
 	if err := s.check(ctx); err != nil {
 		return 0, err
 	}
-	millis := lifetime.Milliseconds()
+	text, args := s.scripts.value, []any{1, s.valueKey(key), strconv.FormatUint(version, 10)}
 	if lifetime > 0 {
-		millis = max(1, min(millis, maxAge.Milliseconds()))
+		millis := max(1, min(lifetime, maxAge).Milliseconds())
+		// A call that is being sent when its context ends outlives this one, so it needs its own data.
+		text, args = s.scripts.storeValue, append(args, strconv.FormatUint(rand.Uint64()|1, 10), string(data), millis)
 	}
-	args := []any{1, s.valueKey(key), strconv.FormatUint(version, 10), strconv.FormatUint(rand.Uint64()|1, 10), data, max(millis, 0)}
-	c := &readCall{Request: readRequest{s.scripts.storeValue, args}}
-	err := s.reads.Do(ctx, c)
+	newVersion, _, err := s.callValue(ctx, text, args)
 	switch {
 	case err == nil:
+		return newVersion, nil
 	case goredis.HasErrorPrefix(err, "OTHERVERSION"):
 		return 0, errors.Errorf(errors.Aborted, "the value of %q has another version", key)
 	default:
 		return 0, storeError("value", err)
 	}
+}
+
+// callValue calls the script for values on the master.
+func (s *historySession) callValue(ctx context.Context, text *script, args []any) (version uint64, data string, err error) {
+	c := &readCall{Request: readRequest{text, args}}
+	if err := s.reads.Do(ctx, c); err != nil {
+		return 0, "", err
+	}
 	reply, _ := c.Response.([]any)
-	newVersion, _, err := parseValue(reply)
-	return newVersion, err
+	return parseValue(reply)
 }
 
 // valueKey returns the name of a value in Redis.

@@ -1,26 +1,29 @@
--- Loads a value, or replaces it if it has the expected version.
+-- Loads, replaces or deletes a value.
 --
 -- KEYS: the value, a hash of its version v and its data d. ARGV: nothing to load it; otherwise the
--- expected version, 0 if there is no value, the new version, the new data, and the lifetime in milliseconds,
--- 0 to delete the value.
+-- expected version, 0 if there is no value, then nothing to delete it, or the new version, the new data,
+-- and the lifetime in milliseconds.
 --
--- Returns the version, 0 if there is none, and the data if the value was loaded.
+-- Returns the version, 0 if there is no value, and the data if it was loaded.
 local call = redis.call
-local current = call('HMGET', KEYS[1], 'v', 'd')
-local version = current[1] or '0'
-if #ARGV == 0 then
-  if string.find(call('INFO', 'replication'), 'role:slave', 1, true) then
-    return redis.error_reply("READONLY a replica's value may be older than the current one")
-  end
-  return {version, current[2] or ''}
+if string.find(call('INFO', 'replication'), 'role:slave', 1, true) then
+  return redis.error_reply("READONLY a replica's value may be older than the current one")
 end
-if version ~= ARGV[1] then
+if #ARGV == 0 then
+  local current = call('HMGET', KEYS[1], 'v', 'd')
+  return {current[1] or '0', current[2] or ''}
+end
+if (call('HGET', KEYS[1], 'v') or '0') ~= ARGV[1] then
   return redis.error_reply('OTHERVERSION the value has another version')
 end
-if ARGV[4] == '0' then
+if #ARGV == 1 then
   call('DEL', KEYS[1])
   return {'0', ''}
 end
-call('HSET', KEYS[1], 'v', ARGV[2], 'd', ARGV[3])
-call('PEXPIRE', KEYS[1], ARGV[4])
+-- Old servers change the beginning of an error that redis.call raises. It is OOM if memory is full.
+local reply = redis.pcall('HSET', KEYS[1], 'v', ARGV[2], 'd', ARGV[3])
+if type(reply) == 'table' then
+  return reply
+end
+call('PEXPIRE', KEYS[1], ARGV[4]) -- needs no memory that the server checks
 return {ARGV[2], ''}

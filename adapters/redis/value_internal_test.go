@@ -1,6 +1,9 @@
 package redis
 
 import (
+	"bytes"
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -32,4 +35,168 @@ func TestValue_ExpiresInRedis(t *testing.T) {
 	assert.Greater(t, life, 50*time.Second)
 	_, err = session.StoreValue(t.Context(), "a b", nil, version+1, time.Minute)
 	assert.Equal(t, errors.Aborted, errors.CodeOf(err))
+}
+
+// storedValue stores the first value of a key.
+func storedValue(t *testing.T, n *historyNode, key string) (version uint64) {
+	t.Helper()
+	version, err := n.StoreValue(t.Context(), key, []byte("data"), 0, time.Hour)
+	require.NoError(t, err)
+	return version
+}
+
+// TestValue_FullMemory fills the memory of a server. Values can still be loaded and deleted.
+func TestValue_FullMemory(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		t.Run(fmt.Sprintf("plain scripts: %v", plain), func(t *testing.T) {
+			server := redistest.Start(t)
+			n := connectHistory(t, server.Client(t))
+			for _, s := range []*script{n.scripts.value, n.scripts.storeValue} {
+				s.isPlain.Store(plain)
+			}
+			version := storedValue(t, n, "key")
+			require.NoError(t, server.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
+			for key, version := range map[string]uint64{"key": version, "other": 0} {
+				_, err := n.StoreValue(t.Context(), key, []byte("new"), version, time.Hour)
+				assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err), err)
+			}
+			loaded, err := n.LoadValue(t.Context(), "key")
+			require.NoError(t, err)
+			assert.Equal(t, broker.Value{Data: []byte("data"), Version: version}, loaded)
+			_, err = n.StoreValue(t.Context(), "key", nil, version, 0)
+			require.NoError(t, err)
+			loaded, err = n.LoadValue(t.Context(), "key")
+			require.NoError(t, err)
+			assert.Zero(t, loaded)
+		})
+	}
+}
+
+// TestValue_ReplicaIsNotUsed uses a replica, as if it had just been demoted. Its versions may be old, so
+// it must not decide that another version is current.
+func TestValue_ReplicaIsNotUsed(t *testing.T) {
+	servers := redistest.StartSentinel(t)
+	version := storedValue(t, connectHistory(t, servers.Master.Client(t)), "key")
+	require.NoError(t, servers.Master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
+	n := connectHistory(t, servers.Replica.Client(t))
+	for _, plain := range []bool{false, true} {
+		for _, s := range []*script{n.scripts.value, n.scripts.storeValue} {
+			s.isPlain.Store(plain)
+		}
+		_, err := n.LoadValue(t.Context(), "key")
+		assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
+		for _, version := range []uint64{version, version + 2, 0} {
+			for _, lifetime := range []time.Duration{time.Hour, 0} {
+				_, err := n.StoreValue(t.Context(), "key", nil, version, lifetime)
+				assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
+				assert.ErrorContains(t, err, "READONLY")
+			}
+		}
+	}
+}
+
+// TestValue_OutcomeOfInterruptedCall interrupts the connection before or after the server receives a
+// value.
+func TestValue_OutcomeOfInterruptedCall(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	n := connectHistory(t, server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
+	observer := connectHistory(t, server.Client(t))
+	version := storedValue(t, n, "key")
+
+	proxy.StallReplies()
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() {
+		_, err := n.StoreValue(ctx, "key", []byte("new"), version, time.Hour)
+		result <- err
+	}()
+	require.Eventually(t, func() bool {
+		loaded, err := observer.LoadValue(t.Context(), "key")
+		return err == nil && string(loaded.Data) == "new"
+	}, 20*time.Second, 5*time.Millisecond)
+	cancel()
+	err := <-result
+	assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
+	require.ErrorIs(t, err, context.Canceled)
+	ctx, cancel = context.WithCancel(t.Context())
+	go func() {
+		_, err := n.LoadValue(ctx, "key")
+		result <- err
+	}()
+	cancel()
+	require.ErrorIs(t, <-result, context.Canceled)
+
+	proxy.Cut()
+	require.Eventually(t, func() bool { // idle connections of the client may be broken, too
+		_, err := n.StoreValue(t.Context(), "key", nil, version, 0)
+		return errors.CodeOf(err) == errors.Unavailable
+	}, 20*time.Second, 10*time.Millisecond, "without a connection, nothing is sent")
+	_, err = n.LoadValue(t.Context(), "key")
+	assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
+}
+
+// TestValue_DataIsNotKept changes the data of a call whose context ended while it was being sent.
+func TestValue_DataIsNotKept(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	n := connectHistory(t, server.Client(t, func(o *goredis.Options) {
+		o.Addr, o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout = proxy.Addr, false, time.Minute, time.Minute
+	}))
+	observer := connectHistory(t, server.Client(t))
+	_, err := n.LoadValue(t.Context(), "key") // a connection
+	require.NoError(t, err)
+
+	proxy.Stall()
+	data := bytes.Repeat([]byte("a"), 32<<20) // more than the sockets buffer
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = n.StoreValue(ctx, "key", data, 0, time.Hour)
+	require.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
+	copy(data, bytes.Repeat([]byte("b"), len(data)))
+	proxy.Restore()
+	var loaded broker.Value
+	require.Eventually(t, func() bool {
+		loaded, err = observer.LoadValue(t.Context(), "key")
+		return err == nil && loaded.Version > 0
+	}, 20*time.Second, 10*time.Millisecond)
+	assert.Zero(t, bytes.Count(loaded.Data, []byte("b")))
+}
+
+// TestValue_SlotMigration replaces and loads a value while its slot moves to another master.
+func TestValue_SlotMigration(t *testing.T) {
+	servers := redistest.StartCluster(t)
+	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
+	current := broker.Value{Version: storedValue(t, a, "key"), Data: []byte("data")}
+	stored, failed := 0, 0
+	replace := func() {
+		data := fmt.Append(nil, "call ", stored, " ", failed)
+		version, err := a.StoreValue(t.Context(), "key", data, current.Version, time.Hour)
+		if err != nil {
+			failed++
+			assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
+			return
+		}
+		stored++
+		current = broker.Value{Version: version, Data: data}
+	}
+	check := func() {
+		loaded, err := b.LoadValue(t.Context(), "key")
+		if err != nil {
+			assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
+			return
+		}
+		assert.Equal(t, current, loaded)
+	}
+	partition, _ := a.keyOf(valueKind, "key")
+	migrate(t, servers, int(slotOf(a.engine.tags[partition])), func() {
+		replace()
+		check()
+	})
+	before := stored
+	require.Eventually(t, func() bool { replace(); return stored > before }, 20*time.Second, 50*time.Millisecond)
+	t.Logf("%d values were stored and %d were not", stored, failed)
+	loaded, err := b.LoadValue(t.Context(), "key")
+	require.NoError(t, err)
+	assert.Equal(t, current, loaded)
 }
