@@ -26,7 +26,8 @@ type HistoryBroker interface {
 //     share a position. When the store may have lost publications that nodes have seen, after a
 //     failover for example, the next position has a new epoch, and the last offset continues.
 //   - Position metadata outlives publications: a topic keeps its epoch and its last offset for at
-//     least a day after its last publication has expired or its position was first read.
+//     least a day after its last publication has expired or its position was last read. Nodes
+//     read the topics that they follow, so those keep them however long nothing is published.
 //   - The first position of a topic, with offset 0, exists before its first publication: the first
 //     call for the topic creates it.
 //
@@ -46,7 +47,8 @@ type HistorySession interface { //nolint:interfacebloat // all that a node does 
 
 	// Read returns stored publications of a topic and its current position, as of one moment. It
 	// never reads a replica, so the position is not older than what any node has received. It
-	// deletes nothing, whatever the retention says.
+	// deletes nothing, whatever the retention says, and needs no memory of the store if the topic has
+	// a position.
 	Read(ctx context.Context, q Query) (Page, error)
 
 	// ReadState returns the current state of a topic whose publications have keys, as of one

@@ -24,7 +24,7 @@ func TestBroker_KeepsContract(t *testing.T) {
 func historyCluster() brokertest.HistoryCluster {
 	return brokertest.HistoryCluster{
 		Connect: memory.NewBroker().ConnectHistory, Timeout: time.Second, QuietPeriod: time.Second,
-		Age: time.Minute, IdempotencyTime: broker.IdempotencyTime,
+		Age: time.Minute, IdempotencyTime: broker.IdempotencyTime, MetadataAge: 24 * time.Hour,
 	}
 }
 

@@ -19,7 +19,8 @@ var _ broker.HistoryBroker = (*Broker)(nil)
 // ConnectHistory adds a node that also uses histories. A topic's publications are a stream; its
 // position, the state of its keys and its idempotency keys are stored under names that begin
 // with penstock:{<partition>}:history:<topic>. A position survives a change of the retention, and is kept for
-// a day after the last publication has expired.
+// at least a day after the last publication has expired or the position was last read: reads extend its
+// lifetime, about once an hour, which needs no memory.
 //
 // Redis must never evict keys: maxmemory-policy must be noeviction, otherwise a warning is logged with
 // slog.Default. If its memory is full, Append returns an error with the code RESOURCE_EXHAUSTED, while

@@ -12,6 +12,7 @@
 -- Returns for each topic its epoch, then for each publication its offset; or, as strings, the
 -- position of a duplicate, or "!" and an error.
 local candidate, publish, keyLife = ARGV[1], ARGV[2], ARGV[3]
+local now = unixMillis()
 
 -- packetBytes returns the length of the packet in a frame.
 local function packetBytes(frame)

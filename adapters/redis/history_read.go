@@ -49,7 +49,7 @@ func (s *historySession) Read(ctx context.Context, q broker.Query) (page broker.
 		limit = 0 // nothing lies between
 	}
 	reply, err := s.read(ctx, s.scripts.read, keys, q.Retention,
-		2, keys.channel.Name, keys.stream, streamID(min(q.After, maxOffset)+1), final, limit, q.Backward, ageOf(q.Retention).Milliseconds())
+		keys.stream, streamID(min(q.After, maxOffset)+1), final, limit, q.Backward, ageOf(q.Retention).Milliseconds())
 	if err != nil {
 		return page, err
 	}
@@ -75,7 +75,7 @@ func (s *historySession) Read(ctx context.Context, q broker.Query) (page broker.
 // ReadState returns the current state of a topic.
 func (s *historySession) ReadState(ctx context.Context, topic string, r broker.Retention) (state broker.State, err error) {
 	keys := s.keysOf(topic)
-	reply, err := s.read(ctx, s.scripts.state, keys, r, 2, keys.channel.Name, keys.state)
+	reply, err := s.read(ctx, s.scripts.state, keys, r, keys.state)
 	if err != nil {
 		return state, err
 	}
@@ -103,13 +103,15 @@ const maxOffset = 1<<53 - 1
 
 func streamID(offset uint64) string { return strconv.FormatUint(offset, 10) + "-0" }
 
-// read calls a script, which writes nothing. If it returns that the topic has no epoch of this
-// lineage, one is begun; the server may fail over between the two calls, so there are several
-// attempts.
-func (s *historySession) read(ctx context.Context, text *script, keys historyKeys, r broker.Retention, args ...any) (reply []any, err error) {
+// read calls a script with the metadata, another key, and the lifetimes of the metadata before the
+// other arguments. If the script returns that the topic has no epoch of this lineage, one is begun; the
+// server may fail over between the two calls, so there are several attempts.
+func (s *historySession) read(ctx context.Context, text *script, keys historyKeys, r broker.Retention, key string, argv ...any) (reply []any, err error) {
 	if err := s.check(ctx); err != nil {
 		return nil, err
 	}
+	_, metadata := lifetimes(r)
+	args := append([]any{2, keys.channel.Name, key, metadataAge.Milliseconds(), metadata}, argv...)
 	const attempts = 3
 	for range attempts {
 		reply, err = s.call(ctx, text, args)
@@ -122,7 +124,6 @@ func (s *historySession) read(ctx context.Context, text *script, keys historyKey
 		default:
 			return reply, err
 		}
-		_, metadata := lifetimes(r)
 		if _, err = s.call(ctx, begin, []any{2, keys.channel.Name, keys.stream, newEpoch(), metadata}); err != nil {
 			return nil, err
 		}

@@ -1,21 +1,17 @@
--- Reads a page of a topic. It writes nothing.
+-- Reads a page of a topic.
 --
--- KEYS: the metadata and the stream. ARGV: the first and the last ID, the maximum of publications,
--- 1 for the newest of them, the maximum age in milliseconds.
+-- KEYS: the metadata and the stream. ARGV from 3: the first and the last ID, the maximum of
+-- publications, 1 for the newest of them, the maximum age in milliseconds.
 --
 -- Returns the epoch, the last offset, the previous epoch, the offset at which that ended, and the
--- frames, the newest first if so requested; or an error if no epoch of this lineage exists.
-local first, final, limit, maxAge = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
-if string.find(replication, 'role:slave', 1, true) then
-  return redis.error_reply("READONLY a replica's positions may be older than what was published")
+-- frames, the newest first if so requested.
+local first, final, limit, maxAge = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[7])
+if limit == 0 then
+  extendLifetime()
+  return {record[1], record[3], record[4] or '', record[5] or '0', {}}
 end
-local record = call('HMGET', KEYS[1], 'e', 'l', 'o', 'pe', 'po')
-if not record[1] or not record[3] then
-  return redis.error_reply('NOEPOCH the topic has no metadata')
-end
-if record[2] ~= lineage then
-  return redis.error_reply('OLDEPOCH the topic has metadata of another lineage')
-end
+
+local now = unixMillis()
 
 local function isExpired(entry)
   local at = string.match(entry[2][2], '^%S+ %d+ (%d+)')
@@ -39,14 +35,14 @@ local function firstUnexpired(expired)
 end
 
 local frames = {}
-if limit > 0 and ARGV[4] == '1' then
+if ARGV[6] == '1' then
   for i, entry in ipairs(call('XREVRANGE', KEYS[2], final, first, 'COUNT', limit)) do
     if isExpired(entry) then
       break
     end
     frames[i] = entry[2][2]
   end
-elseif limit > 0 then
+else
   local entries = call('XRANGE', KEYS[2], first, final, 'COUNT', limit)
   if entries[1] and isExpired(entries[1]) then
     local from, offset = firstUnexpired(entries[1])
@@ -58,5 +54,8 @@ elseif limit > 0 then
   for i, entry in ipairs(entries) do
     frames[i] = entry[2][2]
   end
+end
+if #frames == 0 then -- otherwise the metadata outlives the stream
+  extendLifetime()
 end
 return {record[1], record[3], record[4] or '', record[5] or '0', frames}

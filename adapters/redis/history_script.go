@@ -15,14 +15,19 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// The source of the scripts, which begin with historyRecordLua.
+// The source of the scripts. Each begins with historyRecordLua, then historyOpenLua if it writes, or
+// historyPositionLua if it reads.
 var (
 	//go:embed history_record.lua
 	historyRecordLua string
+	//go:embed history_open.lua
+	historyOpenLua string
 	//go:embed history_append.lua
 	historyAppendLua string
 	//go:embed history_init.lua
 	historyInitLua string
+	//go:embed history_position.lua
+	historyPositionLua string
 	//go:embed history_read.lua
 	historyReadLua string
 	//go:embed history_state.lua
@@ -36,11 +41,11 @@ type historyScripts struct{ append, create, change, read, state, value, storeVal
 
 func newHistoryScripts() historyScripts {
 	return historyScripts{
-		append: newGrowingScript(historyRecordLua + historyAppendLua),
-		create: newGrowingScript(historyRecordLua + historyInitLua),
-		change: newScript(historyRecordLua + historyInitLua),
-		read:   newScript(historyRecordLua + historyReadLua),
-		state:  newScript(historyRecordLua + historyStateLua),
+		append: newGrowingScript(historyRecordLua + historyOpenLua + historyAppendLua),
+		create: newGrowingScript(historyRecordLua + historyOpenLua + historyInitLua),
+		change: newScript(historyRecordLua + historyOpenLua + historyInitLua),
+		read:   newScript(historyRecordLua + historyPositionLua + historyReadLua),
+		state:  newScript(historyRecordLua + historyPositionLua + historyStateLua),
 
 		value:      newScript(valueLua), // loads and deletes
 		storeValue: newGrowingScript(valueLua),
@@ -56,8 +61,9 @@ func newGrowingScript(lua string) *script {
 func newEpoch() string { return rand.Text()[:16] }
 
 // Lifetimes in Redis. A stream that is not used is removed after its publications have expired, and
-// the metadata a day after that. The script extends them rarely, when a tenth of the stream's
-// lifetime has passed.
+// the metadata a day after that. Publications extend them rarely, when a tenth of the stream's
+// lifetime has passed. Reads extend only that of the metadata, when less than a day remains: at most
+// once in lifetimeMargin. While there is a stream, more than a day remains.
 const (
 	metadataAge    = 24 * time.Hour
 	maxAge         = 100 * 365 * 24 * time.Hour // more would overflow

@@ -203,7 +203,7 @@ func checkHistory(t *testing.T, c brokertest.HistoryCase, d historyDefect) (err 
 			Faults: []brokertest.Fault{{
 				Name: "interruption", Duration: time.Second, Begin: func(s broker.Session) func() { return networks[s]() },
 			}},
-			Timeout: 20 * time.Second, QuietPeriod: time.Second, Age: time.Minute, IdempotencyTime: broker.IdempotencyTime,
+			Timeout: 20 * time.Second, QuietPeriod: time.Second, Age: time.Minute, IdempotencyTime: broker.IdempotencyTime, MetadataAge: 24 * time.Hour,
 		})
 		time.Sleep(time.Minute) // for sessions that a failed case did not close
 	})

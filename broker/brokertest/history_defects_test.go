@@ -28,6 +28,17 @@ func brokenPositions() map[string]brokenHistory {
 				p.Position = broker.Position{Epoch: rand.Text()}
 			}
 		}), "metadata outlives publications"},
+		"ends an epoch that is only read": {historyDefect{session: func(o *override) {
+			first := map[string]time.Time{}
+			changePage(o, func(q broker.Query, p *broker.Page) {
+				if first[q.Topic].IsZero() {
+					first[q.Topic] = time.Now()
+				}
+				if time.Since(first[q.Topic]) > 26*time.Hour {
+					p.Position = broker.Position{Epoch: "other"}
+				}
+			})
+		}}, "metadata is kept by reads"},
 		"has retention numbers in its keys": {historyDefect{session: func(o *override) {
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 				a.Topic += fmt.Sprint(a.Retention)

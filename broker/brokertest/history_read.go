@@ -137,6 +137,50 @@ func metadataOutlivesPublications(c HistoryCluster) error {
 	return nil
 }
 
+func metadataIsKeptByReads(c HistoryCluster) error {
+	const rounds = 4
+	if c.MetadataAge == 0 {
+		return nil
+	}
+	nodes, closeAll := c.connectNodes(2)
+	defer closeAll()
+	r := broker.Retention{Messages: 10, Age: c.Age}
+	for name, read := range map[string]func(topic string) (broker.Position, error){
+		"position": func(topic string) (broker.Position, error) {
+			page, err := nodes[1].read(broker.Query{Topic: topic, Retention: r})
+			return page.Position, err
+		},
+		"page": func(topic string) (broker.Position, error) {
+			page, err := nodes[1].read(broker.Query{Topic: topic, Retention: r, After: 5, Limit: 10})
+			return page.Position, err
+		},
+		"state": func(topic string) (broker.Position, error) {
+			state, err := nodes[1].readState(topic, r)
+			return state.Position, err
+		},
+	} {
+		topic := c.topic()
+		if err := nodes[0].storeAll(topic, r, numbers(5)...); err != nil {
+			return err
+		}
+		before, err := read(topic)
+		for range rounds {
+			if err != nil {
+				return err
+			}
+			time.Sleep(c.MetadataAge * 9 / 10)
+			var after broker.Position
+			if after, err = read(topic); err == nil && after != before {
+				err = fmt.Errorf("reading the %s returned %+v, want %+v", name, after, before)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func positionsSurviveRetentionChange(c HistoryCluster) error {
 	nodes, closeAll := c.connectNodes(2)
 	defer closeAll()

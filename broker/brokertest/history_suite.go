@@ -30,6 +30,10 @@ type HistoryCluster struct {
 	// IdempotencyTime is how long the broker remembers idempotency keys. If it is 0, no case waits
 	// until a key expires.
 	IdempotencyTime time.Duration
+
+	// MetadataAge is how long the broker keeps the position of a topic that is not used. If it is 0,
+	// no case waits that long.
+	MetadataAge time.Duration
 }
 
 // A HistoryCase is one rule of the contract of [broker.HistorySession].
@@ -66,6 +70,7 @@ func HistoryCases() []HistoryCase {
 		{"retention by bytes", "A history keeps at most Retention.Bytes of packets, the newest ones.", retentionByBytes},
 		{"retention by age", "Publications older than Retention.Age are not returned.", retentionByAge},
 		{"metadata outlives publications", "A topic whose publications have all expired keeps its epoch and its last offset.", metadataOutlivesPublications},
+		{"metadata is kept by reads", "A topic whose position is read keeps its epoch and its last offset, however long nothing is published.", metadataIsKeptByReads},
 		{"retention changes", "Changing the retention keeps positions, idempotency keys and state.", positionsSurviveRetentionChange},
 		{"reads delete nothing", "Read and ReadState delete nothing, whatever the retention says.", readsDeleteNothing},
 		{"pages", "Read returns the publications that a Query selects, adjacent and in ascending order, and the current position.", pagesMatchQueries},

@@ -1,0 +1,90 @@
+package redis
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/redistest"
+)
+
+// TestHistory_ReadsKeepMetadata reads a topic whose publications have expired, when its metadata is
+// about to expire. The memory of the server is full.
+func TestHistory_ReadsKeepMetadata(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		t.Run(fmt.Sprintf("plain scripts: %v", plain), func(t *testing.T) {
+			server := redistest.Start(t)
+			n, admin := connectHistory(t, server.Client(t)), server.Client(t)
+			n.scripts.read.isPlain.Store(plain)
+			n.scripts.state.isPlain.Store(plain)
+			position := n.publish(t, "1").Position
+			keys := n.keysOf("news")
+			require.NoError(t, admin.Del(t.Context(), keys.stream).Err())
+			require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
+			day := broker.Retention{Messages: 100, Age: 24 * time.Hour}
+			for name, read := range map[string]func() (broker.Position, error){
+				"position": func() (broker.Position, error) {
+					page, err := n.Read(t.Context(), broker.Query{Topic: "news", Retention: day})
+					return page.Position, err
+				},
+				"empty page": func() (broker.Position, error) {
+					page, err := n.Read(t.Context(), broker.Query{Topic: "news", Retention: day, After: 1, Limit: 100})
+					return page.Position, err
+				},
+				"state": func() (broker.Position, error) {
+					state, err := n.ReadState(t.Context(), "news", day)
+					return state.Position, err
+				},
+			} {
+				require.NoError(t, admin.PExpire(t.Context(), keys.channel.Name, time.Hour).Err())
+				server.ResetStats(t)
+				for range 10 {
+					got, err := read()
+					require.NoError(t, err, name)
+					assert.Equal(t, position, got, name)
+				}
+				assert.EqualValues(t, 1, server.CommandStats(t)["pexpire"], name)
+				lifetime := admin.PTTL(t.Context(), keys.channel.Name).Val()
+				assert.InDelta(t, 55*time.Hour, lifetime, float64(time.Minute), name)
+			}
+		})
+	}
+}
+
+// TestHistory_ReadsDoNotShortenLifetime reads with a shorter age than that of the publications.
+func TestHistory_ReadsDoNotShortenLifetime(t *testing.T) {
+	server := redistest.Start(t)
+	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
+	_, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: broker.Retention{Age: 100 * time.Hour}})
+	require.NoError(t, err)
+	keys := n.keysOf("news")
+	before := admin.PTTL(t.Context(), keys.channel.Name).Val()
+	n.read(t, broker.Query{})
+	n.read(t, broker.Query{After: 1, Limit: 100})
+	_, err = n.ReadState(t.Context(), "news", retention)
+	require.NoError(t, err)
+	assert.InDelta(t, before, admin.PTTL(t.Context(), keys.channel.Name).Val(), float64(time.Minute))
+}
+
+// TestHistory_MetadataOutlivesStream compares the lifetimes after publications with different
+// retentions. A read that returns publications does not extend the lifetime of the metadata.
+func TestHistory_MetadataOutlivesStream(t *testing.T) {
+	server := redistest.Start(t)
+	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
+	keys := n.keysOf("news")
+	n.page(t) // creates the metadata
+	for _, age := range []time.Duration{time.Minute, 1000 * time.Hour, time.Minute, time.Hour} {
+		for range 2 {
+			_, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: broker.Retention{Age: age}})
+			require.NoError(t, err)
+			n.page(t)
+			stream, metadata := admin.PTTL(t.Context(), keys.stream).Val(), admin.PTTL(t.Context(), keys.channel.Name).Val()
+			assert.Greater(t, metadata, stream+24*time.Hour, age)
+			require.NoError(t, admin.HSet(t.Context(), keys.channel.Name, "r", 0).Err()) // the next one renews the lifetimes
+		}
+	}
+}
