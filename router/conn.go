@@ -31,15 +31,16 @@ type Conn struct {
 	deadlines   *deadlineQueue             // for the calls of the shard
 	calls       callIndex                  // without an answer
 	reportQueue atomic.Pointer[reports]    // nil until the first report
-	inFlight    atomic.Int64               // calls whose handlers have not returned
 	active      atomic.Int64               // references: the reader, each received message, each report; at 0 the connection ends
+	inFlight    atomic.Int32               // calls whose handlers have not returned
 	format      format                     // of payloads; read-only, like the fields at the top
 	rejected    bool                       // by OnOpen
 	greeted     atomic.Bool                // the client has sent $ws:hello: it knows frames that other clients do not expect
 	draining    atomic.Bool                // rejects new messages, and closes when only the reader is active
 
-	clientCalls atomic.Pointer[clientCalls] // nil until the first Call
-	values      atomic.Pointer[connValues]  // nil until the first Set
+	clientCalls atomic.Pointer[clientCalls]  // nil until the first Call
+	values      atomic.Pointer[connValues]   // nil until the first Set
+	recovery    atomic.Pointer[connRecovery] // nil until the client asks for positions or a session
 
 	mu     sync.Mutex            // also held to change identity
 	topics map[string]struct{}   // nil after the last reference is released

@@ -17,6 +17,7 @@ import (
 type follower struct {
 	held   bool            // until the answer to its request is queued
 	frames []*wsconn.Frame // to be sent after that
+	bytes  int             // of frames
 }
 
 // A Recovery says how a subscriber of a topic with a History continues; see
@@ -182,7 +183,7 @@ func (t *topic) activate(c *Conn, f *follower, j history.Joined) (recovery Recov
 		t.followers = map[*Conn]*follower{}
 	}
 	if before := t.followers[c]; before != nil {
-		before.release()
+		before.release(c)
 	}
 	f.held = true
 	t.followers[c], t.members[c] = f, struct{}{}
@@ -195,25 +196,18 @@ func (t *topic) activate(c *Conn, f *follower, j history.Joined) (recovery Recov
 }
 
 // holdMissed encodes the publications that a follower has missed. It reports false, and keeps none,
-// if they are too long for its send queue.
+// if they are too many or too long for its send queue.
 func (t *topic) holdMissed(c *Conn, f *follower, missed []broker.Publication) bool {
+	var frames []*wsconn.Frame
 	bytes := 0
 	for _, p := range missed {
 		frame := t.positionedFrame(c, p)
-		f.frames = append(f.frames, frame)
+		frames = append(frames, frame)
 		if bytes += len(frame.Text()); bytes > c.router.opts.Limits.QueueBytes/2 {
-			f.release()
-			return false
+			break // holdMissed rejects them
 		}
 	}
-	return true
-}
-
-func (f *follower) release() {
-	for _, frame := range f.frames {
-		frame.Release()
-	}
-	f.frames = nil
+	return f.holdMissed(c, frames)
 }
 
 // positionedFrame encodes a stored publication for one connection: as a position only, if the
@@ -244,13 +238,11 @@ func (f *follower) send(c *Conn, frame *wsconn.Frame) bool {
 	if !f.held {
 		return c.send(frame) == nil
 	}
-	if len(f.frames) >= c.router.opts.Limits.QueueMessages {
-		f.release()
-		frame.Release()
+	if !f.holdNext(c, frame) {
+		f.release(c)
 		c.Close(StatusTryAgainLater, transportReason(int(StatusTryAgainLater), "client reads too slowly"))
 		return false
 	}
-	f.frames = append(f.frames, frame)
 	return true
 }
 
@@ -266,10 +258,9 @@ func (ts *topics) releaseFollower(name string, c *Conn) {
 		return
 	}
 	f.held = false
-	for _, frame := range f.frames {
+	for _, frame := range f.takeHeld(c) {
 		_ = c.send(frame) // fails only if the connection is closed
 	}
-	f.frames = nil
 }
 
 // lose reports a loss to followers and to the application.

@@ -256,7 +256,7 @@ func (c *Conn) admitCall(in *incoming, late bool) *inspectedError {
 		return inspect(errDraining, "").at("draining")
 	}
 	limit := int64(c.router.opts.Limits.Concurrency)
-	if n := c.inFlight.Add(1); n > limit {
+	if n := int64(c.inFlight.Add(1)); n > limit {
 		c.inFlight.Add(-1)
 		return limitError(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: limit}).at("concurrency")
 	}

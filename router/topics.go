@@ -153,7 +153,7 @@ func (ts *topics) unsubscribe(t *topic, c *Conn) {
 	delete(t.members, c)
 	delete(t.joining, c)
 	if f := t.followers[c]; f != nil {
-		f.release()
+		f.release(c)
 		delete(t.followers, c)
 	}
 	t.presence.unwatch(c)

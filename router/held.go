@@ -1,0 +1,71 @@
+package router
+
+import (
+	"sync/atomic"
+
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// This file bounds what is held for a connection until answers about its topics have been queued.
+
+// A connRecovery is what a connection needs because its client recovers what it has missed.
+type connRecovery struct {
+	// What the followers of the connection hold together. They have different locks.
+	heldMessages, heldBytes atomic.Int64
+}
+
+// recoveryState returns the connection's connRecovery, and creates it if there is none.
+func (c *Conn) recoveryState() *connRecovery {
+	if r := c.recovery.Load(); r != nil {
+		return r
+	}
+	c.recovery.CompareAndSwap(nil, new(connRecovery))
+	return c.recovery.Load()
+}
+
+// hold adds frames to what is held, and reports whether all of it is within the limits.
+func (r *connRecovery) hold(messages, bytes, maxMessages, maxBytes int) bool {
+	allMessages, allBytes := r.heldMessages.Add(int64(messages)), r.heldBytes.Add(int64(bytes))
+	return allMessages <= int64(maxMessages) && allBytes <= int64(maxBytes)
+}
+
+// holdMissed holds frames that the client has missed. It reports false, and holds none, unless they,
+// what other followers hold, and what waits in the send queue together fill at most half of it. So a
+// client that returns to many topics can receive what is held for all of them.
+func (f *follower) holdMissed(c *Conn, frames []*wsconn.Frame) bool {
+	limits, queue, bytes := &c.router.opts.Limits, c.ws.QueueStats(), 0
+	for _, frame := range frames {
+		bytes += len(frame.Text())
+	}
+	f.frames, f.bytes = frames, bytes
+	if !c.recoveryState().hold(len(frames), bytes, limits.QueueMessages/2-queue.Messages, limits.QueueBytes/2-queue.Bytes) {
+		f.release(c)
+		return false
+	}
+	return true
+}
+
+// holdNext holds a frame that follows what the client has missed. It reports false if the followers
+// hold more than a send queue.
+func (f *follower) holdNext(c *Conn, frame *wsconn.Frame) bool {
+	limits, bytes := &c.router.opts.Limits, len(frame.Text())
+	f.frames, f.bytes = append(f.frames, frame), f.bytes+bytes
+	return c.recoveryState().hold(1, bytes, limits.QueueMessages, limits.QueueBytes)
+}
+
+// release drops what is held.
+func (f *follower) release(c *Conn) {
+	for _, frame := range f.takeHeld(c) {
+		frame.Release()
+	}
+}
+
+// takeHeld returns what is held, for which the caller is responsible from then on.
+func (f *follower) takeHeld(c *Conn) []*wsconn.Frame {
+	frames := f.frames
+	if len(frames) > 0 {
+		c.recoveryState().hold(-len(frames), -f.bytes, 0, 0)
+	}
+	f.frames, f.bytes = nil, 0
+	return frames
+}
