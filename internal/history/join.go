@@ -15,6 +15,10 @@ type Joined struct {
 	Publications []broker.Publication
 	Position     broker.Position // everything after it will be delivered
 
+	// State is true if the subscriber begins with the current state. Publications are then those
+	// that were stored since.
+	State bool
+
 	// Ended is set if the epoch of the subscriber's position has ended meanwhile: publications of
 	// that epoch with higher offsets, if there were any, are lost.
 	Ended *broker.Position
@@ -23,6 +27,15 @@ type Joined struct {
 // joinAttempts bounds how often a Join begins again because a loss or too many publications came
 // between reading the store and activating the subscriber.
 const joinAttempts = 3
+
+// An outcome is the result of an attempt to add a subscriber.
+type outcome int
+
+const (
+	again         outcome = iota // another attempt is needed
+	joined                       // activate was called
+	unrecoverable                // no attempt will succeed
+)
 
 // Join adds a subscriber that has received everything up to since, or that begins now if since is
 // the zero Position. It reads at most limit missed publications, and then calls activate exactly once,
@@ -34,14 +47,7 @@ func (s *Sequencer) Join(ctx context.Context, since broker.Position, limit int, 
 		return err
 	}
 	if since.Epoch != "" {
-		// The subscriber may come from a node that is ahead of this one.
-		caughtUp := func(compared bool) bool {
-			return compared || s.last.Epoch != since.Epoch || s.last.Offset >= since.Offset
-		}
-		if err := s.await(ctx, caughtUp); err != nil {
-			return err
-		}
-		if joined, err := s.rejoin(ctx, since, limit, activate); joined || err != nil {
+		if result, err := s.rejoin(ctx, since, limit, activate); result == joined || err != nil {
 			return err
 		}
 	}
@@ -51,53 +57,64 @@ func (s *Sequencer) Join(ctx context.Context, since broker.Position, limit int, 
 	return nil
 }
 
-// rejoin adds a subscriber that has a position. It reports false if it has to give up.
-func (s *Sequencer) rejoin(ctx context.Context, since broker.Position, limit int, activate func(Joined)) (joined bool, err error) {
+// rejoin adds a subscriber that has a position, unless it cannot receive what it has missed.
+func (s *Sequencer) rejoin(ctx context.Context, since broker.Position, limit int, activate func(Joined)) (outcome, error) {
+	// The subscriber may come from a node that is ahead of this one.
+	caughtUp := func(compared bool) bool {
+		return compared || s.last.Epoch != since.Epoch || s.last.Offset >= since.Offset
+	}
+	if err := s.await(ctx, caughtUp); err != nil {
+		return again, err
+	}
+	return s.attempt(ctx, func() (outcome, error) { return s.tryJoin(ctx, since, limit, activate) })
+}
+
+// attempt calls try until it needs no other attempt, at most joinAttempts times. Calls that need
+// another one because the store is away do not count.
+func (s *Sequencer) attempt(ctx context.Context, try func() (outcome, error)) (outcome, error) {
 	backoff := minBackoff
 	for attempt := 0; attempt < joinAttempts; {
-		done, err := s.tryJoin(ctx, since, limit, activate)
+		result, err := try()
 		switch {
-		case done:
-			return true, nil
+		case result != again:
+			return result, err
 		case ctx.Err() != nil:
-			return false, context.Cause(ctx)
+			return again, context.Cause(ctx)
 		case s.isClosed():
-			return false, ErrClosed
+			return again, ErrClosed
 		case err != nil:
 			s.sleep(ctx, &backoff)
 		default:
 			attempt++
 			if err := s.await(ctx, func(compared bool) bool { return compared }); err != nil {
-				return false, err
+				return again, err
 			}
 		}
 	}
-	return false, nil
+	return again, nil
 }
 
-// tryJoin is one attempt of Join. It reports false if another one is needed.
-func (s *Sequencer) tryJoin(ctx context.Context, since broker.Position, limit int, activate func(Joined)) (done bool, err error) {
+// tryJoin is one attempt of Join.
+func (s *Sequencer) tryJoin(ctx context.Context, since broker.Position, limit int, activate func(Joined)) (outcome, error) {
 	j := s.register()
 	defer s.unregister(j)
 	result, after, ok, err := s.missed(ctx, since, limit)
 	if err != nil {
-		return false, err
+		return again, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !ok {
-		activate(Joined{Position: s.last})
-		return true, nil
-	}
-	if j.broken || result.Position.Epoch != s.last.Epoch || !s.merge(&result, after, j.received) {
-		return false, nil // this node may not know yet that an epoch has ended
-	}
-	if len(result.Publications) > limit {
-		result = Joined{}
+	switch {
+	case !ok:
+		return unrecoverable, nil
+	case j.full || j.loss || result.Position.Epoch != s.last.Epoch || !s.merge(&result, after, j.received):
+		return again, nil // this node may not know yet that an epoch has ended
+	case len(result.Publications) > limit:
+		return unrecoverable, nil
 	}
 	result.Position = s.last
 	activate(result)
-	return true, nil
+	return joined, nil
 }
 
 // missed reads what follows since. ok is false if the store does not reach back, or too much was
@@ -154,8 +171,10 @@ func (s *Sequencer) merge(result *Joined, after uint64, received []broker.Public
 // A joining is a subscriber between the moment that it is registered and its activation. The
 // Sequencer's lock guards it.
 type joining struct {
-	received []broker.Publication
-	broken   bool // a loss or too many publications: begin again
+	received []broker.Publication // since the registration
+	full     bool                 // too many were received
+	loss     bool                 // a loss was reported
+	newEpoch bool                 // by an epoch that ended
 }
 
 func (s *Sequencer) register() *joining {
@@ -174,12 +193,17 @@ func (s *Sequencer) unregister(j *joining) {
 
 func (j *joining) add(p broker.Publication) {
 	if len(j.received) >= maxBuffered {
-		j.broken, j.received = true, nil
+		j.full, j.received = true, nil
 	}
-	if !j.broken {
+	if !j.full {
 		p.Packet = slices.Clone(p.Packet)
 		j.received = append(j.received, p)
 	}
+}
+
+func (j *joining) lose(l Loss) {
+	j.loss = true
+	j.newEpoch = j.newEpoch || l.Reset || l.Epoch != ""
 }
 
 // await waits until a condition holds, which it checks with the lock held after every page that is

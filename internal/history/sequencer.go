@@ -336,7 +336,7 @@ func (s *Sequencer) sinkLost(l Loss) {
 	l.Position = s.last
 	s.sink.Lost(l)
 	for _, j := range s.joining {
-		j.broken = true // it must begin again
+		j.lose(l)
 	}
 }
 
