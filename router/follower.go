@@ -35,6 +35,12 @@ type Recovery struct {
 	// with higher offsets than Ended.Offset, if there were any, are lost, also if the subscriber has
 	// received them.
 	Ended *broker.Position
+
+	// State is how many publications the client receives first, with the current state; see
+	// [Context.SubscribeState].
+	State int
+
+	hasState bool // the client receives the state, perhaps of no key
 }
 
 // A recoveryReply is a Recovery in the answer to a client.
@@ -43,10 +49,14 @@ type recoveryReply struct {
 	Offset    uint64         `json:"offset"`
 	Recovered bool           `json:"recovered"`
 	Ended     *endedPosition `json:"ended,omitempty"`
+	State     *int           `json:"state,omitempty"`
 }
 
 func newRecoveryReply(r Recovery) *recoveryReply {
 	reply := &recoveryReply{Epoch: r.Position.Epoch, Offset: r.Position.Offset, Recovered: r.Recovered}
+	if r.hasState {
+		reply.State = &r.State
+	}
 	if r.Ended != nil {
 		reply.Ended = &endedPosition{r.Ended.Epoch, r.Ended.Offset}
 	}
@@ -98,7 +108,7 @@ func (c *Context) SubscribeSince(topic string, since broker.Position) (Recovery,
 	if err := c.conn.router.topics.mustHaveHistory(topic); err != nil {
 		return Recovery{}, err
 	}
-	recovery, err := c.conn.subscribeSince(c, topic, since)
+	recovery, err := c.conn.subscribeSince(c, topic, since, false)
 	c.conn.router.topics.releaseFollower(topic, c.conn)
 	return recovery, err
 }
@@ -112,17 +122,21 @@ func (ts *topics) mustHaveHistory(topic string) error {
 }
 
 // subscribeSince subscribes a client that has received everything up to since, or that begins now if
-// since is the zero Position. It waits for the store. What the client has missed is held until
-// releaseFollower is called.
-func (c *Conn) subscribeSince(ctx context.Context, topic string, since broker.Position) (Recovery, error) {
+// since is the zero Position. If state is set, a client that begins now, or that cannot receive what it
+// has missed, receives the current state. subscribeSince waits for the store. What the client has
+// missed is held until releaseFollower is called.
+func (c *Conn) subscribeSince(ctx context.Context, topic string, since broker.Position, state bool) (Recovery, error) {
 	t, f, added, err := c.addFollower(topic)
 	if err != nil {
 		return Recovery{}, err
 	}
 	var result Recovery
 	active := false
-	limit := min(t.pattern.opts.History.Messages, c.router.opts.Limits.QueueMessages/2)
-	err = t.sequencer.Join(ctx, since, limit, func(j history.Joined) { result, active = t.activate(c, f, j) })
+	if state {
+		result, active, err = t.joinState(ctx, c, f, since)
+	} else {
+		err = t.sequencer.Join(ctx, since, t.maxMissed(c), func(j history.Joined) { result, active = t.activate(c, f, j) })
+	}
 	switch {
 	case err == nil && active:
 		return result, nil
@@ -137,6 +151,11 @@ func (c *Conn) subscribeSince(ctx context.Context, topic string, since broker.Po
 		return Recovery{}, errUnsubscribed
 	}
 	return Recovery{}, err
+}
+
+// maxMissed returns how many publications c may miss at most to receive them when it returns.
+func (t *topic) maxMissed(c *Conn) int {
+	return min(t.pattern.opts.History.Messages, c.router.opts.Limits.QueueMessages/2)
 }
 
 // errUnsubscribed ends a subscription with positions that the connection has ended meanwhile.
@@ -178,6 +197,17 @@ func (t *topic) activate(c *Conn, f *follower, j history.Joined) (recovery Recov
 	if t.joining[c] != f {
 		return Recovery{}, false
 	}
+	t.follow(c, f)
+	if !j.Recovered || !t.holdMissed(c, f, j.Publications) {
+		return Recovery{Position: j.Position}, true
+	}
+	from := j.Position
+	from.Offset -= uint64(len(j.Publications))
+	return Recovery{Position: from, Recovered: true, Ended: j.Ended}, true
+}
+
+// follow makes a connection that is joining a follower, whose frames are held. t.mu must be held.
+func (t *topic) follow(c *Conn, f *follower) {
 	delete(t.joining, c)
 	if t.followers == nil {
 		t.followers = map[*Conn]*follower{}
@@ -187,12 +217,6 @@ func (t *topic) activate(c *Conn, f *follower, j history.Joined) (recovery Recov
 	}
 	f.held = true
 	t.followers[c], t.members[c] = f, struct{}{}
-	if !j.Recovered || !t.holdMissed(c, f, j.Publications) {
-		return Recovery{Position: j.Position}, true
-	}
-	from := j.Position
-	from.Offset -= uint64(len(j.Publications))
-	return Recovery{Position: from, Recovered: true, Ended: j.Ended}, true
 }
 
 // holdMissed encodes the publications that a follower has missed. It reports false, and keeps none,
@@ -213,16 +237,26 @@ func (t *topic) holdMissed(c *Conn, f *follower, missed []broker.Publication) bo
 // positionedFrame encodes a stored publication for one connection: as a position only, if the
 // publication lacks the connection's format.
 func (t *topic) positionedFrame(c *Conn, p broker.Publication) *wsconn.Frame {
-	_, packet := cutExcept(p.Packet)
-	message, _, ok := c.router.parseMessagePacket(packet, 1<<c.format, p.At)
-	if ok {
-		defer message.release()
-		if frame := message.positioned(c.format, t.name, p.Position.Offset); frame != nil {
-			frame.Retain()
-			return frame
-		}
+	if frame := t.storedFrame(c, p); frame != nil {
+		return frame
 	}
 	return t.positionFrame(c, positionMessage{Epoch: p.Position.Epoch, Offset: p.Position.Offset, Lost: &lostOffsets{p.Position.Offset, p.Position.Offset}})
+}
+
+// storedFrame encodes a stored publication for one connection. It returns nil if the publication lacks
+// the connection's format.
+func (t *topic) storedFrame(c *Conn, p broker.Publication) *wsconn.Frame {
+	_, packet := cutExcept(p.Packet)
+	message, _, ok := c.router.parseMessagePacket(packet, 1<<c.format, p.At)
+	if !ok {
+		return nil
+	}
+	defer message.release()
+	frame := message.positioned(c.format, t.name, p.Position.Offset)
+	if frame != nil {
+		frame.Retain()
+	}
+	return frame
 }
 
 // positionFrame encodes a position for a connection. It cannot fail: it contains only strings and

@@ -50,6 +50,11 @@ type PublishOptions struct {
 	// an earlier one on the same topic is not stored again, and PublishStored returns the position
 	// of that one. A key that clients choose should contain their user ID. "" is no key.
 	IdempotencyKey string
+
+	// Removed ends the current state of the key of the message, which must be [Conflatable]. The
+	// message is published like any other and should say that the key was removed, so it is
+	// usually of another type than the messages that set the state.
+	Removed bool
 }
 
 // PublishStored publishes a message on a topic with a History, waits until it is stored, and
@@ -69,13 +74,17 @@ func (r *Router) PublishStored(ctx context.Context, topic string, m Message, opt
 	if opts == nil {
 		opts = &PublishOptions{}
 	}
-	return r.topics.publishStored(ctx, topic, nil, m, opts.IdempotencyKey)
+	return r.topics.publishStored(ctx, topic, nil, m, *opts)
 }
 
 // publishStored stores a message, which all nodes then deliver, and delivers it on this node at
 // once if it is the next one here.
-func (ts *topics) publishStored(ctx context.Context, name string, except *Conn, m Message, key string) (broker.Position, error) {
+func (ts *topics) publishStored(ctx context.Context, name string, except *Conn, m Message, opts PublishOptions) (broker.Position, error) {
 	r := ts.router
+	key, err := stateKey(m, opts.Removed)
+	if err != nil {
+		return broker.Position{}, err
+	}
 	message, err := r.encodeAll(m, 1<<(len(r.opts.Codecs)+1)-1)
 	if err != nil {
 		message.release()
@@ -86,7 +95,10 @@ func (ts *topics) publishStored(ctx context.Context, name string, except *Conn, 
 	if except != nil {
 		packet = append(appendString([]byte{packetExcept}, except.id), packet...)
 	}
-	stored, err := r.histories.Append(ctx, broker.Append{Topic: name, Retention: ts.patternOf(name).opts.History.retention(), Packet: packet, IdempotencyKey: key})
+	stored, err := r.histories.Append(ctx, broker.Append{
+		Topic: name, Retention: ts.patternOf(name).opts.History.retention(), Packet: packet,
+		IdempotencyKey: opts.IdempotencyKey, StateKey: key, Removed: opts.Removed,
+	})
 	if err != nil {
 		return broker.Position{}, err
 	}
@@ -186,14 +198,20 @@ func (r *Router) ReadHistory(ctx context.Context, topic string, q broker.Query) 
 	if err != nil {
 		return nil, current, err
 	}
-	for _, p := range page.Publications {
+	messages, err = r.parseAllStored(page.Publications)
+	return messages, page.Position, err
+}
+
+// parseAllStored returns stored messages in JSON.
+func (r *Router) parseAllStored(publications []broker.Publication) (messages []StoredMessage, err error) {
+	for _, p := range publications {
 		m, err := r.parseStored(p)
 		if err != nil {
-			return nil, current, err
+			return nil, err
 		}
 		messages = append(messages, m)
 	}
-	return messages, page.Position, nil
+	return messages, nil
 }
 
 // parseStored returns a stored message in JSON.

@@ -18,6 +18,10 @@ type subscribeRequest struct {
 	Positions bool   `json:"positions"`
 	Epoch     string `json:"epoch"`
 	Offset    uint64 `json:"offset"`
+
+	// State asks for the current state, unless the client can receive what it has missed since the
+	// position. It implies Positions.
+	State bool `json:"state"`
 }
 
 // MessageType returns the name of the message.
@@ -87,8 +91,8 @@ func (ts *topics) handleSubscribe(ctx *Context, m subscribeRequest) (subscribeRe
 		return subscribeReply{}, err // the call has ended while Authorize was running
 	}
 	reply := subscribeReply{Topic: m.Topic}
-	if p.opts.History.enabled() && (m.Positions || m.Epoch != "") {
-		result, err := ctx.conn.subscribeSince(ctx, m.Topic, broker.Position{Epoch: m.Epoch, Offset: m.Offset})
+	if p.opts.History.enabled() && (m.Positions || m.State || m.Epoch != "") {
+		result, err := ctx.conn.subscribeSince(ctx, m.Topic, broker.Position{Epoch: m.Epoch, Offset: m.Offset}, m.State)
 		if err != nil {
 			return subscribeReply{}, err
 		}

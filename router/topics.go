@@ -193,7 +193,7 @@ func (ts *topics) publish(ctx context.Context, name string, except *Conn, m Mess
 		if ts.retains(name) {
 			ctx, cancel := context.WithTimeout(ctx, ts.router.opts.Timeouts.Call)
 			defer cancel()
-			_, err := ts.publishStored(ctx, name, except, m, "")
+			_, err := ts.publishStored(ctx, name, except, m, PublishOptions{})
 			return err
 		}
 	}
