@@ -3,6 +3,7 @@ package history_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -33,6 +34,7 @@ type simStore struct {
 	previous broker.Position
 	top      uint64
 	stored   []broker.Publication
+	log      []broker.Publication       // all that led to the current position
 	assigned map[broker.Position]string // the truth, of all epochs
 	sessions []*simSession
 	faults   map[string]int
@@ -55,12 +57,15 @@ func (s *simStore) happens(fault string, percent int) bool {
 	return true
 }
 
-func (s *simStore) append(packet string) broker.Position {
+func (s *simStore) append(packet, key string, removed bool) broker.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.top++
-	p := broker.Publication{Position: broker.Position{Epoch: s.epoch, Offset: s.top}, Packet: []byte(packet)}
+	p := broker.Publication{
+		Position: broker.Position{Epoch: s.epoch, Offset: s.top}, Packet: []byte(packet), StateKey: key, Removed: removed,
+	}
 	s.assigned[p.Position] = packet
+	s.log = append(s.log, p)
 	s.stored = append(s.stored, p)
 	s.stored = s.stored[max(0, len(s.stored)-s.keep):]
 	for _, session := range s.sessions {
@@ -82,6 +87,7 @@ func (s *simStore) failOver(lose int) {
 	lose = min(lose, len(s.stored))
 	s.stored = slices.Clip(s.stored[:len(s.stored)-lose])
 	s.top -= uint64(lose)
+	s.log = slices.Clip(s.log[:s.top])
 	s.previous = broker.Position{Epoch: s.epoch, Offset: s.top}
 	s.epochs++
 	s.epoch = fmt.Sprintf("e%d", s.epochs)
@@ -113,10 +119,6 @@ func (s *simSession) Append(context.Context, broker.Append) (broker.Appended, er
 	return broker.Appended{}, errors.New("not used")
 }
 
-func (s *simSession) ReadState(context.Context, string, broker.Retention) (broker.State, error) {
-	return broker.State{}, errors.New("not used")
-}
-
 func (s *simSession) Follow(string) {
 	time.AfterFunc(10*time.Millisecond, func() { s.following() })
 }
@@ -131,30 +133,66 @@ func (s *simSession) following() {
 
 func (s *simSession) Unfollow(string) {}
 
-func (s *simSession) Read(_ context.Context, q broker.Query) (broker.Page, error) {
+func (s *simSession) Read(_ context.Context, q broker.Query) (page broker.Page, err error) {
 	st := s.store
-	st.mu.Lock()
-	delay := time.Duration(st.rng.IntN(20)) * time.Millisecond
-	fails := st.happens("read failed", 5)
-	st.mu.Unlock()
+	err = st.read(func() {
+		page = broker.Page{Position: broker.Position{Epoch: st.epoch, Offset: st.top}, Previous: st.previous}
+		for _, p := range st.stored {
+			if p.Position.Offset > q.After && len(page.Publications) < q.Limit {
+				page.Publications = append(page.Publications, p)
+			}
+		}
+	})
+	return page, err
+}
+
+// ReadState returns the state in any order.
+func (s *simSession) ReadState(context.Context, string, broker.Retention) (state broker.State, err error) {
+	st := s.store
+	err = st.read(func() {
+		state.Position = broker.Position{Epoch: st.epoch, Offset: st.top}
+		latest := map[string]broker.Publication{}
+		for _, p := range st.log {
+			if latest[p.StateKey] = p; p.Removed {
+				delete(latest, p.StateKey)
+			}
+		}
+		state.Publications = slices.Collect(maps.Values(latest))
+	})
+	return state, err
+}
+
+// read calls f after some time with the lock held, and returns after some more time; or fails.
+func (s *simStore) read(f func()) error {
+	s.mu.Lock()
+	delay := time.Duration(s.rng.IntN(20)) * time.Millisecond
+	fails := s.happens("read failed", 5)
+	s.mu.Unlock()
 	time.Sleep(delay)
 	if fails {
-		return broker.Page{}, errors.New("the store is away")
+		return errors.New("the store is away")
 	}
-	st.mu.Lock()
-	page := broker.Page{Position: broker.Position{Epoch: st.epoch, Offset: st.top}, Previous: st.previous}
-	for _, p := range st.stored {
-		if p.Position.Offset > q.After && len(page.Publications) < q.Limit {
-			page.Publications = append(page.Publications, p)
-		}
-	}
-	delay = time.Duration(st.rng.IntN(20)) * time.Millisecond
-	if st.happens("answer delayed", 20) {
+	s.mu.Lock()
+	f()
+	delay = time.Duration(s.rng.IntN(20)) * time.Millisecond
+	if s.happens("answer delayed", 20) {
 		delay += 100 * time.Millisecond
 	}
-	st.mu.Unlock()
+	s.mu.Unlock()
 	time.Sleep(delay)
-	return page, nil
+	return nil
+}
+
+// connect adds a node.
+func (s *simStore) connect(sink history.Sink) *simSession {
+	session := &simSession{store: s}
+	s.mu.Lock()
+	s.sessions = append(s.sessions, session)
+	s.mu.Unlock()
+	session.mu.Lock()
+	defer session.mu.Unlock()
+	session.seq = history.NewSequencer(session, "topic", broker.Retention{Messages: s.keep}, sink)
+	return session
 }
 
 // A simNode has a sequencer and subscribers.
@@ -204,13 +242,8 @@ func (u *subscriber) lose(t *testing.T, l history.Loss) {
 }
 
 func newSimNode(t *testing.T, store *simStore) *simNode {
-	n := &simNode{t: t, store: store, session: &simSession{store: store}, subs: map[*subscriber]struct{}{}}
-	store.mu.Lock()
-	store.sessions = append(store.sessions, n.session)
-	store.mu.Unlock()
-	n.session.mu.Lock()
-	defer n.session.mu.Unlock()
-	n.seq = history.NewSequencer(n.session, "topic", broker.Retention{Messages: store.keep}, history.Sink{
+	n := &simNode{t: t, store: store, subs: map[*subscriber]struct{}{}}
+	n.session = store.connect(history.Sink{
 		Deliver: func(p broker.Publication) {
 			store.mu.Lock()
 			defer store.mu.Unlock()
@@ -231,7 +264,7 @@ func newSimNode(t *testing.T, store *simStore) *simNode {
 			}
 		},
 	})
-	n.session.seq = n.seq
+	n.seq = n.session.seq
 	return n
 }
 
@@ -299,7 +332,7 @@ func simulate(t *testing.T, seed uint64, sc scenario) {
 		clients.Go(func() { move(nodes, u, own, stop) })
 	}
 	for n := range publications {
-		store.append(fmt.Sprint(n))
+		store.append(fmt.Sprint(n), "", false)
 		time.Sleep(time.Duration(rng.IntN(6)) * time.Millisecond)
 		switch n := rng.IntN(200); {
 		case n == 0 && sc.failovers:
