@@ -198,7 +198,7 @@ func (t *topic) activate(c *Conn, f *follower, j history.Joined) (recovery Recov
 		return Recovery{}, false
 	}
 	t.follow(c, f)
-	if !j.Recovered || !t.holdMissed(c, f, j.Publications) {
+	if !j.Recovered || !t.holdMissed(c, f, nil, j.Publications) {
 		return Recovery{Position: j.Position}, true
 	}
 	from := j.Position
@@ -219,10 +219,9 @@ func (t *topic) follow(c *Conn, f *follower) {
 	t.followers[c], t.members[c] = f, struct{}{}
 }
 
-// holdMissed encodes the publications that a follower has missed. It reports false, and keeps none,
-// if they are too many or too long for its send queue.
-func (t *topic) holdMissed(c *Conn, f *follower, missed []broker.Publication) bool {
-	var frames []*wsconn.Frame
+// holdMissed encodes the publications that a follower has missed, to be sent after some frames. It
+// reports false, and keeps none, if they are too many or too long for its send queue.
+func (t *topic) holdMissed(c *Conn, f *follower, frames []*wsconn.Frame, missed []broker.Publication) bool {
 	bytes := 0
 	for _, p := range missed {
 		frame := t.positionedFrame(c, p)

@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // This file keeps the current state of the keys of a topic with a History, and sends it to clients
@@ -65,67 +66,82 @@ func (c *Context) SubscribeState(topic string) (Recovery, error) {
 	return recovery, err
 }
 
+// A stateJoin is a subscriber that joins with the current state of a topic.
+type stateJoin struct {
+	topic *topic
+	conn  *Conn
+	f     *follower
+
+	frames  []*wsconn.Frame // the state
+	result  Recovery
+	active  bool // the subscriber has not unsubscribed or asked again meanwhile
+	tooMuch bool // it cannot hold what it would receive
+}
+
 // joinState makes a subscriber a follower, and holds what it has missed since a position or, if it
 // cannot receive that or has no position, the current state. It reports false if the subscriber has
 // unsubscribed or has asked again meanwhile.
-func (t *topic) joinState(ctx context.Context, c *Conn, f *follower, since broker.Position) (result Recovery, active bool, err error) {
-	keys, tooMuch := 0, false
-	prepare := func(state []broker.Publication) error {
-		keys = len(state)
-		return t.holdState(c, f, state)
+func (t *topic) joinState(ctx context.Context, c *Conn, f *follower, since broker.Position) (Recovery, bool, error) {
+	j := &stateJoin{topic: t, conn: c, f: f}
+	defer j.release()
+	err := t.sequencer.JoinState(ctx, since, t.maxMissed(c), j.prepare, j.activate)
+	if j.tooMuch && since.Epoch != "" {
+		j.tooMuch = false
+		err = t.sequencer.JoinState(ctx, broker.Position{}, 0, j.prepare, j.activate)
+		j.result.Recovered = false
 	}
-	activate := func(j history.Joined) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if t.joining[c] != f {
-			return
-		}
-		if tooMuch = !t.holdMissed(c, f, j.Publications); tooMuch {
-			return
-		}
-		t.follow(c, f)
-		active = true
-		result = Recovery{Position: j.Position, Recovered: j.Recovered, Ended: j.Ended}
-		result.Position.Offset -= uint64(len(j.Publications))
-		if j.State {
-			result.hasState, result.State = true, keys
-		}
+	if j.tooMuch {
+		err = &errors.Error{Code: errors.Unavailable, Message: "too many messages are waiting for this connection"}
 	}
-	err = t.sequencer.JoinState(ctx, since, t.maxMissed(c), prepare, activate)
-	if tooMuch && since.Epoch != "" { // what it has missed is too long
-		tooMuch = false
-		err = t.sequencer.JoinState(ctx, broker.Position{}, 0, prepare, activate)
-		result.Recovered = false
-	}
-	if tooMuch {
-		err = &errors.Error{Code: errors.Unavailable, Message: "too much was published while the state was read"}
-	}
-	if !active {
-		f.release()
-	}
-	return result, active, err
+	return j.result, j.active, err
 }
 
-// holdState encodes the state for a follower that is joining. If it is too large, holdState keeps
-// nothing and returns an error.
-func (t *topic) holdState(c *Conn, f *follower, state []broker.Publication) error {
-	f.release() // what an earlier attempt has read
-	limits := c.router.opts.Limits
-	bytes := 0
+// prepare encodes the state. It returns an error if the state is too large.
+func (j *stateJoin) prepare(state []broker.Publication) error {
+	j.release() // what an earlier attempt has read
+	limits, bytes := j.conn.router.opts.Limits, 0
 	for _, p := range state {
-		frame := t.storedFrame(c, p)
+		frame := j.topic.storedFrame(j.conn, p)
 		if frame == nil {
-			f.release()
-			return t.stateLacksFormat(p.Position)
+			return j.topic.stateLacksFormat(p.Position)
 		}
-		f.frames = append(f.frames, frame)
+		j.frames = append(j.frames, frame)
 		bytes += len(frame.Text())
 		if len(state) > limits.QueueMessages/2 || bytes > limits.QueueBytes/2 {
-			f.release()
-			return t.stateTooLarge(len(state), limits)
+			return j.topic.stateTooLarge(len(state), limits)
 		}
 	}
 	return nil
+}
+
+// activate makes the subscriber a follower. The sequencer calls it under its lock.
+func (j *stateJoin) activate(joined history.Joined) {
+	t, c, f := j.topic, j.conn, j.f
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.joining[c] != f {
+		return
+	}
+	keys, frames := len(j.frames), j.frames
+	j.frames = nil // holdMissed takes or releases them
+	if j.tooMuch = !t.holdMissed(c, f, frames, joined.Publications); j.tooMuch {
+		return
+	}
+	t.follow(c, f)
+	j.active = true
+	j.result = Recovery{Position: joined.Position, Recovered: joined.Recovered, Ended: joined.Ended}
+	j.result.Position.Offset -= uint64(len(joined.Publications))
+	if joined.State {
+		j.result.hasState, j.result.State = true, keys
+	}
+}
+
+// release drops the state if no follower holds it.
+func (j *stateJoin) release() {
+	for _, frame := range j.frames {
+		frame.Release()
+	}
+	j.frames = nil
 }
 
 func (t *topic) stateTooLarge(keys int, limits Limits) error {

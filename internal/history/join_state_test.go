@@ -1,0 +1,117 @@
+package history_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/history"
+)
+
+// A scriptedSession returns a page for every Read, and calls a function for every ReadState.
+type scriptedSession struct {
+	broker.HistorySession
+
+	readState func() broker.State
+
+	mu   sync.Mutex
+	page broker.Page
+}
+
+func (s *scriptedSession) Follow(string) {}
+
+func (s *scriptedSession) Unfollow(string) {}
+
+func (s *scriptedSession) Read(context.Context, broker.Query) (broker.Page, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.page, nil
+}
+
+func (s *scriptedSession) set(page broker.Page) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.page = page
+}
+
+func (s *scriptedSession) ReadState(context.Context, string, broker.Retention) (broker.State, error) {
+	return s.readState(), nil
+}
+
+// startScripted returns a session whose topic is at a position, and its sequencer.
+func startScripted(t *testing.T, at broker.Position) (*scriptedSession, *history.Sequencer) {
+	session := &scriptedSession{page: broker.Page{Position: at}}
+	sink := history.Sink{Deliver: func(broker.Publication) {}, Lost: func(history.Loss) {}}
+	seq := history.NewSequencer(session, "topic", broker.Retention{Messages: 10}, sink)
+	t.Cleanup(seq.Close)
+	seq.Following()
+	return session, seq
+}
+
+func publication(epoch string, offset uint64, packet string) broker.Publication {
+	return broker.Publication{Position: broker.Position{Epoch: epoch, Offset: offset}, Packet: []byte(packet)}
+}
+
+// TestJoinState_PublicationsOfAnEndedEpochAreNotMerged lets a store fail over while a subscriber
+// joins: offset 99 of the old epoch is lost after it was delivered, and used again.
+func TestJoinState_PublicationsOfAnEndedEpochAreNotMerged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		session, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 98})
+		synctest.Wait()
+		attempts := 0
+		session.readState = func() broker.State {
+			if attempts++; attempts > 1 {
+				return broker.State{Position: broker.Position{Epoch: "e2", Offset: 99}}
+			}
+			seq.Publish(publication("e1", 99, "lost"))
+			session.set(broker.Page{
+				Position:     broker.Position{Epoch: "e2", Offset: 99},
+				Previous:     broker.Position{Epoch: "e1", Offset: 98},
+				Publications: []broker.Publication{publication("e2", 99, "stored")},
+			})
+			return broker.State{Position: broker.Position{Epoch: "e2", Offset: 98}}
+		}
+		var got history.Joined
+		prepare := func([]broker.Publication) error { return nil }
+		require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, 10, prepare, func(j history.Joined) { got = j }))
+		for _, p := range got.Publications {
+			assert.Equal(t, "stored", string(p.Packet))
+		}
+		assert.Equal(t, broker.Position{Epoch: "e2", Offset: 99}, got.Position)
+		assert.True(t, got.State)
+	})
+}
+
+func TestJoinState_EndsWithTheErrorOfPrepare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		session, seq := startScripted(t, broker.Position{Epoch: "e1"})
+		session.readState = func() broker.State { return broker.State{Position: broker.Position{Epoch: "e1"}} }
+		tooLarge := errors.New("too large")
+		err := seq.JoinState(t.Context(), broker.Position{}, 10, func([]broker.Publication) error { return tooLarge }, func(history.Joined) {
+			t.Error("activated")
+		})
+		assert.Equal(t, tooLarge, err)
+	})
+}
+
+func TestJoinState_EndsAfterThreeAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		session, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 1})
+		attempts := 0
+		session.readState = func() broker.State { // the node never receives offset 9
+			attempts++
+			return broker.State{Position: broker.Position{Epoch: "e1", Offset: 9}}
+		}
+		err := seq.JoinState(t.Context(), broker.Position{}, 10, func([]broker.Publication) error { return nil }, func(history.Joined) {
+			t.Error("activated")
+		})
+		assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
+		assert.Equal(t, 3, attempts)
+	})
+}
