@@ -57,6 +57,14 @@ func (s *lossySession) Read(ctx context.Context, q broker.Query) (broker.Page, e
 	return s.HistorySession.Read(ctx, q)
 }
 
+// ReadState fails while the store is away.
+func (s *lossySession) ReadState(ctx context.Context, topic string, r broker.Retention) (broker.State, error) {
+	if s.broker.away.Load() {
+		return broker.State{}, errors.New("the store is away")
+	}
+	return s.HistorySession.ReadState(ctx, topic, r)
+}
+
 func publishTexts(t *testing.T, r *router.Router, from, to int) {
 	t.Helper()
 	for n := from; n <= to; n++ {

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,6 +16,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/codec/cbor"
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -47,6 +50,8 @@ type quoteLog struct {
 	states map[uint64]map[string]int
 }
 
+func newQuoteLog() *quoteLog { return &quoteLog{states: map[uint64]map[string]int{0: {}}} }
+
 // publish publishes a quote, or its removal if n is 0. Its calls must not be concurrent.
 func (l *quoteLog) publish(t *testing.T, r *router.Router, symbol string, n int) {
 	t.Helper()
@@ -62,9 +67,6 @@ func (l *quoteLog) publish(t *testing.T, r *router.Router, symbol string, n int)
 	maps.Copy(state, l.states[at.Offset-1])
 	if state[symbol] = n; n == 0 {
 		delete(state, symbol)
-	}
-	if l.states == nil {
-		l.states = map[uint64]map[string]int{0: {}}
 	}
 	l.states[at.Offset] = state
 }
@@ -227,9 +229,8 @@ func TestState_LateJoinersReceiveEveryKey(t *testing.T) {
 		runSynctest(t, name, func(t *testing.T) {
 			shared := memory.NewBroker()
 			nodes := []*router.Router{newStateRouter(shared, 1, nil), newStateRouter(shared, 1, nil)}
-			log := &quoteLog{}
-			first := &board{t: t, log: log, quotes: map[string]int{}}
-			log.states = map[uint64]map[string]int{0: {}}
+			log := newQuoteLog()
+			first := &board{t: t, log: log}
 			first.dial(nodes[0], opts...)
 			assert.Equal(t, 0, *first.answer.State, "no key has a state")
 			log.publish(t, nodes[0], "go", 1)
@@ -252,4 +253,256 @@ func TestState_LateJoinersReceiveEveryKey(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestState_RemovalsReachConcurrentJoiners lets clients join two nodes, lose their connections, and
+// return with and without their positions, while keys are set and removed.
+func TestState_RemovalsReachConcurrentJoiners(t *testing.T) {
+	for seed := range uint64(10) {
+		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) { joinConcurrently(t, seed) })
+	}
+}
+
+func joinConcurrently(t *testing.T, seed uint64) {
+	const publications, clients, keys = 500, 6, 5
+	shared := &lossyBroker{Broker: memory.NewBroker()}
+	nodes := []*router.Router{newStateRouter(shared, 3, nil), newStateRouter(shared, 3, nil)}
+	log := newQuoteLog()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		for n := range publications {
+			log.publish(t, nodes[rng.IntN(2)], fmt.Sprint(rng.IntN(keys)), (n+1)*min(rng.IntN(3), 1))
+			time.Sleep(time.Duration(rng.IntN(4)) * time.Millisecond)
+		}
+	})
+	boards := make([]*board, clients)
+	for i := range boards {
+		b := &board{t: t, log: log, client: routertest.Dial(t, nodes[0])}
+		boards[i] = b
+		rng := rand.New(rand.NewPCG(seed, uint64(2+i)))
+		wg.Go(func() {
+			for range 20 {
+				b.client.Abort()
+				if rng.IntN(2) == 0 {
+					b.epoch = "" // a new client
+				}
+				b.client = routertest.Dial(t, nodes[rng.IntN(2)])
+				b.subscribe()
+				time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
+				b.receive()
+			}
+		})
+	}
+	wg.Wait()
+	synctest.Wait()
+	for _, b := range boards {
+		b.receive()
+		assert.EqualValues(t, publications, b.offset)
+		assert.Equal(t, log.at(publications), b.quotes)
+		assert.Greater(t, b.states, 5)
+	}
+}
+
+func TestState_ReturningClientNeedsItOnlyIfItsPositionIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newStateRouter(nil, 3, nil)
+		log := newQuoteLog()
+		log.publish(t, r, "go", 1)
+		b := &board{t: t, log: log}
+		b.dial(r)
+		assert.Equal(t, 1, b.states)
+		b.client.Close()
+		log.publish(t, r, "js", 2)
+		log.publish(t, r, "go", 0)
+		b.dial(r)
+		assert.Equal(t, 1, b.states, "the history contains what it has missed")
+		assert.Equal(t, map[string]int{"js": 2}, b.quotes)
+		b.client.Close()
+		for n := range 4 {
+			log.publish(t, r, "c", 4+n)
+		}
+		b.dial(r)
+		assert.Equal(t, 2, b.states)
+		assert.False(t, b.answer.Recovered)
+		assert.Equal(t, map[string]int{"js": 2, "c": 7}, b.quotes)
+	})
+}
+
+// TestState_RepairsALoss loses a burst between two nodes, more than the history holds.
+func TestState_RepairsALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := &lossyBroker{Broker: memory.NewBroker()}
+		one, two := newStateRouter(shared.Broker, 1, nil), newStateRouter(shared, 1, nil)
+		log := newQuoteLog()
+		b := &board{t: t, log: log}
+		b.dial(two)
+		shared.drop.Store(true)
+		for n := range 5 {
+			log.publish(t, one, fmt.Sprint(n), n+1)
+		}
+		log.publish(t, one, "0", 0)
+		synctest.Wait()
+		shared.drop.Store(false)
+		time.Sleep(time.Minute) // the check of an idle topic finds the loss
+		b.receive()
+		assert.Equal(t, 1, b.losses)
+		assert.Empty(t, b.epoch)
+		b.subscribe()
+		synctest.Wait()
+		b.receive()
+		assert.Equal(t, 2, b.states)
+		assert.Equal(t, map[string]int{"1": 2, "2": 3, "3": 4, "4": 5}, b.quotes)
+		log.publish(t, one, "4", 0)
+		synctest.Wait()
+		b.receive()
+		assert.EqualValues(t, 7, b.offset)
+	})
+}
+
+// TestState_TooLargeIsAnError asks for a state that is larger than half of the send queue, by the
+// number and by the length of its messages, and is subscribed afterwards only if it was before.
+func TestState_TooLargeIsAnError(t *testing.T) {
+	for name, limits := range map[string]router.Limits{"messages": {QueueMessages: 10}, "bytes": {QueueBytes: 1500}} {
+		runSynctest(t, name, func(t *testing.T) {
+			var reports recorder[string]
+			r := newStateRouter(nil, 1, &router.Options{Limits: limits, OnError: func(e router.ErrorReport) { reports.add(e.Err.Error()) }})
+			log := newQuoteLog()
+			for n := range 5 {
+				log.publish(t, r, fmt.Sprint(n), 1)
+			}
+			b := &board{t: t, log: log}
+			b.dial(r)
+			assert.Len(t, b.quotes, 5)
+			for n := range 10 {
+				log.publish(t, r, fmt.Sprint(n), 2)
+			}
+			synctest.Wait()
+			b.receive()
+			late := routertest.Dial(t, r)
+			for _, client := range []*routertest.Conn{late, b.client} {
+				client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","state":true}}`)
+				err := routertest.ReceiveError(client)
+				assert.Equal(t, errors.ResourceExhausted, err.Code)
+				assert.False(t, err.Retryable())
+				assert.Contains(t, err.Message, `"feed/a"`)
+				assert.NotContains(t, err.Message, "Limits")
+			}
+			require.Len(t, reports.all(), 2)
+			assert.Contains(t, reports.all()[0], "raise Limits.QueueMessages")
+			log.publish(t, r, "go", 3)
+			synctest.Wait()
+			b.receive()
+			assert.Equal(t, 3, b.quotes["go"])
+			assert.Zero(t, late.Pending())
+		})
+	}
+}
+
+// TestState_SlowReaderIsDisconnectedAndReturns publishes to a client that does not read.
+func TestState_SlowReaderIsDisconnectedAndReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newStateRouter(nil, 1, &router.Options{Limits: router.Limits{QueueMessages: 50}, SlowConsumer: router.Conflate})
+		log := newQuoteLog()
+		for n := range 20 {
+			log.publish(t, r, fmt.Sprint(n), 1)
+		}
+		b := &board{t: t, log: log, client: routertest.Dial(t, r)}
+		b.client.Pause()
+		b.subscribe()
+		synctest.Wait()
+		for n := range 200 {
+			log.publish(t, r, fmt.Sprint(n%20), n+2)
+		}
+		b.client.Resume()
+		assert.Equal(t, router.StatusTryAgainLater, b.client.Closed().Code)
+		b.receive()
+		assert.Less(t, b.offset, uint64(220))
+		b.dial(r)
+		assert.EqualValues(t, 220, b.offset)
+		assert.Equal(t, log.at(220), b.quotes)
+	})
+}
+
+// TestState_StoreThatIsAwayDelaysSubscription also lets the first attempts fail.
+func TestState_StoreThatIsAwayDelaysSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := &lossyBroker{Broker: memory.NewBroker()}
+		r := newStateRouter(shared, 1, nil)
+		log := newQuoteLog()
+		log.publish(t, r, "go", 1)
+		shared.away.Store(true)
+		b := &board{t: t, log: log}
+		b.dial(r)
+		time.Sleep(3 * time.Second)
+		assert.Zero(t, b.client.Pending())
+		shared.away.Store(false)
+		b.handle(b.client.Next())
+		b.handle(b.client.Next())
+		assert.Equal(t, map[string]int{"go": 1}, b.quotes)
+	})
+}
+
+func TestReadState_ReturnsLatestMessageOfEachKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newStateRouter(nil, 1, nil)
+		log := newQuoteLog()
+		log.publish(t, r, "go", 1)
+		log.publish(t, r, "js", 2)
+		log.publish(t, r, "", 3) // the empty key is a key
+		log.publish(t, r, "go", 4)
+		log.publish(t, r, "js", 0)
+		require.NoError(t, r.Publish("feed/a", Blob{Text: "no key"}))
+		require.NoError(t, r.Publish("feed/a", Quote{Symbol: "c", N: 7}))
+		messages, at, err := r.ReadState(t.Context(), "feed/a")
+		require.NoError(t, err)
+		assert.EqualValues(t, 7, at.Offset)
+		var got []string
+		for _, m := range messages {
+			var quote Quote
+			require.NoError(t, m.Decode(&quote))
+			got = append(got, fmt.Sprintf("%d %s %d", m.Position.Offset, quote.Symbol, quote.N))
+		}
+		assert.Equal(t, []string{"3  3", "4 go 4", "7 c 7"}, got)
+		_, _, err = r.ReadState(t.Context(), "other")
+		assert.Equal(t, errors.FailedPrecondition, errors.CodeOf(err))
+		_, _, err = r.ReadState(t.Context(), "")
+		assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
+	})
+}
+
+func TestPublishStored_RemovalNeedsAKey(t *testing.T) {
+	r := newStateRouter(nil, 1, nil)
+	_, err := r.PublishStored(t.Context(), "feed/a", Blob{}, &router.PublishOptions{Removed: true})
+	assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
+	assert.ErrorContains(t, err, "router_test.Blob")
+}
+
+func TestSubscribeState_IsForHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newStateRouter(nil, 1, nil)
+		recoveries := make(chan router.Recovery, 1)
+		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+			recovery, err := ctx.SubscribeState("feed/a")
+			recoveries <- recovery
+			return Echoed(m), err
+		})
+		router.RPC(r, func(ctx *router.Context, _ Block) (Blocked, error) {
+			_, err := ctx.SubscribeState("other")
+			return Blocked{}, err
+		})
+		log := newQuoteLog()
+		log.publish(t, r, "go", 1)
+		log.publish(t, r, "js", 2)
+		client := routertest.Dial(t, r)
+		routertest.Call[Echoed](client, Echo{})
+		recovery := <-recoveries
+		assert.Equal(t, 2, recovery.State)
+		assert.EqualValues(t, 2, recovery.Position.Offset)
+		log.publish(t, r, "go", 3)
+		for n := range 3 {
+			assert.Equal(t, n+1, routertest.Receive[Quote](client).N)
+		}
+		assert.Equal(t, errors.FailedPrecondition, routertest.CallError(client, Block{}).Code)
+	})
 }

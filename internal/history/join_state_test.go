@@ -58,6 +58,29 @@ func publication(epoch string, offset uint64, packet string) broker.Publication 
 	return broker.Publication{Position: broker.Position{Epoch: epoch, Offset: offset}, Packet: []byte(packet)}
 }
 
+// TestJoinState_ReceivesWhatIsPublishedMeanwhile publishes before and after the moment of the state.
+func TestJoinState_ReceivesWhatIsPublishedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		session, seq := startScripted(t, broker.Position{Epoch: "e1"})
+		synctest.Wait()
+		attempts := 0
+		session.readState = func() broker.State {
+			attempts++
+			seq.Publish(publication("e1", 1, "before"))
+			seq.Publish(publication("e1", 2, "after"))
+			return broker.State{Position: broker.Position{Epoch: "e1", Offset: 1}}
+		}
+		var got history.Joined
+		prepare := func([]broker.Publication) error { return nil }
+		require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, 10, prepare, func(j history.Joined) { got = j }))
+		assert.Equal(t, history.Joined{
+			State: true, Recovered: true, Position: broker.Position{Epoch: "e1", Offset: 2},
+			Publications: []broker.Publication{publication("e1", 2, "after")},
+		}, got)
+		assert.Equal(t, 1, attempts)
+	})
+}
+
 // TestJoinState_PublicationsOfAnEndedEpochAreNotMerged lets a store fail over while a subscriber
 // joins: offset 99 of the old epoch is lost after it was delivered, and used again.
 func TestJoinState_PublicationsOfAnEndedEpochAreNotMerged(t *testing.T) {
