@@ -329,6 +329,48 @@ func TestState_ReturningClientNeedsItOnlyIfItsPositionIsLost(t *testing.T) {
 	})
 }
 
+// TestState_ReplacesMissedPublicationsThatAreTooLong lets a client miss many publications of one key.
+func TestState_ReplacesMissedPublicationsThatAreTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newStateRouter(nil, 100, &router.Options{Limits: router.Limits{QueueBytes: 2000}})
+		log := newQuoteLog()
+		log.publish(t, r, "go", 1)
+		b := &board{t: t, log: log}
+		for n := range 2 {
+			b.dial(r)
+			assert.Equal(t, 1+n, b.states)
+			assert.Equal(t, n == 0, b.answer.Recovered)
+			b.client.Close()
+			for n := range 20 {
+				log.publish(t, r, "js", 2+n)
+			}
+		}
+		assert.Equal(t, map[string]int{"go": 1, "js": 21}, b.quotes)
+	})
+}
+
+// TestState_ThatLacksTheFormatIsAnError stores a message on a node without codecs.
+func TestState_ThatLacksTheFormatIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := memory.NewBroker()
+		plain := router.New(&router.Options{Broker: shared})
+		router.Topic(plain, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 1}})
+		log := newQuoteLog()
+		log.publish(t, plain, "go", 1)
+		r := newStateRouter(shared, 1, discardLogs(router.Options{}))
+		client := routertest.Dial(t, r, routertest.Codec(cbor.New(nil)))
+		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","state":true}}`)
+		assert.Equal(t, errors.FailedPrecondition, routertest.ReceiveError(client).Code)
+		b := &board{t: t, log: log}
+		b.dial(r)
+		assert.Equal(t, map[string]int{"go": 1}, b.quotes)
+		log.publish(t, r, "go", 2)
+		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"t"},"payload":{"topic":"feed/a","state":true}}`)
+		assert.Equal(t, "$ws:subscribed", client.Next().Type)
+		assert.Equal(t, 2, routertest.Receive[Quote](client).N)
+	})
+}
+
 // TestState_RepairsALoss loses a burst between two nodes, more than the history holds.
 func TestState_RepairsALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
