@@ -132,6 +132,10 @@ func mustBeSlowConsumerPolicy(name string, p SlowConsumerPolicy) {
 
 // A Conflatable message replaces a queued message of the same type and key under the policy
 // [Conflate]: the position of one player, for example. The empty key is a key like any other.
+//
+// On a topic with a History, it is also the current state of its key, whatever its type is, until a
+// later message with the key replaces or removes it; see PublishOptions.Removed and
+// [Context.SubscribeState].
 type Conflatable interface {
 	Message
 	ConflationKey() string
