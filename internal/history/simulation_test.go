@@ -57,7 +57,7 @@ func (s *simStore) happens(fault string, percent int) bool {
 	return true
 }
 
-func (s *simStore) append(packet, key string, removed bool) broker.Position {
+func (s *simStore) append(packet, key string, removed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.top++
@@ -77,7 +77,6 @@ func (s *simStore) append(packet, key string, removed bool) broker.Position {
 			session.deliver(p, time.Duration(s.rng.IntN(60))*time.Millisecond)
 		}
 	}
-	return p.Position
 }
 
 // failOver begins a new epoch without the last publications.
