@@ -27,6 +27,8 @@ type lossyBroker struct {
 	drop atomic.Bool
 	away atomic.Bool
 	slow atomic.Bool
+
+	ahead atomic.Int32 // how many reads of a state have a position that no node reaches
 }
 
 // ConnectHistory adds a node.
@@ -57,12 +59,19 @@ func (s *lossySession) Read(ctx context.Context, q broker.Query) (broker.Page, e
 	return s.HistorySession.Read(ctx, q)
 }
 
-// ReadState fails while the store is away.
+// ReadState fails while the store is away, and waits while it is slow.
 func (s *lossySession) ReadState(ctx context.Context, topic string, r broker.Retention) (broker.State, error) {
+	for s.broker.slow.Load() && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
 	if s.broker.away.Load() {
 		return broker.State{}, errors.New("the store is away")
 	}
-	return s.HistorySession.ReadState(ctx, topic, r)
+	state, err := s.HistorySession.ReadState(ctx, topic, r)
+	if s.broker.ahead.Add(-1) >= 0 {
+		state.Position.Offset += 100
+	}
+	return state, err
 }
 
 func publishTexts(t *testing.T, r *router.Router, from, to int) {

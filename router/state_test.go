@@ -485,6 +485,60 @@ func TestState_StoreThatIsAwayDelaysSubscription(t *testing.T) {
 	})
 }
 
+// TestState_IsReadAgain lets two attempts fail, and then all of them.
+func TestState_IsReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := &lossyBroker{Broker: memory.NewBroker()}
+		r := newStateRouter(shared, 1, nil)
+		log := newQuoteLog()
+		log.publish(t, r, "go", 1)
+		shared.ahead.Store(2)
+		b := &board{t: t, log: log}
+		b.dial(r)
+		assert.Equal(t, 1, *b.answer.State)
+		assert.Equal(t, map[string]int{"go": 1}, b.quotes)
+		shared.ahead.Store(3)
+		b.epoch = "" // it wants the state
+		b.subscribe()
+		synctest.Wait()
+		err := routertest.ReceiveError(b.client)
+		assert.Equal(t, errors.Unavailable, err.Code)
+		assert.True(t, err.Retryable())
+		log.publish(t, r, "go", 2)
+		synctest.Wait()
+		b.receive()
+		assert.Equal(t, 2, b.quotes["go"], "it remains subscribed")
+	})
+}
+
+func TestState_UnsubscribeWhileItIsReadEndsTheSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := &lossyBroker{Broker: memory.NewBroker()}
+		r := newStateRouter(shared, 1, nil)
+		log := newQuoteLog()
+		other := &board{t: t, log: log} // so that the topic remains
+		other.dial(r)
+		conn := onlyConn(t, r)
+		shared.slow.Store(true)
+		client := routertest.Dial(t, r)
+		var waiting *router.Conn
+		for _, c := range collect(r) {
+			if c != conn {
+				waiting = c
+			}
+		}
+		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","state":true}}`)
+		time.Sleep(time.Second)
+		waiting.Unsubscribe("feed/a")
+		shared.slow.Store(false)
+		time.Sleep(time.Second)
+		assert.Equal(t, errors.Canceled, routertest.ReceiveError(client).Code)
+		log.publish(t, r, "go", 1)
+		synctest.Wait()
+		assert.Zero(t, client.Pending())
+	})
+}
+
 func TestReadState_ReturnsLatestMessageOfEachKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newStateRouter(nil, 1, nil)
