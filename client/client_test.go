@@ -1,0 +1,204 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+)
+
+func TestCall_ReturnsReplyAndErrors(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	router.RPC(s.Router, func(_ *router.Context, m add) (sum, error) {
+		if m.A < 0 {
+			return sum{}, errors.InvalidField("a", "must not be negative")
+		}
+		return sum{m.A + m.B}, nil
+	})
+	s.start()
+	c, ctx := s.connect(nil), testContext(t)
+	for i := range 100 {
+		reply, err := client.Call[sum](ctx, c, add{i, 1})
+		require.NoError(t, err)
+		require.Equal(t, i+1, reply.Sum)
+	}
+	_, err := client.Call[sum](ctx, c, add{-1, 1})
+	failed, ok := errors.AsType[*errors.Error](err)
+	require.True(t, ok)
+	assert.Equal(t, errors.InvalidArgument, failed.Code)
+	assert.Equal(t, "a", failed.Details["field"])
+	_, err = client.Call[said](ctx, c, add{1, 1})
+	assert.ErrorContains(t, err, "the reply to ADD has the type SUM; it must be SAID")
+}
+
+func TestCall_CanceledContextCancelsHandler(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	began, ended := make(chan struct{}), make(chan error, 1)
+	router.RPC(s.Router, func(ctx *router.Context, m add) (sum, error) {
+		close(began)
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return sum{}, ctx.Err()
+	})
+	s.start()
+	c := s.connect(nil)
+	ctx, cancel := context.WithCancel(testContext(t))
+	go func() { <-began; cancel() }()
+	_, err := client.Call[sum](ctx, c, add{1, 1})
+	assert.Equal(t, errors.Canceled, errors.CodeOf(err))
+	assert.Error(t, <-ended)
+}
+
+func TestCall_LostConnectionMakesOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	began := make(chan struct{}, 10)
+	router.RPC(s.Router, func(ctx *router.Context, m add) (sum, error) {
+		if m.A == 1 {
+			return sum{m.B}, nil
+		}
+		began <- struct{}{}
+		<-ctx.Done()
+		return sum{}, ctx.Err()
+	})
+	s.start()
+	c, ctx := s.connect(nil), testContext(t)
+	go func() { <-began; s.cut() }()
+	_, err := client.Call[sum](ctx, c, add{0, 0})
+	assert.ErrorIs(t, err, client.ErrOutcomeUnknown)
+	assert.Equal(t, errors.Aborted, errors.CodeOf(err))
+	reply, err := client.Call[sum](ctx, c, add{1, 5}) // on the next connection
+	require.NoError(t, err)
+	assert.Equal(t, 5, reply.Sum)
+}
+
+func TestStream_ReturnsItemsInOrderAndEnds(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	router.Stream(s.Router, func(_ *router.Context, m count) iter.Seq2[row, error] {
+		return func(yield func(row, error) bool) {
+			for n := range m.To {
+				if n == 777 {
+					yield(row{}, errors.Errorf(errors.NotFound, "no more"))
+					return
+				}
+				if !yield(row{n}, nil) {
+					return
+				}
+			}
+		}
+	})
+	s.start()
+	c, ctx := s.connect(nil), testContext(t)
+	n := 0
+	for item, err := range client.Stream[row](ctx, c, count{500}) {
+		require.NoError(t, err)
+		require.Equal(t, n, item.N)
+		n++
+	}
+	assert.Equal(t, 500, n)
+	n = 0
+	var last error
+	for item, err := range client.Stream[row](ctx, c, count{1000}) {
+		if last = err; err == nil {
+			require.Equal(t, n, item.N)
+			n++
+		}
+	}
+	assert.Equal(t, 777, n)
+	assert.Equal(t, errors.NotFound, errors.CodeOf(last))
+	for item := range client.Stream[row](ctx, c, count{1000}) {
+		if item.N == 100 {
+			break
+		}
+	}
+}
+
+func TestHandle_AnswersCallsOfServer(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	results := make(chan string, 3)
+	router.On(s.Router, func(ctx *router.Context, m say) error {
+		conn := ctx.Conn()
+		go func() {
+			reply, err := router.Call[sum](conn.Context(), conn, add{2, 3})
+			results <- fmt.Sprint(reply.Sum, " ", errors.CodeOf(err))
+			_, err = router.Call[sum](conn.Context(), conn, add{-2, 3})
+			results <- fmt.Sprint(errors.CodeOf(err))
+			_, err = router.Call[said](conn.Context(), conn, say{"?"})
+			results <- fmt.Sprint(errors.CodeOf(err))
+		}()
+		return nil
+	})
+	s.start()
+	c, ctx := s.connect(nil), testContext(t)
+	client.Handle(c, func(_ context.Context, m add) (sum, error) {
+		if m.A < 0 {
+			return sum{}, errors.Errorf(errors.PermissionDenied, "no")
+		}
+		return sum{m.A + m.B}, nil
+	})
+	require.NoError(t, client.Send(ctx, c, say{"go"}))
+	assert.Equal(t, "5 ", <-results)
+	assert.Equal(t, "PERMISSION_DENIED", <-results)
+	assert.Equal(t, "UNIMPLEMENTED", <-results)
+}
+
+func TestSubscribe_RecoversAfterLostConnection(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	router.Topic(s.Router, "room/{id}", &router.TopicOptions{
+		History: router.History{Messages: 1000}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+	})
+	s.start()
+	c, ctx := s.connect(nil), testContext(t)
+	received := make(chan string, 2000)
+	client.On(c, func(m said, r *client.Received) { received <- fmt.Sprint(m.Text, " ", r.Position.Offset) })
+	sub, err := c.Subscribe(ctx, "room/go", &client.SubscribeOptions{OnLoss: func(l client.Loss) { received <- fmt.Sprint(l) }})
+	require.NoError(t, err)
+	for i := range 300 {
+		if i%50 == 25 {
+			s.cut()
+		}
+		_, err := s.PublishStored(ctx, "room/go", said{fmt.Sprint(i)}, nil)
+		require.NoError(t, err)
+	}
+	for i := range 300 {
+		select {
+		case text := <-received:
+			require.Equal(t, fmt.Sprint(i, " ", i+1), text)
+		case <-ctx.Done():
+			t.Fatal("missing", i)
+		}
+	}
+	require.Eventually(t, func() bool { return sub.Position().Offset == 300 }, 5*time.Second, time.Millisecond)
+	sub.Unsubscribe()
+	_, err = c.Subscribe(ctx, "secret", nil)
+	assert.Equal(t, errors.NotFound, errors.CodeOf(err))
+}
+
+func TestClose_FailsEverythingThatWaits(t *testing.T) {
+	t.Parallel()
+	c := client.New("ws://127.0.0.1:1", nil)
+	ctx := testContext(t)
+	failed := make(chan error, 2)
+	go func() { _, err := client.Call[sum](ctx, c, add{}); failed <- err }()
+	go func() { failed <- client.Send(ctx, c, say{}) }()
+	require.Eventually(t, func() bool { return c.State() == client.Waiting }, 5*time.Second, time.Millisecond)
+	require.NoError(t, c.Close(ctx))
+	require.ErrorIs(t, <-failed, client.ErrClosed)
+	require.ErrorIs(t, <-failed, client.ErrClosed)
+	assert.ErrorIs(t, c.Err(), client.ErrClosed)
+	assert.ErrorIs(t, client.Send(ctx, c, say{}), client.ErrClosed)
+	<-c.Done()
+}

@@ -1,0 +1,288 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A conn is one WebSocket connection. Three goroutines belong to it: one reads, one writes, and one
+// sends pings. All of them end when the connection does.
+type conn struct {
+	client *Client
+	ws     *websocket.Conn
+	ctx    context.Context // ends with the connection
+	cancel context.CancelFunc
+	opened time.Time
+	read   atomic.Int64 // nanoseconds from opened to the last message or control frame
+
+	wake   chan struct{}      // the writer looks for messages again
+	goaway chan time.Duration // the server asks for another connection
+	ended  chan struct{}      // closed after err is set
+	err    error
+
+	// The client's lock guards the following.
+	control []outgoing // precede the messages of the queue
+	sending bool       // messages of the queue are sent
+}
+
+// Times of a connection.
+const (
+	writeTimeout = 10 * time.Second
+	pongTimeout  = 10 * time.Second
+	closeTimeout = 2 * time.Second
+	healthyAfter = 5 * time.Second
+)
+
+// dial opens a connection. The goroutines of the connection call functions of the client.
+func (c *Client) dial(ctx context.Context, expired bool) (*conn, error) {
+	address, err := c.address(ctx, expired)
+	if err != nil {
+		return nil, err
+	}
+	cn := &conn{client: c, opened: now(), wake: make(chan struct{}, 1), goaway: make(chan time.Duration, 1), ended: make(chan struct{})}
+	ws, resp, err := websocket.Dial(ctx, address, &websocket.DialOptions{
+		HTTPClient: c.opts.HTTPClient, HTTPHeader: c.opts.Header, CompressionMode: websocket.CompressionDisabled,
+		OnPingReceived: func(context.Context, []byte) bool { cn.markRead(); return true },
+	})
+	if err != nil {
+		return nil, handshakeError(resp, err)
+	}
+	ws.SetReadLimit(c.opts.MaxReadBytes)
+	cn.ws = ws
+	cn.ctx, cn.cancel = context.WithCancel(context.Background())
+	var loops sync.WaitGroup
+	loops.Go(cn.readLoop)
+	loops.Go(cn.writeLoop)
+	loops.Go(cn.pingLoop)
+	c.goroutines.Go(func() {
+		loops.Wait()
+		_ = ws.CloseNow()
+		close(cn.ended)
+	})
+	return cn, nil
+}
+
+// address returns the URL with a token.
+func (c *Client) address(ctx context.Context, expired bool) (string, error) {
+	if c.opts.Token == nil {
+		return c.url, nil
+	}
+	token, err := c.token(ctx, expired)
+	if err != nil {
+		return "", err
+	}
+	u, err := url.Parse(c.url)
+	if err != nil {
+		return "", err
+	}
+	q := u.Query()
+	q.Set("access_token", token)
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+// token calls Options.Token, and recovers its panic.
+func (c *Client) token(ctx context.Context, expired bool) (token string, err error) {
+	err = errors.Errorf(errors.Internal, "client: Options.Token has panicked")
+	c.guard("Token", func() { token, err = c.opts.Token(ctx, expired) })
+	return token, err
+}
+
+// handshakeError returns the error of a rejected handshake, which the server describes in the body.
+func handshakeError(resp *http.Response, cause error) error {
+	if resp == nil || resp.StatusCode == http.StatusSwitchingProtocols {
+		return &errors.Error{Code: errors.Unavailable, Message: "the server cannot be reached", Err: cause}
+	}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	failed := &closeError{code: 4000 + resp.StatusCode}
+	if json.Valid(body) {
+		failed.err = (&envelope{Payload: body}).error()
+	}
+	if failed.err == nil || errors.CodeOf(failed.err) == errors.Internal {
+		failed.err = &errors.Error{Code: errors.Unavailable, Message: "the server has rejected the connection with " + resp.Status, Err: cause}
+	}
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
+		if e, ok := errors.AsType[*errors.Error](failed.err); ok && e.RetryAfter == 0 {
+			e.RetryAfter = time.Duration(seconds) * time.Second
+		}
+	}
+	return failed
+}
+
+// A closeError is a close frame, or a rejected handshake as the frame that would have the same meaning.
+type closeError struct {
+	code int
+	err  error
+}
+
+// Error returns the text of the reason.
+func (e *closeError) Error() string {
+	return "the connection was closed with " + strconv.Itoa(e.code) + ": " + e.err.Error()
+}
+
+// Unwrap returns the reason.
+func (e *closeError) Unwrap() error { return e.err }
+
+// readError returns the error with which a connection has ended.
+func readError(err error) error {
+	frame, ok := errors.AsType[websocket.CloseError](err)
+	if !ok {
+		return &closeError{1006, &errors.Error{Code: errors.Unavailable, Message: "the connection was lost", Err: err}}
+	}
+	e := &closeError{code: int(frame.Code)}
+	if reason := []byte(frame.Reason); len(reason) > 0 && reason[0] == '{' && json.Valid(reason) {
+		e.err = (&envelope{Payload: reason}).error()
+	} else {
+		e.err = &errors.Error{Code: errors.Unavailable, Message: frame.Reason}
+	}
+	return e
+}
+
+// readLoop reads until the connection ends. It is the only one that sets err.
+func (cn *conn) readLoop() {
+	defer cn.cancel()
+	for {
+		_, text, err := cn.ws.Read(cn.ctx)
+		if err != nil {
+			cn.err = readError(err)
+			return
+		}
+		cn.markRead()
+		var e envelope
+		if err := decode(text, &e); err != nil {
+			cn.client.log(slog.LevelWarn, "the server has sent a message that cannot be decoded", slog.Any("error", err))
+			continue
+		}
+		cn.client.receive(cn, &e, len(text))
+	}
+}
+
+func (cn *conn) markRead() { cn.read.Store(int64(time.Since(cn.opened))) }
+
+// pingLoop ends the connection if it is silent and a ping is not answered.
+func (cn *conn) pingLoop() {
+	interval := cn.client.opts.PingInterval
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-cn.ctx.Done():
+			return
+		}
+		if silent := time.Since(cn.opened) - time.Duration(cn.read.Load()); silent < interval {
+			timer.Reset(interval - silent)
+			continue
+		}
+		ctx, cancel := context.WithTimeout(cn.ctx, pongTimeout)
+		err := cn.ws.Ping(ctx)
+		cancel()
+		if err != nil {
+			_ = cn.ws.CloseNow()
+			return
+		}
+		cn.markRead()
+		timer.Reset(interval)
+	}
+}
+
+// writeLoop writes the messages that the client wants to send on this connection.
+func (cn *conn) writeLoop() {
+	defer cn.cancel()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		frame, m, wait := cn.client.next(cn)
+		if frame != nil {
+			ctx, cancel := context.WithTimeout(cn.ctx, writeTimeout)
+			err := cn.ws.Write(ctx, websocket.MessageText, frame)
+			cancel()
+			cn.client.written(m, err)
+			if err != nil {
+				_ = cn.ws.CloseNow()
+				return
+			}
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-cn.wake:
+		case <-timer.C:
+		case <-cn.ctx.Done():
+			return
+		}
+	}
+}
+
+// wakeWriter makes the writer look for messages.
+func (cn *conn) wakeWriter() {
+	select {
+	case cn.wake <- struct{}{}:
+	default:
+	}
+}
+
+// sendControl queues a message of the protocol, which precedes those of the application. The
+// client's lock must be held.
+func (cn *conn) sendControl(typ, id string, credit int64, payload []byte) {
+	cn.control = append(cn.control, outgoing{typ: typ, id: id, credit: credit, payload: payload})
+	cn.wakeWriter()
+}
+
+// close begins the close handshake, and ends the connection when it is complete, or at the latest
+// after closeTimeout.
+func (cn *conn) close(code websocket.StatusCode, reason string) {
+	stop := time.AfterFunc(closeTimeout, func() { _ = cn.ws.CloseNow() })
+	defer stop.Stop()
+	_ = cn.ws.Close(code, reason)
+	<-cn.ended
+}
+
+// request sends a call of the protocol on this connection and returns the answer.
+func (cn *conn) request(ctx context.Context, m Message, reply any) error {
+	cl := newCall(m.MessageType(), replyTypeOf(m))
+	cn.start(cl, m)
+	select {
+	case a := <-cl.answered:
+		if a.err != nil {
+			return a.err
+		}
+		return a.decode(reply)
+	case <-ctx.Done():
+		cn.client.forget(cl)
+		return context.Cause(ctx)
+	case <-cn.ended:
+		return cn.err
+	}
+}
+
+// start sends a call of the protocol, without waiting for the answer.
+func (cn *conn) start(cl *call, m Message) {
+	payload, err := encodePayload(m)
+	if err != nil {
+		cl.finish(answer{err: err})
+		return
+	}
+	cn.client.mu.Lock()
+	defer cn.client.mu.Unlock()
+	cn.startLocked(cl, payload)
+}
+
+// startLocked is start for an encoded payload. The client's lock must be held.
+func (cn *conn) startLocked(cl *call, payload []byte) {
+	cl.id, cl.conn = cn.client.ids.next(), cn
+	cn.client.calls[cl.id] = cl
+	cn.sendControl(cl.typ, cl.id, -1, payload)
+}

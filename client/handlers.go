@@ -1,0 +1,194 @@
+package client
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/wire"
+)
+
+// handlers are the functions that the application has registered. The client's lock guards them.
+type handlers struct {
+	on     map[string][]*handler // by type
+	served map[string]server     // by type
+	// serving holds the calls of the server whose handlers have not returned, by correlation ID.
+	serving map[string]context.CancelFunc
+}
+
+// A handler receives messages of one type.
+type handler struct {
+	handle func(*Received) error
+}
+
+// A Received says where a message comes from.
+type Received struct {
+	Topic    string    // "" if the message has no position
+	Position Position  // the zero Position if it has none
+	At       time.Time // when the server has sent it, by the clock of the server
+	State    bool      // the message is the current state of its key, older than Position says
+
+	typ     string
+	payload jsonv2.Value
+}
+
+// Decode decodes the payload into the value that v points to.
+func (r *Received) Decode(v any) error { return decode(r.payload, v) }
+
+// On calls handle with every message of the type M that the server sends, publications included. All
+// handlers of a client run on one goroutine, in the order of the messages: a slow handler delays those
+// behind it. A handler may call Call, Send and Subscribe. The returned function ends it.
+func On[M Message](c *Client, handle func(M, *Received)) (stop func()) {
+	var zero M
+	h := &handler{handle: func(r *Received) error {
+		var m M
+		if err := r.Decode(&m); err != nil {
+			return err
+		}
+		handle(m, r)
+		return nil
+	}}
+	typ := zero.MessageType()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.handlers.on == nil {
+		c.handlers.on = map[string][]*handler{}
+	}
+	c.handlers.on[typ] = append(c.handlers.on[typ], h)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.handlers.on[typ] = slices.DeleteFunc(slices.Clone(c.handlers.on[typ]), func(other *handler) bool { return other == h })
+	}
+}
+
+// handlersOf returns the handlers of a type. The caller must not change them.
+func (c *Client) handlersOf(typ string) []*handler {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.handlers.on[typ]
+}
+
+// handle calls the handlers of a message.
+func (c *Client) handle(r *Received) {
+	for _, h := range c.handlersOf(r.typ) {
+		c.guard("handler of "+r.typ, func() {
+			if err := h.handle(r); err != nil {
+				c.report(r.typ, &errors.Error{Code: errors.Internal, Message: "the message cannot be decoded", Err: err})
+			}
+		})
+	}
+}
+
+// A server answers calls of the server.
+type server func(ctx context.Context, payload jsonv2.Value) (reply Message, err error)
+
+// maxServing bounds the calls of the server that are handled at the same time.
+const maxServing = 64
+
+// Handle answers calls of the server with the type Req. Each call has a goroutine. ctx ends when the
+// server no longer waits, or the connection is lost. The server receives the Code, the Message, the
+// Details and the RetryAfter of an [*errors.Error], and only the code INTERNAL for other errors and
+// after a panic. Handle replaces the function that was registered before.
+func Handle[Req, Reply Message](c *Client, handle func(context.Context, Req) (Reply, error)) {
+	typ := reflect.New(reflect.TypeFor[Req]()).Elem().Interface().(Message).MessageType() //nolint:forcetypeassert // Req is a Message
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.handlers.served == nil {
+		c.handlers.served = map[string]server{}
+	}
+	c.handlers.served[typ] = func(ctx context.Context, payload jsonv2.Value) (Message, error) {
+		var req Req
+		if err := decode(payload, &req); err != nil {
+			return nil, &errors.Error{Code: errors.InvalidArgument, Message: "the call cannot be decoded", Err: err}
+		}
+		return handle(ctx, req)
+	}
+}
+
+// receiveServerCall handles a call of the server, or the message by which the server cancels one.
+func (c *Client) receiveServerCall(cn *conn, e *envelope, bytes int) {
+	id := e.Meta.CorrelationID
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.Type == wire.TypeAbort {
+		if cancel := c.handlers.serving[id]; cancel != nil {
+			cancel()
+		}
+		return
+	}
+	serve := c.handlers.served[e.Type]
+	switch {
+	case serve == nil:
+		cn.answer(id, nil, errors.Errorf(errors.Unimplemented, "the client does not handle %s", e.Type))
+		return
+	case len(c.handlers.serving) >= maxServing:
+		cn.answer(id, nil, errors.Errorf(errors.ResourceExhausted, "the client handles %d calls already", maxServing))
+		return
+	}
+	ctx, cancel := cn.ctx, context.CancelFunc(nil)
+	if ms := e.Meta.TimeoutMs; ms > 0 {
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
+	} else {
+		ctx, cancel = context.WithCancel(ctx)
+	}
+	if c.handlers.serving == nil {
+		c.handlers.serving = map[string]context.CancelFunc{}
+	}
+	c.handlers.serving[id] = cancel
+	go c.serveCall(ctx, cn, id, serve, e.Payload)
+}
+
+// serveCall calls a handler and sends the answer, unless the server no longer waits for it.
+func (c *Client) serveCall(ctx context.Context, cn *conn, id string, serve server, payload jsonv2.Value) {
+	reply, err := Message(nil), error(errors.Errorf(errors.Internal, "the client has failed"))
+	defer func() { // even if the handler calls runtime.Goexit
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if ctx.Err() == nil {
+			cn.answer(id, reply, err)
+		}
+		c.handlers.serving[id]()
+		delete(c.handlers.serving, id)
+	}()
+	c.guard("handler of a call", func() { reply, err = serve(ctx, payload) })
+}
+
+// answer queues the answer to a call of the server. The client's lock must be held.
+func (cn *conn) answer(id string, reply Message, err error) {
+	if err == nil {
+		payload, encodeErr := encodePayload(reply)
+		if encodeErr == nil {
+			cn.sendControl(reply.MessageType(), id, -1, payload)
+			return
+		}
+		err = encodeErr
+	}
+	payload, encodeErr := jsonv2.Marshal(publicError(err), encodeOptions)
+	if encodeErr != nil {
+		payload = []byte(`{"code":"INTERNAL","retryable":false}`)
+	}
+	cn.sendControl(wire.TypeRPCError, id, -1, payload)
+}
+
+// publicError returns what the server may learn about an error.
+func publicError(err error) wire.ErrorPayload {
+	e, ok := errors.AsType[*errors.Error](err)
+	if !ok {
+		return wire.ErrorPayload{Code: errors.Internal}
+	}
+	p := wire.ErrorPayload{Code: e.Code, Message: e.Message, Retryable: e.Retryable()}
+	if e.Details != nil {
+		p.Details = e.Details
+	}
+	switch {
+	case e.RetryAfter == errors.Never:
+		p.RetryAfterMs = jsonv2.Value("null")
+	case e.RetryAfter > 0:
+		p.RetryAfterMs, _ = jsonv2.Marshal((e.RetryAfter + time.Millisecond - 1).Milliseconds())
+	}
+	return p
+}

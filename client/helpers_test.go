@@ -1,0 +1,122 @@
+package client_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/router"
+)
+
+type say struct {
+	Text string `json:"text"`
+}
+
+func (say) MessageType() string { return "SAY" }
+
+type said struct {
+	Text string `json:"text"`
+}
+
+func (said) MessageType() string { return "SAID" }
+
+type add struct {
+	A int `json:"a"`
+	B int `json:"b"`
+}
+
+func (add) MessageType() string { return "ADD" }
+
+type sum struct {
+	Sum int `json:"sum"`
+}
+
+func (sum) MessageType() string { return "SUM" }
+
+type count struct {
+	To int `json:"to"`
+}
+
+func (count) MessageType() string { return "COUNT" }
+
+type row struct {
+	N int `json:"n"`
+}
+
+// A testServer is a router behind a listener whose connections the test can cut.
+type testServer struct {
+	*router.Router
+
+	t    *testing.T
+	web  *httptest.Server
+	mu   sync.Mutex
+	open map[net.Conn]struct{}
+}
+
+func startServer(t *testing.T, opts *router.Options) *testServer {
+	t.Helper()
+	if opts == nil {
+		opts = &router.Options{}
+	}
+	opts.Logger = slog.New(slog.DiscardHandler)
+	s := &testServer{Router: router.New(opts), t: t, open: map[net.Conn]struct{}{}}
+	s.web = httptest.NewUnstartedServer(s.Router)
+	s.web.Config.ConnState = func(conn net.Conn, state http.ConnState) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if state == http.StateNew {
+			s.open[conn] = struct{}{}
+		}
+	}
+	t.Cleanup(func() { s.cut(); s.web.Close() })
+	return s
+}
+
+// start begins to serve, when all routes are registered.
+func (s *testServer) start() { s.web.Start() }
+
+func (s *testServer) url() string { return strings.Replace(s.web.URL, "http", "ws", 1) }
+
+// cut closes all connections without a close frame.
+func (s *testServer) cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for conn := range s.open {
+		_ = conn.Close()
+	}
+	clear(s.open)
+}
+
+// connect returns a client that is closed when the test ends.
+func (s *testServer) connect(opts *client.Options) *client.Client {
+	s.t.Helper()
+	if opts == nil {
+		opts = &client.Options{}
+	}
+	if opts.Backoff == (client.Backoff{}) {
+		opts.Backoff = client.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}
+	}
+	c := client.New(s.url(), opts)
+	s.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		require.NoError(s.t, c.Close(ctx))
+	})
+	return c
+}
+
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,122 @@
+package client
+
+import (
+	crand "crypto/rand"
+	"strconv"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/wire"
+)
+
+//nolint:gochecknoglobals // never changed
+var encodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true), jsonv2.Deterministic(true))
+
+//nolint:gochecknoglobals // never changed
+var decodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true))
+
+// encodePayload returns the JSON of a message, or nil if it has no members.
+func encodePayload(m Message) ([]byte, error) {
+	payload, err := jsonv2.Marshal(m, encodeOptions)
+	if err != nil {
+		return nil, &errors.Error{Code: errors.InvalidArgument, Message: "the message " + m.MessageType() + " cannot be encoded", Err: err}
+	}
+	if string(payload) == "{}" {
+		return nil, nil
+	}
+	return payload, nil
+}
+
+// encodeProtocol returns the JSON of a message of the protocol, which contains only strings, numbers and
+// the like.
+func encodeProtocol(m Message) []byte {
+	payload, _ := encodePayload(m)
+	return payload
+}
+
+// An envelope is a received message.
+type envelope struct {
+	Type    string       `json:"type"`
+	Meta    meta         `json:"meta"`
+	Payload jsonv2.Value `json:"payload"`
+}
+
+type meta struct {
+	Timestamp     int64  `json:"timestamp"`
+	CorrelationID string `json:"correlationId"`
+	TimeoutMs     int64  `json:"timeoutMs"`
+	Topic         string `json:"topic"`
+	Offset        uint64 `json:"offset"`
+}
+
+// decode decodes the payload. A message without payload has the zero value.
+func (e *envelope) decode(v any) error { return decode(e.Payload, v) }
+
+func decode(payload jsonv2.Value, v any) error {
+	if len(payload) == 0 || v == nil {
+		return nil
+	}
+	return jsonv2.Unmarshal(payload, v, decodeOptions)
+}
+
+// error returns the error that an ERROR, an RPC_ERROR or the reason of a close frame contains.
+func (e *envelope) error() error {
+	var p struct {
+		Code         errors.Code    `json:"code"`
+		Message      string         `json:"message"`
+		Details      map[string]any `json:"details"`
+		RetryAfterMs jsonv2.Value   `json:"retryAfterMs"`
+	}
+	if err := e.decode(&p); err != nil || p.Code == "" {
+		return &errors.Error{Code: errors.Internal, Message: "the server has sent an error that cannot be decoded", Err: err}
+	}
+	result := &errors.Error{Code: p.Code, Message: p.Message, Details: p.Details}
+	switch ms, err := strconv.ParseInt(string(p.RetryAfterMs), 10, 64); {
+	case string(p.RetryAfterMs) == "null":
+		result.RetryAfter = errors.Never
+	case err == nil && ms < int64(errors.Never/time.Millisecond):
+		result.RetryAfter = time.Duration(ms) * time.Millisecond
+	}
+	return result
+}
+
+// head is what precedes the payload of a message to the server.
+type head struct {
+	typ, id   string
+	timeoutMs int64
+	ack       bool
+	credit    int64 // -1: none
+}
+
+// encode returns an envelope. type and meta come first, so that the server can answer with the ID
+// even if the message is too large.
+func (h *head) encode(payload []byte) []byte {
+	b := wire.AppendHead(make([]byte, 0, 128+len(payload)), &wire.OutgoingHead{Type: h.typ, CorrelationID: h.id, TimeoutMs: h.timeoutMs, At: time.Now()})
+	b = b[:len(b)-len(`}`)]
+	if h.ack {
+		b = append(b, `,"ack":true`...)
+	}
+	if h.credit >= 0 {
+		b = strconv.AppendInt(append(b, `,"credit":`...), h.credit, 10)
+	}
+	b = append(b, '}')
+	if payload != nil {
+		b = append(append(b, `,"payload":`...), payload...)
+	}
+	return append(b, '}')
+}
+
+// An idSource makes correlation IDs: a random prefix, so that those of two clients differ, and a
+// number.
+type idSource struct {
+	prefix string
+	last   uint64
+}
+
+func (s *idSource) init() { s.prefix = crand.Text()[:10] + "-" }
+
+func (s *idSource) next() string {
+	s.last++
+	return s.prefix + strconv.FormatUint(s.last, 36)
+}

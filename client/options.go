@@ -1,0 +1,137 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Options configure a [Client]. The zero value is a working configuration.
+type Options struct {
+	// Token returns the token with which the client authenticates: it is sent as the query parameter
+	// access_token. It is called before every attempt to connect, and when the server warns that the
+	// identity expires. expired is true if the server has rejected the last token. An error counts as
+	// a failed attempt. If nil, no token is sent.
+	Token func(ctx context.Context, expired bool) (string, error)
+
+	// Header is sent with the opening handshake.
+	Header http.Header
+
+	// HTTPClient opens connections. The default is http.DefaultClient, without its Timeout.
+	HTTPClient *http.Client
+
+	// ConnectTimeout bounds an attempt to connect, Token included. The default is 10 s.
+	ConnectTimeout time.Duration
+
+	// CallTimeout is the deadline of calls whose context has none. The default is 30 s.
+	CallTimeout time.Duration
+
+	// PingInterval is how long the client waits without receiving anything before it sends a ping. If
+	// there is no pong within 10 s, it connects again. The default is 30 s.
+	PingInterval time.Duration
+
+	// Backoff is the delay between attempts to connect.
+	Backoff Backoff
+
+	// Queue bounds the messages that wait until they can be sent.
+	Queue Queue
+
+	// Pacing delays messages so that the server's rate limits admit them, and sends those that a
+	// rate limit has rejected again, in order. See docs/guides/clients.md.
+	Pacing bool
+
+	// Resume asks the server for a session, so that after an interruption it restores subscriptions
+	// that its handlers have made. Without it, the client restores its own.
+	Resume bool
+
+	// MaxReadBytes is the largest message that the client accepts. The default is 16 MiB.
+	MaxReadBytes int64
+
+	// MaxQueuedBytes bounds the received messages that wait for handlers. A connection that exceeds
+	// it is closed, and opened again when the handlers have caught up. The default is 64 MiB.
+	MaxQueuedBytes int64
+
+	// OnState is called after every change of the state, in order. err is the reason of Waiting and
+	// Closed, and nil otherwise.
+	OnState func(s State, err error)
+
+	// OnError is called with errors that no caller receives: those of events that the server has
+	// rejected after Send has returned, or that were lost with their connection.
+	OnError func(typ string, err error)
+
+	// Logger receives errors that no hook handles, for example a handler's panic. The default
+	// discards.
+	Logger *slog.Logger
+}
+
+// A Backoff is a random delay, from 100 ms to an upper bound that doubles with each attempt. It begins
+// again after a connection has been open for 5 s.
+type Backoff struct {
+	Min time.Duration // the first upper bound; 500 ms if 0
+	Max time.Duration // the last one; 20 s if 0
+}
+
+// A Queue bounds messages that wait because the client is not connected, or is pacing itself.
+type Queue struct {
+	MaxMessages int   // 1,000 if 0
+	MaxBytes    int64 // 4 MiB if 0
+
+	// MaxWait is how long an event waits before it fails with DEADLINE_EXCEEDED: 30 s if 0. Calls
+	// have a deadline of their own.
+	MaxWait time.Duration
+
+	// Overflow decides what happens if the queue is full.
+	Overflow Overflow
+}
+
+// An Overflow decides which message fails if a queue is full.
+type Overflow int
+
+// The values of Overflow.
+const (
+	DropNewest Overflow = iota // the one that does not fit
+	DropOldest                 // those that have waited longest
+)
+
+func (o *Options) setDefaults() {
+	defaultTo(&o.HTTPClient, http.DefaultClient)
+	defaultTo(&o.ConnectTimeout, 10*time.Second)
+	defaultTo(&o.CallTimeout, 30*time.Second)
+	defaultTo(&o.PingInterval, 30*time.Second)
+	defaultTo(&o.Backoff.Min, 500*time.Millisecond)
+	defaultTo(&o.Backoff.Max, 20*time.Second)
+	defaultTo(&o.Queue.MaxMessages, 1000)
+	defaultTo(&o.Queue.MaxBytes, 4<<20)
+	defaultTo(&o.Queue.MaxWait, 30*time.Second)
+	defaultTo(&o.MaxReadBytes, 16<<20)
+	defaultTo(&o.MaxQueuedBytes, 64<<20)
+	defaultTo(&o.Logger, slog.New(slog.DiscardHandler))
+	mustBePositive("ConnectTimeout", o.ConnectTimeout)
+	mustBePositive("CallTimeout", o.CallTimeout)
+	mustBePositive("PingInterval", o.PingInterval)
+	mustBePositive("Backoff.Min", o.Backoff.Min)
+	mustBePositive("Backoff.Max", o.Backoff.Max)
+	mustBePositive("Queue.MaxMessages", o.Queue.MaxMessages)
+	mustBePositive("Queue.MaxBytes", o.Queue.MaxBytes)
+	mustBePositive("Queue.MaxWait", o.Queue.MaxWait)
+	mustBePositive("MaxReadBytes", o.MaxReadBytes)
+	mustBePositive("MaxQueuedBytes", o.MaxQueuedBytes)
+	if o.Queue.Overflow != DropNewest && o.Queue.Overflow != DropOldest {
+		panic(fmt.Sprintf("client: Options.Queue.Overflow is %d; it must be DropNewest or DropOldest", o.Queue.Overflow))
+	}
+}
+
+func defaultTo[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func mustBePositive[T int | int64 | time.Duration](name string, value T) {
+	if value <= 0 {
+		panic(fmt.Sprintf("client: Options.%s is %v; it must be positive", name, value))
+	}
+}

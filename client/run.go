@@ -1,0 +1,255 @@
+package client
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// run keeps a connection until the client is closed.
+func (c *Client) run() {
+	defer close(c.ended)
+	var r retries
+	for {
+		cn, w, err := c.connect(r.expired)
+		if err == nil {
+			r.opened()
+			err = c.serve(cn, w)
+			r.closed(cn)
+		}
+		if c.ctx.Err() != nil {
+			err = context.Cause(c.ctx)
+		} else if delay, again := r.next(err, &c.opts.Backoff); again {
+			c.setState(Waiting, err)
+			c.pause(delay)
+			if c.ctx.Err() == nil {
+				c.setState(Connecting, nil)
+				continue
+			}
+			err = context.Cause(c.ctx)
+		}
+		c.cancel(err)
+		c.goroutines.Wait()
+		c.finish(err)
+		return
+	}
+}
+
+// pause waits before the next attempt.
+func (c *Client) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.hurry:
+	case <-c.ctx.Done():
+	}
+}
+
+// connect opens a connection and greets.
+func (c *Client) connect(expired bool) (*conn, *welcome, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.opts.ConnectTimeout)
+	defer cancel()
+	cn, err := c.dial(ctx, expired)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := cn.greet(ctx)
+	if err != nil {
+		c.lost(cn, err)
+		cn.close(websocket.StatusGoingAway, "")
+		return nil, nil, err
+	}
+	return cn, w, nil
+}
+
+// serve uses a connection until it has ended. If the server asks for another one, that replaces it.
+func (c *Client) serve(cn *conn, w *welcome) error {
+	ctx, cancel := context.WithTimeout(c.ctx, c.opts.ConnectTimeout)
+	err := c.activate(ctx, cn, w)
+	cancel()
+	if err != nil {
+		c.lost(cn, err)
+		cn.close(websocket.StatusGoingAway, "")
+		return err
+	}
+	c.setState(Open, nil)
+	for {
+		select {
+		case <-cn.ended:
+			c.lost(cn, cn.err)
+			return cn.err
+		case delay := <-cn.goaway:
+			if next := c.replace(cn, delay); next != nil {
+				cn = next
+			}
+		case <-c.ctx.Done():
+			c.lost(cn, ErrClosed)
+			cn.close(websocket.StatusNormalClosure, "")
+			return ErrClosed
+		}
+	}
+}
+
+// replaceWait is how long calls on the old connection may take before another one replaces it.
+const replaceWait = 5 * time.Second
+
+// replace opens another connection after a delay, and closes the old one when its calls have been
+// answered. It returns nil if there is no other one: the old one is then used to its end.
+func (c *Client) replace(old *conn, delay time.Duration) *conn {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-old.ended:
+		return nil
+	case <-c.ctx.Done():
+		return nil
+	}
+	next, w, err := c.connect(false)
+	if err != nil {
+		return nil
+	}
+	c.mu.Lock()
+	old.sending = false
+	c.mu.Unlock()
+	c.awaitCalls(old)
+	c.lost(old, ErrOutcomeUnknown)
+	go old.close(websocket.StatusGoingAway, "")
+	ctx, cancel := context.WithTimeout(c.ctx, c.opts.ConnectTimeout)
+	defer cancel()
+	if err := c.activate(ctx, next, w); err != nil {
+		_ = next.ws.CloseNow() // its end is handled like any other
+	}
+	return next
+}
+
+// awaitCalls waits until the calls of a connection have been answered.
+func (c *Client) awaitCalls(cn *conn) {
+	ctx, cancel := context.WithTimeout(c.ctx, replaceWait)
+	defer cancel()
+	for c.open(cn) {
+		timer := time.NewTimer(10 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-cn.ended:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// open reports whether a call of a connection has no answer.
+func (c *Client) open(cn *conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, cl := range c.calls {
+		if cl.conn == cn {
+			return true
+		}
+	}
+	return false
+}
+
+// lost settles what was sent over a connection that has ended.
+func (c *Client) lost(cn *conn, cause error) {
+	notHandled := closeCode(cause) == int(websocket.StatusServiceRestart)
+	c.mu.Lock()
+	cn.sending = false
+	var settled []*call
+	for id, cl := range c.calls {
+		if cl.conn != cn {
+			continue
+		}
+		delete(c.calls, id)
+		cl.conn = nil
+		if notHandled && cl.queue != nil && cl.items == 0 {
+			c.queue.putBack(cl.queue)
+			continue
+		}
+		settled = append(settled, cl)
+	}
+	var unconfirmed []*outgoing
+	if c.conn == cn {
+		c.conn = nil
+		for _, s := range c.topics {
+			s.live, s.asking = false, nil
+		}
+		unconfirmed = c.pacer.closed()
+	}
+	c.mu.Unlock()
+	err := &errors.Error{Code: ErrOutcomeUnknown.Code, Message: ErrOutcomeUnknown.Message, Err: errors.Join(ErrOutcomeUnknown, cause)}
+	for _, cl := range settled {
+		cl.finish(answer{err: err})
+	}
+	for _, m := range unconfirmed {
+		c.report(m.typ, err)
+	}
+}
+
+// closeCode returns the code with which a connection has ended, or 0.
+func closeCode(err error) int {
+	if e, ok := errors.AsType[*closeError](err); ok {
+		return e.code
+	}
+	return 0
+}
+
+// retries decides when the client connects again.
+type retries struct {
+	attempt  int
+	expired  bool // the server has rejected the last token
+	protocol int  // connections in a row that ended with 1002, 1003 or 1007
+}
+
+func (r *retries) opened() { r.expired = false }
+
+func (r *retries) closed(cn *conn) {
+	if time.Since(cn.opened) >= healthyAfter {
+		r.attempt = 0
+	}
+}
+
+// next returns the delay before the next attempt. again is false if connecting again does not help.
+func (r *retries) next(err error, b *Backoff) (delay time.Duration, again bool) {
+	code := closeCode(err)
+	switch code {
+	case 1002, 1003, 1007:
+		if r.protocol++; r.protocol > 1 {
+			return 0, false
+		}
+	case 4000 + http.StatusUnauthorized:
+		if r.expired {
+			return 0, false
+		}
+		r.expired = true
+	case 4000 + http.StatusForbidden, 4000 + http.StatusConflict: // 4409: another client has resumed the session
+		return 0, false
+	default:
+		r.protocol = 0
+	}
+	upper := min(b.Max, b.Min<<min(r.attempt, 20))
+	r.attempt++
+	delay = 100*time.Millisecond + rand.N(upper)
+	var hint time.Duration
+	if e, ok := errors.AsType[*errors.Error](err); ok {
+		hint = e.RetryAfter
+	}
+	switch {
+	case hint == errors.Never && code != 1009:
+		return 0, false
+	case hint > 0 && hint != errors.Never:
+		return hint + rand.N(hint/10+100*time.Millisecond), true
+	case code == 1012 || code == 4503:
+		return rand.N(10 * time.Second), true
+	case code == 1013 || code == 4429:
+		return max(delay, 5*time.Second+rand.N(upper)), true
+	}
+	return delay, true
+}

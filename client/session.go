@@ -1,0 +1,188 @@
+package client
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
+)
+
+// A session is what the client needs to resume its session. The client's lock guards it.
+type session struct {
+	token string
+}
+
+// greet sends the greeting, and returns what the server has announced, or nil if the server does not
+// know the greeting.
+func (cn *conn) greet(ctx context.Context) (*welcome, error) {
+	c := cn.client
+	c.mu.Lock()
+	fresh := c.opts.Resume && c.session.token == ""
+	c.mu.Unlock()
+	var w welcome
+	err := cn.request(ctx, hello{Session: fresh}, &w)
+	switch {
+	case err == nil:
+	case errors.CodeOf(err) == errors.Unimplemented:
+		return nil, nil //nolint:nilnil // an older server
+	default:
+		return nil, err
+	}
+	if w.Session != nil {
+		c.mu.Lock()
+		c.session.token = w.Session.Token
+		c.mu.Unlock()
+	}
+	return &w, nil
+}
+
+// activate makes a connection the one over which messages are sent. It resumes the session, or else
+// subscribes again.
+func (c *Client) activate(ctx context.Context, cn *conn, w *welcome) error {
+	c.mu.Lock()
+	c.conn = cn
+	c.pacer.open(w, now())
+	token := c.session.token
+	resuming := c.opts.Resume && token != "" && (w == nil || w.Session == nil)
+	c.mu.Unlock()
+	if resuming {
+		if err := c.resume(ctx, cn, token); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	for _, s := range c.topics {
+		if s.users > 0 && !s.live {
+			s.ask()
+		}
+	}
+	cn.sending = true
+	cn.wakeWriter()
+	c.mu.Unlock()
+	return nil
+}
+
+// resume asks the server to continue the session. If the server cannot, the client begins a new one.
+// It returns an error only if the connection is of no use.
+func (c *Client) resume(ctx context.Context, cn *conn, token string) error {
+	cl := newCall("$ws:resume", typeResumed)
+	id, joined := "", make(chan error, 1)
+	cl.onAnswer = func(a answer) { // on the reading goroutine: publications follow the answer
+		var m resumed
+		if a.err == nil {
+			a.err = a.decode(&m)
+		}
+		if a.err == nil {
+			c.continueSession(cn, id, &m)
+		}
+		joined <- a.err
+	}
+	c.mu.Lock()
+	request := resume{Token: token}
+	for _, s := range c.topics {
+		s.asking, s.live = cl, false
+		request.Topics = append(request.Topics, s.request())
+	}
+	cn.startLocked(cl, encodeProtocol(request))
+	id = cl.id
+	c.mu.Unlock()
+	var err error
+	select {
+	case err = <-joined:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-cn.ended:
+		return cn.err
+	}
+	if err == nil {
+		return nil
+	}
+	c.log(slog.LevelDebug, "the session was not resumed", slog.Any("error", err))
+	if e, ok := errors.AsType[*errors.Error](err); ok && e.Retryable() {
+		return err
+	}
+	return c.beginAgain(ctx, cn, err)
+}
+
+// beginAgain replaces a session that has ended. Subscriptions that only the server had made end.
+func (c *Client) beginAgain(ctx context.Context, cn *conn, cause error) error {
+	var gone []*Subscription
+	c.mu.Lock()
+	c.session.token = ""
+	for _, s := range c.topics {
+		s.asking = nil
+		if s.users == 0 {
+			gone = append(gone, s)
+		}
+	}
+	c.mu.Unlock()
+	for _, s := range gone {
+		s.end(cause)
+	}
+	_, err := cn.greet(ctx)
+	return err
+}
+
+// continueSession handles the answer to resume.
+func (c *Client) continueSession(cn *conn, id string, m *resumed) {
+	c.mu.Lock()
+	c.session.token = m.Session.Token
+	cn.sendControl(wire.TypeAck, id, -1, nil)
+	c.mu.Unlock()
+	for i := range m.Topics {
+		topic := &m.Topics[i]
+		c.mu.Lock()
+		s := c.topics[topic.Topic]
+		if s != nil {
+			s.asking = nil
+		}
+		c.mu.Unlock()
+		switch {
+		case topic.Error != nil && s != nil:
+			c.subscriptionFailed(s, (&envelope{Payload: topic.Error}).error())
+		case topic.Error != nil:
+		case s != nil:
+			c.join(s, cn, topic)
+		default:
+			c.receiveSubscribed(cn, topic)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.topics { // those that the server has left out
+		if s.asking != nil && s.asking.id == id {
+			s.asking = nil
+		}
+	}
+}
+
+// refreshIdentity sends a new token before the identity expires.
+func (c *Client) refreshIdentity(cn *conn, e *envelope) {
+	var m struct {
+		ExpiresInMs int64 `json:"expiresInMs"`
+	}
+	if err := e.decode(&m); err != nil || c.opts.Token == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(cn.ctx, max(time.Second, time.Duration(m.ExpiresInMs)*time.Millisecond))
+	defer cancel()
+	for {
+		token, err := c.token(ctx, true)
+		if err == nil {
+			err = cn.request(ctx, authenticate{token}, nil)
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		c.log(slog.LevelWarn, "the identity was not refreshed", slog.Any("error", err))
+		timer := time.NewTimer(time.Second)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}

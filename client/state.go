@@ -1,0 +1,57 @@
+package client
+
+import "log/slog"
+
+// A State says whether a client is connected.
+type State int
+
+// The states. A client is Idle until it is used for the first time, and stays Closed.
+const (
+	Idle       State = iota
+	Connecting       // an attempt to connect is in progress
+	Open             // messages are sent
+	Waiting          // before the next attempt
+	Closed
+)
+
+// String returns the name in lower case.
+func (s State) String() string {
+	switch s {
+	case Idle:
+		return "idle"
+	case Connecting:
+		return "connecting"
+	case Open:
+		return "open"
+	case Waiting:
+		return "waiting"
+	default:
+		return "closed"
+	}
+}
+
+// State returns the current state.
+func (c *Client) State() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
+}
+
+// setState changes the state and reports it.
+func (c *Client) setState(s State, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == s || c.state == Closed {
+		return
+	}
+	c.state = s
+	if err != nil || s == Open {
+		c.failure = err
+	}
+	close(c.changed)
+	c.changed = make(chan struct{})
+	c.log(slog.LevelDebug, "state", slog.String("state", s.String()), slog.Any("error", err))
+	if c.opts.OnState != nil {
+		c.events.Add(func() { c.guard("OnState", func() { c.opts.OnState(s, err) }) })
+	}
+}
