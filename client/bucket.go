@@ -102,26 +102,42 @@ type learnedLimit struct {
 	cost, capacity float64
 	rate           float64 // tokens per second, a lower estimate; 0 if unknown
 	level          float64
+	unconfirmed    float64
 	at             time.Time
 
 	first    time.Time // when the first rejected message could be admitted, by the server's clock
 	total    float64   // tokens taken since then
 	certain  int       // messages that are certain until the next rejection
 	maximum  int       // the same after the last one
-	admits   int
-	awaiting bool
 }
 
 const maxCertain = 512
 
-// take takes the cost of a message, and reports whether it is certain.
-func (l *learnedLimit) take(at time.Time) bool {
-	if l.rate > 0 {
-		l.level = min(l.capacity-l.cost, l.level+l.rate*max(0, at.Sub(l.at).Seconds()))
-	}
-	if at.After(l.at) {
+// advance adds what has returned.
+func (l *learnedLimit) advance(at time.Time) {
+	if elapsed := at.Sub(l.at); elapsed > 0 {
+		l.level = min(max(l.level, l.capacity-l.unconfirmed), l.level+l.rate*elapsed.Seconds())
 		l.at = at
 	}
+}
+
+// wait returns how long it takes until a message is certain. It is 0 if the next message must not be
+// certain, to learn more.
+func (l *learnedLimit) wait(at time.Time) time.Duration {
+	l.advance(at)
+	switch {
+	case l.certain == 0 || l.rate == 0 || l.level >= l.cost:
+		return 0
+	case l.cost > l.capacity-l.unconfirmed:
+		return forever // until a confirmation arrives
+	}
+	return time.Duration((l.cost-l.level)/l.rate*float64(time.Second)) + time.Microsecond
+}
+
+// take takes the cost of a message, and reports whether it is certain.
+func (l *learnedLimit) take(at time.Time) bool {
+	l.advance(at)
+	l.unconfirmed += l.cost
 	if l.certain > 0 && l.level >= l.cost {
 		l.certain--
 		l.level -= l.cost
@@ -131,7 +147,10 @@ func (l *learnedLimit) take(at time.Time) bool {
 	return false
 }
 
-func (l *learnedLimit) admitted() { l.total += l.cost }
+func (l *learnedLimit) admitted() {
+	l.total += l.cost
+	l.unconfirmed = max(0, l.unconfirmed-l.cost)
+}
 
 // rejected learns from a rejection: at ready, by the server's clock, the message is admitted; at until,
 // by the client's, it is sent again.
@@ -147,7 +166,7 @@ func (l *learnedLimit) rejected(e *errors.Error, ready, until time.Time, roundTr
 		l.rate = l.total / (ready.Sub(l.first) + 3*time.Millisecond).Seconds()
 		l.maximum = min(2*l.maximum, maxCertain)
 	}
-	l.certain = l.maximum
+	l.certain, l.unconfirmed = l.maximum, 0
 	l.level = l.cost + min(l.capacity-l.cost, 0.9*l.rate*roundTrip.Seconds())
 	l.at = until
 }

@@ -95,6 +95,9 @@ func (p *pacer) wait(m *outgoing, at time.Time) time.Duration {
 	for _, b := range p.buckets {
 		wait = max(wait, b.wait(m.typ, at))
 	}
+	if l := p.learned[m.typ]; l != nil {
+		wait = max(wait, l.wait(at))
+	}
 	return wait
 }
 

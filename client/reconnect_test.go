@@ -1,0 +1,142 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+)
+
+func TestConnect_AsksForAnotherTokenOnce(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, &router.Options{Authenticate: func(req *http.Request) (router.Identity, error) {
+		if router.Token(req) != "good" {
+			return router.Identity{}, errors.Errorf(errors.Unauthenticated, "log in first")
+		}
+		return router.Identity{UserID: "ann"}, nil
+	}})
+	s.start()
+	for _, reject := range []bool{false, true} {
+		var asked []bool
+		c := s.connect(&client.Options{Token: func(_ context.Context, expired bool) (string, error) {
+			asked = append(asked, expired)
+			if expired && !reject {
+				return "good", nil
+			}
+			return "old", nil
+		}})
+		err := c.Connect(testContext(t))
+		assert.Equal(t, []bool{false, true}, asked)
+		if !reject {
+			require.NoError(t, err)
+			continue
+		}
+		assert.Equal(t, errors.Unauthenticated, errors.CodeOf(err))
+		<-c.Done()
+		assert.Equal(t, errors.Unauthenticated, errors.CodeOf(c.Err()))
+	}
+}
+
+func TestClient_RefreshesIdentityBeforeItExpires(t *testing.T) {
+	t.Parallel()
+	var tokens atomic.Int64
+	s := startServer(t, &router.Options{Authenticate: func(*http.Request) (router.Identity, error) {
+		tokens.Add(1)
+		return router.Identity{UserID: "ann", ExpiresAt: time.Now().Add(400 * time.Millisecond)}, nil
+	}})
+	s.start()
+	states := make(chan client.State, 100)
+	c := s.connect(&client.Options{
+		Token:   func(context.Context, bool) (string, error) { return "token", nil },
+		OnState: func(s client.State, _ error) { states <- s },
+	})
+	require.NoError(t, c.Connect(testContext(t)))
+	require.Eventually(t, func() bool { return tokens.Load() >= 4 }, 10*time.Second, time.Millisecond)
+	assert.Equal(t, client.Connecting, <-states)
+	assert.Equal(t, client.Open, <-states)
+	assert.Empty(t, states, "the connection has stayed open")
+}
+
+func TestClient_ReplacesConnectionOfServerThatShutsDown(t *testing.T) {
+	t.Parallel()
+	var address atomic.Pointer[string]
+	var servers []*testServer
+	for range 2 {
+		s := startServer(t, nil)
+		router.RPC(s.Router, func(_ *router.Context, m add) (sum, error) {
+			time.Sleep(time.Duration(m.A%20) * time.Millisecond)
+			return sum{m.A}, nil
+		})
+		s.start()
+		servers = append(servers, s)
+	}
+	first, second := servers[0].web.Listener.Addr().String(), servers[1].web.Listener.Addr().String()
+	address.Store(&first)
+	c := client.New("ws://example.com/", &client.Options{HTTPClient: clientOf(&address)})
+	ctx := testContext(t)
+	require.NoError(t, c.Connect(ctx))
+	done := make(chan error, 400)
+	begin := func(n int) {
+		go func() {
+			reply, err := client.Call[sum](ctx, c, add{A: n})
+			if err == nil && reply.Sum != n {
+				err = fmt.Errorf("%d is not %d", reply.Sum, n)
+			}
+			done <- err
+		}()
+	}
+	for n := range 50 {
+		begin(n)
+	}
+	address.Store(&second)
+	shutdown := make(chan error, 1)
+	go func() { shutdown <- servers[0].Shutdown(ctx) }()
+	for n := range 150 {
+		time.Sleep(2 * time.Millisecond)
+		begin(n)
+	}
+	for range 200 {
+		require.NoError(t, <-done)
+	}
+	require.NoError(t, <-shutdown)
+	require.NoError(t, c.Close(ctx))
+}
+
+func TestQueue_OverflowFailsOneMessage(t *testing.T) {
+	t.Parallel()
+	for _, overflow := range []client.Overflow{client.DropNewest, client.DropOldest} {
+		c := client.New("ws://127.0.0.1:1", &client.Options{Queue: client.Queue{MaxMessages: 2, Overflow: overflow}})
+		ctx := testContext(t)
+		failed := make(chan string, 3)
+		for i := range 3 {
+			go func() {
+				err := client.Send(ctx, c, say{fmt.Sprint(i)})
+				failed <- fmt.Sprint(i, " ", errors.CodeOf(err))
+			}()
+			time.Sleep(50 * time.Millisecond) // until it is queued
+		}
+		if overflow == client.DropNewest {
+			assert.Equal(t, "2 RESOURCE_EXHAUSTED", <-failed)
+		} else {
+			assert.Equal(t, "0 RESOURCE_EXHAUSTED", <-failed)
+		}
+		require.NoError(t, c.Close(ctx))
+	}
+}
+
+func TestNew_InvalidOptionsPanic(t *testing.T) {
+	t.Parallel()
+	assert.PanicsWithValue(t, "client: Options.CallTimeout is -1s; it must be positive", func() {
+		client.New("ws://example.com", &client.Options{CallTimeout: -time.Second})
+	})
+	assert.Panics(t, func() { client.New("ws://example.com", &client.Options{Queue: client.Queue{Overflow: 7}}) })
+}
