@@ -25,10 +25,11 @@ type call struct {
 	once     sync.Once
 
 	// The client's lock guards the following.
-	id    string
-	conn  *conn     // over which it was sent; nil before
-	items int       // that were received
-	queue *outgoing // the message; nil for calls of the protocol
+	id        string
+	conn      *conn     // over which it was sent; nil before
+	items     int       // that were received
+	queue     *outgoing // the message; nil for calls of the protocol
+	abandoned bool      // the caller no longer waits
 }
 
 // An answer is a reply or an error.
@@ -146,12 +147,8 @@ func (c *Client) abandon(cl *call) {
 	if cl.queue != nil && c.queue.remove(cl.queue) {
 		return
 	}
-	if c.calls[cl.id] != cl {
-		return
-	}
-	delete(c.calls, cl.id)
-	c.pacer.settled(cl.id)
-	if cl.conn != nil {
+	if c.calls[cl.id] == cl && cl.conn != nil {
+		cl.abandoned = true // until the server has answered
 		cl.conn.sendControl(wire.TypeAbort, cl.id, -1, nil)
 	}
 }
@@ -176,13 +173,18 @@ func (c *Client) answerCall(e *envelope) bool {
 	}
 	if e.Type == wire.TypeProgress {
 		cl.items++
+		abandoned := cl.abandoned
 		c.mu.Unlock()
-		if cl.item != nil {
+		if cl.item != nil && !abandoned {
 			cl.item(e.Payload)
 		}
 		return true
 	}
 	delete(c.calls, id)
+	c.pacer.settled(id)
+	if cl.conn != nil {
+		cl.conn.wakeWriter()
+	}
 	c.mu.Unlock()
 	switch e.Type {
 	case cl.reply:

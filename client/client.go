@@ -36,10 +36,10 @@ type Client struct {
 	changed     chan struct{} // closed and replaced when state changes
 	failure     error         // why the last connection was not opened, or why the client is closed
 	conn        *conn         // over which messages are sent; nil unless the state is Open
-	hurry       chan struct{} // ends a wait before the next attempt
 	ids         idSource
 	queue       sendQueue
 	calls       map[string]*call // that were sent, by correlation ID
+	recent      recentEvents
 	handlers    handlers
 	topics      map[string]*Subscription
 	session     session
@@ -51,7 +51,7 @@ type Client struct {
 // call of Connect, Send, Call, Stream or Subscribe. If opts is nil, the zero Options apply; otherwise
 // opts is copied. New panics if an option is invalid.
 func New(url string, opts *Options) *Client {
-	c := &Client{url: url, changed: make(chan struct{}), ended: make(chan struct{}), hurry: make(chan struct{}, 1)}
+	c := &Client{url: url, changed: make(chan struct{}), ended: make(chan struct{})}
 	if opts != nil {
 		c.opts = *opts
 	}

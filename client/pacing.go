@@ -138,35 +138,30 @@ func (p *pacer) sentControl(m *outgoing, at time.Time) {
 	}
 }
 
-// confirmed notes that the server has admitted a message, and with it all that were sent before. It
-// reports whether a message may be sent that had to wait.
+// confirmed notes that the server has admitted a message. It reports whether a message that had to
+// wait may be sent.
 func (p *pacer) confirmed(id string, at time.Time) (wake bool) {
-	if !p.enabled {
+	sent := p.sentMessages[id]
+	if sent == nil {
 		return false
 	}
-	if sent := p.sentMessages[id]; sent != nil {
-		if trip := at.Sub(sent.at); p.roundTrip == 0 || trip < p.roundTrip {
-			p.roundTrip = trip
-		}
-		sent.message.charge.confirm()
-		if l := p.learned[sent.message.typ]; l != nil {
-			l.admitted()
-		}
-		delete(p.sentMessages, id)
-		if sent.message.call != nil {
-			return p.release(id) // its answer follows
-		}
+	if trip := at.Sub(sent.at); p.roundTrip == 0 || trip < p.roundTrip {
+		p.roundTrip = trip
 	}
-	p.settled(id)
-	return p.release(id)
+	sent.message.charge.confirm()
+	if l := p.learned[sent.message.typ]; l != nil {
+		l.admitted()
+	}
+	delete(p.sentMessages, id)
+	p.release(id)
+	return true
 }
 
 // release permits messages behind the one whose outcome is known.
-func (p *pacer) release(id string) bool {
+func (p *pacer) release(id string) {
 	if p.uncertain == id {
 		p.uncertain = ""
 	}
-	return true
 }
 
 // settled notes that a call has its answer.

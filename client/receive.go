@@ -22,7 +22,7 @@ func (c *Client) receive(cn *conn, e *envelope, bytes int) {
 	case id != "":
 		c.confirmed(cn, id)
 		if !c.answerCall(e) && isError {
-			c.report("", e.error())
+			c.report(c.typeOf(id), e.error())
 		}
 	case isError:
 		c.report("", e.error())

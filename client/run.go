@@ -46,7 +46,6 @@ func (c *Client) pause(d time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-c.hurry:
 	case <-c.ctx.Done():
 	}
 }
@@ -169,7 +168,7 @@ func (c *Client) lost(cn *conn, cause error) {
 		}
 		delete(c.calls, id)
 		cl.conn = nil
-		if notHandled && cl.queue != nil && cl.items == 0 {
+		if notHandled && cl.queue != nil && cl.items == 0 && !cl.abandoned {
 			c.queue.putBack(cl.queue)
 			continue
 		}

@@ -39,6 +39,9 @@ func (c *Client) next(cn *conn) (frame []byte, m *outgoing, wait time.Duration) 
 			h.timeoutMs = max(1, time.Until(m.deadline).Milliseconds())
 		}
 	}
+	if m.call == nil {
+		c.recent.add(m.id, m.typ)
+	}
 	c.pacer.sent(m, at)
 	return h.encode(m.payload), m, 0
 }
@@ -78,6 +81,29 @@ func (c *Client) rejected(id string, err error, sentAt int64) (handled bool) {
 		return true
 	}
 	return false
+}
+
+// recentEvents holds the types of the last events, so that a rejection can name the type.
+type recentEvents struct {
+	types map[string]string // by correlation ID
+	ids   [256]string
+	next  int
+}
+
+func (r *recentEvents) add(id, typ string) {
+	if r.types == nil {
+		r.types = map[string]string{}
+	}
+	delete(r.types, r.ids[r.next])
+	r.types[id], r.ids[r.next] = typ, id
+	r.next = (r.next + 1) % len(r.ids)
+}
+
+// typeOf returns the type of an event, or "" if it is unknown.
+func (c *Client) typeOf(id string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.recent.types[id]
 }
 
 // report passes an error to Options.OnError.
