@@ -105,10 +105,10 @@ type learnedLimit struct {
 	unconfirmed    float64
 	at             time.Time
 
-	first    time.Time // when the first rejected message could be admitted, by the server's clock
-	total    float64   // tokens taken since then
-	certain  int       // messages that are certain until the next rejection
-	maximum  int       // the same after the last one
+	first   time.Time // when the first rejected message could be admitted, by the server's clock
+	total   float64   // tokens taken since then
+	certain int       // messages that are certain until the next rejection
+	maximum int       // the same after the last one
 }
 
 const maxCertain = 512
