@@ -36,6 +36,17 @@ func TestRouter_LinksOnlyListedModules(t *testing.T) {
 	assert.Equal(t, linkedModules(), slices.Compact(modules))
 }
 
+// TestClient_LinksNeitherRouterNorBroker keeps programs with a client small.
+func TestClient_LinksNeitherRouterNorBroker(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if .Module}}{{.ImportPath}}{{end}}", "./client").Output()
+	require.NoError(t, err)
+	for dep := range strings.FieldsSeq(string(out)) {
+		if pkg, ok := strings.CutPrefix(dep, "github.com/penstock-go/penstock/"); ok {
+			assert.Contains(t, []string{"client", "errors", "internal/executor", "internal/jsonv2", "internal/wire"}, pkg)
+		}
+	}
+}
+
 // TestCodecs_LinkTheirFormatAlone keeps the library of a format out of programs that do not use it.
 func TestCodecs_LinkTheirFormatAlone(t *testing.T) {
 	for pkg, formats := range map[string][]string{
