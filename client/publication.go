@@ -16,14 +16,18 @@ func (c *Client) receiveMessage(cn *conn, e *envelope, bytes int) {
 	c.mu.Lock()
 	s := c.topics[e.Meta.Topic]
 	pass := s != nil && cn == c.conn && s.accept(r, e.Meta.Offset)
+	var reached Position // when the handlers have returned
+	if pass && s.stateLeft == 0 {
+		reached = s.received // the position of a state is that of its last message
+	}
 	c.mu.Unlock()
 	if !pass {
 		return
 	}
 	c.dispatch(cn, bytes, func() {
 		c.handle(r)
-		if !r.State {
-			s.advance(r.Position)
+		if reached != (Position{}) {
+			s.advance(reached)
 		}
 	})
 }

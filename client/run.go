@@ -178,7 +178,8 @@ func (c *Client) lost(cn *conn, cause error) {
 	if c.conn == cn {
 		c.conn = nil
 		for _, s := range c.topics {
-			s.live, s.asking = false, nil
+			s.asking = nil
+			s.pause()
 		}
 		unconfirmed = c.pacer.closed()
 	}

@@ -82,7 +82,8 @@ func (c *Client) resume(ctx context.Context, cn *conn, token string) error {
 	c.mu.Lock()
 	request := resume{Token: token}
 	for _, s := range c.topics {
-		s.asking, s.live = cl, false
+		s.asking = cl
+		s.pause()
 		request.Topics = append(request.Topics, s.request())
 	}
 	cn.startLocked(cl, encodeProtocol(request))

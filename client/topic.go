@@ -29,8 +29,9 @@ type SubscribeOptions struct {
 	// earlier run. The subscription then begins with what follows.
 	Since Position
 
-	// State asks for the current state of topics whose publications have keys. It is received before the
-	// first publication, and again whenever publications were missed.
+	// State asks for the current state of topics whose publications have keys: one message per key, with
+	// Received.State set, before the first publication. When publications were missed, OnLoss is
+	// called, and the whole state follows: what is not part of it does not exist any more.
 	State bool
 
 	// OnLoss is called, in order with the handlers, when publications were missed that the server
@@ -189,6 +190,15 @@ func (s *Subscription) request() subscribe {
 	}
 }
 
+// pause ends the delivery until the subscription is confirmed again. A state that has arrived in part
+// is of no use. The client's lock must be held.
+func (s *Subscription) pause() {
+	if s.stateLeft > 0 {
+		s.received = Position{}
+	}
+	s.live, s.stateLeft = false, 0
+}
+
 // ask requests the subscription on the current connection. The client's lock must be held.
 func (s *Subscription) ask() {
 	cn := s.client.conn
@@ -197,7 +207,8 @@ func (s *Subscription) ask() {
 	}
 	cl := newCall("$ws:subscribe", typeSubscribed)
 	cl.onAnswer = func(a answer) { s.client.subscribedBy(cl, s, cn, a) }
-	s.asking, s.live, s.stateLeft = cl, false, 0
+	s.asking = cl
+	s.pause()
 	cn.startLocked(cl, encodeProtocol(s.request()))
 }
 
@@ -255,19 +266,23 @@ func (c *Client) join(s *Subscription, cn *conn, m *subscribed) {
 	if m.State != nil {
 		s.stateLeft = *m.State
 	}
-	position := s.received
+	position, withState := s.received, s.stateLeft > 0
+	missed := before.Epoch != "" && m.Epoch != "" && !m.Recovered
+	if missed && s.opts.State && m.State == nil {
+		s.received = Position{} // so that the next answer has the state
+		s.ask()
+	}
 	s.readyOnce.Do(func() { close(s.ready) })
 	onLoss, onPresence := s.opts.OnLoss, s.opts.OnPresence
 	c.mu.Unlock()
 	if onPresence != nil {
 		c.dispatch(cn, 0, func() { c.guard("OnPresence", func() { onPresence(m.Members, nil, true) }) })
 	}
-	missed := before.Epoch != "" && m.Epoch != "" && !m.Recovered
 	if missed || m.Ended != nil {
 		c.lose(cn, s, onLoss, Loss{Ended: m.Ended, Position: position})
-		return
+	} else if !withState {
+		c.dispatch(cn, 0, func() { s.advance(position) })
 	}
-	c.dispatch(cn, 0, func() { s.advance(position) })
 }
 
 // lose reports a loss, in order with the publications.
@@ -276,7 +291,9 @@ func (c *Client) lose(cn *conn, s *Subscription, onLoss func(Loss), l Loss) {
 		if onLoss != nil {
 			c.guard("OnLoss", func() { onLoss(l) })
 		}
-		s.advance(l.Position)
+		if !s.opts.State {
+			s.advance(l.Position)
+		}
 	})
 }
 
