@@ -57,6 +57,14 @@ type limitGroups struct {
 	buckets map[AnnouncedLimit]*sharedBucket
 }
 
+func newLimitGroups() *limitGroups {
+	return &limitGroups{
+		limits:  []*sharedLimit{}, // without limits, a client learns that there are none
+		byLimit: map[AnnouncedLimit]*sharedLimit{},
+		buckets: map[AnnouncedLimit]*sharedBucket{},
+	}
+}
+
 // add adds the limits of a type.
 func (g *limitGroups) add(typ string, announced []AnnouncedLimit) {
 	for _, l := range announced {

@@ -78,11 +78,7 @@ func (c *Conn) announcedLimits() (limits []*sharedLimit) {
 		return nil
 	}
 	c.router.hook("AnnounceLimits", func() {
-		groups := limitGroups{
-			limits:  []*sharedLimit{}, // without limits, the client learns that there are none
-			byLimit: map[AnnouncedLimit]*sharedLimit{},
-			buckets: map[AnnouncedLimit]*sharedBucket{},
-		}
+		groups := newLimitGroups()
 		now, sizes, identity := time.Now(), c.router.sizesByType(), c.identity.Load()
 		for _, typ := range slices.Sorted(maps.Keys(sizes)) {
 			groups.add(typ, announce(c.ingressContext(typ, identity, sizes[typ], now)))

@@ -139,7 +139,8 @@ type Options struct {
 	// returns such a function. It is called when a client sends the greeting, once for every
 	// type, with the connection's IngressContext: Type is a registered type or one of the
 	// protocol's, and Size the largest size of its messages. Many connections call it
-	// concurrently. If it is nil or panics, no limits are announced.
+	// concurrently. [Router.Describe] calls it with an empty ConnID; see [DescribedLimit]. If it is
+	// nil or panics, no limits are announced.
 	AnnounceLimits func(IngressContext) []AnnouncedLimit
 
 	// Origins lists the web pages that may connect, in addition to those of the server's own

@@ -39,10 +39,11 @@ func On[M Message](to Registrar, handle func(*Context, M) error) *Route {
 // handler is called concurrently, also for one connection; see [Route.Serial]. RPC panics if M
 // or Reply cannot be registered: see [Message].
 func RPC[M, Reply Message](to Registrar, handle func(*Context, M) (Reply, error)) *Route {
-	mustBeMessage[Reply](callerPosition(1))
+	replyType, _ := mustBeMessage[Reply](callerPosition(1))
 	to.group().router.mustSupport(reflect.TypeFor[Reply](), callerPosition(1))
 	mustHaveHandler[M](handle != nil, callerPosition(1))
-	return register[M](to, &Route{rpc: true, concurrent: true, run: func(ctx *Context) error {
+	answer := routeContract{reply: reflect.TypeFor[Reply](), replyType: replyType}
+	return register[M](to, &Route{rpc: true, concurrent: true, contract: answer, run: func(ctx *Context) error {
 		reply, err := handle(ctx, *ctx.message.(*M))
 		if err != nil {
 			return err
@@ -79,6 +80,8 @@ type Route struct {
 	action   LimitAction
 
 	slowConsumer SlowConsumerPolicy // of Context.Send
+
+	contract routeContract
 }
 
 // typ returns the message's type, or "" for a nil route.
@@ -248,6 +251,7 @@ func addRoute[M Message](r *Router, rt *Route) *Route {
 		rt.timeout = r.opts.Timeouts.Call
 	}
 	rt.maxBytes, rt.action = r.opts.Limits.MaxMessageBytes, r.opts.LimitAction
+	rt.contract.request = reflect.TypeFor[M]()
 	r.routes[rt.name] = rt
 	return rt
 }
@@ -276,15 +280,21 @@ func decoder[M Message](rejectUnknown bool) (decode func(codec Codec, payload []
 // mustBeMessage panics unless M can be registered. It returns the type's name and its number
 // of fields, or -1 if it is not a struct or a pointer to one.
 func mustBeMessage[M Message](position string) (name string, fields int) {
-	typ := reflect.TypeFor[M]()
-	var zero M
+	return mustBeMessageType(reflect.TypeFor[M](), position)
+}
+
+// mustBeMessageType is mustBeMessage for a type that implements [Message].
+func mustBeMessageType(typ reflect.Type, position string) (name string, fields int) {
+	var zero Message
 	switch {
 	case typ.Kind() == reflect.Interface:
 		panic(fmt.Sprintf("router: %s: %v is an interface; register the type of one message", position, typ))
 	case typ.Kind() == reflect.Pointer && typ.Elem().Implements(reflect.TypeFor[Message]()):
 		panic(fmt.Sprintf("router: %s: %v is a pointer; register messages by value, as %v, unless MessageType has a pointer receiver", position, typ, typ.Elem()))
 	case typ.Kind() == reflect.Pointer:
-		zero = reflect.New(typ.Elem()).Interface().(M)
+		zero = reflect.New(typ.Elem()).Interface().(Message)
+	default:
+		zero = reflect.Zero(typ).Interface().(Message)
 	}
 	name = zero.MessageType()
 	switch {

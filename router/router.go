@@ -30,6 +30,7 @@ type Router struct {
 	routesMu       sync.Mutex // guards routes until the router serves
 	routes         map[string]*Route
 	unknownIngress []IngressFunc // for types that are not registered
+	declared       declarations
 
 	conns   registry
 	topics  topics

@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -29,6 +30,10 @@ type TopicOptions struct {
 
 	// SlowConsumer is the policy for publications. The zero value means Options.SlowConsumer.
 	SlowConsumer SlowConsumerPolicy
+
+	// Messages declares the messages that are published to the topics, as zero values. The contract
+	// that [Router.Describe] returns has them, and nothing else depends on it.
+	Messages []Message
 
 	// MaxPerConn bounds the subscriptions of one connection to topics of the pattern, in addition
 	// to Limits.Topics. 0 means unlimited.
@@ -81,6 +86,7 @@ func Topic(r *Router, pattern string, opts *TopicOptions) {
 	p := &topicPattern{text: pattern, position: position, segments: segments}
 	if opts != nil {
 		p.opts = *opts
+		p.opts.Messages = slices.Clone(opts.Messages)
 	}
 	name := strconv.Quote(pattern) + ", registered at " + position
 	mustBeSlowConsumerPolicy("TopicOptions.SlowConsumer of "+name, p.opts.SlowConsumer)
@@ -93,6 +99,7 @@ func Topic(r *Router, pattern string, opts *TopicOptions) {
 	if p.opts.History.enabled() && r.histories == nil {
 		panic(fmt.Sprintf("router: TopicOptions.History of %s: Options.Broker, a %T, keeps no histories; it must be a broker.HistoryBroker", name, r.opts.Broker))
 	}
+	r.declarePublications(p.opts.Messages, name, position)
 	r.topics.declare(p)
 }
 

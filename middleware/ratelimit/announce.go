@@ -43,10 +43,14 @@ func AnnounceAll(rules []Rule, opts *Options) func(router.IngressContext) []rout
 }
 
 // AnnounceTiers is [Announce] for the limits of [Tiers]. It announces the limit of the tier that
-// the connection has. A client that changes its tier can repeat the greeting.
+// the connection has. A client that changes its tier can repeat the greeting. [router.Router.Describe]
+// has no limits of tiers, because they differ between clients.
 func AnnounceTiers(tier func(router.IngressContext) string, limiters map[string]limit.Limiter, opts *Options) func(router.IngressContext) []router.AnnouncedLimit {
 	t := newTiers(tier, limiters, opts)
 	return func(in router.IngressContext) []router.AnnouncedLimit {
+		if in.ConnID == "" {
+			return nil // Router.Describe asks for what all clients share
+		}
 		name := t.of(in)
 		l := t.limits[name]
 		if l == nil {

@@ -139,6 +139,27 @@ func TestAnnounce_NamesOfPolicies(t *testing.T) {
 	}
 }
 
+func TestDescribe_HasLimitsThatDoNotDependOnTiers(t *testing.T) {
+	bucket := memory.NewLimiter(named)
+	everyTier := func(router.IngressContext) string { return "bob" }
+	for name, tt := range map[string]struct {
+		announce func(router.IngressContext) []router.AnnouncedLimit
+		want     int
+	}{
+		"limit": {ratelimit.Announce(bucket, nil), 1},
+		"tiers": {ratelimit.AnnounceTiers(everyTier, map[string]limit.Limiter{"bob": bucket}, nil), 0},
+	} {
+		r := router.New(&router.Options{AnnounceLimits: tt.announce})
+		router.On(r, func(*router.Context, Search) error { return nil })
+		limits := r.Describe().Limits
+		require.Len(t, limits, tt.want, name)
+		for _, l := range limits {
+			assert.Equal(t, router.ScopeUser, l.Scope)
+			assert.Equal(t, map[string]int64{"SEARCH": 1}, l.Buckets[0].Costs)
+		}
+	}
+}
+
 func tierOf(in router.IngressContext) string { return in.Identity.UserID }
 
 func TestAnnounce_FollowsSetPolicy(t *testing.T) {

@@ -1,0 +1,256 @@
+package router
+
+import (
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
+)
+
+// A Description is what both ends of a connection must agree on. [Router.Describe] returns it; package
+// contract generates JSON Schema, AsyncAPI and TypeScript from it. All lists are sorted.
+type Description struct {
+	Routes []DescribedRoute   // messages that clients send, by type
+	Sent   []DescribedMessage // messages that clients receive: of Sends and of TopicOptions.Messages
+	Calls  []DescribedCall    // calls of the server, declared by Calls
+	Topics []DescribedTopic   // by pattern
+	Limits []DescribedLimit   // see DescribedLimit
+
+	Errors     []errors.Code    // codes with which any message may be answered
+	CloseCodes []CloseCode      // with which the router closes connections
+	Codecs     []string         // subprotocols of Options.Codecs, in the order of preference
+	MaxBytes   map[string]int64 // Route.MaxMessageBytes of the types that differ; "" has the default
+}
+
+// A DescribedMessage is a message type. The zero DescribedMessage means that there is none.
+type DescribedMessage struct {
+	Type string       // as MessageType returns it
+	Go   reflect.Type // the type that was registered
+}
+
+// A DescribedRoute is a message type that clients send.
+type DescribedRoute struct {
+	DescribedMessage
+
+	Kind        RouteKind
+	Description string           // of Route.Description
+	Reply       DescribedMessage // of a call, and of a stream that declares one
+	Item        reflect.Type     // of a stream; otherwise nil
+	Progress    reflect.Type     // of a call that declares updates; otherwise nil
+	Errors      []errors.Code    // of Route.Errors
+	Timeout     time.Duration    // of a call or stream; 0 means none
+}
+
+// A RouteKind says how the server answers a message.
+type RouteKind string
+
+// The kinds of routes.
+const (
+	KindEvent  RouteKind = "event"  // not at all; see On
+	KindCall   RouteKind = "call"   // with one reply or error; see RPC
+	KindStream RouteKind = "stream" // with items, and then as a call; see Stream
+)
+
+// A DescribedCall is a call of the server and the reply with which a client answers it.
+type DescribedCall struct {
+	DescribedMessage
+
+	Reply DescribedMessage
+}
+
+// A DescribedTopic is a pattern of topics.
+type DescribedTopic struct {
+	Pattern   string
+	Messages  []string // types of TopicOptions.Messages; empty if they are not declared
+	Subscribe bool     // whether clients can subscribe: TopicOptions.Authorize is set
+	History   History
+	Presence  bool
+}
+
+// A DescribedLimit is a rate limit that is the same for all clients. Options.AnnounceLimits decides
+// which limits are public: Describe calls it with an empty ConnID for two invented users of different
+// tenants and addresses, and leaves out what differs between them.
+type DescribedLimit struct {
+	Name     string
+	Capacity int64         // tokens in a full bucket
+	Refill   int64         // tokens that return every Per
+	Per      time.Duration // whole milliseconds
+	Scope    LimitScope
+	Buckets  []DescribedBucket
+}
+
+// A DescribedBucket is one bucket of a limit, with the types that take tokens from it.
+type DescribedBucket struct {
+	Costs map[string]int64 // by type; negative if the cost depends on the message
+	Keep  map[string]int64 // tokens that a message must leave, by type; 0 is left out
+}
+
+// A CloseCode is a status with which the router closes connections; see the protocol, section 5.
+type CloseCode struct {
+	Code   int
+	Reason string
+}
+
+// Describe returns the contract of the router: the messages that clients send and receive, and the
+// topics. What the routes do not say is declared with [Sends], [Calls] and TopicOptions.Messages. The
+// messages of the protocol itself are not part of it. Describe may be called before and while the
+// router serves.
+func (r *Router) Describe() Description {
+	r.routesMu.Lock()
+	defer r.routesMu.Unlock()
+	d := Description{
+		Limits:     r.staticLimits(),
+		Errors:     standardCodes(),
+		CloseCodes: closeCodes(),
+		MaxBytes:   map[string]int64{"": r.opts.Limits.MaxMessageBytes},
+	}
+	for _, codec := range r.opts.Codecs {
+		d.Codecs = append(d.Codecs, codec.Subprotocol())
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.routes)) {
+		rt := r.routes[name]
+		if rt.protocol {
+			continue
+		}
+		d.Routes = append(d.Routes, rt.describe())
+		if rt.maxBytes != r.opts.Limits.MaxMessageBytes {
+			d.MaxBytes[name] = rt.maxBytes
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.declared.sent)) {
+		d.Sent = append(d.Sent, DescribedMessage{name, r.declared.sent[name].typ})
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.declared.calls)) {
+		call := r.declared.calls[name]
+		d.Calls = append(d.Calls, DescribedCall{DescribedMessage{name, call.request.typ}, DescribedMessage{call.replyTyp, call.reply}})
+	}
+	for _, p := range r.topics.patterns {
+		d.Topics = append(d.Topics, p.describe())
+	}
+	slices.SortFunc(d.Topics, func(a, b DescribedTopic) int { return strings.Compare(a.Pattern, b.Pattern) })
+	return d
+}
+
+func (rt *Route) describe() DescribedRoute {
+	kind := KindEvent
+	switch {
+	case rt.stream:
+		kind = KindStream
+	case rt.rpc:
+		kind = KindCall
+	}
+	c := &rt.contract
+	codes := slices.Clone(c.errors)
+	slices.Sort(codes)
+	return DescribedRoute{
+		DescribedMessage: DescribedMessage{rt.name, c.request},
+		Kind:             kind,
+		Description:      c.text,
+		Reply:            DescribedMessage{c.replyType, c.reply},
+		Item:             c.item,
+		Progress:         c.progress,
+		Errors:           slices.Compact(codes),
+		Timeout:          rt.timeout,
+	}
+}
+
+func (p *topicPattern) describe() DescribedTopic {
+	t := DescribedTopic{Pattern: p.text, Subscribe: p.opts.Authorize != nil, History: p.opts.History, Presence: p.opts.Presence}
+	for _, m := range p.opts.Messages {
+		name, _ := mustBeMessageType(reflect.TypeOf(m), p.position)
+		t.Messages = append(t.Messages, name)
+	}
+	slices.Sort(t.Messages)
+	t.Messages = slices.Compact(t.Messages)
+	return t
+}
+
+// standardCodes returns the codes of package errors.
+func standardCodes() []errors.Code {
+	codes := []errors.Code{
+		errors.Unauthenticated, errors.PermissionDenied, errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound,
+		errors.AlreadyExists, errors.Unimplemented, errors.Canceled, errors.DeadlineExceeded, errors.ResourceExhausted,
+		errors.Unavailable, errors.Aborted, errors.Internal,
+	}
+	slices.Sort(codes)
+	return codes
+}
+
+// closeCodes returns the table of the protocol, section 5, without the codes that no close frame has.
+func closeCodes() []CloseCode {
+	return []CloseCode{
+		{1000, "the application has closed the connection"},
+		{1001, "the application has closed the connection"},
+		{1002, "the client violated RFC 6455"},
+		{1007, "a text message or a close reason was not valid UTF-8"},
+		{1008, "a message took too long to arrive, or there were too many control frames or frames without data"},
+		{1009, "a message was too long"},
+		{1011, "the server failed to open the connection"},
+		{1012, "the server restarts"},
+		{1013, "the client read too slowly, or exceeded another limit"},
+		{4400, "the request was rejected after the upgrade as status 400"},
+		{4401, "the credentials are missing, expired or invalid"},
+		{4403, "the identity lacks the permission, or the page is of another origin"},
+		{4429, "a limit was exceeded, for example too many connections"},
+		{4500, "the request was rejected after the upgrade as status 500"},
+		{4501, "the request was rejected after the upgrade as status 501"},
+		{4503, "the server is shutting down, or cannot reach something that it depends on"},
+	}
+}
+
+// staticLimits returns the announced limits that two clients without anything in common share. It must
+// be called with routesMu held.
+func (r *Router) staticLimits() []DescribedLimit {
+	var described []DescribedLimit
+	one, other := r.probeLimits("1", netip.AddrFrom4([4]byte{192, 0, 2, 1})), r.probeLimits("2", netip.AddrFrom4([4]byte{203, 0, 113, 1}))
+	for _, l := range one {
+		same := func(o *sharedLimit) bool { return reflect.DeepEqual(l, o) }
+		if slices.ContainsFunc(other, same) {
+			described = append(described, l.describe())
+		}
+	}
+	slices.SortStableFunc(described, func(a, b DescribedLimit) int { return strings.Compare(a.Name, b.Name) })
+	return described
+}
+
+// probeLimits returns what Options.AnnounceLimits announces to an invented client, or nil.
+func (r *Router) probeLimits(client string, ip netip.Addr) (limits []*sharedLimit) {
+	announce := r.opts.AnnounceLimits
+	if announce == nil {
+		return nil
+	}
+	r.hook("AnnounceLimits", func() {
+		groups := newLimitGroups()
+		sizes := r.sizesByType()
+		for _, typ := range slices.Sorted(maps.Keys(sizes)) {
+			if wire.Reserved(typ) {
+				continue
+			}
+			groups.add(typ, announce(IngressContext{
+				Type: typ, IP: ip, Identity: Identity{TenantID: "tenant" + client, UserID: "user" + client}, Size: sizes[typ], ReceivedAt: time.Now(),
+			}))
+		}
+		limits = groups.limits
+	})
+	return limits
+}
+
+func (l *sharedLimit) describe() DescribedLimit {
+	d := DescribedLimit{Name: l.Name, Capacity: l.Capacity, Refill: l.Refill, Per: time.Duration(l.RefillMs) * time.Millisecond, Scope: l.Scope}
+	for _, bucket := range l.Buckets {
+		b := DescribedBucket{Costs: map[string]int64{}, Keep: maps.Clone(bucket.Keep)}
+		for typ, cost := range bucket.Costs {
+			b.Costs[typ] = -1
+			if cost != nil {
+				b.Costs[typ] = *cost
+			}
+		}
+		d.Buckets = append(d.Buckets, b)
+	}
+	return d
+}

@@ -1,0 +1,177 @@
+package router_test
+
+import (
+	"iter"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/codec/cbor"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+)
+
+type (
+	described      struct{ N int }
+	describedCall  struct{ N int }
+	describedReply struct{ N int }
+	describedNote  struct{ N int }
+	describedRows  struct{ N int }
+	describedOther struct{ N int }
+	percent        struct{ Percent int }
+)
+
+func (described) MessageType() string      { return "EVENT" }
+func (describedCall) MessageType() string  { return "CALL" }
+func (describedReply) MessageType() string { return "REPLY" }
+func (describedNote) MessageType() string  { return "NOTE" }
+func (describedRows) MessageType() string  { return "ROWS" }
+func (describedOther) MessageType() string { return "NOTE" }
+
+func describedRouter() *router.Router {
+	r := router.New(&router.Options{Codecs: []router.Codec{cbor.New(nil)}, Timeouts: router.Timeouts{Call: 7 * time.Second}})
+	router.Stream(r, func(*router.Context, describedRows) iter.Seq2[percent, error] { return nil }).Reply(describedReply{}).Timeout(time.Minute)
+	router.On(r, func(*router.Context, described) error { return nil }).MaxMessageBytes(99)
+	router.RPC(r, func(*router.Context, describedCall) (describedReply, error) { return describedReply{}, nil }).
+		Description("Counts.").Progress(percent{}).Errors(errors.NotFound, "NO_LUCK", errors.NotFound)
+	router.Sends[describedNote](r)
+	router.Calls[describedCall, describedReply](r)
+	router.Topic(r, "b/{id}", &router.TopicOptions{Messages: []router.Message{describedReply{}, describedNote{}}, History: router.History{Messages: 5}})
+	router.Topic(r, "a", nil)
+	return r
+}
+
+func TestDescribe_ReturnsRoutesDeclarationsAndTopics(t *testing.T) {
+	d := describedRouter().Describe()
+	message := func(m router.Message) router.DescribedMessage {
+		return router.DescribedMessage{Type: m.MessageType(), Go: reflect.TypeOf(m)}
+	}
+	assert.Equal(t, []router.DescribedRoute{
+		{
+			DescribedMessage: message(describedCall{}), Kind: router.KindCall, Description: "Counts.", Reply: message(describedReply{}),
+			Progress: reflect.TypeFor[percent](), Errors: []errors.Code{errors.NotFound, "NO_LUCK"}, Timeout: 7 * time.Second,
+		},
+		{DescribedMessage: message(described{}), Kind: router.KindEvent},
+		{DescribedMessage: message(describedRows{}), Kind: router.KindStream, Item: reflect.TypeFor[percent](), Reply: message(describedReply{}), Timeout: time.Minute},
+	}, d.Routes)
+	assert.Equal(t, []router.DescribedMessage{message(describedNote{}), message(describedReply{})}, d.Sent)
+	assert.Equal(t, []router.DescribedCall{{DescribedMessage: message(describedCall{}), Reply: message(describedReply{})}}, d.Calls)
+	assert.Equal(t, []router.DescribedTopic{
+		{Pattern: "a"},
+		{Pattern: "b/{id}", Messages: []string{"NOTE", "REPLY"}, History: router.History{Messages: 5}},
+	}, d.Topics)
+	assert.Equal(t, []string{"penstock.v1.cbor"}, d.Codecs)
+	assert.Equal(t, int64(99), d.MaxBytes["EVENT"])
+	assert.Len(t, d.MaxBytes, 2)
+	assert.Equal(t, d, describedRouter().Describe(), "the order is always the same")
+}
+
+func TestDescribe_ErrorsAreAllCodesOfPackageErrors(t *testing.T) {
+	source, err := os.ReadFile("../errors/code.go")
+	require.NoError(t, err)
+	var want []errors.Code
+	for _, match := range regexp.MustCompile(`Code = "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
+		want = append(want, errors.Code(match[1]))
+	}
+	slices.Sort(want)
+	assert.Equal(t, want, router.New(nil).Describe().Errors)
+}
+
+func TestDescribe_CloseCodesAreThoseOfTheProtocol(t *testing.T) {
+	page, err := os.ReadFile("../docs/protocol.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(page), "## 5. Close codes")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "*Backoff*")
+	var want, got []int
+	for _, row := range regexp.MustCompile(`(?m)^\| ([\d, ]+) \|`).FindAllStringSubmatch(section, -1) {
+		for code := range strings.SplitSeq(row[1], ", ") {
+			n, err := strconv.Atoi(code)
+			require.NoError(t, err)
+			if n != 1005 && n != 1006 { // no close frame has them
+				want = append(want, n)
+			}
+		}
+	}
+	for _, code := range router.New(nil).Describe().CloseCodes {
+		got = append(got, code.Code)
+		assert.NotEmpty(t, code.Reason)
+	}
+	slices.Sort(want)
+	assert.Equal(t, want, got)
+}
+
+func TestDescribe_HasLimitsThatAllClientsShare(t *testing.T) {
+	announce := func(in router.IngressContext) []router.AnnouncedLimit {
+		limits := []router.AnnouncedLimit{{Name: "all", Capacity: 20, Refill: 1, Per: time.Second, Scope: router.ScopeUser, Cost: 2, Bucket: [4]string{in.Identity.UserID}}}
+		if in.Identity.UserID == "user1" {
+			limits = append(limits, router.AnnouncedLimit{Name: "one", Capacity: 20, Refill: 1, Per: time.Second})
+		}
+		if in.Type == "CALL" {
+			limits[0].Cost, limits[0].Keep = -1, 3
+		}
+		return limits
+	}
+	r := router.New(&router.Options{AnnounceLimits: announce})
+	router.On(r, func(*router.Context, described) error { return nil })
+	router.On(r, func(*router.Context, describedCall) error { return nil })
+	assert.Equal(t, []router.DescribedLimit{{
+		Name: "all", Capacity: 20, Refill: 1, Per: time.Second, Scope: router.ScopeUser,
+		Buckets: []router.DescribedBucket{{Costs: map[string]int64{"EVENT": 2, "CALL": -1}, Keep: map[string]int64{"CALL": 3}}},
+	}}, r.Describe().Limits)
+}
+
+func TestDescribe_HasNoLimitsIfAnnounceLimitsPanics(t *testing.T) {
+	r := router.New(discardLogs(router.Options{
+		AnnounceLimits: func(router.IngressContext) []router.AnnouncedLimit { panic("no identity") },
+	}))
+	router.On(r, func(*router.Context, described) error { return nil })
+	assert.Empty(t, r.Describe().Limits)
+}
+
+func TestDeclarations_PanicOnMistakes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		declare func(r *router.Router, event, call, stream *router.Route)
+		want    string
+	}{
+		"two meanings": {func(r *router.Router, _, _, _ *router.Route) { router.Sends[describedOther](r) }, `"NOTE" is declared as router_test.describedNote at .*, and as router_test.describedOther`},
+		"two replies":  {func(r *router.Router, _, _, _ *router.Route) { router.Calls[describedCall, describedNote](r) }, `the call "CALL" is declared`},
+		"pointer":      {func(r *router.Router, _, _, _ *router.Route) { router.Sends[*describedNote](r) }, "is a pointer"},
+		"nil publication": {func(r *router.Router, _, _, _ *router.Route) {
+			router.Topic(r, "n", &router.TopicOptions{Messages: []router.Message{nil}})
+		}, `Messages\[0\] of "n".* is nil`},
+		"progress of event":   {func(_ *router.Router, event, _, _ *router.Route) { event.Progress(1) }, "only calls send progress"},
+		"progress of stream":  {func(_ *router.Router, _, _, stream *router.Route) { stream.Progress(1) }, "only calls send progress"},
+		"progress not JSON":   {func(_ *router.Router, _, call, _ *router.Route) { call.Progress(make(chan int)) }, "cannot be encoded as JSON"},
+		"reply of call":       {func(_ *router.Router, _, call, _ *router.Route) { call.Reply(describedNote{}) }, "only streams declare a reply"},
+		"nil reply of stream": {func(_ *router.Router, _, _, stream *router.Route) { stream.Reply(nil) }, "must not be nil"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := router.New(nil)
+			router.Sends[describedNote](r)
+			router.Calls[describedCall, describedReply](r)
+			event := router.On(r, func(*router.Context, described) error { return nil })
+			call := router.RPC(r, func(*router.Context, describedCall) (describedReply, error) { return describedReply{}, nil })
+			stream := router.Stream(r, func(*router.Context, describedRows) iter.Seq2[percent, error] { return nil })
+			defer func() { assert.Regexp(t, tt.want, recover()) }()
+			tt.declare(r, event, call, stream)
+		})
+	}
+}
+
+func TestSends_AcceptsTheSameTypeTwice(t *testing.T) {
+	r := router.New(nil)
+	router.Sends[describedNote](r)
+	router.Sends[describedNote](r)
+	router.Topic(r, "n", &router.TopicOptions{Messages: []router.Message{describedNote{}, describedNote{}}})
+	assert.Len(t, r.Describe().Sent, 1)
+	assert.Equal(t, []string{"NOTE"}, r.Describe().Topics[0].Messages)
+}
