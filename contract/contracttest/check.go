@@ -1,0 +1,117 @@
+// Package contracttest helps to test that committed files agree with a router's contract.
+package contracttest
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock-go/penstock/contract"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+)
+
+// update makes Check write the files. Its name has a prefix, because the test binary may have a flag
+// update of its own.
+var update = flag.Bool("contract.update", false, "write the files that contracttest.Check compares") //nolint:gochecknoglobals // a flag
+
+// Check fails the test unless the file at path is what package contract generates for the router. It
+// reports the lines that differ. With the flag -contract.update, it writes the file instead:
+//
+//	go test ./web -run Contract -contract.update
+//
+// The name of the file decides what it contains: TypeScript if it ends with .ts, an AsyncAPI document
+// with asyncapi.json, and a JSON Schema with schema.json. A file that does not exist differs. If opts is
+// nil, the zero contract.Options apply.
+func Check(t testing.TB, r *router.Router, path string, opts *contract.Options) {
+	t.Helper()
+	c, err := contract.New(r.Describe(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := generate(c, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := write(path, want); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	got, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	got = bytes.ReplaceAll(got, []byte("\r\n"), []byte("\n")) // as git may check it out on Windows
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs from the router's contract; run the test with -contract.update to write it, and review the change:\n%s", path, diff(string(got), string(want)))
+	}
+}
+
+func generate(c *contract.Contract, path string) ([]byte, error) {
+	switch name := filepath.Base(path); {
+	case strings.HasSuffix(name, ".ts"):
+		return c.TypeScript(), nil
+	case strings.HasSuffix(name, "asyncapi.json"):
+		return c.AsyncAPI(), nil
+	case strings.HasSuffix(name, "schema.json"):
+		return c.JSONSchema(), nil
+	default:
+		return nil, fmt.Errorf("contracttest: the name of %s must end with .ts, asyncapi.json or schema.json", path)
+	}
+}
+
+// write writes a file, in a directory that it creates if necessary.
+func write(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, content, 0o644) //nolint:gosec // other programs read it
+}
+
+// maxDiffLines bounds a diff.
+const maxDiffLines = 60
+
+// diff returns the lines that differ, with their numbers in the file or, for added ones, in what it
+// should be. Blocks of equal lines are found greedily, so the diff may be longer than necessary.
+func diff(got, want string) string {
+	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+	var out []string
+	for i, j := 0, 0; i < len(a) || j < len(b); {
+		if i < len(a) && j < len(b) && a[i] == b[j] {
+			i, j = i+1, j+1
+			continue
+		}
+		toA, toB := nextEqual(a[i:], b[j:])
+		for ; toA > 0; toA-- {
+			out = append(out, fmt.Sprintf("- %d: %s", i+1, a[i]))
+			i++
+		}
+		for ; toB > 0; toB-- {
+			out = append(out, fmt.Sprintf("+ %d: %s", j+1, b[j]))
+			j++
+		}
+	}
+	if n := len(out) - maxDiffLines; n > 0 {
+		out = append(out[:maxDiffLines], fmt.Sprintf("… and %d more lines", n))
+	}
+	return strings.Join(out, "\n")
+}
+
+// nextEqual returns how many lines to skip on both sides, in total as few as possible, until a line is
+// equal. Without an equal line, these are all.
+func nextEqual(a, b []string) (skipA, skipB int) {
+	for total := 1; total < len(a)+len(b); total++ {
+		for skip := max(0, total-len(b)+1); skip <= total && skip < len(a); skip++ {
+			if a[skip] == b[total-skip] {
+				return skip, total - skip
+			}
+		}
+	}
+	return len(a), len(b)
+}
