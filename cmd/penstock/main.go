@@ -13,9 +13,11 @@ import (
 const usage = `usage: penstock <command> [flags]
 
   simulate   replay a trace against rate limits and print what each would have rejected
+  types      print TypeScript types for the messages of a running server
+  asyncapi   print an AsyncAPI 3 document for the messages of a running server
   help       print this help
 
-"penstock simulate -h" prints its flags.
+"penstock simulate -h" prints the flags of a command.
 `
 
 // Exit statuses.
@@ -36,7 +38,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	switch args[0] {
 	case "simulate":
-		return exitStatus(simulate(args[1:], stdin, stdout, stderr), stderr)
+		return exitStatus(args[0], simulate(args[1:], stdin, stdout, stderr), stderr)
+	case "types":
+		return exitStatus(args[0], typesCommand().run(args[1:], stdout), stderr)
+	case "asyncapi":
+		return exitStatus(args[0], asyncapiCommand().run(args[1:], stdout), stderr)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprintf(stdout, "%s", usage)
 		return exitOK
@@ -51,7 +57,7 @@ type usageError struct{ error }
 // errInvalidLines means that the trace has invalid lines, which are already printed.
 var errInvalidLines = errors.New("invalid lines")
 
-func exitStatus(err error, stderr io.Writer) int {
+func exitStatus(command string, err error, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
@@ -60,7 +66,7 @@ func exitStatus(err error, stderr io.Writer) int {
 	}
 	fmt.Fprintln(stderr, "penstock:", err)
 	if _, ok := errors.AsType[usageError](err); ok {
-		fmt.Fprintln(stderr, `"penstock simulate -h" prints the flags`)
+		fmt.Fprintf(stderr, "\"penstock %s -h\" prints the flags\n", command)
 		return exitUsage
 	}
 	return exitFailed
