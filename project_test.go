@@ -63,6 +63,28 @@ func TestCodecs_LinkTheirFormatAlone(t *testing.T) {
 	}
 }
 
+// TestContract_AloneLinksJSONSchema keeps the library of JSON Schema out of programs that do not generate
+// a contract.
+func TestContract_AloneLinksJSONSchema(t *testing.T) {
+	const library = "github.com/google/jsonschema-go"
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "./contract").Output()
+	require.NoError(t, err)
+	modules := strings.Fields(string(out))
+	slices.Sort(modules)
+	want := append(linkedModules(), library)
+	slices.Sort(want)
+	assert.Equal(t, want, slices.Compact(modules))
+
+	out, err = exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").Output()
+	require.NoError(t, err)
+	for line := range strings.Lines(string(out)) {
+		pkg, imports, _ := strings.Cut(line, " ")
+		if pkg != "github.com/penstock-go/penstock/contract" {
+			assert.NotContains(t, imports, library, pkg)
+		}
+	}
+}
+
 // TestContracts_LinkNeitherRouterNorWebSocket keeps limiters and brokers useful without
 // WebSockets.
 func TestContracts_LinkNeitherRouterNorWebSocket(t *testing.T) {

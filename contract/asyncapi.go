@@ -189,6 +189,7 @@ func (a *asyncAPI) addTopics() {
 		}
 		channel := object{
 			"address":              wildcard.ReplaceAllString(t.Pattern, "{$1}"),
+			"title":                t.Pattern,
 			"messages":             messages,
 			"x-penstock-subscribe": t.Subscribe,
 			"x-penstock-presence":  t.Presence,

@@ -117,8 +117,8 @@ func TestJSONSchema_RejectsNumbersOutOfRangeAndUnknownValues(t *testing.T) {
 	_, value := encoded(t, &Everything{Color: "red"})
 	object := value.(map[string]any)
 	for name, values := range map[string][]any{
-		"int8": {128.0, -129.0}, "uint8": {256.0, -1.0}, "int16": {32768.0}, "uint16": {65536.0}, "int32": {1 << 31}, "uint32": {1 << 32},
-		"uint": {-1.0}, "safe": {1 << 53, -(1 << 53)}, "safeList": {[]any{-1.0}, []any{1 << 53}},
+		"int8": {128.0, -129.0}, "uint8": {256.0, -1.0}, "int16": {32768.0}, "uint16": {65536.0}, "int32": {0x1p31}, "uint32": {0x1p32},
+		"uint": {-1.0}, "safe": {0x1p53, -0x1p53}, "safeList": {[]any{-1.0}, []any{0x1p53}},
 		"int64": {"", "01", "1.5", "-0", 1.0}, "uint64": {"-1"}, "floatText": {"x"},
 		"color": {"blue", "", nil}, "colors": {[]any{"blue"}}, "byColor": {map[string]any{"blue": true}},
 		"byInt": {map[string]any{"x": "a"}}, "byUint": {map[string]any{"-1": "a"}}, "byCode": {map[string]any{"ab": 1}},

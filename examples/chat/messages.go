@@ -71,14 +71,14 @@ type (
 	// SlowDown replaces the error of a rejected message if -on-exceeded is custom.
 	SlowDown struct {
 		RejectedType string `json:"refused"`
-		RetryAfterMs int64  `json:"retryAfterMs"`
+		RetryAfterMs int64  `json:"retryAfterMs" contract:"safe"`
 	}
 )
 
 // A Position is a place among the messages of a room. It has the fields of a broker.Position.
 type Position struct {
 	Epoch  string `json:"epoch,omitempty"`
-	Offset uint64 `json:"offset,omitempty"`
+	Offset uint64 `json:"offset,omitempty" contract:"safe"`
 }
 
 func (JoinRoom) MessageType() string      { return "JOIN_ROOM" }

@@ -70,7 +70,9 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 	router.Topic(r, roomPattern, &router.TopicOptions{
 		History:    router.History{Messages: maxHistory, Age: 24 * time.Hour, Bytes: 256 << 10},
 		MaxPerConn: maxRoomsPerConn,
+		Messages:   []router.Message{Said{}, UserJoined{}, UserLeft{}},
 	})
+	router.Sends[SlowDown](r)
 	router.RPC(r, rooms.join).Timeout(storeTimeout).Serial() // a SAY that follows JOIN_ROOM waits until the client has joined
 	router.On(r, rooms.leave)
 	router.On(r, rooms.say)

@@ -1,0 +1,149 @@
+package contract_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Generated files: that of a router with everything, and that of the chat. Tests in their packages
+// compare them with what is generated.
+const (
+	kitchen = "../../../contract/testdata/kitchen"
+	chat    = "../../../examples/chat/contract"
+)
+
+func TestAsyncAPI_IsValid(t *testing.T) {
+	dir := install(t)
+	var paths []string
+	for _, path := range []string{kitchen + ".asyncapi.json", chat + ".asyncapi.json"} {
+		absolute, err := filepath.Abs(path)
+		require.NoError(t, err)
+		paths = append(paths, absolute)
+	}
+	out, err := run(t, append([]string{filepath.Join(dir, "asyncapi.mjs")}, paths...)...)
+	require.NoError(t, err, "%s", out)
+}
+
+func TestTypeScript_CompilesUnderStrict(t *testing.T) {
+	dir := install(t)
+	for _, path := range []string{kitchen + ".ts", chat + ".ts"} {
+		out, err := compile(t, dir, copyFile(t, path, dir, filepath.Base(path)))
+		require.NoError(t, err, "%s: %s", path, out)
+	}
+}
+
+// TestTypeScript_EnforcesRules compiles rules.ts, in which every line with an expected error must have
+// one.
+func TestTypeScript_EnforcesRules(t *testing.T) {
+	dir := install(t)
+	copyFile(t, kitchen+".ts", dir, "kitchen.ts")
+	rules := copyFile(t, "rules.ts", dir, "rules.ts")
+	out, err := compile(t, dir, rules)
+	require.NoError(t, err, "%s", out)
+
+	source, err := os.ReadFile(rules)
+	require.NoError(t, err)
+	expected := strings.Count(string(source), "// @ts-expect-error")
+	require.Greater(t, expected, 20)
+	without := filepath.Join(dir, "without.ts")
+	require.NoError(t, os.WriteFile(without, []byte(strings.ReplaceAll(string(source), "// @ts-expect-error", "//")), 0o600))
+	out, err = compile(t, dir, without)
+	require.Error(t, err)
+	assert.Equal(t, expected, strings.Count(out, "error TS"), "%s", out)
+}
+
+// compile runs the compiler without writing anything.
+func compile(t *testing.T, dir, path string) (string, error) {
+	return run(t, filepath.Join(dir, "node_modules", "typescript", "lib", "tsc.js"),
+		"--strict", "--exactOptionalPropertyTypes", "--noEmit", "--target", "es2022", "--lib", "es2022", "--skipLibCheck", "--moduleResolution", "bundler", "--module", "esnext", "--pretty", "false", path)
+}
+
+// copyFile copies a file to a directory and returns its path there.
+func copyFile(t *testing.T, path, dir, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	to := filepath.Join(dir, name)
+	require.NoError(t, os.WriteFile(to, content, 0o600))
+	return to
+}
+
+// run runs a program with Node.js and returns what it prints.
+func run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, need(t, "node"), args...).CombinedOutput()
+	return string(out), err
+}
+
+// need returns the path of a program. Without it, the test is skipped, or fails where it is required.
+func need(t *testing.T, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err == nil {
+		return path
+	}
+	if os.Getenv("PENSTOCK_REQUIRE_NODE") == "1" || os.Getenv("CI") == "true" {
+		t.Fatalf("%s is not installed: PENSTOCK_REQUIRE_NODE=1 or CI=true requires it", program)
+	}
+	t.Skipf("%s is not installed; install Node.js 18 or newer with npm to run this test", program)
+	return ""
+}
+
+var (
+	installOnce  sync.Once
+	installDir   string // with the programs and their packages; removed by TestMain
+	installError string // what npm printed, "" if it succeeded
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if installDir != "" {
+		_ = os.RemoveAll(installDir)
+	}
+	os.Exit(code)
+}
+
+// unreachable matches what npm prints if it cannot reach its registry.
+var unreachable = regexp.MustCompile(`\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ERR_SOCKET_TIMEOUT|ENETUNREACH|EHOSTUNREACH|ENOTCACHED|E50[0-9])\b`)
+
+// install returns a directory with the programs of this directory and the packages of
+// package-lock.json, which npm verifies and caches. It skips the test if the registry cannot be reached.
+func install(t *testing.T) string {
+	t.Helper()
+	need(t, "node")
+	npm := need(t, "npm")
+	installOnce.Do(func() {
+		var err error
+		installDir, err = os.MkdirTemp("", "contract") //nolint:usetesting // all tests of the binary share it
+		require.NoError(t, err)
+		for _, name := range []string{"asyncapi.mjs", "package.json", "package-lock.json"} {
+			copyFile(t, name, installDir, name)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		command := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund",
+			"--prefer-offline", "--fetch-retries=1", "--fetch-timeout=20000", "--loglevel=error")
+		command.Dir = installDir
+		if out, err := command.CombinedOutput(); err != nil {
+			installError = fmt.Sprintf("%s%v", out, err)
+		}
+	})
+	if unreachable.MatchString(installError) {
+		t.Skip("the npm registry cannot be reached, and npm has not cached the packages of package-lock.json")
+	}
+	require.Empty(t, installError, "npm ci")
+	return installDir
+}
