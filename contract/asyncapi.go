@@ -2,6 +2,7 @@ package contract
 
 import (
 	"cmp"
+	"maps"
 	"net/url"
 	"regexp"
 	"strings"
@@ -153,9 +154,7 @@ func (a *asyncAPI) operation(action, role string, e event, message object, more 
 	if len(e.Errors) > 0 {
 		op["x-penstock-errors"] = e.Errors
 	}
-	for name, value := range more {
-		op[name] = value
-	}
+	maps.Copy(op, more)
 	a.operations[keyOf(role, e.Type)] = op
 }
 
@@ -174,7 +173,7 @@ func (a *asyncAPI) add(channel string, messages object, f frame) object {
 	return refTo("channels", channel, "messages", f.key)
 }
 
-var wildcard = regexp.MustCompile(`\{(\w+)(?:\.\.\.)?\}`) //nolint:gochecknoglobals // never changed
+var wildcard = regexp.MustCompile(`\{(\w+)(?:\.\.\.)?\}`)
 
 func (a *asyncAPI) addTopics() {
 	for _, t := range a.doc.Topics {

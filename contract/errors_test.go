@@ -18,11 +18,11 @@ type selfEncoding struct{}
 
 func (selfEncoding) MarshalJSON() ([]byte, error) { return []byte("1"), nil }
 
-type readsText struct{ n int }
+type readsText struct{}
 
 func (*readsText) UnmarshalText([]byte) error { return nil }
 
-type writesText struct{ n int }
+type writesText struct{}
 
 func (writesText) MarshalText() ([]byte, error) { return nil, nil }
 
@@ -52,12 +52,16 @@ func TestNew_RejectsTypesWithoutJSONForm(t *testing.T) {
 		message any
 		want    string
 	}{
-		"duration": {struct {
-			In struct{ Timeout time.Duration }
-		}{},
-			`contract: M: field In.Timeout: time.Duration has no JSON form; write an integer with the unit in its name, such as TimeoutMs int`},
-		"int64": {struct{ IDs []map[string]int64 }{},
-			`contract: M: field IDs[][]: int64 exceeds what JavaScript can represent; add the option string to its json tag, or contract:"safe" if it stays within ±(2^53-1), or make it an int32`},
+		"duration": {
+			struct {
+				In struct{ Timeout time.Duration }
+			}{},
+			`contract: M: field In.Timeout: time.Duration has no JSON form; write an integer with the unit in its name, such as TimeoutMs int`,
+		},
+		"int64": {
+			struct{ IDs []map[string]int64 }{},
+			`contract: M: field IDs[][]: int64 exceeds what JavaScript can represent; add the option string to its json tag, or contract:"safe" if it stays within ±(2^53-1), or make it an int32`,
+		},
 		"uint64": {struct{ N *uint64 }{}, `field N: uint64 exceeds`},
 		"tag": {struct {
 			N int64 `contract:"unsafe"`

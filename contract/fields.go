@@ -145,7 +145,7 @@ func encodesEmpty(t reflect.Type, visiting map[reflect.Type]bool) bool {
 	case reflect.Struct:
 		fields, _, err := fieldsOf(t)
 		return err != nil || !slices.ContainsFunc(fields, func(f field) bool {
-			return !f.optional && !f.omitzero && !(f.omitempty && encodesEmpty(f.Type, visiting))
+			return !f.optional && !f.omitzero && (!f.omitempty || !encodesEmpty(f.Type, visiting))
 		})
 	default:
 		return false

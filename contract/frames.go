@@ -58,7 +58,7 @@ func constant(value any) *jsonschema.Schema { return &jsonschema.Schema{Const: &
 func meta(call bool) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{
 		"timestamp":     {Type: "integer", Description: "the sender's clock in milliseconds since 1970"},
-		"correlationId": {Type: "string", MaxLength: jsonschema.Ptr(wire.MaxNameBytes)},
+		"correlationId": {Type: "string", MaxLength: new(wire.MaxNameBytes)},
 	}}
 	if call {
 		s.Required = []string{"correlationId"}
@@ -79,7 +79,7 @@ func (doc *document) errorPayload() *jsonschema.Schema {
 			"message":      {Type: "string"},
 			"details":      {Type: "object"},
 			"retryable":    {Type: "boolean"},
-			"retryAfterMs": {Types: []string{"integer", "null"}, Minimum: jsonschema.Ptr(0.0)},
+			"retryAfterMs": {Types: []string{"integer", "null"}, Minimum: new(0.0)},
 		},
 	}
 }

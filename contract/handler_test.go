@@ -36,7 +36,7 @@ func TestHandler_HasRoutesThatAreRegisteredLater(t *testing.T) {
 	router.On(r, func(*router.Context, Ping) error { return nil })
 	resp, err := http.Get(server.URL)
 	require.NoError(t, err)
-	defer resp.Body.Close()
+	defer resp.Body.Close() //nolint:errcheck // the body has been read
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `"PING"`)

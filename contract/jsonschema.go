@@ -1,6 +1,10 @@
 package contract
 
-import "github.com/google/jsonschema-go/jsonschema"
+import (
+	"maps"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
 
 // The names of the definitions of whole messages.
 const (
@@ -21,9 +25,7 @@ func (c *Contract) JSONSchema() []byte {
 			serverMessage: anyOf(c.doc.serverFrames()),
 		},
 	}
-	for name, def := range c.doc.Defs {
-		root.Defs[name] = def
-	}
+	maps.Copy(root.Defs, c.doc.Defs)
 	return encode(root)
 }
 

@@ -46,6 +46,7 @@ func (c *Cents) UnmarshalJSON(text []byte) error {
 	*c = Cents(n)
 	return err
 }
+
 func (Cents) JSONSchema() string {
 	return `{"type":"integer","description":"An amount of money in cents."}`
 }
@@ -137,7 +138,7 @@ type Everything struct {
 	ByColor      map[Color]bool   `json:"byColor"`
 	Time         time.Time        `json:"time"`
 	TimeZero     time.Time        `json:"timeZero,omitzero"`
-	TimeEmpty    time.Time        `json:"timeEmpty,omitempty"`
+	TimeEmpty    time.Time        `json:"timeEmpty,omitempty"` //nolint:modernize // encoding/json/v2 defines it
 	Pointer      *string          `json:"pointer"`
 	PointerZero  *string          `json:"pointerZero,omitzero"`
 	PointerTwice **int            `json:"pointerTwice"`
@@ -148,10 +149,10 @@ type Everything struct {
 	IntZero      int              `json:"intZero,omitzero"`
 	TextEmpty    string           `json:"textEmpty,omitempty"`
 	ListZero     []int            `json:"listZero,omitzero"`
-	StructEmpty  Audit            `json:"structEmpty,omitempty"`
+	StructEmpty  Audit            `json:"structEmpty,omitempty"` //nolint:modernize // encoding/json/v2 defines it
 	StructNone   struct {
 		A []int "json:\"a,omitempty\""
-	} `json:"structNone,omitempty"`
+	} `json:"structNone,omitempty"` //nolint:modernize // encoding/json/v2 defines it
 	Color        Color                 `json:"color"`
 	ColorPointer *Color                `json:"colorPointer"`
 	Colors       []Color               `json:"colors"`
@@ -174,7 +175,6 @@ type Everything struct {
 	Quoted       string                `json:"a-b c"`
 	Untagged     string
 	Ignored      chan int `json:"-"`
-	private      func()
 }
 
 func (Everything) MessageType() string { return "EVERYTHING" }

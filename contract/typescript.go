@@ -380,4 +380,4 @@ func propertyName(name string) string {
 	return literal(name)
 }
 
-var plainName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]*$`) //nolint:gochecknoglobals // never changed
+var plainName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]*$`)

@@ -215,7 +215,7 @@ func (w *walker) number(t reflect.Type, at place) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "integer"}
 	unsigned := kind >= reflect.Uint && kind <= reflect.Uintptr
 	if unsigned {
-		s.Minimum = jsonschema.Ptr(0.0)
+		s.Minimum = new(0.0)
 	}
 	switch kind {
 	case reflect.Int, reflect.Uint: // every size is practical; who counts beyond 2^53 has an int64
@@ -230,9 +230,9 @@ func (w *walker) number(t reflect.Type, at place) *jsonschema.Schema {
 	default:
 		bits := t.Bits()
 		if unsigned {
-			s.Maximum = jsonschema.Ptr(float64(uint64(1)<<bits - 1))
+			s.Maximum = new(float64(uint64(1)<<bits - 1))
 		} else {
-			s.Minimum, s.Maximum = jsonschema.Ptr(-float64(uint64(1)<<(bits-1))), jsonschema.Ptr(float64(uint64(1)<<(bits-1)-1))
+			s.Minimum, s.Maximum = new(-float64(uint64(1)<<(bits-1))), new(float64(uint64(1)<<(bits-1)-1))
 		}
 	}
 	return s
@@ -242,9 +242,9 @@ func (w *walker) number(t reflect.Type, at place) *jsonschema.Schema {
 const maxSafe = 1<<53 - 1
 
 func safeRange(s *jsonschema.Schema, unsigned bool) {
-	s.Maximum = jsonschema.Ptr(float64(maxSafe))
+	s.Maximum = new(float64(maxSafe))
 	if !unsigned {
-		s.Minimum = jsonschema.Ptr(float64(-maxSafe))
+		s.Minimum = new(float64(-maxSafe))
 	}
 }
 

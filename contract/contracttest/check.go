@@ -17,7 +17,7 @@ import (
 
 // update makes Check write the files. Its name has a prefix, because the test binary may have a flag
 // update of its own.
-var update = flag.Bool("contract.update", false, "write the files that contracttest.Check compares") //nolint:gochecknoglobals // a flag
+var update = flag.Bool("contract.update", false, "write the files that contracttest.Check compares")
 
 // Check fails the test unless the file at path is what package contract generates for the router. It
 // reports the lines that differ. With the flag -contract.update, it writes the file instead:
