@@ -69,6 +69,8 @@ type Audit struct {
 	Note string `json:"note,omitempty"`
 }
 
+func (Audit) Description() string { return "Who has changed something." }
+
 // Origin is embedded as a pointer.
 type Origin struct {
 	Country string `json:"country"`

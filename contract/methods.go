@@ -78,6 +78,19 @@ func callMethod(t reflect.Type, name string) (text string, ok bool) {
 	return method.Call(nil)[0].String(), true
 }
 
+// embedsMethod reports whether a struct embeds a type with a method, so that its own may be that of a part.
+func embedsMethod(t reflect.Type, name string) bool {
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	for f := range t.Fields() {
+		if f.Anonymous && methodOf(indirect(f.Type), name).IsValid() {
+			return true
+		}
+	}
+	return false
+}
+
 // methodOf returns a method of the zero value of a type, or of a pointer to it.
 func methodOf(t reflect.Type, name string) reflect.Value {
 	if t.Kind() == reflect.Interface || t.Kind() == reflect.Pointer {

@@ -73,7 +73,7 @@ func (w *walker) walk(t reflect.Type, at place) *jsonschema.Schema {
 		def := &jsonschema.Schema{}
 		w.defs[t] = def // before build, because the type may contain itself
 		*def = *w.build(t, place{message: at.message, path: at.path})
-		if text, ok := callMethod(t, "Description"); ok && def.Description == "" {
+		if text, ok := callMethod(t, "Description"); ok && def.Description == "" && !embedsMethod(t, "Description") {
 			def.Description = text
 		}
 	}

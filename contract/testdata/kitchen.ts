@@ -54,6 +54,7 @@ export interface Ask {
   Question: string;
 }
 
+/** Who has changed something. */
 export interface Audit {
   /** Who has changed it. */
   by: string;
