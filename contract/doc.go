@@ -26,7 +26,8 @@
 //
 // Types have more to say by these methods and tags, none of which needs an import:
 //
-//   - The tag description of a field, and the method Description() string of a type, explain. That of an embedded struct does not count.
+//   - The tag description of a field, and the method Description() string of a type, explain. The method
+//     of an embedded struct does not count.
 //   - The tag contract:"safe" of a field promises that 64-bit integers are between -(2^53-1) and 2^53-1,
 //     which every client can represent.
 //   - The method Enum returns all values of a type as a slice: of the type itself, or of strings.
