@@ -112,7 +112,7 @@ func TestTypes_ReportsWhatIsWrong(t *testing.T) {
 func TestTypes_GivesUpAfterTimeout(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts no connection
 	require.NoError(t, err)
-	defer listener.Close()
+	defer func() { assert.NoError(t, listener.Close()) }()
 	status, _, stderr := runCommand("types", "-timeout", "1ms", "http://"+listener.Addr().String())
 	assert.Equal(t, exitFailed, status)
 	assert.Contains(t, stderr, "deadline exceeded")
