@@ -103,7 +103,7 @@ func (t *typeScript) contract() {
 	})
 	t.section("served", "Calls of the server, which clients answer.", len(t.doc.Served), func() {
 		for _, c := range t.doc.Served {
-			t.member(c.event, "{ request: "+t.typeOf(c.Payload)+"; reply: "+t.typeOf(c.Reply.Payload)+" }")
+			t.member(c.event, "{ request: "+t.typeOf(c.Payload)+"; reply: "+t.typeOf(c.Reply.Payload)+"; replyType: "+literal(c.Reply.Type)+" }")
 		}
 	})
 	t.topics()

@@ -32,7 +32,7 @@ export interface Contract {
   };
   /** Calls of the server, which clients answer. */
   served: {
-    CONFIRM: { request: Confirm; reply: Confirmed };
+    CONFIRM: { request: Confirm; reply: Confirmed; replyType: "CONFIRMED" };
   };
   /** Topics by name, with the messages that are published to them. */
   topics: {

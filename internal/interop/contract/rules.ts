@@ -100,7 +100,7 @@ const noProgress: never = {} as Contract["calls"]["QUIET"]["progress"];
 const item: Contract["streams"]["TAIL"]["item"] = "line";
 const end: Contract["streams"]["EXPORT"]["reply"] = { Rows: 1 };
 const noEnd: Contract["streams"]["TAIL"]["reply"] = undefined;
-const served: Contract["served"]["CONFIRM"] = { request: { Text: "?" }, reply: { Yes: true } };
+const served: Contract["served"]["CONFIRM"] = { request: { Text: "?" }, reply: { Yes: true }, replyType: "CONFIRMED" };
 const empty: Contract["events"]["PING"] = {};
 // @ts-expect-error no fields
 const notEmpty: Contract["events"]["PING"] = { a: 1 };
