@@ -136,22 +136,49 @@ func TestValue_OutcomeOfInterruptedCall(t *testing.T) {
 	assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
 }
 
+// A sendHook receives a value when a client begins to execute a script.
+type sendHook chan struct{}
+
+func (sendHook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+func (h sendHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, c goredis.Cmder) error {
+		if c.Name() == "evalsha" {
+			h <- struct{}{}
+		}
+		return next(ctx, c)
+	}
+}
+
+func (sendHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
 // TestValue_DataIsNotKept changes the data of a call whose context ended while it was being sent.
 func TestValue_DataIsNotKept(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
-	n := connectHistory(t, server.Client(t, func(o *goredis.Options) {
-		o.Addr, o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout = proxy.Addr, false, time.Minute, time.Minute
-	}))
-	observer := connectHistory(t, server.Client(t))
-	_, err := n.LoadValue(t.Context(), "key") // a connection
+	patient := func(o *goredis.Options) {
+		o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout = false, time.Minute, time.Minute
+	}
+	client := server.Client(t, patient, func(o *goredis.Options) { o.Addr = proxy.Addr })
+	n, observer := connectHistory(t, client), connectHistory(t, server.Client(t, patient))
+	_, err := n.LoadValue(t.Context(), "key") // connects, and sends the script
 	require.NoError(t, err)
 
+	sending := make(sendHook, 10)
+	client.AddHook(sending)
 	proxy.Stall()
-	data := bytes.Repeat([]byte("a"), 32<<20) // more than the sockets buffer
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err = n.StoreValue(ctx, "key", data, 0, time.Hour)
+	data := bytes.Repeat([]byte("a"), 16<<20) // more than the sockets buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() {
+		_, err := n.StoreValue(ctx, "key", data, 0, time.Hour)
+		result <- err
+	}()
+	<-sending
+	cancel()
+	err = <-result
 	require.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
 	copy(data, bytes.Repeat([]byte("b"), len(data)))
 	proxy.Restore()
@@ -159,7 +186,7 @@ func TestValue_DataIsNotKept(t *testing.T) {
 	require.Eventually(t, func() bool {
 		loaded, err = observer.LoadValue(t.Context(), "key")
 		return err == nil && loaded.Version > 0
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	assert.Zero(t, bytes.Count(loaded.Data, []byte("b")))
 }
 
