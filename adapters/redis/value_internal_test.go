@@ -37,10 +37,10 @@ func TestValue_ExpiresInRedis(t *testing.T) {
 	assert.Equal(t, errors.Aborted, errors.CodeOf(err))
 }
 
-// storedValue stores the first value of a key.
-func storedValue(t *testing.T, n *historyNode, key string) (version uint64) {
+// createValue stores the first value of key.
+func createValue(t *testing.T, n *historyNode) (version uint64) {
 	t.Helper()
-	version, err := n.StoreValue(t.Context(), key, []byte("data"), 0, time.Hour)
+	version, err := n.StoreValue(t.Context(), "key", []byte("data"), 0, time.Hour)
 	require.NoError(t, err)
 	return version
 }
@@ -54,7 +54,7 @@ func TestValue_FullMemory(t *testing.T) {
 			for _, s := range []*script{n.scripts.value, n.scripts.storeValue} {
 				s.isPlain.Store(plain)
 			}
-			version := storedValue(t, n, "key")
+			version := createValue(t, n)
 			require.NoError(t, server.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
 			for key, version := range map[string]uint64{"key": version, "other": 0} {
 				_, err := n.StoreValue(t.Context(), key, []byte("new"), version, time.Hour)
@@ -76,7 +76,7 @@ func TestValue_FullMemory(t *testing.T) {
 // it must not decide that another version is current.
 func TestValue_ReplicaIsNotUsed(t *testing.T) {
 	servers := redistest.StartSentinel(t)
-	version := storedValue(t, connectHistory(t, servers.Master.Client(t)), "key")
+	version := createValue(t, connectHistory(t, servers.Master.Client(t)))
 	require.NoError(t, servers.Master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
 	n := connectHistory(t, servers.Replica.Client(t))
 	for _, plain := range []bool{false, true} {
@@ -102,7 +102,7 @@ func TestValue_OutcomeOfInterruptedCall(t *testing.T) {
 	proxy := redistest.StartProxy(t, server.Addr)
 	n := connectHistory(t, server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
 	observer := connectHistory(t, server.Client(t))
-	version := storedValue(t, n, "key")
+	version := createValue(t, n)
 
 	proxy.StallReplies()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -194,7 +194,7 @@ func TestValue_DataIsNotKept(t *testing.T) {
 func TestValue_SlotMigration(t *testing.T) {
 	servers := redistest.StartCluster(t)
 	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
-	current := broker.Value{Version: storedValue(t, a, "key"), Data: []byte("data")}
+	current := broker.Value{Version: createValue(t, a), Data: []byte("data")}
 	stored, failed := 0, 0
 	replace := func() {
 		data := fmt.Append(nil, "call ", stored, " ", failed)

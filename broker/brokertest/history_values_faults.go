@@ -143,12 +143,13 @@ func (w *valueWriter) finish() error {
 
 // isSeenBy checks that another node loads the value. Its first calls after a fault may fail.
 func (w *valueWriter) isSeenBy(n *historyNode) error {
-	err := errors.New("no call")
-	for deadline := time.Now().Add(n.cluster.Timeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		var value broker.Value
-		if value, err = n.load(w.key); err == nil {
+	for deadline := time.Now().Add(n.cluster.Timeout); ; time.Sleep(time.Millisecond) {
+		value, err := n.load(w.key)
+		if err == nil {
 			return compareValue(w.key, value, w.data, w.version)
 		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("after the fault: %w", err)
+		}
 	}
-	return fmt.Errorf("after the fault: %w", err)
 }
