@@ -163,7 +163,7 @@ func TestValue_DataIsNotKept(t *testing.T) {
 	}
 	client := server.Client(t, patient, func(o *goredis.Options) { o.Addr = proxy.Addr })
 	n, observer := connectHistory(t, client), connectHistory(t, server.Client(t, patient))
-	_, err := n.LoadValue(t.Context(), "key") // connects, and sends the script
+	_, err := n.StoreValue(t.Context(), "other", nil, 0, time.Hour) // connects, and sends the script
 	require.NoError(t, err)
 
 	sending := make(sendHook, 10)

@@ -125,16 +125,14 @@ func (w *valueWriter) check() error {
 
 // finish checks the value, and replaces it after the fault.
 func (w *valueWriter) finish() error {
-	err := errors.New("no call")
 	for deadline := time.Now().Add(w.node.cluster.Timeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		before := w.calls
-		if err = w.check(); err != nil {
+		if err := w.check(); err != nil {
 			return err
 		}
-		if err = w.write(); err != nil {
+		if err := w.write(); err != nil {
 			return err
 		}
-		if w.data == fmt.Sprint("call ", before+1) {
+		if w.data == fmt.Sprint("call ", w.calls) {
 			return nil
 		}
 	}
