@@ -97,6 +97,9 @@ func (c *Conn) Close(code StatusCode, reason string) {
 	if !wsconn.ValidCloseCode(int(code)) {
 		code = StatusInternalError
 	}
+	if endsSession(code) {
+		c.discardSession()
+	}
 	c.ws.Close(int(code), reason)
 }
 
@@ -112,6 +115,9 @@ func (c *Conn) Close(code StatusCode, reason string) {
 func (c *Conn) Subscribe(topic string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if s := c.session(); s != nil {
+		return s.subscribe(topic, sessionTopic{})
+	}
 	return c.subscribe(topic)
 }
 
@@ -127,11 +133,10 @@ func (c *Conn) Subscribed(topic string) bool {
 func (c *Conn) Unsubscribe(topic string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.topics[topic]; ok {
-		delete(c.topics, topic)
-		c.countSubscription(c.router.topics.patternOf(topic), -1)
-		c.router.topics.remove(topic, c)
+	if s := c.session(); s != nil {
+		s.announceEnd(topic)
 	}
+	c.unsubscribe(topic)
 }
 
 // errClosed is returned for a connection that is closed or closing.

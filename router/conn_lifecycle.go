@@ -135,6 +135,7 @@ func (c *Conn) unregister() {
 	c.ws.Release()
 	c.router.conns.remove(c)
 	c.stopExpiry()
+	c.endSession()
 }
 
 // leaveTopics ends all subscriptions. It runs after the last handler, which may still ask for

@@ -23,6 +23,8 @@ func controlOf(head *wire.Head) string {
 		return wire.TypeAbort
 	case wire.TypeCredit:
 		return wire.TypeCredit
+	case wire.TypeAck:
+		return wire.TypeAck
 	default:
 		return ""
 	}
@@ -45,6 +47,8 @@ func (c *Conn) handleControl(in *incoming) *inspectedError {
 		c.abort(string(in.head.CorrelationID))
 	case wire.TypeCredit:
 		c.grantCredit(string(in.head.CorrelationID), in.head.Credit)
+	case wire.TypeAck:
+		c.acknowledgeResume(string(in.head.CorrelationID))
 	}
 	c.recordCompleted(in.control, "")
 	if in.control != wire.TypeAnswer || !c.answerClientCall(in) {

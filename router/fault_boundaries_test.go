@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -149,6 +150,25 @@ func boundaries() map[string]boundary {
 				assert.Equal(h, errors.Internal, routertest.ReceiveError(h.conn).Code)
 				return true
 			},
+		},
+		"Options.Resume.OnResume": {
+			prepare: func(h *harness) {
+				h.opts.Resume = router.ResumeOptions{Within: time.Minute, OnResume: func(*router.Context, router.ResumedSession) error {
+					h.fault()
+					return nil
+				}}
+			},
+			trigger: func(h *harness) {
+				old := h.dial()
+				old.SendText(`{"type":"$ws:hello","payload":{"session":true}}`)
+				welcome := routertest.Receive[routertest.Welcome](old)
+				old.Abort()
+				synctest.Wait()
+				h.conn = h.dial()
+				h.conn.SendText(`{"type":"$ws:resume","payload":{"token":"` + welcome.Session.Token + `"}}`)
+				assert.Equal(h, errors.Internal, routertest.ReceiveError(h.conn).Code)
+			},
+			reason: "handler", exits: true,
 		},
 		"Options.OnBackpressure": {
 			prepare: func(h *harness) {

@@ -109,6 +109,9 @@ func (c *Context) SubscribeSince(topic string, since broker.Position) (Recovery,
 		return Recovery{}, err
 	}
 	recovery, err := c.conn.subscribeSince(c, topic, since, false)
+	if err == nil {
+		c.conn.addRecoveredTopic(topic, recovery)
+	}
 	c.conn.router.topics.releaseFollower(topic, c.conn)
 	return recovery, err
 }
@@ -143,7 +146,7 @@ func (c *Conn) subscribeSince(ctx context.Context, topic string, since broker.Po
 	case err == nil:
 		return Recovery{}, errUnsubscribed
 	case added:
-		c.Unsubscribe(topic)
+		c.unsubscribeClient(topic)
 	default:
 		t.removeJoining(c, f)
 	}
@@ -171,14 +174,19 @@ func (c *Conn) addFollower(topic string) (t *topic, f *follower, added bool, err
 		return nil, nil, false, err
 	}
 	t = c.router.topics.find(topic)
-	f = new(follower)
+	return t, t.addJoining(c), !subscribed, nil
+}
+
+// addJoining registers a subscriber as a follower to be, and returns the follower.
+func (t *topic) addJoining(c *Conn) *follower {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.joining == nil {
 		t.joining = map[*Conn]*follower{}
 	}
+	f := new(follower)
 	t.joining[c] = f
-	return t, f, !subscribed, nil
+	return f
 }
 
 func (t *topic) removeJoining(c *Conn, f *follower) {

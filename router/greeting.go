@@ -12,7 +12,9 @@ import (
 // other clients would not understand.
 
 // A hello is the greeting.
-type hello struct{}
+type hello struct {
+	Session bool `json:"session"` // the client asks for a session; see ResumeOptions
+}
 
 // MessageType returns the type of the protocol.
 func (hello) MessageType() string { return wire.TypeHello }
@@ -30,6 +32,7 @@ type welcome struct {
 	CallTimeoutMsByType   map[string]int64 `json:"callTimeoutMsByType,omitzero"`
 	Concurrency           int              `json:"concurrency"`
 	Limits                []*sharedLimit   `json:"limits,omitzero"`
+	Session               *sessionGrant    `json:"session,omitempty"` // nil if there is none
 }
 
 // MessageType returns the type of the protocol.
@@ -38,7 +41,7 @@ func (welcome) protocol()           {}
 
 // greet answers the greeting. A client may repeat it, for example because its identity has
 // changed, and its limits with it.
-func greet(ctx *Context, _ hello) (welcome, error) {
+func greet(ctx *Context, m hello) (welcome, error) {
 	c, opts := ctx.conn, &ctx.conn.router.opts
 	c.greeted.Store(true)
 	c.checkExpiry() // the client may be due for a warning
@@ -58,6 +61,9 @@ func greet(ctx *Context, _ hello) (welcome, error) {
 		if route.rpc && route.timeout != opts.Timeouts.Call {
 			set(&w.CallTimeoutMsByType, name, route.timeout.Milliseconds())
 		}
+	}
+	if m.Session {
+		w.Session = c.openSession(ctx)
 	}
 	return w, nil
 }
@@ -93,6 +99,9 @@ func (r *Router) sizesByType() map[string]int64 {
 	sizes := map[string]int64{}
 	for _, typ := range []string{wire.TypeHeartbeat, wire.TypeAbort, wire.TypeCredit, wire.TypeAnswer} {
 		sizes[typ] = r.opts.Limits.MaxMessageBytes
+	}
+	if r.resumes() {
+		sizes[wire.TypeAck] = r.opts.Limits.MaxMessageBytes
 	}
 	for typ, route := range r.routes {
 		sizes[typ] = route.maxBytes

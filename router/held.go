@@ -10,6 +10,8 @@ import (
 
 // A connRecovery is what a connection needs because its client recovers what it has missed.
 type connRecovery struct {
+	session atomic.Pointer[session] // nil if there is none; stored only with Conn.mu held
+
 	// What the followers of the connection hold together. They have different locks.
 	heldMessages, heldBytes atomic.Int64
 }

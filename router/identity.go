@@ -106,6 +106,9 @@ func (c *Conn) changeIdentity(id Identity, permit func(current Identity) error) 
 	}
 	old.stopTimer()
 	c.armExpiry()
+	if s := c.session(); s != nil {
+		s.setIdentity(id)
+	}
 	if old.value().user() != id.user() {
 		for topic := range c.topics {
 			c.router.topics.rejoin(topic, c)

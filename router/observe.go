@@ -102,6 +102,10 @@ const (
 	// error that [Call] returns, or "other" if package errors does not define it. Type is chosen by
 	// the server, and not registered.
 	EventClientCall
+
+	// EventSessionResumed: a client has asked to resume its session. Code is that of the answer, or
+	// "other" if package errors does not define it.
+	EventSessionResumed
 )
 
 // Observe registers a function that is called for each [Event] of this node, after those that were

@@ -170,6 +170,9 @@ type Options struct {
 	// number of connections that are busy at the same time.
 	BufferBytes int
 
+	// Resume lets clients continue their sessions on another connection.
+	Resume ResumeOptions
+
 	Limits   Limits
 	Timeouts Timeouts
 
@@ -260,6 +263,7 @@ func (o *Options) withDefaults() Options {
 	if err := opts.TrustedProxies.Validate(); err != nil {
 		panic(fmt.Sprintf("router: %v", err))
 	}
+	opts.Resume.check()
 	setDefault("BufferBytes", &opts.BufferBytes, 16<<10)
 	setDefault("CompressMinBytes", &opts.CompressMinBytes, 0)
 	if opts.BufferBytes < 512 || opts.BufferBytes > netpoll.MaxBufferBytes {

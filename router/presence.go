@@ -51,6 +51,9 @@ func (c *Conn) Join(topic, info string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if s := c.session(); s != nil {
+		return s.subscribe(topic, sessionTopic{Joined: true, Info: info})
+	}
 	if _, err := c.addSubscription(topic, false); err != nil {
 		return err
 	}

@@ -38,6 +38,11 @@ func protocolCall[M, Reply protocolMessage](r *Router, handle func(*Context, M) 
 // skip the application's middleware, which may reject clients that are not authenticated yet.
 func (r *Router) registerProtocolRoutes() {
 	protocolCall(r, r.refreshIdentity).bare = true
-	protocolCall(r, greet).bare = true
+	greeting := protocolCall(r, greet)
+	greeting.bare, greeting.noFields = true, true // the payload may be absent
 	r.registerTopicRoutes()
+	if r.resumes() {
+		greeting.answered = func(ctx *Context) { ctx.conn.announceTopics(nil) }
+		protocolCall(r, r.handleResume).answered = (*Context).releaseResumed
+	}
 }

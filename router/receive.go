@@ -160,7 +160,11 @@ func (in *incoming) readHead(routes map[string]*Route) (err error) {
 		in.head.Type = nil // a malformed message has no type
 		return err
 	}
-	if in.control = controlOf(&in.head); in.control == "" {
+	in.control = controlOf(&in.head)
+	if in.control == wire.TypeAck && routes[wire.TypeResume] == nil {
+		in.control = "" // nothing that a client could acknowledge
+	}
+	if in.control == "" {
 		in.route = routes[string(in.head.Type)]
 	}
 	return nil

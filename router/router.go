@@ -47,6 +47,9 @@ type Router struct {
 	upgradedRejections atomic.Int64 // connections of rejectAfterUpgrade
 	rejections         rejectionSampler
 
+	savingSessions sync.WaitGroup // goroutines that store the records of sessions
+	sessionsClosed atomic.Bool    // Shutdown has waited for them: no more attempts
+
 	reconnectSpread atomic.Int64 // nanoseconds, of the delays in reconnectReason
 
 	shards [connShards]connShard
@@ -75,6 +78,7 @@ func New(opts *Options) *Router {
 	r.rejections.init()
 	r.registerProtocolRoutes()
 	r.connectBroker()
+	r.mustStoreSessions()
 	return r
 }
 

@@ -38,6 +38,7 @@ import (
 func (r *Router) Shutdown(ctx context.Context) error {
 	r.lameDuck(ctx)
 	err := r.closeConns(ctx)
+	r.closeSessions(ctx)
 	if closing := r.session.Close(ctx); closing != nil {
 		return errors.Join(err, closing)
 	}

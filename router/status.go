@@ -26,6 +26,7 @@ const (
 const (
 	StatusUnauthenticated   StatusCode = 4401
 	StatusPermissionDenied  StatusCode = 4403
+	StatusSuperseded        StatusCode = 4409 // another connection has resumed the session; see ResumeOptions
 	StatusResourceExhausted StatusCode = 4429
 	StatusUnavailable       StatusCode = 4503
 )

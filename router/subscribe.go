@@ -1,6 +1,8 @@
 package router
 
 import (
+	"context"
+
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 )
@@ -78,28 +80,40 @@ func (ts *topics) handleSubscribe(ctx *Context, m subscribeRequest) (subscribeRe
 		return subscribeReply{}, err
 	}
 	p := ts.patternOf(m.Topic)
-	if p == undeclared {
-		return subscribeReply{}, errors.Errorf(errors.NotFound, "topic %q does not exist", m.Topic)
-	}
-	if p.opts.Authorize == nil {
-		return subscribeReply{}, errNotAuthorized
-	}
-	if err := p.opts.Authorize(ctx, TopicName{m.Topic, p}); err != nil {
+	if err := p.authorize(ctx, m.Topic); err != nil {
 		return subscribeReply{}, err
 	}
-	if err := ctx.Err(); err != nil {
-		return subscribeReply{}, err // the call has ended while Authorize was running
+	return ctx.conn.subscribeAuthorized(ctx, p, m)
+}
+
+// authorize returns an error unless the client may subscribe to a topic of the pattern.
+func (p *topicPattern) authorize(ctx *Context, topic string) error {
+	if p == undeclared {
+		return errors.Errorf(errors.NotFound, "topic %q does not exist", topic)
 	}
+	if p.opts.Authorize == nil {
+		return errNotAuthorized
+	}
+	if err := p.opts.Authorize(ctx, TopicName{topic, p}); err != nil {
+		return err
+	}
+	return ctx.Err() // the call may have ended while Authorize was running
+}
+
+// subscribeAuthorized subscribes a client to a topic of pattern p. It waits for the store if the
+// client asks for positions. Nothing about the topic is sent before topics.release and
+// topics.releaseFollower are called.
+func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m subscribeRequest) (subscribeReply, error) {
 	reply := subscribeReply{Topic: m.Topic}
 	if p.opts.History.enabled() && (m.Positions || m.State || m.Epoch != "") {
-		result, err := ctx.conn.subscribeSince(ctx, m.Topic, broker.Position{Epoch: m.Epoch, Offset: m.Offset}, m.State)
+		result, err := c.subscribeSince(ctx, m.Topic, broker.Position{Epoch: m.Epoch, Offset: m.Offset}, m.State)
 		if err != nil {
 			return subscribeReply{}, err
 		}
 		reply.recoveryReply = newRecoveryReply(result)
 	}
 	var err error
-	reply.Members, err = ctx.conn.subscribeClient(m.Topic, m.Presence && p.opts.Presence, reply.recoveryReply != nil)
+	reply.Members, err = c.subscribeClient(m.Topic, m.Presence && p.opts.Presence, reply.recoveryReply != nil)
 	return reply, err
 }
 
@@ -110,8 +124,27 @@ func (ts *topics) handleUnsubscribe(ctx *Context, m unsubscribeRequest) (unsubsc
 	if err := checkTopic(m.Topic); err != nil {
 		return unsubscribeReply{}, err
 	}
-	ctx.conn.Unsubscribe(m.Topic)
+	ctx.conn.unsubscribeClient(m.Topic)
 	return unsubscribeReply(m), nil
+}
+
+// unsubscribeClient is Unsubscribe for a client that receives an answer.
+func (c *Conn) unsubscribeClient(topic string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unsubscribe(topic)
+}
+
+// unsubscribe must be called with c.mu held.
+func (c *Conn) unsubscribe(topic string) {
+	if s := c.session(); s != nil {
+		s.removeTopic(topic)
+	}
+	if _, ok := c.topics[topic]; ok {
+		delete(c.topics, topic)
+		c.countSubscription(c.router.topics.patternOf(topic), -1)
+		c.router.topics.remove(topic, c)
+	}
 }
 
 // subscribeClient is Subscribe, unless the connection is already subscribed with positions. If presence is set, the connection also receives the changes of

@@ -31,8 +31,9 @@ func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode
 	}))
 }
 
-// DisconnectUser closes all connections of a user, on all nodes, as [Conn.Close] does, and returns
-// the number of those on this node. Clients may connect again; to prevent that, make
+// DisconnectUser closes all connections of a user, on all nodes, as [Conn.Close] does, ends their
+// sessions, and returns the number of those on this node. A session whose connection has been lost
+// remains until its time is up, for a client that Options.Authenticate accepts as the same user. Clients may connect again; to prevent that, make
 // Options.Authenticate reject them first. Other nodes are notified at most once; a loss is
 // reported to Options.OnMessagesLost with the topic "". DisconnectUser does nothing for the empty
 // userID. It returns the error of Options.Broker.
@@ -51,6 +52,7 @@ func (r *Router) DisconnectUser(tenantID, userID string, code StatusCode, reason
 func (r *Router) disconnect(user userKey, code StatusCode, reason string) int {
 	conns := r.conns.ofUser(user)
 	for _, c := range conns {
+		c.discardSession()
 		c.Close(code, reason)
 	}
 	return len(conns)
@@ -74,6 +76,10 @@ func userPacket(kind byte, user userKey) []byte {
 
 // receiveUserPacket handles a packet that another node has published on usersTopic.
 func (r *Router) receiveUserPacket(packet []byte) {
+	if packet[0] == packetSessionSuperseded {
+		r.receiveSuperseded(packet[1:])
+		return
+	}
 	tenantID, rest, ok := cutString(packet[1:])
 	if !ok {
 		return

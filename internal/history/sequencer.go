@@ -38,6 +38,8 @@ type Sequencer struct {
 	joining  []*joining
 	changed  chan struct{} // closed when something has changed; nil if no subscriber waits for that
 
+	attaching []func(broker.Position) // called when last is known
+
 	// The number of reads that have begun, and the last one that has reached the current position
 	// of the store.
 	begun, compared uint64
@@ -291,6 +293,7 @@ func (s *Sequencer) apply(page broker.Page) (more bool) {
 	switch {
 	case !s.attached:
 		s.attached, s.last = true, page.Position
+		s.callAttaching()
 		s.setTimer(&s.idle, idleCheck/2+rand.N(idleCheck), s.Following)
 		return false
 	case page.Position.Epoch != s.last.Epoch:

@@ -12,12 +12,14 @@ const (
 
 	TypeAbort     = "$ws:abort"      // from clients: cancels a call
 	TypeCredit    = "$ws:credit"     // from clients: grants a stream items
-	TypeAck       = "$ws:ack"        // acknowledges a message with meta.ack
+	TypeAck       = "$ws:ack"        // acknowledges a message with meta.ack; from clients: acknowledges TypeResumed
 	TypeAnswer    = "$ws:answer"     // what ingress sees for answers to calls of the server; never sent
 	TypeStreamEnd = "$ws:stream-end" // ends a stream without a reply of its own
 	TypeGoAway    = "$ws:goaway"     // from the server: reconnect soon
 	TypeHello     = "$ws:hello"      // from clients: the greeting
 	TypeWelcome   = "$ws:welcome"    // answers TypeHello
+	TypeResume    = "$ws:resume"     // from clients: continues a session
+	TypeResumed   = "$ws:resumed"    // answers TypeResume
 )
 
 // AnswerPrefix begins the correlation IDs of calls that the server makes.

@@ -1,0 +1,237 @@
+package router
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
+)
+
+// This file continues a session on another connection. resume_topics.go subscribes its topics.
+
+// A resumeRequest continues the session of an earlier connection.
+type resumeRequest struct {
+	Token  string             `json:"token"`
+	Topics []subscribeRequest `json:"topics"` // of the client, with its positions
+
+	joined []string // topics for which something is held until the answer is queued
+}
+
+// MessageType returns the type of the protocol.
+func (resumeRequest) MessageType() string { return wire.TypeResume }
+func (resumeRequest) protocol()           {}
+
+// A resumeReply is the answer to a resumeRequest.
+type resumeReply struct {
+	Session *sessionGrant  `json:"session,omitempty"` // nil if it has ended again
+	Topics  []resumedTopic `json:"topics"`
+}
+
+// MessageType returns the type of the protocol.
+func (resumeReply) MessageType() string { return wire.TypeResumed }
+func (resumeReply) protocol()           {}
+
+// A resumedTopic is either the answer to a subscription, or the error that has rejected it.
+type resumedTopic struct {
+	subscribeReply
+
+	Error *wire.ErrorPayload `json:"error,omitempty"`
+}
+
+// validate returns an error if the request is invalid.
+func (m resumeRequest) validate(maxTopics int) error {
+	if len(m.Topics) > maxTopics {
+		return topicsExceeded(len(m.Topics), maxTopics)
+	}
+	seen := map[string]bool{}
+	for i, t := range m.Topics {
+		if seen[t.Topic] {
+			return errors.InvalidField("topics."+strconv.Itoa(i)+".topic", "must not occur twice")
+		}
+		seen[t.Topic] = true
+	}
+	return nil
+}
+
+// handleResume resumes a session. The route is serial, so later messages of the connection find the
+// topics subscribed.
+func (r *Router) handleResume(ctx *Context, m resumeRequest) (reply resumeReply, err error) {
+	defer func() { r.observe(Event{Kind: EventSessionResumed, Code: resumeCode(err)}) }()
+	c := ctx.conn
+	c.greeted.Store(true)
+	c.checkExpiry() // as in greet
+	if err := m.validate(r.opts.Limits.Topics); err != nil {
+		return resumeReply{}, err
+	}
+	claim, err := r.claimSession(ctx, m.Token)
+	if err != nil {
+		return resumeReply{}, err
+	}
+	s := c.continueSession(ctx, claim)
+	if claim.owner != c.id {
+		r.supersedeOther(claim.owner, claim.id)
+	}
+	reply.Topics = s.resumeTopics(ctx, m.Topics, claim.record)
+	if err := ctx.Err(); err != nil {
+		return resumeReply{}, err
+	}
+	reply.Session = s.grant()
+	return reply, nil
+}
+
+// resumeCode returns the code of an EventSessionResumed.
+func resumeCode(err error) errors.Code {
+	if _, ok := asType[*LimitExceeded](err); ok {
+		return errors.ResourceExhausted
+	}
+	code := errors.CodeOf(err)
+	if code != "" && !isStandardCode(code) {
+		return otherCode
+	}
+	return code
+}
+
+// A sessionClaim is a session that has been moved to another connection.
+type sessionClaim struct {
+	id      string
+	owner   string // the ID of the connection that had the session
+	token   string // the new one
+	record  sessionRecord
+	version uint64
+}
+
+// errOwnSession rejects a client that resumes the session which its connection has.
+var errOwnSession = &errors.Error{Code: errors.FailedPrecondition, Message: "this connection has the session already; $ws:hello returns its token"}
+
+// claimSession checks a token, and moves its session to the connection of ctx: from then on, no other
+// connection can store its record.
+func (r *Router) claimSession(ctx *Context, token string) (*sessionClaim, error) {
+	id, secret, ok := parseToken(token)
+	if !ok {
+		return nil, errSessionEnded
+	}
+	if s := ctx.conn.session(); s != nil && s.id == id && !s.isOver() {
+		return nil, errOwnSession
+	}
+	rec, version, err := r.loadSession(ctx, id)
+	if err != nil {
+		return nil, storeUnavailable(err)
+	}
+	presented := hashSecret(secret)
+	if err := rec.permits(presented, ctx.Identity(), time.Now()); err != nil {
+		return nil, err
+	}
+	if r.opts.Resume.OnResume != nil {
+		if err := r.opts.Resume.OnResume(ctx, ResumedSession{ConnID: rec.ConnID, Topics: rec.topicNames()}); err != nil {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	claim := &sessionClaim{id: id, owner: rec.ConnID, record: rec, version: version}
+	return claim, claim.take(ctx, presented)
+}
+
+// claimAttempts bounds how often a claim begins again because the previous connection has stored the
+// record meanwhile.
+const claimAttempts = 5
+
+// take replaces the record by one with a new secret. The presented one remains valid until the client
+// has acknowledged the new one, because the answer may be lost.
+func (k *sessionClaim) take(ctx *Context, presented []byte) error {
+	r, loaded := ctx.conn.router, k.record
+	var hash []byte
+	k.token, hash = newToken(k.id)
+	for range claimAttempts {
+		k.record = loaded
+		k.record.Secret, k.record.Previous = hash, presented
+		k.record.ConnID = ctx.conn.id
+		k.record.Generation++
+		k.record.setIdentity(ctx.Identity())
+		lifetime := r.opts.Resume.Within + r.opts.Resume.refreshInterval()
+		lifetime = k.record.lifetime(lifetime, time.Now())
+		if lifetime <= 0 {
+			return errIdentityExpired
+		}
+		version, err := r.histories.StoreValue(ctx, sessionKey(k.id), k.record.encode(), k.version, lifetime)
+		switch code := errors.CodeOf(err); {
+		case err == nil:
+			k.version = version
+			return nil
+		case code != errors.Aborted && code != broker.OutcomeUnknown:
+			return storeUnavailable(err)
+		}
+		again, version, err := r.loadSession(ctx, k.id)
+		k.version = version
+		switch {
+		case err != nil:
+			return storeUnavailable(err)
+		case string(again.Secret) == string(hash): // it was stored although that was unknown
+			return nil
+		case version == 0:
+			return errSessionEnded
+		case !again.sameOwner(&loaded):
+			return errConcurrentResume
+		}
+		loaded = again
+	}
+	return errConcurrentResume
+}
+
+// errConcurrentResume rejects the slower one of two clients with the same token.
+var errConcurrentResume = &errors.Error{Code: errors.Aborted, Message: "another connection resumes the session"}
+
+// storeUnavailable returns the error for a client whose session cannot be read or stored. The client
+// may try again with the same token.
+func storeUnavailable(err error) error {
+	return &errors.Error{
+		Code: errors.Unavailable, Message: "sessions cannot be resumed at the moment",
+		Err: fmt.Errorf("router: resume a session: %w", err), RetryAfter: time.Second,
+	}
+}
+
+// continueSession makes a claimed session that of the connection. It ends the one that the connection
+// had.
+func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) *session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.session()
+	s := &session{conn: c, id: claim.id, token: claim.token, record: claim.record, version: claim.version, unacknowledged: ctx.correlationID}
+	s.record.Topics = nil
+	c.adoptSession(s)
+	if before != nil {
+		before.discard()
+	}
+	s.begin(claim.record.Topics)
+	return s
+}
+
+// begin adds the topics in the stored record, and stores it again if it lacks others.
+func (s *session) begin(stored map[string]sessionTopic) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := len(s.record.Topics) > 0
+	for topic, t := range stored {
+		s.record.Topics[topic] = t
+	}
+	switch {
+	case own, s.dirty:
+		s.changed()
+	default:
+		s.rest()
+	}
+}
+
+// releaseResumed sends what has been held until the answer to $ws:resume was queued.
+func (c *Context) releaseResumed() {
+	m := c.message.(*resumeRequest)
+	for _, topic := range m.joined {
+		c.conn.router.topics.release(topic, c.conn)
+		c.conn.router.topics.releaseFollower(topic, c.conn)
+	}
+	c.conn.announceTopics(m.joined)
+}

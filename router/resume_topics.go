@@ -1,0 +1,184 @@
+package router
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// maxConcurrentJoins bounds how many topics of one client wait for the store at the same time.
+const maxConcurrentJoins = 16
+
+// A topicToResume is one that the client has presented, or that is in the record, or both. One
+// goroutine at a time uses it.
+type topicToResume struct {
+	subscribeRequest
+
+	pattern *topicPattern
+	record  *sessionTopic // nil if it is not in the record
+	result  resumedTopic
+	later   bool // it is subscribed, and announced when its position is known
+}
+
+// resumeTopics subscribes the connection to the topics of the client and of the record, and returns a
+// result for each. Topics of the record that cannot be subscribed leave it.
+func (s *session) resumeTopics(ctx *Context, presented []subscribeRequest, rec sessionRecord) []resumedTopic {
+	topics := s.topicsToResume(presented, rec)
+	for _, t := range topics {
+		s.authorize(ctx, t)
+	}
+	s.joinAll(ctx, topics)
+	m := ctx.message.(*resumeRequest)
+	results := make([]resumedTopic, len(topics))
+	for i, t := range topics {
+		results[i] = t.result
+		if !t.later {
+			m.joined = append(m.joined, t.Topic)
+		}
+	}
+	return results
+}
+
+// topicsToResume returns the presented topics, and then the others of the record in order.
+func (s *session) topicsToResume(presented []subscribeRequest, rec sessionRecord) []*topicToResume {
+	var topics []*topicToResume
+	known := map[string]bool{}
+	add := func(m subscribeRequest) {
+		if known[m.Topic] {
+			return
+		}
+		known[m.Topic] = true
+		t := &topicToResume{subscribeRequest: m, pattern: s.conn.router.topics.patternOf(m.Topic)}
+		t.result.Topic = m.Topic
+		if inRecord, ok := rec.Topics[m.Topic]; ok {
+			t.record = &inRecord
+			t.Positions = true // its client has asked for a session
+		}
+		topics = append(topics, t)
+	}
+	for _, m := range presented {
+		add(m)
+	}
+	for _, name := range rec.topicNames() {
+		add(subscribeRequest{Topic: name})
+	}
+	return topics
+}
+
+// authorize decides whether the client may subscribe to a topic. An error, or a panic, rejects only
+// this topic, because the session has been resumed already.
+func (s *session) authorize(ctx *Context, t *topicToResume) {
+	s.try(ctx, t, "Authorize", func() error {
+		if err := checkTopic(t.Topic); err != nil {
+			return err
+		}
+		if t.record != nil && t.pattern.opts.Authorize == nil {
+			return nil // a handler has decided
+		}
+		return t.pattern.authorize(ctx, t.Topic)
+	})
+}
+
+// try sets the error of a topic if f returns one.
+func (s *session) try(ctx *Context, t *topicToResume, where string, f func() error) {
+	c := s.conn
+	var failed *inspectedError
+	defer func() {
+		if failed == nil {
+			return
+		}
+		t.result = resumedTopic{subscribeReply{Topic: t.Topic}, &failed.payload}
+		c.unsubscribeClient(t.Topic)
+		c.reportLate(ctx.route.name, failed)
+	}()
+	c.router.guard(&failed, where, ctx.route, f)
+}
+
+// joinAll subscribes to the topics that have no error. It waits for the store.
+func (s *session) joinAll(ctx *Context, topics []*topicToResume) {
+	joining, cancel := joinContext(ctx)
+	defer cancel()
+	permits := make(chan struct{}, maxConcurrentJoins)
+	var wg sync.WaitGroup
+	for _, t := range topics {
+		if t.result.Error != nil {
+			continue
+		}
+		permits <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-permits }()
+			s.try(ctx, t, "resume", func() error { return s.join(joining, t) })
+		})
+	}
+	wg.Wait()
+}
+
+// joinContext returns a context that ends when three quarters of the time for the call are over, so
+// that there is an answer even if the store does not return.
+func joinContext(ctx *Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, time.Until(deadline)*3/4, errJoinTimeout)
+}
+
+// errJoinTimeout is the error of a topic whose position could not be read in time.
+var errJoinTimeout = &errors.Error{Code: errors.Unavailable, Message: "the history of the topic cannot be read at the moment"}
+
+// join subscribes to a topic.
+func (s *session) join(ctx context.Context, t *topicToResume) error {
+	if err := s.restore(t); err != nil {
+		return err
+	}
+	reply, err := s.conn.subscribeAuthorized(ctx, t.pattern, t.subscribeRequest)
+	switch {
+	case err == nil:
+		t.result.subscribeReply = reply
+		if r := reply.recoveryReply; r != nil && t.record != nil && t.Epoch == "" {
+			r.Recovered = false // the client does not know what it has missed
+		}
+		return nil
+	case err == errJoinTimeout && t.record != nil && s.subscribeLater(t.Topic): //nolint:errorlint // never wrapped
+		t.later = true
+		payload := publicPayload(errJoinTimeout)
+		t.result.Error = &payload
+		return nil
+	default:
+		return err
+	}
+}
+
+// restore subscribes to a topic of the record, whose member may have an info. On a topic with a
+// History, nothing is received before the position is known.
+func (s *session) restore(t *topicToResume) error {
+	if t.record == nil {
+		return nil
+	}
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := c.addSubscription(t.Topic, t.pattern.opts.History.enabled()); err != nil {
+		return err
+	}
+	if t.record.Joined {
+		c.router.topics.join(t.Topic, c, t.record.Info)
+	}
+	return nil
+}
+
+// subscribeLater makes a subscriber whose position could not be read in time a follower as soon as it
+// can, because the client cannot ask for the subscriptions of handlers. It reports false if the
+// connection has unsubscribed meanwhile.
+func (s *session) subscribeLater(topic string) bool {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.topics[topic]; !ok {
+		return false
+	}
+	s.unannounced[topic] = struct{}{}
+	return true
+}

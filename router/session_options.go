@@ -1,0 +1,59 @@
+package router
+
+import (
+	"fmt"
+	"time"
+)
+
+// ResumeOptions let clients continue their sessions on another connection, also on another node,
+// after the connection or its node has been lost; see the protocol, section 12. The zero value
+// disables sessions.
+//
+// A client that asks for a session receives a token, and presents it on its next connection. It gets
+// back the subscriptions that handlers have made for it, with presence, and those that it presents
+// itself, with what it has missed on topics with a History. Options.Authenticate must give the
+// connection the same tenant and user. The previous connection, if it still exists, is closed with
+// [StatusSuperseded].
+//
+// Sessions are kept by Options.Broker, which must be a broker.HistoryBroker; without a broker, they
+// are in the memory of this process. While they cannot be stored, clients get no session.
+type ResumeOptions struct {
+	// Within is how long after the loss of its connection a client can resume its session: at least
+	// a second, or 0 to disable sessions. The record of every session is stored again after a
+	// quarter to a third of this time.
+	Within time.Duration
+
+	// OnResume is called before a session is resumed and its topics are subscribed, as a handler is:
+	// after ingress functions and middleware, and with the context of the message. It may restore
+	// what the application needs: values of the connection, for example. The client receives the
+	// public part of the error; the session then remains as it was. The session may not be resumed
+	// although OnResume returns nil, because another connection is faster or the store fails. If
+	// nil, nothing is called.
+	OnResume func(*Context, ResumedSession) error
+}
+
+// A ResumedSession describes a session that a client resumes.
+type ResumedSession struct {
+	ConnID string   // of the previous connection
+	Topics []string // to which handlers had subscribed it, sorted
+}
+
+// minResumeWithin bounds how often the records of sessions are stored.
+const minResumeWithin = time.Second
+
+// check panics if an option is invalid.
+func (o ResumeOptions) check() {
+	if o.Within != 0 && o.Within < minResumeWithin {
+		panic(fmt.Sprintf("router: Resume.Within is %v; it must be at least %v, or 0 to disable sessions", o.Within, minResumeWithin))
+	}
+}
+
+// resumes reports whether clients can have sessions.
+func (r *Router) resumes() bool { return r.opts.Resume.Within > 0 }
+
+// mustStoreSessions panics if sessions are enabled and the broker cannot store them.
+func (r *Router) mustStoreSessions() {
+	if r.resumes() && r.histories == nil {
+		panic(fmt.Sprintf("router: Resume.Within: Options.Broker, a %T, stores no sessions; it must be a broker.HistoryBroker", r.opts.Broker))
+	}
+}

@@ -1,0 +1,235 @@
+package router
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+)
+
+// This file stores the record of a session: when it has changed, and again before it expires. At most
+// one goroutine per session does so, and exists only meanwhile. It holds no lock while it calls the
+// store. Between saves, a timer is set, or nothing if the connection has been closed.
+
+const (
+	saveTimeout    = 5 * time.Second
+	minSaveBackoff = 100 * time.Millisecond
+	maxSaveBackoff = 5 * time.Second
+)
+
+// refreshInterval is the longest time between two saves while the connection is open.
+func (o ResumeOptions) refreshInterval() time.Duration { return o.Within / 3 }
+
+// changed makes a goroutine store the record. If the store has just failed, the timer does. It must
+// be called with s.mu held.
+func (s *session) changed() {
+	s.dirty = true
+	if !s.saving && s.backoff == 0 {
+		s.startSaving()
+	}
+}
+
+// startSaving must be called with s.mu held.
+func (s *session) startSaving() {
+	r := s.conn.router
+	if s.over || r.sessionsClosed.Load() {
+		return
+	}
+	s.saving = true
+	r.savingSessions.Add(1)
+	go s.saveAll()
+}
+
+// tick is called by the timer.
+func (s *session) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dirty = true
+	if !s.saving {
+		s.startSaving()
+	}
+}
+
+// saveAll stores the record until it has not changed meanwhile.
+func (s *session) saveAll() {
+	defer s.conn.router.savingSessions.Done()
+	returned := false
+	defer func() {
+		if !returned { // the broker has called runtime.Goexit
+			s.finishWrite(sessionWrite{}, 0, errExited)
+		}
+	}()
+	for s.saveOnce() {
+	}
+	returned = true
+}
+
+func (s *session) saveOnce() (again bool) {
+	w, ok := s.nextWrite()
+	if !ok {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
+	defer cancel()
+	version, err := s.write(ctx, w)
+	again = s.finishWrite(w, version, err)
+	if err == errTakenOver { //nolint:errorlint // never wrapped
+		s.supersede()
+	}
+	return again
+}
+
+// saveFirst stores the record of a new session, whose saving is set. It reports whether it could.
+func (s *session) saveFirst(ctx context.Context) bool {
+	w, _ := s.nextWrite()
+	version, err := s.write(ctx, w)
+	if err == nil {
+		if s.finishWrite(w, version, nil) {
+			s.savedFirst()
+		}
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saving = false
+	if errors.CodeOf(err) != broker.OutcomeUnknown {
+		s.finish() // nothing is stored
+	}
+	return false
+}
+
+// savedFirst waits for the next change, or stores what has changed meanwhile.
+func (s *session) savedFirst() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dirty {
+		s.startSaving()
+	} else {
+		s.rest()
+	}
+}
+
+// A sessionWrite is what one save stores.
+type sessionWrite struct {
+	data       []byte
+	version    uint64 // of the record that it replaces
+	generation uint64
+	lifetime   time.Duration // 0 deletes the record
+}
+
+// nextWrite returns what must be stored, or false if nothing has changed.
+func (s *session) nextWrite() (w sessionWrite, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || !s.dirty {
+		s.rest()
+		return sessionWrite{}, false
+	}
+	s.dirty = false
+	now, o := time.Now(), s.conn.router.opts.Resume
+	w = sessionWrite{version: s.version, generation: s.record.Generation, lifetime: o.Within + o.refreshInterval()}
+	if !s.until.IsZero() {
+		w.lifetime = s.until.Sub(now)
+	}
+	w.lifetime = max(0, s.record.lifetime(w.lifetime, now))
+	if s.discarded {
+		w.lifetime = 0
+	}
+	w.data = s.record.encode()
+	return w, true
+}
+
+// rest ends the saving. It must be called with s.mu held.
+func (s *session) rest() {
+	s.saving = false
+	switch {
+	case s.over:
+	case s.until.IsZero():
+		interval := s.conn.router.opts.Resume.refreshInterval()
+		s.setTimer(interval*3/4 + rand.N(interval/4)) // sessions that began together are stored apart
+	case s.timer != nil:
+		s.timer.Stop()
+	}
+}
+
+// setTimer must be called with s.mu held.
+func (s *session) setTimer(d time.Duration) {
+	if s.timer == nil {
+		s.timer = time.AfterFunc(d, s.tick)
+	} else {
+		s.timer.Reset(d)
+	}
+}
+
+// Reasons why a session is over.
+var (
+	errTakenOver   = errors.New("router: another connection has resumed the session")
+	errSessionLost = errors.New("router: the record of the session has expired, or the store has lost it")
+)
+
+// write stores the record, unless it belongs to another connection.
+func (s *session) write(ctx context.Context, w sessionWrite) (version uint64, err error) {
+	r := s.conn.router
+	version, err = r.histories.StoreValue(ctx, sessionKey(s.id), w.data, w.version, w.lifetime)
+	if errors.CodeOf(err) != errors.Aborted {
+		return version, err
+	}
+	rec, current, err := r.loadSession(ctx, s.id)
+	switch {
+	case err != nil:
+		return 0, err
+	case current == 0:
+		return 0, errSessionLost
+	case rec.ConnID != s.conn.id && rec.Generation >= w.generation:
+		return 0, errTakenOver
+	}
+	// An earlier save has been made although its outcome was unknown, or the store has failed over to
+	// an older record.
+	return r.histories.StoreValue(ctx, sessionKey(s.id), w.data, current, w.lifetime)
+}
+
+// finishWrite records the result of a save. It reports whether there may be more to store.
+func (s *session) finishWrite(w sessionWrite, version uint64, err error) (more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil && w.lifetime > 0:
+		s.version, s.backoff = version, 0
+		return true
+	case err == nil, err == errTakenOver, err == errSessionLost: //nolint:errorlint // never wrapped
+		s.finish()
+	default:
+		s.retry()
+	}
+	s.saving = false
+	return false
+}
+
+// retry sets the timer after a failed save, unless the record has expired by itself. It must be called
+// with s.mu held.
+func (s *session) retry() {
+	o := s.conn.router.opts.Resume
+	if !s.until.IsZero() && time.Since(s.until) > o.refreshInterval() {
+		s.finish()
+		return
+	}
+	s.dirty = true
+	s.backoff = min(max(2*s.backoff, minSaveBackoff), maxSaveBackoff)
+	s.setTimer(s.backoff/2 + rand.N(s.backoff))
+}
+
+// closeSessions waits until the records of sessions have been stored, or ctx is done.
+func (r *Router) closeSessions(ctx context.Context) {
+	saved := make(chan struct{})
+	go func() {
+		r.savingSessions.Wait()
+		close(saved)
+	}()
+	select {
+	case <-saved:
+	case <-ctx.Done():
+	}
+	r.sessionsClosed.Store(true)
+}

@@ -1,0 +1,165 @@
+package router
+
+import (
+	"cmp"
+	"maps"
+
+	"github.com/penstock-go/penstock/broker"
+)
+
+// This file keeps the subscriptions that handlers make for a connection with a session, and notifies
+// the client of them. The methods must be called with Conn.mu held, unless they say otherwise.
+
+// subscribe is Conn.Subscribe, or Conn.Join.
+func (s *session) subscribe(topic string, t sessionTopic) error {
+	c := s.conn
+	_, subscribed := c.topics[topic]
+	silent := s.announced && !subscribed && c.router.topics.retains(topic) // until announce makes it a follower
+	p, err := c.addSubscription(topic, silent)
+	if err != nil {
+		return err
+	}
+	s.addTopic(topic, t)
+	if t.Joined || p.opts.Presence {
+		c.router.topics.join(topic, c, t.Info)
+	}
+	if !subscribed {
+		s.announce(topic, p)
+	}
+	return nil
+}
+
+// addTopic adds a topic to the record. Joining again keeps the info, unless that is empty.
+func (s *session) addTopic(topic string, t sessionTopic) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, ok := s.record.Topics[topic]
+	t = sessionTopic{before.Joined || t.Joined, cmp.Or(before.Info, t.Info)}
+	if !ok || t != before {
+		s.record.Topics[topic] = t
+		s.changed()
+	}
+}
+
+// removeTopic removes a topic from the record.
+func (s *session) removeTopic(topic string) {
+	delete(s.unannounced, topic)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.record.Topics[topic]; ok {
+		delete(s.record.Topics, topic)
+		s.changed()
+	}
+}
+
+// topics returns a copy of the topics in the record. It needs no lock.
+func (s *session) topics() map[string]sessionTopic {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.record.Topics)
+}
+
+// sessionTopic returns how the connection is subscribed to a topic.
+func (c *Conn) sessionTopic(topic string) sessionTopic {
+	t := c.router.topics.find(topic)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m, joined := t.presence.local[c.id]
+	return sessionTopic{joined && !t.pattern.opts.Presence || m.Info != "", m.Info}
+}
+
+// announce notifies the client of a new subscription. On a topic with a History, the client becomes a
+// follower, as soon as the position is known. Before the client has received the answer with its
+// token, only the latter happens, when announceTopics is called.
+func (s *session) announce(topic string, p *topicPattern) {
+	switch c := s.conn; {
+	case !s.announced:
+		s.unannounced[topic] = struct{}{}
+	case p.opts.History.enabled():
+		c.followFromNow(topic)
+	default:
+		_ = c.send(encodeProtocol(c.codec(), subscribeReply{Topic: topic})) // fails only if the connection is closed
+	}
+}
+
+// followFromNow makes a subscriber of a topic with a History a follower.
+func (c *Conn) followFromNow(topic string) {
+	t := c.router.topics.find(topic)
+	f := t.addJoining(c)
+	t.sequencer.WhenAttached(func(at broker.Position) { t.announceFollower(c, f, at) })
+}
+
+// announceFollower makes a subscriber a follower and notifies the client. The sequencer calls it under
+// its lock.
+func (t *topic) announceFollower(c *Conn, f *follower, at broker.Position) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.joining[c] != f {
+		return
+	}
+	t.follow(c, f)
+	f.held = false // there is no answer to wait for
+	f.send(c, encodeProtocol(c.codec(), announcedTopic{t.name, at.Epoch, at.Offset}))
+}
+
+// An announcedTopic notifies a client of a subscription to a topic with a History.
+type announcedTopic struct {
+	Topic  string `json:"topic"`
+	Epoch  string `json:"epoch"`
+	Offset uint64 `json:"offset"`
+}
+
+// MessageType returns the name of the message.
+func (announcedTopic) MessageType() string { return "$ws:subscribed" }
+
+func (announcedTopic) protocol() {}
+
+// announceTopics notifies the client of the subscriptions that it has not learned of, when an answer
+// with its token has been queued: except of those in the answer. It acquires Conn.mu.
+func (c *Conn) announceTopics(except []string) {
+	if c.session() == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.session()
+	if s == nil || s.announced {
+		return
+	}
+	s.announced = true
+	for _, topic := range except {
+		delete(s.unannounced, topic)
+	}
+	for topic := range s.unannounced {
+		s.announce(topic, c.router.topics.patternOf(topic))
+	}
+	s.unannounced = nil
+}
+
+// announceEnd notifies the client that a handler ends a subscription.
+func (s *session) announceEnd(topic string) {
+	c := s.conn
+	if _, subscribed := c.topics[topic]; subscribed && s.announced {
+		_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{topic})) // fails only if the connection is closed
+	}
+}
+
+// addRecoveredTopic adds a topic that SubscribeSince has subscribed, and notifies the client before
+// it receives what it has missed. It acquires Conn.mu.
+func (c *Conn) addRecoveredTopic(topic string, recovery Recovery) {
+	if c.session() == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.session()
+	if _, subscribed := c.topics[topic]; s == nil || !subscribed {
+		return
+	}
+	s.addTopic(topic, sessionTopic{})
+	if !s.announced {
+		s.unannounced[topic] = struct{}{}
+	} else {
+		_ = c.send(encodeProtocol(c.codec(), subscribeReply{Topic: topic, recoveryReply: newRecoveryReply(recovery)}))
+	}
+}
