@@ -11,12 +11,12 @@ import (
 // The first byte of a packet between nodes is its kind. A node ignores unknown kinds, which
 // later versions may send.
 const (
-	packetMessage        = 1 + iota // a published message
-	packetUserMessage               // a message for a user: tenant, user, and a packetMessage
-	packetUserDisconnect            // tenant, user, status code as a varint, and the reason
-	packetFormats                   // a published message in several formats
-	packetExcept                    // a connection ID, and a packetMessage or packetFormats that this connection does not receive
-	packetSessionSuperseded         // the IDs of a connection and of its session, which another connection has resumed
+	packetMessage           = 1 + iota // a published message
+	packetUserMessage                  // a message for a user: tenant, user, and a packetMessage
+	packetUserDisconnect               // tenant, user, status code as a varint, and the reason
+	packetFormats                      // a published message in several formats
+	packetExcept                       // a connection ID, and a packetMessage or packetFormats that this connection does not receive
+	packetSessionSuperseded            // the IDs of a connection and of its session, which another connection has resumed
 )
 
 // messagePacket encodes a published message: its time in microseconds since 1970 and the

@@ -146,6 +146,7 @@ func (k *sessionClaim) take(ctx *Context, presented []byte) error {
 	r, loaded := ctx.conn.router, k.record
 	var hash []byte
 	k.token, hash = newToken(k.id)
+	unavailable := error(errConcurrentResume)
 	for range claimAttempts {
 		k.record = loaded
 		k.record.Secret, k.record.Previous = hash, presented
@@ -162,7 +163,9 @@ func (k *sessionClaim) take(ctx *Context, presented []byte) error {
 		case err == nil:
 			k.version = version
 			return nil
-		case code != errors.Aborted && code != broker.OutcomeUnknown:
+		case code == broker.OutcomeUnknown:
+			unavailable = storeUnavailable(err)
+		case code != errors.Aborted:
 			return storeUnavailable(err)
 		}
 		again, version, err := r.loadSession(ctx, k.id)
@@ -179,7 +182,7 @@ func (k *sessionClaim) take(ctx *Context, presented []byte) error {
 		}
 		loaded = again
 	}
-	return errConcurrentResume
+	return unavailable
 }
 
 // errConcurrentResume rejects the slower one of two clients with the same token.

@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -198,5 +199,307 @@ func TestResume_ContinuesOnAnotherNode(t *testing.T) {
 		assert.NotEqual(t, old.token, c.token)
 		publishTexts(t, one, 8, 8)
 		assert.Equal(t, []string{"5", "6", "7", "8"}, c.texts())
+	})
+}
+
+func TestResume_RestoresWhatHandlersHaveSubscribed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		one, two := newSessionRouter(b, nil), newSessionRouter(b, nil)
+		watcher := dialSession(t, two, "eve")
+		require.NoError(t, watcher.conn.Join("room/go", ""))
+		old := dialSession(t, one, "ann").hello()
+		require.NoError(t, old.conn.Join("room/go", "Ann"))
+		require.NoError(t, old.conn.Subscribe("private/ann"))
+		require.NoError(t, old.conn.Subscribe("plain/a"))
+		require.NoError(t, old.conn.Subscribe("plain/left"))
+		old.conn.Unsubscribe("plain/left")
+		old.call("$ws:subscribe", `{"topic":"room/own"}`)
+		synctest.Wait()
+		_, at, err := one.ReadHistory(t.Context(), "private/ann", broker.Query{})
+		require.NoError(t, err)
+		old.Abort()
+		synctest.Wait()
+		_, err = two.PublishStored(t.Context(), "private/ann", Blob{Text: "missed"}, nil)
+		require.NoError(t, err)
+		assert.Len(t, two.Presence("room/go"), 1)
+
+		c := dialSession(t, two, "ann")
+		answer := c.resume(old.token, fmt.Sprintf(`{"topic":"private/ann","epoch":%q,"offset":0}`, at.Epoch))
+		require.Len(t, answer.Topics, 3)
+		for _, topic := range answer.Topics {
+			assert.Nil(t, topic.Error, topic.Topic)
+			assert.True(t, c.conn.Subscribed(topic.Topic))
+		}
+		assert.Equal(t, "private/ann", answer.Topics[0].Topic, "presented topics come first")
+		assert.True(t, *answer.topic(t, "private/ann").Recovered)
+		assert.Nil(t, answer.topic(t, "plain/a").Recovered)
+		assert.False(t, c.conn.Subscribed("room/own"), "the client has not presented it")
+		assert.False(t, c.conn.Subscribed("plain/left"))
+		assert.Equal(t, []string{"missed"}, c.texts())
+		synctest.Wait()
+		var infos []string
+		for _, m := range two.Presence("room/go") {
+			infos = append(infos, m.UserID+" "+m.Info)
+		}
+		assert.ElementsMatch(t, []string{"eve ", "ann Ann"}, infos)
+
+		c.Abort() // the restored topics are in the record again
+		synctest.Wait()
+		again := dialSession(t, one, "ann").resume(c.token, "")
+		require.Len(t, again.Topics, 3)
+		assert.False(t, *again.topic(t, "private/ann").Recovered, "the client has not presented a position")
+		assert.EqualValues(t, 1, again.topic(t, "private/ann").Offset)
+	})
+}
+
+func TestSession_ClientLearnsOfSubscriptionsThatHandlersMake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, func(o *router.Options) {
+			o.OnOpen = func(_ context.Context, c *router.Conn) error {
+				return errors.Join(c.Subscribe("plain/first"), c.Subscribe("private/first"))
+			}
+		})
+		c := dialSession(t, r, "ann")
+		synctest.Wait()
+		c.hello()
+		synctest.Wait()
+		first := []string{c.Next().Text, c.Next().Text}
+		assert.Contains(t, fmt.Sprint(first), `{"type":"$ws:subscribed","meta":{"timestamp":946684800000},"payload":{"topic":"plain/first"}}`)
+		assert.Regexp(t, `\{"type":"\$ws:subscribed","meta":\{"timestamp":946684800000\},"payload":\{"topic":"private/first","epoch":"[A-Z2-7]+","offset":0\}\}`, fmt.Sprint(first))
+
+		require.NoError(t, c.conn.Subscribe("private/ann"))
+		require.NoError(t, c.conn.Subscribe("private/ann"))
+		synctest.Wait()
+		assert.Contains(t, c.Next().Text, `"payload":{"topic":"private/ann","epoch":`)
+		require.NoError(t, r.Publish("private/ann", Blob{Text: "1"}))
+		require.NoError(t, r.Publish("private/first", Blob{Text: "2"}))
+		assert.Contains(t, c.Next().Text, `"topic":"private/ann","offset":1}`)
+		assert.Contains(t, c.Next().Text, `"topic":"private/first","offset":1}`)
+		require.NoError(t, c.conn.Join("plain/first", "Ann"), "the client knows of it already")
+
+		c.conn.Unsubscribe("private/ann")
+		c.conn.Unsubscribe("private/ann")
+		assert.Equal(t, `{"type":"$ws:unsubscribed","meta":{"timestamp":946684800000},"payload":{"topic":"private/ann"}}`, c.Next().Text)
+		assert.Contains(t, c.call("$ws:unsubscribe", `{"topic":"plain/first"}`).Text, "$ws:unsubscribed")
+		assert.Contains(t, c.call("$ws:subscribe", `{"topic":"feed/a"}`).Text, "$ws:subscribed")
+		synctest.Wait()
+		assert.Zero(t, c.Pending(), "answers are not repeated")
+	})
+}
+
+func TestSession_SubscribeSinceIsAnnouncedBeforeWhatWasMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, nil)
+		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+			_, at, err := r.ReadHistory(ctx, "private/a", broker.Query{})
+			if err == nil {
+				_, err = ctx.SubscribeSince("private/a", broker.Position{Epoch: at.Epoch})
+			}
+			return Echoed(m), err
+		})
+		_, err := r.PublishStored(t.Context(), "private/a", Blob{Text: "1"}, nil)
+		require.NoError(t, err)
+		c := dialSession(t, r, "ann").hello()
+		routertest.Call[Echoed](c.Conn, Echo{})
+		assert.Contains(t, c.Next().Text, `"topic":"private/a"`)
+		assert.Equal(t, []string{"1"}, c.texts())
+		c.Abort()
+		dialSession(t, r, "ann").resume(c.token, "").topic(t, "private/a")
+	})
+}
+
+func TestSession_ConnectionsWithoutOneAreNotNotified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, nil)
+		c := dialSession(t, r, "ann")
+		c.Greet()
+		require.NoError(t, c.conn.Subscribe("private/a"))
+		c.conn.Unsubscribe("private/a")
+		synctest.Wait()
+		assert.Zero(t, c.Pending())
+	})
+}
+
+func TestResume_TokensThatAreRejected(t *testing.T) {
+	for name, test := range map[string]struct {
+		user  string
+		token func(token string) string
+		want  errors.Code
+	}{
+		"guessed":        {"ann", func(string) string { return "AAAAAAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAAAAAA" }, errors.NotFound},
+		"other secret":   {"ann", func(token string) string { return token[:27] + "AAAAAAAAAAAAAAAAAAAAAAAAAA" }, errors.NotFound},
+		"no secret":      {"ann", func(token string) string { return token[:27] }, errors.NotFound},
+		"secret cut":     {"ann", func(token string) string { return token[:52] }, errors.NotFound},
+		"longer secret":  {"ann", func(token string) string { return token + "A" }, errors.NotFound},
+		"empty":          {"ann", func(string) string { return "" }, errors.NotFound},
+		"malformed":      {"ann", func(token string) string { return "a" + token[1:] }, errors.NotFound},
+		"only the ID":    {"ann", func(token string) string { return token[:26] }, errors.NotFound},
+		"of ann for bob": {"bob", func(token string) string { return token }, errors.PermissionDenied},
+		"of ann for all": {"", func(token string) string { return token }, errors.PermissionDenied},
+		"guessed by bob": {"bob", func(token string) string { return token[:27] + "AAAAAAAAAAAAAAAAAAAAAAAAAA" }, errors.NotFound},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			r := newSessionRouter(nil, nil)
+			old := dialSession(t, r, "ann").hello()
+			require.Len(t, old.token, 53)
+			c := dialSession(t, r, test.user)
+			assert.Equal(t, test.want, c.resumeError(test.token(old.token)))
+			synctest.Wait()
+			assert.Len(t, collect(r), 2, "the old connection is not disturbed")
+			dialSession(t, r, "ann").resume(old.token, "")
+		})
+	}
+}
+
+func TestResume_TokenExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, nil)
+		one, two := dialSession(t, r, "ann").hello(), dialSession(t, r, "ann").hello()
+		one.Abort()
+		two.Abort()
+		time.Sleep(resumeWithin - time.Millisecond)
+		dialSession(t, r, "ann").resume(one.token, "")
+		time.Sleep(time.Millisecond)
+		assert.Equal(t, errors.NotFound, dialSession(t, r, "ann").resumeError(two.token))
+	})
+}
+
+func TestResume_TokenIsValidUntilTheNextOneIsAcknowledgedOrUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		one, two := newSessionRouter(b, nil), newSessionRouter(b, nil)
+		first := dialSession(t, one, "ann").hello()
+		lost := dialSession(t, two, "ann")
+		lost.resume(first.token, "") // the answer does not reach the client
+		again := dialSession(t, one, "ann")
+		again.resume(first.token, "")
+		assert.Equal(t, router.StatusSuperseded, lost.Closed().Code)
+		assert.Equal(t, errors.NotFound, dialSession(t, two, "ann").resumeError(lost.token), "it was replaced")
+		again.acknowledge()
+		assert.Equal(t, errors.NotFound, dialSession(t, two, "ann").resumeError(first.token), "the next one is acknowledged")
+		used := dialSession(t, two, "ann")
+		used.resume(again.token, "")
+		third := dialSession(t, one, "ann")
+		third.resume(used.token, "")
+		assert.Equal(t, errors.NotFound, dialSession(t, two, "ann").resumeError(again.token), "the next one was used")
+	})
+}
+
+func TestResume_AcknowledgmentWithAnotherIDHasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, nil)
+		old := dialSession(t, r, "ann").hello()
+		c := dialSession(t, r, "ann")
+		c.SendText(`{"type":"$ws:ack","meta":{"correlationId":"r1"}}`) // before the session is resumed
+		c.SendText(`{"type":"$ws:ack"}`)
+		c.resume(old.token, "")
+		c.SendText(`{"type":"$ws:ack","meta":{"correlationId":"other"}}`)
+		c.SendText(`{"type":"$ws:ack"}`)
+		synctest.Wait()
+		assert.Zero(t, c.Pending())
+		dialSession(t, r, "ann").resume(old.token, "")
+	})
+}
+
+func TestResume_OldConnectionIsSuperseded(t *testing.T) {
+	for name, nodes := range map[string]int{"on its node": 1, "on another node": 2} {
+		runSynctest(t, name, func(t *testing.T) {
+			b := memory.NewBroker()
+			routers := []*router.Router{newSessionRouter(b, nil), newSessionRouter(b, nil)}
+			old := dialSession(t, routers[0], "ann").hello()
+			dialSession(t, routers[nodes-1], "ann").resume(old.token, "")
+			closed := old.Closed()
+			assert.Equal(t, router.StatusSuperseded, closed.Code)
+			assert.Equal(t, `{"code":"ABORTED","message":"superseded by another connection"}`, closed.Reason)
+			time.Sleep(10 * time.Minute)
+			assert.Len(t, collect(routers[nodes-1]), 1)
+		})
+	}
+}
+
+func TestResume_CloseCodes(t *testing.T) {
+	client := func(code router.StatusCode) func(*sessionClient) {
+		return func(c *sessionClient) { c.CloseWith(code, "") }
+	}
+	server := func(code router.StatusCode) func(*sessionClient) {
+		return func(c *sessionClient) { c.conn.Close(code, "") }
+	}
+	for name, test := range map[string]struct {
+		end  func(*sessionClient)
+		want bool // the session survives
+	}{
+		"1000 of the client":        {client(1000), false},
+		"1001 of the client":        {client(1001), true},
+		"1006":                      {func(c *sessionClient) { c.Abort() }, true},
+		"1011 of the client":        {client(1011), true},
+		"4000 of the client":        {client(4000), false},
+		"1000 of the application":   {server(1000), false},
+		"1001 of the application":   {server(1001), true},
+		"1002":                      {server(1002), false},
+		"1003":                      {server(1003), false},
+		"1007":                      {func(c *sessionClient) { c.SendText("\xff") }, false},
+		"1008":                      {server(1008), false},
+		"1009":                      {server(1009), true},
+		"1011":                      {server(1011), true},
+		"1012":                      {server(1012), true},
+		"1013":                      {server(1013), true},
+		"4000 of the application":   {server(4000), false},
+		"4401":                      {server(router.StatusUnauthenticated), false},
+		"4403":                      {server(router.StatusPermissionDenied), false},
+		"4999":                      {server(4999), false},
+		"4403 after the connection": {func(c *sessionClient) { c.Abort(); synctest.Wait(); c.conn.Close(4403, "") }, false},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			b := memory.NewBroker()
+			one, two := newSessionRouter(b, nil), newSessionRouter(b, nil)
+			old := dialSession(t, one, "ann").hello()
+			test.end(old)
+			synctest.Wait()
+			require.Empty(t, collect(one))
+			c := dialSession(t, two, "ann")
+			if test.want {
+				c.resume(old.token, "")
+			} else {
+				assert.Equal(t, errors.NotFound, c.resumeError(old.token))
+			}
+		})
+	}
+}
+
+func TestResume_DisconnectUserEndsSessionsOnAllNodes(t *testing.T) {
+	for name, code := range map[string]router.StatusCode{"4403": 4403, "1012": router.StatusServiceRestart} {
+		runSynctest(t, name, func(t *testing.T) {
+			b := memory.NewBroker()
+			one, two := newSessionRouter(b, nil), newSessionRouter(b, nil)
+			old := dialSession(t, one, "ann").hello()
+			other := dialSession(t, one, "bob").hello()
+			_, err := two.DisconnectUser("t", "ann", code, "banned")
+			require.NoError(t, err)
+			assert.Equal(t, code, old.Closed().Code)
+			synctest.Wait()
+			assert.Equal(t, errors.NotFound, dialSession(t, two, "ann").resumeError(old.token))
+			other.Abort()
+			dialSession(t, two, "bob").resume(other.token, "")
+		})
+	}
+}
+
+func TestResume_ShutdownMovesSessionsToOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		one, two := newSessionRouter(b, nil), newSessionRouter(b, nil)
+		router.On(one, func(ctx *router.Context, _ Nothing) error {
+			time.Sleep(time.Second)
+			return ctx.Subscribe("plain/last")
+		})
+		old := dialSession(t, one, "ann").hello()
+		old.Send(Nothing{}) // the connection is closed after its handler
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, one.Shutdown(ctx))
+		assert.Equal(t, router.StatusServiceRestart, old.Closed().Code)
+		dialSession(t, two, "ann").resume(old.token, "").topic(t, "plain/last")
 	})
 }

@@ -64,18 +64,22 @@ func (c *Conn) openSession(ctx context.Context) *sessionGrant {
 		return nil
 	}
 	s, isNew := c.beginSession()
-	if isNew {
-		ctx, cancel := context.WithTimeout(ctx, openTimeout)
-		defer cancel()
-		opened := false
-		defer func() { // even if the broker calls runtime.Goexit
-			if !opened {
-				c.dropSession(s)
-			}
-		}()
-		opened = s.saveFirst(ctx)
+	if isNew && !c.storeFirst(ctx, s) {
+		return nil
 	}
 	return s.grant()
+}
+
+// storeFirst stores a new session, and drops it if that fails.
+func (c *Conn) storeFirst(ctx context.Context, s *session) (stored bool) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	defer func() { // even if the broker calls runtime.Goexit
+		if !stored {
+			c.dropSession(s)
+		}
+	}()
+	return s.saveFirst(ctx)
 }
 
 // beginSession returns the connection's session. A new one is not stored yet.

@@ -12,8 +12,8 @@ type Welcome struct {
 	CallTimeoutMs         int64            `json:"callTimeoutMs"`
 	CallTimeoutMsByType   map[string]int64 `json:"callTimeoutMsByType"` // of the types that differ; 0 means none
 	Concurrency           int              `json:"concurrency"`
-	Limits                []Limit          `json:"limits"` // nil if the server announces none
-	Session               *Session         `json:"session"`             // nil unless the client asked for one
+	Limits                []Limit          `json:"limits"`  // nil if the server announces none
+	Session               *Session         `json:"session"` // nil unless the client asked for one
 }
 
 // A Session lets a client resume its session on another connection; see router.ResumeOptions.

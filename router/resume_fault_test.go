@@ -1,0 +1,332 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// How the store of one node fails.
+const (
+	storeWorks   = iota
+	storeAway    // calls fail
+	storeForgets // changes are made, but their outcome is unknown
+	storeLoses   // changes are not made, and their outcome is unknown
+	storeHangs   // calls wait until their context is done
+)
+
+// A cutBroker connects one node to a shared broker, and can cut it off from the store of sessions and
+// from the other nodes.
+type cutBroker struct {
+	*memory.Broker
+
+	store   atomic.Int32
+	silent  atomic.Bool // packets are lost
+	unread  atomic.Bool // histories cannot be read
+	changes atomic.Int64
+	before  atomic.Pointer[func()] // called before a change
+}
+
+func (b *cutBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistorySession {
+	return &cutSession{b.Broker.ConnectHistory(handler, histories), b}
+}
+
+type cutSession struct {
+	broker.HistorySession
+
+	broker *cutBroker
+}
+
+func (s *cutSession) Publish(topic string, packet []byte) error {
+	if s.broker.silent.Load() {
+		return nil
+	}
+	return s.HistorySession.Publish(topic, packet)
+}
+
+func (s *cutSession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
+	if s.broker.unread.Load() {
+		return broker.Page{}, errors.New("the store is away")
+	}
+	return s.HistorySession.Read(ctx, q)
+}
+
+func (s *cutSession) LoadValue(ctx context.Context, key string) (broker.Value, error) {
+	if err := s.fail(ctx); err != nil {
+		return broker.Value{}, err
+	}
+	return s.HistorySession.LoadValue(ctx, key)
+}
+
+func (s *cutSession) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
+	if f := s.broker.before.Swap(nil); f != nil {
+		(*f)()
+	}
+	s.broker.changes.Add(1)
+	switch s.broker.store.Load() {
+	case storeForgets:
+		_, _ = s.HistorySession.StoreValue(ctx, key, data, version, lifetime)
+		return 0, errors.Errorf(broker.OutcomeUnknown, "the connection broke")
+	case storeLoses:
+		return 0, errors.Errorf(broker.OutcomeUnknown, "the connection broke")
+	}
+	if err := s.fail(ctx); err != nil {
+		return 0, err
+	}
+	return s.HistorySession.StoreValue(ctx, key, data, version, lifetime)
+}
+
+func (s *cutSession) fail(ctx context.Context) error {
+	switch s.broker.store.Load() {
+	case storeAway:
+		return errors.New("the store is away")
+	case storeHangs:
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+
+// newCutRouters returns two nodes. The first one can be cut off.
+func newCutRouters() (one, two *router.Router, cut *cutBroker) {
+	cut = &cutBroker{Broker: memory.NewBroker()}
+	return newSessionRouter(cut, nil), newSessionRouter(cut.Broker, nil), cut
+}
+
+func TestResume_NodeThatCrashesLeavesItsSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two, cut := newCutRouters()
+		old := dialSession(t, one, "ann").hello()
+		require.NoError(t, old.conn.Subscribe("plain/a"))
+		synctest.Wait()
+		time.Sleep(10 * time.Minute) // the record is refreshed
+		cut.store.Store(storeAway)
+		cut.silent.Store(true)
+		old.Abort()
+		time.Sleep(resumeWithin - time.Second)
+		c := dialSession(t, two, "ann")
+		c.resume(old.token, "").topic(t, "plain/a")
+	})
+}
+
+func TestResume_GreetingWithoutStoreHasNoSession(t *testing.T) {
+	for name, mode := range map[string]int32{"away": storeAway, "hangs": storeHangs, "loses": storeLoses, "forgets": storeForgets} {
+		runSynctest(t, name, func(t *testing.T) {
+			one, _, cut := newCutRouters()
+			c := dialSession(t, one, "ann")
+			cut.store.Store(mode)
+			frame := c.call("$ws:hello", `{"session":true}`)
+			assert.Equal(t, "$ws:welcome", frame.Type)
+			assert.NotContains(t, frame.Text, "session")
+			require.NoError(t, c.conn.Subscribe("private/a"), "everything else works")
+			cut.store.Store(storeWorks)
+			synctest.Wait()
+			_, err := one.PublishStored(t.Context(), "private/a", Blob{Text: "1"}, nil)
+			require.NoError(t, err)
+			assert.Equal(t, []string{"1"}, c.texts())
+			c.hello()
+			assert.NotEmpty(t, c.token)
+		})
+	}
+}
+
+func TestResume_StoreThatIsAwayDelaysIt(t *testing.T) {
+	for name, mode := range map[string]int32{"away": storeAway, "hangs": storeHangs, "loses": storeLoses} {
+		runSynctest(t, name, func(t *testing.T) {
+			one, two, cut := newCutRouters()
+			old := dialSession(t, two, "ann").hello()
+			old.Abort()
+			c := dialSession(t, one, "ann")
+			cut.store.Store(mode)
+			c.SendText(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"x","timeoutMs":3000},"payload":{"token":%q}}`, old.token))
+			code := routertest.ReceiveError(c.Conn).Code
+			assert.Contains(t, []errors.Code{errors.Unavailable, errors.DeadlineExceeded, errors.Aborted}, code)
+			cut.store.Store(storeWorks)
+			c.resume(old.token, "")
+		})
+	}
+}
+
+// TestResume_OutcomeThatIsUnknownIsFoundOut stores the record without an answer: the new connection
+// has the session nevertheless.
+func TestResume_OutcomeThatIsUnknownIsFoundOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two, cut := newCutRouters()
+		old := dialSession(t, two, "ann").hello()
+		c := dialSession(t, one, "ann")
+		cut.store.Store(storeForgets)
+		answer := c.resume(old.token, "")
+		assert.Equal(t, router.StatusSuperseded, old.Closed().Code)
+		cut.store.Store(storeWorks)
+		time.Sleep(10 * time.Minute)
+		c.Abort()
+		dialSession(t, two, "ann").resume(answer.Session.Token, "")
+	})
+}
+
+func TestResume_SavesAreRepeatedUntilTheStoreReturns(t *testing.T) {
+	for name, mode := range map[string]int32{"away": storeAway, "hangs": storeHangs, "loses": storeLoses, "forgets": storeForgets} {
+		runSynctest(t, name, func(t *testing.T) {
+			one, two, cut := newCutRouters()
+			old := dialSession(t, one, "ann").hello()
+			cut.store.Store(mode)
+			require.NoError(t, old.conn.Subscribe("plain/a"))
+			before := cut.changes.Load()
+			time.Sleep(time.Minute)
+			attempts := cut.changes.Load() - before
+			assert.Positive(t, attempts)
+			assert.LessOrEqual(t, attempts, int64(40))
+			cut.store.Store(storeWorks)
+			time.Sleep(15 * time.Second)
+			cut.store.Store(storeAway)
+			old.Abort()
+			c := dialSession(t, two, "ann")
+			c.resume(old.token, "").topic(t, "plain/a")
+		})
+	}
+}
+
+// TestResume_SessionThatHasEndedIsDeletedWhenTheStoreReturns ends a session while its record cannot be
+// deleted.
+func TestResume_SessionThatHasEndedIsDeletedWhenTheStoreReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two, cut := newCutRouters()
+		old := dialSession(t, one, "ann").hello()
+		cut.store.Store(storeAway)
+		old.Close()
+		time.Sleep(30 * time.Second)
+		cut.store.Store(storeWorks)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, errors.NotFound, dialSession(t, two, "ann").resumeError(old.token))
+	})
+}
+
+func TestResume_NothingIsStoredAfterTheEnd(t *testing.T) {
+	for name, end := range map[string]func(*sessionClient, *cutBroker){
+		"lost":                     func(c *sessionClient, _ *cutBroker) { c.Abort() },
+		"closed":                   func(c *sessionClient, _ *cutBroker) { c.Close() },
+		"lost without the store":   func(c *sessionClient, cut *cutBroker) { cut.store.Store(storeAway); c.Abort() },
+		"closed without the store": func(c *sessionClient, cut *cutBroker) { cut.store.Store(storeAway); c.Close() },
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			one, _, cut := newCutRouters()
+			c := dialSession(t, one, "ann").hello()
+			end(c, cut)
+			time.Sleep(2 * resumeWithin)
+			before := cut.changes.Load()
+			time.Sleep(time.Hour)
+			assert.Equal(t, before, cut.changes.Load())
+		})
+	}
+}
+
+func TestResume_RecordIsRefreshedAtTheDocumentedRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, _, cut := newCutRouters()
+		c := dialSession(t, one, "ann").hello()
+		before := cut.changes.Load()
+		time.Sleep(100 * resumeWithin)
+		refreshes := cut.changes.Load() - before
+		assert.GreaterOrEqual(t, refreshes, int64(300))
+		assert.LessOrEqual(t, refreshes, int64(400))
+		assert.Len(t, collect(one), 1)
+		c.Abort()
+	})
+}
+
+func TestResume_LostPacketDoesNotSaveTheOldConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cut := &cutBroker{Broker: memory.NewBroker()}
+		one, two := newSessionRouter(cut.Broker, nil), newSessionRouter(cut, nil)
+		old := dialSession(t, one, "ann").hello()
+		cut.silent.Store(true)
+		c := dialSession(t, two, "ann")
+		c.resume(old.token, "")
+		synctest.Wait()
+		assert.Len(t, collect(one), 1)
+		time.Sleep(resumeWithin / 3)
+		assert.Equal(t, router.StatusSuperseded, old.Closed().Code)
+		c.acknowledge()
+		c.Abort()
+		assert.Equal(t, errors.NotFound, dialSession(t, one, "ann").resumeError(old.token))
+		dialSession(t, one, "ann").resume(c.token, "")
+	})
+}
+
+// TestResume_OneOfTwoAtOnceWins stores the record of one connection while another one, which has read
+// the same record, is about to.
+func TestResume_OneOfTwoAtOnceWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two, cut := newCutRouters()
+		old := dialSession(t, two, "ann").hello()
+		old.Abort()
+		synctest.Wait()
+		slow, fast := dialSession(t, one, "ann"), dialSession(t, two, "ann")
+		meanwhile := func() { fast.resume(old.token, "") }
+		cut.before.Store(&meanwhile)
+		assert.Equal(t, errors.Aborted, slow.resumeError(old.token))
+		synctest.Wait()
+		assert.Len(t, collect(two), 1, "the faster one has the session")
+		fast.acknowledge()
+		assert.Equal(t, errors.NotFound, slow.resumeError(old.token))
+	})
+}
+
+// TestResume_OldConnectionThatSavesMeanwhileDoesNotWin stores the record of the old connection between
+// the two calls of the resume.
+func TestResume_OldConnectionThatSavesMeanwhileDoesNotWin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two, cut := newCutRouters()
+		old := dialSession(t, two, "ann").hello()
+		c := dialSession(t, one, "ann")
+		meanwhile := func() {
+			_ = old.conn.Subscribe("plain/late")
+			synctest.Wait()
+		}
+		cut.before.Store(&meanwhile)
+		answer := c.resume(old.token, "")
+		answer.topic(t, "plain/late")
+		assert.Equal(t, router.StatusSuperseded, old.Closed().Code)
+	})
+}
+
+// TestResume_TopicThatCannotBeReadFollowsLater resumes while the histories cannot be read.
+func TestResume_TopicThatCannotBeReadFollowsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cut := &cutBroker{Broker: memory.NewBroker()}
+		one := newSessionRouter(cut, func(o *router.Options) { o.Timeouts.Call = 8 * time.Second })
+		two := newSessionRouter(cut.Broker, nil)
+		old := dialSession(t, two, "ann").hello()
+		require.NoError(t, old.conn.Subscribe("private/a"))
+		synctest.Wait()
+		old.Abort()
+		synctest.Wait()
+		c := dialSession(t, one, "ann")
+		cut.unread.Store(true)
+		answer := c.resume(old.token, `{"topic":"feed/a","epoch":"E","offset":1}`)
+		assert.Equal(t, errors.Unavailable, answer.topic(t, "private/a").Error.Code)
+		assert.True(t, answer.topic(t, "private/a").Error.Retryable)
+		assert.Equal(t, errors.Unavailable, answer.topic(t, "feed/a").Error.Code)
+		cut.unread.Store(false)
+		time.Sleep(10 * time.Second)
+		frame := c.Next()
+		assert.Equal(t, "$ws:subscribed", frame.Type)
+		assert.Contains(t, frame.Text, `"topic":"private/a","epoch":`)
+		_, err := two.PublishStored(t.Context(), "private/a", Blob{Text: "1"}, nil)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"1"}, c.texts())
+		assert.False(t, c.conn.Subscribed("feed/a"), "the client can ask for it")
+	})
+}

@@ -1,0 +1,230 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// byExpiringToken authenticates tokens of the form user:duration.
+func byExpiringToken(r *http.Request) (router.Identity, error) {
+	user, valid, expires := strings.Cut(router.Token(r), ":")
+	id := router.Identity{TenantID: "t", UserID: user}
+	if expires {
+		d, err := time.ParseDuration(valid)
+		if err != nil {
+			return id, err
+		}
+		id.ExpiresAt = time.Now().Add(d)
+	}
+	return id, nil
+}
+
+func newExpiringRouters() (one, two *router.Router) {
+	b := memory.NewBroker()
+	expiring := func(o *router.Options) { o.Authenticate = byExpiringToken }
+	return newSessionRouter(b, expiring), newSessionRouter(b, expiring)
+}
+
+func TestResume_SessionEndsWithTheIdentity(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*sessionClient)
+		after  time.Duration // the identity of the session has expired
+	}{
+		"of the handshake": {nil, time.Minute},
+		"refreshed to a longer time": {func(c *sessionClient) {
+			assert.Contains(c.t, c.call("$ws:auth", `{"token":"ann:90s"}`).Text, "authenticated")
+		}, 90 * time.Second},
+		"refreshed to a shorter time": {func(c *sessionClient) {
+			assert.Contains(c.t, c.call("$ws:auth", `{"token":"ann:30s"}`).Text, "authenticated")
+		}, 30 * time.Second},
+		"set by a handler": {func(c *sessionClient) {
+			require.NoError(c.t, c.conn.SetIdentity(router.Identity{TenantID: "t", UserID: "ann", ExpiresAt: time.Now().Add(30 * time.Second)}))
+		}, 30 * time.Second},
+	} {
+		for _, late := range []bool{false, true} {
+			runSynctest(t, fmt.Sprint(name, " late ", late), func(t *testing.T) {
+				one, two := newExpiringRouters()
+				old := dialSession(t, one, "ann:1m").hello()
+				if test.change != nil {
+					test.change(old)
+				}
+				synctest.Wait()
+				old.Abort()
+				c := dialSession(t, two, "ann:1h") // a new token of the same user
+				if late {
+					time.Sleep(test.after)
+					assert.Equal(t, errors.NotFound, c.resumeError(old.token))
+					return
+				}
+				time.Sleep(test.after - time.Millisecond)
+				c.resume(old.token, "")
+			})
+		}
+	}
+}
+
+// TestResume_NewIdentityReplacesTheExpiry resumes with a token that expires later than the first one.
+func TestResume_NewIdentityReplacesTheExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newExpiringRouters()
+		old := dialSession(t, one, "ann:1m").hello()
+		c := dialSession(t, two, "ann:1h")
+		c.resume(old.token, "")
+		time.Sleep(10 * time.Minute)
+		c.Abort()
+		dialSession(t, one, "ann:1h").resume(c.token, "")
+	})
+}
+
+func TestResume_SessionFollowsTheUserOfTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		one, two := newSessionRouter(b, nil), newSessionRouter(b, nil)
+		old := dialSession(t, one, "").hello() // logs in by a message
+		require.NoError(t, old.conn.SetIdentity(router.Identity{TenantID: "t", UserID: "ann"}))
+		require.NoError(t, old.conn.Subscribe("private/ann"))
+		synctest.Wait()
+		old.Abort()
+		for user, want := range map[string]errors.Code{"": errors.PermissionDenied, "bob": errors.PermissionDenied} {
+			assert.Equal(t, want, dialSession(t, two, user).resumeError(old.token))
+		}
+		dialSession(t, two, "ann").resume(old.token, "").topic(t, "private/ann")
+	})
+}
+
+func TestResume_AnonymousClientsHaveSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, nil)
+		old := dialSession(t, r, "").hello()
+		old.Abort()
+		assert.Equal(t, errors.PermissionDenied, dialSession(t, r, "ann").resumeError(old.token))
+		dialSession(t, r, "").resume(old.token, "")
+	})
+}
+
+func TestResume_OtherTenantIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, func(o *router.Options) {
+			o.Authenticate = func(req *http.Request) (router.Identity, error) {
+				tenant, user, _ := strings.Cut(router.Token(req), ":")
+				return router.Identity{TenantID: tenant, UserID: user}, nil
+			}
+		})
+		old := dialSession(t, r, "acme:ann").hello()
+		assert.Equal(t, errors.PermissionDenied, dialSession(t, r, "other:ann").resumeError(old.token))
+	})
+}
+
+func TestResume_OnResumeDecides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reject := error(errors.Errorf(errors.FailedPrecondition, "the game is over"))
+		var sessions recorder[router.ResumedSession]
+		b := memory.NewBroker()
+		one := newSessionRouter(b, nil)
+		two := newSessionRouter(b, func(o *router.Options) {
+			o.Resume.OnResume = func(ctx *router.Context, s router.ResumedSession) error {
+				sessions.add(s)
+				assert.False(t, ctx.Conn().Subscribed("plain/a"), "OnResume precedes the subscriptions")
+				return reject
+			}
+		})
+		old := dialSession(t, one, "ann").hello()
+		require.NoError(t, old.conn.Subscribe("plain/b"))
+		require.NoError(t, old.conn.Subscribe("plain/a"))
+		synctest.Wait()
+		c := dialSession(t, two, "ann")
+		assert.Equal(t, errors.NotFound, c.resumeError(old.token[:27]+"AAAAAAAAAAAAAAAAAAAAAAAAAA"))
+		assert.Empty(t, sessions.all(), "OnResume is for valid tokens")
+		assert.Equal(t, errors.FailedPrecondition, c.resumeError(old.token))
+		synctest.Wait()
+		assert.Len(t, collect(one), 1, "the session is as it was")
+		reject = nil
+		c.resume(old.token, "")
+		want := router.ResumedSession{ConnID: old.conn.ID(), Topics: []string{"plain/a", "plain/b"}}
+		assert.Equal(t, []router.ResumedSession{want, want}, sessions.all())
+	})
+}
+
+func TestResume_IsMeteredAndLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var codes recorder[errors.Code]
+		var types recorder[string]
+		r := newSessionRouter(nil, nil)
+		r.Observe(func(e router.Event) {
+			if e.Kind == router.EventSessionResumed {
+				codes.add(e.Code)
+			}
+		})
+		r.UseIngress(func(_ context.Context, in router.IngressContext) error {
+			types.add(in.Type)
+			if in.Type == "$ws:ack" {
+				return errors.Errorf(errors.ResourceExhausted, "slow down")
+			}
+			return nil
+		})
+		old := dialSession(t, r, "ann").hello()
+		c := dialSession(t, r, "ann")
+		c.resumeError("x")
+		c.resume(old.token, "")
+		c.SendText(`{"type":"$ws:ack","meta":{"correlationId":"r2"}}`)
+		frame := c.Next()
+		assert.Equal(t, "ERROR", frame.Type)
+		assert.Empty(t, frame.Meta.CorrelationID, "the ID belongs to $ws:resume")
+		assert.Equal(t, []errors.Code{errors.NotFound, ""}, codes.all())
+		assert.Equal(t, []string{"$ws:hello", "$ws:resume", "$ws:resume", "$ws:ack"}, types.all())
+		dialSession(t, r, "ann").resume(old.token, "") // a rejected acknowledgment has no effect
+	})
+}
+
+func TestResume_IsUnknownUnlessEnabled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, func(o *router.Options) { o.Resume = router.ResumeOptions{} })
+		c := dialSession(t, r, "ann")
+		plain, asking := c.call("$ws:hello", `{}`), c.call("$ws:hello", `{"session":true}`)
+		assert.Equal(t, string(plain.Payload), string(asking.Payload))
+		assert.Equal(t, errors.Unimplemented, c.resumeError("x"))
+		c.SendText(`{"type":"$ws:ack","meta":{"correlationId":"r2"}}`)
+		assert.Equal(t, errors.Unimplemented, routertest.ReceiveError(c.Conn).Code)
+	})
+}
+
+// TestSession_GreetingsWithoutOneHaveTheSameAnswer compares the answers of servers with and without
+// sessions.
+func TestSession_GreetingsWithoutOneHaveTheSameAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		on := newSessionRouter(nil, nil)
+		off := newSessionRouter(nil, func(o *router.Options) { o.Resume = router.ResumeOptions{} })
+		for _, payload := range []string{``, `,"payload":{}`, `,"payload":{"session":false}`, `,"payload":{"other":1}`, `,"payload":null`, `,"payload":[]`} {
+			var answers []string
+			for _, r := range []*router.Router{on, off} {
+				c := dialSession(t, r, "ann")
+				c.SendText(`{"type":"$ws:hello","meta":{"correlationId":"h"}` + payload + `}`)
+				answers = append(answers, strings.ReplaceAll(c.Next().Text, c.conn.ID(), "ID"))
+			}
+			assert.Equal(t, answers[1], answers[0], payload)
+		}
+	})
+}
+
+func TestOptions_ResumeMustBeValid(t *testing.T) {
+	assert.PanicsWithValue(t, "router: Resume.Within is 1ms; it must be at least 1s, or 0 to disable sessions", func() {
+		router.New(&router.Options{Resume: router.ResumeOptions{Within: time.Millisecond}})
+	})
+	assert.Panics(t, func() { router.New(&router.Options{Resume: router.ResumeOptions{Within: -time.Minute}}) })
+	assert.PanicsWithValue(t, "router: Resume.Within: Options.Broker, a *router_test.discardBroker, stores no sessions; it must be a broker.HistoryBroker", func() {
+		router.New(&router.Options{Broker: &discardBroker{}, Resume: router.ResumeOptions{Within: time.Minute}})
+	})
+}
