@@ -1,0 +1,12 @@
+package router
+
+// SessionGeneration returns the generation of a connection's session, or 0 if it has none.
+func SessionGeneration(c *Conn) uint64 {
+	s := c.session()
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.Generation
+}
