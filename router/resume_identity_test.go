@@ -76,6 +76,20 @@ func TestResume_SessionEndsWithTheIdentity(t *testing.T) {
 	}
 }
 
+// TestResume_RecordThatOutlivesTheIdentityIsRejected uses a store whose clock differs.
+func TestResume_RecordThatOutlivesTheIdentityIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cut := &cutBroker{Broker: memory.NewBroker()}
+		cut.store.Store(storeKeeps)
+		r := newSessionRouter(cut, func(o *router.Options) { o.Authenticate = byExpiringToken })
+		old := dialSession(t, r, "ann:1m").hello()
+		old.Abort()
+		c := dialSession(t, r, "ann:1h")
+		time.Sleep(time.Minute)
+		assert.Equal(t, errors.NotFound, c.resumeError(old.token))
+	})
+}
+
 // TestResume_NewIdentityReplacesTheExpiry resumes with a token that expires later than the first one.
 func TestResume_NewIdentityReplacesTheExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 
 func TestMetrics_EventsAllocateNothing(t *testing.T) {
 	m := New(prometheus.NewRegistry(), nil)
-	for kind := router.EventOpened; kind <= router.EventClientCall; kind++ {
+	for kind := router.EventOpened; kind <= router.EventSessionResumed; kind++ {
 		e := router.Event{
 			Kind: kind, Type: "ECHO", Code: errors.ResourceExhausted, Reason: "limit", Status: router.StatusTryAgainLater,
 			Count: 3, Bytes: 100, Duration: time.Millisecond,

@@ -37,6 +37,8 @@ type Metrics struct {
 	clientCalls cache[result, prometheus.Counter]
 	clientTimes cache[string, prometheus.Observer]
 
+	resumes cache[errors.Code, prometheus.Counter]
+
 	received, sent       prometheus.Counter
 	batchFrames, waited  prometheus.Observer
 	dropped              cache[router.SlowConsumerPolicy, prometheus.Counter]

@@ -29,6 +29,9 @@ func (m *Metrics) defineConnections() {
 	closed := m.counters("connections_closed_total",
 		"Connections that ended, by the close code of the first close frame in either direction; 1006 if there was none.", "code")
 	m.closed.make = func(c closeCode) prometheus.Counter { return closed.WithLabelValues(c.label()) }
+	resumes := m.counters("session_resumes_total",
+		"Sessions that clients have asked to resume, by the error code of the result, OK if there was no error.", "code")
+	m.resumes.make = func(code errors.Code) prometheus.Counter { return resumes.WithLabelValues(m.code(code)) }
 	m.shuttingDown = m.gauge("shutting_down", "1 while a router is shutting down or has shut down, otherwise 0.")
 	m.shutdownConns = m.gauge("shutdown_connections", "Connections that were open when the shutdown began.")
 	m.aborted = m.counter("shutdown_aborted_connections_total",
@@ -95,6 +98,8 @@ func (m *Metrics) observe(e router.Event) {
 	case router.EventClientCall:
 		m.clientCalls.get(result{e.Type, m.code(e.Code)}).Inc()
 		m.clientTimes.get(e.Type).Observe(e.Duration.Seconds())
+	case router.EventSessionResumed:
+		m.resumes.get(e.Code).Inc()
 	case router.EventLimitExceeded:
 		m.exceeded.get(limitKind(router.LimitKind(e.Reason))).Inc()
 	case router.EventPanicked:

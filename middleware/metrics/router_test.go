@@ -184,6 +184,21 @@ func TestRouter_CountsCallsToClientsByResultCode(t *testing.T) {
 	})
 }
 
+func TestRouter_CountsResumedSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, reg := newRouter(router.Options{Resume: router.ResumeOptions{Within: time.Minute}})
+		old := routertest.Dial(t, r)
+		old.SendText(`{"type":"$ws:hello","payload":{"session":true}}`)
+		token := routertest.Receive[routertest.Welcome](old).Session.Token
+		client := routertest.Dial(t, r)
+		for _, presented := range []string{"guessed", "guessed", token} {
+			client.SendText(`{"type":"$ws:resume","payload":{"token":"` + presented + `"}}`)
+			client.Next()
+		}
+		check(t, reg, "session_resumes_total{code=NOT_FOUND} 2", "session_resumes_total{code=OK} 1")
+	})
+}
+
 func TestRouter_CountsCallOfDisconnectedClientAsCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, reg := newRouter(router.Options{})
