@@ -38,6 +38,9 @@ package router
 // c.messages, or in its handler. An abort does the same on the reading goroutine. The goroutine that
 // marks the call as answered sends the answer (settleCall). The one that takes a message out of
 // c.messages owns it, so a waiting call is either removed by cancelCall or starts.
+// Per connection with a session (session_save.go): a timer, and a goroutine that exists only while the
+// record is stored. It holds no lock while it calls the store. Shutdown waits for these goroutines.
+// $ws:resume subscribes to topics on up to 16 goroutines, for which its handler waits.
 // Per topic with a History: the goroutine of its history.Sequencer, which exists only while it reads
 // the store, and two timers.
 // Per router: r.events, a queue for OnPresence, OnMessagesLost and logAsync, whose goroutine
@@ -51,7 +54,7 @@ package router
 //
 // A goroutine acquires locks only in this order, and may skip levels:
 //
-//  1. Conn.mu: guards Conn.topics, Conn.counts and the timer of connIdentity; held by Subscribe,
+//  1. Conn.mu: guards Conn.topics, Conn.counts, the session and the timer of connIdentity; held by Subscribe,
 //     Join and Unsubscribe, so that the topics see one connection's changes in order, and by
 //     SetIdentity and the check of ExpiresAt, so that an identity is not changed after it has
 //     expired
@@ -73,6 +76,7 @@ package router
 //   - deadlineQueue.mu
 //   - callIndex.mu
 //   - clientCalls.mu
+//   - session.mu: guards the record of a session
 //   - rejectionSampler.mu
 //   - credits.mu
 //   - reports.mu, and the lock of the serial queue c.reports

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A sessionRecord is what all nodes know about a session: JSON in the broker.ValueStore. Whoever
-// reads the store cannot compute a token from it.
+// A sessionRecord is what all nodes know about a session: JSON in the broker.ValueStore. It does not
+// contain the token.
 type sessionRecord struct {
 	Secret     []byte                  `json:"secret"`            // SHA-256 of the secret in the token
 	Previous   []byte                  `json:"previous,omitzero"` // that of the previous one, until the client has the new one
