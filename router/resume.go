@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -218,9 +219,7 @@ func (s *session) begin(stored map[string]sessionTopic) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := len(s.record.Topics) > 0
-	for topic, t := range stored {
-		s.record.Topics[topic] = t
-	}
+	maps.Copy(s.record.Topics, stored)
 	switch {
 	case own, s.dirty:
 		s.changed()

@@ -25,6 +25,7 @@ const (
 	storeForgets // changes are made, but their outcome is unknown
 	storeLoses   // changes are not made, and their outcome is unknown
 	storeHangs   // calls wait until their context is done
+	storeSlow    // changes take a second
 	storeKeeps   // values expire too late: its clock may differ
 )
 
@@ -80,6 +81,8 @@ func (s *cutSession) StoreValue(ctx context.Context, key string, data []byte, ve
 	case storeForgets:
 		_, _ = s.HistorySession.StoreValue(ctx, key, data, version, lifetime)
 		return 0, errors.Errorf(broker.OutcomeUnknown, "the connection broke")
+	case storeSlow:
+		time.Sleep(time.Second)
 	case storeKeeps:
 		if lifetime > 0 {
 			lifetime += time.Hour

@@ -487,8 +487,7 @@ func TestResume_DisconnectUserEndsSessionsOnAllNodes(t *testing.T) {
 
 func TestResume_ShutdownMovesSessionsToOtherNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		one, two := newSessionRouter(b, nil), newSessionRouter(b, nil)
+		one, two, cut := newCutRouters()
 		router.On(one, func(ctx *router.Context, _ Nothing) error {
 			time.Sleep(time.Second)
 			return ctx.Subscribe("plain/last")
@@ -496,6 +495,7 @@ func TestResume_ShutdownMovesSessionsToOtherNodes(t *testing.T) {
 		old := dialSession(t, one, "ann").hello()
 		old.Send(Nothing{}) // the connection is closed after its handler
 		synctest.Wait()
+		cut.store.Store(storeSlow) // Shutdown waits for it
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		require.NoError(t, one.Shutdown(ctx))
