@@ -274,3 +274,19 @@ func TestResume_PublicationsFollowTheAnswer(t *testing.T) {
 		}
 	})
 }
+
+// TestResume_TopicReceivesTheState presents a topic with a state.
+func TestResume_TopicReceivesTheState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, nil)
+		for n := range 3 {
+			require.NoError(t, r.Publish("feed/a", Blob{Text: fmt.Sprint(n)}))
+		}
+		old := dialSession(t, r, "ann").hello()
+		old.Abort()
+		c := dialSession(t, r, "ann")
+		answer := c.resume(old.token, `{"topic":"feed/a","state":true}`)
+		assert.EqualValues(t, 3, answer.topic(t, "feed/a").Offset)
+		assert.Empty(t, c.texts(), "messages without a key are no state")
+	})
+}

@@ -144,7 +144,7 @@ func (s *session) announceEnd(topic string) {
 	}
 }
 
-// addRecoveredTopic adds a topic that SubscribeSince has subscribed, and notifies the client before
+// addRecoveredTopic adds a topic that SubscribeSince or SubscribeState has subscribed, and notifies the client before
 // it receives what it has missed. It acquires Conn.mu.
 func (c *Conn) addRecoveredTopic(topic string, recovery Recovery) {
 	if c.session() == nil {

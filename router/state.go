@@ -62,6 +62,9 @@ func (c *Context) SubscribeState(topic string) (Recovery, error) {
 		return Recovery{}, err
 	}
 	recovery, err := c.conn.subscribeSince(c, topic, broker.Position{}, true)
+	if err == nil {
+		c.conn.addRecoveredTopic(topic, recovery)
+	}
 	c.conn.router.topics.releaseFollower(topic, c.conn)
 	return recovery, err
 }

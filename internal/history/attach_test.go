@@ -1,0 +1,40 @@
+package history_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/history"
+)
+
+func TestSequencer_WhenAttachedCallsOnceWithThePosition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		handler := broker.Handler{
+			Receive: func(string, string, []byte) {}, Subscribed: func(string) {}, MessagesLost: func(string, int) {},
+			PresenceChanged: func(string, broker.Member, bool) {}, NodeLeft: func(string) {},
+		}
+		node := memory.NewBroker().ConnectHistory(handler, broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
+		defer func() { require.NoError(t, node.Close(t.Context())) }()
+		retention := broker.Retention{Messages: 10}
+		stored, err := node.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, Packet: []byte("1")})
+		require.NoError(t, err)
+		s := history.NewSequencer(node, "news", retention, history.Sink{Deliver: func(broker.Publication) {}, Lost: func(history.Loss) {}})
+		var early, late []broker.Position
+		s.WhenAttached(func(at broker.Position) { early = append(early, at) })
+		assert.Empty(t, early)
+		s.Following()
+		synctest.Wait()
+		s.WhenAttached(func(at broker.Position) { late = append(late, at) })
+		s.Following()
+		synctest.Wait()
+		s.Close()
+		want := []broker.Position{stored.Position}
+		assert.Equal(t, want, early)
+		assert.Equal(t, want, late)
+	})
+}
