@@ -196,6 +196,7 @@ func closeCodes() []CloseCode {
 		{4400, "the request was rejected after the upgrade as status 400"},
 		{4401, "the credentials are missing, expired or invalid"},
 		{4403, "the identity lacks the permission, or the page is of another origin"},
+		{4409, "another connection has resumed the session"},
 		{4429, "a limit was exceeded, for example too many connections"},
 		{4500, "the request was rejected after the upgrade as status 500"},
 		{4501, "the request was rejected after the upgrade as status 501"},
