@@ -12,13 +12,16 @@ import (
 	"github.com/penstock-go/penstock/internal/history"
 )
 
+func ignoringHandler() broker.Handler {
+	return broker.Handler{
+		Receive: func(string, string, []byte) {}, Subscribed: func(string) {}, MessagesLost: func(string, int) {},
+		PresenceChanged: func(string, broker.Member, bool) {}, NodeLeft: func(string) {},
+	}
+}
+
 func TestSequencer_WhenAttachedCallsOnceWithThePosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		handler := broker.Handler{
-			Receive: func(string, string, []byte) {}, Subscribed: func(string) {}, MessagesLost: func(string, int) {},
-			PresenceChanged: func(string, broker.Member, bool) {}, NodeLeft: func(string) {},
-		}
-		node := memory.NewBroker().ConnectHistory(handler, broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
+		node := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
 		defer func() { require.NoError(t, node.Close(t.Context())) }()
 		retention := broker.Retention{Messages: 10}
 		stored, err := node.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, Packet: []byte("1")})
@@ -37,4 +40,31 @@ func TestSequencer_WhenAttachedCallsOnceWithThePosition(t *testing.T) {
 		assert.Equal(t, want, early)
 		assert.Equal(t, want, late)
 	})
+}
+
+func TestSequencer_DeliversWhatIsPublishedBeforeItIsAttached(t *testing.T) {
+	for _, messages := range []int{1, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			node := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
+			defer func() { require.NoError(t, node.Close(t.Context())) }()
+			publish := func(packet string) broker.Publication {
+				stored, err := node.Append(t.Context(), broker.Append{Topic: "news", Retention: broker.Retention{Messages: messages}, Packet: []byte(packet)})
+				require.NoError(t, err)
+				return broker.Publication{Position: stored.Position, Packet: []byte(packet)}
+			}
+			publish("before")
+			var delivered []string
+			s := history.NewSequencer(node, "news", broker.Retention{Messages: messages}, history.Sink{
+				Deliver: func(p broker.Publication) { delivered = append(delivered, string(p.Packet)) },
+				Lost:    func(l history.Loss) { t.Errorf("lost %+v", l) },
+			})
+			defer s.Close()
+			s.Publish(publish("1"))
+			s.Publish(publish("2"))
+			s.Following()
+			synctest.Wait()
+			s.Publish(publish("3"))
+			assert.Equal(t, []string{"1", "2", "3"}, delivered)
+		})
+	}
 }

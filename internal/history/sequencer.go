@@ -292,10 +292,9 @@ func (s *Sequencer) sleep(ctx context.Context, backoff *time.Duration) {
 func (s *Sequencer) apply(page broker.Page) (more bool) {
 	switch {
 	case !s.attached:
-		s.attached, s.last = true, page.Position
-		s.callAttaching()
-		s.setTimer(&s.idle, idleCheck/2+rand.N(idleCheck), s.Following)
-		return false
+		s.attach(page.Position)
+		s.drain()
+		return s.last.Offset < page.Position.Offset
 	case page.Position.Epoch != s.last.Epoch:
 		return s.changeEpoch(page)
 	}
@@ -313,6 +312,19 @@ func (s *Sequencer) apply(page broker.Page) (more bool) {
 		s.lose(Loss{From: s.last.Offset + 1, To: top}, top)
 	}
 	return false
+}
+
+// attach begins to hand over publications: those after the current position of the store, and before
+// that those that have arrived since the Sequencer exists, because its subscribers were there first.
+func (s *Sequencer) attach(current broker.Position) {
+	s.attached, s.last = true, current
+	for offset, p := range s.buffer {
+		if p.Position.Epoch == current.Epoch && offset <= s.last.Offset && current.Offset-offset < pageSize {
+			s.last.Offset = offset - 1
+		}
+	}
+	s.callAttaching()
+	s.setTimer(&s.idle, idleCheck/2+rand.N(idleCheck), s.Following)
 }
 
 // changeEpoch continues in a new epoch: without a gap if the store knows where the last one ended.
