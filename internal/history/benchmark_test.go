@@ -29,7 +29,7 @@ func BenchmarkStore_Append(b *testing.B) {
 			var s history.Store
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				s.Append(broker.Append{Topic: names[i%topics], Retention: benchmarkRetention, Packet: packet}, discardPublication)
+				_, _ = s.Append(broker.Append{Topic: names[i%topics], Retention: benchmarkRetention, Packet: packet}, discardPublication)
 			}
 		})
 		b.Run(strconv.Itoa(topics)+" topics, parallel", func(b *testing.B) {
@@ -39,7 +39,7 @@ func BenchmarkStore_Append(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					name := names[int(next.Add(1))%topics]
-					s.Append(broker.Append{Topic: name, Retention: benchmarkRetention, Packet: packet}, discardPublication)
+					_, _ = s.Append(broker.Append{Topic: name, Retention: benchmarkRetention, Packet: packet}, discardPublication)
 				}
 			})
 		})
@@ -48,14 +48,14 @@ func BenchmarkStore_Append(b *testing.B) {
 		var s history.Store
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			s.Append(broker.Append{Topic: "prices", Retention: benchmarkRetention, Packet: packet, StateKey: strconv.Itoa(i % 100)}, discardPublication)
+			_, _ = s.Append(broker.Append{Topic: "prices", Retention: benchmarkRetention, Packet: packet, StateKey: strconv.Itoa(i % 100)}, discardPublication)
 		}
 	})
 	b.Run("idempotency key", func(b *testing.B) {
 		var s history.Store
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			s.Append(broker.Append{Topic: "news", Retention: benchmarkRetention, Packet: packet, IdempotencyKey: strconv.Itoa(i)}, discardPublication)
+			_, _ = s.Append(broker.Append{Topic: "news", Retention: benchmarkRetention, Packet: packet, IdempotencyKey: strconv.Itoa(i)}, discardPublication)
 		}
 	})
 }
@@ -85,13 +85,13 @@ func BenchmarkHub_AppendToFollowers(b *testing.B) {
 func BenchmarkStore_Read(b *testing.B) {
 	var s history.Store
 	for range 100 {
-		s.Append(broker.Append{Topic: "news", Retention: benchmarkRetention, Packet: make([]byte, 200)}, discardPublication)
+		_, _ = s.Append(broker.Append{Topic: "news", Retention: benchmarkRetention, Packet: make([]byte, 200)}, discardPublication)
 	}
 	for _, limit := range []int{0, 3, 100} {
 		b.Run(strconv.Itoa(limit), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				s.Read(broker.Query{Topic: "news", Retention: benchmarkRetention, After: uint64(100 - limit), Limit: limit})
+				_, _ = s.Read(broker.Query{Topic: "news", Retention: benchmarkRetention, After: uint64(100 - limit), Limit: limit})
 			}
 		})
 	}
@@ -102,11 +102,11 @@ func TestStore_AppendDoesNotAllocate(t *testing.T) {
 	var s history.Store
 	packet := make([]byte, 200)
 	appendOne := func() {
-		s.Append(broker.Append{Topic: "news", Retention: benchmarkRetention, Packet: packet, StateKey: "key"}, discardPublication)
+		_, _ = s.Append(broker.Append{Topic: "news", Retention: benchmarkRetention, Packet: packet, StateKey: "key"}, discardPublication)
 	}
 	for range 1000 {
 		appendOne()
 	}
 	assert.Zero(t, testing.AllocsPerRun(1000, appendOne))
-	assert.Zero(t, testing.AllocsPerRun(1000, func() { s.Read(broker.Query{Topic: "news", Retention: benchmarkRetention}) }))
+	assert.Zero(t, testing.AllocsPerRun(1000, func() { _, _ = s.Read(broker.Query{Topic: "news", Retention: benchmarkRetention}) }))
 }

@@ -14,10 +14,10 @@ import (
 // A Hub connects the nodes of one process to a [Store]. Its zero value has no nodes and an empty
 // store. It is safe for concurrent use.
 //
-// Locks, in this order: Node.open, a topic of the store or the lock of the values, Hub.mu.
+// Locks, in this order: Node.open, those of the store, Hub.mu.
 type Hub struct {
-	store     Store
-	values    values
+	Store Store
+
 	mu        sync.RWMutex
 	followers map[string]map[*Node]struct{}
 }
@@ -70,7 +70,7 @@ func (n *Node) Append(ctx context.Context, p broker.Append) (broker.Appended, er
 	if err := n.check(ctx, "append to topic", p.Topic); err != nil {
 		return broker.Appended{}, err
 	}
-	return n.hub.store.Append(p, n.hub.publish), nil
+	return n.hub.Store.Append(p, n.hub.publish)
 }
 
 // Read returns stored publications of a topic and its current position.
@@ -80,7 +80,7 @@ func (n *Node) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
 	if err := n.check(ctx, "read topic", q.Topic); err != nil {
 		return broker.Page{}, err
 	}
-	return n.hub.store.Read(q), nil
+	return n.hub.Store.Read(q)
 }
 
 // ReadState returns the current state of a topic.
@@ -90,7 +90,7 @@ func (n *Node) ReadState(ctx context.Context, topic string, r broker.Retention) 
 	if err := n.check(ctx, "read the state of topic", topic); err != nil {
 		return broker.State{}, err
 	}
-	return n.hub.store.ReadState(topic, r), nil
+	return n.hub.Store.ReadState(topic, r)
 }
 
 // LoadValue returns a value.
@@ -100,7 +100,7 @@ func (n *Node) LoadValue(ctx context.Context, key string) (broker.Value, error) 
 	if err := n.check(ctx, "load value", key); err != nil {
 		return broker.Value{}, err
 	}
-	return n.hub.values.load(key), nil
+	return n.hub.Store.LoadValue(key), nil
 }
 
 // StoreValue stores a value.
@@ -110,7 +110,7 @@ func (n *Node) StoreValue(ctx context.Context, key string, data []byte, version 
 	if err := n.check(ctx, "store value", key); err != nil {
 		return 0, err
 	}
-	return n.hub.values.store(key, data, version, lifetime)
+	return n.hub.Store.StoreValue(key, data, version, lifetime)
 }
 
 // check returns an error if a call must do nothing. It must be called with n.open held.

@@ -28,26 +28,34 @@ func (k *idempotencyKeys) find(key string, now time.Time) (offset uint64, ok boo
 	return e.offset, ok && !now.After(e.expires)
 }
 
-func (k *idempotencyKeys) add(key string, offset uint64, now time.Time) {
-	if key == "" {
-		return
-	}
+// keySize returns the memory of a key, without its element of the queue.
+func keySize(key string) int64 { return keyBytes + int64(len(key)) }
+
+// add adds a key that is not found, and returns how much memory that takes.
+func (k *idempotencyKeys) add(key string, offset uint64, now time.Time) (grown int64) {
 	if k.offsets == nil {
 		k.offsets = map[string]keyEntry{}
 	}
 	expires := now.Add(broker.IdempotencyTime)
 	k.offsets[key] = keyEntry{offset, expires}
-	k.queue.push(keyExpiry{key, expires})
+	return keySize(key) + keyExpiryBytes*int64(k.queue.push(keyExpiry{key, expires}))
 }
 
-// clean removes keys that have expired.
-func (k *idempotencyKeys) clean(now time.Time) {
+// clean removes keys that have expired, and returns how much memory that frees. The memory of the map
+// is freed when the last key is removed.
+func (k *idempotencyKeys) clean(now time.Time) (freed int64) {
 	for range maxRemoved {
 		if k.queue.len() == 0 || !now.After(k.queue.at(0).expires) {
-			return
+			break
 		}
-		if e := k.queue.pop(); k.offsets[e.key].expires.Equal(e.expires) { // it was not added again
+		e, shrunk := k.queue.pop()
+		freed += keySize(e.key) + keyExpiryBytes*int64(shrunk)
+		if k.offsets[e.key].expires.Equal(e.expires) { // it was not added again
 			delete(k.offsets, e.key)
 		}
 	}
+	if len(k.offsets) == 0 {
+		k.offsets = nil
+	}
+	return freed
 }

@@ -194,6 +194,9 @@ func (m *model) append(n *modelNode, name string) {
 		Retention: broker.Retention{Messages: m.random.IntN(20), Age: topic.age, Bytes: int64(m.random.IntN(3)) * 40},
 		Packet:    fmt.Append(nil, m.random.IntN(1000000)),
 	}
+	if m.random.IntN(20) == 0 {
+		a.Packet = make([]byte, 100) // larger than Bytes
+	}
 	if m.random.IntN(2) == 0 {
 		a.IdempotencyKey = "key " + strconv.Itoa(m.random.IntN(10))
 	}

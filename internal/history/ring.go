@@ -14,26 +14,38 @@ func (r *ring[T]) len() int { return r.n }
 // at returns an element; 0 is the oldest one.
 func (r *ring[T]) at(i int) *T { return &r.buffer[(r.head+i)&(len(r.buffer)-1)] }
 
-func (r *ring[T]) push(v T) {
-	if r.n == len(r.buffer) {
-		r.resize(max(2*r.n, minRing))
+// growth returns by how many elements the buffer grows when one is added to n elements.
+func (r *ring[T]) growth(n int) int {
+	if n < len(r.buffer) {
+		return 0
+	}
+	return max(2*n, minRing) - len(r.buffer)
+}
+
+// push adds an element and returns by how many elements the buffer has grown.
+func (r *ring[T]) push(v T) (grown int) {
+	if grown = r.growth(r.n); grown > 0 {
+		r.resize(len(r.buffer) + grown)
 	}
 	r.n++
 	*r.at(r.n - 1) = v
+	return grown
 }
 
-// pop removes the oldest element. The memory of removed elements is freed gradually.
-func (r *ring[T]) pop() T {
+// pop removes the oldest element, and returns by how many elements the buffer has shrunk. The memory
+// of removed elements is freed gradually.
+func (r *ring[T]) pop() (v T, shrunk int) {
 	var zero T
 	oldest := r.at(0)
-	v := *oldest
+	v = *oldest
 	*oldest = zero
 	r.head = (r.head + 1) & (len(r.buffer) - 1)
 	r.n--
 	if r.n <= len(r.buffer)/4 && len(r.buffer) > minRing {
-		r.resize(len(r.buffer) / 2)
+		shrunk = len(r.buffer) / 2
+		r.resize(len(r.buffer) - shrunk)
 	}
-	return v
+	return v, shrunk
 }
 
 func (r *ring[T]) resize(size int) {

@@ -18,18 +18,33 @@ type stateEntry struct {
 	previous, next *stateEntry
 }
 
-// set makes a publication the latest one of its key, if it has a key.
-func (s *state) set(p broker.Publication) {
-	if p.StateKey == "" {
-		return
+// stateSize returns the memory of an entry. The key of a map is often another copy than that of the
+// latest publication.
+func stateSize(key string, packet []byte) int64 {
+	return stateBytes + int64(2*len(key)+cap(packet))
+}
+
+// size returns the memory of the entry of a key, or 0 if there is none.
+func (s *state) size(key string) int64 {
+	if e := s.keys[key]; e != nil {
+		return e.size()
 	}
+	return 0
+}
+
+func (e *stateEntry) size() int64 { return stateSize(e.publication.StateKey, e.publication.Packet) }
+
+// set makes a publication the latest one of its key, and returns how much memory that takes in
+// addition.
+func (s *state) set(p *broker.Publication) (grown int64) {
 	e := s.keys[p.StateKey]
 	if e != nil {
+		grown = -e.size()
 		s.unlink(e)
 	}
 	if p.Removed {
-		delete(s.keys, p.StateKey)
-		return
+		s.remove(p.StateKey)
+		return grown
 	}
 	if e == nil {
 		e = &stateEntry{}
@@ -38,13 +53,22 @@ func (s *state) set(p broker.Publication) {
 		}
 		s.keys[p.StateKey] = e
 	}
-	*e = stateEntry{publication: p, previous: s.newest}
+	*e = stateEntry{publication: *p, previous: s.newest}
 	if s.newest != nil {
 		s.newest.next = e
 	} else {
 		s.oldest = e
 	}
 	s.newest = e
+	return grown + e.size()
+}
+
+// remove removes a key whose entry, if there is one, is not in the list. The memory of the map is
+// freed when the last key is removed.
+func (s *state) remove(key string) {
+	if delete(s.keys, key); len(s.keys) == 0 {
+		s.keys = nil
+	}
 }
 
 func (s *state) unlink(e *stateEntry) {
@@ -69,14 +93,17 @@ func (s *state) since(oldest time.Time) []broker.Publication {
 	return all
 }
 
-// clean removes keys whose publications are older than a time.
-func (s *state) clean(oldest time.Time) {
+// clean removes keys whose publications are older than a time, and returns how much memory that
+// frees.
+func (s *state) clean(oldest time.Time) (freed int64) {
 	for range maxRemoved {
 		e := s.oldest
 		if e == nil || !e.publication.At.Before(oldest) {
-			return
+			break
 		}
+		freed += e.size()
 		s.unlink(e)
-		delete(s.keys, e.publication.StateKey)
+		s.remove(e.publication.StateKey)
 	}
+	return freed
 }

@@ -8,16 +8,29 @@ import (
 	"github.com/penstock-go/penstock/broker"
 )
 
-// A Store holds the histories of all topics. Its zero value is an empty store. It is safe for
-// concurrent use.
+// A Store holds the histories of all topics, and values. Its zero value is an empty store. It is safe
+// for concurrent use.
+//
+// If its memory is full, calls that need more of it return a RESOURCE_EXHAUSTED error and change
+// nothing, after they have removed what has expired of a few other topics. Others succeed: reading a
+// topic that exists, or publishing on one whose retention removes as much as is added.
 //
 // Every call does a bounded amount of work in addition to its result: it removes at most a fixed
 // number of publications, keys and topics that have expired. What has expired is not returned, even
 // if it has not been removed.
 //
-// Locks: a call that holds a topic's lock does not take the Store's. A call that holds the Store's
-// lock takes a topic's only if it need not wait.
+// Locks: a call that holds a topic's lock or that of the values does not take the Store's. A call that
+// holds the Store's lock takes that of the values, or a topic's if it need not wait.
 type Store struct {
+	// MaxBytes bounds the memory of packets, names, keys, values, and the data structures that
+	// contain them. A packet that is both in the history and the state of a key counts twice. A map
+	// keeps the memory of removed elements until it is empty, which does not count. 0 means
+	// DefaultMaxBytes. It must not be changed after the first use.
+	MaxBytes int64
+
+	memory memory
+	values values
+
 	mu     sync.Mutex
 	topics map[string]*topic
 	list   []*topic // the same topics
@@ -37,26 +50,52 @@ const (
 // Append stores a publication and calls publish with it, unless it is a duplicate. publish runs
 // under the topic's lock, so that its calls are in the order of the offsets: it must not block or
 // call the store.
-func (s *Store) Append(a broker.Append, publish func(topic string, p broker.Publication)) broker.Appended {
-	t, now := s.lock(a.Topic)
+func (s *Store) Append(a broker.Append, publish func(topic string, p broker.Publication)) (broker.Appended, error) {
+	result, missing, err := s.append(a, publish)
+	if missing > 0 {
+		s.free(missing)
+		result, missing, err = s.append(a, publish)
+	}
+	if missing > 0 {
+		return broker.Appended{}, s.errFull("the publication was not stored,", missing)
+	}
+	return result, err
+}
+
+// append stores a publication, or returns how many bytes it needs that are not free.
+func (s *Store) append(a broker.Append, publish func(topic string, p broker.Publication)) (_ broker.Appended, missing int64, err error) {
+	t, now, err := s.lock(a.Topic)
+	if err != nil {
+		return broker.Appended{}, 0, err
+	}
 	defer t.mu.Unlock()
 	if offset, ok := t.keys.find(a.IdempotencyKey, now); ok {
-		return broker.Appended{Position: broker.Position{Epoch: t.epoch, Offset: offset}, Duplicate: true}
+		return broker.Appended{Position: broker.Position{Epoch: t.epoch, Offset: offset}, Duplicate: true}, 0, nil
 	}
-	t.top++
-	p := broker.Publication{Position: t.position(), At: now, Packet: a.Packet, StateKey: a.StateKey, Removed: a.Removed}
-	t.keys.add(a.IdempotencyKey, t.top, now)
-	t.state.set(p)
-	t.stored.push(p)
-	t.bytes += int64(len(p.Packet))
-	t.trim(a.Retention, now)
+	growth, excess := t.growth(&a)
+	if !s.reserve(growth) {
+		s.clean(t, now)
+		if growth, excess = t.growth(&a); !s.reserve(growth) {
+			return broker.Appended{}, growth, nil
+		}
+	}
+	before := t.size
+	p := broker.Publication{
+		Position: broker.Position{Epoch: t.epoch, Offset: t.top + 1},
+		At:       now, Packet: a.Packet, StateKey: a.StateKey, Removed: a.Removed,
+	}
+	t.append(&a, &p, excess)
+	s.memory.release(growth - (t.size - before))
 	publish(a.Topic, p)
-	return broker.Appended{Position: p.Position}
+	return broker.Appended{Position: p.Position}, 0, nil
 }
 
 // Read returns a page.
-func (s *Store) Read(q broker.Query) broker.Page {
-	t, now := s.lock(q.Topic)
+func (s *Store) Read(q broker.Query) (broker.Page, error) {
+	t, now, err := s.lock(q.Topic)
+	if err != nil {
+		return broker.Page{}, err
+	}
 	defer t.mu.Unlock()
 	page := broker.Page{Position: t.position()}
 	end := t.top + 1
@@ -67,7 +106,7 @@ func (s *Store) Read(q broker.Query) broker.Page {
 		to = min(to, q.Before)
 	}
 	if q.Limit <= 0 || q.After >= to || from >= to {
-		return page
+		return page, nil
 	}
 	if limit := uint64(q.Limit); to-from > limit {
 		if q.Backward {
@@ -80,54 +119,66 @@ func (s *Store) Read(q broker.Query) broker.Page {
 	for offset := from; offset < to; offset++ {
 		page.Publications = append(page.Publications, *t.stored.at(int(offset - first)))
 	}
-	return page
+	return page, nil
 }
 
 // ReadState returns the latest publication of every key.
-func (s *Store) ReadState(name string, r broker.Retention) broker.State {
-	t, now := s.lock(name)
+func (s *Store) ReadState(name string, r broker.Retention) (broker.State, error) {
+	t, now, err := s.lock(name)
+	if err != nil {
+		return broker.State{}, err
+	}
 	defer t.mu.Unlock()
-	return broker.State{Publications: t.state.since(now.Add(-age(r))), Position: t.position()}
+	return broker.State{Publications: t.state.since(now.Add(-age(r))), Position: t.position()}, nil
 }
 
-// lock returns a topic with its lock held, and the time. It creates the topic on its first use. The
-// times that it returns for a topic never decrease.
-func (s *Store) lock(name string) (*topic, time.Time) {
+// lock returns a topic with its lock held, and the time. It creates the topic on its first use, for
+// which the memory may not suffice. The times that it returns for a topic never decrease.
+func (s *Store) lock(name string) (*topic, time.Time, error) {
 	for {
 		now := time.Now()
-		t := s.find(name, now)
+		t, err := s.find(name, now)
+		if err != nil {
+			return nil, now, err
+		}
 		t.mu.Lock()
 		if !t.removed {
 			if now.Before(t.used) { // another call has taken the lock first
 				now = t.used
 			}
 			t.used = now
-			return t, now
+			return t, now, nil
 		}
 		t.mu.Unlock()
 	}
 }
 
-func (s *Store) find(name string, now time.Time) *topic {
+func (s *Store) find(name string, now time.Time) (*topic, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for range maxCleaned {
-		s.clean(now)
+	for range min(maxCleaned, len(s.list)) {
+		s.cleanNext(now)
 	}
-	t := s.topics[name]
-	if t == nil {
-		t = &topic{name: name, epoch: rand.Text(), used: now}
-		if s.topics == nil {
-			s.topics = map[string]*topic{}
+	if t := s.topics[name]; t != nil {
+		return t, nil
+	}
+	t := &topic{name: name, epoch: rand.Text(), used: now, size: topicBytes + int64(len(name))}
+	if !s.reserve(t.size) {
+		s.freeLocked(t.size)
+		if !s.reserve(t.size) {
+			return nil, s.errFull("the topic has no position yet, and cannot get one", t.size)
 		}
-		s.topics[name] = t
-		s.list = append(s.list, t)
 	}
-	return t
+	if s.topics == nil {
+		s.topics = map[string]*topic{}
+	}
+	s.topics[name] = t
+	s.list = append(s.list, t)
+	return t, nil
 }
 
-// clean removes what has expired of one topic, or the topic. It must be called with s.mu held.
-func (s *Store) clean(now time.Time) {
+// cleanNext removes what has expired of one topic, or the topic. It must be called with s.mu held.
+func (s *Store) cleanNext(now time.Time) {
 	if s.next >= len(s.list) {
 		s.next = 0
 	}
@@ -141,13 +192,21 @@ func (s *Store) clean(now time.Time) {
 	}
 	defer t.mu.Unlock()
 	if now.Sub(t.used) <= metadataAge+t.age {
-		t.clean(now)
+		s.clean(t, now)
 		s.next++
 		return
 	}
 	t.removed = true
+	s.memory.release(t.size)
 	delete(s.topics, t.name)
 	last := len(s.list) - 1
 	s.list[s.next], s.list[last] = s.list[last], nil
 	s.list = s.list[:last]
+}
+
+// clean removes what has expired of a topic. It must be called with the topic's lock held.
+func (s *Store) clean(t *topic, now time.Time) {
+	before := t.size
+	t.clean(now)
+	s.memory.release(before - t.size)
 }

@@ -17,7 +17,7 @@ func discard(string, broker.Publication) {}
 // use makes calls that concern one topic.
 func (s *Store) use(name string, calls int) {
 	for range calls {
-		s.Read(broker.Query{Topic: name})
+		_, _ = s.Read(broker.Query{Topic: name})
 	}
 }
 
@@ -27,7 +27,7 @@ func TestStore_FreesWhatHasExpiredInOtherTopics(t *testing.T) {
 		r := broker.Retention{Messages: 1000, Age: 10 * time.Minute}
 		for i := range 100 {
 			for n := range 10 {
-				s.Append(broker.Append{
+				_, _ = s.Append(broker.Append{
 					Topic: strconv.Itoa(i), Retention: r, Packet: []byte("12345"),
 					IdempotencyKey: strconv.Itoa(n), StateKey: strconv.Itoa(n),
 				}, discard)
@@ -54,20 +54,21 @@ func TestStore_RemovesABoundedNumberOfPublicationsPerCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Store
 		for range 1000 {
-			s.Append(broker.Append{Topic: "news", Retention: broker.Retention{Messages: 1000}}, discard)
+			_, _ = s.Append(broker.Append{Topic: "news", Retention: broker.Retention{Messages: 1000}}, discard)
 		}
-		s.Append(broker.Append{Topic: "news", Retention: broker.Retention{Messages: 10}}, discard)
+		_, _ = s.Append(broker.Append{Topic: "news", Retention: broker.Retention{Messages: 10}}, discard)
 		assert.Equal(t, 1001-maxRemoved, s.topics["news"].stored.len())
 		for range 10 {
-			s.Append(broker.Append{Topic: "news", Retention: broker.Retention{Messages: 10}}, discard)
+			_, _ = s.Append(broker.Append{Topic: "news", Retention: broker.Retention{Messages: 10}}, discard)
 		}
 		assert.Equal(t, 10, s.topics["news"].stored.len())
 
 		for range 1000 {
-			s.Append(broker.Append{Topic: "news", Retention: broker.Retention{Messages: 1000, Age: time.Hour}}, discard)
+			_, _ = s.Append(broker.Append{Topic: "news", Retention: broker.Retention{Messages: 1000, Age: time.Hour}}, discard)
 		}
 		time.Sleep(2 * time.Hour)
-		page := s.Read(broker.Query{Topic: "news", Retention: broker.Retention{Age: time.Hour}, Limit: 1000})
+		page, err := s.Read(broker.Query{Topic: "news", Retention: broker.Retention{Age: time.Hour}, Limit: 1000})
+		require.NoError(t, err)
 		assert.Empty(t, page.Publications, "expired publications that have not been removed are not returned")
 		assert.Equal(t, uint64(2011), page.Position.Offset)
 	})
@@ -97,7 +98,8 @@ func TestRing_KeepsOrderWhileItGrowsAndShrinks(t *testing.T) {
 			in++
 		}
 		for r.len() > size {
-			require.Equal(t, out, r.pop())
+			v, _ := r.pop()
+			require.Equal(t, out, v)
 			out++
 		}
 		for i := range r.len() {

@@ -20,6 +20,7 @@ type topic struct {
 	top     uint64                   // the last offset
 	stored  ring[broker.Publication] // adjacent, in the order of offset and time; the last one has offset top
 	bytes   int64                    // of the packets in stored
+	size    int64                    // of the memory that the topic uses; part of Store.memory
 	state   state
 	keys    idempotencyKeys
 }
@@ -40,17 +41,66 @@ func (t *topic) expired(age time.Duration, now time.Time) uint64 {
 	return uint64(sort.Search(t.stored.len(), func(i int) bool { return !t.stored.at(i).At.Before(oldest) }))
 }
 
-// trim removes what the retention does not keep.
-func (t *topic) trim(r broker.Retention, now time.Time) {
-	t.age = age(r)
-	for range maxRemoved {
-		if t.stored.len() <= max(r.Messages, 1) && (r.Bytes <= 0 || t.bytes <= r.Bytes) {
-			break
+// growth returns how much memory a publication needs at most, in addition to what it replaces, and
+// how many of the oldest publications the retention does not keep when it has been added. The last of
+// these may be the publication itself.
+func (t *topic) growth(a *broker.Append) (bytes int64, excess int) {
+	excess, bytes = t.excess(a)
+	if n := t.stored.len(); excess <= n {
+		bytes += publicationSize(a) + publicationBytes*int64(t.stored.growth(n-excess))
+	}
+	if a.StateKey != "" {
+		bytes -= t.state.size(a.StateKey)
+		if !a.Removed {
+			bytes += stateSize(a.StateKey, a.Packet)
 		}
+	}
+	if a.IdempotencyKey != "" {
+		bytes += keySize(a.IdempotencyKey) + keyExpiryBytes*int64(t.keys.queue.growth(t.keys.queue.len()))
+	}
+	return bytes, excess
+}
+
+// excess returns how many of the oldest publications exceed the retention when one has been added,
+// and minus the memory of those that are stored.
+func (t *topic) excess(a *broker.Append) (excess int, bytes int64) {
+	messages, packets := t.stored.len()+1, t.bytes+int64(len(a.Packet))
+	for excess < maxRemoved && (messages > max(a.Retention.Messages, 1) || a.Retention.Bytes > 0 && packets > a.Retention.Bytes) {
+		if excess == t.stored.len() {
+			return excess + 1, bytes
+		}
+		p := t.stored.at(excess)
+		messages--
+		packets -= int64(len(p.Packet))
+		bytes -= int64(cap(p.Packet) + len(p.StateKey))
+		excess++
+	}
+	return excess, bytes
+}
+
+// append adds a publication, removes the oldest ones that exceed the retention, and what has expired.
+func (t *topic) append(a *broker.Append, p *broker.Publication, excess int) {
+	t.age = age(a.Retention)
+	t.top = p.Position.Offset
+	if a.IdempotencyKey != "" {
+		t.size += t.keys.add(a.IdempotencyKey, t.top, p.At)
+	}
+	if a.StateKey != "" {
+		t.size += t.state.set(p)
+	}
+	kept := excess <= t.stored.len()
+	for range min(excess, t.stored.len()) {
 		t.removeOldest()
 	}
-	t.clean(now)
+	if kept {
+		t.size += publicationSize(a) + publicationBytes*int64(t.stored.push(*p))
+		t.bytes += int64(len(p.Packet))
+	}
+	t.clean(p.At)
 }
+
+// publicationSize returns the memory of a stored publication, without its element of the ring.
+func publicationSize(a *broker.Append) int64 { return int64(cap(a.Packet) + len(a.StateKey)) }
 
 // clean removes what has expired.
 func (t *topic) clean(now time.Time) {
@@ -61,8 +111,12 @@ func (t *topic) clean(now time.Time) {
 		}
 		t.removeOldest()
 	}
-	t.state.clean(oldest)
-	t.keys.clean(now)
+	t.size -= t.state.clean(oldest)
+	t.size -= t.keys.clean(now)
 }
 
-func (t *topic) removeOldest() { t.bytes -= int64(len(t.stored.pop().Packet)) }
+func (t *topic) removeOldest() {
+	p, shrunk := t.stored.pop()
+	t.bytes -= int64(len(p.Packet))
+	t.size -= int64(cap(p.Packet)+len(p.StateKey)) + publicationBytes*int64(shrunk)
+}

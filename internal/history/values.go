@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// values implements [broker.ValueStore] in memory. Its zero value is empty. Every change also removes
-// a few values that have expired.
+// values are the values of a [Store]. Its zero value is empty. Every change also removes a few values
+// that have expired.
 type values struct {
 	mu    sync.Mutex
 	byKey map[string]value
@@ -21,6 +21,22 @@ type value struct {
 	broker.Value
 
 	expires time.Time
+}
+
+// LoadValue returns a value, as [broker.ValueStore] says.
+func (s *Store) LoadValue(key string) broker.Value { return s.values.load(key) }
+
+// StoreValue replaces a value, as [broker.ValueStore] says. Values share the memory of the histories.
+func (s *Store) StoreValue(key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
+	newVersion, missing, err := s.values.store(key, data, version, lifetime, s.reserve)
+	if missing > 0 {
+		s.free(missing)
+		newVersion, missing, err = s.values.store(key, data, version, lifetime, s.reserve)
+	}
+	if missing > 0 {
+		return 0, s.errFull("the value was not stored,", missing)
+	}
+	return newVersion, err
 }
 
 func (s *values) load(key string) broker.Value {
@@ -40,17 +56,26 @@ func (s *values) current(key string, now time.Time) (v value, ok bool) {
 	return v, true
 }
 
-func (s *values) store(key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
+// store replaces a value, or returns how many bytes of memory it needs that are not free.
+func (s *values) store(key string, data []byte, version uint64, lifetime time.Duration, reserve func(bytes int64) bool) (newVersion uint64, missing int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	if v, _ := s.current(key, now); v.Version != version {
-		return 0, errors.Errorf(errors.Aborted, "the value of %q has another version", key)
+		return 0, 0, errors.Errorf(errors.Aborted, "the value of %q has another version", key)
 	}
-	s.clean(now)
+	reserve(-s.clean(4, now))
 	if lifetime <= 0 {
-		delete(s.byKey, key)
-		return 0, nil
+		reserve(-s.remove(key))
+		return 0, 0, nil
+	}
+	data = bytes.Clone(data)
+	growth := valueSize(key, data)
+	if old, ok := s.byKey[key]; ok {
+		growth -= valueSize(key, old.Data)
+	}
+	if !reserve(growth) {
+		return 0, growth, nil
 	}
 	if s.byKey == nil {
 		s.byKey = map[string]value{}
@@ -59,20 +84,42 @@ func (s *values) store(key string, data []byte, version uint64, lifetime time.Du
 	for next == version {
 		next = rand.Uint64() | 1
 	}
-	s.byKey[key] = value{broker.Value{Data: bytes.Clone(data), Version: next}, now.Add(lifetime)}
-	return next, nil
+	s.byKey[key] = value{broker.Value{Data: data, Version: next}, now.Add(lifetime)}
+	return next, 0, nil
 }
 
-// clean removes expired values among a few random ones: a change that adds a value looks at more than
-// one, so the expired ones do not accumulate.
-func (s *values) clean(now time.Time) {
-	n := 0
+func valueSize(key string, data []byte) int64 { return valueBytes + int64(len(key)+cap(data)) }
+
+// remove removes a value, if there is one, and returns how much memory that frees. The memory of the
+// map is freed when the last value is removed.
+func (s *values) remove(key string) (freed int64) {
+	v, ok := s.byKey[key]
+	if !ok {
+		return 0
+	}
+	if delete(s.byKey, key); len(s.byKey) == 0 {
+		s.byKey = nil
+	}
+	return valueSize(key, v.Data)
+}
+
+// clean removes expired values among up to n random ones, and returns how much memory that frees. A
+// change that adds a value looks at more than one, so the expired ones do not accumulate.
+func (s *values) clean(n int, now time.Time) (freed int64) {
 	for key, v := range s.byKey {
 		if !now.Before(v.expires) {
-			delete(s.byKey, key)
+			freed += s.remove(key)
 		}
-		if n++; n == 4 {
-			return
+		if n--; n == 0 {
+			break
 		}
 	}
+	return freed
+}
+
+// free removes some expired values, and returns how much memory that frees.
+func (s *values) free(now time.Time) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clean(maxFreedValues, now)
 }
