@@ -25,7 +25,9 @@ type TopicOptions struct {
 	// History retains publications, assigns each a position, and delivers them to subscribers on
 	// all nodes once and in one order, or reports to Options.OnMessagesLost what the history no
 	// longer holds. Publishing then waits until the message is stored. Options.Broker must be a
-	// broker.HistoryBroker; without a broker, the history is in the memory of this process.
+	// broker.HistoryBroker; without a broker, the history is in the memory of this process. All
+	// histories together then use up to 256 MiB, beyond which publishing returns RESOURCE_EXHAUSTED;
+	// a broker from memory.NewBrokerMaxHistoryBytes has another bound.
 	History History
 
 	// SlowConsumer is the policy for publications. The zero value means Options.SlowConsumer.

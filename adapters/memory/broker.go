@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 
@@ -23,8 +24,21 @@ type Broker struct {
 
 var _ broker.Broker = (*Broker)(nil)
 
-// NewBroker returns a broker without nodes.
-func NewBroker() *Broker { return &Broker{sessions: map[*session]struct{}{}} }
+// NewBroker returns a broker without nodes. All histories together use up to 256 MiB.
+func NewBroker() *Broker { return NewBrokerMaxHistoryBytes(history.DefaultMaxBytes) }
+
+// NewBrokerMaxHistoryBytes returns a broker without nodes. It panics if maxHistoryBytes is less than 1.
+//
+// The histories of all topics use up to maxHistoryBytes together: packets, names, keys, values, and
+// the data structures that contain them. If that is not enough, what has expired is removed first;
+// then Append, StoreValue, and calls for new topics return a RESOURCE_EXHAUSTED error and change
+// nothing. Topics that exist can still be read, and publications that replace others are stored.
+func NewBrokerMaxHistoryBytes(maxHistoryBytes int64) *Broker {
+	if maxHistoryBytes < 1 {
+		panic(fmt.Sprintf("memory: maxHistoryBytes is %d; it must be at least 1", maxHistoryBytes))
+	}
+	return &Broker{sessions: map[*session]struct{}{}, histories: history.Hub{Store: history.Store{MaxBytes: maxHistoryBytes}}}
+}
 
 // Connect adds a node.
 func (b *Broker) Connect(handler broker.Handler) broker.Session { return b.connect(handler) }

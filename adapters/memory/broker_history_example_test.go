@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"strings"
 	"time"
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
 )
 
 // A node stores publications. Another one follows the topic, and later reads what it has missed.
@@ -57,4 +60,17 @@ func ExampleBroker_ConnectHistory() {
 	// offset 3, duplicate: true
 	// missed "second" at offset 2
 	// missed "third" at offset 3
+}
+
+// A router without Redis bounds the memory of its histories. This one is full after the first message.
+func ExampleNewBrokerMaxHistoryBytes() {
+	r := router.New(&router.Options{Broker: memory.NewBrokerMaxHistoryBytes(2000)})
+	router.Topic(r, "room/{id}", &router.TopicOptions{History: router.History{Messages: 100}})
+	for range 2 {
+		_, err := r.PublishStored(context.Background(), "room/go", News{Text: strings.Repeat("x", 1000)}, nil)
+		fmt.Printf("%q\n", errors.CodeOf(err))
+	}
+	// Output:
+	// ""
+	// "RESOURCE_EXHAUSTED"
 }

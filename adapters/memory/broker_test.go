@@ -5,9 +5,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/broker/brokertest"
+	"github.com/penstock-go/penstock/errors"
 )
 
 func TestBroker_KeepsContract(t *testing.T) {
@@ -48,4 +52,18 @@ func TestBroker_SessionWithHistoriesKeepsContract(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestBroker_HistoriesHaveMaximum(t *testing.T) {
+	assert.PanicsWithValue(t, "memory: maxHistoryBytes is 0; it must be at least 1", func() { memory.NewBrokerMaxHistoryBytes(0) })
+	s := memory.NewBrokerMaxHistoryBytes(10_000).ConnectHistory(broker.Handler{}, broker.HistoryHandler{})
+	appendPacket := func(bytes int) error {
+		_, err := s.Append(t.Context(), broker.Append{Topic: "news", Packet: make([]byte, bytes)})
+		return err
+	}
+	require.NoError(t, appendPacket(5000))
+	assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(appendPacket(15_000)))
+	require.NoError(t, appendPacket(5000), "it replaces the first one")
+	_, err := s.StoreValue(t.Context(), "session", make([]byte, 5000), 0, time.Minute)
+	assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err), "values use the same memory")
 }

@@ -90,6 +90,6 @@ func (s *Store) errFull(message string, n int64) error {
 	return &errors.Error{
 		Code:    errors.ResourceExhausted,
 		Message: message + " because the memory for histories is full",
-		Err:     fmt.Errorf("%d bytes of %d are in use, and %d more are needed", s.memory.used.Load(), s.maxBytes(), n),
+		Err:     fmt.Errorf("history: %d of %d bytes are in use, and %d more are needed", s.memory.used.Load(), s.maxBytes(), n),
 	}
 }

@@ -28,6 +28,7 @@ type Sequencer struct {
 
 	mu       sync.Mutex
 	attached bool            // last is known
+	full     error           // why the topic has no position; nil if attached
 	last     broker.Position // of the publication that was handed over last
 	ended    string          // the epoch before last.Epoch, whose publications are dropped
 	buffer   map[uint64]broker.Publication
@@ -246,6 +247,7 @@ func (s *Sequencer) readOnce(ctx context.Context, backoff *time.Duration) bool {
 		s.reading = false
 		return false
 	case err != nil:
+		s.readFailed(err)
 		s.wait(ctx, backoff)
 		return true
 	}
@@ -312,19 +314,6 @@ func (s *Sequencer) apply(page broker.Page) (more bool) {
 		s.lose(Loss{From: s.last.Offset + 1, To: top}, top)
 	}
 	return false
-}
-
-// attach begins to hand over publications: those after the current position of the store, and before
-// that those that have arrived since the Sequencer exists, because its subscribers were there first.
-func (s *Sequencer) attach(current broker.Position) {
-	s.attached, s.last = true, current
-	for offset, p := range s.buffer {
-		if p.Position.Epoch == current.Epoch && offset <= s.last.Offset && current.Offset-offset < pageSize {
-			s.last.Offset = offset - 1
-		}
-	}
-	s.callAttaching()
-	s.setTimer(&s.idle, idleCheck/2+rand.N(idleCheck), s.Following)
 }
 
 // changeEpoch continues in a new epoch: without a gap if the store knows where the last one ended.
