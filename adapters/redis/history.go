@@ -23,8 +23,8 @@ var _ broker.HistoryBroker = (*Broker)(nil)
 // lifetime, about once an hour, which needs no memory.
 //
 // Redis must never evict keys: maxmemory-policy must be noeviction, otherwise a warning is logged with
-// slog.Default. If its memory is full, Append returns an error with the code RESOURCE_EXHAUSTED, while
-// topics can still be read. A failover or a restart of Redis begins a new epoch of each topic. While
+// slog.Default. If its memory is full (maxmemory), Append returns an error with the code
+// RESOURCE_EXHAUSTED, while topics that have a position can still be read. A failover or a restart of Redis begins a new epoch of each topic. While
 // a slot of a Cluster is moved, Append may return an error with the code UNAVAILABLE.
 func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHandler) broker.HistorySession {
 	s := &historySession{
