@@ -2,7 +2,6 @@ package router_test
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -378,70 +377,3 @@ func sessionBoundary(method string) boundary {
 		},
 	}
 }
-
-// fillQueue fills the send queue of a connection until messages are dropped and the hooks are
-// called, and then receives what is left.
-func (h *harness) fillQueue() {
-	h.conn = h.dial()
-	synctest.Wait()
-	h.conn.Pause()
-	for c := range h.router.Conns() {
-		for range 10 {
-			if c.Identity().UserID == faultyUser {
-				_ = c.Send(Nothing{})
-			}
-		}
-	}
-	synctest.Wait()
-	h.conn.Resume()
-	synctest.Wait()
-	for h.conn.Pending() > 0 {
-		h.conn.Next()
-	}
-}
-
-// joinAndLeave makes a connection join a topic and leave it.
-func (h *harness) joinAndLeave() {
-	h.conn = h.dial()
-	synctest.Wait()
-	for c := range h.router.Conns() {
-		require.NoError(h, c.Join("room", ""))
-		c.Unsubscribe("room")
-	}
-	synctest.Wait()
-}
-
-// A faultyCodec is JSON with a method that fails for Faulty and its reply. Without a harness, none does.
-type faultyCodec struct {
-	harness *harness
-	at      string
-}
-
-func (*faultyCodec) Subprotocol() string { return "faulty.v1" }
-
-func (c *faultyCodec) Marshal(v any) ([]byte, error) {
-	if c.at == "Marshal" {
-		c.harness.fault()
-	}
-	return json.Marshal(v)
-}
-
-func (c *faultyCodec) Unmarshal(payload []byte, v any) error {
-	if _, ok := v.(*Faulty); ok && c.at == "Unmarshal" {
-		c.harness.fault()
-	}
-	return json.Unmarshal(payload, v)
-}
-
-// A hookedHandler is a slog.Handler that passes each record to a function.
-type hookedHandler struct{ handle func(slog.Record) }
-
-func (h *hookedHandler) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h *hookedHandler) Handle(_ context.Context, rec slog.Record) error {
-	h.handle(rec)
-	return nil
-}
-
-func (h *hookedHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
-func (h *hookedHandler) WithGroup(string) slog.Handler      { return h }
