@@ -31,8 +31,9 @@ type HistoryBroker interface {
 //   - The first position of a topic, with offset 0, exists before its first publication: the first
 //     call for the topic creates it.
 //
-// If the store is full, Append, StoreValue, and calls for a topic that has no position yet return an
-// error with the code RESOURCE_EXHAUSTED and change nothing; other calls succeed.
+// If the memory of the store is full, Append, StoreValue unless it deletes, and calls for a topic that
+// has no position yet return an error with the code RESOURCE_EXHAUSTED and change nothing. Other calls
+// succeed.
 //
 // Append, Read, ReadState and the methods of [ValueStore] block, and return when their context is
 // done or soon after. If it is done before the call, they do nothing and return its error. After

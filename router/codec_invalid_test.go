@@ -137,7 +137,9 @@ func TestCodec_MistakesPanicAtStartUp(t *testing.T) {
 	router.On(proto, func(*router.Context, Nothing) error { return nil }) // it has no payload
 	assert.Panics(t, func() { router.On(proto, func(*router.Context, Say) error { return nil }) })
 	func() {
-		defer func() { assert.Regexp(t, `codec_invalid_test.go:\d+: int cannot be encoded for the subprotocol`, recover()) }()
+		defer func() {
+			assert.Regexp(t, `codec_invalid_test.go:\d+: int cannot be encoded for the subprotocol`, recover())
+		}()
 		router.Stream(proto, func(*router.Context, Nothing) iter.Seq2[int, error] { return nil })
 	}()
 	assert.NotPanics(t, func() {

@@ -61,8 +61,10 @@ func TestHistory_FullMemory(t *testing.T) {
 		}
 		publisher.Send(Blob{Text: strings.Repeat(" ", 100)})
 		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(publisher).Code)
-		publisher.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/new","positions":true}}`)
-		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(publisher).Code)
+		for _, want := range []string{"positions", "state"} {
+			publisher.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/new","` + want + `":true}}`)
+			assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(publisher).Code, want)
+		}
 
 		synctest.Wait()
 		connected.receive()

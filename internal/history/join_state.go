@@ -22,7 +22,7 @@ var errUnsettled = &errors.Error{Code: errors.Unavailable, Message: "the topic c
 // JoinState returns the error of prepare, and an UNAVAILABLE error if the topic changed too much in
 // several attempts. It has not called activate then.
 func (s *Sequencer) JoinState(ctx context.Context, since broker.Position, limit int, prepare func([]broker.Publication) error, activate func(Joined)) error {
-	if err := s.await(ctx, func(bool) bool { return s.attached }); err != nil {
+	if err := s.awaitAttached(ctx); err != nil {
 		return err
 	}
 	if since.Epoch != "" {

@@ -1,0 +1,220 @@
+package router_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/codec/cbor"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// A Delisted removes the quote of a symbol.
+type Delisted struct {
+	Symbol string `json:"symbol"`
+}
+
+func (Delisted) MessageType() string { return "DELISTED" }
+
+func (d Delisted) ConflationKey() string { return d.Symbol }
+
+// newStateRouter returns a router with topics feed/… that keep the current state.
+func newStateRouter(b broker.Broker, messages int, opts *router.Options) *router.Router {
+	if opts == nil {
+		opts = &router.Options{}
+	}
+	opts.Broker = b
+	opts.Codecs = []router.Codec{cbor.New(nil)}
+	r := router.New(opts)
+	router.Topic(r, "feed/{name}", &router.TopicOptions{
+		History: router.History{Messages: messages}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+	})
+	return r
+}
+
+// A quoteLog publishes quotes on feed/a, and knows the state at every position.
+type quoteLog struct {
+	mu     sync.Mutex
+	states map[uint64]map[string]int
+}
+
+func newQuoteLog() *quoteLog { return &quoteLog{states: map[uint64]map[string]int{0: {}}} }
+
+// publish publishes a quote, or its removal if n is 0. Its calls must not be concurrent.
+func (l *quoteLog) publish(t *testing.T, r *router.Router, symbol string, n int) {
+	t.Helper()
+	var m router.Message = Quote{Symbol: symbol, N: n}
+	if n == 0 {
+		m = Delisted{symbol}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, err := r.PublishStored(t.Context(), "feed/a", m, &router.PublishOptions{Removed: n == 0})
+	require.NoError(t, err)
+	state := map[string]int{}
+	maps.Copy(state, l.states[at.Offset-1])
+	if state[symbol] = n; n == 0 {
+		delete(state, symbol)
+	}
+	l.states[at.Offset] = state
+}
+
+func (l *quoteLog) at(offset uint64) map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.states[offset]
+}
+
+// A board is a client of feed/a that keeps the quote of each symbol, as a client library does, and
+// checks after every message that it has the quotes of its position.
+type board struct {
+	t      *testing.T
+	log    *quoteLog
+	client *routertest.Conn
+	quotes map[string]int
+	epoch  string // "" while the quotes are incomplete
+	offset uint64 // up to which the quotes are complete
+
+	answer   boardAnswer // the last one
+	missing  int         // publications of the state that have not arrived
+	previous uint64      // offset of the one that has
+	states   int         // answers with a state
+	losses   int         // notices
+}
+
+type boardAnswer struct {
+	Epoch     string `json:"epoch"`
+	Offset    uint64 `json:"offset"`
+	Recovered bool   `json:"recovered"`
+	State     *int   `json:"state"`
+}
+
+// dial connects, subscribes, and receives what arrives before nothing happens any more.
+func (b *board) dial(r *router.Router, opts ...routertest.Option) {
+	b.t.Helper()
+	b.client = routertest.Dial(b.t, r, opts...)
+	b.subscribe()
+	synctest.Wait()
+	b.receive()
+}
+
+// subscribe asks for what was missed, or for the state.
+func (b *board) subscribe() {
+	position := ""
+	if b.epoch != "" {
+		position = fmt.Sprintf(`,"epoch":%q,"offset":%d`, b.epoch, b.offset)
+	}
+	b.client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","state":true` + position + `}}`)
+}
+
+func (b *board) receive() {
+	b.t.Helper()
+	for b.client.Pending() > 0 {
+		b.handle(b.client.Next())
+	}
+}
+
+func (b *board) handle(frame routertest.Frame) {
+	b.t.Helper()
+	switch frame.Type {
+	case "$ws:subscribed":
+		b.begin(frame)
+	case "$ws:position":
+		var moved boardAnswer
+		require.NoError(b.t, json.Unmarshal(frame.Payload, &moved))
+		b.epoch, b.offset = "", moved.Offset // the quotes are wrong
+		b.losses++
+	case "QUOTE":
+		quote := decodeFrame[Quote](b.t, frame)
+		b.quotes[quote.Symbol] = quote.N
+		b.advance(offsetOf(b.t, frame))
+	case "DELISTED":
+		require.Zero(b.t, b.missing, "a state contains no removal")
+		delete(b.quotes, decodeFrame[Delisted](b.t, frame).Symbol)
+		b.advance(offsetOf(b.t, frame))
+	default:
+		b.t.Fatalf("unexpected message: %s", frame.Text)
+	}
+}
+
+// begin handles the answer to a subscription.
+func (b *board) begin(frame routertest.Frame) {
+	b.t.Helper()
+	b.answer = boardAnswer{}
+	require.NoError(b.t, json.Unmarshal(frame.Payload, &b.answer))
+	if b.answer.State == nil {
+		require.True(b.t, b.answer.Recovered, frame.Text)
+		require.Equal(b.t, b.offset, b.answer.Offset)
+		b.epoch = b.answer.Epoch
+		return
+	}
+	require.Equal(b.t, b.epoch == "", b.answer.Recovered, frame.Text)
+	b.states++
+	b.quotes, b.epoch, b.previous, b.missing = map[string]int{}, "", 0, *b.answer.State
+	b.complete()
+}
+
+// advance handles the offset of a publication.
+func (b *board) advance(offset uint64) {
+	b.t.Helper()
+	if b.missing > 0 {
+		require.Greater(b.t, offset, b.previous, "the offsets of a state ascend")
+		require.LessOrEqual(b.t, offset, b.answer.Offset)
+		b.previous = offset
+		b.missing--
+		b.complete()
+		return
+	}
+	require.Equal(b.t, b.offset+1, offset)
+	b.offset = offset
+	b.check()
+}
+
+// complete ends the state.
+func (b *board) complete() {
+	b.t.Helper()
+	if b.missing == 0 {
+		b.epoch, b.offset = b.answer.Epoch, b.answer.Offset
+		b.check()
+	}
+}
+
+func (b *board) check() {
+	b.t.Helper()
+	if b.epoch != "" {
+		require.Equal(b.t, b.log.at(b.offset), b.quotes, "at offset %d", b.offset)
+	}
+}
+
+// offsetOf returns the offset in the meta of a publication.
+func offsetOf(t *testing.T, frame routertest.Frame) uint64 {
+	t.Helper()
+	head := []byte(frame.Text)
+	if frame.Binary {
+		head = head[2 : len(head)-len(frame.Payload)]
+	}
+	var envelope struct {
+		Meta struct {
+			Offset uint64 `json:"offset"`
+		} `json:"meta"`
+	}
+	require.NoError(t, json.Unmarshal(head, &envelope))
+	return envelope.Meta.Offset
+}
+
+func decodeFrame[M router.Message](t *testing.T, frame routertest.Frame) (m M) {
+	t.Helper()
+	unmarshal := json.Unmarshal
+	if frame.Binary {
+		unmarshal = cbor.New(nil).Unmarshal
+	}
+	require.NoError(t, unmarshal(frame.Payload, &m))
+	return m
+}
