@@ -42,18 +42,18 @@ func (s *Store) StoreValue(key string, data []byte, version uint64, lifetime tim
 func (s *values) load(key string) broker.Value {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v, _ := s.current(key, time.Now())
+	v := s.current(key, time.Now())
 	v.Data = bytes.Clone(v.Data)
 	return v.Value
 }
 
-// current returns a value that has not expired. It must be called with the lock held.
-func (s *values) current(key string, now time.Time) (v value, ok bool) {
-	v, ok = s.byKey[key]
-	if !ok || !now.Before(v.expires) {
-		return value{}, false
+// current returns a value, or the zero value if there is none or it has expired. It must be called with
+// the lock held.
+func (s *values) current(key string, now time.Time) value {
+	if v := s.byKey[key]; now.Before(v.expires) {
+		return v
 	}
-	return v, true
+	return value{}
 }
 
 // store replaces a value, or returns how many bytes of memory it needs that are not free.
@@ -61,7 +61,7 @@ func (s *values) store(key string, data []byte, version uint64, lifetime time.Du
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if v, _ := s.current(key, now); v.Version != version {
+	if v := s.current(key, now); v.Version != version {
 		return 0, 0, errors.Errorf(errors.Aborted, "the value of %q has another version", key)
 	}
 	reserve(-s.clean(4, now))
