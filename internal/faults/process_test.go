@@ -27,16 +27,23 @@ type process struct {
 	ended  bool          // by a fault: it is not a node anymore
 }
 
-// startProcess starts a node. The goroutine that reads its output ends with the process.
+// startProcess starts a node.
 func startProcess(t *testing.T, spec *nodeSpec, log *record) *process {
+	t.Helper()
+	return startTest(t, "TestNode", nodeEnv, spec.Name, spec, func(line string) { log.add(spec.Name, line) })
+}
+
+// startTest starts a process that runs one test, with the JSON of spec in an environment variable.
+// The goroutine that reads its output ends with the process.
+func startTest(t *testing.T, test, env, name string, spec any, line func(string)) *process {
 	t.Helper()
 	text, err := json.Marshal(spec)
 	require.NoError(t, err)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p := &process{name: spec.Name, read: make(chan struct{})}
-	p.cmd = exec.Command(self, "-test.run=^TestNode$", "-test.timeout=0")
-	p.cmd.Env = append(os.Environ(), nodeEnv+"="+string(text), "GORACE=atexit_sleep_ms=0")
+	p := &process{name: name, read: make(chan struct{})}
+	p.cmd = exec.Command(self, "-test.run=^"+test+"$", "-test.timeout=0")
+	p.cmd.Env = append(os.Environ(), env+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	p.cmd.Stderr = &p.stderr
 	// If the coordinator crashes, the system wakes a stopped process of such a group and ends it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -48,7 +55,7 @@ func startProcess(t *testing.T, spec *nodeSpec, log *record) *process {
 	go func() {
 		defer close(p.read)
 		for lines := bufio.NewScanner(stdout); lines.Scan(); {
-			log.add(p.name, lines.Text())
+			line(lines.Text())
 		}
 	}()
 	t.Cleanup(func() {

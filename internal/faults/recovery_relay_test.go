@@ -207,6 +207,10 @@ func (c *relayed) is(k class) bool {
 // breakConn carries the plan of a connection out. It returns false if nothing is to be forwarded.
 func (r *relay) breakConn(c *relayed) bool {
 	r.mu.Lock()
+	if r.spoil == nil {
+		r.mu.Unlock()
+		return true
+	}
 	r.sabotage[c.plan.kind]++
 	c.frozen = c.plan.kind == halfOpen
 	r.mu.Unlock()
@@ -265,6 +269,20 @@ func (r *relay) restore() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refusing, r.stalls = false, nil
+	r.change()
+}
+
+// heal closes connections that are half-open, and breaks no further ones.
+func (r *relay) heal() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spoil = nil
+	for c := range r.conns {
+		if c.frozen {
+			_, _ = c.client.Close(), c.server.Close()
+			delete(r.conns, c)
+		}
+	}
 	r.change()
 }
 
