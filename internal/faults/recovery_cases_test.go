@@ -83,7 +83,11 @@ func TestCheckTopic_AcceptsCorrectRecords(t *testing.T) {
 	assert.Empty(t, v.violations)
 	assert.Equal(t, counts{Stored: 4, Delivered: 2, Losses: 1, Lost: 2}, v.counts)
 
-	r := handmade() // all is lost, without a trace
+	r := failedOver() // a client that was behind the end of the epoch is not recovered
+	r.chains["b"] = append(r.chains["b"][:4:4], step{kind: subscribed, since: at("E", 3), position: at("F", 3)}, deliver(4, 3))
+	assert.Empty(t, checkTopic(r).violations)
+
+	r = handmade() // all is lost, without a trace
 	r.chains["a"] = append(r.chains["a"], step{kind: moved, reset: true, position: at("G", 0)}, deliver(1, 3))
 	r.chains["b"] = append(r.chains["b"], step{kind: subscribed, since: at("E", 3), position: at("G", 1)})
 	r.begin(storyOf(3), 50)
@@ -119,22 +123,25 @@ func TestCheckTopic_FindsEveryViolation(t *testing.T) {
 		"acknowledged story not delivered": {nothingMissed, handmade, func(r *topicRecord) { r.chains["a"][2].story = storyOf(9) }},
 		"delivered twice":                  {onceEach, handmade, func(r *topicRecord) { r.chains["b"] = append(r.chains["b"], deliver(3, 3)) }},
 		"delivered again after a return":   {onceEach, handmade, func(r *topicRecord) { r.chains["b"][2].position = at("E", 1) }},
-		"delivered again after an epoch":   {onceEach, failedOver, func(r *topicRecord) { r.chains["a"][4].position.Offset = 1; r.chains["a"][5] = deliver(2, 2) }},
-		"offset decreases":                 {onceEach, handmade, func(r *topicRecord) { r.chains["a"][3].position.Offset = 1 }},
-		"offset skipped":                   {noGap, handmade, func(r *topicRecord) { r.chains["a"] = append(r.chains["a"][:2:2], deliver(3, 3)) }},
-		"return skips":                     {noGap, handmade, func(r *topicRecord) { r.chains["b"] = append(r.chains["b"][:2:2], answer(at("E", 2), at("E", 3))) }},
-		"moved without a reason":           {noGap, handmade, func(r *topicRecord) { r.chains["a"][2] = step{kind: moved, position: at("E", 3)} }},
-		"loss begins too late":             {noGap, trimmedHistory, func(r *topicRecord) { r.chains["a"][2].lost = &offsets{3, 3} }},
-		"orders differ":                    {oneOrder, handmade, func(r *topicRecord) { r.chains["a"][2].story, r.chains["a"][3].story = storyOf(3), storyOf(2) }},
-		"publisher's order":                {oneOrder, failedOver, func(r *topicRecord) { r.attempts[storyOf(4)][0].position = at("E", 1) }},
-		"never sent":                       {onlySent, handmade, func(r *topicRecord) { delete(r.attempts, storyOf(2)) }},
-		"not stored, but delivered":        {onlySent, handmade, func(r *topicRecord) { r.attempts[storyOf(2)] = []attempt{{outcome: notStored}} }},
-		"incomplete":                       {onlySent, handmade, func(r *topicRecord) { r.chains["a"][1].corrupt = true }},
-		"stored twice":                     {storedOnce, handmade, func(r *topicRecord) { r.final = append(r.final, entry{at("E", 4), storyOf(3)}) }},
-		"acknowledged twice":               {storedOnce, failedOver, func(r *topicRecord) { r.begin(storyOf(4), 60); r.end(storyOf(4), stored, at("F", 5)) }},
-		"loss of what was delivered":       {exactNotices, trimmedHistory, func(r *topicRecord) { r.chains["a"][2].lost = &offsets{1, 3} }},
-		"loss of what the history has":     {exactNotices, trimmedHistory, func(r *topicRecord) { r.final = append([]entry{{at("E", 3), storyOf(3)}}, r.final...) }},
-		"loss before it was trimmed":       {exactNotices, trimmedHistory, func(r *topicRecord) { r.chains["a"][2].at = 20 }},
+		"delivered again after a reset": {onceEach, handmade, func(r *topicRecord) {
+			r.chains["a"] = append(r.chains["a"], step{kind: moved, reset: true, position: at("E", 2)}, deliver(3, 3))
+		}},
+		"delivered again after an epoch": {onceEach, failedOver, func(r *topicRecord) { r.chains["a"][4].position.Offset = 1; r.chains["a"][5] = deliver(2, 2) }},
+		"offset decreases":               {onceEach, handmade, func(r *topicRecord) { r.chains["a"][3].position.Offset = 1 }},
+		"offset skipped":                 {noGap, handmade, func(r *topicRecord) { r.chains["a"] = append(r.chains["a"][:2:2], deliver(3, 3)) }},
+		"return skips":                   {noGap, handmade, func(r *topicRecord) { r.chains["b"] = append(r.chains["b"][:2:2], answer(at("E", 2), at("E", 3))) }},
+		"moved without a reason":         {noGap, handmade, func(r *topicRecord) { r.chains["a"][2] = step{kind: moved, position: at("E", 3)} }},
+		"loss begins too late":           {noGap, trimmedHistory, func(r *topicRecord) { r.chains["a"][2].lost = &offsets{3, 3} }},
+		"orders differ":                  {oneOrder, handmade, func(r *topicRecord) { r.chains["a"][2].story, r.chains["a"][3].story = storyOf(3), storyOf(2) }},
+		"publisher's order":              {oneOrder, failedOver, func(r *topicRecord) { r.attempts[storyOf(4)][0].position = at("E", 1) }},
+		"never sent":                     {onlySent, handmade, func(r *topicRecord) { delete(r.attempts, storyOf(2)) }},
+		"not stored, but delivered":      {onlySent, handmade, func(r *topicRecord) { r.attempts[storyOf(2)] = []attempt{{outcome: notStored}} }},
+		"incomplete":                     {onlySent, handmade, func(r *topicRecord) { r.chains["a"][1].corrupt = true }},
+		"stored twice":                   {storedOnce, handmade, func(r *topicRecord) { r.final = append(r.final, entry{at("E", 4), storyOf(3)}) }},
+		"acknowledged twice":             {storedOnce, failedOver, func(r *topicRecord) { r.begin(storyOf(4), 60); r.end(storyOf(4), stored, at("F", 5)) }},
+		"loss of what was delivered":     {exactNotices, trimmedHistory, func(r *topicRecord) { r.chains["a"][2].lost = &offsets{1, 3} }},
+		"loss of what the history has":   {exactNotices, trimmedHistory, func(r *topicRecord) { r.final = append([]entry{{at("E", 3), storyOf(3)}}, r.final...) }},
+		"loss before it was trimmed":     {exactNotices, trimmedHistory, func(r *topicRecord) { r.chains["a"][2].at = 20 }},
 		"end of another epoch": {exactNotices, handmade, func(r *topicRecord) {
 			r.chains["a"] = append(r.chains["a"], step{kind: moved, position: at("G", 2), ended: &broker.Position{Epoch: "F", Offset: 2}})
 		}},

@@ -14,6 +14,8 @@ type chain struct {
 	seen   map[broker.Position]bool
 	claim  claim
 	resets int
+
+	sequence []delivery // since the last reset to another epoch
 }
 
 // checkChain follows the steps of a client as the protocol requires.
@@ -30,7 +32,8 @@ func (c *checker) checkChain(client string, steps []step) {
 			ch.moved(s)
 		}
 	}
-	ch.endClaim(ch.last.Offset)
+	ch.endClaim()
+	ch.endSequence()
 	c.verdict.counts.MostResets = max(c.verdict.counts.MostResets, ch.resets)
 	if len(steps) == 0 {
 		return
@@ -100,7 +103,7 @@ func (ch *chain) delivered(s *step) {
 		return
 	}
 	ch.received[ch.client][s.story] = true
-	ch.sequences[ch.client] = append(ch.sequences[ch.client], delivery{p.Epoch, s.story})
+	ch.sequence = append(ch.sequence, delivery{p.Epoch, s.story})
 	ch.assign(p, s.story, "what "+ch.client+" received")
 }
 
@@ -118,8 +121,13 @@ func (ch *chain) moved(s *step) {
 	}
 }
 
-// reset begins again after an unknown loss.
+// reset begins again after an unknown loss. In another epoch, the client's new state may precede what
+// it has received: it has followed a new master, and then a node that still follows the old one.
 func (ch *chain) reset(s *step) {
+	if s.position.Epoch != ch.last.Epoch {
+		ch.seen = map[broker.Position]bool{}
+		ch.endSequence()
+	}
 	ch.verdict.counts.Resets++
 	ch.resets++
 	ch.jump(s.position)
@@ -136,8 +144,7 @@ func (ch *chain) changeEpoch(s *step) {
 	case s.position != want:
 		ch.continues(s.position)
 	}
-	ch.endClaim(min(ch.last.Offset, s.ended.Offset))
-	ch.begin(s.position)
+	ch.jump(s.position)
 }
 
 // lose moves behind lost publications, which must be exactly those that are missing.
@@ -166,17 +173,24 @@ func (ch *chain) lose(s *step) {
 
 // jump continues at another position, without a claim on what is between.
 func (ch *chain) jump(p broker.Position) {
-	ch.endClaim(ch.last.Offset)
-	ch.begin(p)
-}
-
-func (ch *chain) begin(p broker.Position) {
+	ch.endClaim()
 	ch.last = p
 	ch.claim = claim{line: ch.line(p.Epoch), from: p.Offset}
 }
 
-func (ch *chain) endClaim(at uint64) {
-	if ch.claim.to = at; ch.claim.to > ch.claim.from {
+// endClaim ends the claim at the last offset, or where the epoch has ended: what follows that is lost, and
+// its offsets are used again.
+func (ch *chain) endClaim() {
+	at := ch.last.Offset
+	if end, ok := ch.ends[ch.last.Epoch]; ok {
+		at = min(at, end)
+	}
+	if ch.claim.to = at; at > ch.claim.from {
 		ch.claims[ch.client] = append(ch.claims[ch.client], ch.claim)
 	}
+}
+
+func (ch *chain) endSequence() {
+	ch.sequences = append(ch.sequences, ch.sequence)
+	ch.sequence = nil
 }

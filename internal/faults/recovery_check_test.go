@@ -79,7 +79,7 @@ type checker struct {
 	retains   map[broker.Position]bool // by the history at the end
 	claims    map[string][]claim       // by client
 	received  map[string]map[storyID]bool
-	sequences map[string][]delivery
+	sequences [][]delivery // of all clients
 	ended     []broker.Position
 	stored    []storing // by time
 }
@@ -98,7 +98,6 @@ func checkTopic(r *topicRecord) *verdict {
 		links: map[string]broker.Position{}, ends: map[string]uint64{},
 		at: map[broker.Position]storyID{}, positions: map[storyID][]broker.Position{}, retains: map[broker.Position]bool{},
 		claims: map[string][]claim{}, received: map[string]map[storyID]bool{},
-		sequences: map[string][]delivery{},
 	}
 	c.linkEpochs()
 	for _, e := range r.final {

@@ -31,10 +31,10 @@ import (
 const recoveryNodeEnv = "PENSTOCK_FAULTS_RECOVERY_NODE"
 
 // What topics retain. Everything on a topic that begins with "full" can be recovered; a topic that
-// begins with "brief" loses what a node misses in about a second.
+// begins with "brief" loses what a node misses in about a quarter of a second.
 const (
 	fullHistory  = 1_000_000
-	briefHistory = 48
+	briefHistory = 16
 )
 
 func retainedBy(topic string) int {
@@ -92,7 +92,7 @@ func newRecoveryRouter(spec *nodeSpec) *router.Router {
 			return router.Identity{UserID: req.URL.Path[1:]}, nil
 		},
 		Limits:   router.Limits{QueueMessages: 1 << 20, QueueBytes: 1 << 28}, // what a client has missed must fit
-		Timeouts: router.Timeouts{Call: 5 * time.Second, Ping: 3 * time.Second, Pong: 3 * time.Second},
+		Timeouts: router.Timeouts{Call: 5 * time.Second, Close: time.Second, Ping: 3 * time.Second, Pong: 3 * time.Second, LameDuck: 300 * time.Millisecond},
 	})
 	authorize := func(*router.Context, router.TopicName) error { return nil }
 	router.Topic(r, "full/{id}", &router.TopicOptions{History: router.History{Messages: fullHistory}, Authorize: authorize, Presence: true})
@@ -158,7 +158,7 @@ func TestRecoveryNode(t *testing.T) {
 	for {
 		select {
 		case <-term:
-			ctx, cancel := context.WithTimeout(t.Context(), shutdownWithin)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*shutdownWithin)
 			defer cancel()
 			err := n.router.Shutdown(ctx)
 			assert.NoError(t, err)

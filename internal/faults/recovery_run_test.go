@@ -291,6 +291,7 @@ func (r *recoveryRun) awaitLive(fault string, after int64) {
 
 // inject injects faults at the same time, and waits until all clients are live.
 func (r *recoveryRun) inject(rng *rand.Rand, faults ...*recoveryFault) {
+	time.Sleep(about(rng, 500*time.Millisecond)) // something to lose
 	var all sync.WaitGroup
 	names := make([]string, len(faults))
 	for i, f := range faults {
