@@ -46,13 +46,17 @@ func (r *recoveryRun) replicate() {
 	admin := r.replica.Client(r.t)
 	require.NoError(r.t, admin.ConfigSet(r.t.Context(), "repl-timeout", "5").Err())
 	require.NoError(r.t, admin.Do(r.t.Context(), "replicaof", host, port).Err())
-	r.eventually("replica in sync", func() bool { return r.info(r.replica, "master_link_status") == "up" })
+	r.eventually("replica in sync", func() bool { // the master sends commands only when it is online
+		return r.info(r.replica, "master_link_status") == "up" && strings.Contains(r.info(r.server, "slave0"), "state=online")
+	})
 }
 
 // promote makes the replica the master, and the master a replica without its data.
 func (r *recoveryRun) promote() {
 	require.NoError(r.t, r.replica.Client(r.t).Do(r.t.Context(), "replicaof", "no", "one").Err())
+	r.mu.Lock()
 	r.server, r.replica = r.replica, r.server
+	r.mu.Unlock()
 	r.backlog.redirect(r.server.Addr)
 	r.backlog.restore()
 }
@@ -71,12 +75,12 @@ func (r *recoveryRun) tops(s *redistest.Server) (sum int) {
 func promoteWithLoss(r *recoveryRun, rng *rand.Rand) (string, bool) {
 	r.backlog.refuse()
 	time.Sleep(about(rng, time.Second))
-	for _, link := range r.links() {
+	for _, link := range r.allLinks() {
 		link.refuse()
 	}
 	lost := r.tops(r.server) - r.tops(r.replica)
 	r.promote()
-	for _, link := range r.links() {
+	for _, link := range r.allLinks() {
 		link.redirect(r.server.Addr)
 		link.restore()
 	}
@@ -93,11 +97,11 @@ func failOverCleanly(r *recoveryRun, _ *rand.Rand) (string, bool) {
 		return r.info(r.server, "master_repl_offset") == r.info(r.replica, "slave_repl_offset")
 	})
 	lost := r.tops(r.server) - r.tops(r.replica)
-	for _, link := range r.links() {
+	for _, link := range r.allLinks() {
 		link.refuse()
 	}
 	r.promote()
-	for _, link := range r.links() {
+	for _, link := range r.allLinks() {
 		link.redirect(r.server.Addr)
 		link.restore()
 	}
@@ -108,21 +112,22 @@ func failOverCleanly(r *recoveryRun, _ *rand.Rand) (string, bool) {
 
 // splitMasters lets one node use the old master for some time.
 func splitMasters(r *recoveryRun, rng *rand.Rand) (string, bool) {
+	n := r.reserve(rng)
+	defer r.release(n)
 	r.backlog.refuse()
-	links := r.links()
-	behind := links[rng.IntN(len(links))]
 	r.promote()
-	for _, link := range links {
-		if link != behind {
+	for _, link := range r.allLinks() {
+		if link != n.link {
 			link.redirect(r.server.Addr)
 		}
 	}
 	before := r.tops(r.replica)
 	time.Sleep(about(rng, time.Second))
+	ok := waitFor(func() bool { return r.tops(r.replica) > before })
 	isolated := r.tops(r.replica) - before
-	behind.redirect(r.server.Addr)
+	n.link.redirect(r.server.Addr)
 	r.replicate()
-	return fmt.Sprintf("%d publications on the old master", isolated), isolated > 0
+	return fmt.Sprintf("%d publications on the old master", isolated), ok
 }
 
 func promoteBySentinel(r *recoveryRun, _ *rand.Rand) (string, bool) {

@@ -5,6 +5,7 @@ package faults_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -64,10 +65,25 @@ func waitFor(done func() bool) bool {
 	return false
 }
 
+// reserve returns a node that no other fault affects, until release is called.
+func (r *recoveryRun) reserve(rng *rand.Rand) *storyNode {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	free := slices.DeleteFunc(slices.Clone(r.nodes), func(n *storyNode) bool { return !n.up || n.reserved })
+	n := free[rng.IntN(len(free))]
+	n.reserved = true
+	return n
+}
+
+func (r *recoveryRun) release(n *storyNode) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n.reserved = false
+}
+
 // takeDown makes a node unavailable for new connections, and returns it.
 func (r *recoveryRun) takeDown(rng *rand.Rand) *storyNode {
-	nodes := r.upNodes()
-	n := nodes[rng.IntN(len(nodes))]
+	n := r.reserve(rng)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n.up = false
@@ -104,8 +120,8 @@ func killStoryNode(r *recoveryRun, rng *rand.Rand) (string, bool) {
 
 func stopStoryNode(lasts time.Duration) func(*recoveryRun, *rand.Rand) (string, bool) {
 	return func(r *recoveryRun, rng *rand.Rand) (string, bool) {
-		nodes := r.upNodes()
-		n := nodes[rng.IntN(len(nodes))]
+		n := r.reserve(rng)
+		defer r.release(n)
 		n.signal(r.t, syscall.SIGSTOP)
 		time.Sleep(100 * time.Millisecond) // for what it has printed
 		before := r.triedBy(n)
@@ -127,12 +143,11 @@ func shutStoryNodeDown(r *recoveryRun, rng *rand.Rand) (string, bool) {
 	return fmt.Sprintf("%d attempts after the signal, result %s", after, result), after > 0 && result == "<nil>"
 }
 
-// links returns the links of all living nodes.
-func (r *recoveryRun) links() (links []*relay) {
-	for _, n := range r.upNodes() {
-		links = append(links, n.link)
-	}
-	return links
+// allLinks returns the links of all nodes, also of those that are being started or have ended.
+func (r *recoveryRun) allLinks() []*relay {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.links)
 }
 
 // cutConns cuts connections of all nodes, at random moments.
@@ -140,7 +155,7 @@ func cutConns(k class) func(*recoveryRun, *rand.Rand) (string, bool) {
 	return func(r *recoveryRun, rng *rand.Rand) (string, bool) {
 		cuts := 0
 		for range 5 {
-			for _, link := range r.links() {
+			for _, link := range r.allLinks() {
 				before, _ := link.count()
 				link.cut(k)
 				after, _ := link.count()
@@ -155,8 +170,9 @@ func cutConns(k class) func(*recoveryRun, *rand.Rand) (string, bool) {
 // stallConns stalls connections of one node.
 func stallConns(s stall) func(*recoveryRun, *rand.Rand) (string, bool) {
 	return func(r *recoveryRun, rng *rand.Rand) (string, bool) {
-		links := r.links()
-		link := links[rng.IntN(len(links))]
+		n := r.reserve(rng)
+		defer r.release(n)
+		link := n.link
 		_, before := link.count()
 		link.stall(s)
 		time.Sleep(time.Second + about(rng, time.Second))
@@ -169,9 +185,12 @@ func stallConns(s stall) func(*recoveryRun, *rand.Rand) (string, bool) {
 // partition cuts nodes off from Redis.
 func partition(nodes int) func(*recoveryRun, *rand.Rand) (string, bool) {
 	return func(r *recoveryRun, rng *rand.Rand) (string, bool) {
-		links := r.links()
-		rng.Shuffle(len(links), func(i, j int) { links[i], links[j] = links[j], links[i] })
-		links = links[:min(nodes, len(links))]
+		links := r.allLinks()
+		if nodes == 1 {
+			n := r.reserve(rng)
+			defer r.release(n)
+			links = []*relay{n.link}
+		}
 		failures := r.failures()
 		for _, link := range links {
 			link.refuse()

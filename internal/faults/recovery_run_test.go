@@ -42,6 +42,7 @@ type recoveryRun struct {
 
 	mu       sync.Mutex // guards what follows
 	nodes    []*storyNode
+	links    []*relay        // of all nodes
 	outcomes map[outcome]int // of all attempts that have ended
 	slowest  time.Duration   // until all clients were live after a fault
 	effects  []string
@@ -56,7 +57,8 @@ type storyNode struct {
 	events     chan nodeEvent
 	goroutines int // when it started
 	up         bool
-	tried      int // attempts that have begun
+	reserved   bool // for one fault
+	tried      int  // attempts that have begun
 }
 
 const (
@@ -125,7 +127,10 @@ func (r *recoveryRun) startNode() *storyNode {
 	spec := recoveryNodeSpec{Node: r.spec, Topics: r.names, Publishers: nodePublishers, Interval: publishInterval, Seed: r.seed + uint64(number)}
 	spec.Node.Name = fmt.Sprint("node", number)
 	if r.server != nil {
+		r.mu.Lock()
 		n.link = startRelay(r.t, r.server.Addr, nil)
+		r.links = append(r.links, n.link)
+		r.mu.Unlock()
 		spec.Node.Addrs = []string{n.link.addr}
 	}
 	n.process = startTest(r.t, "TestRecoveryNode", recoveryNodeEnv, spec.Node.Name, spec, func(line string) { r.handle(n, line) })

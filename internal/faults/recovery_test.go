@@ -27,7 +27,7 @@ type scenario struct {
 func scenarios() []scenario {
 	return []scenario{
 		{"server with its data", durable, slices.Concat(nodeFaults, linkFaults, serverFaults), nil, 1},
-		{"server that loses its data", volatile, lossFaults, nil, 0},
+		{"server that loses its data", volatile, lossFaults, nil, 0.3},
 		{"promoted replica", replicated, replicaFaults, nil, 1},
 		{"two masters", replicated, splitFaults, nil, 0.5},
 		{"Sentinel", monitored, sentinelFaults[:1], sentinelFaults[1:], 0.8},
