@@ -87,6 +87,15 @@ func TestCheckTopic_AcceptsCorrectRecords(t *testing.T) {
 	r.chains["b"] = append(r.chains["b"][:4:4], step{kind: subscribed, since: at("E", 3), position: at("F", 3)}, deliver(4, 3))
 	assert.Empty(t, checkTopic(r).violations)
 
+	r = failedOver() // the epoch F is lost as a whole: G follows E, too
+	r.chains["a"] = append(r.chains["a"], step{kind: moved, reset: true, position: at("G", 3)})
+	r.chains["b"] = append(r.chains["b"], step{kind: moved, reset: true, position: at("G", 2)}, deliver(3, 4))
+	r.begin(storyOf(4), 50)
+	r.end(storyOf(4), stored, at("G", 3))
+	r.final = []entry{{at("E", 1), storyOf(1)}, {at("E", 2), storyOf(2)}, {at("G", 3), storyOf(4)}}
+	r.top = at("G", 3)
+	assert.Empty(t, checkTopic(r).violations)
+
 	r = handmade() // all is lost, without a trace
 	r.chains["a"] = append(r.chains["a"], step{kind: moved, reset: true, position: at("G", 0)}, deliver(1, 3))
 	r.chains["b"] = append(r.chains["b"], step{kind: subscribed, since: at("E", 3), position: at("G", 1)})

@@ -3,6 +3,9 @@
 package faults_test
 
 import (
+	"fmt"
+	"time"
+
 	"github.com/penstock-go/penstock/broker"
 )
 
@@ -124,6 +127,7 @@ func (ch *chain) moved(s *step) {
 // reset begins again after an unknown loss. In another epoch, the client's new state may precede what
 // it has received: it has followed a new master, and then a node that still follows the old one.
 func (ch *chain) reset(s *step) {
+	ch.verdict.resets = append(ch.verdict.resets, fmt.Sprintf("%s: %s at %v continues at %v", time.Unix(0, s.at).Format("15:04:05.000"), ch.client+" in "+ch.name, ch.last, s.position))
 	if s.position.Epoch != ch.last.Epoch {
 		ch.seen = map[broker.Position]bool{}
 		ch.endSequence()

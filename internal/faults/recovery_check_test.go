@@ -36,6 +36,7 @@ const (
 type verdict struct {
 	violations map[string][]string // by invariant
 	counts     counts
+	resets     []string // descriptions
 }
 
 // counts are what a run has exercised.
@@ -74,6 +75,7 @@ type checker struct {
 
 	links     map[string]broker.Position // by epoch: where the previous one ended
 	ends      map[string]uint64          // the same by the previous epoch
+	main      map[string]bool            // the epochs that lead to the current one
 	at        map[broker.Position]storyID
 	positions map[storyID][]broker.Position
 	retains   map[broker.Position]bool // by the history at the end
@@ -95,7 +97,7 @@ type claim struct {
 func checkTopic(r *topicRecord) *verdict {
 	c := &checker{
 		topicRecord: r, verdict: verdict{violations: map[string][]string{}},
-		links: map[string]broker.Position{}, ends: map[string]uint64{},
+		links: map[string]broker.Position{}, ends: map[string]uint64{}, main: map[string]bool{},
 		at: map[broker.Position]storyID{}, positions: map[storyID][]broker.Position{}, retains: map[broker.Position]bool{},
 		claims: map[string][]claim{}, received: map[string]map[storyID]bool{},
 	}
@@ -149,6 +151,14 @@ func (c *checker) linkEpochs() {
 	for _, previous := range c.links {
 		c.ends[previous.Epoch] = previous.Offset
 	}
+	for epoch, more := c.top.Epoch, true; more; {
+		c.main[epoch] = true
+		var previous broker.Position
+		if previous, more = c.links[epoch]; more {
+			c.ends[previous.Epoch] = previous.Offset
+			epoch = previous.Epoch
+		}
+	}
 }
 
 // reduce returns a position in the epoch that has assigned it.
@@ -159,9 +169,12 @@ func (c *checker) reduce(p broker.Position) broker.Position {
 	return p
 }
 
-// line returns the first of the epochs that follow each other.
+// line returns the first of the epochs that follow each other. Two epochs follow the same one if a
+// server was promoted that had received nothing of the first of them: then only the epochs that
+// lead to the current one are a line, and others are lines of their own.
 func (c *checker) line(epoch string) string {
-	for previous, ok := c.links[epoch]; ok; previous, ok = c.links[epoch] {
+	branch := !c.main[epoch]
+	for previous, ok := c.links[epoch]; ok && !(branch && c.main[previous.Epoch]); previous, ok = c.links[epoch] {
 		epoch = previous.Epoch
 	}
 	return epoch
@@ -272,6 +285,7 @@ func (v *verdict) merge(o *verdict) {
 		v.violations[invariant] = append(v.violations[invariant], found...)
 	}
 	v.counts.add(o.counts)
+	v.resets = append(v.resets, o.resets...)
 }
 
 // liveWithin is how long after the end of faults and publishers clients may lack something.

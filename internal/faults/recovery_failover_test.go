@@ -46,9 +46,14 @@ func (r *recoveryRun) replicate() {
 	admin := r.replica.Client(r.t)
 	require.NoError(r.t, admin.ConfigSet(r.t.Context(), "repl-timeout", "5").Err())
 	require.NoError(r.t, admin.Do(r.t.Context(), "replicaof", host, port).Err())
-	r.eventually("replica in sync", func() bool { // the master sends commands only when it is online
-		return r.info(r.replica, "master_link_status") == "up" && strings.Contains(r.info(r.server, "slave0"), "state=online")
-	})
+	r.eventually("replica", func() bool { return r.info(r.replica, "master_link_status") == "up" })
+	at := r.replicationOffset(r.server, "master_repl_offset") // the master may not send commands yet
+	r.eventually("replica in sync", func() bool { return r.replicationOffset(r.replica, "slave_repl_offset") > at })
+}
+
+func (r *recoveryRun) replicationOffset(s *redistest.Server, field string) int {
+	offset, _ := strconv.Atoi(r.info(s, field))
+	return offset
 }
 
 // promote makes the replica the master, and the master a replica without its data.

@@ -5,6 +5,7 @@ package faults_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,10 @@ func (r *recoveryRun) finish(ratio float64) *verdict {
 		r.t.Errorf("seed %d:\n%s", r.seed, strings.Join(report, "\n"))
 	}
 	assert.Greater(r.t, returns, recoveryClients)
-	assert.GreaterOrEqual(r.t, float64(recovered), ratio*float64(returns), "%d of %d returns recovered", recovered, returns)
+	if !assert.GreaterOrEqual(r.t, float64(recovered), ratio*float64(returns), "%d of %d returns recovered", recovered, returns) {
+		slices.Sort(v.resets)
+		r.t.Logf("clients that had to load their state:\n%s", strings.Join(v.resets, "\n"))
+	}
 	assert.Less(r.t, r.slowest, liveFactor*liveWithin, "until all clients were live after a fault")
 	return v
 }

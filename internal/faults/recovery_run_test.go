@@ -313,5 +313,5 @@ func (r *recoveryRun) inject(rng *rand.Rand, faults ...*recoveryFault) {
 	all.Wait()
 	healed := now()
 	r.awaitLive(strings.Join(names, ", "), healed)
-	r.t.Logf("%s: clients live after %d ms", strings.Join(r.effects[len(r.effects)-len(faults):], "; "), (now()-healed)/1e6)
+	r.t.Logf("%s %s: clients live after %d ms", time.Unix(0, healed).Format("15:04:05.000"), strings.Join(r.effects[len(r.effects)-len(faults):], "; "), (now()-healed)/1e6)
 }
