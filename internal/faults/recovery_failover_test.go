@@ -41,14 +41,19 @@ var clusterFaults = []recoveryFault{
 
 // replicate makes the replica follow the master, and waits until it is in sync.
 func (r *recoveryRun) replicate() {
+	r.demote()
+	r.eventually("replica", func() bool { return r.info(r.replica, "master_link_status") == "up" })
+	at := r.replicationOffset(r.server, "master_repl_offset") // the master may not send commands yet
+	r.eventually("replica in sync", func() bool { return r.replicationOffset(r.replica, "slave_repl_offset") > at })
+}
+
+// demote makes the replica follow the master.
+func (r *recoveryRun) demote() {
 	host, port, err := net.SplitHostPort(r.backlog.addr)
 	require.NoError(r.t, err)
 	admin := r.replica.Client(r.t)
 	require.NoError(r.t, admin.ConfigSet(r.t.Context(), "repl-timeout", "5").Err())
 	require.NoError(r.t, admin.Do(r.t.Context(), "replicaof", host, port).Err())
-	r.eventually("replica", func() bool { return r.info(r.replica, "master_link_status") == "up" })
-	at := r.replicationOffset(r.server, "master_repl_offset") // the master may not send commands yet
-	r.eventually("replica in sync", func() bool { return r.replicationOffset(r.replica, "slave_repl_offset") > at })
 }
 
 func (r *recoveryRun) replicationOffset(s *redistest.Server, field string) int {
@@ -110,8 +115,9 @@ func failOverCleanly(r *recoveryRun, _ *rand.Rand) (string, bool) {
 		link.redirect(r.server.Addr)
 		link.restore()
 	}
-	r.replicate()
+	r.demote()
 	require.NoError(r.t, old.Do(ctx, "client", "unpause").Err())
+	r.replicate()
 	return fmt.Sprintf("%d publications lost", lost), lost == 0 && r.lineage(r.server) != before
 }
 
@@ -135,11 +141,24 @@ func splitMasters(r *recoveryRun, rng *rand.Rand) (string, bool) {
 	return fmt.Sprintf("%d publications on the old master", isolated), ok
 }
 
+// promoteBySentinel asks for a failover while the master is alive. The old master accepts publications
+// until it is demoted.
 func promoteBySentinel(r *recoveryRun, _ *rand.Rand) (string, bool) {
-	old := r.sentinel.Master
-	r.sentinel.Promote(r.t)
-	ok := waitFor(func() bool { return r.info(old, "role") == "slave" })
-	return "old master demoted", ok
+	s := r.sentinel
+	admin := goredis.NewSentinelClient(&goredis.Options{Addr: r.spec.Addrs[0]})
+	defer func() { _ = admin.Close() }()
+	r.eventually("replica in sync", func() bool { return r.info(s.Replica, "master_link_status") == "up" })
+	begun := now()
+	asked := time.Time{}
+	ok := waitFor(func() bool {
+		if time.Since(asked) > 10*time.Second && r.info(s.Replica, "role") == "slave" {
+			asked = time.Now() // Sentinel gives up if it takes too long
+			_ = admin.Failover(r.t.Context(), r.spec.Master).Err()
+		}
+		return r.info(s.Replica, "role") == "master" && r.info(s.Master, "role") == "slave"
+	})
+	s.Master, s.Replica = s.Replica, s.Master
+	return fmt.Sprintf("old master demoted after %d ms", (now()-begun)/1e6), ok
 }
 
 // killSentinelMaster must be the last fault of a run: the killed master is not started again.

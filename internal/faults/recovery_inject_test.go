@@ -57,7 +57,7 @@ func about(rng *rand.Rand, d time.Duration) time.Duration {
 
 // waitFor waits until a condition holds, which is an effect of a fault.
 func waitFor(done func() bool) bool {
-	for deadline := time.Now().Add(wait / 2); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(wait); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if done() {
 			return true
 		}

@@ -68,8 +68,9 @@ func TestSoak(t *testing.T) {
 
 // schedule returns the faults of a run: those in a row are injected at the same time.
 func (s *scenario) schedule(rng *rand.Rand, overlap bool) (faults [][]*recoveryFault) {
+	candidates := slices.Concat(s.faults, nodeFaults[:1])
 	for range soakFaults {
-		row := []*recoveryFault{&s.faults[rng.IntN(len(s.faults))]}
+		row := []*recoveryFault{&candidates[rng.IntN(len(candidates))]}
 		if overlap {
 			row = append(row, s.other(rng, row[0].target))
 		}
