@@ -152,8 +152,9 @@ func promoteBySentinel(r *recoveryRun, _ *rand.Rand) (string, bool) {
 	asked := time.Time{}
 	ok := waitFor(func() bool {
 		if time.Since(asked) > 10*time.Second && r.info(s.Replica, "role") == "slave" {
-			asked = time.Now() // Sentinel gives up if it takes too long
-			_ = admin.Failover(r.t.Context(), r.spec.Master).Err()
+			if admin.Failover(r.t.Context(), r.spec.Master).Err() == nil {
+				asked = time.Now() // Sentinel gives up if it takes too long
+			}
 		}
 		return r.info(s.Replica, "role") == "master" && r.info(s.Master, "role") == "slave"
 	})
