@@ -41,8 +41,9 @@ func TestSequencer_FillsGapsBeforeIdleCheck(t *testing.T) {
 		time.Sleep(time.Second) // it knows its position
 		for n := range 1000 {
 			mu.Lock()
-			published[store.append(fmt.Sprint(n)).Offset] = time.Now()
+			published[uint64(n+1)] = time.Now()
 			mu.Unlock()
+			store.append(fmt.Sprint(n), "", false)
 			store.mu.Lock()
 			store.healthy = n > 900 // the last ones show what is missing
 			store.mu.Unlock()
