@@ -1,6 +1,6 @@
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: check fmt vet lint test tidy fuzz stress faults bench
+.PHONY: check fmt vet lint test tidy fuzz stress faults soak bench
 
 check: fmt vet lint test tidy ## everything that must hold before a commit
 
@@ -41,6 +41,10 @@ stress: ## a router against misbehaving clients, and limiters on a failing Redis
 
 faults: ## node processes on a real Redis with injected faults; writes the table of docs/guides/scaling.md
 	go test -count=1 -v -timeout 0 -run TestFaults ./internal/faults -faults.full -faults.update $(CURDIR)/docs/guides/scaling.md
+
+SOAK ?= 1h
+soak: ## recovery under random faults for SOAK; SOAK_SEED=n repeats the run with that seed, and goes on with the next ones
+	SOAK=$(SOAK) PENSTOCK_REQUIRE_REDIS=1 go test -count=1 -v -timeout 0 -run TestSoak ./internal/faults
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...

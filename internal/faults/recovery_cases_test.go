@@ -4,10 +4,12 @@ package faults_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/redistest"
 )
 
 func at(epoch string, offset uint64) broker.Position {
@@ -170,4 +172,21 @@ func TestCheckTopic_FindsEveryViolation(t *testing.T) {
 			assert.Contains(t, checkTopic(r).violations, c.invariant)
 		})
 	}
+}
+
+func TestSamePeople(t *testing.T) {
+	clients := []string{"b", "a"}
+	assert.True(t, samePeople("a,b", clients))
+	assert.False(t, samePeople("a", clients), "a client is missing")
+	assert.False(t, samePeople("a,b,b", clients), "a connection that is gone")
+}
+
+func TestKeysWithoutExpiry_FindsThem(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	assert.NoError(t, client.Set(t.Context(), "expires", 1, time.Hour).Err())
+	r := &recoveryRun{t: t}
+	assert.Empty(t, r.keysWithoutExpiry(server))
+	assert.NoError(t, client.Set(t.Context(), "stays", 1, 0).Err())
+	assert.Equal(t, []string{"stays"}, r.keysWithoutExpiry(server))
 }

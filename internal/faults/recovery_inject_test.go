@@ -5,6 +5,7 @@ package faults_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"syscall"
@@ -46,6 +47,7 @@ var linkFaults = []recoveryFault{
 var serverFaults = []recoveryFault{
 	{"Redis paused", "redis", pauseServer},
 	{"Redis killed, restarted with its data", "redis", restartServer},
+	{"first replica attached", "redis", attachReplica},
 	{"script cache flushed", "redis", flushScripts},
 	{"Redis out of memory", "redis", exhaustMemory},
 }
@@ -216,12 +218,28 @@ func pauseServer(r *recoveryRun, rng *rand.Rand) (string, bool) {
 func restartServer(r *recoveryRun, rng *rand.Rand) (string, bool) {
 	before := r.lineage(r.server)
 	failures := r.failures()
+	if r.attached != nil { // it would end another epoch when it returned
+		r.attached.Stop()
+		r.attached = nil
+	}
 	r.server.Stop()
 	time.Sleep(about(rng, 500*time.Millisecond))
 	r.server.Restart()
 	ok := r.lineage(r.server) != before && waitFor(func() bool { return r.failures() > failures })
 	keys := r.server.Client(r.t).DBSize(r.t.Context()).Val()
 	return fmt.Sprintf("%d failed attempts, %d keys restored", r.failures()-failures, keys), ok && keys > 0
+}
+
+// attachReplica lets a replica follow the server, which then has another lineage. It stays.
+func attachReplica(r *recoveryRun, _ *rand.Rand) (string, bool) {
+	if r.attached != nil {
+		return "already attached", true
+	}
+	before := r.lineage(r.server)
+	host, port, err := net.SplitHostPort(r.server.Addr)
+	require.NoError(r.t, err)
+	r.attached = redistest.Start(r.t, "--replicaof", host+" "+port)
+	return "epoch ended", waitFor(func() bool { return r.lineage(r.server) != before })
 }
 
 // lineage returns the replication ID of a server.

@@ -23,12 +23,14 @@ import (
 // A recoveryRun is a cluster of node processes with publishers, and clients that move between them.
 type recoveryRun struct {
 	t      *testing.T
+	kind   topology
 	seed   uint64
 	topics map[string]*topicRecord
 	names  []string // of the topics
 	spec   nodeSpec // of the nodes, without a name
 
 	server   *redistest.Server // a single one, or the master
+	attached *redistest.Server // a replica of a single one that a fault has started
 	replica  *redistest.Server // of a replicated one
 	backlog  *relay            // through which the replica follows the master
 	sentinel *redistest.Sentinel
@@ -82,7 +84,7 @@ const (
 
 func startRecovery(t *testing.T, kind topology, seed uint64) *recoveryRun {
 	r := &recoveryRun{
-		t: t, seed: seed, topics: map[string]*topicRecord{}, names: []string{"full/a", "full/b", "brief/a"},
+		t: t, kind: kind, seed: seed, topics: map[string]*topicRecord{}, names: []string{"full/a", "full/b", "brief/a"},
 		spec: nodeSpec{Kind: single}, stop: make(chan struct{}), outcomes: map[outcome]int{},
 	}
 	switch kind {
