@@ -173,8 +173,8 @@ func (c *checker) reduce(p broker.Position) broker.Position {
 // server was promoted that had received nothing of the first of them: then only the epochs that
 // lead to the current one are a line, and others are lines of their own.
 func (c *checker) line(epoch string) string {
-	branch := !c.main[epoch]
-	for previous, ok := c.links[epoch]; ok && !(branch && c.main[previous.Epoch]); previous, ok = c.links[epoch] {
+	isMain := c.main[epoch]
+	for previous, ok := c.links[epoch]; ok && c.main[previous.Epoch] == isMain; previous, ok = c.links[epoch] {
 		epoch = previous.Epoch
 	}
 	return epoch

@@ -121,7 +121,7 @@ func startRecovery(t *testing.T, kind topology, seed uint64) *recoveryRun {
 func (r *recoveryRun) rng(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(r.seed, purpose)) }
 
 // startNode starts a node process and waits until it accepts connections.
-func (r *recoveryRun) startNode() *storyNode {
+func (r *recoveryRun) startNode() {
 	r.mu.Lock()
 	number := len(r.nodes)
 	r.mu.Unlock()
@@ -150,7 +150,6 @@ func (r *recoveryRun) startNode() *storyNode {
 	defer r.mu.Unlock()
 	n.up = true
 	r.nodes = append(r.nodes, n)
-	return n
 }
 
 // await returns the next event of a kind.
