@@ -46,7 +46,7 @@ func TestSoak(t *testing.T) {
 	}()
 	for end := time.Now().Add(lasts); time.Now().Before(end) && !t.Failed(); seed++ {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		s := scenarios()[rng.IntN(len(scenarios()))]
+		s := randomScenario(rng)
 		overlap := rng.IntN(3) == 0
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Logf("seed %d, %s, overlapping: %v", seed, s.name, overlap)
@@ -64,6 +64,15 @@ func TestSoak(t *testing.T) {
 			}
 		})
 	}
+}
+
+// randomScenario prefers scenarios with many faults.
+func randomScenario(rng *rand.Rand) scenario {
+	var all []scenario
+	for _, s := range scenarios() {
+		all = append(all, slices.Repeat([]scenario{s}, len(s.faults)+len(s.last))...)
+	}
+	return all[rng.IntN(len(all))]
 }
 
 // schedule returns the faults of a run: those in a row are injected at the same time.

@@ -29,9 +29,9 @@ func scenarios() []scenario {
 		{"server with its data", durable, slices.Concat(nodeFaults, linkFaults, serverFaults), nil, 1},
 		{"server that loses its data", volatile, lossFaults, nil, 0.3},
 		{"promoted replica", replicated, replicaFaults, nil, 1},
-		{"two masters", replicated, splitFaults, nil, 0.5},
-		{"Sentinel", monitored, sentinelFaults[:1], sentinelFaults[1:], 0.8},
-		{"Cluster", clustered, clusterFaults[:2], clusterFaults[2:], 0.8},
+		{"two masters", replicated, splitFaults, nil, 0.6},
+		{"Sentinel", monitored, sentinelFaults[:1], sentinelFaults[1:], 0.9},
+		{"Cluster", clustered, clusterFaults[:2], clusterFaults[2:], 0.95},
 	}
 }
 
