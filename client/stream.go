@@ -3,14 +3,13 @@ package client
 import (
 	"context"
 	"iter"
-	"strconv"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
-// streamCredit is how many items the server may send before the loop has handled them.
+// streamCredit is how many items the server may send before the loop has received them.
 const streamCredit = 64
 
 // Stream starts a stream and returns its items. An error ends it, and is the last element. The loop
@@ -19,69 +18,99 @@ const streamCredit = 64
 // then ends with [ErrOutcomeUnknown].
 func Stream[Item any](ctx context.Context, c *Client, m Message) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		var none Item
-		items := make(chan jsonv2.Value, streamCredit)
-		cl := newCall(m.MessageType(), wire.TypeStreamEnd)
-		tooMany := make(chan struct{})
-		cl.item = func(item jsonv2.Value) {
-			select {
-			case items <- item:
-			default: // the server has ignored the credits
-				select {
-				case <-tooMany:
-				default:
-					close(tooMany)
-				}
-			}
-		}
-		if err := c.startCall(ctx, cl, m, streamCredit); err != nil {
-			yield(none, err)
+		s := &stream[Item]{client: c, call: newCall(m.MessageType(), wire.TypeStreamEnd), yield: yield,
+			items: make(chan jsonv2.Value, streamCredit), overflow: make(chan struct{}, 1)}
+		s.call.item = s.receive
+		if err := c.startCall(ctx, s.call, m, streamCredit); err != nil {
+			s.fail(err)
 			return
 		}
-		ended := false
-		defer func() {
-			if !ended {
-				c.abandon(cl)
+		defer s.cancel() // also if the loop panics
+		s.run(ctx)
+	}
+}
+
+// A stream passes the items of a stream to a loop.
+type stream[Item any] struct {
+	client   *Client
+	call     *call
+	yield    func(Item, error) bool
+	items    chan jsonv2.Value
+	overflow chan struct{} // the server has ignored the credits
+	taken    int           // items for which no credits have been granted again
+	ended    bool          // by the server
+}
+
+// receive takes an item on the reading goroutine, which must not wait for the loop.
+func (s *stream[Item]) receive(item jsonv2.Value) {
+	select {
+	case s.items <- item:
+		return
+	default:
+	}
+	select {
+	case s.overflow <- struct{}{}:
+	default:
+	}
+}
+
+// run passes items on until the stream ends or the loop is left.
+func (s *stream[Item]) run(ctx context.Context) {
+	for {
+		select {
+		case item := <-s.items:
+			if !s.pass(item) {
+				return
 			}
-		}()
-		taken := 0
-		pass := func(item jsonv2.Value) bool {
-			var v Item
-			if err := decode(item, &v); err != nil {
-				yield(none, &errors.Error{Code: errors.Internal, Message: "an item cannot be decoded", Err: err})
-				return false
-			}
-			if taken++; taken == streamCredit/2 {
-				c.grant(cl, taken)
-				taken = 0
-			}
-			return yield(v, nil)
+		case a := <-s.call.answered:
+			s.ended = true
+			s.finish(a)
+			return
+		case <-s.overflow:
+			s.fail(errors.Errorf(errors.ResourceExhausted, "the server has sent more items than it was granted"))
+			return
+		case <-ctx.Done():
+			s.fail(contextError(ctx))
+			return
 		}
-		for {
-			select {
-			case item := <-items:
-				if !pass(item) {
-					return
-				}
-			case a := <-cl.answered:
-				ended = true
-				for len(items) > 0 { // the end follows all items
-					if !pass(<-items) {
-						return
-					}
-				}
-				if a.err != nil {
-					yield(none, a.err)
-				}
-				return
-			case <-tooMany:
-				yield(none, errors.Errorf(errors.ResourceExhausted, "the server has sent more than the %s items that it was granted", strconv.Itoa(streamCredit)))
-				return
-			case <-ctx.Done():
-				yield(none, contextError(ctx))
-				return
-			}
+	}
+}
+
+// finish passes on the items that precede the answer, and the answer if it is an error.
+func (s *stream[Item]) finish(a answer) {
+	for len(s.items) > 0 {
+		if !s.pass(<-s.items) {
+			return
 		}
+	}
+	if a.err != nil {
+		s.fail(a.err)
+	}
+}
+
+// pass passes an item to the loop, and reports whether the loop continues.
+func (s *stream[Item]) pass(item jsonv2.Value) bool {
+	var v Item
+	if err := decode(item, &v); err != nil {
+		s.fail(&errors.Error{Code: errors.Internal, Message: "an item cannot be decoded", Err: err})
+		return false
+	}
+	if s.taken++; s.taken == streamCredit/2 {
+		s.client.grant(s.call, s.taken)
+		s.taken = 0
+	}
+	return s.yield(v, nil)
+}
+
+func (s *stream[Item]) fail(err error) {
+	var none Item
+	s.yield(none, err)
+}
+
+// cancel makes the server stop, unless it has.
+func (s *stream[Item]) cancel() {
+	if !s.ended {
+		s.client.abandon(s.call)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 //
 //	mux.Handle("GET /contract", contract.Handler(r, nil))
 //
-// The contract names all messages and limits, so mount it only where whoever can reach it may know them.
+// The contract names all messages and limits, so mount it only where its readers may know them.
 // The handler builds it at the first request, when all routes are registered. If that fails, the answer is
 // the status 500 with the error of [New].
 func Handler(r *router.Router, opts *Options) http.Handler {

@@ -22,7 +22,7 @@ const (
 	valueBytes       = 160 // an element of values.byKey
 )
 
-// A memory counts the bytes that a [Store] uses. Whoever adds something reserves its bytes before,
+// A memory counts the bytes that a [Store] uses. A caller that adds something reserves its bytes before,
 // and releases them after its removal, so the sum never exceeds the maximum.
 type memory struct{ used atomic.Int64 }
 
