@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -128,4 +129,16 @@ func clientOf(address *atomic.Pointer[string]) *http.Client {
 		var d net.Dialer
 		return d.DialContext(ctx, network, *address.Load())
 	}}}
+}
+
+// reconnected waits until a client whose connection was cut has another one.
+func reconnected(ctx context.Context, c *client.Client) error {
+	_, err := client.Call[sum](ctx, c, add{})
+	if errors.CodeOf(err) == errors.Unimplemented {
+		return nil // the server has answered
+	}
+	if errors.Is(err, client.ErrOutcomeUnknown) {
+		return reconnected(ctx, c)
+	}
+	return err
 }
