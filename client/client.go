@@ -23,7 +23,7 @@ type Client struct {
 	opts Options
 
 	start      sync.Once
-	ctx        context.Context // ends when the client is closed
+	ctx        context.Context //nolint:containedctx // ends when the client is closed
 	cancel     context.CancelCauseFunc
 	ended      chan struct{}      // closed when the last goroutine of the client has ended
 	goroutines sync.WaitGroup     // of connections

@@ -117,8 +117,8 @@ func TestStream_ReturnsItemsInOrderAndEnds(t *testing.T) {
 	}
 	assert.Equal(t, 777, n)
 	assert.Equal(t, errors.NotFound, errors.CodeOf(last))
-	for item := range client.Stream[row](ctx, c, count{1000}) {
-		if item.N == 100 {
+	for item, err := range client.Stream[row](ctx, c, count{1000}) {
+		if err != nil || item.N == 100 {
 			break
 		}
 	}

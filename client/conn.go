@@ -22,7 +22,7 @@ import (
 type conn struct {
 	client *Client
 	ws     *websocket.Conn
-	ctx    context.Context // ends with the connection
+	ctx    context.Context //nolint:containedctx // ends with the connection
 	cancel context.CancelFunc
 	opened time.Time
 	read   atomic.Int64 // nanoseconds from opened to the last message or control frame
@@ -243,10 +243,10 @@ func (cn *conn) sendControl(typ, id string, credit int64, payload []byte) {
 
 // close begins the close handshake, and ends the connection when it is complete, or at the latest
 // after closeTimeout.
-func (cn *conn) close(code websocket.StatusCode, reason string) {
+func (cn *conn) close(code websocket.StatusCode) {
 	stop := time.AfterFunc(closeTimeout, func() { _ = cn.ws.CloseNow() })
 	defer stop.Stop()
-	_ = cn.ws.Close(code, reason)
+	_ = cn.ws.Close(code, "")
 	<-cn.ended
 }
 

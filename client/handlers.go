@@ -110,7 +110,7 @@ func Handle[Req, Reply Message](c *Client, handle func(context.Context, Req) (Re
 }
 
 // receiveServerCall handles a call of the server, or the message by which the server cancels one.
-func (c *Client) receiveServerCall(cn *conn, e *envelope, bytes int) {
+func (c *Client) receiveServerCall(cn *conn, e *envelope) {
 	id := e.Meta.CorrelationID
 	c.mu.Lock()
 	defer c.mu.Unlock()

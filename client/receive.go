@@ -15,7 +15,7 @@ func (c *Client) receive(cn *conn, e *envelope, bytes int) {
 	isError := e.Type == wire.TypeRPCError || e.Type == wire.TypeError
 	switch {
 	case strings.HasPrefix(id, wire.AnswerPrefix):
-		c.receiveServerCall(cn, e, bytes)
+		c.receiveServerCall(cn, e)
 	case e.Type == wire.TypeAck:
 		c.confirmed(cn, id)
 	case id != "" && isError && c.rejected(id, e.error(), e.Meta.Timestamp):

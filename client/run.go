@@ -61,7 +61,7 @@ func (c *Client) connect(expired bool) (*conn, *welcome, error) {
 	w, err := cn.greet(ctx)
 	if err != nil {
 		c.lost(cn, err)
-		cn.close(websocket.StatusGoingAway, "")
+		cn.close(websocket.StatusGoingAway)
 		return nil, nil, err
 	}
 	return cn, w, nil
@@ -74,7 +74,7 @@ func (c *Client) serve(cn *conn, w *welcome) error {
 	cancel()
 	if err != nil {
 		c.lost(cn, err)
-		cn.close(websocket.StatusGoingAway, "")
+		cn.close(websocket.StatusGoingAway)
 		return err
 	}
 	c.setState(Open, nil)
@@ -89,7 +89,7 @@ func (c *Client) serve(cn *conn, w *welcome) error {
 			}
 		case <-c.ctx.Done():
 			c.lost(cn, ErrClosed)
-			cn.close(websocket.StatusNormalClosure, "")
+			cn.close(websocket.StatusNormalClosure)
 			return ErrClosed
 		}
 	}
@@ -119,7 +119,7 @@ func (c *Client) replace(old *conn, delay time.Duration) *conn {
 	c.mu.Unlock()
 	c.awaitCalls(old)
 	c.lost(old, ErrOutcomeUnknown)
-	go old.close(websocket.StatusGoingAway, "")
+	go old.close(websocket.StatusGoingAway)
 	ctx, cancel := context.WithTimeout(c.ctx, c.opts.ConnectTimeout)
 	defer cancel()
 	if err := c.activate(ctx, next, w); err != nil {

@@ -18,8 +18,10 @@ const streamCredit = 64
 // then ends with [ErrOutcomeUnknown].
 func Stream[Item any](ctx context.Context, c *Client, m Message) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		s := &stream[Item]{client: c, call: newCall(m.MessageType(), wire.TypeStreamEnd), yield: yield,
-			items: make(chan jsonv2.Value, streamCredit), overflow: make(chan struct{}, 1)}
+		s := &stream[Item]{
+			client: c, call: newCall(m.MessageType(), wire.TypeStreamEnd), yield: yield,
+			items: make(chan jsonv2.Value, streamCredit), overflow: make(chan struct{}, 1),
+		}
 		s.call.item = s.receive
 		if err := c.startCall(ctx, s.call, m, streamCredit); err != nil {
 			s.fail(err)
