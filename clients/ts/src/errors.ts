@@ -1,0 +1,34 @@
+/** What an error says besides its code and message. */
+export interface ErrorDetails {
+  retryable?: boolean;
+  retryAfterMs?: number | null;
+  details?: Record<string, unknown>;
+  mayHaveExecuted?: boolean;
+  cause?: unknown;
+}
+
+/** The error of a message: of the server, or of the client if the message has no outcome. */
+export class PenstockError extends Error {
+  /** One of the codes in section 4 of the protocol, or a code of the application. */
+  declare readonly code: string;
+  /** Whether the same message may succeed later, and is safe to send again. */
+  declare readonly retryable: boolean;
+  /** Milliseconds to wait before the next attempt. null: no wait helps. undefined: unknown. */
+  declare readonly retryAfterMs: number | null | undefined;
+  /** Data for programs, for example the kind of a limit. */
+  declare readonly details: Record<string, unknown>;
+  /** The connection was lost before the outcome was known: the server may have handled the message. */
+  declare readonly mayHaveExecuted: boolean;
+
+  constructor(code: string, message?: string, more?: ErrorDetails) {
+    super(message || code);
+    this.name = "PenstockError";
+    Object.assign(this, { code, retryable: false, details: {}, mayHaveExecuted: false }, more);
+  }
+}
+
+/** The error in the payload of ERROR or RPC_ERROR, or in the reason of a close frame. */
+export function decodeError(payload: any): PenstockError {
+  const { code = "INTERNAL", message, details = {}, retryable = false, retryAfterMs } = payload || {};
+  return new PenstockError(code, message, { details, retryable, retryAfterMs });
+}

@@ -1,0 +1,245 @@
+import type { PenstockError } from "./errors.js";
+
+/**
+ * The shape of a contract, which the server generates. All members are optional; without a contract,
+ * every type and payload is permitted.
+ *
+ *     interface Contract {
+ *       events: { SAY: Say };
+ *       calls: { JOIN_ROOM: { request: JoinRoom; reply: RoomJoined; progress: never } };
+ *       streams: { EXPORT: { request: Export; item: Row; reply: Exported } };
+ *       received: { SAID: Said };
+ *       served: { CONFIRM: { request: Confirm; reply: Confirmed; replyType: "CONFIRMED" } };
+ *       topics: { [T in `room/${string}`]: { messages: "SAID" } };
+ *     }
+ */
+export interface AnyContract {
+  events: { [type: string]: any };
+  calls: { [type: string]: { request: any; reply: any; progress: any } };
+  streams: { [type: string]: { request: any; item: any; reply: any } };
+  received: { [type: string]: any };
+  served: { [type: string]: { request: any; reply: any } };
+  topics: { [name: string]: { messages: string } };
+}
+
+type Section<C, K extends keyof AnyContract> = C extends { [P in K]: infer S } ? S : {};
+type Key<T> = Extract<keyof T, string>;
+type Member<T, K> = T extends { [P in K & string]: infer V } ? V : never;
+/** The payload is optional if the message has no required fields. */
+type Payload<P, O> = {} extends P ? [payload?: P, options?: O] : [payload: P, options?: O];
+/** The entry of the pattern that a topic name matches. */
+type TopicOf<C, T extends string> = Section<C, "topics">[T & keyof Section<C, "topics">];
+
+/** What a message of the server carries besides its payload. */
+export interface Meta {
+  /** The clock of the server in milliseconds since 1970. */
+  timestamp: number;
+  /** The topic and position of a publication, if its topic has a history. */
+  topic?: string;
+  offset?: number;
+  /** The publication is part of the state that the subscription asked for. */
+  state?: boolean;
+}
+
+/** Removes what the function that returned it has added. */
+export type Off = () => void;
+
+export type State = "idle" | "connecting" | "open" | "waiting" | "paused" | "closing" | "closed";
+
+export interface StateInfo {
+  /** Why there is no connection. */
+  error?: PenstockError;
+  /** The code of the close frame, if there was one. */
+  closeCode?: number;
+  /** When the next attempt begins, by the monotonic clock (performance.now()). */
+  retryAt?: number;
+  /** Whether the session of the previous connection continues. */
+  resumed?: boolean;
+}
+
+export interface CallOptions<P = unknown> {
+  signal?: AbortSignal;
+  /** From the call to its answer, waiting in the queue included. ClientOptions.timeoutMs by default. */
+  timeoutMs?: number;
+  onProgress?: (progress: P) => void;
+  /** The call is sent again if the connection is lost before its answer. */
+  idempotent?: boolean;
+}
+
+export interface SendOptions {
+  signal?: AbortSignal;
+  /** How long the message may wait in the queue. QueueOptions.expireMs by default. */
+  expireMs?: number;
+  /** false: the promise is resolved when the message is sent, and its rejection reaches onError. */
+  ack?: boolean;
+}
+
+export interface StreamOptions {
+  signal?: AbortSignal;
+  timeoutMs?: number;
+  /** The most items that wait to be consumed, from 1. 16 by default. */
+  credit?: number;
+}
+
+/** The items of a stream. It is sent when the first item is asked for. */
+export interface Stream<I, R> extends AsyncIterableIterator<I, R, undefined> {
+  /** The reply at the end; undefined if the stream is ended by the consumer or has no reply. */
+  readonly reply: Promise<R | undefined>;
+}
+
+export interface ServedContext {
+  /** Aborted when the server stops waiting, or the connection is lost. */
+  signal: AbortSignal;
+  /** How long the server waits. */
+  timeoutMs?: number;
+}
+
+export interface Position {
+  epoch: string;
+  offset: number;
+}
+
+/** Publications that this client will not receive. Unless it is exact, load the state again. */
+export interface Loss {
+  topic: string;
+  /** The first and last offset that are lost. Absent: it is unknown what is lost. */
+  lost?: { from: number; to: number };
+  /** Where the previous epoch ended: its publications with higher offsets are void. */
+  ended?: Position;
+}
+
+export interface PresenceMember {
+  connId: string;
+  tenantId?: string;
+  userId?: string;
+  info?: string;
+}
+
+export interface TopicOptions<C, M extends string> {
+  /** Handlers by type, for publications of this topic. Topics without history do not name
+   * themselves in their publications: use Client.on for those. */
+  on?: { [K in M]?: (payload: Member<Section<C, "received">, K>, meta: Meta) => void };
+  /** Begins behind this position instead of now. */
+  from?: Position;
+  /** Called with the number of messages of the state before they arrive. Setting it asks for the state of a topic. */
+  onState?: (messages: number) => void;
+  onLoss?: (loss: Loss) => void;
+  /** Called with all members at each change. Setting it asks for the presence of a topic. */
+  onPresence?: (members: PresenceMember[]) => void;
+  /** The server has rejected or ended the subscription for good. */
+  onEnd?: (error: PenstockError) => void;
+}
+
+export interface Subscription {
+  readonly topic: string;
+  /** Up to where publications were handled; undefined if the topic has no history. */
+  readonly position: Position | undefined;
+  /** Resolved when the server has accepted the subscription, rejected when it has rejected it for good. */
+  readonly ready: Promise<void>;
+  unsubscribe(): void;
+}
+
+export interface Client<C = AnyContract> {
+  readonly state: State;
+  onState(listener: (state: State, info: StateInfo) => void): Off;
+  /** Listens for errors that no promise reports: of messages without ID, handlers and token requests. */
+  onError(listener: (error: unknown, type?: string) => void): Off;
+  /** Resolved when the connection is open, rejected when the client has stopped. */
+  connect(): Promise<void>;
+  /** Rejects everything that waits, and closes the connection. */
+  close(): Promise<void>;
+  call<K extends Key<Section<C, "calls">>>(
+    type: K,
+    ...args: Payload<Member<Section<C, "calls">[K], "request">, CallOptions<Member<Section<C, "calls">[K], "progress">>>
+  ): Promise<Member<Section<C, "calls">[K], "reply">>;
+  /** Sends an event. The promise is resolved when the server has admitted it. */
+  send<K extends Key<Section<C, "events">>>(type: K, ...args: Payload<Section<C, "events">[K], SendOptions>): Promise<void>;
+  stream<K extends Key<Section<C, "streams">>>(
+    type: K,
+    ...args: Payload<Member<Section<C, "streams">[K], "request">, StreamOptions>
+  ): Stream<Member<Section<C, "streams">[K], "item">, Member<Section<C, "streams">[K], "reply">>;
+  on<K extends Key<Section<C, "received">>>(type: K, handler: (payload: Section<C, "received">[K], meta: Meta) => void): Off;
+  /** Answers calls of the server with messages of the type replyType. */
+  handle<K extends Key<Section<C, "served">>>(
+    type: K,
+    replyType: Section<C, "served">[K] extends { replyType: infer N } ? N : string,
+    handler: (
+      request: Member<Section<C, "served">[K], "request">,
+      context: ServedContext,
+    ) => Member<Section<C, "served">[K], "reply"> | Promise<Member<Section<C, "served">[K], "reply">>,
+  ): Off;
+  subscribe<T extends Key<Section<C, "topics">>>(topic: T, options?: TopicOptions<C, Member<TopicOf<C, T>, "messages"> & string>): Subscription;
+  /** Publications of all topics that are lost, also of topics that the server has subscribed. */
+  onLoss(listener: (loss: Loss) => void): Off;
+  /** When the limits permit a message of the type, by the monotonic clock in milliseconds; undefined: now, as far as known. */
+  nextAllowedAt(type: string): number | undefined;
+  /** Refreshes the identity of the connection with a new token. */
+  authenticate(): Promise<void>;
+}
+
+export interface QueueOptions {
+  /** The most messages that wait, 1,000 by default. */
+  messages?: number;
+  /** The most characters of their payloads, 1,048,576 by default. */
+  bytes?: number;
+  /**
+   * What happens when the queue is full. drop-newest (default): the new message is rejected. drop-oldest: the message
+   * that has waited longest is rejected. fail: the same as drop-newest, and without a connection no message waits.
+   */
+  policy?: "fail" | "drop-oldest" | "drop-newest";
+  /** How long an event waits, 30,000 by default. Calls wait until their deadline. */
+  expireMs?: number;
+}
+
+export interface ClientOptions {
+  /** The URL of the server, ws: or wss:. */
+  url: string | (() => string | Promise<string>);
+  /** Called before each attempt, and when the identity is about to expire. expired: the last token was rejected. */
+  token?: (why: { expired: boolean; signal: AbortSignal }) => string | Promise<string>;
+  /** How the handshake sends the token: the query parameter access_token (default), or a subprotocol. */
+  tokenIn?: "query" | "protocol";
+  protocols?: string[];
+  /** Asks the server for a session, which survives a lost connection. */
+  session?: boolean;
+  /** The time of a call without timeoutMs, 30,000 by default. */
+  timeoutMs?: number;
+  queue?: QueueOptions;
+  /** Sends only what the limits of the server permit, and repeats rejected messages in order. */
+  pacing?: boolean;
+  /** Returns true if the client must not connect again after a close code of the application. */
+  stopOn?: (code: number, reason: string) => boolean;
+  /** The constructor of the connection; needed where there is no global WebSocket. */
+  webSocket?: new (url: string, protocols: string[]) => WebSocketLike;
+  /** For tests: the time. */
+  clock?: Clock;
+  /** For tests: returns numbers from 0 to 1, without 1. */
+  random?: () => number;
+  /** For tests: receives the events of the page; null: none. */
+  page?: PageLike | null;
+}
+
+/** The part of WebSocket that the client uses. */
+export interface WebSocketLike {
+  binaryType: string;
+  readonly bufferedAmount: number;
+  onopen: ((event: any) => void) | null;
+  onmessage: ((event: any) => void) | null;
+  onclose: ((event: any) => void) | null;
+  onerror: ((event: any) => void) | null;
+  send(data: string): void;
+  close(code?: number, reason?: string): void;
+}
+
+export interface Clock {
+  /** Milliseconds of a monotonic clock. */
+  now(): number;
+  /** timers that only watch the connection must not keep a process running. */
+  setTimeout(callback: () => void, ms: number, watch?: boolean): unknown;
+  clearTimeout(timer: any): void;
+}
+
+export interface PageLike {
+  addEventListener(type: string, listener: (event: any) => void): void;
+  removeEventListener(type: string, listener: (event: any) => void): void;
+  readonly document?: { readonly visibilityState: string };
+}
