@@ -18,43 +18,43 @@ export interface Env {
   random(): number;
   /** Calls f after ms, and returns a function that cancels it. */
   after(ms: number, f: () => void, watch?: boolean): Off;
-  /** Reports an error that no promise reports. */
-  report(error: unknown, type?: string): void;
   /** Calls each function, and reports what they throw. */
-  emit<A extends unknown[]>(functions: Iterable<(...args: A) => void>, ...args: A): void;
-  onError: Set<(error: unknown, type?: string) => void>;
+  emit(functions: Iterable<((...args: any[]) => void) | undefined>, ...args: any[]): void;
+  /** Adds a listener by name: the type of a message, or $error, $loss and $state. */
+  on(name: string, f: (...args: any[]) => void): Off;
+  /** Calls the listeners of a name. */
+  deliver(name: string, ...args: any[]): void;
 }
 
 export function createEnv({ clock = systemClock, random = Math.random }: ClientOptions): Env {
-  const onError: Env["onError"] = new Set();
-  const report = (error: unknown, type?: string) => {
-    if (!onError.size) console.error(error);
-    for (const f of onError) f(error, type);
+  const listeners: { [name: string]: Set<(...args: any[]) => void> } = Object.create(null);
+  const emit: Env["emit"] = (functions, ...args) => {
+    for (const f of [...functions]) {
+      try {
+        f?.(...args);
+      } catch (error) {
+        env.deliver("$error", error);
+      }
+    }
   };
-  return {
+  const env: Env = {
     now: () => clock.now(),
     random,
     after(ms, f, watch) {
-      if (ms > 2 ** 31 - 1) return noop; // the timers of browsers overflow
+      if (ms >= 2 ** 31) return noop; // the timers of browsers overflow
       const timer = clock.setTimeout(f, ms, watch);
       return () => clock.clearTimeout(timer);
     },
-    report,
-    emit(functions, ...args) {
-      for (const f of [...functions]) {
-        try {
-          f(...args);
-        } catch (error) {
-          report(error);
-        }
-      }
+    emit,
+    on(name, f) {
+      const set = (listeners[name] ??= new Set());
+      set.add(f);
+      return () => void set.delete(f);
     },
-    onError,
+    deliver(name, ...args) {
+      if (listeners[name]?.size) emit(listeners[name], ...args);
+      else if (name === "$error") console.error(...args);
+    },
   };
-}
-
-/** Adds to a set, and returns a function that removes it. */
-export function addTo<T>(set: Set<T>, value: T): Off {
-  set.add(value);
-  return () => void set.delete(value);
+  return env;
 }

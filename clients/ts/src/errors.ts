@@ -7,7 +7,7 @@ export interface ErrorDetails {
   cause?: unknown;
 }
 
-/** The error of a message: of the server, or of the client if the message has no outcome. */
+/** The error of a message: from the server, or from the client if the message has no outcome. */
 export class PenstockError extends Error {
   /** One of the codes in section 4 of the protocol, or a code of the application. */
   declare readonly code: string;
@@ -22,13 +22,9 @@ export class PenstockError extends Error {
 
   constructor(code: string, message?: string, more?: ErrorDetails) {
     super(message || code);
-    this.name = "PenstockError";
-    Object.assign(this, { code, retryable: false, details: {}, mayHaveExecuted: false }, more);
+    Object.assign(this, { name: "PenstockError", code, retryable: false, details: {}, mayHaveExecuted: false }, more);
   }
 }
 
 /** The error in the payload of ERROR or RPC_ERROR, or in the reason of a close frame. */
-export function decodeError(payload: any): PenstockError {
-  const { code = "INTERNAL", message, details = {}, retryable = false, retryAfterMs } = payload || {};
-  return new PenstockError(code, message, { details, retryable, retryAfterMs });
-}
+export const decodeError = ({ code = "INTERNAL", message, ...more }: any = {}): PenstockError => new PenstockError(code, message, more);

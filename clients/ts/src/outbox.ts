@@ -1,8 +1,8 @@
 import { type Env, noop } from "./env.js";
 import { decodeError, PenstockError } from "./errors.js";
-import { type Frame, type Link, write } from "./link.js";
+import type { Frame, Link } from "./link.js";
 import type { Pacer } from "./pacing.js";
-import type { ClientOptions, Off } from "./types.js";
+import type { ClientOptions } from "./types.js";
 
 // The ordered queue of messages, and the messages that wait for an answer.
 
@@ -12,203 +12,191 @@ const IN_FLIGHT_RETRY_MS = 1000;
 
 export interface Item {
   type: string;
-  body?: string | undefined;
+  payload?: unknown;
   /** Further members of meta. */
-  meta?: { credit?: number } | undefined;
+  meta?: { correlationId?: string | undefined; credit?: number } | undefined;
   signal?: AbortSignal | undefined;
-  /** Absolute time. Calls send what remains of it. */
-  due: number;
-  /** An event has no answer but the acknowledgment, if it asks for one. */
-  event?: boolean | undefined;
-  ack?: boolean | undefined;
+  /** How long it may wait: an event in the queue, a call for its answer. */
+  ms?: number | undefined;
+  /** An event of the application is settled when the server has admitted it, one of the protocol when it is sent. */
+  event?: boolean;
   idempotent?: boolean | undefined;
-  /** Before all messages of the application. Its bounds do not apply. */
-  first?: boolean | undefined;
+  /** A message of the protocol, which precedes those of the application. */
+  first?: boolean;
   progress?: ((payload: any) => void) | undefined;
   /** Called once. */
-  done(error: PenstockError | undefined, payload?: any, id?: string): void;
+  done?: ((error: PenstockError | undefined, payload?: any, id?: string) => void) | undefined;
 }
 
-interface Entry extends Item {
+interface Entry {
+  type: string;
   order: number;
-  id?: string | undefined;
+  size: number;
+  first: boolean | undefined;
   link?: Link | undefined; // that it was sent on
-  admitted?: boolean;
-  stopTimer: Off;
+  send(to: Link, uncertain?: boolean): void;
+  settle(error?: PenstockError, payload?: any, id?: string): void;
+  receive(frame: Frame, id: string): void;
+  /** The link is lost. */
+  lost(): void;
+  /** Grants a stream further items. */
+  grant(credit: number): void;
 }
 
-export function createOutbox(env: Env, pacer: Pacer, { queue: bounds = {}, pacing, random = Math.random }: ClientOptions) {
-  const { messages: maxMessages = 1000, bytes: maxBytes = 1 << 20, policy } = bounds;
-  const prefix = random().toString(36).slice(2, 10) + "-";
+export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000, bytes = 1 << 20, policy } = {}, pacing }: ClientOptions) {
+  const { now, after } = env;
+  const prefix = env.random().toString(36).slice(2) + "-";
   const pending = new Map<string, Entry>();
   let queue: Entry[] = [];
-  let bytes = 0;
   let count = 0;
+  let queued = 0; // bytes
   let link: Link | undefined; // that messages are sent on
   let held: Entry | undefined; // its outcome must be known before another message is sent
   let blockedUntil = 0;
-  let cancelWake = noop;
   let flushing = false;
-  /** Called if the announced limits are not those of the server. */
-  let onWrongLimits = noop;
-
-  const size = (entry: Entry) => entry.body?.length ?? 0;
-  const fail = (code: string, message: string, details?: object) => new PenstockError(code, message, details as any);
+  let stopWaiting = noop;
 
   const insert = (entry: Entry) => {
-    entry.id = entry.link = undefined;
-    const index = queue.findLastIndex((other) => other.order < entry.order);
-    queue.splice(index + 1, 0, entry);
-    bytes += size(entry);
-  };
-  const remove = (entry: Entry) => {
-    const index = queue.indexOf(entry);
-    if (index >= 0) {
-      queue.splice(index, 1);
-      bytes -= size(entry);
-    }
-    if (entry.id) pending.delete(entry.id);
-    if (held === entry) held = undefined;
-  };
-
-  const startTimer = (entry: Entry) => {
-    entry.stopTimer = env.after(entry.due - env.now(), () => entry.done(fail("DEADLINE_EXCEEDED", entry.id ? "no answer" : "waited too long", { retryable: true })));
-  };
-
-  const wake = (ms: number) => {
-    cancelWake();
-    cancelWake = env.after(ms, flush);
-  };
-
-  /** Sends an item at once, on any link. */
-  const transmit = (to: Link, item: Item | Entry) => {
-    const entry = item as Entry;
-    const ack = entry.ack || (pacing && !entry.first && entry.order !== undefined);
-    const meta: any = { ...entry.meta };
-    if (ack || !entry.event) {
-      meta.correlationId = entry.id = prefix + ++count;
-      entry.link = to;
-      pending.set(entry.id, entry);
-      if (ack) meta.ack = true;
-      if (!entry.event && entry.due < Infinity) meta.timeoutMs = Math.max(1, Math.round(entry.due - env.now()));
-    }
-    pacer.sent(entry.type, entry.id);
-    write(to, entry.type, meta, entry.body);
+    queue.splice(queue.findLastIndex((other) => other.order < entry.order) + 1, 0, entry);
+    queued += entry.size;
   };
 
   function flush(): void {
-    if (flushing) return;
-    cancelWake();
+    if (flushing) return; // a message that is sent may be settled
     flushing = true;
-    sendQueue();
+    stopWaiting();
+    for (let entry; link && !held && (entry = queue[0]); ) {
+      const pace = pacing ? pacer.wait(entry.type) : 0;
+      const wait = Math.max(blockedUntil - now(), link.socket.bufferedAmount > MAX_BUFFERED_BYTES ? BUFFER_CHECK_MS : pace);
+      if (pace === Infinity) entry.settle(new PenstockError("FAILED_PRECONDITION", "above the limit", { retryAfterMs: null }));
+      else if (wait > 0) {
+        stopWaiting = after(wait, flush);
+        break;
+      } else {
+        queued -= queue.shift()!.size;
+        if (pace < 0) held = entry;
+        entry.send(link);
+      }
+    }
     flushing = false;
   }
 
-  function sendQueue(): void {
-    while (link && queue[0] && !held) {
-      const entry = queue[0];
-      const blocked = blockedUntil - env.now();
-      if (blocked > 0) return wake(blocked);
-      if (link.socket.bufferedAmount > MAX_BUFFERED_BYTES) return wake(BUFFER_CHECK_MS);
-      const wait = pacing ? pacer.wait(entry.type) : 0;
-      if (wait === Infinity) {
-        entry.done(fail("FAILED_PRECONDITION", "the message costs more than the limit can ever allow", { retryAfterMs: null }));
-        continue;
-      }
-      if (wait > 0) return wake(wait);
-      remove(entry);
-      if (entry.event) entry.stopTimer(); // only waiting is bounded
-      if (wait < 0) held = entry;
-      transmit(link, entry);
-      if (!entry.id) entry.done(undefined);
+  /** Sends an item on a link at once, or adds it to the queue. */
+  function submit({ type, payload, meta, signal, ms = Infinity, event, idempotent, first, progress, done }: Item, on?: Link): Entry {
+    const body = JSON.stringify(payload);
+    const due = now() + ms;
+    const ack = (!first && (pacing || event)) || undefined;
+    let id: string | undefined;
+    let admitted = false;
+    let stopTimer = noop;
+
+    const remove = () => {
+      const index = queue.indexOf(entry);
+      if (index >= 0) queued -= queue.splice(index, 1)[0]!.size;
+      pending.delete(id!);
+      if (held === entry) held = undefined;
+    };
+
+    const wait = () => {
+      remove();
+      id = entry.link = undefined;
+      insert(entry);
+      stopTimer();
+      stopTimer = after(due - now(), () => entry.settle(new PenstockError("DEADLINE_EXCEEDED", "", { retryable: true })));
+      flush();
+    };
+
+    const onAbort = () => {
+      const { link: sentOn } = entry;
+      entry.settle(new PenstockError("CANCELLED", "", { cause: signal!.reason }));
+      if (sentOn && !event) submit({ type: "$ws:abort", meta: { correlationId: id }, event: true, first: true }, sentOn);
+    };
+
+    const entry: Entry = {
+      type,
+      first,
+      order: ++count - (first ? 1e12 : 0),
+      size: body?.length || 0,
+
+      send(to) {
+        if (event) stopTimer(); // only waiting is bounded
+        if (ack || !event) {
+          id = prefix + ++count;
+          entry.link = to;
+          pending.set(id, entry);
+        }
+        const timeoutMs = event || due === Infinity ? undefined : Math.ceil(due - now()) || 1;
+        pacer.sent(type, id);
+        // type and meta come first, so that the server can answer a message that is too large.
+        to.socket.send(JSON.stringify({ type, meta: { correlationId: id, ack, timeoutMs, ...meta } }).slice(0, -1) + (body ? `,"payload":${body}}` : "}"));
+        if (!id) entry.settle();
+      },
+
+      settle(...outcome) {
+        entry.settle = noop;
+        stopTimer();
+        signal?.removeEventListener("abort", onAbort);
+        remove();
+        done?.(...outcome);
+        flush();
+      },
+
+      receive({ type: answer, meta: { timestamp }, payload: result }, of) {
+        const error = /^(RPC_)?ERROR$/.test(answer) ? decodeError(result) : undefined;
+        pacer.confirm(of, !!error && !admitted);
+        if (error && !admitted) {
+          const { retryable, retryAfterMs, details } = error;
+          pacer.rejected(type, error, timestamp);
+          const pause = retryable && (retryAfterMs ?? (details.kind === "in_flight" && IN_FLIGHT_RETRY_MS));
+          if (pacing && pause && !on) {
+            // What a limit has rejected is sent again, in order.
+            blockedUntil = Math.max(blockedUntil, now() + pause);
+            return wait();
+          }
+        }
+        if (answer === "$ws:rpc-progress") env.emit([progress], result);
+        else if (answer === "$ws:ack") {
+          admitted = true;
+          if (held === entry) held = undefined;
+          if (event) entry.settle();
+          flush();
+        } else entry.settle(error, result, of);
+      },
+
+      lost() {
+        if (idempotent) wait();
+        else entry.settle(new PenstockError("ABORTED", "connection lost", { mayHaveExecuted: true }));
+      },
+
+      grant(credit) {
+        submit({ type: "$ws:credit", meta: { correlationId: id, credit }, event: true, first: true }, entry.link === link ? undefined : entry.link);
+      },
+    };
+
+    if (signal?.aborted) onAbort();
+    else if (on) entry.send(on);
+    else {
+      signal?.addEventListener("abort", onAbort);
+      const full = () => !first && (queue.length >= messages || (queue[0] && queued + entry.size > bytes));
+      const overflow = new PenstockError("RESOURCE_EXHAUSTED", "the queue is full", { retryable: true, details: { kind: "queue" } });
+      for (let old; policy === "drop-oldest" && full() && (old = queue.find((other) => !other.first)); ) old.settle(overflow);
+      if (full() || (policy === "fail" && !link && !first)) entry.settle(overflow);
+      else wait();
     }
+    return entry;
   }
 
-  /** Paced messages that a limit has rejected are sent again, in order. */
-  const repeats = (entry: Entry, error: PenstockError) => {
-    if (!pacing || entry.admitted || entry.order === undefined) return false;
-    const wait = error.retryable && (error.retryAfterMs ?? (error.details.kind === "in_flight" ? IN_FLIGHT_RETRY_MS : undefined));
-    if (typeof wait !== "number") return false;
-    blockedUntil = Math.max(blockedUntil, env.now() + wait);
-    remove(entry);
-    insert(entry);
-    if (entry.event) startTimer(entry);
-    flush();
-    return true;
-  };
-
   return {
-    /** Adds an item to the queue. */
-    enqueue(item: Item) {
-      const entry = item as Entry;
-      const { done, signal } = entry;
-      const onAbort = () => {
-        const { link: sentOn, id } = entry;
-        entry.done(fail("CANCELLED", "aborted", { cause: signal!.reason }));
-        if (sentOn && !entry.event) control(sentOn, "$ws:abort", { correlationId: id });
-      };
-      entry.order = ++count - (entry.first ? 2 ** 40 : 0);
-      entry.stopTimer = noop;
-      entry.done = (error, payload) => {
-        entry.done = noop;
-        entry.stopTimer();
-        signal?.removeEventListener("abort", onAbort);
-        remove(entry);
-        done(error, payload);
-        flush();
-      };
-      if (signal?.aborted) return onAbort();
-      if (!entry.first) {
-        const full = () => queue.length >= maxMessages || (queue.length > 0 && bytes + size(entry) > maxBytes);
-        if (policy === "drop-oldest") {
-          for (let old; full() && (old = queue.find((e) => !e.first)); ) old.done(fail("RESOURCE_EXHAUSTED", "dropped", { retryable: true }));
-        }
-        if (policy === "fail" && !link) return entry.done(fail("UNAVAILABLE", "not connected", { retryable: true }));
-        if (full()) return entry.done(fail("RESOURCE_EXHAUSTED", "the queue is full", { retryable: true, details: { kind: "queue" } }));
-      }
-      signal?.addEventListener("abort", onAbort);
-      insert(entry);
-      startTimer(entry);
-      flush();
-    },
+    submit,
 
-    /** Sends a call on a link, before and beside the queue. */
-    ask(to: Link, type: string, payload: object | undefined, done: Item["done"]) {
-      transmit(to, { type, body: payload && JSON.stringify(payload), due: Infinity, done });
-    },
-
-    control,
-
-    /** Handles a message if it answers one of this client. */
-    receive(from: Link, { type, meta, payload }: Frame): boolean {
+    /** Handles a message if it is an answer. */
+    receive(from: Link, frame: Frame): boolean {
+      const { type, meta, payload } = frame;
       const id = meta?.correlationId;
-      const entry = id ? pending.get(id) : undefined;
-      const isError = type === "ERROR" || type === "RPC_ERROR";
-      if (!entry || entry.link !== from) {
-        if (isError && !id) env.report(decodeError(payload));
-        return isError || !!id;
-      }
-      if (type === "$ws:rpc-progress") {
-        pacer.confirm(id);
-        env.emit([entry.progress || noop], payload);
-        return true;
-      }
-      if (type === "$ws:ack") {
-        entry.admitted = true;
-        pacer.admitted(id, entry.type);
-        if (entry === held) held = undefined;
-        if (entry.event) entry.done(undefined);
-        else flush();
-        return true;
-      }
-      if (isError && !entry.admitted) {
-        const error = decodeError(payload);
-        if (pacer.rejected(id, entry.type, error, meta.timestamp)) onWrongLimits();
-        if (repeats(entry, error)) return true;
-      }
-      pacer.confirm(id);
-      pending.delete(id!);
-      entry.done(isError ? decodeError(payload) : undefined, payload, id);
+      const entry = pending.get(id!);
+      if (entry && entry.link === from) entry.receive(frame, id!);
+      else if (!id && type === "ERROR") env.deliver("$error", decodeError(payload));
+      else return !!id; // late
       return true;
     },
 
@@ -216,39 +204,23 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: bounds = {}, pacin
     use(next: Link | undefined) {
       link = next;
       held = undefined;
-      if (!next) for (const entry of queue.filter((e) => e.first)) entry.done(fail("ABORTED", ""));
+      if (!next) for (const entry of queue.filter((other) => other.first)) entry.lost();
       flush();
     },
 
-    /** A link is lost. unhandled: the server has not handled what it has not answered. */
-    lost(old: Link, unhandled: boolean) {
-      for (const [id, entry] of [...pending]) {
-        if (entry.link !== old) continue;
-        pending.delete(id);
-        if (entry.order !== undefined && (entry.idempotent || unhandled)) {
-          remove(entry);
-          insert(entry);
-        } else {
-          entry.done(fail("ABORTED", "the connection was lost; the message may have been handled", { mayHaveExecuted: true }));
-        }
-      }
-      flush();
+    /** A link is lost. */
+    lost(old: Link) {
+      for (const entry of [...pending.values()]) if (entry.link === old) entry.lost();
     },
 
     /** Rejects what waits. */
     clear(error: PenstockError) {
-      for (const entry of [...queue]) entry.done(error);
+      for (const entry of [...queue]) entry.settle(error);
     },
 
-    isIdle: (on: Link) => ![...pending.values()].some((entry) => entry.link === on),
-    onWrongLimits: (f: () => void) => void (onWrongLimits = f),
+    /** Whether a link has no calls without an answer. */
+    isIdle: (on: Link) => [...pending.values()].every((entry) => entry.link !== on),
   };
-
-  /** Sends a message of the protocol that has no answer, at once. */
-  function control(to: Link, type: string, meta: object, payload?: unknown) {
-    pacer.sent(type);
-    write(to, type, meta, payload === undefined ? undefined : JSON.stringify(payload));
-  }
 }
 
 export type Outbox = ReturnType<typeof createOutbox>;

@@ -1,162 +1,132 @@
 import type { Env } from "./env.js";
-import { PenstockError } from "./errors.js";
+import type { PenstockError } from "./errors.js";
 
 // A model of the server's buckets. It never holds more tokens than they do, unless other connections take from them.
 
 const SAFETY = 0.998; // of the refill rate: clocks differ by up to a tenth of a percent
-const LEARNED_SAFETY_MS = 3; // rounding of the two times from which a rate is learned
+const ROUNDING_MS = 3; // of the two times from which a rate is learned
 const MAX_LEARNED = 512; // messages by a learned rate, until one message checks it
-const DOUBTFUL = 16; // messages sent one at a time after the model was wrong
+const PATIENCE_MS = 1000; // for a bucket whose level is unknown; after that, one message tries it
 
-interface Bucket {
-  capacity: number;
-  rate: number; // tokens per millisecond; 0: unknown
-  level: number; // at the time `at`, which is in the future after a rejection
-  at: number;
-  unconfirmed: number; // costs of messages that are not known to have arrived
-  costs: { [type: string]: number | null };
-  keep?: { [type: string]: number };
-  sure: number; // messages that may be sent before one checks the model
-  doubt: number; // messages that are sent one at a time
-  unknown?: boolean; // the bucket may hold much more than the model
-  learned?: { quota: number; admitted: number; firstReady: number } | undefined;
-}
+/** rate: in tokens per millisecond; 0: it is learned. exclusive: the level is exact. */
+function createBucket({ now }: Env, capacity: number, costs: { [type: string]: number | null }, keep: { [type: string]: number } = {}, rate = 0, level = 0, exclusive?: boolean) {
+  const learns = !rate;
+  let at = now(); // of the level; in the future after a rejection
+  let unconfirmed = 0; // costs of messages that are not known to have arrived
+  let sure = learns ? 0 : Infinity; // messages that may be sent by this model; then one at a time
+  let quota = 1;
+  let admitted = 0; // cost since the first rejection
+  let firstReady = 0; // after the first rejection, by the clock of the server
 
-interface Sent {
-  id: string | undefined;
-  at: number;
-  taken: [Bucket, number][];
-}
+  const need = (type: string) => (costs[type] ?? 0) + (keep[type] ?? 0);
 
-export function createPacer({ now }: Env) {
-  let announced: Bucket[] | undefined;
-  const learned: { [type: string]: Bucket } = {};
-  let sent: Sent[] = [];
-  let types: string[] = []; // of all messages on the connection, until limits are announced
-  let fastest = Infinity; // round-trip time
-
-  const bucketsOf = (type: string) => [...(announced || []), ...(learned[type] ? [learned[type]] : [])].filter((b) => b.costs[type] !== 0 && type in b.costs);
-
-  const refill = (b: Bucket) => {
-    const elapsed = now() - b.at;
-    if (elapsed > 0) {
-      // While messages have not arrived, the full bucket of the server may lose what returns.
-      b.level = Math.min(Math.max(b.level, b.capacity - b.unconfirmed), b.level + elapsed * b.rate);
-      b.at += elapsed;
-    }
-    return b.level;
+  const refill = () => {
+    const elapsed = now() - at;
+    if (elapsed <= 0) return;
+    at += elapsed;
+    // While messages have not arrived, the full bucket of the server may lose what returns.
+    level = Math.min(Math.max(level, capacity - unconfirmed), level + elapsed * rate);
   };
 
-  const confirm = (id: string | undefined) => {
-    const index = sent.findIndex((s) => s.id === id);
-    if (index < 0) return;
-    fastest = Math.min(fastest, now() - sent[index]!.at);
-    for (const { taken } of sent.splice(0, index + 1)) {
-      for (const [b, cost] of taken) {
-        refill(b);
-        b.unconfirmed -= cost;
+  return {
+    capacity,
+    applies: (type: string) => costs[type] || costs[type] === null,
+
+    /** Milliseconds until a message may be sent; 0: it is admitted; -1: it may be rejected; Infinity: it is never admitted. */
+    wait(type: string): number {
+      const tokens = need(type);
+      if (tokens > capacity) return Infinity;
+      refill();
+      const trusted = sure > 0;
+      const missing = (trusted || !learns) && level < tokens ? (tokens - level) / rate : 0;
+      const wait = Math.max(at - now(), rate && missing);
+      if (!exclusive && trusted && !learns && wait > PATIENCE_MS) return -1;
+      return wait || (rate && trusted && costs[type] !== null ? 0 : -1);
+    },
+
+    /** Takes the cost of a message. The result is called when the message is known to have arrived. */
+    take(type: string) {
+      refill();
+      const cost = costs[type] ?? level;
+      level = Math.max(0, level - cost);
+      unconfirmed += cost;
+      admitted += cost;
+      sure--;
+      return (rejected?: boolean) => {
+        refill();
+        unconfirmed -= cost;
+        if (rejected) admitted -= cost;
+        else if (costs[type] === null) level = 0;
+      };
+    },
+
+    /** ready: when the message is admitted, by the clock of the server; 0: not because tokens have returned. */
+    reject(type: string, retryAfterMs: number, ready: number) {
+      exclusive = true;
+      level = need(type);
+      at = now() + retryAfterMs;
+      sure = 0; // other connections take from the bucket
+      if (!learns) return;
+      if (firstReady && ready) rate = admitted / (ready - firstReady + ROUNDING_MS);
+      else {
+        firstReady = ready;
+        admitted = 0;
       }
-    }
+      sure = quota = Math.min(2 * quota, MAX_LEARNED);
+    },
   };
+}
 
-  /** Learns from a rejection without an announced limit. */
-  const learn = (type: string, error: PenstockError, timestamp: number) => {
-    const { observed, limit, reason } = error.details as any;
-    const ready = timestamp + error.retryAfterMs!;
-    const b: Bucket = (learned[type] ??= { capacity: limit, rate: 0, level: 0, at: 0, unconfirmed: 0, costs: {}, sure: 0, doubt: 0 });
-    b.capacity = limit;
-    b.costs[type] = observed;
-    if (!b.learned) b.learned = { quota: 1, admitted: 0, firstReady: ready };
-    else if (!reason) b.rate = b.learned.admitted / (ready - b.learned.firstReady + LEARNED_SAFETY_MS);
-    b.sure = b.learned.quota = Math.min(2 * b.learned.quota, MAX_LEARNED);
-    b.level = observed + Math.min(limit - observed, fastest < Infinity ? 0.9 * b.rate * fastest : 0);
-    b.at = now() + error.retryAfterMs!;
-  };
+export function createPacer(env: Env) {
+  let announced: ReturnType<typeof createBucket>[] | undefined;
+  let learned: { [type: string]: ReturnType<typeof createBucket> } = {};
+  let sent: [id: string | undefined, arrived: ((rejected?: boolean) => void)[]][] = [];
+
+  const bucketsOf = (type: string) => [...(announced || []), ...(learned[type] ? [learned[type]] : [])].filter((b) => b.applies(type));
 
   return {
     /** A connection begins. */
     reset() {
       announced = undefined;
+      learned = {}; // it is unknown what was admitted
       sent = [];
-      types = [];
-      for (const b of Object.values(learned)) {
-        b.rate = b.unconfirmed = 0; // it is unknown what was admitted
-        b.learned = undefined;
-      }
     },
 
-    /** Takes the limits of a welcome. */
+    /** Takes the limits of a welcome, before other messages are sent than those of the greeting. */
     announce(limits: any[] | undefined) {
       announced = limits?.flatMap(({ capacity, refill, refillMs, scope, buckets }) =>
-        buckets.map(({ costs, keep }: any): Bucket => {
-          const own = scope === "connection" && !announced;
-          const used = types.reduce((sum, type) => sum + (costs[type] || 0), 0);
-          const level = own ? Math.max(0, capacity - used) : 0;
-          return { capacity, rate: (refill / refillMs) * SAFETY, level, at: now(), unconfirmed: 0, costs, keep, sure: Infinity, doubt: 0, unknown: !own };
+        buckets.map(({ costs, keep }: any) => {
+          const exclusive = scope === "connection";
+          const level = exclusive && Math.max(0, capacity - (costs["$ws:hello"] || 0) - (costs["$ws:resume"] || 0));
+          return createBucket(env, capacity, costs, keep, (refill / refillMs) * SAFETY, level || 0, exclusive);
         }),
       );
     },
 
-    /** Milliseconds until a message may be sent; 0: it is admitted; -1: it may be rejected; Infinity: it is never admitted. */
+    /** The longest wait of the buckets, in whole milliseconds. */
     wait(type: string): number {
-      let wait = 0;
-      let certain = announced || learned[type];
-      for (const b of bucketsOf(type)) {
-        const cost = b.costs[type];
-        const need = (cost ?? 0) + (b.keep?.[type] ?? 0);
-        if (need > b.capacity) return Infinity;
-        let missing = Math.max(0, b.at - now());
-        if (!b.rate || b.sure <= 0) certain = undefined; // sends beyond what is known
-        else if (!missing && refill(b) < need) missing = (need - b.level) / b.rate;
-        if (b.unknown && missing > 1000) missing = 0, (certain = undefined);
-        if (cost === null || b.doubt) certain = undefined;
-        wait = Math.max(wait, missing);
-      }
-      return Math.ceil(wait) || (certain ? 0 : -1);
+      const waits = bucketsOf(type).map((b) => b.wait(type));
+      return Math.ceil(Math.max(0, ...waits)) || (announced || waits[0] !== undefined ? Math.min(0, ...waits) : -1);
     },
 
-    /** Takes the cost of a message. Answers to its id confirm that it has arrived, and all before it. */
+    /** Takes the cost of a message. */
     sent(type: string, id?: string) {
-      if (!announced) types.push(type);
-      const taken = bucketsOf(type).map((b): [Bucket, number] => {
-        refill(b);
-        const cost = b.costs[type] ?? b.level;
-        b.level = Math.max(0, b.level - cost);
-        b.unconfirmed += cost;
-        b.sure--;
-        if (b.learned) b.learned.admitted += cost;
-        return [b, cost];
-      });
-      sent.push({ id, at: now(), taken });
-      if (sent.length > 1000) confirm(sent[0]!.id);
+      sent.push([id, bucketsOf(type).map((b) => b.take(type))]);
     },
 
-    confirm,
-
-    /** The message of the id was admitted: the model was right. */
-    admitted(id: string | undefined, type: string) {
-      confirm(id);
-      for (const b of bucketsOf(type)) {
-        if (b.doubt) b.doubt--;
-        if (b.costs[type] === null) b.level = 0, (b.at = now());
-      }
+    /** An answer to the message of the id shows that it has arrived, and all before it. */
+    confirm(id: string, rejected?: boolean) {
+      const arrivals = sent.splice(0, sent.findIndex((s) => s[0] === id) + 1);
+      for (const [of, arrived] of arrivals) for (const f of arrived) f(rejected && of === id);
     },
 
-    /** The message of the id was rejected. Returns whether an announced limit was not what the model says. */
-    rejected(id: string | undefined, type: string, error: PenstockError, timestamp: number): boolean {
-      for (const [b, cost] of sent.find((s) => s.id === id)?.taken || []) if (b.learned) b.learned.admitted -= cost;
-      confirm(id);
-      const { kind, limit } = error.details as any;
-      if (kind !== "rate" || typeof error.retryAfterMs !== "number") return false;
-      const known = announced?.filter((b) => type in b.costs && b.capacity === limit) || [];
-      for (const b of known) {
-        b.doubt = DOUBTFUL;
-        b.unknown = false;
-        b.level = (b.costs[type] ?? 0) + (b.keep?.[type] ?? 0);
-        b.at = now() + error.retryAfterMs;
-      }
-      if (!known.length) learn(type, error, timestamp);
-      return known.length > 0;
+    /** A message was rejected. */
+    rejected(type: string, { details, retryAfterMs }: PenstockError, timestamp: number) {
+      const { kind, limit, observed, reason } = details as any;
+      if (kind !== "rate" || !retryAfterMs) return;
+      let buckets = bucketsOf(type).filter((b) => b.capacity === limit);
+      if (!buckets[0]) buckets = [(learned[type] = createBucket(env, limit, { [type]: observed }))];
+      for (const b of buckets) b.reject(type, retryAfterMs, reason ? 0 : timestamp + retryAfterMs);
     },
   };
 }

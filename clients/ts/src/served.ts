@@ -1,4 +1,4 @@
-import type { Env, } from "./env.js";
+import type { Env } from "./env.js";
 import { PenstockError } from "./errors.js";
 import type { Frame, Link } from "./link.js";
 import type { Outbox } from "./outbox.js";
@@ -8,44 +8,41 @@ import type { Off, ServedContext } from "./types.js";
 
 const MAX_SERVED = 64; // at the same time
 
-interface Handler {
-  replyType: string;
-  handle(request: any, context: ServedContext): unknown;
-}
+type Handler = [replyType: string, handle: (request: any, context: ServedContext) => unknown];
 
 export function createServed(env: Env, outbox: Outbox) {
   const handlers = new Map<string, Handler>();
-  const running = new Map<string, { link: Link; controller: AbortController }>();
 
-  const answer = (link: Link, id: string, type: string, payload: unknown) => outbox.control(link, type, { correlationId: id }, payload);
-
-  const reject = (link: Link, id: string, { code, message, details, retryable, retryAfterMs }: PenstockError) =>
-    answer(link, id, "RPC_ERROR", { code, message, details, retryable, retryAfterMs });
-
-  async function serve(link: Link, { type, meta, payload }: Frame, id: string): Promise<void> {
-    const handler = handlers.get(type);
-    if (!handler) return reject(link, id, new PenstockError("UNIMPLEMENTED"));
-    if (running.size >= MAX_SERVED) return reject(link, id, new PenstockError("RESOURCE_EXHAUSTED", "", { retryable: true }));
+  async function answer(link: Link, { type, meta, payload }: Frame, id: string): Promise<void> {
     const controller = new AbortController();
     const { signal } = controller;
     const stopTimer = env.after(meta.timeoutMs ?? Infinity, () => controller.abort(), true);
-    running.set(id, { link, controller });
+    let replyType = "RPC_ERROR";
+    let reply: unknown;
     try {
-      const reply = await handler.handle(payload, meta.timeoutMs ? { signal, timeoutMs: meta.timeoutMs } : { signal });
-      if (!signal.aborted) answer(link, id, handler.replyType, reply);
+      if (link.served.size >= MAX_SERVED) throw new PenstockError("RESOURCE_EXHAUSTED", "", { retryable: true });
+      link.served.set(id, controller);
+      const handler = handlers.get(type);
+      if (!handler) throw new PenstockError("UNIMPLEMENTED");
+      reply = await handler[1](payload, { signal, timeoutMs: meta.timeoutMs });
+      replyType = handler[0];
     } catch (error) {
-      // Other errors may contain what the server must not see.
-      if (!signal.aborted) reject(link, id, error instanceof PenstockError ? error : new PenstockError("INTERNAL"));
-      if (!(error instanceof PenstockError)) env.report(error, type);
-    } finally {
-      stopTimer();
-      running.delete(id);
+      reply = error;
+      if (!(error instanceof PenstockError)) {
+        reply = new PenstockError("INTERNAL"); // the error may contain what the server must not see
+        env.deliver("$error", error, type);
+      }
+    }
+    stopTimer();
+    if (link.served.get(id) === controller) link.served.delete(id);
+    if (!signal.aborted) {
+      const answer = reply instanceof PenstockError ? { ...reply, message: reply.message } : reply;
+      outbox.submit({ type: replyType, payload: answer, meta: { correlationId: id }, event: true, first: true }, link);
     }
   }
 
   return {
-    handle(type: string, replyType: string, handle: Handler["handle"]): Off {
-      const handler = { replyType, handle };
+    handle(type: string, ...handler: Handler): Off {
       handlers.set(type, handler);
       return () => {
         if (handlers.get(type) === handler) handlers.delete(type);
@@ -56,13 +53,9 @@ export function createServed(env: Env, outbox: Outbox) {
     receive(link: Link, frame: Frame): boolean {
       const id = frame.meta?.correlationId;
       if (!id?.startsWith("$ws:")) return false;
-      if (frame.type === "$ws:abort") running.get(id)?.controller.abort();
-      else void serve(link, frame, id);
+      if (frame.type === "$ws:abort") link.served.get(id)?.abort();
+      else void answer(link, frame, id);
       return true;
-    },
-
-    lost(old: Link) {
-      for (const { link, controller } of running.values()) if (link === old) controller.abort();
     },
   };
 }

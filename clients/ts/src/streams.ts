@@ -8,78 +8,60 @@ import type { Stream, StreamOptions } from "./types.js";
 const DEFAULT_CREDIT = 16;
 
 export function createStream(
-  options: StreamOptions,
-  submit: (item: Pick<Item, "meta" | "signal" | "progress" | "done">) => void,
-  grant: (credit: number) => void,
+  { credit = DEFAULT_CREDIT, signal, onReply }: StreamOptions<any>,
+  submit: (item: Pick<Item, "meta" | "signal" | "progress" | "done">) => { grant(credit: number): void } | void,
 ): Stream<any, any> {
-  const { credit = DEFAULT_CREDIT, signal } = options;
   const controller = new AbortController();
+  const abort = () => controller.abort(signal?.reason);
   const items: any[] = [];
   let wake = noop;
-  let ended: { error?: PenstockError | undefined; reply?: any } | undefined;
-  let resolve!: (reply: any) => void;
-  let reject!: (error: unknown) => void;
-  const reply = new Promise((...f) => ([resolve, reject] = f));
-  reply.catch(noop);
-
-  const abort = () => controller.abort(signal?.reason);
-  const cancel = () => {
-    resolve(undefined);
-    abort();
-  };
+  let ended = false;
+  let error: PenstockError | undefined;
+  let reply: any;
 
   async function* iterate() {
     let consumed = 0;
-    signal?.addEventListener("abort", abort);
     if (signal?.aborted) abort();
-    submit({
+    signal?.addEventListener("abort", abort);
+    const sent = submit({
       meta: { credit },
       signal: controller.signal,
       progress(item) {
         items.push(item);
         wake();
       },
-      done(error, payload) {
-        ended = { error, reply: payload };
+      done(failure, payload) {
         signal?.removeEventListener("abort", abort);
-        if (error) reject(error);
-        else resolve(payload);
+        ended = true;
+        error = failure;
+        reply = payload;
         wake();
       },
     });
     try {
-      for (;;) {
-        while (items.length) {
+      while (items.length || !ended) {
+        if (!items.length) await new Promise<void>((resolve) => (wake = resolve));
+        else {
           yield items.shift();
-          if (++consumed >= credit / 2) {
-            if (!ended) grant(consumed);
+          if (++consumed >= credit / 2 && !ended) {
+            sent?.grant(consumed);
             consumed = 0;
           }
         }
-        if (ended) break;
-        await new Promise<void>((f) => (wake = f));
       }
-      if (ended.error) throw ended.error;
-      return ended.reply;
+      if (error) throw error;
+      onReply?.(reply);
+      return reply;
     } finally {
-      cancel();
+      abort();
     }
   }
 
-  const iterator = iterate();
-  return {
-    reply,
-    next: () => iterator.next(),
-    return(value) {
-      cancel(); // a next() that waits would delay it
-      return iterator.return(value);
-    },
-    throw(error) {
-      cancel();
-      return iterator.throw(error);
-    },
-    [Symbol.asyncIterator]() {
-      return this;
-    },
-  } as Stream<any, any>;
+  const iterator: any = iterate();
+  const { return: end } = iterator;
+  iterator.return = (value: unknown) => {
+    abort(); // a next() that waits would delay it
+    return end.call(iterator, value);
+  };
+  return iterator;
 }

@@ -22,7 +22,7 @@ export interface AnyContract {
   topics: { [name: string]: { messages: string } };
 }
 
-type Section<C, K extends keyof AnyContract> = C extends { [P in K]: infer S } ? S : {};
+type Section<C, K extends keyof AnyContract> = K extends keyof C ? C[K] : {};
 type Key<T> = Extract<keyof T, string>;
 type Member<T, K> = T extends { [P in K & string]: infer V } ? V : never;
 /** The payload is optional if the message has no required fields. */
@@ -44,7 +44,7 @@ export interface Meta {
 /** Removes what the function that returned it has added. */
 export type Off = () => void;
 
-export type State = "idle" | "connecting" | "open" | "waiting" | "paused" | "closing" | "closed";
+export type State = "idle" | "connecting" | "open" | "waiting" | "paused" | "closed";
 
 export interface StateInfo {
   /** Why there is no connection. */
@@ -70,28 +70,25 @@ export interface SendOptions {
   signal?: AbortSignal;
   /** How long the message may wait in the queue. QueueOptions.expireMs by default. */
   expireMs?: number;
-  /** false: the promise is resolved when the message is sent, and its rejection reaches onError. */
-  ack?: boolean;
 }
 
-export interface StreamOptions {
+export interface StreamOptions<R = unknown> {
   signal?: AbortSignal;
   timeoutMs?: number;
   /** The most items that wait to be consumed, from 1. 16 by default. */
   credit?: number;
+  /** Called with the reply at the end of the stream, if it was consumed to the end. */
+  onReply?: (reply: R) => void;
 }
 
 /** The items of a stream. It is sent when the first item is asked for. */
-export interface Stream<I, R> extends AsyncIterableIterator<I, R, undefined> {
-  /** The reply at the end; undefined if the stream is ended by the consumer or has no reply. */
-  readonly reply: Promise<R | undefined>;
-}
+export type Stream<I, R> = AsyncGenerator<I, R, undefined>;
 
 export interface ServedContext {
   /** Aborted when the server stops waiting, or the connection is lost. */
   signal: AbortSignal;
   /** How long the server waits. */
-  timeoutMs?: number;
+  timeoutMs: number | undefined;
 }
 
 export interface Position {
@@ -103,9 +100,9 @@ export interface Position {
 export interface Loss {
   topic: string;
   /** The first and last offset that are lost. Absent: it is unknown what is lost. */
-  lost?: { from: number; to: number };
+  lost?: { from: number; to: number } | undefined;
   /** Where the previous epoch ended: its publications with higher offsets are void. */
-  ended?: Position;
+  ended?: Position | undefined;
 }
 
 export interface PresenceMember {
@@ -126,7 +123,9 @@ export interface TopicOptions<C, M extends string> {
   onLoss?: (loss: Loss) => void;
   /** Called with all members at each change. Setting it asks for the presence of a topic. */
   onPresence?: (members: PresenceMember[]) => void;
-  /** The server has rejected or ended the subscription for good. */
+  /** The server has accepted the subscription, also after each reconnection. */
+  onReady?: () => void;
+  /** The server has rejected the subscription for good. */
   onEnd?: (error: PenstockError) => void;
 }
 
@@ -134,8 +133,6 @@ export interface Subscription {
   readonly topic: string;
   /** Up to where publications were handled; undefined if the topic has no history. */
   readonly position: Position | undefined;
-  /** Resolved when the server has accepted the subscription, rejected when it has rejected it for good. */
-  readonly ready: Promise<void>;
   unsubscribe(): void;
 }
 
@@ -147,7 +144,7 @@ export interface Client<C = AnyContract> {
   /** Resolved when the connection is open, rejected when the client has stopped. */
   connect(): Promise<void>;
   /** Rejects everything that waits, and closes the connection. */
-  close(): Promise<void>;
+  close(): void;
   call<K extends Key<Section<C, "calls">>>(
     type: K,
     ...args: Payload<Member<Section<C, "calls">[K], "request">, CallOptions<Member<Section<C, "calls">[K], "progress">>>
@@ -156,7 +153,7 @@ export interface Client<C = AnyContract> {
   send<K extends Key<Section<C, "events">>>(type: K, ...args: Payload<Section<C, "events">[K], SendOptions>): Promise<void>;
   stream<K extends Key<Section<C, "streams">>>(
     type: K,
-    ...args: Payload<Member<Section<C, "streams">[K], "request">, StreamOptions>
+    ...args: Payload<Member<Section<C, "streams">[K], "request">, StreamOptions<Member<Section<C, "streams">[K], "reply">>>
   ): Stream<Member<Section<C, "streams">[K], "item">, Member<Section<C, "streams">[K], "reply">>;
   on<K extends Key<Section<C, "received">>>(type: K, handler: (payload: Section<C, "received">[K], meta: Meta) => void): Off;
   /** Answers calls of the server with messages of the type replyType. */
@@ -207,7 +204,7 @@ export interface ClientOptions {
   /** Sends only what the limits of the server permit, and repeats rejected messages in order. */
   pacing?: boolean;
   /** Returns true if the client must not connect again after a close code of the application. */
-  stopOn?: (code: number, reason: string) => boolean;
+  stopOn?: (code: number) => boolean;
   /** The constructor of the connection; needed where there is no global WebSocket. */
   webSocket?: new (url: string, protocols: string[]) => WebSocketLike;
   /** For tests: the time. */

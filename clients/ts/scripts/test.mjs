@@ -1,0 +1,31 @@
+// Bundles the tests and runs them. Arguments are names of test files without extension; none: all.
+
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+
+import { build } from "esbuild";
+
+const wanted = process.argv.slice(2);
+const files = readdirSync("test").filter((name) => name.endsWith(".test.ts"));
+const names = files.map((name) => name.replace(/\.test\.ts$/, "")).filter((name) => (wanted.length ? wanted.includes(name) : name !== "server"));
+const outdir = mkdtempSync(join("node_modules", ".test-"));
+try {
+  await build({
+    entryPoints: names.map((name) => `test/${name}.test.ts`),
+    outdir,
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    target: "es2022",
+    external: ["ws"],
+    sourcemap: "inline",
+    outExtension: { ".js": ".mjs" },
+    logLevel: "warning",
+  });
+  const outputs = names.map((name) => join(outdir, `${name}.test.mjs`));
+  const { status } = spawnSync(process.execPath, ["--enable-source-maps", "--test", ...outputs], { stdio: "inherit" });
+  process.exitCode = status ?? 1;
+} finally {
+  rmSync(outdir, { recursive: true });
+}

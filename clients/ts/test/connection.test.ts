@@ -1,0 +1,436 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { connected, createFixture, outcome, settled, welcome } from "./fixture.ts";
+
+test("rule 6: creating a client opens nothing", async () => {
+  const f = createFixture();
+  await f.clock.advance(60_000);
+  assert.equal(f.sockets.length, 0);
+  assert.equal(f.clock.timers, 0);
+  assert.equal(f.page.listeners, 0);
+  assert.equal(f.client.state, "idle");
+});
+
+test("rule 7: connect twice opens one socket; connect, close, connect works", async () => {
+  const f = createFixture();
+  const both = [f.client.connect(), f.client.connect()];
+  const socket = await f.greet();
+  await Promise.all(both);
+  assert.equal(f.sockets.length, 1);
+  assert.equal(socket.url, "ws://test/ws");
+  f.client.close();
+  assert.equal(f.client.state, "closed");
+  void f.client.connect();
+  await f.greet();
+  assert.equal(f.client.state, "open");
+  assert.equal(f.sockets.length, 2);
+});
+
+test("the client is open after the answer to its greeting, not after the handshake", async () => {
+  const f = createFixture();
+  const call = f.client.call("ASK", {});
+  await settled();
+  f.socket.open();
+  assert.equal(f.client.state, "connecting");
+  assert.deepEqual(f.socket.sent.map((s) => s.type), ["$ws:hello"]);
+  f.socket.answer(f.socket.last("$ws:hello"), "$ws:welcome", welcome);
+  assert.equal(f.client.state, "open");
+  assert.deepEqual(f.socket.sent.map((s) => s.type), ["$ws:hello", "ASK"]);
+  f.socket.answer(f.socket.last("ASK"), "ANSWER", { n: 1 });
+  assert.deepEqual(await call, { n: 1 });
+});
+
+test("a server that does not know the greeting is greeted as well", async () => {
+  const f = createFixture();
+  const connecting = f.client.connect();
+  await settled();
+  f.socket.open();
+  f.socket.reject(f.socket.last("$ws:hello"), "UNIMPLEMENTED");
+  await connecting;
+  assert.equal(f.client.state, "open");
+});
+
+test("rule 1: a late event of an old socket has no effect", async () => {
+  const f = await connected();
+  const { onclose, onmessage } = f.first;
+  f.first.end(1006);
+  await f.clock.advance(1000);
+  await f.greet();
+  onclose?.({ code: 1006, reason: "" });
+  onmessage?.({ data: "{}" });
+  assert.equal(f.first.onclose, null);
+  assert.equal(f.sockets.length, 2);
+  assert.equal(f.client.state, "open");
+});
+
+test("rule 2: a token that arrives after close opens nothing", async () => {
+  let resolve!: (token: string) => void;
+  const f = createFixture({ token: () => new Promise((r) => (resolve = r)) });
+  void f.client.connect();
+  await settled();
+  f.client.close();
+  resolve("late");
+  await f.clock.advance(60_000);
+  assert.equal(f.sockets.length, 0);
+});
+
+test("rule 3: an attempt ends after 10 s, the token included", async () => {
+  const signals: AbortSignal[] = [];
+  const f = createFixture({
+    token: ({ signal }) => {
+      signals.push(signal);
+      return new Promise(() => {});
+    },
+  });
+  void f.client.connect();
+  await f.clock.advance(10_000);
+  assert.equal(f.client.state, "waiting");
+  assert.equal(signals[0]!.aborted, true);
+  await f.clock.advance(1_000);
+  assert.equal(signals.length, 2);
+});
+
+test("rule 3: a socket that does not open is given up after 10 s", async () => {
+  const f = createFixture();
+  void f.client.connect();
+  await f.clock.advance(10_000);
+  assert.ok(f.sockets[0]!.closedWith);
+  assert.equal(f.client.state, "waiting");
+});
+
+test("rule 4: a socket that is closed while it connects has an error handler", async () => {
+  const f = createFixture();
+  void f.client.connect();
+  await settled();
+  f.client.close();
+  assert.equal(typeof f.socket.onerror, "function");
+  assert.equal(f.socket.onclose, null);
+});
+
+test("rule 5: the reason of a close frame is the error of the state", async () => {
+  const f = createFixture();
+  let info: any;
+  f.client.onState((_, i) => (info = i));
+  void f.client.connect();
+  await settled();
+  f.socket.open();
+  f.socket.end(4429, { code: "RESOURCE_EXHAUSTED", retryAfterMs: 5000, message: "too many connections" });
+  assert.equal(info.error.code, "RESOURCE_EXHAUSTED");
+  assert.equal(info.error.retryAfterMs, 5000);
+  assert.equal(info.closeCode, 4429);
+  assert.ok(info.retryAt >= f.clock.now() + 5000);
+});
+
+test("rule 8: delays are random up to 0.5, 1, 2, ... 20 s, and at least 0.1 s", async () => {
+  const f = createFixture({ random: () => 0.999 });
+  const delays: number[] = [];
+  f.client.onState((state, { retryAt }) => state === "waiting" && delays.push(Math.round(retryAt! - f.clock.now())));
+  void f.client.connect();
+  for (let i = 0; i < 8; i++) {
+    await settled();
+    f.socket.end(1006);
+    await f.clock.advance(delays.at(-1)! + 1);
+  }
+  assert.deepEqual(delays, [600, 1099, 2098, 4096, 8092, 16084, 20080, 20080]);
+});
+
+test("rule 9: a server that accepts and closes at once does not end the backoff", async () => {
+  const f = createFixture({ random: () => 0.999 });
+  const delays: number[] = [];
+  f.client.onState((state, { retryAt }) => state === "waiting" && delays.push(Math.round(retryAt! - f.clock.now())));
+  void f.client.connect();
+  for (let i = 0; i < 3; i++) {
+    await f.greet();
+    f.socket.end(1006);
+    await f.clock.advance(3_000);
+  }
+  assert.deepEqual(delays, [600, 1099, 2098]);
+});
+
+test("rule 9: a connection of 5 s ends the backoff", async () => {
+  const f = createFixture({ random: () => 0.999 });
+  const delays: number[] = [];
+  f.client.onState((state, { retryAt }) => state === "waiting" && delays.push(Math.round(retryAt! - f.clock.now())));
+  void f.client.connect();
+  for (let i = 0; i < 3; i++) {
+    await f.greet();
+    await f.clock.advance(5_000);
+    f.socket.end(1006);
+    await f.clock.advance(1_000);
+  }
+  assert.deepEqual(delays, [600, 600, 600]);
+});
+
+for (const [code, reason, from, to] of [
+  [1000, "", 100, 600],
+  [1001, "", 100, 600],
+  [1005, "", 100, 600],
+  [1006, "", 100, 600],
+  [1008, "", 100, 600],
+  [1009, { code: "RESOURCE_EXHAUSTED", retryAfterMs: null, message: "message is too big" }, 100, 600],
+  [1011, "", 100, 600],
+  [1012, "", 100, 10_600],
+  [1012, { code: "UNAVAILABLE", retryAfterMs: 812 }, 912, 1412],
+  [1013, "", 100, 5_100],
+  [1013, { code: "RESOURCE_EXHAUSTED", retryAfterMs: 1250 }, 1350, 1850],
+  [4429, { code: "RESOURCE_EXHAUSTED", retryAfterMs: 5000 }, 5100, 5600],
+  [4503, { code: "UNAVAILABLE", retryAfterMs: 100 }, 200, 700],
+  [4503, "text", 100, 10_600],
+  [4400, "", 100, 600],
+  [4999, "", 100, 600],
+] as const) {
+  test(`rules 10 and 50: after ${code} ${JSON.stringify(reason)} the client returns after ${from} to ${to} ms`, async () => {
+    for (const [random, want] of [
+      [0, from],
+      [0.99999999, to],
+    ] as const) {
+      const f = await connected({ random: () => random });
+      let retryAt = 0;
+      f.client.onState((_, i) => (retryAt = i.retryAt ?? 0));
+      f.first.end(code, reason);
+      assert.equal(Math.round(retryAt - f.clock.now()), want);
+    }
+  });
+}
+
+for (const code of [1002, 1003, 1007]) {
+  test(`rule 50: ${code} twice in a row stops the client`, async () => {
+    const f = await connected();
+    f.first.end(code);
+    assert.equal(f.client.state, "waiting");
+    await f.clock.advance(2_000);
+    (await f.greet()).end(code);
+    assert.equal(f.client.state, "closed");
+  });
+}
+
+test("rule 50: 4403 stops the client and rejects what waits", async () => {
+  const f = createFixture();
+  const call = f.client.call("ASK", {});
+  await settled();
+  f.socket.open();
+  f.socket.end(4403, { code: "PERMISSION_DENIED", message: "no" });
+  assert.equal(f.client.state, "closed");
+  assert.equal((await outcome(call))?.error.code, "PERMISSION_DENIED");
+  assert.equal(f.clock.timers, 0);
+});
+
+test("rule 50: the application stops the client after codes of its own", async () => {
+  const f = await connected({ stopOn: (code) => code === 4800 });
+  f.first.end(4800, "kicked");
+  assert.equal(f.client.state, "closed");
+});
+
+test("rule 46: 4401 asks for a fresh token once, and then stops the client", async () => {
+  const asked: boolean[] = [];
+  const f = createFixture({
+    token: ({ expired }) => {
+      asked.push(expired);
+      return "t" + asked.length;
+    },
+  });
+  const connecting = f.client.connect();
+  await settled();
+  assert.equal(f.socket.url, "ws://test/ws?access_token=t1");
+  f.socket.open();
+  f.socket.end(4401, { code: "UNAUTHENTICATED", message: "log in first" });
+  await f.clock.advance(1_000);
+  assert.equal(f.socket.url, "ws://test/ws?access_token=t2");
+  f.socket.open();
+  f.socket.end(4401, { code: "UNAUTHENTICATED", message: "log in first" });
+  assert.deepEqual(asked, [false, true]);
+  assert.equal(f.client.state, "closed");
+  assert.equal((await outcome(connecting))?.error.code, "UNAUTHENTICATED");
+});
+
+test("rule 45: a token request that fails is a failed attempt", async () => {
+  let fails = 2;
+  const f = createFixture({
+    token: () => {
+      if (fails-- > 0) throw new Error("the token server is away");
+      return "t";
+    },
+  });
+  void f.client.connect();
+  await f.clock.advance(3_000);
+  await f.greet();
+  assert.equal(f.client.state, "open");
+  assert.equal(f.errors.length, 2);
+});
+
+test("the token is sent as a subprotocol", async () => {
+  const f = createFixture({ token: () => "t1", tokenIn: "protocol", protocols: ["app.v1"], url: () => "ws://test/ws?x=1" });
+  void f.client.connect();
+  await settled();
+  assert.deepEqual([f.socket.url, f.socket.protocols], ["ws://test/ws?x=1", ["app.v1", "bearer.t1"]]);
+});
+
+test("rule 47: the identity is refreshed after the warning, in the connection", async () => {
+  let n = 0;
+  const f = await connected({ token: () => "t" + ++n });
+  f.first.receive("$ws:identity-expiring", { expiresInMs: 60_000 });
+  await f.clock.advance(14_000);
+  assert.equal(n, 1);
+  await f.clock.advance(2_000);
+  assert.deepEqual(f.first.last("$ws:auth").payload, { token: "t2" });
+  f.first.answer(f.first.last("$ws:auth"), "$ws:authenticated", {});
+  await settled();
+  const [one, two] = [f.client.authenticate(), f.client.authenticate()];
+  await settled();
+  f.first.answer(f.first.last("$ws:auth"), "$ws:authenticated", {});
+  await Promise.all([one, two]);
+  assert.equal(n, 3, "one token request at a time");
+});
+
+test("goaway: the new connection is open before the old one closes", async () => {
+  const f = await connected();
+  const call = f.client.call("SLOW", {});
+  f.first.receive("$ws:goaway", { reconnectAfterMs: 800 });
+  await f.clock.advance(799);
+  assert.equal(f.sockets.length, 1);
+  const during = f.client.call("ASK", {});
+  await f.clock.advance(1);
+  assert.equal(f.client.state, "open");
+  const second = await f.greet();
+  assert.equal(f.sockets.length, 2);
+  assert.equal(f.first.closedWith, undefined, "its calls have no answers");
+  f.first.answer(f.first.last("SLOW"), "DONE", 1);
+  f.first.answer(f.first.last("ASK"), "DONE", 2);
+  assert.deepEqual([await call, await during], [1, 2]);
+  await f.clock.advance(200);
+  assert.deepEqual(f.first.closedWith, { code: 1000 });
+  void f.client.call("NEXT", {});
+  assert.ok(second.last("NEXT"));
+  assert.deepEqual(f.states, ["connecting", "open", "open"]);
+});
+
+test("goaway: the old connection is used while the new one cannot be opened", async () => {
+  const f = await connected();
+  f.first.receive("$ws:goaway", { reconnectAfterMs: 10 });
+  await f.clock.advance(10);
+  f.socket.end(1006);
+  const call = f.client.call("ASK", {});
+  f.first.answer(f.first.last("ASK"), "ANSWER", 1);
+  assert.equal(await call, 1);
+  assert.equal(f.client.state, "open");
+  await f.clock.advance(1_000);
+  await f.greet();
+  await f.clock.advance(200);
+  assert.deepEqual(f.first.closedWith, { code: 1000 });
+});
+
+test("rule 12: a heartbeat is sent after silence only", async () => {
+  const f = await connected();
+  await f.clock.advance(20_000);
+  f.first.receive("NOTE", {});
+  await f.clock.advance(24_999);
+  assert.equal(f.first.all("__heartbeat").length, 0);
+  await f.clock.advance(1);
+  assert.equal(f.first.all("__heartbeat").length, 1);
+  f.first.receive("__heartbeat_ack");
+  await f.clock.advance(12_000);
+  assert.equal(f.client.state, "open");
+});
+
+test("rule 15: a missed probe ends the connection without its close event", async () => {
+  const f = await connected();
+  const call = f.client.call("ASK", {}, { timeoutMs: 100_000 });
+  await f.clock.advance(25_000 + 10_000);
+  assert.equal(f.client.state, "waiting");
+  assert.ok(f.first.closedWith);
+  assert.equal(f.first.onclose, null);
+  assert.equal((await outcome(call))?.error.code, "ABORTED");
+});
+
+test("rule 13: after a suspension the client probes again before it gives up", async () => {
+  const f = await connected();
+  await f.clock.advance(25_000);
+  assert.equal(f.first.all("__heartbeat").length, 1);
+  f.clock.sleep(600_000);
+  await f.clock.advance(0);
+  assert.equal(f.client.state, "open");
+  assert.equal(f.first.all("__heartbeat").length, 2);
+  f.first.receive("__heartbeat_ack");
+  await f.clock.advance(11_000);
+  assert.equal(f.client.state, "open");
+});
+
+test("rule 14: waking probes with a deadline of 3 s", async () => {
+  const f = await connected();
+  f.page.fire("resume");
+  assert.equal(f.first.all("__heartbeat").length, 1);
+  await f.clock.advance(3_000);
+  assert.equal(f.client.state, "waiting");
+});
+
+test("rule 11: online starts an attempt at once, at most one per second", async () => {
+  const f = await connected({ random: () => 0.999 });
+  f.first.end(1012);
+  await f.clock.advance(2_000);
+  f.page.fire("online");
+  f.page.fire("pageshow");
+  await f.clock.advance(0);
+  assert.equal(f.sockets.length, 2);
+  f.socket.end(1006);
+  f.page.fire("online");
+  await f.clock.advance(500);
+  assert.equal(f.sockets.length, 2);
+  await f.clock.advance(500);
+  assert.equal(f.sockets.length, 3);
+});
+
+test("rules 52 and 53: pagehide closes the socket, pageshow and visibilitychange bring it back", async () => {
+  const f = await connected();
+  f.page.fire("pagehide");
+  assert.deepEqual(f.first.closedWith, { code: undefined });
+  assert.equal(f.client.state, "paused");
+  await f.clock.advance(100_000);
+  assert.equal(f.sockets.length, 1);
+  f.page.document.visibilityState = "hidden";
+  f.page.fire("visibilitychange");
+  await f.clock.advance(0);
+  assert.equal(f.sockets.length, 1);
+  f.page.document.visibilityState = "visible";
+  f.page.fire("visibilitychange");
+  await f.clock.advance(0);
+  await f.greet();
+  assert.equal(f.client.state, "open");
+});
+
+test("rule 49: close leaves no timer and no listener, and works twice", async () => {
+  const f = await connected();
+  const sent = outcome(f.client.call("ASK", {}));
+  f.client.close();
+  f.client.close();
+  assert.deepEqual(f.first.closedWith, { code: 1000 });
+  assert.equal(f.clock.timers, 0);
+  assert.equal(f.page.listeners, 0);
+  assert.equal((await sent)?.error.code, "ABORTED");
+  assert.equal((await outcome(f.client.call("ASK", {})))?.error.code, "UNAVAILABLE");
+  assert.equal(f.client.state, "closed");
+});
+
+test("rule 58: messages are read as strings, and a malformed one is reported", async () => {
+  const f = await connected();
+  assert.equal(f.first.binaryType, "arraybuffer");
+  f.first.onmessage!({ data: "{" });
+  assert.equal(f.errors.length, 1);
+  assert.equal(f.client.state, "open");
+});
+
+test("rule 60: timers and listeners are equal before and after 1,000 reconnections", async () => {
+  const f = await connected();
+  f.client.subscribe("room/go");
+  f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go" });
+  const before = [f.clock.timers, f.page.listeners];
+  for (let i = 0; i < 1_000; i++) {
+    void f.client.call("ASK", {});
+    f.socket.end(1006);
+    await f.clock.advance(20_100);
+    const socket = await f.greet();
+    socket.answer(socket.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go" });
+    await f.clock.advance(5_000);
+  }
+  assert.deepEqual([f.clock.timers, f.page.listeners], before);
+});

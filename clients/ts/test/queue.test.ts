@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { createFixture, connected, outcome } from "./fixture.ts";
+
+test("messages wait for a connection, and are sent in order", async () => {
+  const f = createFixture();
+  void f.client.send("A", 1);
+  void f.client.call("B", 2);
+  void f.client.send("C", 3);
+  await f.greet();
+  assert.deepEqual(f.socket.sent.slice(1).map((s) => s.type), ["A", "B", "C"]);
+});
+
+test("rule 43: a full queue rejects the new message", async () => {
+  const f = createFixture({ queue: { messages: 2 } });
+  const outcomes = [1, 2, 3].map((n) => outcome(f.client.send("A", n)));
+  const last = (await outcomes[2])!.error;
+  assert.deepEqual([last.code, last.details.kind, last.retryable], ["RESOURCE_EXHAUSTED", "queue", true]);
+  await f.greet();
+  assert.deepEqual(f.socket.all("A").map((s) => s.payload), [1, 2]);
+});
+
+test("rule 43: drop-oldest rejects the message that has waited longest", async () => {
+  const f = createFixture({ queue: { messages: 2, policy: "drop-oldest" } });
+  const first = outcome(f.client.send("A", 1));
+  void f.client.send("A", 2);
+  void f.client.send("A", 3);
+  assert.equal((await first)?.error.code, "RESOURCE_EXHAUSTED");
+  await f.greet();
+  assert.deepEqual(f.socket.all("A").map((s) => s.payload), [2, 3]);
+});
+
+test("rule 43: the bytes of the queue are bounded, but one message always fits", async () => {
+  const f = createFixture({ queue: { bytes: 10 } });
+  void f.client.send("A", "x".repeat(100));
+  const second = outcome(f.client.send("A", "x"));
+  assert.equal((await second)?.error.code, "RESOURCE_EXHAUSTED");
+  await f.greet();
+  assert.equal(f.socket.all("A").length, 1);
+});
+
+test("rule 43: with the policy fail nothing waits without a connection", async () => {
+  const f = createFixture({ queue: { policy: "fail" } });
+  assert.equal((await outcome(f.client.send("A", 1)))?.error.code, "RESOURCE_EXHAUSTED");
+  await f.greet();
+  void f.client.send("A", 2);
+  assert.deepEqual(f.socket.all("A").map((s) => s.payload), [2]);
+});
+
+test("rule 44: queued events expire", async () => {
+  const f = createFixture();
+  const stale = f.client.send("TYPING", {});
+  const brief = f.client.send("TYPING", {}, { expireMs: 100 });
+  await f.clock.advance(100);
+  assert.equal((await outcome(brief))?.error.code, "DEADLINE_EXCEEDED");
+  await f.clock.advance(29_900);
+  assert.equal((await outcome(stale))?.error.code, "DEADLINE_EXCEEDED");
+});
+
+test("an event that was sent does not expire", async () => {
+  const f = await connected();
+  const sent = f.client.send("A", {});
+  await f.clock.advance(24_000);
+  f.first.receive("NOTE", {});
+  await f.clock.advance(10_000);
+  f.first.answer(f.first.last("A"), "$ws:ack");
+  assert.deepEqual(await outcome(sent), { value: undefined });
+});
+
+test("rule 41: nothing is sent while the socket buffers more than a megabyte", async () => {
+  const f = await connected();
+  f.first.bufferedAmount = 2 << 20;
+  void f.client.send("A", 1);
+  await f.clock.advance(1_000);
+  assert.equal(f.first.all("A").length, 0);
+  f.first.bufferedAmount = 0;
+  await f.clock.advance(50);
+  assert.equal(f.first.all("A").length, 1);
+});
+
+test("10,000 messages that wait are sent without recursion", async () => {
+  const f = createFixture({ queue: { messages: 20_000 } });
+  for (let i = 0; i < 10_000; i++) void f.client.send("A", i);
+  await f.greet();
+  assert.equal(f.socket.all("A").length, 10_000);
+});
+
+test("rule 51: after 1009 nothing that was sent is sent again", async () => {
+  const f = await connected();
+  const large = outcome(f.client.call("UPLOAD", "x".repeat(70_000)));
+  f.first.end(1009, { code: "RESOURCE_EXHAUSTED", retryAfterMs: null, message: "message is too big" });
+  assert.equal((await large)?.error.code, "ABORTED");
+  await f.clock.advance(1_000);
+  await f.greet();
+  assert.deepEqual(f.socket.sent.map((s) => s.type), ["$ws:hello"]);
+});
+
+test("rule 48: close drops what waits", async () => {
+  const f = createFixture();
+  const waits = outcome(f.client.send("A", 1));
+  f.client.close();
+  assert.equal((await waits)?.error.code, "CANCELLED");
+  void f.client.connect();
+  await f.greet();
+  assert.equal(f.socket.all("A").length, 0);
+});

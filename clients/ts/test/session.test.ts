@@ -1,0 +1,151 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { connected, outcome, settled, welcome, type Fixture } from "./fixture.ts";
+
+const session = (secret: string) => ({ session: { token: "id." + secret, resumeWithinMs: 120_000 } });
+
+/** Opens the socket of the next attempt, which greets and resumes in one round trip. */
+async function reopen(f: Fixture): Promise<void> {
+  await f.clock.advance(1_000);
+  f.socket.open();
+  f.socket.answer(f.socket.last("$ws:hello"), "$ws:welcome", welcome);
+  await settled();
+}
+
+test("the greeting asks for a session, and the next connection resumes it", async () => {
+  const f = await connected({ session: true }, session("one"));
+  assert.deepEqual(f.first.last("$ws:hello").payload, { session: true });
+  const resumed: unknown[] = [];
+  f.client.onState((state, info) => state === "open" && resumed.push(info.resumed));
+  const said: unknown[] = [];
+  f.client.on("SAID", (p) => said.push(p));
+  f.client.subscribe("room/go");
+  f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go", epoch: "K7", offset: 17, recovered: true });
+  f.first.receive("$ws:subscribed", { topic: "inbox/ann", epoch: "A1", offset: 5 });
+  f.first.receive("$ws:subscribed", { topic: "lobby" });
+  f.first.receive("SAID", 6, { topic: "inbox/ann", offset: 6 });
+  const call = outcome(f.client.call("ASK"));
+  f.first.end(1006);
+  assert.equal((await call)?.error.mayHaveExecuted, true);
+  const waiting = f.client.call("LATER");
+  await reopen(f);
+  assert.equal(f.client.state, "connecting", "until the session is resumed");
+  assert.deepEqual(f.socket.sent.map((s) => s.type), ["$ws:hello", "$ws:resume"]);
+  assert.equal(f.socket.last("$ws:hello").payload, undefined);
+  assert.deepEqual(f.socket.last("$ws:resume").payload, {
+    token: "id.one",
+    topics: [{ topic: "room/go", epoch: "K7", offset: 17 }, { topic: "inbox/ann", epoch: "A1", offset: 6 }, { topic: "lobby" }],
+  });
+  f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", {
+    ...session("two"),
+    topics: [
+      { topic: "room/go", epoch: "K7", offset: 17, recovered: true },
+      { topic: "inbox/ann", epoch: "A1", offset: 6, recovered: true },
+      { topic: "lobby" },
+      { topic: "new", epoch: "N", offset: 1, recovered: false },
+    ],
+  });
+  f.socket.receive("SAID", 18, { topic: "room/go", offset: 18 });
+  f.socket.receive("SAID", 7, { topic: "inbox/ann", offset: 7 });
+  f.socket.receive("SAID", 7, { topic: "inbox/ann", offset: 7 });
+  f.socket.receive("SAID", 2, { topic: "new", offset: 2 });
+  assert.deepEqual(said, [6, 18, 7, 2]);
+  assert.equal(f.client.state, "open");
+  assert.deepEqual(resumed, [true]);
+  assert.deepEqual(f.socket.last("$ws:ack").meta, { correlationId: f.socket.last("$ws:resume").meta.correlationId });
+  assert.equal(f.socket.all("$ws:subscribe").length, 0);
+  f.socket.answer(f.socket.last("LATER"), "DONE", 1);
+  assert.equal(await waiting, 1);
+  f.socket.end(1006);
+  await reopen(f);
+  assert.equal(f.socket.last("$ws:resume").payload.token, "id.two");
+});
+
+test("a session that has ended is replaced, and subscriptions of the client are made again", async () => {
+  const f = await connected({ session: true }, session("one"));
+  f.client.subscribe("room/go");
+  f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go", epoch: "K7", offset: 17, recovered: true });
+  f.first.receive("$ws:subscribed", { topic: "inbox/ann", epoch: "A1", offset: 5 });
+  let resumed: unknown;
+  f.client.onState((_, info) => (resumed = info.resumed));
+  f.first.end(4409);
+  await reopen(f);
+  f.socket.reject(f.socket.last("$ws:resume"), "NOT_FOUND");
+  assert.deepEqual(f.socket.last("$ws:hello").payload, { session: true });
+  f.socket.answer(f.socket.last("$ws:hello"), "$ws:welcome", { ...welcome, ...session("three") });
+  assert.equal(resumed, false);
+  assert.deepEqual(f.socket.all("$ws:subscribe").map((s) => s.payload), [{ topic: "room/go", positions: true, epoch: "K7", offset: 17 }]);
+  f.socket.end(1006);
+  await reopen(f);
+  assert.deepEqual(f.socket.last("$ws:resume").payload, { token: "id.three", topics: [{ topic: "room/go", epoch: "K7", offset: 17 }] });
+});
+
+test("a resume that fails for now is repeated on the next connection", async () => {
+  const f = await connected({ session: true }, session("one"));
+  f.first.end(1006);
+  await reopen(f);
+  f.socket.reject(f.socket.last("$ws:resume"), "UNAVAILABLE", { retryable: true, retryAfterMs: 500 });
+  assert.equal(f.client.state, "waiting");
+  await f.clock.advance(1_000);
+  await reopen(f);
+  assert.equal(f.sockets.length, 3);
+  assert.equal(f.socket.last("$ws:resume").payload.token, "id.one");
+});
+
+test("a session is not resumed after its time, or without one", async () => {
+  const f = await connected({ session: true, random: () => 0.999 }, { session: { token: "id.one", resumeWithinMs: 300 } });
+  f.first.end(1006);
+  await reopen(f);
+  assert.deepEqual(f.socket.sent.map((s) => [s.type, s.payload]), [["$ws:hello", { session: true }]]);
+  assert.equal(f.client.state, "open", "the server has no session");
+  f.socket.end(1006);
+  await f.clock.advance(2_000);
+  f.socket.open();
+  assert.deepEqual(f.socket.sent.map((s) => s.type), ["$ws:hello"]);
+});
+
+test("a topic that was not resumed is subscribed again, which reports its error", async () => {
+  const f = await connected({ session: true }, session("one"));
+  const ends: string[] = [];
+  f.client.subscribe("secret", { onEnd: (error) => ends.push(error.code) });
+  f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "secret" });
+  f.first.end(1006);
+  await reopen(f);
+  f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { ...session("two"), topics: [{ topic: "secret", error: { code: "PERMISSION_DENIED" } }] });
+  f.socket.reject(f.socket.last("$ws:subscribe"), "PERMISSION_DENIED");
+  assert.deepEqual(ends, ["PERMISSION_DENIED"]);
+});
+
+test("a session reports what the resumed topics have lost, and the server ends subscriptions", async () => {
+  const f = await connected({ session: true }, session("one"));
+  const losses: string[] = [];
+  f.client.onLoss((loss) => losses.push(loss.topic));
+  f.first.receive("$ws:subscribed", { topic: "a", epoch: "A", offset: 5 });
+  f.first.receive("$ws:subscribed", { topic: "b", epoch: "B", offset: 5 });
+  f.first.receive("$ws:unsubscribed", { topic: "b" });
+  f.first.end(1006);
+  await reopen(f);
+  assert.deepEqual(f.socket.last("$ws:resume").payload.topics.map((t: any) => t.topic), ["a"]);
+  f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { ...session("two"), topics: [{ topic: "a", epoch: "A2", offset: 1, recovered: false }] });
+  assert.deepEqual(losses, ["a"]);
+});
+
+test("close ends the session", async () => {
+  const f = await connected({ session: true }, session("one"));
+  f.client.close();
+  assert.deepEqual(f.first.closedWith, { code: 1000 });
+  void f.client.connect();
+  await settled();
+  f.socket.open();
+  assert.deepEqual(f.socket.sent.map((s) => [s.type, s.payload]), [["$ws:hello", { session: true }]]);
+});
+
+test("rule 52: a hidden page keeps its session", async () => {
+  const f = await connected({ session: true }, session("one"));
+  f.page.fire("pagehide");
+  assert.deepEqual(f.first.closedWith, { code: undefined });
+  f.page.fire("pageshow");
+  await reopen(f);
+  assert.equal(f.socket.last("$ws:resume").payload.token, "id.one");
+});

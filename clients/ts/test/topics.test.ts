@@ -1,0 +1,268 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { connected, createFixture, type TestSocket } from "./fixture.ts";
+
+const topic = "room/go";
+
+/** Accepts the latest subscription. */
+function accept(socket: TestSocket, answer: object = { epoch: "K7", offset: 17, recovered: true }): void {
+  socket.answer(socket.last("$ws:subscribe"), "$ws:subscribed", { topic, ...answer });
+}
+
+function publish(socket: TestSocket, offset: number, payload: unknown = offset): void {
+  socket.receive("SAID", payload, { topic, offset });
+}
+
+test("a subscription asks for positions, and its handlers receive its publications", async () => {
+  const f = await connected();
+  const said: unknown[] = [];
+  const all: unknown[] = [];
+  let ready = 0;
+  const subscription = f.client.subscribe(topic, { on: { SAID: (p, meta) => said.push([p, meta.offset]) }, onReady: () => ready++ });
+  f.client.on("SAID", (p) => all.push(p));
+  assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true });
+  accept(f.first);
+  assert.equal(ready, 1);
+  publish(f.first, 18);
+  f.first.receive("SAID", "other", { topic: "room/other", offset: 4 });
+  f.first.receive("SAID", "direct");
+  assert.deepEqual(said, [[18, 18]]);
+  assert.deepEqual(all, [18, "other", "direct"]);
+  assert.deepEqual(subscription.position, { epoch: "K7", offset: 18 });
+});
+
+test("a returning client presents its position, and receives what it has missed once", async () => {
+  const f = await connected();
+  const said: unknown[] = [];
+  f.client.subscribe(topic, { on: { SAID: (p) => said.push(p) } });
+  accept(f.first);
+  publish(f.first, 18);
+  f.first.end(1006);
+  await f.clock.advance(1_000);
+  await f.greet();
+  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, epoch: "K7", offset: 18 });
+  accept(f.socket, { epoch: "K7", offset: 18, recovered: true });
+  publish(f.socket, 19);
+  publish(f.socket, 20);
+  assert.deepEqual(said, [18, 19, 20]);
+});
+
+test("a subscription begins behind a position", async () => {
+  const f = createFixture();
+  f.client.subscribe(topic, { from: { epoch: "K7", offset: 3 } });
+  await f.greet();
+  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, epoch: "K7", offset: 3 });
+});
+
+test("rule 33: offsets that were seen are dropped, and a gap is recovered before delivery", async () => {
+  const f = await connected();
+  const said: unknown[] = [];
+  f.client.subscribe(topic, { on: { SAID: (p) => said.push(p) } });
+  accept(f.first);
+  publish(f.first, 18);
+  publish(f.first, 18);
+  publish(f.first, 20);
+  assert.deepEqual(said, [18]);
+  assert.equal(f.first.all("$ws:subscribe").length, 2);
+  assert.equal(f.first.last("$ws:subscribe").payload.offset, 18);
+  accept(f.first, { epoch: "K7", offset: 18, recovered: true });
+  for (const offset of [19, 20, 21]) publish(f.first, offset);
+  assert.deepEqual(said, [18, 19, 20, 21]);
+});
+
+test("rule 33: a loss is one event", async () => {
+  const f = await connected();
+  const losses: unknown[] = [];
+  const ofClient: unknown[] = [];
+  f.client.onLoss((loss) => ofClient.push(loss));
+  f.client.subscribe(topic, { onLoss: (loss) => losses.push(loss) });
+  accept(f.first, { epoch: "K7", offset: 17, recovered: false });
+  assert.deepEqual(losses, [], "no position was presented");
+  f.first.receive("$ws:position", { topic, epoch: "K7", offset: 21, lost: { from: 18, to: 21 } });
+  f.first.receive("$ws:position", { topic, epoch: "K7", offset: 22 });
+  f.first.receive("$ws:position", { topic, epoch: "P2", offset: 22, ended: { epoch: "K7", offset: 22 } });
+  f.first.receive("$ws:position", { topic, epoch: "P2", offset: 30, reset: true });
+  f.first.end(1006);
+  await f.clock.advance(1_000);
+  await f.greet();
+  accept(f.socket, { epoch: "P2", offset: 99, recovered: false });
+  assert.deepEqual(losses, [
+    { topic, lost: { from: 18, to: 21 }, ended: undefined },
+    { topic, lost: undefined, ended: { epoch: "K7", offset: 22 } },
+    { topic, lost: undefined, ended: undefined },
+    { topic, ended: false },
+  ]);
+  assert.equal(ofClient.length, 4);
+});
+
+test("rule 32: a handler that fails is reported, and the position advances", async () => {
+  const f = await connected();
+  let position: number | undefined;
+  const subscription = f.client.subscribe(topic, {
+    on: {
+      SAID() {
+        position = subscription.position?.offset;
+        throw new Error("broken");
+      },
+    },
+  });
+  accept(f.first);
+  publish(f.first, 18);
+  assert.equal(position, 17, "while the handler runs");
+  assert.equal(subscription.position?.offset, 18);
+  assert.equal(f.errors.length, 1);
+});
+
+test("rule 37: two subscribers share one subscription", async () => {
+  const f = await connected();
+  const said: string[] = [];
+  const one = f.client.subscribe(topic, { on: { SAID: (p) => said.push("one " + p) } });
+  const two = f.client.subscribe(topic, { on: { SAID: (p) => said.push("two " + p) } });
+  accept(f.first);
+  let ready = 0;
+  f.client.subscribe(topic, { onReady: () => ready++ }).unsubscribe();
+  assert.equal(ready, 1, "it is subscribed");
+  publish(f.first, 18);
+  one.unsubscribe();
+  one.unsubscribe();
+  publish(f.first, 19);
+  assert.deepEqual(said, ["one 18", "two 18", "two 19"]);
+  assert.equal(f.first.all("$ws:subscribe").length, 1);
+  assert.equal(f.first.all("$ws:unsubscribe").length, 0);
+  two.unsubscribe();
+  assert.equal(f.first.all("$ws:unsubscribe").length, 1);
+});
+
+test("rule 30: requests follow from what is wanted, one at a time", async () => {
+  const f = await connected();
+  const one = f.client.subscribe(topic);
+  one.unsubscribe();
+  const two = f.client.subscribe(topic);
+  two.unsubscribe();
+  assert.deepEqual(f.first.sent.slice(1).map((s) => s.type), ["$ws:subscribe"]);
+  accept(f.first);
+  assert.deepEqual(f.first.sent.slice(1).map((s) => s.type), ["$ws:subscribe", "$ws:unsubscribe"]);
+  f.client.subscribe(topic);
+  f.first.answer(f.first.last("$ws:unsubscribe"), "$ws:unsubscribed", { topic });
+  assert.deepEqual(f.first.sent.slice(1).map((s) => s.type), ["$ws:subscribe", "$ws:unsubscribe", "$ws:subscribe"]);
+  f.first.end(1006);
+  await f.clock.advance(1_000);
+  await f.greet();
+  assert.equal(f.socket.all("$ws:subscribe").length, 1);
+});
+
+test("rule 36: a rejection for good ends a subscription, others are repeated", async () => {
+  const f = await connected();
+  const ends: string[] = [];
+  f.client.subscribe(topic, { onEnd: (error) => ends.push(error.code) });
+  f.first.reject(f.first.last("$ws:subscribe"), "UNAVAILABLE", { retryable: true });
+  await f.clock.advance(2_000);
+  assert.equal(f.first.all("$ws:subscribe").length, 2);
+  f.first.reject(f.first.last("$ws:subscribe"), "PERMISSION_DENIED");
+  assert.deepEqual(ends, ["PERMISSION_DENIED"]);
+  f.first.end(1006);
+  await f.clock.advance(1_000);
+  await f.greet();
+  assert.equal(f.socket.all("$ws:subscribe").length, 0);
+});
+
+test("rule 35: few requests are without an answer at a time, and a limit delays all", async () => {
+  const f = await connected();
+  for (let i = 0; i < 100; i++) f.client.subscribe("room/" + i);
+  assert.equal(f.first.all("$ws:subscribe").length, 16);
+  for (const [i, sent] of f.first.all("$ws:subscribe").entries()) {
+    if (i === 0) f.first.reject(sent, "RESOURCE_EXHAUSTED", { retryable: true, retryAfterMs: 200 });
+    else f.first.answer(sent, "$ws:subscribed", { topic: sent.payload.topic });
+  }
+  assert.equal(f.first.all("$ws:subscribe").length, 16, "nothing before the delay");
+  await f.clock.advance(1_000);
+  for (let answered = 16; answered < 101; answered++) {
+    const sent = f.first.all("$ws:subscribe")[answered]!;
+    f.first.answer(sent, "$ws:subscribed", { topic: sent.payload.topic });
+  }
+  assert.equal(f.first.all("$ws:subscribe").length, 101);
+});
+
+test("the state of a topic precedes its publications", async () => {
+  const f = await connected();
+  const events: unknown[] = [];
+  f.client.subscribe(topic, { onState: (n) => events.push("state " + n), on: { SAID: (p, meta) => events.push(meta.state ? "state " + p : p) } });
+  assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: true });
+  accept(f.first, { epoch: "K7", offset: 17, recovered: false, state: 2 });
+  publish(f.first, 3, "a");
+  publish(f.first, 17, "b");
+  publish(f.first, 18, "c");
+  assert.deepEqual(events, ["state 2", "state a", "state b", "c"]);
+  f.first.end(1006);
+  await f.clock.advance(1_000);
+  await f.greet();
+  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, epoch: "K7", offset: 18, state: true });
+  accept(f.socket, { epoch: "K7", offset: 18, recovered: true });
+  publish(f.socket, 19, "d");
+  assert.deepEqual(events.slice(4), ["d"], "what was missed, and no state");
+});
+
+test("a loss asks for the state again", async () => {
+  const f = await connected();
+  const states: number[] = [];
+  f.client.subscribe(topic, { onState: (n) => states.push(n) });
+  accept(f.first, { epoch: "K7", offset: 17, recovered: false, state: 0 });
+  f.first.receive("$ws:position", { topic, epoch: "K7", offset: 30, lost: { from: 18, to: 30 } });
+  assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: true });
+  accept(f.first, { epoch: "K7", offset: 30, recovered: false, state: 1 });
+  publish(f.first, 30);
+  assert.deepEqual(states, [0, 1]);
+});
+
+test("a later subscriber receives the state, too", async () => {
+  const f = await connected();
+  f.client.subscribe(topic);
+  accept(f.first);
+  f.client.subscribe(topic, { onState: () => {} });
+  assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: true });
+});
+
+test("presence has the members after each change", async () => {
+  const f = await connected();
+  const lists: string[] = [];
+  f.client.subscribe(topic, { onPresence: (members) => lists.push(members.map((m) => m.userId).join()) });
+  assert.equal(f.first.last("$ws:subscribe").payload.presence, true);
+  accept(f.first, { members: [{ connId: "1", userId: "ann" }, { connId: "2", userId: "bob" }] });
+  f.first.receive("$ws:presence", { topic, joined: [{ connId: "3", userId: "eve" }], left: [{ connId: "2", userId: "bob" }] });
+  f.first.receive("$ws:presence", { topic, left: [{ connId: "3" }], joined: [{ connId: "3", userId: "Eve" }] });
+  assert.deepEqual(lists, ["ann,bob", "ann,eve", "ann,Eve"]);
+  f.first.end(1006);
+  await f.clock.advance(1_000);
+  await f.greet();
+  accept(f.socket, { members: [] });
+  assert.deepEqual(lists.slice(3), [""]);
+});
+
+test("rule 48: close drops positions, and subscriptions stay", async () => {
+  const f = await connected();
+  f.client.subscribe(topic);
+  accept(f.first);
+  f.client.close();
+  void f.client.connect();
+  await f.greet();
+  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true });
+});
+
+test("goaway: publications of the old connection end when the new one is open", async () => {
+  const f = await connected();
+  const said: unknown[] = [];
+  f.client.subscribe(topic, { on: { SAID: (p) => said.push(p) } });
+  accept(f.first);
+  void f.client.call("SLOW");
+  f.first.receive("$ws:goaway", { reconnectAfterMs: 10 });
+  await f.clock.advance(10);
+  publish(f.first, 18);
+  await f.greet();
+  publish(f.first, 19);
+  accept(f.socket, { epoch: "K7", offset: 18, recovered: true });
+  publish(f.socket, 19);
+  publish(f.first, 20);
+  publish(f.socket, 20);
+  assert.deepEqual(said, [18, 19, 20]);
+});
