@@ -72,7 +72,7 @@ export function createTopics(env: Env, outbox: Outbox) {
       position = epoch && { epoch, offset };
       stateLeft = state || 0;
       if (state !== undefined) notify("onState", state);
-      else if (presented && epoch && (ended || !recovered)) lose({ topic, ended: recovered && ended });
+      else if (presented && epoch && (ended || !recovered)) lose({ topic, ended: recovered ? ended : undefined });
       if (joined) {
         members = new Map();
         changePresence({ joined });
