@@ -37,13 +37,13 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
   function submit(item: Item) {
     if (connection.state === "idle") connection.start();
     if (connection.state !== "closed") return outbox.submit(item);
-    return item.done!(new PenstockError("UNAVAILABLE", "the client is closed"));
+    return item.done!(new PenstockError("UNAVAILABLE", "closed"));
   }
 
   const authenticate = () =>
     (authentication ??= connection
       .fetchToken(new AbortController().signal)
-      .then((token) => request({ type: "$ws:auth", payload: { token }, first: true, ms: defaultMs }))
+      .then((token) => request({ type: "$ws:auth", payload: { token }, first: true, within: defaultMs }))
       .finally(() => (authentication = undefined)));
 
   const client: Client<any> = {
@@ -57,20 +57,20 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
       handled((resolve, reject) => {
         if (connection.state === "open") return resolve();
         const off = on("$state", (state, { error }) => {
-          if (state !== "open" && state !== "closed") return;
+          if (state === "open") resolve();
+          else if (state === "closed") reject(error);
+          else return;
           off();
-          if (error) reject(error);
-          else resolve();
         });
         connection.start();
       }),
     close: connection.close,
-    call: (type, payload?: unknown, { timeoutMs = defaultMs, onProgress, ...more }: CallOptions<any> = {}) =>
-      request({ type, payload, ms: timeoutMs, progress: onProgress, ...more }),
+    call: (type, payload?: unknown, { timeoutMs = defaultMs, ...more }: CallOptions<any> = {}) =>
+      request({ type, payload, within: timeoutMs, ...more }),
     send: (type, payload?: unknown, { expireMs = queue?.expireMs ?? DEFAULT_TIMEOUT_MS, signal }: SendOptions = {}) =>
-      request({ type, payload, ms: expireMs, signal, event: true }),
-    stream: (type, payload?: unknown, streamOptions: StreamOptions<any> = {}) =>
-      createStream(streamOptions, (more) => submit({ type, payload, ms: streamOptions.timeoutMs, ...more })),
+      request({ type, payload, within: expireMs, signal, oneWay: true }),
+    stream: (type, payload?: unknown, { timeoutMs, signal, ...more }: StreamOptions<any> = {}) =>
+      createStream(more, (item) => submit({ type, payload, within: timeoutMs, signal, ...item })),
     on,
     handle: served.handle,
     subscribe(topic, topicOptions) {

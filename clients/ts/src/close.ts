@@ -11,9 +11,9 @@ const LEAST_DELAY_MS = 100;
 /** The error of a close frame. A reason that is not the JSON of an error is text for developers. */
 export function closeError(code: number, reason: string): PenstockError {
   try {
-    return decodeError({ retryable: code !== 4401 && code !== 4403, ...JSON.parse(reason) });
+    return decodeError(JSON.parse(reason));
   } catch {
-    return new PenstockError("UNAVAILABLE", `closed with ${code} ${reason}`, { retryable: true });
+    return new PenstockError("UNAVAILABLE", `closed with ${code} ${reason}`);
   }
 }
 
@@ -23,11 +23,6 @@ export const backoff = (attempt: number, random: number, min = MIN_BACKOFF_MS): 
 
 /** The delay before the next attempt. */
 export function delayAfter(code: number, { retryAfterMs }: PenstockError, attempt: number, random: () => number): number {
-  const restart = code === 1012 || code === 4503;
-  const busy = code === 1013 || code === 4429;
-  const known = retryAfterMs ?? (restart && !attempt ? random() * RESTART_SPREAD_MS : 0);
-  return known + backoff(attempt, random(), busy && !known ? BUSY_BACKOFF_MS : MIN_BACKOFF_MS);
+  const known = retryAfterMs ?? (!attempt && [1012, 4503].includes(code) ? random() * RESTART_SPREAD_MS : 0);
+  return known + backoff(attempt, random(), !known && [1013, 4429].includes(code) ? BUSY_BACKOFF_MS : MIN_BACKOFF_MS);
 }
-
-/** A retry does not correct a client that violates the protocol. */
-export const isViolation = (code: number): boolean => [1002, 1003, 1007].includes(code);

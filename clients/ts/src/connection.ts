@@ -1,4 +1,4 @@
-import { closeError, delayAfter, isViolation } from "./close.js";
+import { closeError, delayAfter } from "./close.js";
 import { type Env, noop } from "./env.js";
 import { PenstockError } from "./errors.js";
 import type { Frame, Link } from "./link.js";
@@ -16,27 +16,27 @@ const RETIRED_MS = 10_000; // for the answers to calls of a connection that was 
 const RECHECK_MS = 100;
 const WAKE_INTERVAL_MS = 1_000;
 const WAKE_PROBE_MS = 3_000;
+const VIOLATED = 1002; // the client violates the protocol, which a retry does not correct
+const EXPIRED = 4401; // a fresh token is needed
 
 export function createConnection(options: ClientOptions, env: Env, pacer: Pacer, outbox: Outbox, topics: Topics, received: (link: Link, frame: Frame) => void) {
   const { now, after, random } = env;
   let state: State = "idle";
   let current: Link | undefined; // carries messages
   let opening: Link | undefined; // until it is open
-  let generation = 0; // of attempts: each callback and promise may outlive its attempt
   let attempts = 0;
   let openedAt = Infinity;
   let dialedAt = -Infinity;
   let lostAt = 0;
   let heardAt = 0; // 0: nothing since the last heartbeat
-  let expired = false; // the last token was rejected
-  let violated = false;
+  let failedWith = 0; // the close code after which the client stops at the second time
   let session: { token: string; resumeWithinMs: number } | undefined;
   let silenceMs = 25_000; // before a heartbeat
   let pongMs = 10_000;
   let stopAttempt: (() => void) | undefined;
   let stopRetry = noop;
   let stopWatch = noop;
-  let stopPage: (() => void) | undefined;
+  let stopPage = noop;
 
   const setState = (next: State, info: StateInfo = {}) => {
     state = next;
@@ -52,37 +52,31 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
       current = undefined;
       stopWatch();
       lostAt = now();
-      if (lostAt - openedAt >= HEALTHY_AFTER_MS) reset();
+      if (lostAt - openedAt >= HEALTHY_AFTER_MS) attempts = failedWith = 0;
       topics.closed();
       outbox.use(undefined);
     }
-    outbox.lost(link);
-    for (const controller of link.served.values()) controller.abort();
+    outbox.dropAll(link);
+    for (const controller of link.serving.values()) controller.abort();
     socket.close(code);
   };
 
-  const reset = () => {
-    attempts = 0;
-    expired = violated = false;
-  };
-
   const ask = (link: Link, type: string, payload: object | undefined, done: Item["done"]) => outbox.submit({ type, payload, first: true, done }, link);
-  const control = (link: Link, type: string, correlationId?: string) => outbox.submit({ type, meta: { correlationId }, event: true, first: true }, link);
 
-  const fetchToken = async (signal: AbortSignal) => options.token?.({ expired, signal });
+  const fetchToken = async (signal: AbortSignal) => options.token?.({ expired: failedWith === EXPIRED, signal });
 
   async function dial(): Promise<void> {
     stopRetry();
     stopAttempt?.();
-    const mine = ++generation;
     const controller = new AbortController();
-    const fail = (error: unknown) => {
-      if (mine !== generation || !stopAttempt) return;
-      env.deliver("$error", error);
-      stopAttempt();
-      ended(1006, new PenstockError("UNAVAILABLE", String(error), { retryable: true, cause: error }));
+    const { signal } = controller; // aborted: promises that outlive the attempt have no effect
+    const fail = (cause: unknown) => {
+      if (signal.aborted) return;
+      env.deliver("$error", cause);
+      stopAttempt!();
+      ended(1006, new PenstockError("UNAVAILABLE", String(cause), { cause }));
     };
-    const stopTimer = after(CONNECT_TIMEOUT_MS, () => fail("the attempt to connect takes too long"));
+    const stopTimer = after(CONNECT_TIMEOUT_MS, () => fail("timeout"));
     stopAttempt = () => {
       stopAttempt = undefined;
       stopTimer();
@@ -93,18 +87,17 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
     if (!current) setState("connecting");
     try {
       const { url, tokenIn, protocols = [], webSocket = WebSocket } = options;
-      const [base, token] = await Promise.all([typeof url === "function" ? url() : url, fetchToken(controller.signal)]);
-      if (mine !== generation || !stopAttempt) return;
-      if (token === undefined) open(new webSocket(base, protocols));
-      else if (tokenIn) open(new webSocket(base, [...protocols, "bearer." + token]));
-      else open(new webSocket(`${base}${base.includes("?") ? "&" : "?"}access_token=${encodeURIComponent(token)}`, protocols));
+      const [base, token] = await Promise.all([typeof url === "function" ? url() : url, fetchToken(signal)]);
+      if (signal.aborted) return;
+      const query = token && tokenIn !== "protocol" ? `${base.includes("?") ? "&" : "?"}access_token=${encodeURIComponent(token)}` : "";
+      open(new webSocket(base + query, token && !query ? [...protocols, "bearer." + token] : protocols));
     } catch (error) {
       fail(error);
     }
   }
 
   function open(socket: Link["socket"]): void {
-    const link: Link = (opening = { socket, served: new Map() });
+    const link: Link = (opening = { socket, serving: new Map() });
     socket.binaryType = "arraybuffer"; // a Blob is read asynchronously, which reorders messages
     socket.onerror = noop; // the close event follows
     socket.onopen = () => greet(link);
@@ -147,7 +140,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
       if (link !== opening) return;
       if (!error) {
         session = answer.session;
-        control(link, "$ws:ack", id);
+        outbox.tell(link, "$ws:ack", { correlationId: id });
         opened(link, answer.topics);
       } else if (error.retryable) {
         stopAttempt!();
@@ -182,10 +175,9 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
 
   /** The connection or an attempt has ended. */
   function ended(closeCode: number, error: PenstockError): void {
-    const again = closeCode === 4401 ? expired : violated;
-    violated = isViolation(closeCode);
-    if (closeCode === 4403 || (again && (violated || closeCode === 4401)) || options.stopOn?.(closeCode)) return stop({ error, closeCode });
-    if (closeCode === 4401) expired = true;
+    const kind = [1002, 1003, 1007].includes(closeCode) ? VIOLATED : closeCode === EXPIRED ? EXPIRED : 0;
+    if (closeCode === 4403 || (kind && kind === failedWith) || options.stopOn?.(closeCode)) return stop({ error, closeCode });
+    failedWith = kind;
     if (stopAttempt) return setState("connecting"); // moves to another server
     const delay = delayAfter(closeCode, error, attempts++, random);
     retry(delay);
@@ -207,9 +199,8 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
   function stop(info: StateInfo): void {
     disconnect();
     session = undefined;
-    reset();
-    stopPage?.();
-    stopPage = undefined;
+    attempts = failedWith = 0;
+    stopPage();
     topics.forget();
     outbox.clear(info.error!);
     setState("closed", info);
@@ -229,7 +220,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
         if (!heardAt && now() - due <= ms) {
           // The close event of a lost connection may take minutes.
           drop(current!);
-          ended(1006, new PenstockError("UNAVAILABLE", "the server is silent", { retryable: true }));
+          ended(1006, new PenstockError("UNAVAILABLE", "timeout"));
         } else if (silent < silenceMs) watch(silenceMs - silent);
         else probe(pongMs);
       },
@@ -238,7 +229,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
   }
 
   function probe(ms: number): void {
-    control(current!, "__heartbeat");
+    outbox.tell(current!, "__heartbeat");
     heardAt = 0;
     watch(ms);
   }
@@ -259,9 +250,6 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
     get state() {
       return state;
     },
-    get link() {
-      return current;
-    },
     fetchToken,
 
     start() {
@@ -273,7 +261,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
     close() {
       if (state === "closed") return;
       if (current) drop(current, 1000); // the session ends
-      stop({ error: new PenstockError("CANCELLED", "the client was closed") });
+      stop({ error: new PenstockError("CANCELLED", "closed") });
     },
   };
 }

@@ -4,7 +4,7 @@ import type { Meta, WebSocketLike } from "./types.js";
 export interface Link {
   socket: WebSocketLike;
   /** Calls of the server that have no answer. */
-  served: Map<string, AbortController>;
+  serving: Map<string, AbortController>;
   /** The link has been replaced: only answers to its calls count. */
   retired?: boolean;
 }

@@ -17,18 +17,18 @@ export interface Item {
   meta?: { correlationId?: string | undefined; credit?: number } | undefined;
   signal?: AbortSignal | undefined;
   /** How long it may wait: an event in the queue, a call for its answer. */
-  ms?: number | undefined;
+  within?: number | undefined;
   /** An event of the application is settled when the server has admitted it, one of the protocol when it is sent. */
-  event?: boolean;
+  oneWay?: boolean;
   idempotent?: boolean | undefined;
   /** A message of the protocol, which precedes those of the application. */
   first?: boolean;
-  progress?: ((payload: any) => void) | undefined;
+  onProgress?: ((payload: any) => void) | undefined;
   /** Called once. */
   done?: ((error: PenstockError | undefined, payload?: any, id?: string) => void) | undefined;
 }
 
-interface Entry {
+export interface Entry {
   type: string;
   order: number;
   size: number;
@@ -38,7 +38,8 @@ interface Entry {
   settle(error?: PenstockError, payload?: any, id?: string): void;
   receive(frame: Frame, id: string): void;
   /** The link is lost. */
-  lost(): void;
+  drop(): void;
+  abort(): void;
   /** Grants a stream further items. */
   grant(credit: number): void;
 }
@@ -49,17 +50,11 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
   const pending = new Map<string, Entry>();
   let queue: Entry[] = [];
   let count = 0;
-  let queued = 0; // bytes
   let link: Link | undefined; // that messages are sent on
   let held: Entry | undefined; // its outcome must be known before another message is sent
   let blockedUntil = 0;
   let flushing = false;
   let stopWaiting = noop;
-
-  const insert = (entry: Entry) => {
-    queue.splice(queue.findLastIndex((other) => other.order < entry.order) + 1, 0, entry);
-    queued += entry.size;
-  };
 
   function flush(): void {
     if (flushing) return; // a message that is sent may be settled
@@ -73,7 +68,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
         stopWaiting = after(wait, flush);
         break;
       } else {
-        queued -= queue.shift()!.size;
+        queue.shift();
         if (pace < 0) held = entry;
         entry.send(link);
       }
@@ -82,17 +77,16 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
   }
 
   /** Sends an item on a link at once, or adds it to the queue. */
-  function submit({ type, payload, meta, signal, ms = Infinity, event, idempotent, first, progress, done }: Item, on?: Link): Entry {
+  function submit({ type, payload, meta, signal, within = Infinity, oneWay, idempotent, first, onProgress, done }: Item, on?: Link): Entry {
     const body = JSON.stringify(payload);
-    const due = now() + ms;
-    const ack = (!first && (pacing || event)) || undefined;
+    const due = now() + within;
+    const ack = (!first && (pacing || oneWay)) || undefined;
     let id: string | undefined;
     let admitted = false;
     let stopTimer = noop;
 
     const remove = () => {
-      const index = queue.indexOf(entry);
-      if (index >= 0) queued -= queue.splice(index, 1)[0]!.size;
+      if (!entry.link) queue = queue.filter((other) => other !== entry);
       pending.delete(id!);
       if (held === entry) held = undefined;
     };
@@ -100,32 +94,26 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
     const wait = () => {
       remove();
       id = entry.link = undefined;
-      insert(entry);
+      queue.splice(queue.findLastIndex((other) => other.order < entry.order) + 1, 0, entry);
       stopTimer();
       stopTimer = after(due - now(), () => entry.settle(new PenstockError("DEADLINE_EXCEEDED", "", { retryable: true })));
       flush();
-    };
-
-    const onAbort = () => {
-      const { link: sentOn } = entry;
-      entry.settle(new PenstockError("CANCELLED", "", { cause: signal!.reason }));
-      if (sentOn && !event) submit({ type: "$ws:abort", meta: { correlationId: id }, event: true, first: true }, sentOn);
     };
 
     const entry: Entry = {
       type,
       first,
       order: ++count - (first ? 1e12 : 0),
-      size: body?.length || 0,
+      size: body?.length ?? 0,
 
       send(to) {
-        if (event) stopTimer(); // only waiting is bounded
-        if (ack || !event) {
+        if (oneWay) stopTimer(); // only waiting is bounded
+        if (ack || !oneWay) {
           id = prefix + ++count;
           entry.link = to;
           pending.set(id, entry);
         }
-        const timeoutMs = event || due === Infinity ? undefined : Math.ceil(due - now()) || 1;
+        const timeoutMs = oneWay || due === Infinity ? undefined : Math.ceil(due - now()) || 1;
         pacer.sent(type, id);
         // type and meta come first, so that the server can answer a message that is too large.
         to.socket.send(JSON.stringify({ type, meta: { correlationId: id, ack, timeoutMs, ...meta } }).slice(0, -1) + (body ? `,"payload":${body}}` : "}"));
@@ -135,7 +123,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
       settle(...outcome) {
         entry.settle = noop;
         stopTimer();
-        signal?.removeEventListener("abort", onAbort);
+        signal?.removeEventListener("abort", entry.abort);
         remove();
         done?.(...outcome);
         flush();
@@ -154,45 +142,54 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
             return wait();
           }
         }
-        if (answer === "$ws:rpc-progress") env.emit([progress], result);
+        if (answer === "$ws:rpc-progress") env.emit([onProgress], result);
         else if (answer === "$ws:ack") {
           admitted = true;
           if (held === entry) held = undefined;
-          if (event) entry.settle();
+          if (oneWay) entry.settle();
           flush();
         } else entry.settle(error, result, of);
       },
 
-      lost() {
+      drop() {
         if (idempotent) wait();
         else entry.settle(new PenstockError("ABORTED", "connection lost", { mayHaveExecuted: true }));
       },
 
+      abort() {
+        if (!oneWay && pending.has(id!)) tell(entry.link, "$ws:abort", { correlationId: id });
+        entry.settle(new PenstockError("CANCELLED", "", { cause: signal?.reason }));
+      },
+
       grant(credit) {
-        submit({ type: "$ws:credit", meta: { correlationId: id, credit }, event: true, first: true }, entry.link === link ? undefined : entry.link);
+        tell(entry.link === link ? undefined : entry.link, "$ws:credit", { correlationId: id, credit });
       },
     };
 
-    if (signal?.aborted) onAbort();
+    if (signal?.aborted) entry.abort();
     else if (on) entry.send(on);
     else {
-      signal?.addEventListener("abort", onAbort);
-      const full = () => !first && (queue.length >= messages || (queue[0] && queued + entry.size > bytes));
-      const overflow = new PenstockError("RESOURCE_EXHAUSTED", "the queue is full", { retryable: true, details: { kind: "queue" } });
-      for (let old; policy === "drop-oldest" && full() && (old = queue.find((other) => !other.first)); ) old.settle(overflow);
-      if (full() || (policy === "fail" && !link && !first)) entry.settle(overflow);
+      signal?.addEventListener("abort", entry.abort);
+      const full = () => !first && (queue.length >= messages || (queue[0] && queue.reduce((sum, { size }) => sum + size, entry.size) > bytes));
+      const overflow = () => new PenstockError("RESOURCE_EXHAUSTED", "the queue is full", { retryable: true, details: { kind: "queue" } });
+      for (let old; policy === "drop-oldest" && full() && (old = queue.find((other) => !other.first)); ) old.settle(overflow());
+      if (full() || (policy === "fail" && !link && !first)) entry.settle(overflow());
       else wait();
     }
     return entry;
   }
 
+  /** Sends a message of the protocol that has no answer, on a link at once or before what waits. */
+  const tell = (to: Link | undefined, type: string, meta?: Item["meta"], payload?: unknown) => submit({ type, meta, payload, oneWay: true, first: true }, to);
+
   return {
     submit,
+    tell,
 
     /** Handles a message if it is an answer. */
     receive(from: Link, frame: Frame): boolean {
       const { type, meta, payload } = frame;
-      const id = meta?.correlationId;
+      const id = meta.correlationId;
       const entry = pending.get(id!);
       if (entry && entry.link === from) entry.receive(frame, id!);
       else if (!id && type === "ERROR") env.deliver("$error", decodeError(payload));
@@ -204,13 +201,13 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
     use(next: Link | undefined) {
       link = next;
       held = undefined;
-      if (!next) for (const entry of queue.filter((other) => other.first)) entry.lost();
+      if (!next) for (const entry of queue.filter((other) => other.first)) entry.drop();
       flush();
     },
 
     /** A link is lost. */
-    lost(old: Link) {
-      for (const entry of [...pending.values()]) if (entry.link === old) entry.lost();
+    dropAll(old: Link) {
+      for (const entry of [...pending.values()]) if (entry.link === old) entry.drop();
     },
 
     /** Rejects what waits. */

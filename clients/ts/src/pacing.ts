@@ -105,8 +105,8 @@ export function createPacer(env: Env) {
 
     /** The longest wait of the buckets, in whole milliseconds. */
     wait(type: string): number {
-      const waits = bucketsOf(type).map((b) => b.wait(type));
-      return Math.ceil(Math.max(0, ...waits)) || (announced || waits[0] !== undefined ? Math.min(0, ...waits) : -1);
+      const waits = [announced || learned[type] ? 0 : -1, ...bucketsOf(type).map((b) => b.wait(type))];
+      return Math.ceil(Math.max(0, ...waits)) || Math.min(...waits);
     },
 
     /** Takes the cost of a message. */

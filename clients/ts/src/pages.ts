@@ -10,7 +10,7 @@ export function watchPage({ page = (globalThis.document && globalThis) as PageLi
   const types = ["online", "pageshow", "resume", "visibilitychange", "pagehide"];
   const listener = ({ type }: { type: string }) => {
     if (type === "pagehide") pause();
-    else if (type !== "visibilitychange" || page.document?.visibilityState !== "hidden") wake();
+    else if (page.document?.visibilityState !== "hidden") wake();
   };
   for (const type of types) page.addEventListener(type, listener);
   return () => types.forEach((type) => page.removeEventListener(type, listener));

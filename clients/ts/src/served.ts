@@ -20,8 +20,8 @@ export function createServed(env: Env, outbox: Outbox) {
     let replyType = "RPC_ERROR";
     let reply: unknown;
     try {
-      if (link.served.size >= MAX_SERVED) throw new PenstockError("RESOURCE_EXHAUSTED", "", { retryable: true });
-      link.served.set(id, controller);
+      if (link.serving.size >= MAX_SERVED) throw new PenstockError("RESOURCE_EXHAUSTED", "", { retryable: true });
+      link.serving.set(id, controller);
       const handler = handlers.get(type);
       if (!handler) throw new PenstockError("UNIMPLEMENTED");
       reply = await handler[1](payload, { signal, timeoutMs: meta.timeoutMs });
@@ -34,11 +34,8 @@ export function createServed(env: Env, outbox: Outbox) {
       }
     }
     stopTimer();
-    if (link.served.get(id) === controller) link.served.delete(id);
-    if (!signal.aborted) {
-      const answer = reply instanceof PenstockError ? { ...reply, message: reply.message } : reply;
-      outbox.submit({ type: replyType, payload: answer, meta: { correlationId: id }, event: true, first: true }, link);
-    }
+    if (link.serving.get(id) === controller) link.serving.delete(id);
+    if (!signal.aborted) outbox.tell(link, replyType, { correlationId: id }, reply instanceof PenstockError ? { ...reply, message: reply.message } : reply);
   }
 
   return {
@@ -51,9 +48,9 @@ export function createServed(env: Env, outbox: Outbox) {
 
     /** Handles a call of the server. Returns false if the message is none. */
     receive(link: Link, frame: Frame): boolean {
-      const id = frame.meta?.correlationId;
+      const id = frame.meta.correlationId;
       if (!id?.startsWith("$ws:")) return false;
-      if (frame.type === "$ws:abort") link.served.get(id)?.abort();
+      if (frame.type === "$ws:abort") link.serving.get(id)?.abort();
       else void answer(link, frame, id);
       return true;
     },

@@ -1,40 +1,27 @@
 import { noop } from "./env.js";
-import type { PenstockError } from "./errors.js";
-import type { Item } from "./outbox.js";
+import type { Entry, Item } from "./outbox.js";
 import type { Stream, StreamOptions } from "./types.js";
 
 // Streams are asynchronous iterators. Credits bound what arrives before it is consumed.
 
 const DEFAULT_CREDIT = 16;
 
-export function createStream(
-  { credit = DEFAULT_CREDIT, signal, onReply }: StreamOptions<any>,
-  submit: (item: Pick<Item, "meta" | "signal" | "progress" | "done">) => { grant(credit: number): void } | void,
-): Stream<any, any> {
-  const controller = new AbortController();
-  const abort = () => controller.abort(signal?.reason);
+export function createStream({ credit = DEFAULT_CREDIT, onReply }: StreamOptions<any>, submit: (item: Pick<Item, "meta" | "onProgress" | "done">) => Entry | void): Stream<any, any> {
   const items: any[] = [];
   let wake = noop;
-  let ended = false;
-  let error: PenstockError | undefined;
-  let reply: any;
+  let sent: Entry | void;
+  let ended: Parameters<NonNullable<Item["done"]>> | undefined;
 
   async function* iterate() {
     let consumed = 0;
-    if (signal?.aborted) abort();
-    signal?.addEventListener("abort", abort);
-    const sent = submit({
+    sent = submit({
       meta: { credit },
-      signal: controller.signal,
-      progress(item) {
+      onProgress(item) {
         items.push(item);
         wake();
       },
-      done(failure, payload) {
-        signal?.removeEventListener("abort", abort);
-        ended = true;
-        error = failure;
-        reply = payload;
+      done(...outcome) {
+        ended = outcome;
         wake();
       },
     });
@@ -49,18 +36,18 @@ export function createStream(
           }
         }
       }
-      if (error) throw error;
-      onReply?.(reply);
-      return reply;
+      if (ended[0]) throw ended[0];
+      onReply?.(ended[1]);
+      return ended[1];
     } finally {
-      abort();
+      sent?.abort();
     }
   }
 
   const iterator: any = iterate();
   const { return: end } = iterator;
   iterator.return = (value: unknown) => {
-    abort(); // a next() that waits would delay it
+    sent?.abort(); // a next() that waits would delay it
     return end.call(iterator, value);
   };
   return iterator;

@@ -53,7 +53,7 @@ export function createTopics(env: Env, outbox: Outbox) {
       requests++;
       outbox.submit({
         type: wanted ? "$ws:subscribe" : "$ws:unsubscribe",
-        payload: wanted ? { topic, positions: true, ...position, state: wants("onState") || undefined, presence: wants("onPresence") || undefined } : { topic },
+        payload: wanted ? { topic, positions: true, ...position, state: wants("onState"), presence: wants("onPresence") } : { topic },
         first: true,
         done(error, answer) {
           if (mine !== connections) return; // asked again on the next connection
@@ -134,7 +134,7 @@ export function createTopics(env: Env, outbox: Outbox) {
       subscribe(options: Sub = {}): Subscription {
         const sub = { ...options };
         const { from, onState, onPresence } = sub;
-        if (from && !subs.size && !subscribed) position = { ...from };
+        if (from && !position) position = { ...from };
         subs.add(sub);
         if (subscribed && (onState || onPresence)) refresh(onState);
         else if (subscribed && !busy) env.emit([sub.onReady]);
@@ -218,7 +218,7 @@ export function createTopics(env: Env, outbox: Outbox) {
     /** Handles a message of the server about a topic. Returns false if it is none. */
     receive(frame: Frame): boolean {
       const { type, meta, payload } = frame;
-      const name = meta?.topic ?? (type[0] === "$" && payload?.topic);
+      const name = meta.topic ?? (type[0] === "$" && payload?.topic);
       if (type === "$ws:subscribed") find(name).subscribedByServer(payload);
       else if (!topics.has(name)) return false;
       else find(name).receive(frame);

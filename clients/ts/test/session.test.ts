@@ -75,7 +75,7 @@ test("a session that has ended is replaced, and subscriptions of the client are 
   assert.deepEqual(f.socket.last("$ws:hello").payload, { session: true });
   f.socket.answer(f.socket.last("$ws:hello"), "$ws:welcome", { ...welcome, ...session("three") });
   assert.equal(resumed, false);
-  assert.deepEqual(f.socket.all("$ws:subscribe").map((s) => s.payload), [{ topic: "room/go", positions: true, epoch: "K7", offset: 17 }]);
+  assert.deepEqual(f.socket.all("$ws:subscribe").map((s) => s.payload), [{ topic: "room/go", positions: true, epoch: "K7", offset: 17, state: false, presence: false }]);
   f.socket.end(1006);
   await reopen(f);
   assert.deepEqual(f.socket.last("$ws:resume").payload, { token: "id.three", topics: [{ topic: "room/go", epoch: "K7", offset: 17 }] });

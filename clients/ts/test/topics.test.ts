@@ -21,7 +21,7 @@ test("a subscription asks for positions, and its handlers receive its publicatio
   let ready = 0;
   const subscription = f.client.subscribe(topic, { on: { SAID: (p, meta) => said.push([p, meta.offset]) }, onReady: () => ready++ });
   f.client.on("SAID", (p) => all.push(p));
-  assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true });
+  assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: false, presence: false });
   accept(f.first);
   assert.equal(ready, 1);
   publish(f.first, 18);
@@ -41,7 +41,7 @@ test("a returning client presents its position, and receives what it has missed 
   f.first.end(1006);
   await f.clock.advance(1_000);
   await f.greet();
-  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, epoch: "K7", offset: 18 });
+  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, epoch: "K7", offset: 18, state: false, presence: false });
   accept(f.socket, { epoch: "K7", offset: 18, recovered: true });
   publish(f.socket, 19);
   publish(f.socket, 20);
@@ -52,7 +52,7 @@ test("a subscription begins behind a position", async () => {
   const f = createFixture();
   f.client.subscribe(topic, { from: { epoch: "K7", offset: 3 } });
   await f.greet();
-  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, epoch: "K7", offset: 3 });
+  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, epoch: "K7", offset: 3, state: false, presence: false });
 });
 
 test("rule 33: offsets that were seen are dropped, and a gap is recovered before delivery", async () => {
@@ -188,7 +188,7 @@ test("the state of a topic precedes its publications", async () => {
   const f = await connected();
   const events: unknown[] = [];
   f.client.subscribe(topic, { onState: (n) => events.push("state " + n), on: { SAID: (p, meta) => events.push(meta.state ? "state " + p : p) } });
-  assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: true });
+  assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: true, presence: false });
   accept(f.first, { epoch: "K7", offset: 17, recovered: false, state: 2 });
   publish(f.first, 3, "a");
   publish(f.first, 17, "b");
@@ -197,7 +197,7 @@ test("the state of a topic precedes its publications", async () => {
   f.first.end(1006);
   await f.clock.advance(1_000);
   await f.greet();
-  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, epoch: "K7", offset: 18, state: true });
+  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, epoch: "K7", offset: 18, state: true, presence: false });
   accept(f.socket, { epoch: "K7", offset: 18, recovered: true });
   publish(f.socket, 19, "d");
   assert.deepEqual(events.slice(4), ["d"], "what was missed, and no state");
@@ -209,7 +209,7 @@ test("a loss asks for the state again", async () => {
   f.client.subscribe(topic, { onState: (n) => states.push(n) });
   accept(f.first, { epoch: "K7", offset: 17, recovered: false, state: 0 });
   f.first.receive("$ws:position", { topic, epoch: "K7", offset: 30, lost: { from: 18, to: 30 } });
-  assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: true });
+  assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: true, presence: false });
   accept(f.first, { epoch: "K7", offset: 30, recovered: false, state: 1 });
   publish(f.first, 30);
   assert.deepEqual(states, [0, 1]);
@@ -220,7 +220,7 @@ test("a later subscriber receives the state, too", async () => {
   f.client.subscribe(topic);
   accept(f.first);
   f.client.subscribe(topic, { onState: () => {} });
-  assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: true });
+  assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: true, presence: false });
 });
 
 test("presence has the members after each change", async () => {
@@ -246,7 +246,7 @@ test("rule 48: close drops positions, and subscriptions stay", async () => {
   f.client.close();
   void f.client.connect();
   await f.greet();
-  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true });
+  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, state: false, presence: false });
 });
 
 test("goaway: publications of the old connection end when the new one is open", async () => {
