@@ -35,7 +35,7 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
   }
 
   function submit(item: Item) {
-    if (connection.state === "idle") connection.start();
+    connection.start();
     if (connection.state !== "closed") return outbox.submit(item);
     return item.done!(new PenstockError("UNAVAILABLE", "closed"));
   }
@@ -62,7 +62,7 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
           else return;
           off();
         });
-        connection.start();
+        connection.start(true);
       }),
     close: connection.close,
     call: (type, payload?: unknown, { timeoutMs = defaultMs, ...more }: CallOptions<any> = {}) =>
@@ -74,7 +74,7 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
     on,
     handle: served.handle,
     subscribe(topic, topicOptions) {
-      if (connection.state === "idle") connection.start();
+      connection.start();
       return topics.subscribe(topic, topicOptions);
     },
     nextAllowedAt(type) {

@@ -12,8 +12,6 @@ import type { ClientOptions, State, StateInfo } from "./types.js";
 
 const CONNECT_TIMEOUT_MS = 10_000;
 const HEALTHY_AFTER_MS = 5_000; // a connection that lasts this long ends the backoff
-const RETIRED_MS = 10_000; // for the answers to calls of a connection that was replaced
-const RECHECK_MS = 100;
 const WAKE_INTERVAL_MS = 1_000;
 const WAKE_PROBE_MS = 3_000;
 const VIOLATED = 1002; // the client violates the protocol, which a retry does not correct
@@ -22,6 +20,7 @@ const EXPIRED = 4401; // a fresh token is needed
 export function createConnection(options: ClientOptions, env: Env, pacer: Pacer, outbox: Outbox, topics: Topics, received: (link: Link, frame: Frame) => void) {
   const { now, after, random } = env;
   let state: State = "idle";
+  const links = new Set<Link>();
   let current: Link | undefined; // carries messages
   let opening: Link | undefined; // until it is open
   let attempts = 0;
@@ -47,6 +46,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
   const drop = (link: Link, code?: number) => {
     const { socket } = link;
     socket.onopen = socket.onmessage = socket.onclose = null;
+    links.delete(link);
     if (link === opening) opening = undefined;
     if (link === current) {
       current = undefined;
@@ -54,7 +54,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
       lostAt = now();
       if (lostAt - openedAt >= HEALTHY_AFTER_MS) attempts = failedWith = 0;
       topics.closed();
-      outbox.use(undefined);
+      outbox.use();
     }
     outbox.dropAll(link);
     for (const controller of link.serving.values()) controller.abort();
@@ -98,6 +98,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
 
   function open(socket: Link["socket"]): void {
     const link: Link = (opening = { socket, serving: new Map() });
+    links.add(link);
     socket.binaryType = "arraybuffer"; // a Blob is read asynchronously, which reorders messages
     socket.onerror = noop; // the close event follows
     socket.onopen = () => greet(link);
@@ -110,6 +111,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
           else if (link === current) retry(frame.payload.reconnectAfterMs); // this link is used until then
         },
       ]);
+      dropRetired(link);
     };
     socket.onclose = ({ code, reason }) => {
       if (link === opening) stopAttempt!();
@@ -133,7 +135,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
         }
         done();
       });
-    pacer.reset();
+    pacer.restart();
     hello(options.session && !resumes && { session: true }, () => resumes || opened(link));
     if (!resumes) return;
     ask(link, "$ws:resume", { token, topics: topics.resumable() }, (error, answer, id) => {
@@ -154,7 +156,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
 
   function opened(link: Link, results?: any[]): void {
     const old = current;
-    outbox.use(undefined);
+    outbox.use();
     current = link;
     opening = undefined;
     stopAttempt!();
@@ -162,15 +164,16 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
     watch(silenceMs);
     topics.opened(results);
     outbox.use(link);
-    if (old) retire(old, openedAt + RETIRED_MS);
+    if (old) {
+      old.retired = true;
+      dropRetired(old);
+    }
     setState("open", { resumed: !!results });
   }
 
-  /** Keeps a link that was replaced until its calls are answered. */
-  function retire(old: Link, until: number): void {
-    old.retired = true;
-    if (outbox.isIdle(old) || now() > until) drop(old, 1000);
-    else after(RECHECK_MS, () => retire(old, until));
+  /** Closes a link that was replaced when its calls are answered. If they take long, the server closes it. */
+  function dropRetired(link: Link): void {
+    if (link.retired && outbox.isIdle(link)) drop(link, 1000);
   }
 
   /** The connection or an attempt has ended. */
@@ -193,7 +196,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
   function disconnect(): void {
     stopAttempt?.();
     stopRetry();
-    if (current) drop(current);
+    links.forEach((link) => drop(link));
   }
 
   function stop(info: StateInfo): void {
@@ -201,8 +204,8 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
     session = undefined;
     attempts = failedWith = 0;
     stopPage();
-    topics.forget();
-    outbox.clear(info.error!);
+    topics.closed(true);
+    outbox.rejectAll(info.error!);
     setState("closed", info);
   }
 
@@ -217,7 +220,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
       ms,
       () => {
         const silent = now() - heardAt;
-        if (!heardAt && now() - due <= ms) {
+        if (!heardAt && now() <= due + ms) {
           // The close event of a lost connection may take minutes.
           drop(current!);
           ended(1006, new PenstockError("UNAVAILABLE", "timeout"));
@@ -252,8 +255,9 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
     },
     fetchToken,
 
-    start() {
-      if (state !== "idle" && state !== "closed") return;
+    /** Connects. again: also after close. */
+    start(again?: boolean) {
+      if (state !== "idle" && !(again && state === "closed")) return;
       stopPage = watchPage(options, wake, pause);
       void dial();
     },

@@ -31,7 +31,7 @@ export interface Item {
 export interface Entry {
   type: string;
   order: number;
-  size: number;
+  weight: number;
   first: boolean | undefined;
   link?: Link | undefined; // that it was sent on
   send(to: Link, uncertain?: boolean): void;
@@ -39,7 +39,7 @@ export interface Entry {
   receive(frame: Frame, id: string): void;
   /** The link is lost. */
   drop(): void;
-  abort(): void;
+  cancel(): void;
   /** Grants a stream further items. */
   grant(credit: number): void;
 }
@@ -104,7 +104,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
       type,
       first,
       order: ++count - (first ? 1e12 : 0),
-      size: body?.length ?? 0,
+      weight: body?.length ?? 0,
 
       send(to) {
         if (oneWay) stopTimer(); // only waiting is bounded
@@ -123,7 +123,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
       settle(...outcome) {
         entry.settle = noop;
         stopTimer();
-        signal?.removeEventListener("abort", entry.abort);
+        signal?.removeEventListener("abort", entry.cancel);
         remove();
         done?.(...outcome);
         flush();
@@ -156,7 +156,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
         else entry.settle(new PenstockError("ABORTED", "connection lost", { mayHaveExecuted: true }));
       },
 
-      abort() {
+      cancel() {
         if (!oneWay && pending.has(id!)) tell(entry.link, "$ws:abort", { correlationId: id });
         entry.settle(new PenstockError("CANCELLED", "", { cause: signal?.reason }));
       },
@@ -166,11 +166,11 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
       },
     };
 
-    if (signal?.aborted) entry.abort();
+    if (signal?.aborted) entry.cancel();
     else if (on) entry.send(on);
     else {
-      signal?.addEventListener("abort", entry.abort);
-      const full = () => !first && (queue.length >= messages || (queue[0] && queue.reduce((sum, { size }) => sum + size, entry.size) > bytes));
+      signal?.addEventListener("abort", entry.cancel);
+      const full = () => !first && (queue.length >= messages || (queue[0] && queue.reduce((sum, { weight }) => sum + weight, entry.weight) > bytes));
       const overflow = () => new PenstockError("RESOURCE_EXHAUSTED", "the queue is full", { retryable: true, details: { kind: "queue" } });
       for (let old; policy === "drop-oldest" && full() && (old = queue.find((other) => !other.first)); ) old.settle(overflow());
       if (full() || (policy === "fail" && !link && !first)) entry.settle(overflow());
@@ -198,7 +198,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
     },
 
     /** Sends what waits on a link. Without one, requests of the protocol end: they are made again. */
-    use(next: Link | undefined) {
+    use(next?: Link) {
       link = next;
       held = undefined;
       if (!next) for (const entry of queue.filter((other) => other.first)) entry.drop();
@@ -211,7 +211,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
     },
 
     /** Rejects what waits. */
-    clear(error: PenstockError) {
+    rejectAll(error: PenstockError) {
       for (const entry of [...queue]) entry.settle(error);
     },
 

@@ -61,7 +61,7 @@ function createBucket({ now }: Env, capacity: number, costs: { [type: string]: n
     },
 
     /** ready: when the message is admitted, by the clock of the server; 0: not because tokens have returned. */
-    reject(type: string, retryAfterMs: number, ready: number) {
+    denied(type: string, retryAfterMs: number, ready: number) {
       exclusive = true;
       level = need(type);
       at = now() + retryAfterMs;
@@ -86,7 +86,7 @@ export function createPacer(env: Env) {
 
   return {
     /** A connection begins. */
-    reset() {
+    restart() {
       announced = undefined;
       learned = {}; // it is unknown what was admitted
       sent = [];
@@ -126,7 +126,7 @@ export function createPacer(env: Env) {
       if (kind !== "rate" || !retryAfterMs) return;
       let buckets = bucketsOf(type).filter((b) => b.capacity === limit);
       if (!buckets[0]) buckets = [(learned[type] = createBucket(env, limit, { [type]: observed }))];
-      for (const b of buckets) b.reject(type, retryAfterMs, reason ? 0 : timestamp + retryAfterMs);
+      for (const b of buckets) b.denied(type, retryAfterMs, reason ? 0 : timestamp + retryAfterMs);
     },
   };
 }

@@ -40,14 +40,14 @@ export function createStream({ credit = DEFAULT_CREDIT, onReply }: StreamOptions
       onReply?.(ended[1]);
       return ended[1];
     } finally {
-      sent?.abort();
+      sent?.cancel();
     }
   }
 
   const iterator: any = iterate();
   const { return: end } = iterator;
   iterator.return = (value: unknown) => {
-    sent?.abort(); // a next() that waits would delay it
+    sent?.cancel(); // a next() that waits would delay it
     return end.call(iterator, value);
   };
   return iterator;

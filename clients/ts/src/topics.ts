@@ -125,7 +125,7 @@ export function createTopics(env: Env, outbox: Outbox) {
       env.deliver(type, payload, meta);
       env.emit([...subs].map((s) => s.on?.[type] as any), payload, meta);
       // Handled, also if a handler failed.
-      if (!meta.state && at) at.offset = offset;
+      if (at && at === position && !meta.state) position = { ...at, offset };
     };
 
     return {
@@ -134,7 +134,7 @@ export function createTopics(env: Env, outbox: Outbox) {
       subscribe(options: Sub = {}): Subscription {
         const sub = { ...options };
         const { from, onState, onPresence } = sub;
-        if (from && !position) position = { ...from };
+        position ??= from;
         subs.add(sub);
         if (subscribed && (onState || onPresence)) refresh(onState);
         else if (subscribed && !busy) env.emit([sub.onReady]);
@@ -142,7 +142,7 @@ export function createTopics(env: Env, outbox: Outbox) {
         return {
           topic,
           get position() {
-            return position && { ...position };
+            return position;
           },
           unsubscribe() {
             subs.delete(sub);
@@ -159,8 +159,8 @@ export function createTopics(env: Env, outbox: Outbox) {
         subscribed = busy = false;
         stateLeft = 0;
         stale = wants("onPresence");
-        byServer = byServer && result && !result.error;
-        if (result && !result.error) accepted(result, position);
+        byServer &&= !!result;
+        if (result) accepted(result, position);
       },
 
       /** A handler of the server has subscribed the connection. */
@@ -202,18 +202,17 @@ export function createTopics(env: Env, outbox: Outbox) {
       connections++;
       open = true;
       requests = waitUntil = 0;
-      topics.forEach((t, name) => t.opened(results.find((r) => r.topic === name)));
-      for (const result of results) if (!result.error && !topics.has(result.topic)) find(result.topic).subscribedByServer(result);
+      const resumed = results.filter((r) => !r.error); // others are subscribed again
+      topics.forEach((t, name) => t.opened(resumed.find((r) => r.topic === name)));
+      for (const result of resumed) if (!topics.has(result.topic)) find(result.topic).subscribedByServer(result);
       syncAll();
     },
 
-    /** There is no connection. */
-    closed() {
+    /** There is no connection. forget: the next one may be of another user. */
+    closed(forget?: boolean) {
       open = false;
+      if (forget) topics.forEach((t) => t.forget());
     },
-
-    /** The next connection may be of another user. */
-    forget: () => topics.forEach((t) => t.forget()),
 
     /** Handles a message of the server about a topic. Returns false if it is none. */
     receive(frame: Frame): boolean {

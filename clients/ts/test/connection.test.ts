@@ -298,7 +298,6 @@ test("goaway: the new connection is open before the old one closes", async () =>
   f.first.answer(f.first.last("SLOW"), "DONE", 1);
   f.first.answer(f.first.last("ASK"), "DONE", 2);
   assert.deepEqual([await call, await during], [1, 2]);
-  await f.clock.advance(200);
   assert.deepEqual(f.first.closedWith, { code: 1000 });
   void f.client.call("NEXT", {});
   assert.ok(second.last("NEXT"));
@@ -316,8 +315,19 @@ test("goaway: the old connection is used while the new one cannot be opened", as
   assert.equal(f.client.state, "open");
   await f.clock.advance(1_000);
   await f.greet();
-  await f.clock.advance(200);
   assert.deepEqual(f.first.closedWith, { code: 1000 });
+});
+
+test("rule 49: close ends a connection that was replaced, too", async () => {
+  const f = await connected();
+  const call = f.client.call("SLOW", {});
+  f.first.receive("$ws:goaway", { reconnectAfterMs: 10 });
+  await f.clock.advance(10);
+  await f.greet();
+  f.client.close();
+  assert.ok(f.first.closedWith);
+  assert.equal((await outcome(call))?.error.code, "ABORTED");
+  assert.equal(f.clock.timers, 0);
 });
 
 test("rule 12: a heartbeat is sent after silence only", async () => {
