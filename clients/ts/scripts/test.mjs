@@ -1,14 +1,19 @@
-// Bundles the tests and runs them. Arguments are names of test files without extension; none: all.
+// Bundles the tests and runs them. Arguments are names of test files without extension; none: all that need no server.
+// With PENSTOCK_PACKAGE=1 they test dist instead of the sources.
 
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 
 import { build } from "esbuild";
 
 const wanted = process.argv.slice(2);
 const files = readdirSync("test").filter((name) => name.endsWith(".test.ts"));
 const names = files.map((name) => name.replace(/\.test\.ts$/, "")).filter((name) => (wanted.length ? wanted.includes(name) : name !== "server"));
+const testPackage = {
+  name: "package",
+  setup: (b) => b.onResolve({ filter: /src\/index\.ts$/ }, () => ({ path: resolve("dist/index.js") })),
+};
 const outdir = mkdtempSync(join("node_modules", ".test-"));
 try {
   await build({
@@ -22,6 +27,7 @@ try {
     sourcemap: "inline",
     outExtension: { ".js": ".mjs" },
     logLevel: "warning",
+    plugins: process.env.PENSTOCK_PACKAGE ? [testPackage] : [],
   });
   const outputs = names.map((name) => join(outdir, `${name}.test.mjs`));
   const { status } = spawnSync(process.execPath, ["--enable-source-maps", "--test", ...outputs], { stdio: "inherit" });

@@ -151,11 +151,12 @@ export function createTopics(env: Env, outbox: Outbox) {
         };
       },
 
-      /** What a new connection continues. */
-      resumable: () => ({ topic, ...position }),
+      /** What a new connection continues. A state that is not complete is not a position. */
+      resumable: () => ({ topic, ...(stateLeft ? {} : position) }),
 
       /** A connection is open. result: how it continues. */
       opened(result: any) {
+        if (stateLeft) position = undefined; // the state is not complete
         subscribed = busy = false;
         stateLeft = 0;
         stale = wants("onPresence");

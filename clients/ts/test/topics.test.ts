@@ -203,6 +203,17 @@ test("the state of a topic precedes its publications", async () => {
   assert.deepEqual(events.slice(4), ["d"], "what was missed, and no state");
 });
 
+test("a state that is not complete is asked for again", async () => {
+  const f = await connected();
+  f.client.subscribe(topic, { onState: () => {} });
+  accept(f.first, { epoch: "K7", offset: 17, recovered: true, state: 2 });
+  publish(f.first, 3);
+  f.first.end(1006);
+  await f.clock.advance(1_000);
+  await f.greet();
+  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, state: true, presence: false });
+});
+
 test("a loss asks for the state again", async () => {
   const f = await connected();
   const states: number[] = [];

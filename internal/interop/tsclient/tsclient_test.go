@@ -1,0 +1,25 @@
+package tsclient_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestTypeScriptClient_TypeChecks(t *testing.T) { run(t, nil, "npm", "run", "check") }
+
+func TestTypeScriptClient_BehavesWithScriptedSocket(t *testing.T) { run(t, nil, "npm", "test") }
+
+// TestTypeScriptClient_PackageWorks builds the package, whose size is limited, and runs the tests
+// with what npm packs.
+func TestTypeScriptClient_PackageWorks(t *testing.T) {
+	out := run(t, nil, "npm", "pack", "--json")
+	assert.Contains(t, out, "dist/index.js")
+	assert.Contains(t, out, "dist/index.d.ts")
+	run(t, []string{"PENSTOCK_PACKAGE=1"}, "npm", "test")
+	run(t, []string{"PENSTOCK_PACKAGE=1", "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server")
+}
+
+func TestTypeScriptClient_WorksWithServer(t *testing.T) {
+	run(t, []string{"PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server")
+}
