@@ -105,8 +105,9 @@ export function createPacer(env: Env) {
 
     /** The longest wait of the buckets, in whole milliseconds. */
     wait(type: string): number {
-      const waits = [announced || learned[type] ? 0 : -1, ...bucketsOf(type).map((b) => b.wait(type))];
-      return Math.ceil(Math.max(0, ...waits)) || Math.min(...waits);
+      const waits = bucketsOf(type).map((b) => b.wait(type));
+      // A type without announced cost may have a limit that is not announced: -1.
+      return Math.ceil(Math.max(0, ...waits)) || Math.min(0, waits.length - 1, ...waits);
     },
 
     /** Takes the cost of a message. */

@@ -123,6 +123,15 @@ test("a bucket that other connections use: messages are sent one at a time after
   assert.ok(stats.maxRejectedInWait <= 2, `${stats.maxRejectedInWait}`);
 });
 
+test("a type without announced cost is sent one at a time", async () => {
+  const f = await connected({ pacing: true }, announced(20, 100, "connection", { A: 1, B: 0 }));
+  void f.client.send("B", 1);
+  void f.client.send("B", 2);
+  assert.equal(f.first.all("B").length, 1);
+  f.first.answer(f.first.last("B"), "$ws:ack");
+  assert.equal(f.first.all("B").length, 2);
+});
+
 test("rule 40: a message above the capacity fails at once", async () => {
   const f = await connected({ pacing: true }, announced(20, 100, "connection", { A: 21, B: 20 }, { B: 1 }));
   for (const type of ["A", "B"]) {
@@ -192,7 +201,7 @@ test("nextAllowedAt follows the announced limits", async () => {
 });
 
 test("rule 38: a paced message that cannot succeed is rejected, others wait", async () => {
-  const f = await connected({ pacing: true }, { limits: [] });
+  const f = await connected({ pacing: true }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
   const one = f.client.send("A", 1);
   const two = f.client.send("A", 2);
   const [first, second] = f.first.all("A");
@@ -207,7 +216,7 @@ test("rule 38: a paced message that cannot succeed is rejected, others wait", as
 });
 
 test("rule 24: a paced call above the concurrency waits for a moment", async () => {
-  const f = await connected({ pacing: true }, { limits: [] });
+  const f = await connected({ pacing: true }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
   const call = f.client.call("ASK");
   f.first.reject(f.first.last("ASK"), "RESOURCE_EXHAUSTED", { retryable: true, details: { kind: "in_flight", observed: 65, limit: 64 } });
   await f.clock.advance(1_000);
@@ -217,7 +226,7 @@ test("rule 24: a paced call above the concurrency waits for a moment", async () 
 });
 
 test("an error of a handler is not repeated", async () => {
-  const f = await connected({ pacing: true }, { limits: [] });
+  const f = await connected({ pacing: true }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
   const call = outcome(f.client.call("ASK"));
   f.first.answer(f.first.last("ASK"), "$ws:ack");
   f.first.reject(f.first.last("ASK"), "UNAVAILABLE", { retryable: true, retryAfterMs: 10 });
@@ -225,7 +234,7 @@ test("an error of a handler is not repeated", async () => {
 });
 
 test("rejected messages are sent again before those that waited behind them", async () => {
-  const f = await connected({ pacing: true }, { limits: [] });
+  const f = await connected({ pacing: true }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
   for (let i = 0; i < 3; i++) void f.client.send("A", i);
   const sent = f.first.all("A");
   const limit = { retryable: true, retryAfterMs: 100, details: { kind: "rate", observed: 1, limit: 20 } };

@@ -79,8 +79,8 @@ func (Hidden) MessageType() string    { return "HIDDEN" }
 func startServer(t *testing.T) string {
 	announced := memory.NewLimiter(limit.PerSecond(200).Burst(20).Named("messages"))
 	hidden := memory.NewLimiter(limit.PerSecond(100).Burst(20))
-	paced := &ratelimit.Options{Key: ratelimit.KeyPerConnPerType, Cost: costOf("PACED")}
-	unpaced := &ratelimit.Options{Key: ratelimit.KeyPerConnPerType, Cost: costOf("HIDDEN")}
+	paced := &ratelimit.Options{Key: ratelimit.KeyPerConn, Cost: costOf("PACED")}
+	unpaced := &ratelimit.Options{Key: ratelimit.KeyPerConn, Cost: costOf("HIDDEN")}
 	r := router.New(&router.Options{
 		Authenticate:       authenticate,
 		RejectAfterUpgrade: true,
@@ -88,7 +88,7 @@ func startServer(t *testing.T) string {
 		Logger:             slog.New(slog.DiscardHandler),
 	})
 	r.UseIngress(ratelimit.New(announced, paced), ratelimit.New(hidden, unpaced))
-	r.UseIngress()
+
 	register(r)
 	server := httptest.NewServer(r)
 	t.Cleanup(func() {
@@ -98,8 +98,8 @@ func startServer(t *testing.T) string {
 	return "ws" + strings.TrimPrefix(server.URL, "http")
 }
 
-func costOf(limited string) func(router.IngressContext) int {
-	return func(in router.IngressContext) int {
+func costOf(limited string) func(router.IngressContext) int64 {
+	return func(in router.IngressContext) int64 {
 		if in.Type == limited {
 			return 1
 		}
@@ -159,7 +159,7 @@ func ask(ctx *router.Context, m Ask) (Answer, error) {
 	case "fail":
 		return Answer{}, errors.Errorf(errors.NotFound, "there is none")
 	case "disconnect":
-		ctx.Conn().Close(m.N, "you asked for it")
+		ctx.Conn().Close(router.StatusCode(m.N), "you asked for it")
 	case "confirm":
 		reply, err := router.Call[Confirmed](ctx, ctx.Conn(), Confirm{"Sure?"})
 		if err != nil {
