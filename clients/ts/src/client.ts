@@ -26,7 +26,7 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
   function received(link: Link, frame: Frame): void {
     const { type, meta, payload } = frame;
     if (served.receive(link, frame) || outbox.receive(link, frame) || link.retired) return;
-    if (type === "$ws:identity-expiring") env.after((env.random() * payload.expiresInMs) / 2, () => authenticate().catch((error) => env.deliver("$error", error)), true);
+    if (type === "$ws:identity-expiring") env.after((env.random() * payload.expiresInMs) / 2, () => authenticate().catch((error) => env.deliver("$error", error)));
     else if (!topics.receive(frame)) env.deliver(type, payload, meta);
   }
 

@@ -63,7 +63,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
     for (let entry; link && !held && (entry = queue[0]); ) {
       const pace = pacing ? pacer.wait(entry.type) : 0;
       const wait = Math.max(blockedUntil - now(), link.socket.bufferedAmount > MAX_BUFFERED_BYTES ? BUFFER_CHECK_MS : pace);
-      if (pace === Infinity) entry.settle(new PenstockError("FAILED_PRECONDITION", "above the limit", { retryAfterMs: null }));
+      if (pace === Infinity) entry.settle(new PenstockError("FAILED_PRECONDITION", "", { retryAfterMs: null }));
       else if (wait > 0) {
         stopWaiting = after(wait, flush);
         break;
@@ -171,7 +171,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
     else {
       signal?.addEventListener("abort", entry.cancel);
       const full = () => !first && (queue.length >= messages || (queue[0] && queue.reduce((sum, { weight }) => sum + weight, entry.weight) > bytes));
-      const overflow = () => new PenstockError("RESOURCE_EXHAUSTED", "the queue is full", { retryable: true, details: { kind: "queue" } });
+      const overflow = () => new PenstockError("RESOURCE_EXHAUSTED", "", { retryable: true, details: { kind: "queue" } });
       for (let old; policy === "drop-oldest" && full() && (old = queue.find((other) => !other.first)); ) old.settle(overflow());
       if (full() || (policy === "fail" && !link && !first)) entry.settle(overflow());
       else wait();

@@ -16,7 +16,7 @@ export function createServed(env: Env, outbox: Outbox) {
   async function answer(link: Link, { type, meta, payload }: Frame, id: string): Promise<void> {
     const controller = new AbortController();
     const { signal } = controller;
-    const stopTimer = env.after(meta.timeoutMs ?? Infinity, () => controller.abort(), true);
+    const stopTimer = env.after(meta.timeoutMs ?? Infinity, () => controller.abort());
     let replyType = "RPC_ERROR";
     let reply: unknown;
     try {
@@ -34,7 +34,7 @@ export function createServed(env: Env, outbox: Outbox) {
       }
     }
     stopTimer();
-    if (link.serving.get(id) === controller) link.serving.delete(id);
+    link.serving.delete(id);
     if (!signal.aborted) outbox.tell(link, replyType, { correlationId: id }, reply instanceof PenstockError ? { ...reply, message: reply.message } : reply);
   }
 

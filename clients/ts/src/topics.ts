@@ -86,7 +86,7 @@ export function createTopics(env: Env, outbox: Outbox) {
         const wait = (retryAfterMs ?? RETRY_MS) + backoff(0, env.random());
         stale = true;
         waitUntil = env.now() + wait;
-        env.after(wait, syncAll, true);
+        env.after(wait, syncAll);
       } else {
         notify("onEnd", error);
         subs.clear();
