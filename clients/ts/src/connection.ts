@@ -178,10 +178,10 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
 
   /** The connection or an attempt has ended. */
   function ended(closeCode: number, error: PenstockError): void {
+    if (stopAttempt) return setState("connecting"); // the attempt to move to another server goes on
     const kind = [1002, 1003, 1007].includes(closeCode) ? VIOLATED : closeCode === EXPIRED ? EXPIRED : 0;
-    if (closeCode === 4403 || (kind && kind === failedWith) || options.stopOn?.(closeCode)) return stop({ error, closeCode });
+    if (closeCode === 4403 || closeCode === 4409 || (kind && kind === failedWith) || options.stopOn?.(closeCode)) return stop({ error, closeCode });
     failedWith = kind;
-    if (stopAttempt) return setState("connecting"); // moves to another server
     const delay = delayAfter(closeCode, error, attempts++, random);
     retry(delay);
     if (!current) setState("waiting", { error, closeCode, retryAt: now() + delay });

@@ -40,6 +40,9 @@ export function createTopics(env: Env, outbox: Outbox) {
     const wants = (key: keyof Sub) => [...subs].some((s) => s[key]);
     const notify = (key: keyof Sub, value?: unknown) => env.emit([...subs].map((s) => s[key] as any), value);
 
+    /** The request that subscribes. A state that is not complete is not a position. */
+    const request = () => ({ topic, positions: true, ...(stateLeft ? {} : position), state: wants("onState"), presence: wants("onPresence") });
+
     /** Sends the request that makes the server's subscription what is wanted. */
     const sync = () => {
       const wanted = subs.size > 0;
@@ -53,7 +56,7 @@ export function createTopics(env: Env, outbox: Outbox) {
       requests++;
       outbox.submit({
         type: wanted ? "$ws:subscribe" : "$ws:unsubscribe",
-        payload: wanted ? { topic, positions: true, ...position, state: wants("onState"), presence: wants("onPresence") } : { topic },
+        payload: wanted ? request() : { topic },
         first: true,
         done(error, answer) {
           if (mine !== connections) return; // asked again on the next connection
@@ -113,6 +116,7 @@ export function createTopics(env: Env, outbox: Outbox) {
     };
 
     const publication = ({ type, meta, payload }: Frame) => {
+      if (busy) return; // it follows the answer
       const at = position;
       const { offset = 0 } = meta;
       if (stateLeft) {
@@ -145,21 +149,18 @@ export function createTopics(env: Env, outbox: Outbox) {
             return position;
           },
           unsubscribe() {
-            subs.delete(sub);
-            sync();
+            if (subs.delete(sub)) sync();
           },
         };
       },
 
-      /** What a new connection continues. A state that is not complete is not a position. */
-      resumable: () => ({ topic, ...(stateLeft ? {} : position) }),
+      resumable: request,
 
       /** A connection is open. result: how it continues. */
       opened(result: any) {
         if (stateLeft) position = undefined; // the state is not complete
-        subscribed = busy = false;
+        subscribed = busy = stale = false;
         stateLeft = 0;
-        stale = wants("onPresence");
         byServer &&= !!result;
         if (result) accepted(result, position);
       },

@@ -3,6 +3,7 @@ import { test } from "node:test";
 
 import { connected, outcome, settled, welcome, type Fixture } from "./fixture.ts";
 
+const asked = { positions: true, state: false, presence: false };
 const session = (secret: string) => ({ session: { token: "id." + secret, resumeWithinMs: 120_000 } });
 
 /** Opens the socket of the next attempt, which greets and resumes in one round trip. */
@@ -35,7 +36,11 @@ test("the greeting asks for a session, and the next connection resumes it", asyn
   assert.equal(f.socket.last("$ws:hello").payload, undefined);
   assert.deepEqual(f.socket.last("$ws:resume").payload, {
     token: "id.one",
-    topics: [{ topic: "room/go", epoch: "K7", offset: 17 }, { topic: "inbox/ann", epoch: "A1", offset: 6 }, { topic: "lobby" }],
+    topics: [
+      { topic: "room/go", ...asked, epoch: "K7", offset: 17 },
+      { topic: "inbox/ann", ...asked, epoch: "A1", offset: 6 },
+      { topic: "lobby", ...asked },
+    ],
   });
   f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", {
     ...session("two"),
@@ -69,7 +74,7 @@ test("a session that has ended is replaced, and subscriptions of the client are 
   f.first.receive("$ws:subscribed", { topic: "inbox/ann", epoch: "A1", offset: 5 });
   let resumed: unknown;
   f.client.onState((_, info) => (resumed = info.resumed));
-  f.first.end(4409);
+  f.first.end(1006);
   await reopen(f);
   f.socket.reject(f.socket.last("$ws:resume"), "NOT_FOUND");
   assert.deepEqual(f.socket.last("$ws:hello").payload, { session: true });
@@ -78,7 +83,7 @@ test("a session that has ended is replaced, and subscriptions of the client are 
   assert.deepEqual(f.socket.all("$ws:subscribe").map((s) => s.payload), [{ topic: "room/go", positions: true, epoch: "K7", offset: 17, state: false, presence: false }]);
   f.socket.end(1006);
   await reopen(f);
-  assert.deepEqual(f.socket.last("$ws:resume").payload, { token: "id.three", topics: [{ topic: "room/go", epoch: "K7", offset: 17 }] });
+  assert.deepEqual(f.socket.last("$ws:resume").payload, { token: "id.three", topics: [{ topic: "room/go", ...asked, epoch: "K7", offset: 17 }] });
 });
 
 test("a resume that fails for now is repeated on the next connection", async () => {
@@ -129,6 +134,39 @@ test("a session reports what the resumed topics have lost, and the server ends s
   assert.deepEqual(f.socket.last("$ws:resume").payload.topics.map((t: any) => t.topic), ["a"]);
   f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { ...session("two"), topics: [{ topic: "a", epoch: "A2", offset: 1, recovered: false }] });
   assert.deepEqual(losses, ["a"]);
+});
+
+test("a client whose session another one has resumed stops", async () => {
+  const f = await connected({ session: true }, session("one"));
+  f.first.end(4409, { code: "ABORTED", message: "superseded by another connection" });
+  assert.equal(f.client.state, "closed");
+});
+
+test("goaway: the session moves to the new connection, and the server closes the old one", async () => {
+  const f = await connected({ session: true }, session("one"));
+  f.first.receive("$ws:goaway", { reconnectAfterMs: 10 });
+  await f.clock.advance(10);
+  f.socket.open();
+  f.socket.answer(f.socket.last("$ws:hello"), "$ws:welcome", welcome);
+  f.first.end(4409);
+  assert.equal(f.client.state, "connecting");
+  f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { ...session("two"), topics: [] });
+  assert.equal(f.client.state, "open");
+  await f.clock.advance(1_000);
+  assert.equal(f.sockets.length, 2);
+});
+
+test("a resumed topic has its members and its state", async () => {
+  const f = await connected({ session: true }, session("one"));
+  const events: unknown[] = [];
+  f.client.subscribe("room/go", { onState: (n) => events.push("state " + n), onPresence: (m) => events.push("members " + m.length) });
+  f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go", epoch: "K7", offset: 1, recovered: true, state: 0, members: [] });
+  f.first.end(1006);
+  await reopen(f);
+  const result = { topic: "room/go", epoch: "P2", offset: 9, recovered: false, state: 3, members: [{ connId: "1" }] };
+  f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { ...session("two"), topics: [result] });
+  assert.deepEqual(events, ["state 0", "members 0", "state 3", "members 1"]);
+  assert.equal(f.socket.all("$ws:subscribe").length, 0);
 });
 
 test("close ends the session", async () => {

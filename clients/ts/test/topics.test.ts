@@ -71,6 +71,33 @@ test("rule 33: offsets that were seen are dropped, and a gap is recovered before
   assert.deepEqual(said, [18, 19, 20, 21]);
 });
 
+test("rule 34: publications before the answer are ignored, because they follow it", async () => {
+  const f = await connected();
+  const said: unknown[] = [];
+  f.client.subscribe(topic, { on: { SAID: (p) => said.push(p) } });
+  accept(f.first);
+  publish(f.first, 19);
+  publish(f.first, 18);
+  publish(f.first, 19);
+  accept(f.first, { epoch: "K7", offset: 17, recovered: true });
+  publish(f.first, 18);
+  publish(f.first, 19);
+  assert.deepEqual(said, [18, 19]);
+});
+
+test("an ended subscription does not end a later one", async () => {
+  const f = await connected();
+  const one = f.client.subscribe(topic);
+  f.first.reject(f.first.last("$ws:subscribe"), "PERMISSION_DENIED");
+  let said = 0;
+  f.client.subscribe(topic, { on: { SAID: () => said++ } });
+  one.unsubscribe();
+  accept(f.first);
+  publish(f.first, 18);
+  assert.equal(said, 1);
+  assert.equal(f.first.all("$ws:unsubscribe").length, 0);
+});
+
 test("rule 33: a loss is one event", async () => {
   const f = await connected();
   const losses: unknown[] = [];
