@@ -17,12 +17,12 @@ export class PenstockError extends Error {
   declare readonly retryAfterMs: number | null | undefined;
   /** Data for programs, for example the kind of a limit. */
   declare readonly details: Record<string, unknown>;
-  /** The connection was lost before the outcome was known: the server may have handled the message. */
-  declare readonly mayHaveExecuted: boolean;
+  /** true: the connection was lost before the outcome was known, and the server may have handled the message. */
+  declare readonly mayHaveExecuted: boolean | undefined;
 
   constructor(code: string, message?: string, more?: ErrorDetails) {
     super(message || code);
-    Object.assign(this, { name: "PenstockError", code, retryable: false, details: {}, mayHaveExecuted: false }, more);
+    Object.assign(this, { name: "PenstockError", code, retryable: false, details: {} }, more);
   }
 }
 

@@ -31,7 +31,7 @@ test("rule 38: an error has the code, details and waiting time of the server", a
   const { error } = (await call)!;
   assert.ok(error instanceof PenstockError);
   assert.equal(error.message, "slow down");
-  assert.deepEqual([error.code, error.retryable, error.retryAfterMs, error.details.kind, error.mayHaveExecuted], ["RESOURCE_EXHAUSTED", true, 1250, "rate", false]);
+  assert.deepEqual([error.code, error.retryable, error.retryAfterMs, error.details.kind, error.mayHaveExecuted], ["RESOURCE_EXHAUSTED", true, 1250, "rate", undefined]);
 });
 
 test("rule 17: the deadline starts with the call, and the server learns what remains", async () => {
