@@ -42,7 +42,7 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
 
   const authenticate = () =>
     (authentication ??= connection
-      .fetchToken(new AbortController().signal)
+      .fetchToken()
       .then((token) => request({ type: "$ws:auth", payload: { token }, first: true, within: defaultMs }))
       .finally(() => (authentication = undefined)));
 

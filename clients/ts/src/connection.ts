@@ -63,7 +63,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
 
   const ask = (link: Link, type: string, payload: object | undefined, done: Item["done"]) => outbox.submit({ type, payload, first: true, done }, link);
 
-  const fetchToken = async (signal: AbortSignal) => options.token?.({ expired: failedWith === EXPIRED, signal });
+  const fetchToken = async (signal?: AbortSignal) => options.token?.({ expired: failedWith === EXPIRED, signal });
 
   async function dial(): Promise<void> {
     stopRetry();

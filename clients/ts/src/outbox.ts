@@ -53,6 +53,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
   let link: Link | undefined; // that messages are sent on
   let held: Entry | undefined; // its outcome must be known before another message is sent
   let blockedUntil = 0;
+  let blockedByCalls = 0; // blockedUntil, if the settlement of a call ends it
   let flushing = false;
   let stopWaiting = noop;
 
@@ -125,6 +126,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
         stopTimer();
         signal?.removeEventListener("abort", entry.cancel);
         remove();
+        if (blockedByCalls === blockedUntil) blockedUntil = 0;
         done?.(...outcome);
         flush();
       },
@@ -139,6 +141,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
           if (pacing && pause && !on) {
             // What a limit has rejected is sent again, in order.
             blockedUntil = Math.max(blockedUntil, now() + pause);
+            if (!retryAfterMs) blockedByCalls = blockedUntil;
             return wait();
           }
         }

@@ -191,8 +191,11 @@ export interface QueueOptions {
 export interface ClientOptions {
   /** The URL of the server, ws: or wss:. */
   url: string | (() => string | Promise<string>);
-  /** Called before each attempt, and when the identity is about to expire. expired: the last token was rejected. */
-  token?: (why: { expired: boolean; signal: AbortSignal }) => string | Promise<string>;
+  /**
+   * Called before each attempt, and when the identity is about to expire. expired: the server has rejected the last
+   * token. signal: of the attempt to connect; undefined if the token is for the connection that is open.
+   */
+  token?: (why: { expired: boolean; signal: AbortSignal | undefined }) => string | Promise<string>;
   /** How the handshake sends the token: the query parameter access_token (default), or a subprotocol. */
   tokenIn?: "query" | "protocol";
   protocols?: string[];

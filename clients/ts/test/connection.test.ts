@@ -76,7 +76,7 @@ test("rule 2: a token that arrives after close opens nothing", async () => {
 });
 
 test("rule 3: an attempt ends after 10 s, the token included", async () => {
-  const signals: AbortSignal[] = [];
+  const signals: (AbortSignal | undefined)[] = [];
   const f = createFixture({
     token: ({ signal }) => {
       signals.push(signal);

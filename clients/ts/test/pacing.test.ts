@@ -225,6 +225,17 @@ test("rule 24: a paced call above the concurrency waits for a moment", async () 
   assert.deepEqual(await outcome(call), { value: 1 });
 });
 
+test("rule 24: a paced call above the concurrency is sent when another call has settled", async () => {
+  const f = await connected({ pacing: true }, announced(1000, 100, "connection", { ASK: 1 }));
+  void f.client.call("ASK", 1);
+  void f.client.call("ASK", 2);
+  const [first, second] = f.first.all("ASK");
+  f.first.reject(second!, "RESOURCE_EXHAUSTED", { retryable: true, details: { kind: "in_flight", observed: 2, limit: 1 } });
+  assert.equal(f.first.all("ASK").length, 2);
+  f.first.answer(first!, "ANSWER");
+  assert.deepEqual(f.first.all("ASK").map((s) => s.payload), [1, 2, 2]);
+});
+
 test("an error of a handler is not repeated", async () => {
   const f = await connected({ pacing: true }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
   const call = outcome(f.client.call("ASK"));
