@@ -1,7 +1,7 @@
 // Builds dist: the client as one minified file with a source map, and its declarations.
 
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
 import { build } from "esbuild";
@@ -36,11 +36,17 @@ const { code, map: finalMap } = await minify(bundle.text, {
   compress: { ecma: 2022, passes: 3 },
   sourceMap: { content: map.text, url: "index.js.map", filename: "index.js" },
 });
+// Users need the declarations of these alone.
+const declared = ["index", "client", "errors", "types"];
 rmSync("dist", { recursive: true, force: true });
 mkdirSync("dist");
 writeFileSync("dist/index.js", code);
 writeFileSync("dist/index.js.map", finalMap);
 execFileSync("npx", ["tsc", "--noEmit", "false", "--declaration", "--emitDeclarationOnly", "--outDir", "dist"], { stdio: "inherit" });
+
+for (const name of readdirSync("dist")) {
+  if (name.endsWith(".d.ts") && !declared.includes(name.slice(0, -5))) rmSync(`dist/${name}`);
+}
 
 const compressed = gzipSync(code.replace(/\n?\/\/# sourceMappingURL.*/, ""), { level: 9 }).length;
 console.log(`dist/index.js: ${code.length} bytes, ${compressed} bytes compressed, at most ${LIMIT_BYTES}`);

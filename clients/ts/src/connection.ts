@@ -180,7 +180,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
   function ended(closeCode: number, error: PenstockError): void {
     if (stopAttempt) return setState("connecting"); // the attempt to move to another server goes on
     const kind = [1002, 1003, 1007].includes(closeCode) ? VIOLATED : closeCode === EXPIRED ? EXPIRED : 0;
-    if (closeCode === 4403 || closeCode === 4409 || (kind && kind === failedWith) || options.stopOn?.(closeCode)) return stop({ error, closeCode });
+    if ([4403, 4409].includes(closeCode) || (kind && kind === failedWith) || options.stopOn?.(closeCode)) return stop({ error, closeCode });
     failedWith = kind;
     const delay = delayAfter(closeCode, error, attempts++, random);
     retry(delay);

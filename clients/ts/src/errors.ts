@@ -22,7 +22,7 @@ export class PenstockError extends Error {
 
   constructor(code: string, message?: string, more?: ErrorDetails) {
     super(message || code);
-    Object.assign(this, { name: "PenstockError", code, retryable: false, details: {} }, more);
+    Object.assign(this, { code, retryable: false, details: {} }, more);
   }
 }
 

@@ -166,10 +166,9 @@ export function createTopics(env: Env, outbox: Outbox) {
       },
 
       /** A handler of the server has subscribed the connection. */
-      subscribedByServer({ epoch, offset }: any) {
+      subscribedByServer(notice: any) {
         byServer = true;
-        if (!subscribed) position = epoch && { epoch, offset };
-        subscribed = true;
+        if (!subscribed) accepted(notice);
       },
 
       forget() {
