@@ -91,6 +91,39 @@ test("publications are received once and in order, whatever happens to the conne
   assert.deepEqual(losses, []);
 });
 
+test("a session continues the subscriptions of both sides", async () => {
+  const [writer, reader] = [create(), create({ session: true, random: () => 0 })];
+  const resumed: unknown[] = [];
+  const said: string[] = [];
+  reader.onState((state, info) => state === "open" && resumed.push(info.resumed));
+  reader.on("SAID", (m) => said.push(m.text));
+  let ready = 0;
+  reader.subscribe("room/session", { onReady: () => ready++ });
+  await reader.call("ASK", { do: "join", n: 7 });
+  await until(() => ready === 1);
+  for (let i = 0; i < 30; i++) {
+    await writer.send("SAY", { topic: i % 2 ? "inbox/7" : "room/session", text: `${i}` });
+    if (i % 10 === 5) void reader.call("ASK", { do: "disconnect", n: 1011 });
+  }
+  await until(() => said.length >= 30);
+  for (const remainder of [0, 1]) {
+    const texts = said.filter((text) => Number(text) % 2 === remainder);
+    assert.deepEqual(texts, Array.from({ length: 15 }, (_, i) => `${2 * i + remainder}`));
+  }
+  assert.deepEqual(resumed, [false, ...resumed.slice(1).map(() => true)]);
+  assert.ok(resumed.length > 1);
+});
+
+test("a session does not survive its end by the server", async () => {
+  const client = create({ session: true, random: () => 0 });
+  const resumed: unknown[] = [];
+  client.onState((state, info) => state === "open" && resumed.push(info.resumed));
+  await client.call("ASK", { do: "join", n: 8 });
+  void client.call("ASK", { do: "disconnect", n: 4000 });
+  await until(() => resumed.length === 2);
+  assert.deepEqual(resumed, [false, false]);
+});
+
 test("a subscription is rejected for good", async () => {
   const client = create();
   const error = await new Promise<PenstockError>((onEnd) => client.subscribe("room/secret", { onEnd }));

@@ -2,6 +2,7 @@ package tsclient_test
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
@@ -84,6 +86,7 @@ func startServer(t *testing.T) string {
 	r := router.New(&router.Options{
 		Authenticate:       authenticate,
 		RejectAfterUpgrade: true,
+		Resume:             router.ResumeOptions{Within: time.Minute},
 		AnnounceLimits:     ratelimit.Announce(announced, paced),
 		Logger:             slog.New(slog.DiscardHandler),
 	})
@@ -130,6 +133,7 @@ func register(r *router.Router) {
 		return nil
 	}
 	router.Topic(r, "room/{id}", &router.TopicOptions{Authorize: mayRead, History: history, Presence: true})
+	router.Topic(r, "inbox/{id}", &router.TopicOptions{History: history})
 	router.Topic(r, "prices", &router.TopicOptions{Authorize: mayRead, History: history})
 	router.On(r, func(ctx *router.Context, m Say) error {
 		_, err := r.PublishStored(ctx, m.Topic, Said{m.Text}, nil)
@@ -160,6 +164,9 @@ func ask(ctx *router.Context, m Ask) (Answer, error) {
 		return Answer{}, errors.Errorf(errors.NotFound, "there is none")
 	case "disconnect":
 		ctx.Conn().Close(router.StatusCode(m.N), "you asked for it")
+	case "join": // as the effect of a message of the application
+		_, err := ctx.SubscribeSince(fmt.Sprintf("inbox/%d", m.N), broker.Position{})
+		return Answer{m.N}, err
 	case "confirm":
 		reply, err := router.Call[Confirmed](ctx, ctx.Conn(), Confirm{"Sure?"})
 		if err != nil {
