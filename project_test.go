@@ -179,7 +179,7 @@ func documents(t *testing.T) []string {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "." {
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules") && path != "." {
 			return fs.SkipDir
 		}
 		if filepath.Ext(path) == ".md" {

@@ -1,0 +1,42 @@
+package tsclient_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// generated is a contract that package contract has generated, and uses how a client is typed by it.
+const (
+	generated = "../../../contract/testdata/kitchen.ts"
+	uses      = `import { createClient } from "../src/index.ts";
+import type { Contract } from "./kitchen.ts";
+
+export async function use(): Promise<void> {
+  const client = createClient<Contract>({ url: "ws://localhost/ws" });
+  await client.send("PING");
+  await client.call("QUIET", { Why: "late" });
+  // @ts-expect-error: a member is missing
+  await client.call("QUIET", {});
+  (await client.call("ASK", { Question: "?" })).Text satisfies string;
+  client.on("RECEIVED", ({ state }) => state satisfies string);
+  client.handle("CONFIRM", "CONFIRMED", (_request, { signal }) => signal.throwIfAborted() as never);
+  client.subscribe("room/go", { on: { PONG: () => {} } });
+  for await (const row of client.stream("EXPORT", { Table: "users" }, { onReply: ({ Rows }) => Rows satisfies number })) row.Cells satisfies string[];
+}
+`
+)
+
+func TestTypeScriptClient_IsTypedByGeneratedContract(t *testing.T) {
+	dir := install(t)
+	contract, err := os.ReadFile(generated)
+	require.NoError(t, err)
+	for name, text := range map[string][]byte{"kitchen.ts": contract, "generated.ts": []byte(uses)} {
+		path := filepath.Join(dir, "test", name)
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+		defer func() { _ = os.Remove(path) }()
+	}
+	run(t, nil, "npx", "tsc", "-p", "test")
+}
