@@ -194,6 +194,16 @@ for (const [code, reason, from, to] of [
   });
 }
 
+test("rule 10: the random time after a restart is not repeated", async () => {
+  const f = await connected({ random: () => 0.999 });
+  const delays: number[] = [];
+  f.client.onState((state, { retryAt }) => state === "waiting" && delays.push(Math.round(retryAt! - f.clock.now())));
+  f.first.end(1012);
+  await f.clock.advance(11_000);
+  f.socket.end(1012);
+  assert.deepEqual(delays, [10_590, 1099]);
+});
+
 for (const code of [1002, 1003, 1007]) {
   test(`rule 50: ${code} twice in a row stops the client`, async () => {
     const f = await connected();
@@ -302,6 +312,20 @@ test("goaway: the new connection is open before the old one closes", async () =>
   void f.client.call("NEXT", {});
   assert.ok(second.last("NEXT"));
   assert.deepEqual(f.states, ["connecting", "open", "open"]);
+});
+
+test("goaway: messages of the old connection end when the new one is open", async () => {
+  const f = await connected();
+  const notes: unknown[] = [];
+  f.client.on("NOTE", (p) => notes.push(p));
+  void f.client.call("SLOW", {});
+  f.first.receive("$ws:goaway", { reconnectAfterMs: 10 });
+  await f.clock.advance(10);
+  f.first.receive("NOTE", 1);
+  await f.greet();
+  f.first.receive("NOTE", 2);
+  f.socket.receive("NOTE", 2);
+  assert.deepEqual(notes, [1, 2]);
 });
 
 test("goaway: the old connection is used while the new one cannot be opened", async () => {

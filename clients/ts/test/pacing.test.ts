@@ -153,6 +153,38 @@ test("rule 39: nothing is sent behind a message of unknown cost until its outcom
   assert.equal(f.first.all("A").length, 1);
 });
 
+test("rule 40: 20,000 messages above the capacity fail without recursion", async () => {
+  const f = createFixture({ pacing: true, queue: { messages: 30_000 } });
+  for (let i = 0; i < 20_000; i++) void f.client.send("A", i);
+  await f.greet(announced(20, 100, "connection", { A: 21 }));
+  assert.equal(f.socket.all("A").length, 0);
+  assert.deepEqual(f.errors, []);
+});
+
+test("an unknown cost may have emptied the bucket until its message has arrived", async () => {
+  const f = await connected({ pacing: true }, announced(20, 100, "connection", { A: 1, FIND: null }));
+  for (let i = 0; i < 15; i++) void f.client.send("A", i);
+  f.first.answer(f.first.last("A"), "$ws:ack");
+  void f.client.call("FIND", 1);
+  await f.clock.advance(100);
+  f.first.answer(f.first.last("FIND"), "$ws:ack");
+  void f.client.send("A", 15);
+  assert.equal(f.first.all("A").length, 15);
+  await f.clock.advance(11);
+  assert.equal(f.first.all("A").length, 16);
+});
+
+test("after the rejection of a message that the model admits, one message is sent at a time", async () => {
+  const f = await connected({ pacing: true }, announced(20, 100));
+  for (let i = 0; i < 3; i++) void f.client.send("A", i);
+  const limit = { retryable: true, retryAfterMs: 100, details: { kind: "rate", observed: 1, limit: 20 } };
+  for (const sent of f.first.all("A")) f.first.reject(sent, "RESOURCE_EXHAUSTED", limit);
+  await f.clock.advance(500);
+  assert.deepEqual(f.first.all("A").map((s) => s.payload), [0, 1, 2, 0]);
+  f.first.answer(f.first.last("A"), "$ws:ack");
+  assert.deepEqual(f.first.all("A").map((s) => s.payload), [0, 1, 2, 0, 1]);
+});
+
 test("rule 42: the greeting and heartbeats are counted", async () => {
   const f = await connected({ pacing: true }, announced(3, 0.001, "connection", { A: 1, "$ws:hello": 1, __heartbeat: 1 }));
   await f.clock.advance(25_000);

@@ -122,6 +122,20 @@ test("a topic that was not resumed is subscribed again, which reports its error"
   assert.deepEqual(ends, ["PERMISSION_DENIED"]);
 });
 
+test("what the server had subscribed is a subscription of the client alone if the session has ended", async () => {
+  const f = await connected({ session: true }, session("one"));
+  const subscription = f.client.subscribe("room/go");
+  f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go" });
+  f.first.receive("$ws:subscribed", { topic: "room/go" });
+  f.first.end(1006);
+  await reopen(f);
+  f.socket.reject(f.socket.last("$ws:resume"), "NOT_FOUND");
+  f.socket.answer(f.socket.last("$ws:hello"), "$ws:welcome", { ...welcome, ...session("two") });
+  f.socket.answer(f.socket.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go" });
+  subscription.unsubscribe();
+  assert.equal(f.socket.all("$ws:unsubscribe").length, 1);
+});
+
 test("a session reports what the resumed topics have lost, and the server ends subscriptions", async () => {
   const f = await connected({ session: true }, session("one"));
   const losses: string[] = [];

@@ -287,6 +287,17 @@ test("rule 48: close drops positions, and subscriptions stay", async () => {
   assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, state: false, presence: false });
 });
 
+test("goaway: the answer to a subscription of the old connection has no effect", async () => {
+  const f = await connected();
+  const subscription = f.client.subscribe(topic);
+  f.first.receive("$ws:goaway", { reconnectAfterMs: 10 });
+  await f.clock.advance(10);
+  await f.greet();
+  accept(f.socket, { epoch: "K7", offset: 30, recovered: true });
+  accept(f.first, { epoch: "K7", offset: 17, recovered: true });
+  assert.deepEqual(subscription.position, { epoch: "K7", offset: 30 });
+});
+
 test("goaway: publications of the old connection end when the new one is open", async () => {
   const f = await connected();
   const said: unknown[] = [];
