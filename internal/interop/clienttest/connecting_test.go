@@ -237,7 +237,7 @@ var closeCodeScenarios = []entry{
 		p.close(1012, "")
 		s.returnsWithin(0, 12*time.Second)
 	}},
-	{23, "an overloaded server is not asked before 5 s", func(s *scenario) {
+	{23, "clients return to an overloaded server after a longer delay", func(s *scenario) {
 		p := s.open(clientOptions{})
 		p.close(1013, "")
 		s.returnsWithin(100*time.Millisecond, 12*time.Second)
