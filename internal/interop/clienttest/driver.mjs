@@ -111,6 +111,14 @@ const commands = {
     settle(id, client.send("SAY", { n: n ?? 0, ...(opts?.pad ? { pad: "x".repeat(opts.pad) } : {}) }, { signal: abortable(id) })),
   abort: ({ id }) => controllers.get(id).abort(),
   stream: ({ id, n, opts }) => streams.set(id, client.stream("EXPORT", { n: n ?? 0 }, { signal: abortable(id), timeoutMs: opts?.timeoutMs })),
+  async consume({ id, n, opts }) {
+    try {
+      for await (const item of client.stream("EXPORT", { n: n ?? 0 }, { signal: abortable(id), timeoutMs: opts?.timeoutMs })) report("item", { id, n: item.n });
+      report("settled", { id });
+    } catch (error) {
+      report("settled", { id, ...failure(error) });
+    }
+  },
   async next({ id }) {
     try {
       const { done, value } = await streams.get(id).next();

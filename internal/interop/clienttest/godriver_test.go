@@ -58,6 +58,8 @@ type goDriver struct {
 	client *client.Client
 	http   *http.Client
 
+	backoff client.Backoff
+
 	mu      sync.Mutex
 	tokens  []string
 	cancel  map[string]context.CancelFunc
@@ -143,6 +145,18 @@ func (d *goDriver) do(c *command) {
 		d.mu.Unlock()
 	case "stream":
 		d.stream(c)
+	case "consume":
+		ctx := d.context(c)
+		go func() {
+			for item, err := range client.Stream[row](ctx, d.client, export{c.N}) {
+				if err != nil {
+					d.settled(c.ID, 0, err)
+					return
+				}
+				d.report(event{Name: "item", ID: c.ID, N: item.N})
+			}
+			d.settled(c.ID, 0, nil)
+		}()
 	case "next", "break":
 		d.streams[c.ID] <- c.Do
 	case "subscribe":
@@ -182,6 +196,7 @@ func (d *goDriver) context(c *command) context.Context {
 
 func (d *goDriver) create(o clientOptions) {
 	opts := &client.Options{
+		Backoff:    d.backoff,
 		HTTPClient: d.http, Pacing: o.Pacing, Resume: o.Session, CallTimeout: time.Duration(o.TimeoutMs) * time.Millisecond,
 		PingInterval: 25 * time.Second,
 		Queue:        client.Queue{MaxMessages: o.Messages, MaxWait: time.Duration(o.ExpireMs) * time.Millisecond},

@@ -72,3 +72,10 @@ func (b *inbox[T]) wait(done func([]T) bool, limit time.Duration) []T {
 		}
 	}
 }
+
+// everything returns what was added, also if it was taken.
+func (b *inbox[T]) everything() []T {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.history)
+}

@@ -1,0 +1,303 @@
+package clienttest_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/client"
+)
+
+var (
+	faultDuration = flag.Duration("faults.duration", 3*time.Second, "how long each client works while the network fails")
+	faultSeed     = flag.Uint64("faults.seed", 0, "of the faults and the work; 0: a random one")
+)
+
+func TestFaults_GoClient(t *testing.T) {
+	t.Parallel()
+	d := newGoDriver(&http.Client{Transport: &http.Transport{}})
+	d.backoff = client.Backoff{Min: time.Millisecond, Max: 100 * time.Millisecond}
+	runFaults(t, d, false)
+}
+
+func TestFaults_TypeScriptClient(t *testing.T) {
+	t.Parallel()
+	runFaults(t, startNode(t, 10), false)
+}
+
+// A workload is what a client does while the network fails.
+type workload struct {
+	t      *testing.T
+	nodes  *nodes
+	driver driver
+	random *rand.Rand
+	ops    map[string]operation
+	last   int
+}
+
+type operation struct {
+	what    string
+	n       int
+	started time.Time
+	bounded bool // it may be canceled, or pass its deadline
+}
+
+func runFaults(t *testing.T, d driver, session bool) {
+	seed := *faultSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-faults.seed %d", seed)
+	n := startNodes(t, nil)
+	p := startProxy(t, seed, n.addresses...)
+	w := &workload{t: t, nodes: n, driver: d, random: rand.New(rand.NewPCG(seed, 2)), ops: map[string]operation{}}
+	w.command("create", &command{}, clientOptions{URL: "ws://" + p.listener.Addr().String() + "/", TimeoutMs: 15_000 * d.scale(), Session: session})
+	for i := range rooms {
+		topic := fmt.Sprintf("room/%d", i)
+		w.start("subscribe", &command{Topic: topic}, nil)
+		d.events().wait(func(all []event) bool { return len(named(all, "settled")) > i }, time.Minute)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var background sync.WaitGroup
+	for i := range rooms {
+		background.Go(func() { n.publish(ctx, fmt.Sprintf("room/%d", i), seed+uint64(i)) })
+	}
+	background.Go(func() { n.call(ctx) })
+	opened := w.work(6)
+	p.healthy.Store(true)
+	stop()
+	background.Wait()
+	w.finish()
+	t.Logf("%d operations, %d connections; refused %d, cut %d, half-closed %d, stalled %d; %d events",
+		len(w.ops), opened, p.refused.Load(), p.cut.Load(), p.halfClosed.Load(), p.stalled.Load(), len(d.events().everything()))
+	assert.Positive(t, p.cut.Load()+p.halfClosed.Load())
+	assert.Positive(t, p.stalled.Load())
+	w.command("close", &command{ID: "close"}, nil)
+	d.events().take(func(e event) bool { return e.ID == "close" }, time.Minute)
+	w.check()
+	assert.True(t, d.stop(), "after close, nothing keeps the process alive")
+}
+
+func named(all []event, name string) (some []event) {
+	for _, e := range all {
+		if e.Name == name {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+func (w *workload) command(do string, c *command, opts any) {
+	s := scenario{T: w.t, driver: w.driver}
+	c.Do = do
+	s.command(c, opts)
+}
+
+// start begins an operation.
+func (w *workload) start(do string, c *command, opts any) {
+	w.last++
+	c.ID = strconv.Itoa(w.last)
+	_, bounded := opts.(callOptions)
+	w.ops[c.ID] = operation{do, c.N, time.Now(), bounded}
+	w.command(do, c, opts)
+}
+
+// work begins operations at random, until the client has recovered from enough interruptions. It returns the number of connections.
+func (w *workload) work(least int) (opened int) {
+	end, limit := time.Now().Add(*faultDuration), time.Now().Add(*faultDuration+time.Minute)
+	for {
+		opened = 0
+		for _, e := range named(w.driver.events().everything(), "state") {
+			if e.State == "open" {
+				opened++
+			}
+		}
+		if time.Now().After(end) && opened > least {
+			return opened
+		}
+		require.True(w.t, time.Now().Before(limit), "the client has recovered only from %d interruptions", opened-1)
+		for range 10 {
+			w.one()
+			time.Sleep(time.Duration(w.random.IntN(4)) * time.Millisecond)
+		}
+	}
+}
+
+func (w *workload) one() {
+	number := w.last + 1
+	switch w.random.IntN(10) {
+	case 0:
+		w.start("consume", &command{N: w.random.IntN(200)}, nil)
+	case 1, 2:
+		w.start("send", &command{N: number}, nil)
+	case 3:
+		w.start("call", &command{N: number}, callOptions{TimeoutMs: (1 + w.random.IntN(50)) * w.driver.scale()})
+	default:
+		w.start("call", &command{N: number}, nil)
+	}
+}
+
+// finish waits until everything has settled, and the last publications have arrived.
+func (w *workload) finish() {
+	w.driver.events().wait(func(all []event) bool {
+		settled, last := 0, map[string]int{}
+		for _, e := range all {
+			switch e.Name {
+			case "settled":
+				settled++
+			case "message":
+				last[e.Topic] = e.N
+			}
+		}
+		w.nodes.mu.Lock()
+		defer w.nodes.mu.Unlock()
+		for topic, n := range w.nodes.published {
+			if last[topic] != n {
+				return false
+			}
+		}
+		return settled >= len(w.ops)
+	}, 30*time.Second)
+}
+
+// check compares what the client has reported with the ledger of the servers.
+func (w *workload) check() {
+	all := w.driver.events().everything()
+	w.checkPublications(all)
+	w.checkServed(all)
+	var interruptions []time.Time
+	for _, e := range named(all, "state") {
+		if e.State != "open" {
+			interruptions = append(interruptions, e.At)
+		}
+	}
+	settled := map[string][]event{}
+	for _, e := range named(all, "settled") {
+		settled[e.ID] = append(settled[e.ID], e)
+	}
+	items := map[string][]int{}
+	for _, e := range named(all, "item") {
+		items[e.ID] = append(items[e.ID], e.N)
+	}
+	w.nodes.mu.Lock()
+	defer w.nodes.mu.Unlock()
+	outcomes := map[string]int{}
+	for id, op := range w.ops {
+		if !assert.Len(w.t, settled[id], 1, "%s %d settles exactly once", op.what, op.n) {
+			continue
+		}
+		e := settled[id][0]
+		outcomes[op.what+" "+e.Code]++
+		if e.Unknown {
+			assert.True(w.t, anyWithin(interruptions, op.started, e.At.Add(5*time.Second)), "%s %d: an outcome is unknown only after an interruption", op.what, op.n)
+		}
+		if op.what == "call" {
+			w.checkCall(op, e)
+		}
+		if op.what == "consume" {
+			w.checkStream(op, e, items[id])
+		}
+	}
+	seen := map[int]bool{}
+	for _, n := range w.nodes.events {
+		assert.False(w.t, seen[n], "event %d was handled twice", n)
+		seen[n] = true
+	}
+	w.t.Logf("outcomes: %v", outcomes)
+}
+
+func anyWithin(times []time.Time, from, to time.Time) bool {
+	for _, at := range times {
+		if at.After(from.Add(-time.Second)) && at.Before(to) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *workload) checkCall(op operation, e event) {
+	executed := w.nodes.executed[op.n]
+	switch e.Code {
+	case "":
+		assert.Equal(w.t, op.n, e.N, "the reply is that of the call")
+		assert.Equal(w.t, 1, executed, "call %d has a reply", op.n)
+	case "FAILED_PRECONDITION":
+		assert.Zero(w.t, op.n%10)
+	case "ABORTED":
+		assert.True(w.t, e.Unknown)
+	case "DEADLINE_EXCEEDED", "CANCELLED":
+		assert.True(w.t, op.bounded, "call %d has failed with %s", op.n, e.Code)
+	default:
+		assert.Fail(w.t, "unexpected", "call %d has failed with %+v", op.n, e)
+	}
+	assert.LessOrEqual(w.t, executed, 1, "call %d was executed twice", op.n)
+}
+
+func (w *workload) checkStream(op operation, e event, items []int) {
+	for i, n := range items {
+		assert.Equal(w.t, i, n, "item %d of a stream of %d", i, op.n)
+	}
+	if e.Code == "" {
+		assert.Len(w.t, items, op.n, "a stream that has ended has all items")
+		return
+	}
+	assert.True(w.t, e.Unknown, "stream: %+v", e)
+}
+
+// checkPublications checks that each publication was handled once, in order: the histories hold all of them.
+func (w *workload) checkPublications(all []event) {
+	assert.Empty(w.t, named(all, "loss"))
+	next, offsets := map[string]int{}, map[string]uint64{}
+	for _, e := range named(all, "message") {
+		if e.Topic == "" {
+			continue
+		}
+		next[e.Topic]++
+		if !assert.Equal(w.t, next[e.Topic], e.N, "publication of %s", e.Topic) {
+			return
+		}
+		if offsets[e.Topic] > 0 {
+			assert.Equal(w.t, offsets[e.Topic]+1, e.Offset, "offset of %s", e.Topic)
+		}
+		offsets[e.Topic] = e.Offset
+	}
+	w.nodes.mu.Lock()
+	defer w.nodes.mu.Unlock()
+	assert.Len(w.t, w.nodes.published, rooms)
+	for topic, n := range w.nodes.published {
+		assert.Positive(w.t, n)
+		assert.Equal(w.t, n, next[topic], "the last publication of %s was handled", topic)
+	}
+}
+
+// checkServed checks that each call of the server was handled at most once, and exactly once if it has a reply.
+func (w *workload) checkServed(all []event) {
+	handled := map[int]int{}
+	for _, e := range named(all, "served") {
+		handled[e.N]++
+		assert.Equal(w.t, 1, handled[e.N], "call %d of the server", e.N)
+	}
+	w.nodes.mu.Lock()
+	defer w.nodes.mu.Unlock()
+	replies := 0
+	for number, code := range w.nodes.confirmed {
+		switch code {
+		case "":
+			replies++
+			assert.Equal(w.t, 1, handled[number], "call %d of the server has a reply", number)
+		case "UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED":
+		default:
+			assert.Fail(w.t, "unexpected", "call %d of the server has failed with %s", number, code)
+		}
+	}
+	assert.Positive(w.t, replies)
+}

@@ -1,0 +1,139 @@
+package clienttest_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+)
+
+const rooms = 3
+
+// nodes are two servers with one broker, and a ledger of what they have done.
+type nodes struct {
+	t         *testing.T
+	routers   []*router.Router
+	addresses []string
+
+	mu        sync.Mutex
+	executed  map[int]int // how often each call was executed
+	events    []int       // the events that were handled, in order
+	published map[string]int
+	confirmed map[int]string // outcome of each call of the server: "" or a code
+	asked     int
+}
+
+func startNodes(t *testing.T, configure func(*router.Options)) *nodes {
+	t.Helper()
+	n := &nodes{t: t, executed: map[int]int{}, published: map[string]int{}, confirmed: map[int]string{}}
+	b := memory.NewBroker()
+	for range 2 {
+		opts := &router.Options{
+			Broker: b, Logger: slog.New(slog.DiscardHandler),
+			Limits:   router.Limits{QueueMessages: 100_000, QueueBytes: 64 << 20, Concurrency: 10_000},
+			Timeouts: router.Timeouts{Ping: 2 * time.Second, Call: 20 * time.Second},
+		}
+		if configure != nil {
+			configure(opts)
+		}
+		r := router.New(opts)
+		n.register(r)
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		web := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+		go func() { _ = web.Serve(listener) }()
+		t.Cleanup(func() { _ = r.Shutdown(context.Background()); _ = web.Close() })
+		n.routers, n.addresses = append(n.routers, r), append(n.addresses, listener.Addr().String())
+	}
+	return n
+}
+
+func (n *nodes) register(r *router.Router) {
+	router.Topic(r, "room/{id}", &router.TopicOptions{
+		Authorize: func(*router.Context, router.TopicName) error { return nil },
+		History:   router.History{Messages: 100_000},
+	})
+	router.RPC(r, func(_ *router.Context, m ask) (answer, error) {
+		if m.N%10 == 0 {
+			return answer{}, errors.Errorf(errors.FailedPrecondition, "multiples of ten are not executed")
+		}
+		n.mu.Lock()
+		n.executed[m.N]++
+		n.mu.Unlock()
+		if m.N%7 == 0 {
+			time.Sleep(time.Duration(m.N%40) * time.Millisecond)
+		}
+		return answer(m), nil
+	})
+	router.On(r, func(_ *router.Context, m say) error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.events = append(n.events, m.N)
+		return nil
+	})
+	router.Stream(r, func(_ *router.Context, m export) iter.Seq2[row, error] {
+		return func(yield func(row, error) bool) {
+			for i := range m.N {
+				if !yield(row{i}, nil) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// publish publishes numbered messages on all topics, each on a random node, until ctx is done.
+func (n *nodes) publish(ctx context.Context, topic string, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	for number := 1; ctx.Err() == nil; number++ {
+		_, err := n.routers[random.IntN(len(n.routers))].PublishStored(context.Background(), topic, said{N: number}, nil)
+		if !assert.NoError(n.t, err) {
+			return
+		}
+		n.mu.Lock()
+		n.published[topic] = number
+		n.mu.Unlock()
+		time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+	}
+}
+
+// call calls all clients, again and again, until ctx is done.
+func (n *nodes) call(ctx context.Context) {
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	for ctx.Err() == nil {
+		for _, r := range n.routers {
+			for conn := range r.Conns() {
+				n.mu.Lock()
+				n.asked++
+				number := n.asked
+				n.mu.Unlock()
+				calls.Go(func() {
+					limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+					defer cancel()
+					reply, err := router.Call[confirmed](limited, conn, confirm{N: number})
+					n.mu.Lock()
+					defer n.mu.Unlock()
+					n.confirmed[number] = string(errors.CodeOf(err))
+					if err == nil && reply.N != number {
+						n.confirmed[number] = fmt.Sprintf("the reply to %d is %d", number, reply.N)
+					}
+				})
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
