@@ -149,6 +149,9 @@ func (l *learnedLimit) take(at time.Time) bool {
 	return false
 }
 
+// reconnected forgets what the lost connection has not confirmed. The next message is not certain.
+func (l *learnedLimit) reconnected() { l.unconfirmed, l.certain = 0, 0 }
+
 func (l *learnedLimit) admitted() {
 	l.total += l.cost
 	l.unconfirmed = max(0, l.unconfirmed-l.cost)

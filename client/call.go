@@ -136,7 +136,7 @@ func (c *Client) enqueue(m *outgoing) error {
 			result = errQueueFull
 			continue
 		}
-		other.settle(errQueueFull)
+		c.fail(other, errQueueFull)
 	}
 	return result
 }

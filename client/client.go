@@ -143,7 +143,7 @@ func (c *Client) finish(cause error) {
 	c.topics = map[string]*Subscription{}
 	c.mu.Unlock()
 	for _, m := range queued {
-		m.settle(cause)
+		c.fail(m, cause)
 	}
 	for _, cl := range calls {
 		cl.finish(answer{err: cause})

@@ -266,6 +266,7 @@ func (cn *conn) request(ctx context.Context, m Message, reply any) error {
 		cn.client.forget(cl)
 		return context.Cause(ctx)
 	case <-cn.ended:
+		cn.client.forget(cl)
 		return cn.err
 	}
 }

@@ -17,8 +17,14 @@ import (
 type handlers struct {
 	on     map[string][]*handler // by type
 	served map[string]server     // by type
-	// serving holds the calls of the server whose handlers have not returned, by correlation ID.
-	serving map[string]context.CancelFunc
+	// serving holds the calls of the server whose handlers have not returned.
+	serving map[servedCall]context.CancelFunc
+}
+
+// A servedCall identifies a call of the server: each connection has IDs of its own.
+type servedCall struct {
+	conn *conn
+	id   string
 }
 
 // A handler receives messages of one type.
@@ -117,7 +123,7 @@ func (c *Client) receiveServerCall(cn *conn, e *envelope) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.Type == wire.TypeAbort {
-		if cancel := c.handlers.serving[id]; cancel != nil {
+		if cancel := c.handlers.serving[servedCall{cn, id}]; cancel != nil {
 			cancel()
 		}
 		return
@@ -138,9 +144,9 @@ func (c *Client) receiveServerCall(cn *conn, e *envelope) {
 		ctx, cancel = context.WithCancel(ctx)
 	}
 	if c.handlers.serving == nil {
-		c.handlers.serving = map[string]context.CancelFunc{}
+		c.handlers.serving = map[servedCall]context.CancelFunc{}
 	}
-	c.handlers.serving[id] = cancel
+	c.handlers.serving[servedCall{cn, id}] = cancel
 	go c.serveCall(ctx, cn, id, serve, e.Payload)
 }
 
@@ -153,8 +159,8 @@ func (c *Client) serveCall(ctx context.Context, cn *conn, id string, serve serve
 		if ctx.Err() == nil {
 			cn.answer(id, reply, err)
 		}
-		c.handlers.serving[id]()
-		delete(c.handlers.serving, id)
+		c.handlers.serving[servedCall{cn, id}]()
+		delete(c.handlers.serving, servedCall{cn, id})
 	}()
 	c.guard("handler of a call", func() { reply, err = serve(ctx, payload) })
 }

@@ -19,7 +19,8 @@ import (
 type pacer struct {
 	enabled     bool
 	announced   bool
-	concurrency int // calls without an answer that the server permits; 0 if unknown
+	concurrency int  // calls without an answer that the server permits; 0 if unknown
+	crowded     bool // the server permits no other call before one of this client is answered
 	buckets     []*bucket
 	learned     map[string]*learnedLimit // by type
 
@@ -47,7 +48,10 @@ type bucketCost struct {
 // open begins a connection, for which all that was sent is the greeting.
 func (p *pacer) open(w *welcome, at time.Time) {
 	p.sentMessages, p.openCalls, p.uncertain = map[string]*sentMessage{}, map[string]struct{}{}, ""
-	p.announced, p.concurrency, p.buckets = false, 0, nil
+	p.announced, p.concurrency, p.buckets, p.crowded = false, 0, nil, false
+	for _, l := range p.learned {
+		l.reconnected()
+	}
 	if p.learned == nil {
 		p.learned = map[string]*learnedLimit{}
 	}
@@ -90,7 +94,7 @@ func (p *pacer) wait(m *outgoing, at time.Time) time.Duration {
 		return 0
 	case p.uncertain != "":
 		return forever
-	case m.call != nil && p.concurrency > 0 && len(p.openCalls) >= p.concurrency:
+	case m.call != nil && (p.crowded || p.concurrency > 0 && len(p.openCalls) >= p.concurrency):
 		return forever
 	}
 	wait := p.blockedUntil.Sub(at)
@@ -167,7 +171,15 @@ func (p *pacer) release(id string) {
 }
 
 // settled notes that a call has its answer.
-func (p *pacer) settled(id string) { delete(p.openCalls, id) }
+func (p *pacer) settled(id string) {
+	if _, open := p.openCalls[id]; open {
+		delete(p.openCalls, id)
+		p.crowded = false
+	}
+}
+
+// crowdedWait is how long a call waits that the calls of other connections hold back.
+const crowdedWait = 500 * time.Millisecond
 
 func (c charge) confirm() {
 	for _, taken := range c {
@@ -194,7 +206,9 @@ func (p *pacer) rejected(id string, err error, sentAt int64, at time.Time) (m *o
 	kind, _ := e.Details["kind"].(string)
 	switch {
 	case kind == "in_flight":
-		p.concurrency = max(1, len(p.openCalls)) // until one of them is answered
+		if p.crowded = len(p.openCalls) > 0; !p.crowded {
+			p.blockedUntil = at.Add(max(crowdedWait, e.RetryAfter))
+		}
 		return m, true
 	case kind != "rate" || e.RetryAfter <= 0:
 		return m, false

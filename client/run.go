@@ -119,8 +119,8 @@ func (c *Client) replace(old *conn, delay time.Duration) *conn {
 	c.mu.Lock()
 	old.sending = false
 	c.mu.Unlock()
-	c.awaitCalls(old)
-	c.lost(old, ErrOutcomeUnknown)
+	cause := c.awaitCalls(old)
+	c.lost(old, cause)
 	go old.close(websocket.StatusGoingAway)
 	ctx, cancel := context.WithTimeout(c.ctx, c.opts.ConnectTimeout)
 	defer cancel()
@@ -130,8 +130,9 @@ func (c *Client) replace(old *conn, delay time.Duration) *conn {
 	return next
 }
 
-// awaitCalls waits until the calls of a connection have been answered.
-func (c *Client) awaitCalls(cn *conn) {
+// awaitCalls waits until the calls of a connection have been answered. It returns why those that are left
+// have no answer.
+func (c *Client) awaitCalls(cn *conn) error {
 	ctx, cancel := context.WithTimeout(c.ctx, replaceWait)
 	defer cancel()
 	for c.open(cn) {
@@ -139,11 +140,12 @@ func (c *Client) awaitCalls(cn *conn) {
 		select {
 		case <-timer.C:
 		case <-cn.ended:
-			return
+			return cn.err
 		case <-ctx.Done():
-			return
+			return ErrOutcomeUnknown
 		}
 	}
+	return ErrOutcomeUnknown
 }
 
 // open reports whether a call of a connection has no answer.
@@ -207,6 +209,7 @@ func closeCode(err error) int {
 type retries struct {
 	attempt  int
 	expired  bool // the server has rejected the last token
+	rejected int  // connections that ended with 4401 since one was open for healthyAfter
 	protocol int  // connections in a row that ended with 1002, 1003 or 1007
 }
 
@@ -214,7 +217,7 @@ func (r *retries) opened() { r.expired = false }
 
 func (r *retries) closed(cn *conn) {
 	if time.Since(cn.opened) >= healthyAfter {
-		r.attempt = 0
+		r.attempt, r.rejected = 0, 0
 	}
 }
 
@@ -227,7 +230,7 @@ func (r *retries) next(err error, b *Backoff) (delay time.Duration, again bool) 
 			return 0, false
 		}
 	case 4000 + http.StatusUnauthorized:
-		if r.expired {
+		if r.rejected++; r.rejected > 1 {
 			return 0, false
 		}
 		r.expired = true

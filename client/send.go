@@ -59,6 +59,15 @@ func (c *Client) written(m *outgoing, err error) {
 	m.settle(err)
 }
 
+// fail ends a message that was removed from the queue. An event that was rejected has no caller: it waited to
+// be sent again.
+func (c *Client) fail(m *outgoing, err error) {
+	m.settle(err)
+	if m.call == nil && m.id != "" {
+		c.report(m.typ, err)
+	}
+}
+
 // rejected handles the error of a message that has an ID and is no call, or of a call that the pacer
 // sends again. It reports false if the caller must handle the error.
 func (c *Client) rejected(id string, err error, sentAt int64) (handled bool) {

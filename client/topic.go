@@ -147,8 +147,8 @@ func (s *Subscription) Unsubscribe() {
 	if s.users == 0 {
 		return
 	}
-	if s.users--; s.users > 0 {
-		return
+	if s.users--; s.users > 0 || c.topics[s.topic] != s {
+		return // the server has ended it; another Subscription may have replaced it
 	}
 	s.remove(ErrUnsubscribed)
 	if cn := c.conn; cn != nil {
