@@ -212,6 +212,17 @@ var servedScenarios = []entry{
 		require.Equal(s, "RESOURCE_EXHAUSTED", p.expect("RPC_ERROR").Payload.Code)
 		p.refuse("RPC_ERROR", time.Second)
 	}},
+	{105, "calls of two connections may have the same ID", func(s *scenario) {
+		p := s.open(clientOptions{})
+		p.ask("$ws:1", confirm{N: 1, Do: "slow"}, 0)
+		s.event("served", nil)
+		p.cut()
+		p = s.reopened()
+		p.ask("$ws:1", confirm{N: 2, Do: "slow"}, 0)
+		s.event("served", nil)
+		require.Equal(s, 2, p.expect("CONFIRMED").Payload.N)
+		p.refuse("CONFIRMED", 2*time.Second)
+	}},
 }
 
 // ask sends a call of the server.

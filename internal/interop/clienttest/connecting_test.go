@@ -219,6 +219,13 @@ var closeCodeScenarios = []entry{
 		require.True(s, s.event("token", nil).Expired)
 		s.none("token", 20*time.Second)
 	}},
+	{107, "4401 right after the greeting stops the client at the second time", func(s *scenario) {
+		s.open(clientOptions{Tokens: []string{"old"}}).close(4401, "")
+		s.state("open")
+		s.reopened().close(4401, "")
+		s.state("closed")
+		s.noDial(20 * time.Second)
+	}},
 	{20, "a protocol violation stops the client at the second time", func(s *scenario) {
 		p := s.open(clientOptions{})
 		p.close(1002, "")

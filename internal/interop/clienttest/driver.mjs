@@ -75,6 +75,7 @@ function create({ url, tokens = [], pacing, session, timeoutMs, messages, oldest
       await new Promise((resolve) => signal.addEventListener("abort", resolve));
       report("served-ended", { n });
     }
+    if (what === "slow") await new Promise((resolve) => clock.setTimeout(resolve, 5000)); // and does not look at its signal
     if (what === "fail") throw new PenstockError("PERMISSION_DENIED", "the user said no");
     if (what === "throw") throw new Error("secret");
     return { n };

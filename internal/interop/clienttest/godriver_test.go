@@ -37,7 +37,7 @@ type (
 	}
 	confirm struct {
 		N  int    `json:"n"`
-		Do string `json:"do,omitempty"` // "", wait, fail or throw
+		Do string `json:"do,omitempty"` // "", wait, slow, fail or throw
 	}
 	confirmed struct {
 		N int `json:"n"`
@@ -248,6 +248,8 @@ func (d *goDriver) serve(ctx context.Context, q confirm) (confirmed, error) {
 		<-ctx.Done()
 		d.report(event{Name: "served-ended", N: q.N})
 		return confirmed{}, ctx.Err()
+	case "slow": // and does not look at its context
+		time.Sleep(5 * time.Second)
 	case "fail":
 		return confirmed{}, errors.Errorf(errors.PermissionDenied, "the user said no")
 	case "throw":

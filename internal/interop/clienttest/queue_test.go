@@ -52,10 +52,9 @@ var queueScenarios = []entry{
 		rejected := time.Now()
 		f = p.expectN("SAY", 1)
 		assert.GreaterOrEqual(s, s.clock.between(rejected, f.At), 1900*time.Millisecond)
-		s.manualAck.Store(false)
 		p.reply(f, "$ws:ack", nil)
-		p.expectN("SAY", 2)
-		p.expectN("SAY", 3)
+		p.reply(p.expectN("SAY", 2), "$ws:ack", nil)
+		p.reply(p.expectN("SAY", 3), "$ws:ack", nil)
 		for _, id := range []string{a, b, c} {
 			s.succeeded(id)
 		}
@@ -158,6 +157,61 @@ var queueScenarios = []entry{
 		s.succeeded(a)
 		p.answer(p.expectCall(2))
 		s.succeeded(b)
+	}},
+	{108, "a call that other connections hold back is repeated after a moment", func(s *scenario) {
+		p := s.open(clientOptions{Pacing: true})
+		s.manualAck.Store(true)
+		id, requests := s.call(1), 0
+		for start := time.Now(); s.clock.since(start) < 10*time.Second; requests++ {
+			p.reject(p.expect("ASK"), "RESOURCE_EXHAUSTED", "retryable", true, "details", map[string]any{"kind": "in_flight", "observed": 2, "limit": 1})
+		}
+		assert.Less(s, requests, 50)
+		p.answer(p.expect("ASK"))
+		s.succeeded(id)
+	}},
+	{109, "what a lost connection has not confirmed does not hold back the next one", func(s *scenario) {
+		p := s.open(clientOptions{Pacing: true})
+		s.manualAck.Store(true)
+		var ids []string
+		for n := range 12 {
+			ids = append(ids, s.say(n))
+			s.clock.sleep(20 * time.Millisecond)
+		}
+		reject := func(n int) {
+			p.reject(p.expectN("SAY", n), "RESOURCE_EXHAUSTED", "retryable", true, "retryAfterMs", 200, "details", map[string]any{"kind": "rate", "observed": 1, "limit": 2})
+		}
+		ack := func(n int) { p.reply(p.expectN("SAY", n), "$ws:ack", nil) }
+		for n := 0; n < 4; n += 2 { // the client learns the rate
+			s.clock.sleep(300 * time.Millisecond)
+			reject(n)
+			ack(n)
+			ack(n + 1)
+		}
+		reject(4)
+		p.refuse("$ws:nothing", 3*time.Second) // until the client waits for confirmations
+		p.cut()
+		p = s.accept()
+		s.manualAck.Store(false)
+		for last := 0; last < 11; {
+			n := p.expect("SAY").Payload.N
+			require.Greater(s, n, last)
+			last = n
+		}
+		for _, id := range ids {
+			s.settled(id)
+		}
+	}},
+	{110, "an event that waits to be sent again is reported when the client is closed", func(s *scenario) {
+		p := s.open(clientOptions{Pacing: true})
+		s.manualAck.Store(true)
+		id := s.say(1)
+		p.limited(p.expect("SAY"), 60_000)
+		s.clock.sleep(time.Second)
+		s.close()
+		if e := s.settled(id); e.Code == "" {
+			require.NotEmpty(s, s.event("error", nil).Code)
+		}
+		s.succeeded("close")
 	}},
 }
 

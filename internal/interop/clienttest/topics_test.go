@@ -150,6 +150,20 @@ var topicScenarios = []entry{
 		}
 		require.Equal(s, uint64(18), s.position(id).Offset)
 	}},
+	{106, "a subscription that the server has ended does not end the next one", func(s *scenario) {
+		p, a := s.subscribed(at("K1", 17))
+		p.cut()
+		p = s.accept()
+		p.reject(p.expect("$ws:subscribe"), "PERMISSION_DENIED")
+		s.event("ended", nil)
+		b := s.subscribe(room, topicOptions{})
+		p.reply(p.expect("$ws:subscribe"), "$ws:subscribed", at("K1", 20))
+		s.succeeded(b)
+		s.unsubscribe(a)
+		p.refuse("$ws:unsubscribe", time.Second)
+		p.publish(room, 21, said{N: 21})
+		s.messages(21)
+	}},
 }
 
 // at returns an answer to a subscription with a position.
