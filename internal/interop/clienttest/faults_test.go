@@ -22,17 +22,43 @@ var (
 	faultSeed     = flag.Uint64("faults.seed", 0, "of the faults and the work; 0: a random one")
 )
 
+// A faultCase is how the servers are configured.
+type faultCase struct {
+	name      string
+	session   bool // the client resumes its session
+	forgetful bool // the histories do not reach back over longer interruptions
+}
+
+var faultCases = []faultCase{
+	{"subscriptions", false, false},
+	{"sessions", true, false},
+	{"short histories", false, true},
+	{"sessions with short histories", true, true},
+}
+
 func TestFaults_GoClient(t *testing.T) {
-	t.Parallel()
-	d := newGoDriver(&http.Client{Transport: &http.Transport{}})
-	d.backoff = client.Backoff{Min: time.Millisecond, Max: 100 * time.Millisecond}
-	runFaults(t, d, false)
+	for _, f := range faultCases {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			d := newGoDriver(&http.Client{Transport: &http.Transport{}})
+			d.backoff = client.Backoff{Min: time.Millisecond, Max: 100 * time.Millisecond}
+			runFaults(t, d, f)
+		})
+	}
 }
 
 func TestFaults_TypeScriptClient(t *testing.T) {
-	t.Parallel()
-	runFaults(t, startNode(t, 10), false)
+	buildNode(t)
+	for _, f := range faultCases {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			runFaults(t, startNode(t, 10), f)
+		})
+	}
 }
+
+// leastRecovered is from how many interruptions a client must recover.
+const leastRecovered = 6
 
 // A workload is what a client does while the network fails.
 type workload struct {
@@ -40,8 +66,11 @@ type workload struct {
 	nodes  *nodes
 	driver driver
 	random *rand.Rand
-	ops    map[string]operation
-	last   int
+
+	forgetful bool
+
+	ops  map[string]operation
+	last int
 }
 
 type operation struct {
@@ -51,16 +80,16 @@ type operation struct {
 	bounded bool // it may be canceled, or pass its deadline
 }
 
-func runFaults(t *testing.T, d driver, session bool) {
+func runFaults(t *testing.T, d driver, f faultCase) {
 	seed := *faultSeed
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("-faults.seed %d", seed)
-	n := startNodes(t, nil)
+	n := startNodes(t, f)
 	p := startProxy(t, seed, n.addresses...)
-	w := &workload{t: t, nodes: n, driver: d, random: rand.New(rand.NewPCG(seed, 2)), ops: map[string]operation{}}
-	w.command("create", &command{}, clientOptions{URL: "ws://" + p.listener.Addr().String() + "/", TimeoutMs: 15_000 * d.scale(), Session: session})
+	w := &workload{t: t, forgetful: f.forgetful, nodes: n, driver: d, random: rand.New(rand.NewPCG(seed, 2)), ops: map[string]operation{}}
+	w.command("create", &command{}, clientOptions{URL: "ws://" + p.listener.Addr().String() + "/", TimeoutMs: 15_000 * d.scale(), Session: f.session})
 	for i := range rooms {
 		topic := fmt.Sprintf("room/%d", i)
 		w.start("subscribe", &command{Topic: topic}, nil)
@@ -72,15 +101,18 @@ func runFaults(t *testing.T, d driver, session bool) {
 		background.Go(func() { n.publish(ctx, fmt.Sprintf("room/%d", i), seed+uint64(i)) })
 	}
 	background.Go(func() { n.call(ctx) })
-	opened := w.work(6)
+	opened := w.work(leastRecovered)
 	p.healthy.Store(true)
 	stop()
 	background.Wait()
 	w.finish()
-	t.Logf("%d operations, %d connections; refused %d, cut %d, half-closed %d, stalled %d; %d events",
-		len(w.ops), opened, p.refused.Load(), p.cut.Load(), p.halfClosed.Load(), p.stalled.Load(), len(d.events().everything()))
+	t.Logf("%d operations, %d connections, %d sessions resumed; refused %d, cut %d, half-closed %d, stalled %d; %d events",
+		len(w.ops), opened, n.resumed.Load(), p.refused.Load(), p.cut.Load(), p.halfClosed.Load(), p.stalled.Load(), len(d.events().everything()))
 	assert.Positive(t, p.cut.Load()+p.halfClosed.Load())
 	assert.Positive(t, p.stalled.Load())
+	if f.session {
+		assert.Greater(t, int(n.resumed.Load()), leastRecovered/2, "sessions were resumed")
+	}
 	w.command("close", &command{ID: "close"}, nil)
 	d.events().take(func(e event) bool { return e.ID == "close" }, time.Minute)
 	w.check()
@@ -148,6 +180,13 @@ func (w *workload) one() {
 
 // finish waits until everything has settled, and the last publications have arrived.
 func (w *workload) finish() {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer cancel()
+	if w.forgetful { // the last publications may be lost
+		background.Go(func() { w.nodes.publishAgain(ctx) })
+	}
 	w.driver.events().wait(func(all []event) bool {
 		settled, last := 0, map[string]int{}
 		for _, e := range all {
@@ -255,11 +294,19 @@ func (w *workload) checkStream(op operation, e event, items []int) {
 
 // checkPublications checks that each publication was handled once, in order: the histories hold all of them.
 func (w *workload) checkPublications(all []event) {
-	assert.Empty(w.t, named(all, "loss"))
-	next, offsets := map[string]int{}, map[string]uint64{}
-	for _, e := range named(all, "message") {
-		if e.Topic == "" {
+	next, offsets, behindLoss, lost := map[string]int{}, map[string]uint64{}, map[string]bool{}, 0
+	for _, e := range all {
+		if e.Name == "loss" {
+			assert.True(w.t, w.forgetful, "%+v", e)
+			lost++
+			behindLoss[e.Topic] = true
+		}
+		if e.Name != "message" || e.Topic == "" {
 			continue
+		}
+		if behindLoss[e.Topic] {
+			assert.Greater(w.t, e.N, next[e.Topic], "publication of %s", e.Topic)
+			next[e.Topic], offsets[e.Topic], behindLoss[e.Topic] = e.N-1, 0, false
 		}
 		next[e.Topic]++
 		if !assert.Equal(w.t, next[e.Topic], e.N, "publication of %s", e.Topic) {
@@ -273,8 +320,12 @@ func (w *workload) checkPublications(all []event) {
 	w.nodes.mu.Lock()
 	defer w.nodes.mu.Unlock()
 	assert.Len(w.t, w.nodes.published, rooms)
+	w.t.Logf("%d losses, %v published", lost, w.nodes.published)
 	for topic, n := range w.nodes.published {
 		assert.Positive(w.t, n)
+		if w.forgetful {
+			continue
+		}
 		assert.Equal(w.t, n, next[topic], "the last publication of %s was handled", topic)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,9 @@ type nodes struct {
 	routers   []*router.Router
 	addresses []string
 
+	messages int          // of each history
+	resumed  atomic.Int64 // sessions
+
 	mu        sync.Mutex
 	executed  map[int]int // how often each call was executed
 	events    []int       // the events that were handled, in order
@@ -36,9 +40,12 @@ type nodes struct {
 	asked     int
 }
 
-func startNodes(t *testing.T, configure func(*router.Options)) *nodes {
+func startNodes(t *testing.T, f faultCase) *nodes {
 	t.Helper()
-	n := &nodes{t: t, executed: map[int]int{}, published: map[string]int{}, confirmed: map[int]string{}}
+	n := &nodes{t: t, messages: 100_000, executed: map[int]int{}, published: map[string]int{}, confirmed: map[int]string{}}
+	if f.forgetful {
+		n.messages = 20
+	}
 	b := memory.NewBroker()
 	for range 2 {
 		opts := &router.Options{
@@ -46,10 +53,15 @@ func startNodes(t *testing.T, configure func(*router.Options)) *nodes {
 			Limits:   router.Limits{QueueMessages: 100_000, QueueBytes: 64 << 20, Concurrency: 10_000},
 			Timeouts: router.Timeouts{Ping: 2 * time.Second, Call: 20 * time.Second},
 		}
-		if configure != nil {
-			configure(opts)
+		if f.session {
+			opts.Resume.Within = time.Minute
 		}
 		r := router.New(opts)
+		r.Observe(func(e router.Event) {
+			if e.Kind == router.EventSessionResumed && e.Code == "" {
+				n.resumed.Add(1)
+			}
+		})
 		n.register(r)
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -64,7 +76,7 @@ func startNodes(t *testing.T, configure func(*router.Options)) *nodes {
 func (n *nodes) register(r *router.Router) {
 	router.Topic(r, "room/{id}", &router.TopicOptions{
 		Authorize: func(*router.Context, router.TopicName) error { return nil },
-		History:   router.History{Messages: 100_000},
+		History:   router.History{Messages: n.messages},
 	})
 	router.RPC(r, func(_ *router.Context, m ask) (answer, error) {
 		if m.N%10 == 0 {
@@ -98,15 +110,33 @@ func (n *nodes) register(r *router.Router) {
 // publish publishes numbered messages on all topics, each on a random node, until ctx is done.
 func (n *nodes) publish(ctx context.Context, topic string, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	for number := 1; ctx.Err() == nil; number++ {
-		_, err := n.routers[random.IntN(len(n.routers))].PublishStored(context.Background(), topic, said{N: number}, nil)
-		if !assert.NoError(n.t, err) {
-			return
-		}
-		n.mu.Lock()
-		n.published[topic] = number
-		n.mu.Unlock()
+	for ctx.Err() == nil {
+		n.publishNext(n.routers[random.IntN(len(n.routers))], topic)
 		time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+	}
+}
+
+func (n *nodes) publishNext(r *router.Router, topic string) {
+	n.mu.Lock()
+	number := n.published[topic] + 1
+	n.mu.Unlock()
+	_, err := r.PublishStored(context.Background(), topic, said{N: number}, nil)
+	assert.NoError(n.t, err)
+	n.mu.Lock()
+	n.published[topic] = number
+	n.mu.Unlock()
+}
+
+// publishAgain publishes now and then, until ctx is done.
+func (n *nodes) publishAgain(ctx context.Context) {
+	for ctx.Err() == nil {
+		for i := range rooms {
+			n.publishNext(n.routers[0], fmt.Sprintf("room/%d", i))
+		}
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-ctx.Done():
+		}
 	}
 }
 
