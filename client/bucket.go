@@ -21,7 +21,18 @@ type bucket struct {
 	level       int64 // units that the server's bucket holds at least
 	unconfirmed int64 // units of messages that are not known to have arrived
 	at          time.Time
+
+	// After a rejection, the model is in doubt: other connections take tokens from the bucket, too. That many
+	// messages are then sent one at a time.
+	doubt     int
+	lastDoubt int
 }
+
+// After the first rejection, 64 messages are sent one at a time, and twice as many after each further one.
+const (
+	minDoubt = 64
+	maxDoubt = 4096
+)
 
 func newBucket(l *limit, costs map[string]*int64, keep map[string]int64, at time.Time) *bucket {
 	unit := max(1, l.RefillMs) * 1000
@@ -84,6 +95,10 @@ func (b *bucket) take(typ string, at time.Time) (cost int64, known bool) {
 	}
 	b.level -= cost
 	b.unconfirmed += cost
+	if cost > 0 && b.doubt > 0 {
+		b.doubt--
+		known = false
+	}
 	return cost, known
 }
 
@@ -95,6 +110,8 @@ func (b *bucket) empty(typ string, at time.Time) bool {
 		return false
 	}
 	b.at, b.level = at, min(b.level+cost, need)
+	b.lastDoubt = min(max(minDoubt, 2*b.lastDoubt), maxDoubt)
+	b.doubt = b.lastDoubt
 	return true
 }
 

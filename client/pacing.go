@@ -154,7 +154,7 @@ func (p *pacer) confirmed(id string, at time.Time) (wake bool) {
 	if trip := at.Sub(sent.at); p.roundTrip == 0 || trip < p.roundTrip {
 		p.roundTrip = trip
 	}
-	sent.message.charge.confirm()
+	sent.message.charge.confirm(at)
 	if l := p.learned[sent.message.typ]; l != nil {
 		l.admitted()
 	}
@@ -181,8 +181,10 @@ func (p *pacer) settled(id string) {
 // crowdedWait is how long a call waits that the calls of other connections hold back.
 const crowdedWait = 500 * time.Millisecond
 
-func (c charge) confirm() {
+// confirm notes that the messages have arrived. What has returned until then was bounded while they had not.
+func (c charge) confirm(at time.Time) {
 	for _, taken := range c {
+		taken.bucket.advance(at)
 		taken.bucket.unconfirmed -= taken.cost
 	}
 }
@@ -198,7 +200,7 @@ func (p *pacer) rejected(id string, err error, sentAt int64, at time.Time) (m *o
 	delete(p.sentMessages, id)
 	p.settled(id)
 	p.release(id)
-	m.charge.confirm()
+	m.charge.confirm(at)
 	e, ok := errors.AsType[*errors.Error](err)
 	if !ok || e.Code != errors.ResourceExhausted || !e.Retryable() {
 		return m, false
