@@ -89,7 +89,7 @@ export function createTopics(env: Env, outbox: Outbox) {
         const wait = (retryAfterMs ?? RETRY_MS) + backoff(0, env.random());
         stale = true;
         waitUntil = env.now() + wait;
-        env.after(wait, syncAll);
+        env.after(wait + 9, syncAll); // a timer may be a little early
       } else {
         notify("onEnd", error);
         subs.clear();
