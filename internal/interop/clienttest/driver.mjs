@@ -5,7 +5,7 @@ import { createInterface } from "node:readline";
 
 import WebSocket from "ws";
 
-import { createClient, PenstockError } from "./penstock-client.mjs";
+import { createClient, PenstockError } from "./dist/index.js";
 
 const scale = Number(process.env.PENSTOCK_SCALE || 1);
 const clock = {
