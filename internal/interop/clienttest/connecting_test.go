@@ -119,7 +119,7 @@ var connectingScenarios = []entry{
 		s.create(clientOptions{})
 		s.connect()
 		for range 13 {
-			s.accept().cut()
+			s.reopened().cut()
 		}
 		dials := s.dials.all()
 		// Without growth, 12 delays are at most 12 × 0.6 s.

@@ -190,8 +190,8 @@ var queueScenarios = []entry{
 		reject(4)
 		p.refuse("$ws:nothing", 3*time.Second) // until the client waits for confirmations
 		p.cut()
-		p = s.accept()
 		s.manualAck.Store(false)
+		p = s.accept()
 		for last := 0; last < 11; {
 			n := p.expect("SAY").Payload.N
 			require.Greater(s, n, last)

@@ -89,6 +89,9 @@ var sessionScenarios = []entry{
 		p.publish(room, 19, said{N: 19})
 		s.messages(19)
 		p.send("$ws:unsubscribed", nil, map[string]string{"topic": room})
+		id := s.call(1)
+		p.answer(p.expect("ASK"))
+		s.succeeded(id) // the client has received everything
 		p.cut()
 		require.Empty(s, s.accept().expect("$ws:resume").Payload.Topics)
 	}},
