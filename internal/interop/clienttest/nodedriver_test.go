@@ -129,7 +129,7 @@ var unreachable = regexp.MustCompile(`\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNR
 
 // installNode builds the TypeScript client in a copy of its directory.
 func installNode() (dir, failure string) {
-	dir, err := os.MkdirTemp("", "clienttest") //nolint:usetesting // all tests of the binary share it
+	dir, err := os.MkdirTemp("", "clienttest") // all tests of the binary share it
 	if err != nil {
 		return "", err.Error()
 	}

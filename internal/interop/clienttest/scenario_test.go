@@ -217,9 +217,10 @@ func (s *scenario) lost(id string) {
 	require.True(s, s.failed(id, "ABORTED").Unknown, "the server may have handled it")
 }
 
-func (s *scenario) state(name string) event {
+// state expects that the client changes to a state.
+func (s *scenario) state(name string) {
 	s.Helper()
-	return s.event("state", func(e event) bool { return e.State == name })
+	s.event("state", func(e event) bool { return e.State == name })
 }
 
 // messages expects the next messages that handlers receive.
@@ -239,7 +240,7 @@ func (s *scenario) position(id string) event {
 
 const documentPath = "../../../docs/client-scenarios.md"
 
-var documentRow = regexp.MustCompile("(?m)^\\| (\\d+) \\| (.*) \\| (.*) \\| (.*) \\|$")
+var documentRow = regexp.MustCompile(`(?m)^\| (\d+) \| (.*) \| (.*) \| (.*) \|$`)
 
 // The page and the tests have the same scenarios, and the page has the names of the tests.
 func TestScenarios_AreThoseOfTheDocument(t *testing.T) {

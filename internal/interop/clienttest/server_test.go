@@ -111,7 +111,7 @@ type peer struct {
 	server *server
 	ws     *websocket.Conn
 	conn   *gatedConn
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // it ends with the connection
 	cancel context.CancelFunc
 	token  string
 	frames *inbox[*frame]
@@ -200,9 +200,9 @@ func (p *peer) reject(f *frame, code string, more ...any) {
 	p.reply(f, "RPC_ERROR", payload)
 }
 
-// publish sends a publication with a position.
-func (p *peer) publish(topic string, offset uint64, payload said) {
-	p.send("SAID", map[string]any{"topic": topic, "offset": offset}, payload)
+// publish sends a publication of room with a position.
+func (p *peer) publish(offset uint64, payload said) {
+	p.send("SAID", map[string]any{"topic": room, "offset": offset}, payload)
 }
 
 // expect returns the next message of a type.

@@ -9,8 +9,8 @@ import (
 
 var sessionScenarios = []entry{
 	{92, "a session is resumed with its topics and positions", func(s *scenario) {
-		p, id := s.openSession()
-		p.publish(room, 18, said{N: 18})
+		p := s.openSession()
+		p.publish(18, said{N: 18})
 		s.messages(18)
 		p.cut()
 		p = s.accept()
@@ -19,23 +19,22 @@ var sessionScenarios = []entry{
 		require.Len(s, f.Payload.Topics, 1)
 		require.Equal(s, room, f.Payload.Topics[0].Topic)
 		require.Equal(s, uint64(18), f.Payload.Topics[0].Offset)
-		p.resumed(f, "id.secret2", at("K1", 18))
+		p.resumed(f, at(18))
 		require.Equal(s, f.Meta.ID, p.expect("$ws:ack").Meta.ID)
-		p.publish(room, 19, said{N: 19})
+		p.publish(19, said{N: 19})
 		s.messages(19)
 		p.refuse("$ws:subscribe", time.Second)
 		p.cut()
 		p = s.accept()
 		require.Equal(s, "id.secret2", p.expect("$ws:resume").Payload.Token)
-		_ = id
 	}},
 	{93, "a session that has ended is replaced, and the client subscribes by itself", func(s *scenario) {
-		p, _ := s.openSession()
+		p := s.openSession()
 		p.cut()
 		p = s.accept()
 		p.reject(p.expect("$ws:resume"), "NOT_FOUND")
-		p.presented("K1", 17, at("K1", 17))
-		p.publish(room, 18, said{N: 18})
+		p.presented(17, at(17))
+		p.publish(18, said{N: 18})
 		s.messages(18)
 		s.state("open")
 		p.cut()
@@ -43,10 +42,10 @@ var sessionScenarios = []entry{
 		require.Equal(s, "id.secret1", p.expect("$ws:resume").Payload.Token, "of the new session")
 	}},
 	{94, "a topic that is not resumed ends", func(s *scenario) {
-		p, _ := s.openSession()
+		p := s.openSession()
 		p.cut()
 		p = s.accept()
-		p.resumed(p.expect("$ws:resume"), "id.secret2", map[string]any{"topic": room, "error": map[string]any{"code": "PERMISSION_DENIED", "retryable": false}})
+		p.resumed(p.expect("$ws:resume"), map[string]any{"topic": room, "error": map[string]any{"code": "PERMISSION_DENIED", "retryable": false}})
 		if f, again := p.frames.take(func(f *frame) bool { return f.Type == "$ws:subscribe" }, s.clock.real(2*time.Second)); again {
 			p.reject(f, "PERMISSION_DENIED")
 		}
@@ -54,22 +53,22 @@ var sessionScenarios = []entry{
 		p.refuse("$ws:subscribe", 5*time.Second)
 	}},
 	{95, "what a resumed topic has lost is one loss", func(s *scenario) {
-		p, _ := s.openSession()
+		p := s.openSession()
 		p.cut()
 		p = s.accept()
-		p.resumed(p.expect("$ws:resume"), "id.secret2", map[string]any{"topic": room, "epoch": "K1", "offset": 90, "recovered": false})
+		p.resumed(p.expect("$ws:resume"), map[string]any{"topic": room, "epoch": "K1", "offset": 90, "recovered": false})
 		s.event("loss", nil)
 		s.none("loss", time.Second)
 	}},
 	{96, "calls wait until the session is resumed", func(s *scenario) {
-		p, _ := s.openSession()
+		p := s.openSession()
 		p.cut()
 		s.state("waiting")
 		id := s.call(1)
 		p = s.accept()
 		f := p.expect("$ws:resume")
 		p.refuse("ASK", time.Second)
-		p.resumed(f, "id.secret2", at("K1", 17))
+		p.resumed(f, at(17))
 		p.answer(p.expect("ASK"))
 		s.succeeded(id)
 	}},
@@ -77,16 +76,16 @@ var sessionScenarios = []entry{
 		s.withSession()
 		p := s.open(clientOptions{Session: true})
 		p.send("$ws:subscribed", nil, map[string]any{"topic": room, "epoch": "K1", "offset": 17})
-		p.publish(room, 18, said{N: 18})
-		p.publish(room, 18, said{N: 18})
+		p.publish(18, said{N: 18})
+		p.publish(18, said{N: 18})
 		s.messages(18)
 		p.cut()
 		p = s.accept()
 		f := p.expect("$ws:resume")
 		require.Len(s, f.Payload.Topics, 1)
 		require.Equal(s, uint64(18), f.Payload.Topics[0].Offset)
-		p.resumed(f, "id.secret2", at("K1", 18))
-		p.publish(room, 19, said{N: 19})
+		p.resumed(f, at(18))
+		p.publish(19, said{N: 19})
 		s.messages(19)
 		p.send("$ws:unsubscribed", nil, map[string]string{"topic": room})
 		id := s.call(1)
@@ -160,7 +159,7 @@ var closingScenarios = []entry{
 	{104, "nothing accumulates over many connections", func(s *scenario) {
 		p := s.open(clientOptions{})
 		id := s.subscribe(room, topicOptions{})
-		p.reply(p.expect("$ws:subscribe"), "$ws:subscribed", at("K1", 0))
+		p.reply(p.expect("$ws:subscribe"), "$ws:subscribed", at(0))
 		s.succeeded(id)
 		for n := range 6 {
 			call := s.call(n)
@@ -168,8 +167,8 @@ var closingScenarios = []entry{
 			p.cut()
 			s.lost(call)
 			p = s.accept()
-			p.presented("K1", uint64(n), at("K1", uint64(n)))
-			p.publish(room, uint64(n+1), said{N: n + 1})
+			p.presented(uint64(n), at(uint64(n)))
+			p.publish(uint64(n+1), said{N: n + 1})
 			s.messages(n + 1)
 			s.clock.sleep(6 * time.Second) // so that the delay begins again
 		}
@@ -188,18 +187,18 @@ func (s *server) withSession() {
 }
 
 // openSession creates a client with a session that is subscribed to room.
-func (s *scenario) openSession() (p *peer, id string) {
+func (s *scenario) openSession() *peer {
 	s.Helper()
 	s.withSession()
-	p = s.open(clientOptions{Session: true})
+	p := s.open(clientOptions{Session: true})
 	s.state("open")
-	id = s.subscribe(room, topicOptions{})
-	p.reply(p.expect("$ws:subscribe"), "$ws:subscribed", at("K1", 17))
+	id := s.subscribe(room, topicOptions{})
+	p.reply(p.expect("$ws:subscribe"), "$ws:subscribed", at(17))
 	s.succeeded(id)
-	return p, id
+	return p
 }
 
 // resumed answers the request to resume a session.
-func (p *peer) resumed(f *frame, token string, topics ...any) {
-	p.reply(f, "$ws:resumed", map[string]any{"session": map[string]any{"token": token, "resumeWithinMs": 120_000}, "topics": topics})
+func (p *peer) resumed(f *frame, topics ...any) {
+	p.reply(f, "$ws:resumed", map[string]any{"session": map[string]any{"token": "id.secret2", "resumeWithinMs": 120_000}, "topics": topics})
 }

@@ -19,29 +19,29 @@ var topicScenarios = []entry{
 		s.messages(0, 1, 2)
 	}},
 	{57, "publications are handled in order, each once", func(s *scenario) {
-		p, id := s.subscribed(at("K1", 17))
+		p, id := s.subscribed(at(17))
 		for _, offset := range []uint64{18, 19, 19, 18, 20} {
-			p.publish(room, offset, said{N: int(offset)})
+			p.publish(offset, said{N: int(offset)})
 		}
 		s.messages(18, 19, 20)
 		s.none("message", time.Second)
 		require.Equal(s, uint64(20), s.position(id).Offset)
 	}},
 	{58, "a handler that fails does not stop those behind it", func(s *scenario) {
-		p, id := s.subscribed(at("K1", 17))
-		p.publish(room, 18, said{N: 18, Throw: true})
-		p.publish(room, 19, said{N: 19})
+		p, id := s.subscribed(at(17))
+		p.publish(18, said{N: 18, Throw: true})
+		p.publish(19, said{N: 19})
 		s.messages(18, 19)
 		s.eventually(func() bool { return s.position(id).Offset == 19 })
 	}},
 	{59, "a subscription of two users is one on the server", func(s *scenario) {
-		p, a := s.subscribed(at("K1", 17))
+		p, a := s.subscribed(at(17))
 		b := s.subscribe(room, topicOptions{})
 		s.succeeded(b)
 		p.refuse("$ws:subscribe", time.Second)
 		s.unsubscribe(a)
 		p.refuse("$ws:unsubscribe", time.Second)
-		p.publish(room, 18, said{N: 18})
+		p.publish(18, said{N: 18})
 		s.messages(18)
 		s.unsubscribe(b)
 		p.reply(p.expect("$ws:unsubscribe"), "$ws:unsubscribed", map[string]string{"topic": room})
@@ -64,26 +64,26 @@ var topicScenarios = []entry{
 		rejected := time.Now()
 		f := p.expect("$ws:subscribe")
 		assert.Greater(s, s.clock.between(rejected, f.At), 2900*time.Millisecond)
-		p.reply(f, "$ws:subscribed", at("K1", 17))
+		p.reply(f, "$ws:subscribed", at(17))
 		s.succeeded(id)
 	}},
 	{62, "what is wanted is what the server is asked for", func(s *scenario) {
 		p := s.open(clientOptions{})
 		a := s.subscribe(room, topicOptions{})
 		f := p.expect("$ws:subscribe")
-		p.reply(f, "$ws:subscribed", at("K1", 1))
+		p.reply(f, "$ws:subscribed", at(1))
 		s.succeeded(a)
 		s.unsubscribe(a)
 		b := s.subscribe(room, topicOptions{})
 		p.reply(p.expect("$ws:unsubscribe"), "$ws:unsubscribed", map[string]string{"topic": room})
 		f = p.expect("$ws:subscribe")
-		p.reply(f, "$ws:subscribed", at("K1", 5))
+		p.reply(f, "$ws:subscribed", at(5))
 		s.succeeded(b)
-		p.publish(room, 6, said{N: 6})
+		p.publish(6, said{N: 6})
 		s.messages(6)
 	}},
 	{63, "a subscription that ended without a connection is not made again", func(s *scenario) {
-		p, id := s.subscribed(at("K1", 17))
+		p, id := s.subscribed(at(17))
 		gate := make(chan struct{})
 		s.handshakeWaits(gate)
 		p.cut()
@@ -140,9 +140,9 @@ var topicScenarios = []entry{
 		require.True(s, f.Payload.State)
 		p.reply(f, "$ws:subscribed", map[string]any{"topic": room, "epoch": "K1", "offset": 17, "state": 2})
 		s.succeeded(id)
-		p.publish(room, 4, said{N: 4})
-		p.publish(room, 15, said{N: 15})
-		p.publish(room, 18, said{N: 18})
+		p.publish(4, said{N: 4})
+		p.publish(15, said{N: 15})
+		p.publish(18, said{N: 18})
 		for _, n := range []int{4, 15, 18} {
 			e := s.event("message", nil)
 			require.Equal(s, n, e.N)
@@ -151,24 +151,24 @@ var topicScenarios = []entry{
 		require.Equal(s, uint64(18), s.position(id).Offset)
 	}},
 	{106, "a subscription that the server has ended does not end the next one", func(s *scenario) {
-		p, a := s.subscribed(at("K1", 17))
+		p, a := s.subscribed(at(17))
 		p.cut()
 		p = s.accept()
 		p.reject(p.expect("$ws:subscribe"), "PERMISSION_DENIED")
 		s.event("ended", nil)
 		b := s.subscribe(room, topicOptions{})
-		p.reply(p.expect("$ws:subscribe"), "$ws:subscribed", at("K1", 20))
+		p.reply(p.expect("$ws:subscribe"), "$ws:subscribed", at(20))
 		s.succeeded(b)
 		s.unsubscribe(a)
 		p.refuse("$ws:unsubscribe", time.Second)
-		p.publish(room, 21, said{N: 21})
+		p.publish(21, said{N: 21})
 		s.messages(21)
 	}},
 }
 
-// at returns an answer to a subscription with a position.
-func at(epoch string, offset uint64) map[string]any {
-	return map[string]any{"topic": room, "epoch": epoch, "offset": offset, "recovered": true}
+// at returns an answer to a subscription to room, with a position in the epoch K1.
+func at(offset uint64) map[string]any {
+	return map[string]any{"topic": room, "epoch": "K1", "offset": offset, "recovered": true}
 }
 
 // subscribed creates a client that is subscribed to room.
@@ -195,60 +195,60 @@ func (s *scenario) handshakeWaits(gate <-chan struct{}) { s.gate.Store(&gate) }
 
 var recoveryScenarios = []entry{
 	{67, "after an interruption, what was missed comes once and in order", func(s *scenario) {
-		p, _ := s.subscribed(at("K1", 17))
-		p.publish(room, 18, said{N: 18})
+		p, _ := s.subscribed(at(17))
+		p.publish(18, said{N: 18})
 		s.messages(18)
 		p.cut()
 		p = s.accept()
-		p.presented("K1", 18, at("K1", 18))
+		p.presented(18, at(18))
 		for n := 19; n <= 22; n++ {
-			p.publish(room, uint64(n), said{N: n})
+			p.publish(uint64(n), said{N: n})
 		}
 		s.messages(19, 20, 21, 22)
 		s.none("loss", time.Second)
 	}},
 	{68, "a gap is filled before anything behind it is handled", func(s *scenario) {
-		p, _ := s.subscribed(at("K1", 17))
-		p.publish(room, 18, said{N: 18})
-		p.publish(room, 21, said{N: 21})
+		p, _ := s.subscribed(at(17))
+		p.publish(18, said{N: 18})
+		p.publish(21, said{N: 21})
 		f := p.expect("$ws:subscribe")
 		require.Equal(s, uint64(18), f.Payload.Offset)
-		p.publish(room, 19, said{N: 19}) // before the answer: both come again after it
-		p.publish(room, 22, said{N: 22})
-		p.reply(f, "$ws:subscribed", at("K1", 18))
+		p.publish(19, said{N: 19}) // before the answer: both come again after it
+		p.publish(22, said{N: 22})
+		p.reply(f, "$ws:subscribed", at(18))
 		for n := 19; n <= 23; n++ {
-			p.publish(room, uint64(n), said{N: n})
+			p.publish(uint64(n), said{N: n})
 		}
 		s.messages(18, 19, 20, 21, 22, 23)
 		p.refuse("$ws:subscribe", time.Second)
 	}},
 	{69, "what cannot be recovered is one loss", func(s *scenario) {
-		p, id := s.subscribed(at("K1", 17))
+		p, id := s.subscribed(at(17))
 		p.cut()
 		p = s.accept()
-		p.presented("K1", 17, map[string]any{"topic": room, "epoch": "K1", "offset": 40, "recovered": false})
+		p.presented(17, map[string]any{"topic": room, "epoch": "K1", "offset": 40, "recovered": false})
 		s.event("loss", nil)
-		p.publish(room, 41, said{N: 41})
+		p.publish(41, said{N: 41})
 		s.messages(41)
 		s.none("loss", time.Second)
 		require.Equal(s, uint64(41), s.position(id).Offset)
 	}},
 	{70, "the end of an epoch is one loss", func(s *scenario) {
-		p, id := s.subscribed(at("K1", 17))
+		p, id := s.subscribed(at(17))
 		p.cut()
 		p = s.accept()
-		p.presented("K1", 17, map[string]any{"topic": room, "epoch": "K2", "offset": 16, "recovered": true, "ended": map[string]any{"epoch": "K1", "offset": 16}})
+		p.presented(17, map[string]any{"topic": room, "epoch": "K2", "offset": 16, "recovered": true, "ended": map[string]any{"epoch": "K1", "offset": 16}})
 		require.True(s, s.event("loss", nil).Ended)
-		p.publish(room, 17, said{N: 17})
+		p.publish(17, said{N: 17})
 		s.messages(17)
 		s.none("loss", time.Second)
 		require.Equal(s, "K2", s.position(id).Epoch)
 	}},
 	{71, "lost publications are reported in order with the others", func(s *scenario) {
-		p, id := s.subscribed(at("K1", 17))
-		p.publish(room, 18, said{N: 18})
+		p, id := s.subscribed(at(17))
+		p.publish(18, said{N: 18})
 		p.send("$ws:position", nil, map[string]any{"topic": room, "epoch": "K1", "offset": 21, "lost": map[string]int{"from": 19, "to": 21}})
-		p.publish(room, 22, said{N: 22})
+		p.publish(22, said{N: 22})
 		var names []string
 		for len(names) < 3 {
 			e, ok := s.driver.events().take(func(e event) bool { return e.Name == "message" || e.Name == "loss" }, s.clock.limit)
@@ -259,26 +259,26 @@ var recoveryScenarios = []entry{
 		require.Equal(s, uint64(22), s.position(id).Offset)
 	}},
 	{72, "a position that moves is not a loss", func(s *scenario) {
-		p, id := s.subscribed(at("K1", 17))
+		p, id := s.subscribed(at(17))
 		p.send("$ws:position", nil, map[string]any{"topic": room, "epoch": "K1", "offset": 18})
-		p.publish(room, 19, said{N: 19})
+		p.publish(19, said{N: 19})
 		s.messages(19)
 		s.none("loss", time.Second)
 		require.Equal(s, uint64(19), s.position(id).Offset)
 	}},
 	{73, "an unknown loss is reported", func(s *scenario) {
-		p, _ := s.subscribed(at("K1", 17))
+		p, _ := s.subscribed(at(17))
 		p.send("$ws:position", nil, map[string]any{"topic": room, "epoch": "K2", "offset": 3, "reset": true})
 		s.event("loss", nil)
-		p.publish(room, 4, said{N: 4})
+		p.publish(4, said{N: 4})
 		s.messages(4)
 	}},
 	{74, "an application continues at a position that it has stored", func(s *scenario) {
 		p := s.open(clientOptions{})
 		id := s.subscribe(room, topicOptions{Epoch: "K1", Offset: 5})
-		p.presented("K1", 5, at("K1", 5))
+		p.presented(5, at(5))
 		s.succeeded(id)
-		p.publish(room, 6, said{N: 6})
+		p.publish(6, said{N: 6})
 		s.messages(6)
 	}},
 	{75, "the state replaces what was lost", func(s *scenario) {
@@ -290,44 +290,44 @@ var recoveryScenarios = []entry{
 		require.True(s, f.Payload.State)
 		require.Empty(s, f.Payload.Epoch, "with a position, the server sends what is missing instead")
 		p.reply(f, "$ws:subscribed", map[string]any{"topic": room, "epoch": "K1", "offset": 22, "state": 1})
-		p.publish(room, 20, said{N: 20})
-		p.publish(room, 23, said{N: 23})
+		p.publish(20, said{N: 20})
+		p.publish(23, said{N: 23})
 		s.messages(20, 23)
 	}},
 	{76, "publications of another connection are ignored while the client resubscribes", func(s *scenario) {
-		p, _ := s.subscribed(at("K1", 17))
+		p, _ := s.subscribed(at(17))
 		p.cut()
 		p = s.accept()
 		f := p.expect("$ws:subscribe")
-		p.publish(room, 30, said{N: 30})
-		p.reply(f, "$ws:subscribed", at("K1", 17))
+		p.publish(30, said{N: 30})
+		p.reply(f, "$ws:subscribed", at(17))
 		for n := 18; n <= 31; n++ {
-			p.publish(room, uint64(n), said{N: n})
+			p.publish(uint64(n), said{N: n})
 		}
 		s.messages(18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31)
 		s.none("message", time.Second)
 	}},
 	{77, "subscriptions of several interruptions do not add up", func(s *scenario) {
-		p, _ := s.subscribed(at("K1", 0))
+		p, _ := s.subscribed(at(0))
 		for n := range 8 {
-			p.publish(room, uint64(n+1), said{N: n + 1})
+			p.publish(uint64(n+1), said{N: n + 1})
 			s.messages(n + 1)
 			p.cut()
 			p = s.accept()
-			p.presented("K1", uint64(n+1), at("K1", uint64(n+1)))
+			p.presented(uint64(n+1), at(uint64(n+1)))
 			p.refuse("$ws:subscribe", 0)
 		}
-		p.publish(room, 9, said{N: 9})
+		p.publish(9, said{N: 9})
 		s.messages(9)
 		s.none("message", time.Second)
 	}},
 }
 
-// presented expects a subscription from a position, and answers it.
-func (p *peer) presented(epoch string, offset uint64, answer map[string]any) {
+// presented expects a subscription from a position in the epoch K1, and answers it.
+func (p *peer) presented(offset uint64, answer map[string]any) {
 	p.server.t.Helper()
 	f := p.expect("$ws:subscribe")
-	require.Equal(p.server.t, epoch, f.Payload.Epoch)
+	require.Equal(p.server.t, "K1", f.Payload.Epoch)
 	require.Equal(p.server.t, offset, f.Payload.Offset)
 	p.reply(f, "$ws:subscribed", answer)
 }
