@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+// JavaScript expressions for what a page shows.
+const (
+	shownNotes   = `[...document.querySelectorAll("#notes li")].map((li) => li.textContent)`
+	shownMembers = `[...document.querySelectorAll("#members li")].map((li) => li.textContent)`
+	shownState   = `document.querySelector("#state").textContent`
+	shownLoss    = `document.querySelector("#loss").textContent`
+	shownError   = `document.querySelector("#error").textContent`
+	typedText    = `document.querySelector("#text").value`
+	hasCountdown = `document.querySelector("#post button").disabled && document.querySelector("#limit").textContent.startsWith("Next note in ")`
+	isPosting    = `document.querySelector("#text").readOnly`
+	canPost      = `!document.querySelector("#post button").disabled`
+)
+
+// A site serves the pages, behind a proxy that can cut connections.
+type site struct {
+	*board
+
+	t          *testing.T
+	proxy      *redistest.Proxy
+	handshakes atomic.Int64
+	rejections atomic.Int64
+}
+
+func startSite(t *testing.T, pages string) *site {
+	t.Helper()
+	s := &site{board: newBoard(), t: t}
+	s.router.Observe(func(e router.Event) {
+		if e.Kind == router.EventLimitExceeded {
+			s.rejections.Add(1)
+		}
+	})
+	handler := newHandler(s.board, os.DirFS(pages))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/ws" {
+			s.handshakes.Add(1)
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	s.proxy = redistest.StartProxy(t, server.Listener.Addr().String())
+	return s
+}
+
+// publish publishes notes whose IDs and texts are prefix and a number from 1.
+func (s *site) publish(prefix string, n int) (shown []string) {
+	s.t.Helper()
+	for i := range n {
+		text := fmt.Sprint(prefix, i+1)
+		_, err := s.router.PublishStored(s.t.Context(), topic, Note{ID: text, Author: "eve", Text: text, At: time.Now()}, nil)
+		require.NoError(s.t, err)
+		shown = append(shown, "eve: "+text)
+	}
+	return shown
+}
+
+// join opens a page and signs in.
+func (s *site) join(browser context.Context, path, name string) *page {
+	s.t.Helper()
+	p := openPage(browser, s.t, "http://"+s.proxy.Addr+"/"+path+"/")
+	p.expected = append(p.expected, "/ws?access_token=") // a WebSocket that fails
+	p.enter("name", name)
+	p.waitEqual(shownState, "Connected")
+	p.waitEqual(shownMembers+`.includes("`+name+`")`, true)
+	return p
+}
+
+// post posts a note and waits until the server has accepted it.
+func (p *page) post(text string) {
+	p.t.Helper()
+	p.waitEqual(canPost, true)
+	p.enter("text", text)
+	p.waitEqual(typedText, "")
+}
+
+// TestPages tests both pages in Chromium. The subtests share one browser, but no server.
+func TestPages(t *testing.T) {
+	chromium(t)
+	pages := buildPages(t)
+	browser := startBrowser(t)
+	for _, path := range []string{"page-ts", "page-react"} {
+		for _, tt := range []struct {
+			name string
+			test func(*testing.T, context.Context, *site, string)
+		}{
+			{"notes reach both users", testNotesReachBothUsers},
+			{"users see who is present", testUsersSeeWhoIsPresent},
+			{"missed notes are shown once", testMissedNotesAreShownOnce},
+			{"unanswered note is added once", testUnansweredNoteIsAddedOnce},
+			{"lost changes are indicated", testLostChangesAreIndicated},
+			{"form waits for the limit", testFormWaitsForLimit},
+			{"rejected note can be posted later", testRejectedNoteCanBePostedLater},
+			{"rejected name is shown", testRejectedNameIsShown},
+			{"one connection", testOneConnection},
+		} {
+			t.Run(path+"/"+tt.name, func(t *testing.T) { tt.test(t, browser, startSite(t, pages), path) })
+		}
+	}
+	t.Run("leaving closes the connection", func(t *testing.T) { testLeavingClosesConnection(t, browser, startSite(t, pages)) })
+}
+
+func testNotesReachBothUsers(t *testing.T, browser context.Context, s *site, path string) {
+	ann, bob := s.join(browser, path, "ann"), s.join(browser, path, "bob")
+	ann.post("<b>hello</b>")
+	bob.post("hi")
+	want := []string{"ann: <b>hello</b>", "bob: hi"}
+	ann.waitEqual(shownNotes, want)
+	bob.waitEqual(shownNotes, want)
+	late := s.join(browser, path, "zoe")
+	late.waitEqual(shownNotes, want)
+	assert.Empty(t, eval[string](ann, shownError))
+}
+
+func testUsersSeeWhoIsPresent(t *testing.T, browser context.Context, s *site, path string) {
+	ann, bob := s.join(browser, path, "ann"), s.join(browser, path, "bob")
+	ann.waitEqual(shownMembers, []string{"ann", "bob"})
+	bob.waitEqual(shownMembers, []string{"ann", "bob"})
+	other := s.join(browser, path, "bob")
+	other.waitEqual(shownMembers, []string{"ann", "bob"})
+	for _, p := range []*page{bob, other} {
+		p.do(chromedp.Navigate("about:blank"))
+	}
+	ann.waitEqual(shownMembers, []string{"ann"})
+}
+
+func testMissedNotesAreShownOnce(t *testing.T, browser context.Context, s *site, path string) {
+	ann, bob := s.join(browser, path, "ann"), s.join(browser, path, "bob")
+	want := s.publish("before ", 2)
+	ann.waitEqual(shownNotes, want)
+	bob.waitEqual(shownNotes, want)
+	for i := range 2 {
+		s.proxy.Cut()
+		ann.waitEqual(shownState+`.startsWith("Connected")`, false)
+		want = append(want, s.publish(fmt.Sprint("missed ", i, "-"), 20)...)
+		s.proxy.Restore()
+		want = append(want, s.publish(fmt.Sprint("after ", i, "-"), 3)...)
+		for _, p := range []*page{ann, bob} {
+			p.waitEqual(shownState, "Connected")
+			p.waitEqual(shownNotes, want)
+			p.waitEqual(shownMembers, []string{"ann", "bob"})
+			assert.Empty(t, eval[string](p, shownLoss), "the history contains all notes")
+		}
+	}
+	last := s.publish("last ", 1)
+	for _, p := range []*page{ann, bob} {
+		p.waitEqual(shownNotes, append(want, last...)) // a repetition would precede it
+	}
+}
+
+func testUnansweredNoteIsAddedOnce(t *testing.T, browser context.Context, s *site, path string) {
+	ann := s.join(browser, path, "ann")
+	s.proxy.StallReplies()
+	ann.enter("text", "hello")
+	require.Eventually(t, func() bool { return len(s.notes(t)) == 1 }, timeout, time.Millisecond)
+	s.proxy.Cut()
+	ann.waitEqual(shownState+`.startsWith("Connected")`, false)
+	s.proxy.Restore()
+	ann.waitEqual(typedText, "")
+	ann.waitEqual(shownNotes, []string{"ann: hello"})
+	assert.Empty(t, eval[string](ann, shownError))
+	want := append([]string{"ann: hello"}, s.publish("last ", 1)...)
+	ann.waitEqual(shownNotes, want) // a repetition would precede it
+	assert.Len(t, s.notes(t), 2)
+}
+
+func testLostChangesAreIndicated(t *testing.T, browser context.Context, s *site, path string) {
+	ann := s.join(browser, path, "ann")
+	want := s.publish("before ", 1)
+	ann.waitEqual(shownNotes, want)
+	s.proxy.Cut()
+	want = append(want, s.publish("missed ", 101)...) // more than the history
+	s.proxy.Restore()
+	ann.waitEqual(shownNotes, want)
+	ann.waitEqual(shownLoss, "Changes were lost. All notes were loaded again.")
+	ann.post("hello") // which makes room
+	want = append(want[len(want)-maxNotes+1:], "ann: hello")
+	ann.waitEqual(shownNotes, want)
+}
+
+func testFormWaitsForLimit(t *testing.T, browser context.Context, s *site, path string) {
+	ann := s.join(browser, path, "ann")
+	var want []string
+	for len(want) < 20 && !eval[bool](ann, hasCountdown) {
+		text := fmt.Sprint("note ", len(want))
+		ann.enter("text", text)
+		ann.waitEqual(isPosting, false)
+		ann.waitEqual(typedText, "")
+		want = append(want, "ann: "+text)
+	}
+	require.Less(t, len(want), 20, "the form has never waited")
+	ann.enter("text", "later")
+	ann.waitEqual(canPost, true)
+	assert.Equal(t, "later", eval[string](ann, typedText), "Enter has no effect while the form waits")
+	ann.enter("text", "")
+	ann.waitEqual(shownNotes, append(want, "ann: later"))
+	assert.Zero(t, s.rejections.Load())
+}
+
+func testRejectedNoteCanBePostedLater(t *testing.T, browser context.Context, s *site, path string) {
+	ann := s.join(browser, path, "ann")
+	ann.post("first")
+	key := ratelimit.KeyPerUser(router.IngressContext{Identity: router.Identity{UserID: "ann"}})
+	require.NoError(t, s.perUser.Block(t.Context(), key, 3*time.Second))
+	ann.enter("text", "second")
+	ann.waitEqual(shownError+` !== ""`, true)
+	ann.waitEqual(hasCountdown, true)
+	assert.Equal(t, "second", eval[string](ann, typedText))
+	ann.waitEqual(canPost, true)
+	ann.do(chromedp.SendKeys(chromedp.ID("text"), kb.Enter))
+	ann.waitEqual(shownNotes, []string{"ann: first", "ann: second"})
+	ann.waitEqual(shownError, "")
+	assert.EqualValues(t, 1, s.rejections.Load())
+}
+
+func testRejectedNameIsShown(t *testing.T, browser context.Context, s *site, path string) {
+	p := openPage(browser, t, "http://"+s.proxy.Addr+"/"+path+"/")
+	p.waitEqual(`document.querySelector("#name").pattern !== ""`, true)
+	eval[chromedp.Void](p, `void document.querySelector("#name").removeAttribute("pattern")`)
+	p.enter("name", "ann b")
+	p.waitEqual(shownState, "Disconnected: use a name with 1 to 32 characters of A-Z a-z 0-9 _ . -")
+}
+
+// testOneConnection holds for the React page because of its StrictMode, which mounts components twice in builds
+// for development.
+func testOneConnection(t *testing.T, browser context.Context, s *site, path string) {
+	want := s.publish("note ", 3)
+	ann := s.join(browser, path, "ann")
+	ann.waitEqual(shownNotes, want)
+	ann.post("hello")
+	ann.waitEqual(shownNotes, append(want, "ann: hello"))
+	assert.EqualValues(t, 1, s.handshakes.Load())
+	assert.Equal(t, 1, s.router.Stats().Conns)
+	assert.Len(t, s.router.Presence(topic), 1)
+}
+
+func testLeavingClosesConnection(t *testing.T, browser context.Context, s *site) {
+	bob, ann := s.join(browser, "page-react", "bob"), s.join(browser, "page-react", "ann")
+	ann.post("hello")
+	ann.do(chromedp.Click(chromedp.ID("leave")))
+	bob.waitEqual(shownMembers, []string{"bob"})
+	ann.enter("name", "zoe")
+	bob.waitEqual(shownMembers, []string{"bob", "zoe"})
+	ann.waitEqual(shownNotes, []string{"ann: hello"})
+	assert.EqualValues(t, 3, s.handshakes.Load())
+}
+
+// TestPages_AreShort keeps the examples readable.
+func TestPages_AreShort(t *testing.T) {
+	for limit, paths := range map[int][]string{
+		40:  {"page-react/hook.ts"},
+		149: {"page-react/hook.ts", "page-react/main.tsx"},
+		148: {"page-ts/index.html", "page-ts/main.ts"},
+	} {
+		lines := 0
+		for _, path := range paths {
+			content, err := os.ReadFile(path)
+			require.NoError(t, err)
+			lines += strings.Count(string(content), "\n")
+		}
+		assert.LessOrEqual(t, lines, limit, "%s", paths)
+	}
+}
