@@ -43,15 +43,16 @@ func TestRoom_MembersTalkSearchAndLeave(t *testing.T) {
 		epoch := joined.Epoch
 		assert.NotEmpty(t, epoch)
 		assert.Equal(t, RoomJoined{Room: "go", Users: []string{"ann"}, Position: Position{Epoch: epoch}}, joined)
-		ann.Send(Say{Room: "go", Text: "anybody here?"})
+		stored := routertest.Call[Stored](ann, Say{Room: "go", Text: "anybody here?"})
 		said := routertest.Receive[Said](ann)
+		assert.Equal(t, Stored{"go", said.ID}, stored)
 		assert.NotEmpty(t, said.ID)
 		assert.Equal(t, Said{"go", "ann", "anybody here?", time.Now().UTC(), said.ID}, said)
 
 		joined = routertest.Call[RoomJoined](bob, JoinRoom{Room: "go"})
 		assert.Equal(t, RoomJoined{Room: "go", Users: []string{"ann", "bob"}, Position: Position{epoch, 1}, History: []Said{said}}, joined)
 		assert.Equal(t, UserJoined{"go", "bob"}, routertest.Receive[UserJoined](ann))
-		bob.Send(Say{Room: "go", Text: "<img onerror=alert(1)>"})
+		routertest.Call[Stored](bob, Say{Room: "go", Text: "<img onerror=alert(1)>"})
 		assert.Equal(t, "<img onerror=alert(1)>", routertest.Receive[Said](ann).Text)
 		assert.Equal(t, "bob", routertest.Receive[Said](bob).User)
 
@@ -72,9 +73,9 @@ func TestRoom_MembersTalkSearchAndLeave(t *testing.T) {
 func TestRoom_MessageSentRightAfterJoinIsAccepted(t *testing.T) {
 	chat := newChat(t)
 	ann := routertest.Dial(t, chat, withToken("ann"))
-	ann.Send(JoinRoom{Room: "go"})
-	ann.Send(Say{Room: "go", Text: "hi"})
-	routertest.Receive[RoomJoined](ann)
+	join := routertest.Start(ann, JoinRoom{Room: "go"})
+	routertest.Call[Stored](ann, Say{Room: "go", Text: "hi"})
+	routertest.ReceiveAnswer[RoomJoined](join)
 	assert.Equal(t, "hi", routertest.Receive[Said](ann).Text)
 }
 
@@ -101,7 +102,7 @@ func TestRoom_TenantsAreIsolated(t *testing.T) {
 	acme, initech := routertest.Dial(t, chat, withToken("acme:ann")), routertest.Dial(t, chat, withToken("initech:ann"))
 	routertest.Call[RoomJoined](acme, JoinRoom{Room: "go"})
 	assert.Equal(t, []string{"ann"}, routertest.Call[RoomJoined](initech, JoinRoom{Room: "go"}).Users)
-	acme.Send(Say{Room: "go", Text: "psst"})
+	routertest.Call[Stored](acme, Say{Room: "go", Text: "psst"})
 	routertest.Receive[Said](acme)
 	assert.Empty(t, routertest.Call[HistoryFound](initech, SearchHistory{"go", "psst"}).Matches)
 }
@@ -167,7 +168,7 @@ func TestMessages_InvalidFieldsAreRejected(t *testing.T) {
 		assert.NotEmpty(t, e.Details["field"], "%+v", m)
 	}
 	assert.Equal(t, errors.FailedPrecondition, routertest.CallError(ann, Say{Room: "rust", Text: "hi"}).Code)
-	ann.Send(Say{Room: "go", Text: strings.Repeat("é", 500)})
+	routertest.Call[Stored](ann, Say{Room: "go", Text: strings.Repeat("é", 500)})
 	routertest.Receive[Said](ann)
 }
 

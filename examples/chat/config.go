@@ -76,7 +76,7 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	redisURL := fs.String("redis", "", "`URL` of the Redis server that the nodes share, such as redis://localhost:6379; if empty, this node runs alone")
 	fs.IntVar(&cfg.nodes, "nodes", 1, "`number` of nodes that share the Redis server: while it does not answer, each node admits its share of the rate limit, so that all nodes together admit about as many messages as before")
 	fs.DurationVar(&cfg.lameDuck, "lame-duck", 0, "`duration` of the first phase of a graceful shutdown, in which the health check fails and clients are still accepted; behind a load balancer, longer than it takes to notice, such as 5s")
-	fs.IntVar(&cfg.limits.Concurrency, "max-in-flight", 16, "maximum number of concurrent `calls` per connection")
+	fs.IntVar(&cfg.limits.Concurrency, "max-in-flight", 64, "maximum number of concurrent `calls` per connection")
 
 	err := fs.Parse(args)
 	switch {

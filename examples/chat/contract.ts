@@ -4,11 +4,11 @@ export interface Contract {
   /** Messages from clients without an answer. */
   events: {
     LEAVE_ROOM: LeaveRoom;
-    SAY: Say;
   };
   /** Messages from clients that are answered once. */
   calls: {
     JOIN_ROOM: { request: JoinRoom; reply: RoomJoined; progress: never };
+    SAY: { request: Say; reply: Stored; progress: never };
     SEARCH_HISTORY: { request: SearchHistory; reply: HistoryFound; progress: never };
     WHO: { request: Who; reply: Users; progress: never };
   };
@@ -80,6 +80,11 @@ export interface SlowDown {
   retryAfterMs: number;
 }
 
+export interface Stored {
+  id: string;
+  room: string;
+}
+
 export interface UserJoined {
   room: string;
   user: string;
@@ -101,3 +106,40 @@ export interface Who {
 
 /** A time as in RFC 3339: 2006-01-02T15:04:05Z. */
 export type Timestamp = string & { readonly __format: "date-time" };
+
+/** Rate limits by name: tokens that return every refillMs, and what messages take from a bucket; null depends on the message. */
+export const limits = {
+  "chat": {
+    "capacity": 20,
+    "refill": 1,
+    "refillMs": 200,
+    "scope": "user",
+    "buckets": [
+      {
+        "costs": {
+          "JOIN_ROOM": 1
+        }
+      },
+      {
+        "costs": {
+          "LEAVE_ROOM": 1
+        }
+      },
+      {
+        "costs": {
+          "SAY": 1
+        }
+      },
+      {
+        "costs": {
+          "SEARCH_HISTORY": 5
+        }
+      },
+      {
+        "costs": {
+          "WHO": 1
+        }
+      }
+    ]
+  }
+} as const;

@@ -37,7 +37,7 @@ func textsFrom(first, last int) (texts []string) {
 // say publishes messages first to last.
 func say(conn *routertest.Conn, first, last int) {
 	for _, text := range textsFrom(first, last) {
-		conn.Send(Say{Room: "go", Text: text})
+		routertest.Call[Stored](conn, Say{Room: "go", Text: text})
 	}
 	synctest.Wait()
 }
@@ -146,7 +146,7 @@ func TestHistory_MemberThatMissedTooMuchLearnsIt(t *testing.T) {
 
 // Members join while others publish: their history and the messages that follow are adjacent.
 func TestHistory_NothingIsMissingOrDoubledAfterJoin(t *testing.T) {
-	chat := newChat(t, "-capacity=10000")
+	chat := newChat(t, "-capacity=10000", "-max-in-flight=1000")
 	ann := routertest.Dial(t, chat, withToken("ann"))
 	routertest.Call[RoomJoined](ann, JoinRoom{Room: "go"})
 	const last = 400

@@ -18,8 +18,8 @@ type (
 	LeaveRoom struct {
 		Room string `json:"room"`
 	}
-	// Say may have an ID that the client makes up. A message that is sent again with its ID is
-	// published once.
+	// Say is answered when the message is stored. It may have an ID that the client makes up. A
+	// message that is sent again with its ID is published once.
 	Say struct {
 		Room string `json:"room"`
 		Text string `json:"text"`
@@ -51,6 +51,11 @@ type (
 		Text string    `json:"text"`
 		At   time.Time `json:"at"`
 		ID   string    `json:"id"` // of Say, or made up
+	}
+	// Stored is the answer to Say. The publication may arrive before or after it.
+	Stored struct {
+		Room string `json:"room"`
+		ID   string `json:"id"` // of Said
 	}
 	Users struct {
 		Room  string   `json:"room"`
@@ -88,6 +93,7 @@ func (Who) MessageType() string           { return "WHO" }
 func (SearchHistory) MessageType() string { return "SEARCH_HISTORY" }
 func (RoomJoined) MessageType() string    { return "ROOM_JOINED" }
 func (Said) MessageType() string          { return "SAID" }
+func (Stored) MessageType() string        { return "STORED" }
 func (Users) MessageType() string         { return "USERS" }
 func (HistoryFound) MessageType() string  { return "HISTORY_FOUND" }
 func (UserJoined) MessageType() string    { return "USER_JOINED" }

@@ -119,16 +119,16 @@ func (rs *rooms) leave(ctx *router.Context, m LeaveRoom) error {
 
 // say stores a message, which all nodes then deliver. After an error with the code OUTCOME_UNKNOWN the
 // message may have been stored; a client that sends it again with the same ID does not double it.
-func (rs *rooms) say(ctx *router.Context, m Say) error {
+func (rs *rooms) say(ctx *router.Context, m Say) (Stored, error) {
 	topic := topicOf(ctx.Conn().Identity(), m.Room)
 	if !ctx.Conn().Subscribed(topic) {
-		return errors.Errorf(errors.FailedPrecondition, "join the room first")
+		return Stored{}, errors.Errorf(errors.FailedPrecondition, "join the room first")
 	}
 	said := Said{m.Room, displayName(ctx.Conn()), m.Text, ctx.ReceivedAt().UTC(), cmp.Or(m.ID, rand.Text())}
 	timeout, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	_, err := rs.router.PublishStored(timeout, topic, said, &router.PublishOptions{IdempotencyKey: sender(ctx.Conn()) + " " + said.ID})
-	return err
+	return Stored{m.Room, said.ID}, err
 }
 
 // sender returns the user, or the address of a guest, whose name differs between nodes. Idempotency

@@ -51,6 +51,7 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 		RejectAfterUpgrade: true, // the page shows the reason
 		OnRejected:         logRejection,
 		OnPresence:         rooms.onPresence,
+		AnnounceLimits:     announceRateLimit(cfg), // the page sends as fast as the limit allows
 		LimitAction:        cfg.limitAction,
 		OnLimitExceeded:    onLimitExceeded(cfg.limitAction),
 		Limits:             cfg.limits,
@@ -75,7 +76,7 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 	router.Sends[SlowDown](r)
 	router.RPC(r, rooms.join).Timeout(storeTimeout).Serial() // a SAY that follows JOIN_ROOM waits until the client has joined
 	router.On(r, rooms.leave)
-	router.On(r, rooms.say)
+	router.RPC(r, rooms.say).Serial() // messages are stored in the order in which they were sent
 	router.RPC(r, rooms.who)
 	router.RPC(r, rooms.search).Timeout(storeTimeout)
 	return r
@@ -112,6 +113,11 @@ func newRateLimit(cfg config, policy limit.Policy, m *metrics.Metrics, onDryRun 
 	m.Limiter(policy.Name, fallback)
 	opts.Fallback = fallback
 	return ratelimit.New(redis.NewLimiter(cfg.redis, policy), &opts)
+}
+
+// announceRateLimit describes the rate limit to clients. It is the same in memory and with Redis.
+func announceRateLimit(cfg config) func(router.IngressContext) []router.AnnouncedLimit {
+	return ratelimit.Announce(memory.NewLimiter(cfg.policy), &ratelimit.Options{Name: cfg.policy.Name, Key: cfg.key, Cost: cost})
 }
 
 // searchCost is as much as five other messages: a search reads the whole history.
