@@ -85,13 +85,13 @@ const controlSocket = `void (window.WebSocket = class extends WebSocket {
 		WebSocket.latest = this;
 	}
 	set onmessage(f) {
-		super.onmessage = (event) => {
+		super.onmessage = f && ((event) => {
 			if (WebSocket.isDeaf) return;
 			const message = JSON.parse(event.data);
 			if (message.type !== "ROOM_JOINED" || ++WebSocket.joins !== 2) return f(event);
 			const payload = { code: "UNAVAILABLE", message: "not yet", retryable: true };
 			f(new MessageEvent("message", { data: JSON.stringify({ ...message, type: "RPC_ERROR", payload }) }));
-		};
+		});
 	}
 })`
 
@@ -99,7 +99,7 @@ const controlSocket = `void (window.WebSocket = class extends WebSocket {
 // first node, and to the second one after it has reconnected.
 func openTwoNodes(t *testing.T, browser context.Context) (ann, bob *page, disconnect, reconnect func()) {
 	t.Helper()
-	cfg := newConfig(t, "-capacity=1000")
+	cfg := newConfig(t, "-capacity=1000", "-refill=1000")
 	cfg.broker = memory.NewBroker()
 	one, two := newServer(cfg), newServer(cfg)
 	var nodes connector
@@ -175,14 +175,14 @@ func testPositionDecidesWhatIsShown(t *testing.T, browser context.Context) {
 	ann.say("first")
 	bob.waitEqual(conversation, []string{"ann: first"})
 	const said = `{"type":"SAID","meta":{"offset":%d},"payload":{"room":"garden","user":"zoe","text":"number %[1]d","id":"%[1]d"}}`
-	bob.receive(`{"type":"$ws:position","payload":{"topic":"room/~/shed","epoch":"K7","offset":5,"reset":true}}`)
+	bob.receive(`{"type":"$ws:position","meta":{},"payload":{"topic":"room/~/shed","epoch":"K7","offset":5,"reset":true}}`)
 	bob.receive(fmt.Sprintf(said, 2))
 	bob.receive(fmt.Sprintf(said, 2))
 	bob.receive(fmt.Sprintf(said, 1))
 	bob.waitEqual(conversation, []string{"ann: first", "zoe: number 2"})
-	bob.receive(`{"type":"$ws:position","payload":{"topic":"room/~/garden","epoch":"K7","offset":5}}`)
+	bob.receive(`{"type":"$ws:position","meta":{},"payload":{"topic":"room/~/garden","epoch":"K7","offset":5}}`)
 	assert.Zero(t, eval[int](bob, lostNotes))
-	bob.receive(`{"type":"$ws:position","payload":{"topic":"room/~/garden","epoch":"K7","offset":7,"lost":{"from":6,"to":7}}}`)
+	bob.receive(`{"type":"$ws:position","meta":{},"payload":{"topic":"room/~/garden","epoch":"K7","offset":7,"lost":{"from":6,"to":7}}}`)
 	bob.waitEqual(lostNotes, 1)
 	bob.receive(fmt.Sprintf(said, 8))
 	shown := []string{"ann: first", "zoe: number 2", "zoe: number 8"}
@@ -192,7 +192,7 @@ func testPositionDecidesWhatIsShown(t *testing.T, browser context.Context) {
 	bob.waitEqual(lostNotes, 2) // the server does not know the epoch
 	ann.say("second")
 	bob.waitEqual(conversation, append(shown, "ann: second"))
-	bob.receive(`{"type":"$ws:position","payload":{"topic":"room/~/garden","epoch":"K7","offset":12,"reset":true}}`)
+	bob.receive(`{"type":"$ws:position","meta":{},"payload":{"topic":"room/~/garden","epoch":"K7","offset":12,"reset":true}}`)
 	bob.waitEqual(lostNotes, 3)
 	bob.waitEqual(`WebSocket.joins`, 4)
 	ann.say("third")

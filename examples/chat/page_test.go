@@ -34,7 +34,8 @@ func TestPage(t *testing.T) {
 		test func(*testing.T, context.Context)
 	}{
 		{"messages reach both users", testMessagesReachBothUsers},
-		{"rejected messages show a countdown", testRejectedMessageShowsCountdown},
+		{"a flood is sent in order at the allowed rate", testFloodIsSentInOrderAtAllowedRate},
+		{"a rejected message is sent again in order", testRejectedMessageIsSentAgainInOrder},
 		{"phone layout fits", testPhoneLayoutFits},
 		{"reconnects after server restart", testReconnectsAfterServerRestart},
 		{"messages sent during an outage of Redis are shown", testMessagesDuringOutageAreShown},
@@ -44,7 +45,7 @@ func TestPage(t *testing.T) {
 		{"honors reconnect delay of server", testHonorsReconnectDelayOfServer},
 		{"join event before join reply is kept", testJoinEventBeforeReplyIsKept},
 		{"last of several room changes wins", testLastRoomChangeWins},
-		{"rejected text is not confused with same text of others", testSameTextOfOthersIsNotOwn},
+		{"own text is not confused with same text of others", testSameTextOfOthersIsNotOwn},
 		{"heartbeat detects silent connection", testHeartbeatDetectsSilentConnection},
 		{"markup is shown as text", testMarkupIsShownAsText},
 		{"rejected token is shown on the sign-in form", testRejectedTokenIsShownOnForm},

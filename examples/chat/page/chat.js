@@ -4,20 +4,24 @@
 import { Countdown } from "./countdown.js";
 import { byId, el } from "./dom.js";
 import { MessageList, drawAvatar } from "./messages.js";
+import { createClient, PenstockError } from "./penstock-client.js";
 import { Search } from "./search.js";
 import { prepareSignIn, remember, roomName, showSignIn } from "./signin.js";
-import { Socket, newId } from "./socket.js";
-import { announce, hideNotice, showConnection, showNotice, stopCountdown } from "./status.js";
+import { announce, hideNotice, reasonOf, resetConnection, sentence, showConnection, showNotice } from "./status.js";
+
+/** @import { Client } from "../../../clients/ts/src/types.ts" */
+/** @import { Contract } from "../contract.ts" */
 
 const MAX_TEXT_LENGTH = 500;
 const SHOW_COUNTER_FROM = 400;
 const BURST_SIZE = 30;
 const RETRY_DELAY_MS = 2_000;
+const CALL_TIMEOUT_MS = 10_000;
+const MAX_WAITING_MESSAGES = 10_000;
 const LOST_NOTE = "Some messages may be missing here.";
 const KEYBOARD_HINT = matchMedia("(pointer: coarse)").matches ? "" : "Enter sends, Shift+Enter starts a new line.";
 
 let session = null; // see startSession; null: signed out
-let socket = null;
 let unread = 0;
 
 const messages = new MessageList(
@@ -26,15 +30,16 @@ const messages = new MessageList(
 );
 const sendCountdown = new Countdown(
   { box: byId("send-countdown"), text: byId("send-countdown-text"), bar: byId("send-countdown-bar") },
-  (left) => (session?.joined ? `Retry in ${left} s` : `Joining #${session?.target} in ${left} s`),
-  sendCountdownChanged,
+  () => (session?.waiting ? session.client.nextAllowedAt("SAY") ?? 0 : undefined),
+  (left) => `Next message in ${left} s` + (session.waiting > 1 ? `, ${session.waiting} waiting` : ""),
 );
-const search = new Search(findMessages);
+const search = new Search(findMessages, () => session?.client.nextAllowedAt("SEARCH_HISTORY"));
 
 // Sign-in and sign-out
 
 function startSession(token, room) {
   session = {
+    client: connect(token),
     token,
     name: token.split(":").pop(),
     target: room, // the room that the user wants to be in
@@ -42,7 +47,11 @@ function startSession(token, room) {
     shown: null, // the room whose messages are shown
     position: {}, // epoch and offset up to which its messages are shown
     users: new Set(),
-    outbox: new Map(), // correlation IDs of sent messages that the server has not published yet, by message ID
+    own: new Set(), // IDs of messages that were sent and not received
+    waiting: 0, // messages without an answer
+    connection: new AbortController(), // aborted when the connection changes
+    calls: new Map(), // the AbortController of the latest call, by type
+    whenJoined: [], // functions to be called after ROOM_JOINED
     isJoining: false, // JOIN_ROOM has no reply yet
     earlyEvents: [], // events of the target room that arrive before ROOM_JOINED, to be replayed after it
     joinAttempt: 0, // a reply to an earlier attempt is outdated
@@ -53,42 +62,73 @@ function startSession(token, room) {
   byId("user-name").textContent = token || "guest";
   byId("room-name").textContent = `#${room}`;
   messages.clear();
-  socket = new Socket(token, { onState: connectionChanged, onMessage: handleMessage, onRejected: (name) => signOut({ name }) });
-  socket.start();
+  void session.client.connect();
   byId("text").focus();
+}
+
+// The server checks the name, which is the token: another attempt would make no difference.
+function connect(token) {
+  /** @type {Client<Contract>} */
+  const client = createClient({
+    url: new URL("/ws", location.href.replace(/^http/, "ws")).href,
+    token: () => token,
+    timeoutMs: CALL_TIMEOUT_MS,
+    pacing: true,
+    queue: { messages: MAX_WAITING_MESSAGES },
+    stopOn: (code) => code === 4401,
+  });
+  client.onState((state, info) => session?.client === client && connectionChanged(state, info));
+  client.onError((error) => (error instanceof PenstockError ? showNotice(reasonOf(error)) : console.error(error)));
+  for (const type of Object.keys(handlers)) client.on(type, (payload, meta) => handleEvent(type, payload, meta));
+  client.on("SLOW_DOWN", slowDown);
+  return client;
 }
 
 // errors: texts for the fields of the sign-in form, by name
 function signOut(errors = {}) {
+  const { client } = session;
+  session = null;
+  client.close();
   search.clear();
-  socket.stop();
-  socket = session = null;
-  stopCountdown();
+  resetConnection();
   hideNotice();
-  sendCountdown.stop();
-  search.stopCountdown();
+  sendCountdown.update();
   setSidePanel(false);
   showSignIn(errors);
 }
 
 // Connection
 
-function connectionChanged(state) {
-  showConnection(state);
-  if (state.name === "online") {
-    join(session.target);
-  } else {
-    session.joined = null;
-    sendCountdown.stop();
-    search.stopCountdown();
-  }
+function connectionChanged(state, info) {
+  if (state === "closed") return signOut({ name: sentence(info.error.message) });
+  session.joined = null;
+  session.connection.abort();
+  session.connection = new AbortController();
+  showConnection(state, info);
+  if (state === "open") join(session.target);
   refreshComposer();
+}
+
+// call sends a message that must not be sent on another connection, where JOIN_ROOM precedes it.
+async function call(type, payload, { signal, ...options } = {}) {
+  const { client, calls, connection } = session;
+  const controller = new AbortController();
+  calls.set(type, controller);
+  const signals = [connection.signal, controller.signal, ...(signal ? [signal] : [])];
+  try {
+    return await client.call(type, payload, { signal: AbortSignal.any(signals), ...options });
+  } catch (error) {
+    throw error.cause instanceof PenstockError ? error.cause : error;
+  } finally {
+    if (calls.get(type) === controller) calls.delete(type);
+  }
 }
 
 // These buttons disappear when pressed, so the focus moves to the text field.
 
+// The client connects at once when the network returns.
 function reconnectNow() {
-  socket.reconnectNow();
+  dispatchEvent(new Event("online"));
   byId("text").focus();
 }
 
@@ -114,31 +154,22 @@ const handlers = {
   "$ws:position": movePosition,
 };
 
-function handleMessage(type, payload, meta) {
+function handleEvent(type, payload, meta) {
   const room = payload.room ?? payload.topic?.split("/").slice(2).join("/"); // a topic is room/{tenant}/{name}
-  if (type === "ERROR" || type === "RPC_ERROR") {
-    showEventError(payload);
-  } else if (type === "SLOW_DOWN") {
-    slowDown(payload);
-  } else if (!Object.hasOwn(handlers, type)) {
-    return;
-  } else if (session.isJoining && room === session.target) {
+  if (session.isJoining && room === session.target) {
     session.earlyEvents.push(() => handlers[type](payload, meta));
   } else if (room === session.joined) {
     handlers[type](payload, meta);
   }
 }
 
-// An error without a call in flight: the call has timed out, or the error has no correlation ID.
-function showEventError({ message, code, retryAfterMs }) {
-  showNotice(message || code);
-  if (code === "RESOURCE_EXHAUSTED" && retryAfterMs > 0) sendCountdown.start(retryAfterMs);
-}
-
-// The server sends SLOW_DOWN in place of an error if -on-exceeded is custom.
+// The server sends SLOW_DOWN in place of an error if -on-exceeded is custom. It does not say which
+// call the server rejected: it is the latest one.
 function slowDown({ refused: rejectedType, retryAfterMs }) {
-  const error = { code: "RESOURCE_EXHAUSTED", message: "rate limit exceeded", retryable: true, retryAfterMs };
-  if (!socket.rejectLatest(rejectedType, error)) showEventError(error);
+  const error = new PenstockError("RESOURCE_EXHAUSTED", "rate limit exceeded", { retryable: true, retryAfterMs });
+  const latest = session.calls.get(rejectedType);
+  if (latest) latest.abort(error);
+  else showNotice(error.message);
 }
 
 // The message after the position has the next offset. An earlier one is known, and a later one means
@@ -148,10 +179,9 @@ function receiveSaid(message, { offset }) {
   if (offset > next) loadAgain();
   if (offset !== next) return;
   session.position.offset = offset;
-  const call = session.outbox.get(message.id);
-  messages.addReceived(message, Boolean(call) || isMe(message.user));
-  if (call) socket.resolve(call);
-  else if (document.hidden) showUnread(unread + 1);
+  const own = session.own.delete(message.id);
+  messages.addReceived(message, own || isMe(message.user));
+  if (!own && document.hidden) showUnread(unread + 1);
 }
 
 // The server moves the position without a message, for example behind messages that are lost.
@@ -181,17 +211,18 @@ function showUnread(count) {
 
 async function join(room) {
   const startedIn = session;
+  const { signal } = startedIn.connection;
   const attempt = ++startedIn.joinAttempt;
   startedIn.target = room;
   startedIn.isJoining = true;
   startedIn.earlyEvents = [];
   refreshComposer();
-  const outdated = () => startedIn !== session || attempt !== startedIn.joinAttempt;
+  const outdated = () => startedIn !== session || signal.aborted || attempt !== startedIn.joinAttempt;
   try {
     const since = room === startedIn.shown ? startedIn.position : {};
-    const joined = await socket.call("JOIN_ROOM", { room, ...since }).reply;
+    const joined = await call("JOIN_ROOM", { room, ...since });
     if (!outdated()) showJoined(room, joined);
-    else if (startedIn === session && room !== session.target && room !== session.joined) leave(room); // the user has chosen another room
+    else if (startedIn === session && !signal.aborted && room !== session.target && room !== session.joined) leave(room); // the user has chosen another room
   } catch (error) {
     if (!outdated()) joinFailed(room, error, outdated);
   }
@@ -213,6 +244,7 @@ function showJoined(room, { users, history, lost, epoch, offset = 0 }) {
   if (previous && previous !== room) leave(previous);
   showPeople();
   refreshComposer();
+  for (const proceed of session.whenJoined.splice(0)) proceed();
 }
 
 function replayEarlyEvents() {
@@ -237,36 +269,27 @@ function showRoom(room) {
 function joinFailed(room, error, outdated) {
   session.isJoining = false;
   if (room === session.joined) replayEarlyEvents();
-  if (error.code === "CONNECTION_LOST") return; // connectionChanged joins again
-  if (error.isRateLimit) {
-    sendCountdown.start(error.retryAfterMs);
-    setTimeout(() => outdated() || join(room), error.retryAfterMs);
-  } else if (session.joined && session.joined !== room) {
+  if (error.code === "ABORTED") return; // the connection is lost: connectionChanged joins again
+  if (session.joined && session.joined !== room) {
     session.target = session.joined;
-    showNotice(`Could not join #${room}: ${error.message}`);
-  } else if (error.code === "TIMEOUT") {
-    showNotice(error.message);
-    join(room);
+    showNotice(`Could not join #${room}: ${reasonOf(error)}`);
   } else if (error.retryable) {
-    showNotice(`Could not load #${room} yet: ${error.message}`);
-    setTimeout(() => outdated() || join(room), RETRY_DELAY_MS);
+    showNotice(`Could not load #${room} yet: ${reasonOf(error)}`);
+    setTimeout(() => outdated() || join(room), error.retryAfterMs ?? RETRY_DELAY_MS);
   } else {
-    signOut({ room: `Could not join #${room}: ${error.message}` });
+    signOut({ room: `Could not join #${room}: ${reasonOf(error)}` });
   }
   refreshComposer();
 }
 
 function leave(room) {
-  const sentOn = socket;
-  sentOn.call("LEAVE_ROOM", { room }).reply.catch((error) => {
-    if (error.isRateLimit) setTimeout(() => sentOn === socket && session.joined !== room && leave(room), error.retryAfterMs);
-  });
+  void session.client.send("LEAVE_ROOM", { room });
 }
 
 function switchRoom(event) {
   event.preventDefault();
   const room = roomName(byId("switch-room").value);
-  if (!room || !socket.isOpen) return;
+  if (!room || session.client.state !== "open") return;
   byId("switch-room").value = "";
   setSidePanel(false);
   byId("text").focus();
@@ -308,7 +331,7 @@ function sendBurst() {
   const entry = messages.addBurst(BURST_SIZE);
   const deliveries = Array.from({ length: BURST_SIZE }, (_, i) => deliver(`Number ${i + 1} of ${BURST_SIZE}`).then(
     () => messages.setBurstResult(entry, i, "delivered"),
-    (error) => messages.setBurstResult(entry, i, error.isUnknownOutcome ? "unconfirmed" : "rejected"),
+    (error) => messages.setBurstResult(entry, i, isUnknownOutcome(error) ? "unconfirmed" : "rejected"),
   ));
   Promise.all(deliveries).then(() => {
     messages.moveToEnd(entry);
@@ -317,39 +340,51 @@ function sendBurst() {
   byId("text").focus();
 }
 
-// deliver resolves when the server has published the message to the room.
+// deliver resolves when the server has stored the message. A message that could not be sent
+// because the connection has changed is sent on the next one, with the same ID.
 async function deliver(text, id = newId()) {
-  const { outbox, joined: room } = session;
-  const { id: call, reply } = socket.call("SAY", { room, text, id });
-  outbox.set(id, call);
+  const mine = session;
+  const room = mine.joined;
+  mine.own.add(id);
+  mine.waiting++;
   try {
-    await reply;
-  } catch (error) {
-    if (error.isRateLimit) sendCountdown.start(error.retryAfterMs);
-    throw error;
+    for (;;) {
+      const { signal } = mine.connection;
+      const stored = call("SAY", { room, text, id }, { timeoutMs: Infinity });
+      sendCountdown.update();
+      try {
+        return await stored;
+      } catch (error) {
+        if (mine !== session || !signal.aborted || error.code !== "CANCELLED") throw error;
+      }
+      await new Promise((resolve) => mine.whenJoined.push(resolve));
+    }
   } finally {
-    outbox.delete(id);
+    mine.waiting--;
+    sendCountdown.update();
   }
 }
 
 function failureOf(error) {
-  if (error.isRateLimit) return { state: "rejected", reason: "Rejected: rate limit exceeded.", canRetry: true };
-  if (error.isUnknownOutcome) return { state: "unconfirmed", reason: "Not confirmed.", canRetry: true };
-  if (error.retryAfterMs === null) return { state: "rejected", reason: `Never accepted: ${error.message}.`, canRetry: false };
-  return { state: "rejected", reason: `Rejected: ${error.message}.`, canRetry: error.retryable };
+  if (isUnknownOutcome(error)) return { state: "unconfirmed", reason: "Not confirmed.", canRetry: true };
+  if (error.retryAfterMs === null) return { state: "rejected", reason: `Never accepted: ${reasonOf(error)}.`, canRetry: false };
+  return { state: "rejected", reason: `Rejected: ${reasonOf(error)}.`, canRetry: error.retryable };
 }
 
-function sendCountdownChanged(isRunning) {
-  refreshComposer();
-  if (!session?.joined) return;
-  announce(isRunning ? `Message rejected: rate limit exceeded. ${byId("send-countdown-text").textContent}.` : "You can send again.");
+// The server may have stored the message.
+function isUnknownOutcome({ code, mayHaveExecuted }) {
+  return mayHaveExecuted || code === "OUTCOME_UNKNOWN" || code === "DEADLINE_EXCEEDED";
+}
+
+// crypto.randomUUID is available only over https and on localhost.
+function newId() {
+  return Array.from(crypto.getRandomValues(new Uint32Array(3)), (n) => n.toString(36)).join("-");
 }
 
 function composerState() {
   const length = [...byId("text").value.trim()].length;
-  if (!socket?.isOpen) return { name: "offline", hint: "Not connected. Your text is kept." };
+  if (session?.client.state !== "open") return { name: "offline", hint: "Not connected. Your text is kept." };
   if (!session.joined) return { name: "joining", hint: `Joining #${session.target}…` };
-  if (sendCountdown.isRunning) return { name: "limited", hint: "Rate limit exceeded. Your text is kept." };
   if (length > MAX_TEXT_LENGTH) return { name: "too-long", hint: `Too long by ${length - MAX_TEXT_LENGTH} characters.` };
   return { name: "ready", hint: KEYBOARD_HINT };
 }
@@ -388,24 +423,20 @@ function showPeople() {
 
 async function refreshPeople() {
   const room = session.joined;
-  const { reply } = socket.call("WHO", { room });
   try {
-    const { users } = await reply;
+    const { users } = await call("WHO", { room });
     if (room !== session?.shown) return;
     session.users = new Set(users);
     showPeople();
   } catch (error) {
-    if (session) showNotice(`Could not refresh the list of people: ${error.message}`);
+    if (session) showNotice(`Could not refresh the list of people: ${reasonOf(error)}`);
   }
 }
 
 // Search
 
 async function findMessages(query, signal) {
-  const sentOn = socket;
-  const { id, reply } = sentOn.call("SEARCH_HISTORY", { room: session.joined, query });
-  signal.addEventListener("abort", () => sentOn.abort(id));
-  const { matches } = await reply;
+  const { matches } = await call("SEARCH_HISTORY", { room: session.joined, query }, { signal });
   return matches ?? [];
 }
 

@@ -1,55 +1,42 @@
-// The wait after a rejected message, shown as a countdown in seconds and a progress bar.
+// The wait for a rate limit, shown as a countdown in seconds and a progress bar.
 
 const TICK_MS = 100;
 
 export class Countdown {
   #nodes;
+  #nextAt;
   #describe;
-  #onChange;
   #timer = 0;
-  #endsAt = 0;
+  #leftMs = 0;
   #durationMs = 1;
 
-  // nodes: box, text and bar. describe(seconds) returns the text to show.
-  // onChange(isRunning) is called after a start and after the end.
-  constructor(nodes, describe, onChange) {
+  // nodes: box, text and bar. nextAt() returns when the next message is sent, by performance.now,
+  // or undefined if none waits. describe(seconds) returns the text to show.
+  constructor(nodes, nextAt, describe) {
     this.#nodes = nodes;
+    this.#nextAt = nextAt;
     this.#describe = describe;
-    this.#onChange = onChange;
   }
 
-  get isRunning() {
-    return this.#timer !== 0;
-  }
-
-  // start replaces a running countdown.
-  start(ms) {
-    const wasRunning = this.isRunning;
-    clearInterval(this.#timer);
-    this.#durationMs = Math.max(ms, 1);
-    this.#endsAt = performance.now() + ms;
-    this.#timer = setInterval(() => this.#tick(), TICK_MS);
-    this.#nodes.box.hidden = false;
-    this.#tick();
-    if (!wasRunning) this.#onChange(true);
-  }
-
-  stop() {
-    if (!this.isRunning) return;
-    clearInterval(this.#timer);
-    this.#timer = 0;
-    this.#nodes.box.hidden = true;
-    this.#onChange(false);
-  }
-
-  #tick() {
-    const leftMs = this.#endsAt - performance.now();
-    if (leftMs <= 0) {
-      this.stop();
-      return;
-    }
+  // update starts or stops the countdown. Call it when messages begin or end to wait. While they
+  // wait, the countdown follows the client, and shows no zero between two of them.
+  update() {
+    const at = this.#nextAt();
+    if (at === undefined) return this.#stop();
+    const leftMs = at - performance.now();
+    if (leftMs <= 0) return;
+    if (leftMs > this.#leftMs) this.#durationMs = leftMs;
+    this.#leftMs = leftMs;
     this.#nodes.text.textContent = this.#describe(seconds(leftMs));
     this.#nodes.bar.value = leftMs / this.#durationMs;
+    this.#nodes.box.hidden = false;
+    this.#timer ||= setInterval(() => this.update(), TICK_MS);
+  }
+
+  #stop() {
+    clearInterval(this.#timer);
+    this.#timer = this.#leftMs = 0;
+    this.#nodes.box.hidden = true;
   }
 }
 

@@ -3,25 +3,50 @@
 import { byId } from "./dom.js";
 import { seconds } from "./countdown.js";
 
+const STATES = { connecting: "connecting", open: "online", waiting: "reconnecting", paused: "offline" };
 const STATE_LABELS = { connecting: "Connecting", online: "Online", reconnecting: "Reconnecting", offline: "Offline" };
+const REASONS = { ABORTED: "the connection was lost", CANCELLED: "the connection has changed", DEADLINE_EXCEEDED: "there was no answer in time" };
 const NOTICE_MS = 12_000;
 
+let reason = ""; // why there is no connection; empty before the first attempt has failed
+let previous = "";
 let countdown = 0;
 let noticeTimer = 0;
 
-export function showConnection({ name, until, reason, attempt }) {
-  stopCountdown();
+// showConnection shows a state of the client.
+export function showConnection(state, { error, retryAt }) {
+  clearInterval(countdown);
+  if (error) reason = describe(error, previous === "open");
+  if (state === "open") reason = "";
+  previous = state;
+  const name = state === "waiting" && !navigator.onLine ? "offline" : STATES[state];
   byId("status").dataset.state = name;
   byId("status-text").textContent = STATE_LABELS[name];
-  byId("connection").hidden = name === "online" || attempt === 0;
+  byId("connection").hidden = reason === "";
   byId("connection-reason").textContent = name === "offline" ? "This device is offline." : reason;
   byId("connection-wait").textContent = "Connecting…";
-  byId("reconnect-now").disabled = name === "connecting";
-  if (name === "reconnecting" || name === "offline") countDownTo(until);
+  byId("reconnect-now").disabled = state === "connecting";
+  if (retryAt) countDownTo(retryAt);
 }
 
-export function stopCountdown() {
+export function resetConnection() {
   clearInterval(countdown);
+  reason = previous = "";
+}
+
+// A close frame without the error of a server has a text for developers.
+function describe({ code, message, retryAfterMs }, wasOnline) {
+  if (code !== "UNAVAILABLE" || retryAfterMs) return sentence(message);
+  return wasOnline ? "The connection was lost." : "The server cannot be reached.";
+}
+
+// reasonOf returns the text of an error. Those of the client itself have a code alone.
+export function reasonOf({ code, message }) {
+  return message === code ? REASONS[code] ?? code : message;
+}
+
+export function sentence(text) {
+  return `${text[0].toUpperCase()}${text.slice(1)}.`;
 }
 
 function countDownTo(until) {
