@@ -36,6 +36,8 @@ func TestPage(t *testing.T) {
 		{"messages reach both users", testMessagesReachBothUsers},
 		{"a flood is sent in order at the allowed rate", testFloodIsSentInOrderAtAllowedRate},
 		{"a rejected message is sent again in order", testRejectedMessageIsSentAgainInOrder},
+		{"waiting messages survive a connection", testWaitingMessagesSurviveConnection},
+		{"a custom message ends the latest call", testCustomMessageEndsLatestCall},
 		{"phone layout fits", testPhoneLayoutFits},
 		{"reconnects after server restart", testReconnectsAfterServerRestart},
 		{"messages sent during an outage of Redis are shown", testMessagesDuringOutageAreShown},
