@@ -39,21 +39,32 @@ func testFloodIsSentInOrderAtAllowedRate(t *testing.T, browser context.Context) 
 	bob.say("How many drops per second?")
 
 	var own, received []string
-	ann.do(chromedp.Focus(chromedp.ID("text")))
+	ann.flood("drop", 9)
 	for n := range 9 {
-		ann.press(fmt.Sprint("drop ", n) + kb.Enter)
 		own = append(own, fmt.Sprint("You: drop ", n))
 		received = append(received, fmt.Sprint("ann: drop ", n))
 	}
 	ann.waitFor(`document.querySelector("#send-countdown").checkVisibility() && document.querySelectorAll("[data-state=pending]").length > 1`)
 	assert.True(t, eval[bool](ann, hasJoined), "the user can write on")
 	ann.checkScreen("paced")
+	assert.Equal(t, "Messages wait for the rate limit.", eval[string](ann, `document.querySelector("#announce").textContent`))
 	ann.waitFor(`!document.querySelector("[data-state=pending]")`)
 	bob.waitEqual(conversation+".slice(1)", received)
 	ann.waitEqual(conversation+".slice(1)", own)
 	assert.Zero(t, eval[int](ann, "rejections"))
 	ann.waitFor(`!document.querySelector("#send-countdown").checkVisibility()`)
 	ann.checkWaits()
+}
+
+// flood sends several messages at once.
+func (p *page) flood(text string, count int) {
+	p.t.Helper()
+	eval[chromedp.Void](p, fmt.Sprintf(`void (() => {
+		for (let n = 0; n < %d; n++) {
+			document.querySelector("#text").value = %q + " " + n;
+			document.querySelector("#composer").requestSubmit();
+		}
+	})()`, count, text))
 }
 
 // checkWaits checks the texts of the countdown.
@@ -80,19 +91,16 @@ func testRejectedMessageIsSentAgainInOrder(t *testing.T, browser context.Context
 	two := one.openTab(chat.url(), desktop)
 	two.press(kb.Enter)
 	two.waitFor(hasJoined)
+	one.flood("one", 6)
+	two.flood("two", 3)
 	var want []string
-	for _, p := range []*page{one, two} {
-		p.do(chromedp.Focus(chromedp.ID("text")))
-	}
-	for n := range 4 {
-		one.press(fmt.Sprint("one ", n) + kb.Enter)
-		two.press(fmt.Sprint("two ", n) + kb.Enter)
+	for n := range 6 {
 		want = append(want, fmt.Sprint("You: one ", n))
 	}
 	for _, p := range []*page{one, two} {
 		p.waitFor(`!document.querySelector("[data-state=pending]")`)
 		p.waitEqual(conversation+`.filter((text) => text.includes("one"))`, want)
-		p.waitEqual(conversation+`.length`, 8)
+		p.waitEqual(conversation+`.length`, 9)
 	}
 	assert.Positive(t, eval[int](one, "rejections"), "the page is rejected only if the model is wrong")
 }

@@ -32,6 +32,7 @@ const sendCountdown = new Countdown(
   { box: byId("send-countdown"), text: byId("send-countdown-text"), bar: byId("send-countdown-bar") },
   () => (session?.waiting ? session.client.nextAllowedAt("SAY") ?? 0 : undefined),
   (left) => `Next message in ${left} s` + (session.waiting > 1 ? `, ${session.waiting} waiting` : ""),
+  () => announce("Messages wait for the rate limit."),
 );
 const search = new Search(findMessages, () => session?.client.nextAllowedAt("SEARCH_HISTORY"));
 

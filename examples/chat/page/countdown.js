@@ -6,16 +6,18 @@ export class Countdown {
   #nodes;
   #nextAt;
   #describe;
+  #onStart;
   #timer = 0;
   #leftMs = 0;
   #durationMs = 1;
 
   // nodes: box, text and bar. nextAt() returns when the next message is sent, by performance.now,
-  // or undefined if none waits. describe(seconds) returns the text to show.
-  constructor(nodes, nextAt, describe) {
+  // or undefined if none waits. describe(seconds) returns the text to show. onStart may be undefined.
+  constructor(nodes, nextAt, describe, onStart) {
     this.#nodes = nodes;
     this.#nextAt = nextAt;
     this.#describe = describe;
+    this.#onStart = onStart;
   }
 
   // update starts or stops the countdown. Call it when messages begin or end to wait. While they
@@ -30,7 +32,9 @@ export class Countdown {
     this.#nodes.text.textContent = this.#describe(seconds(leftMs));
     this.#nodes.bar.value = leftMs / this.#durationMs;
     this.#nodes.box.hidden = false;
-    this.#timer ||= setInterval(() => this.update(), TICK_MS);
+    if (this.#timer) return;
+    this.#timer = setInterval(() => this.update(), TICK_MS);
+    this.#onStart?.();
   }
 
   #stop() {
