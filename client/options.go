@@ -14,7 +14,7 @@ import (
 type Options struct {
 	// Token returns the token with which the client authenticates: it is sent as the query parameter
 	// access_token. It is called before every attempt to connect, and when the server warns that the
-	// identity expires. expired is true if the server has rejected the last token. An error counts as
+	// identity expires. expired is true if the server has rejected the last token, or says that it expires. An error counts as
 	// a failed attempt. If nil, no token is sent.
 	Token func(ctx context.Context, expired bool) (string, error)
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -97,6 +98,8 @@ var nodeBuild struct {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "6") // the TypeScript client waits more than it computes
 	code := m.Run()
 	if nodeBuild.dir != "" {
 		_ = os.RemoveAll(nodeBuild.dir)
