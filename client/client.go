@@ -27,6 +27,7 @@ type Client struct {
 	start      sync.Once
 	ctx        context.Context //nolint:containedctx // ends when the client is closed
 	cancel     context.CancelCauseFunc
+	handled    chan struct{}      // receives a value when a handler has returned
 	ended      chan struct{}      // closed when the last goroutine of the client has ended
 	goroutines sync.WaitGroup     // of connections
 	events     executor.FuncQueue // calls handlers and hooks, one at a time
@@ -53,7 +54,7 @@ type Client struct {
 // call of Connect, Send, Call, Stream or Subscribe. If opts is nil, the zero Options apply; otherwise
 // opts is copied. New panics if an option is invalid.
 func New(url string, opts *Options) *Client {
-	c := &Client{url: url, changed: make(chan struct{}), ended: make(chan struct{})}
+	c := &Client{url: url, changed: make(chan struct{}), ended: make(chan struct{}), handled: make(chan struct{}, 1)}
 	if opts != nil {
 		c.opts = *opts
 	}

@@ -204,3 +204,39 @@ func TestClose_FailsEverythingThatWaits(t *testing.T) {
 	assert.ErrorIs(t, client.Send(ctx, c, say{}), client.ErrClosed)
 	<-c.Done()
 }
+
+func TestOn_SlowHandlersMissNoPublication(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	router.Topic(s.Router, "room/{id}", &router.TopicOptions{
+		History: router.History{Messages: 10_000}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+	})
+	s.start()
+	connections := make(chan client.State, 1000)
+	c, ctx := s.connect(&client.Options{MaxQueuedBytes: 2000, OnState: func(s client.State, _ error) {
+		if s == client.Open {
+			connections <- s
+		}
+	}}), testContext(t)
+	release, received := make(chan struct{}), make(chan string, 2000)
+	client.On(c, func(m said, _ *client.Received) {
+		<-release
+		received <- m.Text
+	})
+	_, err := c.Subscribe(ctx, "room/go", &client.SubscribeOptions{OnLoss: func(l client.Loss) { received <- fmt.Sprint(l) }})
+	require.NoError(t, err)
+	for i := range 500 {
+		_, err := s.PublishStored(ctx, "room/go", said{fmt.Sprint(i)}, nil)
+		require.NoError(t, err)
+	}
+	close(release)
+	for i := range 500 {
+		select {
+		case text := <-received:
+			require.Equal(t, fmt.Sprint(i), text)
+		case <-ctx.Done():
+			t.Fatal("missing", i)
+		}
+	}
+	assert.Greater(t, len(connections), 1, "the connection was closed because the handlers were slow")
+}

@@ -52,7 +52,7 @@ type Options struct {
 	MaxReadBytes int64
 
 	// MaxQueuedBytes bounds the received messages that wait for handlers. A connection that exceeds
-	// it is closed, and opened again when the handlers have caught up. The default is 64 MiB.
+	// it is closed, and opened again when the handlers have caught up to half of it. The default is 64 MiB.
 	MaxQueuedBytes int64
 
 	// OnState is called after every change of the state, in order. err is the reason of Waiting and

@@ -75,6 +75,10 @@ func (c *Client) dispatch(cn *conn, bytes int, f func()) {
 			c.mu.Lock()
 			c.queuedBytes -= int64(bytes)
 			c.mu.Unlock()
+			select {
+			case c.handled <- struct{}{}:
+			default:
+			}
 		}()
 		f()
 	})

@@ -29,6 +29,7 @@ func (c *Client) run() {
 		} else if delay, again := r.next(err, &c.opts.Backoff); again {
 			c.setState(Waiting, err)
 			c.pause(delay)
+			c.awaitHandlers()
 			if c.ctx.Err() == nil {
 				c.setState(Connecting, nil)
 				continue
@@ -40,6 +41,23 @@ func (c *Client) run() {
 		c.finish(err)
 		return
 	}
+}
+
+// awaitHandlers waits until at most half of the messages that may wait for handlers do.
+func (c *Client) awaitHandlers() {
+	for c.handlersAreBehind() {
+		select {
+		case <-c.handled:
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+func (c *Client) handlersAreBehind() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queuedBytes > c.opts.MaxQueuedBytes/2
 }
 
 // pause waits before the next attempt.
