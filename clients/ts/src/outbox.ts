@@ -6,7 +6,7 @@ import type { ClientOptions } from "./types.js";
 
 // The ordered queue of messages, and the messages that wait for an answer.
 
-const MAX_BUFFERED_BYTES = 1 << 20; // of a socket: browsers buffer without limit
+const MAX_BUFFERED_BYTES = 1e6; // of a socket: browsers buffer without limit
 const BUFFER_CHECK_MS = 50;
 const IN_FLIGHT_RETRY_MS = 1000;
 
@@ -36,7 +36,7 @@ export interface Entry {
   link?: Link | undefined; // that it was sent on
   send(to: Link, uncertain?: boolean): void;
   settle(error?: PenstockError, payload?: any, id?: string): void;
-  receive(frame: Frame, id: string): void;
+  receive(frame: Frame, id: string, error?: PenstockError): void;
   /** The link is lost. */
   drop(): void;
   cancel(): void;
@@ -44,7 +44,7 @@ export interface Entry {
   grant(credit: number): void;
 }
 
-export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000, bytes = 1 << 20, policy } = {}, pacing }: ClientOptions) {
+export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000, bytes = 1e6, policy } = {}, pacing }: ClientOptions) {
   const { now, after } = env;
   const prefix = env.random().toString(36).slice(2) + "-";
   const pending = new Map<string, Entry>();
@@ -110,7 +110,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
       send(to) {
         if (oneWay) stopTimer(); // only waiting is bounded
         if (ack || !oneWay) {
-          id = prefix + ++count;
+          id = prefix + ++count + (oneWay ? "e" : ""); // only those of calls end with a digit
           entry.link = to;
           pending.set(id, entry);
         }
@@ -131,8 +131,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
         flush();
       },
 
-      receive({ type: answer, meta: { timestamp }, payload: result }, of) {
-        const error = /^(RPC_)?ERROR$/.test(answer) ? decodeError(result) : undefined;
+      receive({ type: answer, meta: { timestamp }, payload: result }, of, error) {
         pacer.confirm(of, !!error && !admitted);
         if (error && !admitted) {
           const { retryable, retryAfterMs, details } = error;
@@ -156,7 +155,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
 
       drop() {
         if (idempotent) wait();
-        else entry.settle(new PenstockError("ABORTED", "connection lost", { mayHaveExecuted: true }));
+        else entry.settle(new PenstockError("ABORTED", "disconnected", { mayHaveExecuted: true }));
       },
 
       cancel() {
@@ -189,15 +188,16 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
     submit,
     tell,
 
-    /** Handles a message if it is an answer. */
-    receive(from: Link, frame: Frame): boolean {
+    /** Handles a message if it is an answer or an error, and returns something truthy then. */
+    receive(from: Link, frame: Frame): unknown {
       const { type, meta, payload } = frame;
       const id = meta.correlationId;
       const entry = pending.get(id!);
-      if (entry && entry.link === from) entry.receive(frame, id!);
-      else if (!id && type === "ERROR") env.deliver("$error", decodeError(payload));
-      else return !!id; // late
-      return true;
+      const error = /^(RPC_)?ERROR$/.test(type) ? decodeError(payload) : undefined;
+      if (entry?.link === from) entry.receive(frame, id!, error);
+      // The error has no ID, or that of an event which was admitted before its handler failed.
+      else if (error && !/\d$/.test(id!)) env.deliver("$error", error);
+      return id || error;
     },
 
     /** Sends what waits on a link. Without one, requests of the protocol end: they are made again. */

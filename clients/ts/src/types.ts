@@ -139,7 +139,7 @@ export interface Subscription {
 export interface Client<C = AnyContract> {
   readonly state: State;
   onState(listener: (state: State, info: StateInfo) => void): Off;
-  /** Listens for errors that no promise reports: of messages without ID, handlers and token requests. */
+  /** Listens for errors that no promise reports: of events whose handler failed after they were admitted, handlers of the client and token requests. */
   onError(listener: (error: unknown, type?: string) => void): Off;
   /** Resolved when the connection is open, rejected when the client has stopped. */
   connect(): Promise<void>;
@@ -177,7 +177,7 @@ export interface Client<C = AnyContract> {
 export interface QueueOptions {
   /** The most messages that wait, 1,000 by default. */
   messages?: number;
-  /** The most characters of their payloads, 1,048,576 by default. */
+  /** The most characters of their payloads, 1,000,000 by default. */
   bytes?: number;
   /**
    * What happens when the queue is full. drop-newest (default): the new message is rejected. drop-oldest: the message

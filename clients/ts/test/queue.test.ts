@@ -105,3 +105,24 @@ test("rule 48: close drops what waits", async () => {
   await f.greet();
   assert.equal(f.socket.all("A").length, 0);
 });
+
+test("an error after the acknowledgment of an event reaches onError", async () => {
+  const f = await connected();
+  const sent = outcome(f.client.send("SAY", {}));
+  const { correlationId } = f.first.last("SAY").meta;
+  f.first.receive("$ws:ack", undefined, { correlationId });
+  assert.equal((await sent)?.error, undefined);
+  f.first.receive("RPC_ERROR", { code: "NOT_FOUND", retryable: false }, { correlationId });
+  assert.deepEqual(f.errors.map((error: any) => error.code), ["NOT_FOUND"]);
+});
+
+test("the late answer of a call that was canceled is ignored", async () => {
+  const f = await connected();
+  const controller = new AbortController();
+  const call = outcome(f.client.call("ASK", {}, { signal: controller.signal }));
+  const { correlationId } = f.first.last("ASK").meta;
+  controller.abort();
+  assert.equal((await call)?.error.code, "CANCELLED");
+  f.first.receive("RPC_ERROR", { code: "CANCELLED", retryable: false }, { correlationId });
+  assert.deepEqual(f.errors, []);
+});
