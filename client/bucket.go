@@ -204,7 +204,7 @@ func number(v any) float64 {
 func (c *Client) NextAllowedAt(typ string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := now()
+	at := time.Now()
 	wait := c.pacer.wait(&outgoing{typ: typ}, at)
 	if wait <= 0 || wait >= forever {
 		return time.Time{}

@@ -16,6 +16,11 @@ import (
 // has answered it: it may have been handled, or not. Sending it again may repeat its effect.
 var ErrOutcomeUnknown = &errors.Error{Code: errors.Aborted, Message: "the connection was lost before the answer; the message may have been handled"}
 
+// outcomeUnknown returns ErrOutcomeUnknown with its cause.
+func outcomeUnknown(cause error) error {
+	return &errors.Error{Code: ErrOutcomeUnknown.Code, Message: ErrOutcomeUnknown.Message, Err: errors.Join(ErrOutcomeUnknown, cause)}
+}
+
 // A call is a call of the client that has no answer yet.
 type call struct {
 	typ   string
@@ -98,7 +103,7 @@ func (c *Client) withDeadline(ctx context.Context) (context.Context, context.Can
 
 // contextError returns the error of a call whose context is done.
 func contextError(ctx context.Context) error {
-	return &errors.Error{Code: errors.CodeOf(ctx.Err()), Message: "the call has not been answered in time", Err: context.Cause(ctx)}
+	return &errors.Error{Code: errors.CodeOf(ctx.Err()), Message: "the call has ended before its answer", Err: context.Cause(ctx)}
 }
 
 // startCall queues a call.

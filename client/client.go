@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/executor"
@@ -168,6 +167,3 @@ func (c *Client) closedError() error {
 func (c *Client) log(level slog.Level, text string, args ...any) {
 	c.opts.Logger.Log(context.Background(), level, text, args...)
 }
-
-// now returns the time by the monotonic clock.
-func now() time.Time { return time.Now() }

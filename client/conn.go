@@ -53,7 +53,7 @@ func (c *Client) dial(ctx context.Context, expired bool) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cn := &conn{client: c, opened: now(), wake: make(chan struct{}, 1), goaway: make(chan time.Duration, 1), ended: make(chan struct{})}
+	cn := &conn{client: c, opened: time.Now(), wake: make(chan struct{}, 1), goaway: make(chan time.Duration, 1), ended: make(chan struct{})}
 	ws, resp, err := websocket.Dial(ctx, address, &websocket.DialOptions{
 		HTTPClient: c.opts.HTTPClient, HTTPHeader: c.opts.Header, CompressionMode: websocket.CompressionDisabled,
 		OnPingReceived: func(context.Context, []byte) bool { cn.markRead(); return true },

@@ -44,7 +44,7 @@ func (c *Client) receive(cn *conn, e *envelope, bytes int) {
 func (c *Client) confirmed(cn *conn, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pacer.confirmed(id, now()) {
+	if c.pacer.confirmed(id, time.Now()) {
 		cn.wakeWriter()
 	}
 }

@@ -206,7 +206,7 @@ func (c *Client) lost(cn *conn, cause error) {
 		unconfirmed = c.pacer.closed()
 	}
 	c.mu.Unlock()
-	err := &errors.Error{Code: ErrOutcomeUnknown.Code, Message: ErrOutcomeUnknown.Message, Err: errors.Join(ErrOutcomeUnknown, cause)}
+	err := outcomeUnknown(cause)
 	for _, cl := range settled {
 		cl.finish(answer{err: err})
 	}

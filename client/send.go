@@ -4,8 +4,6 @@ package client
 
 import (
 	"time"
-
-	"github.com/penstock-go/penstock/errors"
 )
 
 // forever is how long a writer waits that is woken by an event.
@@ -16,7 +14,7 @@ const forever = time.Hour
 func (c *Client) next(cn *conn) (frame []byte, m *outgoing, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := now()
+	at := time.Now()
 	if len(cn.control) > 0 {
 		m := cn.control[0]
 		cn.control = cn.control[1:]
@@ -54,7 +52,7 @@ func (c *Client) written(m *outgoing, err error) {
 		return // calls end with the connection
 	}
 	if err != nil {
-		err = &errors.Error{Code: ErrOutcomeUnknown.Code, Message: ErrOutcomeUnknown.Message, Err: errors.Join(ErrOutcomeUnknown, err)}
+		err = outcomeUnknown(err)
 	}
 	m.settle(err)
 }
@@ -72,7 +70,7 @@ func (c *Client) fail(m *outgoing, err error) {
 // sends again. It reports false if the caller must handle the error.
 func (c *Client) rejected(id string, err error, sentAt int64) (handled bool) {
 	c.mu.Lock()
-	m, again := c.pacer.rejected(id, err, sentAt, now())
+	m, again := c.pacer.rejected(id, err, sentAt, time.Now())
 	if again {
 		if m.call != nil {
 			delete(c.calls, id)

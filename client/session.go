@@ -45,7 +45,7 @@ func (cn *conn) greet(ctx context.Context) (*welcome, error) {
 func (c *Client) activate(ctx context.Context, cn *conn, w *welcome) error {
 	c.mu.Lock()
 	c.conn = cn
-	c.pacer.open(w, now())
+	c.pacer.open(w, time.Now())
 	token := c.session.token
 	resuming := c.opts.Resume && token != "" && (w == nil || w.Session == nil)
 	c.mu.Unlock()

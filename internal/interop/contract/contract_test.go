@@ -2,18 +2,17 @@ package contract_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/nodetest"
 )
 
 // Generated files: that of a router with everything, and that of the chat. Tests in their packages
@@ -84,66 +83,20 @@ func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, need(t, "node"), args...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, nodetest.Program(t, "node"), args...).CombinedOutput()
 	return string(out), err
 }
 
-// need returns the path of a program. Without it, the test is skipped, or fails where it is required.
-func need(t *testing.T, program string) string {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err == nil {
-		return path
-	}
-	if os.Getenv("PENSTOCK_REQUIRE_NODE") == "1" || os.Getenv("CI") == "true" {
-		t.Fatalf("%s is not installed: PENSTOCK_REQUIRE_NODE=1 or CI=true requires it", program)
-	}
-	t.Skipf("%s is not installed; install Node.js 18 or newer with npm to run this test", program)
-	return ""
-}
+//nolint:gochecknoglobals // with the programs and their packages
+var directory nodetest.Directory
 
-var (
-	installOnce  sync.Once
-	installDir   string // with the programs and their packages; removed by TestMain
-	installError string // what npm printed, "" if it succeeded
-)
+func TestMain(m *testing.M) { directory.Main(m) }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if installDir != "" {
-		_ = os.RemoveAll(installDir)
-	}
-	os.Exit(code)
-}
-
-// unreachable matches what npm prints if it cannot reach its registry.
-var unreachable = regexp.MustCompile(`\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ERR_SOCKET_TIMEOUT|ENETUNREACH|EHOSTUNREACH|ENOTCACHED|E50[0-9])\b`)
-
-// install returns a directory with the programs of this directory and the packages of
-// package-lock.json, which npm verifies and caches. It skips the test if the registry cannot be reached.
 func install(t *testing.T) string {
 	t.Helper()
-	need(t, "node")
-	npm := need(t, "npm")
-	installOnce.Do(func() {
-		var err error
-		installDir, err = os.MkdirTemp("", "contract") //nolint:usetesting // all tests of the binary share it
-		require.NoError(t, err)
+	return directory.Path(t, func(dir string) {
 		for _, name := range []string{"asyncapi.mjs", "package.json", "package-lock.json"} {
-			copyFile(t, name, installDir, name)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		command := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund",
-			"--prefer-offline", "--fetch-retries=1", "--fetch-timeout=20000", "--loglevel=error")
-		command.Dir = installDir
-		if out, err := command.CombinedOutput(); err != nil {
-			installError = fmt.Sprintf("%s%v", out, err)
+			copyFile(t, name, dir, name)
 		}
 	})
-	if unreachable.MatchString(installError) {
-		t.Skip("the npm registry cannot be reached, and npm has not cached the packages of package-lock.json")
-	}
-	require.Empty(t, installError, "npm ci")
-	return installDir
 }

@@ -2,18 +2,17 @@ package tsclient_test
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/nodetest"
 )
 
 // source is the directory of the client.
@@ -27,7 +26,7 @@ func run(t *testing.T, environment []string, program string, arguments ...string
 	dir := install(t)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	command := exec.CommandContext(ctx, need(t, program), arguments...)
+	command := exec.CommandContext(ctx, nodetest.Program(t, program), arguments...)
 	command.Dir = dir
 	command.WaitDelay = time.Second
 	command.Env = append(os.Environ(), environment...)
@@ -36,68 +35,20 @@ func run(t *testing.T, environment []string, program string, arguments ...string
 	return string(out)
 }
 
-// need returns the path of a program. Without it, the test is skipped, or fails where it is
-// required.
-func need(t *testing.T, program string) string {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err == nil {
-		return path
-	}
-	if os.Getenv("PENSTOCK_REQUIRE_NODE") == "1" || os.Getenv("CI") == "true" {
-		t.Fatalf("%s is not installed: PENSTOCK_REQUIRE_NODE=1 or CI=true requires it", program)
-	}
-	t.Skipf("%s is not installed; install Node.js 20 or newer with npm to run this test", program)
-	return ""
-}
+//nolint:gochecknoglobals // with the client and its packages, built
+var directory nodetest.Directory
 
-var (
-	installOnce  sync.Once
-	installDir   string // with the client and its packages, built; removed by TestMain
-	installError string // what npm printed, "" if it succeeded
-)
+func TestMain(m *testing.M) { directory.Main(m) }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if installDir != "" {
-		_ = os.RemoveAll(installDir)
-	}
-	os.Exit(code)
-}
-
-// unreachable matches what npm prints if it cannot reach its registry.
-var unreachable = regexp.MustCompile(`\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ERR_SOCKET_TIMEOUT|ENETUNREACH|EHOSTUNREACH|ENOTCACHED|E50[0-9])\b`)
-
-// install returns a directory with a copy of the client and the packages of its package-lock.json,
-// which npm verifies and caches. It skips the test if the registry cannot be reached.
 func install(t *testing.T) string {
 	t.Helper()
-	need(t, "node")
-	npm := need(t, "npm")
-	installOnce.Do(func() {
-		installDir = copyClient(t)
-		ctx, cancel := context.WithTimeout(t.Context(), timeout)
-		defer cancel()
-		command := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund",
-			"--prefer-offline", "--fetch-retries=1", "--fetch-timeout=20000", "--loglevel=error")
-		command.Dir = installDir
-		if out, err := command.CombinedOutput(); err != nil {
-			installError = fmt.Sprintf("%s%v", out, err)
-		}
-	})
-	if unreachable.MatchString(installError) {
-		t.Skip("the npm registry cannot be reached, and npm has not cached the packages of package-lock.json")
-	}
-	require.Empty(t, installError, "npm ci")
-	return installDir
+	return directory.Path(t, func(dir string) { copyClient(t, dir) })
 }
 
 // copyClient copies the client without what npm and its build have created.
-func copyClient(t *testing.T) string {
+func copyClient(t *testing.T, dir string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tsclient") //nolint:usetesting // all tests of the binary share it
-	require.NoError(t, err)
-	err = filepath.WalkDir(source, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(source, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -115,5 +66,4 @@ func copyClient(t *testing.T) string {
 		return os.WriteFile(target, content, 0o600)
 	})
 	require.NoError(t, err)
-	return dir
 }
