@@ -4,8 +4,10 @@ package nodetest
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"sync"
 	"testing"
@@ -96,4 +98,30 @@ func (d *Directory) Main(m *testing.M) {
 		_ = os.RemoveAll(d.path)
 	}
 	os.Exit(code)
+}
+
+// CopySources copies a directory without what npm and builds have created.
+func CopySources(t testing.TB, from, to string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, relative)
+		switch name := entry.Name(); {
+		case entry.IsDir() && (name == "node_modules" || name == "dist"):
+			return filepath.SkipDir
+		case entry.IsDir():
+			return os.MkdirAll(target, 0o700)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, content, 0o600)
+	}))
 }

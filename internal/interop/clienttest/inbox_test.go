@@ -47,7 +47,7 @@ func (b *inbox[T]) take(match func(T) bool, limit time.Duration) (item T, ok boo
 	}
 }
 
-// all returns the items that nobody has taken.
+// all returns the items that were not taken.
 func (b *inbox[T]) all() []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()

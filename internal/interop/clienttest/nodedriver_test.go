@@ -10,12 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/nodetest"
 )
 
 // nodeScale is how much faster the clock of the TypeScript client runs.
@@ -90,90 +91,41 @@ func (d *nodeDriver) stop() bool {
 	}
 }
 
-var nodeBuild struct {
-	sync.Once
+//nolint:gochecknoglobals // with the driver and the TypeScript client
+var (
+	directory nodetest.Directory
+	nodeBuild struct {
+		sync.Once
 
-	dir     string // removed by TestMain
-	failure string
-}
+		failure string
+	}
+)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "6") // the TypeScript client waits more than it computes
-	code := m.Run()
-	if nodeBuild.dir != "" {
-		_ = os.RemoveAll(nodeBuild.dir)
-	}
-	os.Exit(code)
+	directory.Main(m)
 }
 
 // buildNode returns a directory with the driver and the TypeScript client. Without Node.js the test is skipped, or fails where it
 // is required.
 func buildNode(t *testing.T) string {
 	t.Helper()
-	for _, program := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(program); err != nil {
-			if os.Getenv("CI") == "true" || os.Getenv("PENSTOCK_REQUIRE_NODE") == "1" {
-				t.Fatalf("%s is not installed: PENSTOCK_REQUIRE_NODE=1 or CI=true requires it", program)
-			}
-			t.Skipf("%s is not installed; install Node.js 20 or newer with npm to test the TypeScript client", program)
-		}
-	}
-	nodeBuild.Do(func() { nodeBuild.dir, nodeBuild.failure = installNode() })
-	if unreachable.MatchString(nodeBuild.failure) {
-		t.Skip("the npm registry cannot be reached, and npm has not cached the packages of clients/ts/package-lock.json")
-	}
-	require.Empty(t, nodeBuild.failure)
-	return nodeBuild.dir
-}
-
-// unreachable matches what npm prints if it cannot reach its registry.
-var unreachable = regexp.MustCompile(`\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ERR_SOCKET_TIMEOUT|ENETUNREACH|EHOSTUNREACH|ENOTCACHED|E50[0-9])\b`)
-
-// installNode builds the TypeScript client in a copy of its directory.
-func installNode() (dir, failure string) {
-	dir, err := os.MkdirTemp("", "clienttest") // all tests of the binary share it
-	if err != nil {
-		return "", err.Error()
-	}
-	if err := copyClient(dir); err != nil {
-		return dir, err.Error()
-	}
-	for _, args := range [][]string{
-		{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--fetch-retries=1", "--loglevel=error"},
-		{"npm", "run", "build"},
-	} {
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-		command := exec.CommandContext(ctx, args[0], args[1:]...)
+	dir := directory.Path(t, func(dir string) {
+		nodetest.CopySources(t, "../../../clients/ts", dir)
+		program, err := os.ReadFile("driver.mjs")
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "driver.mjs"), program, 0o600))
+	})
+	nodeBuild.Do(func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer cancel()
+		command := exec.CommandContext(ctx, "npm", "run", "build")
 		command.Dir = dir
-		out, err := command.CombinedOutput()
-		cancel()
-		if err != nil {
-			return dir, fmt.Sprintf("%v: %s%v", args, out, err)
+		if out, err := command.CombinedOutput(); err != nil {
+			nodeBuild.failure = fmt.Sprintf("npm run build: %s%v", out, err)
 		}
-	}
-	return dir, ""
-}
-
-func copyClient(dir string) error {
-	const source = "../../../clients/ts"
-	for _, name := range []string{"package.json", "package-lock.json", "tsconfig.json"} {
-		content, err := os.ReadFile(filepath.Join(source, name))
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			return err
-		}
-	}
-	for _, name := range []string{"src", "scripts"} {
-		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(source, name))); err != nil {
-			return err
-		}
-	}
-	program, err := os.ReadFile("driver.mjs")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "driver.mjs"), program, 0o600)
+	})
+	require.Empty(t, nodeBuild.failure)
+	return dir
 }

@@ -180,7 +180,7 @@ func (s *scenario) event(name string, match func(event) bool) event {
 	s.Helper()
 	e, ok := s.driver.events().take(func(e event) bool { return e.Name == name && (match == nil || match(e)) }, s.clock.limit)
 	if !ok {
-		require.FailNow(s, "no "+name, "events that nobody has expected: %+v", s.driver.events().all())
+		require.FailNow(s, "no "+name, "unexpected events: %+v", s.driver.events().all())
 	}
 	return e
 }

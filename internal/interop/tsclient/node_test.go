@@ -2,11 +2,8 @@ package tsclient_test
 
 import (
 	"context"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -42,28 +39,5 @@ func TestMain(m *testing.M) { directory.Main(m) }
 
 func install(t *testing.T) string {
 	t.Helper()
-	return directory.Path(t, func(dir string) { copyClient(t, dir) })
-}
-
-// copyClient copies the client without what npm and its build have created.
-func copyClient(t *testing.T, dir string) {
-	t.Helper()
-	err := filepath.WalkDir(source, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(dir, strings.TrimPrefix(path, source))
-		switch name := entry.Name(); {
-		case entry.IsDir() && (name == "node_modules" || name == "dist"):
-			return filepath.SkipDir
-		case entry.IsDir():
-			return os.MkdirAll(target, 0o700)
-		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(target, content, 0o600)
-	})
-	require.NoError(t, err)
+	return directory.Path(t, func(dir string) { nodetest.CopySources(t, source, dir) })
 }
