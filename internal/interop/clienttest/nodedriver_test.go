@@ -91,7 +91,7 @@ func (d *nodeDriver) stop() bool {
 	}
 }
 
-//nolint:gochecknoglobals // with the driver and the TypeScript client
+// directory has the driver and the TypeScript client.
 var (
 	directory nodetest.Directory
 	nodeBuild struct {

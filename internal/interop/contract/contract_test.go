@@ -87,7 +87,7 @@ func run(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-//nolint:gochecknoglobals // with the programs and their packages
+// directory has the programs and their packages.
 var directory nodetest.Directory
 
 func TestMain(m *testing.M) { directory.Main(m) }

@@ -32,7 +32,7 @@ func run(t *testing.T, environment []string, program string, arguments ...string
 	return string(out)
 }
 
-//nolint:gochecknoglobals // with the client and its packages, built
+// directory has the client and its packages, built.
 var directory nodetest.Directory
 
 func TestMain(m *testing.M) { directory.Main(m) }

@@ -33,7 +33,7 @@ func runNode(t *testing.T, program string, features ...feature) {
 	require.NoError(t, err, "%s", out)
 }
 
-//nolint:gochecknoglobals // with the programs and their packages
+// directory has the programs and their packages.
 var directory nodetest.Directory
 
 func TestMain(m *testing.M) { directory.Main(m) }
