@@ -226,7 +226,8 @@ func restartServer(r *recoveryRun, rng *rand.Rand) (string, bool) {
 	time.Sleep(about(rng, 500*time.Millisecond))
 	r.server.Restart()
 	ok := r.lineage(r.server) != before && waitFor(func() bool { return r.failures() > failures })
-	keys := r.server.Client(r.t).DBSize(r.t.Context()).Val()
+	keys, err := r.server.Client(r.t).DBSize(r.t.Context()).Result()
+	require.NoError(r.t, err)
 	return fmt.Sprintf("%d failed attempts, %d keys restored", r.failures()-failures, keys), ok && keys > 0
 }
 

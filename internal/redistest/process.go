@@ -77,12 +77,15 @@ func (p *process) ready() (done bool, err error) {
 		return false, err
 	}
 	_ = conn.Close()
-	info, err := p.admin.InfoMap(context.Background(), "server").Result()
+	info, err := p.admin.InfoMap(context.Background(), "server", "persistence").Result()
 	if err != nil {
 		return false, err
 	}
 	if pid := info["Server"]["process_id"]; pid != strconv.Itoa(p.cmd.Process.Pid) {
 		return false, fmt.Errorf("%s belongs to process %s", p.addr(), pid)
+	}
+	if info["Persistence"]["loading"] == "1" { // INFO is answered before the data has been loaded
+		return false, fmt.Errorf("%s is loading its data", p.addr())
 	}
 	return true, nil
 }

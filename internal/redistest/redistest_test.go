@@ -3,6 +3,7 @@ package redistest_test
 import (
 	"context"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,23 @@ func TestStart_ServersAreIndependent(t *testing.T) {
 	one, other := redistest.Start(t), redistest.Start(t)
 	require.NoError(t, one.Client(t).Set(t.Context(), "key", "value", 0).Err())
 	assert.ErrorIs(t, other.Client(t).Get(t.Context(), "key").Err(), redis.Nil)
+}
+
+func TestServer_RestartAwaitsLoadedData(t *testing.T) {
+	server := redistest.Start(t, "--appendonly", "yes", "--key-load-delay", "20")
+	client := server.Client(t)
+	const keys = 20_000
+	_, err := client.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
+		for i := range keys {
+			pipe.Set(t.Context(), strconv.Itoa(i), "", 0)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	server.Restart()
+	restored, err := server.Client(t, failFast).DBSize(t.Context()).Result()
+	require.NoError(t, err)
+	assert.EqualValues(t, keys, restored)
 }
 
 func TestServer_RestartsWithoutData(t *testing.T) {
