@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -16,14 +17,17 @@ type client struct {
 	r    *bufio.Reader
 }
 
-// dial opens a connection and sends the contender's hello request.
-func dial(addr string, c contender) (*client, error) {
-	conn, err := net.Dial("tcp", addr)
+// dial opens a connection to a server and sends the contender's hello request.
+func dial(p *process, c contender) (*client, error) {
+	conn, err := net.Dial("tcp", p.addr)
 	if err != nil {
 		return nil, err
 	}
+	if p.secure {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the certificate is made for this run
+	}
 	cl := &client{conn: conn, r: bufio.NewReaderSize(conn, 4096)}
-	if _, err := io.WriteString(conn, "GET /ws HTTP/1.1\r\nHost: "+addr+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+	if _, err := io.WriteString(conn, "GET /ws HTTP/1.1\r\nHost: "+p.addr+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"); err != nil {
 		return nil, err
 	}
@@ -98,6 +102,9 @@ func (c *client) next() (int, error) {
 			return 0, err
 		}
 		p = p[:min(n, c.r.Buffered(), len(p))]
+		if bytes.HasPrefix(p, []byte(`{"type":"RPC_ERROR"`)) {
+			return 0, fmt.Errorf("the server replied %s", p)
+		}
 		if messages > 0 {
 			messages += bytes.Count(p, []byte{'\n'})
 		}
@@ -112,11 +119,43 @@ func (c *client) next() (int, error) {
 	return messages, nil
 }
 
+// Requests are the encoded requests of all clients of a measurement, one behind the other, so that a
+// client writes a burst without composing it.
+type requests struct {
+	frames []byte
+	size   int // of each frame
+	next   int
+}
+
+// distinct is the number of different requests. It must be larger than the cache of any server.
+const distinct = 4096
+
+// newRequests returns requests for bursts of at most window.
+func newRequests(c contender, window int) requests {
+	r := requests{size: len(masked(c.request(0)))}
+	for n := range distinct + window {
+		r.frames = append(r.frames, masked(c.request(n))...)
+	}
+	return r
+}
+
+// from returns the requests of the nth client. They begin elsewhere than those of the others.
+func (r requests) from(n int) requests {
+	r.next = n * 61 % distinct
+	return r
+}
+
+// burst returns the next n frames.
+func (r *requests) burst(n int) []byte {
+	at := r.next * r.size
+	r.next = (r.next + n) % distinct
+	return r.frames[at : at+n*r.size]
+}
+
 // flood keeps window requests in flight until stopped returns true, and passes the number of
 // replies to count.
-func (c *client) flood(request []byte, window int, count func(int), stopped func() bool) error {
-	burst := bytes.Repeat(request, window)
-	if _, err := c.conn.Write(burst); err != nil {
+func (c *client) flood(requests requests, window int, count func(int), stopped func() bool) error {
+	if _, err := c.conn.Write(requests.burst(window)); err != nil {
 		return err
 	}
 	for {
@@ -135,7 +174,7 @@ func (c *client) flood(request []byte, window int, count func(int), stopped func
 		if stopped() {
 			return nil
 		}
-		if _, err := c.conn.Write(burst[:min(replies, window)*len(request)]); err != nil {
+		if _, err := c.conn.Write(requests.burst(min(replies, window))); err != nil {
 			return err
 		}
 	}

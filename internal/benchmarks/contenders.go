@@ -4,31 +4,63 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
 // A contender is a server that answers one type of request and can publish to all connections.
 type contender struct {
 	name    string
-	hello   string // first request of every client, which the server answers; "" for none
-	request string
+	hello   string             // first request of every client, which the server answers; "" for none
+	request func(n int) string // the nth request; all have the same length
 	serve   func() (handler http.Handler, publish func(n int))
+	command func() ([]string, error) // the command of the server, instead of serve; an error if it cannot run here
+	plain   bool                     // no TLS
 }
 
 var contenders = []contender{
-	{"penstock", "", request, servePenstock},
-	{"handmade", "", request, serveHandmade},
-	{"coder", "", request, serveCoder},
-	{"gorilla", "", request, serveGorilla},
-	{"gws", "", request, serveGWS},
-	{"melody", "", request, serveMelody},
-	{"centrifuge", `{"id":1,"connect":{}}`, `{"id":2,"rpc":{"method":"say","data":` + payload + `}}`, serveCentrifuge},
+	{name: "penstock", request: say, serve: servePenstock},
+	{name: "penstock-generated", request: say, serve: serveGenerated},
+	{name: "bun", request: say, command: bunCommand},
+	{name: "epoll", request: say, serve: serveEpoll, plain: true},
+	{name: "netconn", request: say, serve: serveNetConn},
+	{name: "handmade", request: say, serve: serveHandmade},
+	{name: "coder", request: say, serve: serveCoder},
+	{name: "gorilla", request: say, serve: serveGorilla},
+	{name: "gws", request: say, serve: serveGWS},
+	{name: "melody", request: say, serve: serveMelody},
+	{name: "centrifuge", hello: `{"id":1,"connect":{}}`, request: rpc, serve: serveCentrifuge},
 }
 
-const (
-	payload = `{"room":"general","text":"The quick brown fox jumps over the lazy dog, and the dog does not even look up.","n":1234567}`
-	request = `{"type":"SAY","meta":{"timestamp":1730000000000,"correlationId":"b7c1-42"},"payload":` + payload + `}`
-)
+// runnable returns the contenders that can run on this machine, and prints a line for each other one.
+func runnable(all []contender) []contender {
+	return slices.DeleteFunc(slices.Clone(all), func(c contender) bool {
+		if c.command == nil {
+			return false
+		}
+		_, err := c.command()
+		if err != nil {
+			fmt.Printf("\n%s: skipped, %v\n", c.name, err)
+		}
+		return err != nil
+	})
+}
+
+// say returns the nth request of 200 bytes. Each has a text and a correlation ID of its own: a JSON
+// library that keeps recent strings would otherwise not allocate the text, and a server may reject a
+// correlation ID that is in flight.
+func say(n int) string {
+	return fmt.Sprintf(`{"type":"SAY","meta":{"timestamp":1730000000000,"correlationId":"b7c1-%06d"},"payload":%s}`, n, payload(n))
+}
+
+// rpc returns the nth request in centrifuge's protocol.
+func rpc(n int) string {
+	return fmt.Sprintf(`{"id":%d,"rpc":{"method":"say","data":%s}}`, 100_000+n, payload(n))
+}
+
+func payload(n int) string {
+	return fmt.Sprintf(`{"room":"general","text":"%06d quick brown foxes jump over the lazy dog, and the dog does not look up.","n":1234567}`, n)
+}
 
 // published is the published message, 200 bytes.
 var published = []byte(`{"type":"SAID","meta":{"timestamp":1730000000000},"payload":{"room":"general","user":"ann","text":"The quick brown fox jumps over the lazy dog, and the dog does not even look up. Not once.","n":1234567}}`)

@@ -3,18 +3,32 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
 
 // idle measures the memory and goroutines of an idle connection after one message.
 func idle(cfg config) {
-	results := newTable(fmt.Sprintf("%d idle connections: bytes per connection, and goroutines", cfg.conns), "%.0f", "RSS", "heap", "stack", "goroutines")
+	openAll(cfg, cfg.conns, setup{}, fmt.Sprintf("%d idle connections: bytes per connection, and goroutines", cfg.conns))
+}
+
+// idleTLS is idle with TLS.
+func idleTLS(cfg config) {
+	cfg.contenders = slices.DeleteFunc(slices.Clone(cfg.contenders), func(c contender) bool { return c.plain })
+	openAll(cfg, cfg.tlsConns, setup{secure: true}, fmt.Sprintf("%d idle TLS connections: bytes per connection, and goroutines", cfg.tlsConns))
+}
+
+func openAll(cfg config, conns int, how setup, title string) {
+	results := newTable(title, "%.0f", "RSS", "heap", "stack", "goroutines")
 	for range cfg.passes {
 		for _, c := range cfg.contenders {
-			before, after := openIdle(c, cfg.conns)
-			n := float64(cfg.conns)
+			before, after := openIdle(c, conns, how)
+			n := float64(conns)
 			results.add(c.name, "RSS", float64(after.RSS-before.RSS)/n)
+			if c.command != nil {
+				continue // the rest is Go's
+			}
 			results.add(c.name, "heap", (float64(after.Heap)-float64(before.Heap))/n)
 			results.add(c.name, "stack", (float64(after.Stack)-float64(before.Stack))/n)
 			results.add(c.name, "goroutines", float64(after.Goroutines-before.Goroutines)/n)
@@ -26,8 +40,8 @@ func idle(cfg config) {
 
 // openIdle returns the statistics before and after it opens connections. It opens one more connection
 // before, so that one-time allocations are not counted.
-func openIdle(c contender, conns int) (before, after Stats) {
-	p := start(c)
+func openIdle(c contender, conns int, how setup) (before, after Stats) {
+	p := start(c, how)
 	defer p.stop()
 	first := exchange(p, c)
 	before = p.command("collect")
@@ -55,9 +69,9 @@ func openIdle(c contender, conns int) (before, after Stats) {
 
 // exchange opens a connection, sends one request and waits for the reply.
 func exchange(p *process, c contender) *client {
-	cl, err := dial(p.addr, c)
+	cl, err := dial(p, c)
 	check(err)
-	_, err = cl.conn.Write(masked(c.request))
+	_, err = cl.conn.Write(masked(c.request(0)))
 	check(err)
 	if err := cl.await(1); err != nil {
 		fatal(fmt.Errorf("%s: %w", c.name, err))

@@ -18,6 +18,7 @@ type config struct {
 	passes     int
 	contenders []contender
 	conns      int // idle connections
+	tlsConns   int // idle TLS connections
 	cells      []cell
 }
 
@@ -25,11 +26,12 @@ func main() {
 	serve := flag.String("serve", "", "run the server of the named contender; the program sets this for its child processes")
 	passes := flag.Int("passes", 5, "number of measurements")
 	only := flag.String("only", "", "comma-separated `contenders`; all if empty")
-	conns := flag.Int("conns", 10_000, "number of idle `connections`")
+	conns := flag.Int("conns", 9000, "number of idle `connections`")
+	tlsConns := flag.Int("tlsconns", 2000, "number of idle TLS `connections`")
 	at := flag.String("cells", "1x1,1x16,64x1,64x16,1000x1,1000x16", "loads of the roundtrip suite: `connections x requests in flight`")
 	flag.DurationVar(&measured, "time", measured, "duration of a measurement in the roundtrip, redis and history suites")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|idle|fanout|redis|history ...]")
+		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|idle|idletls|fanout|redis|history ...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -39,9 +41,9 @@ func main() {
 	}
 	suites := flag.Args()
 	if len(suites) == 0 {
-		suites = []string{"limiters", "roundtrip", "idle", "fanout", "redis", "history"}
+		suites = []string{"limiters", "roundtrip", "idle", "idletls", "fanout", "redis", "history"}
 	}
-	cfg := config{passes: *passes, contenders: findContenders(*only), conns: *conns, cells: parseCells(*at)}
+	cfg := config{passes: *passes, contenders: findContenders(*only), conns: *conns, tlsConns: *tlsConns, cells: parseCells(*at)}
 	if os.Getenv(pinned) == "" {
 		fmt.Printf("%s; medians of %d interleaved passes\n", runtime.Version(), cfg.passes)
 	}
@@ -53,6 +55,10 @@ func main() {
 		return
 	}
 	runOnSecondCore(suites)
+	raiseFileLimit()
+	if slices.ContainsFunc(suites, func(suite string) bool { return suite != "history" && suite != "redis" }) {
+		cfg.contenders = runnable(cfg.contenders)
+	}
 	for _, suite := range suites {
 		run(suite, cfg)
 	}
@@ -64,6 +70,8 @@ func run(suite string, cfg config) {
 		roundTrips(cfg)
 	case "idle":
 		idle(cfg)
+	case "idletls":
+		idleTLS(cfg)
 	case "fanout":
 		fanOut(cfg)
 	case "history":
@@ -116,6 +124,14 @@ func runOnSecondCore(suites []string) {
 	check(err)
 	args := slices.Concat([]string{"taskset", "-c", "1", self}, os.Args[1:len(os.Args)-flag.NArg()], suites)
 	check(syscall.Exec(taskset, args, append(os.Environ(), pinned+"=1")))
+}
+
+// raiseFileLimit raises the number of open files to the maximum, for this process and the servers.
+func raiseFileLimit() {
+	var files syscall.Rlimit
+	check(syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
+	files.Cur = files.Max
+	check(syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files))
 }
 
 func check(err error) {

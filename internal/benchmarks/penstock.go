@@ -11,16 +11,19 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-func servePenstock() (http.Handler, func(int)) {
+func servePenstock() (http.Handler, func(int)) { return servePenstockWith(said) }
+
+// servePenstockWith serves Penstock with a handler for requests of type In.
+func servePenstockWith[In, Out router.Message](answer func(In) Out) (http.Handler, func(int)) {
 	r := router.New(&router.Options{
 		OnOpen:          func(_ context.Context, c *router.Conn) error { return c.Subscribe("all") },
 		OnLimitExceeded: func(router.LimitExceeded) {},
 	})
 	policy := limit.PerSecond(1_000_000_000).Burst(2_000_000)
 	r.UseIngress(ratelimit.New(memory.NewLimiter(policy), &ratelimit.Options{Key: ratelimit.KeyPerConn}))
-	router.RPC(r, func(_ *router.Context, m Say) (Said, error) { return said(m), nil })
-	var message Said
-	check(json.Unmarshal(published, &struct{ Payload *Said }{&message}))
+	router.RPC(r, func(_ *router.Context, m In) (Out, error) { return answer(m), nil })
+	var message Out
+	check(json.Unmarshal(published, &struct{ Payload *Out }{&message}))
 	return r, func(n int) {
 		for range n {
 			check(r.Publish("all", message))

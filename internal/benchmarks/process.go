@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 // Stats are the statistics of a server process.
 type Stats struct {
 	CPU        time.Duration // user and system
+	User       time.Duration
 	Allocs     uint64
 	RSS        int64  // bytes
 	Heap       uint64 // bytes
@@ -34,8 +36,14 @@ func serveContender(name string) {
 	handler, publish := c.serve()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
+	addr := listener.Addr()
+	if pem := []byte(os.Getenv(certificate)); len(pem) > 0 {
+		cert, err := tls.X509KeyPair(pem, pem)
+		check(err)
+		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{cert}})
+	}
 	go func() { check(http.Serve(listener, handler)) }()
-	fmt.Println(listener.Addr())
+	fmt.Println(addr)
 	for commands := bufio.NewScanner(os.Stdin); commands.Scan(); {
 		verb, arg, _ := strings.Cut(commands.Text(), " ")
 		switch verb {
@@ -68,6 +76,7 @@ func stats() Stats {
 	pages, _ := strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)
 	return Stats{
 		CPU:        time.Duration(usage.Utime.Nano() + usage.Stime.Nano()),
+		User:       time.Duration(usage.Utime.Nano()),
 		Allocs:     mem.Mallocs,
 		RSS:        pages * int64(os.Getpagesize()),
 		Heap:       mem.HeapAlloc,
@@ -78,21 +87,28 @@ func stats() Stats {
 
 // A process is a server process, as seen from the client process.
 type process struct {
-	addr string
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	out  *bufio.Reader
+	addr   string
+	secure bool // TLS
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
 }
 
+// A setup is how a server process runs.
+type setup struct{ secure bool }
+
 // start starts a contender's server, on the first core if the client is pinned to the second.
-func start(c contender) *process {
-	self, err := os.Executable()
+func start(c contender, how setup) *process {
+	args, err := c.arguments()
 	check(err)
-	args := []string{self, "-serve", c.name}
 	if os.Getenv(pinned) != "" {
 		args = append([]string{"taskset", "-c", "0"}, args...)
 	}
-	p := &process{cmd: exec.Command(args[0], args[1:]...)}
+	p := &process{secure: how.secure, cmd: exec.Command(args[0], args[1:]...)}
+	p.cmd.Env = append(os.Environ(), "BENCHMARKS_PUBLISHED="+string(published))
+	if how.secure {
+		p.cmd.Env = append(p.cmd.Env, certificate+"="+newCertificate())
+	}
 	p.cmd.Stderr = os.Stderr
 	p.in, err = p.cmd.StdinPipe()
 	check(err)
@@ -102,6 +118,15 @@ func start(c contender) *process {
 	p.out = bufio.NewReader(out)
 	p.addr = strings.TrimSpace(p.line())
 	return p
+}
+
+// arguments returns the command of the server.
+func (c contender) arguments() ([]string, error) {
+	if c.command != nil {
+		return c.command()
+	}
+	self, err := os.Executable()
+	return []string{self, "-serve", c.name}, err
 }
 
 func (p *process) line() string {

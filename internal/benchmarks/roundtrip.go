@@ -23,18 +23,22 @@ func roundTrips(cfg config) {
 		columns = append(columns, at.String())
 	}
 	cpu := newTable("round trips, connections x requests in flight: CPU of the server per message, µs", "%.2f", columns...)
+	user := newTable("user time of it, µs", "%.2f", columns...)
 	allocs := newTable("allocations per message", "%.1f", columns...)
 	rate := newTable("messages per second, thousands", "%.0f", columns...)
 	for range cfg.passes {
 		servers := make([]*process, len(cfg.contenders))
 		for i, c := range cfg.contenders {
-			servers[i] = start(c)
+			servers[i] = start(c, setup{})
 		}
 		for _, at := range cfg.cells {
 			for i, c := range cfg.contenders {
 				r := roundTrip(servers[i], c, at)
 				cpu.add(c.name, at.String(), r.cpuMicros)
-				allocs.add(c.name, at.String(), r.allocs)
+				user.add(c.name, at.String(), r.userMicros)
+				if c.command == nil {
+					allocs.add(c.name, at.String(), r.allocs)
+				}
 				rate.add(c.name, at.String(), r.perSecond/1000)
 			}
 		}
@@ -44,28 +48,29 @@ func roundTrips(cfg config) {
 	}
 	cpu.print()
 	cpu.printRatios()
+	user.print()
 	allocs.print()
 	rate.print()
 }
 
 // A result is the outcome of one cell, per message and per second.
-type result struct{ cpuMicros, allocs, perSecond float64 }
+type result struct{ cpuMicros, userMicros, allocs, perSecond float64 }
 
 func roundTrip(p *process, c contender, at cell) result {
 	var done atomic.Int64
 	var stop atomic.Bool
 	var wg sync.WaitGroup
-	request := masked(c.request)
+	requests := newRequests(c, at.window)
 	clients := make([]*client, at.conns)
 	for i := range clients {
 		var err error
-		clients[i], err = dial(p.addr, c)
+		clients[i], err = dial(p, c)
 		check(err)
 	}
-	for _, cl := range clients {
+	for i, cl := range clients {
 		wg.Go(func() {
 			defer cl.close()
-			err := cl.flood(request, at.window, func(n int) { done.Add(int64(n)) }, stop.Load)
+			err := cl.flood(requests.from(i), at.window, func(n int) { done.Add(int64(n)) }, stop.Load)
 			if err != nil && !stop.Load() {
 				check(fmt.Errorf("%s: %w", c.name, err))
 			}
@@ -82,8 +87,9 @@ func roundTrip(p *process, c contender, at cell) result {
 	stop.Store(true)
 	wg.Wait()
 	return result{
-		cpuMicros: float64(after.CPU-before.CPU) / 1000 / messages,
-		allocs:    float64(after.Allocs-before.Allocs) / messages,
-		perSecond: messages / elapsed.Seconds(),
+		cpuMicros:  float64(after.CPU-before.CPU) / 1000 / messages,
+		userMicros: float64(after.User-before.User) / 1000 / messages,
+		allocs:     float64(after.Allocs-before.Allocs) / messages,
+		perSecond:  messages / elapsed.Seconds(),
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -30,7 +31,7 @@ func (t *table) get(row, column string) []float64 { return t.values[[2]string{ro
 
 func median(values []float64) float64 {
 	if len(values) == 0 {
-		return 0
+		return math.NaN()
 	}
 	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
@@ -42,17 +43,24 @@ func (t *table) print() {
 	}
 }
 
-// printRatios divides Penstock's values by those of each peer in the same pass. The two were measured
-// within seconds, so a disturbance of the machine that lasts for minutes affects both.
+// printRatios divides Penstock's values by those of each peer, and each peer's values by Bun's, in the
+// same pass. The two were measured within seconds, so a disturbance of the machine that lasts for
+// minutes affects both.
 func (t *table) printRatios() {
-	const ours = "penstock"
-	if !slices.Contains(t.rows, ours) || len(t.rows) == 1 {
+	const ours, fastest = "penstock", "bun"
+	t.printRatiosOf("ratio of Penstock to the other", ours, func(other []float64, ours []float64) []float64 { return ratios(ours, other) })
+	t.printRatiosOf("ratio of the other to Bun", fastest, ratios)
+}
+
+// printRatiosOf prints a ratio of every other row and the given one, if there are both.
+func (t *table) printRatiosOf(title, row string, ratio func(other, row []float64) []float64) {
+	if !slices.Contains(t.rows, row) || len(t.rows) == 1 {
 		return
 	}
-	t.printHead("ratio of Penstock to the other")
-	for _, row := range t.rows {
-		if row != ours {
-			t.printRow(row, "%.2f", func(column string) float64 { return median(ratios(t.get(ours, column), t.get(row, column))) })
+	t.printHead(title)
+	for _, other := range t.rows {
+		if other != row {
+			t.printRow(other, "%.2f", func(column string) float64 { return median(ratio(t.get(other, column), t.get(row, column))) })
 		}
 	}
 }
@@ -66,7 +74,7 @@ func ratios(a, b []float64) []float64 {
 }
 
 func (t *table) printHead(title string) {
-	fmt.Printf("\n%s\n%-12s", title, "")
+	fmt.Printf("\n%s\n%-*s", title, rowWidth, "")
 	for _, column := range t.columns {
 		fmt.Printf("%*s", width(column), column)
 	}
@@ -74,11 +82,18 @@ func (t *table) printHead(title string) {
 }
 
 func (t *table) printRow(row, format string, value func(column string) float64) {
-	fmt.Printf("%-12s", row)
+	fmt.Printf("%-*s", rowWidth, row)
 	for _, column := range t.columns {
-		fmt.Printf("%*s", width(column), fmt.Sprintf(format, value(column)))
+		text := "-"
+		if v := value(column); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			text = fmt.Sprintf(format, v)
+		}
+		fmt.Printf("%*s", width(column), text)
 	}
 	fmt.Println()
 }
+
+// rowWidth is the width of the longest name of a row.
+const rowWidth = len("penstock-generated") + 1
 
 func width(column string) int { return max(len(column)+2, 9) }

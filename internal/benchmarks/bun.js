@@ -1,0 +1,53 @@
+// The server of the contender bun. It prints its address and then executes the commands of
+// process.go from standard input, one per line.
+import { readFileSync } from "node:fs";
+
+const published = process.env.BENCHMARKS_PUBLISHED;
+const certificate = process.env.BENCHMARKS_CERTIFICATE;
+const pageBytes = 4096;
+
+const handlers = new Map([
+  ["SAY", ({ meta, payload: { room, text, n } }) => {
+    if (!room || !text) throw new Error("room and text must not be empty");
+    return {
+      type: "SAID",
+      meta: { timestamp: Date.now(), correlationId: meta.correlationId },
+      payload: { room, user: "ann", text, n },
+    };
+  }],
+]);
+
+const server = Bun.serve({
+  hostname: "127.0.0.1",
+  port: 0,
+  tls: certificate ? { cert: certificate, key: certificate } : undefined,
+  fetch(request, server) {
+    if (!server.upgrade(request)) return new Response("expected a WebSocket", { status: 400 });
+  },
+  websocket: {
+    perMessageDeflate: false,
+    open(ws) { ws.subscribe("all"); },
+    message(ws, text) {
+      const request = JSON.parse(text);
+      const handler = handlers.get(request.type);
+      if (handler === undefined) return ws.close(1003);
+      ws.send(JSON.stringify(handler(request)));
+    },
+  },
+});
+console.log(`127.0.0.1:${server.port}`);
+
+const commands = {
+  stats() {},
+  collect() { for (let i = 0; i < 3; i++) Bun.gc(true); },
+  publish(n) { for (let i = 0; i < Number(n); i++) server.publish("all", published); },
+};
+
+for await (const line of console) {
+  const [verb, argument] = line.split(" ");
+  commands[verb]?.(argument);
+  const { user, system } = process.cpuUsage(); // microseconds
+  const pages = Number(readFileSync("/proc/self/statm", "latin1").split(" ")[1]);
+  console.log(JSON.stringify({ CPU: (user + system) * 1000, User: user * 1000, RSS: pages * pageBytes }));
+}
+process.exit(0);
