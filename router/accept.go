@@ -164,8 +164,6 @@ func (c *Conn) initQueue(shard *connShard) {
 		Run: c.handle, BeforeNext: c.ws.Wake, AfterLast: c.ws.Flush, MaxWaiting: maxWaitingJobs, Memory: &c.inbound, Pool: &shard.pool,
 	}
 	c.messages.Init()
-	serve := c.serve // one method value, so that resuming allocates nothing
-	c.resume = func() { shard.pool.Start(serve) }
 	shard.pool.Retain()
 }
 

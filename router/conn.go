@@ -27,7 +27,6 @@ type Conn struct {
 
 	messages    executor.SerialQueue[*incoming]
 	inbound     executor.Memory[*incoming] // limits the bytes in messages
-	resume      func()                     // calls serve on another goroutine
 	deadlines   *deadlineQueue             // for the calls of the shard
 	calls       callIndex                  // without an answer
 	reportQueue atomic.Pointer[reports]    // nil until the first report

@@ -79,29 +79,38 @@ func (c *Conn) recordOnOpenRejection(rejection Rejection) {
 	c.router.recordRejection(&rejection, "")
 }
 
-// serve reads messages until the connection is closed, or until there is nothing to read. In
-// the latter case the transport calls c.resume when there is, and another goroutine continues.
-func (c *Conn) serve() {
-	for !c.ws.Park(c.resume) {
+// serve reads messages until the connection is closed, or there is nothing to read, or another
+// goroutine reads. It handles each message on the same goroutine if another one can read
+// meanwhile. It returns true if the transport must call it again; see wsconn.Handler.
+func (c *Conn) serve() (paused bool) {
+	for {
+		switch c.ws.Park() {
+		case wsconn.Parked:
+			return false
+		case wsconn.Paused:
+			return true
+		}
 		c.ws.AwaitLowWater()
 		msg, err := c.read()
 		if err != nil {
 			c.unregister()
 			c.release()
-			return
+			return false
 		}
 		if msg.Buffer == nil {
 			continue
 		}
 		c.receive(msg)
-		if !c.messages.TryStart() {
-			continue
-		}
-		if c.ws.Park(c.resume) { // nothing left to read: handle the message on this goroutine
+		switch {
+		case !c.messages.TryStart():
+		case c.ws.Lend():
 			c.messages.Loop()
-			return
+			if !c.ws.Reclaim() {
+				return false
+			}
+		default:
+			c.messages.Start()
 		}
-		c.messages.Start()
 	}
 }
 

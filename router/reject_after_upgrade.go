@@ -60,6 +60,9 @@ func rejectionStatus(code errors.Code) StatusCode { return StatusCode(4000 + htt
 // ignoreTransport is the wsconn.Handler of a rejected connection.
 type ignoreTransport struct{}
 
+// Serve is never called: awaitClosed does not park the connection.
+func (ignoreTransport) Serve() bool { panic("unreachable") }
+
 // OnClosed does nothing.
 func (ignoreTransport) OnClosed() {}
 

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"github.com/penstock-go/penstock/internal/netpoll"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -20,7 +19,7 @@ func transportOptions(o *Options) wsconn.Options {
 		QueueMessages:   l.QueueMessages,
 		SlowConsumer:    wsconn.SlowConsumerPolicy(o.SlowConsumer),
 		Reason:          transportReason,
-		Poller:          new(netpoll.Poller),
+		Engine:          wsconn.NewEngine(),
 	}
 	if o.CompressMinBytes > 0 {
 		opts.Deflater = wsconn.NewDeflater(o.CompressMinBytes)
@@ -28,10 +27,12 @@ func transportOptions(o *Options) wsconn.Options {
 	return opts
 }
 
-// A transportHandler is the connection's wsconn.Handler. Its methods run on goroutines of
-// senders, of the writer and of the poller, so they queue what calls application code, except
-// observers.
+// A transportHandler is the connection's wsconn.Handler. Its methods except Serve run on goroutines
+// of senders and of the writer, so they queue what calls application code, except observers.
 type transportHandler Conn
+
+// Serve reads and handles messages.
+func (h *transportHandler) Serve() (paused bool) { return (*Conn)(h).serve() }
 
 // OnClosed cancels the connection's context.
 func (h *transportHandler) OnClosed() { h.cancel((*Conn)(h).closeCause()) }

@@ -2,7 +2,6 @@ package netpoll_test
 
 import (
 	"bytes"
-	"net"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -32,16 +31,4 @@ func TestBuffer_GrowKeepsContent(t *testing.T) {
 	}
 	b.Release() // it belongs to no pool
 	assert.Empty(t, netpoll.NewBuffer(3).Bytes)
-}
-
-// pipe is a connection that is not a socket.
-func pipe(t *testing.T) net.Conn {
-	a, b := net.Pipe()
-	t.Cleanup(func() { _, _ = a.Close(), b.Close() })
-	return a
-}
-
-func TestNewSocket_ReturnsNilWithoutKernelSocket(t *testing.T) {
-	assert.Nil(t, netpoll.NewSocket(pipe(t), 0))
-	assert.Nil(t, netpoll.NewSocket(struct{ net.Conn }{pipe(t)}, 0))
 }

@@ -1,8 +1,8 @@
-// Package netpoll reads and writes kernel sockets without holding a buffer or a
-// goroutine while there is nothing to do. It is the only package that uses epoll,
+// Package netpoll runs event loops over kernel sockets. It is the only package that uses epoll,
 // raw system calls or unsafe.
 //
-// A [Socket] borrows a [Buffer] only for bytes that have arrived. A [Poller] reports
-// which sockets are readable, so that an idle connection needs no goroutine. Where
-// the system offers neither, [NewSocket] returns nil and the caller uses the net.Conn.
+// A [Poller] moves connections out of Go's poller into its loops. A loop calls the [Waiter] of
+// each ready socket on its own goroutine, and goes on on another goroutine if that call blocks.
+// An idle connection therefore holds no goroutine, no timer and no [Buffer]. Where the
+// system offers no epoll, [Poller.Attach] fails and the caller uses the net.Conn.
 package netpoll

@@ -13,14 +13,12 @@ import (
 	"github.com/penstock-go/penstock/internal/netpoll"
 )
 
-func TestNewSocket_ReturnsNilOnThisSystem(t *testing.T) {
+func TestPoller_AttachFailsOnThisSystem(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { _ = listener.Close() }()
 	conn, err := net.Dial("tcp", listener.Addr().String())
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
-	assert.Nil(t, netpoll.NewSocket(conn, 0))
-	_, err = new(netpoll.Poller).Add(nil, nil)
-	assert.ErrorIs(t, err, errors.ErrUnsupported)
+	assert.ErrorIs(t, netpoll.NewPoller().Attach(conn, nil, nil), errors.ErrUnsupported)
 }

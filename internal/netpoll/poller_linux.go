@@ -3,141 +3,146 @@
 package netpoll
 
 import (
-	"os"
+	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A Poller calls waiters when their sockets become readable, so that none of them needs
-// a goroutine. It is an edge-triggered epoll instance (man 7 epoll) that itself waits
-// in Go's poller, on one goroutine that lives while there are sockets. The sockets
-// stay in Go's poller as well, for Socket.Read and Socket.Write. The zero
-// Poller is ready to use; it must not be copied. Its methods are safe for concurrent use.
+// A Poller distributes sockets among event loops, of which there is one per processor
+// (GOMAXPROCS when the Poller is created). A loop has goroutines only while it has sockets.
+// The methods are safe for concurrent use.
 type Poller struct {
-	mu      sync.Mutex
-	epoll   *os.File // nil while there are no sockets
-	fd      int      // of epoll
-	waiters []Waiter // by slot; nil if the slot is free
-	free    []int32  // slots
+	next   atomic.Uint32
+	groups []group
 }
 
-// Add makes the poller call w.Readable until Remove. It fails if the system accepts no
-// more sockets.
-func (p *Poller) Add(w Waiter, s *Socket) (slot int32, err error) {
-	slot, epoll, err := p.occupy(w)
+// A group is the sockets of one loop.
+type group struct {
+	mu   sync.Mutex
+	loop *loop // nil while there are no sockets
+
+	_ [48]byte // keeps groups on different cache lines
+}
+
+// NewPoller returns a poller.
+func NewPoller() *Poller { return &Poller{groups: make([]group, runtime.GOMAXPROCS(0))} }
+
+// Loops returns the number of loops, at least 1.
+func (p *Poller) Loops() int { return len(p.groups) }
+
+// Attach moves a connection to an event loop, which reports to w from then on, and initializes
+// s with its socket. The descriptor leaves Go's poller: it is duplicated, and conn is closed. If
+// Attach fails, conn is as it was: because the connection is not a kernel socket (TLS, for
+// example), or because the system has no descriptors left.
+func (p *Poller) Attach(conn net.Conn, w Waiter, s *Socket) error {
+	fd, err := duplicate(conn)
+	if err != nil {
+		return err
+	}
+	s.init(fd, conn.LocalAddr().Network() == "tcp")
+	index := p.next.Add(1) % uint32(len(p.groups))
+	if err := p.groups[index].add(s, w); err != nil {
+		return errors.Join(err, syscall.Close(fd))
+	}
+	s.index = uint8(index)
+	_ = conn.Close()
+	return nil
+}
+
+// duplicate returns a new descriptor of a connection's socket.
+func duplicate(conn net.Conn) (fd int, err error) {
+	var raw syscall.RawConn
+	switch conn := conn.(type) {
+	case *net.TCPConn:
+		raw, err = conn.SyscallConn()
+	case *net.UnixConn:
+		raw, err = conn.SyscallConn()
+	default:
+		return 0, errors.ErrUnsupported
+	}
 	if err != nil {
 		return 0, err
 	}
-	event := syscall.EpollEvent{
-		Events: syscall.EPOLLIN | syscall.EPOLLPRI | syscall.EPOLLRDHUP | edgeTriggered,
-		Fd:     slot,
-	}
-	controlErr := s.conn.Control(func(fd uintptr) {
-		err = syscall.EpollCtl(epoll, syscall.EPOLL_CTL_ADD, int(fd), &event)
+	controlErr := raw.Control(func(original uintptr) {
+		n, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, original, syscall.F_DUPFD_CLOEXEC, 0)
+		if fd = int(n); errno != 0 {
+			err = errno
+		}
 	})
-	if err = errors.Join(controlErr, err); err != nil {
-		p.Remove(slot)
-	}
-	return slot, err
+	return fd, errors.Join(controlErr, err)
 }
 
-// occupy returns a slot. A slot in use keeps the epoll instance open.
-func (p *Poller) occupy(w Waiter) (slot int32, epoll int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.epoll == nil {
-		if err := p.open(); err != nil {
-			return 0, 0, err
+// add registers a socket with the group's loop, which it creates if there is none.
+func (g *group) add(s *Socket, w Waiter) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.loop == nil {
+		l, err := newLoop()
+		if err != nil {
+			return err
 		}
+		g.loop = l
 	}
-	if n := len(p.free); n > 0 {
-		slot, p.free = p.free[n-1], p.free[:n-1]
-		p.waiters[slot] = w
-	} else {
-		slot = int32(len(p.waiters))
-		p.waiters = append(p.waiters, w)
+	s.group, s.loop, s.slot = g, g.loop, g.loop.slots.add(w)
+	event := syscall.EpollEvent{
+		Events: syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLPRI | syscall.EPOLLRDHUP | edgeTriggered,
+		Fd:     s.slot,
 	}
-	return slot, p.fd, nil
+	if err := syscall.EpollCtl(s.loop.fd, syscall.EPOLL_CTL_ADD, int(s.fd), &event); err != nil {
+		g.free(s)
+		return err
+	}
+	return nil
 }
 
 const edgeTriggered = 1 << 31 // syscall.EPOLLET is negative
 
-func (p *Poller) open() error {
-	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
-	if err != nil {
-		return err
-	}
-	if err := syscall.SetNonblock(fd, true); err != nil {
-		return errors.Join(err, syscall.Close(fd))
-	}
-	epoll := os.NewFile(uintptr(fd), "epoll")
-	raw, err := epoll.SyscallConn()
-	if err == nil {
-		err = epoll.SetReadDeadline(time.Time{}) // fails if Go's poller does not accept the descriptor
-	}
-	if err != nil {
-		return errors.Join(err, epoll.Close())
-	}
-	p.epoll, p.fd = epoll, fd
-	go p.run(raw)
-	return nil
+// remove undoes add.
+func (g *group) remove(s *Socket) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_ = syscall.EpollCtl(s.loop.fd, syscall.EPOLL_CTL_DEL, int(s.fd), nil)
+	g.free(s)
 }
 
-// Remove undoes Add. The caller must close the socket afterwards. An event in flight
-// may still reach the next waiter of the slot, which finds nothing to read.
-func (p *Poller) Remove(slot int32) {
-	if epoll := p.vacate(slot); epoll != nil {
-		_ = epoll.Close()
+// free releases the slot of a socket, and the loop with the last one. It must be called with the
+// lock held.
+func (g *group) free(s *Socket) {
+	if s.loop.slots.remove(s.slot) {
+		s.loop.close()
+		g.loop = nil
 	}
 }
 
-// vacate returns the epoll instance if the slot was the last one in use.
-func (p *Poller) vacate(slot int32) *os.File {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiters[slot] = nil
-	p.free = append(p.free, slot)
-	if len(p.free) < len(p.waiters) {
-		return nil
-	}
-	epoll := p.epoll
-	p.epoll, p.waiters, p.free = nil, nil, nil
-	return epoll
+// slots maps the numbers in epoll events to waiters.
+type slots struct {
+	mu      sync.Mutex
+	waiters []Waiter // nil if the slot is free
+	unused  []int32
 }
 
-// eventBatch is how many goroutines are woken before the poller yields. The fewer they
-// are, the sooner the first one is reused, with a stack that is still in the
-// processor's cache.
-const eventBatch = 16
-
-// run delivers events until the epoll instance is closed.
-func (p *Poller) run(raw syscall.RawConn) {
-	var events [eventBatch]syscall.EpollEvent
-	_ = raw.Read(func(fd uintptr) bool {
-		for {
-			n := epollNow(fd, events[:])
-			for _, e := range events[:n] {
-				if w := p.waiter(e.Fd); w != nil {
-					w.Readable(e.Events&^syscall.EPOLLIN != 0)
-				}
-			}
-			if n < len(events) {
-				return false
-			}
-			runtime.Gosched()
-		}
-	})
+func (s *slots) add(w Waiter) (slot int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.unused); n > 0 {
+		slot, s.unused = s.unused[n-1], s.unused[:n-1]
+		s.waiters[slot] = w
+		return slot
+	}
+	s.waiters = append(s.waiters, w)
+	return int32(len(s.waiters) - 1)
 }
 
-func (p *Poller) waiter(slot int32) Waiter {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if int(slot) >= len(p.waiters) {
-		return nil // an event of an earlier epoll instance
-	}
-	return p.waiters[slot]
+// remove frees a slot, and reports whether all are free. An event in flight may still reach the
+// next waiter of the slot, which finds nothing to do.
+func (s *slots) remove(slot int32) (last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiters[slot] = nil
+	s.unused = append(s.unused, slot)
+	return len(s.unused) == len(s.waiters)
 }

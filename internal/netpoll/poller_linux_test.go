@@ -4,8 +4,11 @@ package netpoll_test
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"net"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,65 +19,101 @@ import (
 	"github.com/penstock-go/penstock/internal/netpoll"
 )
 
-// A waiter passes on the events of a socket.
-type waiter chan bool
+// A waiter passes on the events of a socket that may be readable.
+type waiter struct {
+	socket   netpoll.Socket
+	events   chan netpoll.Events
+	onReady  func() (again bool) // may be nil
+	more     func() (again bool) // may be nil
+	takeover atomic.Int32
+}
 
-func newWaiter() waiter { return make(waiter, 100) }
+// Ready implements netpoll.Waiter.
+func (w *waiter) Ready(e netpoll.Events) (again bool) {
+	if e&netpoll.Readable == 0 {
+		return false
+	}
+	w.events <- e
+	return w.onReady != nil && w.onReady()
+}
 
-func (w waiter) Readable(special bool) { w <- special }
+// Continue implements netpoll.Waiter.
+func (w *waiter) Continue(bool) (again bool) { return w.more != nil && w.more() }
 
-// await returns the next event.
-func (w waiter) await(t *testing.T) (special bool) {
+// TakenOver implements netpoll.Waiter.
+func (w *waiter) TakenOver() (again bool) {
+	w.takeover.Add(1)
+	return false
+}
+
+// await returns the next events.
+func (w *waiter) await(t *testing.T) netpoll.Events {
 	t.Helper()
 	select {
-	case special = <-w:
+	case e := <-w.events:
+		return e
 	case <-time.After(20 * time.Second):
 		require.Fail(t, "no event")
+		return 0
 	}
-	return special
 }
 
-// add returns a waiter for the server's end of a new connection.
-func add(t *testing.T, p *netpoll.Poller) (w waiter, slot int32, server, client net.Conn) {
-	server, client = connect(t, "tcp")
-	w = newWaiter()
-	slot, err := p.Add(w, newSocket(t, server, 0))
-	require.NoError(t, err)
-	return w, slot, server, client
+// attach returns the waiter for the server's end of a new connection.
+func attach(t *testing.T, p *netpoll.Poller) (w *waiter, client net.Conn) {
+	w = &waiter{}
+	return w, attachWaiter(t, p, w)
 }
 
-// requirePollerEnds waits until no goroutine of a poller is left.
-func requirePollerEnds(t *testing.T) {
+func attachWaiter(t *testing.T, p *netpoll.Poller, w *waiter) (client net.Conn) {
+	server, client := connect(t, "tcp")
+	w.events = make(chan netpoll.Events, 100)
+	require.NoError(t, p.Attach(server, w, &w.socket))
+	return client
+}
+
+// newPoller returns a poller with one loop.
+func newPoller() *netpoll.Poller {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	return netpoll.NewPoller()
+}
+
+// requireLoopsEnd waits until no goroutine of a loop is left.
+func requireLoopsEnd(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		stacks := make([]byte, 1<<20)
-		return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("netpoll.(*Poller).open in goroutine"))
+		return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("netpoll.(*loop)"))
 	}, 10*time.Second, time.Millisecond)
 }
 
-func TestPoller_ReportsDataOnce(t *testing.T) {
-	var p netpoll.Poller
-	w, slot, _, client := add(t, &p)
-	for range 3 {
-		_, err := client.Write([]byte("x"))
+func write(t *testing.T, conns ...net.Conn) {
+	t.Helper()
+	for _, conn := range conns {
+		_, err := conn.Write([]byte("x"))
 		require.NoError(t, err)
-		assert.False(t, w.await(t), "data is nothing special")
 	}
-	assert.Empty(t, w, "it is edge-triggered")
-	p.Remove(slot)
-	requirePollerEnds(t)
 }
 
-func TestPoller_ReportsDataThatArrivedBeforeAdd(t *testing.T) {
-	var p netpoll.Poller
+func TestPoller_ReportsDataOnce(t *testing.T) {
+	p := newPoller()
+	w, client := attach(t, p)
+	for range 3 {
+		write(t, client)
+		assert.Zero(t, w.await(t)&netpoll.Special, "data is nothing special")
+	}
+	assert.Empty(t, w.events, "it is edge-triggered")
+	w.socket.Close()
+	requireLoopsEnd(t)
+}
+
+func TestPoller_ReportsDataThatArrivedBeforeAttach(t *testing.T) {
+	p := newPoller()
 	server, client := connect(t, "tcp")
-	_, err := client.Write([]byte("x"))
-	require.NoError(t, err)
-	w := newWaiter()
-	slot, err := p.Add(w, newSocket(t, server, 0))
-	require.NoError(t, err)
+	write(t, client)
+	w := &waiter{events: make(chan netpoll.Events, 100)}
+	require.NoError(t, p.Attach(server, w, &w.socket))
 	w.await(t)
-	p.Remove(slot)
+	w.socket.Close()
 }
 
 func TestPoller_ReportsHangupAndUrgentDataAsSpecial(t *testing.T) {
@@ -94,90 +133,226 @@ func TestPoller_ReportsHangupAndUrgentDataAsSpecial(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var p netpoll.Poller
-			w, slot, _, client := add(t, &p)
+			w, client := attach(t, newPoller())
 			require.NoError(t, event(client))
-			assert.True(t, w.await(t))
-			p.Remove(slot)
+			assert.NotZero(t, w.await(t)&netpoll.Special)
+			w.socket.Close()
 		})
 	}
 }
 
-func TestPoller_ReusesSlots(t *testing.T) {
-	var p netpoll.Poller
-	first, firstSlot, server, client := add(t, &p)
-	_, otherSlot, _, _ := add(t, &p)
-	assert.NotEqual(t, firstSlot, otherSlot)
-	p.Remove(firstSlot)
-	_ = server.Close()
-	_ = client.Close()
-	next, nextSlot, _, nextClient := add(t, &p)
-	assert.Equal(t, firstSlot, nextSlot)
-	_, err := nextClient.Write([]byte("x"))
-	require.NoError(t, err)
-	next.await(t)
-	assert.Empty(t, first, "the events of a slot reach its waiter only")
-	p.Remove(nextSlot)
-	p.Remove(otherSlot)
-	requirePollerEnds(t)
-
-	again, slot, _, client := add(t, &p) // the epoll instance was closed meanwhile
-	_, err = client.Write([]byte("x"))
-	require.NoError(t, err)
-	again.await(t)
-	p.Remove(slot)
-	requirePollerEnds(t)
-}
-
 func TestPoller_RemovedWaiterGetsNoEvents(t *testing.T) {
-	var p netpoll.Poller
-	removed, removedSlot, _, removedClient := add(t, &p)
-	other, otherSlot, _, otherClient := add(t, &p)
-	p.Remove(removedSlot)
-	for _, client := range []net.Conn{removedClient, otherClient} {
-		_, err := client.Write([]byte("x"))
-		require.NoError(t, err)
-	}
+	p := newPoller()
+	removed, removedClient := attach(t, p)
+	other, otherClient := attach(t, p)
+	removed.socket.Close()
+	_, _ = removedClient.Write([]byte("x"))
+	write(t, otherClient)
 	other.await(t)
-	_, err := otherClient.Write([]byte("x"))
-	require.NoError(t, err)
+	write(t, otherClient)
 	other.await(t) // events are delivered in order, so the removed one's would be here
-	assert.Empty(t, removed)
-	p.Remove(otherSlot)
+	assert.Empty(t, removed.events)
+
+	next, nextClient := attach(t, p) // in the slot of the removed one
+	write(t, nextClient)
+	next.await(t)
+	assert.Empty(t, removed.events)
+	next.socket.Close()
+	other.socket.Close()
+	requireLoopsEnd(t)
+
+	again, client := attach(t, p)
+	write(t, client)
+	again.await(t)
+	again.socket.Close()
+	requireLoopsEnd(t)
 }
 
 // TestPoller_DeliversMoreEventsThanOneBatch makes many sockets readable at the same time.
 func TestPoller_DeliversMoreEventsThanOneBatch(t *testing.T) {
-	var p netpoll.Poller
-	const n = 100
-	var waiters []waiter
-	var slots []int32
+	p := newPoller()
+	var waiters []*waiter
 	var clients []net.Conn
-	for range n {
-		w, slot, _, client := add(t, &p)
-		waiters, slots, clients = append(waiters, w), append(slots, slot), append(clients, client)
+	for range 300 {
+		w, client := attach(t, p)
+		waiters, clients = append(waiters, w), append(clients, client)
 	}
 	for range 5 {
-		for _, client := range clients {
-			_, err := client.Write([]byte("x"))
-			require.NoError(t, err)
-		}
+		write(t, clients...)
 		for _, w := range waiters {
 			w.await(t)
 		}
 	}
-	for _, slot := range slots {
-		p.Remove(slot)
+	for _, w := range waiters {
+		w.socket.Close()
 	}
-	requirePollerEnds(t)
+	requireLoopsEnd(t)
 }
 
-func TestPoller_AddFailsForClosedSocket(t *testing.T) {
-	var p netpoll.Poller
+func TestPoller_AttachFails(t *testing.T) {
+	p := newPoller()
+	var s netpoll.Socket
 	server, _ := connect(t, "tcp")
-	s := newSocket(t, server, 0)
 	_ = server.Close()
-	_, err := p.Add(newWaiter(), s)
-	require.Error(t, err)
-	requirePollerEnds(t)
+	require.Error(t, p.Attach(server, &waiter{}, &s))
+	pipe, _ := net.Pipe()
+	require.Error(t, p.Attach(pipe, &waiter{}, &s))
+	requireLoopsEnd(t)
 }
+
+// TestPoller_BlockedWaitersDelayNoOther blocks the methods of all sockets but one.
+func TestPoller_BlockedWaitersDelayNoOther(t *testing.T) {
+	for _, procs := range []int{1, 2} {
+		func() {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+			p := newPoller()
+			release := make(chan struct{})
+			var blocked []*waiter
+			var clients []net.Conn
+			for range 100 {
+				w := &waiter{onReady: func() bool {
+					<-release
+					return false
+				}}
+				blocked, clients = append(blocked, w), append(clients, attachWaiter(t, p, w))
+			}
+			quick, client := attach(t, p)
+			write(t, clients...)
+			for _, w := range blocked {
+				w.await(t)
+			}
+			for range 10 {
+				write(t, client)
+				quick.await(t)
+			}
+			for _, w := range blocked {
+				assert.NotZero(t, w.takeover.Load(), "the goroutine that takes the loop over says so")
+			}
+			close(release)
+			for _, w := range append(blocked, quick) {
+				w.socket.Close()
+			}
+			requireLoopsEnd(t)
+		}()
+	}
+}
+
+func TestPoller_GoexitEndsOnlyTheCall(t *testing.T) {
+	p := newPoller()
+	w := &waiter{onReady: func() bool {
+		runtime.Goexit()
+		return false
+	}}
+	client := attachWaiter(t, p, w)
+	other, otherClient := attach(t, p)
+	for range 20 {
+		write(t, client, otherClient)
+		w.await(t)
+		other.await(t)
+	}
+	w.socket.Close()
+	other.socket.Close()
+	requireLoopsEnd(t)
+}
+
+// TestPoller_ContinueFollowsOtherSockets has a socket that always has more to do.
+func TestPoller_ContinueFollowsOtherSockets(t *testing.T) {
+	p := newPoller()
+	var continued atomic.Int64
+	var stop atomic.Bool
+	busy := &waiter{
+		onReady: func() bool { return true },
+		more: func() bool {
+			continued.Add(1)
+			return !stop.Load()
+		},
+	}
+	busyClient := attachWaiter(t, p, busy)
+	quiet, quietClient := attach(t, p)
+	write(t, busyClient)
+	busy.await(t)
+	for range 100 {
+		before := continued.Load()
+		require.Eventually(t, func() bool { return continued.Load() > before+2 }, 10*time.Second, time.Microsecond)
+		write(t, quietClient)
+		quiet.await(t)
+	}
+	stop.Store(true)
+	busy.socket.Close()
+	quiet.socket.Close()
+	requireLoopsEnd(t)
+}
+
+// TestPoller_HandOverLosesNoEvent lets methods block, yield and exit at random, and counts bytes.
+func TestPoller_HandOverLosesNoEvent(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	p := netpoll.NewPoller()
+	const sockets, messages = 32, 500
+	var received [sockets]atomic.Int64
+	var all sync.WaitGroup
+	for i := range sockets {
+		server, client := connect(t, "tcp")
+		w := &countingWaiter{received: &received[i]}
+		require.NoError(t, p.Attach(server, w, &w.socket))
+		all.Go(func() {
+			for range messages {
+				_, err := client.Write([]byte("x"))
+				if !assert.NoError(t, err) {
+					return
+				}
+				if rand.IntN(4) == 0 {
+					runtime.Gosched()
+				}
+			}
+		})
+		defer w.socket.Close()
+	}
+	all.Wait()
+	for i := range received {
+		require.Eventually(t, func() bool { return received[i].Load() == messages }, 20*time.Second, time.Millisecond, "socket %d: %d", i, received[i].Load())
+	}
+}
+
+// A countingWaiter reads what has arrived, and then does something at random. One goroutine at a
+// time reads; an event for another one makes it read again.
+type countingWaiter struct {
+	socket   netpoll.Socket
+	received *atomic.Int64
+	turn     atomic.Int32 // events that have not been handled
+}
+
+// Ready implements netpoll.Waiter.
+func (w *countingWaiter) Ready(e netpoll.Events) bool {
+	if e&netpoll.Readable == 0 || w.turn.Add(1) > 1 {
+		return false
+	}
+	var buf [16]byte
+	for {
+		seen := w.turn.Load()
+		for {
+			n, err := w.socket.Read(buf[:])
+			w.received.Add(int64(n))
+			if n == 0 || err != nil {
+				break
+			}
+		}
+		switch rand.IntN(20) {
+		case 0:
+			time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)
+		case 1:
+			runtime.Gosched()
+		}
+		if w.turn.CompareAndSwap(seen, 0) {
+			if rand.IntN(50) == 0 {
+				runtime.Goexit()
+			}
+			return rand.IntN(10) == 0
+		}
+	}
+}
+
+// Continue implements netpoll.Waiter.
+func (w *countingWaiter) Continue(bool) bool { return w.Ready(netpoll.Readable) }
+
+// TakenOver implements netpoll.Waiter.
+func (w *countingWaiter) TakenOver() bool { return w.Ready(netpoll.Readable) }

@@ -2,13 +2,20 @@
 
 package netpoll
 
-import "github.com/penstock-go/penstock/errors"
+import (
+	"net"
+
+	"github.com/penstock-go/penstock/errors"
+)
 
 // A Poller does nothing on this system: every connection waits on its own goroutine.
 type Poller struct{}
 
-// Add returns an error.
-func (*Poller) Add(Waiter, *Socket) (slot int32, err error) { return 0, errors.ErrUnsupported }
+// NewPoller returns a poller.
+func NewPoller() *Poller { return new(Poller) }
 
-// Remove is never called.
-func (*Poller) Remove(int32) { panic("unreachable") }
+// Loops returns 1.
+func (*Poller) Loops() int { return 1 }
+
+// Attach returns an error.
+func (*Poller) Attach(net.Conn, Waiter, *Socket) error { return errors.ErrUnsupported }

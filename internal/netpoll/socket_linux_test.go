@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -32,47 +31,84 @@ func connect(t *testing.T, network string) (server, client net.Conn) {
 	server, err = listener.Accept()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Close() })
-	deadline := time.Now().Add(20 * time.Second)
-	require.NoError(t, client.SetDeadline(deadline))
-	require.NoError(t, server.SetDeadline(deadline))
+	require.NoError(t, client.SetDeadline(time.Now().Add(20*time.Second)))
 	return server, client
 }
 
-func forEachNetwork(t *testing.T, test func(t *testing.T, network string)) {
-	for _, network := range []string{"tcp", "unix"} {
-		t.Run(network, func(t *testing.T) { test(t, network) })
+// A signal passes on all events of a socket.
+type signal struct {
+	socket netpoll.Socket
+	events chan netpoll.Events
+}
+
+// Ready implements netpoll.Waiter.
+func (s *signal) Ready(e netpoll.Events) bool {
+	select {
+	case s.events <- e:
+	default:
+	}
+	return false
+}
+
+// Continue implements netpoll.Waiter.
+func (*signal) Continue(bool) bool { return false }
+
+// TakenOver implements netpoll.Waiter.
+func (*signal) TakenOver() bool { return false }
+
+// read waits for data.
+func (s *signal) read(t *testing.T, p []byte) (int, error) {
+	for {
+		n, err := s.socket.Read(p)
+		if n > 0 || err != nil {
+			return n, err
+		}
+		select {
+		case <-s.events:
+		case <-time.After(20 * time.Second):
+			require.Fail(t, "nothing arrives")
+		}
 	}
 }
 
-func newSocket(t *testing.T, conn net.Conn, class int) *netpoll.Socket {
-	s := netpoll.NewSocket(conn, class)
-	require.NotNil(t, s)
-	return s
+func forEachNetwork(t *testing.T, test func(t *testing.T, s *signal, client net.Conn, network string)) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			server, client := connect(t, network)
+			s := &signal{events: make(chan netpoll.Events, 1)}
+			require.NoError(t, newPoller().Attach(server, s, &s.socket))
+			test(t, s, client, network)
+		})
+	}
 }
 
 // TestSocket_TransfersMoreThanTheKernelBuffers lets both directions wait.
 func TestSocket_TransfersMoreThanTheKernelBuffers(t *testing.T) {
-	forEachNetwork(t, func(t *testing.T, network string) {
-		server, client := connect(t, network)
-		s := newSocket(t, server, 2)
+	forEachNetwork(t, func(t *testing.T, s *signal, client net.Conn, _ string) {
 		sent := make([]byte, 8<<20+1)
 		for i := range sent {
 			sent[i] = byte(i * 7 >> 3)
 		}
 		go func() { // echoes
 			var all []byte
+			buf := make([]byte, 16<<10)
 			for len(all) < len(sent) {
-				b, err := s.Read(true)
+				n, err := s.read(t, buf)
 				if !assert.NoError(t, err) {
 					return
 				}
-				all = append(all, b.Bytes...)
-				b.Release()
+				all = append(all, buf[:n]...)
 			}
-			n, err := s.Write(all)
-			assert.NoError(t, err)
-			assert.Equal(t, len(sent), n)
-			_ = server.Close()
+			for len(all) > 0 {
+				n, err := s.socket.Write(all)
+				if !assert.NoError(t, err) {
+					return
+				}
+				if all = all[n:]; len(all) > 0 {
+					<-s.events
+				}
+			}
+			s.socket.Close()
 		}()
 		_, err := client.Write(sent)
 		require.NoError(t, err)
@@ -82,105 +118,51 @@ func TestSocket_TransfersMoreThanTheKernelBuffers(t *testing.T) {
 	})
 }
 
-func TestSocket_ReadWithoutWaitReturnsAtOnce(t *testing.T) {
-	forEachNetwork(t, func(t *testing.T, network string) {
-		server, client := connect(t, network)
-		s := newSocket(t, server, 0)
-		b, err := s.Read(false)
+func TestSocket_ReadReturnsAtOnce(t *testing.T) {
+	forEachNetwork(t, func(t *testing.T, s *signal, client net.Conn, network string) {
+		buf := make([]byte, 512)
+		n, err := s.socket.Read(buf)
 		require.NoError(t, err)
-		assert.Nil(t, b)
-		_, err = client.Write([]byte("abc"))
-		require.NoError(t, err)
-		b, err = s.Read(true)
-		require.NoError(t, err)
-		assert.Equal(t, "abc", string(b.Bytes))
-		b.Release()
-		b, err = s.Read(false)
-		require.NoError(t, err)
-		assert.Nil(t, b, "the buffer is returned once")
-	})
-}
-
-func TestSocket_EmptiedOnlyAfterShortReadOfTCP(t *testing.T) {
-	forEachNetwork(t, func(t *testing.T, network string) {
-		server, client := connect(t, network)
-		s := newSocket(t, server, 0)
-		for n, want := range map[int]bool{511: network == "tcp", 512: false} {
-			_, err := client.Write(make([]byte, n))
+		assert.Zero(t, n)
+		for size, emptied := range map[int]bool{511: network == "tcp", 512: false} {
+			_, err = client.Write(make([]byte, size))
 			require.NoError(t, err)
-			b, err := s.Read(true)
+			n, err = s.read(t, buf)
 			require.NoError(t, err)
-			require.Len(t, b.Bytes, n)
-			assert.Equal(t, want, s.Emptied(b), "%d bytes", n)
-			b.Release()
+			assert.Equal(t, size, n)
+			assert.Equal(t, emptied, s.socket.Emptied(n, len(buf)), "%d bytes", size)
 		}
-	})
-}
-
-func TestSocket_ReadErrors(t *testing.T) {
-	forEachNetwork(t, func(t *testing.T, network string) {
-		server, client := connect(t, network)
-		s := newSocket(t, server, 0)
-		require.NoError(t, server.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
-		_, err := s.Read(true)
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.NoError(t, server.SetReadDeadline(time.Time{}))
 		_, _ = client.Write([]byte("last"))
 		_ = client.Close()
-		b, err := s.Read(true)
+		n, err = s.read(t, buf)
 		require.NoError(t, err)
-		assert.Equal(t, "last", string(b.Bytes))
+		assert.Equal(t, "last", string(buf[:n]))
 		for range 2 {
-			_, err = s.Read(true)
+			_, err = s.read(t, buf)
 			assert.Equal(t, io.EOF, err)
 		}
-		_ = server.Close()
-		_, err = s.Read(false)
-		assert.ErrorIs(t, err, net.ErrClosed)
+		s.socket.Close()
+		_, err = s.socket.Read(buf)
+		require.ErrorIs(t, err, net.ErrClosed)
+		_, err = s.socket.Write(buf)
+		require.ErrorIs(t, err, net.ErrClosed)
+		s.socket.Abort() // has no effect on a closed socket
+		s.socket.CloseWrite()
 	})
 }
 
-func TestSocket_CloseInterruptsRead(t *testing.T) {
-	server, _ := connect(t, "tcp")
-	s := newSocket(t, server, 0)
-	read := make(chan error)
-	go func() {
-		_, err := s.Read(true)
-		read <- err
-	}()
-	time.Sleep(10 * time.Millisecond) // usually it waits by then
-	_ = server.Close()
-	assert.ErrorIs(t, <-read, net.ErrClosed)
-}
-
-func TestSocket_WriteReportsHowManyBytesItWrote(t *testing.T) {
-	forEachNetwork(t, func(t *testing.T, network string) {
-		server, client := connect(t, network)
-		s := newSocket(t, server, 0)
-		require.NoError(t, server.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
-		n, err := s.Write(make([]byte, 32<<20)) // nothing reads
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		_ = server.Close()
+func TestSocket_AbortEndsBothDirections(t *testing.T) {
+	forEachNetwork(t, func(t *testing.T, s *signal, client net.Conn, _ string) {
+		_, err := s.socket.Write([]byte("written"))
+		require.NoError(t, err)
+		s.socket.Abort()
+		_, err = s.read(t, make([]byte, 10))
+		require.Equal(t, io.EOF, err)
+		_, err = s.socket.Write([]byte("x"))
+		require.ErrorContains(t, err, "broken pipe")
 		got, err := io.ReadAll(client)
 		require.NoError(t, err)
-		assert.Positive(t, n)
-		assert.Len(t, got, n)
-	})
-}
-
-// TestSocket_WriteToClosedPeerFails needs MSG_NOSIGNAL on systems where a program handles
-// SIGPIPE.
-func TestSocket_WriteToClosedPeerFails(t *testing.T) {
-	forEachNetwork(t, func(t *testing.T, network string) {
-		server, client := connect(t, network)
-		s := newSocket(t, server, 0)
-		_ = client.Close()
-		var err error
-		for i := 0; err == nil && i < 1000; i++ { // the first write provokes the reset
-			_, err = s.Write(make([]byte, 100))
-		}
-		var failed *net.OpError
-		require.ErrorAs(t, err, &failed)
-		assert.Equal(t, "write", failed.Op)
+		assert.Equal(t, "written", string(got))
+		s.socket.Close()
 	})
 }

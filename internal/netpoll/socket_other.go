@@ -2,22 +2,29 @@
 
 package netpoll
 
-import (
-	"net"
-	"syscall"
-)
+// A Socket does not exist on this system: Attach fails, and no other method is called.
+type Socket struct{}
 
-// A Socket does not exist on this system: NewSocket returns nil.
-type Socket struct{ conn syscall.RawConn }
+// Loop is never called.
+func (*Socket) Loop() int { panic("unreachable") }
 
-// NewSocket returns nil.
-func NewSocket(net.Conn, int) *Socket { return nil }
+// Order is never called.
+func (*Socket) Order() int32 { panic("unreachable") }
+
+// Close is never called.
+func (*Socket) Close() { panic("unreachable") }
+
+// Abort is never called.
+func (*Socket) Abort() { panic("unreachable") }
+
+// CloseWrite is never called.
+func (*Socket) CloseWrite() { panic("unreachable") }
 
 // Read is never called.
-func (*Socket) Read(bool) (*Buffer, error) { panic("unreachable") }
+func (*Socket) Read([]byte) (int, error) { panic("unreachable") }
 
 // Emptied is never called.
-func (*Socket) Emptied(*Buffer) bool { panic("unreachable") }
+func (*Socket) Emptied(int, int) bool { panic("unreachable") }
 
 // Write is never called.
 func (*Socket) Write([]byte) (int, error) { panic("unreachable") }

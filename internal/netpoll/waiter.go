@@ -1,10 +1,28 @@
 package netpoll
 
-// A Waiter waits for a socket to become readable.
+// Events say what the kernel has reported about a socket.
+type Events uint8
+
+// The events. Each may also be reported when there is nothing to do.
+const (
+	Readable Events = 1 << iota // there may be something to read, or an error
+	Writable                    // there may be room to write
+	Special                     // a hangup, an error or urgent data, each of which is reported only once: from then on, a short read does not prove that the socket is empty
+)
+
+// A Waiter is notified about a socket by the event loop. Its methods run on the loop's
+// goroutine. They may block: another goroutine then takes the loop over and calls TakenOver.
 type Waiter interface {
-	// Readable reports that the socket may have something to read. special means that
-	// the kernel reported a hangup, an error or urgent data, of which it reports each
-	// only once: from then on, a short read does not prove that the socket is empty.
-	// Readable must not block.
-	Readable(special bool)
+	// Ready handles events. If it returns true, Continue is called after other sockets have had
+	// their turn.
+	Ready(Events) (again bool)
+
+	// Continue follows a Ready, Continue or TakenOver that has returned true. alone means that the
+	// loop has been taken over: Continue then runs on a goroutine of its own, and nothing takes over
+	// from it.
+	Continue(alone bool) (again bool)
+
+	// TakenOver is called, on the goroutine that has taken the loop over, while Ready or Continue
+	// runs or blocks.
+	TakenOver() (again bool)
 }

@@ -157,7 +157,7 @@ func pipe(t *testing.T) (client net.Conn, ended <-chan int) {
 	}()
 	opts := options()
 	opts.CloseTimeout = time.Second
-	c, err := wsconn.Accept(hijackable{httptest.NewRecorder(), server}, r, "", opts, noopHandler{})
+	c, err := wsconn.Accept(hijackable{httptest.NewRecorder(), server}, r, "", opts, newHandler())
 	require.NoError(t, err)
 	codes := make(chan int, 1)
 	go func() {

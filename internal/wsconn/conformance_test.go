@@ -84,7 +84,7 @@ func (tr transport) serveEcho(t *testing.T) *httptest.Server {
 	var conns sync.WaitGroup
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conns.Add(1) // before the client can end the connection and the test
-		c, err := wsconn.Accept(w, r, "", opts, noopHandler{})
+		c, err := wsconn.Accept(w, r, "", opts, newHandler())
 		if err != nil {
 			t.Error(err)
 			conns.Done()
@@ -113,10 +113,9 @@ func (tr transport) serveEcho(t *testing.T) *httptest.Server {
 // echo answers each message until the connection ends.
 func (tr transport) echo(c *wsconn.Conn) {
 	defer c.Release()
-	resumed := make(chan struct{}, 1)
 	for {
-		for !tr.blocking && c.Park(func() { resumed <- struct{}{} }) {
-			<-resumed
+		if !tr.blocking {
+			awaitMessage(c)
 		}
 		msg, err := c.Read(unlimited)
 		switch {

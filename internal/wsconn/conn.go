@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/netpoll"
 )
 
 // Options bound a connection. Every field must be set, except Deflater and Reason.
@@ -29,13 +28,18 @@ type Options struct {
 	// its code and a text. It must not block. If nil, the reason is the text.
 	Reason func(code int, text string) string
 
-	Deflater *Deflater       // nil: nothing is compressed
-	Poller   *netpoll.Poller // of parked connections
+	Deflater *Deflater // nil: nothing is compressed
+	Engine   *Engine
 }
 
-// A Handler is notified of what happens to a connection. Its methods must not block
-// and must not panic.
+// A Handler is notified of what happens to a connection. Its methods must not panic and, except
+// Serve, must not block.
 type Handler interface {
+	// Serve is called when a parked or paused connection must be read. It reads until Park returns
+	// Parked, Paused or, through Lend and Reclaim, until another goroutine reads, and returns true
+	// only for Paused. It may block, and may end the goroutine.
+	Serve() (paused bool)
+
 	// OnClosed is called when the socket is closed, perhaps more than once.
 	OnClosed()
 
@@ -66,21 +70,24 @@ const (
 // ErrClosed is returned for a connection that is closed or closing.
 var ErrClosed = errors.New("connection is closed")
 
-// A Conn is the server's end of a WebSocket connection. Read and Park are for one
-// goroutine at a time; everything else is safe for concurrent use.
+// A Conn is the server's end of a WebSocket connection. Read, Park, Lend and Release are for the
+// goroutine that has the right to read; everything else is safe for concurrent use.
+//
+// Lock order: Conn.mu comes before the locks of the Engine. Handler is called without Conn.mu.
 type Conn struct {
 	sock    socket
 	opts    *Options
 	handler Handler
 
 	subprotocol string
-	deflates    bool   // the client has agreed to compression
-	writeFunc   func() // the method value, stored so that starting it allocates nothing
+	deflates    bool // the client has agreed to compression
+	polled      bool // the socket is in an event loop, so that the connection can be parked
 
-	frames frameReader // belongs to the reading goroutine
+	frames frameReader // belongs to the goroutine with the right to read
 
 	closing atomic.Bool // set under the lock
-	writing atomic.Bool // a goroutine runs writeLoop; changed under the lock
+	writing atomic.Bool // a goroutine runs writeLoop, or a flusher will; changed under the lock
+	served  atomic.Bool // Serve runs in an event loop, so that what is queued is written when Serve returns or blocks
 
 	mu           sync.Mutex
 	queue        *sendQueue    // frames that wait; nil if there are none
@@ -93,18 +100,19 @@ type Conn struct {
 	lowered      uint16 // how often high has become false; it may overflow
 	code         int    // of the close frame that was sent or received first
 	reason       string
-	timer        *time.Timer   // the only one: for data from the peer, or for its close frame
 	pingedAt     time.Duration // since start; 0 if no pong is awaited
 	closeBy      time.Duration // since start; 0 until Close
+	timerPlace   int32         // in the timerQueue, whose lock guards it; 0 if the connection is not there
 
 	closeWritten bool // the close frame has been written
 	halfClose    bool // close the writing direction behind the close frame
 	aborted      bool
+	released     bool
 
-	polled    bool         // the connection can be parked
-	slot      int32        // the poller's
-	readState atomic.Int32 // which goroutine may read: reading, readingReady or parked
-	resume    func()       // the argument of Park, while the connection is parked
+	readState  atomic.Int32 // see the constants
+	writeState atomic.Int32
+	readable   chan struct{} // receives while readState is waiting; nil until then
+	writable   chan struct{} // receives while writeState is writeWaiting; nil until then
 
 	waiting  atomic.Bool  // Read waits for the peer
 	lastSeen atomic.Int64 // when the peer last sent data, in nanoseconds since start
@@ -117,17 +125,16 @@ type Conn struct {
 // caller has to answer with; nothing has been written then.
 func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Options, handler Handler) (*Conn, error) {
 	c := &Conn{opts: opts, handler: handler, subprotocol: subprotocol, start: time.Now()}
-	c.writeFunc = c.writeLoop
 	if err := c.upgrade(w, r); err != nil {
 		return nil, err
 	}
-	if c.sock.raw != nil {
-		slot, err := opts.Poller.Add(c, c.sock.raw)
-		c.slot, c.polled = slot, err == nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.timer = time.AfterFunc(opts.PingInterval, c.tick)
+	c.polled = opts.Engine.poller.Attach(c.sock.conn, c, &c.sock.raw) == nil
+	if c.polled {
+		c.sock.conn = nil
+	}
+	opts.Engine.timers.set(c, opts.PingInterval)
 	return c, nil
 }
 
@@ -167,7 +174,7 @@ func (c *Conn) beginClosing(f *Frame) {
 	c.closing.Store(true)
 	c.enqueueControl(f)
 	c.closeBy = time.Since(c.start) + c.opts.CloseTimeout
-	c.timer.Reset(c.opts.CloseTimeout)
+	c.setTimer(c.opts.CloseTimeout)
 	c.signalProgress()
 }
 
@@ -184,22 +191,22 @@ func (c *Conn) Abort() {
 	c.mu.Unlock()
 	c.handler.OnClosed()
 	c.sock.abort()
-	c.Readable(true)
+	c.interrupt()
 }
 
 // Release closes the socket and returns the buffers. It must follow the last Read.
 func (c *Conn) Release() {
 	c.mu.Lock()
 	c.closing.Store(true)
-	c.timer.Stop()
+	released := c.released
+	c.released = true
+	c.opts.Engine.timers.stop(c)
 	c.signalProgress()
 	c.mu.Unlock()
-	if c.polled {
-		c.polled = false
-		c.opts.Poller.Remove(c.slot)
+	if !released {
+		c.sock.close()
+		c.sock.forget()
 	}
-	_ = c.sock.conn.Close()
-	c.sock.forget()
 }
 
 // Status returns the code and the reason of the close frame that was sent or received

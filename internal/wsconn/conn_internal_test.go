@@ -13,11 +13,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/penstock-go/penstock/internal/netpoll"
 )
 
-type noopHandler struct{}
+type noopHandler struct{ resumed chan struct{} }
+
+func newHandler() noopHandler { return noopHandler{make(chan struct{}, 1)} }
+
+// Serve hands the right to read to the goroutine that has called park.
+func (h noopHandler) Serve() (paused bool) {
+	h.resumed <- struct{}{}
+	return false
+}
 
 func (noopHandler) OnClosed()               {}
 func (noopHandler) OnOverflow(Overflow)     {}
@@ -28,7 +34,7 @@ func options() *Options {
 	return &Options{
 		MaxMessageBytes: 1 << 20, MessageTimeout: time.Minute, WriteTimeout: time.Minute, CloseTimeout: time.Minute,
 		PingInterval: time.Minute, PongTimeout: time.Minute,
-		BufferBytes: 16 << 10, QueueBytes: 1 << 20, QueueMessages: 8, Poller: new(netpoll.Poller),
+		BufferBytes: 16 << 10, QueueBytes: 1 << 20, QueueMessages: 8, Engine: NewEngine(),
 	}
 }
 
@@ -36,7 +42,7 @@ func options() *Options {
 func accept(t *testing.T, opts *Options) (*Conn, net.Conn) {
 	conns := make(chan *Conn, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, err := Accept(w, r, "", opts, noopHandler{}); assert.NoError(t, err) {
+		if c, err := Accept(w, r, "", opts, newHandler()); assert.NoError(t, err) {
 			conns <- c
 		}
 	}))
@@ -100,13 +106,12 @@ func TestConn_SendsNoPongAfterTheCloseFrame(t *testing.T) {
 
 // parkAfter waits until a connection has parked and read n bytes of control frames.
 func parkAfter(t *testing.T, c *Conn, n int) {
-	resumed := make(chan struct{}, 1)
 	for c.sock.bytesRead < n {
-		if !c.Park(func() { resumed <- struct{}{} }) {
+		if c.Park() != Parked {
 			t.Fatal("there are only control frames")
 		}
 		if c.sock.bytesRead < n {
-			<-resumed
+			<-c.handler.(noopHandler).resumed
 		}
 	}
 }
@@ -131,10 +136,9 @@ func TestConn_SendsPongsInOrder(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		resumed := make(chan struct{}, 1)
 		for {
-			for c.Park(func() { resumed <- struct{}{} }) {
-				<-resumed
+			for c.Park() == Parked {
+				<-c.handler.(noopHandler).resumed
 			}
 			m, err := c.Read(everything)
 			if err != nil {
@@ -186,13 +190,15 @@ func (c *partialConn) Write(p []byte) (int, error) {
 
 func TestSocket_WritesNothingAfterAPartialFrame(t *testing.T) {
 	conn := &partialConn{}
-	s := &socket{conn: conn, opts: options()}
+	c := &Conn{opts: options(), start: time.Now(), handler: newHandler()}
+	c.sock.conn, c.sock.opts = conn, c.opts
 	f := NewFrame()
 	f.WriteString("a message of which six bytes are missing")
 	f.Seal()
-	_, err := s.write(f.bytes(), time.Now())
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	b := batch{bytes: f.bytes(), begun: time.Now()}
+	c.write(&b)
+	require.ErrorIs(t, b.err, os.ErrDeadlineExceeded)
 	n := conn.took.Len()
-	_, _ = s.write([]byte("\x8a\x04pong"), time.Now())
+	c.write(&batch{bytes: []byte("\x8a\x04pong"), begun: time.Now()})
 	assert.Equal(t, n, conn.took.Len())
 }

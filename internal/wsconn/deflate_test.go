@@ -88,7 +88,7 @@ func TestDeflate_NegotiatesOffers(t *testing.T) {
 
 func TestAccept_MalformedExtensionsFailTheHandshake(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, err := wsconn.Accept(w, r, "", deflating(), noopHandler{})
+		_, err := wsconn.Accept(w, r, "", deflating(), newHandler())
 		assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
 	}))
 	defer server.Close()

@@ -9,6 +9,6 @@
 // Conn.mu is the only lock of a connection, and no method of a [Handler] is called
 // under it.
 //
-// An idle connection may be parked: then it needs no goroutine, and a netpoll.Poller
+// An idle connection may be parked: then it needs no goroutine, and an event loop
 // reports when there is something to read.
 package wsconn

@@ -40,7 +40,7 @@ func (c *Conn) beginMessage() (bool, error) {
 		if err := c.readControl(h); err != nil {
 			return false, err
 		}
-		if err := c.sock.disarmMessageTimeout(); err != nil {
+		if err := c.disarmMessageTimeout(); err != nil {
 			return false, err
 		}
 		if c.polled && len(c.sock.unread) == 0 {

@@ -104,7 +104,7 @@ func (u *upgrader) takeOver() error {
 	early, err := rw.Peek(rw.Reader.Buffered())
 	if err == nil {
 		u.conn.sock.init(conn, u.conn.opts, bytes.Clone(early))
-		_, err = u.conn.sock.write(u.response(), time.Now())
+		_, err = u.conn.sock.writeConn(u.response(), u.conn.start, time.Since(u.conn.start))
 	}
 	if err != nil {
 		_ = conn.Close()

@@ -55,7 +55,7 @@ func TestAccept_HijacksBeforeItWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("X-Outer", "kept")
-				c, err := wsconn.Accept(tt.wrap(w), r, "", deflating(), noopHandler{})
+				c, err := wsconn.Accept(tt.wrap(w), r, "", deflating(), newHandler())
 				if tt.code == "" && assert.NoError(t, err) {
 					go func() { _ = echo(c) }()
 					return
@@ -90,7 +90,7 @@ func TestAccept_HijacksBeforeItWrites(t *testing.T) {
 
 func TestAccept_RejectedHandshakeNegotiatesNothing(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, err := wsconn.Accept(w, r, "chat", deflating(), noopHandler{})
+		_, err := wsconn.Accept(w, r, "chat", deflating(), newHandler())
 		assert.ErrorIs(t, err, wsconn.ErrAnswered)
 	}))
 	defer server.Close()

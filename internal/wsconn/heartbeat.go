@@ -2,6 +2,13 @@ package wsconn
 
 import "time"
 
+// setTimer makes tick run after d. It must be called with the lock held.
+func (c *Conn) setTimer(d time.Duration) {
+	if !c.released {
+		c.opts.Engine.timers.set(c, d)
+	}
+}
+
 // seen records that data from the peer has arrived.
 func (c *Conn) seen(at time.Time) { c.lastSeen.Store(int64(at.Sub(c.start))) }
 
@@ -20,7 +27,7 @@ func (c *Conn) checkAlive() bool {
 	if c.closing.Load() {
 		left := c.closeBy - now
 		if left > 0 { // the timer fired for a ping, just before Close
-			c.timer.Reset(left)
+			c.setTimer(left)
 		}
 		return left > 0
 	}
@@ -32,15 +39,15 @@ func (c *Conn) checkAlive() bool {
 		// Handlers are busy, so a pong could not be read. A ping still finds out
 		// whether the peer's host knows the connection.
 		c.ping(0)
-		c.timer.Reset(c.opts.PingInterval)
+		c.setTimer(c.opts.PingInterval)
 	case silence < c.opts.PingInterval:
 		c.pingedAt = 0
-		c.timer.Reset(c.opts.PingInterval - silence)
+		c.setTimer(c.opts.PingInterval - silence)
 	case c.pingedAt == 0 || c.pingedAt < seen:
 		c.ping(now)
-		c.timer.Reset(min(c.opts.PongTimeout, c.opts.PingInterval))
+		c.setTimer(min(c.opts.PongTimeout, c.opts.PingInterval))
 	case unanswered < c.opts.PongTimeout:
-		c.timer.Reset(min(c.opts.PongTimeout-unanswered, c.opts.PingInterval))
+		c.setTimer(min(c.opts.PongTimeout-unanswered, c.opts.PingInterval))
 	default:
 		return false
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/internal/netpoll"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -28,7 +27,7 @@ func options() *wsconn.Options {
 		BufferBytes:     16 << 10,
 		QueueBytes:      1 << 20,
 		QueueMessages:   1024,
-		Poller:          new(netpoll.Poller),
+		Engine:          wsconn.NewEngine(),
 	}
 }
 
@@ -42,7 +41,7 @@ func listen(t *testing.T, opts *wsconn.Options) (addr string, conns <-chan *wsco
 func serve(t *testing.T, listener net.Listener, opts *wsconn.Options) (addr string, conns <-chan *wsconn.Conn) {
 	accepted := make(chan *wsconn.Conn, 10)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := wsconn.Accept(w, r, "", opts, noopHandler{})
+		c, err := wsconn.Accept(w, r, "", opts, newHandler())
 		if err != nil {
 			t.Error(err)
 			return
@@ -56,21 +55,40 @@ func serve(t *testing.T, listener net.Listener, opts *wsconn.Options) (addr stri
 	return server.Listener.Addr().String(), accepted
 }
 
-// noopHandler ignores all events.
-type noopHandler struct{}
+// noopHandler ignores all events, except that a parked connection must be read.
+type noopHandler struct{ resumed chan struct{} }
+
+func newHandler() noopHandler { return noopHandler{make(chan struct{}, 1)} }
+
+// Serve hands the right to read to the goroutine that has called park.
+func (h noopHandler) Serve() (paused bool) {
+	h.resumed <- struct{}{}
+	return false
+}
 
 func (noopHandler) OnClosed()                  {}
 func (noopHandler) OnOverflow(wsconn.Overflow) {}
 func (noopHandler) OnBackpressure(int, int)    {}
 func (noopHandler) OnWrite(wsconn.Write)       {}
 
+// awaitMessage parks the connection while there is nothing to read.
+func awaitMessage(c *wsconn.Conn) {
+	for c.Park() == wsconn.Parked {
+		<-resumed(c)
+	}
+}
+
+// resumed returns a channel that receives when a parked connection must be read.
+func resumed(c *wsconn.Conn) <-chan struct{} {
+	return wsconn.HandlerOf(c).(interface{ channel() chan struct{} }).channel()
+}
+
+func (h noopHandler) channel() chan struct{} { return h.resumed }
+
 // next parks the connection while there is nothing to read, and then reads a message.
 func next(c *wsconn.Conn) (wsconn.Message, error) {
-	resumed := make(chan struct{}, 1)
 	for {
-		for c.Park(func() { resumed <- struct{}{} }) {
-			<-resumed
-		}
+		awaitMessage(c)
 		if msg, err := c.Read(unlimited); msg.Buffer != nil || err != nil {
 			return msg, err
 		}

@@ -29,7 +29,7 @@ func discardingConn(b *testing.B, policy wsconn.SlowConsumerPolicy) *wsconn.Conn
 	}
 	opts := options()
 	opts.SlowConsumer = policy
-	c, err := wsconn.Accept(discardingWriter{httptest.NewRecorder(), discardConn{server}}, r, "", opts, noopHandler{})
+	c, err := wsconn.Accept(discardingWriter{httptest.NewRecorder(), discardConn{server}}, r, "", opts, newHandler())
 	require.NoError(b, err)
 	b.Cleanup(c.Release)
 	return c

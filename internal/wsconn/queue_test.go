@@ -15,13 +15,13 @@ import (
 
 // A recorder is a handler that records the calls of two methods.
 type recorder struct {
+	noopHandler
+
 	overflows []wsconn.Overflow
 	high      [][2]int
 }
 
-func (*recorder) OnClosed()                      {}
 func (r *recorder) OnOverflow(o wsconn.Overflow) { r.overflows = append(r.overflows, o) }
-func (*recorder) OnWrite(wsconn.Write)           {}
 
 func (r *recorder) OnBackpressure(messages, bytes int) {
 	r.high = append(r.high, [2]int{messages, bytes})
@@ -31,7 +31,7 @@ func (r *recorder) OnBackpressure(messages, bytes int) {
 func queue(t *testing.T, policy wsconn.SlowConsumerPolicy, messages, bytes int) (*rawClient, *wsconn.Conn, *recorder) {
 	opts := options()
 	opts.SlowConsumer, opts.QueueMessages, opts.QueueBytes, opts.CloseTimeout = policy, messages, bytes, 100*time.Millisecond
-	handler := &recorder{}
+	handler := &recorder{noopHandler: newHandler()}
 	conns := make(chan *wsconn.Conn, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := wsconn.Accept(w, r, "", opts, handler)

@@ -85,7 +85,7 @@ func (c *Conn) next(limit func(prefix []byte) int64) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	return msg, c.sock.disarmMessageTimeout()
+	return msg, c.disarmMessageTimeout()
 }
 
 // fill blocks until something is unread. idle means that no part of a message has arrived,
@@ -95,12 +95,12 @@ func (c *Conn) fill(idle bool) error {
 	c.waiting.Store(true)
 	defer c.waiting.Store(false)
 	if idle {
-		return c.sock.fill(true)
+		return c.fillSocket(true)
 	}
-	if err := c.sock.armMessageTimeout(); err != nil {
+	if err := c.armMessageTimeout(); err != nil {
 		return err
 	}
-	if err := c.sock.fill(false); err != nil {
+	if err := c.fillSocket(false); err != nil {
 		return err
 	}
 	c.seen(time.Now())
@@ -173,7 +173,7 @@ func (c *Conn) end(err error) error {
 	case closedByPeer:
 		c.answerClose(peer)
 		c.awaitCloseWritten()
-		c.sock.discardReceived()
+		c.discardReceived()
 	case isViolation:
 		c.closeAndLinger(broken.code, broken.reason)
 	case errors.Is(err, os.ErrDeadlineExceeded): // not ETIMEDOUT, which is a lost network
@@ -189,14 +189,10 @@ func (c *Conn) end(err error) error {
 func (c *Conn) closeAndLinger(code int, text string) {
 	c.Close(code, c.opts.reason(code, text))
 	c.closeWriteAfterClose()
-	if c.sock.conn.SetReadDeadline(time.Time{}) != nil {
+	if c.disarmMessageTimeout() != nil {
 		return
 	}
-	scratch := netpoll.NewBuffer(1)
-	defer scratch.Release()
-	for {
-		if _, err := c.sock.conn.Read(scratch.Bytes[:cap(scratch.Bytes)]); err != nil {
-			return
-		}
+	for c.fillSocket(false) == nil {
+		c.sock.forget()
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/penstock-go/penstock/internal/netpoll"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 func TestConn_ReadsAndWritesFramesOfEverySize(t *testing.T) {
@@ -118,8 +120,8 @@ func TestConn_ParksAfterControlFrames(t *testing.T) {
 	addr, conns := listen(t, options())
 	c := dialRaw(t, addr, nil)
 	server := <-conns
-	resumed := make(chan struct{}, 1)
-	park := func() bool { return server.Park(func() { resumed <- struct{}{} }) }
+	resumed := resumed(server)
+	park := func() bool { return server.Park() == wsconn.Parked }
 	if !park() {
 		t.Skip("connections are not parked on this system")
 	}

@@ -10,52 +10,69 @@ import (
 )
 
 // A socket is the byte stream under a connection. Deadlines are set only when they are
-// needed: setting one costs more than the rest of a read or a write.
+// needed: setting one costs more than the rest of a read or a write. Times are since the
+// start of the connection.
 type socket struct {
-	conn net.Conn
-	raw  *netpoll.Socket // nil if conn is not a kernel socket
+	conn net.Conn       // nil if the socket is in an event loop
+	raw  netpoll.Socket // if conn is nil
 	opts *Options
 
-	// These belong to the reading goroutine.
+	// These belong to the goroutine with the right to read.
 	unread    []byte          // received and not yet consumed; part of chunk, if there is one
 	chunk     *netpoll.Buffer // of the last read
 	emptied   bool            // the last read left nothing in the kernel
 	filled    bool            // the last read filled its buffer
+	fills     uint8           // reads since Serve was called; it stays at the highest number
 	bytesRead int             // since the last message
-	armed     bool            // a read deadline is set
+	messageBy time.Duration   // when the message that has begun must be complete; 0 if none has
 
-	special atomic.Bool // see netpoll.Waiter
+	special atomic.Bool // see netpoll.Special
 
 	// These belong to the writing goroutine.
-	writeBy time.Time // the write deadline that is set
-	failed  bool      // a frame may have been written in part: nothing may follow
+	writeBy time.Duration // the write deadline that is set
+	failed  bool          // a frame may have been written in part: nothing may follow
 }
 
 // init prepares a socket that owns conn. early is what was read from it before.
 func (s *socket) init(conn net.Conn, opts *Options, early []byte) {
 	s.conn, s.opts = conn, opts
-	s.raw = netpoll.NewSocket(conn, netpoll.ClassFor(opts.BufferBytes))
 	s.unread, s.bytesRead = early, len(early)
 }
 
-// fill blocks until something is unread. An end of the stream is io.ErrUnexpectedEOF,
+// fillSocket blocks until something is unread. An end of the stream is io.ErrUnexpectedEOF,
 // because io.EOF is the end of a message.
-func (s *socket) fill(idle bool) error {
-	chunk, err := s.readChunk(idle)
+func (c *Conn) fillSocket(idle bool) error {
+	var err error
+	if c.polled {
+		err = c.fillPolled()
+	} else {
+		err = c.sock.readConn(idle)
+	}
 	if err == io.EOF { //nolint:errorlint // a wrapped one is not the end of the stream
 		return io.ErrUnexpectedEOF
 	}
-	if err != nil {
-		return err
-	}
-	s.accept(chunk)
-	return nil
+	return err
 }
 
-func (s *socket) readChunk(idle bool) (*netpoll.Buffer, error) {
-	if s.raw != nil {
-		return s.raw.Read(true)
+// fillPolled waits on the event loop.
+func (c *Conn) fillPolled() error {
+	for {
+		filled, err := c.sock.tryFill()
+		if filled || err != nil {
+			return err
+		}
+		var deadline time.Time
+		if by := c.sock.messageBy; by > 0 {
+			deadline = c.start.Add(by)
+		}
+		if err := c.awaitReadable(deadline); err != nil {
+			return err
+		}
 	}
+}
+
+// readConn reads from a connection that is in no event loop.
+func (s *socket) readConn(idle bool) error {
 	class := netpoll.ClassFor(s.opts.BufferBytes)
 	if idle && !s.filled {
 		class = 0 // the buffer stays allocated while the connection waits
@@ -67,27 +84,32 @@ func (s *socket) readChunk(idle bool) (*netpoll.Buffer, error) {
 		if err == nil {
 			err = io.ErrNoProgress
 		}
-		return nil, err
+		return err
 	}
-	chunk.Bytes = chunk.Bytes[:n] // the next read returns the error again
 	s.filled = n == cap(chunk.Bytes)
-	return chunk, nil
+	s.accept(chunk, n) // the next read returns the error again
+	return nil
 }
 
-// tryFill reports whether something is unread. It does not block. The next read
-// returns an error again.
+// tryFill reports whether something is unread. It does not wait. The next read returns an error
+// again.
 func (s *socket) tryFill() (bool, error) {
-	chunk, err := s.raw.Read(false)
-	if chunk != nil {
-		s.accept(chunk)
+	chunk := netpoll.NewBuffer(netpoll.ClassFor(s.opts.BufferBytes))
+	n, err := s.raw.Read(chunk.Bytes[:cap(chunk.Bytes)])
+	if n == 0 {
+		chunk.Release()
+		return false, err
 	}
-	return chunk != nil, err
+	s.emptied = s.raw.Emptied(n, cap(chunk.Bytes)) && !s.special.Load()
+	s.fills = max(s.fills, s.fills+1)
+	s.accept(chunk, n)
+	return true, nil
 }
 
-func (s *socket) accept(chunk *netpoll.Buffer) {
+func (s *socket) accept(chunk *netpoll.Buffer, n int) {
+	chunk.Bytes = chunk.Bytes[:n]
 	s.chunk, s.unread = chunk, chunk.Bytes
-	s.emptied = s.raw != nil && s.raw.Emptied(chunk) && !s.special.Load()
-	s.bytesRead += len(chunk.Bytes)
+	s.bytesRead += n
 }
 
 // skip consumes n unread bytes.
@@ -108,76 +130,85 @@ func (s *socket) forget() {
 
 // discardReceived drops what has been received. Closing a socket with unread input makes
 // the kernel send a reset, which would overtake the close frame.
-func (s *socket) discardReceived() {
-	if s.raw == nil {
-		return
-	}
-	for {
-		chunk, err := s.raw.Read(false)
-		if chunk == nil || err != nil {
+func (c *Conn) discardReceived() {
+	c.sock.forget()
+	for c.polled {
+		filled, err := c.sock.tryFill()
+		if !filled || err != nil {
 			return
 		}
-		chunk.Release()
+		c.sock.forget()
 	}
 }
 
 // armMessageTimeout bounds the time until the end of a message that has begun.
-func (s *socket) armMessageTimeout() error {
-	if s.armed {
+func (c *Conn) armMessageTimeout() error {
+	if c.sock.messageBy > 0 {
 		return nil
 	}
-	s.armed = true
-	return s.conn.SetReadDeadline(time.Now().Add(s.opts.MessageTimeout))
-}
-
-func (s *socket) disarmMessageTimeout() error {
-	if !s.armed {
+	by := time.Now().Add(c.opts.MessageTimeout)
+	c.sock.messageBy = by.Sub(c.start)
+	if c.polled {
 		return nil
 	}
-	s.armed = false
-	return s.conn.SetReadDeadline(time.Time{})
+	return c.sock.conn.SetReadDeadline(by)
 }
 
-// write writes complete frames and returns how many bytes it wrote.
-func (s *socket) write(p []byte, now time.Time) (n int, err error) {
-	if s.failed {
-		return 0, net.ErrClosed
-	}
-	err = s.boundWrite(now)
-	switch {
-	case err != nil:
-	case s.raw != nil:
-		n, err = s.raw.Write(p)
-	default:
-		n, err = s.conn.Write(p)
-	}
-	s.failed = err != nil
-	return n, err
-}
-
-// boundWrite gives a write between half the timeout and all of it, because setting a
-// deadline costs more than comparing times.
-func (s *socket) boundWrite(now time.Time) error {
-	if s.writeBy.Sub(now) > s.opts.WriteTimeout/2 {
+func (c *Conn) disarmMessageTimeout() error {
+	if c.sock.messageBy == 0 {
 		return nil
 	}
-	s.writeBy = now.Add(s.opts.WriteTimeout)
-	return s.conn.SetWriteDeadline(s.writeBy)
+	c.sock.messageBy = 0
+	if c.polled {
+		return nil
+	}
+	return c.sock.conn.SetReadDeadline(time.Time{})
+}
+
+// writeConn writes complete frames to a connection that is in no event loop, and returns how many
+// bytes it wrote. now is since start.
+func (s *socket) writeConn(p []byte, start time.Time, now time.Duration) (int, error) {
+	if s.writeBy-now <= s.opts.WriteTimeout/2 {
+		// A write has between half the timeout and all of it, because setting a deadline costs more
+		// than comparing times.
+		s.writeBy = now + s.opts.WriteTimeout
+		if err := s.conn.SetWriteDeadline(start.Add(s.writeBy)); err != nil {
+			return 0, err
+		}
+	}
+	return s.conn.Write(p)
 }
 
 // closeWrite closes one direction, so that the peer sees the end of the stream behind
 // the last frame.
 func (s *socket) closeWrite() {
+	if s.conn == nil {
+		s.raw.CloseWrite()
+		return
+	}
 	if half, ok := s.conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // on failure the peer sees the end when the socket is closed
 	}
 }
 
-// abort closes the network connection itself: TLS would first write an alert, and may
+// abort ends the network connection itself: TLS would first write an alert, and may
 // wait five seconds for that.
 func (s *socket) abort() {
+	if s.conn == nil {
+		s.raw.Abort()
+		return
+	}
 	if secure, ok := s.conn.(interface{ NetConn() net.Conn }); ok {
 		_ = secure.NetConn().Close()
+		return
+	}
+	_ = s.conn.Close()
+}
+
+// close must be called once, by the goroutine with the right to read.
+func (s *socket) close() {
+	if s.conn == nil {
+		s.raw.Close()
 		return
 	}
 	_ = s.conn.Close()

@@ -1,6 +1,7 @@
 package wsconn
 
 import (
+	"net"
 	"time"
 
 	"github.com/penstock-go/penstock/internal/netpoll"
@@ -79,8 +80,8 @@ func (c *Conn) awaitProgress(done <-chan struct{}) bool {
 		c.progress = make(chan struct{})
 	}
 	progress := c.progress
-	if c.queue != nil && c.writing.CompareAndSwap(false, true) {
-		go c.writeFunc()
+	if c.queue != nil {
+		c.startWriter()
 	}
 	c.mu.Unlock()
 	defer c.mu.Lock()
@@ -104,34 +105,48 @@ func (c *Conn) signalProgress() {
 // the lock held.
 func (c *Conn) enqueueControl(f *Frame) {
 	c.enqueue(f)
-	if c.writing.CompareAndSwap(false, true) {
-		go c.writeFunc()
+	c.startWriter()
+}
+
+// startWriter lets another goroutine write what is queued, unless one does already or will when
+// Handler.Serve returns or blocks. It must be called with the lock held.
+func (c *Conn) startWriter() {
+	switch {
+	case c.served.Load():
+	case !c.writing.CompareAndSwap(false, true):
+	case c.polled:
+		c.opts.Engine.flushers[c.sock.raw.Loop()].add(c)
+	default:
+		go c.writeLoop()
 	}
 }
 
 // Wake writes what is queued, on another goroutine. What is queued before that
-// goroutine runs leaves in the same system call.
+// goroutine runs leaves in the same system call. While Handler.Serve runs in an event loop, Wake does
+// nothing: what is queued is written when Serve returns or blocks.
 func (c *Conn) Wake() {
-	if c.startWriting() {
-		go c.writeFunc()
-	}
-}
-
-// Flush writes what is queued, unless a goroutine does that already. It may block for
-// Options.WriteTimeout.
-func (c *Conn) Flush() {
-	if c.startWriting() {
-		c.writeLoop()
-	}
-}
-
-func (c *Conn) startWriting() bool {
-	if c.writing.Load() {
-		return false // the writer clears the flag only after it has found the queue empty
+	if c.writing.Load() || c.served.Load() {
+		return // the writer clears writing only after it has found the queue empty
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.queue != nil && c.writing.CompareAndSwap(false, true)
+	if c.queue != nil {
+		c.startWriter()
+	}
+}
+
+// Flush writes what is queued, unless a goroutine does that already, or Handler.Serve runs in an
+// event loop. On a connection that is in no event loop, it may block for Options.WriteTimeout.
+func (c *Conn) Flush() {
+	if c.writing.Load() || c.served.Load() {
+		return
+	}
+	c.mu.Lock()
+	start := c.queue != nil && c.writing.CompareAndSwap(false, true)
+	c.mu.Unlock()
+	if start {
+		c.writeLoop()
+	}
 }
 
 // Pending returns how much waits to be written or is being written.
@@ -153,23 +168,86 @@ type Write struct {
 	Waited time.Duration // since the oldest message was created; 0 if there was none
 }
 
-// writeLoop writes until the queue is empty, so that an idle connection has no writer.
+// writeLoop writes until the queue is empty, so that an idle connection has no writer. If the
+// socket is in an event loop and has no room, another goroutine goes on.
 func (c *Conn) writeLoop() {
-	for {
-		b := c.nextBatch()
-		if b == nil {
+	for b := c.nextBatch(); b != nil; b = c.nextBatch() {
+		w := c.encodeBatch(b)
+		if c.write(&w); w.blocked {
+			go c.writeRest(w)
 			return
 		}
-		now := time.Now()
-		bytes, err := c.writeBatch(b.frames, now)
-		report := Write{Frames: len(b.frames), Bytes: bytes, Waited: waited(b.oldest(), now)}
-		c.finishBatch(b, err == nil)
-		switch {
-		case err != nil:
-			c.Abort()
-		case bytes > 0:
-			c.handler.OnWrite(report)
+		c.finishWrite(&w)
+	}
+}
+
+// A batch is what one system call writes.
+type batch struct {
+	queue   *sendQueue
+	bytes   []byte
+	joined  *netpoll.Buffer // of bytes; nil for a single frame
+	begun   time.Time
+	written int
+	blocked bool // there is no room for the rest
+	err     error
+}
+
+// encodeBatch returns the bytes of a batch as this peer gets them.
+func (c *Conn) encodeBatch(q *sendQueue) batch {
+	b := batch{queue: q, begun: time.Now()}
+	if len(q.frames) == 1 {
+		b.bytes = c.frameBytes(q.frames[0])
+		return b
+	}
+	b.joined = netpoll.NewBuffer(netpoll.ClassFor(c.opts.BufferBytes))
+	for _, f := range q.frames {
+		b.joined.Bytes = append(b.joined.Bytes, c.frameBytes(f)...)
+	}
+	b.bytes = b.joined.Bytes
+	return b
+}
+
+// write writes what is left of a batch.
+func (c *Conn) write(b *batch) {
+	s, n := &c.sock, 0
+	switch {
+	case s.failed:
+		b.err = net.ErrClosed
+	case c.polled:
+		n, b.err = s.raw.Write(b.bytes[b.written:])
+	default:
+		n, b.err = s.writeConn(b.bytes, c.start, b.begun.Sub(c.start))
+	}
+	b.written += n
+	b.blocked = b.err == nil && b.written < len(b.bytes)
+	s.failed = b.err != nil
+}
+
+// writeRest waits for room until a batch is written, and then goes on with writeLoop.
+func (c *Conn) writeRest(b batch) {
+	for b.blocked {
+		if b.err = c.awaitWritable(time.Now().Add(c.opts.WriteTimeout)); b.err != nil {
+			c.sock.failed = true
+			break
 		}
+		c.write(&b)
+	}
+	c.finishWrite(&b)
+	c.writeLoop()
+}
+
+// finishWrite reports a batch that has been written or has failed.
+func (c *Conn) finishWrite(b *batch) {
+	report := Write{Frames: len(b.queue.frames), Bytes: b.written, Waited: waited(b.queue.oldest(), b.begun)}
+	if b.joined != nil {
+		b.joined.Release()
+	}
+	c.finishBatch(b.queue, b.err == nil)
+	switch {
+	case b.err != nil:
+		c.Abort()
+	case report.Bytes > 0:
+		c.handler.OnWrite(report)
 	}
 }
 
@@ -215,19 +293,6 @@ func (c *Conn) finishBatch(b *sendQueue, written bool) {
 	if halfClose {
 		c.sock.closeWrite()
 	}
-}
-
-// writeBatch writes frames in one system call and returns how many bytes it wrote.
-func (c *Conn) writeBatch(frames []*Frame, now time.Time) (int, error) {
-	if len(frames) == 1 {
-		return c.sock.write(c.frameBytes(frames[0]), now)
-	}
-	out := netpoll.NewBuffer(netpoll.ClassFor(c.opts.BufferBytes))
-	defer out.Release()
-	for _, f := range frames {
-		out.Bytes = append(out.Bytes, c.frameBytes(f)...)
-	}
-	return c.sock.write(out.Bytes, now)
 }
 
 // frameBytes returns a frame as this peer gets it.

@@ -1,0 +1,88 @@
+package wsconn
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/internal/netpoll"
+)
+
+// An Engine is what connections share: event loops, a queue of timers, and goroutines that
+// write what other goroutines have queued. It holds no goroutine while it has no connections. It
+// is safe for concurrent use.
+type Engine struct {
+	poller   *netpoll.Poller
+	timers   timerQueue
+	flushers []flusher // by event loop
+}
+
+// NewEngine returns an engine with one event loop per processor.
+func NewEngine() *Engine {
+	e := &Engine{poller: netpoll.NewPoller()}
+	e.flushers = make([]flusher, e.poller.Loops())
+	return e
+}
+
+// A flusher writes the queues of connections on one goroutine, which lives only while
+// there are some. So a message to many connections wakes one goroutine, and messages that are queued
+// before it has run leave in one system call per connection.
+type flusher struct {
+	mu      sync.Mutex
+	conns   []*Conn // whose flag writing is set
+	spare   []*Conn // memory for conns
+	running bool
+
+	_ [56]byte // keeps the flushers on different cache lines
+}
+
+// maxSpareConns is the largest capacity that a flusher keeps.
+const maxSpareConns = 64 << 10
+
+// add lets the flusher write the queue of c, whose flag writing the caller has set.
+func (f *flusher) add(c *Conn) {
+	f.mu.Lock()
+	f.conns = append(f.conns, c)
+	start := !f.running
+	f.running = true
+	f.mu.Unlock()
+	if start {
+		go f.run()
+	}
+}
+
+func (f *flusher) run() {
+	yielded := time.Now()
+	for conns := f.take(nil); conns != nil; conns = f.take(conns) {
+		slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.sock.raw.Order(), b.sock.raw.Order()) })
+		for i, c := range conns {
+			conns[i] = nil
+			c.writeLoop()
+			if i%8 == 7 && time.Since(yielded) > flushInterval {
+				runtime.Gosched()
+				yielded = time.Now()
+			}
+		}
+	}
+}
+
+// flushInterval bounds how long other goroutines wait for a flusher on the same processor.
+const flushInterval = 100 * time.Microsecond
+
+// take returns the connections that wait, or nil. done is what take returned before.
+func (f *flusher) take(done []*Conn) []*Conn {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if done != nil && cap(done) <= maxSpareConns {
+		f.spare = done[:0]
+	}
+	if len(f.conns) == 0 {
+		f.running = false
+		return nil
+	}
+	conns := f.conns
+	f.conns, f.spare = f.spare, nil
+	return conns
+}

@@ -1,0 +1,223 @@
+package wsconn
+
+import (
+	"os"
+	"time"
+
+	"github.com/penstock-go/penstock/internal/netpoll"
+)
+
+// States of Conn.readState, which says which goroutine has the right to read. Read and
+// everything that belongs to the reading goroutine require that right.
+const (
+	reading      = iota // a goroutine has the right
+	readingReady        // as reading, and since the last read something may have arrived
+	waiting             // as reading, and the goroutine waits for the loop's signal
+	lent                // the goroutine runs a handler; any other one may take the right
+	parked              // no goroutine has the right; the loop takes it when something arrives
+)
+
+// ParkResult is what Park has done.
+type ParkResult uint8
+
+// The results of Park.
+const (
+	Busy   ParkResult = iota // the caller must call Read: there is something to read, or the connection cannot be parked
+	Parked                   // Handler.Serve is called when there is something to read
+	Paused                   // Handler.Serve must return true, and is called again after other connections
+)
+
+// Park ends reading until there is something to read, or pauses it after BufferBytes have been
+// read, so that no client keeps the others waiting. The caller loses the right to read, unless Park
+// returns Busy.
+func (c *Conn) Park() ParkResult {
+	if !c.polled {
+		return Busy
+	}
+	s := &c.sock
+	for {
+		if c.frames.failed = c.readControls(); c.frames.failed != nil || len(s.unread) > 0 {
+			return Busy
+		}
+		if !s.emptied {
+			if s.fills > 0 && c.served.Load() {
+				return Paused
+			}
+			filled, err := s.tryFill()
+			if err != nil {
+				return Busy // the next read returns the error again
+			}
+			if filled {
+				continue
+			}
+		}
+		s.emptied = false
+		if c.readState.CompareAndSwap(reading, parked) {
+			return Parked
+		}
+		c.readState.Store(reading)
+	}
+}
+
+// Lend lets another goroutine read while the caller, which has the right to read, runs a handler. That
+// goroutine is the one that takes over the event loop if the handler blocks, or the one that handles
+// the next event. Lend returns false if there is no such goroutine. Otherwise Reclaim must follow.
+func (c *Conn) Lend() bool {
+	if !c.polled || !c.served.Load() {
+		return false
+	}
+	for !c.readState.CompareAndSwap(reading, lent) { // it is readingReady
+		c.sock.emptied = false
+		c.readState.Store(reading)
+	}
+	// TakenOver clears served before it looks at readState, so either it has seen lent, or served is
+	// clear here.
+	return c.served.Load() || !c.readState.CompareAndSwap(lent, reading)
+}
+
+// Reclaim reports whether the caller has the right to read again, which Lend has given up. If not,
+// another goroutine reads.
+func (c *Conn) Reclaim() bool { return c.readState.CompareAndSwap(lent, reading) }
+
+// Ready implements [netpoll.Waiter].
+func (c *Conn) Ready(events netpoll.Events) (again bool) {
+	if events&netpoll.Special != 0 {
+		c.sock.special.Store(true)
+	}
+	if events&netpoll.Writable != 0 {
+		c.signalWritable()
+	}
+	if events&netpoll.Readable != 0 && c.signalReadable() {
+		return c.serve(true)
+	}
+	return false
+}
+
+// Continue implements [netpoll.Waiter].
+func (c *Conn) Continue(alone bool) (again bool) { return c.serve(!alone) }
+
+// TakenOver implements [netpoll.Waiter]. It writes what the blocked handler has queued, and reads
+// what follows the message of that handler: an abort, for example, or the answer that it waits for.
+func (c *Conn) TakenOver() (again bool) {
+	c.served.Store(false)
+	c.Flush()
+	if c.readState.CompareAndSwap(lent, reading) {
+		return c.serve(true)
+	}
+	return false
+}
+
+// serve calls Handler.Serve and writes what has been queued meanwhile. The caller must have the
+// right to read. inLoop means that TakenOver is called if Serve blocks.
+func (c *Conn) serve(inLoop bool) (paused bool) {
+	c.sock.fills = 0
+	c.served.Store(inLoop)
+	paused = c.handler.Serve()
+	if inLoop {
+		c.served.Store(false)
+	}
+	c.Flush()
+	return paused
+}
+
+// signalReadable notes that something may have arrived, and reports whether the caller has got the
+// right to read.
+func (c *Conn) signalReadable() bool {
+	switch c.readState.Swap(readingReady) {
+	case parked, lent:
+		c.sock.emptied = false
+		c.readState.Store(reading) // a signal that this overwrites is not lost: the next Park reads the socket first
+		return true
+	case waiting:
+		c.readable <- struct{}{}
+	}
+	return false
+}
+
+// awaitReadable waits until something may have arrived, but not longer than until deadline, unless
+// that is the zero Time: then it returns os.ErrDeadlineExceeded.
+func (c *Conn) awaitReadable(deadline time.Time) error {
+	if c.readable == nil {
+		c.readable = make(chan struct{}, 1)
+	}
+	if !c.readState.CompareAndSwap(reading, waiting) {
+		c.readState.Store(reading)
+		return nil
+	}
+	expired, stop := after(deadline)
+	defer stop()
+	select {
+	case <-c.readable:
+	case <-expired:
+		if c.readState.CompareAndSwap(waiting, reading) {
+			return os.ErrDeadlineExceeded
+		}
+		<-c.readable
+	}
+	c.readState.Store(reading)
+	return nil
+}
+
+// States of Conn.writeState.
+const (
+	writeIdle    = iota
+	writeReady   // since the last wait there may have been room
+	writeWaiting // a goroutine waits for the loop's signal
+)
+
+// signalWritable notes that there may be room to write.
+func (c *Conn) signalWritable() {
+	if c.writeState.Swap(writeReady) == writeWaiting {
+		c.writable <- struct{}{}
+	}
+}
+
+// awaitWritable waits until there may be room to write, but not longer than until deadline: then it
+// returns os.ErrDeadlineExceeded. It is for the writing goroutine.
+func (c *Conn) awaitWritable(deadline time.Time) error {
+	if c.writable == nil {
+		c.writable = make(chan struct{}, 1)
+	}
+	if !c.writeState.CompareAndSwap(writeIdle, writeWaiting) {
+		c.writeState.Store(writeIdle)
+		return nil
+	}
+	expired, stop := after(deadline)
+	defer stop()
+	select {
+	case <-c.writable:
+	case <-expired:
+		if c.writeState.CompareAndSwap(writeWaiting, writeIdle) {
+			return os.ErrDeadlineExceeded
+		}
+		<-c.writable
+	}
+	c.writeState.Store(writeIdle)
+	return nil
+}
+
+// after returns a channel that receives at a time, or nil for the zero Time, and a function that
+// must be called afterwards.
+func after(t time.Time) (<-chan time.Time, func() bool) {
+	if t.IsZero() {
+		return nil, func() bool { return false }
+	}
+	timer := time.NewTimer(time.Until(t))
+	return timer.C, timer.Stop
+}
+
+// interrupt wakes the goroutines that wait for the socket, and lets the connection be read if it is
+// parked.
+func (c *Conn) interrupt() {
+	if !c.polled {
+		return
+	}
+	c.sock.special.Store(true)
+	c.signalWritable()
+	if c.signalReadable() {
+		go func() {
+			for paused := c.serve(false); paused; paused = c.serve(false) {
+			}
+		}()
+	}
+}
