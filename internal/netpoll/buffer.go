@@ -1,6 +1,9 @@
 package netpoll
 
-import "sync"
+import (
+	"bytes"
+	"sync"
+)
 
 // Buffers hold 512 bytes, 4, 16 or 64 KiB. A message that does not fit
 // into one moves to the next class.
@@ -35,6 +38,9 @@ func NewBuffer(class int) *Buffer {
 	}
 	return &Buffer{Bytes: make([]byte, 0, classBytes(class)), class: class}
 }
+
+// CopyBuffer returns a buffer with a copy of p, which belongs to no pool.
+func CopyBuffer(p []byte) *Buffer { return &Buffer{Bytes: bytes.Clone(p), class: bufferClasses} }
 
 // Release returns the buffer to its pool. The caller must not use its bytes afterwards.
 func (b *Buffer) Release() {

@@ -90,41 +90,45 @@ type Conn struct {
 	served  atomic.Bool // Serve runs in an event loop, so that what is queued is written when Serve returns or blocks
 
 	mu           sync.Mutex
-	queue        *sendQueue    // frames that wait; nil if there are none
-	inFlight     *sendQueue    // frames that are being written; nil if there are none
-	producers    *producers    // nil until QueueTurn has to wait
-	progress     chan struct{} // closed when the writer has taken or written something; nil if nothing waits for that
-	peakBytes    int           // highest number that has waited in the queue
+	queue        *sendQueue // frames that wait; nil if there are none
+	inFlight     *sendQueue // frames that are being written; nil if there are none
+	waits        *waits     // nil until a goroutine waits
+	closed       *closeInfo // nil until a close frame is queued or has arrived
+	peakBytes    int        // highest number that has waited in the queue
 	peakMessages int32
-	high         bool   // more than half full, and not less than a quarter full since then
-	lowered      uint16 // how often high has become false; it may overflow
-	code         int    // of the close frame that was sent or received first
-	reason       string
-	pingedAt     time.Duration // since start; 0 if no pong is awaited
-	closeBy      time.Duration // since start; 0 until Close
+	lowered      uint16        // how often high has become false; it may overflow
+	high         bool          // more than half full, and not less than a quarter full since then
+	closeWritten bool          // the close frame has been written
+	halfClose    bool          // close the writing direction behind the close frame
+	aborted      bool          // by Abort
+	released     bool          // by Release
+	pingedAt     time.Duration // since Engine.start; 0 if no pong is awaited
 	timerPlace   int32         // in the timerQueue, whose lock guards it; 0 if the connection is not there
-
-	closeWritten bool // the close frame has been written
-	halfClose    bool // close the writing direction behind the close frame
-	aborted      bool
-	released     bool
 
 	readState  atomic.Int32 // see the constants
 	writeState atomic.Int32
-	readable   chan struct{} // receives while readState is waiting; nil until then
-	writable   chan struct{} // receives while writeState is writeWaiting; nil until then
 
 	waiting  atomic.Bool  // Read waits for the peer
-	lastSeen atomic.Int64 // when the peer last sent data, in nanoseconds since start
-	start    time.Time
+	lastSeen atomic.Int64 // when the peer last sent data, in nanoseconds since Engine.start
 }
+
+// A closeInfo describes the close frame that was sent or received first.
+type closeInfo struct {
+	code   int
+	reason string
+	by     time.Duration // when the peer must have answered, since Engine.start
+}
+
+// sinceStart returns a time as the fields of Conn store it: in 8 bytes.
+func (c *Conn) sinceStart(t time.Time) time.Duration { return t.Sub(c.opts.Engine.start) }
 
 // Accept upgrades a request and selects a subprotocol, unless that is "". The caller
 // has checked the origin. The error is [ErrAnswered] if the request was not a valid
 // handshake, and has been answered. Any other error is an [*errors.Error] that the
 // caller has to answer with; nothing has been written then.
 func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Options, handler Handler) (*Conn, error) {
-	c := &Conn{opts: opts, handler: handler, subprotocol: subprotocol, start: time.Now()}
+	c := &Conn{opts: opts, handler: handler, subprotocol: subprotocol}
+	c.seen(time.Now())
 	if err := c.upgrade(w, r); err != nil {
 		return nil, err
 	}
@@ -164,16 +168,15 @@ func (c *Conn) closeLocked(code int, reason string) {
 	if c.closing.Load() {
 		return
 	}
-	c.code, c.reason = code, reason
-	c.beginClosing(closeFrame(code, reason))
+	c.beginClosing(closeFrame(code, reason), code, reason)
 }
 
 // beginClosing queues a close frame, after which no frame may follow, and starts
 // CloseTimeout. It must be called with the lock held.
-func (c *Conn) beginClosing(f *Frame) {
+func (c *Conn) beginClosing(f *Frame, code int, reason string) {
 	c.closing.Store(true)
+	c.closed = &closeInfo{code, reason, c.sinceStart(time.Now()) + c.opts.CloseTimeout}
 	c.enqueueControl(f)
-	c.closeBy = time.Since(c.start) + c.opts.CloseTimeout
 	c.setTimer(c.opts.CloseTimeout)
 	c.signalProgress()
 }
@@ -214,8 +217,8 @@ func (c *Conn) Release() {
 func (c *Conn) Status() (code int, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.code == 0 {
+	if c.closed == nil {
 		return CodeAbnormal, ""
 	}
-	return c.code, c.reason
+	return c.closed.code, c.closed.reason
 }

@@ -190,8 +190,8 @@ func (c *partialConn) Write(p []byte) (int, error) {
 
 func TestSocket_WritesNothingAfterAPartialFrame(t *testing.T) {
 	conn := &partialConn{}
-	c := &Conn{opts: options(), start: time.Now(), handler: newHandler()}
-	c.sock.conn, c.sock.opts = conn, c.opts
+	c := &Conn{opts: options(), handler: newHandler()}
+	c.sock.conn = conn
 	f := NewFrame()
 	f.WriteString("a message of which six bytes are missing")
 	f.Seal()

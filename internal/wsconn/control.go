@@ -13,16 +13,14 @@ const (
 	controlBurst      = 100
 )
 
-// A controlLimit is a token bucket, as the time at which it will be full again.
-type controlLimit struct{ fullAt time.Time }
+// A controlLimit is a token bucket, as the time at which it will be full again, since any time that
+// the caller chooses.
+type controlLimit struct{ fullAt time.Duration }
 
-func (l *controlLimit) allow(now time.Time) bool {
+func (l *controlLimit) allow(now time.Duration) bool {
 	const each, capacity = time.Second / controlsPerSecond, controlBurst * time.Second / controlsPerSecond
-	fullAt := l.fullAt
-	if fullAt.Before(now) {
-		fullAt = now
-	}
-	if fullAt = fullAt.Add(each); fullAt.Sub(now) > capacity {
+	fullAt := max(l.fullAt, now) + each
+	if fullAt-now > capacity {
 		return false
 	}
 	l.fullAt = fullAt
@@ -34,7 +32,7 @@ var errControlFlood = &violation{codePolicyViolation, "too many control frames"}
 // readControl consumes a control frame whose header has been read.
 func (c *Conn) readControl(h header) error {
 	now := time.Now()
-	if !c.frames.controls.allow(now) {
+	if !c.frames.controls.allow(c.sinceStart(now)) {
 		return errControlFlood
 	}
 	c.seen(now)
@@ -55,7 +53,7 @@ func (c *Conn) readControl(h header) error {
 
 // wholeControl returns the header of an unread ping or pong that has arrived completely.
 func (c *Conn) wholeControl() (header, bool) {
-	p := c.sock.unread
+	p := c.sock.unread()
 	if len(p) < 2+keyBytes || p[0] != finBit|opPing && p[0] != finBit|opPong {
 		return header{}, false
 	}
@@ -138,10 +136,10 @@ func (c *Conn) answerClose(peer *closedError) {
 	if c.closing.Load() {
 		return
 	}
-	c.code, c.reason = peer.code, peer.reason
-	if peer.code == codeNoStatus {
-		c.beginClosing(controlFrame(finClose, ""))
-		return
+	f := controlFrame(finClose, "")
+	if peer.code != codeNoStatus {
+		f.Release()
+		f = closeFrame(peer.code, peer.reason)
 	}
-	c.beginClosing(closeFrame(peer.code, peer.reason))
+	c.beginClosing(f, peer.code, peer.reason)
 }

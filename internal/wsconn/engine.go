@@ -14,6 +14,7 @@ import (
 // write what other goroutines have queued. It holds no goroutine while it has no connections. It
 // is safe for concurrent use.
 type Engine struct {
+	start    time.Time // of the times in connections
 	poller   *netpoll.Poller
 	timers   timerQueue
 	flushers []flusher // by event loop
@@ -21,7 +22,7 @@ type Engine struct {
 
 // NewEngine returns an engine with one event loop per processor.
 func NewEngine() *Engine {
-	e := &Engine{poller: netpoll.NewPoller()}
+	e := &Engine{start: time.Now(), poller: netpoll.NewPoller()}
 	e.flushers = make([]flusher, e.poller.Loops())
 	return e
 }

@@ -11,14 +11,14 @@ import (
 
 // wholeMessage consumes a message that is one complete unread frame, if there is one.
 func (c *Conn) wholeMessage() (Message, bool) {
-	header, n := wholeFrame(c.sock.unread)
+	header, n := wholeFrame(c.sock.unread())
 	if header == 0 || int64(n) > c.opts.MaxMessageBytes {
 		return Message{}, false
 	}
 	m := Message{Buffer: netpoll.NewBuffer(netpoll.ClassFor(n)), Size: int64(n)}
-	m.Binary = c.sock.unread[0] == finBit|opBinary
+	m.Binary = c.sock.unread()[0] == finBit|opBinary
 	m.Bytes = m.Bytes[:n]
-	frame := c.sock.unread[:header+n]
+	frame := c.sock.unread()[:header+n]
 	mask(m.Bytes, frame[header:], [keyBytes]byte(frame[header-keyBytes:]), 0)
 	c.sock.skip(len(frame))
 	return m, true

@@ -4,20 +4,19 @@ import "io"
 
 // A frameReader parses frames. Every connection has one, so it is small.
 type frameReader struct {
-	inflates bool  // compression was negotiated
 	failed   error // found while the connection was being parked
+	controls controlLimit
+	inflates bool // compression was negotiated
 
 	// These fields describe the current message.
 	inMessage bool
 	binary    bool
 	deflated  bool
-	last      bool   // the current frame is its last
-	left      uint64 // payload bytes of the current frame that have not been read
-	key       [keyBytes]byte
-	pos       int // of the next payload byte in the key
-
-	controls controlLimit
-	emptyRun int // consecutive data frames without data
+	last      bool           // the current frame is its last
+	pos       uint8          // of the next payload byte in the key
+	emptyRun  uint16         // consecutive data frames without data
+	key       [keyBytes]byte // of the current frame
+	left      uint64         // payload bytes of the current frame that have not been read
 }
 
 // maxEmptyFrames bounds data frames without data that follow each other. Each costs
@@ -43,7 +42,7 @@ func (c *Conn) beginMessage() (bool, error) {
 		if err := c.disarmMessageTimeout(); err != nil {
 			return false, err
 		}
-		if c.polled && len(c.sock.unread) == 0 {
+		if c.polled && c.sock.chunk == nil {
 			return false, nil
 		}
 	}
@@ -125,12 +124,12 @@ func (f *frameReader) checkFirstByte(b0 byte) error {
 // readFull consumes len(p) bytes. idle means that no part of a message has arrived.
 func (c *Conn) readFull(p []byte, idle bool) error {
 	for n := 0; n < len(p); {
-		if len(c.sock.unread) == 0 {
+		if c.sock.chunk == nil {
 			if err := c.fill(idle && n == 0); err != nil {
 				return err
 			}
 		}
-		copied := copy(p[n:], c.sock.unread)
+		copied := copy(p[n:], c.sock.unread())
 		c.sock.skip(copied)
 		n += copied
 	}
@@ -162,15 +161,16 @@ func (r payload) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	if len(c.sock.unread) == 0 {
+	if c.sock.chunk == nil {
 		if err := c.fill(false); err != nil {
 			return 0, err
 		}
 	}
-	n := int(min(uint64(len(p)), uint64(len(c.sock.unread)), f.left))
-	mask(p[:n], c.sock.unread[:n], f.key, f.pos)
+	unread := c.sock.unread()
+	n := int(min(uint64(len(p)), uint64(len(unread)), f.left))
+	mask(p[:n], unread[:n], f.key, int(f.pos))
 	c.sock.skip(n)
 	f.left -= uint64(n)
-	f.pos = (f.pos + n) % keyBytes
+	f.pos = uint8((int(f.pos) + n) % keyBytes)
 	return n, nil
 }

@@ -103,8 +103,8 @@ func (u *upgrader) takeOver() error {
 	// A fast client's first frames may be in net/http's buffer already.
 	early, err := rw.Peek(rw.Reader.Buffered())
 	if err == nil {
-		u.conn.sock.init(conn, u.conn.opts, bytes.Clone(early))
-		_, err = u.conn.sock.writeConn(u.response(), u.conn.start, time.Since(u.conn.start))
+		u.conn.sock.init(conn, early)
+		_, err = u.conn.writeConn(u.response(), time.Now())
 	}
 	if err != nil {
 		_ = conn.Close()

@@ -10,7 +10,7 @@ func (c *Conn) setTimer(d time.Duration) {
 }
 
 // seen records that data from the peer has arrived.
-func (c *Conn) seen(at time.Time) { c.lastSeen.Store(int64(at.Sub(c.start))) }
+func (c *Conn) seen(at time.Time) { c.lastSeen.Store(int64(c.sinceStart(at))) }
 
 // tick runs when the timer fires. It pings a silent peer, and ends the connection if
 // the peer sends nothing after that, or has not answered our close frame.
@@ -23,9 +23,12 @@ func (c *Conn) tick() {
 func (c *Conn) checkAlive() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Since(c.start)
+	now := c.sinceStart(time.Now())
 	if c.closing.Load() {
-		left := c.closeBy - now
+		left := time.Duration(0)
+		if c.closed != nil {
+			left = c.closed.by - now
+		}
 		if left > 0 { // the timer fired for a ping, just before Close
 			c.setTimer(left)
 		}

@@ -36,14 +36,14 @@ func (c *Conn) Park() ParkResult {
 	}
 	s := &c.sock
 	for {
-		if c.frames.failed = c.readControls(); c.frames.failed != nil || len(s.unread) > 0 {
+		if c.frames.failed = c.readControls(); c.frames.failed != nil || s.chunk != nil {
 			return Busy
 		}
 		if !s.emptied {
 			if s.fills > 0 && c.served.Load() {
 				return Paused
 			}
-			filled, err := s.tryFill()
+			filled, err := c.tryFill()
 			if err != nil {
 				return Busy // the next read returns the error again
 			}
@@ -129,7 +129,7 @@ func (c *Conn) signalReadable() bool {
 		c.readState.Store(reading) // a signal that this overwrites is not lost: the next Park reads the socket first
 		return true
 	case waiting:
-		c.readable <- struct{}{}
+		c.waits.readable <- struct{}{}
 	}
 	return false
 }
@@ -137,9 +137,7 @@ func (c *Conn) signalReadable() bool {
 // awaitReadable waits until something may have arrived, but not longer than until deadline, unless
 // that is the zero Time: then it returns os.ErrDeadlineExceeded.
 func (c *Conn) awaitReadable(deadline time.Time) error {
-	if c.readable == nil {
-		c.readable = make(chan struct{}, 1)
-	}
+	readable := c.prepareWait().readable
 	if !c.readState.CompareAndSwap(reading, waiting) {
 		c.readState.Store(reading)
 		return nil
@@ -147,15 +145,42 @@ func (c *Conn) awaitReadable(deadline time.Time) error {
 	expired, stop := after(deadline)
 	defer stop()
 	select {
-	case <-c.readable:
+	case <-readable:
 	case <-expired:
 		if c.readState.CompareAndSwap(waiting, reading) {
 			return os.ErrDeadlineExceeded
 		}
-		<-c.readable
+		<-readable
 	}
 	c.readState.Store(reading)
 	return nil
+}
+
+// A waits is what goroutines wait for. It stays once a goroutine has waited.
+type waits struct {
+	readable  chan struct{} // receives once while Conn.readState is waiting
+	writable  chan struct{} // receives once while Conn.writeState is writeWaiting
+	progress  chan struct{} // closed when the writer has taken or written something; nil if nothing waits for that; guarded by Conn.mu
+	producers producers
+}
+
+// prepareWait returns the connection's waits, which it creates if necessary.
+func (c *Conn) prepareWait() *waits {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lockedWaits()
+}
+
+// lockedWaits is prepareWait with the lock held.
+func (c *Conn) lockedWaits() *waits {
+	if c.waits == nil {
+		c.waits = &waits{
+			readable:  make(chan struct{}, 1),
+			writable:  make(chan struct{}, 1),
+			producers: producers{turn: make(chan struct{}, 1)},
+		}
+	}
+	return c.waits
 }
 
 // States of Conn.writeState.
@@ -168,16 +193,14 @@ const (
 // signalWritable notes that there may be room to write.
 func (c *Conn) signalWritable() {
 	if c.writeState.Swap(writeReady) == writeWaiting {
-		c.writable <- struct{}{}
+		c.waits.writable <- struct{}{}
 	}
 }
 
 // awaitWritable waits until there may be room to write, but not longer than until deadline: then it
 // returns os.ErrDeadlineExceeded. It is for the writing goroutine.
 func (c *Conn) awaitWritable(deadline time.Time) error {
-	if c.writable == nil {
-		c.writable = make(chan struct{}, 1)
-	}
+	writable := c.prepareWait().writable
 	if !c.writeState.CompareAndSwap(writeIdle, writeWaiting) {
 		c.writeState.Store(writeIdle)
 		return nil
@@ -185,12 +208,12 @@ func (c *Conn) awaitWritable(deadline time.Time) error {
 	expired, stop := after(deadline)
 	defer stop()
 	select {
-	case <-c.writable:
+	case <-writable:
 	case <-expired:
 		if c.writeState.CompareAndSwap(writeWaiting, writeIdle) {
 			return os.ErrDeadlineExceeded
 		}
-		<-c.writable
+		<-writable
 	}
 	c.writeState.Store(writeIdle)
 	return nil

@@ -20,13 +20,10 @@ func (c *Conn) QueueTurn(f *Frame, done <-chan struct{}, canceled *atomic.Bool) 
 	}
 	busy := func() bool { return c.high || c.full(f, nil) }
 	c.mu.Lock()
-	if (c.producers == nil || c.producers.waiting == 0) && !busy() {
+	if (c.waits == nil || c.waits.producers.waiting == 0) && !busy() {
 		return c.queueUnlessAndUnlock(canceled, f)
 	}
-	if c.producers == nil {
-		c.producers = &producers{turn: make(chan struct{}, 1)}
-	}
-	p := c.producers
+	p := &c.lockedWaits().producers
 	p.waiting++
 	c.mu.Unlock()
 	hasTurn := p.await(done)

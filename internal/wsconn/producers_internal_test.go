@@ -24,7 +24,7 @@ func TestConn_AwaitLowWaterReturnsAlthoughQueueIsHighAgain(t *testing.T) {
 	waits := func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.progress != nil
+		return c.waits != nil && c.waits.progress != nil
 	}
 	require.Eventually(t, waits, 10*time.Second, time.Millisecond)
 	c.mu.Lock()
@@ -63,7 +63,7 @@ func TestConn_CanceledFrameIsNotQueued(t *testing.T) {
 	waits := func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.progress != nil
+		return c.waits != nil && c.waits.progress != nil
 	}
 	require.Eventually(t, waits, 10*time.Second, time.Millisecond)
 	canceled.Store(true)

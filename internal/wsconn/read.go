@@ -59,7 +59,7 @@ func (c *Conn) next(limit func(prefix []byte) int64) (Message, error) {
 	if c.frames.failed != nil {
 		return Message{}, c.frames.failed
 	}
-	if len(c.sock.unread) == 0 {
+	if c.sock.chunk == nil {
 		if err := c.fill(true); err != nil {
 			return Message{}, err
 		}

@@ -130,7 +130,7 @@ func (h *countingHandler) OnOverflow(o Overflow) {
 // queueOnly returns a connection without a socket, whose writer is the test.
 func queueOnly(t *testing.T, opts *Options) (*Conn, *countingHandler) {
 	h := &countingHandler{}
-	c := &Conn{opts: opts, handler: h, start: time.Now()}
+	c := &Conn{opts: opts, handler: h}
 	t.Cleanup(func() { opts.Engine.timers.stop(c) })
 	c.writing.Store(true)
 	return c, h

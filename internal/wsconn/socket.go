@@ -10,16 +10,15 @@ import (
 )
 
 // A socket is the byte stream under a connection. Deadlines are set only when they are
-// needed: setting one costs more than the rest of a read or a write. Times are since the
-// start of the connection.
+// needed: setting one costs more than the rest of a read or a write. Times are since
+// Engine.start.
 type socket struct {
 	conn net.Conn       // nil if the socket is in an event loop
 	raw  netpoll.Socket // if conn is nil
-	opts *Options
 
 	// These belong to the goroutine with the right to read.
-	unread    []byte          // received and not yet consumed; part of chunk, if there is one
-	chunk     *netpoll.Buffer // of the last read
+	chunk     *netpoll.Buffer // what the last read has received; nil if it has been consumed
+	consumed  int32           // bytes of chunk
 	emptied   bool            // the last read left nothing in the kernel
 	filled    bool            // the last read filled its buffer
 	fills     uint8           // reads since Serve was called; it stays at the highest number
@@ -34,9 +33,19 @@ type socket struct {
 }
 
 // init prepares a socket that owns conn. early is what was read from it before.
-func (s *socket) init(conn net.Conn, opts *Options, early []byte) {
-	s.conn, s.opts = conn, opts
-	s.unread, s.bytesRead = early, len(early)
+func (s *socket) init(conn net.Conn, early []byte) {
+	s.conn = conn
+	if len(early) > 0 {
+		s.accept(netpoll.CopyBuffer(early), len(early))
+	}
+}
+
+// unread returns what was received and has not been consumed. It is not empty while there is a chunk.
+func (s *socket) unread() []byte {
+	if s.chunk == nil {
+		return nil
+	}
+	return s.chunk.Bytes[s.consumed:]
 }
 
 // fillSocket blocks until something is unread. An end of the stream is io.ErrUnexpectedEOF,
@@ -46,7 +55,7 @@ func (c *Conn) fillSocket(idle bool) error {
 	if c.polled {
 		err = c.fillPolled()
 	} else {
-		err = c.sock.readConn(idle)
+		err = c.readConn(idle)
 	}
 	if err == io.EOF { //nolint:errorlint // a wrapped one is not the end of the stream
 		return io.ErrUnexpectedEOF
@@ -57,13 +66,13 @@ func (c *Conn) fillSocket(idle bool) error {
 // fillPolled waits on the event loop.
 func (c *Conn) fillPolled() error {
 	for {
-		filled, err := c.sock.tryFill()
+		filled, err := c.tryFill()
 		if filled || err != nil {
 			return err
 		}
 		var deadline time.Time
 		if by := c.sock.messageBy; by > 0 {
-			deadline = c.start.Add(by)
+			deadline = c.opts.Engine.start.Add(by)
 		}
 		if err := c.awaitReadable(deadline); err != nil {
 			return err
@@ -72,8 +81,9 @@ func (c *Conn) fillPolled() error {
 }
 
 // readConn reads from a connection that is in no event loop.
-func (s *socket) readConn(idle bool) error {
-	class := netpoll.ClassFor(s.opts.BufferBytes)
+func (c *Conn) readConn(idle bool) error {
+	s := &c.sock
+	class := netpoll.ClassFor(c.opts.BufferBytes)
 	if idle && !s.filled {
 		class = 0 // the buffer stays allocated while the connection waits
 	}
@@ -93,8 +103,9 @@ func (s *socket) readConn(idle bool) error {
 
 // tryFill reports whether something is unread. It does not wait. The next read returns an error
 // again.
-func (s *socket) tryFill() (bool, error) {
-	chunk := netpoll.NewBuffer(netpoll.ClassFor(s.opts.BufferBytes))
+func (c *Conn) tryFill() (bool, error) {
+	s := &c.sock
+	chunk := netpoll.NewBuffer(netpoll.ClassFor(c.opts.BufferBytes))
 	n, err := s.raw.Read(chunk.Bytes[:cap(chunk.Bytes)])
 	if n == 0 {
 		chunk.Release()
@@ -108,20 +119,19 @@ func (s *socket) tryFill() (bool, error) {
 
 func (s *socket) accept(chunk *netpoll.Buffer, n int) {
 	chunk.Bytes = chunk.Bytes[:n]
-	s.chunk, s.unread = chunk, chunk.Bytes
+	s.chunk, s.consumed = chunk, 0
 	s.bytesRead += n
 }
 
 // skip consumes n unread bytes.
 func (s *socket) skip(n int) {
-	if s.unread = s.unread[n:]; len(s.unread) == 0 {
+	if s.consumed += int32(n); int(s.consumed) == len(s.chunk.Bytes) {
 		s.forget()
 	}
 }
 
 // forget drops what is unread and returns its buffer.
 func (s *socket) forget() {
-	s.unread = nil
 	if s.chunk != nil {
 		s.chunk.Release()
 		s.chunk = nil
@@ -133,7 +143,7 @@ func (s *socket) forget() {
 func (c *Conn) discardReceived() {
 	c.sock.forget()
 	for c.polled {
-		filled, err := c.sock.tryFill()
+		filled, err := c.tryFill()
 		if !filled || err != nil {
 			return
 		}
@@ -147,7 +157,7 @@ func (c *Conn) armMessageTimeout() error {
 		return nil
 	}
 	by := time.Now().Add(c.opts.MessageTimeout)
-	c.sock.messageBy = by.Sub(c.start)
+	c.sock.messageBy = c.sinceStart(by)
 	if c.polled {
 		return nil
 	}
@@ -166,13 +176,14 @@ func (c *Conn) disarmMessageTimeout() error {
 }
 
 // writeConn writes complete frames to a connection that is in no event loop, and returns how many
-// bytes it wrote. now is since start.
-func (s *socket) writeConn(p []byte, start time.Time, now time.Duration) (int, error) {
-	if s.writeBy-now <= s.opts.WriteTimeout/2 {
+// bytes it wrote.
+func (c *Conn) writeConn(p []byte, now time.Time) (int, error) {
+	s, since := &c.sock, c.sinceStart(now)
+	if s.writeBy-since <= c.opts.WriteTimeout/2 {
 		// A write has between half the timeout and all of it, because setting a deadline costs more
 		// than comparing times.
-		s.writeBy = now + s.opts.WriteTimeout
-		if err := s.conn.SetWriteDeadline(start.Add(s.writeBy)); err != nil {
+		s.writeBy = since + c.opts.WriteTimeout
+		if err := s.conn.SetWriteDeadline(now.Add(c.opts.WriteTimeout)); err != nil {
 			return 0, err
 		}
 	}

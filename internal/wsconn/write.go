@@ -76,10 +76,11 @@ func (c *Conn) waitWhile(done <-chan struct{}, busy func() bool) bool {
 // aborted, and reports true; or until done is closed, and reports false. It must be called with
 // the lock held, which it releases meanwhile.
 func (c *Conn) awaitProgress(done <-chan struct{}) bool {
-	if c.progress == nil {
-		c.progress = make(chan struct{})
+	w := c.lockedWaits()
+	if w.progress == nil {
+		w.progress = make(chan struct{})
 	}
-	progress := c.progress
+	progress := w.progress
 	if c.queue != nil {
 		c.startWriter()
 	}
@@ -95,9 +96,9 @@ func (c *Conn) awaitProgress(done <-chan struct{}) bool {
 
 // signalProgress must be called with the lock held.
 func (c *Conn) signalProgress() {
-	if c.progress != nil {
-		close(c.progress)
-		c.progress = nil
+	if c.waits != nil && c.waits.progress != nil {
+		close(c.waits.progress)
+		c.waits.progress = nil
 	}
 }
 
@@ -216,7 +217,7 @@ func (c *Conn) write(b *batch) {
 	case c.polled:
 		n, b.err = s.raw.Write(b.bytes[b.written:])
 	default:
-		n, b.err = s.writeConn(b.bytes, c.start, b.begun.Sub(c.start))
+		n, b.err = c.writeConn(b.bytes, b.begun)
 	}
 	b.written += n
 	b.blocked = b.err == nil && b.written < len(b.bytes)
