@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -146,25 +145,13 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 		return rejectedBy(reasonHandshake, err)
 	}
 	c.ws, c.id = ws, crand.Text()
-	c.initQueue(shard)
+	c.messages.Owner, c.messages.Config = (*messageQueue)(c), &shard.messages
+	shard.pool.Retain()
 	c.active.Store(1)
 	defer c.start() // even if an observer or the Logger calls runtime.Goexit
 	r.observe(Event{Kind: EventOpened})
 	r.logOpened(c)
 	return nil
-}
-
-// initQueue prepares the queue of received messages and the goroutines that run it.
-func (c *Conn) initQueue(shard *connShard) {
-	r := c.router
-	c.inbound = executor.Memory[*incoming]{
-		Size: (*incoming).memory, MaxBytes: r.opts.Limits.InboundBytes, Budget: &r.inbound, Ended: c.ctx.Done(),
-	}
-	c.messages = executor.SerialQueue[*incoming]{
-		Run: c.handle, BeforeNext: c.ws.Wake, AfterLast: c.ws.Flush, MaxWaiting: maxWaitingJobs, Memory: &c.inbound, Pool: &shard.pool,
-	}
-	c.messages.Init()
-	shard.pool.Retain()
 }
 
 // start registers the connection and starts the goroutine that opens it.

@@ -26,16 +26,15 @@ type Conn struct {
 	cancel context.CancelCauseFunc
 
 	messages    executor.SerialQueue[*incoming]
-	inbound     executor.Memory[*incoming] // limits the bytes in messages
-	deadlines   *deadlineQueue             // for the calls of the shard
-	calls       callIndex                  // without an answer
-	reportQueue atomic.Pointer[reports]    // nil until the first report
-	active      atomic.Int64               // references: the reader, each received message, each report; at 0 the connection ends
-	inFlight    atomic.Int32               // calls whose handlers have not returned
-	format      format                     // of payloads; read-only, like the fields at the top
-	rejected    bool                       // by OnOpen
-	greeted     atomic.Bool                // the client has sent $ws:hello: it knows frames that other clients do not expect
-	draining    atomic.Bool                // rejects new messages, and closes when only the reader is active
+	deadlines   *deadlineQueue          // for the calls of the shard
+	calls       callIndex               // without an answer
+	reportQueue atomic.Pointer[reports] // nil until the first report
+	active      atomic.Int64            // references: the reader, each received message, each report; at 0 the connection ends
+	inFlight    atomic.Int32            // calls whose handlers have not returned
+	format      format                  // of payloads; read-only, like the fields at the top
+	rejected    bool                    // by OnOpen
+	greeted     atomic.Bool             // the client has sent $ws:hello: it knows frames that other clients do not expect
+	draining    atomic.Bool             // rejects new messages, and closes when only the reader is active
 
 	clientCalls atomic.Pointer[clientCalls]  // nil until the first Call
 	values      atomic.Pointer[connValues]   // nil until the first Set

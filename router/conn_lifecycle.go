@@ -79,6 +79,24 @@ func (c *Conn) recordOnOpenRejection(rejection Rejection) {
 	c.router.recordRejection(&rejection, "")
 }
 
+// A messageQueue is the connection as the owner of its queue of received messages.
+type messageQueue Conn
+
+// RunJob handles a message.
+func (q *messageQueue) RunJob(in *incoming) { (*Conn)(q).handle(in) }
+
+// BeforeNext lets the answers to earlier messages leave before the next handler runs.
+func (q *messageQueue) BeforeNext() { q.ws.Wake() }
+
+// AfterLast writes the answers.
+func (q *messageQueue) AfterLast() { q.ws.Flush() }
+
+// JobBytes returns how much memory a message takes.
+func (q *messageQueue) JobBytes(in *incoming) int64 { return in.memory() }
+
+// Ended returns a channel that is closed with the connection.
+func (q *messageQueue) Ended() <-chan struct{} { return q.ctx.Done() }
+
 // serve reads messages until the connection is closed, or there is nothing to read, or another
 // goroutine reads. It handles each message on the same goroutine if another one can read
 // meanwhile. It returns true if the transport must call it again; see wsconn.Handler.
@@ -104,7 +122,7 @@ func (c *Conn) serve() (paused bool) {
 		switch {
 		case !c.messages.TryStart():
 		case c.ws.Lend():
-			c.messages.Loop()
+			c.messages.Run()
 			if !c.ws.Reclaim() {
 				return false
 			}
@@ -213,7 +231,7 @@ func (c *Conn) release() {
 func (c *Conn) releaseSlot() {
 	defer c.router.conns.releaseAddress(c.ip)
 	defer c.router.conns.releaseUser(c.Identity())
-	defer c.messages.Pool.Release()
+	defer c.messages.Config.Pool.Release()
 	code, _ := c.ws.Status()
 	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
 	c.router.logClosed(c, StatusCode(code))

@@ -9,7 +9,7 @@ import (
 // reports is the queue of a connection's calls of OnLimitExceeded and OnBackpressure. Most
 // connections never have one.
 type reports struct {
-	executor.SerialQueue[func()]
+	executor.SerialQueue[reportFunc]
 
 	mu    sync.Mutex
 	drops LimitExceeded // not reported yet, unless Messages is 0
@@ -20,15 +20,34 @@ func (c *Conn) reports() *reports {
 	if r := c.reportQueue.Load(); r != nil {
 		return r
 	}
-	r := &reports{SerialQueue: executor.SerialQueue[func()]{Run: runReport, MaxWaiting: maxWaitingJobs, Pool: c.messages.Pool}}
-	r.Init()
+	config := &executor.Config{MaxWaiting: maxWaitingJobs, Pool: c.messages.Config.Pool}
+	r := &reports{SerialQueue: executor.SerialQueue[reportFunc]{Owner: reportOwner{}, Config: config}}
 	if c.reportQueue.CompareAndSwap(nil, r) {
 		return r
 	}
 	return c.reportQueue.Load()
 }
 
-func runReport(report func()) { report() }
+// A reportFunc calls a hook.
+type reportFunc func()
+
+// A reportOwner runs reports.
+type reportOwner struct{}
+
+// RunJob calls a report.
+func (reportOwner) RunJob(report reportFunc) { report() }
+
+// BeforeNext does nothing.
+func (reportOwner) BeforeNext() {}
+
+// AfterLast does nothing.
+func (reportOwner) AfterLast() {}
+
+// JobBytes returns 0.
+func (reportOwner) JobBytes(reportFunc) int64 { return 0 }
+
+// Ended returns nil.
+func (reportOwner) Ended() <-chan struct{} { return nil }
 
 // report queues a call of Options.OnLimitExceeded. While the queue is full, it waits, and with
 // it the goroutine that reads the connection or handles its message.

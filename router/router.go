@@ -59,6 +59,7 @@ type Router struct {
 type connShard struct {
 	deadlines deadlineQueue
 	pool      executor.Pool
+	messages  executor.Config // of the queues of received messages
 }
 
 // connShards is the number of shards. Each connection gets a random one.
@@ -74,6 +75,11 @@ func New(opts *Options) *Router {
 	r.build = sync.OnceFunc(r.buildRoutes)
 	r.conns.init(r.opts.Limits)
 	r.inbound.MaxBytes = r.opts.Limits.InboundBytesTotal
+	for i := range r.shards {
+		r.shards[i].messages = executor.Config{
+			MaxWaiting: maxWaitingJobs, MaxBytes: r.opts.Limits.InboundBytes, Budget: &r.inbound, Pool: &r.shards[i].pool,
+		}
+	}
 	r.topics.init(r)
 	r.rejections.init()
 	r.registerProtocolRoutes()

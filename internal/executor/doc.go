@@ -1,7 +1,7 @@
 // Package executor runs jobs: one after another in a [SerialQueue] or [FuncQueue], on
 // goroutines of a [Pool] that live only while there is something to do.
 //
-// Goroutines. A SerialQueue has at most one goroutine in Loop that may take the next job.
+// Goroutines. A SerialQueue has at most one goroutine in Run that may take the next job.
 // A job that calls Yield keeps its goroutine and lets another one take the next job.
 //
 // Lock order. SerialQueue's lock comes before Pool's, before ByteBudget's and before what

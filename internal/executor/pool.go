@@ -11,7 +11,7 @@ import (
 type Pool struct {
 	mu    sync.Mutex
 	users int           // if 0, no goroutine waits
-	idle  []chan func() // of each waiting goroutine, in the order in which they began to wait
+	idle  []chan Runner // of each waiting goroutine, in the order in which they began to wait
 	spare int           // the smallest length of idle since the last check
 	timer *time.Timer
 	armed bool
@@ -24,35 +24,44 @@ const (
 	checkInterval = time.Second
 )
 
-// Start runs f on a goroutine.
-func (p *Pool) Start(f func()) {
+// A Runner is what a goroutine runs.
+type Runner interface{ Run() }
+
+// A Func is a function as a Runner.
+type Func func()
+
+// Run calls the function.
+func (f Func) Run() { f() }
+
+// Start calls r.Run on a goroutine. It allocates nothing if a goroutine waits.
+func (p *Pool) Start(r Runner) {
 	p.mu.Lock()
 	n := len(p.idle)
 	if n == 0 {
 		p.mu.Unlock()
-		go p.work(f)
+		go p.work(r)
 		return
 	}
 	worker := p.idle[n-1]
 	p.idle = p.idle[:n-1]
 	p.spare = min(p.spare, n-1)
 	p.mu.Unlock()
-	worker <- f
+	worker <- r
 }
 
-func (p *Pool) work(f func()) {
-	next := make(chan func(), 1)
-	for f != nil {
-		f()
+func (p *Pool) work(r Runner) {
+	next := make(chan Runner, 1)
+	for r != nil {
+		r.Run()
 		if !p.wait(next) {
 			return
 		}
-		f = <-next
+		r = <-next
 	}
 }
 
 // wait adds a goroutine to those that wait, unless there are enough.
-func (p *Pool) wait(next chan func()) bool {
+func (p *Pool) wait(next chan Runner) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.users == 0 || len(p.idle) == maxIdle {

@@ -25,7 +25,7 @@ func assertGoroutines(t *testing.T, want int) {
 func runTogether(p *executor.Pool, n int) {
 	release := make(chan struct{})
 	for range n {
-		p.Start(func() { <-release })
+		p.Start(executor.Func(func() { <-release }))
 	}
 	synctest.Wait()
 	close(release)
@@ -75,10 +75,10 @@ func TestPool_GoexitEndsOnlyItsGoroutine(t *testing.T) {
 		var p executor.Pool
 		p.Retain()
 		runTogether(&p, 2)
-		p.Start(runtime.Goexit)
+		p.Start(executor.Func(runtime.Goexit))
 		assertGoroutines(t, 1)
 		ran := false
-		p.Start(func() { ran = true })
+		p.Start(executor.Func(func() { ran = true }))
 		assertGoroutines(t, 1)
 		assert.True(t, ran)
 		p.Release()

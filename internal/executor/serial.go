@@ -6,40 +6,47 @@ import (
 )
 
 // A SerialQueue starts jobs one at a time, in order. The exported fields must be set
-// before the first job, and [SerialQueue.Init] must be called.
+// before the first job. It is small, because every connection has one.
 type SerialQueue[T any] struct {
-	Run        func(T)
-	BeforeNext func() // called with the queue's lock before another job follows on the same goroutine; may be nil
-	AfterLast  func() // called when no job follows on the same goroutine; may be nil
-	MaxWaiting int    // jobs that may wait
-	Memory     *Memory[T]
-	Pool       *Pool
-
-	loopFunc func() // the method value, stored so that starting it allocates nothing
+	Owner  Owner[T]
+	Config *Config
 
 	mu       sync.Mutex
+	head     int32 // of jobs: those before it have been taken
 	jobs     []T
-	head     int           // of jobs: those before it have been taken
-	starting int           // goroutines that were started and have not taken a job
 	turn     uint64        // of the job that was taken last
-	blocked  bool          // that job runs, and lets no other start
 	taken    chan struct{} // closed when a job is taken or removed; nil if nothing waits for it
+	bytes    int64         // of the jobs that wait
+	counted  int64         // of these, in Config.Budget
+	starting int32         // goroutines that were started and have not taken a job
+	blocked  bool          // the job that was taken last runs, and lets no other start
 }
 
-// Memory bounds the bytes of the jobs that wait in one queue. Its exported fields must be
-// set before the first job; the rest is guarded by the queue's lock.
-type Memory[T any] struct {
-	Size     func(T) int64
-	MaxBytes int64           // of the waiting jobs of this queue
-	Budget   *ByteBudget     // of all queues
-	Ended    <-chan struct{} // when it is closed, adding jobs does not wait; may be nil
+// An Owner runs the jobs of a queue.
+type Owner[T any] interface {
+	// RunJob runs a job.
+	RunJob(T)
 
-	bytes   int64 // of the jobs that wait
-	counted int64 // of these, in Budget
+	// BeforeNext is called, with the queue's lock, before another job follows on the same goroutine.
+	BeforeNext()
+
+	// AfterLast is called when no job follows on the same goroutine.
+	AfterLast()
+
+	// JobBytes returns the size of a job. It is always the same for one job.
+	JobBytes(T) int64
+
+	// Ended returns a channel. When that is closed, adding jobs does not wait for memory. It may be nil.
+	Ended() <-chan struct{}
 }
 
-// Init prepares the queue.
-func (q *SerialQueue[T]) Init() { q.loopFunc = q.Loop }
+// A Config is what queues share. Its fields must not change.
+type Config struct {
+	MaxWaiting int         // jobs that may wait in one queue
+	MaxBytes   int64       // of the jobs that wait in one queue; only used with Budget
+	Budget     *ByteBudget // of the bytes in all queues; nil if memory is not bounded
+	Pool       *Pool
+}
 
 // EnqueueWait adds a job and starts it in its turn. It waits while the queue is full.
 func (q *SerialQueue[T]) EnqueueWait(job T) {
@@ -62,9 +69,7 @@ func (q *SerialQueue[T]) Enqueue(job T, deadline time.Time) Position {
 	if q.blocked || q.waiting() > 0 {
 		position = Behind
 	}
-	if q.Memory != nil {
-		q.Memory.add(job, q.waiting() > 0)
-	}
+	q.addBytes(job, q.waiting() > 0)
 	q.jobs = append(q.jobs, job)
 	return position
 }
@@ -91,9 +96,7 @@ func (q *SerialQueue[T]) Remove(removed []T, f func(T) bool) []T {
 			continue
 		}
 		removed = append(removed, job)
-		if q.Memory != nil {
-			q.Memory.remove(job)
-		}
+		q.removeBytes(job)
 	}
 	if len(kept) < len(q.jobs) {
 		clear(q.jobs[len(kept):])
@@ -104,7 +107,7 @@ func (q *SerialQueue[T]) Remove(removed []T, f func(T) bool) []T {
 }
 
 // EnqueueNow adds a job and starts it in its turn, even if the queue is full. The queue
-// must not have Memory.
+// must not have a Budget.
 func (q *SerialQueue[T]) EnqueueNow(job T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -119,7 +122,7 @@ func (q *SerialQueue[T]) AwaitRoom() {
 	q.waitForRoom(time.Time{})
 }
 
-func (q *SerialQueue[T]) waiting() int { return len(q.jobs) - q.head }
+func (q *SerialQueue[T]) waiting() int { return len(q.jobs) - int(q.head) }
 
 // waitForRoom waits while the queue is full, and reports true; or until deadline, unless that is
 // the zero Time, and reports false. It must be called with the lock held, which it releases
@@ -127,17 +130,19 @@ func (q *SerialQueue[T]) waiting() int { return len(q.jobs) - q.head }
 func (q *SerialQueue[T]) waitForRoom(deadline time.Time) bool {
 	var expired <-chan time.Time // nil until it has to wait
 	for {
-		full := q.waiting() >= q.MaxWaiting
+		full := q.waiting() >= q.Config.MaxWaiting
 		var ended, budget <-chan struct{}
-		if m := q.Memory; m != nil && q.waiting() > 0 {
-			ended = m.Ended
-			full = full || m.bytes >= m.MaxBytes
-			if !full && m.Budget.exceeded() {
-				budget = m.Budget.available()
+		if shared := q.Config.Budget; shared != nil && q.waiting() > 0 {
+			full = full || q.bytes >= q.Config.MaxBytes
+			if !full && shared.exceeded() {
+				budget = shared.available()
 			}
 		}
 		if !full && budget == nil {
 			return true
+		}
+		if q.Config.Budget != nil && q.waiting() > 0 {
+			ended = q.Owner.Ended()
 		}
 		if expired == nil && !deadline.IsZero() {
 			timer := time.NewTimer(time.Until(deadline))
@@ -164,7 +169,7 @@ func (q *SerialQueue[T]) waitForRoom(deadline time.Time) bool {
 }
 
 // TryStart reports whether the first job needs a goroutine. The caller must then call
-// Loop or Start.
+// Run or Start.
 func (q *SerialQueue[T]) TryStart() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -187,11 +192,11 @@ func (q *SerialQueue[T]) startNext() {
 	}
 }
 
-// Start calls Loop on another goroutine.
-func (q *SerialQueue[T]) Start() { q.Pool.Start(q.loopFunc) }
+// Start calls Run on another goroutine.
+func (q *SerialQueue[T]) Start() { q.Config.Pool.Start(q) }
 
-// Loop runs jobs until no job may start.
-func (q *SerialQueue[T]) Loop() {
+// Run runs jobs until no job may start.
+func (q *SerialQueue[T]) Run() {
 	running, turn := false, uint64(0)
 	defer func() {
 		if running { // the job has called runtime.Goexit
@@ -206,25 +211,23 @@ func (q *SerialQueue[T]) Loop() {
 		turn, q.blocked = q.turn, true
 		q.mu.Unlock()
 		running = true
-		q.Run(job)
+		q.Owner.RunJob(job)
 		running = false
 		q.mu.Lock()
 		if q.turn == turn {
 			q.blocked = false
 		}
-		if q.BeforeNext != nil && q.waiting() > 0 {
-			q.BeforeNext()
+		if q.waiting() > 0 {
+			q.Owner.BeforeNext()
 		}
 	}
 	q.mu.Unlock()
-	if q.AfterLast != nil {
-		q.AfterLast()
-	}
+	q.Owner.AfterLast()
 }
 
 // Yield lets the next job start concurrently with the one that calls it. A job may call it
 // once. If the calling job ends before the goroutine that Yield starts has been scheduled,
-// Loop takes the next job on the goroutine that it has.
+// Run takes the next job on the goroutine that it has.
 func (q *SerialQueue[T]) Yield() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -232,7 +235,7 @@ func (q *SerialQueue[T]) Yield() {
 	q.startNext()
 }
 
-// abandon replaces the rest of Loop after a job has called runtime.Goexit.
+// abandon replaces the rest of Run after a job has called runtime.Goexit.
 func (q *SerialQueue[T]) abandon(turn uint64) {
 	q.mu.Lock()
 	if q.turn == turn {
@@ -240,9 +243,7 @@ func (q *SerialQueue[T]) abandon(turn uint64) {
 	}
 	q.startNext()
 	q.mu.Unlock()
-	if q.AfterLast != nil {
-		q.AfterLast()
-	}
+	q.Owner.AfterLast()
 }
 
 // keptCapacity is how many jobs an idle queue keeps memory for.
@@ -254,15 +255,13 @@ func (q *SerialQueue[T]) take() T {
 	q.jobs[q.head] = zero
 	q.head++
 	q.afterRemoval()
-	if q.Memory != nil {
-		q.Memory.remove(job)
-	}
+	q.removeBytes(job)
 	return job
 }
 
 // afterRemoval resets an empty queue and wakes those that wait for room.
 func (q *SerialQueue[T]) afterRemoval() {
-	if q.head == len(q.jobs) {
+	if int(q.head) == len(q.jobs) {
 		q.head, q.jobs = 0, q.jobs[:0]
 		if cap(q.jobs) > keptCapacity {
 			q.jobs = nil
@@ -274,22 +273,28 @@ func (q *SerialQueue[T]) afterRemoval() {
 	}
 }
 
-// add counts a job that begins to wait. behind says that it waits behind another one.
-func (m *Memory[T]) add(job T, behind bool) {
-	size := m.Size(job)
-	m.bytes += size
+// addBytes counts a job that begins to wait. behind says that it waits behind another one.
+func (q *SerialQueue[T]) addBytes(job T, behind bool) {
+	if q.Config.Budget == nil {
+		return
+	}
+	size := q.Owner.JobBytes(job)
+	q.bytes += size
 	if behind {
-		m.counted += size
-		m.Budget.add(size)
+		q.counted += size
+		q.Config.Budget.add(size)
 	}
 }
 
-// remove subtracts a job that was taken. The job behind it, which becomes the first one, may
+// removeBytes subtracts a job that was taken. The job behind it, which becomes the first one, may
 // stay counted until it is taken.
-func (m *Memory[T]) remove(job T) {
-	size := m.Size(job)
-	m.bytes -= size
-	uncounted := min(size, m.counted)
-	m.counted -= uncounted
-	m.Budget.remove(uncounted)
+func (q *SerialQueue[T]) removeBytes(job T) {
+	if q.Config.Budget == nil {
+		return
+	}
+	size := q.Owner.JobBytes(job)
+	q.bytes -= size
+	uncounted := min(size, q.counted)
+	q.counted -= uncounted
+	q.Config.Budget.remove(uncounted)
 }

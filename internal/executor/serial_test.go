@@ -16,12 +16,46 @@ import (
 
 // newQueue returns a queue of functions.
 func newQueue(maxWaiting int) *executor.SerialQueue[func()] {
-	q := &executor.SerialQueue[func()]{
-		Run: func(job func()) { job() }, MaxWaiting: maxWaiting, Pool: new(executor.Pool),
+	return &executor.SerialQueue[func()]{
+		Owner:  &owner[func()]{run: func(job func()) { job() }},
+		Config: &executor.Config{MaxWaiting: maxWaiting, Pool: new(executor.Pool)},
 	}
-	q.Init()
-	return q
 }
+
+// An owner calls functions, which may be nil, except run.
+type owner[T any] struct {
+	run        func(T)
+	beforeNext func()
+	afterLast  func()
+	size       func(T) int64
+	ended      <-chan struct{}
+}
+
+// RunJob implements executor.Owner.
+func (o *owner[T]) RunJob(job T) { o.run(job) }
+
+// BeforeNext implements executor.Owner.
+func (o *owner[T]) BeforeNext() {
+	if o.beforeNext != nil {
+		o.beforeNext()
+	}
+}
+
+// AfterLast implements executor.Owner.
+func (o *owner[T]) AfterLast() {
+	if o.afterLast != nil {
+		o.afterLast()
+	}
+}
+
+// JobBytes implements executor.Owner.
+func (o *owner[T]) JobBytes(job T) int64 { return o.size(job) }
+
+// Ended implements executor.Owner.
+func (o *owner[T]) Ended() <-chan struct{} { return o.ended }
+
+// ownerOf returns the owner of a queue of newQueue.
+func ownerOf[T any](q *executor.SerialQueue[T]) *owner[T] { return q.Owner.(*owner[T]) }
 
 // A journal is a list of what has happened, in order.
 type journal struct {
@@ -121,7 +155,7 @@ func TestSerialQueue_GoexitDoesNotStopTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(10)
 		var ended atomic.Int64
-		q.AfterLast = func() { ended.Add(1) }
+		ownerOf(q).afterLast = func() { ended.Add(1) }
 		var j journal
 		q.EnqueueWait(func() {
 			q.EnqueueNow(j.entry(1))
@@ -144,13 +178,13 @@ func TestSerialQueue_CallsHooksBetweenAndAfterJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(10)
 		var j journal
-		q.BeforeNext, q.AfterLast = func() { j.add(-1) }, func() { j.add(-2) }
+		ownerOf(q).beforeNext, ownerOf(q).afterLast = func() { j.add(-1) }, func() { j.add(-2) }
 		q.Enqueue(j.entry(1), time.Time{})
 		q.Enqueue(j.entry(2), time.Time{})
 		q.Enqueue(j.entry(3), time.Time{})
 		assert.True(t, q.TryStart())
 		assert.False(t, q.TryStart(), "a goroutine is about to take the first job")
-		q.Loop()
+		q.Run()
 		assert.Equal(t, []int{1, -1, 2, -1, 3, -2}, j.all())
 		assert.False(t, q.TryStart(), "no job waits")
 	})
@@ -205,20 +239,18 @@ type sizedJob struct {
 }
 
 func newSizedQueue(maxBytes int64, budget *executor.ByteBudget, ended <-chan struct{}) *executor.SerialQueue[sizedJob] {
-	q := &executor.SerialQueue[sizedJob]{
-		Run: func(job sizedJob) {
-			if job.release != nil {
-				<-job.release
-			}
+	return &executor.SerialQueue[sizedJob]{
+		Owner: &owner[sizedJob]{
+			run: func(job sizedJob) {
+				if job.release != nil {
+					<-job.release
+				}
+			},
+			size:  func(job sizedJob) int64 { return job.bytes },
+			ended: ended,
 		},
-		MaxWaiting: 100,
-		Memory: &executor.Memory[sizedJob]{
-			Size: func(job sizedJob) int64 { return job.bytes }, MaxBytes: maxBytes, Budget: budget, Ended: ended,
-		},
-		Pool: new(executor.Pool),
+		Config: &executor.Config{MaxWaiting: 100, MaxBytes: maxBytes, Budget: budget, Pool: new(executor.Pool)},
 	}
-	q.Init()
-	return q
 }
 
 func TestSerialQueue_EnqueueWaitsForBytesOfTheQueue(t *testing.T) {
@@ -315,14 +347,15 @@ func TestSerialQueue_RemoveTakesWaitingJobs(t *testing.T) {
 		release := make(chan struct{})
 		budget := &executor.ByteBudget{MaxBytes: 100}
 		q := &executor.SerialQueue[int]{
-			MaxWaiting: 5, Pool: new(executor.Pool),
-			Memory: &executor.Memory[int]{Size: func(n int) int64 { return int64(n) }, MaxBytes: 1000, Budget: budget},
-			Run: func(n int) {
-				<-release
-				ran = append(ran, n)
+			Owner: &owner[int]{
+				run: func(n int) {
+					<-release
+					ran = append(ran, n)
+				},
+				size: func(n int) int64 { return int64(n) },
 			},
+			Config: &executor.Config{MaxWaiting: 5, MaxBytes: 1000, Budget: budget, Pool: new(executor.Pool)},
 		}
-		q.Init()
 		q.EnqueueWait(1)
 		synctest.Wait()
 		for n := 2; n <= 6; n++ {
@@ -352,11 +385,9 @@ func TestSerialQueue_RemoveFreesMemory(t *testing.T) {
 				budget := &executor.ByteBudget{MaxBytes: limits[1]}
 				newQueue := func() *executor.SerialQueue[int] {
 					q := &executor.SerialQueue[int]{
-						MaxWaiting: 100, Pool: new(executor.Pool),
-						Memory: &executor.Memory[int]{Size: func(int) int64 { return 5 }, MaxBytes: limits[0], Budget: budget},
-						Run:    func(int) { <-release },
+						Owner:  &owner[int]{run: func(int) { <-release }, size: func(int) int64 { return 5 }},
+						Config: &executor.Config{MaxWaiting: 100, MaxBytes: limits[0], Budget: budget, Pool: new(executor.Pool)},
 					}
-					q.Init()
 					return q
 				}
 				q := newQueue()

@@ -45,8 +45,7 @@ type loop struct {
 	state atomic.Uint64 // generation<<phaseBits | phase
 	armed atomic.Bool   // a standby has been woken and has not looked at the state yet
 
-	follows func() // method values, stored so that using them allocates nothing
-	polls   func(fd uintptr) bool
+	polls func(fd uintptr) bool // the method value, stored so that using it allocates nothing
 
 	// Of the owner.
 	events  [maxEvents]syscall.EpollEvent
@@ -117,7 +116,7 @@ func newLoop() (*loop, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.epoll.Close())
 	}
-	l.follows, l.polls = l.follow, l.poll
+	l.polls = l.poll
 	l.pool.Retain()
 	l.arm()
 	return l, nil
@@ -132,11 +131,11 @@ func (l *loop) close() {
 // arm wakes a standby.
 func (l *loop) arm() {
 	l.armed.Store(true)
-	l.pool.Start(l.follows)
+	l.pool.Start(l)
 }
 
-// follow is what a standby runs.
-func (l *loop) follow() {
+// Run is what a standby runs.
+func (l *loop) Run() {
 	l.armed.Store(false)
 	generation, blocked, ok := l.take(true)
 	if !ok {

@@ -19,15 +19,18 @@ type Socket struct {
 	fd    int32
 	slot  int32
 
-	// calls counts the calls that use fd, and socketClosed is added by Close. The last one closes
-	// the descriptor, whose number the system may reuse at once.
+	// calls counts the calls that use fd, and has the bits below. The last call after Close closes the
+	// descriptor, whose number the system may reuse at once.
 	calls atomic.Int32
 
 	tcp   bool
 	index uint8 // of the loop
 }
 
-const socketClosed = 1 << 30
+const (
+	socketClosed  = 1 << 30
+	socketAborted = 1 << 29
+)
 
 func (s *Socket) init(fd int, tcp bool) { s.fd, s.tcp = int32(fd), tcp }
 
@@ -43,7 +46,7 @@ func (s *Socket) Order() int32 { return s.fd }
 func (s *Socket) begin() bool {
 	for {
 		n := s.calls.Load()
-		if n >= socketClosed {
+		if n >= socketAborted {
 			return false
 		}
 		if s.calls.CompareAndSwap(n, n+1) {
@@ -53,7 +56,7 @@ func (s *Socket) begin() bool {
 }
 
 func (s *Socket) end() {
-	if s.calls.Add(-1) == socketClosed {
+	if s.calls.Add(-1)&^socketAborted == socketClosed {
 		_ = syscall.Close(int(s.fd))
 	}
 }
@@ -62,13 +65,16 @@ func (s *Socket) end() {
 // returned. It must be called once.
 func (s *Socket) Close() {
 	s.group.remove(s)
-	if s.calls.Add(socketClosed) == socketClosed {
+	if s.calls.Add(socketClosed)&^socketAborted == socketClosed {
 		_ = syscall.Close(int(s.fd))
 	}
 }
 
-// Abort ends both directions: reads return what has arrived and then io.EOF, and writes fail.
-func (s *Socket) Abort() { s.shutdown(syscall.SHUT_RDWR) }
+// Abort ends both directions: Read and Write return net.ErrClosed from then on.
+func (s *Socket) Abort() {
+	s.shutdown(syscall.SHUT_RDWR)
+	s.calls.Or(socketAborted) // the kernel still accepts what the peer sends after shutdown
+}
 
 // CloseWrite ends the outgoing direction: the peer reads the end of the stream behind what
 // was written.
