@@ -16,10 +16,11 @@ type contender struct {
 	serve   func() (handler http.Handler, publish func(n int))
 	command func() ([]string, error) // the command of the server, instead of serve; an error if it cannot run here
 	plain   bool                     // no TLS
+	waits   bool                     // answers Wait
 }
 
 var contenders = []contender{
-	{name: "penstock", request: say, serve: servePenstock},
+	{name: "penstock", request: say, serve: servePenstock, waits: true},
 	{name: "penstock-generated", request: say, serve: serveGenerated},
 	{name: "bun", request: say, command: bunCommand},
 	{name: "epoll", request: say, serve: serveEpoll, plain: true},
@@ -27,7 +28,7 @@ var contenders = []contender{
 	{name: "handmade", request: say, serve: serveHandmade},
 	{name: "coder", request: say, serve: serveCoder},
 	{name: "gorilla", request: say, serve: serveGorilla},
-	{name: "gws", request: say, serve: serveGWS},
+	{name: "gws", request: say, serve: serveGWS, waits: true},
 	{name: "melody", request: say, serve: serveMelody},
 	{name: "centrifuge", hello: `{"id":1,"connect":{}}`, request: rpc, serve: serveCentrifuge},
 }
@@ -59,7 +60,7 @@ func rpc(n int) string {
 }
 
 func payload(n int) string {
-	return fmt.Sprintf(`{"room":"general","text":"%06d quick brown foxes jump over the lazy dog, and the dog does not look up.","n":1234567}`, n)
+	return fmt.Sprintf(`{"room":"general","text":"%06d brown foxes jump over a lazy dog, and the dog does not look up.","n":1234567}`, n)
 }
 
 // published is the published message, 200 bytes.
@@ -96,6 +97,27 @@ func (Said) MessageType() string { return "SAID" }
 
 func said(m Say) Said { return Said{Room: m.Room, User: "ann", Text: m.Text, N: m.N} }
 
+// Wait is a request whose handler blocks.
+type Wait struct {
+	Ms int `json:"ms"`
+}
+
+// MessageType returns the name of the request.
+func (Wait) MessageType() string { return "WAIT" }
+
+func (m Wait) wait() { time.Sleep(time.Duration(m.Ms) * time.Millisecond) }
+
+// Waited is the reply to Wait.
+type Waited struct{}
+
+// MessageType returns the name of the reply.
+func (Waited) MessageType() string { return "WAITED" }
+
+// wait returns a request whose handler blocks.
+func wait(d time.Duration) string {
+	return fmt.Sprintf(`{"type":"WAIT","meta":{"correlationId":"b7c1-wait"},"payload":{"ms":%d}}`, d.Milliseconds())
+}
+
 type meta struct {
 	Timestamp     int64  `json:"timestamp"`
 	CorrelationID string `json:"correlationId,omitempty"`
@@ -120,12 +142,24 @@ func answerTyped(data []byte) ([]byte, error) {
 		if err := m.Validate(); err != nil {
 			return nil, err
 		}
-		return json.Marshal(struct {
-			Type    string `json:"type"`
-			Meta    meta   `json:"meta"`
-			Payload Said   `json:"payload"`
-		}{"SAID", meta{time.Now().UnixMilli(), in.Meta.CorrelationID}, said(m)})
+		return marshalReply(in.Meta, said(m))
+	case "WAIT":
+		var m Wait
+		if err := json.Unmarshal(in.Payload, &m); err != nil {
+			return nil, err
+		}
+		m.wait()
+		return marshalReply(in.Meta, Waited{})
 	default:
 		return nil, fmt.Errorf("unknown type %q", in.Type)
 	}
+}
+
+// marshalReply encodes the reply to a request.
+func marshalReply[M interface{ MessageType() string }](request meta, m M) ([]byte, error) {
+	return json.Marshal(struct {
+		Type    string `json:"type"`
+		Meta    meta   `json:"meta"`
+		Payload M      `json:"payload"`
+	}{m.MessageType(), meta{time.Now().UnixMilli(), request.CorrelationID}, m})
 }

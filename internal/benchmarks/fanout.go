@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 )
@@ -39,46 +38,66 @@ func fanOut(cfg config) {
 }
 
 // deliver publishes a burst to all subscribers and waits until all of them have received it, ten times.
-func deliver(c contender, subscribers, burst int) (cpuMicros, lastMillis float64) {
-	const rounds = 10
+func deliver(c contender, n, burst int) (cpuMicros, lastMillis float64) {
 	p := start(c, setup{})
 	defer p.stop()
-	var received sync.WaitGroup
-	next := make([]chan struct{}, subscribers)
-	for i := range next {
-		next[i] = make(chan struct{}, 1)
-		cl, err := dial(p, c)
-		check(err)
+	s := subscribe(p, c, n)
+	defer s.close()
+	time.Sleep(200 * time.Millisecond)
+	return s.deliver(burst)
+}
+
+// Subscribers are connections that receive what a server publishes.
+type subscribers struct {
+	p        *process
+	next     []chan int // how many messages the subscriber shall await
+	received sync.WaitGroup
+}
+
+func subscribe(p *process, c contender, n int) *subscribers {
+	s := &subscribers{p: p, next: make([]chan int, n)}
+	for i := range s.next {
+		s.next[i] = make(chan int, 1)
+		cl := exchange(p, c)
 		go func() {
 			defer cl.close()
-			for range next[i] {
+			for burst := range s.next[i] {
 				check(cl.await(burst))
-				received.Done()
+				s.received.Done()
 			}
 		}()
 	}
-	time.Sleep(200 * time.Millisecond)
+	return s
+}
+
+func (s *subscribers) close() {
+	for _, next := range s.next {
+		close(next)
+	}
+}
+
+// deliver publishes bursts. It returns the CPU time per delivery, and the median of the time until the
+// last subscriber has received the burst.
+func (s *subscribers) deliver(burst int) (cpuMicros, lastMillis float64) {
+	const rounds = 10
 	var elapsed []float64
 	round := func() {
-		received.Add(subscribers)
-		for _, n := range next {
-			n <- struct{}{}
+		s.received.Add(len(s.next))
+		for _, next := range s.next {
+			next <- burst
 		}
+		time.Sleep(20 * time.Millisecond) // so that all of them wait in Read
 		started := time.Now()
-		p.command(fmt.Sprint("publish ", burst))
-		received.Wait()
+		s.p.command(fmt.Sprint("publish ", burst))
+		s.received.Wait()
 		elapsed = append(elapsed, float64(time.Since(started).Microseconds())/1000)
 	}
 	round()
 	elapsed = nil
-	before := p.command("stats")
+	before := s.p.command("stats")
 	for range rounds {
 		round()
 	}
-	after := p.command("stats")
-	for _, n := range next {
-		close(n)
-	}
-	slices.Sort(elapsed)
-	return float64(after.CPU-before.CPU) / 1000 / float64(rounds*subscribers*burst), elapsed[len(elapsed)/2]
+	after := s.p.command("stats")
+	return float64(after.CPU-before.CPU) / 1000 / float64(rounds*len(s.next)*burst), median(elapsed)
 }

@@ -31,7 +31,7 @@ func main() {
 	at := flag.String("cells", "1x1,1x16,64x1,64x16,1000x1,1000x16", "loads of the roundtrip suite: `connections x requests in flight`")
 	flag.DurationVar(&measured, "time", measured, "duration of a measurement in the roundtrip, redis and history suites")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|idle|idletls|fanout|redis|history ...]")
+		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|idle|idletls|fanout|broadcast|latency|redis|history ...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -41,7 +41,7 @@ func main() {
 	}
 	suites := flag.Args()
 	if len(suites) == 0 {
-		suites = []string{"limiters", "roundtrip", "idle", "idletls", "fanout", "redis", "history"}
+		suites = []string{"limiters", "roundtrip", "idle", "idletls", "fanout", "broadcast", "latency", "redis", "history"}
 	}
 	cfg := config{passes: *passes, contenders: findContenders(*only), conns: *conns, tlsConns: *tlsConns, cells: parseCells(*at)}
 	if os.Getenv(pinned) == "" {
@@ -74,6 +74,10 @@ func run(suite string, cfg config) {
 		idleTLS(cfg)
 	case "fanout":
 		fanOut(cfg)
+	case "broadcast":
+		broadcast(cfg)
+	case "latency":
+		latency(cfg)
 	case "history":
 		histories(cfg)
 	case "redis":

@@ -48,6 +48,9 @@ func serveContender(name string) {
 		verb, arg, _ := strings.Cut(commands.Text(), " ")
 		switch verb {
 		case "stats":
+		case "delays":
+			check(json.NewEncoder(os.Stdout).Encode(measureDelays()))
+			continue
 		case "collect":
 			for range 3 {
 				runtime.GC()
@@ -95,14 +98,17 @@ type process struct {
 }
 
 // A setup is how a server process runs.
-type setup struct{ secure bool }
+type setup struct {
+	secure bool
+	procs  int // processors; 1 if it is 0, and the second one is the client's
+}
 
 // start starts a contender's server, on the first core if the client is pinned to the second.
 func start(c contender, how setup) *process {
 	args, err := c.arguments()
 	check(err)
 	if os.Getenv(pinned) != "" {
-		args = append([]string{"taskset", "-c", "0"}, args...)
+		args = append([]string{"taskset", "-c", fmt.Sprint("0-", max(how.procs, 1)-1)}, args...)
 	}
 	p := &process{secure: how.secure, cmd: exec.Command(args[0], args[1:]...)}
 	p.cmd.Env = append(os.Environ(), "BENCHMARKS_PUBLISHED="+string(published))
@@ -136,12 +142,16 @@ func (p *process) line() string {
 }
 
 // command executes a command and returns the server's statistics after it.
-func (p *process) command(line string) Stats {
+func (p *process) command(line string) (s Stats) {
+	p.query(line, &s)
+	return s
+}
+
+// query executes a command and decodes what the server prints into result.
+func (p *process) query(line string, result any) {
 	_, err := fmt.Fprintln(p.in, line)
 	check(err)
-	var s Stats
-	check(json.Unmarshal([]byte(p.line()), &s))
-	return s
+	check(json.Unmarshal([]byte(p.line()), result))
 }
 
 func (p *process) stop() {

@@ -57,9 +57,33 @@ func roundTrips(cfg config) {
 type result struct{ cpuMicros, userMicros, allocs, perSecond float64 }
 
 func roundTrip(p *process, c contender, at cell) result {
-	var done atomic.Int64
-	var stop atomic.Bool
-	var wg sync.WaitGroup
+	l := startLoad(p, c, at)
+	defer l.end()
+	time.Sleep(200 * time.Millisecond)
+	if path := os.Getenv("PROFILE"); path != "" {
+		p.command("profile " + path)
+	}
+	before, n, started := p.command("stats"), l.done.Load(), time.Now()
+	time.Sleep(measured)
+	after, elapsed := p.command("stats"), time.Since(started)
+	messages := float64(l.done.Load() - n)
+	return result{
+		cpuMicros:  float64(after.CPU-before.CPU) / 1000 / messages,
+		userMicros: float64(after.User-before.User) / 1000 / messages,
+		allocs:     float64(after.Allocs-before.Allocs) / messages,
+		perSecond:  messages / elapsed.Seconds(),
+	}
+}
+
+// A load is a number of clients that keep requests in flight.
+type load struct {
+	done    atomic.Int64 // replies
+	stopped atomic.Bool
+	wg      sync.WaitGroup
+}
+
+func startLoad(p *process, c contender, at cell) *load {
+	l := &load{}
 	requests := newRequests(c, at.window)
 	clients := make([]*client, at.conns)
 	for i := range clients {
@@ -68,28 +92,18 @@ func roundTrip(p *process, c contender, at cell) result {
 		check(err)
 	}
 	for i, cl := range clients {
-		wg.Go(func() {
+		l.wg.Go(func() {
 			defer cl.close()
-			err := cl.flood(requests.from(i), at.window, func(n int) { done.Add(int64(n)) }, stop.Load)
-			if err != nil && !stop.Load() {
+			err := cl.flood(requests.from(i), at.window, func(n int) { l.done.Add(int64(n)) }, l.stopped.Load)
+			if err != nil && !l.stopped.Load() {
 				check(fmt.Errorf("%s: %w", c.name, err))
 			}
 		})
 	}
-	time.Sleep(200 * time.Millisecond)
-	if path := os.Getenv("PROFILE"); path != "" {
-		p.command("profile " + path)
-	}
-	before, n, started := p.command("stats"), done.Load(), time.Now()
-	time.Sleep(measured)
-	after, elapsed := p.command("stats"), time.Since(started)
-	messages := float64(done.Load() - n)
-	stop.Store(true)
-	wg.Wait()
-	return result{
-		cpuMicros:  float64(after.CPU-before.CPU) / 1000 / messages,
-		userMicros: float64(after.User-before.User) / 1000 / messages,
-		allocs:     float64(after.Allocs-before.Allocs) / messages,
-		perSecond:  messages / elapsed.Seconds(),
-	}
+	return l
+}
+
+func (l *load) end() {
+	l.stopped.Store(true)
+	l.wg.Wait()
 }
