@@ -127,8 +127,8 @@ type requests struct {
 	next   int
 }
 
-// distinct is the number of different requests. It must be larger than the cache of any server.
-const distinct = 4096
+// distinct is the number of different requests. The default is larger than the cache of any server.
+var distinct = 4096
 
 // newRequests returns requests for bursts of at most window.
 func newRequests(c contender, window int) requests {

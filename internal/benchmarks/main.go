@@ -29,6 +29,7 @@ func main() {
 	conns := flag.Int("conns", 9000, "number of idle `connections`")
 	tlsConns := flag.Int("tlsconns", 2000, "number of idle TLS `connections`")
 	at := flag.String("cells", "1x1,1x16,64x1,64x16,1000x1,1000x16", "loads of the roundtrip suite: `connections x requests in flight`")
+	flag.IntVar(&distinct, "texts", distinct, "number of different requests; 1 sends the same text again and again")
 	flag.DurationVar(&measured, "time", measured, "duration of a measurement in the roundtrip, redis and history suites")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|idle|idletls|fanout|broadcast|latency|redis|history ...]")
@@ -38,6 +39,9 @@ func main() {
 	if *serve != "" {
 		serveContender(*serve)
 		return
+	}
+	if distinct < 1 {
+		fatal(fmt.Errorf("-texts is %d; it must be at least 1", distinct))
 	}
 	suites := flag.Args()
 	if len(suites) == 0 {

@@ -30,6 +30,7 @@ func roundTrips(cfg config) {
 		servers := make([]*process, len(cfg.contenders))
 		for i, c := range cfg.contenders {
 			servers[i] = start(c, setup{})
+			warmUp(servers[i], c)
 		}
 		for _, at := range cfg.cells {
 			for i, c := range cfg.contenders {
@@ -51,6 +52,13 @@ func roundTrips(cfg config) {
 	user.print()
 	allocs.print()
 	rate.print()
+}
+
+// warmUp lets a server compile what it compiles at run time, and fill its pools.
+func warmUp(p *process, c contender) {
+	l := startLoad(p, c, cell{64, 16})
+	defer l.end()
+	time.Sleep(500 * time.Millisecond)
 }
 
 // A result is the outcome of one cell, per message and per second.
