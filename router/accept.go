@@ -19,7 +19,7 @@ import (
 // Options.RejectAfterUpgrade is set. A malformed handshake is answered with a status and plain text.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.build()
-	c := &Conn{router: r, ip: r.opts.TrustedProxies.ClientIP(req), topics: map[string]struct{}{}}
+	c := &Conn{router: r, ip: r.opts.TrustedProxies.ClientIP(req)}
 	if rejection := r.checkRequest(w, req); rejection != nil {
 		c.rejectHandshake(w, req, rejection)
 		return

@@ -33,6 +33,7 @@ type Conn struct {
 	inFlight    atomic.Int32            // calls whose handlers have not returned
 	format      format                  // of payloads; read-only, like the fields at the top
 	rejected    bool                    // by OnOpen
+	left        bool                    // it cannot subscribe any more: the last reference is released; guarded by mu
 	greeted     atomic.Bool             // the client has sent $ws:hello: it knows frames that other clients do not expect
 	draining    atomic.Bool             // rejects new messages, and closes when only the reader is active
 
@@ -40,9 +41,10 @@ type Conn struct {
 	values      atomic.Pointer[connValues]   // nil until the first Set
 	recovery    atomic.Pointer[connRecovery] // nil until the client asks for positions or a session
 
-	mu     sync.Mutex            // also held to change identity
-	topics map[string]struct{}   // nil after the last reference is released
-	counts map[*topicPattern]int // subscriptions by pattern, of patterns with MaxPerConn; nil until the first
+	number uint64 // in the order in which the router has accepted its connections; read-only
+
+	mu     sync.Mutex     // also held to change identity
+	topics *subscriptions // nil until the first
 }
 
 // ID returns the connection's identifier. It is random, and unique across nodes.
@@ -116,15 +118,15 @@ func (c *Conn) Subscribe(topic string) error {
 	if s := c.session(); s != nil {
 		return s.subscribe(topic, sessionTopic{})
 	}
-	return c.subscribe(topic)
+	_, err := c.subscribe(topic)
+	return err
 }
 
 // Subscribed reports whether the connection subscribes to topic.
 func (c *Conn) Subscribed(topic string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, ok := c.topics[topic]
-	return ok
+	return c.topics.find(topic) != nil
 }
 
 // Unsubscribe ends the subscription to topic and the connection's presence in it.

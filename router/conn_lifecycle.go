@@ -169,11 +169,11 @@ func (c *Conn) unregister() {
 // them.
 func (c *Conn) leaveTopics() {
 	c.mu.Lock()
-	topics := c.topics
-	c.topics = nil
+	topics := c.topics.all()
+	c.topics, c.left = nil, true
 	c.mu.Unlock()
-	for topic := range topics {
-		c.router.topics.remove(topic, c)
+	for _, t := range topics {
+		c.router.topics.remove(t, c)
 	}
 }
 

@@ -15,9 +15,36 @@ import (
 
 // A follower is a subscriber that receives positions. The topic's lock guards it.
 type follower struct {
-	held   bool            // until the answer to its request is queued
-	frames []*wsconn.Frame // to be sent after that
-	bytes  int             // of frames
+	conn *Conn
+	held *heldFrames // nil once the answer to its request is queued
+}
+
+// connNumber returns the number by which a connList sorts.
+func (f *follower) connNumber() uint64 { return f.conn.number }
+
+// heldFrames are sent after the answer to a follower's request.
+type heldFrames struct {
+	frames []*wsconn.Frame
+	bytes  int // of frames
+}
+
+// A topicHistory is what a topic with a History needs in addition.
+type topicHistory struct {
+	sequencer *history.Sequencer // its lock is acquired before the topic's, which guards the rest
+	followers connList[*follower]
+	joining   connList[*follower] // subscriptions with positions that wait for the store
+}
+
+// isJoining reports whether the subscriber has not unsubscribed or asked again since it began to wait.
+func (h *topicHistory) isJoining(f *follower) bool { return h.joining.find(f.conn) == f }
+
+// remove removes what is kept for a connection.
+func (h *topicHistory) remove(c *Conn) {
+	h.joining.remove(c)
+	if f := h.followers.find(c); f != nil {
+		f.release()
+		h.followers.remove(c)
+	}
 }
 
 // A Recovery says how a subscriber of a topic with a History continues; see
@@ -136,9 +163,9 @@ func (c *Conn) subscribeSince(ctx context.Context, topic string, since broker.Po
 	var result Recovery
 	active := false
 	if state {
-		result, active, err = t.joinState(ctx, c, f, since)
+		result, active, err = t.joinState(ctx, f, since)
 	} else {
-		err = t.sequencer.Join(ctx, since, t.maxMissed(c), func(j history.Joined) { result, active = t.activate(c, f, j) })
+		err = t.history.sequencer.Join(ctx, since, t.maxMissed(c), func(j history.Joined) { result, active = t.activate(f, j) })
 	}
 	switch {
 	case err == nil && active:
@@ -148,7 +175,7 @@ func (c *Conn) subscribeSince(ctx context.Context, topic string, since broker.Po
 	case added:
 		c.unsubscribeClient(topic)
 	default:
-		t.removeJoining(c, f)
+		t.removeJoining(f)
 	}
 	if errors.Is(err, history.ErrClosed) {
 		return Recovery{}, errUnsubscribed
@@ -169,11 +196,10 @@ var errUnsubscribed = &errors.Error{Code: errors.Canceled, Message: "the connect
 func (c *Conn) addFollower(topic string) (t *topic, f *follower, added bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, subscribed := c.topics[topic]
-	if _, err := c.addSubscription(topic, true); err != nil {
+	subscribed := c.topics.find(topic) != nil
+	if t, err = c.addSubscription(topic, true); err != nil {
 		return nil, nil, false, err
 	}
-	t = c.router.topics.find(topic)
 	return t, t.addJoining(c), !subscribed, nil
 }
 
@@ -181,32 +207,29 @@ func (c *Conn) addFollower(topic string) (t *topic, f *follower, added bool, err
 func (t *topic) addJoining(c *Conn) *follower {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.joining == nil {
-		t.joining = map[*Conn]*follower{}
-	}
-	f := new(follower)
-	t.joining[c] = f
+	f := &follower{conn: c, held: new(heldFrames)}
+	t.history.joining.put(f)
 	return f
 }
 
-func (t *topic) removeJoining(c *Conn, f *follower) {
+func (t *topic) removeJoining(f *follower) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.joining[c] == f {
-		delete(t.joining, c)
+	if t.history.isJoining(f) {
+		t.history.joining.remove(f.conn)
 	}
 }
 
 // activate makes a subscriber a follower, and holds what it has missed. The sequencer calls it under
 // its lock. It reports false if the subscriber has unsubscribed or has asked again meanwhile.
-func (t *topic) activate(c *Conn, f *follower, j history.Joined) (recovery Recovery, ok bool) {
+func (t *topic) activate(f *follower, j history.Joined) (recovery Recovery, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.joining[c] != f {
+	if !t.history.isJoining(f) {
 		return Recovery{}, false
 	}
-	t.follow(c, f)
-	if !j.Recovered || !t.holdMissed(c, f, nil, j.Publications) {
+	t.follow(f)
+	if !j.Recovered || !t.holdMissed(f, nil, j.Publications) {
 		return Recovery{Position: j.Position}, true
 	}
 	from := j.Position
@@ -215,22 +238,18 @@ func (t *topic) activate(c *Conn, f *follower, j history.Joined) (recovery Recov
 }
 
 // follow makes a connection that is joining a follower, whose frames are held. t.mu must be held.
-func (t *topic) follow(c *Conn, f *follower) {
-	delete(t.joining, c)
-	if t.followers == nil {
-		t.followers = map[*Conn]*follower{}
+func (t *topic) follow(f *follower) {
+	t.history.joining.remove(f.conn)
+	t.members.remove(f.conn)
+	if before := t.history.followers.put(f); before != nil {
+		before.release()
 	}
-	if before := t.followers[c]; before != nil {
-		before.release(c)
-	}
-	f.held = true
-	t.followers[c], t.members[c] = f, struct{}{}
 }
 
 // holdMissed encodes the publications that a follower has missed, to be sent after some frames. It
 // reports false, and keeps none, if they are too many or too long for its send queue.
-func (t *topic) holdMissed(c *Conn, f *follower, frames []*wsconn.Frame, missed []broker.Publication) bool {
-	bytes := 0
+func (t *topic) holdMissed(f *follower, frames []*wsconn.Frame, missed []broker.Publication) bool {
+	c, bytes := f.conn, 0
 	for _, p := range missed {
 		frame := t.positionedFrame(c, p)
 		frames = append(frames, frame)
@@ -238,7 +257,7 @@ func (t *topic) holdMissed(c *Conn, f *follower, frames []*wsconn.Frame, missed 
 			break // holdMissed rejects them
 		}
 	}
-	return f.holdMissed(c, frames)
+	return f.holdMissed(frames)
 }
 
 // positionedFrame encodes a stored publication for one connection: as a position only, if the
@@ -275,13 +294,13 @@ func (t *topic) positionFrame(c *Conn, m positionMessage) *wsconn.Frame {
 
 // send queues a frame for a follower, which must not lose it: if it does not fit, the connection is
 // closed, and the client recovers when it returns. The topic's lock must be held.
-func (f *follower) send(c *Conn, frame *wsconn.Frame) bool {
-	if !f.held {
-		return c.send(frame) == nil
+func (f *follower) send(frame *wsconn.Frame) bool {
+	if f.held == nil {
+		return f.conn.send(frame) == nil
 	}
-	if !f.holdNext(c, frame) {
-		f.release(c)
-		c.Close(StatusTryAgainLater, transportReason(int(StatusTryAgainLater), "client reads too slowly"))
+	if !f.holdNext(frame) {
+		f.release()
+		f.conn.Close(StatusTryAgainLater, transportReason(int(StatusTryAgainLater), "client reads too slowly"))
 		return false
 	}
 	return true
@@ -294,14 +313,47 @@ func (ts *topics) releaseFollower(name string, c *Conn) {
 		return
 	}
 	defer t.mu.Unlock()
-	f := t.followers[c]
-	if f == nil || !f.held {
+	if t.history == nil {
 		return
 	}
-	f.held = false
-	for _, frame := range f.takeHeld(c) {
-		_ = c.send(frame) // fails only if the connection is closed
+	if f := t.history.followers.find(c); f != nil {
+		for _, frame := range f.takeHeld() {
+			_ = c.send(frame) // fails only if the connection is closed
+		}
+		f.held = nil
 	}
+}
+
+// deliverToFollowers queues a message for every follower except one, and returns for how many. t.mu
+// must be held.
+func (t *topic) deliverToFollowers(p *publication, except *Conn, at broker.Position) (receivers int) {
+	for f := range t.history.followers.all() {
+		skip, received := f.conn == except, false
+		if at.Offset > 0 {
+			received = t.deliverPositioned(p, f, skip, at)
+		} else {
+			received = !skip && p.send(f.conn)
+		}
+		if received {
+			receivers++
+		}
+	}
+	return receivers
+}
+
+// deliverPositioned queues a message with its position, or only the position if the follower does not
+// receive the message.
+func (t *topic) deliverPositioned(p *publication, f *follower, skip bool, at broker.Position) (received bool) {
+	if frame := p.positioned(f.conn.format, t.name, at.Offset); frame != nil && !skip {
+		frame.Retain()
+		return f.send(frame)
+	}
+	m := positionMessage{Epoch: at.Epoch, Offset: at.Offset}
+	if !skip {
+		m.Lost = &lostOffsets{at.Offset, at.Offset}
+	}
+	f.send(t.positionFrame(f.conn, m))
+	return false
 }
 
 // lose reports a loss to followers and to the application.
@@ -322,8 +374,8 @@ func (ts *topics) lose(t *topic, l history.Loss) {
 func (t *topic) movePosition(m positionMessage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for c, f := range t.followers {
-		f.send(c, t.positionFrame(c, m))
+	for f := range t.history.followers.all() {
+		f.send(t.positionFrame(f.conn, m))
 	}
 }
 

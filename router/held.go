@@ -34,14 +34,15 @@ func (r *connRecovery) hold(messages, bytes, maxMessages, maxBytes int) bool {
 // holdMissed holds frames that the client has missed. It reports false, and holds none, unless they,
 // what other followers hold, and what waits in the send queue together fill at most half of it. So a
 // client that returns to many topics can receive what is held for all of them.
-func (f *follower) holdMissed(c *Conn, frames []*wsconn.Frame) bool {
+func (f *follower) holdMissed(frames []*wsconn.Frame) bool {
+	c := f.conn
 	limits, queue, bytes := &c.router.opts.Limits, c.ws.QueueStats(), 0
 	for _, frame := range frames {
 		bytes += len(frame.Text())
 	}
-	f.frames, f.bytes = frames, bytes
+	*f.held = heldFrames{frames, bytes}
 	if !c.recoveryState().hold(len(frames), bytes, limits.QueueMessages/2-queue.Messages, limits.QueueBytes/2-queue.Bytes) {
-		f.release(c)
+		f.release()
 		return false
 	}
 	return true
@@ -49,25 +50,28 @@ func (f *follower) holdMissed(c *Conn, frames []*wsconn.Frame) bool {
 
 // holdNext holds a frame that follows what the client has missed. It reports false if the followers
 // hold more than a send queue.
-func (f *follower) holdNext(c *Conn, frame *wsconn.Frame) bool {
-	limits, bytes := &c.router.opts.Limits, len(frame.Text())
-	f.frames, f.bytes = append(f.frames, frame), f.bytes+bytes
-	return c.recoveryState().hold(1, bytes, limits.QueueMessages, limits.QueueBytes)
+func (f *follower) holdNext(frame *wsconn.Frame) bool {
+	limits, bytes := &f.conn.router.opts.Limits, len(frame.Text())
+	f.held.frames, f.held.bytes = append(f.held.frames, frame), f.held.bytes+bytes
+	return f.conn.recoveryState().hold(1, bytes, limits.QueueMessages, limits.QueueBytes)
 }
 
 // release drops what is held.
-func (f *follower) release(c *Conn) {
-	for _, frame := range f.takeHeld(c) {
+func (f *follower) release() {
+	for _, frame := range f.takeHeld() {
 		frame.Release()
 	}
 }
 
 // takeHeld returns what is held, for which the caller is responsible from then on.
-func (f *follower) takeHeld(c *Conn) []*wsconn.Frame {
-	frames := f.frames
-	if len(frames) > 0 {
-		c.recoveryState().hold(-len(frames), -f.bytes, 0, 0)
+func (f *follower) takeHeld() []*wsconn.Frame {
+	if f.held == nil {
+		return nil
 	}
-	f.frames, f.bytes = nil, 0
-	return frames
+	held := *f.held
+	if len(held.frames) > 0 {
+		f.conn.recoveryState().hold(-len(held.frames), -held.bytes, 0, 0)
+	}
+	*f.held = heldFrames{}
+	return held.frames
 }

@@ -104,7 +104,7 @@ func (ts *topics) publishStored(ctx context.Context, name string, except *Conn, 
 	}
 	r.observe(Event{Kind: EventPublished})
 	if t := ts.find(name); t != nil && !stored.Duplicate {
-		t.sequencer.Publish(broker.Publication{Position: stored.Position, At: time.Now(), Packet: packet})
+		t.history.sequencer.Publish(broker.Publication{Position: stored.Position, At: time.Now(), Packet: packet})
 	}
 	return stored.Position, nil
 }
@@ -116,10 +116,10 @@ func (ts *topics) follow(t *topic) {
 	if !h.enabled() {
 		return
 	}
-	t.sequencer = history.NewSequencer(ts.router.histories, t.name, h.retention(), history.Sink{
+	t.history = &topicHistory{sequencer: history.NewSequencer(ts.router.histories, t.name, h.retention(), history.Sink{
 		Deliver: func(p broker.Publication) { ts.deliverStored(t, p) },
 		Lost:    func(l history.Loss) { ts.lose(t, l) },
-	})
+	})}
 }
 
 // lostMessages returns the number of messages that a loss covers, or 0 if it is unknown.
@@ -153,15 +153,15 @@ func cutExcept(packet []byte) (id string, message []byte) {
 
 // published handles a publication that the broker passes on.
 func (ts *topics) published(name string, p broker.Publication) {
-	if t := ts.find(name); t != nil && t.sequencer != nil {
-		t.sequencer.Publish(p)
+	if t := ts.find(name); t != nil && t.history != nil {
+		t.history.sequencer.Publish(p)
 	}
 }
 
 // following is called when the broker passes on every publication from now on.
 func (ts *topics) following(name string) {
-	if t := ts.find(name); t != nil && t.sequencer != nil {
-		t.sequencer.Following()
+	if t := ts.find(name); t != nil && t.history != nil {
+		t.history.sequencer.Following()
 	}
 }
 

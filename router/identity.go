@@ -110,8 +110,8 @@ func (c *Conn) changeIdentity(id Identity, permit func(current Identity) error) 
 		s.setIdentity(id)
 	}
 	if old.value().user() != id.user() {
-		for topic := range c.topics {
-			c.router.topics.rejoin(topic, c)
+		for _, t := range c.topics.all() {
+			c.router.topics.rejoin(t, c)
 		}
 	}
 	return nil
@@ -147,14 +147,13 @@ func (g *registry) changeIdentity(c *Conn, id *connIdentity) error {
 }
 
 // rejoin replaces the member of a connection that is present in a topic, because its identity has
-// changed. c must be subscribed, and c.mu must be held. The broker reports the replacement to other
+// changed. c must subscribe to t, and c.mu must be held. The broker reports the replacement to other
 // nodes as left and joined.
-func (ts *topics) rejoin(name string, c *Conn) {
-	t := ts.find(name)
+func (ts *topics) rejoin(t *topic, c *Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if old, ok := t.presence.local[c.id]; ok {
-		ts.updateMember(t, c, old.Info)
+	if old, ok := t.presence.localMember(c); ok {
+		ts.updateMember(t, c, old, old.Info)
 	}
 }
 

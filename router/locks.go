@@ -54,7 +54,7 @@ package router
 //
 // A goroutine acquires locks only in this order, and may skip levels:
 //
-//  1. Conn.mu: guards Conn.topics, Conn.counts, the session and the timer of connIdentity; held by Subscribe,
+//  1. Conn.mu: guards Conn.topics, Conn.left, the session and the timer of connIdentity; held by Subscribe,
 //     Join and Unsubscribe, so that the topics see one connection's changes in order, and by
 //     SetIdentity and the check of ExpiresAt, so that an identity is not changed after it has
 //     expired
@@ -63,7 +63,7 @@ package router
 //  3. history.Sequencer.mu: held while a stored publication or a loss is handed over to the
 //     subscribers, and while a follower is activated, so that its missed publications and the next
 //     ones are in order. Sequencer.Close is called under topicShard.mu, without topic.mu
-//  4. topic.mu: guards the subscribers, the presence and its feed; also held while a message
+//  4. topic.mu: guards the subscribers, with and without positions, the presence and its feed; also held while a message
 //     is queued for all subscribers or all watchers, and for Session.Join and its siblings
 //  5. the lock of the serial queue c.messages, held for wsconn.Conn.Wake
 //  6. wsconn.Conn.mu: also held while call.answered is read before progress or an item is queued.

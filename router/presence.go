@@ -24,8 +24,8 @@ type PresenceEvent struct {
 	Joined bool // false if the member has left
 }
 
-// presence holds the members of a topic that this node knows. It is guarded by the topic's
-// lock.
+// presence holds the members of a topic that this node knows. A nil *presence has none. It is guarded
+// by the topic's lock.
 type presence struct {
 	tracked bool              // a connection of this node has joined the topic
 	local   map[string]Member // by connection ID
@@ -54,11 +54,11 @@ func (c *Conn) Join(topic, info string) error {
 	if s := c.session(); s != nil {
 		return s.subscribe(topic, sessionTopic{Joined: true, Info: info})
 	}
-	if _, err := c.addSubscription(topic, false); err != nil {
-		return err
+	t, err := c.addSubscription(topic, false)
+	if err == nil {
+		c.router.topics.join(t, c, info)
 	}
-	c.router.topics.join(topic, c, info)
-	return nil
+	return err
 }
 
 // Presence returns the members of topic on all nodes, sorted by ConnID. It returns nil unless
@@ -76,7 +76,7 @@ func (r *Router) Presence(topic string) []Member {
 
 // members returns the members on all nodes, in no particular order, or nil if there are none.
 func (p *presence) members() []Member {
-	if len(p.local)+len(p.remote) == 0 {
+	if p == nil || len(p.local)+len(p.remote) == 0 {
 		return nil
 	}
 	all := make([]Member, 0, len(p.local)+len(p.remote))
@@ -84,27 +84,42 @@ func (p *presence) members() []Member {
 	return slices.AppendSeq(all, maps.Values(p.remote))
 }
 
-// join adds a local member, or sets its info if that is empty. c must be subscribed, and c.mu
-// must be held.
-func (ts *topics) join(name string, c *Conn, info string) {
-	t := ts.find(name) // c subscribes to it
+// localMember returns the member of a connection, if that has joined.
+func (p *presence) localMember(c *Conn) (m Member, joined bool) {
+	if p == nil {
+		return Member{}, false
+	}
+	m, joined = p.local[c.id]
+	return m, joined
+}
+
+// needPresence returns the presence of a topic, which is not nil. It must be called with t.mu held.
+func (t *topic) needPresence() *presence {
+	if t.presence == nil {
+		t.presence = new(presence)
+	}
+	return t.presence
+}
+
+// join adds a local member, or sets its info if that is empty. c must subscribe to t, and c.mu must
+// be held.
+func (ts *topics) join(t *topic, c *Conn, info string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if m, ok := t.presence.local[c.id]; ok {
-		ts.updateMember(t, c, cmp.Or(m.Info, info))
+	if m, ok := t.presence.localMember(c); ok {
+		ts.updateMember(t, c, m, cmp.Or(m.Info, info))
 		return
 	}
-	if p := &t.presence; !p.tracked {
+	if p := t.needPresence(); !p.tracked {
 		p.tracked, p.local, p.remote = true, map[string]Member{}, map[memberKey]Member{}
-		ts.router.session.Track(name)
+		ts.router.session.Track(t.name)
 	}
 	ts.addLocalMember(t, c, info)
 }
 
 // updateMember replaces a local member, which leaves and joins, unless neither its info nor the
 // identity of c has changed. It must be called with t.mu held.
-func (ts *topics) updateMember(t *topic, c *Conn, info string) {
-	old := t.presence.local[c.id]
+func (ts *topics) updateMember(t *topic, c *Conn, old Member, info string) {
 	if old == c.member(info) {
 		return
 	}
@@ -128,7 +143,7 @@ func (c *Conn) member(info string) Member {
 
 // removeLocalMember must be called with t.mu held.
 func (ts *topics) removeLocalMember(t *topic, c *Conn) {
-	m, ok := t.presence.local[c.id]
+	m, ok := t.presence.localMember(c)
 	if !ok {
 		return
 	}
@@ -141,14 +156,15 @@ func (ts *topics) removeLocalMember(t *topic, c *Conn) {
 // keeps the local members that have not left yet: remove decreases topic.subscriptions before it
 // acquires t.mu, so others may leave after the last one.
 func (ts *topics) untrack(t *topic) {
-	if !t.presence.tracked {
+	p := t.presence
+	if p == nil || !p.tracked {
 		return
 	}
 	ts.router.session.Untrack(t.name)
-	for key, m := range t.presence.remote {
+	for key, m := range p.remote {
 		ts.notifyPresence(t, key, m, false)
 	}
-	t.presence.tracked, t.presence.remote = false, nil
+	p.tracked, p.remote = false, nil
 }
 
 // presenceChanged is called when a member of another node has joined or left a topic. The topic
@@ -159,17 +175,21 @@ func (ts *topics) presenceChanged(name string, changed broker.Member, joined boo
 		return
 	}
 	defer t.mu.Unlock()
+	p := t.presence
+	if p == nil {
+		return
+	}
 	key := memberKey{changed.Node, changed.ID}
-	m, known := t.presence.remote[key]
+	m, known := p.remote[key]
 	switch {
 	case !joined && known:
-		delete(t.presence.remote, key)
-	case joined && !known && t.presence.tracked:
+		delete(p.remote, key)
+	case joined && !known && p.tracked:
 		var ok bool
 		if m, ok = parseMember(changed); !ok {
 			return
 		}
-		t.presence.remote[key] = m
+		p.remote[key] = m
 	default:
 		return
 	}

@@ -61,14 +61,13 @@ func (presenceMessage) protocol() {}
 // end returns the number of the next change.
 func (f *presenceFeed) end() uint64 { return f.first + uint64(len(f.changes)) }
 
-// watch registers c, which must be subscribed, for the changes that follow. It returns the
-// members, or the first maxPresenceBatch of them; the others are sent as joined. Nothing is sent
-// before release is called. Watching again starts again.
-func (ts *topics) watch(name string, c *Conn) []Member {
-	t := ts.find(name)
+// watch registers a subscriber for the changes that follow. It returns the members, or the first
+// maxPresenceBatch of them; the others are sent as joined. Nothing is sent before release is called.
+// Watching again starts again.
+func (t *topic) watch(c *Conn) []Member {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := &t.presence
+	p := t.needPresence()
 	if p.feed == nil {
 		p.feed = &presenceFeed{watchers: map[*Conn]*watcher{}}
 	}
@@ -78,9 +77,8 @@ func (ts *topics) watch(name string, c *Conn) []Member {
 	return all[:n:n]
 }
 
-// unwatch undoes watch. c must be subscribed.
-func (ts *topics) unwatch(name string, c *Conn) {
-	t := ts.find(name)
+// unwatch undoes watch.
+func (t *topic) unwatch(c *Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.presence.unwatch(c)
@@ -88,7 +86,7 @@ func (ts *topics) unwatch(name string, c *Conn) {
 
 // unwatch removes a watcher. It must be called with the topic's lock held.
 func (p *presence) unwatch(c *Conn) {
-	if p.feed == nil {
+	if p == nil || p.feed == nil {
 		return
 	}
 	if delete(p.feed.watchers, c); len(p.feed.watchers) == 0 {
@@ -103,7 +101,7 @@ func (ts *topics) release(name string, c *Conn) {
 		return
 	}
 	defer t.mu.Unlock()
-	f := t.presence.feed
+	f := t.feed()
 	if f == nil || f.watchers[c] == nil {
 		return
 	}
@@ -114,9 +112,18 @@ func (ts *topics) release(name string, c *Conn) {
 	}
 }
 
+// feed returns the presence feed, or nil if no client has asked for presence. It must be called with
+// t.mu held.
+func (t *topic) feed() *presenceFeed {
+	if t.presence == nil {
+		return nil
+	}
+	return t.presence.feed
+}
+
 // addPresenceChange records a change for the watchers. It must be called with t.mu held.
 func (ts *topics) addPresenceChange(t *topic, change presenceChange) {
-	f := t.presence.feed
+	f := t.feed()
 	if f == nil || len(f.watchers) == 0 {
 		return
 	}

@@ -31,7 +31,7 @@ func TestPresenceFeed_KeepsOnlyChangesThatAreNeeded(t *testing.T) {
 // batches are sent. Their number does not grow, so few batches must suffice.
 func TestPresenceFeed_RepeatedJoinsDoNotPileUp(t *testing.T) {
 	f := &presenceFeed{}
-	topic := &topic{name: "room/go", presence: presence{feed: f}}
+	topic := &topic{name: "room/go", presence: &presence{feed: f}}
 	c, w := &Conn{}, &watcher{}
 	f.watchers = map[*Conn]*watcher{c: w}
 	for n := range 20_100 {

@@ -198,7 +198,7 @@ func (ts *topics) formatsOf(t *topic) formatSet {
 	var used formatSet
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for c := range t.members {
+	for c := range t.subscribers() {
 		if used.add(c.format); used == all {
 			break
 		}

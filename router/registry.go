@@ -21,6 +21,7 @@ type registry struct {
 	conns  map[string]*Conn
 	byUser map[userKey][]*Conn
 	total  int                  // slots in use: open connections and pending requests
+	added  uint64               // connections since the start
 	perIP  map[netip.Prefix]int // slots in use by network
 	users  map[userKey]int      // slots in use by user
 
@@ -130,10 +131,12 @@ func decrement[K comparable](counts map[K]int, key K) {
 	}
 }
 
-// add registers an open connection, and reports whether the router is draining.
+// add registers an open connection, which it numbers, and reports whether the router is draining.
 func (g *registry) add(c *Conn) (draining bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.added++
+	c.number = g.added
 	g.conns[c.id] = c
 	if user := c.Identity().user(); user.userID != "" {
 		g.byUser[user] = append(g.byUser[user], c)

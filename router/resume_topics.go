@@ -160,13 +160,11 @@ func (s *session) restore(t *topicToResume) error {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, err := c.addSubscription(t.Topic, t.pattern.opts.History.enabled()); err != nil {
-		return err
+	subscribed, err := c.addSubscription(t.Topic, t.pattern.opts.History.enabled())
+	if err == nil && t.record.Joined {
+		c.router.topics.join(subscribed, c, t.record.Info)
 	}
-	if t.record.Joined {
-		c.router.topics.join(t.Topic, c, t.record.Info)
-	}
-	return nil
+	return err
 }
 
 // subscribeLater makes a subscriber whose position could not be read in time a follower as soon as it
@@ -176,7 +174,7 @@ func (s *session) subscribeLater(topic string) bool {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.topics[topic]; !ok {
+	if c.topics.find(topic) == nil {
 		return false
 	}
 	s.unannounced[topic] = struct{}{}

@@ -101,7 +101,7 @@ func (c *Conn) beginSession() (s *session, isNew bool) {
 func (c *Conn) adoptSession(s *session) {
 	s.record.ConnID = c.id
 	s.record.setIdentity(c.Identity())
-	s.takeTopics(c.topics, c.session())
+	s.takeTopics(c.topics.all(), c.session())
 	c.recoveryState().session.Store(s)
 	if c.ctx.Err() != nil { // endSession may have run before
 		code, _ := c.ws.Status()
@@ -272,7 +272,7 @@ func (r *Router) supersedeOther(connID, sessionID string) {
 
 // takeTopics copies the topics of the session that the connection had before, or its subscriptions if
 // it had none: until then, it is unknown which of them handlers have made.
-func (s *session) takeTopics(subscribed map[string]struct{}, before *session) {
+func (s *session) takeTopics(subscribed []*topic, before *session) {
 	if s.record.Topics == nil {
 		s.record.Topics = map[string]sessionTopic{}
 	}
@@ -282,8 +282,8 @@ func (s *session) takeTopics(subscribed map[string]struct{}, before *session) {
 		maps.Copy(s.record.Topics, before.topics())
 		return
 	}
-	for topic := range subscribed {
-		s.unannounced[topic] = struct{}{}
-		s.record.Topics[topic] = s.conn.sessionTopic(topic)
+	for _, t := range subscribed {
+		s.unannounced[t.name] = struct{}{}
+		s.record.Topics[t.name] = t.sessionTopic(s.conn)
 	}
 }

@@ -13,18 +13,18 @@ import (
 // subscribe is Conn.Subscribe, or Conn.Join.
 func (s *session) subscribe(topic string, t sessionTopic) error {
 	c := s.conn
-	_, subscribed := c.topics[topic]
+	subscribed := c.topics.find(topic) != nil
 	silent := s.announced && !subscribed && c.router.topics.retains(topic) // until announce makes it a follower
-	p, err := c.addSubscription(topic, silent)
+	added, err := c.addSubscription(topic, silent)
 	if err != nil {
 		return err
 	}
 	s.addTopic(topic, t)
-	if t.Joined || p.opts.Presence {
-		c.router.topics.join(topic, c, t.Info)
+	if t.Joined || added.pattern.opts.Presence {
+		c.router.topics.join(added, c, t.Info)
 	}
 	if !subscribed {
-		s.announce(topic, p)
+		s.announce(added)
 	}
 	return nil
 }
@@ -59,47 +59,45 @@ func (s *session) topics() map[string]sessionTopic {
 	return maps.Clone(s.record.Topics)
 }
 
-// sessionTopic returns how the connection is subscribed to a topic.
-func (c *Conn) sessionTopic(topic string) sessionTopic {
-	t := c.router.topics.find(topic)
+// sessionTopic returns how a connection is subscribed to the topic.
+func (t *topic) sessionTopic(c *Conn) sessionTopic {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	m, joined := t.presence.local[c.id]
+	m, joined := t.presence.localMember(c)
 	return sessionTopic{joined && !t.pattern.opts.Presence || m.Info != "", m.Info}
 }
 
 // announce notifies the client of a new subscription. On a topic with a History, the client becomes a
 // follower, as soon as the position is known. Before the client has received the answer with its
 // token, only the latter happens, when announceTopics is called.
-func (s *session) announce(topic string, p *topicPattern) {
+func (s *session) announce(t *topic) {
 	switch c := s.conn; {
 	case !s.announced:
-		s.unannounced[topic] = struct{}{}
-	case p.opts.History.enabled():
-		c.followFromNow(topic)
+		s.unannounced[t.name] = struct{}{}
+	case t.history != nil:
+		c.followFromNow(t)
 	default:
-		_ = c.send(encodeProtocol(c.codec(), subscribeReply{Topic: topic})) // fails only if the connection is closed
+		_ = c.send(encodeProtocol(c.codec(), subscribeReply{Topic: t.name})) // fails only if the connection is closed
 	}
 }
 
 // followFromNow makes a subscriber of a topic with a History a follower.
-func (c *Conn) followFromNow(topic string) {
-	t := c.router.topics.find(topic)
+func (c *Conn) followFromNow(t *topic) {
 	f := t.addJoining(c)
-	t.sequencer.WhenAttached(func(at broker.Position) { t.announceFollower(c, f, at) })
+	t.history.sequencer.WhenAttached(func(at broker.Position) { t.announceFollower(f, at) })
 }
 
 // announceFollower makes a subscriber a follower and notifies the client. The sequencer calls it under
 // its lock.
-func (t *topic) announceFollower(c *Conn, f *follower, at broker.Position) {
+func (t *topic) announceFollower(f *follower, at broker.Position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.joining[c] != f {
+	if !t.history.isJoining(f) {
 		return
 	}
-	t.follow(c, f)
-	f.held = false // there is no answer to wait for
-	f.send(c, encodeProtocol(c.codec(), announcedTopic{t.name, at.Epoch, at.Offset}))
+	t.follow(f)
+	f.held = nil // there is no answer to wait for
+	f.send(encodeProtocol(f.conn.codec(), announcedTopic{t.name, at.Epoch, at.Offset}))
 }
 
 // An announcedTopic notifies a client of a subscription to a topic with a History.
@@ -131,7 +129,7 @@ func (c *Conn) announceTopics(except []string) {
 		delete(s.unannounced, topic)
 	}
 	for topic := range s.unannounced {
-		s.announce(topic, c.router.topics.patternOf(topic))
+		s.announce(c.topics.find(topic))
 	}
 	s.unannounced = nil
 }
@@ -139,7 +137,7 @@ func (c *Conn) announceTopics(except []string) {
 // announceEnd notifies the client that a handler ends a subscription.
 func (s *session) announceEnd(topic string) {
 	c := s.conn
-	if _, subscribed := c.topics[topic]; subscribed && s.announced {
+	if c.topics.find(topic) != nil && s.announced {
 		_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{topic})) // fails only if the connection is closed
 	}
 }
@@ -153,7 +151,7 @@ func (c *Conn) addRecoveredTopic(topic string, recovery Recovery) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.session()
-	if _, subscribed := c.topics[topic]; s == nil || !subscribed {
+	if s == nil || c.topics.find(topic) == nil {
 		return
 	}
 	s.addTopic(topic, sessionTopic{})

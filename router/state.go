@@ -72,7 +72,6 @@ func (c *Context) SubscribeState(topic string) (Recovery, error) {
 // A stateJoin is a subscriber that joins with the current state of a topic.
 type stateJoin struct {
 	topic *topic
-	conn  *Conn
 	f     *follower
 
 	frames  []*wsconn.Frame // the state
@@ -84,13 +83,13 @@ type stateJoin struct {
 // joinState makes a subscriber a follower, and holds what it has missed since a position or, if it
 // cannot receive that or has no position, the current state. It reports false if the subscriber has
 // unsubscribed or has asked again meanwhile.
-func (t *topic) joinState(ctx context.Context, c *Conn, f *follower, since broker.Position) (Recovery, bool, error) {
-	j := &stateJoin{topic: t, conn: c, f: f}
+func (t *topic) joinState(ctx context.Context, f *follower, since broker.Position) (Recovery, bool, error) {
+	j := &stateJoin{topic: t, f: f}
 	defer j.release()
-	err := t.sequencer.JoinState(ctx, since, t.maxMissed(c), j.prepare, j.activate)
+	err := t.history.sequencer.JoinState(ctx, since, t.maxMissed(f.conn), j.prepare, j.activate)
 	if j.tooMuch && since.Epoch != "" {
 		j.tooMuch = false
-		err = t.sequencer.JoinState(ctx, broker.Position{}, 0, j.prepare, j.activate)
+		err = t.history.sequencer.JoinState(ctx, broker.Position{}, 0, j.prepare, j.activate)
 		j.result.Recovered = false
 	}
 	if j.tooMuch {
@@ -102,9 +101,9 @@ func (t *topic) joinState(ctx context.Context, c *Conn, f *follower, since broke
 // prepare encodes the state. It returns an error if the state is too large.
 func (j *stateJoin) prepare(state []broker.Publication) error {
 	j.release() // what an earlier attempt has read
-	limits, bytes := j.conn.router.opts.Limits, 0
+	limits, bytes := j.f.conn.router.opts.Limits, 0
 	for _, p := range state {
-		frame := j.topic.storedFrame(j.conn, p)
+		frame := j.topic.storedFrame(j.f.conn, p)
 		if frame == nil {
 			return j.topic.stateLacksFormat(p.Position)
 		}
@@ -119,18 +118,18 @@ func (j *stateJoin) prepare(state []broker.Publication) error {
 
 // activate makes the subscriber a follower. The sequencer calls it under its lock.
 func (j *stateJoin) activate(joined history.Joined) {
-	t, c, f := j.topic, j.conn, j.f
+	t, f := j.topic, j.f
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.joining[c] != f {
+	if !t.history.isJoining(f) {
 		return
 	}
 	keys, frames := len(j.frames), j.frames
 	j.frames = nil // holdMissed takes or releases them
-	if j.tooMuch = !t.holdMissed(c, f, frames, joined.Publications); j.tooMuch {
+	if j.tooMuch = !t.holdMissed(f, frames, joined.Publications); j.tooMuch {
 		return
 	}
-	t.follow(c, f)
+	t.follow(f)
 	j.active = true
 	j.result = Recovery{Position: joined.Position, Recovered: joined.Recovered, Ended: joined.Ended}
 	j.result.Position.Offset -= uint64(len(joined.Publications))

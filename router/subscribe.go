@@ -140,10 +140,9 @@ func (c *Conn) unsubscribe(topic string) {
 	if s := c.session(); s != nil {
 		s.removeTopic(topic)
 	}
-	if _, ok := c.topics[topic]; ok {
-		delete(c.topics, topic)
-		c.countSubscription(c.router.topics.patternOf(topic), -1)
-		c.router.topics.remove(topic, c)
+	if t := c.topics.find(topic); t != nil {
+		c.topics.remove(t)
+		c.router.topics.remove(t, c)
 	}
 }
 
@@ -153,65 +152,59 @@ func (c *Conn) unsubscribe(topic string) {
 func (c *Conn) subscribeClient(topic string, presence, positions bool) ([]Member, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.topics[topic]; positions && !ok {
+	if positions && c.topics.find(topic) == nil {
 		return nil, errUnsubscribed
 	}
-	if err := c.subscribe(topic); err != nil {
+	t, err := c.subscribe(topic)
+	if err != nil {
 		return nil, err
 	}
 	if presence {
-		return c.router.topics.watch(topic, c), nil
+		return t.watch(c), nil
 	}
-	c.router.topics.unwatch(topic, c)
+	t.unwatch(c)
 	return nil, nil
 }
 
 // subscribe adds a subscription, and joins if the topic's pattern says so. It must be called with
 // c.mu held.
-func (c *Conn) subscribe(topic string) error {
-	p, err := c.addSubscription(topic, false)
-	if err == nil && p.opts.Presence {
-		c.router.topics.join(topic, c, "")
+func (c *Conn) subscribe(name string) (*topic, error) {
+	t, err := c.addSubscription(name, false)
+	if err == nil && t.pattern.opts.Presence {
+		c.router.topics.join(t, c, "")
 	}
-	return err
+	return t, err
 }
 
-// addSubscription subscribes c to a topic unless it is subscribed already, and returns the
-// topic's pattern. If silent is set, a new subscription receives nothing before it is activated. It
-// must be called with c.mu held.
-func (c *Conn) addSubscription(topic string, silent bool) (*topicPattern, error) {
-	if c.topics == nil {
+// addSubscription subscribes c to a topic unless it is subscribed already, and returns the topic. If
+// silent is set, a new subscription receives nothing before it is activated. It must be called with
+// c.mu held.
+func (c *Conn) addSubscription(name string, silent bool) (*topic, error) {
+	if c.left {
 		return nil, errClosed
 	}
-	p := c.router.topics.patternOf(topic)
-	if _, ok := c.topics[topic]; ok {
-		return p, nil
+	if t := c.topics.find(name); t != nil {
+		return t, nil
 	}
-	if err := checkTopic(topic); err != nil {
+	if err := checkTopic(name); err != nil {
 		return nil, err
 	}
-	if n, limit := len(c.topics)+1, c.router.opts.Limits.Topics; n > limit {
+	if n, limit := len(c.topics.all())+1, c.router.opts.Limits.Topics; n > limit {
 		return nil, topicsExceeded(n, limit)
 	}
-	if n, limit := c.counts[p]+1, p.opts.MaxPerConn; limit != 0 && n > limit {
+	p := c.router.topics.patternOf(name)
+	if n, limit := c.topics.countOf(p)+1, p.opts.MaxPerConn; limit != 0 && n > limit {
 		return nil, topicsExceeded(n, limit)
 	}
-	c.topics[topic] = struct{}{}
-	c.countSubscription(p, 1)
-	c.router.topics.add(topic, p, c, silent)
-	return p, nil
+	return c.router.topics.add(name, p, c, silent), nil
 }
 
-// countSubscription adds to the number of subscriptions to topics of a pattern. It must be called
-// with c.mu held.
-func (c *Conn) countSubscription(p *topicPattern, n int) {
-	if p.opts.MaxPerConn == 0 {
-		return
+// addTopic adds a topic to the connection's. It must be called with c.mu held.
+func (c *Conn) addTopic(t *topic) {
+	if c.topics == nil {
+		c.topics = new(subscriptions)
 	}
-	if c.counts == nil {
-		c.counts = map[*topicPattern]int{}
-	}
-	c.counts[p] += n
+	c.topics.add(t)
 }
 
 // topicsExceeded reports n subscriptions of one connection, where limit are allowed.

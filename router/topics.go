@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"strings"
 	"sync"
 	"time"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -38,20 +38,18 @@ type topicShard struct {
 }
 
 // A topic has its own lock, so that delivering to many subscribers does not delay other
-// topics.
+// topics. Many topics have one subscriber, so what only some topics need is behind a pointer.
 type topic struct {
 	name          string
 	pattern       *topicPattern
-	slowConsumer  wsconn.SlowConsumerPolicy
-	subscriptions int                // guarded by the shard's lock; the topic is dropped at 0
-	sequencer     *history.Sequencer // nil without a History; its lock is acquired before mu
+	history       *topicHistory // nil without a History
+	subscriptions int32         // guarded by the shard's lock; the topic is dropped at 0
+	shard         uint8         // the index of the shard
+	dropped       bool          // removed from the shard; guarded by mu
 
-	mu        sync.Mutex
-	members   map[*Conn]struct{}  // the subscribers
-	followers map[*Conn]*follower // those of members that receive positions
-	joining   map[*Conn]*follower // subscriptions with positions that wait for the store
-	dropped   bool                // removed from the shard
-	presence  presence
+	mu       sync.Mutex
+	members  connList[*Conn] // the subscribers that do not receive positions
+	presence *presence       // nil until a connection joins or a client asks for it
 }
 
 func (ts *topics) init(r *Router) {
@@ -84,45 +82,45 @@ func brokenTopicRule(name string) string {
 	return ""
 }
 
-// shard returns the shard of a topic.
-func (ts *topics) shard(name string) *topicShard {
-	return &ts.shards[maphash.String(ts.seed, name)%topicShards]
+// shard returns the index of the shard of a topic.
+func (ts *topics) shard(name string) uint8 {
+	return uint8(maphash.String(ts.seed, name) % topicShards)
 }
 
 // add subscribes c, which must not be subscribed, to a topic that p matches. If silent is set, c
 // receives nothing before it is activated. c.mu must be held.
-func (ts *topics) add(name string, p *topicPattern, c *Conn, silent bool) {
-	s := ts.shard(name)
+func (ts *topics) add(name string, p *topicPattern, c *Conn, silent bool) *topic {
+	shard := ts.shard(name)
+	s := &ts.shards[shard]
 	s.mu.Lock()
 	if t := s.topics[name]; t != nil {
 		t.subscriptions++
 		s.mu.Unlock()
+		c.addTopic(t)
 		if !silent {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.members[c] = struct{}{}
+			t.members.put(c)
 		}
-		return
+		return t
 	}
 	defer s.mu.Unlock()
-	t := &topic{
-		name: name, pattern: p, slowConsumer: wsconn.SlowConsumerPolicy(p.opts.SlowConsumer),
-		subscriptions: 1, members: map[*Conn]struct{}{},
-	}
+	t := &topic{name: name, pattern: p, shard: shard, subscriptions: 1}
+	c.addTopic(t) // before the broker is called, which may call runtime.Goexit
 	if !silent {
-		t.members[c] = struct{}{}
+		t.members.put(c)
 	}
 	s.topics[name] = t
 	ts.router.session.Subscribe(name)
 	ts.follow(t)
+	return t
 }
 
-// remove unsubscribes c, which must be subscribed. Only one goroutine may unsubscribe c from a
-// topic, so c.mu is held, or c.topics is nil.
-func (ts *topics) remove(name string, c *Conn) {
-	s := ts.shard(name)
+// remove unsubscribes c from a topic that has been removed from c.topics. Only the goroutine that has
+// removed it there may call remove, so t is not dropped before.
+func (ts *topics) remove(t *topic, c *Conn) {
+	s := &ts.shards[t.shard]
 	s.mu.Lock()
-	t := s.topics[name]
 	if t.subscriptions--; t.subscriptions > 0 {
 		s.mu.Unlock()
 		t.mu.Lock()
@@ -131,12 +129,12 @@ func (ts *topics) remove(name string, c *Conn) {
 		return
 	}
 	defer s.mu.Unlock() // after drop, so that a new topic of this name reports its members later
-	delete(s.topics, name)
-	if t.sequencer != nil {
-		defer t.sequencer.Close() // without t.mu, which its deliveries acquire
+	delete(s.topics, t.name)
+	if t.history != nil {
+		defer t.history.sequencer.Close() // without t.mu, which its deliveries acquire
 	}
 	defer ts.drop(t, c) // even if the broker calls runtime.Goexit
-	ts.router.session.Unsubscribe(name)
+	ts.router.session.Unsubscribe(t.name)
 }
 
 // drop ends a topic whose last subscriber c has unsubscribed.
@@ -150,11 +148,9 @@ func (ts *topics) drop(t *topic, c *Conn) {
 
 // unsubscribe must be called with t.mu held.
 func (ts *topics) unsubscribe(t *topic, c *Conn) {
-	delete(t.members, c)
-	delete(t.joining, c)
-	if f := t.followers[c]; f != nil {
-		f.release(c)
-		delete(t.followers, c)
+	t.members.remove(c)
+	if t.history != nil {
+		t.history.remove(c)
 	}
 	t.presence.unwatch(c)
 	ts.removeLocalMember(t, c)
@@ -162,7 +158,7 @@ func (ts *topics) unsubscribe(t *topic, c *Conn) {
 
 // find returns a topic, or nil if it has no subscribers on this node.
 func (ts *topics) find(name string) *topic {
-	s := ts.shard(name)
+	s := &ts.shards[ts.shard(name)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.topics[name]
@@ -214,40 +210,42 @@ func (ts *topics) publish(ctx context.Context, name string, except *Conn, m Mess
 }
 
 // deliver queues a message for every subscriber except one, and returns for how many. at is the
-// position of a stored message. It holds
-// the topic's lock, so that all subscribers receive messages in the same order; nothing under
-// it blocks.
+// position of a stored message. It holds the topic's lock, so that all subscribers receive messages
+// in the same order; nothing under it blocks.
 func (t *topic) deliver(p *publication, except *Conn, at broker.Position) (receivers int) {
-	p.setPolicy(t.slowConsumer)
+	p.setPolicy(wsconn.SlowConsumerPolicy(t.pattern.opts.SlowConsumer))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for c := range t.members {
-		switch f := t.followers[c]; {
-		case f != nil && at.Offset > 0:
-			if t.deliverPositioned(p, c, f, c == except, at) {
+	for _, block := range t.members.blocks {
+		for _, c := range block {
+			if c != except && p.send(c) { // closed connections are skipped
 				receivers++
 			}
-		case c == except:
-		case p.send(c): // closed connections are skipped
-			receivers++
 		}
+	}
+	if t.history != nil {
+		receivers += t.deliverToFollowers(p, except, at)
 	}
 	return receivers
 }
 
-// deliverPositioned queues a message with its position, or only the position if the connection does
-// not receive the message.
-func (t *topic) deliverPositioned(p *publication, c *Conn, f *follower, skip bool, at broker.Position) (received bool) {
-	if frame := p.positioned(c.format, t.name, at.Offset); frame != nil && !skip {
-		frame.Retain()
-		return f.send(c, frame)
+// subscribers iterates over the connections that receive messages. t.mu must be held.
+func (t *topic) subscribers() iter.Seq[*Conn] {
+	return func(yield func(*Conn) bool) {
+		for c := range t.members.all() {
+			if !yield(c) {
+				return
+			}
+		}
+		if t.history == nil {
+			return
+		}
+		for f := range t.history.followers.all() {
+			if !yield(f.conn) {
+				return
+			}
+		}
 	}
-	m := positionMessage{Epoch: at.Epoch, Offset: at.Offset}
-	if !skip {
-		m.Lost = &lostOffsets{at.Offset, at.Offset}
-	}
-	f.send(c, t.positionFrame(c, m))
-	return false
 }
 
 // receive handles a packet that another node has published on a topic. The broker calls it.

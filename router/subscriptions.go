@@ -1,0 +1,90 @@
+package router
+
+import (
+	"slices"
+	"strings"
+)
+
+// The subscriptions are the topics of a connection. A nil *subscriptions has none. Conn.mu guards it.
+type subscriptions struct {
+	topics []*topic      // by name
+	counts *patternCount // a linked list, because few patterns have a MaxPerConn
+}
+
+// A patternCount is the number of subscriptions to topics of a pattern with MaxPerConn.
+type patternCount struct {
+	pattern *topicPattern
+	n       int
+	next    *patternCount
+}
+
+// all returns the topics, by name. The slice changes with the subscriptions.
+func (s *subscriptions) all() []*topic {
+	if s == nil {
+		return nil
+	}
+	return s.topics
+}
+
+// find returns a topic by its name, or nil if the connection does not subscribe to it.
+func (s *subscriptions) find(name string) *topic {
+	if s == nil {
+		return nil
+	}
+	if i, ok := s.search(name); ok {
+		return s.topics[i]
+	}
+	return nil
+}
+
+func (s *subscriptions) search(name string) (int, bool) {
+	return slices.BinarySearchFunc(s.topics, name, func(t *topic, name string) int { return strings.Compare(t.name, name) })
+}
+
+// add adds a topic, which must not be among them.
+func (s *subscriptions) add(t *topic) {
+	i, _ := s.search(t.name)
+	s.topics = slices.Insert(s.topics, i, t)
+	s.count(t.pattern, 1)
+}
+
+// remove removes a topic, which must be among them.
+func (s *subscriptions) remove(t *topic) {
+	i, _ := s.search(t.name)
+	s.topics = shrink(slices.Delete(s.topics, i, i+1))
+	s.count(t.pattern, -1)
+}
+
+// count adds to the number of subscriptions to topics of a pattern.
+func (s *subscriptions) count(p *topicPattern, n int) {
+	if p.opts.MaxPerConn == 0 {
+		return
+	}
+	counter := s.counter(p)
+	if counter == nil {
+		counter = &patternCount{pattern: p, next: s.counts}
+		s.counts = counter
+	}
+	counter.n += n
+}
+
+// counter returns the count of a pattern, or nil if there is none.
+func (s *subscriptions) counter(p *topicPattern) *patternCount {
+	for counter := s.counts; counter != nil; counter = counter.next {
+		if counter.pattern == p {
+			return counter
+		}
+	}
+	return nil
+}
+
+// countOf returns the number of subscriptions to topics of a pattern with MaxPerConn.
+func (s *subscriptions) countOf(p *topicPattern) int {
+	if s == nil {
+		return 0
+	}
+	if counter := s.counter(p); counter != nil {
+		return counter.n
+	}
+	return 0
+}

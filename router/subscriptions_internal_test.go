@@ -1,0 +1,134 @@
+package router
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestConn_SubscriptionMemory bounds the memory of subscriptions, which a server has more of than
+// anything else.
+func TestConn_SubscriptionMemory(t *testing.T) {
+	for _, tt := range []struct {
+		topics   int
+		own      bool // no connection shares a topic with another one
+		maxBytes int  // per connection
+	}{
+		{1, false, 56},
+		{3, false, 104},
+		{10, false, 280},
+		{1, true, 220},
+		{10, true, 1800},
+	} {
+		t.Run(fmt.Sprintf("%d topics, own=%v", tt.topics, tt.own), func(t *testing.T) {
+			assert.LessOrEqual(t, subscriptionBytes(t, tt.topics, tt.own), tt.maxBytes)
+		})
+	}
+}
+
+// subscriptionBytes returns how much memory the subscriptions of a connection need, without the names
+// of the topics.
+func subscriptionBytes(t *testing.T, topics int, own bool) int {
+	const n = 9000
+	r := New(nil)
+	r.build()
+	conns, names := numbered(n), make([]string, n*topics)
+	for i := range names {
+		if names[i] = "topic/" + strconv.Itoa(i%topics); own {
+			names[i] = "topic/" + strconv.Itoa(i)
+		}
+	}
+	before := heapBytes()
+	for i, c := range conns {
+		c.router = r
+		for _, name := range names[i*topics : (i+1)*topics] {
+			require.NoError(t, c.Subscribe(name))
+		}
+	}
+	bytes := int(heapBytes()-before) / n
+	t.Logf("%d bytes per connection", bytes)
+	for _, c := range conns {
+		c.leaveTopics()
+	}
+	for i := range r.topics.shards {
+		require.Empty(t, r.topics.shards[i].topics)
+	}
+	runtime.KeepAlive(names)
+	return bytes
+}
+
+func heapBytes() uint64 {
+	runtime.GC()
+	runtime.GC() // what the first collection moved out of pools
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestSubscriptions_MatchModel subscribes and unsubscribes at random, and compares the subscriptions
+// with a set of names.
+func TestSubscriptions_MatchModel(t *testing.T) {
+	counted, uncounted := &topicPattern{opts: TopicOptions{MaxPerConn: 1000}}, &topicPattern{}
+	topics := make([]*topic, 300)
+	for i := range topics {
+		topics[i] = &topic{name: "topic/" + strconv.Itoa(i), pattern: uncounted}
+		if i%3 == 0 {
+			topics[i].pattern = counted
+		}
+	}
+	var s subscriptions
+	model := map[string]bool{}
+	random := rand.New(rand.NewPCG(1, 2))
+	for step := range 20_000 {
+		topic := topics[random.IntN(len(topics))]
+		if !model[topic.name] {
+			require.Nil(t, s.find(topic.name))
+			s.add(topic)
+			model[topic.name] = true
+		} else if random.IntN(10) < step/5000*3 { // they become fewer
+			require.Same(t, topic, s.find(topic.name))
+			s.remove(topic)
+			delete(model, topic.name)
+		}
+		inPattern := 0
+		for _, topic := range s.all() {
+			require.True(t, model[topic.name])
+			if topic.pattern == counted {
+				inPattern++
+			}
+		}
+		require.Len(t, s.all(), len(model))
+		require.Equal(t, inPattern, s.countOf(counted))
+		require.Zero(t, s.countOf(uncounted))
+	}
+	assert.True(t, slices.IsSortedFunc(s.all(), func(a, b *topic) int { return strings.Compare(a.name, b.name) }))
+}
+
+// TestTopic_WalksConnectionsInOrderOfAcceptance subscribes connections in another order than that in
+// which they were accepted.
+func TestTopic_WalksConnectionsInOrderOfAcceptance(t *testing.T) {
+	r := New(nil)
+	r.build()
+	var conns []*Conn
+	for i := range 2 * maxBlockEntries {
+		c := &Conn{router: r, id: strconv.Itoa(i)}
+		r.conns.add(c)
+		conns = append(conns, c)
+	}
+	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(len(conns)) {
+		require.NoError(t, conns[i].Subscribe("all"))
+	}
+	all := r.topics.find("all")
+	assert.True(t, slices.Equal(conns, slices.Collect(all.subscribers())))
+	for _, c := range conns[1:] {
+		c.Unsubscribe("all")
+	}
+	assert.True(t, slices.Equal(conns[:1], slices.Collect(all.subscribers())))
+}
