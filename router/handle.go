@@ -137,7 +137,7 @@ func (in *incoming) parse() (wire.Envelope, error) {
 	case in.Binary:
 		return wire.Parse(in.Bytes)
 	default:
-		return wire.ParseText(in.Bytes) // the transport has checked the UTF-8 of text
+		return in.head.Parse(in.Bytes) // the transport has checked the UTF-8 of text
 	}
 }
 

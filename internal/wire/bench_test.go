@@ -40,6 +40,18 @@ func BenchmarkParse(b *testing.B) {
 				}
 			}
 		})
+		b.Run(size+"/ParseHead and Parse", func(b *testing.B) {
+			b.SetBytes(int64(len(frame)))
+			for b.Loop() {
+				head, err := wire.ParseHead(frame)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err = head.Parse(frame); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 		b.Run(size+"/json.Valid", func(b *testing.B) {
 			b.SetBytes(int64(len(frame)))
 			for b.Loop() {

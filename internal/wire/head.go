@@ -6,7 +6,15 @@ type Head struct {
 
 	Type []byte // 1 to MaxNameBytes; nil if it could not be read
 
-	unread int // offset at which FindMeta continues; 0 if there is no more to find
+	unread int   // offset at which FindMeta continues; 0 if there is no more to find
+	valid  valid // what Parse need not read again
+}
+
+// A valid is the beginning of an envelope that ParseHead has read as strictly as [Parse].
+type valid struct {
+	end     int  // offset after its last member; 0 if there is none
+	hasType bool // it contains the type
+	hasMeta bool // it contains meta
 }
 
 // ParseHead scans an envelope until it knows the type and meta, in any order of the members. It may
@@ -15,7 +23,7 @@ type Head struct {
 //
 // If a long payload comes before meta, meta may stay unknown: see [Head.FindMeta].
 func ParseHead(data []byte) (Head, error) {
-	return parseHead(headParser{frame: data, whole: true})
+	return parseHead(headParser{frame: data, whole: true, strict: true})
 }
 
 // ParseHeadPrefix is [ParseHead] for the first part of an envelope. It returns an error if the part
@@ -39,6 +47,7 @@ func (h *Head) FindMeta(data []byte) bool {
 type headParser struct {
 	frame       input
 	whole       bool // frame is complete, not a prefix
+	strict      bool // all members so far are valid, and none of them occurs twice
 	tailScanned bool // scanTail has run
 
 	head     Head
@@ -84,14 +93,20 @@ func (p *headParser) members(i int) error {
 		}
 		switch string(key) {
 		case "type":
+			p.strict = p.strict && !p.typeDone
 			i, err = p.readType(value)
 		case "meta":
+			p.strict = p.strict && !p.metaDone
 			i, err = p.readMeta(value)
 		default:
 			if p.scanTail(value) || p.deferMember(start) {
 				return nil
 			}
+			p.strict = false
 			i, err = p.frame.skip(value)
+		}
+		if p.strict && err == nil {
+			p.head.valid = valid{end: i, hasType: p.typeDone, hasMeta: p.metaDone}
 		}
 		if err != nil || p.typeDone && p.metaDone {
 			return err
@@ -163,10 +178,26 @@ func (p *headParser) readMeta(i int) (int, error) {
 	}
 }
 
+// skipStrict is skip for a member of meta, and validates it if it is valid.
+func (p *headParser) skipStrict(i int) (int, error) {
+	end, err := p.frame.value(i, 2)
+	if err == nil {
+		if next := p.frame.space(end); next < len(p.frame) && (p.frame[next] == ',' || p.frame[next] == '}') {
+			return next, nil
+		}
+	}
+	p.strict = false
+	return p.frame.skip(i)
+}
+
 // readMetaMember reads a member of meta. It reads the first of duplicates, which Parse rejects.
 func (p *headParser) readMetaMember(key []byte, i int) (int, error) {
 	field := metaFieldOf(key)
-	if field == 0 || p.head.read&field != 0 {
+	switch {
+	case field == 0 && p.strict:
+		return p.skipStrict(i)
+	case field == 0 || p.head.read&field != 0:
+		p.strict = false
 		return p.frame.skip(i)
 	}
 	end, err := p.head.readField(p.frame, field, i)

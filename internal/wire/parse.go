@@ -33,23 +33,43 @@ func ParseText(data []byte) (Envelope, error) {
 		return Envelope{}, ErrEmpty
 	}
 	p := parser{frame: data}
-	i, err := p.object(0)
-	if err != nil {
-		return Envelope{}, err
+	return p.finish(p.object(0))
+}
+
+// Parse is [Parse] for an envelope in valid UTF-8 whose head is h: it validates what ParseHead has not.
+// data must be the input of [ParseHead], which must not have returned an error.
+func (h *Head) Parse(data []byte) (Envelope, error) {
+	if h.valid.end == 0 {
+		return ParseText(data)
 	}
-	if i = p.frame.space(i); i < len(data) {
-		return Envelope{}, p.frame.unexpected(i)
+	p := parser{frame: data, hasMeta: h.valid.hasMeta}
+	if h.valid.hasType {
+		p.found.Type = h.Type
 	}
-	if p.found.Type == nil {
-		return Envelope{}, ErrNoType
+	if h.valid.hasMeta {
+		p.found.Meta = h.Meta
 	}
-	return p.found, nil
+	return p.finish(p.frame.membersAfter(h.valid.end, p.member))
 }
 
 type parser struct {
 	frame   input
 	found   Envelope
 	hasMeta bool
+}
+
+// finish returns the envelope. i is the offset after the root object, and err its error.
+func (p *parser) finish(i int, err error) (Envelope, error) {
+	if err != nil {
+		return Envelope{}, err
+	}
+	if i = p.frame.space(i); i < len(p.frame) {
+		return Envelope{}, p.frame.unexpected(i)
+	}
+	if p.found.Type == nil {
+		return Envelope{}, ErrNoType
+	}
+	return p.found, nil
 }
 
 // object validates the root object.
@@ -110,18 +130,29 @@ func (f input) members(i int, member func(key []byte, i int) (int, error)) (int,
 	if i = f.space(i); i < len(f) && f[i] == '}' {
 		return i + 1, nil
 	}
+	key, value, err := f.key(i)
+	if err != nil {
+		return value, err
+	}
+	if i, err = member(key, value); err != nil {
+		return i, err
+	}
+	return f.membersAfter(i, member)
+}
+
+// membersAfter is members for the part of an object that follows a member. i is the offset after it.
+func (f input) membersAfter(i int, member func(key []byte, i int) (int, error)) (int, error) {
 	for {
-		key, value, err := f.key(i)
+		if i = f.space(i); i >= len(f) || f[i] != ',' {
+			return f.expect(i, '}')
+		}
+		key, value, err := f.key(i + 1)
 		if err != nil {
 			return value, err
 		}
 		if i, err = member(key, value); err != nil {
 			return i, err
 		}
-		if i = f.space(i); i >= len(f) || f[i] != ',' {
-			return f.expect(i, '}')
-		}
-		i++
 	}
 }
 

@@ -141,6 +141,9 @@ func check(t *testing.T, data []byte) {
 	got, err := wire.Parse(data)
 	require.Equal(t, ok, err == nil, "%.300q: %v", data, err)
 	head, headErr := wire.ParseHead(data)
+	if headErr == nil && utf8.Valid(data) {
+		checkRest(t, head, data)
+	}
 	head.FindMeta(data)
 	for n := 0; n < len(data); n += 1 + len(data)/100 {
 		part, partErr := wire.ParseHeadPrefix(data[:n])
@@ -169,6 +172,19 @@ func check(t *testing.T, data []byte) {
 	require.Equal(t, want.Payload == nil, got.Payload == nil, "%.300q", data)
 	require.Equal(t, string(want.Type), string(head.Type), "%.300q", data)
 	sameMeta(t, want.Meta, head.Meta, data)
+}
+
+// checkRest checks that an envelope whose head is known is parsed as if it were not.
+func checkRest(t *testing.T, head wire.Head, data []byte) {
+	t.Helper()
+	want, wantErr := wire.ParseText(data)
+	got, err := head.Parse(data)
+	require.Equal(t, text(wantErr), text(err), "%.300q", data)
+	require.Equal(t, want, got, "%.300q", data)
+	head.FindMeta(data)
+	got, err = head.Parse(data)
+	require.Equal(t, text(wantErr), text(err), "%.300q after FindMeta", data)
+	require.Equal(t, want, got, "%.300q after FindMeta", data)
 }
 
 func seeds() []string {
@@ -200,6 +216,9 @@ func seeds() []string {
 		`{"type":"A","meta":{"timeoutMs":1,"timeoutMs":2}}`, `{"type":"A","meta":{"ack":1}}`, `{"type":"A","meta":{"ack":null}}`, `{"type":"A","meta":{"ack":{}}}`,
 		`{"type":"A","meta":{"credit":-0}}`, `{"type":"A","meta":{"credit":[1]}}`, `{"type":"A","meta":{"credit":01}}`, `{"type":"A","meta":{"ack":false,"ack":true}}`,
 		`{"type":"A","payload":{"a":"` + long + `"},"meta":{"ack":true,"x":"` + long + `","timeoutMs":5}}`,
+		`{"type":"A","meta":{"timestamp":01,"ack":true}}`, `{"type":"A","meta":{"x":12"y"}}`, `{"type":"A","meta":{"x":1]},"payload":1}`, `{"type":"A","meta":{"x":[1}]},"payload":1}`,
+		`{"type":"A","meta":{},"type":"B","payload":1}`, `{"type":"A","meta":{},"meta":{}}`, `{"type":"A","id":1,"meta":{"ack":true},"payload":1}`, `{"meta":{"x":1},"x":01,"type":"A"}`,
+		`{"type":"A","meta":{"ack":true,"x":tru}}`, `{"type":"A","meta":{},"payload":1,"payload":2}`, `{"type":"A","meta":{}}}`, `{"type":"A","meta":{},}`, `{"type":"A","meta":{}`,
 	}
 }
 
@@ -218,6 +237,18 @@ func FuzzEnvelope(f *testing.F) {
 			t.Skip("too long: check tries many prefixes")
 		}
 		check(t, data)
+	})
+}
+
+// FuzzHeadParse checks that an envelope is parsed alike with and without its head.
+func FuzzHeadParse(f *testing.F) {
+	for _, seed := range seeds() {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if head, err := wire.ParseHead(data); err == nil && utf8.Valid(data) {
+			checkRest(t, head, data)
+		}
 	})
 }
 
