@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"math/bits"
@@ -95,11 +94,21 @@ func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
-// unquote returns the content of a valid string.
-func unquote(quoted []byte) []byte {
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return quoted[1 : len(quoted)-1]
+// unquoted validates a string and returns its content.
+func (f input) unquoted(i int) (content []byte, end int, err error) {
+	if i < len(f) && f[i] == '"' {
+		if end = f.plain(i + 1); end < len(f) && f[end] == '"' {
+			return f[i+1 : end], end + 1, nil
+		}
 	}
+	if end, err = f.text(i); err != nil {
+		return nil, end, err
+	}
+	return unescape(f[i:end]), end, nil
+}
+
+// unescape returns the content of a valid string.
+func unescape(quoted []byte) []byte {
 	var s string
 	if json.Unmarshal(quoted, &s) != nil {
 		return nil

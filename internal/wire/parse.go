@@ -159,10 +159,9 @@ func (f input) membersAfter(i int, member func(key []byte, i int) (int, error)) 
 // key reads the key of a member and returns it with the offset of the value.
 func (f input) key(i int) (key []byte, value int, err error) {
 	start := f.space(i)
-	if i, err = f.text(start); err != nil {
+	if key, i, err = f.unquoted(start); err != nil {
 		return nil, i, err
 	}
-	key = unquote(f[start:i])
 	if i, err = f.expect(i, ':'); err != nil {
 		return nil, i, err
 	}
@@ -175,11 +174,10 @@ func (f input) name(i int, dst *[]byte, minBytes int, invalid error) (int, error
 	if i < len(f) && f[i] != '"' {
 		return i, invalid
 	}
-	end, err := f.text(i)
+	name, end, err := f.unquoted(i)
 	if err != nil {
 		return end, err
 	}
-	name := unquote(f[i:end])
 	if len(name) < minBytes || len(name) > MaxNameBytes || !utf8.Valid(name) {
 		return end, invalid
 	}
