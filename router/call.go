@@ -11,11 +11,12 @@ import (
 // A call is the state of a message that expects an answer, in addition to that of an event. Its
 // context is created on the first use, because most handlers do not use it.
 type call struct {
-	answered atomic.Bool   // set by the first answer before that is queued; nothing is queued for the call after it
-	indexed  bool          // in the callIndex, whose lock guards this field and the links
-	place    int32         // in the deadlineQueue, whose lock guards it; 0 if the call is not there
-	timeout  time.Duration // from receiving the call to its deadline; 0 if it has none
-	credits  *credits      // of a stream that the client has given credits; otherwise nil
+	answered   atomic.Bool   // set by the first answer before that is queued; nothing is queued for the call after it
+	indexed    bool          // in the callIndex, whose lock guards this field and the links
+	replyState replyState    // of Context.reply
+	place      int32         // in the deadlineQueue, whose lock guards it; 0 if the call is not there
+	timeout    time.Duration // from receiving the call to its deadline; 0 if it has none
+	credits    *credits      // of a stream that the client has given credits; otherwise nil
 
 	ended atomic.Pointer[callEnd]     // nil while the call is open
 	lazy  atomic.Pointer[callContext] // nil until the context is used

@@ -47,7 +47,7 @@ func decodeAnswer(c *Conn, rt *Route, in *incoming) (reply any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if reply, err = rt.decodePayload(in.codec, payload); err != nil {
+	if reply, err = rt.decodePayload(in.codec, payload, nil); err != nil {
 		return nil, invalidAnswer(err)
 	}
 	if err := rt.validate(reply, c.router.opts.Validate); err != nil {

@@ -13,8 +13,8 @@ import (
 type Context struct {
 	conn          *Conn
 	route         *Route
-	message       any // a pointer to the decoded value
-	reply         Message
+	message       any     // a pointer to the decoded value
+	reply         Message // depends on call.replyState
 	correlationID string
 	receivedAt    time.Time
 	size          int64
@@ -85,11 +85,20 @@ func (c *Context) Message() Message { return c.route.value(c.message) }
 
 // Reply returns the reply of a call, or nil before the handler has set it. It is meant for
 // middleware, after next has returned.
-func (c *Context) Reply() Message { return c.reply }
+func (c *Context) Reply() Message {
+	switch c.call.replyState {
+	case replyJoined:
+		return c.route.returned(c.reply)
+	case replySet:
+		return c.reply
+	default:
+		return nil
+	}
+}
 
 // SetReply sets or replaces the reply of a call. It is meant for middleware, which must then
 // return nil. For a message that is not a call, it has no effect.
-func (c *Context) SetReply(m Message) { c.reply = m }
+func (c *Context) SetReply(m Message) { c.reply, c.call.replyState = m, replySet }
 
 // CorrelationID returns the identifier by which the client matches the answer with the
 // message, or "".

@@ -39,10 +39,26 @@ func messageType(m Message) (name string, err error) {
 // encodeReply encodes the reply of a call. It computes the time from that of the call: reading
 // only the monotonic clock takes half as long as reading both clocks.
 func encodeReply(ctx *Context) (*wsconn.Frame, error) {
-	if ctx.reply == nil {
+	head := wire.OutgoingHead{CorrelationID: ctx.correlationID, At: ctx.receivedAt.Add(time.Since(ctx.receivedAt))}
+	codec := ctx.conn.codec()
+	if codec == nil && ctx.call.replyState == replyJoined {
+		return encodePointer(ctx.reply, head)
+	}
+	reply := ctx.Reply()
+	if reply == nil {
 		return nil, errNoReply
 	}
-	return encodeAt(ctx.conn.codec(), ctx.reply, ctx.correlationID, ctx.receivedAt.Add(time.Since(ctx.receivedAt)))
+	return encodeWith(codec, reply, head)
+}
+
+// encodePointer encodes the message that m points to as JSON. The library would copy a message that
+// is not a pointer.
+func encodePointer(m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
+	e := encodingOf(reflect.TypeOf(m).Elem())
+	if err := e.setType(&head, m); err != nil {
+		return nil, err
+	}
+	return e.encode(m, head)
 }
 
 // encodeAt encodes a message. codec is nil for JSON.
@@ -53,28 +69,44 @@ func encodeAt(codec Codec, m Message, correlationID string, at time.Time) (*wsco
 // encodeWith encodes a message and sets the type of its head. A message whose type has no fields has
 // no payload.
 func encodeWith(codec Codec, m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
-	typ, err := messageType(m)
-	if err != nil {
+	if m == nil {
+		_, err := messageType(m)
 		return nil, err
 	}
-	if typ == "" || wire.Reserved(typ) && !isProtocolMessage(m) {
-		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %T: its MessageType %q is empty or reserved for the protocol", m, typ)}
+	e := encodingOf(reflect.TypeOf(m))
+	if err := e.setType(&head, m); err != nil {
+		return nil, err
 	}
-	if reflect.TypeOf(m).Kind() == reflect.Pointer && reflect.ValueOf(m).IsNil() {
-		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %s: the %T is nil", typ, m)}
+	if e.pointer && reflect.ValueOf(m).IsNil() {
+		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %s: the %T is nil", head.Type, m)}
 	}
-	head.Type = typ
 	if codec != nil {
 		return encodeBinary(codec, m, head)
 	}
+	return e.encode(m, head)
+}
+
+// setType sets the type of the head to that of m.
+func (e *jsonEncoding) setType(head *wire.OutgoingHead, m Message) (err error) {
+	if head.Type, err = messageType(m); err != nil {
+		return err
+	}
+	if head.Type == "" || wire.Reserved(head.Type) && !isProtocolMessage(m) {
+		return &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %v: its MessageType %q is empty or reserved for the protocol", e.typ, head.Type)}
+	}
+	return nil
+}
+
+// encode encodes m, a value of the type or a pointer to one.
+func (e *jsonEncoding) encode(m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
 	frame := beginEnvelope(head)
-	if t := reflect.TypeOf(m); t.Kind() == reflect.Struct && t.NumField() == 0 {
+	if e.noFields {
 		return endEnvelope(frame), nil
 	}
 	frame.WriteString(`,"payload":`)
-	if err := marshal(frame, m); err != nil {
+	if err := e.marshal(frame, m); err != nil {
 		frame.Release()
-		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %s: %w", typ, err)}
+		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %s: %w", head.Type, err)}
 	}
 	return endEnvelope(frame), nil
 }
@@ -89,7 +121,7 @@ func encodeProgress(codec Codec, correlationID string, update any) (*wsconn.Fram
 	frame := beginEnvelope(head)
 	frame.WriteString(`,"data":`)
 	start := len(frame.Text())
-	if err := marshal(frame, update); err != nil {
+	if err := marshalAny(frame, update); err != nil {
 		frame.Release()
 		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode progress: %w", err)}
 	}

@@ -99,23 +99,22 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	if err != nil {
 		return nil, invalid(err)
 	}
-	m, err := in.route.decodePayload(in.codec, envelope.Payload)
-	if err != nil {
-		return nil, err
-	}
-	if err := in.route.validate(m, c.router.opts.Validate); err != nil {
-		return nil, err
-	}
 	ctx := in.call
 	if ctx == nil {
-		ctx = &Context{conn: c, route: in.route, correlationID: string(envelope.CorrelationID), receivedAt: in.At, size: in.Size, identity: in.identity}
+		ctx = c.newContext(in, envelope.CorrelationID)
 	}
-	ctx.message = m
+	if ctx.message, err = in.route.decodePayload(in.codec, envelope.Payload, ctx.message); err != nil {
+		return nil, err
+	}
+	if err = in.route.validate(ctx.message, c.router.opts.Validate); err != nil {
+		return nil, err
+	}
 	return ctx, nil
 }
 
-// decodePayload decodes a payload, which is nil if there is none.
-func (rt *Route) decodePayload(codec Codec, payload []byte) (any, error) {
+// decodePayload decodes a payload, which is nil if there is none, into a *M or, if into is nil, into a
+// new one.
+func (rt *Route) decodePayload(codec Codec, payload []byte, into any) (any, error) {
 	if rt.protocol {
 		codec = nil // JSON in every format
 	}
@@ -126,7 +125,7 @@ func (rt *Route) decodePayload(codec Codec, payload []byte) (any, error) {
 	case codec == nil:
 		return nil, errors.InvalidField("payload", "is missing")
 	}
-	return rt.decode(codec, payload)
+	return rt.decode(codec, payload[:len(payload):len(payload)], into)
 }
 
 // parse validates the envelope.

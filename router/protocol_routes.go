@@ -21,17 +21,17 @@ func isProtocolMessage(m Message) bool {
 // the router. Its effects are visible to later messages of the connection.
 func protocolCall[M, Reply protocolMessage](r *Router, handle func(*Context, M) (Reply, error)) *Route {
 	var zero M
-	return addRoute[M](r, &Route{
+	return addRoute[M](r, withReply[M, Reply](&Route{
 		name: zero.MessageType(), parent: &r.root, rpc: true, protocol: true, noFields: reflect.TypeFor[M]().NumField() == 0,
 		run: func(ctx *Context) error {
 			reply, err := handle(ctx, *ctx.message.(*M))
 			if err != nil {
 				return err
 			}
-			ctx.reply = reply
+			setReturned(ctx, reply)
 			return nil
 		},
-	})
+	}))
 }
 
 // registerProtocolRoutes registers the calls that every router serves. The greeting and the refresh

@@ -120,10 +120,18 @@ func (c *Conn) beginCall(in *incoming, headErr error) {
 	if headErr != nil || in.route == nil || !in.route.rpc {
 		return
 	}
-	ctx := &Context{conn: c, route: in.route, correlationID: string(in.head.CorrelationID), receivedAt: in.At, size: in.Size, identity: in.identity}
+	ctx := c.newContext(in, in.head.CorrelationID)
 	ctx.call.timeout = in.timeout()
 	in.call = ctx
 	c.deadlines.add(ctx)
+}
+
+// newContext returns the Context of a message, without the decoded message.
+func (c *Conn) newContext(in *incoming, correlationID []byte) *Context {
+	ctx := in.route.newContext()
+	ctx.conn, ctx.route, ctx.correlationID = c, in.route, string(correlationID)
+	ctx.receivedAt, ctx.size, ctx.identity = in.At, in.Size, in.identity
+	return ctx
 }
 
 // timeout returns the timeout of a call: that of the route, unless the client has asked for a

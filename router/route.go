@@ -43,14 +43,14 @@ func RPC[M, Reply Message](to Registrar, handle func(*Context, M) (Reply, error)
 	to.group().router.mustSupport(reflect.TypeFor[Reply](), callerPosition(1))
 	mustHaveHandler[M](handle != nil, callerPosition(1))
 	answer := routeContract{reply: reflect.TypeFor[Reply](), replyType: replyType}
-	return register[M](to, &Route{rpc: true, concurrent: true, contract: answer, run: func(ctx *Context) error {
+	return register[M](to, withReply[M, Reply](&Route{rpc: true, concurrent: true, contract: answer, run: func(ctx *Context) error {
 		reply, err := handle(ctx, *ctx.message.(*M))
 		if err != nil {
 			return err
 		}
-		ctx.reply = reply
+		setReturned(ctx, reply)
 		return nil
-	}})
+	}}))
 }
 
 // A Route is a registered message type. Its methods configure how messages of the type are
@@ -61,11 +61,13 @@ type Route struct {
 	name     string
 	position string // file:line of the registration
 
-	decode     func(codec Codec, payload []byte) (any, error) // into a new *M; codec is nil for JSON
-	value      func(message any) Message                      // dereferences the pointer that decode returns
-	noFields   bool                                           // the payload may be absent
-	protocol   bool                                           // the message is a call of the protocol, whose payload is always JSON
-	pointer    bool                                           // M is a pointer type
+	newContext func() *Context                                          // with room for a message, and for a reply
+	decode     func(codec Codec, payload []byte, into any) (any, error) // into the *M, or into a new one if that is nil; codec is nil for JSON
+	value      func(message any) Message                                // dereferences the pointer that decode returns
+	returned   func(place Message) Message                              // dereferences the pointer to the reply; nil without newReplyContext
+	noFields   bool                                                     // the payload may be absent
+	protocol   bool                                                     // the message is a call of the protocol, whose payload is always JSON
+	pointer    bool                                                     // M is a pointer type
 	run        Handler
 	answered   func(*Context) // called after the answer of a call has been queued; may be nil
 	rpc        bool           // messages are calls
@@ -260,21 +262,59 @@ func addRoute[M Message](r *Router, rt *Route) *Route {
 func setType[M Message](rt *Route, rejectUnknown bool) {
 	rt.value = func(message any) Message { return *message.(*M) }
 	rt.decode, rt.pointer = decoder[M](rejectUnknown)
+	switch {
+	case rt.newContext != nil:
+	case isJoined[M]():
+		rt.newContext = newMessageContext[M]
+	default:
+		rt.newContext = newContext
+	}
 }
 
-// decoder returns a function that decodes a payload into a new *M, and whether M is a pointer type.
-func decoder[M Message](rejectUnknown bool) (decode func(codec Codec, payload []byte) (any, error), pointer bool) {
-	typ := reflect.TypeFor[M]()
-	if typ.Kind() != reflect.Pointer {
-		return func(codec Codec, payload []byte) (any, error) {
-			m := new(M)
-			return m, decodePayload(codec, payload, m, rejectUnknown)
-		}, false
+// withReply sets the fields that depend on the Reply of a call, and returns the route.
+func withReply[M, Reply Message](rt *Route) *Route {
+	if isJoined[M]() && isJoined[Reply]() {
+		rt.newContext, rt.returned = newReplyContext[M, Reply], returnedReply[Reply]
 	}
-	return func(codec Codec, payload []byte) (any, error) {
-		m := reflect.New(typ.Elem()).Interface().(M)
-		return &m, decodePayload(codec, payload, m, rejectUnknown)
-	}, true
+	return rt
+}
+
+// decoder returns Route.decode, and whether M is a pointer type.
+func decoder[M Message](rejectUnknown bool) (decode func(codec Codec, payload []byte, into any) (any, error), pointer bool) {
+	typ := reflect.TypeFor[M]()
+	if typ.Kind() == reflect.Pointer {
+		own := decodesItself(typ)
+		return func(codec Codec, payload []byte, into any) (any, error) {
+			m := messageIn[M](into)
+			*m = reflect.New(typ.Elem()).Interface().(M)
+			if own && codec == nil {
+				if any(*m).(jsonDecoder).DecodeJSON(payload) == nil {
+					return m, nil
+				}
+				*m = reflect.New(typ.Elem()).Interface().(M)
+			}
+			return m, decodePayload(codec, payload, *m, rejectUnknown)
+		}, true
+	}
+	own := decodesItself(reflect.PointerTo(typ))
+	return func(codec Codec, payload []byte, into any) (any, error) {
+		m := messageIn[M](into)
+		if own && codec == nil {
+			if any(m).(jsonDecoder).DecodeJSON(payload) == nil {
+				return m, nil
+			}
+			*m = *new(M)
+		}
+		return m, decodePayload(codec, payload, m, rejectUnknown)
+	}, false
+}
+
+// messageIn returns into, a *M, or a new *M if into is nil.
+func messageIn[M Message](into any) *M {
+	if m, ok := into.(*M); ok {
+		return m
+	}
+	return new(M)
 }
 
 // mustBeMessage panics unless M can be registered. It returns the type's name and its number
@@ -308,6 +348,9 @@ func mustBeMessageType(typ reflect.Type, position string) (name string, fields i
 	}
 	if typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()
+	}
+	if decodesCopy(typ) {
+		panic(fmt.Sprintf("router: %s: DecodeJSON of %v has a value receiver, so it decodes into a copy; declare it for *%v", position, typ, typ))
 	}
 	if typ.Kind() != reflect.Struct {
 		return name, -1

@@ -78,8 +78,8 @@ func sendItems[Item any](ctx *Context, items iter.Seq2[Item, error]) error {
 	if ctx.hasEnded() { // the end would claim that the client has all items
 		return withoutClosed(ctx.endCause())
 	}
-	if ctx.reply == nil {
-		ctx.reply = streamEnd{}
+	if ctx.Reply() == nil {
+		ctx.SetReply(streamEnd{})
 	}
 	return nil
 }
