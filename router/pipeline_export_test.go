@@ -14,6 +14,6 @@ func Receive(c *Conn, text []byte) {
 	msg.Bytes = append(msg.Bytes, text...)
 	c.receive(msg)
 	if c.messages.TryStart() {
-		c.messages.Loop()
+		c.messages.Run()
 	}
 }
