@@ -33,6 +33,7 @@ type Conn struct {
 	inFlight    atomic.Int32            // calls whose handlers have not returned
 	format      format                  // of payloads; read-only, like the fields at the top
 	rejected    bool                    // by OnOpen
+	spawn       bool                    // Route.spawn of the message that was queued last; belongs to the reading goroutine
 	left        bool                    // it cannot subscribe any more: the last reference is released; guarded by mu
 	greeted     atomic.Bool             // the client has sent $ws:hello: it knows frames that other clients do not expect
 	draining    atomic.Bool             // rejects new messages, and closes when only the reader is active

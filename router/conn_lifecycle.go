@@ -99,7 +99,7 @@ func (q *messageQueue) Ended() <-chan struct{} { return q.ctx.Done() }
 
 // serve reads messages until the connection is closed, or there is nothing to read, or another
 // goroutine reads. It handles each message on the same goroutine if another one can read
-// meanwhile. It returns true if the transport must call it again; see wsconn.Handler.
+// meanwhile, unless Route.OwnGoroutine says otherwise. It returns true if the transport must call it again; see wsconn.Handler.
 func (c *Conn) serve() (paused bool) {
 	for {
 		switch c.ws.Park() {
@@ -121,7 +121,7 @@ func (c *Conn) serve() (paused bool) {
 		c.receive(msg)
 		switch {
 		case !c.messages.TryStart():
-		case c.ws.Lend():
+		case !c.spawn && c.ws.Lend():
 			c.messages.Run()
 			if !c.ws.Reclaim() {
 				return false

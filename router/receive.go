@@ -227,6 +227,7 @@ func (c *Conn) ingressContext(typ string, id *connIdentity, size int64, at time.
 // enqueue is stage 5. It adds the message to the connection's serial queue.
 func (c *Conn) enqueue(in *incoming) *inspectedError {
 	late := in.head.FindMeta(in.Bytes)
+	c.spawn = in.route.spawn
 	if in.call == nil {
 		if failed := c.acknowledge(in); failed != nil {
 			return failed

@@ -73,6 +73,7 @@ type Route struct {
 	rpc        bool           // messages are calls
 	concurrent bool           // the next message may start before the handler has returned
 	stream     bool           // the calls are streams
+	spawn      bool           // handlers do not run on the event loop
 	bare       bool           // middleware does not run
 
 	ingress  []IngressFunc
@@ -166,6 +167,17 @@ func (rt *Route) Serial() *Route {
 func (rt *Route) Concurrent() *Route {
 	rt.parent.router.mustNotBeServing("Concurrent")
 	rt.concurrent = true
+	return rt
+}
+
+// OwnGoroutine starts the handlers of this type on a goroutine of their own. Otherwise a handler runs
+// on the event loop that has read the message, and the loop goes on on another goroutine when the
+// handler waits, which costs about as much as starting a goroutine. OwnGoroutine is for handlers that
+// compute for more than about a millisecond, because those delay the other connections of the loop, and
+// for handlers that nearly always wait. It is the default for streams.
+func (rt *Route) OwnGoroutine() *Route {
+	rt.parent.router.mustNotBeServing("OwnGoroutine")
+	rt.spawn = true
 	return rt
 }
 

@@ -35,7 +35,7 @@ func Stream[M Message, Item any](to Registrar, handle func(*Context, M) iter.Seq
 	position := callerPosition(1)
 	mustHaveHandler[M](handle != nil, position)
 	mustBeEncodable[Item](to.group().router, position)
-	return register[M](to, &Route{rpc: true, stream: true, concurrent: true, contract: routeContract{item: reflect.TypeFor[Item]()}, run: func(ctx *Context) error {
+	return register[M](to, &Route{rpc: true, stream: true, concurrent: true, spawn: true, contract: routeContract{item: reflect.TypeFor[Item]()}, run: func(ctx *Context) error {
 		return sendItems(ctx, handle(ctx, *ctx.message.(*M)))
 	}})
 }
