@@ -3,6 +3,7 @@ package netpoll
 import (
 	"bytes"
 	"sync"
+	"time"
 )
 
 // Buffers hold 512 bytes, 4, 16 or 64 KiB. A message that does not fit
@@ -28,6 +29,7 @@ var bufferPools [bufferClasses]sync.Pool
 // A Buffer is a pooled byte slice. Its bytes are valid until Release.
 type Buffer struct {
 	Bytes []byte
+	At    time.Time // when the bytes were read from a socket; for the use of the caller
 	class int // the pool it belongs to; bufferClasses if it belongs to none
 }
 

@@ -15,7 +15,7 @@ func (c *Conn) wholeMessage() (Message, bool) {
 	if header == 0 || int64(n) > c.opts.MaxMessageBytes {
 		return Message{}, false
 	}
-	m := Message{Buffer: netpoll.NewBuffer(netpoll.ClassFor(n)), Size: int64(n)}
+	m := Message{Buffer: netpoll.NewBuffer(netpoll.ClassFor(n)), Size: int64(n), At: c.sock.chunk.At}
 	m.Binary = c.sock.unread()[0] == finBit|opBinary
 	m.Bytes = m.Bytes[:n]
 	frame := c.sock.unread()[:header+n]

@@ -103,7 +103,7 @@ func (u *upgrader) takeOver() error {
 	// A fast client's first frames may be in net/http's buffer already.
 	early, err := rw.Peek(rw.Reader.Buffered())
 	if err == nil {
-		u.conn.sock.init(conn, early)
+		u.conn.initSocket(conn, early)
 		_, err = u.conn.writeConn(u.response(), time.Now())
 	}
 	if err != nil {

@@ -40,8 +40,6 @@ func (c *Conn) Read(limit func(prefix []byte) int64) (Message, error) {
 		if msg.Buffer == nil {
 			return msg, nil
 		}
-		msg.At = time.Now()
-		c.seen(msg.At)
 		if !c.closing.Load() {
 			msg.BytesRead, c.sock.bytesRead = c.sock.bytesRead, 0
 			return msg, nil
@@ -85,6 +83,7 @@ func (c *Conn) next(limit func(prefix []byte) int64) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
+	msg.At = time.Now()
 	return msg, c.disarmMessageTimeout()
 }
 
@@ -100,11 +99,7 @@ func (c *Conn) fill(idle bool) error {
 	if err := c.armMessageTimeout(); err != nil {
 		return err
 	}
-	if err := c.fillSocket(false); err != nil {
-		return err
-	}
-	c.seen(time.Now())
-	return nil
+	return c.fillSocket(false)
 }
 
 func (c *Conn) readMessage(r io.Reader, limit func([]byte) int64) (Message, error) {

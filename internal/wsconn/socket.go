@@ -32,11 +32,11 @@ type socket struct {
 	failed  bool          // a frame may have been written in part: nothing may follow
 }
 
-// init prepares a socket that owns conn. early is what was read from it before.
-func (s *socket) init(conn net.Conn, early []byte) {
-	s.conn = conn
+// initSocket lets the connection own conn. early is what was read from it before.
+func (c *Conn) initSocket(conn net.Conn, early []byte) {
+	c.sock.conn = conn
 	if len(early) > 0 {
-		s.accept(netpoll.CopyBuffer(early), len(early))
+		c.accept(netpoll.CopyBuffer(early), len(early))
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *Conn) readConn(idle bool) error {
 		return err
 	}
 	s.filled = n == cap(chunk.Bytes)
-	s.accept(chunk, n) // the next read returns the error again
+	c.accept(chunk, n) // the next read returns the error again
 	return nil
 }
 
@@ -113,12 +113,15 @@ func (c *Conn) tryFill() (bool, error) {
 	}
 	s.emptied = s.raw.Emptied(n, cap(chunk.Bytes)) && !s.special.Load()
 	s.fills = max(s.fills, s.fills+1)
-	s.accept(chunk, n)
+	c.accept(chunk, n)
 	return true, nil
 }
 
-func (s *socket) accept(chunk *netpoll.Buffer, n int) {
-	chunk.Bytes = chunk.Bytes[:n]
+// accept makes n bytes of chunk unread.
+func (c *Conn) accept(chunk *netpoll.Buffer, n int) {
+	s := &c.sock
+	chunk.Bytes, chunk.At = chunk.Bytes[:n], time.Now()
+	c.seen(chunk.At)
 	s.chunk, s.consumed = chunk, 0
 	s.bytesRead += n
 }
