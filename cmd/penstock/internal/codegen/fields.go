@@ -159,16 +159,17 @@ func parseField(v *types.Var, tag string) (f *field, embedded bool, err error) {
 		return nil, false, nil
 	}
 	name, options, hasOptions := strings.Cut(text, ",")
-	if strings.ContainsAny(name, "\\'\"`") || !utf8.ValidString(name) || hasOptions && options == "" {
+	if strings.ContainsAny(name, "\\'\"`") || !utf8.ValidString(name) {
 		return nil, false, unsupported("%s: the tag %q is unusual", v.Name(), text)
 	}
 	f = &field{name: cmp.Or(name, v.Name()), tagged: name != ""}
-	if !hasOptions {
-		return f, v.Embedded() && !f.tagged, nil
-	}
 	seen := map[string]bool{}
 	for option := range strings.SplitSeq(options, ",") {
 		switch option {
+		case "": // there are none: two commas in a row are unusual, too
+			if hasOptions {
+				return nil, false, unsupported("%s: the tag %q is unusual", v.Name(), text)
+			}
 		case "omitzero":
 			f.omitzero = true
 		case "omitempty":
@@ -187,8 +188,8 @@ func parseField(v *types.Var, tag string) (f *field, embedded bool, err error) {
 		seen[option] = true
 	}
 	embedded = embedded || v.Embedded() && !f.tagged
-	if embedded && (f.omitzero || f.omitempty || f.quoted || seen["case:strict"]) {
-		return nil, false, rejected("%s is embedded and must have no other option", v.Name())
+	if embedded && (f.tagged || f.omitzero || f.omitempty || f.quoted || seen["case:strict"]) {
+		return nil, false, rejected("%s is embedded and must have neither a JSON name nor other options", v.Name())
 	}
 	if !v.Exported() && !embedded {
 		return nil, false, unsupported("%s: an unexported embedded type has a JSON name", v.Name())

@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"go/types"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/tools/go/packages"
 
@@ -12,7 +13,8 @@ import (
 )
 
 // load returns the types of the package in a directory. The output file counts as empty, since it
-// may be out of date. Errors in function bodies do not matter: they may call what is to be generated.
+// may be out of date. Type errors do not matter as long as the types of fields are known: other code may
+// call what is to be generated.
 func load(dir, output string) (*types.Package, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -23,7 +25,7 @@ func load(dir, output string) (*types.Package, error) {
 		return nil, err
 	}
 	found, err := packages.Load(&packages.Config{
-		Mode:    packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedTypesSizes | packages.NeedExportFile,
+		Mode:    packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedTypes | packages.NeedSyntax, // types of imports from the build cache
 		Dir:     dir,
 		Overlay: map[string][]byte{filepath.Join(dir, output): []byte("package " + name + "\n")},
 	}, ".")
@@ -31,7 +33,8 @@ func load(dir, output string) (*types.Package, error) {
 		return nil, err
 	}
 	for _, e := range found[0].Errors {
-		if e.Kind != packages.TypeError {
+		compiled := strings.HasPrefix(e.Msg, "# "+found[0].PkgPath+"\n") // the type errors again, from the compiler
+		if e.Kind != packages.TypeError && !compiled || strings.HasPrefix(e.Msg, "could not import") {
 			return nil, e
 		}
 	}

@@ -90,7 +90,7 @@ func inField(f *field, err error) error {
 	if e, ok := errors.AsType[*typeError](err); ok {
 		return &typeError{f.goName() + ": " + e.text, e.rejected}
 	}
-	return err
+	return fmt.Errorf("%s: %w", f.goName(), err)
 }
 
 // suffix returns a part for names of functions that no other structure has.
