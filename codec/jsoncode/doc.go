@@ -17,7 +17,7 @@ import "github.com/penstock-go/penstock/errors"
 
 // ErrFallback is returned for values that generated code leaves to the JSON library. It says
 // nothing about whether they are valid.
-var ErrFallback = errors.New("jsoncode: left to the JSON library") //nolint:gochecknoglobals // never changed
+var ErrFallback = errors.New("jsoncode: left to the JSON library")
 
 // MaxDepth is how often a type that contains itself is nested in what generated code encodes. The
 // library encodes deeper values, and returns an error for a value that contains itself.

@@ -93,7 +93,7 @@ func TestScanner_ReadsFloatsAsTheLibraryDoes(t *testing.T) {
 
 func TestScanner_ReadsQuotedNumbersAsTheLibraryDoes(t *testing.T) {
 	type quoted[T any] struct {
-		N T `json:",string"`
+		N T `json:",string"` //nolint:staticcheck // T is a number
 	}
 	member := func(s *jsoncode.Scanner) {
 		s.Object()

@@ -68,7 +68,7 @@ func (m *model) target(name string) (*structure, error) {
 	}
 	for _, method := range []string{"DecodeJSON", "AppendJSON"} {
 		if object, index, _ := types.LookupFieldOrMethod(t, true, m.pkg, method); object != nil && len(index) == 1 {
-			return nil, unsupported("%s has a %s of its own", name, method)
+			return nil, unsupported("%s has a method %s of its own", name, method)
 		}
 	}
 	s := m.structureOf(t, name)

@@ -263,7 +263,7 @@ func (Fine) MessageType() string                        { return "" }
 `)
 	code, left, err := codegen.Generate(dir, output, nil)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"JSON encodes itself with its method UnmarshalJSON", "Mine has a AppendJSON of its own"}, left)
+	assert.Equal(t, []string{"JSON encodes itself with its method UnmarshalJSON", "Mine has a method AppendJSON of its own"}, left)
 	assert.Contains(t, string(code), "s.Value(&v.A)")
 }
 

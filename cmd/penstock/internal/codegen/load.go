@@ -34,7 +34,7 @@ func load(dir, output string) (*types.Package, error) {
 	}
 	for _, e := range found[0].Errors {
 		compiled := strings.HasPrefix(e.Msg, "# "+found[0].PkgPath+"\n") // the type errors again, from the compiler
-		if e.Kind != packages.TypeError && !compiled || strings.HasPrefix(e.Msg, "could not import") {
+		if e.Kind != packages.TypeError && !compiled {
 			return nil, e
 		}
 	}

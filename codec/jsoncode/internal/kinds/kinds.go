@@ -314,7 +314,7 @@ type Page[T any] struct {
 	More  bool `json:"more"`
 }
 
-// Names with characters that JSON or HTML treat specially.
+// OddNames has names with characters that JSON or HTML treat specially.
 type OddNames struct {
 	HTML    int `json:"a<b>&c"`
 	Umlaut  int `json:"größe"`
