@@ -63,6 +63,15 @@ func TestCodecs_LinkTheirFormatAlone(t *testing.T) {
 	}
 }
 
+// TestJSONCode_LinksOnlyTheJSONLibrary keeps packages with generated code free of the router.
+func TestJSONCode_LinksOnlyTheJSONLibrary(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "./codec/jsoncode").Output()
+	require.NoError(t, err)
+	modules := strings.Fields(string(out))
+	slices.Sort(modules)
+	assert.Equal(t, slices.DeleteFunc(linkedModules(), func(m string) bool { return m == "github.com/coder/websocket" }), slices.Compact(modules))
+}
+
 // TestContract_AloneLinksJSONSchema keeps the library of JSON Schema out of programs that do not generate
 // a contract.
 func TestContract_AloneLinksJSONSchema(t *testing.T) {
