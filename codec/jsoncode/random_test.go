@@ -24,7 +24,7 @@ func types() []reflect.Type {
 		reflect.TypeFor[kinds.Say](), reflect.TypeFor[kinds.Scalars](), reflect.TypeFor[kinds.Named](), reflect.TypeFor[kinds.Lists](),
 		reflect.TypeFor[kinds.Pointers](), reflect.TypeFor[kinds.Omitted](), reflect.TypeFor[kinds.FirstCertain](), reflect.TypeFor[kinds.Quoted](),
 		reflect.TypeFor[kinds.Embedded](), reflect.TypeFor[kinds.Library](), reflect.TypeFor[kinds.Tree](), reflect.TypeFor[kinds.OddNames](),
-		reflect.TypeFor[kinds.Many](), reflect.TypeFor[kinds.Empty](), reflect.TypeFor[kinds.ByPointer](),
+		reflect.TypeFor[kinds.Many](), reflect.TypeFor[kinds.Empty](), reflect.TypeFor[kinds.ByPointer](), reflect.TypeFor[kinds.Conflicts](),
 	}
 }
 

@@ -50,11 +50,10 @@ type selector struct {
 
 // embeddedPointers returns the pointers on the way to a field.
 func embeddedPointers(member *field) (all []selector) {
-	path := "v"
-	for _, step := range member.path[:len(member.path)-1] {
-		path += "." + step.Name()
+	for i, step := range member.path[:len(member.path)-1] {
 		if _, ok := types.Unalias(step.Type()).(*types.Pointer); ok {
-			all = append(all, selector{path, step.Type()})
+			outer := field{path: member.path[:i+1]}
+			all = append(all, selector{"v." + outer.goName(), step.Type()})
 		}
 	}
 	return all

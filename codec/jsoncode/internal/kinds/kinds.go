@@ -236,6 +236,28 @@ type Flat struct {
 	Left, Right int
 }
 
+// Conflicts embeds itself and structs with members of the same name.
+type Conflicts struct {
+	*Conflicts
+	ConflictsA
+	ConflictsB
+	Self int `json:"self"`
+}
+
+// ConflictsA has names of ConflictsB.
+type ConflictsA struct {
+	Both   int `json:"both"`
+	Tagged int
+	One    string `json:"one"`
+}
+
+// ConflictsB has names of ConflictsA.
+type ConflictsB struct {
+	Both  int `json:"both"`
+	Other int `json:"Tagged"`
+	Two   string
+}
+
 // Library has values that the library decodes and encodes.
 type Library struct {
 	Any       any                    `json:"any"`
@@ -354,6 +376,7 @@ func (Omitted) MessageType() string      { return "OMITTED" }
 func (FirstCertain) MessageType() string { return "FIRST_CERTAIN" }
 func (Quoted) MessageType() string       { return "QUOTED" }
 func (Embedded) MessageType() string     { return "EMBEDDED" }
+func (Conflicts) MessageType() string    { return "CONFLICTS" }
 func (Library) MessageType() string      { return "LIBRARY" }
 func (Tree) MessageType() string         { return "TREE" }
 func (OddNames) MessageType() string     { return "ODD_NAMES" }

@@ -25,6 +25,18 @@ func (m *ByPointer) AppendJSON(b []byte) ([]byte, error) {
 }
 
 // DecodeJSON decodes a JSON value, or returns an error if it is left to the JSON library.
+func (m *Conflicts) DecodeJSON(p []byte) error {
+	s := jsoncode.NewScanner(p)
+	decodeJSONConflicts(&s, m)
+	return s.End()
+}
+
+// AppendJSON appends the JSON of m, or returns an error if it is left to the JSON library.
+func (m Conflicts) AppendJSON(b []byte) ([]byte, error) {
+	return appendJSONConflicts(b, &m)
+}
+
+// DecodeJSON decodes a JSON value, or returns an error if it is left to the JSON library.
 func (m *Embedded) DecodeJSON(p []byte) error {
 	s := jsoncode.NewScanner(p)
 	decodeJSONEmbedded(&s, m)
@@ -212,6 +224,44 @@ func decodeJSONByPointer(s *jsoncode.Scanner, v *ByPointer) {
 func appendJSONByPointer(b []byte, v *ByPointer) ([]byte, error) {
 	b = append(b, `{"name":`...)
 	b = jsoncode.AppendString(b, v.Name)
+	return append(b, '}'), nil
+}
+
+func decodeJSONConflicts(s *jsoncode.Scanner, v *Conflicts) {
+	if s.Null() {
+		*v = Conflicts{}
+		return
+	}
+	var seen uint64
+	for more := s.Object(); more; more = s.NextMember() {
+		switch string(s.Name()) {
+		case "one":
+			s.Once(&seen, 1<<0)
+			v.ConflictsA.One = s.String()
+		case "Tagged":
+			s.Once(&seen, 1<<1)
+			v.ConflictsB.Other = int(s.Int(strconv.IntSize))
+		case "Two":
+			s.Once(&seen, 1<<2)
+			v.ConflictsB.Two = s.String()
+		case "self":
+			s.Once(&seen, 1<<3)
+			v.Self = int(s.Int(strconv.IntSize))
+		default:
+			s.Fail()
+		}
+	}
+}
+
+func appendJSONConflicts(b []byte, v *Conflicts) ([]byte, error) {
+	b = append(b, `{"one":`...)
+	b = jsoncode.AppendString(b, v.ConflictsA.One)
+	b = append(b, `,"Tagged":`...)
+	b = strconv.AppendInt(b, int64(v.ConflictsB.Other), 10)
+	b = append(b, `,"Two":`...)
+	b = jsoncode.AppendString(b, v.ConflictsB.Two)
+	b = append(b, `,"self":`...)
+	b = strconv.AppendInt(b, int64(v.Self), 10)
 	return append(b, '}'), nil
 }
 
@@ -3251,6 +3301,12 @@ func _() {
 	var _ struct {
 		Name string `json:"name"`
 	} = ByPointer{}
+	var _ struct {
+		*Conflicts
+		ConflictsA
+		ConflictsB
+		Self int `json:"self"`
+	} = Conflicts{}
 	var _ struct {
 		Base
 		hidden
