@@ -4,8 +4,8 @@ package kinds
 
 import (
 	"encoding/json"
+	"image"
 	"net/netip"
-	"net/url"
 	"time"
 )
 
@@ -246,14 +246,14 @@ type Conflicts struct {
 
 // ConflictsA has names of ConflictsB.
 type ConflictsA struct {
-	Both   int `json:"both"`
+	Both   int
 	Tagged int
 	One    string `json:"one"`
 }
 
 // ConflictsB has names of ConflictsA.
 type ConflictsB struct {
-	Both  int `json:"both"`
+	Both  int
 	Other int `json:"Tagged"`
 	Two   string
 }
@@ -271,8 +271,7 @@ type Library struct {
 	Text      Text                   `json:"text"`
 	TextPtr   *Text                  `json:"textPtr"`
 	JSON      JSON                   `json:"json"`
-	Foreign   url.Userinfo           `json:"-"`
-	URL       url.URL                `json:"url"`
+	Foreign   image.Rectangle        `json:"foreign"`
 	Fallback  Fallback               `json:"fallback"`
 	Fallbacks map[string][]*Fallback `json:"fallbacks"`
 }

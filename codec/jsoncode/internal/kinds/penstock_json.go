@@ -4,8 +4,8 @@ package kinds
 
 import (
 	"encoding/json"
+	"image"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -447,9 +447,9 @@ func decodeJSONLibrary(s *jsoncode.Scanner, v *Library) {
 		case "json":
 			s.Once(&seen, 1<<10)
 			s.Value(&v.JSON)
-		case "url":
+		case "foreign":
 			s.Once(&seen, 1<<11)
-			s.Value(&v.URL)
+			s.Value(&v.Foreign)
 		case "fallback":
 			s.Once(&seen, 1<<12)
 			s.Value(&v.Fallback)
@@ -508,8 +508,8 @@ func appendJSONLibrary(b []byte, v *Library) ([]byte, error) {
 	if b, err = jsoncode.AppendValue(b, &v.JSON); err != nil {
 		return b, err
 	}
-	b = append(b, `,"url":`...)
-	if b, err = jsoncode.AppendValue(b, &v.URL); err != nil {
+	b = append(b, `,"foreign":`...)
+	if b, err = jsoncode.AppendValue(b, &v.Foreign); err != nil {
 		return b, err
 	}
 	b = append(b, `,"fallback":`...)
@@ -3339,8 +3339,7 @@ func _() {
 		Text      Text                   `json:"text"`
 		TextPtr   *Text                  `json:"textPtr"`
 		JSON      JSON                   `json:"json"`
-		Foreign   url.Userinfo           `json:"-"`
-		URL       url.URL                `json:"url"`
+		Foreign   image.Rectangle        `json:"foreign"`
 		Fallback  Fallback               `json:"fallback"`
 		Fallbacks map[string][]*Fallback `json:"fallbacks"`
 	} = Library{}
