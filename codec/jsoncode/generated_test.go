@@ -145,6 +145,11 @@ func TestGenerated_LeavesDeepTexts(t *testing.T) {
 	assert.False(t, checkDecode(t, tree, nested(10_001)))
 }
 
+func TestGenerated_DecodesLongLists(t *testing.T) {
+	text := `{"points":[` + strings.Repeat(`{"X":1},`, 2000) + `{}],"matrix":[` + strings.Repeat(`[1],`, 2000) + `[]]}`
+	assert.True(t, checkDecode(t, reflect.TypeFor[kinds.Lists](), []byte(text)))
+}
+
 func TestGenerated_DecodesIntoExistingValuesAsTheLibraryDoes(t *testing.T) {
 	one := 1
 	for _, text := range []string{`{"strings":["a"],"pairs":[[1,2],[3,4]],"points":[{"X":1}]}`, `{"strings":[],"pair":["a","b"],"pointers":[{"Y":2}]}`, `{"strings":null}`} {

@@ -87,8 +87,7 @@ func (s *Scanner) next(end byte) bool {
 	}
 }
 
-// peek skips space and returns the next byte, or 0 at the end and before a control character, with
-// which no value begins.
+// peek skips space and returns the next byte, or 0 at the end.
 func (s *Scanner) peek() byte {
 	if s.at < len(s.text) {
 		if c := s.text[s.at]; c > ' ' {
@@ -103,9 +102,6 @@ func (s *Scanner) peekAfterSpace() byte {
 		switch c := s.text[s.at]; c {
 		case ' ', '\t', '\n', '\r':
 		default:
-			if c < ' ' {
-				return 0
-			}
 			return c
 		}
 	}
