@@ -205,6 +205,20 @@ func TestScanner_ReadsListsAndMembers(t *testing.T) {
 	})
 }
 
+func TestScanner_LeavesNamesThatAreNotPlain(t *testing.T) {
+	name := func(s *jsoncode.Scanner) (name string) {
+		s.Object()
+		name = string(s.Name())
+		s.Int(64)
+		s.NextMember()
+		return name
+	}
+	got, ok := read(`{ "größe" : 1 }`, name)
+	assert.True(t, ok)
+	assert.Equal(t, "größe", got)
+	checkLeaves(t, name, "{\"a\tb\":1}", `{"a\u0062":1}`, `{"a\\":1}`, `{"a":1`, `{"a"1}`, `{a:1}`, `{"a`)
+}
+
 func TestScanner_StaysFailed(t *testing.T) {
 	s := jsoncode.NewScanner([]byte(`[1,"a",true]`))
 	assert.True(t, s.Array())
