@@ -15,8 +15,8 @@ package router
 // a code.
 //
 // Two further methods let a type decode and encode its JSON without the JSON library, which works by
-// reflection. They are meant for generated code, and for types on which the speed of a server
-// depends. Also replies, items of streams and updates of [Context.Progress] may have AppendJSON.
+// reflection. They are meant for types on which the speed of a server depends, and usually written by
+// `penstock generate` (docs/guides/faster-json.md). Also replies, items of streams and updates of [Context.Progress] may have AppendJSON.
 //
 //	func (m *Say) DecodeJSON(p []byte) error
 //	func (m Say) AppendJSON(b []byte) ([]byte, error)

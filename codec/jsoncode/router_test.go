@@ -2,6 +2,7 @@ package jsoncode_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,6 +23,26 @@ func (plainSay) MessageType() string     { return "SAY" }
 func (plainOmitted) MessageType() string { return "OMITTED" }
 func (plainLibrary) MessageType() string { return "LIBRARY" }
 
+// countedSay is Say with a count of what its generated code has handled.
+type countedSay kinds.Say
+
+var decodedSays, appendedSays atomic.Int64
+
+func (countedSay) MessageType() string { return "SAY" }
+
+func (m *countedSay) DecodeJSON(p []byte) error {
+	err := (*kinds.Say)(m).DecodeJSON(p)
+	if err == nil {
+		decodedSays.Add(1)
+	}
+	return err
+}
+
+func (m countedSay) AppendJSON(b []byte) ([]byte, error) {
+	appendedSays.Add(1)
+	return kinds.Say(m).AppendJSON(b)
+}
+
 // echo answers a message with itself.
 func echo[M router.Message](_ *router.Context, m M) (M, error) { return m, nil }
 
@@ -29,7 +50,7 @@ func echo[M router.Message](_ *router.Context, m M) (M, error) { return m, nil }
 func TestRouter_AnswersTheSameWithGeneratedCode(t *testing.T) {
 	for _, opts := range []*router.Options{nil, {RejectUnknownFields: true}} {
 		generated, ordinary := router.New(opts), router.New(opts)
-		router.RPC(generated, echo[kinds.Say])
+		router.RPC(generated, echo[countedSay])
 		router.RPC(generated, echo[kinds.Omitted])
 		router.RPC(generated, echo[kinds.Library])
 		router.RPC(ordinary, echo[plainSay])
@@ -44,6 +65,8 @@ func TestRouter_AnswersTheSameWithGeneratedCode(t *testing.T) {
 			assert.Equal(t, string(want.Payload), string(got.Payload), message)
 		}
 	}
+	assert.Positive(t, decodedSays.Load())
+	assert.Positive(t, appendedSays.Load())
 }
 
 // messages returns calls with usual, unusual and invalid payloads.
