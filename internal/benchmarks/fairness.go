@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bufio"
+	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -18,10 +21,13 @@ func fairness(cfg config) {
 			add(alone, c, b.oneByOne(c))
 			f := startFlood(p, c)
 			time.Sleep(200 * time.Millisecond)
-			replies, started := f.replies.Load(), time.Now()
+			var before, after int
+			f.query("", &before)
+			started := time.Now()
 			add(beside, c, b.oneByOne(c))
-			flooded.add(c.name, "rate", float64(f.replies.Load()-replies)/1000/time.Since(started).Seconds())
-			f.end()
+			f.query("", &after)
+			flooded.add(c.name, "rate", float64(after-before)/1000/time.Since(started).Seconds())
+			f.stop()
 			b.close()
 			p.stop()
 		}
@@ -64,60 +70,40 @@ func (b *bursts) oneByOne(c contender) []time.Duration {
 	return all
 }
 
-// A flooding is a connection that sends requests without waiting for replies.
-type flooding struct {
-	replies atomic.Int64
-	stopped atomic.Bool
-	client  *client
+// startFlood starts a process with a connection that sends requests without waiting for replies. In the
+// process that measures, it would delay the goroutines of the other connections.
+func startFlood(server *process, c contender) *process {
+	self, err := os.Executable()
+	check(err)
+	return spawn([]string{self, "-flood", server.addr, "-only", c.name}, os.Environ())
 }
 
-// startFlood sends and receives in large pieces, so that it uses little of the client's processor.
-func startFlood(p *process, c contender) *flooding {
-	const piece = 256
-	f := &flooding{client: exchange(p, c)}
+// floodServer is the main function of that process. For each line of standard input, it prints the
+// number of replies.
+func floodServer(addr string, c contender) {
+	const piece = 256 // requests per write
+	cl := exchange(&process{addr: addr}, c)
 	requests := newRequests(c, piece)
-	reply := len(f.exchangeOnce(requests.burst(1)))
+	_, err := cl.conn.Write(requests.burst(1))
+	check(err)
+	buffer := make([]byte, 64<<10)
+	size, err := cl.conn.Read(buffer) // of a reply
+	check(err)
+	var received atomic.Int64 // bytes
 	go func() {
-		for !f.stopped.Load() {
-			if _, err := f.client.conn.Write(requests.burst(piece)); err != nil {
-				f.failed(err)
-				return
-			}
-		}
-	}()
-	go func() {
-		buffer := make([]byte, 64<<10)
-		bytes := 0
 		for {
-			n, err := f.client.conn.Read(buffer)
-			if err != nil {
-				f.failed(err)
-				return
-			}
-			bytes += n
-			f.replies.Store(int64(bytes / reply))
+			n, err := cl.conn.Read(buffer)
+			check(err)
+			received.Add(int64(n))
 		}
 	}()
-	return f
-}
-
-// exchangeOnce sends a request and returns the frame of the reply, which arrives at once.
-func (f *flooding) exchangeOnce(request []byte) []byte {
-	_, err := f.client.conn.Write(request)
-	check(err)
-	buffer := make([]byte, 4096)
-	n, err := f.client.conn.Read(buffer)
-	check(err)
-	return buffer[:n]
-}
-
-func (f *flooding) failed(err error) {
-	if !f.stopped.Load() {
-		fatal(err)
+	go func() {
+		for {
+			_, err := cl.conn.Write(requests.burst(piece))
+			check(err)
+		}
+	}()
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		fmt.Println(received.Load() / int64(size))
 	}
-}
-
-func (f *flooding) end() {
-	f.stopped.Store(true)
-	f.client.close()
 }

@@ -24,6 +24,7 @@ type config struct {
 
 func main() {
 	serve := flag.String("serve", "", "run the server of the named contender; the program sets this for its child processes")
+	flood := flag.String("flood", "", "flood the server of the contender -only at this `address`; the program sets this for its child processes")
 	passes := flag.Int("passes", 5, "number of measurements")
 	only := flag.String("only", "", "comma-separated `contenders`; all if empty")
 	conns := flag.Int("conns", 9000, "number of idle `connections`")
@@ -42,6 +43,10 @@ func main() {
 	}
 	if distinct < 1 {
 		fatal(fmt.Errorf("-texts is %d; it must be at least 1", distinct))
+	}
+	if *flood != "" {
+		floodServer(*flood, findContenders(*only)[0])
+		return
 	}
 	suites := flag.Args()
 	if len(suites) == 0 {

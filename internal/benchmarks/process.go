@@ -88,7 +88,7 @@ func stats() Stats {
 	}
 }
 
-// A process is a server process, as seen from the client process.
+// A process is a child of this process: a server, or the client of fairness.
 type process struct {
 	addr   string
 	secure bool // TLS
@@ -110,19 +110,28 @@ func start(c contender, how setup) *process {
 	if os.Getenv(pinned) != "" {
 		args = append([]string{"taskset", "-c", fmt.Sprint("0-", max(how.procs, 1)-1)}, args...)
 	}
-	p := &process{secure: how.secure, cmd: exec.Command(args[0], args[1:]...)}
-	p.cmd.Env = append(os.Environ(), "BENCHMARKS_PUBLISHED="+string(published))
+	environment := append(os.Environ(), "BENCHMARKS_PUBLISHED="+string(published))
 	if how.secure {
-		p.cmd.Env = append(p.cmd.Env, certificate+"="+newCertificate())
+		environment = append(environment, certificate+"="+newCertificate())
 	}
+	p := spawn(args, environment)
+	p.secure = how.secure
+	p.addr = strings.TrimSpace(p.line())
+	return p
+}
+
+// spawn starts a process that executes commands from standard input.
+func spawn(args, environment []string) *process {
+	p := &process{cmd: exec.Command(args[0], args[1:]...)}
+	p.cmd.Env = environment
 	p.cmd.Stderr = os.Stderr
+	var err error
 	p.in, err = p.cmd.StdinPipe()
 	check(err)
 	out, err := p.cmd.StdoutPipe()
 	check(err)
 	check(p.cmd.Start())
 	p.out = bufio.NewReader(out)
-	p.addr = strings.TrimSpace(p.line())
 	return p
 }
 
