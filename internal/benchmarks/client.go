@@ -92,6 +92,11 @@ func (c *client) next() (int, error) {
 		return 0, fmt.Errorf("frame is longer than 64 KiB")
 	}
 	op := head[0] & 0x0f
+	if op == 9 {
+		if _, err := c.conn.Write([]byte{0x8a, 0x80, 0, 0, 0, 0}); err != nil { // a pong without payload
+			return 0, err
+		}
+	}
 	messages := 0
 	if op == 1 || op == 2 || op == 0 {
 		messages = 1
@@ -107,6 +112,9 @@ func (c *client) next() (int, error) {
 		}
 		if messages > 0 {
 			messages += bytes.Count(p, []byte{'\n'})
+		}
+		if op == 8 {
+			return 0, fmt.Errorf("the server closed the connection: %x", p)
 		}
 		n -= len(p)
 		if _, err := c.r.Discard(len(p)); err != nil {
