@@ -139,6 +139,24 @@ func compareNumber[E connEntry](e E, number uint64) int {
 	return 0
 }
 
+// chunkEntries is the largest number of entries in a chunk.
+const chunkEntries = 16
+
+// chunks iterates over the entries, several at a time. A publication first looks at the connections of a
+// chunk, and then queues its frames: the processor does not wait for each of these first looks, so it
+// fetches the memory of several connections at the same time. The list must not be changed meanwhile.
+func (l *connList[E]) chunks() iter.Seq[[]E] {
+	return func(yield func([]E) bool) {
+		for _, block := range l.blocks {
+			for chunk := range slices.Chunk(block, chunkEntries) {
+				if !yield(chunk) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // all iterates over the entries. The list must not be changed meanwhile.
 func (l *connList[E]) all() iter.Seq[E] {
 	return func(yield func(E) bool) {

@@ -324,21 +324,27 @@ func (ts *topics) releaseFollower(name string, c *Conn) {
 	}
 }
 
-// deliverToFollowers queues a message for every follower except one, and returns for how many. t.mu
-// must be held.
-func (t *topic) deliverToFollowers(p *publication, except *Conn, at broker.Position) (receivers int) {
-	for f := range t.history.followers.all() {
-		skip, received := f.conn == except, false
-		if at.Offset > 0 {
-			received = t.deliverPositioned(p, f, skip, at)
-		} else {
-			received = !skip && p.send(f.conn)
-		}
-		if received {
+// deliverToFollowers queues a message for the followers of a chunk except one, and returns for how
+// many. Connections that are closed are skipped. t.mu must be held.
+func (t *topic) deliverToFollowers(p *publication, followers []*follower, except *Conn, at broker.Position) (receivers int) {
+	var open [chunkEntries]bool
+	for i, f := range followers {
+		open[i] = !f.conn.ws.Closing()
+	}
+	for i, f := range followers {
+		if open[i] && t.deliverToFollower(p, f, f.conn == except, at) {
 			receivers++
 		}
 	}
 	return receivers
+}
+
+// deliverToFollower queues a message, which has no position if it is not stored.
+func (t *topic) deliverToFollower(p *publication, f *follower, skip bool, at broker.Position) (received bool) {
+	if at.Offset > 0 {
+		return t.deliverPositioned(p, f, skip, at)
+	}
+	return !skip && p.send(f.conn)
 }
 
 // deliverPositioned queues a message with its position, or only the position if the follower does not
@@ -382,12 +388,15 @@ func (t *topic) movePosition(m positionMessage) {
 // positioned returns the frame for a format with a topic and an offset in its meta, encoded once. It
 // returns nil if the publication lacks the format.
 func (p *publication) positioned(f format, topic string, offset uint64) *wsconn.Frame {
-	if frame := p.withPosition[f]; frame != nil {
-		return frame
-	}
 	plain := p.frame(f)
 	if plain == nil {
 		return nil
+	}
+	if p.withPosition == nil {
+		p.withPosition = make([]*wsconn.Frame, len(p.codecs)+1)
+	}
+	if frame := p.withPosition[f]; frame != nil {
+		return frame
 	}
 	add := wire.AppendPositioned
 	if f != formatJSON {
@@ -407,9 +416,6 @@ func (p *publication) positioned(f format, topic string, offset uint64) *wsconn.
 		frame.Seal()
 	} else {
 		frame.SealBinary()
-	}
-	if p.withPosition == nil {
-		p.withPosition = map[format]*wsconn.Frame{}
 	}
 	p.withPosition[f] = frame
 	return frame

@@ -13,7 +13,7 @@ type publication struct {
 	json   *wsconn.Frame   // nil: not used, or the message cannot be encoded
 	codecs []*wsconn.Frame // by index in Options.Codecs, likewise; nil if only JSON is used
 
-	withPosition map[format]*wsconn.Frame // for followers; nil if there are none
+	withPosition []*wsconn.Frame // for followers, by format; nil if there are none
 }
 
 // encodeAll encodes a message in the given formats. If some of them cannot encode it, it returns
@@ -110,7 +110,9 @@ func (p *publication) setPolicy(policy wsconn.SlowConsumerPolicy) {
 // release gives up the creator's references to the frames.
 func (p *publication) release() {
 	for _, frame := range p.withPosition {
-		frame.Release()
+		if frame != nil {
+			frame.Release()
+		}
 	}
 	if p.json != nil {
 		p.json.Release()
@@ -124,13 +126,33 @@ func (p *publication) release() {
 
 // send queues the frame for the format of a connection. It reports false if there is none, or if the
 // connection does not take it.
-func (p *publication) send(c *Conn) bool {
-	frame := p.frame(c.format)
+func (p *publication) send(c *Conn) bool { return sendShared(c, p.frame(c.format)) }
+
+// sendShared queues a frame that the caller keeps. It reports false if the frame is nil, or if the
+// connection does not take it.
+func sendShared(c *Conn, frame *wsconn.Frame) bool {
 	if frame == nil {
 		return false
 	}
 	frame.Retain()
 	return c.send(frame) == nil
+}
+
+// sendChunk queues the frames for the connections of a chunk, except one, which may be nil, and returns
+// for how many. Connections that are closed are skipped.
+func (p *publication) sendChunk(conns []*Conn, except *Conn) (receivers int) {
+	var frames [chunkEntries]*wsconn.Frame
+	for i, c := range conns {
+		if c != except && !c.ws.Closing() {
+			frames[i] = p.frame(c.format)
+		}
+	}
+	for i, c := range conns {
+		if sendShared(c, frames[i]) {
+			receivers++
+		}
+	}
+	return receivers
 }
 
 // sendAll sends a publication to many connections. Connections that are closed are skipped.

@@ -216,15 +216,14 @@ func (t *topic) deliver(p *publication, except *Conn, at broker.Position) (recei
 	p.setPolicy(wsconn.SlowConsumerPolicy(t.pattern.opts.SlowConsumer))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, block := range t.members.blocks {
-		for _, c := range block {
-			if c != except && p.send(c) { // closed connections are skipped
-				receivers++
-			}
-		}
+	for conns := range t.members.chunks() {
+		receivers += p.sendChunk(conns, except)
 	}
-	if t.history != nil {
-		receivers += t.deliverToFollowers(p, except, at)
+	if t.history == nil {
+		return receivers
+	}
+	for followers := range t.history.followers.chunks() {
+		receivers += t.deliverToFollowers(p, followers, except, at)
 	}
 	return receivers
 }
