@@ -82,6 +82,8 @@ func TestConnList_AddsInEveryOrder(t *testing.T) {
 		outwards = append(outwards, conns[n/2+i], conns[n/2-1-i])
 	}
 	outwards = append(outwards, conns[n-1])
+	const edge = maxBlockEntries
+	inwards := slices.Concat(conns[:edge], conns[n-edge:], descending[edge:n-edge])
 	for name, tt := range map[string]struct {
 		order     []*Conn
 		maxBlocks int
@@ -89,6 +91,7 @@ func TestConnList_AddsInEveryOrder(t *testing.T) {
 		"ascending":  {conns, 6},
 		"descending": {descending, 11},
 		"outwards":   {outwards, 11},
+		"inwards":    {inwards, 11},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var l connList[*Conn]
@@ -123,6 +126,15 @@ func TestConnList_ShrinksAfterMostHaveLeft(t *testing.T) {
 	}
 	assert.LessOrEqual(t, entries, 4*len(want))
 	assert.LessOrEqual(t, len(l.blocks), 1+4*len(want)/maxBlockEntries)
+
+	var one connList[*Conn]
+	for _, c := range conns[:maxBlockEntries] {
+		one.put(c)
+	}
+	for _, c := range conns[1:maxBlockEntries] {
+		one.remove(c)
+	}
+	assert.LessOrEqual(t, cap(one.blocks[0]), 4)
 }
 
 func TestConnList_ReplacesEntryOfConnection(t *testing.T) {
