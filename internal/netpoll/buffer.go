@@ -30,7 +30,7 @@ var bufferPools [bufferClasses]sync.Pool
 type Buffer struct {
 	Bytes []byte
 	At    time.Time // when the bytes were read from a socket; for the use of the caller
-	class int // the pool it belongs to; bufferClasses if it belongs to none
+	class int       // the pool it belongs to; bufferClasses if it belongs to none
 }
 
 // NewBuffer returns an empty buffer of a class.

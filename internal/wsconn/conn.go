@@ -97,7 +97,7 @@ type Conn struct {
 	peakBytes    int        // highest number that has waited in the queue
 	peakMessages int32
 	lowered      uint16        // how often high has become false; it may overflow
-	high         atomic.Bool   // more than half full, and not less than a quarter full since then; changed under the lock
+	high         bool          // more than half full, and not less than a quarter full since then
 	closeWritten bool          // the close frame has been written
 	halfClose    bool          // close the writing direction behind the close frame
 	aborted      bool          // by Abort
