@@ -15,7 +15,39 @@ import (
 // otherwise rejects it with a [*router.LimitExceeded]. It panics if limiter is nil or an
 // option is invalid.
 func New(limiter limit.Limiter, opts *Options) router.IngressFunc {
-	return newRateLimit(limiter, opts).ingress
+	l := newRateLimit(limiter, opts)
+	if l.isSimple() {
+		return l.simpleIngress
+	}
+	return l.ingress
+}
+
+// isSimple reports whether the limiter decides in this process, and no option concerns messages that it
+// admits, except for their key and cost.
+func (l *rateLimit) isSimple() bool {
+	return l.limiter.breaker == nil && l.Observe == nil && l.Access == nil && l.ChargeOnly == nil && l.Keep == nil && l.MaxWait == 0 && !l.DryRun
+}
+
+// simpleIngress is ingress if isSimple. An admitted message costs little more than the limiter.
+func (l *rateLimit) simpleIngress(ctx context.Context, in router.IngressContext) error {
+	cost := l.cost(&in)
+	if cost <= 0 {
+		if cost < 0 {
+			return invalidCost("Cost", cost, in.Type)
+		}
+		return nil
+	}
+	key := l.Key(in)
+	d, err := l.limiter.limiter.Consume(ctx, key, cost)
+	if err == nil && d.Allowed {
+		return ctx.Err()
+	}
+	q := request{key: key, cost: cost}
+	if err != nil {
+		d, err = l.consumeFallback(ctx, &q, nil, err)
+	}
+	_, err = l.conclude(ctx, &q, false, d, err)
+	return err
 }
 
 // A rateLimit is a limiter with its options.
@@ -113,6 +145,11 @@ func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (limi
 		return limit.Decision{}, err
 	}
 	d, err := l.instrumented(ctx, &q, chargeOnly)
+	return l.conclude(ctx, &q, chargeOnly, d, err)
+}
+
+// conclude returns what a decision means for the message.
+func (l *rateLimit) conclude(ctx context.Context, q *request, chargeOnly bool, d limit.Decision, err error) (limit.Decision, error) {
 	switch {
 	case ctx.Err() != nil:
 		return limit.Decision{}, ctx.Err()
@@ -121,7 +158,7 @@ func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (limi
 	case err != nil:
 		return limit.Decision{}, &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
 	case !d.Allowed && !chargeOnly:
-		return d, l.exceeded(&q, d)
+		return d, l.exceeded(q, d)
 	case d.Allowed && !l.DryRun:
 		return d, wait(ctx, d.RetryAfter)
 	}
@@ -208,14 +245,22 @@ func (l *rateLimit) jittered(retryAfter time.Duration) time.Duration {
 // overrides a denial. consume records the calls in o, which may be nil.
 func (l *rateLimit) consume(ctx context.Context, q *request, o *Observation) (limit.Decision, error) {
 	d, err := o.timed(ctx, l.limiter, q)
-	if err == nil || ctx.Err() != nil {
-		return d, err
+	if err == nil {
+		return d, nil
+	}
+	return l.consumeFallback(ctx, q, o, err)
+}
+
+// consumeFallback calls the fallback because the limiter has returned an error.
+func (l *rateLimit) consumeFallback(ctx context.Context, q *request, o *Observation, err error) (limit.Decision, error) {
+	if ctx.Err() != nil {
+		return limit.Decision{}, err
 	}
 	if l.OnError != nil {
 		l.OnError(err)
 	}
 	if l.fallback == nil {
-		return d, err
+		return limit.Decision{}, err
 	}
 	if o != nil {
 		o.Fallback = true

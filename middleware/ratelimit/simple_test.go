@@ -1,0 +1,89 @@
+package ratelimit_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+// A scriptedLimiter decides in this process, always alike.
+type scriptedLimiter struct {
+	decision limit.Decision
+	err      error
+	calls    []int64 // costs
+}
+
+func (l *scriptedLimiter) InProcess() {}
+
+func (l *scriptedLimiter) Consume(_ context.Context, _ limit.Key, cost int64) (limit.Decision, error) {
+	l.calls = append(l.calls, cost)
+	return l.decision, l.err
+}
+
+// TestNew_DecidesAlikeWithAndWithoutObserve compares the short path of limits without Observe with the
+// path of all others.
+func TestNew_DecidesAlikeWithAndWithoutObserve(t *testing.T) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	denied := limit.Decision{Limit: 3, RetryAfter: time.Second, Reason: limit.BurstExceeded, Policy: "p"}
+	for name, tt := range map[string]struct {
+		ctx      context.Context
+		limiter  scriptedLimiter
+		fallback *scriptedLimiter
+		cost     int64
+		policy   limit.FailurePolicy
+		want     string // what the error contains; "" if there is none
+	}{
+		"admitted":                    {limiter: scriptedLimiter{decision: limit.Decision{Allowed: true}}, cost: 2},
+		"denied":                      {limiter: scriptedLimiter{decision: denied}, cost: 2, want: "rate limit exceeded: 2 of 3, burst"},
+		"free":                        {limiter: scriptedLimiter{decision: denied}},
+		"negative cost":               {limiter: scriptedLimiter{decision: denied}, cost: -1, want: "Cost returned -1"},
+		"fails":                       {limiter: scriptedLimiter{err: errors.New("broken")}, cost: 1, want: "broken"},
+		"fails open":                  {limiter: scriptedLimiter{err: errors.New("broken")}, cost: 1, policy: limit.FailOpen},
+		"fallback admits":             {limiter: scriptedLimiter{err: errors.New("broken")}, fallback: &scriptedLimiter{decision: limit.Decision{Allowed: true}}, cost: 1},
+		"fallback denies":             {limiter: scriptedLimiter{err: errors.New("broken")}, fallback: &scriptedLimiter{decision: denied}, cost: 1, want: "rate limit exceeded: 1 of 3"},
+		"fallback fails":              {limiter: scriptedLimiter{err: errors.New("broken")}, fallback: &scriptedLimiter{err: errors.New("also broken")}, cost: 1, want: "also broken"},
+		"admitted, connection closed": {ctx: canceled, limiter: scriptedLimiter{decision: limit.Decision{Allowed: true}}, cost: 1, want: "context canceled"},
+		"denied, connection closed":   {ctx: canceled, limiter: scriptedLimiter{decision: denied}, cost: 1, want: "context canceled"},
+		"fails, connection closed":    {ctx: canceled, limiter: scriptedLimiter{err: errors.New("broken")}, cost: 1, policy: limit.FailOpen, want: "context canceled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tt.ctx == nil {
+				tt.ctx = t.Context()
+			}
+			run := func(observe func(ratelimit.Observation)) (err error, reported []string, calls []int64) {
+				limiter := tt.limiter
+				opts := ratelimit.Options{
+					Key:           ratelimit.KeyPerUserPerType,
+					Cost:          func(router.IngressContext) int64 { return tt.cost },
+					FailurePolicy: tt.policy,
+					OnError:       func(err error) { reported = append(reported, err.Error()) },
+					Observe:       observe,
+				}
+				if tt.fallback != nil {
+					fallback := *tt.fallback
+					opts.Fallback = &fallback
+				}
+				err = ratelimit.New(&limiter, &opts)(tt.ctx, router.IngressContext{Type: "SAY", ConnID: "c"})
+				return err, reported, limiter.calls
+			}
+			err, reported, calls := run(nil)
+			fullErr, fullReported, fullCalls := run(func(ratelimit.Observation) {})
+			assert.Equal(t, fullErr, err)
+			assert.Equal(t, fullReported, reported)
+			assert.Equal(t, fullCalls, calls)
+			if tt.want == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, tt.want)
+			}
+		})
+	}
+}
