@@ -1,6 +1,6 @@
 package router
 
-import "unsafe"
+import "reflect"
 
 // This file allocates a Context together with the message that will be decoded and with the reply of a
 // call. A Context may be retained, so it cannot come from a pool.
@@ -25,10 +25,7 @@ type replyContext[M, Reply Message] struct {
 const maxJoinedBytes = 256
 
 // isJoined reports whether values of a type are allocated with the Context.
-func isJoined[M Message]() bool {
-	var m M
-	return unsafe.Sizeof(m) <= maxJoinedBytes
-}
+func isJoined[M Message]() bool { return reflect.TypeFor[M]().Size() <= maxJoinedBytes }
 
 // newMessageContext returns a Context for a message without a reply of a known type.
 func newMessageContext[M Message]() *Context {

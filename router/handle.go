@@ -33,13 +33,14 @@ func (c *Conn) handle(in *incoming) {
 
 // mayStart reports whether a call that has waited must still be handled.
 func (c *Conn) mayStart(ctx *Context) bool {
-	switch deadline, ok := ctx.Deadline(); {
+	timeout := ctx.call.timeout
+	switch {
 	case c.ctx.Err() != nil:
 		if c.settleCall(ctx) {
 			c.recordCompleted(ctx.route.name, errors.Canceled)
 		}
 		return false
-	case ok && !time.Now().Before(deadline):
+	case timeout > 0 && time.Since(ctx.receivedAt) >= timeout: // reads only the monotonic clock
 		c.respondCall(ctx, nil, inspect(errDeadline, "").at("deadline"))
 		return false
 	default:

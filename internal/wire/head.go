@@ -23,13 +23,17 @@ type valid struct {
 //
 // If a long payload comes before meta, meta may stay unknown: see [Head.FindMeta].
 func ParseHead(data []byte) (Head, error) {
-	return parseHead(headParser{frame: data, whole: true, strict: true})
+	p := headParser{frame: data, whole: true, strict: true}
+	err := p.parse()
+	return p.head, err
 }
 
 // ParseHeadPrefix is [ParseHead] for the first part of an envelope. It returns an error if the part
 // ends before the type.
 func ParseHeadPrefix(prefix []byte) (Head, error) {
-	return parseHead(headParser{frame: prefix})
+	p := headParser{frame: prefix}
+	err := p.parse()
+	return p.head, err
 }
 
 // FindMeta reads meta if ParseHead has not, and reports whether it had to. It may have to scan the
@@ -56,27 +60,29 @@ type headParser struct {
 	invalid  error // the first error about either of them
 }
 
-func parseHead(p headParser) (Head, error) {
+// parse reads the head. p.head contains what could be read, also if parse returns an error.
+func (p *headParser) parse() error {
 	if len(p.frame) == 0 {
-		return Head{}, ErrEmpty
+		return ErrEmpty
 	}
 	i, err := p.frame.expect(0, '{')
 	if err != nil {
 		if i < len(p.frame) {
 			err = ErrNotObject
 		}
-		return Head{}, err
+		return err
 	}
 	err = p.members(i)
 	switch {
 	case p.invalid != nil:
-		err = p.invalid
+		return p.invalid
 	case p.head.Type != nil && (err == nil || !p.whole):
-		err = nil
+		return nil
 	case err == nil:
-		err = ErrNoType
+		return ErrNoType
+	default:
+		return err
 	}
-	return p.head, err
 }
 
 // members reads the members of the root object until the type and meta are known. i is the offset
@@ -180,7 +186,13 @@ func (p *headParser) readMeta(i int) (int, error) {
 
 // skipStrict is skip for a member of meta, and validates it if it is valid.
 func (p *headParser) skipStrict(i int) (int, error) {
-	end, err := p.frame.value(i, 2)
+	var end int
+	var err error
+	if i < len(p.frame) && (p.frame[i] == '{' || p.frame[i] == '[' || p.frame[i] == '"') {
+		end, err = p.frame.value(i, 2)
+	} else {
+		end, err = p.frame.scalar(i) // timestamp, usually
+	}
 	if err == nil {
 		if next := p.frame.space(end); next < len(p.frame) && (p.frame[next] == ',' || p.frame[next] == '}') {
 			return next, nil
