@@ -42,7 +42,7 @@ func encodeReply(ctx *Context) (*wsconn.Frame, error) {
 	head := wire.OutgoingHead{CorrelationID: ctx.correlationID, At: ctx.receivedAt.Add(time.Since(ctx.receivedAt))}
 	codec := ctx.conn.codec()
 	if codec == nil && ctx.call.replyState == replyJoined {
-		return encodePointer(ctx.reply, head)
+		return ctx.route.replyJSON.encodePointer(ctx.reply, head)
 	}
 	reply := ctx.Reply()
 	if reply == nil {
@@ -51,10 +51,9 @@ func encodeReply(ctx *Context) (*wsconn.Frame, error) {
 	return encodeWith(codec, reply, head)
 }
 
-// encodePointer encodes the message that m points to as JSON. The library would copy a message that
-// is not a pointer.
-func encodePointer(m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
-	e := encodingOf(reflect.TypeOf(m).Elem())
+// encodePointer encodes the message of the type that m points to. The library would copy a message
+// that is not a pointer.
+func (e *jsonEncoding) encodePointer(m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
 	if err := e.setType(&head, m); err != nil {
 		return nil, err
 	}

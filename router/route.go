@@ -65,6 +65,7 @@ type Route struct {
 	decode     func(codec Codec, payload []byte, into any) (any, error) // into the *M, or into a new one if that is nil; codec is nil for JSON
 	value      func(message any) Message                                // dereferences the pointer that decode returns
 	returned   func(place Message) Message                              // dereferences the pointer to the reply; nil without newReplyContext
+	replyJSON  *jsonEncoding                                            // of such a reply
 	noFields   bool                                                     // the payload may be absent
 	protocol   bool                                                     // the message is a call of the protocol, whose payload is always JSON
 	pointer    bool                                                     // M is a pointer type
@@ -286,7 +287,7 @@ func setType[M Message](rt *Route, rejectUnknown bool) {
 // withReply sets the fields that depend on the Reply of a call, and returns the route.
 func withReply[M, Reply Message](rt *Route) *Route {
 	if isJoined[M]() && isJoined[Reply]() {
-		rt.newContext, rt.returned = newReplyContext[M, Reply], returnedReply[Reply]
+		rt.newContext, rt.returned, rt.replyJSON = newReplyContext[M, Reply], returnedReply[Reply], encodingOf(reflect.TypeFor[Reply]())
 	}
 	return rt
 }
