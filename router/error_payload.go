@@ -59,13 +59,15 @@ func (l *LimitExceeded) payload() wire.ErrorPayload {
 		e.Code, e.Message = errors.FailedPrecondition, "the message costs more than the limit can ever allow"
 	}
 	payload := publicPayload(&e)
-	payload.Details = wire.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit, Reason: l.Reason}
+	payload.Details = &wire.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit, Reason: l.Reason} // the library would copy a value
 	return payload
 }
 
 // message returns the text for the client.
 func (k LimitKind) message() string {
 	switch k {
+	case LimitRate:
+		return "rate limit exceeded"
 	case LimitPayload:
 		return "message is too big"
 	case LimitConcurrency:
