@@ -1,6 +1,7 @@
 package router
 
 import (
+	"slices"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -126,7 +127,7 @@ func (rt *Route) decodePayload(codec Codec, payload []byte, into any) (any, erro
 	case codec == nil:
 		return nil, errors.InvalidField("payload", "is missing")
 	}
-	return rt.decode(codec, payload[:len(payload):len(payload)], into)
+	return rt.decode(codec, slices.Clip(payload), into)
 }
 
 // parse validates the envelope.

@@ -34,7 +34,7 @@ func TestNew_DecidesAlikeWithAndWithoutObserve(t *testing.T) {
 	cancel()
 	denied := limit.Decision{Limit: 3, RetryAfter: time.Second, Reason: limit.BurstExceeded, Policy: "p"}
 	for name, tt := range map[string]struct {
-		ctx      context.Context
+		closed   bool // the connection
 		limiter  scriptedLimiter
 		fallback *scriptedLimiter
 		cost     int64
@@ -50,15 +50,16 @@ func TestNew_DecidesAlikeWithAndWithoutObserve(t *testing.T) {
 		"fallback admits":             {limiter: scriptedLimiter{err: errors.New("broken")}, fallback: &scriptedLimiter{decision: limit.Decision{Allowed: true}}, cost: 1},
 		"fallback denies":             {limiter: scriptedLimiter{err: errors.New("broken")}, fallback: &scriptedLimiter{decision: denied}, cost: 1, want: "rate limit exceeded: 1 of 3"},
 		"fallback fails":              {limiter: scriptedLimiter{err: errors.New("broken")}, fallback: &scriptedLimiter{err: errors.New("also broken")}, cost: 1, want: "also broken"},
-		"admitted, connection closed": {ctx: canceled, limiter: scriptedLimiter{decision: limit.Decision{Allowed: true}}, cost: 1, want: "context canceled"},
-		"denied, connection closed":   {ctx: canceled, limiter: scriptedLimiter{decision: denied}, cost: 1, want: "context canceled"},
-		"fails, connection closed":    {ctx: canceled, limiter: scriptedLimiter{err: errors.New("broken")}, cost: 1, policy: limit.FailOpen, want: "context canceled"},
+		"admitted, connection closed": {closed: true, limiter: scriptedLimiter{decision: limit.Decision{Allowed: true}}, cost: 1, want: "context canceled"},
+		"denied, connection closed":   {closed: true, limiter: scriptedLimiter{decision: denied}, cost: 1, want: "context canceled"},
+		"fails, connection closed":    {closed: true, limiter: scriptedLimiter{err: errors.New("broken")}, cost: 1, policy: limit.FailOpen, want: "context canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tt.ctx == nil {
-				tt.ctx = t.Context()
+			ctx := t.Context()
+			if tt.closed {
+				ctx = canceled
 			}
-			run := func(observe func(ratelimit.Observation)) (err error, reported []string, calls []int64) {
+			run := func(observe func(ratelimit.Observation)) (reported []string, calls []int64, err error) {
 				limiter := tt.limiter
 				opts := ratelimit.Options{
 					Key:           ratelimit.KeyPerUserPerType,
@@ -71,11 +72,11 @@ func TestNew_DecidesAlikeWithAndWithoutObserve(t *testing.T) {
 					fallback := *tt.fallback
 					opts.Fallback = &fallback
 				}
-				err = ratelimit.New(&limiter, &opts)(tt.ctx, router.IngressContext{Type: "SAY", ConnID: "c"})
-				return err, reported, limiter.calls
+				err = ratelimit.New(&limiter, &opts)(ctx, router.IngressContext{Type: "SAY", ConnID: "c"})
+				return reported, limiter.calls, err
 			}
-			err, reported, calls := run(nil)
-			fullErr, fullReported, fullCalls := run(func(ratelimit.Observation) {})
+			reported, calls, err := run(nil)
+			fullReported, fullCalls, fullErr := run(func(ratelimit.Observation) {})
 			assert.Equal(t, fullErr, err)
 			assert.Equal(t, fullReported, reported)
 			assert.Equal(t, fullCalls, calls)
