@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
-// Only this file decodes and encodes payloads.
+// Only this file and json_methods.go decode and encode payloads.
 
 // rawJSON is JSON that has been encoded already.
 type rawJSON = jsonv2.Value
