@@ -90,15 +90,28 @@ const (
 	jobTakenOver
 )
 
-func (j *job) run() (again bool) {
+func (j *job) run(t Turn) (again bool) {
 	switch j.kind {
 	case jobReady:
-		return j.waiter.Ready(j.events)
+		return j.waiter.Ready(j.events, t)
 	case jobContinue:
-		return j.waiter.Continue(false)
+		return j.waiter.Continue(t)
 	default:
-		return j.waiter.TakenOver()
+		return j.waiter.TakenOver(t)
 	}
+}
+
+// A Turn is one call of a Waiter's method by a loop. The zero Turn is not that of a loop.
+type Turn struct {
+	loop       *loop
+	generation uint64
+}
+
+// Owned reports whether the goroutine of the call still owns the loop, so that TakenOver will be
+// called if it blocks. Another goroutine may have taken the loop over before the method has
+// begun.
+func (t Turn) Owned() bool {
+	return t.loop != nil && t.loop.state.Load() == t.generation<<phaseBits|handling
 }
 
 func newLoop() (*loop, error) {
@@ -202,10 +215,10 @@ func (l *loop) call(generation uint64, j job) (owns bool) {
 	if !l.armed.Load() {
 		l.arm()
 	}
-	again := j.run()
+	again := j.run(Turn{l, generation})
 	if !l.state.CompareAndSwap(generation<<phaseBits|handling, generation<<phaseBits|running) {
 		for again {
-			again = j.waiter.Continue(true)
+			again = j.waiter.Continue(Turn{})
 		}
 		return false
 	}

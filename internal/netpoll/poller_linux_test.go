@@ -29,7 +29,7 @@ type waiter struct {
 }
 
 // Ready implements netpoll.Waiter.
-func (w *waiter) Ready(e netpoll.Events) (again bool) {
+func (w *waiter) Ready(e netpoll.Events, _ netpoll.Turn) (again bool) {
 	if e&netpoll.Readable == 0 {
 		return false
 	}
@@ -38,10 +38,10 @@ func (w *waiter) Ready(e netpoll.Events) (again bool) {
 }
 
 // Continue implements netpoll.Waiter.
-func (w *waiter) Continue(bool) (again bool) { return w.more != nil && w.more() }
+func (w *waiter) Continue(netpoll.Turn) (again bool) { return w.more != nil && w.more() }
 
 // TakenOver implements netpoll.Waiter.
-func (w *waiter) TakenOver() (again bool) {
+func (w *waiter) TakenOver(netpoll.Turn) (again bool) {
 	w.takeover.Add(1)
 	return false
 }
@@ -322,7 +322,7 @@ type countingWaiter struct {
 }
 
 // Ready implements netpoll.Waiter.
-func (w *countingWaiter) Ready(e netpoll.Events) bool {
+func (w *countingWaiter) Ready(e netpoll.Events, _ netpoll.Turn) bool {
 	if e&netpoll.Readable == 0 || w.turn.Add(1) > 1 {
 		return false
 	}
@@ -352,7 +352,7 @@ func (w *countingWaiter) Ready(e netpoll.Events) bool {
 }
 
 // Continue implements netpoll.Waiter.
-func (w *countingWaiter) Continue(bool) bool { return w.Ready(netpoll.Readable) }
+func (w *countingWaiter) Continue(t netpoll.Turn) bool { return w.Ready(netpoll.Readable, t) }
 
 // TakenOver implements netpoll.Waiter.
-func (w *countingWaiter) TakenOver() bool { return w.Ready(netpoll.Readable) }
+func (w *countingWaiter) TakenOver(t netpoll.Turn) bool { return w.Ready(netpoll.Readable, t) }

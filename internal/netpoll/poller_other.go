@@ -17,5 +17,11 @@ func NewPoller() *Poller { return new(Poller) }
 // Loops returns 1.
 func (*Poller) Loops() int { return 1 }
 
+// A Turn is always the zero Turn.
+type Turn struct{}
+
+// Owned returns false.
+func (Turn) Owned() bool { return false }
+
 // Attach returns an error.
 func (*Poller) Attach(net.Conn, Waiter, *Socket) error { return errors.ErrUnsupported }

@@ -42,7 +42,7 @@ type signal struct {
 }
 
 // Ready implements netpoll.Waiter.
-func (s *signal) Ready(e netpoll.Events) bool {
+func (s *signal) Ready(e netpoll.Events, _ netpoll.Turn) bool {
 	select {
 	case s.events <- e:
 	default:
@@ -51,10 +51,10 @@ func (s *signal) Ready(e netpoll.Events) bool {
 }
 
 // Continue implements netpoll.Waiter.
-func (*signal) Continue(bool) bool { return false }
+func (*signal) Continue(netpoll.Turn) bool { return false }
 
 // TakenOver implements netpoll.Waiter.
-func (*signal) TakenOver() bool { return false }
+func (*signal) TakenOver(netpoll.Turn) bool { return false }
 
 // read waits for data.
 func (s *signal) read(t *testing.T, p []byte) (int, error) {

@@ -15,14 +15,13 @@ const (
 type Waiter interface {
 	// Ready handles events. If it returns true, Continue is called after other sockets have had
 	// their turn.
-	Ready(Events) (again bool)
+	Ready(Events, Turn) (again bool)
 
-	// Continue follows a Ready, Continue or TakenOver that has returned true. alone means that the
-	// loop has been taken over: Continue then runs on a goroutine of its own, and nothing takes over
-	// from it.
-	Continue(alone bool) (again bool)
+	// Continue follows a call that has returned true. After the loop has been taken over, it runs on
+	// a goroutine of its own, with the zero Turn, and nothing takes over from it.
+	Continue(Turn) (again bool)
 
-	// TakenOver is called, on the goroutine that has taken the loop over, while Ready or Continue
-	// runs or blocks.
-	TakenOver() (again bool)
+	// TakenOver is called, on the goroutine that has taken the loop over, while any of the methods
+	// runs or blocks, or before it has begun.
+	TakenOver(Turn) (again bool)
 }

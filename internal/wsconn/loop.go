@@ -80,7 +80,7 @@ func (c *Conn) Lend() bool {
 func (c *Conn) Reclaim() bool { return c.readState.CompareAndSwap(lent, reading) }
 
 // Ready implements [netpoll.Waiter].
-func (c *Conn) Ready(events netpoll.Events) (again bool) {
+func (c *Conn) Ready(events netpoll.Events, t netpoll.Turn) (again bool) {
 	if events&netpoll.Special != 0 {
 		c.sock.special.Store(true)
 	}
@@ -88,34 +88,36 @@ func (c *Conn) Ready(events netpoll.Events) (again bool) {
 		c.signalWritable()
 	}
 	if events&netpoll.Readable != 0 && c.signalReadable() {
-		return c.serve(true)
+		return c.serve(t)
 	}
 	return false
 }
 
 // Continue implements [netpoll.Waiter].
-func (c *Conn) Continue(alone bool) (again bool) { return c.serve(!alone) }
+func (c *Conn) Continue(t netpoll.Turn) (again bool) { return c.serve(t) }
 
 // TakenOver implements [netpoll.Waiter]. It writes what the blocked handler has queued, and reads
 // what follows the message of that handler: an abort, for example, or the answer that it waits for.
-func (c *Conn) TakenOver() (again bool) {
+func (c *Conn) TakenOver(t netpoll.Turn) (again bool) {
 	c.served.Store(false)
 	c.Flush()
 	if c.readState.CompareAndSwap(lent, reading) {
-		return c.serve(true)
+		return c.serve(t)
 	}
 	return false
 }
 
 // serve calls Handler.Serve and writes what has been queued meanwhile. The caller must have the
-// right to read. inLoop means that TakenOver is called if Serve blocks.
-func (c *Conn) serve(inLoop bool) (paused bool) {
+// right to read.
+func (c *Conn) serve(t netpoll.Turn) (paused bool) {
 	c.sock.fills = 0
-	c.served.Store(inLoop)
-	paused = c.handler.Serve()
-	if inLoop {
+	c.served.Store(true)
+	if !t.Owned() { // looked at after served is set, which TakenOver clears
 		c.served.Store(false)
+		c.Flush()
 	}
+	paused = c.handler.Serve()
+	c.served.Store(false)
 	c.Flush()
 	return paused
 }
@@ -239,7 +241,7 @@ func (c *Conn) interrupt() {
 	c.signalWritable()
 	if c.signalReadable() {
 		go func() {
-			for paused := c.serve(false); paused; paused = c.serve(false) {
+			for c.serve(netpoll.Turn{}) {
 			}
 		}()
 	}
