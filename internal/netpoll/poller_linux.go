@@ -45,7 +45,7 @@ func (p *Poller) Attach(conn net.Conn, w Waiter, s *Socket) error {
 	}
 	s.init(fd, conn.LocalAddr().Network() == "tcp")
 	index := p.next.Add(1) % uint32(len(p.groups))
-	if err := p.groups[index].add(s, w); err != nil {
+	if err := p.groups[index].add(s, w, readEvents|syscall.EPOLLOUT); err != nil {
 		return errors.Join(err, syscall.Close(fd))
 	}
 	s.index = uint8(index)
@@ -77,7 +77,7 @@ func duplicate(conn net.Conn) (fd int, err error) {
 }
 
 // add registers a socket with the group's loop, which it creates if there is none.
-func (g *group) add(s *Socket, w Waiter) error {
+func (g *group) add(s *Socket, w Waiter, events uint32) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.loop == nil {
@@ -88,10 +88,7 @@ func (g *group) add(s *Socket, w Waiter) error {
 		g.loop = l
 	}
 	s.group, s.loop, s.slot = g, g.loop, g.loop.slots.add(w)
-	event := syscall.EpollEvent{
-		Events: syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLPRI | syscall.EPOLLRDHUP | edgeTriggered,
-		Fd:     s.slot,
-	}
+	event := syscall.EpollEvent{Events: events, Fd: s.slot}
 	if err := syscall.EpollCtl(s.loop.fd, syscall.EPOLL_CTL_ADD, int(s.fd), &event); err != nil {
 		g.free(s)
 		return err
@@ -99,18 +96,24 @@ func (g *group) add(s *Socket, w Waiter) error {
 	return nil
 }
 
-const edgeTriggered = 1 << 31 // syscall.EPOLLET is negative
+const (
+	edgeTriggered = 1 << 31 // syscall.EPOLLET is negative
+	readEvents    = syscall.EPOLLIN | syscall.EPOLLPRI | syscall.EPOLLRDHUP | edgeTriggered
+)
 
-// remove undoes add.
-func (g *group) remove(s *Socket) {
+// unregister and release undo add.
+func (g *group) unregister(s *Socket) {
+	_ = syscall.EpollCtl(s.loop.fd, syscall.EPOLL_CTL_DEL, int(s.fd), nil)
+}
+
+// release releases the slot of a socket, and the loop with the last one.
+func (g *group) release(s *Socket) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_ = syscall.EpollCtl(s.loop.fd, syscall.EPOLL_CTL_DEL, int(s.fd), nil)
 	g.free(s)
 }
 
-// free releases the slot of a socket, and the loop with the last one. It must be called with the
-// lock held.
+// free is release with the lock held.
 func (g *group) free(s *Socket) {
 	if s.loop.slots.remove(s.slot) {
 		s.loop.close()

@@ -64,7 +64,8 @@ func (s *Socket) end() {
 // Close removes the socket from its loop and closes it, at the latest when all calls have
 // returned. It must be called once.
 func (s *Socket) Close() {
-	s.group.remove(s)
+	s.group.unregister(s)
+	s.group.release(s)
 	if s.calls.Add(socketClosed)&^socketAborted == socketClosed {
 		_ = syscall.Close(int(s.fd))
 	}

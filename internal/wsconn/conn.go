@@ -81,7 +81,7 @@ type Conn struct {
 
 	subprotocol string
 	deflates    bool // the client has agreed to compression
-	polled      bool // the socket is in an event loop, so that the connection can be parked
+	polled      bool // an event loop has the socket or watches it, so that the connection can be parked
 
 	frames frameReader // belongs to the goroutine with the right to read
 
@@ -137,6 +137,8 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Op
 	c.polled = opts.Engine.poller.Attach(c.sock.conn, c, &c.sock.raw) == nil
 	if c.polled {
 		c.sock.conn = nil
+	} else {
+		c.polled = c.watchTLS()
 	}
 	opts.Engine.timers.set(c, opts.PingInterval)
 	return c, nil

@@ -39,6 +39,15 @@ func (c *Conn) Park() ParkResult {
 		if c.frames.failed = c.readControls(); c.frames.failed != nil || s.chunk != nil {
 			return Busy
 		}
+		if t := s.tls(); t != nil && s.fills > 0 {
+			filled, err := c.drainTLS(t)
+			if err != nil {
+				return Busy // as below
+			}
+			if filled {
+				continue
+			}
+		}
 		if !s.emptied {
 			if s.fills > 0 && c.served.Load() {
 				return Paused

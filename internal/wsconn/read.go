@@ -168,6 +168,9 @@ func (c *Conn) end(err error) error {
 	case closedByPeer:
 		c.answerClose(peer)
 		c.awaitCloseWritten()
+		if c.sock.tls() != nil {
+			c.sock.closeWrite() // a TLS stream without close_notify is taken for an incomplete one
+		}
 		c.discardReceived()
 	case isViolation:
 		c.closeAndLinger(broken.code, broken.reason)

@@ -13,8 +13,8 @@ import (
 // needed: setting one costs more than the rest of a read or a write. Times are since
 // Engine.start.
 type socket struct {
-	conn net.Conn       // nil if the socket is in an event loop
-	raw  netpoll.Socket // if conn is nil
+	conn net.Conn       // nil if the socket is in an event loop; a *tlsConn if a loop only watches it
+	raw  netpoll.Socket // if conn is nil or a *tlsConn
 
 	// These belong to the goroutine with the right to read.
 	chunk     *netpoll.Buffer // what the last read has received; nil if it has been consumed
@@ -101,10 +101,13 @@ func (c *Conn) readConn(idle bool) error {
 	return nil
 }
 
-// tryFill reports whether something is unread. It does not wait. The next read returns an error
-// again.
+// tryFill reports whether something is unread. It does not wait, except for the rest of a TLS
+// record (see recordWait). The next read returns an error again.
 func (c *Conn) tryFill() (bool, error) {
 	s := &c.sock
+	if t := s.tls(); t != nil {
+		return c.tryFillTLS(t)
+	}
 	chunk := netpoll.NewBuffer(netpoll.ClassFor(c.opts.BufferBytes))
 	n, err := s.raw.Read(chunk.Bytes[:cap(chunk.Bytes)])
 	if n == 0 {
@@ -200,6 +203,10 @@ func (s *socket) closeWrite() {
 		s.raw.CloseWrite()
 		return
 	}
+	if t := s.tls(); t != nil {
+		t.endStream(&s.raw)
+		return
+	}
 	if half, ok := s.conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // on failure the peer sees the end when the socket is closed
 	}
@@ -210,6 +217,10 @@ func (s *socket) closeWrite() {
 func (s *socket) abort() {
 	if s.conn == nil {
 		s.raw.Abort()
+		return
+	}
+	if t := s.tls(); t != nil {
+		t.abort()
 		return
 	}
 	if secure, ok := s.conn.(interface{ NetConn() net.Conn }); ok {
@@ -223,6 +234,10 @@ func (s *socket) abort() {
 func (s *socket) close() {
 	if s.conn == nil {
 		s.raw.Close()
+		return
+	}
+	if t := s.tls(); t != nil {
+		t.close(&s.raw)
 		return
 	}
 	_ = s.conn.Close()

@@ -214,8 +214,10 @@ func (c *Conn) write(b *batch) {
 	switch {
 	case s.failed:
 		b.err = net.ErrClosed
-	case c.polled:
+	case s.conn == nil:
 		n, b.err = s.raw.Write(b.bytes[b.written:])
+	case c.polled:
+		n, b.err = c.tryWriteTLS(s.tls(), b.bytes, b.begun)
 	default:
 		n, b.err = c.writeConn(b.bytes, b.begun)
 	}
@@ -226,6 +228,9 @@ func (c *Conn) write(b *batch) {
 
 // writeRest waits for room until a batch is written, and then goes on with writeLoop.
 func (c *Conn) writeRest(b batch) {
+	if t := c.sock.tls(); t != nil {
+		c.writeWaitingTLS(t, &b)
+	}
 	for b.blocked {
 		if b.err = c.awaitWritable(time.Now().Add(c.opts.WriteTimeout)); b.err != nil {
 			c.sock.failed = true
