@@ -29,6 +29,7 @@ const maxConformanceBytes = 1 << 20
 type transport struct {
 	name     string
 	blocking bool // Read waits for the client; Park is not used
+	inline   bool // messages are handled on the goroutine of an event loop
 	secure   bool
 	maxBytes int                     // longer cases are left out, because they take too long
 	wrap     func(net.Conn) net.Conn // nil: the server reads the socket of the kernel
@@ -39,7 +40,11 @@ var transports = []transport{
 	{name: "TCP blocking", blocking: true},
 	{name: "wrapped", wrap: func(c net.Conn) net.Conn { return hidden{c} }},
 	{name: "wrapped byte by byte", maxBytes: 8 << 10, wrap: func(c net.Conn) net.Conn { return byteByByte{hidden{c}, bufio.NewReader(c)} }},
-	{name: "TLS", secure: true},
+	{name: "TCP inline", inline: true},
+	{name: "TLS parked", secure: true},
+	{name: "TLS blocking", secure: true, blocking: true},
+	{name: "TLS inline", secure: true, inline: true},
+	{name: "TLS wrapped", secure: true, wrap: func(c net.Conn) net.Conn { return hidden{c} }},
 }
 
 // hidden hides the type of a connection, as other wrappers do.
@@ -84,6 +89,13 @@ func (tr transport) serveEcho(t *testing.T) *httptest.Server {
 	var conns sync.WaitGroup
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conns.Add(1) // before the client can end the connection and the test
+		if tr.inline {
+			if err := serveInline(w, r, opts, echoOf, conns.Done); err != nil {
+				t.Error(err)
+				conns.Done()
+			}
+			return
+		}
 		c, err := wsconn.Accept(w, r, "", opts, newHandler())
 		if err != nil {
 			t.Error(err)
@@ -123,13 +135,18 @@ func (tr transport) echo(c *wsconn.Conn) {
 			return
 		case msg.Buffer == nil: // there were only control frames
 			continue
-		case msg.Binary:
-			_ = send(c, echoOfBinary(string(msg.Bytes)))
-		default:
-			_ = send(c, string(msg.Bytes))
 		}
+		_ = send(c, echoOf(msg))
 		msg.Release()
 	}
+}
+
+// echoOf returns the text that answers a message.
+func echoOf(msg wsconn.Message) string {
+	if msg.Binary {
+		return echoOfBinary(string(msg.Bytes))
+	}
+	return string(msg.Bytes)
 }
 
 // echoOfBinary returns the text that answers a binary message, because the server sends only
