@@ -421,16 +421,25 @@ func TestTLS_RegularCloseEndsWithCloseNotify(t *testing.T) {
 	}
 }
 
+// block sends until the kernel takes no more for a peer that does not read.
+func block(t *testing.T, c *wsconn.Conn) {
+	t.Helper()
+	for before := -1; before != pending(c); time.Sleep(50 * time.Millisecond) {
+		for pending(c) < 500_000 {
+			require.NoError(t, send(c, strings.Repeat("x", 50_000)))
+		}
+		before = pending(c)
+	}
+}
+
 func TestTLS_StuckPeerDelaysNoOther(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one loop, one flusher
 	forEachTLSVersion(t, func(t *testing.T, config *tls.Config) {
 		opts := options()
-		opts.CloseTimeout = 100 * time.Millisecond
+		opts.WriteTimeout, opts.CloseTimeout = time.Minute, 100*time.Millisecond
 		s := serveTLS(t, opts)
 		_, stuck := s.dial(t, config)
-		for pending(stuck) < 500_000 {
-			require.NoError(t, send(stuck, strings.Repeat("x", 50_000)))
-		}
+		block(t, stuck)
 		require.NoError(t, send(stuck, "short"))
 		p, c := s.dial(t, config)
 		for range 10 {
@@ -447,11 +456,14 @@ func TestTLS_StuckPeerDelaysNoOther(t *testing.T) {
 // TestTLS_ReadsWhileItsWriterWaits sends all messages before it reads the answers.
 func TestTLS_ReadsWhileItsWriterWaits(t *testing.T) {
 	opts := options()
-	opts.QueueBytes = 64 << 20
+	opts.WriteTimeout, opts.QueueBytes, opts.QueueMessages = time.Minute, 64<<20, 1<<20
 	s := serveTLS(t, opts)
-	p, _ := s.dial(t, &tls.Config{})
-	const messages = 400
-	payload := strings.Repeat("x", 30_000)
+	conn := dialTCP(t, s.addr)
+	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(64<<10))
+	require.NoError(t, conn.(*net.TCPConn).SetWriteBuffer(64<<10))
+	p, _ := s.upgrade(t, tls.Client(conn, &tls.Config{InsecureSkipVerify: true}))
+	const messages = 5000
+	payload := strings.Repeat("x", 3000) // less than maxTLSWriteNow
 	for range messages {
 		_, err := p.Write(clientFrame(fin|text, payload))
 		require.NoError(t, err)
@@ -469,9 +481,7 @@ func TestTLS_AbortEndsParkedAndStuckConnections(t *testing.T) {
 	c.Abort()
 	s.awaitEnd(t)
 	_, stuck := s.dial(t, &tls.Config{})
-	for pending(stuck) < 500_000 {
-		require.NoError(t, send(stuck, strings.Repeat("x", 50_000)))
-	}
+	block(t, stuck)
 	stuck.Abort()
 	s.awaitEnd(t)
 }
