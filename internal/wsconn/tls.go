@@ -139,7 +139,7 @@ func (c *Conn) readTLS(t *tlsConn, now time.Time) (bool, error) {
 		return false, t.err
 	}
 	s.fills = max(s.fills, s.fills+1)
-	s.accept(chunk, n)
+	c.accept(chunk, n)
 	return true, nil
 }
 
