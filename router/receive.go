@@ -80,7 +80,7 @@ func (c *Conn) rejectReceived(in *incoming, failed *inspectedError) {
 		in.release()
 		c.release()
 		if exits {
-			go c.serve()
+			c.ws.ServeElsewhere()
 		}
 	}()
 	c.rejectMessage(in, failed)

@@ -249,9 +249,15 @@ func (c *Conn) interrupt() {
 	c.sock.special.Store(true)
 	c.signalWritable()
 	if c.signalReadable() {
-		go func() {
-			for c.serve(netpoll.Turn{}) {
-			}
-		}()
+		c.ServeElsewhere()
 	}
+}
+
+// ServeElsewhere lets another goroutine, which is not that of an event loop, call Handler.Serve. The
+// caller loses the right to read.
+func (c *Conn) ServeElsewhere() {
+	go func() {
+		for c.serve(netpoll.Turn{}) {
+		}
+	}()
 }
