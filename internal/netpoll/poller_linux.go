@@ -45,7 +45,7 @@ func (p *Poller) Attach(conn net.Conn, w Waiter, s *Socket) error {
 	}
 	s.init(fd, conn.LocalAddr().Network() == "tcp")
 	index := p.next.Add(1) % uint32(len(p.groups))
-	if err := p.groups[index].add(s, w, readEvents|syscall.EPOLLOUT); err != nil {
+	if err := p.groups[index].add(s, w); err != nil {
 		return errors.Join(err, syscall.Close(fd))
 	}
 	s.index = uint8(index)
@@ -77,7 +77,7 @@ func duplicate(conn net.Conn) (fd int, err error) {
 }
 
 // add registers a socket with the group's loop, which it creates if there is none.
-func (g *group) add(s *Socket, w Waiter, events uint32) error {
+func (g *group) add(s *Socket, w Waiter) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.loop == nil {
@@ -88,7 +88,7 @@ func (g *group) add(s *Socket, w Waiter, events uint32) error {
 		g.loop = l
 	}
 	s.group, s.loop, s.slot = g, g.loop, g.loop.slots.add(w)
-	event := syscall.EpollEvent{Events: events, Fd: s.slot}
+	event := s.event()
 	if err := syscall.EpollCtl(s.loop.fd, syscall.EPOLL_CTL_ADD, int(s.fd), &event); err != nil {
 		g.free(s)
 		return err
@@ -96,10 +96,16 @@ func (g *group) add(s *Socket, w Waiter, events uint32) error {
 	return nil
 }
 
-const (
-	edgeTriggered = 1 << 31 // syscall.EPOLLET is negative
-	readEvents    = syscall.EPOLLIN | syscall.EPOLLPRI | syscall.EPOLLRDHUP | edgeTriggered
-)
+// event returns what the socket is registered for. Writable is always part of it, so that ReportAgain
+// is followed by an event.
+func (s *Socket) event() syscall.EpollEvent {
+	return syscall.EpollEvent{
+		Events: syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLPRI | syscall.EPOLLRDHUP | edgeTriggered,
+		Fd:     s.slot,
+	}
+}
+
+const edgeTriggered = 1 << 31 // syscall.EPOLLET is negative
 
 // unregister and release undo add.
 func (g *group) unregister(s *Socket) {

@@ -88,6 +88,20 @@ func (s *Socket) shutdown(how int) {
 	}
 }
 
+// ReportAgain makes the loop report again what the socket is ready for. It may be called at any time.
+func (s *Socket) ReportAgain() {
+	if !s.begin() {
+		return
+	}
+	defer s.end()
+	s.group.mu.Lock()
+	defer s.group.mu.Unlock()
+	if s.group.loop == s.loop { // otherwise the loop has been closed
+		event := s.event()
+		_ = syscall.EpollCtl(s.loop.fd, syscall.EPOLL_CTL_MOD, int(s.fd), &event) // fails if the socket has been removed
+	}
+}
+
 // Read returns how many bytes it has read into p, which must not be empty. 0 without an error
 // means that there are none yet.
 func (s *Socket) Read(p []byte) (int, error) {

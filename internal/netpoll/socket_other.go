@@ -20,6 +20,9 @@ func (*Socket) Abort() { panic("unreachable") }
 // CloseWrite is never called.
 func (*Socket) CloseWrite() { panic("unreachable") }
 
+// ReportAgain is never called.
+func (*Socket) ReportAgain() { panic("unreachable") }
+
 // Read is never called.
 func (*Socket) Read([]byte) (int, error) { panic("unreachable") }
 

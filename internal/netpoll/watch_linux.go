@@ -23,7 +23,7 @@ func (p *Poller) Watch(conn *net.TCPConn, w Waiter, s *Socket) error {
 		s.init(int(fd), true)
 		index := p.next.Add(1) % uint32(len(p.groups))
 		s.index = uint8(index)
-		err = p.groups[index].add(s, w, readEvents)
+		err = p.groups[index].add(s, w)
 	})
 	return errors.Join(controlErr, err)
 }

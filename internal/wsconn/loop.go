@@ -15,6 +15,7 @@ const (
 	waiting             // as reading, and the goroutine waits for the loop's signal
 	lent                // the goroutine runs a handler; any other one may take the right
 	parked              // no goroutine has the right; the loop takes it when something arrives
+	returned            // no goroutine has the right; the loop takes it at the next event
 )
 
 // ParkResult is what Park has done.
@@ -23,7 +24,7 @@ type ParkResult uint8
 // The results of Park.
 const (
 	Busy   ParkResult = iota // the caller must call Read: there is something to read, or the connection cannot be parked
-	Parked                   // Handler.Serve is called when there is something to read
+	Parked                   // Handler.Serve is called when there is something to read, or after other connections
 	Paused                   // Handler.Serve must return true, and is called again after other connections
 )
 
@@ -36,7 +37,14 @@ func (c *Conn) Park() ParkResult {
 	}
 	s := &c.sock
 	for {
-		if c.frames.failed = c.readControls(); c.frames.failed != nil || s.chunk != nil {
+		if c.frames.failed = c.readControls(); c.frames.failed != nil {
+			return Busy
+		}
+		if s.chunk != nil {
+			// Reading a message to its end may read more of the next ones.
+			if header, _ := wholeFrame(s.unread()); header == 0 && c.mustPause() {
+				return c.pause()
+			}
 			return Busy
 		}
 		if t := s.tls(); t != nil && s.fills > 0 {
@@ -49,8 +57,8 @@ func (c *Conn) Park() ParkResult {
 			}
 		}
 		if !s.emptied {
-			if s.fills > 0 && c.served.Load() {
-				return Paused
+			if c.mustPause() {
+				return c.pause()
 			}
 			filled, err := c.tryFill()
 			if err != nil {
@@ -66,6 +74,23 @@ func (c *Conn) Park() ParkResult {
 		}
 		c.readState.Store(reading)
 	}
+}
+
+// mustPause reports whether BufferBytes have been read and there may be more.
+func (c *Conn) mustPause() bool { return !c.sock.emptied && c.sock.fills > 0 }
+
+// pause ends reading although there may be more to read. A goroutine that does not run an event loop
+// returns the connection to its loop: if it read on, the loop would be run only when the scheduler
+// preempts that goroutine.
+func (c *Conn) pause() ParkResult {
+	if c.served.Load() {
+		return Paused
+	}
+	for !c.readState.CompareAndSwap(reading, returned) { // it is readingReady, and the next Park reads the socket
+		c.readState.Store(reading)
+	}
+	c.sock.raw.ReportAgain()
+	return Parked
 }
 
 // Lend lets another goroutine read while the caller, which has the right to read, runs a handler. That
@@ -96,7 +121,7 @@ func (c *Conn) Ready(events netpoll.Events, t netpoll.Turn) (again bool) {
 	if events&netpoll.Writable != 0 {
 		c.signalWritable()
 	}
-	if events&netpoll.Readable != 0 && c.signalReadable() {
+	if (events&netpoll.Readable != 0 || c.readState.Load() == returned) && c.signalReadable() {
 		return c.serve(t)
 	}
 	return false
@@ -135,7 +160,7 @@ func (c *Conn) serve(t netpoll.Turn) (paused bool) {
 // right to read.
 func (c *Conn) signalReadable() bool {
 	switch c.readState.Swap(readingReady) {
-	case parked, lent:
+	case parked, lent, returned:
 		c.sock.emptied = false
 		c.readState.Store(reading) // a signal that this overwrites is not lost: the next Park reads the socket first
 		return true
