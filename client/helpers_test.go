@@ -63,7 +63,7 @@ type testServer struct {
 	t    *testing.T
 	web  *httptest.Server
 	mu   sync.Mutex
-	open map[net.Conn]struct{}
+	open map[net.Conn]func() // that break them
 }
 
 func startServer(t *testing.T, opts *router.Options) *testServer {
@@ -72,13 +72,13 @@ func startServer(t *testing.T, opts *router.Options) *testServer {
 		opts = &router.Options{}
 	}
 	opts.Logger = slog.New(slog.DiscardHandler)
-	s := &testServer{Router: router.New(opts), t: t, open: map[net.Conn]struct{}{}}
+	s := &testServer{Router: router.New(opts), t: t, open: map[net.Conn]func(){}}
 	s.web = httptest.NewUnstartedServer(s.Router)
 	s.web.Config.ConnState = func(conn net.Conn, state http.ConnState) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if state == http.StateNew {
-			s.open[conn] = struct{}{}
+			s.open[conn] = shutdownFunc(conn)
 		}
 	}
 	t.Cleanup(func() { s.cut(); s.web.Close() })
@@ -90,12 +90,31 @@ func (s *testServer) start() { s.web.Start() }
 
 func (s *testServer) url() string { return strings.Replace(s.web.URL, "http", "ws", 1) }
 
+// shutdownFunc returns a function that breaks a connection, also when its descriptor has been
+// duplicated.
+func shutdownFunc(conn net.Conn) func() {
+	file, err := conn.(*net.TCPConn).File()
+	if err != nil {
+		return func() { _ = conn.Close() }
+	}
+	defer func() { _ = file.Close() }()
+	duplicate, err := net.FileConn(file)
+	if err != nil {
+		return func() { _ = conn.Close() }
+	}
+	return func() {
+		_ = duplicate.(*net.TCPConn).CloseRead()
+		_ = duplicate.(*net.TCPConn).CloseWrite()
+		_, _ = duplicate.Close(), conn.Close()
+	}
+}
+
 // cut closes all connections without a close frame.
 func (s *testServer) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for conn := range s.open {
-		_ = conn.Close()
+	for _, shutdown := range s.open {
+		shutdown()
 	}
 	clear(s.open)
 }
