@@ -18,8 +18,8 @@ func broadcast(cfg config) {
 		fmt.Printf("\nbroadcast: skipped, ulimit -n is %d and must be at least %d\n", files.Cur, need)
 		return
 	}
-	const rss, heap, cpu, last = "RSS bytes", "heap bytes", "CPU µs per delivery", "last delivery after ms"
-	results := newTable(fmt.Sprintf("%d idle connections, and a message of 200 bytes to all of them", broadcastConns), "%.2f", rss, heap, cpu, last)
+	const rss, heap, kernel, cpu, last = "RSS bytes", "heap bytes", "kernel bytes", "CPU µs per delivery", "last delivery after ms"
+	results := newTable(fmt.Sprintf("%d idle connections, and a message of 200 bytes to all of them", broadcastConns), "%.2f", rss, heap, kernel, cpu, last)
 	for range cfg.passes {
 		for _, c := range cfg.contenders {
 			p := start(c, setup{})
@@ -33,6 +33,7 @@ func broadcast(cfg config) {
 			if c.command == nil {
 				results.add(c.name, heap, (float64(after.Heap)-float64(before.Heap))/broadcastConns)
 			}
+			results.add(c.name, kernel, float64(after.Slab-before.Slab)/broadcastConns/2) // the other half is the client's
 			results.add(c.name, cpu, cpuMicros)
 			results.add(c.name, last, lastMillis)
 			s.close()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -45,25 +44,13 @@ func openIdle(c contender, conns int, how setup) (before, after Stats) {
 	defer p.stop()
 	first := exchange(p, c)
 	before = p.command("collect")
-	clients := make([]*client, conns)
-	const dialers = 16
-	var wg sync.WaitGroup
-	for d := range dialers {
-		wg.Go(func() {
-			for i := d; i < conns; i += dialers {
-				clients[i] = exchange(p, c)
-			}
-		})
-	}
-	wg.Wait()
+	clients := openConns(conns, func() *client { return exchange(p, c) })
 	time.Sleep(200 * time.Millisecond)
 	after = p.command("collect")
 	if path := os.Getenv("PROFILE"); path != "" {
 		p.command("heap " + path)
 	}
-	for _, cl := range append(clients, first) {
-		cl.close()
-	}
+	closeAll(append(clients, first))
 	return before, after
 }
 

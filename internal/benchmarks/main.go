@@ -33,7 +33,7 @@ func main() {
 	flag.IntVar(&distinct, "texts", distinct, "number of different requests; 1 sends the same text again and again")
 	flag.DurationVar(&measured, "time", measured, "duration of a measurement in the roundtrip, redis and history suites")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|idle|idletls|fanout|broadcast|latency|redis|history ...]")
+		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|idle|idletls|fanout|broadcast|latency|handshake|pings|presence|sessions|nodes|redis|history ...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -50,7 +50,7 @@ func main() {
 	}
 	suites := flag.Args()
 	if len(suites) == 0 {
-		suites = []string{"limiters", "roundtrip", "idle", "idletls", "fanout", "broadcast", "latency", "redis", "history"}
+		suites = []string{"limiters", "roundtrip", "idle", "idletls", "fanout", "broadcast", "latency", "handshake", "pings", "presence", "sessions", "nodes", "redis", "history"}
 	}
 	cfg := config{passes: *passes, contenders: findContenders(*only), conns: *conns, tlsConns: *tlsConns, cells: parseCells(*at)}
 	if os.Getenv(pinned) == "" {
@@ -65,13 +65,16 @@ func main() {
 	}
 	runOnSecondCore(suites)
 	raiseFileLimit()
-	if slices.ContainsFunc(suites, func(suite string) bool { return suite != "history" && suite != "redis" }) {
+	if slices.ContainsFunc(suites, func(suite string) bool { return !slices.Contains(ownSuites, suite) }) {
 		cfg.contenders = runnable(cfg.contenders)
 	}
 	for _, suite := range suites {
 		run(suite, cfg)
 	}
 }
+
+// ownSuites measure Penstock alone, or limiters and brokers, so they start no contender.
+var ownSuites = []string{"pings", "presence", "sessions", "nodes", "redis", "history"}
 
 func run(suite string, cfg config) {
 	switch suite {
@@ -87,6 +90,16 @@ func run(suite string, cfg config) {
 		broadcast(cfg)
 	case "latency":
 		latency(cfg)
+	case "handshake":
+		handshake(cfg)
+	case "pings":
+		pings(cfg)
+	case "presence":
+		presence(cfg)
+	case "sessions":
+		sessions(cfg)
+	case "nodes":
+		nodes(cfg)
 	case "history":
 		histories(cfg)
 	case "redis":
@@ -103,13 +116,17 @@ func findContenders(only string) []contender {
 	}
 	var found []contender
 	for name := range strings.SplitSeq(only, ",") {
-		i := slices.IndexFunc(contenders, func(c contender) bool { return c.name == name })
-		if i < 0 {
-			fatal(fmt.Errorf("unknown contender %q", name))
-		}
-		found = append(found, contenders[i])
+		found = append(found, find(contenders, name))
 	}
 	return found
+}
+
+func find(all []contender, name string) contender {
+	i := slices.IndexFunc(all, func(c contender) bool { return c.name == name })
+	if i < 0 {
+		fatal(fmt.Errorf("unknown contender %q", name))
+	}
+	return all[i]
 }
 
 func parseCells(list string) []cell {

@@ -12,9 +12,9 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -26,13 +26,14 @@ type Stats struct {
 	RSS        int64  // bytes
 	Heap       uint64 // bytes
 	Stack      uint64 // bytes
+	Slab       int64  // bytes of the kernel, of all processes
 	Goroutines int
 }
 
 // serveContender is the main function of a server process. It prints its address and then executes
 // commands from standard input, one per line.
 func serveContender(name string) {
-	c := findContenders(name)[0]
+	c := find(slices.Concat(contenders, variants), name)
 	handler, publish := c.serve()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
@@ -70,8 +71,7 @@ func serveContender(name string) {
 }
 
 func stats() Stats {
-	var usage syscall.Rusage
-	check(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	usage := ownUsage()
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	statm, err := os.ReadFile("/proc/self/statm")
@@ -84,6 +84,7 @@ func stats() Stats {
 		RSS:        pages * int64(os.Getpagesize()),
 		Heap:       mem.HeapAlloc,
 		Stack:      mem.StackInuse,
+		Slab:       slabBytes(),
 		Goroutines: runtime.NumGoroutine(),
 	}
 }
@@ -101,6 +102,7 @@ type process struct {
 type setup struct {
 	secure bool
 	procs  int // processors; 1 if it is 0, and the second one is the client's
+	env    []string
 }
 
 // start starts a contender's server, on the first core if the client is pinned to the second.
@@ -110,7 +112,7 @@ func start(c contender, how setup) *process {
 	if os.Getenv(pinned) != "" {
 		args = append([]string{"taskset", "-c", fmt.Sprint("0-", max(how.procs, 1)-1)}, args...)
 	}
-	environment := append(os.Environ(), "BENCHMARKS_PUBLISHED="+string(published))
+	environment := append(append(os.Environ(), "BENCHMARKS_PUBLISHED="+string(published)), how.env...)
 	if how.secure {
 		environment = append(environment, certificate+"="+newCertificate())
 	}

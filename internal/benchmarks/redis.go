@@ -136,7 +136,9 @@ func redisLimiters(cfg config) {
 	p50 := newTable("median latency, µs", "%.0f", columns...)
 	p99 := newTable("99th percentile latency, µs", "%.0f", columns...)
 	cpu := newTable("CPU of the Redis server per decision, µs", "%.2f", columns...)
+	own := newTable("CPU of the caller per decision, µs", "%.2f", columns...)
 	allocs := newTable("allocations per decision", "%.1f", columns...)
+	traffic := newTable("bytes to and from the Redis server per decision", "%.0f", columns...)
 	size := newTable("memory of the Redis server, bytes per key", "%.0f", "100,000 keys")
 	for range cfg.passes {
 		for _, peer := range redisPeers {
@@ -146,7 +148,9 @@ func redisLimiters(cfg config) {
 				p50.add(peer.name, c.name, r.p50Micros)
 				p99.add(peer.name, c.name, r.p99Micros)
 				cpu.add(peer.name, c.name, r.cpuMicros)
+				own.add(peer.name, c.name, r.ownMicros)
 				allocs.add(peer.name, c.name, r.allocs)
+				traffic.add(peer.name, c.name, r.bytes)
 			}
 			size.add(peer.name, "100,000 keys", redisBytesPerKey(addr, peer.make(addr, true)))
 		}
@@ -157,11 +161,13 @@ func redisLimiters(cfg config) {
 	p99.print()
 	cpu.print()
 	cpu.printRatios()
+	own.print()
 	allocs.print()
+	traffic.print()
 	size.print()
 }
 
-type redisResult struct{ perSecond, p50Micros, p99Micros, cpuMicros, allocs float64 }
+type redisResult struct{ perSecond, p50Micros, p99Micros, cpuMicros, ownMicros, allocs, bytes float64 }
 
 func decide(addr string, allow func(string) (bool, error), callers, keys int) redisResult {
 	client := goredisClient(addr)
@@ -183,6 +189,7 @@ func decide(addr string, allow func(string) (bool, error), callers, keys int) re
 	times := make([][]time.Duration, callers)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
+	bytesBefore, ownBefore := redisBytes(client), ownCPU()
 	cpuBefore, started := redisCPU(client), time.Now()
 	for n := range callers {
 		wg.Go(func() {
@@ -198,7 +205,7 @@ func decide(addr string, allow func(string) (bool, error), callers, keys int) re
 	time.Sleep(measured)
 	stop.Store(true)
 	wg.Wait()
-	elapsed, cpuAfter := time.Since(started), redisCPU(client)
+	elapsed, cpuAfter, ownAfter := time.Since(started), redisCPU(client), ownCPU()
 	runtime.ReadMemStats(&after)
 	all := slices.Concat(times...)
 	slices.Sort(all)
@@ -208,7 +215,9 @@ func decide(addr string, allow func(string) (bool, error), callers, keys int) re
 		p50Micros: float64(all[len(all)/2].Nanoseconds()) / 1000,
 		p99Micros: float64(all[len(all)*99/100].Nanoseconds()) / 1000,
 		cpuMicros: (cpuAfter - cpuBefore) * 1e6 / n,
+		ownMicros: (ownAfter - ownBefore) * 1e6 / n,
 		allocs:    float64(after.Mallocs-before.Mallocs) / n,
+		bytes:     (redisBytes(client) - bytesBefore) / n,
 	}
 }
 
@@ -229,6 +238,11 @@ func redisBytesPerKey(addr string, allow func(string) (bool, error)) float64 {
 	}
 	wg.Wait()
 	return (redisInfo(client, "memory", "used_memory") - before) / keys
+}
+
+// redisBytes returns how many bytes the Redis server has received and sent.
+func redisBytes(client *goredis.Client) float64 {
+	return redisInfo(client, "stats", "total_net_input_bytes") + redisInfo(client, "stats", "total_net_output_bytes")
 }
 
 func redisCPU(client *goredis.Client) float64 {
