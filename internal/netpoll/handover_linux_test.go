@@ -3,7 +3,9 @@
 package netpoll_test
 
 import (
+	"net"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -44,9 +46,10 @@ func TestTurn_IsOwnedUntilTheLoopIsTakenOver(t *testing.T) {
 	server, client := connect(t, "tcp")
 	w := &funcWaiter{}
 	ended := make(chan struct{})
+	owned := false
 	w.ready = func(turn netpoll.Turn) {
 		defer close(ended)
-		assert.True(t, turn.Owned() || w.takeover.Load() > 0)
+		owned = turn.Owned()
 		deadline := time.Now().Add(20 * time.Second)
 		for w.takeover.Load() == 0 && time.Now().Before(deadline) {
 			time.Sleep(time.Microsecond)
@@ -56,7 +59,80 @@ func TestTurn_IsOwnedUntilTheLoopIsTakenOver(t *testing.T) {
 	require.NoError(t, p.Attach(server, w, &w.socket))
 	write(t, client)
 	<-ended
+	assert.True(t, owned, "only a preemption after 10 ms takes the loop away before that")
 	assert.False(t, netpoll.Turn{}.Owned())
 	w.socket.Close()
+	requireLoopsEnd(t)
+}
+
+// TestLoop_NextMethodStartsAtOnceWhenOneBlocks counts how often other goroutines run between the
+// moment in which a method blocks and the start of the next one.
+func TestLoop_NextMethodStartsAtOnceWhenOneBlocks(t *testing.T) {
+	t.Run("one blocks", func(t *testing.T) { testHandOver(t, func(n int) bool { return n == 10 }) })
+	t.Run("all but the last block", func(t *testing.T) { testHandOver(t, func(n int) bool { return n < burst-1 }) })
+}
+
+const (
+	burst    = 64 // methods
+	counters = 10 // goroutines that only count
+
+	// maxCounted is far below the number of times that the goroutines run in 100 µs.
+	maxCounted = 5 * counters
+)
+
+// testHandOver makes as many sockets readable at the same time as there are methods. blocks says
+// which methods block, by the order in which they start.
+func testHandOver(t *testing.T, blocks func(n int) bool) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var counter, started atomic.Int64
+	var begins, ends [burst]atomic.Int64
+	release, all := make(chan struct{}), make(chan struct{})
+	p := netpoll.NewPoller()
+	waiters := make([]*funcWaiter, burst)
+	clients := make([]net.Conn, burst)
+	for i := range waiters {
+		w := &funcWaiter{}
+		w.ready = func(netpoll.Turn) {
+			n := int(started.Add(1)) - 1
+			begins[n].Store(counter.Load())
+			ends[n].Store(counter.Load())
+			if n == burst-1 {
+				close(all)
+			}
+			if blocks(n) {
+				<-release
+			}
+		}
+		server, client := connect(t, "tcp")
+		require.NoError(t, p.Attach(server, w, &w.socket))
+		waiters[i], clients[i] = w, client
+	}
+	var stop atomic.Bool
+	var counting sync.WaitGroup
+	for range counters {
+		counting.Go(func() {
+			for !stop.Load() {
+				counter.Add(1)
+				runtime.Gosched()
+			}
+		})
+	}
+	write(t, clients...)
+	select {
+	case <-all:
+	case <-time.After(20 * time.Second):
+		assert.Fail(t, "a method does not start", "%d of %d have started", started.Load(), burst)
+	}
+	stop.Store(true)
+	close(release)
+	counting.Wait()
+	for n := range burst - 1 {
+		if blocks(n) && !t.Failed() {
+			assert.LessOrEqual(t, begins[n+1].Load()-ends[n].Load(), int64(maxCounted), "between methods %d and %d", n, n+1)
+		}
+	}
+	for _, w := range waiters {
+		w.socket.Close()
+	}
 	requireLoopsEnd(t)
 }
