@@ -126,3 +126,142 @@ func TestServe_ContinuesAfterIngressExits(t *testing.T) {
 		})
 	}
 }
+
+// forEachProcs runs a test with event loops that share one processor, and with several loops.
+func forEachProcs(t *testing.T, test func(t *testing.T)) {
+	for _, procs := range []int{1, 2, 8} {
+		t.Run(fmt.Sprintf("GOMAXPROCS=%d", procs), func(t *testing.T) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+			test(t)
+		})
+	}
+}
+
+// Stall blocks its handler until the test ends it or the call is canceled.
+type Stall struct {
+	N int `json:"n"`
+}
+
+func (Stall) MessageType() string { return "STALL" }
+
+// stallCall encodes a call of Stall.
+func stallCall(n int) string {
+	return fmt.Sprintf(`{"type":"STALL","meta":{"correlationId":"%d"},"payload":{"n":%d}}`, n, n)
+}
+
+// newStallingRouter has the calls ECHO, which does not block, and STALL, which blocks until release is
+// closed. Both are serial or concurrent.
+func newStallingRouter(serial bool) (r *router.Router, release chan struct{}) {
+	r, release = router.New(nil), make(chan struct{})
+	routes := []*router.Route{
+		router.RPC(r, echo),
+		router.RPC(r, func(ctx *router.Context, m Stall) (Echoed, error) {
+			select {
+			case <-release:
+				return Echoed(m), nil
+			case <-ctx.Done():
+				return Echoed{}, ctx.Err()
+			}
+		}),
+	}
+	if serial {
+		for _, route := range routes {
+			route.Serial()
+		}
+	}
+	return r, release
+}
+
+func TestServe_BlockedHandlerDelaysNoOtherConnection(t *testing.T) {
+	forEachProcs(t, func(t *testing.T) {
+		const conns = 64
+		for _, blocked := range []int{0, conns / 2, conns - 1} {
+			r, release := newStallingRouter(false)
+			addr := listenOn(t, r, "tcp")
+			clients := make([]*segmentClient, conns)
+			for i := range clients {
+				clients[i] = dialSegments(t, "tcp", addr)
+			}
+			for i, c := range clients {
+				if i == blocked {
+					c.send(stallCall(i))
+				} else {
+					c.send(numberedCall(i))
+				}
+			}
+			for i, c := range clients {
+				if i != blocked {
+					c.requireReply(i)
+				}
+			}
+			close(release)
+			clients[blocked].requireReply(blocked)
+		}
+	})
+}
+
+// TestServe_RepliesLeaveBeforeNextHandlerReturns has a blocking call behind others in one segment.
+func TestServe_RepliesLeaveBeforeNextHandlerReturns(t *testing.T) {
+	forEachProcs(t, func(t *testing.T) {
+		for name, serial := range map[string]bool{"serial": true, "concurrent": false} {
+			t.Run(name, func(t *testing.T) {
+				r, release := newStallingRouter(serial)
+				c := dialSegments(t, "tcp", listenOn(t, r, "tcp"))
+				c.send(numberedCall(1), numberedCall(2), numberedCall(3), stallCall(4), numberedCall(5))
+				for n := 1; n <= 3; n++ {
+					c.requireReply(n)
+				}
+				if !serial {
+					c.requireReply(5)
+				}
+				close(release)
+				c.requireReply(4)
+				if serial {
+					c.requireReply(5)
+				}
+			})
+		}
+	})
+}
+
+// TestServe_ReadsBehindBlockedHandler has calls whose handlers block, and behind them, in the same
+// segment, their aborts and the answer to a call of the server.
+func TestServe_ReadsBehindBlockedHandler(t *testing.T) {
+	forEachProcs(t, func(t *testing.T) {
+		for name, serial := range map[string]bool{"serial": true, "concurrent": false} {
+			t.Run(name, func(t *testing.T) {
+				r, _ := newStallingRouter(serial)
+				addr := listenOn(t, r, "tcp")
+				for range 20 {
+					testReadsBehindBlockedHandler(t, r, dialSegments(t, "tcp", addr))
+				}
+			})
+		}
+	})
+}
+
+func testReadsBehindBlockedHandler(t *testing.T, r *router.Router, client *segmentClient) {
+	client.send(numberedCall(0))
+	client.requireReply(0)
+	conns := collect(r)
+	require.Len(t, conns, 1)
+	confirmed := confirm(t.Context(), conns[0])
+	call := client.next()
+	require.Equal(t, "CONFIRM", call.Type)
+	client.send(
+		numberedCall(1), stallCall(2), answer(call.Meta.CorrelationID, "CONFIRMED", `{"yes":true}`),
+		abortText("2"), stallCall(3), abortText("3"), numberedCall(4),
+	)
+	assert.Equal(t, Confirmed{Yes: true}, (<-confirmed).reply)
+	got := map[string]string{}
+	for range 4 {
+		f := client.next()
+		got[f.Type+" "+f.Meta.CorrelationID] = string(f.Payload)
+	}
+	assert.Contains(t, got["RPC_ERROR 2"], "CANCELLED", "%v", got)
+	assert.Contains(t, got["RPC_ERROR 3"], "CANCELLED", "%v", got)
+	assert.Contains(t, got, "ECHOED 1")
+	assert.Contains(t, got, "ECHOED 4")
+	require.NoError(t, client.Close())
+	require.Eventually(t, func() bool { return len(collect(r)) == 0 }, 10*time.Second, time.Millisecond)
+}
