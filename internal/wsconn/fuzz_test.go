@@ -223,51 +223,7 @@ func (s *stream) length(n byte) (uint64, error) {
 // FuzzRead sends arbitrary bytes, in one piece and in many, and compares the messages that
 // the server reads with those of the model.
 func FuzzRead(f *testing.F) {
-	mask := []byte{1, 2, 3, 4}
-	masked := func(first byte, payload string) []byte {
-		b := frame(first, payload)
-		key := b[len(b)-len(payload)-4:]
-		copy(key, mask)
-		for i := range payload {
-			key[4+i] ^= mask[i%4]
-		}
-		return b
-	}
-	hello := masked(fin|text, "hello")
-	for _, seed := range [][]byte{
-		hello,
-		slices.Concat(hello, masked(fin|binaryData, ""), masked(fin|text, strings.Repeat("x", 300)), hello),
-		slices.Concat(masked(text, "a"), masked(fin|ping, "?"), masked(continuation, ""), masked(fin|continuation, "b"), hello),
-		slices.Concat(masked(text, "a"), hello),
-		slices.Concat(masked(fin|continuation, "a"), hello),
-		slices.Concat(hello, masked(fin|closing, "\x03\xe8"), hello),
-		slices.Concat(hello, []byte{0x81, 0x05}, []byte("plain")),
-		slices.Concat(hello, []byte{0xc1, 0x80, 0, 0, 0, 0}, hello),
-		slices.Concat([]byte{0x81, 0x80 | 126, 0, 5, 0, 0, 0, 0}, []byte("short"), hello),
-		slices.Concat([]byte{0x81, 0x80 | 127, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0}, []byte("short"), hello),
-		slices.Concat(masked(fin|ping, strings.Repeat("p", 125)), masked(fin|pong, ""), hello[:len(hello)-1]),
-		slices.Concat(masked(ping, ""), hello),
-		slices.Concat(masked(fin|ping, "?"), masked(fin|pong, "!"), hello, masked(fin|ping, "?")),
-		slices.Concat(masked(text, "a"), masked(fin|continuation, "b"), []byte{0x81, 0x80 | 126, 0, 1, 0, 0, 0, 0, 'x'}, hello),
-		slices.Concat(masked(text, "a"), masked(fin|continuation, "b"), []byte{0x81, 0x80 | 127, 0, 0, 0, 0, 0, 0, 0, 125, 0, 0, 0, 0},
-			make([]byte, 100), hello, make([]byte, 14)),
-		slices.Concat(masked(fin|text, strings.Repeat("y", 17_000)), hello),
-		slices.Concat(hello, masked(fin|0x3, ""), hello),
-		slices.Concat(masked(fin|rsv1|text, deflated("hello hello hello")), hello, masked(fin|rsv1|text, deflated("bye"))),
-		slices.Concat(masked(rsv1|text, deflated("hello hello hello")[:5]), masked(fin|ping, ""), masked(fin|continuation, deflated("hello hello hello")[5:]), hello),
-		slices.Concat(masked(rsv1|text, "a"), masked(fin|rsv1|continuation, "b"), hello),
-		slices.Concat(masked(fin|rsv1|text, "\xf3\x48\xcd\xc9\xc9\x07\x00\x00"), hello), // RFC 7692, section 7.2.3.4
-		masked(fin|rsv1|text, strings.Repeat("\x03\x00", 20)),
-		slices.Concat(masked(text, "\xe2\x82"), masked(fin|ping, "?"), masked(fin|continuation, "\xac"), masked(fin|binaryData, "\xff"), hello),
-		slices.Concat(hello, masked(text, "\xe2"), masked(fin|continuation, "\x28"), hello),
-		slices.Concat(hello, masked(fin|text, "\xf0\x9f\x98"), hello),
-		slices.Concat(hello, masked(fin|rsv1|text, deflated("\xed\xa0\x80")), hello),
-		slices.Concat(hello, masked(fin|closing, "\x03\xed")),
-		slices.Concat(hello, masked(fin|closing, "\x03\xe8\xff")),
-		slices.Concat(hello, masked(fin|closing, ""), hello),
-		slices.Concat(hello, masked(fin|closing, "x"), hello),
-		slices.Concat(masked(fin|rsv1|text, ""), masked(fin|rsv1|text, "\x00"), masked(fin|rsv1|text, "\x01\x05\x00"), hello),
-	} {
+	for _, seed := range readSeeds() {
 		f.Add(seed, false)
 		f.Add(seed, true)
 	}
@@ -362,5 +318,54 @@ func exchange(t *testing.T, addr string, conns <-chan *wsconn.Conn, client []byt
 		}
 		messages = append(messages, described(string(msg.Bytes), msg.Binary))
 		msg.Release()
+	}
+}
+
+// readSeeds returns bytes that clients may send.
+func readSeeds() [][]byte {
+	mask := []byte{1, 2, 3, 4}
+	masked := func(first byte, payload string) []byte {
+		b := frame(first, payload)
+		key := b[len(b)-len(payload)-4:]
+		copy(key, mask)
+		for i := range payload {
+			key[4+i] ^= mask[i%4]
+		}
+		return b
+	}
+	hello := masked(fin|text, "hello")
+	return [][]byte{
+		hello,
+		slices.Concat(hello, masked(fin|binaryData, ""), masked(fin|text, strings.Repeat("x", 300)), hello),
+		slices.Concat(masked(text, "a"), masked(fin|ping, "?"), masked(continuation, ""), masked(fin|continuation, "b"), hello),
+		slices.Concat(masked(text, "a"), hello),
+		slices.Concat(masked(fin|continuation, "a"), hello),
+		slices.Concat(hello, masked(fin|closing, "\x03\xe8"), hello),
+		slices.Concat(hello, []byte{0x81, 0x05}, []byte("plain")),
+		slices.Concat(hello, []byte{0xc1, 0x80, 0, 0, 0, 0}, hello),
+		slices.Concat([]byte{0x81, 0x80 | 126, 0, 5, 0, 0, 0, 0}, []byte("short"), hello),
+		slices.Concat([]byte{0x81, 0x80 | 127, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0}, []byte("short"), hello),
+		slices.Concat(masked(fin|ping, strings.Repeat("p", 125)), masked(fin|pong, ""), hello[:len(hello)-1]),
+		slices.Concat(masked(ping, ""), hello),
+		slices.Concat(masked(fin|ping, "?"), masked(fin|pong, "!"), hello, masked(fin|ping, "?")),
+		slices.Concat(masked(text, "a"), masked(fin|continuation, "b"), []byte{0x81, 0x80 | 126, 0, 1, 0, 0, 0, 0, 'x'}, hello),
+		slices.Concat(masked(text, "a"), masked(fin|continuation, "b"), []byte{0x81, 0x80 | 127, 0, 0, 0, 0, 0, 0, 0, 125, 0, 0, 0, 0},
+			make([]byte, 100), hello, make([]byte, 14)),
+		slices.Concat(masked(fin|text, strings.Repeat("y", 17_000)), hello),
+		slices.Concat(hello, masked(fin|0x3, ""), hello),
+		slices.Concat(masked(fin|rsv1|text, deflated("hello hello hello")), hello, masked(fin|rsv1|text, deflated("bye"))),
+		slices.Concat(masked(rsv1|text, deflated("hello hello hello")[:5]), masked(fin|ping, ""), masked(fin|continuation, deflated("hello hello hello")[5:]), hello),
+		slices.Concat(masked(rsv1|text, "a"), masked(fin|rsv1|continuation, "b"), hello),
+		slices.Concat(masked(fin|rsv1|text, "\xf3\x48\xcd\xc9\xc9\x07\x00\x00"), hello), // RFC 7692, section 7.2.3.4
+		masked(fin|rsv1|text, strings.Repeat("\x03\x00", 20)),
+		slices.Concat(masked(text, "\xe2\x82"), masked(fin|ping, "?"), masked(fin|continuation, "\xac"), masked(fin|binaryData, "\xff"), hello),
+		slices.Concat(hello, masked(text, "\xe2"), masked(fin|continuation, "\x28"), hello),
+		slices.Concat(hello, masked(fin|text, "\xf0\x9f\x98"), hello),
+		slices.Concat(hello, masked(fin|rsv1|text, deflated("\xed\xa0\x80")), hello),
+		slices.Concat(hello, masked(fin|closing, "\x03\xed")),
+		slices.Concat(hello, masked(fin|closing, "\x03\xe8\xff")),
+		slices.Concat(hello, masked(fin|closing, ""), hello),
+		slices.Concat(hello, masked(fin|closing, "x"), hello),
+		slices.Concat(masked(fin|rsv1|text, ""), masked(fin|rsv1|text, "\x00"), masked(fin|rsv1|text, "\x01\x05\x00"), hello),
 	}
 }

@@ -193,4 +193,5 @@ func (c *Conn) closeAndLinger(code int, text string) {
 	for c.fillSocket(false) == nil {
 		c.sock.forget()
 	}
+	c.awaitCloseWritten() // the peer may have ended its direction and still read
 }
