@@ -43,13 +43,13 @@ func (s *Socket) Unwatch(conn *net.TCPConn) {
 // Readable reports whether a read returns at once: there is data, the end of the stream or an
 // error. An error that the kernel reports only once is returned.
 func (s *Socket) Readable() (bool, error) {
-	switch err := peekNow(uintptr(s.fd)); err { //nolint:errorlint // an errno is not wrapped
-	case nil:
+	switch errno := peekNow(uintptr(s.fd)); errno {
+	case 0:
 		return true, nil
 	case syscall.EAGAIN:
 		return false, nil
 	default:
-		return false, s.opError("read", err)
+		return false, s.opError("read", errno)
 	}
 }
 
@@ -57,17 +57,13 @@ func (s *Socket) Readable() (bool, error) {
 // buffer is free (man 2 poll, POLLOUT).
 func (s *Socket) Writable() bool { return writableNow(s.fd) }
 
-// peekNow returns nil if a read would return data or the end of the stream.
-func peekNow(fd uintptr) error {
+// peekNow returns 0 if a read would return data or the end of the stream.
+func peekNow(fd uintptr) syscall.Errno {
 	const flags = syscall.MSG_PEEK | syscall.MSG_DONTWAIT
 	var b [1]byte
 	for {
 		_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), flags, 0, 0)
-		switch errno {
-		case 0:
-			return nil
-		case syscall.EINTR:
-		default:
+		if errno != syscall.EINTR {
 			return errno
 		}
 	}

@@ -91,12 +91,9 @@ func (c *Conn) fillDecrypted(t *tlsConn) (bool, error) {
 	if t.drained || t.err != nil {
 		return false, t.err
 	}
-	_ = t.SetReadDeadline(longAgo) // as above
+	_ = t.SetReadDeadline(time.Unix(1, 0)) // in the past; if it fails, so does the read
 	return c.readTLS(t, time.Now())
 }
-
-// longAgo is a read deadline in the past.
-var longAgo = time.Unix(1, 0)
 
 // drainTLS reads what crypto/tls has received. If that is nothing, it sets emptied if there is
 // nothing in the kernel either.
@@ -179,7 +176,7 @@ func (c *Conn) extendWriteDeadline(t *tlsConn, now time.Time) {
 // close_notify (RFC 8446, section 6.1) unless that would have to wait.
 func (t *tlsConn) endStream(raw *netpoll.Socket) {
 	if raw.Writable() {
-		_ = t.Conn.CloseWrite() // on failure the peer sees the end without it
+		_ = t.CloseWrite() // on failure the peer sees the end without it
 	}
 	_ = t.tcp.CloseWrite()
 }
