@@ -9,16 +9,20 @@ package router
 //
 //   - open, then serve (conn_lifecycle.go): one goroutine calls OnOpen, then another one reads
 //     messages and runs stages 1 to 5. At most one goroutine reads a connection. While there
-//     is nothing to read, there is none: wsconn parks the connection and later calls c.resume,
-//     which starts serve on a goroutine of the shard's pool. If OnOpen rejects the connection,
+//     is nothing to read, there is none: wsconn parks the connection, and an event loop later calls
+//     serve on its own goroutine. If OnOpen rejects the connection,
 //     rejectAfterOpen reads instead until the connection is closed. A request that is rejected
 //     after the upgrade has no Conn: awaitClosed reads until its wsconn.Conn is closed.
-//   - c.messages (internal/executor): stages 6 and 7 run on the reading goroutine if there is
-//     nothing left to read, otherwise on a goroutine of the pool. One message at a time holds
-//     the turn; a concurrent route gives it up with Yield and keeps its goroutine.
+//   - c.messages (internal/executor): in an event loop, stages 6 and 7 run on the reading
+//     goroutine, which lends the right to read meanwhile (wsconn.Conn.Lend): if a handler blocks, the
+//     goroutine that takes the loop over reads on. Otherwise, and for routes with OwnGoroutine,
+//     they run on a goroutine of the pool. One message at a time holds the turn; a concurrent
+//     route gives it up with Yield and keeps its goroutine.
 //   - c.reports (conn_reports.go): a serial queue that calls OnLimitExceeded and
 //     OnBackpressure, on a goroutine of the pool, which exists only while a report waits.
-//   - the writer (internal/wsconn): exists only while frames are queued. It takes one batch at a
+//   - the writer (internal/wsconn): exists only while frames are queued. What an event loop queues for
+//     the connection that it serves, it writes itself; what others queue, a goroutine writes for many
+//     connections. The writer takes one batch at a
 //     time out of the queue; what it has taken does not count for the limits.
 //   - producers: any goroutine that calls SendWait or ProgressWait. It holds none of the locks below
 //     while it waits. Those that wait take turns in a channel, in order (internal/wsconn,

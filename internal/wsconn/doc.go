@@ -3,12 +3,15 @@
 // github.com/coder/websocket, which validates the opening handshake; every frame after
 // it is read and written here.
 //
-// Goroutines. One goroutine at a time reads a connection (Read and Park). At most one
-// writes it (writeLoop), and it lives only while something is queued. Frames reach the
-// writer through the queue, which Conn.mu guards; nothing else writes to the socket.
-// Conn.mu is the only lock of a connection, and no method of a [Handler] is called
-// under it.
+// Goroutines. One goroutine at a time has the right to read a connection (loop.go). At most one
+// writes it (writeLoop), and only while something is queued: the event loop that has served the
+// connection, the flusher of the loop (engine.go), or a goroutine that waits for a client that reads
+// slowly. Frames reach the writer through the queue, which Conn.mu guards; nothing else writes to the
+// socket. Conn.mu is the only lock of a connection; the locks of the [Engine] come after it, and no
+// method of a [Handler] is called under it.
 //
-// An idle connection may be parked: then it needs no goroutine, and an event loop
-// reports when there is something to read.
+// An idle connection is parked: it holds no goroutine, no buffer and no timer of its own, and an
+// event loop of internal/netpoll calls Handler.Serve when there is something to read. Where there are
+// no event loops, and for connections that are neither TCP, Unix nor TLS over TCP, a goroutine waits in
+// Read.
 package wsconn
