@@ -17,6 +17,7 @@ type Conn struct {
 	// Set before the connection is opened and read-only afterwards.
 	router *Router
 	ws     *wsconn.Conn
+	format format // of payloads; a publication reads only ws and format
 	id     string
 	ip     netip.Addr
 
@@ -31,7 +32,6 @@ type Conn struct {
 	reportQueue atomic.Pointer[reports] // nil until the first report
 	active      atomic.Int64            // references: the reader, each received message, each report; at 0 the connection ends
 	inFlight    atomic.Int32            // calls whose handlers have not returned
-	format      format                  // of payloads; read-only, like the fields at the top
 	rejected    bool                    // by OnOpen
 	spawn       bool                    // Route.spawn of the message that was queued last; belongs to the reading goroutine
 	left        bool                    // it cannot subscribe any more: the last reference is released; guarded by mu

@@ -75,41 +75,38 @@ var ErrClosed = errors.New("connection is closed")
 //
 // Lock order: Conn.mu comes before the locks of the Engine. Handler is called without Conn.mu.
 type Conn struct {
-	sock    socket
-	opts    *Options
-	handler Handler
-
-	subprotocol string
-	deflates    bool // the client has agreed to compression
-	polled      bool // an event loop has the socket or watches it, so that the connection can be parked
-
-	frames frameReader // belongs to the goroutine with the right to read
-
-	closing atomic.Bool // set under the lock
-	writing atomic.Bool // a goroutine runs writeLoop, or a flusher will; changed under the lock
-	served  atomic.Bool // Serve runs in an event loop, so that what is queued is written when Serve returns or blocks
-
+	// What a publication to many connections reads and writes comes first, in two cache lines.
+	opts         *Options
 	mu           sync.Mutex
-	queue        *sendQueue // frames that wait; nil if there are none
-	inFlight     *sendQueue // frames that are being written; nil if there are none
-	waits        *waits     // nil until a goroutine waits
-	closed       *closeInfo // nil until a close frame is queued or has arrived
-	peakBytes    int        // highest number that has waited in the queue
+	queue        *sendQueue  // frames that wait; nil if there are none
+	inFlight     *sendQueue  // frames that are being written; nil if there are none
+	waits        *waits      // nil until a goroutine waits
+	closing      atomic.Bool // set under the lock
+	writing      atomic.Bool // a goroutine runs writeLoop, or a flusher will; changed under the lock
+	served       atomic.Bool // Serve runs in an event loop, so that what is queued is written when Serve returns or blocks
+	deflates     bool        // the client has agreed to compression; read-only
+	polled       bool        // an event loop has the socket or watches it, so that the connection can be parked; read-only
+	high         bool        // more than half full, and not less than a quarter full since then
+	closeWritten bool        // the close frame has been written
+	peakBytes    int         // highest number that has waited in the queue
+	handler      Handler
+	sock         socket
+
 	peakMessages int32
 	lowered      uint16        // how often high has become false; it may overflow
-	high         bool          // more than half full, and not less than a quarter full since then
-	closeWritten bool          // the close frame has been written
 	halfClose    bool          // close the writing direction behind the close frame
 	aborted      bool          // by Abort
 	released     bool          // by Release
+	closed       *closeInfo    // nil until a close frame is queued or has arrived
 	pingedAt     time.Duration // since Engine.start; 0 if no pong is awaited
 	timerPlace   int32         // in the timerQueue, whose lock guards it; 0 if the connection is not there
+	subprotocol  string
 
+	frames     frameReader  // belongs to the goroutine with the right to read
 	readState  atomic.Int32 // see the constants
 	writeState atomic.Int32
-
-	waiting  atomic.Bool  // Read waits for the peer
-	lastSeen atomic.Int64 // when the peer last sent data, in nanoseconds since Engine.start
+	waiting    atomic.Bool  // Read waits for the peer
+	lastSeen   atomic.Int64 // when the peer last sent data, in nanoseconds since Engine.start
 }
 
 // A closeInfo describes the close frame that was sent or received first.
