@@ -208,11 +208,12 @@ func TestServe_RepliesLeaveBeforeNextHandlerReturns(t *testing.T) {
 				r, release := newStallingRouter(serial)
 				c := dialSegments(t, "tcp", listenOn(t, r, "tcp"))
 				c.send(numberedCall(1), numberedCall(2), numberedCall(3), stallCall(4), numberedCall(5))
-				for n := 1; n <= 3; n++ {
+				for n := 1; serial && n <= 3; n++ {
 					c.requireReply(n)
 				}
 				if !serial {
-					c.requireReply(5)
+					got := []string{c.next().Meta.CorrelationID, c.next().Meta.CorrelationID, c.next().Meta.CorrelationID, c.next().Meta.CorrelationID}
+					require.ElementsMatch(t, []string{"1", "2", "3", "5"}, got)
 				}
 				close(release)
 				c.requireReply(4)
@@ -221,6 +222,27 @@ func TestServe_RepliesLeaveBeforeNextHandlerReturns(t *testing.T) {
 				}
 			})
 		}
+	})
+}
+
+// TestServe_RepliesLeaveWhileIngressBlocks has a message behind the calls whose ingress function
+// blocks, so that nothing else reads the connection.
+func TestServe_RepliesLeaveWhileIngressBlocks(t *testing.T) {
+	forEachProcs(t, func(t *testing.T) {
+		r, release := newStallingRouter(false)
+		r.UseIngress(func(_ context.Context, in router.IngressContext) error {
+			if in.Type == (Stall{}).MessageType() {
+				<-release
+			}
+			return nil
+		})
+		c := dialSegments(t, "tcp", listenOn(t, r, "tcp"))
+		c.send(numberedCall(1))
+		c.requireReply(1)
+		c.send(numberedCall(2), stallCall(3))
+		c.requireReply(2)
+		close(release)
+		c.requireReply(3)
 	})
 }
 

@@ -117,6 +117,9 @@ func FuzzRead_LikeCoder(f *testing.F) {
 		}
 		otherCode := deliver(t, strings.TrimPrefix(coder.URL, "http://"), client, inflates, rand.New(rand.NewPCG(seed, 0)))
 		want := <-other
+		if otherCode == 0 && len(want) == len(got)+1 {
+			want = want[:len(got)] // it takes the end of the stream for the end of a message
+		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("read %q, but coder/websocket reads %q and the model %q", got, want, model)
 		}
