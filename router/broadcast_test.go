@@ -52,7 +52,7 @@ func TestPublish_ReachesManySubscribers(t *testing.T) {
 	})
 }
 
-// TestPublish_ReachesManyFollowers publishes to more followers than are looked at together, beside a
+// TestPublish_ReachesManyFollowers publishes to more followers than are looked at together, and to a
 // subscriber without positions.
 func TestPublish_ReachesManyFollowers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// fairness measures the latency of many quiet connections beside one that sends as fast as it can.
+// fairness measures the latency of many quiet connections while another one sends as fast as it can.
 func fairness(cfg config) {
 	columns := []string{"p50", "p99", "max"}
 	alone := newTable("1,000 connections, of which one sends a request every millisecond: latency, µs", "%.0f", columns...)
-	beside := newTable("the same beside a connection that sends without pause", "%.0f", columns...)
+	during := newTable("the same while another connection sends without pause", "%.0f", columns...)
 	flooded := newTable("requests of that connection that are answered, thousands per second", "%.0f", "rate")
 	for range cfg.passes {
 		for _, c := range cfg.contenders {
@@ -24,7 +24,7 @@ func fairness(cfg config) {
 			var before, after int
 			f.query("", &before)
 			started := time.Now()
-			add(beside, c, b.oneByOne(c))
+			add(during, c, b.oneByOne(c))
 			f.query("", &after)
 			flooded.add(c.name, "rate", float64(after-before)/1000/time.Since(started).Seconds())
 			f.stop()
@@ -33,8 +33,8 @@ func fairness(cfg config) {
 		}
 	}
 	alone.print()
-	beside.print()
-	beside.printRatios()
+	during.print()
+	during.printRatios()
 	flooded.print()
 }
 

@@ -33,7 +33,7 @@ func (p *Poller) Watch(conn *net.TCPConn, w Waiter, s *Socket) error {
 func (s *Socket) Unwatch(conn *net.TCPConn) {
 	raw, err := conn.SyscallConn()
 	if err == nil {
-		// If somebody else has closed the connection, the kernel has removed it from the epoll instance,
+		// If other code has closed the connection, the kernel has removed it from the epoll instance,
 		// and Control fails.
 		_ = raw.Control(func(fd uintptr) { s.group.unregister(s) })
 	}
