@@ -35,8 +35,8 @@ fuzz: ## every fuzz target for FUZZTIME each
 	  done; done; done
 
 STRESSTIME := 5m
-stress: ## a router against misbehaving clients, and limiters on a failing Redis, for STRESSTIME each
-	go test -race -count=1 -v -timeout 0 ./internal/stress -stress.duration $(STRESSTIME)
+stress: ## a router against misbehaving clients and against 2,000 busy ones, and limiters on a failing Redis, for STRESSTIME each
+	go test -race -count=1 -v -timeout 0 ./internal/stress -stress.duration $(STRESSTIME) -stress.conns 2000
 	go test -race -count=1 -v -timeout 0 ./adapters/redis -run TestLimiter_Chaos -chaos.duration $(STRESSTIME)
 
 faults: ## node processes on a real Redis with injected faults; writes the table of docs/guides/scaling.md
