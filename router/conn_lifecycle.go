@@ -85,11 +85,14 @@ type messageQueue Conn
 // RunJob handles a message.
 func (q *messageQueue) RunJob(in *incoming) { (*Conn)(q).handle(in) }
 
-// BeforeNext lets the answers to earlier messages leave before the next handler runs.
-func (q *messageQueue) BeforeNext() { q.ws.Wake() }
-
-// AfterLast writes the answers.
-func (q *messageQueue) AfterLast() { q.ws.Flush() }
+// AfterJob writes the answers, on another goroutine if the next handler must run.
+func (q *messageQueue) AfterJob(next bool) {
+	if next {
+		q.ws.Wake()
+	} else {
+		q.ws.Flush()
+	}
+}
 
 // JobBytes returns how much memory a message takes.
 func (q *messageQueue) JobBytes(in *incoming) int64 { return in.memory() }

@@ -37,11 +37,8 @@ type reportOwner struct{}
 // RunJob calls a report.
 func (reportOwner) RunJob(report reportFunc) { report() }
 
-// BeforeNext does nothing.
-func (reportOwner) BeforeNext() {}
-
-// AfterLast does nothing.
-func (reportOwner) AfterLast() {}
+// AfterJob does nothing.
+func (reportOwner) AfterJob(bool) {}
 
 // JobBytes returns 0.
 func (reportOwner) JobBytes(reportFunc) int64 { return 0 }

@@ -5,5 +5,5 @@
 // A job that calls Yield keeps its goroutine and lets another one take the next job.
 //
 // Lock order. SerialQueue's lock comes before Pool's, before ByteBudget's and before what
-// BeforeNext locks. No lock is held while a job runs.
+// Owner.AfterJob locks. No lock is held while a job runs.
 package executor

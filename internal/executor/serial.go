@@ -28,11 +28,9 @@ type Owner[T any] interface {
 	// RunJob runs a job.
 	RunJob(T)
 
-	// BeforeNext is called, with the queue's lock, before another job follows on the same goroutine.
-	BeforeNext()
-
-	// AfterLast is called when no job follows on the same goroutine.
-	AfterLast()
+	// AfterJob is called after a job. If another one follows on the same goroutine, next is set and
+	// the queue's lock is held.
+	AfterJob(next bool)
 
 	// JobBytes returns the size of a job. It is always the same for one job.
 	JobBytes(T) int64
@@ -223,11 +221,11 @@ func (q *SerialQueue[T]) Run() {
 			q.blocked = false
 		}
 		if q.waiting() > 0 {
-			q.Owner.BeforeNext()
+			q.Owner.AfterJob(true)
 		}
 	}
 	q.mu.Unlock()
-	q.Owner.AfterLast()
+	q.Owner.AfterJob(false)
 }
 
 // Yield lets the next job start concurrently with the one that calls it. A job may call it
@@ -248,7 +246,7 @@ func (q *SerialQueue[T]) abandon(turn uint64) {
 	}
 	q.startNext()
 	q.mu.Unlock()
-	q.Owner.AfterLast()
+	q.Owner.AfterJob(false)
 }
 
 // keptCapacity is how many jobs an idle queue keeps memory for.

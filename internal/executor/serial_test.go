@@ -24,27 +24,19 @@ func newQueue(maxWaiting int) *executor.SerialQueue[func()] {
 
 // An owner calls functions, which may be nil, except run.
 type owner[T any] struct {
-	run        func(T)
-	beforeNext func()
-	afterLast  func()
-	size       func(T) int64
-	ended      <-chan struct{}
+	run      func(T)
+	afterJob func(next bool)
+	size     func(T) int64
+	ended    <-chan struct{}
 }
 
 // RunJob implements executor.Owner.
 func (o *owner[T]) RunJob(job T) { o.run(job) }
 
-// BeforeNext implements executor.Owner.
-func (o *owner[T]) BeforeNext() {
-	if o.beforeNext != nil {
-		o.beforeNext()
-	}
-}
-
-// AfterLast implements executor.Owner.
-func (o *owner[T]) AfterLast() {
-	if o.afterLast != nil {
-		o.afterLast()
+// AfterJob implements executor.Owner.
+func (o *owner[T]) AfterJob(next bool) {
+	if o.afterJob != nil {
+		o.afterJob(next)
 	}
 }
 
@@ -155,7 +147,11 @@ func TestSerialQueue_GoexitDoesNotStopTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(10)
 		var ended atomic.Int64
-		ownerOf(q).afterLast = func() { ended.Add(1) }
+		ownerOf(q).afterJob = func(next bool) {
+			if !next {
+				ended.Add(1)
+			}
+		}
 		var j journal
 		q.EnqueueWait(func() {
 			q.EnqueueNow(j.entry(1))
@@ -178,7 +174,13 @@ func TestSerialQueue_CallsHooksBetweenAndAfterJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(10)
 		var j journal
-		ownerOf(q).beforeNext, ownerOf(q).afterLast = func() { j.add(-1) }, func() { j.add(-2) }
+		ownerOf(q).afterJob = func(next bool) {
+			if next {
+				j.add(-1)
+			} else {
+				j.add(-2)
+			}
+		}
 		q.Enqueue(j.entry(1), time.Time{})
 		q.Enqueue(j.entry(2), time.Time{})
 		q.Enqueue(j.entry(3), time.Time{})

@@ -197,7 +197,7 @@ func (l *loop) lead(generation uint64) {
 		if !l.vacated {
 			continue
 		}
-		l.state.Store(generation<<phaseBits | vacant)
+		l.state.Store(generation << phaseBits) // vacant is 0
 		if l.armed.Load() {
 			return
 		}

@@ -110,13 +110,13 @@ func (s *Socket) Read(p []byte) (int, error) {
 	}
 	defer s.end()
 	n, err := recvNow(uintptr(s.fd), p)
-	switch err { //nolint:errorlint // an errno is not wrapped
+	switch err {
 	case nil:
 		if n == 0 {
 			return 0, io.EOF
 		}
 		return n, nil
-	case syscall.EAGAIN:
+	case syscall.EAGAIN: //nolint:errorlint // an errno is not wrapped
 		return 0, nil
 	default:
 		return 0, s.opError("read", err)
@@ -137,10 +137,10 @@ func (s *Socket) Write(p []byte) (n int, err error) {
 	defer s.end()
 	for n < len(p) {
 		sent, err := sendNow(uintptr(s.fd), p[n:min(len(p), n+MaxBufferBytes)])
-		switch err { //nolint:errorlint // an errno is not wrapped
+		switch err {
 		case nil:
 			n += sent
-		case syscall.EAGAIN:
+		case syscall.EAGAIN: //nolint:errorlint // an errno is not wrapped
 			return n, nil
 		default:
 			return n, s.opError("write", err)

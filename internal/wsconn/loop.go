@@ -2,6 +2,7 @@ package wsconn
 
 import (
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/internal/netpoll"
@@ -173,22 +174,27 @@ func (c *Conn) signalReadable() bool {
 // awaitReadable waits until something may have arrived, but not longer than until deadline, unless
 // that is the zero Time: then it returns os.ErrDeadlineExceeded.
 func (c *Conn) awaitReadable(deadline time.Time) error {
-	readable := c.prepareWait().readable
-	if !c.readState.CompareAndSwap(reading, waiting) {
-		c.readState.Store(reading)
+	return await(&c.readState, c.prepareWait().readable, deadline)
+}
+
+// await waits for a signal, unless there was one since the last wait. state is a readState in which
+// the caller has the right to read, or a writeState.
+func await(state *atomic.Int32, signal <-chan struct{}, deadline time.Time) error {
+	if !state.CompareAndSwap(reading, waiting) {
+		state.Store(reading)
 		return nil
 	}
 	expired, stop := after(deadline)
 	defer stop()
 	select {
-	case <-readable:
+	case <-signal:
 	case <-expired:
-		if c.readState.CompareAndSwap(waiting, reading) {
+		if state.CompareAndSwap(waiting, reading) {
 			return os.ErrDeadlineExceeded
 		}
-		<-readable
+		<-signal
 	}
-	c.readState.Store(reading)
+	state.Store(reading)
 	return nil
 }
 
@@ -219,11 +225,11 @@ func (c *Conn) lockedWaits() *waits {
 	return c.waits
 }
 
-// States of Conn.writeState.
+// States of Conn.writeState, with the values of those of Conn.readState.
 const (
-	writeIdle    = iota
-	writeReady   // since the last wait there may have been room
-	writeWaiting // a goroutine waits for the loop's signal
+	writeIdle    = reading
+	writeReady   = readingReady // since the last wait there may have been room
+	writeWaiting = waiting      // a goroutine waits for the loop's signal
 )
 
 // signalWritable notes that there may be room to write.
@@ -236,23 +242,7 @@ func (c *Conn) signalWritable() {
 // awaitWritable waits until there may be room to write, but not longer than until deadline: then it
 // returns os.ErrDeadlineExceeded. It is for the writing goroutine.
 func (c *Conn) awaitWritable(deadline time.Time) error {
-	writable := c.prepareWait().writable
-	if !c.writeState.CompareAndSwap(writeIdle, writeWaiting) {
-		c.writeState.Store(writeIdle)
-		return nil
-	}
-	expired, stop := after(deadline)
-	defer stop()
-	select {
-	case <-writable:
-	case <-expired:
-		if c.writeState.CompareAndSwap(writeWaiting, writeIdle) {
-			return os.ErrDeadlineExceeded
-		}
-		<-writable
-	}
-	c.writeState.Store(writeIdle)
-	return nil
+	return await(&c.writeState, c.prepareWait().writable, deadline)
 }
 
 // after returns a channel that receives at a time, or nil for the zero Time, and a function that
