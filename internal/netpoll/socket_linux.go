@@ -88,18 +88,15 @@ func (s *Socket) shutdown(how int) {
 	}
 }
 
-// ReportAgain makes the loop report again what the socket is ready for. It may be called at any time.
-func (s *Socket) ReportAgain() {
+// ReportAgain makes the loop report again what the socket is ready for. It must not follow Close or
+// Unwatch, and returns false after Abort.
+func (s *Socket) ReportAgain() bool {
 	if !s.begin() {
-		return
+		return false
 	}
 	defer s.end()
-	s.group.mu.Lock()
-	defer s.group.mu.Unlock()
-	if s.group.loop == s.loop { // otherwise the loop has been closed
-		event := s.event()
-		_ = syscall.EpollCtl(s.loop.fd, syscall.EPOLL_CTL_MOD, int(s.fd), &event) // fails if the socket has been removed
-	}
+	event := s.event()
+	return syscall.EpollCtl(s.loop.fd, syscall.EPOLL_CTL_MOD, int(s.fd), &event) == nil
 }
 
 // Read returns how many bytes it has read into p, which must not be empty. 0 without an error

@@ -21,7 +21,7 @@ func (*Socket) Abort() { panic("unreachable") }
 func (*Socket) CloseWrite() { panic("unreachable") }
 
 // ReportAgain is never called.
-func (*Socket) ReportAgain() { panic("unreachable") }
+func (*Socket) ReportAgain() bool { panic("unreachable") }
 
 // Read is never called.
 func (*Socket) Read([]byte) (int, error) { panic("unreachable") }

@@ -13,7 +13,7 @@ import (
 // Watch registers a connection with an event loop, which reports to w from then on, and
 // initializes s. Unlike Attach, it leaves the descriptor to conn, which goes on to read, write and
 // close: the loop only reports when there is something to read. Of the methods of s, only Loop,
-// Order, Unwatch, Readable and Writable may be called.
+// Order, ReportAgain, Unwatch, Readable and Writable may be called.
 func (p *Poller) Watch(conn *net.TCPConn, w Waiter, s *Socket) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

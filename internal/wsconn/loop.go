@@ -16,6 +16,7 @@ const (
 	waiting             // as reading, and the goroutine waits for the loop's signal
 	lent                // the goroutine runs a handler; any other one may take the right
 	parked              // no goroutine has the right; the loop takes it when something arrives
+	returning           // as reading, until the goroutine has asked the loop to report again
 	returned            // no goroutine has the right; the loop takes it at the next event
 )
 
@@ -87,11 +88,16 @@ func (c *Conn) pause() ParkResult {
 	if c.served.Load() {
 		return Paused
 	}
-	for !c.readState.CompareAndSwap(reading, returned) { // it is readingReady, and the next Park reads the socket
-		c.readState.Store(reading)
+	for {
+		c.readState.Store(returning) // a signal that this overwrites is not lost: the loop reports again
+		if !c.sock.raw.ReportAgain() {
+			c.readState.Store(reading)
+			return Busy // the next read returns the error
+		}
+		if c.readState.CompareAndSwap(returning, returned) {
+			return Parked
+		} // otherwise the loop has reported already
 	}
-	c.sock.raw.ReportAgain()
-	return Parked
 }
 
 // Lend lets another goroutine read while the caller, which has the right to read, runs a handler. That
@@ -122,7 +128,7 @@ func (c *Conn) Ready(events netpoll.Events, t netpoll.Turn) (again bool) {
 	if events&netpoll.Writable != 0 {
 		c.signalWritable()
 	}
-	if (events&netpoll.Readable != 0 || c.readState.Load() == returned) && c.signalReadable() {
+	if (events&netpoll.Readable != 0 || c.readState.Load() >= returning) && c.signalReadable() {
 		return c.serve(t)
 	}
 	return false
