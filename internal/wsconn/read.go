@@ -181,6 +181,13 @@ func (c *Conn) end(err error) error {
 	return err
 }
 
+// What a peer sends after the end is dropped in at most maxDiscards reads without a pause, so that a
+// peer that goes on sending does not keep a processor busy.
+const (
+	maxDiscards  = 16
+	discardPause = time.Millisecond
+)
+
 // closeAndLinger sends a close frame and then drops what the peer still sends, until the
 // peer has seen that frame or the timer that Close has set aborts. Closing a socket
 // with unread input makes the kernel send a reset, which would overtake the frame.
@@ -190,8 +197,11 @@ func (c *Conn) closeAndLinger(code int, text string) {
 	if c.disarmMessageTimeout() != nil {
 		return
 	}
-	for c.fillSocket(false) == nil {
+	for n := 0; c.fillSocket(false) == nil; n++ {
 		c.sock.forget()
+		if n >= maxDiscards {
+			time.Sleep(discardPause)
+		}
 	}
 	c.awaitCloseWritten() // the peer may have ended its direction and still read
 }

@@ -148,7 +148,7 @@ func (s *socket) forget() {
 // the kernel send a reset, which would overtake the close frame.
 func (c *Conn) discardReceived() {
 	c.sock.forget()
-	for c.polled {
+	for n := 0; c.polled && n < maxDiscards; n++ {
 		filled, err := c.tryFill()
 		if !filled || err != nil {
 			return
