@@ -54,19 +54,32 @@ func (f *flusher) add(c *Conn) {
 	}
 }
 
-func (f *flusher) run() {
+func (f *flusher) run() { f.write(f.take(nil)) }
+
+// write begins with conns. A Handler that calls runtime.Goexit ends the goroutine, and another one
+// goes on.
+func (f *flusher) write(conns []*Conn) {
+	next, ended := 0, false // next is the index of the first connection that has not been written
+	defer func() {
+		if !ended {
+			go f.write(conns[next:])
+		}
+	}()
 	yielded := time.Now()
-	for conns := f.take(nil); conns != nil; conns = f.take(conns) {
+	for ; conns != nil; conns, next = f.take(conns), 0 {
 		slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.sock.raw.Order(), b.sock.raw.Order()) })
-		for i, c := range conns {
-			conns[i] = nil
+		for next < len(conns) {
+			c := conns[next]
+			conns[next] = nil
+			next++
 			c.writeLoop()
-			if i%8 == 7 && time.Since(yielded) > flushInterval {
+			if next%8 == 0 && time.Since(yielded) > flushInterval {
 				runtime.Gosched()
 				yielded = time.Now()
 			}
 		}
 	}
+	ended = true
 }
 
 // flushInterval bounds how long other goroutines wait for a flusher on the same processor.

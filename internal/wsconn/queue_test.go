@@ -1,8 +1,6 @@
 package wsconn_test
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -32,16 +30,7 @@ func queue(t *testing.T, policy wsconn.SlowConsumerPolicy, messages, bytes int) 
 	opts := options()
 	opts.SlowConsumer, opts.QueueMessages, opts.QueueBytes, opts.CloseTimeout = policy, messages, bytes, 100*time.Millisecond
 	handler := &recorder{noopHandler: newHandler()}
-	conns := make(chan *wsconn.Conn, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := wsconn.Accept(w, r, "", opts, handler)
-		assert.NoError(t, err)
-		conns <- c
-	}))
-	t.Cleanup(server.Close)
-	client := dialRaw(t, server.Listener.Addr().String(), nil)
-	c := <-conns
-	t.Cleanup(c.Release)
+	client, c := acceptWith(t, opts, handler)
 	return client, c, handler
 }
 
