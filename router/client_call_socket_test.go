@@ -110,7 +110,7 @@ func TestClientCall_ManyGoroutinesOverSocket(t *testing.T) {
 			case len(m.Question)%3 == 0:
 				text = answer(id, "RPC_ERROR", `{"code":"ABORTED"}`)
 			}
-			for _, text := range []string{answer(id+"0", "CONFIRMED", `{}`), text, text, callText(id[1:], "")} {
+			for _, text := range []string{answer(id+"x", "CONFIRMED", `{}`), text, text, callText(id[1:], "")} {
 				if ws.Write(ctx, websocket.MessageText, []byte(text)) != nil {
 					return
 				}
