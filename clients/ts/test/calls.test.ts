@@ -183,7 +183,7 @@ test("rule 31: handlers outlive connections and run once; one that throws is rep
   assert.equal(f.errors.length, 2);
 });
 
-test("rule 57: a rejection that nobody awaits ends nothing", async () => {
+test("rule 57: a rejection that no code awaits ends nothing", async () => {
   const f = await connected();
   void f.client.call("ASK");
   void f.client.send("SAY", {});

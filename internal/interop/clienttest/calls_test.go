@@ -81,7 +81,7 @@ var callScenarios = []entry{
 		p.answer(f)
 		p.answer(f)
 		p.reject(f, "INTERNAL")
-		p.send("ANSWER", map[string]any{"correlationId": "nobody"}, nil)
+		p.send("ANSWER", map[string]any{"correlationId": "unknown"}, nil)
 		s.succeeded(a)
 		p.answer(p.expectCall(2))
 		s.succeeded(b)
