@@ -47,11 +47,9 @@ func handOver(cfg config) {
 			if trial%2 == 1 {
 				results, frames[other] = blocked, masked(wait(block))
 			}
+			time.Sleep(block) // so that client and server have been quiet for as long before each burst
 			took := slices.Delete(b.send(frames), other, other+1)
 			all[results], worst[results] = append(all[results], took...), append(worst[results], slices.Max(took))
-			if results == free {
-				time.Sleep(block) // so that the server has been quiet for as long before each burst
-			}
 		}
 		for _, results := range []*table{free, blocked} {
 			results.add(row, "p50", micros(percentile(all[results], 50)))
