@@ -86,7 +86,7 @@ type Conn struct {
 	served       atomic.Bool // Serve runs in an event loop, so that what is queued is written when Serve returns or blocks
 	deflates     bool        // the client has agreed to compression; read-only
 	polled       bool        // an event loop has the socket or watches it, so that the connection can be parked; read-only
-	high         bool        // more than half full, and not less than a quarter full since then
+	high         atomic.Bool // stored only with the lock held; more than half full, and not less than a quarter full since then
 	closeWritten bool        // the close frame has been written
 	peakBytes    int         // highest number that has waited in the queue
 	handler      Handler
@@ -99,7 +99,7 @@ type Conn struct {
 	released     bool          // by Release
 	closed       *closeInfo    // nil until a close frame is queued or has arrived
 	pingedAt     time.Duration // since Engine.start; 0 if no pong is awaited
-	timerPlace   int32         // in the timerQueue, whose lock guards it; 0 if the connection is not there
+	timerPlace   int32         // in Engine.timers, which guards it
 	subprotocol  string
 
 	frames     frameReader  // belongs to the goroutine with the right to read
@@ -137,7 +137,7 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Op
 	} else {
 		c.polled = c.watchTLS()
 	}
-	opts.Engine.timers.set(c, opts.PingInterval)
+	opts.Engine.timers.Set((*connTimer)(c), opts.PingInterval)
 	return c, nil
 }
 
@@ -202,7 +202,7 @@ func (c *Conn) Release() {
 	c.closing.Store(true)
 	released := c.released
 	c.released = true
-	c.opts.Engine.timers.stop(c)
+	c.opts.Engine.timers.Stop((*connTimer)(c))
 	c.signalProgress()
 	c.mu.Unlock()
 	if !released {

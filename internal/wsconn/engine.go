@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/netpoll"
+	"github.com/penstock-go/penstock/internal/timerqueue"
 )
 
 // An Engine is what connections share: event loops, a queue of timers, and goroutines that
@@ -16,8 +17,8 @@ import (
 type Engine struct {
 	start    time.Time // of the times in connections
 	poller   *netpoll.Poller
-	timers   timerQueue
-	flushers []flusher // by event loop
+	timers   timerqueue.Queue[*connTimer] // Conn.mu is acquired before its lock
+	flushers []flusher                    // by event loop
 }
 
 // NewEngine returns an engine with one event loop per processor.

@@ -2,10 +2,19 @@ package wsconn
 
 import "time"
 
+// A connTimer is the connection as an entry of Engine.timers.
+type connTimer Conn
+
+// Place implements [timerqueue.Entry].
+func (t *connTimer) Place() *int32 { return &t.timerPlace }
+
+// Fire implements [timerqueue.Entry].
+func (t *connTimer) Fire() { (*Conn)(t).tick() }
+
 // setTimer makes tick run after d. It must be called with the lock held.
 func (c *Conn) setTimer(d time.Duration) {
 	if !c.released {
-		c.opts.Engine.timers.set(c, d)
+		c.opts.Engine.timers.Set((*connTimer)(c), d)
 	}
 }
 

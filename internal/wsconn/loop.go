@@ -100,11 +100,14 @@ func (c *Conn) pause() ParkResult {
 	}
 }
 
+// CanLend reports whether Lend is likely to return true.
+func (c *Conn) CanLend() bool { return c.polled && c.served.Load() }
+
 // Lend lets another goroutine read while the caller, which has the right to read, runs a handler. That
 // goroutine is the one that takes over the event loop if the handler blocks, or the one that handles
 // the next event. Lend returns false if there is no such goroutine. Otherwise Reclaim must follow.
 func (c *Conn) Lend() bool {
-	if !c.polled || !c.served.Load() {
+	if !c.CanLend() {
 		return false
 	}
 	for !c.readState.CompareAndSwap(reading, lent) { // it is readingReady

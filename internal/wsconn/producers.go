@@ -18,7 +18,7 @@ func (c *Conn) QueueTurn(f *Frame, done <-chan struct{}, canceled *atomic.Bool) 
 		f.Release()
 		return ErrTooLong
 	}
-	busy := func() bool { return c.high || c.full(f, nil) }
+	busy := func() bool { return c.high.Load() || c.full(f, nil) }
 	c.mu.Lock()
 	if (c.waits == nil || c.waits.producers.waiting == 0) && !busy() {
 		return c.queueUnlessAndUnlock(canceled, f)

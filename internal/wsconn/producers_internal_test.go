@@ -14,7 +14,7 @@ import (
 func TestConn_AwaitLowWaterReturnsAlthoughQueueIsHighAgain(t *testing.T) {
 	c, _ := accept(t, options())
 	c.mu.Lock()
-	c.high = true
+	c.high.Store(true)
 	c.mu.Unlock()
 	returned := make(chan struct{})
 	go func() {
@@ -29,7 +29,7 @@ func TestConn_AwaitLowWaterReturnsAlthoughQueueIsHighAgain(t *testing.T) {
 	require.Eventually(t, waits, 10*time.Second, time.Millisecond)
 	c.mu.Lock()
 	c.updateHigh()
-	c.high = true
+	c.high.Store(true)
 	c.signalProgress()
 	c.mu.Unlock()
 	select {
@@ -56,7 +56,7 @@ func TestConn_CanceledFrameIsNotQueued(t *testing.T) {
 
 	canceled.Store(false)
 	c.mu.Lock()
-	c.high = true
+	c.high.Store(true)
 	c.mu.Unlock()
 	result := make(chan error, 1)
 	go func() { result <- c.QueueTurn(newFrame(), nil, &canceled) }()

@@ -128,18 +128,18 @@ func (c *Conn) enqueueAt(f *Frame, place int) {
 // becomesHigh reports whether the queue has just become more than half full.
 func (c *Conn) becomesHigh() bool {
 	messages, bytes := c.queued()
-	if c.high || 2*messages <= c.opts.QueueMessages && 2*bytes <= c.opts.QueueBytes {
+	if c.high.Load() || 2*messages <= c.opts.QueueMessages && 2*bytes <= c.opts.QueueBytes {
 		return false
 	}
-	c.high = true
+	c.high.Store(true)
 	return true
 }
 
 // updateHigh notes that the queue is less than a quarter full again.
 func (c *Conn) updateHigh() {
 	messages, bytes := c.queued()
-	if c.high && 4*messages < c.opts.QueueMessages && 4*bytes < c.opts.QueueBytes {
-		c.high = false
+	if c.high.Load() && 4*messages < c.opts.QueueMessages && 4*bytes < c.opts.QueueBytes {
+		c.high.Store(false)
 		c.lowered++
 	}
 }
@@ -157,7 +157,7 @@ type QueueStats struct {
 func (c *Conn) QueueStats() QueueStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := QueueStats{PeakMessages: int(c.peakMessages), PeakBytes: c.peakBytes, High: c.high}
+	s := QueueStats{PeakMessages: int(c.peakMessages), PeakBytes: c.peakBytes, High: c.high.Load()}
 	s.Messages, s.Bytes = c.queued()
 	if c.queue != nil {
 		s.Oldest = c.queue.oldest()

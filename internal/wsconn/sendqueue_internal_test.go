@@ -131,7 +131,7 @@ func (h *countingHandler) OnOverflow(o Overflow) {
 func queueOnly(t *testing.T, opts *Options) (*Conn, *countingHandler) {
 	h := &countingHandler{}
 	c := &Conn{opts: opts, handler: h}
-	t.Cleanup(func() { opts.Engine.timers.stop(c) })
+	t.Cleanup(func() { opts.Engine.timers.Stop((*connTimer)(c)) })
 	c.writing.Store(true)
 	return c, h
 }

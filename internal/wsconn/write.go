@@ -54,10 +54,13 @@ func (c *Conn) queueAndUnlock(f *Frame) error {
 // AwaitLowWater waits while the send queue has been more than half full and not less than a
 // quarter full since then. Producers that fill the queue again at once do not prolong the wait.
 func (c *Conn) AwaitLowWater() {
+	if !c.high.Load() {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.lowered
-	c.waitWhile(nil, func() bool { return c.high && c.lowered == before })
+	c.waitWhile(nil, func() bool { return c.high.Load() && c.lowered == before })
 }
 
 // waitWhile waits until busy returns false or the connection is closing, and reports true; or
