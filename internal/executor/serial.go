@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -15,11 +16,11 @@ type SerialQueue[T any] struct {
 	head     int32 // of jobs: those before it have been taken
 	adding   int32 // callers of Enqueue that wait for room
 	jobs     []T
-	turn     uint64        // of the job that was taken last
 	taken    chan struct{} // closed when a job is taken or removed; nil if nothing waits for it
 	bytes    int64         // of the jobs that wait
 	counted  int64         // of these, in Config.Budget
-	starting int32         // goroutines that were started and have not taken a job
+	turn     uint32        // of the job that was taken last; it may overflow
+	starting bool          // a goroutine was started and has not taken a job
 	blocked  bool          // the job that was taken last runs, and lets no other start
 }
 
@@ -180,10 +181,10 @@ func (q *SerialQueue[T]) TryStart() bool {
 }
 
 func (q *SerialQueue[T]) tryStart() bool {
-	if q.blocked || q.starting > 0 || q.waiting() == 0 {
+	if q.blocked || q.starting || q.waiting() == 0 {
 		return false
 	}
-	q.starting++
+	q.starting = true
 	return true
 }
 
@@ -200,20 +201,58 @@ func (q *SerialQueue[T]) Start() { q.Config.Pool.Start(q) }
 
 // Run runs jobs until no job may start.
 func (q *SerialQueue[T]) Run() {
-	running, turn := false, uint64(0)
+	q.mu.Lock()
+	q.starting = false
+	if q.blocked || q.waiting() == 0 {
+		q.mu.Unlock()
+		q.Owner.AfterJob(false)
+		return
+	}
+	job := q.take()
+	q.claim()
+	q.mu.Unlock()
+	q.RunClaimed(job)
+}
+
+// Claim reports whether a job that is not in the queue may run at once. The caller must then call
+// RunClaimed or Unclaim. Only one goroutine at a time may call Claim and add jobs, or jobs would not be
+// in order.
+func (q *SerialQueue[T]) Claim() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.blocked || q.starting || q.waiting() > 0 {
+		return false
+	}
+	q.claim()
+	return true
+}
+
+// claim blocks the queue for a job that begins. It must be called with the lock held.
+func (q *SerialQueue[T]) claim() {
+	q.turn++
+	q.blocked = true
+}
+
+// Unclaim puts a job for which Claim was called into the queue, before all others, and runs it on
+// another goroutine.
+func (q *SerialQueue[T]) Unclaim(job T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.blocked = false
+	q.addBytes(job, false)
+	q.jobs = slices.Insert(q.jobs, int(q.head), job)
+	q.startNext()
+}
+
+// RunClaimed runs a job for which Claim was called, and then jobs until no job may start.
+func (q *SerialQueue[T]) RunClaimed(job T) {
+	turn, running := q.turn, true // no other job takes a turn while this one blocks the queue
 	defer func() {
 		if running { // the job has called runtime.Goexit
 			q.abandon(turn)
 		}
 	}()
-	q.mu.Lock()
-	q.starting--
-	for !q.blocked && q.waiting() > 0 {
-		job := q.take()
-		q.turn++
-		turn, q.blocked = q.turn, true
-		q.mu.Unlock()
-		running = true
+	for {
 		q.Owner.RunJob(job)
 		running = false
 		q.mu.Lock()
@@ -223,6 +262,13 @@ func (q *SerialQueue[T]) Run() {
 		if q.waiting() > 0 {
 			q.Owner.AfterJob(true)
 		}
+		if q.blocked || q.waiting() == 0 {
+			break
+		}
+		job = q.take()
+		q.claim()
+		turn, running = q.turn, true
+		q.mu.Unlock()
 	}
 	q.mu.Unlock()
 	q.Owner.AfterJob(false)
@@ -239,7 +285,7 @@ func (q *SerialQueue[T]) Yield() {
 }
 
 // abandon replaces the rest of Run after a job has called runtime.Goexit.
-func (q *SerialQueue[T]) abandon(turn uint64) {
+func (q *SerialQueue[T]) abandon(turn uint32) {
 	q.mu.Lock()
 	if q.turn == turn {
 		q.blocked = false
