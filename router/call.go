@@ -14,7 +14,6 @@ type call struct {
 	answered   atomic.Bool   // set by the first answer before that is queued; nothing is queued for the call after it
 	indexed    bool          // in the callIndex, whose lock guards this field and the links
 	replyState replyState    // of Context.reply
-	place      int32         // in the deadlineQueue, whose lock guards it; 0 if the call is not there
 	timeout    time.Duration // from receiving the call to its deadline; 0 if it has none
 	credits    *credits      // of a stream that the client has given credits; otherwise nil
 

@@ -10,6 +10,8 @@ import (
 // calls are open at a time, so they are a list, and a map only above maxListedCalls. An idle
 // connection holds no memory for it.
 type callIndex struct {
+	callDeadlines
+
 	mu    sync.Mutex
 	first *Context
 	byID  map[string]*Context // nil up to maxListedCalls, and until there are none again
@@ -27,6 +29,7 @@ var errDuplicateCall = &errors.Error{
 func (x *callIndex) add(c *Context) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	defer x.received.CompareAndSwap(c, nil) // after it has been inserted
 	if x.findLocked(c.correlationID) != nil {
 		return false
 	}
@@ -62,6 +65,7 @@ func (x *callIndex) buildMap() {
 func (x *callIndex) remove(c *Context) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.received.CompareAndSwap(c, nil)
 	k := &c.call
 	if !k.indexed {
 		return

@@ -27,16 +27,19 @@ type Conn struct {
 	cancel context.CancelCauseFunc
 
 	messages    executor.SerialQueue[*incoming]
-	deadlines   *deadlineQueue          // for the calls of the shard
+	claimed     *incoming               // the message that the reading goroutine handles next, or nil; belongs to it
 	calls       callIndex               // without an answer
 	reportQueue atomic.Pointer[reports] // nil until the first report
-	active      atomic.Int64            // references: the reader, each received message, each report; at 0 the connection ends
+	active      atomic.Int32            // references: the reader, each received message, each report; at 0 the connection ends
 	inFlight    atomic.Int32            // calls whose handlers have not returned
 	rejected    bool                    // by OnOpen
-	spawn       bool                    // Route.spawn of the message that was queued last; belongs to the reading goroutine
+	inline      bool                    // the reading goroutine may handle a message; belongs to it
 	left        bool                    // it cannot subscribe any more: the last reference is released; guarded by mu
+	shard       uint8                   // index in Router.shards; read-only
 	greeted     atomic.Bool             // the client has sent $ws:hello: it knows frames that other clients do not expect
 	draining    atomic.Bool             // rejects new messages, and closes when only the reader is active
+
+	deadlinePlace int32 // in the deadlineQueue, which guards it
 
 	clientCalls atomic.Pointer[clientCalls]  // nil until the first Call
 	values      atomic.Pointer[connValues]   // nil until the first Set

@@ -112,6 +112,7 @@ func (c *Conn) serve() (paused bool) {
 			return true
 		}
 		c.ws.AwaitLowWater()
+		c.inline = c.ws.CanLend()
 		msg, err := c.read()
 		if err != nil {
 			c.unregister()
@@ -122,15 +123,20 @@ func (c *Conn) serve() (paused bool) {
 			continue
 		}
 		c.receive(msg)
+		in := c.claimed
+		c.claimed = nil
 		switch {
-		case !c.messages.TryStart():
-		case !c.spawn && c.ws.Lend():
-			c.messages.Run()
+		case in == nil:
+			if c.messages.TryStart() {
+				c.messages.Start()
+			}
+		case !c.ws.Lend():
+			c.messages.Unclaim(in)
+		default:
+			c.messages.RunClaimed(in)
 			if !c.ws.Reclaim() {
 				return false
 			}
-		default:
-			c.messages.Start()
 		}
 	}
 }
@@ -223,6 +229,7 @@ func (c *Conn) release() {
 			c.closeAfterDrain()
 		}
 	case 0:
+		c.stopDeadlines()
 		defer c.releaseSlot()
 		defer c.callOnClose()
 		c.leaveTopics()

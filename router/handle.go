@@ -17,7 +17,7 @@ import (
 func (c *Conn) handle(in *incoming) {
 	route := in.route
 	defer c.finishHandling(route)
-	if in.call != nil && !c.mayStart(in.call) {
+	if in.call != nil && !c.mayStart(in.call, in.waits) {
 		in.release()
 		return
 	}
@@ -32,8 +32,9 @@ func (c *Conn) handle(in *incoming) {
 	}
 }
 
-// mayStart reports whether a call that has waited must still be handled.
-func (c *Conn) mayStart(ctx *Context) bool {
+// mayStart reports whether a call must still be handled. One that has waited may be due although the
+// timer has not fired yet.
+func (c *Conn) mayStart(ctx *Context, waited bool) bool {
 	timeout := ctx.call.timeout
 	switch {
 	case c.ctx.Err() != nil:
@@ -41,7 +42,7 @@ func (c *Conn) mayStart(ctx *Context) bool {
 			c.recordCompleted(ctx.route.name, errors.Canceled)
 		}
 		return false
-	case timeout > 0 && time.Since(ctx.receivedAt) >= timeout: // reads only the monotonic clock
+	case waited && timeout > 0 && time.Since(ctx.receivedAt) >= timeout: // reads only the monotonic clock
 		c.respondCall(ctx, nil, inspect(errDeadline, "").at("deadline"))
 		return false
 	default:
@@ -258,7 +259,6 @@ func (c *Conn) settleCall(ctx *Context) bool {
 	if !ctx.call.markAnswered() {
 		return false
 	}
-	c.deadlines.remove(ctx)
 	c.calls.remove(ctx)
 	return true
 }

@@ -13,10 +13,10 @@ package router
 //     serve on its own goroutine. If OnOpen rejects the connection,
 //     rejectAfterOpen reads instead until the connection is closed. A request that is rejected
 //     after the upgrade has no Conn: awaitClosed reads until its wsconn.Conn is closed.
-//   - c.messages (internal/executor): in an event loop, stages 6 and 7 run on the reading
-//     goroutine, which lends the right to read meanwhile (wsconn.Conn.Lend): if a handler blocks, the
-//     goroutine that takes the loop over reads on. Otherwise, and for routes with OwnGoroutine,
-//     they run on a goroutine of the pool. One message at a time holds the turn; a concurrent
+//   - c.messages (internal/executor): in an event loop, stages 6 and 7 of a message that does not have
+//     to wait run on the reading goroutine, which lends the right to read meanwhile
+//     (wsconn.Conn.Lend): if a handler blocks, the goroutine that takes the loop over reads on.
+//     Otherwise, and for routes with OwnGoroutine, they run on a goroutine of the pool. One message at a time holds the turn; a concurrent
 //     route gives it up with Yield and keeps its goroutine.
 //   - c.reports (conn_reports.go): a serial queue that calls OnLimitExceeded and
 //     OnBackpressure, on a goroutine of the pool, which exists only while a report waits.
@@ -37,9 +37,9 @@ package router
 // calls OnClose, and releases the slots. Conn.acquire fails after that.
 //
 // Per connection whose identity expires: the timer of connIdentity, which calls checkExpiry.
-// Per connShard: the timer of the deadlineQueue, which starts a goroutine per expired call. It
-// answers the call (cancelCall) wherever that is: in ingress on the reading goroutine, in
-// c.messages, or in its handler. An abort does the same on the reading goroutine. The goroutine that
+// Per connShard: the timer of the deadlineQueue, which looks for the expired calls of connections and
+// starts a goroutine for each. That answers the call (cancelCall) wherever it is: in ingress on the
+// reading goroutine, in c.messages, or in its handler. An abort does the same on the reading goroutine. The goroutine that
 // marks the call as answered sends the answer (settleCall). The one that takes a message out of
 // c.messages owns it, so a waiting call is either removed by cancelCall or starts.
 // Per connection with a session (session_save.go): a timer, and a goroutine that exists only while the
@@ -77,8 +77,7 @@ package router
 // internal/executor are acquired, in the order that its documentation gives:
 //
 //   - registry.mu
-//   - deadlineQueue.mu
-//   - callIndex.mu
+//   - callIndex.mu, and under it the lock of the deadlineQueue
 //   - clientCalls.mu
 //   - session.mu: guards the record of a session
 //   - rejectionSampler.mu

@@ -8,12 +8,16 @@ import (
 )
 
 // Receive runs all stages of the pipeline for a text message on the calling goroutine, as if the client
-// had sent it. At most one goroutine may call it for a connection.
+// had sent it. At most one goroutine may call it for a connection, whose serve must have blocked.
 func Receive(c *Conn, text []byte) {
 	msg := wsconn.Message{Buffer: netpoll.NewBuffer(netpoll.ClassFor(len(text))), Size: int64(len(text)), At: time.Now()}
 	msg.Bytes = append(msg.Bytes, text...)
+	c.inline = true
 	c.receive(msg)
-	if c.messages.TryStart() {
+	if in := c.claimed; in != nil {
+		c.claimed = nil
+		c.messages.RunClaimed(in)
+	} else if c.messages.TryStart() {
 		c.messages.Run()
 	}
 }

@@ -26,6 +26,7 @@ type incoming struct {
 	codec   Codec    // nil if the message is a JSON envelope
 
 	identity *connIdentity // that ingress functions receive
+	waits    bool          // in the serial queue, instead of being handled at once
 }
 
 var incomingPool = sync.Pool{New: func() any { return new(incoming) }}
@@ -123,7 +124,7 @@ func (c *Conn) beginCall(in *incoming, headErr error) {
 	ctx := c.newContext(in, in.head.CorrelationID)
 	ctx.call.timeout = in.timeout()
 	in.call = ctx
-	c.deadlines.add(ctx)
+	c.watchDeadline(ctx)
 }
 
 // newContext returns the Context of a message, without the decoded message.
@@ -224,19 +225,25 @@ func (c *Conn) ingressContext(typ string, id *connIdentity, size int64, at time.
 	return IngressContext{Type: typ, ConnID: c.id, IP: c.ip, Identity: id.value(), Size: size, ReceivedAt: at}
 }
 
-// enqueue is stage 5. It adds the message to the connection's serial queue.
+// enqueue is stage 5. It adds the message to the connection's serial queue, or to c.claimed if the
+// reading goroutine can handle it at once.
 func (c *Conn) enqueue(in *incoming) *inspectedError {
 	late := in.head.FindMeta(in.Bytes)
-	c.spawn = in.route.spawn
 	if in.call == nil {
 		if failed := c.acknowledge(in); failed != nil {
 			return failed
 		}
-		c.messages.Enqueue(in, time.Time{})
+	} else if failed := c.admitCall(in, late); failed != nil {
+		return failed
+	}
+	if c.inline && !in.route.spawn && c.messages.Claim() {
+		c.claimed = in
 		return nil
 	}
-	if failed := c.admitCall(in, late); failed != nil {
-		return failed
+	in.waits = true
+	if in.call == nil {
+		c.messages.Enqueue(in, time.Time{})
+		return nil
 	}
 	deadline, _ := in.call.Deadline() // another goroutine may own in after Enqueue
 	if c.messages.Enqueue(in, deadline) == executor.Expired {
@@ -282,14 +289,14 @@ func (c *Conn) admitCall(in *incoming, late bool) *inspectedError {
 }
 
 // readLateMeta completes a call whose meta followed a long payload. The goroutine that answers a call
-// at its deadline reads these fields, so the call must not be in the queue of deadlines meanwhile.
-// readLateMeta reports false if the deadline has passed already.
+// at its deadline reads these fields, so the deadline must not be watched meanwhile. readLateMeta reports
+// false if the deadline has passed already.
 func (c *Conn) readLateMeta(in *incoming) bool {
 	ctx := in.call
-	if !c.deadlines.remove(ctx) && ctx.call.timeout > 0 {
+	if !c.unwatchDeadline(ctx) {
 		return false
 	}
 	ctx.correlationID, ctx.call.timeout = string(in.head.CorrelationID), in.timeout()
-	c.deadlines.add(ctx)
+	c.watchDeadline(ctx)
 	return true
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/executor"
@@ -52,6 +53,8 @@ type Router struct {
 
 	reconnectSpread atomic.Int64 // nanoseconds, of the delays in reconnectReason
 
+	created time.Time // the base of times in callDeadlines
+
 	shards [connShards]connShard
 }
 
@@ -68,7 +71,7 @@ const connShards = 16
 // New returns a router. If opts is nil, the defaults are used; otherwise opts is copied. New
 // panics if an option is invalid.
 func New(opts *Options) *Router {
-	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}}
+	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}, created: time.Now()}
 	r.origin = parseOrigins(r.opts.Origins)
 	r.transport = transportOptions(&r.opts)
 	r.root.router = r
