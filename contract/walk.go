@@ -175,12 +175,12 @@ func (w *walker) object(t reflect.Type, at place) *jsonschema.Schema {
 	}
 	for _, f := range fields {
 		in := at.field(f.Name)
-		in.quoted, in.safe = f.quoted, f.Tag.Get("contract") == "safe"
+		in.quoted, in.safe = f.json.Quoted, f.Tag.Get("contract") == "safe"
 		if other := f.Tag.Get("contract"); other != "" && other != "safe" {
 			w.fail(in, f.Type, "has the tag contract:%q; the only value is safe", other)
 		}
 		typ := f.Type
-		if typ.Kind() == reflect.Pointer && typ.Name() == "" && (f.omitzero || f.omitempty) {
+		if typ.Kind() == reflect.Pointer && typ.Name() == "" && (f.json.OmitZero || f.json.OmitEmpty) {
 			typ = typ.Elem() // nil is omitted, so it is never null
 		}
 		member := w.walk(typ, in)
@@ -190,9 +190,9 @@ func (w *walker) object(t reflect.Type, at place) *jsonschema.Schema {
 		if s.Properties == nil {
 			s.Properties = map[string]*jsonschema.Schema{}
 		}
-		s.Properties[f.name] = member
+		s.Properties[f.json.Name] = member
 		if !f.mayBeOmitted() {
-			s.Required = append(s.Required, f.name)
+			s.Required = append(s.Required, f.json.Name)
 		}
 	}
 	if rest != nil {

@@ -20,9 +20,9 @@ func (f *file) decodeStruct(s *structure) {
 	}
 	f.printf("for more := s.Object(); more; more = s.NextMember() {\nswitch string(s.Name()) {\n")
 	for i, field := range s.fields {
-		f.printf("case %q:\ns.Once(&%s, 1<<%d)\n", field.name, seen(i/bits), i%bits)
+		f.printf("case %q:\ns.Once(&%s, 1<<%d)\n", field.Name, seen(i/bits), i%bits)
 		f.makeEmbedded(field)
-		f.decode("v."+field.goName(), field.value, field.quoted)
+		f.decode("v."+field.goName(), field.value, field.Quoted)
 	}
 	f.printf("default:\ns.Fail()\n}\n}\n}\n")
 }

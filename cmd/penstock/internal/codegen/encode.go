@@ -49,7 +49,7 @@ func (f *file) members(s *structure) {
 		if i == 0 && certain {
 			delimiter = "{"
 		}
-		f.member(s, member, delimiter+string(jsoncode.AppendString(nil, member.name))+":")
+		f.member(s, member, delimiter+string(jsoncode.AppendString(nil, member.Name))+":")
 	}
 	if !certain {
 		f.printf("if len(b) == begin {\n")
@@ -61,7 +61,7 @@ func (f *file) members(s *structure) {
 
 // mayBeMissing reports whether a member is missing in the JSON of some values.
 func mayBeMissing(member *field) bool {
-	return member.omitzero || member.omitempty || len(embeddedPointers(member)) > 0
+	return member.OmitZero || member.OmitEmpty || len(embeddedPointers(member)) > 0
 }
 
 // member writes the statements that encode a member. prefix is what precedes the value.
@@ -71,11 +71,11 @@ func (f *file) member(s *structure, member *field, prefix string) {
 	for _, pointer := range embeddedPointers(member) {
 		conditions = append(conditions, pointer.path+" != nil")
 	}
-	if member.omitzero {
+	if member.OmitZero {
 		conditions = append(conditions, f.notZero(expression, member.value))
 	}
 	check := false // of the encoded value, whether it is empty
-	if member.omitempty {
+	if member.OmitEmpty {
 		var condition string
 		if condition, check = notEmpty(expression, member.value); condition != "" {
 			conditions = append(conditions, condition)
@@ -94,7 +94,7 @@ func (f *file) member(s *structure, member *field, prefix string) {
 	if check {
 		f.printf("%s := len(b)\n", begin)
 	}
-	f.append(s, expression, member.value, member.quoted)
+	f.append(s, expression, member.value, member.Quoted)
 	if check {
 		f.printf("if {jsoncode}.IsEmpty(b[%s:]) {\nb = b[:%s]\n}\n", begin, before)
 	}

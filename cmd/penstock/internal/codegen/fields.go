@@ -1,25 +1,22 @@
 package codegen
 
 import (
-	"cmp"
 	"fmt"
 	"go/types"
 	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/penstock-go/penstock/internal/jsontag"
 )
 
 // A field is a member of the JSON object of a struct.
 type field struct {
-	name      string
-	tagged    bool // the name is from the tag
-	path      []*types.Var
-	index     []int
-	omitzero  bool
-	omitempty bool
-	quoted    bool // a number in a string
-	value     *value
+	jsontag.Member
+
+	path  []*types.Var
+	value *value
 }
 
 // goName returns the selector of the field: Author.Name.
@@ -32,9 +29,7 @@ func (f *field) goName() string {
 }
 
 // fieldsOf returns the fields of a struct in their order. They are found as in package
-// encoding/json/v2, whose documentation has the rules: breadth-first through embedded structs; of
-// fields with one name, the least deep one counts if it is the only one there, or the only one there
-// whose tag has the name.
+// encoding/json/v2: breadth-first through embedded structs.
 func fieldsOf(root types.Type, pkg *types.Package) ([]*field, error) {
 	type level struct {
 		typ     types.Type
@@ -49,7 +44,7 @@ func fieldsOf(root types.Type, pkg *types.Package) ([]*field, error) {
 		names := map[string]bool{}
 		ignored := 0
 		for i := range s.NumFields() {
-			f, embedded, err := parseField(s.Field(i), s.Tag(i))
+			f, err := parseField(s.Field(i), s.Tag(i))
 			switch {
 			case err != nil:
 				return nil, err
@@ -58,12 +53,12 @@ func fieldsOf(root types.Type, pkg *types.Package) ([]*field, error) {
 				continue
 			}
 			f.path = append(slices.Clone(at.parent.path), s.Field(i))
-			f.index = append(slices.Clone(at.parent.index), i)
-			if !embedded {
-				if names[f.name] {
-					return nil, rejected("%s: another field is also named %q in JSON", f.goName(), f.name)
+			f.Index = append(slices.Clone(at.parent.Index), i)
+			if !f.Embedded {
+				if names[f.Name] {
+					return nil, rejected("%s: another field is also named %q in JSON", f.goName(), f.Name)
 				}
-				names[f.name] = true
+				names[f.Name] = true
 				all = append(all, f)
 				continue
 			}
@@ -81,7 +76,9 @@ func fieldsOf(root types.Type, pkg *types.Package) ([]*field, error) {
 			return nil, rejected("%s has no exported fields; the JSON library rejects it", types.TypeString(at.typ, types.RelativeTo(pkg)))
 		}
 	}
-	return dominant(all), nil
+	fields := jsontag.Dominant(all, func(f *field) jsontag.Member { return f.Member })
+	slices.SortFunc(fields, func(a, b *field) int { return slices.Compare(a.Index, b.Index) })
+	return fields, nil
 }
 
 func hasTag(s *types.Struct) bool {
@@ -113,88 +110,48 @@ func checkEmbedded(f *field, pkg *types.Package) error {
 	return nil
 }
 
-// dominant returns the fields that count, in their order.
-func dominant(all []*field) (fields []*field) {
-	slices.SortStableFunc(all, func(a, b *field) int {
-		return cmp.Or(strings.Compare(a.name, b.name), cmp.Compare(len(a.index), len(b.index)), compareBools(b.tagged, a.tagged))
-	})
-	for len(all) > 0 {
-		n := 1
-		for n < len(all) && all[n].name == all[0].name {
-			n++
-		}
-		if n == 1 || len(all[0].index) != len(all[1].index) || all[0].tagged != all[1].tagged {
-			fields = append(fields, all[0])
-		}
-		all = all[n:]
-	}
-	slices.SortFunc(fields, func(a, b *field) int { return slices.Compare(a.index, b.index) })
-	return fields
-}
-
-// compareBools orders false before true.
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
-}
-
-// parseField reads a tag. It returns nil if the field is not part of the JSON. embedded means that the
-// members of the field are members of the struct. Tags that do not have the usual syntax are left to
-// the library, which has rules for them.
-func parseField(v *types.Var, tag string) (f *field, embedded bool, err error) {
+// parseField reads a tag. It returns nil if the field is not part of the JSON.
+func parseField(v *types.Var, tag string) (*field, error) {
 	text, has := reflect.StructTag(tag).Lookup("json")
-	if text == "-" {
-		return nil, false, nil
+	member, ok := jsontag.Parse(v.Name(), v.Exported(), v.Embedded(), reflect.StructTag(tag))
+	switch {
+	case !ok && has && text != "-":
+		return nil, rejected("%s is not exported, but has a JSON tag", v.Name())
+	case !ok:
+		return nil, nil
 	}
-	if !v.Exported() && !v.Embedded() {
-		if has {
-			return nil, false, rejected("%s is not exported, but has a JSON tag", v.Name())
-		}
-		return nil, false, nil
+	if err := checkTag(v, text, member); err != nil {
+		return nil, err
 	}
-	name, options, hasOptions := strings.Cut(text, ",")
-	if strings.ContainsAny(name, "\\'\"`") || !utf8.ValidString(name) {
-		return nil, false, unsupported("%s: the tag %q is unusual", v.Name(), text)
+	return &field{Member: member}, nil
+}
+
+// checkTag returns an error for a tag that the library rejects or that generated code does not handle. Tags
+// that do not have the usual syntax are left to the library, which has rules for them.
+func checkTag(v *types.Var, text string, m jsontag.Member) error {
+	if strings.ContainsAny(m.Name, "\\'\"`") || !utf8.ValidString(m.Name) {
+		return unsupported("%s: the tag %q is unusual", v.Name(), text)
 	}
-	f = &field{name: cmp.Or(name, v.Name()), tagged: name != ""}
-	seen := map[string]bool{}
-	for option := range strings.SplitSeq(options, ",") {
+	for i, option := range m.Options {
 		switch option {
-		case "": // there are none: two commas in a row are unusual, too
-			if hasOptions {
-				return nil, false, unsupported("%s: the tag %q is unusual", v.Name(), text)
-			}
-		case "omitzero":
-			f.omitzero = true
-		case "omitempty":
-			f.omitempty = true
-		case "string":
-			f.quoted = true
-		case "embed":
-			embedded = true
-		case "case:strict":
+		case "": // two commas in a row, or one at the end
+			return unsupported("%s: the tag %q is unusual", v.Name(), text)
+		case "omitzero", "omitempty", "string", "embed", "case:strict":
 		default:
-			return nil, false, unsupported("%s: generated code does not know the option %q", v.Name(), option)
+			return unsupported("%s: generated code does not know the option %q", v.Name(), option)
 		}
-		if seen[option] {
-			return nil, false, rejected("%s has the option %q twice", v.Name(), option)
+		if slices.Contains(m.Options[:i], option) {
+			return rejected("%s has the option %q twice", v.Name(), option)
 		}
-		seen[option] = true
 	}
-	embedded = embedded || v.Embedded() && !f.tagged
-	if embedded && (f.tagged || f.omitzero || f.omitempty || f.quoted || seen["case:strict"]) {
-		return nil, false, rejected("%s is embedded and must have neither a JSON name nor other options", v.Name())
+	isOther := func(option string) bool { return option != "embed" }
+	switch {
+	case m.Embedded && (m.Tagged || slices.ContainsFunc(m.Options, isOther)):
+		return rejected("%s is embedded and must have neither a JSON name nor other options", v.Name())
+	case !v.Exported() && !m.Embedded:
+		return unsupported("%s: an unexported embedded type has a JSON name", v.Name())
 	}
-	if !v.Exported() && !embedded {
-		return nil, false, unsupported("%s: an unexported embedded type has a JSON name", v.Name())
-	}
-	return f, embedded, nil
+	return nil
 }
 
 // A typeError says why no code is generated for a type.

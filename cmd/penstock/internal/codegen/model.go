@@ -241,7 +241,7 @@ func isByte(t types.Type) bool {
 
 // checkOptions returns an error for options that the type of a field does not allow.
 func checkOptions(f *field) error {
-	if f.quoted {
+	if f.Quoted {
 		v := f.value
 		for v.kind == kindPointer {
 			v = v.elem
@@ -254,7 +254,7 @@ func checkOptions(f *field) error {
 			return rejected("the option string is for numbers, not for %s", types.TypeString(v.typ, nil))
 		}
 	}
-	if _, ok := f.value.typ.Underlying().(*types.Interface); ok && f.omitzero && hasInterfaceMethod(f.value.typ, "IsZero") {
+	if _, ok := f.value.typ.Underlying().(*types.Interface); ok && f.OmitZero && hasInterfaceMethod(f.value.typ, "IsZero") {
 		return unsupported("generated code does not know the option omitzero for an interface with IsZero")
 	}
 	return nil
