@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/browsertest"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -80,26 +81,26 @@ func (s *site) publish(prefix string, n int) (shown []string) {
 func (s *site) join(browser context.Context, path, name string) *page {
 	s.t.Helper()
 	p := openPage(browser, s.t, "http://"+s.proxy.Addr+"/"+path+"/")
-	p.expected = append(p.expected, "/ws?access_token=") // a WebSocket that fails
+	p.Expect("network error: WebSocket connection to 'ws://" + s.proxy.Addr + "/ws?access_token=")
 	p.enter("name", name)
-	p.waitEqual(shownState, "Connected")
-	p.waitEqual(shownMembers+`.includes("`+name+`")`, true)
+	p.WaitEqual(shownState, "Connected")
+	p.WaitEqual(shownMembers+`.includes("`+name+`")`, true)
 	return p
 }
 
 // post posts a note and waits until the server has accepted it.
 func (p *page) post(text string) {
-	p.t.Helper()
-	p.waitEqual(canPost, true)
+	p.T.Helper()
+	p.WaitEqual(canPost, true)
 	p.enter("text", text)
-	p.waitEqual(typedText, "")
+	p.WaitEqual(typedText, "")
 }
 
 // TestPages tests both pages in Chromium. The subtests share one browser, but no server.
 func TestPages(t *testing.T) {
-	chromium(t)
+	browsertest.Program(t)
 	pages := buildPages(t)
-	browser := startBrowser(t)
+	browser := browsertest.Start(t)
 	for _, path := range []string{"page-ts", "page-react"} {
 		for _, tt := range []struct {
 			name string
@@ -126,46 +127,46 @@ func testNotesReachBothUsers(t *testing.T, browser context.Context, s *site, pat
 	ann.post("<b>hello</b>")
 	bob.post("hi")
 	want := []string{"ann: <b>hello</b>", "bob: hi"}
-	ann.waitEqual(shownNotes, want)
-	bob.waitEqual(shownNotes, want)
+	ann.WaitEqual(shownNotes, want)
+	bob.WaitEqual(shownNotes, want)
 	late := s.join(browser, path, "zoe")
-	late.waitEqual(shownNotes, want)
+	late.WaitEqual(shownNotes, want)
 	assert.Empty(t, eval[string](ann, shownError))
 }
 
 func testUsersSeeWhoIsPresent(t *testing.T, browser context.Context, s *site, path string) {
 	ann, bob := s.join(browser, path, "ann"), s.join(browser, path, "bob")
-	ann.waitEqual(shownMembers, []string{"ann", "bob"})
-	bob.waitEqual(shownMembers, []string{"ann", "bob"})
+	ann.WaitEqual(shownMembers, []string{"ann", "bob"})
+	bob.WaitEqual(shownMembers, []string{"ann", "bob"})
 	other := s.join(browser, path, "bob")
-	other.waitEqual(shownMembers, []string{"ann", "bob"})
+	other.WaitEqual(shownMembers, []string{"ann", "bob"})
 	for _, p := range []*page{bob, other} {
-		p.do(chromedp.Navigate("about:blank"))
+		p.Do(chromedp.Navigate("about:blank"))
 	}
-	ann.waitEqual(shownMembers, []string{"ann"})
+	ann.WaitEqual(shownMembers, []string{"ann"})
 }
 
 func testMissedNotesAreShownOnce(t *testing.T, browser context.Context, s *site, path string) {
 	ann, bob := s.join(browser, path, "ann"), s.join(browser, path, "bob")
 	want := s.publish("before ", 2)
-	ann.waitEqual(shownNotes, want)
-	bob.waitEqual(shownNotes, want)
+	ann.WaitEqual(shownNotes, want)
+	bob.WaitEqual(shownNotes, want)
 	for i := range 2 {
 		s.proxy.Cut()
-		ann.waitEqual(shownState+`.startsWith("Connected")`, false)
+		ann.WaitEqual(shownState+`.startsWith("Connected")`, false)
 		want = append(want, s.publish(fmt.Sprint("missed ", i, "-"), 20)...)
 		s.proxy.Restore()
 		want = append(want, s.publish(fmt.Sprint("after ", i, "-"), 3)...)
 		for _, p := range []*page{ann, bob} {
-			p.waitEqual(shownState, "Connected")
-			p.waitEqual(shownNotes, want)
-			p.waitEqual(shownMembers, []string{"ann", "bob"})
+			p.WaitEqual(shownState, "Connected")
+			p.WaitEqual(shownNotes, want)
+			p.WaitEqual(shownMembers, []string{"ann", "bob"})
 			assert.Empty(t, eval[string](p, shownLoss), "the history contains all notes")
 		}
 	}
 	last := s.publish("last ", 1)
 	for _, p := range []*page{ann, bob} {
-		p.waitEqual(shownNotes, append(want, last...)) // a repetition would precede it
+		p.WaitEqual(shownNotes, append(want, last...)) // a repetition would precede it
 	}
 }
 
@@ -173,30 +174,30 @@ func testUnansweredNoteIsAddedOnce(t *testing.T, browser context.Context, s *sit
 	ann := s.join(browser, path, "ann")
 	s.proxy.StallReplies()
 	ann.enter("text", "hello")
-	require.Eventually(t, func() bool { return len(s.notes(t)) == 1 }, timeout, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.notes(t)) == 1 }, browsertest.Timeout, time.Millisecond)
 	s.proxy.Cut()
-	ann.waitEqual(shownState+`.startsWith("Connected")`, false)
+	ann.WaitEqual(shownState+`.startsWith("Connected")`, false)
 	s.proxy.Restore()
-	ann.waitEqual(typedText, "")
-	ann.waitEqual(shownNotes, []string{"ann: hello"})
+	ann.WaitEqual(typedText, "")
+	ann.WaitEqual(shownNotes, []string{"ann: hello"})
 	assert.Empty(t, eval[string](ann, shownError))
 	want := append([]string{"ann: hello"}, s.publish("last ", 1)...)
-	ann.waitEqual(shownNotes, want) // a repetition would precede it
+	ann.WaitEqual(shownNotes, want) // a repetition would precede it
 	assert.Len(t, s.notes(t), 2)
 }
 
 func testLostChangesAreIndicated(t *testing.T, browser context.Context, s *site, path string) {
 	ann := s.join(browser, path, "ann")
 	want := s.publish("before ", 1)
-	ann.waitEqual(shownNotes, want)
+	ann.WaitEqual(shownNotes, want)
 	s.proxy.Cut()
 	want = append(want, s.publish("missed ", 101)...) // more than the history
 	s.proxy.Restore()
-	ann.waitEqual(shownNotes, want)
-	ann.waitEqual(shownLoss, "Changes were lost. All notes were loaded again.")
+	ann.WaitEqual(shownNotes, want)
+	ann.WaitEqual(shownLoss, "Changes were lost. All notes were loaded again.")
 	ann.post("hello") // which makes room
 	want = append(want[len(want)-maxNotes+1:], "ann: hello")
-	ann.waitEqual(shownNotes, want)
+	ann.WaitEqual(shownNotes, want)
 }
 
 func testFormWaitsForLimit(t *testing.T, browser context.Context, s *site, path string) {
@@ -205,16 +206,16 @@ func testFormWaitsForLimit(t *testing.T, browser context.Context, s *site, path 
 	for len(want) < 20 && !eval[bool](ann, hasCountdown) {
 		text := fmt.Sprint("note ", len(want))
 		ann.enter("text", text)
-		ann.waitEqual(isPosting, false)
-		ann.waitEqual(typedText, "")
+		ann.WaitEqual(isPosting, false)
+		ann.WaitEqual(typedText, "")
 		want = append(want, "ann: "+text)
 	}
 	require.Less(t, len(want), 20, "the form has never waited")
 	ann.enter("text", "later")
-	ann.waitEqual(canPost, true)
+	ann.WaitEqual(canPost, true)
 	assert.Equal(t, "later", eval[string](ann, typedText), "Enter has no effect while the form waits")
 	ann.enter("text", "")
-	ann.waitEqual(shownNotes, append(want, "ann: later"))
+	ann.WaitEqual(shownNotes, append(want, "ann: later"))
 	assert.Zero(t, s.rejections.Load())
 }
 
@@ -224,22 +225,22 @@ func testRejectedNoteCanBePostedLater(t *testing.T, browser context.Context, s *
 	key := ratelimit.KeyPerUser(router.IngressContext{Identity: router.Identity{UserID: "ann"}})
 	require.NoError(t, s.perUser.Block(t.Context(), key, 3*time.Second))
 	ann.enter("text", "second")
-	ann.waitEqual(shownError+` !== ""`, true)
-	ann.waitEqual(hasCountdown, true)
+	ann.WaitEqual(shownError+` !== ""`, true)
+	ann.WaitEqual(hasCountdown, true)
 	assert.Equal(t, "second", eval[string](ann, typedText))
-	ann.waitEqual(canPost, true)
-	ann.do(chromedp.SendKeys(chromedp.ID("text"), kb.Enter))
-	ann.waitEqual(shownNotes, []string{"ann: first", "ann: second"})
-	ann.waitEqual(shownError, "")
+	ann.WaitEqual(canPost, true)
+	ann.Do(chromedp.SendKeys(chromedp.ID("text"), kb.Enter))
+	ann.WaitEqual(shownNotes, []string{"ann: first", "ann: second"})
+	ann.WaitEqual(shownError, "")
 	assert.EqualValues(t, 1, s.rejections.Load())
 }
 
 func testRejectedNameIsShown(t *testing.T, browser context.Context, s *site, path string) {
 	p := openPage(browser, t, "http://"+s.proxy.Addr+"/"+path+"/")
-	p.waitEqual(`document.querySelector("#name").pattern !== ""`, true)
+	p.WaitEqual(`document.querySelector("#name").pattern !== ""`, true)
 	eval[chromedp.Void](p, `void document.querySelector("#name").removeAttribute("pattern")`)
 	p.enter("name", "ann b")
-	p.waitEqual(shownState, "Disconnected: use a name with 1 to 32 characters of A-Z a-z 0-9 _ . -")
+	p.WaitEqual(shownState, "Disconnected: use a name with 1 to 32 characters of A-Z a-z 0-9 _ . -")
 }
 
 // testOneConnection holds for the React page because of its StrictMode, which mounts components twice in builds
@@ -247,9 +248,9 @@ func testRejectedNameIsShown(t *testing.T, browser context.Context, s *site, pat
 func testOneConnection(t *testing.T, browser context.Context, s *site, path string) {
 	want := s.publish("note ", 3)
 	ann := s.join(browser, path, "ann")
-	ann.waitEqual(shownNotes, want)
+	ann.WaitEqual(shownNotes, want)
 	ann.post("hello")
-	ann.waitEqual(shownNotes, append(want, "ann: hello"))
+	ann.WaitEqual(shownNotes, append(want, "ann: hello"))
 	assert.EqualValues(t, 1, s.handshakes.Load())
 	assert.Equal(t, 1, s.router.Stats().Conns)
 	assert.Len(t, s.router.Presence(topic), 1)
@@ -258,11 +259,11 @@ func testOneConnection(t *testing.T, browser context.Context, s *site, path stri
 func testLeavingClosesConnection(t *testing.T, browser context.Context, s *site) {
 	bob, ann := s.join(browser, "page-react", "bob"), s.join(browser, "page-react", "ann")
 	ann.post("hello")
-	ann.do(chromedp.Click(chromedp.ID("leave")))
-	bob.waitEqual(shownMembers, []string{"bob"})
+	ann.Do(chromedp.Click(chromedp.ID("leave")))
+	bob.WaitEqual(shownMembers, []string{"bob"})
 	ann.enter("name", "zoe")
-	bob.waitEqual(shownMembers, []string{"bob", "zoe"})
-	ann.waitEqual(shownNotes, []string{"ann: hello"})
+	bob.WaitEqual(shownMembers, []string{"bob", "zoe"})
+	ann.WaitEqual(shownNotes, []string{"ann: hello"})
 	assert.EqualValues(t, 3, s.handshakes.Load())
 }
 

@@ -25,15 +25,15 @@ const earlyJoinEvent = `void (window.WebSocket = class extends WebSocket {
 func testJoinEventBeforeReplyIsKept(t *testing.T, browser context.Context) {
 	chat := startProgram(t)
 	ann := openPage(browser, t, chat.url(), desktop)
-	ann.expectedProblem = connectionRefused(chat, "ann")
+	ann.Expect(connectionRefused(chat, "ann"))
 	eval[chromedp.Void](ann, earlyJoinEvent)
 	ann.signIn("ann", "garden")
-	ann.waitEqual(people, []string{"ann, you", "zoe"})
+	ann.WaitEqual(people, []string{"ann, you", "zoe"})
 	chat.stop()
-	ann.waitFor(connectionState + ` === "Reconnecting"`)
+	ann.WaitFor(connectionState + ` === "Reconnecting"`)
 	require.True(t, chat.start())
-	ann.waitFor(hasJoined)
-	ann.waitEqual(people, []string{"ann, you", "zoe"})
+	ann.WaitFor(hasJoined)
+	ann.WaitEqual(people, []string{"ann, you", "zoe"})
 }
 
 // delayed makes the page receive every message window.delayMs milliseconds late.
@@ -42,12 +42,12 @@ const delayed = `void (window.WebSocket = class extends WebSocket {
 })`
 
 func (p *page) delayMessages(milliseconds int) {
-	p.t.Helper()
+	p.T.Helper()
 	eval[chromedp.Void](p, fmt.Sprintf("void (window.delayMs = %d)", milliseconds))
 }
 
 func (p *page) switchRoom(room string) {
-	p.t.Helper()
+	p.T.Helper()
 	p.fill("switch-room", room)
 	p.press(kb.Enter)
 }
@@ -61,13 +61,13 @@ func testLastRoomChangeWins(t *testing.T, browser context.Context) {
 	ann.delayMessages(1000)
 	ann.switchRoom("shed")
 	ann.switchRoom("pond")
-	ann.waitEqual(`document.querySelector("#room-name").textContent`, "#pond")
-	bob.waitEqual(people, []string{"bob, you"})
+	ann.WaitEqual(`document.querySelector("#room-name").textContent`, "#pond")
+	bob.WaitEqual(people, []string{"bob, you"})
 	ann.switchRoom("shed")
 	ann.switchRoom("pond")
-	ann.waitFor(hasJoined)
-	ann.waitEqual(`document.querySelector("#room-name").textContent`, "#pond")
-	bob.waitEqual(people, []string{"bob, you"})
+	ann.WaitFor(hasJoined)
+	ann.WaitEqual(`document.querySelector("#room-name").textContent`, "#pond")
+	bob.WaitEqual(people, []string{"bob, you"})
 }
 
 // The test shortens the times that the server announces.
@@ -79,12 +79,12 @@ func testHeartbeatDetectsSilentConnection(t *testing.T, browser context.Context)
 		send(data) { window.heartbeats = (window.heartbeats ?? 0) + data.includes("__heartbeat"); if (!window.isSilent) super.send(data); }
 	})`)
 	ann.signIn("ann", "garden")
-	ann.waitFor("window.heartbeats > 1")
+	ann.WaitFor("window.heartbeats > 1")
 	assert.Equal(t, "Online", eval[string](ann, connectionState), "an idle server answers heartbeats")
 	eval[chromedp.Void](ann, "void (window.isSilent = true)")
-	ann.waitFor(connectionState + ` === "Reconnecting"`)
+	ann.WaitFor(connectionState + ` === "Reconnecting"`)
 	eval[chromedp.Void](ann, "void (window.isSilent = false)")
-	ann.waitFor(hasJoined)
+	ann.WaitFor(hasJoined)
 }
 
 // connectionRefused returns the start of the console error for a failed connection attempt.
@@ -121,11 +121,11 @@ func testHonorsReconnectDelayOfServer(t *testing.T, browser context.Context) {
 		assert.GreaterOrEqual(t, seconds, tt.atLeast, tt.reason)
 		assert.Less(t, seconds, tt.below, tt.reason)
 		eval[chromedp.Void](ann, `document.querySelector("#reconnect-now").click()`)
-		ann.waitFor(hasJoined)
+		ann.WaitFor(hasJoined)
 	}
 	eval[chromedp.Void](ann, `closeWith(4403, '{"code":"PERMISSION_DENIED","message":"you are banned"}')`)
 	assert.True(t, eval[bool](ann, isSigningIn), "the page does not come back")
-	ann.waitEqual(nameError, "You are banned.")
+	ann.WaitEqual(nameError, "You are banned.")
 }
 
 func testReconnectsAfterServerRestart(t *testing.T, browser context.Context) {
@@ -134,39 +134,39 @@ func testReconnectsAfterServerRestart(t *testing.T, browser context.Context) {
 	pages := []*page{ann, bob, eve}
 	for i, name := range []string{"ann", "bob", "eve"} {
 		p := pages[i] // ann joins before bob, because the test expects her to see bob join
-		p.expectedProblem = connectionRefused(chat, name)
+		p.Expect(connectionRefused(chat, name))
 		p.signIn(name, "garden")
 		eval[chromedp.Void](p, `window.isSamePage = true`)
 	}
 	ann.say("before")
-	bob.waitEqual(conversation, []string{"ann: before"})
+	bob.WaitEqual(conversation, []string{"ann: before"})
 
 	chat.stop()
-	ann.waitFor(connectionState + ` === "Reconnecting"`)
+	ann.WaitFor(connectionState + ` === "Reconnecting"`)
 	ann.press("unsent")
 	node := startNode(t, "-addr="+chat.addr)
 	for _, p := range pages {
-		p.waitFor(hasJoined)
-		p.waitEqual(`document.querySelectorAll("#people li").length`, 3)
+		p.WaitFor(hasJoined)
+		p.WaitEqual(`document.querySelectorAll("#people li").length`, 3)
 	}
-	ann.waitEqual(lastNoteAboutBob, "bob joined")
+	ann.WaitEqual(lastNoteAboutBob, "bob joined")
 	assert.Equal(t, "unsent", eval[string](ann, typedText))
 	ann.press(kb.Enter)
-	bob.waitEqual(conversation, []string{"ann: before", "ann: unsent"})
+	bob.WaitEqual(conversation, []string{"ann: before", "ann: unsent"})
 
 	node.kill()
-	ann.waitFor(`document.querySelector("#connection").checkVisibility() && ` + connectionState + ` === "Reconnecting"`)
+	ann.WaitFor(`document.querySelector("#connection").checkVisibility() && ` + connectionState + ` === "Reconnecting"`)
 	ann.checkScreen("reconnecting")
 	eve.checkScreen("reconnecting-phone")
-	bob.do(chromedp.Navigate("about:blank"))
+	bob.Do(chromedp.Navigate("about:blank"))
 	require.True(t, chat.start())
-	ann.waitFor(hasJoined)
-	eve.waitFor(hasJoined)
-	ann.waitEqual(people, []string{"ann, you", "eve"})
-	eve.waitEqual(people, []string{"ann", "eve, you"})
-	ann.waitEqual(lastNoteAboutBob, "bob left")
+	ann.WaitFor(hasJoined)
+	eve.WaitFor(hasJoined)
+	ann.WaitEqual(people, []string{"ann, you", "eve"})
+	eve.WaitEqual(people, []string{"ann", "eve, you"})
+	ann.WaitEqual(lastNoteAboutBob, "bob left")
 	eve.say("after")
-	ann.waitEqual(conversation, []string{"You: before", "You: unsent", "eve: after"})
+	ann.WaitEqual(conversation, []string{"You: before", "You: unsent", "eve: after"})
 	assert.False(t, eval[bool](ann, `document.querySelector("#connection").checkVisibility()`))
 	assert.True(t, eval[bool](ann, `isSamePage`) && eval[bool](eve, `isSamePage`), "the page reconnects without a reload")
 }

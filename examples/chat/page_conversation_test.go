@@ -48,7 +48,7 @@ func testRejectedTokenIsShownOnForm(t *testing.T, browser context.Context) {
 	ann.fill("name", "ann smith")
 	ann.fill("room", "garden")
 	ann.press(kb.Enter)
-	ann.waitEqual(nameError, "Use NAME or TENANT:NAME with 1 to 32 characters of A-Z a-z 0-9 _ . - each.")
+	ann.WaitEqual(nameError, "Use NAME or TENANT:NAME with 1 to 32 characters of A-Z a-z 0-9 _ . - each.")
 	assert.True(t, eval[bool](ann, isSigningIn))
 	assert.Equal(t, "name", eval[string](ann, focused))
 	assert.Equal(t, "true", eval[string](ann, `document.querySelector("#name").ariaInvalid`))
@@ -68,11 +68,11 @@ func testTooManyConnections(t *testing.T, browser context.Context) {
 	two.fill("name", "ann")
 	two.fill("room", "garden")
 	two.press(kb.Enter)
-	two.waitFor(connectionState + ` === "Reconnecting"`)
-	two.waitEqual(`document.querySelector("#connection-reason").textContent`, "Too many connections.")
+	two.WaitFor(connectionState + ` === "Reconnecting"`)
+	two.WaitEqual(`document.querySelector("#connection-reason").textContent`, "Too many connections.")
 	two.checkScreen("too-many-connections")
 	one.click("#signout")
-	two.waitFor(hasJoined)
+	two.WaitFor(hasJoined)
 	assert.Equal(t, 4429, eval[int](two, `WebSocket.codes[0]`))
 	assert.GreaterOrEqual(t, eval[float64](two, `WebSocket.opened[1] - WebSocket.closed[0]`), 4990., "the server asks for 5 s")
 }
@@ -97,13 +97,13 @@ func testMovesToAnotherNode(t *testing.T, browser context.Context) {
 	current.Store(two)
 	require.NoError(t, one.router.Shutdown(t.Context()))
 
-	ann.waitFor(hasJoined)
-	ann.waitEqual(`WebSocket.codes`, []int{1000}) // the page leaves before the server closes the connection
+	ann.WaitFor(hasJoined)
+	ann.WaitEqual(`WebSocket.codes`, []int{1000}) // the page leaves before the server closes the connection
 	assert.Equal(t, 1, two.router.Stats().Conns)
 	assert.False(t, eval[bool](ann, `window.wasLost === true`), "the page showed a lost connection")
 	assert.Equal(t, "unsent", eval[string](ann, typedText))
 	ann.press(kb.Enter)
-	ann.waitEqual(conversation, []string{"You: before", "You: unsent"})
+	ann.WaitEqual(conversation, []string{"You: before", "You: unsent"})
 }
 
 func testTypingAbortsSearch(t *testing.T, browser context.Context) {
@@ -123,6 +123,6 @@ func testTypingAbortsSearch(t *testing.T, browser context.Context) {
 	assert.Empty(t, eval[string](ann, status))
 	slow.isSlow.Store(false)
 	ann.press(kb.Enter)
-	ann.waitEqual(status, "1 match")
+	ann.WaitEqual(status, "1 match")
 	assert.False(t, eval[bool](ann, `document.querySelector("#notice").checkVisibility()`))
 }

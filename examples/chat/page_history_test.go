@@ -41,24 +41,24 @@ func testMessagesDuringOutageAreShown(t *testing.T, browser context.Context) {
 	ann.signIn("ann", "garden")
 	bob.signIn("bob", "garden")
 	ann.say("before")
-	bob.waitEqual(conversation, []string{"ann: before"})
+	bob.WaitEqual(conversation, []string{"ann: before"})
 
 	proxy.Cut()
 	ann.say("during the outage")
 	ann.say("still during the outage")
 	bob.say("from bob")
-	bob.waitFor(`document.querySelector("[data-state=rejected] [data-action=retry], [data-state=unconfirmed] [data-action=retry]")`)
+	bob.WaitFor(`document.querySelector("[data-state=rejected] [data-action=retry], [data-state=unconfirmed] [data-action=retry]")`)
 	proxy.Restore()
-	bob.waitFor(conversation + `.at(-1) === "ann: still during the outage"`)
-	bob.waitEqual(people, []string{"ann", "bob, you"})
+	bob.WaitFor(conversation + `.at(-1) === "ann: still during the outage"`)
+	bob.WaitEqual(people, []string{"ann", "bob, you"})
 	for bob.click("[data-action=retry]"); ; bob.click("[data-action=retry]") {
-		bob.waitFor(`!document.querySelector("[data-state=pending]")`)
+		bob.WaitFor(`!document.querySelector("[data-state=pending]")`)
 		if eval[bool](bob, `!document.querySelector("[data-action=retry]")`) {
 			break // Redis accepts writes again
 		}
 	}
-	ann.waitEqual(conversation, []string{"You: before", "You: during the outage", "You: still during the outage", "bob: from bob"})
-	bob.waitEqual(conversation, []string{"ann: before", "ann: during the outage", "ann: still during the outage", "You: from bob"})
+	ann.WaitEqual(conversation, []string{"You: before", "You: during the outage", "You: still during the outage", "bob: from bob"})
+	bob.WaitEqual(conversation, []string{"ann: before", "ann: during the outage", "ann: still during the outage", "You: from bob"})
 	assert.Equal(t, 1, eval[int](bob, `WebSocket.joins`), "the page stays in the room")
 	assert.Equal(t, 1, eval[int](bob, `WebSocket.ids.size`), "a retry has the same ID")
 	assert.Zero(t, eval[int](bob, lostNotes))
@@ -105,19 +105,19 @@ func openTwoNodes(t *testing.T, browser context.Context) (ann, bob *page, discon
 	var nodes connector
 	nodes.current.Store(one)
 	ann, bob = openPage(browser, t, serveURL(t, one), desktop), openPage(browser, t, serveURL(t, &nodes), desktop)
-	bob.expectedProblem = "network error: WebSocket connection to"
+	bob.Expect("network error: WebSocket connection to")
 	eval[chromedp.Void](bob, controlSocket)
 	ann.signIn("ann", "garden")
 	bob.signIn("bob", "garden")
 	disconnect = func() {
 		nodes.current.Store(nil)
 		eval[chromedp.Void](bob, `WebSocket.latest.close()`)
-		bob.waitFor(connectionState + ` === "Reconnecting"`)
+		bob.WaitFor(connectionState + ` === "Reconnecting"`)
 	}
 	reconnect = func() {
 		nodes.current.Store(two)
 		eval[chromedp.Void](bob, `document.querySelector("#reconnect-now").click()`)
-		bob.waitFor(hasJoined)
+		bob.WaitFor(hasJoined)
 	}
 	return ann, bob, disconnect, reconnect
 }
@@ -125,19 +125,19 @@ func openTwoNodes(t *testing.T, browser context.Context) (ann, bob *page, discon
 func testMissedMessagesAreShownOnce(t *testing.T, browser context.Context) {
 	ann, bob, disconnect, reconnect := openTwoNodes(t, browser)
 	ann.say("first")
-	bob.waitEqual(conversation, []string{"ann: first"})
+	bob.WaitEqual(conversation, []string{"ann: first"})
 	eval[chromedp.Void](bob, `void (WebSocket.isDeaf = true)`)
-	bob.do(chromedp.Focus(chromedp.ID("text")))
+	bob.Do(chromedp.Focus(chromedp.ID("text")))
 	bob.press("from bob" + kb.Enter)
-	ann.waitEqual(conversation, []string{"You: first", "bob: from bob"})
+	ann.WaitEqual(conversation, []string{"You: first", "bob: from bob"})
 	disconnect()
-	bob.waitEqual(conversation, []string{"ann: first", "You: from bob (unconfirmed)"})
+	bob.WaitEqual(conversation, []string{"ann: first", "You: from bob (unconfirmed)"})
 	ann.say("second")
 	ann.say("third")
 	eval[chromedp.Void](bob, `void (WebSocket.isDeaf = false)`)
 	reconnect()
 	ann.say("fourth")
-	bob.waitEqual(conversation, []string{"ann: first", "You: from bob", "ann: second", "ann: third", "ann: fourth"})
+	bob.WaitEqual(conversation, []string{"ann: first", "You: from bob", "ann: second", "ann: third", "ann: fourth"})
 	assert.Zero(t, eval[int](bob, lostNotes))
 	assert.Equal(t, 3, eval[int](bob, `WebSocket.joins`))
 }
@@ -145,26 +145,26 @@ func testMissedMessagesAreShownOnce(t *testing.T, browser context.Context) {
 func testLostMessagesAreIndicated(t *testing.T, browser context.Context) {
 	ann, bob, disconnect, reconnect := openTwoNodes(t, browser)
 	ann.say("first")
-	bob.waitEqual(conversation, []string{"ann: first"})
+	bob.WaitEqual(conversation, []string{"ann: first"})
 	disconnect()
 	for range 4 { // more than the history keeps
 		ann.click("#send-burst")
 	}
-	ann.waitFor(`[...document.querySelectorAll("[data-kind=burst]")].filter((li) => li.dataset.delivered === "30").length === 4`)
+	ann.WaitFor(`[...document.querySelectorAll("[data-kind=burst]")].filter((li) => li.dataset.delivered === "30").length === 4`)
 	ann.say("last")
 	reconnect()
-	bob.waitFor(conversation + `.at(-1) === "ann: last"`)
+	bob.WaitFor(conversation + `.at(-1) === "ann: last"`)
 	assert.Equal(t, 1, eval[int](bob, lostNotes))
 	assert.Equal(t, 1+shownMessages, eval[int](bob, conversation+`.length`))
 	bob.checkScreen("lost-messages")
 	ann.say("and on")
-	bob.waitFor(conversation + `.at(-1) === "ann: and on"`)
+	bob.WaitFor(conversation + `.at(-1) === "ann: and on"`)
 	assert.Equal(t, 2+shownMessages, eval[int](bob, conversation+`.length`))
 }
 
 // receive makes the page receive a message that the server has not sent.
 func (p *page) receive(message string) {
-	p.t.Helper()
+	p.T.Helper()
 	eval[chromedp.Void](p, fmt.Sprintf(`void WebSocket.latest.dispatchEvent(new MessageEvent("message", { data: %q }))`, message))
 }
 
@@ -173,28 +173,28 @@ func (p *page) receive(message string) {
 func testPositionDecidesWhatIsShown(t *testing.T, browser context.Context) {
 	ann, bob, _, _ := openTwoNodes(t, browser)
 	ann.say("first")
-	bob.waitEqual(conversation, []string{"ann: first"})
+	bob.WaitEqual(conversation, []string{"ann: first"})
 	const said = `{"type":"SAID","meta":{"offset":%d},"payload":{"room":"garden","user":"zoe","text":"number %[1]d","id":"%[1]d"}}`
 	bob.receive(`{"type":"$ws:position","meta":{},"payload":{"topic":"room/~/shed","epoch":"K7","offset":5,"reset":true}}`)
 	bob.receive(fmt.Sprintf(said, 2))
 	bob.receive(fmt.Sprintf(said, 2))
 	bob.receive(fmt.Sprintf(said, 1))
-	bob.waitEqual(conversation, []string{"ann: first", "zoe: number 2"})
+	bob.WaitEqual(conversation, []string{"ann: first", "zoe: number 2"})
 	bob.receive(`{"type":"$ws:position","meta":{},"payload":{"topic":"room/~/garden","epoch":"K7","offset":5}}`)
 	assert.Zero(t, eval[int](bob, lostNotes))
 	bob.receive(`{"type":"$ws:position","meta":{},"payload":{"topic":"room/~/garden","epoch":"K7","offset":7,"lost":{"from":6,"to":7}}}`)
-	bob.waitEqual(lostNotes, 1)
+	bob.WaitEqual(lostNotes, 1)
 	bob.receive(fmt.Sprintf(said, 8))
 	shown := []string{"ann: first", "zoe: number 2", "zoe: number 8"}
-	bob.waitEqual(conversation, shown)
+	bob.WaitEqual(conversation, shown)
 
 	bob.receive(fmt.Sprintf(said, 10))
-	bob.waitEqual(lostNotes, 2) // the server does not know the epoch
+	bob.WaitEqual(lostNotes, 2) // the server does not know the epoch
 	ann.say("second")
-	bob.waitEqual(conversation, append(shown, "ann: second"))
+	bob.WaitEqual(conversation, append(shown, "ann: second"))
 	bob.receive(`{"type":"$ws:position","meta":{},"payload":{"topic":"room/~/garden","epoch":"K7","offset":12,"reset":true}}`)
-	bob.waitEqual(lostNotes, 3)
-	bob.waitEqual(`WebSocket.joins`, 4)
+	bob.WaitEqual(lostNotes, 3)
+	bob.WaitEqual(`WebSocket.joins`, 4)
 	ann.say("third")
-	bob.waitEqual(conversation, append(shown, "ann: second", "ann: third"))
+	bob.WaitEqual(conversation, append(shown, "ann: second", "ann: third"))
 }

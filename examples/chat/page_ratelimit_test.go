@@ -44,21 +44,21 @@ func testFloodIsSentInOrderAtAllowedRate(t *testing.T, browser context.Context) 
 		own = append(own, fmt.Sprint("You: drop ", n))
 		received = append(received, fmt.Sprint("ann: drop ", n))
 	}
-	ann.waitFor(`document.querySelector("#send-countdown").checkVisibility() && document.querySelectorAll("[data-state=pending]").length > 1`)
+	ann.WaitFor(`document.querySelector("#send-countdown").checkVisibility() && document.querySelectorAll("[data-state=pending]").length > 1`)
 	assert.True(t, eval[bool](ann, hasJoined), "the user can write on")
 	ann.checkScreen("paced")
 	assert.Equal(t, "Messages wait for the rate limit.", eval[string](ann, `document.querySelector("#announce").textContent`))
-	ann.waitFor(`!document.querySelector("[data-state=pending]")`)
-	bob.waitEqual(conversation+".slice(1)", received)
-	ann.waitEqual(conversation+".slice(1)", own)
+	ann.WaitFor(`!document.querySelector("[data-state=pending]")`)
+	bob.WaitEqual(conversation+".slice(1)", received)
+	ann.WaitEqual(conversation+".slice(1)", own)
 	assert.Zero(t, eval[int](ann, "rejections"))
-	ann.waitFor(`!document.querySelector("#send-countdown").checkVisibility()`)
+	ann.WaitFor(`!document.querySelector("#send-countdown").checkVisibility()`)
 	ann.checkWaits()
 }
 
 // flood sends several messages at once.
 func (p *page) flood(text string, count int) {
-	p.t.Helper()
+	p.T.Helper()
 	eval[chromedp.Void](p, fmt.Sprintf(`void (() => {
 		for (let n = 0; n < %d; n++) {
 			document.querySelector("#text").value = %q + " " + n;
@@ -69,15 +69,15 @@ func (p *page) flood(text string, count int) {
 
 // checkWaits checks the texts of the countdown.
 func (p *page) checkWaits() {
-	p.t.Helper()
+	p.T.Helper()
 	shown := eval[[]string](p, "shown")
-	require.NotEmpty(p.t, shown)
+	require.NotEmpty(p.T, shown)
 	for _, text := range shown {
 		var wait float64
 		_, err := fmt.Sscanf(text, "Next message in %f s", &wait)
-		require.NoError(p.t, err, text)
-		assert.Positive(p.t, wait, "the countdown never shows 0")
-		assert.LessOrEqual(p.t, wait, 0.6, "a token returns after half a second")
+		require.NoError(p.T, err, text)
+		assert.Positive(p.T, wait, "the countdown never shows 0")
+		assert.LessOrEqual(p.T, wait, 0.6, "a token returns after half a second")
 	}
 }
 
@@ -90,7 +90,7 @@ func testRejectedMessageIsSentAgainInOrder(t *testing.T, browser context.Context
 	one.signIn("ann", "waterworks")
 	two := one.openTab(chat.url(), desktop)
 	two.press(kb.Enter)
-	two.waitFor(hasJoined)
+	two.WaitFor(hasJoined)
 	one.flood("one", 6)
 	two.flood("two", 3)
 	var want []string
@@ -98,9 +98,9 @@ func testRejectedMessageIsSentAgainInOrder(t *testing.T, browser context.Context
 		want = append(want, fmt.Sprint("You: one ", n))
 	}
 	for _, p := range []*page{one, two} {
-		p.waitFor(`!document.querySelector("[data-state=pending]")`)
-		p.waitEqual(conversation+`.filter((text) => text.includes("one"))`, want)
-		p.waitEqual(conversation+`.length`, 9)
+		p.WaitFor(`!document.querySelector("[data-state=pending]")`)
+		p.WaitEqual(conversation+`.filter((text) => text.includes("one"))`, want)
+		p.WaitEqual(conversation+`.length`, 9)
 	}
 	assert.Positive(t, eval[int](one, "rejections"), "the page is rejected only if the model is wrong")
 }
@@ -112,12 +112,12 @@ func testSameTextOfOthersIsNotOwn(t *testing.T, browser context.Context) {
 	eval[chromedp.Void](guest, delayed)
 	guest.signIn("", "garden")
 	bob.signIn("bob", "garden")
-	guest.waitFor(hasJoined)
+	guest.WaitFor(hasJoined)
 	guest.delayMessages(1000)
-	guest.do(chromedp.Focus(chromedp.ID("text")))
+	guest.Do(chromedp.Focus(chromedp.ID("text")))
 	guest.press("one" + kb.Enter)
 	bob.say("+1")
 	guest.press("+1" + kb.Enter)
-	guest.waitFor(`!document.querySelector("[data-state=pending]")`)
-	guest.waitEqual(conversation, []string{"You: one", "bob: +1", "You: +1"})
+	guest.WaitFor(`!document.querySelector("[data-state=pending]")`)
+	guest.WaitEqual(conversation, []string{"You: one", "bob: +1", "You: +1"})
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/browsertest"
 )
 
 // JavaScript expressions for what a page shows.
@@ -28,7 +30,7 @@ const (
 
 // TestPage tests the page in Chromium. The subtests share one browser, but no pages.
 func TestPage(t *testing.T) {
-	browser := startBrowser(t)
+	browser := browsertest.Start(t)
 	for _, tt := range []struct {
 		name string
 		test func(*testing.T, context.Context)
@@ -85,20 +87,20 @@ func testMessagesReachBothUsers(t *testing.T, browser context.Context) {
 	ann, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
 	ann.checkScreen("sign-in")
 	ann.signIn("ann", "garden")
-	ann.waitEqual(people, []string{"ann, you"})
+	ann.WaitEqual(people, []string{"ann, you"})
 	ann.checkScreen("empty-room")
 	bob.signIn("bob", "garden")
 
 	ann.say("Are the tomatoes ripe?")
-	bob.waitEqual(conversation, []string{"ann: Are the tomatoes ripe?"})
+	bob.WaitEqual(conversation, []string{"ann: Are the tomatoes ripe?"})
 	bob.say("On Friday, I think.")
 	bob.say("The beans are.")
-	ann.waitEqual(conversation, []string{"You: Are the tomatoes ripe?", "bob: On Friday, I think.", "bob: The beans are."})
+	ann.WaitEqual(conversation, []string{"You: Are the tomatoes ripe?", "bob: On Friday, I think.", "bob: The beans are."})
 	ann.say("Beans it is.")
-	bob.waitEqual(conversation, []string{"ann: Are the tomatoes ripe?", "You: On Friday, I think.", "You: The beans are.", "ann: Beans it is."})
-	ann.waitEqual(conversation, []string{"You: Are the tomatoes ripe?", "bob: On Friday, I think.", "bob: The beans are.", "You: Beans it is."})
-	ann.waitEqual(people, []string{"ann, you", "bob"})
-	bob.waitEqual(people, []string{"ann", "bob, you"})
+	bob.WaitEqual(conversation, []string{"ann: Are the tomatoes ripe?", "You: On Friday, I think.", "You: The beans are.", "ann: Beans it is."})
+	ann.WaitEqual(conversation, []string{"You: Are the tomatoes ripe?", "bob: On Friday, I think.", "bob: The beans are.", "You: Beans it is."})
+	ann.WaitEqual(people, []string{"ann, you", "bob"})
+	bob.WaitEqual(people, []string{"ann", "bob, you"})
 	assert.True(t, eval[bool](ann, `document.querySelector("[data-user=bob] .author").checkVisibility()`), "the author is visible")
 	ann.checkScreen("conversation")
 }
@@ -109,24 +111,24 @@ func testMarkupIsShownAsText(t *testing.T, browser context.Context) {
 	ann, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
 	ann.fill("name", image)
 	ann.press(kb.Enter)
-	ann.waitFor(`document.querySelector("#name-error").textContent !== "" && ` + isSigningIn)
+	ann.WaitFor(`document.querySelector("#name-error").textContent !== "" && ` + isSigningIn)
 	ann.checkScreen("invalid-name")
 	ann.signIn("ann", script)
 	bob.signIn("bob", script)
 	ann.say(image)
 	ann.say(script)
-	bob.waitEqual(conversation, []string{"ann: " + image, "ann: " + script})
-	ann.waitEqual(conversation, []string{"You: " + image, "You: " + script})
+	bob.WaitEqual(conversation, []string{"ann: " + image, "ann: " + script})
+	ann.WaitEqual(conversation, []string{"You: " + image, "You: " + script})
 	bob.fill("search-query", "<")
 	bob.press(kb.Enter)
-	bob.waitEqual(`[...document.querySelectorAll("#search-results .text")].map((p) => p.textContent)`, []string{image, script})
-	bob.waitEqual(`document.querySelector("#room-name").textContent`, "#"+script)
+	bob.WaitEqual(`[...document.querySelectorAll("#search-results .text")].map((p) => p.textContent)`, []string{image, script})
+	bob.WaitEqual(`document.querySelector("#room-name").textContent`, "#"+script)
 	bob.checkScreen("markup")
 
 	bob.fill("switch-room", image)
 	bob.press(kb.Enter)
-	bob.waitEqual(`document.title`, "#"+image+" - Penstock chat")
-	ann.waitEqual(people, []string{"ann, you"})
+	bob.WaitEqual(`document.title`, "#"+image+" - Penstock chat")
+	ann.WaitEqual(people, []string{"ann, you"})
 	for _, p := range []*page{ann, bob} {
 		assert.Zero(t, eval[int](p, `document.querySelectorAll("[onerror], body script, #conversation img, #side img").length`))
 	}
@@ -138,26 +140,26 @@ func testReloadKeepsUserInRoom(t *testing.T, browser context.Context) {
 	ann.signIn("ann", "garden")
 	bob.signIn("bob", "garden")
 	ann.say("before")
-	bob.waitEqual(conversation, []string{"ann: before"})
-	bob.do(chromedp.Reload())
-	bob.waitFor(hasJoined)
-	bob.waitEqual(conversation, []string{"ann: before"})
-	bob.waitEqual(people, []string{"ann", "bob, you"})
+	bob.WaitEqual(conversation, []string{"ann: before"})
+	bob.Do(chromedp.Reload())
+	bob.WaitFor(hasJoined)
+	bob.WaitEqual(conversation, []string{"ann: before"})
+	bob.WaitEqual(people, []string{"ann", "bob, you"})
 	bob.say("after")
-	ann.waitEqual(conversation, []string{"You: before", "bob: after"})
-	ann.waitEqual(people, []string{"ann, you", "bob"})
+	ann.WaitEqual(conversation, []string{"You: before", "bob: after"})
+	ann.WaitEqual(people, []string{"ann, you", "bob"})
 
-	bob.do(chromedp.Navigate("about:blank"))
-	ann.waitEqual(people, []string{"ann, you"})
+	bob.Do(chromedp.Navigate("about:blank"))
+	ann.WaitEqual(people, []string{"ann, you"})
 	eval[chromedp.Void](bob, "setTimeout(() => history.back())") // delayed, because the evaluation fails if the page goes away
-	ann.waitEqual(people, []string{"ann, you", "bob"})
-	bob.do(chromedp.Navigate(chat.url()))
-	bob.waitFor(hasJoined)
-	bob.waitEqual(conversation, []string{"ann: before", "You: after"})
+	ann.WaitEqual(people, []string{"ann, you", "bob"})
+	bob.Do(chromedp.Navigate(chat.url()))
+	bob.WaitFor(hasJoined)
+	bob.WaitEqual(conversation, []string{"ann: before", "You: after"})
 
 	bob.click("#signout")
-	ann.waitEqual(people, []string{"ann, you"})
-	bob.do(chromedp.Reload())
+	ann.WaitEqual(people, []string{"ann, you"})
+	bob.Do(chromedp.Reload())
 	assert.True(t, eval[bool](bob, isSigningIn), "the user stays signed out after a reload")
 }
 
@@ -168,16 +170,16 @@ func testTwoTabsShareConversation(t *testing.T, browser context.Context) {
 	bob.signIn("bob", "garden")
 	two := one.openTab(chat.url(), desktop)
 	two.press(kb.Enter) // the form remembers the name and the room
-	two.waitFor(hasJoined)
+	two.WaitFor(hasJoined)
 	one.say("from one")
-	two.waitEqual(conversation, []string{"You: from one"})
+	two.WaitEqual(conversation, []string{"You: from one"})
 	two.say("from two")
-	one.waitEqual(conversation, []string{"You: from one", "You: from two"})
-	bob.waitEqual(conversation, []string{"ann: from one", "ann: from two"})
-	two.do(chromedp.Navigate("about:blank"))
+	one.WaitEqual(conversation, []string{"You: from one", "You: from two"})
+	bob.WaitEqual(conversation, []string{"ann: from one", "ann: from two"})
+	two.Do(chromedp.Navigate("about:blank"))
 	bob.say("still there?")
-	one.waitEqual(conversation, []string{"You: from one", "You: from two", "bob: still there?"})
-	bob.waitEqual(people, []string{"ann", "bob, you"})
-	one.do(chromedp.Navigate("about:blank"))
-	bob.waitEqual(people, []string{"bob, you"})
+	one.WaitEqual(conversation, []string{"You: from one", "You: from two", "bob: still there?"})
+	bob.WaitEqual(people, []string{"ann", "bob, you"})
+	one.Do(chromedp.Navigate("about:blank"))
+	bob.WaitEqual(people, []string{"bob, you"})
 }

@@ -49,8 +49,8 @@ func testWaitingMessagesSurviveConnection(t *testing.T, browser context.Context)
 			assert.Greater(t, eval[int](ann, `document.querySelectorAll("[data-state=pending]").length`), 2)
 			nodes.current.Store(two)
 			end(t, ann, one)
-			bob.waitEqual(conversation, want)
-			ann.waitFor(`!document.querySelector("[data-state=pending]")`)
+			bob.WaitEqual(conversation, want)
+			ann.WaitFor(`!document.querySelector("[data-state=pending]")`)
 			assert.Equal(t, 2, two.router.Stats().Conns)
 		})
 	}
@@ -63,18 +63,18 @@ func testCustomMessageEndsLatestCall(t *testing.T, browser context.Context) {
 	one.signIn("ann", "garden")
 	two := one.openTab(chat.url(), desktop)
 	two.press(kb.Enter)
-	two.waitFor(hasJoined)
-	one.do(chromedp.Focus(chromedp.ID("text")))
-	two.do(chromedp.Focus(chromedp.ID("text")))
+	two.WaitFor(hasJoined)
+	one.Do(chromedp.Focus(chromedp.ID("text")))
+	two.Do(chromedp.Focus(chromedp.ID("text")))
 	for eval[bool](two, `!document.querySelector("[data-state=rejected]")`) {
 		one.press("1" + kb.Enter)
 		two.press("2" + kb.Enter)
-		two.waitFor(`!document.querySelector("[data-state=pending]")`)
+		two.WaitFor(`!document.querySelector("[data-state=pending]")`)
 	}
-	two.waitEqual(`document.querySelector(".failure span").textContent`, "Rejected: rate limit exceeded.")
+	two.WaitEqual(`document.querySelector(".failure span").textContent`, "Rejected: rate limit exceeded.")
 	for eval[bool](two, `document.querySelector("[data-action=retry]") !== null`) {
 		two.click("[data-action=retry]")
-		two.waitFor(`!document.querySelector("[data-state=pending]")`)
+		two.WaitFor(`!document.querySelector("[data-state=pending]")`)
 	}
-	two.waitEqual(conversation+".at(-1)", "You: 2")
+	two.WaitEqual(conversation+".at(-1)", "You: 2")
 }

@@ -68,14 +68,14 @@ const smallTapTargets = `[...document.querySelectorAll("button, input, textarea"
 	.map(([name, { width, height }]) => name + ": " + width.toFixed() + "x" + height.toFixed())`
 
 func (p *page) checkPhoneScreen(name string) {
-	p.t.Helper()
+	p.T.Helper()
 	p.checkScreen(name)
-	assert.Empty(p.t, eval[[]string](p, smallTapTargets), "%s: tap targets are too small", name)
+	assert.Empty(p.T, eval[[]string](p, smallTapTargets), "%s: tap targets are too small", name)
 }
 
 func (p *page) tap(selector string) {
-	p.t.Helper()
-	p.do(chromedp.Tap(chromedp.CSS(selector)))
+	p.T.Helper()
+	p.Do(chromedp.Tap(chromedp.CSS(selector)))
 }
 
 func testPhoneLayoutFits(t *testing.T, browser context.Context) {
@@ -88,23 +88,23 @@ func testPhoneLayoutFits(t *testing.T, browser context.Context) {
 	eve.fill("name", "eve")
 	eve.fill("room", room)
 	eve.tap("#signin-submit")
-	eve.waitFor(hasJoined)
-	eve.waitFor(`document.querySelector(".text").textContent.startsWith("Who brings the ladder?")`)
+	eve.WaitFor(hasJoined)
+	eve.WaitFor(`document.querySelector(".text").textContent.startsWith("Who brings the ladder?")`)
 	eve.tap("#text")
 	eve.press("I do.")
 	eve.tap("#send")
-	ann.waitFor(`document.querySelector("[data-user=eve] .text").textContent === "I do."`)
-	eve.waitFor(`document.querySelector("[data-state=sent][data-own=true]")`)
+	ann.WaitFor(`document.querySelector("[data-user=eve] .text").textContent === "I do."`)
+	eve.WaitFor(`document.querySelector("[data-state=sent][data-own=true]")`)
 	eve.checkPhoneScreen("talking")
 	assert.True(t, eval[bool](eve, `document.querySelector("#send").getBoundingClientRect().bottom <= innerHeight`), "the send button is on the screen")
 
 	eve.tap("#send-burst")
-	eve.waitFor(`document.querySelector("[data-kind=burst]")?.dataset.pending === "0"`)
+	eve.WaitFor(`document.querySelector("[data-kind=burst]")?.dataset.pending === "0"`)
 	eve.checkPhoneScreen("burst")
 	eve.tap("#side-toggle")
-	eve.waitFor(`document.querySelector("#side-close").checkVisibility({ visibilityProperty: true })`)
-	eve.waitEqual(people, []string{name, "eve, you"})
+	eve.WaitFor(`document.querySelector("#side-close").checkVisibility({ visibilityProperty: true })`)
+	eve.WaitEqual(people, []string{name, "eve, you"})
 	eve.checkPhoneScreen("people")
 	eve.tap("#side-close")
-	eve.waitFor(`!document.querySelector("#side-close").checkVisibility({ visibilityProperty: true })`)
+	eve.WaitFor(`!document.querySelector("#side-close").checkVisibility({ visibilityProperty: true })`)
 }
