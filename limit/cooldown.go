@@ -1,11 +1,6 @@
 package limit
 
-import (
-	"fmt"
-	"time"
-
-	"github.com/penstock-go/penstock/errors"
-)
+import "time"
 
 // A CooldownPolicy admits at most Max in any Window and penalizes clients that exceed it: all
 // their calls are denied for Penalty. A token bucket slows a client down; a cooldown stops it.
@@ -41,11 +36,7 @@ func (p CooldownPolicy) Description() Description {
 }
 
 func (p CooldownPolicy) errorf(format string, args ...any) error {
-	text := fmt.Sprintf(format, args...)
-	if p.Name != "" {
-		text = fmt.Sprintf("cooldown %q: %s", p.Name, text)
-	}
-	return errors.New("limit: " + text)
+	return policyErrorf("cooldown", p.Name, format, args...)
 }
 
 // A Penalty describes a penalty that starts, for audit logs.

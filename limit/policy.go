@@ -67,9 +67,14 @@ func (p Policy) Validate() error {
 }
 
 func (p Policy) errorf(format string, args ...any) error {
+	return policyErrorf("policy", p.Name, format, args...)
+}
+
+// policyErrorf returns an error about a policy of a kind, which it names unless name is empty.
+func policyErrorf(kind, name, format string, args ...any) error {
 	text := fmt.Sprintf(format, args...)
-	if p.Name != "" {
-		text = fmt.Sprintf("policy %q: %s", p.Name, text)
+	if name != "" {
+		text = fmt.Sprintf("%s %q: %s", kind, name, text)
 	}
 	return errors.New("limit: " + text)
 }

@@ -3,8 +3,6 @@ package limit
 import (
 	"fmt"
 	"time"
-
-	"github.com/penstock-go/penstock/errors"
 )
 
 // A QuotaPolicy admits at most Max in each calendar hour, day or month of a time zone. All of it
@@ -56,11 +54,7 @@ func (p QuotaPolicy) Validate() error {
 }
 
 func (p QuotaPolicy) errorf(format string, args ...any) error {
-	text := fmt.Sprintf(format, args...)
-	if p.Name != "" {
-		text = fmt.Sprintf("quota %q: %s", p.Name, text)
-	}
-	return errors.New("limit: " + text)
+	return policyErrorf("quota", p.Name, format, args...)
 }
 
 // Description describes the quota. Its Window is nominal: an hour, 24 hours, or 31 days.

@@ -1,11 +1,6 @@
 package limit
 
-import (
-	"fmt"
-	"time"
-
-	"github.com/penstock-go/penstock/errors"
-)
+import "time"
 
 // A WindowPolicy admits at most Max in any Window, without the steady refill of a token bucket:
 // what was admitted at one moment returns at one moment, a window later. Two limiters enforce it:
@@ -58,9 +53,5 @@ func (p WindowPolicy) Description() Description {
 }
 
 func (p WindowPolicy) errorf(format string, args ...any) error {
-	text := fmt.Sprintf(format, args...)
-	if p.Name != "" {
-		text = fmt.Sprintf("window %q: %s", p.Name, text)
-	}
-	return errors.New("limit: " + text)
+	return policyErrorf("window", p.Name, format, args...)
 }
