@@ -37,9 +37,14 @@ const packetsInFault = 60
 
 // lossIsReported disturbs one node after the other while two nodes publish.
 func lossIsReported(c Cluster) error {
-	for _, fault := range append([]Fault{{Name: "no fault", Begin: func(broker.Session) func() { return func() {} }}}, c.Faults...) {
+	return disturbEach(c.Faults, c.disturb)
+}
+
+// disturbEach calls disturb without a fault, and with each fault, for each node of a case.
+func disturbEach(faults []Fault, disturb func(fault Fault, at int) error) error {
+	for _, fault := range append([]Fault{{Name: "no fault", Begin: func(broker.Session) func() { return func() {} }}}, faults...) {
 		for at := range nodesInFault {
-			if err := c.disturb(fault, at); err != nil {
+			if err := disturb(fault, at); err != nil {
 				return fmt.Errorf("%s of node %d: %w", fault.Name, at, err)
 			}
 		}

@@ -11,14 +11,7 @@ import (
 
 // outcomeIsTrue disturbs a publisher, then a follower, while two nodes publish.
 func outcomeIsTrue(c HistoryCluster) error {
-	for _, fault := range append([]Fault{{Name: "no fault", Begin: func(broker.Session) func() { return func() {} }}}, c.Faults...) {
-		for at := range nodesInFault {
-			if err := c.disturb(fault, at); err != nil {
-				return fmt.Errorf("%s of node %d: %w", fault.Name, at, err)
-			}
-		}
-	}
-	return nil
+	return disturbEach(c.Faults, c.disturb)
 }
 
 // A historyTraffic is what two nodes publish and a third one follows.

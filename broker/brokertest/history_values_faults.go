@@ -11,14 +11,7 @@ import (
 
 // valueOutcomeIsTrue disturbs one node after the other while both replace values.
 func valueOutcomeIsTrue(c HistoryCluster) error {
-	for _, fault := range append([]Fault{{Name: "no fault", Begin: func(broker.Session) func() { return func() {} }}}, c.Faults...) {
-		for at := range nodesInFault {
-			if err := c.disturbValues(fault, at); err != nil {
-				return fmt.Errorf("%s of node %d: %w", fault.Name, at, err)
-			}
-		}
-	}
-	return nil
+	return disturbEach(c.Faults, c.disturbValues)
 }
 
 func (c HistoryCluster) disturbValues(fault Fault, at int) error {
