@@ -2,11 +2,9 @@ package brokertest
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
@@ -15,9 +13,9 @@ import (
 // A historyNode records what its session publishes.
 type historyNode struct {
 	broker.HistorySession
+	recorder
 	cluster HistoryCluster
 
-	mu         sync.Mutex
 	published  map[string][]broker.Publication // by topic
 	following  map[string]int                  // calls of Following, by topic
 	followedAt map[string]time.Time            // the last one
@@ -32,7 +30,7 @@ func (c HistoryCluster) topic() string { return "news " + rand.Text() }
 
 func (c HistoryCluster) connect() *historyNode {
 	n := &historyNode{
-		cluster: c, published: map[string][]broker.Publication{}, following: map[string]int{}, followedAt: map[string]time.Time{},
+		recorder: recorder{maxWait: c.Timeout}, cluster: c, published: map[string][]broker.Publication{}, following: map[string]int{}, followedAt: map[string]time.Time{},
 	}
 	n.HistorySession = c.Connect(broker.Handler{
 		Receive:         func(string, string, []byte) {},
@@ -68,32 +66,6 @@ func (n *historyNode) close() {
 	ctx, cancel := n.timeout()
 	defer cancel()
 	_ = n.Close(ctx) // a case that expects no error calls Close
-}
-
-func (n *historyNode) timeout() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), n.cluster.Timeout)
-}
-
-func (n *historyNode) locked(f func()) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	f()
-}
-
-// await polls until happened, which is called with the lock held, returns true.
-func (n *historyNode) await(event string, happened func() bool) error {
-	pause := time.Millisecond
-	for deadline := time.Now().Add(n.cluster.Timeout); ; time.Sleep(pause) {
-		pause = min(pause*5/4, n.cluster.Timeout/50+time.Millisecond)
-		done := false
-		n.locked(func() { done = happened() })
-		if done {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("no %s within %v", event, n.cluster.Timeout)
-		}
-	}
 }
 
 // follow returns once the broker has reported that the node follows the topic.

@@ -1,10 +1,8 @@
 package brokertest
 
 import (
-	"context"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
@@ -13,9 +11,9 @@ import (
 // A node records what its session delivers.
 type node struct {
 	broker.Session
+	recorder
 	cluster Cluster
 
-	mu         sync.Mutex
 	deliveries []delivery
 	subscribed map[string]int          // calls of Subscribed, by topic
 	members    map[remoteMember]string // data
@@ -23,13 +21,12 @@ type node struct {
 	calls      int                     // of the handler
 	tolerant   bool                    // packets may be lost
 	reported   map[string]time.Time    // the last call of MessagesLost, by topic
-	lost       error                   // a failure of the node; no case loses a packet
 }
 
 type delivery struct{ topic, from, packet string }
 
 func (c Cluster) connect() *node {
-	n := &node{cluster: c, subscribed: map[string]int{}, members: map[remoteMember]string{}, reported: map[string]time.Time{}}
+	n := &node{recorder: recorder{maxWait: c.Timeout}, cluster: c, subscribed: map[string]int{}, members: map[remoteMember]string{}, reported: map[string]time.Time{}}
 	n.Session = c.Connect(broker.Handler{
 		Receive: func(topic, from string, packet []byte) {
 			n.record(func() { n.deliveries = append(n.deliveries, delivery{topic, from, string(packet)}) })
@@ -59,7 +56,7 @@ func closeAll(nodes ...*node) {
 
 // close closes the session. An error is reported like a loss, since no case lets Close fail.
 func (n *node) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), n.cluster.Timeout)
+	ctx, cancel := n.timeout()
 	defer cancel()
 	if err := n.Close(ctx); err != nil {
 		n.locked(func() { n.lost = fmt.Errorf("closing the session: %w", err) })
@@ -90,37 +87,12 @@ func (c Cluster) kill(n *node) {
 	c.Kill(n.Session)
 }
 
-func (n *node) locked(f func()) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	f()
-}
-
 // subscribe returns once the broker has reported the subscription.
 func (n *node) subscribe(topic string) error {
 	before := 0
 	n.locked(func() { before = n.subscribed[topic] })
 	n.Subscribe(topic)
 	return n.await("Subscribed of "+strconv.Quote(topic), func() bool { return n.subscribed[topic] > before })
-}
-
-// await polls until happened, which is called with the lock held, returns true.
-func (n *node) await(event string, happened func() bool) error {
-	pause := time.Millisecond
-	for deadline := time.Now().Add(n.cluster.Timeout); ; time.Sleep(pause) {
-		pause = min(pause*5/4, n.cluster.Timeout/50+time.Millisecond)
-		done, lost := false, error(nil)
-		n.locked(func() { done, lost = happened(), n.lost })
-		if lost != nil {
-			return lost
-		}
-		if done {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("no %s within %v", event, n.cluster.Timeout)
-		}
-	}
 }
 
 // receives checks that exactly these packets are delivered on a topic, in this order.
