@@ -37,7 +37,7 @@ func newAdversarialServer(t *testing.T, secure bool, ping time.Duration) *advers
 		Limits: router.Limits{QueueBytes: 1 << 20},
 		Timeouts: router.Timeouts{
 			Message: 200 * time.Millisecond,
-			Write:   300 * time.Millisecond,
+			Write:   10 * time.Second, // longer than it takes to fill the queue on a busy machine
 			Close:   300 * time.Millisecond,
 			Ping:    ping,
 			Pong:    ping / 2,
