@@ -13,6 +13,8 @@ func delays(cfg config) {
 	columns := []string{"p50", "p99", "max"}
 	timer := newTable("goroutine of the server that sleeps for 1 ms, under the load 64x16: how late it is, µs", "%.0f", columns...)
 	started := newTable("goroutine that another one starts, under the same load: delay, µs", "%.1f", columns...)
+	const rate, cpu = "thousands per second", "CPU µs"
+	messages := newTable("messages of this load: answered, and CPU of the server for one", "%.2f", rate, cpu)
 	waiting(cfg, func(c contender, how setup, row string) {
 		p := start(c, how)
 		defer p.stop()
@@ -20,7 +22,11 @@ func delays(cfg config) {
 		defer l.end()
 		time.Sleep(200 * time.Millisecond)
 		var d Delays
+		before, n, began := p.command("stats"), l.done.Load(), time.Now()
 		p.query("delays", &d)
+		after, elapsed, answered := p.command("stats"), time.Since(began), float64(l.done.Load()-n)
+		messages.add(row, rate, answered/elapsed.Seconds()/1000)
+		messages.add(row, cpu, float64(after.CPU-before.CPU)/1000/answered)
 		for i, column := range columns {
 			timer.add(row, column, micros(d.Timer[i]))
 			started.add(row, column, micros(d.Start[i]))
@@ -28,6 +34,7 @@ func delays(cfg config) {
 	})
 	timer.print()
 	started.print()
+	messages.print()
 }
 
 // measureDelays measures for a second, in the server.
