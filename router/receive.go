@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -246,7 +245,7 @@ func (c *Conn) enqueue(in *incoming) *inspectedError {
 		return nil
 	}
 	deadline, _ := in.call.Deadline() // another goroutine may own in after Enqueue
-	if c.messages.Enqueue(in, deadline) == executor.Expired {
+	if !c.messages.Enqueue(in, deadline) {
 		c.finishCall(in.route)
 		return inspect(errDeadline, "").at("deadline")
 	}

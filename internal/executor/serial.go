@@ -56,36 +56,21 @@ func (q *SerialQueue[T]) EnqueueWait(job T) {
 	}
 }
 
-// Enqueue adds a job, which may start only after TryStart. It waits while the queue is
-// full, but not longer than until deadline, unless that is the zero Time: then it returns
-// Expired, and the job is not in the queue.
-func (q *SerialQueue[T]) Enqueue(job T, deadline time.Time) Position {
+// Enqueue adds a job, which may start only after TryStart. It waits while the queue is full, but not
+// longer than until deadline, unless that is the zero Time: then it returns false, and the job is not
+// in the queue.
+func (q *SerialQueue[T]) Enqueue(job T, deadline time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.adding++
 	hasRoom := q.waitForRoom(deadline, false)
 	q.adding--
-	if !hasRoom {
-		return Expired
+	if hasRoom {
+		q.addBytes(job, q.waiting() > 0)
+		q.jobs = append(q.jobs, job)
 	}
-	position := First
-	if q.blocked || q.waiting() > 0 {
-		position = Behind
-	}
-	q.addBytes(job, q.waiting() > 0)
-	q.jobs = append(q.jobs, job)
-	return position
+	return hasRoom
 }
-
-// A Position is what Enqueue did with a job.
-type Position int
-
-// The positions.
-const (
-	First   Position = iota // no other job delays it
-	Behind                  // it waits for another job
-	Expired                 // it was not added
-)
 
 // Remove removes the waiting jobs for which f returns true, and appends them to removed, in
 // order. It calls f with the queue's lock.
