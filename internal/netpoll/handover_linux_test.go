@@ -68,8 +68,19 @@ func TestTurn_IsOwnedUntilTheLoopIsTakenOver(t *testing.T) {
 // TestLoop_NextMethodStartsAtOnceWhenOneBlocks counts how often other goroutines run between the
 // moment in which a method blocks and the start of the next one.
 func TestLoop_NextMethodStartsAtOnceWhenOneBlocks(t *testing.T) {
-	t.Run("one blocks", func(t *testing.T) { testHandOver(t, func(n int) bool { return n == 10 }) })
-	t.Run("all but the last block", func(t *testing.T) { testHandOver(t, func(n int) bool { return n < burst-1 }) })
+	for name, blocks := range map[string]func(n int) bool{
+		"one blocks":             func(n int) bool { return n == 10 },
+		"all but the last block": func(n int) bool { return n < burst-1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 20 {
+				if testHandOver(t, blocks) {
+					return
+				}
+			}
+			assert.Fail(t, "the sockets have never become readable at the same time")
+		})
+	}
 }
 
 const (
@@ -81,11 +92,14 @@ const (
 )
 
 // testHandOver makes as many sockets readable at the same time as there are methods. blocks says
-// which methods block, by the order in which they start.
-func testHandOver(t *testing.T, blocks func(n int) bool) {
+// which methods block, by the order in which they start. It returns false if the first method has
+// started before all sockets were readable, as happens on a busy machine: the loop then waits for the
+// others like for any socket.
+func testHandOver(t *testing.T, blocks func(n int) bool) (atOnce bool) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var counter, started atomic.Int64
 	var begins, ends [burst]atomic.Int64
+	var readable, early atomic.Bool
 	release, all := make(chan struct{}), make(chan struct{})
 	p := netpoll.NewPoller()
 	waiters := make([]*funcWaiter, burst)
@@ -94,6 +108,9 @@ func testHandOver(t *testing.T, blocks func(n int) bool) {
 		w := &funcWaiter{}
 		w.ready = func(netpoll.Turn) {
 			n := int(started.Add(1)) - 1
+			if !readable.Load() {
+				early.Store(true)
+			}
 			begins[n].Store(counter.Load())
 			ends[n].Store(counter.Load())
 			if n == burst-1 {
@@ -118,6 +135,7 @@ func testHandOver(t *testing.T, blocks func(n int) bool) {
 		})
 	}
 	write(t, clients...)
+	readable.Store(true)
 	select {
 	case <-all:
 	case <-time.After(20 * time.Second):
@@ -127,7 +145,7 @@ func testHandOver(t *testing.T, blocks func(n int) bool) {
 	close(release)
 	counting.Wait()
 	for n := range burst - 1 {
-		if blocks(n) && !t.Failed() {
+		if blocks(n) && !early.Load() && !t.Failed() {
 			assert.LessOrEqual(t, begins[n+1].Load()-ends[n].Load(), int64(maxCounted), "between methods %d and %d", n, n+1)
 		}
 	}
@@ -135,4 +153,5 @@ func testHandOver(t *testing.T, blocks func(n int) bool) {
 		w.socket.Close()
 	}
 	requireLoopsEnd(t)
+	return !early.Load()
 }
