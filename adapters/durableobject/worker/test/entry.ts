@@ -1,0 +1,90 @@
+// The Worker for tests. It takes the time from a header and has operations that only tests need.
+// The production bundle contains nothing of this file.
+import type { Env } from "../src/env";
+import { handle } from "../src/index";
+import { LimiterObject as ProductionObject } from "../src/object";
+import { shardStub } from "../src/shard";
+
+/** The time in microseconds since 1970 for the calls of a request. Without it, the real clock counts. */
+const CLOCK_HEADER = "Penstock-Test-Clock";
+
+interface TimedBatch {
+  testNow?: number;
+}
+
+export class LimiterObject extends ProductionObject {
+  protected override now(batch: TimedBatch): number {
+    return batch.testNow ?? super.now(batch);
+  }
+
+  /** stats returns the number of rows that this instance has written, and the state of the storage. */
+  async stats(): Promise<object> {
+    const count = (query: string) => this.ctx.storage.sql.exec<{ n: number }>(query).one().n;
+    return {
+      written: count("SELECT total_changes() AS n"),
+      buckets: count("SELECT count(*) AS n FROM bucket"),
+      leases: count("SELECT count(*) AS n FROM lease"),
+      alarm: await this.ctx.storage.getAlarm(),
+      instance: this.instance,
+    };
+  }
+
+  /** sweepAt does what the alarm does. */
+  async sweepAt(now: number): Promise<void> {
+    await this.ctx.storage.deleteAlarm();
+    this.alarms.fired();
+    this.sweep(now);
+  }
+
+  /** abort restarts the object without any of what has not been stored. */
+  abort(): void {
+    this.ctx.abort("test");
+  }
+
+  private readonly instance = crypto.randomUUID();
+}
+
+export default {
+  async fetch(request, env) {
+    const url = new URL(request.url);
+    const shard = Number(url.searchParams.get("shard") ?? 0);
+    const object = shardStub(env as unknown as Env, shard) as unknown as DurableObjectStub<LimiterObject>;
+    switch (url.pathname) {
+      case "/test/stats":
+        return Response.json(await object.stats());
+      case "/test/sweep":
+        await object.sweepAt(Number(url.searchParams.get("now")));
+        return new Response();
+      case "/test/abort":
+        await Promise.allSettled([object.abort()]);
+        return new Response();
+    }
+    const clock = request.headers.get(CLOCK_HEADER);
+    if (clock === null) {
+      return handle(request, env, 1000);
+    }
+    const testNow = Number(clock);
+    if (!Number.isSafeInteger(testNow) || testNow < 1) {
+      return new Response("invalid test clock", { status: 400 });
+    }
+    return handle(request, { ...env, LIMITER: withClock(env.LIMITER, testNow) }, 1);
+  },
+} satisfies ExportedHandler<Env>;
+
+/** withClock adds the time to each batch that is sent to an object. */
+function withClock(namespace: Env["LIMITER"], testNow: number): Env["LIMITER"] {
+  const wrapped = {
+    idFromName: (name: string) => namespace.idFromName(name),
+    get: (id: DurableObjectId) => {
+      const stub = namespace.get(id);
+      type Operation = (batch: object) => Promise<unknown>;
+      const timed = (send: unknown) => (batch: object) => (send as Operation)({ ...batch, testNow });
+      return {
+        limit: timed((batch: never) => stub.limit(batch)),
+        block: timed((batch: never) => stub.block(batch)),
+        semaphore: timed((batch: never) => stub.semaphore(batch)),
+      };
+    },
+  };
+  return wrapped as unknown as Env["LIMITER"];
+}
