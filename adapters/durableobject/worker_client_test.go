@@ -21,7 +21,7 @@ import (
 type worker struct {
 	*workerdtest.Server
 	t    testing.TB
-	http http.Client
+	http *http.Client
 }
 
 // startWorker starts a Worker with a test clock and that many shards.
@@ -34,10 +34,16 @@ func startWorker(t testing.TB, shards int) *worker {
 }
 
 func newWorker(t testing.TB, s *workerdtest.Server) *worker {
-	w := &worker{Server: s, t: t}
-	w.http.Transport = &http.Transport{MaxIdleConnsPerHost: 16}
+	w := &worker{Server: s, t: t, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
 	t.Cleanup(w.http.CloseIdleConnections)
 	return w
+}
+
+// with returns a worker that fails another test.
+func (w *worker) with(t testing.TB) *worker {
+	other := *w
+	other.t = t
+	return &other
 }
 
 // noon is a time of the test clock, in microseconds since 1970.
@@ -169,10 +175,11 @@ func (w *worker) sweep(shard int, now int64) {
 	w.get("/test/sweep", url.Values{"shard": {strconv.Itoa(shard)}, "now": {strconv.FormatInt(now, 10)}})
 }
 
-// abort restarts an object; what it has not stored is lost.
-func (w *worker) abort(shard int) {
+// operate executes an operation of test/entry.ts: abort restarts an object without what it has not
+// stored, alarm runs its alarm, fail makes its calls throw.
+func (w *worker) operate(operation string, shard int) {
 	w.t.Helper()
-	w.get("/test/abort", url.Values{"shard": {strconv.Itoa(shard)}})
+	w.get("/test/"+operation, url.Values{"shard": {strconv.Itoa(shard)}})
 }
 
 func (w *worker) get(path string, query url.Values) []byte {

@@ -1,8 +1,10 @@
 // The Worker for tests. It takes the time from a header and has operations that only tests need.
 // The production bundle contains nothing of this file.
+import type { Row } from "../src/bucket";
 import type { Env } from "../src/env";
 import { handle } from "../src/index";
 import { LimiterObject as ProductionObject } from "../src/object";
+import type { LimitBatch } from "../src/object";
 import { shardStub } from "../src/shard";
 
 /** The time in microseconds since 1970 for the calls of a request. Without it, the real clock counts. */
@@ -36,11 +38,38 @@ export class LimiterObject extends ProductionObject {
     this.sweep(now);
   }
 
+  /** runAlarm lets the runtime run the alarm at once. */
+  async runAlarm(): Promise<void> {
+    await this.ctx.storage.setAlarm(Date.now());
+  }
+
+  /** fail makes later calls throw, until the object restarts. */
+  fail(): void {
+    this.failing = true;
+  }
+
+  override async limit(batch: LimitBatch): Promise<(number | null)[]> {
+    this.throwIfFailing();
+    return super.limit(batch);
+  }
+
+  override handOverRows(keys: string[]): Row[] {
+    this.throwIfFailing();
+    return super.handOverRows(keys);
+  }
+
   /** abort restarts the object without any of what has not been stored. */
   abort(): void {
     this.ctx.abort("test");
   }
 
+  private throwIfFailing(): void {
+    if (this.failing) {
+      throw new Error("a text that no response may contain");
+    }
+  }
+
+  private failing = false;
   private readonly instance = crypto.randomUUID();
 }
 
@@ -54,6 +83,12 @@ export default {
         return Response.json(await object.stats());
       case "/test/sweep":
         await object.sweepAt(Number(url.searchParams.get("now")));
+        return new Response();
+      case "/test/alarm":
+        await object.runAlarm();
+        return new Response();
+      case "/test/fail":
+        await object.fail();
         return new Response();
       case "/test/abort":
         await Promise.allSettled([object.abort()]);
