@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,6 +182,31 @@ func TestWorker_CopiesEachRowOnce(t *testing.T) {
 	before := written()
 	assert.Equal(t, all(60, 0), w.limit(noon, perSecond, each(keys, 1)...))
 	assert.Equal(t, before, written(), "a denial writes no row after the copy")
+}
+
+// TestWorker_ConcurrentCallsOfMovedKey: of concurrent calls that all ask for the old row, only one may
+// use the answer.
+func TestWorker_ConcurrentCallsOfMovedKey(t *testing.T) {
+	w := startWorker(t, 1)
+	slow := limit.Policy{Capacity: 20, Refill: 1, Per: 24 * time.Hour}
+	token := slow.Units().PerToken()
+	keys := numbered(16)
+	w.limit(noon, slow, each(keys, 5*token)...)
+	w.reshard(8, 1)
+	for _, key := range keys {
+		var granted atomic.Int64
+		var wg sync.WaitGroup
+		for range 40 {
+			wg.Go(func() {
+				_, reply, err := w.try(limitPath, noon, limitBody(slow, take(key, token)))
+				if assert.NoError(t, err) && assert.Len(t, reply.Held, 1) && *reply.Held[0] >= token {
+					granted.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		assert.Equal(t, int64(15), granted.Load())
+	}
 }
 
 // TestWorker_UndecidedWithoutOldRow: a key whose earlier object fails has no decision.
