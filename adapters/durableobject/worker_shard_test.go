@@ -218,10 +218,23 @@ func TestWorker_UndecidedWithoutOldRow(t *testing.T) {
 	w.operate("fail", 0)
 	reply := w.do(limitPath, noon, limitBody(perSecond, each(keys, full)...))
 	assert.Equal(t, make([]*int64, 60), reply.Held)
-	block := w.do(blockPath, noon, map[string]any{"v": 1, "calls": [][2]any{{keys[0], 1}, {keys[1], 1}}})
-	assert.Len(t, block.Done, 2)
 	w.operate("abort", 0)
 	assert.Equal(t, all(60, 0), w.limit(noon, perSecond, each(keys, full)...))
+}
+
+// TestWorker_BlockNeedsOldRow: without the old row, an object does not know how long it must hide it.
+func TestWorker_BlockNeedsOldRow(t *testing.T) {
+	w := startWorker(t, 1)
+	keys := numbered(60)
+	w.Restart(func(o *workerdtest.Options) { o.Variables["HASH_SEED"] = "seed" })
+	w.reshard(8, 1)
+	w.operate("fail", 0)
+	calls, want := [][2]any{}, []bool{}
+	for _, key := range keys {
+		calls, want = append(calls, [2]any{key, 0}), append(want, shardOf("seed", key, 8) == 0)
+	}
+	assert.Contains(t, want, true)
+	assert.Equal(t, want, w.do(blockPath, noon, map[string]any{"v": 1, "calls": calls}).Done)
 }
 
 func TestWorker_ReshardingKeepsLeases(t *testing.T) {
