@@ -18,6 +18,7 @@ var modelPolicies = []limit.Policy{
 	{Capacity: 10, Refill: 10},
 	{Capacity: 7, Refill: 3, Per: 7 * time.Second},
 	{Capacity: 100_000, Refill: 8999, Per: time.Second},
+	{Capacity: 12, Refill: 7, Per: time.Second}, // has the unit of the one before
 	{Capacity: 20_000, Refill: 1, Per: 24 * time.Hour},
 	{Capacity: 3, Refill: 1, Per: time.Hour},
 	{Capacity: 1 << 40, Refill: 8_999_000_000, Per: time.Second},
@@ -140,7 +141,7 @@ func randomStep(r *rand.Rand, p limit.Policy) int64 {
 // policies, with rational arithmetic.
 func TestWorker_EqualsModel(t *testing.T) {
 	w := startWorker(t, 1)
-	for seed := range uint64(40) {
+	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		// Half of the histories change between two policies, which may differ in any way.
 		policies := []limit.Policy{modelPolicies[r.IntN(len(modelPolicies))]}

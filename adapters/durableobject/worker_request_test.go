@@ -101,10 +101,14 @@ func TestWorker_AcceptsBounds(t *testing.T) {
 		path, body string
 		want       response
 	}{
-		{limitPath, fmt.Sprintf(`{"v":1,"policy":[9000,1,2251799813676248],"calls":[[%q,4503599627370496,-2251799813685248,1],[%[1]q,0,0,1]]}`, key),
-			response{Held: []*int64{new(int64(2251799813676248)), new(int64(-2251799813685248))}}},
-		{limitPath, fmt.Sprintf(`{"v":1,"policy":[9000,1,2251799813676248],"calls":[[%q,-4503599627370496,2251799813685248,4503599627370496],[%[1]q,0,0,1]]}`, key),
-			response{Held: []*int64{new(int64(-2251799813685248)), new(int64(2251799813676248))}}},
+		{
+			limitPath, fmt.Sprintf(`{"v":1,"policy":[9000,1,2251799813676248],"calls":[[%q,4503599627370496,-2251799813685248,1],[%[1]q,0,0,1]]}`, key),
+			response{Held: []*int64{new(int64(2251799813676248)), new(int64(-2251799813685248))}},
+		},
+		{
+			limitPath, fmt.Sprintf(`{"v":1,"policy":[9000,1,2251799813676248],"calls":[[%q,-4503599627370496,2251799813685248,4503599627370496],[%[1]q,0,0,1]]}`, key),
+			response{Held: []*int64{new(int64(-2251799813685248)), new(int64(2251799813676248))}},
+		},
 		{blockPath, fmt.Sprintf(`{"v":1,"calls":[[%q,31536000000000]]}`, key), response{Done: []bool{true}}},
 		{semaphorePath, fmt.Sprintf(`{"v":1,"calls":[[%q,"h",9007199254740991,3600000,0]]}`, key), response{Permits: []*[2]int64{{1, 1}}}},
 	} {
@@ -244,15 +248,14 @@ func FuzzWorker_Body(f *testing.F) {
 		before := w.stats(0)
 		status, reply, err := w.try(paths[(path%3+3)%3], 0, body)
 		require.NoError(t, err)
-		switch {
-		case status == http.StatusOK:
+		if status == http.StatusOK {
 			var sent map[string]any
 			require.NoError(t, json.Unmarshal(body, &sent))
 			assert.Len(t, sent["calls"], len(reply.Held)+len(reply.Done)+len(reply.Permits))
-		default:
-			assert.Contains(t, []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge}, status, "%s", body)
-			assert.Equal(t, before.Written, w.stats(0).Written, "%s", body)
+			return
 		}
+		assert.Contains(t, []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge}, status, "%s", body)
+		assert.Equal(t, before.Written, w.stats(0).Written, "%s", body)
 	})
 }
 

@@ -41,8 +41,12 @@ func TestWorker_SemaphoreGrantsPermits(t *testing.T) {
 func TestWorker_SemaphoreExecutesCallsInOrder(t *testing.T) {
 	w := startWorker(t, 3)
 	calls := [][5]any{
-		{"k", "a", 1, 1000, acquire}, {"l", "a", 1, 1000, acquire}, {"k", "b", 1, 1000, acquire},
-		{"k", "a", 1, 1000, release}, {"k", "b", 1, 1000, acquire}, {"m", "a", 1, 1000, renew},
+		{"k", "a", 1, 1000, acquire},
+		{"l", "a", 1, 1000, acquire},
+		{"k", "b", 1, 1000, acquire},
+		{"k", "a", 1, 1000, release},
+		{"k", "b", 1, 1000, acquire},
+		{"m", "a", 1, 1000, renew},
 	}
 	reply := w.do(semaphorePath, noon, map[string]any{"v": 1, "calls": calls})
 	assert.Equal(t, []*[2]int64{{1, 1}, {1, 1}, {0, 1}, {0, 0}, {1, 1}, {1, 1}}, reply.Permits)

@@ -2,6 +2,7 @@ package durableobject_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -226,14 +227,17 @@ func TestWorker_FailedObjectDecidesNothing(t *testing.T) {
 func TestWorker_InvalidConfigurationDecidesNothing(t *testing.T) {
 	w := startWorker(t, 1)
 	for _, variables := range []map[string]string{
-		{"SHARDS": "0"}, {"SHARDS": "1025"}, {"SHARDS": "1.5"}, {"SHARDS": "many"}, {"SHARDS_BEFORE": "-1"},
-		{"SHARDS": "2", "HASH_SEED": ""}, {"SHARDS_BEFORE": "2", "HASH_SEED": ""},
+		{"SHARDS": "0"},
+		{"SHARDS": "1025"},
+		{"SHARDS": "1.5"},
+		{"SHARDS": "many"},
+		{"SHARDS_BEFORE": "-1"},
+		{"SHARDS": "2", "HASH_SEED": ""},
+		{"SHARDS_BEFORE": "2", "HASH_SEED": ""},
 	} {
 		w.Restart(func(o *workerdtest.Options) {
 			o.Variables = map[string]string{"SECRET": w.Secret, "HASH_SEED": "seed"}
-			for name, value := range variables {
-				o.Variables[name] = value
-			}
+			maps.Copy(o.Variables, variables)
 		})
 		status, reply, err := w.try(limitPath, noon, limitBody(perSecond, take("k", 1)))
 		require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 const sources = "adapters/durableobject/worker"
 
 // packages is the copy of the Worker's directory in which npm installs and wrangler bundles.
-var packages nodetest.Directory //nolint:gochecknoglobals // all tests of a binary share it
+var packages nodetest.Directory
 
 // Main runs the tests of a package that calls Start, removes what was installed, and exits.
 func Main(m *testing.M) { packages.Main(m) }
@@ -33,8 +33,8 @@ type build struct {
 	testClock         string // path of the bundle of test/entry.ts
 }
 
-// built is the result of bundle.
-var built struct { //nolint:gochecknoglobals // all tests of a binary share it
+// built is the build of the test binary.
+var built struct {
 	once  sync.Once
 	build build
 	err   error
