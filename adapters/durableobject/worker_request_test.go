@@ -180,6 +180,7 @@ func TestWorker_RequiresSecret(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, authorize(""))
 	assert.Equal(t, http.StatusUnauthorized, authorize("Bearer"))
 	assert.Equal(t, http.StatusUnauthorized, authorize(s.Secret))
+	assert.Equal(t, http.StatusUnauthorized, authorize("Bearer"+s.Secret))
 	assert.Equal(t, http.StatusUnauthorized, authorize("Basic "+s.Secret))
 	assert.Equal(t, http.StatusUnauthorized, authorize("Bearer x", "Bearer "+s.Secret))
 	rejected("", " ", "undefined", "null", s.Secret[1:], s.Secret+"x", strings.ToLower(s.Secret))
@@ -194,8 +195,9 @@ func TestWorker_RequiresSecret(t *testing.T) {
 	rejected("", " ", "new", "undefined")
 	variables(" ", "\n")
 	rejected("", " ", "new")
-	variables("new\n", "") // as a shell writes it
-	accepted("new")
+	variables("a new one\n", "") // as a shell writes it
+	accepted("a new one")
+	rejected("a", "a new", "a new one x")
 	s.Restart(func(o *workerdtest.Options) { o.Variables = nil })
 	rejected("", "new", "undefined")
 }

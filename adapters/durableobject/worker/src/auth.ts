@@ -5,8 +5,8 @@ import type { Env } from "./env";
  * SECRET_NEXT. An empty secret never matches, so a Worker without secrets rejects every request.
  */
 export async function isAuthorized(request: Request, env: Env): Promise<boolean> {
-  const [scheme, token] = (request.headers.get("Authorization") ?? "").split(" ", 2);
-  if (scheme?.toLowerCase() !== "bearer" || !token) {
+  const token = /^bearer +(.+)$/i.exec(request.headers.get("Authorization") ?? "")?.[1];
+  if (!token) {
     return false;
   }
   // Digests have one length, which timingSafeEqual requires, and hide that of the secret.
