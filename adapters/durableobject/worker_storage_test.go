@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -196,6 +197,21 @@ func TestWorker_AlarmSurvivesRestart(t *testing.T) {
 		assert.Equal(t, int64(1), after.Written-before.Written)
 		w.block(noon, "l", 0)
 	}
+}
+
+// TestWorker_LostAlarmIsSetAgain: the runtime drops an alarm that fails several times.
+func TestWorker_LostAlarmIsSetAgain(t *testing.T) {
+	w := startWorker(t, 1)
+	w.limit(noon, perSecond, take("k", 1))
+	lose := func(minutes string) {
+		w.get("/test/lose-alarm", url.Values{"minutes": {minutes}})
+		w.limit(noon, perSecond, take("k", 1))
+	}
+	lose("4") // it may still run
+	assert.Nil(t, w.stats(0).Alarm)
+	lose("6")
+	require.NotNil(t, w.stats(0).Alarm)
+	assert.InDelta(t, time.Now().Add(10*time.Minute).UnixMilli(), *w.stats(0).Alarm, 60_000)
 }
 
 func TestWorker_FailedObjectDecidesNothing(t *testing.T) {

@@ -43,6 +43,12 @@ export class LimiterObject extends ProductionObject {
     await this.ctx.storage.setAlarm(Date.now());
   }
 
+  /** loseAlarm does what the runtime does after the alarm has failed several times. */
+  async loseAlarm(minutesAgo: number): Promise<void> {
+    await this.ctx.storage.deleteAlarm();
+    Object.assign(this.alarms, { at: Date.now() - minutesAgo * 60_000 });
+  }
+
   /** fail makes later calls throw, until the object restarts. */
   fail(): void {
     this.failing = true;
@@ -86,6 +92,9 @@ export default {
         return new Response();
       case "/test/alarm":
         await object.runAlarm();
+        return new Response();
+      case "/test/lose-alarm":
+        await object.loseAlarm(Number(url.searchParams.get("minutes")));
         return new Response();
       case "/test/fail":
         await object.fail();
