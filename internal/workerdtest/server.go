@@ -49,6 +49,7 @@ func Start(t testing.TB, edit ...func(*Options)) *Server {
 	s.options.Variables = map[string]string{"SECRET": s.Secret, "HASH_SEED": rand.Text()}
 	t.Cleanup(s.Kill)
 	s.start(edit)
+	s.URL = fmt.Sprintf("http://127.0.0.1:%d", s.port)
 	return s
 }
 
@@ -101,7 +102,6 @@ func (s *Server) start(edit []func(*Options)) {
 	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "worker.js"), text, 0o600))
 	require.NoError(s.t, os.MkdirAll(s.storage(), 0o700))
 	require.NoError(s.t, s.boot())
-	s.URL = fmt.Sprintf("http://127.0.0.1:%d", s.port)
 }
 
 // attempts is how many ports boot tries. Only an attempt to listen shows whether a port is free.
