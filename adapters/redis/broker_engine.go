@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/cluster"
+	"github.com/penstock-go/penstock/internal/keyname"
 )
 
 // Structure, goroutines and locks of the broker's engine.
@@ -70,7 +71,7 @@ func (e *engine) channelIn(partition int, kind cluster.Kind, name string) cluste
 	if e.cluster != nil {
 		prefix += "{" + e.tags[partition] + "}:"
 	}
-	return cluster.Channel{Name: keyName(prefix+string(kind), []string{name}), Partition: partition}
+	return cluster.Channel{Name: keyname.Join(prefix+string(kind), []string{name}), Partition: partition}
 }
 
 // Connect adds a node.

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/cluster"
+	"github.com/penstock-go/penstock/internal/keyname"
 )
 
 var _ broker.HistoryBroker = (*Broker)(nil)
@@ -72,7 +73,7 @@ func (s *historySession) keyOf(kind cluster.Kind, name string) (partition int, k
 	if s.engine.cluster != nil {
 		tag = s.engine.tags[partition]
 	}
-	return partition, keyName("penstock:{"+tag+"}:"+string(kind), []string{name})
+	return partition, keyname.Join("penstock:{"+tag+"}:"+string(kind), []string{name})
 }
 
 // keysOf returns the names for a topic.
@@ -193,7 +194,7 @@ func (c *appendCall) appendArgs(keys, argv []any) (newKeys, newArgv []any) {
 	flags := 0
 	if c.IdempotencyKey != "" {
 		flags |= flagKey
-		keys = append(keys, keyName(c.keys.key, []string{c.IdempotencyKey}))
+		keys = append(keys, keyname.Join(c.keys.key, []string{c.IdempotencyKey}))
 	}
 	if c.StateKey != "" {
 		flags |= flagState

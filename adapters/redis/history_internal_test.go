@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
@@ -212,7 +213,7 @@ func TestHistory_IdempotencyKey(t *testing.T) {
 	assert.EqualValues(t, 3, page.Position.Offset)
 	assert.Equal(t, []string{"key", "key 2", "concurrent"}, packets)
 	a.eventually(t, "published", func() bool { return len(a.published) == 3 })
-	lifetime := server.Client(t).PTTL(t.Context(), keyName(a.keysOf("news").key, []string{"concurrent"})).Val()
+	lifetime := server.Client(t).PTTL(t.Context(), keyname.Join(a.keysOf("news").key, []string{"concurrent"})).Val()
 	assert.InDelta(t, broker.IdempotencyTime, lifetime, float64(time.Minute))
 }
 

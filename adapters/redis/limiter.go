@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -84,7 +85,7 @@ func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 		consumeOne:  newScript(limiterBucketLua + limiterConsumeOneLua),
 		consumeMany: newScript(limiterBucketLua + limiterConsumeManyLua),
 		name:        policy.Name,
-		prefix:      keyName("penstock:limit", []string{policyName(policy)}),
+		prefix:      keyname.Join("penstock:limit", []string{keyname.OfPolicy(policy)}),
 		oneNode:     oneNode,
 		seed:        maphash.MakeSeed(),
 		now:         func() time.Duration { return time.Since(epoch) },
@@ -122,7 +123,7 @@ func (l *Limiter) Consume(ctx context.Context, key limit.Key, cost int64) (limit
 
 func (l *Limiter) call(ctx context.Context, p *bucketPolicy, key *limit.Key, units int64) (bucketResponse, error) {
 	c := &bucketCall{
-		Request: bucketRequest{policy: p, key: keyName(l.prefix, keyParts(key)), units: units},
+		Request: bucketRequest{policy: p, key: keyname.Join(l.prefix, keyname.Parts(key)), units: units},
 	}
 	if err := l.calls.Do(ctx, c); err != nil {
 		return bucketResponse{}, err

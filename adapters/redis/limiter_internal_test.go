@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
@@ -60,7 +61,7 @@ func withTimeArgument(t testing.TB, lua string, expiries ...string) *script {
 // newTestLimiter returns a limiter whose clock is c, and whose keys contain a prefix.
 func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy, c *clock, prefix string) *Limiter {
 	l := NewLimiter(client, p)
-	l.prefix = keyName("penstock:limit", []string{prefix + policyName(p)})
+	l.prefix = keyname.Join("penstock:limit", []string{prefix + keyname.OfPolicy(p)})
 	script := func(lua string) *script {
 		return withTimeArgument(t, limiterBucketLua+lua, ", 'PX', format('%.0f', ceil(micros / 1000))", ", 'PX', format('%.0f', ceil(left / 1000))")
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -98,7 +99,7 @@ func (l *Limiter) callBatch(ctx context.Context, costs []bucketCost) ([]int64, e
 	args := make([]any, 0, 2+6*len(costs))
 	args = append(args, len(costs))
 	for _, c := range costs {
-		name := keyName(c.limiter.prefix, keyParts(c.key))
+		name := keyname.Join(c.limiter.prefix, keyname.Parts(c.key))
 		if slices.Contains(args, any(name)) { // the script would charge the bucket once
 			return nil, fmt.Errorf("redis: two requests charge the bucket %q; give the policies of the limiters different names", name)
 		}

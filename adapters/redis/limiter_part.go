@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -43,7 +44,7 @@ func (r partRequest) taken(s batch.State) int64 {
 // callPart returns the state of key's bucket before the request. It remembers a state after
 // which a call of needUnits would be denied.
 func (l *Limiter) callPart(ctx context.Context, p *bucketPolicy, key *limit.Key, hash uint64, r partRequest, needUnits int64) (batch.State, error) {
-	args := append([]any{1, keyName(l.prefix, keyParts(key))}, p.args[:]...)
+	args := append([]any{1, keyname.Join(l.prefix, keyname.Parts(key))}, p.args[:]...)
 	args = append(args, r.units, r.lowest, r.divisor)
 	if l.time != nil {
 		args = append(args, l.time()...)

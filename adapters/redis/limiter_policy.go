@@ -3,7 +3,6 @@ package redis
 import (
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/limit"
@@ -36,17 +35,6 @@ func newBucketPolicy(policy limit.Policy) *bucketPolicy {
 
 // scriptUnits bounds the units of a cost above the capacity, which Lua cannot count exactly.
 func (p *bucketPolicy) scriptUnits(units int64) int64 { return min(units, p.units.Full()+1) }
-
-func policyName(p limit.Policy) string {
-	if p.Name != "" {
-		return p.Name
-	}
-	per := p.Per
-	if per == 0 {
-		per = time.Second
-	}
-	return fmt.Sprintf("%d-per-%s-burst-%d", p.Refill, per, p.Capacity)
-}
 
 // SetPolicy replaces the numbers of the limiter's policy in this process. The policy must have
 // the limiter's name; an unnamed policy cannot change, because its numbers are the name of its

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -41,7 +42,7 @@ func (l *Limiter) Block(ctx context.Context, key limit.Key, d time.Duration) err
 
 // block blocks a bucket, or fills it if d is 0.
 func (l *Limiter) block(ctx context.Context, key *limit.Key, d time.Duration) error {
-	c := &scriptCall{Request: []any{1, keyName(l.prefix, keyParts(key)), d.Microseconds()}}
+	c := &scriptCall{Request: []any{1, keyname.Join(l.prefix, keyname.Parts(key)), d.Microseconds()}}
 	if l.time != nil {
 		c.Request = append(c.Request, l.time()...)
 	}

@@ -9,6 +9,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -72,7 +73,7 @@ func newRecords(client goredis.UniversalClient, kind, policyName, lua string, ma
 	return records{
 		name:   name,
 		client: client,
-		prefix: keyName("penstock:"+kind, []string{policyName}),
+		prefix: keyname.Join("penstock:"+kind, []string{policyName}),
 		max:    maximum,
 		args:   args,
 		seed:   maphash.MakeSeed(),
@@ -164,7 +165,7 @@ const maxRefund = 1 << 52
 
 // reset removes the record of key.
 func (r *records) reset(ctx context.Context, key limit.Key) error {
-	err := r.client.Del(ctx, keyName(r.prefix, keyParts(&key))).Err()
+	err := r.client.Del(ctx, keyname.Join(r.prefix, keyname.Parts(&key))).Err()
 	r.denials.Invalidate(key.Hash(r.seed), r.now())
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)
@@ -174,7 +175,7 @@ func (r *records) reset(ctx context.Context, key limit.Key) error {
 
 // call returns the script's reply, and when the call was sent.
 func (r *records) call(ctx context.Context, key *limit.Key, cost int64) (reply recordReply, sent time.Duration, err error) {
-	args := append([]any{1, keyName(r.prefix, keyParts(key))}, r.args()...)
+	args := append([]any{1, keyname.Join(r.prefix, keyname.Parts(key))}, r.args()...)
 	args = append(args, cost)
 	if r.time != nil {
 		args = append(args, r.time()...)

@@ -9,6 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -52,14 +53,14 @@ func NewSemaphore(client goredis.UniversalClient, name string, permits int64) *S
 	case permits < 1:
 		panic(fmt.Sprintf("redis: NewSemaphore with %d permits; it must be at least 1", permits))
 	}
-	s := &Semaphore{client: client, prefix: keyName("penstock:semaphore", []string{name}), permits: permits, lease: leaseTime}
+	s := &Semaphore{client: client, prefix: keyname.Join("penstock:semaphore", []string{name}), permits: permits, lease: leaseTime}
 	s.calls = newScriptBatcher("redis: semaphore", client, newScript(semaphoreAcquireLua), 2)
 	return s
 }
 
 // Acquire takes a permit if one is free.
 func (s *Semaphore) Acquire(ctx context.Context, key limit.Key) (limit.Permit, error) {
-	held := &lease{semaphore: s, key: keyName(s.prefix, keyParts(&key)), holder: rand.Text()}
+	held := &lease{semaphore: s, key: keyname.Join(s.prefix, keyname.Parts(&key)), holder: rand.Text()}
 	c, acquired, inUse, err := held.call(ctx, acquirePermit)
 	switch {
 	case err != nil:

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
@@ -20,7 +21,7 @@ func TestSemaphore_Contract(t *testing.T) {
 	semaphore := NewSemaphore(client, redistest.Prefix(t), 3)
 	limittest.Semaphore(t, semaphore, func(key limit.Key, inUse int64) {
 		require.Eventually(t, func() bool {
-			return client.ZCard(t.Context(), keyName(semaphore.prefix, keyParts(&key))).Val() <= inUse
+			return client.ZCard(t.Context(), keyname.Join(semaphore.prefix, keyname.Parts(&key))).Val() <= inUse
 		}, 10*time.Second, time.Millisecond)
 	})
 	assert.Panics(t, func() { NewSemaphore(nil, "x", 1) })
@@ -82,7 +83,7 @@ func TestSemaphore_CanceledAcquireLeavesNoPermit(t *testing.T) {
 		proxy.Delay(0)
 	}
 	time.Sleep(time.Second) // longer than the late scripts take, and shorter than a lease
-	assert.Zero(t, direct.ZCard(t.Context(), keyName(s.prefix, []string{"ann"})).Val())
+	assert.Zero(t, direct.ZCard(t.Context(), keyname.Join(s.prefix, []string{"ann"})).Val())
 }
 
 // TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease stores the state that a clock leaves
@@ -93,7 +94,7 @@ func TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease(t *testing.T) {
 	s.lease = time.Second
 	ends := float64(time.Now().Add(time.Hour).UnixMilli())
 	for _, name := range []string{"ann", "bob", "eve"} {
-		key := keyName(s.prefix, []string{"user", "", name})
+		key := keyname.Join(s.prefix, []string{"user", "", name})
 		for _, holder := range []string{"one", "two", "three"} {
 			require.NoError(t, client.ZAdd(t.Context(), key, goredis.Z{Score: ends, Member: holder}).Err())
 		}
@@ -115,7 +116,7 @@ func TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease(t *testing.T) {
 	assert.Less(t, time.Since(start), 5*time.Second)
 	settle := func(key limit.Key, inUse int64) {
 		require.Eventually(t, func() bool {
-			return client.ZCard(t.Context(), keyName(s.prefix, keyParts(&key))).Val() <= inUse
+			return client.ZCard(t.Context(), keyname.Join(s.prefix, keyname.Parts(&key))).Val() <= inUse
 		}, 10*time.Second, time.Millisecond)
 	}
 	for _, name := range []string{"ann", "bob", "eve"} {
@@ -132,7 +133,7 @@ func TestSemaphore_EmptyRestartGrantsAtMostTwice(t *testing.T) {
 	key := limit.Key{"user", "", "ann"}
 	s := NewSemaphore(client, "render", 2)
 	s.lease = 3 * time.Second
-	inUse := func() int64 { return client.ZCard(t.Context(), keyName(s.prefix, keyParts(&key))).Val() }
+	inUse := func() int64 { return client.ZCard(t.Context(), keyname.Join(s.prefix, keyname.Parts(&key))).Val() }
 	var held []limit.Permit
 	acquire := func() bool {
 		p, err := s.Acquire(t.Context(), key)
