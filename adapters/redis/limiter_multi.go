@@ -56,7 +56,7 @@ func (l *Limiter) ConsumeBatch(ctx context.Context, requests []limit.Request, ma
 	received := l.now()
 	decisions, allowed := make([]limit.Decision, len(costs)), true
 	for i, c := range costs {
-		decisions[i] = c.policy.reserveDecision(bucketState(held[i]), c.units, maxWait)
+		decisions[i] = bucketState(held[i]).ReserveDecision(c.units, maxWait, &c.policy.units)
 		allowed = allowed && decisions[i].Allowed
 	}
 	for i, c := range costs {
@@ -89,7 +89,7 @@ func cachedDenials(costs []bucketCost, maxWait time.Duration) ([]limit.Decision,
 				decisions[i] = limit.Decision{Allowed: true, Limit: c.policy.units.Full() / c.policy.units.PerToken()}
 			}
 		}
-		decisions[i] = c.policy.reserveDecision(state, c.units, maxWait)
+		decisions[i] = state.ReserveDecision(c.units, maxWait, &c.policy.units)
 	}
 	return decisions, decisions != nil
 }

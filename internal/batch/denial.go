@@ -6,20 +6,6 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A State is the state of a bucket at some time.
-type State struct {
-	Units      int64         // held; negative after reservations, as a deficit
-	BlockedFor time.Duration // if more than 0, the bucket is blocked that long, and Units has no meaning
-}
-
-// Decision returns the Decision about a cost of costUnits at a bucket in this state.
-func (s State) Decision(costUnits int64, u *limit.Units) limit.Decision {
-	if s.BlockedFor > 0 {
-		return u.BlockedDecision(s.BlockedFor, costUnits)
-	}
-	return u.Decision(s.Units, costUnits)
-}
-
 // A DenialCache keeps the states of nearly empty and blocked buckets, so that a client that
 // floods causes no round trips. A state bounds what the bucket holds later: a call that needs
 // more is denied without the store, with an exact Decision. The zero DenialCache is empty. It
@@ -49,18 +35,16 @@ func (d *DenialCache) Denies(hash uint64, now time.Duration, costUnits, aheadUni
 		return State{}, false
 	}
 	minAge, maxAge := now-e.Received, now-e.Sent
+	if e.Value.isCoarse() {
+		maxAge += e.Value.Tick // the store may have read its clock before the request was sent
+	}
 	if e.Value.BlockedFor > 0 {
-		return State{BlockedFor: e.Value.BlockedFor - minAge}, maxAge < e.Value.BlockedFor
+		return e.Value.after(minAge, u), maxAge < e.Value.BlockedFor
 	}
 	if costUnits == 0 || costUnits-aheadUnits <= unitsAfter(e.Value.Units, maxAge, u) {
 		return State{}, false
 	}
-	return State{Units: unitsAfter(e.Value.Units, minAge, u)}, true
-}
-
-// unitsAfter returns what a bucket holds after a time without calls.
-func unitsAfter(have int64, age time.Duration, u *limit.Units) int64 {
-	return min(have+age.Microseconds()*u.PerMicro(), u.Full())
+	return e.Value.after(minAge, u), true
 }
 
 // Learn stores the state of a bucket after a call of costUnits, if that state would deny an
