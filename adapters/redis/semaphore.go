@@ -4,12 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/internal/keyname"
+	"github.com/penstock-go/penstock/internal/lease"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -38,9 +38,6 @@ type Semaphore struct {
 
 var _ limit.Semaphore = (*Semaphore)(nil)
 
-// leaseTime is how long a dead process keeps its permits.
-const leaseTime = 10 * time.Second
-
 // NewSemaphore returns a semaphore with that many permits per key, at least 1. Semaphores of the
 // same name share permits. It panics if the client is nil, the name is empty or permits is less
 // than 1. It does not connect to Redis.
@@ -53,41 +50,31 @@ func NewSemaphore(client goredis.UniversalClient, name string, permits int64) *S
 	case permits < 1:
 		panic(fmt.Sprintf("redis: NewSemaphore with %d permits; it must be at least 1", permits))
 	}
-	s := &Semaphore{client: client, prefix: keyname.Join("penstock:semaphore", []string{name}), permits: permits, lease: leaseTime}
+	s := &Semaphore{client: client, prefix: keyname.Join("penstock:semaphore", []string{name}), permits: permits, lease: lease.Time}
 	s.calls = newScriptBatcher("redis: semaphore", client, newScript(semaphoreAcquireLua), 2)
 	return s
 }
 
 // Acquire takes a permit if one is free.
 func (s *Semaphore) Acquire(ctx context.Context, key limit.Key) (limit.Permit, error) {
-	held := &lease{semaphore: s, key: keyname.Join(s.prefix, keyname.Parts(&key)), holder: rand.Text()}
-	c, acquired, inUse, err := held.call(ctx, acquirePermit)
+	h := &holder{semaphore: s, key: keyname.Join(s.prefix, keyname.Parts(&key)), name: rand.Text()}
+	c, acquired, inUse, err := h.call(ctx, acquirePermit)
 	switch {
 	case err != nil:
-		go held.releaseAfter(c) // the script may have acquired it, or still may
+		go lease.ReleaseAfter(c.Wait, h) // the script may have acquired it, or still may
 		return limit.Permit{}, err
 	case !acquired:
 		return limit.Permit{InUse: inUse, Limit: s.permits}, nil
 	}
-	held.mu.Lock()
-	held.timer = time.AfterFunc(s.lease/3, held.keep)
-	held.mu.Unlock()
-	return limit.Permit{Release: sync.OnceFunc(held.end), InUse: inUse, Limit: s.permits}, nil
+	return limit.Permit{Release: lease.Start(h, s.lease), InUse: inUse, Limit: s.permits}, nil
 }
 
-// A lease holds one permit.
-type lease struct {
+// A holder has one permit.
+type holder struct {
 	semaphore *Semaphore
 	key       string
-	holder    string
-
-	mu    sync.Mutex
-	timer *time.Timer // runs keep; each run schedules the next until the lease has ended
-	ended bool
+	name      string
 }
-
-// leaseCallTime bounds calls in the background.
-const leaseCallTime = time.Second
 
 // The last argument of the script.
 const (
@@ -95,46 +82,21 @@ const (
 	renewLease    = 1
 )
 
-func (l *lease) call(ctx context.Context, purpose int) (c *scriptCall, acquired bool, inUse int64, err error) {
-	c = &scriptCall{Request: []any{1, l.key, l.holder, l.semaphore.permits, l.semaphore.lease.Milliseconds(), purpose}}
-	if err := l.semaphore.calls.Do(ctx, c); err != nil {
+func (h *holder) call(ctx context.Context, purpose int) (c *scriptCall, acquired bool, inUse int64, err error) {
+	c = &scriptCall{Request: []any{1, h.key, h.name, h.semaphore.permits, h.semaphore.lease.Milliseconds(), purpose}}
+	if err := h.semaphore.calls.Do(ctx, c); err != nil {
 		return c, false, 0, err
 	}
 	return c, c.Response[0] == 1, c.Response[1], nil
 }
 
-// keep renews the lease and schedules the next renewal. While Redis does not answer, the lease
-// may expire and another process may take the permit; the next renewal counts in addition.
-func (l *lease) keep() {
-	ctx, cancel := context.WithTimeout(context.Background(), leaseCallTime)
-	defer cancel()
-	c, _, _, _ := l.call(ctx, renewLease)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended {
-		go l.releaseAfter(c) // the renewal may have undone the release
-		return
-	}
-	l.timer.Reset(l.semaphore.lease / 3)
+// Renew implements [lease.Holder].
+func (h *holder) Renew(ctx context.Context) (wait func()) {
+	c, _, _, _ := h.call(ctx, renewLease)
+	return c.Wait
 }
 
-// end releases the permit without waiting for Redis.
-func (l *lease) end() {
-	l.mu.Lock()
-	l.ended = true
-	l.timer.Stop()
-	l.mu.Unlock()
-	go l.release()
-}
-
-// releaseAfter releases the permit after a renewal that may still be in flight.
-func (l *lease) releaseAfter(c *scriptCall) {
-	c.Wait()
-	l.release()
-}
-
-func (l *lease) release() {
-	ctx, cancel := context.WithTimeout(context.Background(), leaseCallTime)
-	defer cancel()
-	_ = l.semaphore.client.ZRem(ctx, l.key, l.holder).Err() // if it fails, the lease expires
+// Release implements [lease.Holder].
+func (h *holder) Release(ctx context.Context) {
+	_ = h.semaphore.client.ZRem(ctx, h.key, h.name).Err()
 }
