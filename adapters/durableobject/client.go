@@ -52,6 +52,9 @@ func NewClient(baseURL, secret string, options *Options) *Client {
 	case !isToken(secret):
 		panic("durableobject: NewClient needs the secret of the Worker: printable ASCII without spaces")
 	}
+	if base.Path == "" {
+		base.Path = "/" // without it, JoinPath returns a path that is not absolute
+	}
 	c := &Client{
 		host: base.Host,
 		header: http.Header{
