@@ -18,6 +18,9 @@ const protocolVersion = 1
 // ends.
 const blockedReply = -1 << 52
 
+// maxNumber is the largest number that the Worker takes.
+const maxNumber = 1<<53 - 1
+
 // errNotDecided is the error of a call whose Durable Object has failed, while those of other calls
 // in the same request have not.
 var errNotDecided = errors.New("the Durable Object of the key is unavailable")
@@ -93,7 +96,7 @@ func (c *Client) semaphore(ctx context.Context, calls []*permitCall) ([]*permitR
 	body := fmt.Appendf(nil, `{"v":%d,"calls":[`, protocolVersion)
 	for i, call := range calls {
 		r := &call.Request
-		body = appendCall(body, i, []string{r.key, r.holder}, r.permits, r.lease.Milliseconds(), int64(r.purpose))
+		body = appendCall(body, i, []string{r.key, r.holder}, min(r.permits, maxNumber), r.lease.Milliseconds(), int64(r.purpose))
 	}
 	var reply struct {
 		V       int

@@ -1,0 +1,188 @@
+package durableobject
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/keyname"
+	"github.com/penstock-go/penstock/internal/workerdtest"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/limittest"
+)
+
+// A clock replaces the clocks of the Worker and of this process in limiters under test.
+type clock struct {
+	server atomic.Int64 // microseconds since 1970
+	local  atomic.Int64 // a time.Duration
+}
+
+func newClock() *clock {
+	c := &clock{}
+	c.server.Store(1_730_000_000_000_000)
+	return c
+}
+
+func (c *clock) sleep(d time.Duration) {
+	c.server.Add(d.Microseconds())
+	c.local.Add(int64(d))
+}
+
+// rewind moves the Worker's clock backwards, and this process's clock forward until its caches
+// are outdated.
+func (c *clock) rewind(d time.Duration) {
+	c.server.Add(-d.Microseconds())
+	c.local.Add(int64(2 * batch.CacheTime))
+}
+
+// RoundTrip sends a request with the time.
+func (c *clock) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(workerdtest.ClockHeader, strconv.FormatInt(c.server.Load(), 10))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// newTestClient returns a client of a server with a test clock.
+func newTestClient(s *workerdtest.Server, c *clock) *Client {
+	return NewClient(s.URL, s.Secret, &Options{HTTPClient: &http.Client{Transport: c}})
+}
+
+// newTestLimiter returns a limiter whose clock is c, and whose keys contain a prefix.
+func newTestLimiter(client *Client, p limit.Policy, c *clock, prefix string) *Limiter {
+	l := NewLimiter(client, p)
+	l.prefix = keyname.ASCII(prefix + keyname.OfPolicy(p))
+	l.now = func() time.Duration { return time.Duration(c.local.Load()) }
+	return l
+}
+
+func startTestClock(t testing.TB, shards int) *workerdtest.Server {
+	t.Helper()
+	return workerdtest.Start(t, func(o *workerdtest.Options) {
+		o.TestClock = true
+		o.Variables["SHARDS"] = strconv.Itoa(shards)
+	})
+}
+
+func harness(s *workerdtest.Server) limittest.Harness {
+	c, prefix := newClock(), rand.Text()
+	client := newTestClient(s, c)
+	return limittest.Harness{
+		New:    func(p limit.Policy) limit.Limiter { return newTestLimiter(client, p, c, prefix) },
+		Shared: true,
+		Sleep:  c.sleep,
+		Rewind: c.rewind,
+	}
+}
+
+func TestLimiter_Contract(t *testing.T) {
+	t.Run("one object", func(t *testing.T) {
+		t.Parallel()
+		testContract(t, startTestClock(t, 1), 40)
+	})
+	t.Run("8 objects", func(t *testing.T) {
+		t.Parallel()
+		testContract(t, startTestClock(t, 8), 10)
+	})
+}
+
+func testContract(t *testing.T, s *workerdtest.Server, groups int) {
+	for _, c := range limittest.Cases() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, harness(s)) })
+	}
+	for _, c := range limittest.Regressions() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, harness(s)) })
+	}
+	t.Run("AllOf", func(t *testing.T) { limittest.AllOf(t, harness(s)) })
+	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, harness(s), groups) })
+	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, harness(s), groups) })
+	t.Run("clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, harness(s), groups) })
+}
+
+// TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards moves the clock of the object back during a block.
+func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
+	s, c := startTestClock(t, 1), newClock()
+	l := newTestLimiter(newTestClient(s, c), limit.PerSecond(10).Named("block"), c, "")
+	for n, call := range []func(limit.Key) (limit.Decision, error){
+		func(k limit.Key) (limit.Decision, error) { return l.Consume(t.Context(), k, 1) },
+		func(k limit.Key) (limit.Decision, error) { return l.Reserve(t.Context(), k, 1, time.Second) },
+		func(k limit.Key) (limit.Decision, error) { return l.ConsumeKeeping(t.Context(), k, 1, 1) },
+	} {
+		key := limit.Key{"user", strconv.Itoa(n)}
+		require.NoError(t, l.Block(t.Context(), key, time.Minute))
+		c.sleep(10 * time.Second)
+		c.rewind(24 * time.Hour)
+		for range 2 {
+			d, err := call(key)
+			require.NoError(t, err)
+			assert.Equal(t, []any{time.Minute, limit.Blocked}, []any{d.RetryAfter, d.Reason})
+		}
+		c.sleep(59 * time.Second)
+		d, err := call(key)
+		require.NoError(t, err)
+		assert.Equal(t, []any{time.Second, limit.Blocked}, []any{d.RetryAfter, d.Reason})
+		c.sleep(time.Second)
+		d, err = call(key)
+		require.NoError(t, err)
+		assert.True(t, d.Allowed)
+	}
+}
+
+// TestLimiter_BackwardClockForgivesNoDeficit moves the clock back after a reservation, whose
+// tokens would otherwise be granted twice.
+func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
+	s, c := startTestClock(t, 1), newClock()
+	l := newTestLimiter(newTestClient(s, c), limit.PerSecond(1).Burst(10).Named("deficit"), c, "")
+	ann := limit.Key{"user", "ann"}
+	for range 2 {
+		d, err := l.Reserve(t.Context(), ann, 10, time.Minute)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+	c.rewind(time.Hour)
+	d, err := l.Consume(t.Context(), ann, 1)
+	require.NoError(t, err)
+	assert.Equal(t, 11*time.Second, d.RetryAfter)
+	c.sleep(11 * time.Second)
+	d, err = l.Consume(t.Context(), ann, 1)
+	require.NoError(t, err)
+	assert.True(t, d.Allowed)
+}
+
+func TestLimiter_SetPolicyNeedsTheSameName(t *testing.T) {
+	client := NewClient("http://127.0.0.1:1", "secret", nil)
+	unnamed := NewLimiter(client, limit.PerHour(5))
+	require.ErrorContains(t, unnamed.SetPolicy(limit.PerHour(6)), "give it a name")
+	require.ErrorContains(t, unnamed.SetPolicy(limit.PerHour(6).Named("x")), "give it a name")
+	named := NewLimiter(client, limit.PerHour(5).Named("x"))
+	require.ErrorContains(t, named.SetPolicy(limit.PerHour(6).Named("y")), `named "x"`)
+	require.ErrorContains(t, named.SetPolicy(limit.PerHour(0).Named("x")), "durableobject: ")
+	assert.Equal(t, []limit.Description{{Name: "x", Limit: 5, Window: time.Hour, Refill: 1, Per: 12 * time.Minute}}, named.Describe())
+	require.NoError(t, named.SetPolicy(limit.PerMinute(6).Named("x")))
+	assert.Equal(t, []limit.Description{{Name: "x", Limit: 6, Window: time.Minute, Refill: 1, Per: 10 * time.Second}}, named.Describe())
+}
+
+// TestLimiter_CallsOfSeveralPoliciesAreSplit executes calls with two policies in one batch, as after
+// SetPolicy, and compares them by their numbers.
+func TestLimiter_CallsOfSeveralPoliciesAreSplit(t *testing.T) {
+	s, c := startTestClock(t, 1), newClock()
+	l := newTestLimiter(newTestClient(s, c), limit.PerSecond(1).Named("split"), c, "")
+	policies := []*bucketPolicy{newBucketPolicy(limit.PerSecond(3)), newBucketPolicy(limit.PerMinute(7)), newBucketPolicy(limit.PerHour(11))}
+	var calls []*bucketCall
+	for n := range 10 {
+		p := policies[n*n%3]
+		calls = append(calls, &bucketCall{Request: bucketRequest{p, "split:" + strconv.Itoa(n), batch.TakeAll(p.units.CostUnits(1), 0, &p.units)}})
+	}
+	l.exec(context.Background(), calls)
+	for _, call := range calls {
+		require.NoError(t, call.Err)
+		assert.Equal(t, call.Request.policy.units.Full(), call.Response.state.Units)
+	}
+}
