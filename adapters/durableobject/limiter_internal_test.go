@@ -85,11 +85,11 @@ func harness(s *workerdtest.Server) limittest.Harness {
 func TestLimiter_Contract(t *testing.T) {
 	t.Run("one object", func(t *testing.T) {
 		t.Parallel()
-		testContract(t, startTestClock(t, 1), 40)
+		testContract(t, startTestClock(t, 1), 15)
 	})
 	t.Run("8 objects", func(t *testing.T) {
 		t.Parallel()
-		testContract(t, startTestClock(t, 8), 10)
+		testContract(t, startTestClock(t, 8), 5)
 	})
 }
 

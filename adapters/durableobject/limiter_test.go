@@ -1,0 +1,311 @@
+package durableobject_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/durableobject"
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/workerdtest"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/limittest"
+)
+
+func user(name string) limit.Key { return limit.Key{"user", "acme", name, "SAY"} }
+
+func newClient(s *workerdtest.Server) *durableobject.Client {
+	return durableobject.NewClient(s.URL, s.Secret, nil)
+}
+
+func consume(t testing.TB, l limit.Limiter, key limit.Key, cost int64) limit.Decision {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	d, err := l.Consume(ctx, key, cost)
+	require.NoError(t, err)
+	return d
+}
+
+// newCountingClient returns a client and the number of its requests.
+func newCountingClient(s *workerdtest.Server) (*durableobject.Client, *atomic.Int64) {
+	var requests atomic.Int64
+	transport := roundTripper(func(r *http.Request) (*http.Response, error) {
+		requests.Add(1)
+		return http.DefaultTransport.RoundTrip(r)
+	})
+	return durableobject.NewClient(s.URL, s.Secret, &durableobject.Options{HTTPClient: &http.Client{Transport: transport}}), &requests
+}
+
+func TestLimiter_UnnamedPoliciesAreSeparate(t *testing.T) {
+	client := newClient(workerdtest.Start(t))
+	large, small := durableobject.NewLimiter(client, limit.PerHour(200)), durableobject.NewLimiter(client, limit.PerHour(10))
+	assert.EqualValues(t, 199, consume(t, large, user("ann"), 1).Remaining)
+	assert.EqualValues(t, 5, consume(t, small, user("ann"), 5).Remaining)
+	assert.EqualValues(t, 198, consume(t, large, user("ann"), 1).Remaining)
+	assert.EqualValues(t, 197, consume(t, durableobject.NewLimiter(client, limit.PerHour(200)), user("ann"), 1).Remaining, "the same policy")
+}
+
+// TestLimiter_IntervalBound has a capacity that is smaller by a millisecond's refill, which an
+// object may grant early.
+func TestLimiter_IntervalBound(t *testing.T) {
+	s := workerdtest.Start(t)
+	p := limittest.IntervalBoundPolicy().Named("one")
+	p = p.Burst(p.Capacity - p.Refill/1000)
+	limittest.IntervalBound(t, durableobject.NewLimiter(newClient(s), p), durableobject.NewLimiter(newClient(s), p))
+}
+
+// TestLimiter_WaitingExactlyRetryAfterIsEnough waits as long as denials say, without the delay of a
+// timer. Without the rounding to the clock of the object, it fails.
+func TestLimiter_WaitingExactlyRetryAfterIsEnough(t *testing.T) {
+	s := workerdtest.Start(t)
+	for name, tt := range map[string]struct {
+		refill int64
+		cached bool
+	}{
+		"300 per second":             {300, false},
+		"700 per second":             {700, false},
+		"300 per second, from cache": {300, true},
+		"700 per second, from cache": {700, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := limit.PerSecond(tt.refill).Burst(1).Named(name)
+			l := durableobject.NewLimiter(newClient(s), p)
+			tries, denied := 0, 0
+			for calls := 0; tries < 300 && calls < 20_000; calls++ {
+				d := consume(t, l, user("ann"), 1)
+				if tt.cached && !d.Allowed {
+					d = consume(t, l, user("ann"), 1)
+				}
+				received := time.Now()
+				if d.Allowed {
+					continue
+				}
+				for time.Since(received) < d.RetryAfter { //nolint:revive // a timer would wait longer
+				}
+				tries++
+				if !consume(t, l, user("ann"), 1).Allowed {
+					denied++
+				}
+			}
+			assert.Equal(t, 300, tries)
+			assert.Zero(t, denied, "denied after exactly RetryAfter")
+		})
+	}
+}
+
+// TestLimiter_SharedByClients counts what all clients together were granted.
+func TestLimiter_SharedByClients(t *testing.T) {
+	s := workerdtest.Start(t)
+	const capacity = 500
+	var granted atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		l := durableobject.NewLimiter(newClient(s), limit.PerHour(1).Burst(capacity))
+		for range 16 {
+			wg.Go(func() {
+				for range 40 {
+					if consume(t, l, user("ann"), 1).Allowed {
+						granted.Add(1)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	assert.EqualValues(t, capacity, granted.Load())
+}
+
+func TestLimiter_ConcurrentCallsShareRequests(t *testing.T) {
+	s := workerdtest.Start(t, func(o *workerdtest.Options) { o.Variables["SHARDS"] = "8" })
+	client, requests := newCountingClient(s)
+	l := durableobject.NewLimiter(client, limit.PerHour(1000))
+	const callers, calls = 200, 5
+	var wg sync.WaitGroup
+	for n := range callers {
+		wg.Go(func() {
+			for range calls {
+				assert.True(t, consume(t, l, user(strings.Repeat("x", n)), 1).Allowed)
+			}
+		})
+	}
+	wg.Wait()
+	for n := range callers {
+		assert.EqualValues(t, 1000-calls, consume(t, l, user(strings.Repeat("x", n)), 0).Remaining)
+	}
+	assert.Less(t, requests.Load()-callers, int64(callers*calls/4))
+}
+
+func TestLimiter_FloodCausesFewRequests(t *testing.T) {
+	client, requests := newCountingClient(workerdtest.Start(t))
+	l := durableobject.NewLimiter(client, limit.PerSecond(10))
+	consume(t, l, user("warm up"), 1)
+	requests.Store(0)
+	began := time.Now()
+	allowed, calls := 0, 0
+	var took float64 // at the last call
+	for took < 2 {
+		took = time.Since(began).Seconds()
+		if consume(t, l, user("ann"), 1).Allowed {
+			allowed++
+		}
+		calls++
+	}
+	assert.Greater(t, calls, 10_000)
+	assert.InDelta(t, 10+10*took, allowed, 2, "every token was granted")
+	// One call per token, one per second for the cache, and some within the millisecond before
+	// the token returns, for which only the object can decide.
+	assert.LessOrEqual(t, float64(requests.Load()), 10+7*11*took)
+}
+
+// TestLimiter_NeverChargesTwice closes connections while calls are in flight.
+func TestLimiter_NeverChargesTwice(t *testing.T) {
+	s := workerdtest.Start(t)
+	proxy := redistest.StartProxy(t, strings.TrimPrefix(s.URL, "http://"))
+	const capacity = 1_000_000
+	p := limit.PerMinute(1).Burst(capacity)
+	l := durableobject.NewLimiter(durableobject.NewClient("http://"+proxy.Addr, s.Secret, nil), p)
+	stop := make(chan struct{})
+	var attempts atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				_, _ = l.Consume(ctx, user("ann"), 1)
+				cancel()
+				attempts.Add(1)
+			}
+		})
+	}
+	for range 20 {
+		before := attempts.Load()
+		proxy.Cut()
+		proxy.Restore()
+		require.Eventually(t, func() bool { return attempts.Load() > before+50 }, 10*time.Second, time.Millisecond)
+	}
+	close(stop)
+	wg.Wait()
+	left := consume(t, durableobject.NewLimiter(newClient(s), p), user("ann"), 0).Remaining
+	assert.Less(t, left, int64(capacity))
+	assert.LessOrEqual(t, capacity-left, attempts.Load())
+}
+
+// TestLimiter_ProcessesWithDifferentNumbersKeepOneLimit runs limiters as the processes of a rolling
+// deployment do, for a second: one of 10 per second and one of 1 per second.
+func TestLimiter_ProcessesWithDifferentNumbersKeepOneLimit(t *testing.T) {
+	s := workerdtest.Start(t)
+	limiters := []limit.Limiter{
+		durableobject.NewLimiter(newClient(s), limit.PerSecond(10).Named("p")),
+		durableobject.NewLimiter(newClient(s), limit.PerSecond(1).Burst(10).Named("p")),
+	}
+	granted := 0
+	start := time.Now()
+	for n := 0; time.Since(start) < time.Second; n++ {
+		if consume(t, limiters[n%2], user("ann"), 1).Allowed {
+			granted++
+		}
+	}
+	took := time.Since(start).Seconds() + 0.001 // the clock of the object
+	assert.GreaterOrEqual(t, granted, 10)
+	assert.LessOrEqual(t, float64(granted), 10+10*took)
+}
+
+func TestLimiter_ReservedFloodsCauseFewRequests(t *testing.T) {
+	s := workerdtest.Start(t)
+	for name, call := range map[string]func(l *durableobject.Limiter) (limit.Decision, error){
+		"Reserve": func(l *durableobject.Limiter) (limit.Decision, error) {
+			return l.Reserve(t.Context(), user("ann"), 1, time.Minute)
+		},
+		"ConsumeKeeping": func(l *durableobject.Limiter) (limit.Decision, error) {
+			return l.ConsumeKeeping(t.Context(), user("ann"), 1, 1)
+		},
+		"ConsumeUpTo": func(l *durableobject.Limiter) (limit.Decision, error) {
+			_, d, err := l.ConsumeUpTo(t.Context(), user("ann"), 5)
+			return d, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, requests := newCountingClient(s)
+			l := durableobject.NewLimiter(client, limit.PerHour(3).Named(name))
+			allowed := 0
+			start := time.Now()
+			for range 300 {
+				d, err := call(l)
+				require.NoError(t, err)
+				if d.Allowed {
+					allowed++
+				} else {
+					assert.Positive(t, d.RetryAfter)
+					assert.EqualValues(t, 3, d.Limit)
+				}
+			}
+			require.Less(t, allowed, 5)
+			assert.LessOrEqual(t, requests.Load(), int64(5+time.Since(start)/time.Second))
+		})
+	}
+}
+
+// TestLimiter_SetPolicyWhileCallsShareRequests changes the policy while calls with both policies wait
+// for the same round trip.
+func TestLimiter_SetPolicyWhileCallsShareRequests(t *testing.T) {
+	s := workerdtest.Start(t)
+	large, small := limit.PerHour(1).Burst(1000).Named("p"), limit.PerHour(2).Burst(500).Named("p")
+	l := durableobject.NewLimiter(newClient(s), large)
+	var granted atomic.Int64
+	var setter, callers sync.WaitGroup
+	stop := make(chan struct{})
+	changes := 0
+	setter.Go(func() {
+		for ; ; changes++ {
+			select {
+			case <-stop:
+				return
+			default:
+				assert.NoError(t, l.SetPolicy([]limit.Policy{large, small}[changes%2]))
+			}
+		}
+	})
+	for range 8 {
+		callers.Go(func() {
+			for range 200 {
+				if consume(t, l, user("ann"), 1).Allowed {
+					granted.Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	close(stop)
+	setter.Wait()
+	require.Greater(t, changes, 1000)
+	require.NoError(t, l.SetPolicy(large))
+	left := consume(t, l, user("ann"), 0).Remaining
+	assert.EqualValues(t, 1000, granted.Load()+left)
+}
+
+func TestLimiter_KeysOfAnyBytesAreSeparate(t *testing.T) {
+	l := durableobject.NewLimiter(newClient(workerdtest.Start(t)), limit.PerHour(10))
+	keys := []limit.Key{
+		{"\xff"}, {"\xfe"}, {"\uFFFD"}, {"%FF"}, {"a:b"}, {"a", "b"}, {"a%3Ab"}, {`"`}, {`\`}, {`\"`}, {"\x00"}, {""}, {"", "a"}, {"größe"},
+		{strings.Repeat("\xff", 5000)}, {strings.Repeat("\xff", 5001)},
+	}
+	for n, key := range keys {
+		assert.EqualValues(t, 9, consume(t, l, key, 1).Remaining, "%q, number %d", key, n)
+	}
+	for _, key := range keys {
+		assert.EqualValues(t, 8, consume(t, l, key, 1).Remaining, "%q", key)
+	}
+}
