@@ -205,7 +205,7 @@ func TestLimiter_NeverChargesTwice(t *testing.T) {
 	}
 	wg.Wait()
 	assert.Greater(t, aborted.Load(), int64(50))
-	assert.Greater(t, failed.Load(), aborted.Load())
+	assert.GreaterOrEqual(t, failed.Load(), aborted.Load())
 	left := consume(t, durableobject.NewLimiter(newClient(s), p), user("ann"), 0).Remaining
 	assert.Equal(t, attempts.Load(), capacity-left)
 }
