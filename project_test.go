@@ -98,7 +98,7 @@ func TestContract_AloneLinksJSONSchema(t *testing.T) {
 // WebSockets.
 func TestContracts_LinkNeitherRouterNorWebSocket(t *testing.T) {
 	const module = "github.com/penstock-go/penstock/"
-	for _, pkg := range []string{"limit", "limit/limittest", "broker", "broker/brokertest", "adapters/memory", "adapters/redis", "outbound", "internal/batch", "internal/cluster"} {
+	for _, pkg := range []string{"limit", "limit/limittest", "broker", "broker/brokertest", "adapters/durableobject", "adapters/memory", "adapters/redis", "outbound", "internal/batch", "internal/keyname", "internal/lease", "internal/cluster"} {
 		out, err := exec.Command("go", "list", "-deps", "./"+pkg).Output()
 		require.NoError(t, err)
 		for dep := range strings.FieldsSeq(string(out)) {

@@ -9,8 +9,9 @@
 //	limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20))
 //	d, err := limiter.Consume(ctx, limit.Key{"user", "ann"}, 1)
 //
-// Package adapters/memory implements the contract in one process, package adapters/redis for
-// many processes. Package middleware/ratelimit puts a limiter in front of a router.
+// Package adapters/memory implements the contract in one process, packages adapters/redis and
+// adapters/durableobject for many processes. Package middleware/ratelimit puts a limiter in front
+// of a router.
 //
 // # Optional interfaces
 //

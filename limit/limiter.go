@@ -38,8 +38,8 @@ type Limiter interface {
 	Consume(ctx context.Context, key Key, cost int64) (Decision, error)
 }
 
-// A Refunder is a limiter that can return tokens to its buckets. The limiters of packages
-// memory and redis are refunders. To inspect a bucket, consume 0.
+// A Refunder is a limiter that can return tokens to its buckets. The limiters of
+// packages memory, redis and durableobject are refunders. To inspect a bucket, consume 0.
 type Refunder interface {
 	Limiter
 
@@ -54,8 +54,8 @@ type Refunder interface {
 	Reset(ctx context.Context, key Key) error
 }
 
-// A Blocker is a limiter that can ban a key for some time. The limiters of packages memory
-// and redis are blockers.
+// A Blocker is a limiter that can ban a key for some time. The limiters of packages
+// memory, redis and durableobject are blockers.
 type Blocker interface {
 	Refunder
 
@@ -70,7 +70,7 @@ type Blocker interface {
 }
 
 // A Reserver is a limiter that can take tokens before its bucket holds them, in the order of
-// the calls. The limiters of packages memory and redis are reservers.
+// the calls. The limiters of packages memory, redis and durableobject are reservers.
 type Reserver interface {
 	Limiter
 
@@ -88,7 +88,7 @@ type Reserver interface {
 }
 
 // A Keeper is a limiter that can leave a share of its buckets to more important calls. The
-// token buckets of packages memory and redis are keepers.
+// token buckets of packages memory, redis and durableobject are keepers.
 type Keeper interface {
 	Limiter
 
@@ -103,7 +103,7 @@ type Keeper interface {
 }
 
 // A PartialLimiter is a limiter that can grant a part of a cost. The token buckets of packages
-// memory and redis are partial limiters.
+// memory, redis and durableobject are partial limiters.
 type PartialLimiter interface {
 	Limiter
 
@@ -117,7 +117,7 @@ type PartialLimiter interface {
 }
 
 // A Charger is a limiter that can be charged for a call that another limiter has admitted. The
-// token buckets of packages memory and redis are chargers.
+// token buckets of packages memory, redis and durableobject are chargers.
 type Charger interface {
 	Limiter
 
@@ -131,7 +131,7 @@ type Charger interface {
 }
 
 // A PolicySetter is a limiter whose policy can change while it is in use. The token buckets of
-// packages memory and redis are policy setters.
+// packages memory, redis and durableobject are policy setters.
 type PolicySetter interface {
 	Limiter
 
@@ -164,7 +164,8 @@ type Description struct {
 }
 
 // A Describer is a limiter that describes its limits, such as for the HTTP header
-// RateLimit-Policy. All limiters of packages limit, memory and redis are describers.
+// RateLimit-Policy. All limiters of packages limit, memory, redis and durableobject are
+// describers.
 type Describer interface {
 	Limiter
 
