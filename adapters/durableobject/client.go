@@ -60,6 +60,7 @@ func NewClient(baseURL, secret string, options *Options) *Client {
 		header: http.Header{
 			"Authorization": {"Bearer " + secret},
 			"Content-Type":  {"application/json"},
+			"User-Agent":    {"penstock"}, // some firewalls reject that of net/http
 		},
 		limitURL:     base.JoinPath("v1/limit"),
 		blockURL:     base.JoinPath("v1/block"),

@@ -85,11 +85,15 @@ func harness(s *workerdtest.Server) limittest.Harness {
 func TestLimiter_Contract(t *testing.T) {
 	t.Run("one object", func(t *testing.T) {
 		t.Parallel()
-		testContract(t, startTestClock(t, 1), 15)
+		s := startTestClock(t, 1)
+		testContract(t, s, 8)
+		for _, c := range limittest.Cases() {
+			t.Run("in AllOf: "+c.Name, func(t *testing.T) { c.Run(t, limittest.WithAllOf(harness(s))) })
+		}
 	})
 	t.Run("8 objects", func(t *testing.T) {
 		t.Parallel()
-		testContract(t, startTestClock(t, 8), 5)
+		testContract(t, startTestClock(t, 8), 3)
 	})
 }
 
