@@ -85,18 +85,19 @@ func isToken(secret string) bool {
 	return secret != ""
 }
 
+// newHTTPClient returns a client with HTTP/1.1. It copies nothing of http.DefaultTransport, whose TLS
+// configuration asks for HTTP/2.
 func newHTTPClient() *http.Client {
-	transport := &http.Transport{}
-	if t, ok := http.DefaultTransport.(*http.Transport); ok {
-		transport = t.Clone()
-	}
-	transport.Protocols = new(http.Protocols)
-	transport.Protocols.SetHTTP1(true)
-	transport.ForceAttemptHTTP2 = false
-	transport.MaxIdleConnsPerHost = transport.MaxIdleConns
-	transport.IdleConnTimeout = time.Minute
-	transport.DisableCompression = true // replies are short
-	return &http.Client{Transport: transport}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Client{Transport: &http.Transport{
+		Protocols:           protocols,
+		Proxy:               http.ProxyFromEnvironment,
+		TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: 100,
+		IdleConnTimeout:     time.Minute,
+		DisableCompression:  true, // replies are short
+	}}
 }
 
 // post sends a request once, and decodes a reply with status 200. Any other reply is an error. The
