@@ -111,7 +111,7 @@ func TestLimiter_ReplyIsADecision(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, limit.Decision{Allowed: true, Limit: 10, Remaining: 9, ResetAfter: 6 * time.Minute}, d)
 
-	client, _ = replies(t, 200, "application/json", fmt.Sprintf(`{"v":1,"tick":1000,"held":[%d]}`, -1<<52-1001))
+	client, _ = replies(t, 200, "application/json", `{"v":1,"tick":1000,"held":[-4503599627371497]}`)
 	d, err = durableobject.NewLimiter(client, limit.PerHour(10)).Consume(t.Context(), ann(), 1)
 	require.NoError(t, err)
 	assert.Equal(t, limit.Decision{Limit: 10, RetryAfter: 2 * time.Millisecond, ResetAfter: 2 * time.Millisecond, Reason: limit.Blocked}, d)
