@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -93,6 +94,7 @@ func newHTTPClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		Protocols:           protocols,
 		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConnsPerHost: 100,
 		IdleConnTimeout:     time.Minute,
