@@ -25,7 +25,7 @@ func newTestSemaphore(client *Client, permits int64, length time.Duration) *Sema
 
 // inUse returns how many permits of a key are in use: a release by another holder changes nothing.
 func (s *Semaphore) inUse(t *testing.T, key limit.Key) int64 {
-	h := &holder{semaphore: s, key: keyname.JoinASCII(s.prefix, keyname.Parts(&key)), name: "nobody"}
+	h := &holder{semaphore: s, key: keyname.JoinASCII(s.prefix, keyname.Parts(&key)), name: "reader"}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	c, err := h.call(ctx, releasePermit)
