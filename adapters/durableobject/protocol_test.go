@@ -1,6 +1,7 @@
 package durableobject_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -214,5 +215,35 @@ func TestLimiter_CachedWaitsEndAtWholeTicks(t *testing.T) {
 		d, err = l.Consume(t.Context(), ann(), 1)
 		require.NoError(t, err)
 		assert.Equal(t, 2400*time.Microsecond, d.RetryAfter)
+	})
+}
+
+// FuzzLimiter_Reply looks for replies that are taken for an impossible decision.
+func FuzzLimiter_Reply(f *testing.F) {
+	for _, body := range []string{
+		`{"v":1,"tick":1000,"held":[1000000]}`, `{"v":1,"tick":1,"held":[-5]}`, `{"v":1,"tick":1000,"held":[null]}`,
+		`{"v":1,"tick":1000,"held":[-4503599627371497]}`, `{"V":1,"Tick":7,"HELD":[0],"held":[1]}`, `[]`, `{"v":1e0}`,
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		transport := roundTripper(func(*http.Request) (*http.Response, error) {
+			header := http.Header{"Content-Type": {"application/json"}}
+			return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(bytes.NewReader(body))}, nil
+		})
+		client := durableobject.NewClient("https://limits.example", secret, &durableobject.Options{HTTPClient: &http.Client{Transport: transport}})
+		d, err := durableobject.NewLimiter(client, limit.PerSecond(10)).Consume(t.Context(), ann(), 3)
+		switch {
+		case err != nil:
+			assert.Zero(t, d)
+		case d.Allowed:
+			assert.Zero(t, d.RetryAfter)
+			assert.LessOrEqual(t, d.Remaining, int64(7))
+		default:
+			assert.Positive(t, d.RetryAfter)
+			assert.Less(t, d.Remaining, int64(3))
+		}
+		assert.GreaterOrEqual(t, d.Remaining, int64(0))
+		assert.GreaterOrEqual(t, d.ResetAfter, time.Duration(0))
 	})
 }
