@@ -19,20 +19,39 @@ import (
 // installTimeout bounds the download of packages, and their scripts.
 const installTimeout = 5 * time.Minute
 
-// Program returns the path of node or npm. Without it, the test is skipped, or fails if
-// PENSTOCK_REQUIRE_NODE=1 or CI=true is set.
+// Program returns the path of node or npm. Without it, or with a version of Node.js before 20, the test
+// is skipped, or fails if PENSTOCK_REQUIRE_NODE=1 or CI=true is set.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
+	if err != nil || isOutdated() {
+		Skip(t, "Node.js 20 or newer with npm is not installed; this test runs %s", name)
 	}
-	if os.Getenv("PENSTOCK_REQUIRE_NODE") == "1" || os.Getenv("CI") == "true" {
-		t.Fatalf("%s is not installed: PENSTOCK_REQUIRE_NODE=1 or CI=true requires it", name)
-	}
-	t.Skipf("%s is not installed; install Node.js 20 or newer with npm to run this test", name)
-	return ""
+	return path
 }
+
+// Skip skips a test that needs something which this machine does not have, or fails it if
+// PENSTOCK_REQUIRE_NODE=1 or CI=true is set.
+func Skip(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("PENSTOCK_REQUIRE_NODE") == "1" || os.Getenv("CI") == "true" {
+		t.Fatalf(format+"; PENSTOCK_REQUIRE_NODE=1 or CI=true requires it", args...)
+	}
+	t.Skipf(format, args...)
+}
+
+// isOutdated reports whether Node.js is too old for the packages that the tests install.
+//
+//nolint:gochecknoglobals // the answer is always the same
+var isOutdated = sync.OnceValue(func() bool {
+	version, err := exec.Command("node", "--version").Output()
+	if err != nil {
+		return true
+	}
+	var major int
+	_, err = fmt.Sscanf(string(version), "v%d.", &major)
+	return err != nil || major < 20
+})
 
 // unreachable matches what npm prints if it cannot reach its registry.
 var unreachable = regexp.MustCompile(`\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ERR_SOCKET_TIMEOUT|ENETUNREACH|EHOSTUNREACH|ENOTCACHED|E50[0-9])\b`)

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -43,12 +44,18 @@ var built struct {
 // bundle returns the build of the test binary. Its first call creates it.
 func bundle(t testing.TB) build {
 	t.Helper()
+	if runtime.GOOS == "windows" {
+		nodetest.Skip(t, "this test starts workerd as on Linux and macOS")
+	}
 	dir := packages.Path(t, func(dir string) {
 		root, err := moduleRoot()
 		require.NoError(t, err)
 		nodetest.CopySources(t, filepath.Join(root, sources), dir)
 	})
 	built.once.Do(func() { built.build, built.err = compile(dir) })
+	if errors.Is(built.err, errCannotRun) {
+		nodetest.Skip(t, "%v; it needs glibc 2.35 or macOS 13.5", built.err)
+	}
 	require.NoError(t, built.err)
 	return built.build
 }
@@ -60,6 +67,9 @@ func Production(t testing.TB) string {
 	require.NoError(t, err)
 	return string(text)
 }
+
+// errCannotRun says that the program was installed, but the system is too old for it.
+var errCannotRun = errors.New("workerd does not run on this machine")
 
 func compile(dir string) (build, error) {
 	b := build{
@@ -81,6 +91,9 @@ func compile(dir string) (build, error) {
 		return b, err
 	}
 	b.workerd = strings.TrimSpace(path)
+	if err := exec.Command(b.workerd, "--version").Run(); err != nil {
+		return b, fmt.Errorf("%w: %w", errCannotRun, err)
+	}
 	b.compatibilityDate, err = compatibilityDate(filepath.Join(dir, "wrangler.toml"))
 	return b, err
 }
