@@ -1,3 +1,5 @@
+//go:build !js
+
 // Package browsertest tests pages in Chromium. It uses chromedp, which needs no separate driver and few
 // modules.
 package browsertest
