@@ -41,8 +41,6 @@ func Skip(t testing.TB, format string, args ...any) {
 }
 
 // isOutdated reports whether Node.js is too old for the packages that the tests install.
-//
-//nolint:gochecknoglobals // the answer is always the same
 var isOutdated = sync.OnceValue(func() bool {
 	version, err := exec.Command("node", "--version").Output()
 	if err != nil {
