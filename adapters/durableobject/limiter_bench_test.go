@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// BenchmarkLimiter measures decisions by the Worker, and by Redis beside it, over loopback: the time
+// BenchmarkLimiter measures decisions by the Worker and, in the same run, by Redis, over loopback: the time
 // that a network and Cloudflare add is missing.
 func BenchmarkLimiter(b *testing.B) {
 	worker, redisServer := workerdtest.Start(b), redistest.Start(b)
