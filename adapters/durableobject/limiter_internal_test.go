@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,53 +12,35 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/workerdtest"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
-// A clock replaces the clocks of the Worker and of this process in limiters under test.
-type clock struct {
-	server atomic.Int64 // microseconds since 1970
-	local  atomic.Int64 // a time.Duration
-}
+// A clock is an http.RoundTripper that sends the Worker its time.
+type clock struct{ *batchtest.Clock }
 
-func newClock() *clock {
-	c := &clock{}
-	c.server.Store(1_730_000_000_000_000)
-	return c
-}
-
-func (c *clock) sleep(d time.Duration) {
-	c.server.Add(d.Microseconds())
-	c.local.Add(int64(d))
-}
-
-// rewind moves the Worker's clock backwards, and this process's clock forward until its caches
-// are outdated.
-func (c *clock) rewind(d time.Duration) {
-	c.server.Add(-d.Microseconds())
-	c.local.Add(int64(2 * batch.CacheTime))
-}
+func newClock() clock { return clock{batchtest.NewClock()} }
 
 // RoundTrip sends a request with the time.
-func (c *clock) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c clock) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set(workerdtest.ClockHeader, strconv.FormatInt(c.server.Load(), 10))
+	r.Header.Set(workerdtest.ClockHeader, strconv.FormatInt(c.Server.Load(), 10))
 	return http.DefaultTransport.RoundTrip(r)
 }
 
 // newTestClient returns a client of a server with a test clock.
-func newTestClient(s *workerdtest.Server, c *clock) *Client {
+func newTestClient(s *workerdtest.Server, c clock) *Client {
 	return NewClient(s.URL, s.Secret, &Options{HTTPClient: &http.Client{Transport: c}})
 }
 
 // newTestLimiter returns a limiter whose clock is c, and whose keys contain a prefix.
-func newTestLimiter(client *Client, p limit.Policy, c *clock, prefix string) *Limiter {
+func newTestLimiter(client *Client, p limit.Policy, c clock, prefix string) *Limiter {
 	l := NewLimiter(client, p)
 	l.prefix = keyname.ASCII(prefix + keyname.OfPolicy(p))
-	l.now = func() time.Duration { return time.Duration(c.local.Load()) }
+	l.now = func() time.Duration { return time.Duration(c.Local.Load()) }
 	return l
 }
 
@@ -77,8 +58,8 @@ func harness(s *workerdtest.Server) limittest.Harness {
 	return limittest.Harness{
 		New:    func(p limit.Policy) limit.Limiter { return newTestLimiter(client, p, c, prefix) },
 		Shared: true,
-		Sleep:  c.sleep,
-		Rewind: c.rewind,
+		Sleep:  c.Sleep,
+		Rewind: c.Rewind,
 	}
 }
 
@@ -121,18 +102,18 @@ func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
 	} {
 		key := limit.Key{"user", strconv.Itoa(n)}
 		require.NoError(t, l.Block(t.Context(), key, time.Minute))
-		c.sleep(10 * time.Second)
-		c.rewind(24 * time.Hour)
+		c.Sleep(10 * time.Second)
+		c.Rewind(24 * time.Hour)
 		for range 2 {
 			d, err := call(key)
 			require.NoError(t, err)
 			assert.Equal(t, []any{time.Minute, limit.Blocked}, []any{d.RetryAfter, d.Reason})
 		}
-		c.sleep(59 * time.Second)
+		c.Sleep(59 * time.Second)
 		d, err := call(key)
 		require.NoError(t, err)
 		assert.Equal(t, []any{time.Second, limit.Blocked}, []any{d.RetryAfter, d.Reason})
-		c.sleep(time.Second)
+		c.Sleep(time.Second)
 		d, err = call(key)
 		require.NoError(t, err)
 		assert.True(t, d.Allowed)
@@ -150,11 +131,11 @@ func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 	}
-	c.rewind(time.Hour)
+	c.Rewind(time.Hour)
 	d, err := l.Consume(t.Context(), ann, 1)
 	require.NoError(t, err)
 	assert.Equal(t, 11*time.Second, d.RetryAfter)
-	c.sleep(11 * time.Second)
+	c.Sleep(11 * time.Second)
 	d, err = l.Consume(t.Context(), ann, 1)
 	require.NoError(t, err)
 	assert.True(t, d.Allowed)

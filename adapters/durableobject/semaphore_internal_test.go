@@ -118,13 +118,13 @@ func TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, call.Response.acquired)
 	}
-	c.rewind(time.Hour)
+	c.Rewind(time.Hour)
 	denied, err := s.Acquire(t.Context(), key)
 	require.NoError(t, err)
 	assert.Nil(t, denied.Release, "a lease may still be in use")
-	c.sleep(999 * time.Millisecond)
+	c.Sleep(999 * time.Millisecond)
 	require.EqualValues(t, 3, s.inUse(t, key))
-	c.sleep(time.Millisecond)
+	c.Sleep(time.Millisecond)
 	require.Zero(t, s.inUse(t, key))
 }
 

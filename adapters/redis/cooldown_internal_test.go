@@ -8,18 +8,19 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
 // useClock makes a limiter's clocks those of c, and its records those of a test.
-func (r *records) useClock(t testing.TB, lua, prefix string, c *clock) {
+func (r *records) useClock(t testing.TB, lua, prefix string, c *batchtest.Clock) {
 	r.prefix += prefix
 	lua = strings.ReplaceAll(lua, "  call('PEXPIRE', KEYS[1], format('%.0f', millis))\n", "")
 	r.calls = newScriptBatcher(r.name, r.client, withTimeArgument(t, lua, ", 'PX', format('%.0f', millis)"), 5)
-	r.now = func() time.Duration { return time.Duration(c.local.Load()) }
-	r.time = func() []any { return []any{c.server.Load()} }
+	r.now = func() time.Duration { return time.Duration(c.Local.Load()) }
+	r.time = func() []any { return []any{c.Server.Load()} }
 }
 
 // testRecords calls test with each kind of server.
@@ -34,15 +35,15 @@ func testRecords(t *testing.T, test func(*testing.T, goredis.UniversalClient)) {
 }
 
 func cooldownHarness(t *testing.T, client goredis.UniversalClient) limittest.CooldownHarness {
-	clock, prefix := newClock(), redistest.Prefix(t)
+	clock, prefix := batchtest.NewClock(), redistest.Prefix(t)
 	return limittest.CooldownHarness{
 		New: func(p limit.CooldownPolicy, onPenalty func(limit.Penalty)) limit.Limiter {
 			c := NewCooldown(client, p, onPenalty)
 			c.useClock(t, slidingLogLua, prefix, clock)
 			return c
 		},
-		Sleep:  clock.sleep,
-		Rewind: clock.rewind,
+		Sleep:  clock.Sleep,
+		Rewind: clock.Rewind,
 		Rounds: testRounds(t),
 	}
 }

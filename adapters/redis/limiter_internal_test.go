@@ -2,7 +2,6 @@ package redis
 
 import (
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,36 +9,12 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
-
-// A clock replaces the clocks of the server and of this process in limiters under test.
-type clock struct {
-	server atomic.Int64 // microseconds since 1970
-	local  atomic.Int64 // a time.Duration
-}
-
-func newClock() *clock {
-	c := &clock{}
-	c.server.Store(1_730_000_000_000_000)
-	return c
-}
-
-func (c *clock) sleep(d time.Duration) {
-	c.server.Add(d.Microseconds())
-	c.local.Add(int64(d))
-}
-
-// rewind moves the server's clock backwards, and this process's clock forward until its caches
-// are outdated.
-func (c *clock) rewind(d time.Duration) {
-	c.server.Add(-d.Microseconds())
-	c.local.Add(int64(2 * batch.CacheTime))
-}
 
 // withTimeArgument returns a script that takes the time from its last argument and sets no
 // expiry, because the server's real clock goes on.
@@ -59,7 +34,7 @@ func withTimeArgument(t testing.TB, lua string, expiries ...string) *script {
 }
 
 // newTestLimiter returns a limiter whose clock is c, and whose keys contain a prefix.
-func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy, c *clock, prefix string) *Limiter {
+func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy, c *batchtest.Clock, prefix string) *Limiter {
 	l := NewLimiter(client, p)
 	l.prefix = keyname.Join("penstock:limit", []string{prefix + keyname.OfPolicy(p)})
 	script := func(lua string) *script {
@@ -69,18 +44,18 @@ func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy
 	l.parts = newScriptBatcher("redis: limiter", client, script(limiterConsumePartLua), 1)
 	l.batches = newScriptBatcher("redis: limiter", client, script(limiterConsumeMultiLua), anyNumber)
 	l.blocks = newScriptBatcher("redis: limiter", client, script(limiterBlockLua), 0)
-	l.now = func() time.Duration { return time.Duration(c.local.Load()) }
-	l.time = func() []any { return []any{c.server.Load()} }
+	l.now = func() time.Duration { return time.Duration(c.Local.Load()) }
+	l.time = func() []any { return []any{c.Server.Load()} }
 	return l
 }
 
 func harness(t *testing.T, client goredis.UniversalClient) limittest.Harness {
-	c, prefix := newClock(), redistest.Prefix(t)
+	c, prefix := batchtest.NewClock(), redistest.Prefix(t)
 	return limittest.Harness{
 		New:    func(p limit.Policy) limit.Limiter { return newTestLimiter(t, client, p, c, prefix) },
 		Shared: true,
-		Sleep:  c.sleep,
-		Rewind: c.rewind,
+		Sleep:  c.Sleep,
+		Rewind: c.Rewind,
 	}
 }
 

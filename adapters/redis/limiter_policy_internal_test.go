@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
 )
@@ -88,7 +89,7 @@ func randomUnits(rng *rand.Rand) limit.Units {
 }
 
 func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
-	client, c := redistest.Any(t), newClock()
+	client, c := redistest.Any(t), batchtest.NewClock()
 	l := newTestLimiter(t, client, limit.PerSecond(10).Named("numbers"), c, redistest.Prefix(t))
 	value := func() string { return client.Get(t.Context(), l.prefix+":user:ann").Val() }
 	ann := limit.Key{"user", "ann"}
@@ -118,7 +119,7 @@ func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
 		"embedded": goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}),
 		"one node": redistest.Any(t),
 	} {
-		c := newClock()
+		c := batchtest.NewClock()
 		l := newTestLimiter(t, client, limit.PerSecond(10).Named("block"), c, redistest.Prefix(t))
 		for n, call := range []func(limit.Key) (limit.Decision, error){
 			func(k limit.Key) (limit.Decision, error) { return l.Consume(t.Context(), k, 1) },
@@ -130,18 +131,18 @@ func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
 			t.Run(fmt.Sprint(name, n), func(t *testing.T) {
 				key := limit.Key{"user", fmt.Sprint(n)}
 				require.NoError(t, l.Block(t.Context(), key, time.Minute))
-				c.sleep(10 * time.Second)
-				c.rewind(24 * time.Hour)
+				c.Sleep(10 * time.Second)
+				c.Rewind(24 * time.Hour)
 				for range 2 {
 					d, err := call(key)
 					require.NoError(t, err)
 					assert.Equal(t, []any{time.Minute, limit.Blocked}, []any{d.RetryAfter, d.Reason})
 				}
-				c.sleep(59 * time.Second)
+				c.Sleep(59 * time.Second)
 				d, err := call(key)
 				require.NoError(t, err)
 				assert.Equal(t, []any{time.Second, limit.Blocked}, []any{d.RetryAfter, d.Reason})
-				c.sleep(time.Second)
+				c.Sleep(time.Second)
 				d, err = call(key)
 				require.NoError(t, err)
 				assert.True(t, d.Allowed)
@@ -153,7 +154,7 @@ func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
 // TestLimiter_BackwardClockForgivesNoDeficit moves the clock back after a reservation, whose
 // tokens would otherwise be granted twice.
 func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
-	c := newClock()
+	c := batchtest.NewClock()
 	l := newTestLimiter(t, redistest.Any(t), limit.PerSecond(1).Burst(10).Named("deficit"), c, redistest.Prefix(t))
 	ann := limit.Key{"user", "ann"}
 	for range 2 {
@@ -161,11 +162,11 @@ func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 	}
-	c.rewind(time.Hour)
+	c.Rewind(time.Hour)
 	d, err := l.Consume(t.Context(), ann, 1)
 	require.NoError(t, err)
 	assert.Equal(t, 11*time.Second, d.RetryAfter)
-	c.sleep(11 * time.Second)
+	c.Sleep(11 * time.Second)
 	d, err = l.Consume(t.Context(), ann, 1)
 	require.NoError(t, err)
 	assert.True(t, d.Allowed)

@@ -8,15 +8,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
 )
 
 // TestQuota_ServerClockDecides lets the clocks of this process and of the server differ.
 func TestQuota_ServerClockDecides(t *testing.T) {
-	client, c := redistest.Any(t), newClock()
-	c.server.Store(time.Date(2024, 5, 1, 12, 30, 0, 0, time.UTC).UnixMicro())
-	process := c.now()
+	client, c := redistest.Any(t), batchtest.NewClock()
+	c.Server.Store(time.Date(2024, 5, 1, 12, 30, 0, 0, time.UTC).UnixMicro())
+	process := c.Now()
 	q := NewQuota(client, limit.QuotaPolicy{Max: 2})
 	q.useClock(t, quotaLua, redistest.Prefix(t), c)
 	q.clock = func() time.Time { return process }
@@ -25,13 +26,13 @@ func TestQuota_ServerClockDecides(t *testing.T) {
 		59 * time.Minute:  30 * time.Minute,
 		-59 * time.Minute: 30 * time.Minute,
 	} {
-		process = c.now().Add(offset)
+		process = c.Now().Add(offset)
 		d, err := q.Consume(t.Context(), limit.Key{"ann", offset.String()}, 1)
 		require.NoError(t, err)
 		assert.Equal(t, limit.Decision{Allowed: true, Limit: 2, Remaining: 1, ResetAfter: want}, d, "offset %v", offset)
 	}
 	for _, offset := range []time.Duration{-2 * time.Hour, 2 * time.Hour, 1000 * time.Hour} {
-		process = c.now().Add(offset)
+		process = c.Now().Add(offset)
 		d, err := q.Consume(t.Context(), limit.Key{"ann"}, 1)
 		assert.ErrorContains(t, err, "CLOCK the time of this server is 1714566600000000, and the caller's clock differs by more than a period", "offset %v", offset)
 		assert.Zero(t, d, "an error is no denial")
@@ -40,7 +41,7 @@ func TestQuota_ServerClockDecides(t *testing.T) {
 
 // TestSlidingLog_RecordIsBounded takes many tokens, whose log the script must shorten.
 func TestSlidingLog_RecordIsBounded(t *testing.T) {
-	client, c := redistest.Any(t), newClock()
+	client, c := redistest.Any(t), batchtest.NewClock()
 	l := NewSlidingLog(client, limit.WindowPolicy{Max: limit.MaxLog, Window: time.Second})
 	l.useClock(t, slidingLogLua, redistest.Prefix(t), c)
 	longest := int64(0)
@@ -49,11 +50,11 @@ func TestSlidingLog_RecordIsBounded(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		longest = max(longest, client.StrLen(t.Context(), l.prefix+":ann").Val())
-		c.sleep(time.Millisecond)
+		c.Sleep(time.Millisecond)
 	}
 	assert.Greater(t, longest, int64(28+7*limit.MaxLog))
 	assert.LessOrEqual(t, longest, int64(28+7*limit.MaxLog*5/4+7))
-	c.sleep(time.Minute)
+	c.Sleep(time.Minute)
 	_, err := l.Consume(t.Context(), limit.Key{"ann"}, 1)
 	require.NoError(t, err)
 	assert.EqualValues(t, 28+7, client.StrLen(t.Context(), l.prefix+":ann").Val())

@@ -2,10 +2,10 @@ package redis
 
 import (
 	"testing"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
@@ -13,20 +13,20 @@ import (
 
 // testWindows runs cases on each kind of server. The function newLimiter returns a limiter, its
 // records and its script.
-func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(goredis.UniversalClient, P, *clock) (limit.Refunder, *records, string)) {
+func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(goredis.UniversalClient, P, *batchtest.Clock) (limit.Refunder, *records, string)) {
 	testRecords(t, func(t *testing.T, client goredis.UniversalClient) {
 		for _, c := range cases {
 			t.Run(c.Name, func(t *testing.T) {
-				clock, prefix := newClock(), redistest.Prefix(t)
+				clock, prefix := batchtest.NewClock(), redistest.Prefix(t)
 				c.Run(t, limittest.WindowHarness[P]{
 					New: func(p P) limit.Refunder {
 						l, records, script := newLimiter(client, p, clock)
 						records.useClock(t, script, prefix, clock)
 						return l
 					},
-					Sleep:  clock.sleep,
-					Now:    clock.now,
-					Rewind: clock.rewind,
+					Sleep:  clock.Sleep,
+					Now:    clock.Now,
+					Rewind: clock.Rewind,
 					Rounds: testRounds(t),
 				})
 			})
@@ -34,26 +34,24 @@ func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimite
 	})
 }
 
-func (c *clock) now() time.Time { return time.UnixMicro(c.server.Load()) }
-
 func TestSlidingLog_Contract(t *testing.T) {
-	testWindows(t, limittest.SlidingLogCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *clock) (limit.Refunder, *records, string) {
+	testWindows(t, limittest.SlidingLogCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *batchtest.Clock) (limit.Refunder, *records, string) {
 		l := NewSlidingLog(client, p)
 		return l, &l.records, slidingLogLua
 	})
 }
 
 func TestSlidingCounter_Contract(t *testing.T) {
-	testWindows(t, limittest.SlidingCounterCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *clock) (limit.Refunder, *records, string) {
+	testWindows(t, limittest.SlidingCounterCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *batchtest.Clock) (limit.Refunder, *records, string) {
 		l := NewSlidingCounter(client, p)
 		return l, &l.records, slidingCounterLua
 	})
 }
 
 func TestQuota_Contract(t *testing.T) {
-	testWindows(t, limittest.QuotaCases(), func(client goredis.UniversalClient, p limit.QuotaPolicy, c *clock) (limit.Refunder, *records, string) {
+	testWindows(t, limittest.QuotaCases(), func(client goredis.UniversalClient, p limit.QuotaPolicy, c *batchtest.Clock) (limit.Refunder, *records, string) {
 		l := NewQuota(client, p)
-		l.clock = c.now
+		l.clock = c.Now
 		return l, &l.records, quotaLua
 	})
 }
