@@ -32,13 +32,7 @@ func newBucketPolicy(policy limit.Policy) *bucketPolicy {
 // limiter's name; an unnamed policy cannot change, because its numbers are the name of its
 // buckets. Calls in progress use the old numbers.
 func (l *Limiter) SetPolicy(policy limit.Policy) error {
-	if l.name == "" {
-		return fmt.Errorf("durableobject: the policy %v has no name, so its numbers name its buckets; give it a name to change it", policy)
-	}
-	if policy.Name != l.name {
-		return fmt.Errorf("durableobject: the policy is named %q; SetPolicy needs one named %q", policy.Name, l.name)
-	}
-	if err := policy.Validate(); err != nil {
+	if err := batch.CheckPolicy(l.name, policy); err != nil {
 		return fmt.Errorf("durableobject: %w", err)
 	}
 	l.policy.Store(newBucketPolicy(policy))

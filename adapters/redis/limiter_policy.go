@@ -40,13 +40,7 @@ func (p *bucketPolicy) scriptUnits(units int64) int64 { return min(units, p.unit
 // the limiter's name; an unnamed policy cannot change, because its numbers are the name of its
 // buckets. Calls in progress use the old numbers.
 func (l *Limiter) SetPolicy(policy limit.Policy) error {
-	if l.name == "" {
-		return fmt.Errorf("redis: the policy %v has no name, so its numbers name its buckets; give it a name to change it", policy)
-	}
-	if policy.Name != l.name {
-		return fmt.Errorf("redis: the policy is named %q; SetPolicy needs one named %q", policy.Name, l.name)
-	}
-	if err := policy.Validate(); err != nil {
+	if err := batch.CheckPolicy(l.name, policy); err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}
 	l.policy.Store(newBucketPolicy(policy))
