@@ -7,14 +7,14 @@ import "reflect"
 
 // A messageContext is a Context with its message.
 type messageContext[M Message] struct {
-	Context
+	context Context
 
 	decoded M
 }
 
 // A replyContext is the Context of a call with its message and its reply.
 type replyContext[M, Reply Message] struct {
-	Context
+	context Context
 
 	decoded  M
 	returned Reply
@@ -30,16 +30,16 @@ func isJoined[M Message]() bool { return reflect.TypeFor[M]().Size() <= maxJoine
 // newMessageContext returns a Context for a message without a reply of a known type.
 func newMessageContext[M Message]() *Context {
 	c := new(messageContext[M])
-	c.message = &c.decoded
-	return &c.Context
+	c.context.message = &c.decoded
+	return &c.context
 }
 
 // newReplyContext returns a Context for a call.
 func newReplyContext[M, Reply Message]() *Context {
 	c := new(replyContext[M, Reply])
-	c.message = &c.decoded
-	c.reply, _ = any(&c.returned).(Message) // fails for a pointer type, which needs no place
-	return &c.Context
+	c.context.message = &c.decoded
+	c.context.reply, _ = any(&c.returned).(Message) // fails for a pointer type, which needs no place
+	return &c.context
 }
 
 // newContext returns an empty Context.
