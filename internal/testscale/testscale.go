@@ -1,0 +1,95 @@
+// Package testscale says how much of each test runs. The environment variable PENSTOCK_TESTS
+// selects it:
+//
+//	(unset)   the quick tier, which `go test ./...` runs in a fresh clone
+//	full      the full tier, which .ci/run runs: every test, in its whole size
+//	1h        the full tier, in which tests with random rounds continue for this time each
+//
+// The quick tier runs the same assertions on less: fewer random seeds, connections, cases over the
+// same transport, and servers. [Pick] and [Duration] choose an amount. A test whose subject cannot
+// be made smaller, such as a failover that takes a server 20 seconds, begins with [FullOnly], which
+// names a smaller test of the same subject that runs in both tiers; a test of this package checks
+// that it exists. To list what the quick tier reduces:
+//
+//	git grep -n testscale -- '*_test.go'
+//
+// Nothing else decides how much runs: no test reads another variable, [testing.Short], or a flag.
+package testscale
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Variable is the name of the environment variable that selects the tier.
+const Variable = "PENSTOCK_TESTS"
+
+// A tier is how much of the tests runs.
+type tier struct {
+	full bool
+	soak time.Duration // of each test with random rounds; 0 means its own
+}
+
+// selected reads the environment once per process.
+var selected = sync.OnceValue(func() tier { //nolint:gochecknoglobals // a process has one environment
+	selected, err := parse(os.Getenv(Variable))
+	if err != nil {
+		panic(err)
+	}
+	return selected
+})
+
+// parse returns the tier that a value of the environment variable selects.
+func parse(value string) (tier, error) {
+	switch value {
+	case "":
+		return tier{}, nil
+	case "full":
+		return tier{full: true}, nil
+	}
+	soak, err := time.ParseDuration(value)
+	if err != nil || soak <= 0 {
+		return tier{}, fmt.Errorf(`testscale: %s is %q; it must be empty, "full", or how long tests with random rounds run, such as "1h"`, Variable, value)
+	}
+	return tier{full: true, soak: soak}, nil
+}
+
+// Pick returns quick in the quick tier and full in the full tier.
+func Pick[T any](quick, full T) T {
+	if selected().full {
+		return full
+	}
+	return quick
+}
+
+// Duration returns how long a test with random rounds runs.
+func Duration(quick, full time.Duration) time.Duration {
+	if soak := selected().soak; soak > 0 {
+		return soak
+	}
+	return Pick(quick, full)
+}
+
+// Soak reports whether PENSTOCK_TESTS is a duration, for tests that then use more connections or
+// longer faults.
+func Soak() bool { return selected().soak > 0 }
+
+// FullOnly skips a test in the quick tier. smaller is the name of a test or example of the same
+// package that tests the subject in both tiers; it must be a literal.
+func FullOnly(t testing.TB, smaller string) {
+	t.Helper()
+	if !selected().full {
+		t.Skipf("runs with %s=full; %s is its smaller test", Variable, smaller)
+	}
+}
+
+// SoakOnly skips a test unless PENSTOCK_TESTS is a duration. smaller is as for [FullOnly].
+func SoakOnly(t testing.TB, smaller string) {
+	t.Helper()
+	if !Soak() {
+		t.Skipf("runs with %s=1h, for example; %s is its smaller test", Variable, smaller)
+	}
+}
