@@ -1,4 +1,4 @@
-package penstock_test
+package api_test
 
 import (
 	"go/importer"
@@ -38,7 +38,7 @@ func TestPublicAPI_MentionsNoJSONLibrary(t *testing.T) {
 // publicPackages returns the packages that users can import, with their types.
 func publicPackages(t *testing.T) []*types.Package {
 	command := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Name}} {{.Export}}", "./...")
-	command.Stderr = os.Stderr
+	command.Dir, command.Stderr = "../../..", os.Stderr
 	out, err := command.Output()
 	require.NoError(t, err)
 	files, public := map[string]string{}, []string{}

@@ -1,0 +1,133 @@
+package penstock_test
+
+import (
+	"go/build"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/penstock-go/penstock"
+
+// A listedPackage is what `go list` says about a package.
+type listedPackage struct {
+	module  string // "" for the standard library
+	imports []string
+}
+
+// listPackages lists the packages of this module and all that they import, without building them.
+var listPackages = sync.OnceValues(func() (map[string]listedPackage, error) {
+	out, err := exec.Command("go", "list", "-deps", "-f", `{{.ImportPath}} {{with .Module}}{{.Path}}{{else}}-{{end}} {{join .Imports " "}}`, "./...").Output()
+	packages := map[string]listedPackage{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		packages[fields[0]] = listedPackage{strings.TrimPrefix(fields[1], "-"), fields[2:]}
+	}
+	return packages, err
+})
+
+// linkedPackages returns the packages that a program links when it imports a package of this module.
+func linkedPackages(t *testing.T, pkg string) []string {
+	t.Helper()
+	packages, err := listPackages()
+	require.NoError(t, err)
+	require.Contains(t, packages, module+"/"+pkg)
+	linked := map[string]bool{}
+	var visit func(path string)
+	visit = func(path string) {
+		if !linked[path] {
+			linked[path] = true
+			for _, imported := range packages[path].imports {
+				visit(imported)
+			}
+		}
+	}
+	visit(module + "/" + pkg)
+	return slices.Sorted(maps.Keys(linked))
+}
+
+// linkedModules returns the modules of linkedPackages.
+func linkedModules(t *testing.T, pkg string) []string {
+	t.Helper()
+	modules := map[string]bool{}
+	for _, path := range linkedPackages(t, pkg) {
+		packages, _ := listPackages()
+		modules[packages[path].module] = true
+	}
+	delete(modules, "")
+	return slices.Sorted(maps.Keys(modules))
+}
+
+// routerModules returns the modules that a program links when it imports the router, and others. The
+// list is documented, so extending it needs a decision.
+func routerModules(others ...string) []string {
+	modules := append(others, module, "github.com/coder/websocket")
+	return slices.Sorted(slices.Values(append(modules, jsonModules()...)))
+}
+
+// jsonModules returns the module of the JSON library, unless the standard library has it.
+func jsonModules() []string {
+	if slices.Contains(build.Default.ReleaseTags, "go1.27") && slices.Contains(build.Default.ToolTags, "goexperiment.jsonv2") {
+		return nil
+	}
+	return []string{"github.com/go-json-experiment/json"}
+}
+
+func TestRouter_LinksOnlyListedModules(t *testing.T) {
+	assert.Equal(t, routerModules(), linkedModules(t, "router"))
+}
+
+// TestClient_LinksNeitherRouterNorBroker keeps programs with a client small.
+func TestClient_LinksNeitherRouterNorBroker(t *testing.T) {
+	for _, path := range linkedPackages(t, "client") {
+		if pkg, ok := strings.CutPrefix(path, module+"/"); ok {
+			assert.Contains(t, []string{"client", "errors", "internal/executor", "internal/jsonv2", "internal/wire"}, pkg)
+		}
+	}
+}
+
+// TestCodecs_LinkTheirFormatAlone keeps the library of a format out of programs that do not use it.
+func TestCodecs_LinkTheirFormatAlone(t *testing.T) {
+	assert.Equal(t, routerModules("github.com/fxamacker/cbor/v2", "github.com/x448/float16"), linkedModules(t, "codec/cbor"))
+	assert.Equal(t, routerModules("google.golang.org/protobuf"), linkedModules(t, "codec/protobuf"))
+}
+
+// TestJSONCode_LinksOnlyTheJSONLibrary keeps packages with generated code free of the router.
+func TestJSONCode_LinksOnlyTheJSONLibrary(t *testing.T) {
+	assert.Equal(t, append(jsonModules(), module), linkedModules(t, "codec/jsoncode"))
+}
+
+// TestContract_AloneLinksJSONSchema keeps the library of JSON Schema out of programs that do not generate
+// a contract.
+func TestContract_AloneLinksJSONSchema(t *testing.T) {
+	const library = "github.com/google/jsonschema-go"
+	assert.Equal(t, routerModules(library), linkedModules(t, "contract"))
+	packages, err := listPackages()
+	require.NoError(t, err)
+	for path, pkg := range packages {
+		if pkg.module == module && path != module+"/contract" {
+			for _, imported := range pkg.imports {
+				assert.NotEqual(t, library, packages[imported].module, path)
+			}
+		}
+	}
+}
+
+// TestContracts_LinkNeitherRouterNorWebSocket keeps limiters and brokers useful without
+// WebSockets.
+func TestContracts_LinkNeitherRouterNorWebSocket(t *testing.T) {
+	for _, pkg := range []string{"limit", "limit/limittest", "broker", "broker/brokertest", "adapters/durableobject", "adapters/memory", "adapters/redis", "outbound", "internal/batch", "internal/keyname", "internal/lease", "internal/cluster"} {
+		for _, path := range linkedPackages(t, pkg) {
+			for _, forbidden := range []string{"github.com/coder/websocket", module + "/router", module + "/internal/wsconn", module + "/middleware"} {
+				assert.False(t, strings.HasPrefix(path, forbidden), "%s links %s", pkg, path)
+			}
+		}
+	}
+	assert.Equal(t, []string{module}, linkedModules(t, "limit"), "limit links no other module")
+}
