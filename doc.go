@@ -28,7 +28,8 @@
 //			return c.Subscribe("lobby")
 //		}})
 //		limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20))
-//		r.UseIngress(ratelimit.New(limiter, nil)) // runs before the payload is read
+//		perAddress := ratelimit.Options{Key: ratelimit.KeyPerIP}
+//		r.UseIngress(ratelimit.New(limiter, &perAddress)) // runs before the payload is read
 //		router.On(r, func(ctx *router.Context, m Say) error {
 //			return ctx.Publish("lobby", m)
 //		})
