@@ -21,8 +21,8 @@ vet:
 lint:
 	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...); done
 
-test:
-	@set -e; for m in . cmd/penstock internal/interop; do echo "go test -C $$m ./..."; go test -C $$m -race -shuffle=on ./...; done
+test: ## the full tier; CONTRIBUTING.md explains the tiers
+	@set -e; for m in . cmd/penstock internal/interop; do echo "PENSTOCK_TESTS=full go test -C $$m -race ./..."; PENSTOCK_TESTS=full go test -C $$m -race -shuffle=on ./...; done
 
 tidy: ## fails if a go.mod is not tidy
 	@set -e; for m in $(MODULES); do echo "go mod tidy -C $$m"; (cd $$m && go mod tidy -diff); done
@@ -36,15 +36,15 @@ fuzz: ## every fuzz target for FUZZTIME each
 
 STRESSTIME := 5m
 stress: ## a router against misbehaving clients and against 2,000 busy ones, and limiters on a failing Redis, for STRESSTIME each
-	go test -race -count=1 -v -timeout 0 ./internal/stress -stress.duration $(STRESSTIME) -stress.conns 2000
-	go test -race -count=1 -v -timeout 0 ./adapters/redis -run TestLimiter_Chaos -chaos.duration $(STRESSTIME)
+	PENSTOCK_TESTS=$(STRESSTIME) go test -race -count=1 -v -timeout 0 ./internal/stress
+	PENSTOCK_TESTS=$(STRESSTIME) go test -race -count=1 -v -timeout 0 ./adapters/redis -run TestLimiter_Chaos
 
 faults: ## node processes on a real Redis with injected faults; writes the table of docs/guides/scaling.md
-	go test -count=1 -v -timeout 0 -run TestFaults ./internal/faults -faults.full -faults.update $(CURDIR)/docs/guides/scaling.md
+	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestFaults ./internal/faults -faults.update $(CURDIR)/docs/guides/scaling.md
 
 SOAK ?= 1h
-soak: ## recovery under random faults for SOAK; SOAK_SEED=n repeats the run with that seed, and goes on with the next ones
-	SOAK=$(SOAK) PENSTOCK_REQUIRE_REDIS=1 go test -count=1 -v -timeout 0 -run TestSoak ./internal/faults
+soak: ## recovery under random faults for SOAK; SOAK_SEED=n repeats the run with that seed, and continues with the next ones
+	PENSTOCK_TESTS=$(SOAK) PENSTOCK_REQUIRE_REDIS=1 go test -count=1 -v -timeout 0 -run TestSoak ./internal/faults
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
