@@ -6,7 +6,7 @@
 //	1h        the full tier, in which tests with random rounds continue for this time each
 //
 // The quick tier runs the same assertions on less: fewer random seeds, connections, cases over the
-// same transport, and servers. [Pick] and [Duration] choose an amount. A test whose subject cannot
+// same transport, and servers. [Pick], [Sample] and [Duration] choose an amount. A test whose subject cannot
 // be made smaller, such as a failover that takes a server 20 seconds, begins with [FullOnly], which
 // names a smaller test of the same subject that runs in both tiers; a test of this package checks
 // that it exists. To list what the quick tier reduces:
@@ -18,6 +18,7 @@ package testscale
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"testing"
@@ -63,6 +64,20 @@ func Pick[T any](quick, full T) T {
 		return full
 	}
 	return quick
+}
+
+// Sample returns all items in the full tier, and n random ones in their order in the quick tier.
+func Sample[T any](items []T, n int) []T {
+	if selected().full || n >= len(items) {
+		return items
+	}
+	sample := make([]T, 0, n)
+	for i, item := range items {
+		if rand.IntN(len(items)-i) < n-len(sample) {
+			sample = append(sample, item)
+		}
+	}
+	return sample
 }
 
 // Duration returns how long a test with random rounds runs.

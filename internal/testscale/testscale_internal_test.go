@@ -22,3 +22,13 @@ func TestParse_SelectsTier(t *testing.T) {
 		assert.ErrorContains(t, err, `it must be empty, "full", or how long`, value)
 	}
 }
+
+func TestSample_KeepsOrderAndNumber(t *testing.T) {
+	items := []int{1, 2, 3, 4, 5, 6, 7, 8}
+	for range 100 {
+		sample := Sample(items, Pick(3, len(items)))
+		assert.Len(t, sample, Pick(3, len(items)))
+		assert.IsIncreasing(t, sample)
+	}
+	assert.Equal(t, items, Sample(items, 9))
+}
