@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -292,7 +293,7 @@ func TestRouteTimeout_PanicsOnMistakes(t *testing.T) {
 
 // TestAbort_TenThousandOpenCallsOverSocket aborts calls in random order while others are answered.
 func TestAbort_TenThousandOpenCallsOverSocket(t *testing.T) {
-	const calls = 10_000
+	calls := testscale.Pick(1000, 10_000)
 	r := router.New(discardLogs(router.Options{Limits: router.Limits{Concurrency: calls, QueueMessages: calls}}))
 	var started, returned atomic.Int64
 	router.RPC(r, func(ctx *router.Context, _ Block) (Blocked, error) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -155,10 +156,11 @@ func TestConn_QueueStats(t *testing.T) {
 	})
 }
 
-// TestSendWait_SlowReaderLosesNothing sends 100,000 messages to a client that begins to read when the
-// queue is full, while a topic that conflates shares the queue.
+// TestSendWait_SlowReaderLosesNothing sends messages to a client that begins to read when the queue
+// is full, while a topic that conflates shares the queue.
 func TestSendWait_SlowReaderLosesNothing(t *testing.T) {
-	const messages, queue = 100_000, 64
+	const queue = 64
+	messages := testscale.Pick(20_000, 100_000)
 	r := router.New(discardLogs(router.Options{
 		SlowConsumer: router.DropOldest, Limits: router.Limits{QueueMessages: queue}, Timeouts: router.Timeouts{Write: time.Minute},
 	}))

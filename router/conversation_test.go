@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/codec/cbor"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -74,7 +75,7 @@ func (c *conversation) receive(t *testing.T) {
 // TestConversation_EveryRequestHasOneAnswer sends random calls, streams, credits and aborts, with IDs
 // that repeat, in two formats, and then shuts the router down.
 func TestConversation_EveryRequestHasOneAnswer(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range testscale.Pick[uint64](4, 20) {
 		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			var open atomic.Int64

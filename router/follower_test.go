@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -204,7 +205,7 @@ func TestFollower_PermissionIsCheckedAgain(t *testing.T) {
 // TestFollower_ReconnectingClientsMissNothing lets clients reconnect to two nodes at random while
 // several goroutines publish.
 func TestFollower_ReconnectingClientsMissNothing(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range testscale.Pick[uint64](2, 10) {
 		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) { reconnect(t, seed) })
 	}
 }

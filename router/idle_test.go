@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -123,7 +124,8 @@ func TestConn_MessagesDuringIdleTransitionAreHandled(t *testing.T) {
 }
 
 func exchangeCalls(t *testing.T, conn net.Conn) {
-	const rounds, calls = 50, 3
+	const calls = 3
+	rounds := testscale.Pick(10, 50)
 	answers := bufio.NewReader(conn)
 	for range rounds {
 		for sent := bytes.Repeat(text(echoCall), calls); len(sent) > 0; {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/codec/cbor"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -52,7 +53,7 @@ func (v *view) receive(c *routertest.Conn) (messages int) {
 // TestPresenceFeed_ViewsConverge lets clients of two nodes join, leave, ask for presence and
 // disconnect at random, and compares what each client knows with Presence.
 func TestPresenceFeed_ViewsConverge(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range testscale.Pick[uint64](3, 20) {
 		runSynctest(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test needs the same numbers again
 			b := memory.NewBroker()

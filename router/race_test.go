@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -212,7 +213,8 @@ func (*discardBroker) Close(context.Context) error               { return nil }
 // local member leaves the topic.
 func TestPresence_RemoteJoinsWhileLastLocalMemberLeaves(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
-	const nodes, rounds = 8, 1000
+	const nodes = 8
+	rounds := testscale.Pick(100, 1000)
 	var present, joins atomic.Int64
 	b := &discardBroker{}
 	r := router.New(&router.Options{Broker: b, OnPresence: func(e router.PresenceEvent) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -55,10 +56,7 @@ type resumeModel struct {
 // TestResume_OnlyOwnersOfValidTokensSucceed interleaves greetings, resumes with all kinds of tokens,
 // lost answers, acknowledgments, closed and lost connections, crashed nodes, lost packets, and time.
 func TestResume_OnlyOwnersOfValidTokensSucceed(t *testing.T) {
-	seeds, steps := uint64(20), 250
-	if testing.Short() {
-		seeds = 5
-	}
+	seeds, steps := testscale.Pick[uint64](4, 20), 250
 	var total resumeModel
 	for seed := range seeds {
 		runSynctest(t, fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -92,10 +93,7 @@ func TestShutdown_PacesCloses(t *testing.T) {
 
 func TestShutdown_TenThousandUnresponsiveConnectionsEndAtDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conns := 10_000
-		if testing.Short() {
-			conns = 1000
-		}
+		conns := testscale.Pick(1000, 10_000)
 		var ended atomic.Int64
 		r := router.New(&router.Options{
 			Timeouts: router.Timeouts{Close: time.Minute, Write: time.Minute},

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -41,7 +42,8 @@ func onlyConn(t *testing.T, r *router.Router) *router.Conn {
 // TestSlowConsumer_PausedClientEndsOnNewestMessage publishes much more than the sockets of a client
 // that does not read can hold.
 func TestSlowConsumer_PausedClientEndsOnNewestMessage(t *testing.T) {
-	const messages, size = 20_000, 1000
+	const size = 1000
+	messages := testscale.Pick(5000, 20_000)
 	for _, policy := range []router.SlowConsumerPolicy{router.DropOldest, router.Conflate} {
 		for _, queue := range []int{8, 16, 64} {
 			t.Run(fmt.Sprintf("policy %d, queue of %d", policy, queue), func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -52,7 +53,7 @@ func TestState_LateJoinersReceiveEveryKey(t *testing.T) {
 // TestState_RemovalsReachConcurrentJoiners lets clients join two nodes, lose their connections, and
 // return with and without their positions, while keys are set and removed.
 func TestState_RemovalsReachConcurrentJoiners(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range testscale.Pick[uint64](2, 10) {
 		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) { joinConcurrently(t, seed) })
 	}
 }

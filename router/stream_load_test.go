@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -93,10 +94,7 @@ func liveBytes() int64 {
 // server has stopped producing.
 func TestStream_MillionItemsToSlowReader(t *testing.T) {
 	const maxGrowth = 4 << 20
-	items := 1_000_000
-	if testing.Short() {
-		items = 100_000
-	}
+	items := testscale.Pick(200_000, 1_000_000)
 	r := router.New(discardLogs(router.Options{Timeouts: patient}))
 	router.Stream(r, count)
 	server := httptest.NewServer(r)
@@ -159,7 +157,8 @@ func TestStream_SlowReaderInVirtualTime(t *testing.T) {
 }
 
 func TestStream_TenThousandOpenStreamsOfOneConnection(t *testing.T) {
-	const streams, maxBytes = 10_000, 16 << 10
+	const maxBytes = 16 << 10
+	streams := testscale.Pick(1000, 10_000)
 	s, _ := newStreamRouter(router.Options{Limits: router.Limits{Concurrency: streams}}, nil)
 	server := httptest.NewServer(s)
 	defer server.Close()
@@ -174,7 +173,7 @@ func TestStream_TenThousandOpenStreamsOfOneConnection(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, itemOf(text), "%s", text)
 	}
-	each := (liveBytes() - before) / streams
+	each := (liveBytes() - before) / int64(streams)
 	t.Logf("%d bytes per open stream", each)
 	assert.Less(t, each, int64(maxBytes))
 	aborted := make(chan struct{})
@@ -204,7 +203,7 @@ func TestStream_TenThousandOpenStreamsOfOneConnection(t *testing.T) {
 // TestStream_ItemAllocatesNoMoreThanSendWait compares the allocations of the whole process, which
 // sends nothing else.
 func TestStream_ItemAllocatesNoMoreThanSendWait(t *testing.T) {
-	const items = 50_000
+	items := testscale.Pick(10_000, 50_000)
 	measure := func(register func(*router.Router)) float64 {
 		r := router.New(discardLogs(router.Options{}))
 		register(r)
@@ -219,7 +218,7 @@ func TestStream_ItemAllocatesNoMoreThanSendWait(t *testing.T) {
 			require.NoError(t, err)
 		}
 		runtime.ReadMemStats(&after)
-		return float64(after.Mallocs-before.Mallocs) / items
+		return float64(after.Mallocs-before.Mallocs) / float64(items)
 	}
 	stream, sendWait := measure(streamUpdates), measure(sendUpdates)
 	t.Logf("allocations: %.2f per item of a stream, %.2f per SendWait", stream, sendWait)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // TestConn_SubscriptionMemory bounds the memory of subscriptions, which a server has more of than
@@ -86,13 +88,14 @@ func TestSubscriptions_MatchModel(t *testing.T) {
 	var s subscriptions
 	model := map[string]bool{}
 	random := rand.New(rand.NewPCG(1, 2))
-	for step := range 20_000 {
+	steps := testscale.Pick(4000, 20_000)
+	for step := range steps {
 		topic := topics[random.IntN(len(topics))]
 		if !model[topic.name] {
 			require.Nil(t, s.find(topic.name))
 			s.add(topic)
 			model[topic.name] = true
-		} else if random.IntN(10) < step/5000*3 { // they become fewer
+		} else if random.IntN(10) < 4*step/steps*3 { // they become fewer
 			require.Same(t, topic, s.find(topic.name))
 			s.remove(topic)
 			delete(model, topic.name)

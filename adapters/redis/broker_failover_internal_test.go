@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // An outage measures how long packets of a topic are lost.
@@ -89,12 +90,14 @@ func measureOutage(t *testing.T, topics []string, a, b goredis.UniversalClient, 
 // TestBroker_FollowsPlannedFailover lets a sentinel promote the replica while the master runs, so
 // that all connections stay open.
 func TestBroker_FollowsPlannedFailover(t *testing.T) {
+	testscale.FullOnly(t, "TestBroker_ReportsLossWhenClientReconnects")
 	s := redistest.StartSentinel(t)
 	lasted := measureOutage(t, []string{"news"}, s.Client(t), s.Client(t), func() { s.Promote(t) })
 	assert.Less(t, lasted, 4*time.Second) // 3 s on an idle machine
 }
 
 func TestBroker_FollowsFailoverOfClusterMaster(t *testing.T) {
+	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
 	servers, client := startReplicatedCluster(t)
 	topics := make([]string, 30)
 	for i := range topics {
@@ -148,6 +151,7 @@ func startReplicatedCluster(t *testing.T) (servers []*redistest.Server, client f
 // TestBroker_FollowsMovedSlot moves the slot of a topic to another master, which ends the
 // subscription.
 func TestBroker_FollowsMovedSlot(t *testing.T) {
+	testscale.FullOnly(t, "TestPartitionTags_SpreadEvenly")
 	servers := redistest.StartCluster(t)
 	e := newEngine(servers.Client(t))
 	slot := slotOf(e.tags[e.Channel(cluster.TopicChannel, "news").Partition])

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/penstock-go/penstock/broker/brokertest"
 	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // testCluster connects nodes that each have their own client, as in separate processes.
@@ -25,9 +27,16 @@ func testCluster(client func() goredis.UniversalClient) brokertest.Cluster {
 	}
 }
 
+// selectCases leaves out those cases in the quick tier that wait until a fault is noticed or the
+// presence of a failed node expires, which takes seconds.
+func selectCases[C any](cases []C, name func(C) string) []C {
+	slow := []string{"loss is reported", "presence converges", "presence of a node that ends", "crash", "outcome is true", "value outcome is true", "value expires", "metadata outlives publications", "retention by age"}
+	return testscale.Pick(slices.DeleteFunc(slices.Clone(cases), func(c C) bool { return slices.Contains(slow, name(c)) }), cases)
+}
+
 // TestBroker_KeepsContract gives each case a server, because the cases use the same topics.
 func TestBroker_KeepsContract(t *testing.T) {
-	for _, c := range brokertest.Cases() {
+	for _, c := range selectCases(brokertest.Cases(), func(c brokertest.Case) string { return c.Name }) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			f := &faultyCluster{t: t, server: redistest.Start(t), proxies: map[broker.Session]*redistest.Proxy{}}
@@ -87,6 +96,7 @@ func (f *faultyCluster) cluster() brokertest.Cluster {
 }
 
 func TestBroker_KeepsContractOnCluster(t *testing.T) {
+	testscale.FullOnly(t, "TestBroker_KeepsContract")
 	servers := redistest.StartCluster(t)
 	for _, c := range brokertest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {

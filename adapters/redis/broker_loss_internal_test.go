@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // A publisher publishes numbers and records when.
@@ -64,6 +65,7 @@ func number(packet string) (n int) {
 // them publishes. Each packet must be delivered once and in order, or be reported as lost after it
 // was published, and each outage must be reported once.
 func TestBroker_ReportsEveryLoss(t *testing.T) {
+	testscale.FullOnly(t, "TestBroker_ReportsLossWhenClientReconnects")
 	type network struct {
 		server                *redistest.Server
 		publisher, subscriber *redistest.Proxy // of the nodes
@@ -122,6 +124,7 @@ func TestBroker_ReportsEveryLoss(t *testing.T) {
 
 // TestBroker_ReportsLossOfLastPackets publishes nothing after the loss that would reveal it.
 func TestBroker_ReportsLossOfLastPackets(t *testing.T) {
+	testscale.FullOnly(t, "TestBroker_ReportsLossWhenClientReconnects")
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
@@ -177,6 +180,7 @@ func TestBroker_ReportsLossWhenClientReconnects(t *testing.T) {
 }
 
 func TestBroker_PeersDoNotExpireWhileDisconnected(t *testing.T) {
+	testscale.FullOnly(t, "TestBroker_ReportsLossWhenClientReconnects")
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)

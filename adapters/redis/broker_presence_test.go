@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // A presenceNode counts the members on other nodes.
@@ -47,6 +48,7 @@ func connectPresence(t *testing.T, client goredis.UniversalClient) *presenceNode
 // TestBroker_InterruptionCostsFewPresenceMessages interrupts 16 nodes that share 50 topics, while
 // each of them changes a member of 10 topics.
 func TestBroker_InterruptionCostsFewPresenceMessages(t *testing.T) {
+	testscale.FullOnly(t, "TestBroker_KeepsContract")
 	const nodes, topics, members, changes = 16, 50, 10, 10
 	t.Parallel()
 	server := redistest.Start(t)

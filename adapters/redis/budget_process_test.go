@@ -22,6 +22,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/outbound"
 )
 
@@ -278,6 +279,7 @@ func startNodes(t *testing.T, a *fakeAPI, requests int) []*node {
 // TestBudget_FourProcessesExceedNoLimit sends 10,000 requests to twenty routes, more than the
 // limits of some routes allow.
 func TestBudget_FourProcessesExceedNoLimit(t *testing.T) {
+	testscale.FullOnly(t, "TestBudget_KilledProcessBlocksForOneLease")
 	a := newAPI(t, busyAPI)
 	start := time.Now()
 	for _, n := range startNodes(t, a, 10_000) {
@@ -289,6 +291,7 @@ func TestBudget_FourProcessesExceedNoLimit(t *testing.T) {
 
 // TestBudget_KilledProcessExceedsNoLimit kills one of four processes while they send.
 func TestBudget_KilledProcessExceedsNoLimit(t *testing.T) {
+	testscale.FullOnly(t, "TestBudget_KilledProcessBlocksForOneLease")
 	a := newAPI(t, busyAPI)
 	nodes := startNodes(t, a, 6_000)
 	require.Eventually(t, func() bool {
@@ -306,6 +309,7 @@ func TestBudget_KilledProcessExceedsNoLimit(t *testing.T) {
 // TestBudget_KilledProcessBlocksForOneLease kills a process that holds the only request that may
 // be in flight.
 func TestBudget_KilledProcessBlocksForOneLease(t *testing.T) {
+	t.Parallel()
 	a := newAPI(t, apiOptions{limit: 5, per: time.Second})
 	server := redistest.Start(t)
 	options := outbound.BudgetOptions{Lease: 2 * time.Second}

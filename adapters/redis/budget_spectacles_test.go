@@ -110,6 +110,7 @@ func TestBudget_SurvivesAWindowDeletedByConventionClient(t *testing.T) {
 
 // The other client dies and leaves a window without an end.
 func TestBudget_SurvivesFailedConventionClient(t *testing.T) {
+	t.Parallel()
 	s := newTestBudget(t)
 	require.Zero(t, s.conventionClient().tryAcquire(t.Context()))
 	start := time.Now()

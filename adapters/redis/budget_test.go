@@ -18,10 +18,7 @@ import (
 )
 
 func TestBudget_PassesTheConformanceSuite(t *testing.T) {
-	for name, client := range map[string]goredis.UniversalClient{
-		"one node": redistest.Start(t).Client(t),
-		"cluster":  redistest.StartCluster(t).Client(t),
-	} {
+	for name, client := range startServers(t) {
 		for _, c := range outboundtest.Cases() {
 			t.Run(name+" "+c.Name, func(t *testing.T) {
 				t.Parallel()
@@ -184,6 +181,7 @@ func (s testBudget) requireExpiry() {
 
 // Flaw: writing a key in its last millisecond removes its expiry.
 func TestBudget_KeysNeverLoseTheirExpiry(t *testing.T) {
+	t.Parallel()
 	s := newTestBudget(t)
 	s.respond(s.tryAcquire(), outbound.Status{Limit: 1_000_000, Remaining: 999_999, ResetAfter: time.Millisecond})
 	for range 300 {
@@ -198,6 +196,7 @@ func TestBudget_KeysNeverLoseTheirExpiry(t *testing.T) {
 
 // Flaw: a client that dies leaves a window that never ends.
 func TestBudget_CrashedClientBlocksForOneLease(t *testing.T) {
+	t.Parallel()
 	s := newTestBudget(t)
 	start := time.Now()
 	s.tryAcquire()
@@ -209,6 +208,7 @@ func TestBudget_CrashedClientBlocksForOneLease(t *testing.T) {
 
 // Flaw: a global key without an expiry is ignored.
 func TestBudget_GlobalKeyWithoutExpiryBlocksForOneLease(t *testing.T) {
+	t.Parallel()
 	s := newTestBudget(t)
 	s.set("global", "whatever", 0)
 	start := time.Now()
@@ -256,6 +256,7 @@ func TestBudget_ObeysReportedRemaining(t *testing.T) {
 
 // Flaw: Reset minus Date is up to a second too early, and a result of 0 or less deletes the window.
 func TestBudget_ResetMinusDateIsNeverEarly(t *testing.T) {
+	t.Parallel()
 	s := newTestBudget(t)
 	now := time.Now().Truncate(time.Second)
 	date := now.UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT")
@@ -316,6 +317,7 @@ func TestBudget_EveryKeyExpires(t *testing.T) {
 
 // Flaw: every waiter wakes up at the same time and asks Redis (thundering herd).
 func TestBudget_WaitersDoNotStampede(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	budget := &countingBudget{Budget: redis.NewBudget(server.Client(t), "{bot}:", nil)}
 	api := newAPI(t, apiOptions{limit: 5, per: 200 * time.Millisecond})
@@ -354,6 +356,7 @@ func TestBudget_TryAcquireIsOneRoundTrip(t *testing.T) {
 
 // TestBudget_SurvivesARestart restarts a Redis that loses its scripts and keys.
 func TestBudget_SurvivesARestart(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	w := redis.NewBudget(server.Client(t), "{bot}:", nil)
 	_, err := w.TryAcquire(t.Context(), "r")

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -53,6 +54,7 @@ type chaos struct {
 // server fails in several ways. In every interval, a bucket grants at most the largest capacity
 // and the largest refill, and what the documentation of Limiter allows if data is lost.
 func TestLimiter_Chaos(t *testing.T) {
+	testscale.FullOnly(t, "TestLimiter_NeverChargesTwice")
 	t.Parallel()
 	for name, persistence := range map[string][]string{
 		"append-only file": {"--appendonly", "yes", "--appendfsync", "always"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
@@ -23,14 +24,17 @@ func (r *records) useClock(t testing.TB, lua, prefix string, c *batchtest.Clock)
 	r.time = func() []any { return []any{c.Server.Load()} }
 }
 
-// testRecords calls test with each kind of server.
+// testRecords calls test with each kind of server, or with one of them in the quick tier.
 func testRecords(t *testing.T, test func(*testing.T, goredis.UniversalClient)) {
+	t.Run("one node", func(t *testing.T) { test(t, redistest.Any(t)) })
+	if !testscale.Pick(false, true) {
+		return
+	}
 	t.Run("embedded", func(t *testing.T) {
 		client := goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()})
 		t.Cleanup(func() { _ = client.Close() })
 		test(t, client)
 	})
-	t.Run("one node", func(t *testing.T) { test(t, redistest.Any(t)) })
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.StartCluster(t).Client(t)) })
 }
 
@@ -48,12 +52,12 @@ func cooldownHarness(t *testing.T, client goredis.UniversalClient) limittest.Coo
 	}
 }
 
-// testRounds returns fewer rounds for the embedded server, which is slow.
+// testRounds returns fewer rounds for the embedded server, which is slow. 0 is the default.
 func testRounds(t *testing.T) int {
 	if strings.Contains(t.Name(), "/embedded/") {
 		return 3
 	}
-	return 0
+	return testscale.Pick(1, 0)
 }
 
 func TestCooldown_Contract(t *testing.T) {

@@ -56,10 +56,8 @@ func TestCooldown_SharedByProcesses(t *testing.T) {
 }
 
 func TestCooldown_ResetAll(t *testing.T) {
-	for name, client := range map[string]goredis.UniversalClient{
-		"one node": redistest.Start(t).Client(t),
-		"cluster":  redistest.StartCluster(t).Client(t),
-	} {
+	t.Parallel()
+	for name, client := range startServers(t) {
 		policy := limit.CooldownPolicy{Name: "a*", Max: 1, Window: time.Hour, Penalty: time.Hour}
 		c := redis.NewCooldown(client, policy, nil)
 		policy.Name = "ab"

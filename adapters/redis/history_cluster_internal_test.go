@@ -14,10 +14,12 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // TestHistory_Cluster publishes on topics of all masters.
 func TestHistory_Cluster(t *testing.T) {
+	testscale.FullOnly(t, "TestHistory_PublicationIsStoredAndPublished")
 	const topics, each = 50, 20
 	servers := redistest.StartCluster(t)
 	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
@@ -89,6 +91,7 @@ func migrate(t *testing.T, servers *redistest.Cluster, slot int, between func())
 
 // TestHistory_SlotMigration publishes while the slot of the topic moves to another master.
 func TestHistory_SlotMigration(t *testing.T) {
+	testscale.FullOnly(t, "TestHistory_PublicationIsStoredAndPublished")
 	servers := redistest.StartCluster(t)
 	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
 	b.followNews(t)
@@ -129,6 +132,7 @@ func TestHistory_SlotMigration(t *testing.T) {
 
 // TestHistory_ClusterFailover kills a master, and publishes meanwhile on topics of all masters.
 func TestHistory_ClusterFailover(t *testing.T) {
+	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
 	servers, client := startReplicatedCluster(t)
 	a, b := connectHistory(t, client()), connectHistory(t, client())
 	const topics = 12

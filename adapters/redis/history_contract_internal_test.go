@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/broker/brokertest"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // testHistoryCluster connects nodes that each have their own client, as in separate processes.
@@ -25,7 +26,7 @@ func testHistoryCluster(client func() goredis.UniversalClient) brokertest.Histor
 }
 
 func TestHistory_KeepsContract(t *testing.T) {
-	for _, c := range brokertest.HistoryCases() {
+	for _, c := range selectCases(brokertest.HistoryCases(), func(c brokertest.HistoryCase) string { return c.Name }) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			f := &faultyCluster{t: t, server: redistest.Start(t), proxies: map[broker.Session]*redistest.Proxy{}}
@@ -48,6 +49,7 @@ func TestHistory_KeepsContract(t *testing.T) {
 }
 
 func TestHistory_KeepsContractOnCluster(t *testing.T) {
+	testscale.FullOnly(t, "TestHistory_KeepsContract")
 	servers := redistest.StartCluster(t)
 	for _, c := range brokertest.HistoryCases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -58,6 +60,7 @@ func TestHistory_KeepsContractOnCluster(t *testing.T) {
 
 // TestHistory_SessionKeepsContract runs the cases for sessions without histories.
 func TestHistory_SessionKeepsContract(t *testing.T) {
+	testscale.FullOnly(t, "TestHistory_KeepsContract")
 	for _, c := range brokertest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()

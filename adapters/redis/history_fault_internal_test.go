@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // TestHistory_RestartBeginsEpoch restarts a server that has saved a part of what was published.
@@ -65,6 +66,7 @@ func TestHistory_RestartWithoutDataBeginsAnew(t *testing.T) {
 }
 
 func TestHistory_PromotionBeginsEpoch(t *testing.T) {
+	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
 	servers := redistest.StartSentinel(t)
 	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
 	b.followNews(t)
@@ -92,6 +94,7 @@ func TestHistory_PromotionBeginsEpoch(t *testing.T) {
 
 // TestHistory_ReplicaIsNotRead reads and publishes on a replica, as if it had just been demoted.
 func TestHistory_ReplicaIsNotRead(t *testing.T) {
+	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
 	servers := redistest.StartSentinel(t)
 	connectHistory(t, servers.Master.Client(t)).publish(t, "1")
 	require.NoError(t, servers.Master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
@@ -151,6 +154,7 @@ func TestHistory_ScriptsAreSentAgain(t *testing.T) {
 
 // TestHistory_FullMemory fills the memory of a server.
 func TestHistory_FullMemory(t *testing.T) {
+	t.Parallel()
 	for _, plain := range []bool{false, true} {
 		t.Run(fmt.Sprintf("plain scripts: %v", plain), func(t *testing.T) {
 			server := redistest.Start(t, "--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
@@ -195,6 +199,7 @@ func TestHistory_FullMemory(t *testing.T) {
 // TestHistory_OutcomeOfInterruptedPublication interrupts the connection before or after the server
 // receives a publication.
 func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	client := server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr })

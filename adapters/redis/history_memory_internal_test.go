@@ -15,11 +15,13 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // TestHistory_MemoryInRedis measures how much memory histories need for packets of 200 bytes. The
 // maxima are those of docs/guides/recovery.md.
 func TestHistory_MemoryInRedis(t *testing.T) {
+	testscale.FullOnly(t, "TestHistory_RedisOutOfMemory")
 	const topics, publications, packetBytes = 300, 100, 200
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
@@ -82,7 +84,7 @@ func TestHistory_MemoryInRedis(t *testing.T) {
 
 // TestHistory_EvictionPolicyIsLoggedOnce uses histories of servers that may evict keys.
 func TestHistory_EvictionPolicyIsLoggedOnce(t *testing.T) {
-	for _, tt := range []struct {
+	for _, tt := range testscale.Sample([]struct {
 		name  string
 		start func(t *testing.T) (client goredis.UniversalClient, nodes []*redistest.Server)
 	}{
@@ -94,7 +96,7 @@ func TestHistory_EvictionPolicyIsLoggedOnce(t *testing.T) {
 			servers := redistest.StartCluster(t)
 			return servers.Client(t), servers.Nodes
 		}},
-	} {
+	}, 1) {
 		t.Run(tt.name, func(t *testing.T) {
 			logged := new(logBuffer)
 			before := slog.Default()

@@ -16,6 +16,7 @@ import (
 // TestLimiter_ProcessesWithDifferentNumbersKeepOneLimit runs limiters as the processes of a
 // rolling deployment do, for a second: one of 10 per second and one of 1 per second.
 func TestLimiter_ProcessesWithDifferentNumbersKeepOneLimit(t *testing.T) {
+	t.Parallel()
 	fast, slow := limit.PerSecond(10).Named("p"), limit.PerSecond(1).Burst(10).Named("p")
 	for name, newLimiter := range map[string]func(*redistest.Server, limit.Policy) limit.Limiter{
 		"limiter": func(s *redistest.Server, p limit.Policy) limit.Limiter { return redis.NewLimiter(s.Client(t), p) },

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
@@ -61,17 +62,30 @@ func harness(t *testing.T, client goredis.UniversalClient) limittest.Harness {
 
 func TestLimiter_Contract(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
+		testscale.FullOnly(t, "TestLimiter_KeepsRandomRules")
 		t.Parallel()
 		testContract(t, goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}), 10) // compiles each script for each call
 	})
 	t.Run("one node", func(t *testing.T) {
+		testscale.FullOnly(t, "TestLimiter_KeepsRandomRules")
 		t.Parallel()
 		testContract(t, redistest.Any(t), 40)
 	})
 	t.Run("cluster", func(t *testing.T) {
+		testscale.FullOnly(t, "TestLimiter_KeepsRandomRules")
 		t.Parallel()
 		testContract(t, redistest.StartCluster(t).Client(t), 10)
 	})
+}
+
+// TestLimiter_KeepsRandomRules tests a part of the contract on one node.
+func TestLimiter_KeepsRandomRules(t *testing.T) {
+	client := redistest.Any(t)
+	for _, c := range testscale.Sample(limittest.Cases(), 12) {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, harness(t, client)) })
+	}
+	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, harness(t, client), 2) })
+	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, harness(t, client), 2) })
 }
 
 func testContract(t *testing.T, client goredis.UniversalClient, groups int) {

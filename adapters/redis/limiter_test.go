@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
@@ -125,11 +126,11 @@ func TestLimiter_FloodCausesFewRoundTrips(t *testing.T) {
 }
 
 func TestLimiter_UnknownScriptIsResent(t *testing.T) {
-	sentinel := redistest.StartSentinel(t)
-	servers := map[string]goredis.UniversalClient{
-		"one node": redistest.Start(t).Client(t),
-		"cluster":  redistest.StartCluster(t).Client(t),
-		"sentinel": sentinel.Client(t),
+	servers := startServers(t)
+	var sentinel *redistest.Sentinel
+	if testscale.Pick(false, true) {
+		sentinel = redistest.StartSentinel(t)
+		servers["sentinel"] = sentinel.Client(t)
 	}
 	for name, client := range servers {
 		t.Run(name, func(t *testing.T) {
@@ -240,6 +241,7 @@ func TestLimiter_ConsumeReturnsAtDeadline(t *testing.T) {
 
 // TestLimiter_RecoversFromOutages makes the server unavailable in several ways.
 func TestLimiter_RecoversFromOutages(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		begin, end func(*redistest.Server)
 	}{
@@ -300,6 +302,7 @@ func TestLimiter_RecoversFromOutages(t *testing.T) {
 
 // TestLimiter_FailurePolicy makes the server of a limit unavailable.
 func TestLimiter_FailurePolicy(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	shared := redis.NewLimiter(server.Client(t), limit.PerHour(1000))
 	ann := router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
@@ -32,6 +33,7 @@ func TestSemaphore_Contract(t *testing.T) {
 // TestSemaphore_LeaseOfDeadProcessExpires has one process hold a permit for longer than a lease,
 // while another process dies.
 func TestSemaphore_LeaseOfDeadProcessExpires(t *testing.T) {
+	testscale.FullOnly(t, "TestSemaphore_Contract")
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	key := limit.Key{"user", "", "ann"}
@@ -63,6 +65,7 @@ func TestSemaphore_LeaseOfDeadProcessExpires(t *testing.T) {
 // TestSemaphore_CanceledAcquireLeavesNoPermit has callers time out while Redis does not know the
 // script, so that it is sent a second time.
 func TestSemaphore_CanceledAcquireLeavesNoPermit(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	client := server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr })
@@ -89,6 +92,7 @@ func TestSemaphore_CanceledAcquireLeavesNoPermit(t *testing.T) {
 // TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease stores the state that a clock leaves
 // which went backwards by an hour: leases of dead processes that end in an hour.
 func TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease(t *testing.T) {
+	t.Parallel()
 	client := redistest.Any(t)
 	s := NewSemaphore(client, redistest.Prefix(t), 3)
 	s.lease = time.Second
@@ -128,6 +132,7 @@ func TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease(t *testing.T) {
 // TestSemaphore_EmptyRestartGrantsAtMostTwice restarts a Redis that loses its data while all
 // permits are in use.
 func TestSemaphore_EmptyRestartGrantsAtMostTwice(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t)
 	key := limit.Key{"user", "", "ann"}

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 func TestValue_ExpiresInRedis(t *testing.T) {
@@ -75,6 +76,7 @@ func TestValue_FullMemory(t *testing.T) {
 // TestValue_ReplicaIsNotUsed uses a replica, as if it had just been demoted. Its versions may be old, so
 // it must not decide that another version is current.
 func TestValue_ReplicaIsNotUsed(t *testing.T) {
+	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
 	servers := redistest.StartSentinel(t)
 	version := createValue(t, connectHistory(t, servers.Master.Client(t)))
 	require.NoError(t, servers.Master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
@@ -192,6 +194,7 @@ func TestValue_DataIsNotKept(t *testing.T) {
 
 // TestValue_SlotMigration replaces and loads a value while its slot moves to another master.
 func TestValue_SlotMigration(t *testing.T) {
+	testscale.FullOnly(t, "TestValue_OutcomeOfInterruptedCall")
 	servers := redistest.StartCluster(t)
 	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
 	current := broker.Value{Version: createValue(t, a), Data: []byte("data")}

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testcert"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -163,6 +164,7 @@ func (s *server) listen(t *testing.T) {
 		case overTCP:
 			h.Start()
 		case overTLS:
+			h.TLS = testcert.ServerConfig()
 			h.StartTLS()
 		case overUnix:
 			_ = h.Listener.Close()

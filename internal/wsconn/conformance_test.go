@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/testcert"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -111,6 +113,7 @@ func (tr transport) serveEcho(t *testing.T) *httptest.Server {
 		server.Listener = wrappingListener{server.Listener, tr.wrap}
 	}
 	if tr.secure {
+		server.TLS = testcert.ServerConfig()
 		server.StartTLS()
 	} else {
 		server.Start()
@@ -207,13 +210,21 @@ func echoes(payloads ...string) (frames []serverFrame) {
 	return frames
 }
 
-// runWireCases runs each case on each transport in each of the first ways of delivery.
+// sampleCases is how many cases of a group the quick tier runs on each transport but the first.
+const sampleCases = 3
+
+// runWireCases runs each case on each transport in each of the first ways of delivery. The quick tier
+// runs each case on the first transport, and random ones on the others.
 func runWireCases(t *testing.T, ways int, cases []wireCase) {
-	for _, tr := range transports {
+	for i, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
 			t.Parallel()
 			addr := tr.serveEcho(t).Listener.Addr().String()
-			for _, tt := range cases {
+			selected := cases
+			if i > 0 {
+				selected = testscale.Sample(cases, sampleCases)
+			}
+			for _, tt := range selected {
 				for _, d := range deliveries[:ways] {
 					writes := d.split(tt.frames)
 					if writes == nil || tr.maxBytes > 0 && len(slices.Concat(writes...)) > tr.maxBytes {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // A modelFrame is a frame of the reference model.
@@ -153,10 +155,7 @@ func (c *Conn) texts() []string {
 // TestSendQueue_MatchesReferenceModel runs random operations on a queue and on the model. One of
 // the policies is that of the connection, the others are those of frames.
 func TestSendQueue_MatchesReferenceModel(t *testing.T) {
-	operations := 5000
-	if testing.Short() {
-		operations = 1000
-	}
+	operations := testscale.Pick(300, 5000)
 	for name, policies := range map[string][]SlowConsumerPolicy{
 		"disconnect":  {Disconnect},
 		"drop oldest": {DropOldest},

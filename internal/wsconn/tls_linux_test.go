@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testcert"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -142,9 +143,6 @@ func TestTLS_ParkedConnectionHasNoGoroutine(t *testing.T) {
 
 // TestTLS_ContinuesAfterDeadlineInsideRecord fails if crypto/tls changes what tlsConn depends on.
 func TestTLS_ContinuesAfterDeadlineInsideRecord(t *testing.T) {
-	cert := httptest.NewUnstartedServer(nil)
-	cert.StartTLS()
-	defer cert.Close()
 	forEachTLSVersion(t, func(t *testing.T, config *tls.Config) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -154,7 +152,7 @@ func TestTLS_ContinuesAfterDeadlineInsideRecord(t *testing.T) {
 		client := tls.Client(held, config)
 		accepted, err := listener.Accept()
 		require.NoError(t, err)
-		server := tls.Server(accepted, cert.TLS)
+		server := tls.Server(accepted, testcert.ServerConfig())
 		defer func() { _ = server.Close() }()
 		shaken := make(chan error, 1)
 		go func() { shaken <- server.Handshake() }()

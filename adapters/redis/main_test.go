@@ -1,0 +1,30 @@
+package redis_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
+)
+
+// TestMain runs more tests at the same time in the quick tier, in which most of them wait for leases
+// to expire.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", testscale.Pick("8", flag.Lookup("test.parallel").Value.String()))
+	os.Exit(m.Run())
+}
+
+// startServers returns the clients of one Redis server, and in the full tier of a Cluster, which takes
+// two seconds to start.
+func startServers(t *testing.T) map[string]goredis.UniversalClient {
+	clients := map[string]goredis.UniversalClient{"one node": redistest.Start(t).Client(t)}
+	if testscale.Pick(false, true) {
+		clients["cluster"] = redistest.StartCluster(t).Client(t)
+	}
+	return clients
+}
