@@ -21,6 +21,7 @@ func TestRun_WrongFlagsPrintOneLineAndExit2(t *testing.T) {
 		{"-max-bytes=0", "-max-bytes is 0"},
 		{"-try=often", `invalid value "often" for flag -try: limit: policy "often"`},
 		{"-max-in-flight=0", "-max-in-flight is 0"},
+		{"-max-connections=-1", "-max-connections is -1; it must not be negative"},
 		{"-nodes=0", "-nodes is 0; it must be at least 1"},
 		{"-nodes=1001", "-nodes is 1001; it must be at most 1000"},
 		{"-nodes=1000 -try=1/87600h", "the share of one of 1000 nodes: limit: policy \"try\": Per is"},

@@ -3,14 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,51 +135,4 @@ func TestRun_LameDuckPhaseAcceptsClients(t *testing.T) {
 	assert.Equal(t, websocket.StatusServiceRestart, closed.Code)
 	assert.Contains(t, closed.Reason, `"retryAfterMs":`)
 	assert.Zero(t, <-exit)
-}
-
-// A program is an instance of run in this process. It keeps its port across restarts.
-type program struct {
-	t     *testing.T
-	addr  string
-	flags []string
-	stop  func()
-}
-
-// startProgram picks a free port below the range that Linux uses for outgoing connections,
-// so that no connection takes the port while the program is stopped.
-func startProgram(t *testing.T, flags ...string) *program {
-	t.Helper()
-	p := &program{t: t, flags: flags}
-	t.Cleanup(func() { p.stop() })
-	for range 10 {
-		p.addr = fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(10_000))
-		if p.start() {
-			return p
-		}
-	}
-	t.Fatal("found no free port")
-	return nil
-}
-
-func (p *program) url() string { return "http://" + p.addr }
-
-// start returns false if run fails, for example because the port is taken.
-func (p *program) start() bool {
-	ctx, interrupt := context.WithCancel(context.WithoutCancel(p.t.Context()))
-	stdout := &lineWriter{make(chan string, 10)}
-	exit := make(chan int, 1)
-	go func() { exit <- run(ctx, append(slices.Clone(p.flags), "-addr="+p.addr), stdout, io.Discard) }()
-	p.stop = func() {
-		p.stop = func() {}
-		interrupt()
-		assert.Zero(p.t, <-exit)
-	}
-	select {
-	case <-stdout.lines:
-		return true
-	case <-exit:
-		interrupt()
-		p.stop = func() {}
-		return false
-	}
 }

@@ -1,185 +1,68 @@
 package main
 
 import (
-	"context"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
-	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/penstock-go/penstock/internal/browsertest"
 )
 
-// JavaScript expressions for what a page shows.
-const (
-	// A message is like "ann: hi"; own messages are by "You".
-	conversation = `[...document.querySelectorAll("[data-kind=message]")].map((li) =>
-		[".author", ".text"].map((part) => li.querySelector(part).textContent).join(": ") + (li.dataset.state === "sent" ? "" : " (" + li.dataset.state + ")"))`
-	people           = `[...document.querySelectorAll("#people li")].map((li) => [...li.children].slice(1).map((part) => part.textContent).join(", "))`
-	connectionState  = `document.querySelector("#status").innerText`
-	hasJoined        = `document.querySelector("#composer").dataset.state === "ready"`
-	typedText        = `document.querySelector("#text").value`
-	lastNoteAboutBob = `[...document.querySelectorAll("[data-kind=note]")].map((li) => li.textContent).findLast((text) => text.startsWith("bob"))`
-	isSigningIn      = `document.querySelector("#signin").checkVisibility()`
+var (
+	fileReference    = regexp.MustCompile(`(?:href|src|from)="?([a-z][a-z.-]+)"|from "\./([a-z.-]+)"`)
+	elementReference = regexp.MustCompile(`byId\("([^"]+)"\)`)
+	sentMessage      = regexp.MustCompile(`\b(?:call|send)\("([A-Z_]+)"`)
+	contentTypes     = map[string]string{"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 )
 
-// TestPage tests the page in Chromium. The subtests share one browser, but no pages.
-func TestPage(t *testing.T) {
-	browser := browsertest.Start(t)
-	for _, tt := range []struct {
-		name string
-		test func(*testing.T, context.Context)
-	}{
-		{"messages reach both users", testMessagesReachBothUsers},
-		{"a flood is sent in order at the allowed rate", testFloodIsSentInOrderAtAllowedRate},
-		{"a rejected message is sent again in order", testRejectedMessageIsSentAgainInOrder},
-		{"waiting messages survive a connection", testWaitingMessagesSurviveConnection},
-		{"a custom message ends the latest call", testCustomMessageEndsLatestCall},
-		{"phone layout fits", testPhoneLayoutFits},
-		{"reconnects after server restart", testReconnectsAfterServerRestart},
-		{"messages sent during an outage of Redis are shown", testMessagesDuringOutageAreShown},
-		{"missed messages are shown once", testMissedMessagesAreShownOnce},
-		{"lost messages are indicated", testLostMessagesAreIndicated},
-		{"position decides what is shown", testPositionDecidesWhatIsShown},
-		{"honors reconnect delay of server", testHonorsReconnectDelayOfServer},
-		{"join event before join reply is kept", testJoinEventBeforeReplyIsKept},
-		{"last of several room changes wins", testLastRoomChangeWins},
-		{"own text is not confused with same text of others", testSameTextOfOthersIsNotOwn},
-		{"heartbeat detects silent connection", testHeartbeatDetectsSilentConnection},
-		{"markup is shown as text", testMarkupIsShownAsText},
-		{"rejected token is shown on the sign-in form", testRejectedTokenIsShownOnForm},
-		{"too many connections are shown until the server permits a retry", testTooManyConnections},
-		{"moves to another node when the server asks for it", testMovesToAnotherNode},
-		{"typing aborts a search", testTypingAbortsSearch},
-		{"keyboard reaches every control", testKeyboardReachesEveryControl},
-		{"keyboard opens and closes the drawer", testKeyboardOpensDrawer},
-		{"reload keeps the user in the room", testReloadKeepsUserInRoom},
-		{"two tabs of a user share the conversation", testTwoTabsShareConversation},
-	} {
-		t.Run(tt.name, func(t *testing.T) { tt.test(t, browser) })
+// TestPage_FilesAreServedAndFitTogether loads the page as a browser does: index.html, and every file to
+// which a loaded file refers. What the page does is tested in Chromium, in internal/interop/chatpage.
+func TestPage_FilesAreServedAndFitTogether(t *testing.T) {
+	chat := newServer(newConfig(t))
+	loaded := map[string]string{}
+	var load func(name string)
+	load = func(name string) {
+		if _, ok := loaded[name]; ok {
+			return
+		}
+		w := httptest.NewRecorder()
+		chat.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/"+strings.TrimSuffix(name, "index.html"), nil))
+		require.Equal(t, http.StatusOK, w.Code, name)
+		assert.Contains(t, w.Header().Get("Content-Type"), contentTypes[name[strings.LastIndex(name, ".")+1:]], name)
+		assert.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'self'", name)
+		loaded[name] = w.Body.String()
+		for _, reference := range fileReference.FindAllStringSubmatch(loaded[name], -1) {
+			load(reference[1] + reference[2])
+		}
 	}
-}
-
-func TestPage_WithoutBrowserSkipsOrFails(t *testing.T) {
-	self, err := os.Executable()
+	load("index.html")
+	embedded, err := fs.Glob(files, "page/*")
 	require.NoError(t, err)
-	for _, tt := range []struct{ ci, require, want string }{
-		{"", "", "--- SKIP: "},
-		{"true", "", "--- FAIL: "},
-		{"", "1", "--- FAIL: "},
-	} {
-		cmd := exec.Command(self, "-test.run=^TestPage$", "-test.v")
-		cmd.Env = append(os.Environ(), "PATH=", "CI="+tt.ci, "PENSTOCK_REQUIRE_CHROMIUM="+tt.require)
-		out, err := cmd.Output()
-		assert.Equal(t, tt.want == "--- SKIP: ", err == nil, "%+v", tt)
-		assert.Contains(t, string(out), tt.want+"TestPage")
-		assert.Equal(t, 1, strings.Count(string(out), "no chromium in PATH; install it"), "%s", out)
+	for _, name := range embedded {
+		assert.Contains(t, loaded, strings.TrimPrefix(name, "page/"), "no file refers to it")
 	}
-}
 
-func testMessagesReachBothUsers(t *testing.T, browser context.Context) {
-	chat := startProgram(t)
-	ann, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
-	ann.checkScreen("sign-in")
-	ann.signIn("ann", "garden")
-	ann.WaitEqual(people, []string{"ann, you"})
-	ann.checkScreen("empty-room")
-	bob.signIn("bob", "garden")
-
-	ann.say("Are the tomatoes ripe?")
-	bob.WaitEqual(conversation, []string{"ann: Are the tomatoes ripe?"})
-	bob.say("On Friday, I think.")
-	bob.say("The beans are.")
-	ann.WaitEqual(conversation, []string{"You: Are the tomatoes ripe?", "bob: On Friday, I think.", "bob: The beans are."})
-	ann.say("Beans it is.")
-	bob.WaitEqual(conversation, []string{"ann: Are the tomatoes ripe?", "You: On Friday, I think.", "You: The beans are.", "ann: Beans it is."})
-	ann.WaitEqual(conversation, []string{"You: Are the tomatoes ripe?", "bob: On Friday, I think.", "bob: The beans are.", "You: Beans it is."})
-	ann.WaitEqual(people, []string{"ann, you", "bob"})
-	bob.WaitEqual(people, []string{"ann", "bob, you"})
-	assert.True(t, eval[bool](ann, `document.querySelector("[data-user=bob] .author").checkVisibility()`), "the author is visible")
-	ann.checkScreen("conversation")
-}
-
-func testMarkupIsShownAsText(t *testing.T, browser context.Context) {
-	const image, script = `<img src=x onerror=alert(1)>`, `<script>alert(1)</script>`
-	chat := startProgram(t)
-	ann, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
-	ann.fill("name", image)
-	ann.press(kb.Enter)
-	ann.WaitFor(`document.querySelector("#name-error").textContent !== "" && ` + isSigningIn)
-	ann.checkScreen("invalid-name")
-	ann.signIn("ann", script)
-	bob.signIn("bob", script)
-	ann.say(image)
-	ann.say(script)
-	bob.WaitEqual(conversation, []string{"ann: " + image, "ann: " + script})
-	ann.WaitEqual(conversation, []string{"You: " + image, "You: " + script})
-	bob.fill("search-query", "<")
-	bob.press(kb.Enter)
-	bob.WaitEqual(`[...document.querySelectorAll("#search-results .text")].map((p) => p.textContent)`, []string{image, script})
-	bob.WaitEqual(`document.querySelector("#room-name").textContent`, "#"+script)
-	bob.checkScreen("markup")
-
-	bob.fill("switch-room", image)
-	bob.press(kb.Enter)
-	bob.WaitEqual(`document.title`, "#"+image+" - Penstock chat")
-	ann.WaitEqual(people, []string{"ann, you"})
-	for _, p := range []*page{ann, bob} {
-		assert.Zero(t, eval[int](p, `document.querySelectorAll("[onerror], body script, #conversation img, #side img").length`))
+	types, err := os.ReadFile("contract.ts")
+	require.NoError(t, err)
+	var sent []string
+	for name, text := range loaded {
+		for _, element := range elementReference.FindAllStringSubmatch(text, -1) {
+			assert.Contains(t, loaded["index.html"], ` id="`+element[1]+`"`, "%s uses an element that does not exist", name)
+		}
+		if name == "penstock-client.js" {
+			continue
+		}
+		for _, message := range sentMessage.FindAllStringSubmatch(text, -1) {
+			assert.Contains(t, string(types), " "+message[1]+": ", "%s sends what the server does not know", name)
+			sent = append(sent, message[1])
+		}
 	}
-}
-
-func testReloadKeepsUserInRoom(t *testing.T, browser context.Context) {
-	chat := startProgram(t)
-	ann, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
-	ann.signIn("ann", "garden")
-	bob.signIn("bob", "garden")
-	ann.say("before")
-	bob.WaitEqual(conversation, []string{"ann: before"})
-	bob.Do(chromedp.Reload())
-	bob.WaitFor(hasJoined)
-	bob.WaitEqual(conversation, []string{"ann: before"})
-	bob.WaitEqual(people, []string{"ann", "bob, you"})
-	bob.say("after")
-	ann.WaitEqual(conversation, []string{"You: before", "bob: after"})
-	ann.WaitEqual(people, []string{"ann, you", "bob"})
-
-	bob.Do(chromedp.Navigate("about:blank"))
-	ann.WaitEqual(people, []string{"ann, you"})
-	eval[chromedp.Void](bob, "setTimeout(() => history.back())") // delayed, because the evaluation fails if the page goes away
-	ann.WaitEqual(people, []string{"ann, you", "bob"})
-	bob.Do(chromedp.Navigate(chat.url()))
-	bob.WaitFor(hasJoined)
-	bob.WaitEqual(conversation, []string{"ann: before", "You: after"})
-
-	bob.click("#signout")
-	ann.WaitEqual(people, []string{"ann, you"})
-	bob.Do(chromedp.Reload())
-	assert.True(t, eval[bool](bob, isSigningIn), "the user stays signed out after a reload")
-}
-
-func testTwoTabsShareConversation(t *testing.T, browser context.Context) {
-	chat := startProgram(t)
-	one, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
-	one.signIn("ann", "garden")
-	bob.signIn("bob", "garden")
-	two := one.openTab(chat.url(), desktop)
-	two.press(kb.Enter) // the form remembers the name and the room
-	two.WaitFor(hasJoined)
-	one.say("from one")
-	two.WaitEqual(conversation, []string{"You: from one"})
-	two.say("from two")
-	one.WaitEqual(conversation, []string{"You: from one", "You: from two"})
-	bob.WaitEqual(conversation, []string{"ann: from one", "ann: from two"})
-	two.Do(chromedp.Navigate("about:blank"))
-	bob.say("still there?")
-	one.WaitEqual(conversation, []string{"You: from one", "You: from two", "bob: still there?"})
-	bob.WaitEqual(people, []string{"ann", "bob, you"})
-	one.Do(chromedp.Navigate("about:blank"))
-	bob.WaitEqual(people, []string{"bob, you"})
+	slices.Sort(sent)
+	assert.Equal(t, []string{"JOIN_ROOM", "LEAVE_ROOM", "SAY", "SEARCH_HISTORY", "WHO"}, slices.Compact(sent))
 }

@@ -7,7 +7,7 @@ import WebSocket from "ws";
 
 import { createClient, PenstockError } from "./dist/index.js";
 
-const scale = Number(process.env.PENSTOCK_SCALE || 1);
+const scale = Number(process.argv[2]);
 const clock = {
   now: () => performance.now() * scale,
   setTimeout(callback, ms, watch) {

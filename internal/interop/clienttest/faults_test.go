@@ -15,12 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
-var (
-	faultDuration = flag.Duration("faults.duration", 3*time.Second, "how long each client works while the network fails")
-	faultSeed     = flag.Uint64("faults.seed", 0, "of the faults and the work; 0: a random one")
-)
+var faultSeed = flag.Uint64("faults.seed", 0, "of the faults and the work; 0: a random one")
 
 // A faultCase is how the servers are configured.
 type faultCase struct {
@@ -145,7 +143,8 @@ func (w *workload) start(do string, c *command, opts any) {
 
 // work begins operations at random, until the client has recovered from enough interruptions. It returns the number of connections.
 func (w *workload) work(least int) (opened int) {
-	end, limit := time.Now().Add(*faultDuration), time.Now().Add(*faultDuration+time.Minute)
+	duration := testscale.Duration(500*time.Millisecond, 3*time.Second) // while the network fails
+	end, limit := time.Now().Add(duration), time.Now().Add(duration+time.Minute)
 	for {
 		opened = 0
 		for _, e := range named(w.driver.events().everything(), "state") {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -36,8 +37,7 @@ type nodeDriver struct {
 func startNode(t *testing.T, scale int) *nodeDriver {
 	t.Helper()
 	dir := buildNode(t)
-	command := exec.CommandContext(t.Context(), "node", filepath.Join(dir, "driver.mjs"))
-	command.Env = append(os.Environ(), fmt.Sprintf("PENSTOCK_SCALE=%d", scale))
+	command := exec.CommandContext(t.Context(), "node", filepath.Join(dir, "driver.mjs"), strconv.Itoa(scale))
 	command.Cancel = func() error { return command.Process.Kill() }
 	command.WaitDelay = time.Second
 	stdin, err := command.StdinPipe()

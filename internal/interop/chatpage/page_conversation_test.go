@@ -1,19 +1,14 @@
-package main
+package chatpage_test
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/redistest"
 )
 
 const nameError = `document.querySelector("#name-error").textContent`
@@ -35,15 +30,8 @@ const recordSockets = `void (window.WebSocket = class extends WebSocket {
 	}
 })`
 
-func serveURL(t *testing.T, handler http.Handler) (url string) {
-	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
 func testRejectedTokenIsShownOnForm(t *testing.T, browser context.Context) {
-	ann := openPage(browser, t, serveURL(t, newServer(newConfig(t))), desktop)
+	ann := openPage(browser, t, startProgram(t).URL(), desktop)
 	eval[chromedp.Void](ann, recordSockets)
 	ann.fill("name", "ann smith")
 	ann.fill("room", "garden")
@@ -59,9 +47,7 @@ func testRejectedTokenIsShownOnForm(t *testing.T, browser context.Context) {
 }
 
 func testTooManyConnections(t *testing.T, browser context.Context) {
-	cfg := newConfig(t)
-	cfg.limits.ConnsPerUser = 1
-	url := serveURL(t, newServer(cfg))
+	url := startProgram(t, "-max-connections=1").URL()
 	one, two := openPage(browser, t, url, desktop), openPage(browser, t, url, desktop)
 	one.signIn("ann", "garden")
 	eval[chromedp.Void](two, recordSockets)
@@ -79,14 +65,9 @@ func testTooManyConnections(t *testing.T, browser context.Context) {
 
 // testMovesToAnotherNode shuts down the node behind a load balancer, which selects the other one.
 func testMovesToAnotherNode(t *testing.T, browser context.Context) {
-	cfg := newConfig(t)
-	cfg.broker = memory.NewBroker() // the nodes share the history
-	one, two := newServer(cfg), newServer(cfg)
-	var current atomic.Pointer[server]
-	current.Store(one)
-	ann := openPage(browser, t, serveURL(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		current.Load().ServeHTTP(w, r)
-	})), desktop)
+	one, two := startTwoNodes(t)
+	nodes := startConnector(t, one)
+	ann := openPage(browser, t, nodes.url, desktop)
 	eval[chromedp.Void](ann, recordSockets)
 	eval[chromedp.Void](ann, `void new MutationObserver(() => {
 		window.wasLost ||= document.querySelector("#connection").checkVisibility();
@@ -94,34 +75,35 @@ func testMovesToAnotherNode(t *testing.T, browser context.Context) {
 	ann.signIn("ann", "garden")
 	ann.say("before")
 	ann.press("unsent")
-	current.Store(two)
-	require.NoError(t, one.router.Shutdown(t.Context()))
+	nodes.use(two)
+	one.Stop()
 
 	ann.WaitFor(hasJoined)
 	ann.WaitEqual(`WebSocket.codes`, []int{1000}) // the page leaves before the server closes the connection
-	assert.Equal(t, 1, two.router.Stats().Conns)
+	assert.EqualValues(t, 1, metric(t, two, connections))
 	assert.False(t, eval[bool](ann, `window.wasLost === true`), "the page showed a lost connection")
 	assert.Equal(t, "unsent", eval[string](ann, typedText))
 	ann.press(kb.Enter)
 	ann.WaitEqual(conversation, []string{"You: before", "You: unsent"})
 }
 
+// testTypingAbortsSearch cuts the answers of Redis off, so that the server waits for the history.
 func testTypingAbortsSearch(t *testing.T, browser context.Context) {
-	cfg, slow := newConfig(t), newSlowBroker()
-	cfg.broker = slow
-	ann := openPage(browser, t, serveURL(t, newServer(cfg)), desktop)
+	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
+	node := startProgram(t, withMetrics, "-redis=redis://"+proxy.Addr)
+	ann := openPage(browser, t, node.URL(), desktop)
 	ann.signIn("ann", "garden")
 	ann.say("The tomatoes are ripe.")
-	slow.isSlow.Store(true)
+	proxy.StallReplies()
 	ann.fill("search-query", "tom")
 	ann.press(kb.Enter)
-	<-slow.started
+	waitMetric(t, node, "penstock_calls_in_flight", 1)
 	const status = `document.querySelector("#search-status").textContent`
 	assert.Equal(t, "Searching…", eval[string](ann, status))
 	ann.press("a")
-	assert.Equal(t, errors.Canceled, errors.CodeOf(<-slow.ended))
+	waitMetric(t, node, `penstock_messages_total{code="CANCELLED",type="SEARCH_HISTORY"}`, 1)
 	assert.Empty(t, eval[string](ann, status))
-	slow.isSlow.Store(false)
+	proxy.Restore()
 	ann.press(kb.Enter)
 	ann.WaitEqual(status, "1 match")
 	assert.False(t, eval[bool](ann, `document.querySelector("#notice").checkVisibility()`))

@@ -1,4 +1,4 @@
-package main
+package boardpage_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/penstock-go/penstock/internal/browsertest"
+	"github.com/penstock-go/penstock/internal/interop/browsertest"
 )
 
 // A page is a page in a browser tab.

@@ -1,4 +1,4 @@
-package main
+package chatpage_test
 
 import (
 	"context"
@@ -32,7 +32,7 @@ const recordPace = `(() => {
 // The bucket of a user may be shared with other tabs, so the page begins below the limit.
 func testFloodIsSentInOrderAtAllowedRate(t *testing.T, browser context.Context) {
 	chat := startProgram(t, "-capacity=4", "-refill=2")
-	ann, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
+	ann, bob := openPage(browser, t, chat.URL(), desktop), openPage(browser, t, chat.URL(), desktop)
 	eval[chromedp.Void](ann, recordPace)
 	ann.signIn("ann", "waterworks")
 	bob.signIn("bob", "waterworks")
@@ -85,10 +85,10 @@ func (p *page) checkWaits() {
 // those behind it.
 func testRejectedMessageIsSentAgainInOrder(t *testing.T, browser context.Context) {
 	chat := startProgram(t, "-capacity=3", "-refill=1")
-	one := openPage(browser, t, chat.url(), desktop)
+	one := openPage(browser, t, chat.URL(), desktop)
 	eval[chromedp.Void](one, recordPace)
 	one.signIn("ann", "waterworks")
-	two := one.openTab(chat.url(), desktop)
+	two := one.openTab(chat.URL(), desktop)
 	two.press(kb.Enter)
 	two.WaitFor(hasJoined)
 	one.flood("one", 6)
@@ -108,7 +108,7 @@ func testRejectedMessageIsSentAgainInOrder(t *testing.T, browser context.Context
 // A guest does not know its own name, so the page recognizes own messages by their ID.
 func testSameTextOfOthersIsNotOwn(t *testing.T, browser context.Context) {
 	chat := startProgram(t)
-	guest, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
+	guest, bob := openPage(browser, t, chat.URL(), desktop), openPage(browser, t, chat.URL(), desktop)
 	eval[chromedp.Void](guest, delayed)
 	guest.signIn("", "garden")
 	bob.signIn("bob", "garden")

@@ -1,4 +1,4 @@
-package main
+package boardpage_test
 
 import (
 	"path/filepath"
@@ -14,7 +14,7 @@ func buildPages(t *testing.T) string {
 	nodetest.Program(t, "node")
 	root := t.TempDir()
 	for _, source := range []string{"clients/ts/src", "examples/board"} {
-		nodetest.CopySources(t, filepath.Join("../..", source), filepath.Join(root, source))
+		nodetest.CopySources(t, filepath.Join("../../..", source), filepath.Join(root, source))
 	}
 	nodetest.Install(t, root, "--prefix", "examples/board", "--foreground-scripts")
 	return filepath.Join(root, "examples/board/dist")

@@ -1,4 +1,4 @@
-package main
+package chatpage_test
 
 import (
 	"context"
@@ -8,7 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/interop/exampletest"
 )
 
 // earlyJoinEvent makes the page receive a USER_JOINED event before every ROOM_JOINED reply.
@@ -24,14 +25,14 @@ const earlyJoinEvent = `void (window.WebSocket = class extends WebSocket {
 
 func testJoinEventBeforeReplyIsKept(t *testing.T, browser context.Context) {
 	chat := startProgram(t)
-	ann := openPage(browser, t, chat.url(), desktop)
+	ann := openPage(browser, t, chat.URL(), desktop)
 	ann.Expect(connectionRefused(chat, "ann"))
 	eval[chromedp.Void](ann, earlyJoinEvent)
 	ann.signIn("ann", "garden")
 	ann.WaitEqual(people, []string{"ann, you", "zoe"})
-	chat.stop()
+	chat.Stop()
 	ann.WaitFor(connectionState + ` === "Reconnecting"`)
-	require.True(t, chat.start())
+	chat.Restart()
 	ann.WaitFor(hasJoined)
 	ann.WaitEqual(people, []string{"ann, you", "zoe"})
 }
@@ -54,7 +55,7 @@ func (p *page) switchRoom(room string) {
 
 func testLastRoomChangeWins(t *testing.T, browser context.Context) {
 	chat := startProgram(t)
-	ann, bob := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop)
+	ann, bob := openPage(browser, t, chat.URL(), desktop), openPage(browser, t, chat.URL(), desktop)
 	eval[chromedp.Void](ann, delayed)
 	ann.signIn("ann", "garden")
 	bob.signIn("bob", "shed")
@@ -73,7 +74,7 @@ func testLastRoomChangeWins(t *testing.T, browser context.Context) {
 // The test shortens the times that the server announces.
 func testHeartbeatDetectsSilentConnection(t *testing.T, browser context.Context) {
 	chat := startProgram(t)
-	ann := openPage(browser, t, chat.url(), desktop)
+	ann := openPage(browser, t, chat.URL(), desktop)
 	eval[chromedp.Void](ann, `void (window.WebSocket = class extends WebSocket {
 		set onmessage(f) { super.onmessage = f && (({ data }) => window.isSilent || f({ data: data.replace(/(pingIntervalMs|pongTimeoutMs)":\d+/g, '$1":1000') })); }
 		send(data) { window.heartbeats = (window.heartbeats ?? 0) + data.includes("__heartbeat"); if (!window.isSilent) super.send(data); }
@@ -90,15 +91,15 @@ func testHeartbeatDetectsSilentConnection(t *testing.T, browser context.Context)
 // connectionRefused returns the start of the console error for a failed connection attempt.
 // The rest differs: the server may be down, close the connection, or reject it while it
 // shuts down.
-func connectionRefused(chat *program, name string) string {
-	return "network error: WebSocket connection to 'ws://" + chat.addr + "/ws?access_token=" + name +
+func connectionRefused(chat *exampletest.Program, name string) string {
+	return "network error: WebSocket connection to 'ws://" + chat.Addr + "/ws?access_token=" + name +
 		"' failed: "
 }
 
 // The page counts down the delay of the close frame, and reconnects when the user asks for it.
 func testHonorsReconnectDelayOfServer(t *testing.T, browser context.Context) {
 	chat := startProgram(t)
-	ann := openPage(browser, t, chat.url(), desktop)
+	ann := openPage(browser, t, chat.URL(), desktop)
 	eval[chromedp.Void](ann, `void (window.WebSocket = class extends WebSocket {
 		set onclose(f) { if (f) window.closeWith = (code, reason) => f(new CloseEvent("close", { code, reason })); }
 	})`)
@@ -130,7 +131,7 @@ func testHonorsReconnectDelayOfServer(t *testing.T, browser context.Context) {
 
 func testReconnectsAfterServerRestart(t *testing.T, browser context.Context) {
 	chat := startProgram(t)
-	ann, bob, eve := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), phone)
+	ann, bob, eve := openPage(browser, t, chat.URL(), desktop), openPage(browser, t, chat.URL(), desktop), openPage(browser, t, chat.URL(), phone)
 	pages := []*page{ann, bob, eve}
 	for i, name := range []string{"ann", "bob", "eve"} {
 		p := pages[i] // ann joins before bob, because the test expects her to see bob join
@@ -141,10 +142,10 @@ func testReconnectsAfterServerRestart(t *testing.T, browser context.Context) {
 	ann.say("before")
 	bob.WaitEqual(conversation, []string{"ann: before"})
 
-	chat.stop()
+	chat.Stop()
 	ann.WaitFor(connectionState + ` === "Reconnecting"`)
 	ann.press("unsent")
-	node := startNode(t, "-addr="+chat.addr)
+	chat.Restart()
 	for _, p := range pages {
 		p.WaitFor(hasJoined)
 		p.WaitEqual(`document.querySelectorAll("#people li").length`, 3)
@@ -154,12 +155,12 @@ func testReconnectsAfterServerRestart(t *testing.T, browser context.Context) {
 	ann.press(kb.Enter)
 	bob.WaitEqual(conversation, []string{"ann: before", "ann: unsent"})
 
-	node.kill()
+	chat.Kill()
 	ann.WaitFor(`document.querySelector("#connection").checkVisibility() && ` + connectionState + ` === "Reconnecting"`)
 	ann.checkScreen("reconnecting")
 	eve.checkScreen("reconnecting-phone")
 	bob.Do(chromedp.Navigate("about:blank"))
-	require.True(t, chat.start())
+	chat.Restart()
 	ann.WaitFor(hasJoined)
 	eve.WaitFor(hasJoined)
 	ann.WaitEqual(people, []string{"ann, you", "eve"})

@@ -1,4 +1,4 @@
-package main
+package chatpage_test
 
 import (
 	"context"
@@ -8,9 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/internal/interop/exampletest"
 )
 
 // latestSocket lets a test close the connection of a page.
@@ -23,21 +22,16 @@ const latestSocket = `void (window.WebSocket = class extends WebSocket {
 
 // Messages that wait for the rate limit are sent on the next connection, which joins the room first.
 func testWaitingMessagesSurviveConnection(t *testing.T, browser context.Context) {
-	for name, end := range map[string]func(t *testing.T, ann *page, node *server){
-		"lost": func(_ *testing.T, ann *page, _ *server) {
+	for name, end := range map[string]func(ann *page, node *exampletest.Program){
+		"lost": func(ann *page, _ *exampletest.Program) {
 			eval[chromedp.Void](ann, `WebSocket.latest.close()`)
 		},
-		"the node shuts down": func(t *testing.T, _ *page, node *server) {
-			require.NoError(t, node.router.Shutdown(t.Context()))
-		},
+		"the node shuts down": func(_ *page, node *exampletest.Program) { node.Stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := newConfig(t, "-capacity=4", "-refill=2")
-			cfg.broker = memory.NewBroker()
-			one, two := newServer(cfg), newServer(cfg)
-			var nodes connector
-			nodes.current.Store(one)
-			ann, bob := openPage(browser, t, serveURL(t, &nodes), desktop), openPage(browser, t, serveURL(t, two), desktop)
+			one, two := startTwoNodes(t, "-capacity=4", "-refill=2")
+			nodes := startConnector(t, one)
+			ann, bob := openPage(browser, t, nodes.url, desktop), openPage(browser, t, two.URL(), desktop)
 			eval[chromedp.Void](ann, latestSocket)
 			ann.signIn("ann", "garden")
 			bob.signIn("bob", "garden")
@@ -47,11 +41,11 @@ func testWaitingMessagesSurviveConnection(t *testing.T, browser context.Context)
 				want = append(want, fmt.Sprint("ann: drop ", n))
 			}
 			assert.Greater(t, eval[int](ann, `document.querySelectorAll("[data-state=pending]").length`), 2)
-			nodes.current.Store(two)
-			end(t, ann, one)
+			nodes.use(two)
+			end(ann, one)
 			bob.WaitEqual(conversation, want)
 			ann.WaitFor(`!document.querySelector("[data-state=pending]")`)
-			assert.Equal(t, 2, two.router.Stats().Conns)
+			assert.EqualValues(t, 2, metric(t, two, connections))
 		})
 	}
 }
@@ -59,9 +53,9 @@ func testWaitingMessagesSurviveConnection(t *testing.T, browser context.Context)
 // A custom message does not say which call the server has rejected.
 func testCustomMessageEndsLatestCall(t *testing.T, browser context.Context) {
 	chat := startProgram(t, "-capacity=2", "-refill=1", "-on-exceeded=custom")
-	one := openPage(browser, t, chat.url(), desktop)
+	one := openPage(browser, t, chat.URL(), desktop)
 	one.signIn("ann", "garden")
-	two := one.openTab(chat.url(), desktop)
+	two := one.openTab(chat.URL(), desktop)
 	two.press(kb.Enter)
 	two.WaitFor(hasJoined)
 	one.Do(chromedp.Focus(chromedp.ID("text")))

@@ -1,4 +1,4 @@
-package main
+package chatpage_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/penstock-go/penstock/internal/browsertest"
+	"github.com/penstock-go/penstock/internal/interop/browsertest"
 )
 
 // A page is the chat page in a browser tab.

@@ -1,4 +1,4 @@
-package main
+package chatpage_test
 
 import (
 	"context"
@@ -80,7 +80,7 @@ func (p *page) tap(selector string) {
 
 func testPhoneLayoutFits(t *testing.T, browser context.Context) {
 	chat := startProgram(t)
-	ann, eve := openPage(browser, t, chat.url(), desktop), openPage(browser, t, chat.url(), phone)
+	ann, eve := openPage(browser, t, chat.URL(), desktop), openPage(browser, t, chat.URL(), phone)
 	const name, room = "annabelle_charlotte.winterbottom", "the-garden-behind-the-house-of-annabelle-charlotte-winterbottom"
 	ann.signIn(name, room)
 	ann.say("Who brings the ladder? " + strings.Repeat("w", 150))

@@ -13,9 +13,12 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 func TestPage_RecordsProblems(t *testing.T) {
+	testscale.FullOnly(t, "TestPage_ReportsUnexpectedProblems")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/":
@@ -68,6 +71,7 @@ func TestPage_RecordsProblems(t *testing.T) {
 }
 
 func TestPage_TabsOfABrowserContextShareStorage(t *testing.T) {
+	testscale.FullOnly(t, "TestPage_ReportsUnexpectedProblems")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = w.Write([]byte(`<link rel="icon" href="data:,"><p>text</p>`))

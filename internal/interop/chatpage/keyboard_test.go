@@ -1,4 +1,4 @@
-package main
+package chatpage_test
 
 import (
 	"context"
@@ -34,7 +34,7 @@ const spoiled = `void (window.WebSocket = class extends WebSocket {
 
 func testKeyboardReachesEveryControl(t *testing.T, browser context.Context) {
 	chat := startProgram(t)
-	ann := openPage(browser, t, chat.url(), desktop)
+	ann := openPage(browser, t, chat.URL(), desktop)
 	eval[chromedp.Void](ann, spoiled)
 	ann.WaitEqual(focused, "name")
 	ann.press("ann")
@@ -76,7 +76,7 @@ func testKeyboardReachesEveryControl(t *testing.T, browser context.Context) {
 
 func testKeyboardOpensDrawer(t *testing.T, browser context.Context) {
 	chat := startProgram(t)
-	ann := openPage(browser, t, chat.url(), screen{width: 700, height: 700, scale: 1})
+	ann := openPage(browser, t, chat.URL(), screen{width: 700, height: 700, scale: 1})
 	ann.signIn("ann", "garden")
 	ann.Do(chromedp.Focus(chromedp.ID("side-toggle")))
 	ann.press(kb.Enter)

@@ -1,21 +1,21 @@
-package main
+package chatpage_test
 
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
 const (
+	// shownMessages is how many messages of the history a page receives that joins a room for the first time.
+	shownMessages = 50
+
 	lostNotes = `[...document.querySelectorAll("[data-kind=note]")].filter((li) => li.textContent === "Some messages may be missing here.").length`
 	// recordSent records the number of JOIN_ROOM messages, and the IDs of SAY messages.
 	recordSent = `void (window.WebSocket = class extends WebSocket {
@@ -34,9 +34,9 @@ const (
 func testMessagesDuringOutageAreShown(t *testing.T, browser context.Context) {
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
-	one := startNode(t, "-addr=127.0.0.1:0 -redis=redis://"+server.Addr)
-	two := startNode(t, "-addr=127.0.0.1:0 -redis=redis://"+proxy.Addr)
-	ann, bob := openPage(browser, t, one.url, desktop), openPage(browser, t, two.url, desktop)
+	one := startProgram(t, "-redis=redis://"+server.Addr)
+	two := startProgram(t, "-redis=redis://"+proxy.Addr)
+	ann, bob := openPage(browser, t, one.URL(), desktop), openPage(browser, t, two.URL(), desktop)
 	eval[chromedp.Void](bob, recordSent)
 	ann.signIn("ann", "garden")
 	bob.signIn("bob", "garden")
@@ -64,18 +64,6 @@ func testMessagesDuringOutageAreShown(t *testing.T, browser context.Context) {
 	assert.Zero(t, eval[int](bob, lostNotes))
 }
 
-// A connector accepts WebSocket connections at one of several nodes, or at none.
-type connector struct{ current atomic.Pointer[server] }
-
-func (c *connector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch chat := c.current.Load(); {
-	case chat != nil:
-		chat.ServeHTTP(w, r)
-	case r.URL.Path == "/ws":
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-}
-
 // controlSocket lets a test close the connection of a page, and suppress what it receives. The second
 // JOIN_ROOM fails.
 const controlSocket = `void (window.WebSocket = class extends WebSocket {
@@ -99,12 +87,9 @@ const controlSocket = `void (window.WebSocket = class extends WebSocket {
 // first node, and to the second one after it has reconnected.
 func openTwoNodes(t *testing.T, browser context.Context) (ann, bob *page, disconnect, reconnect func()) {
 	t.Helper()
-	cfg := newConfig(t, "-capacity=1000", "-refill=1000")
-	cfg.broker = memory.NewBroker()
-	one, two := newServer(cfg), newServer(cfg)
-	var nodes connector
-	nodes.current.Store(one)
-	ann, bob = openPage(browser, t, serveURL(t, one), desktop), openPage(browser, t, serveURL(t, &nodes), desktop)
+	one, two := startTwoNodes(t, "-capacity=1000", "-refill=1000")
+	nodes := startConnector(t, one)
+	ann, bob = openPage(browser, t, one.URL(), desktop), openPage(browser, t, nodes.url, desktop)
 	bob.Expect("network error: WebSocket connection to")
 	eval[chromedp.Void](bob, controlSocket)
 	ann.signIn("ann", "garden")
@@ -115,7 +100,7 @@ func openTwoNodes(t *testing.T, browser context.Context) (ann, bob *page, discon
 		bob.WaitFor(connectionState + ` === "Reconnecting"`)
 	}
 	reconnect = func() {
-		nodes.current.Store(two)
+		nodes.use(two)
 		eval[chromedp.Void](bob, `document.querySelector("#reconnect-now").click()`)
 		bob.WaitFor(hasJoined)
 	}

@@ -1,0 +1,3 @@
+// Package boardpage tests both pages of examples/board in Chromium, with the board as a program of
+// its own.
+package boardpage
