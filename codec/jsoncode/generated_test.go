@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/codec/jsoncode"
 	"github.com/penstock-go/penstock/codec/jsoncode/internal/kinds"
 	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // The options of package router.
@@ -78,7 +79,7 @@ func checkSeed(t *testing.T, n uint8, seed uint64) {
 func TestGenerated_AgreesWithTheLibrary(t *testing.T) {
 	for n, typ := range types() {
 		t.Run(typ.Name(), func(t *testing.T) {
-			for range 200 {
+			for range testscale.Pick(20, 200) {
 				checkSeed(t, uint8(n), rand.Uint64())
 			}
 		})

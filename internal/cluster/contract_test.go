@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-go/penstock/broker/brokertest"
 	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/cluster/enginetest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 func TestBroker_KeepsContract(t *testing.T) {
@@ -19,7 +20,7 @@ func TestBroker_KeepsContract(t *testing.T) {
 				c.Run(t, brokertest.Cluster{
 					Connect:     cluster.New(network).Connect,
 					Kill:        func(s broker.Session) { s.(*cluster.Session).Kill() },
-					Faults:      faults(network),
+					Faults:      testscale.Sample(faults(network), 3),
 					Timeout:     20 * time.Second,
 					QuietPeriod: 3 * time.Second,
 				})

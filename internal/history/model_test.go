@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // A modelTopic is the history of a topic, written as naively as possible.
@@ -102,7 +103,7 @@ type model struct {
 // TestHub_BehavesLikeModel runs random operations in virtual time, one after the other.
 func TestHub_BehavesLikeModel(t *testing.T) {
 	counts := map[string]int{}
-	for seed := range uint64(40) {
+	for seed := range testscale.Pick[uint64](8, 40) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newModel(t, seed, counts)
 			for range 400 {

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // This file runs sequencers of several nodes and subscribers that move between them on a simulated
@@ -297,7 +298,7 @@ func (n *simNode) leave(u *subscriber) {
 }
 
 func TestSequencer_SubscribersSeeEveryPublicationOnceInOrder(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range testscale.Pick[uint64](3, 20) {
 		for name, sc := range map[string]scenario{
 			"without failovers": {keep: 600}, "with failovers": {keep: 600, failovers: true}, "with a short history": {keep: 3, failovers: true},
 		} {

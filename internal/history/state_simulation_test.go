@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // This file runs subscribers that ask for the current state on the simulated store, while keys are
@@ -215,7 +216,7 @@ func (n *stateNode) leave(k *keeper) {
 }
 
 func TestSequencer_JoinersHaveTheStateOfTheirPosition(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range testscale.Pick[uint64](2, 10) {
 		for _, keep := range []int{1, 2, 3, 100} {
 			for _, failovers := range []bool{false, true} {
 				t.Run(fmt.Sprintf("history of %d, failovers %v, seed %d", keep, failovers, seed), func(t *testing.T) {

@@ -5,7 +5,6 @@ package stress_test
 import (
 	"encoding/binary"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -19,10 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 )
-
-var conns = flag.Int("stress.conns", 300, "the connections of the crowd")
 
 // maxGrowth bounds how much the heap grows after the second round of a server: pools and maps keep
 // some memory.
@@ -32,32 +30,33 @@ const maxGrowth = 8 << 20
 // connections are open at the same time; their clients make calls whose handlers block, abort some of
 // them, read slowly, flood the server, and receive publications.
 func TestCrowd(t *testing.T) {
+	conns := testscale.Pick(100, 300)
+	if testscale.Soak() {
+		conns = 2000
+	}
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
 	t.Logf("-stress.seed=%d", *seed)
-	limit := *duration
-	if testing.Short() {
-		limit = min(limit, time.Second)
-	}
-	for _, procs := range []int{1, 2, 8} {
+	limit := testscale.Duration(0, 3*time.Second)
+	for _, procs := range testscale.Sample([]int{1, 2, 8}, 1) {
 		t.Run(fmt.Sprintf("GOMAXPROCS=%d", procs), func(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-			runCrowd(t, limit/3)
+			runCrowd(t, conns, limit/3)
 		})
 	}
 }
 
 // runCrowd runs rounds on one server.
-func runCrowd(t *testing.T, limit time.Duration) {
-	s := newServer(t, *conns, crowdRoutes)
-	crowdRound(t, s, rand.New(rand.NewPCG(*seed, 0))) // starts what a process starts once
+func runCrowd(t *testing.T, conns int, limit time.Duration) {
+	s := newServer(t, conns, crowdRoutes)
+	crowdRound(t, s, conns, rand.New(rand.NewPCG(*seed, 0))) // starts what a process starts once
 	goroutines, descriptors := runtime.NumGoroutine(), openDescriptors(t)
 	start := time.Now()
 	var heap uint64
 	n := uint64(1)
 	for ; n < 3 || time.Since(start) < limit; n++ {
-		crowdRound(t, s, rand.New(rand.NewPCG(*seed, n)))
+		crowdRound(t, s, conns, rand.New(rand.NewPCG(*seed, n)))
 		requireBaseline(t, goroutines, descriptors)
 		if t.Failed() {
 			t.Fatalf("round %d of -stress.seed=%d has failed", n, *seed)
@@ -67,7 +66,7 @@ func runCrowd(t *testing.T, limit time.Duration) {
 		}
 	}
 	after := liveHeap()
-	t.Logf("%d rounds of %d connections; heap %d kB after the second, %d kB after the last", n, *conns, heap>>10, after>>10)
+	t.Logf("%d rounds of %d connections; heap %d kB after the second, %d kB after the last", n, conns, heap>>10, after>>10)
 	assert.LessOrEqual(t, after, heap+maxGrowth, "memory is left")
 	s.shutdown(t)
 	s.close()
@@ -129,13 +128,13 @@ func crowdRoutes(r *router.Router) {
 	})
 }
 
-func crowdRound(t *testing.T, s *server, random *rand.Rand) {
-	stop := publishTicks(s.router, max(5*time.Millisecond, time.Duration(*conns)*200*time.Microsecond))
+func crowdRound(t *testing.T, s *server, conns int, random *rand.Rand) {
+	stop := publishTicks(s.router, max(5*time.Millisecond, time.Duration(conns)*200*time.Microsecond))
 	var wg sync.WaitGroup
 	var handshakes sync.WaitGroup
-	handshakes.Add(*conns)
+	handshakes.Add(conns)
 	slots := make(chan struct{}, 64) // handshakes at the same time
-	for i := range *conns {
+	for i := range conns {
 		c := &crowdClient{
 			client: &client{
 				random:   rand.New(rand.NewPCG(random.Uint64(), random.Uint64())),

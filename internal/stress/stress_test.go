@@ -21,15 +21,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 )
 
-var (
-	duration = flag.Duration("stress.duration", 3*time.Second, "how long the stress test runs")
-	seed     = flag.Uint64("stress.seed", 0, "the seed of a run to repeat; 0 chooses one")
-)
+var seed = flag.Uint64("stress.seed", 0, "the seed of a run to repeat; 0 chooses one")
 
-const clientsPerRound = 200
+// clientsPerRound is the number of clients in a round.
+func clientsPerRound() int { return testscale.Pick(60, 200) }
 
 // TestStress runs rounds until its time is over. Each round has a router of its own. A part of the
 // rounds shuts the router down while the clients send.
@@ -38,27 +37,24 @@ func TestStress(t *testing.T) {
 		*seed = rand.Uint64()
 	}
 	t.Logf("-stress.seed=%d", *seed)
-	limit := *duration
-	if testing.Short() {
-		limit = min(limit, time.Second)
-	}
+	limit := testscale.Duration(0, 3*time.Second)
 	round(t, rand.New(rand.NewPCG(*seed, 0)), false) // starts what a process starts once
 	goroutines, descriptors := runtime.NumGoroutine(), openDescriptors(t)
 	start := time.Now()
 	n := uint64(1)
-	for ; n < 3 || time.Since(start) < limit; n++ {
+	for ; n < testscale.Pick[uint64](2, 3) || time.Since(start) < limit; n++ {
 		round(t, rand.New(rand.NewPCG(*seed, n)), n%3 == 0)
 		requireBaseline(t, goroutines, descriptors)
 		if t.Failed() {
 			t.Fatalf("round %d of -stress.seed=%d has failed", n, *seed)
 		}
 	}
-	t.Logf("%d rounds of %d clients", n, clientsPerRound)
+	t.Logf("%d rounds of %d clients", n, clientsPerRound())
 }
 
 func round(t *testing.T, random *rand.Rand, shutdown bool) {
-	s := newServer(t, clientsPerRound)
-	clients := make([]*client, clientsPerRound)
+	s := newServer(t, clientsPerRound())
+	clients := make([]*client, clientsPerRound())
 	var wg sync.WaitGroup
 	stop := churn()
 	for i := range clients {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -256,7 +257,7 @@ func FuzzHeadParse(f *testing.F) {
 // the same envelopes with one byte changed.
 func TestParse_MatchesReferenceOnRandomEnvelopes(t *testing.T) {
 	g := &generator{rand.New(rand.NewPCG(1, 2))}
-	for range 3000 {
+	for range testscale.Pick(400, 3000) {
 		data := []byte(g.envelope())
 		_, ok := reference(data)
 		require.True(t, ok, "%.300s", data)

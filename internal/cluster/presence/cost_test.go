@@ -2,8 +2,6 @@ package presence_test
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -11,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/cluster/presence"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // newRooms starts nodes that all track 50 topics, with ten members per node and topic, and waits
@@ -59,12 +58,12 @@ func (s *simulation) interrupt(d time.Duration, changes bool) {
 	s.resetCount()
 }
 
-// TestNode_CostFollowsChanges prints what an interruption of all nodes costs. PRESENCE_NODES adds a
-// number of nodes; 100 nodes hold five million members and take minutes.
+// TestNode_CostFollowsChanges logs what an interruption of all nodes costs. In a soak test, 100 nodes
+// hold five million members, which takes minutes.
 func TestNode_CostFollowsChanges(t *testing.T) {
-	sizes := []int{4, 16}
-	if nodes, err := strconv.Atoi(os.Getenv("PRESENCE_NODES")); err == nil {
-		sizes = append(sizes, nodes)
+	sizes := testscale.Pick([]int{4}, []int{4, 16})
+	if testscale.Soak() {
+		sizes = append(sizes, 100)
 	}
 	t.Log("one interruption of all nodes; 50 topics, 10 members per node and topic; heartbeats are not counted")
 	t.Log("nodes  changes/node  seconds  packets  copies  bytes    bytes copied  heartbeat bytes/s and node")
@@ -95,6 +94,7 @@ func TestNode_CostFollowsChanges(t *testing.T) {
 
 // TestNode_RestartCostsOneStatePerPeer replaces one of 16 nodes.
 func TestNode_RestartCostsOneStatePerPeer(t *testing.T) {
+	testscale.FullOnly(t, "TestNode_CostFollowsChanges")
 	s := newRooms(t, 16)
 	s.stop(s.order[0])
 	n := s.start()

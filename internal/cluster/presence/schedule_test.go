@@ -3,9 +3,7 @@ package presence_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/cluster/presence"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // A fault begins at some node, and returns what ends it. Faults of links end with the schedule.
@@ -185,19 +184,12 @@ func randomSchedule(t testing.TB, seed uint64) (s *simulation, names []string) {
 	return s, names
 }
 
-// schedules is the number of random schedules. PRESENCE_SCHEDULES sets another one.
-func schedules() uint64 {
-	if n, err := strconv.ParseUint(os.Getenv("PRESENCE_SCHEDULES"), 10, 64); err == nil {
-		return n
-	}
-	if testing.Short() {
-		return 100
-	}
-	return 500
-}
+// schedules is the number of random schedules.
+func schedules() uint64 { return testscale.Pick[uint64](40, 500) }
 
 func TestNode_ConvergesWithinFiveSecondsAfterFaults(t *testing.T) {
-	for seed := range schedules() {
+	start := time.Now()
+	for seed := uint64(0); seed < schedules() || testscale.Soak() && time.Since(start) < testscale.Duration(0, 0); seed++ {
 		s, names := randomSchedule(t, seed)
 		s.run(5 * time.Second)
 		require.Empty(t, s.difference(), "seed %d: %v", seed, names)
