@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/middleware/metrics"
 )
 
@@ -55,6 +56,7 @@ func readDashboard(t *testing.T) (d dashboard) {
 // TestDashboardAndAlerts_QueriesReturnDataOfChat lets a real Prometheus scrape two nodes under
 // load, and runs every query of the dashboard and of the alerts.
 func TestDashboardAndAlerts_QueriesReturnDataOfChat(t *testing.T) {
+	testscale.FullOnly(t, "TestGuideAndDashboard_CoverAllMetricsAndAlerts")
 	program(t, "prometheus")
 	bin, redis := buildChat(t), redistest.Start(t)
 	flags := []string{"-redis=redis://" + redis.Addr, "-capacity=60", "-refill=60", "-try=10/s"}

@@ -200,17 +200,18 @@ func TestSay_RepeatedMessageIsPublishedOnce(t *testing.T) {
 	})
 }
 
-// A slowBroker delays searches while isSlow is set: a search reports to started, waits until its
-// context is done, and reports the cause to ended.
+// A slowBroker delays reads of a history with a limit while isSlow is set: a read reports to started,
+// waits until its context is done, and reports the cause to ended.
 type slowBroker struct {
 	*memory.Broker
+	limit   int
 	isSlow  atomic.Bool
 	started chan struct{}
 	ended   chan error
 }
 
-func newSlowBroker() *slowBroker {
-	return &slowBroker{Broker: memory.NewBroker(), started: make(chan struct{}, 1), ended: make(chan error, 1)}
+func newSlowBroker(limit int) *slowBroker {
+	return &slowBroker{Broker: memory.NewBroker(), limit: limit, started: make(chan struct{}, 1), ended: make(chan error, 1)}
 }
 
 func (b *slowBroker) ConnectHistory(handler broker.Handler, history broker.HistoryHandler) broker.HistorySession {
@@ -223,7 +224,7 @@ type slowSession struct {
 }
 
 func (s slowSession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
-	if !s.broker.isSlow.Load() || q.Limit != maxHistory { // a read of the router itself
+	if !s.broker.isSlow.Load() || q.Limit != s.broker.limit {
 		return s.HistorySession.Read(ctx, q)
 	}
 	s.broker.started <- struct{}{}
@@ -232,9 +233,24 @@ func (s slowSession) Read(ctx context.Context, q broker.Query) (broker.Page, err
 	return broker.Page{}, ctx.Err()
 }
 
+func TestJoin_IsAnsweredWhileHistoryCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, slow := newConfig(t), newSlowBroker(shownMessages)
+		cfg.broker = slow
+		slow.isSlow.Store(true)
+		ann := routertest.Dial(t, newServer(cfg).router, withToken("ann"))
+		started := time.Now()
+		assert.Equal(t, errors.DeadlineExceeded, routertest.CallError(ann, JoinRoom{Room: "go"}).Code)
+		assert.Equal(t, storeTimeout, time.Since(started))
+		assert.Equal(t, errors.FailedPrecondition, routertest.CallError(ann, Say{Room: "go", Text: "hi"}).Code, "ann is no member")
+		slow.isSlow.Store(false)
+		assert.Equal(t, []string{"ann"}, routertest.Call[RoomJoined](ann, JoinRoom{Room: "go"}).Users)
+	})
+}
+
 func TestSearch_AbortCancelsReadOfHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg, slow := newConfig(t), newSlowBroker()
+		cfg, slow := newConfig(t), newSlowBroker(maxHistory)
 		cfg.broker = slow
 		slow.isSlow.Store(true)
 		ann := routertest.Dial(t, newServer(cfg).router, withToken("ann"))

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -17,6 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testscale"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
 )
 
 // lineWriter sends each write to a channel. The program writes one line at a time.
@@ -117,15 +121,16 @@ func get(t *testing.T, url string) *http.Response {
 
 // The load balancer sees the failing health check while clients are still accepted.
 func TestRun_LameDuckPhaseAcceptsClients(t *testing.T) {
+	testscale.FullOnly(t, "TestServer_LameDuckPhaseAcceptsClients")
 	ctx, interrupt := context.WithCancel(t.Context())
 	stdout := &lineWriter{make(chan string, 10)}
 	exit := make(chan int)
-	go func() { exit <- run(ctx, []string{"-addr=localhost:0", "-lame-duck=2s"}, stdout, io.Discard) }()
+	go func() { exit <- run(ctx, []string{"-addr=localhost:0", "-lame-duck=5s"}, stdout, io.Discard) }()
 	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
 	assert.Equal(t, http.StatusOK, get(t, url+"/healthz").StatusCode)
 
 	interrupt()
-	require.Eventually(t, func() bool { return get(t, url+"/healthz").StatusCode == http.StatusServiceUnavailable }, 1500*time.Millisecond, time.Millisecond)
+	require.Eventually(t, func() bool { return get(t, url+"/healthz").StatusCode == http.StatusServiceUnavailable }, 4*time.Second, time.Millisecond)
 	ws, _, err := websocket.Dial(t.Context(), url+"/ws?access_token=ann", nil)
 	require.NoError(t, err)
 	defer ws.CloseNow()
@@ -135,4 +140,25 @@ func TestRun_LameDuckPhaseAcceptsClients(t *testing.T) {
 	assert.Equal(t, websocket.StatusServiceRestart, closed.Code)
 	assert.Contains(t, closed.Reason, `"retryAfterMs":`)
 	assert.Zero(t, <-exit)
+}
+
+func TestServer_LameDuckPhaseAcceptsClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		chat := newServer(newConfig(t, "-lame-duck=1m"))
+		health := func() int {
+			w := httptest.NewRecorder()
+			chat.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+			return w.Code
+		}
+		assert.Equal(t, http.StatusOK, health())
+		started, ended := time.Now(), make(chan error)
+		go func() { ended <- chat.router.Shutdown(t.Context()) }()
+		time.Sleep(time.Minute - time.Second)
+		assert.Equal(t, http.StatusServiceUnavailable, health())
+		closed := routertest.Dial(t, chat.router, withToken("ann")).Closed()
+		assert.Equal(t, time.Minute, time.Since(started).Truncate(time.Second))
+		assert.EqualValues(t, router.StatusServiceRestart, closed.Code)
+		assert.Contains(t, closed.Reason, `"retryAfterMs":`)
+		require.NoError(t, <-ended)
+	})
 }

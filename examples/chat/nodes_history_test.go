@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 func (c *client) join() RoomJoined {
@@ -116,6 +117,7 @@ func TestNodes_MemberReceivesMessagesOfOutageInOrder(t *testing.T) {
 }
 
 func TestNodes_JoinIsAnsweredWhileRedisIsAway(t *testing.T) {
+	testscale.FullOnly(t, "TestJoin_IsAnsweredWhileHistoryCannotBeRead")
 	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
 	proxy.Cut()
 	ann := startNode(t, "-addr=localhost:0 -capacity=1000 -redis=redis://"+proxy.Addr).dial(t, "ann")
@@ -137,6 +139,9 @@ func TestNodes_RepeatedMessageIsNotDoubledAfterOutage(t *testing.T) {
 		"no answer":     {(*redistest.Proxy).StallReplies, []errors.Code{broker.OutcomeUnknown}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "no answer" { // the node waits for it
+				testscale.FullOnly(t, "TestSay_RepeatedMessageIsPublishedOnce")
+			}
 			server := redistest.Start(t)
 			proxy := redistest.StartProxy(t, server.Addr)
 			args := "-addr=localhost:0 -capacity=10000 -redis=redis://"
