@@ -19,6 +19,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -116,11 +117,12 @@ func constant(d time.Duration) func() time.Duration { return func() time.Duratio
 func TestPacing_MessagesAreAdmittedInOrder(t *testing.T) {
 	t.Parallel()
 	hundred := limit.PerSecond(100).Burst(20).Named("messages")
+	messages := testscale.Pick(2000, 10_000)
 	for _, tt := range []pacingCase{
-		{"announced", hundred, true, constant(0), 10_000, 0, 0.99},
-		{"announced, slow network", hundred, true, constant(25 * time.Millisecond), 10_000, 0, 0.99},
-		{"unknown, fast network", hundred, false, constant(100 * time.Microsecond), 10_000, 1, 0.95},
-		{"unknown, 4 ms", hundred, false, constant(2 * time.Millisecond), 10_000, 1, 0.95},
+		{"announced", hundred, true, constant(0), messages, 0, 0.99},
+		{"announced, slow network", hundred, true, constant(25 * time.Millisecond), messages, 0, 0.99},
+		{"unknown, fast network", hundred, false, constant(100 * time.Microsecond), messages, 1, 0.95},
+		{"unknown, 4 ms", hundred, false, constant(2 * time.Millisecond), messages, 1, 0.95},
 		{"unknown, slow network", limit.PerSecond(5).Burst(20).Named("messages"), false, constant(50 * time.Millisecond), 400, 1, 0.95},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-go/penstock/contract"
 	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 func kitchenContract(t *testing.T) *contract.Contract {
@@ -51,7 +52,7 @@ func TestJSONSchema_AcceptsWhatTheRouterEncodes(t *testing.T) {
 		reflect.TypeFor[Dict](), reflect.TypeFor[Extended](), reflect.TypeFor[Ping](), reflect.TypeFor[Row](),
 	} {
 		schema, _ := definition(t, c, typ.Name())
-		for seed := range uint64(150) {
+		for seed := range testscale.Pick[uint64](30, 150) {
 			v := reflect.New(typ).Elem()
 			if seed > 0 { // the first one is the zero value
 				generator{rand.New(rand.NewPCG(seed, 1))}.fill(v, false, 4)
@@ -73,7 +74,7 @@ func TestJSONSchema_RejectsWhatIsNotEncoded(t *testing.T) {
 	wrong := []any{nil, true, 0.5, "~", []any{map[string]any{"no": 1}}, map[string]any{"no": []any{}}}
 	unknown := []string{"any", "raw"}
 	rejectedBy := map[string]int{}
-	const seeds = 5
+	seeds := testscale.Pick[uint64](2, 5)
 	for seed := uint64(1); seed <= seeds; seed++ {
 		var m Everything
 		generator{rand.New(rand.NewPCG(seed, 2))}.fill(reflect.ValueOf(&m).Elem(), false, 4)
@@ -107,7 +108,7 @@ func TestJSONSchema_RejectsWhatIsNotEncoded(t *testing.T) {
 	}
 	for name := range def.Properties {
 		if !slices.Contains(unknown, name) {
-			assert.GreaterOrEqual(t, rejectedBy[name], seeds*4, name) // of 6 values, one may be valid, and null
+			assert.GreaterOrEqual(t, rejectedBy[name], int(seeds)*4, name) // of 6 values, one may be valid, and null
 		}
 	}
 }

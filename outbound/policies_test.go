@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/outbound"
@@ -154,7 +155,7 @@ func TestTransport_CooperatesWithHTTP(t *testing.T) {
 	})
 	client := &http.Client{Transport: tr}
 	defer client.CloseIdleConnections()
-	const requests = 150
+	requests := testscale.Pick(70, 150)
 	var wg sync.WaitGroup
 	for range requests {
 		wg.Go(func() {

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/keyname"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/internal/workerdtest"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
@@ -44,9 +45,16 @@ func newTestLimiter(client *Client, p limit.Policy, c clock, prefix string) *Lim
 	return l
 }
 
+// startServer starts the Worker in workerd, which npm must install first: in the full tier.
+func startServer(t testing.TB, options ...func(*workerdtest.Options)) *workerdtest.Server {
+	t.Helper()
+	testscale.FullOnly(t, "TestLimiter_ReplyIsADecision")
+	return workerdtest.Start(t, options...)
+}
+
 func startTestClock(t testing.TB, shards int) *workerdtest.Server {
 	t.Helper()
-	return workerdtest.Start(t, func(o *workerdtest.Options) {
+	return startServer(t, func(o *workerdtest.Options) {
 		o.TestClock = true
 		o.Variables["SHARDS"] = strconv.Itoa(shards)
 	})

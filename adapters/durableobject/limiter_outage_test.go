@@ -80,7 +80,7 @@ func (o *load) await(t *testing.T, n int64, outcome *atomic.Int64) {
 // TestLimiter_RestartsGrantNothingExtra kills the runtime while calls are in flight.
 func TestLimiter_RestartsGrantNothingExtra(t *testing.T) {
 	t.Parallel()
-	s := workerdtest.Start(t)
+	s := startServer(t)
 	const capacity = 100_000
 	p := limit.PerHour(1).Burst(capacity)
 	l := durableobject.NewLimiter(newClient(s), p)
@@ -110,7 +110,7 @@ func TestLimiter_RestartsGrantNothingExtra(t *testing.T) {
 // does.
 func TestLimiter_ClearedStorageGrantsOneCapacityMore(t *testing.T) {
 	t.Parallel()
-	s := workerdtest.Start(t)
+	s := startServer(t)
 	const capacity = 50
 	granted := 0
 	for range 2 {
@@ -153,7 +153,7 @@ func TestLimiter_RecoversFromOutages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := workerdtest.Start(t)
+			s := startServer(t)
 			proxy := redistest.StartProxy(t, strings.TrimPrefix(s.URL, "http://"))
 			l := durableobject.NewLimiter(durableobject.NewClient("http://"+proxy.Addr, s.Secret, nil), limit.PerMinute(1_000_000))
 			consume(t, l, user("ann"), 1)
@@ -177,7 +177,7 @@ func TestLimiter_RecoversFromOutages(t *testing.T) {
 // TestLimiter_FailurePolicy makes the Worker of a limit unavailable.
 func TestLimiter_FailurePolicy(t *testing.T) {
 	t.Parallel()
-	s := workerdtest.Start(t)
+	s := startServer(t)
 	proxy := redistest.StartProxy(t, strings.TrimPrefix(s.URL, "http://"))
 	shared := durableobject.NewLimiter(durableobject.NewClient("http://"+proxy.Addr, s.Secret, nil), limit.PerHour(1000))
 	const fallbackTokens = 100 // some of which a slow start takes
@@ -216,7 +216,7 @@ func TestLimiter_FailurePolicy(t *testing.T) {
 // TestLimiter_ConsumeReturnsAtDeadline has many callers wait for a Worker that hangs.
 func TestLimiter_ConsumeReturnsAtDeadline(t *testing.T) {
 	t.Parallel()
-	s := workerdtest.Start(t)
+	s := startServer(t)
 	proxy := redistest.StartProxy(t, strings.TrimPrefix(s.URL, "http://"))
 	l := durableobject.NewLimiter(durableobject.NewClient("http://"+proxy.Addr, s.Secret, nil), limit.PerHour(1000))
 	consume(t, l, user("ann"), 1)

@@ -48,7 +48,7 @@ func newCountingClient(s *workerdtest.Server) (*durableobject.Client, *atomic.In
 }
 
 func TestLimiter_UnnamedPoliciesAreSeparate(t *testing.T) {
-	client := newClient(workerdtest.Start(t))
+	client := newClient(startServer(t))
 	large, small := durableobject.NewLimiter(client, limit.PerHour(200)), durableobject.NewLimiter(client, limit.PerHour(10))
 	assert.EqualValues(t, 199, consume(t, large, user("ann"), 1).Remaining)
 	assert.EqualValues(t, 5, consume(t, small, user("ann"), 5).Remaining)
@@ -59,7 +59,7 @@ func TestLimiter_UnnamedPoliciesAreSeparate(t *testing.T) {
 // TestLimiter_IntervalBound has a capacity that is smaller by a millisecond's refill, which an
 // object may grant early.
 func TestLimiter_IntervalBound(t *testing.T) {
-	s := workerdtest.Start(t)
+	s := startServer(t)
 	p := limittest.IntervalBoundPolicy().Named("one")
 	p = p.Burst(p.Capacity - p.Refill/1000)
 	limittest.IntervalBound(t, durableobject.NewLimiter(newClient(s), p), durableobject.NewLimiter(newClient(s), p))
@@ -69,7 +69,7 @@ func TestLimiter_IntervalBound(t *testing.T) {
 // timer. At 499 per second, a token returns shortly after a whole millisecond: there the test fails
 // without the rounding to the clock of the object, even if requests take most of a millisecond.
 func TestLimiter_WaitingExactlyRetryAfterIsEnough(t *testing.T) {
-	s := workerdtest.Start(t)
+	s := startServer(t)
 	for name, tt := range map[string]struct {
 		refill int64
 		cached bool
@@ -133,7 +133,7 @@ func (o *outcome) assertCharged(t *testing.T, tokens int64) {
 
 // TestLimiter_SharedByClients counts what all clients together were granted.
 func TestLimiter_SharedByClients(t *testing.T) {
-	s := workerdtest.Start(t)
+	s := startServer(t)
 	const capacity = 500
 	var calls outcome
 	var wg sync.WaitGroup
@@ -152,7 +152,7 @@ func TestLimiter_SharedByClients(t *testing.T) {
 }
 
 func TestLimiter_ConcurrentCallsShareRequests(t *testing.T) {
-	s := workerdtest.Start(t, func(o *workerdtest.Options) { o.Variables["SHARDS"] = "8" })
+	s := startServer(t, func(o *workerdtest.Options) { o.Variables["SHARDS"] = "8" })
 	client, requests := newCountingClient(s)
 	l := durableobject.NewLimiter(client, limit.PerHour(1000))
 	const callers, calls = 200, 5
@@ -172,7 +172,7 @@ func TestLimiter_ConcurrentCallsShareRequests(t *testing.T) {
 }
 
 func TestLimiter_FloodCausesFewRequests(t *testing.T) {
-	client, requests := newCountingClient(workerdtest.Start(t))
+	client, requests := newCountingClient(startServer(t))
 	l := durableobject.NewLimiter(client, limit.PerSecond(10))
 	consume(t, l, user("warm up"), 1)
 	requests.Store(0)
@@ -194,7 +194,7 @@ func TestLimiter_FloodCausesFewRequests(t *testing.T) {
 
 // TestLimiter_NeverChargesTwice closes connections when the Worker has executed their requests.
 func TestLimiter_NeverChargesTwice(t *testing.T) {
-	s := workerdtest.Start(t)
+	s := startServer(t)
 	var executed, aborted atomic.Int64
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reply := forward(t, s, r)
@@ -251,7 +251,7 @@ func forward(t *testing.T, s *workerdtest.Server, r *http.Request) []byte {
 // TestLimiter_ProcessesWithDifferentNumbersKeepOneLimit runs limiters as the processes of a rolling
 // deployment do, for a second: one of 10 per second and one of 1 per second.
 func TestLimiter_ProcessesWithDifferentNumbersKeepOneLimit(t *testing.T) {
-	s := workerdtest.Start(t)
+	s := startServer(t)
 	limiters := []limit.Limiter{
 		durableobject.NewLimiter(newClient(s), limit.PerSecond(10).Named("p")),
 		durableobject.NewLimiter(newClient(s), limit.PerSecond(1).Burst(10).Named("p")),
@@ -269,7 +269,7 @@ func TestLimiter_ProcessesWithDifferentNumbersKeepOneLimit(t *testing.T) {
 }
 
 func TestLimiter_DeniedFloodCausesNoRequest(t *testing.T) {
-	s := workerdtest.Start(t)
+	s := startServer(t)
 	for name, call := range map[string]func(l *durableobject.Limiter) (limit.Decision, error){
 		"Consume": func(l *durableobject.Limiter) (limit.Decision, error) {
 			return l.Consume(t.Context(), user("ann"), 1)
@@ -309,7 +309,7 @@ func TestLimiter_DeniedFloodCausesNoRequest(t *testing.T) {
 // TestLimiter_SetPolicyWhileCallsShareRequests changes the policy while calls with both policies wait
 // for the same round trip.
 func TestLimiter_SetPolicyWhileCallsShareRequests(t *testing.T) {
-	s := workerdtest.Start(t)
+	s := startServer(t)
 	large, small := limit.PerHour(1).Burst(1000).Named("p"), limit.PerHour(2).Burst(500).Named("p")
 	l := durableobject.NewLimiter(newClient(s), large)
 	var calls outcome
@@ -343,7 +343,7 @@ func TestLimiter_SetPolicyWhileCallsShareRequests(t *testing.T) {
 }
 
 func TestLimiter_KeysOfAnyBytesAreSeparate(t *testing.T) {
-	l := durableobject.NewLimiter(newClient(workerdtest.Start(t)), limit.PerHour(10))
+	l := durableobject.NewLimiter(newClient(startServer(t)), limit.PerHour(10))
 	keys := []limit.Key{
 		{"\xff"},
 		{"\xfe"},

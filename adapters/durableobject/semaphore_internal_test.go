@@ -44,7 +44,7 @@ func (s *Semaphore) awaitInUse(t *testing.T, key limit.Key, n int64) {
 func TestSemaphore_Contract(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []string{"1", "8"} {
-		server := workerdtest.Start(t, func(o *workerdtest.Options) { o.Variables["SHARDS"] = shards })
+		server := startServer(t, func(o *workerdtest.Options) { o.Variables["SHARDS"] = shards })
 		s := NewSemaphore(NewClient(server.URL, server.Secret, nil), "contract", 3)
 		limittest.Semaphore(t, s, func(key limit.Key, inUse int64) {
 			require.Eventually(t, func() bool { return s.inUse(t, key) <= inUse }, 10*time.Second, time.Millisecond)
@@ -56,7 +56,7 @@ func TestSemaphore_Contract(t *testing.T) {
 // while another process dies.
 func TestSemaphore_LeaseOfDeadProcessExpires(t *testing.T) {
 	t.Parallel()
-	server := workerdtest.Start(t)
+	server := startServer(t)
 	proxy := redistest.StartProxy(t, strings.TrimPrefix(server.URL, "http://"))
 	key := limit.Key{"user", "", "ann"}
 	alive := newTestSemaphore(NewClient(server.URL, server.Secret, nil), 2, 3*time.Second)
@@ -88,7 +88,7 @@ func TestSemaphore_LeaseOfDeadProcessExpires(t *testing.T) {
 // TestSemaphore_CanceledAcquireLeavesNoPermit has callers time out while the reply is delayed.
 func TestSemaphore_CanceledAcquireLeavesNoPermit(t *testing.T) {
 	t.Parallel()
-	server := workerdtest.Start(t)
+	server := startServer(t)
 	proxy := redistest.StartProxy(t, strings.TrimPrefix(server.URL, "http://"))
 	s := NewSemaphore(NewClient("http://"+proxy.Addr, server.Secret, nil), "late", 1000)
 	direct := NewSemaphore(NewClient(server.URL, server.Secret, nil), "late", 1000)
@@ -130,7 +130,7 @@ func TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease(t *testing.T) {
 
 func TestSemaphore_RestartKeepsPermits(t *testing.T) {
 	t.Parallel()
-	server := workerdtest.Start(t)
+	server := startServer(t)
 	s := NewSemaphore(NewClient(server.URL, server.Secret, nil), "render", 1)
 	key := limit.Key{"user", "", "ann"}
 	held, err := s.Acquire(t.Context(), key)
@@ -150,7 +150,7 @@ func TestSemaphore_RestartKeepsPermits(t *testing.T) {
 // TestSemaphore_ClearedStorageGrantsAtMostTwice removes the storage while all permits are in use.
 func TestSemaphore_ClearedStorageGrantsAtMostTwice(t *testing.T) {
 	t.Parallel()
-	server := workerdtest.Start(t)
+	server := startServer(t)
 	key := limit.Key{"user", "", "ann"}
 	s := newTestSemaphore(NewClient(server.URL, server.Secret, nil), 2, 3*time.Second)
 	var held []limit.Permit

@@ -26,7 +26,7 @@ type worker struct {
 
 // startWorker starts a Worker with a test clock and that many shards.
 func startWorker(t testing.TB, shards int) *worker {
-	s := workerdtest.Start(t, func(o *workerdtest.Options) {
+	s := startServer(t, func(o *workerdtest.Options) {
 		o.TestClock = true
 		o.Variables["SHARDS"] = strconv.Itoa(shards)
 	})

@@ -150,7 +150,7 @@ func TestWorker_RejectsOtherRequests(t *testing.T) {
 }
 
 func TestWorker_RequiresSecret(t *testing.T) {
-	s := workerdtest.Start(t)
+	s := startServer(t)
 	w := newWorker(t, s)
 	authorize := func(headers ...string) int {
 		request, err := http.NewRequest(http.MethodPost, w.URL+limitPath, strings.NewReader(`{"v":1,"policy":[1,1,1],"calls":[["k",0,0,1]]}`))
@@ -204,7 +204,7 @@ func TestWorker_RequiresSecret(t *testing.T) {
 
 func TestWorker_ProductionIgnoresTestClock(t *testing.T) {
 	assert.NotContains(t, strings.ToLower(workerdtest.Production(t)), strings.ToLower(workerdtest.ClockHeader))
-	w := newWorker(t, workerdtest.Start(t))
+	w := newWorker(t, startServer(t))
 	slow := perSecond
 	slow.Refill, slow.Per = 1, 24*3600e9
 	for _, now := range []int64{0, noon, 1 << 52} {

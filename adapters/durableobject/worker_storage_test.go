@@ -103,9 +103,6 @@ func TestWorker_ClearedStorageGrantsOneCapacity(t *testing.T) {
 // TestWorker_EvictionLosesNothing waits until the runtime removes idle objects from its memory, which
 // takes 10 seconds.
 func TestWorker_EvictionLosesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 12 seconds")
-	}
 	t.Parallel()
 	w := startWorker(t, 1)
 	w.limit(noon, perSecond, take("k", 400_000))

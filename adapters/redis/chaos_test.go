@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"flag"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -18,8 +17,6 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 )
-
-var chaosDuration = flag.Duration("chaos.duration", 0, "how long the chaos test goes on after every fault has occurred once")
 
 // chaosPolicies are the policies of one name that processes use at the same time.
 var chaosPolicies = []limit.Policy{
@@ -75,7 +72,7 @@ func TestLimiter_Chaos(t *testing.T) {
 				c.inject(name, fault)
 			}
 			c.inject("restart with data", c.restartWithData) // of the replica, which is the master by then
-			for began := time.Now(); time.Since(began) < *chaosDuration; {
+			for began := time.Now(); time.Since(began) < testscale.Soak(); {
 				for name, fault := range faults {
 					if rand.IntN(len(faults)) == 0 {
 						c.inject(name, fault)

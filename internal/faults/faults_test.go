@@ -15,12 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
-var (
-	fullForm = flag.Bool("faults.full", false, "run every fault, in its full length")
-	update   = flag.String("faults.update", "", "the file whose table of results is replaced")
-)
+var update = flag.String("faults.update", "", "the file whose table of results is replaced")
 
 // A fault is injected into a run. Its function calls run.end when the fault ends, and
 // run.tookEffect.
@@ -55,25 +53,24 @@ func (f *fault) title(lasts time.Duration) string {
 	return strings.Replace(f.name, "%s", fmt.Sprintf("%d s", lasts/time.Second), 1)
 }
 
-// TestFaults injects each fault into a cluster of its own, and prints a table of the results.
+// TestFaults injects faults into clusters of their own, and prints a table of the results. The quick
+// tier injects the first one, and a soak test injects all in their full length.
 func TestFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
 	redistest.Start(t) // skips the test without redis-server
+	fullForm := testscale.Soak() > 0
 	results := make([]result, len(allFaults))
 	t.Run("all", func(t *testing.T) {
-		for i, f := range allFaults {
-			if f.short == 0 && !*fullForm {
+		for i, f := range testscale.Pick(allFaults[:1], allFaults) {
+			if f.short == 0 && !fullForm {
 				continue
 			}
 			lasts := f.short
-			if *fullForm {
+			if fullForm {
 				lasts = f.full
 			}
 			t.Run(f.title(lasts), func(t *testing.T) {
 				t.Parallel()
-				r := startRun(t, f.kind, lasts, *fullForm)
+				r := startRun(t, f.kind, lasts, fullForm)
 				f.inject(r)
 				results[i] = r.finish(f.title(lasts))
 			})
@@ -82,7 +79,7 @@ func TestFaults(t *testing.T) {
 	results = slices.DeleteFunc(results, func(r result) bool { return r.fault == "" })
 	t.Log("\n" + table(results))
 	if *update != "" && !t.Failed() {
-		require.Len(t, results, len(allFaults), "the table needs all faults: use -faults.full")
+		require.Len(t, results, len(allFaults), "the table needs all faults: use PENSTOCK_TESTS=1h")
 		require.NoError(t, updateTable(*update, table(results)))
 	}
 }

@@ -13,23 +13,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // soakFaults is the number of injections in a run of the soak test.
 const soakFaults = 5
 
-// TestSoak repeats runs of random scenarios with random faults for the time in SOAK, such as 1h. A
+// TestSoak repeats runs of random scenarios with random faults for the time of the soak test. A
 // third of the runs overlap two faults. SOAK_SEED is the seed of the first run, whose number
 // the log of each run contains; the next runs have the next seeds.
 func TestSoak(t *testing.T) {
-	lasts, err := time.ParseDuration(os.Getenv("SOAK"))
-	if os.Getenv("SOAK") == "" {
-		t.Skip("only runs with SOAK=1h, for example")
-	}
-	require.NoError(t, err, "SOAK")
+	testscale.SoakOnly(t, "TestRecovery_EveryClientReceivesEveryPublicationOnce")
 	redistest.Start(t) // skips the test without redis-server
 	seed := uint64(now())
 	if text := os.Getenv("SOAK_SEED"); text != "" {
+		var err error
 		seed, err = strconv.ParseUint(text, 10, 64)
 		require.NoError(t, err, "SOAK_SEED")
 	}
@@ -44,7 +42,7 @@ func TestSoak(t *testing.T) {
 			}
 		}
 	}()
-	for end := time.Now().Add(lasts); time.Now().Before(end) && !t.Failed(); seed++ {
+	for end := time.Now().Add(testscale.Soak()); time.Now().Before(end) && !t.Failed(); seed++ {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		s := randomScenario(rng)
 		overlap := rng.IntN(3) == 0

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // These tests run node processes on real Redis servers, publish from several of them, move clients
@@ -35,13 +36,12 @@ func scenarios() []scenario {
 	}
 }
 
-// TestRecovery_EveryClientReceivesEveryPublicationOnce injects each fault once.
+// TestRecovery_EveryClientReceivesEveryPublicationOnce injects each fault once. The quick tier cuts
+// connections.
 func TestRecovery_EveryClientReceivesEveryPublicationOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
 	redistest.Start(t) // skips the test without redis-server
-	for i, s := range scenarios() {
+	cuts := []scenario{{"connections cut", durable, linkFaults[:2], nil, 1}}
+	for i, s := range testscale.Pick(cuts, scenarios()) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			r := startRecovery(t, s.kind, uint64(i))

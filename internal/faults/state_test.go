@@ -22,6 +22,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -185,6 +186,7 @@ func publishPrices(ctx, stop context.Context, nodes []*router.Router) map[uint64
 }
 
 func TestState_JoinersOverRedisHaveTheStateOfTheirPosition(t *testing.T) {
+	testscale.FullOnly(t, "TestRecovery_EveryClientReceivesEveryPublicationOnce")
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

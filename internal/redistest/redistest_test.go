@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // failFast makes a client fail instead of retrying, and obey context deadlines.
@@ -59,6 +60,7 @@ func TestStart_ServersAreIndependent(t *testing.T) {
 }
 
 func TestServer_RestartAwaitsLoadedData(t *testing.T) {
+	testscale.FullOnly(t, "TestServer_RestartsWithoutData")
 	server := redistest.Start(t, "--appendonly", "yes", "--key-load-delay", "20")
 	client := server.Client(t)
 	const keys = 20_000
@@ -135,6 +137,7 @@ func TestServer_CommandStats(t *testing.T) {
 }
 
 func TestSentinel_Promote(t *testing.T) {
+	testscale.FullOnly(t, "TestStart_ServersAreIndependent")
 	sentinel := redistest.StartSentinel(t)
 	client := sentinel.Client(t, func(opts *redis.FailoverOptions) { opts.ClientName = "writer" })
 	require.NoError(t, client.Set(t.Context(), "key", "before", 0).Err())
@@ -155,6 +158,7 @@ func TestSentinel_Promote(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
+	testscale.FullOnly(t, "TestStart_ServersAreIndependent")
 	cluster := redistest.StartCluster(t)
 	t.Run("serves all slots", func(t *testing.T) { testSlots(t, cluster) })
 	t.Run("accepts a restarted node", func(t *testing.T) { testRestart(t, cluster) })

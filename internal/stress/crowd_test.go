@@ -31,7 +31,7 @@ const maxGrowth = 8 << 20
 // them, read slowly, flood the server, and receive publications.
 func TestCrowd(t *testing.T) {
 	conns := testscale.Pick(100, 300)
-	if testscale.Soak() {
+	if testscale.Soak() > 0 {
 		conns = 2000
 	}
 	if *seed == 0 {

@@ -82,15 +82,15 @@ func Sample[T any](items []T, n int) []T {
 
 // Duration returns how long a test with random rounds runs.
 func Duration(quick, full time.Duration) time.Duration {
-	if soak := selected().soak; soak > 0 {
-		return soak
+	if Soak() > 0 {
+		return Soak()
 	}
 	return Pick(quick, full)
 }
 
-// Soak reports whether PENSTOCK_TESTS is a duration, for tests that then use more connections or
+// Soak returns the duration in PENSTOCK_TESTS, or 0, for tests that then use more connections or
 // longer faults.
-func Soak() bool { return selected().soak > 0 }
+func Soak() time.Duration { return selected().soak }
 
 // FullOnly skips a test in the quick tier. smaller is the name of a test or example of the same
 // package that tests the subject in both tiers; it must be a literal.
@@ -104,7 +104,7 @@ func FullOnly(t testing.TB, smaller string) {
 // SoakOnly skips a test unless PENSTOCK_TESTS is a duration. smaller is as for [FullOnly].
 func SoakOnly(t testing.TB, smaller string) {
 	t.Helper()
-	if !Soak() {
+	if Soak() == 0 {
 		t.Skipf("runs with %s=1h, for example; %s is its smaller test", Variable, smaller)
 	}
 }

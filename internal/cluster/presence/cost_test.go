@@ -62,7 +62,7 @@ func (s *simulation) interrupt(d time.Duration, changes bool) {
 // hold five million members, which takes minutes.
 func TestNode_CostFollowsChanges(t *testing.T) {
 	sizes := testscale.Pick([]int{4}, []int{4, 16})
-	if testscale.Soak() {
+	if testscale.Soak() > 0 {
 		sizes = append(sizes, 100)
 	}
 	t.Log("one interruption of all nodes; 50 topics, 10 members per node and topic; heartbeats are not counted")
