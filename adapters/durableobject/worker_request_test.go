@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/internal/workerdtest"
 )
 
@@ -203,6 +204,7 @@ func TestWorker_RequiresSecret(t *testing.T) {
 }
 
 func TestWorker_ProductionIgnoresTestClock(t *testing.T) {
+	testscale.FullOnly(t, "TestLimiter_RequestIsThatOfTheProtocol")
 	assert.NotContains(t, strings.ToLower(workerdtest.Production(t)), strings.ToLower(workerdtest.ClockHeader))
 	w := newWorker(t, startServer(t))
 	slow := perSecond
