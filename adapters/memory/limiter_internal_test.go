@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
@@ -34,9 +35,13 @@ func TestLimiter_Regressions(t *testing.T) {
 	}
 }
 
-func TestLimiter_EqualsModel(t *testing.T) { limittest.EqualsModel(t, fakeClockHarness(), 150) }
+func TestLimiter_EqualsModel(t *testing.T) {
+	limittest.EqualsModel(t, fakeClockHarness(), testscale.Pick(30, 150))
+}
 
-func TestLimiter_PolicyChanges(t *testing.T) { limittest.PolicyChanges(t, fakeClockHarness(), 300) }
+func TestLimiter_PolicyChanges(t *testing.T) {
+	limittest.PolicyChanges(t, fakeClockHarness(), testscale.Pick(20, 300))
+}
 
 func TestLimiter_ClockGoesBackwards(t *testing.T) {
 	limittest.ClockGoesBackwards(t, fakeClockHarness(), 150)

@@ -144,6 +144,7 @@ func TestBroker_ReportsLossOfLastPackets(t *testing.T) {
 // TestBroker_ReportsLossWhenClientReconnects makes go-redis replace the connection while the node
 // handles a packet and therefore does not receive.
 func TestBroker_ReportsLossWhenClientReconnects(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	a := connect(server.Client(t))

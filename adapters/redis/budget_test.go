@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/outbound"
 	"github.com/penstock-go/penstock/outbound/outboundtest"
 )
@@ -184,7 +185,7 @@ func TestBudget_KeysNeverLoseTheirExpiry(t *testing.T) {
 	t.Parallel()
 	s := newTestBudget(t)
 	s.respond(s.tryAcquire(), outbound.Status{Limit: 1_000_000, Remaining: 999_999, ResetAfter: time.Millisecond})
-	for range 300 {
+	for range testscale.Pick(50, 300) {
 		c := s.acquire()
 		s.respond(c, outbound.Status{Limit: 1_000_000, Remaining: 999_999, ResetAfter: 3 * time.Millisecond})
 		for end := time.Now().Add(5 * time.Millisecond); time.Now().Before(end); {

@@ -155,7 +155,7 @@ func TestHistory_ScriptsAreSentAgain(t *testing.T) {
 // TestHistory_FullMemory fills the memory of a server.
 func TestHistory_FullMemory(t *testing.T) {
 	t.Parallel()
-	for _, plain := range []bool{false, true} {
+	for _, plain := range testscale.Sample([]bool{false, true}, 1) {
 		t.Run(fmt.Sprintf("plain scripts: %v", plain), func(t *testing.T) {
 			server := redistest.Start(t, "--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
 			admin := server.Client(t)

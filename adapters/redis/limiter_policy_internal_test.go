@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -38,7 +39,7 @@ return replies
 	} {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(7, 8))
-			for range 50 {
+			for range testscale.Pick(5, 50) {
 				args, want := randomConversions(rng)
 				got, err := client.Eval(t.Context(), limiterBucketLua+compare, nil, args...).Slice()
 				require.NoError(t, err)

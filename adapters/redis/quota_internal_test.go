@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -45,7 +46,7 @@ func TestSlidingLog_RecordIsBounded(t *testing.T) {
 	l := NewSlidingLog(client, limit.WindowPolicy{Max: limit.MaxLog, Window: time.Second})
 	l.useClock(t, slidingLogLua, redistest.Prefix(t), c)
 	longest := int64(0)
-	for range 6000 {
+	for range testscale.Pick(1500, 6000) {
 		d, err := l.Consume(t.Context(), limit.Key{"ann"}, 1)
 		require.NoError(t, err)
 		require.True(t, d.Allowed)

@@ -100,6 +100,7 @@ func TestValue_ReplicaIsNotUsed(t *testing.T) {
 // TestValue_OutcomeOfInterruptedCall interrupts the connection before or after the server receives a
 // value.
 func TestValue_OutcomeOfInterruptedCall(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	n := connectHistory(t, server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
@@ -158,6 +159,7 @@ func (sendHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.Pr
 
 // TestValue_DataIsNotKept changes the data of a call whose context ended while it was being sent.
 func TestValue_DataIsNotKept(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	patient := func(o *goredis.Options) {

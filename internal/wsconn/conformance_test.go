@@ -214,18 +214,18 @@ func echoes(payloads ...string) (frames []serverFrame) {
 const sampleCases = 3
 
 // runWireCases runs each case on each transport in each of the first ways of delivery. The quick tier
-// runs each case on the first transport, and random ones on the others.
+// runs each case once on the first transport, and random ones on the others.
 func runWireCases(t *testing.T, ways int, cases []wireCase) {
 	for i, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
 			t.Parallel()
 			addr := tr.serveEcho(t).Listener.Addr().String()
-			selected := cases
+			selected, selectedWays := cases, deliveries[:testscale.Pick(1, ways)]
 			if i > 0 {
-				selected = testscale.Sample(cases, sampleCases)
+				selected, selectedWays = testscale.Sample(cases, sampleCases), testscale.Sample(deliveries[:ways], 1)
 			}
 			for _, tt := range selected {
-				for _, d := range deliveries[:ways] {
+				for _, d := range selectedWays {
 					writes := d.split(tt.frames)
 					if writes == nil || tr.maxBytes > 0 && len(slices.Concat(writes...)) > tr.maxBytes {
 						continue

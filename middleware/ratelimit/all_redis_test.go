@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 )
@@ -28,6 +29,9 @@ func TestNewAll_OnRedisDeniedMessageTakesFromNoBucket(t *testing.T) {
 			return redis.NewLimiter(client, ofUsers), redis.NewLimiter(client, ofTenants)
 		},
 	} {
+		if name == "cluster" && !testscale.Pick(false, true) {
+			continue // it takes two seconds to start
+		}
 		t.Run(name, func(t *testing.T) {
 			users, tenants := newLimiters(t)
 			admit := ratelimit.NewAll([]ratelimit.Rule{

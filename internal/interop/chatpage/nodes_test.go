@@ -45,7 +45,7 @@ func metric(t *testing.T, node *exampletest.Program, name string) float64 {
 	t.Helper()
 	resp, err := http.Get(node.Metrics)
 	require.NoError(t, err)
-	defer resp.Body.Close()
+	defer resp.Body.Close() //nolint:errcheck // only read from
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		if text, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
 			value, err := strconv.ParseFloat(text, 64)

@@ -5,8 +5,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httputil"
@@ -109,7 +108,7 @@ func (p *Program) Forward() http.Handler {
 			r.SetURL(to)
 			r.Out.Host = r.In.Host // the server compares it with the origin
 		},
-		ErrorLog: log.New(io.Discard, "", 0), // clients see the errors
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // clients see the errors
 	}
 }
 
