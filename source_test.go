@@ -81,9 +81,18 @@ func parsePackage(dir string) (files []*ast.File, err error) {
 	return files, err
 }
 
-// exportedNames returns the exported identifiers of a package that are no methods or fields.
+// exportedByPackage has the results of exportedNames.
+var exportedByPackage = map[string]map[string]bool{}
+
+// exportedNames returns the identifiers of a package that are no methods or fields.
 func exportedNames(dir string) (map[string]bool, error) {
+	if names := exportedByPackage[dir]; names != nil {
+		return names, nil
+	}
 	files, err := parsePackage(dir)
+	if err != nil {
+		return nil, err
+	}
 	names := map[string]bool{}
 	for _, file := range files {
 		for _, declaration := range file.Decls {
@@ -106,7 +115,8 @@ func exportedNames(dir string) (map[string]bool, error) {
 			}
 		}
 	}
-	return names, err
+	exportedByPackage[dir] = names
+	return names, nil
 }
 
 func TestMissingIdentifiers(t *testing.T) {

@@ -1,4 +1,4 @@
-package guides_test
+package penstock_test
 
 import (
 	"fmt"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // Each Go block of a guide becomes the body of a function in a file of its own, with the imports of
@@ -116,17 +118,10 @@ func mayRead(context.Context, string, string) bool       { return true }
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
-// TestGuides_CodeBlocksCompile builds the blocks together. It ignores unused variables and imports.
-func TestGuides_CodeBlocksCompile(t *testing.T) {
-	//nolint:usetesting // must be inside the module to import its packages
-	dir, err := os.MkdirTemp(".", "_snippets")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	write := func(name, text string) {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	write("declared.go", declared)
-	guides, err := filepath.Glob("*.md")
+// guideBlocks calls each with the file of every block: a function with the block as its body, or the
+// block itself if it has declarations.
+func guideBlocks(t *testing.T, each func(place, file string)) {
+	guides, err := filepath.Glob("docs/guides/*.md")
 	require.NoError(t, err)
 	found := 0
 	for _, guide := range guides {
@@ -142,15 +137,43 @@ func TestGuides_CodeBlocksCompile(t *testing.T) {
 			if strings.HasPrefix(block, "func ") || strings.HasPrefix(block, "type ") {
 				before, after = "", ""
 			}
-			line := 1 + strings.Count(string(text[:at[2]]), "\n")
-			write(fmt.Sprintf("block%d.go", found), fmt.Sprintf("%s\n%s\n//line %s:%d\n%s%s", header, before, guide, line, block, after))
+			place := fmt.Sprintf("%s:%d", guide, 1+strings.Count(string(text[:at[2]]), "\n"))
+			each(place, fmt.Sprintf("%s\n%s\n//line %s\n%s%s", header, before, place, block, after))
 		}
 	}
 	require.Greater(t, found, 15)
+}
+
+// TestGuides_CodeBlocksCompile builds the blocks together. It ignores unused variables and imports.
+func TestGuides_CodeBlocksCompile(t *testing.T) {
+	testscale.FullOnly(t, "TestGuides_CodeBlocksUseWhatExists")
+	//nolint:usetesting // must be inside the module to import its packages
+	dir, err := os.MkdirTemp(".", "_snippets")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	write("declared.go", declared)
+	blocks := 0
+	guideBlocks(t, func(_, file string) {
+		blocks++
+		write(fmt.Sprintf("block%d.go", blocks), file)
+	})
 	out, _ := exec.Command("go", "build", "-gcflags=-e", "./"+dir).CombinedOutput()
 	for line := range strings.Lines(string(out)) {
 		if !strings.HasPrefix(line, "#") && !strings.Contains(line, "and not used") {
 			assert.Fail(t, strings.TrimSpace(line))
 		}
 	}
+}
+
+// TestGuides_CodeBlocksUseWhatExists parses the blocks, and looks up the identifiers that they use of
+// this module.
+func TestGuides_CodeBlocksUseWhatExists(t *testing.T) {
+	guideBlocks(t, func(place, file string) {
+		problems, err := missingIdentifiers(file)
+		assert.NoError(t, err, place)
+		assert.Empty(t, problems, place)
+	})
 }
