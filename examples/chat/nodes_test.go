@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 	if args := os.Getenv(nodeArgs); args != "" {
 		os.Exit(run(context.Background(), strings.Fields(args), os.Stdout, os.Stderr))
 	}
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the server logs rejected clients
 	os.Exit(m.Run())
 }
 
