@@ -47,7 +47,7 @@ func TestFaults_GoClient(t *testing.T) {
 
 func TestFaults_TypeScriptClient(t *testing.T) {
 	buildNode(t)
-	for _, f := range faultCases {
+	for _, f := range testscale.Sample(faultCases, 1) {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			runFaults(t, startNode(t, 10), f)

@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // An entry is a scenario of docs/client-scenarios.md.
@@ -56,7 +58,7 @@ func TestScenarios_GoClient(t *testing.T) {
 
 func TestScenarios_TypeScriptClient(t *testing.T) {
 	buildNode(t)
-	for _, e := range scenarios() {
+	for _, e := range testscale.Sample(scenarios(), 15) { // they take real time
 		t.Run(fmt.Sprintf("%02d %s", e.number, e.name), func(t *testing.T) {
 			t.Parallel()
 			listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 func TestTypeScriptClient_TypeChecks(t *testing.T) { run(t, nil, "npm", "run", "check") }
@@ -13,6 +15,7 @@ func TestTypeScriptClient_BehavesWithScriptedSocket(t *testing.T) { run(t, nil, 
 // TestTypeScriptClient_PackageWorks builds the package, whose size is limited, and runs the tests
 // with what npm packs.
 func TestTypeScriptClient_PackageWorks(t *testing.T) {
+	testscale.FullOnly(t, "TestTypeScriptClient_WorksWithServer")
 	out := run(t, nil, "npm", "pack", "--json")
 	assert.Contains(t, out, "dist/index.js")
 	assert.Contains(t, out, "dist/index.d.ts")
