@@ -126,7 +126,7 @@ func TestSession_PeerFailsAndReturns(t *testing.T) {
 		a, b := connectPair(t, network)
 		b.Track("news")
 		a.Join("news", "1", "ann")
-		time.Sleep(time.Second)
+		time.Sleep(3 * time.Second) // the join is seen up to two seconds late
 		a.update(func(f *enginetest.Faults) { f.Stall = true })
 		time.Sleep(7 * time.Second)
 		assert.Equal(t, []string{a.Name()}, b.failures())
