@@ -57,21 +57,21 @@ func decodeAnswer(c *Conn, rt *Route, in *incoming) (reply any, err error) {
 }
 
 // replyRoute returns a route that is not registered. It decodes replies of a type.
-func replyRoute[Reply Message](r *Router) (*Route, error) {
-	typ := reflect.TypeFor[Reply]()
+func replyRoute(r *Router, reply receivedType) (*Route, error) {
+	typ := reply.Type
 	if typ.Kind() == reflect.Interface || typ.Kind() == reflect.Pointer && typ.Elem().Implements(reflect.TypeFor[Message]()) {
 		err := fmt.Errorf("router: Call: the reply %v is not a value type; messages are received by value", typ)
 		return nil, &errors.Error{Code: errors.Internal, Err: err}
 	}
 	rt := new(Route)
-	setType[Reply](rt, r.opts.RejectUnknownFields)
-	var zero Reply
+	setType(rt, reply, r.opts.RejectUnknownFields)
+	zero := reflect.Zero(typ)
 	if rt.pointer {
 		typ = typ.Elem()
-		zero = reflect.New(typ).Interface().(Reply)
+		zero = reflect.New(typ)
 	}
 	var err error
-	rt.name, err = messageType(zero)
+	rt.name, err = messageType(zero.Interface().(Message))
 	rt.noFields = typ.Kind() == reflect.Struct && typ.NumField() == 0
 	return rt, err
 }

@@ -45,7 +45,7 @@ import (
 func Call[Reply Message](ctx context.Context, c *Conn, m Message) (Reply, error) {
 	var none Reply
 	start := time.Now()
-	rt, err := replyRoute[Reply](c.router)
+	rt, err := replyRoute(c.router, receivedTypeOf[Reply]())
 	if err != nil {
 		c.recordClientCall(m, start, err)
 		return none, err

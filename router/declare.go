@@ -56,11 +56,15 @@ func Sends[M Message](r *Router) {
 // see [Call]. The contract that [Router.Describe] returns has these calls, and nothing else depends on
 // it. Calls panics as [Sends] does.
 func Calls[M, Reply Message](r *Router) {
-	position := callerPosition(1)
 	r.mustNotBeServing("Calls")
-	name, _ := mustBeMessage[M](position)
-	reply, _ := mustBeMessage[Reply](position)
-	call := declaredCall{declaredMessage{reflect.TypeFor[M](), position}, reflect.TypeFor[Reply](), reply}
+	r.declareCall(reflect.TypeFor[M](), reflect.TypeFor[Reply](), callerPosition(1))
+}
+
+// declareCall records a message that clients answer.
+func (r *Router) declareCall(request, reply reflect.Type, position string) {
+	name, _ := mustBeMessage(request, position)
+	replyType, _ := mustBeMessage(reply, position)
+	call := declaredCall{declaredMessage{request, position}, reply, replyType}
 	r.routesMu.Lock()
 	defer r.routesMu.Unlock()
 	if other, ok := r.declared.calls[name]; ok && (other.request.typ != call.request.typ || other.reply != call.reply) {
@@ -75,7 +79,7 @@ func Calls[M, Reply Message](r *Router) {
 
 // declareSent records a message that clients receive.
 func (r *Router) declareSent(typ reflect.Type, position string) {
-	name, _ := mustBeMessageType(typ, position)
+	name, _ := mustBeMessage(typ, position)
 	r.routesMu.Lock()
 	defer r.routesMu.Unlock()
 	if other, ok := r.declared.sent[name]; ok && other.typ != typ {
@@ -139,6 +143,6 @@ func (rt *Route) Reply(m Message) *Route {
 		panic(fmt.Sprintf("router: Reply of %q with %T; only streams declare a reply, and it must not be nil", rt.name, m))
 	}
 	rt.contract.reply = reflect.TypeOf(m)
-	rt.contract.replyType, _ = mustBeMessageType(rt.contract.reply, callerPosition(1))
+	rt.contract.replyType, _ = mustBeMessage(rt.contract.reply, callerPosition(1))
 	return rt
 }

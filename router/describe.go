@@ -162,7 +162,7 @@ func (rt *Route) describe() DescribedRoute {
 func (p *topicPattern) describe() DescribedTopic {
 	t := DescribedTopic{Pattern: p.text, Subscribe: p.opts.Authorize != nil, History: p.opts.History, Presence: p.opts.Presence}
 	for _, m := range p.opts.Messages {
-		name, _ := mustBeMessageType(reflect.TypeOf(m), p.position)
+		name, _ := mustBeMessage(reflect.TypeOf(m), p.position)
 		t.Messages = append(t.Messages, name)
 	}
 	slices.Sort(t.Messages)

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"reflect"
 	"slices"
 	"time"
 
@@ -128,7 +129,37 @@ func (rt *Route) decodePayload(codec Codec, payload []byte, into any) (any, erro
 	case codec == nil:
 		return nil, errors.InvalidField("payload", "is missing")
 	}
-	return rt.decode(codec, slices.Clip(payload), into)
+	return rt.decodeInto(codec, slices.Clip(payload), into)
+}
+
+// decodeInto decodes a payload into a *M or, if into is nil, into a new one. codec is nil for JSON.
+func (rt *Route) decodeInto(codec Codec, payload []byte, into any) (any, error) {
+	if into == nil {
+		into = reflect.New(rt.message).Interface()
+	}
+	target := into
+	if rt.pointer {
+		target = rt.reset(into)
+	}
+	if rt.ownJSON && codec == nil {
+		if target.(jsonDecoder).DecodeJSON(payload) == nil {
+			return into, nil
+		}
+		target = rt.reset(into)
+	}
+	return into, decodePayload(codec, payload, target, rt.strict)
+}
+
+// reset makes a message the zero value, or a pointer to a new zero value, and returns the pointer to
+// that.
+func (rt *Route) reset(message any) any {
+	m := reflect.ValueOf(message).Elem()
+	if !rt.pointer {
+		m.SetZero()
+		return message
+	}
+	m.Set(reflect.New(rt.message.Elem()))
+	return m.Interface()
 }
 
 // parse validates the envelope.

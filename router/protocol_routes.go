@@ -1,7 +1,5 @@
 package router
 
-import "reflect"
-
 // This file registers the calls that the protocol itself defines. They pass the pipeline like
 // any other message, so limits apply to them.
 
@@ -21,17 +19,11 @@ func isProtocolMessage(m Message) bool {
 // the router. Its effects are visible to later messages of the connection.
 func protocolCall[M, Reply protocolMessage](r *Router, handle func(*Context, M) (Reply, error)) *Route {
 	var zero M
-	return addRoute[M](r, withReply[M, Reply](&Route{
-		name: zero.MessageType(), parent: &r.root, rpc: true, protocol: true, noFields: reflect.TypeFor[M]().NumField() == 0,
-		run: func(ctx *Context) error {
-			reply, err := handle(ctx, *ctx.message.(*M))
-			if err != nil {
-				return err
-			}
-			setReturned(ctx, reply)
-			return nil
-		},
-	}))
+	message := receivedTypeOf[M]()
+	return addRoute(r, message, withReply(&Route{
+		name: zero.MessageType(), parent: &r.root, rpc: true, protocol: true, noFields: message.NumField() == 0,
+		run: callHandler(handle),
+	}, message, replyTypeOf[M, Reply]()))
 }
 
 // registerProtocolRoutes registers the calls that every router serves. The greeting and the refresh

@@ -29,28 +29,20 @@ type Registrar interface {
 // concurrently for different connections. The client receives an answer only if the handler
 // returns an error. On panics if M cannot be registered: see [Message].
 func On[M Message](to Registrar, handle func(*Context, M) error) *Route {
-	mustHaveHandler[M](handle != nil, callerPosition(1))
-	return register[M](to, &Route{run: func(ctx *Context) error {
+	position := callerPosition(1)
+	mustHaveHandler(handle, position)
+	return registerEvent(to, position, receivedTypeOf[M](), func(ctx *Context) error {
 		return handle(ctx, *ctx.message.(*M))
-	}})
+	})
 }
 
 // RPC registers the handler of a call: a message that is answered by one reply or one error. A
 // handler is called concurrently, also for one connection; see [Route.Serial]. RPC panics if M
 // or Reply cannot be registered: see [Message].
 func RPC[M, Reply Message](to Registrar, handle func(*Context, M) (Reply, error)) *Route {
-	replyType, _ := mustBeMessage[Reply](callerPosition(1))
-	to.group().router.mustSupport(reflect.TypeFor[Reply](), callerPosition(1))
-	mustHaveHandler[M](handle != nil, callerPosition(1))
-	answer := routeContract{reply: reflect.TypeFor[Reply](), replyType: replyType}
-	return register[M](to, withReply[M, Reply](&Route{rpc: true, concurrent: true, contract: answer, run: func(ctx *Context) error {
-		reply, err := handle(ctx, *ctx.message.(*M))
-		if err != nil {
-			return err
-		}
-		setReturned(ctx, reply)
-		return nil
-	}}))
+	position := callerPosition(1)
+	mustHaveHandler(handle, position)
+	return registerCall(to, position, receivedTypeOf[M](), replyTypeOf[M, Reply](), callHandler(handle))
 }
 
 // A Route is a registered message type. Its methods configure how messages of the type are
@@ -61,14 +53,16 @@ type Route struct {
 	name     string
 	position string // file:line of the registration
 
-	newContext func() *Context                                          // with room for a message, and for a reply
-	decode     func(codec Codec, payload []byte, into any) (any, error) // into the *M, or into a new one if that is nil; codec is nil for JSON
-	value      func(message any) Message                                // dereferences the pointer that decode returns
-	returned   func(place Message) Message                              // dereferences the pointer to the reply; nil without newReplyContext
-	replyJSON  *jsonEncoding                                            // of such a reply
-	noFields   bool                                                     // the payload may be absent
-	protocol   bool                                                     // the message is a call of the protocol, whose payload is always JSON
-	pointer    bool                                                     // M is a pointer type
+	newContext func() *Context             // with room for a message, and for a reply
+	message    reflect.Type                // M
+	value      func(message any) Message   // dereferences a *M
+	returned   func(place Message) Message // dereferences the pointer to the reply; nil unless the Context has room for it
+	replyJSON  *jsonEncoding               // of such a reply
+	noFields   bool                        // the payload may be absent
+	protocol   bool                        // the message is a call of the protocol, whose payload is always JSON
+	pointer    bool                        // M is a pointer type
+	ownJSON    bool                        // messages have DecodeJSON
+	strict     bool                        // Options.RejectUnknownFields applies
 	run        Handler
 	answered   func(*Context) // called after the answer of a call has been queued; may be nil
 	rpc        bool           // messages are calls
@@ -226,10 +220,10 @@ func (g *Group) Group() *Group { return &Group{router: g.router, parent: g} }
 
 func (g *Group) group() *Group { return g }
 
-// mustHaveHandler panics if a handler is nil.
-func mustHaveHandler[M Message](handles bool, position string) {
-	if !handles {
-		panic(fmt.Sprintf("router: %s: the handler of %v is nil; it must be a function", position, reflect.TypeFor[M]()))
+// mustHaveHandler panics if a function with the parameters of a handler is nil.
+func mustHaveHandler(handle any, position string) {
+	if v := reflect.ValueOf(handle); v.IsNil() {
+		panic(fmt.Sprintf("router: %s: the handler of %v is nil; it must be a function", position, v.Type().In(1)))
 	}
 }
 
@@ -243,10 +237,9 @@ func appendNonNil[F any](to, fns []F, by string) []F {
 	return append(to, fns...)
 }
 
-// register adds a route. It must be called by On, RPC or Stream, whose caller's position it records.
-func register[M Message](to Registrar, rt *Route) *Route {
-	position := callerPosition(2)
-	name, fields := mustBeMessage[M](position)
+// register adds a route, which has been registered at a position.
+func register(to Registrar, position string, message receivedType, rt *Route) *Route {
+	name, fields := mustBeMessage(message.Type, position)
 	rt.name, rt.position, rt.noFields, rt.parent = name, position, fields == 0, to.group()
 	r := rt.parent.router
 	r.mustNotBeServing("On, RPC or Stream")
@@ -255,89 +248,65 @@ func register[M Message](to Registrar, rt *Route) *Route {
 	if other, ok := r.routes[name]; ok {
 		panic(fmt.Sprintf("router: %q registered at %s and at %s; a type can have only one handler", name, other.position, position))
 	}
-	r.mustSupport(reflect.TypeFor[M](), position)
-	return addRoute[M](r, rt)
+	r.mustSupport(message.Type, position)
+	return addRoute(r, message, rt)
 }
 
-// addRoute sets the fields that depend on M and the defaults, and adds the route to the router.
-func addRoute[M Message](r *Router, rt *Route) *Route {
-	setType[M](rt, r.opts.RejectUnknownFields && !rt.protocol)
+// registerEvent adds the route of an event, which has been registered at a position.
+func registerEvent(to Registrar, position string, message receivedType, run Handler) *Route {
+	return register(to, position, message, &Route{run: run})
+}
+
+// registerCall adds the route of a call, which has been registered at a position.
+func registerCall(to Registrar, position string, message receivedType, reply replyType, run Handler) *Route {
+	name, _ := mustBeMessage(reply.Type, position)
+	to.group().router.mustSupport(reply.Type, position)
+	answer := routeContract{reply: reply.Type, replyType: name}
+	return register(to, position, message, withReply(&Route{rpc: true, concurrent: true, contract: answer, run: run}, message, reply))
+}
+
+// addRoute sets the fields that depend on the message's type and the defaults, and adds the route to
+// the router.
+func addRoute(r *Router, message receivedType, rt *Route) *Route {
+	setType(rt, message, r.opts.RejectUnknownFields && !rt.protocol)
 	if rt.rpc && !rt.stream {
 		rt.timeout = r.opts.Timeouts.Call
 	}
 	rt.maxBytes, rt.action = r.opts.Limits.MaxMessageBytes, r.opts.LimitAction
-	rt.contract.request = reflect.TypeFor[M]()
+	rt.contract.request = message.Type
 	r.routes[rt.name] = rt
 	return rt
 }
 
-// setType sets the fields that depend on M only.
-func setType[M Message](rt *Route, rejectUnknown bool) {
-	rt.value = func(message any) Message { return *message.(*M) }
-	rt.decode, rt.pointer = decoder[M](rejectUnknown)
+// setType sets the fields that depend on the message's type only.
+func setType(rt *Route, message receivedType, strict bool) {
+	rt.message, rt.value, rt.strict = message.Type, message.value, strict
+	rt.pointer = message.Kind() == reflect.Pointer
+	if rt.pointer {
+		rt.ownJSON = decodesItself(message.Type)
+	} else {
+		rt.ownJSON = decodesItself(reflect.PointerTo(message.Type))
+	}
 	switch {
 	case rt.newContext != nil:
-	case isJoined[M]():
-		rt.newContext = newMessageContext[M]
+	case isJoined(message.Type):
+		rt.newContext = message.newContext
 	default:
 		rt.newContext = newContext
 	}
 }
 
-// withReply sets the fields that depend on the Reply of a call, and returns the route.
-func withReply[M, Reply Message](rt *Route) *Route {
-	if isJoined[M]() && isJoined[Reply]() {
-		rt.newContext, rt.returned, rt.replyJSON = newReplyContext[M, Reply], returnedReply[Reply], encodingOf(reflect.TypeFor[Reply]())
+// withReply sets the fields that depend on the reply of a call, and returns the route.
+func withReply(rt *Route, message receivedType, reply replyType) *Route {
+	if isJoined(message.Type) && isJoined(reply.Type) {
+		rt.newContext, rt.returned, rt.replyJSON = reply.newContext, reply.returned, encodingOf(reply.Type)
 	}
 	return rt
 }
 
-// decoder returns Route.decode, and whether M is a pointer type.
-func decoder[M Message](rejectUnknown bool) (decode func(codec Codec, payload []byte, into any) (any, error), pointer bool) {
-	typ := reflect.TypeFor[M]()
-	if typ.Kind() == reflect.Pointer {
-		own := decodesItself(typ)
-		return func(codec Codec, payload []byte, into any) (any, error) {
-			m := messageIn[M](into)
-			*m = reflect.New(typ.Elem()).Interface().(M)
-			if own && codec == nil {
-				if any(*m).(jsonDecoder).DecodeJSON(payload) == nil {
-					return m, nil
-				}
-				*m = reflect.New(typ.Elem()).Interface().(M)
-			}
-			return m, decodePayload(codec, payload, *m, rejectUnknown)
-		}, true
-	}
-	own := decodesItself(reflect.PointerTo(typ))
-	return func(codec Codec, payload []byte, into any) (any, error) {
-		m := messageIn[M](into)
-		if own && codec == nil {
-			if any(m).(jsonDecoder).DecodeJSON(payload) == nil {
-				return m, nil
-			}
-			*m = *new(M)
-		}
-		return m, decodePayload(codec, payload, m, rejectUnknown)
-	}, false
-}
-
-// messageIn returns into, a *M, or a new *M if into is nil.
-func messageIn[M Message](into any) *M {
-	if m, ok := into.(*M); ok {
-		return m
-	}
-	return new(M)
-}
-
-// mustBeMessage panics unless M can be registered. It returns the type's name and its number
-// of fields, or -1 if it is not a struct or a pointer to one.
-func mustBeMessage[M Message](position string) (name string, fields int) {
-	return mustBeMessageType(reflect.TypeFor[M](), position)
-}
-
-// mustBeMessageType is mustBeMessage for a type that implements [Message].
-func mustBeMessageType(typ reflect.Type, position string) (name string, fields int) {
+// mustBeMessage panics unless a type that implements [Message] can be registered. It returns the name
+// of the messages and the number of fields, or -1 if the type is not a struct or a pointer to one.
+func mustBeMessage(typ reflect.Type, position string) (name string, fields int) {
 	var zero Message
 	switch {
 	case typ.Kind() == reflect.Interface:

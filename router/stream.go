@@ -33,21 +33,25 @@ import (
 // Stream panics if M cannot be registered (see [Message]) or if an Item cannot be encoded.
 func Stream[M Message, Item any](to Registrar, handle func(*Context, M) iter.Seq2[Item, error]) *Route {
 	position := callerPosition(1)
-	mustHaveHandler[M](handle != nil, position)
-	mustBeEncodable[Item](to.group().router, position)
-	return register[M](to, &Route{rpc: true, stream: true, concurrent: true, spawn: true, contract: routeContract{item: reflect.TypeFor[Item]()}, run: func(ctx *Context) error {
+	mustHaveHandler(handle, position)
+	return registerStream(to, position, receivedTypeOf[M](), reflect.TypeFor[Item](), func(ctx *Context) error {
 		return sendItems(ctx, handle(ctx, *ctx.message.(*M)))
-	}})
+	})
+}
+
+// registerStream adds the route of a stream, which has been registered at a position.
+func registerStream(to Registrar, position string, message receivedType, item reflect.Type, run Handler) *Route {
+	mustBeEncodable(to.group().router, item, position)
+	return register(to, position, message, &Route{rpc: true, stream: true, concurrent: true, spawn: true, contract: routeContract{item: item}, run: run})
 }
 
 // mustBeEncodable panics unless items of a stream can be encoded in every format of the router.
-func mustBeEncodable[Item any](r *Router, position string) {
-	typ := reflect.TypeFor[Item]()
-	if err := checkEncodable(typ, map[reflect.Type]bool{}); err != nil {
-		panic(fmt.Sprintf("router: %s: items of type %v cannot be encoded as JSON: %v", position, typ, err))
+func mustBeEncodable(r *Router, item reflect.Type, position string) {
+	if err := checkEncodable(item, map[reflect.Type]bool{}); err != nil {
+		panic(fmt.Sprintf("router: %s: items of type %v cannot be encoded as JSON: %v", position, item, err))
 	}
-	if typ.Kind() != reflect.Interface { // the types of such items are not known
-		r.mustSupport(typ, position)
+	if item.Kind() != reflect.Interface { // the types of such items are not known
+		r.mustSupport(item, position)
 	}
 }
 
