@@ -49,7 +49,7 @@ type routeContract struct {
 // is declared, or if the router has begun to serve.
 func Sends[M Message](r *Router) {
 	r.mustNotBeServing("Sends")
-	r.declareSent(reflect.TypeFor[M](), callerPosition(1))
+	r.declareSent(reflect.TypeFor[M](), callerPosition())
 }
 
 // Calls declares that the server calls clients with messages of type M, which they answer with a Reply;
@@ -57,7 +57,7 @@ func Sends[M Message](r *Router) {
 // it. Calls panics as [Sends] does.
 func Calls[M, Reply Message](r *Router) {
 	r.mustNotBeServing("Calls")
-	r.declareCall(reflect.TypeFor[M](), reflect.TypeFor[Reply](), callerPosition(1))
+	r.declareCall(reflect.TypeFor[M](), reflect.TypeFor[Reply](), callerPosition())
 }
 
 // declareCall records a message that clients answer.
@@ -143,6 +143,6 @@ func (rt *Route) Reply(m Message) *Route {
 		panic(fmt.Sprintf("router: Reply of %q with %T; only streams declare a reply, and it must not be nil", rt.name, m))
 	}
 	rt.contract.reply = reflect.TypeOf(m)
-	rt.contract.replyType, _ = mustBeMessage(rt.contract.reply, callerPosition(1))
+	rt.contract.replyType, _ = mustBeMessage(rt.contract.reply, callerPosition())
 	return rt
 }

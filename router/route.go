@@ -29,7 +29,7 @@ type Registrar interface {
 // concurrently for different connections. The client receives an answer only if the handler
 // returns an error. On panics if M cannot be registered: see [Message].
 func On[M Message](to Registrar, handle func(*Context, M) error) *Route {
-	position := callerPosition(1)
+	position := callerPosition()
 	mustHaveHandler(handle, position)
 	return registerEvent(to, position, receivedTypeOf[M](), func(ctx *Context) error {
 		return handle(ctx, *ctx.message.(*M))
@@ -40,7 +40,7 @@ func On[M Message](to Registrar, handle func(*Context, M) error) *Route {
 // handler is called concurrently, also for one connection; see [Route.Serial]. RPC panics if M
 // or Reply cannot be registered: see [Message].
 func RPC[M, Reply Message](to Registrar, handle func(*Context, M) (Reply, error)) *Route {
-	position := callerPosition(1)
+	position := callerPosition()
 	mustHaveHandler(handle, position)
 	return registerCall(to, position, receivedTypeOf[M](), replyTypeOf[M, Reply](), callHandler(handle))
 }
@@ -340,8 +340,8 @@ func mustBeMessage(typ reflect.Type, position string) (name string, fields int) 
 	return name, typ.NumField()
 }
 
-// callerPosition returns file:line of a caller, skip frames above the function that calls it.
-func callerPosition(skip int) string {
-	_, file, line, _ := runtime.Caller(skip + 1)
+// callerPosition returns file:line of the caller of the function that calls it.
+func callerPosition() string {
+	_, file, line, _ := runtime.Caller(2)
 	return fmt.Sprintf("%s:%d", file, line)
 }

@@ -76,7 +76,7 @@ func (n TopicName) Value(wildcard string) string {
 // serve, or if another pattern matches some of the same names and neither is more specific. It
 // must not be called concurrently with itself.
 func Topic(r *Router, pattern string, opts *TopicOptions) {
-	position := callerPosition(1)
+	position := callerPosition()
 	if r == nil {
 		panic(fmt.Sprintf("router: %s: the router of topic pattern %q is nil", position, pattern))
 	}
