@@ -11,17 +11,24 @@ func (c *Conn) cancelCall(ctx *Context, failed *inspectedError, why *callEnd) {
 		return
 	}
 	defer c.release()
-	removed := c.messages.Remove(nil, func(in *incoming) bool { return in.call == ctx })
-	for _, in := range removed {
+	first := c.settleCall(ctx)
+	for _, in := range c.takeWaiting(ctx) {
 		defer c.finishHandling(in.route)
 		defer in.release()
 	}
-	if !c.settleCall(ctx) {
+	if !first {
 		return
 	}
 	ctx.call.end(why)
 	defer c.ws.Wake()
 	c.respondFailed(ctx, failed)
+}
+
+// takeWaiting removes a call that has its answer from the serial queue. It is called after settleCall,
+// and by enqueue for a call that was answered while it was being added to the queue: one of them
+// finds it.
+func (c *Conn) takeWaiting(ctx *Context) []*incoming {
+	return c.messages.Remove(nil, func(in *incoming) bool { return in.call == ctx })
 }
 
 // abort handles the client's request to cancel a call. The call may have been answered meanwhile, so

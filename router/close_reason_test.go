@@ -75,8 +75,9 @@ func TestCloseReason_OfSlowConsumerIsJSON(t *testing.T) {
 		conn := routertest.Dial(t, r)
 		synctest.Wait()
 		conn.Pause()
+		slow := onlyConn(t, r)
 		for range 10 {
-			_ = onlyConn(t, r).Send(Nothing{})
+			_ = slow.Send(Nothing{})
 		}
 		conn.Resume()
 		assert.Equal(t, router.CloseError{Code: 1013, Reason: `{"code":"RESOURCE_EXHAUSTED","message":"client reads too slowly"}`}, conn.Closed())

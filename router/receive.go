@@ -244,10 +244,17 @@ func (c *Conn) enqueue(in *incoming) *inspectedError {
 		c.messages.Enqueue(in, time.Time{})
 		return nil
 	}
-	deadline, _ := in.call.Deadline() // another goroutine may own in after Enqueue
+	ctx := in.call // another goroutine may own in after Enqueue
+	deadline, _ := ctx.Deadline()
 	if !c.messages.Enqueue(in, deadline) {
 		c.finishCall(in.route)
 		return inspect(errDeadline, "").at("deadline")
+	}
+	if ctx.call.isAnswered() {
+		for _, in := range c.takeWaiting(ctx) {
+			c.finishHandling(in.route)
+			in.release()
+		}
 	}
 	return nil
 }
