@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/redistest/anyredis"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
@@ -26,7 +27,7 @@ func (r *records) useClock(t testing.TB, lua, prefix string, c *batchtest.Clock)
 
 // testRecords calls test with each kind of server, or with one of them in the quick tier.
 func testRecords(t *testing.T, test func(*testing.T, goredis.UniversalClient)) {
-	t.Run("one node", func(t *testing.T) { test(t, redistest.Any(t)) })
+	t.Run("one node", func(t *testing.T) { test(t, anyredis.Client(t)) })
 	if !testscale.Pick(false, true) {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/redistest/anyredis"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -88,7 +89,7 @@ func TestCooldown_InvalidArguments(t *testing.T) {
 }
 
 func TestCooldown_LoweredMax(t *testing.T) {
-	client := redistest.Any(t)
+	client := anyredis.Client(t)
 	p := limit.CooldownPolicy{Name: redistest.Prefix(t), Max: 10, Window: time.Minute, Penalty: time.Minute}
 	_, err := redis.NewCooldown(client, p, nil).Consume(t.Context(), limit.Key{"ann"}, 10)
 	require.NoError(t, err)
@@ -99,7 +100,7 @@ func TestCooldown_LoweredMax(t *testing.T) {
 }
 
 func TestCooldown_ResetAllRemovesKeyWithoutParts(t *testing.T) {
-	c := redis.NewCooldown(redistest.Any(t), limit.CooldownPolicy{Name: redistest.Prefix(t), Max: 1, Window: time.Minute, Penalty: time.Minute}, nil)
+	c := redis.NewCooldown(anyredis.Client(t), limit.CooldownPolicy{Name: redistest.Prefix(t), Max: 1, Window: time.Minute, Penalty: time.Minute}, nil)
 	_, err := c.Consume(t.Context(), limit.Key{}, 1)
 	require.NoError(t, err)
 	require.NoError(t, c.ResetAll(t.Context()))

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/redistest/anyredis"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
@@ -69,7 +70,7 @@ func TestLimiter_Contract(t *testing.T) {
 	t.Run("one node", func(t *testing.T) {
 		testscale.FullOnly(t, "TestLimiter_KeepsRandomRules")
 		t.Parallel()
-		testContract(t, redistest.Any(t), 40)
+		testContract(t, anyredis.Client(t), 40)
 	})
 	t.Run("cluster", func(t *testing.T) {
 		testscale.FullOnly(t, "TestLimiter_KeepsRandomRules")
@@ -80,7 +81,7 @@ func TestLimiter_Contract(t *testing.T) {
 
 // TestLimiter_KeepsRandomRules tests a part of the contract on one node.
 func TestLimiter_KeepsRandomRules(t *testing.T) {
-	client := redistest.Any(t)
+	client := anyredis.Client(t)
 	for _, c := range testscale.Sample(limittest.Cases(), 12) {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, harness(t, client)) })
 	}

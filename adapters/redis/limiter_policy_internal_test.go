@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/redistest/anyredis"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 )
@@ -35,7 +36,7 @@ return replies
 `
 	for name, client := range map[string]*goredis.Client{
 		"embedded": goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}),
-		"one node": redistest.Any(t),
+		"one node": anyredis.Client(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(7, 8))
@@ -90,7 +91,7 @@ func randomUnits(rng *rand.Rand) limit.Units {
 }
 
 func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
-	client, c := redistest.Any(t), batchtest.NewClock()
+	client, c := anyredis.Client(t), batchtest.NewClock()
 	l := newTestLimiter(t, client, limit.PerSecond(10).Named("numbers"), c, redistest.Prefix(t))
 	value := func() string { return client.Get(t.Context(), l.prefix+":user:ann").Val() }
 	ann := limit.Key{"user", "ann"}
@@ -118,7 +119,7 @@ func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
 func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
 	for name, client := range map[string]*goredis.Client{
 		"embedded": goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}),
-		"one node": redistest.Any(t),
+		"one node": anyredis.Client(t),
 	} {
 		c := batchtest.NewClock()
 		l := newTestLimiter(t, client, limit.PerSecond(10).Named("block"), c, redistest.Prefix(t))
@@ -156,7 +157,7 @@ func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
 // tokens would otherwise be granted twice.
 func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
 	c := batchtest.NewClock()
-	l := newTestLimiter(t, redistest.Any(t), limit.PerSecond(1).Burst(10).Named("deficit"), c, redistest.Prefix(t))
+	l := newTestLimiter(t, anyredis.Client(t), limit.PerSecond(1).Burst(10).Named("deficit"), c, redistest.Prefix(t))
 	ann := limit.Key{"user", "ann"}
 	for range 2 {
 		d, err := l.Reserve(t.Context(), ann, 10, time.Minute)
@@ -174,7 +175,7 @@ func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
 }
 
 func TestLimiter_SetPolicyNeedsTheSameName(t *testing.T) {
-	client := redistest.Any(t)
+	client := anyredis.Client(t)
 	unnamed := NewLimiter(client, limit.PerHour(5))
 	require.ErrorContains(t, unnamed.SetPolicy(limit.PerHour(6)), "give it a name")
 	require.ErrorContains(t, unnamed.SetPolicy(limit.PerHour(6).Named("x")), "give it a name")

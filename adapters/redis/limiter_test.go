@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/redistest/anyredis"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
@@ -382,7 +383,7 @@ func TestConstructors_InvalidArgumentsPanic(t *testing.T) {
 }
 
 func TestLimiter_BatchOfOneBucketIsAnError(t *testing.T) {
-	client, name := redistest.Any(t), redistest.Prefix(t)+"same"
+	client, name := anyredis.Client(t), redistest.Prefix(t)+"same"
 	both := limit.AllOf(redis.NewLimiter(client, limit.PerHour(5).Named(name)), redis.NewLimiter(client, limit.PerHour(50).Named(name)))
 	_, err := both.Consume(t.Context(), limit.Key{"user", "", "ann"}, 1)
 	require.ErrorContains(t, err, "give the policies of the limiters different names")

@@ -12,14 +12,14 @@ const program = "redis-server"
 // requireRedis skips or fails the test if redis-server cannot run.
 func requireRedis(t testing.TB) {
 	t.Helper()
-	if err := missing(t); err != nil {
+	if err := lookupRequired(t); err != nil {
 		t.Skipf("redistest: %v; install Redis 7.0 or newer to run this test", err)
 	}
 }
 
-// missing returns why redis-server cannot run, or nil. It fails the test if redis-server is
+// lookupRequired returns why redis-server cannot run, or nil. It fails the test if redis-server is
 // required, except on systems that this package does not support.
-func missing(t testing.TB) error {
+func lookupRequired(t testing.TB) error {
 	t.Helper()
 	err := lookup()
 	required := os.Getenv("PENSTOCK_REQUIRE_REDIS") == "1" || os.Getenv("CI") == "true"

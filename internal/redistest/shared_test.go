@@ -5,42 +5,52 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
-func TestAny_FallsBackToMiniredis(t *testing.T) {
+// sharedClient returns the shared client, which must exist.
+func sharedClient(t testing.TB) *redis.Client {
+	client, missing := redistest.Shared(t)
+	require.NoError(t, missing)
+	return client
+}
+
+func TestShared_MissingServerIsReportedOrFails(t *testing.T) {
 	t.Setenv("PATH", "")
 	t.Setenv("REDIS_URL", "")
 	t.Setenv("CI", "")
 	t.Setenv("PENSTOCK_REQUIRE_REDIS", "")
-	assert.NoError(t, redistest.Any(t).Ping(t.Context()).Err())
+	client, missing := redistest.Shared(t)
+	assert.Nil(t, client)
+	assert.Error(t, missing)
 
 	t.Setenv("CI", "true")
-	text := resultOf(t, func(t testing.TB) { redistest.Any(t) })
+	text := resultOf(t, func(t testing.TB) { _, _ = redistest.Shared(t) })
 	assert.True(t, strings.HasPrefix(text, "fail: "), text)
 }
 
-func TestAny_UsesServerAtURL(t *testing.T) {
+func TestShared_UsesServerAtURL(t *testing.T) {
 	server := redistest.Start(t)
 	t.Setenv("REDIS_URL", "redis://"+server.Addr+"/3")
-	require.NoError(t, redistest.Any(t).Set(t.Context(), "key", "value", 0).Err())
+	require.NoError(t, sharedClient(t).Set(t.Context(), "key", "value", 0).Err())
 	keys, err := server.Client(t).InfoMap(t.Context(), "keyspace").Result()
 	require.NoError(t, err)
 	assert.Contains(t, keys["Keyspace"], "db3")
 }
 
-func TestAny_SharesOneServer(t *testing.T) {
+func TestShared_IsOneServer(t *testing.T) {
 	redistest.Start(t) // skips the test without redis-server
 	t.Setenv("REDIS_URL", "")
 	key := redistest.Prefix(t) + "key"
 	t.Run("writes", func(t *testing.T) {
-		require.NoError(t, redistest.Any(t).Set(t.Context(), key, "value", time.Minute).Err())
+		require.NoError(t, sharedClient(t).Set(t.Context(), key, "value", time.Minute).Err())
 	})
 	t.Run("reads", func(t *testing.T) {
-		assert.Equal(t, "value", redistest.Any(t).Get(t.Context(), key).Val())
+		assert.Equal(t, "value", sharedClient(t).Get(t.Context(), key).Val())
 	})
 	assert.NotEqual(t, key, redistest.Prefix(t)+"key")
 }

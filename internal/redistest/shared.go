@@ -6,34 +6,31 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 )
 
-// shared starts the server that [Any] shares. It ends with the test binary.
+// shared starts the server that [Shared] shares. It ends with the test binary.
 var shared = sync.OnceValues(func() (*process, error) {
 	return boot(randomPort, func(port int) []string { return nodeArgs(port, os.TempDir()) })
 })
 
-// Any returns a client for tests that accept any Redis. It connects to the first of these that is
-// available: the server at REDIS_URL, such as redis://localhost:6379/0; a redis-server that all
-// tests of this binary share; miniredis, unless a redis-server is required. Other tests use the
-// same server, so use only keys that begin with [Prefix] and never flush. The client is closed
-// when t ends.
-func Any(t testing.TB) *redis.Client {
+// Shared returns a client of the server at REDIS_URL, such as redis://localhost:6379/0, or else of a
+// redis-server that all tests of this binary share. It returns nil if there is neither and none is
+// required; missing then says why. Other tests use the same server, so use only keys that begin with
+// [Prefix] and never flush. The client is closed when t ends.
+func Shared(t testing.TB) (client *redis.Client, missing error) {
 	t.Helper()
 	if url := os.Getenv("REDIS_URL"); url != "" {
-		return connect(t, url)
+		return connect(t, url), nil
 	}
-	if err := missing(t); err != nil {
-		t.Logf("redistest: %v; this test runs on miniredis instead", err)
-		return closeAfter(t, redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()}))
+	if err := lookupRequired(t); err != nil {
+		return nil, err
 	}
 	server, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return closeAfter(t, redis.NewClient(&redis.Options{Addr: server.addr()}))
+	return closeAfter(t, redis.NewClient(&redis.Options{Addr: server.addr()})), nil
 }
 
 // connect returns a client of the server at url. Its errors never contain url, which may contain
