@@ -223,8 +223,8 @@ func TestRecorder_DropsMessagesThatDiskCannotFollow(t *testing.T) {
 			require.NoError(t, rec.Record(t.Context(), message("SAY")))
 		}
 		assert.Equal(t, recorder.Stats{Dropped: 11}, rec.Stats(), "one failed, ten did not fit")
-		close(blocked)
 		require.NoError(t, os.Mkdir(directory, 0o700))
+		close(blocked)
 		require.NoError(t, rec.Close())
 		assert.Equal(t, recorder.Stats{Recorded: 1 << 16, Dropped: 11}, rec.Stats())
 	})
