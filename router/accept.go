@@ -63,7 +63,6 @@ func rejectBody(w http.ResponseWriter, req *http.Request) error {
 		return nil
 	}
 	// The server must not wait for the rest of the body either.
-	w.Header().Set("Connection", "close")
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // if unsupported, the server's own timeout applies
 	return errors.Errorf(errors.InvalidArgument, "a handshake must not have a body")
 }
@@ -140,8 +139,6 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 		return nil
 	}
 	if err != nil {
-		// The client may take what it sends next for WebSocket frames.
-		w.Header().Set("Connection", "close")
 		return rejectedBy(reasonHandshake, err)
 	}
 	c.ws, c.id = ws, crand.Text()

@@ -67,6 +67,7 @@ func (c *Conn) rejectHandshake(w http.ResponseWriter, req *http.Request, rejecti
 	if r.opts.RejectAfterUpgrade && !malformed && r.rejectAfterUpgrade(w, req, &payload) {
 		return
 	}
+	closeAfterAnswer(w, req)
 	status := httpStatus(payload.Code)
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.FormatInt(retrySeconds(failed.retryAfter), 10))
@@ -74,6 +75,15 @@ func (c *Conn) rejectHandshake(w http.ResponseWriter, req *http.Request, rejecti
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = marshal(w, payload)
+}
+
+// closeAfterAnswer makes the server close the connection of a request that it rejects. A proxy may pass
+// on what follows without another look, and the client may take that for WebSocket frames. In HTTP/2,
+// the connection serves other requests, too.
+func closeAfterAnswer(w http.ResponseWriter, req *http.Request) {
+	if req.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
 }
 
 // expected reports whether a rejection is what a client without valid credentials causes, so that

@@ -78,6 +78,7 @@ func (u *upgrader) WriteHeader(status int) {
 		u.err = u.takeOver()
 	default:
 		maps.Copy(u.ResponseWriter.Header(), u.header)
+		u.ResponseWriter.Header().Set("Connection", "close") // nothing may follow a rejected handshake
 		u.ResponseWriter.WriteHeader(status)
 	}
 }
