@@ -120,8 +120,9 @@ func (c *Conn) Subscribe(topic string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.session(); s != nil {
-		return s.subscribe(topic, sessionTopic{})
+		return s.subscribe(topic, topicGrant{})
 	}
+	c.unmarkOwn(topic)
 	_, err := c.subscribe(topic)
 	return err
 }

@@ -134,9 +134,9 @@ func (c *Context) SubscribeSince(topic string, since broker.Position) (Recovery,
 	if err := c.conn.router.topics.mustHaveHistory(topic); err != nil {
 		return Recovery{}, err
 	}
-	recovery, err := c.conn.subscribeSince(c, topic, since, false)
+	recovery, err := c.conn.subscribeSince(c, topic, joinRequest{since: since})
 	if err == nil {
-		c.conn.addRecoveredTopic(topic, recovery)
+		c.conn.addRecoveredTopic(topic, recovery, false)
 	}
 	c.conn.router.topics.releaseFollower(topic, c.conn)
 	return recovery, err
@@ -150,21 +150,26 @@ func (ts *topics) mustHaveHistory(topic string) error {
 	return errors.Errorf(errors.FailedPrecondition, "topic %q has no history; declare it with TopicOptions.History", topic)
 }
 
-// subscribeSince subscribes a client that has received everything up to since, or that begins now if
-// since is the zero Position. If state is set, a client that begins now, or that cannot receive what it
-// has missed, receives the current state. subscribeSince waits for the store. What the client has
-// missed is held until releaseFollower is called.
-func (c *Conn) subscribeSince(ctx context.Context, topic string, since broker.Position, state bool) (Recovery, error) {
+// A joinRequest says how a client joins a topic with a History.
+type joinRequest struct {
+	since broker.Position // the client has received everything up to it; it begins now if it is zero
+	state bool            // it receives the current state if it begins now, or cannot receive what it has missed
+	grant *topicGrant     // what it may receive; nil is everything
+}
+
+// subscribeSince subscribes a client. It waits for the store. What the client has missed is held until
+// releaseFollower is called.
+func (c *Conn) subscribeSince(ctx context.Context, topic string, req joinRequest) (Recovery, error) {
 	t, f, added, err := c.addFollower(topic)
 	if err != nil {
 		return Recovery{}, err
 	}
 	var result Recovery
 	active := false
-	if state {
-		result, active, err = t.joinState(ctx, f, since)
+	if req.state {
+		result, active, err = t.joinState(ctx, f, req)
 	} else {
-		err = t.history.sequencer.Join(ctx, since, t.maxMissed(c), func(j history.Joined) { result, active = t.activate(f, j) })
+		err = t.history.sequencer.Join(ctx, req.since, t.maxMissed(c), func(j history.Joined) { result, active = t.activate(f, req.grant.withhold(j)) })
 	}
 	switch {
 	case err == nil && active:

@@ -12,6 +12,10 @@ import (
 type connRecovery struct {
 	session atomic.Pointer[session] // nil if there is none; stored only with Conn.mu held
 
+	// Guarded by Conn.mu: the topics to which the client has subscribed by itself before it had a
+	// session. No handler has granted them.
+	ownTopics map[string]struct{}
+
 	// What the followers of the connection hold together. They have different locks.
 	heldMessages, heldBytes atomic.Int64
 }

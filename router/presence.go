@@ -52,8 +52,9 @@ func (c *Conn) Join(topic, info string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.session(); s != nil {
-		return s.subscribe(topic, sessionTopic{Joined: true, Info: info})
+		return s.subscribe(topic, topicGrant{Joined: true, Info: info})
 	}
+	c.unmarkOwn(topic)
 	t, err := c.addSubscription(topic, false)
 	if err == nil {
 		c.router.topics.join(t, c, info)

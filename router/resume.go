@@ -215,7 +215,7 @@ func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) *session {
 }
 
 // begin adds the topics in the stored record, and stores it again if it lacks others.
-func (s *session) begin(stored map[string]sessionTopic) {
+func (s *session) begin(stored map[string]topicGrant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := len(s.record.Topics) > 0

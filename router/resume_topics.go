@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 )
 
@@ -17,7 +18,8 @@ type topicToResume struct {
 	subscribeRequest
 
 	pattern *topicPattern
-	record  *sessionTopic // nil if it is not in the record
+	record  *topicGrant // nil if it is not in the record
+	limit   *topicGrant // what the client may receive; nil is everything
 	result  resumedTopic
 	later   bool // it is subscribed, and announced when its position is known
 }
@@ -75,10 +77,20 @@ func (s *session) authorize(ctx *Context, t *topicToResume) {
 			return err
 		}
 		if t.record != nil && t.pattern.opts.Authorize == nil {
-			return nil // a handler has decided
+			t.limitToRecord() // a handler has decided
+			return nil
 		}
 		return t.pattern.authorize(ctx, t.Topic)
 	})
+}
+
+// limitToRecord makes the client receive no more than a handler has granted. The members of a topic
+// are for clients that TopicOptions.Authorize permits to subscribe.
+func (t *topicToResume) limitToRecord() {
+	t.limit = t.record
+	t.Presence, t.State = false, t.State && t.record.State
+	since := t.record.position(broker.Position{Epoch: t.Epoch, Offset: t.Offset})
+	t.Epoch, t.Offset = since.Epoch, since.Offset
 }
 
 // try sets the error of a topic if f returns one.
@@ -133,7 +145,7 @@ func (s *session) join(ctx context.Context, t *topicToResume) error {
 	if err := s.restore(t); err != nil {
 		return err
 	}
-	reply, err := s.conn.subscribeAuthorized(ctx, t.pattern, t.subscribeRequest)
+	reply, err := s.conn.subscribeAuthorized(ctx, t.pattern, t.subscribeRequest, t.limit)
 	switch {
 	case err == nil:
 		t.result.subscribeReply = reply

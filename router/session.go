@@ -270,11 +270,11 @@ func (r *Router) supersedeOther(connID, sessionID string) {
 	})
 }
 
-// takeTopics copies the topics of the session that the connection had before, or its subscriptions if
-// it had none: until then, it is unknown which of them handlers have made.
+// takeTopics copies the topics of the session that the connection had before, or the subscriptions that
+// handlers have made if it had none.
 func (s *session) takeTopics(subscribed []*topic, before *session) {
 	if s.record.Topics == nil {
-		s.record.Topics = map[string]sessionTopic{}
+		s.record.Topics = map[string]topicGrant{}
 	}
 	s.unannounced = map[string]struct{}{}
 	if before != nil {
@@ -282,8 +282,13 @@ func (s *session) takeTopics(subscribed []*topic, before *session) {
 		maps.Copy(s.record.Topics, before.topics())
 		return
 	}
+	recovery := s.conn.recoveryState()
 	for _, t := range subscribed {
+		if _, own := recovery.ownTopics[t.name]; own {
+			continue
+		}
 		s.unannounced[t.name] = struct{}{}
-		s.record.Topics[t.name] = t.sessionTopic(s.conn)
+		s.record.Topics[t.name] = t.topicGrant(s.conn)
 	}
+	recovery.ownTopics = nil
 }

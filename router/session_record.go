@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -11,26 +12,81 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/history"
 )
 
 // A sessionRecord is what all nodes know about a session: JSON in the broker.ValueStore. It does not
 // contain the token.
 type sessionRecord struct {
-	Secret     []byte                  `json:"secret"`            // SHA-256 of the secret in the token
-	Previous   []byte                  `json:"previous,omitzero"` // that of the previous one, until the client has the new one
-	ConnID     string                  `json:"connId"`            // of the connection to which the session belongs
-	Generation uint64                  `json:"generation"`        // of the connections that the session has had; 1 is the first
-	TenantID   string                  `json:"tenantId,omitzero"`
-	UserID     string                  `json:"userId,omitzero"`
-	ExpiresAt  int64                   `json:"expiresAt,omitzero"` // of the identity, in milliseconds since 1970; 0 is never
-	Topics     map[string]sessionTopic `json:"topics,omitzero"`    // to which handlers have subscribed the connection
+	Secret     []byte                `json:"secret"`            // SHA-256 of the secret in the token
+	Previous   []byte                `json:"previous,omitzero"` // that of the previous one, until the client has the new one
+	ConnID     string                `json:"connId"`            // of the connection to which the session belongs
+	Generation uint64                `json:"generation"`        // of the connections that the session has had; 1 is the first
+	TenantID   string                `json:"tenantId,omitzero"`
+	UserID     string                `json:"userId,omitzero"`
+	ExpiresAt  int64                 `json:"expiresAt,omitzero"` // of the identity, in milliseconds since 1970; 0 is never
+	Topics     map[string]topicGrant `json:"topics,omitzero"`    // that handlers have granted
 }
 
-// A sessionTopic is a subscription that a handler has made.
-type sessionTopic struct {
+// A topicGrant is what a handler permits with a subscription: a client that resumes gets no more, unless
+// TopicOptions.Authorize permits more.
+type topicGrant struct {
 	Joined bool   `json:"joined,omitzero"` // by Conn.Join
 	Info   string `json:"info,omitzero"`   // of the member
+
+	// Of a topic with a History: the client may read what follows this position, which is empty until it
+	// is known, and with State the current state, too.
+	Epoch  string `json:"epoch,omitzero"`
+	Offset uint64 `json:"offset,omitzero"`
+	State  bool   `json:"state,omitzero"`
+}
+
+// add returns a grant that permits what either of two permits. The info of the first is kept, unless it
+// is empty.
+func (g topicGrant) add(other topicGrant) topicGrant {
+	g.Joined, g.State = g.Joined || other.Joined, g.State || other.State
+	g.Info = cmp.Or(g.Info, other.Info)
+	switch {
+	case g.Epoch == "":
+		g.Epoch, g.Offset = other.Epoch, other.Offset
+	case g.Epoch == other.Epoch: // of two epochs, the earlier grant permits all of the later one
+		g.Offset = min(g.Offset, other.Offset)
+	}
+	return g
+}
+
+// position returns what a client that has received everything up to since may read: what follows the
+// result, or nothing that exists already if it is the zero Position.
+func (g topicGrant) position(since broker.Position) broker.Position {
+	switch {
+	case g.Epoch == "":
+		return broker.Position{}
+	case since.Epoch == g.Epoch:
+		since.Offset = max(since.Offset, g.Offset)
+	}
+	return since
+}
+
+// withhold removes from what a client would receive when it joins what it may not read: publications
+// that are not newer than the grant. One of a later epoch is newer.
+func (g *topicGrant) withhold(j history.Joined) history.Joined {
+	if g == nil || j.State {
+		return j
+	}
+	old := 0
+	for _, p := range j.Publications {
+		if p.Position.Offset > g.Offset || p.Position.Epoch == j.Position.Epoch && p.Position.Epoch != g.Epoch {
+			break
+		}
+		old++
+	}
+	if j.Publications = j.Publications[old:]; old > 0 && j.Position.Epoch != g.Epoch {
+		// Some may be of an epoch between the two, so it is unknown what the client has missed.
+		j.Recovered, j.Publications = false, nil
+	}
+	return j
 }
 
 // sessionKey returns the key of a record in the store.

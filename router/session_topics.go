@@ -1,7 +1,6 @@
 package router
 
 import (
-	"cmp"
 	"maps"
 
 	"github.com/penstock-go/penstock/broker"
@@ -11,7 +10,7 @@ import (
 // the client of them. The methods must be called with Conn.mu held, unless they say otherwise.
 
 // subscribe is Conn.Subscribe, or Conn.Join.
-func (s *session) subscribe(topic string, t sessionTopic) error {
+func (s *session) subscribe(topic string, t topicGrant) error {
 	c := s.conn
 	subscribed := c.topics.find(topic) != nil
 	silent := s.announced && !subscribed && c.router.topics.retains(topic) // until announce makes it a follower
@@ -29,14 +28,25 @@ func (s *session) subscribe(topic string, t sessionTopic) error {
 	return nil
 }
 
-// addTopic adds a topic to the record. Joining again keeps the info, unless that is empty.
-func (s *session) addTopic(topic string, t sessionTopic) {
+// addTopic adds a grant to the record.
+func (s *session) addTopic(topic string, t topicGrant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, ok := s.record.Topics[topic]
-	t = sessionTopic{before.Joined || t.Joined, cmp.Or(before.Info, t.Info)}
+	t = before.add(t)
 	if !ok || t != before {
 		s.record.Topics[topic] = t
+		s.changed()
+	}
+}
+
+// setPosition sets the position from which a client may read, which is unknown when a handler
+// subscribes it. It needs no other lock.
+func (s *session) setPosition(topic string, at broker.Position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before, ok := s.record.Topics[topic]; ok && before.Epoch == "" {
+		s.record.Topics[topic] = before.add(topicGrant{Epoch: at.Epoch, Offset: at.Offset})
 		s.changed()
 	}
 }
@@ -53,18 +63,40 @@ func (s *session) removeTopic(topic string) {
 }
 
 // topics returns a copy of the topics in the record. It needs no lock.
-func (s *session) topics() map[string]sessionTopic {
+func (s *session) topics() map[string]topicGrant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.record.Topics)
 }
 
-// sessionTopic returns how a connection is subscribed to the topic.
-func (t *topic) sessionTopic(c *Conn) sessionTopic {
+// markOwn notes that the client has subscribed to a topic by itself. A session notes what handlers
+// grant instead. It acquires Conn.mu.
+func (c *Conn) markOwn(topic string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session() != nil || c.topics.find(topic) == nil {
+		return
+	}
+	r := c.recoveryState()
+	if r.ownTopics == nil {
+		r.ownTopics = map[string]struct{}{}
+	}
+	r.ownTopics[topic] = struct{}{}
+}
+
+// unmarkOwn notes that the client is no longer subscribed, or that a handler subscribes it.
+func (c *Conn) unmarkOwn(topic string) {
+	if r := c.recovery.Load(); r != nil {
+		delete(r.ownTopics, topic)
+	}
+}
+
+// topicGrant returns what a handler has granted that has subscribed a connection to the topic.
+func (t *topic) topicGrant(c *Conn) topicGrant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	m, joined := t.presence.localMember(c)
-	return sessionTopic{joined && !t.pattern.opts.Presence || m.Info != "", m.Info}
+	return topicGrant{Joined: joined && !t.pattern.opts.Presence || m.Info != "", Info: m.Info}
 }
 
 // announce notifies the client of a new subscription. On a topic with a History, the client becomes a
@@ -97,6 +129,9 @@ func (t *topic) announceFollower(f *follower, at broker.Position) {
 	}
 	t.follow(f)
 	f.held = nil // there is no answer to wait for
+	if s := f.conn.session(); s != nil {
+		s.setPosition(t.name, at)
+	}
 	f.send(encodeProtocol(f.conn.codec(), announcedTopic{t.name, at.Epoch, at.Offset}))
 }
 
@@ -142,19 +177,20 @@ func (s *session) announceEnd(topic string) {
 	}
 }
 
-// addRecoveredTopic adds a topic that SubscribeSince or SubscribeState has subscribed, and notifies the client before
-// it receives what it has missed. It acquires Conn.mu.
-func (c *Conn) addRecoveredTopic(topic string, recovery Recovery) {
-	if c.session() == nil {
+// addRecoveredTopic adds a topic that SubscribeSince or, with state set, SubscribeState has subscribed, and
+// notifies the client before it receives what it has missed. It acquires Conn.mu.
+func (c *Conn) addRecoveredTopic(topic string, recovery Recovery, state bool) {
+	if c.recovery.Load() == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.unmarkOwn(topic)
 	s := c.session()
 	if s == nil || c.topics.find(topic) == nil {
 		return
 	}
-	s.addTopic(topic, sessionTopic{})
+	s.addTopic(topic, topicGrant{Epoch: recovery.Position.Epoch, Offset: recovery.Position.Offset, State: state})
 	if !s.announced {
 		s.unannounced[topic] = struct{}{}
 	} else {

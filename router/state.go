@@ -61,9 +61,9 @@ func (c *Context) SubscribeState(topic string) (Recovery, error) {
 	if err := c.conn.router.topics.mustHaveHistory(topic); err != nil {
 		return Recovery{}, err
 	}
-	recovery, err := c.conn.subscribeSince(c, topic, broker.Position{}, true)
+	recovery, err := c.conn.subscribeSince(c, topic, joinRequest{state: true})
 	if err == nil {
-		c.conn.addRecoveredTopic(topic, recovery)
+		c.conn.addRecoveredTopic(topic, recovery, true)
 	}
 	c.conn.router.topics.releaseFollower(topic, c.conn)
 	return recovery, err
@@ -73,6 +73,7 @@ func (c *Context) SubscribeState(topic string) (Recovery, error) {
 type stateJoin struct {
 	topic *topic
 	f     *follower
+	grant *topicGrant
 
 	frames  []*wsconn.Frame // the state
 	result  Recovery
@@ -83,11 +84,11 @@ type stateJoin struct {
 // joinState makes a subscriber a follower, and holds what it has missed since a position or, if it
 // cannot receive that or has no position, the current state. It reports false if the subscriber has
 // unsubscribed or has asked again meanwhile.
-func (t *topic) joinState(ctx context.Context, f *follower, since broker.Position) (Recovery, bool, error) {
-	j := &stateJoin{topic: t, f: f}
+func (t *topic) joinState(ctx context.Context, f *follower, req joinRequest) (Recovery, bool, error) {
+	j := &stateJoin{topic: t, f: f, grant: req.grant}
 	defer j.release()
-	err := t.history.sequencer.JoinState(ctx, since, t.maxMissed(f.conn), j.prepare, j.activate)
-	if j.tooMuch && since.Epoch != "" {
+	err := t.history.sequencer.JoinState(ctx, req.since, t.maxMissed(f.conn), j.prepare, j.activate)
+	if j.tooMuch && req.since.Epoch != "" {
 		j.tooMuch = false
 		err = t.history.sequencer.JoinState(ctx, broker.Position{}, 0, j.prepare, j.activate)
 		j.result.Recovered = false
@@ -124,6 +125,7 @@ func (j *stateJoin) activate(joined history.Joined) {
 	if !t.history.isJoining(f) {
 		return
 	}
+	joined = j.grant.withhold(joined)
 	keys, frames := len(j.frames), j.frames
 	j.frames = nil // holdMissed takes or releases them
 	if j.tooMuch = !t.holdMissed(f, frames, joined.Publications); j.tooMuch {

@@ -83,7 +83,7 @@ func (ts *topics) handleSubscribe(ctx *Context, m subscribeRequest) (subscribeRe
 	if err := p.authorize(ctx, m.Topic); err != nil {
 		return subscribeReply{}, err
 	}
-	return ctx.conn.subscribeAuthorized(ctx, p, m)
+	return ctx.conn.subscribeAuthorized(ctx, p, m, nil)
 }
 
 // authorize returns an error unless the client may subscribe to a topic of the pattern.
@@ -101,12 +101,14 @@ func (p *topicPattern) authorize(ctx *Context, topic string) error {
 }
 
 // subscribeAuthorized subscribes a client to a topic of pattern p. It waits for the store if the
-// client asks for positions. Nothing about the topic is sent before topics.release and
-// topics.releaseFollower are called.
-func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m subscribeRequest) (subscribeReply, error) {
+// client asks for positions. If there is a grant, the client receives no more than that. Nothing about
+// the topic is sent before topics.release and topics.releaseFollower are called.
+func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m subscribeRequest, grant *topicGrant) (subscribeReply, error) {
 	reply := subscribeReply{Topic: m.Topic}
+	own := c.router.resumes() && !c.Subscribed(m.Topic)
 	if p.opts.History.enabled() && (m.Positions || m.State || m.Epoch != "") {
-		result, err := c.subscribeSince(ctx, m.Topic, broker.Position{Epoch: m.Epoch, Offset: m.Offset}, m.State)
+		since := broker.Position{Epoch: m.Epoch, Offset: m.Offset}
+		result, err := c.subscribeSince(ctx, m.Topic, joinRequest{since, m.State, grant})
 		if err != nil {
 			return subscribeReply{}, err
 		}
@@ -114,6 +116,9 @@ func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m subsc
 	}
 	var err error
 	reply.Members, err = c.subscribeClient(m.Topic, m.Presence && p.opts.Presence, reply.recoveryReply != nil)
+	if err == nil && own {
+		c.markOwn(m.Topic)
+	}
 	return reply, err
 }
 
@@ -140,6 +145,7 @@ func (c *Conn) unsubscribe(topic string) {
 	if s := c.session(); s != nil {
 		s.removeTopic(topic)
 	}
+	c.unmarkOwn(topic)
 	if t := c.topics.find(topic); t != nil {
 		c.topics.remove(t)
 		c.router.topics.remove(t, c)
