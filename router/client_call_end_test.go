@@ -178,6 +178,7 @@ func TestClientCall_ForeignAndDuplicateAnswersAreDropped(t *testing.T) {
 		other, _ := dialConn(t, r)
 		yes := func(id string) string { return answer(id, "CONFIRMED", `{"yes":true}`) }
 		client.SendText(yes("$ws:1")) // guessed before there is a call
+		synctest.Wait()
 		done := confirm(t.Context(), c)
 		client.Next()
 		for _, id := range []string{"$ws:", "$ws:01", "$ws:+1", "$ws:1 ", "$ws:0", "$ws:2", "$ws:18446744073709551617", "$ws:1x"} {
