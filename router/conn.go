@@ -18,8 +18,11 @@ type Conn struct {
 	router *Router
 	ws     *wsconn.Conn
 	format format // of payloads; a publication reads only ws and format
-	id     string
-	ip     netip.Addr
+
+	revocations atomic.Uint32 // how often Revoke was called for the user: subscriptions compare it. Here it needs no space
+
+	id string
+	ip netip.Addr
 
 	identity atomic.Pointer[connIdentity] // nil for the zero Identity; stored only under registry.mu once the connection is open
 

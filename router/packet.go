@@ -16,6 +16,7 @@ const (
 	packetUserDisconnect               // tenant, user, status code as a varint, and the reason
 	packetFormats                      // a published message in several formats
 	packetExcept                       // a connection ID, and a packetMessage or packetFormats that this connection does not receive
+	packetUserRevoke                   // tenant, user, the previous and the new sequence as varints, and the topic or pattern
 	packetSessionSuperseded            // the IDs of a connection and of its session, which another connection has resumed
 )
 

@@ -3,6 +3,7 @@ package router
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -67,6 +68,7 @@ func (r *Router) handleResume(ctx *Context, m resumeRequest) (reply resumeReply,
 	if err := m.validate(r.opts.Limits.Topics); err != nil {
 		return resumeReply{}, err
 	}
+	revocations := c.revocations.Load() // before the list is read
 	claim, err := r.claimSession(ctx, m.Token)
 	if err != nil {
 		return resumeReply{}, err
@@ -75,7 +77,7 @@ func (r *Router) handleResume(ctx *Context, m resumeRequest) (reply resumeReply,
 	if claim.owner != c.id {
 		r.supersedeOther(claim.owner, claim.id)
 	}
-	reply.Topics = s.resumeTopics(ctx, m.Topics, claim.record)
+	reply.Topics = s.resumeTopics(ctx, m.Topics, claim, revocations)
 	if err := ctx.Err(); err != nil {
 		return resumeReply{}, err
 	}
@@ -102,6 +104,10 @@ type sessionClaim struct {
 	token   string // the new one
 	record  sessionRecord
 	version uint64
+
+	revoked revocationList      // of the user
+	dropped map[string]struct{} // topics, by OnResume
+	ended   []string            // topics that have left the record
 }
 
 // errOwnSession rejects a client that resumes the session which its connection has.
@@ -125,16 +131,48 @@ func (r *Router) claimSession(ctx *Context, token string) (*sessionClaim, error)
 	if err := rec.permits(presented, ctx.Identity(), time.Now()); err != nil {
 		return nil, err
 	}
-	if r.opts.Resume.OnResume != nil {
-		if err := r.opts.Resume.OnResume(ctx, ResumedSession{ConnID: rec.ConnID, Topics: rec.topicNames()}); err != nil {
-			return nil, err
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
+	claim := &sessionClaim{id: id, owner: rec.ConnID, record: rec, version: version, dropped: map[string]struct{}{}}
+	if claim.revoked, _, err = r.loadRevocations(ctx, ctx.Identity().user()); err != nil {
+		return nil, storeUnavailable(err)
+	}
+	if err := claim.narrow(); err != nil {
+		return nil, err
+	}
+	if err := claim.callOnResume(ctx); err != nil {
+		return nil, err
+	}
+	return claim, claim.take(ctx, presented)
+}
+
+// callOnResume asks the application, which can drop topics.
+func (k *sessionClaim) callOnResume(ctx *Context) error {
+	onResume := ctx.conn.router.opts.Resume.OnResume
+	if onResume == nil {
+		return nil
+	}
+	if err := onResume(ctx, ResumedSession{k.record.ConnID, k.record.topicNames(), k.dropped}); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// narrow removes from the record the topics to which the user has lost access, or that OnResume has
+// dropped.
+func (k *sessionClaim) narrow() error {
+	topics, endsSession := k.revoked.since(k.record.Revocations)
+	if endsSession {
+		return errSessionEnded
+	}
+	k.record.Revocations = max(k.record.Revocations, k.revoked.Sequence)
+	k.record.Topics = maps.Clone(k.record.Topics)
+	for name := range k.record.Topics {
+		_, ended := k.dropped[name]
+		if ended || slices.ContainsFunc(topics, func(t topicMatcher) bool { return t.matches(name) }) {
+			delete(k.record.Topics, name)
+			k.ended = append(k.ended, name)
 		}
 	}
-	claim := &sessionClaim{id: id, owner: rec.ConnID, record: rec, version: version}
-	return claim, claim.take(ctx, presented)
+	return nil
 }
 
 // claimAttempts bounds how often a claim begins again because the previous connection has stored the
@@ -150,6 +188,9 @@ func (k *sessionClaim) take(ctx *Context, presented []byte) error {
 	unavailable := error(errConcurrentResume)
 	for range claimAttempts {
 		k.record = loaded
+		if err := k.narrow(); err != nil {
+			return err
+		}
 		k.record.Secret, k.record.Previous = hash, presented
 		k.record.ConnID = ctx.conn.id
 		k.record.Generation++
@@ -204,7 +245,8 @@ func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.session()
-	s := &session{conn: c, id: claim.id, token: claim.token, record: claim.record, version: claim.version, unacknowledged: ctx.correlationID}
+	s := &session{conn: c, id: claim.id, token: claim.token, record: claim.record, version: claim.version, unacknowledged: ctx.correlationID,
+		revocationsOf: userKey{claim.record.TenantID, claim.record.UserID}}
 	s.record.Topics = nil
 	c.adoptSession(s)
 	if before != nil {

@@ -156,7 +156,7 @@ func (m *resumeModel) end() {
 	synctest.Wait()
 	m.t.Logf("a connection of %v ends; owner %v, ends the session %v", c.session, c.session.owner == c, ends)
 	if s := c.session; s.owner == c {
-		s.lost, s.ended = time.Now(), ends
+		s.lost, s.ended = time.Now(), s.ended || ends
 		s.doubt = s.doubt || !m.works(c.node)
 	}
 }
@@ -168,11 +168,14 @@ func (m *resumeModel) disconnect(c *modelClient) error {
 	synctest.Wait()
 	for _, s := range m.sessions {
 		o := s.owner
-		if s.user != c.session.user || !s.lost.IsZero() || m.isOpen(o) {
-			continue
+		switch {
+		case s.user != c.session.user || s.user == "":
+		case !s.lost.IsZero(), m.isOpen(o): // its client is away, or its node has missed the packet
+			s.ended = s.ended || err == nil
+		default:
+			s.lost, s.ended = time.Now(), true
+			s.doubt = s.doubt || err != nil && !m.works(o.node)
 		}
-		s.lost, s.ended = time.Now(), true
-		s.doubt = s.doubt || !m.works(o.node)
 	}
 	return err
 }

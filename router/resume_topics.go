@@ -26,12 +26,18 @@ type topicToResume struct {
 
 // resumeTopics subscribes the connection to the topics of the client and of the record, and returns a
 // result for each. Topics of the record that cannot be subscribed leave it.
-func (s *session) resumeTopics(ctx *Context, presented []subscribeRequest, rec sessionRecord) []resumedTopic {
-	topics := s.topicsToResume(presented, rec)
+func (s *session) resumeTopics(ctx *Context, presented []subscribeRequest, claim *sessionClaim, revocations uint32) []resumedTopic {
+	topics := s.topicsToResume(presented, claim)
 	for _, t := range topics {
-		s.authorize(ctx, t)
+		if t.result.Error == nil {
+			s.authorize(ctx, t)
+		}
 	}
 	s.joinAll(ctx, topics)
+	for s.conn.revocations.Load() != revocations {
+		revocations = s.conn.revocations.Load()
+		s.withdraw(ctx, topics)
+	}
 	m := ctx.message.(*resumeRequest)
 	results := make([]resumedTopic, len(topics))
 	for i, t := range topics {
@@ -43,8 +49,38 @@ func (s *session) resumeTopics(ctx *Context, presented []subscribeRequest, rec s
 	return results
 }
 
-// topicsToResume returns the presented topics, and then the others of the record in order.
-func (s *session) topicsToResume(presented []subscribeRequest, rec sessionRecord) []*topicToResume {
+// withdraw ends subscriptions to which the user has lost access since the record was read.
+func (s *session) withdraw(ctx *Context, topics []*topicToResume) {
+	c := s.conn
+	s.mu.Lock()
+	s.mustCatchUp = true
+	s.mu.Unlock()
+	if err := s.catchUp(ctx); err != nil {
+		// The client comes back, and then the list is read first.
+		c.Close(StatusTryAgainLater, transportReason(int(StatusTryAgainLater), "the session cannot be read at the moment"))
+		return
+	}
+	granted := s.topics()
+	for _, t := range topics {
+		if t.result.Error != nil && !t.later {
+			continue
+		}
+		s.try(ctx, t, "Authorize", func() error {
+			if _, ok := granted[t.Topic]; t.record != nil && !ok {
+				return errRevoked
+			}
+			if t.pattern.opts.Authorize == nil {
+				return nil
+			}
+			return t.pattern.authorize(ctx, t.Topic)
+		})
+	}
+}
+
+// topicsToResume returns the presented topics, then the others of the record in order, and those to
+// which the client has lost access.
+func (s *session) topicsToResume(presented []subscribeRequest, claim *sessionClaim) []*topicToResume {
+	rec := claim.record
 	var topics []*topicToResume
 	known := map[string]bool{}
 	add := func(m subscribeRequest) {
@@ -65,6 +101,13 @@ func (s *session) topicsToResume(presented []subscribeRequest, rec sessionRecord
 	}
 	for _, name := range rec.topicNames() {
 		add(subscribeRequest{Topic: name})
+	}
+	for _, name := range claim.ended {
+		if !known[name] {
+			payload := publicPayload(errRevoked)
+			topics = append(topics, &topicToResume{subscribeRequest: subscribeRequest{Topic: name}, result: resumedTopic{subscribeReply{Topic: name}, &payload}})
+			known[name] = true
+		}
 	}
 	return topics
 }

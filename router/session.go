@@ -34,6 +34,10 @@ type session struct {
 	discarded      bool      // the record must be deleted
 	over           bool      // nothing is stored any more
 
+	// The user whose revocationList the session follows, and whether it may have missed a change.
+	revocationsOf userKey
+	mustCatchUp   bool
+
 	// See session_save.go.
 	dirty, saving bool
 	backoff       time.Duration
@@ -79,7 +83,7 @@ func (c *Conn) storeFirst(ctx context.Context, s *session) (stored bool) {
 			c.dropSession(s)
 		}
 	}()
-	return s.saveFirst(ctx)
+	return s.catchUp(ctx) == nil && s.saveFirst(ctx)
 }
 
 // beginSession returns the connection's session. A new one is not stored yet.

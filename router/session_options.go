@@ -36,7 +36,14 @@ type ResumeOptions struct {
 type ResumedSession struct {
 	ConnID string   // of the previous connection
 	Topics []string // to which handlers had subscribed it, sorted
+
+	dropped map[string]struct{}
 }
+
+// Drop ends what a handler has granted: the session continues without the topic, unless the client
+// presents it and TopicOptions.Authorize permits it. Drop must be called by OnResume, before it returns.
+// It has no effect on a topic that the session does not have.
+func (s ResumedSession) Drop(topic string) { s.dropped[topic] = struct{}{} }
 
 // minResumeWithin bounds how often the records of sessions are stored.
 const minResumeWithin = time.Second

@@ -20,14 +20,15 @@ import (
 // A sessionRecord is what all nodes know about a session: JSON in the broker.ValueStore. It does not
 // contain the token.
 type sessionRecord struct {
-	Secret     []byte                `json:"secret"`            // SHA-256 of the secret in the token
-	Previous   []byte                `json:"previous,omitzero"` // that of the previous one, until the client has the new one
-	ConnID     string                `json:"connId"`            // of the connection to which the session belongs
-	Generation uint64                `json:"generation"`        // of the connections that the session has had; 1 is the first
-	TenantID   string                `json:"tenantId,omitzero"`
-	UserID     string                `json:"userId,omitzero"`
-	ExpiresAt  int64                 `json:"expiresAt,omitzero"` // of the identity, in milliseconds since 1970; 0 is never
-	Topics     map[string]topicGrant `json:"topics,omitzero"`    // that handlers have granted
+	Secret      []byte                `json:"secret"`            // SHA-256 of the secret in the token
+	Previous    []byte                `json:"previous,omitzero"` // that of the previous one, until the client has the new one
+	ConnID      string                `json:"connId"`            // of the connection to which the session belongs
+	Generation  uint64                `json:"generation"`        // of the connections that the session has had; 1 is the first
+	TenantID    string                `json:"tenantId,omitzero"`
+	UserID      string                `json:"userId,omitzero"`
+	Revocations uint64                `json:"revocations,omitzero"` // the Sequence of the revocationList that has been applied
+	ExpiresAt   int64                 `json:"expiresAt,omitzero"`   // of the identity, in milliseconds since 1970; 0 is never
+	Topics      map[string]topicGrant `json:"topics,omitzero"`      // that handlers have granted
 }
 
 // A topicGrant is what a handler permits with a subscription: a client that resumes gets no more, unless

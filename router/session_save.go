@@ -46,7 +46,7 @@ func (s *session) startSaving() {
 func (s *session) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dirty = true
+	s.dirty, s.mustCatchUp = true, true
 	if !s.saving {
 		s.startSaving()
 	}
@@ -67,18 +67,32 @@ func (s *session) saveAll() {
 }
 
 func (s *session) saveOnce() (again bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
+	defer cancel()
+	if s.followsRevocations() {
+		if err := s.catchUp(ctx); err != nil {
+			return s.finishWrite(sessionWrite{}, 0, err)
+		}
+	}
 	w, ok := s.nextWrite()
 	if !ok {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
-	defer cancel()
 	version, err := s.write(ctx, w)
 	again = s.finishWrite(w, version, err)
 	if err == errTakenOver { //nolint:errorlint // never wrapped
 		s.supersede()
 	}
 	return again
+}
+
+// followsRevocations reports whether the session must catch up with the revocations of its user before
+// it is stored. After the connection has been closed, the next one does.
+func (s *session) followsRevocations() bool {
+	user := s.conn.Identity().user()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return (s.mustCatchUp || s.revocationsOf != user) && s.until.IsZero() && !s.over
 }
 
 // saveFirst stores the record of a new session, whose saving is set. It reports whether it could.

@@ -79,11 +79,18 @@ func (ts *topics) handleSubscribe(ctx *Context, m subscribeRequest) (subscribeRe
 	if err := checkTopic(m.Topic); err != nil {
 		return subscribeReply{}, err
 	}
-	p := ts.patternOf(m.Topic)
-	if err := p.authorize(ctx, m.Topic); err != nil {
-		return subscribeReply{}, err
+	p, c := ts.patternOf(m.Topic), ctx.conn
+	for {
+		before := c.revocations.Load()
+		if err := p.authorize(ctx, m.Topic); err != nil {
+			return subscribeReply{}, err
+		}
+		reply, err := c.subscribeAuthorized(ctx, p, m, nil)
+		if err != nil || c.revocations.Load() == before {
+			return reply, err
+		}
+		c.unsubscribeClient(m.Topic) // the user may have lost the access while Authorize was running
 	}
-	return ctx.conn.subscribeAuthorized(ctx, p, m, nil)
 }
 
 // authorize returns an error unless the client may subscribe to a topic of the pattern.

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"encoding/binary"
 	"time"
 )
@@ -32,20 +33,30 @@ func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode
 }
 
 // DisconnectUser closes all connections of a user, on all nodes, as [Conn.Close] does, ends their
-// sessions, and returns the number of those on this node. A session whose connection has been lost
-// remains until its time is up, for a client that Options.Authenticate accepts as the same user. Clients may connect again; to prevent that, make
-// Options.Authenticate reject them first. Other nodes are notified at most once; a loss is
-// reported to Options.OnMessagesLost with the topic "". DisconnectUser does nothing for the empty
-// userID. It returns the error of Options.Broker.
+// sessions, also those of clients that are away, and returns the number of connections on this node.
+// Clients may connect again; to prevent that, make Options.Authenticate reject them first. DisconnectUser
+// does nothing for the empty userID.
+//
+// It returns the error of Options.Broker: sessions may then have remained, or connections on other nodes,
+// so call it again. Other nodes are notified at most once. If one misses that, which
+// Options.OnMessagesLost reports with the topic "", connections with a session are closed within a third
+// of Resume.Within, and others remain.
 func (r *Router) DisconnectUser(tenantID, userID string, code StatusCode, reason string) (connsOnThisNode int, err error) {
 	if userID == "" {
 		return 0, nil
 	}
 	user := userKey{tenantID, userID}
-	return r.disconnect(user, code, reason), r.publishToNodes(func() []byte {
+	connsOnThisNode = r.disconnect(user, code, reason) // even if the store does not answer
+	ctx, cancel := context.WithTimeout(context.Background(), revocationTimeout)
+	defer cancel()
+	_, err = r.storeRevocation(ctx, user, func(l *revocationList, seq uint64) { l.Sessions, l.Topics = seq, nil })
+	if r.resumes() {
+		r.disconnect(user, code, reason) // those that have resumed meanwhile
+	}
+	return connsOnThisNode, joinErrors(err, r.publishToNodes(func() []byte {
 		packet := binary.AppendUvarint(userPacket(packetUserDisconnect, user), uint64(code))
 		return append(packet, reason...)
-	})
+	}))
 }
 
 // disconnect closes the connections of a user on this node.
@@ -92,6 +103,8 @@ func (r *Router) receiveUserPacket(packet []byte) {
 	switch packet[0] {
 	case packetUserMessage:
 		r.receiveUserMessage(user, rest)
+	case packetUserRevoke:
+		r.receiveRevocation(user, rest)
 	case packetUserDisconnect:
 		if code, n := binary.Uvarint(rest); n > 0 && code <= maxStatusCode {
 			r.disconnect(user, StatusCode(code), string(rest[n:]))

@@ -1,0 +1,135 @@
+package router
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// This file ends the access of users to topics. revocations.go stores it for sessions whose clients are
+// away, and resume.go and session_save.go read that.
+
+// Revoke ends the access of a user to a topic, or to all topics that match a pattern in the syntax of
+// [Topic]: on all nodes, the user's connections are unsubscribed, whether a handler or the client has
+// subscribed them, and sessions that the user resumes later do not bring the topic back. Clients that
+// know the protocol are notified with $ws:unsubscribed. What is granted afterwards is not affected.
+//
+// Revoke does not prevent new subscriptions: before the call, change what TopicOptions.Authorize and
+// handlers decide by. Authorize is asked again for a subscription during which Revoke is called; a
+// handler that has asked before, and subscribes afterwards, grants access again.
+//
+// An error means that the access may not have ended everywhere: call Revoke again. It then has the code
+// INVALID_ARGUMENT if userID is empty or topic is no name and no pattern, or it is that of
+// Options.Broker, which cannot be reached. Another node is notified at most once. If it misses that,
+// which Options.OnMessagesLost reports with the topic "", connections with a session are unsubscribed
+// within a third of Resume.Within, and others stay subscribed.
+func (r *Router) Revoke(ctx context.Context, tenantID, userID, topic string) error {
+	if err := checkTopic(topic); err != nil {
+		return err
+	}
+	if userID == "" {
+		return errors.Errorf(errors.InvalidArgument, "the user ID is empty; connections without a user have no access to revoke")
+	}
+	user, matcher := userKey{tenantID, userID}, newTopicMatcher(topic)
+	r.revokeLocal(user, revocation{}, matcher) // even if the store does not answer
+	stored, err := r.storeRevocation(ctx, user, func(l *revocationList, seq uint64) { l.Topics[topic] = seq })
+	r.revokeLocal(user, stored, matcher)
+	return joinErrors(err, r.publishToNodes(func() []byte {
+		packet := binary.AppendUvarint(userPacket(packetUserRevoke, user), stored.previous)
+		return append(binary.AppendUvarint(packet, stored.seq), topic...)
+	}))
+}
+
+// A revocation is a change of a user's revocationList. It is zero if that is unknown.
+type revocation struct{ previous, seq uint64 }
+
+// receiveRevocation handles the rest of a packet of Revoke.
+func (r *Router) receiveRevocation(user userKey, rest []byte) {
+	previous, n := binary.Uvarint(rest)
+	if n <= 0 {
+		return
+	}
+	seq, m := binary.Uvarint(rest[n:])
+	if m <= 0 {
+		return
+	}
+	if topic := string(rest[n+m:]); checkTopic(topic) == nil {
+		r.revokeLocal(user, revocation{previous, seq}, newTopicMatcher(topic))
+	}
+}
+
+// revokeLocal ends the access of the user's connections on this node.
+func (r *Router) revokeLocal(user userKey, change revocation, topics topicMatcher) {
+	for _, c := range r.conns.ofUser(user) {
+		c.mu.Lock()
+		c.revoke(topics)
+		if s := c.session(); s != nil {
+			s.follow(change)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// revoke ends the subscriptions to topics. It must be called with c.mu held.
+func (c *Conn) revoke(topics topicMatcher) {
+	// Subscriptions that are being made compare the number before and after.
+	c.revocations.Add(1)
+	for _, t := range slices.Clone(c.topics.all()) {
+		if !topics.matches(t.name) {
+			continue
+		}
+		if c.greeted.Load() {
+			_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{t.name})) // fails only if the connection is closed
+		}
+		c.unsubscribe(t.name)
+	}
+	if s := c.session(); s != nil {
+		s.removeTopics(topics)
+	}
+}
+
+// follow notes that a change of the revocationList has been applied, unless an earlier one was missed:
+// then the list is read when the record is stored next.
+func (s *session) follow(change revocation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if change.previous == 0 || s.record.Revocations == change.previous {
+		s.record.Revocations = max(s.record.Revocations, change.seq)
+		s.changed()
+	}
+}
+
+// removeTopics removes topics from the record.
+func (s *session) removeTopics(topics topicMatcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.record.Topics {
+		if topics.matches(name) {
+			delete(s.record.Topics, name)
+			s.changed()
+		}
+	}
+}
+
+// A topicMatcher matches a name, or the names that a pattern matches.
+type topicMatcher struct {
+	name    string
+	pattern patternNode // empty if the name is no pattern
+}
+
+func newTopicMatcher(topic string) topicMatcher {
+	m := topicMatcher{name: topic}
+	if segments, err := parsePattern(topic); err == nil {
+		m.pattern.add(&topicPattern{segments: segments})
+	}
+	return m
+}
+
+func (m *topicMatcher) matches(name string) bool {
+	return m.name == name || m.pattern.match(name) != nil
+}
+
+// errRevoked is the result of a resumed topic to which the client has lost access.
+var errRevoked = &errors.Error{Code: errors.PermissionDenied, Message: "the access to this topic has ended"}
