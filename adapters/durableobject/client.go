@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/keyname"
 )
 
 // maxReplyBytes bounds a reply of the Worker. Its largest has 64 numbers.
@@ -25,6 +26,7 @@ type Client struct {
 	http   *http.Client
 	host   string
 	header http.Header
+	prefix string // of all keys: the namespace
 
 	limitURL, blockURL, semaphoreURL *url.URL
 }
@@ -35,6 +37,11 @@ type Options struct {
 	// says. If nil, a client with HTTP/1.1 is used: it closes the connection of a request that
 	// failed, so a dead connection does not delay further requests.
 	HTTPClient *http.Client
+
+	// Namespace separates applications, or copies of one such as production and staging, that share a
+	// Worker: its limiters and semaphores share nothing with those of another one, or of none. It has
+	// up to 64 letters, digits, dots, hyphens and underscores.
+	Namespace string
 }
 
 // NewClient returns a client of the Worker at baseURL, such as
@@ -70,6 +77,12 @@ func NewClient(baseURL, secret string, options *Options) *Client {
 	given := newHTTPClient()
 	if options != nil && options.HTTPClient != nil {
 		given = options.HTTPClient
+	}
+	if options != nil && options.Namespace != "" {
+		if err := keyname.CheckNamespace(options.Namespace); err != nil {
+			panic("durableobject: Options.Namespace: " + err.Error())
+		}
+		c.prefix = "{" + options.Namespace + "}" // no other part of a key contains braces
 	}
 	withoutRedirects := *given
 	withoutRedirects.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -76,7 +76,7 @@ func NewLimiter(client *Client, policy limit.Policy) *Limiter {
 	l := &Limiter{
 		client: client,
 		name:   policy.Name,
-		prefix: keyname.ASCII(keyname.OfPolicy(policy)),
+		prefix: client.prefix + keyname.ASCII(keyname.OfPolicy(policy)),
 		seed:   maphash.MakeSeed(),
 		now:    func() time.Duration { return time.Since(epoch) },
 	}

@@ -369,3 +369,27 @@ func TestLimiter_KeysOfAnyBytesAreSeparate(t *testing.T) {
 		assert.EqualValues(t, 8, consume(t, l, key, 1).Remaining, "%q", key)
 	}
 }
+
+// TestClient_NamespacesAreSeparate has a policy without a namespace whose keys would otherwise be those
+// of a namespace.
+func TestClient_NamespacesAreSeparate(t *testing.T) {
+	s := startServer(t)
+	withNamespace := func(name string) *durableobject.Client {
+		return durableobject.NewClient(s.URL, s.Secret, &durableobject.Options{Namespace: name})
+	}
+	for client, key := range map[*durableobject.Client]limit.Key{
+		withNamespace("shop"):         {"ann"},
+		withNamespace("shop-staging"): {"ann"},
+		newClient(s):                  {"ann"},
+	} {
+		l, permits := durableobject.NewLimiter(client, limit.PerHour(3).Named("calls")), durableobject.NewSemaphore(client, "calls", 1)
+		assert.EqualValues(t, 0, consume(t, l, key, 3).Remaining)
+		permit, err := permits.Acquire(t.Context(), key)
+		require.NoError(t, err)
+		assert.NotNil(t, permit.Release)
+	}
+	other := durableobject.NewLimiter(newClient(s), limit.PerHour(3).Named("shop"))
+	assert.True(t, consume(t, other, limit.Key{"calls", "ann"}, 3).Allowed)
+	assert.PanicsWithValue(t, `durableobject: Options.Namespace: the namespace is "a b"; it must have 1 to 64 letters, digits, dots, hyphens and underscores`,
+		func() { withNamespace("a b") })
+}

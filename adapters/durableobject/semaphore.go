@@ -69,7 +69,7 @@ func NewSemaphore(client *Client, name string, permits int64) *Semaphore {
 	case permits < 1:
 		panic(fmt.Sprintf("durableobject: NewSemaphore with %d permits; it must be at least 1", permits))
 	}
-	s := &Semaphore{client: client, prefix: keyname.ASCII(name), permits: permits, lease: lease.Time}
+	s := &Semaphore{client: client, prefix: client.prefix + keyname.ASCII(name), permits: permits, lease: lease.Time}
 	s.calls = batch.New("durableobject: semaphore", s.exec, true)
 	return s
 }

@@ -21,7 +21,7 @@ import (
 //
 // Topics are channels named penstock:topic:<topic>, on a Cluster
 // penstock:{<partition>}:topic:<topic>, where a topic's name decides the partition, and the
-// partitions are spread evenly over the slots.
+// partitions are spread evenly over the slots. [WithNamespace] and databases above 0 change the beginning.
 type Broker struct {
 	engine *engine
 	broker *cluster.Broker

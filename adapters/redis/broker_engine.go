@@ -39,6 +39,7 @@ import (
 // An engine carries the messages of brokers.
 type engine struct {
 	client  goredis.UniversalClient
+	prefix  string                 // begins the names of keys and channels; without a colon
 	cluster *goredis.ClusterClient // nil without a Cluster
 	tags    []string               // of the partitions, on a Cluster: what their hash tags contain
 }
@@ -48,7 +49,8 @@ type engine struct {
 const connections = 2
 
 func newEngine(client goredis.UniversalClient) *engine {
-	e := &engine{client: client}
+	client, prefix, _ := unwrap(client)
+	e := &engine{client: client, prefix: prefix}
 	if c, ok := client.(*goredis.ClusterClient); ok {
 		e.cluster, e.tags = c, partitionTags()
 	}
@@ -67,7 +69,7 @@ func (e *engine) Channel(kind cluster.Kind, name string) cluster.Channel {
 }
 
 func (e *engine) channelIn(partition int, kind cluster.Kind, name string) cluster.Channel {
-	prefix := "penstock:"
+	prefix := e.prefix + ":"
 	if e.cluster != nil {
 		prefix += "{" + e.tags[partition] + "}:"
 	}

@@ -59,10 +59,15 @@ var _ outbound.Budget = (*Budget)(nil)
 // nothing to Redis.
 //
 // It panics if client is nil, if an option is invalid, or if client may talk to several nodes
-// and prefix has no hash tag such as "{mybot}:". The hash tag keeps all keys on one node.
+// and prefix has no hash tag such as "{mybot}:". The hash tag keeps all keys on one node. Only the
+// namespace of [WithNamespace], if there is one, precedes the prefix.
 func NewBudget(client goredis.UniversalClient, prefix string, opts *outbound.BudgetOptions) *Budget {
 	if client == nil {
 		panic("redis: NewBudget with a nil client; pass a go-redis client")
+	}
+	client, namespace, isDefault := unwrap(client)
+	if !isDefault {
+		prefix = namespace + ":" + prefix
 	}
 	if _, oneNode := client.(*goredis.Client); !oneNode && !hasHashTag(prefix) {
 		panic(fmt.Sprintf("redis: NewBudget with prefix %q and a %T; it must have a hash tag, such as \"{mybot}:\"", prefix, client))

@@ -73,7 +73,7 @@ func (s *historySession) keyOf(kind cluster.Kind, name string) (partition int, k
 	if s.engine.cluster != nil {
 		tag = s.engine.tags[partition]
 	}
-	return partition, keyname.Join("penstock:{"+tag+"}:"+string(kind), []string{name})
+	return partition, keyname.Join(s.engine.prefix+":{"+tag+"}:"+string(kind), []string{name})
 }
 
 // keysOf returns the names for a topic.

@@ -78,6 +78,7 @@ func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 	if client == nil {
 		panic("redis: NewLimiter needs a client")
 	}
+	client, prefix, _ := unwrap(client)
 	_, oneNode := client.(*goredis.Client)
 	epoch := time.Now()
 	l := &Limiter{
@@ -85,7 +86,7 @@ func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 		consumeOne:  newScript(limiterBucketLua + limiterConsumeOneLua),
 		consumeMany: newScript(limiterBucketLua + limiterConsumeManyLua),
 		name:        policy.Name,
-		prefix:      keyname.Join("penstock:limit", []string{keyname.OfPolicy(policy)}),
+		prefix:      keyname.Join(prefix+":limit", []string{keyname.OfPolicy(policy)}),
 		oneNode:     oneNode,
 		seed:        maphash.MakeSeed(),
 		now:         func() time.Duration { return time.Since(epoch) },

@@ -68,12 +68,13 @@ func newRecords(client goredis.UniversalClient, kind, policyName, lua string, ma
 	if client == nil {
 		panic("redis: a " + kind + " needs a client")
 	}
+	client, prefix, _ := unwrap(client)
 	epoch := time.Now()
 	name := "redis: " + kind
 	return records{
 		name:   name,
 		client: client,
-		prefix: keyname.Join("penstock:"+kind, []string{policyName}),
+		prefix: keyname.Join(prefix+":"+kind, []string{policyName}),
 		max:    maximum,
 		args:   args,
 		seed:   maphash.MakeSeed(),

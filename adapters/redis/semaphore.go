@@ -50,7 +50,8 @@ func NewSemaphore(client goredis.UniversalClient, name string, permits int64) *S
 	case permits < 1:
 		panic(fmt.Sprintf("redis: NewSemaphore with %d permits; it must be at least 1", permits))
 	}
-	s := &Semaphore{client: client, prefix: keyname.Join("penstock:semaphore", []string{name}), permits: permits, lease: lease.Time}
+	client, prefix, _ := unwrap(client)
+	s := &Semaphore{client: client, prefix: keyname.Join(prefix+":semaphore", []string{name}), permits: permits, lease: lease.Time}
 	s.calls = newScriptBatcher("redis: semaphore", client, newScript(semaphoreAcquireLua), 2)
 	return s
 }
