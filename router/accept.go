@@ -20,18 +20,21 @@ import (
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.build()
 	c := &Conn{router: r, ip: r.opts.TrustedProxies.ClientIP(req)}
-	if rejection := r.checkRequest(w, req); rejection != nil {
-		c.rejectHandshake(w, req, rejection)
-		return
-	}
-	if rejection := r.conns.acquireAddress(c.ip); rejection != nil {
-		c.rejectHandshake(w, req, rejection)
-		return
-	}
 	var rejection *handshakeRejection
+	c.address, rejection = r.conns.chargeHandshake(c.ip, r.sinceStart(time.Now()))
+	if rejection == nil {
+		rejection = r.checkRequest(w, req)
+	}
+	if rejection == nil {
+		rejection = r.conns.acquireAddress(c)
+	}
+	if rejection != nil {
+		c.rejectHandshake(w, req, rejection)
+		return
+	}
 	defer func() { // even if Authenticate calls runtime.Goexit or the ResponseWriter panics
 		if c.ws == nil {
-			r.conns.releaseAddress(c.ip)
+			r.conns.releaseAddress(c.address)
 		}
 		if rejection != nil {
 			c.rejectHandshake(w, req, rejection)

@@ -294,7 +294,7 @@ func TestRouteTimeout_PanicsOnMistakes(t *testing.T) {
 // TestAbort_TenThousandOpenCallsOverSocket aborts calls in random order while others are answered.
 func TestAbort_TenThousandOpenCallsOverSocket(t *testing.T) {
 	calls := testscale.Pick(1000, 10_000)
-	r := router.New(discardLogs(router.Options{Limits: router.Limits{Concurrency: calls, QueueMessages: calls}}))
+	r := router.New(discardLogs(router.Options{Limits: withoutRates(router.Limits{Concurrency: calls, QueueMessages: calls})}))
 	var started, returned atomic.Int64
 	router.RPC(r, func(ctx *router.Context, _ Block) (Blocked, error) {
 		started.Add(1)

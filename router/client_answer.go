@@ -26,7 +26,7 @@ const (
 // answerClientCall hands an answer over to the call that waits for it. It reports false if there is
 // none: the answer is late or a duplicate, or no call had its ID. Otherwise the caller of the call owns in.
 func (c *Conn) answerClientCall(in *incoming) bool {
-	calls := c.clientCalls.Load()
+	calls := c.extra().clientCalls.Load()
 	if calls == nil {
 		return false
 	}

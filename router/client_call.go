@@ -128,10 +128,11 @@ func (c *Conn) endOfWait(ctx context.Context) error {
 
 // beginClientCall adds a call, unless too many have no answer.
 func (c *Conn) beginClientCall() (*clientCall, error) {
-	if c.clientCalls.Load() == nil {
-		c.clientCalls.CompareAndSwap(nil, new(clientCalls))
+	extra := c.ownExtra()
+	if extra.clientCalls.Load() == nil {
+		extra.clientCalls.CompareAndSwap(nil, new(clientCalls))
 	}
-	calls := c.clientCalls.Load()
+	calls := extra.clientCalls.Load()
 	calls.mu.Lock()
 	defer calls.mu.Unlock()
 	if n, limit := len(calls.waiting)+1, c.router.opts.Limits.ClientCalls; n > limit {
@@ -166,7 +167,7 @@ func (c *Conn) sendCall(ctx context.Context, call *clientCall, m Message, start 
 // endClientCall removes a call whose caller stops waiting. If the answer has
 // arrived before, it returns that.
 func (c *Conn) endClientCall(call *clientCall) *incoming {
-	if c.clientCalls.Load().remove(call.id) == nil {
+	if c.extra().clientCalls.Load().remove(call.id) == nil {
 		return <-call.answer
 	}
 	return nil

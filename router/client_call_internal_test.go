@@ -30,5 +30,5 @@ func TestClientCalls_AnswerAndEndOfWaitSettleOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, c.endClientCall(ended))
 	assert.False(t, c.answerClientCall(answer("$ws:2")), "late")
-	assert.Nil(t, c.clientCalls.Load().waiting, "without calls there is no map")
+	assert.Nil(t, c.extra().clientCalls.Load().waiting, "without calls there is no map")
 }

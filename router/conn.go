@@ -44,14 +44,42 @@ type Conn struct {
 
 	deadlinePlace int32 // in the deadlineQueue, which guards it
 
-	clientCalls atomic.Pointer[clientCalls]  // nil until the first Call
-	values      atomic.Pointer[connValues]   // nil until the first Set
-	recovery    atomic.Pointer[connRecovery] // nil until the client asks for positions or a session
+	rate    rateBucket // Limits.MessagesPerConn
+	address *address   // read-only; nil if the client's address is unknown
+	extras  atomic.Pointer[connExtras]
 
 	number uint64 // in the order in which the router has accepted its connections; read-only
 
 	mu     sync.Mutex     // also held to change identity
 	topics *subscriptions // nil until the first
+}
+
+// connExtras are what few connections need.
+type connExtras struct {
+	clientCalls atomic.Pointer[clientCalls]  // nil until the first Call
+	values      atomic.Pointer[connValues]   // nil until the first Set
+	recovery    atomic.Pointer[connRecovery] // nil until the client asks for positions or a session
+}
+
+// noExtras is that of all connections that have none. It is only read.
+//
+//nolint:gochecknoglobals // never changed
+var noExtras connExtras
+
+// extra returns what the connection has, to be read.
+func (c *Conn) extra() *connExtras {
+	if x := c.extras.Load(); x != nil {
+		return x
+	}
+	return &noExtras
+}
+
+// ownExtra returns what the connection has, to be changed.
+func (c *Conn) ownExtra() *connExtras {
+	if c.extras.Load() == nil {
+		c.extras.CompareAndSwap(nil, new(connExtras))
+	}
+	return c.extras.Load()
 }
 
 // ID returns the connection's identifier. It is random, and unique across nodes.

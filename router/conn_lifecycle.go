@@ -239,7 +239,7 @@ func (c *Conn) release() {
 // releaseSlot reports the end of the connection and releases its slots in the registry and its
 // use of the pool, even if OnClose, an observer or the Logger calls runtime.Goexit.
 func (c *Conn) releaseSlot() {
-	defer c.router.conns.releaseAddress(c.ip)
+	defer c.router.conns.releaseAddress(c.address)
 	defer c.router.conns.releaseUser(c.Identity())
 	defer c.messages.Config.Pool.Release()
 	code, _ := c.ws.Status()

@@ -20,7 +20,7 @@ type connValues map[any]any
 func (c *Conn) Set(key, value any) {
 	mustBeKey("Set", key)
 	for {
-		old := c.values.Load()
+		old := c.extra().values.Load()
 		var values connValues
 		if old != nil {
 			values = maps.Clone(*old)
@@ -35,7 +35,7 @@ func (c *Conn) Set(key, value any) {
 		default:
 			values[key] = value
 		}
-		if c.values.CompareAndSwap(old, &values) {
+		if c.ownExtra().values.CompareAndSwap(old, &values) {
 			return
 		}
 	}
@@ -45,7 +45,7 @@ func (c *Conn) Set(key, value any) {
 // comparable.
 func (c *Conn) Get(key any) any {
 	mustBeKey("Get", key)
-	values := c.values.Load()
+	values := c.extra().values.Load()
 	if values == nil {
 		return nil
 	}

@@ -22,11 +22,12 @@ type connRecovery struct {
 
 // recoveryState returns the connection's connRecovery, and creates it if there is none.
 func (c *Conn) recoveryState() *connRecovery {
-	if r := c.recovery.Load(); r != nil {
+	if r := c.extra().recovery.Load(); r != nil {
 		return r
 	}
-	c.recovery.CompareAndSwap(nil, new(connRecovery))
-	return c.recovery.Load()
+	extra := c.ownExtra()
+	extra.recovery.CompareAndSwap(nil, new(connRecovery))
+	return extra.recovery.Load()
 }
 
 // hold adds frames to what is held, and reports whether all of it is within the limits.

@@ -71,3 +71,10 @@ func newTestServer(t *testing.T, r *router.Router) *httptest.Server {
 	t.Cleanup(server.Close)
 	return server
 }
+
+// withoutRates is for tests with more messages and connections than the defaults permit one client.
+func withoutRates(l router.Limits) router.Limits {
+	unlimited := router.Rate{PerSecond: router.Unlimited}
+	l.ConnsPerIP, l.HandshakesPerIP, l.MessagesPerConn, l.MessagesPerIP = router.Unlimited, unlimited, unlimited, unlimited
+	return l
+}

@@ -39,26 +39,43 @@ func (r *Router) refreshIdentity(ctx *Context, m authenticateAgain) (authenticat
 	if m.Token == "" {
 		return authenticated{}, errors.InvalidField("token", "must not be empty")
 	}
+	if err := ctx.conn.chargeAuth(); err != nil {
+		return authenticated{}, err
+	}
 	id, err := r.opts.Authenticate(ctx.authenticationRequest(m.Token))
 	if err == nil {
 		err = ctx.Err() // the call has been answered, so its result must not take effect
 	}
+	if err == nil {
+		err = ctx.conn.changeIdentity(id, id.mayReplace)
+	}
 	if err != nil {
+		if isRetryable(err) { // it says nothing about the token
+			ctx.conn.refundAuth()
+		} else {
+			ctx.delayFailedAuth()
+		}
 		return authenticated{}, err
 	}
-	if err := ctx.conn.changeIdentity(id, id.mayReplace); err != nil {
-		return authenticated{}, err
-	}
+	ctx.conn.refundAuth()
 	if id.ExpiresAt.IsZero() {
 		return authenticated{}, nil
 	}
 	return authenticated{max(1, id.remaining(time.Now()).Milliseconds())}, nil
 }
 
+func isRetryable(err error) bool {
+	e, ok := asType[*errors.Error](err)
+	return ok && e != nil && e.Retryable()
+}
+
 // mayReplace returns an error if a client may not replace its current identity by id.
 func (id Identity) mayReplace(current Identity) error {
-	if current.UserID != "" && current.user() != id.user() {
+	switch {
+	case current.UserID != "" && current.user() != id.user():
 		return errors.Errorf(errors.PermissionDenied, "the token is of another user; connect again to change the user")
+	case current.TenantID != "" && current.TenantID != id.TenantID: // it would keep the topics of the tenant
+		return errors.Errorf(errors.PermissionDenied, "the token is of another tenant; connect again to change the tenant")
 	}
 	return nil
 }

@@ -182,7 +182,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Limits bound the resources that clients can use. A zero field means its default. Every node
+// Limits bound the resources that clients can use. A zero field means its default, and the number
+// [Unlimited] no limit. Every node
 // counts for itself; ratelimit.Connections of package middleware/ratelimit bounds the connections
 // of a user or an address on all nodes.
 type Limits struct {
@@ -191,7 +192,7 @@ type Limits struct {
 	Concurrency     int   // calls of one connection whose handlers have not returned; 64
 	ClientCalls     int   // calls to one client ([Call]) that have no answer; 64
 	Conns           int   // connections of all clients on this node; unlimited
-	ConnsPerIP      int   // connections of one IPv4 address or one IPv6 /64 network on this node; unlimited
+	ConnsPerIP      int   // connections of one address on this node; 1000
 	ConnsPerUser    int   // connections of one user on this node; unlimited
 	QueueBytes      int   // in the send queue of one connection; 1 MiB
 	QueueMessages   int   // in the send queue of one connection; 1024
@@ -203,6 +204,15 @@ type Limits struct {
 	// limit is exceeded by at most one message per connection.
 	InboundBytes      int64 // of one connection; 1 MiB
 	InboundBytesTotal int64 // of all connections; 64 MiB
+
+	// Rates that no ordinary application reaches, for servers on which it sets none with UseIngress,
+	// which follows them. An address is an IPv4 address or an IPv6 /64 network, as TrustedProxies says:
+	// behind a proxy that is not trusted, all clients have one address. Unlimited disables a rate, as
+	// in Rate{PerSecond: Unlimited}.
+	HandshakesPerIP  Rate // requests of an address; 100 per second, 2000 at once
+	MessagesPerConn  Rate // of any type, by one connection; 1000 per second, 10,000 at once
+	MessagesPerIP    Rate // by all connections of an address; 10,000 per second, 50,000 at once
+	FailedAuthsPerIP Rate // $ws:auth messages of an address that Options.Authenticate has rejected; 1 per second, 60 at once
 }
 
 // Timeouts bound how long operations take. A zero field means its default.
@@ -236,13 +246,17 @@ func (o *Options) withDefaults() Options {
 	setDefault("Limits.Concurrency", &l.Concurrency, 64)
 	setDefault("Limits.ClientCalls", &l.ClientCalls, 64)
 	setDefault("Limits.Conns", &l.Conns, 0)
-	setDefault("Limits.ConnsPerIP", &l.ConnsPerIP, 0)
+	setDefault("Limits.ConnsPerIP", &l.ConnsPerIP, 1000)
 	setDefault("Limits.ConnsPerUser", &l.ConnsPerUser, 0)
 	setDefault("Limits.QueueBytes", &l.QueueBytes, 1<<20)
 	setDefault("Limits.QueueMessages", &l.QueueMessages, 1024)
 	setDefault("Limits.Topics", &l.Topics, 1000)
 	setDefault("Limits.InboundBytes", &l.InboundBytes, 1<<20)
 	setDefault("Limits.InboundBytesTotal", &l.InboundBytesTotal, 64<<20)
+	l.HandshakesPerIP = l.HandshakesPerIP.withDefault("HandshakesPerIP", Rate{100, 2000})
+	l.MessagesPerConn = l.MessagesPerConn.withDefault("MessagesPerConn", Rate{1000, 10_000})
+	l.MessagesPerIP = l.MessagesPerIP.withDefault("MessagesPerIP", Rate{10_000, 50_000})
+	l.FailedAuthsPerIP = l.FailedAuthsPerIP.withDefault("FailedAuthsPerIP", Rate{1, 60})
 	setDefault("Timeouts.Call", &t.Call, 30*time.Second)
 	setDefault("Timeouts.Message", &t.Message, 10*time.Second)
 	setDefault("Timeouts.Write", &t.Write, 10*time.Second)

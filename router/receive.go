@@ -67,7 +67,11 @@ func (c *Conn) receive(msg wsconn.Message) {
 	}()
 	headErr := in.readHead(c.router.routes)
 	c.beginCall(in, headErr)
-	c.runIngress(in, &failed)
+	if rejection := c.chargeMessage(in.At); rejection != nil {
+		failed = limitError(*rejection).at("ingress")
+	} else {
+		c.runIngress(in, &failed)
+	}
 	failed = c.admit(in, headErr, failed)
 }
 

@@ -20,10 +20,10 @@ type registry struct {
 	mu     sync.RWMutex
 	conns  map[string]*Conn
 	byUser map[userKey][]*Conn
-	total  int                  // slots in use: open connections and pending requests
-	added  uint64               // connections since the start
-	perIP  map[netip.Prefix]int // slots in use by network
-	users  map[userKey]int      // slots in use by user
+	total  int    // slots in use: open connections and pending requests
+	added  uint64 // connections since the start
+	perIP  map[netip.Prefix]*address
+	users  map[userKey]int // slots in use by user
 
 	draining bool          // no slot can be acquired
 	drained  chan struct{} // closed once draining is set and total is 0
@@ -36,7 +36,7 @@ func (g *registry) init(limits Limits) {
 	g.limits = limits
 	g.conns = map[string]*Conn{}
 	g.byUser = map[userKey][]*Conn{}
-	g.perIP = map[netip.Prefix]int{}
+	g.perIP = map[netip.Prefix]*address{}
 	g.users = map[userKey]int{}
 	g.drained = make(chan struct{})
 }
@@ -53,8 +53,43 @@ func (g *registry) startDraining() []*Conn {
 	return g.list()
 }
 
-// acquireAddress acquires a slot for a request from ip, or returns a rejection.
-func (g *registry) acquireAddress(ip netip.Addr) *handshakeRejection {
+// chargeHandshake charges a request to its address, which it returns, or returns a rejection. The
+// address is nil if ip is unknown.
+func (g *registry) chargeHandshake(ip netip.Addr, now time.Duration) (*address, *handshakeRejection) {
+	if !ip.IsValid() {
+		return nil, nil
+	}
+	a := g.addressOf(ipprefix.Of(ip), now)
+	if rejection := a.handshakes.take(g.limits.HandshakesPerIP, now, 1, "HandshakesPerIP"); rejection != nil {
+		return a, rejectedByLimit(*rejection)
+	}
+	return a, nil
+}
+
+// addressOf returns what the node counts for a network. A new one replaces idle ones, so these do not
+// accumulate.
+func (g *registry) addressOf(network netip.Prefix, now time.Duration) *address {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if a := g.perIP[network]; a != nil {
+		return a
+	}
+	looked := 0
+	for other, a := range g.perIP {
+		if a.isIdle(now) {
+			delete(g.perIP, other)
+		}
+		if looked++; looked == 4 {
+			break
+		}
+	}
+	a := new(address)
+	g.perIP[network] = a
+	return a
+}
+
+// acquireAddress acquires a slot for the request of a connection, or returns a rejection.
+func (g *registry) acquireAddress(c *Conn) *handshakeRejection {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.draining {
@@ -63,23 +98,28 @@ func (g *registry) acquireAddress(ip netip.Addr) *handshakeRejection {
 	if rejection := checkConnLimit(g.total+1, g.limits.Conns); rejection != nil {
 		return rejection
 	}
-	if ip.IsValid() {
-		network := ipprefix.Of(ip)
-		if rejection := checkConnLimit(g.perIP[network]+1, g.limits.ConnsPerIP); rejection != nil {
+	if c.address != nil {
+		network := ipprefix.Of(c.ip)
+		if current := g.perIP[network]; current != nil {
+			c.address = current
+		} else {
+			g.perIP[network] = c.address // it was idle meanwhile
+		}
+		if rejection := checkConnLimit(c.address.conns+1, g.limits.ConnsPerIP); rejection != nil {
 			return rejection
 		}
-		g.perIP[network]++
+		c.address.conns++
 	}
 	g.total++
 	return nil
 }
 
 // releaseAddress releases the slot of acquireAddress.
-func (g *registry) releaseAddress(ip netip.Addr) {
+func (g *registry) releaseAddress(a *address) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if ip.IsValid() {
-		decrement(g.perIP, ipprefix.Of(ip))
+	if a != nil {
+		a.conns--
 	}
 	if g.total--; g.total == 0 && g.draining {
 		close(g.drained)

@@ -30,6 +30,7 @@ type Router struct {
 	serving        atomic.Bool
 	routesMu       sync.Mutex // guards routes until the router serves
 	routes         map[string]*Route
+	started        time.Time
 	unknownIngress []IngressFunc // for types that are not registered
 	declared       declarations
 
@@ -76,6 +77,7 @@ func New(opts *Options) *Router {
 	r.transport = transportOptions(&r.opts)
 	r.root.router = r
 	r.build = sync.OnceFunc(r.buildRoutes)
+	r.started = time.Now()
 	r.conns.init(r.opts.Limits)
 	r.inbound.MaxBytes = r.opts.Limits.InboundBytesTotal
 	for i := range r.shards {

@@ -52,7 +52,7 @@ type sessionGrant struct {
 
 // session returns the session of the connection, or nil.
 func (c *Conn) session() *session {
-	if r := c.recovery.Load(); r != nil {
+	if r := c.extra().recovery.Load(); r != nil {
 		return r.session.Load()
 	}
 	return nil
@@ -176,7 +176,7 @@ func endsSession(code StatusCode) bool {
 // endSession is called when the connection has been closed, after its identity has changed for the
 // last time.
 func (c *Conn) endSession() {
-	if c.recovery.Load() == nil {
+	if c.extra().recovery.Load() == nil {
 		return
 	}
 	c.mu.Lock()

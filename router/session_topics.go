@@ -86,7 +86,7 @@ func (c *Conn) markOwn(topic string) {
 
 // unmarkOwn notes that the client is no longer subscribed, or that a handler subscribes it.
 func (c *Conn) unmarkOwn(topic string) {
-	if r := c.recovery.Load(); r != nil {
+	if r := c.extra().recovery.Load(); r != nil {
 		delete(r.ownTopics, topic)
 	}
 }
@@ -180,7 +180,7 @@ func (s *session) announceEnd(topic string) {
 // addRecoveredTopic adds a topic that SubscribeSince or, with state set, SubscribeState has subscribed, and
 // notifies the client before it receives what it has missed. It acquires Conn.mu.
 func (c *Conn) addRecoveredTopic(topic string, recovery Recovery, state bool) {
-	if c.recovery.Load() == nil {
+	if c.extra().recovery.Load() == nil {
 		return
 	}
 	c.mu.Lock()

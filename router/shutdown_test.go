@@ -96,6 +96,7 @@ func TestShutdown_TenThousandUnresponsiveConnectionsEndAtDeadline(t *testing.T) 
 		conns := testscale.Pick(1000, 10_000)
 		var ended atomic.Int64
 		r := router.New(&router.Options{
+			Limits:   withoutRates(router.Limits{}),
 			Timeouts: router.Timeouts{Close: time.Minute, Write: time.Minute},
 			OnClose:  func(*router.Conn, router.CloseError) { ended.Add(1) },
 		})
@@ -200,7 +201,7 @@ func TestShutdown_CloseReasonSpreadsReconnects(t *testing.T) {
 		"few connections":                  {100, 0, 1},
 	} {
 		runSynctest(t, name, func(t *testing.T) {
-			r := router.New(nil)
+			r := router.New(&router.Options{Limits: withoutRates(router.Limits{})})
 			var clients []*routertest.Conn
 			for range tt.conns {
 				clients = append(clients, routertest.Dial(t, r))

@@ -159,7 +159,7 @@ func TestStream_SlowReaderInVirtualTime(t *testing.T) {
 func TestStream_TenThousandOpenStreamsOfOneConnection(t *testing.T) {
 	const maxBytes = 16 << 10
 	streams := testscale.Pick(1000, 10_000)
-	s, _ := newStreamRouter(router.Options{Limits: router.Limits{Concurrency: streams}}, nil)
+	s, _ := newStreamRouter(router.Options{Limits: withoutRates(router.Limits{Concurrency: streams})}, nil)
 	server := httptest.NewServer(s)
 	defer server.Close()
 	client := dialStream(t, server)

@@ -293,7 +293,7 @@ func TestTopicOptions_MaxPerConn(t *testing.T) {
 
 // TestSubscribe_FloodIsBounded sends 10,000 subscriptions to different topics.
 func TestSubscribe_FloodIsBounded(t *testing.T) {
-	r := router.New(nil)
+	r := router.New(&router.Options{Limits: withoutRates(router.Limits{})})
 	router.Topic(r, "room/{id}", &router.TopicOptions{Authorize: permit, Presence: true})
 	conn := routertest.Dial(t, r)
 	subscribe := func(topic func(n int) int) map[string]int {

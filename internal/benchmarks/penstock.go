@@ -11,6 +11,13 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
+// manyFromOneAddress returns limits that are checked like the default ones, and that the clients of the
+// benchmark, which have one address, do not reach.
+func manyFromOneAddress() router.Limits {
+	rate := router.Rate{PerSecond: 1_000_000_000, Burst: 1_000_000_000}
+	return router.Limits{ConnsPerIP: router.Unlimited, HandshakesPerIP: rate, MessagesPerConn: rate, MessagesPerIP: rate}
+}
+
 func servePenstock() (http.Handler, func(int)) { return servePenstockWith(said) }
 
 // servePenstockWith serves Penstock with a handler for requests of type In.
@@ -18,6 +25,7 @@ func servePenstockWith[In, Out router.Message](answer func(In) Out) (http.Handle
 	r := router.New(&router.Options{
 		OnOpen:          func(_ context.Context, c *router.Conn) error { return c.Subscribe("all") },
 		OnLimitExceeded: func(router.LimitExceeded) {},
+		Limits:          manyFromOneAddress(),
 	})
 	policy := limit.PerSecond(1_000_000_000).Burst(2_000_000)
 	r.UseIngress(ratelimit.New(memory.NewLimiter(policy), &ratelimit.Options{Key: ratelimit.KeyPerConn}))

@@ -69,6 +69,7 @@ func serveSessions() (http.Handler, func(int)) {
 
 // serveOptions serves a router that answers one type of request.
 func serveOptions(opts *router.Options) (http.Handler, func(int)) {
+	opts.Limits = manyFromOneAddress()
 	r := router.New(opts)
 	router.RPC(r, func(_ *router.Context, m Say) (Said, error) { return said(m), nil })
 	return r, func(int) {}

@@ -97,6 +97,7 @@ func TestNode(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(text), &n.spec))
 	client := n.spec.client()
 	n.limiter = redis.NewLimiter(client, policy)
+	unlimited := router.Rate{PerSecond: router.Unlimited}
 	n.router = router.New(&router.Options{
 		Broker: redis.NewBroker(client),
 		Authenticate: func(req *http.Request) (router.Identity, error) {
@@ -104,8 +105,11 @@ func TestNode(t *testing.T) {
 		},
 		OnOpen:         n.open,
 		OnMessagesLost: func(topic string, messages int) { n.print("R", now(), strings.TrimPrefix(topic, "room"), messages) },
-		Limits:         router.Limits{QueueMessages: 1 << 20, QueueBytes: 1 << 30},
-		Timeouts:       router.Timeouts{Ping: time.Hour, Pong: time.Hour, Write: time.Hour}, // longer than every pause of the process
+		Limits: router.Limits{
+			QueueMessages: 1 << 20, QueueBytes: 1 << 30,
+			HandshakesPerIP: unlimited, MessagesPerConn: unlimited, MessagesPerIP: unlimited, ConnsPerIP: router.Unlimited,
+		},
+		Timeouts: router.Timeouts{Ping: time.Hour, Pong: time.Hour, Write: time.Hour}, // longer than every pause of the process
 	})
 	server := httptest.NewServer(n.router)
 	defer server.Close()

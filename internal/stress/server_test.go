@@ -100,11 +100,15 @@ func newServer(t *testing.T, n int, routes ...func(*router.Router)) *server {
 	for i := range s.records {
 		s.records[i] = &record{number: i, calls: map[int]int{}}
 	}
+	unlimited := router.Rate{PerSecond: router.Unlimited}
 	s.router = router.New(&router.Options{
-		Authenticate:     s.authenticate,
-		OnOpen:           s.onOpen,
-		OnClose:          func(*router.Conn, router.CloseError) { s.closed.Add(1) },
-		Limits:           router.Limits{Concurrency: 1 << 20, QueueBytes: 4 << 20, QueueMessages: 1 << 20},
+		Authenticate: s.authenticate,
+		OnOpen:       s.onOpen,
+		OnClose:      func(*router.Conn, router.CloseError) { s.closed.Add(1) },
+		Limits: router.Limits{
+			Concurrency: 1 << 20, QueueBytes: 4 << 20, QueueMessages: 1 << 20,
+			HandshakesPerIP: unlimited, MessagesPerConn: unlimited, MessagesPerIP: unlimited, ConnsPerIP: router.Unlimited,
+		},
 		Timeouts:         patientTimeouts,
 		CompressMinBytes: 512,
 		Logger:           slog.New(slog.DiscardHandler),
