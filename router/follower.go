@@ -67,6 +67,7 @@ type Recovery struct {
 	State int
 
 	hasState bool // the client receives the state, perhaps of no key
+	read     int  // publications that were read for it
 }
 
 // A recoveryReply is a Recovery in the answer to a client.
@@ -233,12 +234,16 @@ func (t *topic) activate(f *follower, j history.Joined) (recovery Recovery, ok b
 		return Recovery{}, false
 	}
 	t.follow(f)
+	read := len(j.Publications)
+	if !j.Recovered {
+		read = t.maxMissed(f.conn)
+	}
 	if !j.Recovered || !t.holdMissed(f, nil, j.Publications) {
-		return Recovery{Position: j.Position}, true
+		return Recovery{Position: j.Position, read: read}, true
 	}
 	from := j.Position
 	from.Offset -= uint64(len(j.Publications))
-	return Recovery{Position: from, Recovered: true, Ended: j.Ended}, true
+	return Recovery{Position: from, Recovered: true, Ended: j.Ended, read: read}, true
 }
 
 // follow makes a connection that is joining a follower, whose frames are held. t.mu must be held.

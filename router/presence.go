@@ -85,6 +85,14 @@ func (p *presence) members() []Member {
 	return slices.AppendSeq(all, maps.Values(p.remote))
 }
 
+// count returns the number of members.
+func (p *presence) count() int {
+	if p == nil {
+		return 0
+	}
+	return len(p.local) + len(p.remote)
+}
+
 // localMember returns the member of a connection, if that has joined.
 func (p *presence) localMember(c *Conn) (m Member, joined bool) {
 	if p == nil {

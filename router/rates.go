@@ -113,8 +113,14 @@ func (c *Conn) chargeMessage(at time.Time) *LimitExceeded {
 	return rejection
 }
 
+// workPerMessage is how many publications or members cost about as much as a message.
+const workPerMessage = 4
+
 // chargeWork charges what a message of the protocol has cost more than an ordinary one.
 func (c *Conn) chargeWork(messages int) {
+	if messages == 0 {
+		return
+	}
 	limits, now := &c.router.opts.Limits, c.router.sinceStart(time.Now())
 	c.rate.owe(limits.MessagesPerConn, now, messages)
 	if c.address != nil {

@@ -214,6 +214,9 @@ func (c *Conn) runIngress(in *incoming, failed **inspectedError) {
 			fns = in.route.ingress
 		}
 		ctx := c.ingressContext(in.typ(), in.identity, in.Size, in.At)
+		if len(fns) > 0 && in.route != nil && in.route.work != nil {
+			ctx.Work = in.route.work(c, in)
+		}
 		for _, fn := range fns {
 			if err := fn(c.ctx, ctx); err != nil {
 				return err

@@ -69,7 +69,7 @@ func (r *Router) handleResume(ctx *Context, m resumeRequest) (reply resumeReply,
 		return resumeReply{}, err
 	}
 	revocations := c.revocations.Load() // before the list is read
-	claim, err := r.claimSession(ctx, m.Token)
+	claim, err := r.claimSession(ctx, m)
 	if err != nil {
 		return resumeReply{}, err
 	}
@@ -115,8 +115,8 @@ var errOwnSession = &errors.Error{Code: errors.FailedPrecondition, Message: "thi
 
 // claimSession checks a token, and moves its session to the connection of ctx: from then on, no other
 // connection can store its record.
-func (r *Router) claimSession(ctx *Context, token string) (*sessionClaim, error) {
-	id, secret, ok := parseToken(token)
+func (r *Router) claimSession(ctx *Context, m resumeRequest) (*sessionClaim, error) {
+	id, secret, ok := parseToken(m.Token)
 	if !ok {
 		return nil, errSessionEnded
 	}
@@ -136,6 +136,9 @@ func (r *Router) claimSession(ctx *Context, token string) (*sessionClaim, error)
 		return nil, storeUnavailable(err)
 	}
 	if err := claim.narrow(); err != nil {
+		return nil, err
+	}
+	if err := ctx.chargeTopics(m.Topics, &claim.record); err != nil {
 		return nil, err
 	}
 	if err := claim.callOnResume(ctx); err != nil {

@@ -64,12 +64,13 @@ type Route struct {
 	ownJSON    bool                        // messages have DecodeJSON
 	strict     bool                        // Options.RejectUnknownFields applies
 	run        Handler
-	answered   func(*Context) // called after the answer of a call has been queued; may be nil
-	rpc        bool           // messages are calls
-	concurrent bool           // the next message may start before the handler has returned
-	stream     bool           // the calls are streams
-	spawn      bool           // handlers do not run on the event loop
-	bare       bool           // middleware does not run
+	work       func(*Conn, *incoming) Work // of a message; nil if it is zero
+	answered   func(*Context)              // called after the answer of a call has been queued; may be nil
+	rpc        bool                        // messages are calls
+	concurrent bool                        // the next message may start before the handler has returned
+	stream     bool                        // the calls are streams
+	spawn      bool                        // handlers do not run on the event loop
+	bare       bool                        // middleware does not run
 
 	ingress  []IngressFunc
 	use      []Middleware

@@ -133,7 +133,7 @@ func (j *stateJoin) activate(joined history.Joined) {
 	}
 	t.follow(f)
 	j.active = true
-	j.result = Recovery{Position: joined.Position, Recovered: joined.Recovered, Ended: joined.Ended}
+	j.result = Recovery{Position: joined.Position, Recovered: joined.Recovered, Ended: joined.Ended, read: len(joined.Publications)}
 	j.result.Position.Offset -= uint64(len(joined.Publications))
 	if joined.State {
 		j.result.hasState, j.result.State = true, keys

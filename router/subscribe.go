@@ -66,7 +66,9 @@ func (unsubscribeReply) protocol() {}
 
 // registerTopicRoutes registers the messages for topics.
 func (r *Router) registerTopicRoutes() {
-	protocolCall(r, r.topics.handleSubscribe).answered = func(ctx *Context) {
+	subscribe := protocolCall(r, r.topics.handleSubscribe)
+	subscribe.work = (*Conn).subscribeWork
+	subscribe.answered = func(ctx *Context) {
 		topic := ctx.message.(*subscribeRequest).Topic
 		r.topics.release(topic, ctx.conn)
 		r.topics.releaseFollower(topic, ctx.conn)
@@ -120,9 +122,11 @@ func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m subsc
 			return subscribeReply{}, err
 		}
 		reply.recoveryReply = newRecoveryReply(result)
+		c.chargeWork((result.read + result.State) / workPerMessage)
 	}
 	var err error
 	reply.Members, err = c.subscribeClient(m.Topic, m.Presence && p.opts.Presence, reply.recoveryReply != nil)
+	c.chargeWork(len(reply.Members) / workPerMessage)
 	if err == nil && own {
 		c.markOwn(m.Topic)
 	}

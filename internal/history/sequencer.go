@@ -150,6 +150,13 @@ func (s *Sequencer) deliver(p broker.Publication) {
 	s.setTimer(&s.idle, idleCheck/2+rand.N(idleCheck), s.Following)
 }
 
+// Position returns the position of the publication that was handed over last, and whether it is known.
+func (s *Sequencer) Position() (last broker.Position, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last, s.attached
+}
+
 func (s *Sequencer) setTimer(timer **time.Timer, d time.Duration, f func()) {
 	if *timer == nil {
 		*timer = time.AfterFunc(d, f)

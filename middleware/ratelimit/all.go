@@ -20,7 +20,7 @@ type Rule struct {
 	Key func(router.IngressContext) limit.Key
 
 	// Cost returns the cost of a message in tokens, as [Options.Cost] does. If nil, every message
-	// costs 1. The rule does not apply to a message that costs 0.
+	// costs 1, and a resumed session 1 for each topic. The rule does not apply to a message that costs 0.
 	Cost func(router.IngressContext) int64
 }
 
@@ -131,7 +131,7 @@ func shareBuckets(a, b limit.Limiter) bool {
 func jointRequest(rules []Rule, in *router.IngressContext) (q request, err error) {
 	q.joint = make([]limit.Request, 0, len(rules))
 	for _, rule := range rules {
-		cost := int64(1)
+		cost := defaultCost(in)
 		if rule.Cost != nil {
 			cost = rule.Cost(*in)
 		}

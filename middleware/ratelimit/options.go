@@ -17,8 +17,8 @@ type Options struct {
 	// [KeyPerUserOrIPPerType].
 	Key func(router.IngressContext) limit.Key
 
-	// Cost returns the cost of a message in tokens. If nil, every message costs 1. A message
-	// that costs 0 is not limited. A negative cost is a programming error: the message is
+	// Cost returns the cost of a message in tokens. If nil, every message costs 1, and
+	// a resumed session 1 for each of its topics ([router.Work]). A message that costs 0 is not limited. A negative cost is a programming error: the message is
 	// rejected with INVALID_ARGUMENT, and the router's OnError receives the error.
 	Cost func(router.IngressContext) int64
 

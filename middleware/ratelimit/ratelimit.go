@@ -206,10 +206,13 @@ func wait(ctx context.Context, d time.Duration) error {
 
 func (l *rateLimit) cost(in *router.IngressContext) int64 {
 	if l.Cost == nil {
-		return 1
+		return defaultCost(in)
 	}
 	return l.Cost(*in)
 }
+
+// defaultCost returns 1, or the number of topics that a message of the protocol subscribes.
+func defaultCost(in *router.IngressContext) int64 { return int64(max(1, in.Work.Topics)) }
 
 func (l *rateLimit) keep(in *router.IngressContext) int64 {
 	if l.Keep == nil {

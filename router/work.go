@@ -1,0 +1,82 @@
+package router
+
+import (
+	"github.com/penstock-go/penstock/broker"
+)
+
+// Work is what a message of the protocol about topics makes the server do, estimated before it is done:
+// from what this node knows, and otherwise as the most that is possible. The zero Work is that of all other
+// messages.
+type Work struct {
+	Topics       int // subscriptions
+	Publications int // of histories, which the client has missed
+	Members      int // of presence, in the answer
+}
+
+// add adds what a subscription makes the server do.
+func (w *Work) add(c *Conn, m *subscribeRequest) {
+	w.Topics++
+	p := c.router.topics.patternOf(m.Topic)
+	t := c.router.topics.find(m.Topic)
+	if m.Presence && p.opts.Presence && t != nil {
+		w.Members += t.memberCount()
+	}
+	if p.opts.History.enabled() && m.Epoch != "" {
+		w.Publications += missedAtMost(c, p, t, broker.Position{Epoch: m.Epoch, Offset: m.Offset})
+	}
+}
+
+// missedAtMost returns how many publications a client that joins may have to receive. t may be nil.
+func missedAtMost(c *Conn, p *topicPattern, t *topic, since broker.Position) int {
+	limit := min(p.opts.History.Messages, c.router.opts.Limits.QueueMessages/2)
+	if t == nil || t.history == nil {
+		return limit
+	}
+	last, known := t.history.sequencer.Position()
+	if !known || last.Epoch != since.Epoch {
+		return limit
+	}
+	return int(min(uint64(limit), max(last.Offset, since.Offset)-since.Offset))
+}
+
+func (t *topic) memberCount() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.presence.count()
+}
+
+// subscribeWork estimates the work of a $ws:subscribe, whose payload is decoded for that before ingress.
+func (c *Conn) subscribeWork(in *incoming) Work {
+	var w Work
+	var m subscribeRequest
+	if envelope, err := in.parse(); err == nil && envelope.Payload != nil && unmarshal(envelope.Payload, &m, false) == nil {
+		w.add(c, &m)
+	}
+	w.Topics = 1 // also if it is not valid
+	return w
+}
+
+// chargeTopics calls the ingress functions of $ws:subscribe once for all topics that a $ws:resume subscribes.
+func (c *Context) chargeTopics(presented []subscribeRequest, rec *sessionRecord) error {
+	route := c.conn.router.routes[subscribeRequest{}.MessageType()]
+	in := c.conn.ingressContext(route.name, c.identity, 0, c.receivedAt)
+	known := map[string]bool{}
+	for i := range presented {
+		known[presented[i].Topic] = true
+		in.Work.add(c.conn, &presented[i])
+	}
+	for name := range rec.Topics {
+		if !known[name] {
+			in.Work.Topics++
+		}
+	}
+	if in.Work.Topics == 0 {
+		return nil
+	}
+	for _, admit := range route.ingress {
+		if err := admit(c, in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
