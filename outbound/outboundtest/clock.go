@@ -42,6 +42,9 @@ func clockGoesBackwards(h Harness) error {
 		func() error { return responseAfterStep(h) })
 }
 
+// closedFor leaves a busy machine the time to check that the routes are closed.
+const closedFor = lease
+
 // closeRoutes closes route "window" by an exhausted window, "rejected" and "unlimited" by a
 // rejection, and "unknown" by a request without a response.
 func (b bench) closeRoutes() error {
@@ -50,10 +53,10 @@ func (b bench) closeRoutes() error {
 	}
 	return inOrder(
 		func() error {
-			return b.respondTo("window", outbound.Status{Limit: 1, ResetAfter: short})
+			return b.respondTo("window", outbound.Status{Limit: 1, ResetAfter: closedFor})
 		},
-		func() error { return b.respondTo("rejected", outbound.Status{RetryAfter: short}) },
-		func() error { return b.respondTo("unlimited", outbound.Status{RetryAfter: short}) },
+		func() error { return b.respondTo("rejected", outbound.Status{RetryAfter: closedFor}) },
+		func() error { return b.respondTo("unlimited", outbound.Status{RetryAfter: closedFor}) },
 		func() error {
 			_, err := b.acquireExactly("unknown", 1)
 			return err
@@ -68,7 +71,7 @@ func (b bench) allOpenAfter(since time.Time) error {
 		}
 	}
 	for _, route := range []string{"window", "rejected", "unlimited"} {
-		if _, err := b.acquireAfter(route, since, short); err != nil {
+		if _, err := b.acquireAfter(route, since, closedFor); err != nil {
 			return err
 		}
 	}
