@@ -82,6 +82,7 @@ package router
 //   - session.mu: guards the record of a session
 //   - rejectionSampler.mu
 //   - credits.mu
+//   - presenceEvents.mu
 //   - reports.mu, and the lock of the serial queue c.reports
 //   - Router.routesMu
 //   - the locks of executor.Pool, executor.ByteBudget and executor.FuncQueue

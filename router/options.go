@@ -102,7 +102,8 @@ type Options struct {
 	// OnPresence is called when a connection of any node joins a topic or leaves it. A topic
 	// is reported from the first time that a connection of this node joins it, until this
 	// node's last subscriber leaves it; it is then called for the members on other nodes, too.
-	// Calls run one at a time, in order.
+	// Calls run one at a time, in order. While more than 1024 of them wait, a member that leaves and
+	// whose joining waits, or that returns as it was, is not reported.
 	OnPresence func(PresenceEvent)
 
 	// OnMessagesLost is called when messages of topic from other nodes were lost, with their

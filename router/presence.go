@@ -208,13 +208,9 @@ func (ts *topics) presenceChanged(name string, changed broker.Member, joined boo
 // notifyPresence reports a change to clients that asked for presence, and queues a call of
 // Options.OnPresence. It must be called with t.mu held, so that both get the changes in order.
 func (ts *topics) notifyPresence(t *topic, key memberKey, m Member, joined bool) {
-	ts.addPresenceChange(t, presenceChange{key, m, joined})
-	if ts.router.opts.OnPresence == nil {
-		return
+	change := presenceChange{key, m, joined}
+	ts.addPresenceChange(t, change)
+	if r := ts.router; r.opts.OnPresence != nil && r.presenceEvents.add(t.name, change) {
+		r.events.Add(r.reportPresence)
 	}
-	ts.router.events.Add(func() {
-		ts.router.hook("OnPresence", func() {
-			ts.router.opts.OnPresence(PresenceEvent{Topic: t.name, Member: m, Joined: joined})
-		})
-	})
 }

@@ -38,10 +38,11 @@ type Router struct {
 	topics  topics
 	session broker.Session // publishes to other nodes
 	// histories stores publications of topics with a History; nil if Options.Broker cannot.
-	histories broker.HistorySession
-	events    executor.FuncQueue  // hook calls that concern no single connection, in order
-	observer  func(Event)         // nil without observers
-	inbound   executor.ByteBudget // received messages that wait, of all connections
+	histories      broker.HistorySession
+	events         executor.FuncQueue // hook calls that concern no single connection, in order
+	presenceEvents presenceEvents
+	observer       func(Event)         // nil without observers
+	inbound        executor.ByteBudget // received messages that wait, of all connections
 
 	pendingLogs atomic.Int32 // functions of logAsync in events
 
