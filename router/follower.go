@@ -135,6 +135,9 @@ func (c *Context) SubscribeSince(topic string, since broker.Position) (Recovery,
 	if err := c.conn.router.topics.mustHaveHistory(topic); err != nil {
 		return Recovery{}, err
 	}
+	if err := c.conn.sessionAdmits(topic); err != nil {
+		return Recovery{}, err
+	}
 	recovery, err := c.conn.subscribeSince(c, topic, joinRequest{since: since})
 	if err == nil {
 		c.conn.addRecoveredTopic(topic, recovery, false)

@@ -15,6 +15,7 @@ const (
 	LimitConcurrency LimitKind = "in_flight"   // calls whose handlers have not returned
 	LimitConnections LimitKind = "connections" // open connections
 	LimitTopics      LimitKind = "topics"      // subscriptions of one connection
+	LimitSession     LimitKind = "session"     // bytes of the topics in one session
 	LimitQueue       LimitKind = "queue"       // messages or bytes in the send queue of one connection
 )
 

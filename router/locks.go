@@ -79,7 +79,7 @@ package router
 //   - registry.mu
 //   - callIndex.mu, and under it the lock of the deadlineQueue
 //   - clientCalls.mu
-//   - session.mu: guards the record of a session
+//   - session.mu: guards the record of a session; and under it absentSessions.mu
 //   - rejectionSampler.mu
 //   - credits.mu
 //   - presenceEvents.mu

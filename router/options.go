@@ -198,6 +198,9 @@ type Limits struct {
 	QueueBytes      int   // in the send queue of one connection; 1 MiB
 	QueueMessages   int   // in the send queue of one connection; 1024
 	Topics          int   // subscriptions of one connection; 1000
+	SessionBytes    int   // of the topics in one session: about 100 bytes each, the name and the info; 128 KiB
+	SessionsPerUser int   // of one user, whose clients are away; the oldest one ends if there are more; 100
+	SessionsPerIP   int   // of one address, whose clients are away; the oldest one ends if there are more; 1000
 
 	// Received messages that wait until earlier messages of their connection have been
 	// handled. A connection above its limit is not read, so that TCP slows the client down.
@@ -252,6 +255,9 @@ func (o *Options) withDefaults() Options {
 	setDefault("Limits.QueueBytes", &l.QueueBytes, 1<<20)
 	setDefault("Limits.QueueMessages", &l.QueueMessages, 1024)
 	setDefault("Limits.Topics", &l.Topics, 1000)
+	setDefault("Limits.SessionBytes", &l.SessionBytes, 128<<10)
+	setDefault("Limits.SessionsPerUser", &l.SessionsPerUser, 100)
+	setDefault("Limits.SessionsPerIP", &l.SessionsPerIP, 1000)
 	setDefault("Limits.InboundBytes", &l.InboundBytes, 1<<20)
 	setDefault("Limits.InboundBytesTotal", &l.InboundBytesTotal, 64<<20)
 	l.HandshakesPerIP = l.HandshakesPerIP.withDefault("HandshakesPerIP", Rate{100, 2000})

@@ -41,6 +41,7 @@ type Router struct {
 	histories      broker.HistorySession
 	events         executor.FuncQueue // hook calls that concern no single connection, in order
 	presenceEvents presenceEvents
+	absent         absentSessions
 	observer       func(Event)         // nil without observers
 	inbound        executor.ByteBudget // received messages that wait, of all connections
 

@@ -195,6 +195,9 @@ func (s *session) end(code StatusCode) {
 	if s.until.IsZero() {
 		s.until = time.Now().Add(s.conn.router.opts.Resume.Within)
 		s.changed()
+		if !s.discarded && !s.over {
+			s.leaveSession()
+		}
 	}
 }
 
@@ -291,8 +294,10 @@ func (s *session) takeTopics(subscribed []*topic, before *session) {
 		if _, own := recovery.ownTopics[t.name]; own {
 			continue
 		}
-		s.unannounced[t.name] = struct{}{}
-		s.record.Topics[t.name] = t.topicGrant(s.conn)
+		if grant := t.topicGrant(s.conn); s.admits(t.name, grant) == nil {
+			s.unannounced[t.name] = struct{}{}
+			s.record.Topics[t.name] = grant
+		}
 	}
 	recovery.ownTopics = nil
 }

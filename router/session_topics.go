@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
 )
 
 // This file keeps the subscriptions that handlers make for a connection with a session, and notifies
@@ -13,6 +14,9 @@ import (
 func (s *session) subscribe(topic string, t topicGrant) error {
 	c := s.conn
 	subscribed := c.topics.find(topic) != nil
+	if err := s.admits(topic, t); err != nil {
+		return err
+	}
 	silent := s.announced && !subscribed && c.router.topics.retains(topic) // until announce makes it a follower
 	added, err := c.addSubscription(topic, silent)
 	if err != nil {
@@ -24,6 +28,37 @@ func (s *session) subscribe(topic string, t topicGrant) error {
 	}
 	if !subscribed {
 		s.announce(added)
+	}
+	return nil
+}
+
+// admits returns an error if the record would be too large with another grant. It acquires s.mu.
+func (s *session) admits(topic string, t topicGrant) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, ok := s.record.Topics[topic]
+	bytes := grantBytes(topic, before.add(t))
+	if ok && bytes <= grantBytes(topic, before) {
+		return nil
+	}
+	for name, grant := range s.record.Topics {
+		if name != topic {
+			bytes += grantBytes(name, grant)
+		}
+	}
+	if limit := s.conn.router.opts.Limits.SessionBytes; bytes > limit {
+		return &LimitExceeded{Kind: LimitSession, Observed: int64(bytes), Limit: int64(limit), RetryAfter: errors.Never}
+	}
+	return nil
+}
+
+// grantBytes is about how long a grant is in the record.
+func grantBytes(topic string, t topicGrant) int { return len(topic) + len(t.Info) + 100 }
+
+// sessionAdmits returns an error if the connection's session cannot keep another topic.
+func (c *Conn) sessionAdmits(topic string) error {
+	if s := c.session(); s != nil {
+		return s.admits(topic, topicGrant{})
 	}
 	return nil
 }

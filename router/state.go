@@ -61,6 +61,9 @@ func (c *Context) SubscribeState(topic string) (Recovery, error) {
 	if err := c.conn.router.topics.mustHaveHistory(topic); err != nil {
 		return Recovery{}, err
 	}
+	if err := c.conn.sessionAdmits(topic); err != nil {
+		return Recovery{}, err
+	}
 	recovery, err := c.conn.subscribeSince(c, topic, joinRequest{state: true})
 	if err == nil {
 		c.conn.addRecoveredTopic(topic, recovery, true)

@@ -1,0 +1,93 @@
+package router
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/ipprefix"
+)
+
+// This file bounds the sessions whose clients are away: each is a record in the store until its time is
+// up, and a client can leave one behind with every connection.
+
+// absentSessions counts the sessions that have been left on this node, oldest first.
+type absentSessions struct {
+	mu        sync.Mutex // may be acquired under session.mu; nothing is called under it
+	byUser    map[userKey][]absentSession
+	byAddress map[netip.Prefix][]absentSession
+}
+
+// An absentSession belongs to a connection that has been closed, unless another one has resumed it.
+type absentSession struct {
+	id, connID string
+	until      time.Duration // since the router was created
+}
+
+// leaveSession adds a session whose connection has been closed, and ends the oldest one of the user or
+// of the address if there are too many. It must be called with s.mu held.
+func (s *session) leaveSession() {
+	r := s.conn.router
+	limits, now := &r.opts.Limits, r.sinceStart(time.Now())
+	added := absentSession{s.id, s.conn.id, now + r.opts.Resume.Within}
+	var ended []absentSession
+	r.absent.mu.Lock()
+	defer r.absent.mu.Unlock()
+	if user := (userKey{s.record.TenantID, s.record.UserID}); user.userID != "" {
+		ended = leave(&r.absent.byUser, user, added, limits.SessionsPerUser, now)
+	}
+	if s.conn.ip.IsValid() {
+		ended = append(ended, leave(&r.absent.byAddress, ipprefix.Of(s.conn.ip), added, limits.SessionsPerIP, now)...)
+	}
+	for _, a := range ended {
+		r.savingSessions.Add(1)
+		go r.endAbsent(a)
+	}
+}
+
+// leave adds a session to those of a key, and returns those that are too many.
+func leave[K comparable](sessions *map[K][]absentSession, key K, added absentSession, limit int, now time.Duration) (ended []absentSession) {
+	if *sessions == nil {
+		*sessions = map[K][]absentSession{}
+	}
+	looked := 0
+	for other, all := range *sessions { // keys that are not used again do not accumulate
+		if all[len(all)-1].until <= now {
+			delete(*sessions, other)
+		}
+		if looked++; looked == 4 {
+			break
+		}
+	}
+	all := append((*sessions)[key], added)
+	for all[0].until <= now {
+		all = all[1:]
+	}
+	if excess := len(all) - limit; excess > 0 {
+		ended, all = all[:excess:excess], all[excess:]
+	}
+	if len(all) > 0 {
+		(*sessions)[key] = all
+	}
+	return ended
+}
+
+// endAbsent removes the record of a session, unless another connection has resumed it. If the store
+// fails, the record expires by itself.
+func (r *Router) endAbsent(a absentSession) {
+	defer r.savingSessions.Done()
+	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
+	defer cancel()
+	for range claimAttempts {
+		rec, version, err := r.loadSession(ctx, a.id)
+		if err != nil || version == 0 || rec.ConnID != a.connID {
+			return
+		}
+		_, err = r.histories.StoreValue(ctx, sessionKey(a.id), nil, version, 0)
+		if errors.CodeOf(err) != errors.Aborted { // the last save of its connection may have come between
+			return
+		}
+	}
+}

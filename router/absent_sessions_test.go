@@ -1,0 +1,92 @@
+package router_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// TestSessions_OfAbsentClientsAreBounded leaves sessions behind, of one user and of one address.
+func TestSessions_OfAbsentClientsAreBounded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		user  func(n int) string
+		limit router.Limits
+	}{
+		"user":    {func(int) string { return "ann" }, router.Limits{SessionsPerUser: 3}},
+		"address": {func(n int) string { return fmt.Sprint("user", n) }, router.Limits{SessionsPerIP: 3}},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			b := memory.NewBroker()
+			one := newSessionRouter(b, func(o *router.Options) { o.Limits = tt.limit })
+			two := newSessionRouter(b, nil)
+			leave := func(n int) (token string) {
+				c := dialSession(t, one, tt.user(n)).hello()
+				c.Abort()
+				synctest.Wait()
+				return c.token
+			}
+			tokens := make([]string, 6)
+			for n := range tokens {
+				tokens[n] = leave(n)
+			}
+			for n, token := range tokens {
+				c := dialSession(t, two, tt.user(n))
+				if n < 3 {
+					assert.Equal(t, errors.NotFound, c.resumeError(token), n)
+				} else {
+					c.resume(token, "")
+				}
+			}
+			// What was resumed elsewhere is not ended, and what has expired does not count.
+			first := leave(0)
+			time.Sleep(resumeWithin)
+			last := []string{leave(0), leave(1), leave(2)}
+			assert.Equal(t, errors.NotFound, dialSession(t, two, tt.user(0)).resumeError(first))
+			for n, token := range last {
+				dialSession(t, two, tt.user(n)).resume(token, "")
+			}
+		})
+	}
+}
+
+// TestSession_RecordIsBounded subscribes until the record is full.
+func TestSession_RecordIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, func(o *router.Options) { o.Limits.SessionBytes = 1000 })
+		router.On(r, func(ctx *router.Context, _ Nothing) error {
+			_, err := ctx.SubscribeSince("private/x", broker.Position{})
+			return err
+		})
+		c := dialSession(t, r, "ann").hello()
+		n := 0
+		var err error
+		for ; n < 100 && err == nil; n++ {
+			err = c.conn.Subscribe(fmt.Sprint("plain/", n))
+		}
+		rejection, ok := errors.AsType[*router.LimitExceeded](err)
+		require.True(t, ok, err)
+		assert.Equal(t, router.LimitSession, rejection.Kind)
+		assert.Equal(t, 10, n)
+		assert.False(t, c.conn.Subscribed("plain/9"))
+		require.NoError(t, c.conn.Subscribe("plain/1"), "again")
+		require.Error(t, c.conn.Join("plain/1", string(make([]byte, 300))))
+		synctest.Wait()
+		drain(c)
+		c.Send(Nothing{})
+		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(c.Conn).Code)
+		assert.False(t, c.conn.Subscribed("private/x"))
+		c.call("$ws:subscribe", `{"topic":"room/own"}`) // is not in the record
+		c.conn.Unsubscribe("plain/0")
+		require.NoError(t, c.conn.Subscribe("plain/9"))
+	})
+}
