@@ -5,13 +5,12 @@ import (
 	"math/rand/v2"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/errors"
 )
 
 // attach begins to hand over publications: those after the current position of the store, and before
 // that those that have arrived since the Sequencer exists, because its subscribers were there first.
 func (s *Sequencer) attach(current broker.Position) {
-	s.attached, s.full, s.last = true, nil, current
+	s.attached, s.last = true, current
 	for offset, p := range s.buffer {
 		if p.Position.Epoch == current.Epoch && offset <= s.last.Offset && current.Offset-offset < pageSize {
 			s.last.Offset = offset - 1
@@ -42,25 +41,7 @@ func (s *Sequencer) callAttaching() {
 	s.attaching = nil
 }
 
-// awaitAttached waits until the position of the topic is known. It returns the store's error if that
-// has no memory for one.
+// awaitAttached waits until the position of the topic is known.
 func (s *Sequencer) awaitAttached(ctx context.Context) error {
-	var full error
-	err := s.await(ctx, func(bool) bool {
-		full = s.full
-		return s.attached || full != nil
-	})
-	if err != nil {
-		return err
-	}
-	return full
-}
-
-// readFailed handles an error of the store, which is read again after a while. It must be called with
-// the lock held.
-func (s *Sequencer) readFailed(err error) {
-	if !s.attached && errors.CodeOf(err) == errors.ResourceExhausted {
-		s.full = err
-		s.notify()
-	}
+	return s.await(ctx, func(bool) bool { return s.attached })
 }

@@ -80,7 +80,7 @@ func (n *Node) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
 	if err := n.check(ctx, "read topic", q.Topic); err != nil {
 		return broker.Page{}, err
 	}
-	return n.hub.Store.Read(q)
+	return n.hub.Store.Read(q), nil
 }
 
 // ReadState returns the current state of a topic.
@@ -90,7 +90,7 @@ func (n *Node) ReadState(ctx context.Context, topic string, r broker.Retention) 
 	if err := n.check(ctx, "read the state of topic", topic); err != nil {
 		return broker.State{}, err
 	}
-	return n.hub.Store.ReadState(topic, r)
+	return n.hub.Store.ReadState(topic, r), nil
 }
 
 // LoadValue returns a value.

@@ -41,8 +41,7 @@ const (
 // the zero Position. It reads at most limit missed publications, and then calls activate exactly once,
 // with the Sequencer's lock held: activate must register the subscriber, so that nothing is delivered
 // twice or left out. While the store cannot be read, Join waits. It returns an error, and does not
-// call activate, only if ctx is done, the Sequencer is closed, or the store has no memory for a new
-// topic.
+// call activate, only if ctx is done or the Sequencer is closed.
 func (s *Sequencer) Join(ctx context.Context, since broker.Position, limit int, activate func(Joined)) error {
 	if err := s.awaitAttached(ctx); err != nil {
 		return err

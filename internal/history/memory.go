@@ -14,7 +14,8 @@ const DefaultMaxBytes = 256 << 20
 // Sizes in bytes of what a [Store] holds, without packets, names and keys, on a 64-bit system. Those
 // of elements of maps include the part of a map that is not used, on average.
 const (
-	topicBytes       = 384 // a topic, its epoch, and its elements of Store.topics and Store.list
+	topicBytes       = 384 // a topic and its elements of Store.topics and Store.list
+	forgottenBytes   = 24  // an element of firstEpochs.forgotten
 	publicationBytes = 96  // an element of topic.stored
 	stateBytes       = 176 // a stateEntry and its element of state.keys
 	keyBytes         = 112 // an element of idempotencyKeys.offsets
@@ -70,11 +71,6 @@ const (
 func (s *Store) free(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.freeLocked(n)
-}
-
-// freeLocked is free with s.mu held.
-func (s *Store) freeLocked(n int64) {
 	now := time.Now()
 	s.memory.release(s.values.free(now))
 	for range min(maxFreedTopics, len(s.list)) {

@@ -23,6 +23,7 @@ type modelTopic struct {
 	age   time.Duration
 	used  time.Time
 	epoch string
+	ended map[string]bool      // epochs that had publications and are forgotten
 	all   []broker.Publication // every publication of the epoch
 	kept  int                  // how many of them, the newest ones, were not removed by Messages or Bytes
 	keys  map[string]int       // the index in all of the publication that was stored last with the key
@@ -106,7 +107,7 @@ func TestHub_BehavesLikeModel(t *testing.T) {
 	for seed := range testscale.Pick[uint64](8, 40) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newModel(t, seed, counts)
-			for range 400 {
+			for range 900 {
 				m.step()
 				synctest.Wait()
 				for i, n := range m.nodes {
@@ -119,7 +120,7 @@ func TestHub_BehavesLikeModel(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	for _, event := range []string{"duplicate", "expired key", "page", "trimmed page", "state", "new epoch", "kept epoch for a day", "delivery"} {
+	for _, event := range []string{"duplicate", "expired key", "page", "trimmed page", "state", "new epoch", "new epoch without publications", "kept epoch for a day", "delivery"} {
 		assert.Greater(t, counts[event], 20, event)
 	}
 }
@@ -138,9 +139,9 @@ func newModel(t *testing.T, seed uint64, counts map[string]int) *model {
 		})
 		m.nodes = append(m.nodes, n)
 	}
-	for i := range 4 {
+	for i := range 5 {
 		ages := []time.Duration{time.Second, time.Minute, time.Hour, 36 * time.Hour}
-		m.topics["topic "+strconv.Itoa(i)] = &modelTopic{age: ages[m.random.IntN(len(ages))], keys: map[string]int{}}
+		m.topics["topic "+strconv.Itoa(i)] = &modelTopic{age: ages[m.random.IntN(len(ages))], ended: map[string]bool{}, keys: map[string]int{}}
 	}
 	return m
 }
@@ -164,22 +165,32 @@ func (m *model) step() {
 	case 9:
 		m.readState(n, name)
 	default:
+		if name == "topic 0" { // has no publications
+			m.read(n, name)
+			return
+		}
 		m.append(n, name)
 	}
 }
 
 // use checks the position that a call returned. A topic has its epoch for at least a day after its
-// last publication has expired, and after its last use.
+// last publication has expired, and after its last use. If it has no publication, the epoch may end, at
+// the position of every node. An epoch that had publications does not return.
 func (m *model) use(name string, got broker.Position) *modelTopic {
 	topic := m.topics[name]
 	unused := time.Since(topic.used)
+	require.False(m.t, topic.ended[got.Epoch], "an epoch has returned")
 	switch {
 	case topic.epoch == "":
+		topic.epoch = got.Epoch
+	case got.Epoch != topic.epoch && len(topic.all) == 0:
+		m.counts["new epoch without publications"]++
 		topic.epoch = got.Epoch
 	case got.Epoch != topic.epoch:
 		require.Greater(m.t, unused, 24*time.Hour+topic.age, "a topic has lost its position")
 		m.counts["new epoch"]++
-		*topic = modelTopic{age: topic.age, epoch: got.Epoch, keys: map[string]int{}}
+		topic.ended[topic.epoch] = true
+		*topic = modelTopic{age: topic.age, epoch: got.Epoch, ended: topic.ended, keys: map[string]int{}}
 	case unused > 24*time.Hour:
 		m.counts["kept epoch for a day"]++
 	}
@@ -241,7 +252,14 @@ func (m *model) read(n *modelNode, name string) {
 	}
 	got, err := n.Read(context.Background(), q)
 	require.NoError(m.t, err)
+	before := *topic
 	topic = m.use(name, got.Position)
+	if previous := (broker.Position{Epoch: before.epoch}); before.epoch != "" && len(before.all) == 0 && topic.epoch != before.epoch && time.Since(before.used) < 24*time.Hour {
+		require.Equal(m.t, previous, got.Previous, "an epoch without publications has ended")
+	}
+	require.False(m.t, topic.ended[got.Previous.Epoch], "where the epoch ended is not known")
+	require.Zero(m.t, got.Previous.Offset)
+	got.Previous = broker.Position{}
 	want := topic.read(q, time.Now())
 	require.Equal(m.t, want, got, "%+v", q)
 	if len(want.Publications) > 0 {

@@ -28,7 +28,6 @@ type Sequencer struct {
 
 	mu       sync.Mutex
 	attached bool            // last is known
-	full     error           // why the topic has no position; nil if attached
 	last     broker.Position // of the publication that was handed over last
 	ended    string          // the epoch before last.Epoch, whose publications are dropped
 	buffer   map[uint64]broker.Publication
@@ -254,7 +253,6 @@ func (s *Sequencer) readOnce(ctx context.Context, backoff *time.Duration) bool {
 		s.reading = false
 		return false
 	case err != nil:
-		s.readFailed(err)
 		s.wait(ctx, backoff)
 		return true
 	}

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"crypto/rand"
 	"sync"
 	"time"
 
@@ -12,8 +11,10 @@ import (
 // for concurrent use.
 //
 // If its memory is full, calls that need more of it return a RESOURCE_EXHAUSTED error and change
-// nothing, after they have removed what has expired of a few other topics. Others succeed: reading a
-// topic that exists, or publishing on one whose retention removes as much as is added.
+// nothing, after they have removed what has expired of a few other topics. Others succeed: reading any
+// topic, or publishing on one whose retention removes as much as is added.
+//
+// Reading creates nothing: a topic exists from its first Append on.
 //
 // Every call does a bounded amount of work in addition to its result: it removes at most a fixed
 // number of publications, keys and topics that have expired. What has expired is not returned, even
@@ -35,6 +36,7 @@ type Store struct {
 	topics map[string]*topic
 	list   []*topic // the same topics
 	next   int      // index in list of the topic that is cleaned next
+	first  firstEpochs
 }
 
 // metadataAge is how long the position of a topic is kept after its last use, or after its last
@@ -51,32 +53,32 @@ const (
 // under the topic's lock, so that its calls are in the order of the offsets: it must not block or
 // call the store.
 func (s *Store) Append(a broker.Append, publish func(topic string, p broker.Publication)) (broker.Appended, error) {
-	result, missing, err := s.append(a, publish)
-	if missing > 0 {
+	result, missing := s.append(a, publish)
+	for retries := 2; missing > 0 && retries > 0; retries-- { // one for a new topic, one for its publication
 		s.free(missing)
-		result, missing, err = s.append(a, publish)
+		result, missing = s.append(a, publish)
 	}
 	if missing > 0 {
 		return broker.Appended{}, s.errFull("the publication was not stored,", missing)
 	}
-	return result, err
+	return result, nil
 }
 
 // append stores a publication, or returns how many bytes it needs that are not free.
-func (s *Store) append(a broker.Append, publish func(topic string, p broker.Publication)) (_ broker.Appended, missing int64, err error) {
-	t, now, err := s.lock(a.Topic)
-	if err != nil {
-		return broker.Appended{}, 0, err
+func (s *Store) append(a broker.Append, publish func(topic string, p broker.Publication)) (_ broker.Appended, missing int64) {
+	t, now, missing := s.lockNew(a.Topic)
+	if missing > 0 {
+		return broker.Appended{}, missing
 	}
 	defer t.mu.Unlock()
 	if offset, ok := t.keys.find(a.IdempotencyKey, now); ok {
-		return broker.Appended{Position: broker.Position{Epoch: t.epoch, Offset: offset}, Duplicate: true}, 0, nil
+		return broker.Appended{Position: broker.Position{Epoch: t.epoch, Offset: offset}, Duplicate: true}, 0
 	}
 	growth, excess := t.growth(&a)
 	if !s.reserve(growth) {
 		s.clean(t, now)
 		if growth, excess = t.growth(&a); !s.reserve(growth) {
-			return broker.Appended{}, growth, nil
+			return broker.Appended{}, growth
 		}
 	}
 	before := t.size
@@ -87,17 +89,17 @@ func (s *Store) append(a broker.Append, publish func(topic string, p broker.Publ
 	t.append(&a, &p, excess)
 	s.memory.release(growth - (t.size - before))
 	publish(a.Topic, p)
-	return broker.Appended{Position: p.Position}, 0, nil
+	return broker.Appended{Position: p.Position}, 0
 }
 
 // Read returns a page.
-func (s *Store) Read(q broker.Query) (broker.Page, error) {
-	t, now, err := s.lock(q.Topic)
-	if err != nil {
-		return broker.Page{}, err
+func (s *Store) Read(q broker.Query) broker.Page {
+	t, unused, now := s.lock(q.Topic)
+	if t == nil {
+		return unused
 	}
 	defer t.mu.Unlock()
-	page := broker.Page{Position: t.position()}
+	page := broker.Page{Position: t.position(), Previous: t.previous}
 	end := t.top + 1
 	first := end - uint64(t.stored.len())                          // the lowest stored offset
 	from := max(q.After+1, first+t.expired(age(q.Retention), now)) // the page is [from, to)
@@ -106,7 +108,7 @@ func (s *Store) Read(q broker.Query) (broker.Page, error) {
 		to = min(to, q.Before)
 	}
 	if q.Limit <= 0 || q.After >= to || from >= to {
-		return page, nil
+		return page
 	}
 	if limit := uint64(q.Limit); to-from > limit {
 		if q.Backward {
@@ -119,62 +121,79 @@ func (s *Store) Read(q broker.Query) (broker.Page, error) {
 	for offset := from; offset < to; offset++ {
 		page.Publications = append(page.Publications, *t.stored.at(int(offset - first)))
 	}
-	return page, nil
+	return page
 }
 
 // ReadState returns the latest publication of every key.
-func (s *Store) ReadState(name string, r broker.Retention) (broker.State, error) {
-	t, now, err := s.lock(name)
-	if err != nil {
-		return broker.State{}, err
+func (s *Store) ReadState(name string, r broker.Retention) broker.State {
+	t, first, now := s.lock(name)
+	if t == nil {
+		return broker.State{Position: first.Position}
 	}
 	defer t.mu.Unlock()
-	return broker.State{Publications: t.state.since(now.Add(-age(r))), Position: t.position()}, nil
+	return broker.State{Publications: t.state.since(now.Add(-age(r))), Position: t.position()}
 }
 
-// lock returns a topic with its lock held, and the time. It creates the topic on its first use, for
-// which the memory may not suffice. The times that it returns for a topic never decrease.
-func (s *Store) lock(name string) (*topic, time.Time, error) {
+// lock returns a topic with its lock held, and the time; or nil and its page if it does not exist. The
+// times that lock and lockNew return for a topic never decrease.
+func (s *Store) lock(name string) (t *topic, first broker.Page, now time.Time) {
 	for {
-		now := time.Now()
-		t, err := s.find(name, now)
-		if err != nil {
-			return nil, now, err
+		now = time.Now()
+		if t, first = s.find(name, now); t == nil {
+			return nil, first, now
 		}
-		t.mu.Lock()
-		if !t.removed {
-			if now.Before(t.used) { // another call has taken the lock first
-				now = t.used
-			}
-			t.used = now
-			return t, now, nil
+		if t.lock(&now) {
+			return t, first, now
 		}
-		t.mu.Unlock()
 	}
 }
 
-func (s *Store) find(name string, now time.Time) (*topic, error) {
+// lockNew is lock for a topic that is created if it does not exist. It returns how many bytes that
+// needs if they are not free.
+func (s *Store) lockNew(name string) (t *topic, now time.Time, missing int64) {
+	for {
+		now = time.Now()
+		if t, missing = s.findNew(name, now); missing > 0 || t.lock(&now) {
+			return t, now, missing
+		}
+	}
+}
+
+func (s *Store) find(name string, now time.Time) (t *topic, first broker.Page) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for range min(maxCleaned, len(s.list)) {
-		s.cleanNext(now)
+	s.cleanSome(now)
+	if t = s.topics[name]; t == nil {
+		first.Position, first.Previous = s.first.of(name)
 	}
-	if t := s.topics[name]; t != nil {
-		return t, nil
+	return t, first
+}
+
+func (s *Store) findNew(name string, now time.Time) (t *topic, missing int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cleanSome(now)
+	if t = s.topics[name]; t != nil {
+		return t, 0
 	}
-	t := &topic{name: name, epoch: rand.Text(), used: now, size: topicBytes + int64(len(name))}
-	if !s.reserve(t.size) {
-		s.freeLocked(t.size)
-		if !s.reserve(t.size) {
-			return nil, s.errFull("the topic has no position yet, and cannot get one", t.size)
-		}
+	size := topicBytes + int64(len(name))
+	if !s.reserve(size) {
+		return nil, size
 	}
+	first, previous := s.first.of(name)
+	t = &topic{name: name, epoch: first.Epoch, previous: previous, used: now, size: size}
 	if s.topics == nil {
 		s.topics = map[string]*topic{}
 	}
 	s.topics[name] = t
 	s.list = append(s.list, t)
-	return t, nil
+	return t, 0
+}
+
+func (s *Store) cleanSome(now time.Time) {
+	for range min(maxCleaned, len(s.list)) {
+		s.cleanNext(now)
+	}
 }
 
 // cleanNext removes what has expired of one topic, or the topic. It must be called with s.mu held.
@@ -191,13 +210,17 @@ func (s *Store) cleanNext(now time.Time) {
 		return
 	}
 	defer t.mu.Unlock()
-	if now.Sub(t.used) <= metadataAge+t.age {
+	// Without a publication, it has only been created for one that did not fit.
+	if t.top > 0 && now.Sub(t.used) <= metadataAge+t.age {
 		s.clean(t, now)
 		s.next++
 		return
 	}
 	t.removed = true
 	s.memory.release(t.size)
+	if t.top > 0 {
+		s.memory.release(-s.first.forget(t))
+	}
 	delete(s.topics, t.name)
 	last := len(s.list) - 1
 	s.list[s.next], s.list[last] = s.list[last], nil

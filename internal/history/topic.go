@@ -12,17 +12,33 @@ import (
 type topic struct {
 	name string
 
-	mu      sync.Mutex
-	removed bool          // from the store
-	used    time.Time     // by the last call
-	age     time.Duration // of the last Append
-	epoch   string
-	top     uint64                   // the last offset
-	stored  ring[broker.Publication] // adjacent, in the order of offset and time; the last one has offset top
-	bytes   int64                    // of the packets in stored
-	size    int64                    // of the memory that the topic uses; part of Store.memory
-	state   state
-	keys    idempotencyKeys
+	mu       sync.Mutex
+	removed  bool          // from the store
+	used     time.Time     // by the last call
+	age      time.Duration // of the last Append
+	epoch    string
+	previous broker.Position          // see broker.Page
+	top      uint64                   // the last offset; 0 until the first publication is stored
+	stored   ring[broker.Publication] // adjacent, in the order of offset and time; the last one has offset top
+	bytes    int64                    // of the packets in stored
+	size     int64                    // of the memory that the topic uses; part of Store.memory
+	state    state
+	keys     idempotencyKeys
+}
+
+// lock acquires the lock unless the topic was removed. If another call has acquired it first, now
+// becomes the time of that.
+func (t *topic) lock(now *time.Time) bool {
+	t.mu.Lock()
+	if t.removed {
+		t.mu.Unlock()
+		return false
+	}
+	if now.Before(t.used) {
+		*now = t.used
+	}
+	t.used = *now
+	return true
 }
 
 // age returns the age at which publications expire.
