@@ -19,14 +19,16 @@ var _ broker.HistoryBroker = (*Broker)(nil)
 
 // ConnectHistory adds a node that also uses histories. A topic's publications are a stream; its
 // position, the state of its keys and its idempotency keys are stored under names that begin
-// with penstock:{<partition>}:history:<topic>. A position survives a change of the retention, and is kept for
+// with penstock:{<partition>}:history:<topic>. All topics without publications share up to 512 small keys,
+// which reads create. A position survives a change of the retention, and is kept for
 // at least a day after the last publication has expired or the position was last read: reads extend its
 // lifetime, about once an hour, which needs no memory.
 //
 // Redis must never evict keys: maxmemory-policy must be noeviction, otherwise a warning is logged with
 // slog.Default. If its memory is full (maxmemory), Append returns an error with the code
-// RESOURCE_EXHAUSTED, while topics that have a position can still be read. A failover or a restart of Redis begins a new epoch of each topic. While
-// a slot of a Cluster is moved, Append may return an error with the code UNAVAILABLE.
+// RESOURCE_EXHAUSTED, while all topics can still be read. A failover or a restart of Redis begins a new
+// epoch of each topic. While a slot of a Cluster is moved, Append may return an error with the code
+// UNAVAILABLE.
 func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHandler) broker.HistorySession {
 	s := &historySession{
 		client:  b.engine.client,
@@ -62,6 +64,7 @@ type historyKeys struct {
 	channel       cluster.Channel // its name is also that of the metadata
 	stream, state string
 	key           string // begins the names of idempotency keys
+	first         string // the record of topics without metadata, see history_first.lua
 }
 
 // keyOf returns the partition of a name and a key for it. Without a Cluster, keys have a hash tag too,
@@ -69,11 +72,16 @@ type historyKeys struct {
 // change, since histories would be lost.
 func (s *historySession) keyOf(kind cluster.Kind, name string) (partition int, key string) {
 	partition = s.engine.Channel(kind, name).Partition
+	return partition, keyname.Join(s.partitionPrefix(partition)+":"+string(kind), []string{name})
+}
+
+// partitionPrefix begins the names of all keys of a partition.
+func (s *historySession) partitionPrefix(partition int) string {
 	tag := strconv.Itoa(partition)
 	if s.engine.cluster != nil {
 		tag = s.engine.tags[partition]
 	}
-	return partition, keyname.Join(s.engine.prefix+":{"+tag+"}:"+string(kind), []string{name})
+	return s.engine.prefix + ":{" + tag + "}"
 }
 
 // keysOf returns the names for a topic.
@@ -84,8 +92,12 @@ func (s *historySession) keysOf(topic string) historyKeys {
 		stream:  name + ":stream",
 		state:   name + ":state",
 		key:     name + ":key",
+		first:   s.partitionPrefix(partition) + ":first:" + strconv.Itoa(int(hashOf(topic)%firstRecords)),
 	}
 }
+
+// firstRecords is how many records there are. On a Cluster, it is one per partition.
+const firstRecords = brokerPartitions
 
 // Append stores and publishes a.
 func (s *historySession) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
@@ -178,7 +190,8 @@ func (s *historySession) appendArgs(topics []topicCalls) []any {
 		stream, metadata := lifetimes(r)
 		argv = append(argv, max(r.Messages, 1), stream, metadata, max(r.Bytes, 0), same-i)
 		for ; i < same; i++ {
-			keys = append(keys, topics[i][0].keys.channel.Name, topics[i][0].keys.stream)
+			k := topics[i][0].keys
+			keys = append(keys, k.channel.Name, k.stream, k.first)
 			argv = append(argv, len(topics[i]))
 			for _, c := range topics[i] {
 				keys, argv = c.appendArgs(keys, argv)

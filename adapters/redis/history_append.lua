@@ -1,7 +1,8 @@
 -- Stores and publishes publications of several topics.
 --
--- KEYS: for each topic its metadata, whose name is also that of the channel, and its stream; then for
--- each publication its idempotency key and the state of the topic, if it needs them.
+-- KEYS: for each topic its metadata, whose name is also that of the channel, its stream, and the record
+-- of topics without metadata; then for each publication its idempotency key and the state of the topic,
+-- if it needs them.
 --
 -- ARGV: a random epoch, the command that publishes, the lifetime of idempotency keys. Then for each
 -- retention the maximum of messages, the lifetimes of the stream and of the metadata, the maximum of
@@ -63,9 +64,10 @@ while a <= last do
   end
   for _ = 1, topics do
     local meta, stream, count = KEYS[k], KEYS[k + 1], tonumber(ARGV[a])
-    k, a = k + 2, a + 1
+    local first = KEYS[k + 2]
+    k, a = k + 3, a + 1
     local failure, added, addedBytes = nil, 0, 0
-    local epoch, top, renewal, counted = openTopic(meta, stream, candidate, metaLife)
+    local epoch, top, renewal, counted = openTopic(first, meta, stream, candidate, metaLife)
     if not epoch then
       failure = '!' .. top
     end

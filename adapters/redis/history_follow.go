@@ -85,10 +85,14 @@ func (s *historySession) Follow(topic string) {
 		return
 	}
 	channel := s.keysOf(topic).channel
+	s.follows.byChannel[channel.Name] = &follow{topic, &s.follows.calls[hashOf(topic)%uint32(len(s.follows.calls))]}
+	s.link.SetSubscribed(channel, true)
+}
+
+func hashOf(topic string) uint32 {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(topic))
-	s.follows.byChannel[channel.Name] = &follow{topic, &s.follows.calls[hash.Sum32()%uint32(len(s.follows.calls))]}
-	s.link.SetSubscribed(channel, true)
+	return hash.Sum32()
 }
 
 // Unfollow undoes Follow.

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-go/penstock/internal/batch"
 )
 
-// A readRequest is a call of one of the scripts that read or begin an epoch.
+// A readRequest is a call of one of the scripts that read or change an epoch.
 type readRequest struct {
 	script *script
 	args   []any
@@ -103,28 +103,24 @@ const maxOffset = 1<<53 - 1
 
 func streamID(offset uint64) string { return strconv.FormatUint(offset, 10) + "-0" }
 
-// read calls a script with the metadata, another key, and the lifetimes of the metadata before the
-// other arguments. If the script returns that the topic has no epoch of this lineage, one is begun; the
-// server may fail over between the two calls, so there are several attempts.
+// read calls a script with the metadata, another key and the record of topics without metadata, and
+// with an epoch and the lifetime of the metadata before the other arguments. If the script returns that
+// the topic has an epoch of another lineage, one is begun; the server may fail over between the two
+// calls, so there are several attempts.
 func (s *historySession) read(ctx context.Context, text *script, keys historyKeys, r broker.Retention, key string, argv ...any) (reply []any, err error) {
 	if err := s.check(ctx); err != nil {
 		return nil, err
 	}
 	_, metadata := lifetimes(r)
-	args := append([]any{2, keys.channel.Name, key, metadataAge.Milliseconds(), metadata}, argv...)
+	args := append([]any{3, keys.channel.Name, key, keys.first, newEpoch(), metadata}, argv...)
 	const attempts = 3
 	for range attempts {
 		reply, err = s.call(ctx, text, args)
-		var begin *script
-		switch {
-		case goredis.HasErrorPrefix(err, "NOEPOCH"):
-			begin = s.scripts.create
-		case goredis.HasErrorPrefix(err, "OLDEPOCH"):
-			begin = s.scripts.change
-		default:
+		if !goredis.HasErrorPrefix(err, "OLDEPOCH") {
 			return reply, err
 		}
-		if _, err = s.call(ctx, begin, []any{2, keys.channel.Name, keys.stream, newEpoch(), metadata}); err != nil {
+		change := []any{3, keys.channel.Name, keys.stream, keys.first, newEpoch(), metadata}
+		if _, err = s.call(ctx, s.scripts.change, change); err != nil {
 			return nil, err
 		}
 	}
@@ -158,8 +154,6 @@ func readError(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
-	case isOutOfMemory(err):
-		return &errors.Error{Code: errors.ResourceExhausted, Message: "the topic has no position yet, and cannot get one because the memory of Redis is full", Err: err}
 	default:
 		return &errors.Error{Code: errors.Unavailable, Message: "the history cannot be read", Err: err}
 	}

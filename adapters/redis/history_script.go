@@ -15,17 +15,19 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// The source of the scripts. Each begins with historyRecordLua, then historyOpenLua if it writes, or
-// historyPositionLua if it reads.
+// The source of the scripts. Each begins with historyRecordLua and historyFirstLua, then historyOpenLua
+// if it writes, or historyPositionLua if it reads.
 var (
 	//go:embed history_record.lua
 	historyRecordLua string
+	//go:embed history_first.lua
+	historyFirstLua string
 	//go:embed history_open.lua
 	historyOpenLua string
 	//go:embed history_append.lua
 	historyAppendLua string
-	//go:embed history_init.lua
-	historyInitLua string
+	//go:embed history_change.lua
+	historyChangeLua string
 	//go:embed history_position.lua
 	historyPositionLua string
 	//go:embed history_read.lua
@@ -35,17 +37,16 @@ var (
 )
 
 // historyScripts are the scripts of a session. If memory is full, those that store publications or
-// values, or create topics, are rejected before they begin, and the others run. A replica runs none of
-// them.
-type historyScripts struct{ append, create, change, read, state, value, storeValue *script }
+// values are rejected before they begin, and the others run. A replica runs none of them.
+type historyScripts struct{ append, change, read, state, value, storeValue *script }
 
 func newHistoryScripts() historyScripts {
+	common := historyRecordLua + historyFirstLua
 	return historyScripts{
-		append: newGrowingScript(historyRecordLua + historyOpenLua + historyAppendLua),
-		create: newGrowingScript(historyRecordLua + historyOpenLua + historyInitLua),
-		change: newScript(historyRecordLua + historyOpenLua + historyInitLua),
-		read:   newScript(historyRecordLua + historyPositionLua + historyReadLua),
-		state:  newScript(historyRecordLua + historyPositionLua + historyStateLua),
+		append: newGrowingScript(common + historyOpenLua + historyAppendLua),
+		change: newScript(common + historyOpenLua + historyChangeLua),
+		read:   newScript(common + historyPositionLua + historyReadLua),
+		state:  newScript(common + historyPositionLua + historyStateLua),
 
 		value:      newScript(valueLua), // loads and deletes
 		storeValue: newGrowingScript(valueLua),

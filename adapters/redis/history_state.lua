@@ -1,6 +1,10 @@
 -- Reads the current state of a topic.
 --
--- KEYS: the metadata and the state. Returns the epoch, the last offset, the time in milliseconds,
--- and the frames.
-extendLifetime()
-return {record[1], record[3], unixMillis(), call('HVALS', KEYS[2])}
+-- The second key is the state. Returns the epoch, the last offset, the time in milliseconds, and the
+-- frames.
+local frames = {}
+if not isUnused then
+  extendLifetime(KEYS[1], ARGV[2])
+  frames = call('HVALS', KEYS[2])
+end
+return {record[1], record[3], unixMillis(), frames}

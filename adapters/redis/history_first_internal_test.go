@@ -1,0 +1,239 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
+)
+
+// readInvented reads names that nobody has published on.
+func (n *historyNode) readInvented(t *testing.T, names int) {
+	t.Helper()
+	var readers sync.WaitGroup
+	for reader := range 50 {
+		readers.Go(func() {
+			for i := reader; i < names; i += 50 {
+				name := fmt.Sprint("invented ", i)
+				page, err := n.Read(t.Context(), broker.Query{Topic: name, Retention: retention})
+				assert.NoError(t, err)
+				assert.NotEmpty(t, page.Position.Epoch)
+				state, err := n.ReadState(t.Context(), name, retention)
+				assert.NoError(t, err)
+				assert.Equal(t, page.Position, state.Position)
+			}
+		})
+	}
+	readers.Wait()
+}
+
+func TestHistory_ReadingCreatesNoTopic(t *testing.T) {
+	const names = 10_000
+	server := redistest.Start(t)
+	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
+	n.readInvented(t, names)
+	keys := admin.DBSize(t.Context()).Val()
+	assert.LessOrEqual(t, keys, int64(brokerPartitions))
+	for _, key := range admin.Keys(t.Context(), "*").Val() {
+		assert.EqualValues(t, 3, admin.HLen(t.Context(), key).Val(), key)
+		assert.Greater(t, admin.PTTL(t.Context(), key).Val(), 24*time.Hour, key)
+	}
+	n.readInvented(t, names)
+	assert.Equal(t, keys, admin.DBSize(t.Context()).Val())
+}
+
+func TestHistory_ReadingCreatesNoTopicOnCluster(t *testing.T) {
+	testscale.FullOnly(t, "TestHistory_ReadingCreatesNoTopic")
+	servers := redistest.StartCluster(t)
+	n := connectHistory(t, servers.Client(t))
+	n.readInvented(t, 10_000)
+	keys := int64(0)
+	for _, node := range servers.Nodes {
+		keys += node.Client(t).DBSize(t.Context()).Val()
+	}
+	assert.LessOrEqual(t, keys, int64(brokerPartitions))
+}
+
+// TestHistory_UnusedTopicIsReadWhenMemoryIsFull needs a record of the partition.
+func TestHistory_UnusedTopicIsReadWhenMemoryIsFull(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		t.Run(fmt.Sprintf("plain scripts: %v", plain), func(t *testing.T) {
+			server := redistest.Start(t)
+			n := connectHistory(t, server.Client(t))
+			n.scripts.read.isPlain.Store(plain)
+			require.NoError(t, server.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
+			first, _ := n.page(t)
+			again, _ := n.page(t)
+			assert.NotEmpty(t, first.Position.Epoch)
+			assert.Equal(t, first, again)
+		})
+	}
+}
+
+// lose removes the metadata of the topic news, as when it expires, and perhaps what else there is.
+func (n *historyNode) lose(t *testing.T, admin *goredis.Client, all bool) {
+	t.Helper()
+	keys := n.keysOf("news")
+	require.NoError(t, admin.Del(t.Context(), keys.channel.Name).Err())
+	if all {
+		require.NoError(t, admin.Del(t.Context(), keys.stream, keys.state).Err())
+	}
+}
+
+// otherTopic returns a topic in the partition of news.
+func (n *historyNode) otherTopic(t *testing.T) string {
+	t.Helper()
+	for i := range 100_000 {
+		if name := fmt.Sprint("other ", i); n.keysOf(name).first == n.keysOf("news").first {
+			return name
+		}
+	}
+	t.Fatal("no topic of the partition")
+	return ""
+}
+
+// TestHistory_LostTopicDoesNotReuseItsPositions lets the keys of a topic expire while the record of its
+// partition remains. A topic without publications continues.
+func TestHistory_LostTopicDoesNotReuseItsPositions(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		t.Run(fmt.Sprintf("all keys: %v", all), func(t *testing.T) {
+			server := redistest.Start(t)
+			n, admin := connectHistory(t, server.Client(t)), server.Client(t)
+			other := n.otherTopic(t)
+			position := func(topic string) broker.Page {
+				page, err := n.Read(t.Context(), broker.Query{Topic: topic, Retention: retention})
+				require.NoError(t, err)
+				return page
+			}
+			epochs := map[string]bool{}
+			for range 4 {
+				before, idle := position("news"), position(other)
+				assert.False(t, epochs[before.Position.Epoch], "an epoch is used again")
+				epochs[before.Position.Epoch] = true
+				assert.Zero(t, before.Previous, "where the epoch ended is not known")
+				assert.Equal(t, before.Position.Epoch, n.publish(t, "1").Position.Epoch, "readers of the empty topic continue")
+				n.publish(t, "2")
+				n.lose(t, admin, all)
+				after, packets := n.page(t)
+				assert.NotEqual(t, before.Position.Epoch, after.Position.Epoch)
+				assert.Zero(t, after.Position.Offset)
+				assert.Empty(t, packets)
+				assert.Equal(t, idle.Position, position(other).Previous, "it has ended at offset 0")
+			}
+		})
+	}
+}
+
+// TestHistory_LostTopicIsPublishedFirst publishes on a topic whose keys are lost before it is read.
+func TestHistory_LostTopicIsPublishedFirst(t *testing.T) {
+	server := redistest.Start(t)
+	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
+	first := n.publish(t, "1").Position
+	n.lose(t, admin, true)
+	second := n.publish(t, "2").Position
+	assert.NotEqual(t, first.Epoch, second.Epoch)
+	assert.EqualValues(t, 1, second.Offset)
+	page, _ := n.page(t)
+	assert.Zero(t, page.Previous)
+}
+
+func TestHistory_FlushBeginsAnew(t *testing.T) {
+	server := redistest.Start(t)
+	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
+	before := n.publish(t, "1").Position
+	require.NoError(t, admin.FlushAll(t.Context()).Err())
+	after := n.publish(t, "2").Position
+	assert.NotEqual(t, before.Epoch, after.Epoch)
+	page, _ := n.page(t)
+	assert.Zero(t, page.Previous)
+}
+
+// TestHistory_RecordOfPartitionIsBounded ages the epoch of a partition: the next topic that begins ends
+// it, after it has taken it over itself.
+func TestHistory_RecordOfPartitionIsBounded(t *testing.T) {
+	server := redistest.Start(t)
+	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
+	record, other := n.keysOf("news").first, n.otherTopic(t)
+	last := ""
+	for i := range 5 {
+		require.NoError(t, admin.Del(t.Context(), n.keysOf("news").channel.Name).Err())
+		before, _ := n.page(t)
+		idle, err := n.Read(t.Context(), broker.Query{Topic: other, Retention: retention})
+		require.NoError(t, err)
+		require.NoError(t, admin.HSet(t.Context(), record, "t", time.Now().Add(-25*time.Hour).UnixMilli()).Err())
+		assert.Equal(t, before.Position.Epoch, n.publish(t, "1").Position.Epoch)
+		after, err := n.Read(t.Context(), broker.Query{Topic: other, Retention: retention})
+		require.NoError(t, err)
+		assert.NotEqual(t, idle.Position, after.Position)
+		assert.Equal(t, idle.Position, after.Previous)
+		assert.NotEqual(t, last, after.Position.Epoch)
+		last = after.Position.Epoch
+		assert.LessOrEqual(t, admin.HLen(t.Context(), record).Val(), int64(4+2), i)
+	}
+}
+
+// TestHistory_RestartEndsEpochOfUnusedTopic restarts a server that has saved its data.
+func TestHistory_RestartEndsEpochOfUnusedTopic(t *testing.T) {
+	server := redistest.Start(t)
+	n := connectHistory(t, server.Client(t))
+	before, _ := n.page(t)
+	require.NoError(t, server.Client(t).Save(t.Context()).Err())
+	server.Restart()
+	after, _ := n.page(t)
+	assert.NotEqual(t, before.Position, after.Position)
+	assert.Zero(t, after.Position.Offset)
+	assert.Equal(t, before.Position, after.Previous, "nothing was published in it that is stored")
+	assert.Equal(t, after.Position.Epoch, n.publish(t, "1").Position.Epoch)
+	page, _ := n.page(t)
+	assert.Equal(t, before.Position, page.Previous)
+}
+
+// TestHistory_FirstPublicationReachesWaitingNodes lets sequencers of two nodes join a topic that was
+// never used, and publishes on a third one.
+func TestHistory_FirstPublicationReachesWaitingNodes(t *testing.T) {
+	server := redistest.Start(t)
+	var mu sync.Mutex
+	var received []broker.Position
+	var joined []broker.Position
+	for range 2 {
+		n := connectHistory(t, server.Client(t))
+		s := history.NewSequencer(n, "news", retention, history.Sink{
+			Deliver: func(p broker.Publication) {
+				mu.Lock()
+				defer mu.Unlock()
+				received = append(received, p.Position)
+			},
+			Lost: func(l history.Loss) { t.Errorf("a notice: %+v", l) },
+		})
+		t.Cleanup(s.Close)
+		n.eventually(t, "following", func() bool { return n.following > 0 })
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		require.NoError(t, s.Join(ctx, broker.Position{}, 100, func(j history.Joined) { joined = append(joined, j.Position) }))
+		go func() { // the recorder of the node does not forward
+			for ctx.Err() == nil {
+				s.Following()
+				time.Sleep(5 * time.Millisecond)
+			}
+		}()
+	}
+	first := connectHistory(t, server.Client(t)).publish(t, "1").Position
+	assert.EqualValues(t, 1, first.Offset)
+	assert.Equal(t, []broker.Position{{Epoch: first.Epoch}, {Epoch: first.Epoch}}, joined)
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(received) == 2
+	}, 20*time.Second, time.Millisecond)
+	assert.Equal(t, []broker.Position{first, first}, received)
+}
