@@ -16,8 +16,9 @@ import (
 //
 // It returns ctx's error if ctx is done first, an error with the code UNAVAILABLE if the
 // connection is closed first, a [*LimitExceeded] if the message is longer than
-// Limits.QueueBytes, and an error if it cannot be encoded. A client that reads nothing for
-// Timeouts.Write ends the connection, and with it the wait.
+// Limits.QueueBytes, one with DEADLINE_EXCEEDED if it has waited for Timeouts.Send, and an error if
+// the message cannot be encoded. A client that reads nothing for Timeouts.Write ends the connection,
+// and with it the wait.
 //
 // Callers that wait for one connection are served in the order in which they began to wait.
 // Publications and [Conn.Send] do not wait, so they can keep the queue full, and SendWait
@@ -34,6 +35,9 @@ func (c *Conn) SendWait(ctx context.Context, m Message) error {
 	return err
 }
 
+// errUnread is returned for a message that has waited for Timeouts.Send.
+var errUnread = &errors.Error{Code: errors.DeadlineExceeded, Message: "client reads too slowly"}
+
 // queueTurn queues a frame that is not droppable, as SendWait does. It returns
 // [wsconn.ErrCanceled] if ctx is done or answered, which may be nil, is set first.
 func (c *Conn) queueTurn(ctx context.Context, frame *wsconn.Frame, answered *atomic.Bool) error {
@@ -44,6 +48,8 @@ func (c *Conn) queueTurn(ctx context.Context, frame *wsconn.Frame, answered *ato
 	switch {
 	case errors.Is(err, wsconn.ErrCanceled) && c.ctx.Err() == nil: // the context of a message ends with its connection
 		return err
+	case errors.Is(err, wsconn.ErrTimeout):
+		return errUnread
 	case errors.Is(err, wsconn.ErrTooLong):
 		return &LimitExceeded{Kind: LimitQueue, Observed: int64(size), Limit: int64(c.router.opts.Limits.QueueBytes), RetryAfter: errors.Never}
 	}

@@ -3,6 +3,7 @@ package router
 import (
 	"math"
 	"sync"
+	"time"
 
 	"github.com/penstock-go/penstock/errors"
 )
@@ -67,19 +68,31 @@ func (k *credits) take() <-chan struct{} {
 	return k.granted
 }
 
-// awaitCredit uses one of the client's credits and reports true, at once if the client gives none.
-// It reports false if the context is done first.
-func (c *Context) awaitCredit() bool {
+// errUngranted ends a stream whose client grants no credit in Timeouts.Send.
+var errUngranted = &errors.Error{Code: errors.DeadlineExceeded, Message: "client grants no credit"}
+
+// awaitCredit uses one of the client's credits, at once if the client gives none. It returns an error
+// if the context is done first, or if it takes too long: a client could otherwise keep its handlers
+// for ever.
+func (c *Context) awaitCredit() error {
 	k := c.call.credits
 	if k == nil {
-		return true
+		return nil
 	}
-	for granted := k.take(); granted != nil; granted = k.take() {
+	granted := k.take()
+	if granted == nil {
+		return nil
+	}
+	timer := time.NewTimer(c.conn.router.opts.Timeouts.Send)
+	defer timer.Stop()
+	for ; granted != nil; granted = k.take() {
 		select {
 		case <-granted:
 		case <-c.Done():
-			return false
+			return c.endCause()
+		case <-timer.C:
+			return errUngranted
 		}
 	}
-	return true
+	return nil
 }

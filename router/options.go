@@ -224,6 +224,7 @@ type Timeouts struct {
 	Call    time.Duration // from receiving a call to its answer, or from sending one to its answer ([Call]), else DEADLINE_EXCEEDED; 30 s
 	Message time.Duration // from the first byte of a message to its last; 10 s
 	Write   time.Duration // of one write to the socket; 10 s
+	Send    time.Duration // in which the client grants a stream a credit, or makes room for a message that waits ([Conn.SendWait]), else DEADLINE_EXCEEDED; 10 min
 	Close   time.Duration // from sending a close frame to receiving the client's; 5 s
 	Ping    time.Duration // without data from the client, after which it is pinged; 25 s
 	Pong    time.Duration // from a ping to the next data from the client; 10 s
@@ -267,6 +268,7 @@ func (o *Options) withDefaults() Options {
 	setDefault("Timeouts.Call", &t.Call, 30*time.Second)
 	setDefault("Timeouts.Message", &t.Message, 10*time.Second)
 	setDefault("Timeouts.Write", &t.Write, 10*time.Second)
+	setDefault("Timeouts.Send", &t.Send, 10*time.Minute)
 	setDefault("Timeouts.Close", &t.Close, 5*time.Second)
 	setDefault("Timeouts.Ping", &t.Ping, 25*time.Second)
 	setDefault("Timeouts.Pong", &t.Pong, 10*time.Second)

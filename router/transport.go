@@ -11,6 +11,7 @@ func transportOptions(o *Options) wsconn.Options {
 		MaxMessageBytes: l.MaxReadBytes,
 		MessageTimeout:  t.Message,
 		WriteTimeout:    t.Write,
+		SendTimeout:     t.Send,
 		CloseTimeout:    t.Close,
 		PingInterval:    t.Ping,
 		PongTimeout:     t.Pong,

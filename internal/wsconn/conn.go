@@ -14,6 +14,7 @@ type Options struct {
 	MaxMessageBytes int64         // a longer message closes the connection with 1009
 	MessageTimeout  time.Duration // from a message's first byte to its last
 	WriteTimeout    time.Duration // for one system call
+	SendTimeout     time.Duration // for one call of QueueTurn
 	CloseTimeout    time.Duration // from our close frame to the peer's
 	PingInterval    time.Duration // of silence, after which the peer is pinged
 	PongTimeout     time.Duration // from a ping to the peer's next data

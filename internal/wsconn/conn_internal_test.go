@@ -32,7 +32,7 @@ func (noopHandler) OnWrite(Write)           {}
 
 func options() *Options {
 	return &Options{
-		MaxMessageBytes: 1 << 20, MessageTimeout: time.Minute, WriteTimeout: time.Minute, CloseTimeout: time.Minute,
+		MaxMessageBytes: 1 << 20, MessageTimeout: time.Minute, WriteTimeout: time.Minute, SendTimeout: time.Minute, CloseTimeout: time.Minute,
 		PingInterval: time.Minute, PongTimeout: time.Minute,
 		BufferBytes: 16 << 10, QueueBytes: 1 << 20, QueueMessages: 8, Engine: NewEngine(),
 	}

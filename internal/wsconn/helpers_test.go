@@ -21,6 +21,7 @@ func options() *wsconn.Options {
 		MaxMessageBytes: 1 << 20,
 		MessageTimeout:  10 * time.Second,
 		WriteTimeout:    10 * time.Second,
+		SendTimeout:     time.Minute,
 		CloseTimeout:    10 * time.Second,
 		PingInterval:    time.Minute,
 		PongTimeout:     time.Minute,

@@ -1,6 +1,9 @@
 package wsconn
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // producers lets the callers of QueueTurn queue in the order in which they began to wait.
 type producers struct {
@@ -11,8 +14,8 @@ type producers struct {
 // QueueTurn is Queue, except that it first waits while the queue is high (see AwaitLowWater) or
 // f does not fit. Callers that wait are served in the order in which they began to wait. It
 // returns ErrCanceled if done is closed first or if canceled, which may be nil, is set when f would
-// be queued, and ErrTooLong if f is longer than Options.QueueBytes. The frame should not be
-// droppable.
+// be queued, ErrTimeout if that takes longer than Options.SendTimeout, and ErrTooLong if f is longer
+// than Options.QueueBytes. The frame should not be droppable.
 func (c *Conn) QueueTurn(f *Frame, done <-chan struct{}, canceled *atomic.Bool) error {
 	if f.size() > c.opts.QueueBytes {
 		f.Release()
@@ -26,29 +29,36 @@ func (c *Conn) QueueTurn(f *Frame, done <-chan struct{}, canceled *atomic.Bool) 
 	p := &c.lockedWaits().producers
 	p.waiting++
 	c.mu.Unlock()
-	hasTurn := p.await(done)
-	c.mu.Lock()
-	ready := hasTurn && c.waitWhile(done, busy)
-	p.waiting--
-	if hasTurn {
+	timer := time.NewTimer(c.opts.SendTimeout)
+	defer timer.Stop()
+	patience := patience{done, timer.C}
+	err := p.await(patience)
+	if err == nil {
 		defer func() { <-p.turn }()
 	}
-	if !ready {
+	c.mu.Lock()
+	if err == nil {
+		err = c.waitWhile(patience, busy)
+	}
+	p.waiting--
+	if err != nil {
 		c.mu.Unlock()
 		f.Release()
-		return ErrCanceled
+		return err
 	}
 	return c.queueUnlessAndUnlock(canceled, f)
 }
 
-// await reports whether it has got the turn before done was closed. Goroutines that wait to send
-// on a channel are served in order.
-func (p *producers) await(done <-chan struct{}) bool {
+// await returns nil when it has got the turn, or ErrCanceled or ErrTimeout. Goroutines that wait to
+// send on a channel are served in order.
+func (p *producers) await(patience patience) error {
 	select {
 	case p.turn <- struct{}{}:
-		return true
-	case <-done:
-		return false
+		return nil
+	case <-patience.done:
+		return ErrCanceled
+	case <-patience.expired:
+		return ErrTimeout
 	}
 }
 

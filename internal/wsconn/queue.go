@@ -36,6 +36,7 @@ type Overflow struct {
 var (
 	ErrDropped  = errors.New("send queue is full")
 	ErrCanceled = errors.New("canceled while waiting for the send queue")
+	ErrTimeout  = errors.New("waited too long for the send queue")
 	ErrTooLong  = errors.New("message is longer than the send queue")
 )
 

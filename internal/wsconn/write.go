@@ -18,7 +18,7 @@ func (c *Conn) Queue(f *Frame) error {
 // QueueWait is Queue, except that it first waits until the queue is empty or f fits.
 func (c *Conn) QueueWait(f *Frame) error {
 	c.mu.Lock()
-	c.waitWhile(nil, func() bool { return c.queue != nil && c.queue.messages > 0 && c.full(f, nil) })
+	_ = c.waitWhile(patience{}, func() bool { return c.queue != nil && c.queue.messages > 0 && c.full(f, nil) })
 	return c.queueAndUnlock(f)
 }
 
@@ -60,25 +60,31 @@ func (c *Conn) AwaitLowWater() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.lowered
-	c.waitWhile(nil, func() bool { return c.high.Load() && c.lowered == before })
+	_ = c.waitWhile(patience{}, func() bool { return c.high.Load() && c.lowered == before })
 }
 
-// waitWhile waits until busy returns false or the connection is closing, and reports true; or
-// until done is closed, and reports false. It must be called with the lock held, which it
-// releases meanwhile, and calls busy with it.
-func (c *Conn) waitWhile(done <-chan struct{}, busy func() bool) bool {
+// A patience bounds how long a goroutine waits. The zero value waits for as long as it takes.
+type patience struct {
+	done    <-chan struct{}
+	expired <-chan time.Time
+}
+
+// waitWhile waits until busy returns false or the connection is closing, or returns ErrCanceled or
+// ErrTimeout. It must be called with the lock held, which it releases meanwhile, and calls busy with
+// it.
+func (c *Conn) waitWhile(p patience, busy func() bool) error {
 	for busy() && !c.closing.Load() {
-		if !c.awaitProgress(done) {
-			return false
+		if err := c.awaitProgress(p); err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
 }
 
 // awaitProgress waits until the writer has taken or written something or the connection is
-// aborted, and reports true; or until done is closed, and reports false. It must be called with
-// the lock held, which it releases meanwhile.
-func (c *Conn) awaitProgress(done <-chan struct{}) bool {
+// aborted, or returns ErrCanceled or ErrTimeout. It must be called with the lock held, which it
+// releases meanwhile.
+func (c *Conn) awaitProgress(p patience) error {
 	w := c.lockedWaits()
 	if w.progress == nil {
 		w.progress = make(chan struct{})
@@ -91,9 +97,11 @@ func (c *Conn) awaitProgress(done <-chan struct{}) bool {
 	defer c.mu.Lock()
 	select {
 	case <-progress:
-		return true
-	case <-done:
-		return false
+		return nil
+	case <-p.done:
+		return ErrCanceled
+	case <-p.expired:
+		return ErrTimeout
 	}
 }
 
@@ -318,7 +326,7 @@ func (c *Conn) awaitCloseWritten() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for !c.closeWritten && !c.aborted {
-		c.awaitProgress(nil)
+		_ = c.awaitProgress(patience{})
 	}
 }
 
