@@ -153,11 +153,8 @@ func (c *Conn) sendCall(ctx context.Context, call *clientCall, m Message, start 
 	if deadline, ok := ctx.Deadline(); ok && greeted {
 		timeoutMs = max(1, ceil(deadline.Sub(start), time.Millisecond))
 	}
-	frame, err := encodeWith(c.codec(), m, wire.OutgoingHead{CorrelationID: call.id, TimeoutMs: timeoutMs, At: start})
-	if err != nil {
-		return err
-	}
-	err = c.queueTurn(ctx, frame, nil)
+	head := wire.OutgoingHead{CorrelationID: call.id, TimeoutMs: timeoutMs, At: start}
+	err := c.queueTurn(ctx, func() (*wsconn.Frame, error) { return encodeWith(c.codec(), m, head) }, nil)
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return context.Cause(ctx)
 	}

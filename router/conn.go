@@ -188,9 +188,12 @@ func (c *Conn) send(frame *wsconn.Frame) error {
 	return err
 }
 
-// queueWait queues the answer to a message of the client, and waits while the queue is full:
-// so a slow client is slowed down instead of disconnected. The caller wakes the writer.
-func (c *Conn) queueWait(frame *wsconn.Frame) error { return queueError(c.ws.QueueWait(frame)) }
+// queueAnswer queues the answer to a message of the client, and waits while the queue is full:
+// so a slow client is slowed down instead of disconnected. The answer is encoded when there is room,
+// perhaps again if the room is then used by another one. The caller wakes the writer.
+func (c *Conn) queueAnswer(encode func() *wsconn.Frame) {
+	_ = c.ws.QueueAnswer(func() (*wsconn.Frame, error) { return encode(), nil }) // fails only if the connection is closed
+}
 
 // queueError returns the public error for an error of the transport's queue.
 func queueError(err error) error {

@@ -25,11 +25,8 @@ import (
 // waiting. SendWait may be called by handlers and hooks: the queue is emptied on a goroutine of
 // its own. An event's handler delays the later messages of its connection meanwhile.
 func (c *Conn) SendWait(ctx context.Context, m Message) error {
-	frame, err := encode(c.codec(), m)
-	if err != nil {
-		return err
-	}
-	if err = c.queueTurn(ctx, frame, nil); errors.Is(err, wsconn.ErrCanceled) {
+	err := c.queueTurn(ctx, func() (*wsconn.Frame, error) { return encode(c.codec(), m) }, nil)
+	if errors.Is(err, wsconn.ErrCanceled) {
 		return ctx.Err()
 	}
 	return err
@@ -38,14 +35,22 @@ func (c *Conn) SendWait(ctx context.Context, m Message) error {
 // errUnread is returned for a message that has waited for Timeouts.Send.
 var errUnread = &errors.Error{Code: errors.DeadlineExceeded, Message: "client reads too slowly"}
 
-// queueTurn queues a frame that is not droppable, as SendWait does. It returns
+// queueTurn queues the frame that encode returns, which is not droppable, as SendWait does. It returns
 // [wsconn.ErrCanceled] if ctx is done or answered, which may be nil, is set first.
-func (c *Conn) queueTurn(ctx context.Context, frame *wsconn.Frame, answered *atomic.Bool) error {
-	frame.NotDroppable()
-	size := len(frame.Text())
-	err := c.ws.QueueTurn(frame, ctx.Done(), answered)
+func (c *Conn) queueTurn(ctx context.Context, encode func() (*wsconn.Frame, error), answered *atomic.Bool) error {
+	var failed error // of encode
+	size := 0
+	err := c.ws.QueueTurn(func() (frame *wsconn.Frame, _ error) {
+		if frame, failed = encode(); failed == nil {
+			frame.NotDroppable()
+			size = len(frame.Text())
+		}
+		return frame, failed
+	}, ctx.Done(), answered)
 	c.ws.Wake()
 	switch {
+	case failed != nil:
+		return failed
 	case errors.Is(err, wsconn.ErrCanceled) && c.ctx.Err() == nil: // the context of a message ends with its connection
 		return err
 	case errors.Is(err, wsconn.ErrTimeout):

@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // This file handles the control messages of the protocol: they have no handler of the application,
@@ -41,7 +42,7 @@ func (c *Conn) handleControl(in *incoming) *inspectedError {
 	}
 	switch in.control {
 	case wire.TypeHeartbeat:
-		_ = c.queueWait(encodeHeartbeatAck(c.binary(), in.At))
+		c.queueAnswer(func() *wsconn.Frame { return encodeHeartbeatAck(c.binary(), in.At) })
 		c.ws.Wake()
 	case wire.TypeAbort:
 		c.abort(string(in.head.CorrelationID))
@@ -70,7 +71,9 @@ func (c *Conn) acknowledge(in *incoming) *inspectedError {
 	case len(in.head.CorrelationID) == 0:
 		return inspect(errAckWithoutID, "").at("parse")
 	}
-	_ = c.queueWait(encodeControl(c.binary(), wire.TypeAck, string(in.head.CorrelationID)))
+	c.queueAnswer(func() *wsconn.Frame {
+		return encodeControl(c.binary(), wire.TypeAck, string(in.head.CorrelationID))
+	})
 	c.ws.Wake()
 	return nil
 }

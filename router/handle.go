@@ -44,7 +44,7 @@ func (c *Conn) mayStart(ctx *Context, waited bool) bool {
 		}
 		return false
 	case waited && timeout > 0 && time.Since(ctx.receivedAt) >= timeout: // reads only the monotonic clock
-		c.respondCall(ctx, nil, inspect(errDeadline, "").at("deadline"))
+		c.respondCall(ctx, inspect(errDeadline, "").at("deadline"))
 		return false
 	default:
 		return !ctx.call.isAnswered()
@@ -234,9 +234,8 @@ func (c *Conn) handleEvent(ctx *Context) {
 // handleCall is stage 7 of a call, which gets exactly one answer, at the latest at its
 // deadline.
 func (c *Conn) handleCall(ctx *Context) {
-	var reply *wsconn.Frame
 	var failed *inspectedError
-	canceled := false
+	canceled, returned := false, false
 	defer func() {
 		defer ctx.call.end(endedByReturn)
 		if ctx.route.answered != nil {
@@ -245,23 +244,17 @@ func (c *Conn) handleCall(ctx *Context) {
 		if canceled {
 			return
 		}
-		if failed == nil && reply == nil { // an observer has called runtime.Goexit
+		if failed == nil && !returned { // an observer has called runtime.Goexit
 			failed = internalError(errExited)
 		}
-		c.respondCall(ctx, reply, failed)
+		c.respondCall(ctx, failed)
 	}()
 	c.yieldIfConcurrent(ctx.route)
 	if canceled = ctx.call.isAnswered(); canceled {
 		return // the handler of an answered call does not start
 	}
 	ctx.run(&failed)
-	if failed != nil {
-		return
-	}
-	c.router.guard(&failed, "reply", ctx.route, func() (err error) {
-		reply, err = encodeReply(ctx)
-		return err
-	})
+	returned = true
 }
 
 // errNoReply reports a call whose handler was not called and whose reply was not set.
@@ -269,7 +262,7 @@ var errNoReply = errors.New("router: the call has no reply; middleware must call
 
 // respondCall queues the reply of a call or its error, unless the call has been answered. The
 // caller wakes the writer. A late reply is dropped, and a late error is only reported.
-func (c *Conn) respondCall(ctx *Context, reply *wsconn.Frame, failed *inspectedError) {
+func (c *Conn) respondCall(ctx *Context, failed *inspectedError) {
 	first := c.settleCall(ctx)
 	switch {
 	case failed != nil && first:
@@ -277,12 +270,34 @@ func (c *Conn) respondCall(ctx *Context, reply *wsconn.Frame, failed *inspectedE
 	case failed != nil:
 		c.reportLate(ctx.route.name, failed)
 	case first:
-		_ = c.queueWait(reply)
-		c.recordCompleted(ctx.route.name, "")
-	default:
-		reply.Release()
+		c.respondReply(ctx)
 	}
 }
+
+// respondReply encodes and queues the reply of a call, or an error if it cannot be encoded.
+func (c *Conn) respondReply(ctx *Context) {
+	var failed *inspectedError
+	defer func() { // even if a method of the reply calls runtime.Goexit
+		if failed != nil {
+			c.respondFailed(ctx, failed)
+		} else {
+			c.recordCompleted(ctx.route.name, "")
+		}
+	}()
+	_ = c.ws.QueueAnswer(func() (reply *wsconn.Frame, err error) {
+		c.router.guard(&failed, "reply", ctx.route, func() error {
+			reply, err = encodeReply(ctx)
+			return err
+		})
+		if failed != nil {
+			return nil, errNotEncoded
+		}
+		return reply, nil
+	})
+}
+
+// errNotEncoded ends the sending of a reply that cannot be encoded, also if that is a panic.
+var errNotEncoded = errors.New("router: the reply cannot be encoded")
 
 // settleCall records that the call has its answer, and reports whether it had none before. The
 // client may use the call's ID again as soon as it receives the answer, so settleCall comes first.

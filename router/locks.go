@@ -25,8 +25,8 @@ package router
 //     connections. The writer takes one batch at a
 //     time out of the queue; what it has taken does not count for the limits.
 //   - producers: any goroutine that calls SendWait or ProgressWait. It holds none of the locks below
-//     while it waits. Those that wait take turns in a channel, in order (internal/wsconn,
-//     producers.go). The iterator of a stream is one: it runs on the goroutine of its handler, and
+//     while it waits. Those that wait take turns in a channel, in order, and encode in their turn
+//     (internal/wsconn, producers.go); so do goroutines that wait to queue answers. The iterator of a stream is one: it runs on the goroutine of its handler, and
 //     the end of its context wakes it (cancelCall). When a connection is drained, each open stream
 //     is answered on a goroutine of its own (endStreams).
 //   - callers of clients: any goroutine that calls Call. It waits for the answer without a lock and

@@ -195,7 +195,7 @@ type Limits struct {
 	Conns           int   // connections of all clients on this node; unlimited
 	ConnsPerIP      int   // connections of one address on this node; 1000
 	ConnsPerUser    int   // connections of one user on this node; unlimited
-	QueueBytes      int   // in the send queue of one connection; 1 MiB
+	QueueBytes      int   // in the send queue of one connection; 1 MiB. Of the messages that wait for room in it, at most two are encoded
 	QueueMessages   int   // in the send queue of one connection; 1024
 	Topics          int   // subscriptions of one connection; 1000
 	SessionBytes    int   // of the topics in one session: about 100 bytes each, the name and the info; 128 KiB

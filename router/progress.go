@@ -45,11 +45,7 @@ func (c *Context) ProgressWait(update any) error {
 	if err := c.awaitCredit(); err != nil {
 		return err
 	}
-	frame, err := c.progressFrame(update)
-	if err != nil {
-		return err
-	}
-	err = c.conn.queueTurn(c, frame, &c.call.answered)
+	err := c.conn.queueTurn(c, func() (*wsconn.Frame, error) { return c.progressFrame(update) }, &c.call.answered)
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return c.endCause()
 	}

@@ -1,5 +1,7 @@
 package router
 
+import "github.com/penstock-go/penstock/internal/wsconn"
+
 // rejectMessage rejects a message: the client receives exactly one answer, or what the
 // LimitAction says.
 func (c *Conn) rejectMessage(in *incoming, failed *inspectedError) {
@@ -54,7 +56,7 @@ func (c *Conn) recordLimitExceeded(typ string, limit LimitExceeded) {
 func (c *Conn) applyLimitAction(action LimitAction, typ, correlationID string, failed *inspectedError) {
 	switch action {
 	case ActionSend:
-		_ = c.queueWait(encodeError(c.binary(), &failed.payload, correlationID))
+		c.answerError(failed, correlationID)
 	case ActionClose:
 		c.closeForLimit(typ, failed.limit)
 	case ActionCustom:
@@ -73,8 +75,13 @@ func (c *Conn) closeForLimit(typ string, limit LimitExceeded) {
 // respondError sends an error and reports its private part.
 func (c *Conn) respondError(typ, correlationID string, failed *inspectedError) {
 	defer func() { // even if OnError calls runtime.Goexit
-		_ = c.queueWait(encodeError(c.binary(), &failed.payload, correlationID))
+		c.answerError(failed, correlationID)
 		c.recordCompleted(typ, failed.payload.Code)
 	}()
 	c.router.reportError(c, typ, failed)
+}
+
+// answerError queues an error as the answer to a message.
+func (c *Conn) answerError(failed *inspectedError, correlationID string) {
+	c.queueAnswer(func() *wsconn.Frame { return encodeError(c.binary(), &failed.payload, correlationID) })
 }

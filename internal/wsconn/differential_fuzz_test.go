@@ -256,14 +256,16 @@ func FuzzWrite_LikeCoder(f *testing.F) {
 	opts.PingInterval, opts.PongTimeout = time.Millisecond, time.Minute
 	opts.QueueBytes = 64 << 20
 	url, readers := listenLoop(f, opts, func(c *wsconn.Conn, text string, binary bool) {
-		frame := wsconn.NewFrame()
-		frame.WriteString(text)
-		if binary {
-			frame.SealBinary()
-		} else {
-			frame.Seal()
-		}
-		_ = c.QueueWait(frame)
+		_ = c.QueueAnswer(func() (*wsconn.Frame, error) {
+			frame := wsconn.NewFrame()
+			frame.WriteString(text)
+			if binary {
+				frame.SealBinary()
+			} else {
+				frame.Seal()
+			}
+			return frame, nil
+		})
 		c.Wake()
 	})
 	f.Fuzz(func(t *testing.T, a, b string, code uint16, reason string, deflates bool, seed uint64) {

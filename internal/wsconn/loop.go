@@ -212,7 +212,8 @@ type waits struct {
 	readable  chan struct{} // receives once while Conn.readState is waiting
 	writable  chan struct{} // receives once while Conn.writeState is writeWaiting
 	progress  chan struct{} // closed when the writer has taken or written something; nil if nothing waits for that; guarded by Conn.mu
-	producers producers
+	producers turns         // of QueueTurn
+	answers   turns         // of QueueAnswer
 }
 
 // prepareWait returns the connection's waits, which it creates if necessary.
@@ -228,7 +229,8 @@ func (c *Conn) lockedWaits() *waits {
 		c.waits = &waits{
 			readable:  make(chan struct{}, 1),
 			writable:  make(chan struct{}, 1),
-			producers: producers{turn: make(chan struct{}, 1)},
+			producers: newTurns(),
+			answers:   newTurns(),
 		}
 	}
 	return c.waits

@@ -5,59 +5,133 @@ import (
 	"time"
 )
 
-// producers lets the callers of QueueTurn queue in the order in which they began to wait.
-type producers struct {
-	turn    chan struct{} // of capacity 1: full while a producer has the turn
-	waiting int           // producers that wait for the turn or have it; guarded by Conn.mu
+// Frames are encoded when the queue is likely to have room, and otherwise in turn: of all goroutines
+// that wait to queue an answer, only one holds a frame, and so of those that call QueueTurn. What waits
+// outside of the queue is therefore at most two frames, whatever the number of goroutines.
+
+// turns let goroutines wait for room in the order in which they began to wait.
+type turns struct {
+	turn    chan struct{} // of capacity 1: full while a goroutine has the turn
+	waiting int           // goroutines that wait for the turn or have it; guarded by Conn.mu
 }
 
-// QueueTurn is Queue, except that it first waits while the queue is high (see AwaitLowWater) or
-// f does not fit. Callers that wait are served in the order in which they began to wait. It
-// returns ErrCanceled if done is closed first or if canceled, which may be nil, is set when f would
-// be queued, ErrTimeout if that takes longer than Options.SendTimeout, and ErrTooLong if f is longer
-// than Options.QueueBytes. The frame should not be droppable.
-func (c *Conn) QueueTurn(f *Frame, done <-chan struct{}, canceled *atomic.Bool) error {
-	if f.size() > c.opts.QueueBytes {
-		f.Release()
-		return ErrTooLong
-	}
-	busy := func() bool { return c.high.Load() || c.full(f, nil) }
-	c.mu.Lock()
-	if (c.waits == nil || c.waits.producers.waiting == 0) && !busy() {
-		return c.queueUnlessAndUnlock(canceled, f)
-	}
-	p := &c.lockedWaits().producers
-	p.waiting++
-	c.mu.Unlock()
-	timer := time.NewTimer(c.opts.SendTimeout)
-	defer timer.Stop()
-	patience := patience{done, timer.C}
-	err := p.await(patience)
-	if err == nil {
-		defer func() { <-p.turn }()
-	}
-	c.mu.Lock()
-	if err == nil {
-		err = c.waitWhile(patience, busy)
-	}
-	p.waiting--
-	if err != nil {
+func newTurns() turns { return turns{turn: make(chan struct{}, 1)} }
+
+// QueueAnswer queues the frame that encode returns, as Queue does, except that it waits until the
+// queue is empty or the frame fits. An error of encode is returned. If there is no room for the frame,
+// encode is called again later.
+func (c *Conn) QueueAnswer(encode func() (*Frame, error)) error {
+	if !c.high.Load() {
+		f, err := encode()
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		if !c.mustWait(f) {
+			return c.queueAndUnlock(f)
+		}
 		c.mu.Unlock()
 		f.Release()
+	}
+	return c.inTurn(&c.prepareWait().answers, patience{}, func() error {
+		f, err := encode()
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		_ = c.waitWhile(patience{}, func() bool { return c.mustWait(f) })
+		return c.queueAndUnlock(f)
+	})
+}
+
+// mustWait reports whether an answer does not fit into the queue. One that does not fit into an empty
+// queue need not wait. It must be called with the lock held.
+func (c *Conn) mustWait(f *Frame) bool {
+	return c.queue != nil && c.queue.messages > 0 && c.full(f, nil)
+}
+
+// QueueTurn queues the frame that encode returns, as Queue does, except that it waits while the queue
+// is high (see AwaitLowWater) or the frame does not fit. Callers that wait are served in the order in
+// which they began to wait. An error of encode is returned. If there is no room for the frame, encode
+// is called again later.
+//
+// It returns ErrCanceled if done is closed first or if canceled, which may be nil, is set when the
+// frame would be queued, ErrTimeout if that takes longer than Options.SendTimeout, and ErrTooLong if
+// the frame is longer than Options.QueueBytes. The frame should not be droppable.
+func (c *Conn) QueueTurn(encode func() (*Frame, error), done <-chan struct{}, canceled *atomic.Bool) error {
+	if !c.high.Load() {
+		f, err := c.encodeFitting(encode)
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		if (c.waits == nil || c.waits.producers.waiting == 0) && !c.high.Load() && !c.full(f, nil) {
+			return c.queueUnlessAndUnlock(canceled, f)
+		}
+		c.mu.Unlock()
+		f.Release()
+	}
+	timer := time.NewTimer(c.opts.SendTimeout)
+	defer timer.Stop()
+	p := patience{done, timer.C}
+	return c.inTurn(&c.prepareWait().producers, p, func() error {
+		c.mu.Lock()
+		err := c.waitWhile(p, c.high.Load)
+		c.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		f, err := c.encodeFitting(encode)
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		if err := c.waitWhile(p, func() bool { return c.high.Load() || c.full(f, nil) }); err != nil {
+			c.mu.Unlock()
+			f.Release()
+			return err
+		}
+		return c.queueUnlessAndUnlock(canceled, f)
+	})
+}
+
+// encodeFitting calls encode and returns ErrTooLong for a frame that is longer than the queue.
+func (c *Conn) encodeFitting(encode func() (*Frame, error)) (*Frame, error) {
+	f, err := encode()
+	if err == nil && f.size() > c.opts.QueueBytes {
+		f.Release()
+		return nil, ErrTooLong
+	}
+	return f, err
+}
+
+// inTurn waits for a turn and calls f, which may end the goroutine. It returns the error of f, or
+// ErrCanceled or ErrTimeout.
+func (c *Conn) inTurn(t *turns, p patience, f func() error) error {
+	c.mu.Lock()
+	t.waiting++
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		t.waiting--
+		c.mu.Unlock()
+	}()
+	if err := t.await(p); err != nil {
 		return err
 	}
-	return c.queueUnlessAndUnlock(canceled, f)
+	defer func() { <-t.turn }()
+	return f()
 }
 
 // await returns nil when it has got the turn, or ErrCanceled or ErrTimeout. Goroutines that wait to
 // send on a channel are served in order.
-func (p *producers) await(patience patience) error {
+func (t *turns) await(p patience) error {
 	select {
-	case p.turn <- struct{}{}:
+	case t.turn <- struct{}{}:
 		return nil
-	case <-patience.done:
+	case <-p.done:
 		return ErrCanceled
-	case <-patience.expired:
+	case <-p.expired:
 		return ErrTimeout
 	}
 }

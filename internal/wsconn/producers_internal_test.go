@@ -42,16 +42,17 @@ func TestConn_AwaitLowWaterReturnsAlthoughQueueIsHighAgain(t *testing.T) {
 // TestConn_CanceledFrameIsNotQueued cancels before the frame is queued, and while it waits.
 func TestConn_CanceledFrameIsNotQueued(t *testing.T) {
 	c, _ := accept(t, options())
-	newFrame := func() *Frame {
+	newFrame := func() (*Frame, error) {
 		f := NewFrame()
 		f.WriteString("late")
 		f.Seal()
-		return f
+		return f, nil
 	}
+	late, _ := newFrame()
 	var canceled atomic.Bool
 	canceled.Store(true)
-	require.ErrorIs(t, c.QueueUnless(&canceled, newFrame()), ErrCanceled)
-	require.ErrorIs(t, c.QueueTurn(newFrame(), nil, &canceled), ErrCanceled)
+	require.ErrorIs(t, c.QueueUnless(&canceled, late), ErrCanceled)
+	require.ErrorIs(t, c.QueueTurn(newFrame, nil, &canceled), ErrCanceled)
 	assert.Zero(t, c.QueueStats().Messages)
 
 	canceled.Store(false)
@@ -59,7 +60,7 @@ func TestConn_CanceledFrameIsNotQueued(t *testing.T) {
 	c.high.Store(true)
 	c.mu.Unlock()
 	result := make(chan error, 1)
-	go func() { result <- c.QueueTurn(newFrame(), nil, &canceled) }()
+	go func() { result <- c.QueueTurn(newFrame, nil, &canceled) }()
 	waits := func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -75,6 +76,6 @@ func TestConn_CanceledFrameIsNotQueued(t *testing.T) {
 	assert.Zero(t, c.QueueStats().Messages)
 
 	canceled.Store(false)
-	require.NoError(t, c.QueueTurn(newFrame(), nil, &canceled), "the turn is free again")
+	require.NoError(t, c.QueueTurn(newFrame, nil, &canceled), "the turn is free again")
 	assert.Equal(t, 1, c.QueueStats().Messages)
 }

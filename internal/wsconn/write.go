@@ -15,13 +15,6 @@ func (c *Conn) Queue(f *Frame) error {
 	return c.queueAndUnlock(f)
 }
 
-// QueueWait is Queue, except that it first waits until the queue is empty or f fits.
-func (c *Conn) QueueWait(f *Frame) error {
-	c.mu.Lock()
-	_ = c.waitWhile(patience{}, func() bool { return c.queue != nil && c.queue.messages > 0 && c.full(f, nil) })
-	return c.queueAndUnlock(f)
-}
-
 // queueAndUnlock must be called with the lock held. It notifies the handler after it has
 // released the lock.
 func (c *Conn) queueAndUnlock(f *Frame) error {

@@ -1,0 +1,109 @@
+package router_test
+
+import (
+	"iter"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/codec/cbor"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// A Sheet is a long reply.
+type Sheet struct{ Text string }
+
+func (Sheet) MessageType() string { return "SHEET" }
+
+const sheetBytes = 100 << 10
+
+// heapInUse returns the bytes of the heap that are in use, without those of pools.
+func heapInUse() int {
+	for range 2 { // the first one moves what is in a sync.Pool aside
+		runtime.GC()
+	}
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int(stats.HeapAlloc)
+}
+
+// sheetHandlers register handlers of Count that wait until ready is closed, and then send a sheet.
+func sheetHandlers(sheet Sheet, ready <-chan struct{}) map[string]func(*router.Router) {
+	return map[string]func(*router.Router){
+		"a reply": func(r *router.Router) {
+			router.RPC(r, func(*router.Context, Count) (Sheet, error) {
+				<-ready
+				return sheet, nil
+			})
+		},
+		"an item": func(r *router.Router) {
+			router.Stream(r, func(*router.Context, Count) iter.Seq2[Sheet, error] {
+				return func(yield func(Sheet, error) bool) {
+					<-ready
+					yield(sheet, nil)
+				}
+			})
+		},
+		"SendWait": func(r *router.Router) {
+			router.RPC(r, func(ctx *router.Context, _ Count) (Counted, error) {
+				<-ready
+				return Counted{}, ctx.SendWait(sheet)
+			})
+		},
+	}
+}
+
+// TestConn_MessagesThatWaitAreNotEncoded has 64 handlers that send at the same time to a client that
+// does not read. The sheets share their text, so that nearly all memory is that of encoded messages.
+func TestConn_MessagesThatWaitAreNotEncoded(t *testing.T) {
+	const calls, queueBytes = 64, 4 * sheetBytes
+	sheet, formats := Sheet{strings.Repeat("x", sheetBytes)}, map[string]router.Codec{"JSON": nil, "CBOR": cbor.New(nil)}
+	for what := range sheetHandlers(sheet, nil) {
+		for format, codec := range formats {
+			runSynctest(t, what+" as "+format, func(t *testing.T) {
+				ready := make(chan struct{})
+				r := router.New(discardLogs(router.Options{
+					Limits: router.Limits{QueueBytes: queueBytes}, Timeouts: patient, Codecs: []router.Codec{formats["CBOR"]},
+				}))
+				sheetHandlers(sheet, ready)[what](r)
+				var opts []routertest.Option
+				if codec != nil {
+					opts = append(opts, routertest.Codec(codec))
+				}
+				client := routertest.Dial(t, r, opts...)
+				pending := make([]*routertest.Pending, calls)
+				for n := range pending {
+					pending[n] = routertest.Start(client, Count{})
+				}
+				synctest.Wait()
+				client.Pause()
+				before := heapInUse()
+				close(ready)
+				synctest.Wait()
+				// An item is encoded twice, and a frame may have a larger buffer than it needs.
+				assert.Less(t, heapInUse()-before, 2*(queueBytes+4*sheetBytes))
+				client.Resume()
+				for _, p := range pending {
+					switch what {
+					case "a reply":
+						assert.Equal(t, sheet, routertest.ReceiveAnswer[Sheet](p))
+					case "an item":
+						assert.Equal(t, sheet, routertest.NextItem[Sheet](p))
+						p.End()
+					default:
+						routertest.ReceiveAnswer[Counted](p)
+					}
+				}
+				if what == "SendWait" {
+					for range calls {
+						assert.Equal(t, sheet, routertest.Receive[Sheet](client))
+					}
+				}
+			})
+		}
+	}
+}
