@@ -28,12 +28,13 @@ type HistoryBroker interface {
 //   - Position metadata outlives publications: a topic keeps its epoch and its last offset for at
 //     least a day after its last publication has expired or its position was last read. Nodes
 //     read the topics that they follow, so those keep them however long nothing is published.
-//   - The first position of a topic, with offset 0, exists before its first publication: the first
-//     call for the topic creates it.
+//   - A topic has a first position, with offset 0, before its first publication, which continues in its
+//     epoch. Reading a topic without publications stores nothing for it, so its epoch belongs to the
+//     store: many topics may have the same one. When the store has forgotten other topics, it may end,
+//     as Page.Previous of this one says for at least a day.
 //
-// If the memory of the store is full, Append, StoreValue unless it deletes, and calls for a topic that
-// has no position yet return an error with the code RESOURCE_EXHAUSTED and change nothing. Other calls
-// succeed.
+// If the memory of the store is full, Append, and StoreValue unless it deletes, return an error with the
+// code RESOURCE_EXHAUSTED and change nothing. Other calls succeed.
 //
 // Append, Read, ReadState and the methods of [ValueStore] block, and return when their context is
 // done or soon after. If it is done before the call, they do nothing and return its error. After
@@ -51,8 +52,7 @@ type HistorySession interface { //nolint:interfacebloat // all that a node does 
 
 	// Read returns stored publications of a topic and its current position, as of one moment. It
 	// never reads a replica, so the position is not older than what any node has received. It
-	// deletes nothing, whatever the retention says, and needs no memory of the store if the topic has
-	// a position.
+	// deletes nothing, whatever the retention says, and needs no memory of the store for the topic.
 	Read(ctx context.Context, q Query) (Page, error)
 
 	// ReadState returns the current state of a topic whose publications have keys, as of one
@@ -94,7 +94,7 @@ const OutcomeUnknown errors.Code = "OUTCOME_UNKNOWN"
 // A Position is a place in the history of a topic: right after the publication with this offset. The
 // zero Position is none; the position of a topic always has an epoch.
 type Position struct {
-	Epoch  string // random, never used again
+	Epoch  string // random, and never used again by the topic
 	Offset uint64 // at most 1<<53 - 1, so that JavaScript represents it exactly
 }
 

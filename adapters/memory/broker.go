@@ -31,8 +31,9 @@ func NewBroker() *Broker { return NewBrokerMaxHistoryBytes(history.DefaultMaxByt
 //
 // The histories of all topics use up to maxHistoryBytes together: packets, names, keys, values, and
 // the data structures that contain them. If that is not enough, what has expired is removed first;
-// then Append, StoreValue, and calls for new topics return a RESOURCE_EXHAUSTED error and change
-// nothing. Topics that exist can still be read, and publications that replace others are stored.
+// then Append and StoreValue return a RESOURCE_EXHAUSTED error and change nothing. Topics can still be
+// read, and publications that replace others are stored. A topic uses memory from its first publication
+// on: reading one that was never used stores nothing.
 func NewBrokerMaxHistoryBytes(maxHistoryBytes int64) *Broker {
 	if maxHistoryBytes < 1 {
 		panic(fmt.Sprintf("memory: maxHistoryBytes is %d; it must be at least 1", maxHistoryBytes))

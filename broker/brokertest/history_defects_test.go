@@ -23,6 +23,20 @@ func brokenPositions() map[string]brokenHistory {
 			}
 		}), "first position"},
 		"begins an epoch when read": {pageDefect(func(_ broker.Query, p *broker.Page) { p.Position.Epoch = rand.Text() }), "first position"},
+		"begins an epoch when published": {pageDefect(func(_ broker.Query, p *broker.Page) {
+			if p.Position.Offset == 0 {
+				p.Position.Epoch = "unused"
+			}
+		}), "first publication"},
+		"always has one epoch": {historyDefect{session: func(o *override) {
+			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
+				result, err := o.HistorySession.Append(ctx, a)
+				result.Position.Epoch = "epoch"
+				return result, err
+			}
+			changePage(o, func(_ broker.Query, p *broker.Page) { p.Position.Epoch = "epoch" })
+		}}, "forgotten topic"},
+		"does not know where an epoch ended": {pageDefect(func(_ broker.Query, p *broker.Page) { p.Previous = broker.Position{} }), "forgotten topic"},
 		"drops metadata with publications": {pageDefect(func(q broker.Query, p *broker.Page) {
 			if q.Limit > 0 && len(p.Publications) == 0 {
 				p.Position = broker.Position{Epoch: rand.Text()}

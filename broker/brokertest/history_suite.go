@@ -57,6 +57,8 @@ func (c HistoryCase) Run(t *testing.T, cluster HistoryCluster) {
 func HistoryCases() []HistoryCase {
 	return []HistoryCase{
 		{"first position", "The first position of a topic, with offset 0, exists before its first publication, on all nodes.", firstPositionExists},
+		{"first publication", "The first publication of a topic has offset 1 in the epoch in which the topic was read before.", firstPublicationContinues},
+		{"forgotten topic", "The positions of a topic that the store has forgotten are not used again. A topic without publications loses nothing meanwhile.", forgottenPositionsAreNotReused},
 		{"gapless offsets", "The publication after offset n has offset n+1, in the same epoch.", offsetsAreGapless},
 		{"publication reaches followers", "A publication reaches all nodes that follow its topic, also its own, whole and once.", publicationReachesFollowers},
 		{"history packets", "A packet may be empty, and as large as a message; keys may contain any character.", historyPackets},

@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"math/rand/v2"
 
 	"github.com/penstock-go/penstock/broker"
 )
@@ -17,7 +16,6 @@ func (s *Sequencer) attach(current broker.Position) {
 		}
 	}
 	s.callAttaching()
-	s.setTimer(&s.idle, idleCheck/2+rand.N(idleCheck), s.Following)
 }
 
 // WhenAttached calls f once, with the Sequencer's lock held and the position after which publications

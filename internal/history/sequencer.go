@@ -146,6 +146,11 @@ func (s *Sequencer) deliver(p broker.Publication) {
 		j.add(p)
 	}
 	s.notify()
+	s.checkWhenIdle()
+}
+
+// checkWhenIdle reads the store if nothing happens for a while.
+func (s *Sequencer) checkWhenIdle() {
 	s.setTimer(&s.idle, idleCheck/2+rand.N(idleCheck), s.Following)
 }
 
@@ -263,6 +268,7 @@ func (s *Sequencer) readOnce(ctx context.Context, backoff *time.Duration) bool {
 		more = s.drain()
 	}
 	s.reading = more || s.again
+	s.checkWhenIdle()
 	s.notify()
 	return s.reading
 }

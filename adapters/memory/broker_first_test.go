@@ -1,0 +1,170 @@
+package memory_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/history"
+)
+
+func ignoringHandler() broker.Handler {
+	return broker.Handler{
+		Receive: func(string, string, []byte) {}, Subscribed: func(string) {}, MessagesLost: func(string, int) {},
+		PresenceChanged: func(string, broker.Member, bool) {}, NodeLeft: func(string) {},
+	}
+}
+
+// connectHistory adds a node that ignores what it receives.
+func connectHistory(t *testing.T, b *memory.Broker) broker.HistorySession {
+	t.Helper()
+	s := b.ConnectHistory(ignoringHandler(), broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
+	t.Cleanup(func() { _ = s.Close(t.Context()) })
+	return s
+}
+
+// TestBroker_ReadingCreatesNoTopic reads invented names with little memory, of which a publication then
+// needs a half.
+func TestBroker_ReadingCreatesNoTopic(t *testing.T) {
+	s := connectHistory(t, memory.NewBrokerMaxHistoryBytes(10_000))
+	for i := range 10_000 {
+		name := fmt.Sprint("invented ", i)
+		page, err := s.Read(t.Context(), broker.Query{Topic: name})
+		require.NoError(t, err)
+		assert.NotEmpty(t, page.Position.Epoch)
+		state, err := s.ReadState(t.Context(), name, broker.Retention{})
+		require.NoError(t, err)
+		assert.Equal(t, page.Position, state.Position)
+	}
+	_, err := s.Append(t.Context(), broker.Append{Topic: "news", Packet: make([]byte, 5000)})
+	require.NoError(t, err)
+}
+
+// A waitingNode has a sequencer for the topic news, and records what that hands over.
+type waitingNode struct {
+	*history.Sequencer
+	received []broker.Position
+	notices  []history.Loss
+}
+
+func newWaitingNode(t *testing.T, b *memory.Broker) *waitingNode {
+	t.Helper()
+	n := &waitingNode{}
+	session := b.ConnectHistory(ignoringHandler(), broker.HistoryHandler{
+		Published: func(_ string, p broker.Publication) { n.Publish(p) },
+		Following: func(string) { n.Following() },
+	})
+	n.Sequencer = history.NewSequencer(session, "news", broker.Retention{Messages: 10, Age: time.Minute}, history.Sink{
+		Deliver: func(p broker.Publication) { n.received = append(n.received, p.Position) },
+		Lost:    func(l history.Loss) { n.notices = append(n.notices, l) },
+	})
+	t.Cleanup(func() { n.Close(); _ = session.Close(t.Context()) })
+	return n
+}
+
+// join returns how a subscriber with a position continues.
+func (n *waitingNode) join(t *testing.T, since broker.Position) (how history.Joined) {
+	t.Helper()
+	require.NoError(t, n.Join(t.Context(), since, 100, func(j history.Joined) { how = j }))
+	return how
+}
+
+func publish(t *testing.T, s broker.HistorySession, topic string) broker.Position {
+	t.Helper()
+	result, err := s.Append(t.Context(), broker.Append{Topic: topic, Retention: broker.Retention{Messages: 10, Age: time.Minute}})
+	require.NoError(t, err)
+	return result.Position
+}
+
+// TestBroker_FirstPublicationReachesWaitingNodes waits for five days before the first publication.
+func TestBroker_FirstPublicationReachesWaitingNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		nodes := []*waitingNode{newWaitingNode(t, b), newWaitingNode(t, b)}
+		start := nodes[0].join(t, broker.Position{}).Position
+		assert.Zero(t, start.Offset)
+		assert.Equal(t, start, nodes[1].join(t, broker.Position{}).Position)
+		time.Sleep(5 * 24 * time.Hour)
+		first := publish(t, connectHistory(t, b), "news")
+		assert.Equal(t, broker.Position{Epoch: start.Epoch, Offset: 1}, first)
+		synctest.Wait()
+		for _, n := range nodes {
+			assert.Equal(t, []broker.Position{first}, n.received)
+			assert.Empty(t, n.notices)
+		}
+		returned := nodes[0].join(t, start)
+		assert.True(t, returned.Recovered)
+		assert.Nil(t, returned.Ended)
+		assert.Len(t, returned.Publications, 1)
+	})
+}
+
+// TestBroker_WaitingNodesMissNothingWhileOthersExpire forgets other topics while two nodes wait.
+func TestBroker_WaitingNodesMissNothingWhileOthersExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		other := connectHistory(t, b)
+		nodes := []*waitingNode{newWaitingNode(t, b), newWaitingNode(t, b)}
+		start := nodes[0].join(t, broker.Position{}).Position
+		for day := range 10 {
+			for i := range 20 {
+				publish(t, other, fmt.Sprint("other ", day, " ", i))
+				time.Sleep(time.Hour)
+			}
+		}
+		for _, n := range nodes {
+			assert.NotEmpty(t, n.notices)
+			assert.LessOrEqual(t, len(n.notices), 9, "an epoch lasts for a day")
+			for _, notice := range n.notices {
+				assert.False(t, notice.Reset)
+				assert.Zero(t, notice.EndedAt)
+			}
+		}
+		now := nodes[1].join(t, broker.Position{}).Position
+		assert.NotEqual(t, start.Epoch, now.Epoch)
+		first := publish(t, other, "news")
+		assert.Equal(t, broker.Position{Epoch: now.Epoch, Offset: 1}, first)
+		synctest.Wait()
+		for _, n := range nodes {
+			assert.Equal(t, []broker.Position{first}, n.received)
+		}
+	})
+}
+
+// TestBroker_ExpiredTopicIsNotRecovered presents positions of a topic that was forgotten, before and after
+// it is published again.
+func TestBroker_ExpiredTopicIsNotRecovered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		s := connectHistory(t, b)
+		page, err := s.Read(t.Context(), broker.Query{Topic: "news"})
+		require.NoError(t, err)
+		since := []broker.Position{page.Position, publish(t, s, "news"), publish(t, s, "news")}
+		time.Sleep(25 * time.Hour)
+		for range 3 {
+			n := newWaitingNode(t, b)
+			for _, position := range since {
+				assert.False(t, n.join(t, position).Recovered, position)
+			}
+			n.Close()
+			publish(t, s, "news")
+		}
+	})
+}
+
+func TestBroker_RestartWithoutDataEndsPositions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unused := newWaitingNode(t, memory.NewBroker()).join(t, broker.Position{}).Position
+		restarted := memory.NewBroker()
+		n := newWaitingNode(t, restarted)
+		assert.False(t, n.join(t, unused).Recovered)
+		publish(t, connectHistory(t, restarted), "news")
+		assert.False(t, n.join(t, unused).Recovered)
+	})
+}

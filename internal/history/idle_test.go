@@ -1,0 +1,45 @@
+package history_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/history"
+)
+
+// A countingSession counts reads.
+type countingSession struct {
+	broker.HistorySession
+	reads atomic.Int64
+}
+
+func (s *countingSession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
+	s.reads.Add(1)
+	return s.HistorySession.Read(ctx, q)
+}
+
+// TestSequencer_ReadsIdleTopic waits for an hour, in which nothing is published.
+func TestSequencer_ReadsIdleTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *history.Sequencer
+		node := &countingSession{HistorySession: memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{
+			Published: func(string, broker.Publication) {}, Following: func(string) { s.Following() },
+		})}
+		defer func() { require.NoError(t, node.Close(t.Context())) }()
+		s = history.NewSequencer(node, "news", broker.Retention{Messages: 10}, history.Sink{})
+		time.Sleep(time.Hour)
+		s.Close()
+		reads := node.reads.Load()
+		assert.InDelta(t, 3600/10, reads, 60, "every 5 to 15 seconds")
+		time.Sleep(time.Hour)
+		assert.Equal(t, reads, node.reads.Load())
+	})
+}
