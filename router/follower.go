@@ -126,8 +126,8 @@ func (positionMessage) protocol() {}
 // deadline.
 //
 // SubscribeSince does not call TopicOptions.Authorize. It returns the errors of [Conn.Subscribe],
-// FAILED_PRECONDITION if the topic has no History, RESOURCE_EXHAUSTED if the store has no memory for a
-// new topic, the context's cause, and CANCELLED if the connection unsubscribes meanwhile.
+// FAILED_PRECONDITION if the topic has no History, the context's cause, and CANCELLED if the connection
+// unsubscribes meanwhile.
 func (c *Context) SubscribeSince(topic string, since broker.Position) (Recovery, error) {
 	if err := checkTopic(topic); err != nil {
 		return Recovery{}, err

@@ -51,11 +51,10 @@ func TestHistory_FullMemory(t *testing.T) {
 			connected.receive()
 		}
 		assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err), err)
-		for i := 0; err == nil || i < 10; i++ { // topics need less memory
+		for i := range 1000 { // reading needs no memory
 			_, _, err = nodes[0].ReadHistory(t.Context(), fmt.Sprint("feed/", i), broker.Query{})
-			require.Less(t, i, 10_000)
+			require.NoError(t, err)
 		}
-		assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err), err)
 		for range 10 {
 			assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(publish()))
 		}
@@ -63,7 +62,7 @@ func TestHistory_FullMemory(t *testing.T) {
 		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(publisher).Code)
 		for _, want := range []string{"positions", "state"} {
 			publisher.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/new","` + want + `":true}}`)
-			assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(publisher).Code, want)
+			assert.Equal(t, "$ws:subscribed", publisher.Next().Type, want)
 		}
 
 		synctest.Wait()

@@ -27,7 +27,8 @@ type TopicOptions struct {
 	// longer holds. Publishing then waits until the message is stored. Options.Broker must be a
 	// broker.HistoryBroker; without a broker, the history is in the memory of this process. All
 	// histories together then use up to 256 MiB, beyond which publishing returns RESOURCE_EXHAUSTED;
-	// a broker from memory.NewBrokerMaxHistoryBytes has another bound.
+	// a broker from memory.NewBrokerMaxHistoryBytes has another bound. Sessions use up to a quarter in
+	// addition.
 	History History
 
 	// SlowConsumer is the policy for publications. The zero value means Options.SlowConsumer.

@@ -66,13 +66,12 @@ const (
 	maxFreedValues = 128
 )
 
-// free removes what has expired of some values and topics, until n bytes are free. If that is not
-// enough, the next call continues.
+// free removes what has expired of some topics, until n bytes are free. If that is not enough, the next
+// call continues.
 func (s *Store) free(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	s.memory.release(s.values.free(now))
 	for range min(maxFreedTopics, len(s.list)) {
 		if s.memory.used.Load()+n <= s.maxBytes() {
 			return

@@ -34,6 +34,11 @@ func (s *Store) count() (total int64) {
 		}
 	}
 	total += forgottenBytes * int64(len(s.first.forgotten))
+	return total
+}
+
+// countValues returns the memory of the values in a store.
+func (s *Store) countValues() (total int64) {
 	for key, v := range s.values.byKey {
 		total += valueBytes + int64(len(key)+cap(v.Data))
 	}
@@ -117,7 +122,7 @@ func TestStore_CountsItsMemory(t *testing.T) {
 				require.NoError(t, tt.use(&s, i))
 			}
 			measured := heap() - before
-			counted := s.memory.used.Load()
+			counted := s.memory.used.Load() + s.valueMemory.used.Load()
 			t.Logf("%d bytes are counted and %d measured for each", counted/n, measured/n)
 			assert.InEpsilon(t, measured, counted, 0.35)
 			runtime.KeepAlive(&s)
@@ -144,6 +149,8 @@ func TestStore_CountsExactlyAndStaysBelowMaximum(t *testing.T) {
 				f.step()
 				require.Equal(t, f.store.count(), f.store.memory.used.Load())
 				require.LessOrEqual(t, f.store.memory.used.Load(), f.store.MaxBytes)
+				require.Equal(t, f.store.countValues(), f.store.valueMemory.used.Load())
+				require.LessOrEqual(t, f.store.valueMemory.used.Load(), f.store.MaxBytes/4)
 			}
 		})
 		if t.Failed() {
@@ -294,6 +301,7 @@ func TestStore_ConcurrentCallsStayBelowMaximum(t *testing.T) {
 	close(stop)
 	observer.Wait()
 	assert.Equal(t, s.count(), s.memory.used.Load())
+	assert.Equal(t, s.countValues(), s.valueMemory.used.Load())
 	assert.Positive(t, rejected.Load())
 	for n := range stored {
 		page := s.Read(broker.Query{Topic: strconv.Itoa(n)})

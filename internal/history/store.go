@@ -23,14 +23,16 @@ import (
 // Locks: a call that holds a topic's lock or that of the values does not take the Store's. A call that
 // holds the Store's lock takes that of the values, or a topic's if it need not wait.
 type Store struct {
-	// MaxBytes bounds the memory of packets, names, keys, values, and the data structures that
-	// contain them. A packet that is both in the history and the state of a key counts twice. A map
+	// MaxBytes bounds the memory of packets, names, keys, and the data structures that
+	// contain them; values have a quarter of it in addition, so that neither can fill that of the other. A packet that is both in the history and the state of a key counts twice. A map
 	// keeps the memory of removed elements until it is empty, which does not count. 0 means
 	// DefaultMaxBytes. It must not be changed after the first use.
 	MaxBytes int64
 
 	memory memory
 	values values
+
+	valueMemory memory
 
 	mu     sync.Mutex
 	topics map[string]*topic

@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -26,18 +27,28 @@ type value struct {
 // LoadValue returns a value, as [broker.ValueStore] says.
 func (s *Store) LoadValue(key string) broker.Value { return s.values.load(key) }
 
-// StoreValue replaces a value, as [broker.ValueStore] says. Values share the memory of the histories.
+// StoreValue replaces a value, as [broker.ValueStore] says. Values have memory of their own.
 func (s *Store) StoreValue(key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
-	newVersion, missing, err := s.values.store(key, data, version, lifetime, s.reserve)
+	newVersion, missing, err := s.values.store(key, data, version, lifetime, s.reserveValue)
 	if missing > 0 {
-		s.free(missing)
-		newVersion, missing, err = s.values.store(key, data, version, lifetime, s.reserve)
+		s.valueMemory.release(s.values.free(time.Now()))
+		newVersion, missing, err = s.values.store(key, data, version, lifetime, s.reserveValue)
 	}
 	if missing > 0 {
-		return 0, s.errFull("the value was not stored,", missing)
+		return 0, &errors.Error{
+			Code:    errors.ResourceExhausted,
+			Message: "the value was not stored, because the memory for values is full",
+			Err:     fmt.Errorf("history: %d of %d bytes are in use, and %d more are needed", s.valueMemory.used.Load(), s.maxValueBytes(), missing),
+		}
 	}
 	return newVersion, err
 }
+
+// reserveValue adds n bytes to what values use, unless that is too much.
+func (s *Store) reserveValue(n int64) bool { return s.valueMemory.reserve(n, s.maxValueBytes()) }
+
+// maxValueBytes returns the bound of the memory of values.
+func (s *Store) maxValueBytes() int64 { return s.maxBytes() / 4 }
 
 func (s *values) load(key string) broker.Value {
 	s.mu.Lock()
