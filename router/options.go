@@ -206,6 +206,11 @@ type Limits struct {
 	// handled. A connection above its limit is not read, so that TCP slows the client down.
 	// While the router is above its limit, no connection with such messages is read. Either
 	// limit is exceeded by at most one message per connection.
+	//
+	// InboundBytesTotal also counts messages that are arriving and longer than Options.BufferBytes.
+	// Such a message waits for all that it may need before more than that is read of it, so that it is
+	// never stuck between others that wait; if that takes longer than Timeouts.Message, the connection
+	// is closed with 1013. Each connection may hold two buffers of BufferBytes besides.
 	InboundBytes      int64 // of one connection; 1 MiB
 	InboundBytesTotal int64 // of all connections; 64 MiB
 

@@ -76,7 +76,7 @@ const connShards = 16
 func New(opts *Options) *Router {
 	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}, created: time.Now()}
 	r.origin = parseOrigins(r.opts.Origins)
-	r.transport = transportOptions(&r.opts)
+	r.transport = transportOptions(&r.opts, &r.inbound)
 	r.root.router = r
 	r.build = sync.OnceFunc(r.buildRoutes)
 	r.started = time.Now()

@@ -1,11 +1,12 @@
 package router
 
 import (
+	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // transportOptions returns the options that all connections of a router share.
-func transportOptions(o *Options) wsconn.Options {
+func transportOptions(o *Options, inbound *executor.ByteBudget) wsconn.Options {
 	l, t := o.Limits, o.Timeouts
 	opts := wsconn.Options{
 		MaxMessageBytes: l.MaxReadBytes,
@@ -15,6 +16,7 @@ func transportOptions(o *Options) wsconn.Options {
 		CloseTimeout:    t.Close,
 		PingInterval:    t.Ping,
 		PongTimeout:     t.Pong,
+		Budget:          inbound,
 		BufferBytes:     o.BufferBytes,
 		QueueBytes:      l.QueueBytes,
 		QueueMessages:   l.QueueMessages,

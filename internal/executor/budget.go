@@ -6,8 +6,8 @@ import (
 )
 
 // A ByteBudget bounds the bytes of jobs that wait behind other jobs, in all queues that
-// share it. The first job in a queue is not counted, so that a queue with one job at a
-// time costs nothing and never waits for other queues. MaxBytes must be set before use.
+// share it, and what else is added. The first job in a queue is not counted, so that a queue with
+// one job at a time costs nothing and never waits for other queues. MaxBytes must be set before use.
 type ByteBudget struct {
 	MaxBytes int64
 
@@ -19,9 +19,24 @@ type ByteBudget struct {
 
 func (b *ByteBudget) exceeded() bool { return b.used.Load() >= b.MaxBytes }
 
-func (b *ByteBudget) add(n int64) { b.used.Add(n) }
+// Add counts n bytes, also if they exceed the budget.
+func (b *ByteBudget) Add(n int64) { b.used.Add(n) }
 
-func (b *ByteBudget) remove(n int64) {
+// TryAdd counts n bytes, unless the budget is exceeded. The last bytes that are added may exceed it.
+func (b *ByteBudget) TryAdd(n int64) bool {
+	for {
+		used := b.used.Load()
+		if used >= b.MaxBytes {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
+	}
+}
+
+// Remove undoes Add or TryAdd.
+func (b *ByteBudget) Remove(n int64) {
 	if n == 0 {
 		return
 	}
@@ -37,15 +52,15 @@ func (b *ByteBudget) remove(n int64) {
 	}
 }
 
-// available returns a channel that is closed when the budget is not exceeded.
-func (b *ByteBudget) available() <-chan struct{} {
+// Available returns a channel that is closed when the budget is not exceeded.
+func (b *ByteBudget) Available() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.freed == nil {
 		b.freed = make(chan struct{})
 	}
 	freed := b.freed
-	if !b.exceeded() { // remove may have looked for the channel before it was there
+	if !b.exceeded() { // Remove may have looked for the channel before it was there
 		close(freed)
 		b.freed = nil
 	}

@@ -124,7 +124,7 @@ func (q *SerialQueue[T]) waitForRoom(deadline time.Time, behindOthers bool) bool
 		if shared := q.Config.Budget; shared != nil && q.waiting() > 0 {
 			full = full || q.bytes >= q.Config.MaxBytes
 			if !full && shared.exceeded() {
-				budget = shared.available()
+				budget = shared.Available()
 			}
 		}
 		if !full && budget == nil {
@@ -316,7 +316,7 @@ func (q *SerialQueue[T]) addBytes(job T, behind bool) {
 	q.bytes += size
 	if behind {
 		q.counted += size
-		q.Config.Budget.add(size)
+		q.Config.Budget.Add(size)
 	}
 }
 
@@ -330,5 +330,5 @@ func (q *SerialQueue[T]) removeBytes(job T) {
 	q.bytes -= size
 	uncounted := min(size, q.counted)
 	q.counted -= uncounted
-	q.Config.Budget.remove(uncounted)
+	q.Config.Budget.Remove(uncounted)
 }

@@ -52,13 +52,21 @@ func (b *Buffer) Release() {
 	}
 }
 
+// NextCap returns the capacity of the buffer to which Grow moves the content of one of n bytes.
+func NextCap(n int) int {
+	if n < MaxBufferBytes {
+		return classBytes(ClassFor(n + 1))
+	}
+	return 2 * n
+}
+
 // Grow returns a larger buffer with the same content and releases this one.
 func (b *Buffer) Grow() *Buffer {
 	var larger *Buffer
 	if b.class+1 < bufferClasses {
 		larger = NewBuffer(b.class + 1)
 	} else {
-		larger = &Buffer{Bytes: make([]byte, 0, 2*cap(b.Bytes)), class: bufferClasses}
+		larger = &Buffer{Bytes: make([]byte, 0, NextCap(cap(b.Bytes))), class: bufferClasses}
 	}
 	larger.Bytes = append(larger.Bytes, b.Bytes...)
 	b.Release()

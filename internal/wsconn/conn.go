@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/executor"
 )
 
-// Options bound a connection. Every field must be set, except Deflater and Reason.
+// Options bound a connection. Every field must be set, except Budget, Deflater and Reason.
 type Options struct {
 	MaxMessageBytes int64         // a longer message closes the connection with 1009
 	MessageTimeout  time.Duration // from a message's first byte to its last
@@ -18,6 +19,10 @@ type Options struct {
 	CloseTimeout    time.Duration // from our close frame to the peer's
 	PingInterval    time.Duration // of silence, after which the peer is pinged
 	PongTimeout     time.Duration // from a ping to the peer's next data
+
+	// Budget bounds the memory of messages longer than BufferBytes that are arriving, of all
+	// connections that share it; nil if it is not bounded.
+	Budget *executor.ByteBudget
 
 	BufferBytes int // of one system call; at most netpoll.MaxBufferBytes
 

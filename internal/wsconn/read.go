@@ -73,13 +73,15 @@ func (c *Conn) next(limit func(prefix []byte) int64) (Message, error) {
 	if err != nil || !begun {
 		return Message{}, err
 	}
+	share := budgetShare{budget: c.opts.Budget}
+	defer share.release()
 	r := io.Reader(payload{c})
 	if c.frames.deflated {
 		in := inflate(r, c.opts.MaxMessageBytes)
 		defer in.release()
 		r = in
 	}
-	msg, err := c.readMessage(r, limit)
+	msg, err := c.readMessage(r, limit, &share)
 	if err != nil {
 		return Message{}, err
 	}
@@ -102,7 +104,7 @@ func (c *Conn) fill(idle bool) error {
 	return c.fillSocket(false)
 }
 
-func (c *Conn) readMessage(r io.Reader, limit func([]byte) int64) (Message, error) {
+func (c *Conn) readMessage(r io.Reader, limit func([]byte) int64, share *budgetShare) (Message, error) {
 	m := Message{Buffer: netpoll.NewBuffer(0), Binary: c.frames.binary}
 	text := utf8Checker{skip: m.Binary}
 	for {
@@ -116,15 +118,17 @@ func (c *Conn) readMessage(r io.Reader, limit func([]byte) int64) (Message, erro
 			m.Release()
 			return Message{}, err
 		case len(m.Bytes) < cap(m.Bytes):
-		case int64(len(m.Bytes)) >= limit(m.Bytes):
-			m.Size, err = c.discard(r, m.Size, &text)
+		default:
+			grown, err := c.grow(&m, limit, share)
+			if err == nil && !grown {
+				if m.Size, err = c.discard(r, m.Size, &text); err == nil {
+					return m, nil
+				}
+			}
 			if err != nil {
 				m.Release()
 				return Message{}, err
 			}
-			return m, nil
-		default:
-			m.Buffer = m.Grow()
 		}
 	}
 }
