@@ -29,8 +29,8 @@ func NewBroker() *Broker { return NewBrokerMaxHistoryBytes(history.DefaultMaxByt
 
 // NewBrokerMaxHistoryBytes returns a broker without nodes. It panics if maxHistoryBytes is less than 1.
 //
-// The histories of all topics use up to maxHistoryBytes together: packets, names, keys, values, and
-// the data structures that contain them. If that is not enough, what has expired is removed first;
+// The histories of all topics use up to maxHistoryBytes together: packets, names, keys, and the
+// data structures that contain them. Values, such as sessions, use up to a quarter of it in addition. If that is not enough, what has expired is removed first;
 // then Append and StoreValue return a RESOURCE_EXHAUSTED error and change nothing. Topics can still be
 // read, and publications that replace others are stored. A topic uses memory from its first publication
 // on: reading one that was never used stores nothing.
