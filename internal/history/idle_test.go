@@ -38,7 +38,7 @@ func TestSequencer_ReadsIdleTopic(t *testing.T) {
 		time.Sleep(time.Hour)
 		s.Close()
 		reads := node.reads.Load()
-		assert.InDelta(t, 3600/10, reads, 60, "every 5 to 15 seconds")
+		assert.InDelta(t, 4+3600/120, reads, 10, "after 10, 20, 40, 80 and then every 120 seconds, on average")
 		time.Sleep(time.Hour)
 		assert.Equal(t, reads, node.reads.Load())
 	})

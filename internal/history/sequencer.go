@@ -35,6 +35,7 @@ type Sequencer struct {
 	again    bool // it must read once more
 	grace    *time.Timer
 	idle     *time.Timer
+	idleTime time.Duration // of the timer, on average
 	joining  []*joining
 	changed  chan struct{} // closed when something has changed; nil if no subscriber waits for that
 
@@ -72,12 +73,13 @@ type Loss struct {
 
 // Limits of a Sequencer.
 const (
-	pageSize    = 256
-	maxBuffered = 1024                  // publications that wait for a gap to be filled
-	gapGrace    = 20 * time.Millisecond // publications may overtake each other on their way to this node
-	idleCheck   = 10 * time.Second
-	minBackoff  = 50 * time.Millisecond
-	maxBackoff  = 5 * time.Second
+	pageSize     = 256
+	maxBuffered  = 1024                  // publications that wait for a gap to be filled
+	gapGrace     = 20 * time.Millisecond // publications may overtake each other on their way to this node
+	minIdleCheck = 10 * time.Second      // after a publication, on average
+	maxIdleCheck = 2 * time.Minute       // later, if nothing has been published
+	minBackoff   = 50 * time.Millisecond
+	maxBackoff   = 5 * time.Second
 )
 
 // NewSequencer follows a topic. The caller must call Close.
@@ -146,12 +148,13 @@ func (s *Sequencer) deliver(p broker.Publication) {
 		j.add(p)
 	}
 	s.notify()
-	s.checkWhenIdle()
+	s.checkWhenIdle(minIdleCheck)
 }
 
-// checkWhenIdle reads the store if nothing happens for a while.
-func (s *Sequencer) checkWhenIdle() {
-	s.setTimer(&s.idle, idleCheck/2+rand.N(idleCheck), s.Following)
+// checkWhenIdle reads the store if nothing happens for about d.
+func (s *Sequencer) checkWhenIdle(d time.Duration) {
+	s.idleTime = d
+	s.setTimer(&s.idle, d/2+rand.N(d), s.Following)
 }
 
 // Position returns the position of the publication that was handed over last, and whether it is known.
@@ -268,7 +271,7 @@ func (s *Sequencer) readOnce(ctx context.Context, backoff *time.Duration) bool {
 		more = s.drain()
 	}
 	s.reading = more || s.again
-	s.checkWhenIdle()
+	s.checkWhenIdle(min(max(2*s.idleTime, minIdleCheck), maxIdleCheck))
 	s.notify()
 	return s.reading
 }
