@@ -47,6 +47,9 @@ func decodeAnswer(c *Conn, rt *Route, in *incoming) (reply any, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err = c.router.checkElements(in.codec, payload); err != nil {
+		return nil, invalidAnswer(err)
+	}
 	if reply, err = rt.decodePayload(in.codec, payload, nil); err != nil {
 		return nil, invalidAnswer(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // A Codec is a payload format other than JSON, for the connections that negotiate its subprotocol:
@@ -16,6 +17,12 @@ import (
 //
 // A Codec may also have a method Check(reflect.Type) error, which is called for each type that is
 // registered and that has fields. If it returns an error, registration panics.
+//
+// A decoded payload may take much more memory than the payload. A Codec may have a method
+// Elements(payload []byte) int, which returns the number of array elements and map members in a payload:
+// one with more than Limits.Elements is then rejected and not decoded. It is called only for payloads of
+// more bytes than that. A Codec without it must itself bound what Unmarshal allocates; that of package
+// codec/protobuf has none, since its messages depend on their types.
 type Codec interface {
 	// Subprotocol returns the name of the subprotocol: an HTTP token (RFC 9110, section 5.6.2) that
 	// does not begin with "bearer.". It must always be the same.
@@ -125,6 +132,24 @@ func (c *Conn) binary() bool { return c.format != formatJSON }
 func marshalWith(codec Codec, v any) (payload []byte, err error) {
 	defer recoverAsError(&err)
 	return codec.Marshal(v)
+}
+
+// checkElements returns an error if a payload has too many elements. codec is nil for JSON. It must be
+// called by guard.
+func (r *Router) checkElements(codec Codec, payload []byte) error {
+	limit, n := r.opts.Limits.Elements, 0
+	if len(payload) <= limit { // an element takes a byte or more
+		return nil
+	}
+	if codec == nil {
+		n = wire.Elements(payload)
+	} else if counter, ok := codec.(namedCodec).Codec.(interface{ Elements(payload []byte) int }); ok {
+		n = counter.Elements(payload)
+	}
+	if n > limit {
+		return errors.InvalidField("payload", fmt.Sprintf("must have at most %d elements and members, not %d", limit, n))
+	}
+	return nil
 }
 
 // decodePayload decodes a payload into the value that v points to. codec is nil for JSON, the only

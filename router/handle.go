@@ -103,6 +103,13 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	if err != nil {
 		return nil, invalid(err)
 	}
+	codec := in.codec
+	if in.route.protocol {
+		codec = nil // JSON in every format
+	}
+	if err = c.router.checkElements(codec, envelope.Payload); err != nil {
+		return nil, err
+	}
 	ctx := in.call
 	if ctx == nil {
 		ctx = c.newContext(in, envelope.CorrelationID)

@@ -189,6 +189,7 @@ type Options struct {
 // of a user or an address on all nodes.
 type Limits struct {
 	MaxMessageBytes int64 // of one message including the envelope; 64 KiB. A route may override it
+	Elements        int   // array elements and object members in one payload, at all levels, else INVALID_ARGUMENT; 10,000. They take more memory decoded than as JSON. For other formats see [Codec]
 	MaxReadBytes    int64 // a longer message closes the connection with 1009; 1 MiB, or MaxMessageBytes if that is more
 	Concurrency     int   // calls of one connection whose handlers have not returned; 64
 	ClientCalls     int   // calls to one client ([Call]) that have no answer; 64
@@ -252,6 +253,7 @@ func (o *Options) withDefaults() Options {
 	}
 	l, t := &opts.Limits, &opts.Timeouts
 	setDefault("Limits.MaxMessageBytes", &l.MaxMessageBytes, 64<<10)
+	setDefault("Limits.Elements", &l.Elements, 10_000)
 	setDefault("Limits.MaxReadBytes", &l.MaxReadBytes, max(1<<20, l.MaxMessageBytes))
 	setDefault("Limits.Concurrency", &l.Concurrency, 64)
 	setDefault("Limits.ClientCalls", &l.ClientCalls, 64)

@@ -40,8 +40,8 @@ type Options struct {
 // A Codec is the [router.Codec] of CBOR. Create one with [New]. It is safe for concurrent use.
 //
 // A payload is rejected with INVALID_ARGUMENT if a map contains the same key twice, if it is nested
-// deeper than 64 levels, if an array or a map has more than 131,072 elements, if a text string is not
-// UTF-8, or if bytes follow it. The error names the field of the message whose value has the wrong
+// deeper than 64 levels, if it has more elements than router.Limits.Elements or an array or a map has
+// more than 131,072, if a text string is not UTF-8, or if bytes follow it. The error names the field of the message whose value has the wrong
 // type. A value of the type any is decoded as map[string]any, []any, string, []byte, bool, nil,
 // uint64, int64, float64, [time.Time] or [big.Int].
 type Codec struct {
