@@ -129,6 +129,11 @@ func (positionMessage) protocol() {}
 // FAILED_PRECONDITION if the topic has no History, the context's cause, and CANCELLED if the connection
 // unsubscribes meanwhile.
 func (c *Context) SubscribeSince(topic string, since broker.Position) (Recovery, error) {
+	return c.subscribeWithHistory(topic, joinRequest{since: since})
+}
+
+// subscribeWithHistory is SubscribeSince, or SubscribeState.
+func (c *Context) subscribeWithHistory(topic string, req joinRequest) (Recovery, error) {
 	if err := checkTopic(topic); err != nil {
 		return Recovery{}, err
 	}
@@ -138,9 +143,9 @@ func (c *Context) SubscribeSince(topic string, since broker.Position) (Recovery,
 	if err := c.conn.sessionAdmits(topic); err != nil {
 		return Recovery{}, err
 	}
-	recovery, err := c.conn.subscribeSince(c, topic, joinRequest{since: since})
+	recovery, err := c.conn.subscribeSince(c, topic, req)
 	if err == nil {
-		c.conn.addRecoveredTopic(topic, recovery, false)
+		c.conn.addRecoveredTopic(topic, recovery, req.state)
 	}
 	c.conn.router.topics.releaseFollower(topic, c.conn)
 	return recovery, err

@@ -64,8 +64,13 @@ func TestRates_ConnectionsOfAnAddressShareItsRates(t *testing.T) {
 			address string
 			want    int
 		}{
-			{"192.0.2.1:1", 10}, {"192.0.2.1:2", 5}, {"[::ffff:192.0.2.1]:3", 0}, {"192.0.2.2:1", 10},
-			{"[2001:db8::1]:1", 10}, {"[2001:db8::2]:1", 5}, {"[2001:db8:0:1::1]:1", 10},
+			{"192.0.2.1:1", 10},
+			{"192.0.2.1:2", 5},
+			{"[::ffff:192.0.2.1]:3", 0},
+			{"192.0.2.2:1", 10},
+			{"[2001:db8::1]:1", 10},
+			{"[2001:db8::2]:1", 5},
+			{"[2001:db8:0:1::1]:1", 10},
 		} {
 			admitted, _ := floodWithAborts(t, dial(tt.address), 12)
 			assert.Equal(t, tt.want, admitted, tt.address)

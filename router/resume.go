@@ -248,8 +248,10 @@ func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.session()
-	s := &session{conn: c, id: claim.id, token: claim.token, record: claim.record, version: claim.version, unacknowledged: ctx.correlationID,
-		revocationsOf: userKey{claim.record.TenantID, claim.record.UserID}}
+	s := &session{
+		conn: c, id: claim.id, token: claim.token, record: claim.record, version: claim.version, unacknowledged: ctx.correlationID,
+		revocationsOf: userKey{claim.record.TenantID, claim.record.UserID},
+	}
 	s.record.Topics = nil
 	c.adoptSession(s)
 	if before != nil {

@@ -127,7 +127,7 @@ func TestResume_OwnTopicsOfTheClientAreNoGrants(t *testing.T) {
 		old.call("$ws:subscribe", `{"topic":"feed/own","positions":true}`)
 		require.NoError(t, old.conn.Subscribe("room/both"))
 		require.NoError(t, old.conn.Subscribe("room/handler"))
-		old.Conn.SendText(`{"type":"$ws:unsubscribe","payload":{"topic":"room/ended"}}`)
+		old.SendText(`{"type":"$ws:unsubscribe","payload":{"topic":"room/ended"}}`)
 		synctest.Wait()
 		require.NoError(t, old.conn.Join("room/ended", "Ann"))
 		old.hello()

@@ -49,10 +49,10 @@ type topicGrant struct {
 func (g topicGrant) add(other topicGrant) topicGrant {
 	g.Joined, g.State = g.Joined || other.Joined, g.State || other.State
 	g.Info = cmp.Or(g.Info, other.Info)
-	switch {
-	case g.Epoch == "":
+	switch g.Epoch {
+	case "":
 		g.Epoch, g.Offset = other.Epoch, other.Offset
-	case g.Epoch == other.Epoch: // of two epochs, the earlier grant permits all of the later one
+	case other.Epoch: // of two epochs, the earlier grant permits all of the later one
 		g.Offset = min(g.Offset, other.Offset)
 	}
 	return g

@@ -55,21 +55,7 @@ func (r *Router) ReadState(ctx context.Context, topic string) ([]StoredMessage, 
 // (Limits.QueueMessages and Limits.QueueBytes), and UNAVAILABLE if the topic changes too much while
 // its state is read. The connection is then subscribed only if it was before.
 func (c *Context) SubscribeState(topic string) (Recovery, error) {
-	if err := checkTopic(topic); err != nil {
-		return Recovery{}, err
-	}
-	if err := c.conn.router.topics.mustHaveHistory(topic); err != nil {
-		return Recovery{}, err
-	}
-	if err := c.conn.sessionAdmits(topic); err != nil {
-		return Recovery{}, err
-	}
-	recovery, err := c.conn.subscribeSince(c, topic, joinRequest{state: true})
-	if err == nil {
-		c.conn.addRecoveredTopic(topic, recovery, true)
-	}
-	c.conn.router.topics.releaseFollower(topic, c.conn)
-	return recovery, err
+	return c.subscribeWithHistory(topic, joinRequest{state: true})
 }
 
 // A stateJoin is a subscriber that joins with the current state of a topic.

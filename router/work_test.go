@@ -111,7 +111,8 @@ func TestRates_OldPositionsCostWhatTheyRead(t *testing.T) {
 		publishTexts(t, r, 1, 100)
 		c := dialSession(t, r, "ann")
 		frame := c.call("$ws:subscribe", `{"topic":"feed/a","positions":true}`)
-		epoch := strings.Split(strings.Split(frame.Text, `"epoch":"`)[1], `"`)[0]
+		_, epoch, _ := strings.Cut(frame.Text, `"epoch":"`)
+		epoch, _, _ = strings.Cut(epoch, `"`)
 		admitted := 0
 		for range 1000 {
 			frame := c.call("$ws:subscribe", fmt.Sprintf(`{"topic":"feed/a","epoch":%q,"offset":0}`, epoch))
