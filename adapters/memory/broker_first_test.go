@@ -56,14 +56,16 @@ type waitingNode struct {
 func newWaitingNode(t *testing.T, b *memory.Broker) *waitingNode {
 	t.Helper()
 	n := &waitingNode{}
+	ready := make(chan struct{}) // closed when n has its sequencer
 	session := b.ConnectHistory(ignoringHandler(), broker.HistoryHandler{
-		Published: func(_ string, p broker.Publication) { n.Publish(p) },
-		Following: func(string) { n.Following() },
+		Published: func(_ string, p broker.Publication) { <-ready; n.Publish(p) },
+		Following: func(string) { <-ready; n.Following() },
 	})
 	n.Sequencer = history.NewSequencer(session, "news", broker.Retention{Messages: 10, Age: time.Minute}, history.Sink{
 		Deliver: func(p broker.Publication) { n.received = append(n.received, p.Position) },
 		Lost:    func(l history.Loss) { n.notices = append(n.notices, l) },
 	})
+	close(ready)
 	t.Cleanup(func() { n.Close(); _ = session.Close(t.Context()) })
 	return n
 }

@@ -30,11 +30,13 @@ func (s *countingSession) Read(ctx context.Context, q broker.Query) (broker.Page
 func TestSequencer_ReadsIdleTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *history.Sequencer
+		ready := make(chan struct{}) // closed when s is set
 		node := &countingSession{HistorySession: memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{
-			Published: func(string, broker.Publication) {}, Following: func(string) { s.Following() },
+			Published: func(string, broker.Publication) {}, Following: func(string) { <-ready; s.Following() },
 		})}
 		defer func() { require.NoError(t, node.Close(t.Context())) }()
 		s = history.NewSequencer(node, "news", broker.Retention{Messages: 10}, history.Sink{})
+		close(ready)
 		time.Sleep(time.Hour)
 		s.Close()
 		reads := node.reads.Load()
