@@ -106,6 +106,34 @@ func TestDocuments_LinksExist(t *testing.T) {
 	}
 }
 
+// TestDocuments_NamedTestsExist holds the documents that name the test of a statement.
+func TestDocuments_NamedTestsExist(t *testing.T) {
+	existing := map[string]bool{}
+	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, match := range testFunction.FindAllSubmatch(text, -1) {
+			existing[string(match[1])] = true
+		}
+		return err
+	}))
+	for _, path := range documents(t) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, match := range namedTest.FindAllSubmatch(text, -1) {
+			assert.True(t, existing[string(match[1])], "%s names %s", path, match[1])
+		}
+	}
+}
+
+//nolint:gochecknoglobals // never changed
+var (
+	testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	namedTest    = regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*_\\w+)`")
+)
+
 // documents returns the Markdown files of the project.
 func documents(t *testing.T) []string {
 	var paths []string
