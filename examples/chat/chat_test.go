@@ -214,7 +214,7 @@ func TestRateLimit_ActionFollowsFlag(t *testing.T) {
 
 func TestRoom_TooManyRoomsAreRejectedUntilOneIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		chat := newChat(t, "-capacity=10000")
+		chat := newChat(t, "-capacity=10000", "-max-connections=0")
 		var ann *routertest.Conn
 		bob := routertest.Dial(t, chat, withToken("bob"))
 		for n := maxRooms - 1; n >= 0; n-- {

@@ -77,7 +77,7 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	fs.IntVar(&cfg.nodes, "nodes", 1, "`number` of nodes that share the Redis server: while it does not answer, each node admits its share of the rate limit, so that all nodes together admit about as many messages as before")
 	fs.DurationVar(&cfg.lameDuck, "lame-duck", 0, "`duration` of the first phase of a graceful shutdown, in which the health check fails and clients are still accepted; behind a load balancer, longer than it takes to notice, such as 5s")
 	fs.IntVar(&cfg.limits.Concurrency, "max-in-flight", 64, "maximum number of concurrent `calls` per connection")
-	fs.IntVar(&cfg.limits.ConnsPerUser, "max-connections", 0, "maximum number of `connections` of one user on this node; 0 means unlimited")
+	fs.IntVar(&cfg.limits.ConnsPerUser, "max-connections", 50, "maximum number of `connections` of one user on this node; 0 means unlimited")
 
 	err := fs.Parse(args)
 	switch {
