@@ -21,7 +21,7 @@ import (
 // benchmark sends messages over a socket one at a time and waits for each
 // answer. The results include the client.
 func benchmark(b *testing.B, policy limit.Policy, text string) {
-	r := router.New(nil)
+	r := router.New(&router.Options{Limits: rarelyReached()})
 	r.UseIngress(ratelimit.New(memory.NewLimiter(policy), nil))
 	router.RPC(r, echo)
 	server := httptest.NewServer(r)
@@ -71,7 +71,7 @@ func (Update) MessageType() string { return "UPDATE" }
 // benchmarkItems measures a handler of Count that sends b.N updates to a client that reads them as
 // fast as it can.
 func benchmarkItems(b *testing.B, register func(*router.Router)) {
-	r := router.New(&router.Options{Timeouts: router.Timeouts{Call: time.Hour}})
+	r := router.New(&router.Options{Limits: rarelyReached(), Timeouts: router.Timeouts{Call: time.Hour}})
 	register(r)
 	server := httptest.NewServer(r)
 	defer server.Close()

@@ -35,7 +35,7 @@ func BenchmarkPublish_Subscribers(b *testing.B) {
 func broadcast(b *testing.B, subscribers int, queued func()) {
 	var written atomic.Int64
 	opened := make(chan struct{}, subscribers)
-	r := router.New(&router.Options{OnOpen: func(_ context.Context, c *router.Conn) error {
+	r := router.New(&router.Options{Limits: rarelyReached(), OnOpen: func(_ context.Context, c *router.Conn) error {
 		defer func() { opened <- struct{}{} }()
 		return c.Subscribe("all")
 	}})

@@ -78,3 +78,9 @@ func withoutRates(l router.Limits) router.Limits {
 	l.ConnsPerIP, l.HandshakesPerIP, l.MessagesPerConn, l.MessagesPerIP = router.Unlimited, unlimited, unlimited, unlimited
 	return l
 }
+
+// rarelyReached is for benchmarks: rates that are checked like the default ones.
+func rarelyReached() router.Limits {
+	rate := router.Rate{PerSecond: 1_000_000_000, Burst: 1_000_000_000}
+	return router.Limits{ConnsPerIP: router.Unlimited, HandshakesPerIP: rate, MessagesPerConn: rate, MessagesPerIP: rate}
+}

@@ -79,7 +79,7 @@ func BenchmarkPipeline(b *testing.B) {
 		"rejected":       {"POST", limit.PerHour(1)},
 	} {
 		b.Run(name, func(b *testing.B) {
-			r := router.New(&router.Options{OnLimitExceeded: func(router.LimitExceeded) {}})
+			r := router.New(&router.Options{Limits: rarelyReached(), OnLimitExceeded: func(router.LimitExceeded) {}})
 			r.UseIngress(ratelimit.New(memory.NewLimiter(tt.policy), &ratelimit.Options{Key: ratelimit.KeyPerUserPerType}))
 			router.RPC(r, func(_ *router.Context, m Post) (Posted, error) { return Posted(m), nil })
 			router.RPC(r, func(_ *router.Context, m Swift) (Swift, error) { return m, nil })

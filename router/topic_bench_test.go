@@ -12,7 +12,7 @@ import (
 // unsubscribes, with and without 100 declared patterns.
 func BenchmarkTopic_Declared(b *testing.B) {
 	for _, patterns := range []int{0, 100} {
-		r := router.New(nil)
+		r := router.New(&router.Options{Limits: rarelyReached()})
 		for i := range patterns {
 			router.Topic(r, fmt.Sprintf("kind%d/{id}", i), nil)
 		}

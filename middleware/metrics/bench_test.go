@@ -35,7 +35,8 @@ func BenchmarkScrape(b *testing.B) {
 func BenchmarkMessage(b *testing.B) {
 	for _, name := range []string{"without", "with"} {
 		b.Run(name, func(b *testing.B) {
-			r, opts := router.New(nil), ratelimit.Options{Name: "chat"}
+			rate := router.Rate{PerSecond: 1_000_000_000, Burst: 1_000_000_000}
+			r, opts := router.New(&router.Options{Limits: router.Limits{MessagesPerConn: rate, MessagesPerIP: rate}}), ratelimit.Options{Name: "chat"}
 			if name == "with" {
 				m := metrics.New(prometheus.NewRegistry(), nil)
 				m.Router(r)
