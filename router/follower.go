@@ -196,6 +196,9 @@ func (c *Conn) subscribeSince(ctx context.Context, topic string, req joinRequest
 	return Recovery{}, err
 }
 
+// unrecoveredWork is how many publications a client is charged for that cannot receive what it has missed.
+const unrecoveredWork = 256
+
 // maxMissed returns how many publications c may miss at most to receive them when it returns.
 func (t *topic) maxMissed(c *Conn) int {
 	return min(t.pattern.opts.History.Messages, c.router.opts.Limits.QueueMessages/2)
@@ -243,8 +246,8 @@ func (t *topic) activate(f *follower, j history.Joined) (recovery Recovery, ok b
 	}
 	t.follow(f)
 	read := len(j.Publications)
-	if !j.Recovered {
-		read = t.maxMissed(f.conn)
+	if !j.Recovered { // the store was asked for more than the client receives
+		read = min(t.maxMissed(f.conn), unrecoveredWork)
 	}
 	if !j.Recovered || !t.holdMissed(f, nil, j.Publications) {
 		return Recovery{Position: j.Position, read: read}, true
