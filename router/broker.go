@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
@@ -141,7 +140,7 @@ func (g recoveringHistories) recoverAs(name string, code errors.Code, err *error
 
 // nodeLeft is called when another node has left or failed.
 func (r *Router) nodeLeft(node string) {
-	r.events.Add(func() { r.log(slog.LevelDebug, "node left", slog.String("node", node)) })
+	r.events.Add(func() { r.logNodeLeft(node) })
 }
 
 // A recoveringSession recovers the panics of a broker's session. Topics call it under their

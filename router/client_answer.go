@@ -96,7 +96,7 @@ func invalidAnswer(cause error) *errors.Error {
 	return &errors.Error{
 		Code:    errors.FailedPrecondition,
 		Message: "the client's answer is not valid",
-		Err:     fmt.Errorf("router: answer of a client: %w", cause),
+		Err:     &quotingError{fmt.Errorf("router: answer of a client: %w", cause), "router: the answer of a client is not valid"},
 	}
 }
 
@@ -151,8 +151,14 @@ func clientError(payload []byte) *errors.Error {
 			return invalidAnswer(err)
 		}
 	}
+	if e.Code == errors.Internal { // without a private part, the log would have the message
+		e.Err = errInternalClient
+	}
 	return e
 }
+
+// errInternalClient is the private part of a client's error with the code INTERNAL.
+var errInternalClient = errors.New("router: the client has answered a call with this code")
 
 // clientRetryAfter returns the delay of a client's error, and 0 if it is absent or out of range.
 func clientRetryAfter(ms string) time.Duration {

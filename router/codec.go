@@ -166,6 +166,6 @@ func decodePayload(codec Codec, payload []byte, v any, rejectUnknown bool) error
 		return err
 	}
 	e := errors.InvalidField("payload", "cannot be decoded")
-	e.Err = err
+	e.Err = quotingDecoder(err)
 	return e
 }

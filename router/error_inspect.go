@@ -103,9 +103,9 @@ func encodeDetails(details map[string]any) (rawJSON, error) {
 }
 
 // setPrivate sets the private part of an error. The text omits the message for the client,
-// because that may repeat what the client has sent, which must not be logged.
+// because that may repeat what the client has sent, which must not be logged; so may a quotingError.
 func (p *inspectedError) setPrivate(cause error, text string) {
-	p.cause, p.text = cause, text
+	p.cause, p.text = cause, loggable(cause, text)
 	if panicked, ok := asType[*PanicError](cause); ok && panicked != nil {
 		p.stack = panicked.Stack
 	}
@@ -114,13 +114,13 @@ func (p *inspectedError) setPrivate(cause error, text string) {
 // nilPointerError reports an error tree that contains a nil pointer. The client receives
 // INTERNAL.
 func nilPointerError(err, pointer error, where string) *inspectedError {
-	return internalError(fmt.Errorf("router: the error of %s holds a nil %T: %s", where, pointer, err.Error()))
+	return internalError(fmt.Errorf("router: the error of %s holds a nil %T: %s", where, pointer, loggable(err, err.Error())))
 }
 
 // internalError returns the code INTERNAL for the client, with the cause on the server only.
 func internalError(cause error) *inspectedError {
 	e := errors.Error{Code: errors.Internal, Message: bareMessage(errors.Internal)}
-	return &inspectedError{payload: publicPayload(&e), cause: cause, text: cause.Error()}
+	return &inspectedError{payload: publicPayload(&e), cause: cause, text: loggable(cause, cause.Error())}
 }
 
 // limitError returns an exceeded limit.

@@ -38,7 +38,8 @@ func unmarshal(payload []byte, v any, rejectUnknown bool) error {
 }
 
 // decodeError returns an error that names the invalid field and the reason, without naming the
-// server's types.
+// server's types. It has a private part only if code of the application has failed: the client
+// receives everything else.
 func decodeError(err error) error {
 	wrong, ok := asType[*jsonv2.SemanticError](err)
 	if ok && wrong.Err == jsonv2.ErrUnknownName { //nolint:errorlint // not that of an application's method
@@ -51,14 +52,19 @@ func decodeError(err error) error {
 	if syntax, ok := asType[*jsonv2.SyntacticError](err); ok {
 		field = fieldPath(syntax.JSONPointer)
 	}
-	reason := "cannot be decoded"
 	if errorIs(err, jsonv2.ErrDuplicateName) {
-		reason = "must not occur twice"
+		return errors.InvalidField(field, "must not occur twice")
 	}
-	e := errors.InvalidField(field, reason)
-	e.Err = err
+	e := errors.InvalidField(field, "cannot be decoded")
+	e.Err = quotingDecoder(err)
 	return e
 }
+
+// Bounds of the path of a field, whose names a client may have chosen.
+const (
+	maxFieldNameBytes = 64
+	maxFieldPathBytes = 256
+)
 
 // fieldPath returns the path of a field in a payload: user.names.0 for /user/names/0.
 func fieldPath(at jsonv2.Pointer) string {
@@ -67,9 +73,9 @@ func fieldPath(at jsonv2.Pointer) string {
 	}
 	var names []string
 	for name := range at.Tokens() {
-		names = append(names, name)
+		names = append(names, shorten(name, maxFieldNameBytes))
 	}
-	return strings.Join(names, ".")
+	return shorten(strings.Join(names, "."), maxFieldPathBytes)
 }
 
 // jsonKind describes the JSON that decodes into a Go type.
@@ -120,7 +126,10 @@ func actualJSON(e *jsonv2.SemanticError) string {
 // not fail the whole reply.
 func marshal(w io.Writer, v any) (err error) {
 	defer recoverAsError(&err)
-	return jsonv2.MarshalWrite(w, v, encodeOptions)
+	if err := jsonv2.MarshalWrite(w, v, encodeOptions); err != nil {
+		return quotingEncoder(err)
+	}
+	return nil
 }
 
 // checkEncodable returns the error that the JSON library would return for values of a type, so

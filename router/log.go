@@ -4,28 +4,154 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/penstock-go/penstock/errors"
 )
 
 // This file writes all log records. The keys are part of the API: conn, ip, type, error, stack,
-// hook, panic, code, reason, node. A record contains no part of a request or a message, except what
-// the application includes in its errors and panics.
+// hook, panic, code, reason, node, suppressed. A record contains no part of a request or a message,
+// except what the application includes in its errors and panics. Records are bounded in size and
+// number, because clients cause them.
 
-// log must not be called under a lock: the handler of Options.Logger may call the router.
-func (r *Router) log(level slog.Level, text string, attrs ...slog.Attr) {
-	defer func() {
-		if recover() != nil { // it cannot be logged
-			r.observe(Event{Kind: EventPanicked, Reason: "Logger"})
+// How many lines of one kind are written. One failure of a database fails every message that needs it,
+// so errors are rare in the log; events of connections are for debugging, where each one counts.
+const (
+	errorLinesPerInterval = 1
+	errorLineInterval     = 5 * time.Second
+	debugLinesPerInterval = 10
+	debugLineInterval     = time.Second
+)
+
+// A logKind is what is sampled together. Clients must not choose anything in it.
+type logKind struct {
+	text   string
+	typ    string // of the message
+	origin string // the stage, the check or the hook
+	code   errors.Code
+}
+
+// kindCode returns the code of an error for a logKind. A client may choose other codes.
+func kindCode(code errors.Code) errors.Code {
+	if isStandardCode(code) {
+		return code
+	}
+	return otherCode
+}
+
+func (r *Router) initLog() {
+	r.errorLines.init(errorLinesPerInterval, errorLineInterval, r.writeLog)
+	r.debugLines.init(debugLinesPerInterval, debugLineInterval, r.writeLog)
+}
+
+// logErrors logs n errors of a kind as one; see logDebug.
+func (r *Router) logErrors(n int64, kind logKind, attrs ...slog.Attr) {
+	r.errorLines.log(kind, logLine{slog.LevelError, kind.text, boundAttrs(attrs)}, n)
+}
+
+// logDebug must not be called under a lock: the handler of Options.Logger may call the router.
+func (r *Router) logDebug(kind logKind, attrs ...slog.Attr) {
+	if r.logsDebug() {
+		r.debugLines.log(kind, logLine{slog.LevelDebug, kind.text, boundAttrs(attrs)}, 1)
+	}
+}
+
+// logsDebug reports whether the Logger writes lines at debug level: if it does not, they need not be
+// counted.
+func (r *Router) logsDebug() bool {
+	defer r.recoverLogger()
+	return r.opts.Logger.Enabled(context.Background(), slog.LevelDebug)
+}
+
+// writeLog passes a line to the Logger.
+func (r *Router) writeLog(line logLine, suppressed int64) {
+	defer r.recoverLogger()
+	if suppressed > 0 {
+		line.attrs = append(line.attrs, slog.Int64("suppressed", suppressed))
+	}
+	r.opts.Logger.LogAttrs(context.Background(), line.level, line.text, line.attrs...)
+}
+
+// recoverLogger recovers a panic of the Logger, which cannot be logged. It must be deferred.
+func (r *Router) recoverLogger() {
+	if recover() != nil {
+		r.observe(Event{Kind: EventPanicked, Reason: "Logger"})
+	}
+}
+
+// flushLog writes the numbers of lines that are suppressed.
+func (r *Router) flushLog() {
+	r.errorLines.flushAll()
+	r.debugLines.flushAll()
+}
+
+// Bounds of what one line contains. Errors and panics of the application may repeat what a client or a
+// server has sent.
+const (
+	maxLoggedErrorBytes = 512
+	maxLoggedStackBytes = 8192
+	maxLoggedBytes      = 128 // of any other attribute
+)
+
+// boundAttrs bounds the texts of attributes, in place.
+func boundAttrs(attrs []slog.Attr) []slog.Attr {
+	for i, attr := range attrs {
+		if attr.Value.Kind() != slog.KindString {
+			continue
 		}
-	}()
-	r.opts.Logger.LogAttrs(context.Background(), level, text, attrs...)
+		limit := maxLoggedBytes
+		switch attr.Key {
+		case "error", "panic":
+			limit = maxLoggedErrorBytes
+		case "stack":
+			limit = maxLoggedStackBytes
+		}
+		attrs[i].Value = slog.StringValue(printable(shorten(attr.Value.String(), limit)))
+	}
+	return attrs
+}
+
+// printable replaces control characters, which handlers write as up to six bytes or not at all, and
+// invalid UTF-8 with U+FFFD.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
+}
+
+// shorten returns text if it has at most limit bytes, and otherwise a prefix of whole characters with an
+// ellipsis.
+func shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	text = text[:limit]
+	for range utf8.UTFMax - 1 {
+		if r, size := utf8.DecodeLastRuneInString(text); r != utf8.RuneError || size != 1 {
+			break
+		}
+		text = text[:len(text)-1]
+	}
+	return text + "…"
 }
 
 func (r *Router) logOpened(c *Conn) {
-	r.log(slog.LevelDebug, "connection opened", slog.String("conn", c.id), slog.String("ip", c.ip.String()))
+	r.logDebug(logKind{text: "connection opened"}, slog.String("conn", c.id), slog.String("ip", c.ip.String()))
 }
 
 func (r *Router) logClosed(c *Conn, code StatusCode) {
-	r.log(slog.LevelDebug, "connection closed", slog.String("conn", c.id), slog.Int("code", int(code)))
+	r.logDebug(logKind{text: "connection closed"}, slog.String("conn", c.id), slog.Int("code", int(code)))
+}
+
+// logNodeLeft logs that another node has left or failed.
+func (r *Router) logNodeLeft(node string) {
+	r.logDebug(logKind{text: "node left"}, slog.String("node", node))
 }
 
 // logRejected logs a rejected request or connection. The text is that of a cause that is logged
@@ -40,16 +166,22 @@ func (r *Router) logRejected(rejection *Rejection, text string) {
 	if text != "" {
 		attrs = append(attrs, slog.String("error", text))
 	}
-	r.log(slog.LevelDebug, "connection rejected", attrs...)
+	r.logDebug(logKind{text: "connection rejected", origin: rejection.Reason, code: kindCode(rejection.Code)}, attrs...)
 }
 
 // logRejectedRefresh logs that a client could not refresh its identity.
 func (r *Router) logRejectedRefresh(c *Conn, failed *inspectedError) {
-	r.log(slog.LevelDebug, "refresh rejected", slog.String("conn", c.id), slog.String("ip", c.ip.String()),
+	r.logDebug(logKind{text: "refresh rejected", code: kindCode(failed.payload.Code)}, slog.String("conn", c.id), slog.String("ip", c.ip.String()),
 		slog.String("code", string(failed.payload.Code)), slog.String("error", failed.text))
 }
 
+// logError logs an error. Ingress functions usually fail for messages of all types at the same time, so
+// these are one kind.
 func (r *Router) logError(report ErrorReport, failed *inspectedError) {
+	kind := logKind{text: "message failed", typ: report.Type, origin: failed.stage, code: kindCode(failed.payload.Code)}
+	if failed.stage == "ingress" {
+		kind.typ = ""
+	}
 	attrs := []slog.Attr{slog.String("type", report.Type), slog.String("error", failed.text), slog.String("ip", report.IP.String())}
 	if report.Conn != nil {
 		attrs = append(attrs, slog.String("conn", report.Conn.id))
@@ -57,11 +189,12 @@ func (r *Router) logError(report ErrorReport, failed *inspectedError) {
 	if failed.stack != nil {
 		attrs = append(attrs, slog.String("stack", string(failed.stack)))
 	}
-	r.log(slog.LevelError, "message failed", attrs...)
+	r.logErrors(1, kind, attrs...)
 }
 
-func (r *Router) logHookPanic(name string, value any, stack []byte) {
-	r.log(slog.LevelError, "hook panicked", slog.String("hook", name), slog.String("panic", panicText(value)), slog.String("stack", string(stack)))
+// logHookPanics logs a panic of a hook, which stands for n of them.
+func (r *Router) logHookPanics(n int64, name string, value any, stack []byte) {
+	r.logErrors(n, logKind{text: "hook panicked", origin: name}, slog.String("hook", name), slog.String("panic", panicText(value)), slog.String("stack", string(stack)))
 }
 
 // panicText returns the text of an error or a string. Any other value may be a message, so it
@@ -74,7 +207,7 @@ func panicText(value any) (text string) {
 	}()
 	switch v := value.(type) {
 	case error:
-		return v.Error()
+		return loggable(v, v.Error())
 	case string:
 		return v
 	default:

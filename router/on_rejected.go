@@ -3,7 +3,6 @@ package router
 import (
 	"hash/maphash"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -76,22 +75,14 @@ func (p *inspectedError) rejection(c *Conn, typ string) Rejection {
 // A rejectionSampler selects the rejections that are reported: at most one per client and
 // sampleInterval.
 type rejectionSampler struct {
-	seed maphash.Seed // read-only
+	sampler
 
-	mu         sync.Mutex
-	current    map[uint64]time.Time // latest report by the hash of the client
-	previous   map[uint64]time.Time // of the time before currentAt
-	currentAt  time.Time            // when current was empty
 	unreported int64
 }
 
 const sampleInterval = time.Second
 
-// maxSampledClients bounds the clients that are reported per sampleInterval, and so the memory of
-// a rejectionSampler.
-const maxSampledClients = 4096
-
-func (s *rejectionSampler) init() { s.seed = maphash.MakeSeed() }
+func (s *rejectionSampler) init() { s.sampler.init(1, sampleInterval) }
 
 // A rejectedClient is what is sampled together: a user, else the addresses of one customer of a
 // provider, else a connection, else all requests.
@@ -118,26 +109,10 @@ func (s *rejectionSampler) sample(rejection *Rejection) bool {
 	client := maphash.Comparable(s.seed, clientOf(rejection))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	s.rotate(now)
-	last, ok := s.current[client]
-	if !ok {
-		last, ok = s.previous[client]
-	}
-	if ok && now.Sub(last) < sampleInterval || len(s.current) >= maxSampledClients {
+	if s.wait(client, time.Now()) > 0 {
 		s.unreported++
 		return false
 	}
-	s.current[client] = now
 	rejection.Unreported, s.unreported = s.unreported, 0
 	return true
-}
-
-// rotate forgets the clients whose latest report is older than sampleInterval. All those in
-// previous are when current is that old.
-func (s *rejectionSampler) rotate(now time.Time) {
-	if s.current != nil && now.Sub(s.currentAt) < sampleInterval {
-		return
-	}
-	s.previous, s.current, s.currentAt = s.current, map[uint64]time.Time{}, now
 }

@@ -32,8 +32,8 @@ func TestRejectionSampler_MemoryIsBounded(t *testing.T) {
 				}
 				latest[user] = time.Now()
 			}
-			assert.Len(t, s.current, maxSampledClients)
-			assert.LessOrEqual(t, len(s.previous), maxSampledClients)
+			assert.Len(t, s.current, maxSampledKeys)
+			assert.LessOrEqual(t, len(s.previous), maxSampledKeys)
 			assert.Equal(t, total, reported+s.unreported, "second %d", second)
 			time.Sleep(sampleInterval)
 		}

@@ -179,6 +179,7 @@ type Options struct {
 
 	// Logger receives errors that no hook handles, and connection events at debug level. It
 	// receives no payload, token or cookie, unless the application includes one in an error.
+	// Frequent lines of one kind are sampled, with their number as "suppressed".
 	// If nil, slog.Default() is used.
 	Logger *slog.Logger
 }

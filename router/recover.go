@@ -51,7 +51,7 @@ func (r *Router) hook(name string, f func()) {
 	defer func() {
 		if v := recover(); v != nil {
 			r.observe(Event{Kind: EventPanicked, Reason: name})
-			r.logHookPanic(name, v, debug.Stack())
+			r.logHookPanics(1, name, v, debug.Stack())
 		}
 	}()
 	f()
@@ -87,19 +87,19 @@ func (r *Router) recoverObserver(f func(Event)) func(Event) {
 	}
 }
 
-// maxPendingLogs bounds the panics that wait to be logged. Further ones are only reported to
-// observers.
+// maxPendingLogs bounds the panics that wait to be logged. Further ones are only counted.
 const maxPendingLogs = 64
 
 // logAsync logs a panic of code that may run under a lock, on another goroutine.
 func (r *Router) logAsync(name string, v any) {
 	if r.pendingLogs.Add(1) > maxPendingLogs {
 		r.pendingLogs.Add(-1)
+		r.unloggedPanics.Add(1)
 		return
 	}
 	stack := debug.Stack()
 	r.events.Add(func() {
 		defer r.pendingLogs.Add(-1)
-		r.logHookPanic(name, v, stack)
+		r.logHookPanics(1+r.unloggedPanics.Swap(0), name, v, stack)
 	})
 }

@@ -54,7 +54,7 @@ func (r *Router) loadRevocations(ctx context.Context, user userKey) (l revocatio
 		return revocationList{}, 0, err
 	}
 	if err := unmarshal(value.Data, &l, false); err != nil {
-		return revocationList{}, 0, fmt.Errorf("router: the revocations of a user cannot be read: %w", err)
+		return revocationList{}, 0, fmt.Errorf("router: the revocations of a user cannot be read: %w", quotingDecoder(err))
 	}
 	return l, value.Version, nil
 }

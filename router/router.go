@@ -45,7 +45,10 @@ type Router struct {
 	observer       func(Event)         // nil without observers
 	inbound        executor.ByteBudget // received messages that wait, of all connections
 
-	pendingLogs atomic.Int32 // functions of logAsync in events
+	errorLines     logSampler
+	debugLines     logSampler
+	pendingLogs    atomic.Int32 // functions of logAsync in events
+	unloggedPanics atomic.Int64 // that were too many for events; the next one counts them
 
 	unhealthy          atomic.Bool  // Shutdown has begun
 	upgradedRejections atomic.Int64 // connections of rejectAfterUpgrade
@@ -89,6 +92,7 @@ func New(opts *Options) *Router {
 	}
 	r.topics.init(r)
 	r.rejections.init()
+	r.initLog()
 	r.registerProtocolRoutes()
 	r.connectBroker()
 	r.mustStoreSessions()

@@ -167,7 +167,7 @@ func (r *Router) loadSession(ctx context.Context, id string) (rec sessionRecord,
 		return sessionRecord{}, 0, err
 	}
 	if err := unmarshal(value.Data, &rec, false); err != nil {
-		return sessionRecord{}, 0, fmt.Errorf("router: the record of a session cannot be read: %w", err)
+		return sessionRecord{}, 0, fmt.Errorf("router: the record of a session cannot be read: %w", quotingDecoder(err))
 	}
 	return rec, value.Version, nil
 }

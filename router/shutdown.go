@@ -39,6 +39,7 @@ func (r *Router) Shutdown(ctx context.Context) error {
 	r.lameDuck(ctx)
 	err := r.closeConns(ctx)
 	r.closeSessions(ctx)
+	defer r.flushLog()
 	if closing := r.session.Close(ctx); closing != nil {
 		return errors.Join(err, closing)
 	}
