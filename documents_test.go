@@ -128,7 +128,6 @@ func TestDocuments_NamedTestsExist(t *testing.T) {
 	}
 }
 
-//nolint:gochecknoglobals // never changed
 var (
 	testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	namedTest    = regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*_\\w+)`")

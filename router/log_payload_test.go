@@ -304,7 +304,7 @@ func TestLogger_StacksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		router.RPC(r, func(_ *router.Context, m Echo) (Echoed, error) { return Echoed{}, recurse(m.N) })
-		routertest.CallError(routertest.Dial(t, r), Echo{5000})
+		_ = routertest.CallError(routertest.Dial(t, r), Echo{5000})
 		synctest.Wait()
 	})
 	assert.Contains(t, log.String(), "recurse")

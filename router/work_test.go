@@ -40,7 +40,6 @@ func TestWork_IngressSeesAnEstimate(t *testing.T) {
 		require.NoError(t, ann.conn.Subscribe("plain/a"))
 		require.NoError(t, ann.conn.Subscribe("plain/b"))
 		synctest.Wait()
-		seen.all()
 		drain(ann)
 		for payload, want := range map[string]string{
 			`{"topic":"plain/x"}`:                "{1 0 0}",
