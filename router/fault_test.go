@@ -353,6 +353,7 @@ func TestFault_ObserverPanicLogsAreBounded(t *testing.T) {
 		synctest.Wait()
 		close(unblock)
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		assert.Equal(t, panics.Load(), logged)
 		assert.Equal(t, 2, lines)
 	})

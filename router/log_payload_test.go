@@ -227,7 +227,7 @@ func TestLogger_NeverReceivesAnswersOfClients(t *testing.T) {
 		"type":          {marker, `{}`},
 		"wrong field":   {"CONFIRMED", `{"MARK3R":1,"MARK3R":2}`},
 		"unknown field": {"CONFIRMED", `{"MARK3R":1}`},
-		"validation":    {"CONFIRMED", `{"by":"MARK3R"}`},
+		"validation":    {"CONFIRMED", `{"By":"MARK3R"}`},
 		"error":         {"RPC_ERROR", `{"code":"INTERNAL","message":"` + strings.Repeat(marker, 500) + `"}`},
 		"other error":   {"RPC_ERROR", `{"code":"MARK3R","message":"MARK3R"}`},
 		"no error":      {"RPC_ERROR", `{"code":"INTERNAL","details":{"MARK3R":1,"MARK3R":2}}`},

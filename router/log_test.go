@@ -57,6 +57,12 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
 func TestLogger_NeverReceivesSecrets(t *testing.T) {
 	handlers := map[string]func(*lockedBuffer, *slog.HandlerOptions) slog.Handler{
 		"json": func(b *lockedBuffer, o *slog.HandlerOptions) slog.Handler { return slog.NewJSONHandler(b, o) },

@@ -77,8 +77,8 @@ type logLine struct {
 type logSampler struct {
 	sampler
 
-	pending map[uint64]*suppressedLines // by the hash of the kind
-	write   func(line logLine, suppressed int64)
+	pending map[uint64]*suppressedLines          // by the hash of the kind
+	write   func(line logLine, suppressed int64) // read-only
 }
 
 // suppressedLines are n lines of one kind of which the first is kept.
