@@ -41,6 +41,9 @@ func TestWork_IngressSeesAnEstimate(t *testing.T) {
 		require.NoError(t, ann.conn.Subscribe("plain/b"))
 		synctest.Wait()
 		drain(ann)
+		at := func(offset int) string {
+			return fmt.Sprintf(`{"topic":"club/a","epoch":%q,"offset":%d}`, epoch, offset)
+		}
 		for payload, want := range map[string]string{
 			`{"topic":"plain/x"}`:                "{1 0 0}",
 			`{"topic":"club/a"}`:                 "{1 0 0}",
@@ -48,8 +51,8 @@ func TestWork_IngressSeesAnEstimate(t *testing.T) {
 			`{"topic":"club/none","epoch":"x"}`:  "{1 30 0}",
 			`{"topic":"club/a","epoch":"old"}`:   "{1 30 0}",
 			`{"topic":17}`:                       "{1 0 0}",
-			fmt.Sprintf(`{"topic":"club/a","epoch":%q,"offset":15}`, epoch): "{1 5 0}",
-			fmt.Sprintf(`{"topic":"club/a","epoch":%q,"offset":99}`, epoch): "{1 0 0}",
+			at(15):                               "{1 5 0}",
+			at(99):                               "{1 0 0}",
 		} {
 			before := len(seen.all())
 			ann.call("$ws:subscribe", payload)
