@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,9 +138,9 @@ func TestRates_Unlimited(t *testing.T) {
 // TestRates_FailedAuthenticationsAreDelayedAndLimited guesses tokens on open connections.
 func TestRates_FailedAuthenticationsAreDelayedAndLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := 0
+		var calls atomic.Int64
 		r := router.New(discardLogs(router.Options{Authenticate: func(req *http.Request) (router.Identity, error) {
-			calls++
+			calls.Add(1)
 			switch router.Token(req) {
 			case "":
 				return router.Identity{}, nil
@@ -178,12 +179,12 @@ func TestRates_FailedAuthenticationsAreDelayedAndLimited(t *testing.T) {
 		for n := range conns {
 			conns[n] = routertest.Dial(t, r)
 		}
-		calls = 0
+		calls.Store(0)
 		for _, c := range conns {
 			c.SendText(`{"type":"$ws:auth","meta":{"correlationId":"a"},"payload":{"token":"guess"}}`)
 		}
 		time.Sleep(5 * time.Second)
-		assert.Equal(t, 60, calls, "attempts that begin at once")
+		assert.EqualValues(t, 60, calls.Load(), "attempts that begin at once")
 		for _, c := range conns {
 			assert.Equal(t, 1, c.Pending())
 			c.Next()
