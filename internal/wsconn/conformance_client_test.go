@@ -19,7 +19,7 @@ import (
 
 // peerTimeout bounds one case. It is shorter than the time limits of the server, so that a
 // case fails where the server closes only because of a time limit.
-const peerTimeout = 8 * time.Second
+const peerTimeout = 40 * time.Second
 
 // A peer is a WebSocket client that shares no code with the server. It checks what RFC 6455,
 // section 5 demands of a server's frames.

@@ -78,7 +78,7 @@ func (l wrappingListener) Accept() (net.Conn, error) {
 func conformanceOptions() *wsconn.Options {
 	opts := options()
 	opts.MaxMessageBytes = maxConformanceBytes
-	opts.MessageTimeout, opts.CloseTimeout = time.Minute, time.Minute
+	opts.MessageTimeout, opts.WriteTimeout, opts.CloseTimeout = time.Minute, time.Minute, time.Minute
 	opts.QueueBytes = 8 << 20
 	opts.Deflater = wsconn.NewDeflater(100)
 	return opts

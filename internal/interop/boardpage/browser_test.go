@@ -26,8 +26,9 @@ func eval[T any](p *page, expression string) T {
 	return browsertest.Eval[T](p.Page, expression)
 }
 
-// enter types text into a field and presses Enter.
+// enter types text into a field and presses Enter. chromedp.SendKeys would read attributes of the field
+// while another goroutine of chromedp updates them.
 func (p *page) enter(id, text string) {
 	p.T.Helper()
-	p.Do(chromedp.SendKeys(chromedp.ID(id), text+kb.Enter))
+	p.Do(chromedp.Focus(chromedp.ID(id)), chromedp.KeyEvent(text+kb.Enter))
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -212,7 +211,7 @@ func testRejectedNoteCanBePostedLater(t *testing.T, browser context.Context, s *
 	assert.Equal(t, "second", eval[string](ann, typedText))
 	ann.WaitEqual(canPost, true)
 	count := eval[int](ann, shownNotes+`.length`)
-	ann.Do(chromedp.SendKeys(chromedp.ID("text"), kb.Enter))
+	ann.enter("text", "")
 	ann.WaitEqual(shownNotes+`.length`, count+1)
 	ann.WaitEqual(shownNotes+`.at(0)`, "ann: first")
 	ann.WaitEqual(shownNotes+`.at(-1)`, "ann: second")
