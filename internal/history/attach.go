@@ -9,9 +9,9 @@ import (
 // attach begins to hand over publications: those after the current position of the store, and before
 // that those that have arrived since the Sequencer exists, because its subscribers were there first.
 func (s *Sequencer) attach(current broker.Position) {
-	s.attached, s.last = true, current
-	for offset, p := range s.buffer {
-		if p.Position.Epoch == current.Epoch && offset <= s.last.Offset && current.Offset-offset < pageSize {
+	s.attached, s.last, s.since = true, current, current.Offset
+	for offset := range s.buffer {
+		if s.isBuffered(offset) && offset <= s.last.Offset && current.Offset-offset < maxBufferedBytes/bufferedOverhead {
 			s.last.Offset = offset - 1
 		}
 	}
@@ -39,7 +39,8 @@ func (s *Sequencer) callAttaching() {
 	s.attaching = nil
 }
 
-// awaitAttached waits until the position of the topic is known.
+// awaitAttached waits until the position of the topic is known, and all that was published before that
+// has been handed over.
 func (s *Sequencer) awaitAttached(ctx context.Context) error {
-	return s.await(ctx, func(bool) bool { return s.attached })
+	return s.await(ctx, func(bool) bool { return s.attached && s.last.Offset >= s.since })
 }

@@ -192,7 +192,7 @@ func (s *Sequencer) unregister(j *joining) {
 }
 
 func (j *joining) add(p broker.Publication) {
-	if len(j.received) >= maxBuffered {
+	if len(j.received) >= maxReceived {
 		j.full, j.received = true, nil
 	}
 	if !j.full {

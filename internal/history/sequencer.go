@@ -13,7 +13,8 @@ import (
 // A Sequencer receives the publications of one topic on one node, with gaps and duplicates, and
 // hands them to the node's subscribers once and in order. It finds gaps by offset and fills them from
 // the store, and compares its position with the store when the topic is idle and after every
-// interruption. What the store no longer holds is reported as lost.
+// interruption. What the store no longer holds is reported as lost, unless it may be on its way to this
+// node: delivery does not depend on how much the store retains while nothing fails.
 //
 // There is at most one goroutine per Sequencer, which exists only while it reads the store.
 type Sequencer struct {
@@ -30,14 +31,21 @@ type Sequencer struct {
 	attached bool            // last is known
 	last     broker.Position // of the publication that was handed over last
 	ended    string          // the epoch before last.Epoch, whose publications are dropped
-	buffer   map[uint64]broker.Publication
-	reading  bool // the goroutine exists
-	again    bool // it must read once more
-	grace    *time.Timer
+	since    uint64          // the offset of the store when last became known
+	arrived  broker.Position // the highest that the broker has passed on since it has called Following
+	reading  bool            // the goroutine exists
+	again    bool            // it must read once more
 	idle     *time.Timer
 	idleTime time.Duration // of the timer, on average
-	joining  []*joining
-	changed  chan struct{} // closed when something has changed; nil if no subscriber waits for that
+
+	// See buffer.go.
+	buffer   map[uint64]broker.Publication
+	buffered int // bytes, with overhead
+	missing  missing
+	grace    *time.Timer
+
+	joining []*joining
+	changed chan struct{} // closed when something has changed; nil if no subscriber waits for that
 
 	attaching []func(broker.Position) // called when last is known
 
@@ -74,10 +82,9 @@ type Loss struct {
 // Limits of a Sequencer.
 const (
 	pageSize     = 256
-	maxBuffered  = 1024                  // publications that wait for a gap to be filled
-	gapGrace     = 20 * time.Millisecond // publications may overtake each other on their way to this node
-	minIdleCheck = 10 * time.Second      // after a publication, on average
-	maxIdleCheck = 2 * time.Minute       // later, if nothing has been published
+	maxReceived  = 1024             // publications that a subscriber receives before it is activated
+	minIdleCheck = 10 * time.Second // after a publication, on average
+	maxIdleCheck = 2 * time.Minute  // later, if nothing has been published
 	minBackoff   = 50 * time.Millisecond
 	maxBackoff   = 5 * time.Second
 )
@@ -103,7 +110,7 @@ func (s *Sequencer) Close() {
 			timer.Stop()
 		}
 	}
-	s.buffer = nil
+	s.dropBuffer()
 }
 
 // Following must be called when the store confirms the subscription, for the first time or after an
@@ -111,28 +118,66 @@ func (s *Sequencer) Close() {
 func (s *Sequencer) Following() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.arrived = broker.Position{}
 	s.read()
 }
 
-// Publish handles a publication from the broker, or one that this node has just stored.
+// compare reads the store in case the end of what was published has been lost.
+func (s *Sequencer) compare() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read()
+}
+
+// Publish handles a publication that the broker passes on, in the order of offsets: those before it that
+// have not arrived yet do not arrive any more, until the broker calls Following.
 func (s *Sequencer) Publish(p broker.Publication) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.isClosed():
-	case !s.attached || s.reading:
+	if s.isClosed() {
+		return
+	}
+	if p.Position.Epoch != s.arrived.Epoch || p.Position.Offset > s.arrived.Offset {
+		s.arrived = p.Position
+	}
+	if s.handOver(p) {
+		return
+	}
+	s.keep(p)
+	if s.attached && (!s.reading || p.Position.Epoch != s.last.Epoch) {
+		s.read()
+	}
+}
+
+// Stored handles a publication that this node has just stored. The broker passes it on, too: calls of
+// Stored may be in any order, and need not be made.
+func (s *Sequencer) Stored(p broker.Publication) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.isClosed() && !s.handOver(p) && s.buffered < maxBufferedBytes/2 {
 		s.keep(p)
-	case p.Position.Epoch == s.ended, p.Position.Epoch == s.last.Epoch && p.Position.Offset <= s.last.Offset:
+	}
+}
+
+// handOver delivers a publication if it is the next one, with those that have waited for it. It reports
+// false if the publication must wait.
+func (s *Sequencer) handOver(p broker.Publication) bool {
+	switch {
+	case !s.attached:
+		return false
+	case s.isOld(p.Position):
 	case p.Position == s.next():
 		s.deliver(p)
 		s.drain()
-	case p.Position.Epoch != s.last.Epoch:
-		s.keep(p)
-		s.read()
 	default:
-		s.keep(p)
-		s.setTimer(&s.grace, gapGrace, s.checkGap)
+		return false
 	}
+	return true
+}
+
+// isOld reports whether a position has been passed.
+func (s *Sequencer) isOld(at broker.Position) bool {
+	return at.Epoch == s.ended || at.Epoch == s.last.Epoch && at.Offset <= s.last.Offset
 }
 
 // next returns the position of the publication that follows the last one.
@@ -144,8 +189,12 @@ func (s *Sequencer) next() broker.Position {
 func (s *Sequencer) deliver(p broker.Publication) {
 	s.last.Offset = p.Position.Offset // the epoch of a stored publication may be the ended one
 	s.sink.Deliver(p)
+	s.unbuffer(p.Position.Offset)
 	for _, j := range s.joining {
 		j.add(p)
+	}
+	if s.missing.to > 0 && s.last.Offset >= s.missing.to {
+		s.endMissing()
 	}
 	s.notify()
 	s.checkWhenIdle(minIdleCheck)
@@ -154,7 +203,7 @@ func (s *Sequencer) deliver(p broker.Publication) {
 // checkWhenIdle reads the store if nothing happens for about d.
 func (s *Sequencer) checkWhenIdle(d time.Duration) {
 	s.idleTime = d
-	s.setTimer(&s.idle, d/2+rand.N(d), s.Following)
+	s.setTimer(&s.idle, d/2+rand.N(d), s.compare)
 }
 
 // Position returns the position of the publication that was handed over last, and whether it is known.
@@ -169,49 +218,6 @@ func (s *Sequencer) setTimer(timer **time.Timer, d time.Duration, f func()) {
 		*timer = time.AfterFunc(d, f)
 	} else {
 		(*timer).Reset(d)
-	}
-}
-
-// keep buffers a publication that cannot be delivered yet. If there are too many, all are dropped,
-// and read from the store instead.
-func (s *Sequencer) keep(p broker.Publication) {
-	if len(s.buffer) >= maxBuffered {
-		s.buffer = nil
-		s.again = true
-		return
-	}
-	if s.buffer == nil {
-		s.buffer = map[uint64]broker.Publication{}
-	}
-	p.Packet = append([]byte(nil), p.Packet...) // it is valid only during the call
-	s.buffer[p.Position.Offset] = p
-}
-
-// drain delivers buffered publications that follow the last one, and drops those that precede it. It
-// reports whether others are left.
-func (s *Sequencer) drain() (gap bool) {
-	for {
-		p, ok := s.buffer[s.last.Offset+1]
-		if !ok || p.Position.Epoch != s.last.Epoch {
-			break
-		}
-		delete(s.buffer, p.Position.Offset)
-		s.deliver(p)
-	}
-	for offset, p := range s.buffer {
-		if p.Position.Epoch == s.ended || p.Position.Epoch == s.last.Epoch && offset <= s.last.Offset {
-			delete(s.buffer, offset)
-		}
-	}
-	return len(s.buffer) > 0
-}
-
-// checkGap reads the store if a gap has not been closed meanwhile.
-func (s *Sequencer) checkGap() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.reading && s.attached && s.drain() {
-		s.read()
 	}
 }
 
@@ -265,15 +271,24 @@ func (s *Sequencer) readOnce(ctx context.Context, backoff *time.Duration) bool {
 		return true
 	}
 	*backoff = minBackoff
-	more := s.apply(page)
-	if !more {
+	more, complete := s.apply(page)
+	s.missing.expired = false
+	s.drain()
+	if complete {
 		s.compared = number
-		more = s.drain()
 	}
-	s.reading = more || s.again
+	if complete && !s.again {
+		s.dropOtherEpochs()
+	}
+	s.reading = more || s.again || s.isBehind()
 	s.checkWhenIdle(min(max(2*s.idleTime, minIdleCheck), maxIdleCheck))
 	s.notify()
 	return s.reading
+}
+
+// isBehind reports whether the broker has passed on more than was handed over.
+func (s *Sequencer) isBehind() bool {
+	return s.arrived.Epoch == s.last.Epoch && s.arrived.Offset > s.last.Offset
 }
 
 // notify wakes the subscribers that wait for a change.
@@ -304,36 +319,46 @@ func (s *Sequencer) sleep(ctx context.Context, backoff *time.Duration) {
 }
 
 // apply hands over a page that begins after the last publication. It reports whether another page is
-// needed.
-func (s *Sequencer) apply(page broker.Page) (more bool) {
+// needed; if none is, and this was complete, all that the store had has been handed over or is lost.
+func (s *Sequencer) apply(page broker.Page) (more, complete bool) {
+	top := page.Position.Offset
 	switch {
 	case !s.attached:
 		s.attach(page.Position)
 		s.drain()
-		return s.last.Offset < page.Position.Offset
+		more = s.last.Offset < top
+		return more, !more
 	case page.Position.Epoch != s.last.Epoch:
-		return s.changeEpoch(page)
+		more = s.changeEpoch(page)
+		return more, !more
 	}
-	for _, p := range page.Publications {
-		if p.Position.Offset > s.last.Offset+1 {
-			s.lose(Loss{From: s.last.Offset + 1, To: p.Position.Offset - 1}, p.Position.Offset-1)
+	for i, p := range page.Publications {
+		if !s.advance(p.Position.Offset - 1) {
+			for _, later := range page.Publications[i:] {
+				s.keep(later)
+			}
+			s.awaitMissing(top)
+			return false, false
 		}
-		s.deliver(p)
+		if p.Position.Offset > s.last.Offset { // its epoch may be the ended one
+			s.deliver(p)
+		}
 	}
-	top := page.Position.Offset
 	if len(page.Publications) == pageSize {
-		return s.last.Offset < top
+		more = s.last.Offset < top
+		return more, !more
 	}
-	if s.last.Offset < top { // what is missing is no longer stored
-		s.lose(Loss{From: s.last.Offset + 1, To: top}, top)
+	if !s.advance(top) {
+		s.awaitMissing(top)
+		return false, false
 	}
-	return false
+	return false, true
 }
 
 // changeEpoch continues in a new epoch: without a gap if the store knows where the last one ended.
 func (s *Sequencer) changeEpoch(page broker.Page) (more bool) {
 	old := s.last
-	s.ended = old.Epoch
+	s.ended, s.since, s.missing = old.Epoch, 0, missing{}
 	if page.Previous.Epoch != old.Epoch {
 		s.last = page.Position
 		s.sinkLost(Loss{Reset: true})
@@ -344,10 +369,13 @@ func (s *Sequencer) changeEpoch(page broker.Page) (more bool) {
 	return true // read again: offsets up to old.Offset may have been used again
 }
 
-// lose reports a loss and continues after it.
-func (s *Sequencer) lose(l Loss, continueAfter uint64) {
-	s.last.Offset = continueAfter
-	s.sinkLost(l)
+// lose continues after a loss, and reports it. What was published while this node began to follow the
+// topic is no loss.
+func (s *Sequencer) lose(l Loss) {
+	s.last.Offset = l.To
+	if l.To > s.since {
+		s.sinkLost(l)
+	}
 }
 
 func (s *Sequencer) sinkLost(l Loss) {
