@@ -59,6 +59,7 @@ type connExtras struct {
 	clientCalls atomic.Pointer[clientCalls]  // nil until the first Call
 	values      atomic.Pointer[connValues]   // nil until the first Set
 	recovery    atomic.Pointer[connRecovery] // nil until the client asks for positions or a session
+	congested   atomic.Pointer[topic]        // to which the connection has published too much; see publisher.go
 }
 
 // noExtras is that of all connections that have none. It is only read.

@@ -83,7 +83,10 @@ func (c *Conn) recordOnOpenRejection(rejection Rejection) {
 type messageQueue Conn
 
 // RunJob handles a message.
-func (q *messageQueue) RunJob(in *incoming) { (*Conn)(q).handle(in) }
+func (q *messageQueue) RunJob(in *incoming) {
+	(*Conn)(q).awaitSubscribers()
+	(*Conn)(q).handle(in)
+}
 
 // AfterJob writes the answers, on another goroutine if the next handler must run.
 func (q *messageQueue) AfterJob(next bool) {

@@ -2,6 +2,7 @@ package router
 
 import (
 	"iter"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -165,6 +166,22 @@ func (l *connList[E]) all() iter.Seq[E] {
 				if !yield(e) {
 					return
 				}
+			}
+		}
+	}
+}
+
+// sample iterates over all entries if there are at most n, or else over n random ones, some perhaps
+// repeatedly. The list must not be changed meanwhile.
+func (l *connList[E]) sample(n int) iter.Seq[E] {
+	if len(l.blocks) == 0 || len(l.blocks) == 1 && len(l.blocks[0]) <= n {
+		return l.all()
+	}
+	return func(yield func(E) bool) {
+		for range n {
+			block := l.blocks[rand.IntN(len(l.blocks))]
+			if !yield(block[rand.IntN(len(block))]) {
+				return
 			}
 		}
 	}

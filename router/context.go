@@ -131,12 +131,16 @@ func (c *Context) Join(topic, info string) error { return c.conn.Join(topic, inf
 func (c *Context) Unsubscribe(topic string) { c.conn.Unsubscribe(topic) }
 
 // Publish sends a message to all subscribers of topic, including this connection if it is
-// subscribed; see [Router.Publish].
+// subscribed; see [Router.Publish]. While the send queues of most subscribers on this node are more than
+// half full, the later messages of this connection wait for up to 100 ms each, so a client that
+// publishes more than the others read slows down itself.
 func (c *Context) Publish(topic string, m Message) error {
+	defer c.conn.slowPublisher(topic)
 	return c.conn.router.topics.publish(c, topic, nil, m, true)
 }
 
 // PublishExceptSelf is like Publish, but skips this connection.
 func (c *Context) PublishExceptSelf(topic string, m Message) error {
+	defer c.conn.slowPublisher(topic)
 	return c.conn.router.topics.publish(c, topic, c.conn, m, true)
 }

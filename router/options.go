@@ -88,7 +88,9 @@ type Options struct {
 	CloseCode func(LimitExceeded) StatusCode
 
 	// SlowConsumer decides what happens to messages for a client that reads slowly; Disconnect
-	// by default. Dropped messages are reported to OnLimitExceeded, conflated ones are not.
+	// by default. It applies when the send queue is full and the kernel takes no more for the client: the queue
+	// of a client that reads is written first, however much is sent at once. Dropped messages are reported
+	// to OnLimitExceeded, conflated ones are not.
 	SlowConsumer SlowConsumerPolicy
 
 	// OnBackpressure is called when a connection's send queue becomes more than half full, and

@@ -64,6 +64,7 @@ func TestDeflate_KeepsTheOpcode(t *testing.T) {
 // TestConn_BinaryMessagesCountInTheQueue checks that only control frames are exempt from the limits.
 func TestConn_BinaryMessagesCountInTheQueue(t *testing.T) {
 	_, c, _ := queue(t, wsconn.DropNewest, 3, 1<<20)
+	wsconn.BlockWriter(c)
 	for range 3 {
 		require.NoError(t, queueBinary(c, "\xff\xff"))
 	}

@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/penstock-go/penstock/internal/wsconn"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 func TestConn_InvalidCloseReasonIsAnsweredWith1007(t *testing.T) {

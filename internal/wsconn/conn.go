@@ -84,22 +84,23 @@ type Conn struct {
 	// What a publication to many connections reads and writes comes first, in two cache lines.
 	opts         *Options
 	mu           sync.Mutex
-	queue        *sendQueue  // frames that wait; nil if there are none
-	inFlight     *sendQueue  // frames that are being written; nil if there are none
-	waits        *waits      // nil until a goroutine waits
-	closing      atomic.Bool // set under the lock
-	writing      atomic.Bool // a goroutine runs writeLoop, or a flusher will; changed under the lock
-	served       atomic.Bool // Serve runs in an event loop, so that what is queued is written when Serve returns or blocks
-	deflates     bool        // the client has agreed to compression; read-only
-	polled       bool        // an event loop has the socket or watches it, so that the connection can be parked; read-only
-	high         atomic.Bool // stored only with the lock held; more than half full, and not less than a quarter full since then
-	closeWritten bool        // the close frame has been written
-	peakBytes    int         // highest number that has waited in the queue
+	queue        *sendQueue   // frames that wait; nil if there are none
+	inFlight     *sendQueue   // frames that are being written; nil if there are none
+	waits        *waits       // nil until a goroutine waits
+	closing      atomic.Bool  // set under the lock
+	writer       atomic.Int32 // see the constants; it leaves writerIdle, and returns to it, under the lock
+	served       atomic.Bool  // Serve runs in an event loop, so that what is queued is written when Serve returns or blocks
+	deflates     bool         // the client has agreed to compression; read-only
+	polled       bool         // an event loop has the socket or watches it, so that the connection can be parked; read-only
+	high         atomic.Bool  // stored only with the lock held; more than half full, and not less than a quarter full since then
+	closeWritten bool         // the close frame has been written
+	peakBytes    int          // highest number that has waited in the queue
 	handler      Handler
 	sock         socket
 
 	peakMessages int32
 	lowered      uint16        // how often high has become false; it may overflow
+	stalled      uint16        // in which second waitsForPeer has found that the peer does not read; it may overflow
 	halfClose    bool          // close the writing direction behind the close frame
 	aborted      bool          // by Abort
 	released     bool          // by Release

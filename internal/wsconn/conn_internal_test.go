@@ -87,7 +87,7 @@ func TestConn_SendsNoPongAfterTheCloseFrame(t *testing.T) {
 		t.Skip("connections are not parked on this system")
 	}
 	c.mu.Lock()
-	c.writing.Store(true) // as if the writer were in a system call
+	c.writer.Store(writerRunning) // as if the writer were in a system call
 	c.closeLocked(1012, "bye")
 	c.mu.Unlock()
 	_, err := io.WriteString(client, ping)
@@ -195,10 +195,10 @@ func TestSocket_WritesNothingAfterAPartialFrame(t *testing.T) {
 	f := NewFrame()
 	f.WriteString("a message of which six bytes are missing")
 	f.Seal()
-	b := batch{bytes: f.bytes(), begun: time.Now()}
+	b := batch{bytes: f.bytes(), queue: &sendQueue{begun: time.Now()}}
 	c.write(&b)
 	require.ErrorIs(t, b.err, os.ErrDeadlineExceeded)
 	n := conn.took.Len()
-	c.write(&batch{bytes: []byte("\x8a\x04pong"), begun: time.Now()})
+	c.write(&batch{bytes: []byte("\x8a\x04pong"), queue: &sendQueue{begun: time.Now()}})
 	assert.Equal(t, n, conn.took.Len())
 }

@@ -33,7 +33,7 @@ func NewEngine() *Engine {
 // before it has run leave in one system call per connection.
 type flusher struct {
 	mu      sync.Mutex
-	conns   []*Conn // whose flag writing is set
+	conns   []*Conn // whose writer is writerQueued, or has been taken by another goroutine
 	spare   []*Conn // memory for conns
 	running bool
 
@@ -43,7 +43,7 @@ type flusher struct {
 // maxSpareConns is the largest capacity that a flusher keeps.
 const maxSpareConns = 64 << 10
 
-// add lets the flusher write the queue of c, whose flag writing the caller has set.
+// add lets the flusher write the queue of c, whose writer the caller has set to writerQueued.
 func (f *flusher) add(c *Conn) {
 	f.mu.Lock()
 	f.conns = append(f.conns, c)
@@ -73,7 +73,9 @@ func (f *flusher) write(conns []*Conn) {
 			c := conns[next]
 			conns[next] = nil
 			next++
-			c.writeLoop()
+			if c.writer.CompareAndSwap(writerQueued, writerRunning) {
+				c.writeLoop()
+			}
 			if next%8 == 0 && time.Since(yielded) > flushInterval {
 				runtime.Gosched()
 				yielded = time.Now()

@@ -12,5 +12,11 @@ func Idle(c *Conn) bool {
 	return err == nil && !readable && c.readState.Load() == parked
 }
 
+// BlockWriter makes a connection that nothing is written to behave as if the kernel's buffer were full.
+func BlockWriter(c *Conn) { c.writer.Store(writerBlocked) }
+
+// UnblockWriter undoes BlockWriter.
+func UnblockWriter(c *Conn) { c.writer.Store(writerIdle) }
+
 // Watched reports whether an event loop watches a TLS connection.
 func Watched(c *Conn) bool { return c.sock.tls() != nil }

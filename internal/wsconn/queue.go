@@ -11,6 +11,7 @@ import (
 // slowly. Any other frame that does not fit into the send queue closes the connection, whatever
 // the policy.
 //
+// A queue that is full is written first, so that a policy applies only if the kernel takes no more.
 // The limits of the queue apply to frames that wait. Those that have been handed to the writer
 // do not count: they are at most one batch of Options.BufferBytes, or one longer frame.
 type SlowConsumerPolicy uint8
@@ -43,15 +44,17 @@ var (
 // enqueueByPolicy queues f, after replacing or dropping others if necessary. It must be called
 // with the lock held.
 func (c *Conn) enqueueByPolicy(f *Frame, over *Overflow) error {
+	policy, place := f.policyOr(c.opts.SlowConsumer), -1
+	if c.full(f, nil) && !c.replaces(f, policy) {
+		c.makeRoomByWriting(f)
+	}
 	if c.closing.Load() {
 		return ErrClosed
 	}
-	policy, place := f.policyOr(c.opts.SlowConsumer), -1
-	if c.queue != nil && policy == Conflate && f.key != "" {
-		if place = c.queue.find(f.key); place >= 0 {
-			c.queue.drop(place)
-			over.Conflated = 1
-		}
+	if c.replaces(f, policy) {
+		place = c.queue.find(f.key)
+		c.queue.drop(place)
+		over.Conflated = 1
 	}
 	if c.full(f, over) {
 		if err := c.makeRoom(f, policy, over); err != nil {
@@ -61,6 +64,11 @@ func (c *Conn) enqueueByPolicy(f *Frame, over *Overflow) error {
 	}
 	c.enqueueAt(f, place)
 	return nil
+}
+
+// replaces reports whether f replaces a frame of its key.
+func (c *Conn) replaces(f *Frame, policy SlowConsumerPolicy) bool {
+	return c.queue != nil && policy == Conflate && f.key != "" && c.queue.find(f.key) >= 0
 }
 
 // makeRoom drops frames until f fits. A frame that fits into an empty queue and would be the
@@ -135,6 +143,10 @@ func (c *Conn) becomesHigh() bool {
 	c.high.Store(true)
 	return true
 }
+
+// High reports whether the send queue has been more than half full, and not less than a quarter full since
+// then.
+func (c *Conn) High() bool { return c.high.Load() }
 
 // updateHigh notes that the queue is less than a quarter full again.
 func (c *Conn) updateHigh() {

@@ -1,6 +1,7 @@
 package wsconn_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,7 @@ func TestConn_SlowConsumerPolicies(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			client, c, handler := queue(t, tt.policy, 4, 100)
+			wsconn.BlockWriter(c)
 			last := len(tt.put) - 1
 			for _, message := range tt.put[:last] {
 				require.NoError(t, put(c, message))
@@ -99,6 +101,7 @@ func TestConn_SlowConsumerPolicies(t *testing.T) {
 			}
 			assert.Equal(t, tt.dropped, dropped)
 			assert.Equal(t, tt.conflated, conflated)
+			wsconn.UnblockWriter(c)
 			c.Flush()
 			for want := range strings.SplitSeq(tt.left, " ") {
 				_, got := client.next()
@@ -113,6 +116,22 @@ func TestConn_SlowConsumerPolicies(t *testing.T) {
 			_, got := client.next()
 			assert.Equal(t, ":more", got)
 		})
+	}
+}
+
+// TestConn_FullQueueOfWritableSocketIsWritten queues more than the limits allow, before any writer runs.
+func TestConn_FullQueueOfWritableSocketIsWritten(t *testing.T) {
+	for _, policy := range []wsconn.SlowConsumerPolicy{wsconn.Disconnect, wsconn.DropOldest, wsconn.DropNewest, wsconn.Conflate} {
+		client, c, handler := queue(t, policy, 4, 100)
+		for n := range 1000 {
+			require.NoError(t, put(c, fmt.Sprintf("%d:x", n)))
+		}
+		c.Flush()
+		for n := range 1000 {
+			_, got := client.next()
+			require.Equal(t, fmt.Sprintf("%d:x", n), got)
+		}
+		assert.Empty(t, handler.overflows)
 	}
 }
 

@@ -6,9 +6,10 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
-	"github.com/penstock-go/penstock/internal/netpoll"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/netpoll"
 
 	"github.com/penstock-go/penstock/internal/wsconn"
 )

@@ -13,7 +13,8 @@ type sendQueue struct {
 	head     int                // frames before it have been taken
 	holes    int                // nil entries from head on
 	messages int
-	bytes    int // of messages
+	bytes    int       // of messages
+	begun    time.Time // when they were handed to the writer
 
 	sheddable   int // frames that shed may drop
 	shedFrom    int // no frame before it is sheddable

@@ -134,7 +134,7 @@ func queueOnly(t *testing.T, opts *Options) (*Conn, *countingHandler) {
 	h := &countingHandler{}
 	c := &Conn{opts: opts, handler: h}
 	t.Cleanup(func() { opts.Engine.timers.Stop((*connTimer)(c)) })
-	c.writing.Store(true)
+	c.writer.Store(writerBlocked)
 	return c, h
 }
 

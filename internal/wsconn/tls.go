@@ -119,7 +119,7 @@ func (c *Conn) tlsReadable(t *tlsConn) (bool, error) {
 // readTLS reports whether it has read something before the deadline.
 func (c *Conn) readTLS(t *tlsConn, now time.Time) (bool, error) {
 	s := &c.sock
-	if !c.writing.Load() {
+	if c.writer.Load() == writerIdle {
 		// Reading may write: the answer to a key update (RFC 8446, section 4.6.3) or an alert. A write
 		// deadline that has passed would make it fail, and with it all later writes.
 		c.extendWriteDeadline(t, now)

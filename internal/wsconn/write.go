@@ -7,6 +7,14 @@ import (
 	"github.com/penstock-go/penstock/internal/netpoll"
 )
 
+// States of Conn.writer, which say which goroutine writes.
+const (
+	writerIdle    = iota // none
+	writerQueued         // a flusher will, unless another goroutine begins first
+	writerRunning        // one runs writeLoop
+	writerBlocked        // one waits until the socket, which is in an event loop, has room
+)
+
 // Queue adds f to the frames that [Conn.Wake] or [Conn.Flush] writes. It takes over a
 // reference and returns at once. Frames are written in the order in which they were
 // queued. If the queue is full, Options.SlowConsumer decides.
@@ -118,11 +126,12 @@ func (c *Conn) enqueueControl(f *Frame) {
 func (c *Conn) startWriter() {
 	switch {
 	case c.served.Load():
-	case !c.writing.CompareAndSwap(false, true):
-	case c.polled:
+	case !c.polled:
+		if c.writer.CompareAndSwap(writerIdle, writerRunning) {
+			go c.writeLoop()
+		}
+	case c.writer.CompareAndSwap(writerIdle, writerQueued):
 		c.opts.Engine.flushers[c.sock.raw.Loop()].add(c)
-	default:
-		go c.writeLoop()
 	}
 }
 
@@ -130,8 +139,8 @@ func (c *Conn) startWriter() {
 // goroutine runs leaves in the same system call. While Handler.Serve runs in an event loop, Wake does
 // nothing: what is queued is written when Serve returns or blocks.
 func (c *Conn) Wake() {
-	if c.writing.Load() || c.served.Load() {
-		return // the writer clears writing only after it has found the queue empty
+	if c.writer.Load() != writerIdle || c.served.Load() {
+		return // the writer becomes idle only after it has found the queue empty
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,11 +152,11 @@ func (c *Conn) Wake() {
 // Flush writes what is queued, unless a goroutine does that already, or Handler.Serve runs in an
 // event loop. On a connection that is in no event loop, it may block for Options.WriteTimeout.
 func (c *Conn) Flush() {
-	if c.writing.Load() || c.served.Load() {
+	if c.writer.Load() != writerIdle || c.served.Load() {
 		return
 	}
 	c.mu.Lock()
-	start := c.queue != nil && c.writing.CompareAndSwap(false, true)
+	start := c.queue != nil && c.writer.CompareAndSwap(writerIdle, writerRunning)
 	c.mu.Unlock()
 	if start {
 		c.writeLoop()
@@ -179,6 +188,7 @@ func (c *Conn) writeLoop() {
 	for b := c.nextBatch(); b != nil; b = c.nextBatch() {
 		w := c.encodeBatch(b)
 		if c.write(&w); w.blocked {
+			c.writer.Store(writerBlocked)
 			go c.writeRest(w)
 			return
 		}
@@ -191,7 +201,6 @@ type batch struct {
 	queue   *sendQueue
 	bytes   []byte
 	joined  *netpoll.Buffer // of bytes; nil for a single frame
-	begun   time.Time
 	written int
 	blocked bool // there is no room for the rest
 	err     error
@@ -199,7 +208,7 @@ type batch struct {
 
 // encodeBatch returns the bytes of a batch as this peer gets them.
 func (c *Conn) encodeBatch(q *sendQueue) batch {
-	b := batch{queue: q, begun: time.Now()}
+	b := batch{queue: q}
 	if len(q.frames) == 1 {
 		b.bytes = c.frameBytes(q.frames[0])
 		return b
@@ -221,9 +230,9 @@ func (c *Conn) write(b *batch) {
 	case s.conn == nil:
 		n, b.err = s.raw.Write(b.bytes[b.written:])
 	case c.polled:
-		n, b.err = c.tryWriteTLS(s.tls(), b.bytes, b.begun)
+		n, b.err = c.tryWriteTLS(s.tls(), b.bytes, b.queue.begun)
 	default:
-		n, b.err = c.writeConn(b.bytes, b.begun)
+		n, b.err = c.writeConn(b.bytes, b.queue.begun)
 	}
 	b.written += n
 	b.blocked = b.err == nil && b.written < len(b.bytes)
@@ -242,13 +251,14 @@ func (c *Conn) writeRest(b batch) {
 		}
 		c.write(&b)
 	}
+	c.writer.Store(writerRunning)
 	c.finishWrite(&b)
 	c.writeLoop()
 }
 
 // finishWrite reports a batch that has been written or has failed.
 func (c *Conn) finishWrite(b *batch) {
-	report := Write{Frames: len(b.queue.frames), Bytes: b.written, Waited: waited(b.queue.oldest(), b.begun)}
+	report := Write{Frames: len(b.queue.frames), Bytes: b.written, Waited: waited(b.queue.oldest(), b.queue.begun)}
 	if b.joined != nil {
 		b.joined.Release()
 	}
@@ -268,10 +278,11 @@ func (c *Conn) nextBatch() *sendQueue {
 	defer c.mu.Unlock()
 	q := c.queue
 	if q == nil {
-		c.writing.Store(false)
+		c.writer.Store(writerIdle)
 		return nil
 	}
 	b := q.take(c.opts.BufferBytes)
+	b.begun = time.Now()
 	if b == q {
 		c.queue = nil
 	}
