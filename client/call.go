@@ -13,7 +13,8 @@ import (
 )
 
 // ErrOutcomeUnknown is the error of a call or an event whose connection was lost before the server
-// has answered it: it may have been handled, or not. Sending it again may repeat its effect.
+// has answered it: it may have been handled, or not, whatever the close code. The client never sends
+// such a message again, because that may repeat its effect.
 var ErrOutcomeUnknown = &errors.Error{Code: errors.Aborted, Message: "the connection was lost before the answer; the message may have been handled"}
 
 // outcomeUnknown returns ErrOutcomeUnknown with its cause.
@@ -34,7 +35,6 @@ type call struct {
 	// The client's lock guards the following.
 	id        string
 	conn      *conn     // over which it was sent; nil before
-	items     int       // that were received
 	queue     *outgoing // the message; nil for calls of the protocol
 	abandoned bool      // the caller no longer waits
 }
@@ -179,7 +179,6 @@ func (c *Client) answerCall(e *envelope) bool {
 		return false
 	}
 	if e.Type == wire.TypeProgress {
-		cl.items++
 		abandoned := cl.abandoned
 		c.mu.Unlock()
 		if cl.item != nil && !abandoned {

@@ -180,7 +180,6 @@ func (c *Client) open(cn *conn) bool {
 
 // lost settles what was sent over a connection that has ended.
 func (c *Client) lost(cn *conn, cause error) {
-	notHandled := closeCode(cause) == int(websocket.StatusServiceRestart)
 	c.mu.Lock()
 	cn.sending = false
 	var settled []*call
@@ -190,10 +189,6 @@ func (c *Client) lost(cn *conn, cause error) {
 		}
 		delete(c.calls, id)
 		cl.conn = nil
-		if notHandled && cl.queue != nil && cl.items == 0 && !cl.abandoned {
-			c.queue.putBack(cl.queue)
-			continue
-		}
 		settled = append(settled, cl)
 	}
 	var unconfirmed []*outgoing
