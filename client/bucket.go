@@ -2,16 +2,14 @@
 
 package client
 
-import (
-	"time"
-
-	"github.com/penstock-go/penstock/errors"
-)
+import "time"
 
 // A bucket is the model of one bucket that the server has announced, in exact integers: a token has
 // as many units as the bucket needs microseconds to refill Refill tokens, so Refill units return
 // every microsecond.
 type bucket struct {
+	lane lane
+
 	unit     int64 // units of a token
 	refill   int64 // units per microsecond
 	capacity int64 // units
@@ -102,112 +100,22 @@ func (b *bucket) take(typ string, at time.Time) (cost int64, known bool) {
 	return cost, known
 }
 
-// empty corrects the model after a rejection: the bucket holds the cost of a type at a time, and not
-// more. It reports whether the type takes tokens from the bucket.
-func (b *bucket) empty(typ string, at time.Time) bool {
-	need, cost, known := b.need(typ)
-	if cost == 0 && known {
-		return false
+// charges reports whether messages of a type take tokens from the bucket.
+func (b *bucket) charges(typ string) bool {
+	tokens, listed := b.costs[typ]
+	return listed && (tokens == nil || *tokens > 0)
+}
+
+// correct corrects the model after a rejection: the bucket will hold the cost of a type at a time, and
+// not before.
+func (b *bucket) correct(typ string, ready, at time.Time) {
+	need, cost, _ := b.need(typ)
+	b.advance(at)
+	level := int64(0) // a penalty, which says nothing about the tokens
+	if micros := ready.Sub(at).Microseconds(); micros <= need/max(1, b.refill) {
+		level = need - micros*b.refill
 	}
-	b.at, b.level = at, min(b.level+cost, need)
+	b.level = min(b.level+cost, level)
 	b.lastDoubt = min(max(minDoubt, 2*b.lastDoubt), maxDoubt)
 	b.doubt = b.lastDoubt
-	return true
-}
-
-// A learnedLimit is the model of a bucket that the server has not announced, from the rejections of one
-// type. It doubles the number of messages that are certain with each rejection, up to 512.
-type learnedLimit struct {
-	cost, capacity float64
-	rate           float64 // tokens per second, a lower estimate; 0 if unknown
-	level          float64
-	unconfirmed    float64
-	at             time.Time
-
-	first   time.Time // when the first rejected message could be admitted, by the server's clock
-	total   float64   // tokens taken since then
-	certain int       // messages that are certain until the next rejection
-	maximum int       // the same after the last one
-}
-
-const maxCertain = 512
-
-// advance adds what has returned.
-func (l *learnedLimit) advance(at time.Time) {
-	if elapsed := at.Sub(l.at); elapsed > 0 {
-		l.level = min(max(l.level, l.capacity-l.unconfirmed), l.level+l.rate*elapsed.Seconds())
-		l.at = at
-	}
-}
-
-// wait returns how long it takes until a message is certain. It is 0 if the next message must not be
-// certain, to learn more.
-func (l *learnedLimit) wait(at time.Time) time.Duration {
-	l.advance(at)
-	switch {
-	case l.certain == 0 || l.rate == 0 || l.level >= l.cost:
-		return 0
-	case l.cost > l.capacity-l.unconfirmed:
-		return forever // until a confirmation arrives
-	}
-	return time.Duration((l.cost-l.level)/l.rate*float64(time.Second)) + time.Microsecond
-}
-
-// take takes the cost of a message, and reports whether it is certain.
-func (l *learnedLimit) take(at time.Time) bool {
-	l.advance(at)
-	l.unconfirmed += l.cost
-	if l.certain > 0 && l.level >= l.cost {
-		l.certain--
-		l.level -= l.cost
-		return true
-	}
-	l.level = max(0, l.level-l.cost)
-	return false
-}
-
-// reconnected forgets what the lost connection has not confirmed. The next message is not certain.
-func (l *learnedLimit) reconnected() { l.unconfirmed, l.certain = 0, 0 }
-
-func (l *learnedLimit) admitted() {
-	l.total += l.cost
-	l.unconfirmed = max(0, l.unconfirmed-l.cost)
-}
-
-// rejected learns from a rejection: at ready, by the server's clock, the message is admitted; at until,
-// by the client's, it is sent again.
-func (l *learnedLimit) rejected(e *errors.Error, ready, until time.Time, roundTrip time.Duration) {
-	l.cost, l.capacity = max(1, number(e.Details["observed"])), max(1, number(e.Details["limit"]))
-	if reason, ok := e.Details["reason"].(string); ok && reason != "" {
-		*l = learnedLimit{cost: l.cost, capacity: l.capacity, at: until} // a penalty says nothing about the rate
-		return
-	}
-	if l.first.IsZero() {
-		l.first, l.total, l.maximum = ready, 0, 1
-	} else {
-		l.rate = l.total / (ready.Sub(l.first) + 3*time.Millisecond).Seconds()
-		l.maximum = min(2*l.maximum, maxCertain)
-	}
-	l.certain, l.unconfirmed = l.maximum, 0
-	l.level = l.cost + min(l.capacity-l.cost, 0.9*l.rate*roundTrip.Seconds())
-	l.at = until
-}
-
-func number(v any) float64 {
-	n, _ := v.(float64)
-	return n
-}
-
-// NextAllowedAt returns when a message of a type could be sent without being delayed, as far as the
-// client knows the server's limits: a form can show it. It returns the zero time if that is now, or
-// if Options.Pacing is not set.
-func (c *Client) NextAllowedAt(typ string) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at := time.Now()
-	wait := c.pacer.wait(&outgoing{typ: typ}, at)
-	if wait <= 0 || wait >= forever {
-		return time.Time{}
-	}
-	return at.Add(wait)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/jsonv2"
@@ -151,7 +152,7 @@ func (c *Client) enqueue(m *outgoing) error {
 func (c *Client) abandon(cl *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cl.queue != nil && c.queue.remove(cl.queue) {
+	if cl.queue != nil && c.withdrawLocked(cl.queue) {
 		return
 	}
 	if c.calls[cl.id] == cl && cl.conn != nil {
@@ -166,6 +167,7 @@ func (c *Client) forget(cl *call) {
 	defer c.mu.Unlock()
 	if c.calls[cl.id] == cl {
 		delete(c.calls, cl.id)
+		cl.conn.settledLocked(cl.id)
 	}
 }
 
@@ -187,9 +189,8 @@ func (c *Client) answerCall(e *envelope) bool {
 		return true
 	}
 	delete(c.calls, id)
-	c.pacer.settled(id)
 	if cl.conn != nil {
-		cl.conn.wakeWriter()
+		cl.conn.settledLocked(id)
 	}
 	c.mu.Unlock()
 	switch e.Type {
@@ -213,7 +214,7 @@ func Send(ctx context.Context, c *Client, m Message) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.Queue.MaxWait, errWaitedTooLong)
 	defer cancel()
-	out := &outgoing{typ: m.MessageType(), payload: payload, credit: -1, result: make(chan error, 1)}
+	out := &outgoing{typ: m.MessageType(), payload: payload, credit: -1, result: make(chan error, 1), deadline: time.Now().Add(c.opts.Queue.MaxWait)}
 	if err := c.enqueue(out); err != nil {
 		return err
 	}
@@ -223,7 +224,7 @@ func Send(ctx context.Context, c *Client, m Message) error {
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
-	removed := c.queue.remove(out)
+	removed := c.withdrawLocked(out)
 	c.mu.Unlock()
 	if !removed {
 		return <-out.result // it is being written
@@ -231,4 +232,4 @@ func Send(ctx context.Context, c *Client, m Message) error {
 	return &errors.Error{Code: errors.CodeOf(ctx.Err()), Message: fmt.Sprintf("%s was not sent", out.typ), Err: context.Cause(ctx)}
 }
 
-var errWaitedTooLong = errors.Errorf(errors.DeadlineExceeded, "the client was not connected for too long; see client.Options.Queue.MaxWait")
+var errWaitedTooLong = errors.Errorf(errors.DeadlineExceeded, "the client was not connected, or a limit of the server did not admit the message, for too long; see client.Options.Queue.MaxWait")

@@ -61,7 +61,8 @@ func New(url string, opts *Options) *Client {
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.ids.init()
 	c.calls, c.topics = map[string]*call{}, map[string]*Subscription{}
-	c.queue.limits, c.pacer.enabled = c.opts.Queue, c.opts.Pacing
+	c.queue.limits = c.opts.Queue
+	c.pacer = pacer{enabled: c.opts.Pacing, learned: map[string]*learnedLimit{}, sentMessages: map[string]*sentMessage{}}
 	return c
 }
 

@@ -35,8 +35,12 @@ type conn struct {
 	err    error
 
 	// The client's lock guards the following.
-	control []outgoing // precede the messages of the queue
-	sending bool       // messages of the queue are sent
+	control     []outgoing          // precede the messages of the queue
+	sending     bool                // messages of the queue are sent
+	acks        bool                // the server confirms messages
+	concurrency int                 // calls without an answer that the server permits; 0 if unknown
+	openCalls   map[string]struct{} // without an answer, by ID
+	crowded     bool                // the server permits no other call before one of these is answered
 }
 
 // Times of a connection.
@@ -53,7 +57,7 @@ func (c *Client) dial(ctx context.Context, expired bool) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cn := &conn{client: c, opened: time.Now(), wake: make(chan struct{}, 1), goaway: make(chan time.Duration, 1), ended: make(chan struct{})}
+	cn := &conn{client: c, opened: time.Now(), wake: make(chan struct{}, 1), goaway: make(chan time.Duration, 1), ended: make(chan struct{}), openCalls: map[string]struct{}{}}
 	ws, resp, err := websocket.Dial(ctx, address, &websocket.DialOptions{
 		HTTPClient: c.opts.HTTPClient, HTTPHeader: c.opts.Header, CompressionMode: websocket.CompressionDisabled,
 		OnPingReceived: func(context.Context, []byte) bool { cn.markRead(); return true },
@@ -287,5 +291,24 @@ func (cn *conn) start(cl *call, m Message) {
 func (cn *conn) startLocked(cl *call, payload []byte) {
 	cl.id, cl.conn = cn.client.ids.next(), cn
 	cn.client.calls[cl.id] = cl
+	cn.openCalls[cl.id] = struct{}{}
 	cn.sendControl(cl.typ, cl.id, -1, payload)
+}
+
+// settledLocked notes that a call has its answer, or no longer needs one.
+func (cn *conn) settledLocked(id string) {
+	delete(cn.openCalls, id)
+	cn.crowded = false
+	cn.wakeWriter()
+}
+
+// crowdedWait is how long a call waits that the calls of other connections hold back.
+const crowdedWait = 500 * time.Millisecond
+
+// crowdLocked makes calls wait after the server has rejected one because too many are open: until one of this
+// connection is answered, or for a while if there is none.
+func (cn *conn) crowdLocked(m *outgoing, e *errors.Error, at time.Time) {
+	if cn.crowded = len(cn.openCalls) > 0; !cn.crowded {
+		m.crowded, m.notBefore = true, at.Add(max(crowdedWait, e.RetryAfter))
+	}
 }

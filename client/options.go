@@ -41,7 +41,8 @@ type Options struct {
 	Queue Queue
 
 	// Pacing delays messages so that the server's rate limits admit them, and sends those that a
-	// rate limit has rejected again, in order. See docs/guides/clients.md.
+	// rate limit has rejected again. Messages of one type, or of one bucket, keep their order; others
+	// are not delayed. See docs/guides/clients.md.
 	Pacing bool
 
 	// Resume asks the server for a session, so that after an interruption it restores subscriptions
@@ -80,8 +81,8 @@ type Queue struct {
 	MaxMessages int   // 1,000 if 0
 	MaxBytes    int64 // 4 MiB if 0
 
-	// MaxWait is how long an event waits before it fails with DEADLINE_EXCEEDED: 30 s if 0. Calls
-	// have a deadline of their own.
+	// MaxWait is how long an event waits before it fails with DEADLINE_EXCEEDED, also if a rate limit
+	// has rejected it meanwhile: 30 s if 0. Calls have a deadline of their own.
 	MaxWait time.Duration
 
 	// Overflow decides what happens if the queue is full.

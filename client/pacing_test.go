@@ -31,6 +31,9 @@ type delayedNetwork struct {
 	closed   chan struct{}
 	once     sync.Once
 	delay    func() time.Duration // in each direction
+
+	mu   sync.Mutex
+	open []net.Conn
 }
 
 func newDelayedNetwork(delay func() time.Duration) *delayedNetwork {
@@ -58,8 +61,21 @@ func (n *delayedNetwork) dial(context.Context, string, string) (net.Conn, error)
 	remote, server := net.Pipe()
 	go n.copy(remote, inner)
 	go n.copy(inner, remote)
+	n.mu.Lock()
+	n.open = append(n.open, inner, remote)
+	n.mu.Unlock()
 	n.accepted <- server
 	return outer, nil
+}
+
+// cut breaks all connections.
+func (n *delayedNetwork) cut() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, conn := range n.open {
+		_ = conn.Close()
+	}
+	n.open = nil
 }
 
 // copy passes bytes on, in order, each after a delay.

@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -15,30 +16,31 @@ type outgoing struct {
 	number   uint64 // its place in the order of sending
 	typ      string
 	payload  []byte
-	deadline time.Time  // of a call, after which it is not sent; zero if there is none
+	deadline time.Time  // after which it is not sent; zero if there is none
 	credit   int64      // of a stream; -1 for other messages
 	call     *call      // nil for an event
 	result   chan error // of an event: whether it was handed over to a connection
 
-	id     string // of the last attempt
-	charge charge // what the pacer has taken for it
+	id        string    // of the last attempt
+	charge    charge    // what the pacer has taken for it
+	settled   bool      // result has a value
+	notBefore time.Time // when it may be sent again after a rejection
+	crowded   bool      // it was rejected because of the calls of other connections
 }
 
 func (m *outgoing) bytes() int64 { return int64(len(m.payload)+len(m.typ)) + 128 }
 
-// settle reports the outcome to the caller; only the first one counts.
-func (m *outgoing) settle(err error) {
-	if m.call != nil {
-		if err != nil {
-			m.call.finish(answer{err: err})
-		}
-		return
+// settle passes the outcome of an event to Send. It reports false if Send has returned already.
+func (m *outgoing) settle(err error) bool {
+	if m.settled {
+		return false
 	}
-	select {
-	case m.result <- err:
-	default:
-	}
+	m.settled = true
+	m.result <- err
+	return true
 }
+
+func byNumber(a, b *outgoing) int { return cmp.Compare(a.number, b.number) }
 
 // A sendQueue contains the messages that wait, in the order in which they are sent. The lock of the
 // client guards it.
@@ -74,7 +76,7 @@ func (q *sendQueue) full(m *outgoing) bool {
 
 // putBack inserts a message that must be sent again, where it was before.
 func (q *sendQueue) putBack(m *outgoing) {
-	i, _ := slices.BinarySearchFunc(q.messages, m, func(a, b *outgoing) int { return int(a.number) - int(b.number) })
+	i, _ := slices.BinarySearchFunc(q.messages, m, byNumber)
 	q.messages = slices.Insert(q.messages, i, m)
 	q.bytes += m.bytes()
 }

@@ -20,7 +20,7 @@ func (c *Client) receive(cn *conn, e *envelope, bytes int) {
 		c.receiveServerCall(cn, e)
 	case e.Type == wire.TypeAck:
 		c.confirmed(cn, id)
-	case id != "" && isError && c.rejected(id, e.error(), e.Meta.Timestamp):
+	case id != "" && isError && c.rejected(cn, id, e.error(), e.Meta.Timestamp):
 	case id != "":
 		c.confirmed(cn, id)
 		if !c.answerCall(e) && isError {
@@ -44,9 +44,8 @@ func (c *Client) receive(cn *conn, e *envelope, bytes int) {
 func (c *Client) confirmed(cn *conn, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pacer.confirmed(id, time.Now()) {
-		cn.wakeWriter()
-	}
+	c.pacer.confirmed(id, time.Now())
+	cn.wakeWriter()
 }
 
 // receiveGoAway asks for another connection after the delay of the server.

@@ -191,22 +191,21 @@ func (c *Client) lost(cn *conn, cause error) {
 		cl.conn = nil
 		settled = append(settled, cl)
 	}
-	var unconfirmed []*outgoing
 	if c.conn == cn {
 		c.conn = nil
 		for _, s := range c.topics {
 			s.asking = nil
 			s.pause()
 		}
-		unconfirmed = c.pacer.closed()
 	}
+	unconfirmed := c.pacer.closed(cn)
 	c.mu.Unlock()
 	err := outcomeUnknown(cause)
 	for _, cl := range settled {
 		cl.finish(answer{err: err})
 	}
 	for _, m := range unconfirmed {
-		c.report(m.typ, err)
+		c.fail(m, err)
 	}
 }
 

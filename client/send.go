@@ -4,6 +4,8 @@ package client
 
 import (
 	"time"
+
+	"github.com/penstock-go/penstock/errors"
 )
 
 // forever is how long a writer waits that is woken by an event.
@@ -22,28 +24,50 @@ func (c *Client) next(cn *conn) (frame []byte, m *outgoing, wait time.Duration) 
 		h := head{typ: m.typ, id: m.id, credit: m.credit}
 		return h.encode(m.payload), nil, 0
 	}
-	if !cn.sending || len(c.queue.messages) == 0 {
-		return nil, nil, forever
-	}
-	m = c.queue.messages[0]
-	if wait := c.pacer.wait(m, at); wait > 0 {
+	if m, wait = c.chooseLocked(cn, at); m == nil {
 		return nil, nil, wait
 	}
 	c.queue.remove(m)
 	m.id = c.ids.next()
-	h := head{typ: m.typ, id: m.id, credit: m.credit, ack: c.pacer.enabled}
+	h := head{typ: m.typ, id: m.id, credit: m.credit}
 	if cl := m.call; cl != nil {
 		cl.id, cl.conn = m.id, cn
 		c.calls[m.id] = cl
+		cn.openCalls[m.id] = struct{}{}
 		if !m.deadline.IsZero() {
 			h.timeoutMs = max(1, time.Until(m.deadline).Milliseconds())
 		}
-	}
-	if m.call == nil {
+	} else {
 		c.recent.add(m.id, m.typ)
 	}
-	c.pacer.sent(m, at)
+	if cn.acks {
+		h.ack = m.call == nil || c.pacer.enabled
+		c.pacer.sent(m, cn, at)
+	}
 	return h.encode(m.payload), m, 0
+}
+
+// chooseLocked returns the first message that may be sent, or how long none may. Messages that wait for a
+// limit hold back only those that it limits, too.
+func (c *Client) chooseLocked(cn *conn, at time.Time) (first *outgoing, wait time.Duration) {
+	wait = forever
+	if !cn.sending {
+		return nil, wait
+	}
+	c.pacer.search++
+	callsWait := cn.crowded || cn.concurrency > 0 && len(cn.openCalls) >= cn.concurrency
+	for _, m := range c.queue.messages {
+		if m.call != nil && callsWait {
+			continue
+		}
+		w := c.pacer.wait(m, at)
+		if w <= 0 {
+			return m, 0
+		}
+		wait = min(wait, w)
+		callsWait = callsWait || m.crowded
+	}
+	return nil, wait
 }
 
 // written is called when a message has been handed over to its connection, or could not be.
@@ -52,44 +76,101 @@ func (c *Client) written(m *outgoing, err error) {
 		return // calls end with the connection
 	}
 	if err != nil {
-		err = outcomeUnknown(err)
+		c.mu.Lock()
+		c.pacer.refused(m.id, time.Now())
+		c.mu.Unlock()
+		c.fail(m, outcomeUnknown(err))
+		return
 	}
-	m.settle(err)
-}
-
-// fail ends a message that was removed from the queue. An event that was rejected has no caller: it waited to
-// be sent again.
-func (c *Client) fail(m *outgoing, err error) {
-	m.settle(err)
-	if m.call == nil && m.id != "" {
-		c.report(m.typ, err)
-	}
-}
-
-// rejected handles the error of a message that has an ID and is no call, or of a call that the pacer
-// sends again. It reports false if the caller must handle the error.
-func (c *Client) rejected(id string, err error, sentAt int64) (handled bool) {
 	c.mu.Lock()
-	m, again := c.pacer.rejected(id, err, sentAt, time.Now())
-	if again {
-		if m.call != nil {
-			delete(c.calls, id)
-			m.call.conn = nil
-		}
-		c.queue.putBack(m)
-		if c.conn != nil {
-			c.conn.wakeWriter()
-		}
+	defer c.mu.Unlock()
+	m.settle(nil)
+}
+
+// fail ends a message with an error, for its caller or, if that does not wait any more, for Options.OnError.
+func (c *Client) fail(m *outgoing, err error) {
+	if m.call != nil {
+		m.call.finish(answer{err: err})
+		return
 	}
+	c.mu.Lock()
+	passed := m.settle(err)
 	c.mu.Unlock()
-	if again {
-		return true
-	}
-	if m != nil && m.call == nil {
+	if !passed {
 		c.report(m.typ, err)
-		return true
 	}
-	return false
+}
+
+// rejected handles the error of an event, or of a call that is sent again. It reports false if the
+// caller must handle the error.
+func (c *Client) rejected(cn *conn, id string, err error, sentAt int64) (handled bool) {
+	at := time.Now()
+	c.mu.Lock()
+	m, cl := c.pacer.refused(id, at), c.calls[id]
+	if m == nil && cl != nil {
+		m = cl.queue
+	}
+	again := m != nil && c.sendAgainLocked(cn, m, err, sentAt, at)
+	c.mu.Unlock()
+	switch {
+	case again:
+		return true
+	case m == nil || m.call != nil:
+		return false
+	}
+	c.fail(m, err)
+	return true
+}
+
+// sendAgainLocked returns a rejected message to its place in the queue, if it may be admitted later.
+func (c *Client) sendAgainLocked(cn *conn, m *outgoing, err error, sentAt int64, at time.Time) bool {
+	e, ok := errors.AsType[*errors.Error](err)
+	if !ok || e.Code != errors.ResourceExhausted || !e.Retryable() || m.call != nil && m.call.abandoned {
+		return false
+	}
+	again := c.pacer.repeat(m, e, sentAt, at)
+	if e.Details["kind"] == "in_flight" && m.call != nil {
+		again = c.pacer.enabled || int(number(e.Details["limit"])) == cn.concurrency
+	}
+	if !again {
+		return false
+	}
+	if m.call != nil {
+		delete(c.calls, m.id)
+		cn.settledLocked(m.id)
+		m.call.conn = nil
+	}
+	if e.Details["kind"] == "in_flight" {
+		cn.crowdLocked(m, e, at)
+	} else if m.call == nil {
+		time.AfterFunc(m.deadline.Sub(at), func() { c.expire(m) })
+	}
+	c.queue.putBack(m)
+	cn.wakeWriter()
+	if c.conn != nil {
+		c.conn.wakeWriter()
+	}
+	return true
+}
+
+// withdrawLocked removes a message from the queue, so that those it holds back may be sent. It reports false
+// if the message does not wait.
+func (c *Client) withdrawLocked(m *outgoing) bool {
+	waits := c.queue.remove(m)
+	if c.conn != nil {
+		c.conn.wakeWriter()
+	}
+	return waits
+}
+
+// expire ends an event that waits to be sent again, when its time is over.
+func (c *Client) expire(m *outgoing) {
+	c.mu.Lock()
+	waits := c.withdrawLocked(m)
+	c.mu.Unlock()
+	if waits {
+		c.fail(m, errWaitedTooLong)
+	}
 }
 
 // recentEvents holds the types of the last events, so that a rejection can name the type.

@@ -32,10 +32,11 @@ func (cn *conn) greet(ctx context.Context) (*welcome, error) {
 	default:
 		return nil, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cn.acks, cn.concurrency = true, w.Concurrency
 	if w.Session != nil {
-		c.mu.Lock()
 		c.session.token = w.Session.Token
-		c.mu.Unlock()
 	}
 	return &w, nil
 }
