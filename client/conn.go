@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -53,17 +54,17 @@ const (
 
 // dial opens a connection. The goroutines of the connection call functions of the client.
 func (c *Client) dial(ctx context.Context, expired bool) (*conn, error) {
-	address, err := c.address(ctx, expired)
+	address, header, err := c.credentials(ctx, expired)
 	if err != nil {
 		return nil, err
 	}
 	cn := &conn{client: c, opened: time.Now(), wake: make(chan struct{}, 1), goaway: make(chan time.Duration, 1), ended: make(chan struct{}), openCalls: map[string]struct{}{}}
 	ws, resp, err := websocket.Dial(ctx, address, &websocket.DialOptions{
-		HTTPClient: c.opts.HTTPClient, HTTPHeader: c.opts.Header, CompressionMode: websocket.CompressionDisabled,
+		HTTPClient: c.opts.HTTPClient, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
 		OnPingReceived: func(context.Context, []byte) bool { cn.markRead(); return true },
 	})
 	if err != nil {
-		return nil, handshakeError(resp, err)
+		return nil, handshakeError(resp, withoutURL(err))
 	}
 	ws.SetReadLimit(c.opts.MaxReadBytes)
 	cn.ws = ws
@@ -80,23 +81,46 @@ func (c *Client) dial(ctx context.Context, expired bool) (*conn, error) {
 	return cn, nil
 }
 
-// address returns the URL with a token.
-func (c *Client) address(ctx context.Context, expired bool) (string, error) {
+// credentials returns the URL and the header of an attempt, one of them with a token.
+func (c *Client) credentials(ctx context.Context, expired bool) (address string, header http.Header, err error) {
 	if c.opts.Token == nil {
-		return c.url, nil
+		return c.url, c.opts.Header, nil
 	}
 	token, err := c.token(ctx, expired)
-	if err != nil {
-		return "", err
+	if err != nil || token == "" {
+		return c.url, c.opts.Header, err
+	}
+	if !c.opts.TokenInURL {
+		header = http.Header{}
+		maps.Copy(header, c.opts.Header)
+		header.Set("Authorization", "Bearer "+token)
+		return c.url, header, nil
 	}
 	u, err := url.Parse(c.url)
 	if err != nil {
-		return "", err
+		return "", nil, withoutURL(err)
 	}
 	q := u.Query()
 	q.Set("access_token", token)
 	u.RawQuery = q.Encode()
-	return u.String(), nil
+	return u.String(), c.opts.Header, nil
+}
+
+// server returns the URL without what may be secret in it.
+func (c *Client) server() string {
+	u, err := url.Parse(c.url)
+	if err != nil {
+		return "an invalid URL"
+	}
+	return u.Scheme + "://" + u.Host + u.Path
+}
+
+// withoutURL returns the cause of an error that quotes the URL, which may contain a token.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // token calls Options.Token, and recovers its panic.

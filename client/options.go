@@ -12,13 +12,18 @@ import (
 
 // Options configure a [Client]. The zero value is a working configuration.
 type Options struct {
-	// Token returns the token with which the client authenticates: it is sent as the query parameter
-	// access_token. It is called before every attempt to connect, and when the server warns that the
-	// identity expires. expired is true if the server has rejected the last token, or says that it expires. An error counts as
-	// a failed attempt. If nil, no token is sent.
+	// Token returns the token with which the client authenticates: it is sent as the header
+	// "Authorization: Bearer", in place of that of Header. It is called before every attempt to connect, and
+	// when the server warns that the identity expires. expired is true if the server has rejected the last
+	// token, or says that it expires. An error counts as a failed attempt. If nil, or if the token is
+	// "", no token is sent.
 	Token func(ctx context.Context, expired bool) (string, error)
 
-	// Header is sent with the opening handshake.
+	// TokenInURL sends the token as the query parameter access_token instead, for servers that read it
+	// there only. Proxies and servers write URLs to their logs.
+	TokenInURL bool
+
+	// Header is sent with every opening handshake.
 	Header http.Header
 
 	// HTTPClient opens connections. The default is http.DefaultClient, without its Timeout.
@@ -61,11 +66,13 @@ type Options struct {
 	OnState func(s State, err error)
 
 	// OnError is called with errors that no caller receives: those of events that the server has
-	// rejected after Send has returned, or that were lost with their connection.
+	// rejected after Send has returned, and [ErrOutcomeUnknown] for each event that the server had not confirmed
+	// when the connection was lost.
 	OnError func(typ string, err error)
 
-	// Logger receives errors that no hook handles, for example a handler's panic. The default
-	// discards.
+	// Logger receives why the client is not connected, at the level Warn for each attempt and Error when it
+	// does not try again, and errors that no hook handles, for example those of events without OnError,
+	// and a handler's panic. The default is slog.Default(). Records contain neither tokens nor payloads.
 	Logger *slog.Logger
 }
 
@@ -110,7 +117,7 @@ func (o *Options) setDefaults() {
 	defaultTo(&o.Queue.MaxWait, 30*time.Second)
 	defaultTo(&o.MaxReadBytes, 16<<20)
 	defaultTo(&o.MaxQueuedBytes, 64<<20)
-	defaultTo(&o.Logger, slog.New(slog.DiscardHandler))
+	defaultTo(&o.Logger, slog.Default())
 	mustBePositive("ConnectTimeout", o.ConnectTimeout)
 	mustBePositive("CallTimeout", o.CallTimeout)
 	mustBePositive("PingInterval", o.PingInterval)

@@ -47,7 +47,9 @@ func (s *Subscription) accept(r *Received, offset uint64) bool {
 	case offset <= s.received.Offset:
 		return false
 	case offset > s.received.Offset+1:
-		s.client.log(slog.LevelWarn, "publications are missing; the client asks for them", slog.String("topic", s.topic))
+		s.client.events.Add(func() {
+			s.client.log(slog.LevelWarn, "publications are missing; the client asks for them", slog.String("topic", s.topic))
+		})
 		s.ask()
 		return false
 	}

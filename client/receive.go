@@ -98,5 +98,5 @@ func (c *Client) guard(name string, f func()) {
 }
 
 func (c *Client) logError(typ string, err error) {
-	c.log(slog.LevelWarn, "the server has rejected a message", slog.String("type", typ), slog.Any("error", err))
+	c.log(slog.LevelWarn, "a message has failed", slog.String("type", typ), slog.Any("error", err))
 }

@@ -4,6 +4,7 @@ package client
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -27,6 +28,7 @@ func (c *Client) run() {
 		if c.ctx.Err() != nil {
 			err = context.Cause(c.ctx)
 		} else if delay, again := r.next(err, &c.opts.Backoff); again {
+			c.log(slog.LevelWarn, "the client is not connected, and tries again", slog.String("url", c.server()), slog.Duration("delay", delay), slog.Any("error", err))
 			c.setState(Waiting, err)
 			c.pause(delay)
 			c.awaitHandlers()
@@ -35,6 +37,8 @@ func (c *Client) run() {
 				continue
 			}
 			err = context.Cause(c.ctx)
+		} else {
+			c.log(slog.LevelError, "the client is closed, because connecting again does not help", slog.String("url", c.server()), slog.Any("error", err))
 		}
 		c.cancel(err)
 		c.goroutines.Wait()

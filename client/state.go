@@ -41,10 +41,17 @@ func (c *Client) State() State {
 
 // setState changes the state and reports it.
 func (c *Client) setState(s State, err error) {
+	if c.changeState(s, err) {
+		c.log(slog.LevelDebug, "state", slog.String("state", s.String()), slog.Any("error", err))
+	}
+}
+
+// changeState changes the state, and reports whether it was another one.
+func (c *Client) changeState(s State, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state == s || c.state == Closed {
-		return
+		return false
 	}
 	c.state = s
 	if err != nil || s == Open {
@@ -52,8 +59,8 @@ func (c *Client) setState(s State, err error) {
 	}
 	close(c.changed)
 	c.changed = make(chan struct{})
-	c.log(slog.LevelDebug, "state", slog.String("state", s.String()), slog.Any("error", err))
 	if c.opts.OnState != nil {
 		c.events.Add(func() { c.guard("OnState", func() { c.opts.OnState(s, err) }) })
 	}
+	return true
 }

@@ -131,15 +131,20 @@ func TestOrigins_RepeatedHeaderIsRejected(t *testing.T) {
 	}
 }
 
-func TestToken_ReadsQueryOrSubprotocol(t *testing.T) {
-	for _, tt := range []struct{ name, query, protocols, want string }{
-		{"none", "", "", ""},
-		{"query", "?access_token=a%3Ab", "", "a:b"},
-		{"subprotocol", "", "chat, bearer.abc", "abc"},
-		{"query before subprotocol", "?access_token=q", "bearer.abc", "q"},
+func TestToken_ReadsQueryHeaderOrSubprotocol(t *testing.T) {
+	for _, tt := range []struct{ name, query, authorization, protocols, want string }{
+		{"none", "", "", "", ""},
+		{"query", "?access_token=a%3Ab", "", "", "a:b"},
+		{"header", "", "bearer a:b", "", "a:b"},
+		{"another scheme", "", "Basic Og==", "bearer.abc", "abc"},
+		{"no token", "", "Bearer", "", ""},
+		{"subprotocol", "", "", "chat, bearer.abc", "abc"},
+		{"header before subprotocol", "", "Bearer h", "bearer.abc", "h"},
+		{"query before both", "?access_token=q", "Bearer h", "bearer.abc", "q"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, "/ws"+tt.query, nil)
+			req.Header.Set("Authorization", tt.authorization)
 			req.Header.Set("Sec-WebSocket-Protocol", tt.protocols)
 			assert.Equal(t, tt.want, router.Token(req))
 		})

@@ -10,14 +10,17 @@ import (
 const bearerPrefix = "bearer."
 
 // Token returns the token of a request, for Options.Authenticate: the query parameter
-// access_token, or else the subprotocol that begins with "bearer.", without this prefix. It
-// returns "" if there is neither.
+// access_token, or else that of the header "Authorization: Bearer" (RFC 6750), or else the subprotocol
+// that begins with "bearer.", without this prefix. It returns "" if there is none.
 //
-// Proxies write query parameters to their access logs. A subprotocol is not logged, but can
-// only contain the characters of an HTTP token (RFC 9110, section 5.6.2).
+// Proxies write query parameters to their access logs. Headers are not logged, but pages in browsers
+// can only set the subprotocol, which can only contain the characters of an HTTP token (RFC 9110, section 5.6.2).
 func Token(req *http.Request) string {
 	if token := req.URL.Query().Get("access_token"); token != "" {
 		return token
+	}
+	if scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") && token != "" {
+		return strings.TrimSpace(token)
 	}
 	for _, p := range offeredSubprotocols(req) {
 		if token, ok := strings.CutPrefix(p, bearerPrefix); ok {

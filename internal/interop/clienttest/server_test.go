@@ -13,6 +13,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/router"
 )
 
 // A server is a scripted WebSocket server: it answers greetings, heartbeats and requests for an acknowledgment by itself,
@@ -68,7 +70,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	conn, _ := req.Context().Value(connKey{}).(*gatedConn)
 	p := &peer{
-		server: s, ws: ws, conn: conn, token: req.URL.Query().Get("access_token"), frames: newInbox[*frame](),
+		server: s, ws: ws, conn: conn, token: router.Token(req), frames: newInbox[*frame](),
 		ended: make(chan struct{}),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
