@@ -26,7 +26,7 @@ func outcomeUnknown(cause error) error {
 // A call is a call of the client that has no answer yet.
 type call struct {
 	typ   string
-	reply string // the type of the reply
+	reply string // the type of the reply, or anyReply
 
 	item     func(jsonv2.Value) // called with each progress message, on the reading goroutine; may be nil
 	answered chan answer        // receives the answer, unless onAnswer is set
@@ -39,6 +39,9 @@ type call struct {
 	queue     *outgoing // the message; nil for calls of the protocol
 	abandoned bool      // the caller no longer waits
 }
+
+// anyReply is the type of the reply to a call whose reply is ignored.
+const anyReply = ""
 
 // An answer is a reply or an error.
 type answer struct {
@@ -193,11 +196,11 @@ func (c *Client) answerCall(e *envelope) bool {
 		cl.conn.settledLocked(id)
 	}
 	c.mu.Unlock()
-	switch e.Type {
-	case cl.reply:
-		cl.finish(answer{payload: e.Payload})
-	case wire.TypeRPCError, wire.TypeError:
+	switch {
+	case e.Type == wire.TypeRPCError, e.Type == wire.TypeError:
 		cl.finish(answer{err: e.error()})
+	case cl.reply == e.Type, cl.reply == anyReply:
+		cl.finish(answer{payload: e.Payload})
 	default:
 		cl.finish(answer{err: errors.Errorf(errors.Internal, "the reply to %s has the type %s; it must be %s", cl.typ, e.Type, cl.reply)})
 	}

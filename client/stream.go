@@ -17,11 +17,22 @@ const streamCredit = 64
 // Stream starts a stream and returns its items. An error ends it, and is the last element. The loop
 // slows the server down: it sends at most 64 items that the loop has not received. Leaving the loop
 // cancels the stream. A stream has no deadline unless ctx has one. It does not outlive the connection: it
-// then ends with [ErrOutcomeUnknown].
+// then ends with [ErrOutcomeUnknown]. A reply of the stream is ignored; see [StreamReply].
 func Stream[Item any](ctx context.Context, c *Client, m Message) iter.Seq2[Item, error] {
+	return streamOf[Item](ctx, c, m, anyReply, nil)
+}
+
+// StreamReply is [Stream] for a stream that ends with a reply, or for a call whose handler sends
+// progress messages. reply has the reply when the loop has ended without an error and was not left.
+func StreamReply[Item any, Reply Message](ctx context.Context, c *Client, m Message, reply *Reply) iter.Seq2[Item, error] {
+	return streamOf[Item](ctx, c, m, (*reply).MessageType(), reply)
+}
+
+// streamOf returns the items of a stream, whose reply must have a type and is decoded into reply unless that is nil.
+func streamOf[Item any](ctx context.Context, c *Client, m Message, replyType string, reply any) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		s := &stream[Item]{
-			client: c, call: newCall(m.MessageType(), wire.TypeStreamEnd), yield: yield,
+			client: c, call: newCall(m.MessageType(), replyType), yield: yield, reply: reply,
 			items: make(chan jsonv2.Value, streamCredit), overflow: make(chan struct{}, 1),
 		}
 		s.call.item = s.receive
@@ -39,6 +50,7 @@ type stream[Item any] struct {
 	client   *Client
 	call     *call
 	yield    func(Item, error) bool
+	reply    any // a pointer to the reply, or nil
 	items    chan jsonv2.Value
 	overflow chan struct{} // the server has ignored the credits
 	taken    int           // items for which no credits have been granted again
@@ -80,12 +92,15 @@ func (s *stream[Item]) run(ctx context.Context) {
 	}
 }
 
-// finish passes on the items that precede the answer, and the answer if it is an error.
+// finish passes on the items that precede the answer, and the answer if it is an error. Otherwise it decodes the reply.
 func (s *stream[Item]) finish(a answer) {
 	for len(s.items) > 0 {
 		if !s.pass(<-s.items) {
 			return
 		}
+	}
+	if a.err == nil && s.reply != nil {
+		a.err = a.decode(s.reply)
 	}
 	if a.err != nil {
 		s.fail(a.err)
