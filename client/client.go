@@ -37,7 +37,9 @@ type Client struct {
 	state       State
 	changed     chan struct{} // closed and replaced when state changes
 	failure     error         // why the last connection was not opened, or why the client is closed
-	conn        *conn         // over which messages are sent; nil unless the state is Open
+	conn        *conn         // over which messages are sent; nil if there is none
+	topicConn   *conn         // that has the subscriptions: while a connection is replaced, the old one
+	subscribing bool          // subscriptions are requested on topicConn
 	ids         idSource
 	queue       sendQueue
 	calls       map[string]*call // that were sent, by correlation ID

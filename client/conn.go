@@ -30,14 +30,16 @@ type conn struct {
 	opened time.Time
 	read   atomic.Int64 // nanoseconds from opened to the last message or control frame
 
-	wake   chan struct{}      // the writer looks for messages again
-	goaway chan time.Duration // the server asks for another connection
-	ended  chan struct{}      // closed after err is set
-	err    error
+	wake    chan struct{}      // the writer looks for messages again
+	goaway  chan time.Duration // the server asks for another connection
+	outcome chan struct{}      // receives a value when a message has its outcome
+	ended   chan struct{}      // closed after err is set
+	err     error
 
 	// The client's lock guards the following.
 	control     []outgoing          // precede the messages of the queue
 	sending     bool                // messages of the queue are sent
+	hasSession  bool                // a new one
 	acks        bool                // the server confirms messages
 	concurrency int                 // calls without an answer that the server permits; 0 if unknown
 	openCalls   map[string]struct{} // without an answer, by ID
@@ -58,7 +60,7 @@ func (c *Client) dial(ctx context.Context, expired bool) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cn := &conn{client: c, opened: time.Now(), wake: make(chan struct{}, 1), goaway: make(chan time.Duration, 1), ended: make(chan struct{}), openCalls: map[string]struct{}{}}
+	cn := &conn{client: c, opened: time.Now(), wake: make(chan struct{}, 1), goaway: make(chan time.Duration, 1), outcome: make(chan struct{}, 1), ended: make(chan struct{}), openCalls: map[string]struct{}{}}
 	ws, resp, err := websocket.Dial(ctx, address, &websocket.DialOptions{
 		HTTPClient: c.opts.HTTPClient, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
 		OnPingReceived: func(context.Context, []byte) bool { cn.markRead(); return true },
@@ -323,7 +325,16 @@ func (cn *conn) startLocked(cl *call, payload []byte) {
 func (cn *conn) settledLocked(id string) {
 	delete(cn.openCalls, id)
 	cn.crowded = false
+	cn.noteOutcome()
+}
+
+// noteOutcome makes the writer look for messages, because one that was sent has its outcome.
+func (cn *conn) noteOutcome() {
 	cn.wakeWriter()
+	select {
+	case cn.outcome <- struct{}{}:
+	default:
+	}
 }
 
 // crowdedWait is how long a call waits that the calls of other connections hold back.

@@ -92,6 +92,16 @@ func (p *pacer) closed(cn *conn) (unconfirmed []*outgoing) {
 	return unconfirmed
 }
 
+// unconfirmed reports whether an event of a connection has no confirmation.
+func (p *pacer) unconfirmed(cn *conn) bool {
+	for _, sent := range p.sentMessages {
+		if sent.conn == cn && sent.message.call == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // lanesOf returns the lanes of a type.
 func (p *pacer) lanesOf(typ string) []*lane {
 	lanes, known := p.lanes[typ]

@@ -17,7 +17,7 @@ func (c *Client) receiveMessage(cn *conn, e *envelope, bytes int) {
 	}
 	c.mu.Lock()
 	s := c.topics[e.Meta.Topic]
-	pass := s != nil && cn == c.conn && s.accept(r, e.Meta.Offset)
+	pass := s != nil && cn == c.topicConn && s.accept(r, e.Meta.Offset)
 	var reached Position // when the handlers have returned
 	if pass && s.stateLeft == 0 {
 		reached = s.received // the position of a state is that of its last message
@@ -92,7 +92,7 @@ func (c *Client) receiveTopicMessage(cn *conn, e *envelope) {
 func (c *Client) receiveMoved(cn *conn, m *moved) {
 	c.mu.Lock()
 	s := c.topics[m.Topic]
-	if s == nil || !s.live || cn != c.conn {
+	if s == nil || !s.live || cn != c.topicConn {
 		c.mu.Unlock()
 		return
 	}
@@ -118,7 +118,7 @@ func (c *Client) receiveMoved(cn *conn, m *moved) {
 func (c *Client) receivePresence(cn *conn, m *presenceChange) {
 	c.mu.Lock()
 	s := c.topics[m.Topic]
-	if s == nil || s.opts.OnPresence == nil || cn != c.conn {
+	if s == nil || s.opts.OnPresence == nil || cn != c.topicConn {
 		c.mu.Unlock()
 		return
 	}

@@ -45,7 +45,10 @@ func (c *Client) confirmed(cn *conn, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pacer.confirmed(id, time.Now())
-	cn.wakeWriter()
+	cn.noteOutcome()
+	if c.conn != nil && c.conn != cn {
+		c.conn.wakeWriter()
+	}
 }
 
 // receiveGoAway asks for another connection after the delay of the server.

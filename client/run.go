@@ -93,14 +93,14 @@ func (c *Client) connect(expired bool) (*conn, *welcome, error) {
 
 // serve uses a connection until it has ended. If the server asks for another one, that replaces it.
 func (c *Client) serve(cn *conn, w *welcome) error {
-	ctx, cancel := context.WithTimeout(c.ctx, c.opts.ConnectTimeout)
-	err := c.activate(ctx, cn, w)
-	cancel()
-	if err != nil {
+	c.useForTopics(cn)
+	c.use(cn, w)
+	if err := c.resubscribe(cn); err != nil {
 		c.lost(cn, err)
 		cn.close(websocket.StatusGoingAway)
 		return err
 	}
+	c.startSending(cn)
 	c.setState(Open, nil)
 	for {
 		select {
@@ -119,11 +119,27 @@ func (c *Client) serve(cn *conn, w *welcome) error {
 	}
 }
 
-// replaceWait is how long calls on the old connection may take before another one replaces it.
+// use makes a connection the one over which messages are sent.
+func (c *Client) use(cn *conn, w *welcome) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn = cn
+	c.pacer.open(w, time.Now())
+}
+
+func (c *Client) startSending(cn *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cn.sending = true
+	cn.wakeWriter()
+}
+
+// replaceWait is how long calls on the old connection may take before it is closed.
 const replaceWait = 5 * time.Second
 
-// replace opens another connection after a delay, and closes the old one when its calls have been
-// answered. It returns nil if there is no other one: the old one is then used to its end.
+// replace opens another connection after a delay, over which new messages are sent. It closes the old one
+// when its calls have been answered, and then moves the subscriptions. It returns nil if there is no other
+// one: the old one is then used to its end.
 func (c *Client) replace(old *conn, delay time.Duration) *conn {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
@@ -136,50 +152,48 @@ func (c *Client) replace(old *conn, delay time.Duration) *conn {
 	}
 	next, w, err := c.connect(false)
 	if err != nil {
+		c.log(slog.LevelWarn, "the server asks for another connection, which was not opened", slog.String("url", c.server()), slog.Any("error", err))
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(c.ctx, replaceWait)
+	defer cancel()
 	c.mu.Lock()
 	old.sending = false
 	c.mu.Unlock()
-	cause := c.awaitCalls(old)
-	c.lost(old, cause)
+	// Events that the server has not admitted yet would be overtaken by those on the next connection.
+	c.await(ctx, old, next, func() bool { return !c.pacer.unconfirmed(old) })
+	c.use(next, w)
+	c.startSending(next)
+	c.await(ctx, old, next, func() bool { return len(old.openCalls) == 0 })
+	c.lost(old, ErrOutcomeUnknown)
 	go old.close(websocket.StatusGoingAway)
-	ctx, cancel := context.WithTimeout(c.ctx, c.opts.ConnectTimeout)
-	defer cancel()
-	if err := c.activate(ctx, next, w); err != nil {
+	c.useForTopics(next)
+	if err := c.resubscribe(next); err != nil {
 		_ = next.ws.CloseNow() // its end is handled like any other
 	}
 	return next
 }
 
-// awaitCalls waits until the calls of a connection have been answered. It returns why those that are left
-// have no answer.
-func (c *Client) awaitCalls(cn *conn) error {
-	ctx, cancel := context.WithTimeout(c.ctx, replaceWait)
-	defer cancel()
-	for c.open(cn) {
-		timer := time.NewTimer(10 * time.Millisecond)
+// await waits until a condition holds, which is evaluated with the lock held when something that was sent over
+// the old connection has its outcome; or until a connection or the context ends.
+func (c *Client) await(ctx context.Context, old, next *conn, holds func() bool) {
+	for {
+		c.mu.Lock()
+		done := holds()
+		c.mu.Unlock()
+		if done {
+			return
+		}
 		select {
-		case <-timer.C:
-		case <-cn.ended:
-			return cn.err
+		case <-old.outcome:
+		case <-old.ended:
+			return
+		case <-next.ended:
+			return
 		case <-ctx.Done():
-			return ErrOutcomeUnknown
+			return
 		}
 	}
-	return ErrOutcomeUnknown
-}
-
-// open reports whether a call of a connection has no answer.
-func (c *Client) open(cn *conn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, cl := range c.calls {
-		if cl.conn == cn {
-			return true
-		}
-	}
-	return false
 }
 
 // lost settles what was sent over a connection that has ended.
@@ -197,6 +211,9 @@ func (c *Client) lost(cn *conn, cause error) {
 	}
 	if c.conn == cn {
 		c.conn = nil
+	}
+	if c.topicConn == cn {
+		c.topicConn, c.subscribing = nil, false
 		for _, s := range c.topics {
 			s.asking = nil
 			s.pause()

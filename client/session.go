@@ -36,34 +36,39 @@ func (cn *conn) greet(ctx context.Context) (*welcome, error) {
 	defer c.mu.Unlock()
 	cn.acks, cn.concurrency = true, w.Concurrency
 	if w.Session != nil {
-		c.session.token = w.Session.Token
+		c.session.token, cn.hasSession = w.Session.Token, true
 	}
 	return &w, nil
 }
 
-// activate makes a connection the one over which messages are sent. It resumes the session, or else
-// subscribes again.
-func (c *Client) activate(ctx context.Context, cn *conn, w *welcome) error {
+// useForTopics makes a connection the one whose publications are received.
+func (c *Client) useForTopics(cn *conn) {
 	c.mu.Lock()
-	c.conn = cn
-	c.pacer.open(w, time.Now())
+	defer c.mu.Unlock()
+	c.topicConn = cn
+}
+
+// resubscribe resumes the session on a connection, and subscribes to the topics that are left. It
+// returns an error if the connection is of no use.
+func (c *Client) resubscribe(cn *conn) error {
+	c.mu.Lock()
 	token := c.session.token
-	resuming := c.opts.Resume && token != "" && (w == nil || w.Session == nil)
 	c.mu.Unlock()
-	if resuming {
+	if c.opts.Resume && token != "" && !cn.hasSession {
+		ctx, cancel := context.WithTimeout(c.ctx, c.opts.ConnectTimeout)
+		defer cancel()
 		if err := c.resume(ctx, cn, token); err != nil {
 			return err
 		}
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.subscribing = true
 	for _, s := range c.topics {
 		if s.users > 0 && !s.live {
 			s.ask()
 		}
 	}
-	cn.sending = true
-	cn.wakeWriter()
-	c.mu.Unlock()
 	return nil
 }
 
@@ -132,7 +137,7 @@ func (c *Client) beginAgain(ctx context.Context, cn *conn, cause error) error {
 // continueSession handles the answer to resume.
 func (c *Client) continueSession(cn *conn, id string, m *resumed) {
 	c.mu.Lock()
-	c.session.token = m.Session.Token
+	c.session.token, c.subscribing = m.Session.Token, true
 	cn.sendControl(wire.TypeAck, id, -1, nil)
 	c.mu.Unlock()
 	for i := range m.Topics {

@@ -151,7 +151,7 @@ func (s *Subscription) Unsubscribe() {
 		return // the server has ended it; another Subscription may have replaced it
 	}
 	s.remove(ErrUnsubscribed)
-	if cn := c.conn; cn != nil {
+	if cn := c.topicConn; c.subscribing {
 		cl := newCall("$ws:unsubscribe", typeUnsubscribed)
 		cl.onAnswer = func(answer) {}
 		cn.startLocked(cl, encodeProtocol(unsubscribe{s.topic}))
@@ -203,8 +203,8 @@ func (s *Subscription) pause() {
 
 // ask requests the subscription on the current connection. The client's lock must be held.
 func (s *Subscription) ask() {
-	cn := s.client.conn
-	if cn == nil || s.asking != nil {
+	cn := s.client.topicConn
+	if !s.client.subscribing || s.asking != nil {
 		return // it is requested when the connection is open
 	}
 	cl := newCall("$ws:subscribe", typeSubscribed)
