@@ -45,7 +45,7 @@ type Client struct {
 	calls       map[string]*call // that were sent, by correlation ID
 	recent      recentEvents
 	handlers    handlers
-	topics      map[string]*Subscription
+	topics      map[string]*feed
 	session     session
 	pacer       pacer
 	queuedBytes int64 // of messages that wait for handlers
@@ -62,7 +62,7 @@ func New(url string, opts *Options) *Client {
 	c.opts.setDefaults()
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.ids.init()
-	c.calls, c.topics = map[string]*call{}, map[string]*Subscription{}
+	c.calls, c.topics = map[string]*call{}, map[string]*feed{}
 	c.queue.limits = c.opts.Queue
 	c.pacer = pacer{enabled: c.opts.Pacing, learned: map[string]*learnedLimit{}, sentMessages: map[string]*sentMessage{}}
 	return c
@@ -143,7 +143,7 @@ func (c *Client) finish(cause error) {
 	calls := c.calls
 	c.calls = map[string]*call{}
 	topics := c.topics
-	c.topics = map[string]*Subscription{}
+	c.topics = map[string]*feed{}
 	c.mu.Unlock()
 	for _, m := range queued {
 		c.fail(m, cause)
@@ -151,8 +151,8 @@ func (c *Client) finish(cause error) {
 	for _, cl := range calls {
 		cl.finish(answer{err: cause})
 	}
-	for _, s := range topics {
-		s.end(cause)
+	for _, f := range topics {
+		f.end(cause)
 	}
 }
 

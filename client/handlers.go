@@ -15,7 +15,7 @@ import (
 
 // handlers are the functions that the application has registered. The client's lock guards them.
 type handlers struct {
-	on     map[string][]*handler // by type
+	on     map[string][]*Handler // by type
 	served map[string]server     // by type
 	// serving holds the calls of the server whose handlers have not returned.
 	serving map[servedCall]context.CancelFunc
@@ -27,15 +27,30 @@ type servedCall struct {
 	id   string
 }
 
-// A handler receives messages of one type.
-type handler struct {
+// A Handler handles the messages of one type. Create it with [HandlerFor].
+type Handler struct {
+	typ    string
 	handle func(*Received) error
+}
+
+// HandlerFor returns a Handler that calls handle with each message of the type M, for
+// [SubscribeOptions].Handlers. It runs like a function that is registered with [On].
+func HandlerFor[M Message](handle func(M, *Received)) Handler {
+	var zero M
+	return Handler{zero.MessageType(), func(r *Received) error {
+		var m M
+		if err := r.Decode(&m); err != nil {
+			return err
+		}
+		handle(m, r)
+		return nil
+	}}
 }
 
 // A Received says where a message comes from.
 type Received struct {
-	Topic    string    // "" if the message has no position
-	Position Position  // the zero Position if it has none
+	Topic    string    // of a publication that the server marks: on topics with a history; otherwise ""
+	Position Position  // the zero Position if it has none; without Epoch if only a handler of the server has subscribed the client
 	At       time.Time // when the server has sent it, by the clock of the server
 	State    bool      // the message is the current state of its key, older than Position says
 
@@ -50,45 +65,40 @@ func (r *Received) Decode(v any) error { return decode(r.payload, v) }
 // handlers of a client run on one goroutine, in the order of the messages: a slow handler delays those
 // behind it. A handler may call Call, Send and Subscribe. The returned function ends it.
 func On[M Message](c *Client, handle func(M, *Received)) (stop func()) {
-	var zero M
-	h := &handler{handle: func(r *Received) error {
-		var m M
-		if err := r.Decode(&m); err != nil {
-			return err
-		}
-		handle(m, r)
-		return nil
-	}}
-	typ := zero.MessageType()
+	h := HandlerFor(handle)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.handlers.on == nil {
-		c.handlers.on = map[string][]*handler{}
+		c.handlers.on = map[string][]*Handler{}
 	}
-	c.handlers.on[typ] = append(c.handlers.on[typ], h)
+	c.handlers.on[h.typ] = append(c.handlers.on[h.typ], &h)
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.handlers.on[typ] = slices.DeleteFunc(slices.Clone(c.handlers.on[typ]), func(other *handler) bool { return other == h })
+		c.handlers.on[h.typ] = slices.DeleteFunc(slices.Clone(c.handlers.on[h.typ]), func(other *Handler) bool { return other == &h })
 	}
 }
 
 // handlersOf returns the handlers of a type. The caller must not change them.
-func (c *Client) handlersOf(typ string) []*handler {
+func (c *Client) handlersOf(typ string) []*Handler {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.handlers.on[typ]
 }
 
-// handle calls the handlers of a message.
+// handle calls the functions that are registered with On for a message.
 func (c *Client) handle(r *Received) {
 	for _, h := range c.handlersOf(r.typ) {
-		c.guard("handler of "+r.typ, func() {
-			if err := h.handle(r); err != nil {
-				c.report(r.typ, &errors.Error{Code: errors.Internal, Message: "the message cannot be decoded", Err: err})
-			}
-		})
+		c.callHandler(h, r)
 	}
+}
+
+func (c *Client) callHandler(h *Handler, r *Received) {
+	c.guard("handler of "+r.typ, func() {
+		if err := h.handle(r); err != nil {
+			c.report(r.typ, &errors.Error{Code: errors.Internal, Message: "the message cannot be decoded", Err: err})
+		}
+	})
 }
 
 // A server answers calls of the server.

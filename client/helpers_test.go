@@ -128,6 +128,9 @@ func (s *testServer) connect(opts *client.Options) *client.Client {
 	if opts.Backoff == (client.Backoff{}) {
 		opts.Backoff = client.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}
 	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
 	c := client.New(s.url(), opts)
 	s.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -7,55 +7,96 @@ import (
 	"time"
 )
 
-// receiveMessage handles a message of the application: a publication with a position, or another
-// message.
+// receiveMessage handles a message of the application: a publication, or another message.
 func (c *Client) receiveMessage(cn *conn, e *envelope, bytes int) {
 	r := &Received{Topic: e.Meta.Topic, At: time.UnixMilli(e.Meta.Timestamp), typ: e.Type, payload: e.Payload}
-	if e.Meta.Topic == "" {
+	c.mu.Lock()
+	readers, known := c.readersLocked(cn, r, e.Meta.Offset)
+	reached := Position{}                                   // when the handlers have returned
+	if len(readers) > 0 && readers[0].feed.stateLeft == 0 { // the position of a state is that of its last message
+		reached = readers[0].received
+	}
+	c.mu.Unlock()
+	if !known {
 		c.dispatch(cn, bytes, func() { c.handle(r) })
 		return
 	}
-	c.mu.Lock()
-	s := c.topics[e.Meta.Topic]
-	pass := s != nil && cn == c.topicConn && s.accept(r, e.Meta.Offset)
-	var reached Position // when the handlers have returned
-	if pass && s.stateLeft == 0 {
-		reached = s.received // the position of a state is that of its last message
-	}
-	c.mu.Unlock()
-	if !pass {
+	if len(readers) == 0 {
 		return
 	}
 	c.dispatch(cn, bytes, func() {
-		c.handle(r)
-		if reached != (Position{}) {
-			s.advance(reached)
+		for _, s := range readers {
+			if s == s.feed.all {
+				c.handle(r)
+			} else {
+				s.handle(r)
+			}
+			if reached.Epoch != "" {
+				s.advance(reached)
+			}
 		}
 	})
 }
 
-// accept reports whether a publication must be handled, and sets its position. A gap makes the
-// subscription ask again from its position. The client's lock must be held.
-func (s *Subscription) accept(r *Received, offset uint64) bool {
+// readersLocked returns what receives a publication, and sets its position. known is false if only the functions
+// registered with On do, because the client has no subscription to its topic: a handler of the server has
+// subscribed it.
+func (c *Client) readersLocked(cn *conn, r *Received, offset uint64) (readers []*Subscription, known bool) {
+	f := c.topics[r.Topic]
 	switch {
-	case !s.live:
-		return false // it comes again after the answer
-	case s.stateLeft > 0:
-		s.stateLeft--
-		r.State, r.Position = true, Position{s.received.Epoch, offset}
-		return true
-	case offset <= s.received.Offset:
-		return false
-	case offset > s.received.Offset+1:
-		s.client.events.Add(func() {
-			s.client.log(slog.LevelWarn, "publications are missing; the client asks for them", slog.String("topic", s.topic))
-		})
-		s.ask()
-		return false
+	case r.Topic == "":
+		return nil, false
+	case f == nil, !f.joined:
+		r.Position.Offset = offset
+		return nil, false
+	case cn != c.topicConn:
+		return nil, true
+	case offset == 0:
+		return f.readersLocked(), true
+	case !f.live:
+		return nil, true // it comes again after the answer
+	case f.stateLeft > 0:
+		return f.acceptStateLocked(r, offset), true
 	}
-	s.received.Offset = offset
-	r.Position = s.received
-	return true
+	missing := false
+	for _, s := range f.readersLocked() {
+		switch at := s.received.Offset; {
+		case offset <= at:
+		case offset > at+1:
+			missing = true
+		default:
+			s.received.Offset = offset
+			r.Position = s.received
+			readers = append(readers, s)
+		}
+	}
+	if missing {
+		c.events.Add(func() {
+			c.log(slog.LevelWarn, "publications are missing; the client asks for them", slog.String("topic", f.topic))
+		})
+		f.askLocked()
+	}
+	return readers, true
+}
+
+// acceptStateLocked returns what receives a publication of the state.
+func (f *feed) acceptStateLocked(r *Received, offset uint64) (readers []*Subscription) {
+	f.stateLeft--
+	r.State = true
+	for _, s := range f.readersLocked() {
+		if s.takesState {
+			r.Position = Position{s.received.Epoch, offset}
+			readers = append(readers, s)
+		}
+	}
+	if f.stateLeft > 0 {
+		return readers
+	}
+	for _, s := range readers {
+		s.takesState = false
+	}
+	f.askAgainLocked()
+	return readers
 }
 
 // receiveTopicMessage handles a message of the protocol about a topic.
@@ -75,7 +116,7 @@ func (c *Client) receiveTopicMessage(cn *conn, e *envelope) {
 	case typeSubscribed:
 		var m subscribed
 		if err = e.decode(&m); err == nil {
-			c.receiveSubscribed(cn, &m)
+			c.receiveSubscribed(&m)
 		}
 	case typeUnsubscribed:
 		var m unsubscribe
@@ -91,63 +132,66 @@ func (c *Client) receiveTopicMessage(cn *conn, e *envelope) {
 // receiveMoved handles a position that moves without a publication.
 func (c *Client) receiveMoved(cn *conn, m *moved) {
 	c.mu.Lock()
-	s := c.topics[m.Topic]
-	if s == nil || !s.live || cn != c.topicConn {
-		c.mu.Unlock()
+	defer c.mu.Unlock()
+	f := c.topics[m.Topic]
+	if f == nil || !f.live || cn != c.topicConn {
 		return
 	}
-	s.received = Position{m.Epoch, m.Offset}
-	position, onLoss := s.received, s.opts.OnLoss
+	position := Position{m.Epoch, m.Offset}
 	lost := m.Lost != nil || m.Ended != nil || m.Reset
-	if lost && s.opts.State && m.Ended == nil {
-		s.received = Position{} // so that the answer has the state
-		s.ask()
-	}
-	c.mu.Unlock()
-	if !lost {
-		c.dispatch(cn, 0, func() { s.advance(position) })
-		return
-	}
 	l := Loss{Ended: m.Ended, Position: position}
 	if m.Lost != nil {
 		l.From, l.To = m.Lost.From, m.Lost.To
 	}
-	c.lose(cn, s, onLoss, l)
+	needsState := false
+	for _, s := range f.readersLocked() {
+		s.received = position
+		if !lost {
+			c.events.Add(func() { s.advance(position) })
+			continue
+		}
+		s.loseLocked(l)
+		if s.opts.State && m.Ended == nil {
+			s.received, s.needsState, needsState = Position{}, true, true
+		}
+	}
+	if needsState { // the answer has the state
+		f.all.received = Position{}
+		f.askLocked()
+	}
 }
 
 func (c *Client) receivePresence(cn *conn, m *presenceChange) {
 	c.mu.Lock()
-	s := c.topics[m.Topic]
-	if s == nil || s.opts.OnPresence == nil || cn != c.topicConn {
-		c.mu.Unlock()
+	defer c.mu.Unlock()
+	f := c.topics[m.Topic]
+	if f == nil || cn != c.topicConn {
 		return
 	}
-	onPresence := s.opts.OnPresence
-	c.mu.Unlock()
-	c.dispatch(cn, 0, func() { c.guard("OnPresence", func() { onPresence(m.Joined, m.Left, false) }) })
+	for _, s := range f.subs {
+		if onPresence := s.opts.OnPresence; onPresence != nil && s.asked {
+			c.events.Add(func() { c.guard("OnPresence", func() { onPresence(m.Joined, m.Left, false) }) })
+		}
+	}
 }
 
 // receiveSubscribed handles a subscription that a handler of the server has made.
-func (c *Client) receiveSubscribed(cn *conn, m *subscribed) {
+func (c *Client) receiveSubscribed(m *subscribed) {
 	c.mu.Lock()
-	s := c.topics[m.Topic]
-	if s == nil {
-		s = &Subscription{client: c, topic: m.Topic, ready: make(chan struct{})}
-		c.topics[m.Topic] = s
-	}
-	skip := s.asking != nil // the answer has the position, too
+	f := c.feedOfLocked(m.Topic)
+	skip := f.asking != nil // the answer has the position, too
 	c.mu.Unlock()
 	if !skip {
-		c.join(s, cn, m)
+		c.join(f, m)
 	}
 }
 
 // receiveUnsubscribed handles the end of a subscription by the server.
 func (c *Client) receiveUnsubscribed(topic string) {
 	c.mu.Lock()
-	s := c.topics[topic]
+	f := c.topics[topic]
 	c.mu.Unlock()
-	if s != nil {
-		s.end(ErrUnsubscribed)
+	if f != nil {
+		f.end(ErrUnsubscribed)
 	}
 }

@@ -214,9 +214,9 @@ func (c *Client) lost(cn *conn, cause error) {
 	}
 	if c.topicConn == cn {
 		c.topicConn, c.subscribing = nil, false
-		for _, s := range c.topics {
-			s.asking = nil
-			s.pause()
+		for _, f := range c.topics {
+			f.asking = nil
+			f.pauseLocked()
 		}
 	}
 	unconfirmed := c.pacer.closed(cn)

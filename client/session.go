@@ -64,9 +64,9 @@ func (c *Client) resubscribe(cn *conn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.subscribing = true
-	for _, s := range c.topics {
-		if s.users > 0 && !s.live {
-			s.ask()
+	for _, f := range c.topics {
+		if len(f.subs) > 0 && !f.live {
+			f.askLocked()
 		}
 	}
 	return nil
@@ -89,10 +89,10 @@ func (c *Client) resume(ctx context.Context, cn *conn, token string) error {
 	}
 	c.mu.Lock()
 	request := resume{Token: token}
-	for _, s := range c.topics {
-		s.asking = cl
-		s.pause()
-		request.Topics = append(request.Topics, s.request())
+	for _, f := range c.topics {
+		f.asking = cl
+		f.pauseLocked()
+		request.Topics = append(request.Topics, f.requestLocked())
 	}
 	cn.startLocked(cl, encodeProtocol(request))
 	id = cl.id
@@ -117,18 +117,18 @@ func (c *Client) resume(ctx context.Context, cn *conn, token string) error {
 
 // beginAgain replaces a session that has ended. Subscriptions that only the server had made end.
 func (c *Client) beginAgain(ctx context.Context, cn *conn, cause error) error {
-	var gone []*Subscription
+	var gone []*feed
 	c.mu.Lock()
 	c.session.token = ""
-	for _, s := range c.topics {
-		s.asking = nil
-		if s.users == 0 {
-			gone = append(gone, s)
+	for _, f := range c.topics {
+		f.asking = nil
+		if len(f.subs) == 0 {
+			gone = append(gone, f)
 		}
 	}
 	c.mu.Unlock()
-	for _, s := range gone {
-		s.end(cause)
+	for _, f := range gone {
+		f.end(cause)
 	}
 	_, err := cn.greet(ctx)
 	return err
@@ -143,26 +143,26 @@ func (c *Client) continueSession(cn *conn, id string, m *resumed) {
 	for i := range m.Topics {
 		topic := &m.Topics[i]
 		c.mu.Lock()
-		s := c.topics[topic.Topic]
-		if s != nil {
-			s.asking = nil
+		f := c.topics[topic.Topic]
+		if f != nil {
+			f.asking = nil
 		}
 		c.mu.Unlock()
 		switch {
-		case topic.Error != nil && s != nil:
-			c.subscriptionFailed(s, (&envelope{Payload: topic.Error}).error())
+		case topic.Error != nil && f != nil:
+			c.subscriptionFailed(f, (&envelope{Payload: topic.Error}).error())
 		case topic.Error != nil:
-		case s != nil:
-			c.join(s, cn, topic)
+		case f != nil:
+			c.join(f, topic)
 		default:
-			c.receiveSubscribed(cn, topic)
+			c.receiveSubscribed(topic)
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range c.topics { // those that the server has left out
-		if s.asking != nil && s.asking.id == id {
-			s.asking = nil
+	for _, f := range c.topics { // those that the server has left out
+		if f.asking != nil && f.asking.id == id {
+			f.asking = nil
 		}
 	}
 }

@@ -4,8 +4,8 @@ package client
 
 import (
 	"context"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/penstock-go/penstock/errors"
 )
@@ -36,12 +36,18 @@ type SubscribeOptions struct {
 	// called, and the whole state follows: what is not part of it does not exist any more.
 	State bool
 
+	// Handlers receive the publications of the topic on this subscription. The functions that are registered with
+	// [On] receive them, too. Only publications that the server marks with their topic are known to belong to
+	// it: those of topics with a history.
+	Handlers []Handler
+
 	// OnLoss is called, in order with the handlers, when publications were missed that the server
 	// can no longer send: the application should load its state again.
 	OnLoss func(Loss)
 
 	// OnPresence is called, in order with the handlers, with the members of the topic: first with all
-	// of them and reset true, also after every interruption, and then with changes. First the
+	// of them and reset true, also after every interruption and when another subscription asks for them, and
+	// then with changes. First the
 	// members in left go, then those in joined come. If nil, the client does not ask for them.
 	OnPresence func(joined, left []Member, reset bool)
 
@@ -65,53 +71,40 @@ type Loss struct {
 
 // A Subscription receives the publications of a topic, until Unsubscribe is called.
 type Subscription struct {
-	client *Client
-	topic  string
-	opts   SubscribeOptions
+	feed *feed
+	opts SubscribeOptions
 
 	// The client's lock guards the following.
-	users     int           // of Subscribe; 0 if only the server has made the subscription
-	received  Position      // of the last publication that was received, or the one to begin after
-	handled   Position      // of the last publication whose handlers have returned
-	asking    *call         // the request without an answer; publications are ignored meanwhile
-	live      bool          // publications are received
-	stateLeft int           // publications that are state
-	ready     chan struct{} // closed when the first request was answered, or the subscription has ended
-	readyOnce sync.Once
-	err       error // why it has ended
-	retry     *time.Timer
+	received   Position      // of the last publication that was received, or the one to begin after
+	handled    Position      // of the last publication whose handlers have returned
+	needsState bool          // it has no state to which publications could be applied
+	takesState bool          // it receives the state that follows
+	asked      bool          // it is part of the last request
+	ready      chan struct{} // closed when it was confirmed, or has ended
+	readyOnce  sync.Once
+	ended      bool
+	err        error // why it has ended
 }
 
 // Subscribe subscribes to a topic, and waits until the server has confirmed it. The publications are
-// passed to the functions registered with [On]. The client subscribes again after every
-// interruption, and recovers what it has missed if the topic has a history. Subscribing again returns
-// the same Subscription, with the options of the first call; every one must be ended. If opts
-// is nil, the zero SubscribeOptions apply.
+// passed to the Handlers of opts, and to the functions registered with [On]. The client subscribes again
+// after every interruption, and recovers what it has missed if the topic has a history. Every call returns a
+// Subscription of its own, with its own options; the client has one subscription on the server for all
+// of a topic. If opts is nil, the zero SubscribeOptions apply.
 //
 // It returns the error with which the server has rejected the subscription, if trying again does
 // not help. If ctx is done first, the subscription is ended and the context's cause returned.
 func (c *Client) Subscribe(ctx context.Context, topic string, opts *SubscribeOptions) (*Subscription, error) {
 	c.begin()
+	if opts == nil {
+		opts = &SubscribeOptions{}
+	}
 	c.mu.Lock()
 	if err := c.closedError(); err != nil {
 		c.mu.Unlock()
 		return nil, err
 	}
-	s := c.topics[topic]
-	if s == nil {
-		s = &Subscription{client: c, topic: topic, ready: make(chan struct{})}
-		c.topics[topic] = s
-	}
-	if s.users++; s.users == 1 {
-		if opts != nil {
-			s.opts = *opts
-			if s.received == (Position{}) {
-				s.received, s.handled = opts.Since, opts.Since
-			}
-		}
-		s.live = false
-		s.ask()
-	}
+	s := c.feedOfLocked(topic).addLocked(opts)
 	c.mu.Unlock()
 	select {
 	case <-s.ready:
@@ -128,180 +121,59 @@ func (c *Client) Subscribe(ctx context.Context, topic string, opts *SubscribeOpt
 }
 
 // Topic returns the name of the topic.
-func (s *Subscription) Topic() string { return s.topic }
+func (s *Subscription) Topic() string { return s.feed.topic }
 
 // Position returns the position of the last publication whose handlers have returned. An application
 // that stores it can continue there with SubscribeOptions.Since. It is the zero Position if the topic
 // has no history.
 func (s *Subscription) Position() Position {
-	s.client.mu.Lock()
-	defer s.client.mu.Unlock()
+	s.feed.client.mu.Lock()
+	defer s.feed.client.mu.Unlock()
 	return s.handled
 }
 
-// Unsubscribe ends the subscription when it was called as often as Subscribe.
+// Unsubscribe ends the subscription. Calling it again has no effect.
 func (s *Subscription) Unsubscribe() {
-	c := s.client
+	f, c := s.feed, s.feed.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.users == 0 {
+	if s.ended {
 		return
 	}
-	if s.users--; s.users > 0 || c.topics[s.topic] != s {
-		return // the server has ended it; another Subscription may have replaced it
+	s.endLocked(ErrUnsubscribed)
+	f.subs = slices.DeleteFunc(slices.Clone(f.subs), func(other *Subscription) bool { return other == s })
+	if len(f.subs) > 0 {
+		return
 	}
-	s.remove(ErrUnsubscribed)
-	if cn := c.topicConn; c.subscribing {
+	f.removeLocked()
+	if c.subscribing {
 		cl := newCall("$ws:unsubscribe", typeUnsubscribed)
 		cl.onAnswer = func(answer) {}
-		cn.startLocked(cl, encodeProtocol(unsubscribe{s.topic}))
+		c.topicConn.startLocked(cl, encodeProtocol(unsubscribe{f.topic}))
 	}
 }
 
 // ErrUnsubscribed is the error of a subscription that Unsubscribe has ended.
 var ErrUnsubscribed = &errors.Error{Code: errors.Canceled, Message: "the subscription has ended"}
 
-// remove ends the subscription. The client's lock must be held.
-func (s *Subscription) remove(cause error) {
-	if s.client.topics[s.topic] == s {
-		delete(s.client.topics, s.topic)
-	}
-	s.err, s.live, s.asking = cause, false, nil
-	if s.retry != nil {
-		s.retry.Stop()
-	}
+// endLocked ends the subscription.
+func (s *Subscription) endLocked(cause error) {
+	s.ended, s.err = true, cause
 	s.readyOnce.Do(func() { close(s.ready) })
 }
 
-// end ends the subscription with an error of the server or of the client.
-func (s *Subscription) end(cause error) {
-	c := s.client
-	c.mu.Lock()
-	s.remove(cause)
-	c.mu.Unlock()
-	if s.opts.OnEnd != nil {
-		c.events.Add(func() { c.guard("OnEnd", func() { s.opts.OnEnd(cause) }) })
-	}
-}
-
-// request returns the request for the subscription. The client's lock must be held.
-func (s *Subscription) request() subscribe {
-	return subscribe{
-		Topic: s.topic, Presence: s.opts.OnPresence != nil, State: s.opts.State, Positions: true,
-		Epoch: s.received.Epoch, Offset: s.received.Offset,
-	}
-}
-
-// pause ends the delivery until the subscription is confirmed again. A state that has arrived in part
-// is of no use. The client's lock must be held.
-func (s *Subscription) pause() {
-	if s.stateLeft > 0 {
-		s.received = Position{}
-	}
-	s.live, s.stateLeft = false, 0
-}
-
-// ask requests the subscription on the current connection. The client's lock must be held.
-func (s *Subscription) ask() {
-	cn := s.client.topicConn
-	if !s.client.subscribing || s.asking != nil {
-		return // it is requested when the connection is open
-	}
-	cl := newCall("$ws:subscribe", typeSubscribed)
-	cl.onAnswer = func(a answer) { s.client.subscribedBy(cl, s, cn, a) }
-	s.asking = cl
-	s.pause()
-	cn.startLocked(cl, encodeProtocol(s.request()))
-}
-
-// subscribedBy handles the answer to a request for a subscription.
-func (c *Client) subscribedBy(cl *call, s *Subscription, cn *conn, a answer) {
-	var m subscribed
-	if a.err == nil {
-		a.err = a.decode(&m)
-	}
-	c.mu.Lock()
-	if s.asking != cl {
-		c.mu.Unlock()
-		return // it has ended, or the connection has
-	}
-	s.asking = nil
-	c.mu.Unlock()
-	if a.err != nil {
-		c.subscriptionFailed(s, a.err)
-		return
-	}
-	c.join(s, cn, &m)
-}
-
-// subscriptionFailed ends a subscription, or tries again later.
-func (c *Client) subscriptionFailed(s *Subscription, err error) {
-	e, ok := errors.AsType[*errors.Error](err)
-	if !ok || !e.Retryable() {
-		s.end(err)
-		return
-	}
-	if errors.Is(err, ErrOutcomeUnknown) {
-		return // it is requested on the next connection
-	}
-	delay := e.RetryAfter
-	if delay == 0 {
-		delay = time.Second
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.retry = time.AfterFunc(delay, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if s.err == nil && !s.live {
-			s.ask()
+// handle calls the handlers of a publication.
+func (s *Subscription) handle(r *Received) {
+	for i := range s.opts.Handlers {
+		if h := &s.opts.Handlers[i]; h.typ == r.typ {
+			s.feed.client.callHandler(h, r)
 		}
-	})
-}
-
-// join begins to receive publications after the position that the server has returned.
-func (c *Client) join(s *Subscription, cn *conn, m *subscribed) {
-	c.mu.Lock()
-	before := s.received
-	s.live, s.stateLeft = true, 0
-	s.received = Position{m.Epoch, m.Offset}
-	if m.State != nil {
-		s.stateLeft = *m.State
 	}
-	position, withState := s.received, s.stateLeft > 0
-	missed := before.Epoch != "" && m.Epoch != "" && !m.Recovered
-	if missed && s.opts.State && m.State == nil {
-		s.received = Position{} // so that the next answer has the state
-		s.ask()
-	}
-	s.readyOnce.Do(func() { close(s.ready) })
-	onLoss, onPresence := s.opts.OnLoss, s.opts.OnPresence
-	c.mu.Unlock()
-	if onPresence != nil {
-		c.dispatch(cn, 0, func() { c.guard("OnPresence", func() { onPresence(m.Members, nil, true) }) })
-	}
-	if missed || m.Ended != nil {
-		c.lose(cn, s, onLoss, Loss{Ended: m.Ended, Position: position})
-	} else if !withState {
-		c.dispatch(cn, 0, func() { s.advance(position) })
-	}
-}
-
-// lose reports a loss, in order with the publications.
-func (c *Client) lose(cn *conn, s *Subscription, onLoss func(Loss), l Loss) {
-	c.dispatch(cn, 0, func() {
-		if onLoss != nil {
-			c.guard("OnLoss", func() { onLoss(l) })
-		}
-		if !s.opts.State {
-			s.advance(l.Position)
-		}
-	})
 }
 
 // advance moves the position of what was handled.
 func (s *Subscription) advance(p Position) {
-	s.client.mu.Lock()
-	defer s.client.mu.Unlock()
+	s.feed.client.mu.Lock()
+	defer s.feed.client.mu.Unlock()
 	s.handled = p
 }

@@ -1,0 +1,216 @@
+//go:build !js
+
+package client
+
+import (
+	"slices"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A feed is the subscription of the client's connection to a topic, which all Subscriptions of the topic
+// share. Each of them, and the functions registered with On, has a position of its own: the feed is
+// requested from the earliest one, and each skips what it has received. The client's lock guards
+// everything below.
+type feed struct {
+	client *Client
+	topic  string
+
+	all       *Subscription   // what the functions registered with On have received
+	subs      []*Subscription // of the application; none if only the server has made the subscription
+	presented Position        // of the last request
+	asking    *call           // the request without an answer; publications are ignored meanwhile
+	joined    bool            // the server has confirmed it before
+	live      bool            // publications are received
+	stateLeft int             // publications that are state
+	again     bool            // another request is necessary when the state is complete
+	retry     *time.Timer
+	removed   bool
+}
+
+// feedOfLocked returns the feed of a topic, which may be new.
+func (c *Client) feedOfLocked(topic string) *feed {
+	f := c.topics[topic]
+	if f == nil {
+		f = &feed{client: c, topic: topic}
+		f.all = &Subscription{feed: f, ready: make(chan struct{})}
+		c.topics[topic] = f
+	}
+	return f
+}
+
+// addLocked adds a subscription of the application, and requests what it needs.
+func (f *feed) addLocked(opts *SubscribeOptions) *Subscription {
+	s := &Subscription{
+		feed: f, opts: *opts, received: opts.Since, handled: opts.Since, ready: make(chan struct{}),
+		needsState: opts.State && opts.Since == Position{},
+	}
+	s.opts.Handlers = slices.Clone(opts.Handlers)
+	if f.all.received == (Position{}) {
+		f.all.received = opts.Since
+	}
+	first := len(f.subs) == 0
+	f.subs = append(slices.Clone(f.subs), s)
+	if f.live && !first && opts.Since == (Position{}) && !opts.State && opts.OnPresence == nil {
+		s.asked, s.received, s.handled = true, f.all.received, f.all.received
+		s.readyOnce.Do(func() { close(s.ready) })
+		return s
+	}
+	f.askLocked()
+	return s
+}
+
+// readersLocked returns what receives publications.
+func (f *feed) readersLocked() []*Subscription { return append([]*Subscription{f.all}, f.subs...) }
+
+// requestLocked returns the request for the subscription.
+func (f *feed) requestLocked() subscribe {
+	r := subscribe{Topic: f.topic, Positions: true}
+	needsState := false
+	for _, s := range f.subs {
+		r.Presence = r.Presence || s.opts.OnPresence != nil
+		r.State = r.State || s.opts.State
+		needsState = needsState || s.needsState
+		s.asked = true
+	}
+	f.presented = Position{}
+	if needsState { // with a position, the server would send what follows it instead
+		return r
+	}
+	for _, s := range f.readersLocked() {
+		if p := s.received; p.Epoch != "" && (r.Epoch == "" || p.Epoch == r.Epoch && p.Offset < r.Offset) {
+			r.Epoch, r.Offset, f.presented = p.Epoch, p.Offset, p
+		}
+	}
+	return r
+}
+
+// pauseLocked ends the delivery until the subscription is confirmed again. A state that has arrived in part
+// is of no use.
+func (f *feed) pauseLocked() {
+	for _, s := range f.readersLocked() {
+		if f.stateLeft > 0 && s.takesState {
+			s.received, s.needsState = Position{}, s.opts.State
+		}
+		s.takesState = false
+	}
+	f.live, f.stateLeft = false, 0
+}
+
+// askLocked requests the subscription on the current connection.
+func (f *feed) askLocked() {
+	c := f.client
+	if !c.subscribing || f.asking != nil {
+		return // it is requested when the connection is open, or when the answer has arrived
+	}
+	cl := newCall("$ws:subscribe", typeSubscribed)
+	cl.onAnswer = func(a answer) { c.subscribedBy(cl, f, a) }
+	f.asking = cl
+	f.pauseLocked()
+	c.topicConn.startLocked(cl, encodeProtocol(f.requestLocked()))
+}
+
+// subscribedBy handles the answer to a request for a subscription.
+func (c *Client) subscribedBy(cl *call, f *feed, a answer) {
+	var m subscribed
+	if a.err == nil {
+		a.err = a.decode(&m)
+	}
+	c.mu.Lock()
+	if f.asking != cl {
+		c.mu.Unlock()
+		return // it has ended, or the connection has
+	}
+	f.asking = nil
+	c.mu.Unlock()
+	if a.err != nil {
+		c.subscriptionFailed(f, a.err)
+		return
+	}
+	c.join(f, &m)
+}
+
+// subscriptionFailed ends a subscription, or tries again later. If a further Subscription was the reason
+// for the request, only that ends.
+func (c *Client) subscriptionFailed(f *feed, err error) {
+	e, ok := errors.AsType[*errors.Error](err)
+	if !ok || !e.Retryable() {
+		if !f.endNew(err) {
+			f.end(err)
+		}
+		return
+	}
+	if errors.Is(err, ErrOutcomeUnknown) {
+		return // it is requested on the next connection
+	}
+	delay := e.RetryAfter
+	if delay == 0 {
+		delay = time.Second
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.retry = time.AfterFunc(delay, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !f.removed && !f.live {
+			f.askLocked()
+		}
+	})
+}
+
+// endNew ends the subscriptions that the server has not confirmed yet, if there are others, and requests those
+// again. It reports false if all are of one kind.
+func (f *feed) endNew(cause error) bool {
+	f.client.mu.Lock()
+	defer f.client.mu.Unlock()
+	kept := slices.DeleteFunc(slices.Clone(f.subs), func(s *Subscription) bool { return !s.isReady() })
+	if len(kept) == 0 || len(kept) == len(f.subs) {
+		return false
+	}
+	for _, s := range f.subs {
+		if !s.isReady() {
+			s.endLocked(cause)
+		}
+	}
+	f.subs = kept
+	f.askLocked()
+	return true
+}
+
+func (s *Subscription) isReady() bool {
+	select {
+	case <-s.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// end ends the subscription with an error of the server or of the client.
+func (f *feed) end(cause error) {
+	c := f.client
+	c.mu.Lock()
+	f.removeLocked()
+	subs := f.subs
+	for _, s := range subs {
+		s.endLocked(cause)
+	}
+	c.mu.Unlock()
+	for _, s := range subs {
+		if s.opts.OnEnd != nil {
+			c.events.Add(func() { c.guard("OnEnd", func() { s.opts.OnEnd(cause) }) })
+		}
+	}
+}
+
+// removeLocked forgets the feed.
+func (f *feed) removeLocked() {
+	if f.client.topics[f.topic] == f {
+		delete(f.client.topics, f.topic)
+	}
+	f.removed, f.live, f.asking = true, false, nil
+	if f.retry != nil {
+		f.retry.Stop()
+	}
+}

@@ -1,0 +1,95 @@
+//go:build !js
+
+package client
+
+import "log/slog"
+
+// join begins to receive publications after the position that the server has returned.
+func (c *Client) join(f *feed, m *subscribed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.live, f.joined, f.stateLeft = true, true, 0
+	if m.State != nil {
+		f.stateLeft = *m.State
+	}
+	f.again = false
+	for _, s := range f.readersLocked() {
+		if s != f.all && !s.asked {
+			f.again = true // it was added after the request
+			continue
+		}
+		f.again = s.joinLocked(m) || f.again
+		s.readyOnce.Do(func() { close(s.ready) })
+		if len(s.opts.Handlers) > 0 && m.Epoch == "" {
+			c.events.Add(func() {
+				c.log(slog.LevelWarn, "the topic has no history: Handlers of the subscription receive only publications that the server marks; use On", slog.String("topic", f.topic))
+			})
+		}
+	}
+	f.askAgainLocked()
+}
+
+// askAgainLocked requests the subscription again if that is necessary, when the state is complete.
+func (f *feed) askAgainLocked() {
+	if f.again && f.stateLeft == 0 {
+		f.again = false
+		f.askLocked()
+	}
+}
+
+// joinLocked takes the position of an answer. It reports whether another request is necessary.
+func (s *Subscription) joinLocked(m *subscribed) (again bool) {
+	c, before, position := s.feed.client, s.received, Position{m.Epoch, m.Offset}
+	if onPresence := s.opts.OnPresence; onPresence != nil {
+		c.events.Add(func() { c.guard("OnPresence", func() { onPresence(m.Members, nil, true) }) })
+	}
+	missed := s.misses(m)
+	switch known := !missed && before.Epoch != "" && m.Epoch != ""; {
+	case known && before.Offset > m.Offset:
+		return false // others begin earlier
+	case known && before.Offset < m.Offset && before != s.feed.presented:
+		return true // the answer is for others, and what precedes it is missing
+	}
+	s.received = position
+	s.takesState = m.State != nil && (s.needsState || missed || s == s.feed.all)
+	s.needsState = false
+	switch {
+	case missed || m.Ended != nil:
+		s.loseLocked(Loss{Ended: m.Ended, Position: position})
+		if s.opts.State && m.State == nil && (!m.Recovered || m.Ended == nil) {
+			s.received, s.needsState = Position{}, true // so that the next answer has the state
+			s.feed.all.received = Position{}
+			return true
+		}
+	case !s.takesState || s.feed.stateLeft == 0:
+		c.events.Add(func() { s.advance(position) })
+	}
+	return false
+}
+
+// misses reports whether an answer says that the subscription has missed publications. If what follows an earlier position
+// was requested, for others, and is gone, it says nothing about later positions.
+func (s *Subscription) misses(m *subscribed) bool {
+	before, presented := s.received, s.feed.presented
+	switch {
+	case before.Epoch == "" || m.Epoch == "":
+		return false
+	case m.Ended != nil || before.Epoch != m.Epoch:
+		return true
+	case presented.Epoch == before.Epoch && presented.Offset < before.Offset:
+		return false
+	}
+	return !m.Recovered || m.State != nil && presented.Epoch != ""
+}
+
+// loseLocked reports a loss, in order with the publications.
+func (s *Subscription) loseLocked(l Loss) {
+	s.feed.client.events.Add(func() {
+		if s.opts.OnLoss != nil {
+			s.feed.client.guard("OnLoss", func() { s.opts.OnLoss(l) })
+		}
+		if !s.opts.State {
+			s.advance(l.Position)
+		}
+	})
+}
