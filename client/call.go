@@ -72,8 +72,8 @@ func (cl *call) finish(a answer) {
 }
 
 // Call sends a call and returns the reply. While the client is not connected, or has as many calls
-// without an answer as the server permits, the call waits. If ctx has no deadline, Options.CallTimeout applies; the server stops at the deadline, too. If ctx is
-// canceled, the server cancels the call.
+// without an answer as the server permits, the call waits. If ctx has no deadline, Options.CallTimeout
+// applies; the server stops at the deadline, too. If ctx is canceled, the server cancels the call.
 //
 // The error is an [*errors.Error] with a code: that of the server; [errors.DeadlineExceeded] or
 // [errors.Canceled] if ctx is done; [ErrOutcomeUnknown] if the connection was lost after the call was
