@@ -33,7 +33,7 @@ type HistoryBroker interface {
 //     store: many topics may have the same one. When the store has forgotten other topics, it may end,
 //     as Page.Previous of this one says for at least a day.
 //
-// If the memory of the store is full, Append, and StoreValue unless it deletes, return an error with the
+// If the memory of the store is full, Append, and StoreValue and PatchValue unless they delete, return an error with the
 // code RESOURCE_EXHAUSTED and change nothing. Other calls succeed.
 //
 // Append, Read, ReadState and the methods of [ValueStore] block, and return when their context is

@@ -81,11 +81,11 @@ func (r *Router) endAbsent(a absentSession) {
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
 	defer cancel()
 	for range claimAttempts {
-		rec, version, err := r.loadSession(ctx, a.id)
-		if err != nil || version == 0 || rec.ConnID != a.connID {
+		rec, value, err := r.loadSession(ctx, a.id)
+		if err != nil || value.Version == 0 || rec.ConnID != a.connID {
 			return
 		}
-		_, err = r.histories.StoreValue(ctx, sessionKey(a.id), nil, version, 0)
+		_, err = r.histories.StoreValue(ctx, sessionKey(a.id), nil, value.Version, 0)
 		if errors.CodeOf(err) != errors.Aborted { // the last save of its connection may have come between
 			return
 		}

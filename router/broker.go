@@ -117,6 +117,12 @@ func (g recoveringHistories) StoreValue(ctx context.Context, key string, data []
 	return g.session.StoreValue(ctx, key, data, version, lifetime)
 }
 
+// PatchValue calls the broker.
+func (g recoveringHistories) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (newVersion uint64, err error) {
+	defer g.recoverAs("Broker.PatchValue", broker.OutcomeUnknown, &err)
+	return g.session.PatchValue(ctx, key, p, version, lifetime)
+}
+
 // Follow calls the broker.
 func (g recoveringHistories) Follow(topic string) {
 	defer g.recover("Broker.Follow")

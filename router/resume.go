@@ -103,7 +103,8 @@ type sessionClaim struct {
 	owner   string // the ID of the connection that had the session
 	token   string // the new one
 	record  sessionRecord
-	version uint64
+	stored  []byte // the record as it is stored
+	version uint64 // of stored
 
 	revoked revocationList      // of the user
 	dropped map[string]struct{} // topics, by OnResume
@@ -123,7 +124,7 @@ func (r *Router) claimSession(ctx *Context, m resumeRequest) (*sessionClaim, err
 	if s := ctx.conn.session(); s != nil && s.id == id && !s.isOver() {
 		return nil, errOwnSession
 	}
-	rec, version, err := r.loadSession(ctx, id)
+	rec, value, err := r.loadSession(ctx, id)
 	if err != nil {
 		return nil, storeUnavailable(err)
 	}
@@ -131,7 +132,7 @@ func (r *Router) claimSession(ctx *Context, m resumeRequest) (*sessionClaim, err
 	if err := rec.permits(presented, ctx.Identity(), time.Now()); err != nil {
 		return nil, err
 	}
-	claim := &sessionClaim{id: id, owner: rec.ConnID, record: rec, version: version, dropped: map[string]struct{}{}}
+	claim := &sessionClaim{id: id, owner: rec.ConnID, record: rec, stored: value.Data, version: value.Version, dropped: map[string]struct{}{}}
 	if claim.revoked, _, err = r.loadRevocations(ctx, ctx.Identity().user()); err != nil {
 		return nil, storeUnavailable(err)
 	}
@@ -203,27 +204,31 @@ func (k *sessionClaim) take(ctx *Context, presented []byte) error {
 		if lifetime <= 0 {
 			return errIdentityExpired
 		}
-		version, err := r.histories.StoreValue(ctx, sessionKey(k.id), k.record.encode(), k.version, lifetime)
+		w := sessionWrite{data: k.record.encode(), stored: k.stored, version: k.version, lifetime: lifetime}
+		version, err := r.storeSession(ctx, k.id, w)
 		switch code := errors.CodeOf(err); {
 		case err == nil:
-			k.version = version
+			k.stored, k.version = w.data, version
 			return nil
 		case code == broker.OutcomeUnknown:
 			unavailable = storeUnavailable(err)
 		case code != errors.Aborted:
 			return storeUnavailable(err)
 		}
-		again, version, err := r.loadSession(ctx, k.id)
-		k.version = version
+		again, value, err := r.loadSession(ctx, k.id)
+		k.stored, k.version = value.Data, value.Version
 		switch {
 		case err != nil:
 			return storeUnavailable(err)
 		case string(again.Secret) == string(hash): // it was stored although that was unknown
 			return nil
-		case version == 0:
+		case value.Version == 0:
 			return errSessionEnded
 		case !again.sameOwner(&loaded):
 			return errConcurrentResume
+		}
+		if err := again.permits(presented, ctx.Identity(), time.Now()); err != nil {
+			return err
 		}
 		loaded = again
 	}
@@ -249,7 +254,7 @@ func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) *session {
 	defer c.mu.Unlock()
 	before := c.session()
 	s := &session{
-		conn: c, id: claim.id, token: claim.token, record: claim.record, version: claim.version, unacknowledged: ctx.correlationID,
+		conn: c, id: claim.id, token: claim.token, record: claim.record, stored: claim.stored, version: claim.version, unacknowledged: ctx.correlationID,
 		revocationsOf: userKey{claim.record.TenantID, claim.record.UserID},
 	}
 	s.record.Topics = nil

@@ -38,6 +38,7 @@ type cutBroker struct {
 	silent  atomic.Bool // packets are lost
 	unread  atomic.Bool // histories cannot be read
 	changes atomic.Int64
+	written atomic.Int64           // bytes of data
 	before  atomic.Pointer[func()] // called before a change
 }
 
@@ -73,13 +74,28 @@ func (s *cutSession) LoadValue(ctx context.Context, key string) (broker.Value, e
 }
 
 func (s *cutSession) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
+	s.broker.written.Add(int64(len(data)))
+	return s.change(ctx, lifetime, func(lifetime time.Duration) (uint64, error) {
+		return s.HistorySession.StoreValue(ctx, key, data, version, lifetime)
+	})
+}
+
+func (s *cutSession) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
+	s.broker.written.Add(int64(len(p.Data)))
+	return s.change(ctx, lifetime, func(lifetime time.Duration) (uint64, error) {
+		return s.HistorySession.PatchValue(ctx, key, p, version, lifetime)
+	})
+}
+
+// change calls store, unless the store is away.
+func (s *cutSession) change(ctx context.Context, lifetime time.Duration, store func(lifetime time.Duration) (uint64, error)) (uint64, error) {
 	if f := s.broker.before.Swap(nil); f != nil {
 		(*f)()
 	}
 	s.broker.changes.Add(1)
 	switch s.broker.store.Load() {
 	case storeForgets:
-		_, _ = s.HistorySession.StoreValue(ctx, key, data, version, lifetime)
+		_, _ = store(lifetime)
 		return 0, errors.Errorf(broker.OutcomeUnknown, "the connection broke")
 	case storeSlow:
 		time.Sleep(time.Second)
@@ -93,7 +109,7 @@ func (s *cutSession) StoreValue(ctx context.Context, key string, data []byte, ve
 	if err := s.fail(ctx); err != nil {
 		return 0, err
 	}
-	return s.HistorySession.StoreValue(ctx, key, data, version, lifetime)
+	return store(lifetime)
 }
 
 func (s *cutSession) fail(ctx context.Context) error {

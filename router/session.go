@@ -29,7 +29,8 @@ type session struct {
 	token          string // for the client
 	unacknowledged string // the correlation ID of $ws:resume, until the client acknowledges the answer
 	record         sessionRecord
-	version        uint64    // of the stored record
+	stored         []byte    // the stored record
+	version        uint64    // of stored
 	until          time.Time // when the client can no longer resume; zero while the connection is open
 	discarded      bool      // the record must be deleted
 	over           bool      // nothing is stored any more

@@ -154,22 +154,22 @@ func (rec *sessionRecord) permits(secretHash []byte, id Identity, now time.Time)
 
 // sameOwner reports whether only the connection to which the session belongs has changed the record.
 func (rec *sessionRecord) sameOwner(other *sessionRecord) bool {
-	return rec.ConnID == other.ConnID && string(rec.Secret) == string(other.Secret) && string(rec.Previous) == string(other.Previous)
+	return rec.ConnID == other.ConnID && string(rec.Secret) == string(other.Secret)
 }
 
 // topicNames returns the topics, sorted.
 func (rec *sessionRecord) topicNames() []string { return slices.Sorted(maps.Keys(rec.Topics)) }
 
-// loadSession returns the record of a session and its version, which is 0 if there is none.
-func (r *Router) loadSession(ctx context.Context, id string) (rec sessionRecord, version uint64, err error) {
-	value, err := r.histories.LoadValue(ctx, sessionKey(id))
+// loadSession returns the record of a session, and its value, whose version is 0 if there is none.
+func (r *Router) loadSession(ctx context.Context, id string) (rec sessionRecord, value broker.Value, err error) {
+	value, err = r.histories.LoadValue(ctx, sessionKey(id))
 	if err != nil || value.Version == 0 {
-		return sessionRecord{}, 0, err
+		return sessionRecord{}, broker.Value{}, err
 	}
 	if err := unmarshal(value.Data, &rec, false); err != nil {
-		return sessionRecord{}, 0, fmt.Errorf("router: the record of a session cannot be read: %w", quotingDecoder(err))
+		return sessionRecord{}, broker.Value{}, fmt.Errorf("router: the record of a session cannot be read: %w", quotingDecoder(err))
 	}
-	return rec, value.Version, nil
+	return rec, value, nil
 }
 
 // encode returns the record as it is stored.

@@ -128,7 +128,8 @@ func (s *session) savedFirst() {
 // A sessionWrite is what one save stores.
 type sessionWrite struct {
 	data       []byte
-	version    uint64 // of the record that it replaces
+	stored     []byte // the record that it replaces
+	version    uint64 // of stored; 0 if there is none
 	generation uint64
 	lifetime   time.Duration // 0 deletes the record
 }
@@ -143,7 +144,7 @@ func (s *session) nextWrite() (w sessionWrite, ok bool) {
 	}
 	s.dirty = false
 	now, o := time.Now(), s.conn.router.opts.Resume
-	w = sessionWrite{version: s.version, generation: s.record.Generation, lifetime: o.Within + o.refreshInterval()}
+	w = sessionWrite{stored: s.stored, version: s.version, generation: s.record.Generation, lifetime: o.Within + o.refreshInterval()}
 	if !s.until.IsZero() {
 		w.lifetime = s.until.Sub(now)
 	}
@@ -186,7 +187,7 @@ var (
 // write stores the record, unless it belongs to another connection.
 func (s *session) write(ctx context.Context, w sessionWrite) (version uint64, err error) {
 	r := s.conn.router
-	version, err = r.histories.StoreValue(ctx, sessionKey(s.id), w.data, w.version, w.lifetime)
+	version, err = r.storeSession(ctx, s.id, w)
 	if errors.CodeOf(err) != errors.Aborted {
 		return version, err
 	}
@@ -194,14 +195,22 @@ func (s *session) write(ctx context.Context, w sessionWrite) (version uint64, er
 	switch {
 	case err != nil:
 		return 0, err
-	case current == 0:
+	case current.Version == 0:
 		return 0, errSessionLost
 	case rec.ConnID != s.conn.id && rec.Generation >= w.generation:
 		return 0, errTakenOver
 	}
 	// An earlier save has been made although its outcome was unknown, or the store has failed over to
 	// an older record.
-	return r.histories.StoreValue(ctx, sessionKey(s.id), w.data, current, w.lifetime)
+	return r.histories.StoreValue(ctx, sessionKey(s.id), w.data, current.Version, w.lifetime)
+}
+
+// storeSession stores a record. It sends only what differs from the record that it replaces.
+func (r *Router) storeSession(ctx context.Context, id string, w sessionWrite) (version uint64, err error) {
+	if w.version == 0 {
+		return r.histories.StoreValue(ctx, sessionKey(id), w.data, 0, w.lifetime)
+	}
+	return r.histories.PatchValue(ctx, sessionKey(id), broker.NewPatch(w.stored, w.data), w.version, w.lifetime)
 }
 
 // finishWrite records the result of a save. It reports whether there may be more to store.
@@ -210,7 +219,7 @@ func (s *session) finishWrite(w sessionWrite, version uint64, err error) (more b
 	defer s.mu.Unlock()
 	switch {
 	case err == nil && w.lifetime > 0:
-		s.version, s.backoff = version, 0
+		s.stored, s.version, s.backoff = w.data, version, 0
 		return true
 	case err == nil, err == errTakenOver, err == errSessionLost: //nolint:errorlint // never wrapped
 		s.finish()

@@ -40,6 +40,16 @@ func (s *historySession) LoadValue(ctx context.Context, key string) (broker.Valu
 
 // StoreValue replaces the value of a key.
 func (s *historySession) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
+	return s.changeValue(ctx, key, data, version, lifetime)
+}
+
+// PatchValue changes a part of the value of a key.
+func (s *historySession) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
+	return s.changeValue(ctx, key, p.Data, version, lifetime, p.Offset, p.Remove)
+}
+
+// changeValue calls the script with the place of a patch, if there is one.
+func (s *historySession) changeValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration, place ...any) (uint64, error) {
 	if err := s.check(ctx); err != nil {
 		return 0, err
 	}
@@ -48,6 +58,7 @@ func (s *historySession) StoreValue(ctx context.Context, key string, data []byte
 		millis := max(1, min(lifetime, maxAge).Milliseconds())
 		// A call that is being sent when its context ends outlives this one, so it needs its own data.
 		text, args = s.scripts.storeValue, append(args, strconv.FormatUint(rand.Uint64()|1, 10), string(data), millis)
+		args = append(args, place...)
 	}
 	newVersion, _, err := s.callValue(ctx, text, args)
 	switch {
@@ -55,6 +66,8 @@ func (s *historySession) StoreValue(ctx context.Context, key string, data []byte
 		return newVersion, nil
 	case goredis.HasErrorPrefix(err, "OTHERVERSION"):
 		return 0, errors.Errorf(errors.Aborted, "the value of %q has another version", key)
+	case goredis.HasErrorPrefix(err, "SHORTVALUE"):
+		return 0, errors.Errorf(errors.InvalidArgument, "the value of %q is shorter than the patch", key)
 	default:
 		return 0, storeError("value", err)
 	}

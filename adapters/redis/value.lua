@@ -2,7 +2,8 @@
 --
 -- KEYS: the value, a hash of its version v and its data d. ARGV: nothing to load it; otherwise the
 -- expected version, 0 if there is no value, then nothing to delete it, or the new version, the new data,
--- and the lifetime in milliseconds.
+-- and the lifetime in milliseconds. A patch has the offset and the number of the bytes that the data
+-- replaces, too.
 --
 -- Returns the version, 0 if there is no value, and the data if it was loaded.
 local call = redis.call
@@ -20,8 +21,16 @@ if #ARGV == 1 then
   call('DEL', KEYS[1])
   return {'0', ''}
 end
+local data = ARGV[3]
+if #ARGV == 6 then
+  local old, offset, removed = call('HGET', KEYS[1], 'd') or '', tonumber(ARGV[5]), tonumber(ARGV[6])
+  if offset < 0 or removed < 0 or offset + removed > #old then
+    return redis.error_reply('SHORTVALUE the value is shorter than the patch')
+  end
+  data = string.sub(old, 1, offset) .. data .. string.sub(old, offset + removed + 1)
+end
 -- Old servers change the beginning of an error that redis.call raises. It is OOM if memory is full.
-local reply = redis.pcall('HSET', KEYS[1], 'v', ARGV[2], 'd', ARGV[3])
+local reply = redis.pcall('HSET', KEYS[1], 'v', ARGV[2], 'd', data)
 if type(reply) == 'table' then
   return reply
 end

@@ -28,6 +28,7 @@ type override struct {
 	close  func(context.Context) error
 	load   func(ctx context.Context, key string) (broker.Value, error)
 	store  func(context.Context, storeCall) (newVersion uint64, err error)
+	patch  func(context.Context, patchCall) (newVersion uint64, err error)
 }
 
 func (o *override) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
@@ -87,6 +88,13 @@ func (o *override) StoreValue(ctx context.Context, key string, data []byte, vers
 		return o.store(ctx, c)
 	}
 	return o.storeValue(ctx, c)
+}
+
+func (o *override) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
+	if o.patch != nil {
+		return o.patch(ctx, patchCall{key, p, version, lifetime})
+	}
+	return o.HistorySession.PatchValue(ctx, key, p, version, lifetime)
 }
 
 // A historyNetwork lies between a node and the store. During a fault, publications and values are

@@ -100,7 +100,8 @@ func (n *historyNode) callAll(ctx context.Context, topic string) map[string]erro
 	_, stateErr := n.ReadState(ctx, topic, keepAll())
 	_, loadErr := n.LoadValue(ctx, topic)
 	_, storeErr := n.StoreValue(ctx, topic, []byte("value"), 0, time.Hour)
-	return map[string]error{"Append": appendErr, "Read": readErr, "ReadState": stateErr, "LoadValue": loadErr, "StoreValue": storeErr}
+	_, patchErr := n.PatchValue(ctx, topic, broker.Patch{}, 0, time.Hour)
+	return map[string]error{"Append": appendErr, "Read": readErr, "ReadState": stateErr, "LoadValue": loadErr, "StoreValue": storeErr, "PatchValue": patchErr}
 }
 
 func doneContextDoesNothing(c HistoryCluster) error {

@@ -91,6 +91,8 @@ func HistoryCases() []HistoryCase {
 		{"concurrent writers", "Of concurrent calls of StoreValue with one version, exactly one succeeds.", concurrentWriters},
 		{"value expires", "A value expires after the lifetime that was stored last.", valuesExpire},
 		{"value is deleted", "A lifetime of 0 or less deletes the value and returns version 0.", valuesAreDeleted},
+		{"value is patched", "PatchValue changes the part of the data that the patch describes, the version and the lifetime; the other data remains.", valuesArePatched},
+		{"wrong patch", "A patch of another version, or for longer data, changes nothing.", wrongPatchChangesNothing},
 		{"values are shared", "When StoreValue has returned, all nodes load the new value.", valuesAreShared},
 		{"values are copied", "The data that was passed to StoreValue or returned by LoadValue belongs to the caller.", valuesAreCopied},
 		{"done context", "If the context is done before the call, nothing is done and its error is returned.", doneContextDoesNothing},

@@ -22,6 +22,32 @@ func (o *override) storeValue(ctx context.Context, c storeCall) (uint64, error) 
 	return o.HistorySession.StoreValue(ctx, c.key, c.data, c.version, c.lifetime)
 }
 
+// A patchCall is the arguments of PatchValue.
+type patchCall struct {
+	key      string
+	patch    broker.Patch
+	version  uint64
+	lifetime time.Duration
+}
+
+// changePatch replaces PatchValue by StoreValue with data that is derived from the current value.
+func changePatch(change func(current broker.Value, c *patchCall) []byte) historyDefect {
+	return historyDefect{session: func(o *override) {
+		o.patch = func(ctx context.Context, c patchCall) (uint64, error) {
+			current, _ := o.HistorySession.LoadValue(ctx, c.key)
+			return o.storeValue(ctx, storeCall{c.key, change(current, &c), c.version, c.lifetime})
+		}
+	}}
+}
+
+// applied returns the data that a patch describes, or data if it is wrong.
+func applied(p broker.Patch, data []byte) []byte {
+	if changed, ok := p.Apply(data); ok {
+		return changed
+	}
+	return data
+}
+
 // changeStore replaces StoreValue.
 func changeStore(store func(ctx context.Context, o *override, c storeCall) (uint64, error)) historyDefect {
 	return historyDefect{session: func(o *override) {
@@ -106,9 +132,22 @@ func brokenValues() map[string]brokenHistory {
 				v.Data = []byte{}
 			}
 		}), "absent value"},
-		"replaces any version": {changeStore(replaceCurrent), "value of another version"},
-		"confuses keys":        {changeKey(func(string) string { return "key" }), "value of another version"},
-		"deletes any version":  {deletesAnyVersion(), "value of another version"},
+		"replaces values instead of patching them": {changePatch(func(_ broker.Value, c *patchCall) []byte { return c.patch.Data }), "value is patched"},
+		"patches from the beginning":               {changePatch(func(v broker.Value, c *patchCall) []byte { c.patch.Offset = 0; return applied(c.patch, v.Data) }), "value is patched"},
+		"patches remove nothing":                   {changePatch(func(v broker.Value, c *patchCall) []byte { c.patch.Remove = 0; return applied(c.patch, v.Data) }), "value is patched"},
+		"drops what follows a patch": {changePatch(func(v broker.Value, c *patchCall) []byte {
+			return applied(c.patch, v.Data)[:min(c.patch.Offset+len(c.patch.Data), len(v.Data))]
+		}), "value is patched"},
+		"keeps the memory of a patch": {historyDefect{session: func(o *override) {
+			o.patch = func(ctx context.Context, c patchCall) (uint64, error) {
+				return o.HistorySession.PatchValue(ctx, c.key, broker.Patch{Offset: c.patch.Offset, Remove: c.patch.Remove, Data: make([]byte, len(c.patch.Data))}, c.version, c.lifetime)
+			}
+		}}, "value is patched"},
+		"patches any version":             {changePatch(func(v broker.Value, c *patchCall) []byte { c.version = v.Version; return applied(c.patch, v.Data) }), "wrong patch"},
+		"accepts patches for longer data": {changePatch(func(v broker.Value, c *patchCall) []byte { return applied(c.patch, v.Data) }), "wrong patch"},
+		"replaces any version":            {changeStore(replaceCurrent), "value of another version"},
+		"confuses keys":                   {changeKey(func(string) string { return "key" }), "value of another version"},
+		"deletes any version":             {deletesAnyVersion(), "value of another version"},
 		"renews without version": {changeStore(func(ctx context.Context, o *override, c storeCall) (uint64, error) {
 			version, err := o.storeValue(ctx, c)
 			if v, _ := o.HistorySession.LoadValue(ctx, c.key); err != nil && v.Version != 0 && c.lifetime > 0 {

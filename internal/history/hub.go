@@ -113,6 +113,16 @@ func (n *Node) StoreValue(ctx context.Context, key string, data []byte, version 
 	return n.hub.Store.StoreValue(key, data, version, lifetime)
 }
 
+// PatchValue changes a part of a value.
+func (n *Node) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
+	n.open.RLock()
+	defer n.open.RUnlock()
+	if err := n.check(ctx, "patch value", key); err != nil {
+		return 0, err
+	}
+	return n.hub.Store.PatchValue(key, p, version, lifetime)
+}
+
 // check returns an error if a call must do nothing. It must be called with n.open held.
 func (n *Node) check(ctx context.Context, operation, name string) error {
 	if n.closed {

@@ -29,10 +29,20 @@ func (s *Store) LoadValue(key string) broker.Value { return s.values.load(key) }
 
 // StoreValue replaces a value, as [broker.ValueStore] says. Values have memory of their own.
 func (s *Store) StoreValue(key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
-	newVersion, missing, err := s.values.store(key, data, version, lifetime, s.reserveValue)
+	return s.changeValue(key, func([]byte) ([]byte, bool) { return bytes.Clone(data), true }, version, lifetime)
+}
+
+// PatchValue changes a value, as [broker.ValueStore] says.
+func (s *Store) PatchValue(key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
+	return s.changeValue(key, p.Apply, version, lifetime)
+}
+
+// changeValue replaces the data of a value by what change returns, in new memory, unless that is false.
+func (s *Store) changeValue(key string, change func([]byte) ([]byte, bool), version uint64, lifetime time.Duration) (uint64, error) {
+	newVersion, missing, err := s.values.store(key, change, version, lifetime, s.reserveValue)
 	if missing > 0 {
 		s.valueMemory.release(s.values.free(time.Now()))
-		newVersion, missing, err = s.values.store(key, data, version, lifetime, s.reserveValue)
+		newVersion, missing, err = s.values.store(key, change, version, lifetime, s.reserveValue)
 	}
 	if missing > 0 {
 		return 0, &errors.Error{
@@ -68,11 +78,12 @@ func (s *values) current(key string, now time.Time) value {
 }
 
 // store replaces a value, or returns how many bytes of memory it needs that are not free.
-func (s *values) store(key string, data []byte, version uint64, lifetime time.Duration, reserve func(bytes int64) bool) (newVersion uint64, missing int64, err error) {
+func (s *values) store(key string, change func([]byte) ([]byte, bool), version uint64, lifetime time.Duration, reserve func(bytes int64) bool) (newVersion uint64, missing int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if v := s.current(key, now); v.Version != version {
+	current := s.current(key, now)
+	if current.Version != version {
 		return 0, 0, errors.Errorf(errors.Aborted, "the value of %q has another version", key)
 	}
 	reserve(-s.clean(4, now))
@@ -80,7 +91,10 @@ func (s *values) store(key string, data []byte, version uint64, lifetime time.Du
 		reserve(-s.remove(key))
 		return 0, 0, nil
 	}
-	data = bytes.Clone(data)
+	data, ok := change(current.Data)
+	if !ok {
+		return 0, 0, errors.Errorf(errors.InvalidArgument, "the value of %q is shorter than the patch", key)
+	}
 	growth := valueSize(key, data)
 	if old, ok := s.byKey[key]; ok {
 		growth -= valueSize(key, old.Data)
