@@ -2,8 +2,6 @@
 
 package client
 
-import "log/slog"
-
 // join begins to receive publications after the position that the server has returned.
 func (c *Client) join(f *feed, m *subscribed) {
 	c.mu.Lock()
@@ -20,11 +18,6 @@ func (c *Client) join(f *feed, m *subscribed) {
 		}
 		f.again = s.joinLocked(m) || f.again
 		s.readyOnce.Do(func() { close(s.ready) })
-		if len(s.opts.Handlers) > 0 && m.Epoch == "" {
-			c.events.Add(func() {
-				c.log(slog.LevelWarn, "the topic has no history: Handlers of the subscription receive only publications that the server marks; use On", slog.String("topic", f.topic))
-			})
-		}
 	}
 	f.askAgainLocked()
 }

@@ -46,13 +46,13 @@ func (c *Client) readersLocked(cn *conn, r *Received, offset uint64) (readers []
 	switch {
 	case r.Topic == "":
 		return nil, false
+	case f != nil && offset == 0 && cn == c.topicConn: // not in a history
+		return f.readersLocked(), true
 	case f == nil, !f.joined:
 		r.Position.Offset = offset
 		return nil, false
 	case cn != c.topicConn:
 		return nil, true
-	case offset == 0:
-		return f.readersLocked(), true
 	case !f.live:
 		return nil, true // it comes again after the answer
 	case f.stateLeft > 0:

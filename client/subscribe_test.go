@@ -86,6 +86,29 @@ func TestSubscribe_HandlersReceiveTheirTopic(t *testing.T) {
 	assert.Empty(t, b)
 }
 
+// TestSubscribe_HandlersReceiveTopicWithoutHistory has two rooms of which the server keeps nothing.
+func TestSubscribe_HandlersReceiveTopicWithoutHistory(t *testing.T) {
+	t.Parallel()
+	s := startTopics(t)
+	router.Topic(s.Router, "live/{id}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicName) error { return nil }})
+	s.start()
+	c, ctx := s.connect(nil), testContext(t)
+	received := map[string]chan string{}
+	for _, topic := range []string{"live/a", "live/b"} {
+		inbox, on := inbox()
+		received[topic] = inbox
+		_, err := c.Subscribe(ctx, topic, &client.SubscribeOptions{Handlers: []client.Handler{client.HandlerFor(on)}})
+		require.NoError(t, err)
+	}
+	for topic, inbox := range received {
+		require.NoError(t, s.Publish(topic, said{topic}))
+		expect(t, inbox, fmt.Sprint(topic, " ", topic, " 0"))
+	}
+	for _, inbox := range received {
+		assert.Empty(t, inbox)
+	}
+}
+
 func TestSubscribe_SecondSubscriptionKeepsItsOptions(t *testing.T) {
 	t.Parallel()
 	s := startTopics(t)

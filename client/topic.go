@@ -37,8 +37,7 @@ type SubscribeOptions struct {
 	State bool
 
 	// Handlers receive the publications of the topic on this subscription. The functions that are registered with
-	// [On] receive them, too. Only publications that the server marks with their topic are known to belong to
-	// it: those of topics with a history.
+	// [On] receive them, too.
 	Handlers []Handler
 
 	// OnLoss is called, in order with the handlers, when publications were missed that the server

@@ -2,8 +2,6 @@ package router
 
 import (
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/internal/wire"
-	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // This file queues publications for the followers of a topic.
@@ -28,7 +26,7 @@ func (t *topic) deliverToFollower(p *publication, f *follower, skip bool, at bro
 	if at.Offset > 0 {
 		return t.deliverPositioned(p, f, skip, at)
 	}
-	return !skip && p.send(f.conn)
+	return !skip && sendShared(f.conn, p.frameOf(f.conn, t.name))
 }
 
 // deliverPositioned queues a message with its position, or only the position if the follower does not
@@ -53,40 +51,4 @@ func (t *topic) movePosition(m positionMessage) {
 	for f := range t.history.followers.all() {
 		f.send(t.positionFrame(f.conn, m))
 	}
-}
-
-// positioned returns the frame for a format with a topic and an offset in its meta, encoded once. It
-// returns nil if the publication lacks the format.
-func (p *publication) positioned(f format, topic string, offset uint64) *wsconn.Frame {
-	plain := p.frame(f)
-	if plain == nil {
-		return nil
-	}
-	if p.withPosition == nil {
-		p.withPosition = make([]*wsconn.Frame, len(p.codecs)+1)
-	}
-	if frame := p.withPosition[f]; frame != nil {
-		return frame
-	}
-	add := wire.AppendPositioned
-	if f != formatJSON {
-		add = wire.AppendPositionedBinary
-	}
-	frame, ok := wsconn.NewFrame(), false
-	frame.At = plain.At
-	frame.Append(func(b []byte) []byte {
-		b, ok = add(b, plain.Text(), topic, offset)
-		return b
-	})
-	if !ok {
-		frame.Release()
-		return nil
-	}
-	if f == formatJSON {
-		frame.Seal()
-	} else {
-		frame.SealBinary()
-	}
-	p.withPosition[f] = frame
-	return frame
 }

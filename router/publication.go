@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -13,7 +14,9 @@ type publication struct {
 	json   *wsconn.Frame   // nil: not used, or the message cannot be encoded
 	codecs []*wsconn.Frame // by index in Options.Codecs, likewise; nil if only JSON is used
 
-	withPosition []*wsconn.Frame // for followers, by format; nil if there are none
+	// Frames that name their topic, by format; nil if there are none.
+	named        []*wsconn.Frame // for clients that have greeted
+	withPosition []*wsconn.Frame // for followers, with the offset
 }
 
 // encodeAll encodes a message in the given formats. If some of them cannot encode it, it returns
@@ -95,6 +98,68 @@ func (p *publication) empty() bool {
 	return true
 }
 
+// frameOf returns the frame for a subscriber of a topic, or nil if there is none. It names the topic if the
+// client has greeted: others may not expect that.
+func (p *publication) frameOf(c *Conn, topic string) *wsconn.Frame {
+	plain := p.frame(c.format)
+	if plain == nil || !c.greeted.Load() {
+		return plain
+	}
+	if p.named == nil {
+		p.named = make([]*wsconn.Frame, len(p.codecs)+1)
+	}
+	frame := p.named[c.format]
+	if frame == nil {
+		if frame = addTopic(plain, c.format, topic, 0); frame == nil {
+			return plain
+		}
+		frame.CopyPolicy(plain)
+		p.named[c.format] = frame
+	}
+	return frame
+}
+
+// positioned returns the frame for a format with a topic and an offset in its meta, encoded once. It
+// returns nil if the publication lacks the format.
+func (p *publication) positioned(f format, topic string, offset uint64) *wsconn.Frame {
+	plain := p.frame(f)
+	if plain == nil {
+		return nil
+	}
+	if p.withPosition == nil {
+		p.withPosition = make([]*wsconn.Frame, len(p.codecs)+1)
+	}
+	if p.withPosition[f] == nil {
+		p.withPosition[f] = addTopic(plain, f, topic, offset)
+	}
+	return p.withPosition[f]
+}
+
+// addTopic returns a new frame with a topic in its meta, and an offset unless that is 0. It returns nil if
+// the envelope has another form than those of publications.
+func addTopic(plain *wsconn.Frame, f format, topic string, offset uint64) *wsconn.Frame {
+	add := wire.AppendPositioned
+	if f != formatJSON {
+		add = wire.AppendPositionedBinary
+	}
+	frame, ok := wsconn.NewFrame(), false
+	frame.At = plain.At
+	frame.Append(func(b []byte) []byte {
+		b, ok = add(b, plain.Text(), topic, offset)
+		return b
+	})
+	if !ok {
+		frame.Release()
+		return nil
+	}
+	if f == formatJSON {
+		frame.Seal()
+	} else {
+		frame.SealBinary()
+	}
+	return frame
+}
+
 // setPolicy sets the policy of the frames. It must be called before the first of them is queued.
 func (p *publication) setPolicy(policy wsconn.SlowConsumerPolicy) {
 	if p.json != nil {
@@ -109,15 +174,17 @@ func (p *publication) setPolicy(policy wsconn.SlowConsumerPolicy) {
 
 // release gives up the creator's references to the frames.
 func (p *publication) release() {
-	for _, frame := range p.withPosition {
-		if frame != nil {
-			frame.Release()
-		}
-	}
+	releaseFrames(p.named)
+	releaseFrames(p.withPosition)
+	releaseFrames(p.codecs)
 	if p.json != nil {
 		p.json.Release()
 	}
-	for _, frame := range p.codecs {
+}
+
+// releaseFrames releases the frames that are not nil.
+func releaseFrames(frames []*wsconn.Frame) {
+	for _, frame := range frames {
 		if frame != nil {
 			frame.Release()
 		}
@@ -138,13 +205,13 @@ func sendShared(c *Conn, frame *wsconn.Frame) bool {
 	return c.send(frame) == nil
 }
 
-// sendChunk queues the frames for the connections of a chunk, except one, which may be nil, and returns
-// for how many. Connections that are closed are skipped.
-func (p *publication) sendChunk(conns []*Conn, except *Conn) (receivers int) {
+// sendChunk queues the frames for the subscribers of a topic in a chunk, except one, which may be nil, and
+// returns for how many. Connections that are closed are skipped.
+func (p *publication) sendChunk(topic string, conns []*Conn, except *Conn) (receivers int) {
 	var frames [chunkEntries]*wsconn.Frame
 	for i, c := range conns {
 		if c != except && !c.ws.Closing() {
-			frames[i] = p.frame(c.format)
+			frames[i] = p.frameOf(c, topic)
 		}
 	}
 	for i, c := range conns {

@@ -217,7 +217,7 @@ func (t *topic) deliver(p *publication, except *Conn, at broker.Position) (recei
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for conns := range t.members.chunks() {
-		receivers += p.sendChunk(conns, except)
+		receivers += p.sendChunk(t.name, conns, except)
 	}
 	if t.history == nil {
 		return receivers

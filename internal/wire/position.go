@@ -7,7 +7,7 @@ import (
 )
 
 // AppendPositioned appends an envelope that AppendHead has begun, with the topic and the offset of a
-// publication in its meta. ok is false if the envelope has another form.
+// publication in its meta; without the offset if that is 0. ok is false if the envelope has another form.
 func AppendPositioned(b, envelope []byte, topic string, offset uint64) (_ []byte, ok bool) {
 	at := metaEnd(envelope)
 	if at < 0 {
@@ -16,8 +16,10 @@ func AppendPositioned(b, envelope []byte, topic string, offset uint64) (_ []byte
 	b = append(b, envelope[:at]...)
 	b = append(b, `,"topic":`...)
 	b = appendQuoted(b, topic)
-	b = append(b, `,"offset":`...)
-	b = strconv.AppendUint(b, offset, 10)
+	if offset > 0 {
+		b = append(b, `,"offset":`...)
+		b = strconv.AppendUint(b, offset, 10)
+	}
 	return append(b, envelope[at:]...), true
 }
 

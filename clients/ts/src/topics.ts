@@ -116,10 +116,10 @@ export function createTopics(env: Env, outbox: Outbox) {
     };
 
     const publication = ({ type, meta, payload }: Frame) => {
-      if (busy) return; // it follows the answer
-      const at = position;
-      const { offset = 0 } = meta;
-      if (stateLeft) {
+      const { offset } = meta; // none if it is not in a history
+      if (offset && busy) return; // it follows the answer
+      const at = offset && position;
+      if (offset && stateLeft) {
         stateLeft--;
         meta.state = true;
       } else if (at) {

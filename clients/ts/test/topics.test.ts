@@ -55,6 +55,17 @@ test("a subscription begins behind a position", async () => {
   assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, epoch: "K7", offset: 3, state: false, presence: false });
 });
 
+test("a topic without a history", async () => {
+  const f = await connected();
+  const said: unknown[] = [];
+  f.client.subscribe(topic, { on: { SAID: (p) => said.push(p) } });
+  f.first.receive("SAID", "before the answer", { topic });
+  accept(f.first, {});
+  f.first.receive("SAID", "after it", { topic });
+  f.first.receive("SAID", "other", { topic: "room/other" });
+  assert.deepEqual(said, ["before the answer", "after it"]);
+});
+
 test("rule 33: offsets that were seen are dropped, and a gap is recovered before delivery", async () => {
   const f = await connected();
   const said: unknown[] = [];
