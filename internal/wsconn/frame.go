@@ -89,7 +89,9 @@ func (f *Frame) NotDroppable() { f.droppable, f.key = false, "" }
 func (f *Frame) SetPolicy(p SlowConsumerPolicy) { f.policy = p }
 
 // CopyPolicy makes f as droppable as another frame. It must be called before the first Queue.
-func (f *Frame) CopyPolicy(from *Frame) { f.droppable, f.key, f.policy = from.droppable, from.key, from.policy }
+func (f *Frame) CopyPolicy(from *Frame) {
+	f.droppable, f.key, f.policy = from.droppable, from.key, from.policy
+}
 
 // policyOr returns the frame's policy, or fallback if it has none. A frame that is not droppable
 // has that of Disconnect.
