@@ -37,7 +37,7 @@ func (r *Router) ReadState(ctx context.Context, topic string) ([]StoredMessage, 
 	if err := r.topics.mustHaveHistory(topic); err != nil {
 		return nil, broker.Position{}, err
 	}
-	state, err := r.histories.ReadState(ctx, topic, r.topics.patternOf(topic).opts.History.retention())
+	state, err := r.histories.ReadState(ctx, broker.StateQuery{Topic: topic, Retention: r.topics.patternOf(topic).opts.History.retention(), MaxBytes: 1 << 30})
 	if err != nil {
 		return nil, broker.Position{}, err
 	}

@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 
 	"github.com/penstock-go/penstock/broker"
@@ -44,7 +45,7 @@ func (s *Sequencer) JoinState(ctx context.Context, since broker.Position, limit 
 func (s *Sequencer) tryJoinState(ctx context.Context, first bool, prepare func([]broker.Publication) error, activate func(Joined)) (outcome, error) {
 	j := s.register()
 	defer s.unregister(j)
-	state, err := s.session.ReadState(ctx, s.topic, s.retention)
+	state, err := s.session.ReadState(ctx, broker.StateQuery{Topic: s.topic, Retention: s.retention, MaxBytes: math.MaxInt32})
 	if err != nil {
 		return again, err
 	}

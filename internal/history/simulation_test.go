@@ -169,7 +169,7 @@ func (s *simSession) Read(_ context.Context, q broker.Query) (page broker.Page, 
 }
 
 // ReadState returns the state in any order.
-func (s *simSession) ReadState(context.Context, string, broker.Retention) (state broker.State, err error) {
+func (s *simSession) ReadState(context.Context, broker.StateQuery) (state broker.StatePart, err error) {
 	st := s.store
 	err = st.read(func() {
 		state.Position = broker.Position{Epoch: st.epoch, Offset: st.top}
