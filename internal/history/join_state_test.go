@@ -72,9 +72,11 @@ func TestJoinState_ReceivesWhatIsPublishedMeanwhile(t *testing.T) {
 		}
 		var got history.Joined
 		prepare := func([]broker.Publication) error { return nil }
-		require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, 10, prepare, func(j history.Joined) { got = j }))
+		require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, 10, 1000, prepare, func(j history.Joined) { got = j }))
+		assert.True(t, got.Rest.Complete())
+		got.Rest = nil
 		assert.Equal(t, history.Joined{
-			State: true, Recovered: true, Position: broker.Position{Epoch: "e1", Offset: 2},
+			Recovered: true, Position: broker.Position{Epoch: "e1", Offset: 2},
 			Publications: []broker.Publication{publication("e1", 2, "after")},
 		}, got)
 		assert.Equal(t, 1, attempts)
@@ -102,12 +104,12 @@ func TestJoinState_PublicationsOfAnEndedEpochAreNotMerged(t *testing.T) {
 		}
 		var got history.Joined
 		prepare := func([]broker.Publication) error { return nil }
-		require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, 10, prepare, func(j history.Joined) { got = j }))
+		require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, 10, 1000, prepare, func(j history.Joined) { got = j }))
 		for _, p := range got.Publications {
 			assert.Equal(t, "stored", string(p.Packet))
 		}
 		assert.Equal(t, broker.Position{Epoch: "e2", Offset: 99}, got.Position)
-		assert.True(t, got.State)
+		assert.NotNil(t, got.Rest)
 	})
 }
 
@@ -116,7 +118,7 @@ func TestJoinState_EndsWithTheErrorOfPrepare(t *testing.T) {
 		session, seq := startScripted(t, broker.Position{Epoch: "e1"})
 		session.readState = func() broker.StatePart { return broker.StatePart{Position: broker.Position{Epoch: "e1"}} }
 		tooLarge := errors.New("too large")
-		err := seq.JoinState(t.Context(), broker.Position{}, 10, func([]broker.Publication) error { return tooLarge }, func(history.Joined) {
+		err := seq.JoinState(t.Context(), broker.Position{}, 10, 1000, func([]broker.Publication) error { return tooLarge }, func(history.Joined) {
 			t.Error("activated")
 		})
 		assert.Equal(t, tooLarge, err)
@@ -131,7 +133,7 @@ func TestJoinState_EndsAfterThreeAttempts(t *testing.T) {
 			attempts++
 			return broker.StatePart{Position: broker.Position{Epoch: "e1", Offset: 9}}
 		}
-		err := seq.JoinState(t.Context(), broker.Position{}, 10, func([]broker.Publication) error { return nil }, func(history.Joined) {
+		err := seq.JoinState(t.Context(), broker.Position{}, 10, 1000, func([]broker.Publication) error { return nil }, func(history.Joined) {
 			t.Error("activated")
 		})
 		assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
