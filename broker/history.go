@@ -55,10 +55,16 @@ type HistorySession interface { //nolint:interfacebloat // all that a node does 
 	// deletes nothing, whatever the retention says, and needs no memory of the store for the topic.
 	Read(ctx context.Context, q Query) (Page, error)
 
-	// ReadState returns the current state of a topic whose publications have keys, as of one
+	// ReadState returns a part of the current state of a topic whose publications have keys, as of one
 	// moment. Retention.Age applies to the publications of the state, Messages and Bytes do not: a
 	// key keeps its state when the history no longer contains the publication.
-	ReadState(ctx context.Context, topic string, r Retention) (State, error)
+	//
+	// A caller reads the whole state by passing StatePart.Next until it is empty. As long as the epoch of
+	// StatePart.Position is the same in all parts, a key whose publication does not change meanwhile is
+	// in at least one of them. A key that changes may be in none, in one, or in several: its later
+	// publications have offsets above the Position of the first part. However fast keys change, the
+	// parts end. If the epoch differs, the caller must begin again.
+	ReadState(ctx context.Context, q StateQuery) (StatePart, error)
 
 	// Follow requests the publications of a topic, also those of this node:
 	// HistoryHandler.Published is called for each, in order. After an interruption there may be
@@ -181,9 +187,29 @@ type Page struct {
 	Previous Position
 }
 
-// A State is the result of ReadState: the latest publication of every key that has one and that is
-// not older than Retention.Age, in any order, as of Position. Keys that were removed are not included.
-type State struct {
+// A StateQuery selects a part of the state of a topic.
+type StateQuery struct {
+	Topic     string
+	Retention Retention
+
+	// Cursor is StatePart.Next of the part before; "" begins. Other values have no meaning to
+	// anyone but the broker that has returned them, whatever node reads on.
+	Cursor string
+
+	// MaxBytes bounds the length of the packets and keys that a store reads for a part, about: a part ends with the
+	// publication that reaches it, perhaps with a few more that the store keeps together. 0 is
+	// [DefaultStateBytes].
+	MaxBytes int
+}
+
+// DefaultStateBytes is the MaxBytes of a [StateQuery] that has none: 128 KiB.
+const DefaultStateBytes = 128 << 10
+
+// A StatePart is the result of ReadState: the latest publications of some keys, in any order, as of
+// Position. Keys that were removed, and publications older than Retention.Age, are not included. A part
+// may be empty though others follow.
+type StatePart struct {
 	Publications []Publication
-	Position     Position
+	Position     Position // the current one of the topic
+	Next         string   // the Cursor of the next part; "" if this is the last one
 }

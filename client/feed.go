@@ -23,7 +23,8 @@ type feed struct {
 	asking    *call           // the request without an answer; publications are ignored meanwhile
 	joined    bool            // the server has confirmed it before
 	live      bool            // publications are received
-	stateLeft int             // publications that are state
+	stateLeft int             // publications of the state that follow; math.MaxInt until $ws:state
+	stateAt   uint64          // their highest offset
 	again     bool            // another request is necessary when the state is complete
 	retry     *time.Timer
 	removed   bool

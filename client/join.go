@@ -2,12 +2,17 @@
 
 package client
 
+import "math"
+
 // join begins to receive publications after the position that the server has returned.
 func (c *Client) join(f *feed, m *subscribed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f.live, f.joined, f.stateLeft = true, true, 0
-	if m.State != nil {
+	f.live, f.joined, f.stateLeft, f.stateAt = true, true, 0, m.Offset
+	switch {
+	case m.More:
+		f.stateLeft = math.MaxInt
+	case m.State != nil:
 		f.stateLeft = *m.State
 	}
 	f.again = false
@@ -44,7 +49,7 @@ func (s *Subscription) joinLocked(m *subscribed) (again bool) {
 		return true // the answer is for others, and what precedes it is missing
 	}
 	s.received = position
-	s.takesState = m.State != nil && (s.needsState || missed || s == s.feed.all)
+	s.takesState = s.feed.stateLeft > 0 && (s.needsState || missed || s == s.feed.all)
 	s.needsState = false
 	switch {
 	case missed || m.Ended != nil:
@@ -54,7 +59,7 @@ func (s *Subscription) joinLocked(m *subscribed) (again bool) {
 			s.feed.all.received = Position{}
 			return true
 		}
-	case !s.takesState || s.feed.stateLeft == 0:
+	case !s.takesState:
 		c.events.Add(func() { s.advance(position) })
 	}
 	return false

@@ -14,6 +14,7 @@ const (
 	typeSubscribed       = "$ws:subscribed"
 	typeUnsubscribed     = "$ws:unsubscribed"
 	typePosition         = "$ws:position"
+	typeState            = "$ws:state"
 	typePresence         = "$ws:presence"
 	typeResumed          = "$ws:resumed"
 )
@@ -85,7 +86,19 @@ type subscribed struct {
 	Recovered bool         `json:"recovered"`
 	Ended     *Position    `json:"ended"`
 	State     *int         `json:"state"`
+	More      bool         `json:"more"`
 	Error     jsonv2.Value `json:"error"`
+}
+
+// A stateEnd is the payload of $ws:state.
+type stateEnd struct {
+	Topic string `json:"topic"`
+}
+
+// An unsubscribed is the payload of $ws:unsubscribed that the server sends by itself.
+type unsubscribed struct {
+	Topic string       `json:"topic"`
+	Error jsonv2.Value `json:"error"`
 }
 
 // A moved is the payload of $ws:position.

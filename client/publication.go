@@ -4,6 +4,7 @@ package client
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -12,9 +13,13 @@ func (c *Client) receiveMessage(cn *conn, e *envelope, bytes int) {
 	r := &Received{Topic: e.Meta.Topic, At: time.UnixMilli(e.Meta.Timestamp), typ: e.Type, payload: e.Payload}
 	c.mu.Lock()
 	readers, known := c.readersLocked(cn, r, e.Meta.Offset)
-	reached := Position{}                                   // when the handlers have returned
-	if len(readers) > 0 && readers[0].feed.stateLeft == 0 { // the position of a state is that of its last message
-		reached = readers[0].received
+	reached := Position{} // when the handlers have returned, of those that have the whole state
+	complete := readers
+	if slices.ContainsFunc(readers, (*Subscription).lacksState) {
+		complete = slices.DeleteFunc(slices.Clone(readers), (*Subscription).lacksState)
+	}
+	if len(complete) > 0 {
+		reached = complete[0].received
 	}
 	c.mu.Unlock()
 	if !known {
@@ -31,7 +36,7 @@ func (c *Client) receiveMessage(cn *conn, e *envelope, bytes int) {
 			} else {
 				s.handle(r)
 			}
-			if reached.Epoch != "" {
+			if reached.Epoch != "" && slices.Contains(complete, s) {
 				s.advance(reached)
 			}
 		}
@@ -55,7 +60,7 @@ func (c *Client) readersLocked(cn *conn, r *Received, offset uint64) (readers []
 		return nil, true
 	case !f.live:
 		return nil, true // it comes again after the answer
-	case f.stateLeft > 0:
+	case f.stateLeft > 0 && offset <= f.stateAt:
 		return f.acceptStateLocked(r, offset), true
 	}
 	missing := false
@@ -89,15 +94,24 @@ func (f *feed) acceptStateLocked(r *Received, offset uint64) (readers []*Subscri
 			readers = append(readers, s)
 		}
 	}
-	if f.stateLeft > 0 {
-		return readers
+	if f.stateLeft == 0 {
+		f.completeStateLocked()
 	}
-	for _, s := range readers {
+	return readers
+}
+
+// completeStateLocked notes that the whole state was received.
+func (f *feed) completeStateLocked() {
+	f.stateLeft = 0
+	for _, s := range f.readersLocked() {
 		s.takesState = false
 	}
 	f.askAgainLocked()
-	return readers
 }
+
+// lacksState reports whether the subscription receives a state that is not complete. It has no position until then. The
+// client's lock must be held.
+func (s *Subscription) lacksState() bool { return s.takesState }
 
 // receiveTopicMessage handles a message of the protocol about a topic.
 func (c *Client) receiveTopicMessage(cn *conn, e *envelope) {
@@ -107,6 +121,11 @@ func (c *Client) receiveTopicMessage(cn *conn, e *envelope) {
 		var m moved
 		if err = e.decode(&m); err == nil {
 			c.receiveMoved(cn, &m)
+		}
+	case typeState:
+		var m stateEnd
+		if err = e.decode(&m); err == nil {
+			c.receiveStateEnd(cn, m.Topic)
 		}
 	case typePresence:
 		var m presenceChange
@@ -119,9 +138,9 @@ func (c *Client) receiveTopicMessage(cn *conn, e *envelope) {
 			c.receiveSubscribed(&m)
 		}
 	case typeUnsubscribed:
-		var m unsubscribe
+		var m unsubscribed
 		if err = e.decode(&m); err == nil {
-			c.receiveUnsubscribed(m.Topic)
+			c.receiveUnsubscribed(&m)
 		}
 	}
 	if err != nil {
@@ -147,11 +166,13 @@ func (c *Client) receiveMoved(cn *conn, m *moved) {
 	for _, s := range f.readersLocked() {
 		s.received = position
 		if !lost {
-			c.events.Add(func() { s.advance(position) })
+			if !s.takesState {
+				c.events.Add(func() { s.advance(position) })
+			}
 			continue
 		}
 		s.loseLocked(l)
-		if s.opts.State && m.Ended == nil {
+		if s.opts.State && (m.Ended == nil || s.takesState) {
 			s.received, s.needsState, needsState = Position{}, true, true
 		}
 	}
@@ -159,6 +180,22 @@ func (c *Client) receiveMoved(cn *conn, m *moved) {
 		f.all.received = Position{}
 		f.askLocked()
 	}
+}
+
+// receiveStateEnd handles the end of a state that has followed in parts.
+func (c *Client) receiveStateEnd(cn *conn, topic string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.topics[topic]
+	if f == nil || !f.live || cn != c.topicConn {
+		return
+	}
+	for _, s := range f.readersLocked() {
+		if reached := s.received; s.takesState {
+			c.events.Add(func() { s.advance(reached) })
+		}
+	}
+	f.completeStateLocked()
 }
 
 func (c *Client) receivePresence(cn *conn, m *presenceChange) {
@@ -186,12 +223,23 @@ func (c *Client) receiveSubscribed(m *subscribed) {
 	}
 }
 
-// receiveUnsubscribed handles the end of a subscription by the server.
-func (c *Client) receiveUnsubscribed(topic string) {
+// receiveUnsubscribed handles the end of a subscription by the server. With an error, the state of the last
+// answer is not complete; a request that follows that answer begins again.
+func (c *Client) receiveUnsubscribed(m *unsubscribed) {
 	c.mu.Lock()
-	f := c.topics[topic]
+	f := c.topics[m.Topic]
+	if f == nil || m.Error != nil && f.asking != nil {
+		c.mu.Unlock()
+		return
+	}
+	f.pauseLocked()
+	byServer := len(f.subs) == 0
 	c.mu.Unlock()
-	if f != nil {
+	if m.Error == nil {
 		f.end(ErrUnsubscribed)
+	} else if err := (&envelope{Payload: m.Error}).error(); byServer {
+		f.end(err)
+	} else {
+		c.subscriptionFailed(f, err)
 	}
 }

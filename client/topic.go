@@ -32,8 +32,10 @@ type SubscribeOptions struct {
 	Since Position
 
 	// State asks for the current state of topics whose publications have keys: one message per key, with
-	// Received.State set, before the first publication. When publications were missed, OnLoss is
-	// called, and the whole state follows: what is not part of it does not exist any more.
+	// Received.State set. A large state follows in part between publications, which are newer: a message of the
+	// state never replaces one. Position is the zero Position until the handlers have the whole state.
+	// When publications were missed, OnLoss is called, and the whole state follows: what is not part of it does
+	// not exist any more.
 	State bool
 
 	// Handlers receive the publications of the topic on this subscription. The functions that are registered with

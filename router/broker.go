@@ -100,9 +100,9 @@ func (g recoveringHistories) Read(ctx context.Context, q broker.Query) (page bro
 }
 
 // ReadState calls the broker.
-func (g recoveringHistories) ReadState(ctx context.Context, topic string, r broker.Retention) (state broker.State, err error) {
+func (g recoveringHistories) ReadState(ctx context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
 	defer g.recoverAs("Broker.ReadState", errors.Internal, &err)
-	return g.session.ReadState(ctx, topic, r)
+	return g.session.ReadState(ctx, q)
 }
 
 // LoadValue calls the broker.

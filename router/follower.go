@@ -16,6 +16,10 @@ import (
 type follower struct {
 	conn *Conn
 	held *heldFrames // nil once the answer to its request is queued
+
+	// rest is what is still to be sent of the state, nil if there is nothing. When held is sent, a
+	// goroutine of its own begins to send it (sendState).
+	rest *history.StateRest
 }
 
 // connNumber returns the number by which a connList sorts.
@@ -66,6 +70,9 @@ type Recovery struct {
 	// [Context.SubscribeState].
 	State int
 
+	// More is true if other publications of the state follow later, between new ones.
+	More bool
+
 	hasState bool // the client receives the state, perhaps of no key
 	read     int  // publications that were read for it
 }
@@ -77,10 +84,11 @@ type recoveryReply struct {
 	Recovered bool           `json:"recovered"`
 	Ended     *endedPosition `json:"ended,omitempty"`
 	State     *int           `json:"state,omitempty"`
+	More      bool           `json:"more,omitzero"`
 }
 
 func newRecoveryReply(r Recovery) *recoveryReply {
-	reply := &recoveryReply{Epoch: r.Position.Epoch, Offset: r.Position.Offset, Recovered: r.Recovered}
+	reply := &recoveryReply{Epoch: r.Position.Epoch, Offset: r.Position.Offset, Recovered: r.Recovered, More: r.More}
 	if r.hasState {
 		reply.State = &r.State
 	}
@@ -336,11 +344,14 @@ func (ts *topics) releaseFollower(name string, c *Conn) {
 	if t.history == nil {
 		return
 	}
-	if f := t.history.followers.find(c); f != nil {
-		for _, frame := range f.takeHeld() {
-			_ = c.send(frame) // fails only if the connection is closed
-		}
-		f.held = nil
+	f := t.history.followers.find(c)
+	if f == nil || f.held == nil {
+		return
+	}
+	f.sendHeld()
+	f.held = nil
+	if f.rest != nil {
+		go c.sendState(t, f.rest)
 	}
 }
 

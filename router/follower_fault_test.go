@@ -60,14 +60,14 @@ func (s *lossySession) Read(ctx context.Context, q broker.Query) (broker.Page, e
 }
 
 // ReadState fails while the store is away, and waits while it is slow.
-func (s *lossySession) ReadState(ctx context.Context, topic string, r broker.Retention) (broker.State, error) {
+func (s *lossySession) ReadState(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 	for s.broker.slow.Load() && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	if s.broker.away.Load() {
-		return broker.State{}, errors.New("the store is away")
+		return broker.StatePart{}, errors.New("the store is away")
 	}
-	state, err := s.HistorySession.ReadState(ctx, topic, r)
+	state, err := s.HistorySession.ReadState(ctx, q)
 	if s.broker.ahead.Add(-1) >= 0 {
 		state.Position.Offset += 100
 	}

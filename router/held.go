@@ -16,8 +16,12 @@ type connRecovery struct {
 	// session. No handler has granted them.
 	ownTopics map[string]struct{}
 
-	// What the followers of the connection hold together. They have different locks.
+	// What the followers of the connection hold together, and what is just being queued for them. They have
+	// different locks. Whoever needs room adds to these first, and looks at the send queue then, so that of two
+	// at least one knows of the other.
 	heldMessages, heldBytes atomic.Int64
+
+	stateTurn chan struct{} // of capacity 1: full while a part of a state is read and sent, so that the connection holds one
 }
 
 // recoveryState returns the connection's connRecovery, and creates it if there is none.
@@ -26,14 +30,13 @@ func (c *Conn) recoveryState() *connRecovery {
 		return r
 	}
 	extra := c.ownExtra()
-	extra.recovery.CompareAndSwap(nil, new(connRecovery))
+	extra.recovery.CompareAndSwap(nil, &connRecovery{stateTurn: make(chan struct{}, 1)})
 	return extra.recovery.Load()
 }
 
-// hold adds frames to what is held, and reports whether all of it is within the limits.
-func (r *connRecovery) hold(messages, bytes, maxMessages, maxBytes int) bool {
-	allMessages, allBytes := r.heldMessages.Add(int64(messages)), r.heldBytes.Add(int64(bytes))
-	return allMessages <= int64(maxMessages) && allBytes <= int64(maxBytes)
+// hold adds frames to what is held, and returns all of that.
+func (r *connRecovery) hold(messages, bytes int) (allMessages, allBytes int) {
+	return int(r.heldMessages.Add(int64(messages))), int(r.heldBytes.Add(int64(bytes)))
 }
 
 // holdMissed holds frames that the client has missed. It reports false, and holds none, unless they,
@@ -41,12 +44,14 @@ func (r *connRecovery) hold(messages, bytes, maxMessages, maxBytes int) bool {
 // client that returns to many topics can receive what is held for all of them.
 func (f *follower) holdMissed(frames []*wsconn.Frame) bool {
 	c := f.conn
-	limits, queue, bytes := &c.router.opts.Limits, c.ws.QueueStats(), 0
+	limits, bytes := &c.router.opts.Limits, 0
 	for _, frame := range frames {
 		bytes += len(frame.Text())
 	}
 	*f.held = heldFrames{frames, bytes}
-	if !c.recoveryState().hold(len(frames), bytes, limits.QueueMessages/2-queue.Messages, limits.QueueBytes/2-queue.Bytes) {
+	allMessages, allBytes := c.recoveryState().hold(len(frames), bytes)
+	queue := c.ws.QueueStats()
+	if allMessages+queue.Messages > limits.QueueMessages/2 || allBytes+queue.Bytes > limits.QueueBytes/2 {
 		f.release()
 		return false
 	}
@@ -58,25 +63,28 @@ func (f *follower) holdMissed(frames []*wsconn.Frame) bool {
 func (f *follower) holdNext(frame *wsconn.Frame) bool {
 	limits, bytes := &f.conn.router.opts.Limits, len(frame.Text())
 	f.held.frames, f.held.bytes = append(f.held.frames, frame), f.held.bytes+bytes
-	return f.conn.recoveryState().hold(1, bytes, limits.QueueMessages, limits.QueueBytes)
+	allMessages, allBytes := f.conn.recoveryState().hold(1, bytes)
+	return allMessages <= limits.QueueMessages && allBytes <= limits.QueueBytes
 }
 
 // release drops what is held.
-func (f *follower) release() {
-	for _, frame := range f.takeHeld() {
-		frame.Release()
-	}
+func (f *follower) release() { f.endHold((*wsconn.Frame).Release) }
+
+// sendHeld queues what is held.
+func (f *follower) sendHeld() {
+	f.endHold(func(frame *wsconn.Frame) { _ = f.conn.send(frame) }) // fails only if the connection is closed
 }
 
-// takeHeld returns what is held, for which the caller is responsible from then on.
-func (f *follower) takeHeld() []*wsconn.Frame {
-	if f.held == nil {
-		return nil
+// endHold passes what is held to a function, and stops counting it after that: so what is held does not vanish
+// from the room that others need before it is queued.
+func (f *follower) endHold(pass func(*wsconn.Frame)) {
+	if f.held == nil || len(f.held.frames) == 0 {
+		return
 	}
 	held := *f.held
-	if len(held.frames) > 0 {
-		f.conn.recoveryState().hold(-len(held.frames), -held.bytes, 0, 0)
-	}
 	*f.held = heldFrames{}
-	return held.frames
+	for _, frame := range held.frames {
+		pass(frame)
+	}
+	f.conn.recoveryState().hold(-len(held.frames), -held.bytes)
 }

@@ -104,7 +104,9 @@ func (ts *topics) publishStored(ctx context.Context, name string, except *Conn, 
 	}
 	r.observe(Event{Kind: EventPublished})
 	if t := ts.find(name); t != nil && !stored.Duplicate {
-		t.history.sequencer.Stored(broker.Publication{Position: stored.Position, At: time.Now(), Packet: packet})
+		t.history.sequencer.Stored(broker.Publication{
+			Position: stored.Position, At: time.Now(), Packet: packet, StateKey: key, Removed: opts.Removed,
+		})
 	}
 	return stored.Position, nil
 }

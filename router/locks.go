@@ -45,6 +45,9 @@ package router
 // Per connection with a session (session_save.go): a timer, and a goroutine that exists only while the
 // record is stored. It holds no lock while it calls the store. Shutdown waits for these goroutines.
 // $ws:resume subscribes to topics on up to 16 goroutines, for which its handler waits.
+// Per subscription whose state has more than one part (state_rest.go): a goroutine that reads and queues the
+// parts. It takes turns with those of the connection's other topics, and with producers, in channels, and
+// holds no lock while it waits. It holds no reference in c.active: it ends with the context of the connection.
 // Per topic with a History: the goroutine of its history.Sequencer, which exists only while it reads
 // the store, and two timers.
 // Per router: r.events, a queue for OnPresence, OnMessagesLost and logAsync, whose goroutine

@@ -81,7 +81,7 @@ func (c *Conn) revoke(topics topicMatcher) {
 			continue
 		}
 		if c.greeted.Load() {
-			_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{t.name})) // fails only if the connection is closed
+			_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{Topic: t.name})) // fails only if the connection is closed
 		}
 		c.unsubscribe(t.name)
 	}

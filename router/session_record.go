@@ -73,7 +73,7 @@ func (g topicGrant) position(since broker.Position) broker.Position {
 // withhold removes from what a client would receive when it joins what it may not read: publications
 // that are not newer than the grant. One of a later epoch is newer.
 func (g *topicGrant) withhold(j history.Joined) history.Joined {
-	if g == nil || j.State {
+	if g == nil || j.Rest != nil {
 		return j
 	}
 	old := 0

@@ -162,8 +162,13 @@ func (t *topic) announceFollower(f *follower, at broker.Position) {
 	if !t.history.isJoining(f) {
 		return
 	}
-	t.follow(f)
-	f.held = nil // there is no answer to wait for
+	if before := t.history.followers.find(f.conn); before != nil {
+		t.history.joining.remove(f.conn)
+		f = before // what it holds, and what it has still to receive of a state, are sent
+	} else {
+		t.follow(f)
+		f.held = nil // there is no answer to wait for
+	}
 	if s := f.conn.session(); s != nil {
 		s.setPosition(t.name, at)
 	}
@@ -208,7 +213,7 @@ func (c *Conn) announceTopics(except []string) {
 func (s *session) announceEnd(topic string) {
 	c := s.conn
 	if c.topics.find(topic) != nil && s.announced {
-		_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{topic})) // fails only if the connection is closed
+		_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{Topic: topic})) // fails only if the connection is closed
 	}
 }
 

@@ -27,9 +27,13 @@ func stateKey(m Message, removed bool) (key string, err error) {
 	return "", nil
 }
 
-// ReadState returns the current state of a topic with a History, as of the position that it returns:
-// the latest message of each conflation key, in the order of their positions. Removed keys and
-// messages that are older than History.Age are not included.
+// ReadState returns the current state of a topic with a History: the latest message of each conflation
+// key, in the order of their positions. Removed keys and messages that are older than History.Age are
+// not included. Unlike a client that joins, the caller holds the whole state.
+//
+// A large state is read in parts, and a key that changes meanwhile is included as it was before or after
+// that. Together with the publications after the position, which ReadState returns, it is the state
+// at any later position.
 func (r *Router) ReadState(ctx context.Context, topic string) ([]StoredMessage, broker.Position, error) {
 	if err := checkTopic(topic); err != nil {
 		return nil, broker.Position{}, err
@@ -37,13 +41,12 @@ func (r *Router) ReadState(ctx context.Context, topic string) ([]StoredMessage, 
 	if err := r.topics.mustHaveHistory(topic); err != nil {
 		return nil, broker.Position{}, err
 	}
-	state, err := r.histories.ReadState(ctx, topic, r.topics.patternOf(topic).opts.History.retention())
+	state, at, err := history.ReadState(ctx, r.histories, topic, r.topics.patternOf(topic).opts.History.retention())
 	if err != nil {
 		return nil, broker.Position{}, err
 	}
-	history.SortState(state.Publications)
-	messages, err := r.parseAllStored(state.Publications)
-	return messages, state.Position, err
+	messages, err := r.parseAllStored(state)
+	return messages, at, err
 }
 
 // SubscribeState is [Context.SubscribeSince] for a client that needs the current state of the topic:
@@ -51,9 +54,14 @@ func (r *Router) ReadState(ctx context.Context, topic string) ([]StoredMessage, 
 // the order of their offsets, and then every publication after Recovery.Position. A key that is
 // removed meanwhile is either not in the state, or the client receives its removal.
 //
-// SubscribeState also returns RESOURCE_EXHAUSTED if the state is larger than half of the send queue
-// (Limits.QueueMessages and Limits.QueueBytes), and UNAVAILABLE if the topic changes too much while
-// its state is read. The connection is then subscribed only if it was before.
+// A state of any size can be joined. If it is larger than about 128 KiB, or has no room in the send queue, Recovery.More is
+// true, and the other keys follow between the publications, as fast as the client reads, after
+// SubscribeState has returned: see the protocol, section 10. If the store cannot be read for
+// Timeouts.Call or fails over meanwhile, or if the client makes no room for Timeouts.Send, the
+// subscription ends, and the client receives $ws:unsubscribed with the error.
+//
+// SubscribeState also returns UNAVAILABLE if the topic changes too much while its state is read. The
+// connection is then subscribed only if it was before.
 func (c *Context) SubscribeState(topic string) (Recovery, error) {
 	return c.subscribeWithHistory(topic, joinRequest{state: true})
 }
@@ -76,10 +84,10 @@ type stateJoin struct {
 func (t *topic) joinState(ctx context.Context, f *follower, req joinRequest) (Recovery, bool, error) {
 	j := &stateJoin{topic: t, f: f, grant: req.grant}
 	defer j.release()
-	err := t.history.sequencer.JoinState(ctx, req.since, t.maxMissed(f.conn), j.prepare, j.activate)
+	err := t.history.sequencer.JoinState(ctx, req.since, t.maxMissed(f.conn), f.conn.statePartBytes(), j.prepare, j.activate)
 	if j.tooMuch && req.since.Epoch != "" {
 		j.tooMuch = false
-		err = t.history.sequencer.JoinState(ctx, broker.Position{}, 0, j.prepare, j.activate)
+		err = t.history.sequencer.JoinState(ctx, broker.Position{}, 0, f.conn.statePartBytes(), j.prepare, j.activate)
 		j.result.Recovered = false
 	}
 	if j.tooMuch {
@@ -88,20 +96,15 @@ func (t *topic) joinState(ctx context.Context, f *follower, req joinRequest) (Re
 	return j.result, j.active, err
 }
 
-// prepare encodes the state. It returns an error if the state is too large.
+// prepare encodes the first part of the state.
 func (j *stateJoin) prepare(state []broker.Publication) error {
 	j.release() // what an earlier attempt has read
-	limits, bytes := j.f.conn.router.opts.Limits, 0
 	for _, p := range state {
 		frame := j.topic.storedFrame(j.f.conn, p)
 		if frame == nil {
 			return j.topic.stateLacksFormat(p.Position)
 		}
 		j.frames = append(j.frames, frame)
-		bytes += len(frame.Text())
-		if len(state) > limits.QueueMessages/2 || bytes > limits.QueueBytes/2 {
-			return j.topic.stateTooLarge(len(state), limits)
-		}
 	}
 	return nil
 }
@@ -117,15 +120,24 @@ func (j *stateJoin) activate(joined history.Joined) {
 	joined = j.grant.withhold(joined)
 	keys, frames := len(j.frames), j.frames
 	j.frames = nil // holdMissed takes or releases them
-	if j.tooMuch = !t.holdMissed(f, frames, joined.Publications); j.tooMuch {
+	switch {
+	case t.holdMissed(f, frames, joined.Publications):
+	case joined.Rest == nil:
+		j.tooMuch = true
 		return
+	default:
+		keys, joined.Publications = 0, nil
+		joined.Rest.BeginAgain(joined.Position)
 	}
 	t.follow(f)
 	j.active = true
 	j.result = Recovery{Position: joined.Position, Recovered: joined.Recovered, Ended: joined.Ended, read: len(joined.Publications)}
 	j.result.Position.Offset -= uint64(len(joined.Publications))
-	if joined.State {
+	if joined.Rest != nil {
 		j.result.hasState, j.result.State = true, keys
+		if j.result.More = !joined.Rest.Complete(); j.result.More {
+			f.rest = joined.Rest
+		}
 	}
 }
 
@@ -135,16 +147,6 @@ func (j *stateJoin) release() {
 		frame.Release()
 	}
 	j.frames = nil
-}
-
-func (t *topic) stateTooLarge(keys int, limits Limits) error {
-	return &errors.Error{
-		Code:       errors.ResourceExhausted,
-		Message:    fmt.Sprintf("the state of topic %q, %d keys, is too large", t.name, keys),
-		RetryAfter: errors.Never,
-		Err: fmt.Errorf("router: the state of a topic must not exceed half of the send queue: raise Limits.QueueMessages, which is %d, or Limits.QueueBytes, which is %d",
-			limits.QueueMessages, limits.QueueBytes),
-	}
 }
 
 // stateLacksFormat reports a message that a node with other codecs has stored.

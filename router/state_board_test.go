@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/codec/cbor"
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -83,7 +84,9 @@ type board struct {
 	offset uint64 // up to which the quotes are complete
 
 	answer   boardAnswer // the last one
-	missing  int         // publications of the state that have not arrived
+	missing  int         // publications of the first part of the state that have not arrived
+	more     bool        // other parts follow
+	later    int         // publications that they contained
 	previous uint64      // offset of the one that has
 	states   int         // answers with a state
 	losses   int         // notices
@@ -94,6 +97,12 @@ type boardAnswer struct {
 	Offset    uint64 `json:"offset"`
 	Recovered bool   `json:"recovered"`
 	State     *int   `json:"state"`
+	More      bool   `json:"more"`
+
+	Error *struct {
+		Code      errors.Code `json:"code"`
+		Retryable bool        `json:"retryable"`
+	} `json:"error"` // of $ws:unsubscribed
 }
 
 // dial connects, subscribes, and receives what arrives before nothing happens any more.
@@ -126,6 +135,13 @@ func (b *board) handle(frame routertest.Frame) {
 	switch frame.Type {
 	case "$ws:subscribed":
 		b.begin(frame)
+	case "$ws:state":
+		require.True(b.t, b.more)
+		b.more = false
+		b.complete()
+	case "$ws:unsubscribed":
+		b.answer, b.more, b.epoch = boardAnswer{}, false, ""
+		require.NoError(b.t, json.Unmarshal(frame.Payload, &b.answer))
 	case "$ws:position":
 		var moved boardAnswer
 		require.NoError(b.t, json.Unmarshal(frame.Payload, &moved))
@@ -158,6 +174,7 @@ func (b *board) begin(frame routertest.Frame) {
 	require.Equal(b.t, b.epoch == "", b.answer.Recovered, frame.Text)
 	b.states++
 	b.quotes, b.epoch, b.previous, b.missing = map[string]int{}, "", 0, *b.answer.State
+	b.offset, b.more, b.later = b.answer.Offset, b.answer.More, 0
 	b.complete()
 }
 
@@ -172,6 +189,10 @@ func (b *board) advance(offset uint64) {
 		b.complete()
 		return
 	}
+	if b.more && offset <= b.answer.Offset {
+		b.later++
+		return
+	}
 	require.Equal(b.t, b.offset+1, offset)
 	b.offset = offset
 	b.check()
@@ -180,8 +201,8 @@ func (b *board) advance(offset uint64) {
 // complete ends the state.
 func (b *board) complete() {
 	b.t.Helper()
-	if b.missing == 0 {
-		b.epoch, b.offset = b.answer.Epoch, b.answer.Offset
+	if b.missing == 0 && !b.more {
+		b.epoch = b.answer.Epoch
 		b.check()
 	}
 }

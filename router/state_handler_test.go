@@ -2,12 +2,14 @@ package router_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -39,6 +41,24 @@ func TestReadState_ReturnsLatestMessageOfEachKey(t *testing.T) {
 		_, _, err = r.ReadState(t.Context(), "")
 		assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
 	})
+}
+
+func TestReadState_ReturnsAStateOfSeveralParts(t *testing.T) {
+	counted := &countingBroker{Broker: memory.NewBroker()}
+	r := newStateRouter(counted, 1, nil)
+	const keys = 2000
+	for n := range keys {
+		_, err := r.PublishStored(t.Context(), "feed/a", Quote{Symbol: fmt.Sprint(n, strings.Repeat("x", 200)), N: n}, nil)
+		require.NoError(t, err)
+	}
+	messages, at, err := r.ReadState(t.Context(), "feed/a")
+	require.NoError(t, err)
+	assert.Greater(t, counted.parts.Load(), int64(1))
+	assert.EqualValues(t, keys, at.Offset)
+	require.Len(t, messages, keys)
+	for i, m := range messages {
+		assert.EqualValues(t, i+1, m.Position.Offset)
+	}
 }
 
 func TestPublishStored_RemovalNeedsAKey(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/codec/cbor"
@@ -197,41 +196,30 @@ func TestState_RepairsALoss(t *testing.T) {
 	})
 }
 
-// TestState_TooLargeIsAnError asks for a state that is larger than half of the send queue, by the
-// number and by the length of its messages, and is subscribed afterwards only if it was before.
-func TestState_TooLargeIsAnError(t *testing.T) {
-	for name, limits := range map[string]router.Limits{"messages": {QueueMessages: 10}, "bytes": {QueueBytes: 1500}} {
+// TestState_OfAnySizeIsJoined asks for a state that is larger than the send queue, by the number and by
+// the length of its messages, in a new connection and in one that is subscribed.
+func TestState_OfAnySizeIsJoined(t *testing.T) {
+	for name, limits := range map[string]router.Limits{
+		"messages": {QueueMessages: 10}, "one message": {QueueMessages: 1}, "bytes": {QueueBytes: 1500}, "few bytes": {QueueBytes: 500},
+	} {
 		runSynctest(t, name, func(t *testing.T) {
-			var reports recorder[string]
-			r := newStateRouter(nil, 1, &router.Options{Limits: limits, OnError: func(e router.ErrorReport) { reports.add(e.Err.Error()) }})
+			r := newStateRouter(nil, 1, &router.Options{Limits: limits})
 			log := newQuoteLog()
-			for n := range 5 {
-				log.publish(t, r, fmt.Sprint(n), 1)
+			for n := range 100 {
+				log.publish(t, r, fmt.Sprint(n), n+1)
 			}
 			b := &board{t: t, log: log}
 			b.dial(r)
-			assert.Len(t, b.quotes, 5)
-			for n := range 10 {
-				log.publish(t, r, fmt.Sprint(n), 2)
+			for states := 1; states <= 2; states++ {
+				assert.Equal(t, log.at(100), b.quotes)
+				assert.NotEmpty(t, b.epoch, "the state is complete")
+				assert.Equal(t, states, b.states)
+				assert.Equal(t, 100, *b.answer.State+b.later, "each key arrives once")
+				b.epoch = ""
+				b.subscribe()
+				synctest.Wait()
+				b.receive()
 			}
-			synctest.Wait()
-			b.receive()
-			late := routertest.Dial(t, r)
-			for _, client := range []*routertest.Conn{late, b.client} {
-				client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","state":true}}`)
-				err := routertest.ReceiveError(client)
-				assert.Equal(t, errors.ResourceExhausted, err.Code)
-				assert.False(t, err.Retryable())
-				assert.Contains(t, err.Message, `"feed/a"`)
-				assert.NotContains(t, err.Message, "Limits")
-			}
-			require.Len(t, reports.all(), 2)
-			assert.Contains(t, reports.all()[0], "raise Limits.QueueMessages")
-			log.publish(t, r, "go", 3)
-			synctest.Wait()
-			b.receive()
-			assert.Equal(t, 3, b.quotes["go"])
-			assert.Zero(t, late.Pending())
 		})
 	}
 }

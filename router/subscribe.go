@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // This file handles the messages by which clients subscribe to topics themselves, and counts the
@@ -54,9 +55,10 @@ func (unsubscribeRequest) MessageType() string { return "$ws:unsubscribe" }
 
 func (unsubscribeRequest) protocol() {}
 
-// An unsubscribeReply is the answer to an unsubscribeRequest.
+// An unsubscribeReply is the answer to an unsubscribeRequest, or notifies a client that has not sent one.
 type unsubscribeReply struct {
-	Topic string `json:"topic"`
+	Topic string             `json:"topic"`
+	Error *wire.ErrorPayload `json:"error,omitempty"` // why the server has ended a subscription whose state is not complete
 }
 
 // MessageType returns the name of the message.
@@ -141,7 +143,7 @@ func (ts *topics) handleUnsubscribe(ctx *Context, m unsubscribeRequest) (unsubsc
 		return unsubscribeReply{}, err
 	}
 	ctx.conn.unsubscribeClient(m.Topic)
-	return unsubscribeReply(m), nil
+	return unsubscribeReply{Topic: m.Topic}, nil
 }
 
 // unsubscribeClient is Unsubscribe for a client that receives an answer.

@@ -38,7 +38,7 @@ func TestBroker_ReadingCreatesNoTopic(t *testing.T) {
 		page, err := s.Read(t.Context(), broker.Query{Topic: name})
 		require.NoError(t, err)
 		assert.NotEmpty(t, page.Position.Epoch)
-		state, err := s.ReadState(t.Context(), name, broker.Retention{})
+		state, err := s.ReadState(t.Context(), broker.StateQuery{Topic: name})
 		require.NoError(t, err)
 		assert.Equal(t, page.Position, state.Position)
 	}

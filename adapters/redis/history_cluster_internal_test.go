@@ -51,7 +51,7 @@ func TestHistory_Cluster(t *testing.T) {
 		page, err := b.Read(t.Context(), broker.Query{Topic: fmt.Sprint("topic ", i), Retention: retention, Limit: 100})
 		require.NoError(t, err)
 		require.Len(t, page.Publications, each)
-		state, err := b.ReadState(t.Context(), fmt.Sprint("topic ", i), retention)
+		state, err := b.ReadState(t.Context(), broker.StateQuery{Topic: fmt.Sprint("topic ", i), Retention: retention})
 		require.NoError(t, err)
 		require.Len(t, state.Publications, 1)
 		assert.Equal(t, page.Publications[each-1], state.Publications[0])

@@ -316,7 +316,7 @@ func TestHistory_CloseRejectsPublications(t *testing.T) {
 	n.Follow("other")
 	_, err := n.Read(t.Context(), broker.Query{Topic: "news", Retention: retention})
 	assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
-	_, err = n.ReadState(t.Context(), "news", retention)
+	_, err = n.ReadState(t.Context(), broker.StateQuery{Topic: "news", Retention: retention})
 	assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
 	assert.Len(t, n.published, published)
 }

@@ -27,13 +27,13 @@ func (n *historyNode) readInvented(t *testing.T, names int) {
 			for i := reader; i < names; i += readers {
 				name := fmt.Sprint("invented ", i)
 				var page broker.Page
-				var state broker.State
+				var state broker.StatePart
 				patiently(t, func() (err error) {
 					page, err = n.Read(t.Context(), broker.Query{Topic: name, Retention: retention})
 					return err
 				})
 				patiently(t, func() (err error) {
-					state, err = n.ReadState(t.Context(), name, retention)
+					state, err = n.ReadState(t.Context(), broker.StateQuery{Topic: name, Retention: retention})
 					return err
 				})
 				assert.NotEmpty(t, page.Position.Epoch)

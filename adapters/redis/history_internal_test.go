@@ -332,7 +332,7 @@ func TestHistory_StateOfKeys(t *testing.T) {
 		require.NoError(t, err)
 	}
 	state := func(r broker.Retention) (broker.Position, map[string]string) {
-		s, err := n.ReadState(t.Context(), "news", r)
+		s, err := n.ReadState(t.Context(), broker.StateQuery{Topic: "news", Retention: r})
 		require.NoError(t, err)
 		packets := map[string]string{}
 		for _, p := range s.Publications {

@@ -36,7 +36,7 @@ func TestHistory_ReadsKeepMetadata(t *testing.T) {
 					return page.Position, err
 				},
 				"state": func() (broker.Position, error) {
-					state, err := n.ReadState(t.Context(), "news", day)
+					state, err := n.ReadState(t.Context(), broker.StateQuery{Topic: "news", Retention: day})
 					return state.Position, err
 				},
 			} {
@@ -65,7 +65,7 @@ func TestHistory_ReadsDoNotShortenLifetime(t *testing.T) {
 	before := admin.PTTL(t.Context(), keys.channel.Name).Val()
 	n.read(t, broker.Query{})
 	n.read(t, broker.Query{After: 1, Limit: 100})
-	_, err = n.ReadState(t.Context(), "news", retention)
+	_, err = n.ReadState(t.Context(), broker.StateQuery{Topic: "news", Retention: retention})
 	require.NoError(t, err)
 	assert.InDelta(t, before, admin.PTTL(t.Context(), keys.channel.Name).Val(), float64(time.Minute))
 }

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -72,29 +73,38 @@ func (s *historySession) Read(ctx context.Context, q broker.Query) (page broker.
 	return page, err
 }
 
-// ReadState returns the current state of a topic.
-func (s *historySession) ReadState(ctx context.Context, topic string, r broker.Retention) (state broker.State, err error) {
-	keys := s.keysOf(topic)
-	reply, err := s.read(ctx, s.scripts.state, keys, r, keys.state)
-	if err != nil {
-		return state, err
+// ReadState returns a part of the current state of a topic. A cursor is that of HSCAN, whose meaning
+// ends with the server's process, as that of an epoch does.
+func (s *historySession) ReadState(ctx context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
+	keys := s.keysOf(q.Topic)
+	maxBytes := q.MaxBytes
+	if maxBytes <= 0 {
+		maxBytes = broker.DefaultStateBytes
 	}
-	if len(reply) != 4 {
-		return state, errUnexpectedReply
+	reply, err := s.read(ctx, s.scripts.state, keys, q.Retention, keys.state, cmp.Or(q.Cursor, "0"), maxBytes)
+	if err != nil {
+		return part, err
+	}
+	if len(reply) != 5 {
+		return part, errUnexpectedReply
 	}
 	now, ok := reply[2].(string)
+	next, isString := reply[3].(string)
 	millis, err := strconv.ParseInt(now, 10, 64)
-	if state.Position, _ = parsePosition(reply[0], reply[1]); !ok || err != nil || state.Position.Epoch == "" {
-		return state, errUnexpectedReply
+	if part.Position, _ = parsePosition(reply[0], reply[1]); !ok || !isString || err != nil || part.Position.Epoch == "" {
+		return part, errUnexpectedReply
 	}
-	all, err := parseFrames(reply[3])
-	oldest := time.UnixMilli(millis).Add(-ageOf(r))
+	if next != "0" {
+		part.Next = next
+	}
+	all, err := parseFrames(reply[4])
+	oldest := time.UnixMilli(millis).Add(-ageOf(q.Retention))
 	for _, p := range all {
 		if p.At.After(oldest) {
-			state.Publications = append(state.Publications, p)
+			part.Publications = append(part.Publications, p)
 		}
 	}
-	return state, err
+	return part, err
 }
 
 var errUnexpectedReply = errors.Errorf(errors.Internal, "the script of histories returned something unexpected")

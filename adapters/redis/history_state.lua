@@ -1,10 +1,23 @@
--- Reads the current state of a topic.
+-- Reads a part of the current state of a topic.
 --
--- The second key is the state. Returns the epoch, the last offset, the time in milliseconds, and the
--- frames.
-local frames = {}
-if not isUnused then
-  extendLifetime(KEYS[1], ARGV[2])
-  frames = call('HVALS', KEYS[2])
+-- The second key is the state. ARGV from 3: the cursor, "0" for the first part, and the bytes of frames
+-- that end the part. Returns the epoch, the last offset, the time in milliseconds, the cursor of the next
+-- part, "0" if there is none, and the frames.
+--
+-- A hash of few short values is returned whole. Of others, HSCAN returns with COUNT 1 what is in one
+-- bucket, so that a part is longer than it should be by no more than that.
+local cursor, maxBytes = ARGV[3], tonumber(ARGV[4])
+local frames, bytes = {}, 0
+if isUnused then
+  return {record[1], record[3], unixMillis(), '0', frames}
 end
-return {record[1], record[3], unixMillis(), frames}
+extendLifetime(KEYS[1], ARGV[2])
+repeat
+  local entries
+  cursor, entries = unpack(call('HSCAN', KEYS[2], cursor, 'COUNT', 1))
+  for i = 2, #entries, 2 do
+    frames[#frames + 1] = entries[i]
+    bytes = bytes + #entries[i]
+  end
+until cursor == '0' or bytes >= maxBytes
+return {record[1], record[3], unixMillis(), cursor, frames}

@@ -22,7 +22,7 @@ type override struct {
 	broker.HistorySession
 	append func(context.Context, broker.Append) (broker.Appended, error)
 	read   func(context.Context, broker.Query) (broker.Page, error)
-	state  func(context.Context, string, broker.Retention) (broker.State, error)
+	state  func(context.Context, broker.StateQuery) (broker.StatePart, error)
 	follow func(topic string)
 	end    func(topic string)
 	close  func(context.Context) error
@@ -45,11 +45,11 @@ func (o *override) Read(ctx context.Context, q broker.Query) (broker.Page, error
 	return o.HistorySession.Read(ctx, q)
 }
 
-func (o *override) ReadState(ctx context.Context, topic string, r broker.Retention) (broker.State, error) {
+func (o *override) ReadState(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 	if o.state != nil {
-		return o.state(ctx, topic, r)
+		return o.state(ctx, q)
 	}
-	return o.HistorySession.ReadState(ctx, topic, r)
+	return o.HistorySession.ReadState(ctx, q)
 }
 
 func (o *override) Follow(topic string) {
@@ -279,13 +279,23 @@ func pageDefect(change func(broker.Query, *broker.Page)) historyDefect {
 	return historyDefect{session: func(o *override) { changePage(o, change) }}
 }
 
-// changeState changes the results of ReadState.
-func changeState(change func(o *override, topic string, s *broker.State)) historyDefect {
+// changeStateQuery changes the queries of ReadState.
+func changeStateQuery(change func(*broker.StateQuery)) historyDefect {
 	return historyDefect{session: func(o *override) {
-		o.state = func(ctx context.Context, topic string, r broker.Retention) (broker.State, error) {
-			s, err := o.HistorySession.ReadState(ctx, topic, r)
+		o.state = func(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
+			change(&q)
+			return o.HistorySession.ReadState(ctx, q)
+		}
+	}}
+}
+
+// changeState changes the results of ReadState.
+func changeState(change func(o *override, q broker.StateQuery, s *broker.StatePart)) historyDefect {
+	return historyDefect{session: func(o *override) {
+		o.state = func(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
+			s, err := o.HistorySession.ReadState(ctx, q)
 			if err == nil {
-				change(o, topic, &s)
+				change(o, q, &s)
 			}
 			return s, err
 		}

@@ -200,32 +200,6 @@ func brokenReads() map[string]brokenHistory {
 	}
 }
 
-func brokenStates() map[string]brokenHistory {
-	return map[string]brokenHistory{
-		"keeps removed keys": {changeAppend(func(a *broker.Append) { a.Removed = false }), "state"},
-		"drops state with publications": {changeState(func(o *override, topic string, s *broker.State) {
-			stored := o.history(topic)
-			s.Publications = slices.DeleteFunc(s.Publications, func(p broker.Publication) bool {
-				return len(stored) == 0 || p.Position.Offset < stored[0].Position.Offset
-			})
-		}), "state"},
-		"never expires state": {historyDefect{session: func(o *override) {
-			o.state = func(ctx context.Context, topic string, _ broker.Retention) (broker.State, error) {
-				return o.HistorySession.ReadState(ctx, topic, broker.Retention{Age: 100 * time.Hour})
-			}
-			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
-				a.Retention.Age = 100 * time.Hour
-				return o.HistorySession.Append(ctx, a)
-			}
-		}}, "state expires"},
-		"returns state with a later position": {changeState(func(_ *override, _ string, s *broker.State) {
-			if s.Position.Offset == 150 {
-				s.Publications = nil
-			}
-		}), "state of one moment"},
-	}
-}
-
 func brokenFollowers() map[string]brokenHistory {
 	return map[string]brokenHistory{
 		"loses a publication": {deliver(func(next func(string, broker.Publication)) func(string, broker.Publication) {

@@ -133,14 +133,23 @@ func (n *historyNode) position(topic string) (broker.Position, error) {
 	return page.Position, err
 }
 
-func (n *historyNode) readState(topic string, r broker.Retention) (broker.State, error) {
+// readState returns the whole state in one part.
+func (n *historyNode) readState(topic string, r broker.Retention) (broker.StatePart, error) {
+	state, err := n.readStatePart(broker.StateQuery{Topic: topic, Retention: r, MaxBytes: 1 << 30})
+	if err == nil && state.Next != "" {
+		return state, fmt.Errorf("the state of %.40q has another part though the first one is shorter than MaxBytes", topic)
+	}
+	return state, err
+}
+
+func (n *historyNode) readStatePart(q broker.StateQuery) (broker.StatePart, error) {
 	ctx, cancel := n.timeout()
 	defer cancel()
-	state, err := n.ReadState(ctx, topic, r)
+	part, err := n.ReadState(ctx, q)
 	if err != nil {
-		return state, fmt.Errorf("reading the state of %.40q: %w", topic, err)
+		return part, fmt.Errorf("reading the state of %.40q: %w", q.Topic, err)
 	}
-	return state, nil
+	return part, nil
 }
 
 // receives checks that exactly these publications are delivered on a topic, in this order.

@@ -97,7 +97,7 @@ func followingMeansDelivered(c HistoryCluster) error {
 func (n *historyNode) callAll(ctx context.Context, topic string) map[string]error {
 	_, appendErr := n.Append(ctx, broker.Append{Topic: topic, Retention: keepAll(), StateKey: "key"})
 	_, readErr := n.Read(ctx, broker.Query{Topic: topic, Retention: keepAll(), Limit: 10})
-	_, stateErr := n.ReadState(ctx, topic, keepAll())
+	_, stateErr := n.ReadState(ctx, broker.StateQuery{Topic: topic, Retention: keepAll()})
 	_, loadErr := n.LoadValue(ctx, topic)
 	_, storeErr := n.StoreValue(ctx, topic, []byte("value"), 0, time.Hour)
 	_, patchErr := n.PatchValue(ctx, topic, broker.Patch{}, 0, time.Hour)

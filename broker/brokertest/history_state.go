@@ -52,7 +52,7 @@ func stateIsLatest(c HistoryCluster) error {
 	return nil
 }
 
-func compareState(state broker.State, position broker.Position, want ...broker.Publication) error {
+func compareState(state broker.StatePart, position broker.Position, want ...broker.Publication) error {
 	byOffset := func(a, b broker.Publication) int { return cmp.Compare(a.Position.Offset, b.Position.Offset) }
 	slices.SortFunc(state.Publications, byOffset)
 	want = slices.SortedFunc(slices.Values(want), byOffset)
@@ -91,7 +91,7 @@ func stateIsOfOneMoment(c HistoryCluster) error {
 	nodes, closeAll := c.connectNodes(2)
 	defer closeAll()
 	topic := c.topic()
-	var states []broker.State
+	var states []broker.StatePart
 	var errs [2]error
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -80,6 +80,8 @@ func HistoryCases() []HistoryCase {
 		{"state", "ReadState returns the latest publication of every key, without removed keys, also when the history no longer contains it.", stateIsLatest},
 		{"state expires", "ReadState returns no publication older than Retention.Age.", stateExpires},
 		{"state of one moment", "ReadState returns the state at its position.", stateIsOfOneMoment},
+		{"state in parts", "The parts of a state contain every key that does not change meanwhile, as of their positions and about as long as StateQuery.MaxBytes says, whatever nodes read them.", statePartsAreComplete},
+		{"state parts end", "The parts of a state end, however fast its keys change.", statePartsEnd},
 		{"unfollow", "After Unfollow, a node receives no more publications of the topic.", unfollowEndsDelivery},
 		{"follow again", "Following is called once for each Follow; a publication is delivered once.", followAgain},
 		{"following means delivered", "Everything stored after Following is delivered, without a gap.", followingMeansDelivered},

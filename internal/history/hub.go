@@ -83,14 +83,14 @@ func (n *Node) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
 	return n.hub.Store.Read(q), nil
 }
 
-// ReadState returns the current state of a topic.
-func (n *Node) ReadState(ctx context.Context, topic string, r broker.Retention) (broker.State, error) {
+// ReadState returns a part of the current state of a topic.
+func (n *Node) ReadState(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 	n.open.RLock()
 	defer n.open.RUnlock()
-	if err := n.check(ctx, "read the state of topic", topic); err != nil {
-		return broker.State{}, err
+	if err := n.check(ctx, "read the state of topic", q.Topic); err != nil {
+		return broker.StatePart{}, err
 	}
-	return n.hub.Store.ReadState(topic, r), nil
+	return n.hub.Store.ReadState(q), nil
 }
 
 // LoadValue returns a value.

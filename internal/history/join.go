@@ -15,9 +15,9 @@ type Joined struct {
 	Publications []broker.Publication
 	Position     broker.Position // everything after it will be delivered
 
-	// State is true if the subscriber begins with the current state. Publications are then those
-	// that were stored since.
-	State bool
+	// Rest is set if the subscriber begins with the current state. Publications are then those
+	// that were stored since its first part was read.
+	Rest *StateRest
 
 	// Ended is set if the epoch of the subscriber's position has ended meanwhile: publications of
 	// that epoch with higher offsets, if there were any, are lost.
@@ -171,6 +171,7 @@ func (s *Sequencer) merge(result *Joined, after uint64, received []broker.Public
 // A joining is a subscriber between the moment that it is registered and its activation. The
 // Sequencer's lock guards it.
 type joining struct {
+	rest     *StateRest           // of a subscriber that is active; nil for others
 	received []broker.Publication // since the registration
 	full     bool                 // too many were received
 	loss     bool                 // a loss was reported
@@ -188,10 +189,18 @@ func (s *Sequencer) register() *joining {
 func (s *Sequencer) unregister(j *joining) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.unregisterLocked(j)
+}
+
+func (s *Sequencer) unregisterLocked(j *joining) {
 	s.joining = slices.DeleteFunc(s.joining, func(other *joining) bool { return other == j })
 }
 
 func (j *joining) add(p broker.Publication) {
+	if j.rest != nil {
+		j.rest.keyChanged(p.StateKey)
+		return
+	}
 	if len(j.received) >= maxReceived {
 		j.full, j.received = true, nil
 	}

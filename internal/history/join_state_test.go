@@ -18,7 +18,7 @@ import (
 type scriptedSession struct {
 	broker.HistorySession
 
-	readState func() broker.State
+	readState func() broker.StatePart
 
 	mu   sync.Mutex
 	page broker.Page
@@ -40,7 +40,7 @@ func (s *scriptedSession) set(page broker.Page) {
 	s.page = page
 }
 
-func (s *scriptedSession) ReadState(context.Context, string, broker.Retention) (broker.State, error) {
+func (s *scriptedSession) ReadState(context.Context, broker.StateQuery) (broker.StatePart, error) {
 	return s.readState(), nil
 }
 
@@ -64,17 +64,19 @@ func TestJoinState_ReceivesWhatIsPublishedMeanwhile(t *testing.T) {
 		session, seq := startScripted(t, broker.Position{Epoch: "e1"})
 		synctest.Wait()
 		attempts := 0
-		session.readState = func() broker.State {
+		session.readState = func() broker.StatePart {
 			attempts++
 			seq.Publish(publication("e1", 1, "before"))
 			seq.Publish(publication("e1", 2, "after"))
-			return broker.State{Position: broker.Position{Epoch: "e1", Offset: 1}}
+			return broker.StatePart{Position: broker.Position{Epoch: "e1", Offset: 1}}
 		}
 		var got history.Joined
 		prepare := func([]broker.Publication) error { return nil }
-		require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, 10, prepare, func(j history.Joined) { got = j }))
+		require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, 10, 1000, prepare, func(j history.Joined) { got = j }))
+		assert.True(t, got.Rest.Complete())
+		got.Rest = nil
 		assert.Equal(t, history.Joined{
-			State: true, Recovered: true, Position: broker.Position{Epoch: "e1", Offset: 2},
+			Recovered: true, Position: broker.Position{Epoch: "e1", Offset: 2},
 			Publications: []broker.Publication{publication("e1", 2, "after")},
 		}, got)
 		assert.Equal(t, 1, attempts)
@@ -88,9 +90,9 @@ func TestJoinState_PublicationsOfAnEndedEpochAreNotMerged(t *testing.T) {
 		session, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 98})
 		synctest.Wait()
 		attempts := 0
-		session.readState = func() broker.State {
+		session.readState = func() broker.StatePart {
 			if attempts++; attempts > 1 {
-				return broker.State{Position: broker.Position{Epoch: "e2", Offset: 99}}
+				return broker.StatePart{Position: broker.Position{Epoch: "e2", Offset: 99}}
 			}
 			seq.Publish(publication("e1", 99, "lost"))
 			session.set(broker.Page{
@@ -98,25 +100,25 @@ func TestJoinState_PublicationsOfAnEndedEpochAreNotMerged(t *testing.T) {
 				Previous:     broker.Position{Epoch: "e1", Offset: 98},
 				Publications: []broker.Publication{publication("e2", 99, "stored")},
 			})
-			return broker.State{Position: broker.Position{Epoch: "e2", Offset: 98}}
+			return broker.StatePart{Position: broker.Position{Epoch: "e2", Offset: 98}}
 		}
 		var got history.Joined
 		prepare := func([]broker.Publication) error { return nil }
-		require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, 10, prepare, func(j history.Joined) { got = j }))
+		require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, 10, 1000, prepare, func(j history.Joined) { got = j }))
 		for _, p := range got.Publications {
 			assert.Equal(t, "stored", string(p.Packet))
 		}
 		assert.Equal(t, broker.Position{Epoch: "e2", Offset: 99}, got.Position)
-		assert.True(t, got.State)
+		assert.NotNil(t, got.Rest)
 	})
 }
 
 func TestJoinState_EndsWithTheErrorOfPrepare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		session, seq := startScripted(t, broker.Position{Epoch: "e1"})
-		session.readState = func() broker.State { return broker.State{Position: broker.Position{Epoch: "e1"}} }
+		session.readState = func() broker.StatePart { return broker.StatePart{Position: broker.Position{Epoch: "e1"}} }
 		tooLarge := errors.New("too large")
-		err := seq.JoinState(t.Context(), broker.Position{}, 10, func([]broker.Publication) error { return tooLarge }, func(history.Joined) {
+		err := seq.JoinState(t.Context(), broker.Position{}, 10, 1000, func([]broker.Publication) error { return tooLarge }, func(history.Joined) {
 			t.Error("activated")
 		})
 		assert.Equal(t, tooLarge, err)
@@ -127,11 +129,11 @@ func TestJoinState_EndsAfterThreeAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		session, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 1})
 		attempts := 0
-		session.readState = func() broker.State { // the node never receives offset 9
+		session.readState = func() broker.StatePart { // the node never receives offset 9
 			attempts++
-			return broker.State{Position: broker.Position{Epoch: "e1", Offset: 9}}
+			return broker.StatePart{Position: broker.Position{Epoch: "e1", Offset: 9}}
 		}
-		err := seq.JoinState(t.Context(), broker.Position{}, 10, func([]broker.Publication) error { return nil }, func(history.Joined) {
+		err := seq.JoinState(t.Context(), broker.Position{}, 10, 1000, func([]broker.Publication) error { return nil }, func(history.Joined) {
 			t.Error("activated")
 		})
 		assert.Equal(t, errors.Unavailable, errors.CodeOf(err))

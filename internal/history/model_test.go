@@ -120,7 +120,7 @@ func TestHub_BehavesLikeModel(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	for _, event := range []string{"duplicate", "expired key", "page", "trimmed page", "state", "new epoch", "new epoch without publications", "kept epoch for a day", "delivery"} {
+	for _, event := range []string{"duplicate", "expired key", "page", "trimmed page", "state", "second part of a state", "new epoch", "new epoch without publications", "kept epoch for a day", "delivery"} {
 		assert.Greater(t, counts[event], 20, event)
 	}
 }
@@ -272,8 +272,16 @@ func (m *model) read(n *modelNode, name string) {
 
 func (m *model) readState(n *modelNode, name string) {
 	age := m.topics[name].age / time.Duration(1+m.random.IntN(3))
-	got, err := n.ReadState(context.Background(), name, broker.Retention{Age: age})
+	q := broker.StateQuery{Topic: name, Retention: broker.Retention{Age: age}, MaxBytes: 1 + m.random.IntN(100)}
+	got, err := n.ReadState(context.Background(), q)
 	require.NoError(m.t, err)
+	for q.Cursor = got.Next; q.Cursor != ""; {
+		part, err := n.ReadState(context.Background(), q)
+		require.NoError(m.t, err)
+		got.Publications = append(got.Publications, part.Publications...)
+		q.Cursor = part.Next
+		m.counts["second part of a state"]++
+	}
 	topic := m.use(name, got.Position)
 	slices.SortFunc(got.Publications, func(a, b broker.Publication) int { return int(a.Position.Offset) - int(b.Position.Offset) })
 	want := topic.state(age, time.Now())

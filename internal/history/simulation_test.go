@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -168,20 +169,33 @@ func (s *simSession) Read(_ context.Context, q broker.Query) (page broker.Page, 
 	return page, err
 }
 
-// ReadState returns the state in any order.
-func (s *simSession) ReadState(context.Context, string, broker.Retention) (state broker.State, err error) {
+// ReadState returns up to three keys in the order of their names, or all if the bound of the part is large.
+// The cursor is the last one, and means nothing in another epoch.
+func (s *simSession) ReadState(_ context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
 	st := s.store
 	err = st.read(func() {
-		state.Position = broker.Position{Epoch: st.epoch, Offset: st.top}
+		part.Position = broker.Position{Epoch: st.epoch, Offset: st.top}
 		latest := map[string]broker.Publication{}
 		for _, p := range st.log {
 			if latest[p.StateKey] = p; p.Removed {
 				delete(latest, p.StateKey)
 			}
 		}
-		state.Publications = slices.Collect(maps.Values(latest))
+		epoch, last, _ := strings.Cut(q.Cursor, " ")
+		if q.Cursor != "" && epoch != st.epoch {
+			last = "key 3"
+		}
+		keys := slices.Sorted(maps.Keys(latest))
+		keys = slices.DeleteFunc(keys, func(key string) bool { return key <= last })
+		if n := 1 + st.rng.IntN(3); q.MaxBytes < 1000 && n < len(keys) {
+			keys = keys[:n]
+			part.Next = st.epoch + " " + keys[n-1]
+		}
+		for _, key := range keys {
+			part.Publications = append(part.Publications, latest[key])
+		}
 	})
-	return state, err
+	return part, err
 }
 
 // read calls f after some time with the lock held, and returns after some more time; or fails.

@@ -1,6 +1,8 @@
 package history
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
@@ -84,13 +86,43 @@ func (s *state) unlink(e *stateEntry) {
 	}
 }
 
-// since returns the publications that are not older than a time.
-func (s *state) since(oldest time.Time) []broker.Publication {
-	all := make([]broker.Publication, 0, len(s.keys))
-	for e := s.newest; e != nil && !e.publication.At.Before(oldest); e = e.previous {
-		all = append(all, e.publication)
+// part returns the publications after a cursor that are not older than a time, until their length
+// reaches maxBytes, and the cursor of the next part. They descend: a key that changes becomes the newest
+// one, behind the reader, so that every key is returned at most once and the parts end.
+func (s *state) part(cursor string, oldest time.Time, maxBytes int) (part []broker.Publication, next string) {
+	bytes := 0
+	e := s.after(cursor)
+	for ; e != nil && !e.publication.At.Before(oldest); e = e.previous {
+		p := e.publication
+		if bytes >= maxBytes {
+			last := part[len(part)-1]
+			return part, strconv.FormatUint(last.Position.Offset, 10) + " " + last.StateKey
+		}
+		part = append(part, p)
+		bytes += len(p.Packet) + len(p.StateKey)
 	}
-	return all
+	return part, ""
+}
+
+// after returns the newest entry that is older than the one of a cursor: its offset, a space, and its
+// key. If that key has changed since, all that are newer are searched.
+func (s *state) after(cursor string) *stateEntry {
+	if cursor == "" {
+		return s.newest
+	}
+	text, key, _ := strings.Cut(cursor, " ")
+	offset, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return nil
+	}
+	if e := s.keys[key]; e != nil && e.publication.Position.Offset == offset {
+		return e.previous
+	}
+	e := s.newest
+	for e != nil && e.publication.Position.Offset >= offset {
+		e = e.previous
+	}
+	return e
 }
 
 // clean removes keys whose publications are older than a time, and returns how much memory that

@@ -126,14 +126,24 @@ func (s *Store) Read(q broker.Query) broker.Page {
 	return page
 }
 
-// ReadState returns the latest publication of every key.
-func (s *Store) ReadState(name string, r broker.Retention) broker.State {
-	t, first, now := s.lock(name)
+// ReadState returns a part of the latest publications of all keys.
+func (s *Store) ReadState(q broker.StateQuery) broker.StatePart {
+	t, first, now := s.lock(q.Topic)
 	if t == nil {
-		return broker.State{Position: first.Position}
+		return broker.StatePart{Position: first.Position}
 	}
 	defer t.mu.Unlock()
-	return broker.State{Publications: t.state.since(now.Add(-age(r))), Position: t.position()}
+	part := broker.StatePart{Position: t.position()}
+	part.Publications, part.Next = t.state.part(q.Cursor, now.Add(-age(q.Retention)), stateBytesOf(q))
+	return part
+}
+
+// stateBytesOf returns the bound of a part.
+func stateBytesOf(q broker.StateQuery) int {
+	if q.MaxBytes <= 0 {
+		return broker.DefaultStateBytes
+	}
+	return q.MaxBytes
 }
 
 // lock returns a topic with its lock held, and the time; or nil and its page if it does not exist. The

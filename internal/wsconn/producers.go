@@ -95,6 +95,31 @@ func (c *Conn) QueueTurn(encode func() (*Frame, error), done <-chan struct{}, ca
 	})
 }
 
+// InTurn calls f when the queue is not high and hasRoom returns true for the messages and the bytes in it, in turn with
+// the callers of QueueTurn: f may queue several frames. It returns ErrCanceled if done is closed first,
+// ErrTimeout if that takes longer than Options.SendTimeout, and ErrClosed if the connection is closing. hasRoom
+// is called under the lock.
+func (c *Conn) InTurn(done <-chan struct{}, hasRoom func(messages, bytes int) bool, f func()) error {
+	timer := time.NewTimer(c.opts.SendTimeout)
+	defer timer.Stop()
+	p := patience{done, timer.C}
+	return c.inTurn(&c.prepareWait().producers, p, func() error {
+		c.mu.Lock()
+		err := c.waitWhile(p, func() bool {
+			return c.high.Load() || !hasRoom(c.queued())
+		})
+		c.mu.Unlock()
+		switch {
+		case err != nil:
+			return err
+		case c.closing.Load():
+			return ErrClosed
+		}
+		f()
+		return nil
+	})
+}
+
 // encodeFitting calls encode and returns ErrTooLong for a frame that is longer than the queue.
 func (c *Conn) encodeFitting(encode func() (*Frame, error)) (*Frame, error) {
 	f, err := encode()

@@ -12,7 +12,7 @@ const LIMIT_BYTES = 6144;
 // Properties of the parts of the client, which no user sees. esbuild shortens them.
 const internal =
   "order first link settle receive drop dropAll grant submit tell use isIdle resumable opened closed forget subscribedByServer sync " +
-  "weight cancel rejectAll restart denied announce wait sent confirm rejected applies take after emit deliver socket serving retired oneWay within fetchToken start";
+  "weight cancel rejectAll restart denied announce wait sent confirm rejected applies take after emit deliver socket serving retired oneWay within fetchToken start done";
 const names = internal.split(" ");
 const types = readFileSync("src/types.ts", "utf8");
 const exposed = names.filter((name) => new RegExp(`\\b${name}\\??[:(]`).test(types));

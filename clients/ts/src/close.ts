@@ -13,7 +13,7 @@ export function closeError(code: number, reason: string): PenstockError {
   try {
     return decodeError(JSON.parse(reason));
   } catch {
-    return new PenstockError("UNAVAILABLE", `closed with ${code} ${reason}`);
+    return new PenstockError("UNAVAILABLE", `closed ${code} ${reason}`);
   }
 }
 

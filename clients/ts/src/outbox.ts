@@ -155,7 +155,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
 
       drop() {
         if (idempotent) wait();
-        else entry.settle(new PenstockError("ABORTED", "disconnected", { mayHaveExecuted: true }));
+        else entry.settle(new PenstockError("ABORTED", "", { mayHaveExecuted: true }));
       },
 
       cancel() {

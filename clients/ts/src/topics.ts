@@ -1,6 +1,6 @@
 import { backoff } from "./close.js";
 import type { Env } from "./env.js";
-import type { PenstockError } from "./errors.js";
+import { decodeError, type PenstockError } from "./errors.js";
 import type { Frame } from "./link.js";
 import type { Outbox } from "./outbox.js";
 import type { Loss, Position, PresenceMember, Subscription, TopicOptions } from "./types.js";
@@ -34,14 +34,17 @@ export function createTopics(env: Env, outbox: Outbox) {
     let stale = false; // the subscription must be made again, for its state or its presence
     let busy = false; // a request has no answer
     let byServer = false; // a handler of the server has subscribed
-    let stateLeft = 0; // publications of the state that follow
+    let stateLeft = 0; // publications of the state that follow, Infinity until $ws:state
     let members: Map<string, PresenceMember>;
 
     const wants = (key: keyof Sub) => [...subs].some((s) => s[key]);
     const notify = (key: keyof Sub, value?: unknown) => env.emit([...subs].map((s) => s[key] as any), value);
 
-    /** The request that subscribes. A state that is not complete is not a position. */
-    const request = () => ({ topic, positions: true, ...(stateLeft ? {} : position), state: wants("onState"), presence: wants("onPresence") });
+    /** A state that is not complete has no position. */
+    const known = () => (stateLeft ? undefined : position);
+
+    /** The request that subscribes. */
+    const request = () => ({ topic, positions: true, ...known(), state: wants("onState"), presence: wants("onPresence") });
 
     /** Sends the request that makes the server's subscription what is wanted. */
     const sync = () => {
@@ -62,18 +65,19 @@ export function createTopics(env: Env, outbox: Outbox) {
           if (mine !== connections) return; // asked again on the next connection
           busy = false;
           requests--;
-          if (!error && wanted) accepted(answer, presented);
-          else if (!error) subscribed = false;
-          else if (open) failed(error);
+          if (!error) {
+            if (wanted) accepted(answer, presented);
+            else subscribed = false;
+          } else if (open) failed(error);
           syncAll();
         },
       });
     };
 
-    const accepted = ({ epoch, offset, recovered, ended, state, members: joined }: any, presented?: Position) => {
+    const accepted = ({ epoch, offset, recovered, ended, state, more, members: joined }: any, presented?: Position) => {
       subscribed = true;
       position = epoch && { epoch, offset };
-      stateLeft = state || 0;
+      stateLeft = more ? Infinity : state || 0;
       if (state !== undefined) notify("onState", state);
       else if (presented && epoch && (ended || !recovered)) lose({ topic, ended: recovered ? ended : undefined });
       if (joined) {
@@ -84,9 +88,8 @@ export function createTopics(env: Env, outbox: Outbox) {
     };
 
     const failed = (error: PenstockError) => {
-      const { retryable, retryAfterMs } = error;
-      if (retryable) {
-        const wait = (retryAfterMs ?? RETRY_MS) + backoff(0, env.random());
+      if (error.retryable) {
+        const wait = (error.retryAfterMs ?? RETRY_MS) + backoff(0, env.random());
         stale = true;
         waitUntil = env.now() + wait;
         env.after(wait + 9, syncAll); // a timer may be a little early
@@ -116,20 +119,18 @@ export function createTopics(env: Env, outbox: Outbox) {
     };
 
     const publication = ({ type, meta, payload }: Frame) => {
-      const { offset } = meta; // none if it is not in a history
+      const offset = meta.offset!; // undefined if it is not in a history
       if (offset && busy) return; // it follows the answer
-      const at = offset && position;
-      if (offset && stateLeft) {
+      const at = position;
+      if (offset <= at?.offset!) {
+        if (!stateLeft) return; // known
         stateLeft--;
         meta.state = true;
-      } else if (at) {
-        if (offset <= at.offset) return; // known
-        if (offset > at.offset + 1) return refresh(); // the server sends again what is missing, and this publication
-      }
+      } else if (offset > at?.offset! + 1) return refresh(); // the server sends again what is missing, and this publication
       env.deliver(type, payload, meta);
       env.emit([...subs].map((s) => s.on?.[type] as any), payload, meta);
       // Handled, also if a handler failed.
-      if (at && at === position && !meta.state) position = { ...at, offset };
+      if (offset > at?.offset! && at === position) position = { ...at!, offset };
     };
 
     return {
@@ -146,7 +147,7 @@ export function createTopics(env: Env, outbox: Outbox) {
         return {
           topic,
           get position() {
-            return position;
+            return known();
           },
           unsubscribe() {
             if (subs.delete(sub)) sync();
@@ -158,9 +159,7 @@ export function createTopics(env: Env, outbox: Outbox) {
 
       /** A connection is open. result: how it continues. */
       opened(result: any) {
-        if (stateLeft) position = undefined; // the state is not complete
         subscribed = busy = stale = false;
-        stateLeft = 0;
         byServer &&= !!result;
         if (result) accepted(result, position);
       },
@@ -179,8 +178,10 @@ export function createTopics(env: Env, outbox: Outbox) {
         const { type, payload } = frame;
         if (type === "$ws:unsubscribed") {
           byServer = subscribed = false;
+          if (payload.error) failed(decodeError(payload.error)); // the state is not complete
           sync();
         } else if (type === "$ws:presence") changePresence(payload);
+        else if (type === "$ws:state") stateLeft = 0;
         else if (type === "$ws:position") {
           const { epoch, offset, lost, ended, reset } = payload;
           position = { epoch, offset };

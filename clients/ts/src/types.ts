@@ -118,7 +118,8 @@ export interface TopicOptions<C, M extends string> {
   on?: { [K in M]?: (payload: Member<Section<C, "received">, K>, meta: Meta) => void };
   /** Begins behind this position instead of now. */
   from?: Position;
-  /** Called with the number of messages of the state before they arrive. Setting it asks for the state of a topic. */
+  /** Called before the state arrives, with the number of its messages that come before any other. Those of a large state
+   * also come between publications, which are newer: Meta.state marks them. Setting it asks for the state of a topic. */
   onState?: (messages: number) => void;
   onLoss?: (loss: Loss) => void;
   /** Called with all members at each change. Setting it asks for the presence of a topic. */
@@ -131,7 +132,7 @@ export interface TopicOptions<C, M extends string> {
 
 export interface Subscription {
   readonly topic: string;
-  /** Up to where publications were handled; undefined if the topic has no history. */
+  /** Up to where publications were handled; undefined if the topic has no history, or while its state is not complete. */
   readonly position: Position | undefined;
   unsubscribe(): void;
 }

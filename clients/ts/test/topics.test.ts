@@ -252,6 +252,36 @@ test("a state that is not complete is asked for again", async () => {
   assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, state: true, presence: false });
 });
 
+test("a large state arrives between publications", async () => {
+  const f = await connected();
+  const events: unknown[] = [];
+  const sub = f.client.subscribe(topic, { onState: () => {}, on: { SAID: (p, meta) => events.push(meta.state ? "state " + p : p) } });
+  accept(f.first, { epoch: "K7", offset: 17, recovered: true, state: 1, more: true });
+  publish(f.first, 9, "a");
+  publish(f.first, 18, "b");
+  publish(f.first, 3, "c");
+  publish(f.first, 19, "d");
+  assert.deepEqual(events, ["state a", "b", "state c", "d"]);
+  assert.equal(sub.position, undefined);
+  f.first.receive("$ws:state", { topic });
+  assert.deepEqual(sub.position, { epoch: "K7", offset: 19 });
+  publish(f.first, 17, "known");
+  publish(f.first, 20, "e");
+  assert.deepEqual(events.slice(4), ["e"]);
+});
+
+test("a large state that ends with an error is asked for again after the delay", async () => {
+  const f = await connected();
+  f.client.subscribe(topic, { onState: () => {} });
+  accept(f.first, { epoch: "K7", offset: 17, recovered: true, state: 0, more: true });
+  publish(f.first, 3);
+  const asked = f.first.all("$ws:subscribe").length;
+  f.first.receive("$ws:unsubscribed", { topic, error: { code: "UNAVAILABLE", message: "", retryable: true } });
+  assert.equal(f.first.all("$ws:subscribe").length, asked);
+  await f.clock.advance(3_000);
+  assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: true, presence: false });
+});
+
 test("a loss asks for the state again", async () => {
   const f = await connected();
   const states: number[] = [];

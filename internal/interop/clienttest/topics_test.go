@@ -150,6 +150,43 @@ var topicScenarios = []entry{
 		}
 		require.Equal(s, uint64(18), s.position(id).Offset)
 	}},
+	{140, "a large state comes between publications", func(s *scenario) {
+		p, id := s.subscribedToPart()
+		p.publish(4, said{N: 4})
+		p.publish(18, said{N: 18})
+		p.publish(15, said{N: 15})
+		p.publish(19, said{N: 19})
+		for _, n := range []int{4, 18, 15, 19} {
+			e := s.event("message", nil)
+			require.Equal(s, n, e.N)
+			require.Equal(s, n < 18, e.FromState)
+		}
+		require.Zero(s, s.position(id).Offset)
+		p.send("$ws:state", nil, map[string]string{"topic": room})
+		s.eventually(func() bool { return s.position(id).Offset == 19 })
+		p.publish(17, said{N: 17})
+		p.publish(20, said{N: 20})
+		s.messages(20)
+	}},
+	{141, "a large state that was interrupted is asked for again", func(s *scenario) {
+		p, _ := s.subscribedToPart()
+		p.publish(18, said{N: 18})
+		p.cut()
+		f := s.accept().expect("$ws:subscribe")
+		require.True(s, f.Payload.State)
+		require.Empty(s, f.Payload.Epoch)
+	}},
+	{142, "a large state that ends with an error is asked for again, or ends the subscription", func(s *scenario) {
+		p, _ := s.subscribedToPart()
+		p.publish(18, said{N: 18})
+		p.endState("UNAVAILABLE", true)
+		f := p.expect("$ws:subscribe")
+		require.True(s, f.Payload.State)
+		require.Empty(s, f.Payload.Epoch)
+		p.reply(f, "$ws:subscribed", map[string]any{"topic": room, "epoch": "K1", "offset": 18, "recovered": true, "state": 0, "more": true})
+		p.endState("FAILED_PRECONDITION", false)
+		s.event("ended", nil)
+	}},
 	{106, "a subscription that the server has ended does not end the next one", func(s *scenario) {
 		p, a := s.subscribed(at(17))
 		p.cut()
@@ -321,6 +358,21 @@ var recoveryScenarios = []entry{
 		s.messages(9)
 		s.none("message", time.Second)
 	}},
+}
+
+// subscribedToPart subscribes to a state at offset 17, which comes later.
+func (s *scenario) subscribedToPart() (p *peer, id string) {
+	s.Helper()
+	p = s.open(clientOptions{})
+	id = s.subscribe(room, topicOptions{State: true})
+	p.reply(p.expect("$ws:subscribe"), "$ws:subscribed", map[string]any{"topic": room, "epoch": "K1", "offset": 17, "recovered": true, "state": 0, "more": true})
+	s.succeeded(id)
+	return p, id
+}
+
+// endState ends a subscription whose state is not complete.
+func (p *peer) endState(code string, retryable bool) {
+	p.send("$ws:unsubscribed", nil, map[string]any{"topic": room, "error": map[string]any{"code": code, "message": "", "retryable": retryable}})
 }
 
 // presented expects a subscription from a position in the epoch K1, and answers it.

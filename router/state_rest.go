@@ -1,0 +1,211 @@
+package router
+
+import (
+	"context"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// This file sends what follows the first part of a state to clients that have joined, as fast as they read.
+
+// A stateEnd notifies a client that it has the whole state of a topic.
+type stateEnd struct {
+	Topic string `json:"topic"`
+}
+
+// MessageType returns the name of the message.
+func (stateEnd) MessageType() string { return "$ws:state" }
+
+func (stateEnd) protocol() {}
+
+// maxFrameHeader is the length of what precedes the text of a frame in the send queue.
+const maxFrameHeader = 10
+
+// statePartBytes bounds the part of a state that is read at once: two fit into half of the send queue.
+func (c *Conn) statePartBytes() int {
+	return min(broker.DefaultStateBytes, c.router.opts.Limits.QueueBytes/4)
+}
+
+// A stateSender sends what is left of a state. Its goroutine ends when it has, when the client has
+// unsubscribed, has asked again or is disconnected, or with an error that ends the subscription.
+type stateSender struct {
+	conn  *Conn
+	topic *topic
+	rest  *history.StateRest
+
+	frames  map[uint64]*wsconn.Frame // of the part, by offset
+	longest int                      // bytes of a frame
+	unsent  int                      // publications of the part
+	ended   bool                     // the client has the state, or does not want it any more
+}
+
+// sendState sends what is left of a state, on a goroutine of its own.
+func (c *Conn) sendState(t *topic, rest *history.StateRest) {
+	s := &stateSender{conn: c, topic: t, rest: rest}
+	defer rest.Close()
+	var err error
+	for err == nil && !s.ended {
+		err = s.sendPart()
+	}
+	if err == nil || errors.Is(err, history.ErrClosed) || errors.Is(err, wsconn.ErrClosed) || c.ctx.Err() != nil {
+		return
+	}
+	if failed := inspect(err, "").at("state"); s.endSubscription(failed) {
+		c.reportLate(subscribeRequest{}.MessageType(), failed)
+	}
+}
+
+// sendPart reads and sends one part. The parts for a connection take turns, so that it holds one of them,
+// whatever the number of its topics.
+func (s *stateSender) sendPart() error {
+	turn, done := s.conn.recoveryState().stateTurn, s.conn.ctx.Done()
+	select {
+	case turn <- struct{}{}:
+	case <-done:
+		return s.conn.ctx.Err()
+	}
+	defer func() { <-turn }()
+	defer s.release()
+	if err := s.read(); err != nil {
+		return err
+	}
+	for {
+		var err error
+		if waited := s.conn.ws.InTurn(done, s.hasRoom, func() { err = s.rest.Send(s.queue) }); waited != nil {
+			err = s.turnError(waited)
+		}
+		if err != nil || s.ended || s.unsent == 0 && !s.rest.IsLast() {
+			return err
+		}
+	}
+}
+
+// read reads and encodes a part.
+func (s *stateSender) read() error {
+	ctx, cancel := context.WithTimeoutCause(s.conn.ctx, s.conn.router.opts.Timeouts.Call, errStateUnread)
+	defer cancel()
+	part, err := s.rest.Read(ctx)
+	if err != nil {
+		return err
+	}
+	s.frames, s.longest = make(map[uint64]*wsconn.Frame, len(part)), 0
+	for _, p := range part {
+		frame := s.topic.storedFrame(s.conn, p)
+		if frame == nil {
+			return s.topic.stateLacksFormat(p.Position)
+		}
+		s.frames[p.Position.Offset] = frame
+		s.longest = max(s.longest, len(frame.Text())+maxFrameHeader)
+	}
+	if limit := s.conn.router.opts.Limits.QueueBytes; s.longest > limit {
+		return &LimitExceeded{Kind: LimitQueue, Observed: int64(s.longest), Limit: int64(limit), RetryAfter: errors.Never}
+	}
+	return nil
+}
+
+// errStateUnread ends a subscription whose state the store has not returned.
+var errStateUnread = &errors.Error{
+	Code: errors.Unavailable, Message: "the state of the topic cannot be read at the moment",
+	Err: errors.New("router: the broker has not returned a part of a state within Timeouts.Call"),
+}
+
+// turnError returns the public error of waiting for room.
+func (s *stateSender) turnError(err error) error {
+	if errors.Is(err, wsconn.ErrTimeout) {
+		return errUnread
+	}
+	return err
+}
+
+// hasRoom reports whether any frame of the part fits into the queue, together with what followers hold, which
+// is queued when their answers are.
+func (s *stateSender) hasRoom(messages, bytes int) bool {
+	held := s.conn.recoveryState()
+	return s.fits(messages+int(held.heldMessages.Load())+1, bytes+int(held.heldBytes.Load())+s.longest, 1)
+}
+
+// fits reports whether messages fill at most a fraction of the send queue.
+func (s *stateSender) fits(messages, bytes, fraction int) bool {
+	limits := &s.conn.router.opts.Limits
+	return messages <= limits.QueueMessages/fraction && bytes <= limits.QueueBytes/fraction
+}
+
+// queue queues what fits into half of the send queue, and at least one publication if that fits at all. The
+// end has a turn of its own. The sequencer calls queue under its lock, so that nothing that was published
+// before is queued later.
+func (s *stateSender) queue(part []broker.Publication) (sent int) {
+	s.topic.mu.Lock()
+	defer s.topic.mu.Unlock()
+	switch {
+	case !s.isWanted():
+		s.ended = true
+		return 0
+	case len(part) == 0 && s.rest.IsLast():
+		s.end()
+		return 0
+	}
+	fraction := 1
+	for _, p := range part {
+		if !s.queueFrame(s.frames[p.Position.Offset], fraction) {
+			break
+		}
+		delete(s.frames, p.Position.Offset)
+		sent, fraction = sent+1, 2
+	}
+	s.unsent = len(part) - sent
+	return sent
+}
+
+// queueFrame queues a frame if it fits into a fraction of the send queue, with what followers hold.
+func (s *stateSender) queueFrame(frame *wsconn.Frame, fraction int) bool {
+	size, held := len(frame.Text())+maxFrameHeader, s.conn.recoveryState()
+	messages, bytes := held.hold(1, size)
+	defer held.hold(-1, -size)
+	queue := s.conn.ws.QueueStats()
+	if !s.fits(queue.Messages+messages, queue.Bytes+bytes, fraction) {
+		return false
+	}
+	_ = s.conn.send(frame) // fails only if the connection is closed
+	return true
+}
+
+// isWanted reports whether the client has neither unsubscribed nor asked again. The topic's lock must be
+// held.
+func (s *stateSender) isWanted() bool {
+	f := s.topic.history.followers.find(s.conn)
+	return f != nil && f.rest == s.rest
+}
+
+// end notifies the client that it has the whole state. The topic's lock must be held.
+func (s *stateSender) end() {
+	f := s.topic.history.followers.find(s.conn)
+	f.rest = nil
+	s.ended = true
+	f.send(encodeProtocol(s.conn.codec(), stateEnd{s.topic.name}))
+}
+
+// release drops the frames of keys that have changed, and those that are not sent.
+func (s *stateSender) release() {
+	for _, frame := range s.frames {
+		frame.Release()
+	}
+	s.frames = nil
+}
+
+// endSubscription ends the subscription. It reports false if the client has unsubscribed or has asked again.
+func (s *stateSender) endSubscription(failed *inspectedError) bool {
+	c, t := s.conn, s.topic
+	c.mu.Lock()
+	defer c.mu.Unlock() // so that no other subscription begins meanwhile
+	t.mu.Lock()
+	wanted := s.isWanted() && t.history.joining.find(c) == nil
+	t.mu.Unlock()
+	if wanted {
+		_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{Topic: t.name, Error: &failed.payload})) // fails only if the connection is closed
+		c.unsubscribe(t.name)
+	}
+	return wanted
+}

@@ -1,0 +1,154 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// A countingBroker counts what is read of states.
+type countingBroker struct {
+	*memory.Broker
+
+	bytes, parts, longest atomic.Int64
+}
+
+func (b *countingBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistorySession {
+	return countingSession{b.Broker.ConnectHistory(handler, histories), b}
+}
+
+type countingSession struct {
+	broker.HistorySession
+
+	broker *countingBroker
+}
+
+func (s countingSession) ReadState(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
+	part, err := s.HistorySession.ReadState(ctx, q)
+	bytes := int64(0)
+	for _, p := range part.Publications {
+		bytes += int64(len(p.Packet) + len(p.StateKey))
+	}
+	s.broker.bytes.Add(bytes)
+	s.broker.parts.Add(1)
+	for longest := s.broker.longest.Load(); bytes > longest && !s.broker.longest.CompareAndSwap(longest, bytes); {
+		longest = s.broker.longest.Load()
+	}
+	return part, err
+}
+
+// startLargeJoin lets a client that does not read join a state of 50,000 keys and more than 10 MB, with
+// the default limits.
+func startLargeJoin(t *testing.T) (counted *countingBroker, r *router.Router, client *routertest.Conn) {
+	counted = &countingBroker{Broker: memory.NewBroker()}
+	r = newStateRouter(counted, 1, nil)
+	text := strings.Repeat("x", 200)
+	for n := range largeState {
+		_, err := r.PublishStored(t.Context(), "feed/a", Quote{Symbol: fmt.Sprint(n, text), N: n}, nil)
+		require.NoError(t, err)
+	}
+	client = routertest.Dial(t, r)
+	client.Pause()
+	return counted, r, client
+}
+
+const largeState = 50_000
+
+func TestStateParts_LargeStateNeedsLittleMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counted, r, client := startLargeJoin(t)
+		before := heapBytes()
+		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","state":true}}`)
+		synctest.Wait()
+		assert.Less(t, heapBytes()-before, int64(3<<20), "while the client does not read")
+		client.Resume()
+		keys := map[string]bool{}
+		for done := false; !done; {
+			switch frame := client.Next(); frame.Type {
+			case "QUOTE":
+				keys[decodeFrame[Quote](t, frame).Symbol] = true
+			case "$ws:state":
+				done = true
+			}
+		}
+		assert.Len(t, keys, largeState)
+		assert.Greater(t, counted.bytes.Load(), int64(10<<20))
+		assert.Less(t, counted.longest.Load(), int64(broker.DefaultStateBytes+1000))
+		assert.LessOrEqual(t, onlyConn(t, r).QueueStats().PeakBytes, 1<<20)
+	})
+}
+
+func heapBytes() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// TestStateParts_DisconnectedClientReadsNoMore bounds what a client makes the server read that leaves, or that
+// does not answer when the server closes the connection.
+func TestStateParts_DisconnectedClientReadsNoMore(t *testing.T) {
+	for name, end := range map[string]func(c *router.Conn, client *routertest.Conn){
+		"by the client": func(_ *router.Conn, client *routertest.Conn) { client.Abort() },
+		"by the server": func(c *router.Conn, _ *routertest.Conn) { c.Close(router.StatusNormal, "") },
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			counted, r, client := startLargeJoin(t)
+			client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","state":true}}`)
+			synctest.Wait()
+			end(onlyConn(t, r), client)
+			synctest.Wait()
+			assert.Less(t, counted.bytes.Load(), int64(2<<20))
+		})
+	}
+}
+
+// TestStateParts_ConnectionHoldsOnePart joins many topics with a client that does not read, and then reads.
+func TestStateParts_ConnectionHoldsOnePart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const topics, keys = 20, 100
+		counted := &countingBroker{Broker: memory.NewBroker()}
+		opts := smallQueue()
+		opts.Limits.QueueBytes = 30_000
+		r := newStateRouter(counted, 1, opts)
+		for topic := range topics {
+			for n := range keys {
+				_, err := r.PublishStored(t.Context(), fmt.Sprint("feed/", topic), Quote{Symbol: fmt.Sprint(n), N: n}, nil)
+				require.NoError(t, err)
+			}
+		}
+		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+			var errs []error
+			for topic := range topics {
+				recovery, err := ctx.SubscribeState(fmt.Sprint("feed/", topic))
+				errs = append(errs, err)
+				assert.True(t, recovery.More)
+			}
+			return Echoed(m), errors.Join(errs...)
+		})
+		client := routertest.Dial(t, r)
+		client.Pause()
+		client.SendText(`{"type":"ECHO","meta":{"correlationId":"e"},"payload":{}}`)
+		synctest.Wait()
+		assert.Less(t, counted.parts.Load(), int64(2*topics-5), "the first part of each topic, one part that waits, and those that were sent")
+		client.Resume()
+		types := map[string]int{}
+		for types["$ws:state"] < topics {
+			types[client.Next().Type]++
+		}
+		assert.Equal(t, topics*keys, types["QUOTE"])
+	})
+}
