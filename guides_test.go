@@ -58,6 +58,7 @@ var (
 	shared  limit.Limiter
 
 	redisClient *goredis.Client
+	c           *client.Client
 	cost        func(router.IngressContext) int64
 	server      *http.Server
 	mux         *http.ServeMux
@@ -107,6 +108,12 @@ type SlowDown struct {
 	RetryAfterMs int64
 }
 
+type Said struct {
+	message
+	Text string
+}
+
+func show(topic, text string)                            {}
 func say(*router.Context, message) error                 { return nil }
 func search(*router.Context, message) (message, error)   { return message{}, nil }
 func ban(*router.Context, message) error                 { return nil }
