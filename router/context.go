@@ -131,7 +131,8 @@ func (c *Context) Join(topic, info string) error { return c.conn.Join(topic, inf
 func (c *Context) Unsubscribe(topic string) { c.conn.Unsubscribe(topic) }
 
 // Publish sends a message to all subscribers of topic, including this connection if it is
-// subscribed; see [Router.Publish]. While the send queues of most subscribers on this node are more than
+// subscribed. On a topic with a History, it waits until the message is stored; see [Router.Publish],
+// also for the errors. The wait also ends with the message. While the send queues of most subscribers on this node are more than
 // half full, the later messages of this connection wait for up to 100 ms each, so a client that
 // publishes more than the others read slows down itself.
 func (c *Context) Publish(topic string, m Message) error {

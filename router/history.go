@@ -61,8 +61,9 @@ type PublishOptions struct {
 // returns its position. Subscribers on all nodes receive the stored publications of a topic once and
 // in the order of their positions.
 //
-// If the error has the code broker.OutcomeUnknown, the message may have been stored; with any other
-// error it was not. Publishing it again is safe with an idempotency key. PublishStored returns
+// PublishStored waits for at most as long as ctx and the broker permit. If the error has the code
+// broker.OutcomeUnknown, the message may have been stored, and subscribers receive it if it was;
+// with any other error it was not, and nobody receives it. Publishing it again is safe with an idempotency key. PublishStored returns
 // FAILED_PRECONDITION if the topic has no History. If opts is nil, the zero PublishOptions apply.
 func (r *Router) PublishStored(ctx context.Context, topic string, m Message, opts *PublishOptions) (broker.Position, error) {
 	if err := checkTopic(topic); err != nil {

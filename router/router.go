@@ -120,12 +120,17 @@ func (r *Router) Types() iter.Seq[string] {
 	return slices.Values(slices.DeleteFunc(names, wire.Reserved))
 }
 
-// Publish sends a message to all subscribers of topic, on all nodes. It does not wait for
-// clients or other nodes, and does not fail if nodes are unreachable; see
-// Options.OnMessagesLost. It returns an error if the name of the topic is invalid or the
-// message cannot be encoded. If Options.Broker returns an error, because too many messages
-// wait to be sent or Shutdown was called, so does Publish: the subscribers on this node have
-// then received the message, and those on other nodes have not.
+// Publish sends a message to all subscribers of topic, on all nodes. It returns an error if the name
+// of the topic is invalid or the message cannot be encoded; nobody receives the message then.
+//
+// On a topic without a History, Publish waits for nobody, and does not fail if nodes are
+// unreachable; see Options.OnMessagesLost. If Options.Broker returns an error, because too many
+// messages wait to be sent or Shutdown was called, so does Publish: the subscribers on this node have
+// received the message, and those on other nodes have not.
+//
+// On a topic with a History, Publish is [Router.PublishStored] without its result: it waits until
+// the message is stored, for at most Timeouts.Call. After an error, nobody receives the message, on
+// this node neither, unless the code is broker.OutcomeUnknown.
 //
 // All subscribers on one node receive the messages of a topic in the same order. Every
 // subscriber receives the messages that one node publishes to one topic in the order of
@@ -137,7 +142,9 @@ func (r *Router) Publish(topic string, m Message) error {
 }
 
 // PublishLocal sends a message to the subscribers of topic on this node only. It skips the
-// connection except, which may be nil, and is otherwise like Publish.
+// connection except, which may be nil, waits for nobody, and stores nothing, also on a topic with
+// a History. It returns an error if the name of the topic is invalid or the message cannot be
+// encoded.
 func (r *Router) PublishLocal(topic string, m Message, except *Conn) error {
 	return r.topics.publish(context.Background(), topic, except, m, false)
 }

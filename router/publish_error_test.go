@@ -1,0 +1,127 @@
+package router_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// A storeBroker stores publications with a function, which may call the Append of the broker.
+type storeBroker struct {
+	*memory.Broker
+
+	store func(ctx context.Context, a broker.Append, session broker.HistorySession) (broker.Appended, error)
+}
+
+func (b *storeBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistorySession {
+	return storeSession{b.Broker.ConnectHistory(handler, histories), b}
+}
+
+type storeSession struct {
+	broker.HistorySession
+
+	broker *storeBroker
+}
+
+func (s storeSession) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
+	return s.broker.store(ctx, a, s.HistorySession)
+}
+
+// TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage publishes on a topic with a History while its store fails.
+func TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage(t *testing.T) {
+	unavailable := errors.Errorf(errors.Unavailable, "the store is away")
+	unknown := errors.Errorf(broker.OutcomeUnknown, "the connection broke")
+	for name, test := range map[string]struct {
+		store    func(ctx context.Context, a broker.Append, session broker.HistorySession) (broker.Appended, error)
+		code     errors.Code
+		waits    time.Duration
+		received int
+	}{
+		"not stored": {
+			store: func(context.Context, broker.Append, broker.HistorySession) (broker.Appended, error) {
+				return broker.Appended{}, unavailable
+			},
+			code: errors.Unavailable,
+		},
+		"stored, without an answer": {
+			store: func(ctx context.Context, a broker.Append, session broker.HistorySession) (broker.Appended, error) {
+				_, err := session.Append(ctx, a)
+				return broker.Appended{}, errors.Join(err, unknown)
+			},
+			code:     broker.OutcomeUnknown,
+			received: 1,
+		},
+		"slow": {
+			store: func(ctx context.Context, _ broker.Append, _ broker.HistorySession) (broker.Appended, error) {
+				<-ctx.Done()
+				return broker.Appended{}, unknown
+			},
+			code:  broker.OutcomeUnknown,
+			waits: 3 * time.Second,
+		},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			r := router.New(&router.Options{
+				Broker:   &storeBroker{memory.NewBroker(), test.store},
+				Timeouts: router.Timeouts{Call: 3 * time.Second},
+			})
+			router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 10}})
+			client := routertest.Dial(t, r)
+			require.NoError(t, onlyConn(t, r).Subscribe("feed/a"))
+			begin := time.Now()
+			err := r.Publish("feed/a", Blob{Text: "x"})
+			assert.Equal(t, test.code, errors.CodeOf(err))
+			assert.Equal(t, test.waits, time.Since(begin))
+			synctest.Wait()
+			assert.Equal(t, test.received, client.Pending())
+		})
+	}
+}
+
+// A refusingBroker passes nothing on.
+type refusingBroker struct{ recordingBroker }
+
+func (b *refusingBroker) Connect(broker.Handler) broker.Session { return b }
+
+func (*refusingBroker) Publish(string, []byte) error {
+	return errors.Errorf(errors.ResourceExhausted, "too many messages wait")
+}
+
+func TestPublish_ErrorOfTheBrokerFollowsDeliveryOnThisNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Broker: &refusingBroker{}})
+		client := routertest.Dial(t, r)
+		require.NoError(t, onlyConn(t, r).Subscribe("room"))
+		err := r.Publish("room", Blob{Text: "x"})
+		assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err))
+		synctest.Wait()
+		assert.Equal(t, 1, client.Pending())
+	})
+}
+
+// TestPublishLocal_StoresNothing publishes on this node only, on a topic with a History whose store fails.
+func TestPublishLocal_StoresNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Broker: &storeBroker{memory.NewBroker(), nil}})
+		router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 10}})
+		client := routertest.Dial(t, r)
+		require.NoError(t, onlyConn(t, r).Subscribe("feed/a"))
+		require.NoError(t, r.PublishLocal("feed/a", Blob{Text: "x"}, nil))
+		synctest.Wait()
+		require.Equal(t, 1, client.Pending())
+		assert.NotContains(t, client.Next().Text, "offset")
+		messages, _, err := r.ReadHistory(t.Context(), "feed/a", broker.Query{Limit: 10})
+		require.NoError(t, err)
+		assert.Empty(t, messages)
+	})
+}
