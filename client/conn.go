@@ -51,7 +51,6 @@ const (
 	writeTimeout = 10 * time.Second
 	pongTimeout  = 10 * time.Second
 	closeTimeout = 2 * time.Second
-	healthyAfter = 5 * time.Second
 )
 
 // dial opens a connection. The goroutines of the connection call functions of the client.

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/closecodes"
 )
 
 // Options configure a [Client]. The zero value is a working configuration.
@@ -39,8 +41,13 @@ type Options struct {
 	// there is no pong within 10 s, it connects again. The default is 30 s.
 	PingInterval time.Duration
 
-	// Backoff is the delay between attempts to connect.
+	// Backoff is the delay between attempts to connect. It is added to the delay that the server demands.
 	Backoff Backoff
+
+	// StopOn returns true if the client must not connect again after a close code, usually one of the application's
+	// own, from 4000 to 4999. What the codes of the protocol mean, its section 5 says. If nil, the client
+	// connects again after all of the application's codes.
+	StopOn func(code int) bool
 
 	// Queue bounds the messages that wait until they can be sent.
 	Queue Queue
@@ -110,8 +117,8 @@ func (o *Options) setDefaults() {
 	defaultTo(&o.ConnectTimeout, 10*time.Second)
 	defaultTo(&o.CallTimeout, 30*time.Second)
 	defaultTo(&o.PingInterval, 30*time.Second)
-	defaultTo(&o.Backoff.Min, 500*time.Millisecond)
-	defaultTo(&o.Backoff.Max, 20*time.Second)
+	defaultTo(&o.Backoff.Min, closecodes.MinBackoff)
+	defaultTo(&o.Backoff.Max, closecodes.MaxBackoff)
 	defaultTo(&o.Queue.MaxMessages, 1000)
 	defaultTo(&o.Queue.MaxBytes, 4<<20)
 	defaultTo(&o.Queue.MaxWait, 30*time.Second)

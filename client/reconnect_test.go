@@ -142,3 +142,44 @@ func TestNew_InvalidOptionsPanic(t *testing.T) {
 	})
 	assert.Panics(t, func() { client.New("ws://example.com", &client.Options{Queue: client.Queue{Overflow: 7}}) })
 }
+
+// TestConnect_StopsIfTheCloseCodeIsFinal closes the first connection with each code.
+func TestConnect_StopsIfTheCloseCodeIsFinal(t *testing.T) {
+	t.Parallel()
+	final := func(code int) bool { return code == 4711 }
+	for _, test := range []struct {
+		code   router.StatusCode
+		reason string
+		stops  bool
+	}{
+		{4403, "", true},
+		{4409, "", true},
+		{4429, `{"code":"FAILED_PRECONDITION","retryAfterMs":null}`, true},
+		{4711, "", true},
+		{4712, "", false},
+		{4429, `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":1}`, false},
+		{1013, `{"code":"FAILED_PRECONDITION","retryAfterMs":null}`, false},
+		{1009, `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":null}`, false},
+	} {
+		t.Run(fmt.Sprint(test.code, test.reason), func(t *testing.T) {
+			t.Parallel()
+			var opened atomic.Int64
+			s := startServer(t, &router.Options{OnOpen: func(context.Context, *router.Conn) error {
+				if opened.Add(1) == 1 {
+					return &router.CloseError{Code: test.code, Reason: test.reason}
+				}
+				return nil
+			}})
+			s.start()
+			c := s.connect(&client.Options{StopOn: final})
+			err := c.Connect(testContext(t))
+			if !test.stops {
+				require.NoError(t, err)
+				return
+			}
+			require.Error(t, err)
+			<-c.Done()
+			assert.EqualValues(t, 1, opened.Load())
+		})
+	}
+}

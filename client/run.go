@@ -5,13 +5,9 @@ package client
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
-	"net/http"
 	"time"
 
 	"github.com/coder/websocket"
-
-	"github.com/penstock-go/penstock/errors"
 )
 
 // run keeps a connection until the client is closed.
@@ -27,7 +23,7 @@ func (c *Client) run() {
 		}
 		if c.ctx.Err() != nil {
 			err = context.Cause(c.ctx)
-		} else if delay, again := r.next(err, &c.opts.Backoff); again {
+		} else if delay, again := r.next(err, &c.opts); again {
 			c.log(slog.LevelWarn, "the client is not connected, and tries again", slog.String("url", c.server()), slog.Duration("delay", delay), slog.Any("error", err))
 			c.setState(Waiting, err)
 			c.pause(delay)
@@ -228,66 +224,4 @@ func (c *Client) lost(cn *conn, cause error) {
 	for _, m := range unconfirmed {
 		c.fail(m, err)
 	}
-}
-
-// closeCode returns the code with which a connection has ended, or 0.
-func closeCode(err error) int {
-	if e, ok := errors.AsType[*closeError](err); ok {
-		return e.code
-	}
-	return 0
-}
-
-// retries decides when the client connects again.
-type retries struct {
-	attempt  int
-	expired  bool // the server has rejected the last token
-	rejected int  // connections that ended with 4401 since one was open for healthyAfter
-	protocol int  // connections in a row that ended with 1002, 1003 or 1007
-}
-
-func (r *retries) opened() { r.expired = false }
-
-func (r *retries) closed(cn *conn) {
-	if time.Since(cn.opened) >= healthyAfter {
-		r.attempt, r.rejected = 0, 0
-	}
-}
-
-// next returns the delay before the next attempt. again is false if connecting again does not help.
-func (r *retries) next(err error, b *Backoff) (delay time.Duration, again bool) {
-	code := closeCode(err)
-	switch code {
-	case 1002, 1003, 1007:
-		if r.protocol++; r.protocol > 1 {
-			return 0, false
-		}
-	case 4000 + http.StatusUnauthorized:
-		if r.rejected++; r.rejected > 1 {
-			return 0, false
-		}
-		r.expired = true
-	case 4000 + http.StatusForbidden, 4000 + http.StatusConflict: // 4409: another client has resumed the session
-		return 0, false
-	default:
-		r.protocol = 0
-	}
-	upper := min(b.Max, b.Min<<min(r.attempt, 20))
-	r.attempt++
-	delay = 100*time.Millisecond + rand.N(upper)
-	var hint time.Duration
-	if e, ok := errors.AsType[*errors.Error](err); ok {
-		hint = e.RetryAfter
-	}
-	switch {
-	case hint == errors.Never && code != 1009:
-		return 0, false
-	case hint > 0 && hint != errors.Never:
-		return hint + rand.N(hint/10+100*time.Millisecond), true
-	case code == 1012 || code == 4503:
-		return rand.N(10 * time.Second), true
-	case code == 1013 || code == 4429:
-		return max(delay, 5*time.Second+rand.N(upper)), true
-	}
-	return delay, true
 }

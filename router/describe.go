@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/closecodes"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -182,26 +183,16 @@ func standardCodes() []errors.Code {
 }
 
 // closeCodes returns the table of the protocol, section 5, without the codes that no close frame has.
-func closeCodes() []CloseCode {
-	return []CloseCode{
-		{1000, "the application has closed the connection"},
-		{1001, "the application has closed the connection"},
-		{1002, "the client violated RFC 6455"},
-		{1007, "a text message or a close reason was not valid UTF-8"},
-		{1008, "a message took too long to arrive, or there were too many control frames or frames without data"},
-		{1009, "a message was too long"},
-		{1011, "the server failed to open the connection"},
-		{1012, "the server restarts"},
-		{1013, "the client read too slowly, or exceeded another limit"},
-		{4400, "the request was rejected after the upgrade as status 400"},
-		{4401, "the credentials are missing, expired or invalid"},
-		{4403, "the identity lacks the permission, or the page is of another origin"},
-		{4409, "another connection has resumed the session"},
-		{4429, "a limit was exceeded, for example too many connections"},
-		{4500, "the request was rejected after the upgrade as status 500"},
-		{4501, "the request was rejected after the upgrade as status 501"},
-		{4503, "the server is shutting down, or cannot reach something that it depends on"},
+func closeCodes() (codes []CloseCode) {
+	for _, rule := range closecodes.Rules {
+		for _, code := range rule.Codes {
+			if !rule.Unsent {
+				codes = append(codes, CloseCode{code, rule.Cause})
+			}
+		}
 	}
+	slices.SortFunc(codes, func(a, b CloseCode) int { return a.Code - b.Code })
+	return codes
 }
 
 // staticLimits returns the announced limits that two clients without anything in common share. It must

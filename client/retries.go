@@ -1,0 +1,67 @@
+//go:build !js
+
+package client
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/closecodes"
+)
+
+// closeCode returns the code with which a connection has ended, or 1006 if there was none.
+func closeCode(err error) int {
+	if e, ok := errors.AsType[*closeError](err); ok {
+		return e.code
+	}
+	return 1006
+}
+
+// retries decides when the client connects again.
+type retries struct {
+	attempt  int
+	expired  bool                // the server has rejected the last token
+	reaction closecodes.Reaction // to the end of the last connection
+}
+
+func (r *retries) opened() { r.expired = false }
+
+func (r *retries) closed(cn *conn) {
+	if time.Since(cn.opened) >= closecodes.HealthyAfter {
+		r.attempt, r.reaction = 0, closecodes.Reconnect
+	}
+}
+
+// next returns the delay before the next attempt. again is false if connecting again does not help.
+func (r *retries) next(err error, opts *Options) (delay time.Duration, again bool) {
+	code := closeCode(err)
+	rule := closecodes.Of(code)
+	last := r.reaction
+	r.reaction = rule.Reaction
+	switch rule.Reaction {
+	case closecodes.Stop:
+		return 0, false
+	case closecodes.CorrectOnce, closecodes.Authenticate:
+		if last == rule.Reaction {
+			return 0, false
+		}
+		r.expired = rule.Reaction == closecodes.Authenticate
+	}
+	if opts.StopOn != nil && opts.StopOn(code) {
+		return 0, false
+	}
+	var demanded time.Duration
+	if e, ok := errors.AsType[*errors.Error](err); ok {
+		demanded = e.RetryAfter
+	}
+	if demanded == errors.Never {
+		if closecodes.IsRejection(code) {
+			return 0, false
+		}
+		demanded = 0
+	}
+	delay = rule.Delay(demanded, r.attempt, opts.Backoff.Min, opts.Backoff.Max, rand.Float64)
+	r.attempt++
+	return delay, true
+}
