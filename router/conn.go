@@ -40,7 +40,7 @@ type Conn struct {
 	left        bool                    // it cannot subscribe any more: the last reference is released; guarded by mu
 	shard       uint8                   // index in Router.shards; read-only
 	greeted     atomic.Bool             // the client has sent $ws:hello: it knows frames that other clients do not expect
-	draining    atomic.Bool             // rejects new messages, and closes when only the reader is active
+	draining    atomic.Uint32           // a drainReason: rejects new messages, and closes when only the reader is active
 
 	deadlinePlace int32 // in the deadlineQueue, which guards it
 

@@ -198,20 +198,6 @@ func (c *Conn) callOnClose() {
 	c.router.hook("OnClose", func() { c.router.opts.OnClose(c, CloseError{StatusCode(code), reason}) })
 }
 
-// drain rejects further messages, ends the streams, and closes the connection when the admitted
-// messages have been handled. receive increments active before it reads draining, and drain stores
-// draining before it reads active, so one of them sees the other.
-func (c *Conn) drain() {
-	c.draining.Store(true)
-	c.endStreams()
-	if c.active.Load() == 1 {
-		c.closeAfterDrain()
-	}
-}
-
-// closeAfterDrain closes a connection that has been drained.
-func (c *Conn) closeAfterDrain() { c.Close(StatusServiceRestart, c.router.reconnectReason()) }
-
 // acquire adds a reference, and reports false if the last one has been released: a sender may
 // run later than that.
 func (c *Conn) acquire() bool {
@@ -228,7 +214,7 @@ func (c *Conn) acquire() bool {
 func (c *Conn) release() {
 	switch c.active.Add(-1) {
 	case 1:
-		if c.draining.Load() {
+		if c.draining.Load() != notDraining {
 			c.closeAfterDrain()
 		}
 	case 0:

@@ -107,16 +107,13 @@ func (c *Conn) admit(in *incoming, headErr error, ingress *inspectedError) *insp
 		return inspect(invalid(headErr), "").at("parse")
 	case in.control != "":
 		return c.handleControl(in)
-	case c.draining.Load():
-		return inspect(errDraining, "").at("draining")
+	case c.draining.Load() != notDraining:
+		return inspect(c.drainError(), "").at("draining")
 	case in.route == nil:
 		return inspect(errors.Errorf(errors.Unimplemented, "no handler for this type"), "").at("route")
 	}
 	return c.enqueue(in)
 }
-
-// errDraining rejects messages and requests during Shutdown.
-var errDraining = &errors.Error{Code: errors.Unavailable, Message: "server is restarting"}
 
 // beginCall creates the state of a call before ingress, where it may have to wait already: the
 // call is answered by its deadline nevertheless.
@@ -285,8 +282,8 @@ func (c *Conn) admitCall(in *incoming, late bool) *inspectedError {
 		c.calls.remove(ctx)
 		return inspect(errDeadline, "").at("deadline")
 	}
-	if in.route.stream && c.draining.Load() { // drain may have ended the open streams before this one was added
-		return inspect(errDraining, "").at("draining")
+	if in.route.stream && c.draining.Load() != notDraining { // drain may have ended the open streams before this one was added
+		return inspect(c.drainError(), "").at("draining")
 	}
 	limit := int64(c.router.opts.Limits.Concurrency)
 	if n := int64(c.inFlight.Add(1)); n > limit {

@@ -30,6 +30,61 @@ func TestResume_OldConnectionIsSuperseded(t *testing.T) {
 	}
 }
 
+// TestResume_OldConnectionAnswersItsCalls resumes the session of a connection that has a call, a stream and an event
+// without an outcome, and a subscription.
+func TestResume_OldConnectionAnswersItsCalls(t *testing.T) {
+	for name, nodes := range map[string]int{"on its node": 1, "on another node": 2} {
+		runSynctest(t, name, func(t *testing.T) {
+			b := memory.NewBroker()
+			routers := []*router.Router{newSessionRouter(b, nil), newSessionRouter(b, nil)}
+			release := make(chan struct{})
+			router.RPC(routers[0], func(_ *router.Context, m Echo) (Echoed, error) {
+				<-release
+				return Echoed(m), nil
+			})
+			old := dialSession(t, routers[0], "ann").hello()
+			require.NoError(t, old.conn.Subscribe("plain/room"))
+			require.Equal(t, "$ws:subscribed", old.Next().Type)
+			old.SendText(`{"type":"ECHO","meta":{"correlationId":"e"},"payload":{}}`)
+			synctest.Wait()
+			c := dialSession(t, routers[nodes-1], "ann")
+			c.resume(old.token, "").topic(t, "plain/room")
+			require.NoError(t, routers[nodes-1].Publish("plain/room", Blob{}))
+			synctest.Wait()
+			assert.Equal(t, "BLOB", c.Next().Type)
+			old.SendText(`{"type":"ECHO","meta":{"correlationId":"late"},"payload":{}}`)
+			late := old.Next()
+			assert.Equal(t, "late", late.Meta.CorrelationID, "the publication has reached the new connection alone")
+			assert.Contains(t, late.Text, `"ABORTED"`)
+			close(release)
+			assert.Equal(t, "e", old.Next().Meta.CorrelationID)
+			assert.Equal(t, router.StatusSuperseded, old.Closed().Code)
+			assert.Zero(t, c.Pending())
+		})
+	}
+}
+
+// TestResume_OldConnectionIsClosedAfterABound keeps a call, and a stream, without an answer.
+func TestResume_OldConnectionIsClosedAfterABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, nil)
+		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+			<-ctx.Done()
+			return Echoed(m), ctx.Err()
+		})
+		old := dialSession(t, r, "ann").hello()
+		old.SendText(`{"type":"ECHO","meta":{"correlationId":"e"},"payload":{}}`)
+		synctest.Wait()
+		dialSession(t, r, "ann").resume(old.token, "")
+		begin := time.Now()
+		for range 2 { // a handler that subscribes the connection again changes nothing
+			require.Error(t, old.conn.Subscribe("plain/room"))
+		}
+		assert.Equal(t, router.StatusSuperseded, old.Closed().Code)
+		assert.Equal(t, 5*time.Second, time.Since(begin))
+	})
+}
+
 func TestResume_CloseCodes(t *testing.T) {
 	client := func(code router.StatusCode) func(*sessionClient) {
 		return func(c *sessionClient) { c.CloseWith(code, "") }

@@ -6,9 +6,6 @@ import (
 	"maps"
 	"sync"
 	"time"
-
-	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // This file has the session of a connection: how it begins and ends. session_save.go stores its
@@ -218,14 +215,10 @@ func (s *session) discard() {
 	}
 }
 
-// errSuperseded closes a connection whose session another connection has resumed.
-var errSuperseded = &errors.Error{Code: errors.Aborted, Message: "superseded by another connection"}
-
-// supersede closes the connection of a session that another connection has resumed.
+// supersede ends the connection of a session that another connection has resumed.
 func (s *session) supersede() {
 	s.stop()
-	payload := publicPayload(errSuperseded)
-	s.conn.Close(StatusSuperseded, wire.CloseReason(&payload))
+	s.conn.drainSuperseded()
 }
 
 // stop ends the session on this node, and leaves the record to others.
@@ -254,7 +247,7 @@ func (r *Router) receiveSuperseded(packet []byte) {
 	}
 }
 
-// supersedeLocal closes a connection of this node, if it has the session. It reports whether the
+// supersedeLocal ends a connection of this node, if it has the session. It reports whether the
 // connection is one of this node.
 func (r *Router) supersedeLocal(connID, sessionID string) bool {
 	c := r.conns.byID(connID)
@@ -267,7 +260,7 @@ func (r *Router) supersedeLocal(connID, sessionID string) bool {
 	return true
 }
 
-// supersedeOther closes the connection to which a session has belonged, on any node. If the packet is
+// supersedeOther ends the connection to which a session has belonged, on any node. If the packet is
 // lost, that connection notices when it stores the record again.
 func (r *Router) supersedeOther(connID, sessionID string) {
 	if r.supersedeLocal(connID, sessionID) {

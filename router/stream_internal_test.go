@@ -15,7 +15,7 @@ func TestAdmitCall_RejectsStreamThatDrainMayNotHaveSeen(t *testing.T) {
 	for _, stream := range []bool{true, false} {
 		c := &Conn{router: New(nil)}
 		route := &Route{rpc: true, stream: stream}
-		c.draining.Store(true)
+		c.draining.Store(drainingForRestart)
 		c.endStreams()
 		failed := c.admitCall(&incoming{route: route, call: &Context{conn: c, route: route}}, false)
 		if !stream {
