@@ -30,6 +30,8 @@
 //     of an embedded struct does not count.
 //   - The tag contract:"safe" of a field promises that 64-bit integers are between -(2^53-1) and 2^53-1,
 //     which every client can represent.
+//   - The tag contract:"const=circle" of a text says that it always has this value. Structs that are variants of
+//     one interface must have such a field, with the same name, so that clients can tell them apart.
 //   - The method Enum returns all values of a type as a slice: of the type itself, or of strings.
 //   - The method JSONSchema() string returns the schema of a type that encodes itself.
 //

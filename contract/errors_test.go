@@ -65,7 +65,10 @@ func TestNew_RejectsTypesWithoutJSONForm(t *testing.T) {
 		"uint64": {struct{ N *uint64 }{}, `field N: uint64 exceeds`},
 		"tag": {struct {
 			N int64 `contract:"unsafe"`
-		}{}, `field N: int64 has the tag contract:"unsafe"; the only value is safe`},
+		}{}, `field N: int64 has the tag contract:"unsafe"; the values are safe, and const= with a text`},
+		"constant number": {struct {
+			N int `contract:"const=1"`
+		}{}, `field N: int has the tag contract:"const=1", which is for texts`},
 		"channel":          {struct{ C chan int }{}, `chan int has no JSON form; leave the field out with the tag json:"-"`},
 		"function":         {struct{ F func() }{}, `func() has no JSON form`},
 		"complex":          {struct{ C complex128 }{}, `complex128 has no JSON form`},
@@ -116,6 +119,31 @@ func TestNew_RejectsInterfacesThatClientsSend(t *testing.T) {
 	opts := &contract.Options{Variants: map[reflect.Type][]reflect.Type{reflect.TypeFor[Shape](): {reflect.TypeFor[int]()}}}
 	_, err = contract.New(describe(reflect.TypeFor[struct{ S Shape }](), false), opts)
 	assert.ErrorContains(t, err, "cannot have the variant int, which does not implement it")
+}
+
+type (
+	hasCentre struct{ X, Y int }
+	hasCorner struct {
+		Kind string `json:"kind" contract:"const=square"`
+	}
+)
+
+func (hasCentre) Area() float64 { return 0 }
+func (hasCorner) Area() float64 { return 0 }
+
+func TestNew_RejectsVariantsThatCannotBeToldApart(t *testing.T) {
+	for name, variants := range map[string][]reflect.Type{
+		"no common field":     {reflect.TypeFor[hasCentre](), reflect.TypeFor[Circle]()},
+		"the same value":      {reflect.TypeFor[Circle](), reflect.TypeFor[hasCorner](), reflect.TypeFor[Square]()},
+		"one without a value": {reflect.TypeFor[Circle](), reflect.TypeFor[hasCentre]()},
+	} {
+		opts := &contract.Options{Variants: map[reflect.Type][]reflect.Type{reflect.TypeFor[Shape](): variants}}
+		_, err := contract.New(describe(reflect.TypeFor[struct{ S Shape }](), false), opts)
+		assert.ErrorContains(t, err, "contract: M: field S: contract_test.Shape has variants that clients cannot tell apart; give each a field", name)
+	}
+	one := &contract.Options{Variants: map[reflect.Type][]reflect.Type{reflect.TypeFor[Shape](): {reflect.TypeFor[hasCentre]()}}}
+	_, err := contract.New(describe(reflect.TypeFor[struct{ S Shape }](), false), one)
+	assert.NoError(t, err)
 }
 
 func TestNew_AcceptsMarshalTextOfWhatOnlyTheServerSends(t *testing.T) {

@@ -185,12 +185,12 @@ func (Everything) MessageType() string { return "EVERYTHING" }
 type Shape interface{ Area() float64 }
 
 type Circle struct {
-	Kind   string  `json:"kind"`
+	Kind   string  `json:"kind" contract:"const=circle"`
 	Radius float64 `json:"radius"`
 }
 
 type Square struct {
-	Kind string  `json:"kind"`
+	Kind string  `json:"kind" contract:"const=square"`
 	Side float64 `json:"side"`
 }
 

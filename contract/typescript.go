@@ -267,15 +267,27 @@ func (t *typeScript) basicType(s *jsonschema.Schema, typ, indent string) string 
 	case "string":
 		return t.stringType(s)
 	case "array":
-		if s.Items == nil {
-			return "unknown[]"
-		}
-		return inParentheses(t.typeAt(s.Items, indent)) + "[]"
+		return t.arrayType(s, indent)
 	case "object":
 		return t.objectType(s, indent)
 	default:
 		return "unknown"
 	}
+}
+
+// maxTuple is the length of the longest tuple that is written out.
+const maxTuple = 16
+
+// arrayType returns a tuple for an array of a fixed length.
+func (t *typeScript) arrayType(s *jsonschema.Schema, indent string) string {
+	if s.Items == nil {
+		return "unknown[]"
+	}
+	item := t.typeAt(s.Items, indent)
+	if s.MinItems != nil && s.MaxItems != nil && *s.MinItems == *s.MaxItems && *s.MinItems <= maxTuple {
+		return "[" + strings.Join(slices.Repeat([]string{item}, *s.MinItems), ", ") + "]"
+	}
+	return inParentheses(item) + "[]"
 }
 
 func (t *typeScript) stringType(s *jsonschema.Schema) string {

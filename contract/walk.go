@@ -21,6 +21,8 @@ type walker struct {
 	defs map[reflect.Type]*jsonschema.Schema // of types with a definition
 	refs map[*jsonschema.Schema]reflect.Type // schemas whose Ref is set when all names are known
 	errs []error
+
+	unions []variants
 }
 
 // A place is where a type occurs.
@@ -175,15 +177,20 @@ func (w *walker) object(t reflect.Type, at place) *jsonschema.Schema {
 	}
 	for _, f := range fields {
 		in := at.field(f.Name)
-		in.quoted, in.safe = f.json.Quoted, f.Tag.Get("contract") == "safe"
-		if other := f.Tag.Get("contract"); other != "" && other != "safe" {
-			w.fail(in, f.Type, "has the tag contract:%q; the only value is safe", other)
+		tag := f.Tag.Get("contract")
+		in.quoted, in.safe = f.json.Quoted, tag == "safe"
+		constant, isConstant := strings.CutPrefix(tag, "const=")
+		if tag != "" && tag != "safe" && !isConstant {
+			w.fail(in, f.Type, "has the tag contract:%q; the values are safe, and const= with a text", tag)
 		}
 		typ := f.Type
 		if typ.Kind() == reflect.Pointer && typ.Name() == "" && (f.json.OmitZero || f.json.OmitEmpty) {
 			typ = typ.Elem() // nil is omitted, so it is never null
 		}
 		member := w.walk(typ, in)
+		if isConstant {
+			member = w.constant(constant, typ, in)
+		}
 		if text := f.Tag.Get("description"); text != "" {
 			member.Description = text
 		}
@@ -268,28 +275,6 @@ func quotedNumber(t reflect.Type) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: pattern}
 }
 
-// union returns the schema of an interface.
-func (w *walker) union(t reflect.Type, at place) *jsonschema.Schema {
-	variants := w.opts.Variants[t]
-	switch {
-	case len(variants) == 0 && t.NumMethod() == 0:
-		return &jsonschema.Schema{}
-	case len(variants) == 0:
-		return w.fail(at, t, "is an interface without variants; use a struct, or any, or list the types of its values in Options.Variants")
-	case w.sent:
-		return w.fail(at, t, "is an interface and clients send it, so its values cannot be decoded; use a struct whose fields are optional")
-	}
-	s := &jsonschema.Schema{}
-	for _, variant := range variants {
-		if !variant.Implements(t) {
-			return w.fail(at, t, "cannot have the variant %v, which does not implement it", variant)
-		}
-		s.AnyOf = append(s.AnyOf, w.walk(indirect(variant), place{message: at.message, path: at.path}))
-	}
-	s.AnyOf = append(s.AnyOf, &jsonschema.Schema{Type: "null"})
-	return s
-}
-
 // enum returns the schema of a type whose method Enum returns all values.
 func (w *walker) enum(t reflect.Type, at place) *jsonschema.Schema {
 	values := enumOf(t)
@@ -347,6 +332,9 @@ func nullable(s *jsonschema.Schema) *jsonschema.Schema {
 
 // finish returns the definitions and the names of their types, or all mistakes.
 func (w *walker) finish() (map[string]*jsonschema.Schema, map[reflect.Type]string, error) {
+	for _, u := range w.unions {
+		w.checkDiscriminator(u)
+	}
 	names, err := nameTypes(w.defs)
 	if err := errors.Join(append(w.errs, err)...); err != nil {
 		return nil, nil, err

@@ -65,7 +65,7 @@ export interface Audit {
 export type Cents = number;
 
 export interface Circle {
-  kind: string;
+  kind: "circle";
   radius: number;
 }
 
@@ -139,7 +139,7 @@ export interface Everything {
   note?: string;
   page: ContractTestPageOfContractTestItem;
   pages: PageOfPageOfItem;
-  pair: number[];
+  pair: [number, number];
   pointer: string | null;
   pointerItem: ContractTestItem | null;
   pointerList: string[] | null;
@@ -237,7 +237,7 @@ export interface ShopItem {
 }
 
 export interface Square {
-  kind: string;
+  kind: "square";
   side: number;
 }
 
