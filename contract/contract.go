@@ -36,6 +36,11 @@ type Options struct {
 	// Variants lists the types whose values an interface type may have. Only messages of the server may
 	// contain interfaces other than any: clients could not say which type they mean.
 	Variants map[reflect.Type][]reflect.Type
+
+	// Comments returns the comments in the source of a package, by the name of a type, such as "JoinRoom", or of
+	// a field: "JoinRoom.Room". They describe what has no description by a method or tag. If nil, there are no
+	// comments: a running program does not have its source. contracttest.Check reads it.
+	Comments func(pkgPath string) map[string]string
 }
 
 // New returns the contract of a router; see [router.Router.Describe]. If opts is nil, the zero Options

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -22,7 +23,8 @@ type walker struct {
 	refs map[*jsonschema.Schema]reflect.Type // schemas whose Ref is set when all names are known
 	errs []error
 
-	unions []variants
+	unions   []variants
+	comments comments
 }
 
 // A place is where a type occurs.
@@ -46,7 +48,7 @@ func (at place) String() string {
 }
 
 func newWalker(opts *Options) *walker {
-	return &walker{opts: opts, sent: true, defs: map[reflect.Type]*jsonschema.Schema{}, refs: map[*jsonschema.Schema]reflect.Type{}}
+	return &walker{opts: opts, sent: true, defs: map[reflect.Type]*jsonschema.Schema{}, refs: map[*jsonschema.Schema]reflect.Type{}, comments: comments{read: opts.Comments}}
 }
 
 // root returns the schema of a payload.
@@ -77,6 +79,9 @@ func (w *walker) walk(t reflect.Type, at place) *jsonschema.Schema {
 		*def = *w.build(t, place{message: at.message, path: at.path})
 		if text, ok := callMethod(t, "Description"); ok && def.Description == "" && !embedsMethod(t, "Description") {
 			def.Description = text
+		}
+		if def.Description == "" {
+			def.Description = w.comments.ofType(t)
 		}
 	}
 	ref := &jsonschema.Schema{}
@@ -191,7 +196,7 @@ func (w *walker) object(t reflect.Type, at place) *jsonschema.Schema {
 		if isConstant {
 			member = w.constant(constant, typ, in)
 		}
-		if text := f.Tag.Get("description"); text != "" {
+		if text := cmp.Or(f.Tag.Get("description"), w.comments.ofField(t, f)); text != "" {
 			member.Description = text
 		}
 		if s.Properties == nil {

@@ -26,10 +26,11 @@ var update = flag.Bool("contract.update", false, "write the files that contractt
 //
 // The name of the file decides what it contains: TypeScript if it ends with .ts, an AsyncAPI document
 // with asyncapi.json, and a JSON Schema with schema.json. A file that does not exist differs. If opts is
-// nil, the zero contract.Options apply.
+// nil, the zero contract.Options apply. Unless its Comments are set, Check reads those in the source of the
+// messages, which it finds with the command go.
 func Check(t testing.TB, r *router.Router, path string, opts *contract.Options) {
 	t.Helper()
-	c, err := contract.New(r.Describe(), opts)
+	c, err := build(r, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,6 +52,20 @@ func Check(t testing.TB, r *router.Router, path string, opts *contract.Options) 
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs from the router's contract; run the test with -contract.update to write it, and review the change:\n%s", path, diff(string(got), string(want)))
 	}
+}
+
+// build returns the contract of a router, with the comments in its source.
+func build(r *router.Router, opts *contract.Options) (*contract.Contract, error) {
+	var with contract.Options
+	if opts != nil {
+		with = *opts
+	}
+	var s source
+	if with.Comments == nil {
+		with.Comments = s.comments
+	}
+	c, err := contract.New(r.Describe(), &with)
+	return c, errors.Join(err, s.err)
 }
 
 func generate(c *contract.Contract, path string) ([]byte, error) {

@@ -80,15 +80,18 @@ export interface Confirmed {
   Yes: boolean;
 }
 
+/** Item has the same name as shop.Item. */
 export interface ContractTestItem {
   label: string;
 }
 
+/** Page is generic. */
 export interface ContractTestPageOfContractTestItem {
   items: ContractTestItem[];
   more: boolean;
 }
 
+/** Page is generic. */
 export interface ContractTestPageOfShopItem {
   items: ShopItem[];
   more: boolean;
@@ -96,6 +99,7 @@ export interface ContractTestPageOfShopItem {
 
 export type Dict = { [name: string]: Dict };
 
+/** Everything has a field of every kind. */
 export interface Everything {
   Untagged: string;
   "a-b c": string;
@@ -181,6 +185,7 @@ export interface Exported {
   Rows: number;
 }
 
+/** Extended has members that the type does not name. */
 export interface Extended {
   name: string;
   [name: string]: unknown;
@@ -188,6 +193,7 @@ export interface Extended {
 
 export type Int = number;
 
+/** Level is an enumeration that clients only receive, of numbers. */
 export type Level = 1 | 2 | 3;
 
 export type Nested = Nested[];
@@ -196,11 +202,13 @@ export interface Odd {
   X: number;
 }
 
+/** Page is generic. */
 export interface PageOfPageOfItem {
   items: ContractTestPageOfShopItem[];
   more: boolean;
 }
 
+/** Page is generic. */
 export interface PageOfStringList {
   items: string[][];
   more: boolean;
@@ -218,6 +226,7 @@ export interface Quiet {
   Why: string;
 }
 
+/** Received is what only the server sends. */
 export interface Received {
   color: Color;
   extended: Extended;
@@ -230,8 +239,10 @@ export interface Row {
   Cells: string[];
 }
 
+/** Shape is an interface with variants. */
 export type Shape = Circle | Square | null;
 
+/** Item is something that is sold. */
 export interface ShopItem {
   sku: string;
 }
@@ -241,12 +252,14 @@ export interface Square {
   side: number;
 }
 
+/** State is an enumeration that clients only receive. */
 export type State = "open" | "closed" | (string & {});
 
 export interface Tail {
   File: string;
 }
 
+/** Tree contains itself. */
 export interface Tree {
   byName?: Record<string, Tree>;
   children: Tree[];

@@ -25,6 +25,7 @@ export interface Contract {
 /** The codes with which messages may fail. */
 export type ErrorCode = "ABORTED" | "ALREADY_EXISTS" | "CANCELLED" | "DEADLINE_EXCEEDED" | "FAILED_PRECONDITION" | "INTERNAL" | "INVALID_ARGUMENT" | "NOT_FOUND" | "PERMISSION_DENIED" | "RESOURCE_EXHAUSTED" | "UNAUTHENTICATED" | "UNAVAILABLE" | "UNIMPLEMENTED";
 
+/** Note is the current state of its ID, so clients that subscribe receive all notes. */
 export interface Note {
   at: Timestamp;
   author: string;
@@ -40,6 +41,10 @@ export interface NoteRemoved {
   id: string;
 }
 
+/**
+ * PostNote adds a note to the board. A client that sends it again with the same ID, because the
+ * connection was lost before the answer, adds one note.
+ */
 export interface PostNote {
   id: string;
   text: string;

@@ -37,6 +37,7 @@ export interface HistoryFound {
   room: string;
 }
 
+/** JoinRoom has a position if the client returns: it has received the messages up to there. */
 export interface JoinRoom {
   epoch?: string;
   offset: number;
@@ -47,9 +48,15 @@ export interface LeaveRoom {
   room: string;
 }
 
+/**
+ * RoomJoined has the position after which every message follows. If the client has missed
+ * nothing but what follows, it has no History.
+ */
 export interface RoomJoined {
   epoch?: string;
+  /** the latest messages up to the position */
   history?: Said[];
+  /** others may be missing after the client's position */
   lost: boolean;
   offset: number;
   room: string;
@@ -58,12 +65,17 @@ export interface RoomJoined {
 
 export interface Said {
   at: Timestamp;
+  /** of Say, or made up */
   id: string;
   room: string;
   text: string;
   user: string;
 }
 
+/**
+ * Say is answered when the message is stored. It may have an ID that the client makes up. A
+ * message that is sent again with its ID is published once.
+ */
 export interface Say {
   id?: string;
   room: string;
@@ -75,12 +87,15 @@ export interface SearchHistory {
   room: string;
 }
 
+/** SlowDown replaces the error of a rejected message if -on-exceeded is custom. */
 export interface SlowDown {
   refused: string;
   retryAfterMs: number;
 }
 
+/** Stored is the answer to Say. The publication may arrive before or after it. */
 export interface Stored {
+  /** of Said */
   id: string;
   room: string;
 }
