@@ -37,7 +37,8 @@ type conn struct {
 	err     error
 
 	// The client's lock guards the following.
-	control     []outgoing          // precede the messages of the queue
+	control     []outgoing // precede the messages of the queue
+	info        Connection
 	sending     bool                // messages of the queue are sent
 	hasSession  bool                // a new one
 	acks        bool                // the server confirms messages

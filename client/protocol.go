@@ -27,9 +27,11 @@ type hello struct {
 func (hello) MessageType() string { return wire.TypeHello }
 
 type welcome struct {
-	Concurrency int            `json:"concurrency"`
-	Limits      []limit        `json:"limits"`
-	Session     *sessionTicket `json:"session"`
+	ConnID       string         `json:"connId"`
+	Concurrency  int            `json:"concurrency"`
+	Limits       []limit        `json:"limits"`
+	ContractHash string         `json:"contractHash"`
+	Session      *sessionTicket `json:"session"`
 }
 
 // A sessionTicket is the right to resume a session.

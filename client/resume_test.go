@@ -54,6 +54,29 @@ func TestResume_RestoresSubscriptionsOfHandlers(t *testing.T) {
 	}
 }
 
+func TestConnection_SaysWhatTheServerHasAnnounced(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, &router.Options{Resume: router.ResumeOptions{Within: time.Minute}, ContractHash: "0123456789abcdef\n"})
+	s.start()
+	c, ctx := s.connect(&client.Options{Resume: true}), testContext(t)
+	_, ok := c.Connection()
+	assert.False(t, ok)
+	require.NoError(t, c.Connect(ctx))
+	first, ok := c.Connection()
+	require.True(t, ok)
+	assert.NotNil(t, s.Conn(first.ID))
+	assert.Equal(t, client.Connection{ID: first.ID, ContractHash: "0123456789abcdef"}, first)
+	s.cut()
+	require.NoError(t, reconnected(ctx, c))
+	second, ok := c.Connection()
+	require.True(t, ok)
+	assert.True(t, second.Resumed)
+	assert.NotEqual(t, first.ID, second.ID)
+	require.NoError(t, c.Close(ctx))
+	_, ok = c.Connection()
+	assert.False(t, ok)
+}
+
 func TestResume_AnotherClientWithTheSessionEndsThisOne(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, &router.Options{Resume: router.ResumeOptions{Within: time.Minute}})

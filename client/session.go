@@ -35,6 +35,7 @@ func (cn *conn) greet(ctx context.Context) (*welcome, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cn.acks, cn.concurrency = true, w.Concurrency
+	cn.info.ID, cn.info.ContractHash = w.ConnID, w.ContractHash
 	if w.Session != nil {
 		c.session.token, cn.hasSession = w.Session.Token, true
 	}
@@ -137,7 +138,7 @@ func (c *Client) beginAgain(ctx context.Context, cn *conn, cause error) error {
 // continueSession handles the answer to resume.
 func (c *Client) continueSession(cn *conn, id string, m *resumed) {
 	c.mu.Lock()
-	c.session.token, c.subscribing = m.Session.Token, true
+	c.session.token, c.subscribing, cn.info.Resumed = m.Session.Token, true, true
 	cn.sendControl(wire.TypeAck, id, -1, nil)
 	c.mu.Unlock()
 	for i := range m.Topics {

@@ -39,6 +39,30 @@ func (c *Client) State() State {
 	return c.state
 }
 
+// A Connection is what the server has said about the connection of a client.
+type Connection struct {
+	// ID identifies the connection in the logs of the server, and is the Member.ConnID of the client. It is
+	// "" if the server does not know the greeting.
+	ID string
+
+	// Resumed is set if the session of the connection before continues; see Options.Resume.
+	Resumed bool
+
+	// ContractHash is that of the server's messages; see router.Options.ContractHash.
+	ContractHash string
+}
+
+// Connection returns what the server has said about the connection over which messages are sent. ok is false
+// while there is none.
+func (c *Client) Connection() (conn Connection, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != Open || c.conn == nil {
+		return Connection{}, false
+	}
+	return c.conn.info, true
+}
+
 // setState changes the state and reports it.
 func (c *Client) setState(s State, err error) {
 	if c.changeState(s, err) {

@@ -10,8 +10,8 @@ import (
 )
 
 // TypeScript returns a module that exports the interface Contract, by which the client is typed, and the
-// types of all payloads. Its only value is limits, which it has if there are any: the rate limits that are
-// the same for all clients.
+// types of all payloads. Its values are contractHash, see [Contract.Hash], and limits, which it has if there are any: the
+// rate limits that are the same for all clients.
 //
 // The module is free of errors under strict and exactOptionalPropertyTypes. Enumerations that clients
 // only receive accept other strings as well, because later versions of the server may have more values.
@@ -22,6 +22,9 @@ func (c *Contract) TypeScript() []byte {
 	t.line("")
 	t.comment("", "The codes with which messages may fail.")
 	t.line("export type ErrorCode = " + union(quoteAll(c.doc.ErrorCodes)) + ";")
+	t.line("")
+	t.comment("", "Another hash at the greeting is that of a server with another version of these messages.")
+	t.line("export const contractHash = " + literal(c.Hash()) + ";")
 	for _, name := range slices.Sorted(maps.Keys(c.doc.Defs)) {
 		t.definition(name, c.doc.Defs[name])
 	}

@@ -3,6 +3,7 @@ package router
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock-go/penstock/internal/wire"
@@ -32,6 +33,7 @@ type welcome struct {
 	CallTimeoutMsByType   map[string]int64 `json:"callTimeoutMsByType,omitzero"`
 	Concurrency           int              `json:"concurrency"`
 	Limits                []*sharedLimit   `json:"limits,omitzero"`
+	ContractHash          string           `json:"contractHash,omitzero"`
 	Session               *sessionGrant    `json:"session,omitempty"` // nil if there is none
 }
 
@@ -52,6 +54,7 @@ func greet(ctx *Context, m hello) (welcome, error) {
 		MaxMessageBytes: opts.Limits.MaxMessageBytes,
 		CallTimeoutMs:   opts.Timeouts.Call.Milliseconds(),
 		Concurrency:     opts.Limits.Concurrency,
+		ContractHash:    strings.TrimSpace(opts.ContractHash),
 		Limits:          c.announcedLimits(),
 	}
 	for name, route := range c.router.routes {

@@ -146,6 +146,13 @@ type Options struct {
 	// nil or panics, no limits are announced.
 	AnnounceLimits func(IngressContext) []AnnouncedLimit
 
+	// ContractHash is announced at the greeting, so that clients which were generated from another version of the
+	// messages know it: [contracttest.Check] writes it to a file, which a program can embed. White space
+	// around it is ignored. If empty, nothing is announced.
+	//
+	// [contracttest.Check]: https://pkg.go.dev/github.com/penstock-go/penstock/contract/contracttest#Check
+	ContractHash string
+
 	// Origins lists the web pages that may connect, in addition to those of the server's own
 	// host: "https://example.com", "https://*.example.com" for all subdomains, or "*" for
 	// every page. A request without the header Origin is not sent by a page in a browser and

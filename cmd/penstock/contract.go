@@ -37,6 +37,10 @@ func asyncapiCommand() contractCommand {
 	return contractCommand{"asyncapi", "an AsyncAPI 3 document", (*contract.Contract).AsyncAPI}
 }
 
+func schemaCommand() contractCommand {
+	return contractCommand{"schema", "a JSON Schema", (*contract.Contract).JSONSchema}
+}
+
 // run runs the command. Nothing is printed unless the whole contract has been read.
 func (c contractCommand) run(args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)

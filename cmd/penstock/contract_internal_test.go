@@ -44,7 +44,7 @@ func TestTypes_PrintsWhatTheServerGenerates(t *testing.T) {
 	address := newContractServer(t, contract.Handler(r, opts))
 	c, err := contract.New(r.Describe(), opts)
 	require.NoError(t, err)
-	for command, want := range map[string][]byte{"types": c.TypeScript(), "asyncapi": c.AsyncAPI()} {
+	for command, want := range map[string][]byte{"types": c.TypeScript(), "asyncapi": c.AsyncAPI(), "schema": c.JSONSchema()} {
 		status, stdout, stderr := runCommand(command, address)
 		assert.Equal(t, exitOK, status)
 		assert.Empty(t, stderr)
@@ -99,7 +99,7 @@ func TestTypes_ReportsWhatIsWrong(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		})), "is incomplete: it ends after 99 bytes"},
 	} {
-		for _, command := range []string{"types", "asyncapi"} {
+		for _, command := range []string{"types", "asyncapi", "schema"} {
 			status, stdout, stderr := runCommand(command, tt.address)
 			assert.Equal(t, exitFailed, status, name)
 			assert.Empty(t, stdout, name)

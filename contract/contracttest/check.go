@@ -25,7 +25,8 @@ var update = flag.Bool("contract.update", false, "write the files that contractt
 //	go test ./web -run Contract -contract.update
 //
 // The name of the file decides what it contains: TypeScript if it ends with .ts, an AsyncAPI document
-// with asyncapi.json, and a JSON Schema with schema.json. A file that does not exist differs. If opts is
+// with asyncapi.json, a JSON Schema with schema.json, the whole contract with contract.json, and its hash with
+// contract.hash. Of contract.json, Check also says which differences are breaking and which are compatible. A file that does not exist differs. If opts is
 // nil, the zero contract.Options apply. Unless its Comments are set, Check reads those in the source of the
 // messages, which it finds with the command go.
 func Check(t testing.TB, r *router.Router, path string, opts *contract.Options) {
@@ -50,7 +51,7 @@ func Check(t testing.TB, r *router.Router, path string, opts *contract.Options) 
 	}
 	got = bytes.ReplaceAll(got, []byte("\r\n"), []byte("\n")) // as git may check it out on Windows
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs from the router's contract; run the test with -contract.update to write it, and review the change:\n%s", path, diff(string(got), string(want)))
+		t.Errorf("%s differs from the router's contract; run the test with -contract.update to write it, and review the change:\n%s", path, changes(got, c)+diff(string(got), string(want)))
 	}
 }
 
@@ -76,9 +77,38 @@ func generate(c *contract.Contract, path string) ([]byte, error) {
 		return c.AsyncAPI(), nil
 	case strings.HasSuffix(name, "schema.json"):
 		return c.JSONSchema(), nil
+	case strings.HasSuffix(name, "contract.json"):
+		return c.Document(), nil
+	case strings.HasSuffix(name, "contract.hash"):
+		return []byte(c.Hash() + "\n"), nil
 	default:
-		return nil, fmt.Errorf("contracttest: the name of %s must end with .ts, asyncapi.json or schema.json", path)
+		return nil, fmt.Errorf("contracttest: the name of %s must end with .ts, asyncapi.json, schema.json, contract.json or contract.hash", path)
 	}
+}
+
+// changes returns how a contract differs from an earlier one, or "" if that is not the text of a contract.
+func changes(earlier []byte, c *contract.Contract) string {
+	old, err := contract.Parse(earlier)
+	if err != nil {
+		return ""
+	}
+	var b strings.Builder
+	last := ""
+	for _, change := range old.Changes(c) {
+		kind := "compatible with clients of the earlier version"
+		if change.Breaking {
+			kind = "breaking for clients of the earlier version"
+		}
+		if kind != last {
+			b.WriteString(kind + ":\n")
+			last = kind
+		}
+		b.WriteString("  " + change.Text + "\n")
+	}
+	if last == "" {
+		b.WriteString("no message has changed\n")
+	}
+	return b.String()
 }
 
 // write writes a file, in a directory that it creates if necessary.

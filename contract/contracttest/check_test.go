@@ -68,7 +68,7 @@ func updating(t *testing.T, value string) {
 func TestCheck_FailsUntilTheFileIsUpdated(t *testing.T) {
 	dir := t.TempDir()
 	defer updating(t, "false")
-	for _, name := range []string{"web/contract.ts", "asyncapi.json", "chat.schema.json"} {
+	for _, name := range []string{"web/contract.ts", "asyncapi.json", "chat.schema.json", "contract.json", "contract.hash"} {
 		path := filepath.Join(dir, name)
 		assert.Contains(t, check(newRouter(), path), "differs from the router's contract; run the test with -contract.update")
 		updating(t, "true")
@@ -98,6 +98,22 @@ type ask struct{ Question string }
 
 func (ask) MessageType() string { return "ASK" }
 
+// TestCheck_SaysWhetherClientsOfTheEarlierVersionWork changes a committed contract.
+func TestCheck_SaysWhetherClientsOfTheEarlierVersionWork(t *testing.T) {
+	c, err := contract.New(newRouter().Describe(), nil)
+	require.NoError(t, err)
+	for name, tt := range map[string]struct{ old, replaced, want string }{
+		"breaking":    {`"string"`, `"integer"`, "breaking for clients of the earlier version:\n  SAY.room: clients send integer, and the server accepts string\n  SAY.text"},
+		"required":    {`"room",`, ``, "breaking for clients of the earlier version:\n  SAY.room: the server requires it, and clients need not send it\n"},
+		"new message": {`"SAY"`, `"SAID"`, "compatible with clients of the earlier version:\n  SAY: new\n"},
+		"no message":  {`"penstock": 1`, `"penstock": 1, "title": "Chat"`, "no message has changed\n"},
+	} {
+		path := filepath.Join(t.TempDir(), "contract.json")
+		require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(c.Document()), tt.old, tt.replaced)), 0o600))
+		assert.Contains(t, check(newRouter(), path), tt.want, name)
+	}
+}
+
 func TestCheck_IgnoresCarriageReturns(t *testing.T) {
 	c, err := contract.New(newRouter().Describe(), nil)
 	require.NoError(t, err)
@@ -117,7 +133,7 @@ func TestCheck_BoundsTheDiff(t *testing.T) {
 func TestCheck_ReportsOtherMistakes(t *testing.T) {
 	broken := router.New(nil)
 	router.Calls[Say, Say](broken)
-	assert.Contains(t, check(broken, "contract.go"), "contracttest: the name of contract.go must end with .ts, asyncapi.json or schema.json")
+	assert.Contains(t, check(broken, "contract.go"), "contracttest: the name of contract.go must end with .ts, asyncapi.json, schema.json, contract.json or contract.hash")
 	assert.Contains(t, check(broken, filepath.Join(t.TempDir(), "a", "..", "contract.ts\x00.ts")), "invalid argument")
 	broken = router.New(nil)
 	router.Sends[unclear](broken)

@@ -46,6 +46,9 @@ export interface Contract {
 /** The codes with which messages may fail. */
 export type ErrorCode = "ABORTED" | "ALREADY_EXISTS" | "CANCELLED" | "DEADLINE_EXCEEDED" | "FAILED_PRECONDITION" | "INTERNAL" | "INVALID_ARGUMENT" | "NOT_FOUND" | "PERMISSION_DENIED" | "RESOURCE_EXHAUSTED" | "TOO_HARD" | "UNAUTHENTICATED" | "UNAVAILABLE" | "UNIMPLEMENTED";
 
+/** Another hash at the greeting is that of a server with another version of these messages. */
+export const contractHash = "7cda2bbc4e38d7d5";
+
 export interface Answer {
   Text: string;
 }

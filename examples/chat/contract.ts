@@ -32,6 +32,9 @@ export interface Contract {
 /** The codes with which messages may fail. */
 export type ErrorCode = "ABORTED" | "ALREADY_EXISTS" | "CANCELLED" | "DEADLINE_EXCEEDED" | "FAILED_PRECONDITION" | "INTERNAL" | "INVALID_ARGUMENT" | "NOT_FOUND" | "PERMISSION_DENIED" | "RESOURCE_EXHAUSTED" | "UNAUTHENTICATED" | "UNAVAILABLE" | "UNIMPLEMENTED";
 
+/** Another hash at the greeting is that of a server with another version of these messages. */
+export const contractHash = "2d2eedf774831f9b";
+
 export interface HistoryFound {
   matches: Said[];
   room: string;

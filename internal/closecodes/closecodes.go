@@ -43,6 +43,8 @@ type Rule struct {
 }
 
 // Rules is the table.
+//
+//nolint:gochecknoglobals // never changed
 var Rules = []Rule{
 	{Codes: []int{1000, 1001}, Cause: "the application, or the client itself, has closed it", Note: "unless it has closed the connection itself"},
 	{Codes: []int{1005, 1006}, Cause: "a close frame without a code, or no close frame: the network, a proxy, or a rejected handshake", Unsent: true},
