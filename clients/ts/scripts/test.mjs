@@ -12,7 +12,7 @@ const files = readdirSync("test").filter((name) => name.endsWith(".test.ts"));
 const names = files.map((name) => name.replace(/\.test\.ts$/, "")).filter((name) => (wanted.length ? wanted.includes(name) : name !== "server"));
 const testPackage = {
   name: "package",
-  setup: (b) => b.onResolve({ filter: /src\/index\.ts$/ }, () => ({ path: resolve("dist/index.js") })),
+  setup: (b) => b.onResolve({ filter: /src\/(index|pacing)\.ts$/ }, ({ path }) => ({ path: resolve("dist", path.replace(/.*\/(.*)ts$/, "$1js")) })),
 };
 const outdir = mkdtempSync(join("node_modules", ".test-"));
 try {

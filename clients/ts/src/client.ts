@@ -3,7 +3,7 @@ import { createEnv, noop } from "./env.js";
 import { PenstockError } from "./errors.js";
 import type { Frame, Link } from "./link.js";
 import { createOutbox, type Item } from "./outbox.js";
-import { createPacer } from "./pacing.js";
+import type { Pacer } from "./pacer.js";
 import { createServed } from "./served.js";
 import { createStream } from "./streams.js";
 import { createTopics } from "./topics.js";
@@ -16,7 +16,7 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
   const { queue, timeoutMs: defaultMs = DEFAULT_TIMEOUT_MS } = options;
   const env = createEnv(options);
   const { on } = env;
-  const pacer = createPacer(env);
+  const pacer = options.pacing?.(env) as Pacer | undefined;
   const outbox = createOutbox(env, pacer, options);
   const topics = createTopics(env, outbox);
   const served = createServed(env, outbox);
@@ -78,10 +78,11 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
       return topics.subscribe(topic, topicOptions);
     },
     nextAllowedAt(type) {
-      const wait = pacer.wait(type);
+      const wait = Math.max(pacer?.nextWait(type) ?? 0, outbox.notBefore(type) - env.now());
       return wait > 0 ? env.now() + wait : undefined;
     },
     authenticate,
+    inspect: () => ({ state: connection.state, ...outbox.inspect(), topics: topics.inspect() }),
   };
   return client as Client<C>;
 }

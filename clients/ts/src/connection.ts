@@ -3,7 +3,7 @@ import { type Env, noop } from "./env.js";
 import { PenstockError } from "./errors.js";
 import type { Frame, Link } from "./link.js";
 import type { Item, Outbox } from "./outbox.js";
-import type { Pacer } from "./pacing.js";
+import type { Pacer } from "./pacer.js";
 import { watchPage } from "./pages.js";
 import type { Topics } from "./topics.js";
 import type { ClientOptions, State, StateInfo } from "./types.js";
@@ -17,7 +17,7 @@ const WAKE_PROBE_MS = 3_000;
 const VIOLATED = 1002; // the client violates the protocol, which a retry does not correct
 const EXPIRED = 4401; // a fresh token is needed
 
-export function createConnection(options: ClientOptions, env: Env, pacer: Pacer, outbox: Outbox, topics: Topics, received: (link: Link, frame: Frame) => void) {
+export function createConnection(options: ClientOptions, env: Env, pacer: Pacer | undefined, outbox: Outbox, topics: Topics, received: (link: Link, frame: Frame) => void) {
   const { now, after, random } = env;
   let state: State = "idle";
   const links = new Set<Link>();
@@ -97,7 +97,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
   }
 
   function open(socket: Link["socket"]): void {
-    const link: Link = (opening = { socket, serving: new Map() });
+    const link: Link = (opening = { socket, serving: new Map(), openCalls: 0, concurrency: Infinity });
     links.add(link);
     socket.binaryType = "arraybuffer"; // a Blob is read asynchronously, which reorders messages
     socket.onerror = noop; // the close event follows
@@ -128,14 +128,15 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer,
       ask(link, "$ws:hello", payload || undefined, (_, welcome) => {
         if (link !== opening) return;
         if (welcome) {
-          pacer.announce(welcome.limits);
+          pacer?.announce(welcome.limits);
+          link.concurrency = welcome.concurrency || Infinity;
           silenceMs = welcome.pingIntervalMs;
           pongMs = welcome.pongTimeoutMs;
           if (payload) session = welcome.session;
         }
         done();
       });
-    pacer.restart();
+    pacer?.restart();
     hello(options.session && !resumes && { session: true }, () => resumes || opened(link));
     if (!resumes) return;
     ask(link, "$ws:resume", { token, topics: topics.resumable() }, (error, answer, id) => {

@@ -5,6 +5,11 @@ export interface Link {
   socket: WebSocketLike;
   /** Calls of the server that have no answer. */
   serving: Map<string, AbortController>;
+  /** Calls without an answer, and how many the server permits. */
+  openCalls: number;
+  concurrency: number;
+  /** The server permits no other call before one is answered. */
+  crowded?: boolean;
   /** The link has been replaced: only answers to its calls count. */
   retired?: boolean;
 }

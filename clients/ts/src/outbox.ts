@@ -1,7 +1,8 @@
 import { type Env, noop } from "./env.js";
 import { decodeError, PenstockError } from "./errors.js";
 import type { Frame, Link } from "./link.js";
-import type { Pacer } from "./pacing.js";
+import type { Pacer } from "./pacer.js";
+import { createQueue, type Place } from "./queue.js";
 import type { ClientOptions } from "./types.js";
 
 // The ordered queue of messages, and the messages that wait for an answer.
@@ -9,6 +10,7 @@ import type { ClientOptions } from "./types.js";
 const MAX_BUFFERED_BYTES = 1e6; // of a socket: browsers buffer without limit
 const BUFFER_CHECK_MS = 50;
 const IN_FLIGHT_RETRY_MS = 1000;
+const FOR_ANSWER = 2 ** 31; // longer than any timer
 
 export interface Item {
   type: string;
@@ -28,11 +30,13 @@ export interface Item {
   done?: ((error: PenstockError | undefined, payload?: any, id?: string) => void) | undefined;
 }
 
-export interface Entry {
+export interface Entry extends Place {
   type: string;
-  order: number;
   weight: number;
   first: boolean | undefined;
+  oneWay: boolean | undefined;
+  /** When a message that was rejected may be sent again. */
+  notBefore: number;
   link?: Link | undefined; // that it was sent on
   send(to: Link, uncertain?: boolean): void;
   settle(error?: PenstockError, payload?: any, id?: string): void;
@@ -44,35 +48,46 @@ export interface Entry {
   grant(credit: number): void;
 }
 
-export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000, bytes = 1e6, policy } = {}, pacing }: ClientOptions) {
+export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { messages = 1000, bytes = 1e6, policy } = {} }: ClientOptions) {
   const { now, after } = env;
   const prefix = env.random().toString(36).slice(2) + "-";
   const pending = new Map<string, Entry>();
-  let queue: Entry[] = [];
+  const queue = createQueue<Entry>();
   let count = 0;
   let link: Link | undefined; // that messages are sent on
-  let held: Entry | undefined; // its outcome must be known before another message is sent
-  let blockedUntil = 0;
-  let blockedByCalls = 0; // blockedUntil, if the settlement of a call ends it
   let flushing = false;
   let stopWaiting = noop;
+
+  /** Milliseconds until a message may be sent; Infinity: never. What it waits for may also be an answer, which flushes. */
+  function waitFor({ type, first, oneWay, notBefore }: Entry, { socket, openCalls, concurrency, crowded }: Link): number {
+    if (socket.bufferedAmount > MAX_BUFFERED_BYTES) return BUFFER_CHECK_MS;
+    if (first) return 0;
+    if (!oneWay && (crowded || openCalls >= concurrency)) return FOR_ANSWER;
+    return Math.max(notBefore - now(), pacer ? pacer.wait(type, notBefore) : 0);
+  }
 
   function flush(): void {
     if (flushing) return; // a message that is sent may be settled
     flushing = true;
     stopWaiting();
-    for (let entry; link && !held && (entry = queue[0]); ) {
-      const pace = pacing ? pacer.wait(entry.type) : 0;
-      const wait = Math.max(blockedUntil - now(), link.socket.bufferedAmount > MAX_BUFFERED_BYTES ? BUFFER_CHECK_MS : pace);
-      if (pace === Infinity) entry.settle(new PenstockError("FAILED_PRECONDITION", "", { retryAfterMs: null }));
-      else if (wait > 0) {
-        stopWaiting = after(wait, flush);
+    for (let again = true; again && link; ) {
+      let soonest = FOR_ANSWER;
+      again = false;
+      pacer?.search();
+      for (const entry of queue.heads()) {
+        const wait = waitFor(entry, link);
+        if (wait === Infinity) entry.settle(new PenstockError("FAILED_PRECONDITION", "", { retryAfterMs: null }));
+        else if (wait > 0) {
+          soonest = Math.min(soonest, wait);
+          continue;
+        } else {
+          queue.remove(entry);
+          entry.send(link);
+        }
+        again = true;
         break;
-      } else {
-        queue.shift();
-        if (pace < 0) held = entry;
-        entry.send(link);
       }
+      if (!again) stopWaiting = after(soonest, flush);
     }
     flushing = false;
   }
@@ -81,29 +96,34 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
   function submit({ type, payload, meta, signal, within = Infinity, oneWay, idempotent, first, onProgress, done }: Item, on?: Link): Entry {
     const body = JSON.stringify(payload);
     const due = now() + within;
-    const ack = (!first && (pacing || oneWay)) || undefined;
+    const ack = (!first && (!!pacer || oneWay)) || undefined;
     let id: string | undefined;
     let admitted = false;
     let stopTimer = noop;
 
     const remove = () => {
-      if (!entry.link) queue = queue.filter((other) => other !== entry);
-      pending.delete(id!);
-      if (held === entry) held = undefined;
+      const { link: on } = entry;
+      queue.remove(entry);
+      if (on && pending.delete(id!) && !oneWay) {
+        on.openCalls--;
+        on.crowded = false;
+      }
+      pacer?.forget(type, id);
     };
 
     const wait = () => {
       remove();
       id = entry.link = undefined;
-      queue.splice(queue.findLastIndex((other) => other.order < entry.order) + 1, 0, entry);
+      queue.insert(entry);
       stopTimer();
       stopTimer = after(due - now(), () => entry.settle(new PenstockError("DEADLINE_EXCEEDED", "", { retryable: true })));
-      flush();
     };
 
     const entry: Entry = {
       type,
       first,
+      oneWay,
+      notBefore: 0,
       order: ++count - (first ? 1e12 : 0),
       weight: body?.length ?? 0,
 
@@ -113,9 +133,10 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
           id = prefix + ++count + (oneWay ? "e" : ""); // only those of calls end with a digit
           entry.link = to;
           pending.set(id, entry);
+          if (!oneWay) to.openCalls++;
         }
         const timeoutMs = oneWay || due === Infinity ? undefined : Math.ceil(due - now()) || 1;
-        pacer.sent(type, id);
+        pacer?.sent(type, id, first);
         // type and meta come first, so that the server can answer a message that is too large.
         to.socket.send(JSON.stringify({ type, meta: { correlationId: id, ack, timeoutMs, ...meta } }).slice(0, -1) + (body ? `,"payload":${body}}` : "}"));
         if (!id) entry.settle();
@@ -126,36 +147,40 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
         stopTimer();
         signal?.removeEventListener("abort", entry.cancel);
         remove();
-        if (blockedByCalls === blockedUntil) blockedUntil = 0;
         done?.(...outcome);
         flush();
       },
 
       receive({ type: answer, meta: { timestamp }, payload: result }, of, error) {
-        pacer.confirm(of, !!error && !admitted);
-        if (error && !admitted) {
+        const rejected = error && !admitted;
+        pacer?.confirm(of, rejected);
+        if (rejected && !on) {
           const { retryable, retryAfterMs, details } = error;
-          pacer.rejected(type, error, timestamp);
-          const pause = retryable && (retryAfterMs ?? (details.kind === "in_flight" && IN_FLIGHT_RETRY_MS));
-          if (pacing && pause && !on) {
+          const from = entry.link!;
+          const inFlight = !oneWay && details.kind === "in_flight";
+          pacer?.rejected(type, error, timestamp);
+          if (retryable && (inFlight ? pacer || details.limit === from.concurrency : pacer && retryAfterMs)) {
             // What a limit has rejected is sent again, in order.
-            blockedUntil = Math.max(blockedUntil, now() + pause);
-            if (!retryAfterMs) blockedByCalls = blockedUntil;
-            return wait();
+            wait();
+            from.crowded = inFlight && from.openCalls > 0;
+            entry.notBefore = now() + (retryAfterMs ?? (from.crowded ? 0 : IN_FLIGHT_RETRY_MS));
+            return flush();
           }
         }
         if (answer === "$ws:rpc-progress") env.emit([onProgress], result);
         else if (answer === "$ws:ack") {
           admitted = true;
-          if (held === entry) held = undefined;
+          pacer?.forget(type, of);
           if (oneWay) entry.settle();
           flush();
         } else entry.settle(error, result, of);
       },
 
       drop() {
-        if (idempotent) wait();
-        else entry.settle(new PenstockError("ABORTED", "", { mayHaveExecuted: true }));
+        if (idempotent) {
+          wait();
+          flush();
+        } else entry.settle(new PenstockError("ABORTED", "", { mayHaveExecuted: true }));
       },
 
       cancel() {
@@ -172,14 +197,22 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
     else if (on) entry.send(on);
     else {
       signal?.addEventListener("abort", entry.cancel);
-      const full = () => !first && (queue.length >= messages || (queue[0] && queue.reduce((sum, { weight }) => sum + weight, entry.weight) > bytes));
+      const full = () => !first && (queue.count >= messages || (queue.count && queue.weight + entry.weight > bytes));
       const overflow = () => new PenstockError("RESOURCE_EXHAUSTED", "", { retryable: true, details: { kind: "queue" } });
-      for (let old; policy === "drop-oldest" && full() && (old = queue.find((other) => !other.first)); ) old.settle(overflow());
+      for (let old; policy === "drop-oldest" && full() && (old = queue.heads().find((other) => !other.first)); ) old.settle(overflow());
       if (full() || (policy === "fail" && !link && !first)) entry.settle(overflow());
-      else wait();
+      else {
+        wait();
+        flush();
+      }
     }
     return entry;
   }
+
+  /** Ends entries that wait, also those that follow. */
+  const all = (which: (entry: Entry) => unknown, end: (entry: Entry) => void) => {
+    for (let entry; (entry = queue.heads().find(which)); ) end(entry);
+  };
 
   /** Sends a message of the protocol that has no answer, on a link at once or before what waits. */
   const tell = (to: Link | undefined, type: string, meta?: Item["meta"], payload?: unknown) => submit({ type, meta, payload, oneWay: true, first: true }, to);
@@ -203,8 +236,7 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
     /** Sends what waits on a link. Without one, requests of the protocol end: they are made again. */
     use(next?: Link) {
       link = next;
-      held = undefined;
-      if (!next) for (const entry of queue.filter((other) => other.first)) entry.drop();
+      if (!next) all(({ first }) => first, (entry) => entry.drop());
       flush();
     },
 
@@ -215,8 +247,13 @@ export function createOutbox(env: Env, pacer: Pacer, { queue: { messages = 1000,
 
     /** Rejects what waits. */
     rejectAll(error: PenstockError) {
-      for (const entry of [...queue]) entry.settle(error);
+      all(() => true, (entry) => entry.settle(error));
     },
+
+    /** When the first message of a type that waits may be sent, if it was rejected. */
+    notBefore: (type: string) => queue.heads().find((entry) => entry.type === type)?.notBefore ?? 0,
+
+    inspect: () => ({ waiting: queue.count, unanswered: pending.size }),
 
     /** Whether a link has no calls without an answer. */
     isIdle: (on: Link) => [...pending.values()].every((entry) => entry.link !== on),

@@ -157,6 +157,8 @@ export function createTopics(env: Env, outbox: Outbox) {
 
       resumable: request,
 
+      inspect: () => ({ topic, position: known(), subscribed }),
+
       /** A connection is open. result: how it continues. */
       opened(result: any) {
         subscribed = busy = stale = false;
@@ -195,6 +197,8 @@ export function createTopics(env: Env, outbox: Outbox) {
 
   return {
     subscribe: (name: string, options?: Sub) => find(name).subscribe(options),
+
+    inspect: () => [...topics.values()].map((t) => t.inspect()),
 
     /** Topics and positions for a new connection. */
     resumable: () => [...topics.values()].map((t) => t.resumable()),

@@ -169,10 +169,22 @@ export interface Client<C = AnyContract> {
   subscribe<T extends Key<Section<C, "topics">>>(topic: T, options?: TopicOptions<C, Member<TopicOf<C, T>, "messages"> & string>): Subscription;
   /** Publications of all topics that are lost, also of topics that the server has subscribed. */
   onLoss(listener: (loss: Loss) => void): Off;
-  /** When the limits permit a message of the type, by the monotonic clock in milliseconds; undefined: now, as far as known. */
+  /** When the limits permit a message of the type, by the monotonic clock in milliseconds; undefined: now, as far as known, or without ClientOptions.pacing. */
   nextAllowedAt(type: string): number | undefined;
   /** Refreshes the identity of the connection with a new token. */
   authenticate(): Promise<void>;
+  /** What the client is doing, for people who look for a fault. */
+  inspect(): Inspection;
+}
+
+export interface Inspection {
+  state: State;
+  /** Messages that wait to be sent. */
+  waiting: number;
+  /** Messages without an answer or a confirmation. */
+  unanswered: number;
+  /** Topics with subscriptions of this client, or of the server. */
+  topics: { topic: string; position: Position | undefined; subscribed: boolean }[];
 }
 
 export interface QueueOptions {
@@ -188,6 +200,9 @@ export interface QueueOptions {
   /** How long an event waits, 30,000 by default. Calls wait until their deadline. */
   expireMs?: number;
 }
+
+/** The type of the function pacing, which only the client calls. */
+export type Pacing = (env: any) => object;
 
 export interface ClientOptions {
   /** The URL of the server, ws: or wss:. */
@@ -205,8 +220,8 @@ export interface ClientOptions {
   /** The time of a call without timeoutMs, 30,000 by default. */
   timeoutMs?: number;
   queue?: QueueOptions;
-  /** Sends only what the limits of the server permit, and repeats rejected messages in order. */
-  pacing?: boolean;
+  /** The function pacing of "penstock-client/pacing": sends only what the limits of the server permit, and repeats rejected messages in order. */
+  pacing?: Pacing;
   /** Returns true if the client must not connect again after a close code of the application. */
   stopOn?: (code: number) => boolean;
   /** The constructor of the connection; needed where there is no global WebSocket. */

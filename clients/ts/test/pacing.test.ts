@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { pacing } from "../src/pacing.ts";
 import { connected, createFixture, outcome, settled, welcome, type Fixture, type SentFrame } from "./fixture.ts";
 
 interface Limit {
@@ -68,7 +69,7 @@ const queue = { messages: 20_000, expireMs: Infinity };
 
 for (const scope of ["connection", "user"]) {
   test(`announced limits of the scope ${scope}: 10,000 messages in order, none rejected, at 99 % of the rate`, async () => {
-    const f = await connected({ pacing: true, queue }, announced(20, 100, scope));
+    const f = await connected({ pacing, queue }, announced(20, 100, scope));
     const stats = serve(f, { capacity: 20, perSecond: 100, delayMs: 25 });
     await sendAll(f, 10_000);
     assert.equal(stats.rejected, 0);
@@ -79,7 +80,7 @@ for (const scope of ["connection", "user"]) {
 }
 
 test("announced limits: stalls of the network cause no rejection", async () => {
-  const f = await connected({ pacing: true, queue }, announced(20, 100));
+  const f = await connected({ pacing, queue }, announced(20, 100));
   const stats = serve(f, { capacity: 20, perSecond: 100, delayMs: 10, stallEveryMs: 2_000, stallMs: 300 });
   await sendAll(f, 1_000);
   assert.equal(stats.rejected, 0);
@@ -87,7 +88,7 @@ test("announced limits: stalls of the network cause no rejection", async () => {
 });
 
 test("unknown limits, r * t < 1: in order, one rejection per wait, at 95 % of the rate", async () => {
-  const f = await connected({ pacing: true, queue });
+  const f = await connected({ pacing, queue });
   const stats = serve(f, { capacity: 20, perSecond: 100, delayMs: 2 });
   await sendAll(f, 10_000);
   assert.deepEqual(stats.admitted, Array.from({ length: 10_000 }, (_, i) => i));
@@ -98,7 +99,7 @@ test("unknown limits, r * t < 1: in order, one rejection per wait, at 95 % of th
 });
 
 test("unknown limits, r * t > 1: one message at a time, in order", async () => {
-  const f = await connected({ pacing: true, queue });
+  const f = await connected({ pacing, queue });
   const stats = serve(f, { capacity: 20, perSecond: 1000, delayMs: 25 });
   await sendAll(f, 200);
   assert.equal(stats.rejected, 0);
@@ -106,7 +107,7 @@ test("unknown limits, r * t > 1: one message at a time, in order", async () => {
 });
 
 test("unknown limits: a slow bucket", async () => {
-  const f = await connected({ pacing: true, queue });
+  const f = await connected({ pacing, queue });
   const stats = serve(f, { capacity: 20, perSecond: 5, delayMs: 60 });
   await sendAll(f, 400);
   assert.equal(stats.maxRejectedInWait, 1);
@@ -116,7 +117,7 @@ test("unknown limits: a slow bucket", async () => {
 });
 
 test("a bucket that other connections use: messages are sent one at a time after a rejection", async () => {
-  const f = await connected({ pacing: true, queue }, announced(20, 100, "user"));
+  const f = await connected({ pacing, queue }, announced(20, 100, "user"));
   const stats = serve(f, { capacity: 20, perSecond: 50, delayMs: 5 });
   await sendAll(f, 300);
   assert.equal(new Set(stats.admitted).size, 300);
@@ -124,7 +125,7 @@ test("a bucket that other connections use: messages are sent one at a time after
 });
 
 test("a type without announced cost is sent one at a time", async () => {
-  const f = await connected({ pacing: true }, announced(20, 100, "connection", { A: 1, B: 0 }));
+  const f = await connected({ pacing }, announced(20, 100, "connection", { A: 1, B: 0 }));
   void f.client.send("B", 1);
   void f.client.send("B", 2);
   assert.equal(f.first.all("B").length, 1);
@@ -133,7 +134,7 @@ test("a type without announced cost is sent one at a time", async () => {
 });
 
 test("rule 40: a message above the capacity fails at once", async () => {
-  const f = await connected({ pacing: true }, announced(20, 100, "connection", { A: 21, B: 20 }, { B: 1 }));
+  const f = await connected({ pacing }, announced(20, 100, "connection", { A: 21, B: 20 }, { B: 1 }));
   for (const type of ["A", "B"]) {
     const { error } = (await outcome(f.client.send(type, 1)))!;
     assert.deepEqual([error.code, error.retryAfterMs], ["FAILED_PRECONDITION", null]);
@@ -142,7 +143,7 @@ test("rule 40: a message above the capacity fails at once", async () => {
 });
 
 test("rule 39: nothing is sent behind a message of unknown cost until its outcome is known", async () => {
-  const f = await connected({ pacing: true }, announced(20, 100, "connection", { A: 1, FIND: null }));
+  const f = await connected({ pacing }, announced(20, 100, "connection", { A: 1, FIND: null }));
   void f.client.call("FIND", 1);
   void f.client.send("A", 2);
   assert.deepEqual(f.first.sent.slice(1).map((s) => s.type), ["FIND"]);
@@ -154,7 +155,7 @@ test("rule 39: nothing is sent behind a message of unknown cost until its outcom
 });
 
 test("rule 40: 20,000 messages above the capacity fail without recursion", async () => {
-  const f = createFixture({ pacing: true, queue: { messages: 30_000 } });
+  const f = createFixture({ pacing, queue: { messages: 30_000 } });
   for (let i = 0; i < 20_000; i++) void f.client.send("A", i);
   await f.greet(announced(20, 100, "connection", { A: 21 }));
   assert.equal(f.socket.all("A").length, 0);
@@ -162,7 +163,7 @@ test("rule 40: 20,000 messages above the capacity fail without recursion", async
 });
 
 test("an unknown cost may have emptied the bucket until its message has arrived", async () => {
-  const f = await connected({ pacing: true }, announced(20, 100, "connection", { A: 1, FIND: null }));
+  const f = await connected({ pacing }, announced(20, 100, "connection", { A: 1, FIND: null }));
   for (let i = 0; i < 15; i++) void f.client.send("A", i);
   f.first.answer(f.first.last("A"), "$ws:ack");
   void f.client.call("FIND", 1);
@@ -175,7 +176,7 @@ test("an unknown cost may have emptied the bucket until its message has arrived"
 });
 
 test("after the rejection of a message that the model admits, one message is sent at a time", async () => {
-  const f = await connected({ pacing: true }, announced(20, 100));
+  const f = await connected({ pacing }, announced(20, 100));
   for (let i = 0; i < 3; i++) void f.client.send("A", i);
   const limit = { retryable: true, retryAfterMs: 100, details: { kind: "rate", observed: 1, limit: 20 } };
   for (const sent of f.first.all("A")) f.first.reject(sent, "RESOURCE_EXHAUSTED", limit);
@@ -186,7 +187,7 @@ test("after the rejection of a message that the model admits, one message is sen
 });
 
 test("rule 42: the greeting and heartbeats are counted", async () => {
-  const f = await connected({ pacing: true }, announced(3, 0.001, "connection", { A: 1, "$ws:hello": 1, __heartbeat: 1 }));
+  const f = await connected({ pacing }, announced(3, 0.001, "connection", { A: 1, "$ws:hello": 1, __heartbeat: 1 }));
   await f.clock.advance(25_000);
   f.first.receive("__heartbeat_ack");
   void f.client.send("A", 1);
@@ -195,7 +196,7 @@ test("rule 42: the greeting and heartbeats are counted", async () => {
 });
 
 test("a slow bucket of unknown level is tried by one message", async () => {
-  const f = await connected({ pacing: true }, announced(5, 0.1, "user"));
+  const f = await connected({ pacing }, announced(5, 0.1, "user"));
   void f.client.send("A", 1);
   void f.client.send("A", 2);
   assert.equal(f.first.all("A").length, 1);
@@ -209,20 +210,16 @@ test("a slow bucket of unknown level is tried by one message", async () => {
   assert.equal(f.first.all("A").length, 3);
 });
 
-test("without pacing, a rejection reaches the caller, and nextAllowedAt says when to try again", async () => {
-  const f = await connected();
-  assert.equal(f.client.nextAllowedAt("A"), undefined);
+test("without pacing, a rejection reaches the caller, and nothing is known about limits", async () => {
+  const f = await connected({}, announced(2, 1));
   const sent = outcome(f.client.send("A", 1));
   f.first.reject(f.first.last("A"), "RESOURCE_EXHAUSTED", { retryable: true, retryAfterMs: 1_250, details: { kind: "rate", observed: 1, limit: 20 } });
   assert.equal((await sent)?.error.retryAfterMs, 1_250);
-  assert.equal(f.client.nextAllowedAt("A"), f.clock.now() + 1_250);
-  assert.equal(f.client.nextAllowedAt("B"), undefined);
-  await f.clock.advance(1_250);
   assert.equal(f.client.nextAllowedAt("A"), undefined);
 });
 
 test("nextAllowedAt follows the announced limits", async () => {
-  const f = await connected({}, announced(2, 1));
+  const f = await connected({ pacing }, announced(2, 1));
   void f.client.send("A", 1);
   void f.client.send("A", 2);
   const at = f.client.nextAllowedAt("A")!;
@@ -233,7 +230,7 @@ test("nextAllowedAt follows the announced limits", async () => {
 });
 
 test("rule 38: a paced message that cannot succeed is rejected, others wait", async () => {
-  const f = await connected({ pacing: true }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
+  const f = await connected({ pacing }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
   const one = f.client.send("A", 1);
   const two = f.client.send("A", 2);
   const [first, second] = f.first.all("A");
@@ -248,7 +245,7 @@ test("rule 38: a paced message that cannot succeed is rejected, others wait", as
 });
 
 test("rule 24: a paced call above the concurrency waits for a moment", async () => {
-  const f = await connected({ pacing: true }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
+  const f = await connected({ pacing }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
   const call = f.client.call("ASK");
   f.first.reject(f.first.last("ASK"), "RESOURCE_EXHAUSTED", { retryable: true, details: { kind: "in_flight", observed: 65, limit: 64 } });
   await f.clock.advance(1_000);
@@ -258,7 +255,7 @@ test("rule 24: a paced call above the concurrency waits for a moment", async () 
 });
 
 test("rule 24: a paced call above the concurrency is sent when another call has settled", async () => {
-  const f = await connected({ pacing: true }, announced(1000, 100, "connection", { ASK: 1 }));
+  const f = await connected({ pacing }, announced(1000, 100, "connection", { ASK: 1 }));
   void f.client.call("ASK", 1);
   void f.client.call("ASK", 2);
   const [first, second] = f.first.all("ASK");
@@ -269,7 +266,7 @@ test("rule 24: a paced call above the concurrency is sent when another call has 
 });
 
 test("an error of a handler is not repeated", async () => {
-  const f = await connected({ pacing: true }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
+  const f = await connected({ pacing }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
   const call = outcome(f.client.call("ASK"));
   f.first.answer(f.first.last("ASK"), "$ws:ack");
   f.first.reject(f.first.last("ASK"), "UNAVAILABLE", { retryable: true, retryAfterMs: 10 });
@@ -277,7 +274,7 @@ test("an error of a handler is not repeated", async () => {
 });
 
 test("rejected messages are sent again before those that waited behind them", async () => {
-  const f = await connected({ pacing: true }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
+  const f = await connected({ pacing }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
   for (let i = 0; i < 3; i++) void f.client.send("A", i);
   const sent = f.first.all("A");
   const limit = { retryable: true, retryAfterMs: 100, details: { kind: "rate", observed: 1, limit: 20 } };
@@ -292,7 +289,7 @@ test("rejected messages are sent again before those that waited behind them", as
 });
 
 test("a new connection forgets what the old one learned", async () => {
-  const f = createFixture({ pacing: true });
+  const f = createFixture({ pacing });
   void f.client.connect();
   await f.greet(announced(1, 1));
   void f.client.send("A", 1);
@@ -303,4 +300,63 @@ test("a new connection forgets what the old one learned", async () => {
   f.socket.open();
   f.socket.answer(f.socket.last("$ws:hello"), "$ws:welcome", welcome);
   assert.equal(f.client.nextAllowedAt("A"), undefined);
+});
+
+const hours = { retryable: true, retryAfterMs: 5 * 3_600_000, details: { kind: "rate", observed: 1, limit: 20 } };
+
+for (const [name, limits] of [["nothing announced", {}], ["a bucket for each type", { limits: ["A", "B", "ASK"].map((type) => ({ capacity: 20, refill: 100, refillMs: 1000, scope: "connection", buckets: [{ costs: { [type]: 1 } }] })) }]] as const) {
+  test(`a rejection for five hours delays its type alone, also on the next connection: ${name}`, async () => {
+    const f = await connected({ pacing, queue: { expireMs: 6 * 3_600_000 } }, limits);
+    const waits = f.client.send("A", 1);
+    f.first.reject(f.first.last("A"), "RESOURCE_EXHAUSTED", hours);
+    void f.client.send("A", 2);
+    for (const connection of [1, 2]) {
+      void f.client.send("B", connection);
+      void f.client.call("ASK", connection);
+      f.client.subscribe(`room/${connection}`);
+      const types = f.socket.sent.map((s) => s.type);
+      for (const type of ["B", "ASK", "$ws:subscribe"]) assert.ok(types.includes(type), `${type} waits on connection ${connection}`);
+      assert.equal(f.socket.all("A").length, connection === 1 ? 1 : 0);
+      for (const type of ["B", "ASK"]) f.socket.answer(f.socket.last(type), "$ws:ack");
+      if (connection === 2) break;
+      f.socket.end(1006);
+      await f.clock.advance(1_000);
+      await f.greet(limits);
+    }
+    const at = f.client.nextAllowedAt("A")!;
+    assert.ok(at > f.clock.now() + 4.9 * 3_600_000 && at < f.clock.now() + 5 * 3_600_000);
+    f.client.close();
+    assert.equal((await outcome(waits))?.error.code, "CANCELLED");
+  });
+}
+
+test("the wait of a rejected message ends with it", async () => {
+  const f = await connected({ pacing, queue: { expireMs: 1_000 } });
+  const controller = new AbortController();
+  const canceled = f.client.send("A", 1, { signal: controller.signal });
+  const expires = f.client.send("B", 1);
+  const call = f.client.call("ASK", 1, { timeoutMs: 2_000 });
+  for (const type of ["A", "B", "ASK"]) f.first.reject(f.first.last(type), "RESOURCE_EXHAUSTED", { retryable: true, retryAfterMs: 5 * 3_600_000, details: { kind: "quota" } });
+  controller.abort();
+  assert.equal((await outcome(canceled))?.error.code, "CANCELLED");
+  await f.clock.advance(1_000);
+  assert.equal((await outcome(expires))?.error.code, "DEADLINE_EXCEEDED");
+  await f.clock.advance(1_000);
+  assert.equal((await outcome(call))?.error.code, "DEADLINE_EXCEEDED");
+  for (const type of ["A", "B", "ASK"]) {
+    void f.client.send(type, 2);
+    assert.equal(f.first.last(type).payload, 2, "what was behind it is sent");
+  }
+});
+
+test("messages of one bucket keep their order, whatever their types", async () => {
+  const f = await connected({ pacing }, announced(4, 100, "connection", { A: 3, B: 1, C: 0 }));
+  void f.client.send("A", 1);
+  void f.client.send("A", 2);
+  void f.client.send("B", 3);
+  assert.deepEqual(f.first.sent.slice(1).map((s) => s.payload), [1], "B would take what A waits for");
+  await f.clock.advance(30);
+  f.first.answer(f.first.last("A"), "$ws:ack");
+  await f.clock.advance(60);
+  assert.deepEqual(f.first.sent.slice(1).map((s) => s.payload), [1, 2, 3]);
 });

@@ -126,3 +126,43 @@ test("the late answer of a call that was canceled is ignored", async () => {
   f.first.receive("RPC_ERROR", { code: "CANCELLED", retryable: false }, { correlationId });
   assert.deepEqual(f.errors, []);
 });
+
+test("calls wait while the server permits no more without an answer, and events do not", async () => {
+  const f = createFixture({ queue: { messages: 1_000 } });
+  const calls = Array.from({ length: 200 }, (_, n) => f.client.call("ASK", n));
+  void f.client.send("SAY", "hi");
+  await f.greet({ concurrency: 64 });
+  assert.equal(f.socket.all("ASK").length, 64);
+  assert.equal(f.socket.all("SAY").length, 1);
+  for (let n = 0; n < 200; n++) {
+    const sent = f.socket.all("ASK");
+    assert.ok(sent.length - n <= 64);
+    f.socket.answer(sent[n]!, "ANSWER", n);
+  }
+  assert.deepEqual(await Promise.all(calls), Array.from({ length: 200 }, (_, n) => n));
+});
+
+test("a call that ends without an answer makes room for another one", async () => {
+  const f = await connected({}, { concurrency: 1 });
+  const controller = new AbortController();
+  const canceled = f.client.call("ASK", 1, { signal: controller.signal });
+  const brief = f.client.call("ASK", 2, { timeoutMs: 1_000 });
+  const last = f.client.call("ASK", 3);
+  controller.abort();
+  assert.equal((await outcome(canceled))?.error.code, "CANCELLED");
+  await f.clock.advance(1_000);
+  assert.equal((await outcome(brief))?.error.code, "DEADLINE_EXCEEDED");
+  f.first.answer(f.first.last("ASK"), "ANSWER", 3);
+  assert.deepEqual(await outcome(last), { value: 3 });
+});
+
+test("a call that the server rejects at the announced number is sent again without pacing", async () => {
+  const f = await connected({}, { concurrency: 2 });
+  void f.client.call("ASK", 1);
+  const second = f.client.call("ASK", 2);
+  f.first.reject(f.first.last("ASK"), "RESOURCE_EXHAUSTED", { retryable: true, details: { kind: "in_flight", observed: 3, limit: 2 } });
+  assert.equal(f.first.all("ASK").length, 2);
+  f.first.answer(f.first.all("ASK")[0]!, "ANSWER", 1);
+  f.first.answer(f.first.last("ASK"), "ANSWER", 2);
+  assert.deepEqual(await outcome(second), { value: 2 });
+});

@@ -6,6 +6,7 @@ import { afterEach, test } from "node:test";
 import { WebSocket as NodeWebSocket } from "ws";
 
 import { createClient, PenstockError, type Client, type ClientOptions } from "../src/index.ts";
+import { pacing } from "../src/pacing.ts";
 
 interface Contract {
   events: { SAY: { topic: string; text: string }; PRICE: { share: string; value: number }; PACED: { N: number }; HIDDEN: { N: number } };
@@ -190,7 +191,7 @@ for (const [type, rate, name] of [
   ["HIDDEN", 100, "unknown"],
 ] as const) {
   test(`pacing by ${name} limits: all messages get through in order`, async () => {
-    const client = create({ pacing: true, queue: { messages: 10_000 } });
+    const client = create({ pacing, queue: { messages: 10_000 } });
     await client.connect();
     const started = performance.now();
     const count = 600;

@@ -5,6 +5,7 @@ import { Countdown } from "./countdown.js";
 import { byId, el } from "./dom.js";
 import { MessageList, drawAvatar } from "./messages.js";
 import { createClient, PenstockError } from "./penstock-client.js";
+import { pacing } from "./penstock-pacing.js";
 import { Search } from "./search.js";
 import { prepareSignIn, remember, roomName, showSignIn } from "./signin.js";
 import { announce, hideNotice, reasonOf, resetConnection, sentence, showConnection, showNotice } from "./status.js";
@@ -74,7 +75,7 @@ function connect(token) {
     url: new URL("/ws", location.href.replace(/^http/, "ws")).href,
     token: () => token,
     timeoutMs: CALL_TIMEOUT_MS,
-    pacing: true,
+    pacing,
     queue: { messages: MAX_WAITING_MESSAGES },
     stopOn: (code) => code === 4401,
   });

@@ -6,6 +6,7 @@ import { createInterface } from "node:readline";
 import WebSocket from "ws";
 
 import { createClient, PenstockError } from "./dist/index.js";
+import * as paced from "./dist/pacing.js";
 
 const scale = Number(process.argv[2]);
 const clock = {
@@ -53,7 +54,7 @@ function create({ url, tokens = [], pacing, session, timeoutMs, messages, oldest
   };
   client = createClient({
     url,
-    pacing,
+    ...(pacing ? paced : {}),
     session,
     timeoutMs,
     clock,

@@ -13,8 +13,8 @@ import (
 
 var updatePage = flag.Bool("page.update", false, "write the client of the chat page")
 
-// chatClient is what the chat page loads, so that it runs without a build.
-const chatClient = "../../../examples/chat/page/penstock-client.js"
+// chatPage has what the chat page loads, so that it runs without a build.
+const chatPage = "../../../examples/chat/page"
 
 const chatClientHead = `// The TypeScript client of clients/ts, built by its "npm run build". Do not edit it here:
 // go test -C internal/interop ./tsclient -run ChatPage -args -page.update
@@ -24,13 +24,16 @@ var sourceMap = regexp.MustCompile(`\n*//# sourceMappingURL=.*\s*$`)
 
 func TestChatPage_HasCurrentBuildOfClient(t *testing.T) {
 	run(t, nil, "npm", "run", "build")
-	built, err := os.ReadFile(filepath.Join(install(t), "dist", "index.js"))
-	require.NoError(t, err)
-	want := chatClientHead + sourceMap.ReplaceAllString(string(built), "") + "\n"
-	if *updatePage {
-		require.NoError(t, os.WriteFile(chatClient, []byte(want), 0o600))
+	for name, file := range map[string]string{"index.js": "penstock-client.js", "pacing.js": "penstock-pacing.js"} {
+		built, err := os.ReadFile(filepath.Join(install(t), "dist", name))
+		require.NoError(t, err)
+		want := chatClientHead + sourceMap.ReplaceAllString(string(built), "") + "\n"
+		path := filepath.Join(chatPage, file)
+		if *updatePage {
+			require.NoError(t, os.WriteFile(path, []byte(want), 0o600))
+		}
+		committed, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.True(t, want == string(committed), "the client has changed; write it with -args -page.update")
 	}
-	committed, err := os.ReadFile(chatClient)
-	require.NoError(t, err)
-	assert.True(t, want == string(committed), "the client has changed; write it with -args -page.update")
 }
