@@ -139,6 +139,8 @@ func TestToken_ReadsQueryHeaderOrSubprotocol(t *testing.T) {
 		{"another scheme", "", "Basic Og==", "bearer.abc", "abc"},
 		{"no token", "", "Bearer", "", ""},
 		{"subprotocol", "", "", "chat, bearer.abc", "abc"},
+		{"subprotocol with percent-encoding", "", "", "bearer.a%2Fb+c%3D", "a/b+c="},
+		{"subprotocol with a percent sign", "", "", "bearer.100%", "100%"},
 		{"header before subprotocol", "", "Bearer h", "bearer.abc", "h"},
 		{"query before both", "?access_token=q", "Bearer h", "bearer.abc", "q"},
 	} {

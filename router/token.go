@@ -2,6 +2,7 @@ package router
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 )
 
@@ -15,6 +16,7 @@ const bearerPrefix = "bearer."
 //
 // Proxies write query parameters to their access logs. Headers are not logged, but pages in browsers
 // can only set the subprotocol, which can only contain the characters of an HTTP token (RFC 9110, section 5.6.2).
+// Percent-encoding in it is decoded, so that every token can be sent.
 func Token(req *http.Request) string {
 	if token := req.URL.Query().Get("access_token"); token != "" {
 		return token
@@ -24,6 +26,9 @@ func Token(req *http.Request) string {
 	}
 	for _, p := range offeredSubprotocols(req) {
 		if token, ok := strings.CutPrefix(p, bearerPrefix); ok {
+			if decoded, err := url.PathUnescape(token); err == nil {
+				return decoded
+			}
 			return token
 		}
 	}

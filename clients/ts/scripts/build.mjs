@@ -11,8 +11,8 @@ const LIMIT_BYTES = 6144;
 
 // Properties of the parts of the client, which no user sees. esbuild shortens them.
 const internal =
-  "order first link settle receive drop dropAll grant submit tell use isIdle resumable opened closed forget subscribedByServer sync " +
-  "weight cancel rejectAll restart denied announce wait sent confirm rejected applies take after emit deliver socket serving retired oneWay within fetchToken start done search forget notBefore nextWait ahead behind crowded awaited closedIn heads insert openCalls lane";
+  "order first link settle receive drop grant submit tell use unansweredOn resumable opened forget subscribedByServer sync " +
+  "weight cancel restart denied announce wait sent confirm rejected applies take after emit deliver socket serving retired oneWay within fetchToken start done search forget notBefore nextAt ahead behind crowded awaited closedIn heads insert openCalls lane online stopAll about pending endAll";
 const names = internal.split(" ");
 const types = readFileSync("src/types.ts", "utf8");
 const exposed = names.filter((name) => new RegExp(`\\b${name}\\??[:(]`).test(types));
@@ -40,7 +40,7 @@ for (const name of ["index", "pacing"]) {
   const { code, map } = await minify(text(`/${name}.js`), {
     module: true,
     ecma: 2022,
-    compress: { ecma: 2022, passes: 3 },
+    compress: { ecma: 2022, passes: 5, inline: 1 },
     sourceMap: { content: text(`/${name}.js.map`), url: `${name}.js.map`, filename: `${name}.js` },
   });
   writeFileSync(`dist/${name}.js`, code);

@@ -31,65 +31,79 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
   }
 
   function request(item: Item): Promise<any> {
-    return handled((resolve, reject) => submit({ ...item, done: (error, reply) => (error ? reject(error) : resolve(reply)) }));
+    return handled(new Promise((resolve, reject) => submit({ ...item, done: (error, reply) => (error ? reject(error) : resolve(reply)) })));
   }
 
   function submit(item: Item) {
     connection.start();
-    if (connection.state !== "closed") return outbox.submit(item);
-    return item.done!(new PenstockError("UNAVAILABLE", "closed"));
+    const error = closed();
+    return error ? item.done!(error) : outbox.submit(item);
   }
 
-  const authenticate = () =>
-    (authentication ??= connection
-      .fetchToken()
-      .then((token) => request({ type: "$ws:auth", payload: { token }, first: true, within: defaultMs }))
-      .finally(() => (authentication = undefined)));
+  const closed = () => (connection.state === "closed" ? new PenstockError("UNAVAILABLE", "closed") : undefined);
+
+  async function refresh(): Promise<void> {
+    const controller = new AbortController();
+    const { signal } = controller;
+    const end = () => controller.abort();
+    const ends = [on("$state", () => closed() && end()), env.after(defaultMs, end)];
+    const late = new Promise<never>((_, reject) => (signal.onabort = () => reject(closed() ?? new PenstockError("DEADLINE_EXCEEDED", "", { retryable: true }))));
+    try {
+      const token = await Promise.race([late, connection.fetchToken(signal)]);
+      await request({ type: "$ws:auth", payload: { token }, first: true, within: defaultMs });
+    } finally {
+      authentication = undefined;
+      env.emit(ends);
+    }
+  }
+
+  const authenticate = () => (authentication ??= handled(refresh()));
 
   const client: Client<any> = {
     get state() {
       return connection.state;
     },
+    get connection() {
+      return connection.about;
+    },
     onState: (listener) => on("$state", listener),
     onError: (listener) => on("$error", listener),
     onLoss: (listener) => on("$loss", listener),
     connect: () =>
-      handled((resolve, reject) => {
-        if (connection.state === "open") return resolve();
-        const off = on("$state", (state, { error }) => {
-          if (state === "open") resolve();
-          else if (state === "closed") reject(error);
-          else return;
-          off();
-        });
-        connection.start(true);
-      }),
+      handled(
+        new Promise((resolve, reject) => {
+          if (connection.state === "open") return resolve();
+          const off = on("$state", (state, { error }) => {
+            if (state === "open") resolve();
+            else if (state === "closed") reject(error);
+            else return;
+            off();
+          });
+          connection.start(true);
+        }),
+      ),
     close: connection.close,
     call: (type, payload?: unknown, { timeoutMs = defaultMs, ...more }: CallOptions<any> = {}) =>
       request({ type, payload, within: timeoutMs, ...more }),
-    send: (type, payload?: unknown, { expireMs = queue?.expireMs ?? DEFAULT_TIMEOUT_MS, signal }: SendOptions = {}) =>
-      request({ type, payload, within: expireMs, signal, oneWay: true }),
+    send: (type, payload?: unknown, { maxWaitMs = queue?.maxWaitMs ?? DEFAULT_TIMEOUT_MS, signal }: SendOptions = {}) =>
+      request({ type, payload, within: maxWaitMs, signal, oneWay: true }),
     stream: (type, payload?: unknown, { timeoutMs, signal, ...more }: StreamOptions<any> = {}) =>
       createStream(more, (item) => submit({ type, payload, within: timeoutMs, signal, ...item })),
     on,
     handle: served.handle,
     subscribe(topic, topicOptions) {
       connection.start();
-      return topics.subscribe(topic, topicOptions);
+      return topics.subscribe(topic, topicOptions, closed());
     },
-    nextAllowedAt(type) {
-      const wait = Math.max(pacer?.nextWait(type) ?? 0, outbox.notBefore(type) - env.now());
-      return wait > 0 ? env.now() + wait : undefined;
-    },
+    nextAllowedAt: (type) => pacer?.nextAt(type),
     authenticate,
-    inspect: () => ({ state: connection.state, ...outbox.inspect(), topics: topics.inspect() }),
+    inspect: () => ({ waiting: outbox.queue.count, unanswered: outbox.pending.size, topics: topics.resumable() }),
   };
   return client as Client<C>;
 }
 
-/** A promise whose rejection does not end a process if it is of no interest. */
-function handled<T>(executor: (resolve: (value: T) => void, reject: (error: unknown) => void) => void): Promise<T> {
-  const promise = new Promise<T>(executor);
+/** Returns the promise. Its rejection does not end a process if it is of no interest. */
+function handled<T>(promise: Promise<T>): Promise<T> {
   promise.catch(noop);
   return promise;
 }

@@ -1,12 +1,7 @@
+import { BUSY, BUSY_BACKOFF_MS, LEAST_DELAY_MS, MAX_BACKOFF_MS, MIN_BACKOFF_MS, RESTART, RESTART_SPREAD_MS } from "./closecodes.js";
 import { decodeError, PenstockError } from "./errors.js";
 
-// What the client does after a connection has ended; section 5 of the protocol.
-
-const RESTART_SPREAD_MS = 10_000;
-const BUSY_BACKOFF_MS = 5_000;
-const MIN_BACKOFF_MS = 500;
-const MAX_BACKOFF_MS = 20_000;
-const LEAST_DELAY_MS = 100;
+// When the client connects again after a connection has ended; section 5 of the protocol.
 
 /** The error of a close frame. A reason that is not the JSON of an error is text for developers. */
 export function closeError(code: number, reason: string): PenstockError {
@@ -21,8 +16,9 @@ export function closeError(code: number, reason: string): PenstockError {
 export const backoff = (attempt: number, random: number, min = MIN_BACKOFF_MS): number =>
   LEAST_DELAY_MS + random * Math.min(MAX_BACKOFF_MS, min * 2 ** attempt);
 
-/** The delay before the next attempt. */
-export function delayAfter(code: number, { retryAfterMs }: PenstockError, attempt: number, random: () => number): number {
-  const known = retryAfterMs ?? (!attempt && [1012, 4503].includes(code) ? random() * RESTART_SPREAD_MS : 0);
-  return known + backoff(attempt, random(), !known && [1013, 4429].includes(code) ? BUSY_BACKOFF_MS : MIN_BACKOFF_MS);
+/** The delay that the server demands, or 0, and the backoff that is added to it. */
+export function delayAfter(code: number, { retryAfterMs }: PenstockError, attempt: number, random: () => number): [demanded: number, backoff: number] {
+  const demanded = retryAfterMs || 0;
+  const spread = !demanded && !attempt && RESTART.includes(code) ? random() * RESTART_SPREAD_MS : 0;
+  return [demanded, spread + backoff(attempt, random(), !demanded && BUSY.includes(code) ? BUSY_BACKOFF_MS : MIN_BACKOFF_MS)];
 }

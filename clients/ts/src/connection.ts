@@ -1,4 +1,5 @@
 import { closeError, delayAfter } from "./close.js";
+import { HEALTHY_AFTER_MS, STOP, UNAUTHENTICATED, VIOLATION } from "./closecodes.js";
 import { type Env, noop } from "./env.js";
 import { PenstockError } from "./errors.js";
 import type { Frame, Link } from "./link.js";
@@ -6,16 +7,13 @@ import type { Item, Outbox } from "./outbox.js";
 import type { Pacer } from "./pacer.js";
 import { watchPage } from "./pages.js";
 import type { Topics } from "./topics.js";
-import type { ClientOptions, State, StateInfo } from "./types.js";
+import type { ClientOptions, Connection, State, StateInfo } from "./types.js";
 
 // One connection at a time, reconnection, and the greeting.
 
 const CONNECT_TIMEOUT_MS = 10_000;
-const HEALTHY_AFTER_MS = 5_000; // a connection that lasts this long ends the backoff
 const WAKE_INTERVAL_MS = 1_000;
 const WAKE_PROBE_MS = 3_000;
-const VIOLATED = 1002; // the client violates the protocol, which a retry does not correct
-const EXPIRED = 4401; // a fresh token is needed
 
 export function createConnection(options: ClientOptions, env: Env, pacer: Pacer | undefined, outbox: Outbox, topics: Topics, received: (link: Link, frame: Frame) => void) {
   const { now, after, random } = env;
@@ -28,11 +26,12 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   let dialedAt = -Infinity;
   let lostAt = 0;
   let heardAt = 0; // 0: nothing since the last heartbeat
+  let retryFrom = 0; // no attempt before, as the server demands
   let failedWith = 0; // the close code after which the client stops at the second time
   let session: { token: string; resumeWithinMs: number } | undefined;
   let silenceMs = 25_000; // before a heartbeat
   let pongMs = 10_000;
-  let stopAttempt: (() => void) | undefined;
+  let stopAttempt: ((cause?: unknown) => void) | undefined; // with a cause, the attempt has failed
   let stopRetry = noop;
   let stopWatch = noop;
   let stopPage = noop;
@@ -47,57 +46,70 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     const { socket } = link;
     socket.onopen = socket.onmessage = socket.onclose = null;
     links.delete(link);
-    if (link === opening) opening = undefined;
+    if (link === opening) {
+      opening = undefined;
+      if (current) use(current); // which the session has not left
+    }
     if (link === current) {
       current = undefined;
       stopWatch();
       lostAt = now();
       if (lostAt - openedAt >= HEALTHY_AFTER_MS) attempts = failedWith = 0;
-      topics.closed();
-      outbox.use();
+      use();
     }
-    outbox.dropAll(link);
+    for (const entry of outbox.unansweredOn(link)) entry.drop();
     for (const controller of link.serving.values()) controller.abort();
     socket.close(code);
   };
 
+  /** Without a link that carries messages, they wait. */
+  const use = (link?: Link) => {
+    topics.online(!!link);
+    outbox.use(link);
+  };
+
+  const failure = (code: string, cause: unknown) => new PenstockError(code, `${cause}`, { cause });
+
   const ask = (link: Link, type: string, payload: object | undefined, done: Item["done"]) => outbox.submit({ type, payload, first: true, done }, link);
 
-  const fetchToken = async (signal?: AbortSignal) => options.token?.({ expired: failedWith === EXPIRED, signal });
+  const fetchToken = async (signal: AbortSignal) => options.token?.({ expired: failedWith === UNAUTHENTICATED, signal });
 
   async function dial(): Promise<void> {
     stopRetry();
     stopAttempt?.();
     const controller = new AbortController();
     const { signal } = controller; // aborted: promises that outlive the attempt have no effect
-    const fail = (cause: unknown) => {
-      if (signal.aborted) return;
-      env.deliver("$error", cause);
-      stopAttempt!();
-      ended(1006, new PenstockError("UNAVAILABLE", String(cause), { cause }));
-    };
-    const stopTimer = after(CONNECT_TIMEOUT_MS, () => fail("timeout"));
-    stopAttempt = () => {
+    const stopTimer = after(CONNECT_TIMEOUT_MS, () => stopAttempt!("timeout"));
+    stopAttempt = (cause) => {
       stopAttempt = undefined;
       stopTimer();
       controller.abort();
       if (opening) drop(opening);
+      if (cause) {
+        env.deliver("$error", cause);
+        ended(1006, failure("UNAVAILABLE", cause));
+      }
     };
     dialedAt = now();
     if (!current) setState("connecting");
     try {
-      const { url, tokenIn, protocols = [], webSocket = WebSocket } = options;
-      const [base, token] = await Promise.all([typeof url === "function" ? url() : url, fetchToken(signal)]);
+      const { url, protocols = [] } = options;
+      const [address, token] = await Promise.all([typeof url === "function" ? url() : url, fetchToken(signal)]);
       if (signal.aborted) return;
-      const query = token && tokenIn !== "protocol" ? `${base.includes("?") ? "&" : "?"}access_token=${encodeURIComponent(token)}` : "";
-      open(new webSocket(base + query, token && !query ? [...protocols, "bearer." + token] : protocols));
+      let socket;
+      try {
+        socket = new (options.webSocket ?? WebSocket)(address, token ? [...protocols, "bearer." + encodeURIComponent(token)] : protocols);
+      } catch (cause) {
+        return stop({ error: failure("FAILED_PRECONDITION", cause) }); // the next attempt would end like this
+      }
+      open(socket);
     } catch (error) {
-      fail(error);
+      if (!signal.aborted) stopAttempt!(error);
     }
   }
 
   function open(socket: Link["socket"]): void {
-    const link: Link = (opening = { socket, serving: new Map(), openCalls: 0, concurrency: Infinity });
+    const link: Link = (opening = { socket, serving: new Map(), openCalls: 0, concurrency: Infinity, about: {} as Connection });
     links.add(link);
     socket.binaryType = "arraybuffer"; // a Blob is read asynchronously, which reorders messages
     socket.onerror = noop; // the close event follows
@@ -132,13 +144,21 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
           link.concurrency = welcome.concurrency || Infinity;
           silenceMs = welcome.pingIntervalMs;
           pongMs = welcome.pongTimeoutMs;
+          link.about = { id: welcome.connId, contractHash: welcome.contractHash, resumed: false };
           if (payload) session = welcome.session;
         }
         done();
       });
     pacer?.restart();
-    hello(options.session && !resumes && { session: true }, () => resumes || opened(link));
+    hello(options.resume && !resumes && { session: true }, () => resumes || opened(link));
     if (!resumes) return;
+    if (!current) return resume(link, token);
+    // The server rejects what arrives on the old link after the session has left it. This answer shows that all has arrived.
+    use();
+    ask(current, "$ws:hello", undefined, () => link === opening && resume(link, token));
+  }
+
+  function resume(link: Link, token: string): void {
     ask(link, "$ws:resume", { token, topics: topics.resumable() }, (error, answer, id) => {
       if (link !== opening) return;
       if (!error) {
@@ -150,15 +170,16 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
         ended(1013, error);
       } else {
         session = undefined;
-        hello({ session: true }, () => opened(link));
+        greet(link);
       }
     });
   }
 
   function opened(link: Link, results?: any[]): void {
     const old = current;
-    outbox.use();
+    use();
     current = link;
+    link.about.resumed = !!results;
     opening = undefined;
     stopAttempt!();
     openedAt = now();
@@ -174,18 +195,20 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
 
   /** Closes a link that was replaced when its calls are answered. If they take long, the server closes it. */
   function dropRetired(link: Link): void {
-    if (link.retired && outbox.isIdle(link)) drop(link, 1000);
+    if (link.retired && !outbox.unansweredOn(link)[0]) drop(link, 1000);
   }
 
   /** The connection or an attempt has ended. */
   function ended(closeCode: number, error: PenstockError): void {
     if (stopAttempt) return setState("connecting"); // the attempt to move to another server goes on
-    const kind = [1002, 1003, 1007].includes(closeCode) ? VIOLATED : closeCode === EXPIRED ? EXPIRED : 0;
-    if ([4403, 4409].includes(closeCode) || (kind && kind === failedWith) || options.stopOn?.(closeCode)) return stop({ error, closeCode });
+    const kind = closeCode === UNAUTHENTICATED ? closeCode : +VIOLATION.includes(closeCode);
+    const final = error.retryAfterMs === null && closeCode >= 4000; // the server accepts no later connection either
+    if (STOP.includes(closeCode) || final || (kind && kind === failedWith) || options.stopOn?.(closeCode)) return stop({ error, closeCode });
     failedWith = kind;
-    const delay = delayAfter(closeCode, error, attempts++, random);
-    retry(delay);
-    if (!current) setState("waiting", { error, closeCode, retryAt: now() + delay });
+    const [demanded, backoff] = delayAfter(closeCode, error, attempts++, random);
+    retryFrom = now() + demanded;
+    retry(demanded + backoff);
+    if (!current) setState("waiting", { error, closeCode, retryAt: retryFrom + backoff });
   }
 
   function retry(ms: number): void {
@@ -205,8 +228,9 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     session = undefined;
     attempts = failedWith = 0;
     stopPage();
-    topics.closed(true);
-    outbox.rejectAll(info.error!);
+    topics.online(false, true);
+    outbox.endAll((entry) => entry.settle(info.error));
+    env.stopAll();
     setState("closed", info);
   }
 
@@ -238,10 +262,11 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     watch(ms);
   }
 
-  /** The page has become visible, or the network has returned. */
-  function wake(): void {
+  /** The page has become visible, or the network has returned, or has gone: its sockets may take minutes to notice. */
+  function wake(offline?: boolean): void {
     if (current) probe(WAKE_PROBE_MS);
-    else if (state === "waiting" || state === "paused") retry(dialedAt + WAKE_INTERVAL_MS - now());
+    else if (offline) stopAttempt?.("offline");
+    else if (state === "waiting" || state === "paused") retry(Math.max(retryFrom, dialedAt + WAKE_INTERVAL_MS) - now());
   }
 
   /** The page is left, or enters the cache of the browser. */
@@ -253,6 +278,9 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   return {
     get state() {
       return state;
+    },
+    get about() {
+      return current?.about;
     },
     fetchToken,
 

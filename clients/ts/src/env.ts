@@ -18,16 +18,20 @@ export interface Env {
   random(): number;
   /** Calls f after ms, and returns a function that cancels it. */
   after(ms: number, f: () => void, watch?: boolean): Off;
+  /** Cancels all timers. */
+  stopAll(): void;
   /** Calls each function, and reports what they throw. */
   emit(functions: Iterable<((...args: any[]) => void) | undefined>, ...args: any[]): void;
   /** Adds a listener by name: the type of a message, or $error, $loss and $state. */
   on(name: string, f: (...args: any[]) => void): Off;
+  log: ClientOptions["log"];
   /** Calls the listeners of a name. */
   deliver(name: string, ...args: any[]): void;
 }
 
-export function createEnv({ clock = systemClock, random = Math.random }: ClientOptions): Env {
-  const listeners: { [name: string]: Set<(...args: any[]) => void> } = Object.create(null);
+export function createEnv({ clock = systemClock, random = Math.random, log }: ClientOptions): Env {
+  const timers = new Set<Off>();
+  const listeners: { [name: string]: Set<(...args: any[]) => void> } = { __proto__: null } as any;
   const emit: Env["emit"] = (functions, ...args) => {
     for (const f of [...functions]) {
       try {
@@ -42,16 +46,31 @@ export function createEnv({ clock = systemClock, random = Math.random }: ClientO
     random,
     after(ms, f, watch) {
       if (ms >= 2 ** 31) return noop; // the timers of browsers overflow
-      const timer = clock.setTimeout(f, ms, watch);
-      return () => clock.clearTimeout(timer);
+      const off = () => {
+        timers.delete(off);
+        clock.clearTimeout(timer);
+      };
+      const timer = clock.setTimeout(
+        () => {
+          off();
+          f();
+        },
+        ms,
+        watch,
+      );
+      timers.add(off);
+      return off;
     },
+    stopAll: () => emit(timers),
     emit,
     on(name, f) {
       const set = (listeners[name] ??= new Set());
       set.add(f);
-      return () => void set.delete(f);
+      return () => set.delete(f);
     },
+    log,
     deliver(name, ...args) {
+      log?.(name, ...args);
       if (listeners[name]?.size) emit(listeners[name], ...args);
       else if (name === "$error") console.error(...args);
     },

@@ -1,8 +1,9 @@
-import type { Meta, WebSocketLike } from "./types.js";
+import type { Connection, Meta, WebSocketLike } from "./types.js";
 
 /** One WebSocket. Everything that belongs to a connection refers to its link. */
 export interface Link {
   socket: WebSocketLike;
+  about: Connection;
   /** Calls of the server that have no answer. */
   serving: Map<string, AbortController>;
   /** Calls without an answer, and how many the server permits. */

@@ -48,7 +48,7 @@ export interface Entry extends Place {
   grant(credit: number): void;
 }
 
-export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { messages = 1000, bytes = 1e6, policy } = {} }: ClientOptions) {
+export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxMessages = 1000, maxBytes = 1e6, overflow } = {} }: ClientOptions) {
   const { now, after } = env;
   const prefix = env.random().toString(36).slice(2) + "-";
   const pending = new Map<string, Entry>();
@@ -76,16 +76,14 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { mess
       pacer?.search();
       for (const entry of queue.heads()) {
         const wait = waitFor(entry, link);
-        if (wait === Infinity) entry.settle(new PenstockError("FAILED_PRECONDITION", "", { retryAfterMs: null }));
-        else if (wait > 0) {
-          soonest = Math.min(soonest, wait);
-          continue;
-        } else {
+        again = wait <= 0 || wait === Infinity;
+        if (again) {
           queue.remove(entry);
-          entry.send(link);
+          if (wait > 0) entry.settle(new PenstockError("FAILED_PRECONDITION", "", { retryAfterMs: null }));
+          else entry.send(link);
+          break;
         }
-        again = true;
-        break;
+        soonest = Math.min(soonest, wait);
       }
       if (!again) stopWaiting = after(soonest, flush);
     }
@@ -137,6 +135,7 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { mess
         }
         const timeoutMs = oneWay || due === Infinity ? undefined : Math.ceil(due - now()) || 1;
         pacer?.sent(type, id, first);
+        env.log?.("$sent", type, id);
         // type and meta come first, so that the server can answer a message that is too large.
         to.socket.send(JSON.stringify({ type, meta: { correlationId: id, ack, timeoutMs, ...meta } }).slice(0, -1) + (body ? `,"payload":${body}}` : "}"));
         if (!id) entry.settle();
@@ -163,7 +162,7 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { mess
             // What a limit has rejected is sent again, in order.
             wait();
             from.crowded = inFlight && from.openCalls > 0;
-            entry.notBefore = now() + (retryAfterMs ?? (from.crowded ? 0 : IN_FLIGHT_RETRY_MS));
+            entry.notBefore = now() + (retryAfterMs || (from.crowded ? 0 : IN_FLIGHT_RETRY_MS));
             return flush();
           }
         }
@@ -197,10 +196,10 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { mess
     else if (on) entry.send(on);
     else {
       signal?.addEventListener("abort", entry.cancel);
-      const full = () => !first && (queue.count >= messages || (queue.count && queue.weight + entry.weight > bytes));
-      const overflow = () => new PenstockError("RESOURCE_EXHAUSTED", "", { retryable: true, details: { kind: "queue" } });
-      for (let old; policy === "drop-oldest" && full() && (old = queue.heads().find((other) => !other.first)); ) old.settle(overflow());
-      if (full() || (policy === "fail" && !link && !first)) entry.settle(overflow());
+      const full = () => !first && (queue.count >= maxMessages || (queue.count && queue.weight + entry.weight > maxBytes));
+      const failure = () => new PenstockError("RESOURCE_EXHAUSTED", "", { retryable: true, details: { kind: "queue" } });
+      for (let old; overflow === "drop-oldest" && full() && (old = queue.heads().find((other) => !other.first)); ) old.settle(failure());
+      if (full()) entry.settle(failure());
       else {
         wait();
         flush();
@@ -210,7 +209,7 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { mess
   }
 
   /** Ends entries that wait, also those that follow. */
-  const all = (which: (entry: Entry) => unknown, end: (entry: Entry) => void) => {
+  const endAll = (end: (entry: Entry) => void, which: (entry: Entry) => unknown = () => true) => {
     for (let entry; (entry = queue.heads().find(which)); ) end(entry);
   };
 
@@ -220,6 +219,8 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { mess
   return {
     submit,
     tell,
+    queue,
+    pending,
 
     /** Handles a message if it is an answer or an error, and returns something truthy then. */
     receive(from: Link, frame: Frame): unknown {
@@ -236,27 +237,14 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { mess
     /** Sends what waits on a link. Without one, requests of the protocol end: they are made again. */
     use(next?: Link) {
       link = next;
-      if (!next) all(({ first }) => first, (entry) => entry.drop());
+      if (!next) endAll((entry) => entry.drop(), ({ first }) => first);
       flush();
     },
 
-    /** A link is lost. */
-    dropAll(old: Link) {
-      for (const entry of [...pending.values()]) if (entry.link === old) entry.drop();
-    },
+    endAll,
 
-    /** Rejects what waits. */
-    rejectAll(error: PenstockError) {
-      all(() => true, (entry) => entry.settle(error));
-    },
-
-    /** When the first message of a type that waits may be sent, if it was rejected. */
-    notBefore: (type: string) => queue.heads().find((entry) => entry.type === type)?.notBefore ?? 0,
-
-    inspect: () => ({ waiting: queue.count, unanswered: pending.size }),
-
-    /** Whether a link has no calls without an answer. */
-    isIdle: (on: Link) => [...pending.values()].every((entry) => entry.link !== on),
+    /** The messages that a link has sent and that have no answer. */
+    unansweredOn: (on: Link) => [...pending.values()].filter((entry) => entry.link === on),
   };
 }
 

@@ -82,6 +82,8 @@ function createBucket({ now }: Env, capacity: number, costs: { [type: string]: n
 interface Lane {
   /** The message whose outcome is awaited. */
   awaited?: string | undefined;
+  /** When its first message may be sent, which was rejected. */
+  notBefore?: number;
   /** The last search in which one of its messages had to wait. */
   closedIn?: number;
 }
@@ -140,6 +142,7 @@ export function createPacer(env: Env) {
     wait(type: string, notBefore: number): number {
       const [, lanes] = of(type);
       let wait = waitOf(type);
+      lanes[0]!.notBefore = notBefore;
       if (wait === Infinity) return wait;
       wait = Math.max(notBefore - now(), lanes.some(({ awaited, closedIn }) => awaited || closedIn === search) ? FOR_ANSWER : wait);
       if (wait > 0) for (const lane of lanes) lane.closedIn = search;
@@ -185,8 +188,11 @@ export function createPacer(env: Env) {
       for (const b of buckets) b.denied(type, retryAfterMs, reason ? 0 : timestamp + retryAfterMs);
     },
 
-    /** Milliseconds until a message may be sent, or 0. */
-    nextWait: (type: string) => Math.max(0, waitOf(type)),
+    /** When a message may be sent; undefined: now. */
+    nextAt(type: string) {
+      const wait = Math.max(waitOf(type), (of(type)[1][0]!.notBefore ?? 0) - now());
+      return wait > 0 ? now() + wait : undefined;
+    },
   };
 }
 

@@ -4,14 +4,15 @@ import type { ClientOptions, Off, PageLike } from "./types.js";
 // Events of the page. An open WebSocket keeps a page out of the back/forward cache, so it is closed first.
 
 /** Listens to the page, and returns a function that ends it. */
-export function watchPage({ page = (globalThis.document && globalThis) as PageLike | undefined }: ClientOptions, wake: () => void, pause: () => void): Off {
+export function watchPage({ page = (globalThis.document && globalThis) as PageLike | undefined }: ClientOptions, wake: (offline: boolean) => void, pause: () => void): Off {
   if (!page) return noop;
   // No event of waking reaches every browser.
-  const types = ["online", "pageshow", "resume", "visibilitychange", "pagehide"];
+  const controller = new AbortController();
   const listener = ({ type }: { type: string }) => {
+    const offline = type === "offline";
     if (type === "pagehide") pause();
-    else if (page.document?.visibilityState !== "hidden") wake();
+    else if (offline || page.document?.visibilityState !== "hidden") wake(offline);
   };
-  for (const type of types) page.addEventListener(type, listener);
-  return () => types.forEach((type) => page.removeEventListener(type, listener));
+  for (const type of "online pageshow resume visibilitychange pagehide offline".split(" ")) page.addEventListener(type, listener, controller);
+  return () => controller.abort();
 }

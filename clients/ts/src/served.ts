@@ -17,25 +17,28 @@ export function createServed(env: Env, outbox: Outbox) {
     const controller = new AbortController();
     const { signal } = controller;
     const stopTimer = env.after(meta.timeoutMs ?? Infinity, () => controller.abort());
-    let replyType = "RPC_ERROR";
-    let reply: unknown;
+    const reply = (replyType: string, content: unknown) => {
+      if (!signal.aborted) outbox.tell(link, replyType, { correlationId: id }, content); // throws what JSON cannot encode
+    };
+    const fail = ({ code, message, retryable, retryAfterMs, details }: PenstockError) =>
+      reply("RPC_ERROR", { code, message, retryable, retryAfterMs, details });
     try {
       if (link.serving.size >= MAX_SERVED) throw new PenstockError("RESOURCE_EXHAUSTED", "", { retryable: true });
       link.serving.set(id, controller);
       const handler = handlers.get(type);
       if (!handler) throw new PenstockError("UNIMPLEMENTED");
-      reply = await handler[1](payload, { signal, timeoutMs: meta.timeoutMs });
-      replyType = handler[0];
+      reply(handler[0], await handler[1](payload, { signal, timeoutMs: meta.timeoutMs }));
     } catch (error) {
-      reply = error;
-      if (!(error instanceof PenstockError)) {
-        reply = new PenstockError("INTERNAL"); // the error may contain what the server must not see
-        env.deliver("$error", error, type);
+      try {
+        if (!(error instanceof PenstockError)) throw error;
+        fail(error);
+      } catch (cause) {
+        fail(new PenstockError("INTERNAL")); // the cause may contain what the server must not see
+        env.deliver("$error", cause, type);
       }
     }
     stopTimer();
     link.serving.delete(id);
-    if (!signal.aborted) outbox.tell(link, replyType, { correlationId: id }, reply instanceof PenstockError ? { ...reply, message: reply.message } : reply);
   }
 
   return {
@@ -48,8 +51,8 @@ export function createServed(env: Env, outbox: Outbox) {
 
     /** Handles a call of the server. Returns false if the message is none. */
     receive(link: Link, frame: Frame): boolean {
-      const id = frame.meta.correlationId;
-      if (!id?.startsWith("$ws:")) return false;
+      const id = frame.meta.correlationId!;
+      if (!/^\$ws:/.test(id)) return false;
       if (frame.type === "$ws:abort") link.serving.get(id)?.abort();
       else void answer(link, frame, id);
       return true;

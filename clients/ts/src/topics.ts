@@ -1,9 +1,9 @@
 import { backoff } from "./close.js";
 import type { Env } from "./env.js";
-import { decodeError, type PenstockError } from "./errors.js";
+import { decodeError, PenstockError } from "./errors.js";
 import type { Frame } from "./link.js";
 import type { Outbox } from "./outbox.js";
-import type { Loss, Position, PresenceMember, Subscription, TopicOptions } from "./types.js";
+import type { Loss, Position, Member, Subscription, TopicOptions } from "./types.js";
 
 // Subscriptions. What is wanted is the truth: requests follow from it, one at a time for each topic.
 
@@ -32,19 +32,21 @@ export function createTopics(env: Env, outbox: Outbox) {
     let position: Position | undefined; // up to where publications were handled
     let subscribed = false; // as far as the server has answered
     let stale = false; // the subscription must be made again, for its state or its presence
+    let anew = false; // without the position, so that the server sends the state
     let busy = false; // a request has no answer
     let byServer = false; // a handler of the server has subscribed
     let stateLeft = 0; // publications of the state that follow, Infinity until $ws:state
-    let members: Map<string, PresenceMember>;
+    let members: Map<string, Member>;
 
-    const wants = (key: keyof Sub) => [...subs].some((s) => s[key]);
-    const notify = (key: keyof Sub, value?: unknown) => env.emit([...subs].map((s) => s[key] as any), value);
+    const each = (key: keyof Sub) => [...subs].map((s) => s[key] as any);
+    const wants = (key: keyof Sub) => each(key).some((f) => f);
+    const notify = (key: keyof Sub, value?: unknown) => env.emit(each(key), value);
 
     /** A state that is not complete has no position. */
     const known = () => (stateLeft ? undefined : position);
 
     /** The request that subscribes. */
-    const request = () => ({ topic, positions: true, ...known(), state: wants("onState"), presence: wants("onPresence") });
+    const request = () => ({ topic, positions: true, ...(anew ? {} : known()), state: wants("onState"), presence: wants("onPresence") });
 
     /** Sends the request that makes the server's subscription what is wanted. */
     const sync = () => {
@@ -53,13 +55,14 @@ export function createTopics(env: Env, outbox: Outbox) {
       if (!open || busy || requests >= MAX_REQUESTS || env.now() < waitUntil) return;
       if (wanted ? subscribed && !stale : !subscribed || byServer) return;
       const mine = connections;
-      const presented = position;
+      const presented = anew ? undefined : position;
+      const payload = wanted ? request() : { topic };
       busy = true;
-      stale = false;
+      stale = anew = false;
       requests++;
       outbox.submit({
         type: wanted ? "$ws:subscribe" : "$ws:unsubscribe",
-        payload: wanted ? request() : { topic },
+        payload,
         first: true,
         done(error, answer) {
           if (mine !== connections) return; // asked again on the next connection
@@ -89,13 +92,19 @@ export function createTopics(env: Env, outbox: Outbox) {
 
     const failed = (error: PenstockError) => {
       if (error.retryable) {
-        const wait = (error.retryAfterMs ?? RETRY_MS) + backoff(0, env.random());
+        const wait = (error.retryAfterMs || RETRY_MS) + backoff(0, env.random());
         stale = true;
         waitUntil = env.now() + wait;
         env.after(wait + 9, syncAll); // a timer may be a little early
-      } else {
-        notify("onEnd", error);
-        subs.clear();
+      } else end(error);
+    };
+
+    /** Ends subscriptions. Those that their handlers make stay. */
+    const end = (error: PenstockError, ended = [...subs]) => {
+      for (const sub of ended) {
+        subs.delete(sub);
+        if (sub.onEnd) env.emit([sub.onEnd], error);
+        else env.deliver("$error", error, topic);
       }
     };
 
@@ -107,12 +116,12 @@ export function createTopics(env: Env, outbox: Outbox) {
 
     /** Subscribes again. With a position, the server would send what is missing instead of the state. */
     const refresh = (forState?: unknown) => {
-      if (forState) position = undefined;
+      anew ||= !!forState;
       stale = true;
       sync();
     };
 
-    const changePresence = ({ left = [], joined = [] }: { left?: PresenceMember[]; joined?: PresenceMember[] }) => {
+    const changePresence = ({ left = [], joined = [] }: { left?: Member[]; joined?: Member[] }) => {
       for (const member of left) members.delete(member.connId);
       for (const member of joined) members.set(member.connId, member);
       notify("onPresence", [...members.values()]);
@@ -128,7 +137,7 @@ export function createTopics(env: Env, outbox: Outbox) {
         meta.state = true;
       } else if (offset > at?.offset! + 1) return refresh(); // the server sends again what is missing, and this publication
       env.deliver(type, payload, meta);
-      env.emit([...subs].map((s) => s.on?.[type] as any), payload, meta);
+      env.emit(each("on").map((on) => on?.[type]), payload, meta);
       // Handled, also if a handler failed.
       if (offset > at?.offset! && at === position) position = { ...at!, offset };
     };
@@ -136,12 +145,13 @@ export function createTopics(env: Env, outbox: Outbox) {
     return {
       sync,
 
-      subscribe(options: Sub = {}): Subscription {
+      subscribe(options: Sub = {}, error?: PenstockError): Subscription {
         const sub = { ...options };
-        const { from, onState, onPresence } = sub;
-        position ??= from;
+        const { onState } = sub;
+        position ??= sub.since;
         subs.add(sub);
-        if (subscribed && (onState || onPresence)) refresh(onState);
+        if (error) end(error, [sub]);
+        else if ((subscribed || busy) && (onState || sub.onPresence)) refresh(onState);
         else if (subscribed && !busy) env.emit([sub.onReady]);
         sync();
         return {
@@ -157,11 +167,9 @@ export function createTopics(env: Env, outbox: Outbox) {
 
       resumable: request,
 
-      inspect: () => ({ topic, position: known(), subscribed }),
-
       /** A connection is open. result: how it continues. */
       opened(result: any) {
-        subscribed = busy = stale = false;
+        subscribed = busy = stale = anew = false;
         byServer &&= !!result;
         if (result) accepted(result, position);
       },
@@ -180,7 +188,8 @@ export function createTopics(env: Env, outbox: Outbox) {
         const { type, payload } = frame;
         if (type === "$ws:unsubscribed") {
           byServer = subscribed = false;
-          if (payload.error) failed(decodeError(payload.error)); // the state is not complete
+          if (!payload.error) end(new PenstockError("CANCELLED", "unsubscribed"));
+          else if (!busy) failed(decodeError(payload.error)); // the state is not complete
           sync();
         } else if (type === "$ws:presence") changePresence(payload);
         else if (type === "$ws:state") stateLeft = 0;
@@ -196,9 +205,8 @@ export function createTopics(env: Env, outbox: Outbox) {
   type Topic = ReturnType<typeof createTopic>;
 
   return {
-    subscribe: (name: string, options?: Sub) => find(name).subscribe(options),
-
-    inspect: () => [...topics.values()].map((t) => t.inspect()),
+    /** error: the client is closed. */
+    subscribe: (name: string, options?: Sub, error?: PenstockError) => find(name).subscribe(options, error),
 
     /** Topics and positions for a new connection. */
     resumable: () => [...topics.values()].map((t) => t.resumable()),
@@ -214,10 +222,11 @@ export function createTopics(env: Env, outbox: Outbox) {
       syncAll();
     },
 
-    /** There is no connection. forget: the next one may be of another user. */
-    closed(forget?: boolean) {
-      open = false;
+    /** Whether a connection carries messages. forget: the next one may be of another user. */
+    online(next: boolean, forget?: boolean) {
+      open = next;
       if (forget) topics.forEach((t) => t.forget());
+      syncAll();
     },
 
     /** Handles a message of the server about a topic. Returns false if it is none. */

@@ -24,7 +24,7 @@ export interface AnyContract {
 
 type Section<C, K extends keyof AnyContract> = K extends keyof C ? C[K] : {};
 type Key<T> = Extract<keyof T, string>;
-type Member<T, K> = T extends { [P in K & string]: infer V } ? V : never;
+type Part<T, K> = T extends { [P in K & string]: infer V } ? V : never;
 /** The payload is optional if the message has no required fields. */
 type Payload<P, O> = {} extends P ? [payload?: P, options?: O] : [payload: P, options?: O];
 /** The entry of the pattern that a topic name matches. */
@@ -68,8 +68,8 @@ export interface CallOptions<P = unknown> {
 
 export interface SendOptions {
   signal?: AbortSignal;
-  /** How long the message may wait in the queue. QueueOptions.expireMs by default. */
-  expireMs?: number;
+  /** How long the message may wait in the queue. QueueOptions.maxWaitMs by default. */
+  maxWaitMs?: number;
 }
 
 export interface StreamOptions<R = unknown> {
@@ -105,7 +105,7 @@ export interface Loss {
   ended?: Position | undefined;
 }
 
-export interface PresenceMember {
+export interface Member {
   connId: string;
   tenantId?: string;
   userId?: string;
@@ -113,17 +113,16 @@ export interface PresenceMember {
 }
 
 export interface TopicOptions<C, M extends string> {
-  /** Handlers by type, for publications of this topic. Topics without history do not name
-   * themselves in their publications: use Client.on for those. */
-  on?: { [K in M]?: (payload: Member<Section<C, "received">, K>, meta: Meta) => void };
+  /** Handlers by type, for publications of this topic. */
+  on?: { [K in M]?: (payload: Part<Section<C, "received">, K>, meta: Meta) => void };
   /** Begins behind this position instead of now. */
-  from?: Position;
+  since?: Position;
   /** Called before the state arrives, with the number of its messages that come before any other. Those of a large state
    * also come between publications, which are newer: Meta.state marks them. Setting it asks for the state of a topic. */
   onState?: (messages: number) => void;
   onLoss?: (loss: Loss) => void;
   /** Called with all members at each change. Setting it asks for the presence of a topic. */
-  onPresence?: (members: PresenceMember[]) => void;
+  onPresence?: (members: Member[]) => void;
   /** The server has accepted the subscription, also after each reconnection. */
   onReady?: () => void;
   /** The server has rejected the subscription for good. */
@@ -139,6 +138,8 @@ export interface Subscription {
 
 export interface Client<C = AnyContract> {
   readonly state: State;
+  /** undefined unless the state is open. */
+  readonly connection: Connection | undefined;
   onState(listener: (state: State, info: StateInfo) => void): Off;
   /** Listens for errors that no promise reports: of events whose handler failed after they were admitted, handlers of the client and token requests. */
   onError(listener: (error: unknown, type?: string) => void): Off;
@@ -148,25 +149,25 @@ export interface Client<C = AnyContract> {
   close(): void;
   call<K extends Key<Section<C, "calls">>>(
     type: K,
-    ...args: Payload<Member<Section<C, "calls">[K], "request">, CallOptions<Member<Section<C, "calls">[K], "progress">>>
-  ): Promise<Member<Section<C, "calls">[K], "reply">>;
+    ...args: Payload<Part<Section<C, "calls">[K], "request">, CallOptions<Part<Section<C, "calls">[K], "progress">>>
+  ): Promise<Part<Section<C, "calls">[K], "reply">>;
   /** Sends an event. The promise is resolved when the server has admitted it. */
   send<K extends Key<Section<C, "events">>>(type: K, ...args: Payload<Section<C, "events">[K], SendOptions>): Promise<void>;
   stream<K extends Key<Section<C, "streams">>>(
     type: K,
-    ...args: Payload<Member<Section<C, "streams">[K], "request">, StreamOptions<Member<Section<C, "streams">[K], "reply">>>
-  ): Stream<Member<Section<C, "streams">[K], "item">, Member<Section<C, "streams">[K], "reply">>;
+    ...args: Payload<Part<Section<C, "streams">[K], "request">, StreamOptions<Part<Section<C, "streams">[K], "reply">>>
+  ): Stream<Part<Section<C, "streams">[K], "item">, Part<Section<C, "streams">[K], "reply">>;
   on<K extends Key<Section<C, "received">>>(type: K, handler: (payload: Section<C, "received">[K], meta: Meta) => void): Off;
   /** Answers calls of the server with messages of the type replyType. */
   handle<K extends Key<Section<C, "served">>>(
     type: K,
     replyType: Section<C, "served">[K] extends { replyType: infer N } ? N : string,
     handler: (
-      request: Member<Section<C, "served">[K], "request">,
+      request: Part<Section<C, "served">[K], "request">,
       context: ServedContext,
-    ) => Member<Section<C, "served">[K], "reply"> | Promise<Member<Section<C, "served">[K], "reply">>,
+    ) => Part<Section<C, "served">[K], "reply"> | Promise<Part<Section<C, "served">[K], "reply">>,
   ): Off;
-  subscribe<T extends Key<Section<C, "topics">>>(topic: T, options?: TopicOptions<C, Member<TopicOf<C, T>, "messages"> & string>): Subscription;
+  subscribe<T extends Key<Section<C, "topics">>>(topic: T, options?: TopicOptions<C, Part<TopicOf<C, T>, "messages"> & string>): Subscription;
   /** Publications of all topics that are lost, also of topics that the server has subscribed. */
   onLoss(listener: (loss: Loss) => void): Off;
   /** When the limits permit a message of the type, by the monotonic clock in milliseconds; undefined: now, as far as known, or without ClientOptions.pacing. */
@@ -177,46 +178,54 @@ export interface Client<C = AnyContract> {
   inspect(): Inspection;
 }
 
+/** What the server has said about the connection. */
+export interface Connection {
+  /** Identifies the connection in the logs of the server, and is Member.connId of this client; undefined if the server does not know the greeting. */
+  id: string | undefined;
+  /** Whether the session of the connection before continues. */
+  resumed: boolean;
+  /** The hash of the messages of the server: compare it with contractHash of the generated contract. */
+  contractHash: string | undefined;
+}
+
 export interface Inspection {
-  state: State;
   /** Messages that wait to be sent. */
   waiting: number;
   /** Messages without an answer or a confirmation. */
   unanswered: number;
-  /** Topics with subscriptions of this client, or of the server. */
-  topics: { topic: string; position: Position | undefined; subscribed: boolean }[];
+  /** What the client would ask for on another connection: the topics with subscriptions of this client, or of the server, and their positions. */
+  topics: { topic: string; epoch?: string; offset?: number; state: boolean; presence: boolean }[];
 }
 
 export interface QueueOptions {
   /** The most messages that wait, 1,000 by default. */
-  messages?: number;
+  maxMessages?: number;
   /** The most characters of their payloads, 1,000,000 by default. */
-  bytes?: number;
+  maxBytes?: number;
   /**
    * What happens when the queue is full. drop-newest (default): the new message is rejected. drop-oldest: the message
-   * that has waited longest is rejected. fail: the same as drop-newest, and without a connection no message waits.
+   * that has waited longest is rejected.
    */
-  policy?: "fail" | "drop-oldest" | "drop-newest";
+  overflow?: "drop-oldest" | "drop-newest";
   /** How long an event waits, 30,000 by default. Calls wait until their deadline. */
-  expireMs?: number;
+  maxWaitMs?: number;
 }
 
 /** The type of the function pacing, which only the client calls. */
 export type Pacing = (env: any) => object;
 
 export interface ClientOptions {
-  /** The URL of the server, ws: or wss:. */
+  /** The URL of the server, ws: or wss:. A function is called before each attempt. */
   url: string | (() => string | Promise<string>);
   /**
-   * Called before each attempt, and when the identity is about to expire. expired: the server has rejected the last
-   * token. signal: of the attempt to connect; undefined if the token is for the connection that is open.
+   * Returns the token that the handshake sends as a subprotocol, because pages cannot set headers, and URLs are written to
+   * logs. Called before each attempt, and when the identity is about to expire. expired: the server has rejected the last
+   * token. signal: aborted when the token is not needed any more, because it has taken too long or the client is closed.
    */
-  token?: (why: { expired: boolean; signal: AbortSignal | undefined }) => string | Promise<string>;
-  /** How the handshake sends the token: the query parameter access_token (default), or a subprotocol. */
-  tokenIn?: "query" | "protocol";
+  token?: (why: { expired: boolean; signal: AbortSignal }) => string | Promise<string>;
   protocols?: string[];
-  /** Asks the server for a session, which survives a lost connection. */
-  session?: boolean;
+  /** Asks the server for a session, so that the next connection resumes it: it restores subscriptions that handlers of the server have made. */
+  resume?: boolean;
   /** The time of a call without timeoutMs, 30,000 by default. */
   timeoutMs?: number;
   queue?: QueueOptions;
@@ -224,6 +233,8 @@ export interface ClientOptions {
   pacing?: Pacing;
   /** Returns true if the client must not connect again after a close code of the application. */
   stopOn?: (code: number) => boolean;
+  /** For debugging: called with what the client passes on and sends, by the name of the event and its arguments. */
+  log?: (event: string, ...details: unknown[]) => void;
   /** The constructor of the connection; needed where there is no global WebSocket. */
   webSocket?: new (url: string, protocols: string[]) => WebSocketLike;
   /** For tests: the time. */
@@ -255,7 +266,6 @@ export interface Clock {
 }
 
 export interface PageLike {
-  addEventListener(type: string, listener: (event: any) => void): void;
-  removeEventListener(type: string, listener: (event: any) => void): void;
+  addEventListener(type: string, listener: (event: any) => void, options: { signal: AbortSignal }): void;
   readonly document?: { readonly visibilityState: string };
 }

@@ -245,3 +245,34 @@ test("rule 25: served calls are bounded", async () => {
   await settled();
   assert.deepEqual(f.first.all("RPC_ERROR").map((s) => s.payload.code), Array(6).fill("RESOURCE_EXHAUSTED"));
 });
+
+test("a served call whose answer JSON cannot encode is INTERNAL, and the cause of an error stays here", async () => {
+  const f = await connected();
+  const circular: any = {};
+  circular.self = circular;
+  const outcomes: { [type: string]: () => unknown } = {
+    BIG: () => 1n,
+    CIRCULAR: () => circular,
+    DETAILS: () => {
+      throw new PenstockError("NO_ROOM", "full", { details: { n: 1n } });
+    },
+    CAUSE: () => {
+      throw new PenstockError("NO_ROOM", "full", { retryable: true, retryAfterMs: 5, details: { room: "go" }, cause: new Error("secret") });
+    },
+  };
+  const answers = [];
+  for (const [type, handler] of Object.entries(outcomes)) {
+    f.client.handle(type, "DONE", handler);
+    f.first.receive(type, {}, { correlationId: "$ws:" + type });
+    await settled();
+    answers.push(f.first.sent.at(-1));
+  }
+  const internal = { code: "INTERNAL", message: "INTERNAL", retryable: false, details: {} };
+  assert.deepEqual(answers.map((a) => [a!.type, a!.payload]), [
+    ["RPC_ERROR", internal],
+    ["RPC_ERROR", internal],
+    ["RPC_ERROR", internal],
+    ["RPC_ERROR", { code: "NO_ROOM", message: "full", retryable: true, retryAfterMs: 5, details: { room: "go" } }],
+  ]);
+  assert.equal(f.errors.length, 3);
+});

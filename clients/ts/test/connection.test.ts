@@ -204,6 +204,108 @@ test("rule 10: the random time after a restart is not repeated", async () => {
   assert.deepEqual(delays, [10_590, 1099]);
 });
 
+for (const [code, stops] of [
+  [4429, true],
+  [4503, true],
+  [4711, true],
+  [1013, false],
+  [1009, false],
+] as const) {
+  test(`retryAfterMs null with ${code} ${stops ? "stops the client" : "says nothing about connections"}`, async () => {
+    const f = await connected();
+    f.first.end(code, { code: "FAILED_PRECONDITION", retryAfterMs: null });
+    assert.equal(f.client.state, stops ? "closed" : "waiting");
+  });
+}
+
+test("a page that wakes up obeys the delay that the server demands", async () => {
+  const f = await connected();
+  f.first.end(4503, { code: "UNAVAILABLE", retryAfterMs: 5_000 });
+  await f.clock.advance(2_000);
+  f.page.fire("online");
+  await f.clock.advance(2_999);
+  assert.equal(f.sockets.length, 1);
+  await f.clock.advance(1);
+  assert.equal(f.sockets.length, 2, "without the backoff");
+});
+
+test("offline ends an attempt, and a connection that does not answer", async () => {
+  const f = createFixture();
+  void f.client.connect();
+  await settled();
+  f.page.fire("offline");
+  assert.equal(f.client.state, "waiting");
+  f.page.fire("online");
+  await f.clock.advance(1_000);
+  await f.greet();
+  f.page.fire("offline");
+  assert.equal(f.socket.sent.at(-1)!.type, "__heartbeat");
+  await f.clock.advance(3_000);
+  assert.equal(f.client.state, "waiting");
+});
+
+test("a wrong URL, and no WebSocket, stop the client at once", async () => {
+  for (const [options, text] of [
+    [{ url: "no url", webSocket: URL as any }, /Invalid URL/],
+    [{ webSocket: undefined as any }, /WebSocket is not defined/],
+  ] as const) {
+    const { WebSocket: saved } = globalThis;
+    if (!options.webSocket) delete (globalThis as any).WebSocket;
+    const f = createFixture(options);
+    const { error } = (await outcome(f.client.connect()))!;
+    (globalThis as any).WebSocket = saved;
+    assert.equal(error.code, "FAILED_PRECONDITION");
+    assert.match(error.message, text);
+    assert.equal(f.client.state, "closed");
+    assert.equal(f.clock.timers, 0);
+  }
+});
+
+test("a refresh whose token request hangs ends after its time, and the next one asks again", async () => {
+  const signals: AbortSignal[] = [];
+  const f = await connected({
+    token: ({ signal }) => {
+      signals.push(signal);
+      return signals.length === 2 ? new Promise(() => {}) : "t";
+    },
+  });
+  const refresh = outcome(f.client.authenticate());
+  await f.clock.advance(24_000);
+  f.first.receive("NOTE");
+  await f.clock.advance(6_000);
+  assert.equal((await refresh) ?? (await outcome(f.client.authenticate())), undefined);
+  assert.equal(signals[1]!.aborted, true);
+  await settled();
+  f.first.answer(f.first.last("$ws:auth"), "$ws:authenticated", {});
+  assert.equal(signals.length, 3);
+});
+
+test("after close no timer stays, and everything that waits has ended", async () => {
+  let hangs = false;
+  const f = await connected({ token: () => (hangs ? new Promise(() => {}) : "t") });
+  hangs = true;
+  f.first.receive("$ws:identity-expiring", { expiresInMs: 600_000 });
+  f.client.subscribe("busy");
+  f.first.reject(f.first.last("$ws:subscribe"), "RESOURCE_EXHAUSTED", { retryable: true, retryAfterMs: 60_000 });
+  const waits = [f.client.authenticate(), f.client.call("ASK"), f.client.send("SAY")].map(outcome);
+  f.client.close();
+  assert.equal(f.clock.timers, 0);
+  assert.deepEqual((await Promise.all(waits)).map((o) => o?.error?.code), ["UNAVAILABLE", "ABORTED", "ABORTED"]);
+  const ends: string[] = [];
+  f.client.subscribe("room/go", { onEnd: (error) => ends.push(error.code) });
+  f.client.subscribe("room/go");
+  assert.deepEqual(ends, ["UNAVAILABLE"]);
+  assert.deepEqual(f.errors.map((error: any) => error.code), ["UNAVAILABLE"], "without onEnd");
+});
+
+test("log receives what the client passes on and sends", async () => {
+  const events: string[] = [];
+  const f = await connected({ log: (event, ...details) => events.push([event, ...details].filter((d) => typeof d === "string").join(" ")) });
+  void f.client.send("SAY");
+  f.first.receive("SAID", {});
+  assert.deepEqual(events.map((e) => e.replace(/ \S+-\d+e?$/, "")), ["$state connecting", "$sent $ws:hello", "$state open", "$sent SAY", "SAID"]);
+});
+
 for (const code of [1002, 1003, 1007]) {
   test(`rule 50: ${code} twice in a row stops the client`, async () => {
     const f = await connected();
@@ -242,11 +344,11 @@ test("rule 46: 4401 asks for a fresh token once, and then stops the client", asy
   });
   const connecting = f.client.connect();
   await settled();
-  assert.equal(f.socket.url, "ws://test/ws?access_token=t1");
+  assert.deepEqual(f.socket.protocols, ["bearer.t1"]);
   f.socket.open();
   f.socket.end(4401, { code: "UNAUTHENTICATED", message: "log in first" });
   await f.clock.advance(1_000);
-  assert.equal(f.socket.url, "ws://test/ws?access_token=t2");
+  assert.deepEqual(f.socket.protocols, ["bearer.t2"]);
   f.socket.open();
   f.socket.end(4401, { code: "UNAUTHENTICATED", message: "log in first" });
   assert.deepEqual(asked, [false, true]);
@@ -269,11 +371,11 @@ test("rule 45: a token request that fails is a failed attempt", async () => {
   assert.equal(f.errors.length, 2);
 });
 
-test("the token is sent as a subprotocol", async () => {
-  const f = createFixture({ token: () => "t1", tokenIn: "protocol", protocols: ["app.v1"], url: () => "ws://test/ws?x=1" });
+test("the token is sent as a subprotocol, and not in the URL", async () => {
+  const f = createFixture({ token: () => "a/b+c=", protocols: ["app.v1"], url: () => "ws://test/ws?x=1" });
   void f.client.connect();
   await settled();
-  assert.deepEqual([f.socket.url, f.socket.protocols], ["ws://test/ws?x=1", ["app.v1", "bearer.t1"]]);
+  assert.deepEqual([f.socket.url, f.socket.protocols], ["ws://test/ws?x=1", ["app.v1", "bearer.a%2Fb%2Bc%3D"]]);
 });
 
 test("rule 47: the identity is refreshed after the warning, in the connection", async () => {

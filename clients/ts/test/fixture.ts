@@ -116,13 +116,10 @@ export class TestPage implements PageLike {
   document = { visibilityState: "visible" };
   #listeners = new Map<string, Set<(event: any) => void>>();
 
-  addEventListener(type: string, listener: (event: any) => void): void {
+  addEventListener(type: string, listener: (event: any) => void, { signal }: { signal: AbortSignal }): void {
     if (!this.#listeners.has(type)) this.#listeners.set(type, new Set());
     this.#listeners.get(type)!.add(listener);
-  }
-
-  removeEventListener(type: string, listener: (event: any) => void): void {
-    this.#listeners.get(type)?.delete(listener);
+    signal.addEventListener("abort", () => this.#listeners.get(type)!.delete(listener));
   }
 
   get listeners(): number {

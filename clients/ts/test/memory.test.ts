@@ -15,11 +15,11 @@ function forgetSent({ socket }: Fixture): void {
   socket.raw.length = 0;
 }
 
-const idle = { state: "open", waiting: 0, unanswered: 0, topics: [] };
+const idle = { waiting: 0, unanswered: 0, topics: [] };
 
 for (const [name, options, more] of [["without pacing", {}, {}], ["with pacing, one at a time", { pacing }, {}], ["with pacing", { pacing }, limits]] as const)
   test(`100,000 messages that wait are sent and confirmed: ${name}`, { timeout: 60_000 }, async () => {
-    const f = createFixture({ ...options, queue: { messages: 200_000, bytes: 1e9 } });
+    const f = createFixture({ ...options, queue: { maxMessages: 200_000, maxBytes: 1e9 } });
     let sent = 0;
     for (let n = 0; n < 100_000; n++) f.client.send("A", n).then(() => sent++);
     assert.equal(f.client.inspect().waiting, 100_000);
@@ -31,7 +31,7 @@ for (const [name, options, more] of [["without pacing", {}, {}], ["with pacing, 
   });
 
 test("100,000 messages that wait are canceled from the middle", { timeout: 60_000 }, async () => {
-  const f = createFixture({ queue: { messages: 200_000, bytes: 1e9 } });
+  const f = createFixture({ queue: { maxMessages: 200_000, maxBytes: 1e9 } });
   const controllers = Array.from({ length: 100_000 }, () => new AbortController());
   const first = controllers.map(({ signal }, n) => f.client.send(n % 2 ? "A" : "B", n, { signal }))[0]!;
   for (const controller of controllers.toReversed()) controller.abort();
@@ -56,7 +56,7 @@ test("a stream of 100,000 items leaves nothing", { timeout: 60_000 }, async () =
 });
 
 test("1,000 connections leave nothing", { timeout: 60_000 }, async () => {
-  const f = await connected({ pacing, session: true }, { ...limits, session: { token: "t", resumeWithinMs: 60_000 } });
+  const f = await connected({ pacing, resume: true }, { ...limits, session: { token: "t", resumeWithinMs: 60_000 } });
   f.client.subscribe("room/go");
   f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go" });
   let lost = 0;
@@ -74,5 +74,5 @@ test("1,000 connections leave nothing", { timeout: 60_000 }, async () => {
     assert.ok(f.clock.timers < 10, `${f.clock.timers} timers`);
   }
   assert.equal(lost, 2_000);
-  assert.deepEqual(f.client.inspect(), { ...idle, topics: [{ topic: "room/go", position: undefined, subscribed: true }] });
+  assert.deepEqual(f.client.inspect(), { ...idle, topics: [{ topic: "room/go", positions: true, state: false, presence: false }] });
 });

@@ -65,7 +65,7 @@ async function sendAll(f: Fixture, count: number): Promise<void> {
   while (done < count) await f.clock.advance(1_000);
 }
 
-const queue = { messages: 20_000, expireMs: Infinity };
+const queue = { maxMessages: 20_000, maxWaitMs: Infinity };
 
 for (const scope of ["connection", "user"]) {
   test(`announced limits of the scope ${scope}: 10,000 messages in order, none rejected, at 99 % of the rate`, async () => {
@@ -155,7 +155,7 @@ test("rule 39: nothing is sent behind a message of unknown cost until its outcom
 });
 
 test("rule 40: 20,000 messages above the capacity fail without recursion", async () => {
-  const f = createFixture({ pacing, queue: { messages: 30_000 } });
+  const f = createFixture({ pacing, queue: { maxMessages: 30_000 } });
   for (let i = 0; i < 20_000; i++) void f.client.send("A", i);
   await f.greet(announced(20, 100, "connection", { A: 21 }));
   assert.equal(f.socket.all("A").length, 0);
@@ -306,7 +306,7 @@ const hours = { retryable: true, retryAfterMs: 5 * 3_600_000, details: { kind: "
 
 for (const [name, limits] of [["nothing announced", {}], ["a bucket for each type", { limits: ["A", "B", "ASK"].map((type) => ({ capacity: 20, refill: 100, refillMs: 1000, scope: "connection", buckets: [{ costs: { [type]: 1 } }] })) }]] as const) {
   test(`a rejection for five hours delays its type alone, also on the next connection: ${name}`, async () => {
-    const f = await connected({ pacing, queue: { expireMs: 6 * 3_600_000 } }, limits);
+    const f = await connected({ pacing, queue: { maxWaitMs: 6 * 3_600_000 } }, limits);
     const waits = f.client.send("A", 1);
     f.first.reject(f.first.last("A"), "RESOURCE_EXHAUSTED", hours);
     void f.client.send("A", 2);
@@ -331,7 +331,7 @@ for (const [name, limits] of [["nothing announced", {}], ["a bucket for each typ
 }
 
 test("the wait of a rejected message ends with it", async () => {
-  const f = await connected({ pacing, queue: { expireMs: 1_000 } });
+  const f = await connected({ pacing, queue: { maxWaitMs: 1_000 } });
   const controller = new AbortController();
   const canceled = f.client.send("A", 1, { signal: controller.signal });
   const expires = f.client.send("B", 1);

@@ -93,7 +93,7 @@ test("publications are received once and in order, whatever happens to the conne
 });
 
 test("a session continues the subscriptions of both sides", async () => {
-  const [writer, reader] = [create(), create({ session: true, random: () => 0 })];
+  const [writer, reader] = [create(), create({ resume: true, random: () => 0 })];
   const resumed: unknown[] = [];
   const said: string[] = [];
   reader.onState((state, info) => state === "open" && resumed.push(info.resumed));
@@ -116,7 +116,7 @@ test("a session continues the subscriptions of both sides", async () => {
 });
 
 test("a session does not survive its end by the server", async () => {
-  const client = create({ session: true, random: () => 0 });
+  const client = create({ resume: true, random: () => 0 });
   const resumed: unknown[] = [];
   client.onState((state, info) => state === "open" && resumed.push(info.resumed));
   await client.call("ASK", { do: "join", n: 8 });
@@ -177,7 +177,7 @@ test("a token that is missing or of a banned user", async () => {
 
 test("an identity is refreshed before it expires", async () => {
   let tokens = 0;
-  const client = create({ token: () => (++tokens, "brief"), tokenIn: "protocol" });
+  const client = create({ token: () => (++tokens, "brief") });
   await client.connect();
   const states: string[] = [];
   client.onState((state) => states.push(state));
@@ -191,7 +191,7 @@ for (const [type, rate, name] of [
   ["HIDDEN", 100, "unknown"],
 ] as const) {
   test(`pacing by ${name} limits: all messages get through in order`, async () => {
-    const client = create({ pacing, queue: { messages: 10_000 } });
+    const client = create({ pacing, queue: { maxMessages: 10_000 } });
     await client.connect();
     const started = performance.now();
     const count = 600;

@@ -15,7 +15,7 @@ async function reopen(f: Fixture): Promise<void> {
 }
 
 test("the greeting asks for a session, and the next connection resumes it", async () => {
-  const f = await connected({ session: true }, session("one"));
+  const f = await connected({ resume: true }, session("one"));
   assert.deepEqual(f.first.last("$ws:hello").payload, { session: true });
   const resumed: unknown[] = [];
   f.client.onState((state, info) => state === "open" && resumed.push(info.resumed));
@@ -68,7 +68,7 @@ test("the greeting asks for a session, and the next connection resumes it", asyn
 });
 
 test("a session that has ended is replaced, and subscriptions of the client are made again", async () => {
-  const f = await connected({ session: true }, session("one"));
+  const f = await connected({ resume: true }, session("one"));
   f.client.subscribe("room/go");
   f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go", epoch: "K7", offset: 17, recovered: true });
   f.first.receive("$ws:subscribed", { topic: "inbox/ann", epoch: "A1", offset: 5 });
@@ -87,7 +87,7 @@ test("a session that has ended is replaced, and subscriptions of the client are 
 });
 
 test("a resume that fails for now is repeated on the next connection", async () => {
-  const f = await connected({ session: true }, session("one"));
+  const f = await connected({ resume: true }, session("one"));
   f.first.end(1006);
   await reopen(f);
   f.socket.reject(f.socket.last("$ws:resume"), "UNAVAILABLE", { retryable: true, retryAfterMs: 500 });
@@ -99,7 +99,7 @@ test("a resume that fails for now is repeated on the next connection", async () 
 });
 
 test("a session is not resumed after its time, or without one", async () => {
-  const f = await connected({ session: true, random: () => 0.999 }, { session: { token: "id.one", resumeWithinMs: 300 } });
+  const f = await connected({ resume: true, random: () => 0.999 }, { session: { token: "id.one", resumeWithinMs: 300 } });
   f.first.end(1006);
   await reopen(f);
   assert.deepEqual(f.socket.sent.map((s) => [s.type, s.payload]), [["$ws:hello", { session: true }]]);
@@ -111,7 +111,7 @@ test("a session is not resumed after its time, or without one", async () => {
 });
 
 test("a topic that was not resumed is subscribed again, which reports its error", async () => {
-  const f = await connected({ session: true }, session("one"));
+  const f = await connected({ resume: true }, session("one"));
   const ends: string[] = [];
   f.client.subscribe("secret", { onEnd: (error) => ends.push(error.code) });
   f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "secret" });
@@ -123,7 +123,7 @@ test("a topic that was not resumed is subscribed again, which reports its error"
 });
 
 test("what the server had subscribed is a subscription of the client alone if the session has ended", async () => {
-  const f = await connected({ session: true }, session("one"));
+  const f = await connected({ resume: true }, session("one"));
   const subscription = f.client.subscribe("room/go");
   f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go" });
   f.first.receive("$ws:subscribed", { topic: "room/go" });
@@ -137,7 +137,7 @@ test("what the server had subscribed is a subscription of the client alone if th
 });
 
 test("a session reports what the resumed topics have lost, and the server ends subscriptions", async () => {
-  const f = await connected({ session: true }, session("one"));
+  const f = await connected({ resume: true }, session("one"));
   const losses: string[] = [];
   f.client.onLoss((loss) => losses.push(loss.topic));
   f.first.receive("$ws:subscribed", { topic: "a", epoch: "A", offset: 5 });
@@ -151,13 +151,61 @@ test("a session reports what the resumed topics have lost, and the server ends s
 });
 
 test("a client whose session another one has resumed stops", async () => {
-  const f = await connected({ session: true }, session("one"));
+  const f = await connected({ resume: true }, session("one"));
   f.first.end(4409, { code: "ABORTED", message: "superseded by another connection" });
   assert.equal(f.client.state, "closed");
 });
 
+test("goaway: calls of the old connection are answered before the session leaves it, and none is sent meanwhile", async () => {
+  const f = await connected({ resume: true }, session("one"));
+  const slow = f.client.call("SLOW");
+  f.client.subscribe("room/go");
+  f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go" });
+  f.first.receive("$ws:goaway", { reconnectAfterMs: 10 });
+  await f.clock.advance(10);
+  f.socket.open();
+  const [next, old] = [f.socket, f.first];
+  assert.deepEqual(next.sent.map((s) => s.type), ["$ws:hello"], "what was sent on the old connection may still be on its way");
+  const waits = f.client.call("ASK");
+  assert.equal(old.all("ASK").length, 0);
+  old.answer(old.all("$ws:hello")[1]!, "$ws:welcome", welcome);
+  assert.deepEqual(next.last("$ws:resume").payload.topics.map((t: any) => t.topic), ["room/go"]);
+  next.answer(next.last("$ws:hello"), "$ws:welcome", welcome);
+  next.answer(next.last("$ws:resume"), "$ws:resumed", { ...session("two"), topics: [{ topic: "room/go" }] });
+  assert.equal(next.all("ASK").length, 1);
+  next.answer(next.last("ASK"), "ANSWER", 1);
+  old.answer(old.last("SLOW"), "DONE", 2);
+  assert.deepEqual([await outcome(waits), await outcome(slow)], [{ value: 1 }, { value: 2 }]);
+  assert.deepEqual(old.closedWith, { code: 1000 });
+});
+
+test("goaway: the old connection carries messages again if the new one ends before the session has moved", async () => {
+  const f = await connected({ resume: true }, session("one"));
+  f.first.receive("$ws:goaway", { reconnectAfterMs: 10 });
+  await f.clock.advance(10);
+  f.socket.open();
+  const call = f.client.call("ASK");
+  const subscription: string[] = [];
+  f.client.subscribe("room/go", { onReady: () => subscription.push("ready"), onEnd: () => subscription.push("ended") });
+  f.socket.end(1006);
+  f.first.answer(f.first.last("ASK"), "ANSWER", 1);
+  f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go" });
+  assert.deepEqual(await outcome(call), { value: 1 });
+  assert.deepEqual(subscription, ["ready"]);
+});
+
+test("the connection says its ID, whether it has resumed the session, and the contract of the server", async () => {
+  const f = await connected({ resume: true }, { ...session("one"), contractHash: "0123" });
+  assert.deepEqual(f.client.connection, { id: "c1", resumed: false, contractHash: "0123" });
+  f.first.end(1006);
+  assert.equal(f.client.connection, undefined);
+  await reopen(f);
+  f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { ...session("two"), topics: [] });
+  assert.deepEqual(f.client.connection, { id: "c1", resumed: true, contractHash: undefined });
+});
+
 test("goaway: the session moves to the new connection, and the server closes the old one", async () => {
-  const f = await connected({ session: true }, session("one"));
+  const f = await connected({ resume: true }, session("one"));
   f.first.receive("$ws:goaway", { reconnectAfterMs: 10 });
   await f.clock.advance(10);
   f.socket.open();
@@ -171,7 +219,7 @@ test("goaway: the session moves to the new connection, and the server closes the
 });
 
 test("a resumed topic has its members and its state", async () => {
-  const f = await connected({ session: true }, session("one"));
+  const f = await connected({ resume: true }, session("one"));
   const events: unknown[] = [];
   f.client.subscribe("room/go", { onState: (n) => events.push("state " + n), onPresence: (m) => events.push("members " + m.length) });
   f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go", epoch: "K7", offset: 1, recovered: true, state: 0, members: [] });
@@ -184,7 +232,7 @@ test("a resumed topic has its members and its state", async () => {
 });
 
 test("close ends the session", async () => {
-  const f = await connected({ session: true }, session("one"));
+  const f = await connected({ resume: true }, session("one"));
   f.client.close();
   assert.deepEqual(f.first.closedWith, { code: 1000 });
   void f.client.connect();
@@ -194,7 +242,7 @@ test("close ends the session", async () => {
 });
 
 test("rule 52: a hidden page keeps its session", async () => {
-  const f = await connected({ session: true }, session("one"));
+  const f = await connected({ resume: true }, session("one"));
   f.page.fire("pagehide");
   assert.deepEqual(f.first.closedWith, { code: undefined });
   f.page.fire("pageshow");

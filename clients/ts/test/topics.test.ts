@@ -50,7 +50,7 @@ test("a returning client presents its position, and receives what it has missed 
 
 test("a subscription begins behind a position", async () => {
   const f = createFixture();
-  f.client.subscribe(topic, { from: { epoch: "K7", offset: 3 } });
+  f.client.subscribe(topic, { since: { epoch: "K7", offset: 3 } });
   await f.greet();
   assert.deepEqual(f.socket.last("$ws:subscribe").payload, { topic, positions: true, epoch: "K7", offset: 3, state: false, presence: false });
 });
@@ -355,4 +355,49 @@ test("goaway: publications of the old connection end when the new one is open", 
   publish(f.first, 20);
   publish(f.socket, 20);
   assert.deepEqual(said, [18, 19, 20]);
+});
+
+test("a second subscription gets the state and the members while the first one has no answer", async () => {
+  const f = await connected();
+  const states: number[] = [];
+  const members: number[] = [];
+  f.client.subscribe(topic);
+  f.client.subscribe(topic, { onState: (n) => states.push(n), onPresence: (m) => members.push(m.length) });
+  accept(f.first);
+  const second = f.first.last("$ws:subscribe").payload;
+  assert.deepEqual(second, { topic, positions: true, state: true, presence: true });
+  accept(f.first, { epoch: "K7", offset: 17, recovered: true, state: 0, members: [{ connId: "1" }] });
+  assert.deepEqual([states, members], [[0], [1]]);
+});
+
+test("a subscription that is made in onEnd stays", async () => {
+  const f = await connected();
+  let said = 0;
+  f.client.subscribe(topic, { onEnd: () => f.client.subscribe(topic, { on: { SAID: () => said++ } }) });
+  f.first.reject(f.first.last("$ws:subscribe"), "PERMISSION_DENIED");
+  assert.equal(f.first.all("$ws:subscribe").length, 2);
+  accept(f.first);
+  publish(f.first, 18);
+  assert.equal(said, 1);
+});
+
+test("the server ends a subscription", async () => {
+  const f = await connected();
+  const ends: string[] = [];
+  let said = 0;
+  f.client.subscribe(topic, { onEnd: (error) => ends.push(error.code), on: { SAID: () => said++ } });
+  f.client.subscribe(topic);
+  accept(f.first);
+  f.first.receive("$ws:unsubscribed", { topic });
+  publish(f.first, 18);
+  assert.deepEqual([ends, said], [["CANCELLED"], 0]);
+  assert.deepEqual(f.errors.map((error: any) => error.code), ["CANCELLED"], "of the one without onEnd");
+  assert.equal(f.first.all("$ws:subscribe").length, 1);
+});
+
+test("a rejected subscription without onEnd is reported", async () => {
+  const f = await connected();
+  f.client.subscribe(topic);
+  f.first.reject(f.first.last("$ws:subscribe"), "PERMISSION_DENIED");
+  assert.deepEqual(f.errors.map((error: any) => error.code), ["PERMISSION_DENIED"]);
 });

@@ -34,7 +34,7 @@ export async function typed(client: Client<Contract>): Promise<void> {
   await client.call("IMPORT", { rows: [1] }, { onProgress: ({ done }) => done });
 
   await client.send("PING");
-  await client.send("SAY", { room: "go", text: "hi" }, { expireMs: 100 });
+  await client.send("SAY", { room: "go", text: "hi" }, { maxWaitMs: 100 });
   // @ts-expect-error: a member is missing
   await client.send("SAY", { room: "go" });
 
@@ -74,7 +74,7 @@ export async function untyped(): Promise<void> {
   client.on("ANY", (payload) => payload.whatever);
   client.subscribe("any/topic", { on: { ANY: (payload) => payload.whatever } });
   // @ts-expect-error: the policy is unknown
-  createClient({ url: "ws://localhost/ws", queue: { policy: "drop" } });
+  createClient({ url: "ws://localhost/ws", queue: { overflow: "drop" } });
   // @ts-expect-error: the URL is required
   createClient({});
 }

@@ -1,7 +1,7 @@
 import { StrictMode, useState, type FormEvent } from "react";
 import { createRoot } from "react-dom/client";
 
-import { PenstockError, type PresenceMember } from "penstock-client";
+import { PenstockError, type Member } from "penstock-client";
 
 import type { Contract, Note } from "../contract.js";
 import { useClient, useWaitSeconds } from "./hook.js";
@@ -11,7 +11,7 @@ const stateTexts = { idle: "", connecting: "Connecting", open: "Connected", wait
 function Board({ name }: { name: string }) {
   const [notes, setNotes] = useState<Note[]>([]);
   const [loads, setLoads] = useState(0); // of all notes
-  const [members, setMembers] = useState<PresenceMember[]>([]);
+  const [members, setMembers] = useState<Member[]>([]);
   const [error, setError] = useState("");
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
@@ -72,7 +72,7 @@ function Board({ name }: { name: string }) {
 }
 
 /** The names of the users, each once: a user may have several connections. */
-function namesOf(members: PresenceMember[]): string[] {
+function namesOf(members: Member[]): string[] {
   return [...new Set(members.map((member) => member.userId ?? ""))].sort();
 }
 

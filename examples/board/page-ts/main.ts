@@ -1,4 +1,4 @@
-import { createClient, PenstockError, type Client, type PresenceMember, type State } from "penstock-client";
+import { createClient, PenstockError, type Client, type Member, type State } from "penstock-client";
 
 import type { Contract, Note } from "../contract.js";
 
@@ -94,7 +94,7 @@ function listItem(text: string): HTMLElement {
 }
 
 /** The names of the users, each once: a user may have several connections. */
-function namesOf(members: PresenceMember[]): string[] {
+function namesOf(members: Member[]): string[] {
   return [...new Set(members.map((member) => member.userId ?? ""))].sort();
 }
 

@@ -76,7 +76,7 @@ function connect(token) {
     token: () => token,
     timeoutMs: CALL_TIMEOUT_MS,
     pacing,
-    queue: { messages: MAX_WAITING_MESSAGES },
+    queue: { maxMessages: MAX_WAITING_MESSAGES },
     stopOn: (code) => code === 4401,
   });
   client.onState((state, info) => session?.client === client && connectionChanged(state, info));

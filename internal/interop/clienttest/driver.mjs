@@ -55,13 +55,13 @@ function create({ url, tokens = [], pacing, session, timeoutMs, messages, oldest
   client = createClient({
     url,
     ...(pacing ? paced : {}),
-    session,
+    resume: session,
     timeoutMs,
     clock,
     webSocket: WebSocket,
     page: null,
     ...(tokens.length ? { token } : {}),
-    queue: { messages, expireMs, policy: oldest ? "drop-oldest" : "drop-newest" },
+    queue: { maxMessages: messages, maxWaitMs: expireMs, overflow: oldest ? "drop-oldest" : "drop-newest" },
   });
   client.onState((state) => report("state", { state }));
   client.onError((error) => report("error", failure(error)));
@@ -93,7 +93,7 @@ function subscribe({ id, topic, opts: { epoch, offset, state, presence } = {} })
   subscriptions.set(
     id,
     client.subscribe(topic, {
-      ...(epoch ? { from: { epoch, offset: offset ?? 0 } } : {}),
+      ...(epoch ? { since: { epoch, offset: offset ?? 0 } } : {}),
       ...(state ? { onState: () => {} } : {}),
       ...(presence ? { onPresence: (members) => report("presence", { topic, n: members.length }) } : {}),
       onReady: () => once(),
