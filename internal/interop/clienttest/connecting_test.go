@@ -254,6 +254,26 @@ var closeCodeScenarios = []entry{
 		p.close(4429, `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":9000,"message":"too many connections"}`)
 		s.returnsWithin(9*time.Second, 14*time.Second)
 	}},
+	{143, "null for a connection stops the client", func(s *scenario) {
+		p := s.open(clientOptions{})
+		p.close(4429, `{"code":"FAILED_PRECONDITION","retryAfterMs":null,"message":"no more connections"}`)
+		s.state("closed")
+		s.noDial(25 * time.Second)
+	}},
+	{144, "null for a message does not stop the client", func(s *scenario) {
+		p := s.open(clientOptions{})
+		p.close(1013, `{"code":"FAILED_PRECONDITION","retryAfterMs":null,"message":"the message costs too much"}`)
+		s.returnsWithin(100*time.Millisecond, 12*time.Second)
+	}},
+	{145, "short delays of the server do not replace the backoff", func(s *scenario) {
+		p := s.open(clientOptions{})
+		for range 4 {
+			start := time.Now()
+			p.close(1012, `{"code":"UNAVAILABLE","retryAfterMs":1}`)
+			p = s.accept()
+			assert.GreaterOrEqual(s, s.clock.since(start), 100*time.Millisecond)
+		}
+	}},
 	{25, "goaway moves to another connection and finishes the calls", func(s *scenario) {
 		old := s.open(clientOptions{})
 		a := s.call(1)

@@ -99,15 +99,13 @@ func runFaults(t *testing.T, d driver, f faultCase) {
 		background.Go(func() { n.publish(ctx, fmt.Sprintf("room/%d", i), seed+uint64(i)) })
 	}
 	background.Go(func() { n.call(ctx) })
-	opened := w.work(leastRecovered)
+	opened := w.work(leastRecovered, p)
 	p.healthy.Store(true)
 	stop()
 	background.Wait()
 	w.finish()
 	t.Logf("%d operations, %d connections, %d sessions resumed; refused %d, cut %d, half-closed %d, stalled %d; %d events",
 		len(w.ops), opened, n.resumed.Load(), p.refused.Load(), p.cut.Load(), p.halfClosed.Load(), p.stalled.Load(), len(d.events().everything()))
-	assert.Positive(t, p.cut.Load()+p.halfClosed.Load())
-	assert.Positive(t, p.stalled.Load())
 	if f.session {
 		assert.Greater(t, int(n.resumed.Load()), leastRecovered/2, "sessions were resumed")
 	}
@@ -141,8 +139,9 @@ func (w *workload) start(do string, c *command, opts any) {
 	w.command(do, c, opts)
 }
 
-// work begins operations at random, until the client has recovered from enough interruptions. It returns the number of connections.
-func (w *workload) work(least int) (opened int) {
+// work begins operations at random, until the client has recovered from enough interruptions of every kind. It returns the
+// number of connections.
+func (w *workload) work(least int, p *proxy) (opened int) {
 	duration := testscale.Duration(500*time.Millisecond, 3*time.Second) // while the network fails
 	end, limit := time.Now().Add(duration), time.Now().Add(duration+time.Minute)
 	for {
@@ -152,7 +151,7 @@ func (w *workload) work(least int) (opened int) {
 				opened++
 			}
 		}
-		if time.Now().After(end) && opened > least {
+		if time.Now().After(end) && opened > least && p.cut.Load()+p.halfClosed.Load() > 0 && p.stalled.Load() > 0 {
 			return opened
 		}
 		require.True(w.t, time.Now().Before(limit), "the client has recovered only from %d interruptions", opened-1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -196,6 +197,7 @@ func (d *goDriver) context(c *command) context.Context {
 
 func (d *goDriver) create(o clientOptions) {
 	opts := &client.Options{
+		Logger:     slog.New(slog.DiscardHandler),
 		Backoff:    d.backoff,
 		HTTPClient: d.http, Pacing: o.Pacing, Resume: o.Session, CallTimeout: time.Duration(o.TimeoutMs) * time.Millisecond,
 		PingInterval: 25 * time.Second,

@@ -64,7 +64,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if s.handshake != nil && s.handshake(w, req) {
 		return
 	}
-	ws, err := websocket.Accept(w, req, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	ws, err := accept(w, req)
 	if err != nil {
 		return
 	}
@@ -76,6 +76,15 @@ func (s *server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	s.peers.add(p)
 	p.read()
+}
+
+// accept selects the subprotocol with the token, as the router does.
+func accept(w http.ResponseWriter, req *http.Request) (*websocket.Conn, error) {
+	opts := &websocket.AcceptOptions{InsecureSkipVerify: true}
+	if offered := req.Header.Get("Sec-WebSocket-Protocol"); offered != "" {
+		opts.Subprotocols = []string{offered}
+	}
+	return websocket.Accept(w, req, opts)
 }
 
 // A frame is a message of the client.
@@ -281,7 +290,7 @@ func (s *server) noDial(d time.Duration) {
 
 // rejectAfterUpgrade accepts a connection and closes it with a code of the application.
 func (s *server) rejectAfterUpgrade(w http.ResponseWriter, req *http.Request, code websocket.StatusCode) bool {
-	ws, err := websocket.Accept(w, req, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	ws, err := accept(w, req)
 	if err == nil {
 		_ = ws.Close(code, `{"code":"UNAUTHENTICATED","message":"log in first"}`)
 	}

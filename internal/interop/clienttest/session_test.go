@@ -60,6 +60,23 @@ var sessionScenarios = []entry{
 		s.event("loss", nil)
 		s.none("loss", time.Second)
 	}},
+	{146, "goaway with a session answers calls before the session has left, and loses none", func(s *scenario) {
+		old := s.openSession()
+		a := s.call(1)
+		f := old.expectN("ASK", 1)
+		old.send("$ws:goaway", nil, map[string]int{"reconnectAfterMs": 300})
+		p := s.accept()
+		old.answer(f)
+		s.succeeded(a)
+		p.resumed(p.expect("$ws:resume"), at(17))
+		old.refuse("ASK", time.Second)
+		b := s.call(2)
+		p.answer(p.expectN("ASK", 2))
+		s.succeeded(b)
+		p.publish(18, said{N: 18})
+		s.messages(18)
+		s.noDial(3 * time.Second)
+	}},
 	{96, "calls wait until the session is resumed", func(s *scenario) {
 		p := s.openSession()
 		p.cut()
