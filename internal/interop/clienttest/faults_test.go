@@ -146,7 +146,8 @@ func (w *workload) work(least int, p *proxy) (opened int) {
 	end, limit := time.Now().Add(duration), time.Now().Add(duration+time.Minute)
 	for {
 		opened = 0
-		for _, e := range named(w.driver.events().everything(), "state") {
+		all := w.driver.events().everything()
+		for _, e := range named(all, "state") {
 			if e.State == "open" {
 				opened++
 			}
@@ -155,6 +156,10 @@ func (w *workload) work(least int, p *proxy) (opened int) {
 			return opened
 		}
 		require.True(w.t, time.Now().Before(limit), "the client has recovered only from %d interruptions", opened-1)
+		if len(w.ops)-len(named(all, "settled")) > 500 { // the queue of a client is full at 1,000
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
 		for range 10 {
 			w.one()
 			time.Sleep(time.Duration(w.random.IntN(4)) * time.Millisecond)
