@@ -138,7 +138,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	c.format, subprotocol = r.selectFormat(req)
 	ws, err := wsconn.Accept(w, req, subprotocol, &r.transport, (*transportHandler)(c))
 	if err == wsconn.ErrAnswered { //nolint:errorlint // never wrapped
-		c.recordRequestRejection(rejectedBy(reasonHandshake, errHandshake))
+		c.recordRequestRejection(req, rejectedBy(reasonHandshake, errHandshake))
 		return nil
 	}
 	if err != nil {

@@ -283,6 +283,9 @@ func (c *Conn) respondCall(ctx *Context, failed *inspectedError) {
 
 // respondReply encodes and queues the reply of a call, or an error if it cannot be encoded.
 func (c *Conn) respondReply(ctx *Context) {
+	if c.router.opts.Development {
+		ctx.hintReply()
+	}
 	var failed *inspectedError
 	defer func() { // even if a method of the reply calls runtime.Goexit
 		if failed != nil {

@@ -62,7 +62,7 @@ func (c *Conn) rejectHandshake(w http.ResponseWriter, req *http.Request, rejecti
 	} else if !rejection.expected() {
 		defer r.reportPrivate(ErrorReport{IP: c.ip, Err: failed.cause}, failed)
 	}
-	defer c.recordRequestRejection(rejection)
+	defer c.recordRequestRejection(req, rejection)
 	malformed := rejection.reason == reasonHandshake
 	if r.opts.RejectAfterUpgrade && !malformed && r.rejectAfterUpgrade(w, req, &payload) {
 		return
@@ -99,7 +99,10 @@ func (p *inspectedError) rejectsCredentials() bool {
 }
 
 // recordRequestRejection reports a rejected request to observers, the log and Options.OnRejected.
-func (c *Conn) recordRequestRejection(rejected *handshakeRejection) {
+func (c *Conn) recordRequestRejection(req *http.Request, rejected *handshakeRejection) {
+	if c.router.opts.Development {
+		c.router.hintHandshake(req, rejected)
+	}
 	rejection, text := rejected.err.rejection(nil, ""), ""
 	if rejected.err.limited {
 		rejection.Code = errors.ResourceExhausted
