@@ -114,6 +114,9 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	if ctx == nil {
 		ctx = c.newContext(in, envelope.CorrelationID)
 	}
+	if in.undo != nil {
+		ctx.SetValue(undoKey{}, in.undo)
+	}
 	if ctx.message, err = in.route.decodePayload(in.codec, envelope.Payload, ctx.message); err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func New(limiter limit.Limiter, opts *Options) router.IngressFunc {
 // isSimple reports whether the limiter decides in this process, and no option concerns messages that it
 // admits, except for their key and cost.
 func (l *rateLimit) isSimple() bool {
-	return l.limiter.breaker == nil && l.Observe == nil && l.Access == nil && l.ChargeOnly == nil && l.Keep == nil && l.MaxWait == 0 && !l.DryRun
+	return l.limiter.breaker == nil && l.Observe == nil && l.Access == nil && l.ChargeOnly == nil && l.Keep == nil && l.MaxWait == 0 && !l.DryRun && !l.Refund
 }
 
 // simpleIngress is ingress if isSimple. An admitted message costs little more than the limiter.
@@ -148,6 +148,9 @@ func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (limi
 		return limit.Decision{}, err
 	}
 	d, err := l.instrumented(ctx, &q, chargeOnly)
+	if l.Refund && d.Allowed && !chargeOnly { // of a ChargeOnly message, the bucket may have held less
+		l.refundLater(in, q)
+	}
 	return l.conclude(ctx, &q, chargeOnly, d, err)
 }
 
