@@ -55,6 +55,9 @@ func (s *hints) add(h hint) bool {
 // hintHandshake explains why a request was rejected.
 func (r *Router) hintHandshake(req *http.Request, rejected *handshakeRejection) {
 	failed := rejected.err
+	if failed.payload.Code == errors.Canceled { // the client has gone
+		return
+	}
 	switch rejected.reason {
 	case reasonOrigin:
 		r.hint(hint{"handshake rejected: the page is of another origin", req.Header.Get("Origin")}, "origin", originRemedy(req))

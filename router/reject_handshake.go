@@ -51,6 +51,9 @@ func rejectedByAuthenticate(failed *inspectedError) *handshakeRejection {
 // errHandshake stands for the error of a handshake that internal/wsconn has answered.
 var errHandshake = &errors.Error{Code: errors.InvalidArgument, Message: "not a WebSocket handshake"}
 
+// errDisconnected stands for the error of a handshake whose client has gone.
+var errDisconnected = &errors.Error{Code: errors.Canceled, Message: "the client has closed the connection"}
+
 // rejectHandshake answers a request with an HTTP error, or with a close frame. The connection has
 // never been opened. The hooks and observers are deferred because the ResponseWriter may panic.
 func (c *Conn) rejectHandshake(w http.ResponseWriter, req *http.Request, rejection *handshakeRejection) {
