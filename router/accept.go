@@ -137,11 +137,15 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	var subprotocol string
 	c.format, subprotocol = r.selectFormat(req)
 	ws, err := wsconn.Accept(w, req, subprotocol, &r.transport, (*transportHandler)(c))
-	if err == wsconn.ErrAnswered { //nolint:errorlint // never wrapped
-		c.recordRequestRejection(rejectedBy(reasonHandshake, errHandshake))
+	switch {
+	case err == nil:
+	case errors.Is(err, wsconn.ErrAnswered):
+		c.recordRequestRejection(req, rejectedBy(reasonHandshake, errHandshake))
 		return nil
-	}
-	if err != nil {
+	case errors.Is(err, wsconn.ErrDisconnected):
+		c.recordRequestRejection(req, rejectedBy(reasonHandshake, errDisconnected))
+		return nil
+	default:
 		return rejectedBy(reasonHandshake, err)
 	}
 	c.ws, c.id = ws, crand.Text()

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"reflect"
 	"strconv"
 	"sync"
 	"time"
@@ -45,6 +46,9 @@ import (
 func Call[Reply Message](ctx context.Context, c *Conn, m Message) (Reply, error) {
 	var none Reply
 	start := time.Now()
+	if c.router.opts.Development {
+		c.router.hintCall(m, reflect.TypeFor[Reply]())
+	}
 	rt, err := replyRoute(c.router, receivedTypeOf[Reply]())
 	if err != nil {
 		c.recordClientCall(m, start, err)

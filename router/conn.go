@@ -118,6 +118,9 @@ func (c *Conn) Send(m Message) error { return c.sendWith(m, SlowConsumerDefault)
 
 // sendWith is Send with a policy of its own, unless that is SlowConsumerDefault.
 func (c *Conn) sendWith(m Message, policy SlowConsumerPolicy) error {
+	if c.router.opts.Development {
+		c.router.hintSent(m)
+	}
 	frame, err := encode(c.codec(), m)
 	if err != nil {
 		return err

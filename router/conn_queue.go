@@ -25,6 +25,9 @@ import (
 // waiting. SendWait may be called by handlers and hooks: the queue is emptied on a goroutine of
 // its own. An event's handler delays the later messages of its connection meanwhile.
 func (c *Conn) SendWait(ctx context.Context, m Message) error {
+	if c.router.opts.Development {
+		c.router.hintSent(m)
+	}
 	err := c.queueTurn(ctx, func() (*wsconn.Frame, error) { return encode(c.codec(), m) }, nil)
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return ctx.Err()

@@ -59,7 +59,7 @@ func (l *LimitExceeded) payload() wire.ErrorPayload {
 		e.Code, e.Message = errors.FailedPrecondition, "the message costs more than the limit can ever allow"
 	}
 	payload := publicPayload(&e)
-	payload.Details = &wire.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit, Reason: l.Reason} // the library would copy a value
+	payload.Details = &wire.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit, Reason: l.Reason, Policy: l.Policy} // the library would copy a value
 	return payload
 }
 

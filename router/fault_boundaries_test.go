@@ -299,6 +299,16 @@ func boundaries() map[string]boundary {
 			},
 			want: errors.Internal, reason: "ingress", exits: true,
 		},
+		"OnConcurrencyExceeded.f": {
+			setUp: func(h *harness) {
+				respondWith(&router.LimitExceeded{Kind: router.LimitConcurrency})(h)
+				h.router.UseIngress(func(_ context.Context, in router.IngressContext) error {
+					in.OnConcurrencyExceeded(func(context.Context) { h.fault() })
+					return nil
+				})
+			},
+			want: errors.ResourceExhausted, reason: "OnConcurrencyExceeded", exits: true,
+		},
 		"Message.MessageType": {
 			setUp: func(h *harness) { replyWith(h, &failingMessage{"MessageType", h.fault}) },
 			want:  errors.Internal, exits: true,

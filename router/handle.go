@@ -114,6 +114,9 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	if ctx == nil {
 		ctx = c.newContext(in, envelope.CorrelationID)
 	}
+	if in.undo != nil {
+		ctx.SetValue(undoKey{}, in.undo)
+	}
 	if ctx.message, err = in.route.decodePayload(in.codec, envelope.Payload, ctx.message); err != nil {
 		return nil, err
 	}
@@ -283,6 +286,9 @@ func (c *Conn) respondCall(ctx *Context, failed *inspectedError) {
 
 // respondReply encodes and queues the reply of a call, or an error if it cannot be encoded.
 func (c *Conn) respondReply(ctx *Context) {
+	if c.router.opts.Development {
+		ctx.hintReply()
+	}
 	var failed *inspectedError
 	defer func() { // even if a method of the reply calls runtime.Goexit
 		if failed != nil {

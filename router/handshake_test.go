@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -70,6 +71,58 @@ func TestTimeouts_PingIntervalMayBeShorterThanPong(t *testing.T) {
 		require.Equal(t, "\x89\x00", string(ping))
 		_, err = io.WriteString(conn, "\x8a\x80"+strings.Repeat("\x00", 4))
 		require.NoError(t, err)
+	}
+}
+
+// TestServeHTTP_ClientThatResetsDuringTheHandshakeIsNoError has a client that closes its connection
+// while Authenticate runs.
+func TestServeHTTP_ClientThatResetsDuringTheHandshakeIsNoError(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts   router.Options
+		err    error // of Authenticate
+		reason string
+		code   errors.Code
+	}{
+		"accepted": {router.Options{}, nil, "handshake", errors.Canceled},
+		"rejected after the upgrade": {
+			router.Options{RejectAfterUpgrade: true}, errors.Errorf(errors.Unauthenticated, "log in"), "authentication", errors.Unauthenticated,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var conn *net.TCPConn
+			var reports recorder[router.ErrorReport]
+			var rejections recorder[router.Rejection]
+			opts := discardLogs(tt.opts)
+			opts.OnError, opts.OnRejected = reports.add, rejections.add
+			opts.Authenticate = func(req *http.Request) (router.Identity, error) {
+				assert.NoError(t, conn.SetLinger(0)) // Close resets
+				assert.NoError(t, conn.Close())
+				<-req.Context().Done() // net/http has seen the reset
+				return router.Identity{}, tt.err
+			}
+			var errorLog lockedBuffer
+			served := make(chan struct{})
+			r := router.New(opts)
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				defer close(served)
+				r.ServeHTTP(w, req)
+			}))
+			server.Config.ErrorLog = log.New(&errorLog, "", 0)
+			server.Start()
+			defer server.Close()
+			dialed, err := net.Dial("tcp", server.Listener.Addr().String())
+			require.NoError(t, err)
+			conn = dialed.(*net.TCPConn)
+			_, err = io.WriteString(conn, handshakeWith(""))
+			require.NoError(t, err)
+			<-served
+			require.NoError(t, r.Shutdown(t.Context()))
+			assert.Empty(t, errorLog.String())
+			assert.Empty(t, reports.all())
+			require.Len(t, rejections.all(), 1)
+			assert.Equal(t, tt.reason, rejections.all()[0].Reason)
+			assert.Equal(t, tt.code, rejections.all()[0].Code)
+		})
 	}
 }
 

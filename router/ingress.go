@@ -22,6 +22,44 @@ type IngressContext struct {
 	Work       Work       // of a message of the protocol about topics
 	Size       int64      // of the whole message in bytes, including the envelope
 	ReceivedAt time.Time  // when the last byte of the message was read
+
+	undo **undo // of the message; nil if the router has not passed the IngressContext to an ingress function
+}
+
+// An undo is a function of OnConcurrencyExceeded, and those that were added before it.
+type undo struct {
+	f      func(context.Context)
+	before *undo
+}
+
+// OnConcurrencyExceeded makes the router call f if the message is rejected later because too many are
+// being handled: by Limits.Concurrency, or by a handler or a middleware that returns a [*LimitExceeded]
+// of the kind LimitConcurrency. So an ingress function can return what it has taken; package
+// middleware/ratelimit does. The client is answered after f has returned. The context of f has the values
+// of the connection, and does not end with it. An ingress function must call it before it
+// returns. On an IngressContext that no ingress function has received, it does nothing.
+func (in *IngressContext) OnConcurrencyExceeded(f func(context.Context)) {
+	if in.undo != nil {
+		*in.undo = &undo{f, *in.undo}
+	}
+}
+
+// undoKey is the key of the undo among the values of a Context.
+type undoKey struct{}
+
+// exceedsConcurrency reports whether a message is rejected because too many are being handled.
+func (p *inspectedError) exceedsConcurrency() bool {
+	return p.limited && p.limit.Kind == LimitConcurrency
+}
+
+// undo calls the functions of OnConcurrencyExceeded, the latest one first, even if one of them calls
+// runtime.Goexit.
+func (c *Conn) undo(functions *undo) {
+	if functions == nil {
+		return
+	}
+	defer c.undo(functions.before)
+	c.router.hook("OnConcurrencyExceeded", func() { functions.f(context.WithoutCancel(c.ctx)) })
 }
 
 // An IngressFunc admits a message by returning nil, or rejects it by returning an error,

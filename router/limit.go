@@ -35,8 +35,8 @@ type LimitExceeded struct {
 	// the client, or a word of the application. The client receives it; "" is not sent.
 	Reason string
 
-	// Policy is the name of the policy that rejected the message, if the limit combines
-	// several. The client does not receive it.
+	// Policy is the name of the policy that rejected the message, as the greeting announces it. The
+	// client receives it; "" is not sent.
 	Policy string
 
 	// Messages is the number of rejected or dropped messages. It is 1, except for LimitQueue:

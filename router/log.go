@@ -14,7 +14,7 @@ import (
 
 // This file writes all log records. The keys are part of the API: conn, ip, type, error, stack,
 // hook, panic, code, reason, node, suppressed. A record contains no part of a request or a message,
-// except what the application includes in its errors and panics. Records are bounded in size and
+// except what the application includes in its errors and panics, and hints (development.go). Records are bounded in size and
 // number, because clients cause them.
 
 // How many lines of one kind are written. One failure of a database fails every message that needs it,
@@ -179,10 +179,18 @@ func (r *Router) logRejectedRefresh(c *Conn, failed *inspectedError) {
 // these are one kind.
 func (r *Router) logError(report ErrorReport, failed *inspectedError) {
 	kind := logKind{text: "message failed", typ: report.Type, origin: failed.stage, code: kindCode(failed.payload.Code)}
+	attrs := []slog.Attr{slog.String("error", failed.text), slog.String("ip", report.IP.String())}
+	switch {
+	case report.Conn == nil:
+		kind.text = "handshake failed"
+	case failed.stage == "OnOpen":
+		kind.text = "connection failed"
+	default:
+		attrs = append(attrs, slog.String("type", report.Type))
+	}
 	if failed.stage == "ingress" {
 		kind.typ = ""
 	}
-	attrs := []slog.Attr{slog.String("type", report.Type), slog.String("error", failed.text), slog.String("ip", report.IP.String())}
 	if report.Conn != nil {
 		attrs = append(attrs, slog.String("conn", report.Conn.id))
 	}

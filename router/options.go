@@ -186,6 +186,13 @@ type Options struct {
 	Limits   Limits
 	Timeouts Timeouts
 
+	// Development makes the Logger receive what an application most often gets wrong, at level WARN, once per
+	// cause and with the remedy: rejected requests, subscriptions that no TopicOptions.Authorize can permit,
+	// and messages, replies and calls of the server that [Router.Describe] does not know. At most 1,000 causes
+	// are reported. The lines contain parts of requests, such as origins and names of topics, so it is not
+	// for production.
+	Development bool
+
 	// Logger receives errors that no hook handles, and connection events at debug level. It
 	// receives no payload, token or cookie, unless the application includes one in an error.
 	// Frequent lines of one kind are sampled, with their number as "suppressed".

@@ -57,6 +57,9 @@ func (c *Context) progressFrame(update any) (*wsconn.Frame, error) {
 	if !c.route.rpc {
 		return nil, errors.Errorf(errors.FailedPrecondition, "%s is not a call, so it has no progress", c.route.name)
 	}
+	if c.conn.router.opts.Development {
+		c.hintProgress(update)
+	}
 	return encodeProgress(c.conn.codec(), c.correlationID, update)
 }
 

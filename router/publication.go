@@ -22,6 +22,9 @@ type publication struct {
 // encodeAll encodes a message in the given formats. If some of them cannot encode it, it returns
 // the publication in the other formats, and the error.
 func (r *Router) encodeAll(m Message, formats formatSet) (p publication, err error) {
+	if r.opts.Development {
+		r.hintSent(m)
+	}
 	key, err := conflationKey(m)
 	if err != nil {
 		return publication{}, err

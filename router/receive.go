@@ -25,6 +25,7 @@ type incoming struct {
 	codec   Codec    // nil if the message is a JSON envelope
 
 	identity *connIdentity // that ingress functions receive
+	undo     *undo         // of ingress functions; nil if there is none
 	waits    bool          // in the serial queue, instead of being handled at once
 }
 
@@ -214,6 +215,7 @@ func (c *Conn) runIngress(in *incoming, failed **inspectedError) {
 		if len(fns) > 0 && in.route != nil && in.route.work != nil {
 			ctx.Work = in.route.work(c, in)
 		}
+		ctx.undo = &in.undo
 		for _, fn := range fns {
 			if err := fn(c.ctx, ctx); err != nil {
 				return err

@@ -30,7 +30,7 @@ func (r *Router) rejectAfterUpgrade(w http.ResponseWriter, req *http.Request, pa
 	_, subprotocol := r.selectFormat(req)
 	ws, err := wsconn.Accept(w, req, subprotocol, &r.transport, ignoreTransport{})
 	if err != nil {
-		return err == wsconn.ErrAnswered //nolint:errorlint // never wrapped
+		return errors.Is(err, wsconn.ErrAnswered) || errors.Is(err, wsconn.ErrDisconnected)
 	}
 	ws.Close(int(rejectionStatus(payload.Code)), wire.CloseReason(payload))
 	go r.awaitClosed(ws)

@@ -51,6 +51,9 @@ func rejectedByAuthenticate(failed *inspectedError) *handshakeRejection {
 // errHandshake stands for the error of a handshake that internal/wsconn has answered.
 var errHandshake = &errors.Error{Code: errors.InvalidArgument, Message: "not a WebSocket handshake"}
 
+// errDisconnected stands for the error of a handshake whose client has gone.
+var errDisconnected = &errors.Error{Code: errors.Canceled, Message: "the client has closed the connection"}
+
 // rejectHandshake answers a request with an HTTP error, or with a close frame. The connection has
 // never been opened. The hooks and observers are deferred because the ResponseWriter may panic.
 func (c *Conn) rejectHandshake(w http.ResponseWriter, req *http.Request, rejection *handshakeRejection) {
@@ -62,7 +65,7 @@ func (c *Conn) rejectHandshake(w http.ResponseWriter, req *http.Request, rejecti
 	} else if !rejection.expected() {
 		defer r.reportPrivate(ErrorReport{IP: c.ip, Err: failed.cause}, failed)
 	}
-	defer c.recordRequestRejection(rejection)
+	defer c.recordRequestRejection(req, rejection)
 	malformed := rejection.reason == reasonHandshake
 	if r.opts.RejectAfterUpgrade && !malformed && r.rejectAfterUpgrade(w, req, &payload) {
 		return
@@ -99,7 +102,10 @@ func (p *inspectedError) rejectsCredentials() bool {
 }
 
 // recordRequestRejection reports a rejected request to observers, the log and Options.OnRejected.
-func (c *Conn) recordRequestRejection(rejected *handshakeRejection) {
+func (c *Conn) recordRequestRejection(req *http.Request, rejected *handshakeRejection) {
+	if c.router.opts.Development {
+		c.router.hintHandshake(req, rejected)
+	}
 	rejection, text := rejected.err.rejection(nil, ""), ""
 	if rejected.err.limited {
 		rejection.Code = errors.ResourceExhausted

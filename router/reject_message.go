@@ -13,7 +13,10 @@ func (c *Conn) rejectMessage(in *incoming, failed *inspectedError) {
 	if in.route != nil {
 		action = in.route.action
 	}
-	c.respondRejected(in.typ(), action, in.correlationID(), failed)
+	defer c.respondRejected(in.typ(), action, in.correlationID(), failed)
+	if failed.exceedsConcurrency() {
+		c.undo(in.undo)
+	}
 }
 
 // reportLate reports the error of a call that has been answered already.
@@ -28,7 +31,11 @@ func (c *Conn) reportLate(typ string, failed *inspectedError) {
 // respondFailed answers a message whose handler or middleware has returned an error, which may
 // be a limit.
 func (c *Conn) respondFailed(ctx *Context, failed *inspectedError) {
-	c.respondRejected(ctx.route.name, ctx.route.action, ctx.correlationID, failed)
+	defer c.respondRejected(ctx.route.name, ctx.route.action, ctx.correlationID, failed)
+	if failed.exceedsConcurrency() {
+		functions, _ := ctx.Value(undoKey{}).(*undo)
+		c.undo(functions)
+	}
 }
 
 // respondRejected answers with an error or according to the LimitAction, and reports it. What

@@ -53,6 +53,7 @@ type Router struct {
 	unhealthy          atomic.Bool  // Shutdown has begun
 	upgradedRejections atomic.Int64 // connections of rejectAfterUpgrade
 	rejections         rejectionSampler
+	hints              hints // for Options.Development
 
 	savingSessions sync.WaitGroup // goroutines that store the records of sessions
 	sessionsClosed atomic.Bool    // Shutdown has waited for them: no more attempts

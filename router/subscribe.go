@@ -99,6 +99,9 @@ func (ts *topics) handleSubscribe(ctx *Context, m subscribeRequest) (subscribeRe
 
 // authorize returns an error unless the client may subscribe to a topic of the pattern.
 func (p *topicPattern) authorize(ctx *Context, topic string) error {
+	if ctx.conn.router.opts.Development && p.opts.Authorize == nil {
+		ctx.conn.router.hintSubscription(p, topic)
+	}
 	if p == undeclared {
 		return errors.Errorf(errors.NotFound, "topic %q does not exist", topic)
 	}

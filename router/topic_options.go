@@ -86,6 +86,9 @@ func Topic(r *Router, pattern string, opts *TopicOptions) {
 	if err != nil {
 		panic(fmt.Sprintf("router: %s: topic pattern %q is malformed: %v", position, pattern, err))
 	}
+	if remedy := foreignWildcard(segments); remedy != "" {
+		panic(fmt.Sprintf("router: %s: topic pattern %q is malformed: %s", position, pattern, remedy))
+	}
 	p := &topicPattern{text: pattern, position: position, segments: segments}
 	if opts != nil {
 		p.opts = *opts

@@ -41,6 +41,11 @@ func TestTopic_MistakesPanicAtStartUp(t *testing.T) {
 		{"a name that is no identifier", topic("room/{room-id}"), []string{"{room-id} must be a Go identifier"}},
 		{"a wildcard twice", topic("{id}/x/{id}"), []string{`the wildcard "id" occurs twice`}},
 		{"a rest before the end", topic("{path...}/x"), []string{"{path...} must be the last segment"}},
+		{"a parameter as in Express", topic("room/:id"), []string{`"room/:id" is malformed: a wildcard is written {id}, not :id`}},
+		{"an asterisk", topic("room/*"), []string{`"room/*" is malformed: "*" is no wildcard; write {name} for one segment, or {name...} at the end`}},
+		{"an asterisk in a segment", topic("room.*/x"), []string{`"room.*" is no wildcard`}},
+		{"the wildcards of MQTT", topic("room/+"), []string{`"+" is no wildcard`}},
+		{"the rest of MQTT", topic("room/#"), []string{`"#" is no wildcard`}},
 		{"the same pattern twice", both("room/{id}", "room/{name}"), []string{
 			`"room/{name}", registered at `, `conflicts with pattern "room/{id}", registered at `, "topic_options_test.go:", `both match the same names, such as "room/name"`,
 		}},
@@ -70,6 +75,14 @@ func TestTopic_MistakesPanicAtStartUp(t *testing.T) {
 			}()
 			tt.do()
 		})
+	}
+}
+
+// TestTopic_LiteralsMayContainColons has names that other libraries do not take for wildcards either.
+func TestTopic_LiteralsMayContainColons(t *testing.T) {
+	r := router.New(nil)
+	for _, pattern := range []string{"user:42", "a/b:c/{id}", "::", "c++/x"} {
+		assert.NotPanics(t, func() { router.Topic(r, pattern, nil) })
 	}
 }
 

@@ -81,6 +81,22 @@ func parseSegment(part string) (patternSegment, error) {
 	return patternSegment{kind, name}, nil
 }
 
+// foreignWildcard returns what is wrong with a pattern that has a wildcard in the syntax of another
+// library, which would match only itself, or "". [Router.Revoke] takes such texts as names.
+func foreignWildcard(segments []patternSegment) string {
+	for _, s := range segments {
+		name := strings.TrimLeft(s.text, ":")
+		switch {
+		case s.kind != segmentLiteral:
+		case name != s.text && token.IsIdentifier(name):
+			return fmt.Sprintf("a wildcard is written {%s}, not %s", name, s.text)
+		case strings.Contains(s.text, "*"), s.text == "+", s.text == "#":
+			return fmt.Sprintf("%q is no wildcard; write {name} for one segment, or {name...} at the end for all that follow", s.text)
+		}
+	}
+	return ""
+}
+
 // A patternNode is a node of the tree of patterns, which has a level for each segment. A pattern
 // ends at a node, or, with {name...}, below one.
 type patternNode struct {

@@ -182,7 +182,7 @@ func TestRateLimit_SearchCostsFiveTokens(t *testing.T) {
 		e := routertest.CallError(ann, SearchHistory{"go", "x"}) // 1 left, 5 needed
 		assert.Equal(t, errors.ResourceExhausted, e.Code)
 		assert.Equal(t, 4*time.Second, e.RetryAfter)
-		assert.Equal(t, map[string]any{"kind": "rate", "observed": 5., "limit": 7.}, e.Details)
+		assert.Equal(t, map[string]any{"kind": "rate", "observed": 5., "limit": 7., "policy": "chat"}, e.Details)
 		time.Sleep(e.RetryAfter)
 		routertest.Call[HistoryFound](ann, SearchHistory{"go", "x"})
 	})

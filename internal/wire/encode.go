@@ -69,4 +69,5 @@ type LimitDetails struct {
 	Observed int64  `json:"observed"`
 	Limit    int64  `json:"limit"`
 	Reason   string `json:"reason,omitempty"`
+	Policy   string `json:"policy,omitempty"`
 }

@@ -18,6 +18,10 @@ import (
 // answered with an HTTP error.
 var ErrAnswered = errors.New("not a WebSocket handshake")
 
+// ErrDisconnected is returned if the client has gone before it could be answered. The request must not be
+// answered any more, because net/http has given up its connection.
+var ErrDisconnected = errors.New("the client has closed the connection during the handshake")
+
 // upgrade performs the opening handshake (RFC 6455, section 4.2).
 func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
 	u := &upgrader{ResponseWriter: w, conn: c, header: w.Header().Clone()}
@@ -109,7 +113,7 @@ func (u *upgrader) takeOver() error {
 	}
 	if err != nil {
 		_ = conn.Close()
-		return &errors.Error{Code: errors.Internal, Err: fmt.Errorf("answer the handshake: %w", err)}
+		return ErrDisconnected
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func newRules(rules []Rule, opts *Options) *rateLimit {
 	if l.Timeout == 0 {
 		l.Timeout = defaultTimeout
 	}
-	l.rules = mustRules(rules)
+	l.rules, l.policy = mustRules(rules), l.Name
 	limiters := make([]limit.Limiter, len(rules))
 	for i, rule := range rules {
 		limiters[i] = rule.Limiter

@@ -13,7 +13,7 @@ import (
 // ConcurrencyOptions configure [Concurrency] and [Connections]. The zero value is a working
 // configuration.
 type ConcurrencyOptions struct {
-	// Name identifies the limit in Observe.
+	// Name identifies the limit in Observe and, as details.policy, for clients.
 	Name string
 
 	// Key returns the key whose permits a message or a connection uses. If nil, it is
@@ -88,7 +88,7 @@ func (c *concurrency) wrap(next router.Handler) router.Handler {
 		case err != nil:
 			return &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
 		case permit.Release == nil:
-			return &router.LimitExceeded{Kind: c.kind, Observed: permit.InUse + 1, Limit: permit.Limit}
+			return &router.LimitExceeded{Kind: c.kind, Observed: permit.InUse + 1, Limit: permit.Limit, Policy: c.Name}
 		}
 		defer permit.Release()
 		return next(ctx)

@@ -35,6 +35,8 @@ type request struct {
 	keep    int64         // tokens to leave in the bucket; if not 0, the limiter is a limit.Keeper
 	maxWait time.Duration // if not 0, the limiter is a limit.Reserver
 
+	fellBack bool // Options.Fallback has decided
+
 	joint []limit.Request // of NewAll, instead of the limiter, key and keep; cost is then their sum
 }
 

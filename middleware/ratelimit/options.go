@@ -10,7 +10,8 @@ import (
 
 // Options configure a limit. The zero value is a working configuration.
 type Options struct {
-	// Name identifies the limit in Observe and in the response headers of [HTTP].
+	// Name identifies the limit in Observe, in the response headers of [HTTP] and, if its policy has no
+	// name, for clients: in the greeting and as details.policy of a rejection.
 	Name string
 
 	// Key returns the key of the bucket that a message is charged to. If nil, it is
@@ -47,6 +48,14 @@ type Options struct {
 	// whose deadline passes while it waits is answered with that error and is not handled, but
 	// is charged: MaxWait should be much shorter than the router's Timeouts.Call.
 	MaxWait time.Duration
+
+	// Refund returns the tokens of a message that is then rejected by a concurrency limit: [Concurrency],
+	// or Limits.Concurrency of the router. If false, such a message is charged, as one that its handler
+	// rejects is. A message that the limiter has not charged, because it could not decide for example,
+	// returns nothing. Tokens return to the quota or the window of the moment, even if they were taken
+	// from the one before. With [Tiers], those of the other tiers do not return. The limiter and the
+	// Fallback must implement [limit.Refunder].
+	Refund bool
 
 	// Jitter adds a random time below Jitter to the RetryAfter of every rejection, so that
 	// clients that were rejected at the same moment do not return at the same moment. It never
@@ -90,6 +99,7 @@ func (o *Options) mustBeValid(limiter limit.Limiter) {
 	mustBeValid(o.Timeout, o.FailurePolicy)
 	o.checkMaxWait(limiter)
 	o.checkKeep(limiter)
+	o.checkRefund(limiter)
 	if o.Jitter < 0 {
 		panic(fmt.Sprintf("ratelimit: Jitter is %v; it must not be negative", o.Jitter))
 	}
@@ -128,6 +138,17 @@ func (o *Options) checkKeep(limiter limit.Limiter) {
 	for _, one := range []limit.Limiter{limiter, o.Fallback} {
 		if _, ok := one.(limit.Keeper); !ok && one != nil {
 			panic(fmt.Sprintf("ratelimit: Keep needs a limit.Keeper, such as a limiter of package memory or redis; %T is none", one))
+		}
+	}
+}
+
+func (o *Options) checkRefund(limiter limit.Limiter) {
+	if !o.Refund {
+		return
+	}
+	for _, one := range []limit.Limiter{limiter, o.Fallback} {
+		if _, ok := one.(limit.Refunder); !ok && one != nil {
+			panic(fmt.Sprintf("ratelimit: Refund needs a limit.Refunder, such as a limiter of package memory or redis; %T is none", one))
 		}
 	}
 }

@@ -25,7 +25,7 @@ func New(limiter limit.Limiter, opts *Options) router.IngressFunc {
 // isSimple reports whether the limiter decides in this process, and no option concerns messages that it
 // admits, except for their key and cost.
 func (l *rateLimit) isSimple() bool {
-	return l.limiter.breaker == nil && l.Observe == nil && l.Access == nil && l.ChargeOnly == nil && l.Keep == nil && l.MaxWait == 0 && !l.DryRun
+	return l.limiter.breaker == nil && l.Observe == nil && l.Access == nil && l.ChargeOnly == nil && l.Keep == nil && l.MaxWait == 0 && !l.DryRun && !l.Refund
 }
 
 // simpleIngress is ingress if isSimple. An admitted message costs little more than the limiter.
@@ -57,6 +57,8 @@ type rateLimit struct {
 	limiter  *guarded
 	fallback *guarded // nil without Options.Fallback
 	rules    []Rule   // of NewAll, which has no limiter, key, cost and fallback
+
+	policy, fallbackPolicy string // the names of their policies
 }
 
 func newRateLimit(limiter limit.Limiter, opts *Options) *rateLimit {
@@ -74,8 +76,9 @@ func newRateLimit(limiter limit.Limiter, opts *Options) *rateLimit {
 	if l.Key == nil {
 		l.Key = KeyPerUserOrIPPerType
 	}
-	l.limiter = newGuarded(limiter, l.Timeout, l.breakerChanged)
+	l.limiter, l.policy = newGuarded(limiter, l.Timeout, l.breakerChanged), policyName(limiter, l.Name)
 	if l.Fallback != nil {
+		l.fallbackPolicy = policyName(l.Fallback, l.Name)
 		l.fallback = newGuarded(l.Fallback, l.Timeout, func(bool) {})
 	}
 	return l
@@ -145,6 +148,9 @@ func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (limi
 		return limit.Decision{}, err
 	}
 	d, err := l.instrumented(ctx, &q, chargeOnly)
+	if l.Refund && d.Allowed && !chargeOnly { // of a ChargeOnly message, the bucket may have held less
+		l.refundLater(in, q)
+	}
 	return l.conclude(ctx, &q, chargeOnly, d, err)
 }
 
@@ -231,9 +237,32 @@ func invalidCost(function string, result int64, typ string) error {
 
 func (l *rateLimit) exceeded(q *request, d limit.Decision) *router.LimitExceeded {
 	return &router.LimitExceeded{
-		Kind: router.LimitRate, Observed: q.costOf(&d), Limit: d.Limit, Policy: d.Policy,
+		Kind: router.LimitRate, Observed: q.costOf(&d), Limit: d.Limit, Policy: l.policyOf(q, &d),
 		Reason: d.Reason.String(), RetryAfter: l.jittered(d.RetryAfter),
 	}
+}
+
+// policyOf returns the name of the policy that made a decision.
+func (l *rateLimit) policyOf(q *request, d *limit.Decision) string {
+	switch {
+	case d.Policy != "":
+		return d.Policy
+	case q.fellBack:
+		return l.fallbackPolicy
+	default:
+		return l.policy
+	}
+}
+
+// policyName returns the name of the only policy of a limiter, or, without one, that of the limit.
+// Names of policies never change.
+func policyName(limiter limit.Limiter, limitName string) string {
+	if describer, ok := limiter.(limit.Describer); ok {
+		if descriptions := describer.Describe(); len(descriptions) == 1 && descriptions[0].Name != "" {
+			return descriptions[0].Name
+		}
+	}
+	return limitName
 }
 
 // jittered returns a random time from retryAfter up to retryAfter+Jitter. A time of 0 is unknown.
@@ -265,6 +294,7 @@ func (l *rateLimit) consumeFallback(ctx context.Context, q *request, o *Observat
 	if l.fallback == nil {
 		return limit.Decision{}, err
 	}
+	q.fellBack = true
 	if o != nil {
 		o.Fallback = true
 	}

@@ -1,0 +1,200 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// This file reports likely mistakes of the application for Options.Development.
+
+// maxHints bounds the causes that are reported, because clients choose names of topics and origins.
+const maxHints = 1000
+
+// hints are the causes that have been reported.
+type hints struct {
+	mu   sync.Mutex
+	seen map[hint]bool
+}
+
+// A hint is a likely mistake of the application: what was observed, and of what.
+type hint struct{ text, subject string }
+
+// hint logs a likely mistake with its remedy, unless it has been logged before. The key names the
+// subject. It must not be called under a lock, because the Logger may call the router, nor unless
+// Options.Development is set.
+func (r *Router) hint(h hint, key, remedy string) {
+	if !r.hints.add(h) {
+		return
+	}
+	defer r.recoverLogger()
+	attrs := append(boundAttrs([]slog.Attr{slog.String(key, h.subject)}), slog.String("remedy", printable(shorten(remedy, maxLoggedErrorBytes))))
+	r.opts.Logger.LogAttrs(context.Background(), slog.LevelWarn, h.text, attrs...)
+}
+
+// add reports whether a hint has not been added before.
+func (s *hints) add(h hint) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen[h] || len(s.seen) >= maxHints {
+		return false
+	}
+	if s.seen == nil {
+		s.seen = map[hint]bool{}
+	}
+	s.seen[h] = true
+	return true
+}
+
+// hintHandshake explains why a request was rejected.
+func (r *Router) hintHandshake(req *http.Request, rejected *handshakeRejection) {
+	failed := rejected.err
+	if failed.payload.Code == errors.Canceled { // the client has gone
+		return
+	}
+	switch rejected.reason {
+	case reasonOrigin:
+		r.hint(hint{"handshake rejected: the page is of another origin", req.Header.Get("Origin")}, "origin", originRemedy(req))
+	case reasonHandshake:
+		r.hint(hint{"handshake rejected: " + handshakeFault(req, failed), req.Method + " " + req.Proto}, "request", handshakeRemedy(req, failed))
+	case reasonAuthentication:
+		r.hint(hint{"handshake rejected: Options.Authenticate returned an error", failed.described()}, "error",
+			"if the client should be admitted, see where it sends its credentials, and whether Authenticate reads them there: router.Token finds a token in the header, the subprotocol or the query")
+	case reasonLimit:
+		r.hint(hint{"handshake rejected: a limit is exceeded", string(failed.limit.Kind)}, "limit",
+			"if the clients are not at fault, raise Options.Limits, or configure Options.TrustedProxies if all of them have the address of a proxy")
+	case reasonConnContext, reasonDraining, reasonOnOpen:
+	}
+}
+
+// described returns the code and the private part of an error.
+func (p *inspectedError) described() string {
+	if p.text != "" {
+		return p.text
+	}
+	return string(p.payload.Code)
+}
+
+// originRemedy says how a page of another origin may connect.
+func originRemedy(req *http.Request) string {
+	origin := req.Header.Get("Origin")
+	switch {
+	case len(req.Header.Values("Origin")) > 1:
+		return "the request has several Origin headers; a proxy must pass on the one of the browser"
+	case !strings.Contains(origin, "://"):
+		return "the page has no origin of its own: load it from a server, not from a file, and not in a sandboxed frame"
+	}
+	return fmt.Sprintf("Options.Origins must contain %q", origin)
+}
+
+// handshakeFault says why a request is not a valid handshake.
+func handshakeFault(req *http.Request, failed *inspectedError) string {
+	switch {
+	case failed.payload.Code == errors.Unimplemented:
+		return "the connection cannot be taken over"
+	case !isUpgrade(req):
+		return "the request does not ask for a WebSocket"
+	default:
+		return failed.payload.Message
+	}
+}
+
+// handshakeRemedy says how a request becomes a valid handshake.
+func handshakeRemedy(req *http.Request, failed *inspectedError) string {
+	switch {
+	case failed.payload.Code == errors.Unimplemented:
+		return "middleware around the router must pass on http.Hijacker, or have a method Unwrap; HTTP/2 has no WebSockets here"
+	case !isUpgrade(req):
+		return `connect with a WebSocket client, such as new WebSocket("ws://host/path"); a proxy must pass on the headers Connection and Upgrade`
+	default:
+		return "the client must follow RFC 6455, section 4.1"
+	}
+}
+
+// isUpgrade reports whether a request asks for a WebSocket.
+func isUpgrade(req *http.Request) bool {
+	return req.Method == http.MethodGet && strings.EqualFold(req.Header.Get("Upgrade"), "websocket")
+}
+
+// hintSubscription reports a topic to which no client can subscribe.
+func (r *Router) hintSubscription(p *topicPattern, topic string) {
+	if p == undeclared {
+		r.hint(hint{"subscription rejected: no pattern matches the topic", topic}, "topic",
+			fmt.Sprintf("router.Topic(r, %q, &router.TopicOptions{Authorize: …}), or a pattern that matches it, such as \"room/{id}\"", topic))
+		return
+	}
+	r.hint(hint{"subscription rejected: the pattern has no Authorize", p.text}, "topic",
+		"set TopicOptions.Authorize of the pattern registered at "+p.position+", or subscribe the client in a handler")
+}
+
+// hintSent reports a message that the server sends and no contract contains.
+func (r *Router) hintSent(m Message) {
+	if m == nil || isProtocolMessage(m) {
+		return
+	}
+	typ, err := messageType(m)
+	if err != nil || r.declares(typ) {
+		return
+	}
+	r.hint(hint{"message sent that is not declared", typ}, "type",
+		fmt.Sprintf("router.Sends[%v](r), or TopicOptions.Messages if it is published, so that contracts and generated clients have it", reflect.TypeOf(m)))
+}
+
+// declares reports whether the contract contains a message that the server sends.
+func (r *Router) declares(typ string) bool {
+	r.routesMu.Lock()
+	defer r.routesMu.Unlock()
+	_, ok := r.declared.sent[typ]
+	return ok
+}
+
+// hintReply reports a reply that differs from the one in the contract.
+func (c *Context) hintReply() {
+	reply, route := c.Reply(), c.route
+	if reply == nil || isProtocolMessage(reply) {
+		return
+	}
+	typ, err := messageType(reply)
+	switch {
+	case err != nil || typ == route.contract.replyType:
+	case route.contract.reply == nil:
+		c.conn.router.hint(hint{"reply sent that is not declared", route.name}, "type",
+			fmt.Sprintf("call Reply(%T{}) on the route of the stream, so that contracts and generated clients have it", reply))
+	default:
+		c.conn.router.hint(hint{"reply sent that differs from the declared one", route.name}, "type",
+			fmt.Sprintf("the contract says %v, the reply is a %T: SetReply must set the declared type", route.contract.reply, reply))
+	}
+}
+
+// hintProgress reports an update that no contract contains.
+func (c *Context) hintProgress(update any) {
+	if c.route.stream || c.route.contract.progress != nil {
+		return
+	}
+	c.conn.router.hint(hint{"progress sent that is not declared", c.route.name}, "type",
+		fmt.Sprintf("call Progress with a %T on the route, so that contracts and generated clients have it", update))
+}
+
+// hintCall reports a call to a client that no contract contains.
+func (r *Router) hintCall(m Message, reply reflect.Type) {
+	typ, err := messageType(m)
+	if err != nil || r.declaresCall(typ) {
+		return
+	}
+	r.hint(hint{"client called with a message that is not declared", typ}, "type",
+		fmt.Sprintf("router.Calls[%T, %v](r), so that contracts and generated clients have it", m, reply))
+}
+
+// declaresCall reports whether the contract contains a call to clients.
+func (r *Router) declaresCall(typ string) bool {
+	r.routesMu.Lock()
+	defer r.routesMu.Unlock()
+	_, ok := r.declared.calls[typ]
+	return ok
+}

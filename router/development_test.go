@@ -1,0 +1,286 @@
+package router_test
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// A logRecord is a line of the log.
+type logRecord struct{ Level, Msg, Origin, Topic, Type, Request, Limit, Error, Remedy string }
+
+// developing returns options with a log, and a function that returns its lines at level WARN or above.
+func developing(opts router.Options) (*router.Options, func() []logRecord) {
+	var log lockedBuffer
+	opts.Development = true
+	opts.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return &opts, func() (records []logRecord) {
+		for line := range strings.Lines(log.String()) {
+			var record logRecord
+			if err := json.Unmarshal([]byte(line), &record); err != nil {
+				panic(err)
+			}
+			records = append(records, record)
+		}
+		return records
+	}
+}
+
+func TestDevelopment_ExplainsRejectedHandshakesOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts    router.Options
+		request []routertest.Option
+		want    logRecord
+	}{
+		"a page of another server": {router.Options{}, []routertest.Option{routertest.Header("Origin", "http://localhost:5173")}, logRecord{
+			Msg: "handshake rejected: the page is of another origin", Origin: "http://localhost:5173", Remedy: `Options.Origins must contain "http://localhost:5173"`,
+		}},
+		"a page from a file": {router.Options{}, []routertest.Option{routertest.Header("Origin", "null")}, logRecord{
+			Msg: "handshake rejected: the page is of another origin", Origin: "null", Remedy: "load it from a server, not from a file",
+		}},
+		"no credentials": {router.Options{Authenticate: func(*http.Request) (router.Identity, error) {
+			return router.Identity{}, &errors.Error{Code: errors.Unauthenticated, Err: errors.New("no cookie")}
+		}}, nil, logRecord{
+			Msg: "handshake rejected: Options.Authenticate returned an error", Error: "UNAUTHENTICATED: no cookie", Remedy: "router.Token finds a token",
+		}},
+		"a limit": {router.Options{Limits: router.Limits{ConnsPerIP: 1}}, nil, logRecord{
+			Msg: "handshake rejected: a limit is exceeded", Limit: "connections", Remedy: "Options.TrustedProxies",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts, records := developing(tt.opts)
+			r := router.New(opts)
+			if tt.want.Limit != "" {
+				routertest.Dial(t, r)
+			}
+			for range 3 {
+				routertest.Rejected(t, r, tt.request...)
+			}
+			checkHint(t, tt.want, records())
+		})
+	}
+}
+
+// checkHint expects one line, whose remedy contains that of want.
+func checkHint(t *testing.T, want logRecord, got []logRecord) {
+	t.Helper()
+	if !assert.Len(t, got, 1) {
+		return
+	}
+	assert.Contains(t, got[0].Remedy, want.Remedy)
+	want.Level, want.Remedy = "WARN", got[0].Remedy
+	assert.Equal(t, want, got[0])
+}
+
+// TestDevelopment_ExplainsInvalidHandshakes has requests that never were handshakes.
+func TestDevelopment_ExplainsInvalidHandshakes(t *testing.T) {
+	opts, records := developing(router.Options{})
+	r := router.New(opts)
+	for range 2 {
+		r.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	}
+	checkHint(t, logRecord{
+		Msg: "handshake rejected: the request does not ask for a WebSocket", Request: "GET HTTP/1.1", Remedy: "a proxy must pass on the headers Connection and Upgrade",
+	}, records())
+}
+
+func TestDevelopment_ExplainsResponseWriterThatCannotBeHijacked(t *testing.T) {
+	opts, records := developing(router.Options{OnError: func(router.ErrorReport) {}})
+	req := httptest.NewRequest(http.MethodGet, "/", nil)
+	for key, value := range map[string]string{
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+	} {
+		req.Header.Set(key, value)
+	}
+	router.New(opts).ServeHTTP(httptest.NewRecorder(), req)
+	checkHint(t, logRecord{
+		Msg: "handshake rejected: the connection cannot be taken over", Request: "GET HTTP/1.1", Remedy: "middleware around the router must pass on http.Hijacker",
+	}, records())
+}
+
+func TestDevelopment_ExplainsSubscriptionsThatCannotSucceed(t *testing.T) {
+	opts, records := developing(router.Options{})
+	r := router.New(opts)
+	router.Topic(r, "room/{id}", nil)
+	router.Topic(r, "news", &router.TopicOptions{Authorize: permit})
+	conn := routertest.Dial(t, r)
+	routertest.Subscribe(conn, "news")
+	for _, topic := range []string{"room/a", "room/b", "rooms/a", "rooms/a"} {
+		_ = routertest.SubscribeError(conn, topic)
+	}
+	got := records()
+	require.Len(t, got, 2)
+	assert.Contains(t, got[0].Remedy, "development_test.go:")
+	checkHint(t, logRecord{
+		Msg: "subscription rejected: the pattern has no Authorize", Topic: "room/{id}", Remedy: "set TopicOptions.Authorize of the pattern registered at ",
+	}, got[:1])
+	checkHint(t, logRecord{
+		Msg: "subscription rejected: no pattern matches the topic", Topic: "rooms/a", Remedy: `router.Topic(r, "rooms/a", &router.TopicOptions{Authorize: …})`,
+	}, got[1:])
+}
+
+// TestDevelopment_ReportsMessagesWithoutDeclaration sends notes in every way that there is.
+func TestDevelopment_ReportsMessagesWithoutDeclaration(t *testing.T) {
+	for name, send := range map[string]func(*router.Router, *router.Conn) error{
+		"Publish":      func(r *router.Router, _ *router.Conn) error { return r.Publish("any", note{}) },
+		"PublishLocal": func(r *router.Router, _ *router.Conn) error { return r.PublishLocal("any", note{}, nil) },
+		"stored": func(r *router.Router, _ *router.Conn) error {
+			_, err := r.PublishStored(context.Background(), "kept/a", note{}, nil)
+			return err
+		},
+		"Send":       func(_ *router.Router, c *router.Conn) error { return c.Send(note{}) },
+		"SendWait":   func(_ *router.Router, c *router.Conn) error { return c.SendWait(context.Background(), note{}) },
+		"SendToUser": func(r *router.Router, _ *router.Conn) error { _, err := r.SendToUser("", "ann", note{}); return err },
+	} {
+		for _, declared := range []bool{false, true} {
+			runSynctest(t, name, func(t *testing.T) {
+				opts, records := developing(router.Options{})
+				r := router.New(opts)
+				router.Topic(r, "kept/{id}", &router.TopicOptions{History: router.History{Messages: 1}})
+				if declared {
+					router.Topic(r, "declared", &router.TopicOptions{Messages: []router.Message{note{}}})
+				}
+				routertest.Dial(t, r)
+				for range 2 {
+					require.NoError(t, send(r, collect(r)[0]))
+				}
+				if declared {
+					assert.Empty(t, records())
+					return
+				}
+				checkHint(t, logRecord{Msg: "message sent that is not declared", Type: "NOTE", Remedy: "router.Sends[router_test.note](r)"}, records())
+			})
+		}
+	}
+}
+
+// TestDevelopment_ReportsRepliesWithoutDeclaration has a stream, a middleware and progress.
+func TestDevelopment_ReportsRepliesWithoutDeclaration(t *testing.T) {
+	for name, tt := range map[string]struct {
+		register func(r *router.Router, declared bool)
+		want     logRecord
+	}{
+		"a stream": {func(r *router.Router, declared bool) {
+			route := router.Stream(r, func(ctx *router.Context, _ note) iter.Seq2[string, error] {
+				return func(func(string, error) bool) { ctx.SetReply(Blob{}) }
+			})
+			if declared {
+				route.Reply(Blob{})
+			}
+		}, logRecord{Msg: "reply sent that is not declared", Type: "NOTE", Remedy: "call Reply(router_test.Blob{})"}},
+		"another type": {func(r *router.Router, declared bool) {
+			router.RPC(r, handleNote).Use(func(next router.Handler) router.Handler {
+				return func(ctx *router.Context) error {
+					if declared {
+						return next(ctx)
+					}
+					ctx.SetReply(Blob{})
+					return nil
+				}
+			})
+		}, logRecord{Msg: "reply sent that differs from the declared one", Type: "NOTE", Remedy: "the contract says router_test.note, the reply is a router_test.Blob"}},
+		"progress": {func(r *router.Router, declared bool) {
+			route := router.RPC(r, func(ctx *router.Context, m note) (note, error) { return m, ctx.Progress(1) })
+			if declared {
+				route.Progress(0)
+			}
+		}, logRecord{Msg: "progress sent that is not declared", Type: "NOTE", Remedy: "call Progress with a int"}},
+	} {
+		for _, declared := range []bool{false, true} {
+			runSynctest(t, name, func(t *testing.T) {
+				opts, records := developing(router.Options{})
+				r := router.New(opts)
+				tt.register(r, declared)
+				conn := routertest.Dial(t, r)
+				for range 2 {
+					conn.SendText(`{"type":"NOTE","meta":{"correlationId":"1"},"payload":{"text":"","do":""}}`)
+					synctest.Wait()
+				}
+				if declared {
+					assert.Empty(t, records())
+					return
+				}
+				checkHint(t, tt.want, records())
+			})
+		}
+	}
+}
+
+func TestDevelopment_ReportsCallsWithoutDeclaration(t *testing.T) {
+	for _, declared := range []bool{false, true} {
+		opts, records := developing(router.Options{})
+		r := router.New(opts)
+		if declared {
+			router.Calls[note, Blob](r)
+		}
+		routertest.Dial(t, r)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := router.Call[Blob](ctx, collect(r)[0], note{})
+		require.ErrorIs(t, err, context.Canceled)
+		if declared {
+			assert.Empty(t, records())
+			continue
+		}
+		checkHint(t, logRecord{Msg: "client called with a message that is not declared", Type: "NOTE", Remedy: "router.Calls[router_test.note, router_test.Blob](r)"}, records())
+	}
+}
+
+// TestDevelopment_HintsAreBounded subscribes to more topics than are reported, as a client may.
+func TestDevelopment_HintsAreBounded(t *testing.T) {
+	opts, records := developing(router.Options{})
+	r := router.New(opts)
+	conn := routertest.Dial(t, r)
+	for i := range 1100 {
+		_ = routertest.SubscribeError(conn, strings.Repeat("x", i%250)+string(rune('a'+i/250)))
+	}
+	assert.Len(t, records(), 1000)
+}
+
+// TestDevelopment_IsOffByDefault does all that is reported otherwise.
+func TestDevelopment_IsOffByDefault(t *testing.T) {
+	opts, records := developing(router.Options{})
+	opts.Development = false
+	r := router.New(opts)
+	conn := routertest.Dial(t, r)
+	routertest.Rejected(t, r, routertest.Header("Origin", "http://localhost:5173"))
+	_ = routertest.SubscribeError(conn, "any")
+	require.NoError(t, r.Publish("any", note{}))
+	assert.Empty(t, records())
+}
+
+// TestLogger_SaysWhatFailed has errors that belong to no message.
+func TestLogger_SaysWhatFailed(t *testing.T) {
+	broken := errors.New("broken")
+	for want, opts := range map[string]router.Options{
+		"handshake failed":  {Authenticate: func(*http.Request) (router.Identity, error) { return router.Identity{}, broken }},
+		"connection failed": {OnOpen: func(context.Context, *router.Conn) error { return broken }},
+	} {
+		runSynctest(t, want, func(t *testing.T) {
+			var log lockedBuffer
+			opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			r := router.New(&opts)
+			if opts.OnOpen == nil {
+				routertest.Rejected(t, r)
+			} else {
+				routertest.Dial(t, r).Closed()
+			}
+			synctest.Wait()
+			assert.Contains(t, log.String(), `msg="`+want+`" error=broken`)
+			assert.NotContains(t, log.String(), "type=")
+		})
+	}
+}
