@@ -1,10 +1,10 @@
-// Builds dist: the client and pacing as one minified file each, with source maps, and their declarations.
+// Builds dist: the client and pacing as one minified file each, with source maps, and their declarations; also for CommonJS.
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
-import { build } from "esbuild";
+import { build, transform } from "esbuild";
 import { minify } from "terser";
 
 const LIMIT_BYTES = 6144;
@@ -45,6 +45,7 @@ for (const name of ["index", "pacing"]) {
   });
   writeFileSync(`dist/${name}.js`, code);
   writeFileSync(`dist/${name}.js.map`, map);
+  writeFileSync(`dist/${name}.cjs`, (await transform(code, { format: "cjs", minifyWhitespace: true })).code.replace(/\/\/# source.*/, ""));
   sizes[name] = gzipSync(code.replace(/\n?\/\/# sourceMappingURL.*/, ""), { level: 9 }).length;
   console.log(`dist/${name}.js: ${code.length} bytes, ${sizes[name]} bytes compressed`);
 }
@@ -53,7 +54,9 @@ const declared = ["index", "client", "errors", "pacing", "types"];
 execFileSync("npx", ["tsc", "--noEmit", "false", "--declaration", "--emitDeclarationOnly", "--outDir", "dist"], { stdio: "inherit" });
 
 for (const name of readdirSync("dist")) {
-  if (name.endsWith(".d.ts") && !declared.includes(name.slice(0, -5))) rmSync(`dist/${name}`);
+  if (!name.endsWith(".d.ts")) continue;
+  if (!declared.includes(name.slice(0, -5))) rmSync(`dist/${name}`);
+  else writeFileSync(`dist/${name.slice(0, -2)}cts`, readFileSync(`dist/${name}`, "utf8").replace(/(from "\.\/[a-z]+)\.js"/g, '$1.cjs"'));
 }
 
 if (sizes.index > LIMIT_BYTES) {

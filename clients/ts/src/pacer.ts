@@ -99,8 +99,11 @@ export function createPacer(env: Env) {
 
   /** The buckets and lanes of a type. */
   const of = (type: string) => {
-    const buckets = announced.filter((b) => b.applies(type));
-    return (types[type] ??= [buckets, [{}, ...buckets.map((b) => b.lane)]]);
+    if (!types[type]) {
+      const buckets = announced.filter((b) => b.applies(type));
+      types[type] = [buckets, [{}, ...buckets.map((b) => b.lane)]];
+    }
+    return types[type];
   };
 
   /** The longest wait of the buckets, in whole milliseconds. -1: the message may be rejected. */
