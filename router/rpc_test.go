@@ -252,14 +252,15 @@ func TestContext_DescribesMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)
 		var seen router.IngressContext
-		r.UseIngress(func(_ context.Context, in router.IngressContext) error { seen = in; return nil })
+		r.UseIngress(func(_ context.Context, in router.IngressContext) error {
+			seen = router.IngressContext{
+				Type: in.Type, ConnID: in.ConnID, IP: in.IP, Identity: in.Identity, Work: in.Work, Size: in.Size, ReceivedAt: in.ReceivedAt,
+			}
+			return nil
+		})
 		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
 			assert.Equal(t, "ECHO", ctx.Type())
-			inIngress, err := json.Marshal(seen) // without what only an ingress function can use
-			require.NoError(t, err)
-			inHandler, err := json.Marshal(ctx.Ingress())
-			require.NoError(t, err)
-			assert.JSONEq(t, string(inIngress), string(inHandler))
+			assert.Equal(t, seen, ctx.Ingress())
 			assert.EqualValues(t, 62, ctx.Ingress().Size)
 			assert.Equal(t, "c", ctx.CorrelationID())
 			assert.Equal(t, m, ctx.Message())
