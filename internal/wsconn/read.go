@@ -172,10 +172,12 @@ func (c *Conn) end(err error) error {
 	case closedByPeer:
 		c.answerClose(peer)
 		c.awaitCloseWritten()
-		if c.sock.tls() != nil {
+		if !c.polled || c.sock.tls() != nil {
 			c.sock.closeWrite() // a TLS stream without close_notify is taken for an incomplete one
 		}
 		c.discardReceived()
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		c.writeQueued()
 	case isViolation:
 		c.closeAndLinger(broken.code, broken.reason)
 	case errors.Is(err, os.ErrDeadlineExceeded): // not ETIMEDOUT, which is a lost network
@@ -183,6 +185,22 @@ func (c *Conn) end(err error) error {
 	}
 	c.Abort()
 	return err
+}
+
+// writeQueued ends a connection whose peer sends nothing more. What is queued is written first, because the
+// peer may have ended only its own direction: at most until CloseTimeout.
+func (c *Conn) writeQueued() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue == nil && c.inFlight == nil {
+		return
+	}
+	if !c.closing.Swap(true) {
+		c.setTimer(c.opts.CloseTimeout)
+	}
+	for (c.queue != nil || c.inFlight != nil) && !c.aborted {
+		_ = c.awaitProgress(patience{})
+	}
 }
 
 // What a peer sends after the end is dropped in at most maxDiscards reads without a pause, so that a
@@ -208,4 +226,5 @@ func (c *Conn) closeAndLinger(code int, text string) {
 		}
 	}
 	c.awaitCloseWritten() // the peer may have ended its direction and still read
+	c.sock.closeWrite()   // again, because the writer may not have come to it
 }

@@ -148,12 +148,31 @@ func (s *socket) forget() {
 // the kernel send a reset, which would overtake the close frame.
 func (c *Conn) discardReceived() {
 	c.sock.forget()
+	if !c.polled && c.disarmMessageTimeout() == nil {
+		c.sock.discardUnpolled(c.opts.BufferBytes)
+	}
 	for n := 0; c.polled && n < maxDiscards; n++ {
 		filled, err := c.tryFill()
 		if !filled || err != nil {
 			return
 		}
 		c.sock.forget()
+	}
+}
+
+// discardUnpolled drops what arrives until the peer ends its direction, too, as it does when it has seen that
+// closeWrite has ended this one. The timer that Close has set ends that. Only sockets send resets.
+func (s *socket) discardUnpolled(bytes int) {
+	conn := s.network()
+	if _, ok := conn.(closeWriter); !ok {
+		return
+	}
+	dropped := netpoll.NewBuffer(netpoll.ClassFor(bytes))
+	defer dropped.Release()
+	for range maxDiscards {
+		if _, err := conn.Read(dropped.Bytes[:cap(dropped.Bytes)]); err != nil {
+			return
+		}
 	}
 }
 
@@ -207,9 +226,22 @@ func (s *socket) closeWrite() {
 		t.endStream(&s.raw)
 		return
 	}
-	if half, ok := s.conn.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // on failure the peer sees the end when the socket is closed
+	for _, conn := range []net.Conn{s.conn, s.network()} { // of TLS, first the close_notify
+		if half, ok := conn.(closeWriter); ok {
+			_ = half.CloseWrite() // on failure the peer sees the end when the socket is closed
+		}
 	}
+}
+
+// A closeWriter is a connection whose outgoing direction can be ended.
+type closeWriter interface{ CloseWrite() error }
+
+// network returns the connection below TLS, or else the connection itself.
+func (s *socket) network() net.Conn {
+	if secure, ok := s.conn.(interface{ NetConn() net.Conn }); ok {
+		return secure.NetConn()
+	}
+	return s.conn
 }
 
 // abort ends the network connection itself: TLS would first write an alert, and may
@@ -223,11 +255,7 @@ func (s *socket) abort() {
 		t.abort()
 		return
 	}
-	if secure, ok := s.conn.(interface{ NetConn() net.Conn }); ok {
-		_ = secure.NetConn().Close()
-		return
-	}
-	_ = s.conn.Close()
+	_ = s.network().Close()
 }
 
 // close must be called once, by the goroutine with the right to read.

@@ -64,15 +64,6 @@ func awaitIdle(t *testing.T, c *wsconn.Conn) {
 	require.Eventually(t, func() bool { return wsconn.Idle(c) }, 10*time.Second, 100*time.Microsecond)
 }
 
-func dialTCP(t *testing.T, addr string) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
-	return conn
-}
-
 // upgrade performs the WebSocket handshake and returns both ends.
 func (s *tlsServer) upgrade(t *testing.T, conn net.Conn) (*peer, *wsconn.Conn) {
 	t.Helper()
