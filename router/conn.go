@@ -39,7 +39,7 @@ type Conn struct {
 	inline      bool                    // the reading goroutine may handle a message; belongs to it
 	left        bool                    // it cannot subscribe any more: the last reference is released; guarded by mu
 	shard       uint8                   // index in Router.shards; read-only
-	greeted     atomic.Bool             // the client has sent $ws:hello: it knows frames that other clients do not expect
+	expects     atomic.Uint32           // which frames of the protocol the client knows: see hasGreeted
 	draining    atomic.Uint32           // a drainReason: rejects new messages, and closes when only the reader is active
 
 	deadlinePlace int32 // in the deadlineQueue, which guards it

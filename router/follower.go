@@ -128,7 +128,7 @@ func (positionMessage) protocol() {}
 
 // SubscribeSince subscribes the connection to a topic with a History, from a position on that the
 // client has presented: the zero Position begins now. The client receives what it has missed, and
-// then every publication, with the topic and the offset in meta; see the protocol, section 10. It
+// then every publication, with the topic and the offset in meta if it has greeted; see the protocol, section 10. It
 // receives nothing before SubscribeSince has checked the position. While the store cannot be read,
 // SubscribeSince waits until the context is done, so it should be called by calls, which have a
 // deadline.
@@ -280,6 +280,9 @@ func (t *topic) holdMissed(f *follower, frames []*wsconn.Frame, missed []broker.
 	c, bytes := f.conn, 0
 	for _, p := range missed {
 		frame := t.positionedFrame(c, p)
+		if frame == nil {
+			continue
+		}
 		frames = append(frames, frame)
 		if bytes += len(frame.Text()); bytes > c.router.opts.Limits.QueueBytes/2 {
 			break // holdMissed rejects them
@@ -289,10 +292,13 @@ func (t *topic) holdMissed(f *follower, frames []*wsconn.Frame, missed []broker.
 }
 
 // positionedFrame encodes a stored publication for one connection: as a position only, if the
-// publication lacks the connection's format.
+// publication lacks the connection's format, or as nothing, if its client does not expect that.
 func (t *topic) positionedFrame(c *Conn, p broker.Publication) *wsconn.Frame {
 	if frame := t.storedFrame(c, p); frame != nil {
 		return frame
+	}
+	if !c.expectsPositions() {
+		return nil
 	}
 	return t.positionFrame(c, positionMessage{Epoch: p.Position.Epoch, Offset: p.Position.Offset, Lost: &lostOffsets{p.Position.Offset, p.Position.Offset}})
 }
@@ -306,7 +312,7 @@ func (t *topic) storedFrame(c *Conn, p broker.Publication) *wsconn.Frame {
 		return nil
 	}
 	defer message.release()
-	frame := message.positioned(c.format, t.name, p.Position.Offset)
+	frame := message.positioned(c, t.name, p.Position.Offset)
 	if frame != nil {
 		frame.Retain()
 	}

@@ -32,9 +32,12 @@ func (t *topic) deliverToFollower(p *publication, f *follower, skip bool, at bro
 // deliverPositioned queues a message with its position, or only the position if the follower does not
 // receive the message.
 func (t *topic) deliverPositioned(p *publication, f *follower, skip bool, at broker.Position) (received bool) {
-	if frame := p.positioned(f.conn.format, t.name, at.Offset); frame != nil && !skip {
+	if frame := p.positioned(f.conn, t.name, at.Offset); frame != nil && !skip {
 		frame.Retain()
 		return f.send(frame)
+	}
+	if !f.conn.expectsPositions() {
+		return false
 	}
 	m := positionMessage{Epoch: at.Epoch, Offset: at.Offset}
 	if !skip {
@@ -49,6 +52,8 @@ func (t *topic) movePosition(m positionMessage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for f := range t.history.followers.all() {
-		f.send(t.positionFrame(f.conn, m))
+		if f.conn.expectsPositions() {
+			f.send(t.positionFrame(f.conn, m))
+		}
 	}
 }

@@ -25,7 +25,7 @@ func (goAway) protocol() {}
 func (r *Router) askToLeave(ctx context.Context, conns []*Conn) {
 	var asked []*Conn
 	for _, c := range conns {
-		if c.greeted.Load() {
+		if c.hasGreeted() {
 			asked = append(asked, c)
 		}
 	}

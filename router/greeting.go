@@ -41,11 +41,26 @@ type welcome struct {
 func (welcome) MessageType() string { return wire.TypeWelcome }
 func (welcome) protocol()           {}
 
+// The values of Conn.expects.
+const (
+	expectsAnswers uint32 = iota
+	expectsPositions
+	expectsAll
+)
+
+// hasGreeted reports whether the client has sent $ws:hello, or $ws:resume: it knows frames that other clients do not
+// expect.
+func (c *Conn) hasGreeted() bool { return c.expects.Load() == expectsAll }
+
+// expectsPositions reports whether the client knows positions: it has greeted, or has asked for them. A handler
+// may subscribe other clients from a position on; they receive the publications alone.
+func (c *Conn) expectsPositions() bool { return c.expects.Load() >= expectsPositions }
+
 // greet answers the greeting. A client may repeat it, for example because its identity has
 // changed, and its limits with it.
 func greet(ctx *Context, m hello) (welcome, error) {
 	c, opts := ctx.conn, &ctx.conn.router.opts
-	c.greeted.Store(true)
+	c.expects.Store(expectsAll)
 	c.checkExpiry() // the client may be due for a warning
 	w := welcome{
 		ConnID:          c.id,

@@ -23,7 +23,7 @@ func TestConn_GreetedAfterTheGreeting(t *testing.T) {
 	}
 	greeted := func() (found bool) {
 		for c := range r.Conns() {
-			found = c.greeted.Load()
+			found = c.hasGreeted()
 		}
 		return found
 	}

@@ -48,7 +48,7 @@ func (c *Conn) checkExpiry() {
 		c.Close(StatusUnauthenticated, wire.CloseReason(&payload))
 		return
 	}
-	if !id.warned && remaining <= id.warning && c.greeted.Load() {
+	if !id.warned && remaining <= id.warning && c.hasGreeted() {
 		id.warned = true
 		_ = c.Send(identityExpiring{remaining.Milliseconds()}) // fails only if a slow client cannot be warned
 	}

@@ -105,7 +105,7 @@ func (p *publication) empty() bool {
 // client has greeted: others may not expect that.
 func (p *publication) frameOf(c *Conn, topic string) *wsconn.Frame {
 	plain := p.frame(c.format)
-	if plain == nil || !c.greeted.Load() {
+	if plain == nil || !c.hasGreeted() {
 		return plain
 	}
 	if p.named == nil {
@@ -122,12 +122,13 @@ func (p *publication) frameOf(c *Conn, topic string) *wsconn.Frame {
 	return frame
 }
 
-// positioned returns the frame for a format with a topic and an offset in its meta, encoded once. It
-// returns nil if the publication lacks the format.
-func (p *publication) positioned(f format, topic string, offset uint64) *wsconn.Frame {
+// positioned returns the frame for a client with a topic and an offset in its meta, encoded once, or without
+// them if the client does not expect them. It returns nil if the publication lacks its format.
+func (p *publication) positioned(c *Conn, topic string, offset uint64) *wsconn.Frame {
+	f := c.format
 	plain := p.frame(f)
-	if plain == nil {
-		return nil
+	if plain == nil || !c.expectsPositions() {
+		return plain
 	}
 	if p.withPosition == nil {
 		p.withPosition = make([]*wsconn.Frame, len(p.codecs)+1)

@@ -63,7 +63,7 @@ func (m resumeRequest) validate(maxTopics int) error {
 func (r *Router) handleResume(ctx *Context, m resumeRequest) (reply resumeReply, err error) {
 	defer func() { r.observe(Event{Kind: EventSessionResumed, Code: resumeCode(err)}) }()
 	c := ctx.conn
-	c.greeted.Store(true)
+	c.expects.Store(expectsAll)
 	c.checkExpiry() // as in greet
 	if err := m.validate(r.opts.Limits.Topics); err != nil {
 		return resumeReply{}, err

@@ -80,7 +80,7 @@ func (c *Conn) revoke(topics topicMatcher) {
 		if !topics.matches(t.name) {
 			continue
 		}
-		if c.greeted.Load() {
+		if c.hasGreeted() {
 			_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{Topic: t.name})) // fails only if the connection is closed
 		}
 		c.unsubscribe(t.name)

@@ -184,7 +184,9 @@ func (s *stateSender) end() {
 	f := s.topic.history.followers.find(s.conn)
 	f.rest = nil
 	s.ended = true
-	f.send(encodeProtocol(s.conn.codec(), stateEnd{s.topic.name}))
+	if s.conn.expectsPositions() {
+		f.send(encodeProtocol(s.conn.codec(), stateEnd{s.topic.name}))
+	}
 }
 
 // release drops the frames of keys that have changed, and those that are not sent.

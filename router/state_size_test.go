@@ -141,6 +141,7 @@ func TestStateParts_ConnectionHoldsOnePart(t *testing.T) {
 		})
 		client := routertest.Dial(t, r)
 		client.Pause()
+		client.SendText(`{"type":"$ws:hello"}`)
 		client.SendText(`{"type":"ECHO","meta":{"correlationId":"e"},"payload":{}}`)
 		synctest.Wait()
 		assert.Less(t, counted.parts.Load(), int64(2*topics-5), "the first part of each topic, one part that waits, and those that were sent")
