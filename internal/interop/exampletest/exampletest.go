@@ -35,10 +35,15 @@ type Example struct {
 // Main runs the tests of a test binary, removes the build, and exits.
 func (e *Example) Main(m *testing.M) {
 	code := m.Run()
+	e.Remove()
+	os.Exit(code)
+}
+
+// Remove removes the build, where Main does not.
+func (e *Example) Remove() {
 	if e.dir != "" {
 		_ = os.RemoveAll(e.dir)
 	}
-	os.Exit(code)
 }
 
 // build returns the path of the program. If the race detector checks the tests, it checks the program

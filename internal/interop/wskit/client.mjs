@@ -129,7 +129,7 @@ export function createClient(options) {
     const parsed = request.reply.safeParse({ type, meta, ...message });
     settle(id, ({ resolve, reject }) => {
       if (parsed.success) resolve(parsed.data);
-      else reject(new ValidationError("Reply validation failed", { issues: parsed.error.issues }));
+      else reject(new ValidationError(`Reply validation failed: ${parsed.error.message}`, { issues: parsed.error.issues }));
     });
   }
 

@@ -5,11 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/interop/exampletest"
 	"github.com/penstock-go/penstock/internal/nodetest"
 )
 
@@ -17,18 +19,31 @@ func TestWSKit_PlainClientAcceptsEveryFrame(t *testing.T) {
 	runNode(t, "plain.test.mjs", topics, identities, streams, clientCalls, codecs)
 }
 
+var chat = exampletest.Example{Name: "chat"}
+
+// TestWSKit_PlainClientWorksWithTheChat has topics with histories, of which a client that has not asked for positions
+// learns nothing.
+func TestWSKit_PlainClientWorksWithTheChat(t *testing.T) {
+	t.Cleanup(chat.Remove)
+	runNodeAgainst(t, "chat.test.mjs", "ws"+strings.TrimPrefix(chat.Start(t).URL(), "http")+"/ws")
+}
+
 func TestWebSocket_CancelsCalls(t *testing.T) { runNode(t, "calls.test.mjs") }
 
 // runNode starts a server and runs a test program against it.
 func runNode(t *testing.T, program string, features ...feature) {
 	t.Helper()
+	runNodeAgainst(t, program, startServer(t, features).url)
+}
+
+func runNodeAgainst(t *testing.T, program, url string) {
+	t.Helper()
 	dir := directory.Path(t, func(dir string) { copyPrograms(t, dir) })
-	s := startServer(t, features)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, nodetest.Program(t, "node"), filepath.Join(dir, program))
 	command.WaitDelay = time.Second
-	command.Env = append(os.Environ(), "PENSTOCK_URL="+s.url)
+	command.Env = append(os.Environ(), "PENSTOCK_URL="+url)
 	out, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
