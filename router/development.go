@@ -1,11 +1,13 @@
 package router
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -197,4 +199,18 @@ func (r *Router) declaresCall(typ string) bool {
 	defer r.routesMu.Unlock()
 	_, ok := r.declared.calls[typ]
 	return ok
+}
+
+// endLockedGoroutine ends the goroutine, and with it the OS thread, if a handler has left it locked to that
+// thread: later messages would run on a thread whose state the handler may have changed. Only the text
+// of a stack says so, which takes too long to look at after every message of a server in production.
+func (r *Router) endLockedGoroutine(route *Route) {
+	stack := make([]byte, 128)
+	head, _, _ := bytes.Cut(stack[:runtime.Stack(stack, false)], []byte("\n"))
+	if !bytes.Contains(head, []byte("locked to thread")) {
+		return
+	}
+	r.hint(hint{"handler left its goroutine locked to an OS thread", route.name}, "type",
+		"call runtime.UnlockOSThread before the handler returns; if the thread must not be used again, lock it on a goroutine that the handler starts")
+	runtime.Goexit()
 }

@@ -7,10 +7,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -236,6 +239,54 @@ func TestDevelopment_ReportsCallsWithoutDeclaration(t *testing.T) {
 			continue
 		}
 		checkHint(t, logRecord{Msg: "client called with a message that is not declared", Type: "NOTE", Remedy: "router.Calls[router_test.note, router_test.Blob](r)"}, records())
+	}
+}
+
+// lockedToThread reports whether the goroutine is locked to an OS thread.
+func lockedToThread() bool {
+	stack := make([]byte, 200)
+	head, _, _ := strings.Cut(string(stack[:runtime.Stack(stack, false)]), "\n")
+	return strings.Contains(head, "locked to thread")
+}
+
+// TestDevelopment_ThreadsThatHandlersLockRunNoOtherMessage has handlers on the goroutines of event loops, of
+// calls, and of their own.
+func TestDevelopment_ThreadsThatHandlersLockRunNoOtherMessage(t *testing.T) {
+	for name, register := range map[string]func(r *router.Router, handle func()){
+		"event": func(r *router.Router, handle func()) {
+			router.On(r, func(ctx *router.Context, _ note) error { handle(); return ctx.Send(Blob{}) })
+		},
+		"call": func(r *router.Router, handle func()) {
+			router.RPC(r, func(*router.Context, note) (Blob, error) { handle(); return Blob{}, nil })
+		},
+		"own goroutine": func(r *router.Router, handle func()) {
+			router.On(r, func(ctx *router.Context, _ note) error { handle(); return ctx.Send(Blob{}) }).OwnGoroutine()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var locked atomic.Int32
+			opts, records := developing(router.Options{})
+			r := router.New(opts)
+			router.Sends[Blob](r)
+			register(r, func() {
+				if lockedToThread() {
+					locked.Add(1)
+				}
+				runtime.LockOSThread()
+			})
+			server := newTestServer(t, r)
+			conn, _, err := websocket.Dial(t.Context(), server.URL, nil)
+			require.NoError(t, err)
+			defer func() { _ = conn.CloseNow() }()
+			for range 50 {
+				require.NoError(t, conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"NOTE","meta":{"correlationId":"1"},"payload":{"text":"","do":""}}`)))
+				_, answer, err := conn.Read(t.Context())
+				require.NoError(t, err)
+				require.Contains(t, string(answer), `"type":"BLOB"`)
+			}
+			assert.Zero(t, locked.Load())
+			checkHint(t, logRecord{Msg: "handler left its goroutine locked to an OS thread", Type: "NOTE", Remedy: "call runtime.UnlockOSThread"}, records())
+		})
 	}
 }
 

@@ -31,6 +31,9 @@ func (c *Conn) handle(in *incoming) {
 		c.yieldIfConcurrent(route)
 		c.handleEvent(ctx)
 	}
+	if c.router.opts.Development {
+		c.router.endLockedGoroutine(route)
+	}
 }
 
 // mayStart reports whether a call must still be handled. One that has waited may be due although the

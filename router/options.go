@@ -188,8 +188,8 @@ type Options struct {
 
 	// Development makes the Logger receive what an application most often gets wrong, at level WARN, once per
 	// cause and with the remedy: rejected requests, subscriptions that no TopicOptions.Authorize can permit,
-	// and messages, replies and calls of the server that [Router.Describe] does not know. At most 1,000 causes
-	// are reported. The lines contain parts of requests, such as origins and names of topics, so it is not
+	// messages, replies and calls of the server that [Router.Describe] does not know, and handlers that leave
+	// their goroutine locked to an OS thread. At most 1,000 causes are reported. The lines contain parts of requests, such as origins and names of topics, so it is not
 	// for production.
 	Development bool
 

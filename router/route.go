@@ -171,6 +171,10 @@ func (rt *Route) Concurrent() *Route {
 // handler waits, which costs about as much as starting a goroutine. OwnGoroutine is for handlers that
 // compute for more than about a millisecond, because those delay the other connections of the loop, and
 // for handlers that nearly always wait. It is the default for streams.
+//
+// These goroutines are used again, as those of event loops are. A handler that calls
+// runtime.LockOSThread must unlock the thread before it returns, because later messages run on the same
+// goroutine. Options.Development reports handlers that do not.
 func (rt *Route) OwnGoroutine() *Route {
 	rt.parent.router.mustNotBeServing("OwnGoroutine")
 	rt.spawn = true
