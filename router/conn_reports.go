@@ -68,14 +68,6 @@ func (r *Router) callOnLimitExceeded(l LimitExceeded) {
 	r.hook("OnLimitExceeded", func() { r.opts.OnLimitExceeded(l) })
 }
 
-// awaitReports waits while the queue of reports is full. A concurrent handler calls it before
-// it lets the next message start, so that report cannot block an unbounded number of them.
-func (c *Conn) awaitReports() {
-	if r := c.reportQueue.Load(); r != nil {
-		r.AwaitRoom()
-	}
-}
-
 // reportDrops reports the messages that have been dropped since the previous report.
 func (c *Conn) reportDrops() {
 	defer c.release()

@@ -128,8 +128,8 @@ func (positionMessage) protocol() {}
 
 // SubscribeSince subscribes the connection to a topic with a History, from a position on that the
 // client has presented: the zero Position begins now. The client receives what it has missed, and
-// then every publication, with the topic and the offset in meta if it has greeted; see the protocol, section 10. It
-// receives nothing before SubscribeSince has checked the position. While the store cannot be read,
+// then every publication, with the topic and the offset in meta if it has greeted, has asked for
+// positions, or has presented one; see the protocol, section 10. It receives nothing before SubscribeSince has checked the position. While the store cannot be read,
 // SubscribeSince waits until the context is done, so it should be called by calls, which have a
 // deadline.
 //
@@ -177,6 +177,9 @@ type joinRequest struct {
 // subscribeSince subscribes a client. It waits for the store. What the client has missed is held until
 // releaseFollower is called.
 func (c *Conn) subscribeSince(ctx context.Context, topic string, req joinRequest) (Recovery, error) {
+	if req.since != (broker.Position{}) {
+		c.expectPositions()
+	}
 	t, f, added, err := c.addFollower(topic)
 	if err != nil {
 		return Recovery{}, err

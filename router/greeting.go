@@ -52,9 +52,11 @@ const (
 // expect.
 func (c *Conn) hasGreeted() bool { return c.expects.Load() == expectsAll }
 
-// expectsPositions reports whether the client knows positions: it has greeted, or has asked for them. A handler
-// may subscribe other clients from a position on; they receive the publications alone.
+// expectsPositions reports whether the client knows positions: it has greeted, has asked for them, or has presented
+// one. A handler may subscribe other clients to a topic with a History; they receive the publications alone.
 func (c *Conn) expectsPositions() bool { return c.expects.Load() >= expectsPositions }
+
+func (c *Conn) expectPositions() { c.expects.CompareAndSwap(expectsAnswers, expectsPositions) }
 
 // greet answers the greeting. A client may repeat it, for example because its identity has
 // changed, and its limits with it.

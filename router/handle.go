@@ -28,7 +28,6 @@ func (c *Conn) handle(in *incoming) {
 	case route.rpc:
 		c.handleCall(ctx)
 	default:
-		c.yieldIfConcurrent(route)
 		c.handleEvent(ctx)
 	}
 	if c.router.opts.Development {
@@ -51,14 +50,6 @@ func (c *Conn) mayStart(ctx *Context, waited bool) bool {
 		return false
 	default:
 		return !ctx.call.isAnswered()
-	}
-}
-
-// yieldIfConcurrent lets the next message start before the handler of this one has returned.
-func (c *Conn) yieldIfConcurrent(route *Route) {
-	if route.concurrent {
-		c.awaitReports()
-		c.messages.Yield()
 	}
 }
 
@@ -233,6 +224,11 @@ func invalid(err error) error {
 
 // handleEvent is stage 7 of a message without a reply.
 func (c *Conn) handleEvent(ctx *Context) {
+	if ctx.route.concurrent {
+		c.startEvent()
+		defer c.endEvent()
+		c.messages.Yield()
+	}
 	var failed *inspectedError
 	defer func() {
 		if failed != nil {
@@ -262,7 +258,9 @@ func (c *Conn) handleCall(ctx *Context) {
 		}
 		c.respondCall(ctx, failed)
 	}()
-	c.yieldIfConcurrent(ctx.route)
+	if ctx.route.concurrent {
+		c.messages.Yield()
+	}
 	if canceled = ctx.call.isAnswered(); canceled {
 		return // the handler of an answered call does not start
 	}

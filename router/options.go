@@ -208,7 +208,7 @@ type Limits struct {
 	MaxMessageBytes int64 // of one message including the envelope; 64 KiB. A route may override it
 	Elements        int   // array elements and object members in one payload, at all levels, else INVALID_ARGUMENT; 10,000. They take more memory decoded than as JSON. For other formats see [Codec]
 	MaxReadBytes    int64 // a longer message closes the connection with 1009; 1 MiB, or MaxMessageBytes if that is more
-	Concurrency     int   // calls of one connection whose handlers have not returned; 64
+	Concurrency     int   // calls of one connection whose handlers have not returned; 64. And as many events of types that are [Route.Concurrent]: later messages wait
 	ClientCalls     int   // calls to one client ([Call]) that have no answer; 64
 	Conns           int   // connections of all clients on this node; unlimited
 	ConnsPerIP      int   // connections of one address on this node; 1000

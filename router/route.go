@@ -159,7 +159,8 @@ func (rt *Route) Serial() *Route {
 }
 
 // Concurrent starts the handler in the message's turn and lets later messages of the
-// connection start before it has returned. It is the default for calls.
+// connection start before it has returned. It is the default for calls. While as many events as
+// Limits.Concurrency are being handled, the next message waits; a call above that limit is rejected.
 func (rt *Route) Concurrent() *Route {
 	rt.parent.router.mustNotBeServing("Concurrent")
 	rt.concurrent = true

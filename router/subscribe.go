@@ -121,7 +121,7 @@ func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m subsc
 	reply := subscribeReply{Topic: m.Topic}
 	own := c.router.resumes() && !c.Subscribed(m.Topic)
 	if p.opts.History.enabled() && (m.Positions || m.State || m.Epoch != "") {
-		c.expects.CompareAndSwap(expectsAnswers, expectsPositions)
+		c.expectPositions()
 		since := broker.Position{Epoch: m.Epoch, Offset: m.Offset}
 		result, err := c.subscribeSince(ctx, m.Topic, joinRequest{since, m.State, grant})
 		if err != nil {

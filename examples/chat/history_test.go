@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -102,10 +103,18 @@ func TestHistory_NewMemberReceivesLatest50Of100Messages(t *testing.T) {
 	})
 }
 
+// dialGreeting connects a client that greets: every SAID message that it receives has an offset.
+func dialGreeting(t *testing.T, chat http.Handler, token string) *routertest.Conn {
+	conn := routertest.Dial(t, chat, withToken(token))
+	conn.SendText(`{"type":"$ws:hello"}`)
+	require.Equal(t, "$ws:welcome", conn.Next().Type)
+	return conn
+}
+
 func TestHistory_ReturningMemberReceivesWhatItHasMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chat := newChat(t, "-capacity=1000")
-		ann, bob := routertest.Dial(t, chat, withToken("ann")), routertest.Dial(t, chat, withToken("bob"))
+		ann, bob := dialGreeting(t, chat, "ann"), dialGreeting(t, chat, "bob")
 		routertest.Call[RoomJoined](ann, JoinRoom{Room: "go"})
 		position := routertest.Call[RoomJoined](bob, JoinRoom{Room: "go"}).Position
 		say(ann, 1, 10)
@@ -114,7 +123,7 @@ func TestHistory_ReturningMemberReceivesWhatItHasMissed(t *testing.T) {
 		bob.Abort()
 		say(ann, 11, 30)
 
-		bob = routertest.Dial(t, chat, withToken("bob"))
+		bob = routertest.Dial(t, chat, withToken("bob")) // a client that presents a position receives offsets
 		bob.Send(JoinRoom{"go", position})
 		say(ann, 31, 40)
 		received := receivedSaid(t, bob)
@@ -127,13 +136,13 @@ func TestHistory_ReturningMemberReceivesWhatItHasMissed(t *testing.T) {
 func TestHistory_MemberThatMissedTooMuchLearnsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chat := newChat(t, "-capacity=1000")
-		ann, bob := routertest.Dial(t, chat, withToken("ann")), routertest.Dial(t, chat, withToken("bob"))
+		ann, bob := dialGreeting(t, chat, "ann"), dialGreeting(t, chat, "bob")
 		routertest.Call[RoomJoined](ann, JoinRoom{Room: "go"})
 		position := routertest.Call[RoomJoined](bob, JoinRoom{Room: "go"}).Position
 		bob.Abort()
 		say(ann, 1, 101)
 		for _, since := range []Position{position, {"another epoch", 101}} {
-			bob = routertest.Dial(t, chat, withToken("bob"))
+			bob = dialGreeting(t, chat, "bob")
 			joined := routertest.Call[RoomJoined](bob, JoinRoom{"go", since})
 			assert.True(t, joined.Lost)
 			assert.Equal(t, Position{position.Epoch, 101}, joined.Position)
@@ -147,7 +156,7 @@ func TestHistory_MemberThatMissedTooMuchLearnsIt(t *testing.T) {
 // Members join while others publish: their history and the messages that follow are adjacent.
 func TestHistory_NothingIsMissingOrDoubledAfterJoin(t *testing.T) {
 	chat := newChat(t, "-capacity=10000", "-max-in-flight=1000")
-	ann := routertest.Dial(t, chat, withToken("ann"))
+	ann := dialGreeting(t, chat, "ann")
 	routertest.Call[RoomJoined](ann, JoinRoom{Room: "go"})
 	const last = 400
 	var publishing sync.WaitGroup
@@ -159,7 +168,7 @@ func TestHistory_NothingIsMissingOrDoubledAfterJoin(t *testing.T) {
 	var members []*routertest.Conn
 	var replies []RoomJoined
 	for n := range 10 {
-		member := routertest.Dial(t, chat, withToken(fmt.Sprint("user", n)))
+		member := dialGreeting(t, chat, fmt.Sprint("user", n))
 		members = append(members, member)
 		replies = append(replies, routertest.Call[RoomJoined](member, JoinRoom{Room: "go"}))
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,6 +19,7 @@ import (
 
 func (c *client) join() RoomJoined {
 	c.t.Helper()
+	require.NoError(c.t, c.ws.Write(c.t.Context(), websocket.MessageText, []byte(`{"type":"$ws:hello"}`))) // else it receives no offsets
 	c.send(JoinRoom{Room: "go"})
 	return receive(c, func(RoomJoined) bool { return true })
 }

@@ -14,7 +14,6 @@ type SerialQueue[T any] struct {
 
 	mu       sync.Mutex
 	head     int32 // of jobs: those before it have been taken
-	adding   int32 // callers of Enqueue that wait for room
 	jobs     []T
 	taken    chan struct{} // closed when a job is taken or removed; nil if nothing waits for it
 	bytes    int64         // of the jobs that wait
@@ -62,9 +61,7 @@ func (q *SerialQueue[T]) EnqueueWait(job T) {
 func (q *SerialQueue[T]) Enqueue(job T, deadline time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.adding++
-	hasRoom := q.waitForRoom(deadline, false)
-	q.adding--
+	hasRoom := q.waitForRoom(deadline)
 	if hasRoom {
 		q.addBytes(job, q.waiting() > 0)
 		q.jobs = append(q.jobs, job)
@@ -103,23 +100,14 @@ func (q *SerialQueue[T]) EnqueueNow(job T) {
 	q.startNext()
 }
 
-// AwaitRoom waits while the queue is full, or others wait to add a job: if they did not come first, a
-// job that is taken would let any number of callers of AwaitRoom pass before one of them.
-func (q *SerialQueue[T]) AwaitRoom() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.waitForRoom(time.Time{}, true)
-}
-
 func (q *SerialQueue[T]) waiting() int { return len(q.jobs) - int(q.head) }
 
-// waitForRoom waits while the queue is full or, if behindOthers is set, others wait to add a job, and
-// reports true; or until deadline, unless that is the zero Time, and reports false. It must be called
-// with the lock held, which it releases while it waits.
-func (q *SerialQueue[T]) waitForRoom(deadline time.Time, behindOthers bool) bool {
+// waitForRoom waits while the queue is full, and reports true; or until deadline, unless that is the
+// zero Time, and reports false. It must be called with the lock held, which it releases while it waits.
+func (q *SerialQueue[T]) waitForRoom(deadline time.Time) bool {
 	var expired <-chan time.Time // nil until it has to wait
 	for {
-		full := q.waiting() >= q.Config.MaxWaiting || behindOthers && q.adding > 0
+		full := q.waiting() >= q.Config.MaxWaiting
 		var ended, budget <-chan struct{}
 		if shared := q.Config.Budget; shared != nil && q.waiting() > 0 {
 			full = full || q.bytes >= q.Config.MaxBytes

@@ -221,9 +221,9 @@ func TestSerialQueue_EnqueueWaitsWhileTooManyJobsWait(t *testing.T) {
 			synctest.Wait()
 		}
 		assert.True(t, waits(func() { q.EnqueueWait(j.block(3, release)) }, func() { release <- struct{}{} }))
-		assert.True(t, waits(q.AwaitRoom, func() { release <- struct{}{} }))
-		assert.False(t, waits(q.AwaitRoom, func() {}))
-		q.EnqueueNow(j.block(4, release))
+		release <- struct{}{}
+		synctest.Wait()
+		assert.False(t, waits(func() { q.EnqueueWait(j.block(4, release)) }, func() {}))
 		assert.False(t, waits(func() { q.EnqueueNow(j.block(5, release)) }, func() {}), "EnqueueNow does not wait")
 		close(release)
 		synctest.Wait()
@@ -263,8 +263,9 @@ func TestSerialQueue_EnqueueWaitsForBytesOfTheQueue(t *testing.T) {
 		synctest.Wait() // it runs, and does not count
 		q.EnqueueWait(sizedJob{99, release})
 		q.EnqueueWait(sizedJob{99, nil})
-		assert.True(t, waits(q.AwaitRoom, func() { release <- struct{}{} }), "198 bytes wait")
-		assert.False(t, waits(q.AwaitRoom, func() {}), "99 bytes wait")
+		empty := func() { q.EnqueueWait(sizedJob{0, nil}) }
+		assert.True(t, waits(empty, func() { release <- struct{}{} }), "198 bytes wait")
+		assert.False(t, waits(empty, func() {}), "99 bytes wait")
 		close(release)
 		synctest.Wait()
 		assert.False(t, waits(func() { q.EnqueueWait(sizedJob{500, nil}) }, func() {}), "an empty queue accepts any job")
@@ -322,7 +323,7 @@ func TestSerialQueue_ReturnsWhatItTakesFromTheBudget(t *testing.T) {
 			q.EnqueueWait(sizedJob{199, nil}) // 199 of 200 are in use
 			q.EnqueueWait(sizedJob{1, nil})
 		}, func() { close(release) }), "the budget is free")
-		assert.True(t, waits(q.AwaitRoom, func() { close(release) }))
+		assert.True(t, waits(func() { q.EnqueueWait(sizedJob{0, nil}) }, func() { close(release) }))
 		synctest.Wait()
 	})
 }
@@ -336,7 +337,7 @@ func TestSerialQueue_EndedStopsWaitingForRoom(t *testing.T) {
 				q.EnqueueWait(sizedJob{20, release})
 				synctest.Wait()
 			}
-			assert.True(t, waits(q.AwaitRoom, func() { close(ended) }), name)
+			assert.True(t, waits(func() { q.EnqueueWait(sizedJob{0, nil}) }, func() { close(ended) }), name)
 			close(release)
 			synctest.Wait()
 		}
