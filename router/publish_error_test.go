@@ -78,6 +78,7 @@ func TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage(t *testing.T) {
 			router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 10}})
 			client := routertest.Dial(t, r)
 			require.NoError(t, onlyConn(t, r).Subscribe("feed/a"))
+			synctest.Wait() // until the broker has subscribed the node
 			begin := time.Now()
 			err := r.Publish("feed/a", Blob{Text: "x"})
 			assert.Equal(t, test.code, errors.CodeOf(err))
