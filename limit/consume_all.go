@@ -107,8 +107,9 @@ func consumeWithin(ctx context.Context, r Request, maxWait time.Duration) (Decis
 	return r.Limiter.(Reserver).Reserve(ctx, r.Key, r.Cost, maxWait)
 }
 
-// refundTimeout bounds how long a denied call waits for its refunds.
-const refundTimeout = 50 * time.Millisecond
+// refundTimeout bounds how long a denied call waits for its refunds. A lost refund costs others tokens; the wait
+// costs only the caller that is denied.
+const refundTimeout = time.Second
 
 // refundAll returns the tokens of the allowed decisions, even if the caller's context is done.
 // Tokens that a store fails to take back return with time.
