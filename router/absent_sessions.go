@@ -86,6 +86,9 @@ func (r *Router) endAbsent(a absentSession) {
 			return
 		}
 		_, err = r.histories.StoreValue(ctx, sessionKey(a.id), nil, value.Version, 0)
+		if err == nil {
+			r.endAway(a.connID, SessionLimited)
+		}
 		if errors.CodeOf(err) != errors.Aborted { // the last save of its connection may have come between
 			return
 		}

@@ -150,6 +150,18 @@ func boundaries() map[string]boundary {
 				return true
 			},
 		},
+		"Options.Resume.OnSessionEnd": {
+			prepare: func(h *harness) {
+				h.opts.Resume = router.ResumeOptions{Within: time.Minute, OnSessionEnd: func(router.SessionEnd) { h.fault() }}
+			},
+			trigger: func(h *harness) {
+				conn := h.dial()
+				conn.SendText(`{"type":"$ws:hello","payload":{"session":true}}`)
+				routertest.Receive[routertest.Welcome](conn)
+				conn.Close()
+			},
+			reason: "OnSessionEnd", exits: true,
+		},
 		"Options.Resume.OnResume": {
 			prepare: func(h *harness) {
 				h.opts.Resume = router.ResumeOptions{Within: time.Minute, OnResume: func(*router.Context, router.ResumedSession) error {

@@ -59,6 +59,7 @@ type Options struct {
 	// OnClose is called after a connection that OnOpen accepted has been closed and the last
 	// of its handlers has returned. The CloseError holds the code and the reason of the close
 	// frame that was sent or received first; its code is [StatusAbnormal] if there was none.
+	// [Conn.Resumable] reports whether the client may come back and resume its session.
 	OnClose func(*Conn, CloseError)
 
 	// OnError is called for errors that the client does not receive completely: every panic,

@@ -42,6 +42,7 @@ type Router struct {
 	events         executor.FuncQueue // hook calls that concern no single connection, in order
 	presenceEvents presenceEvents
 	absent         absentSessions
+	away           awaySessions
 	observer       func(Event)         // nil without observers
 	inbound        executor.ByteBudget // received messages that wait, of all connections
 

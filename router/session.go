@@ -31,6 +31,7 @@ type session struct {
 	until          time.Time // when the client can no longer resume; zero while the connection is open
 	discarded      bool      // the record must be deleted
 	over           bool      // nothing is stored any more
+	takenOver      bool      // because another connection has the session
 
 	// The user whose revocationList the session follows, and whether it may have missed a change.
 	revocationsOf userKey
@@ -193,8 +194,17 @@ func (s *session) end(code StatusCode) {
 	if s.until.IsZero() {
 		s.until = time.Now().Add(s.conn.router.opts.Resume.Within)
 		s.changed()
-		if !s.discarded && !s.over {
+		switch r := s.conn.router; {
+		case s.takenOver:
+		case s.discarded:
+			r.reportSessionEnd(s.conn, SessionClosed)
+		case s.over:
+			r.reportSessionEnd(s.conn, SessionExpired) // the store has lost the record
+		default:
 			s.leaveSession()
+			if r.opts.Resume.OnSessionEnd != nil {
+				r.away.add(s)
+			}
 		}
 	}
 }
@@ -225,6 +235,7 @@ func (s *session) supersede() {
 func (s *session) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.takenOver = true
 	s.finish()
 }
 
@@ -252,7 +263,7 @@ func (r *Router) receiveSuperseded(packet []byte) {
 func (r *Router) supersedeLocal(connID, sessionID string) bool {
 	c := r.conns.byID(connID)
 	if c == nil {
-		return false
+		return r.away.take(connID) != nil
 	}
 	if s := c.session(); s != nil && s.id == sessionID {
 		s.supersede()

@@ -222,6 +222,7 @@ func (s *session) finishWrite(w sessionWrite, version uint64, err error) (more b
 		s.stored, s.version, s.backoff = w.data, version, 0
 		return true
 	case err == nil, err == errTakenOver, err == errSessionLost: //nolint:errorlint // never wrapped
+		s.takenOver = s.takenOver || err == errTakenOver //nolint:errorlint // never wrapped
 		s.finish()
 	default:
 		s.retry()

@@ -66,6 +66,9 @@ func (r *Router) disconnect(user userKey, code StatusCode, reason string) int {
 		c.discardSession()
 		c.Close(code, reason)
 	}
+	for _, connID := range r.away.ofUser(user) {
+		r.endAway(connID, SessionRevoked)
+	}
 	return len(conns)
 }
 
