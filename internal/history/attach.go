@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"slices"
 
 	"github.com/penstock-go/penstock/broker"
 )
@@ -18,25 +19,41 @@ func (s *Sequencer) attach(current broker.Position) {
 	s.callAttaching()
 }
 
+// An attachment is a call of WhenAttached that waits.
+type attachment struct {
+	after broker.Position // of the newest publication that precedes the call, as far as this node knows
+	f     func(broker.Position)
+}
+
 // WhenAttached calls f once, with the Sequencer's lock held and the position after which publications
-// will be handed over: at once if the position is known, otherwise as soon as it is. It does not call
-// f if the Sequencer is closed first.
+// will be handed over: at once if the position is known and nothing that is older than the call has still
+// to be handed over, otherwise as soon as that is so. It does not call f if the Sequencer is closed first.
 func (s *Sequencer) WhenAttached(f func(broker.Position)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.attached {
-		f(s.last)
-	} else {
-		s.attaching = append(s.attaching, f)
+	a := attachment{broker.Position{Epoch: s.last.Epoch, Offset: s.since}, f}
+	for _, p := range s.buffer {
+		if p.Position.Offset > a.after.Offset {
+			a.after = p.Position
+		}
 	}
+	s.attaching = append(s.attaching, a)
+	s.callAttaching()
 }
 
-// callAttaching calls the functions that WhenAttached has kept. It must be called with the lock held.
+// callAttaching calls the functions that WhenAttached has kept, if their time has come. It must be called
+// with the lock held.
 func (s *Sequencer) callAttaching() {
-	for _, f := range s.attaching {
-		f(s.last)
+	if !s.attached || len(s.attaching) == 0 {
+		return
 	}
-	s.attaching = nil
+	s.attaching = slices.DeleteFunc(s.attaching, func(a attachment) bool {
+		if a.after.Epoch == s.last.Epoch && a.after.Offset > s.last.Offset {
+			return false
+		}
+		a.f(s.last)
+		return true
+	})
 }
 
 // awaitAttached waits until the position of the topic is known, and all that was published before that

@@ -42,6 +42,40 @@ func TestSequencer_WhenAttachedCallsOnceWithThePosition(t *testing.T) {
 	})
 }
 
+// TestSequencer_WhenAttachedLeavesOutWhatIsOlderThanTheCall calls WhenAttached before, between and after
+// publications that arrive before the position is known.
+func TestSequencer_WhenAttachedLeavesOutWhatIsOlderThanTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
+		defer func() { require.NoError(t, node.Close(t.Context())) }()
+		retention := broker.Retention{Messages: 10}
+		var delivered []uint64
+		s := history.NewSequencer(node, "news", retention, history.Sink{
+			Deliver: func(p broker.Publication) { delivered = append(delivered, p.Position.Offset) },
+			Lost:    func(history.Loss) {},
+		})
+		defer s.Close()
+		var calls []uint64
+		for n := range uint64(4) {
+			s.WhenAttached(func(at broker.Position) {
+				assert.Equal(t, n, at.Offset)
+				assert.Len(t, delivered, int(n))
+				calls = append(calls, at.Offset)
+			})
+			if n == 3 {
+				break
+			}
+			stored, err := node.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, Packet: []byte("1")})
+			require.NoError(t, err)
+			s.Stored(broker.Publication{Position: stored.Position, Packet: []byte("1")})
+		}
+		assert.Empty(t, calls)
+		s.Following()
+		synctest.Wait()
+		assert.Equal(t, []uint64{0, 1, 2, 3}, calls)
+	})
+}
+
 func TestSequencer_DeliversWhatIsPublishedBeforeItIsAttached(t *testing.T) {
 	for _, messages := range []int{1, 10} {
 		synctest.Test(t, func(t *testing.T) {

@@ -47,7 +47,7 @@ type Sequencer struct {
 	joining []*joining
 	changed chan struct{} // closed when something has changed; nil if no subscriber waits for that
 
-	attaching []func(broker.Position) // called when last is known
+	attaching []attachment // see WhenAttached
 
 	// The number of reads that have begun, and the last one that has reached the current position
 	// of the store.
@@ -293,6 +293,7 @@ func (s *Sequencer) isBehind() bool {
 
 // notify wakes the subscribers that wait for a change.
 func (s *Sequencer) notify() {
+	s.callAttaching()
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil
