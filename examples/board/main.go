@@ -2,7 +2,7 @@
 // the client in clients/ts: typed calls, presence, recovery after a lost connection, and a form that shows when the rate
 // limit permits the next note.
 //
-// Read board.go, then page-ts/main.ts or page-react/hook.ts.
+// Read board.go, then page-ts/main.ts or page-react/main.tsx.
 package main
 
 import (

@@ -12,8 +12,7 @@ import (
 // TestPages_AreShort keeps the examples readable.
 func TestPages_AreShort(t *testing.T) {
 	for limit, paths := range map[int][]string{
-		40:  {"page-react/hook.ts"},
-		149: {"page-react/hook.ts", "page-react/main.tsx"},
+		110: {"page-react/main.tsx"},
 		148: {"page-ts/index.html", "page-ts/main.ts"},
 	} {
 		lines := 0

@@ -1,4 +1,4 @@
-// Builds dist: the client and pacing as one minified file each, with source maps, and their declarations; also for CommonJS.
+// Builds dist: the client, pacing and each part for a library as one minified file, with source maps, and their declarations; also for CommonJS.
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -21,6 +21,23 @@ if (exposed.length) throw new Error(`src/types.ts has internal properties: ${exp
 rmSync("dist", { recursive: true, force: true });
 mkdirSync("dist");
 
+/** Writes a module, minified once more, with its source map, and the same for CommonJS. Returns its size in bytes, compressed. */
+async function write(name, text, map) {
+  const { code, map: sourceMap } = await minify(text, {
+    module: true,
+    ecma: 2022,
+    compress: { ecma: 2022, passes: 5, inline: 1, directives: false },
+    sourceMap: { content: map, url: `${name}.js.map`, filename: `${name}.js` },
+  });
+  writeFileSync(`dist/${name}.js`, code);
+  writeFileSync(`dist/${name}.js.map`, sourceMap);
+  const { code: common } = await transform(code, { format: "cjs", minifyWhitespace: true });
+  writeFileSync(`dist/${name}.cjs`, common.replace(/\/\/# source.*/, "").replace(/require\("\.\/([a-z]+)\.js"\)/g, 'require("./$1.cjs")'));
+  const size = gzipSync(code.replace(/\n?\/\/# sourceMappingURL.*/, ""), { level: 9 }).length;
+  console.log(`dist/${name}.js: ${code.length} bytes, ${size} bytes compressed`);
+  return size;
+}
+
 // One build, so that the entry points agree on the shortened names.
 const { outputFiles } = await build({
   entryPoints: ["src/index.ts", "src/pacing.ts"],
@@ -37,20 +54,17 @@ const { outputFiles } = await build({
 const sizes = {};
 for (const name of ["index", "pacing"]) {
   const text = (file) => outputFiles.find(({ path }) => path.endsWith(file)).text;
-  const { code, map } = await minify(text(`/${name}.js`), {
-    module: true,
-    ecma: 2022,
-    compress: { ecma: 2022, passes: 5, inline: 1 },
-    sourceMap: { content: text(`/${name}.js.map`), url: `${name}.js.map`, filename: `${name}.js` },
-  });
-  writeFileSync(`dist/${name}.js`, code);
-  writeFileSync(`dist/${name}.js.map`, map);
-  writeFileSync(`dist/${name}.cjs`, (await transform(code, { format: "cjs", minifyWhitespace: true })).code.replace(/\/\/# source.*/, ""));
-  sizes[name] = gzipSync(code.replace(/\n?\/\/# sourceMappingURL.*/, ""), { level: 9 }).length;
-  console.log(`dist/${name}.js: ${code.length} bytes, ${sizes[name]} bytes compressed`);
+  sizes[name] = await write(name, text(`/${name}.js`), text(`/${name}.js.map`));
+}
+// These use the client as applications do: they import dist/index.js, and no name in them is shortened, since libraries have the same.
+const parts = ["react"];
+for (const name of parts) {
+  const sourcefile = `../src/${name}.ts`;
+  const { code, map } = await transform(readFileSync(`src/${name}.ts`, "utf8"), { loader: "ts", target: "es2022", sourcemap: "external", sourcefile });
+  await write(name, code, map);
 }
 // Users need the declarations of these alone.
-const declared = ["index", "client", "errors", "pacing", "types"];
+const declared = ["index", "client", "errors", "pacing", "types", ...parts];
 execFileSync("npx", ["tsc", "--noEmit", "false", "--declaration", "--emitDeclarationOnly", "--outDir", "dist"], { stdio: "inherit" });
 
 for (const name of readdirSync("dist")) {

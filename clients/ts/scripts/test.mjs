@@ -9,10 +9,11 @@ import { build } from "esbuild";
 
 const wanted = process.argv.slice(2);
 const files = readdirSync("test").filter((name) => name.endsWith(".test.ts"));
-const names = files.map((name) => name.replace(/\.test\.ts$/, "")).filter((name) => (wanted.length ? wanted.includes(name) : name !== "server"));
+const withServer = ["server", "react"];
+const names = files.map((name) => name.replace(/\.test\.ts$/, "")).filter((name) => (wanted.length ? wanted.includes(name) : !withServer.includes(name)));
 const testPackage = {
   name: "package",
-  setup: (b) => b.onResolve({ filter: /src\/(index|pacing)\.ts$/ }, ({ path }) => ({ path: resolve("dist", path.replace(/.*\/(.*)ts$/, "$1js")) })),
+  setup: (b) => b.onResolve({ filter: /src\/(index|pacing|react)\.ts$/ }, ({ path }) => ({ path: resolve("dist", path.replace(/.*\/(.*)ts$/, "$1js")) })),
 };
 const outdir = mkdtempSync(join("node_modules", ".test-"));
 try {
@@ -23,7 +24,7 @@ try {
     platform: "node",
     format: "esm",
     target: "es2022",
-    external: ["ws"],
+    packages: "external",
     sourcemap: "inline",
     outExtension: { ".js": ".mjs" },
     logLevel: "warning",

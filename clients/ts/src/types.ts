@@ -30,6 +30,13 @@ type Payload<P, O> = {} extends P ? [payload?: P, options?: O] : [payload: P, op
 /** The entry of the pattern that a topic name matches. */
 type TopicOf<C, T extends string> = Section<C, "topics">[T & keyof Section<C, "topics">];
 
+/** The names of the topics of a contract. */
+export type TopicName<C> = Key<Section<C, "topics">>;
+/** The types of the messages that are published to a topic. */
+export type MessageOf<C, T extends string> = Part<TopicOf<C, T>, "messages"> & string;
+/** The payload of a message that clients receive. */
+export type PayloadOf<C, K> = Part<Section<C, "received">, K>;
+
 /** What a message of the server carries besides its payload. */
 export interface Meta {
   /** The clock of the server in milliseconds since 1970. */
@@ -114,7 +121,7 @@ export interface Member {
 
 export interface TopicOptions<C, M extends string> {
   /** Handlers by type, for publications of this topic. */
-  on?: { [K in M]?: (payload: Part<Section<C, "received">, K>, meta: Meta) => void };
+  on?: { [K in M]?: (payload: PayloadOf<C, K>, meta: Meta) => void };
   /** Begins behind this position instead of now. */
   since?: Position;
   /** Called before the state arrives, with the number of its messages that come before any other. Those of a large state
@@ -167,7 +174,7 @@ export interface Client<C = AnyContract> {
       context: ServedContext,
     ) => Part<Section<C, "served">[K], "reply"> | Promise<Part<Section<C, "served">[K], "reply">>,
   ): Off;
-  subscribe<T extends Key<Section<C, "topics">>>(topic: T, options?: TopicOptions<C, Part<TopicOf<C, T>, "messages"> & string>): Subscription;
+  subscribe<T extends TopicName<C>>(topic: T, options?: TopicOptions<C, MessageOf<C, T>>): Subscription;
   /** Publications of all topics that are lost, also of topics that the server has subscribed. */
   onLoss(listener: (loss: Loss) => void): Off;
   /** When the limits permit a message of the type, by the monotonic clock in milliseconds; undefined: now, as far as known, or without ClientOptions.pacing. */

@@ -2,36 +2,41 @@ import { StrictMode, useState, type FormEvent } from "react";
 import { createRoot } from "react-dom/client";
 
 import { PenstockError, type Member } from "penstock-client";
+import { pacing } from "penstock-client/pacing";
+import { useClient, useClientState, useTopic, useWaitSeconds, type TopicReducer } from "penstock-client/react";
 
 import type { Contract, Note } from "../contract.js";
-import { useClient, useWaitSeconds } from "./hook.js";
 
 const stateTexts = { idle: "", connecting: "Connecting", open: "Connected", waiting: "Reconnecting", paused: "Paused", closed: "Disconnected" };
 
+interface Shown {
+  notes: Note[];
+  loads: number; // of all notes
+  members: Member[];
+}
+
+const shown: TopicReducer<Contract, "board", Shown> = {
+  initial: { notes: [], loads: 0, members: [] },
+  // All notes follow: at first, and again if the server cannot send exactly what was missed.
+  onState: (shown) => ({ ...shown, notes: [], loads: shown.loads + 1 }),
+  on: {
+    NOTE: (shown, note) => ({ ...shown, notes: [...shown.notes, note] }),
+    NOTE_REMOVED: (shown, { id }) => ({ ...shown, notes: shown.notes.filter((note) => note.id !== id) }),
+  },
+  onPresence: (shown, members) => ({ ...shown, members }),
+};
+
 function Board({ name }: { name: string }) {
-  const [notes, setNotes] = useState<Note[]>([]);
-  const [loads, setLoads] = useState(0); // of all notes
-  const [members, setMembers] = useState<Member[]>([]);
   const [error, setError] = useState("");
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
-  const [client, state, reason] = useClient<Contract>(
-    { url: location.origin.replace(/^http/, "ws") + "/ws", token: () => name }, // a real application returns a signed token
-    (client) =>
-      client.subscribe("board", {
-        // All notes follow: at first, and again if the server cannot send exactly what was missed.
-        onState: () => {
-          setNotes([]);
-          setLoads((loads) => loads + 1);
-        },
-        on: {
-          NOTE: (note) => setNotes((notes) => [...notes, note]),
-          NOTE_REMOVED: ({ id }) => setNotes((notes) => notes.filter((note) => note.id !== id)),
-        },
-        onPresence: setMembers,
-        onEnd: ({ message }) => setError(message),
-      }),
-  );
+  const client = useClient<Contract>({
+    url: location.origin.replace(/^http/, "ws") + "/ws",
+    token: () => name, // a real application returns a signed token
+    pacing, // knows when the limits permit the next note
+  });
+  const { state, error: reason } = useClientState(client);
+  const { data, error: rejection } = useTopic(client, "board", shown);
   const waitSeconds = useWaitSeconds(client, "POST_NOTE");
 
   const post = async (event: FormEvent) => {
@@ -51,12 +56,12 @@ function Board({ name }: { name: string }) {
   return (
     <section id="board">
       <p id="state" role="status">{stateTexts[state]}{reason && `: ${reason.message}`}</p>
-      <p id="loss" role="alert">{loads > 1 && "Changes were lost. All notes were loaded again."}</p>
+      <p id="loss" role="alert">{data.loads > 1 && "Changes were lost. All notes were loaded again."}</p>
       <h2>Present</h2>
-      <ul id="members">{namesOf(members).map((name) => <li key={name}>{name}</li>)}</ul>
+      <ul id="members">{namesOf(data.members).map((name) => <li key={name}>{name}</li>)}</ul>
       <h2>Notes</h2>
       <ol id="notes" role="log" aria-label="Notes" tabIndex={0}>
-        {notes.map((note) => (
+        {data.notes.map((note) => (
           <li key={note.id} title={new Date(note.at).toLocaleTimeString()}>{note.author}: {note.text}</li>
         ))}
       </ol>
@@ -66,7 +71,7 @@ function Board({ name }: { name: string }) {
         <button disabled={busy || waitSeconds > 0}>Post</button>
         <span id="limit" role="status">{waitSeconds > 0 && `Next note in ${waitSeconds} s`}</span>
       </form>
-      <p id="error" role="alert">{error}</p>
+      <p id="error" role="alert">{error || rejection?.message}</p>
     </section>
   );
 }

@@ -1,4 +1,5 @@
 import { createClient, PenstockError, type Client, type Member, type State } from "penstock-client";
+import { pacing } from "penstock-client/pacing";
 
 import type { Contract, Note } from "../contract.js";
 
@@ -15,6 +16,7 @@ function showBoard(name: string): void {
   const client = createClient<Contract>({
     url: location.origin.replace(/^http/, "ws") + "/ws",
     token: () => name, // a real application returns a signed token
+    pacing, // knows when the limits permit the next note
   });
   client.onState((state, { error }) => (byId("state").textContent = describe(state) + (error ? `: ${error.message}` : "")));
 

@@ -62,6 +62,11 @@ func TestPackage_WorksInAnEmptyProject(t *testing.T) {
 	for _, want := range []string{"LICENSE", "README.md", "package.json", "dist/index.js", "dist/index.cjs", "dist/pacing.d.cts", "dist/index.js.map", "src/client.ts"} {
 		assert.Contains(t, files, want)
 	}
+	for _, name := range []string{"react.js", "react.cjs"} {
+		text, err := os.ReadFile(filepath.Join(dir, "dist", name))
+		require.NoError(t, err)
+		assert.True(t, strings.HasPrefix(string(text), `"use client";`), "%s: frameworks with server components read the directive", name)
+	}
 	runIn(t, project, "npm", "install", "--silent", "--offline", "--no-audit", "--no-fund", packed[0].Filename)
 	runIn(t, project, "node", "module.mjs")
 	runIn(t, project, filepath.Join(dir, "node_modules", ".bin", "tsc"), "-p", ".")

@@ -12,6 +12,9 @@ func TestTypeScriptClient_TypeChecks(t *testing.T) { run(t, nil, "npm", "run", "
 
 func TestTypeScriptClient_BehavesWithScriptedSocket(t *testing.T) { run(t, nil, "npm", "test") }
 
+// serverTests are the test files that need a server, one for each entry of the package that has tests of its own.
+var serverTests = []string{"server", "react"}
+
 // TestTypeScriptClient_PackageWorks builds the package, whose size is limited, and runs the tests
 // with what npm packs.
 func TestTypeScriptClient_PackageWorks(t *testing.T) {
@@ -20,9 +23,13 @@ func TestTypeScriptClient_PackageWorks(t *testing.T) {
 	assert.Contains(t, out, "dist/index.js")
 	assert.Contains(t, out, "dist/index.d.ts")
 	run(t, []string{"PENSTOCK_PACKAGE=1"}, "npm", "test")
-	run(t, []string{"PENSTOCK_PACKAGE=1", "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server")
+	for _, name := range serverTests {
+		run(t, []string{"PENSTOCK_PACKAGE=1", "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", name)
+	}
 }
 
 func TestTypeScriptClient_WorksWithServer(t *testing.T) {
-	run(t, []string{"PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server")
+	for _, name := range serverTests {
+		t.Run(name, func(t *testing.T) { run(t, []string{"PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", name) })
+	}
 }
