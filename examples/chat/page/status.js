@@ -25,7 +25,7 @@ export function showConnection(state, { error, retryAt }) {
   byId("connection").hidden = reason === "";
   byId("connection-reason").textContent = name === "offline" ? "This device is offline." : reason;
   byId("connection-wait").textContent = "Connecting…";
-  byId("reconnect-now").disabled = state === "connecting";
+  byId("reconnect-now").disabled = state === "connecting" || !!error?.retryAfterMs; // the client obeys the server's delay
   if (retryAt) countDownTo(retryAt);
 }
 

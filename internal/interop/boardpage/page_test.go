@@ -47,7 +47,7 @@ const maxNotes = 50
 func (s *site) join(browser context.Context, path, name string) *page {
 	s.t.Helper()
 	p := openPage(browser, s.t, "http://"+s.proxy.Addr+"/"+path+"/")
-	p.Expect("network error: WebSocket connection to 'ws://" + s.proxy.Addr + "/ws?access_token=")
+	p.Expect("network error: WebSocket connection to 'ws://" + s.proxy.Addr + "/ws' failed: ")
 	eval[chromedp.Void](p, recordRejections)
 	p.enter("name", name)
 	p.WaitEqual(shownState, "Connected")
