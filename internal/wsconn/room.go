@@ -55,7 +55,7 @@ func (c *Conn) waitsForPeer(now time.Time, yields int) bool {
 	}
 	// At most once in a second, so that a peer that reads a little from time to time delays others rarely.
 	second := uint16(c.sinceStart(now)/time.Second) + 1
-	waits := c.stalled == second || now.Sub(c.inFlight.begun) > longWrite && yields >= longWriteYields
+	waits := c.stalled == second || yields == roomYields || now.Sub(c.inFlight.begun) > longWrite && yields >= longWriteYields
 	if waits {
 		c.stalled = second
 	}
