@@ -98,10 +98,14 @@ func (f *follower) connect(ctx context.Context) {
 			return
 		}
 	}
-	for (f.stay.Load() || time.Now().Before(leave)) && !f.away.Load() {
+	// On a busy machine, clients that leave before they have caught up would fall behind without end.
+	for awaited := len(f.topic); (awaited > 0 || f.stay.Load() || time.Now().Before(leave)) && !f.away.Load(); {
 		m, err := receive(ctx, ws, silentTimeout)
 		if err != nil || !f.handle(&m) {
 			return
+		}
+		if m.Type == "$ws:subscribed" {
+			awaited--
 		}
 	}
 }

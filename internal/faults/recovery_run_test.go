@@ -68,7 +68,7 @@ const (
 	nodePublishers  = 2
 	remoteWriters   = 2
 	recoveryClients = 6
-	publishInterval = 20 * time.Millisecond
+	publishInterval = 60 * time.Millisecond
 )
 
 // topology is how Redis is run.
