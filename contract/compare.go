@@ -93,11 +93,13 @@ func (d *comparison) event(o, l event, dir direction) {
 	if limit := d.maxBytes(d.later, l); dir == toServer && limit > 0 && limit < d.maxBytes(d.old, o) {
 		d.add(true, "%s: may have at most %d bytes, %d before", o.Type, limit, d.maxBytes(d.old, o))
 	}
-	for _, code := range l.Errors {
-		if !slices.Contains(o.Errors, code) {
-			d.add(false, "%s: may fail with %s", o.Type, code)
-		}
-	}
+	pair(o.Errors, l.Errors, func(f failure) string { return f.Code },
+		func(failure) {},
+		func(f failure) { d.add(false, "%s: may fail with %s", o.Type, f.Code) },
+		func(before, after failure) {
+			what := "details of " + after.Code
+			d.answer(o.Type, what, before.Details != nil, after.Details != nil, func() { d.payload(what+" of "+o.Type, before.Details, after.Details, !dir) })
+		})
 }
 
 func (*comparison) maxBytes(doc *document, e event) int64 {
@@ -140,7 +142,7 @@ func (d *comparison) answer(typ, kind string, before, after bool, compare func()
 	case before:
 		d.add(true, "%s: has no %s any more", typ, kind)
 	case after:
-		d.add(false, "%s: has a %s", typ, kind)
+		d.add(false, "%s: new %s", typ, kind)
 	}
 }
 

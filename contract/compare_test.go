@@ -234,8 +234,10 @@ func payloadSchema(t *testing.T, c *contract.Contract) *jsonschema.Resolved {
 // versionRouter returns a version of a router, from 0.
 func versionRouter(version int) *router.Router {
 	r := router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: int64(1000 - version)}})
-	router.RPC(r, func(*router.Context, Ask) (Answer, error) { return Answer{}, nil })
+	details := []any{map[string]string{}, map[string]int{}}[version]
+	ask := router.RPC(r, func(*router.Context, Ask) (Answer, error) { return Answer{}, nil }).ErrorDetails("SAME", details)
 	if version == 0 {
+		ask.ErrorDetails("LESS", TooHard{}).Errors("MORE")
 		router.On(r, func(*router.Context, Ping) error { return nil })
 		router.Sends[Pong](r)
 		router.Stream(r, func(*router.Context, Export) iter.Seq2[Row, error] { return nil }).Reply(Exported{})
@@ -243,6 +245,7 @@ func versionRouter(version int) *router.Router {
 		router.Topic(r, "old/{id}", nil)
 		return r
 	}
+	ask.Errors("LESS").ErrorDetails("MORE", TooHard{}).Errors("NEW")
 	router.On(r, func(*router.Context, Quiet) error { return nil }).Errors(errors.NotFound, "ROOM_FULL")
 	router.Stream(r, func(*router.Context, Export) iter.Seq2[string, error] { return nil })
 	router.Calls[Confirm, Confirmed](r)
@@ -269,6 +272,10 @@ func TestChanges_OfMessagesAndTopics(t *testing.T) {
 		"breaking: topic old/{id}: removed",
 		"breaking: topic room/{id}: no presence any more",
 		"breaking: ASK: may have at most 999 bytes, 1000 before",
+		"breaking: ASK: has no details of LESS any more",
+		"breaking: details of SAME of ASK[]: the server sends integer, and clients expect string",
+		"compatible: ASK: new details of MORE",
+		"compatible: ASK: may fail with NEW",
 		"compatible: QUIET: new",
 		"compatible: topic room/{id}: history",
 		"compatible: messages may fail with ROOM_FULL",

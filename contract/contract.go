@@ -115,9 +115,6 @@ func encode(v any) []byte {
 func (doc *document) addSent(d router.Description, w *walker) {
 	for _, rt := range d.Routes {
 		e := event{Type: rt.Type, Description: rt.Description, Payload: w.root(rt.Type, rt.Go), MaxMessageBytes: d.MaxBytes[rt.Type]}
-		for _, code := range rt.Errors {
-			e.Errors = append(e.Errors, string(code))
-		}
 		switch rt.Kind {
 		case router.KindEvent:
 			doc.Events = append(doc.Events, e)
@@ -135,7 +132,7 @@ func (doc *document) addSent(d router.Description, w *walker) {
 
 // addReceived adds what clients receive. It must be called after addSent.
 func (doc *document) addReceived(d router.Description, w *walker) {
-	calls, streams := 0, 0
+	events, calls, streams := 0, 0, 0
 	for _, rt := range d.Routes {
 		var c *call
 		switch rt.Kind {
@@ -144,8 +141,11 @@ func (doc *document) addReceived(d router.Description, w *walker) {
 		case router.KindStream:
 			c, streams = &doc.Streams[streams], streams+1
 		default:
+			doc.Events[events].Errors = w.failures(rt)
+			events++
 			continue
 		}
+		c.Errors = w.failures(rt)
 		if rt.Reply.Go != nil {
 			c.Reply = &event{Type: rt.Reply.Type, Payload: w.root(rt.Reply.Type, rt.Reply.Go)}
 		}
@@ -162,6 +162,18 @@ func (doc *document) addReceived(d router.Description, w *walker) {
 	for i, c := range d.Calls {
 		doc.Served[i].Payload = w.root(c.Type, c.Go)
 	}
+}
+
+// failures returns the errors that a route declares.
+func (w *walker) failures(rt router.DescribedRoute) (all []failure) {
+	for _, e := range rt.Errors {
+		f := failure{Code: string(e.Code)}
+		if e.Details != nil {
+			f.Details = w.root("details of "+f.Code+" of "+rt.Type, e.Details)
+		}
+		all = append(all, f)
+	}
+	return all
 }
 
 func (doc *document) addTopics(topics []router.DescribedTopic) {
@@ -206,8 +218,8 @@ func (doc *document) addCodes(d router.Description) {
 		codes[string(code)] = true
 	}
 	for _, rt := range d.Routes {
-		for _, code := range rt.Errors {
-			codes[string(code)] = true
+		for _, e := range rt.Errors {
+			codes[string(e.Code)] = true
 		}
 	}
 	doc.ErrorCodes = slices.Sorted(maps.Keys(codes))

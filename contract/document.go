@@ -52,8 +52,14 @@ type event struct {
 	Type            string             `json:"type"`
 	Description     string             `json:"description,omitzero"`
 	Payload         *jsonschema.Schema `json:"payload"`
-	Errors          []string           `json:"errors,omitempty"`
+	Errors          []failure          `json:"errors,omitempty"`
 	MaxMessageBytes int64              `json:"maxMessageBytes,omitzero"` // 0: that of the document
+}
+
+// A failure is an error with which a message may be answered.
+type failure struct {
+	Code    string             `json:"code"`
+	Details *jsonschema.Schema `json:"details,omitzero"` // nil if they are not declared
 }
 
 // A call is a message type with its answers.
@@ -127,14 +133,23 @@ func (doc *document) check() error {
 // payloads iterates over the schemas of all messages.
 func (doc *document) payloads() func(yield func(where string, schema *jsonschema.Schema) bool) {
 	return func(yield func(string, *jsonschema.Schema) bool) {
-		for _, e := range slices.Concat(doc.Events, doc.Received) {
+		messages := slices.Concat(doc.Events, doc.Received)
+		calls := slices.Concat(doc.Calls, doc.Streams, doc.Served)
+		for _, c := range calls {
+			messages = append(messages, c.event)
+		}
+		for _, e := range messages {
 			if !yield("the payload of "+e.Type, e.Payload) {
 				return
 			}
+			for _, f := range e.Errors {
+				if f.Details != nil && !yield("the details of "+f.Code, f.Details) {
+					return
+				}
+			}
 		}
-		for _, c := range slices.Concat(doc.Calls, doc.Streams, doc.Served) {
-			if !yield("the payload of "+c.Type, c.Payload) ||
-				c.Reply != nil && !yield("the reply to "+c.Type, c.Reply.Payload) ||
+		for _, c := range calls {
+			if c.Reply != nil && !yield("the reply to "+c.Type, c.Reply.Payload) ||
 				c.Item != nil && !yield("the items of "+c.Type, c.Item) ||
 				c.Progress != nil && !yield("the progress of "+c.Type, c.Progress) {
 				return

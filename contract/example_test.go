@@ -58,7 +58,7 @@ func ExampleNew() {
 	//      *
 	//      * Fails with NOT_FOUND.
 	//      */
-	//     JOIN_ROOM: { request: JoinRoom; reply: RoomJoined; progress: never };
+	//     JOIN_ROOM: { request: JoinRoom; reply: RoomJoined; progress: never; errors: { code: "NOT_FOUND" } };
 	//   };
 	//   /** Messages from clients that are answered by items. */
 	//   streams: {};

@@ -228,6 +228,10 @@ type (
 	Confirmed struct{ Yes bool }
 	Quiet     struct{ Why string }
 	Odd       struct{ X int }
+	TooHard   struct {
+		Level  int     `json:"level"`
+		Origin *Origin `json:"origin"`
+	}
 )
 
 func (Ping) MessageType() string      { return "PING" }
@@ -258,9 +262,9 @@ func kitchenRouter() *router.Router {
 	router.On(r, func(*router.Context, Ping) error { return nil })
 	router.On(r, func(*router.Context, Odd) error { return nil })
 	router.RPC(r, func(*router.Context, Ask) (Answer, error) { return Answer{}, nil }).
-		Description("Answers a question.\nIt takes a while.").Errors(errors.NotFound, "TOO_HARD").Progress(Progress{})
+		Description("Answers a question.\nIt takes a while.").Errors(errors.NotFound).ErrorDetails("TOO_HARD", TooHard{}).Progress(Progress{})
 	router.RPC(r, func(*router.Context, Quiet) (Pong, error) { return Pong{}, nil })
-	router.Stream(r, func(*router.Context, Export) iter.Seq2[Row, error] { return nil }).Reply(Exported{})
+	router.Stream(r, func(*router.Context, Export) iter.Seq2[Row, error] { return nil }).Reply(Exported{}).Errors("EMPTY")
 	router.Stream(r, func(*router.Context, Tail) iter.Seq2[string, error] { return nil })
 	router.Sends[Received](r)
 	router.Sends[Pong](r)

@@ -87,7 +87,7 @@ func (t *typeScript) contract() {
 	})
 	t.section("calls", "Messages from clients that are answered once.", len(t.doc.Calls), func() {
 		for _, c := range t.doc.Calls {
-			t.member(c.event, "{ request: "+t.typeOf(c.Payload)+"; reply: "+t.typeOf(c.Reply.Payload)+"; progress: "+t.orElse(c.Progress, "never")+" }")
+			t.member(c.event, "{ request: "+t.typeOf(c.Payload)+"; reply: "+t.typeOf(c.Reply.Payload)+"; progress: "+t.orElse(c.Progress, "never")+t.failures(c.Errors)+" }")
 		}
 	})
 	t.section("streams", "Messages from clients that are answered by items.", len(t.doc.Streams), func() {
@@ -96,7 +96,7 @@ func (t *typeScript) contract() {
 			if c.Reply != nil {
 				reply = t.typeOf(c.Reply.Payload)
 			}
-			t.member(c.event, "{ request: "+t.typeOf(c.Payload)+"; item: "+t.orElse(c.Item, "unknown")+"; reply: "+reply+" }")
+			t.member(c.event, "{ request: "+t.typeOf(c.Payload)+"; item: "+t.orElse(c.Item, "unknown")+"; reply: "+reply+t.failures(c.Errors)+" }")
 		}
 	})
 	t.section("received", "Publications and other messages from the server.", len(t.doc.Received), func() {
@@ -128,63 +128,30 @@ func (t *typeScript) section(name, text string, members int, write func()) {
 func (t *typeScript) member(e event, typ string) {
 	text := e.Description
 	if len(e.Errors) > 0 {
-		text = strings.TrimSpace(text + "\n\nFails with " + strings.Join(e.Errors, ", ") + ".")
+		var codes []string
+		for _, f := range e.Errors {
+			codes = append(codes, f.Code)
+		}
+		text = strings.TrimSpace(text + "\n\nFails with " + strings.Join(codes, ", ") + ".")
 	}
 	t.comment("    ", text)
 	t.line("    " + propertyName(e.Type) + ": " + typ + ";")
 }
 
-// topics writes a member for each pattern. A name that several patterns match has those of the most specific
-// one: TypeScript requires that the messages of the other patterns include them.
-func (t *typeScript) topics() {
-	t.section("topics", "Topics by name, with the messages that are published to them.", len(t.doc.Topics), func() {
-		for _, general := range t.doc.Topics {
-			messages := map[string]bool{}
-			for _, each := range t.doc.Topics {
-				if each.Pattern == general.Pattern || covers(general.Pattern, each.Pattern) {
-					for _, e := range t.doc.messagesOf(each) {
-						messages[e.Type] = true
-					}
-				}
-			}
-			name := templateOf(general.Pattern)
-			if strings.Contains(name, "${") {
-				name = "[topic: `" + name + "`]"
-			} else {
-				name = propertyName(general.Pattern)
-			}
-			t.line("    " + name + ": { messages: " + union(quoteAll(slices.Sorted(maps.Keys(messages)))) + " };")
+// failures returns a member for the errors that a route declares, or "".
+func (t *typeScript) failures(failures []failure) string {
+	if len(failures) == 0 {
+		return ""
+	}
+	var all []string
+	for _, f := range failures {
+		typ := "{ code: " + literal(f.Code)
+		if f.Details != nil {
+			typ += "; details: " + t.typeOf(f.Details)
 		}
-	})
-}
-
-// templateOf returns the inside of a template literal type that accepts the names of a pattern.
-func templateOf(pattern string) string {
-	escaped := strings.NewReplacer("\\", "\\\\", "`", "\\`", "$", "\\$").Replace(pattern)
-	return wildcard.ReplaceAllLiteralString(escaped, "${string}")
-}
-
-// covers reports whether the template of a pattern accepts every name of another pattern. A wildcard of
-// TypeScript also accepts slashes.
-func covers(general, special string) bool {
-	parts := wildcard.Split(general, -1)
-	if len(parts) == 1 {
-		return false
+		all = append(all, typ+" }")
 	}
-	name := wildcard.ReplaceAllLiteralString(special, "\x00")
-	name, found := strings.CutPrefix(name, parts[0])
-	if !found {
-		return false
-	}
-	last := len(parts) - 1
-	for _, part := range parts[1:last] {
-		_, after, found := strings.Cut(name, part)
-		if !found {
-			return false
-		}
-		name = after
-	}
-	return strings.HasSuffix(name, parts[last])
+	return "; errors: " + union(all)
 }
 
 // definition writes a type of its own.

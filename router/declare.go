@@ -34,11 +34,11 @@ type declaredCall struct {
 type routeContract struct {
 	text      string
 	request   reflect.Type
-	reply     reflect.Type // nil for events, and for streams without a declared reply
-	replyType string       // "" if reply is nil
-	item      reflect.Type // nil unless the route is a stream
-	progress  reflect.Type // nil without Progress
-	errors    []errors.Code
+	reply     reflect.Type                 // nil for events, and for streams without a declared reply
+	replyType string                       // "" if reply is nil
+	item      reflect.Type                 // nil unless the route is a stream
+	progress  reflect.Type                 // nil without Progress
+	errors    map[errors.Code]reflect.Type // with the type of their details, or nil
 }
 
 // Sends declares that the server sends messages of type M to clients, for example with [Conn.Send] or
@@ -114,8 +114,32 @@ func (rt *Route) Description(text string) *Route {
 // with. The contract that [Router.Describe] returns has them. The handler may return others.
 func (rt *Route) Errors(codes ...errors.Code) *Route {
 	rt.parent.router.mustNotBeServing("Errors")
-	rt.contract.errors = append(rt.contract.errors, codes...)
+	for _, code := range codes {
+		rt.declareError(code, rt.contract.errors[code])
+	}
 	return rt
+}
+
+// ErrorDetails declares a code as [Route.Errors] does, and that its Error.Details have the members of a Go type. The
+// router does not compare them. ErrorDetails panics if details is not encoded as a JSON object: it is a struct or a map.
+func (rt *Route) ErrorDetails(code errors.Code, details any) *Route {
+	rt.parent.router.mustNotBeServing("ErrorDetails")
+	typ := reflect.TypeOf(details)
+	if typ == nil || typ.Kind() != reflect.Struct && typ.Kind() != reflect.Map {
+		panic(fmt.Sprintf("router: ErrorDetails of %q with %v; it must be a struct or a map, because details are a JSON object", rt.name, typ))
+	}
+	if err := checkEncodable(typ, map[reflect.Type]bool{}); err != nil {
+		panic(fmt.Sprintf("router: ErrorDetails of %q: %v cannot be encoded as JSON: %v", rt.name, typ, err))
+	}
+	rt.declareError(code, typ)
+	return rt
+}
+
+func (rt *Route) declareError(code errors.Code, details reflect.Type) {
+	if rt.contract.errors == nil {
+		rt.contract.errors = map[errors.Code]reflect.Type{}
+	}
+	rt.contract.errors[code] = details
 }
 
 // Progress declares that the handler of a call sends updates of the same Go type with

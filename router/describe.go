@@ -43,8 +43,14 @@ type DescribedRoute struct {
 	Reply       DescribedMessage // of a call, and of a stream that declares one
 	Item        reflect.Type     // of a stream; otherwise nil
 	Progress    reflect.Type     // of a call that declares updates; otherwise nil
-	Errors      []errors.Code    // of Route.Errors
+	Errors      []DescribedError // of Route.Errors and Route.ErrorDetails, by code
 	Timeout     time.Duration    // of a call or stream; 0 means none
+}
+
+// A DescribedError is a code with which a message may be answered.
+type DescribedError struct {
+	Code    errors.Code
+	Details reflect.Type // of Error.Details; nil if they are not declared
 }
 
 // A RouteKind says how the server answers a message.
@@ -146,8 +152,10 @@ func (rt *Route) describe() DescribedRoute {
 		kind = KindCall
 	}
 	c := &rt.contract
-	codes := slices.Clone(c.errors)
-	slices.Sort(codes)
+	var failures []DescribedError
+	for _, code := range slices.Sorted(maps.Keys(c.errors)) {
+		failures = append(failures, DescribedError{code, c.errors[code]})
+	}
 	return DescribedRoute{
 		DescribedMessage: DescribedMessage{rt.name, c.request},
 		Kind:             kind,
@@ -155,7 +163,7 @@ func (rt *Route) describe() DescribedRoute {
 		Reply:            DescribedMessage{c.replyType, c.reply},
 		Item:             c.item,
 		Progress:         c.progress,
-		Errors:           slices.Compact(codes),
+		Errors:           failures,
 		Timeout:          rt.timeout,
 	}
 }

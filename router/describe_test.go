@@ -41,7 +41,7 @@ func describedRouter() *router.Router {
 	router.Stream(r, func(*router.Context, describedRows) iter.Seq2[percent, error] { return nil }).Reply(describedReply{}).Timeout(time.Minute)
 	router.On(r, func(*router.Context, described) error { return nil }).MaxMessageBytes(99)
 	router.RPC(r, func(*router.Context, describedCall) (describedReply, error) { return describedReply{}, nil }).
-		Description("Counts.").Progress(percent{}).Errors(errors.NotFound, "NO_LUCK", errors.NotFound)
+		Description("Counts.").Progress(percent{}).ErrorDetails(errors.NotFound, percent{}).Errors(errors.NotFound, "NO_LUCK", errors.NotFound)
 	router.Sends[describedNote](r)
 	router.Calls[describedCall, describedReply](r)
 	router.Topic(r, "b/{id}", &router.TopicOptions{Messages: []router.Message{describedReply{}, describedNote{}}, History: router.History{Messages: 5}})
@@ -57,7 +57,7 @@ func TestDescribe_ReturnsRoutesDeclarationsAndTopics(t *testing.T) {
 	assert.Equal(t, []router.DescribedRoute{
 		{
 			DescribedMessage: message(describedCall{}), Kind: router.KindCall, Description: "Counts.", Reply: message(describedReply{}),
-			Progress: reflect.TypeFor[percent](), Errors: []errors.Code{errors.NotFound, "NO_LUCK"}, Timeout: 7 * time.Second,
+			Progress: reflect.TypeFor[percent](), Errors: []router.DescribedError{{errors.NotFound, reflect.TypeFor[percent]()}, {"NO_LUCK", nil}}, Timeout: 7 * time.Second,
 		},
 		{DescribedMessage: message(described{}), Kind: router.KindEvent},
 		{DescribedMessage: message(describedRows{}), Kind: router.KindStream, Item: reflect.TypeFor[percent](), Reply: message(describedReply{}), Timeout: time.Minute},
@@ -148,11 +148,14 @@ func TestDeclarations_PanicOnMistakes(t *testing.T) {
 		"nil publication": {func(r *router.Router, _, _, _ *router.Route) {
 			router.Topic(r, "n", &router.TopicOptions{Messages: []router.Message{nil}})
 		}, `Messages\[0\] of "n".* is nil`},
-		"progress of event":   {func(_ *router.Router, event, _, _ *router.Route) { event.Progress(1) }, "only calls send progress"},
-		"progress of stream":  {func(_ *router.Router, _, _, stream *router.Route) { stream.Progress(1) }, "only calls send progress"},
-		"progress not JSON":   {func(_ *router.Router, _, call, _ *router.Route) { call.Progress(make(chan int)) }, "cannot be encoded as JSON"},
-		"reply of call":       {func(_ *router.Router, _, call, _ *router.Route) { call.Reply(describedNote{}) }, "only streams declare a reply"},
-		"nil reply of stream": {func(_ *router.Router, _, _, stream *router.Route) { stream.Reply(nil) }, "must not be nil"},
+		"progress of event":     {func(_ *router.Router, event, _, _ *router.Route) { event.Progress(1) }, "only calls send progress"},
+		"progress of stream":    {func(_ *router.Router, _, _, stream *router.Route) { stream.Progress(1) }, "only calls send progress"},
+		"progress not JSON":     {func(_ *router.Router, _, call, _ *router.Route) { call.Progress(make(chan int)) }, "cannot be encoded as JSON"},
+		"details not an object": {func(_ *router.Router, _, call, _ *router.Route) { call.ErrorDetails("A", "text") }, "must be a struct or a map"},
+		"nil details":           {func(_ *router.Router, _, call, _ *router.Route) { call.ErrorDetails("A", nil) }, "must be a struct or a map"},
+		"details not JSON":      {func(_ *router.Router, _, call, _ *router.Route) { call.ErrorDetails("A", struct{ C chan int }{}) }, "cannot be encoded as JSON"},
+		"reply of call":         {func(_ *router.Router, _, call, _ *router.Route) { call.Reply(describedNote{}) }, "only streams declare a reply"},
+		"nil reply of stream":   {func(_ *router.Router, _, _, stream *router.Route) { stream.Reply(nil) }, "must not be nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := router.New(nil)

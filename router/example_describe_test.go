@@ -34,12 +34,12 @@ func ExampleRouter_Describe() {
 
 	d := r.Describe()
 	for _, route := range d.Routes {
-		fmt.Println(route.Kind, route.Type, route.Go, "→", route.Reply.Go, route.Errors)
+		fmt.Println(route.Kind, route.Type, route.Go, "→", route.Reply.Go, route.Errors[0].Code)
 	}
 	for _, topic := range d.Topics {
 		fmt.Println("topic", topic.Pattern, topic.Messages)
 	}
 	// Output:
-	// call FIND_BOOK router_test.FindBook → router_test.Book [NOT_FOUND]
+	// call FIND_BOOK router_test.FindBook → router_test.Book NOT_FOUND
 	// topic shelf/{name} [BOOK_ADDED]
 }

@@ -16,12 +16,13 @@ export interface Contract {
      *
      * Fails with NOT_FOUND, TOO_HARD.
      */
-    ASK: { request: Ask; reply: Answer; progress: Progress };
+    ASK: { request: Ask; reply: Answer; progress: Progress; errors: { code: "NOT_FOUND" } | { code: "TOO_HARD"; details: TooHard } };
     QUIET: { request: Quiet; reply: Pong; progress: never };
   };
   /** Messages from clients that are answered by items. */
   streams: {
-    EXPORT: { request: Export; item: Row; reply: Exported };
+    /** Fails with EMPTY. */
+    EXPORT: { request: Export; item: Row; reply: Exported; errors: { code: "EMPTY" } };
     TAIL: { request: Tail; item: string; reply: undefined };
   };
   /** Publications and other messages from the server. */
@@ -44,10 +45,10 @@ export interface Contract {
 }
 
 /** The codes with which messages may fail. */
-export type ErrorCode = "ABORTED" | "ALREADY_EXISTS" | "CANCELLED" | "DEADLINE_EXCEEDED" | "FAILED_PRECONDITION" | "INTERNAL" | "INVALID_ARGUMENT" | "NOT_FOUND" | "PERMISSION_DENIED" | "RESOURCE_EXHAUSTED" | "TOO_HARD" | "UNAUTHENTICATED" | "UNAVAILABLE" | "UNIMPLEMENTED";
+export type ErrorCode = "ABORTED" | "ALREADY_EXISTS" | "CANCELLED" | "DEADLINE_EXCEEDED" | "EMPTY" | "FAILED_PRECONDITION" | "INTERNAL" | "INVALID_ARGUMENT" | "NOT_FOUND" | "PERMISSION_DENIED" | "RESOURCE_EXHAUSTED" | "TOO_HARD" | "UNAUTHENTICATED" | "UNAVAILABLE" | "UNIMPLEMENTED";
 
 /** Another hash at the greeting is that of a server with another version of these messages. */
-export const contractHash = "7cda2bbc4e38d7d5";
+export const contractHash = "3d4d51745cd44f7e";
 
 export interface Answer {
   Text: string;
@@ -205,6 +206,11 @@ export interface Odd {
   X: number;
 }
 
+/** Origin is embedded as a pointer. */
+export interface Origin {
+  country: string;
+}
+
 /** Page is generic. */
 export interface PageOfPageOfItem {
   items: ContractTestPageOfShopItem[];
@@ -260,6 +266,11 @@ export type State = "open" | "closed" | (string & {});
 
 export interface Tail {
   File: string;
+}
+
+export interface TooHard {
+  level: number;
+  origin: Origin | null;
 }
 
 /** Tree contains itself. */

@@ -32,7 +32,7 @@ async function write(name, text, map) {
   writeFileSync(`dist/${name}.js`, code);
   writeFileSync(`dist/${name}.js.map`, sourceMap);
   const { code: common } = await transform(code, { format: "cjs", minifyWhitespace: true });
-  writeFileSync(`dist/${name}.cjs`, common.replace(/\/\/# source.*/, "").replace(/require\("\.\/([a-z]+)\.js"\)/g, 'require("./$1.cjs")'));
+  writeFileSync(`dist/${name}.cjs`, common.replace(/\/\/# source.*/, "").replace(/require\("\.\/([a-z-]+)\.js"\)/g, 'require("./$1.cjs")'));
   const size = gzipSync(code.replace(/\n?\/\/# sourceMappingURL.*/, ""), { level: 9 }).length;
   console.log(`dist/${name}.js: ${code.length} bytes, ${size} bytes compressed`);
   return size;
@@ -57,7 +57,7 @@ for (const name of ["index", "pacing"]) {
   sizes[name] = await write(name, text(`/${name}.js`), text(`/${name}.js.map`));
 }
 // These use the client as applications do: they import dist/index.js, and no name in them is shortened, since libraries have the same.
-const parts = ["react"];
+const parts = ["react", "try-call"];
 for (const name of parts) {
   const sourcefile = `../src/${name}.ts`;
   const { code, map } = await transform(readFileSync(`src/${name}.ts`, "utf8"), { loader: "ts", target: "es2022", sourcemap: "external", sourcefile });
@@ -70,7 +70,7 @@ execFileSync("npx", ["tsc", "--noEmit", "false", "--declaration", "--emitDeclara
 for (const name of readdirSync("dist")) {
   if (!name.endsWith(".d.ts")) continue;
   if (!declared.includes(name.slice(0, -5))) rmSync(`dist/${name}`);
-  else writeFileSync(`dist/${name.slice(0, -2)}cts`, readFileSync(`dist/${name}`, "utf8").replace(/(from "\.\/[a-z]+)\.js"/g, '$1.cjs"'));
+  else writeFileSync(`dist/${name.slice(0, -2)}cts`, readFileSync(`dist/${name}`, "utf8").replace(/(from "\.\/[a-z-]+)\.js"/g, '$1.cjs"'));
 }
 
 if (sizes.index > LIMIT_BYTES) {

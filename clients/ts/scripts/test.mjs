@@ -13,7 +13,7 @@ const withServer = ["server", "react"];
 const names = files.map((name) => name.replace(/\.test\.ts$/, "")).filter((name) => (wanted.length ? wanted.includes(name) : !withServer.includes(name)));
 const testPackage = {
   name: "package",
-  setup: (b) => b.onResolve({ filter: /src\/(index|pacing|react)\.ts$/ }, ({ path }) => ({ path: resolve("dist", path.replace(/.*\/(.*)ts$/, "$1js")) })),
+  setup: (b) => b.onResolve({ filter: /src\/(index|pacing|react|try-call)\.ts$/ }, ({ path }) => ({ path: resolve("dist", path.replace(/.*\/(.*)ts$/, "$1js")) })),
 };
 const outdir = mkdtempSync(join("node_modules", ".test-"));
 try {

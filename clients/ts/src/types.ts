@@ -6,7 +6,7 @@ import type { PenstockError } from "./errors.js";
  *
  *     interface Contract {
  *       events: { SAY: Say };
- *       calls: { JOIN_ROOM: { request: JoinRoom; reply: RoomJoined; progress: never } };
+ *       calls: { JOIN_ROOM: { request: JoinRoom; reply: RoomJoined; progress: never; errors: { code: "ROOM_FULL"; details: RoomFull } } };
  *       streams: { EXPORT: { request: Export; item: Row; reply: Exported } };
  *       received: { SAID: Said };
  *       served: { CONFIRM: { request: Confirm; reply: Confirmed; replyType: "CONFIRMED" } };
@@ -36,6 +36,38 @@ export type TopicName<C> = Key<Section<C, "topics">>;
 export type MessageOf<C, T extends string> = Part<TopicOf<C, T>, "messages"> & string;
 /** The payload of a message that clients receive. */
 export type PayloadOf<C, K> = Part<Section<C, "received">, K>;
+
+/** The types of the calls of a contract. */
+export type CallName<C> = Key<Section<C, "calls">>;
+/** The payload and the options of a call. */
+export type CallArguments<C, K extends CallName<C>> = Payload<Part<Section<C, "calls">[K], "request">, CallOptions<Part<Section<C, "calls">[K], "progress">>>;
+/** The reply to a call. */
+export type ReplyOf<C, K extends CallName<C>> = Part<Section<C, "calls">[K], "reply">;
+
+/** The codes with which any message may fail, as section 4 of the protocol has them. */
+export type StandardCode =
+  | "ABORTED"
+  | "ALREADY_EXISTS"
+  | "CANCELLED"
+  | "DEADLINE_EXCEEDED"
+  | "FAILED_PRECONDITION"
+  | "INTERNAL"
+  | "INVALID_ARGUMENT"
+  | "NOT_FOUND"
+  | "PERMISSION_DENIED"
+  | "RESOURCE_EXHAUSTED"
+  | "UNAUTHENTICATED"
+  | "UNAVAILABLE"
+  | "UNIMPLEMENTED";
+
+type Failure<E> = (PenstockError & Readonly<E>) | (PenstockError & { readonly code: Exclude<StandardCode, Part<E, "code">> });
+type Answered<C, K> = K extends CallName<C> ? Section<C, "calls">[K] : K extends Key<Section<C, "streams">> ? Section<C, "streams">[K] : never;
+
+/**
+ * The errors of a call or stream: those that the server declares for it, with their details, and those of any message.
+ * Without a declaration, any code. The server may send others, so leave a default in each switch.
+ */
+export type ErrorOf<C, K extends string> = Answered<C, K> extends { errors: infer E } ? Failure<E> : PenstockError;
 
 /** What a message of the server carries besides its payload. */
 export interface Meta {
@@ -154,10 +186,7 @@ export interface Client<C = AnyContract> {
   connect(): Promise<void>;
   /** Rejects everything that waits, and closes the connection. */
   close(): void;
-  call<K extends Key<Section<C, "calls">>>(
-    type: K,
-    ...args: Payload<Part<Section<C, "calls">[K], "request">, CallOptions<Part<Section<C, "calls">[K], "progress">>>
-  ): Promise<Part<Section<C, "calls">[K], "reply">>;
+  call<K extends CallName<C>>(type: K, ...args: CallArguments<C, K>): Promise<ReplyOf<C, K>>;
   /** Sends an event. The promise is resolved when the server has admitted it. */
   send<K extends Key<Section<C, "events">>>(type: K, ...args: Payload<Section<C, "events">[K], SendOptions>): Promise<void>;
   stream<K extends Key<Section<C, "streams">>>(

@@ -7,10 +7,11 @@ import { WebSocket as NodeWebSocket } from "ws";
 
 import { createClient, PenstockError, type Client, type ClientOptions } from "../src/index.ts";
 import { pacing } from "../src/pacing.ts";
+import { tryCall } from "../src/try-call.ts";
 
 interface Contract {
   events: { SAY: { topic: string; text: string }; PRICE: { share: string; value: number }; PACED: { N: number }; HIDDEN: { N: number } };
-  calls: { ASK: { request: { do?: string; n?: number }; reply: { n: number }; progress: number } };
+  calls: { ASK: { request: { do?: string; n?: number }; reply: { n: number }; progress: number; errors: { code: "NO_LUCK"; details: { left: number } } } };
   streams: { EXPORT: { request: { n: number }; item: { n: number }; reply: { rows: number } } };
   received: { SAID: { text: string }; PRICE: { share: string; value: number } };
   served: { CONFIRM: { request: { question: string }; reply: { yes: boolean }; replyType: "CONFIRMED" } };
@@ -56,6 +57,19 @@ test("calls, progress, errors, deadlines and aborts", async () => {
   controller.abort();
   assert.equal((await aborted).code, "CANCELLED");
   assert.deepEqual(await Promise.all([1, 2, 3].map((n) => client.call("ASK", { n }))), [{ n: 1 }, { n: 2 }, { n: 3 }]);
+});
+
+test("errors of calls as values", async () => {
+  const client = create();
+  assert.deepEqual(await tryCall(client, "ASK", { n: 3 }), { reply: { n: 3 } });
+  const { reply, error } = await tryCall(client, "ASK", { do: "gamble", n: 2 }, { timeoutMs: 60_000 });
+  assert.equal(reply, undefined);
+  if (error?.code !== "NO_LUCK") assert.fail(error);
+  assert.equal(error.details.left satisfies number, 2);
+  assert.ok(error instanceof PenstockError);
+  const cyclic: { n?: any } = {};
+  cyclic.n = cyclic;
+  await assert.rejects(tryCall(client, "ASK", cyclic), TypeError);
 });
 
 test("10,000 items of a stream arrive in order with few credits, and break ends another one", async () => {

@@ -2,15 +2,20 @@
 
 import { test } from "node:test";
 
-import { createClient, PenstockError, type Client } from "../src/index.ts";
+import { createClient, PenstockError, type Client, type ErrorOf, type StandardCode } from "../src/index.ts";
+import { tryCall } from "../src/try-call.ts";
+
+interface RoomFull {
+  capacity: number;
+}
 
 interface Contract {
   events: { SAY: { room: string; text: string }; PING: {} };
   calls: {
-    JOIN_ROOM: { request: { room: string }; reply: { members: string[] }; progress: never };
+    JOIN_ROOM: { request: { room: string }; reply: { members: string[] }; progress: never; errors: { code: "NOT_FOUND" } | { code: "ROOM_FULL"; details: RoomFull } };
     IMPORT: { request: { rows: number[] }; reply: { done: true }; progress: { percent: number } };
   };
-  streams: { EXPORT: { request: { table: string }; item: { id: number }; reply: { rows: number } } };
+  streams: { EXPORT: { request: { table: string }; item: { id: number }; reply: { rows: number }; errors: { code: "NO_TABLE" } } };
   received: { SAID: { text: string }; LEFT: { user: string } };
   served: { CONFIRM: { request: { question: string }; reply: { yes: boolean }; replyType: "CONFIRMED" } };
   topics: { [T in `room/${string}`]: { messages: "SAID" } };
@@ -55,6 +60,11 @@ export async function typed(client: Client<Contract>): Promise<void> {
   // @ts-expect-error: the reply has another type
   client.handle("CONFIRM", "CONFIRMED", () => ({ yes: 1 }));
 
+  // @ts-expect-error: the reply has another type
+  client.handle("CONFIRM", "CONFIRMED", async () => ({ yes: "yes" }));
+  // @ts-expect-error: the request has no such member
+  client.handle("CONFIRM", "CONFIRMED", ({ answer }) => ({ yes: answer }));
+
   client.subscribe("room/go", { on: { SAID: ({ text }, { offset }) => [text, offset] }, onLoss: ({ lost }) => lost?.from });
   client.subscribe(`room/${members[0]}`);
   // @ts-expect-error: no pattern matches the name
@@ -68,9 +78,52 @@ export async function typed(client: Client<Contract>): Promise<void> {
   error.code = "OTHER";
 }
 
+export async function typedErrors(client: Client<Contract>): Promise<string> {
+  const { reply, error } = await tryCall(client, "JOIN_ROOM", { room: "go" }, { timeoutMs: 100 });
+  // @ts-expect-error: there may be an error
+  reply.members;
+  if (!error) return reply.members.join();
+  switch (error.code) {
+    case "ROOM_FULL":
+      error.details.capacity satisfies number;
+      // @ts-expect-error: the details have no such member
+      error.details.members satisfies number;
+      return error.message;
+    case "NOT_FOUND":
+    case "UNAVAILABLE":
+      return String(error.retryAfterMs);
+    // @ts-expect-error: the call does not declare it
+    case "NO_TABLE":
+      return "";
+    default:
+      error.code satisfies Exclude<StandardCode, "NOT_FOUND" | "UNAVAILABLE">;
+      error satisfies PenstockError;
+  }
+  const { error: open } = await tryCall(client, "IMPORT", { rows: [] }); // declares no errors
+  open?.code satisfies string | undefined;
+  if (open?.code === "ANY") return "";
+  // @ts-expect-error: the payload is required
+  await tryCall(client, "JOIN_ROOM");
+  // @ts-expect-error: it is not a call
+  await tryCall(client, "SAY", { room: "go", text: "hi" });
+  return client.call("JOIN_ROOM", { room: "go" }).then(
+    ({ members }) => members.join(),
+    (error: ErrorOf<Contract, "JOIN_ROOM">) => (error.code === "ROOM_FULL" ? `${error.details.capacity satisfies number}` : error.code),
+  );
+}
+
+export function typedErrorsOfStreams(error: ErrorOf<Contract, "EXPORT">): void {
+  error.code satisfies StandardCode | "NO_TABLE";
+  // @ts-expect-error: there are others
+  error.code satisfies "NO_TABLE";
+}
+
 export async function untyped(): Promise<void> {
   const client = createClient({ url: "ws://localhost/ws" });
   (await client.call("ANY", { thing: 1 })).whatever;
+  const { reply, error } = await tryCall(client, "ANY", { thing: 1 });
+  if (error?.code === "ANY") error.details.whatever;
+  else reply.whatever;
   client.on("ANY", (payload) => payload.whatever);
   client.subscribe("any/topic", { on: { ANY: (payload) => payload.whatever } });
   // @ts-expect-error: the policy is unknown

@@ -12,7 +12,12 @@ import (
 const (
 	generated = "../../../contract/testdata/kitchen.ts"
 	uses      = `import { createClient } from "../src/index.ts";
-import type { Contract } from "./kitchen.ts";
+import type { StandardCode } from "../src/index.ts";
+import { tryCall } from "../src/try-call.ts";
+import type { Contract, ErrorCode } from "./kitchen.ts";
+
+"" as StandardCode satisfies ErrorCode;
+"" as ErrorCode satisfies StandardCode | "EMPTY" | "TOO_HARD";
 
 export async function use(): Promise<void> {
   const client = createClient<Contract>({ url: "ws://localhost/ws" });
@@ -21,6 +26,11 @@ export async function use(): Promise<void> {
   // @ts-expect-error: a member is missing
   await client.call("QUIET", {});
   (await client.call("ASK", { Question: "?" })).Text satisfies string;
+  const { error } = await tryCall(client, "ASK", { Question: "?" });
+  if (error?.code === "TOO_HARD") error.details.level satisfies number;
+  if (error?.code === "NOT_FOUND") error.message satisfies string;
+  // @ts-expect-error: the call does not declare it
+  if (error?.code === "EMPTY") error.message satisfies string;
   client.on("RECEIVED", ({ state }) => state satisfies string);
   client.handle("CONFIRM", "CONFIRMED", (_request, { signal }) => signal.throwIfAborted() as never);
   client.subscribe("room/go", { on: { PONG: () => {} } });

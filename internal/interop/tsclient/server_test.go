@@ -162,6 +162,8 @@ func ask(ctx *router.Context, m Ask) (Answer, error) {
 		return Answer{}, context.Cause(ctx)
 	case "fail":
 		return Answer{}, errors.Errorf(errors.NotFound, "there is none")
+	case "gamble":
+		return Answer{}, &errors.Error{Code: "NO_LUCK", Details: map[string]any{"left": m.N}}
 	case "disconnect":
 		ctx.Conn().Close(router.StatusCode(m.N), "you asked for it")
 	case "join": // as the effect of a message of the application

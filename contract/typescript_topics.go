@@ -1,0 +1,60 @@
+package contract
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// topics writes a member for each pattern. A name that several patterns match has those of the most specific
+// one: TypeScript requires that the messages of the other patterns include them.
+func (t *typeScript) topics() {
+	t.section("topics", "Topics by name, with the messages that are published to them.", len(t.doc.Topics), func() {
+		for _, general := range t.doc.Topics {
+			messages := map[string]bool{}
+			for _, each := range t.doc.Topics {
+				if each.Pattern == general.Pattern || covers(general.Pattern, each.Pattern) {
+					for _, e := range t.doc.messagesOf(each) {
+						messages[e.Type] = true
+					}
+				}
+			}
+			name := templateOf(general.Pattern)
+			if strings.Contains(name, "${") {
+				name = "[topic: `" + name + "`]"
+			} else {
+				name = propertyName(general.Pattern)
+			}
+			t.line("    " + name + ": { messages: " + union(quoteAll(slices.Sorted(maps.Keys(messages)))) + " };")
+		}
+	})
+}
+
+// templateOf returns the inside of a template literal type that accepts the names of a pattern.
+func templateOf(pattern string) string {
+	escaped := strings.NewReplacer("\\", "\\\\", "`", "\\`", "$", "\\$").Replace(pattern)
+	return wildcard.ReplaceAllLiteralString(escaped, "${string}")
+}
+
+// covers reports whether the template of a pattern accepts every name of another pattern. A wildcard of
+// TypeScript also accepts slashes.
+func covers(general, special string) bool {
+	parts := wildcard.Split(general, -1)
+	if len(parts) == 1 {
+		return false
+	}
+	name := wildcard.ReplaceAllLiteralString(special, "\x00")
+	name, found := strings.CutPrefix(name, parts[0])
+	if !found {
+		return false
+	}
+	last := len(parts) - 1
+	for _, part := range parts[1:last] {
+		_, after, found := strings.Cut(name, part)
+		if !found {
+			return false
+		}
+		name = after
+	}
+	return strings.HasSuffix(name, parts[last])
+}
