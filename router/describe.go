@@ -110,8 +110,21 @@ type CloseCode struct {
 func (r *Router) Describe() Description {
 	r.routesMu.Lock()
 	defer r.routesMu.Unlock()
+	d := r.describeLocked()
+	d.Limits = r.staticLimits()
+	return d
+}
+
+// DescribeMessages returns what Describe returns, without the Limits: it calls no function of the application.
+func (r *Router) DescribeMessages() Description {
+	r.routesMu.Lock()
+	defer r.routesMu.Unlock()
+	return r.describeLocked()
+}
+
+// describeLocked describes all but the limits. It must be called with routesMu held.
+func (r *Router) describeLocked() Description {
 	d := Description{
-		Limits:     r.staticLimits(),
 		Errors:     standardCodes(),
 		CloseCodes: closeCodes(),
 		MaxBytes:   map[string]int64{"": r.opts.Limits.MaxMessageBytes},

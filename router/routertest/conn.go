@@ -31,11 +31,14 @@ type Conn struct {
 	pipe  *pipe
 	codec router.Codec // nil for JSON
 
+	declared *declarations // nil if received messages are not compared with them
+
 	mu       sync.Mutex
 	received []Frame
 	changed  chan struct{}      // closed and replaced when received or end changes
 	end      *router.CloseError // nil while the connection is open
 	calls    int
+	requests map[string]string      // types of the calls and streams of Start, by ID
 	handlers map[string]func(Frame) // of calls of the server, by type
 	handling sync.WaitGroup         // handlers that have not returned
 }
@@ -56,8 +59,8 @@ type Frame struct {
 	Binary bool   `json:"-"` // the message is binary
 }
 
-func newConn(t testing.TB, ws *websocket.Conn, pipe *pipe, codec router.Codec) *Conn {
-	c := &Conn{t: t, ws: ws, pipe: pipe, codec: codec, changed: make(chan struct{})}
+func newConn(t testing.TB, ws *websocket.Conn, pipe *pipe, codec router.Codec, declared *declarations) *Conn {
+	c := &Conn{t: t, ws: ws, pipe: pipe, codec: codec, declared: declared, requests: map[string]string{}, changed: make(chan struct{})}
 	ws.SetReadLimit(-1)
 	ended := make(chan struct{})
 	go func() {
@@ -85,6 +88,11 @@ func (c *Conn) read() {
 			frame, err := parseFrame(typ, text)
 			if err != nil {
 				c.t.Errorf("routertest: received %q, which is not an envelope: %v", text, err)
+			}
+			if err == nil && c.declared != nil {
+				if problem := c.declared.problem(frame, c.requests[frame.Meta.CorrelationID]); problem != "" {
+					c.t.Errorf("routertest: received %s: %s", frame.Text, problem)
+				}
 			}
 			if !c.handle(frame) {
 				c.received = append(c.received, frame)

@@ -45,6 +45,10 @@ func RemoteAddr(addr string) Option {
 
 // Dial connects to a handler, usually a router, over an in-memory pipe. The
 // connection is closed when the test ends. A rejected handshake fails the test.
+//
+// So does a message of the server that clients do not know: if the handler is a router that declares any message
+// which it sends (see [router.Sends] and TopicOptions.Messages), every message that the connection receives must be declared, and every reply to
+// [Start] and [Call] must be the declared one. To leave messages undeclared, pass http.HandlerFunc(r.ServeHTTP).
 func Dial(t testing.TB, h http.Handler, opts ...Option) *Conn {
 	t.Helper()
 	transport := &pipeTransport{handler: h, opts: opts}
@@ -59,7 +63,7 @@ func Dial(t testing.TB, h http.Handler, opts ...Option) *Conn {
 	if codec != nil && ws.Subprotocol() != codec.Subprotocol() {
 		t.Fatalf("routertest: the server selected the subprotocol %q and not %q of the codec; add the codec to Options.Codecs", ws.Subprotocol(), codec.Subprotocol())
 	}
-	return newConn(t, ws, transport.client, codec)
+	return newConn(t, ws, transport.client, codec, declarationsOf(h))
 }
 
 // Rejected sends a handshake that the handler must reject, and returns the HTTP

@@ -46,6 +46,7 @@ func Start(c *Conn, m router.Message, opts ...StartOption) *Pending {
 	c.mu.Lock()
 	c.calls++
 	id := "call-" + strconv.Itoa(c.calls)
+	c.requests[id] = m.MessageType()
 	c.mu.Unlock()
 	meta := outgoingMeta{CorrelationID: id}
 	for _, opt := range opts {

@@ -1,0 +1,144 @@
+//go:build !js
+
+package routertest_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+type (
+	known   struct{}
+	unknown struct{}
+	act     struct{ Do string }
+	swap    struct{}
+	list    struct{}
+)
+
+func (known) MessageType() string   { return "KNOWN" }
+func (unknown) MessageType() string { return "UNKNOWN" }
+func (act) MessageType() string     { return "ACT" }
+func (swap) MessageType() string    { return "SWAP" }
+func (list) MessageType() string    { return "LIST" }
+
+// A reporter is a test that records its errors.
+type reporter struct {
+	testing.TB
+
+	mu     sync.Mutex
+	errors []string
+}
+
+func (r *reporter) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+
+// actingRouter has handlers that do what they are asked for.
+func actingRouter() *router.Router {
+	r := router.New(nil)
+	router.RPC(r, func(ctx *router.Context, m act) (known, error) {
+		switch m.Do {
+		case "publish":
+			return known{}, r.Publish("news", unknown{})
+		case "publish known":
+			return known{}, r.Publish("news", known{})
+		case "send":
+			return known{}, ctx.Conn().Send(unknown{})
+		case "call":
+			_, err := router.Call[known](ctx, ctx.Conn(), unknown{})
+			return known{}, err
+		case "progress":
+			return known{}, ctx.Progress(1)
+		}
+		return known{}, nil
+	})
+	router.RPC(r, func(*router.Context, swap) (known, error) { return known{}, nil }).Use(func(router.Handler) router.Handler {
+		return func(ctx *router.Context) error {
+			ctx.SetReply(unknown{})
+			return nil
+		}
+	})
+	router.Stream(r, func(ctx *router.Context, _ list) iter.Seq2[int, error] {
+		return func(yield func(int, error) bool) {
+			yield(1, nil)
+			ctx.SetReply(unknown{})
+		}
+	})
+	router.Topic(r, "news", &router.TopicOptions{Authorize: func(*router.Context, router.TopicName) error { return nil }})
+	return r
+}
+
+func TestDial_UndeclaredMessagesFailTheTest(t *testing.T) {
+	for do, want := range map[string]string{
+		"publish":       "the message UNKNOWN is not declared; declare it with router.Sends, or in TopicOptions.Messages if it is published",
+		"send":          "the message UNKNOWN is not declared; declare it with router.Sends, or in TopicOptions.Messages if it is published",
+		"call":          "the call UNKNOWN to clients is not declared; declare it with router.Calls",
+		"progress":      "progress of ACT is not declared; call Progress on its route",
+		"reply":         `the reply UNKNOWN to SWAP is not the declared one ("KNOWN")`,
+		"stream":        `the reply UNKNOWN to LIST is not the declared one ("")`,
+		"publish known": "",
+		"nothing":       "",
+	} {
+		for _, mode := range []string{"declares", "declares nothing", "is wrapped"} {
+			t.Run(do+"/"+mode, func(t *testing.T) {
+				r := actingRouter()
+				if mode != "declares nothing" {
+					router.Sends[known](r)
+				}
+				var h http.Handler = r
+				if mode == "is wrapped" {
+					h = http.HandlerFunc(r.ServeHTTP)
+				}
+				report := &reporter{TB: t}
+				doIt(routertest.Dial(report, h), do)
+				report.mu.Lock()
+				defer report.mu.Unlock()
+				if want == "" || mode != "declares" {
+					assert.Empty(t, report.errors)
+					return
+				}
+				if assert.Len(t, report.errors, 1) {
+					assert.Contains(t, report.errors[0], "routertest: received {")
+					assert.Contains(t, report.errors[0], want)
+				}
+			})
+		}
+	}
+}
+
+// doIt makes the server send a message, and receives everything.
+func doIt(conn *routertest.Conn, do string) {
+	routertest.Subscribe(conn, "news")
+	routertest.Handle(conn, func(unknown) (known, error) { return known{}, nil })
+	if do == "stream" {
+		routertest.ReceiveAnswer[unknown](routertest.Start(conn, list{}))
+		return
+	}
+	if do == "reply" {
+		routertest.ReceiveAnswer[unknown](routertest.Start(conn, swap{}))
+		return
+	}
+	routertest.Call[known](conn, act{do})
+	routertest.Unsubscribe(conn, "news") // publications have arrived before its answer
+}
+
+// TestDial_AnswersWithoutCorrelationIDAreDeclared sends a call as an event.
+func TestDial_AnswersWithoutCorrelationIDAreDeclared(t *testing.T) {
+	r := actingRouter()
+	router.Sends[unknown](r)
+	conn := routertest.Dial(t, r)
+	conn.Send(act{})
+	routertest.Receive[known](conn)
+	assert.NoError(t, r.Shutdown(context.Background()))
+}
