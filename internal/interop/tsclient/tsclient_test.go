@@ -13,7 +13,7 @@ func TestTypeScriptClient_TypeChecks(t *testing.T) { run(t, nil, "npm", "run", "
 func TestTypeScriptClient_BehavesWithScriptedSocket(t *testing.T) { run(t, nil, "npm", "test") }
 
 // serverTests are the test files that need a server, one for each entry of the package that has tests of its own.
-var serverTests = []string{"server", "react"}
+var serverTests = []string{"server", "react", "tanstack-db"}
 
 // TestTypeScriptClient_PackageWorks builds the package, whose size is limited, and runs the tests
 // with what npm packs.
