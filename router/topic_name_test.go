@@ -61,6 +61,7 @@ func TestSubscribeSince_ClientsThatHaveNotGreetedReceiveNoPositions(t *testing.T
 		assert.Contains(t, asks.Next().Text, `"topic":"feed/a","offset":1`)
 		assert.Contains(t, greeted.Next().Text, `"topic":"feed/a","offset":1`)
 		plain.Send(Blob{Text: "y"}) // which it does not receive, and no position either
+		synctest.Wait()
 		asks.Send(Blob{Text: "z"})
 		synctest.Wait()
 		assert.Contains(t, plain.Next().Text, `"z"`)
