@@ -2,6 +2,8 @@ package router
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -41,17 +43,20 @@ type awaySessions struct {
 type awaySession struct {
 	session *session
 	timer   *time.Timer
+	leaves  bool     // it is not present while it is away
+	topics  []*topic // in which it is present: the connection subscribes to them, and receives nothing
 }
 
-// add waits for the end of a session whose connection has been closed. It must be called with s.mu held.
-func (a *awaySessions) add(s *session) {
+// add waits for the end of a session whose connection has been closed with a code. It must be called with
+// s.mu held. A browser closes a connection with 1001 when its page is left: that member is gone.
+func (a *awaySessions) add(s *session, code StatusCode) {
 	within := s.record.lifetime(s.conn.router.opts.Resume.Within, time.Now())
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.byConn == nil {
 		a.byConn = map[string]*awaySession{}
 	}
-	e := &awaySession{session: s}
+	e := &awaySession{session: s, leaves: code == StatusGoingAway}
 	e.timer = time.AfterFunc(max(0, within)+awayGrace, func() { s.conn.router.expireAway(e) })
 	a.byConn[s.conn.id] = e
 }
@@ -67,6 +72,87 @@ func (a *awaySessions) take(connID string) *awaySession {
 	delete(a.byConn, connID)
 	e.timer.Stop()
 	return e
+}
+
+// stayPresent lets the member of a closed connection stay in a topic until its session ends or another
+// connection has it. It reports false if it leaves now.
+func (a *awaySessions) stayPresent(c *Conn, t *topic) bool {
+	if !t.isPresent(c) {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e := a.byConn[c.id]
+	if e == nil || e.leaves {
+		return false
+	}
+	e.topics = append(e.topics, t)
+	return true
+}
+
+// isPresent reports whether a closed connection is present in the topic, from which it receives nothing any more.
+func (t *topic) isPresent(c *Conn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.silence(c)
+	_, present := t.presence.localMember(c)
+	return present
+}
+
+// endIfUnused removes the session of a closed connection for whose end nobody waits.
+func (a *awaySessions) endIfUnused(c *Conn) {
+	if c.router.opts.Resume.OnSessionEnd != nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if e := a.byConn[c.id]; e != nil && len(e.topics) == 0 {
+		delete(a.byConn, c.id)
+		e.timer.Stop()
+	}
+}
+
+// leave ends the presence of a session that take has returned.
+func (e *awaySession) leave() {
+	c := e.session.conn
+	for _, t := range e.topics {
+		c.router.topics.remove(t, c)
+	}
+}
+
+// revoke ends the presence of a user in topics.
+func (a *awaySessions) revoke(user userKey, topics topicMatcher) {
+	for _, connID := range a.ofUser(user) {
+		c, ended := a.removeTopics(connID, topics)
+		for _, t := range ended {
+			c.router.topics.remove(t, c)
+		}
+	}
+}
+
+// removeTopics removes the topics that match from those in which a session is present, and returns them.
+func (a *awaySessions) removeTopics(connID string, topics topicMatcher) (c *Conn, ended []*topic) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e := a.byConn[connID]
+	if e == nil {
+		return nil, nil
+	}
+	e.topics = slices.DeleteFunc(e.topics, func(t *topic) bool {
+		if matches := topics.matches(t.name); !matches {
+			return false
+		}
+		ended = append(ended, t)
+		return true
+	})
+	return e.session.conn, ended
+}
+
+// all returns the IDs of the connections.
+func (a *awaySessions) all() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Keys(a.byConn))
 }
 
 // retry lets expireAway run again later.
@@ -93,8 +179,19 @@ func (a *awaySessions) ofUser(user userKey) (connIDs []string) {
 // endAway ends the session of a connection that has been closed, if it has not ended.
 func (r *Router) endAway(connID string, reason SessionEndReason) {
 	if e := r.away.take(connID); e != nil {
+		e.leave()
 		r.reportSessionEnd(e.session.conn, reason)
 	}
+}
+
+// forgetAway ends the presence of a session that has not ended. It reports whether it was away.
+func (r *Router) forgetAway(connID string) bool {
+	e := r.away.take(connID)
+	if e == nil {
+		return false
+	}
+	e.leave()
+	return true
 }
 
 // expireAway ends a session whose client has not come back to any node. If the store does not answer, it is
@@ -111,7 +208,7 @@ func (r *Router) expireAway(e *awaySession) {
 	case err != nil:
 		r.away.retry(e)
 	case value.Version != 0 && rec.ConnID != c.id:
-		r.away.take(c.id) // another connection has resumed it
+		r.forgetAway(c.id) // another connection has resumed it
 	default:
 		r.endAway(c.id, SessionExpired)
 	}

@@ -184,9 +184,13 @@ func (c *Conn) leaveTopics() {
 	topics := c.topics.all()
 	c.topics, c.left = nil, true
 	c.mu.Unlock()
+	r := c.router
 	for _, t := range topics {
-		c.router.topics.remove(t, c)
+		if !r.away.stayPresent(c, t) {
+			r.topics.remove(t, c)
+		}
 	}
+	r.away.endIfUnused(c)
 }
 
 // callOnClose calls Options.OnClose, unless OnOpen rejected the connection.

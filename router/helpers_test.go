@@ -55,6 +55,15 @@ func (r *recorder[T]) all() []T {
 	return append([]T(nil), r.list...)
 }
 
+// take returns all, and forgets them.
+func (r *recorder[T]) take() []T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.list
+	r.list = nil
+	return all
+}
+
 // collect returns the open connections.
 func collect(r *router.Router) []*router.Conn {
 	var conns []*router.Conn

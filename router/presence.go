@@ -2,16 +2,16 @@ package router
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A Member is a connection that is present in a topic.
+// A Member is a connection that is present in a topic, or a session: it stays present, as the same member, from
+// the loss of a connection until the client resumes it or cannot do so any more.
 type Member struct {
-	ConnID   string `json:"connId"`
+	ConnID   string `json:"connId"` // of the connection, or of the first one of its session
 	TenantID string `json:"tenantId,omitempty"`
 	UserID   string `json:"userId,omitempty"`
 	Info     string `json:"info,omitempty"` // the argument of Join
@@ -27,14 +27,20 @@ type PresenceEvent struct {
 // presence holds the members of a topic that this node knows. A nil *presence has none. It is guarded
 // by the topic's lock.
 type presence struct {
-	tracked bool              // a connection of this node has joined the topic
-	local   map[string]Member // by connection ID
-	remote  map[memberKey]Member
-	feed    *presenceFeed // nil until a client asks for presence
+	tracked bool                      // a connection of this node has joined the topic
+	members map[string]*member        // by Member.ConnID
+	local   map[string]*member        // by connection ID
+	remote  map[broker.Member]*member // without the data
+	feed    *presenceFeed             // nil until a client asks for presence
 }
 
-// A memberKey identifies a member on all nodes. The node is "" for this node.
-type memberKey struct{ node, id string }
+// A member is present with one connection or, while its session moves to another one, with several.
+type member struct {
+	Member
+
+	conns int32 // on all nodes
+	local int32 // on this node
+}
 
 // maxInfoBytes bounds the info of a member.
 const maxInfoBytes = 1024
@@ -70,19 +76,21 @@ func (r *Router) Presence(topic string) []Member {
 		return nil
 	}
 	defer t.mu.Unlock()
-	all := t.presence.members()
+	all := t.presence.all()
 	slices.SortFunc(all, func(a, b Member) int { return cmp.Compare(a.ConnID, b.ConnID) })
 	return all
 }
 
-// members returns the members on all nodes, in no particular order, or nil if there are none.
-func (p *presence) members() []Member {
-	if p == nil || len(p.local)+len(p.remote) == 0 {
+// all returns the members on all nodes, in no particular order, or nil if there are none.
+func (p *presence) all() []Member {
+	if p == nil || len(p.members) == 0 {
 		return nil
 	}
-	all := make([]Member, 0, len(p.local)+len(p.remote))
-	all = slices.AppendSeq(all, maps.Values(p.local))
-	return slices.AppendSeq(all, maps.Values(p.remote))
+	all := make([]Member, 0, len(p.members))
+	for _, m := range p.members {
+		all = append(all, m.Member)
+	}
+	return all
 }
 
 // count returns the number of members.
@@ -90,16 +98,15 @@ func (p *presence) count() int {
 	if p == nil {
 		return 0
 	}
-	return len(p.local) + len(p.remote)
+	return len(p.members)
 }
 
 // localMember returns the member of a connection, if that has joined.
 func (p *presence) localMember(c *Conn) (m Member, joined bool) {
-	if p == nil {
+	if p == nil || p.local[c.id] == nil {
 		return Member{}, false
 	}
-	m, joined = p.local[c.id]
-	return m, joined
+	return p.local[c.id].Member, true
 }
 
 // needPresence returns the presence of a topic, which is not nil. It must be called with t.mu held.
@@ -120,45 +127,95 @@ func (ts *topics) join(t *topic, c *Conn, info string) {
 		return
 	}
 	if p := t.needPresence(); !p.tracked {
-		p.tracked, p.local, p.remote = true, map[string]Member{}, map[memberKey]Member{}
+		p.tracked, p.members = true, map[string]*member{}
+		p.local, p.remote = map[string]*member{}, map[broker.Member]*member{}
 		ts.router.session.Track(t.name)
 	}
 	ts.addLocalMember(t, c, info)
 }
 
 // updateMember replaces a local member, which leaves and joins, unless neither its info nor the
-// identity of c has changed. It must be called with t.mu held.
+// identity of c, nor the session to which c belongs, has changed. It must be called with t.mu held.
 func (ts *topics) updateMember(t *topic, c *Conn, old Member, info string) {
-	if old == c.member(info) {
-		return
+	switch m := c.member(info); {
+	case old == m:
+	case old.ConnID != m.ConnID:
+		ts.removeLocalMember(t, c)
+		ts.addLocalMember(t, c, info)
+	default:
+		ts.setMember(t, t.presence.local[c.id], m)
+		ts.router.session.Join(t.name, m.ConnID, encodeMember(m))
 	}
-	ts.notifyPresence(t, memberKey{id: c.id}, old, false)
-	ts.addLocalMember(t, c, info)
 }
 
 // addLocalMember must be called with t.mu held.
 func (ts *topics) addLocalMember(t *topic, c *Conn, info string) {
 	m := c.member(info)
-	t.presence.local[c.id] = m
-	ts.notifyPresence(t, memberKey{id: c.id}, m, true)
-	ts.router.session.Join(t.name, c.id, encodeMember(m))
+	before := t.presence.members[m.ConnID]
+	isKnown := before != nil && before.local > 0 && before.Member == m // to the other nodes, too
+	added := ts.addMember(t, m)
+	added.local++
+	t.presence.local[c.id] = added
+	if !isKnown {
+		ts.router.session.Join(t.name, m.ConnID, encodeMember(m))
+	}
+}
+
+// addMember adds a connection to a member, which joins with the first one.
+func (ts *topics) addMember(t *topic, m Member) *member {
+	added := t.presence.members[m.ConnID]
+	if added == nil {
+		added = &member{Member: m}
+		t.presence.members[m.ConnID] = added
+		ts.notifyPresence(t, m, true)
+	}
+	added.conns++
+	ts.setMember(t, added, m)
+	return added
+}
+
+// setMember replaces what is known of a member, which leaves and joins if that changes.
+func (ts *topics) setMember(t *topic, old *member, m Member) {
+	if old.Member != m {
+		ts.notifyPresence(t, old.Member, false)
+		old.Member = m
+		ts.notifyPresence(t, m, true)
+	}
+}
+
+// removeMember removes a connection from a member, which leaves with the last one.
+func (ts *topics) removeMember(t *topic, m *member) {
+	if m.conns--; m.conns == 0 {
+		delete(t.presence.members, m.ConnID)
+		ts.notifyPresence(t, m.Member, false)
+	}
 }
 
 // member returns the connection as a member of a topic.
 func (c *Conn) member(info string) Member {
 	identity := c.Identity()
-	return Member{ConnID: c.id, TenantID: identity.TenantID, UserID: identity.UserID, Info: info}
+	return Member{ConnID: c.memberID(), TenantID: identity.TenantID, UserID: identity.UserID, Info: info}
+}
+
+// memberID returns the Member.ConnID of the connection.
+func (c *Conn) memberID() string {
+	if s := c.session(); s != nil {
+		return s.memberID
+	}
+	return c.id
 }
 
 // removeLocalMember must be called with t.mu held.
 func (ts *topics) removeLocalMember(t *topic, c *Conn) {
-	m, ok := t.presence.localMember(c)
-	if !ok {
+	if t.presence == nil || t.presence.local[c.id] == nil {
 		return
 	}
+	m := t.presence.local[c.id]
 	delete(t.presence.local, c.id)
-	ts.notifyPresence(t, memberKey{id: c.id}, m, false)
-	ts.router.session.Leave(t.name, c.id)
+	ts.removeMember(t, m)
+	if m.local--; m.local == 0 {
+		ts.router.session.Leave(t.name, m.ConnID)
+	}
 }
 
 // untrack ends the presence of a topic without subscribers. It must be called with t.mu held. It
@@ -170,8 +227,8 @@ func (ts *topics) untrack(t *topic) {
 		return
 	}
 	ts.router.session.Untrack(t.name)
-	for key, m := range p.remote {
-		ts.notifyPresence(t, key, m, false)
+	for _, m := range p.remote {
+		ts.removeMember(t, m)
 	}
 	p.tracked, p.remote = false, nil
 }
@@ -188,27 +245,22 @@ func (ts *topics) presenceChanged(name string, changed broker.Member, joined boo
 	if p == nil {
 		return
 	}
-	key := memberKey{changed.Node, changed.ID}
-	m, known := p.remote[key]
-	switch {
-	case !joined && known:
+	key := broker.Member{Node: changed.Node, ID: changed.ID}
+	switch known := p.remote[key]; {
+	case !joined && known != nil:
 		delete(p.remote, key)
-	case joined && !known && p.tracked:
-		var ok bool
-		if m, ok = parseMember(changed); !ok {
-			return
+		ts.removeMember(t, known)
+	case joined && known == nil && p.tracked:
+		if m, ok := parseMember(changed); ok {
+			p.remote[key] = ts.addMember(t, m)
 		}
-		p.remote[key] = m
-	default:
-		return
 	}
-	ts.notifyPresence(t, key, m, joined)
 }
 
 // notifyPresence reports a change to clients that asked for presence, and queues a call of
 // Options.OnPresence. It must be called with t.mu held, so that both get the changes in order.
-func (ts *topics) notifyPresence(t *topic, key memberKey, m Member, joined bool) {
-	change := presenceChange{key, m, joined}
+func (ts *topics) notifyPresence(t *topic, m Member, joined bool) {
+	change := presenceChange{m, joined}
 	ts.addPresenceChange(t, change)
 	if r := ts.router; r.opts.OnPresence != nil && r.presenceEvents.add(t.name, change) {
 		r.events.Add(r.reportPresence)

@@ -21,8 +21,7 @@ type presenceEvents struct {
 }
 
 type topicMember struct {
-	topic string
-	key   memberKey
+	topic, connID string
 }
 
 // A waitingPresence is a change for which the hook has not been called.
@@ -38,7 +37,7 @@ type waitingPresence struct {
 func (q *presenceEvents) add(topic string, c presenceChange) (schedule bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	of := topicMember{topic, c.key}
+	of := topicMember{topic, c.member.ConnID}
 	previous := q.latest[of]
 	if q.waiting.Len() >= maxExactPresence && previous != nil && undoes(c, previous) {
 		q.waiting.Remove(previous)

@@ -18,7 +18,6 @@ type presenceFeed struct {
 
 // A presenceChange is a member that has joined a topic or left it.
 type presenceChange struct {
-	key    memberKey
 	member Member
 	joined bool
 }
@@ -71,7 +70,7 @@ func (t *topic) watch(c *Conn) []Member {
 	if p.feed == nil {
 		p.feed = &presenceFeed{watchers: map[*Conn]*watcher{}}
 	}
-	all := p.members()
+	all := p.all()
 	n := min(len(all), maxPresenceBatch)
 	p.feed.watchers[c] = &watcher{rest: all[n:], next: p.feed.end(), held: true}
 	return all[:n:n]
@@ -249,12 +248,13 @@ func (e presenceEffect) size() (n int) {
 // encodeBatch encodes the effect of the changes from a number on, as many as fit into a message.
 func (t *topic) encodeBatch(codec Codec, number uint64) presenceBatch {
 	f := t.presence.feed
-	effects := map[memberKey]presenceEffect{}
-	var keys []memberKey // in the order of the first changes
+	effects := map[string]presenceEffect{} // by Member.ConnID
+	var connIDs []string                   // in the order of the first changes
 	members, end := 0, min(f.end(), number+maxBatchChanges)
 	for ; number < end; number++ {
 		change := f.changes[number-f.first]
-		effect, known := effects[change.key]
+		connID := change.member.ConnID
+		effect, known := effects[connID]
 		if known {
 			members -= effect.size()
 		} else {
@@ -265,13 +265,13 @@ func (t *topic) encodeBatch(codec Codec, number uint64) presenceBatch {
 			break
 		}
 		if !known {
-			keys = append(keys, change.key)
+			connIDs = append(connIDs, connID)
 		}
-		effects[change.key] = effect
+		effects[connID] = effect
 	}
 	m := presenceMessage{Topic: t.name, Joined: []Member{}, Left: []Member{}}
-	for _, key := range keys {
-		e := effects[key]
+	for _, connID := range connIDs {
+		e := effects[connID]
 		if e.left() {
 			m.Left = append(m.Left, e.first.member)
 		}

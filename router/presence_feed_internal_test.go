@@ -36,7 +36,7 @@ func TestPresenceFeed_RepeatedJoinsDoNotPileUp(t *testing.T) {
 	f.watchers = map[*Conn]*watcher{c: w}
 	for n := range 20_100 {
 		id := strconv.Itoa(n % 100)
-		f.changes = append(f.changes, presenceChange{key: memberKey{id: id}, member: Member{ConnID: id}, joined: n/100%2 == 0})
+		f.changes = append(f.changes, presenceChange{member: Member{ConnID: id}, joined: n/100%2 == 0})
 	}
 	members := map[string]bool{}
 	batches := 0

@@ -255,13 +255,15 @@ func TestPresence_FollowsBroker(t *testing.T) {
 		synctest.Wait()
 		changed("two", "1", `{"tenantId":"t","userId":"bob","info":"hi"}`, true)
 		changed("two", "1", `{"userId":"again"}`, true)
-		changed("three", "1", `{"userId":"eve"}`, true) // IDs are unique on a node
+		changed("three", "4", `{"userId":"eve"}`, true)
+		changed("three", "1", `{"tenantId":"t","userId":"bob","info":"hi"}`, true) // has resumed the session
+		changed("three", "1", "", false)
 		changed("two", "2", `malformed`, true)
 		changed("two", "2", `malformed`, false)
 		changed("two", "3", `{}`, false)
 		assert.Equal(t, []string{"ann", "bob", "eve"}, slices.Sorted(slices.Values(n.users())))
 		assert.Contains(t, n.Presence("go"), router.Member{ConnID: "1", TenantID: "t", UserID: "bob", Info: "hi"})
-		changed("three", "1", `{"userId":"eve"}`, false)
+		changed("three", "4", `{"userId":"eve"}`, false)
 		ann.Send(Unsubscribe{"go"})
 		synctest.Wait()
 		changed("two", "1", "", false) // the topic was dropped

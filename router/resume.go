@@ -75,7 +75,8 @@ func (r *Router) handleResume(ctx *Context, m resumeRequest) (reply resumeReply,
 	}
 	s := c.continueSession(ctx, claim)
 	if claim.owner != c.id {
-		r.supersedeOther(claim.owner, claim.id)
+		// Afterwards, because the member would leave with the other connection, and join with this one.
+		defer r.supersedeOther(claim.owner, claim.id)
 	}
 	reply.Topics = s.resumeTopics(ctx, m.Topics, claim, revocations)
 	if err := ctx.Err(); err != nil {
@@ -196,6 +197,7 @@ func (k *sessionClaim) take(ctx *Context, presented []byte) error {
 			return err
 		}
 		k.record.Secret, k.record.Previous = hash, presented
+		k.record.MemberID = k.record.memberID()
 		k.record.ConnID = ctx.conn.id
 		k.record.Generation++
 		k.record.setIdentity(ctx.Identity())
@@ -254,7 +256,7 @@ func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) *session {
 	defer c.mu.Unlock()
 	before := c.session()
 	s := &session{
-		conn: c, id: claim.id, token: claim.token, record: claim.record, stored: claim.stored, version: claim.version, unacknowledged: ctx.correlationID,
+		conn: c, id: claim.id, memberID: claim.record.memberID(), token: claim.token, record: claim.record, stored: claim.stored, version: claim.version, unacknowledged: ctx.correlationID,
 		revocationsOf: userKey{claim.record.TenantID, claim.record.UserID},
 	}
 	s.record.Topics = nil
@@ -263,6 +265,9 @@ func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) *session {
 		before.discard()
 	}
 	s.begin(claim.record.Topics)
+	for _, t := range c.topics.all() { // as the member of the session
+		c.router.topics.rejoin(t, c)
+	}
 	return s
 }
 

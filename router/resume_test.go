@@ -67,7 +67,7 @@ func TestResume_RestoresWhatHandlersHaveSubscribed(t *testing.T) {
 		synctest.Wait()
 		_, err = two.PublishStored(t.Context(), "private/ann", Blob{Text: "missed"}, nil)
 		require.NoError(t, err)
-		assert.Len(t, two.Presence("room/go"), 1)
+		assert.Len(t, two.Presence("room/go"), 2)
 
 		c := dialSession(t, two, "ann")
 		answer := c.resume(old.token, fmt.Sprintf(`{"topic":"private/ann","epoch":%q,"offset":0}`, at.Epoch))

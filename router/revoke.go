@@ -70,6 +70,7 @@ func (r *Router) revokeLocal(user userKey, change revocation, topics topicMatche
 		}
 		c.mu.Unlock()
 	}
+	r.away.revoke(user, topics)
 }
 
 // revoke ends the subscriptions to topics. It must be called with c.mu held.

@@ -14,8 +14,9 @@ import (
 // A session belongs to one connection at a time. Its record in the store says to which: the node of
 // another connection takes it over by replacing the record, after which this session is over.
 type session struct {
-	conn *Conn
-	id   string
+	conn     *Conn
+	id       string
+	memberID string // the Member.ConnID of its connections
 
 	// Guarded by Conn.mu: the topics that the client learns of when the answer has been queued, and
 	// whether that has happened.
@@ -92,7 +93,7 @@ func (c *Conn) beginSession() (s *session, isNew bool) {
 	if s := c.session(); s != nil && !s.isOver() {
 		return s, false
 	}
-	s = &session{conn: c, id: rand.Text(), saving: true, dirty: true}
+	s = &session{conn: c, id: rand.Text(), memberID: c.id, saving: true, dirty: true}
 	s.record.Generation = 1
 	s.token, s.record.Secret = newToken(s.id)
 	c.adoptSession(s)
@@ -202,9 +203,7 @@ func (s *session) end(code StatusCode) {
 			r.reportSessionEnd(s.conn, SessionExpired) // the store has lost the record
 		default:
 			s.leaveSession()
-			if r.opts.Resume.OnSessionEnd != nil {
-				r.away.add(s)
-			}
+			r.away.add(s, code)
 		}
 	}
 }
@@ -263,7 +262,7 @@ func (r *Router) receiveSuperseded(packet []byte) {
 func (r *Router) supersedeLocal(connID, sessionID string) bool {
 	c := r.conns.byID(connID)
 	if c == nil {
-		return r.away.take(connID) != nil
+		return r.forgetAway(connID)
 	}
 	if s := c.session(); s != nil && s.id == sessionID {
 		s.supersede()

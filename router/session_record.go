@@ -23,6 +23,7 @@ type sessionRecord struct {
 	Secret      []byte                `json:"secret"`            // SHA-256 of the secret in the token
 	Previous    []byte                `json:"previous,omitzero"` // that of the previous one, until the client has the new one
 	ConnID      string                `json:"connId"`            // of the connection to which the session belongs
+	MemberID    string                `json:"memberId,omitzero"` // the Member.ConnID of its connections; empty if that is ConnID
 	Generation  uint64                `json:"generation"`        // of the connections that the session has had; 1 is the first
 	TenantID    string                `json:"tenantId,omitzero"`
 	UserID      string                `json:"userId,omitzero"`
@@ -131,6 +132,9 @@ func (rec *sessionRecord) lifetime(d time.Duration, now time.Time) time.Duration
 	}
 	return min(d, time.UnixMilli(rec.ExpiresAt).Sub(now.Round(0)))
 }
+
+// memberID returns the Member.ConnID of the connections.
+func (rec *sessionRecord) memberID() string { return cmp.Or(rec.MemberID, rec.ConnID) }
 
 // errSessionEnded rejects a token that is unknown, wrong, used or expired. These must look alike.
 var errSessionEnded = &errors.Error{Code: errors.NotFound, Message: "the session has ended; subscribe again"}

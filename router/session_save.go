@@ -256,4 +256,7 @@ func (r *Router) closeSessions(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	r.sessionsClosed.Store(true)
+	for _, connID := range r.away.all() {
+		r.forgetAway(connID)
+	}
 }

@@ -148,12 +148,17 @@ func (ts *topics) drop(t *topic, c *Conn) {
 
 // unsubscribe must be called with t.mu held.
 func (ts *topics) unsubscribe(t *topic, c *Conn) {
+	t.silence(c)
+	ts.removeLocalMember(t, c)
+}
+
+// silence ends all that a connection receives from a topic. It must be called with t.mu held.
+func (t *topic) silence(c *Conn) {
 	t.members.remove(c)
 	if t.history != nil {
 		t.history.remove(c)
 	}
 	t.presence.unwatch(c)
-	ts.removeLocalMember(t, c)
 }
 
 // find returns a topic, or nil if it has no subscribers on this node.
