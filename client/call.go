@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -28,9 +27,9 @@ type call struct {
 	typ   string
 	reply string // the type of the reply, or anyReply
 
-	item     func(jsonv2.Value) // called with each progress message, on the reading goroutine; may be nil
-	answered chan answer        // receives the answer, unless onAnswer is set
-	onAnswer func(answer)       // called on the reading goroutine, or the one that closes the connection
+	item     func(payload) // called with each progress message, on the reading goroutine; may be nil
+	answered chan answer   // receives the answer, unless onAnswer is set
+	onAnswer func(answer)  // called on the reading goroutine, or the one that closes the connection
 	once     sync.Once
 
 	// The client's lock guards the following.
@@ -45,12 +44,12 @@ const anyReply = ""
 
 // An answer is a reply or an error.
 type answer struct {
-	payload jsonv2.Value
+	payload payload
 	err     error
 }
 
 func (a answer) decode(reply any) error {
-	if err := decode(a.payload, reply); err != nil {
+	if err := a.payload.decode(reply); err != nil {
 		return &errors.Error{Code: errors.Internal, Message: "the reply cannot be decoded", Err: err}
 	}
 	return nil
@@ -115,7 +114,7 @@ func (c *Client) startCall(ctx context.Context, cl *call, m Message, credit int6
 	if ctx.Err() != nil {
 		return contextError(ctx)
 	}
-	payload, err := encodePayload(m)
+	payload, err := c.encode(m)
 	if err != nil {
 		return err
 	}
@@ -187,7 +186,7 @@ func (c *Client) answerCall(e *envelope) bool {
 		abandoned := cl.abandoned
 		c.mu.Unlock()
 		if cl.item != nil && !abandoned {
-			cl.item(e.Payload)
+			cl.item(e.content())
 		}
 		return true
 	}
@@ -200,7 +199,7 @@ func (c *Client) answerCall(e *envelope) bool {
 	case e.Type == wire.TypeRPCError, e.Type == wire.TypeError:
 		cl.finish(answer{err: e.error()})
 	case cl.reply == e.Type, cl.reply == anyReply:
-		cl.finish(answer{payload: e.Payload})
+		cl.finish(answer{payload: e.content()})
 	default:
 		cl.finish(answer{err: errors.Errorf(errors.Internal, "the reply to %s has the type %s; it must be %s", cl.typ, e.Type, cl.reply)})
 	}
@@ -211,7 +210,7 @@ func (c *Client) answerCall(e *envelope) bool {
 // connected, or is pacing itself, Send waits, at most Options.Queue.MaxWait. Events of one goroutine arrive in
 // order. An event that the server rejects afterwards is reported to Options.OnError.
 func Send(ctx context.Context, c *Client, m Message) error {
-	payload, err := encodePayload(m)
+	payload, err := c.encode(m)
 	if err != nil {
 		return err
 	}

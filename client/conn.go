@@ -25,7 +25,8 @@ import (
 type conn struct {
 	client *Client
 	ws     *websocket.Conn
-	ctx    context.Context //nolint:containedctx // ends with the connection
+	kind   websocket.MessageType // of all messages that are sent
+	ctx    context.Context       //nolint:containedctx // ends with the connection
 	cancel context.CancelFunc
 	opened time.Time
 	read   atomic.Int64 // nanoseconds from opened to the last message or control frame
@@ -60,13 +61,20 @@ func (c *Client) dial(ctx context.Context, expired bool) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cn := &conn{client: c, opened: time.Now(), wake: make(chan struct{}, 1), goaway: make(chan time.Duration, 1), outcome: make(chan struct{}, 1), ended: make(chan struct{}), openCalls: map[string]struct{}{}}
+	cn := &conn{client: c, opened: time.Now(), wake: make(chan struct{}, 1), goaway: make(chan time.Duration, 1), outcome: make(chan struct{}, 1), ended: make(chan struct{}), openCalls: map[string]struct{}{}, kind: websocket.MessageText}
 	ws, resp, err := websocket.Dial(ctx, address, &websocket.DialOptions{
-		HTTPClient: c.opts.HTTPClient, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
+		HTTPClient: c.opts.HTTPClient, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled, Subprotocols: c.opts.subprotocols(),
 		OnPingReceived: func(context.Context, []byte) bool { cn.markRead(); return true },
 	})
 	if err != nil {
 		return nil, handshakeError(resp, withoutURL(err))
+	}
+	if err := c.opts.selected(ws.Subprotocol()); err != nil {
+		_ = ws.CloseNow()
+		return nil, err
+	}
+	if c.opts.Codec != nil {
+		cn.kind = websocket.MessageBinary
 	}
 	ws.SetReadLimit(c.opts.MaxReadBytes)
 	cn.ws = ws
@@ -186,18 +194,18 @@ func readError(err error) error {
 func (cn *conn) readLoop() {
 	defer cn.cancel()
 	for {
-		_, text, err := cn.ws.Read(cn.ctx)
+		kind, message, err := cn.ws.Read(cn.ctx)
 		if err != nil {
 			cn.err = readError(err)
 			return
 		}
 		cn.markRead()
 		var e envelope
-		if err := decode(text, &e); err != nil {
+		if err := cn.parse(kind, message, &e); err != nil {
 			cn.client.log(slog.LevelWarn, "the server has sent a message that cannot be decoded", slog.Any("error", err))
 			continue
 		}
-		cn.client.receive(cn, &e, len(text))
+		cn.client.receive(cn, &e, len(message))
 	}
 }
 
@@ -239,7 +247,7 @@ func (cn *conn) writeLoop() {
 		frame, m, wait := cn.client.next(cn)
 		if frame != nil {
 			ctx, cancel := context.WithTimeout(cn.ctx, writeTimeout)
-			err := cn.ws.Write(ctx, websocket.MessageText, frame)
+			err := cn.ws.Write(ctx, cn.kind, frame)
 			cancel()
 			cn.client.written(m, err)
 			if err != nil {

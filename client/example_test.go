@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 )
@@ -138,4 +139,21 @@ func ExampleClient_Subscribe() {
 	_ = r.Publish("prices", Price{"ACME", 9.99})
 	fmt.Println((<-received).Euros)
 	// Output: 9.99
+}
+
+// Payloads in CBOR, which the server supports besides JSON.
+func ExampleCodec() {
+	// The server.
+	r := router.New(&router.Options{Codecs: []router.Codec{cbor.New(nil)}})
+	router.RPC(r, func(*router.Context, JoinRoom) (RoomJoined, error) { return RoomJoined{Members: 3}, nil })
+	server := httptest.NewServer(r)
+	defer server.Close()
+
+	// The client.
+	ctx := context.Background()
+	c := client.New(strings.Replace(server.URL, "http", "ws", 1), &client.Options{Codec: cbor.New(nil)})
+	defer func() { _ = c.Close(ctx) }()
+	joined, err := client.Call[RoomJoined](ctx, c, JoinRoom{Room: "go"})
+	fmt.Println(joined.Members, err)
+	// Output: 3 <nil>
 }

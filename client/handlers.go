@@ -55,11 +55,11 @@ type Received struct {
 	State    bool      // the message is the current state of its key, older than Position says
 
 	typ     string
-	payload jsonv2.Value
+	payload payload
 }
 
 // Decode decodes the payload into the value that v points to.
-func (r *Received) Decode(v any) error { return decode(r.payload, v) }
+func (r *Received) Decode(v any) error { return r.payload.decode(v) }
 
 // On calls handle with every message of the type M that the server sends, publications included. All
 // handlers of a client run on one goroutine, in the order of the messages: a slow handler delays those
@@ -102,7 +102,7 @@ func (c *Client) callHandler(h *Handler, r *Received) {
 }
 
 // A server answers calls of the server.
-type server func(ctx context.Context, payload jsonv2.Value) (reply Message, err error)
+type server func(ctx context.Context, p payload) (reply Message, err error)
 
 // maxServing bounds the calls of the server that are handled at the same time.
 const maxServing = 64
@@ -118,9 +118,9 @@ func Handle[Req, Reply Message](c *Client, handle func(context.Context, Req) (Re
 	if c.handlers.served == nil {
 		c.handlers.served = map[string]server{}
 	}
-	c.handlers.served[typ] = func(ctx context.Context, payload jsonv2.Value) (Message, error) {
+	c.handlers.served[typ] = func(ctx context.Context, p payload) (Message, error) {
 		var req Req
-		if err := decode(payload, &req); err != nil {
+		if err := p.decode(&req); err != nil {
 			return nil, &errors.Error{Code: errors.InvalidArgument, Message: "the call cannot be decoded", Err: err}
 		}
 		return handle(ctx, req)
@@ -157,11 +157,11 @@ func (c *Client) receiveServerCall(cn *conn, e *envelope) {
 		c.handlers.serving = map[servedCall]context.CancelFunc{}
 	}
 	c.handlers.serving[servedCall{cn, id}] = cancel
-	go c.serveCall(ctx, cn, id, serve, e.Payload)
+	go c.serveCall(ctx, cn, id, serve, e.content())
 }
 
 // serveCall calls a handler and sends the answer, unless the server no longer waits for it.
-func (c *Client) serveCall(ctx context.Context, cn *conn, id string, serve server, payload jsonv2.Value) {
+func (c *Client) serveCall(ctx context.Context, cn *conn, id string, serve server, p payload) {
 	reply, err := Message(nil), error(errors.Errorf(errors.Internal, "the client has failed"))
 	defer func() { // even if the handler calls runtime.Goexit
 		c.mu.Lock()
@@ -172,13 +172,13 @@ func (c *Client) serveCall(ctx context.Context, cn *conn, id string, serve serve
 		c.handlers.serving[servedCall{cn, id}]()
 		delete(c.handlers.serving, servedCall{cn, id})
 	}()
-	c.guard("handler of a call", func() { reply, err = serve(ctx, payload) })
+	c.guard("handler of a call", func() { reply, err = serve(ctx, p) })
 }
 
 // answer queues the answer to a call of the server. The client's lock must be held.
 func (cn *conn) answer(id string, reply Message, err error) {
 	if err == nil {
-		payload, encodeErr := encodePayload(reply)
+		payload, encodeErr := cn.client.encode(reply)
 		if encodeErr == nil {
 			cn.sendControl(reply.MessageType(), id, -1, payload)
 			return

@@ -22,12 +22,16 @@ var decodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true))
 func encodePayload(m Message) ([]byte, error) {
 	payload, err := jsonv2.Marshal(m, encodeOptions)
 	if err != nil {
-		return nil, &errors.Error{Code: errors.InvalidArgument, Message: "the message " + m.MessageType() + " cannot be encoded", Err: err}
+		return nil, encodingError(m, err)
 	}
 	if string(payload) == "{}" {
 		return nil, nil
 	}
 	return payload, nil
+}
+
+func encodingError(m Message, cause error) error {
+	return &errors.Error{Code: errors.InvalidArgument, Message: "the message " + m.MessageType() + " cannot be encoded", Err: cause}
 }
 
 // encodeProtocol returns the JSON of a message of the protocol, which contains only strings, numbers and
@@ -42,6 +46,8 @@ type envelope struct {
 	Type    string       `json:"type"`
 	Meta    meta         `json:"meta"`
 	Payload jsonv2.Value `json:"payload"`
+
+	codec Codec // of the payload; nil: JSON
 }
 
 type meta struct {
@@ -52,15 +58,11 @@ type meta struct {
 	Offset        uint64 `json:"offset"`
 }
 
-// decode decodes the payload. A message without payload has the zero value.
-func (e *envelope) decode(v any) error { return decode(e.Payload, v) }
+func (e *envelope) content() payload { return payload{e.Payload, e.codec} }
 
-func decode(payload jsonv2.Value, v any) error {
-	if len(payload) == 0 || v == nil {
-		return nil
-	}
-	return jsonv2.Unmarshal(payload, v, decodeOptions)
-}
+func (e *envelope) decode(v any) error { return e.content().decode(v) }
+
+func decodeJSON(text []byte, v any) error { return jsonv2.Unmarshal(text, v, decodeOptions) }
 
 // error returns the error that an ERROR, an RPC_ERROR or the reason of a close frame contains.
 func (e *envelope) error() error {
@@ -94,17 +96,22 @@ type head struct {
 // encode returns an envelope. type and meta come first, so that the server can answer with the ID
 // even if the message is too large.
 func (h *head) encode(payload []byte) []byte {
-	b := wire.AppendHead(make([]byte, 0, 128+len(payload)), &wire.OutgoingHead{Type: h.typ, CorrelationID: h.id, TimeoutMs: h.timeoutMs, At: time.Now()})
+	b := h.appendTo(make([]byte, 0, 128+len(payload)))
+	if payload != nil {
+		b = append(append(b, `,"payload":`...), payload...)
+	}
+	return append(b, '}')
+}
+
+// appendTo appends an envelope up to the end of meta.
+func (h *head) appendTo(b []byte) []byte {
+	b = wire.AppendHead(b, &wire.OutgoingHead{Type: h.typ, CorrelationID: h.id, TimeoutMs: h.timeoutMs, At: time.Now()})
 	b = b[:len(b)-len(`}`)]
 	if h.ack {
 		b = append(b, `,"ack":true`...)
 	}
 	if h.credit >= 0 {
 		b = strconv.AppendInt(append(b, `,"credit":`...), h.credit, 10)
-	}
-	b = append(b, '}')
-	if payload != nil {
-		b = append(append(b, `,"payload":`...), payload...)
 	}
 	return append(b, '}')
 }

@@ -61,6 +61,10 @@ type Options struct {
 	// that its handlers have made. Without it, the client restores its own.
 	Resume bool
 
+	// Codec is the format of payloads, for example cbor.New(nil). If the server has not selected its subprotocol, the attempt to
+	// connect fails with FAILED_PRECONDITION, and is repeated. If nil, payloads are JSON.
+	Codec Codec
+
 	// MaxReadBytes is the largest message that the client accepts. The default is 16 MiB.
 	MaxReadBytes int64
 

@@ -10,7 +10,7 @@ import (
 
 // receiveMessage handles a message of the application: a publication, or another message.
 func (c *Client) receiveMessage(cn *conn, e *envelope, bytes int) {
-	r := &Received{Topic: e.Meta.Topic, At: time.UnixMilli(e.Meta.Timestamp), typ: e.Type, payload: e.Payload}
+	r := &Received{Topic: e.Meta.Topic, At: time.UnixMilli(e.Meta.Timestamp), typ: e.Type, payload: e.content()}
 	c.mu.Lock()
 	readers, known := c.readersLocked(cn, r, e.Meta.Offset)
 	reached := Position{} // when the handlers have returned, of those that have the whole state

@@ -22,7 +22,7 @@ func (c *Client) next(cn *conn) (frame []byte, m *outgoing, wait time.Duration) 
 		cn.control = cn.control[1:]
 		c.pacer.sentControl(&m, at)
 		h := head{typ: m.typ, id: m.id, credit: m.credit}
-		return h.encode(m.payload), nil, 0
+		return cn.frame(&h, m.payload), nil, 0
 	}
 	if m, wait = c.chooseLocked(cn, at); m == nil {
 		return nil, nil, wait
@@ -44,7 +44,7 @@ func (c *Client) next(cn *conn) (frame []byte, m *outgoing, wait time.Duration) 
 		h.ack = m.call == nil || c.pacer.enabled
 		c.pacer.sent(m, cn, at)
 	}
-	return h.encode(m.payload), m, 0
+	return cn.frame(&h, m.payload), m, 0
 }
 
 // chooseLocked returns the first message that may be sent, or how long none may. Messages that wait for a

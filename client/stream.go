@@ -7,7 +7,6 @@ import (
 	"iter"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -33,7 +32,7 @@ func streamOf[Item any](ctx context.Context, c *Client, m Message, replyType str
 	return func(yield func(Item, error) bool) {
 		s := &stream[Item]{
 			client: c, call: newCall(m.MessageType(), replyType), yield: yield, reply: reply,
-			items: make(chan jsonv2.Value, streamCredit), overflow: make(chan struct{}, 1),
+			items: make(chan payload, streamCredit), overflow: make(chan struct{}, 1),
 		}
 		s.call.item = s.receive
 		if err := c.startCall(ctx, s.call, m, streamCredit); err != nil {
@@ -51,14 +50,14 @@ type stream[Item any] struct {
 	call     *call
 	yield    func(Item, error) bool
 	reply    any // a pointer to the reply, or nil
-	items    chan jsonv2.Value
+	items    chan payload
 	overflow chan struct{} // the server has ignored the credits
 	taken    int           // items for which no credits have been granted again
 	ended    bool          // by the server
 }
 
 // receive takes an item on the reading goroutine, which must not wait for the loop.
-func (s *stream[Item]) receive(item jsonv2.Value) {
+func (s *stream[Item]) receive(item payload) {
 	select {
 	case s.items <- item:
 		return
@@ -108,9 +107,9 @@ func (s *stream[Item]) finish(a answer) {
 }
 
 // pass passes an item to the loop, and reports whether the loop continues.
-func (s *stream[Item]) pass(item jsonv2.Value) bool {
+func (s *stream[Item]) pass(item payload) bool {
 	var v Item
-	if err := decode(item, &v); err != nil {
+	if err := item.decode(&v); err != nil {
 		s.fail(&errors.Error{Code: errors.Internal, Message: "an item cannot be decoded", Err: err})
 		return false
 	}
