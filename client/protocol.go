@@ -131,8 +131,9 @@ type resume struct {
 func (resume) MessageType() string { return "$ws:resume" }
 
 type resumed struct {
-	Session sessionTicket `json:"session"`
-	Topics  []subscribed  `json:"topics"`
+	Session  sessionTicket `json:"session"`
+	MemberID string        `json:"memberId"`
+	Topics   []subscribed  `json:"topics"`
 }
 
 // replyTypeOf returns the type of the reply to a call of the protocol.

@@ -35,7 +35,7 @@ func (cn *conn) greet(ctx context.Context) (*welcome, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cn.acks, cn.concurrency = true, w.Concurrency
-	cn.info.ID, cn.info.ContractHash = w.ConnID, w.ContractHash
+	cn.info.ID, cn.info.MemberID, cn.info.ContractHash = w.ConnID, w.ConnID, w.ContractHash
 	if w.Session != nil {
 		c.session.token, cn.hasSession = w.Session.Token, true
 	}
@@ -138,7 +138,7 @@ func (c *Client) beginAgain(ctx context.Context, cn *conn, cause error) error {
 // continueSession handles the answer to resume.
 func (c *Client) continueSession(cn *conn, id string, m *resumed) {
 	c.mu.Lock()
-	c.session.token, c.subscribing, cn.info.Resumed = m.Session.Token, true, true
+	c.session.token, c.subscribing, cn.info.Resumed, cn.info.MemberID = m.Session.Token, true, true, m.MemberID
 	cn.sendControl(wire.TypeAck, id, -1, nil)
 	c.mu.Unlock()
 	for i := range m.Topics {

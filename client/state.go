@@ -41,9 +41,11 @@ func (c *Client) State() State {
 
 // A Connection is what the server has said about the connection of a client.
 type Connection struct {
-	// ID identifies the connection in the logs of the server, and is the Member.ConnID of the client. It is
-	// "" if the server does not know the greeting.
+	// ID identifies the connection in the logs of the server. It is "" if the server does not know the greeting.
 	ID string
+
+	// MemberID is the Member.ConnID of the client: the ID of the first connection of its session.
+	MemberID string
 
 	// Resumed is set if the session of the connection before continues; see Options.Resume.
 	Resumed bool

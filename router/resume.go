@@ -29,6 +29,7 @@ func (resumeRequest) protocol()           {}
 // A resumeReply is the answer to a resumeRequest.
 type resumeReply struct {
 	Session *sessionGrant  `json:"session,omitempty"` // nil if it has ended again
+	Member  string         `json:"memberId"`          // Member.ConnID of the client
 	Topics  []resumedTopic `json:"topics"`
 }
 
@@ -82,7 +83,7 @@ func (r *Router) handleResume(ctx *Context, m resumeRequest) (reply resumeReply,
 	if err := ctx.Err(); err != nil {
 		return resumeReply{}, err
 	}
-	reply.Session = s.grant()
+	reply.Session, reply.Member = s.grant(), s.memberID
 	return reply, nil
 }
 
