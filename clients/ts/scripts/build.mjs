@@ -26,7 +26,7 @@ async function write(name, text, map) {
   const { code, map: sourceMap } = await minify(text, {
     module: true,
     ecma: 2022,
-    compress: { ecma: 2022, passes: 5, inline: 1, directives: false },
+    compress: { ecma: 2022, passes: 5, inline: 1, directives: false, lhs_constants: false, unsafe_arrows: true },
     sourceMap: { content: map, url: `${name}.js.map`, filename: `${name}.js` },
   });
   writeFileSync(`dist/${name}.js`, code);
@@ -63,8 +63,13 @@ for (const name of parts) {
   const { code, map } = await transform(readFileSync(`src/${name}.ts`, "utf8"), { loader: "ts", target: "es2022", sourcemap: "external", sourcefile });
   await write(name, code, map);
 }
+// With the library cborg (Apache License 2.0), which has no form for CommonJS.
+const cbor = await build({ entryPoints: ["src/cbor.ts"], bundle: true, format: "esm", target: "es2022", sourcemap: "external", outdir: "dist", write: false });
+const [cborMap, cborText] = cbor.outputFiles.map((file) => file.text);
+await write("cbor", cborText, cborMap);
+writeFileSync("dist/cbor.LICENSE", readFileSync("node_modules/cborg/LICENSE"));
 // Users need the declarations of these alone.
-const declared = ["index", "client", "errors", "pacing", "types", ...parts];
+const declared = ["index", "cbor", "client", "errors", "pacing", "types", ...parts];
 execFileSync("npx", ["tsc", "--noEmit", "false", "--declaration", "--emitDeclarationOnly", "--outDir", "dist"], { stdio: "inherit" });
 
 for (const name of readdirSync("dist")) {

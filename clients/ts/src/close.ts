@@ -16,9 +16,7 @@ export function closeError(code: number, reason: string): PenstockError {
 export const backoff = (attempt: number, random: number, min = MIN_BACKOFF_MS): number =>
   LEAST_DELAY_MS + random * Math.min(MAX_BACKOFF_MS, min * 2 ** attempt);
 
-/** The delay that the server demands, or 0, and the backoff that is added to it. */
-export function delayAfter(code: number, { retryAfterMs }: PenstockError, attempt: number, random: () => number): [demanded: number, backoff: number] {
-  const demanded = retryAfterMs || 0;
-  const spread = !demanded && !attempt && RESTART.includes(code) ? random() * RESTART_SPREAD_MS : 0;
-  return [demanded, spread + backoff(attempt, random(), !demanded && BUSY.includes(code) ? BUSY_BACKOFF_MS : MIN_BACKOFF_MS)];
-}
+/** What is added to the delay that the server demands, or 0. */
+export const backoffAfter = (code: number, demanded: number, attempt: number, random: () => number): number =>
+  (demanded || attempt || !RESTART.includes(code) ? 0 : random() * RESTART_SPREAD_MS) +
+  backoff(attempt, random(), demanded || !BUSY.includes(code) ? MIN_BACKOFF_MS : BUSY_BACKOFF_MS);

@@ -1,4 +1,4 @@
-import { closeError, delayAfter } from "./close.js";
+import { backoffAfter, closeError } from "./close.js";
 import { HEALTHY_AFTER_MS, STOP, UNAUTHENTICATED, VIOLATION } from "./closecodes.js";
 import { type Env, noop } from "./env.js";
 import { PenstockError } from "./errors.js";
@@ -16,7 +16,7 @@ const WAKE_INTERVAL_MS = 1_000;
 const WAKE_PROBE_MS = 3_000;
 
 export function createConnection(options: ClientOptions, env: Env, pacer: Pacer | undefined, outbox: Outbox, topics: Topics, received: (link: Link, frame: Frame) => void) {
-  const { now, after, random } = env;
+  const { now, after, random, format } = env;
   let state: State = "idle";
   const links = new Set<Link>();
   let current: Link | undefined; // carries messages
@@ -57,8 +57,8 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
       if (lostAt - openedAt >= HEALTHY_AFTER_MS) attempts = failedWith = 0;
       use();
     }
-    for (const entry of outbox.unansweredOn(link)) entry.drop();
-    for (const controller of link.serving.values()) controller.abort();
+    outbox.unansweredOn(link).forEach((entry) => entry.drop());
+    link.serving.forEach((controller) => controller.abort());
     socket.close(code);
   };
 
@@ -118,9 +118,10 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
       heardAt = now();
       env.emit([
         () => {
-          const frame: Frame = JSON.parse(data);
-          if (frame.type !== "$ws:goaway") received(link, frame);
-          else if (link === current) retry(frame.payload.reconnectAfterMs); // this link is used until then
+          const frame: Frame = format.parse(data);
+          if (frame.type === "$ws:goaway") {
+            if (link === current) retry(frame.payload.reconnectAfterMs); // this link is used until then
+          } else received(link, frame);
         },
       ]);
       dropRetired(link);
@@ -134,23 +135,21 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
 
   /** Greets, and continues the session if there is one. The connection is open after the answer. */
   function greet(link: Link): void {
-    const { token, resumeWithinMs = 0 } = session || {};
-    const resumes = token && (current || now() - lostAt < resumeWithinMs);
-    const hello = (payload: object | false | undefined, done: () => void) =>
-      ask(link, "$ws:hello", payload || undefined, (_, welcome) => {
-        if (link !== opening) return;
-        if (welcome) {
-          pacer?.announce(welcome.limits);
-          link.concurrency = welcome.concurrency || Infinity;
-          silenceMs = welcome.pingIntervalMs;
-          pongMs = welcome.pongTimeoutMs;
-          link.about = { id: welcome.connId, contractHash: welcome.contractHash, resumed: false };
-          if (payload) session = welcome.session;
-        }
-        done();
-      });
+    const token = session?.token;
+    const resumes = token && (current || now() - lostAt < session!.resumeWithinMs);
     pacer?.restart();
-    hello(options.resume && !resumes && { session: true }, () => resumes || opened(link));
+    ask(link, "$ws:hello", options.resume && !resumes ? { session: true } : undefined, (_, welcome) => {
+      if (link !== opening) return;
+      if (welcome) {
+        pacer?.announce(welcome.limits);
+        link.concurrency = welcome.concurrency || Infinity;
+        silenceMs = welcome.pingIntervalMs;
+        pongMs = welcome.pongTimeoutMs;
+        link.about = { id: welcome.connId, memberId: welcome.connId, contractHash: welcome.contractHash } as Connection;
+        if (!resumes) session = welcome.session;
+      }
+      if (!resumes) opened(link);
+    });
     if (!resumes) return;
     if (!current) return resume(link, token);
     // The server rejects what arrives on the old link after the session has left it. This answer shows that all has arrived.
@@ -163,6 +162,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
       if (link !== opening) return;
       if (!error) {
         session = answer.session;
+        link.about.memberId = answer.memberId;
         outbox.tell(link, "$ws:ack", { correlationId: id });
         opened(link, answer.topics);
       } else if (error.retryable) {
@@ -179,7 +179,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     const old = current;
     use();
     current = link;
-    link.about.resumed = !!results;
+    const resumed = (link.about.resumed = !!results);
     opening = undefined;
     stopAttempt!();
     openedAt = now();
@@ -190,12 +190,12 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
       old.retired = true;
       dropRetired(old);
     }
-    setState("open", { resumed: !!results });
+    setState("open", { resumed });
   }
 
   /** Closes a link that was replaced when its calls are answered. If they take long, the server closes it. */
   function dropRetired(link: Link): void {
-    if (link.retired && !outbox.unansweredOn(link)[0]) drop(link, 1000);
+    if (link.retired && !outbox.unansweredOn(link).length) drop(link, 1000);
   }
 
   /** The connection or an attempt has ended. */
@@ -205,7 +205,8 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     const final = error.retryAfterMs === null && closeCode >= 4000; // the server accepts no later connection either
     if (STOP.includes(closeCode) || final || (kind && kind === failedWith) || options.stopOn?.(closeCode)) return stop({ error, closeCode });
     failedWith = kind;
-    const [demanded, backoff] = delayAfter(closeCode, error, attempts++, random);
+    const demanded = error.retryAfterMs || 0;
+    const backoff = backoffAfter(closeCode, demanded, attempts++, random);
     retryFrom = now() + demanded;
     retry(demanded + backoff);
     if (!current) setState("waiting", { error, closeCode, retryAt: retryFrom + backoff });
@@ -248,7 +249,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
         if (!heardAt && now() <= due + ms) {
           // The close event of a lost connection may take minutes.
           drop(current!);
-          ended(1006, new PenstockError("UNAVAILABLE", "timeout"));
+          ended(1006, failure("UNAVAILABLE", "timeout"));
         } else if (silent < silenceMs) watch(silenceMs - silent);
         else probe(pongMs);
       },

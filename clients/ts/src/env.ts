@@ -1,4 +1,4 @@
-import type { ClientOptions, Clock, Off } from "./types.js";
+import type { ClientOptions, Clock, Format, Off } from "./types.js";
 
 export const noop = (): void => {};
 
@@ -25,11 +25,12 @@ export interface Env {
   /** Adds a listener by name: the type of a message, or $error, $loss and $state. */
   on(name: string, f: (...args: any[]) => void): Off;
   log: ClientOptions["log"];
+  format: Format;
   /** Calls the listeners of a name. */
   deliver(name: string, ...args: any[]): void;
 }
 
-export function createEnv({ clock = systemClock, random = Math.random, log }: ClientOptions): Env {
+export function createEnv({ clock = systemClock, random = Math.random, log, format = JSON as unknown as Format }: ClientOptions): Env {
   const timers = new Set<Off>();
   const listeners: { [name: string]: Set<(...args: any[]) => void> } = { __proto__: null } as any;
   const emit: Env["emit"] = (functions, ...args) => {
@@ -44,6 +45,7 @@ export function createEnv({ clock = systemClock, random = Math.random, log }: Cl
   const env: Env = {
     now: () => clock.now(),
     random,
+    format,
     after(ms, f, watch) {
       if (ms >= 2 ** 31) return noop; // the timers of browsers overflow
       const off = () => {

@@ -49,7 +49,7 @@ export interface Entry extends Place {
 }
 
 export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxMessages = 1000, maxBytes = 1e6, overflow } = {} }: ClientOptions) {
-  const { now, after } = env;
+  const { now, after, format } = env;
   const prefix = env.random().toString(36).slice(2) + "-";
   const pending = new Map<string, Entry>();
   const queue = createQueue<Entry>();
@@ -92,7 +92,7 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
 
   /** Sends an item on a link at once, or adds it to the queue. */
   function submit({ type, payload, meta, signal, within = Infinity, oneWay, idempotent, first, onProgress, done }: Item, on?: Link): Entry {
-    const body = JSON.stringify(payload);
+    const body = format.stringify(payload, type);
     const due = now() + within;
     const ack = (!first && (!!pacer || oneWay)) || undefined;
     let id: string | undefined;
@@ -123,7 +123,7 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
       oneWay,
       notBefore: 0,
       order: ++count - (first ? 1e12 : 0),
-      weight: body?.length ?? 0,
+      weight: body?.length || 0,
 
       send(to) {
         if (oneWay) stopTimer(); // only waiting is bounded
@@ -137,7 +137,8 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
         pacer?.sent(type, id, first);
         env.log?.("$sent", type, id);
         // type and meta come first, so that the server can answer a message that is too large.
-        to.socket.send(JSON.stringify({ type, meta: { correlationId: id, ack, timeoutMs, ...meta } }).slice(0, -1) + (body ? `,"payload":${body}}` : "}"));
+        const head = JSON.stringify({ type, meta: { correlationId: id, ack, timeoutMs, ...meta } });
+        to.socket.send(body?.join?.(head) ?? (body ? head.slice(0, -1) + `,"payload":${body}}` : head));
         if (!id) entry.settle();
       },
 

@@ -127,21 +127,6 @@ export function createTopics(env: Env, outbox: Outbox) {
       notify("onPresence", [...members.values()]);
     };
 
-    const publication = ({ type, meta, payload }: Frame) => {
-      const offset = meta.offset!; // undefined if it is not in a history
-      if (offset && busy) return; // it follows the answer
-      const at = position;
-      if (offset <= at?.offset!) {
-        if (!stateLeft) return; // known
-        stateLeft--;
-        meta.state = true;
-      } else if (offset > at?.offset! + 1) return refresh(); // the server sends again what is missing, and this publication
-      env.deliver(type, payload, meta);
-      env.emit(each("on").map((on) => on?.[type]), payload, meta);
-      // Handled, also if a handler failed.
-      if (offset > at?.offset! && at === position) position = { ...at!, offset };
-    };
-
     return {
       sync,
 
@@ -185,7 +170,7 @@ export function createTopics(env: Env, outbox: Outbox) {
       },
 
       receive(frame: Frame) {
-        const { type, payload } = frame;
+        const { type, meta, payload } = frame;
         if (type === "$ws:unsubscribed") {
           byServer = subscribed = false;
           if (!payload.error) end(new PenstockError("CANCELLED", "unsubscribed"));
@@ -194,10 +179,23 @@ export function createTopics(env: Env, outbox: Outbox) {
         } else if (type === "$ws:presence") changePresence(payload);
         else if (type === "$ws:state") stateLeft = 0;
         else if (type === "$ws:position") {
-          const { epoch, offset, lost, ended, reset } = payload;
+          const { epoch, offset, lost, ended } = payload;
           position = { epoch, offset };
-          if (lost || ended || reset) lose({ topic, lost, ended });
-        } else publication(frame);
+          if (lost || ended || payload.reset) lose({ topic, lost, ended });
+        } else {
+          const offset = meta.offset!; // undefined if it is not in a history
+          const at = position;
+          if (offset && busy) return; // it follows the answer
+          if (offset <= at?.offset!) {
+            if (!stateLeft) return; // known
+            stateLeft--;
+            meta.state = true;
+          } else if (offset > at?.offset! + 1) return refresh(); // the server sends again what is missing, and this publication
+          env.deliver(type, payload, meta);
+          env.emit(each("on").map((on) => on?.[type]), payload, meta);
+          // Handled, also if a handler failed.
+          if (offset > at?.offset! && at === position) position = { ...at!, offset };
+        }
       },
     };
   }
@@ -232,7 +230,7 @@ export function createTopics(env: Env, outbox: Outbox) {
     /** Handles a message of the server about a topic. Returns false if it is none. */
     receive(frame: Frame): boolean {
       const { type, meta, payload } = frame;
-      const name = meta.topic ?? (type[0] === "$" && payload?.topic);
+      const name = meta.topic ?? (/^\$ws:/.test(type) && payload?.topic);
       if (type === "$ws:subscribed") find(name).subscribedByServer(payload);
       else if (!topics.has(name)) return false;
       else find(name).receive(frame);

@@ -216,8 +216,10 @@ export interface Client<C = AnyContract> {
 
 /** What the server has said about the connection. */
 export interface Connection {
-  /** Identifies the connection in the logs of the server, and is Member.connId of this client; undefined if the server does not know the greeting. */
+  /** Identifies the connection in the logs of the server; undefined if the server does not know the greeting. */
   id: string | undefined;
+  /** Member.connId of this client: the id of the first connection of the session. */
+  memberId: string | undefined;
   /** Whether the session of the connection before continues. */
   resumed: boolean;
   /** The hash of the messages of the server: compare it with contractHash of the generated contract. */
@@ -250,6 +252,14 @@ export interface QueueOptions {
 /** The type of the function pacing, which only the client calls. */
 export type Pacing = (env: any) => object;
 
+/** How messages are written and read, in place of JSON. */
+export interface Format {
+  /** The payload of a message: the text of JSON, or what has a length and the method join. */
+  stringify(payload: unknown, type: string): any;
+  /** The message that was received. */
+  parse(data: any): any;
+}
+
 export interface ClientOptions {
   /** The URL of the server, ws: or wss:. A function is called before each attempt. */
   url: string | (() => string | Promise<string>);
@@ -267,6 +277,8 @@ export interface ClientOptions {
   queue?: QueueOptions;
   /** The function pacing of "penstock-client/pacing": sends only what the limits of the server permit, and repeats rejected messages in order. */
   pacing?: Pacing;
+  /** Set by the function cbor of "penstock-client/cbor": payloads are CBOR instead of JSON. */
+  format?: Format;
   /** Returns true if the client must not connect again after a close code of the application. */
   stopOn?: (code: number) => boolean;
   /** For debugging: called with what the client passes on and sends, by the name of the event and its arguments. */
@@ -289,7 +301,7 @@ export interface WebSocketLike {
   onmessage: ((event: any) => void) | null;
   onclose: ((event: any) => void) | null;
   onerror: ((event: any) => void) | null;
-  send(data: string): void;
+  send(data: string | Uint8Array<ArrayBuffer>): void;
   close(code?: number, reason?: string): void;
 }
 

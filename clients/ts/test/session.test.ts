@@ -196,12 +196,12 @@ test("goaway: the old connection carries messages again if the new one ends befo
 
 test("the connection says its ID, whether it has resumed the session, and the contract of the server", async () => {
   const f = await connected({ resume: true }, { ...session("one"), contractHash: "0123" });
-  assert.deepEqual(f.client.connection, { id: "c1", resumed: false, contractHash: "0123" });
+  assert.deepEqual(f.client.connection, { id: "c1", memberId: "c1", resumed: false, contractHash: "0123" });
   f.first.end(1006);
   assert.equal(f.client.connection, undefined);
   await reopen(f);
-  f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { ...session("two"), topics: [] });
-  assert.deepEqual(f.client.connection, { id: "c1", resumed: true, contractHash: undefined });
+  f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { ...session("two"), memberId: "c0", topics: [] });
+  assert.deepEqual(f.client.connection, { id: "c1", memberId: "c0", resumed: true, contractHash: undefined });
 });
 
 test("goaway: the session moves to the new connection, and the server closes the old one", async () => {

@@ -2,6 +2,7 @@
 
 import { test } from "node:test";
 
+import type { CBOR } from "../src/cbor.ts";
 import { createClient, PenstockError, type Client, type ErrorOf, type StandardCode } from "../src/index.ts";
 import { tryCall } from "../src/try-call.ts";
 
@@ -130,6 +131,17 @@ export async function untyped(): Promise<void> {
   createClient({ url: "ws://localhost/ws", queue: { overflow: "drop" } });
   // @ts-expect-error: the URL is required
   createClient({});
+}
+
+type Timestamp = string & { readonly __format: "date-time" };
+type Base64 = string & { readonly __format: "base64" };
+
+export async function binary(client: Client<CBOR<{ calls: { PUT: { request: { at?: Timestamp; parts: [Base64, number][] }; reply: { kind: "a" | "b"; any: any }; progress: never } } }>>): Promise<void> {
+  const { kind, any } = await client.call("PUT", { at: new Date(), parts: [[new Uint8Array(), 1]] });
+  kind satisfies "a" | "b";
+  any.whatever;
+  // @ts-expect-error: bytes are no string
+  await client.call("PUT", { parts: [["AAA=", 1]] });
 }
 
 test("types are checked by the compiler", () => {});

@@ -21,9 +21,10 @@ var consumers = map[string]string{
 	"package.json": `{"name":"consumer","private":true}`,
 	"module.mjs": `import { createClient, PenstockError } from "penstock-client";
 import { pacing } from "penstock-client/pacing";
+import { cbor } from "penstock-client/cbor";
 import { tryCall } from "penstock-client/try-call";
 import { Worker } from "node:worker_threads";
-const client = createClient({ url: "ws://localhost:1", pacing });
+const client = createClient({ url: "ws://localhost:1", pacing, ...cbor() });
 if (client.inspect().waiting !== 0 || !(new PenstockError("A") instanceof Error)) throw new Error("ESM");
 client.close();
 if ((await tryCall(client, "ASK")).error?.code !== "UNAVAILABLE") throw new Error("tryCall");
@@ -33,20 +34,23 @@ worker.on("exit", (code) => (process.exitCode = code));
 	"common.cjs": `const { createClient } = require("penstock-client");
 const { pacing } = require("penstock-client/pacing");
 const { tryCall } = require("penstock-client/try-call");
-if (createClient({ url: "ws://localhost:1", pacing }).state !== "idle") throw new Error("CommonJS");
+const { cbor } = require("penstock-client/cbor");
+if (createClient({ url: "ws://localhost:1", pacing, ...cbor() }).state !== "idle") throw new Error("CommonJS");
 if (typeof tryCall !== "function") throw new Error("tryCall");
 if (!require("penstock-client/package.json").version) throw new Error("package.json");
 `,
 	"uses.mts": `import { createClient, type Client } from "penstock-client";
 import { pacing } from "penstock-client/pacing";
 import { tryCall } from "penstock-client/try-call";
-export const client: Client = createClient({ url: "ws://localhost:1", pacing });
+import { cbor } from "penstock-client/cbor";
+export const client: Client = createClient({ url: "ws://localhost:1", pacing, ...cbor() });
 export const outcome = tryCall(client, "ASK");
 `,
 	"uses.cts": `import { createClient, type Client } from "penstock-client";
 import { pacing } from "penstock-client/pacing";
 import { tryCall } from "penstock-client/try-call";
-export const client: Client = createClient({ url: "ws://localhost:1", pacing });
+import { cbor } from "penstock-client/cbor";
+export const client: Client = createClient({ url: "ws://localhost:1", pacing, ...cbor() });
 export const outcome = tryCall(client, "ASK");
 `,
 	"tsconfig.json": `{"compilerOptions":{"module":"node16","target":"es2022","lib":["es2023","dom"],"strict":true,"noEmit":true,"skipLibCheck":false,"types":[]},"files":["uses.mts","uses.cts"]}`,

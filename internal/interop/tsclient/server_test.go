@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
@@ -56,6 +57,19 @@ type (
 	Exported struct {
 		Rows int `json:"rows"`
 	}
+	// Measure is a call whose reply has the same values.
+	Measure struct {
+		At     time.Time `json:"at"`
+		Bytes  []byte    `json:"bytes"`
+		Values []float64 `json:"values"`
+		Note   string    `json:"note"`
+	}
+	Measured struct {
+		At     time.Time `json:"at"`
+		Bytes  []byte    `json:"bytes"`
+		Values []float64 `json:"values"`
+		Note   string    `json:"note"`
+	}
 	// Confirm is a call of the server.
 	Confirm struct {
 		Question string `json:"question"`
@@ -78,6 +92,8 @@ func (Ask) MessageType() string          { return "ASK" }
 func (Answer) MessageType() string       { return "ANSWER" }
 func (Export) MessageType() string       { return "EXPORT" }
 func (Exported) MessageType() string     { return "EXPORTED" }
+func (Measure) MessageType() string      { return "MEASURE" }
+func (Measured) MessageType() string     { return "MEASURED" }
 func (Confirm) MessageType() string      { return "CONFIRM" }
 func (Confirmed) MessageType() string    { return "CONFIRMED" }
 func (Paced) MessageType() string        { return "PACED" }
@@ -94,6 +110,7 @@ func startServer(t *testing.T) string {
 		RejectAfterUpgrade: true,
 		Resume:             router.ResumeOptions{Within: time.Minute},
 		AnnounceLimits:     ratelimit.Announce(announced, paced),
+		Codecs:             []router.Codec{cbor.New(nil)},
 		Logger:             slog.New(slog.DiscardHandler),
 	})
 	r.UseIngress(ratelimit.New(announced, paced), ratelimit.New(hidden, unpaced))
@@ -156,6 +173,7 @@ func register(r *router.Router) {
 	router.On(r, func(*router.Context, Paced) error { return nil })
 	router.On(r, func(*router.Context, Hidden) error { return nil })
 	router.RPC(r, ask)
+	router.RPC(r, func(_ *router.Context, m Measure) (Measured, error) { return Measured(m), nil })
 	router.Stream(r, export)
 }
 

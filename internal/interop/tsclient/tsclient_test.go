@@ -26,10 +26,14 @@ func TestTypeScriptClient_PackageWorks(t *testing.T) {
 	for _, name := range serverTests {
 		run(t, []string{"PENSTOCK_PACKAGE=1", "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", name)
 	}
+	run(t, []string{"PENSTOCK_PACKAGE=1", "PENSTOCK_CBOR=1", "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server")
 }
 
 func TestTypeScriptClient_WorksWithServer(t *testing.T) {
 	for _, name := range serverTests {
 		t.Run(name, func(t *testing.T) { run(t, []string{"PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", name) })
 	}
+	t.Run("CBOR", func(t *testing.T) {
+		run(t, []string{"PENSTOCK_CBOR=1", "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server", "cbor")
+	})
 }
