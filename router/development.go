@@ -31,13 +31,25 @@ type hint struct{ text, subject string }
 // hint logs a likely mistake with its remedy, unless it has been logged before. The key names the
 // subject. It must not be called under a lock, because the Logger may call the router, nor unless
 // Options.Development is set.
-func (r *Router) hint(h hint, key, remedy string) {
+func (r *Router) hint(h hint, key, remedy string) { r.logHint(slog.LevelWarn, h, key, remedy) }
+
+// hintContract is hint for a message of a type that is not as contracts say. It is an error if the application declares what it
+// sends, because clients then rely on a contract that is wrong.
+func (r *Router) hintContract(h hint, remedy string) {
+	level := slog.LevelWarn
+	if r.declaresAny() {
+		level = slog.LevelError
+	}
+	r.logHint(level, h, "type", remedy)
+}
+
+func (r *Router) logHint(level slog.Level, h hint, key, remedy string) {
 	if !r.hints.add(h) {
 		return
 	}
 	defer r.recoverLogger()
 	attrs := append(boundAttrs([]slog.Attr{slog.String(key, h.subject)}), slog.String("remedy", printable(shorten(remedy, maxLoggedErrorBytes))))
-	r.opts.Logger.LogAttrs(context.Background(), slog.LevelWarn, h.text, attrs...)
+	r.opts.Logger.LogAttrs(context.Background(), level, h.text, attrs...)
 }
 
 // add reports whether a hint has not been added before.
@@ -144,7 +156,7 @@ func (r *Router) hintSent(m Message) {
 	if err != nil || r.declares(typ) {
 		return
 	}
-	r.hint(hint{"message sent that is not declared", typ}, "type",
+	r.hintContract(hint{"message sent that is not declared", typ},
 		fmt.Sprintf("router.Sends[%v](r), or TopicOptions.Messages if it is published, so that contracts and generated clients have it", reflect.TypeOf(m)))
 }
 
@@ -154,6 +166,13 @@ func (r *Router) declares(typ string) bool {
 	defer r.routesMu.Unlock()
 	_, ok := r.declared.sent[typ]
 	return ok
+}
+
+// declaresAny reports whether the application declares what it sends.
+func (r *Router) declaresAny() bool {
+	r.routesMu.Lock()
+	defer r.routesMu.Unlock()
+	return len(r.declared.sent) > 0
 }
 
 // hintReply reports a reply that differs from the one in the contract.
@@ -166,10 +185,10 @@ func (c *Context) hintReply() {
 	switch {
 	case err != nil || typ == route.contract.replyType:
 	case route.contract.reply == nil:
-		c.conn.router.hint(hint{"reply sent that is not declared", route.name}, "type",
+		c.conn.router.hintContract(hint{"reply sent that is not declared", route.name},
 			fmt.Sprintf("call Reply(%T{}) on the route of the stream, so that contracts and generated clients have it", reply))
 	default:
-		c.conn.router.hint(hint{"reply sent that differs from the declared one", route.name}, "type",
+		c.conn.router.hintContract(hint{"reply sent that differs from the declared one", route.name},
 			fmt.Sprintf("the contract says %v, the reply is a %T: SetReply must set the declared type", route.contract.reply, reply))
 	}
 }
@@ -179,7 +198,7 @@ func (c *Context) hintProgress(update any) {
 	if c.route.stream || c.route.contract.progress != nil {
 		return
 	}
-	c.conn.router.hint(hint{"progress sent that is not declared", c.route.name}, "type",
+	c.conn.router.hintContract(hint{"progress sent that is not declared", c.route.name},
 		fmt.Sprintf("call Progress with a %T on the route, so that contracts and generated clients have it", update))
 }
 
@@ -189,7 +208,7 @@ func (r *Router) hintCall(m Message, reply reflect.Type) {
 	if err != nil || r.declaresCall(typ) {
 		return
 	}
-	r.hint(hint{"client called with a message that is not declared", typ}, "type",
+	r.hintContract(hint{"client called with a message that is not declared", typ},
 		fmt.Sprintf("router.Calls[%T, %v](r), so that contracts and generated clients have it", m, reply))
 }
 
