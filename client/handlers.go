@@ -49,7 +49,7 @@ func HandlerFor[M Message](handle func(M, *Received)) Handler {
 
 // A Received says where a message comes from.
 type Received struct {
-	Topic    string    // of a publication that the server marks: on topics with a history; otherwise ""
+	Topic    string    // of a publication; "" if the message was sent to this client only
 	Position Position  // the zero Position if it has none; without Epoch if only a handler of the server has subscribed the client
 	At       time.Time // when the server has sent it, by the clock of the server
 	State    bool      // the message is the current state of its key, older than Position says
