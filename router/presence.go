@@ -27,12 +27,15 @@ type PresenceEvent struct {
 // presence holds the members of a topic that this node knows. A nil *presence has none. It is guarded
 // by the topic's lock.
 type presence struct {
-	tracked bool                      // a connection of this node has joined the topic
-	members map[string]*member        // by Member.ConnID
-	local   map[string]*member        // by connection ID
-	remote  map[broker.Member]*member // without the data
-	feed    *presenceFeed             // nil until a client asks for presence
+	tracked bool               // a connection of this node has joined the topic
+	members map[string]*member // by Member.ConnID
+	local   map[*Conn]*member
+	remote  map[remoteMember]*member
+	feed    *presenceFeed // nil until a client asks for presence
 }
+
+// A remoteMember is a member as another node announces it.
+type remoteMember struct{ node, id string }
 
 // A member is present with one connection or, while its session moves to another one, with several.
 type member struct {
@@ -103,10 +106,10 @@ func (p *presence) count() int {
 
 // localMember returns the member of a connection, if that has joined.
 func (p *presence) localMember(c *Conn) (m Member, joined bool) {
-	if p == nil || p.local[c.id] == nil {
+	if p == nil || p.local[c] == nil {
 		return Member{}, false
 	}
-	return p.local[c.id].Member, true
+	return p.local[c].Member, true
 }
 
 // needPresence returns the presence of a topic, which is not nil. It must be called with t.mu held.
@@ -128,7 +131,7 @@ func (ts *topics) join(t *topic, c *Conn, info string) {
 	}
 	if p := t.needPresence(); !p.tracked {
 		p.tracked, p.members = true, map[string]*member{}
-		p.local, p.remote = map[string]*member{}, map[broker.Member]*member{}
+		p.local, p.remote = map[*Conn]*member{}, map[remoteMember]*member{}
 		ts.router.session.Track(t.name)
 	}
 	ts.addLocalMember(t, c, info)
@@ -143,7 +146,7 @@ func (ts *topics) updateMember(t *topic, c *Conn, old Member, info string) {
 		ts.removeLocalMember(t, c)
 		ts.addLocalMember(t, c, info)
 	default:
-		ts.setMember(t, t.presence.local[c.id], m)
+		ts.setMember(t, t.presence.local[c], m)
 		ts.router.session.Join(t.name, m.ConnID, encodeMember(m))
 	}
 }
@@ -155,7 +158,7 @@ func (ts *topics) addLocalMember(t *topic, c *Conn, info string) {
 	isKnown := before != nil && before.local > 0 && before.Member == m // to the other nodes, too
 	added := ts.addMember(t, m)
 	added.local++
-	t.presence.local[c.id] = added
+	t.presence.local[c] = added
 	if !isKnown {
 		ts.router.session.Join(t.name, m.ConnID, encodeMember(m))
 	}
@@ -207,11 +210,11 @@ func (c *Conn) memberID() string {
 
 // removeLocalMember must be called with t.mu held.
 func (ts *topics) removeLocalMember(t *topic, c *Conn) {
-	if t.presence == nil || t.presence.local[c.id] == nil {
+	if t.presence == nil || t.presence.local[c] == nil {
 		return
 	}
-	m := t.presence.local[c.id]
-	delete(t.presence.local, c.id)
+	m := t.presence.local[c]
+	delete(t.presence.local, c)
 	ts.removeMember(t, m)
 	if m.local--; m.local == 0 {
 		ts.router.session.Leave(t.name, m.ConnID)
@@ -245,7 +248,7 @@ func (ts *topics) presenceChanged(name string, changed broker.Member, joined boo
 	if p == nil {
 		return
 	}
-	key := broker.Member{Node: changed.Node, ID: changed.ID}
+	key := remoteMember{changed.Node, changed.ID}
 	switch known := p.remote[key]; {
 	case !joined && known != nil:
 		delete(p.remote, key)
