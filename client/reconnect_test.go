@@ -53,7 +53,7 @@ func TestClient_RefreshesIdentityBeforeItExpires(t *testing.T) {
 	var tokens atomic.Int64
 	s := startServer(t, &router.Options{Authenticate: func(*http.Request) (router.Identity, error) {
 		tokens.Add(1)
-		return router.Identity{UserID: "ann", ExpiresAt: time.Now().Add(400 * time.Millisecond)}, nil
+		return router.Identity{UserID: "ann", ExpiresAt: time.Now().Add(3 * time.Second)}, nil
 	}})
 	s.start()
 	states := make(chan client.State, 100)
@@ -62,7 +62,7 @@ func TestClient_RefreshesIdentityBeforeItExpires(t *testing.T) {
 		OnState: func(s client.State, _ error) { states <- s },
 	})
 	require.NoError(t, c.Connect(testContext(t)))
-	require.Eventually(t, func() bool { return tokens.Load() >= 4 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return tokens.Load() >= 3 }, 20*time.Second, time.Millisecond)
 	assert.Equal(t, client.Connecting, <-states)
 	assert.Equal(t, client.Open, <-states)
 	assert.Empty(t, states, "the connection has stayed open")
