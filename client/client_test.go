@@ -240,3 +240,28 @@ func TestOn_SlowHandlersMissNoPublication(t *testing.T) {
 	}
 	assert.Greater(t, len(connections), 1, "the connection was closed because the handlers were slow")
 }
+
+// secretive is a reply whose method is the application's.
+type secretive struct{ c *client.Client }
+
+func (secretive) MessageType() string { return "SECRETIVE" }
+
+// MarshalJSON fails in its own way.
+func (s secretive) MarshalJSON() ([]byte, error) {
+	s.c.Connection() // needs the lock of the client
+	panic("secret")
+}
+
+func TestHandle_ReplyThatPanicsIsInternal(t *testing.T) {
+	s := startServer(t, nil)
+	router.RPC(s.Router, func(ctx *router.Context, _ say) (said, error) {
+		_, err := router.Call[said](ctx, ctx.Conn(), say{})
+		return said{string(errors.CodeOf(err))}, nil
+	})
+	s.start()
+	c, ctx := s.connect(nil), testContext(t)
+	client.Handle(c, func(context.Context, say) (secretive, error) { return secretive{c}, nil })
+	reply, err := client.Call[said](ctx, c, say{})
+	require.NoError(t, err)
+	assert.Equal(t, string(errors.Internal), reply.Text)
+}

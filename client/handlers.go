@@ -141,10 +141,10 @@ func (c *Client) receiveServerCall(cn *conn, e *envelope) {
 	serve := c.handlers.served[e.Type]
 	switch {
 	case serve == nil:
-		cn.answer(id, nil, errors.Errorf(errors.Unimplemented, "the client does not handle %s", e.Type))
+		cn.sendControl(wire.TypeRPCError, id, -1, errorPayload(errors.Errorf(errors.Unimplemented, "the client does not handle %s", e.Type)))
 		return
 	case len(c.handlers.serving) >= maxServing:
-		cn.answer(id, nil, errors.Errorf(errors.ResourceExhausted, "the client handles %d calls already", maxServing))
+		cn.sendControl(wire.TypeRPCError, id, -1, errorPayload(errors.Errorf(errors.ResourceExhausted, "the client handles %d calls already", maxServing)))
 		return
 	}
 	ctx, cancel := cn.ctx, context.CancelFunc(nil)
@@ -162,37 +162,40 @@ func (c *Client) receiveServerCall(cn *conn, e *envelope) {
 
 // serveCall calls a handler and sends the answer, unless the server no longer waits for it.
 func (c *Client) serveCall(ctx context.Context, cn *conn, id string, serve server, p payload) {
-	reply, err := Message(nil), error(errors.Errorf(errors.Internal, "the client has failed"))
+	typ, answer := wire.TypeRPCError, errorPayload(errors.Errorf(errors.Internal, "the client has failed"))
 	defer func() { // even if the handler calls runtime.Goexit
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if ctx.Err() == nil {
-			cn.answer(id, reply, err)
+			cn.sendControl(typ, id, -1, answer)
 		}
 		c.handlers.serving[servedCall{cn, id}]()
 		delete(c.handlers.serving, servedCall{cn, id})
 	}()
-	c.guard("handler of a call", func() { reply, err = serve(ctx, p) })
+	c.guard("handler of a call", func() { typ, answer = c.encodeAnswer(serve(ctx, p)) })
 }
 
-// answer queues the answer to a call of the server. The client's lock must be held.
-func (cn *conn) answer(id string, reply Message, err error) {
+// encodeAnswer returns the answer to a call of the server. It calls functions of the application.
+func (c *Client) encodeAnswer(reply Message, err error) (typ string, payload []byte) {
 	if err == nil {
-		payload, encodeErr := cn.client.encode(reply)
-		if encodeErr == nil {
-			cn.sendControl(reply.MessageType(), id, -1, payload)
-			return
-		}
-		err = encodeErr
+		payload, err = c.encode(reply)
 	}
-	payload, encodeErr := jsonv2.Marshal(publicError(err), encodeOptions)
-	if encodeErr != nil {
-		payload = []byte(`{"code":"INTERNAL","retryable":false}`)
+	if err != nil {
+		return wire.TypeRPCError, errorPayload(err)
 	}
-	cn.sendControl(wire.TypeRPCError, id, -1, payload)
+	return reply.MessageType(), payload
 }
 
-// publicError returns what the server may learn about an error.
+// errorPayload returns what the server may learn about an error.
+func errorPayload(err error) []byte {
+	payload, err := jsonv2.Marshal(publicError(err), encodeOptions)
+	if err != nil {
+		return []byte(`{"code":"INTERNAL","retryable":false}`)
+	}
+	return payload
+}
+
+// publicError returns the members of an error payload.
 func publicError(err error) wire.ErrorPayload {
 	e, ok := errors.AsType[*errors.Error](err)
 	if !ok {
