@@ -5,6 +5,7 @@ package client
 import (
 	"encoding/binary"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/coder/websocket"
@@ -15,7 +16,7 @@ import (
 
 // A Codec is a payload format other than JSON; see the protocol, section 11. cbor.New(nil) of package codec/cbor is one, and
 // protobuf.Codec{} of package codec/protobuf another. The server must have the same one in Options.Codecs. The methods are called
-// concurrently.
+// concurrently, and may call functions of the client.
 type Codec interface {
 	// Subprotocol returns the name of the subprotocol, which must always be the same.
 	Subprotocol() string
@@ -28,12 +29,13 @@ type Codec interface {
 	Unmarshal(payload []byte, v any) error
 }
 
-// subprotocols returns what the client offers.
+// subprotocols returns the subprotocol of the codec, after those of Options.Header, which websocket.Dial would
+// replace. Without a codec, Dial sends the header as it is.
 func (o *Options) subprotocols() []string {
 	if o.Codec == nil {
 		return nil
 	}
-	return []string{o.Codec.Subprotocol()}
+	return append(slices.Clone(o.Header.Values("Sec-WebSocket-Protocol")), o.Codec.Subprotocol())
 }
 
 // selected returns an error unless the server has selected the subprotocol of the codec.
@@ -90,9 +92,6 @@ func (p payload) decode(v any) error {
 	return p.codec.Unmarshal(p.bytes, v)
 }
 
-// headLengthBytes is the length of the length of the head of a binary message.
-const headLengthBytes = 2
-
 // parse reads a message that the server has sent.
 func (cn *conn) parse(kind websocket.MessageType, message []byte, e *envelope) error {
 	codec := cn.client.opts.Codec
@@ -102,17 +101,14 @@ func (cn *conn) parse(kind websocket.MessageType, message []byte, e *envelope) e
 	if codec == nil {
 		return errors.Errorf(errors.InvalidArgument, "the message is binary, although the client has not asked for a binary format")
 	}
-	if len(message) < headLengthBytes {
-		return wire.ErrHeadLength
-	}
-	length, rest := int(binary.BigEndian.Uint16(message)), message[headLengthBytes:]
-	if length > len(rest) {
-		return wire.ErrHeadLength
-	}
-	if err := decodeJSON(rest[:length], e); err != nil {
+	head, payload, err := wire.SplitBinary(message)
+	if err != nil {
 		return err
 	}
-	e.Payload = rest[length:]
+	if err := decodeJSON(head, e); err != nil {
+		return err
+	}
+	e.Payload = payload
 	if !isProtocol(e.Type) {
 		e.codec = codec
 	}
@@ -129,7 +125,8 @@ func (cn *conn) frame(h *head, payload []byte) []byte {
 
 // encodeBinary is encode for a binary message.
 func (h *head) encodeBinary(payload []byte) []byte {
-	b := append(h.appendTo(make([]byte, headLengthBytes, 128+len(payload))), '}')
-	binary.BigEndian.PutUint16(b, uint16(len(b)-headLengthBytes)) //nolint:gosec // names and numbers are short
+	const lengthBytes = 2
+	b := append(h.appendTo(make([]byte, lengthBytes, 128+len(payload))), '}')
+	binary.BigEndian.PutUint16(b, uint16(len(b)-lengthBytes)) //nolint:gosec // names and numbers are short
 	return append(b, payload...)
 }

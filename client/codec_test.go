@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -36,6 +37,16 @@ type noContent struct{}
 
 func (noContent) MessageType() string { return "NO_CONTENT" }
 
+// listing is the request of a stream.
+type listing struct{}
+
+func (listing) MessageType() string { return "LISTING" }
+
+// keyed is a Said that is the state of its text.
+type keyed struct{ *chatpb.Said }
+
+func (k keyed) ConflationKey() string { return k.GetText() }
+
 // startCodecServer returns a server with both codecs, which answers Say as its Room demands.
 func startCodecServer(t *testing.T, ingress ...router.IngressFunc) *testServer {
 	t.Helper()
@@ -50,11 +61,20 @@ func startCodecServer(t *testing.T, ingress ...router.IngressFunc) *testServer {
 	router.Topic(s.Router, "plain/{id}", &router.TopicOptions{Authorize: mayRead})
 	router.On(s.Router, func(ctx *router.Context, m *chatpb.Said) error { return ctx.Publish("plain/a", m) })
 	router.On(s.Router, func(ctx *router.Context, _ noContent) error { return ctx.Send(noContent{}) })
+	router.Stream(s.Router, func(*router.Context, listing) iter.Seq2[*chatpb.Said, error] {
+		return func(yield func(*chatpb.Said, error) bool) {
+			for n := 0; n < streamItems && yield(&chatpb.Said{Text: fmt.Sprint(n)}, nil); n++ {
+			}
+		}
+	})
 	router.RPC(s.Router, func(ctx *router.Context, m *chatpb.Say) (*chatpb.Said, error) {
 		reply := &chatpb.Said{Text: m.GetText(), Signature: []byte{0, 255}}
 		switch m.GetRoom() {
 		case "fail":
 			return nil, &errors.Error{Code: errors.NotFound, Message: "there is none", Details: map[string]any{"room": m.GetText()}}
+		case "deadline":
+			deadline, _ := ctx.Deadline()
+			reply.Text = fmt.Sprint(time.Until(deadline) > 25*time.Second) // that of the server is after 30 s
 		case "empty":
 			return &chatpb.Said{}, nil
 		case "progress":
@@ -75,6 +95,9 @@ func startCodecServer(t *testing.T, ingress ...router.IngressFunc) *testServer {
 	return s
 }
 
+// streamItems is more than a client grants without having received some.
+const streamItems = 200
+
 func forEachCodec(t *testing.T, test func(t *testing.T, codec client.Codec)) {
 	t.Helper()
 	for _, codec := range []client.Codec{nil, cbor.New(nil), protobuf.Codec{}} {
@@ -84,6 +107,15 @@ func forEachCodec(t *testing.T, test func(t *testing.T, codec client.Codec)) {
 
 func ask(ctx context.Context, c *client.Client, room, text string) (*chatpb.Said, error) {
 	return client.Call[*chatpb.Said](ctx, c, &chatpb.Say{Room: room, Text: text, Mentions: []int64{1, 1 << 40}})
+}
+
+// askAgain repeats a call that was lost with its connection.
+func askAgain(ctx context.Context, c *client.Client, room, text string) error {
+	for {
+		if _, err := ask(ctx, c, room, text); !errors.Is(err, client.ErrOutcomeUnknown) {
+			return err
+		}
+	}
 }
 
 func TestCodec_CallsAndEvents(t *testing.T) {
@@ -132,6 +164,71 @@ func TestCodec_CallsAndEvents(t *testing.T) {
 	})
 }
 
+// TestCodec_HeadsHaveAllMembers needs meta.timeoutMs, meta.credit and meta.ack.
+func TestCodec_HeadsHaveAllMembers(t *testing.T) {
+	forEachCodec(t, func(t *testing.T, codec client.Codec) {
+		s, ctx := startCodecServer(t), testContext(t)
+		failures := make(chan string, 10)
+		c := s.connect(&client.Options{Codec: codec, OnError: func(typ string, err error) { failures <- fmt.Sprint(typ, errors.CodeOf(err)) }})
+		reply, err := ask(ctx, c, "deadline", "")
+		require.NoError(t, err)
+		assert.Equal(t, "false", reply.GetText(), "the call has the deadline of ctx, not that of the server")
+
+		var items []string
+		for item, err := range client.Stream[*chatpb.Said](ctx, c, listing{}) {
+			require.NoError(t, err)
+			items = append(items, item.GetText())
+		}
+		assert.Len(t, items, streamItems)
+
+		require.NoError(t, client.Send(ctx, c, noContent{}))
+		_, err = ask(ctx, c, "echo", "") // its reply follows the acknowledgment
+		require.NoError(t, err)
+		s.cut()
+		received := make(chan noContent, 10)
+		client.On(c, func(m noContent, _ *client.Received) { received <- m })
+		require.NoError(t, askAgain(ctx, c, "echo", ""))
+		require.NoError(t, client.Send(ctx, c, noContent{}))
+		<-received // OnError is called before, with all earlier failures
+		assert.Empty(t, failures, "the outcome of the first noContent was known")
+	})
+}
+
+// unknownEvent has no handler.
+type unknownEvent struct{ *chatpb.Said }
+
+func (unknownEvent) MessageType() string { return "UNKNOWN" }
+
+func TestCodec_RejectedEvents(t *testing.T) {
+	forEachCodec(t, func(t *testing.T, codec client.Codec) {
+		s, ctx := startCodecServer(t), testContext(t)
+		failures := make(chan error, 1)
+		c := s.connect(&client.Options{Codec: codec, OnError: func(_ string, err error) { failures <- err }})
+		err := client.Send(ctx, c, unknownEvent{&chatpb.Said{Text: "?"}})
+		if err == nil { // the rejection has arrived after Send has returned
+			err = <-failures
+		}
+		assert.Equal(t, errors.Unimplemented, errors.CodeOf(err))
+	})
+}
+
+func TestCodec_StateOfTopics(t *testing.T) {
+	forEachCodec(t, func(t *testing.T, codec client.Codec) {
+		s, ctx := startCodecServer(t), testContext(t)
+		for _, text := range []string{"a", "b", "a"} {
+			_, err := s.PublishStored(ctx, "room/a", keyed{&chatpb.Said{Text: text, Signature: []byte{0xff}}}, nil)
+			require.NoError(t, err)
+		}
+		c, received := s.connect(&client.Options{Codec: codec}), make(chan string, 10)
+		client.On(c, func(m *chatpb.Said, r *client.Received) {
+			received <- fmt.Sprintf("%s %x %t", m.GetText(), m.GetSignature(), r.State)
+		})
+		_, err := c.Subscribe(ctx, "room/a", &client.SubscribeOptions{State: true})
+		require.NoError(t, err)
+		assert.Equal(t, []string{"b ff true", "a ff true"}, []string{<-received, <-received})
+	})
+}
+
 func TestCodec_TopicsAndSessions(t *testing.T) {
 	forEachCodec(t, func(t *testing.T, codec client.Codec) {
 		s, ctx := startCodecServer(t), testContext(t)
@@ -155,12 +252,7 @@ func TestCodec_TopicsAndSessions(t *testing.T) {
 
 		s.cut()
 		for _, text := range []string{"two", "three"} {
-			for {
-				if _, err = ask(ctx, other, "publish", text); !errors.Is(err, client.ErrOutcomeUnknown) {
-					break // else the message of another connection may have been lost with it
-				}
-			}
-			require.NoError(t, err)
+			require.NoError(t, askAgain(ctx, other, "publish", text))
 		}
 		assert.Equal(t, "room/a2two", <-received)
 		assert.Equal(t, "room/a3three", <-received)
@@ -195,40 +287,6 @@ func TestCodec_PacingSendsRejectedMessagesAgain(t *testing.T) {
 	})
 }
 
-// TestCodec_MustBeThatOfTheServer lets a client try until the server has its codec.
-func TestCodec_MustBeThatOfTheServer(t *testing.T) {
-	var supported atomic.Bool
-	plain, withCodec := router.New(nil), router.New(&router.Options{Codecs: []router.Codec{cbor.New(nil)}})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if supported.Load() {
-			withCodec.ServeHTTP(w, req)
-			return
-		}
-		plain.ServeHTTP(w, req)
-	}))
-	defer server.Close()
-	failures := make(chan error, 100)
-	c := client.New(strings.Replace(server.URL, "http", "ws", 1), &client.Options{
-		Codec: cbor.New(nil), Backoff: client.Backoff{Min: time.Millisecond, Max: time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
-		OnState: func(state client.State, err error) {
-			if state == client.Waiting {
-				failures <- err
-			}
-		},
-	})
-	ctx := testContext(t)
-	defer func() { require.NoError(t, c.Close(ctx)) }()
-	connected := make(chan error, 1)
-	go func() { connected <- c.Connect(ctx) }()
-	for range 2 {
-		err := <-failures
-		assert.Equal(t, errors.FailedPrecondition, errors.CodeOf(err))
-		assert.ErrorContains(t, err, "penstock.v1.cbor")
-	}
-	supported.Store(true)
-	require.NoError(t, <-connected)
-}
-
 // TestCodec_InvalidMessagesAreLogged lets a server send what is no message of the format.
 func TestCodec_InvalidMessagesAreLogged(t *testing.T) {
 	head := []byte(`{"type":"SAID","meta":{"timestamp":1}}`)
@@ -249,6 +307,7 @@ func TestCodec_InvalidMessagesAreLogged(t *testing.T) {
 		for _, message := range append(append([][]byte{frame(len(welcome), append(welcome, `{"connId":"c1"}`...))}, invalid...), frame(len(head), append(bytes.Clone(head), "\xa1\x64text\x62hi"...))) {
 			assert.NoError(t, ws.Write(req.Context(), websocket.MessageBinary, message))
 		}
+		assert.NoError(t, ws.Write(req.Context(), websocket.MessageText, []byte(`{"type":"SAID","meta":{"timestamp":1},"payload":{"text":"JSON"}}`)))
 		_, _, _ = ws.Read(req.Context())
 	}))
 	defer server.Close()
@@ -263,6 +322,7 @@ func TestCodec_InvalidMessagesAreLogged(t *testing.T) {
 	client.On(c, func(m said, _ *client.Received) { received <- m.Text })
 	require.NoError(t, c.Connect(ctx))
 	assert.Equal(t, "hi", <-received)
+	assert.Equal(t, "JSON", <-received)
 	assert.EqualValues(t, len(invalid)-1, logged.Load())
 	assert.Equal(t, errors.Internal, errors.CodeOf(<-reported)) // of the last one, whose payload is invalid
 	require.NoError(t, c.Close(ctx))

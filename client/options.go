@@ -62,7 +62,7 @@ type Options struct {
 	Resume bool
 
 	// Codec is the format of payloads, for example cbor.New(nil). If the server has not selected its subprotocol, the attempt to
-	// connect fails with FAILED_PRECONDITION, and is repeated. If nil, payloads are JSON.
+	// connect fails with FAILED_PRECONDITION, and is repeated. Subprotocols in Header are offered, too. If nil, payloads are JSON.
 	Codec Codec
 
 	// MaxReadBytes is the largest message that the client accepts. The default is 16 MiB.
@@ -139,6 +139,9 @@ func (o *Options) setDefaults() {
 	mustBePositive("Queue.MaxWait", o.Queue.MaxWait)
 	mustBePositive("MaxReadBytes", o.MaxReadBytes)
 	mustBePositive("MaxQueuedBytes", o.MaxQueuedBytes)
+	if o.Codec != nil && o.Codec.Subprotocol() == "" {
+		panic("client: the subprotocol of Options.Codec is empty; it must be an HTTP token")
+	}
 	if o.Queue.Overflow != DropNewest && o.Queue.Overflow != DropOldest {
 		panic(fmt.Sprintf("client: Options.Queue.Overflow is %d; it must be DropNewest or DropOldest", o.Queue.Overflow))
 	}

@@ -21,7 +21,7 @@ const (
 // ParseBinaryHead is [ParseHead] for a binary envelope. It reads only the head, at most 65,535
 // bytes, and always finds meta.
 func ParseBinaryHead(data []byte) (Head, error) {
-	text, _, err := splitBinary(data)
+	text, _, err := SplitBinary(data)
 	if err != nil {
 		return Head{}, err
 	}
@@ -32,7 +32,7 @@ func ParseBinaryHead(data []byte) (Head, error) {
 
 // ParseBinaryHeadPrefix is [ParseHeadPrefix] for the first part of a binary envelope.
 func ParseBinaryHeadPrefix(prefix []byte) (Head, error) {
-	switch _, _, err := splitBinary(prefix); {
+	switch _, _, err := SplitBinary(prefix); {
 	case err == nil: // the head is complete
 		return ParseBinaryHead(prefix)
 	case len(prefix) <= headLengthBytes:
@@ -44,7 +44,7 @@ func ParseBinaryHeadPrefix(prefix []byte) (Head, error) {
 // ParseBinary is [Parse] for a binary envelope. The Payload is everything behind the head; it is nil
 // if there is nothing.
 func ParseBinary(data []byte) (Envelope, error) {
-	head, payload, err := splitBinary(data)
+	head, payload, err := SplitBinary(data)
 	if err != nil {
 		return Envelope{}, err
 	}
@@ -61,8 +61,8 @@ func ParseBinary(data []byte) (Envelope, error) {
 	return envelope, nil
 }
 
-// splitBinary returns the head and the payload of a binary envelope.
-func splitBinary(data []byte) (head, payload []byte, err error) {
+// SplitBinary returns the head and the payload of a binary envelope, which share its memory.
+func SplitBinary(data []byte) (head, payload []byte, err error) {
 	if len(data) == 0 {
 		return nil, nil, ErrEmpty
 	}
