@@ -5,6 +5,7 @@ import { createInterface } from "node:readline";
 
 import WebSocket from "ws";
 
+import { cbor } from "./dist/cbor.js";
 import { createClient, PenstockError } from "./dist/index.js";
 import * as paced from "./dist/pacing.js";
 
@@ -44,7 +45,7 @@ const abortable = (id) => {
   return controllers.get(id).signal;
 };
 
-function create({ url, tokens = [], pacing, session, timeoutMs, messages, oldest, expireMs }) {
+function create({ url, tokens = [], cbor: binary, pacing, session, timeoutMs, messages, oldest, expireMs }) {
   const token = async ({ expired, signal }) => {
     report("token", { expired });
     const next = tokens.length > 1 ? tokens.shift() : tokens[0];
@@ -55,6 +56,7 @@ function create({ url, tokens = [], pacing, session, timeoutMs, messages, oldest
   client = createClient({
     url,
     ...(pacing ? paced : {}),
+    ...(binary ? cbor() : {}),
     resume: session,
     timeoutMs,
     clock,

@@ -30,6 +30,7 @@ type command struct {
 type clientOptions struct {
 	URL       string   `json:"url"`
 	Tokens    []string `json:"tokens,omitempty"` // one for each request, the last one for all further ones; "!hang" and "!fail" are none
+	CBOR      bool     `json:"cbor,omitempty"`
 	Pacing    bool     `json:"pacing,omitempty"`
 	Session   bool     `json:"session,omitempty"`
 	TimeoutMs int      `json:"timeoutMs,omitempty"` // of calls

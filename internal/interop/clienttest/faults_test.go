@@ -25,13 +25,14 @@ type faultCase struct {
 	name      string
 	session   bool // the client resumes its session
 	forgetful bool // the histories do not reach back over longer interruptions
+	cbor      bool // the client uses CBOR
 }
 
 var faultCases = []faultCase{
-	{"subscriptions", false, false},
-	{"sessions", true, false},
-	{"short histories", false, true},
-	{"sessions with short histories", true, true},
+	{"subscriptions", false, false, false},
+	{"sessions", true, false, true},
+	{"short histories", false, true, true},
+	{"sessions with short histories", true, true, false},
 }
 
 func TestFaults_GoClient(t *testing.T) {
@@ -87,7 +88,7 @@ func runFaults(t *testing.T, d driver, f faultCase) {
 	n := startNodes(t, f)
 	p := startProxy(t, seed, n.addresses...)
 	w := &workload{t: t, forgetful: f.forgetful, nodes: n, driver: d, random: rand.New(rand.NewPCG(seed, 2)), ops: map[string]operation{}}
-	w.command("create", &command{}, clientOptions{URL: "ws://" + p.listener.Addr().String() + "/", TimeoutMs: 15_000 * d.scale(), Session: f.session})
+	w.command("create", &command{}, clientOptions{URL: "ws://" + p.listener.Addr().String() + "/", TimeoutMs: 15_000 * d.scale(), Session: f.session, CBOR: f.cbor})
 	for i := range rooms {
 		topic := fmt.Sprintf("room/%d", i)
 		w.start("subscribe", &command{Topic: topic}, nil)

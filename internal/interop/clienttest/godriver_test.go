@@ -209,6 +209,9 @@ func (d *goDriver) create(o clientOptions) {
 			d.report(e)
 		},
 	}
+	if o.CBOR {
+		opts.Codec = codec
+	}
 	if o.Oldest {
 		opts.Queue.Overflow = client.DropOldest
 	}

@@ -49,7 +49,7 @@ func startNodes(t *testing.T, f faultCase) *nodes {
 	b := memory.NewBroker()
 	for range 2 {
 		opts := &router.Options{
-			Broker: b, Logger: slog.New(slog.DiscardHandler),
+			Broker: b, Logger: slog.New(slog.DiscardHandler), Codecs: []router.Codec{codec},
 			Limits:   router.Limits{QueueMessages: 100_000, QueueBytes: 64 << 20, Concurrency: 10_000},
 			Timeouts: router.Timeouts{Ping: 2 * time.Second, Call: 20 * time.Second},
 		}

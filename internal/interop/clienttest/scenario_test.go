@@ -39,43 +39,53 @@ type scenario struct {
 
 	driver driver
 	url    string
+	cbor   bool              // the client uses CBOR
 	last   int               // operation
 	ops    map[string]string // what each operation is
 }
 
-func TestScenarios_GoClient(t *testing.T) {
+func TestScenarios_GoClient(t *testing.T)     { runGoScenarios(t, false) }
+func TestScenarios_GoClientCBOR(t *testing.T) { runGoScenarios(t, true) }
+
+func runGoScenarios(t *testing.T, cbor bool) {
 	for _, e := range scenarios() {
 		t.Run(fmt.Sprintf("%02d %s", e.number, e.name), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				network := newPipeNetwork()
 				d := newGoDriver(&http.Client{Transport: &http.Transport{DialContext: network.dial}})
-				runScenario(t, e, d, network, "ws://example.com/", time.Hour)
+				s := &scenario{T: t, driver: d, url: "ws://example.com/", cbor: cbor}
+				s.runEntry(e, network, time.Hour)
 			})
 		})
 	}
 }
 
-func TestScenarios_TypeScriptClient(t *testing.T) {
+func TestScenarios_TypeScriptClient(t *testing.T) { runNodeScenarios(t, false, 15) }
+
+func TestScenarios_TypeScriptClientCBOR(t *testing.T) { runNodeScenarios(t, true, 8) }
+
+// runNodeScenarios runs some of the scenarios in the quick tier, because they take real time.
+func runNodeScenarios(t *testing.T, cbor bool, some int) {
 	buildNode(t)
-	for _, e := range testscale.Sample(scenarios(), 15) { // they take real time
+	for _, e := range testscale.Sample(scenarios(), some) {
 		t.Run(fmt.Sprintf("%02d %s", e.number, e.name), func(t *testing.T) {
 			t.Parallel()
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
-			runScenario(t, e, startNode(t, nodeScale), listener, "ws://"+listener.Addr().String()+"/", 30*time.Second)
+			s := &scenario{T: t, driver: startNode(t, nodeScale), url: "ws://" + listener.Addr().String() + "/", cbor: cbor}
+			s.runEntry(e, listener, 30*time.Second)
 		})
 	}
 }
 
-func runScenario(t *testing.T, e entry, d driver, listener net.Listener, url string, limit time.Duration) {
-	c := clock{start: time.Now(), scale: d.scale(), limit: limit}
-	s := &scenario{
-		T: t, driver: d, url: url, ops: map[string]string{},
-		server: &server{t: t, clock: c, peers: newInbox[*peer](), dials: newInbox[time.Time]()},
-	}
+// runEntry runs a scenario from the start of the server to its end.
+func (s *scenario) runEntry(e entry, listener net.Listener, limit time.Duration) {
+	c := clock{start: time.Now(), scale: s.driver.scale(), limit: limit}
+	s.ops = map[string]string{}
+	s.server = &server{t: s.T, clock: c, peers: newInbox[*peer](), dials: newInbox[time.Time]()}
 	closeServer := s.serve(listener)
-	defer func() { d.stop(); closeServer() }()
+	defer func() { s.driver.stop(); closeServer() }()
 	e.run(s)
 	s.end()
 }
@@ -131,7 +141,7 @@ func (s *scenario) command(c *command, opts any) {
 }
 
 func (s *scenario) create(o clientOptions) {
-	o.URL = s.url
+	o.URL, o.CBOR = s.url, s.cbor
 	s.command(&command{Do: "create"}, o)
 }
 
@@ -141,6 +151,7 @@ func (s *scenario) open(o clientOptions) *peer {
 	s.create(o)
 	id := s.connect()
 	p := s.accept()
+	require.Equal(s, s.cbor, p.cbor)
 	s.succeeded(id)
 	return p
 }

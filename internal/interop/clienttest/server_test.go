@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -70,7 +71,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	conn, _ := req.Context().Value(connKey{}).(*gatedConn)
 	p := &peer{
-		server: s, ws: ws, conn: conn, token: router.Token(req), frames: newInbox[*frame](),
+		server: s, ws: ws, conn: conn, cbor: ws.Subprotocol() == cbor.Subprotocol, token: router.Token(req), frames: newInbox[*frame](),
 		ended: make(chan struct{}),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -78,11 +79,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	p.read()
 }
 
-// accept selects the subprotocol with the token, as the router does.
+// accept selects CBOR, or else the subprotocol with the token, as the router does.
 func accept(w http.ResponseWriter, req *http.Request) (*websocket.Conn, error) {
 	opts := &websocket.AcceptOptions{InsecureSkipVerify: true}
 	if offered := req.Header.Get("Sec-WebSocket-Protocol"); offered != "" {
-		opts.Subprotocols = []string{offered}
+		opts.Subprotocols = []string{cbor.Subprotocol, offered}
 	}
 	return websocket.Accept(w, req, opts)
 }
@@ -124,6 +125,7 @@ type peer struct {
 	conn   *gatedConn
 	ctx    context.Context //nolint:containedctx // it ends with the connection
 	cancel context.CancelFunc
+	cbor   bool // payloads of the application are CBOR
 	token  string
 	frames *inbox[*frame]
 
@@ -137,14 +139,14 @@ func (p *peer) read() {
 	defer close(p.ended)
 	defer p.cancel()
 	for {
-		_, text, err := p.ws.Read(p.ctx)
+		kind, message, err := p.ws.Read(p.ctx)
 		if err != nil {
 			p.code = websocket.CloseStatus(err)
 			return
 		}
 		f := &frame{At: time.Now()}
-		if err := json.Unmarshal(text, f); err != nil {
-			p.server.t.Errorf("the client has sent %s: %v", text, err)
+		if err := p.decode(kind, message, f); err != nil {
+			p.server.t.Errorf("the client has sent %s: %v", message, err)
 			continue
 		}
 		p.answerByItself(f)
@@ -183,16 +185,12 @@ func (p *peer) greet(f *frame) {
 func (p *peer) send(typ string, meta map[string]any, payload any) {
 	all := map[string]any{"timestamp": p.server.clock.timestamp()}
 	maps.Copy(all, meta)
-	message := map[string]any{"type": typ, "meta": all}
-	if payload != nil {
-		message["payload"] = payload
-	}
-	text, err := json.Marshal(message)
+	head, err := json.Marshal(map[string]any{"type": typ, "meta": all})
 	require.NoError(p.server.t, err)
-	p.sendRaw(string(text))
+	p.write(head, p.encode(typ, payload))
 }
 
-func (p *peer) sendRaw(text string) { _ = p.ws.Write(p.ctx, websocket.MessageText, []byte(text)) }
+func (p *peer) sendRaw(text string) { p.write([]byte(text), nil) }
 
 // reply sends an answer to a message.
 func (p *peer) reply(f *frame, typ string, payload any) {
