@@ -107,7 +107,7 @@ func hourBounds(t time.Time) (start, end time.Time) {
 	into := time.Duration(t.Minute())*time.Minute + time.Duration(t.Second())*time.Second + time.Duration(t.Nanosecond())
 	start = t.Add(-into)
 	end = start.Add(time.Hour)
-	since, until := t.ZoneBounds()
+	since, until := zoneBounds(t)
 	if !since.IsZero() && start.Before(since) && offsetAt(since.Add(-1)) != offset {
 		start = since
 	}
@@ -115,6 +115,16 @@ func hourBounds(t time.Time) (start, end time.Time) {
 		end = until
 	}
 	return start, end
+}
+
+// zoneBounds is t.ZoneBounds. Where the future changes of a zone are a rule, ZoneBounds ends each
+// year after 365 days: on the last day of a leap year it returns an end that is not after t.
+func zoneBounds(t time.Time) (since, until time.Time) {
+	since, until = t.ZoneBounds()
+	if !until.IsZero() && !until.After(t) {
+		until = time.Date(t.UTC().Year()+1, time.January, 1, 0, 0, 0, 0, time.UTC).In(t.Location())
+	}
+	return since, until
 }
 
 func offsetAt(t time.Time) int {
@@ -131,7 +141,7 @@ func firstMoment(year int, month time.Month, day int, loc *time.Location) time.T
 	midnight := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 	for t := midnight.Add(-maxOffset).In(loc); ; {
 		first := midnight.Add(-time.Duration(offsetAt(t)) * time.Second).In(loc)
-		since, until := t.ZoneBounds()
+		since, until := zoneBounds(t)
 		if !since.IsZero() && first.Before(since) {
 			first = since
 		}
