@@ -75,19 +75,19 @@ func TestLimiter_Contract(t *testing.T) {
 	t.Run("one object", func(t *testing.T) {
 		t.Parallel()
 		s := startTestClock(t, 1)
-		testContract(t, s, 8)
-		for _, c := range limittest.Cases() {
+		testContract(t, s, limittest.Cases(), 5)
+		for _, c := range testscale.SoakSample(limittest.Cases(), 15) {
 			t.Run("in AllOf: "+c.Name, func(t *testing.T) { c.Run(t, limittest.WithAllOf(harness(s))) })
 		}
 	})
 	t.Run("8 objects", func(t *testing.T) {
 		t.Parallel()
-		testContract(t, startTestClock(t, 8), 3)
+		testContract(t, startTestClock(t, 8), testscale.SoakSample(limittest.Cases(), 15), 2)
 	})
 }
 
-func testContract(t *testing.T, s *workerdtest.Server, groups int) {
-	for _, c := range limittest.Cases() {
+func testContract(t *testing.T, s *workerdtest.Server, cases []limittest.Case, groups int) {
+	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, harness(s)) })
 	}
 	for _, c := range limittest.Regressions() {

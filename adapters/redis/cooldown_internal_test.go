@@ -53,12 +53,17 @@ func cooldownHarness(t *testing.T, client goredis.UniversalClient) limittest.Coo
 	}
 }
 
-// testRounds returns fewer rounds for the embedded server, which is slow. 0 is the default.
+// testRounds returns fewer rounds for servers that execute the same scripts as a node on its own. 0
+// is the default.
 func testRounds(t *testing.T) int {
-	if strings.Contains(t.Name(), "/embedded/") {
-		return 3
+	switch {
+	case testscale.Soak() > 0:
+		return 0
+	case strings.Contains(t.Name(), "/one_node/"):
+		return testscale.Pick(1, 15)
+	default:
+		return 2
 	}
-	return testscale.Pick(1, 0)
 }
 
 func TestCooldown_Contract(t *testing.T) {

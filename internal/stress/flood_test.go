@@ -73,7 +73,7 @@ func (tr transport) listen(t *testing.T, r *router.Router) (url string, client *
 // TestFlood_DisconnectsNobodyWhoReads lets one member of a room send more than the send queues of the others
 // hold, while they read.
 func TestFlood_DisconnectsNobodyWhoReads(t *testing.T) {
-	const members, messages = 30, 5000
+	const members, messages = 20, 3000
 	floods := []struct {
 		name  string
 		send  []string // by the first member
@@ -84,7 +84,7 @@ func TestFlood_DisconnectsNobodyWhoReads(t *testing.T) {
 		{name: "publications of one handler", send: []string{fmt.Sprintf(`{"type":"FLOOD","payload":{"n":%d}}`, messages)}, all: messages, first: messages},
 		{name: "messages of one handler", send: []string{fmt.Sprintf(`{"type":"FLOOD","payload":{"n":%d,"me":true}}`, messages)}, first: messages},
 	}
-	for _, procs := range []int{1, 2, 4} {
+	for _, procs := range testscale.SoakSample([]int{1, 2, 4}, 2) {
 		for _, tr := range testscale.Sample(transports, 1) {
 			for _, flood := range testscale.Sample(floods, 1) {
 				t.Run(fmt.Sprintf("%d %s %s", procs, tr.name, flood.name), func(t *testing.T) {

@@ -3,10 +3,11 @@
 //
 //	(unset)   the quick tier, which `go test ./...` runs in a fresh clone
 //	full      the full tier, which .ci/run runs: every test, in its whole size
-//	1h        the full tier, in which tests with random rounds continue for this time each
+//	1h        the full tier, in which tests with random rounds continue for this time each, and
+//	          others have all combinations of their parameters
 //
 // The quick tier runs the same assertions on less: fewer random seeds, connections, cases over the
-// same transport, and servers. [Pick], [Sample] and [Duration] choose an amount. A test whose subject cannot
+// same transport, and servers. [Pick], [Sample], [SoakSample] and [Duration] choose an amount. A test whose subject cannot
 // be made smaller, such as a failover that takes a server 20 seconds, begins with [FullOnly], which
 // names a smaller test of the same subject that runs in both tiers; a test of this package checks
 // that it exists. To list what the quick tier reduces:
@@ -68,7 +69,24 @@ func Pick[T any](quick, full T) T {
 
 // Sample returns all items in the full tier, and n random ones in their order in the quick tier.
 func Sample[T any](items []T, n int) []T {
-	if selected().full || n >= len(items) {
+	if selected().full {
+		return items
+	}
+	return choose(items, n)
+}
+
+// SoakSample returns all items if PENSTOCK_TESTS is a duration, and n random ones in their order in
+// the other tiers. It is for combinations of what other tests cover one by one.
+func SoakSample[T any](items []T, n int) []T {
+	if Soak() > 0 {
+		return items
+	}
+	return choose(items, n)
+}
+
+// choose returns n random items in their order.
+func choose[T any](items []T, n int) []T {
+	if n >= len(items) {
 		return items
 	}
 	sample := make([]T, 0, n)

@@ -213,8 +213,8 @@ func echoes(payloads ...string) (frames []serverFrame) {
 // sampleCases is how many cases of a group the quick tier runs on each transport but the first.
 const sampleCases = 3
 
-// runWireCases runs each case on each transport in each of the first ways of delivery. The quick tier
-// runs each case once on the first transport, and random ones on the others.
+// runWireCases runs each case on the first transport in each of the first ways of delivery, and a
+// third of them on the others. The quick tier runs each case once, and few on the others.
 func runWireCases(t *testing.T, ways int, cases []wireCase) {
 	for i, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
@@ -222,7 +222,8 @@ func runWireCases(t *testing.T, ways int, cases []wireCase) {
 			addr := tr.serveEcho(t).Listener.Addr().String()
 			selected, selectedWays := cases, deliveries[:testscale.Pick(1, ways)]
 			if i > 0 {
-				selected, selectedWays = testscale.Sample(cases, sampleCases), testscale.Sample(deliveries[:ways], 1)
+				third := testscale.SoakSample(cases, max(sampleCases, len(cases)/3))
+				selected, selectedWays = testscale.Sample(third, sampleCases), testscale.Sample(deliveries[:ways], 1)
 			}
 			for _, tt := range selected {
 				for _, d := range selectedWays {
