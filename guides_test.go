@@ -29,6 +29,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -44,6 +45,7 @@ import (
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/limittest/serverclock"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/middleware/recorder"
 	"github.com/penstock-go/penstock/outbound"
@@ -58,6 +60,7 @@ var (
 	limiter *memory.Limiter
 	shared  limit.Limiter
 
+	t           testing.TB
 	redisClient *goredis.Client
 	c           *client.Client
 	cost        func(router.IngressContext) int64

@@ -51,7 +51,7 @@ func StartCluster(t testing.TB) *Cluster {
 func startNode(t testing.TB) (node *Server, bus int) {
 	t.Helper()
 	dir := t.TempDir()
-	node = launch(t, func(port int) []string {
+	node = launch(t, nil, func(port int) []string {
 		bus = randomPort()
 		return append(nodeArgs(port, dir),
 			"--cluster-enabled", "yes",

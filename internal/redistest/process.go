@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"strconv"
 	"sync"
@@ -31,24 +32,26 @@ const attempts = 10
 
 var errExited = errors.New("the process exited")
 
-// boot starts a redis-server on the port that port returns, with the arguments that args returns.
+// boot starts a redis-server on the port that port returns, with the arguments that args returns and
+// additional variables in its environment.
 // If the process exits at once, boot tries again with the next port. When boot returns, the
 // server answers commands.
-func boot(port func() int, args func(port int) []string) (*process, error) {
+func boot(port func() int, env []string, args func(port int) []string) (*process, error) {
 	var err error
 	for range attempts {
 		var p *process
 		n := port()
-		if p, err = start(n, args(n)); !errors.Is(err, errExited) {
+		if p, err = start(n, env, args(n)); !errors.Is(err, errExited) {
 			return p, err
 		}
 	}
 	return nil, err
 }
 
-func start(port int, args []string) (*process, error) {
+func start(port int, env, args []string) (*process, error) {
 	p := &process{port: port, cmd: exec.Command(program, args...)}
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	p.cmd.Env = append(os.Environ(), env...)
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("redistest: start %s: %w", program, err)
 	}

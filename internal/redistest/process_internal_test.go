@@ -15,7 +15,7 @@ func TestBoot_TriesAnotherPort(t *testing.T) {
 		ports = append(ports[1:], randomPort())
 		return port
 	}
-	p, err := boot(next, func(port int) []string { return nodeArgs(port, t.TempDir()) })
+	p, err := boot(next, nil, func(port int) []string { return nodeArgs(port, t.TempDir()) })
 	require.NoError(t, err)
 	t.Cleanup(p.kill)
 	assert.NotEqual(t, taken.Addr, p.addr())

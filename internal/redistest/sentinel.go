@@ -55,7 +55,7 @@ sentinel failover-timeout %[1]s 5000
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.server = launch(t, func(port int) []string {
+	s.server = launch(t, nil, func(port int) []string {
 		return []string{file, "--sentinel", "--bind", host, "--port", strconv.Itoa(port), "--dir", dir}
 	})
 	s.admin = closeAfter(t, redis.NewSentinelClient(&redis.Options{Addr: s.server.Addr}))

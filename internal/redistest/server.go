@@ -15,6 +15,7 @@ type Server struct {
 
 	t       testing.TB
 	args    []string
+	env     []string
 	process *process
 }
 
@@ -23,9 +24,15 @@ type Server struct {
 // test ends.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
+	return StartWithEnv(t, nil, args...)
+}
+
+// StartWithEnv is Start with variables for the server's environment.
+func StartWithEnv(t testing.TB, env []string, args ...string) *Server {
+	t.Helper()
 	requireRedis(t)
 	dir := t.TempDir()
-	return launch(t, func(port int) []string { return append(nodeArgs(port, dir), args...) })
+	return launch(t, env, func(port int) []string { return append(nodeArgs(port, dir), args...) })
 }
 
 // nodeArgs returns the arguments of a node that is not a sentinel.
@@ -37,11 +44,11 @@ func nodeArgs(port int, dir string) []string {
 	}
 }
 
-func launch(t testing.TB, args func(port int) []string) *Server {
+func launch(t testing.TB, env []string, args func(port int) []string) *Server {
 	t.Helper()
-	s := &Server{t: t}
+	s := &Server{t: t, env: env}
 	var err error
-	s.process, err = boot(randomPort, func(port int) []string {
+	s.process, err = boot(randomPort, env, func(port int) []string {
 		s.args = args(port)
 		return s.args
 	})
@@ -73,14 +80,14 @@ func closeAfter[C interface{ Close() error }](t testing.TB, client C) C {
 // server.
 func (s *Server) Stop() { s.process.kill() }
 
-// Restart stops the server if it runs, and starts it with the same address and arguments and without
-// data. When Restart returns, the server answers commands. A cluster node keeps its cluster
+// Restart stops the server if it runs, and starts it with the same address, arguments and environment, and
+// without data. When Restart returns, the server answers commands. A cluster node keeps its cluster
 // configuration; a node under a sentinel loses its replication role.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()
 	port := func() int { return s.process.port }
-	p, err := boot(port, func(int) []string { return s.args })
+	p, err := boot(port, s.env, func(int) []string { return s.args })
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // shared starts the server that [Shared] shares. It ends with the test binary.
 var shared = sync.OnceValues(func() (*process, error) {
-	return boot(randomPort, func(port int) []string { return nodeArgs(port, os.TempDir()) })
+	return boot(randomPort, nil, func(port int) []string { return nodeArgs(port, os.TempDir()) })
 })
 
 // Shared returns a client of the server at REDIS_URL, such as redis://localhost:6379/0, or else of a
