@@ -183,7 +183,7 @@ func TestSubscribe_RecoversAfterLostConnection(t *testing.T) {
 			t.Fatal("missing", i)
 		}
 	}
-	require.Eventually(t, func() bool { return sub.Position().Offset == 300 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return sub.Position().Offset == 300 }, time.Minute, time.Millisecond)
 	sub.Unsubscribe()
 	_, err = c.Subscribe(ctx, "secret", nil)
 	assert.Equal(t, errors.NotFound, errors.CodeOf(err))
@@ -196,7 +196,7 @@ func TestClose_FailsEverythingThatWaits(t *testing.T) {
 	failed := make(chan error, 2)
 	go func() { _, err := client.Call[sum](ctx, c, add{}); failed <- err }()
 	go func() { failed <- client.Send(ctx, c, say{}) }()
-	require.Eventually(t, func() bool { return c.State() == client.Waiting }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.State() == client.Waiting }, time.Minute, time.Millisecond)
 	require.NoError(t, c.Close(ctx))
 	require.ErrorIs(t, <-failed, client.ErrClosed)
 	require.ErrorIs(t, <-failed, client.ErrClosed)

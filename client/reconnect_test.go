@@ -62,7 +62,7 @@ func TestClient_RefreshesIdentityBeforeItExpires(t *testing.T) {
 		OnState: func(s client.State, _ error) { states <- s },
 	})
 	require.NoError(t, c.Connect(testContext(t)))
-	require.Eventually(t, func() bool { return tokens.Load() >= 3 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return tokens.Load() >= 3 }, time.Minute, time.Millisecond)
 	assert.Equal(t, client.Connecting, <-states)
 	assert.Equal(t, client.Open, <-states)
 	assert.Empty(t, states, "the connection has stayed open")

@@ -87,7 +87,7 @@ func TestSubscribe_StateFollowsEveryLoss(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			return maps.Equal(want, players)
-		}, 5*time.Second, time.Millisecond, "round %d", round)
+		}, time.Minute, time.Millisecond, "round %d", round)
 	}
 	require.Positive(t, losses)
 }

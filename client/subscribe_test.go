@@ -220,7 +220,7 @@ func TestSubscribe_SubscriptionsOfOneTopicMissNothing(t *testing.T) {
 	base, err := c.Subscribe(ctx, "room/a", nil)
 	require.NoError(t, err)
 	publish(0)
-	require.Eventually(t, func() bool { return base.Position().Offset == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return base.Position().Offset == 1 }, time.Minute, time.Millisecond)
 	for n := 1; n < publications; n++ {
 		publish(n)
 		if n%50 == 25 {
@@ -228,7 +228,7 @@ func TestSubscribe_SubscriptionsOfOneTopicMissNothing(t *testing.T) {
 		}
 		if n%100 == 99 { // the server recovers a bounded number of publications
 			subscribed.Wait()
-			require.Eventually(t, func() bool { return base.Position().Offset > uint64(n) }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return base.Position().Offset > uint64(n) }, time.Minute, time.Millisecond)
 		}
 		if n%20 != 0 {
 			continue

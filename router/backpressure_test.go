@@ -106,7 +106,7 @@ func TestLimits_InboundBytesPauseReading(t *testing.T) {
 			}
 			assert.LessOrEqual(t, read.Load(), tt.maxRead)
 			close(proceed)
-			require.Eventually(t, func() bool { return handled.Load() == int64(sent) }, 20*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return handled.Load() == int64(sent) }, time.Minute, time.Millisecond)
 			assert.Equal(t, tt.conns, r.Stats().Conns, "no connection was closed")
 		})
 	}

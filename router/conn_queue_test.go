@@ -168,7 +168,7 @@ func TestSendWait_SlowReaderLosesNothing(t *testing.T) {
 	defer server.Close()
 	ws := dialServer(t, server)
 	ws.SetReadLimit(-1)
-	require.Eventually(t, func() bool { return len(collect(r)) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(collect(r)) == 1 }, time.Minute, time.Millisecond)
 	conn := onlyConn(t, r)
 	done := make(chan error, 1)
 	go func() {
@@ -181,7 +181,7 @@ func TestSendWait_SlowReaderLosesNothing(t *testing.T) {
 		}
 		done <- nil
 	}()
-	require.Eventually(t, func() bool { return conn.QueueStats().Backpressure }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return conn.QueueStats().Backpressure }, time.Minute, time.Millisecond)
 	for want := range messages {
 		_, text, err := ws.Read(t.Context())
 		require.NoError(t, err)

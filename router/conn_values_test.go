@@ -27,7 +27,7 @@ type (
 func openConn(t *testing.T) *router.Conn {
 	r := router.New(nil)
 	routertest.Dial(t, r)
-	require.Eventually(t, func() bool { return len(collect(r)) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(collect(r)) == 1 }, time.Minute, time.Millisecond)
 	return onlyConn(t, r)
 }
 

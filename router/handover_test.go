@@ -285,5 +285,5 @@ func testReadsBehindBlockedHandler(t *testing.T, r *router.Router, client *segme
 	assert.Contains(t, got, "ECHOED 1")
 	assert.Contains(t, got, "ECHOED 4")
 	require.NoError(t, client.Close())
-	require.Eventually(t, func() bool { return len(collect(r)) == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(collect(r)) == 0 }, time.Minute, time.Millisecond)
 }

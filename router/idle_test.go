@@ -41,7 +41,7 @@ func TestConn_IdleHasNoGoroutine(t *testing.T) {
 		_, err = io.ReadFull(conn, make([]byte, 2))
 		require.NoError(t, err)
 	}
-	assert.Eventually(t, func() bool { return runtime.NumGoroutine() < before+conns/10 }, 10*time.Second, 10*time.Millisecond,
+	assert.Eventually(t, func() bool { return runtime.NumGoroutine() < before+conns/10 }, time.Minute, 10*time.Millisecond,
 		"a goroutine that has handled messages waits a second for more before it ends")
 	assert.Len(t, collect(r), conns)
 }
@@ -86,9 +86,9 @@ func TestConn_EndAlongWithMessageEndsHandlerOnce(t *testing.T) {
 				}
 				end(conn)
 			}
-			assert.Eventually(t, func() bool { return len(collect(r)) == 0 }, 10*time.Second, time.Millisecond)
+			assert.Eventually(t, func() bool { return len(collect(r)) == 0 }, time.Minute, time.Millisecond)
 			if name != "a reset" { // which may discard the message
-				assert.Eventually(t, func() bool { return ended.Load() == conns }, 10*time.Second, time.Millisecond)
+				assert.Eventually(t, func() bool { return ended.Load() == conns }, time.Minute, time.Millisecond)
 			}
 		})
 	}

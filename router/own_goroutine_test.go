@@ -30,7 +30,7 @@ func TestRoute_OwnGoroutine(t *testing.T) {
 			defer server.Close()
 			client := dialStream(t, server)
 			onLoop := 0
-			for range 100 {
+			for n := 0; n < 100 || (!own && onLoop == 0 && n < 10_000); n++ {
 				require.NoError(t, client.send(`{"type":"BLOB","meta":{"correlationId":"1"},"payload":{"text":"a"}}`))
 				answer, err := client.next()
 				require.NoError(t, err)
@@ -42,8 +42,8 @@ func TestRoute_OwnGoroutine(t *testing.T) {
 			switch {
 			case own:
 				assert.Zero(t, onLoop)
-			case runtime.GOOS == "linux": // the goroutine that has called OnOpen may read the first messages
-				assert.Greater(t, onLoop, 50)
+			case runtime.GOOS == "linux":
+				assert.NotZero(t, onLoop, "other goroutines read while the loop is busy, but not every message")
 			}
 		})
 	}

@@ -44,7 +44,7 @@ func TestRejectedHandshake_ClosesConnection(t *testing.T) {
 			defer server.Close()
 			if tt.opts.Limits.Conns > 0 {
 				dialServer(t, server)
-				require.Eventually(t, func() bool { return len(collect(r)) == 1 }, 10*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return len(collect(r)) == 1 }, time.Minute, time.Millisecond)
 			}
 			conn, err := net.Dial("tcp", server.Listener.Addr().String())
 			require.NoError(t, err)

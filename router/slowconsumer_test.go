@@ -54,7 +54,7 @@ func TestSlowConsumer_PausedClientEndsOnNewestMessage(t *testing.T) {
 				defer server.Close()
 				ws := dialServer(t, server)
 				ws.SetReadLimit(-1)
-				require.Eventually(t, func() bool { return len(collect(r)) == 1 }, 10*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return len(collect(r)) == 1 }, time.Minute, time.Millisecond)
 				conn := onlyConn(t, r)
 				require.NoError(t, conn.Subscribe("quotes"))
 				pad := strings.Repeat("x", size)

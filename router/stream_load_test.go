@@ -102,12 +102,12 @@ func TestStream_MillionItemsToSlowReader(t *testing.T) {
 	client := dialStream(t, server)
 	before := liveBytes()
 	require.NoError(t, client.send(fmt.Sprintf(`{"type":"COUNT","meta":{"correlationId":"b7c1"},"payload":{"to":%d}}`, items)))
-	require.Eventually(t, func() bool { return len(collect(r)) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(collect(r)) == 1 }, time.Minute, time.Millisecond)
 	conn := onlyConn(t, r)
 	growth, start := int64(0), time.Now()
 	for n := range items {
 		if n%100_000 == 0 {
-			require.Eventually(t, func() bool { return conn.QueueStats().Backpressure }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return conn.QueueStats().Backpressure }, time.Minute, time.Millisecond)
 			growth = max(growth, liveBytes()-before)
 		}
 		text, err := client.next()
@@ -163,7 +163,7 @@ func TestStream_TenThousandOpenStreamsOfOneConnection(t *testing.T) {
 	server := httptest.NewServer(s)
 	defer server.Close()
 	client := dialStream(t, server)
-	require.Eventually(t, func() bool { return len(collect(s.Router)) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(collect(s.Router)) == 1 }, time.Minute, time.Millisecond)
 	goroutines, before := runtime.NumGoroutine(), liveBytes()
 	for n := range streams {
 		require.NoError(t, client.send(fmt.Sprintf(`{"type":"COUNT","meta":{"correlationId":"%d","credit":1},"payload":{}}`, n)))
@@ -195,7 +195,7 @@ func TestStream_TenThousandOpenStreamsOfOneConnection(t *testing.T) {
 	}
 	<-aborted
 	goroutines++ // Eventually has one
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines }, 10*time.Second, 10*time.Millisecond, "no goroutine is left")
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines }, time.Minute, 10*time.Millisecond, "no goroutine is left")
 	assert.Empty(t, s.failures.all())
 	assert.Len(t, s.events.all(), 4*streams)
 }

@@ -88,7 +88,7 @@ func TestStream_SendsItemsThenEnd(t *testing.T) {
 	assert.Equal(t, `{"data":0,"meta":{"correlationId":"b7c1"},"payload":0,"type":"$ws:rpc-progress"}`, read(t, ws))
 	assert.Equal(t, `{"data":1,"meta":{"correlationId":"b7c1"},"payload":1,"type":"$ws:rpc-progress"}`, read(t, ws))
 	assert.Equal(t, `{"meta":{"correlationId":"b7c1"},"type":"$ws:stream-end"}`, read(t, ws))
-	require.Eventually(t, func() bool { return len(s.events.all()) == 4 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.events.all()) == 4 }, time.Minute, time.Millisecond)
 	assert.Equal(t, []string{"started", "handled", "completed ", "finished"}, s.events.all())
 	assert.Empty(t, s.failures.all())
 

@@ -159,7 +159,7 @@ func (n *node) eventually(t *testing.T, event string, happened func() bool) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return happened()
-	}, 20*time.Second, 5*time.Millisecond, event)
+	}, time.Minute, 5*time.Millisecond, event)
 }
 
 // close closes the session without sending what waits.

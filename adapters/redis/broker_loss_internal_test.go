@@ -165,7 +165,7 @@ func TestBroker_ReportsLossWhenClientReconnects(t *testing.T) {
 	})
 	defer b.close()
 	b.Subscribe("news")
-	require.Eventually(t, func() bool { return subscribed.Load() == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return subscribed.Load() == 1 }, time.Minute, time.Millisecond)
 	require.NoError(t, a.Publish("news", []byte("block")))
 	<-entered
 	proxy.Cut()
@@ -177,7 +177,7 @@ func TestBroker_ReportsLossWhenClientReconnects(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	close(release)
-	require.Eventually(t, func() bool { return losses.Load() > 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return losses.Load() > 0 }, time.Minute, time.Millisecond)
 }
 
 func TestBroker_PeersDoNotExpireWhileDisconnected(t *testing.T) {

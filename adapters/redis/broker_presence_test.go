@@ -77,7 +77,7 @@ func TestBroker_InterruptionCostsFewPresenceMessages(t *testing.T) {
 				}
 			}
 			return true
-		}, 20*time.Second, 10*time.Millisecond)
+		}, time.Minute, 10*time.Millisecond)
 	}
 	converged(topics * members)
 

@@ -35,7 +35,7 @@ func TestShutdown_SendsPublications(t *testing.T) {
 			defer cancel()
 			require.NoError(t, r.Shutdown(ctx))
 			// The leave message may overtake packets, which arrive on another connection.
-			assert.Eventually(t, func() bool { return n.left.Load() == 1 && n.received.Load() == messages }, 5*time.Second, time.Millisecond,
+			assert.Eventually(t, func() bool { return n.left.Load() == 1 && n.received.Load() == messages }, time.Minute, time.Millisecond,
 				"%d packets", &n.received)
 			assert.Zero(t, n.lost.Load())
 		})
@@ -50,7 +50,7 @@ func TestShutdown_ReportsUnsentPublications(t *testing.T) {
 	n := newReceiver(t, server.Client(t))
 	r := router.New(&router.Options{Broker: redis.NewBroker(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))})
 	require.NoError(t, r.Publish("news", News{}))
-	require.Eventually(t, func() bool { return n.received.Load() == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return n.received.Load() == 1 }, time.Minute, time.Millisecond)
 	proxy.Stall()
 	const messages = 1000
 	for range messages {
@@ -64,8 +64,9 @@ func TestShutdown_ReportsUnsentPublications(t *testing.T) {
 	require.Regexp(t, `broker: \d+ packets for other nodes were not sent`, err)
 	_, text, _ := strings.Cut(err.Error(), "broker: ")
 	_, _ = fmt.Sscan(text, &unsent)
-	assert.InDelta(t, messages+5, unsent, 5, "the publications, and heartbeats")
-	assert.Less(t, time.Since(start), 2*time.Second)
+	assert.GreaterOrEqual(t, unsent, messages)
+	assert.Less(t, unsent, messages+100, "the publications, and heartbeats")
+	assert.Less(t, time.Since(start), 20*time.Second)
 }
 
 // A receiver is a node that counts.

@@ -77,7 +77,7 @@ func TestBudget_UsesWindowOfConventionClient(t *testing.T) {
 	f.respond(t.Context(), 3, 50*time.Millisecond)
 	start := time.Now()
 	s.acquire()
-	assert.Less(t, time.Since(start), 5*time.Second)
+	assert.Less(t, time.Since(start), 30*time.Second)
 	assert.Len(t, s.acquireUpTo(5), 2, "we must obey the other client's limit")
 
 	s.set("global", "1", time.Minute)
@@ -92,7 +92,7 @@ func TestBudget_InFlightCountsInWindowOfConventionClient(t *testing.T) {
 	s.set("r:limit", 5, 0)
 	ours := s.acquireUpTo(3)
 	s.respond(ours[0], outbound.Status{Limit: 5, Remaining: 4, ResetAfter: time.Millisecond})
-	require.Eventually(t, func() bool { return s.remaining() == "" }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.remaining() == "" }, time.Minute, time.Millisecond)
 	require.Zero(t, f.tryAcquire(t.Context()))
 	f.respond(t.Context(), 5, time.Minute)
 	assert.Len(t, s.acquireUpTo(5), 2, "of five requests, the other client has used one, and two of ours are in flight")

@@ -202,8 +202,8 @@ func TestBudget_CrashedClientBlocksForOneLease(t *testing.T) {
 	start := time.Now()
 	s.tryAcquire()
 	s.acquire()
-	assert.InDelta(t, testLease, time.Since(start), float64(2*time.Second))
 	assert.GreaterOrEqual(t, time.Since(start), testLease)
+	assert.Less(t, time.Since(start), testLease+20*time.Second)
 	s.requireExpiry()
 }
 
@@ -239,7 +239,7 @@ func TestBudget_LateResponseDoesNotEndTheNextWindow(t *testing.T) {
 	s.set("r:limit", 5, 0)
 	late := s.acquireUpTo(2)
 	s.respond(late[0], outbound.Status{Limit: 5, Remaining: 3, ResetAfter: 20 * time.Millisecond})
-	require.Eventually(t, func() bool { return s.remaining() == "" }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.remaining() == "" }, time.Minute, time.Millisecond)
 	s.acquire()
 	s.respond(late[1], outbound.Status{Limit: 5, Remaining: 3, ResetAfter: 10 * time.Millisecond})
 	time.Sleep(20 * time.Millisecond) // longer than the late response says
@@ -366,7 +366,7 @@ func TestBudget_SurvivesARestart(t *testing.T) {
 	require.Eventually(t, func() bool {
 		c, err := w.TryAcquire(t.Context(), "r")
 		return err == nil && c.Wait == 0
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	server.Stop()
 	_, err = w.TryAcquire(t.Context(), "r")
 	assert.Error(t, err)

@@ -116,7 +116,7 @@ func TestHistory_SlotMigration(t *testing.T) {
 		}
 	})
 	published := len(stored)
-	require.Eventually(t, func() bool { publish(); return len(stored) > published }, 20*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { publish(); return len(stored) > published }, time.Minute, 50*time.Millisecond)
 	t.Logf("%d publications were stored and %d were not", len(stored), failed)
 	page, packets := b.page(t)
 	require.Len(t, packets, len(stored))

@@ -85,7 +85,7 @@ func TestHistory_PromotionBeginsEpoch(t *testing.T) {
 		assert.Equal(t, before.Position, after.Previous)
 		assert.EqualValues(t, 3, after.Position.Offset)
 		return assert.Len(t, after.Publications, 3)
-	}, 20*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	b.eventually(t, "following the new master", func() bool { return b.following >= 2 })
 	appended := a.publish(t, "4")
 	assert.EqualValues(t, 4, appended.Position.Offset)
@@ -221,12 +221,12 @@ func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	result, second := make(chan error, 1), make(chan error, 1)
 	go func() { result <- appendNext(ctx) }()
-	require.Eventually(t, stored(2), 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, stored(2), time.Minute, 5*time.Millisecond)
 	go func() { // waits behind the first
 		_, err := n.Append(ctx, broker.Append{Topic: "news", Retention: retention, Packet: []byte("never sent")})
 		second <- err
 	}()
-	require.Eventually(t, func() bool { return n.queue.waiting() == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return n.queue.waiting() == 1 }, time.Minute, time.Millisecond)
 	cancel()
 	err := <-result
 	assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
@@ -235,12 +235,12 @@ func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
 	assert.Equal(t, context.Canceled, err, "it was not sent")
 
 	go func() { result <- appendNext(t.Context()) }()
-	require.Eventually(t, func() bool { return n.queue.waiting() == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return n.queue.waiting() == 1 }, time.Minute, time.Millisecond)
 	proxy.Cut()
 	require.Error(t, <-result)
 	require.Eventually(t, func() bool { // idle connections of the client may be broken, too
 		return errors.CodeOf(appendNext(t.Context())) == errors.Unavailable
-	}, 20*time.Second, 10*time.Millisecond, "without a connection, nothing is sent")
+	}, time.Minute, 10*time.Millisecond, "without a connection, nothing is sent")
 	proxy.Restore()
 	appended, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, Packet: []byte("2"), IdempotencyKey: "second"})
 	require.NoError(t, err)
@@ -252,7 +252,7 @@ func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
 		_, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, Packet: []byte("3")})
 		result <- err
 	}()
-	require.Eventually(t, stored(3), 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, stored(3), time.Minute, 5*time.Millisecond)
 	proxy.Cut()
 	err = <-result
 	assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
@@ -288,7 +288,7 @@ func TestHistory_FollowsAgainAfterInterruption(t *testing.T) {
 	require.Eventually(t, func() bool {
 		subscribers := server.Client(t).PubSubNumSub(t.Context(), b.keysOf("news").channel.Name).Val()
 		return subscribers[b.keysOf("news").channel.Name] == 0
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 func TestHistory_CloseRejectsPublications(t *testing.T) {

@@ -253,6 +253,6 @@ func TestHistory_FirstPublicationReachesWaitingNodes(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(received) == 2
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	assert.Equal(t, []broker.Position{first, first}, received)
 }

@@ -66,7 +66,7 @@ func (n *historyNode) eventually(t *testing.T, event string, happened func() boo
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return happened()
-	}, 20*time.Second, 5*time.Millisecond, event)
+	}, time.Minute, 5*time.Millisecond, event)
 }
 
 // publish appends a packet to the topic news.

@@ -102,7 +102,7 @@ func TestSession_ContinuesOnAnotherNode(t *testing.T) {
 	assert.Equal(t, router.StatusSuperseded, old.Closed().Code)
 
 	c.Close()
-	require.Eventually(t, func() bool { return len(sessionKeys(t, client)) == 0 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(sessionKeys(t, client)) == 0 }, time.Minute, 10*time.Millisecond)
 	assert.Contains(t, ask(t, routertest.Dial(t, one), "$ws:resume", fmt.Sprintf(`{"token":%q}`, next)).Text, `"NOT_FOUND"`)
 }
 

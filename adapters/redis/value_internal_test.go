@@ -46,7 +46,7 @@ func createValue(t *testing.T, n *historyNode) (version uint64) {
 		loaded, err := n.LoadValue(t.Context(), "key")
 		version = loaded.Version
 		return err == nil && version != 0
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	return version
 }
 
@@ -121,7 +121,7 @@ func TestValue_OutcomeOfInterruptedCall(t *testing.T) {
 	require.Eventually(t, func() bool {
 		loaded, err := observer.LoadValue(t.Context(), "key")
 		return err == nil && string(loaded.Data) == "new"
-	}, 20*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	cancel()
 	err := <-result
 	assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
@@ -138,7 +138,7 @@ func TestValue_OutcomeOfInterruptedCall(t *testing.T) {
 	require.Eventually(t, func() bool { // idle connections of the client may be broken, too
 		_, err := n.StoreValue(t.Context(), "key", nil, version, 0)
 		return errors.CodeOf(err) == errors.Unavailable
-	}, 20*time.Second, 10*time.Millisecond, "without a connection, nothing is sent")
+	}, time.Minute, 10*time.Millisecond, "without a connection, nothing is sent")
 	_, err = n.LoadValue(t.Context(), "key")
 	assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
 }
@@ -235,7 +235,7 @@ func TestValue_SlotMigration(t *testing.T) {
 		check()
 	})
 	before := stored
-	require.Eventually(t, func() bool { replace(); return stored > before }, 20*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { replace(); return stored > before }, time.Minute, 50*time.Millisecond)
 	t.Logf("%d values were stored and %d were not", stored, failed)
 	loaded, err := b.LoadValue(t.Context(), "key")
 	require.NoError(t, err)

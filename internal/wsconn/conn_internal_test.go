@@ -96,6 +96,7 @@ func TestConn_SendsNoPongAfterTheCloseFrame(t *testing.T) {
 	c.writeLoop()
 	_, err = io.WriteString(client, "\x88\x82\x00\x00\x00\x00\x03\xf4") // its answer
 	require.NoError(t, err)
+	<-c.handler.(noopHandler).resumed
 	_, err = c.Read(everything)
 	require.Error(t, err)
 	c.Release()
@@ -104,7 +105,8 @@ func TestConn_SendsNoPongAfterTheCloseFrame(t *testing.T) {
 	assert.Equal(t, "\x88\x05\x03\xf4bye", string(frames))
 }
 
-// parkAfter waits until a connection has parked and read n bytes of control frames.
+// parkAfter waits until a connection has read n bytes of control frames and parked. Whoever wants to
+// read it must first receive from the handler.
 func parkAfter(t *testing.T, c *Conn, n int) {
 	for c.sock.bytesRead < n {
 		if c.Park() != Parked {
@@ -128,6 +130,8 @@ func TestConn_PongsDoNotCountAsQueuedMessages(t *testing.T) {
 	f.WriteString("a message")
 	f.Seal()
 	require.NoError(t, c.Queue(f), "eight fit, and pongs do not count")
+	require.NoError(t, client.Close())
+	<-c.handler.(noopHandler).resumed
 }
 
 // TestConn_SendsPongsInOrder sends every second ping in two pieces.

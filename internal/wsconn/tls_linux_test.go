@@ -128,7 +128,7 @@ func TestTLS_ParkedConnectionHasNoGoroutine(t *testing.T) {
 		require.Eventually(t, func() bool {
 			stacks := make([]byte, 1<<20)
 			return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("wsconn.(*Conn)"))
-		}, 10*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 	})
 }
 
