@@ -51,7 +51,7 @@ type Session interface { //nolint:interfacebloat // all that a node does in the 
 	Close(ctx context.Context) error
 }
 
-// A Handler contains the functions that a broker calls on a node. Every field must be set. The
+// A Handler contains the functions that a broker calls on a node. One that is nil is not called. The
 // functions must return quickly and be safe for concurrent use. Calls of Receive, Subscribed and
 // MessagesLost for one subscription are made one at a time.
 type Handler struct {
@@ -80,6 +80,26 @@ type Handler struct {
 	// NodeLeft reports that a node has closed its session or has failed. It is called once for
 	// a node, unless the node was received again in between, and never for this node.
 	NodeLeft func(node string)
+}
+
+// Complete returns h with functions that do nothing in place of those that are nil. It is for adapters.
+func (h Handler) Complete() Handler {
+	if h.Receive == nil {
+		h.Receive = func(string, string, []byte) {}
+	}
+	if h.Subscribed == nil {
+		h.Subscribed = func(string) {}
+	}
+	if h.MessagesLost == nil {
+		h.MessagesLost = func(string, int) {}
+	}
+	if h.PresenceChanged == nil {
+		h.PresenceChanged = func(string, Member, bool) {}
+	}
+	if h.NodeLeft == nil {
+		h.NodeLeft = func(string) {}
+	}
+	return h
 }
 
 // A Member is present in a topic.

@@ -19,12 +19,7 @@ func Example() {
 		MessagesLost: func(topic string, n int) { packets <- fmt.Sprintf("%s: %d packets lost", topic, n) },
 		NodeLeft:     func(string) { left <- "the publisher has left" },
 	})
-	publisher := b.Connect(broker.Handler{
-		Receive:      func(string, string, []byte) {},
-		Subscribed:   func(string) {},
-		MessagesLost: func(string, int) {},
-		NodeLeft:     func(string) {},
-	})
+	publisher := b.Connect(broker.Handler{})
 
 	subscriber.Subscribe("news")
 	fmt.Println(<-packets)

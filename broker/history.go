@@ -78,7 +78,7 @@ type HistorySession interface { //nolint:interfacebloat // all that a node does 
 }
 
 // A HistoryHandler contains the functions that a broker with histories calls on a node, in addition
-// to those of [Handler]. The rules of Handler apply: every field must be set, the functions must
+// to those of [Handler]. The rules of Handler apply: one that is nil is not called, the functions must
 // return quickly, and none is called after Close. Calls for one topic are made one at a time.
 type HistoryHandler struct {
 	// Published handles a publication of a topic that this node follows. The packet is valid
@@ -90,6 +90,17 @@ type HistoryHandler struct {
 	// once after Follow, and again after every interruption that may have lost publications: the
 	// node then reads what it has missed.
 	Following func(topic string)
+}
+
+// Complete returns h with functions that do nothing in place of those that are nil. It is for adapters.
+func (h HistoryHandler) Complete() HistoryHandler {
+	if h.Published == nil {
+		h.Published = func(string, Publication) {}
+	}
+	if h.Following == nil {
+		h.Following = func(string) {}
+	}
+	return h
 }
 
 // OutcomeUnknown is the code of an error after which a publication may have been stored: the

@@ -50,7 +50,7 @@ func (b *Broker) connect(handler broker.Handler) *session {
 	b.connected++
 	s := &session{
 		broker:  b,
-		handler: handler,
+		handler: handler.Complete(),
 		name:    strconv.Itoa(b.connected),
 		topics:  map[string]struct{}{},
 		tracked: map[string]struct{}{},

@@ -67,3 +67,21 @@ func TestBroker_HistoriesHaveMaximum(t *testing.T) {
 	_, err := s.StoreValue(t.Context(), "session", make([]byte, 5000), 0, time.Minute)
 	assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err), "values use the same memory")
 }
+
+// TestBroker_HandlersMayBeNil has no function that the events could be passed to.
+func TestBroker_HandlersMayBeNil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		connect := memory.NewBroker().ConnectHistory
+		a, b := connect(broker.Handler{}, broker.HistoryHandler{}), connect(broker.Handler{}, broker.HistoryHandler{})
+		b.Subscribe("news")
+		b.Track("news")
+		b.Follow("history")
+		require.NoError(t, a.Publish("news", []byte("hello")))
+		_, err := a.Append(t.Context(), broker.Append{Topic: "history", Packet: []byte("hello")})
+		require.NoError(t, err)
+		a.Join("news", "ann", "")
+		require.NoError(t, a.Close(t.Context()))
+		synctest.Wait()
+		require.NoError(t, b.Close(t.Context()))
+	})
+}

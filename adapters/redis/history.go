@@ -34,7 +34,7 @@ func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHa
 		client:  b.engine.client,
 		engine:  b.engine,
 		scripts: newHistoryScripts(),
-		follows: follows{handler: history, byChannel: map[string]*follow{}},
+		follows: follows{handler: history.Complete(), byChannel: map[string]*follow{}},
 	}
 	e := &historyEngine{engine: b.engine, follows: &s.follows}
 	s.Session = cluster.New(e).Connect(handler).(*cluster.Session)

@@ -22,7 +22,7 @@ func New(engine Engine) *Broker { return &Broker{engine} }
 // Connect adds a node, a *[Session].
 func (b *Broker) Connect(handler broker.Handler) broker.Session {
 	s := &Session{
-		handler: handler,
+		handler: handler.Complete(),
 		name:    rand.Text(),
 		engine:  b.engine,
 		peers:   peers{start: time.Now(), byName: map[string]*peer{}, left: map[string]time.Time{}, forgotten: map[string]struct{}{}},

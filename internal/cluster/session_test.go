@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/cluster/enginetest"
 )
 
@@ -197,5 +199,22 @@ func TestSession_KeepsOrderOfEachPublisher(t *testing.T) {
 		assert.Equal(t, wantA, of("a"))
 		assert.Equal(t, wantC, of("c"))
 		assert.Empty(t, b.lost())
+	})
+}
+
+// TestSession_HandlersMayBeNil has no function that the events could be passed to.
+func TestSession_HandlersMayBeNil(t *testing.T) {
+	run(t, func(t *testing.T, network *enginetest.Network) {
+		a := connect(t, network)
+		b := cluster.New(network).Connect(broker.Handler{})
+		b.Subscribe("news")
+		b.Track("news")
+		time.Sleep(3 * time.Second)
+		require.NoError(t, a.Publish("news", []byte("hello")))
+		a.Join("news", "ann", "")
+		time.Sleep(3 * time.Second)
+		require.NoError(t, a.Close(t.Context()))
+		time.Sleep(3 * time.Second)
+		assert.NoError(t, b.Close(t.Context()))
 	})
 }

@@ -24,7 +24,7 @@ type Hub struct {
 
 // Connect adds a node.
 func (h *Hub) Connect(handler broker.HistoryHandler) *Node {
-	return &Node{hub: h, handler: handler, topics: map[string]struct{}{}}
+	return &Node{hub: h, handler: handler.Complete(), topics: map[string]struct{}{}}
 }
 
 // publish passes a publication to the nodes that follow its topic. It is called under the topic's
