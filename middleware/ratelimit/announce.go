@@ -1,8 +1,6 @@
 package ratelimit
 
 import (
-	"net/netip"
-
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -22,10 +20,9 @@ import (
 // buckets are not announced, because a client cannot pace itself by them exactly. Nothing is
 // announced in a dry run, or for a client that Options.Access names.
 //
-// To find out which connections share a bucket, Announce calls Options.Key for the same message
-// with another connection ID, then another user, tenant and address: the scope is the first of
-// them that changes the key. Key must therefore be a function of the IngressContext, also for
-// users that do not exist. A key that depends only on Identity.Data has the scope of the server.
+// Which connections share a bucket is what the first part of its key says: "user", "tenant", "conn"
+// and "ip", as the key functions of this package write it. A key that begins with anything else has
+// the scope of the server: a client then does not expect that a bucket is its own.
 // Options.Cost and Options.Keep are called with several sizes. If the results differ, the cost is
 // announced as unknown, and the share as the largest.
 //
@@ -70,7 +67,8 @@ func (l *rateLimit) announce(rules []Rule, in router.IngressContext) (all []rout
 		if !ok {
 			continue
 		}
-		one := router.AnnouncedLimit{Scope: scopeOf(rule.Key, in), Bucket: rule.Key(in), Cost: 1}
+		key := rule.Key(in)
+		one := router.AnnouncedLimit{Scope: scopeOf(key), Bucket: key, Cost: 1}
 		if rule.Cost != nil {
 			one.Cost = fixed(rule.Cost, in)
 		}
@@ -109,37 +107,4 @@ func extremes(f func(router.IngressContext) int64, in router.IngressContext) (le
 		least, most = min(least, n), max(most, n)
 	}
 	return least, most
-}
-
-// scopeOf returns which connections share the bucket of in.
-func scopeOf(key func(router.IngressContext) limit.Key, in router.IngressContext) router.LimitScope {
-	own := key(in)
-	changes := func(change func(other *router.IngressContext)) bool {
-		other := in
-		change(&other)
-		return key(other) != own
-	}
-	const suffix = "'" // the connection, user or tenant exists or not: only the key must differ
-	switch {
-	case changes(func(other *router.IngressContext) { other.ConnID += suffix }):
-		return router.ScopeConnection
-	case in.Identity.UserID != "" && changes(func(other *router.IngressContext) { other.Identity.UserID += suffix }):
-		return router.ScopeUser
-	case in.Identity.TenantID != "" && changes(func(other *router.IngressContext) { other.Identity.TenantID += suffix }):
-		return router.ScopeTenant
-	case in.IP.IsValid() && changes(func(other *router.IngressContext) { other.IP = complement(in.IP) }):
-		return router.ScopeIP
-	default:
-		return router.ScopeServer
-	}
-}
-
-// complement returns an address that shares no prefix with ip.
-func complement(ip netip.Addr) netip.Addr {
-	bytes := ip.AsSlice()
-	for i := range bytes {
-		bytes[i] = ^bytes[i]
-	}
-	other, _ := netip.AddrFromSlice(bytes)
-	return other
 }

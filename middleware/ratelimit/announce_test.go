@@ -33,7 +33,8 @@ var named = limit.PerSecond(100).Burst(20).Named("messages")
 func TestAnnounce_ScopeIsWhoSharesTheBucket(t *testing.T) {
 	ann := router.Identity{TenantID: "acme", UserID: "ann"}
 	perTenant := func(in router.IngressContext) limit.Key { return limit.Key{"tenant", in.Identity.TenantID} }
-	userAtAddress := func(in router.IngressContext) limit.Key { return limit.Key{in.IP.String(), in.Identity.UserID} }
+	userAtAddress := func(in router.IngressContext) limit.Key { return limit.Key{"user", in.Identity.UserID, in.IP.String()} }
+	perRoom := func(router.IngressContext) limit.Key { return limit.Key{"room", "lobby"} }
 	type keyFunc = func(router.IngressContext) limit.Key
 	for _, tt := range []struct {
 		name     string
@@ -55,6 +56,8 @@ func TestAnnounce_ScopeIsWhoSharesTheBucket(t *testing.T) {
 		{"tenant", perTenant, ann, "192.0.2.1", router.ScopeTenant},
 		{"no tenant", perTenant, router.Identity{UserID: "ann"}, "192.0.2.1", router.ScopeServer},
 		{"user at an address", userAtAddress, ann, "192.0.2.1", router.ScopeUser},
+		{"no user", func(router.IngressContext) limit.Key { return limit.Key{"user"} }, router.Identity{}, "192.0.2.1", router.ScopeServer},
+		{"unknown", perRoom, ann, "192.0.2.1", router.ScopeServer},
 		{"type", ratelimit.KeyPerType, ann, "192.0.2.1", router.ScopeServer},
 	} {
 		in := router.IngressContext{Type: "SAY", ConnID: "c1", Identity: tt.identity, Size: 1000}

@@ -11,11 +11,30 @@ import (
 // The first part of a key says what its other parts are, so that a user named "192.0.2.1"
 // does not share a bucket with that address.
 const (
-	kindUser = "user"
-	kindConn = "conn"
-	kindIP   = "ip"
-	kindType = "type"
+	kindUser   = "user"
+	kindTenant = "tenant"
+	kindConn   = "conn"
+	kindIP     = "ip"
+	kindType   = "type"
 )
+
+// scopeOf returns which connections share the bucket of a key.
+func scopeOf(key limit.Key) router.LimitScope {
+	switch kind, nobody := key[0], key[1] == "" && key[2] == ""; {
+	case kind == kindConn:
+		return router.ScopeConnection
+	case nobody: // shared by all that have no tenant, for example
+		return router.ScopeServer
+	case kind == kindUser:
+		return router.ScopeUser
+	case kind == kindTenant:
+		return router.ScopeTenant
+	case kind == kindIP:
+		return router.ScopeIP
+	default:
+		return router.ScopeServer
+	}
+}
 
 // KeyPerUserPerType gives every user a bucket for every message type. An anonymous connection
 // counts as a user.
