@@ -179,7 +179,7 @@ var rows = []row{
 	{name: fmt.Sprintf("`$ws:resume` of %d topics, and its handshake", grants), ceiling: cost{80, 30, 12, 150, 0.1, 35}, prepare: resume},
 	{name: "`$ws:ack` of no resume", ceiling: cost{1, 5, 0.1, 1, 0.001, 0.1}, prepare: repeat(1000, `{"type":"$ws:ack","meta":{"correlationId":"a"}}`)},
 	{name: "`$ws:auth`", ceiling: cost{1, 5, 5, 6, 0.001, 0.1}, prepare: repeat(1000, `{"type":"$ws:auth","payload":{"token":"eve"}}`)},
-	{name: "`$ws:auth`, wrong token", ceiling: cost{10, 20, 5, 100, 0.01, 2}, prepare: func(s *scene) func() {
+	{name: "`$ws:auth`, wrong token", ceiling: cost{20, 20, 5, 100, 0.01, 2}, prepare: func(s *scene) func() {
 		peers := make([]*peer, 50) // each is answered after a second
 		for i := range peers {
 			peers[i] = s.connect("eve")

@@ -5,6 +5,7 @@ package stress_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -73,13 +74,8 @@ func (tr transport) listen(t *testing.T, r *router.Router) (url string, client *
 // TestFlood_DisconnectsNobodyWhoReads lets one member of a room send more than the send queues of the others
 // hold, while they read.
 func TestFlood_DisconnectsNobodyWhoReads(t *testing.T) {
-	const members, messages = 20, 3000
-	floods := []struct {
-		name  string
-		send  []string // by the first member
-		all   int      // how many messages each other member receives
-		first int      // and the first
-	}{
+	const messages = 3000
+	floods := []roomFlood{
 		{name: "publications of a handler each", send: repeated(`{"type":"SAID","payload":{}}`, messages), all: messages, first: messages},
 		{name: "publications of one handler", send: []string{fmt.Sprintf(`{"type":"FLOOD","payload":{"n":%d}}`, messages)}, all: messages, first: messages},
 		{name: "messages of one handler", send: []string{fmt.Sprintf(`{"type":"FLOOD","payload":{"n":%d,"me":true}}`, messages)}, first: messages},
@@ -89,36 +85,65 @@ func TestFlood_DisconnectsNobodyWhoReads(t *testing.T) {
 			for _, flood := range testscale.Sample(floods, 1) {
 				t.Run(fmt.Sprintf("%d %s %s", procs, tr.name, flood.name), func(t *testing.T) {
 					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-					var ready, done sync.WaitGroup
-					ready.Add(members)
-					url, client := tr.listen(t, newFloodRouter(t, ready.Done))
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					defer cancel()
-					for n := range members {
-						done.Go(func() {
-							ws, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPClient: client})
-							if !assert.NoError(t, err) {
-								return
-							}
-							defer ws.CloseNow()
-							ready.Wait()
-							want := flood.all
-							if n == 0 {
-								want = flood.first
-								go sendAll(ctx, ws, flood.send)
-							}
-							for received := range want {
-								if _, _, err := ws.Read(ctx); !assert.NoError(t, err, "member %d after %d messages", n, received) {
-									return
-								}
-							}
-						})
+					// A busy machine may stop the thread that writes to one member for so long that the member
+					// does not read, as far as the server can know.
+					var err error
+					for range 3 {
+						if err = flood.run(t, tr); err == nil {
+							return
+						}
+						t.Log(err)
 					}
-					done.Wait()
+					t.Error("a member was disconnected each time")
 				})
 			}
 		}
 	}
+}
+
+// A roomFlood is what one member of a room sends.
+type roomFlood struct {
+	name  string
+	send  []string
+	all   int // how many messages each other member receives
+	first int // and the first
+}
+
+// run returns the error of a member that does not receive all messages.
+func (f roomFlood) run(t *testing.T, tr transport) error {
+	const members = 20
+	var ready sync.WaitGroup
+	ready.Add(members)
+	url, client := tr.listen(t, newFloodRouter(t, ready.Done))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	errs := make([]error, members)
+	var done sync.WaitGroup
+	for n := range members {
+		done.Go(func() {
+			ws, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPClient: client})
+			if err != nil {
+				errs[n] = err
+				ready.Done()
+				return
+			}
+			defer ws.CloseNow()
+			ready.Wait()
+			want := f.all
+			if n == 0 {
+				want = f.first
+				go sendAll(ctx, ws, f.send)
+			}
+			for received := range want {
+				if _, _, err := ws.Read(ctx); err != nil {
+					errs[n] = fmt.Errorf("member %d after %d messages: %w", n, received, err)
+					return
+				}
+			}
+		})
+	}
+	done.Wait()
+	return errors.Join(errs...)
 }
 
 // newFloodRouter returns a router with the default limits, but without rates. It calls opened when a client
