@@ -14,9 +14,9 @@ import (
 )
 
 // A hanging limiter returns when the context of its caller is done.
-type hanging struct{ limit.Refunder }
+type hanging struct{ limit.Limiter }
 
-func (hanging) Consume(ctx context.Context, _ limit.Key, _ int64) (limit.Decision, error) {
+func (hanging) Take(ctx context.Context, _ limit.Key, _ limit.Take) (limit.Decision, error) {
 	<-ctx.Done()
 	return limit.Decision{}, ctx.Err()
 }
@@ -28,18 +28,18 @@ func TestAllOf_HonorsContexts(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
-			_, err := both.Consume(ctx, limit.Key{"ann"}, 1)
+			_, err := limit.Consume(ctx, both, limit.Key{"ann"}, 1)
 			done <- err
 		}()
 		synctest.Wait()
 		second, stop := context.WithTimeout(t.Context(), time.Millisecond)
 		defer stop()
-		_, err := both.Consume(second, limit.Key{"ann"}, 1)
+		_, err := limit.Consume(second, both, limit.Key{"ann"}, 1)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "a call that waits for another may be canceled")
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)
-		d, err := first.Consume(t.Context(), limit.Key{"ann"}, 0)
+		d, err := limit.Consume(t.Context(), first, limit.Key{"ann"}, 0)
 		require.NoError(t, err)
-		assert.EqualValues(t, 5, d.Remaining, "the tokens are refunded")
+		assert.EqualValues(t, 5, d.Remaining, "what was taken is undone")
 	})
 }

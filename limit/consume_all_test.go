@@ -19,7 +19,6 @@ func TestConsumeAll_RejectsInvalidRequests(t *testing.T) {
 	bob := limit.Key{"user", "bob"}
 	for want, requests := range map[string][]limit.Request{
 		"limit: ConsumeAll needs a request":                                                           nil,
-		"limit: ConsumeAll needs limiters that implement Refunder; limit_test.plain does not":         {{l, bob, 1}, {plain{l}, ann, 1}},
 		"limit: cost is -1; it must not be negative":                                                  {{l, bob, 1}, {l, ann, -1}},
 		`limit: two requests have the same limiter and the key ["user" "ann" "" ""]; add their costs`: {{l, ann, 1}, {l, bob, 1}, {l, ann, 2}},
 	} {
@@ -27,29 +26,29 @@ func TestConsumeAll_RejectsInvalidRequests(t *testing.T) {
 		require.EqualError(t, err, want)
 		assert.Zero(t, d)
 	}
-	d, err := l.Consume(t.Context(), ann, 0)
+	d, err := limit.Consume(t.Context(), l, ann, 0)
 	require.NoError(t, err)
 	assert.EqualValues(t, 5, d.Remaining)
 }
 
 // A failing limiter cannot decide.
-type failing struct{ limit.Refunder }
+type failing struct{ limit.Limiter }
 
 var errDown = errors.New("the store is down")
 
-func (failing) Consume(context.Context, limit.Key, int64) (limit.Decision, error) {
+func (failing) Take(context.Context, limit.Key, limit.Take) (limit.Decision, error) {
 	return limit.Decision{}, errDown
 }
 
-func TestConsumeAll_RefundsIfLaterRequestFailsOrDenies(t *testing.T) {
+func TestConsumeAll_UndoesIfLaterRequestFailsOrDenies(t *testing.T) {
 	l := memory.NewLimiter(limit.PerHour(5))
-	empty := struct{ limit.Refunder }{memory.NewLimiter(limit.PerHour(5))} // cannot decide in one step with l
+	empty := struct{ limit.Limiter }{memory.NewLimiter(limit.PerHour(5))} // cannot decide in one step with l
 	_, err := limit.ConsumeAll(t.Context(), limit.Request{Limiter: l, Key: ann, Cost: 2}, limit.Request{Limiter: failing{l}, Key: ann, Cost: 1})
 	require.ErrorIs(t, err, errDown)
 	d, err := limit.ConsumeAll(t.Context(), limit.Request{Limiter: l, Key: ann, Cost: 2}, limit.Request{Limiter: empty, Key: ann, Cost: 6})
 	require.NoError(t, err)
 	assert.Equal(t, limit.Never, d.RetryAfter)
-	d, err = l.Consume(t.Context(), ann, 0)
+	d, err = limit.Consume(t.Context(), l, ann, 0)
 	require.NoError(t, err)
 	assert.EqualValues(t, 5, d.Remaining)
 }
@@ -74,31 +73,31 @@ func TestAllOf_DescribesReservesAndBlocks(t *testing.T) {
 			{Name: "minute", Limit: 3, Window: 30 * time.Second, Refill: 1, Per: 10 * time.Second},
 		}, both.(limit.Describer).Describe())
 
-		reserver := both.(limit.Reserver)
 		for _, want := range []limit.Decision{
 			{Allowed: true, Limit: 2, ResetAfter: time.Second, Policy: "second"},
 			{Allowed: true, Limit: 3, RetryAfter: 10 * time.Second, ResetAfter: 40 * time.Second, Policy: "minute"},
 			{Limit: 3, RetryAfter: 20 * time.Second, ResetAfter: 40 * time.Second, Policy: "minute"},
 		} {
-			d, err := reserver.Reserve(t.Context(), ann, 2, 10*time.Second)
+			d, err := limit.Reserve(t.Context(), both, ann, 2, 10*time.Second)
 			require.NoError(t, err)
 			assert.Equal(t, want, d)
 		}
-		_, err := reserver.Reserve(t.Context(), ann, 2, 2*time.Hour)
+		_, err := limit.Reserve(t.Context(), both, ann, 2, 2*time.Hour)
 		require.Error(t, err)
 
 		blocker := both.(limit.Blocker)
 		require.NoError(t, blocker.Block(t.Context(), ann, time.Hour))
 		for _, l := range []limit.Limiter{both, second, minute} {
-			d, err := l.Consume(t.Context(), ann, 0)
+			d, err := limit.Consume(t.Context(), l, ann, 0)
 			require.NoError(t, err)
 			assert.Equal(t, limit.Blocked, d.Reason)
 		}
 		require.NoError(t, blocker.Reset(t.Context(), ann))
-		d, err := both.Consume(t.Context(), ann, 2)
+		d, err := limit.Consume(t.Context(), both, ann, 2)
 		require.NoError(t, err)
 		assert.True(t, d.Allowed)
 	})
-	_, reserves := limit.AllOf(hanging{memory.NewLimiter(limit.PerHour(1))}).(limit.Reserver)
-	assert.False(t, reserves, "one limiter cannot reserve")
+	quota := memory.NewQuota(limit.QuotaPolicy{Max: 1})
+	assert.Error(t, limit.Check(limit.AllOf(memory.NewLimiter(limit.PerHour(1)), quota), limit.Take{MaxWait: 1}), "a quota cannot reserve")
+	assert.Panics(t, func() { limit.AllOf(plain{quota}) }, "it cannot undo")
 }

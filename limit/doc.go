@@ -7,25 +7,36 @@
 // own:
 //
 //	limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20))
-//	d, err := limiter.Consume(ctx, limit.Key{"user", "ann"}, 1)
+//	d, err := limit.Consume(ctx, limiter, limit.Key{"user", "ann"}, 1)
 //
 // Package adapters/memory implements the contract in one process, packages adapters/redis and
 // adapters/durableobject for many processes. Package middleware/ratelimit puts a limiter in front
 // of a router.
 //
+// # One operation
+//
+// A limiter has one operation, [Limiter.Take]. The functions of this package are its usual forms:
+//
+//   - [Consume] takes a cost, or nothing.
+//   - [ConsumeKeeping] leaves a share of a bucket to more important calls.
+//   - [ConsumeUpTo] grants a part of a cost.
+//   - [Reserve] takes tokens that a bucket will hold later; see [Wait].
+//   - [Charge] charges for a call that another limiter has admitted.
+//   - [Undo] returns what a call took, and [Refund] returns any tokens.
+//   - [ConsumeAll] decides about several limiters and keys; see [AllOf].
+//
+// A limiter that cannot do one of them says so when it is asked by [Check].
+//
 // # Optional interfaces
 //
 // Limiters may implement more than Limiter; callers detect it with a type assertion:
 //
-//   - [Refunder] returns tokens to a bucket.
+//   - [Resetter] fills a bucket.
 //   - [Blocker] bans a key for some time.
-//   - [Reserver] takes tokens that a bucket will hold later; see [Wait].
-//   - [Keeper] leaves a share of a bucket to more important calls.
-//   - [PartialLimiter] grants a part of a cost.
-//   - [Charger] charges for a call that another limiter has admitted.
 //   - [PolicySetter] changes its policy while it is in use.
 //   - [Describer] describes its limits to clients.
-//   - [BatchLimiter] decides together with others in one step; see [AllOf] and [ConsumeAll].
+//   - [Batcher] decides together with others in one step.
+//   - [Rememberer] denies a flood without asking its store.
 //   - [InProcess] marks limiters that decide without a network.
 //
 // # Exactness

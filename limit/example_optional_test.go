@@ -51,24 +51,24 @@ func ExampleWait() {
 func ExamplePolicySetter() {
 	limiter := memory.NewLimiter(limit.PerHour(10).Named("chat"))
 	ctx, key := context.Background(), limit.Key{"user", "ann"}
-	if _, err := limiter.Consume(ctx, key, 8); err != nil {
+	if _, err := limit.Consume(ctx, limiter, key, 8); err != nil {
 		log.Fatal(err)
 	}
 	if err := limiter.SetPolicy(limit.PerHour(3).Named("chat")); err != nil {
 		log.Fatal(err)
 	}
-	d, err := limiter.Consume(ctx, key, 1)
+	d, err := limit.Consume(ctx, limiter, key, 1)
 	fmt.Println(d.Allowed, d.Remaining, d.Limit, d.RetryAfter.Round(time.Minute), err)
 	// Output: false 0 3 2h0m0s <nil>
 }
 
 // An export sends as many of its 500 rows as the limit permits at present.
-func ExamplePartialLimiter() {
+func ExampleConsumeUpTo() {
 	limiter := memory.NewLimiter(limit.PerHour(300))
 	ctx, key := context.Background(), limit.Key{"export", "ann"}
-	granted, d, err := limiter.ConsumeUpTo(ctx, key, 500)
+	granted, d, err := limit.ConsumeUpTo(ctx, limiter, key, 500)
 	fmt.Println(granted, d.Allowed, err)
-	granted, d, err = limiter.ConsumeUpTo(ctx, key, 200)
+	granted, d, err = limit.ConsumeUpTo(ctx, limiter, key, 200)
 	fmt.Println(granted, d.Allowed, d.RetryAfter.Round(time.Second), err)
 	// Output:
 	// 300 true <nil>
@@ -76,12 +76,12 @@ func ExamplePartialLimiter() {
 }
 
 // Searches leave four of ten tokens to payments.
-func ExampleKeeper() {
+func ExampleConsumeKeeping() {
 	limiter := memory.NewLimiter(limit.PerHour(10))
 	ctx, key := context.Background(), limit.Key{"user", "ann"}
 	searches := 0
 	for range 10 {
-		d, err := limiter.ConsumeKeeping(ctx, key, 1, 4)
+		d, err := limit.ConsumeKeeping(ctx, limiter, key, 1, 4)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -89,23 +89,23 @@ func ExampleKeeper() {
 			searches++
 		}
 	}
-	payment, err := limiter.Consume(ctx, key, 1)
+	payment, err := limit.Consume(ctx, limiter, key, 1)
 	fmt.Println(searches, payment.Allowed, payment.Remaining, err)
 	// Output: 6 true 3 <nil>
 }
 
 // The cost of a query is known after it has run.
-func ExampleCharger() {
+func ExampleCharge() {
 	limiter := memory.NewLimiter(limit.PerHour(60))
 	ctx, key := context.Background(), limit.Key{"user", "ann"}
-	d, err := limiter.Consume(ctx, key, 1)
+	d, err := limit.Consume(ctx, limiter, key, 1)
 	fmt.Println(d.Allowed, d.Remaining, err)
 	for range 2 {
-		if err := limiter.Charge(ctx, key, 40); err != nil {
+		if err := limit.Charge(ctx, limiter, key, 40); err != nil {
 			log.Fatal(err)
 		}
 	}
-	d, err = limiter.Consume(ctx, key, 1)
+	d, err = limit.Consume(ctx, limiter, key, 1)
 	fmt.Println(d.Allowed, d.RetryAfter.Round(time.Minute), err)
 	// Output:
 	// true 59 <nil>

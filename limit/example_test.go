@@ -15,7 +15,7 @@ func Example() {
 	limiter := memory.NewLimiter(limit.PerHour(3))
 	key := limit.Key{"user", "ann"}
 	for range 4 {
-		d, err := limiter.Consume(context.Background(), key, 1)
+		d, err := limit.Consume(context.Background(), limiter, key, 1)
 		switch {
 		case err != nil:
 			log.Fatal(err) // the limiter could not decide; limiters in memory always can
@@ -37,7 +37,7 @@ func ExamplePolicy() {
 	limiter := memory.NewLimiter(limit.PerHour(60).Burst(10))
 	key := limit.Key{"user", "ann"}
 	for _, cost := range []int64{8, 5, 11} {
-		d, err := limiter.Consume(context.Background(), key, cost)
+		d, err := limit.Consume(context.Background(), limiter, key, cost)
 		fmt.Println(cost, d.Allowed, d.Remaining, d.RetryAfter == limit.Never, err)
 	}
 	// Output:
@@ -66,7 +66,7 @@ func ExampleAllOf() {
 		memory.NewLimiter(limit.Per(1000, 24*time.Hour).Named("day")),
 	)
 	for range 3 {
-		d, err := limiter.Consume(context.Background(), limit.Key{"user", "ann"}, 1)
+		d, err := limit.Consume(context.Background(), limiter, limit.Key{"user", "ann"}, 1)
 		fmt.Println(d.Allowed, d.Limit, err)
 	}
 	// Output:
@@ -75,20 +75,16 @@ func ExampleAllOf() {
 	// false 2 <nil>
 }
 
-// A program that receives any limit.Limiter finds its optional abilities by type assertion.
-func ExampleRefunder() {
-	var limiter limit.Limiter = memory.NewLimiter(limit.PerHour(1))
+// The work was not done, so what it took is returned.
+func ExampleUndo() {
+	limiter := memory.NewLimiter(limit.PerHour(1))
 	ctx, key := context.Background(), limit.Key{"user", "ann"}
-	d, err := limiter.Consume(ctx, key, 1)
+	d, err := limiter.Take(ctx, key, limit.Take{Cost: 1, Receipt: true})
 	fmt.Println(d.Allowed, err)
-
-	// The work was not done.
-	if r, ok := limiter.(limit.Refunder); ok {
-		if err := r.Refund(ctx, key, 1); err != nil {
-			log.Fatal(err)
-		}
+	if err := limit.Undo(ctx, limiter, key, d.Receipt); err != nil {
+		log.Fatal(err)
 	}
-	d, err = limiter.Consume(ctx, key, 1)
+	d, err = limit.Consume(ctx, limiter, key, 1)
 	fmt.Println(d.Allowed, err)
 	// Output:
 	// true <nil>
@@ -101,7 +97,7 @@ func ExampleBlocker() {
 	if err := limiter.Block(ctx, key, time.Hour); err != nil {
 		log.Fatal(err)
 	}
-	d, err := limiter.Consume(ctx, key, 1)
+	d, err := limit.Consume(ctx, limiter, key, 1)
 	fmt.Println(d.Allowed, d.Reason == limit.Blocked, d.RetryAfter.Round(time.Minute), err)
 	// Output: false true 1h0m0s <nil>
 }

@@ -12,10 +12,13 @@ import (
 const Never time.Duration = errors.Never
 
 // A Limiter decides whether a key may spend tokens. Most limiters keep one token bucket per key, all
-// with the same [Policy]; package limittest tests those against every rule below. Other
+// with the same [Policy]; package limittest tests those against every rule below and of [Take]. Other
 // limiters, such as cooldowns and [AllOf], document where they differ.
+//
+// Applications call [Consume] and the other functions of this package, which are the usual ways to
+// take tokens.
 type Limiter interface {
-	// Consume takes cost tokens from key's bucket, or none of them.
+	// Take takes tokens from key's bucket, as take says.
 	//
 	//   - The bucket of a key that was not used before is full.
 	//   - Tokens return one by one, every Per/Refill, up to the capacity. No fraction of a
@@ -24,40 +27,58 @@ type Limiter interface {
 	//   - A denied call takes nothing and delays no other call.
 	//   - Keys do not influence each other. Limiters whose policies have different names do
 	//     not influence each other either.
-	//   - A cost of 0 is allowed and takes nothing; the Decision describes the bucket. A
-	//     negative cost is an error.
+	//   - A cost of 0 is allowed and takes nothing; the Decision describes the bucket.
 	//   - A cost above the capacity is denied with RetryAfter [Never].
 	//   - The same call is allowed after exactly RetryAfter, if no other call took tokens
 	//     meanwhile. A millisecond earlier it is never allowed.
 	//   - A clock that goes backwards creates no tokens and denies no key for longer than a
 	//     bucket takes to fill.
 	//
-	// The limiter has its own clock. Consume returns soon after ctx is done. An error means
-	// that the limiter could not decide, never that it denied; the Decision is then the zero
-	// one. Consume is safe for concurrent use.
-	Consume(ctx context.Context, key Key, cost int64) (Decision, error)
+	// The limiter has its own clock. Take returns soon after ctx is done. An error means that the
+	// limiter could not decide, or that the Take is invalid or not one that the limiter can do,
+	// never that it denied; the Decision is then the zero one. Take is safe for concurrent use.
+	Take(ctx context.Context, key Key, take Take) (Decision, error)
 }
 
-// A Refunder is a limiter that can return tokens to its buckets. The limiters of
-// packages memory, redis and durableobject are refunders. To inspect a bucket, consume 0.
-type Refunder interface {
+// A Checker is a limiter that cannot do every [Take]. See [Check].
+type Checker interface {
 	Limiter
 
-	// Refund returns tokens to key's bucket, such as after a handler that did not do the
-	// work that was charged.
-	//
-	//   - A bucket never holds more than its capacity.
-	//   - A refund of 0 does nothing. A negative refund is an error.
-	Refund(ctx context.Context, key Key, tokens int64) error
+	// Check returns an error if Take returns one for every key because of what take wants.
+	Check(take Take) error
+}
+
+// Check returns an error if a limiter cannot do a [Take], such as a cooldown with MaxWait. Callers
+// check what they want when they are built.
+func Check(l Limiter, take Take) error {
+	if c, ok := l.(Checker); ok {
+		return c.Check(take)
+	}
+	return take.Validate()
+}
+
+// A Rememberer is a limiter on a remote store that remembers denials for a short time, so that
+// a flood of denied calls does not reach the store.
+type Rememberer interface {
+	Limiter
+
+	// RemembersDenial returns the denial of a Take if it is known without asking the store.
+	RemembersDenial(key Key, take Take) (Decision, bool)
+}
+
+// A Resetter is a limiter that can forget what a key has taken. The limiters of packages memory,
+// redis and durableobject are resetters.
+type Resetter interface {
+	Limiter
 
 	// Reset fills key's bucket.
 	Reset(ctx context.Context, key Key) error
 }
 
-// A Blocker is a limiter that can ban a key for some time. The limiters of packages
+// A Blocker is a limiter that can ban a key for some time. The token buckets of packages
 // memory, redis and durableobject are blockers.
 type Blocker interface {
-	Refunder
+	Resetter
 
 	// Block denies key for d.
 	//
@@ -67,67 +88,6 @@ type Blocker interface {
 	//   - After the block, the bucket is full.
 	//   - d must be from 1 microsecond to 365 days.
 	Block(ctx context.Context, key Key, d time.Duration) error
-}
-
-// A Reserver is a limiter that can take tokens before its bucket holds them, in the order of
-// the calls. The limiters of packages memory, redis and durableobject are reservers.
-type Reserver interface {
-	Limiter
-
-	// Reserve takes cost tokens from key's bucket if the bucket holds them, or will hold
-	// them within maxWait, or none of them.
-	//
-	//   - If the Decision is allowed with a RetryAfter, the caller may proceed after that
-	//     time. The tokens are taken immediately: later calls queue behind.
-	//   - If it is denied, RetryAfter is the time until the same call can be allowed.
-	//   - With a maxWait of 0, Reserve is Consume. maxWait must be at most an hour.
-	//
-	// A caller that gives up waiting returns the tokens with Refund. That helps later calls,
-	// and none that already wait.
-	Reserve(ctx context.Context, key Key, cost int64, maxWait time.Duration) (Decision, error)
-}
-
-// A Keeper is a limiter that can leave a share of its buckets to more important calls. The
-// token buckets of packages memory, redis and durableobject are keepers.
-type Keeper interface {
-	Limiter
-
-	// ConsumeKeeping is Consume for a call that must leave at least keep tokens in the
-	// bucket.
-	//
-	//   - The call is denied unless the bucket holds cost and keep. RetryAfter is the time
-	//     until it does, or [Never] if their sum is above the capacity.
-	//   - Only cost is taken. With a keep of 0, ConsumeKeeping is Consume. A negative keep is
-	//     an error.
-	ConsumeKeeping(ctx context.Context, key Key, cost, keep int64) (Decision, error)
-}
-
-// A PartialLimiter is a limiter that can grant a part of a cost. The token buckets of packages
-// memory, redis and durableobject are partial limiters.
-type PartialLimiter interface {
-	Limiter
-
-	// ConsumeUpTo takes as many tokens as key's bucket holds, but at most most of them, and
-	// returns how many.
-	//
-	//   - The Decision is allowed if at least one token was taken, and otherwise has the time
-	//     until one can be taken as RetryAfter.
-	//   - With a most of 0, ConsumeUpTo is Consume of 0. A negative most is an error.
-	ConsumeUpTo(ctx context.Context, key Key, most int64) (granted int64, d Decision, err error)
-}
-
-// A Charger is a limiter that can be charged for a call that another limiter has admitted. The
-// token buckets of packages memory, redis and durableobject are chargers.
-type Charger interface {
-	Limiter
-
-	// Charge takes cost tokens from key's bucket, also if the bucket holds less: the deficit
-	// is then at most cost. A bucket with a larger deficit stays as it is.
-	//
-	//   - Later calls are denied until the deficit has returned.
-	//   - A charge of 0, or of a blocked key, does nothing. A negative charge, and one above
-	//     the capacity, are errors.
-	Charge(ctx context.Context, key Key, cost int64) error
 }
 
 // A PolicySetter is a limiter whose policy can change while it is in use. The token buckets of
@@ -142,6 +102,7 @@ type PolicySetter interface {
 	//   - However often the policy changes, and on however many processes with different
 	//     policies at the same time, the tokens granted to a key in any interval are at most
 	//     the largest capacity plus what the largest refill returns in that interval.
+	//   - A [Receipt] from before the change returns nothing.
 	//   - An error means that the policy is not valid or has another name; the limiter then
 	//     keeps its policy.
 	//
@@ -173,19 +134,20 @@ type Describer interface {
 	Describe() []Description
 }
 
-// A BatchLimiter is a limiter that can decide several requests in one atomic step. It is for
+// A Batcher is a limiter that can decide several requests in one atomic step. It is for
 // adapters; [AllOf] and [ConsumeAll] call it.
-type BatchLimiter interface {
+type Batcher interface {
 	Limiter
 
-	// BatchesWith reports whether ConsumeBatch of this limiter accepts requests to other.
+	// BatchesWith reports whether TakeBatch of this limiter accepts requests to other.
 	BatchesWith(other Limiter) bool
 
-	// ConsumeBatch takes the cost of every request, as Reserve does with maxWait, or of none.
+	// TakeBatch takes the cost of every request, as Take does with maxWait, or of none.
 	// It returns for each request the Decision that its limiter would make alone; if it denies,
 	// an allowed Decision may have no number but Limit. No two requests have the same limiter
-	// and key. With a maxWait of 0, nothing is reserved.
-	ConsumeBatch(ctx context.Context, requests []Request, maxWait time.Duration) ([]Decision, error)
+	// and key. With a maxWait of 0, nothing is reserved. The Decisions of a batch that is allowed
+	// have receipts if receipts is set.
+	TakeBatch(ctx context.Context, requests []Request, maxWait time.Duration, receipts bool) ([]Decision, error)
 }
 
 // InProcess marks a limiter that decides in this process, immediately and without failing.
@@ -210,10 +172,25 @@ type Decision struct {
 	Allowed    bool
 	Limit      int64         // capacity of the bucket that decided
 	Remaining  int64         // whole tokens left in it
-	RetryAfter time.Duration // until the same cost can be allowed: 0 if Allowed, except by Reserve; [Never] if the cost is above the capacity
+	RetryAfter time.Duration // until the same cost can be allowed: 0 if Allowed, except with MaxWait; [Never] if the cost is above the capacity
 	ResetAfter time.Duration // until the bucket is full
 	Reason     Reason        // of a denial
 	Policy     string        // name of the policy that decided; only [AllOf] and [ConsumeAll] set it
+	Granted    int64         // tokens that were taken; only of a Take with Partial
+	Receipt    Receipt       // of what was taken; only of a Take with Receipt
+}
+
+// A Receipt says what a [Take] has taken, so that [Undo] returns that and no other tokens. The zero
+// Receipt is one of nothing. Only the limiter that issued a Receipt understands its fields, which are
+// exported for adapters.
+type Receipt struct {
+	Tokens  int64
+	Stamp   int64 // the time or the period to which the tokens belong, on the limiter's clock
+	Version int64 // of the limiter's policy
+
+	// Parts is the receipt of the first limiter, if [AllOf] or [TakeAll] took from several, and Next that of
+	// the limiter after this one.
+	Parts, Next *Receipt
 }
 
 // A Reason says why a limiter denied a call.

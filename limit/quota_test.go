@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -46,6 +47,9 @@ func TestQuotaPolicy_Bounds(t *testing.T) {
 		{"date shown again after midnight", "America/St_Johns", limit.Day, "2010-11-07 02:40:00", "2010-11-07 02:30:00", "2010-11-08 03:30:00"},
 		{"day before a skipped day", "Pacific/Apia", limit.Day, "2011-12-30 05:00:00", "2011-12-29 10:00:00", "2011-12-30 10:00:00"},
 		{"day after a skipped day", "Pacific/Apia", limit.Day, "2011-12-30 12:00:00", "2011-12-30 10:00:00", "2011-12-31 10:00:00"},
+		{"week", "Europe/Berlin", limit.Week, "2024-05-05 21:59:59", "2024-04-28 22:00:00", "2024-05-05 22:00:00"},
+		{"week of 169 hours", "Europe/Berlin", limit.Week, "2024-10-27 12:00:00", "2024-10-20 22:00:00", "2024-10-27 23:00:00"},
+		{"week with a skipped day", "Pacific/Apia", limit.Week, "2011-12-30 12:00:00", "2011-12-26 10:00:00", "2012-01-01 10:00:00"},
 		{"month", "America/New_York", limit.Month, "2024-03-01 04:59:59", "2024-02-01 05:00:00", "2024-03-01 05:00:00"},
 		{"month with a change of the clocks", "America/New_York", limit.Month, "2024-03-15 00:00:00", "2024-03-01 05:00:00", "2024-04-01 04:00:00"},
 		{"December", "Asia/Tokyo", limit.Month, "2024-12-31 14:59:59", "2024-11-30 15:00:00", "2024-12-31 15:00:00"},
@@ -54,10 +58,45 @@ func TestQuotaPolicy_Bounds(t *testing.T) {
 			at, err := time.Parse(time.DateTime, tt.at)
 			require.NoError(t, err)
 			p := limit.QuotaPolicy{Max: 1, Period: tt.period, Location: location(t, tt.zone)}
-			start, end := p.Bounds(at)
+			start, end := p.Bounds(limit.Key{}, at)
 			assert.Equal(t, tt.wantStart, start.UTC().Format(time.DateTime), "start")
 			assert.Equal(t, tt.want, end.UTC().Format(time.DateTime), "end")
 		})
+	}
+}
+
+// TestQuotaPolicy_StartOfAKey has keys with contracts of different dates.
+func TestQuotaPolicy_StartOfAKey(t *testing.T) {
+	berlin := location(t, "Europe/Berlin")
+	starts := map[string]time.Time{
+		"31st":   time.Date(2023, 1, 31, 15, 0, 0, 0, berlin),
+		"night":  time.Date(2024, 3, 9, 23, 30, 0, 0, time.UTC), // the 10th in Berlin, a Sunday
+		"future": time.Date(2030, 6, 15, 0, 0, 0, 0, berlin),    // a Saturday
+	}
+	start := func(key limit.Key) time.Time { return starts[key[1]] }
+	for _, tt := range []struct {
+		key             string
+		period          limit.Period
+		at, from, until string // dates in Berlin
+	}{
+		{"31st", limit.Month, "2024-01-31", "2024-01-31", "2024-02-29"},
+		{"31st", limit.Month, "2024-02-29", "2024-02-29", "2024-03-31"},
+		{"31st", limit.Month, "2024-04-29", "2024-03-31", "2024-04-30"},
+		{"31st", limit.Month, "2024-12-31", "2024-12-31", "2025-01-31"},
+		{"31st", limit.Week, "2024-05-06", "2024-04-30", "2024-05-07"}, // Tuesdays
+		{"night", limit.Month, "2024-05-09", "2024-04-10", "2024-05-10"},
+		{"night", limit.Week, "2024-05-09", "2024-05-05", "2024-05-12"},
+		{"future", limit.Month, "2024-05-09", "2024-04-15", "2024-05-15"},
+		{"future", limit.Week, "2024-05-11", "2024-05-11", "2024-05-18"},
+		{"unknown", limit.Month, "2024-05-09", "2024-05-01", "2024-06-01"},
+		{"unknown", limit.Week, "2024-05-09", "2024-05-06", "2024-05-13"},
+	} {
+		at, err := time.ParseInLocation(time.DateOnly, tt.at, berlin)
+		require.NoError(t, err)
+		p := limit.QuotaPolicy{Max: 1, Period: tt.period, Location: berlin, Start: start}
+		from, until := p.Bounds(limit.Key{"customer", tt.key}, at)
+		assert.Equal(t, tt.from+" 00:00:00", from.Format(time.DateTime), "%+v", tt)
+		assert.Equal(t, tt.until+" 00:00:00", until.Format(time.DateTime), "%+v", tt)
 	}
 }
 
@@ -72,22 +111,22 @@ func TestQuotaPolicy_PeriodsAreAPartition(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for _, zone := range zones {
 		loc := location(t, zone)
-		for _, period := range []limit.Period{limit.Hour, limit.Day, limit.Month} {
+		for _, period := range []limit.Period{limit.Hour, limit.Day, limit.Week, limit.Month} {
 			p := limit.QuotaPolicy{Max: 1, Period: period, Location: loc}
 			for range 500 {
 				at := time.Unix(rng.Int64N(70*365*24*3600), 0)
 				if _, change := at.In(loc).ZoneBounds(); rng.IntN(2) == 0 && !change.IsZero() {
 					at = change.Add(time.Duration(rng.Int64N(7200)-3600) * time.Second)
 				}
-				start, end := p.Bounds(at)
+				start, end := p.Bounds(limit.Key{}, at)
 				require.False(t, at.Before(start) || !at.Before(end), "%v in %s: %v is not from %v to %v", period, zone, at, start, end)
 				for _, inside := range []time.Time{start, start.Add(time.Duration(rng.Int64N(int64(end.Sub(start))))), end.Add(-1)} {
-					s, e := p.Bounds(inside)
+					s, e := p.Bounds(limit.Key{}, inside)
 					require.True(t, s.Equal(start) && e.Equal(end), "%v in %s: %v is from %v to %v, not from %v to %v", period, zone, inside, s, e, start, end)
 				}
-				_, before := p.Bounds(start.Add(-1))
+				_, before := p.Bounds(limit.Key{}, start.Add(-1))
 				require.True(t, before.Equal(start), "%v in %s: the period before %v ends at %v", period, zone, start, before)
-				after, _ := p.Bounds(end)
+				after, _ := p.Bounds(limit.Key{}, end)
 				require.True(t, after.Equal(end), "%v in %s: the period after %v starts at %v", period, zone, end, after)
 				requireUsualLength(t, p, start, end)
 			}
@@ -107,7 +146,10 @@ func requireUsualLength(t *testing.T, p limit.QuotaPolicy, start, end time.Time)
 		return
 	}
 	days := 1
-	if p.Period == limit.Month {
+	switch p.Period {
+	case limit.Week:
+		days = 7
+	case limit.Month:
 		local := time.Unix(start.Unix()+int64(first), 0).UTC()
 		days = int(local.AddDate(0, 1, 0).Sub(local) / (24 * time.Hour))
 	}
@@ -124,16 +166,21 @@ func TestQuotaPolicy_Validate(t *testing.T) {
 	for want, edit := range map[string]func(*limit.QuotaPolicy){
 		`limit: quota "x": Max is 0; it must be from 1 to 2251799813685248`:                func(p *limit.QuotaPolicy) { p.Max = 0 },
 		`limit: quota "x": Max is 2251799813685249; it must be from 1 to 2251799813685248`: func(p *limit.QuotaPolicy) { p.Max++ },
-		`limit: quota "x": Period is 3; it must be Hour, Day or Month`:                     func(p *limit.QuotaPolicy) { p.Period = 3 },
+		`limit: quota "x": Period is 4; it must be Hour, Day, Week or Month`:               func(p *limit.QuotaPolicy) { p.Period = 4 },
+		`limit: quota "x": Start is set for a period of one day; it needs Week or Month`: func(p *limit.QuotaPolicy) {
+			p.Period, p.Start = limit.Day, func(limit.Key) time.Time { return time.Time{} }
+		},
 	} {
 		p := right
 		edit(&p)
 		assert.EqualError(t, p.Validate(), want)
 	}
-	assert.Equal(t, "hour day month Period(3)", limit.Hour.String()+" "+limit.Day.String()+" "+limit.Month.String()+" "+limit.Period(3).String())
+	assert.Equal(t, "hour day week month Period(4)", fmt.Sprint(limit.Hour, limit.Day, limit.Week, limit.Month, limit.Period(4)))
 	assert.Equal(t, limit.Description{Name: "x", Limit: 1 << 51, Window: time.Hour}, right.Description())
 	right.Period = limit.Day
 	assert.Equal(t, 24*time.Hour, right.Description().Window)
+	right.Period = limit.Week
+	assert.Equal(t, 7*24*time.Hour, right.Description().Window)
 	right.Period = limit.Month
 	assert.Equal(t, 31*24*time.Hour, right.Description().Window)
 }

@@ -70,6 +70,12 @@ func (u Units) RefundUnits(tokens int64) int64 {
 	return min(tokens, 2*maxFull/u.perToken) * u.perToken
 }
 
+// UndoUnits returns how many units a receipt of tokens returns a time after the bucket held them: none
+// that have returned meanwhile. The time may be negative.
+func (u Units) UndoUnits(tokens int64, since time.Duration) int64 {
+	return max(u.RefundUnits(tokens)-max(since.Microseconds(), 0)*u.perMicro, 0)
+}
+
 // Decision returns the Decision about a cost of costUnits at a bucket that holds have units.
 // A negative have is a deficit, the result of reservations.
 func (u Units) Decision(have, costUnits int64) Decision {
@@ -175,21 +181,7 @@ func (u Units) wait(units int64) time.Duration {
 	return time.Duration((units+u.perMicro-1)/u.perMicro) * time.Microsecond
 }
 
-// MaxReserve is the longest wait that a [Reserver] accepts.
-const MaxReserve = time.Hour
-
 const maxBlock = 365 * 24 * time.Hour
-
-// CheckReserve returns an error if the arguments of a Reserve are invalid. It is for adapters.
-func CheckReserve(cost int64, maxWait time.Duration) error {
-	switch {
-	case cost < 0:
-		return fmt.Errorf("cost is %d; it must not be negative", cost)
-	case maxWait < 0 || maxWait > MaxReserve:
-		return fmt.Errorf("maxWait is %v; it must be from 0 to %v", maxWait, MaxReserve)
-	}
-	return nil
-}
 
 // CheckBlock returns an error if the duration of a Block is invalid. It is for adapters.
 func CheckBlock(d time.Duration) error {

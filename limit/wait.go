@@ -10,18 +10,22 @@ import (
 // Wait takes cost tokens from key's bucket as soon as it holds them, and returns nil when the
 // caller may proceed. It is for workers and clients that would rather be late than rejected.
 //
-// If the limiter is a [Reserver], callers proceed in the order of their calls; other limiters
-// are asked again after each RetryAfter. Wait returns at once with RESOURCE_EXHAUSTED if the
+// If the limiter can do a [Take] with MaxWait, callers proceed in the order of their calls; other
+// limiters are asked again after each RetryAfter. Wait returns at once with RESOURCE_EXHAUSTED if the
 // wait would end after ctx's deadline, and with FAILED_PRECONDITION if the cost is never
-// allowed. It returns ctx's error if ctx ends first, and the limiter's errors. No tokens are
-// taken then, except that a limiter that is no [Refunder] keeps those of a reservation.
+// allowed. It returns ctx's error if ctx ends first, and the limiter's errors. What was reserved is
+// undone then.
 func Wait(ctx context.Context, l Limiter, key Key, cost int64) error {
+	reserves := Check(l, Take{MaxWait: MaxReserve, Receipt: true}) == nil
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		maxWait := maxWait(ctx, l)
-		d, err := consumeWithin(ctx, Request{l, key, cost}, maxWait)
+		take := Take{Cost: cost}
+		if reserves {
+			take.MaxWait, take.Receipt = maxWait(ctx), true
+		}
+		d, err := l.Take(ctx, key, take)
 		switch {
 		case err != nil:
 			return err
@@ -29,16 +33,15 @@ func Wait(ctx context.Context, l Limiter, key Key, cost int64) error {
 			return nil
 		case d.RetryAfter == Never:
 			return errors.Errorf(errors.FailedPrecondition, "a cost of %d is above the limit of %d and never allowed", cost, d.Limit)
-		case !d.Allowed && endsWithin(ctx, maxWait+d.RetryAfter):
+		case !d.Allowed && endsWithin(ctx, take.MaxWait+d.RetryAfter):
 			return &errors.Error{
 				Code:       errors.ResourceExhausted,
 				Message:    "the tokens return after the deadline",
 				RetryAfter: d.RetryAfter,
 			}
 		}
-		err = sleep(ctx, d.RetryAfter)
-		if _, ok := l.(Refunder); ok && err != nil && d.Allowed {
-			refundAll(ctx, []Request{{l, key, cost}}, []Decision{d})
+		if err = sleep(ctx, d.RetryAfter); err != nil {
+			undoEach(ctx, []Request{{Limiter: l, Key: key}}, []Decision{d})
 		}
 		if err != nil || d.Allowed {
 			return err
@@ -46,11 +49,8 @@ func Wait(ctx context.Context, l Limiter, key Key, cost int64) error {
 	}
 }
 
-// maxWait returns for how long the limiter can reserve before ctx ends.
-func maxWait(ctx context.Context, l Limiter) time.Duration {
-	if _, ok := l.(Reserver); !ok {
-		return 0
-	}
+// maxWait returns for how long a limiter can reserve before ctx ends.
+func maxWait(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return max(min(MaxReserve, time.Until(deadline)), 0)
 	}

@@ -16,8 +16,17 @@ import (
 
 var ann = limit.Key{"user", "ann"}
 
-// A plain limiter has no optional abilities.
+// A plain limiter can only consume.
 type plain struct{ limit.Limiter }
+
+func (plain) Check(take limit.Take) error { return take.ValidatePlain() }
+
+func (p plain) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	if err := p.Check(take); err != nil {
+		return limit.Decision{}, err
+	}
+	return p.Limiter.Take(ctx, key, take)
+}
 
 // bothKinds runs a test with a limiter that can reserve and one that cannot.
 func bothKinds(t *testing.T, p limit.Policy, test func(t *testing.T, l limit.Limiter)) {
@@ -45,7 +54,7 @@ func TestWait_ReturnsWhenTokensAreThere(t *testing.T) {
 	})
 }
 
-func TestWait_ServesReserversInOrder(t *testing.T) {
+func TestWait_ServesReservationsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := memory.NewLimiter(limit.PerSecond(1))
 		served := make(chan int, 5)
@@ -73,7 +82,7 @@ func TestWait_ReturnsAtOnceIfDeadlineIsTooEarly(t *testing.T) {
 		assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err))
 		assert.Zero(t, time.Since(start))
 		time.Sleep(time.Minute)
-		d, err := l.Consume(t.Context(), ann, 1)
+		d, err := limit.Consume(t.Context(), l, ann, 1)
 		require.NoError(t, err)
 		assert.True(t, d.Allowed, "no token was taken")
 	})
@@ -98,7 +107,7 @@ func TestWait_CancellationTakesNothing(t *testing.T) {
 		require.ErrorIs(t, <-done, context.Canceled)
 		require.ErrorIs(t, limit.Wait(ctx, l, ann, 0), context.Canceled)
 		time.Sleep(time.Minute)
-		d, err := l.Consume(t.Context(), ann, 1)
+		d, err := limit.Consume(t.Context(), l, ann, 1)
 		require.NoError(t, err)
 		assert.True(t, d.Allowed, "the token of the reservation was returned")
 	})

@@ -73,30 +73,46 @@ func readZones(t *testing.T, data fs.FS) (zones []*time.Location) {
 	return zones
 }
 
+// A period is one of a policy.
+type period struct {
+	policy     limit.QuotaPolicy
+	start, end time.Time
+}
+
 // followDays goes from day to day, from two days before a year to two days after the beginning
-// of another one, and checks that the days and the months follow each other, each with a later
+// of another one, and checks that the days, weeks and months follow each other, each day with a later
 // date.
 func followDays(t *testing.T, zone *time.Location, first, last int) {
 	t.Helper()
-	day, month := limit.QuotaPolicy{Max: 1, Period: limit.Day, Location: zone}, limit.QuotaPolicy{Max: 1, Period: limit.Month, Location: zone}
-	hour := limit.QuotaPolicy{Max: 1, Location: zone}
-	start, _ := day.Bounds(time.Date(first-1, 12, 30, 12, 0, 0, 0, time.UTC))
-	monthStart, monthEnd := month.Bounds(start)
+	day, hour := limit.QuotaPolicy{Max: 1, Period: limit.Day, Location: zone}, limit.QuotaPolicy{Max: 1, Location: zone}
+	longer := []*period{
+		{policy: limit.QuotaPolicy{Max: 1, Period: limit.Month, Location: zone}},
+		{policy: limit.QuotaPolicy{Max: 1, Period: limit.Week, Location: zone}},
+		{policy: limit.QuotaPolicy{Max: 1, Period: limit.Month, Location: zone, Start: func(limit.Key) time.Time {
+			return time.Date(2024, 1, 30, 12, 0, 0, 0, zone)
+		}}},
+	}
+	start, _ := day.Bounds(limit.Key{}, time.Date(first-1, 12, 30, 12, 0, 0, 0, time.UTC))
+	for _, p := range longer {
+		p.start, p.end = p.policy.Bounds(limit.Key{}, start)
+	}
 	for stop := time.Date(last, 1, 3, 0, 0, 0, 0, time.UTC); start.Before(stop); {
-		_, end := day.Bounds(start)
+		_, end := day.Bounds(limit.Key{}, start)
 		require.True(t, end.After(start) && end.Sub(start) <= 28*time.Hour, "%v: the day from %v ends at %v", zone, start, end)
 		last := end.Add(-1)
-		from, to := day.Bounds(last)
+		from, to := day.Bounds(limit.Key{}, last)
 		require.True(t, from.Equal(start) && to.Equal(end), "%v: the day of %v is from %v to %v, and not from %v to %v", zone, last, from, to, start, end)
-		from, to = month.Bounds(last)
-		require.True(t, from.Equal(monthStart) && to.Equal(monthEnd), "%v: the month of %v is from %v to %v, and not from %v to %v", zone, last, from, to, monthStart, monthEnd)
-		from, to = hour.Bounds(last)
+		for _, p := range longer {
+			from, to = p.policy.Bounds(limit.Key{}, last)
+			require.True(t, from.Equal(p.start) && to.Equal(p.end), "%v: the %v of %v is from %v to %v, and not from %v to %v", zone, p.policy.Period, last, from, to, p.start, p.end)
+			if end.Equal(p.end) {
+				p.start, p.end = p.policy.Bounds(limit.Key{}, end)
+				require.True(t, p.start.Equal(end), "%v: the %v after %v begins at %v", zone, p.policy.Period, end, p.start)
+			}
+		}
+		from, to = hour.Bounds(limit.Key{}, last)
 		require.True(t, from.Before(end) && to.Equal(end), "%v: the hour of %v is from %v to %v", zone, last, from, to)
 		require.Greater(t, end.In(zone).Format(time.DateOnly), start.In(zone).Format(time.DateOnly), zone)
-		if end.Equal(monthEnd) {
-			monthStart, monthEnd = month.Bounds(end)
-			require.True(t, monthStart.Equal(end), "%v: the month after %v begins at %v", zone, end, monthStart)
-		}
 		start = end
 	}
 }

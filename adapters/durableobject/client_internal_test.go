@@ -20,7 +20,7 @@ func TestClient_SpeaksHTTP11(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		protocol = r.Proto
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"v":1,"tick":1000,"held":[0]}`)
+		_, _ = io.WriteString(w, `{"v":1,"tick":1000,"held":[0],"at":[1]}`)
 	}))
 	server.EnableHTTP2 = true
 	server.StartTLS()
@@ -30,7 +30,7 @@ func TestClient_SpeaksHTTP11(t *testing.T) {
 	roots.AddCert(server.Certificate())
 	c.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots}
 	client := NewClient(server.URL, "secret", &Options{HTTPClient: c})
-	_, err := NewLimiter(client, limit.PerHour(1)).Consume(t.Context(), limit.Key{}, 1)
+	_, err := limit.Consume(t.Context(), NewLimiter(client, limit.PerHour(1)), limit.Key{}, 1)
 	require.NoError(t, err)
 	assert.Equal(t, "HTTP/1.1", protocol)
 	assert.Nil(t, c.CheckRedirect, "the given client is not changed")
@@ -40,7 +40,7 @@ func TestClient_SpeaksHTTP11(t *testing.T) {
 func TestClient_UndecidedCallFailsAlone(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"v":1,"tick":1000,"held":[null,0],"done":[false,true],"permits":[null,[1,2]]}`)
+		_, _ = io.WriteString(w, `{"v":1,"tick":1000,"held":[null,0],"at":[1,1],"done":[false,true],"permits":[null,[1,2]]}`)
 	}))
 	t.Cleanup(server.Close)
 	client := NewClient(server.URL, "secret", nil)

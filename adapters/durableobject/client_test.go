@@ -48,7 +48,7 @@ func replies(t *testing.T, status int, contentType, body string) (*durableobject
 // that arrived may have been executed.
 func TestLimiter_NeverRepeatsARequest(t *testing.T) {
 	const reply = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-	const body = `{"v":1,"tick":1000,"held":[10]}`
+	const body = `{"v":1,"tick":1000,"held":[10],"at":[1]}`
 	for name, answer := range map[string]string{
 		"without a reply":   "",
 		"within the status": "HTTP/1.",
@@ -74,10 +74,10 @@ func TestLimiter_NeverRepeatsARequest(t *testing.T) {
 			l := durableobject.NewLimiter(durableobject.NewClient("http://"+listener.Addr().String(), secret, nil), limit.PerHour(100))
 			const rounds = 20
 			for n := range rounds {
-				d, err := l.Consume(t.Context(), ann(), 0)
+				d, err := limit.Consume(t.Context(), l, ann(), 0)
 				require.NoError(t, err, "the connection is new")
 				assert.True(t, d.Allowed)
-				_, err = l.Consume(t.Context(), ann(), 0)
+				_, err = limit.Consume(t.Context(), l, ann(), 0)
 				require.Error(t, err, "the connection is used again, and closed")
 				assert.NotContains(t, err.Error(), secret)
 				require.EqualValues(t, 2*(n+1), requests.Load())
@@ -117,7 +117,7 @@ func TestClient_RequestCannotBeRepeated(t *testing.T) {
 	})
 	client := durableobject.NewClient("https://limits.example", secret, &durableobject.Options{HTTPClient: &http.Client{Transport: transport}})
 	l := durableobject.NewLimiter(client, limit.PerHour(10))
-	_, err := l.Consume(t.Context(), ann(), 1)
+	_, err := limit.Consume(t.Context(), l, ann(), 1)
 	require.EqualError(t, err, `durableobject: limiter: Post "https://limits.example/v1/limit": no network`)
 	require.Error(t, l.Block(t.Context(), ann(), time.Second))
 	assert.EqualValues(t, 2, sent.Load())
@@ -147,14 +147,14 @@ func TestLimiter_ReturnsAtDeadline(t *testing.T) {
 			for _, timeout := range []time.Duration{20 * time.Millisecond, 300 * time.Millisecond} {
 				ctx, cancel := context.WithTimeout(context.Background(), timeout)
 				start := time.Now()
-				d, err := l.Consume(ctx, ann(), 1)
+				d, err := limit.Consume(ctx, l, ann(), 1)
 				cancel()
 				assert.Zero(t, d)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				assert.Less(t, time.Since(start), timeout+10*time.Second)
 			}
 			start := time.Now()
-			_, err := l.Consume(context.Background(), ann(), 1)
+			_, err := limit.Consume(context.Background(), l, ann(), 1)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.Less(t, time.Since(start), 30*time.Second, "without a deadline, a second is the bound")
 		})
@@ -162,10 +162,10 @@ func TestLimiter_ReturnsAtDeadline(t *testing.T) {
 }
 
 func TestLimiter_CanceledContextSendsNothing(t *testing.T) {
-	client, requests := replies(t, 200, "application/json", `{"v":1,"tick":1000,"held":[1]}`)
+	client, requests := replies(t, 200, "application/json", `{"v":1,"tick":1000,"held":[1],"at":[1]}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := durableobject.NewLimiter(client, limit.PerHour(1)).Consume(ctx, ann(), 1)
+	_, err := limit.Consume(ctx, durableobject.NewLimiter(client, limit.PerHour(1)), ann(), 1)
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Zero(t, requests.Load())
 }
@@ -185,7 +185,7 @@ func TestLimiter_ConnectionIsUsedAgainAfterErrors(t *testing.T) {
 	client := durableobject.NewClient(server.URL, secret, &durableobject.Options{HTTPClient: &http.Client{Transport: transport}})
 	l := durableobject.NewLimiter(client, limit.PerHour(1))
 	for range 50 {
-		_, err := l.Consume(t.Context(), ann(), 1)
+		_, err := limit.Consume(t.Context(), l, ann(), 1)
 		require.Error(t, err)
 	}
 	assert.EqualValues(t, 1, dialed.Load())
@@ -194,19 +194,19 @@ func TestLimiter_ConnectionIsUsedAgainAfterErrors(t *testing.T) {
 func TestLimiter_InvalidArgumentsAreErrors(t *testing.T) {
 	client, requests := replies(t, 200, "application/json", `{}`)
 	l := durableobject.NewLimiter(client, limit.PerHour(10))
-	_, err := l.Reserve(t.Context(), ann(), 1, 2*time.Hour)
+	_, err := limit.Reserve(t.Context(), l, ann(), 1, 2*time.Hour)
 	require.ErrorContains(t, err, "durableobject: maxWait is 2h0m0s")
-	_, err = l.Consume(t.Context(), ann(), -1)
+	_, err = limit.Consume(t.Context(), l, ann(), -1)
 	require.ErrorContains(t, err, "durableobject: cost is -1")
-	_, err = l.ConsumeKeeping(t.Context(), ann(), 1, -1)
+	_, err = limit.ConsumeKeeping(t.Context(), l, ann(), 1, -1)
 	require.ErrorContains(t, err, "durableobject: keep is -1")
-	_, _, err = l.ConsumeUpTo(t.Context(), ann(), -1)
-	require.ErrorContains(t, err, "durableobject: most is -1")
-	require.ErrorContains(t, l.Charge(t.Context(), ann(), 11), "from 0 to the capacity of 10")
-	require.ErrorContains(t, l.Refund(t.Context(), ann(), -1), "durableobject: refund is -1")
+	_, _, err = limit.ConsumeUpTo(t.Context(), l, ann(), -1)
+	require.ErrorContains(t, err, "durableobject: cost is -1")
+	require.ErrorContains(t, limit.Charge(t.Context(), l, ann(), 11), "at most the capacity of 10")
+	require.ErrorContains(t, limit.Refund(t.Context(), l, ann(), -1), "durableobject: cost is -1")
 	require.ErrorContains(t, l.Block(t.Context(), ann(), 0), "durableobject: a block of 0s")
-	require.NoError(t, l.Charge(t.Context(), ann(), 0))
-	require.NoError(t, l.Refund(t.Context(), ann(), 0))
+	require.NoError(t, limit.Charge(t.Context(), l, ann(), 0))
+	require.NoError(t, limit.Refund(t.Context(), l, ann(), 0))
 	assert.Zero(t, requests.Load())
 }
 

@@ -34,13 +34,13 @@ func ExampleNewLimiter() {
 }
 
 // A worker calls the limiter itself.
-func ExampleLimiter_Consume() {
+func ExampleLimiter() {
 	client := durableobject.NewClient("https://limits.example.workers.dev", os.Getenv("LIMITER_SECRET"), nil)
 	limiter := durableobject.NewLimiter(client, limit.PerMinute(100).Named("jobs"))
 
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	d, err := limiter.Consume(ctx, limit.Key{"tenant", "acme"}, 1)
+	d, err := limit.Consume(ctx, limiter, limit.Key{"tenant", "acme"}, 1)
 	switch {
 	case err != nil:
 		fmt.Println("no decision: run or postpone the job, as your program prefers:", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,34 +38,31 @@ import (
 // The buckets survive restarts, evictions and moves of their objects. An object whose storage is
 // deleted grants each key up to one capacity more.
 //
-// A Limiter is no [limit.BatchLimiter], because the keys of one call may be in several objects:
-// [limit.AllOf] and [limit.ConsumeAll] charge one bucket after the other, and refund if one
+// A Limiter is no [limit.Batcher], because the keys of one call may be in several objects:
+// [limit.AllOf] and [limit.ConsumeAll] charge one bucket after the other, and undo that if one
 // denies.
 type Limiter struct {
 	client *Client
 	name   string // of the policy; may be empty
 	prefix string
 	policy atomic.Pointer[bucketPolicy]
+
+	changes sync.Mutex // held by SetPolicy
+
 	seed   maphash.Seed
-	calls  *batch.Batcher[bucketRequest, bucketResponse]
+	calls  *batch.Batcher[bucketRequest, batch.Reply]
 	blocks *batch.Batcher[blockRequest, struct{}]
 	now    func() time.Duration
 }
 
-// A bucketRequest takes units from a bucket, or returns them if they are negative.
+// A bucketRequest is a call about one bucket.
 type bucketRequest struct {
 	policy *bucketPolicy
 	key    string
 	take   batch.Take
 }
 
-// A bucketResponse is the state of a bucket before a request.
-type bucketResponse struct {
-	state          batch.State
-	sent, received time.Duration // times of the round trip on the limiter's clock
-}
-
-type bucketCall = batch.Call[bucketRequest, bucketResponse]
+type bucketCall = batch.Call[bucketRequest, batch.Reply]
 
 // NewLimiter returns a limiter. It panics if the policy is not valid or the client is nil. It does
 // not connect to the Worker.
@@ -80,40 +78,29 @@ func NewLimiter(client *Client, policy limit.Policy) *Limiter {
 		seed:   maphash.MakeSeed(),
 		now:    func() time.Duration { return time.Since(epoch) },
 	}
-	l.policy.Store(newBucketPolicy(policy))
+	l.policy.Store(newBucketPolicy(policy, nil))
 	l.calls = batch.New("durableobject: limiter", l.exec, true)
 	l.blocks = batch.New("durableobject: limiter", l.execBlocks, true)
 	return l
 }
 
-// Consume takes cost tokens from key's bucket, or none of them.
-func (l *Limiter) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-	if cost < 0 {
-		return limit.Decision{}, fmt.Errorf("durableobject: cost is %d; it must not be negative", cost)
+// Take takes tokens from key's bucket. After tokens have returned, other processes may deny the key
+// for up to a second more.
+func (l *Limiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	p := l.policy.Load()
+	if err := p.CheckTake(&take); err != nil {
+		return limit.Decision{}, fmt.Errorf("durableobject: %w", err)
 	}
-	p, hash := l.policy.Load(), key.Hash(l.seed)
-	costUnits := p.units.CostUnits(cost)
-	if d, ok := p.denials.Decide(hash, l.now(), costUnits, &p.units); ok {
-		return d, nil
-	}
-	state, err := l.take(ctx, p, &key, hash, batch.TakeAll(costUnits, 0, &p.units), costUnits)
-	if err != nil {
-		return limit.Decision{}, err
-	}
-	return state.Decision(costUnits, &p.units), nil
+	return p.Take(key.Hash(l.seed), &take, l.now, func(what batch.Take) (batch.Reply, error) {
+		c := &bucketCall{Request: bucketRequest{p, l.keyName(&key), what}}
+		err := l.calls.Do(ctx, c)
+		return c.Response, err
+	})
 }
 
-// take returns the state of key's bucket before the call. It remembers a state after which a call
-// of needUnits would be denied.
-func (l *Limiter) take(ctx context.Context, p *bucketPolicy, key *limit.Key, hash uint64, take batch.Take, needUnits int64) (batch.State, error) {
-	c := &bucketCall{Request: bucketRequest{p, l.keyName(key), take}}
-	if err := l.calls.Do(ctx, c); err != nil {
-		return batch.State{}, err
-	}
-	after := c.Response.state
-	after.Units -= take.Taken(after)
-	p.denials.Learn(hash, after, needUnits, c.Response.sent, c.Response.received)
-	return c.Response.state, nil
+// RemembersDenial returns the denial of a Take if this process knows it without asking the Worker.
+func (l *Limiter) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
+	return l.policy.Load().Remembered(key.Hash(l.seed), &take, l.now())
 }
 
 func (l *Limiter) keyName(key *limit.Key) string {
@@ -142,7 +129,7 @@ func (l *Limiter) execPolicy(ctx context.Context, p *bucketPolicy, calls []*buck
 	received := l.now()
 	for i, c := range calls {
 		if c.Err = err; err == nil {
-			c.Response, c.Err = bucketResponse{states[i].state, sent, received}, states[i].err
+			c.Response, c.Err = batch.Reply{State: states[i].state, Sent: sent, Received: received}, states[i].err
 		}
 	}
 }

@@ -42,7 +42,7 @@ func BenchmarkLimiter(b *testing.B) {
 				b.ResetTimer()
 				var n atomic.Int64
 				call := func() {
-					if _, err := l.Consume(b.Context(), user(fmt.Sprint(n.Add(1)%1000)), 1); err != nil {
+					if _, err := limit.Consume(b.Context(), l, user(fmt.Sprint(n.Add(1)%1000)), 1); err != nil {
 						b.Error(err)
 					}
 				}

@@ -104,9 +104,9 @@ func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
 	s, c := startTestClock(t, 1), newClock()
 	l := newTestLimiter(newTestClient(s, c), limit.PerSecond(10).Named("block"), c, "")
 	for n, call := range []func(limit.Key) (limit.Decision, error){
-		func(k limit.Key) (limit.Decision, error) { return l.Consume(t.Context(), k, 1) },
-		func(k limit.Key) (limit.Decision, error) { return l.Reserve(t.Context(), k, 1, time.Second) },
-		func(k limit.Key) (limit.Decision, error) { return l.ConsumeKeeping(t.Context(), k, 1, 1) },
+		func(k limit.Key) (limit.Decision, error) { return limit.Consume(t.Context(), l, k, 1) },
+		func(k limit.Key) (limit.Decision, error) { return limit.Reserve(t.Context(), l, k, 1, time.Second) },
+		func(k limit.Key) (limit.Decision, error) { return limit.ConsumeKeeping(t.Context(), l, k, 1, 1) },
 	} {
 		key := limit.Key{"user", strconv.Itoa(n)}
 		require.NoError(t, l.Block(t.Context(), key, time.Minute))
@@ -135,16 +135,16 @@ func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
 	l := newTestLimiter(newTestClient(s, c), limit.PerSecond(1).Burst(10).Named("deficit"), c, "")
 	ann := limit.Key{"user", "ann"}
 	for range 2 {
-		d, err := l.Reserve(t.Context(), ann, 10, time.Minute)
+		d, err := limit.Reserve(t.Context(), l, ann, 10, time.Minute)
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 	}
 	c.Rewind(time.Hour)
-	d, err := l.Consume(t.Context(), ann, 1)
+	d, err := limit.Consume(t.Context(), l, ann, 1)
 	require.NoError(t, err)
 	assert.Equal(t, 11*time.Second, d.RetryAfter)
 	c.Sleep(11 * time.Second)
-	d, err = l.Consume(t.Context(), ann, 1)
+	d, err = limit.Consume(t.Context(), l, ann, 1)
 	require.NoError(t, err)
 	assert.True(t, d.Allowed)
 }
@@ -167,15 +167,15 @@ func TestLimiter_SetPolicyNeedsTheSameName(t *testing.T) {
 func TestLimiter_CallsOfSeveralPoliciesAreSplit(t *testing.T) {
 	s, c := startTestClock(t, 1), newClock()
 	l := newTestLimiter(newTestClient(s, c), limit.PerSecond(1).Named("split"), c, "")
-	policies := []*bucketPolicy{newBucketPolicy(limit.PerSecond(3)), newBucketPolicy(limit.PerMinute(7)), newBucketPolicy(limit.PerHour(11))}
+	policies := []*bucketPolicy{newBucketPolicy(limit.PerSecond(3), nil), newBucketPolicy(limit.PerMinute(7), nil), newBucketPolicy(limit.PerHour(11), nil)}
 	var calls []*bucketCall
 	for n := range 10 {
 		p := policies[n*n%3]
-		calls = append(calls, &bucketCall{Request: bucketRequest{p, "split:" + strconv.Itoa(n), batch.TakeAll(p.units.CostUnits(1), 0, &p.units)}})
+		calls = append(calls, &bucketCall{Request: bucketRequest{p, "split:" + strconv.Itoa(n), batch.Take{Units: p.PerToken(), Divisor: p.PerToken()}}})
 	}
 	l.exec(context.Background(), calls)
 	for _, call := range calls {
 		require.NoError(t, call.Err)
-		assert.Equal(t, call.Request.policy.units.Full(), call.Response.state.Units)
+		assert.Equal(t, call.Request.policy.Full(), call.Response.State.Units)
 	}
 }

@@ -50,7 +50,7 @@ func (o *load) call(t *testing.T, l limit.Limiter, key limit.Key) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	d, err := l.Consume(ctx, key, 1)
+	d, err := limit.Consume(ctx, l, key, 1)
 	if took := time.Since(start).Milliseconds(); took > o.slowest.Load() {
 		o.slowest.Store(took)
 	}
@@ -227,7 +227,7 @@ func TestLimiter_ConsumeReturnsAtDeadline(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 			defer cancel()
 			start := time.Now()
-			d, err := l.Consume(ctx, user("ann"), 1)
+			d, err := limit.Consume(ctx, l, user("ann"), 1)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.Zero(t, d)
 			assert.Less(t, time.Since(start), 20*time.Second)
@@ -238,7 +238,7 @@ func TestLimiter_ConsumeReturnsAtDeadline(t *testing.T) {
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_, err := l.Consume(ctx, user("bob"), 1)
+		_, err := limit.Consume(ctx, l, user("bob"), 1)
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
 }

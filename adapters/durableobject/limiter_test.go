@@ -32,7 +32,7 @@ func consume(t testing.TB, l limit.Limiter, key limit.Key, cost int64) limit.Dec
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	d, err := l.Consume(ctx, key, cost)
+	d, err := limit.Consume(ctx, l, key, cost)
 	require.NoError(t, err)
 	return d
 }
@@ -54,6 +54,21 @@ func TestLimiter_UnnamedPoliciesAreSeparate(t *testing.T) {
 	assert.EqualValues(t, 5, consume(t, small, user("ann"), 5).Remaining)
 	assert.EqualValues(t, 198, consume(t, large, user("ann"), 1).Remaining)
 	assert.EqualValues(t, 197, consume(t, durableobject.NewLimiter(client, limit.PerHour(200)), user("ann"), 1).Remaining, "the same policy")
+}
+
+// TestAllOf_DeniedFloodCausesFewRequests floods two limiters, which cannot decide in one step.
+func TestAllOf_DeniedFloodCausesFewRequests(t *testing.T) {
+	client, requests := newCountingClient(startServer(t))
+	few, many := durableobject.NewLimiter(client, limit.PerHour(2).Named("few")), durableobject.NewLimiter(client, limit.PerHour(1000).Named("many"))
+	for _, both := range []limit.Limiter{limit.AllOf(many, few), limit.AllOf(few, many)} {
+		requests.Store(0)
+		start := time.Now()
+		for range 200 {
+			consume(t, both, user("ann"), 1)
+		}
+		assert.LessOrEqual(t, requests.Load(), 7+3*int64(time.Since(start)/time.Second))
+		assert.EqualValues(t, 998, consume(t, many, user("ann"), 0).Remaining, "what denied calls took is undone")
+	}
 }
 
 // TestLimiter_IntervalBound has a capacity that is smaller by a millisecond's refill, which an
@@ -113,7 +128,7 @@ func TestLimiter_WaitingExactlyRetryAfterIsEnough(t *testing.T) {
 type outcome struct{ granted, failed atomic.Int64 }
 
 func (o *outcome) call(l limit.Limiter, key limit.Key) (allowed bool) {
-	d, err := l.Consume(context.Background(), key, 1)
+	d, err := limit.Consume(context.Background(), l, key, 1)
 	switch {
 	case err != nil:
 		o.failed.Add(1)
@@ -223,7 +238,7 @@ func TestLimiter_NeverChargesTwice(t *testing.T) {
 		wg.Go(func() {
 			for range 100 {
 				attempts.Add(1)
-				if _, err := l.Consume(t.Context(), user("ann"), 1); err != nil {
+				if _, err := limit.Consume(t.Context(), l, user("ann"), 1); err != nil {
 					failed.Add(1)
 				}
 			}
@@ -276,16 +291,16 @@ func TestLimiter_DeniedFloodCausesNoRequest(t *testing.T) {
 	s := startServer(t)
 	for name, call := range map[string]func(l *durableobject.Limiter) (limit.Decision, error){
 		"Consume": func(l *durableobject.Limiter) (limit.Decision, error) {
-			return l.Consume(t.Context(), user("ann"), 1)
+			return limit.Consume(t.Context(), l, user("ann"), 1)
 		},
 		"Reserve": func(l *durableobject.Limiter) (limit.Decision, error) {
-			return l.Reserve(t.Context(), user("ann"), 1, time.Minute)
+			return limit.Reserve(t.Context(), l, user("ann"), 1, time.Minute)
 		},
 		"ConsumeKeeping": func(l *durableobject.Limiter) (limit.Decision, error) {
-			return l.ConsumeKeeping(t.Context(), user("ann"), 1, 1)
+			return limit.ConsumeKeeping(t.Context(), l, user("ann"), 1, 1)
 		},
 		"ConsumeUpTo": func(l *durableobject.Limiter) (limit.Decision, error) {
-			_, d, err := l.ConsumeUpTo(t.Context(), user("ann"), 5)
+			_, d, err := limit.ConsumeUpTo(t.Context(), l, user("ann"), 5)
 			return d, err
 		},
 	} {

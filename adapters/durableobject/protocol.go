@@ -36,17 +36,23 @@ func (c *Client) limit(ctx context.Context, p *bucketPolicy, calls []*bucketCall
 	body := []byte(p.request)
 	for i, call := range calls {
 		r := &call.Request
-		body = appendCall(body, i, []string{r.key}, r.take.Units, r.take.Lowest, r.take.Divisor)
+		numbers := [4]int64{r.take.Units, r.take.Lowest, r.take.Divisor, r.take.Since}
+		used := numbers[:3]
+		if r.take.Since > 0 {
+			used = numbers[:]
+		}
+		body = appendCall(body, i, []string{r.key}, used...)
 	}
 	var reply struct {
 		V    int
 		Tick int64 // resolution of the clock, in microseconds
 		Held []*int64
+		At   []int64 // when, in microseconds since 1970
 	}
 	if err := c.post(ctx, c.limitURL, append(body, "]}"...), &reply); err != nil {
 		return nil, err
 	}
-	if err := c.checkReply(reply.V, len(reply.Held), len(calls)); err != nil {
+	if err := c.checkReply(reply.V, min(len(reply.Held), len(reply.At)), len(calls)); err != nil {
 		return nil, err
 	}
 	tick := time.Duration(reply.Tick) * time.Microsecond
@@ -56,6 +62,7 @@ func (c *Client) limit(ctx context.Context, p *bucketPolicy, calls []*bucketCall
 	states := make([]bucketState, len(calls))
 	for i, held := range reply.Held {
 		states[i] = newBucketState(held, tick, p)
+		states[i].state.At = reply.At[i]
 	}
 	return states, nil
 }
@@ -66,8 +73,8 @@ func newBucketState(held *int64, tick time.Duration, p *bucketPolicy) bucketStat
 	switch {
 	case held == nil:
 		return bucketState{err: errNotDecided}
-	case *held > p.units.Full(), *held < blockedReply-maxBlockMicros:
-		return bucketState{err: fmt.Errorf("the Worker returned %d units of a bucket that holds %d", *held, p.units.Full())}
+	case *held > p.Full(), *held < blockedReply-maxBlockMicros:
+		return bucketState{err: fmt.Errorf("the Worker returned %d units of a bucket that holds %d", *held, p.Full())}
 	case *held < blockedReply:
 		return bucketState{state: batch.State{BlockedFor: time.Duration(blockedReply-*held) * time.Microsecond, Tick: tick}}
 	default:

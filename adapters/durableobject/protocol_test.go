@@ -28,29 +28,29 @@ func TestLimiter_OnlyACompleteReplyIsADecision(t *testing.T) {
 		contentType, body string
 		want              string
 	}{
-		"too few":                {200, json, `{"v":1,"tick":1000,"held":[]}`, "answered 0 of 1 calls"},
-		"too many":               {200, json, `{"v":1,"tick":1000,"held":[1,1]}`, "answered 2 of 1 calls"},
+		"too few":                {200, json, `{"v":1,"tick":1000,"held":[],"at":[]}`, "answered 0 of 1 calls"},
+		"too many":               {200, json, `{"v":1,"tick":1000,"held":[1,1],"at":[1,1]}`, "answered 2 of 1 calls"},
 		"no numbers":             {200, json, `{"v":1,"tick":1000}`, "answered 0 of 1 calls"},
 		"null":                   {200, json, `null`, "version 0"},
 		"empty":                  {200, json, ``, "unexpected end"},
-		"not decided":            {200, json, `{"v":1,"tick":1000,"held":[null]}`, "the Durable Object of the key is unavailable"},
-		"another version":        {200, json, `{"v":2,"tick":1000,"held":[1]}`, "version 2; it must be 1"},
-		"no version":             {200, json, `{"tick":1000,"held":[1]}`, "version 0"},
-		"no tick":                {200, json, `{"v":1,"held":[1]}`, "resolution of 0 µs"},
-		"negative tick":          {200, json, `{"v":1,"tick":-1,"held":[1]}`, "resolution of -1 µs"},
-		"large tick":             {200, json, `{"v":1,"tick":1000001,"held":[1]}`, "resolution of 1000001 µs"},
-		"more than a full one":   {200, json, `{"v":1,"tick":1000,"held":[3600000001]}`, "returned 3600000001 units"},
-		"blocked too long":       {200, json, `{"v":1,"tick":1000,"held":[-9007199254740991]}`, "returned -9007199254740991 units"},
-		"a fraction":             {200, json, `{"v":1,"tick":1000,"held":[1.5]}`, "not the Worker's"},
-		"an exponent":            {200, json, `{"v":1,"tick":1000,"held":[1e3]}`, "not the Worker's"},
-		"a string":               {200, json, `{"v":1,"tick":1000,"held":["1"]}`, "not the Worker's"},
+		"not decided":            {200, json, `{"v":1,"tick":1000,"held":[null],"at":[1]}`, "the Durable Object of the key is unavailable"},
+		"another version":        {200, json, `{"v":2,"tick":1000,"held":[1],"at":[1]}`, "version 2; it must be 1"},
+		"no version":             {200, json, `{"tick":1000,"held":[1],"at":[1]}`, "version 0"},
+		"no tick":                {200, json, `{"v":1,"held":[1],"at":[1]}`, "resolution of 0 µs"},
+		"negative tick":          {200, json, `{"v":1,"tick":-1,"held":[1],"at":[1]}`, "resolution of -1 µs"},
+		"large tick":             {200, json, `{"v":1,"tick":1000001,"held":[1],"at":[1]}`, "resolution of 1000001 µs"},
+		"more than a full one":   {200, json, `{"v":1,"tick":1000,"held":[3600000001],"at":[1]}`, "returned 3600000001 units"},
+		"blocked too long":       {200, json, `{"v":1,"tick":1000,"held":[-9007199254740991],"at":[1]}`, "returned -9007199254740991 units"},
+		"a fraction":             {200, json, `{"v":1,"tick":1000,"held":[1.5],"at":[1]}`, "not the Worker's"},
+		"an exponent":            {200, json, `{"v":1,"tick":1000,"held":[1e3],"at":[1]}`, "not the Worker's"},
+		"a string":               {200, json, `{"v":1,"tick":1000,"held":["1"],"at":[1]}`, "not the Worker's"},
 		"truncated":              {200, json, `{"v":1,"tick":1000,"held":[1`, "unexpected end"},
-		"two values":             {200, json, `{"v":1,"tick":1000,"held":[1]}{}`, "after top-level value"},
-		"huge":                   {200, json, `{"v":1,"tick":1000,"held":[1]}` + strings.Repeat(" ", 1<<20), "longer than 65536 bytes"},
+		"two values":             {200, json, `{"v":1,"tick":1000,"held":[1],"at":[1,1,1,1,1,1,1]}{}`, "after top-level value"},
+		"huge":                   {200, json, `{"v":1,"tick":1000,"held":[1],"at":[1]}` + strings.Repeat(" ", 1<<20), "longer than 65536 bytes"},
 		"HTML":                   {200, "text/html; charset=utf-8", `<html>`, "is not JSON"},
-		"JSON as HTML":           {200, "text/html", `{"v":1,"tick":1000,"held":[1]}`, "is not JSON"},
+		"JSON as HTML":           {200, "text/html", `{"v":1,"tick":1000,"held":[1],"at":[1]}`, "is not JSON"},
 		"no content":             {204, json, ``, "status 204"},
-		"created":                {201, json, `{"v":1,"tick":1000,"held":[1]}`, "status 201"},
+		"created":                {201, json, `{"v":1,"tick":1000,"held":[1],"at":[1]}`, "status 201"},
 		"redirect":               {302, json, ``, "status 302; redirects are not followed"},
 		"redirect of the method": {307, json, ``, "status 307; redirects are not followed"},
 		"permanent redirect":     {308, json, ``, "status 308; redirects are not followed"},
@@ -67,43 +67,43 @@ func TestLimiter_OnlyACompleteReplyIsADecision(t *testing.T) {
 			t.Parallel()
 			client, requests := replies(t, tt.status, tt.contentType, tt.body)
 			l := durableobject.NewLimiter(client, limit.PerHour(10))
-			d, err := l.Consume(t.Context(), ann(), 1)
+			d, err := limit.Consume(t.Context(), l, ann(), 1)
 			require.ErrorContains(t, err, tt.want)
 			require.ErrorContains(t, err, "durableobject: limiter: ")
 			assert.NotContains(t, err.Error(), secret)
 			assert.Zero(t, d)
 			assert.EqualValues(t, 1, requests.Load(), "the request must not be repeated")
-			_, err = l.Consume(t.Context(), ann(), 1)
+			_, err = limit.Consume(t.Context(), l, ann(), 1)
 			require.Error(t, err, "an error is not in the cache")
 		})
 	}
 }
 
 func TestLimiter_ReplyIsADecision(t *testing.T) {
-	client, _ := replies(t, 200, "application/json; charset=utf-8", `{"v":1,"tick":1000,"held":[3600000000]}`)
-	d, err := durableobject.NewLimiter(client, limit.PerHour(10)).Consume(t.Context(), ann(), 1)
+	client, _ := replies(t, 200, "application/json; charset=utf-8", `{"v":1,"tick":1000,"held":[3600000000],"at":[1]}`)
+	d, err := limit.Consume(t.Context(), durableobject.NewLimiter(client, limit.PerHour(10)), ann(), 1)
 	require.NoError(t, err)
 	assert.Equal(t, limit.Decision{Allowed: true, Limit: 10, Remaining: 9, ResetAfter: 6 * time.Minute}, d)
 
-	client, _ = replies(t, 200, "application/json", `{"v":1,"tick":1000,"held":[-4503599627371497]}`)
-	d, err = durableobject.NewLimiter(client, limit.PerHour(10)).Consume(t.Context(), ann(), 1)
+	client, _ = replies(t, 200, "application/json", `{"v":1,"tick":1000,"held":[-4503599627371497],"at":[1]}`)
+	d, err = limit.Consume(t.Context(), durableobject.NewLimiter(client, limit.PerHour(10)), ann(), 1)
 	require.NoError(t, err)
 	assert.Equal(t, limit.Decision{Limit: 10, RetryAfter: 2 * time.Millisecond, ResetAfter: 2 * time.Millisecond, Reason: limit.Blocked}, d)
 }
 
 func TestLimiter_OtherCallsNeedACompleteReply(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"v":1,"tick":1000,"held":[null]}`: "unavailable",
-		`{"v":1,"tick":1000,"held":[]}`:     "answered 0 of 1 calls",
+		`{"v":1,"tick":1000,"held":[null],"at":[1]}`: "unavailable",
+		`{"v":1,"tick":1000,"held":[],"at":[]}`:      "answered 0 of 1 calls",
 	} {
 		client, _ := replies(t, 200, "application/json", body)
 		l := durableobject.NewLimiter(client, limit.PerHour(10))
 		for name, call := range map[string]func() error{
-			"Refund":         func() error { return l.Refund(t.Context(), ann(), 1) },
-			"Charge":         func() error { return l.Charge(t.Context(), ann(), 1) },
-			"Reserve":        func() error { _, err := l.Reserve(t.Context(), ann(), 1, time.Second); return err },
-			"ConsumeKeeping": func() error { _, err := l.ConsumeKeeping(t.Context(), ann(), 1, 1); return err },
-			"ConsumeUpTo":    func() error { _, _, err := l.ConsumeUpTo(t.Context(), ann(), 1); return err },
+			"Refund":         func() error { return limit.Refund(t.Context(), l, ann(), 1) },
+			"Charge":         func() error { return limit.Charge(t.Context(), l, ann(), 1) },
+			"Reserve":        func() error { _, err := limit.Reserve(t.Context(), l, ann(), 1, time.Second); return err },
+			"ConsumeKeeping": func() error { _, err := limit.ConsumeKeeping(t.Context(), l, ann(), 1, 1); return err },
+			"ConsumeUpTo":    func() error { _, _, err := limit.ConsumeUpTo(t.Context(), l, ann(), 1); return err },
 		} {
 			assert.ErrorContains(t, call(), want, name)
 		}
@@ -151,7 +151,7 @@ func TestLimiter_RequestIsThatOfTheProtocol(t *testing.T) {
 			assert.NotContains(t, name, "Idempotency")
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"v":1,"tick":1000,"held":[0],"done":[true],"permits":[[0,1]]}`)
+		_, _ = io.WriteString(w, `{"v":1,"tick":1000,"held":[0],"at":[1],"done":[true],"permits":[[0,1]]}`)
 	}))
 	t.Cleanup(server.Close)
 	client := durableobject.NewClient(server.URL, secret, nil)
@@ -161,30 +161,30 @@ func TestLimiter_RequestIsThatOfTheProtocol(t *testing.T) {
 	const name = `say%20%22hi%22:user:%FF:j%C3%B6rg%22%5C`
 	for want, call := range map[string]func() error{
 		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["` + name + `",120000000,0,120000000]]}`: func() error {
-			_, err := l.Consume(t.Context(), key, 2)
+			_, err := limit.Consume(t.Context(), l, key, 2)
 			return err
 		},
 		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p",0,0,1]]}`: func() error {
-			_, err := fresh().Consume(t.Context(), limit.Key{}, 8)
+			_, err := limit.Consume(t.Context(), fresh(), limit.Key{}, 8)
 			return err
 		},
 		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p:a",60000000,-7000000,60000000]]}`: func() error {
-			_, err := fresh().Reserve(t.Context(), limit.Key{"a"}, 1, time.Second)
+			_, err := limit.Reserve(t.Context(), fresh(), limit.Key{"a"}, 1, time.Second)
 			return err
 		},
 		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p:a",60000000,120000000,60000000]]}`: func() error {
-			_, err := fresh().ConsumeKeeping(t.Context(), limit.Key{"a"}, 1, 2)
+			_, err := limit.ConsumeKeeping(t.Context(), fresh(), limit.Key{"a"}, 1, 2)
 			return err
 		},
 		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p:a",420000000,0,60000000]]}`: func() error {
-			_, _, err := fresh().ConsumeUpTo(t.Context(), limit.Key{"a"}, 100)
+			_, _, err := limit.ConsumeUpTo(t.Context(), fresh(), limit.Key{"a"}, 100)
 			return err
 		},
 		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p:a",60000000,-60000000,1]]}`: func() error {
-			return fresh().Charge(t.Context(), limit.Key{"a"}, 1)
+			return limit.Charge(t.Context(), fresh(), limit.Key{"a"}, 1)
 		},
 		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p:a",-60000000,0,1]]}`: func() error {
-			return fresh().Refund(t.Context(), limit.Key{"a"}, 1)
+			return limit.Refund(t.Context(), fresh(), limit.Key{"a"}, 1)
 		},
 		`/v1/block 0 {"v":1,"calls":[["p:a",1500000]]}`: func() error {
 			return fresh().Block(t.Context(), limit.Key{"a"}, 1500*time.Millisecond)
@@ -204,15 +204,15 @@ func TestLimiter_CachedWaitsEndAtWholeTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := roundTripper(func(*http.Request) (*http.Response, error) {
 			header := http.Header{"Content-Type": {"application/json"}}
-			return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(strings.NewReader(`{"v":1,"tick":1000,"held":[0]}`))}, nil
+			return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(strings.NewReader(`{"v":1,"tick":1000,"held":[0],"at":[1]}`))}, nil
 		})
 		client := durableobject.NewClient("https://limits.example", secret, &durableobject.Options{HTTPClient: &http.Client{Transport: transport}})
 		l := durableobject.NewLimiter(client, limit.PerSecond(300))
-		d, err := l.Consume(t.Context(), ann(), 1)
+		d, err := limit.Consume(t.Context(), l, ann(), 1)
 		require.NoError(t, err)
 		assert.Equal(t, 4*time.Millisecond, d.RetryAfter, "3,334 µs rounded up")
 		time.Sleep(1600 * time.Microsecond)
-		d, err = l.Consume(t.Context(), ann(), 1)
+		d, err = limit.Consume(t.Context(), l, ann(), 1)
 		require.NoError(t, err)
 		assert.Equal(t, 2400*time.Microsecond, d.RetryAfter)
 	})
@@ -221,8 +221,8 @@ func TestLimiter_CachedWaitsEndAtWholeTicks(t *testing.T) {
 // FuzzLimiter_Reply looks for replies that are taken for an impossible decision.
 func FuzzLimiter_Reply(f *testing.F) {
 	for _, body := range []string{
-		`{"v":1,"tick":1000,"held":[1000000]}`, `{"v":1,"tick":1,"held":[-5]}`, `{"v":1,"tick":1000,"held":[null]}`,
-		`{"v":1,"tick":1000,"held":[-4503599627371497]}`, `{"V":1,"Tick":7,"HELD":[0],"held":[1]}`, `[]`, `{"v":1e0}`,
+		`{"v":1,"tick":1000,"held":[1000000],"at":[1]}`, `{"v":1,"tick":1,"held":[-5],"at":[1]}`, `{"v":1,"tick":1000,"held":[null],"at":[1]}`,
+		`{"v":1,"tick":1000,"held":[-4503599627371497],"at":[1]}`, `{"V":1,"Tick":7,"HELD":[0],"held":[1],"at":[1]}`, `[]`, `{"v":1e0}`,
 	} {
 		f.Add([]byte(body))
 	}
@@ -232,7 +232,7 @@ func FuzzLimiter_Reply(f *testing.F) {
 			return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(bytes.NewReader(body))}, nil
 		})
 		client := durableobject.NewClient("https://limits.example", secret, &durableobject.Options{HTTPClient: &http.Client{Transport: transport}})
-		d, err := durableobject.NewLimiter(client, limit.PerSecond(10)).Consume(t.Context(), ann(), 3)
+		d, err := limit.Consume(t.Context(), durableobject.NewLimiter(client, limit.PerSecond(10)), ann(), 3)
 		switch {
 		case err != nil:
 			assert.Zero(t, d)

@@ -34,8 +34,8 @@ func (r *callLog) clone() callLog {
 // at returns the time of a call; the oldest one has index 0.
 func (r *callLog) at(i int64) int64 { return r.ring[(r.first+i)%int64(len(r.ring))] }
 
-// expire removes the calls that are a window old or older.
-func (r *callLog) expire(now int64, p *logRules) {
+// advance removes the calls that are a window old or older.
+func (p *logRules) advance(r *callLog, now int64) {
 	for r.count > 0 && r.at(0) <= now-p.window {
 		r.first = (r.first + 1) % int64(len(r.ring))
 		r.count--
@@ -61,8 +61,30 @@ func (r *callLog) add(now, calls int64, p *logRules) {
 	r.windowEnds = now + p.window
 }
 
-// consume counts cost calls, or none of them. The record must not contain expired calls.
-func (r *callLog) consume(now, cost int64, p *logRules) limit.Decision {
+// stamp returns the time of the calls.
+func (p *logRules) stamp(_ *callLog, now int64) int64 { return now }
+
+// giveBack removes calls. Those after one with a stamp move up.
+func (p *logRules) giveBack(r *callLog, tokens int64, stamp *int64) {
+	if stamp == nil {
+		r.count -= min(tokens, r.count)
+		return
+	}
+	kept := int64(0)
+	for i := range r.count {
+		at := r.at(i)
+		if at == *stamp && tokens > 0 {
+			tokens--
+			continue
+		}
+		r.ring[(r.first+kept)%int64(len(r.ring))] = at
+		kept++
+	}
+	r.count = kept
+}
+
+// consume counts cost calls, or none of them.
+func (p *logRules) consume(r *callLog, now, cost int64) limit.Decision {
 	inPenalty := r.penaltyEnds > now
 	d := limit.Decision{Limit: p.max}
 	switch {

@@ -10,7 +10,8 @@ import (
 // A Cooldown is a [limit.Limiter] that enforces a [limit.CooldownPolicy] in this process. Its
 // decisions have Max as Limit, and a Reason that says whether the call starts a penalty or
 // meets one. A cost counts as that many calls; a cost above Max is denied with
-// [limit.Never] and starts no penalty.
+// [limit.Never] and starts no penalty. [limit.Undo] removes the calls of a receipt from the window,
+// and ends no penalty.
 //
 // It keeps up to 65,536 keys, each with 8 bytes for each of its last Max calls, and evicts keys
 // without calls in the window and without penalty. If it cannot evict any, new keys share one
@@ -24,6 +25,8 @@ type Cooldown struct {
 
 var (
 	_ limit.InProcess = (*Cooldown)(nil)
+	_ limit.Checker   = (*Cooldown)(nil)
+	_ limit.Resetter  = (*Cooldown)(nil)
 	_ limit.Describer = (*Cooldown)(nil)
 )
 
@@ -48,15 +51,19 @@ func newCooldown(policy limit.CooldownPolicy, onPenalty func(limit.Penalty), clo
 // InProcess marks a limiter that decides in this process.
 func (c *Cooldown) InProcess() {}
 
-// Consume counts cost calls of key, or none of them. It ignores its context, because it never
-// waits.
-func (c *Cooldown) Consume(_ context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-	d, count, err := consumeLog(c.records, &key, cost, &c.rules)
-	if d.Reason == limit.BurstExceeded && c.onPenalty != nil {
-		c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: count + cost, RetryAfter: d.RetryAfter})
+// Take counts as many calls of key as take has cost, or none of them. It ignores its context,
+// because it never waits.
+func (c *Cooldown) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	var count int64
+	d, err := takeRecord(c.records, &c.rules, c.policy.Max, &key, &take, func(r *callLog) { count = r.count })
+	if d.Reason == limit.BurstExceeded && take.Mode != limit.Looking && c.onPenalty != nil {
+		c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: count + take.Cost, RetryAfter: d.RetryAfter})
 	}
 	return d, err
 }
+
+// Check returns an error if a cooldown cannot do a Take: with Keep, MaxWait or the mode Charging.
+func (c *Cooldown) Check(take limit.Take) error { return take.ValidateWindow() }
 
 // Describe returns the cooldown's Max and Window.
 func (c *Cooldown) Describe() []limit.Description {
@@ -66,7 +73,7 @@ func (c *Cooldown) Describe() []limit.Description {
 // Count returns how many admitted calls of key are in the window that ends at present.
 func (c *Cooldown) Count(_ context.Context, key limit.Key) (count int64, err error) {
 	c.records.read(&key, func(r *callLog, now int64) {
-		r.expire(now, &c.rules)
+		c.rules.advance(r, now)
 		count = r.count
 	})
 	return count, nil

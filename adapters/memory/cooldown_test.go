@@ -20,7 +20,7 @@ import (
 
 func hit(t testing.TB, l limit.Limiter, key limit.Key, cost int64) limit.Decision {
 	t.Helper()
-	d, err := l.Consume(context.Background(), key, cost)
+	d, err := limit.Consume(context.Background(), l, key, cost)
 	require.NoError(t, err)
 	return d
 }
@@ -107,7 +107,7 @@ func TestCooldown_InvalidPolicyPanics(t *testing.T) {
 		assert.EqualError(t, p.Validate(), want)
 		assert.PanicsWithValue(t, want, func() { memory.NewCooldown(p, nil) })
 	}
-	_, err := memory.NewCooldown(right, nil).Consume(t.Context(), user("ann"), -1)
+	_, err := limit.Consume(t.Context(), memory.NewCooldown(right, nil), user("ann"), -1)
 	assert.Error(t, err)
 }
 

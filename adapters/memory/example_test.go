@@ -12,7 +12,7 @@ import (
 func ExampleNewLimiter() {
 	limiter := memory.NewLimiter(limit.PerHour(60).Burst(2))
 	for range 3 {
-		d, err := limiter.Consume(context.Background(), limit.Key{"user", "ann"}, 1)
+		d, err := limit.Consume(context.Background(), limiter, limit.Key{"user", "ann"}, 1)
 		fmt.Println(d.Allowed, d.Remaining, d.RetryAfter.Round(time.Minute), err)
 	}
 	// Output:
@@ -25,7 +25,7 @@ func ExampleNewLimiter() {
 func ExampleNewLimiterMaxKeys() {
 	limiter := memory.NewLimiterMaxKeys(limit.PerHour(1), 1)
 	for _, user := range []string{"ann", "bob", "eve"} {
-		d, err := limiter.Consume(context.Background(), limit.Key{"user", user}, 1)
+		d, err := limit.Consume(context.Background(), limiter, limit.Key{"user", user}, 1)
 		fmt.Println(user, d.Allowed, err)
 	}
 	stats := limiter.Stats()
@@ -38,11 +38,11 @@ func ExampleNewLimiterMaxKeys() {
 }
 
 // A reservation takes a token that the bucket does not hold yet; the caller waits for it.
-func ExampleLimiter_Reserve() {
+func ExampleLimiter_reservation() {
 	limiter := memory.NewLimiter(limit.PerHour(60).Burst(1))
 	ctx, key := context.Background(), limit.Key{"mailbox", "support"}
 	for range 3 {
-		d, err := limiter.Reserve(ctx, key, 1, 90*time.Second)
+		d, err := limit.Reserve(ctx, limiter, key, 1, 90*time.Second)
 		fmt.Println(d.Allowed, d.RetryAfter.Round(30*time.Second), err)
 	}
 	// Output:
@@ -57,7 +57,7 @@ func ExampleNewCooldown() {
 		fmt.Println("penalty for", p.Key[1], "of", p.RetryAfter)
 	})
 	for range 3 {
-		d, err := login.Consume(context.Background(), limit.Key{"user", "ann"}, 1)
+		d, err := limit.Consume(context.Background(), login, limit.Key{"user", "ann"}, 1)
 		fmt.Println(d.Allowed, err)
 	}
 	// Output:

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A Limiter is a [limit.Limiter] in this process that implements every optional interface of
-// package limit. A call for a key that has a bucket takes no lock and allocates nothing; if it is
+// A Limiter is a [limit.Limiter] in this process with token buckets. It can do every [limit.Take] and
+// implements every optional interface of package limit that needs no store. A call for a key that has a bucket takes no lock and allocates nothing; if it is
 // denied, it writes nothing.
 //
 // A bucket is found by a 64-bit hash of its key with a random seed. Two of n keys share a hash,
@@ -29,15 +29,11 @@ type Limiter struct {
 }
 
 var (
-	_ limit.InProcess      = (*Limiter)(nil)
-	_ limit.Blocker        = (*Limiter)(nil)
-	_ limit.Reserver       = (*Limiter)(nil)
-	_ limit.Keeper         = (*Limiter)(nil)
-	_ limit.PartialLimiter = (*Limiter)(nil)
-	_ limit.Charger        = (*Limiter)(nil)
-	_ limit.PolicySetter   = (*Limiter)(nil)
-	_ limit.Describer      = (*Limiter)(nil)
-	_ limit.BatchLimiter   = (*Limiter)(nil)
+	_ limit.InProcess    = (*Limiter)(nil)
+	_ limit.Blocker      = (*Limiter)(nil)
+	_ limit.PolicySetter = (*Limiter)(nil)
+	_ limit.Describer    = (*Limiter)(nil)
+	_ limit.Batcher      = (*Limiter)(nil)
 )
 
 const (
@@ -89,18 +85,17 @@ func newLimiter(policy limit.Policy, maxKeys int, clock func() int64) *Limiter {
 // InProcess marks a limiter that decides in this process.
 func (l *Limiter) InProcess() {}
 
-// Consume takes cost tokens from key's bucket, or none of them. It ignores its context, because
-// it never waits.
-func (l *Limiter) Consume(_ context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-	if cost < 0 {
-		return limit.Decision{}, fmt.Errorf("memory: cost is %d; it must not be negative", cost)
-	}
+// Take takes tokens from key's bucket. It ignores its context, because it never waits.
+func (l *Limiter) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	hash := key.Hash(l.seed)
+	if !take.IsPlain() {
+		return l.takeSpecial(hash, &take)
+	}
 	s := &l.shards[hash>>l.shift]
-	r := request{tokens: cost}
+	r := request{tokens: take.Cost}
 	t := s.table.Load()
 	if found, _ := t.find(hash); found != nil { // as shard.take, but for most calls
-		costUnits := t.units.CostUnits(cost)
+		costUnits := t.units.CostUnits(take.Cost)
 		have, ok := found.take(hash, costUnits, 0, &r, t, l)
 		switch {
 		case ok && have > blocked:
@@ -113,10 +108,68 @@ func (l *Limiter) Consume(_ context.Context, key limit.Key, cost int64) (limit.D
 	return t.decision(have, &r), nil
 }
 
-// consume makes a request of kind consume.
-func (l *Limiter) consume(key *limit.Key, r *request) limit.Decision {
-	have, t := l.take(key.Hash(l.seed), r)
-	return t.decision(have, r)
+// takeSpecial is Take for all that is not plain.
+func (l *Limiter) takeSpecial(hash uint64, take *limit.Take) (limit.Decision, error) {
+	if err := take.Validate(); err != nil {
+		return limit.Decision{}, fmt.Errorf("memory: %w", err)
+	}
+	r := request{tokens: take.Cost, keep: take.Keep, maxWait: take.MaxWait.Microseconds()}
+	switch take.Mode {
+	case limit.Looking:
+		r.kind = look
+	case limit.Partial:
+		r.kind = upTo
+	case limit.Charging:
+		return limit.Decision{}, l.charge(hash, &r)
+	case limit.Returning:
+		r.kind = refund
+		l.take(hash, &r)
+		return limit.Decision{}, nil
+	case limit.Undoing:
+		r.kind, r.tokens, r.stamp, r.version = undo, take.Undo.Tokens, take.Undo.Stamp, take.Undo.Version
+		l.take(hash, &r)
+		return limit.Decision{}, nil
+	}
+	have, t := l.take(hash, &r)
+	var granted int64
+	if r.kind == upTo {
+		granted = min(r.tokens, t.units.WholeTokens(have))
+		r.tokens = max(granted, min(r.tokens, 1))
+	}
+	d := t.decision(have, &r)
+	d.Granted = granted
+	if take.Receipt && d.Allowed && r.kind != look && r.tokens > 0 {
+		d.Receipt = t.receipt(&r, &d)
+	}
+	return d, nil
+}
+
+// charge takes tokens also if the bucket holds less.
+func (l *Limiter) charge(hash uint64, r *request) error {
+	r.kind = charge
+	_, t := l.take(hash, r)
+	if u := &t.units; u.CostUnits(r.tokens) > u.Full() {
+		return fmt.Errorf("memory: charge is %d; it must be at most the capacity, %d", r.tokens, u.WholeTokens(u.Full()))
+	}
+	return nil
+}
+
+// Reset fills key's bucket and ends a block.
+func (l *Limiter) Reset(_ context.Context, key limit.Key) error {
+	hash := key.Hash(l.seed)
+	l.shards[hash>>l.shift].fill(hash)
+	return nil
+}
+
+// Block denies key for d; after that its bucket is full. A blocked key is never evicted, and
+// has a bucket even if there is no room for one.
+func (l *Limiter) Block(_ context.Context, key limit.Key, d time.Duration) error {
+	if err := limit.CheckBlock(d); err != nil {
+		return fmt.Errorf("memory: %w", err)
+	}
+	hash := key.Hash(l.seed)
+	l.shards[hash>>l.shift].block(hash, l.clock()+d.Microseconds(), l)
+	return nil
 }
 
 // Stats returns how many buckets there are, and how many keys were evicted or overflowed. It

@@ -35,12 +35,13 @@ type heldBucket struct {
 	value int64  // value after the requests decided so far
 }
 
-// ConsumeBatch takes the cost of every request, or of none, in one atomic step: no other call
+// TakeBatch takes the cost of every request, or of none, in one atomic step: no other call
 // sees a part of it.
-func (l *Limiter) ConsumeBatch(_ context.Context, requests []limit.Request, maxWait time.Duration) ([]limit.Decision, error) {
+func (l *Limiter) TakeBatch(_ context.Context, requests []limit.Request, maxWait time.Duration, receipts bool) ([]limit.Decision, error) {
 	calls := make([]batchCall, len(requests))
 	for i, r := range requests {
-		if err := limit.CheckReserve(r.Cost, maxWait); err != nil {
+		take := limit.Take{Cost: r.Cost, MaxWait: maxWait}
+		if err := take.Validate(); err != nil {
 			return nil, fmt.Errorf("memory: %w", err)
 		}
 		rl, ok := r.Limiter.(*Limiter)
@@ -60,6 +61,11 @@ func (l *Limiter) ConsumeBatch(_ context.Context, requests []limit.Request, maxW
 	decisions, allowed := decideBatch(calls, buckets)
 	for _, b := range buckets {
 		b.release(allowed)
+	}
+	for i := range calls {
+		if c := &calls[i]; receipts && allowed && c.request.tokens > 0 {
+			decisions[i].Receipt = c.shard.table.Load().receipt(&c.request, &decisions[i])
+		}
 	}
 	return decisions, nil
 }
@@ -122,6 +128,7 @@ func decideBatch(calls []batchCall, buckets []heldBucket) (decisions []limit.Dec
 		units, ahead := c.request.units(&t.units)
 		t.raiseAhead(ahead)
 		now := c.limiter.now(t)
+		c.request.at = now
 		if left := blockLeft(b.value, now); left > 0 {
 			decisions[i], allowed = t.decision(blocked-left, &c.request), false
 			continue

@@ -22,7 +22,7 @@ func TestLimiter_DeniedBatchIsInvisible(t *testing.T) {
 	ann, room := limit.Key{"ann"}, limit.Key{"room"}
 	takeAll(t, users, ann)
 	takeAll(t, rooms, limit.Key{"other"})
-	_, err := rooms.Consume(t.Context(), room, 1)
+	_, err := limit.Consume(t.Context(), rooms, room, 1)
 	require.NoError(t, err)
 	a, b := limit.Request{Limiter: users, Key: ann, Cost: 1}, limit.Request{Limiter: rooms, Key: room, Cost: 1}
 	done := make(chan struct{})
@@ -45,7 +45,7 @@ func TestLimiter_DeniedBatchIsInvisible(t *testing.T) {
 					return
 				default:
 				}
-				if d, err := rooms.Consume(context.Background(), room, 0); err != nil || d.Remaining != 1 {
+				if d, err := limit.Consume(context.Background(), rooms, room, 0); err != nil || d.Remaining != 1 {
 					t.Errorf("a denied joint call has taken tokens: %+v, %v", d, err)
 					return
 				}
@@ -71,7 +71,7 @@ func TestLimiter_BatchesMeetFloodsAndChanges(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range 400 {
-			if d, err := rooms.Consume(context.Background(), room, 1); err == nil && d.Allowed {
+			if d, err := limit.Consume(context.Background(), rooms, room, 1); err == nil && d.Allowed {
 				granted[2]++
 			}
 		}
@@ -90,8 +90,8 @@ func TestLimiter_BatchesMeetFloodsAndChanges(t *testing.T) {
 	}
 	wg.Go(func() {
 		for n := range 2000 {
-			_, _ = rooms.Consume(context.Background(), limit.Key{"flood", strconv.Itoa(n)}, 1)
-			_ = rooms.Refund(context.Background(), limit.Key{"flood", strconv.Itoa(n)}, 1)
+			_, _ = limit.Consume(context.Background(), rooms, limit.Key{"flood", strconv.Itoa(n)}, 1)
+			_ = limit.Refund(context.Background(), rooms, limit.Key{"flood", strconv.Itoa(n)}, 1)
 		}
 	})
 	wg.Go(func() {
@@ -137,7 +137,7 @@ func TestLimiter_BatchHoldsBuckets(t *testing.T) {
 		}
 		return 0
 	}
-	_, err := l.ConsumeBatch(t.Context(), []limit.Request{{Limiter: l, Key: key, Cost: 4}}, 0)
+	_, err := l.TakeBatch(t.Context(), []limit.Request{{Limiter: l, Key: key, Cost: 4}}, 0, false)
 	require.NoError(t, err)
 	assert.True(t, checked)
 	l.clock = func() int64 { return 0 }

@@ -16,7 +16,7 @@ type bucket struct{ atomic.Int64 }
 
 const (
 	migrated = math.MinInt64     // the bucket was evicted or copied to another table
-	held     = math.MinInt64 + 1 // ConsumeBatch decides about the bucket
+	held     = math.MinInt64 + 1 // TakeBatch decides about the bucket
 
 	fullMarkers = 1 << 40
 )
@@ -40,29 +40,36 @@ type slot struct {
 type request struct {
 	kind    requestKind
 	tokens  int64
-	keep    int64 // of consume: what must be left
-	maxWait int64 // of consume: microseconds until the bucket holds the tokens
+	keep    int64 // of consume and look: what must be left
+	maxWait int64 // of consume and look: microseconds until the bucket holds the tokens
+	stamp   int64 // of undo: when the bucket held the tokens, in microseconds
+	version int64 // of undo: that of the table then
+	at      int64 // set by take: when it was executed, in units
 }
 
 type requestKind uint8
 
 const (
 	consume requestKind = iota // all tokens or none
+	look                       // as consume, but takes nothing
 	refund
+	undo   // refund of tokens that have not returned since stamp
 	upTo   // at most the tokens
 	charge // all tokens, even if the bucket does not hold them
 )
 
 // needsBucket reports whether the request can take tokens, so that a new key needs a bucket.
 func (r *request) needsBucket(u *limit.Units) bool {
-	return r.kind != refund && r.tokens > 0 && (r.kind == upTo || u.CostUnits(r.tokens) <= u.Full())
+	return (r.kind == consume || r.kind >= upTo) && r.tokens > 0 && (r.kind == upTo || u.CostUnits(r.tokens) <= u.Full())
 }
 
 // units returns the request in units: what to take, and how many units the bucket may lack
 // for it. Refunded units are negative.
 func (r *request) units(u *limit.Units) (units, ahead int64) {
 	switch r.kind {
-	case refund:
+	case look:
+		return 0, 0
+	case refund, undo:
 		return -u.RefundUnits(r.tokens), 0
 	case upTo:
 		return math.MaxInt64, 0
@@ -127,9 +134,13 @@ again:
 			}
 			have = full - missing
 			amount, takes := units, units < 0 || units <= have+ahead
-			if r.kind > refund {
+			switch {
+			case r.kind > undo:
 				amount, takes = r.part(units, have, &t.units)
+			case r.kind == undo:
+				amount = -t.undoUnits(r, now)
 			}
+			r.at = now
 			if isLate && (fullAt <= 0 || amount == 0 || !takes || clockWentBack) {
 				continue again
 			}

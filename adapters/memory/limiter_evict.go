@@ -188,7 +188,9 @@ func (s *shard) rebuild(units limit.Units, clock int64) {
 		fresh.add(e.hash, keep(e.value))
 	}
 	s.overflow.bucket.Store(keep(s.overflow.bucket.Load()))
+	fresh.version = old.version
 	if changed {
+		fresh.version++
 		ahead, fresh.deficit = deficit, deficit
 	} else {
 		fresh.deficit = old.deficit

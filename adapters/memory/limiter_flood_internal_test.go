@@ -24,7 +24,7 @@ func TestLimiter_NewBucketStartsAsOverflowBucket(t *testing.T) {
 	micros := int64(0)
 	l.clock = func() int64 { return micros }
 	ann, bob := limit.Key{"ann"}, limit.Key{"bob"}
-	d, err := l.Consume(t.Context(), ann, 60)
+	d, err := limit.Consume(t.Context(), l, ann, 60)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	granted := takeAll(t, l, bob)
@@ -46,7 +46,7 @@ func TestLimiter_CallFindsReusedSlot(t *testing.T) {
 	for n := 0; ann.Hash(l.seed)%minSlots != bob.Hash(l.seed)%minSlots; n++ {
 		bob[1] = strconv.Itoa(n)
 	}
-	_, err := l.Consume(t.Context(), ann, 5)
+	_, err := limit.Consume(t.Context(), l, ann, 5)
 	require.NoError(t, err)
 	slot, _ := l.shards[0].table.Load().find(ann.Hash(l.seed))
 	first := true
@@ -54,17 +54,17 @@ func TestLimiter_CallFindsReusedSlot(t *testing.T) {
 		if first {
 			first = false
 			micros += time.Second.Microseconds()
-			d, err := l.Consume(t.Context(), bob, 3)
+			d, err := limit.Consume(t.Context(), l, bob, 3)
 			require.NoError(t, err)
 			require.True(t, d.Allowed)
 		}
 		return micros
 	}
-	d, err := l.Consume(t.Context(), ann, 1)
+	d, err := limit.Consume(t.Context(), l, ann, 1)
 	require.NoError(t, err)
 	assert.True(t, d.Allowed)
 	assert.Equal(t, bob.Hash(l.seed), slot.hash.Load(), "bob has got ann's slot")
-	d, err = l.Consume(t.Context(), bob, 0)
+	d, err = limit.Consume(t.Context(), l, bob, 0)
 	require.NoError(t, err)
 	assert.EqualValues(t, 7, d.Remaining, "ann has used the overflow bucket")
 }
@@ -79,12 +79,12 @@ func TestLimiter_ValuesOfSlotsAreUsedOnce(t *testing.T) {
 	micros := int64(1)
 	l.clock = func() int64 { return micros }
 	for _, name := range []string{"ann", "bob"} {
-		_, err := l.Consume(t.Context(), limit.Key{name}, 5)
+		_, err := limit.Consume(t.Context(), l, limit.Key{name}, 5)
 		require.NoError(t, err)
-		require.NoError(t, l.Refund(t.Context(), limit.Key{name}, 5)) // its values in the future may return
+		require.NoError(t, limit.Refund(t.Context(), l, limit.Key{name}, 5)) // its values in the future may return
 		before := s.table.Load()
 		micros += time.Second.Microseconds()
-		_, err = l.Consume(t.Context(), limit.Key{"after", name}, 5)
+		_, err = limit.Consume(t.Context(), l, limit.Key{"after", name}, 5)
 		require.NoError(t, err)
 		assert.NotSame(t, before, s.table.Load(), "another key must not get the slot")
 		assert.Zero(t, l.Stats().Overflowed)
@@ -110,7 +110,7 @@ func TestLimiter_FullLimiterKeepsBound(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(round), uint64(caller)))
 				for range 100 {
 					k := rng.IntN(keys / (1 + round%3))
-					if d, err := l.Consume(context.Background(), limit.Key{strconv.Itoa(k)}, 1); err == nil && d.Allowed {
+					if d, err := limit.Consume(context.Background(), l, limit.Key{strconv.Itoa(k)}, 1); err == nil && d.Allowed {
 						granted[k].Add(1)
 					}
 				}
@@ -150,7 +150,7 @@ func TestLimiter_ReusedSlotsEqualModel(t *testing.T) {
 					k := caller + callers*rng.IntN(keys)
 					for range 2 {
 						cost := 1 + rng.Int64N(2)
-						got, err := l.Consume(context.Background(), limit.Key{strconv.Itoa(k)}, cost)
+						got, err := limit.Consume(context.Background(), l, limit.Key{strconv.Itoa(k)}, cost)
 						if err != nil || got != models[k].Consume(at, cost) {
 							different.Add(1)
 						}
@@ -172,12 +172,12 @@ func TestLimiter_TableShrinksAfterFlood(t *testing.T) {
 	micros := int64(0)
 	l.clock = func() int64 { return micros }
 	for n := range 1000 {
-		_, err := l.Consume(t.Context(), limit.Key{strconv.Itoa(n)}, 1)
+		_, err := limit.Consume(t.Context(), l, limit.Key{strconv.Itoa(n)}, 1)
 		require.NoError(t, err)
 	}
 	require.Len(t, l.shards[0].table.Load().slots, 1024)
 	micros = time.Hour.Microseconds()
-	_, err := l.Consume(t.Context(), limit.Key{"after"}, 1)
+	_, err := limit.Consume(t.Context(), l, limit.Key{"after"}, 1)
 	require.NoError(t, err)
 	assert.Len(t, l.shards[0].table.Load().slots, minSlots)
 }
@@ -196,7 +196,7 @@ func BenchmarkConsume_Flood(b *testing.B) {
 			keys := make([]limit.Key, 1<<20)
 			for i := range keys {
 				keys[i] = limit.Key{"ip", strconv.Itoa(i)}
-				if _, err := l.Consume(context.Background(), keys[i], 1); err != nil {
+				if _, err := limit.Consume(context.Background(), l, keys[i], 1); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -204,7 +204,7 @@ func BenchmarkConsume_Flood(b *testing.B) {
 			runtime.ReadMemStats(&before)
 			i := 0
 			for b.Loop() {
-				if _, err := l.Consume(context.Background(), keys[i], 1); err != nil {
+				if _, err := limit.Consume(context.Background(), l, keys[i], 1); err != nil {
 					b.Fatal(err)
 				}
 				i = (i + 1) % len(keys)

@@ -73,7 +73,7 @@ func TestLimiter_StaleClockReading(t *testing.T) {
 			return 0
 		}, 10 + 10},
 		{"other calls have used the bucket", limit.PerSecond(2).Burst(10), 4, func(t *testing.T, l *Limiter) int64 {
-			d, err := l.Consume(t.Context(), ann, 6)
+			d, err := limit.Consume(t.Context(), l, ann, 6)
 			require.NoError(t, err)
 			require.EqualValues(t, 2, d.Remaining)
 			return 6
@@ -83,9 +83,9 @@ func TestLimiter_StaleClockReading(t *testing.T) {
 			l := NewLimiterMaxKeys(tt.policy, 100)
 			micros := int64(0)
 			l.clock = func() int64 { return micros }
-			_, err := l.Reserve(t.Context(), limit.Key{"bob"}, 1, time.Hour) // buckets may have a deficit after this
+			_, err := limit.Reserve(t.Context(), l, limit.Key{"bob"}, 1, time.Hour) // buckets may have a deficit after this
 			require.NoError(t, err)
-			d, err := l.Consume(t.Context(), ann, tt.before)
+			d, err := limit.Consume(t.Context(), l, ann, tt.before)
 			require.NoError(t, err)
 			require.True(t, d.Allowed)
 			granted, stale := tt.before, true
@@ -98,7 +98,7 @@ func TestLimiter_StaleClockReading(t *testing.T) {
 				granted += tt.meanwhile(t, l)
 				return 0
 			}
-			d, err = l.Consume(t.Context(), ann, 1)
+			d, err = limit.Consume(t.Context(), l, ann, 1)
 			require.NoError(t, err)
 			if d.Allowed {
 				granted++
@@ -118,14 +118,14 @@ func TestLimiter_RefundDuringFirstReservation(t *testing.T) {
 	l.clock = func() int64 {
 		if first {
 			first = false
-			d, err := l.Reserve(t.Context(), ann, 10, time.Minute)
+			d, err := limit.Reserve(t.Context(), l, ann, 10, time.Minute)
 			require.NoError(t, err)
 			require.True(t, d.Allowed)
 		}
 		return 0
 	}
-	require.NoError(t, l.Refund(t.Context(), ann, 5))
-	d, err := l.Consume(t.Context(), ann, 10)
+	require.NoError(t, limit.Refund(t.Context(), l, ann, 5))
+	d, err := limit.Consume(t.Context(), l, ann, 10)
 	require.NoError(t, err)
 	assert.Equal(t, 15*time.Second, d.RetryAfter)
 }
@@ -137,14 +137,14 @@ func TestLimiter_UntrackedKeysShareBucket(t *testing.T) {
 	takeAll(t, l, limit.Key{"tracked"})
 	ann, bob := limit.Key{"ann"}, limit.Key{"bob"}
 	holds := func(key limit.Key) int64 {
-		d, err := l.Consume(t.Context(), key, 0)
+		d, err := limit.Consume(t.Context(), l, key, 0)
 		require.NoError(t, err)
 		return d.Remaining
 	}
 	assert.EqualValues(t, 10, takeAll(t, l, ann))
 	assert.Zero(t, holds(ann))
 	assert.Zero(t, holds(bob))
-	require.NoError(t, l.Refund(t.Context(), ann, 3))
+	require.NoError(t, limit.Refund(t.Context(), l, ann, 3))
 	assert.EqualValues(t, 3, holds(ann))
 	require.NoError(t, l.Reset(t.Context(), ann))
 	assert.EqualValues(t, 10, holds(bob))
@@ -153,7 +153,7 @@ func TestLimiter_UntrackedKeysShareBucket(t *testing.T) {
 // takeAll empties the bucket of key and returns how many tokens it held.
 func takeAll(t *testing.T, l *Limiter, key limit.Key) (granted int64) {
 	for {
-		d, err := l.Consume(t.Context(), key, 1)
+		d, err := limit.Consume(t.Context(), l, key, 1)
 		require.NoError(t, err)
 		if !d.Allowed {
 			return granted
@@ -178,7 +178,7 @@ func TestLimiter_ExtremePolicies(t *testing.T) {
 			for _, cost := range []int64{0, 1, p.Capacity, math.MaxInt64} {
 				want := model.Consume(at, cost)
 				l.clock = func() int64 { return micros }
-				got, err := l.Consume(t.Context(), limit.Key{"user"}, cost)
+				got, err := limit.Consume(t.Context(), l, limit.Key{"user"}, cost)
 				require.NoError(t, err)
 				require.Equal(t, want, got, "%+v: cost %d at %d", p, cost, micros)
 			}
@@ -192,11 +192,11 @@ func TestLimiter_DeniedReservationRetryAfterIsEnough(t *testing.T) {
 	l.clock = func() int64 { return micros }
 	key, maxWait := limit.Key{"ann"}, time.Second/3 // not a whole number of microseconds
 	takeAll(t, l, key)
-	d, err := l.Reserve(t.Context(), key, 1, maxWait)
+	d, err := limit.Reserve(t.Context(), l, key, 1, maxWait)
 	require.NoError(t, err)
 	require.False(t, d.Allowed)
 	micros = d.RetryAfter.Microseconds()
-	d, err = l.Reserve(t.Context(), key, 1, maxWait)
+	d, err = limit.Reserve(t.Context(), l, key, 1, maxWait)
 	require.NoError(t, err)
 	assert.True(t, d.Allowed, "%+v", d)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // A shard keeps the buckets of a part of the keys. Calls for keys that have a bucket take no
-// lock. mu is never held while waiting for another lock, except that ConsumeBatch locks several
+// lock. mu is never held while waiting for another lock, except that TakeBatch locks several
 // shards in the order of their addresses.
 type shard struct {
 	table atomic.Pointer[table]

@@ -11,8 +11,9 @@ import (
 // A table is a hash table with linear probing, whose buckets are counted in units of one policy.
 // Calls find slots without a lock. Slots change with mu of the shard held.
 type table struct {
-	units limit.Units
-	slots []slot
+	units   limit.Units
+	version int64 // how often the policy has changed
+	slots   []slot
 
 	// maxAhead bounds the deficit of a bucket, in units: the longest maxWait of a reservation,
 	// the largest charge, or what a change of the policy has left. A larger deficit means that
@@ -75,7 +76,7 @@ func (t *table) missing(fullAt, now int64) (missing int64, clockWentBack bool) {
 	return missing, false
 }
 
-// decision returns the Decision about a request of kind consume to a bucket that held have.
+// decision returns the Decision about a request of kind consume or look to a bucket that held have.
 func (t *table) decision(have int64, r *request) limit.Decision {
 	costUnits := t.units.CostUnits(r.tokens)
 	switch {
@@ -91,6 +92,19 @@ func (t *table) decision(have int64, r *request) limit.Decision {
 	default:
 		return t.units.Decision(have, costUnits)
 	}
+}
+
+// receipt returns the receipt of an allowed request.
+func (t *table) receipt(r *request, d *limit.Decision) limit.Receipt {
+	return limit.Receipt{Tokens: r.tokens, Stamp: r.at/t.units.PerMicro() + d.RetryAfter.Microseconds(), Version: t.version}
+}
+
+// undoUnits returns how many units a request of kind undo returns.
+func (t *table) undoUnits(r *request, now int64) int64 {
+	if r.version != t.version {
+		return 0
+	}
+	return t.units.UndoUnits(r.tokens, micros(now/t.units.PerMicro()-r.stamp))
 }
 
 // raiseAhead makes maxAhead at least units.

@@ -59,7 +59,7 @@ func user(name string) limit.Key { return limit.Key{"user", "acme", name, "SAY"}
 
 func consume(t testing.TB, l *memory.Limiter, key limit.Key, cost int64) limit.Decision {
 	t.Helper()
-	d, err := l.Consume(context.Background(), key, cost)
+	d, err := limit.Consume(context.Background(), l, key, cost)
 	require.NoError(t, err)
 	return d
 }
@@ -68,7 +68,7 @@ func TestLimiter_ConsumeAllocatesNothing(t *testing.T) {
 	l := memory.NewLimiter(limit.PerHour(100).Burst(50))
 	key := user("ann")
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {
-		if _, err := l.Consume(t.Context(), key, 1); err != nil {
+		if _, err := limit.Consume(t.Context(), l, key, 1); err != nil {
 			t.Fatal(err)
 		}
 	}), "admitted and denied calls")
@@ -83,7 +83,7 @@ func TestLimiter_ConcurrentGrowthKeepsCapacity(t *testing.T) {
 		wg.Go(func() {
 			for n := range keys {
 				k := (n*(2*caller+1) + caller*977) % keys
-				d, err := l.Consume(context.Background(), user(fmt.Sprint(k)), 1)
+				d, err := limit.Consume(context.Background(), l, user(fmt.Sprint(k)), 1)
 				if err == nil && d.Allowed {
 					granted[k].Add(1)
 				}
@@ -162,7 +162,7 @@ func TestLimiter_InvalidPolicyPanics(t *testing.T) {
 	assert.Panics(t, func() { memory.NewLimiterMaxKeys(limit.PerSecond(1), 0) })
 	unbounded := memory.NewLimiterMaxKeys(limit.PerHour(1), math.MaxInt)
 	for user := range 1000 {
-		d, err := unbounded.Consume(t.Context(), limit.Key{"user", strconv.Itoa(user)}, 1)
+		d, err := limit.Consume(t.Context(), unbounded, limit.Key{"user", strconv.Itoa(user)}, 1)
 		require.NoError(t, err)
 		require.True(t, d.Allowed, "each user has a bucket")
 	}
@@ -193,7 +193,7 @@ func BenchmarkConsume(b *testing.B) {
 					i := int(worker.Add(1)) * 7919
 					for pb.Next() {
 						i = (i*1103515245 + 12345) & 0x7fffffff
-						if _, err := l.Consume(context.Background(), names[i%keys], 1); err != nil {
+						if _, err := limit.Consume(context.Background(), l, names[i%keys], 1); err != nil {
 							b.Fatal(err)
 						}
 					}

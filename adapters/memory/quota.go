@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 //     Max. The first moment of a period belongs to it, its end to the next one.
 //   - RetryAfter of a denied cost and ResetAfter are the time until the next period, exact to a
 //     microsecond. ResetAfter is 0 if no tokens were taken.
-//   - Refund returns tokens of the current period.
+//   - [limit.Refund] returns tokens of the current period, [limit.Undo] those of the period of its receipt.
 //   - The tokens of a key that are granted in any interval are at most Max, and as many again at each
 //     start of a period.
 //
@@ -30,13 +29,14 @@ import (
 // probability below n²/2⁶⁵.
 type Quota struct {
 	policy  limit.QuotaPolicy
-	current atomic.Pointer[quotaPeriod] // a recent period
+	rules   *quotaRules
 	records *recordTable[quotaCount, *quotaCount]
 }
 
 var (
 	_ limit.InProcess = (*Quota)(nil)
-	_ limit.Refunder  = (*Quota)(nil)
+	_ limit.Checker   = (*Quota)(nil)
+	_ limit.Resetter  = (*Quota)(nil)
 	_ limit.Describer = (*Quota)(nil)
 )
 
@@ -50,42 +50,23 @@ func newQuota(policy limit.QuotaPolicy, clock func() int64) *Quota {
 	if err := policy.Validate(); err != nil {
 		panic(err.Error())
 	}
-	return &Quota{policy: policy, records: newRecordTable[quotaCount](defaultMaxKeys, clock)}
+	return &Quota{policy: policy, rules: &quotaRules{policy: policy}, records: newRecordTable[quotaCount](defaultMaxKeys, clock)}
 }
 
 // InProcess marks a limiter that decides in this process.
 func (q *Quota) InProcess() {}
 
-// Consume takes cost tokens of key, or none of them. It ignores its context, because it never waits.
-func (q *Quota) Consume(_ context.Context, key limit.Key, cost int64) (d limit.Decision, err error) {
-	if cost < 0 {
-		return limit.Decision{}, fmt.Errorf("memory: cost is %d; it must not be negative", cost)
+// Take takes tokens of key. It ignores its context, because it never waits.
+func (q *Quota) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	rules := q.rules
+	if q.policy.Start != nil {
+		rules = &quotaRules{policy: q.policy, key: key}
 	}
-	decide := func(r *quotaCount, now int64) {
-		r.advance(now, q.period(now))
-		d = r.consume(now, cost, q.policy.Max)
-	}
-	if cost == 0 || cost > q.policy.Max {
-		q.records.read(&key, decide)
-	} else {
-		q.records.change(&key, decide)
-	}
-	return d, nil
+	return takeRecord(q.records, rules, q.policy.Max, &key, &take, nil)
 }
 
-// Refund returns tokens of key's current period.
-func (q *Quota) Refund(_ context.Context, key limit.Key, tokens int64) error {
-	if tokens < 0 {
-		return fmt.Errorf("memory: refund is %d; it must not be negative", tokens)
-	}
-	if tokens > 0 {
-		q.records.change(&key, func(r *quotaCount, now int64) {
-			r.advance(now, q.period(now))
-			r.used -= min(tokens, r.used)
-		})
-	}
-	return nil
-}
+// Check returns an error if a quota cannot do a Take: with Keep, MaxWait or the mode Charging.
+func (q *Quota) Check(take limit.Take) error { return take.ValidateWindow() }
 
 // Reset returns all tokens of key.
 func (q *Quota) Reset(_ context.Context, key limit.Key) error {
@@ -93,7 +74,7 @@ func (q *Quota) Reset(_ context.Context, key limit.Key) error {
 	return nil
 }
 
-// Describe returns the quota's Max and the length of its period: an hour, 24 hours or 31 days.
+// Describe returns the quota's Max and the length of its period: an hour, 24 hours, 7 or 31 days.
 func (q *Quota) Describe() []limit.Description {
 	return []limit.Description{q.policy.Description()}
 }
@@ -105,12 +86,18 @@ func (q *Quota) Stats() limit.Stats { return q.records.stats() }
 // A quotaPeriod is a period in microseconds since 1970, without its end.
 type quotaPeriod struct{ start, end int64 }
 
+type quotaRules struct {
+	policy  limit.QuotaPolicy
+	key     limit.Key                   // whose periods these are, if keys have periods of their own
+	current atomic.Pointer[quotaPeriod] // a recent period
+}
+
 // period returns the period that contains a time.
-func (q *Quota) period(now int64) quotaPeriod {
+func (q *quotaRules) period(now int64) quotaPeriod {
 	if p := q.current.Load(); p != nil && p.start <= now && now < p.end {
 		return *p
 	}
-	start, end := q.policy.Bounds(time.UnixMicro(now))
+	start, end := q.policy.Bounds(q.key, time.UnixMicro(now))
 	p := quotaPeriod{start.UnixMicro(), end.UnixMicro()}
 	q.current.Store(&p)
 	return p
@@ -128,7 +115,11 @@ func (r *quotaCount) clone() quotaCount { return *r }
 
 // advance makes the period that contains the present the record's, unless the clock went back
 // to it from the next one.
-func (r *quotaCount) advance(now int64, current quotaPeriod) {
+func (q *quotaRules) advance(r *quotaCount, now int64) {
+	if r.period.start <= now && now < r.period.end {
+		return
+	}
+	current := q.period(now)
 	switch {
 	case r.period.end <= now:
 		*r = quotaCount{period: current}
@@ -137,14 +128,23 @@ func (r *quotaCount) advance(now int64, current quotaPeriod) {
 	}
 }
 
+// stamp returns the start of the period.
+func (q *quotaRules) stamp(r *quotaCount, _ int64) int64 { return r.period.start }
+
+func (q *quotaRules) giveBack(r *quotaCount, tokens int64, stamp *int64) {
+	if stamp == nil || *stamp == r.period.start {
+		r.used -= min(tokens, r.used)
+	}
+}
+
 // consume takes cost tokens, or none of them.
-func (r *quotaCount) consume(now, cost, maximum int64) limit.Decision {
-	d := limit.Decision{Limit: maximum}
+func (q *quotaRules) consume(r *quotaCount, now, cost int64) limit.Decision {
+	d := limit.Decision{Limit: q.policy.Max}
 	untilNext := micros(r.period.end - now)
 	switch {
-	case cost > maximum:
+	case cost > q.policy.Max:
 		d.RetryAfter = limit.Never
-	case cost <= maximum-r.used:
+	case cost <= q.policy.Max-r.used:
 		d.Allowed = true
 		r.used += cost
 	default:
@@ -153,6 +153,6 @@ func (r *quotaCount) consume(now, cost, maximum int64) limit.Decision {
 	if r.used > 0 {
 		d.ResetAfter = untilNext
 	}
-	d.Remaining = maximum - r.used
+	d.Remaining = q.policy.Max - r.used
 	return d
 }

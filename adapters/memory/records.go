@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"fmt"
 	"hash/maphash"
 	"sync"
 
@@ -51,6 +52,74 @@ func newRecordTable[R any, P record[R]](maxKeys int, clock func() int64) *record
 		t.shards[i].sweptAt = -recordSweepMicros
 	}
 	return t
+}
+
+// rules are those of a kind of limiter that keeps records.
+type rules[P any] interface {
+	// advance removes from a record what no longer counts.
+	advance(r P, now int64)
+	// consume takes a cost, or nothing. The record is that of the present.
+	consume(r P, now, cost int64) limit.Decision
+	// stamp returns to what tokens belong that have just been taken.
+	stamp(r P, now int64) int64
+	// giveBack returns tokens to a record of the present: those with a stamp, as far as they count, or
+	// without one the newest.
+	giveBack(r P, tokens int64, stamp *int64)
+}
+
+// takeRecord takes tokens of key by the rules k, which allow at most maximum. It calls observe, unless
+// it is nil, with the record after the decision, while the key's shard is locked.
+func takeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], maximum int64, key *limit.Key, take *limit.Take, observe func(P)) (d limit.Decision, err error) {
+	if err := take.ValidateWindow(); err != nil {
+		return limit.Decision{}, fmt.Errorf("memory: %w", err)
+	}
+	if take.Mode > limit.Charging {
+		tokens, stamp := take.Cost, (*int64)(nil)
+		if take.Mode == limit.Undoing {
+			tokens, stamp = take.Undo.Tokens, &take.Undo.Stamp
+		}
+		if tokens > 0 {
+			t.change(key, func(r P, now int64) {
+				k.advance(r, now)
+				k.giveBack(r, tokens, stamp)
+			})
+		}
+		return limit.Decision{}, nil
+	}
+	decide := func(r P, now int64) {
+		k.advance(r, now)
+		d = decideRecord(k, r, now, take)
+		if observe != nil {
+			observe(r)
+		}
+	}
+	switch {
+	case take.Mode == limit.Looking:
+		t.read(key, func(r P, now int64) {
+			k.advance(r, now)
+			copied := r.clone()
+			d = decideRecord(k, P(&copied), now, take)
+		})
+	case take.Cost == 0 || take.Mode == limit.Whole && take.Cost > maximum:
+		t.read(key, decide)
+	default:
+		t.change(key, decide)
+	}
+	return d, nil
+}
+
+func decideRecord[P any](k rules[P], r P, now int64, take *limit.Take) limit.Decision {
+	cost, granted := take.Cost, int64(0)
+	if take.Mode == limit.Partial {
+		granted = min(cost, k.consume(r, now, 0).Remaining)
+		cost = max(granted, min(cost, 1))
+	}
+	d := k.consume(r, now, cost)
+	d.Granted = granted
+	if take.Receipt && take.Mode != limit.Looking && d.Allowed && cost > 0 {
+		d.Receipt = limit.Receipt{Tokens: cost, Stamp: k.stamp(r, now)}
+	}
+	return d
 }
 
 // change calls f with the record of key, which f may change, and the time. It adds a record for a

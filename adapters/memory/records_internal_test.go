@@ -36,7 +36,7 @@ func smallLimiters() map[string]keyedLimiter {
 
 func allowedCost(t testing.TB, l limit.Limiter, name string, cost int64) bool {
 	t.Helper()
-	d, err := l.Consume(context.Background(), limit.Key{"user", name}, cost)
+	d, err := limit.Consume(context.Background(), l, limit.Key{"user", name}, cost)
 	require.NoError(t, err)
 	return d.Allowed
 }
@@ -72,7 +72,7 @@ func TestRecords_OverflowIsInherited(t *testing.T) {
 			evicted := l.Stats().Evicted
 			assert.False(t, allowedCost(t, l, "ann", 1), name)
 			require.Equal(t, evicted+1, l.Stats().Evicted, "%s: ann has a record of her own", name)
-			d, err := l.Consume(t.Context(), limit.Key{"user", "ann"}, 0)
+			d, err := limit.Consume(t.Context(), l, limit.Key{"user", "ann"}, 0)
 			require.NoError(t, err)
 			assert.Zero(t, d.Remaining, name)
 			time.Sleep(time.Second)
@@ -145,7 +145,7 @@ func TestQuota_ClockSteps(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			now := time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
 			c.Run(t, limittest.WindowHarness[limit.QuotaPolicy]{
-				New: func(p limit.QuotaPolicy) limit.Refunder {
+				New: func(p limit.QuotaPolicy) limit.Resetter {
 					q := NewQuota(p)
 					q.records.clock = func() int64 { return now.UnixMicro() }
 					return q
@@ -171,7 +171,7 @@ func TestCooldown_LongKeysTakeNoMemory(t *testing.T) {
 	const keys = 20_000
 	long := strings.Repeat("x", 4096)
 	for n := range keys {
-		_, err := c.Consume(t.Context(), limit.Key{"user", fmt.Sprint(n) + long}, 1)
+		_, err := limit.Consume(t.Context(), c, limit.Key{"user", fmt.Sprint(n) + long}, 1)
 		require.NoError(t, err)
 	}
 	perKey := (heap() - before) / keys

@@ -15,7 +15,7 @@ func ExampleNewSimulation() {
 	quota := memory.NewSimulation(func() time.Time { return now }).NewQuota(limit.QuotaPolicy{Max: 2, Period: limit.Day})
 	for _, after := range []time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second} {
 		now = now.Add(after)
-		d, err := quota.Consume(context.Background(), limit.Key{"user", "ann"}, 1)
+		d, err := limit.Consume(context.Background(), quota, limit.Key{"user", "ann"}, 1)
 		fmt.Println(now.Format(time.TimeOnly), d.Allowed, d.RetryAfter, err)
 	}
 	// Output:

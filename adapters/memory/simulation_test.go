@@ -23,14 +23,14 @@ func newManualClock() *manualClock {
 func (c *manualClock) now() time.Time        { return c.at }
 func (c *manualClock) sleep(d time.Duration) { c.at = c.at.Add(d) }
 
-func testSimulatedWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(*memory.Simulation, P) limit.Refunder) {
+func testSimulatedWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(*memory.Simulation, P) limit.Resetter) {
 	t.Helper()
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			clock := newManualClock()
 			simulation := memory.NewSimulation(clock.now)
 			c.Run(t, limittest.WindowHarness[P]{
-				New:   func(p P) limit.Refunder { return newLimiter(simulation, p) },
+				New:   func(p P) limit.Resetter { return newLimiter(simulation, p) },
 				Sleep: clock.sleep, Now: clock.now,
 			})
 		})
@@ -38,9 +38,9 @@ func testSimulatedWindows[P any](t *testing.T, cases []limittest.WindowCase[P], 
 }
 
 func TestSimulation_WindowsFulfillContractOnManualClock(t *testing.T) {
-	testSimulatedWindows(t, limittest.SlidingLogCases(), func(s *memory.Simulation, p limit.WindowPolicy) limit.Refunder { return s.NewSlidingLog(p) })
-	testSimulatedWindows(t, limittest.SlidingCounterCases(), func(s *memory.Simulation, p limit.WindowPolicy) limit.Refunder { return s.NewSlidingCounter(p) })
-	testSimulatedWindows(t, limittest.QuotaCases(), func(s *memory.Simulation, p limit.QuotaPolicy) limit.Refunder { return s.NewQuota(p) })
+	testSimulatedWindows(t, limittest.SlidingLogCases(), func(s *memory.Simulation, p limit.WindowPolicy) limit.Resetter { return s.NewSlidingLog(p) })
+	testSimulatedWindows(t, limittest.SlidingCounterCases(), func(s *memory.Simulation, p limit.WindowPolicy) limit.Resetter { return s.NewSlidingCounter(p) })
+	testSimulatedWindows(t, limittest.QuotaCases(), func(s *memory.Simulation, p limit.QuotaPolicy) limit.Resetter { return s.NewQuota(p) })
 }
 
 func TestSimulation_DecidesLikeRealClock(t *testing.T) {
@@ -68,7 +68,7 @@ func TestSimulation_DecidesLikeRealClock(t *testing.T) {
 
 func consumeKey(t *testing.T, l limit.Limiter, key limit.Key) limit.Decision {
 	t.Helper()
-	d, err := l.Consume(t.Context(), key, 1)
+	d, err := limit.Consume(t.Context(), l, key, 1)
 	assert.NoError(t, err)
 	return d
 }

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
@@ -22,7 +21,8 @@ import (
 //     millisecond earlier.
 //   - ResetAfter is the time until nothing counts: the end of the next window, or of this one if no
 //     tokens were taken in it.
-//   - Refund returns tokens of the current window, and then of the previous one.
+//   - [limit.Refund] returns tokens of the current window, and then of the previous one; [limit.Undo]
+//     those of the window of its receipt.
 //   - The tokens of a key that are granted in any interval are at most Max, plus Max/Window times
 //     the length of the interval, rounded up to milliseconds. A token bucket has the same bound.
 //
@@ -37,7 +37,8 @@ type SlidingCounter struct {
 
 var (
 	_ limit.InProcess = (*SlidingCounter)(nil)
-	_ limit.Refunder  = (*SlidingCounter)(nil)
+	_ limit.Checker   = (*SlidingCounter)(nil)
+	_ limit.Resetter  = (*SlidingCounter)(nil)
 	_ limit.Describer = (*SlidingCounter)(nil)
 )
 
@@ -63,30 +64,13 @@ func newSlidingCounter(policy limit.WindowPolicy, clock func() int64) *SlidingCo
 // InProcess marks a limiter that decides in this process.
 func (c *SlidingCounter) InProcess() {}
 
-// Consume takes cost tokens of key, or none of them. It ignores its context, because it never waits.
-func (c *SlidingCounter) Consume(_ context.Context, key limit.Key, cost int64) (d limit.Decision, err error) {
-	if cost < 0 {
-		return limit.Decision{}, fmt.Errorf("memory: cost is %d; it must not be negative", cost)
-	}
-	decide := func(r *windowCount, now int64) { d = r.consume(now, cost, &c.rules) }
-	if cost == 0 || cost > c.policy.Max {
-		c.records.read(&key, decide)
-	} else {
-		c.records.change(&key, decide)
-	}
-	return d, nil
+// Take takes tokens of key. It ignores its context, because it never waits.
+func (c *SlidingCounter) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	return takeRecord(c.records, &c.rules, c.policy.Max, &key, &take, nil)
 }
 
-// Refund returns tokens of key, those of the current window first.
-func (c *SlidingCounter) Refund(_ context.Context, key limit.Key, tokens int64) error {
-	if tokens < 0 {
-		return fmt.Errorf("memory: refund is %d; it must not be negative", tokens)
-	}
-	if tokens > 0 {
-		c.records.change(&key, func(r *windowCount, now int64) { r.refund(now, tokens, &c.rules) })
-	}
-	return nil
-}
+// Check returns an error if a counter cannot do a Take: with Keep, MaxWait or the mode Charging.
+func (c *SlidingCounter) Check(take limit.Take) error { return take.ValidateWindow() }
 
 // Reset returns all tokens of key.
 func (c *SlidingCounter) Reset(_ context.Context, key limit.Key) error {
@@ -120,8 +104,9 @@ func (r *windowCount) idle(now int64) bool { return r.end*1000 <= now }
 
 func (r *windowCount) clone() windowCount { return *r }
 
-// advance makes the window that contains tick the current one.
-func (r *windowCount) advance(tick int64, p *counterRules) {
+// advance makes the window that contains a time in microseconds the current one.
+func (p *counterRules) advance(r *windowCount, now int64) {
+	tick := now / 1000
 	start := tick - tick%p.window
 	switch start - r.start {
 	case 0:
@@ -134,9 +119,8 @@ func (r *windowCount) advance(tick int64, p *counterRules) {
 }
 
 // consume takes cost tokens, or none of them, at a time in microseconds.
-func (r *windowCount) consume(now, cost int64, p *counterRules) limit.Decision {
+func (p *counterRules) consume(r *windowCount, now, cost int64) limit.Decision {
 	tick := now / 1000
-	r.advance(tick, p)
 	d := limit.Decision{Limit: p.max}
 	left := r.start + p.window - tick
 	switch {
@@ -164,11 +148,18 @@ func (r *windowCount) allowsAt(cost int64, p *counterRules) int64 {
 	return r.start + p.window - (room-r.current)*p.window/r.previous
 }
 
-func (r *windowCount) refund(now, tokens int64, p *counterRules) {
-	r.advance(now/1000, p)
-	newest := min(tokens, r.current)
-	r.current -= newest
-	r.previous -= min(tokens-newest, r.previous)
+// stamp returns the start of the window.
+func (p *counterRules) stamp(r *windowCount, _ int64) int64 { return r.start }
+
+func (p *counterRules) giveBack(r *windowCount, tokens int64, stamp *int64) {
+	if stamp == nil || *stamp == r.start {
+		newest := min(tokens, r.current)
+		r.current -= newest
+		tokens -= newest
+	}
+	if stamp == nil || *stamp == r.start-p.window {
+		r.previous -= min(tokens, r.previous)
+	}
 	r.setEnd(p)
 }
 

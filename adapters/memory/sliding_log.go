@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
@@ -17,7 +16,7 @@ import (
 //   - If no tokens are taken meanwhile, a denied cost is allowed after exactly RetryAfter, and not a
 //     microsecond earlier.
 //   - ResetAfter is the time until no token counts.
-//   - Refund returns the newest tokens that count.
+//   - [limit.Refund] returns the newest tokens that count, [limit.Undo] those of its receipt.
 //
 // It keeps up to 65,536 keys, each with 8 bytes for each of its last Max tokens, and evicts keys with
 // an empty window. If it cannot evict any, new keys share one record. Two of n keys share a record
@@ -30,7 +29,8 @@ type SlidingLog struct {
 
 var (
 	_ limit.InProcess = (*SlidingLog)(nil)
-	_ limit.Refunder  = (*SlidingLog)(nil)
+	_ limit.Checker   = (*SlidingLog)(nil)
+	_ limit.Resetter  = (*SlidingLog)(nil)
 	_ limit.Describer = (*SlidingLog)(nil)
 )
 
@@ -62,43 +62,13 @@ func microsecondsSince(epoch time.Time) func() int64 {
 // InProcess marks a limiter that decides in this process.
 func (l *SlidingLog) InProcess() {}
 
-// Consume takes cost tokens of key, or none of them. It ignores its context, because it never waits.
-func (l *SlidingLog) Consume(_ context.Context, key limit.Key, cost int64) (d limit.Decision, err error) {
-	d, _, err = consumeLog(l.records, &key, cost, &l.rules)
-	return d, err
+// Take takes tokens of key. It ignores its context, because it never waits.
+func (l *SlidingLog) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	return takeRecord(l.records, &l.rules, l.policy.Max, &key, &take, nil)
 }
 
-// consumeLog decides about a cost, and returns how many calls were in the window before.
-func consumeLog(records *recordTable[callLog, *callLog], key *limit.Key, cost int64, rules *logRules) (d limit.Decision, count int64, err error) {
-	if cost < 0 {
-		return limit.Decision{}, 0, fmt.Errorf("memory: cost is %d; it must not be negative", cost)
-	}
-	decide := func(r *callLog, now int64) {
-		r.expire(now, rules)
-		count = r.count
-		d = r.consume(now, cost, rules)
-	}
-	if cost == 0 || cost > rules.max {
-		records.read(key, decide)
-	} else {
-		records.change(key, decide)
-	}
-	return d, count, nil
-}
-
-// Refund returns the newest tokens in key's window.
-func (l *SlidingLog) Refund(_ context.Context, key limit.Key, tokens int64) error {
-	if tokens < 0 {
-		return fmt.Errorf("memory: refund is %d; it must not be negative", tokens)
-	}
-	if tokens > 0 {
-		l.records.change(&key, func(r *callLog, now int64) {
-			r.expire(now, &l.rules)
-			r.count -= min(tokens, r.count)
-		})
-	}
-	return nil
-}
+// Check returns an error if a log cannot do a Take: with Keep, MaxWait or the mode Charging.
+func (l *SlidingLog) Check(take limit.Take) error { return take.ValidateWindow() }
 
 // Reset returns all tokens of key.
 func (l *SlidingLog) Reset(_ context.Context, key limit.Key) error {

@@ -13,7 +13,7 @@ import (
 func ExampleNewSlidingLog() {
 	resets := memory.NewSlidingLog(limit.WindowPolicy{Name: "password-reset", Max: 2, Window: 24 * time.Hour})
 	for range 3 {
-		d, err := resets.Consume(context.Background(), limit.Key{"user", "ann"}, 1)
+		d, err := limit.Consume(context.Background(), resets, limit.Key{"user", "ann"}, 1)
 		fmt.Println(d.Allowed, d.Remaining, d.RetryAfter.Round(time.Minute), err)
 	}
 	// Output:
@@ -26,7 +26,7 @@ func ExampleNewSlidingLog() {
 func ExampleNewSlidingCounter() {
 	requests := memory.NewSlidingCounter(limit.WindowPolicy{Name: "requests", Max: 100_000, Window: time.Hour})
 	for _, cost := range []int64{60_000, 60_000, 40_000} {
-		d, err := requests.Consume(context.Background(), limit.Key{"tenant", "acme"}, cost)
+		d, err := limit.Consume(context.Background(), requests, limit.Key{"tenant", "acme"}, cost)
 		fmt.Println(d.Allowed, d.Remaining, err)
 	}
 	// Output:
@@ -40,9 +40,9 @@ func ExampleNewQuota() {
 	location := time.FixedZone("UTC+1", 60*60) // or time.LoadLocation("Europe/Berlin")
 	quota := memory.NewQuota(limit.QuotaPolicy{Name: "plan", Max: 1000, Period: limit.Month, Location: location})
 	ctx, key := context.Background(), limit.Key{"tenant", "acme"}
-	d, err := quota.Consume(ctx, key, 600)
+	d, err := limit.Consume(ctx, quota, key, 600)
 	fmt.Println(d.Allowed, d.Remaining, err)
-	d, err = quota.Consume(ctx, key, 600)
+	d, err = limit.Consume(ctx, quota, key, 600)
 	fmt.Println(d.Allowed, d.Remaining, time.Now().Add(d.RetryAfter).In(location).Round(time.Minute).Format("2 15:04"), err)
 	// Output:
 	// true 400 <nil>
@@ -56,7 +56,7 @@ func ExampleNewQuota_allOf() {
 		memory.NewQuota(limit.QuotaPolicy{Name: "daily", Max: 2, Period: limit.Day}),
 	)
 	for range 3 {
-		d, err := both.Consume(context.Background(), limit.Key{"user", "ann"}, 1)
+		d, err := limit.Consume(context.Background(), both, limit.Key{"user", "ann"}, 1)
 		fmt.Println(d.Allowed, d.Policy, err)
 	}
 	// Output:

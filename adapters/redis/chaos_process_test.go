@@ -162,18 +162,18 @@ func (c *chaosConsumer) call(ctx context.Context, key limit.Key) (tokens int64, 
 	tokens = 1 + rand.Int64N(3)
 	switch rand.IntN(6) {
 	case 0:
-		d, err = c.limiter.ConsumeKeeping(ctx, key, tokens, 2)
+		d, err = limit.ConsumeKeeping(ctx, c.limiter, key, tokens, 2)
 	case 1:
-		tokens, d, err = c.limiter.ConsumeUpTo(ctx, key, 5)
+		tokens, d, err = limit.ConsumeUpTo(ctx, c.limiter, key, 5)
 	case 2:
-		d, err = c.both.Consume(ctx, key, tokens)
+		d, err = limit.Consume(ctx, c.both, key, tokens)
 	case 3:
 		if rand.IntN(10) == 0 {
-			return 0, c.limiter.Charge(ctx, key, 1) // takes tokens and grants none
+			return 0, limit.Charge(ctx, c.limiter, key, 1) // takes tokens and grants none
 		}
 		fallthrough
 	default:
-		d, err = c.limiter.Consume(ctx, key, tokens)
+		d, err = limit.Consume(ctx, c.limiter, key, tokens)
 	}
 	if err != nil || !d.Allowed {
 		return 0, err

@@ -33,7 +33,12 @@ type Cooldown struct {
 	onPenalty func(limit.Penalty)
 }
 
-var _ limit.Describer = (*Cooldown)(nil)
+var (
+	_ limit.Checker    = (*Cooldown)(nil)
+	_ limit.Resetter   = (*Cooldown)(nil)
+	_ limit.Rememberer = (*Cooldown)(nil)
+	_ limit.Describer  = (*Cooldown)(nil)
+)
 
 // NewCooldown returns a cooldown. It calls onPenalty, which may be nil and must return soon,
 // once for every penalty that a call of this process starts. NewCooldown panics if the policy is
@@ -44,7 +49,7 @@ func NewCooldown(client goredis.UniversalClient, policy limit.CooldownPolicy, on
 	}
 	args := []any{policy.Max, policy.Window.Microseconds(), policy.Penalty.Microseconds()}
 	return &Cooldown{
-		records:   newRecords(client, "cooldown", cooldownName(policy), slidingLogLua, policy.Max, func() []any { return args }),
+		records:   newRecords(client, "cooldown", cooldownName(policy), slidingLogLua, policy.Max, func(*limit.Key) []any { return args }),
 		policy:    policy,
 		onPenalty: onPenalty,
 	}
@@ -57,13 +62,21 @@ func cooldownName(p limit.CooldownPolicy) string {
 	return fmt.Sprintf("%d-in-%s-penalty-%s", p.Max, p.Window, p.Penalty)
 }
 
-// Consume counts cost calls of key, or none of them.
-func (c *Cooldown) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-	d, reply, err := c.consume(ctx, key, cost)
-	if err == nil && reply.outcome == outcomePenaltyStarts && c.onPenalty != nil {
-		c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: reply.used + cost, RetryAfter: d.RetryAfter})
+// Take counts as many calls of key as take has cost, or none of them.
+func (c *Cooldown) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	d, reply, err := c.take(ctx, &key, &take)
+	if err == nil && reply.outcome == outcomePenaltyStarts && take.Mode != limit.Looking && c.onPenalty != nil {
+		c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: reply.used + take.Cost, RetryAfter: d.RetryAfter})
 	}
 	return d, err
+}
+
+// Check returns an error if a cooldown cannot do a Take: with Keep, MaxWait or the mode Charging.
+func (c *Cooldown) Check(take limit.Take) error { return take.ValidateWindow() }
+
+// RemembersDenial returns the denial of a Take if this process knows it without asking Redis.
+func (c *Cooldown) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
+	return c.remembers(&key, &take)
 }
 
 // Describe returns the cooldown's Max and Window.
@@ -73,7 +86,7 @@ func (c *Cooldown) Describe() []limit.Description {
 
 // Count returns how many admitted calls of key are in the window that ends at present.
 func (c *Cooldown) Count(ctx context.Context, key limit.Key) (int64, error) {
-	reply, _, err := c.call(ctx, &key, 0)
+	reply, _, err := c.call(ctx, &key, look, 0, 0)
 	return reply.used, err
 }
 

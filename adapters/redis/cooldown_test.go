@@ -83,7 +83,7 @@ func TestCooldown_InvalidArguments(t *testing.T) {
 	assert.Panics(t, func() { redis.NewCooldown(nil, right, nil) })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	d, err := redis.NewCooldown(client, right, nil).Consume(ctx, user("ann"), 1)
+	d, err := limit.Consume(ctx, redis.NewCooldown(client, right, nil), user("ann"), 1)
 	assert.Error(t, err)
 	assert.Zero(t, d, "an outage is no denial")
 }
@@ -91,17 +91,17 @@ func TestCooldown_InvalidArguments(t *testing.T) {
 func TestCooldown_LoweredMax(t *testing.T) {
 	client := anyredis.Client(t)
 	p := limit.CooldownPolicy{Name: redistest.Prefix(t), Max: 10, Window: time.Minute, Penalty: time.Minute}
-	_, err := redis.NewCooldown(client, p, nil).Consume(t.Context(), limit.Key{"ann"}, 10)
+	_, err := limit.Consume(t.Context(), redis.NewCooldown(client, p, nil), limit.Key{"ann"}, 10)
 	require.NoError(t, err)
 	p.Max = 5
-	d, err := redis.NewCooldown(client, p, nil).Consume(t.Context(), limit.Key{"ann"}, 0)
+	d, err := limit.Consume(t.Context(), redis.NewCooldown(client, p, nil), limit.Key{"ann"}, 0)
 	require.NoError(t, err)
 	assert.Zero(t, d.Remaining)
 }
 
 func TestCooldown_ResetAllRemovesKeyWithoutParts(t *testing.T) {
 	c := redis.NewCooldown(anyredis.Client(t), limit.CooldownPolicy{Name: redistest.Prefix(t), Max: 1, Window: time.Minute, Penalty: time.Minute}, nil)
-	_, err := c.Consume(t.Context(), limit.Key{}, 1)
+	_, err := limit.Consume(t.Context(), c, limit.Key{}, 1)
 	require.NoError(t, err)
 	require.NoError(t, c.ResetAll(t.Context()))
 	n, err := c.Count(t.Context(), limit.Key{})

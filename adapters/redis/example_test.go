@@ -26,7 +26,7 @@ func ExampleNewLimiter() {
 
 	limiter := redis.NewLimiter(client, limit.PerHour(2).Named("messages"))
 	for range 3 {
-		d, err := limiter.Consume(context.Background(), limit.Key{"user", "acme", "ann"}, 1)
+		d, err := limit.Consume(context.Background(), limiter, limit.Key{"user", "acme", "ann"}, 1)
 		if err != nil {
 			log.Fatal(err) // Redis is unavailable: admit or reject, as your program prefers
 		}
@@ -53,16 +53,16 @@ func ExampleLimiter_SetPolicy() {
 
 	ctx, key := context.Background(), limit.Key{"user", "acme", "ann"}
 	old := redis.NewLimiter(client, limit.PerHour(10).Named("messages"))
-	d, err := old.Consume(ctx, key, 8)
+	d, err := limit.Consume(ctx, old, key, 8)
 	fmt.Println(d.Remaining, "of", d.Limit, err)
 
 	other := redis.NewLimiter(client, limit.PerHour(100).Named("messages"))
-	d, err = other.Consume(ctx, key, 0)
+	d, err = limit.Consume(ctx, other, key, 0)
 	fmt.Println(d.Remaining, "of", d.Limit, err)
 
 	err = old.SetPolicy(limit.PerHour(100).Named("messages"))
 	fmt.Println(err)
-	d, err = old.Consume(ctx, key, 50)
+	d, err = limit.Consume(ctx, old, key, 50)
 	fmt.Println(d.Remaining, "of", d.Limit, err)
 	// Output:
 	// 2 of 10 <nil>
@@ -86,13 +86,13 @@ func ExampleLimiter_Block() {
 	if err := limiter.Block(ctx, key, time.Hour); err != nil {
 		log.Fatal(err)
 	}
-	d, err := limiter.Consume(ctx, key, 1)
+	d, err := limit.Consume(ctx, limiter, key, 1)
 	fmt.Println(d.Allowed, d.Reason == limit.Blocked, err)
 
 	if err := limiter.Reset(ctx, key); err != nil {
 		log.Fatal(err)
 	}
-	d, err = limiter.Consume(ctx, key, 1)
+	d, err = limit.Consume(ctx, limiter, key, 1)
 	fmt.Println(d.Allowed, err)
 	// Output:
 	// false true <nil>
@@ -113,7 +113,7 @@ func ExampleNewCooldown() {
 		fmt.Println("penalty for", p.Key[2], "of", p.RetryAfter)
 	})
 	for range 3 {
-		d, err := spam.Consume(context.Background(), limit.Key{"user", "acme", "ann"}, 1)
+		d, err := limit.Consume(context.Background(), spam, limit.Key{"user", "acme", "ann"}, 1)
 		fmt.Println(d.Allowed, err)
 	}
 	// Output:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,9 +48,10 @@ type Limiter struct {
 	name        string  // of the policy; may be empty
 	prefix      string
 	policy      atomic.Pointer[bucketPolicy]
-	oneNode     bool // one script may have keys of several calls
+	changes     sync.Mutex // held by SetPolicy
+	oneNode     bool       // one script may have keys of several calls
 	seed        maphash.Seed
-	calls       *batch.Batcher[bucketRequest, bucketResponse]
+	calls       *batch.Batcher[bucketRequest, batch.Reply]
 	parts       *scriptBatcher // of calls with conditions of their own
 	batches     *scriptBatcher // of calls to several limiters
 	blocks      *scriptBatcher
@@ -64,13 +66,7 @@ type bucketRequest struct {
 	units  int64
 }
 
-// A bucketResponse is the state of a bucket before a request.
-type bucketResponse struct {
-	state          batch.State
-	sent, received time.Duration // times of the round trip on the limiter's clock
-}
-
-type bucketCall = batch.Call[bucketRequest, bucketResponse]
+type bucketCall = batch.Call[bucketRequest, batch.Reply]
 
 // NewLimiter returns a limiter. It panics if the policy is not valid or the client is nil. It
 // does not connect to Redis.
@@ -91,45 +87,58 @@ func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 		seed:        maphash.MakeSeed(),
 		now:         func() time.Duration { return time.Since(epoch) },
 	}
-	l.policy.Store(newBucketPolicy(policy))
-	l.parts = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterConsumePartLua), 1)
+	l.policy.Store(newBucketPolicy(policy, nil))
+	l.parts = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterConsumePartLua), 2)
 	l.batches = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterConsumeMultiLua), anyNumber)
 	l.blocks = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterBlockLua), 0)
 	l.calls = batch.New("redis: limiter", l.exec, honorsDeadline(client))
 	return l
 }
 
-// Consume takes cost tokens from key's bucket, or none of them.
-func (l *Limiter) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-	if cost < 0 {
-		return limit.Decision{}, fmt.Errorf("redis: cost is %d; it must not be negative", cost)
-	}
+// Take takes tokens from key's bucket.
+func (l *Limiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	p := l.policy.Load()
-	costUnits := p.units.CostUnits(cost)
-	hash := key.Hash(l.seed)
-	if d, ok := p.denials.Decide(hash, l.now(), costUnits, &p.units); ok {
-		return d, nil
+	if err := p.CheckTake(&take); err != nil {
+		return limit.Decision{}, fmt.Errorf("redis: %w", err)
 	}
-	r, err := l.call(ctx, p, &key, costUnits)
-	if err != nil {
-		return limit.Decision{}, err
-	}
-	after := r.state
-	if costUnits <= after.Units {
-		after.Units -= costUnits
-	}
-	p.denials.Learn(hash, after, costUnits, r.sent, r.received)
-	return r.state.Decision(costUnits, &p.units), nil
+	return p.Take(key.Hash(l.seed), &take, l.now, func(what batch.Take) (batch.Reply, error) {
+		if take.IsPlain() || take.Mode == limit.Returning {
+			return l.call(ctx, p, &key, what.Units)
+		}
+		return l.callPart(ctx, p, &key, what)
+	})
 }
 
-func (l *Limiter) call(ctx context.Context, p *bucketPolicy, key *limit.Key, units int64) (bucketResponse, error) {
+// RemembersDenial returns the denial of a Take if this process knows it without asking Redis.
+func (l *Limiter) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
+	return l.policy.Load().Remembered(key.Hash(l.seed), &take, l.now())
+}
+
+// call takes units, all or none, or returns them if they are negative.
+func (l *Limiter) call(ctx context.Context, p *bucketPolicy, key *limit.Key, units int64) (batch.Reply, error) {
 	c := &bucketCall{
 		Request: bucketRequest{policy: p, key: keyname.Join(l.prefix, keyname.Parts(key)), units: units},
 	}
 	if err := l.calls.Do(ctx, c); err != nil {
-		return bucketResponse{}, err
+		return batch.Reply{}, err
 	}
 	return c.Response, nil
+}
+
+// callPart takes what the conditions of a Take permit.
+func (l *Limiter) callPart(ctx context.Context, p *bucketPolicy, key *limit.Key, what batch.Take) (batch.Reply, error) {
+	args := append([]any{1, keyname.Join(l.prefix, keyname.Parts(key))}, p.args[:]...)
+	args = append(args, what.Units, what.Lowest, what.Divisor, what.Since)
+	if l.time != nil {
+		args = append(args, l.time()...)
+	}
+	sent, c := l.now(), &scriptCall{Request: args}
+	if err := l.parts.Do(ctx, c); err != nil {
+		return batch.Reply{}, err
+	}
+	state := bucketState(c.Response[0])
+	state.At = c.Response[1]
+	return batch.Reply{State: state, Sent: sent, Received: l.now()}, nil
 }
 
 // exec sends calls in one round trip: in one script if possible, otherwise in a pipeline.
@@ -138,7 +147,7 @@ func (l *Limiter) exec(ctx context.Context, calls []*bucketCall) {
 	l.run(ctx, calls)
 	received := l.now()
 	for _, c := range calls {
-		c.Response.sent, c.Response.received = sent, received
+		c.Response.Sent, c.Response.Received = sent, received
 	}
 }
 
@@ -153,7 +162,7 @@ func (l *Limiter) run(ctx context.Context, calls []*bucketCall) {
 	}
 	for i, reply := range l.consumeOne.run(ctx, l.client, args) {
 		held, err := reply.Int64()
-		calls[i].Response.state, calls[i].Err = bucketState(held), err
+		calls[i].Response.State, calls[i].Err = bucketState(held), err
 	}
 }
 
@@ -193,7 +202,7 @@ func decode(reply *goredis.Cmd, calls []*bucketCall) {
 	}
 	for i, c := range calls {
 		if c.Err = err; err == nil {
-			c.Response.state = bucketState(held[i])
+			c.Response.State = bucketState(held[i])
 		}
 	}
 }

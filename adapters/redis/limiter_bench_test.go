@@ -14,7 +14,7 @@ import (
 func BenchmarkLimiter(b *testing.B) {
 	whole, fraction := limit.PerSecond(1000).Burst(1_000_000).Named("p"), limit.PerSecond(997).Burst(100_000).Named("p")
 	call := func(l *redis.Limiter, b *testing.B, n int64) {
-		if _, err := l.Consume(b.Context(), user(fmt.Sprint(n%1000)), 1); err != nil {
+		if _, err := limit.Consume(b.Context(), l, user(fmt.Sprint(n%1000)), 1); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -47,22 +47,22 @@ func TestLimiter_JointAndReservedFloodsCauseFewRoundTrips(t *testing.T) {
 	const calls = 300
 	for name, call := range map[string]func(l, other *redis.Limiter) (limit.Decision, error){
 		"AllOf": func(l, other *redis.Limiter) (limit.Decision, error) {
-			return limit.AllOf(other, l).Consume(t.Context(), user("ann"), 1)
+			return limit.Consume(t.Context(), limit.AllOf(other, l), user("ann"), 1)
 		},
 		"ConsumeAll": func(l, other *redis.Limiter) (limit.Decision, error) {
 			return limit.ConsumeAll(t.Context(), limit.Request{Limiter: other, Key: user("bob"), Cost: 1}, limit.Request{Limiter: l, Key: user("ann"), Cost: 1})
 		},
 		"Reserve": func(l, _ *redis.Limiter) (limit.Decision, error) {
-			return l.Reserve(t.Context(), user("ann"), 1, time.Minute)
+			return limit.Reserve(t.Context(), l, user("ann"), 1, time.Minute)
 		},
 		"Reserve of AllOf": func(l, other *redis.Limiter) (limit.Decision, error) {
-			return limit.AllOf(other, l).(limit.Reserver).Reserve(t.Context(), user("ann"), 1, time.Minute)
+			return limit.Reserve(t.Context(), limit.AllOf(other, l), user("ann"), 1, time.Minute)
 		},
 		"ConsumeKeeping": func(l, _ *redis.Limiter) (limit.Decision, error) {
-			return l.ConsumeKeeping(t.Context(), user("ann"), 1, 1)
+			return limit.ConsumeKeeping(t.Context(), l, user("ann"), 1, 1)
 		},
 		"ConsumeUpTo": func(l, _ *redis.Limiter) (limit.Decision, error) {
-			_, d, err := l.ConsumeUpTo(t.Context(), user("ann"), 5)
+			_, d, err := limit.ConsumeUpTo(t.Context(), l, user("ann"), 5)
 			return d, err
 		},
 	} {

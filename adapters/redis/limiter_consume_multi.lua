@@ -1,8 +1,8 @@
 -- This script executes one call that takes from several buckets or from none. KEYS are the
 -- buckets. ARGV is for each the units that return in a microsecond, the units of a full bucket,
 -- the suffix of the policy, the units to take, and the largest deficit that the call may leave.
--- The reply is what each bucket held before, in units.
-local values, buckets, replies = call('MGET', unpack(KEYS)), {}, {}
+-- The reply is the time, and what each bucket held before, in units.
+local values, buckets, replies = call('MGET', unpack(KEYS)), {}, { now }
 local admitted = true
 for i, key in ipairs(KEYS) do
   local per_micro, full, suffix = tonumber(ARGV[5 * i - 4]), tonumber(ARGV[5 * i - 3]), ARGV[5 * i - 2]
@@ -12,7 +12,7 @@ for i, key in ipairs(KEYS) do
     missing, outdated, is_blocked = read(key, values[i], per_micro, full, suffix)
   end
   local held = full - missing
-  replies[i] = is_blocked or held
+  replies[i + 1] = is_blocked or held
   if is_blocked or units > full or units > 0 and units > held + ahead then
     admitted = false
   end

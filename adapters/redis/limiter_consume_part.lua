@@ -1,21 +1,29 @@
 -- This script executes one call with conditions of its own. KEYS[1] is its bucket. ARGV is the
 -- units that return in a microsecond, the units of a full bucket, the suffix of the policy, the
 -- largest number of units to take, the lowest balance that the call may leave, which is negative
--- for a deficit, and a divisor: the call takes the largest multiple of it that is possible.
--- The reply is what the bucket held before, in units.
+-- for a deficit, a divisor: the call takes the largest multiple of it that is possible; and for
+-- negative units, which return to the bucket, since when those do not that have returned by themselves.
+-- The reply is what the bucket held before, in units, and the time.
 local key, per_micro, full, suffix = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local units, lowest, divisor = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local units, lowest, divisor, since = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local value = call('GET', key)
 local missing, outdated, is_blocked = 0, false, nil
 if value then
   missing, outdated, is_blocked = read(key, value, per_micro, full, suffix)
   if is_blocked then
-    return { is_blocked }
+    return { is_blocked, now }
   end
 end
 local held = full - missing
-local taken = math.min(units, math.floor((held - lowest) / divisor) * divisor)
-if taken > 0 or outdated then
-  write(key, missing + math.max(taken, 0), per_micro, full, suffix)
+local taken
+if units >= 0 then
+  taken = math.max(math.min(units, math.floor((held - lowest) / divisor) * divisor), 0)
+elseif value and string.sub(value, -#suffix) == suffix then
+  taken = math.max(math.min(units + math.max(now - since, 0) * per_micro, 0), -missing)
+else
+  taken = 0 -- another policy has written the bucket, which may refill faster
 end
-return { held }
+if taken ~= 0 or outdated then
+  write(key, missing + taken, per_micro, full, suffix)
+end
+return { held, now }

@@ -43,7 +43,7 @@ func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy
 		return withTimeArgument(t, limiterBucketLua+lua, ", 'PX', format('%.0f', ceil(micros / 1000))", ", 'PX', format('%.0f', ceil(left / 1000))")
 	}
 	l.consumeOne, l.consumeMany = script(limiterConsumeOneLua), script(limiterConsumeManyLua)
-	l.parts = newScriptBatcher("redis: limiter", client, script(limiterConsumePartLua), 1)
+	l.parts = newScriptBatcher("redis: limiter", client, script(limiterConsumePartLua), 2)
 	l.batches = newScriptBatcher("redis: limiter", client, script(limiterConsumeMultiLua), anyNumber)
 	l.blocks = newScriptBatcher("redis: limiter", client, script(limiterBlockLua), 0)
 	l.now = func() time.Duration { return time.Duration(c.Local.Load()) }

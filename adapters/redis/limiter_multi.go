@@ -6,11 +6,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
-var _ limit.BatchLimiter = (*Limiter)(nil)
+var (
+	_ limit.Batcher    = (*Limiter)(nil)
+	_ limit.Rememberer = (*Limiter)(nil)
+)
 
 // BatchesWith reports whether other has the same client. On a Cluster it returns false, because
 // the buckets may be on different nodes.
@@ -19,83 +23,79 @@ func (l *Limiter) BatchesWith(other limit.Limiter) bool {
 	return ok && l.oneNode && o.client == l.client
 }
 
-// A bucketCost is a request of a ConsumeBatch.
+// A bucketCost is a request of a TakeBatch.
 type bucketCost struct {
 	limiter *Limiter
 	policy  *bucketPolicy
 	key     *limit.Key
 	hash    uint64
-	units   int64
-	ahead   int64 // the largest deficit of the bucket after the call
+	take    limit.Take
 }
 
-// ConsumeBatch takes the cost of every request, or of none, in one round trip.
+// TakeBatch takes the cost of every request, or of none, in one round trip.
 //
 // If buckets are known to hold too little, it returns their denials without a round trip, for at
 // most a second; the decisions about the other requests are then allowed, with no number but
 // Limit.
-func (l *Limiter) ConsumeBatch(ctx context.Context, requests []limit.Request, maxWait time.Duration) ([]limit.Decision, error) {
+func (l *Limiter) TakeBatch(ctx context.Context, requests []limit.Request, maxWait time.Duration, receipts bool) ([]limit.Decision, error) {
 	costs := make([]bucketCost, len(requests))
 	for i := range requests {
 		r := &requests[i]
-		if r.Cost < 0 {
-			return nil, fmt.Errorf("redis: cost is %d; it must not be negative", r.Cost)
-		}
 		rl := r.Limiter.(*Limiter)
-		p := rl.policy.Load()
-		costs[i] = bucketCost{rl, p, &r.Key, r.Key.Hash(rl.seed), p.units.CostUnits(r.Cost), p.ahead(maxWait)}
+		c := bucketCost{rl, rl.policy.Load(), &r.Key, r.Key.Hash(rl.seed), limit.Take{Cost: r.Cost, MaxWait: maxWait, Receipt: receipts}}
+		if err := c.take.Validate(); err != nil {
+			return nil, fmt.Errorf("redis: %w", err)
+		}
+		costs[i] = c
 	}
-	if decisions, ok := cachedDenials(costs, maxWait); ok {
+	if decisions, ok := rememberedDenials(costs); ok {
 		return decisions, nil
 	}
 	sent := l.now()
-	held, err := l.callBatch(ctx, costs)
+	states, err := l.callBatch(ctx, costs)
 	if err != nil {
 		return nil, err
 	}
 	received := l.now()
 	decisions, allowed := make([]limit.Decision, len(costs)), true
 	for i, c := range costs {
-		decisions[i] = bucketState(held[i]).ReserveDecision(c.units, maxWait, &c.policy.units)
+		decisions[i] = c.policy.Decide(&c.take, states[i])
 		allowed = allowed && decisions[i].Allowed
 	}
 	for i, c := range costs {
-		state := bucketState(held[i])
 		if allowed {
-			state.Units -= c.units
+			states[i].Units -= c.policy.CostUnits(c.take.Cost)
+		} else {
+			decisions[i].Receipt = limit.Receipt{}
 		}
 		// The limiters have clocks of their own, with the same rate.
 		offset := c.limiter.now() - received
-		c.policy.denials.Learn(c.hash, state, c.units, sent+offset, received+offset)
+		c.policy.Learn(c.hash, states[i], c.take.Cost, sent+offset, received+offset)
 	}
 	return decisions, nil
 }
 
-// cachedDenials returns false if no bucket is known to deny.
-func cachedDenials(costs []bucketCost, maxWait time.Duration) ([]limit.Decision, bool) {
-	var decisions []limit.Decision
+// rememberedDenials returns false if no bucket is known to deny.
+func rememberedDenials(costs []bucketCost) ([]limit.Decision, bool) {
+	decisions, remembers := make([]limit.Decision, len(costs)), false
 	for i := range costs {
 		c := &costs[i]
-		state, ok := c.policy.denials.Denies(c.hash, c.limiter.now(), c.units, c.ahead, &c.policy.units)
-		if !ok {
-			if c.units > c.policy.units.Full() {
-				return nil, false // this denial is the most restrictive one
-			}
-			continue
+		d, ok := c.policy.Remembered(c.hash, &c.take, c.limiter.now())
+		switch {
+		case ok:
+			remembers = true
+		case c.policy.CostUnits(c.take.Cost) > c.policy.Full():
+			return nil, false // this denial is the most restrictive one
+		default:
+			d = limit.Decision{Allowed: true, Limit: c.policy.WholeTokens(c.policy.Full())}
 		}
-		if decisions == nil {
-			decisions = make([]limit.Decision, len(costs))
-			for i, c := range costs {
-				decisions[i] = limit.Decision{Allowed: true, Limit: c.policy.units.Full() / c.policy.units.PerToken()}
-			}
-		}
-		decisions[i] = state.ReserveDecision(c.units, maxWait, &c.policy.units)
+		decisions[i] = d
 	}
-	return decisions, decisions != nil
+	return decisions, remembers
 }
 
-// callBatch returns what the buckets held.
-func (l *Limiter) callBatch(ctx context.Context, costs []bucketCost) ([]int64, error) {
+// callBatch returns the states of the buckets before.
+func (l *Limiter) callBatch(ctx context.Context, costs []bucketCost) ([]batch.State, error) {
 	args := make([]any, 0, 2+6*len(costs))
 	args = append(args, len(costs))
 	for _, c := range costs {
@@ -107,7 +107,7 @@ func (l *Limiter) callBatch(ctx context.Context, costs []bucketCost) ([]int64, e
 	}
 	for _, c := range costs {
 		args = append(args, c.policy.args[:]...)
-		args = append(args, c.policy.scriptUnits(c.units), c.ahead)
+		args = append(args, c.policy.scriptUnits(c.policy.CostUnits(c.take.Cost)), c.policy.Ahead(c.take.MaxWait))
 	}
 	if l.time != nil {
 		args = append(args, l.time()...)
@@ -116,8 +116,13 @@ func (l *Limiter) callBatch(ctx context.Context, costs []bucketCost) ([]int64, e
 	if err := l.batches.Do(ctx, c); err != nil {
 		return nil, err
 	}
-	if len(c.Response) != len(costs) {
-		return nil, fmt.Errorf("redis: limiter: the script answered %d of %d requests", len(c.Response), len(costs))
+	if len(c.Response) != 1+len(costs) {
+		return nil, fmt.Errorf("redis: limiter: the script answered %d of %d requests", len(c.Response)-1, len(costs))
 	}
-	return c.Response, nil
+	states := make([]batch.State, len(costs))
+	for i := range states {
+		states[i] = bucketState(c.Response[i+1])
+		states[i].At = c.Response[0]
+	}
+	return states, nil
 }

@@ -16,38 +16,38 @@ var (
 // A bucketPolicy is a policy as the scripts take it. A call uses one from its beginning to its
 // end, so a change of the policy needs no lock.
 type bucketPolicy struct {
-	units   limit.Units
-	args    [3]any            // of the scripts: units per microsecond, units of a full bucket, suffix
-	denials batch.DenialCache // counts in units, so each policy needs its own
+	*batch.Policy
+
+	args [3]any // of the scripts: units per microsecond, units of a full bucket, suffix
 }
 
-func newBucketPolicy(policy limit.Policy) *bucketPolicy {
-	u := policy.Units()
-	return &bucketPolicy{
-		units: u,
-		args: [3]any{
-			strconv.FormatInt(u.PerMicro(), 10),
-			strconv.FormatInt(u.Full(), 10),
-			fmt.Sprintf("/%d.%d.%d", u.PerMicro(), u.PerToken(), policy.Capacity),
-		},
-	}
+// newBucketPolicy returns a policy that follows another, or the first one.
+func newBucketPolicy(policy limit.Policy, previous *batch.Policy) *bucketPolicy {
+	p := batch.NewPolicy(policy, previous)
+	return &bucketPolicy{p, [3]any{
+		strconv.FormatInt(p.PerMicro(), 10),
+		strconv.FormatInt(p.Full(), 10),
+		fmt.Sprintf("/%d.%d.%d", p.PerMicro(), p.PerToken(), policy.Capacity),
+	}}
 }
 
 // scriptUnits bounds the units of a cost above the capacity, which Lua cannot count exactly.
-func (p *bucketPolicy) scriptUnits(units int64) int64 { return min(units, p.units.Full()+1) }
+func (p *bucketPolicy) scriptUnits(units int64) int64 { return min(units, p.Full()+1) }
 
 // SetPolicy replaces the numbers of the limiter's policy in this process. The policy must have
 // the limiter's name; an unnamed policy cannot change, because its numbers are the name of its
 // buckets. Calls in progress use the old numbers.
 func (l *Limiter) SetPolicy(policy limit.Policy) error {
-	if err := batch.CheckPolicy(l.name, policy); err != nil {
+	if err := batch.CheckChange(l.name, policy); err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}
-	l.policy.Store(newBucketPolicy(policy))
+	l.changes.Lock()
+	defer l.changes.Unlock()
+	l.policy.Store(newBucketPolicy(policy, l.policy.Load().Policy))
 	return nil
 }
 
 // Describe returns the capacity and the refill of the limiter's policy.
 func (l *Limiter) Describe() []limit.Description {
-	return []limit.Description{l.policy.Load().units.Description(l.name)}
+	return []limit.Description{l.policy.Load().Description(l.name)}
 }

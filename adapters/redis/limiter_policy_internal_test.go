@@ -96,17 +96,17 @@ func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
 	value := func() string { return client.Get(t.Context(), l.prefix+":user:ann").Val() }
 	ann := limit.Key{"user", "ann"}
 
-	_, err := l.Consume(t.Context(), ann, 3)
+	_, err := limit.Consume(t.Context(), l, ann, 3)
 	require.NoError(t, err)
 	require.Equal(t, "1730000000300000/1.100000.10", value())
 	require.LessOrEqual(t, len(value()), 44, "Redis stores it in one allocation")
 
 	require.NoError(t, l.SetPolicy(limit.Policy{Name: l.name, Capacity: 10, Refill: 3, Per: 2 * time.Second}))
-	_, err = l.Consume(t.Context(), ann, 1)
+	_, err = limit.Consume(t.Context(), l, ann, 1)
 	require.NoError(t, err)
 	require.Equal(t, "1730000002666667:1/3.2000000.10", value())
 
-	_, err = l.Reserve(t.Context(), ann, 10, time.Hour)
+	_, err = limit.Reserve(t.Context(), l, ann, 10, time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, "1730000009333334:2:8000000/3.2000000.10", value())
 
@@ -124,8 +124,8 @@ func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
 		c := batchtest.NewClock()
 		l := newTestLimiter(t, client, limit.PerSecond(10).Named("block"), c, redistest.Prefix(t))
 		for n, call := range []func(limit.Key) (limit.Decision, error){
-			func(k limit.Key) (limit.Decision, error) { return l.Consume(t.Context(), k, 1) },
-			func(k limit.Key) (limit.Decision, error) { return l.Reserve(t.Context(), k, 1, time.Second) },
+			func(k limit.Key) (limit.Decision, error) { return limit.Consume(t.Context(), l, k, 1) },
+			func(k limit.Key) (limit.Decision, error) { return limit.Reserve(t.Context(), l, k, 1, time.Second) },
 			func(k limit.Key) (limit.Decision, error) {
 				return limit.ConsumeAll(t.Context(), limit.Request{Limiter: l, Key: k, Cost: 1})
 			},
@@ -160,16 +160,16 @@ func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
 	l := newTestLimiter(t, anyredis.Client(t), limit.PerSecond(1).Burst(10).Named("deficit"), c, redistest.Prefix(t))
 	ann := limit.Key{"user", "ann"}
 	for range 2 {
-		d, err := l.Reserve(t.Context(), ann, 10, time.Minute)
+		d, err := limit.Reserve(t.Context(), l, ann, 10, time.Minute)
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 	}
 	c.Rewind(time.Hour)
-	d, err := l.Consume(t.Context(), ann, 1)
+	d, err := limit.Consume(t.Context(), l, ann, 1)
 	require.NoError(t, err)
 	assert.Equal(t, 11*time.Second, d.RetryAfter)
 	c.Sleep(11 * time.Second)
-	d, err = l.Consume(t.Context(), ann, 1)
+	d, err = limit.Consume(t.Context(), l, ann, 1)
 	require.NoError(t, err)
 	assert.True(t, d.Allowed)
 }

@@ -30,7 +30,7 @@ func consume(t testing.TB, l limit.Limiter, key limit.Key, cost int64) limit.Dec
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	d, err := l.Consume(ctx, key, cost)
+	d, err := limit.Consume(ctx, l, key, cost)
 	require.NoError(t, err)
 	return d
 }
@@ -157,7 +157,7 @@ func TestLimiter_UnknownScriptIsResent(t *testing.T) {
 				require.Eventually(t, func() bool {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
-					d, err := l.Consume(ctx, user("after"), 1)
+					d, err := limit.Consume(ctx, l, user("after"), 1)
 					return err == nil && d.Allowed
 				}, time.Minute, 10*time.Millisecond)
 			}
@@ -186,7 +186,7 @@ func TestLimiter_NeverChargesTwice(t *testing.T) {
 				default:
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				_, _ = l.Consume(ctx, user("ann"), 1)
+				_, _ = limit.Consume(ctx, l, user("ann"), 1)
 				cancel()
 				attempts.Add(1)
 			}
@@ -226,7 +226,7 @@ func TestLimiter_ConsumeReturnsAtDeadline(t *testing.T) {
 					ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 					defer cancel()
 					start := time.Now()
-					d, err := l.Consume(ctx, user("ann"), 1)
+					d, err := limit.Consume(ctx, l, user("ann"), 1)
 					assert.ErrorIs(t, err, context.DeadlineExceeded)
 					assert.Zero(t, d)
 					assert.Less(t, time.Since(start), 20*time.Second)
@@ -238,7 +238,7 @@ func TestLimiter_ConsumeReturnsAtDeadline(t *testing.T) {
 			require.Eventually(t, func() bool {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 				defer cancel()
-				_, err := l.Consume(ctx, user("bob"), 1)
+				_, err := limit.Consume(ctx, l, user("bob"), 1)
 				return err == nil
 			}, time.Minute, 10*time.Millisecond)
 		})
@@ -275,7 +275,7 @@ func TestLimiter_RecoversFromOutages(t *testing.T) {
 						}
 						ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 						start := time.Now()
-						d, err := l.Consume(ctx, user("ann"), 1)
+						d, err := limit.Consume(ctx, l, user("ann"), 1)
 						cancel()
 						if took := time.Since(start).Milliseconds(); took > worst.Load() {
 							worst.Store(took)
@@ -374,7 +374,7 @@ func TestLimiter_CanceledContextSendsNothing(t *testing.T) {
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := redis.NewLimiter(client, limit.PerHour(1)).Consume(ctx, user("ann"), 1)
+	_, err := limit.Consume(ctx, redis.NewLimiter(client, limit.PerHour(1)), user("ann"), 1)
 	assert.ErrorIs(t, err, context.Canceled)
 	_ = client.Close()
 }
@@ -388,6 +388,6 @@ func TestConstructors_InvalidArgumentsPanic(t *testing.T) {
 func TestLimiter_BatchOfOneBucketIsAnError(t *testing.T) {
 	client, name := anyredis.Client(t), redistest.Prefix(t)+"same"
 	both := limit.AllOf(redis.NewLimiter(client, limit.PerHour(5).Named(name)), redis.NewLimiter(client, limit.PerHour(50).Named(name)))
-	_, err := both.Consume(t.Context(), limit.Key{"user", "", "ann"}, 1)
+	_, err := limit.Consume(t.Context(), both, limit.Key{"user", "", "ann"}, 1)
 	require.ErrorContains(t, err, "give the policies of the limiters different names")
 }

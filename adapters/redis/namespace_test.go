@@ -79,7 +79,7 @@ func (a *application) exhaust(t *testing.T) {
 	key := limit.Key{"user", "", "ann"}
 	for _, l := range a.limits {
 		for n := range 4 {
-			d, err := l.Consume(t.Context(), key, 1)
+			d, err := limit.Consume(t.Context(), l, key, 1)
 			require.NoError(t, err, "%T", l)
 			assert.Equal(t, n < 3, d.Allowed, "%T", l)
 		}

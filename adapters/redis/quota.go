@@ -49,8 +49,10 @@ type quotaPeriods struct {
 }
 
 var (
-	_ limit.Refunder  = (*Quota)(nil)
-	_ limit.Describer = (*Quota)(nil)
+	_ limit.Checker    = (*Quota)(nil)
+	_ limit.Resetter   = (*Quota)(nil)
+	_ limit.Rememberer = (*Quota)(nil)
+	_ limit.Describer  = (*Quota)(nil)
 )
 
 // NewQuota returns a quota. It panics if the policy is not valid or the client is nil. It does not
@@ -72,45 +74,55 @@ func quotaName(p limit.QuotaPolicy) string {
 	if p.Location != nil {
 		location = p.Location.String()
 	}
-	return fmt.Sprintf("%d-per-%s-in-%s", p.Max, p.Period, location)
+	name := fmt.Sprintf("%d-per-%s-in-%s", p.Max, p.Period, location)
+	if p.Start != nil {
+		name += "-from-start"
+	}
+	return name
 }
 
-// scriptArgs returns the script's arguments before the cost.
-func (q *Quota) scriptArgs() []any {
+// scriptArgs returns the script's arguments before what it does.
+func (q *Quota) scriptArgs(key *limit.Key) []any {
 	now := q.clock()
+	if q.policy.Start != nil {
+		return newQuotaPeriods(&q.policy, *key, now).args
+	}
 	p := q.periods.Load()
 	if p == nil || now.Before(p.start) || !now.Before(p.end) {
-		p = newQuotaPeriods(&q.policy, now)
+		p = newQuotaPeriods(&q.policy, limit.Key{}, now)
 		q.periods.Store(p)
 	}
 	return p.args
 }
 
-func newQuotaPeriods(policy *limit.QuotaPolicy, now time.Time) *quotaPeriods {
-	start, end := policy.Bounds(now)
-	previous, _ := policy.Bounds(start.Add(-1))
-	_, afterNext := policy.Bounds(end)
+func newQuotaPeriods(policy *limit.QuotaPolicy, key limit.Key, now time.Time) *quotaPeriods {
+	start, end := policy.Bounds(key, now)
+	previous, _ := policy.Bounds(key, start.Add(-1))
+	_, afterNext := policy.Bounds(key, end)
 	return &quotaPeriods{start, end, []any{
 		policy.Max, previous.UnixMicro(), start.UnixMicro(), end.UnixMicro(), afterNext.UnixMicro(),
 	}}
 }
 
-// Consume takes cost tokens of key, or none of them.
-func (q *Quota) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-	d, _, err := q.consume(ctx, key, cost)
+// Take takes tokens of key. After tokens have returned, other processes may deny the key for up to a
+// second more.
+func (q *Quota) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	d, _, err := q.take(ctx, &key, &take)
 	return d, err
 }
 
-// Refund returns tokens of key's current period. Other processes may deny the key for up to a
-// second more.
-func (q *Quota) Refund(ctx context.Context, key limit.Key, tokens int64) error {
-	return q.refund(ctx, key, tokens)
+// Check returns an error if a quota cannot do a Take: with Keep, MaxWait or the mode Charging.
+func (q *Quota) Check(take limit.Take) error { return take.ValidateWindow() }
+
+// RemembersDenial returns the denial of a Take if this process knows it without asking Redis.
+func (q *Quota) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
+	return q.remembers(&key, &take)
 }
 
 // Reset returns all tokens of key. Other processes may deny the key for up to a second more.
 func (q *Quota) Reset(ctx context.Context, key limit.Key) error { return q.reset(ctx, key) }
 
-// Describe returns the quota's Max and the length of its period: an hour, 24 hours or 31 days.
+// Describe returns the quota's Max and the length of its period: an hour, 24 hours, 7 or 31 days.
 func (q *Quota) Describe() []limit.Description {
 	return []limit.Description{q.policy.Description()}
 }

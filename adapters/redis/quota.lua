@@ -1,16 +1,17 @@
 -- This script executes one call of a quota. KEYS[1] is the record of its key. ARGV is the maximum
 -- per period; when the previous, the current and the next period of the caller's clock begin, and
--- when the latter ends, in microseconds since 1970; and the cost, 0 to only read the record, or
--- minus the tokens to refund.
+-- when the latter ends, in microseconds since 1970; what to do with the cost: "take", "look", "upto",
+-- "refund" or "undo"; the cost; and for "undo" when the period began in which it was taken.
 -- The reply is: 0 if allowed, 3 if denied; the tokens taken in the period; the microseconds until the
--- same call can be allowed, until no tokens count, and until a denied key has more tokens.
+-- same call can be allowed, until no tokens count, and until a denied key has more tokens; the tokens
+-- that the call has taken; and when the period began.
 --
 -- A record is "<start>:<end>:<used>": the bounds of the period in microseconds since 1970, and the
 -- tokens taken in it.
 local call, format = redis.call, string.format
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
-local max_tokens, cost = tonumber(ARGV[1]), tonumber(ARGV[6])
+local max_tokens, what, cost, stamp = tonumber(ARGV[1]), ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 
 local start, finish
 for i = 2, 4 do
@@ -38,15 +39,21 @@ if stored then
   end
 end
 
-local outcome, retry, before = 0, 0, used
-if cost > 0 and used + cost > max_tokens then
-  outcome, retry = 3, ends - now
-else
-  used = math.max(used + cost, 0)
-  if cost > 0 then
-    ends = math.max(ends, finish) -- a policy with other periods may have written the record
-  end
+local outcome, retry, before, change = 0, 0, used, cost
+if what == 'refund' or what == 'undo' then
+  change = (what == 'refund' or stamp == start) and -math.min(cost, used) or 0
+elseif what == 'upto' and cost > 0 then
+  cost = math.max(math.min(cost, max_tokens - used), 1)
+  change = cost
 end
+if change > 0 and used + change > max_tokens then
+  outcome, retry, change = 3, ends - now, 0
+elseif what == 'look' then
+  change = 0
+elseif change > 0 then
+  ends = math.max(ends, finish) -- a policy with other periods may have written the record
+end
+used = used + change
 if used ~= before or moved then
   if used > 0 then
     local millis = math.ceil((ends - now) / 1000)
@@ -55,4 +62,5 @@ if used ~= before or moved then
     call('DEL', KEYS[1])
   end
 end
-return { outcome, used, retry, used > 0 and ends - now or 0, retry }
+local counted = outcome == 0 and what == 'look' and used + cost or used
+return { outcome, counted, retry, counted > 0 and ends - now or 0, retry, change, start }

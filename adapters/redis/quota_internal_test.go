@@ -29,13 +29,13 @@ func TestQuota_ServerClockDecides(t *testing.T) {
 		-59 * time.Minute: 30 * time.Minute,
 	} {
 		process = c.Now().Add(offset)
-		d, err := q.Consume(t.Context(), limit.Key{"ann", offset.String()}, 1)
+		d, err := limit.Consume(t.Context(), q, limit.Key{"ann", offset.String()}, 1)
 		require.NoError(t, err)
 		assert.Equal(t, limit.Decision{Allowed: true, Limit: 2, Remaining: 1, ResetAfter: want}, d, "offset %v", offset)
 	}
 	for _, offset := range []time.Duration{-2 * time.Hour, 2 * time.Hour, 1000 * time.Hour} {
 		process = c.Now().Add(offset)
-		d, err := q.Consume(t.Context(), limit.Key{"ann"}, 1)
+		d, err := limit.Consume(t.Context(), q, limit.Key{"ann"}, 1)
 		assert.ErrorContains(t, err, "CLOCK the time of this server is 1714566600000000, and the caller's clock differs by more than a period", "offset %v", offset)
 		assert.Zero(t, d, "an error is no denial")
 	}
@@ -48,7 +48,7 @@ func TestSlidingLog_RecordIsBounded(t *testing.T) {
 	l.useClock(t, slidingLogLua, redistest.Prefix(t), c)
 	longest := int64(0)
 	for range testscale.Pick(1500, 6000) {
-		d, err := l.Consume(t.Context(), limit.Key{"ann"}, 1)
+		d, err := limit.Consume(t.Context(), l, limit.Key{"ann"}, 1)
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		longest = max(longest, client.StrLen(t.Context(), l.prefix+":ann").Val())
@@ -57,7 +57,7 @@ func TestSlidingLog_RecordIsBounded(t *testing.T) {
 	assert.Greater(t, longest, int64(28+7*limit.MaxLog))
 	assert.LessOrEqual(t, longest, int64(28+7*limit.MaxLog*5/4+7))
 	c.Sleep(time.Minute)
-	_, err := l.Consume(t.Context(), limit.Key{"ann"}, 1)
+	_, err := limit.Consume(t.Context(), l, limit.Key{"ann"}, 1)
 	require.NoError(t, err)
 	assert.EqualValues(t, 28+7, client.StrLen(t.Context(), l.prefix+":ann").Val())
 }

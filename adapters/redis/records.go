@@ -20,7 +20,7 @@ type records struct {
 	client  goredis.UniversalClient
 	prefix  string
 	max     int64
-	args    func() []any // the script's arguments before the cost
+	args    func(*limit.Key) []any // the script's arguments before what it does
 	seed    maphash.Seed
 	denials batch.Cache[denial]
 	calls   *scriptBatcher
@@ -42,6 +42,8 @@ type recordReply struct {
 	retryAfter time.Duration // until the same cost can be allowed
 	resetAfter time.Duration // until no tokens count
 	moreAfter  time.Duration // of a denial, until the key has more tokens
+	taken      int64
+	stamp      int64 // to what the tokens belong that were taken
 }
 
 // The outcomes.
@@ -64,7 +66,7 @@ func (r recordReply) reason() limit.Reason {
 }
 
 // newRecords returns the records of a limiter. The kind, such as "cooldown", is a part of their names.
-func newRecords(client goredis.UniversalClient, kind, policyName, lua string, maximum int64, args func() []any) records {
+func newRecords(client goredis.UniversalClient, kind, policyName, lua string, maximum int64, args func(*limit.Key) []any) records {
 	if client == nil {
 		panic("redis: a " + kind + " needs a client")
 	}
@@ -78,44 +80,83 @@ func newRecords(client goredis.UniversalClient, kind, policyName, lua string, ma
 		max:    maximum,
 		args:   args,
 		seed:   maphash.MakeSeed(),
-		calls:  newScriptBatcher(name, client, newScript(lua), 5),
+		calls:  newScriptBatcher(name, client, newScript(lua), 7),
 		now:    func() time.Duration { return time.Since(epoch) },
 	}
 }
 
-// consume takes cost tokens of key, or none of them.
-func (r *records) consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, recordReply, error) {
-	if cost < 0 {
-		return limit.Decision{}, recordReply{}, fmt.Errorf("redis: cost is %d; it must not be negative", cost)
+// take takes tokens of key. The reply is that of a take that was sent.
+func (r *records) take(ctx context.Context, key *limit.Key, take *limit.Take) (limit.Decision, recordReply, error) {
+	if err := take.ValidateWindow(); err != nil {
+		return limit.Decision{}, recordReply{}, fmt.Errorf("redis: %w", err)
 	}
 	hash := key.Hash(r.seed)
-	if d, ok := r.cached(hash, cost); ok {
+	if take.Mode > limit.Charging {
+		return limit.Decision{}, recordReply{}, r.giveBack(ctx, key, hash, take)
+	}
+	if d, ok := r.cached(hash, take); ok {
 		return d, recordReply{outcome: outcomeDenied}, nil
 	}
-	// A cost that can never be allowed starts no penalty, and is not counted.
-	counted := cost
-	if cost > r.max {
-		counted = 0
+	what, cost := takeAll, take.Cost
+	switch take.Mode {
+	case limit.Looking:
+		what = look
+	case limit.Partial:
+		what = takeUpTo
 	}
-	reply, sent, err := r.call(ctx, &key, counted)
+	if cost > r.max && what != takeUpTo {
+		cost = 0 // it can never be allowed, starts no penalty, and is not counted
+	}
+	reply, sent, err := r.call(ctx, key, what, min(cost, maxCost), 0)
 	if err != nil {
 		return limit.Decision{}, recordReply{}, err
 	}
-	d := r.decision(reply, cost)
+	d := r.decision(reply, take)
 	switch {
-	case d.Allowed && cost > 0:
+	case take.Mode == limit.Looking:
+	case d.Allowed && take.Cost > 0:
 		r.denials.Delete(hash) // a larger cost, which may be in the cache, is denied for longer
-	case !d.Allowed && cost <= r.max:
-		r.denials.Put(hash, denial{cost, d, reply.moreAfter}, sent, r.now())
+	case !d.Allowed && (take.Cost <= r.max || take.Mode == limit.Partial):
+		r.denials.Put(hash, denial{needOf(take), d, reply.moreAfter}, sent, r.now())
 	}
 	return d, reply, nil
 }
 
+// needOf returns the tokens without which a take is denied.
+func needOf(take *limit.Take) int64 {
+	if take.Mode == limit.Partial {
+		return min(take.Cost, 1)
+	}
+	return take.Cost
+}
+
+// giveBack returns tokens of key.
+func (r *records) giveBack(ctx context.Context, key *limit.Key, hash uint64, take *limit.Take) error {
+	what, tokens := undo, take.Undo.Tokens
+	if take.Mode == limit.Returning {
+		what, tokens = refund, take.Cost
+	}
+	if tokens == 0 {
+		return nil
+	}
+	_, _, err := r.call(ctx, key, what, min(tokens, maxCost), take.Undo.Stamp)
+	r.denials.Invalidate(hash, r.now())
+	return err
+}
+
+// remembers returns the denial of a take if this process knows it without asking Redis.
+func (r *records) remembers(key *limit.Key, take *limit.Take) (limit.Decision, bool) {
+	if take.Mode > limit.Partial {
+		return limit.Decision{}, false
+	}
+	return r.cached(key.Hash(r.seed), take)
+}
+
 // cached returns a denial if this process knows that the key still lacks the cost.
-func (r *records) cached(hash uint64, cost int64) (limit.Decision, bool) {
+func (r *records) cached(hash uint64, take *limit.Take) (limit.Decision, bool) {
 	now := r.now()
 	e, ok := r.denials.Get(hash, now)
-	if !ok || cost != e.Value.cost || now-e.Sent >= e.Value.lasts {
+	if !ok || needOf(take) != e.Value.cost || now-e.Sent >= e.Value.lasts {
 		return limit.Decision{}, false
 	}
 	// RetryAfter counts from when the response arrived, so that it is long enough.
@@ -128,8 +169,12 @@ func (r *records) cached(hash uint64, cost int64) (limit.Decision, bool) {
 	return d, true
 }
 
-// decision converts a reply about a cost.
-func (r *records) decision(reply recordReply, cost int64) limit.Decision {
+// decision converts a reply about a take.
+func (r *records) decision(reply recordReply, take *limit.Take) limit.Decision {
+	cost := take.Cost
+	if take.Mode == limit.Partial {
+		cost = max(reply.taken, min(cost, 1))
+	}
 	d := limit.Decision{
 		Allowed:    cost == 0 || reply.outcome == outcomeAllowed,
 		Limit:      r.max,
@@ -145,24 +190,26 @@ func (r *records) decision(reply recordReply, cost int64) limit.Decision {
 		d.RetryAfter = reply.retryAfter
 		d.Reason = reply.reason()
 	}
+	if take.Mode == limit.Partial {
+		d.Granted = reply.taken
+	}
+	if take.Receipt && take.Mode != limit.Looking && d.Allowed && cost > 0 {
+		d.Receipt = limit.Receipt{Tokens: cost, Stamp: reply.stamp}
+	}
 	return d
 }
 
-// refund returns tokens of key.
-func (r *records) refund(ctx context.Context, key limit.Key, tokens int64) error {
-	if tokens < 0 {
-		return fmt.Errorf("redis: refund is %d; it must not be negative", tokens)
-	}
-	if tokens == 0 {
-		return nil
-	}
-	_, _, err := r.call(ctx, &key, -min(tokens, maxRefund))
-	r.denials.Invalidate(key.Hash(r.seed), r.now())
-	return err
-}
+// What a script does with a cost.
+const (
+	takeAll  = "take" // takes all of it, or nothing
+	look     = "look" // decides as take, and changes nothing
+	takeUpTo = "upto" // takes as much as is there
+	refund   = "refund"
+	undo     = "undo" // refunds what was taken with a stamp
+)
 
-// maxRefund is more tokens than any record counts. Scripts count it exactly.
-const maxRefund = 1 << 52
+// maxCost is more tokens than any record counts. Scripts count it exactly.
+const maxCost = 1 << 52
 
 // reset removes the record of key.
 func (r *records) reset(ctx context.Context, key limit.Key) error {
@@ -175,9 +222,9 @@ func (r *records) reset(ctx context.Context, key limit.Key) error {
 }
 
 // call returns the script's reply, and when the call was sent.
-func (r *records) call(ctx context.Context, key *limit.Key, cost int64) (reply recordReply, sent time.Duration, err error) {
-	args := append([]any{1, keyname.Join(r.prefix, keyname.Parts(key))}, r.args()...)
-	args = append(args, cost)
+func (r *records) call(ctx context.Context, key *limit.Key, what string, cost, stamp int64) (reply recordReply, sent time.Duration, err error) {
+	args := append([]any{1, keyname.Join(r.prefix, keyname.Parts(key))}, r.args(key)...)
+	args = append(args, what, cost, stamp)
 	if r.time != nil {
 		args = append(args, r.time()...)
 	}
@@ -186,6 +233,7 @@ func (r *records) call(ctx context.Context, key *limit.Key, cost int64) (reply r
 	if err := r.calls.Do(ctx, call); err != nil {
 		return recordReply{}, 0, err
 	}
-	micros := func(i int) time.Duration { return time.Duration(call.Response[i]) * time.Microsecond }
-	return recordReply{call.Response[0], call.Response[1], micros(2), micros(3), micros(4)}, sent, nil
+	n := call.Response
+	micros := func(i int) time.Duration { return time.Duration(n[i]) * time.Microsecond }
+	return recordReply{n[0], n[1], micros(2), micros(3), micros(4), n[5], n[6]}, sent, nil
 }

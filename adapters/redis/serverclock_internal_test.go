@@ -64,15 +64,15 @@ func TestLimiters_OnMovedServer(t *testing.T) {
 			})
 		})
 	}
-	runWindows(t, m, "log", limittest.SlidingLogCases(), func(p limit.WindowPolicy) (limit.Refunder, *records) {
+	runWindows(t, m, "log", limittest.SlidingLogCases(), func(p limit.WindowPolicy) (limit.Resetter, *records) {
 		l := NewSlidingLog(m.client, p)
 		return l, &l.records
 	})
-	runWindows(t, m, "counter", limittest.SlidingCounterCases(), func(p limit.WindowPolicy) (limit.Refunder, *records) {
+	runWindows(t, m, "counter", limittest.SlidingCounterCases(), func(p limit.WindowPolicy) (limit.Resetter, *records) {
 		l := NewSlidingCounter(m.client, p)
 		return l, &l.records
 	})
-	runWindows(t, m, "quota", limittest.QuotaCases(), func(p limit.QuotaPolicy) (limit.Refunder, *records) {
+	runWindows(t, m, "quota", limittest.QuotaCases(), func(p limit.QuotaPolicy) (limit.Resetter, *records) {
 		l := NewQuota(m.client, p)
 		l.clock = m.server.Now
 		return l, &l.records
@@ -98,12 +98,12 @@ func (m *movedServer) use(r *records, prefix string) {
 	r.now = m.now
 }
 
-func runWindows[P any](t *testing.T, m *movedServer, kind string, cases []limittest.WindowCase[P], newLimiter func(P) (limit.Refunder, *records)) {
+func runWindows[P any](t *testing.T, m *movedServer, kind string, cases []limittest.WindowCase[P], newLimiter func(P) (limit.Resetter, *records)) {
 	for _, c := range testscale.Sample(cases, 2) {
 		t.Run(kind+": "+c.Name, func(t *testing.T) {
 			prefix := redistest.Prefix(t)
 			c.Run(t, limittest.WindowHarness[P]{
-				New: func(p P) limit.Refunder {
+				New: func(p P) limit.Resetter {
 					l, records := newLimiter(p)
 					m.use(records, prefix)
 					return l

@@ -36,8 +36,10 @@ type SlidingCounter struct {
 }
 
 var (
-	_ limit.Refunder  = (*SlidingCounter)(nil)
-	_ limit.Describer = (*SlidingCounter)(nil)
+	_ limit.Checker    = (*SlidingCounter)(nil)
+	_ limit.Resetter   = (*SlidingCounter)(nil)
+	_ limit.Rememberer = (*SlidingCounter)(nil)
+	_ limit.Describer  = (*SlidingCounter)(nil)
 )
 
 // NewSlidingCounter returns a sliding-window counter. It panics if the policy is not valid or the
@@ -48,21 +50,24 @@ func NewSlidingCounter(client goredis.UniversalClient, policy limit.WindowPolicy
 	}
 	args := []any{policy.Max, policy.Window.Milliseconds()}
 	return &SlidingCounter{
-		records: newRecords(client, "counter", windowName(policy), slidingCounterLua, policy.Max, func() []any { return args }),
+		records: newRecords(client, "counter", windowName(policy), slidingCounterLua, policy.Max, func(*limit.Key) []any { return args }),
 		policy:  policy,
 	}
 }
 
-// Consume takes cost tokens of key, or none of them.
-func (c *SlidingCounter) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-	d, _, err := c.consume(ctx, key, cost)
+// Take takes tokens of key. After tokens have returned, other processes may deny the key for up to a
+// second more.
+func (c *SlidingCounter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	d, _, err := c.take(ctx, &key, &take)
 	return d, err
 }
 
-// Refund returns tokens of key, those of the current window first. Other processes may deny the key
-// for up to a second more.
-func (c *SlidingCounter) Refund(ctx context.Context, key limit.Key, tokens int64) error {
-	return c.refund(ctx, key, tokens)
+// Check returns an error if a counter cannot do a Take: with Keep, MaxWait or the mode Charging.
+func (c *SlidingCounter) Check(take limit.Take) error { return take.ValidateWindow() }
+
+// RemembersDenial returns the denial of a Take if this process knows it without asking Redis.
+func (c *SlidingCounter) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
+	return c.remembers(&key, &take)
 }
 
 // Reset returns all tokens of key. Other processes may deny the key for up to a second more.

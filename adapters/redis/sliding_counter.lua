@@ -1,8 +1,9 @@
 -- This script executes one call of a sliding-window counter. KEYS[1] is the record of its key. ARGV
--- is the maximum per window, the window in milliseconds, and the cost, 0 to only read the record, or
--- minus the tokens to refund.
+-- is the maximum per window; the window in milliseconds; what to do with the cost: "take", "look",
+-- "upto", "refund" or "undo"; the cost; and for "undo" when the window began in which it was taken.
 -- The reply is: 0 if allowed, 3 if denied; the tokens that count, rounded up; the microseconds until
--- the same call can be allowed, until no tokens count, and until a denied key has more tokens.
+-- the same call can be allowed, until no tokens count, and until a denied key has more tokens; the
+-- tokens that the call has taken; and when the window began.
 --
 -- A record is "<window>:<start>:<previous>:<current>:<written>": the window in which it counts, when
 -- the current one began, the tokens of the previous and of the current one, and when the record was
@@ -11,7 +12,8 @@
 local call, floor, ceil, format = redis.call, math.floor, math.ceil, string.format
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
-local max_calls, window, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local max_calls, window, what = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local cost, stamp = tonumber(ARGV[4]), tonumber(ARGV[5])
 local tick = floor(now / 1000)
 
 local length, start, previous, current = window, tick - tick % window, 0, 0
@@ -65,27 +67,43 @@ local function write()
   call('SET', KEYS[1], format('%.0f:%.0f:%.0f:%.0f:%.0f', length, start, previous, current, tick), 'PX', format('%.0f', millis))
 end
 
-if cost < 0 then
-  local newest = math.min(-cost, current)
-  current, previous = current - newest, math.max(previous + cost + newest, 0)
+local function reply(outcome, wait, more, taken)
+  return { outcome, counted(), wait, micros(empty_at()), more, taken, start }
+end
+
+if what == 'refund' or what == 'undo' then
+  if what == 'refund' then
+    local newest = math.min(cost, current)
+    current, previous = current - newest, math.max(previous - cost + newest, 0)
+  elseif stamp == start then
+    current = math.max(current - cost, 0)
+  elseif stamp == start - length then
+    previous = math.max(previous - cost, 0)
+  end
   if stored then
     write()
   end
-elseif cost > 0 and previous * (start + length - tick) <= (max_calls - current - cost) * length then
+  return reply(0, 0, 0, 0)
+end
+if what == 'upto' and cost > 0 then
+  cost = math.max(math.min(cost, max_calls - counted()), 1)
+end
+if cost > 0 and previous * (start + length - tick) <= (max_calls - current - cost) * length then
   if length ~= window then
     -- Another policy has written the record. Its tokens count as those of a window that has
     -- just ended: as many as before, and they return at the rate of this policy.
     length, start, previous, current = window, tick, counted(), 0
   end
   current = current + cost
-  write()
-elseif cost > 0 then
-  if moved then
+  if what ~= 'look' then
     write()
   end
-  local used = counted()
-  return { 3, used, micros(allows_at(cost)), micros(empty_at()), micros(allows_at(math.max(max_calls - used, 0) + 1)) }
-elseif moved then
+  return reply(0, 0, 0, cost)
+end
+if moved then
   write()
 end
-return { 0, counted(), 0, micros(empty_at()), 0 }
+if cost > 0 then
+  return reply(3, micros(allows_at(cost)), micros(allows_at(math.max(max_calls - counted(), 0) + 1)), 0)
+end
+return reply(0, 0, 0, 0)

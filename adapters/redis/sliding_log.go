@@ -36,8 +36,10 @@ type SlidingLog struct {
 }
 
 var (
-	_ limit.Refunder  = (*SlidingLog)(nil)
-	_ limit.Describer = (*SlidingLog)(nil)
+	_ limit.Checker    = (*SlidingLog)(nil)
+	_ limit.Resetter   = (*SlidingLog)(nil)
+	_ limit.Rememberer = (*SlidingLog)(nil)
+	_ limit.Describer  = (*SlidingLog)(nil)
 )
 
 // NewSlidingLog returns a sliding-window log. It panics if the policy is not valid for a log
@@ -48,7 +50,7 @@ func NewSlidingLog(client goredis.UniversalClient, policy limit.WindowPolicy) *S
 	}
 	args := []any{policy.Max, policy.Window.Microseconds(), 0}
 	return &SlidingLog{
-		records: newRecords(client, "log", windowName(policy), slidingLogLua, policy.Max, func() []any { return args }),
+		records: newRecords(client, "log", windowName(policy), slidingLogLua, policy.Max, func(*limit.Key) []any { return args }),
 		policy:  policy,
 	}
 }
@@ -60,16 +62,19 @@ func windowName(p limit.WindowPolicy) string {
 	return fmt.Sprintf("%d-in-%s", p.Max, p.Window)
 }
 
-// Consume takes cost tokens of key, or none of them.
-func (l *SlidingLog) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-	d, _, err := l.consume(ctx, key, cost)
+// Take takes tokens of key. After tokens have returned, other processes may deny the key for up to a
+// second more.
+func (l *SlidingLog) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	d, _, err := l.take(ctx, &key, &take)
 	return d, err
 }
 
-// Refund returns the newest tokens in key's window. Other processes may deny the key for up to a
-// second more.
-func (l *SlidingLog) Refund(ctx context.Context, key limit.Key, tokens int64) error {
-	return l.refund(ctx, key, tokens)
+// Check returns an error if a log cannot do a Take: with Keep, MaxWait or the mode Charging.
+func (l *SlidingLog) Check(take limit.Take) error { return take.ValidateWindow() }
+
+// RemembersDenial returns the denial of a Take if this process knows it without asking Redis.
+func (l *SlidingLog) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
+	return l.remembers(&key, &take)
 }
 
 // Reset returns all tokens of key. Other processes may deny the key for up to a second more.

@@ -1,10 +1,11 @@
 -- This script executes one call of a sliding-window log, or of a cooldown: a log with penalties.
 -- KEYS[1] is the record of its key. ARGV is the maximum per window; the window and the penalty (0
--- for a log) in microseconds; and the cost, 0 to only read the record, or minus the tokens to
--- refund.
+-- for a log) in microseconds; what to do with the cost: "take", "look", "upto", "refund" or "undo"; the
+-- cost; and for "undo" when it was taken.
 -- The reply is: 0 if allowed, 1 if a penalty starts, 2 if a penalty is in effect, 3 if a log
 -- denies; the calls in the window; the microseconds until the same call can be allowed, until
--- nothing of the record counts, and until a denied key has more tokens than now.
+-- nothing of the record counts, and until a denied key has more tokens than now; the calls that were
+-- taken; and the time.
 --
 -- A record is a string of numbers of 7 bytes, big-endian; times are microseconds since 1970:
 --   when the record was written; the end of the penalty, or 0;
@@ -16,7 +17,8 @@
 local call, floor, ceil, byte, char, sub, format = redis.call, math.floor, math.ceil, string.byte, string.char, string.sub, string.format
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
-local max_calls, window, penalty, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local max_calls, window, penalty = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local what, cost, stamp_of_undo = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local number_size, header_size = 7, 28
 -- A record of at most this many calls is written whole, with one command. To a longer one, calls
 -- are appended, so that a replica receives only these.
@@ -117,22 +119,47 @@ local function write(change)
   call('PEXPIRE', KEYS[1], format('%.0f', millis))
 end
 
-local function reply(outcome, calls, allowed_at, newest, more_at)
-  return { outcome, calls, math.max(allowed_at - now, 0), math.max(until_ - now, newest + window - now, 0), math.max(more_at - now, 0) }
+local function reply(outcome, calls, allowed_at, newest, more_at, taken)
+  return { outcome, calls, math.max(allowed_at - now, 0), math.max(until_ - now, newest + window - now, 0),
+    math.max(more_at - now, 0), taken, now }
+end
+
+-- remove removes calls of one time, at most that many. Later ones move up.
+local function remove(at, calls)
+  local last = older(at)
+  local first = math.max(older(at - 1), last - calls, outside)
+  if first >= last then
+    return 0
+  end
+  value = sub(value, 1, header_size) .. stamps(1, first) .. stamps(last + 1, stored)
+  stored = stored - (last - first)
+  return last - first
 end
 
 local newest = stored > 0 and stamp(stored) or 0
-if cost < 0 then
-  local refund = math.min(-cost, count)
+if what == 'refund' then
+  local refund = math.min(cost, count)
   if refund > 0 or moved then
     write(-refund)
   end
-  return reply(0, count - refund, 0, newest, 0)
+  return reply(0, count - refund, 0, newest, 0, 0)
+elseif what == 'undo' then
+  local removed = remove(stamp_of_undo, cost)
+  if removed > 0 or moved then
+    moved = true -- the record is written whole
+    write(0)
+  end
+  return reply(0, count - removed, 0, stored > 0 and stamp(stored) or 0, 0, 0)
 end
 local in_penalty = until_ > now
+if what == 'upto' and cost > 0 then
+  cost = math.max(math.min(cost, max_calls - count), 1)
+end
 if cost > 0 and not in_penalty and count + cost <= max_calls then
-  write(cost)
-  return reply(0, count + cost, 0, now, 0)
+  if what ~= 'look' then
+    write(cost)
+  end
+  return reply(0, count + cost, 0, now, 0, cost)
 end
 local outcome, more_at = 0, until_
 if in_penalty then
@@ -145,7 +172,7 @@ elseif cost > 0 then
     more_at = until_
   end
 end
-if outcome == 1 or moved then
+if what ~= 'look' and (outcome == 1 or moved) then
   write(0)
 end
-return reply(outcome, count, allows_at(cost), newest, more_at)
+return reply(outcome, count, allows_at(cost), newest, more_at, 0)

@@ -25,7 +25,7 @@ func ExampleNewSlidingLog() {
 
 	resets := redis.NewSlidingLog(client, limit.WindowPolicy{Name: "password-reset", Max: 2, Window: 24 * time.Hour})
 	for range 3 {
-		d, err := resets.Consume(context.Background(), limit.Key{"user", "ann"}, 1)
+		d, err := limit.Consume(context.Background(), resets, limit.Key{"user", "ann"}, 1)
 		if err != nil {
 			log.Fatal(err) // Redis is unavailable: admit or reject, as your program prefers
 		}
@@ -48,7 +48,7 @@ func ExampleNewSlidingCounter() {
 
 	requests := redis.NewSlidingCounter(client, limit.WindowPolicy{Name: "requests", Max: 100_000, Window: time.Hour})
 	for _, cost := range []int64{60_000, 60_000, 40_000} {
-		d, err := requests.Consume(context.Background(), limit.Key{"tenant", "acme"}, cost)
+		d, err := limit.Consume(context.Background(), requests, limit.Key{"tenant", "acme"}, cost)
 		fmt.Println(d.Allowed, d.Remaining, err)
 	}
 	// Output:
@@ -68,9 +68,9 @@ func ExampleNewQuota() {
 
 	quota := redis.NewQuota(client, limit.QuotaPolicy{Name: "plan", Max: 1000, Period: limit.Month})
 	ctx, key := context.Background(), limit.Key{"tenant", "acme"}
-	d, err := quota.Consume(ctx, key, 600)
+	d, err := limit.Consume(ctx, quota, key, 600)
 	fmt.Println(d.Allowed, d.Remaining, err)
-	d, err = quota.Consume(ctx, key, 600)
+	d, err = limit.Consume(ctx, quota, key, 600)
 	fmt.Println(d.Allowed, d.Remaining, time.Now().UTC().Add(d.RetryAfter).Round(time.Minute).Format("2 15:04"), err)
 	// Output:
 	// true 400 <nil>

@@ -13,13 +13,13 @@ import (
 
 // testWindows runs cases on each kind of server. The function newLimiter returns a limiter, its
 // records and its script.
-func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(goredis.UniversalClient, P, *batchtest.Clock) (limit.Refunder, *records, string)) {
+func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(goredis.UniversalClient, P, *batchtest.Clock) (limit.Resetter, *records, string)) {
 	testRecords(t, func(t *testing.T, client goredis.UniversalClient) {
 		for _, c := range cases {
 			t.Run(c.Name, func(t *testing.T) {
 				clock, prefix := batchtest.NewClock(), redistest.Prefix(t)
 				c.Run(t, limittest.WindowHarness[P]{
-					New: func(p P) limit.Refunder {
+					New: func(p P) limit.Resetter {
 						l, records, script := newLimiter(client, p, clock)
 						records.useClock(t, script, prefix, clock)
 						return l
@@ -35,21 +35,21 @@ func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimite
 }
 
 func TestSlidingLog_Contract(t *testing.T) {
-	testWindows(t, limittest.SlidingLogCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *batchtest.Clock) (limit.Refunder, *records, string) {
+	testWindows(t, limittest.SlidingLogCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *batchtest.Clock) (limit.Resetter, *records, string) {
 		l := NewSlidingLog(client, p)
 		return l, &l.records, slidingLogLua
 	})
 }
 
 func TestSlidingCounter_Contract(t *testing.T) {
-	testWindows(t, limittest.SlidingCounterCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *batchtest.Clock) (limit.Refunder, *records, string) {
+	testWindows(t, limittest.SlidingCounterCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *batchtest.Clock) (limit.Resetter, *records, string) {
 		l := NewSlidingCounter(client, p)
 		return l, &l.records, slidingCounterLua
 	})
 }
 
 func TestQuota_Contract(t *testing.T) {
-	testWindows(t, limittest.QuotaCases(), func(client goredis.UniversalClient, p limit.QuotaPolicy, c *batchtest.Clock) (limit.Refunder, *records, string) {
+	testWindows(t, limittest.QuotaCases(), func(client goredis.UniversalClient, p limit.QuotaPolicy, c *batchtest.Clock) (limit.Resetter, *records, string) {
 		l := NewQuota(client, p)
 		l.clock = c.Now
 		return l, &l.records, quotaLua

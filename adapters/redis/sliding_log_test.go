@@ -18,7 +18,7 @@ func TestWindows_RecordsExpire(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	policy := limit.WindowPolicy{Name: "a:b", Max: 5, Window: time.Minute}
 	quota := limit.QuotaPolicy{Name: "a:b", Max: 5, Period: limit.Day}
-	for want, l := range map[string]limit.Refunder{
+	for want, l := range map[string]limit.Resetter{
 		"penstock:log:a%3Ab:user:acme:ann:SAY":     redis.NewSlidingLog(client, policy),
 		"penstock:counter:a%3Ab:user:acme:ann:SAY": redis.NewSlidingCounter(client, policy),
 		"penstock:quota:a%3Ab:user:acme:ann:SAY":   redis.NewQuota(client, quota),
@@ -28,10 +28,10 @@ func TestWindows_RecordsExpire(t *testing.T) {
 		left := client.PTTL(t.Context(), want).Val()
 		assert.LessOrEqual(t, left, d.ResetAfter+time.Millisecond, want)
 		assert.Greater(t, left, d.ResetAfter-5*time.Second, want)
-		require.NoError(t, l.Refund(t.Context(), user("ann"), 1))
+		require.NoError(t, limit.Refund(t.Context(), l, user("ann"), 1))
 		left = client.PTTL(t.Context(), want).Val()
 		assert.Greater(t, left, d.ResetAfter-5*time.Second, "%s: a refund keeps the expiry", want)
-		require.NoError(t, l.Refund(t.Context(), user("ann"), 5))
+		require.NoError(t, limit.Refund(t.Context(), l, user("ann"), 5))
 		assert.Empty(t, client.Keys(t.Context(), "*").Val(), "%s: a record of no tokens is removed", want)
 		consume(t, l, user("ann"), 2)
 		require.NoError(t, l.Reset(t.Context(), user("ann")))
@@ -61,8 +61,8 @@ func TestWindows_ExpiryIsThatOfTheLongestPolicy(t *testing.T) {
 		consume(t, limiters[0], user("ann"), 1) // starts a penalty
 		before := client.PTTL(t.Context(), name).Val()
 		require.NoError(t, client.Persist(t.Context(), name).Err())
-		if r, ok := limiters[0].(limit.Refunder); ok {
-			require.NoError(t, r.Refund(t.Context(), user("ann"), 5))
+		if kind != "cooldown" {
+			require.NoError(t, limit.Refund(t.Context(), limiters[0], user("ann"), 5))
 			assert.True(t, consume(t, limiters[1], user("ann"), 1).Allowed, kind)
 			assert.InDelta(t, before, client.PTTL(t.Context(), name).Val(), float64(10*time.Second), kind)
 			continue

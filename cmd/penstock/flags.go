@@ -37,7 +37,7 @@ colon may precede it:
   10/s burst 20 wait 2s         token bucket; requests wait up to 2 seconds for tokens (MaxWait)
   sliding-log 10/m              at most 10 in any minute
   sliding-counter 1000/h        about 1000 in any hour, for any number
-  quota 1000/day Europe/Berlin  1000 per calendar hour, day or month; without a time zone in UTC
+  quota 1000/day Europe/Berlin  1000 per calendar hour, day, week or month; without a time zone in UTC
   cooldown 10/m penalty 5m      more than 10 in any minute start a penalty of 5 minutes
   all: 10/s + quota 1000/day    both (limit.AllOf)
 

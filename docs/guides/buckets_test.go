@@ -29,7 +29,7 @@ func joint(t *testing.T) []byte {
 		}
 		annLevel.add(at, ann.tokens(users))
 		bobLevel.add(at, bob.tokens(users))
-		d, err := tenants.Consume(t.Context(), limit.Key{"tenant", "acme"}, 0)
+		d, err := limit.Consume(t.Context(), tenants, limit.Key{"tenant", "acme"}, 0)
 		require.NoError(t, err)
 		tenantLevel.add(at, d.Remaining)
 	})
@@ -93,12 +93,12 @@ func partial(t *testing.T) []byte {
 	var calls []time.Duration
 	play(14*second, func(at time.Duration) {
 		if pace(at, second, 12*second, second) {
-			granted, _, err := limiter.ConsumeUpTo(t.Context(), limit.Key{"user", "", "ann"}, 8)
+			granted, _, err := limit.ConsumeUpTo(t.Context(), limiter, limit.Key{"user", "", "ann"}, 8)
 			require.NoError(t, err)
 			calls = append(calls, at)
 			part.add(at, granted)
 		}
-		d, err := limiter.Consume(t.Context(), limit.Key{"user", "", "ann"}, 0)
+		d, err := limit.Consume(t.Context(), limiter, limit.Key{"user", "", "ann"}, 0)
 		require.NoError(t, err)
 		if pace(at, 0, 14*second, second/2) {
 			level.add(at, d.Remaining)

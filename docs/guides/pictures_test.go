@@ -111,7 +111,7 @@ func (c *client) call(at time.Duration) {
 
 // tokens returns the number of tokens in the client's bucket.
 func (c *client) tokens(limiter limit.Limiter) int64 {
-	d, err := limiter.Consume(c.t.Context(), c.key(), 0)
+	d, err := limit.Inspect(c.t.Context(), limiter, c.key())
 	require.NoError(c.t, err)
 	return d.Remaining
 }

@@ -15,31 +15,34 @@ type State struct {
 	// clock next shows a whole Tick. 0 stands for a microsecond, in which buckets count.
 	Tick time.Duration
 
+	// At is the reading in microseconds since 1970; 0 if the store has not returned it.
+	At int64
+
 	passed time.Duration // since the reading, less than Tick
 }
 
-// Decision returns the Decision about a cost of costUnits at a bucket in this state.
-func (s State) Decision(costUnits int64, u *limit.Units) limit.Decision {
+// decision returns the Decision about a cost of costUnits at a bucket in this state.
+func (s State) decision(costUnits int64, u *limit.Units) limit.Decision {
 	if s.BlockedFor > 0 {
 		return s.roundUp(u.BlockedDecision(s.BlockedFor, costUnits))
 	}
 	return s.roundUp(u.Decision(s.Units, costUnits))
 }
 
-// ReserveDecision returns the Decision about a cost of costUnits that may wait for maxWait.
-func (s State) ReserveDecision(costUnits int64, maxWait time.Duration, u *limit.Units) limit.Decision {
+// reserveDecision returns the Decision about a cost of costUnits that may wait for maxWait.
+func (s State) reserveDecision(costUnits int64, maxWait time.Duration, u *limit.Units) limit.Decision {
 	if s.BlockedFor > 0 {
-		return s.Decision(costUnits, u)
+		return s.decision(costUnits, u)
 	}
 	return s.roundUp(u.ReserveDecision(s.Units, costUnits, maxWait))
 }
 
-// KeepDecision returns the Decision about a cost of costUnits that must leave keepUnits.
-func (s State) KeepDecision(costUnits, keepUnits int64, u *limit.Units) limit.Decision {
+// keepDecision returns the Decision about a cost of costUnits that must leave keepUnits.
+func (s State) keepDecision(costUnits, keepUnits int64, u *limit.Units) limit.Decision {
 	if s.BlockedFor == 0 {
 		return s.roundUp(u.KeepDecision(s.Units, costUnits, keepUnits))
 	}
-	d := s.Decision(costUnits, u)
+	d := s.decision(costUnits, u)
 	if exceeds(costUnits, keepUnits, u) {
 		d.RetryAfter = limit.Never
 	}

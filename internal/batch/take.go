@@ -2,29 +2,22 @@ package batch
 
 import "github.com/penstock-go/penstock/limit"
 
-// A Take takes the largest multiple of Divisor that is at most Units and leaves a balance of at
-// least Lowest. Every call that takes tokens is a Take.
+// A Take is what a store does for a [limit.Take]. It takes the largest multiple of Divisor that is
+// at most Units and leaves a balance of at least Lowest. Negative Units are returned to the bucket,
+// less those that have returned since Since.
 type Take struct {
 	Units   int64
 	Lowest  int64 // negative for a deficit
 	Divisor int64 // at least 1
+	Since   int64 // in microseconds since 1970, on the store's clock; 0 if all negative Units are returned
 }
 
-// TakeAll returns a Take of all units or none. A cost above the capacity takes none.
-func TakeAll(units, lowest int64, u *limit.Units) Take {
+// takeAll returns a Take of all units or none. A cost above the capacity takes none.
+func takeAll(units, lowest int64, u *limit.Units) Take {
 	if units > u.Full() {
 		units = 0
 	}
-	return Take{units, lowest, max(units, 1)}
-}
-
-// TakeKeeping returns a Take of all units or none that leaves keepUnits, and the units that a bucket
-// needs for it. A sum above the capacity is never allowed and takes none.
-func TakeKeeping(units, keepUnits int64, u *limit.Units) (t Take, needUnits int64) {
-	if exceeds(units, keepUnits, u) {
-		return TakeAll(0, 0, u), u.Full() + 1
-	}
-	return TakeAll(units, keepUnits, u), units + keepUnits
+	return Take{Units: units, Lowest: lowest, Divisor: max(units, 1)}
 }
 
 // exceeds reports whether a sum of units is above the capacity. The sum may overflow.
@@ -32,8 +25,8 @@ func exceeds(units, keepUnits int64, u *limit.Units) bool {
 	return units > u.Full() || keepUnits > u.Full()-units
 }
 
-// Taken returns what the call takes from a bucket.
-func (t Take) Taken(s State) int64 {
+// taken returns what the call takes from a bucket, if it returns nothing.
+func (t Take) taken(s State) int64 {
 	if s.BlockedFor > 0 || s.Units <= t.Lowest {
 		return 0
 	}

@@ -38,7 +38,7 @@ var limiterPeers = []limiterPeer{
 		}
 		l := memory.NewLimiter(p)
 		return func(key string) bool {
-			d, err := l.Consume(context.Background(), limit.Key{key}, 1)
+			d, err := limit.Consume(context.Background(), l, limit.Key{key}, 1)
 			return err == nil && d.Allowed
 		}
 	}},

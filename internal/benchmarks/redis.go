@@ -45,7 +45,7 @@ var redisPeers = []redisPeer{
 		}
 		l := redis.NewLimiter(goredisClient(addr), p)
 		return func(key string) (bool, error) {
-			d, err := l.Consume(context.Background(), limit.Key{key}, 1)
+			d, err := limit.Consume(context.Background(), l, limit.Key{key}, 1)
 			return d.Allowed, err
 		}
 	}},

@@ -251,7 +251,7 @@ func (n *node) send(m note) error {
 func (n *node) consume(ctx context.Context) {
 	for n.sleep(ctx, n.stop, consumeEvery) {
 		sent := now()
-		d, err := n.limiter.Consume(ctx, limit.Key{"user"}, 1)
+		d, err := limit.Consume(ctx, n.limiter, limit.Key{"user"}, 1)
 		switch {
 		case err != nil:
 			n.print("X", now(), sent)

@@ -18,7 +18,7 @@ import (
 // rejected client receives RESOURCE_EXHAUSTED with the standard RetryInfo.
 func rateLimit(limiter limit.Limiter) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		d, err := limiter.Consume(ctx, peerKey(ctx), 1)
+		d, err := limit.Consume(ctx, limiter, peerKey(ctx), 1)
 		switch {
 		case err != nil: // only with a limiter on Redis: it could not decide
 			return nil, status.Error(codes.Unavailable, "limits cannot be checked")

@@ -23,42 +23,53 @@ func (r *reference) model(key limit.Key) (*limittest.Model, time.Duration) {
 	return m, at
 }
 
-func (r *reference) ConsumeKeeping(_ context.Context, key limit.Key, cost, keep int64) (limit.Decision, error) {
-	if (cost < 0 || keep < 0) && !r.fault.lenient {
-		return limit.Decision{}, io.ErrUnexpectedEOF
+// special is Take for all that is not plain.
+func (r *reference) special(key limit.Key, take limit.Take) (limit.Decision, error) {
+	if take.Mode == limit.Returning {
+		return limit.Decision{}, r.refund(key, take.Cost)
 	}
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
 	m, at := r.model(key)
-	if r.fault.keep != nil {
-		return r.fault.keep(m, at, cost, keep), nil
+	if take.Mode == limit.Looking {
+		m = r.looked(m, take)
 	}
-	return m.ConsumeKeeping(at, cost, keep), nil
-}
-
-func (r *reference) ConsumeUpTo(_ context.Context, key limit.Key, most int64) (int64, limit.Decision, error) {
-	if most < 0 && !r.fault.lenient {
-		return 0, limit.Decision{}, io.ErrUnexpectedEOF
-	}
-	r.store.mu.Lock()
-	defer r.store.mu.Unlock()
-	m, at := r.model(key)
-	if r.fault.partial != nil {
-		granted, d := r.fault.partial(m, at, most)
-		return granted, d, nil
-	}
-	granted, d := m.ConsumeUpTo(at, most)
-	return granted, d, nil
-}
-
-func (r *reference) Charge(_ context.Context, key limit.Key, cost int64) error {
-	r.store.mu.Lock()
-	defer r.store.mu.Unlock()
-	if (cost < 0 || cost > r.policy.Capacity) && !r.fault.lenient {
-		return io.ErrUnexpectedEOF
-	}
-	m, at := r.model(key)
+	var d limit.Decision
 	switch {
+	case take.Mode == limit.Charging:
+		return limit.Decision{}, r.charge(key, m, at, take.Cost)
+	case take.Mode == limit.Undoing:
+		r.undo(m, at, take.Undo)
+		return limit.Decision{}, nil
+	case take.Mode == limit.Partial && r.fault.partial != nil:
+		d.Granted, d = r.fault.partial(m, at, take.Cost)
+	case take.Mode == limit.Partial:
+		granted, partial := m.ConsumeUpTo(at, take.Cost)
+		d, d.Granted = partial, granted
+	case take.MaxWait != 0 && r.fault.reserve != nil:
+		d = r.fault.reserve(m, at, take.Cost, take.MaxWait)
+	case take.MaxWait != 0:
+		d = m.Reserve(at, take.Cost, take.MaxWait)
+	case r.fault.keep != nil:
+		d = r.fault.keep(m, at, take.Cost, take.Keep)
+	default:
+		d = m.ConsumeKeeping(at, take.Cost, take.Keep)
+	}
+	d.Receipt = r.receipt(take, d, at)
+	return d, nil
+}
+
+func (r *reference) looked(m *limittest.Model, take limit.Take) *limittest.Model {
+	if r.fault.look != nil {
+		return r.fault.look(m, take)
+	}
+	return m.Clone()
+}
+
+func (r *reference) charge(key limit.Key, m *limittest.Model, at time.Duration, cost int64) error {
+	switch {
+	case cost > r.policy.Capacity && !r.fault.lenient:
+		return io.ErrUnexpectedEOF
 	case r.store.blocks[key] > at:
 	case r.fault.charge != nil:
 		r.fault.charge(m, at, cost)
@@ -66,6 +77,30 @@ func (r *reference) Charge(_ context.Context, key limit.Key, cost int64) error {
 		m.Charge(at, cost)
 	}
 	return nil
+}
+
+func (r *reference) undo(m *limittest.Model, at time.Duration, receipt limit.Receipt) {
+	switch {
+	case r.fault.undo != nil:
+		r.fault.undo(m, at, receipt)
+	case receipt.Version == r.changes:
+		m.Undo(at, time.Duration(receipt.Stamp), receipt.Tokens)
+	}
+}
+
+func (r *reference) receipt(take limit.Take, d limit.Decision, at time.Duration) limit.Receipt {
+	tokens := take.Cost
+	if take.Mode == limit.Partial {
+		tokens = d.Granted
+	}
+	issued := d.Allowed && tokens > 0 && take.Mode != limit.Looking
+	if r.fault.receipt != nil {
+		issued = r.fault.receipt(take, d)
+	}
+	if !take.Receipt || !issued {
+		return limit.Receipt{}
+	}
+	return limit.Receipt{Tokens: tokens, Stamp: int64(at + d.RetryAfter), Version: r.changes}
 }
 
 func (r *reference) SetPolicy(p limit.Policy) error {
@@ -78,6 +113,7 @@ func (r *reference) SetPolicy(p limit.Policy) error {
 		return fmt.Errorf("an invalid change: %w", err)
 	}
 	r.policy = p
+	r.changes++
 	for _, m := range r.store.models {
 		if r.fault.setPolicy != nil {
 			r.fault.setPolicy(m, time.Since(r.start), p)
@@ -96,9 +132,9 @@ func (r *reference) BatchesWith(other limit.Limiter) bool {
 	return ok && r.fault.batch
 }
 
-// ConsumeBatch returns the decision of the first request for all, a fault.
-func (r *reference) ConsumeBatch(ctx context.Context, requests []limit.Request, maxWait time.Duration) ([]limit.Decision, error) {
-	d, err := r.Reserve(ctx, requests[0].Key, requests[0].Cost, maxWait)
+// TakeBatch returns the decision of the first request for all, a fault.
+func (r *reference) TakeBatch(ctx context.Context, requests []limit.Request, maxWait time.Duration, _ bool) ([]limit.Decision, error) {
+	d, err := limit.Reserve(ctx, r, requests[0].Key, requests[0].Cost, maxWait)
 	decisions := make([]limit.Decision, len(requests))
 	for i := range decisions {
 		decisions[i] = d
@@ -130,7 +166,27 @@ func abilityFaults() []fault {
 			m.Reserve(at, cost, limit.Never-1)
 		}},
 		{name: "a negative charge is 0", breaks: "charge of nothing", lenient: true},
-		{name: "refunds of joint requests are lost", breaks: "joint requests", refund: func(*limittest.Model, time.Duration, int64) error { return nil }},
+		{name: "undoing does nothing", breaks: "joint requests", undo: func(*limittest.Model, time.Duration, limit.Receipt) {}},
+		{name: "undoing is a refund", breaks: "undo returns what was taken", undo: func(m *limittest.Model, at time.Duration, r limit.Receipt) {
+			m.Refund(at, r.Tokens)
+		}},
+		{name: "tokens of a reservation return at once", breaks: "undo of a reservation", undo: func(m *limittest.Model, at time.Duration, r limit.Receipt) {
+			m.Undo(at, time.Duration(r.Stamp)-3*time.Second, r.Tokens)
+		}},
+		{name: "receipts outlive a change", breaks: "undo after a change", undo: func(m *limittest.Model, at time.Duration, r limit.Receipt) {
+			m.Undo(at, time.Duration(r.Stamp), r.Tokens)
+		}},
+		{name: "a part has no receipt", breaks: "undo of a part", receipt: func(t limit.Take, d limit.Decision) bool {
+			return d.Allowed && t.Cost > 0 && t.Mode == limit.Whole
+		}},
+		{name: "everything has a receipt", breaks: "no receipt of nothing", receipt: func(limit.Take, limit.Decision) bool { return true }},
+		{name: "a look takes", breaks: "a look takes nothing", look: func(m *limittest.Model, _ limit.Take) *limittest.Model { return m }},
+		{name: "a look ignores the cost", breaks: "a look takes nothing", look: func(m *limittest.Model, t limit.Take) *limittest.Model {
+			c := m.Clone()
+			c.Refund(0, t.Cost)
+			return c
+		}},
+		{name: "every take is valid", breaks: "invalid takes", lenient: true},
 		{name: "one limiter decides for all", breaks: "concurrent joint requests", batch: true},
 		{name: "one decision stands for all", breaks: "decisions of a batch", batch: true},
 		{name: "a change fills buckets", breaks: "a change creates nothing", setPolicy: func(m *limittest.Model, _ time.Duration, p limit.Policy) {

@@ -78,7 +78,7 @@ func blockCanBeChanged(h Harness) error {
 			if err := b.want(key("ann"), 1, denied(d-100*time.Millisecond)); err != nil {
 				return err
 			}
-			if err := l.Refund(ctx, key("ann"), 5); err != nil {
+			if err := limit.Refund(ctx, l, key("ann"), 5); err != nil {
 				return fmt.Errorf("a refund: %w", err)
 			}
 			if err := b.want(key("ann"), 1, denied(d-100*time.Millisecond)); err != nil {

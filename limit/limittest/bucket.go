@@ -50,7 +50,7 @@ func fractionsAreKept(h Harness) error {
 		var at time.Duration
 		var admitted, want int
 		for range 1000 {
-			got, err := b.Consume(context.Background(), key("ann"), 1)
+			got, err := limit.Consume(context.Background(), b, key("ann"), 1)
 			if err != nil {
 				return err
 			}
@@ -106,7 +106,7 @@ func concurrentCalls(h Harness) error {
 	for range callers {
 		wg.Go(func() {
 			for range calls {
-				d, err := b.Consume(context.Background(), key("ann"), 1)
+				d, err := limit.Consume(context.Background(), b, key("ann"), 1)
 				if err != nil {
 					errs <- err
 					return
@@ -241,7 +241,7 @@ func zeroCost(h Harness) error {
 func negativeCost(h Harness) error {
 	b := bench{h.New(limit.PerHour(5).Named("negative"))}
 	for range 2 {
-		d, err := b.Consume(context.Background(), key("ann"), -1)
+		d, err := limit.Consume(context.Background(), b, key("ann"), -1)
 		if err == nil || d != (limit.Decision{}) {
 			return fmt.Errorf("Consume with a cost of -1 is %+v with error %q; want the zero Decision and an error", d, fmt.Sprint(err))
 		}

@@ -45,16 +45,16 @@ type storedModel struct {
 }
 
 func (m *storedModel) setPolicy(at time.Duration, p limit.Policy) {
-	m.policy, m.since = p, m.stored.clone()
+	m.policy, m.since = p, m.stored.Clone()
 	m.since.SetPolicy(at, p)
 	if !m.shared {
-		m.stored = m.since.clone()
+		m.stored = m.since.Clone()
 	}
 }
 
 // read returns the bucket under the policy in effect.
 func (m *storedModel) read(at time.Duration) *Model {
-	read := m.stored.clone()
+	read := m.stored.Clone()
 	read.SetPolicy(at, m.policy)
 	return read
 }
@@ -73,7 +73,7 @@ func (m *storedModel) call(t *testing.T, at time.Duration, got limit.Decision, w
 	case refill < 0 && got != want && !got.Allowed:
 		// Nothing has written the bucket since the refill became slower. A limiter may
 		// deny by its copy of the bucket, which refills slower than the bucket.
-		slow := f(m.since.clone())
+		slow := f(m.since.Clone())
 		require.LessOrEqual(t, got.RetryAfter, slow.RetryAfter, "%s at %v", what, at)
 		require.GreaterOrEqual(t, got.RetryAfter, want.RetryAfter, "%s at %v", what, at)
 	case refill > 0, want.Allowed:
@@ -115,36 +115,36 @@ func changedCall(ctx context.Context, t *testing.T, rng *rand.Rand, l limit.Limi
 	var err error
 	switch rng.IntN(8) {
 	case 0:
-		if r, ok := l.(limit.Reserver); ok {
+		if can(l, limit.Take{MaxWait: time.Hour}) {
 			maxWait := min(pause(rng, model.read(at).Consume(at, 0)), time.Hour)
-			got, err = r.Reserve(ctx, k, cost, maxWait)
+			got, err = limit.Reserve(ctx, l, k, cost, maxWait)
 			require.NoError(t, err)
 			model.call(t, at, got, "Reserve", func(m *Model) limit.Decision { return m.Reserve(at, cost, maxWait) })
 		}
 	case 1:
-		if r, ok := l.(limit.Refunder); ok {
-			require.NoError(t, r.Refund(ctx, k, max(1, cost)))
+		if can(l, limit.Take{Mode: limit.Returning}) {
+			require.NoError(t, limit.Refund(ctx, l, k, max(1, cost)))
 			model.stored = model.read(at)
 			model.stored.Refund(at, max(1, cost))
 		}
 	case 2:
 		charged := model.read(at)
 		charged.Charge(at, min(cost, p.Capacity))
-		if c, ok := l.(limit.Charger); ok && charged.tokens.Cmp(model.read(at).tokens) != 0 {
-			require.NoError(t, c.Charge(ctx, k, min(cost, p.Capacity)))
+		if can(l, limit.Take{Mode: limit.Charging}) && charged.tokens.Cmp(model.read(at).tokens) != 0 {
+			require.NoError(t, limit.Charge(ctx, l, k, min(cost, p.Capacity)))
 			model.stored = charged
 		}
 	case 3:
-		if keeper, ok := l.(limit.Keeper); ok {
+		if can(l, limit.Take{Keep: 1}) {
 			keep := rng.Int64N(p.Capacity - min(cost, p.Capacity) + 1)
-			got, err = keeper.ConsumeKeeping(ctx, k, cost, keep)
+			got, err = limit.ConsumeKeeping(ctx, l, k, cost, keep)
 			require.NoError(t, err)
 			model.call(t, at, got, "ConsumeKeeping", func(m *Model) limit.Decision { return m.ConsumeKeeping(at, cost, keep) })
 		}
 	case 4:
-		if partial, ok := l.(limit.PartialLimiter); ok {
+		if can(l, limit.Take{Mode: limit.Partial}) {
 			var granted, want int64
-			granted, got, err = partial.ConsumeUpTo(ctx, k, cost)
+			granted, got, err = limit.ConsumeUpTo(ctx, l, k, cost)
 			require.NoError(t, err)
 			model.call(t, at, got, "ConsumeUpTo", func(m *Model) (d limit.Decision) {
 				want, d = m.ConsumeUpTo(at, cost)
@@ -155,7 +155,7 @@ func changedCall(ctx context.Context, t *testing.T, rng *rand.Rand, l limit.Limi
 			}
 		}
 	default:
-		got, err = l.Consume(ctx, k, cost)
+		got, err = limit.Consume(ctx, l, k, cost)
 		require.NoError(t, err)
 		model.call(t, at, got, "Consume", func(m *Model) limit.Decision { return m.Consume(at, cost) })
 	}
@@ -194,21 +194,21 @@ func changesKeepBound(t *testing.T, h Harness, rng *rand.Rand, policies []limit.
 func randomGrant(t *testing.T, rng *rand.Rand, l limit.Limiter) (int64, limit.Decision) {
 	t.Helper()
 	ctx, k := context.Background(), limit.Key{"user"}
-	d, err := l.Consume(ctx, k, 0)
+	d, err := limit.Consume(ctx, l, k, 0)
 	require.NoError(t, err)
 	cost := rng.Int64N(d.Limit + 1)
 	if rng.IntN(2) == 0 {
 		cost = d.Remaining
 	}
-	if c, ok := l.(limit.Charger); ok && rng.IntN(6) == 0 {
-		require.NoError(t, c.Charge(ctx, k, cost))
+	if can(l, limit.Take{Mode: limit.Charging}) && rng.IntN(6) == 0 {
+		require.NoError(t, limit.Charge(ctx, l, k, cost))
 	}
-	if partial, ok := l.(limit.PartialLimiter); ok && rng.IntN(3) == 0 {
-		granted, d, err := partial.ConsumeUpTo(ctx, k, cost)
+	if can(l, limit.Take{Mode: limit.Partial}) && rng.IntN(3) == 0 {
+		granted, d, err := limit.ConsumeUpTo(ctx, l, k, cost)
 		require.NoError(t, err)
 		return granted, d
 	}
-	d, err = l.Consume(ctx, k, cost)
+	d, err = limit.Consume(ctx, l, k, cost)
 	require.NoError(t, err)
 	if !d.Allowed {
 		cost = 0

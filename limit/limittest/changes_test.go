@@ -24,7 +24,10 @@ type sharedLimiter struct {
 	bucket *sharedBucket
 }
 
-func (l *sharedLimiter) Consume(_ context.Context, _ limit.Key, cost int64) (limit.Decision, error) {
+func (l *sharedLimiter) Check(take limit.Take) error { return take.ValidatePlain() }
+
+func (l *sharedLimiter) Take(_ context.Context, _ limit.Key, take limit.Take) (limit.Decision, error) {
+	cost := take.Cost
 	u, b := l.policy.Units(), *l.bucket
 	if b.units == (limit.Units{}) {
 		b.units = u

@@ -9,14 +9,13 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// chargeable runs check if the limiter is a Charger. Its argument charge charges.
+// chargeable runs check if the limiter can charge. Its argument charge charges.
 func chargeable(h Harness, p limit.Policy, check func(b bench, charge func(cost int64) error) error) error {
 	l := h.New(p)
-	c, ok := l.(limit.Charger)
-	if !ok {
+	if !can(l, limit.Take{Mode: limit.Charging}) {
 		return nil
 	}
-	return check(bench{l}, func(cost int64) error { return c.Charge(context.Background(), key("ann"), cost) })
+	return check(bench{l}, func(cost int64) error { return limit.Charge(context.Background(), l, key("ann"), cost) })
 }
 
 func chargeTakesDeficit(h Harness) error {

@@ -83,7 +83,7 @@ func cooldownZeroCost(t *testing.T, h CooldownHarness) {
 	assert.Equal(t, limit.Decision{Allowed: true, Limit: 2, ResetAfter: time.Minute}, consume(t, c, key("ann"), 0), "during a penalty nothing remains")
 	h.Sleep(time.Minute)
 	assert.Equal(t, full, consume(t, c, key("ann"), 0))
-	_, err := c.Consume(context.Background(), key("ann"), -1)
+	_, err := limit.Consume(context.Background(), c, key("ann"), -1)
 	assert.Error(t, err)
 }
 
@@ -154,7 +154,7 @@ func cooldownEqualsModel(t *testing.T, h CooldownHarness) {
 
 func consume(t testing.TB, l limit.Limiter, key limit.Key, cost int64) limit.Decision {
 	t.Helper()
-	d, err := l.Consume(context.Background(), key, cost)
+	d, err := limit.Consume(context.Background(), l, key, cost)
 	require.NoError(t, err)
 	return d
 }

@@ -24,16 +24,19 @@ func NewLimiter(p limit.Policy, now func() time.Duration) *Limiter {
 	return &Limiter{units: p.Units(), now: now, fullAt: map[limit.Key]int64{}}
 }
 
-// Consume takes cost tokens from key's bucket, or none of them.
-func (l *Limiter) Consume(_ context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-	if cost < 0 {
-		return limit.Decision{}, fmt.Errorf("cost is %d; it must not be negative", cost)
+// Check returns an error unless a Take is that of limit.Consume.
+func (l *Limiter) Check(take limit.Take) error { return take.ValidatePlain() }
+
+// Take takes the cost from key's bucket, or nothing.
+func (l *Limiter) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	if err := l.Check(take); err != nil {
+		return limit.Decision{}, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now().Microseconds() * l.units.PerMicro()
 	missing := min(max(l.fullAt[key]-now, 0), l.units.Full()) // more only if the clock went backwards
-	have, costUnits := l.units.Full()-missing, l.units.CostUnits(cost)
+	have, costUnits := l.units.Full()-missing, l.units.CostUnits(take.Cost)
 	if costUnits <= have {
 		l.fullAt[key] = now + missing + costUnits
 	}

@@ -33,7 +33,7 @@ func IntervalBound(t *testing.T, limiters ...limit.Limiter) {
 		wg.Go(func() {
 			for range calls {
 				start := time.Now()
-				d, err := l.Consume(context.Background(), key("intervals"), 1)
+				d, err := limit.Consume(context.Background(), l, key("intervals"), 1)
 				end := time.Now()
 				if !assert.NoError(t, err) {
 					return

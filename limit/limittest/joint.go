@@ -12,11 +12,10 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// refundablePair returns two limiters, or false if they are no Refunders.
+// refundablePair returns two limiters, or false if they cannot undo a Take.
 func refundablePair(h Harness, p1, p2 limit.Policy) (bench, bench, bool) {
 	a, b := h.New(p1), h.New(p2)
-	_, ok := a.(limit.Refunder)
-	return bench{a}, bench{b}, ok
+	return bench{a}, bench{b}, can(a, limit.Take{Mode: limit.Undoing})
 }
 
 func jointRequests(h Harness) error {
@@ -92,7 +91,7 @@ func jointCallsConcurrently(h Harness) error {
 	for range callers {
 		call(&joint, func() (limit.Decision, error) { return limit.ConsumeAll(context.Background(), a, b) })
 		call(&joint, func() (limit.Decision, error) { return limit.ConsumeAll(context.Background(), b, a) })
-		call(&single, func() (limit.Decision, error) { return few.Consume(context.Background(), key("ann"), 1) })
+		call(&single, func() (limit.Decision, error) { return limit.Consume(context.Background(), few, key("ann"), 1) })
 	}
 	wg.Wait()
 	close(errs)
@@ -112,7 +111,7 @@ func jointCallsConcurrently(h Harness) error {
 // batchDecisions checks that a denied batch returns what each limiter would decide alone.
 func batchDecisions(h Harness) error {
 	users, rooms, _ := refundablePair(h, limit.PerMinute(3).Named("batch-user"), limit.PerMinute(6).Burst(4).Named("batch-room"))
-	l, ok := users.Limiter.(limit.BatchLimiter)
+	l, ok := users.Limiter.(limit.Batcher)
 	if !ok || !l.BatchesWith(rooms.Limiter) {
 		return nil
 	}
@@ -147,18 +146,18 @@ func batchDecisions(h Harness) error {
 			limit.Decision{Allowed: true, Limit: 4, ResetAfter: 50 * time.Second},
 		},
 	} {
-		got, err := l.ConsumeBatch(context.Background(), []limit.Request{
+		got, err := l.TakeBatch(context.Background(), []limit.Request{
 			{Limiter: rooms.Limiter, Key: key("ann"), Cost: step.roomCost},
 			{Limiter: users.Limiter, Key: key("ann"), Cost: step.userCost},
-		}, step.maxWait)
+		}, step.maxWait, false)
 		if err != nil {
-			return fmt.Errorf("ConsumeBatch: %w", err)
+			return fmt.Errorf("TakeBatch: %w", err)
 		}
 		if len(got) != 2 || !sameDecision(got, 0, step.room) || !sameDecision(got, 1, step.user) {
 			return fmt.Errorf("a batch of %d and %d within %v is %+v, want %+v and %+v", step.roomCost, step.userCost, step.maxWait, got, step.room, step.user)
 		}
 	}
-	_, err := l.ConsumeBatch(context.Background(), []limit.Request{{Limiter: users.Limiter, Key: key("bob"), Cost: -1}}, 0)
+	_, err := l.TakeBatch(context.Background(), []limit.Request{{Limiter: users.Limiter, Key: key("bob"), Cost: -1}}, 0, false)
 	if err == nil {
 		return errors.New("a batch with a cost of -1 is no error")
 	}

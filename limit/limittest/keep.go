@@ -10,19 +10,19 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// keeping runs check if the limiter is a Keeper. Its argument keep consumes and compares the
+// keeping runs check if the limiter can keep tokens. Its argument keep consumes and compares the
 // Decision.
 func keeping(h Harness, p limit.Policy, check func(b bench, keep func(cost, keep int64, want limit.Decision) error) error) error {
 	l := h.New(p)
-	k, ok := l.(limit.Keeper)
-	if !ok {
+	if !can(l, limit.Take{Keep: 1}) {
 		return nil
 	}
 	return check(bench{l}, func(cost, keep int64, want limit.Decision) error {
-		got, err := k.ConsumeKeeping(context.Background(), key("ann"), cost, keep)
+		got, err := l.Take(context.Background(), key("ann"), limit.Take{Cost: cost, Keep: keep, Receipt: true})
 		if err != nil {
 			return fmt.Errorf("ConsumeKeeping(%d, %d): %w", cost, keep, err)
 		}
+		got.Receipt = limit.Receipt{}
 		if got != want {
 			return fmt.Errorf("ConsumeKeeping(%d, %d) is %+v, want %+v", cost, keep, got, want)
 		}
@@ -72,9 +72,8 @@ func keepAboveCapacity(h Harness) error {
 				return err
 			}
 		}
-		k := b.Limiter.(limit.Keeper)
 		for _, c := range [][2]int64{{-1, 0}, {1, -1}, {0, math.MinInt64}} {
-			d, err := k.ConsumeKeeping(context.Background(), key("ann"), c[0], c[1])
+			d, err := limit.ConsumeKeeping(context.Background(), b, key("ann"), c[0], c[1])
 			if err == nil || d != (limit.Decision{}) {
 				return fmt.Errorf("ConsumeKeeping(%d, %d) is %+v with error %q; want the zero Decision and an error", c[0], c[1], d, fmt.Sprint(err))
 			}

@@ -65,6 +65,19 @@ func (m *Model) Refund(at time.Duration, tokens int64) {
 	}
 }
 
+// Undo returns at a time tokens that the bucket held at another, except those that have returned
+// since: the tokens that return are those first.
+func (m *Model) Undo(at, held time.Duration, tokens int64) {
+	m.refill(at)
+	left := new(big.Rat).Sub(rat(tokens), new(big.Rat).Mul(m.rate(), rat(int64(max(m.at-held, 0)))))
+	if left.Sign() > 0 {
+		m.tokens.Add(m.tokens, left)
+	}
+	if full := rat(m.policy.Capacity); m.tokens.Cmp(full) > 0 {
+		m.tokens = full
+	}
+}
+
 // ConsumeKeeping decides at a time about a cost that must leave keep tokens.
 func (m *Model) ConsumeKeeping(at time.Duration, cost, keep int64) limit.Decision {
 	if cost > m.policy.Capacity || keep > m.policy.Capacity-cost {
@@ -72,7 +85,7 @@ func (m *Model) ConsumeKeeping(at time.Duration, cost, keep int64) limit.Decisio
 		d.Allowed, d.RetryAfter = false, limit.Never
 		return d
 	}
-	if d := m.clone().Consume(at, cost+keep); !d.Allowed {
+	if d := m.Clone().Consume(at, cost+keep); !d.Allowed {
 		m.refill(at)
 		return d
 	}
@@ -117,7 +130,8 @@ func (m *Model) tokensAt(at time.Duration) *big.Rat {
 	return m.tokens
 }
 
-func (m *Model) clone() *Model {
+// Clone returns a copy.
+func (m *Model) Clone() *Model {
 	return &Model{policy: m.policy, tokens: new(big.Rat).Set(m.tokens), at: m.at}
 }
 

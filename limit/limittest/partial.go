@@ -10,16 +10,15 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// partially runs check if the limiter is a PartialLimiter. Its argument take consumes and
+// partially runs check if the limiter can take a part. Its argument take consumes and
 // compares the result.
 func partially(h Harness, p limit.Policy, check func(b bench, take func(most, granted int64, want limit.Decision) error) error) error {
 	l := h.New(p)
-	partial, ok := l.(limit.PartialLimiter)
-	if !ok {
+	if !can(l, limit.Take{Mode: limit.Partial}) {
 		return nil
 	}
 	return check(bench{l}, func(most, granted int64, want limit.Decision) error {
-		n, got, err := partial.ConsumeUpTo(context.Background(), key("ann"), most)
+		n, got, err := limit.ConsumeUpTo(context.Background(), l, key("ann"), most)
 		if err != nil {
 			return fmt.Errorf("ConsumeUpTo(%d): %w", most, err)
 		}
@@ -54,7 +53,7 @@ func partIsGranted(h Harness) error {
 func negativePart(h Harness) error {
 	return partially(h, limit.PerHour(5).Named("partial-negative"), func(b bench, take func(most, granted int64, want limit.Decision) error) error {
 		for _, most := range []int64{-1, math.MinInt64} {
-			n, d, err := b.Limiter.(limit.PartialLimiter).ConsumeUpTo(context.Background(), key("ann"), most)
+			n, d, err := limit.ConsumeUpTo(context.Background(), b, key("ann"), most)
 			if err == nil || n != 0 || d != (limit.Decision{}) {
 				return fmt.Errorf("ConsumeUpTo(%d) is %d with %+v and error %q; want 0, the zero Decision and an error", most, n, d, fmt.Sprint(err))
 			}

@@ -31,7 +31,7 @@ func QuotaCases() []WindowCase[limit.QuotaPolicy] {
 
 // sleepUntil sleeps until the period after the present one has begun d ago.
 func sleepUntil(h quotaHarness, p limit.QuotaPolicy, d time.Duration) {
-	_, end := p.Bounds(h.Now())
+	_, end := p.Bounds(key("ann"), h.Now())
 	h.Sleep(end.Sub(h.Now()) + d)
 }
 
@@ -58,8 +58,8 @@ type quotaModel struct {
 func (m *quotaModel) period(at int64) string {
 	local := time.UnixMicro(at).In(m.policy.Location)
 	switch m.policy.Period {
-	case limit.Month:
-		return local.Format("2006-01")
+	case limit.Month, limit.Week:
+		return m.firstDate(local)
 	case limit.Day:
 		return local.Format("2006-01-02")
 	default:
@@ -67,10 +67,29 @@ func (m *quotaModel) period(at int64) string {
 	}
 }
 
+// firstDate goes back day by day to the one at which a week or a month starts.
+func (m *quotaModel) firstDate(local time.Time) string {
+	weekday, monthDay := time.Monday, 1
+	if m.policy.Start != nil {
+		from := m.policy.Start(key("ann")).In(m.policy.Location)
+		weekday, monthDay = from.Weekday(), from.Day()
+	}
+	for day := time.Date(local.Year(), local.Month(), local.Day(), 12, 0, 0, 0, time.UTC); ; day = day.AddDate(0, 0, -1) {
+		isLast := day.AddDate(0, 0, 1).Day() == 1
+		switch {
+		case m.policy.Period == limit.Week && day.Weekday() == weekday,
+			m.policy.Period == limit.Month && (day.Day() == monthDay || isLast && day.Day() < monthDay):
+			return day.Format(time.DateOnly)
+		}
+	}
+}
+
 func (m *quotaModel) used(at int64) int64  { return m.counts[m.period(at)] }
 func (m *quotaModel) add(at, tokens int64) { m.counts[m.period(at)] += tokens }
-func (m *quotaModel) remove(at, tokens int64) {
-	m.counts[m.period(at)] -= min(tokens, m.used(at))
+func (m *quotaModel) remove(at, tokens, taken int64) {
+	if taken == 0 || m.period(taken) == m.period(at) {
+		m.counts[m.period(at)] -= min(tokens, m.used(at))
+	}
 }
 func (m *quotaModel) reset() { clear(m.counts) }
 
@@ -87,7 +106,12 @@ func randomQuota(t *testing.T, r *randomCalls, name string) limit.QuotaPolicy {
 	t.Helper()
 	loc, err := time.LoadLocation([]string{"UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"}[r.rng.IntN(4)])
 	require.NoError(t, err)
-	return limit.QuotaPolicy{Name: name, Max: 1 + r.rng.Int64N(50), Period: limit.Period(r.rng.IntN(3)), Location: loc}
+	p := limit.QuotaPolicy{Name: name, Max: 1 + r.rng.Int64N(50), Period: limit.Period(r.rng.IntN(4)), Location: loc}
+	if p.Period >= limit.Week && r.rng.IntN(2) == 0 {
+		from := time.Date(2024, 1, 1+r.rng.IntN(31), r.rng.IntN(24), 0, 0, 0, time.UTC)
+		p.Start = func(limit.Key) time.Time { return from }
+	}
+	return p
 }
 
 // quotaPolicyChanges calls quotas of one name and different numbers, periods and locations, as during
@@ -103,11 +127,11 @@ func quotaPolicyChanges(t *testing.T, h quotaHarness) {
 		name := "changes-" + strconv.Itoa(n)
 		policies := []limit.QuotaPolicy{randomQuota(t, r, name), randomQuota(t, r, name), randomQuota(t, r, name)}
 		if n%3 == 0 {
-			policies[1].Period, policies[1].Location = policies[0].Period, policies[0].Location
+			policies[1].Period, policies[1].Location, policies[1].Start = policies[0].Period, policies[0].Location, policies[0].Start
 			policies = policies[:2]
 		}
 		longest := time.Duration(0)
-		var limiters []limit.Refunder
+		var limiters []limit.Resetter
 		for _, p := range policies {
 			limiters = append(limiters, h.New(p))
 			longest = max(longest, p.Description().Window)
@@ -122,7 +146,7 @@ func quotaPolicyChanges(t *testing.T, h quotaHarness) {
 			n := r.rng.IntN(len(limiters))
 			tokens := r.take(t, limiters[n], policies[n].Max)
 			grants.add(h.Now().Sub(start), tokens)
-			if _, end := policies[n].Bounds(h.Now()); tokens > 0 && !end.Equal(periods[n].end) {
+			if _, end := policies[n].Bounds(key("ann"), h.Now()); tokens > 0 && !end.Equal(periods[n].end) {
 				periods[n].end, periods[n].granted = end, 0
 			}
 			for other := range periods {
@@ -160,7 +184,7 @@ func (l *grantLog) requireQuotaBound(t *testing.T, policies []limit.QuotaPolicy,
 			granted += l.tokens[last]
 			for _, p := range policies {
 				for at := start.Add(l.at[last-1]); ; {
-					_, end := p.Bounds(at)
+					_, end := p.Bounds(key("ann"), at)
 					if end.After(start.Add(l.at[last])) {
 						break
 					}
@@ -187,7 +211,7 @@ func quotaStepBack(t *testing.T, h quotaHarness) {
 		assert.True(t, consume(t, l, key("ann"), 5).Allowed)
 		sleepUntil(h, p, time.Minute)
 		assert.True(t, consume(t, l, key("ann"), 3).Allowed)
-		_, end := p.Bounds(h.Now())
+		_, end := p.Bounds(key("ann"), h.Now())
 		h.Rewind(2 * time.Minute)
 		left := end.Sub(h.Now())
 		assert.Equal(t, limit.Decision{Limit: 5, Remaining: 2, RetryAfter: left, ResetAfter: left}, consume(t, l, key("ann"), 3), "the earlier period is used up, the later one counts")

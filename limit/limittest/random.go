@@ -13,8 +13,7 @@ import (
 )
 
 // EqualsModel compares decisions with those of a [Model], for a number of random policies, and
-// random costs and times. It includes refunds and reservations if the limiter is a
-// [limit.Refunder] and a [limit.Reserver].
+// random costs and times. It includes refunds and reservations if the limiter can do them.
 func EqualsModel(t *testing.T, h Harness, policies int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -29,17 +28,17 @@ func EqualsModel(t *testing.T, h Harness, policies int) {
 		pass(time.Duration(rng.Int64N(1<<uint(1+rng.IntN(40)))) * time.Microsecond)
 		for step := range 200 {
 			cost := randomCost(rng, p)
-			got, err := l.Consume(context.Background(), limit.Key{"user"}, cost)
+			got, err := limit.Consume(context.Background(), l, limit.Key{"user"}, cost)
 			require.NoError(t, err)
 			require.Equal(t, model.Consume(at, cost), got, "%+v: step %d, cost %d, at %v", p, step, cost, at)
-			if a, ok := l.(limit.Refunder); ok && rng.IntN(8) == 0 {
+			if can(l, limit.Take{Mode: limit.Returning}) && rng.IntN(8) == 0 {
 				tokens := randomCost(rng, p)
-				require.NoError(t, a.Refund(context.Background(), limit.Key{"user"}, tokens))
+				require.NoError(t, limit.Refund(context.Background(), l, limit.Key{"user"}, tokens))
 				model.Refund(at, tokens)
 			}
-			if r, ok := l.(limit.Reserver); ok && rng.IntN(8) == 0 {
+			if can(l, limit.Take{MaxWait: time.Hour}) && rng.IntN(8) == 0 {
 				cost, maxWait := randomCost(rng, p), min(pause(rng, got), time.Hour)
-				got, err := r.Reserve(context.Background(), limit.Key{"user"}, cost, maxWait)
+				got, err := limit.Reserve(context.Background(), l, limit.Key{"user"}, cost, maxWait)
 				require.NoError(t, err)
 				require.Equal(t, model.Reserve(at, cost, maxWait), got, "%+v: step %d, cost %d within %v, at %v", p, step, cost, maxWait, at)
 			}
@@ -59,7 +58,7 @@ func ClockGoesBackwards(t *testing.T, h Harness, policies int) {
 		l, model := h.New(p), NewModel(p)
 		fullRefill := NewModel(p).Consume(0, p.Capacity).ResetAfter
 		consume := func(cost int64) limit.Decision {
-			d, err := l.Consume(context.Background(), limit.Key{"user"}, cost)
+			d, err := limit.Consume(context.Background(), l, limit.Key{"user"}, cost)
 			require.NoError(t, err)
 			return d
 		}

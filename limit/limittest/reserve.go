@@ -12,22 +12,23 @@ import (
 // A reserveBench is a limiter under test that can reserve.
 type reserveBench struct {
 	bench
-
-	reserver limit.Reserver
 }
 
-// reservable runs check if the limiter is a Reserver.
+// can reports whether a limiter can do a Take.
+func can(l limit.Limiter, take limit.Take) bool { return limit.Check(l, take) == nil }
+
+// reservable runs check if the limiter can reserve.
 func reservable(h Harness, p limit.Policy, check func(reserveBench) error) error {
 	l := h.New(p)
-	if r, ok := l.(limit.Reserver); ok {
-		return check(reserveBench{bench{l}, r})
+	if can(l, limit.Take{MaxWait: time.Minute}) {
+		return check(reserveBench{bench{l}})
 	}
 	return nil
 }
 
 // wantReserved reserves and compares the Decision.
 func (q reserveBench) wantReserved(cost int64, maxWait time.Duration, want limit.Decision) error {
-	got, err := q.reserver.Reserve(context.Background(), key("ann"), cost, maxWait)
+	got, err := limit.Reserve(context.Background(), q.Limiter, key("ann"), cost, maxWait)
 	if err != nil {
 		return fmt.Errorf("Reserve(%d, %v): %w", cost, maxWait, err)
 	}
@@ -138,8 +139,7 @@ func reservationsAreExact(h Harness) error {
 
 func reservationIsRefunded(h Harness) error {
 	return reservable(h, limit.PerSecond(1).Burst(3).Named("reserve-refund"), func(q reserveBench) error {
-		a, ok := q.Limiter.(limit.Refunder)
-		if !ok {
+		if !can(q.Limiter, limit.Take{Mode: limit.Returning}) {
 			return nil
 		}
 		for _, wait := range []time.Duration{0, 3 * time.Second} {
@@ -148,13 +148,13 @@ func reservationIsRefunded(h Harness) error {
 				return err
 			}
 		}
-		if err := a.Refund(context.Background(), key("ann"), 2); err != nil {
+		if err := limit.Refund(context.Background(), q, key("ann"), 2); err != nil {
 			return fmt.Errorf("a refund: %w", err)
 		}
 		if err := q.wantReserved(1, time.Minute, limit.Decision{Allowed: true, Limit: 3, RetryAfter: 2 * time.Second, ResetAfter: 5 * time.Second}); err != nil {
 			return err
 		}
-		if err := a.Refund(context.Background(), key("ann"), math.MaxInt64); err != nil {
+		if err := limit.Refund(context.Background(), q, key("ann"), math.MaxInt64); err != nil {
 			return fmt.Errorf("a refund: %w", err)
 		}
 		return q.want(key("ann"), 0, limit.Decision{Allowed: true, Limit: 3, Remaining: 3})
@@ -167,7 +167,7 @@ func invalidReservations(h Harness) error {
 			cost    int64
 			maxWait time.Duration
 		}{{-1, time.Second}, {math.MinInt64, 0}, {1, -1}, {1, time.Hour + 1}, {1, limit.Never}} {
-			d, err := q.reserver.Reserve(context.Background(), key("ann"), c.cost, c.maxWait)
+			d, err := limit.Reserve(context.Background(), q.Limiter, key("ann"), c.cost, c.maxWait)
 			if err == nil || d != (limit.Decision{}) {
 				return fmt.Errorf("Reserve(%d, %v) is %+v with error %q; want the zero Decision and an error", c.cost, c.maxWait, d, fmt.Sprint(err))
 			}

@@ -107,11 +107,10 @@ func changeKeepsBlocks(h Harness) error {
 
 func changeKeepsDeficits(h Harness) error {
 	return changeable(h, limit.PerSecond(1).Burst(10).Named("change-deficit"), func(b bench, l limit.PolicySetter) error {
-		r, ok := b.Limiter.(limit.Reserver)
-		if !ok {
+		if !can(b.Limiter, limit.Take{MaxWait: time.Minute}) {
 			return nil
 		}
-		q := reserveBench{b, r}
+		q := reserveBench{b}
 		return errors.Join(
 			q.wantReserved(10, time.Minute, limit.Decision{Allowed: true, Limit: 10, ResetAfter: 10 * time.Second}),
 			q.wantReserved(10, time.Minute, limit.Decision{Allowed: true, Limit: 10, RetryAfter: 10 * time.Second, ResetAfter: 20 * time.Second}),
@@ -140,7 +139,7 @@ func changesConcurrently(h Harness) error {
 		for range callers {
 			wg.Go(func() {
 				for n := range calls {
-					d, err := b.Consume(context.Background(), key(fmt.Sprint(n%keys)), 1)
+					d, err := limit.Consume(context.Background(), b, key(fmt.Sprint(n%keys)), 1)
 					if err != nil {
 						errs <- err
 						return
@@ -196,7 +195,7 @@ func alternatingPolicies(h Harness) error {
 			}
 		}
 		for range 3 {
-			d, err := limiters[n%2].Consume(context.Background(), key("ann"), 1)
+			d, err := limit.Consume(context.Background(), limiters[n%2], key("ann"), 1)
 			if err != nil {
 				return fmt.Errorf("a call: %w", err)
 			}

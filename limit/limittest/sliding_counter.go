@@ -53,7 +53,7 @@ func counterRefundsNewest(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	consume(t, l, key("ann"), 6)
 	h.Sleep(1500 * time.Millisecond)
 	consume(t, l, key("ann"), 4)
-	require.NoError(t, l.Refund(t.Context(), key("ann"), 6))
+	require.NoError(t, limit.Refund(t.Context(), l, key("ann"), 6))
 	assert.Equal(t, limit.Decision{Allowed: true, Limit: 10, Remaining: 8, ResetAfter: 500 * time.Millisecond}, consume(t, l, key("ann"), 0), "4 of the window are left, which count as 2")
 }
 
@@ -88,11 +88,15 @@ func (m *counterModel) used(at int64) int64 {
 
 func (m *counterModel) add(at, tokens int64) { m.counts[at/1000/m.window] += tokens }
 
-func (m *counterModel) remove(at, tokens int64) {
+func (m *counterModel) remove(at, tokens, taken int64) {
 	index := at / 1000 / m.window
-	newest := min(tokens, m.counts[index])
-	m.counts[index] -= newest
-	m.counts[index-1] -= min(tokens-newest, m.counts[index-1])
+	for _, i := range []int64{index, index - 1} {
+		if taken == 0 || i == taken/1000/m.window {
+			removed := min(tokens, m.counts[i])
+			m.counts[i] -= removed
+			tokens -= removed
+		}
+	}
 }
 
 func (m *counterModel) reset() { clear(m.counts) }

@@ -47,7 +47,7 @@ func logRefundsNewest(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	consume(t, l, key("ann"), 2)
 	h.Sleep(600 * time.Millisecond)
 	consume(t, l, key("ann"), 2)
-	require.NoError(t, l.Refund(t.Context(), key("ann"), 3))
+	require.NoError(t, limit.Refund(t.Context(), l, key("ann"), 3))
 	assert.Equal(t, limit.Decision{Allowed: true, Limit: 4, Remaining: 3, ResetAfter: 400 * time.Millisecond}, consume(t, l, key("ann"), 0))
 }
 
@@ -62,7 +62,7 @@ func logRefundsOwnWindow(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	consume(t, long, key("ann"), 3)
 	h.Sleep(time.Second)
 	consume(t, short, key("ann"), 2)
-	require.NoError(t, short.Refund(t.Context(), key("ann"), 5))
+	require.NoError(t, limit.Refund(t.Context(), short, key("ann"), 5))
 	assert.EqualValues(t, 5, consume(t, short, key("ann"), 0).Remaining)
 	assert.EqualValues(t, 2, consume(t, long, key("ann"), 0).Remaining)
 }
@@ -86,8 +86,18 @@ func (m *logModel) add(at, tokens int64) {
 	m.times = append(m.times, slices.Repeat([]int64{at}, int(tokens))...)
 }
 
-func (m *logModel) remove(at, tokens int64) {
-	m.times = m.times[:int64(len(m.times))-min(tokens, m.used(at))]
+func (m *logModel) remove(at, tokens, taken int64) {
+	if taken == 0 {
+		m.times = m.times[:int64(len(m.times))-min(tokens, m.used(at))]
+		return
+	}
+	m.times = slices.DeleteFunc(m.times, func(one int64) bool {
+		if one != taken || one <= at-m.window || tokens == 0 {
+			return false
+		}
+		tokens--
+		return true
+	})
 }
 
 func (m *logModel) reset() { m.times = nil }

@@ -44,8 +44,8 @@ func (c Case) Run(t *testing.T, h Harness) {
 	}
 }
 
-// Cases returns the rules of the contract. The rules of optional interfaces, such as
-// [limit.Refunder], pass if a limiter does not implement the interface.
+// Cases returns the rules of the contract. The rules of Takes that a limiter cannot do, and of
+// interfaces that it does not implement, pass.
 func Cases() []Case {
 	return []Case{
 		{"new keys are full", "The bucket of a key that was not used before is full.", newKeysAreFull},
@@ -65,6 +65,13 @@ func Cases() []Case {
 		{"refund returns tokens", "Refund returns tokens; no fraction of a token is lost or created.", refundReturnsTokens},
 		{"refund stops at capacity", "A bucket never holds more than its capacity, whatever is refunded.", refundStopsAtCapacity},
 		{"refund of 0 or less", "A refund of 0 does nothing, and a negative one is an error.", refundOfNothing},
+		{"undo returns what was taken", "Undo returns what a Take took, but no token that has returned meanwhile, whatever was taken since.", undoReturnsWhatWasTaken},
+		{"undo of a reservation", "Undo of a reservation returns its tokens until the bucket would have held them.", undoOfReservation},
+		{"undo after a change", "A receipt from before a change of the policy returns nothing.", undoAfterChange},
+		{"undo of a part", "Undo of a partial Take returns the part.", undoOfPart},
+		{"no receipt of nothing", "A denied Take, one of a cost of 0, and one that only looks have no receipt.", noReceiptOfNothing},
+		{"a look takes nothing", "A look decides as Consume, ConsumeKeeping and Reserve do, and takes nothing.", lookTakesNothing},
+		{"invalid takes", "A Take with Keep and MaxWait, or with one of them and a mode that does not permit it, is an error.", invalidTakes},
 		{"reset fills", "Reset fills the bucket of its key and no other.", resetFills},
 		{"block denies", "During a block, every cost is denied with the remaining time; afterwards the bucket is full.", blockDenies},
 		{"block can be changed", "A refund does not end a block; another block replaces it, and a reset ends it.", blockCanBeChanged},
@@ -104,7 +111,7 @@ func key(name string) limit.Key { return limit.Key{"user", "", name} }
 
 // want consumes and compares the Decision.
 func (b bench) want(k limit.Key, cost int64, want limit.Decision) error {
-	got, err := b.Consume(context.Background(), k, cost)
+	got, err := limit.Consume(context.Background(), b, k, cost)
 	if err != nil {
 		return fmt.Errorf("Consume(%q, %d): %w", k, cost, err)
 	}
@@ -117,7 +124,7 @@ func (b bench) want(k limit.Key, cost int64, want limit.Decision) error {
 
 // allowed consumes and compares Decision.Allowed.
 func (b bench) allowed(k limit.Key, cost int64, want bool) (limit.Decision, error) {
-	got, err := b.Consume(context.Background(), k, cost)
+	got, err := limit.Consume(context.Background(), b, k, cost)
 	if err == nil && got.Allowed != want {
 		err = fmt.Errorf("Consume(%q, %d) is %+v, want Allowed to be %v", k, cost, got, want)
 	}

@@ -23,6 +23,8 @@ type reference struct {
 	policy limit.Policy
 	start  time.Time
 	store  *store
+
+	changes int64 // of the policy
 }
 
 // A store holds the models of one or several limiters.
@@ -51,6 +53,9 @@ type fault struct {
 	racy     bool
 	lenient  bool // a negative cost is no error
 	refund   func(m *limittest.Model, at time.Duration, tokens int64) error
+	undo     func(m *limittest.Model, at time.Duration, receipt limit.Receipt)
+	receipt  func(take limit.Take, d limit.Decision) bool
+	look     func(m *limittest.Model, take limit.Take) *limittest.Model
 	block    func(time.Duration) time.Duration
 	unblock  bool // a refund ends a block
 	reserve  func(m *limittest.Model, at time.Duration, cost int64, maxWait time.Duration) limit.Decision
@@ -76,7 +81,17 @@ func newReference(f fault) func(limit.Policy) limit.Limiter {
 	}
 }
 
-func (r *reference) Consume(_ context.Context, key limit.Key, cost int64) (limit.Decision, error) {
+func (r *reference) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	if err := take.Validate(); err != nil && !r.fault.lenient {
+		return limit.Decision{}, err
+	}
+	if take.IsPlain() {
+		return r.consume(key, take.Cost)
+	}
+	return r.special(key, take)
+}
+
+func (r *reference) consume(key limit.Key, cost int64) (limit.Decision, error) {
 	f := r.fault
 	if cost < 0 && !f.lenient {
 		return limit.Decision{}, io.ErrUnexpectedEOF
@@ -125,7 +140,7 @@ func (r *reference) Consume(_ context.Context, key limit.Key, cost int64) (limit
 	return d, nil
 }
 
-func (r *reference) Refund(_ context.Context, key limit.Key, tokens int64) error {
+func (r *reference) refund(key limit.Key, tokens int64) error {
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
 	m, at := r.store.models[key], time.Since(r.start)
@@ -144,11 +159,11 @@ func (r *reference) Refund(_ context.Context, key limit.Key, tokens int64) error
 	return nil
 }
 
-func (r *reference) Reset(ctx context.Context, key limit.Key) error {
+func (r *reference) Reset(_ context.Context, key limit.Key) error {
 	r.store.mu.Lock()
 	delete(r.store.blocks, key)
 	r.store.mu.Unlock()
-	return r.Refund(ctx, key, r.policy.Capacity)
+	return r.refund(key, r.policy.Capacity)
 }
 
 func (r *reference) Block(_ context.Context, key limit.Key, d time.Duration) error {
@@ -163,24 +178,6 @@ func (r *reference) Block(_ context.Context, key limit.Key, d time.Duration) err
 	r.store.blocks[key] = time.Since(r.start) + d
 	delete(r.store.models, key)
 	return nil
-}
-
-func (r *reference) Reserve(_ context.Context, key limit.Key, cost int64, maxWait time.Duration) (limit.Decision, error) {
-	if err := limit.CheckReserve(cost, maxWait); err != nil && !r.fault.lenient {
-		return limit.Decision{}, err
-	}
-	r.store.mu.Lock()
-	defer r.store.mu.Unlock()
-	m, at := r.store.models[key], time.Since(r.start)
-	if m == nil {
-		m = limittest.NewModel(r.policy)
-		m.Consume(at, 0)
-		r.store.models[key] = m
-	}
-	if r.fault.reserve != nil {
-		return r.fault.reserve(m, at, cost, maxWait), nil
-	}
-	return m.Reserve(at, cost, maxWait), nil
 }
 
 func onDecision(f func(d *limit.Decision)) func(limit.Decision) limit.Decision {
@@ -240,7 +237,7 @@ func faults() []fault {
 			m.Refund(at, tokens)
 			return nil
 		}},
-		{name: "a negative refund takes tokens", breaks: "refund of 0 or less", refund: func(m *limittest.Model, at time.Duration, tokens int64) error {
+		{name: "a negative refund takes tokens", breaks: "refund of 0 or less", lenient: true, refund: func(m *limittest.Model, at time.Duration, tokens int64) error {
 			m.Refund(at, max(tokens, -10))
 			return nil
 		}},

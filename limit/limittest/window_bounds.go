@@ -126,7 +126,7 @@ func (r *randomCalls) changingPolicies(round int, name string) []limit.WindowPol
 // every interval.
 func requireWindowBound(t *testing.T, h WindowHarness[limit.WindowPolicy], r *randomCalls, policies []limit.WindowPolicy, unit time.Duration) {
 	t.Helper()
-	var limiters []limit.Refunder
+	var limiters []limit.Resetter
 	for _, p := range policies {
 		limiters = append(limiters, h.New(p))
 	}
@@ -156,7 +156,7 @@ func requireWindowBound(t *testing.T, h WindowHarness[limit.WindowPolicy], r *ra
 
 // requireRetryAfter checks that a denied call is allowed after exactly RetryAfter, whatever policy
 // has written the record.
-func requireRetryAfter(t *testing.T, h WindowHarness[limit.WindowPolicy], limiters []limit.Refunder, policies []limit.WindowPolicy) {
+func requireRetryAfter(t *testing.T, h WindowHarness[limit.WindowPolicy], limiters []limit.Resetter, policies []limit.WindowPolicy) {
 	t.Helper()
 	for n, p := range policies {
 		for _, l := range []limit.Limiter{limiters[n], limiters[(n+1)%len(limiters)]} {

@@ -18,7 +18,7 @@ import (
 type WindowHarness[P any] struct {
 	// New returns a limiter. Limiters of different names must not influence each other. A case
 	// that needs Rewind, or that calls limiters of one name, needs a store that they share.
-	New func(P) limit.Refunder
+	New func(P) limit.Resetter
 
 	// Sleep moves the limiters' clock forward by exactly d. Between two calls of Sleep, the
 	// clock must not move.
@@ -74,20 +74,20 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 		}},
 		{"invalid arguments", func(t *testing.T, h harness) {
 			l := h.New(policy("invalid", 1))
-			d, err := l.Consume(context.Background(), key("ann"), -1)
+			d, err := limit.Consume(context.Background(), l, key("ann"), -1)
 			assert.Error(t, err)
 			assert.Zero(t, d)
-			assert.Error(t, l.Refund(context.Background(), key("ann"), -1))
+			assert.Error(t, limit.Refund(context.Background(), l, key("ann"), -1))
 			assert.Equal(t, limit.Decision{Allowed: true, Limit: 1, Remaining: 1}, consume(t, l, key("ann"), 0))
 		}},
 		{"refund and reset", func(t *testing.T, h harness) {
 			l, ctx := h.New(policy("refund", 5)), context.Background()
 			consume(t, l, key("ann"), 4)
-			require.NoError(t, l.Refund(ctx, key("ann"), 0))
+			require.NoError(t, limit.Refund(ctx, l, key("ann"), 0))
 			assert.EqualValues(t, 1, consume(t, l, key("ann"), 0).Remaining)
-			require.NoError(t, l.Refund(ctx, key("ann"), 3))
+			require.NoError(t, limit.Refund(ctx, l, key("ann"), 3))
 			assert.EqualValues(t, 4, consume(t, l, key("ann"), 0).Remaining)
-			require.NoError(t, l.Refund(ctx, key("ann"), 1<<60))
+			require.NoError(t, limit.Refund(ctx, l, key("ann"), 1<<60))
 			assert.Equal(t, limit.Decision{Allowed: true, Limit: 5, Remaining: 5}, consume(t, l, key("ann"), 0), "a key never has more than Max")
 			consume(t, l, key("ann"), 5)
 			consume(t, l, key("bob"), 5)
@@ -96,6 +96,59 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 			assert.True(t, consume(t, l, key("ann"), 5).Allowed)
 			assert.False(t, consume(t, l, key("bob"), 1).Allowed, "a reset is of one key")
 		}},
+		{"undo", func(t *testing.T, h harness) {
+			l, ctx := h.New(policy("undo", 5)), context.Background()
+			take := func(take limit.Take) limit.Decision {
+				d, err := l.Take(ctx, key("ann"), take)
+				require.NoError(t, err)
+				return d
+			}
+			three := take(limit.Take{Cost: 3, Receipt: true})
+			assert.EqualValues(t, 3, three.Receipt.Tokens)
+			h.Sleep(time.Microsecond)
+			consume(t, l, key("ann"), 1)
+			require.NoError(t, limit.Undo(ctx, l, key("ann"), three.Receipt))
+			assert.EqualValues(t, 4, consume(t, l, key("ann"), 0).Remaining)
+			require.NoError(t, limit.Undo(ctx, l, key("bob"), three.Receipt), "an unused key")
+			assert.EqualValues(t, 5, consume(t, l, key("bob"), 0).Remaining)
+			assert.Zero(t, take(limit.Take{Cost: 5, Receipt: true}).Receipt, "a denial")
+			assert.Zero(t, take(limit.Take{Receipt: true}).Receipt, "nothing")
+			old := take(limit.Take{Cost: 2, Receipt: true})
+			h.Sleep(2 * old.ResetAfter)
+			consume(t, l, key("ann"), 5)
+			require.NoError(t, limit.Undo(ctx, l, key("ann"), old.Receipt))
+			assert.Zero(t, consume(t, l, key("ann"), 0).Remaining, "what has returned does not return again")
+		}},
+		{"look and part", func(t *testing.T, h harness) {
+			l, ctx := h.New(policy("look", 5)), context.Background()
+			for _, taken := range []int64{0, 3, 2} {
+				consume(t, l, key("ann"), taken)
+				for _, cost := range []int64{0, 2, 5, 6} {
+					d, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Mode: limit.Looking})
+					require.NoError(t, err)
+					again, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Mode: limit.Looking, Receipt: true})
+					require.NoError(t, err)
+					assert.Equal(t, d, again, "a look takes nothing")
+					got := consume(t, l, key("ann"), cost)
+					assert.Equal(t, got, d, "a look at %d", cost)
+					if got.Allowed {
+						require.NoError(t, limit.Refund(ctx, l, key("ann"), cost))
+					}
+				}
+			}
+			for _, want := range []int64{3, 2, 0} {
+				granted, d, err := limit.ConsumeUpTo(ctx, l, key("bob"), 3)
+				require.NoError(t, err)
+				assert.Equal(t, want, granted)
+				assert.Equal(t, want > 0, d.Allowed)
+				assert.Equal(t, want > 0, d.RetryAfter == 0)
+			}
+			for _, take := range []limit.Take{{Keep: 1}, {MaxWait: 1}, {Cost: 1, Mode: limit.Charging}} {
+				_, err := l.Take(ctx, key("ann"), take)
+				assert.Error(t, err)
+				assert.Error(t, limit.Check(l, take))
+			}
+		}},
 		{"concurrent calls", func(t *testing.T, h harness) {
 			l := h.New(policy("concurrent", 50))
 			var granted atomic.Int64
@@ -103,7 +156,7 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 			for range 8 {
 				wg.Go(func() {
 					for range 20 {
-						if d, err := l.Consume(context.Background(), key("ann"), 1); assert.NoError(t, err) && d.Allowed {
+						if d, err := limit.Consume(context.Background(), l, key("ann"), 1); assert.NoError(t, err) && d.Allowed {
 							granted.Add(1)
 						}
 					}
@@ -133,8 +186,9 @@ type windowModel interface {
 	used(at int64) int64
 	// add takes tokens at a time.
 	add(at, tokens int64)
-	// remove returns the newest tokens that count at a time.
-	remove(at, tokens int64)
+	// remove returns at a time tokens that count: those that were taken at another, or if taken is 0 the
+	// newest.
+	remove(at, tokens, taken int64)
 	reset()
 }
 
@@ -169,24 +223,42 @@ func modelDecision(m windowModel, at, cost, maximum, horizon int64) limit.Decisi
 }
 
 // requireEqualsModel makes random calls and compares every Decision with that of the model.
-func requireEqualsModel[P any](t *testing.T, h WindowHarness[P], l limit.Refunder, m windowModel, r *randomCalls, maximum, horizon int64) {
+func requireEqualsModel[P any](t *testing.T, h WindowHarness[P], l limit.Resetter, m windowModel, r *randomCalls, maximum, horizon int64) {
 	t.Helper()
 	ctx := context.Background()
+	type taken struct {
+		at      int64
+		receipt limit.Receipt
+	}
+	var receipts []taken
 	for step := range 120 {
 		at := h.Now().UnixMicro()
 		cost := r.cost(maximum)
-		got := consume(t, l, key("ann"), cost)
+		got, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Receipt: step%2 == 0})
+		require.NoError(t, err)
+		if got.Receipt != (limit.Receipt{}) {
+			require.Equal(t, cost, got.Receipt.Tokens)
+			receipts = append(receipts, taken{at, got.Receipt})
+			got.Receipt = limit.Receipt{}
+		}
 		require.Equal(t, modelDecision(m, at, cost, maximum, horizon), got, "step %d: cost %d of %d at %v", step, cost, maximum, h.Now())
 		switch r.rng.IntN(12) {
 		case 0:
 			tokens := r.cost(maximum)
-			require.NoError(t, l.Refund(ctx, key("ann"), tokens))
-			m.remove(at, tokens)
+			require.NoError(t, limit.Refund(ctx, l, key("ann"), tokens))
+			m.remove(at, tokens, 0)
 		case 1:
 			if r.rng.IntN(4) == 0 {
 				require.NoError(t, l.Reset(ctx, key("ann")))
 				m.reset()
 			}
+		case 2, 3:
+			if len(receipts) == 0 {
+				continue
+			}
+			one := receipts[max(0, len(receipts)-1-r.rng.IntN(4))]
+			require.NoError(t, limit.Undo(ctx, l, key("ann"), one.receipt))
+			m.remove(at, one.receipt.Tokens, one.at)
 		}
 		h.Sleep(pause(r.rng, got))
 	}

@@ -29,7 +29,7 @@ type store struct {
 	limit *memory.Limiter
 }
 
-func (s *store) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
+func (s *store) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	select {
 	case <-time.After(s.takes):
 	case <-ctx.Done():
@@ -38,7 +38,7 @@ func (s *store) Consume(ctx context.Context, key limit.Key, cost int64) (limit.D
 	if s.err != nil {
 		return limit.Decision{}, s.err
 	}
-	return s.limit.Consume(ctx, key, cost)
+	return s.limit.Take(ctx, key, take)
 }
 
 func newMetrics() (*metrics.Metrics, *prometheus.Registry) {
@@ -192,7 +192,7 @@ func TestLimiter_CountsKeysEvictionsAndOverflow(t *testing.T) {
 		m.Limiter("chat", limiter)
 		consume := func(n int) {
 			for i := range n {
-				_, err := limiter.Consume(t.Context(), limit.Key{string(rune('a' + i))}, 1)
+				_, err := limit.Consume(t.Context(), limiter, limit.Key{string(rune('a' + i))}, 1)
 				require.NoError(t, err)
 			}
 		}
@@ -200,7 +200,7 @@ func TestLimiter_CountsKeysEvictionsAndOverflow(t *testing.T) {
 		consume(13)
 		check(t, reg, "limiter_keys{limit=chat} 10", "limiter_evictions_total{limit=chat} 0", "limiter_overflow_total{limit=chat} 3")
 		time.Sleep(2 * time.Second)
-		_, err := limiter.Consume(t.Context(), limit.Key{"new"}, 1)
+		_, err := limit.Consume(t.Context(), limiter, limit.Key{"new"}, 1)
 		require.NoError(t, err)
 		stats := limiter.Stats() // one bucket or all ten are evicted
 		assert.Positive(t, stats.Evicted)

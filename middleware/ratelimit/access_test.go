@@ -147,7 +147,7 @@ func TestAccessList_ExemptMessagesChargeNoTier(t *testing.T) {
 		require.Equal(t, errors.PermissionDenied, errors.CodeOf(admit(t.Context(), from("eve"))))
 	}
 	for _, name := range []string{"admin", "eve"} {
-		d, err := pro.Consume(t.Context(), user(name), 0)
+		d, err := limit.Consume(t.Context(), pro, user(name), 0)
 		require.NoError(t, err)
 		assert.EqualValues(t, 5, d.Remaining)
 	}

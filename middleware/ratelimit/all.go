@@ -11,8 +11,8 @@ import (
 
 // A Rule is one of the limits that [NewAll] combines.
 type Rule struct {
-	// Limiter must be a [limit.Refunder], such as a limiter of package memory or redis. Rules
-	// may have the same limiter.
+	// Limiter decides. It must be able to undo a take, as all limiters of packages memory, redis and
+	// durableobject are. Rules may have the same limiter.
 	Limiter limit.Limiter
 
 	// Key returns the key of the bucket that a message is charged to. If nil, it is
@@ -31,7 +31,7 @@ type Rule struct {
 //
 // Rules decide together as [limit.ConsumeAll] does. Token buckets in memory, and those on one Redis
 // server, decide in one atomic step. On a Redis Cluster, where the buckets may be on different
-// nodes, and with other limiters, they are called in the order of the rules, and tokens are refunded
+// nodes, and with other limiters, they are called in the order of the rules, and what was taken is undone
 // if one of them denies. Until then, other messages see those tokens missing; if the process dies in
 // between, they return with time. No limit is ever exceeded. Timeout bounds all calls together.
 //
@@ -91,8 +91,11 @@ func mustRules(rules []Rule) []Rule {
 	}
 	all := make([]Rule, len(rules))
 	for i, rule := range rules {
-		if _, ok := rule.Limiter.(limit.Refunder); !ok {
-			panic(fmt.Sprintf("ratelimit: the limiter of rule %d is a %T; it must be a limit.Refunder", i, rule.Limiter))
+		if rule.Limiter == nil {
+			panic(fmt.Sprintf("ratelimit: rule %d needs a limiter", i))
+		}
+		if err := limit.Check(rule.Limiter, limit.Take{Mode: limit.Undoing}); err != nil {
+			panic(fmt.Sprintf("ratelimit: the limiter of rule %d is a %T, which cannot undo a take: %v", i, rule.Limiter, err))
 		}
 		if !reflect.TypeOf(rule.Limiter).Comparable() {
 			panic(fmt.Sprintf("ratelimit: the limiter of rule %d is a %T, which cannot be compared; pass a pointer", i, rule.Limiter))
@@ -114,7 +117,7 @@ func mustRules(rules []Rule) []Rule {
 // cannot charge one of them twice in one step. Limiters in this process have buckets of their own.
 func shareBuckets(a, b limit.Limiter) bool {
 	_, inProcess := a.(limit.InProcess)
-	batcher, ok := a.(limit.BatchLimiter)
+	batcher, ok := a.(limit.Batcher)
 	if a == b || inProcess || !ok || !batcher.BatchesWith(b) {
 		return false
 	}
@@ -147,7 +150,7 @@ func jointRequest(rules []Rule, in *router.IngressContext) (q request, err error
 
 // add adds a cost to the request for its bucket. A sum that does not fit is above every capacity.
 func (q *request) add(r limit.Request) {
-	q.cost = sum(q.cost, r.Cost)
+	q.take.Cost = sum(q.take.Cost, r.Cost)
 	for i := range q.joint {
 		if other := &q.joint[i]; other.Limiter == r.Limiter && other.Key == r.Key {
 			other.Cost = sum(other.Cost, r.Cost)
@@ -163,7 +166,7 @@ func sum(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
 // the policy and the limit of d, or the sum if the policy has changed meanwhile.
 func (q *request) costOf(d *limit.Decision) int64 {
 	if q.joint == nil {
-		return q.cost
+		return q.take.Cost
 	}
 	var cost int64
 	for _, r := range q.joint {
@@ -172,7 +175,7 @@ func (q *request) costOf(d *limit.Decision) int64 {
 		}
 	}
 	if cost == 0 {
-		return q.cost
+		return q.take.Cost
 	}
 	return cost
 }

@@ -20,25 +20,17 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// A refunder is a function that implements limit.Refunder.
-type refunder struct{ limiterFunc }
+// An undoer is a function that implements limit.Limiter, and can undo a take.
+type undoer struct{ limiterFunc }
 
-func (r *refunder) Refund(context.Context, limit.Key, int64) error { return nil }
-
-func (r *refunder) Reset(context.Context, limit.Key) error { return nil }
+func (r *undoer) Check(take limit.Take) error { return take.Validate() }
 
 // A limiterSlice is a limiter that cannot be compared.
-type limiterSlice []limit.Refunder
+type limiterSlice []limit.Limiter
 
-func (s limiterSlice) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-	return s[0].Consume(ctx, key, cost)
+func (s limiterSlice) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	return s[0].Take(ctx, key, take)
 }
-
-func (s limiterSlice) Refund(ctx context.Context, key limit.Key, tokens int64) error {
-	return s[0].Refund(ctx, key, tokens)
-}
-
-func (s limiterSlice) Reset(ctx context.Context, key limit.Key) error { return s[0].Reset(ctx, key) }
 
 func perTenant(in router.IngressContext) limit.Key {
 	return limit.Key{"tenant", in.Identity.TenantID}
@@ -46,7 +38,7 @@ func perTenant(in router.IngressContext) limit.Key {
 
 func remaining(t *testing.T, l limit.Limiter, key limit.Key) int64 {
 	t.Helper()
-	d, err := l.Consume(t.Context(), key, 0)
+	d, err := limit.Consume(t.Context(), l, key, 0)
 	require.NoError(t, err)
 	return d.Remaining
 }
@@ -187,7 +179,7 @@ func TestNewAll_RefundsAndFollowsFailurePolicy(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			users := memory.NewLimiter(limit.PerHour(9))
 			calls, fails := 0, true
-			remote := &refunder{limiterFunc: func(ctx context.Context, _ limit.Key, _ int64) (limit.Decision, error) {
+			remote := &undoer{limiterFunc: func(ctx context.Context, _ limit.Key, _ int64) (limit.Decision, error) {
 				if calls++; !fails {
 					return limit.Decision{Allowed: true}, nil
 				}
@@ -227,7 +219,7 @@ func TestNewAll_RefundsAndFollowsFailurePolicy(t *testing.T) {
 
 func TestNewAll_CanceledMessageIsNotDecided(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	remote := &refunder{limiterFunc: func(context.Context, limit.Key, int64) (limit.Decision, error) {
+	remote := &undoer{limiterFunc: func(context.Context, limit.Key, int64) (limit.Decision, error) {
 		cancel()
 		return limit.Decision{}, ctx.Err()
 	}}
@@ -272,7 +264,6 @@ func TestNewAll_ConcurrentMessagesExceedNoLimit(t *testing.T) {
 func TestNewAll_PanicsOnInvalidRulesAndOptions(t *testing.T) {
 	limiter := memory.NewLimiter(limit.PerHour(1))
 	rules := []ratelimit.Rule{{Limiter: limiter}}
-	cooldown := memory.NewCooldown(limit.CooldownPolicy{Max: 1, Window: time.Second, Penalty: time.Second}, nil)
 	number := func(router.IngressContext) int64 { return 1 }
 	for _, tt := range []struct {
 		name  string
@@ -281,8 +272,8 @@ func TestNewAll_PanicsOnInvalidRulesAndOptions(t *testing.T) {
 		want  string
 	}{
 		{"no rules", nil, nil, "ratelimit: NewAll needs a rule"},
-		{"no limiter", []ratelimit.Rule{{}}, nil, "ratelimit: the limiter of rule 0 is a <nil>; it must be a limit.Refunder"},
-		{"cooldown", []ratelimit.Rule{rules[0], {Limiter: cooldown}}, nil, "ratelimit: the limiter of rule 1 is a *memory.Cooldown; it must be a limit.Refunder"},
+		{"no limiter", []ratelimit.Rule{{}}, nil, "ratelimit: rule 0 needs a limiter"},
+		{"no undo", []ratelimit.Rule{rules[0], {Limiter: brokenLimiter{}}}, nil, "ratelimit: the limiter of rule 1 is a ratelimit_test.brokenLimiter, which cannot undo a take: the limiter can only take a cost whole"},
 		{"slice", []ratelimit.Rule{{Limiter: limiterSlice{limiter}}}, nil, "ratelimit: the limiter of rule 0 is a ratelimit_test.limiterSlice, which cannot be compared; pass a pointer"},
 		{"Key", rules, &ratelimit.Options{Key: ratelimit.KeyPerUser}, "ratelimit: NewAll does not use Options.Key; set Rule.Key"},
 		{"Cost", rules, &ratelimit.Options{Cost: number}, "ratelimit: NewAll does not use Options.Cost; set Rule.Cost"},

@@ -200,7 +200,7 @@ func TestAnnounce_RulesOfOneBucketAddUp(t *testing.T) {
 		require.Len(t, welcome.Limits, 2)
 		assert.EqualValues(t, 4, *welcome.Limits[0].Buckets[0].Costs["$ws:hello"])
 		in := router.IngressContext{Type: "$ws:hello", ConnID: welcome.ConnID}
-		d, err := bucket.Consume(t.Context(), ratelimit.KeyPerUser(in), 0)
+		d, err := limit.Consume(t.Context(), bucket, ratelimit.KeyPerUser(in), 0)
 		require.NoError(t, err)
 		assert.EqualValues(t, 20-4, d.Remaining)
 	})
@@ -344,7 +344,7 @@ func TestAnnounce_IngressDecidesAboutTheSameBucket(t *testing.T) {
 		in.Type = typ
 		one := announce(in)[0]
 		require.NoError(t, admit(context.Background(), in))
-		d, err := limiter.Consume(t.Context(), one.Bucket, 0)
+		d, err := limit.Consume(t.Context(), limiter, one.Bucket, 0)
 		require.NoError(t, err)
 		assert.Equal(t, 20-one.Cost, d.Remaining, typ)
 	}

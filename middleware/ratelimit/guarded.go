@@ -30,14 +30,12 @@ func newBreaker(timeout time.Duration, changed func(open bool), limiters ...limi
 
 // A request describes the tokens that a message takes.
 type request struct {
-	key     limit.Key
-	cost    int64
-	keep    int64         // tokens to leave in the bucket; if not 0, the limiter is a limit.Keeper
-	maxWait time.Duration // if not 0, the limiter is a limit.Reserver
+	key  limit.Key
+	take limit.Take
 
 	fellBack bool // Options.Fallback has decided
 
-	joint []limit.Request // of NewAll, instead of the limiter, key and keep; cost is then their sum
+	joint []limit.Request // of NewAll, instead of the limiter, key and take; the cost is then their sum
 }
 
 // consume takes the tokens. With an error, the Decision is the zero one.
@@ -58,28 +56,25 @@ func (g *guarded) consume(ctx context.Context, q *request) (limit.Decision, erro
 
 func (q *request) consume(ctx context.Context, l limit.Limiter) (limit.Decision, error) {
 	switch {
-	case q.joint != nil:
-		return limit.ConsumeAll(ctx, q.joint...)
-	case q.maxWait > 0:
-		return l.(limit.Reserver).Reserve(ctx, q.key, q.cost, q.maxWait)
-	case q.keep > 0:
-		return l.(limit.Keeper).ConsumeKeeping(ctx, q.key, q.cost, q.keep)
+	case q.joint == nil:
+		return l.Take(ctx, q.key, q.take)
+	case q.take.Receipt:
+		return limit.TakeAll(ctx, q.joint...)
 	default:
-		return l.Consume(ctx, q.key, q.cost)
+		return limit.ConsumeAll(ctx, q.joint...)
 	}
 }
 
 // charge takes cost from key's bucket, whatever it holds, but no more than a full bucket holds:
-// a larger cost would be an error, and take nothing. The limiter must be a limit.Charger.
+// a larger cost would be an error, and take nothing.
 func (g *guarded) charge(ctx context.Context, key limit.Key, cost int64) error {
 	if d, ok := g.limiter.(limit.Describer); ok && cost > 1 {
 		for _, part := range d.Describe() { // several of limit.AllOf
 			cost = min(cost, part.Limit)
 		}
 	}
-	charger := g.limiter.(limit.Charger)
 	if g.breaker == nil {
-		return charger.Charge(ctx, key, cost)
+		return limit.Charge(ctx, g.limiter, key, cost)
 	}
-	return g.breaker.call(ctx, func(ctx context.Context) error { return charger.Charge(ctx, key, cost) })
+	return g.breaker.call(ctx, func(ctx context.Context) error { return limit.Charge(ctx, g.limiter, key, cost) })
 }

@@ -167,6 +167,6 @@ func TestKeyFunctions_KeyOfIngressContextRefunds(t *testing.T) {
 	admit := ratelimit.New(limiter, nil)
 	assert.NoError(t, admit(t.Context(), in))
 	assert.Error(t, admit(t.Context(), in))
-	assert.NoError(t, limiter.Refund(t.Context(), ratelimit.KeyPerUserOrIPPerType(in), 1))
+	assert.NoError(t, limit.Refund(t.Context(), limiter, ratelimit.KeyPerUserOrIPPerType(in), 1))
 	assert.NoError(t, admit(t.Context(), in))
 }

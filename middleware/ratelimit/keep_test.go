@@ -65,7 +65,7 @@ func TestKeep_DoesNotApplyToChargeOnlyMessages(t *testing.T) {
 	for range 8 {
 		require.NoError(t, admit(t.Context(), from("ann")))
 	}
-	d, err := limiter.Consume(t.Context(), user("ann"), 0)
+	d, err := limit.Consume(t.Context(), limiter, user("ann"), 0)
 	require.NoError(t, err)
 	assert.Zero(t, d.Remaining)
 }
@@ -87,9 +87,9 @@ func TestKeep_ShareAboveCapacityIsNeverAdmitted(t *testing.T) {
 func TestKeep_InvalidOptionsPanic(t *testing.T) {
 	keeper := memory.NewLimiter(limit.PerHour(8))
 	spam := memory.NewCooldown(limit.CooldownPolicy{Max: 2, Window: time.Second, Penalty: time.Second}, nil)
-	assert.PanicsWithValue(t, "ratelimit: Keep needs a limit.Keeper, such as a limiter of package memory or redis; *memory.Cooldown is none",
+	assert.PanicsWithValue(t, "ratelimit: Keep is set, which a *memory.Cooldown cannot do: windows, quotas and cooldowns cannot keep tokens, wait or charge a deficit; use a token bucket",
 		func() { ratelimit.New(spam, &ratelimit.Options{Keep: keepHalf}) })
-	assert.PanicsWithValue(t, "ratelimit: Keep needs a limit.Keeper, such as a limiter of package memory or redis; *memory.Cooldown is none",
+	assert.PanicsWithValue(t, "ratelimit: Keep is set, which a *memory.Cooldown cannot do: windows, quotas and cooldowns cannot keep tokens, wait or charge a deficit; use a token bucket",
 		func() { ratelimit.New(keeper, &ratelimit.Options{Keep: keepHalf, Fallback: spam}) })
 	assert.PanicsWithValue(t, "ratelimit: Keep and MaxWait are set; set one of them",
 		func() { ratelimit.New(keeper, &ratelimit.Options{Keep: keepHalf, MaxWait: time.Second}) })

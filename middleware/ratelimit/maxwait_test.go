@@ -96,19 +96,19 @@ type remote struct {
 	err error
 }
 
-func (r *remote) Reserve(ctx context.Context, key limit.Key, cost int64, maxWait time.Duration) (limit.Decision, error) {
+func (r *remote) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	if r.err != nil {
 		return limit.Decision{}, r.err
 	}
-	return r.Limiter.(limit.Reserver).Reserve(ctx, key, cost, maxWait)
+	return r.Limiter.Take(ctx, key, take)
 }
 
-func TestMaxWait_PanicsWithoutReserver(t *testing.T) {
+func TestMaxWait_PanicsIfALimiterCannotReserve(t *testing.T) {
 	plain := limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
 		return limit.Decision{}, nil
 	})
 	reserver := memory.NewLimiter(limit.PerSecond(1))
-	assert.PanicsWithValue(t, "ratelimit: MaxWait needs a limit.Reserver, such as a limiter of package memory or redis; ratelimit_test.limiterFunc is none", func() {
+	assert.PanicsWithValue(t, "ratelimit: MaxWait is set, which a ratelimit_test.limiterFunc cannot do: the limiter can only take a cost whole", func() {
 		ratelimit.New(plain, &ratelimit.Options{MaxWait: time.Second})
 	})
 	assert.Panics(t, func() { ratelimit.New(reserver, &ratelimit.Options{MaxWait: time.Second, Fallback: plain}) })

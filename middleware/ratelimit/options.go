@@ -33,7 +33,7 @@ type Options struct {
 	// messages find them: a message is admitted if the bucket holds its cost and these tokens, and
 	// takes its cost. It returns 0 for the most important messages. If the sum is above the
 	// capacity, the message is never admitted. A negative number is a programming error, as for
-	// Cost. The limiter and the Fallback must implement [limit.Keeper]. Keep does not apply to
+	// Cost. The limiter and the Fallback must be able to keep tokens, as token buckets are. Keep does not apply to
 	// ChargeOnly messages, and cannot be combined with MaxWait. If nil, it is 0.
 	Keep func(router.IngressContext) int64
 
@@ -45,7 +45,7 @@ type Options struct {
 	// MaxWait lets a message wait for tokens instead of being rejected, for at most this time
 	// and in the order of arrival. Later messages of its connection wait behind it. A message
 	// whose connection ends while it waits is charged. The limiter and the Fallback must
-	// implement [limit.Reserver]. If 0, no message waits; it must be at most an hour. A call
+	// be able to wait, as token buckets are. If 0, no message waits; it must be at most an hour. A call
 	// whose deadline passes while it waits is answered with that error and is not handled, but
 	// is charged: MaxWait should be much shorter than the router's Timeouts.Call.
 	MaxWait time.Duration
@@ -53,9 +53,9 @@ type Options struct {
 	// Refund returns the tokens of a message that is then rejected by a concurrency limit: [Concurrency],
 	// or Limits.Concurrency of the router. If false, such a message is charged, as one that its handler
 	// rejects is. A message that the limiter has not charged, because it could not decide for example,
-	// returns nothing. Tokens return to the quota or the window of the moment, even if they were taken
-	// from the one before. With [Tiers], those of the other tiers do not return. The limiter and the
-	// Fallback must implement [limit.Refunder].
+	// returns nothing. Only the tokens of the message return, and none that have returned by themselves
+	// meanwhile, or with the next period of a quota; see [limit.Undoing]. With [Tiers], those of the other
+	// tiers do not return.
 	Refund bool
 
 	// Jitter adds a random time below Jitter to the RetryAfter of every rejection, so that
@@ -122,10 +122,8 @@ func (o *Options) checkMaxWait(limiter limit.Limiter) {
 	if o.MaxWait < 0 || o.MaxWait > limit.MaxReserve {
 		panic(fmt.Sprintf("ratelimit: MaxWait is %v; it must be from 0 to %v", o.MaxWait, limit.MaxReserve))
 	}
-	for _, one := range []limit.Limiter{limiter, o.Fallback} {
-		if _, ok := one.(limit.Reserver); !ok && one != nil && o.MaxWait > 0 {
-			panic(fmt.Sprintf("ratelimit: MaxWait needs a limit.Reserver, such as a limiter of package memory or redis; %T is none", one))
-		}
+	if o.MaxWait > 0 {
+		mustDo("MaxWait", limit.Take{MaxWait: o.MaxWait}, limiter, o.Fallback)
 	}
 }
 
@@ -136,20 +134,23 @@ func (o *Options) checkKeep(limiter limit.Limiter) {
 	if o.MaxWait > 0 {
 		panic("ratelimit: Keep and MaxWait are set; set one of them")
 	}
-	for _, one := range []limit.Limiter{limiter, o.Fallback} {
-		if _, ok := one.(limit.Keeper); !ok && one != nil {
-			panic(fmt.Sprintf("ratelimit: Keep needs a limit.Keeper, such as a limiter of package memory or redis; %T is none", one))
-		}
-	}
+	mustDo("Keep", limit.Take{Keep: 1}, limiter, o.Fallback)
 }
 
 func (o *Options) checkRefund(limiter limit.Limiter) {
-	if !o.Refund {
-		return
+	if o.Refund {
+		mustDo("Refund", limit.Take{Mode: limit.Undoing}, limiter, o.Fallback)
 	}
-	for _, one := range []limit.Limiter{limiter, o.Fallback} {
-		if _, ok := one.(limit.Refunder); !ok && one != nil {
-			panic(fmt.Sprintf("ratelimit: Refund needs a limit.Refunder, such as a limiter of package memory or redis; %T is none", one))
+}
+
+// mustDo panics if one of the limiters, which may be nil, cannot do what an option needs.
+func mustDo(option string, take limit.Take, limiters ...limit.Limiter) {
+	for _, l := range limiters {
+		if l == nil {
+			continue
+		}
+		if err := limit.Check(l, take); err != nil {
+			panic(fmt.Sprintf("ratelimit: %s is set, which a %T cannot do: %v", option, l, err))
 		}
 	}
 }

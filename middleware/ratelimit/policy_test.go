@@ -19,7 +19,9 @@ import (
 // A brokenLimiter cannot decide.
 type brokenLimiter struct{}
 
-func (brokenLimiter) Consume(context.Context, limit.Key, int64) (limit.Decision, error) {
+func (brokenLimiter) Check(take limit.Take) error { return take.ValidatePlain() }
+
+func (brokenLimiter) Take(context.Context, limit.Key, limit.Take) (limit.Decision, error) {
 	return limit.Decision{}, errors.New("down")
 }
 

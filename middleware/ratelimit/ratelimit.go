@@ -38,11 +38,11 @@ func (l *rateLimit) simpleIngress(ctx context.Context, in router.IngressContext)
 		return nil
 	}
 	key := l.Key(in)
-	d, err := l.limiter.limiter.Consume(ctx, key, cost)
+	d, err := l.limiter.limiter.Take(ctx, key, limit.Take{Cost: cost})
 	if err == nil && d.Allowed {
 		return ctx.Err()
 	}
-	q := request{key: key, cost: cost}
+	q := request{key: key, take: limit.Take{Cost: cost}}
 	if err != nil {
 		d, err = l.consumeFallback(ctx, &q, nil, err)
 	}
@@ -144,12 +144,13 @@ func (l *rateLimit) admitInDryRun(in *router.IngressContext, err error) error {
 // the Decision is the zero one.
 func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (limit.Decision, error) {
 	q, chargeOnly, err := l.request(in)
-	if err != nil || q.cost == 0 {
+	if err != nil || q.take.Cost == 0 {
 		return limit.Decision{}, err
 	}
+	q.take.Receipt = l.Refund
 	d, err := l.instrumented(ctx, &q, chargeOnly)
-	if l.Refund && d.Allowed && !chargeOnly { // of a ChargeOnly message, the bucket may have held less
-		l.refundLater(in, q)
+	if d.Receipt != (limit.Receipt{}) {
+		l.refundLater(in, q, d.Receipt)
 	}
 	return l.conclude(ctx, &q, chargeOnly, d, err)
 }
@@ -175,10 +176,10 @@ func (l *rateLimit) conclude(ctx context.Context, q *request, chargeOnly bool, d
 func (l *rateLimit) request(in *router.IngressContext) (q request, chargeOnly bool, err error) {
 	if l.rules != nil {
 		q, err = jointRequest(l.rules, in)
-	} else if q.cost = l.cost(in); q.cost < 0 {
-		err = invalidCost("Cost", q.cost, in.Type)
+	} else if q.take.Cost = l.cost(in); q.take.Cost < 0 {
+		err = invalidCost("Cost", q.take.Cost, in.Type)
 	}
-	if err != nil || q.cost == 0 {
+	if err != nil || q.take.Cost == 0 {
 		return q, false, err
 	}
 	chargeOnly = l.ChargeOnly != nil && l.ChargeOnly(*in)
@@ -187,10 +188,10 @@ func (l *rateLimit) request(in *router.IngressContext) (q request, chargeOnly bo
 	}
 	q.key = l.Key(*in)
 	if !chargeOnly {
-		q.maxWait, q.keep = l.MaxWait, l.keep(in)
+		q.take.MaxWait, q.take.Keep = l.MaxWait, l.keep(in)
 	}
-	if q.keep < 0 {
-		err = invalidCost("Keep", q.keep, in.Type)
+	if q.take.Keep < 0 {
+		err = invalidCost("Keep", q.take.Keep, in.Type)
 	}
 	return q, chargeOnly, err
 }

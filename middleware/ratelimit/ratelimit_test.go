@@ -25,9 +25,11 @@ func from(user string) router.IngressContext {
 // A limiterFunc is a function that implements limit.Limiter.
 type limiterFunc func(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error)
 
-func (f limiterFunc) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-	return f(ctx, key, cost)
+func (f limiterFunc) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	return f(ctx, key, take.Cost)
 }
+
+func (limiterFunc) Check(take limit.Take) error { return take.ValidatePlain() }
 
 func TestNew_RejectsMessagesOverLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -129,11 +129,11 @@ type flakyLimiter struct {
 	down bool
 }
 
-func (l *flakyLimiter) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
+func (l *flakyLimiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	if l.down {
 		return limit.Decision{}, errors.New("down")
 	}
-	return l.Limiter.Consume(ctx, key, cost)
+	return l.Limiter.Take(ctx, key, take)
 }
 
 // TestRefund_ReturnsOnlyWhatWasCharged has messages that the limiter did not charge, and a bucket
@@ -147,11 +147,11 @@ func TestRefund_ReturnsOnlyWhatWasCharged(t *testing.T) {
 		"fallback":  {func(o *ratelimit.Options, fallback limit.Limiter) { o.Fallback = fallback }, 50, 99},
 		"charge only": {func(o *ratelimit.Options, fallback limit.Limiter) {
 			o.Fallback, o.ChargeOnly = fallback, func(router.IngressContext) bool { return true }
-		}, 50, 90},
+		}, 50, 99},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limiter, fallback := &flakyLimiter{Limiter: memory.NewLimiter(perHour)}, memory.NewLimiter(perHour)
-			_, err := limiter.Consume(t.Context(), renderKey, 50)
+			_, err := limit.Consume(t.Context(), limiter, renderKey, 50)
 			require.NoError(t, err)
 			s := dialBusy(t, "Concurrency", func(opts *ratelimit.Options) router.IngressFunc {
 				tt.set(opts, fallback)
@@ -166,8 +166,8 @@ func TestRefund_ReturnsOnlyWhatWasCharged(t *testing.T) {
 	}
 }
 
-func TestRefund_NeedsARefunder(t *testing.T) {
-	want := "ratelimit: Refund needs a limit.Refunder, such as a limiter of package memory or redis; ratelimit_test.brokenLimiter is none"
+func TestRefund_PanicsIfALimiterCannotUndo(t *testing.T) {
+	want := "ratelimit: Refund is set, which a ratelimit_test.brokenLimiter cannot do: the limiter can only take a cost whole"
 	assert.PanicsWithValue(t, want, func() { ratelimit.New(brokenLimiter{}, &ratelimit.Options{Refund: true}) })
 	assert.PanicsWithValue(t, want, func() {
 		ratelimit.New(memory.NewLimiter(perHour), &ratelimit.Options{Refund: true, Fallback: brokenLimiter{}})
@@ -177,7 +177,12 @@ func TestRefund_NeedsARefunder(t *testing.T) {
 // A brokenRefunder takes tokens and cannot return them.
 type brokenRefunder struct{ *memory.Limiter }
 
-func (brokenRefunder) Refund(context.Context, limit.Key, int64) error { return errors.New("lost") }
+func (l brokenRefunder) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	if take.Mode == limit.Undoing {
+		return limit.Decision{}, errors.New("lost")
+	}
+	return l.Limiter.Take(ctx, key, take)
+}
 
 func TestRefund_FailureIsReported(t *testing.T) {
 	s := dialBusy(t, "Concurrency", func(opts *ratelimit.Options) router.IngressFunc {

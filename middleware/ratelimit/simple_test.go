@@ -22,8 +22,8 @@ type scriptedLimiter struct {
 
 func (l *scriptedLimiter) InProcess() {}
 
-func (l *scriptedLimiter) Consume(_ context.Context, _ limit.Key, cost int64) (limit.Decision, error) {
-	l.calls = append(l.calls, cost)
+func (l *scriptedLimiter) Take(_ context.Context, _ limit.Key, take limit.Take) (limit.Decision, error) {
+	l.calls = append(l.calls, take.Cost)
 	return l.decision, l.err
 }
 

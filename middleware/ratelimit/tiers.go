@@ -27,7 +27,7 @@ import (
 //
 // An admitted message calls the limiters of all other tiers after its own. The Fallback of
 // opts replaces the limiter of every tier. Tiers panics as [New] does, and if a limiter is
-// passed twice or is not a [limit.Charger], such as a token bucket of package memory or redis.
+// passed twice or cannot be charged ([limit.Charging]), as only token buckets can.
 func Tiers(tier func(router.IngressContext) string, limiters map[string]limit.Limiter, opts *Options) router.IngressFunc {
 	return newTiers(tier, limiters, opts).admit
 }
@@ -40,8 +40,11 @@ func newTiers(tier func(router.IngressContext) string, limiters map[string]limit
 	t := &tiers{of: tier, limits: map[string]*rateLimit{}}
 	seen := map[limit.Limiter]bool{}
 	for name, limiter := range limiters {
-		if _, ok := limiter.(limit.Charger); !ok {
-			panic(fmt.Sprintf("ratelimit: the limiter of tier %q is a %T; it must be a limit.Charger", name, limiter))
+		if limiter == nil {
+			panic(fmt.Sprintf("ratelimit: tier %q needs a limiter", name))
+		}
+		if err := limit.Check(limiter, limit.Take{Mode: limit.Charging}); err != nil {
+			panic(fmt.Sprintf("ratelimit: the limiter of tier %q is a %T, which cannot be charged: %v", name, limiter, err))
 		}
 		if seen[limiter] {
 			panic(fmt.Sprintf("ratelimit: the limiter of tier %q is also that of another tier; it would be charged twice", name))

@@ -55,7 +55,7 @@ func (a *adversary) best(t *testing.T) string {
 	var best string
 	most := int64(-1)
 	for _, name := range a.names() {
-		d, err := a.tiers[name].Consume(t.Context(), ratelimit.KeyPerUser(from("ann")), 0)
+		d, err := limit.Consume(t.Context(), a.tiers[name], ratelimit.KeyPerUser(from("ann")), 0)
 		require.NoError(t, err)
 		if d.Remaining > most {
 			best, most = name, d.Remaining

@@ -51,7 +51,7 @@ func TestTiers_ChargesOtherTiersTheFullCost(t *testing.T) {
 		}, &ratelimit.Options{Key: ratelimit.KeyPerUser, Cost: func(router.IngressContext) int64 { return 2 }})
 		for _, full := range []time.Duration{40 * time.Minute, 80 * time.Minute} {
 			require.NoError(t, admit(t.Context(), from("ann")))
-			d, err := free.Consume(t.Context(), ratelimit.KeyPerUser(from("ann")), 0)
+			d, err := limit.Consume(t.Context(), free, ratelimit.KeyPerUser(from("ann")), 0)
 			require.NoError(t, err)
 			assert.Equal(t, full, d.ResetAfter, "it lacks a token after the second message")
 		}
@@ -79,7 +79,7 @@ func TestTiers_ChargesOtherTiersForAdmittedMessages(t *testing.T) {
 				rejected := admit(t.Context(), from("ann")) != nil
 				assert.Equal(t, name == "enforced" && i > 0, rejected)
 			}
-			d, err := pro.Consume(t.Context(), ratelimit.KeyPerUser(from("ann")), 0)
+			d, err := limit.Consume(t.Context(), pro, ratelimit.KeyPerUser(from("ann")), 0)
 			require.NoError(t, err)
 			assert.Equal(t, tt.left, d.Remaining)
 		})
@@ -96,7 +96,7 @@ func TestTiers_DryRunDuringOutageChargesByFailurePolicy(t *testing.T) {
 			}, &ratelimit.Options{Key: ratelimit.KeyPerUser, DryRun: dryRun, FailurePolicy: policy})
 			err := admit(t.Context(), from("ann"))
 			assert.Equal(t, !dryRun && policy == limit.FailClosed, err != nil)
-			d, err := pro.Consume(t.Context(), ratelimit.KeyPerUser(from("ann")), 0)
+			d, err := limit.Consume(t.Context(), pro, ratelimit.KeyPerUser(from("ann")), 0)
 			require.NoError(t, err)
 			assert.Equal(t, left, d.Remaining, "dry run: %v, policy: %v", dryRun, policy)
 		}
@@ -108,7 +108,7 @@ func TestTiers_InvalidArgumentsPanic(t *testing.T) {
 	of := func(router.IngressContext) string { return "free" }
 	for want, limiters := range map[string]map[string]limit.Limiter{
 		"Tiers needs a function and limiters": nil,
-		"must be a limit.Charger":             {"free": memory.NewCooldown(limit.CooldownPolicy{Max: 2, Window: 1e9, Penalty: 1e9}, nil)},
+		"which cannot be charged":             {"free": memory.NewCooldown(limit.CooldownPolicy{Max: 2, Window: 1e9, Penalty: 1e9}, nil)},
 		"charged twice":                       {"free": l, "trial": l},
 	} {
 		func() {
@@ -124,7 +124,7 @@ func TestTiers_InvalidArgumentsPanic(t *testing.T) {
 // A downLimiter fails every call.
 type downLimiter struct{ *memory.Limiter }
 
-func (downLimiter) Consume(context.Context, limit.Key, int64) (limit.Decision, error) {
+func (downLimiter) Take(context.Context, limit.Key, limit.Take) (limit.Decision, error) {
 	return limit.Decision{}, io.ErrUnexpectedEOF
 }
 

@@ -38,13 +38,18 @@ export type Row = {
 
 /**
  * A Call takes the largest multiple of divisor that is at most units and leaves a balance of at
- * least lowest, which is negative for a deficit. Negative units are a refund, 0 reads only.
+ * least lowest, which is negative for a deficit. Negative units return to the bucket, 0 reads only.
  */
 export interface Call {
   key: string;
   units: number;
   lowest: number;
   divisor: number;
+  /**
+   * When a bucket held the negative units that a call undoes, in microseconds since 1970: those that
+   * have returned since then do not return again. 0 if all return.
+   */
+  since: number;
 }
 
 /** What an operation returns: the reply, and the row to store if it has changed. */
@@ -80,7 +85,7 @@ export function consume(row: Row, policy: Policy, call: Call, now: number): Resu
   const full = policy.perToken * policy.capacity;
   const { missing, outdated } = read(row, policy, now);
   const held = full - missing;
-  const taken = take(call, held, missing);
+  const taken = call.since > 0 ? undo(row, policy, call, missing, now) : take(call, held, missing);
   if (taken === 0 && !outdated) {
     return { held, row, changed: false };
   }
@@ -95,6 +100,14 @@ function take(call: Call, held: number, missing: number): number {
   // The quotient of integers below 2^53 never rounds up to an integer.
   const possible = Math.floor((held - call.lowest) / call.divisor) * call.divisor;
   return Math.max(Math.min(call.units, possible), 0);
+}
+
+/** undo returns 0 or the negative units that a call returns. A policy that refills faster may have written the row since. */
+function undo(row: Row, policy: Policy, call: Call, missing: number, now: number): number {
+  if (row.per_micro !== policy.perMicro || row.per_token !== policy.perToken || row.capacity !== policy.capacity) {
+    return 0;
+  }
+  return Math.max(Math.min(call.units + Math.max(now - call.since, 0) * policy.perMicro, 0), -missing);
 }
 
 /**

@@ -42,7 +42,8 @@ const operations: Record<string, (request: Request, env: Env) => Promise<object>
   "/v1/limit": async (request, env) => {
     const { fields, calls } = await readBody(request);
     const policy = parsePolicy(fields["policy"]);
-    return { held: await distribute(env, calls.map(parseLimitCall), (object, batch) => object.limit({ policy, ...batch })) };
+    const held = await distribute(env, calls.map(parseLimitCall), (object, batch) => object.limit({ policy, ...batch }));
+    return { held: held.map((each) => each?.units ?? null), at: held.map((each) => each?.at ?? 0) };
   },
   "/v1/block": async (request, env) => {
     const { calls } = await readBody(request);

@@ -20,6 +20,12 @@ export interface LimitBatch extends Batch<Call> {
   policy: Policy;
 }
 
+/** What a bucket held before a call, see bucket.ts, and when that was, in microseconds since 1970. */
+export interface Held {
+  units: number;
+  at: number;
+}
+
 /** Rows that one sweep removes. */
 const SWEEP_ROWS = 1000;
 
@@ -42,9 +48,12 @@ export class LimiterObject extends DurableObject<Env> {
   }
 
   /** limit executes calls of one policy. A reply is null if its call could not be decided. */
-  async limit(batch: LimitBatch): Promise<(number | null)[]> {
+  async limit(batch: LimitBatch): Promise<(Held | null)[]> {
     const { copies, failed } = await this.copyRows(batch);
-    return decide(batch.calls, failed, (calls) => this.buckets.consume(batch.policy, calls, copies, this.now(batch)));
+    return decide(batch.calls, failed, (calls) => {
+      const at = this.now(batch);
+      return this.buckets.consume(batch.policy, calls, copies, at).map((units) => ({ units, at }));
+    });
   }
 
   /** block blocks buckets, or fills them. A reply is null if its call was not executed. */

@@ -110,12 +110,13 @@ export function parsePolicy(value: unknown): Policy {
 }
 
 export function parseLimitCall(call: unknown[], i: number): Call {
-  checkLength(call, i, 4);
+  checkLength(call, i, call.length === 5 ? 5 : 4);
   return {
     key: text(call[0], `calls[${i}][0]`, MAX_KEY_BYTES),
     units: integer(call[1], `calls[${i}][1]`, -MAX_UNITS, MAX_UNITS),
     lowest: integer(call[2], `calls[${i}][2]`, -MAX_FULL, MAX_FULL),
     divisor: integer(call[3], `calls[${i}][3]`, 1, MAX_UNITS),
+    since: integer(call[4] ?? 0, `calls[${i}][4]`, 0, Number.MAX_SAFE_INTEGER),
   };
 }
 

@@ -4,7 +4,7 @@ import type { Row } from "../src/bucket";
 import type { Env } from "../src/env";
 import { handle } from "../src/index";
 import { LimiterObject as ProductionObject } from "../src/object";
-import type { LimitBatch } from "../src/object";
+import type { Held, LimitBatch } from "../src/object";
 import { shardStub } from "../src/shard";
 
 /** The time in microseconds since 1970 for the calls of a request. Without it, the real clock counts. */
@@ -54,7 +54,7 @@ export class LimiterObject extends ProductionObject {
     this.failing = true;
   }
 
-  override async limit(batch: LimitBatch): Promise<(number | null)[]> {
+  override async limit(batch: LimitBatch): Promise<(Held | null)[]> {
     this.throwIfFailing();
     return super.limit(batch);
   }

@@ -37,14 +37,7 @@ func newJoint(p Policy, s *memory.Simulation, per Per) *joint {
 
 // consume decides a request at the time of the simulation's clock.
 func (j *joint) consume(request *trace.Record) limit.Decision {
-	key, cost := j.per.key(request), request.Cost
-	var d limit.Decision
-	var err error
-	if j.maxWait > 0 {
-		d, err = j.Limiter.(limit.Reserver).Reserve(context.Background(), key, cost, j.maxWait)
-	} else {
-		d, err = j.Consume(context.Background(), key, cost)
-	}
+	d, err := j.Take(context.Background(), j.per.key(request), limit.Take{Cost: request.Cost, MaxWait: j.maxWait})
 	if err != nil { // limiters in memory fail only if a cost is negative, which trace.Reader rejects
 		panic(err)
 	}

@@ -23,8 +23,9 @@ type waiting struct {
 	maxWait time.Duration
 }
 
-func (l waiting) Consume(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-	return l.Limiter.(limit.Reserver).Reserve(ctx, key, cost, l.maxWait)
+func (l waiting) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	take.MaxWait = l.maxWait
+	return l.Limiter.Take(ctx, key, take)
 }
 
 // limitersOf returns a policy of each kind, and the limiters that a server would use for it.
@@ -105,7 +106,7 @@ func requireEqualDecisions(t *testing.T, policy replay.Policy, newLimiter func()
 		limiter := newLimiter()
 		for i, request := range requests {
 			time.Sleep(time.Until(time.UnixMicro(request.Micros)))
-			d, err := limiter.Consume(t.Context(), limit.Key{"user", "", request.Key, request.Type}, request.Cost)
+			d, err := limit.Consume(t.Context(), limiter, limit.Key{"user", "", request.Key, request.Type}, request.Cost)
 			require.NoError(t, err)
 			switch {
 			case d.Allowed:

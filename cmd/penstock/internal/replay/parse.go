@@ -18,7 +18,7 @@ import (
 //	10/s burst 20 wait 2s         a token bucket for which requests wait up to 2 seconds
 //	sliding-log 10/m              at most 10 in any minute
 //	sliding-counter 1000/h        about 1000 in any hour
-//	quota 1000/day Europe/Berlin  1000 per calendar hour, day or month; without a zone in UTC
+//	quota 1000/day Europe/Berlin  1000 per calendar hour, day, week or month; without a zone in UTC
 //	cooldown 10/m penalty 5m      a penalty of 5 minutes after more than 10 in any minute
 //	10/s + quota 1000/day         both
 //

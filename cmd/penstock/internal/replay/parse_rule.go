@@ -103,10 +103,12 @@ func parseQuota(words []string) (rule, error) {
 		p.Period = limit.Hour
 	case "day":
 		p.Period = limit.Day
+	case "week":
+		p.Period = limit.Week
 	case "month":
 		p.Period = limit.Month
 	default:
-		return nil, fmt.Errorf("%q is not a period of the calendar; write hour, day or month, as in quota %s/day", period, count)
+		return nil, fmt.Errorf("%q is not a period of the calendar; write hour, day, week or month, as in quota %s/day", period, count)
 	}
 	if len(words) == 2 {
 		if p.Location, err = time.LoadLocation(words[1]); err != nil {

@@ -59,7 +59,7 @@ func TestParsePolicy_MistakesPrintTheCorrection(t *testing.T) {
 		"sliding-counter 10/5us":            "it must be a whole number of milliseconds, at least 1",
 		"sliding-counter 10/m/s":            `"m/s" is not a time`,
 		"quota 10":                          `"10" is not a quota; write quota 1000/day, or quota 1000/day Europe/Berlin`,
-		"quota 10/d":                        `"d" is not a period of the calendar; write hour, day or month, as in quota 10/day`,
+		"quota 10/d":                        `"d" is not a period of the calendar; write hour, day, week or month, as in quota 10/day`,
 		"quota -1/day":                      `"-1" is not a number of requests`,
 		"quota 10/day Mars/Olympus":         `"Mars/Olympus" is not a time zone; write a name such as Europe/Berlin, or none for UTC`,
 		"quota 10/day in Europe/Berlin":     "must be written as quota 1000/day, or quota 1000/day Europe/Berlin",

@@ -96,7 +96,7 @@ func inMemory(t *testing.T, policy limit.Policy, requests []trace.Record, decide
 		for i, request := range requests {
 			time.Sleep(time.Duration(request.Micros-requests[0].Micros)*time.Microsecond - time.Since(start))
 			key := limit.Key{"user", "", request.Key, request.Type}
-			d, err := limiter.Consume(t.Context(), key, request.Cost)
+			d, err := limit.Consume(t.Context(), limiter, key, request.Cost)
 			require.NoError(t, err)
 			decided(i, d.Allowed)
 			switch {

@@ -19,22 +19,6 @@ type blockRequest struct {
 
 type blockCall = batch.Call[blockRequest, struct{}]
 
-// Refund returns tokens to key's bucket, which never holds more than its capacity. Other processes
-// may deny the key for up to a second more.
-func (l *Limiter) Refund(ctx context.Context, key limit.Key, tokens int64) error {
-	if tokens < 0 {
-		return fmt.Errorf("durableobject: refund is %d; it must not be negative", tokens)
-	}
-	if tokens == 0 {
-		return nil
-	}
-	p := l.policy.Load()
-	c := &bucketCall{Request: bucketRequest{p, l.keyName(&key), batch.Take{Units: -p.units.RefundUnits(tokens), Divisor: 1}}}
-	err := l.calls.Do(ctx, c)
-	l.invalidate(&key)
-	return err
-}
-
 // Reset fills key's bucket and ends a block. Other processes may deny the key for up to a second
 // more.
 func (l *Limiter) Reset(ctx context.Context, key limit.Key) error {
@@ -66,5 +50,5 @@ func (l *Limiter) execBlocks(ctx context.Context, calls []*blockCall) {
 
 // invalidate makes the next call for key ask the Worker.
 func (l *Limiter) invalidate(key *limit.Key) {
-	l.policy.Load().denials.Invalidate(key.Hash(l.seed), l.now())
+	l.policy.Load().Invalidate(key.Hash(l.seed), l.now())
 }

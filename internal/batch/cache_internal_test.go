@@ -1,4 +1,4 @@
-package batch_test
+package batch
 
 import (
 	"testing"
@@ -7,17 +7,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/limit"
 )
 
 func TestCache_IgnoresResponsesSentBeforeInvalidation(t *testing.T) {
-	for name, invalidate := range map[string]func(*batch.Cache[string], time.Duration){
-		"one key":  func(c *batch.Cache[string], now time.Duration) { c.Invalidate(1, now) },
-		"all keys": func(c *batch.Cache[string], now time.Duration) { c.InvalidateAll(now) },
+	for name, invalidate := range map[string]func(*Cache[string], time.Duration){
+		"one key":  func(c *Cache[string], now time.Duration) { c.Invalidate(1, now) },
+		"all keys": func(c *Cache[string], now time.Duration) { c.InvalidateAll(now) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var c batch.Cache[string]
+			var c Cache[string]
 			c.Put(1, "empty", time.Second, 2*time.Second)
 			invalidate(&c, 3*time.Second)
 			_, ok := c.Get(1, 3*time.Second)
@@ -33,12 +32,12 @@ func TestCache_IgnoresResponsesSentBeforeInvalidation(t *testing.T) {
 }
 
 func TestCache_EntriesExpire(t *testing.T) {
-	var c batch.Cache[int]
+	var c Cache[int]
 	c.Put(1, 7, 0, time.Second)
-	e, ok := c.Get(1, time.Second+batch.CacheTime)
+	e, ok := c.Get(1, time.Second+CacheTime)
 	assert.True(t, ok)
-	assert.Equal(t, batch.Entry[int]{Value: 7, Received: time.Second}, e)
-	_, ok = c.Get(1, time.Second+batch.CacheTime+1)
+	assert.Equal(t, Entry[int]{Value: 7, Received: time.Second}, e)
+	_, ok = c.Get(1, time.Second+CacheTime+1)
 	assert.False(t, ok)
 }
 
@@ -46,7 +45,7 @@ func TestCache_EntriesExpire(t *testing.T) {
 // expired.
 func TestCache_SizeIsBounded(t *testing.T) {
 	const size = 65_536
-	var c batch.Cache[int]
+	var c Cache[int]
 	for hash := range uint64(size) {
 		c.Put(hash, 0, 0, 0)
 	}
@@ -57,23 +56,29 @@ func TestCache_SizeIsBounded(t *testing.T) {
 	c.Put(size, 0, 0, 0)
 	assert.True(t, known(0, 0))
 	assert.False(t, known(size, 0))
-	later := 2 * batch.CacheTime
+	later := 2 * CacheTime
 	c.Put(size, 0, later, later)
 	assert.True(t, known(size, later))
+}
+
+// denial returns what a cache knows of a cost from bucket 1.
+func denial(d *denialCache, now time.Duration, costUnits int64, u *limit.Units) (limit.Decision, bool) {
+	s, ok := d.denies(1, now, costUnits, 0, u)
+	return s.decision(costUnits, u), ok
 }
 
 func TestDenialCache_DeniesUntilTokensMayBeBack(t *testing.T) {
 	units := limit.PerSecond(1).Burst(10).Units()
 	token := units.CostUnits(1)
-	var d batch.DenialCache
+	var d denialCache
 	decide := func(now time.Duration, cost int64) (limit.Decision, bool) {
-		return d.Decide(1, now, units.CostUnits(cost), &units)
+		return denial(&d, now, units.CostUnits(cost), &units)
 	}
 	_, ok := decide(0, 1)
 	assert.False(t, ok, "nothing is known")
 
 	// A response that was under way from 1 s to 1.2 s has left no tokens.
-	d.Learn(1, batch.State{}, token, time.Second, 1200*time.Millisecond)
+	d.learn(1, State{}, token, time.Second, 1200*time.Millisecond)
 	got, ok := decide(1500*time.Millisecond, 1)
 	assert.True(t, ok)
 	assert.Equal(t, limit.Decision{Limit: 10, RetryAfter: 700 * time.Millisecond, ResetAfter: 9700 * time.Millisecond}, got,
@@ -83,29 +88,29 @@ func TestDenialCache_DeniesUntilTokensMayBeBack(t *testing.T) {
 	_, ok = decide(2*time.Second, 2)
 	assert.True(t, ok, "but not two")
 
-	d.Learn(1, batch.State{Units: 3 * token}, token, 3*time.Second, 3*time.Second)
+	d.learn(1, State{Units: 3 * token}, token, 3*time.Second, 3*time.Second)
 	_, ok = decide(3*time.Second, 5)
 	assert.False(t, ok, "a bucket with tokens for the same cost is not cached")
 }
 
 func TestDenialCache_DeniesWhileBlocked(t *testing.T) {
 	units := limit.PerSecond(1).Burst(10).Units()
-	var d batch.DenialCache
-	d.Learn(1, batch.State{BlockedFor: time.Second}, 0, 0, 100*time.Millisecond)
-	got, ok := d.Decide(1, 500*time.Millisecond, 0, &units)
+	var d denialCache
+	d.learn(1, State{BlockedFor: time.Second}, 0, 0, 100*time.Millisecond)
+	got, ok := denial(&d, 500*time.Millisecond, 0, &units)
 	assert.True(t, ok)
 	assert.Equal(t, limit.Decision{Limit: 10, RetryAfter: 600 * time.Millisecond, ResetAfter: 600 * time.Millisecond, Reason: limit.Blocked}, got)
-	_, ok = d.Decide(1, time.Second, 0, &units)
+	_, ok = denial(&d, time.Second, 0, &units)
 	assert.False(t, ok, "the block may have ended")
-	d.Invalidate(1, 500*time.Millisecond)
-	_, ok = d.Decide(1, 500*time.Millisecond, 0, &units)
+	d.states.Invalidate(1, 500*time.Millisecond)
+	_, ok = denial(&d, 500*time.Millisecond, 0, &units)
 	assert.False(t, ok)
 }
 
 func TestState_DecisionComparesUnitsAndBlock(t *testing.T) {
 	units := limit.PerSecond(1).Units()
-	assert.True(t, batch.State{Units: units.Full()}.Decision(units.CostUnits(1), &units).Allowed)
-	assert.False(t, batch.State{Units: units.Full() - 1}.Decision(units.CostUnits(1), &units).Allowed)
-	blocked := batch.State{BlockedFor: time.Minute}.Decision(0, &units)
+	assert.True(t, State{Units: units.Full()}.decision(units.CostUnits(1), &units).Allowed)
+	assert.False(t, State{Units: units.Full() - 1}.decision(units.CostUnits(1), &units).Allowed)
+	blocked := State{BlockedFor: time.Minute}.decision(0, &units)
 	assert.Equal(t, limit.Decision{Limit: 1, RetryAfter: time.Minute, ResetAfter: time.Minute, Reason: limit.Blocked}, blocked)
 }

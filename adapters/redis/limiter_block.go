@@ -11,21 +11,6 @@ import (
 
 var _ limit.Blocker = (*Limiter)(nil)
 
-// Refund returns tokens to key's bucket, which never holds more than its capacity. Other
-// processes may deny the key for up to a second more.
-func (l *Limiter) Refund(ctx context.Context, key limit.Key, tokens int64) error {
-	if tokens < 0 {
-		return fmt.Errorf("redis: refund is %d; it must not be negative", tokens)
-	}
-	if tokens == 0 {
-		return nil
-	}
-	p := l.policy.Load()
-	_, err := l.call(ctx, p, &key, -p.units.RefundUnits(tokens))
-	l.invalidate(&key)
-	return err
-}
-
 // Reset fills key's bucket and ends a block. Other processes may deny the key for up to a second
 // more.
 func (l *Limiter) Reset(ctx context.Context, key limit.Key) error {
@@ -53,5 +38,5 @@ func (l *Limiter) block(ctx context.Context, key *limit.Key, d time.Duration) er
 
 // invalidate makes the next call for key ask Redis.
 func (l *Limiter) invalidate(key *limit.Key) {
-	l.policy.Load().denials.Invalidate(key.Hash(l.seed), l.now())
+	l.policy.Load().Invalidate(key.Hash(l.seed), l.now())
 }

@@ -1,0 +1,235 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A Request is a cost that a limiter charges to a key.
+type Request struct {
+	Limiter Limiter
+	Key     Key
+	Cost    int64 // in tokens, not negative
+}
+
+// ConsumeAll takes the cost of every request, or of none: for example, from a limit per user
+// and a limit per room. The Decision is the one that [AllOf] would return.
+//
+// Requests to token buckets in memory, and requests to those on one Redis server, are decided in
+// one atomic step. On a Redis Cluster, where the buckets may be on different nodes, and with
+// other limiters, they are decided in the given order. If one of them denies, those after it only
+// look, and what those before it took is undone; until then, other calls see those tokens missing,
+// and they stay missing if the process dies in between. Neither case grants more than any limit
+// allows. A denial that a limiter on a remote store remembers reaches no store at all.
+//
+// An error means that nothing was decided; it is unknown whether tokens were taken. It is an
+// error if there is no request, or if two requests have the same limiter and key.
+func ConsumeAll(ctx context.Context, requests ...Request) (Decision, error) {
+	return takeRequests(ctx, requests, Take{})
+}
+
+// TakeAll is [ConsumeAll] with a receipt in the Decision, for [UndoAll].
+func TakeAll(ctx context.Context, requests ...Request) (Decision, error) {
+	return takeRequests(ctx, requests, Take{Receipt: true})
+}
+
+// UndoAll returns what [TakeAll] took for the same requests, as [Undo] does for each of them. It
+// returns the first error.
+func UndoAll(ctx context.Context, receipt Receipt, requests ...Request) (err error) {
+	part := receipt.Parts
+	for _, r := range requests {
+		if part == nil {
+			break
+		}
+		own := *part
+		own.Next = nil
+		if e := Undo(ctx, r.Limiter, r.Key, own); err == nil {
+			err = e
+		}
+		part = part.Next
+	}
+	return err
+}
+
+func takeRequests(ctx context.Context, requests []Request, take Take) (Decision, error) {
+	if err := checkRequests(requests); err != nil {
+		return Decision{}, err
+	}
+	limiters := make([]Limiter, len(requests))
+	for i, r := range requests {
+		limiters[i] = r.Limiter
+	}
+	return takeJointly(ctx, batcherOf(limiters), requests, take)
+}
+
+func checkRequests(requests []Request) error {
+	if len(requests) == 0 {
+		return fmt.Errorf("limit: ConsumeAll needs a request")
+	}
+	for i, r := range requests {
+		if r.Cost < 0 {
+			return fmt.Errorf("limit: cost is %d; it must not be negative", r.Cost)
+		}
+		for _, other := range requests[:i] {
+			if other.Limiter == r.Limiter && other.Key == r.Key {
+				return fmt.Errorf("limit: two requests have the same limiter and the key %q; add their costs", r.Key)
+			}
+		}
+	}
+	return nil
+}
+
+// batcherOf returns a limiter that can decide for all, or nil.
+func batcherOf(limiters []Limiter) Batcher {
+	first, ok := limiters[0].(Batcher)
+	if !ok {
+		return nil
+	}
+	for _, l := range limiters[1:] {
+		if !first.BatchesWith(l) {
+			return nil
+		}
+	}
+	return first
+}
+
+// takeJointly takes the cost of every request or of none, as take says, whose Mode is Whole or
+// Looking. The batcher decides for all, unless it is nil.
+func takeJointly(ctx context.Context, batcher Batcher, requests []Request, take Take) (Decision, error) {
+	var decisions []Decision
+	var err error
+	if batcher != nil && take.Mode == Whole {
+		decisions, err = batcher.TakeBatch(ctx, requests, take.MaxWait, take.Receipt)
+	} else {
+		decisions, err = takeEach(ctx, requests, take)
+	}
+	if err != nil {
+		return Decision{}, err
+	}
+	d := mostRestrictive(requests, decisions)
+	if d.Receipt = (Receipt{}); take.Receipt && d.Allowed {
+		d.Receipt.Parts = chain(decisions)
+	}
+	return d, nil
+}
+
+// chain returns the receipts of all decisions, each with the next one; nil if nothing was taken.
+func chain(decisions []Decision) (first *Receipt) {
+	for _, d := range slices.Backward(decisions) {
+		receipt := d.Receipt
+		if first == nil && receipt == (Receipt{}) {
+			continue
+		}
+		receipt.Next = first
+		first = &receipt
+	}
+	return first
+}
+
+// takeEach calls the limiters one after the other, unless a denial is known already. After a denial
+// it only looks, and undoes what was taken before.
+func takeEach(ctx context.Context, requests []Request, take Take) ([]Decision, error) {
+	if decisions := rememberedDenials(requests, take); decisions != nil {
+		return decisions, nil
+	}
+	decisions := make([]Decision, 0, len(requests))
+	denied := false
+	for _, r := range requests {
+		one := Take{Cost: r.Cost, MaxWait: take.MaxWait, Mode: take.Mode, Receipt: take.Mode == Whole}
+		if denied {
+			one.Mode, one.Receipt = Looking, false
+		}
+		d, err := r.Limiter.Take(ctx, r.Key, one)
+		if err != nil {
+			undoEach(ctx, requests, decisions)
+			return nil, err
+		}
+		decisions, denied = append(decisions, d), denied || !d.Allowed
+	}
+	if denied {
+		undoEach(ctx, requests, decisions)
+	}
+	return decisions, nil
+}
+
+// rememberedDenials returns nil unless a limiter remembers that it denies its request. The
+// decisions about the others are then allowed, with no number. It returns nil if a cost is above the
+// limit of another: that is never allowed, which is the most restrictive denial.
+func rememberedDenials(requests []Request, take Take) (decisions []Decision) {
+	for i, r := range requests {
+		rememberer, ok := r.Limiter.(Rememberer)
+		if !ok {
+			continue
+		}
+		d, ok := rememberer.RemembersDenial(r.Key, Take{Cost: r.Cost, MaxWait: take.MaxWait})
+		if !ok {
+			continue
+		}
+		if decisions == nil {
+			decisions = make([]Decision, len(requests))
+			for i := range decisions {
+				decisions[i].Allowed = true
+			}
+		}
+		decisions[i] = d
+	}
+	for i, d := range decisions {
+		if d.Allowed && isNeverAllowed(requests[i]) {
+			return nil
+		}
+	}
+	return decisions
+}
+
+// isNeverAllowed reports whether the cost of a request is above what its limiter describes.
+func isNeverAllowed(r Request) bool {
+	describer, ok := r.Limiter.(Describer)
+	return ok && slices.ContainsFunc(describer.Describe(), func(d Description) bool { return r.Cost > d.Limit })
+}
+
+// undoTimeout bounds how long a denied call waits until what it took is returned. What is not returned
+// costs others tokens; the wait costs only the caller that is denied.
+const undoTimeout = time.Second
+
+// undoEach returns what the decisions took, even if the caller's context is done. Tokens that a
+// store fails to take back return with time.
+func undoEach(ctx context.Context, requests []Request, decisions []Decision) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	for i, d := range decisions {
+		_ = Undo(ctx, requests[i].Limiter, requests[i].Key, d.Receipt)
+	}
+}
+
+// mostRestrictive returns the Decision that represents all of them, with the name of its policy:
+// the denial with the longest RetryAfter; without a denial the admission with the longest wait,
+// and among those the one with the fewest tokens left.
+func mostRestrictive(requests []Request, decisions []Decision) Decision {
+	most := 0
+	for i, d := range decisions[1:] {
+		if moreRestrictive(&d, &decisions[most]) {
+			most = i + 1
+		}
+	}
+	d := decisions[most]
+	if l, ok := requests[most].Limiter.(Describer); ok && d.Policy == "" {
+		if descriptions := l.Describe(); len(descriptions) > 0 {
+			d.Policy = descriptions[0].Name
+		}
+	}
+	return d
+}
+
+// moreRestrictive reports whether a is more restrictive than b.
+func moreRestrictive(a, b *Decision) bool {
+	switch {
+	case a.Allowed != b.Allowed:
+		return b.Allowed
+	case a.RetryAfter != b.RetryAfter:
+		return a.RetryAfter > b.RetryAfter
+	default:
+		return a.Allowed && a.Remaining < b.Remaining
+	}
+}

@@ -1,0 +1,174 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A Take says what a call wants from a bucket. The zero Take is a cost of 0, which describes the
+// bucket.
+type Take struct {
+	// Cost is the number of tokens that the call takes: all of them, or none if the bucket holds
+	// less. A negative Cost is an error.
+	Cost int64
+
+	// Keep is the number of tokens that the call must leave to more important ones. The call is
+	// denied unless the bucket holds Cost and Keep. RetryAfter is the time until it does, or [Never]
+	// if their sum is above the capacity. Only Cost is taken. A negative Keep is an error.
+	Keep int64
+
+	// MaxWait lets the call take tokens that the bucket will hold within that time, in the order of
+	// the calls. It must be at most [MaxReserve].
+	//
+	//   - If the Decision is allowed with a RetryAfter, the caller may proceed after that
+	//     time. The tokens are taken immediately: later calls queue behind.
+	//   - If it is denied, RetryAfter is the time until the same call can be allowed.
+	//
+	// A caller that gives up waiting undoes the call. That helps later calls, and none that already
+	// wait.
+	MaxWait time.Duration
+
+	// Mode is what happens to Cost. If 0, it is taken whole or not at all.
+	Mode Mode
+
+	// Receipt makes the Decision contain a receipt of what was taken.
+	Receipt bool
+
+	// Undo is, with the Mode Undoing, the receipt of the Take to undo.
+	Undo Receipt
+}
+
+// A Mode is a way to take tokens.
+type Mode uint8
+
+// The modes. Only Whole and Looking permit Keep and MaxWait.
+const (
+	// Whole takes Cost, or nothing.
+	Whole Mode = iota
+
+	// Looking decides as Whole, and takes nothing.
+	Looking
+
+	// Partial takes as many tokens as the bucket holds, but at most Cost. The Decision has their
+	// number as Granted. It is allowed if at least one token was taken, and otherwise has the
+	// time until one can be taken as RetryAfter.
+	Partial
+
+	// Charging takes Cost also if the bucket holds less: the deficit is then at most Cost. A
+	// bucket with a larger deficit stays as it is. Later calls are denied until the deficit has
+	// returned. Nothing is taken from a blocked key. A Cost above the capacity is an error. The
+	// Decision has no number.
+	Charging
+
+	// Returning puts Cost tokens into the bucket, which never holds more than its capacity. The
+	// Decision has no number.
+	Returning
+
+	// Undoing returns what the Take with the receipt Undo took, but no token that has returned
+	// meanwhile: those of the receipt are taken to return first, from the time on at which the
+	// bucket held them. So calls and their undoing together are never granted more than the
+	// policy allows, unless the key was reset or blocked in between. Undoing a Take twice
+	// returns its tokens twice. The Decision has no number.
+	Undoing
+)
+
+// Validate returns an error that says what is wrong with the Take and what would be right.
+func (t *Take) Validate() error {
+	switch {
+	case t.Cost < 0:
+		return fmt.Errorf("cost is %d; it must not be negative", t.Cost)
+	case t.Keep < 0:
+		return fmt.Errorf("keep is %d; it must not be negative", t.Keep)
+	case t.MaxWait < 0 || t.MaxWait > MaxReserve:
+		return fmt.Errorf("maxWait is %v; it must be from 0 to %v", t.MaxWait, MaxReserve)
+	case t.Keep > 0 && t.MaxWait > 0:
+		return errors.New("Keep and MaxWait are set; set one of them")
+	case t.Mode > Looking && (t.Keep > 0 || t.MaxWait > 0):
+		return errors.New("Keep or MaxWait is set; they need the mode Whole or Looking")
+	case t.Mode > Undoing:
+		return fmt.Errorf("mode is %d; it must be one of the modes from Whole to Undoing", t.Mode)
+	default:
+		return nil
+	}
+}
+
+// ValidateWindow is Validate for limiters that are not token buckets: sliding windows, quotas and
+// cooldowns. Keep, MaxWait and the mode Charging are errors.
+func (t *Take) ValidateWindow() error {
+	if t.Keep > 0 || t.MaxWait > 0 || t.Mode == Charging {
+		return errors.New("windows, quotas and cooldowns cannot keep tokens, wait or charge a deficit; use a token bucket")
+	}
+	return t.Validate()
+}
+
+// ValidatePlain is Validate for limiters that can only do the Take of [Consume].
+func (t *Take) ValidatePlain() error {
+	if t.Cost >= 0 && !t.IsPlain() {
+		return errors.New("the limiter can only take a cost whole")
+	}
+	return t.Validate()
+}
+
+// IsPlain reports whether a Take is that of [Consume]: a cost of 0 or more, whole or not at all.
+func (t *Take) IsPlain() bool {
+	return t.Cost >= 0 && t.Mode == Whole && t.Keep == 0 && t.MaxWait == 0 && !t.Receipt
+}
+
+// MaxReserve is the longest MaxWait of a [Take].
+const MaxReserve = time.Hour
+
+// Consume takes cost tokens from key's bucket, or none of them.
+func Consume(ctx context.Context, l Limiter, key Key, cost int64) (Decision, error) {
+	return l.Take(ctx, key, Take{Cost: cost})
+}
+
+// Inspect describes key's bucket, and takes nothing.
+func Inspect(ctx context.Context, l Limiter, key Key) (Decision, error) {
+	return l.Take(ctx, key, Take{Mode: Looking})
+}
+
+// Reserve takes cost tokens from key's bucket if the bucket holds them, or will hold them within
+// maxWait, or none of them. See [Take.MaxWait].
+func Reserve(ctx context.Context, l Limiter, key Key, cost int64, maxWait time.Duration) (Decision, error) {
+	return l.Take(ctx, key, Take{Cost: cost, MaxWait: maxWait})
+}
+
+// ConsumeKeeping is [Consume] for a call that must leave at least keep tokens in the bucket.
+func ConsumeKeeping(ctx context.Context, l Limiter, key Key, cost, keep int64) (Decision, error) {
+	return l.Take(ctx, key, Take{Cost: cost, Keep: keep})
+}
+
+// ConsumeUpTo takes as many tokens as key's bucket holds, but at most most of them, and returns
+// how many. With a most of 0, it is [Consume] of 0.
+func ConsumeUpTo(ctx context.Context, l Limiter, key Key, most int64) (granted int64, d Decision, err error) {
+	d, err = l.Take(ctx, key, Take{Cost: most, Mode: Partial})
+	granted, d.Granted = d.Granted, 0
+	return granted, d, err
+}
+
+// Charge takes cost tokens from key's bucket for a call that another limiter has admitted, also if
+// the bucket holds less. See [Charging].
+func Charge(ctx context.Context, l Limiter, key Key, cost int64) error {
+	_, err := l.Take(ctx, key, Take{Cost: cost, Mode: Charging})
+	return err
+}
+
+// Refund returns tokens to key's bucket, such as after a handler that did not do the work that was
+// charged. It may return tokens that have returned already, or those of another period; [Undo] does
+// not.
+func Refund(ctx context.Context, l Limiter, key Key, tokens int64) error {
+	_, err := l.Take(ctx, key, Take{Cost: tokens, Mode: Returning})
+	return err
+}
+
+// Undo returns what a [Take] of key took, as far as it has not returned by itself. See [Undoing].
+func Undo(ctx context.Context, l Limiter, key Key, receipt Receipt) error {
+	if receipt == (Receipt{}) {
+		return nil
+	}
+	_, err := l.Take(ctx, key, Take{Mode: Undoing, Undo: receipt})
+	return err
+}

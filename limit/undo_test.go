@@ -1,0 +1,147 @@
+package limit_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A slow limiter decides some time after it is asked, as one on a distant store, and returns some time
+// after that. It cannot decide together with others.
+type slow struct {
+	limit.Limiter
+
+	pause time.Duration
+}
+
+func (s slow) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	time.Sleep(s.pause)
+	d, err := s.Limiter.Take(ctx, key, take)
+	time.Sleep(s.pause)
+	return d, err
+}
+
+// denying denies every cost, some time after it is asked.
+func denying(pause time.Duration) limit.Limiter {
+	return slow{memory.NewLimiter(limit.PerHour(1)), pause}
+}
+
+// jointly takes one token of l, and 2 of a limiter that has only one.
+func jointly(t *testing.T, l, denying limit.Limiter) {
+	t.Helper()
+	d, err := limit.ConsumeAll(t.Context(), limit.Request{Limiter: l, Key: ann, Cost: 1}, limit.Request{Limiter: denying, Key: ann, Cost: 2})
+	assert.NoError(t, err)
+	assert.False(t, d.Allowed)
+}
+
+// TestConsumeAll_DeniedCallsReturnNoTokensOfTheNextDay has joint calls that are denied after midnight.
+func TestConsumeAll_DeniedCallsReturnNoTokensOfTheNextDay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quota, never := memory.NewQuota(limit.QuotaPolicy{Max: 3, Period: limit.Day}), denying(time.Second)
+		time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour - time.Second)))
+		for range 3 {
+			go jointly(t, quota, never)
+		}
+		time.Sleep(1500 * time.Millisecond) // after midnight
+		granted := 0
+		for range 10 {
+			d, err := limit.Consume(t.Context(), quota, ann, 1)
+			require.NoError(t, err)
+			if d.Allowed {
+				granted++
+			}
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, 3, granted)
+	})
+}
+
+// TestConsumeAll_DeniedCallsReturnTheirOwnTokensOfALog has a call that is served while a joint call waits
+// for its denial.
+func TestConsumeAll_DeniedCallsReturnTheirOwnTokensOfALog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, never := memory.NewSlidingLog(limit.WindowPolicy{Max: 2, Window: time.Second}), denying(400*time.Millisecond)
+		go jointly(t, log, never)
+		time.Sleep(100 * time.Millisecond)
+		d, err := limit.Consume(t.Context(), log, ann, 1)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		time.Sleep(950 * time.Millisecond) // the call of the log that was served still counts
+		d, err = limit.Consume(t.Context(), log, ann, 2)
+		require.NoError(t, err)
+		assert.False(t, d.Allowed, "3 tokens within a second")
+	})
+}
+
+// TestConsumeAll_DeniedCallsGrantNoMoreThanTheBucketAllows has many joint calls that are denied while
+// others spend what the bucket holds, and compares what is granted with the bound of the policy.
+func TestConsumeAll_DeniedCallsGrantNoMoreThanTheBucketAllows(t *testing.T) {
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 7))
+			policy := limit.Per(1+rng.Int64N(20), 10*time.Millisecond).Burst(10)
+			bucket := memory.NewLimiter(policy)
+			rate := float64(policy.Refill) / float64(policy.Per)
+			level, last := 0.0, time.Now() // of the interval with the most grants above the refill
+			for range 300 {
+				switch rng.IntN(3) {
+				case 0:
+					go jointly(t, bucket, denying(time.Duration(rng.Int64N(int64(5*time.Millisecond)))))
+				default:
+					cost := 1 + rng.Int64N(10)
+					d, err := limit.Consume(t.Context(), bucket, ann, cost)
+					require.NoError(t, err)
+					level = max(0, level-rate*float64(time.Since(last)))
+					last = time.Now()
+					if d.Allowed {
+						level += float64(cost)
+					}
+					require.LessOrEqual(t, level, 10+1e-6, "seed %d: tokens granted in an interval, above its refill", seed)
+				}
+				time.Sleep(time.Duration(rng.Int64N(int64(2 * time.Millisecond))))
+			}
+			time.Sleep(time.Second)
+		})
+	}
+}
+
+// TestUndoAll_ReturnsWhatSeveralLimitersGave takes from a bucket, a quota and a nested AllOf.
+func TestUndoAll_ReturnsWhatSeveralLimitersGave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bucket, quota := memory.NewLimiter(limit.PerHour(10)), memory.NewQuota(limit.QuotaPolicy{Max: 10, Period: limit.Day})
+		log, counter := memory.NewSlidingLog(limit.WindowPolicy{Max: 10, Window: time.Hour}), memory.NewSlidingCounter(limit.WindowPolicy{Max: 10, Window: time.Hour})
+		requests := []limit.Request{
+			{Limiter: bucket, Key: ann, Cost: 1},
+			{Limiter: limit.AllOf(log, counter), Key: ann, Cost: 3},
+			{Limiter: quota, Key: ann, Cost: 0},
+			{Limiter: quota, Key: limit.Key{"user", "bob"}, Cost: 2},
+		}
+		remaining := func() (all []int64) {
+			for _, l := range []limit.Limiter{bucket, log, counter} {
+				d, err := limit.Inspect(t.Context(), l, ann)
+				require.NoError(t, err)
+				all = append(all, d.Remaining)
+			}
+			d, err := limit.Inspect(t.Context(), quota, limit.Key{"user", "bob"})
+			require.NoError(t, err)
+			return append(all, d.Remaining)
+		}
+		d, err := limit.TakeAll(t.Context(), requests...)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.Equal(t, []int64{9, 7, 7, 8}, remaining())
+		require.NoError(t, limit.UndoAll(t.Context(), d.Receipt, requests...))
+		require.Equal(t, []int64{10, 10, 10, 10}, remaining())
+		d, err = limit.ConsumeAll(t.Context(), requests...)
+		require.NoError(t, err)
+		assert.Zero(t, d.Receipt, "nobody asked for one")
+	})
+}
