@@ -12,7 +12,7 @@ import "time"
 //     worst case of an interval as long as a window, and denies calls that a log would admit.
 type WindowPolicy struct {
 	Name   string        // separates policies that share a store
-	Max    int64         // in any window, at least 1
+	Max    int64         // in any window, at least 1; for a counter, at most 2^51 divided by the milliseconds of Window
 	Window time.Duration // whole milliseconds, at least 1; a call exactly one window ago does not count
 }
 

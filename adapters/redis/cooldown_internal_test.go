@@ -20,7 +20,7 @@ import (
 func (r *records) useClock(t testing.TB, lua, prefix string, c *batchtest.Clock) {
 	r.prefix += prefix
 	lua = strings.ReplaceAll(lua, "  call('PEXPIRE', KEYS[1], format('%.0f', millis))\n", "")
-	r.calls = newScriptBatcher(r.name, r.client, withTimeArgument(t, lua, ", 'PX', format('%.0f', millis)"), 7)
+	r.calls = newScriptBatcher(r.name, r.client, withTimeArgument(t, lua, ", 'PX', format('%.0f', millis)"), 8)
 	r.now = func() time.Duration { return time.Duration(c.Local.Load()) }
 	r.time = func() []any { return []any{c.Server.Load()} }
 }

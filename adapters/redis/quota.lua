@@ -3,8 +3,8 @@
 -- when the latter ends, in microseconds since 1970; what to do with the cost: "take", "look", "upto",
 -- "refund" or "undo"; the cost; and for "undo" when the period began in which it was taken.
 -- The reply is: 0 if allowed, 3 if denied; the tokens taken in the period; the microseconds until the
--- same call can be allowed, until no tokens count, and until a denied key has more tokens; the tokens
--- that the call has taken; and when the period began.
+-- same call can be allowed, until no tokens count, until a denied key has more tokens, and until it has
+-- all; the tokens that the call has taken; and when the period began.
 --
 -- A record is "<start>:<end>:<used>": the bounds of the period in microseconds since 1970, and the
 -- tokens taken in it.
@@ -63,4 +63,4 @@ if used ~= before or moved then
   end
 end
 local counted = outcome == 0 and what == 'look' and used + cost or used
-return { outcome, counted, retry, counted > 0 and ends - now or 0, retry, change, start }
+return { outcome, counted, retry, counted > 0 and ends - now or 0, retry, retry, change, start }

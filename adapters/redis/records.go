@@ -22,18 +22,23 @@ type records struct {
 	max     int64
 	args    func(*limit.Key) []any // the script's arguments before what it does
 	seed    maphash.Seed
-	denials batch.Cache[denial]
+	denials batch.Cache[[]denial] // of a key, newest first
 	calls   *scriptBatcher
 	now     func() time.Duration
 	time    func() []any // in tests, the time for the script
 }
 
-// A denial is a denied cost. Another cost may be denied for longer, or not at all.
+// A denial is a Decision about all costs from least to most. It holds until the key has more tokens, a
+// time after it was sent.
 type denial struct {
-	cost     int64
-	decision limit.Decision
-	lasts    time.Duration // until the key has more tokens
+	least, most    int64
+	decision       limit.Decision
+	sent, received time.Duration
+	lasts          time.Duration
 }
+
+// maxDenials bounds what is remembered of a key. Quotas and penalties deny all costs for the same time.
+const maxDenials = 4
 
 // A recordReply is what a script found.
 type recordReply struct {
@@ -42,6 +47,7 @@ type recordReply struct {
 	retryAfter time.Duration // until the same cost can be allowed
 	resetAfter time.Duration // until no tokens count
 	moreAfter  time.Duration // of a denial, until the key has more tokens
+	allAfter   time.Duration // of a denial, until the key has all tokens
 	taken      int64
 	stamp      int64 // to what the tokens belong that were taken
 }
@@ -80,7 +86,7 @@ func newRecords(client goredis.UniversalClient, kind, policyName, lua string, ma
 		max:    maximum,
 		args:   args,
 		seed:   maphash.MakeSeed(),
-		calls:  newScriptBatcher(name, client, newScript(lua), 7),
+		calls:  newScriptBatcher(name, client, newScript(lua), 8),
 		now:    func() time.Duration { return time.Since(epoch) },
 	}
 }
@@ -117,7 +123,7 @@ func (r *records) take(ctx context.Context, key *limit.Key, take *limit.Take) (l
 	case d.Allowed && take.Cost > 0:
 		r.denials.Delete(hash) // a larger cost, which may be in the cache, is denied for longer
 	case !d.Allowed && (take.Cost <= r.max || take.Mode == limit.Partial):
-		r.denials.Put(hash, denial{needOf(take), d, reply.moreAfter}, sent, r.now())
+		r.learn(hash, needOf(take), d, reply, sent)
 	}
 	return d, reply, nil
 }
@@ -154,19 +160,44 @@ func (r *records) remembers(key *limit.Key, take *limit.Take) (limit.Decision, b
 
 // cached returns a denial if this process knows that the key still lacks the cost.
 func (r *records) cached(hash uint64, take *limit.Take) (limit.Decision, bool) {
-	now := r.now()
+	now, cost := r.now(), needOf(take)
 	e, ok := r.denials.Get(hash, now)
-	if !ok || needOf(take) != e.Value.cost || now-e.Sent >= e.Value.lasts {
+	if !ok {
 		return limit.Decision{}, false
 	}
-	// RetryAfter counts from when the response arrived, so that it is long enough.
-	d, age := e.Value.decision, now-e.Received
-	d.RetryAfter -= age
-	d.ResetAfter -= age
-	if d.Reason == limit.BurstExceeded {
-		d.Reason = limit.InCooldown
+	for _, known := range e.Value {
+		age := now - known.received
+		if cost < known.least || cost > known.most || now-known.sent >= known.lasts || age > batch.CacheTime {
+			continue
+		}
+		// RetryAfter counts from when the response arrived, so that it is long enough.
+		d := known.decision
+		d.RetryAfter -= age
+		d.ResetAfter -= age
+		if d.Reason == limit.BurstExceeded {
+			d.Reason = limit.InCooldown
+		}
+		return d, true
 	}
-	return d, true
+	return limit.Decision{}, false
+}
+
+// learn remembers the denial of a cost. The time until a cost can be allowed grows with the cost, so if
+// it is that of the least cost that the key lacks, or of the largest, it is that of all in between.
+func (r *records) learn(hash uint64, cost int64, d limit.Decision, reply recordReply, sent time.Duration) {
+	now := r.now()
+	newest := denial{cost, cost, d, sent, now, reply.moreAfter}
+	if reply.moreAfter == reply.retryAfter {
+		newest.least = d.Remaining + 1
+	}
+	if reply.allAfter == reply.retryAfter {
+		newest.most = r.max
+	}
+	all := []denial{newest}
+	if e, ok := r.denials.Get(hash, now); ok {
+		all = append(all, e.Value[:min(len(e.Value), maxDenials-1)]...)
+	}
+	r.denials.Put(hash, all, sent, now)
 }
 
 // decision converts a reply about a take.
@@ -235,5 +266,5 @@ func (r *records) call(ctx context.Context, key *limit.Key, what string, cost, s
 	}
 	n := call.Response
 	micros := func(i int) time.Duration { return time.Duration(n[i]) * time.Microsecond }
-	return recordReply{n[0], n[1], micros(2), micros(3), micros(4), n[5], n[6]}, sent, nil
+	return recordReply{n[0], n[1], micros(2), micros(3), micros(4), micros(5), n[6], n[7]}, sent, nil
 }

@@ -2,8 +2,8 @@
 -- is the maximum per window; the window in milliseconds; what to do with the cost: "take", "look",
 -- "upto", "refund" or "undo"; the cost; and for "undo" when the window began in which it was taken.
 -- The reply is: 0 if allowed, 3 if denied; the tokens that count, rounded up; the microseconds until
--- the same call can be allowed, until no tokens count, and until a denied key has more tokens; the
--- tokens that the call has taken; and when the window began.
+-- the same call can be allowed, until no tokens count, until a denied key has more tokens, and until it
+-- has all; the tokens that the call has taken; and when the window began.
 --
 -- A record is "<window>:<start>:<previous>:<current>:<written>": the window in which it counts, when
 -- the current one began, the tokens of the previous and of the current one, and when the record was
@@ -67,8 +67,8 @@ local function write()
   call('SET', KEYS[1], format('%.0f:%.0f:%.0f:%.0f:%.0f', length, start, previous, current, tick), 'PX', format('%.0f', millis))
 end
 
-local function reply(outcome, wait, more, taken)
-  return { outcome, counted(), wait, micros(empty_at()), more, taken, start }
+local function reply(outcome, wait, more, all, taken)
+  return { outcome, counted(), wait, micros(empty_at()), more, all, taken, start }
 end
 
 if what == 'refund' or what == 'undo' then
@@ -83,7 +83,7 @@ if what == 'refund' or what == 'undo' then
   if stored then
     write()
   end
-  return reply(0, 0, 0, 0)
+  return reply(0, 0, 0, 0, 0)
 end
 if what == 'upto' and cost > 0 then
   cost = math.max(math.min(cost, max_calls - counted()), 1)
@@ -98,12 +98,13 @@ if cost > 0 and previous * (start + length - tick) <= (max_calls - current - cos
   if what ~= 'look' then
     write()
   end
-  return reply(0, 0, 0, cost)
+  return reply(0, 0, 0, 0, cost)
 end
 if moved then
   write()
 end
 if cost > 0 then
-  return reply(3, micros(allows_at(cost)), micros(allows_at(math.max(max_calls - counted(), 0) + 1)), 0)
+  local more = math.max(max_calls - counted(), 0) + 1
+  return reply(3, micros(allows_at(cost)), micros(allows_at(more)), micros(allows_at(max_calls)), 0)
 end
-return reply(0, 0, 0, 0)
+return reply(0, 0, 0, 0, 0)

@@ -4,8 +4,8 @@
 -- cost; and for "undo" when it was taken.
 -- The reply is: 0 if allowed, 1 if a penalty starts, 2 if a penalty is in effect, 3 if a log
 -- denies; the calls in the window; the microseconds until the same call can be allowed, until
--- nothing of the record counts, and until a denied key has more tokens than now; the calls that were
--- taken; and the time.
+-- nothing of the record counts, until a denied key has more tokens than now, and until it has all; the
+-- calls that were taken; and the time.
 --
 -- A record is a string of numbers of 7 bytes, big-endian; times are microseconds since 1970:
 --   when the record was written; the end of the penalty, or 0;
@@ -119,9 +119,9 @@ local function write(change)
   call('PEXPIRE', KEYS[1], format('%.0f', millis))
 end
 
-local function reply(outcome, calls, allowed_at, newest, more_at, taken)
+local function reply(outcome, calls, allowed_at, newest, more_at, all_at, taken)
   return { outcome, calls, math.max(allowed_at - now, 0), math.max(until_ - now, newest + window - now, 0),
-    math.max(more_at - now, 0), taken, now }
+    math.max(more_at - now, 0), math.max(all_at - now, 0), taken, now }
 end
 
 -- remove removes calls of one time, at most that many. Later ones move up.
@@ -142,14 +142,14 @@ if what == 'refund' then
   if refund > 0 or moved then
     write(-refund)
   end
-  return reply(0, count - refund, 0, newest, 0, 0)
+  return reply(0, count - refund, 0, newest, 0, 0, 0)
 elseif what == 'undo' then
   local removed = remove(stamp_of_undo, cost)
   if removed > 0 or moved then
     moved = true -- the record is written whole
     write(0)
   end
-  return reply(0, count - removed, 0, stored > 0 and stamp(stored) or 0, 0, 0)
+  return reply(0, count - removed, 0, stored > 0 and stamp(stored) or 0, 0, 0, 0)
 end
 local in_penalty = until_ > now
 if what == 'upto' and cost > 0 then
@@ -159,7 +159,7 @@ if cost > 0 and not in_penalty and count + cost <= max_calls then
   if what ~= 'look' then
     write(cost)
   end
-  return reply(0, count + cost, 0, now, 0, cost)
+  return reply(0, count + cost, 0, now, 0, 0, cost)
 end
 local outcome, more_at = 0, until_
 if in_penalty then
@@ -175,4 +175,4 @@ end
 if what ~= 'look' and (outcome == 1 or moved) then
   write(0)
 end
-return reply(outcome, count, allows_at(cost), newest, more_at, 0)
+return reply(outcome, count, allows_at(cost), newest, more_at, allows_at(max_calls), 0)
