@@ -17,8 +17,8 @@ type Request struct {
 // ConsumeAll takes the cost of every request, or of none: for example, from a limit per user
 // and a limit per room. The Decision is the one that [AllOf] would return.
 //
-// Requests to token buckets in memory, and requests to those on one Redis server, are decided in
-// one atomic step. On a Redis Cluster, where the buckets may be on different nodes, and with
+// Requests to token buckets in memory, and requests to limiters of any kind on one Redis server, are decided in
+// one atomic step. On a Redis Cluster, where the keys may be on different nodes, and with
 // other limiters, they are decided in the given order. If one of them denies, those after it only
 // look, and what those before it took is undone; until then, other calls see those tokens missing,
 // and they stay missing if the process dies in between. Neither case grants more than any limit
@@ -131,7 +131,7 @@ func chain(decisions []Decision) (first *Receipt) {
 // takeEach calls the limiters one after the other, unless a denial is known already. After a denial
 // it only looks, and undoes what was taken before.
 func takeEach(ctx context.Context, requests []Request, take Take) ([]Decision, error) {
-	if decisions := rememberedDenials(requests, take); decisions != nil {
+	if decisions := RememberedDenials(requests, take.MaxWait); decisions != nil {
 		return decisions, nil
 	}
 	decisions := make([]Decision, 0, len(requests))
@@ -154,16 +154,17 @@ func takeEach(ctx context.Context, requests []Request, take Take) ([]Decision, e
 	return decisions, nil
 }
 
-// rememberedDenials returns nil unless a limiter remembers that it denies its request. The
-// decisions about the others are then allowed, with no number. It returns nil if a cost is above the
-// limit of another: that is never allowed, which is the most restrictive denial.
-func rememberedDenials(requests []Request, take Take) (decisions []Decision) {
+// RememberedDenials returns nil unless a limiter remembers that it denies its request. The
+// decisions about the others are then allowed, with no number but Limit. It returns nil if a cost is above
+// the limit of another: that is never allowed, which is the most restrictive denial. It is for adapters
+// that implement [Batcher].
+func RememberedDenials(requests []Request, maxWait time.Duration) (decisions []Decision) {
 	for i, r := range requests {
 		rememberer, ok := r.Limiter.(Rememberer)
 		if !ok {
 			continue
 		}
-		d, ok := rememberer.RemembersDenial(r.Key, Take{Cost: r.Cost, MaxWait: take.MaxWait})
+		d, ok := rememberer.RemembersDenial(r.Key, Take{Cost: r.Cost, MaxWait: maxWait})
 		if !ok {
 			continue
 		}
@@ -175,18 +176,19 @@ func rememberedDenials(requests []Request, take Take) (decisions []Decision) {
 		}
 		decisions[i] = d
 	}
-	for i, d := range decisions {
-		if d.Allowed && isNeverAllowed(requests[i]) {
-			return nil
+	for i := range decisions {
+		describer, ok := requests[i].Limiter.(Describer)
+		if !ok || !decisions[i].Allowed {
+			continue
+		}
+		for _, d := range describer.Describe() {
+			if requests[i].Cost > d.Limit {
+				return nil
+			}
+			decisions[i].Limit = d.Limit
 		}
 	}
 	return decisions
-}
-
-// isNeverAllowed reports whether the cost of a request is above what its limiter describes.
-func isNeverAllowed(r Request) bool {
-	describer, ok := r.Limiter.(Describer)
-	return ok && slices.ContainsFunc(describer.Describe(), func(d Description) bool { return r.Cost > d.Limit })
 }
 
 // undoTimeout bounds how long a denied call waits until what it took is returned. What is not returned

@@ -37,6 +37,7 @@ var (
 	_ limit.Checker    = (*Cooldown)(nil)
 	_ limit.Resetter   = (*Cooldown)(nil)
 	_ limit.Rememberer = (*Cooldown)(nil)
+	_ limit.Batcher    = (*Cooldown)(nil)
 	_ limit.Describer  = (*Cooldown)(nil)
 )
 
@@ -49,7 +50,7 @@ func NewCooldown(client goredis.UniversalClient, policy limit.CooldownPolicy, on
 	}
 	args := []any{policy.Max, policy.Window.Microseconds(), policy.Penalty.Microseconds()}
 	return &Cooldown{
-		records:   newRecords(client, "cooldown", cooldownName(policy), slidingLogLua, policy.Max, func(*limit.Key) []any { return args }),
+		records:   newRecords(client, "cooldown", cooldownName(policy), kindLog, policy.Max, func(*limit.Key) []any { return args }),
 		policy:    policy,
 		onPenalty: onPenalty,
 	}
@@ -66,7 +67,7 @@ func cooldownName(p limit.CooldownPolicy) string {
 func (c *Cooldown) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	d, reply, err := c.take(ctx, &key, &take)
 	if err == nil && reply.outcome == outcomePenaltyStarts && take.Mode != limit.Looking && c.onPenalty != nil {
-		c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: reply.used + take.Cost, RetryAfter: d.RetryAfter})
+		c.penalize(key, take.Cost, reply, d)
 	}
 	return d, err
 }
@@ -77,6 +78,23 @@ func (c *Cooldown) Check(take limit.Take) error { return take.ValidateWindow() }
 // RemembersDenial returns the denial of a Take if this process knows it without asking Redis.
 func (c *Cooldown) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
 	return c.remembers(&key, &take)
+}
+
+// BatchesWith reports whether other is a limiter of this package with the same client. On a Cluster it
+// returns false, because the keys may be on different nodes.
+func (c *Cooldown) BatchesWith(other limit.Limiter) bool { return batchesWith(c, other) }
+
+func (c *Cooldown) part(key *limit.Key, take limit.Take) (jointPart, error) {
+	part, err := c.records.part(key, take)
+	if p, ok := part.(*recordPart); ok && c.onPenalty != nil {
+		p.onPenalty = func(reply recordReply, d limit.Decision) { c.penalize(*key, take.Cost, reply, d) }
+	}
+	return part, err
+}
+
+// penalize calls the hook for a penalty that starts.
+func (c *Cooldown) penalize(key limit.Key, cost int64, reply recordReply, d limit.Decision) {
+	c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: reply.used + cost, RetryAfter: d.RetryAfter})
 }
 
 // Describe returns the cooldown's Max and Window.

@@ -19,6 +19,7 @@ import (
 // useClock makes a limiter's clocks those of c, and its records those of a test.
 func (r *records) useClock(t testing.TB, lua, prefix string, c *batchtest.Clock) {
 	r.prefix += prefix
+	r.oneNode = false // TestJoint_EqualsLimitersInMemory has calls to several limiters
 	lua = strings.ReplaceAll(lua, "  call('PEXPIRE', KEYS[1], format('%.0f', millis))\n", "")
 	r.calls = newScriptBatcher(r.name, r.client, withTimeArgument(t, lua, ", 'PX', format('%.0f', millis)"), 8)
 	r.now = func() time.Duration { return time.Duration(c.Local.Load()) }

@@ -56,7 +56,7 @@ func TestHistory_MemoryInRedis(t *testing.T) {
 		wg.Wait()
 	}
 	appendTo(topics, broker.Append{}) // loads the scripts
-	measure("a topic with one publication", topics, 4900, func() {
+	measure("a topic with one publication", topics, 4950, func() {
 		concurrently(func(topic int) { appendTo(topic, broker.Append{}) })
 	})
 	measure("every other publication", topics*(publications-1), 60+packetBytes, func() {

@@ -53,7 +53,8 @@ type Limiter struct {
 	seed        maphash.Seed
 	calls       *batch.Batcher[bucketRequest, batch.Reply]
 	parts       *scriptBatcher // of calls with conditions of their own
-	batches     *scriptBatcher // of calls to several limiters
+	batches     *scriptBatcher // of calls to several limiters with buckets
+	joints      *scriptBatcher // of calls to limiters of several kinds
 	blocks      *scriptBatcher
 	now         func() time.Duration
 	time        func() []any // in tests, the time for the scripts
@@ -90,6 +91,7 @@ func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 	l.policy.Store(newBucketPolicy(policy, nil))
 	l.parts = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterConsumePartLua), 2)
 	l.batches = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterConsumeMultiLua), anyNumber)
+	l.joints = newScriptBatcher("redis: limiter", client, jointScript(), anyNumber)
 	l.blocks = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterBlockLua), 0)
 	l.calls = batch.New("redis: limiter", l.exec, honorsDeadline(client))
 	return l

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
@@ -16,11 +18,17 @@ var (
 	_ limit.Rememberer = (*Limiter)(nil)
 )
 
-// BatchesWith reports whether other has the same client. On a Cluster it returns false, because
-// the buckets may be on different nodes.
-func (l *Limiter) BatchesWith(other limit.Limiter) bool {
-	o, ok := other.(*Limiter)
-	return ok && l.oneNode && o.client == l.client
+// BatchesWith reports whether other is a limiter of this package with the same client. On a Cluster it
+// returns false, because the keys may be on different nodes.
+func (l *Limiter) BatchesWith(other limit.Limiter) bool { return batchesWith(l, other) }
+
+func (l *Limiter) server() (goredis.UniversalClient, bool) { return l.client, l.oneNode }
+
+func (l *Limiter) part(key *limit.Key, take limit.Take) (jointPart, error) {
+	if err := take.Validate(); err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
+	}
+	return &bucketPart{limiter: l, policy: l.policy.Load(), key: key, take: take}, nil
 }
 
 // A bucketCost is a request of a TakeBatch.
@@ -32,7 +40,8 @@ type bucketCost struct {
 	take    limit.Take
 }
 
-// TakeBatch takes the cost of every request, or of none, in one round trip.
+// TakeBatch takes the cost of every request, or of none, in one round trip. The limiters may be of all
+// kinds of this package; for buckets alone, there is a shorter script.
 //
 // If buckets are known to hold too little, it returns their denials without a round trip, for at
 // most a second; the decisions about the other requests are then allowed, with no number but
@@ -41,14 +50,17 @@ func (l *Limiter) TakeBatch(ctx context.Context, requests []limit.Request, maxWa
 	costs := make([]bucketCost, len(requests))
 	for i := range requests {
 		r := &requests[i]
-		rl := r.Limiter.(*Limiter)
+		rl, ok := r.Limiter.(*Limiter)
+		if !ok {
+			return takeJointly(ctx, l.joints, requests, limit.Take{MaxWait: maxWait, Receipt: receipts})
+		}
 		c := bucketCost{rl, rl.policy.Load(), &r.Key, r.Key.Hash(rl.seed), limit.Take{Cost: r.Cost, MaxWait: maxWait, Receipt: receipts}}
 		if err := c.take.Validate(); err != nil {
 			return nil, fmt.Errorf("redis: %w", err)
 		}
 		costs[i] = c
 	}
-	if decisions, ok := rememberedDenials(costs); ok {
+	if decisions := limit.RememberedDenials(requests, maxWait); decisions != nil {
 		return decisions, nil
 	}
 	sent := l.now()
@@ -73,25 +85,6 @@ func (l *Limiter) TakeBatch(ctx context.Context, requests []limit.Request, maxWa
 		c.policy.Learn(c.hash, states[i], c.take.Cost, sent+offset, received+offset)
 	}
 	return decisions, nil
-}
-
-// rememberedDenials returns false if no bucket is known to deny.
-func rememberedDenials(costs []bucketCost) ([]limit.Decision, bool) {
-	decisions, remembers := make([]limit.Decision, len(costs)), false
-	for i := range costs {
-		c := &costs[i]
-		d, ok := c.policy.Remembered(c.hash, &c.take, c.limiter.now())
-		switch {
-		case ok:
-			remembers = true
-		case c.policy.CostUnits(c.take.Cost) > c.policy.Full():
-			return nil, false // this denial is the most restrictive one
-		default:
-			d = limit.Decision{Allowed: true, Limit: c.policy.WholeTokens(c.policy.Full())}
-		}
-		decisions[i] = d
-	}
-	return decisions, remembers
 }
 
 // callBatch returns the states of the buckets before.

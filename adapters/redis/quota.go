@@ -52,6 +52,7 @@ var (
 	_ limit.Checker    = (*Quota)(nil)
 	_ limit.Resetter   = (*Quota)(nil)
 	_ limit.Rememberer = (*Quota)(nil)
+	_ limit.Batcher    = (*Quota)(nil)
 	_ limit.Describer  = (*Quota)(nil)
 )
 
@@ -62,7 +63,7 @@ func NewQuota(client goredis.UniversalClient, policy limit.QuotaPolicy) *Quota {
 		panic(err.Error())
 	}
 	q := &Quota{policy: policy, clock: time.Now}
-	q.records = newRecords(client, "quota", quotaName(policy), quotaLua, policy.Max, q.scriptArgs)
+	q.records = newRecords(client, "quota", quotaName(policy), kindQuota, policy.Max, q.scriptArgs)
 	return q
 }
 
@@ -121,6 +122,10 @@ func (q *Quota) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision,
 
 // Reset returns all tokens of key. Other processes may deny the key for up to a second more.
 func (q *Quota) Reset(ctx context.Context, key limit.Key) error { return q.reset(ctx, key) }
+
+// BatchesWith reports whether other is a limiter of this package with the same client. On a Cluster it
+// returns false, because the keys may be on different nodes.
+func (q *Quota) BatchesWith(other limit.Limiter) bool { return batchesWith(q, other) }
 
 // Describe returns the quota's Max and the length of its period: an hour, 24 hours, 7 or 31 days.
 func (q *Quota) Describe() []limit.Description {

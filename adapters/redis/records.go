@@ -17,13 +17,16 @@ import (
 // one script reads and changes, and denials are cached.
 type records struct {
 	name    string // for errors
+	script  string // one of the kinds
 	client  goredis.UniversalClient
+	oneNode bool // one script may have keys of several calls
 	prefix  string
 	max     int64
 	args    func(*limit.Key) []any // the script's arguments before what it does
 	seed    maphash.Seed
 	denials batch.Cache[[]denial] // of a key, newest first
 	calls   *scriptBatcher
+	joints  *scriptBatcher // of calls to several limiters
 	now     func() time.Duration
 	time    func() []any // in tests, the time for the script
 }
@@ -71,23 +74,35 @@ func (r recordReply) reason() limit.Reason {
 	}
 }
 
+// The kinds of records, each with a script.
+const (
+	kindCounter = "counter"
+	kindLog     = "log" // also of cooldowns
+	kindQuota   = "quota"
+)
+
 // newRecords returns the records of a limiter. The kind, such as "cooldown", is a part of their names.
-func newRecords(client goredis.UniversalClient, kind, policyName, lua string, maximum int64, args func(*limit.Key) []any) records {
+func newRecords(client goredis.UniversalClient, kind, policyName, script string, maximum int64, args func(*limit.Key) []any) records {
 	if client == nil {
 		panic("redis: a " + kind + " needs a client")
 	}
 	client, prefix, _ := unwrap(client)
+	_, oneNode := client.(*goredis.Client)
 	epoch := time.Now()
 	name := "redis: " + kind
+	lua := map[string]string{kindCounter: slidingCounterLua, kindLog: slidingLogLua, kindQuota: quotaLua}[script]
 	return records{
-		name:   name,
-		client: client,
-		prefix: keyname.Join(prefix+":"+kind, []string{policyName}),
-		max:    maximum,
-		args:   args,
-		seed:   maphash.MakeSeed(),
-		calls:  newScriptBatcher(name, client, newScript(lua), 8),
-		now:    func() time.Duration { return time.Since(epoch) },
+		name:    name,
+		script:  script,
+		client:  client,
+		oneNode: oneNode,
+		prefix:  keyname.Join(prefix+":"+kind, []string{policyName}),
+		max:     maximum,
+		args:    args,
+		seed:    maphash.MakeSeed(),
+		calls:   newScriptBatcher(name, client, newScript(lua), recordNumbers),
+		joints:  newScriptBatcher("redis: limiter", client, jointScript(), anyNumber),
+		now:     func() time.Duration { return time.Since(epoch) },
 	}
 }
 
@@ -264,7 +279,28 @@ func (r *records) call(ctx context.Context, key *limit.Key, what string, cost, s
 	if err := r.calls.Do(ctx, call); err != nil {
 		return recordReply{}, 0, err
 	}
-	n := call.Response
+	return newRecordReply(call.Response), sent, nil
+}
+
+// recordNumbers is how many numbers a script returns about a record.
+const recordNumbers = 8
+
+func newRecordReply(n []int64) recordReply {
 	micros := func(i int) time.Duration { return time.Duration(n[i]) * time.Microsecond }
-	return recordReply{n[0], n[1], micros(2), micros(3), micros(4), micros(5), n[6], n[7]}, sent, nil
+	return recordReply{n[0], n[1], micros(2), micros(3), micros(4), micros(5), n[6], n[7]}
+}
+
+func (r *records) server() (goredis.UniversalClient, bool) { return r.client, r.oneNode }
+
+func (r *records) part(key *limit.Key, take limit.Take) (jointPart, error) {
+	if err := take.ValidateWindow(); err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
+	}
+	return &recordPart{records: r, key: key, take: take}, nil
+}
+
+// TakeBatch takes the cost of every request, or of none, in one round trip. If a denial is remembered, it
+// makes none.
+func (r *records) TakeBatch(ctx context.Context, requests []limit.Request, maxWait time.Duration, receipts bool) ([]limit.Decision, error) {
+	return takeJointly(ctx, r.joints, requests, limit.Take{MaxWait: maxWait, Receipt: receipts})
 }

@@ -39,6 +39,7 @@ var (
 	_ limit.Checker    = (*SlidingCounter)(nil)
 	_ limit.Resetter   = (*SlidingCounter)(nil)
 	_ limit.Rememberer = (*SlidingCounter)(nil)
+	_ limit.Batcher    = (*SlidingCounter)(nil)
 	_ limit.Describer  = (*SlidingCounter)(nil)
 )
 
@@ -50,7 +51,7 @@ func NewSlidingCounter(client goredis.UniversalClient, policy limit.WindowPolicy
 	}
 	args := []any{policy.Max, policy.Window.Milliseconds()}
 	return &SlidingCounter{
-		records: newRecords(client, "counter", windowName(policy), slidingCounterLua, policy.Max, func(*limit.Key) []any { return args }),
+		records: newRecords(client, "counter", windowName(policy), kindCounter, policy.Max, func(*limit.Key) []any { return args }),
 		policy:  policy,
 	}
 }
@@ -72,6 +73,10 @@ func (c *SlidingCounter) RemembersDenial(key limit.Key, take limit.Take) (limit.
 
 // Reset returns all tokens of key. Other processes may deny the key for up to a second more.
 func (c *SlidingCounter) Reset(ctx context.Context, key limit.Key) error { return c.reset(ctx, key) }
+
+// BatchesWith reports whether other is a limiter of this package with the same client. On a Cluster it
+// returns false, because the keys may be on different nodes.
+func (c *SlidingCounter) BatchesWith(other limit.Limiter) bool { return batchesWith(c, other) }
 
 // Describe returns the counter's Max and Window.
 func (c *SlidingCounter) Describe() []limit.Description {

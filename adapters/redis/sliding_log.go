@@ -39,6 +39,7 @@ var (
 	_ limit.Checker    = (*SlidingLog)(nil)
 	_ limit.Resetter   = (*SlidingLog)(nil)
 	_ limit.Rememberer = (*SlidingLog)(nil)
+	_ limit.Batcher    = (*SlidingLog)(nil)
 	_ limit.Describer  = (*SlidingLog)(nil)
 )
 
@@ -50,7 +51,7 @@ func NewSlidingLog(client goredis.UniversalClient, policy limit.WindowPolicy) *S
 	}
 	args := []any{policy.Max, policy.Window.Microseconds(), 0}
 	return &SlidingLog{
-		records: newRecords(client, "log", windowName(policy), slidingLogLua, policy.Max, func(*limit.Key) []any { return args }),
+		records: newRecords(client, "log", windowName(policy), kindLog, policy.Max, func(*limit.Key) []any { return args }),
 		policy:  policy,
 	}
 }
@@ -79,6 +80,10 @@ func (l *SlidingLog) RemembersDenial(key limit.Key, take limit.Take) (limit.Deci
 
 // Reset returns all tokens of key. Other processes may deny the key for up to a second more.
 func (l *SlidingLog) Reset(ctx context.Context, key limit.Key) error { return l.reset(ctx, key) }
+
+// BatchesWith reports whether other is a limiter of this package with the same client. On a Cluster it
+// returns false, because the keys may be on different nodes.
+func (l *SlidingLog) BatchesWith(other limit.Limiter) bool { return batchesWith(l, other) }
 
 // Describe returns the log's Max and Window.
 func (l *SlidingLog) Describe() []limit.Description {

@@ -29,7 +29,7 @@ type Rule struct {
 // tenant. A rejection is that of the rule with the longest RetryAfter, so waiting for it is
 // enough; its LimitExceeded and Observation have the name of that rule's policy.
 //
-// Rules decide together as [limit.ConsumeAll] does. Token buckets in memory, and those on one Redis
+// Rules decide together as [limit.ConsumeAll] does. Token buckets in memory, and all limiters on one Redis
 // server, decide in one atomic step. On a Redis Cluster, where the buckets may be on different
 // nodes, and with other limiters, they are called in the order of the rules, and what was taken is undone
 // if one of them denies. Until then, other messages see those tokens missing; if the process dies in
@@ -118,7 +118,7 @@ func mustRules(rules []Rule) []Rule {
 func shareBuckets(a, b limit.Limiter) bool {
 	_, inProcess := a.(limit.InProcess)
 	batcher, ok := a.(limit.Batcher)
-	if a == b || inProcess || !ok || !batcher.BatchesWith(b) {
+	if a == b || inProcess || !ok || !batcher.BatchesWith(b) || reflect.TypeOf(a) != reflect.TypeOf(b) {
 		return false
 	}
 	one, ok := a.(limit.Describer)

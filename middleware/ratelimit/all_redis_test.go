@@ -64,6 +64,7 @@ func TestNewAll_PanicsIfLimitersOnRedisShareBuckets(t *testing.T) {
 		{"no name and the same numbers", one, redis.NewLimiter(client, limit.PerSecond(5)), share},
 		{"the same name", named, redis.NewLimiter(client, limit.PerSecond(6).Named("chat")), share},
 		{"one limiter", one, one, nil},
+		{"different kinds", named, redis.NewQuota(client, limit.QuotaPolicy{Name: "chat", Max: 5}), nil},
 		{"no name and different numbers", one, redis.NewLimiter(client, limit.PerSecond(6)), nil},
 		{"different names", named, redis.NewLimiter(client, limit.PerSecond(5).Named("user")), nil},
 		{"different servers", named, redis.NewLimiter(other, limit.PerSecond(5).Named("chat")), nil},

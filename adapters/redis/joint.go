@@ -1,0 +1,213 @@
+package redis
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/internal/keyname"
+	"github.com/penstock-go/penstock/limit"
+)
+
+//go:embed joint.lua
+var jointLua string
+
+// jointScript returns the script for limiters of different kinds. All parts of a call have the time of its
+// beginning.
+func jointScript() *script {
+	var text strings.Builder
+	text.WriteString(`local server, time = redis, redis.call('TIME')
+local redis = setmetatable({ call = function(name, ...)
+  if name == 'TIME' then
+    return time
+  end
+  return server.call(name, ...)
+end }, { __index = server })
+local kinds = {}
+`)
+	for _, kind := range []struct{ name, lua string }{
+		{"bucket", limiterBucketLua + limiterConsumePartLua},
+		{kindCounter, slidingCounterLua},
+		{kindLog, slidingLogLua},
+		{kindQuota, quotaLua},
+	} {
+		fmt.Fprintf(&text, "kinds.%s = function(KEYS, ARGV)\n%send\n", kind.name, kind.lua)
+	}
+	return newScript(text.String() + jointLua)
+}
+
+// A jointPart is a request to one limiter of a call to several.
+type jointPart interface {
+	// args returns the name of the bucket or record, its kind, whether the cost is never allowed, and
+	// the arguments of the kind's script.
+	args() (name, kind string, never bool, args []any)
+	// decide returns the Decision that follows from the reply, and the numbers of other replies behind
+	// it. denied reports whether a part before this one has denied.
+	decide(reply []int64, denied bool) (d limit.Decision, rest []int64)
+	// learn remembers what the call has left.
+	learn(d *limit.Decision, allowed bool, sent, received time.Duration)
+	// now returns the time of the limiter's clock.
+	now() time.Duration
+}
+
+// A jointLimiter can be part of a call to several limiters.
+type jointLimiter interface {
+	limit.Limiter
+	server() (client goredis.UniversalClient, oneNode bool)
+	part(key *limit.Key, take limit.Take) (jointPart, error)
+}
+
+// batchesWith reports whether two limiters are on one server. On a Cluster it returns false, because the
+// keys may be on different nodes.
+func batchesWith(one jointLimiter, other limit.Limiter) bool {
+	o, ok := other.(jointLimiter)
+	if !ok {
+		return false
+	}
+	client, oneNode := one.server()
+	otherClient, _ := o.server()
+	return oneNode && client == otherClient
+}
+
+// takeJointly takes the cost of every request, or of none, in one round trip. If a denial is remembered, it
+// makes none.
+func takeJointly(ctx context.Context, calls *scriptBatcher, requests []limit.Request, take limit.Take) ([]limit.Decision, error) {
+	parts := make([]jointPart, len(requests))
+	for i, r := range requests {
+		one := take
+		one.Cost = r.Cost
+		part, err := r.Limiter.(jointLimiter).part(&r.Key, one)
+		if err != nil {
+			return nil, err
+		}
+		parts[i] = part
+	}
+	if decisions := limit.RememberedDenials(requests, take.MaxWait); decisions != nil {
+		return decisions, nil
+	}
+	args, err := jointArgs(parts)
+	if err != nil {
+		return nil, err
+	}
+	call := &scriptCall{Request: args}
+	sent := make([]time.Duration, len(parts)) // the limiters have clocks of their own
+	for i, p := range parts {
+		sent[i] = p.now()
+	}
+	if err := calls.Do(ctx, call); err != nil {
+		return nil, err
+	}
+	decisions, denied, rest := make([]limit.Decision, len(parts)), false, call.Response
+	for i, p := range parts {
+		if len(rest) == 0 {
+			return nil, fmt.Errorf("redis: limiter: the script answered %d of %d requests", i, len(parts))
+		}
+		decisions[i], rest = p.decide(rest, denied)
+		denied = denied || !decisions[i].Allowed
+	}
+	for i, p := range parts {
+		p.learn(&decisions[i], !denied, sent[i], p.now())
+		if denied {
+			decisions[i].Receipt = limit.Receipt{}
+		}
+	}
+	return decisions, nil
+}
+
+// jointArgs returns the arguments of the script.
+func jointArgs(parts []jointPart) ([]any, error) {
+	keys, args := []any{len(parts)}, []any(nil)
+	for _, p := range parts {
+		name, kind, never, own := p.args()
+		if slices.Contains(keys, any(name)) { // each would decide without what the other takes
+			return nil, fmt.Errorf("redis: two requests charge %q; give the policies of the limiters different names", name)
+		}
+		isNever := 0
+		if never {
+			isNever = 1
+		}
+		keys = append(keys, name)
+		args = append(append(args, kind, isNever, len(own)), own...)
+	}
+	return append(keys, args...), nil
+}
+
+// A bucketPart is a request to a [Limiter].
+type bucketPart struct {
+	limiter *Limiter
+	policy  *bucketPolicy
+	key     *limit.Key
+	take    limit.Take
+	held    int64 // before the call
+}
+
+func (p *bucketPart) now() time.Duration { return p.limiter.now() }
+
+func (p *bucketPart) args() (name, kind string, never bool, args []any) {
+	units := p.policy.CostUnits(p.take.Cost)
+	if never = units > p.policy.Full(); never {
+		units = 0
+	}
+	args = append(args, p.policy.args[:]...)
+	args = append(args, units, -p.policy.Ahead(p.take.MaxWait), max(units, 1), 0)
+	return keyname.Join(p.limiter.prefix, keyname.Parts(p.key)), "bucket", never, args
+}
+
+func (p *bucketPart) decide(reply []int64, _ bool) (limit.Decision, []int64) {
+	state := bucketState(reply[0])
+	state.At = reply[1]
+	p.held = reply[0]
+	return p.policy.Decide(&p.take, state), reply[2:]
+}
+
+func (p *bucketPart) learn(_ *limit.Decision, allowed bool, sent, received time.Duration) {
+	state := bucketState(p.held)
+	if allowed {
+		state.Units -= p.policy.CostUnits(p.take.Cost)
+	}
+	p.policy.Learn(p.key.Hash(p.limiter.seed), state, p.take.Cost, sent, received)
+}
+
+// A recordPart is a request to a limiter with records.
+type recordPart struct {
+	records   *records
+	key       *limit.Key
+	take      limit.Take
+	reply     recordReply
+	onPenalty func(recordReply, limit.Decision) // may be nil
+}
+
+func (p *recordPart) now() time.Duration { return p.records.now() }
+
+func (p *recordPart) args() (name, kind string, never bool, args []any) {
+	cost := p.take.Cost
+	if never = cost > p.records.max; never {
+		cost = 0
+	}
+	args = append(args, p.records.args(p.key)...)
+	return keyname.Join(p.records.prefix, keyname.Parts(p.key)), p.records.script, never, append(args, takeAll, cost, 0)
+}
+
+func (p *recordPart) decide(reply []int64, denied bool) (limit.Decision, []int64) {
+	p.reply = newRecordReply(reply)
+	d := p.records.decision(p.reply, &p.take)
+	if p.reply.outcome == outcomePenaltyStarts && !denied && p.onPenalty != nil {
+		p.onPenalty(p.reply, d)
+	}
+	return d, reply[recordNumbers:]
+}
+
+func (p *recordPart) learn(d *limit.Decision, allowed bool, sent, _ time.Duration) {
+	hash := p.key.Hash(p.records.seed)
+	switch {
+	case allowed && p.take.Cost > 0:
+		p.records.denials.Delete(hash)
+	case !d.Allowed && p.take.Cost <= p.records.max:
+		p.records.learn(hash, p.take.Cost, *d, p.reply, sent)
+	}
+}

@@ -1,0 +1,122 @@
+package redis
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
+	"github.com/penstock-go/penstock/limit"
+)
+
+// TestJoint_EqualsLimitersInMemory makes random calls to limiters of several kinds, and compares what they
+// decide in one step with what limiters in memory decide one after the other.
+func TestJoint_EqualsLimitersInMemory(t *testing.T) {
+	m := startMovedServer(t)
+	rng := rand.New(rand.NewPCG(31, 32))
+	simulation := memory.NewSimulation(m.server.Now)
+	for round := range testscale.Pick(4, 40) {
+		prefix := fmt.Sprint(redistest.Prefix(t), round)
+		remote, local, penalties := jointPairs(m, rng, simulation, prefix)
+		for step := range 80 {
+			var there, here []limit.Request
+			for _, i := range rng.Perm(len(remote))[:1+rng.IntN(len(remote))] {
+				key, cost := limit.Key{"user", []string{"ann", "bob"}[rng.IntN(2)]}, rng.Int64N(4)
+				if rng.IntN(20) == 0 {
+					cost = 100 // never allowed
+				}
+				there = append(there, limit.Request{Limiter: remote[i], Key: key, Cost: cost})
+				here = append(here, limit.Request{Limiter: local[i], Key: key, Cost: cost})
+			}
+			got, err := limit.TakeAll(t.Context(), there...)
+			require.NoError(t, err)
+			want, err := limit.TakeAll(t.Context(), here...)
+			require.NoError(t, err)
+			gotReceipt, wantReceipt := got.Receipt, want.Receipt
+			got.Receipt, want.Receipt = limit.Receipt{}, limit.Receipt{}
+			require.Equal(t, want, got, "round %d, step %d: %+v", round, step, there)
+			require.Equal(t, wantReceipt == limit.Receipt{}, gotReceipt == limit.Receipt{})
+			if rng.IntN(4) == 0 {
+				require.NoError(t, limit.UndoAll(t.Context(), gotReceipt, there...))
+				require.NoError(t, limit.UndoAll(t.Context(), wantReceipt, here...))
+			}
+			require.Equal(t, penalties[1], penalties[0], "round %d, step %d: the hook of the cooldown", round, step)
+			pause := time.Duration(rng.Int64N(int64(400 * time.Millisecond))).Truncate(time.Microsecond)
+			if rng.IntN(3) == 0 && !got.Allowed && got.RetryAfter < time.Hour {
+				pause = got.RetryAfter
+			}
+			m.sleep(pause)
+			m.local.Local.Add(int64(2 * batch.CacheTime)) // a remembered denial may not be the longest one
+		}
+	}
+}
+
+// jointPairs returns limiters of all kinds with random policies on Redis and in memory, and how many
+// penalties the cooldowns of each have started.
+func jointPairs(m *movedServer, rng *rand.Rand, simulation *memory.Simulation, prefix string) (remote, local []limit.Limiter, penalties *[2]int) {
+	penalties = &[2]int{}
+	hook := func(i int) func(limit.Penalty) { return func(limit.Penalty) { penalties[i]++ } }
+	maximum := func() int64 { return 3 + rng.Int64N(8) }
+	bucket := limit.PerSecond(1 + rng.Int64N(5)).Burst(maximum()).Named(prefix)
+	window := limit.WindowPolicy{Name: prefix, Max: maximum(), Window: time.Duration(1+rng.Int64N(4000)) * time.Millisecond}
+	quota := limit.QuotaPolicy{Name: prefix, Max: 4 * maximum(), Period: limit.Hour}
+	cooldown := limit.CooldownPolicy{Name: prefix, Max: maximum(), Window: time.Second, Penalty: time.Duration(1+rng.Int64N(3000)) * time.Millisecond}
+
+	b, l, c, q, p := NewLimiter(m.client, bucket), NewSlidingLog(m.client, window), NewSlidingCounter(m.client, window), NewQuota(m.client, quota), NewCooldown(m.client, cooldown, hook(0))
+	b.now, l.now, c.now, q.now, p.now = m.now, m.now, m.now, m.now, m.now
+	q.clock = m.server.Now
+	return []limit.Limiter{b, l, c, q, p}, []limit.Limiter{
+		simulation.NewLimiter(bucket), simulation.NewSlidingLog(window), simulation.NewSlidingCounter(window), simulation.NewQuota(quota), simulation.NewCooldown(cooldown, hook(1)),
+	}, penalties
+}
+
+// TestJoint_OnEmbeddedServer has another Lua.
+func TestJoint_OnEmbeddedServer(t *testing.T) {
+	client := goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	all := limit.AllOf(
+		NewLimiter(client, limit.PerHour(9)),
+		NewSlidingLog(client, limit.WindowPolicy{Max: 8, Window: time.Hour}),
+		NewSlidingCounter(client, limit.WindowPolicy{Max: 7, Window: time.Hour}),
+		NewCooldown(client, limit.CooldownPolicy{Max: 6, Window: time.Hour, Penalty: time.Hour}, nil),
+		NewQuota(client, limit.QuotaPolicy{Max: 5, Period: limit.Month}),
+	)
+	for remaining := int64(4); remaining >= 0; remaining-- {
+		d, err := limit.Consume(t.Context(), all, limit.Key{"ann"}, 1)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		assert.Equal(t, remaining, d.Remaining)
+	}
+	d, err := limit.Consume(t.Context(), all, limit.Key{"ann"}, 1)
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+}
+
+// TestJoint_CostsOneRoundTrip has a limit per second and one per month.
+func TestJoint_CostsOneRoundTrip(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	both := limit.AllOf(NewLimiter(client, limit.PerSecond(1000).Named("second")), NewQuota(client, limit.QuotaPolicy{Name: "month", Max: 100, Period: limit.Month}))
+	allowed := 0
+	for range 100 {
+		d, err := limit.Consume(t.Context(), both, limit.Key{"ann"}, 1)
+		require.NoError(t, err)
+		if d.Allowed {
+			allowed++
+		}
+	}
+	assert.Equal(t, 100, allowed)
+	assert.LessOrEqual(t, server.CommandStats(t)["evalsha"], int64(101), "and once with the text of the script")
+	one, two := NewQuota(client, limit.QuotaPolicy{Name: "same", Max: 1}), NewQuota(client, limit.QuotaPolicy{Name: "same", Max: 2})
+	_, err := limit.Consume(t.Context(), limit.AllOf(one, two), limit.Key{"ann"}, 1)
+	assert.ErrorContains(t, err, `two requests charge "penstock:quota:same:ann"; give the policies of the limiters different names`)
+}
