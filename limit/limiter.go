@@ -75,7 +75,7 @@ type Resetter interface {
 	Reset(ctx context.Context, key Key) error
 }
 
-// A Blocker is a limiter that can ban a key for some time. The token buckets of packages
+// A Blocker is a limiter that can ban a key for some time. The limiters of packages
 // memory, redis and durableobject are blockers.
 type Blocker interface {
 	Resetter

@@ -26,7 +26,7 @@ type Cooldown struct {
 var (
 	_ limit.InProcess = (*Cooldown)(nil)
 	_ limit.Checker   = (*Cooldown)(nil)
-	_ limit.Resetter  = (*Cooldown)(nil)
+	_ limit.Blocker   = (*Cooldown)(nil)
 	_ limit.Describer = (*Cooldown)(nil)
 )
 
@@ -65,6 +65,11 @@ func (c *Cooldown) Take(_ context.Context, key limit.Key, take limit.Take) (limi
 // Check returns an error if a cooldown cannot do a Take: with Keep, MaxWait or the mode Charging.
 func (c *Cooldown) Check(take limit.Take) error { return take.ValidateWindow() }
 
+// Block denies key for d; after that, nothing counts.
+func (c *Cooldown) Block(_ context.Context, key limit.Key, d time.Duration) error {
+	return c.records.block(&key, d)
+}
+
 // Describe returns the cooldown's Max and Window.
 func (c *Cooldown) Describe() []limit.Description {
 	return []limit.Description{c.policy.Description()}
@@ -79,7 +84,7 @@ func (c *Cooldown) Count(_ context.Context, key limit.Key) (count int64, err err
 	return count, nil
 }
 
-// Reset removes the record of key: its calls and its penalty.
+// Reset removes the record of key: its calls, its penalty and a block.
 func (c *Cooldown) Reset(_ context.Context, key limit.Key) error {
 	c.records.reset(&key)
 	return nil

@@ -36,7 +36,7 @@ type Quota struct {
 var (
 	_ limit.InProcess = (*Quota)(nil)
 	_ limit.Checker   = (*Quota)(nil)
-	_ limit.Resetter  = (*Quota)(nil)
+	_ limit.Blocker   = (*Quota)(nil)
 	_ limit.Describer = (*Quota)(nil)
 )
 
@@ -68,10 +68,15 @@ func (q *Quota) Take(_ context.Context, key limit.Key, take limit.Take) (limit.D
 // Check returns an error if a quota cannot do a Take: with Keep, MaxWait or the mode Charging.
 func (q *Quota) Check(take limit.Take) error { return take.ValidateWindow() }
 
-// Reset returns all tokens of key.
+// Reset returns all tokens of key and ends a block.
 func (q *Quota) Reset(_ context.Context, key limit.Key) error {
 	q.records.reset(&key)
 	return nil
+}
+
+// Block denies key for d; after that, nothing counts.
+func (q *Quota) Block(_ context.Context, key limit.Key, d time.Duration) error {
+	return q.records.block(&key, d)
 }
 
 // Describe returns the quota's Max and the length of its period: an hour, 24 hours, 7 or 31 days.

@@ -3,7 +3,9 @@ package memory
 import (
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"sync"
+	"time"
 
 	"github.com/penstock-go/penstock/limit"
 )
@@ -29,6 +31,9 @@ type record[R any] interface {
 	clone() R
 }
 
+// A block is the time for which a key is denied, in microseconds.
+type block struct{ began, ends int64 }
+
 const (
 	recordShards      = 64
 	recordSweepMicros = 100_000
@@ -37,6 +42,7 @@ const (
 type recordShard[R any, P record[R]] struct {
 	mu         sync.Mutex
 	entries    map[uint64]P
+	blocks     map[uint64]block
 	sweptAt    int64 // when a full shard was last searched for idle records
 	overflow   R     // shared by untracked keys: those for which there is no room
 	evicted    int64
@@ -93,17 +99,24 @@ func takeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], maximum in
 			observe(r)
 		}
 	}
+	var blocked int64
 	switch {
 	case take.Mode == limit.Looking:
-		t.read(key, func(r P, now int64) {
+		blocked = t.read(key, func(r P, now int64) {
 			k.advance(r, now)
 			copied := r.clone()
 			d = decideRecord(k, P(&copied), now, take)
 		})
 	case take.Cost == 0 || take.Mode == limit.Whole && take.Cost > maximum:
-		t.read(key, decide)
+		blocked = t.read(key, decide)
 	default:
-		t.change(key, decide)
+		blocked = t.change(key, decide)
+	}
+	if blocked > 0 {
+		d = limit.Decision{Limit: maximum, RetryAfter: micros(blocked), ResetAfter: micros(blocked), Reason: limit.Blocked}
+		if take.Cost > maximum && take.Mode != limit.Partial {
+			d.RetryAfter = limit.Never
+		}
 	}
 	return d, nil
 }
@@ -123,12 +136,16 @@ func decideRecord[P any](k rules[P], r P, now int64, take *limit.Take) limit.Dec
 }
 
 // change calls f with the record of key, which f may change, and the time. It adds a record for a
-// new key if there is room. The key's shard is locked meanwhile.
-func (t *recordTable[R, P]) change(key *limit.Key, f func(r P, now int64)) {
+// new key if there is room. The key's shard is locked meanwhile. If the key is blocked, it returns for how
+// long, and does not call f.
+func (t *recordTable[R, P]) change(key *limit.Key, f func(r P, now int64)) (blocked int64) {
 	s, hash := t.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := t.clock() // after Lock: calls for a key are in the order of their times
+	if left := s.blockLeft(hash, now); left > 0 {
+		return left
+	}
 	r := s.entries[hash]
 	switch {
 	case r != nil:
@@ -140,27 +157,69 @@ func (t *recordTable[R, P]) change(key *limit.Key, f func(r P, now int64)) {
 		s.entries[hash] = r
 	}
 	f(r, now)
+	return 0
 }
 
 // read calls f with the record of key, or of a new key, and the time. Changes that f makes have no
-// effect, except that it may remove what has expired.
-func (t *recordTable[R, P]) read(key *limit.Key, f func(r P, now int64)) {
+// effect, except that it may remove what has expired. If the key is blocked, it returns for how long, and
+// does not call f.
+func (t *recordTable[R, P]) read(key *limit.Key, f func(r P, now int64)) (blocked int64) {
 	s, hash := t.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := t.clock()
+	if left := s.blockLeft(hash, now); left > 0 {
+		return left
+	}
 	r := s.entries[hash]
 	if r == nil {
 		r = s.copyOfOverflow(now)
 	}
 	f(r, now)
+	return 0
 }
 
-// reset makes the record of key that of an unused key.
+// blockLeft returns how long a key is still blocked, at most 0 if it is not. A clock that went backwards
+// does not extend a block.
+func (s *recordShard[R, P]) blockLeft(hash uint64, now int64) int64 {
+	b, ok := s.blocks[hash]
+	if !ok {
+		return 0
+	}
+	if now < b.began {
+		b = block{now, now + b.ends - b.began}
+		s.blocks[hash] = b
+	}
+	if b.ends <= now {
+		delete(s.blocks, hash)
+	}
+	return b.ends - now
+}
+
+// block denies key for d. Its record is then that of an unused key.
+func (t *recordTable[R, P]) block(key *limit.Key, d time.Duration) error {
+	if err := limit.CheckBlock(d); err != nil {
+		return fmt.Errorf("memory: %w", err)
+	}
+	t.reset(key)
+	s, hash := t.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := t.clock()
+	maps.DeleteFunc(s.blocks, func(_ uint64, b block) bool { return b.began <= now && b.ends <= now })
+	if s.blocks == nil {
+		s.blocks = map[uint64]block{}
+	}
+	s.blocks[hash] = block{now, now + d.Microseconds()}
+	return nil
+}
+
+// reset makes the record of key that of an unused key, and ends a block.
 func (t *recordTable[R, P]) reset(key *limit.Key) {
 	s, hash := t.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.blocks, hash)
 	switch {
 	case P(&s.overflow).idle(t.clock()):
 		delete(s.entries, hash)
@@ -176,6 +235,7 @@ func (t *recordTable[R, P]) resetAll() {
 		s := &t.shards[i]
 		s.mu.Lock()
 		clear(s.entries)
+		clear(s.blocks)
 		s.overflow = *new(R)
 		s.mu.Unlock()
 	}

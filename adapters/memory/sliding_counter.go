@@ -38,7 +38,7 @@ type SlidingCounter struct {
 var (
 	_ limit.InProcess = (*SlidingCounter)(nil)
 	_ limit.Checker   = (*SlidingCounter)(nil)
-	_ limit.Resetter  = (*SlidingCounter)(nil)
+	_ limit.Blocker   = (*SlidingCounter)(nil)
 	_ limit.Describer = (*SlidingCounter)(nil)
 )
 
@@ -72,10 +72,15 @@ func (c *SlidingCounter) Take(_ context.Context, key limit.Key, take limit.Take)
 // Check returns an error if a counter cannot do a Take: with Keep, MaxWait or the mode Charging.
 func (c *SlidingCounter) Check(take limit.Take) error { return take.ValidateWindow() }
 
-// Reset returns all tokens of key.
+// Reset returns all tokens of key and ends a block.
 func (c *SlidingCounter) Reset(_ context.Context, key limit.Key) error {
 	c.records.reset(&key)
 	return nil
+}
+
+// Block denies key for d; after that, nothing counts.
+func (c *SlidingCounter) Block(_ context.Context, key limit.Key, d time.Duration) error {
+	return c.records.block(&key, d)
 }
 
 // Describe returns the counter's Max and Window.

@@ -30,7 +30,7 @@ type SlidingLog struct {
 var (
 	_ limit.InProcess = (*SlidingLog)(nil)
 	_ limit.Checker   = (*SlidingLog)(nil)
-	_ limit.Resetter  = (*SlidingLog)(nil)
+	_ limit.Blocker   = (*SlidingLog)(nil)
 	_ limit.Describer = (*SlidingLog)(nil)
 )
 
@@ -70,10 +70,15 @@ func (l *SlidingLog) Take(_ context.Context, key limit.Key, take limit.Take) (li
 // Check returns an error if a log cannot do a Take: with Keep, MaxWait or the mode Charging.
 func (l *SlidingLog) Check(take limit.Take) error { return take.ValidateWindow() }
 
-// Reset returns all tokens of key.
+// Reset returns all tokens of key and ends a block.
 func (l *SlidingLog) Reset(_ context.Context, key limit.Key) error {
 	l.records.reset(&key)
 	return nil
+}
+
+// Block denies key for d; after that, nothing counts.
+func (l *SlidingLog) Block(_ context.Context, key limit.Key, d time.Duration) error {
+	return l.records.block(&key, d)
 }
 
 // Describe returns the log's Max and Window.

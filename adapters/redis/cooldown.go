@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -35,7 +36,7 @@ type Cooldown struct {
 
 var (
 	_ limit.Checker    = (*Cooldown)(nil)
-	_ limit.Resetter   = (*Cooldown)(nil)
+	_ limit.Blocker    = (*Cooldown)(nil)
 	_ limit.Rememberer = (*Cooldown)(nil)
 	_ limit.Batcher    = (*Cooldown)(nil)
 	_ limit.Describer  = (*Cooldown)(nil)
@@ -80,6 +81,11 @@ func (c *Cooldown) RemembersDenial(key limit.Key, take limit.Take) (limit.Decisi
 	return c.remembers(&key, &take)
 }
 
+// Block denies key for d; after that, nothing counts.
+func (c *Cooldown) Block(ctx context.Context, key limit.Key, d time.Duration) error {
+	return c.block(ctx, &key, d)
+}
+
 // BatchesWith reports whether other is a limiter of this package with the same client. On a Cluster it
 // returns false, because the keys may be on different nodes.
 func (c *Cooldown) BatchesWith(other limit.Limiter) bool { return batchesWith(c, other) }
@@ -108,7 +114,7 @@ func (c *Cooldown) Count(ctx context.Context, key limit.Key) (int64, error) {
 	return reply.used, err
 }
 
-// Reset removes the record of key: its calls and its penalty. Other processes may deny the key
+// Reset removes the record of key: its calls, its penalty and a block. Other processes may deny the key
 // for up to a second more.
 func (c *Cooldown) Reset(ctx context.Context, key limit.Key) error { return c.reset(ctx, key) }
 

@@ -32,9 +32,9 @@ local kinds = {}
 `)
 	for _, kind := range []struct{ name, lua string }{
 		{"bucket", limiterBucketLua + limiterConsumePartLua},
-		{kindCounter, slidingCounterLua},
-		{kindLog, slidingLogLua},
-		{kindQuota, quotaLua},
+		{kindCounter, recordLua(kindCounter)},
+		{kindLog, recordLua(kindLog)},
+		{kindQuota, recordLua(kindQuota)},
 	} {
 		fmt.Fprintf(&text, "kinds.%s = function(KEYS, ARGV)\n%send\n", kind.name, kind.lua)
 	}

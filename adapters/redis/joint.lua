@@ -9,7 +9,8 @@ local looks = { bucket = '0', counter = 'look', log = 'look', quota = 'look' }
 
 local function denies(kind, reply, args)
   if kind ~= 'bucket' then
-    return tonumber(args[position[kind] + 1]) > 0 and reply[1] ~= 0 -- a cost of 0 is allowed in a penalty
+    local cost = tonumber(args[position[kind] + 1])
+    return reply[1] == 4 or cost > 0 and reply[1] ~= 0 -- only a block denies a cost of 0
   end
   local held, units = reply[1], tonumber(args[4])
   return held < -2^52 or units > 0 and units > held - tonumber(args[5])

@@ -50,6 +50,10 @@ func TestJoint_EqualsLimitersInMemory(t *testing.T) {
 				require.NoError(t, limit.UndoAll(t.Context(), wantReceipt, here...))
 			}
 			require.Equal(t, penalties[1], penalties[0], "round %d, step %d: the hook of the cooldown", round, step)
+			if i := rng.IntN(40); i < len(remote) {
+				require.NoError(t, remote[i].(limit.Blocker).Block(t.Context(), limit.Key{"user", "ann"}, 300*time.Millisecond))
+				require.NoError(t, local[i].(limit.Blocker).Block(t.Context(), limit.Key{"user", "ann"}, 300*time.Millisecond))
+			}
 			pause := time.Duration(rng.Int64N(int64(400 * time.Millisecond))).Truncate(time.Microsecond)
 			if rng.IntN(3) == 0 && !got.Allowed && got.RetryAfter < time.Hour {
 				pause = got.RetryAfter

@@ -50,7 +50,7 @@ type quotaPeriods struct {
 
 var (
 	_ limit.Checker    = (*Quota)(nil)
-	_ limit.Resetter   = (*Quota)(nil)
+	_ limit.Blocker    = (*Quota)(nil)
 	_ limit.Rememberer = (*Quota)(nil)
 	_ limit.Batcher    = (*Quota)(nil)
 	_ limit.Describer  = (*Quota)(nil)
@@ -120,8 +120,13 @@ func (q *Quota) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision,
 	return q.remembers(&key, &take)
 }
 
-// Reset returns all tokens of key. Other processes may deny the key for up to a second more.
+// Reset returns all tokens of key and ends a block. Other processes may deny the key for up to a second more.
 func (q *Quota) Reset(ctx context.Context, key limit.Key) error { return q.reset(ctx, key) }
+
+// Block denies key for d; after that, nothing counts.
+func (q *Quota) Block(ctx context.Context, key limit.Key, d time.Duration) error {
+	return q.block(ctx, &key, d)
+}
 
 // BatchesWith reports whether other is a limiter of this package with the same client. On a Cluster it
 // returns false, because the keys may be on different nodes.

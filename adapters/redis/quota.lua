@@ -25,6 +25,12 @@ end
 
 local used, moved, ends = 0, false, finish
 local stored = call('GET', KEYS[1])
+local blocked = stored and block_reply(KEYS[1], stored, now)
+if blocked then
+  return blocked
+elseif blocked == false then
+  stored = false
+end
 if stored then
   local s, f, u = string.match(stored, '^(%-?%d+):(%-?%d+):(%d+)$')
   s, f, u = tonumber(s), tonumber(f), tonumber(u)

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"hash/maphash"
 	"time"
@@ -27,6 +28,7 @@ type records struct {
 	denials batch.Cache[[]denial] // of a key, newest first
 	calls   *scriptBatcher
 	joints  *scriptBatcher // of calls to several limiters
+	blocks  *scriptBatcher
 	now     func() time.Duration
 	time    func() []any // in tests, the time for the script
 }
@@ -61,6 +63,7 @@ const (
 	outcomePenaltyStarts = 1
 	outcomeInPenalty     = 2
 	outcomeDenied        = 3
+	outcomeBlocked       = 4
 )
 
 func (r recordReply) reason() limit.Reason {
@@ -69,6 +72,8 @@ func (r recordReply) reason() limit.Reason {
 		return limit.BurstExceeded
 	case outcomeInPenalty:
 		return limit.InCooldown
+	case outcomeBlocked:
+		return limit.Blocked
 	default:
 		return limit.NoTokens
 	}
@@ -81,6 +86,17 @@ const (
 	kindQuota   = "quota"
 )
 
+//go:embed record_block.lua
+var recordBlockLua string
+
+//go:embed record_set_block.lua
+var recordSetBlockLua string
+
+// recordLua returns the script for records of a kind.
+func recordLua(kind string) string {
+	return recordBlockLua + map[string]string{kindCounter: slidingCounterLua, kindLog: slidingLogLua, kindQuota: quotaLua}[kind]
+}
+
 // newRecords returns the records of a limiter. The kind, such as "cooldown", is a part of their names.
 func newRecords(client goredis.UniversalClient, kind, policyName, script string, maximum int64, args func(*limit.Key) []any) records {
 	if client == nil {
@@ -90,7 +106,6 @@ func newRecords(client goredis.UniversalClient, kind, policyName, script string,
 	_, oneNode := client.(*goredis.Client)
 	epoch := time.Now()
 	name := "redis: " + kind
-	lua := map[string]string{kindCounter: slidingCounterLua, kindLog: slidingLogLua, kindQuota: quotaLua}[script]
 	return records{
 		name:    name,
 		script:  script,
@@ -100,7 +115,8 @@ func newRecords(client goredis.UniversalClient, kind, policyName, script string,
 		max:     maximum,
 		args:    args,
 		seed:    maphash.MakeSeed(),
-		calls:   newScriptBatcher(name, client, newScript(lua), recordNumbers),
+		calls:   newScriptBatcher(name, client, newScript(recordLua(script)), recordNumbers),
+		blocks:  newScriptBatcher(name, client, newScript(recordSetBlockLua), 0),
 		joints:  newScriptBatcher("redis: limiter", client, jointScript(), anyNumber),
 		now:     func() time.Duration { return time.Since(epoch) },
 	}
@@ -208,6 +224,9 @@ func (r *records) learn(hash uint64, cost int64, d limit.Decision, reply recordR
 	if reply.allAfter == reply.retryAfter {
 		newest.most = r.max
 	}
+	if reply.outcome == outcomeBlocked {
+		newest.least = 0
+	}
 	all := []denial{newest}
 	if e, ok := r.denials.Get(hash, now); ok {
 		all = append(all, e.Value[:min(len(e.Value), maxDenials-1)]...)
@@ -222,7 +241,7 @@ func (r *records) decision(reply recordReply, take *limit.Take) limit.Decision {
 		cost = max(reply.taken, min(cost, 1))
 	}
 	d := limit.Decision{
-		Allowed:    cost == 0 || reply.outcome == outcomeAllowed,
+		Allowed:    cost == 0 && reply.outcome != outcomeBlocked || reply.outcome == outcomeAllowed,
 		Limit:      r.max,
 		ResetAfter: reply.resetAfter,
 	}
@@ -232,6 +251,9 @@ func (r *records) decision(reply recordReply, take *limit.Take) limit.Decision {
 	switch {
 	case cost > r.max:
 		d.Allowed, d.RetryAfter = false, limit.Never
+		if reply.outcome == outcomeBlocked {
+			d.Reason = limit.Blocked
+		}
 	case !d.Allowed:
 		d.RetryAfter = reply.retryAfter
 		d.Reason = reply.reason()
@@ -265,6 +287,20 @@ func (r *records) reset(ctx context.Context, key limit.Key) error {
 		return fmt.Errorf("%s: %w", r.name, err)
 	}
 	return nil
+}
+
+// block denies key for d. Other processes may admit it for as long as their round trips take.
+func (r *records) block(ctx context.Context, key *limit.Key, d time.Duration) error {
+	if err := limit.CheckBlock(d); err != nil {
+		return fmt.Errorf("redis: %w", err)
+	}
+	args := []any{1, keyname.Join(r.prefix, keyname.Parts(key)), d.Microseconds()}
+	if r.time != nil {
+		args = append(args, r.time()...)
+	}
+	err := r.blocks.Do(ctx, &scriptCall{Request: args})
+	r.denials.Invalidate(key.Hash(r.seed), r.now())
+	return err
 }
 
 // call returns the script's reply, and when the call was sent.

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	_ "embed"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -37,7 +38,7 @@ type SlidingCounter struct {
 
 var (
 	_ limit.Checker    = (*SlidingCounter)(nil)
-	_ limit.Resetter   = (*SlidingCounter)(nil)
+	_ limit.Blocker    = (*SlidingCounter)(nil)
 	_ limit.Rememberer = (*SlidingCounter)(nil)
 	_ limit.Batcher    = (*SlidingCounter)(nil)
 	_ limit.Describer  = (*SlidingCounter)(nil)
@@ -71,8 +72,13 @@ func (c *SlidingCounter) RemembersDenial(key limit.Key, take limit.Take) (limit.
 	return c.remembers(&key, &take)
 }
 
-// Reset returns all tokens of key. Other processes may deny the key for up to a second more.
+// Reset returns all tokens of key and ends a block. Other processes may deny the key for up to a second more.
 func (c *SlidingCounter) Reset(ctx context.Context, key limit.Key) error { return c.reset(ctx, key) }
+
+// Block denies key for d; after that, nothing counts.
+func (c *SlidingCounter) Block(ctx context.Context, key limit.Key, d time.Duration) error {
+	return c.block(ctx, &key, d)
+}
 
 // BatchesWith reports whether other is a limiter of this package with the same client. On a Cluster it
 // returns false, because the keys may be on different nodes.

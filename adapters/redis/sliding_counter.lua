@@ -19,6 +19,12 @@ local tick = floor(now / 1000)
 local length, start, previous, current = window, tick - tick % window, 0, 0
 local moved = false
 local stored = call('GET', KEYS[1])
+local blocked = stored and block_reply(KEYS[1], stored, now)
+if blocked then
+  return blocked
+elseif blocked == false then
+  stored = false
+end
 if stored then
   local l, s, p, c, w = string.match(stored, '^(%d+):(%-?%d+):(%d+):(%d+):(%d+)$')
   l, s, p, c, w = tonumber(l), tonumber(s), tonumber(p), tonumber(c), tonumber(w)

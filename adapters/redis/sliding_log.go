@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -37,7 +38,7 @@ type SlidingLog struct {
 
 var (
 	_ limit.Checker    = (*SlidingLog)(nil)
-	_ limit.Resetter   = (*SlidingLog)(nil)
+	_ limit.Blocker    = (*SlidingLog)(nil)
 	_ limit.Rememberer = (*SlidingLog)(nil)
 	_ limit.Batcher    = (*SlidingLog)(nil)
 	_ limit.Describer  = (*SlidingLog)(nil)
@@ -78,8 +79,13 @@ func (l *SlidingLog) RemembersDenial(key limit.Key, take limit.Take) (limit.Deci
 	return l.remembers(&key, &take)
 }
 
-// Reset returns all tokens of key. Other processes may deny the key for up to a second more.
+// Reset returns all tokens of key and ends a block. Other processes may deny the key for up to a second more.
 func (l *SlidingLog) Reset(ctx context.Context, key limit.Key) error { return l.reset(ctx, key) }
+
+// Block denies key for d; after that, nothing counts.
+func (l *SlidingLog) Block(ctx context.Context, key limit.Key, d time.Duration) error {
+	return l.block(ctx, &key, d)
+}
 
 // BatchesWith reports whether other is a limiter of this package with the same client. On a Cluster it
 // returns false, because the keys may be on different nodes.

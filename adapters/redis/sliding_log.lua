@@ -25,6 +25,10 @@ local number_size, header_size = 7, 28
 local short = 64
 
 local value = call('GET', KEYS[1]) or ''
+local blocked = block_reply(KEYS[1], value, now)
+if blocked then
+  return blocked
+end
 if value ~= '' and (#value < header_size or byte(value, 1, 1) > 15) then
   value = '' -- not a record: those begin with a time below 2^52
 end

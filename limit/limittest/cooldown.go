@@ -44,6 +44,12 @@ func CooldownCases() []CooldownCase {
 		{"the window is half-open", windowIsHalfOpen},
 		{"cost of 0", cooldownZeroCost},
 		{"equals the model", cooldownEqualsModel},
+		{"block", func(t *testing.T, h CooldownHarness) {
+			policy := limit.CooldownPolicy{Name: "block", Max: 3, Window: time.Second, Penalty: time.Second}
+			if l, ok := h.New(policy, nil).(limit.Blocker); ok {
+				requireBlocks(t, l, 3, h.Sleep)
+			}
+		}},
 		{"the policy changes", cooldownPolicyChanges},
 		{"the clock goes back during a penalty", cooldownStepBack},
 		{"the clock goes back at random", cooldownRandomSteps},

@@ -149,6 +149,17 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 				assert.Error(t, limit.Check(l, take))
 			}
 		}},
+		{"block", func(t *testing.T, h harness) {
+			if l, ok := h.New(policy("block", 5)).(limit.Blocker); ok {
+				requireBlocks(t, l, 5, h.Sleep)
+				if h.Rewind != nil {
+					require.NoError(t, l.Block(context.Background(), key("eve"), time.Hour))
+					h.Sleep(time.Minute)
+					h.Rewind(10 * time.Hour)
+					assert.Equal(t, time.Hour, consume(t, l, key("eve"), 1).RetryAfter, "a clock that goes back does not extend a block")
+				}
+			}
+		}},
 		{"concurrent calls", func(t *testing.T, h harness) {
 			l := h.New(policy("concurrent", 50))
 			var granted atomic.Int64
@@ -176,6 +187,45 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 			require.Len(t, both.(limit.Describer).Describe(), 2)
 			assert.EqualValues(t, 10, both.(limit.Describer).Describe()[0].Limit)
 		}},
+	}
+}
+
+// requireBlocks checks that a limiter with a maximum can block a key.
+func requireBlocks(t *testing.T, l limit.Blocker, maximum int64, sleep func(time.Duration)) {
+	t.Helper()
+	ctx := context.Background()
+	requireDenied := func(left time.Duration) {
+		t.Helper()
+		want := limit.Decision{Limit: maximum, RetryAfter: left, ResetAfter: left, Reason: limit.Blocked}
+		for _, cost := range []int64{0, 1, maximum, 0} {
+			require.Equal(t, want, consume(t, l, key("ann"), cost), "cost %d", cost)
+		}
+		d, err := l.Take(ctx, key("ann"), limit.Take{Cost: 2, Mode: limit.Partial})
+		require.NoError(t, err)
+		require.Equal(t, want, d)
+		want.RetryAfter = limit.Never
+		require.Equal(t, want, consume(t, l, key("ann"), maximum+1))
+	}
+	for _, taken := range []int64{0, maximum} {
+		consume(t, l, key("ann"), taken)
+		for _, d := range []time.Duration{time.Hour, time.Minute, 2 * time.Minute} {
+			require.NoError(t, l.Block(ctx, key("ann"), d), "a block replaces another")
+			requireDenied(d)
+			require.NoError(t, limit.Refund(ctx, l, key("ann"), maximum))
+			sleep(time.Second)
+			requireDenied(d - time.Second)
+		}
+		require.True(t, consume(t, l, key("bob"), 1).Allowed, "another key")
+		sleep(2*time.Minute - time.Second - time.Microsecond)
+		requireDenied(time.Microsecond)
+		sleep(time.Microsecond)
+		require.Equal(t, limit.Decision{Allowed: true, Limit: maximum, Remaining: maximum}, consume(t, l, key("ann"), 0), "nothing counts after a block")
+	}
+	require.NoError(t, l.Block(ctx, key("ann"), time.Hour))
+	require.NoError(t, l.Reset(ctx, key("ann")))
+	require.True(t, consume(t, l, key("ann"), maximum).Allowed)
+	for _, d := range []time.Duration{0, -1, time.Nanosecond, 366 * 24 * time.Hour} {
+		require.Error(t, l.Block(ctx, key("ann"), d))
 	}
 }
 
