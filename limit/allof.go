@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -25,7 +26,7 @@ func AllOf(limiters ...Limiter) Limiter {
 	if len(limiters) == 0 {
 		panic("limit: AllOf needs a limiter")
 	}
-	a := &allOf{seed: maphash.MakeSeed(), limiters: limiters, batcher: batcherOf(limiters)}
+	a := &allOf{seed: maphash.MakeSeed(), limiters: slices.Clone(limiters), batcher: batcherOf(limiters)}
 	seen := map[Limiter]bool{}
 	inProcess, blocks := true, true
 	for _, l := range limiters {
@@ -85,10 +86,7 @@ func (a *allOf) Take(ctx context.Context, key Key, take Take) (Decision, error) 
 	if err := a.Check(take); err != nil {
 		return Decision{}, err
 	}
-	requests := make([]Request, len(a.limiters))
-	for i, l := range a.limiters {
-		requests[i] = Request{l, key, take.Cost}
-	}
+	requests := a.requests(key, take.Cost)
 	switch take.Mode {
 	case Charging, Returning:
 		return Decision{}, a.each(func(l Limiter) error {
@@ -108,6 +106,27 @@ func (a *allOf) Take(ctx context.Context, key Key, take Take) (Decision, error) 
 		}
 	}
 	return takeJointly(ctx, a.batcher, requests, take)
+}
+
+func (a *allOf) requests(key Key, cost int64) []Request {
+	requests := make([]Request, len(a.limiters))
+	for i, l := range a.limiters {
+		requests[i] = Request{l, key, cost}
+	}
+	return requests
+}
+
+// RemembersDenial returns a denial that one of the limiters remembers.
+func (a *allOf) RemembersDenial(key Key, take Take) (Decision, bool) {
+	if take.Mode > Looking || a.Check(take) != nil {
+		return Decision{}, false
+	}
+	requests := a.requests(key, take.Cost)
+	decisions := RememberedDenials(requests, take.MaxWait)
+	if decisions == nil {
+		return Decision{}, false
+	}
+	return mostRestrictive(requests, decisions), true
 }
 
 // Check returns an error if one of the limiters cannot do a Take.

@@ -22,7 +22,8 @@ type Request struct {
 // other limiters, they are decided in the given order. If one of them denies, those after it only
 // look, and what those before it took is undone; until then, other calls see those tokens missing,
 // and they stay missing if the process dies in between. Neither case grants more than any limit
-// allows. A denial that a limiter on a remote store remembers reaches no store at all.
+// allows. A denial that a limiter on a remote store remembers, or that a limiter in this process makes,
+// reaches no store at all.
 //
 // An error means that nothing was decided; it is unknown whether tokens were taken. It is an
 // error if there is no request, or if two requests have the same limiter and key.
@@ -131,10 +132,14 @@ func chain(decisions []Decision) (first *Receipt) {
 // takeEach calls the limiters one after the other, unless a denial is known already. After a denial
 // it only looks, and undoes what was taken before.
 func takeEach(ctx context.Context, requests []Request, take Take) ([]Decision, error) {
-	if decisions := RememberedDenials(requests, take.MaxWait); decisions != nil {
+	decisions := RememberedDenials(requests, take.MaxWait)
+	if decisions == nil {
+		decisions = localDenials(ctx, requests, take.MaxWait)
+	}
+	if decisions != nil {
 		return decisions, nil
 	}
-	decisions := make([]Decision, 0, len(requests))
+	decisions = make([]Decision, 0, len(requests))
 	denied := false
 	for _, r := range requests {
 		one := Take{Cost: r.Cost, MaxWait: take.MaxWait, Mode: take.Mode, Receipt: take.Mode == Whole}
@@ -158,13 +163,41 @@ func takeEach(ctx context.Context, requests []Request, take Take) ([]Decision, e
 // decisions about the others are then allowed, with no number but Limit. It returns nil if a cost is above
 // the limit of another: that is never allowed, which is the most restrictive denial. It is for adapters
 // that implement [Batcher].
-func RememberedDenials(requests []Request, maxWait time.Duration) (decisions []Decision) {
-	for i, r := range requests {
+func RememberedDenials(requests []Request, maxWait time.Duration) []Decision {
+	return knownDenials(requests, func(r Request) (Decision, bool) {
 		rememberer, ok := r.Limiter.(Rememberer)
 		if !ok {
-			continue
+			return Decision{}, false
 		}
-		d, ok := rememberer.RemembersDenial(r.Key, Take{Cost: r.Cost, MaxWait: maxWait})
+		return rememberer.RemembersDenial(r.Key, Take{Cost: r.Cost, MaxWait: maxWait})
+	})
+}
+
+// localDenials is RememberedDenials for limiters in this process, which are asked before others are: a flood
+// that they deny reaches no store.
+func localDenials(ctx context.Context, requests []Request, maxWait time.Duration) []Decision {
+	local := 0
+	for _, r := range requests {
+		if _, ok := r.Limiter.(InProcess); ok {
+			local++
+		}
+	}
+	if local == len(requests) {
+		return nil
+	}
+	return knownDenials(requests, func(r Request) (Decision, bool) {
+		if _, ok := r.Limiter.(InProcess); !ok {
+			return Decision{}, false
+		}
+		d, err := r.Limiter.Take(ctx, r.Key, Take{Cost: r.Cost, MaxWait: maxWait, Mode: Looking})
+		return d, err == nil && !d.Allowed && d.Reason != BurstExceeded // a look starts no penalty
+	})
+}
+
+// knownDenials returns nil unless known returns a denial of a request.
+func knownDenials(requests []Request, known func(Request) (Decision, bool)) (decisions []Decision) {
+	for i, r := range requests {
+		d, ok := known(r)
 		if !ok {
 			continue
 		}

@@ -145,3 +145,26 @@ func TestUndoAll_ReturnsWhatSeveralLimitersGave(t *testing.T) {
 		assert.Zero(t, d.Receipt, "nobody asked for one")
 	})
 }
+
+// TestAllOf_CooldownInMemoryStartsItsPenalty has a cooldown that is asked before a distant limiter.
+func TestAllOf_CooldownInMemoryStartsItsPenalty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		penalties := 0
+		cooldown := memory.NewCooldown(limit.CooldownPolicy{Max: 2, Window: time.Minute, Penalty: time.Hour}, func(limit.Penalty) { penalties++ })
+		bucket := memory.NewLimiter(limit.PerHour(100))
+		both := limit.AllOf(cooldown, slow{bucket, time.Millisecond})
+		for n := range 20 {
+			start := time.Now()
+			d, err := limit.Consume(t.Context(), both, ann, 1)
+			require.NoError(t, err)
+			require.Equal(t, n < 2, d.Allowed)
+			if n > 2 {
+				require.Zero(t, time.Since(start), "a denial in this process reaches no other limiter")
+			}
+		}
+		assert.Equal(t, 1, penalties)
+		d, err := limit.Inspect(t.Context(), bucket, ann)
+		require.NoError(t, err)
+		assert.EqualValues(t, 98, d.Remaining)
+	})
+}
