@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -94,7 +95,7 @@ func TestOrigins_AllowedAndRejected(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := router.New(&router.Options{
 				Origins:        tt.origins,
-				TrustedProxies: router.TrustedProxies{Networks: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+				TrustedProxies: clientip.TrustedProxies{Networks: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
 			})
 			opts := []routertest.Option{func(req *http.Request) {
 				req.Host = tt.host

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/httptoken"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -79,7 +80,7 @@ func nameCodecs(codecs []Codec, subprotocols []string) []Codec {
 		}
 		name := codec.Subprotocol()
 		switch {
-		case !isToken(name) || strings.HasPrefix(name, bearerPrefix):
+		case !httptoken.IsValid(name) || strings.HasPrefix(name, bearerPrefix):
 			panic(fmt.Sprintf("router: the subprotocol of Codecs[%d] is %q; it must be an HTTP token that does not begin with %q", i, name, bearerPrefix))
 		case slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(name, other) }):
 			panic(fmt.Sprintf("router: the subprotocol of Codecs[%d] is %q, which Codecs or Subprotocols contains already", i, name))

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -152,7 +153,7 @@ func TestRefresh_IsRejectedAboveConnsPerUser(t *testing.T) {
 func TestRefresh_RequestHasAddressAndToken(t *testing.T) {
 	type key struct{}
 	var requests recorder[*http.Request]
-	var proxies router.TrustedProxies
+	var proxies clientip.TrustedProxies
 	r := router.New(&router.Options{Authenticate: func(req *http.Request) (router.Identity, error) {
 		requests.add(req)
 		return router.Identity{UserID: "ann"}, req.ParseForm()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/clientip"
+	"github.com/penstock-go/penstock/internal/httptoken"
 	"github.com/penstock-go/penstock/internal/netpoll"
 )
 
@@ -174,7 +176,7 @@ type Options struct {
 
 	// TrustedProxies configures the reverse proxies that report the client's address. The zero
 	// value trusts none.
-	TrustedProxies TrustedProxies
+	TrustedProxies clientip.TrustedProxies
 
 	// BufferBytes is the maximum size of one read or write of a socket: from 512 to 65,536
 	// bytes, 16 KiB if it is 0. Idle connections hold no buffers, so memory depends on the
@@ -304,7 +306,7 @@ func (o *Options) withDefaults() Options {
 		panic(fmt.Sprintf("router: Limits.MaxReadBytes is %d; it must be at least Limits.MaxMessageBytes, %d", l.MaxReadBytes, l.MaxMessageBytes))
 	}
 	for _, p := range opts.Subprotocols {
-		if !isToken(p) {
+		if !httptoken.IsValid(p) {
 			panic(fmt.Sprintf("router: Subprotocols contains %q; it must be an HTTP token, such as chat.v1", p))
 		}
 	}

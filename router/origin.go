@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"unicode"
+
+	"github.com/penstock-go/penstock/clientip"
 )
 
 // An originPolicy decides which web pages may connect. It prevents cross-site WebSocket
@@ -51,7 +53,7 @@ func parseOrigins(patterns []string) originPolicy {
 // allows reports whether the page that sent the request may connect. Browsers send at most one
 // Origin (RFC 6454, section 7.3): with two, servers and proxies could disagree about which one
 // counts.
-func (p *originPolicy) allows(req *http.Request, proxies TrustedProxies) bool {
+func (p *originPolicy) allows(req *http.Request, proxies clientip.TrustedProxies) bool {
 	origins := req.Header.Values("Origin")
 	if len(origins) > 1 {
 		return false
@@ -80,7 +82,7 @@ func (p *originPolicy) allows(req *http.Request, proxies TrustedProxies) bool {
 	// A page that was loaded over plain HTTP may have been modified by an attacker on the
 	// network, so it must not connect to a server that uses TLS.
 	sameHost := strings.EqualFold(host, withoutDefaultPort(u.Scheme, req.Host))
-	return sameHost && (u.Scheme == "https" || u.Scheme == "http" && req.TLS == nil && !proxies.secure(req))
+	return sameHost && (u.Scheme == "https" || u.Scheme == "http" && req.TLS == nil && !proxies.ReceivedOverTLS(req))
 }
 
 // isNotInOrigin reports whether r cannot occur in a scheme, host name, address or port.

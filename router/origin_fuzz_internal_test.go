@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/penstock-go/penstock/clientip"
 )
 
 // originModel is an origin as browsers serialize it (RFC 6454, section 6.2), with an address
@@ -58,7 +60,7 @@ func FuzzOrigin(f *testing.F) {
 	}
 	policy := parseOrigins([]string{"https://app.example.org:443", "https://*.example.net", "http://localhost:3000"})
 	everyPage := parseOrigins([]string{"*"})
-	proxies := TrustedProxies{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+	proxies := clientip.TrustedProxies{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 	hosts := regexp.MustCompile(`^(?i)(\[[0-9a-f:.]+\]|[a-z0-9._~-]+)(:[0-9]+)?$`)
 	f.Fuzz(func(t *testing.T, origin, host string, secure bool) {
 		req := &http.Request{Host: host, RemoteAddr: "10.0.0.1:1", Header: http.Header{"Origin": {origin}}}

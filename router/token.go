@@ -47,12 +47,3 @@ func offeredSubprotocols(req *http.Request) []string {
 	}
 	return offered
 }
-
-// isToken reports whether s is an HTTP token (RFC 9110, section 5.6.2).
-func isToken(s string) bool {
-	const others = "!#$%&'*+-.^_`|~"
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		isAlphanumeric := r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
-		return !isAlphanumeric && !strings.ContainsRune(others, r)
-	})
-}

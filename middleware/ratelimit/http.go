@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
@@ -29,7 +30,7 @@ type HTTPOptions struct {
 
 	// TrustedProxies are as in router.Options. Requests whose client has no address share a
 	// bucket unless Key separates them.
-	TrustedProxies router.TrustedProxies
+	TrustedProxies clientip.TrustedProxies
 }
 
 // HTTP returns a middleware that limits the requests of any HTTP handler: it calls the handler

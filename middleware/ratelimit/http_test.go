@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
@@ -58,7 +59,7 @@ func TestHTTP_UsesIdentityAndTrustedProxies(t *testing.T) {
 	h := ratelimit.HTTP(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HTTPOptions{
 		Options:        ratelimit.Options{Name: "connect", Key: ratelimit.KeyPerUserOrIPPerType},
 		Identify:       func(req *http.Request) router.Identity { return router.Identity{UserID: router.Token(req)} },
-		TrustedProxies: router.TrustedProxies{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+		TrustedProxies: clientip.TrustedProxies{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 	})(ok)
 	ann, bob := http.Header{"X-Forwarded-For": {"192.0.2.1"}}, http.Header{"X-Forwarded-For": {"192.0.2.2"}}
 	assert.Equal(t, 200, attempt(h, "10.0.0.1:1", ann).StatusCode)
@@ -77,7 +78,7 @@ func TestHTTP_UsesIdentityAndTrustedProxies(t *testing.T) {
 }
 
 func TestHTTP_ClientsBehindUnixSocketHaveSeparateBuckets(t *testing.T) {
-	proxies := router.TrustedProxies{UnixSocket: true, Header: router.HeaderForwarded}
+	proxies := clientip.TrustedProxies{UnixSocket: true, Header: clientip.HeaderForwarded}
 	h := ratelimit.HTTP(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HTTPOptions{TrustedProxies: proxies})(ok)
 	overUnixSocket := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		local := &net.UnixAddr{Name: "/run/ws.sock", Net: "unix"}
@@ -88,7 +89,7 @@ func TestHTTP_ClientsBehindUnixSocketHaveSeparateBuckets(t *testing.T) {
 	assert.Equal(t, 429, attempt(overUnixSocket, "@", ann).StatusCode)
 	assert.Equal(t, 200, attempt(overUnixSocket, "@", bob).StatusCode)
 	assert.PanicsWithValue(t, "ratelimit: TrustedProxies.Header is 9; it must be HeaderXForwardedFor or HeaderForwarded", func() {
-		ratelimit.HTTP(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HTTPOptions{TrustedProxies: router.TrustedProxies{Header: 9}})
+		ratelimit.HTTP(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HTTPOptions{TrustedProxies: clientip.TrustedProxies{Header: 9}})
 	})
 }
 

@@ -1,4 +1,4 @@
-package router
+package clientip
 
 import (
 	"iter"
@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/penstock-go/penstock/internal/httptoken"
 )
 
 // A forwardedElement describes the request as one proxy received it.
@@ -86,7 +88,7 @@ func forwardedPair(s string) (name, value, rest string, more, ok bool) {
 		return "", "", rest, more, true
 	}
 	name, s, ok = strings.Cut(s, "=")
-	if !ok || !isToken(name) {
+	if !ok || !httptoken.IsValid(name) {
 		return "", "", "", false, false
 	}
 	if strings.HasPrefix(s, `"`) {
@@ -97,7 +99,7 @@ func forwardedPair(s string) (name, value, rest string, more, ok bool) {
 			end = len(s)
 		}
 		value, s = s[:end], s[end:]
-		ok = isToken(value)
+		ok = httptoken.IsValid(value)
 	}
 	s = strings.TrimLeft(s, " \t")
 	rest, more = strings.CutPrefix(s, ";")

@@ -1,4 +1,6 @@
-package router
+// Package clientip finds the address of the client behind reverse proxies. It links nothing but the
+// standard library.
+package clientip
 
 import (
 	"fmt"
@@ -43,8 +45,8 @@ const (
 	HeaderForwarded
 )
 
-// Validate returns an error if a network is invalid or Header is unknown. [New] and
-// ratelimit.HTTP panic with it.
+// Validate returns an error if a network is invalid or Header is unknown. Constructors that
+// receive TrustedProxies panic with it.
 func (p TrustedProxies) Validate() error {
 	for i, network := range p.Networks {
 		if !network.IsValid() {
@@ -93,9 +95,9 @@ func (p TrustedProxies) trusts(ip netip.Addr) bool {
 	return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
-// secure reports whether a trusted proxy received the request over TLS. One entry is enough: a
+// ReceivedOverTLS reports whether a trusted proxy received the request over TLS. One entry is enough: a
 // client that forges it only makes the check of its origin stricter.
-func (p TrustedProxies) secure(req *http.Request) bool {
+func (p TrustedProxies) ReceivedOverTLS(req *http.Request) bool {
 	if !p.trustsPeer(req) {
 		return false
 	}
