@@ -138,11 +138,6 @@ func (a *allOf) Check(take Take) error {
 		if err := Check(l, take); err != nil {
 			return err
 		}
-		if d, ok := l.(Describer); ok && take.Mode == Charging {
-			if limit := d.Describe()[0].Limit; take.Cost > limit {
-				return fmt.Errorf("limit: a charge of %d; it must be at most the capacity of %d", take.Cost, limit)
-			}
-		}
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func takeJointly(ctx context.Context, batcher Batcher, requests []Request, take 
 	var decisions []Decision
 	var err error
 	if batcher != nil && take.Mode == Whole {
-		decisions, err = batcher.TakeBatch(ctx, requests, take.MaxWait, take.Receipt)
+		decisions, err = batcher.TakeBatch(ctx, requests, take)
 	} else {
 		decisions, err = takeEach(ctx, requests, take)
 	}
@@ -142,9 +142,9 @@ func takeEach(ctx context.Context, requests []Request, take Take) ([]Decision, e
 	decisions = make([]Decision, 0, len(requests))
 	denied := false
 	for _, r := range requests {
-		one := Take{Cost: r.Cost, MaxWait: take.MaxWait, Mode: take.Mode, Receipt: take.Mode == Whole}
+		one := Take{Cost: r.Cost, MaxWait: take.MaxWait, Lease: take.Lease, Mode: take.Mode, Receipt: take.Mode == Whole}
 		if denied {
-			one.Mode, one.Receipt = Looking, false
+			one.Mode, one.Receipt, one.Lease = Looking, false, 0
 		}
 		d, err := r.Limiter.Take(ctx, r.Key, one)
 		if err != nil {

@@ -142,12 +142,11 @@ type Batcher interface {
 	// BatchesWith reports whether TakeBatch of this limiter accepts requests to other.
 	BatchesWith(other Limiter) bool
 
-	// TakeBatch takes the cost of every request, as Take does with maxWait, or of none.
+	// TakeBatch takes the cost of every request, as Take does with MaxWait, Receipt and Lease of take, or of none.
 	// It returns for each request the Decision that its limiter would make alone; if it denies,
 	// an allowed Decision may have no number but Limit. No two requests have the same limiter
-	// and key. With a maxWait of 0, nothing is reserved. The Decisions of a batch that is allowed
-	// have receipts if receipts is set.
-	TakeBatch(ctx context.Context, requests []Request, maxWait time.Duration, receipts bool) ([]Decision, error)
+	// and key. The take has no cost of its own; its mode is Whole.
+	TakeBatch(ctx context.Context, requests []Request, take Take) ([]Decision, error)
 }
 
 // InProcess marks a limiter that decides in this process, immediately and without failing.
@@ -187,6 +186,7 @@ type Receipt struct {
 	Tokens  int64
 	Stamp   int64 // the time or the period to which the tokens belong, on the limiter's clock
 	Version int64 // of the limiter's policy
+	Lease   int64 // identifies the Take among those of its key that have a Lease; 0 without one
 
 	// Parts is the receipt of the first limiter, if [AllOf] or [TakeAll] took from several, and Next that of
 	// the limiter after this one.

@@ -31,13 +31,24 @@ type Take struct {
 	// wait.
 	MaxWait time.Duration
 
+	// Lease bounds how long the tokens stay taken if nobody settles the Take, such as after a crash of
+	// the caller: at its end they return, as by Undoing. It is for work whose cost is known only after
+	// it: the Take reserves an estimate, and the mode Settling replaces it. See [Meter].
+	//
+	//   - It must be whole milliseconds, from 1 to those of [MaxLease], with the mode Whole and
+	//     Receipt, and without Keep and MaxWait.
+	//   - A key has at most [MaxLeases] of them. A further Take is denied until the first one ends.
+	//   - Reset and Block end the leases of their key, and return nothing more. After SetPolicy, the
+	//     end of a lease from before returns nothing.
+	Lease time.Duration
+
 	// Mode is what happens to Cost. If 0, it is taken whole or not at all.
 	Mode Mode
 
 	// Receipt makes the Decision contain a receipt of what was taken.
 	Receipt bool
 
-	// Undo is, with the Mode Undoing, the receipt of the Take to undo.
+	// Undo is, with the modes Undoing and Settling, the receipt of the Take to undo or to settle.
 	Undo Receipt
 }
 
@@ -57,9 +68,9 @@ const (
 	// time until one can be taken as RetryAfter.
 	Partial
 
-	// Charging takes Cost also if the bucket holds less: the deficit is then at most Cost. A
-	// bucket with a larger deficit stays as it is. Later calls are denied until the deficit has
-	// returned. Nothing is taken from a blocked key. A Cost above the capacity is an error. The
+	// Charging takes Cost even if the bucket holds less. The deficit may be of any size, and later
+	// calls are denied until it has returned; adapters count deficits up to [MaxDeficit], and forget
+	// the rest. A sliding window counts at most twice its Max. Nothing is taken from a blocked key. The
 	// Decision has no number.
 	Charging
 
@@ -73,6 +84,17 @@ const (
 	// policy allows, unless the key was reset or blocked in between. Undoing a Take twice
 	// returns its tokens twice. The Decision has no number.
 	Undoing
+
+	// Settling replaces what the Take with a Lease and the receipt Undo took by Cost, which is what
+	// its work has really used. The Decision has no number.
+	//
+	//   - If Cost is less, the difference returns, as by Undoing: as if the Take had been one of Cost.
+	//   - If Cost is more, the difference is taken, as by Charging, even if the bucket holds less.
+	//   - After the end of the lease, whose tokens have returned, Cost is taken as by Charging.
+	//   - The lease ends. Until the time at which it would have ended, settling it again does nothing,
+	//     so that a caller can repeat it after an error.
+	//   - A receipt without a lease is an error.
+	Settling
 )
 
 // Validate returns an error that says what is wrong with the Take and what would be right.
@@ -88,18 +110,41 @@ func (t *Take) Validate() error {
 		return errors.New("Keep and MaxWait are set; set one of them")
 	case t.Mode > Looking && (t.Keep > 0 || t.MaxWait > 0):
 		return errors.New("Keep or MaxWait is set; they need the mode Whole or Looking")
-	case t.Mode > Undoing:
-		return fmt.Errorf("mode is %d; it must be one of the modes from Whole to Undoing", t.Mode)
+	case t.Mode > Settling:
+		return fmt.Errorf("mode is %d; it must be one of the modes from Whole to Settling", t.Mode)
+	case t.Lease != 0:
+		return t.validateLease()
+	case t.Mode == Settling && t.Undo.Lease == 0:
+		return errors.New("the receipt is not one of a Take with a Lease; undo it instead")
+	default:
+		return nil
+	}
+}
+
+func (t *Take) validateLease() error {
+	switch {
+	case t.Lease < time.Millisecond || t.Lease > MaxLease || t.Lease%time.Millisecond != 0:
+		return fmt.Errorf("lease is %v; it must be a whole number of milliseconds, from 1 to those of %v", t.Lease, MaxLease)
+	case t.Mode != Whole || !t.Receipt || t.Keep > 0 || t.MaxWait > 0:
+		return errors.New("Lease is set; it needs the mode Whole and Receipt, and neither Keep nor MaxWait")
 	default:
 		return nil
 	}
 }
 
 // ValidateWindow is Validate for limiters that are not token buckets: sliding windows, quotas and
-// cooldowns. Keep, MaxWait and the mode Charging are errors.
+// cooldowns. Keep, MaxWait, Lease and the modes Charging and Settling are errors.
 func (t *Take) ValidateWindow() error {
 	if t.Keep > 0 || t.MaxWait > 0 || t.Mode == Charging {
 		return errors.New("windows, quotas and cooldowns cannot keep tokens, wait or charge a deficit; use a token bucket")
+	}
+	return t.ValidateWithoutLease()
+}
+
+// ValidateWithoutLease is Validate for limiters whose Takes have no Lease.
+func (t *Take) ValidateWithoutLease() error {
+	if t.Lease != 0 || t.Mode == Settling {
+		return errors.New("the limiter has no leases; use a token bucket or a quota")
 	}
 	return t.Validate()
 }
@@ -114,11 +159,17 @@ func (t *Take) ValidatePlain() error {
 
 // IsPlain reports whether a Take is that of [Consume]: a cost of 0 or more, whole or not at all.
 func (t *Take) IsPlain() bool {
-	return t.Cost >= 0 && t.Mode == Whole && t.Keep == 0 && t.MaxWait == 0 && !t.Receipt
+	return t.Cost >= 0 && t.Mode == Whole && t.Keep == 0 && t.MaxWait == 0 && !t.Receipt && t.Lease == 0
 }
 
 // MaxReserve is the longest MaxWait of a [Take].
 const MaxReserve = time.Hour
+
+// Bounds of a [Take] with a Lease.
+const (
+	MaxLease  = 24 * time.Hour // the longest one
+	MaxLeases = 1000           // of a key at once
+)
 
 // Consume takes cost tokens from key's bucket, or none of them.
 func Consume(ctx context.Context, l Limiter, key Key, cost int64) (Decision, error) {
@@ -149,8 +200,8 @@ func ConsumeUpTo(ctx context.Context, l Limiter, key Key, most int64) (granted i
 	return granted, d, err
 }
 
-// Charge takes cost tokens from key's bucket for a call that another limiter has admitted, also if
-// the bucket holds less. See [Charging].
+// Charge takes cost tokens from key's bucket, even if the bucket holds less, such as for a call that another
+// limiter has admitted. See [Charging].
 func Charge(ctx context.Context, l Limiter, key Key, cost int64) error {
 	_, err := l.Take(ctx, key, Take{Cost: cost, Mode: Charging})
 	return err
@@ -170,5 +221,12 @@ func Undo(ctx context.Context, l Limiter, key Key, receipt Receipt) error {
 		return nil
 	}
 	_, err := l.Take(ctx, key, Take{Mode: Undoing, Undo: receipt})
+	return err
+}
+
+// Settle replaces what a [Take] of key with a Lease took by what its work has really used. See
+// [Settling].
+func Settle(ctx context.Context, l Limiter, key Key, receipt Receipt, used int64) error {
+	_, err := l.Take(ctx, key, Take{Cost: used, Mode: Settling, Undo: receipt})
 	return err
 }

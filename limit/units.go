@@ -70,6 +70,15 @@ func (u Units) RefundUnits(tokens int64) int64 {
 	return min(tokens, 2*maxFull/u.perToken) * u.perToken
 }
 
+// MaxDeficit is the number of units that a bucket lacks at most, in microseconds of the refill of one
+// unit each: 142 years, unless more than one unit returns in a microsecond.
+const MaxDeficit = 2 * maxFull
+
+// DebtUnits returns the units of a charge in tokens, which must not be negative: at most MaxDeficit.
+func (u Units) DebtUnits(tokens int64) int64 {
+	return min(tokens, MaxDeficit/u.perToken) * u.perToken
+}
+
 // UndoUnits returns how many units a receipt of tokens returns a time after the bucket held them: none
 // that have returned meanwhile. The time may be negative.
 func (u Units) UndoUnits(tokens int64, since time.Duration) int64 {

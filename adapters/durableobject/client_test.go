@@ -202,7 +202,7 @@ func TestLimiter_InvalidArgumentsAreErrors(t *testing.T) {
 	require.ErrorContains(t, err, "durableobject: keep is -1")
 	_, _, err = limit.ConsumeUpTo(t.Context(), l, ann(), -1)
 	require.ErrorContains(t, err, "durableobject: cost is -1")
-	require.ErrorContains(t, limit.Charge(t.Context(), l, ann(), 11), "at most the capacity of 10")
+	require.ErrorContains(t, limit.Charge(t.Context(), l, ann(), -1), "durableobject: cost is -1")
 	require.ErrorContains(t, limit.Refund(t.Context(), l, ann(), -1), "durableobject: cost is -1")
 	require.ErrorContains(t, l.Block(t.Context(), ann(), 0), "durableobject: a block of 0s")
 	require.NoError(t, limit.Charge(t.Context(), l, ann(), 0))

@@ -180,7 +180,7 @@ func TestLimiter_RequestIsThatOfTheProtocol(t *testing.T) {
 			_, _, err := limit.ConsumeUpTo(t.Context(), fresh(), limit.Key{"a"}, 100)
 			return err
 		},
-		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p:a",60000000,-60000000,1]]}`: func() error {
+		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p:a",60000000,-4503599207370496,1]]}`: func() error {
 			return limit.Charge(t.Context(), fresh(), limit.Key{"a"}, 1)
 		},
 		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p:a",-60000000,0,1]]}`: func() error {

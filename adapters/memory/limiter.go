@@ -110,7 +110,7 @@ func (l *Limiter) Take(_ context.Context, key limit.Key, take limit.Take) (limit
 
 // takeSpecial is Take for all that is not plain.
 func (l *Limiter) takeSpecial(hash uint64, take *limit.Take) (limit.Decision, error) {
-	if err := take.Validate(); err != nil {
+	if err := take.ValidateWithoutLease(); err != nil {
 		return limit.Decision{}, fmt.Errorf("memory: %w", err)
 	}
 	r := request{tokens: take.Cost, keep: take.Keep, maxWait: take.MaxWait.Microseconds()}
@@ -120,7 +120,9 @@ func (l *Limiter) takeSpecial(hash uint64, take *limit.Take) (limit.Decision, er
 	case limit.Partial:
 		r.kind = upTo
 	case limit.Charging:
-		return limit.Decision{}, l.charge(hash, &r)
+		r.kind = charge
+		l.take(hash, &r)
+		return limit.Decision{}, nil
 	case limit.Returning:
 		r.kind = refund
 		l.take(hash, &r)
@@ -142,16 +144,6 @@ func (l *Limiter) takeSpecial(hash uint64, take *limit.Take) (limit.Decision, er
 		d.Receipt = t.receipt(&r, &d)
 	}
 	return d, nil
-}
-
-// charge takes tokens also if the bucket holds less.
-func (l *Limiter) charge(hash uint64, r *request) error {
-	r.kind = charge
-	_, t := l.take(hash, r)
-	if u := &t.units; u.CostUnits(r.tokens) > u.Full() {
-		return fmt.Errorf("memory: charge is %d; it must be at most the capacity, %d", r.tokens, u.WholeTokens(u.Full()))
-	}
-	return nil
 }
 
 // Reset fills key's bucket and ends a block.

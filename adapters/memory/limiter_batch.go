@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/penstock-go/penstock/limit"
 )
@@ -37,11 +36,12 @@ type heldBucket struct {
 
 // TakeBatch takes the cost of every request, or of none, in one atomic step: no other call
 // sees a part of it.
-func (l *Limiter) TakeBatch(_ context.Context, requests []limit.Request, maxWait time.Duration, receipts bool) ([]limit.Decision, error) {
+func (l *Limiter) TakeBatch(_ context.Context, requests []limit.Request, take limit.Take) ([]limit.Decision, error) {
 	calls := make([]batchCall, len(requests))
 	for i, r := range requests {
-		take := limit.Take{Cost: r.Cost, MaxWait: maxWait}
-		if err := take.Validate(); err != nil {
+		one := take
+		one.Cost = r.Cost
+		if err := one.ValidateWithoutLease(); err != nil {
 			return nil, fmt.Errorf("memory: %w", err)
 		}
 		rl, ok := r.Limiter.(*Limiter)
@@ -49,7 +49,7 @@ func (l *Limiter) TakeBatch(_ context.Context, requests []limit.Request, maxWait
 			return nil, fmt.Errorf("memory: a batch cannot hold a request to a %T", r.Limiter)
 		}
 		hash := r.Key.Hash(rl.seed)
-		calls[i] = batchCall{rl, &rl.shards[hash>>rl.shift], hash, request{tokens: r.Cost, maxWait: maxWait.Microseconds()}, 0}
+		calls[i] = batchCall{rl, &rl.shards[hash>>rl.shift], hash, request{tokens: r.Cost, maxWait: take.MaxWait.Microseconds()}, 0}
 	}
 	shards := lockShards(calls)
 	defer func() {
@@ -63,7 +63,7 @@ func (l *Limiter) TakeBatch(_ context.Context, requests []limit.Request, maxWait
 		b.release(allowed)
 	}
 	for i := range calls {
-		if c := &calls[i]; receipts && allowed && c.request.tokens > 0 {
+		if c := &calls[i]; take.Receipt && allowed && c.request.tokens > 0 {
 			decisions[i].Receipt = c.shard.table.Load().receipt(&c.request, &decisions[i])
 		}
 	}

@@ -137,7 +137,7 @@ func TestLimiter_BatchHoldsBuckets(t *testing.T) {
 		}
 		return 0
 	}
-	_, err := l.TakeBatch(t.Context(), []limit.Request{{Limiter: l, Key: key, Cost: 4}}, 0, false)
+	_, err := l.TakeBatch(t.Context(), []limit.Request{{Limiter: l, Key: key, Cost: 4}}, limit.Take{})
 	require.NoError(t, err)
 	assert.True(t, checked)
 	l.clock = func() int64 { return 0 }

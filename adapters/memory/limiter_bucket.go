@@ -55,12 +55,12 @@ const (
 	refund
 	undo   // refund of tokens that have not returned since stamp
 	upTo   // at most the tokens
-	charge // all tokens, even if the bucket does not hold them
+	charge // all tokens, even if the bucket does not hold them, up to the largest deficit
 )
 
 // needsBucket reports whether the request can take tokens, so that a new key needs a bucket.
 func (r *request) needsBucket(u *limit.Units) bool {
-	return (r.kind == consume || r.kind >= upTo) && r.tokens > 0 && (r.kind == upTo || u.CostUnits(r.tokens) <= u.Full())
+	return (r.kind == consume || r.kind >= upTo) && r.tokens > 0 && (r.kind >= upTo || u.CostUnits(r.tokens) <= u.Full())
 }
 
 // units returns the request in units: what to take, and how many units the bucket may lack
@@ -74,10 +74,7 @@ func (r *request) units(u *limit.Units) (units, ahead int64) {
 	case upTo:
 		return math.MaxInt64, 0
 	case charge:
-		if units = u.CostUnits(r.tokens); units > u.Full() {
-			return 0, 0
-		}
-		return units, units
+		return u.DebtUnits(r.tokens), 0
 	default:
 		ahead = r.maxWait * u.PerMicro()
 		if r.keep > 0 {
@@ -92,7 +89,7 @@ func (r *request) part(units, have int64, u *limit.Units) (amount int64, takes b
 	if r.kind == upTo {
 		amount = min(r.tokens, u.WholeTokens(have)) * u.PerToken()
 	} else {
-		amount = max(min(units, units+have), 0) // the deficit is then at most units
+		amount = max(min(units, limit.MaxDeficit-(u.Full()-have)), 0)
 	}
 	return amount, amount > 0
 }
@@ -157,6 +154,9 @@ again:
 			}
 			if next < fullAt {
 				t.lower(fullAt)
+			}
+			if r.kind == charge {
+				t.raiseAhead(next - now - full)
 			}
 			if s.bucket.CompareAndSwap(fullAt, next) {
 				return have, true

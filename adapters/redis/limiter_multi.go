@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -25,7 +24,7 @@ func (l *Limiter) BatchesWith(other limit.Limiter) bool { return batchesWith(l, 
 func (l *Limiter) server() (goredis.UniversalClient, bool) { return l.client, l.oneNode }
 
 func (l *Limiter) part(key *limit.Key, take limit.Take) (jointPart, error) {
-	if err := take.Validate(); err != nil {
+	if err := take.ValidateWithoutLease(); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
 	return &bucketPart{limiter: l, policy: l.policy.Load(), key: key, take: take}, nil
@@ -46,21 +45,22 @@ type bucketCost struct {
 // If buckets are known to hold too little, it returns their denials without a round trip, for at
 // most a second; the decisions about the other requests are then allowed, with no number but
 // Limit.
-func (l *Limiter) TakeBatch(ctx context.Context, requests []limit.Request, maxWait time.Duration, receipts bool) ([]limit.Decision, error) {
+func (l *Limiter) TakeBatch(ctx context.Context, requests []limit.Request, take limit.Take) ([]limit.Decision, error) {
 	costs := make([]bucketCost, len(requests))
 	for i := range requests {
 		r := &requests[i]
 		rl, ok := r.Limiter.(*Limiter)
 		if !ok {
-			return takeJointly(ctx, l.joints, requests, limit.Take{MaxWait: maxWait, Receipt: receipts})
+			return takeJointly(ctx, l.joints, requests, take)
 		}
-		c := bucketCost{rl, rl.policy.Load(), &r.Key, r.Key.Hash(rl.seed), limit.Take{Cost: r.Cost, MaxWait: maxWait, Receipt: receipts}}
-		if err := c.take.Validate(); err != nil {
+		c := bucketCost{rl, rl.policy.Load(), &r.Key, r.Key.Hash(rl.seed), take}
+		c.take.Cost = r.Cost
+		if err := c.take.ValidateWithoutLease(); err != nil {
 			return nil, fmt.Errorf("redis: %w", err)
 		}
 		costs[i] = c
 	}
-	if decisions := limit.RememberedDenials(requests, maxWait); decisions != nil {
+	if decisions := limit.RememberedDenials(requests, take.MaxWait); decisions != nil {
 		return decisions, nil
 	}
 	sent := l.now()

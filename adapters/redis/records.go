@@ -337,6 +337,6 @@ func (r *records) part(key *limit.Key, take limit.Take) (jointPart, error) {
 
 // TakeBatch takes the cost of every request, or of none, in one round trip. If a denial is remembered, it
 // makes none.
-func (r *records) TakeBatch(ctx context.Context, requests []limit.Request, maxWait time.Duration, receipts bool) ([]limit.Decision, error) {
-	return takeJointly(ctx, r.joints, requests, limit.Take{MaxWait: maxWait, Receipt: receipts})
+func (r *records) TakeBatch(ctx context.Context, requests []limit.Request, take limit.Take) ([]limit.Decision, error) {
+	return takeJointly(ctx, r.joints, requests, take)
 }

@@ -35,10 +35,7 @@ type Reply struct {
 
 // CheckTake returns an error unless take is valid for the policy.
 func (p *Policy) CheckTake(take *limit.Take) error {
-	if capacity := p.WholeTokens(p.Full()); take.Mode == limit.Charging && take.Cost > capacity {
-		return fmt.Errorf("charge is %d; it must be at most the capacity of %d", take.Cost, capacity)
-	}
-	return take.Validate()
+	return take.ValidateWithoutLease()
 }
 
 // Take decides about a valid take from the bucket with a hash. It asks the store, by call, unless a
@@ -69,8 +66,7 @@ func (p *Policy) change(hash uint64, take *limit.Take, now func() time.Duration,
 	what := Take{Divisor: 1}
 	switch take.Mode {
 	case limit.Charging:
-		what.Units = p.CostUnits(take.Cost)
-		what.Lowest = -what.Units
+		what.Units, what.Lowest = p.DebtUnits(take.Cost), p.Full()-limit.MaxDeficit
 	case limit.Returning:
 		what.Units = -p.RefundUnits(take.Cost)
 	case limit.Undoing:

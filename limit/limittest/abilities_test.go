@@ -3,7 +3,6 @@ package limittest_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,8 +67,6 @@ func (r *reference) looked(m *limittest.Model, take limit.Take) *limittest.Model
 
 func (r *reference) charge(key limit.Key, m *limittest.Model, at time.Duration, cost int64) error {
 	switch {
-	case cost > r.policy.Capacity && !r.fault.lenient:
-		return io.ErrUnexpectedEOF
 	case r.store.blocks[key] > at:
 	case r.fault.charge != nil:
 		r.fault.charge(m, at, cost)
@@ -133,8 +130,8 @@ func (r *reference) BatchesWith(other limit.Limiter) bool {
 }
 
 // TakeBatch returns the decision of the first request for all, a fault.
-func (r *reference) TakeBatch(ctx context.Context, requests []limit.Request, maxWait time.Duration, _ bool) ([]limit.Decision, error) {
-	d, err := limit.Reserve(ctx, r, requests[0].Key, requests[0].Cost, maxWait)
+func (r *reference) TakeBatch(ctx context.Context, requests []limit.Request, take limit.Take) ([]limit.Decision, error) {
+	d, err := limit.Reserve(ctx, r, requests[0].Key, requests[0].Cost, take.MaxWait)
 	decisions := make([]limit.Decision, len(requests))
 	for i := range decisions {
 		decisions[i] = d
@@ -162,8 +159,13 @@ func abilityFaults() []fault {
 		}},
 		{name: "a negative most is 0", breaks: "negative part", lenient: true},
 		{name: "a charge is all or none", breaks: "charge takes a deficit", charge: func(m *limittest.Model, at time.Duration, cost int64) { m.Consume(at, cost) }},
-		{name: "charges add up to any deficit", breaks: "charge takes a deficit", charge: func(m *limittest.Model, at time.Duration, cost int64) {
-			m.Reserve(at, cost, limit.Never-1)
+		{name: "a deficit is at most the capacity", breaks: "charge takes a deficit", charge: func(m *limittest.Model, at time.Duration, cost int64) {
+			m.Charge(at, min(cost, 10))
+		}},
+		{name: "a huge charge is ignored", breaks: "the largest deficit", charge: func(m *limittest.Model, at time.Duration, cost int64) {
+			if cost < 1<<50 {
+				m.Charge(at, cost)
+			}
 		}},
 		{name: "a negative charge is 0", breaks: "charge of nothing", lenient: true},
 		{name: "undoing does nothing", breaks: "joint requests", undo: func(*limittest.Model, time.Duration, limit.Receipt) {}},

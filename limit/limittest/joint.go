@@ -149,7 +149,7 @@ func batchDecisions(h Harness) error {
 		got, err := l.TakeBatch(context.Background(), []limit.Request{
 			{Limiter: rooms.Limiter, Key: key("ann"), Cost: step.roomCost},
 			{Limiter: users.Limiter, Key: key("ann"), Cost: step.userCost},
-		}, step.maxWait, false)
+		}, limit.Take{MaxWait: step.maxWait})
 		if err != nil {
 			return fmt.Errorf("TakeBatch: %w", err)
 		}
@@ -157,7 +157,7 @@ func batchDecisions(h Harness) error {
 			return fmt.Errorf("a batch of %d and %d within %v is %+v, want %+v and %+v", step.roomCost, step.userCost, step.maxWait, got, step.room, step.user)
 		}
 	}
-	_, err := l.TakeBatch(context.Background(), []limit.Request{{Limiter: users.Limiter, Key: key("bob"), Cost: -1}}, 0, false)
+	_, err := l.TakeBatch(context.Background(), []limit.Request{{Limiter: users.Limiter, Key: key("bob"), Cost: -1}}, limit.Take{})
 	if err == nil {
 		return errors.New("a batch with a cost of -1 is no error")
 	}

@@ -102,15 +102,13 @@ func (m *Model) ConsumeUpTo(at time.Duration, most int64) (granted int64, d limi
 	return granted, m.Consume(at, granted)
 }
 
-// Charge takes cost, also if the bucket holds less. The deficit is then at most cost; a larger
-// deficit stays.
+// Charge takes cost, even if the bucket holds less, up to the largest deficit.
 func (m *Model) Charge(at time.Duration, cost int64) {
-	after := new(big.Rat).Sub(m.tokensAt(at), rat(cost))
-	if most := rat(-cost); after.Cmp(most) < 0 {
-		after = most
-	}
-	if after.Cmp(m.tokens) < 0 {
-		m.tokens = after
+	perToken := rat(m.policy.Units().PerToken())
+	m.tokens = new(big.Rat).Sub(m.tokensAt(at), rat(cost))
+	least := new(big.Rat).Sub(rat(m.policy.Capacity), new(big.Rat).Quo(rat(limit.MaxDeficit), perToken))
+	if m.tokens.Cmp(least) < 0 {
+		m.tokens = least
 	}
 }
 

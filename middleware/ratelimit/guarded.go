@@ -65,8 +65,8 @@ func (q *request) consume(ctx context.Context, l limit.Limiter) (limit.Decision,
 	}
 }
 
-// charge takes cost from key's bucket, whatever it holds, but no more than a full bucket holds:
-// a larger cost would be an error, and take nothing.
+// charge takes cost from key's bucket, whatever it holds, but no more than a full bucket holds: a
+// message of a larger tier denies a smaller one for at most the time in which it fills.
 func (g *guarded) charge(ctx context.Context, key limit.Key, cost int64) error {
 	if d, ok := g.limiter.(limit.Describer); ok && cost > 1 {
 		for _, part := range d.Describe() { // several of limit.AllOf

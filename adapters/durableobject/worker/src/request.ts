@@ -9,6 +9,7 @@ const MAX_KEY_BYTES = 1024;
 const MAX_HOLDER_BYTES = 128;
 /** Bound of a full bucket plus a microsecond's refill, as in limit.Units in Go. */
 const MAX_FULL = 2 ** 51;
+const MAX_MISSING = 2 ** 52;
 const MAX_PER_MICRO = 9000;
 const MAX_UNITS = 2 ** 52;
 const MAX_BLOCK_MICROS = 365 * 24 * 3600 * 1e6;
@@ -114,7 +115,7 @@ export function parseLimitCall(call: unknown[], i: number): Call {
   return {
     key: text(call[0], `calls[${i}][0]`, MAX_KEY_BYTES),
     units: integer(call[1], `calls[${i}][1]`, -MAX_UNITS, MAX_UNITS),
-    lowest: integer(call[2], `calls[${i}][2]`, -MAX_FULL, MAX_FULL),
+    lowest: integer(call[2], `calls[${i}][2]`, -MAX_MISSING, MAX_FULL),
     divisor: integer(call[3], `calls[${i}][3]`, 1, MAX_UNITS),
     since: integer(call[4] ?? 0, `calls[${i}][4]`, 0, Number.MAX_SAFE_INTEGER),
   };
