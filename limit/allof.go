@@ -95,6 +95,8 @@ func (a *allOf) Take(ctx context.Context, key Key, take Take) (Decision, error) 
 		})
 	case Undoing:
 		return Decision{}, UndoAll(ctx, take.Undo, requests...)
+	case Settling:
+		return Decision{}, settleAll(ctx, take.Undo, take.Cost, requests)
 	}
 	if a.batcher == nil {
 		lock := a.locks[key.Hash(a.seed)%uint64(len(a.locks))]

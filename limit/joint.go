@@ -38,18 +38,27 @@ func TakeAll(ctx context.Context, requests ...Request) (Decision, error) {
 
 // UndoAll returns what [TakeAll] took for the same requests, as [Undo] does for each of them. It
 // returns the first error.
-func UndoAll(ctx context.Context, receipt Receipt, requests ...Request) (err error) {
-	part := receipt.Parts
-	for _, r := range requests {
-		if part == nil {
-			break
+func UndoAll(ctx context.Context, receipt Receipt, requests ...Request) error {
+	return receipt.each(requests, func(r Request, own Receipt) error { return Undo(ctx, r.Limiter, r.Key, own) })
+}
+
+// settleAll is UndoAll for [Settle].
+func settleAll(ctx context.Context, receipt Receipt, used int64, requests []Request) error {
+	return receipt.each(requests, func(r Request, own Receipt) error { return Settle(ctx, r.Limiter, r.Key, own, used) })
+}
+
+// each calls f with each request and its own receipt, and returns the first error.
+func (r Receipt) each(requests []Request, f func(Request, Receipt) error) (err error) {
+	part := r.Parts
+	for _, request := range requests {
+		var own Receipt
+		if part != nil {
+			own = *part
+			own.Next, part = nil, part.Next
 		}
-		own := *part
-		own.Next = nil
-		if e := Undo(ctx, r.Limiter, r.Key, own); err == nil {
+		if e := f(request, own); err == nil {
 			err = e
 		}
-		part = part.Next
 	}
 	return err
 }

@@ -82,7 +82,8 @@ const (
 	// meanwhile: those of the receipt are taken to return first, from the time on at which the
 	// bucket held them. So calls and their undoing together are never granted more than the
 	// policy allows, unless the key was reset or blocked in between. Undoing a Take twice
-	// returns its tokens twice. The Decision has no number.
+	// returns its tokens twice. The receipt of a Take with a Lease is an error: settle it with a Cost of
+	// 0, as [Undo] does. The Decision has no number.
 	Undoing
 
 	// Settling replaces what the Take with a Lease and the receipt Undo took by Cost, which is what
@@ -93,7 +94,8 @@ const (
 	//   - After the end of the lease, whose tokens have returned, Cost is taken as by Charging.
 	//   - The lease ends. Until the time at which it would have ended, settling it again does nothing,
 	//     so that a caller can repeat it after an error.
-	//   - A receipt without a lease is an error.
+	//   - For the zero Receipt, of a Take that took nothing, Cost is taken as by Charging. The receipt of a
+	//     Take that took something without a Lease is an error.
 	Settling
 )
 
@@ -114,8 +116,10 @@ func (t *Take) Validate() error {
 		return fmt.Errorf("mode is %d; it must be one of the modes from Whole to Settling", t.Mode)
 	case t.Lease != 0:
 		return t.validateLease()
-	case t.Mode == Settling && t.Undo.Lease == 0:
+	case t.Mode == Settling && t.Undo.Lease == 0 && t.Undo.Tokens > 0:
 		return errors.New("the receipt is not one of a Take with a Lease; undo it instead")
+	case t.Mode == Undoing && t.Undo.Lease != 0:
+		return errors.New("the receipt is one of a Take with a Lease; settle it with a cost of 0 instead")
 	default:
 		return nil
 	}
@@ -215,10 +219,14 @@ func Refund(ctx context.Context, l Limiter, key Key, tokens int64) error {
 	return err
 }
 
-// Undo returns what a [Take] of key took, as far as it has not returned by itself. See [Undoing].
+// Undo returns what a [Take] of key took, as far as it has not returned by itself. See [Undoing]. A Take
+// with a Lease that is settled or has ended returns nothing.
 func Undo(ctx context.Context, l Limiter, key Key, receipt Receipt) error {
-	if receipt == (Receipt{}) {
+	switch {
+	case receipt == (Receipt{}):
 		return nil
+	case receipt.Lease != 0:
+		return Settle(ctx, l, key, receipt, 0)
 	}
 	_, err := l.Take(ctx, key, Take{Mode: Undoing, Undo: receipt})
 	return err

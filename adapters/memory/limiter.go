@@ -24,6 +24,7 @@ type Limiter struct {
 	shards []shard
 	shift  int // the hash's bits above it select the shard
 
+	leases      leases
 	changes     sync.Mutex // held by SetPolicy; locked before mu of a shard
 	description atomic.Pointer[[]limit.Description]
 }
@@ -76,6 +77,7 @@ func newLimiter(policy limit.Policy, maxKeys int, clock func() int64) *Limiter {
 		shift:  64 - bits.TrailingZeros(uint(shards)),
 	}
 	l.describe(policy)
+	l.leases.init()
 	for i := range l.shards {
 		l.shards[i].init(units, (maxKeys-1)/shards+1)
 	}
@@ -88,6 +90,9 @@ func (l *Limiter) InProcess() {}
 // Take takes tokens from key's bucket. It ignores its context, because it never waits.
 func (l *Limiter) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	hash := key.Hash(l.seed)
+	if l.leases.next.Load() != never {
+		l.leases.end(l)
+	}
 	if !take.IsPlain() {
 		return l.takeSpecial(hash, &take)
 	}
@@ -110,7 +115,7 @@ func (l *Limiter) Take(_ context.Context, key limit.Key, take limit.Take) (limit
 
 // takeSpecial is Take for all that is not plain.
 func (l *Limiter) takeSpecial(hash uint64, take *limit.Take) (limit.Decision, error) {
-	if err := take.ValidateWithoutLease(); err != nil {
+	if err := take.Validate(); err != nil {
 		return limit.Decision{}, fmt.Errorf("memory: %w", err)
 	}
 	r := request{tokens: take.Cost, keep: take.Keep, maxWait: take.MaxWait.Microseconds()}
@@ -128,9 +133,16 @@ func (l *Limiter) takeSpecial(hash uint64, take *limit.Take) (limit.Decision, er
 		l.take(hash, &r)
 		return limit.Decision{}, nil
 	case limit.Undoing:
-		r.kind, r.tokens, r.stamp, r.version = undo, take.Undo.Tokens, take.Undo.Stamp, take.Undo.Version
+		r.kind, r.tokens, r.returns = undo, take.Undo.Tokens, take.Undo.Tokens
+		r.stamp, r.version = take.Undo.Stamp, take.Undo.Version
 		l.take(hash, &r)
 		return limit.Decision{}, nil
+	case limit.Settling:
+		l.settle(hash, take.Undo, take.Cost)
+		return limit.Decision{}, nil
+	}
+	if take.Lease > 0 {
+		return l.takeLeased(hash, &r, take.Lease), nil
 	}
 	have, t := l.take(hash, &r)
 	var granted int64
@@ -149,6 +161,7 @@ func (l *Limiter) takeSpecial(hash uint64, take *limit.Take) (limit.Decision, er
 // Reset fills key's bucket and ends a block.
 func (l *Limiter) Reset(_ context.Context, key limit.Key) error {
 	hash := key.Hash(l.seed)
+	l.leases.drop(hash)
 	l.shards[hash>>l.shift].fill(hash)
 	return nil
 }
@@ -160,6 +173,7 @@ func (l *Limiter) Block(_ context.Context, key limit.Key, d time.Duration) error
 		return fmt.Errorf("memory: %w", err)
 	}
 	hash := key.Hash(l.seed)
+	l.leases.drop(hash)
 	l.shards[hash>>l.shift].block(hash, l.clock()+d.Microseconds(), l)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/penstock-go/penstock/limit"
 )
@@ -41,7 +42,7 @@ func (l *Limiter) TakeBatch(_ context.Context, requests []limit.Request, take li
 	for i, r := range requests {
 		one := take
 		one.Cost = r.Cost
-		if err := one.ValidateWithoutLease(); err != nil {
+		if err := one.Validate(); err != nil {
 			return nil, fmt.Errorf("memory: %w", err)
 		}
 		rl, ok := r.Limiter.(*Limiter)
@@ -51,40 +52,103 @@ func (l *Limiter) TakeBatch(_ context.Context, requests []limit.Request, take li
 		hash := r.Key.Hash(rl.seed)
 		calls[i] = batchCall{rl, &rl.shards[hash>>rl.shift], hash, request{tokens: r.Cost, maxWait: take.MaxWait.Microseconds()}, 0}
 	}
-	shards := lockShards(calls)
-	defer func() {
-		for _, s := range shards {
-			s.mu.Unlock()
+	if take.Lease > 0 {
+		defer unlockAll(lockLeases(calls))
+	} else {
+		for i := range calls {
+			calls[i].limiter.leases.end(calls[i].limiter)
 		}
-	}()
+	}
+	defer unlockAll(lockShards(calls))
 	buckets := holdBuckets(calls)
 	decisions, allowed := decideBatch(calls, buckets)
+	if take.Lease > 0 {
+		allowed = denyLeasesLocked(calls, buckets, decisions) && allowed
+	}
 	for _, b := range buckets {
 		b.release(allowed)
 	}
 	for i := range calls {
-		if c := &calls[i]; take.Receipt && allowed && c.request.tokens > 0 {
-			decisions[i].Receipt = c.shard.table.Load().receipt(&c.request, &decisions[i])
+		c := &calls[i]
+		if !take.Receipt || !allowed || c.request.tokens == 0 {
+			continue
 		}
+		receipt := c.shard.table.Load().receipt(&c.request, &decisions[i])
+		if take.Lease > 0 {
+			c.limiter.leases.addLocked(c.hash, &receipt, take.Lease)
+		}
+		decisions[i].Receipt = receipt
 	}
 	return decisions, nil
 }
 
+// lockLeases locks the leases of all limiters in the order of their addresses, and applies those that
+// have ended.
+func lockLeases(calls []batchCall) []*sync.Mutex {
+	limiters := make([]*Limiter, len(calls))
+	for i := range calls {
+		limiters[i] = calls[i].limiter
+	}
+	limiters = sortedByAddress(limiters)
+	locks := make([]*sync.Mutex, len(limiters))
+	for i, l := range limiters {
+		locks[i] = &l.leases.mu
+		locks[i].Lock()
+		l.leases.endLocked(l)
+	}
+	return locks
+}
+
+// denyLeasesLocked denies each call whose key has as many leases as it may, and reports whether there
+// is none.
+func denyLeasesLocked(calls []batchCall, buckets []heldBucket, decisions []limit.Decision) bool {
+	none := true
+	for i := range calls {
+		c, d := &calls[i], &decisions[i]
+		wait := c.limiter.leases.waitLocked(c.hash, c.limiter)
+		if wait == 0 {
+			continue
+		}
+		none = false
+		if d.Allowed {
+			t := c.shard.table.Load()
+			missing, _ := t.missing(buckets[c.bucket].old, c.limiter.now(t))
+			*d = t.decision(t.units.Full()-missing, &request{kind: look})
+			d.Allowed = false
+		}
+		d.RetryAfter = max(d.RetryAfter, wait)
+	}
+	return none
+}
+
+func unlockAll(locks []*sync.Mutex) {
+	for _, mu := range locks {
+		mu.Unlock()
+	}
+}
+
+// sortedByAddress returns each pointer once, in the order in which all batches lock them.
+func sortedByAddress[T any](pointers []*T) []*T {
+	slices.SortFunc(pointers, func(a, b *T) int {
+		return cmp.Compare(reflect.ValueOf(a).Pointer(), reflect.ValueOf(b).Pointer())
+	})
+	return slices.Compact(pointers)
+}
+
 // lockShards locks the shards of all calls in the order of their addresses, in which all batches
 // lock them, and returns them.
-func lockShards(calls []batchCall) []*shard {
+func lockShards(calls []batchCall) []*sync.Mutex {
 	shards := make([]*shard, len(calls))
 	for i := range calls {
 		shards[i] = calls[i].shard
 	}
-	slices.SortFunc(shards, func(a, b *shard) int {
-		return cmp.Compare(reflect.ValueOf(a).Pointer(), reflect.ValueOf(b).Pointer())
-	})
-	shards = slices.Compact(shards)
-	for _, s := range shards {
-		s.mu.Lock()
+	shards = sortedByAddress(shards)
+	locks := make([]*sync.Mutex, len(shards))
+	for i, s := range shards {
+		locks[i] = &s.mu
+		locks[i].Lock()
 	}
-	return shards
+	return locks
 }
 
 // holdBuckets finds or adds the bucket of each call and holds it. Callers that meet a held

@@ -42,9 +42,11 @@ type request struct {
 	tokens  int64
 	keep    int64 // of consume and look: what must be left
 	maxWait int64 // of consume and look: microseconds until the bucket holds the tokens
-	stamp   int64 // of undo: when the bucket held the tokens, in microseconds
-	version int64 // of undo: that of the table then
 	at      int64 // set by take: when it was executed, in units
+
+	// Of undo: how many of the tokens to return at most, when the bucket held them, in microseconds,
+	// the version of the table then, and when they return, if that is not at the time of the call.
+	returns, stamp, version, undoneAt int64
 }
 
 type requestKind uint8

@@ -104,7 +104,11 @@ func (t *table) undoUnits(r *request, now int64) int64 {
 	if r.version != t.version {
 		return 0
 	}
-	return t.units.UndoUnits(r.tokens, micros(now/t.units.PerMicro()-r.stamp))
+	at := r.undoneAt
+	if at == 0 {
+		at = now / t.units.PerMicro()
+	}
+	return min(t.units.UndoUnits(r.tokens, micros(at-r.stamp)), t.units.RefundUnits(r.returns))
 }
 
 // raiseAhead makes maxAhead at least units.

@@ -111,6 +111,9 @@ func (l *Limiter) Take(ctx context.Context, key limit.Key, take limit.Take) (lim
 	})
 }
 
+// Check returns an error if the limiter cannot do a Take: one with a Lease.
+func (l *Limiter) Check(take limit.Take) error { return take.ValidateWithoutLease() }
+
 // RemembersDenial returns the denial of a Take if this process knows it without asking Redis.
 func (l *Limiter) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
 	return l.policy.Load().Remembered(key.Hash(l.seed), &take, l.now())

@@ -30,6 +30,9 @@ func (r *reference) special(key limit.Key, take limit.Take) (limit.Decision, err
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
 	m, at := r.model(key)
+	if take.Mode <= limit.Partial && r.store.blocks[key] > at {
+		return r.blocked(key, at, take.Cost), nil
+	}
 	if take.Mode == limit.Looking {
 		m = r.looked(m, take)
 	}
@@ -37,6 +40,11 @@ func (r *reference) special(key limit.Key, take limit.Take) (limit.Decision, err
 	switch {
 	case take.Mode == limit.Charging:
 		return limit.Decision{}, r.charge(key, m, at, take.Cost)
+	case take.Mode == limit.Settling:
+		r.settle(key, m, at, take)
+		return limit.Decision{}, nil
+	case take.Lease > 0:
+		return r.lease(m, at, take), nil
 	case take.Mode == limit.Undoing:
 		r.undo(m, at, take.Undo)
 		return limit.Decision{}, nil
@@ -74,6 +82,29 @@ func (r *reference) charge(key limit.Key, m *limittest.Model, at time.Duration, 
 		m.Charge(at, cost)
 	}
 	return nil
+}
+
+func (r *reference) lease(m *limittest.Model, at time.Duration, take limit.Take) (d limit.Decision) {
+	r.store.leases++
+	if r.fault.lease != nil {
+		d = r.fault.lease(m, at, take.Cost, take.Lease, r.store.leases)
+	} else {
+		d = m.Lease(at, take.Cost, take.Lease, r.store.leases)
+	}
+	if d.Receipt = r.receipt(take, d, at); d.Receipt.Tokens > 0 {
+		d.Receipt.Lease = int64(r.store.leases)
+	}
+	return d
+}
+
+func (r *reference) settle(key limit.Key, m *limittest.Model, at time.Duration, take limit.Take) {
+	switch {
+	case r.store.blocks[key] > at:
+	case r.fault.settle != nil:
+		r.fault.settle(m, at, int(take.Undo.Lease), take.Cost)
+	default:
+		m.Settle(at, int(take.Undo.Lease), take.Cost)
+	}
 }
 
 func (r *reference) undo(m *limittest.Model, at time.Duration, receipt limit.Receipt) {
@@ -189,6 +220,34 @@ func abilityFaults() []fault {
 			return c
 		}},
 		{name: "every take is valid", breaks: "invalid takes", lenient: true},
+		{name: "a lease never ends", breaks: "a lease ends", lease: func(m *limittest.Model, at time.Duration, cost int64, _ time.Duration, _ int) limit.Decision {
+			return m.Consume(at, cost)
+		}},
+		{name: "leases end together", breaks: "leases end in order", lease: func(m *limittest.Model, at time.Duration, cost int64, length time.Duration, id int) limit.Decision {
+			return m.Lease(at, cost, max(length, 12*time.Second), id)
+		}},
+		{name: "the rest is lost", breaks: "settling returns the rest", settle: func(m *limittest.Model, at time.Duration, id int, used int64) {
+			m.Settle(at, id, max(used, 6))
+		}},
+		{name: "the excess is at most the capacity", breaks: "settling takes the excess", settle: func(m *limittest.Model, at time.Duration, id int, used int64) {
+			m.Settle(at, id, min(used, 16))
+		}},
+		{name: "a late settlement takes a token", breaks: "settling after the end", settle: func(m *limittest.Model, at time.Duration, _ int, _ int64) {
+			m.Charge(at, 1)
+		}},
+		{name: "each settlement counts", breaks: "settling twice", settle: func(m *limittest.Model, at time.Duration, id int, used int64) {
+			m.Settle(at, id, used)
+			m.Charge(at, 1)
+		}},
+		{name: "leases are not counted", breaks: "leases are bounded", lease: func(m *limittest.Model, at time.Duration, cost int64, _ time.Duration, _ int) limit.Decision {
+			return m.Consume(at, cost)
+		}},
+		{name: "a settlement returns a token more", breaks: "leases and changes", settle: func(m *limittest.Model, at time.Duration, id int, used int64) {
+			m.Settle(at, id, used)
+			m.Refund(at, 1)
+		}},
+		{name: "every lease is valid", breaks: "invalid leases", lenient: true},
+		{name: "settlements are lost", breaks: "joint leases", settle: func(*limittest.Model, time.Duration, int, int64) {}},
 		{name: "one limiter decides for all", breaks: "concurrent joint requests", batch: true},
 		{name: "one decision stands for all", breaks: "decisions of a batch", batch: true},
 		{name: "a change fills buckets", breaks: "a change creates nothing", setPolicy: func(m *limittest.Model, _ time.Duration, p limit.Policy) {

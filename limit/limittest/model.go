@@ -2,6 +2,7 @@ package limittest
 
 import (
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
@@ -13,6 +14,7 @@ type Model struct {
 	policy limit.Policy
 	tokens *big.Rat
 	at     time.Duration // when tokens were counted; it never goes backwards
+	leases []modelLease  // in the order of their ends
 }
 
 // NewModel returns a full bucket. The policy must be valid.
@@ -121,6 +123,9 @@ func (m *Model) SetPolicy(at time.Duration, p limit.Policy) {
 	parts := missing.Mul(missing, new(big.Rat).SetInt(perMicro.Denom()))
 	missing = new(big.Rat).SetFrac(ceil(parts), perMicro.Denom())
 	m.tokens = missing.Sub(rat(p.Capacity), missing)
+	for i := range m.leases {
+		m.leases[i].tokens = 0
+	}
 }
 
 func (m *Model) tokensAt(at time.Duration) *big.Rat {
@@ -130,10 +135,16 @@ func (m *Model) tokensAt(at time.Duration) *big.Rat {
 
 // Clone returns a copy.
 func (m *Model) Clone() *Model {
-	return &Model{policy: m.policy, tokens: new(big.Rat).Set(m.tokens), at: m.at}
+	return &Model{policy: m.policy, tokens: new(big.Rat).Set(m.tokens), at: m.at, leases: slices.Clone(m.leases)}
 }
 
+// refill applies the leases that have ended, and adds the tokens that have returned.
 func (m *Model) refill(at time.Duration) {
+	for len(m.leases) > 0 && m.leases[0].ends <= at {
+		first := m.leases[0]
+		m.leases = m.leases[1:]
+		m.Undo(max(first.ends, m.at), first.taken, first.tokens)
+	}
 	if at <= m.at {
 		return
 	}

@@ -32,6 +32,7 @@ type store struct {
 	mu     sync.Mutex
 	models map[any]*limittest.Model
 	blocks map[any]time.Duration // ends of blocks
+	leases int                   // taken so far
 }
 
 func newStore() *store {
@@ -64,6 +65,8 @@ type fault struct {
 	partial   func(m *limittest.Model, at time.Duration, most int64) (int64, limit.Decision)
 	charge    func(m *limittest.Model, at time.Duration, cost int64)
 	setPolicy func(m *limittest.Model, at time.Duration, p limit.Policy)
+	lease     func(m *limittest.Model, at time.Duration, cost int64, length time.Duration, id int) limit.Decision
+	settle    func(m *limittest.Model, at time.Duration, id int, used int64)
 	batch     bool // decides requests to several limiters
 }
 
@@ -115,12 +118,8 @@ func (r *reference) consume(key limit.Key, cost int64) (limit.Decision, error) {
 	if f.cost != nil {
 		cost = f.cost(cost)
 	}
-	if left := r.store.blocks[name] - at; left > 0 {
-		d := limit.Decision{Limit: r.policy.Capacity, RetryAfter: left, ResetAfter: left, Reason: limit.Blocked}
-		if cost > r.policy.Capacity {
-			d.RetryAfter = limit.Never
-		}
-		return d, nil
+	if r.store.blocks[name] > at {
+		return r.blocked(name, at, cost), nil
 	}
 	if f.racy {
 		r.store.mu.Unlock()
@@ -138,6 +137,15 @@ func (r *reference) consume(key limit.Key, cost int64) (limit.Decision, error) {
 		d = f.decision(d)
 	}
 	return d, nil
+}
+
+func (r *reference) blocked(name any, at time.Duration, cost int64) limit.Decision {
+	left := r.store.blocks[name] - at
+	d := limit.Decision{Limit: r.policy.Capacity, RetryAfter: left, ResetAfter: left, Reason: limit.Blocked}
+	if cost > r.policy.Capacity {
+		d.RetryAfter = limit.Never
+	}
+	return d
 }
 
 func (r *reference) refund(key limit.Key, tokens int64) error {
@@ -160,10 +168,14 @@ func (r *reference) refund(key limit.Key, tokens int64) error {
 }
 
 func (r *reference) Reset(_ context.Context, key limit.Key) error {
+	if r.fault.refund != nil {
+		return r.refund(key, r.policy.Capacity)
+	}
 	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
 	delete(r.store.blocks, key)
-	r.store.mu.Unlock()
-	return r.refund(key, r.policy.Capacity)
+	delete(r.store.models, key)
+	return nil
 }
 
 func (r *reference) Block(_ context.Context, key limit.Key, d time.Duration) error {

@@ -235,7 +235,7 @@ func invalidTakes(h Harness) error {
 		{Cost: 1, Keep: 1, Mode: limit.Partial},
 		{Cost: 1, MaxWait: 1, Mode: limit.Charging},
 		{Cost: 1, Keep: 1, Mode: limit.Undoing},
-		{Cost: 1, Mode: limit.Undoing + 1},
+		{Cost: 1, Mode: limit.Settling + 1},
 	} {
 		d, err := l.Take(context.Background(), key("ann"), take)
 		if err == nil || d != (limit.Decision{}) {
