@@ -100,7 +100,7 @@ func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 // Take takes tokens from key's bucket.
 func (l *Limiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	p := l.policy.Load()
-	if err := p.CheckTake(&take); err != nil {
+	if err := take.ValidateWithoutLease(); err != nil {
 		return limit.Decision{}, fmt.Errorf("redis: %w", err)
 	}
 	return p.Take(key.Hash(l.seed), &take, l.now, func(what batch.Take) (batch.Reply, error) {
