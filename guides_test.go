@@ -75,6 +75,7 @@ var (
 	rows iter.Seq[message]
 
 	tracer otelTracer
+	model  languageModel
 )
 
 type spanKey struct{}
@@ -116,6 +117,17 @@ type SlowDown struct {
 type Said struct {
 	message
 	Text string
+}
+type Ask struct {
+	message
+	Question string
+}
+type Answer struct{ Text string }
+
+func (Answer) MessageType() string { return "" }
+
+type languageModel interface {
+	Complete(ctx context.Context, question string) (text string, tokens int64, err error)
 }
 
 func show(topic, text string)                            {}

@@ -58,7 +58,7 @@ func NewLimiter(client *Client, policy limit.Policy) *Limiter {
 // for up to a second more.
 func (l *Limiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	p := l.policy.Load()
-	if err := p.CheckTake(&take); err != nil {
+	if err := take.ValidateWithoutLease(); err != nil {
 		return limit.Decision{}, fmt.Errorf("durableobject: %w", err)
 	}
 	return p.Take(key.Hash(l.seed), &take, l.client.now, func(what batch.Take) (batch.Reply, error) {

@@ -10,6 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
@@ -17,9 +18,11 @@ import (
 //go:embed joint.lua
 var jointLua string
 
-// jointScript returns the script for limiters of different kinds. All parts of a call have the time of its
-// beginning.
-func jointScript() *script {
+// jointScript returns the script for limiters of different kinds.
+func jointScript() *script { return newScript(jointSource()) }
+
+// jointSource returns the source of the script. All parts of a call have the time of its beginning.
+func jointSource() string {
 	var text strings.Builder
 	text.WriteString(`local server, time = redis, redis.call('TIME')
 local redis = setmetatable({ call = function(name, ...)
@@ -38,7 +41,7 @@ local kinds = {}
 	} {
 		fmt.Fprintf(&text, "kinds.%s = function(KEYS, ARGV)\n%send\n", kind.name, kind.lua)
 	}
-	return newScript(text.String() + jointLua)
+	return text.String() + jointLua
 }
 
 // A jointPart is a request to one limiter of a call to several.
@@ -143,34 +146,29 @@ type bucketPart struct {
 	policy  *bucketPolicy
 	key     *limit.Key
 	take    limit.Take
-	held    int64 // before the call
+	what    batch.Take
+	before  batch.State
 }
 
 func (p *bucketPart) now() time.Duration { return p.limiter.now() }
 
 func (p *bucketPart) args() (name, kind string, never bool, args []any) {
-	units := p.policy.CostUnits(p.take.Cost)
-	if never = units > p.policy.Full(); never {
-		units = 0
-	}
-	args = append(args, p.policy.args[:]...)
-	args = append(args, units, -p.policy.Ahead(p.take.MaxWait), max(units, 1), 0)
+	never = p.policy.CostUnits(p.take.Cost) > p.policy.Full()
+	args = append(p.policy.args[:], partArgs(p.what)...)
 	return keyname.Join(p.limiter.prefix, keyname.Parts(p.key)), "bucket", never, args
 }
 
 func (p *bucketPart) decide(reply []int64, _ bool) (limit.Decision, []int64) {
-	state := bucketState(reply[0])
-	state.At = reply[1]
-	p.held = reply[0]
-	return p.policy.Decide(&p.take, state), reply[2:]
+	p.before = partState(reply)
+	return p.what.Lease.Complete(p.policy.Decide(&p.take, p.before)), reply[partNumbers:]
 }
 
 func (p *bucketPart) learn(_ *limit.Decision, allowed bool, sent, received time.Duration) {
-	state := bucketState(p.held)
+	after := p.before
 	if allowed {
-		state.Units -= p.policy.CostUnits(p.take.Cost)
+		after.Units -= p.policy.CostUnits(p.take.Cost)
 	}
-	p.policy.Learn(p.key.Hash(p.limiter.seed), state, p.take.Cost, sent, received)
+	p.policy.Learn(p.key.Hash(p.limiter.seed), after, p.take.Cost, sent, received)
 }
 
 // A recordPart is a request to a limiter with records.
