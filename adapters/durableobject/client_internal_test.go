@@ -20,7 +20,7 @@ func TestClient_SpeaksHTTP11(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		protocol = r.Proto
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"v":2,"tick":1000,"replies":[[[0,1]]]}`)
+		_, _ = io.WriteString(w, `{"v":2,"tick":1000,"replies":[[[0,1,0,0]]]}`)
 	}))
 	server.EnableHTTP2 = true
 	server.StartTLS()

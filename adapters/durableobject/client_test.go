@@ -48,7 +48,7 @@ func replies(t *testing.T, status int, contentType, body string) (*durableobject
 // that arrived may have been executed.
 func TestLimiter_NeverRepeatsARequest(t *testing.T) {
 	const reply = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-	const body = `{"v":2,"tick":1000,"replies":[[[10,1]]]}`
+	const body = `{"v":2,"tick":1000,"replies":[[[10,1,0,0]]]}`
 	for name, answer := range map[string]string{
 		"without a reply":   "",
 		"within the status": "HTTP/1.",
@@ -162,7 +162,7 @@ func TestLimiter_ReturnsAtDeadline(t *testing.T) {
 }
 
 func TestLimiter_CanceledContextSendsNothing(t *testing.T) {
-	client, requests := replies(t, 200, "application/json", `{"v":2,"tick":1000,"replies":[[[1,1]]]}`)
+	client, requests := replies(t, 200, "application/json", `{"v":2,"tick":1000,"replies":[[[1,1,0,0]]]}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := limit.Consume(ctx, durableobject.NewLimiter(client, limit.PerHour(1)), ann(), 1)

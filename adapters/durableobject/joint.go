@@ -107,33 +107,39 @@ func (p part) sameRecord(other part) bool {
 }
 
 func (l *Limiter) jointPart(key *limit.Key, take limit.Take) (jointPart, error) {
-	p := l.policy.Load()
-	if err := p.CheckTake(&take); err != nil {
+	if err := take.Validate(); err != nil {
 		return nil, fmt.Errorf("durableobject: %w", err)
 	}
-	return &bucketPart{limiter: l, policy: p, key: key, take: take}, nil
+	p := l.policy.Load()
+	return &bucketPart{p.Part(key.Hash(l.seed), take), l, p, key}, nil
 }
 
 // A bucketPart is a request to a [Limiter].
 type bucketPart struct {
+	*batch.BucketPart
+
 	limiter *Limiter
 	policy  *bucketPolicy
 	key     *limit.Key
-	take    limit.Take
-	state   batch.State // before the call
 }
 
+// part returns a take that is denied, if the cost is never allowed.
 func (p *bucketPart) part() part {
-	return p.limiter.part(p.policy, p.key, p.policy.JointTake(&p.take))
+	what := p.What
+	if p.IsNever() {
+		what = batch.Take{Units: 1, Lowest: p.policy.Full(), Divisor: 1}
+	}
+	return p.limiter.takePart(p.policy, p.key, what)
 }
 
-func (p *bucketPart) decide(numbers []int64, tick time.Duration, _ bool) (d limit.Decision, err error) {
-	if p.state, err = p.policy.state(numbers, tick); err != nil {
+func (p *bucketPart) decide(numbers []int64, tick time.Duration, _ bool) (limit.Decision, error) {
+	state, err := p.policy.state(numbers, tick)
+	if err != nil {
 		return limit.Decision{}, err
 	}
-	return p.policy.Decide(&p.take, p.state), nil
+	return p.Decide(state), nil
 }
 
 func (p *bucketPart) learn(_ *limit.Decision, allowed bool, r *reply) {
-	p.policy.LearnJoint(p.key.Hash(p.limiter.seed), &p.take, p.state, allowed, r.sent, r.received)
+	p.Learn(allowed, r.sent, r.received)
 }

@@ -58,11 +58,15 @@ func NewLimiter(client *Client, policy limit.Policy) *Limiter {
 // for up to a second more.
 func (l *Limiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	p := l.policy.Load()
-	if err := take.ValidateWithoutLease(); err != nil {
+	if err := take.Validate(); err != nil {
 		return limit.Decision{}, fmt.Errorf("durableobject: %w", err)
 	}
 	return p.Take(key.Hash(l.seed), &take, l.client.now, func(what batch.Take) (batch.Reply, error) {
-		r, err := l.client.do(ctx, []part{l.part(p, &key, what)})
+		does := l.takePart(p, &key, what)
+		if take.Mode == limit.Settling && what.Lease.ID != 0 {
+			does = l.settlePart(p, &key, what)
+		}
+		r, err := l.client.do(ctx, []part{does})
 		if err != nil {
 			return batch.Reply{}, err
 		}
@@ -76,8 +80,20 @@ func (l *Limiter) RemembersDenial(key limit.Key, take limit.Take) (limit.Decisio
 	return l.policy.Load().Remembered(key.Hash(l.seed), &take, l.client.now())
 }
 
-func (l *Limiter) part(p *bucketPolicy, key *limit.Key, t batch.Take) part {
-	return l.newPart(key, "take", p.PerMicro(), p.PerToken(), p.capacity, t.Units, t.Lowest, t.Divisor, t.Since)
+func (l *Limiter) takePart(p *bucketPolicy, key *limit.Key, t batch.Take) part {
+	numbers := []int64{p.PerMicro(), p.PerToken(), p.capacity, t.Units, t.Lowest, t.Divisor, t.Since}
+	if t.Lease.ID != 0 {
+		numbers = append(numbers, t.Lease.ID, t.Lease.Length.Microseconds())
+	}
+	return l.newPart(key, "take", numbers...)
+}
+
+func (l *Limiter) settlePart(p *bucketPolicy, key *limit.Key, t batch.Take) part {
+	returns := int64(0)
+	if t.Lease.Returns {
+		returns = 1
+	}
+	return l.newPart(key, "settle", p.PerMicro(), p.PerToken(), p.capacity, t.Units, t.Lease.ID, t.Lease.Excess, returns)
 }
 
 // Reset fills key's bucket and ends a block. Other processes may deny the key for up to a second

@@ -33,19 +33,23 @@ func newBucketPolicy(policy limit.Policy, previous *batch.Policy) *bucketPolicy 
 // ends.
 const blockedReply = -1 << 52
 
-// state returns the state of a bucket that the Worker describes by what it holds and the time.
+// state returns the state of a bucket that the Worker describes by what it holds, the time, the microseconds
+// until its first lease ends, and whether it can have no more leases.
 func (p *bucketPolicy) state(numbers []int64, tick time.Duration) (batch.State, error) {
 	const maxBlockMicros = 366 * 24 * int64(time.Hour/time.Microsecond)
-	if len(numbers) != 2 {
-		return batch.State{}, replyErrorf("%d numbers about a bucket; it must return 2", len(numbers))
+	if len(numbers) != 4 {
+		return batch.State{}, replyErrorf("%d numbers about a bucket; it must return 4", len(numbers))
 	}
-	switch held, at := numbers[0], numbers[1]; {
+	held, leaseEnds := numbers[0], time.Duration(numbers[2])*time.Microsecond
+	switch {
 	case held > p.Full(), held < blockedReply-maxBlockMicros:
 		return batch.State{}, replyErrorf("%d units of a bucket that holds %d", held, p.Full())
+	case numbers[2] < 0, numbers[2] > limit.MaxLease.Microseconds(), numbers[3] < 0, numbers[3] > 1:
+		return batch.State{}, replyErrorf("%d about the leases of a bucket", numbers[2:])
 	case held < blockedReply:
-		return batch.State{BlockedFor: time.Duration(blockedReply-held) * time.Microsecond, Tick: tick, At: at}, nil
+		return batch.State{BlockedFor: time.Duration(blockedReply-held) * time.Microsecond, Tick: tick, At: numbers[1]}, nil
 	default:
-		return batch.State{Units: held, Tick: tick, At: at}, nil
+		return batch.State{Units: held, Tick: tick, At: numbers[1], LeaseEnds: leaseEnds, LeasesFull: numbers[3] == 1}, nil
 	}
 }
 

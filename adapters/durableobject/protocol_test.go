@@ -29,28 +29,28 @@ func TestLimiter_OnlyACompleteReplyIsADecision(t *testing.T) {
 		want              string
 	}{
 		"too few":                {200, json, `{"v":2,"tick":1000,"replies":[]}`, "answered 0 of 1 calls"},
-		"too many":               {200, json, `{"v":2,"tick":1000,"replies":[[[1,1]],[[1,1]]]}`, "answered 2 of 1 calls"},
+		"too many":               {200, json, `{"v":2,"tick":1000,"replies":[[[1,1,0,0]],[[1,1]]]}`, "answered 2 of 1 calls"},
 		"no numbers":             {200, json, `{"v":2,"tick":1000}`, "answered 0 of 1 calls"},
 		"null":                   {200, json, `null`, "version 0"},
 		"empty":                  {200, json, ``, "unexpected end"},
 		"not decided":            {200, json, `{"v":2,"tick":1000,"replies":[null]}`, "the Durable Object of the key is unavailable"},
-		"another version":        {200, json, `{"v":3,"tick":1000,"replies":[[[1,1]]]}`, "version 3; it must be 2"},
-		"no version":             {200, json, `{"tick":1000,"replies":[[[1,1]]]}`, "version 0"},
-		"no tick":                {200, json, `{"v":2,"replies":[[[1,1]]]}`, "resolution of 0 µs"},
-		"negative tick":          {200, json, `{"v":2,"tick":-1,"replies":[[[1,1]]]}`, "resolution of -1 µs"},
-		"large tick":             {200, json, `{"v":2,"tick":1000001,"replies":[[[1,1]]]}`, "resolution of 1000001 µs"},
-		"more than a full one":   {200, json, `{"v":2,"tick":1000,"replies":[[[3600000001,1]]]}`, "returned 3600000001 units"},
-		"blocked too long":       {200, json, `{"v":2,"tick":1000,"replies":[[[-9007199254740991,1]]]}`, "returned -9007199254740991 units"},
-		"a fraction":             {200, json, `{"v":2,"tick":1000,"replies":[[[1.5,1]]]}`, "not the Worker's"},
-		"an exponent":            {200, json, `{"v":2,"tick":1000,"replies":[[[1e3,1]]]}`, "not the Worker's"},
-		"a string":               {200, json, `{"v":2,"tick":1000,"replies":[[["1",1]]]}`, "not the Worker's"},
+		"another version":        {200, json, `{"v":3,"tick":1000,"replies":[[[1,1,0,0]]]}`, "version 3; it must be 2"},
+		"no version":             {200, json, `{"tick":1000,"replies":[[[1,1,0,0]]]}`, "version 0"},
+		"no tick":                {200, json, `{"v":2,"replies":[[[1,1,0,0]]]}`, "resolution of 0 µs"},
+		"negative tick":          {200, json, `{"v":2,"tick":-1,"replies":[[[1,1,0,0]]]}`, "resolution of -1 µs"},
+		"large tick":             {200, json, `{"v":2,"tick":1000001,"replies":[[[1,1,0,0]]]}`, "resolution of 1000001 µs"},
+		"more than a full one":   {200, json, `{"v":2,"tick":1000,"replies":[[[3600000001,1,0,0]]]}`, "returned 3600000001 units"},
+		"blocked too long":       {200, json, `{"v":2,"tick":1000,"replies":[[[-9007199254740991,1,0,0]]]}`, "returned -9007199254740991 units"},
+		"a fraction":             {200, json, `{"v":2,"tick":1000,"replies":[[[1.5,1,0,0]]]}`, "not the Worker's"},
+		"an exponent":            {200, json, `{"v":2,"tick":1000,"replies":[[[1e3,1,0,0]]]}`, "not the Worker's"},
+		"a string":               {200, json, `{"v":2,"tick":1000,"replies":[[["1",1,0,0]]]}`, "not the Worker's"},
 		"truncated":              {200, json, `{"v":2,"tick":1000,"replies":[[[1`, "unexpected end"},
-		"two values":             {200, json, `{"v":2,"tick":1000,"replies":[[[1,1]]]}{}`, "after top-level value"},
-		"huge":                   {200, json, `{"v":2,"tick":1000,"replies":[[[1,1]]]}` + strings.Repeat(" ", 1<<20), "longer than 65536 bytes"},
+		"two values":             {200, json, `{"v":2,"tick":1000,"replies":[[[1,1,0,0]]]}{}`, "after top-level value"},
+		"huge":                   {200, json, `{"v":2,"tick":1000,"replies":[[[1,1,0,0]]]}` + strings.Repeat(" ", 1<<20), "longer than 65536 bytes"},
 		"HTML":                   {200, "text/html; charset=utf-8", `<html>`, "is not JSON"},
-		"JSON as HTML":           {200, "text/html", `{"v":2,"tick":1000,"replies":[[[1,1]]]}`, "is not JSON"},
+		"JSON as HTML":           {200, "text/html", `{"v":2,"tick":1000,"replies":[[[1,1,0,0]]]}`, "is not JSON"},
 		"no content":             {204, json, ``, "status 204"},
-		"created":                {201, json, `{"v":2,"tick":1000,"replies":[[[1,1]]]}`, "status 201"},
+		"created":                {201, json, `{"v":2,"tick":1000,"replies":[[[1,1,0,0]]]}`, "status 201"},
 		"redirect":               {302, json, ``, "status 302; redirects are not followed"},
 		"redirect of the method": {307, json, ``, "status 307; redirects are not followed"},
 		"permanent redirect":     {308, json, ``, "status 308; redirects are not followed"},
@@ -80,12 +80,12 @@ func TestLimiter_OnlyACompleteReplyIsADecision(t *testing.T) {
 }
 
 func TestLimiter_ReplyIsADecision(t *testing.T) {
-	client, _ := replies(t, 200, "application/json; charset=utf-8", `{"v":2,"tick":1000,"replies":[[[3600000000,1]]]}`)
+	client, _ := replies(t, 200, "application/json; charset=utf-8", `{"v":2,"tick":1000,"replies":[[[3600000000,1,0,0]]]}`)
 	d, err := limit.Consume(t.Context(), durableobject.NewLimiter(client, limit.PerHour(10)), ann(), 1)
 	require.NoError(t, err)
 	assert.Equal(t, limit.Decision{Allowed: true, Limit: 10, Remaining: 9, ResetAfter: 6 * time.Minute}, d)
 
-	client, _ = replies(t, 200, "application/json", `{"v":2,"tick":1000,"replies":[[[-4503599627371497,1]]]}`)
+	client, _ = replies(t, 200, "application/json", `{"v":2,"tick":1000,"replies":[[[-4503599627371497,1,0,0]]]}`)
 	d, err = limit.Consume(t.Context(), durableobject.NewLimiter(client, limit.PerHour(10)), ann(), 1)
 	require.NoError(t, err)
 	assert.Equal(t, limit.Decision{Limit: 10, RetryAfter: 2 * time.Millisecond, ResetAfter: 2 * time.Millisecond, Reason: limit.Blocked}, d)
@@ -153,7 +153,7 @@ func TestLimiter_RequestIsThatOfTheProtocol(t *testing.T) {
 			assert.NotContains(t, name, "Idempotency")
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"v":2,"tick":1000,"replies":[[[0,1]]],"permits":[[0,1]]}`)
+		_, _ = io.WriteString(w, `{"v":2,"tick":1000,"replies":[[[0,1,0,0]]],"permits":[[0,1]]}`)
 	}))
 	t.Cleanup(server.Close)
 	client := durableobject.NewClient(server.URL, secret, nil)
@@ -196,7 +196,7 @@ func TestLimiter_RequestIsThatOfTheProtocol(t *testing.T) {
 		`1500000`: func() error { return fresh().Block(t.Context(), limit.Key{"a"}, 1500*time.Millisecond) },
 		`0`:       func() error { return fresh().Reset(t.Context(), limit.Key{"a"}) },
 	} {
-		require.ErrorContains(t, call(), "returned [0 1] about a block")
+		require.ErrorContains(t, call(), "returned [0 1 0 0] about a block")
 		assert.Equal(t, `POST /v2/limit 0 {"v":2,"calls":[[["bucket","p",":a","block",`+want+`]]]}`, *got.Load())
 	}
 	p, err := durableobject.NewSemaphore(client, "renders", 3).Acquire(t.Context(), limit.Key{"a"})
@@ -209,7 +209,7 @@ func TestLimiter_CachedWaitsEndAtWholeTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := roundTripper(func(*http.Request) (*http.Response, error) {
 			header := http.Header{"Content-Type": {"application/json"}}
-			return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(strings.NewReader(`{"v":2,"tick":1000,"replies":[[[0,1]]]}`))}, nil
+			return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(strings.NewReader(`{"v":2,"tick":1000,"replies":[[[0,1,0,0]]]}`))}, nil
 		})
 		client := durableobject.NewClient("https://limits.example", secret, &durableobject.Options{HTTPClient: &http.Client{Transport: transport}})
 		l := durableobject.NewLimiter(client, limit.PerSecond(300))
@@ -226,8 +226,8 @@ func TestLimiter_CachedWaitsEndAtWholeTicks(t *testing.T) {
 // FuzzLimiter_Reply looks for replies that are taken for an impossible decision.
 func FuzzLimiter_Reply(f *testing.F) {
 	for _, body := range []string{
-		`{"v":2,"tick":1000,"replies":[[[1000000,1]]]}`, `{"v":2,"tick":1,"replies":[[[-5,1]]]}`, `{"v":2,"tick":1000,"replies":[null]}`,
-		`{"v":2,"tick":1000,"replies":[[[-4503599627371497,1]]]}`, `{"V":1,"Tick":7,"REPLIES":[],"replies":[[[1,1]]]}`, `[]`, `{"v":2e0}`,
+		`{"v":2,"tick":1000,"replies":[[[1000000,1,0,0]]]}`, `{"v":2,"tick":1,"replies":[[[-5,1,0,0]]]}`, `{"v":2,"tick":1000,"replies":[null]}`,
+		`{"v":2,"tick":1000,"replies":[[[-4503599627371497,1,0,0]]]}`, `{"V":1,"Tick":7,"REPLIES":[],"replies":[[[1,1,0,0]]]}`, `[]`, `{"v":2e0}`,
 	} {
 		f.Add([]byte(body))
 	}

@@ -24,6 +24,8 @@ const (
 // Valid parts of calls, as JSON.
 const (
 	validBucket  = `["bucket","p","k","take",1,1,10,1,0,1,0]`
+	validLease   = `["bucket","p","k","take",1,1,10,1,0,1,0,42,1000]`
+	validSettle  = `["bucket","p","k","settle",1,1,10,1,42,-1,1]`
 	validLog     = `["log","p","k","take",10,1000000,0,1,0]`
 	validPenalty = `["cooldown","p","k","take",10,1000000,1000000,1,0]`
 	validCounter = `["counter","p","k","take",10,1000,1,0]`
@@ -105,7 +107,16 @@ var invalidBodies = []invalidBody{
 	invalidPart(validBucket, 9, `"1"`, "calls[1][0][9]"),
 	invalidPart(validBucket, 10, `-1`, "calls[1][0][10]"),
 	invalidPart(validBucket, 10, `0.5`, "calls[1][0][10]"),
-	invalidPart(validBucket, 10, `1,1`, "calls[1][0] must have 7 numbers"),
+	invalidPart(validBucket, 10, `1,1`, "calls[1][0] must have 9 numbers"),
+	invalidPart(validLease, 11, `0`, "calls[1][0][11]"),
+	invalidPart(validLease, 11, `9007199254740992`, "calls[1][0][11]"),
+	invalidPart(validLease, 12, `0`, "calls[1][0][12]"),
+	invalidPart(validLease, 12, `86400000001`, "calls[1][0][12]"),
+	invalidPart(validLease, 12, `1,1`, "calls[1][0] must have 9 numbers"),
+	invalidPart(validSettle, 8, `0`, "calls[1][0][8]"),
+	invalidPart(validSettle, 9, `-4503599627370497`, "calls[1][0][9]"),
+	invalidPart(validSettle, 10, `true`, "calls[1][0][10]"),
+	invalidPart(validSettle, 10, `1,1`, "calls[1][0] must have 7 numbers"),
 	invalidPart(validLog, 3, `"grant"`, "calls[1][0][3]"),
 	invalidPart(validLog, 4, `1001`, "calls[1][0][4]"),
 	invalidPart(validLog, 5, `0`, "calls[1][0][5]"),
@@ -165,11 +176,11 @@ func TestWorker_AcceptsBounds(t *testing.T) {
 	}{
 		{
 			limitPath, fmt.Sprintf(`{"v":2,"calls":[[["bucket","p",%q,"take",9000,1,2251799813676248,4503599627370496,-2251799813685248,1,0]],[["bucket","p",%[1]q,"look",9000,1,2251799813676248,0,0,1,0]]]}`, key),
-			response{Replies: [][][]int64{{{2251799813676248, noon}}, {{-2251799813685248, noon}}}},
+			response{Replies: [][][]int64{{{2251799813676248, noon, 0, 0}}, {{-2251799813685248, noon, 0, 0}}}},
 		},
 		{
 			limitPath, fmt.Sprintf(`{"v":2,"calls":[[["bucket","p",%q,"take",9000,1,2251799813676248,-4503599627370496,2251799813685248,4503599627370496,0]],[["bucket","p",%[1]q,"take",9000,1,2251799813676248,0,0,1,9007199254740991]]]}`, key),
-			response{Replies: [][][]int64{{{-2251799813685248, noon}}, {{2251799813676248, noon}}}},
+			response{Replies: [][][]int64{{{-2251799813685248, noon, 0, 0}}, {{2251799813676248, noon, 0, 0}}}},
 		},
 		{limitPath, fmt.Sprintf(`{"v":2,"calls":[[["counter","p",%q,"block",31536000000000]]]}`, key), response{Replies: [][][]int64{{{1}}}}},
 		{
@@ -302,7 +313,7 @@ func FuzzWorker_Body(f *testing.F) {
 	w := startWorker(f, 1)
 	paths := []string{limitPath, semaphorePath}
 	valid := []string{
-		`{"v":2,"calls":[[` + strings.Join([]string{validBucket, validLog, validPenalty, validCounter, validQuota}, ",") + `],[` + validBlock + `]]}`,
+		`{"v":2,"calls":[[` + strings.Join([]string{validBucket, validLog, validPenalty, validCounter, validQuota, strings.Replace(validLease, `"k"`, `"l"`, 1)}, ",") + `],[` + validBlock + `],[` + validSettle + `]]}`,
 		`{"v":2,"calls":[["k","h",1,1000,0],["k","h",1,1000,1],["k","h",1,1000,2]]}`,
 	}
 	for i, body := range valid {

@@ -170,24 +170,6 @@ func (p *Policy) Remembered(hash uint64, take *limit.Take, now time.Duration) (l
 	return p.Decide(take, state), true
 }
 
-// JointTake returns what a store does for a take whole, if other limiters decide about it too: a cost above the
-// capacity is denied by what it leaves.
-func (p *Policy) JointTake(take *limit.Take) Take {
-	if p.CostUnits(take.Cost) > p.Full() {
-		return Take{Units: 1, Lowest: p.Full(), Divisor: 1}
-	}
-	return p.taking(take)
-}
-
-// LearnJoint remembers what a take whole leaves of a bucket that was in a state before, after all limiters have
-// allowed it or not.
-func (p *Policy) LearnJoint(hash uint64, take *limit.Take, before State, allowed bool, sent, received time.Duration) {
-	if allowed {
-		before.Units -= p.CostUnits(take.Cost)
-	}
-	p.denials.learn(hash, before, p.CostUnits(take.Cost), sent, received)
-}
-
 // Learn remembers the state of a bucket after a take of a cost, if that state denies an equal one.
 func (p *Policy) Learn(hash uint64, after State, cost int64, sent, received time.Duration) {
 	p.denials.learn(hash, after, p.CostUnits(cost), sent, received)

@@ -16,5 +16,5 @@ const BLOCKED_BUCKET = -(2 ** 52);
 
 /** blockReply returns the reply about a key that is blocked for some microseconds more. */
 export function blockReply(kind: string, left: number, now: number): number[] {
-  return kind === "bucket" ? [BLOCKED_BUCKET - left, now] : [BLOCKED, 0, left, left, left, left, 0, 0];
+  return kind === "bucket" ? [BLOCKED_BUCKET - left, now, 0, 0] : [BLOCKED, 0, left, left, left, left, 0, 0];
 }

@@ -2,6 +2,8 @@
 // exactly: a full bucket and a deficit have at most 2^51 units each, a converted bucket lacks at
 // most 2^52, and times are in microseconds since 1970, below 2^53 with the longest refill.
 
+import { MAX_LEASES, addLease, decodeLeases, encodeLeases, left, moveLeases } from "./lease";
+import type { Lease } from "./lease";
 import type { Result, Stored } from "./record";
 
 /** A policy in whole numbers, see limit.Units in Go. */
@@ -29,6 +31,18 @@ export interface BucketCall {
    * have returned since then do not return again. 0 if all return.
    */
   since: number;
+  /** What is taken returns after a time in microseconds. */
+  lease?: { id: number; micros: number };
+  settle?: Settlement;
+}
+
+/** A Settlement replaces what a lease took. The units of its call are taken if the bucket does not have the lease. */
+export interface Settlement {
+  id: number;
+  /** Units to take if the bucket has the lease; they return if they are negative. */
+  excess: number;
+  /** Whether they may return: not if the lease has been made by another policy. */
+  returns: boolean;
 }
 
 /** A Bucket contains the numbers of the policy that stored it; a call with other numbers converts it. */
@@ -40,26 +54,52 @@ interface Bucket {
   /** Units by which more than a full bucket is missing. */
   ahead: number;
   policy: Policy;
+  /** In the order of their ends. */
+  leases: Lease[];
+}
+
+/** What a bucket is now, in units of the caller's policy. */
+interface State {
+  missing: number;
+  leases: Lease[];
+  /** Whether another policy has stored the bucket. */
+  other: boolean;
+  /**
+   * Whether even a denied call must store it: because the clock went backwards, or because the policy
+   * refills faster than the one of the bucket, and the caller computes a wait that holds only with its own.
+   */
+  outdated: boolean;
 }
 
 const MAX_MISSING = 2 ** 52;
 
 /**
- * takeFromBucket executes a call. The reply is what the bucket held before, in units, and the time. A call
- * that takes nothing changes the record only if that is outdated, see read.
+ * takeFromBucket executes a call. The reply is what the bucket held before, in units; the time; the
+ * microseconds until its first lease ends, or 0; and 1 if a lease was denied because the bucket has too many.
  */
 export function takeFromBucket(stored: Stored | null, call: BucketCall, now: number, look: boolean): Result {
-  const bucket = stored && decode(stored);
-  const full = call.policy.perToken * call.policy.capacity;
-  const { missing, outdated } = read(bucket, call.policy, now);
-  const held = full - missing;
-  const result: Result = { reply: [held, now], denies: call.units > 0 && call.units > held - call.lowest };
-  let taken = 0;
-  if (!look) {
-    taken = call.since > 0 ? undo(bucket, call, missing, now) : take(call, held, missing);
+  const state = read(stored && decode(stored), call.policy, now);
+  const { missing, leases } = state;
+  const held = call.policy.perToken * call.policy.capacity - missing;
+  const hasAll = call.lease !== undefined && leases.length >= MAX_LEASES;
+  let change = 0;
+  let settles = false;
+  if (!look && call.settle !== undefined) {
+    ({ change, settles } = settle(state, call, call.settle, now));
+  } else if (!look && !hasAll) {
+    change = call.since > 0 ? undo(state, call, now) : take(call, held, missing);
   }
-  if (taken !== 0 || outdated) {
-    result.record = encode(missing + taken, call.policy, full, now);
+  if (call.lease !== undefined && change > 0) {
+    const { id, micros } = call.lease;
+    addLease(leases, { ends: now + micros, id, units: change, settled: false, taken: now });
+  }
+  const first = leases[0];
+  const result: Result = {
+    reply: [held, now, first ? first.ends - now : 0, hasAll ? 1 : 0],
+    denies: hasAll || (call.units > 0 && call.units > held - call.lowest),
+  };
+  if (change !== 0 || settles || state.outdated) {
+    result.record = encode(Math.min(missing + change, MAX_MISSING), leases, call.policy, now);
   }
   return result;
 }
@@ -75,39 +115,67 @@ function take(call: BucketCall, held: number, missing: number): number {
 }
 
 /** undo returns 0 or the negative units that a call returns. A policy that refills faster may have written the bucket since. */
-function undo(bucket: Bucket | null, call: BucketCall, missing: number, now: number): number {
-  if (bucket === null || !equal(bucket.policy, call.policy)) {
+function undo({ missing, other }: State, call: BucketCall, now: number): number {
+  if (other) {
     return 0;
   }
   return Math.max(Math.min(call.units + Math.max(now - call.since, 0) * call.policy.perMicro, 0), -missing);
 }
 
-function equal(a: Policy, b: Policy): boolean {
-  return a.perMicro === b.perMicro && a.perToken === b.perToken && a.capacity === b.capacity;
+/** settle marks a lease as settled, and returns the units to take. */
+function settle(state: State, call: BucketCall, settlement: Settlement, now: number): { change: number; settles: boolean } {
+  const lease = state.leases.find((each) => each.id === settlement.id);
+  if (lease === undefined) {
+    return { change: call.units, settles: false };
+  }
+  if (lease.settled) {
+    return { change: 0, settles: false };
+  }
+  const returning = settlement.returns ? Math.min(left(lease, now, call.policy.perMicro), state.missing) : 0;
+  lease.settled = true;
+  return { change: Math.max(settlement.excess, -returning), settles: true };
 }
 
-/**
- * read returns the units that a bucket lacks, in units of the policy, and whether even a denied
- * call must store them: because the clock went backwards, or because the policy refills faster
- * than the one of the bucket, and the caller computes a wait that holds only with its own.
- */
-function read(bucket: Bucket | null, policy: Policy, now: number): { missing: number; outdated: boolean } {
+/** read ends the leases of a bucket whose time has come. */
+function read(bucket: Bucket | null, policy: Policy, now: number): State {
   if (bucket === null) {
-    return { missing: 0, outdated: false };
+    return { missing: 0, leases: [], other: true, outdated: false };
   }
   const old = bucket.policy;
-  // After a large step backwards the product is inexact, but still more than possible.
-  let missing = (bucket.fullAt - now) * old.perMicro - bucket.early;
+  const moved = moveLeases(bucket.leases, now);
+  let missing = missingUnits(bucket, now);
+  const leases = bucket.leases.filter((lease) => lease.ends > now);
+  const other = old.perMicro !== policy.perMicro || old.perToken !== policy.perToken || old.capacity !== policy.capacity;
+  if (other) {
+    leases.forEach((lease) => (lease.units = 0)); // the units of one policy mean nothing to another
+  }
   if (missing <= 0) {
-    return { missing: 0, outdated: false };
+    return { missing: 0, leases, other, outdated: moved };
   }
   const possible = old.capacity * old.perToken + bucket.ahead;
-  let outdated = refillsFaster(policy, old);
-  if (missing > possible) {
-    missing = possible;
-    outdated = true;
+  const outdated = moved || refillsFaster(policy, old) || missing > possible;
+  missing = Math.min(missing, possible);
+  return { missing: convert(missing, old.perToken, policy.perToken), leases, other, outdated };
+}
+
+/** missingUnits returns what a bucket lacks now. Each lease that has ended counts as an undo at its end. */
+function missingUnits(bucket: Bucket, now: number): number {
+  const { perMicro } = bucket.policy;
+  let { fullAt, early } = bucket;
+  for (const lease of bucket.leases) {
+    if (lease.ends > now) {
+      break;
+    }
+    const then = (fullAt - lease.ends) * perMicro - early;
+    if (then > 0 && !lease.settled) {
+      const rest = Math.max(then - left(lease, lease.ends, perMicro), 0);
+      const micros = Math.ceil(rest / perMicro);
+      fullAt = lease.ends + micros;
+      early = micros * perMicro - rest;
+    }
   }
-  return { missing: convert(missing, old.perToken, policy.perToken), outdated };
+  // After a large step backwards the product is inexact, but still more than possible.
+  return (fullAt - now) * perMicro - early;
 }
 
 /** convert rounds up: a change of the policy never creates tokens. */
@@ -128,17 +196,21 @@ function refillsFaster(policy: Policy, old: Policy): boolean {
 }
 
 function decode(stored: Stored): Bucket {
-  const [fullAt = 0, early = 0, ahead = 0, perMicro = 1, perToken = 1, capacity = 1] = stored.numbers;
-  return { fullAt, early, ahead, policy: { perMicro, perToken, capacity } };
+  const [fullAt = 0, early = 0, ahead = 0, perMicro = 1, perToken = 1, capacity = 1, ...leases] = stored.numbers;
+  return { fullAt, early, ahead, policy: { perMicro, perToken, capacity }, leases: decodeLeases(leases) };
 }
 
-/** encode returns a bucket that lacks units, or null if it is full. */
-function encode(missing: number, policy: Policy, full: number, now: number): Stored | null {
-  if (missing <= 0) {
+/** encode returns a bucket that lacks units, or null if it is full and has no leases. */
+function encode(missing: number, leases: Lease[], policy: Policy, now: number): Stored | null {
+  if (missing <= 0 && leases.length === 0) {
     return null;
   }
   const { perMicro, perToken, capacity } = policy;
   const micros = Math.ceil(missing / perMicro);
-  const until = now + micros;
-  return { until, numbers: [until, micros * perMicro - missing, Math.max(missing - full, 0), perMicro, perToken, capacity] };
+  const fullAt = now + micros;
+  const ahead = Math.max(missing - perToken * capacity, 0);
+  return {
+    until: Math.max(fullAt, leases.at(-1)?.ends ?? 0), // whoever settles a lease needs it until its end
+    numbers: [fullAt, micros * perMicro - missing, ahead, perMicro, perToken, capacity, ...encodeLeases(leases)],
+  };
 }

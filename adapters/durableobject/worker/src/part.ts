@@ -16,6 +16,7 @@ const MAX_FULL = 2 ** 51;
 const MAX_MISSING = 2 ** 52;
 const MAX_PER_MICRO = 9000;
 const MAX_UNITS = 2 ** 52;
+const MAX_LEASE_MICROS = 24 * 3600 * 1e6;
 const MAX_BLOCK_MICROS = 365 * 24 * 3600 * 1e6;
 /** Bounds of windows, see limit.MaxLog and limit.WindowPolicy in Go. */
 const MAX_LOG = 1000;
@@ -53,12 +54,44 @@ export function parsePart(part: unknown, at: string): Part {
   return { k, place, look: false, take: parse(numbers, at, text(what, `${at}[3]`, 1, MAX_NAME_BYTES)) };
 }
 
-/** parseBucket checks [perMicro, perToken, capacity, units, lowest, divisor, since]. */
+/**
+ * parseBucket checks [perMicro, perToken, capacity, units, lowest, divisor, since], for a lease also [id, micros], and
+ * to settle one [perMicro, perToken, capacity, units, id, excess, returns].
+ */
 function parseBucket(numbers: unknown[], at: string, what: string): BucketCall {
-  if (what !== "take") {
-    throw bad(`${at}[3] must be take, look or block`);
+  if (what !== "take" && what !== "settle") {
+    throw bad(`${at}[3] must be take, look, settle or block`);
   }
-  checkLength(numbers, at, 7);
+  checkLength(numbers, at, what === "take" && numbers.length > 7 ? 9 : 7);
+  const call: BucketCall = {
+    kind: "bucket",
+    policy: parsePolicy(numbers, at),
+    units: integer(numbers[3], `${at}[7]`, -MAX_UNITS, MAX_UNITS),
+    lowest: 0,
+    divisor: 1,
+    since: 0,
+  };
+  if (what === "settle") {
+    call.settle = {
+      id: integer(numbers[4], `${at}[8]`, 1, Number.MAX_SAFE_INTEGER),
+      excess: integer(numbers[5], `${at}[9]`, -MAX_UNITS, MAX_UNITS),
+      returns: integer(numbers[6], `${at}[10]`, 0, 1) === 1,
+    };
+    return call;
+  }
+  call.lowest = integer(numbers[4], `${at}[8]`, -MAX_MISSING, MAX_FULL);
+  call.divisor = integer(numbers[5], `${at}[9]`, 1, MAX_UNITS);
+  call.since = integer(numbers[6], `${at}[10]`, 0, Number.MAX_SAFE_INTEGER);
+  if (numbers.length > 7) {
+    call.lease = {
+      id: integer(numbers[7], `${at}[11]`, 1, Number.MAX_SAFE_INTEGER),
+      micros: integer(numbers[8], `${at}[12]`, 1, MAX_LEASE_MICROS),
+    };
+  }
+  return call;
+}
+
+function parsePolicy(numbers: unknown[], at: string): Policy {
   const policy: Policy = {
     perMicro: integer(numbers[0], `${at}[4]`, 1, MAX_PER_MICRO),
     perToken: integer(numbers[1], `${at}[5]`, 1, MAX_FULL),
@@ -68,14 +101,7 @@ function parseBucket(numbers: unknown[], at: string, what: string): BucketCall {
   if (policy.perToken * policy.capacity + policy.perMicro > MAX_FULL) {
     throw bad(`${at} has more than 2^51 units in a full bucket`);
   }
-  return {
-    kind: "bucket",
-    policy,
-    units: integer(numbers[3], `${at}[7]`, -MAX_UNITS, MAX_UNITS),
-    lowest: integer(numbers[4], `${at}[8]`, -MAX_MISSING, MAX_FULL),
-    divisor: integer(numbers[5], `${at}[9]`, 1, MAX_UNITS),
-    since: integer(numbers[6], `${at}[10]`, 0, Number.MAX_SAFE_INTEGER),
-  };
+  return policy;
 }
 
 /** parseLog checks [max, window, penalty, cost, stamp]. */
