@@ -136,14 +136,24 @@ func (t *Take) validateLease() error {
 	}
 }
 
-// ValidateWindow is Validate for sliding windows and quotas. Keep, Lease and the mode Settling are
+// ValidateWindow is Validate for sliding windows. Keep, Lease and the mode Settling are
 // errors.
 func (t *Take) ValidateWindow() error {
 	if t.Keep > 0 {
-		return errors.New("sliding windows and quotas cannot keep tokens; use a token bucket")
+		return errKeep
 	}
 	return t.ValidateWithoutLease()
 }
+
+// ValidateQuota is Validate for quotas. Keep is an error.
+func (t *Take) ValidateQuota() error {
+	if t.Keep > 0 {
+		return errKeep
+	}
+	return t.Validate()
+}
+
+var errKeep = errors.New("sliding windows and quotas cannot keep tokens; use a token bucket")
 
 // ValidateCooldown is Validate for cooldowns. Keep, MaxWait, Lease and the modes Charging and
 // Settling are errors.

@@ -22,6 +22,8 @@ import (
 //     too.
 //   - A charge counts until its period ends, however large it is: what exceeds Max does not carry
 //     over to the next one.
+//   - The end of a lease and a settlement ([limit.Take.Lease]) return tokens in the period in which they
+//     were taken, and no longer in the next one. What a settlement takes counts in its own period.
 //   - [limit.Refund] returns the newest tokens: first those that are reserved. [limit.Undo] returns
 //     those of the period of its receipt.
 //   - The tokens of a key that are granted in any interval are at most Max, and as many again at each
@@ -36,7 +38,7 @@ import (
 // goes back further, what the key has used counts in the period that the clock went to. If the
 // clock goes forward to another period, its quota is granted.
 //
-// It keeps up to 1,048,576 keys, each in about 90 bytes, and evicts those whose period has ended. If it
+// It keeps up to 1,048,576 keys, each in about 120 bytes, and evicts those whose period has ended. If it
 // cannot evict any, new keys of a shard share one record. Two of n keys share a record with a
 // probability below n²/2⁶⁵.
 type Quota struct {
@@ -73,18 +75,26 @@ func (q *Quota) InProcess() {}
 
 // Take takes tokens of key. It ignores its context, because it never waits.
 func (q *Quota) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if err := take.ValidateWindow(); err != nil {
+	if err := take.ValidateQuota(); err != nil {
 		return limit.Decision{}, fmt.Errorf("memory: %w", err)
 	}
 	rules := q.rules.Load()
 	if rules.policy.Start != nil {
 		rules = &quotaRules{numbers: rules.numbers, policy: rules.policy, key: key}
 	}
-	return takeRecord(q.records, rules, rules.numbers, &key, &take, nil), nil
+	switch {
+	case take.Mode == limit.Settling:
+		q.settle(rules, &key, take.Undo, take.Cost)
+		return limit.Decision{}, nil
+	case take.Lease > 0 && 0 < take.Cost && take.Cost <= rules.max:
+		return q.takeLeased(rules, &key, &take), nil
+	default:
+		return takeRecord(q.records, rules, rules.numbers, &key, &take, nil), nil
+	}
 }
 
-// Check returns an error if a quota cannot do a Take: with Keep or Lease.
-func (q *Quota) Check(take limit.Take) error { return take.ValidateWindow() }
+// Check returns an error if a quota cannot do a Take: with Keep.
+func (q *Quota) Check(take limit.Take) error { return take.ValidateQuota() }
 
 // Reset returns all tokens of key and ends a block.
 func (q *Quota) Reset(_ context.Context, key limit.Key) error {

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +40,8 @@ type quotaCount struct {
 	period  quotaPeriod
 	used    int64 // at most limit.MaxDeficit
 	next    int64
-	nextEnd int64 // of the next period; 0 if nothing is reserved in it
+	nextEnd int64        // of the next period; 0 if nothing is reserved in it
+	leases  []quotaLease // in the order of their ends
 }
 
 // emptyAt returns when nothing counts.
@@ -54,25 +56,32 @@ func (r *quotaCount) emptyAt() int64 {
 	}
 }
 
-func (r *quotaCount) idle(now int64) bool { return r.emptyAt() <= now }
+func (r *quotaCount) idle(now int64) bool {
+	return r.emptyAt() <= now && (len(r.leases) == 0 || r.leases[len(r.leases)-1].ends <= now)
+}
 
-func (r *quotaCount) clone() quotaCount { return *r }
+func (r *quotaCount) clone() quotaCount {
+	copied := *r
+	copied.leases = slices.Clone(r.leases)
+	return copied
+}
 
 // advance makes the period that contains the present the record's, unless the clock went back
 // to it from the next one.
 func (q *quotaRules) advance(r *quotaCount, now int64) {
+	q.endLeases(r, now)
 	if r.next > 0 && r.period.end <= now {
-		*r = quotaCount{period: quotaPeriod{r.period.end, r.nextEnd}, used: r.next}
+		*r = quotaCount{period: quotaPeriod{r.period.end, r.nextEnd}, used: r.next, leases: r.leases}
 	}
 	if r.used+r.next > 0 && r.period.start <= now && now < r.period.end {
 		return
 	}
 	current := q.period(now)
 	switch {
-	case r.idle(now):
-		*r = quotaCount{period: current}
+	case r.emptyAt() <= now:
+		*r = quotaCount{period: current, leases: r.leases}
 	case current.end < r.period.start:
-		*r = quotaCount{period: current, used: min(r.used+r.next, limit.MaxDeficit)}
+		*r = quotaCount{period: current, used: min(r.used+r.next, limit.MaxDeficit), leases: r.leases}
 	}
 }
 

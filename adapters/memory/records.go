@@ -107,11 +107,19 @@ func takeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], n numbers,
 	default:
 		blocked = t.change(key, decide)
 	}
-	if blocked > 0 {
-		d = limit.Decision{Limit: n.max, RetryAfter: micros(blocked), ResetAfter: micros(blocked), Reason: limit.Blocked}
-		if take.Cost > n.max && take.Mode != limit.Partial {
-			d.RetryAfter = limit.Never
-		}
+	if blocked > 0 && take.Mode == limit.Partial {
+		return n.blockedDecision(blocked, 0)
+	} else if blocked > 0 {
+		return n.blockedDecision(blocked, take.Cost)
+	}
+	return d
+}
+
+// blockedDecision returns the Decision about a cost of a key that stays blocked for some microseconds.
+func (n numbers) blockedDecision(left, cost int64) limit.Decision {
+	d := limit.Decision{Limit: n.max, RetryAfter: micros(left), ResetAfter: micros(left), Reason: limit.Blocked}
+	if cost > n.max {
+		d.RetryAfter = limit.Never
 	}
 	return d
 }

@@ -21,6 +21,7 @@ func QuotaCases() []WindowCase[limit.QuotaPolicy] {
 	cases := commonCases(func(name string, maximum int64) limit.QuotaPolicy {
 		return limit.QuotaPolicy{Name: name, Max: maximum, Period: limit.Month}
 	})
+	cases = append(cases, quotaLeaseCases()...)
 	return append(cases,
 		WindowCase[limit.QuotaPolicy]{"the period is half-open", quotaIsHalfOpen},
 		WindowCase[limit.QuotaPolicy]{"equals the model", quotaEqualsModel},
