@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -58,8 +59,8 @@ func TestLimit_CountsDecisionsByOutcome(t *testing.T) {
 			return ratelimit.New(memory.NewLimiter(limit.PerSecond(1).Burst(2)), &opts)
 		}
 		spam := memory.NewCooldown(limit.CooldownPolicy{Max: 1, Window: time.Minute, Penalty: time.Minute}, nil)
-		list := &ratelimit.AccessList{}
-		require.NoError(t, list.Replace(ratelimit.AccessRules{AllowKeys: []limit.Key{{"user", "", "ann"}}, DenyKeys: []limit.Key{{"user", "", "eve"}}}))
+		list := &access.List{}
+		require.NoError(t, list.Replace(access.Rules{AllowKeys: []limit.Key{{"user", "", "ann"}}, DenyKeys: []limit.Key{{"user", "", "eve"}}}))
 		access := newLimit(ratelimit.Options{Name: "access", Access: list})
 		require.NoError(t, access(t.Context(), from("ann")))
 		require.Error(t, access(t.Context(), from("eve")))

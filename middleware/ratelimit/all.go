@@ -59,6 +59,9 @@ func newRules(rules []Rule, opts *Options) *rateLimit {
 	if l.Timeout == 0 {
 		l.Timeout = defaultTimeout
 	}
+	if l.AccessKey == nil {
+		l.AccessKey = KeyPerUser
+	}
 	l.rules, l.policy = mustRules(rules), l.Name
 	limiters := make([]limit.Limiter, len(rules))
 	for i, rule := range rules {

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -165,8 +166,8 @@ func TestNewAll_ChargeOnlyMessageIsNeverRejected(t *testing.T) {
 
 func TestNewAll_AccessListDecidesFirst(t *testing.T) {
 	limiter := memory.NewLimiter(limit.PerHour(1))
-	list := &ratelimit.AccessList{}
-	require.NoError(t, list.Replace(ratelimit.AccessRules{Deny: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}))
+	list := &access.List{}
+	require.NoError(t, list.Replace(access.Rules{Deny: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}))
 	admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: limiter}}, &ratelimit.Options{Access: list})
 	assert.Equal(t, errors.PermissionDenied, errors.CodeOf(admit(t.Context(), from("ann"))))
 	assert.EqualValues(t, 1, remaining(t, limiter, limit.Key{"user", "", "ann", "SAY"}))

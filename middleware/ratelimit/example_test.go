@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -151,9 +152,10 @@ func ExampleOptions_keep() {
 	// SAY <nil>
 }
 
-func ExampleAccessList() {
-	list := &ratelimit.AccessList{}
-	err := list.Replace(ratelimit.AccessRules{
+// The longest prefix decides, so a denied network may be in an allowed one.
+func ExampleOptions_access() {
+	list := &access.List{}
+	err := list.Replace(access.Rules{
 		Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		Deny:  []netip.Prefix{netip.MustParsePrefix("10.66.0.0/16")},
 	})

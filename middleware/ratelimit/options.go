@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -40,7 +41,10 @@ type Options struct {
 	// Access names clients that are not limited, and clients whose messages are rejected with
 	// PERMISSION_DENIED, whatever they cost. Neither are charged. A dry run rejects no message of
 	// them either. If nil, there are none.
-	Access *AccessList
+	Access *access.List
+
+	// AccessKey returns the key of a message that Access looks up. If nil, it is [KeyPerUser].
+	AccessKey func(router.IngressContext) limit.Key
 
 	// MaxWait lets a message wait for tokens instead of being rejected, for at most this time
 	// and in the order of arrival. Later messages of its connection wait behind it. A message
@@ -106,6 +110,9 @@ func (o *Options) mustBeValid(limiter limit.Limiter) {
 	}
 	if o.OnDryRun != nil && !o.DryRun {
 		panic("ratelimit: OnDryRun is set, but DryRun is false; set DryRun too")
+	}
+	if o.AccessKey != nil && o.Access == nil {
+		panic("ratelimit: AccessKey is set, but Access is nil; set Access too")
 	}
 }
 

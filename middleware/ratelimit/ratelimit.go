@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -76,6 +77,9 @@ func newRateLimit(limiter limit.Limiter, opts *Options) *rateLimit {
 	if l.Key == nil {
 		l.Key = KeyPerUserOrIPPerType
 	}
+	if l.AccessKey == nil {
+		l.AccessKey = KeyPerUser
+	}
 	l.limiter, l.policy = newGuarded(limiter, l.Timeout, l.breakerChanged), policyName(limiter, l.Name)
 	if l.Fallback != nil {
 		l.fallbackPolicy = policyName(l.Fallback, l.Name)
@@ -104,16 +108,13 @@ func (l *rateLimit) admit(ctx context.Context, in *router.IngressContext) (limit
 // checkAccess reports whether the message is not limited, which every message of a denied client
 // is in a dry run.
 func (l *rateLimit) checkAccess(in *router.IngressContext) (exempt bool, err error) {
-	if l.Access == nil {
-		return false, nil
-	}
 	var outcome Outcome
-	switch l.Access.lookup(in) {
-	case limited:
+	switch l.access(in) {
+	case access.Limited:
 		return false, nil
-	case allowed:
+	case access.Allowed:
 		outcome = Exempt
-	case denied:
+	case access.Denied:
 		outcome = Denied
 		if !l.DryRun {
 			err = errDenied
