@@ -3,13 +3,11 @@ package ratelimit
 import (
 	"context"
 
-	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/enforce"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/router"
 )
-
-var errDenied = &errors.Error{Code: errors.PermissionDenied, Message: "access is denied"}
 
 // Access returns the ingress function that rejects the messages of clients that a list denies with
 // PERMISSION_DENIED, and limits no message. With a limit, set [Options.Access] instead. key is as
@@ -23,7 +21,7 @@ func Access(list *access.List, key func(router.IngressContext) limit.Key) router
 	}
 	return func(_ context.Context, in router.IngressContext) error {
 		if list.Lookup(key(in), in.IP) == access.Denied {
-			return errDenied
+			return enforce.ErrDenied
 		}
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -55,14 +56,14 @@ func TestAccess_KeySelectsTheListedKey(t *testing.T) {
 
 func TestAccess_ObservedAndAdmittedInDryRun(t *testing.T) {
 	for _, dryRun := range []bool{false, true} {
-		var seen []ratelimit.Observation
+		var seen []observe.Observation
 		admit := newAccess(t, access.Rules{AllowKeys: []limit.Key{user("admin")}, DenyKeys: []limit.Key{user("eve")}},
-			ratelimit.Options{Name: "chat", DryRun: dryRun, Observe: func(o ratelimit.Observation) { seen = append(seen, o) }})
+			ratelimit.Options{Name: "chat", DryRun: dryRun, Observe: func(o observe.Observation) { seen = append(seen, o) }})
 		assert.NoError(t, admit(t.Context(), from("admin")))
 		assert.Equal(t, !dryRun, admit(t.Context(), from("eve")) != nil)
-		assert.Equal(t, []ratelimit.Observation{
-			{Limit: "chat", Kind: router.LimitRate, Outcome: ratelimit.Exempt, DryRun: dryRun},
-			{Limit: "chat", Kind: router.LimitRate, Outcome: ratelimit.Denied, DryRun: dryRun},
+		assert.Equal(t, []observe.Observation{
+			{Limit: "chat", Kind: observe.Rate, Outcome: observe.Exempt, DryRun: dryRun},
+			{Limit: "chat", Kind: observe.Rate, Outcome: observe.Denied, DryRun: dryRun},
 		}, seen)
 	}
 }

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -93,14 +94,13 @@ type httpLimit struct {
 
 func (h *httpLimit) serve(w http.ResponseWriter, req *http.Request, next http.Handler) {
 	in := h.ingressContext(req)
-	d, err := h.limit.admit(req.Context(), &in)
-	exceeded, _ := errors.AsType[*router.LimitExceeded](err)
+	d, exceeded, err := h.admit(req.Context(), &in)
 	h.addFields(w.Header(), d, exceeded)
 	switch {
-	case err == nil:
-		next.ServeHTTP(w, req)
 	case exceeded != nil:
 		respondExceeded(w, exceeded)
+	case err == nil:
+		next.ServeHTTP(w, req)
 	case errors.CodeOf(err) == errors.PermissionDenied:
 		http.Error(w, "access is denied", http.StatusForbidden)
 	default:
@@ -109,6 +109,29 @@ func (h *httpLimit) serve(w http.ResponseWriter, req *http.Request, next http.Ha
 		}
 		http.Error(w, "limits cannot be checked", http.StatusServiceUnavailable)
 	}
+}
+
+// admit decides about a request. exceeded is nil if the request is not rejected.
+func (h *httpLimit) admit(ctx context.Context, in *router.IngressContext) (d limit.Decision, exceeded *router.LimitExceeded, err error) {
+	if exempt, err := h.limit.enforced.CheckAccess(h.limit.access(in)); exempt || err != nil {
+		return d, nil, err
+	}
+	q, err := h.limit.request(in)
+	if err != nil || q.Take.Cost == 0 {
+		return d, nil, err
+	}
+	d, err = h.limit.enforced.Decide(ctx, &q)
+	if err != nil || d.Allowed || q.DeniedCost == 0 {
+		return d, nil, err
+	}
+	exceeded = exceededBy(&q, d)
+	if !h.DryRun {
+		return d, exceeded, nil
+	}
+	if h.OnDryRun != nil {
+		h.OnDryRun(*in, exceeded)
+	}
+	return d, nil, nil
 }
 
 func (h *httpLimit) ingressContext(req *http.Request) router.IngressContext {

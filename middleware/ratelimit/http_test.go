@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -147,18 +148,18 @@ func TestNew_ChargeOnlyAdmitsAndCharges(t *testing.T) {
 }
 
 func TestNew_ChargeOnlyAdmitsWhileTheLimiterIsUnavailable(t *testing.T) {
-	var outcomes []ratelimit.Outcome
+	var outcomes []observe.Outcome
 	admit := ratelimit.New(limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
 		return limit.Decision{}, io.ErrUnexpectedEOF
 	}), &ratelimit.Options{
 		ChargeOnly: func(in router.IngressContext) bool { return in.Type == "LEAVE" },
-		Observe:    func(o ratelimit.Observation) { outcomes = append(outcomes, o.Outcome) },
+		Observe:    func(o observe.Observation) { outcomes = append(outcomes, o.Outcome) },
 	})
 	leave := from("ann")
 	leave.Type = "LEAVE"
 	assert.NoError(t, admit(t.Context(), leave))
 	assert.Equal(t, errors.Unavailable, errors.CodeOf(admit(t.Context(), from("ann"))))
-	assert.Equal(t, []ratelimit.Outcome{ratelimit.FailedOpen, ratelimit.Failed}, outcomes)
+	assert.Equal(t, []observe.Outcome{observe.FailedOpen, observe.Failed}, outcomes)
 }
 
 // TestKeyFunctions_KeyOfIngressContextRefunds computes the key as a handler does for a refund.

@@ -1,11 +1,12 @@
 package ratelimit
 
 import (
-	"fmt"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/enforce"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -90,74 +91,27 @@ type Options struct {
 	// Observe is called with the outcome of every message that costs something, and of every
 	// message of a client that Access names. It may be nil. Many goroutines call it concurrently;
 	// it must not block or panic. Package middleware/metrics provides one.
-	Observe func(Observation)
+	Observe func(observe.Observation)
 
 	// Timeout bounds a call of the limiter. If 0, it is 50 ms. It does not apply to limiters
 	// that implement [limit.InProcess].
 	Timeout time.Duration
 }
 
-const defaultTimeout = 50 * time.Millisecond
-
-// mustBeValid panics if an option is invalid.
-func (o *Options) mustBeValid(limiter limit.Limiter) {
-	mustBeValid(o.Timeout, o.FailurePolicy)
-	o.checkMaxWait(limiter)
-	o.checkKeep(limiter)
-	o.checkRefund(limiter)
-	if o.Jitter < 0 {
-		panic(fmt.Sprintf("ratelimit: Jitter is %v; it must not be negative", o.Jitter))
-	}
-	if o.OnDryRun != nil && !o.DryRun {
+// mustBeValid panics if an option is invalid, except for those of enforcement.
+func (o *Options) mustBeValid() {
+	switch {
+	case o.OnDryRun != nil && !o.DryRun:
 		panic("ratelimit: OnDryRun is set, but DryRun is false; set DryRun too")
-	}
-	if o.AccessKey != nil && o.Access == nil {
+	case o.AccessKey != nil && o.Access == nil:
 		panic("ratelimit: AccessKey is set, but Access is nil; set Access too")
 	}
 }
 
-func mustBeValid(timeout time.Duration, policy limit.FailurePolicy) {
-	if timeout < 0 {
-		panic(fmt.Sprintf("ratelimit: Timeout is %v; it must not be negative", timeout))
-	}
-	if policy > limit.FailOpen {
-		panic(fmt.Sprintf("ratelimit: FailurePolicy is %d; it must be limit.FailClosed or limit.FailOpen", policy))
-	}
-}
-
-func (o *Options) checkMaxWait(limiter limit.Limiter) {
-	if o.MaxWait < 0 || o.MaxWait > limit.MaxReserve {
-		panic(fmt.Sprintf("ratelimit: MaxWait is %v; it must be from 0 to %v", o.MaxWait, limit.MaxReserve))
-	}
-	if o.MaxWait > 0 {
-		mustDo("MaxWait", limit.Take{MaxWait: o.MaxWait}, limiter, o.Fallback)
-	}
-}
-
-func (o *Options) checkKeep(limiter limit.Limiter) {
-	if o.Keep == nil {
-		return
-	}
-	if o.MaxWait > 0 {
-		panic("ratelimit: Keep and MaxWait are set; set one of them")
-	}
-	mustDo("Keep", limit.Take{Keep: 1}, limiter, o.Fallback)
-}
-
-func (o *Options) checkRefund(limiter limit.Limiter) {
-	if o.Refund {
-		mustDo("Refund", limit.Take{Mode: limit.Undoing}, limiter, o.Fallback)
-	}
-}
-
-// mustDo panics if one of the limiters, which may be nil, cannot do what an option needs.
-func mustDo(option string, take limit.Take, limiters ...limit.Limiter) {
-	for _, l := range limiters {
-		if l == nil {
-			continue
-		}
-		if err := limit.Check(l, take); err != nil {
-			panic(fmt.Sprintf("ratelimit: %s is set, which a %T cannot do: %v", option, l, err))
-		}
+// enforcement returns the options that do not depend on messages.
+func (o *Options) enforcement() enforce.Options {
+	return enforce.Options{
+		Name: o.Name, MaxWait: o.MaxWait, Jitter: o.Jitter, DryRun: o.DryRun, FailurePolicy: o.FailurePolicy, Fallback: o.Fallback,
+		OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil, Refunds: o.Refund,
 	}
 }
