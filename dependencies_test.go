@@ -119,6 +119,20 @@ func TestContract_AloneLinksJSONSchema(t *testing.T) {
 	}
 }
 
+// TestHTTPLimit_LinksNoOtherModule keeps programs without WebSockets small.
+func TestHTTPLimit_LinksNoOtherModule(t *testing.T) {
+	assert.Equal(t, []string{module}, linkedModules(t, "middleware/httplimit"))
+	var linked []string
+	for _, path := range linkedPackages(t, "middleware/httplimit") {
+		if pkg, ok := strings.CutPrefix(path, module+"/"); ok {
+			linked = append(linked, pkg)
+		}
+	}
+	assert.Equal(t, []string{
+		"clientip", "errors", "internal/enforce", "internal/httptoken", "internal/ipprefix", "limit", "limit/access", "limit/observe", "middleware/httplimit",
+	}, linked)
+}
+
 // TestContracts_LinkNeitherRouterNorWebSocket keeps limiters and brokers useful without
 // WebSockets.
 func TestContracts_LinkNeitherRouterNorWebSocket(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
+	"github.com/penstock-go/penstock/middleware/httplimit"
 	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -149,7 +150,7 @@ func TestLimit_TiersAndHTTPHaveNames(t *testing.T) {
 	require.NoError(t, tiers(t.Context(), from("free")))
 	require.NoError(t, ratelimit.Tiers(plan, limiters, &ratelimit.Options{Observe: m.Limit})(t.Context(), from("pro")))
 	r := router.New(nil)
-	h := ratelimit.HTTP(memory.NewLimiter(limit.PerSecond(1)), &ratelimit.HTTPOptions{Options: ratelimit.Options{Observe: m.Limit}})(r)
+	h := httplimit.New(memory.NewLimiter(limit.PerSecond(1)), &httplimit.Options{Observe: m.Limit})(r)
 	routertest.Dial(t, h)
 	check(t, reg,
 		"limit_decisions_total{kind=rate,limit=chat/free,mode=enforced,outcome=admitted} 1",

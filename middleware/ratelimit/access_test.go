@@ -86,20 +86,6 @@ func TestAccess_ExemptMessagesChargeNoTier(t *testing.T) {
 	}
 }
 
-func TestAccess_RejectsHTTPRequestsWithForbidden(t *testing.T) {
-	list := &access.List{}
-	require.NoError(t, list.Replace(access.Rules{Deny: prefixes("192.0.2.0/24"), Allow: prefixes("198.51.100.0/24")}))
-	h := ratelimit.HTTP(memory.NewLimiter(limit.PerHour(1)), &ratelimit.HTTPOptions{Options: ratelimit.Options{Access: list}})(ok)
-	denied := attempt(h, "192.0.2.1:1", nil)
-	assert.Equal(t, 403, denied.StatusCode)
-	assert.NotContains(t, denied.Header, "Ratelimit")
-	for range 3 {
-		assert.Equal(t, 200, attempt(h, "198.51.100.1:1", nil).StatusCode)
-	}
-	assert.Equal(t, 200, attempt(h, "203.0.113.1:1", nil).StatusCode)
-	assert.Equal(t, 429, attempt(h, "203.0.113.1:1", nil).StatusCode)
-}
-
 // TestAccess_AloneAnswersWithPermissionDenied uses a list as an ingress function of a router.
 func TestAccess_AloneAnswersWithPermissionDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 
 // Options configure a limit. The zero value is a working configuration.
 type Options struct {
-	// Name identifies the limit in Observe, in the response headers of [HTTP] and, if its policy has no
-	// name, for clients: in the greeting and as details.policy of a rejection.
+	// Name identifies the limit in Observe and, if its policy has no name, for clients: in the greeting
+	// and as details.policy of a rejection.
 	Name string
 
 	// Key returns the key of the bucket that a message is charged to. If nil, it is
