@@ -1,6 +1,6 @@
-// Package enforce applies limiters for the middlewares of this module, which say what is charged and how a
-// rejection is answered. It bounds the calls of a limiter, pauses them while they fail, falls back, waits for
-// reserved tokens, and reports every decision.
+// Package enforce applies limiters for the middlewares of this module, which say what is charged
+// and how a rejection is answered. It bounds the calls of a limiter, pauses them while they fail,
+// falls back, waits for reserved tokens, and reports every decision.
 //
 // Its errors about options lack the name of the middleware, which puts it before them and panics.
 package enforce
@@ -42,7 +42,8 @@ func New(limiter limit.Limiter, opts Options) (*Limit, error) {
 	return l, nil
 }
 
-// newLimit returns the limit of limiters, without the limiter that decides for a [Request] without Joint.
+// newLimit returns the limit of limiters, without the limiter that decides for a [Request] without
+// Joint.
 func newLimit(opts Options, limiters ...limit.Limiter) *Limit {
 	if opts.Timeout == 0 {
 		opts.Timeout = DefaultTimeout
@@ -52,8 +53,9 @@ func newLimit(opts Options, limiters ...limit.Limiter) *Limit {
 	return l
 }
 
-// IsDirect reports whether the limiter decides in this process, and no option concerns requests that
-// it admits. A caller may then call the limiter itself, and [Limit.Conclude] unless it has admitted.
+// IsDirect reports whether the limiter decides in this process, and no option concerns requests
+// that it admits. A caller may then call the limiter itself, and [Limit.Conclude] unless it has
+// admitted.
 func (l *Limit) IsDirect() bool {
 	return l.limiter.breaker == nil && l.opts.Observe == nil && l.opts.MaxWait == 0 && !l.opts.DryRun
 }
@@ -61,8 +63,8 @@ func (l *Limit) IsDirect() bool {
 // ErrDenied rejects a client that an access list denies.
 var ErrDenied = &errors.Error{Code: errors.PermissionDenied, Message: "access is denied"}
 
-// CheckAccess reports whether a client is not limited, and returns [ErrDenied] if it is rejected. A dry run
-// limits and rejects no listed client.
+// CheckAccess reports whether a client is not limited, and returns [ErrDenied] if it is rejected. A
+// dry run limits and rejects no listed client.
 func (l *Limit) CheckAccess(a access.Access) (exempt bool, err error) {
 	var outcome observe.Outcome
 	switch a {
@@ -82,12 +84,13 @@ func (l *Limit) CheckAccess(a access.Access) (exempt bool, err error) {
 	return err == nil, err
 }
 
-// Decide takes the tokens of q, and waits if MaxWait allows it. The Decision is Allowed if the limit admits q,
-// or would admit it in a dry run; otherwise its RetryAfter has the Jitter. DeniedCost of q is 0 if no limiter
-// has denied it. The Limit of the Decision is 0 if no limiter has decided.
+// Decide takes the tokens of q, and waits if MaxWait allows it. The Decision is Allowed if the
+// limit admits q, or would admit it in a dry run; otherwise its RetryAfter has the Jitter.
+// DeniedCost of q is 0 if no limiter has denied it. The Limit of the Decision is 0 if no limiter
+// has decided.
 //
-// The error is that of ctx or, if no limiter could decide, one with the code UNAVAILABLE. A dry run returns
-// the zero Decision instead of the latter.
+// The error is that of ctx or, if no limiter could decide, one with the code UNAVAILABLE. A dry run
+// returns the zero Decision instead of the latter.
 func (l *Limit) Decide(ctx context.Context, q *Request) (limit.Decision, error) {
 	if !q.ChargeOnly {
 		q.Take.MaxWait = l.opts.MaxWait

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// NewAll returns the limit of rules, which have a limiter each, or an error if a limiter or an option
-// is invalid. Its requests have takes of several rules: see [Request.Add].
+// NewAll returns the limit of rules, which have a limiter each, or an error if a limiter or an
+// option is invalid. Its requests have takes of several rules: see [Request.Add].
 func NewAll(limiters []limit.Limiter, opts Options) (*Limit, error) {
 	switch {
 	case opts.MaxWait != 0:

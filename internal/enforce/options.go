@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-go/penstock/limit/observe"
 )
 
-// Options are those of a limit that do not depend on what is limited. Packages ratelimit and httplimit
-// document them.
+// Options are those of a limit that do not depend on what is limited. Packages ratelimit and
+// httplimit document them.
 type Options struct {
 	Name          string
 	MaxWait       time.Duration

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A Request describes the tokens that a message or an HTTP request takes. Take has its Cost, which must be
-// positive, and its Keep and Receipt; the Limit sets MaxWait.
+// A Request describes the tokens that a message or an HTTP request takes. Take has its Cost, which
+// must be positive, and its Keep and Receipt; the Limit sets MaxWait.
 type Request struct {
 	Key  limit.Key
 	Take limit.Take
@@ -16,18 +16,20 @@ type Request struct {
 	// ChargeOnly requests are charged and never rejected.
 	ChargeOnly bool
 
-	// Joint are the takes of several rules, instead of the Key; Take.Cost is then their sum. See [Request.Add].
+	// Joint are the takes of several rules, instead of the Key; Take.Cost is then their sum. See
+	// [Request.Add].
 	Joint []limit.Request
 
-	// DeniedCost is, after a denial, the cost that the bucket does not hold, and DeniedBy the name of the
-	// policy that denied it, or without one that of the limit.
+	// DeniedCost is, after a denial, the cost that the bucket does not hold, and DeniedBy the name of
+	// the policy that denied it, or without one that of the limit.
 	DeniedCost int64
 	DeniedBy   string
 
 	fellBack bool // Options.Fallback has decided
 }
 
-// Add adds the take of a rule to the request for its bucket. A sum that does not fit is above every capacity.
+// Add adds the take of a rule to the request for its bucket. A sum that does not fit is above every
+// capacity.
 func (q *Request) Add(r limit.Request) {
 	q.Take.Cost = sum(q.Take.Cost, r.Cost)
 	for i := range q.Joint {

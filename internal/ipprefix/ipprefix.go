@@ -35,7 +35,8 @@ func Name(ip netip.Addr, v4Bits, v6Bits int) string {
 	return prefix.String()
 }
 
-// Validate returns an error if a length that the function KeyPerIPPrefix of a limit was called with is invalid.
+// Validate returns an error if a length that the function KeyPerIPPrefix of a limit was called with
+// is invalid.
 func Validate(v4Bits, v6Bits int) error {
 	if v4Bits < 1 || v4Bits > 32 || v6Bits < 1 || v6Bits > 128 {
 		return fmt.Errorf("KeyPerIPPrefix was called with %d and %d bits; they must be from 1 to 32 and from 1 to 128", v4Bits, v6Bits)

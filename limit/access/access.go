@@ -1,5 +1,6 @@
-// Package access names clients that no limit applies to, and clients that are always rejected. Packages
-// middleware/ratelimit and middleware/httplimit consult a [List], and one list may serve both.
+// Package access names clients that no limit applies to, and clients that are always rejected.
+// Packages middleware/ratelimit and middleware/httplimit consult a [List], and one list may serve
+// both.
 package access
 
 import (
@@ -10,8 +11,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A List treats clients by its [Rules]. The zero List names no client. It is safe for concurrent use and
-// must not be copied.
+// A List treats clients by its [Rules]. The zero List names no client. It is safe for concurrent
+// use and must not be copied.
 type List struct {
 	rules atomic.Pointer[compiledRules] // nil without rules
 }

@@ -1,6 +1,6 @@
-// Package observe describes what limits decide, for metrics and logs. The middlewares of this module
-// report an [Observation] of every decision to the Observe function of their options. Package
-// middleware/metrics has one.
+// Package observe describes what limits decide, for metrics and logs. The middlewares of this
+// module report an [Observation] of every decision to the Observe function of their options.
+// Package middleware/metrics has one.
 package observe
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// An Observation describes the decision about one message, HTTP request or connection, or a change of a
-// limit's breaker.
+// An Observation describes the decision about one message, HTTP request or connection, or a change
+// of a limit's breaker.
 type Observation struct {
 	Limit   string // Options.Name; with ratelimit.Tiers, followed by the tier: "chat/free", or "free" without a name
 	Kind    Kind

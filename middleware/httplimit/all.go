@@ -24,17 +24,19 @@ type Rule struct {
 	Cost func(*http.Request) int64
 }
 
-// NewAll returns a middleware that calls the handler if every rule admits the request, and otherwise takes
-// tokens from none of them: for example, a limit per address and a limit per user. A rejection is that of
-// the rule with the longest RetryAfter, so waiting for it is enough.
+// NewAll returns a middleware that calls the handler if every rule admits the request, and
+// otherwise takes tokens from none of them: for example, a limit per address and a limit per user.
+// A rejection is that of the rule with the longest RetryAfter, so waiting for it is enough.
 //
-// Rules decide together as [limit.ConsumeAll] does, which says which of them decide in one atomic step. If
-// two rules name the same bucket for a request, with the same limiter and key, it is charged the sum of
-// their costs. Give the policies different names: on Redis, limiters share buckets otherwise.
+// Rules decide together as [limit.ConsumeAll] does, which says which of them decide in one atomic
+// step. If two rules name the same bucket for a request, with the same limiter and key, it is
+// charged the sum of their costs. Give the policies different names: on Redis, limiters share
+// buckets otherwise.
 //
-// The Key and the Cost of opts must be nil, because rules have their own; AccessKey is [KeyPerIP] if nil.
-// NewAll supports no MaxWait, Keep and Fallback: none of them can be decided for several buckets at once. It
-// panics if a rule or an option is invalid, or if different limiters on one Redis server share buckets.
+// The Key and the Cost of opts must be nil, because rules have their own; AccessKey is [KeyPerIP]
+// if nil. NewAll supports no MaxWait, Keep and Fallback: none of them can be decided for several
+// buckets at once. It panics if a rule or an option is invalid, or if different limiters on one
+// Redis server share buckets.
 //
 // For limits of the same key, [New] with [limit.AllOf] is enough.
 func NewAll(rules []Rule, opts *Options) func(http.Handler) http.Handler {

@@ -47,7 +47,8 @@ func TestNewAll_NegativeCostTakesFromNoBucket(t *testing.T) {
 	assert.EqualValues(t, 9, d.Remaining)
 }
 
-// TestNewAll_DeniedRequestTakesFromNoBucket limits addresses and users. Reads are free for the users.
+// TestNewAll_DeniedRequestTakesFromNoBucket limits addresses and users. Reads are free for the
+// users.
 func TestNewAll_DeniedRequestTakesFromNoBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		users, addresses := memory.NewLimiter(limit.PerMinute(2).Named("user")), memory.NewLimiter(limit.PerHour(5).Named("address"))

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// Each client address has a bucket of 10 tokens, of which a search takes 6. The server is behind a proxy in
-// the network 10.0.0.0/8.
+// Each client address has a bucket of 10 tokens, of which a search takes 6. The server is behind a
+// proxy in the network 10.0.0.0/8.
 func ExampleNew() {
 	limitRequests := httplimit.New(memory.NewLimiter(limit.PerHour(10)), &httplimit.Options{
 		Cost: func(req *http.Request) int64 {
@@ -83,8 +83,8 @@ func ExampleOptions_key() {
 	// "ann" /search: 429
 }
 
-// A login needs a token of its address and one of the name, so that neither one client nor many can try
-// the passwords of a user. A rejected request takes neither.
+// A login needs a token of its address and one of the name, so that neither one client nor many can
+// try the passwords of a user. A rejected request takes neither.
 func ExampleNewAll() {
 	limitLogins := httplimit.NewAll([]httplimit.Rule{
 		{Limiter: memory.NewLimiter(limit.PerHour(3).Named("address"))},

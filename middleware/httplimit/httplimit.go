@@ -1,21 +1,23 @@
-// Package httplimit puts limiters of package limit in front of HTTP handlers. It links neither the router nor
-// a WebSocket library.
+// Package httplimit puts limiters of package limit in front of HTTP handlers. It links neither the
+// router nor a WebSocket library.
 //
 //	limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20))
 //	limitRequests := httplimit.New(limiter, nil)
 //	http.Handle("/search", limitRequests(search))
 //
-// The functions are middlewares of net/http, chi and similar packages. In front of a router, they limit
-// connection attempts, so that reconnecting grants no additional tokens. [NewAll] combines limits with
-// different keys, such as per address and per user.
+// The functions are middlewares of net/http, chi and similar packages. In front of a router, they
+// limit connection attempts, so that reconnecting grants no additional tokens. [NewAll] combines
+// limits with different keys, such as per address and per user.
 //
 // # Responses
 //
-// A request over the limit is answered with 429 and Retry-After in whole seconds, rounded up. If no wait can
-// help, there is no Retry-After. A client that Access denies is answered with 403. A request that is rejected
-// because of FailurePolicy, or whose cost is negative, is answered with 503.
+// A request over the limit is answered with 429 and Retry-After in whole seconds, rounded up. If no
+// wait can help, there is no Retry-After. A client that Access denies is answered with 403. A
+// request that is rejected because of FailurePolicy, or whose cost is negative, is answered with
+// 503.
 //
-// If the limiter has decided, the response has the fields of draft-ietf-httpapi-ratelimit-headers-11:
+// If the limiter has decided, the response has the fields of
+// draft-ietf-httpapi-ratelimit-headers-11:
 //
 //	RateLimit-Policy: "second";q=10;w=2, "day";q=5000;w=86400
 //	RateLimit: "second";r=7;t=1
@@ -38,8 +40,8 @@ import (
 	"github.com/penstock-go/penstock/limit/access"
 )
 
-// New returns a middleware that calls the handler if the request's bucket holds the cost, and otherwise
-// rejects the request. It panics if limiter is nil or an option is invalid.
+// New returns a middleware that calls the handler if the request's bucket holds the cost, and
+// otherwise rejects the request. It panics if limiter is nil or an option is invalid.
 func New(limiter limit.Limiter, opts *Options) func(http.Handler) http.Handler {
 	h := newOptions(opts)
 	if h.Key == nil {
@@ -53,7 +55,7 @@ func New(limiter limit.Limiter, opts *Options) func(http.Handler) http.Handler {
 	return h.wrap
 }
 
-// A httpLimit is a limiter, or several that decide together, with options.
+// An httpLimit is a limiter, or several that decide together, with options.
 type httpLimit struct {
 	Options
 

@@ -13,9 +13,9 @@ import (
 // A /64 is the smallest prefix that a customer has (RFC 6177). It is the default.
 func KeyPerIP(req *http.Request, ip netip.Addr) limit.Key { return keyPerIPPrefix(req, ip, 32, 64) }
 
-// KeyPerIPPrefix returns a key function that gives every prefix of addresses a bucket: every
-// v4Bits of IPv4, from 1 to 32, and every v6Bits of IPv6, from 1 to 128. It panics if a length is
-// invalid. Requests whose client has no address, such as those over a Unix socket, share a bucket if they
+// KeyPerIPPrefix returns a key function that gives every prefix of addresses a bucket: every v4Bits
+// of IPv4, from 1 to 32, and every v6Bits of IPv6, from 1 to 128. It panics if a length is invalid.
+// Requests whose client has no address, such as those over a Unix socket, share a bucket if they
 // have the same RemoteAddr, which is often empty or "@".
 //
 // The keys are those of middleware/ratelimit, so limits of messages and requests may share buckets.

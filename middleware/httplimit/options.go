@@ -27,9 +27,9 @@ type Options struct {
 	// client, and invalid if it is unknown. If nil, it is [KeyPerIP].
 	Key func(*http.Request, netip.Addr) limit.Key
 
-	// Cost returns the cost of a request in tokens. If nil, every request costs 1. A request that costs
-	// 0 is not limited. A negative cost is a programming error: the request is rejected with 503, and
-	// OnError receives the error.
+	// Cost returns the cost of a request in tokens. If nil, every request costs 1. A request that
+	// costs 0 is not limited. A negative cost is a programming error: the request is rejected with
+	// 503, and OnError receives the error.
 	Cost func(*http.Request) int64
 
 	// ChargeOnly reports whether a request is charged but never rejected, even if the limiter cannot
@@ -52,10 +52,10 @@ type Options struct {
 	// AccessKey returns the key of a request that Access looks up. If nil, it is Key.
 	AccessKey func(*http.Request, netip.Addr) limit.Key
 
-	// MaxWait lets a request wait for tokens instead of being rejected, for at most this time
-	// and in the order of arrival. A request whose client leaves while it waits is charged. The limiter
-	// and the Fallback must be able to wait, as token buckets are. If 0, no request waits; it must
-	// be at most an hour.
+	// MaxWait lets a request wait for tokens instead of being rejected, for at most this time and in
+	// the order of arrival. A request whose client leaves while it waits is charged. The limiter and
+	// the Fallback must be able to wait, as token buckets are. If 0, no request waits; it must be at
+	// most an hour.
 	MaxWait time.Duration
 
 	// Jitter adds a random time below Jitter to the Retry-After of every rejection, so that
@@ -94,8 +94,8 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// newOptions returns a limit that has its options, but no limiter yet. It panics if one is invalid, except
-// for those of enforcement.
+// newOptions returns a limit that has its options, but no limiter yet. It panics if one is invalid,
+// except for those of enforcement.
 func newOptions(opts *Options) *httpLimit {
 	h := &httpLimit{}
 	if opts != nil {

@@ -21,8 +21,8 @@ func New(limiter limit.Limiter, opts *Options) router.IngressFunc {
 	return l.ingress
 }
 
-// isSimple reports whether the limiter decides in this process, and no option concerns messages that it
-// admits, except for their key and cost.
+// isSimple reports whether the limiter decides in this process, and no option concerns messages
+// that it admits, except for their key and cost.
 func (l *rateLimit) isSimple() bool {
 	return l.enforced.IsDirect() && l.Access == nil && l.ChargeOnly == nil && l.Keep == nil && !l.Refund
 }
@@ -67,8 +67,8 @@ func newRateLimit(limiter limit.Limiter, opts *Options) *rateLimit {
 	return l
 }
 
-// newOptions returns a limit that has its options, but no limiter yet. It panics if one is invalid, except
-// for those of enforcement.
+// newOptions returns a limit that has its options, but no limiter yet. It panics if one is invalid,
+// except for those of enforcement.
 func newOptions(opts *Options) *rateLimit {
 	l := &rateLimit{}
 	if opts != nil {
@@ -98,8 +98,8 @@ func (l *rateLimit) ingress(ctx context.Context, in router.IngressContext) error
 	return err
 }
 
-// decide reports whether the limit admits the message, or would admit it in a dry run. Without an error, the
-// message is not rejected.
+// decide reports whether the limit admits the message, or would admit it in a dry run. Without an
+// error, the message is not rejected.
 func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (admits bool, err error) {
 	q, err := l.request(in)
 	if err != nil || q.Take.Cost == 0 {
