@@ -1,8 +1,6 @@
 // Package enforce applies limiters for the middlewares of this module, which say what is charged
 // and how a rejection is answered. It bounds the calls of a limiter, pauses them while they fail,
 // falls back, waits for reserved tokens, and reports every decision.
-//
-// Its errors about options lack the name of the middleware, which puts it before them and panics.
 package enforce
 
 import (
@@ -25,21 +23,19 @@ type Limit struct {
 	policy, fallbackPolicy string // the names of their policies
 }
 
-// New returns a limit, or an error if limiter is nil or an option is invalid.
-func New(limiter limit.Limiter, opts Options) (*Limit, error) {
+// New returns a limit. It panics if limiter is nil or an option is invalid.
+func New(limiter limit.Limiter, opts Options) *Limit {
 	if limiter == nil {
-		return nil, errors.New("New needs a limiter")
+		opts.panicf("New needs a limiter")
 	}
-	if err := opts.validate(limiter); err != nil {
-		return nil, err
-	}
+	opts.mustBeValid(limiter)
 	l := newLimit(opts, limiter)
 	l.limiter.limiter, l.policy = limiter, policyName(limiter, opts.Name)
 	if opts.Fallback != nil {
 		l.fallback = &guarded{opts.Fallback, newBreaker(l.opts.Timeout, func(bool) {}, opts.Fallback)}
 		l.fallbackPolicy = policyName(opts.Fallback, opts.Name)
 	}
-	return l, nil
+	return l
 }
 
 // newLimit returns the limit of limiters, without the limiter that decides for a [Request] without

@@ -1,54 +1,47 @@
 package enforce
 
 import (
-	"fmt"
 	"reflect"
 
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 )
 
-// NewAll returns the limit of rules, which have a limiter each, or an error if a limiter or an
-// option is invalid. Its requests have takes of several rules: see [Request.Add].
-func NewAll(limiters []limit.Limiter, opts Options) (*Limit, error) {
+// NewAll returns the limit of rules, which have a limiter each. It panics if a limiter or an option
+// is invalid. Its requests have takes of several rules: see [Request.Add].
+func NewAll(limiters []limit.Limiter, opts Options) *Limit {
 	switch {
 	case opts.MaxWait != 0:
-		return nil, errors.New("NewAll does not support MaxWait; use New with limit.AllOf if the rules have the same key")
+		opts.panicf("NewAll does not support MaxWait; use New with limit.AllOf if the rules have the same key")
 	case opts.Keeps:
-		return nil, errors.New("NewAll does not support Keep; use New")
+		opts.panicf("NewAll does not support Keep; use New")
 	case opts.Fallback != nil:
-		return nil, errors.New("NewAll does not support Fallback; set FailurePolicy")
+		opts.panicf("NewAll does not support Fallback; set FailurePolicy")
+	case len(limiters) == 0:
+		opts.panicf("NewAll needs a rule")
 	}
-	if err := opts.validate(nil); err != nil {
-		return nil, err
+	opts.mustBeValid(nil)
+	for i, l := range limiters {
+		opts.mustSuitRules(l, i, limiters[:i])
 	}
-	if err := validateRules(limiters); err != nil {
-		return nil, err
-	}
-	return newLimit(opts, limiters...), nil
+	return newLimit(opts, limiters...)
 }
 
-func validateRules(limiters []limit.Limiter) error {
-	if len(limiters) == 0 {
-		return errors.New("NewAll needs a rule")
+// mustSuitRules panics if the limiter of rule i cannot decide together with those of earlier rules.
+func (o *Options) mustSuitRules(l limit.Limiter, i int, earlier []limit.Limiter) {
+	if l == nil {
+		o.panicf("rule %d needs a limiter", i)
 	}
-	for i, l := range limiters {
-		if l == nil {
-			return fmt.Errorf("rule %d needs a limiter", i)
-		}
-		if err := limit.Check(l, limit.Take{Mode: limit.Undoing}); err != nil {
-			return fmt.Errorf("the limiter of rule %d is a %T, which cannot undo a take: %w", i, l, err)
-		}
-		if !reflect.TypeOf(l).Comparable() {
-			return fmt.Errorf("the limiter of rule %d is a %T, which cannot be compared; pass a pointer", i, l)
-		}
-		for j, other := range limiters[:i] {
-			if shareBuckets(l, other) {
-				return fmt.Errorf("the limiters of rules %d and %d share buckets; pass one limiter for both, or give their policies different names", j, i)
-			}
+	if err := limit.Check(l, limit.Take{Mode: limit.Undoing}); err != nil {
+		o.panicf("the limiter of rule %d is a %T, which cannot undo a take: %v", i, l, err)
+	}
+	if !reflect.TypeOf(l).Comparable() {
+		o.panicf("the limiter of rule %d is a %T, which cannot be compared; pass a pointer", i, l)
+	}
+	for j, other := range earlier {
+		if shareBuckets(l, other) {
+			o.panicf("the limiters of rules %d and %d share buckets; pass one limiter for both, or give their policies different names", j, i)
 		}
 	}
-	return nil
 }
 
 // shareBuckets reports whether different limiters in one store have buckets of the same names. They

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/observe"
 )
@@ -12,6 +11,7 @@ import (
 // Options are those of a limit that do not depend on what is limited. Packages ratelimit and
 // httplimit document them.
 type Options struct {
+	Package       string // of the middleware, for panics
 	Name          string
 	MaxWait       time.Duration
 	Jitter        time.Duration
@@ -29,18 +29,16 @@ type Options struct {
 // DefaultTimeout bounds a call of a limiter or a semaphore without a Timeout.
 const DefaultTimeout = 50 * time.Millisecond
 
-// validate returns an error if an option is invalid. The limiter is nil for rules.
-func (o *Options) validate(limiter limit.Limiter) error {
+// mustBeValid panics if an option is invalid. The limiter is nil for rules.
+func (o *Options) mustBeValid(limiter limit.Limiter) {
+	CheckFailures(o.Package, o.Timeout, o.FailurePolicy)
 	switch {
 	case o.MaxWait < 0 || o.MaxWait > limit.MaxReserve:
-		return fmt.Errorf("MaxWait is %v; it must be from 0 to %v", o.MaxWait, limit.MaxReserve)
+		o.panicf("MaxWait is %v; it must be from 0 to %v", o.MaxWait, limit.MaxReserve)
 	case o.Keeps && o.MaxWait > 0:
-		return errors.New("Keep and MaxWait are set; set one of them")
+		o.panicf("Keep and MaxWait are set; set one of them")
 	case o.Jitter < 0:
-		return fmt.Errorf("Jitter is %v; it must not be negative", o.Jitter)
-	}
-	if err := ValidateFailures(o.Timeout, o.FailurePolicy); err != nil {
-		return err
+		o.panicf("Jitter is %v; it must not be negative", o.Jitter)
 	}
 	for _, need := range []struct {
 		option string
@@ -56,20 +54,23 @@ func (o *Options) validate(limiter limit.Limiter) error {
 				continue
 			}
 			if err := limit.Check(l, need.take); err != nil {
-				return fmt.Errorf("%s is set, which a %T cannot do: %w", need.option, l, err)
+				o.panicf("%s is set, which a %T cannot do: %v", need.option, l, err)
 			}
 		}
 	}
-	return nil
 }
 
-// ValidateFailures returns an error if one of the options about failures is invalid.
-func ValidateFailures(timeout time.Duration, policy limit.FailurePolicy) error {
-	switch {
-	case timeout < 0:
-		return fmt.Errorf("Timeout is %v; it must not be negative", timeout)
-	case policy > limit.FailOpen:
-		return fmt.Errorf("FailurePolicy is %d; it must be limit.FailClosed or limit.FailOpen", policy)
+func (o *Options) panicf(format string, args ...any) {
+	panic(o.Package + ": " + fmt.Sprintf(format, args...))
+}
+
+// CheckFailures panics, with the name of a package, if one of the options about failures is
+// invalid.
+func CheckFailures(pkg string, timeout time.Duration, policy limit.FailurePolicy) {
+	if timeout < 0 {
+		panic(fmt.Sprintf("%s: Timeout is %v; it must not be negative", pkg, timeout))
 	}
-	return nil
+	if policy > limit.FailOpen {
+		panic(fmt.Sprintf("%s: FailurePolicy is %d; it must be limit.FailClosed or limit.FailOpen", pkg, policy))
+	}
 }

@@ -73,8 +73,10 @@ type scenario struct {
 func randomScenario(rng *rand.Rand) (s scenario) {
 	answers := func() (some []any) {
 		all := []any{
-			limit.Decision{Allowed: true, Limit: 5, Remaining: 2}, limit.Decision{Limit: 5, RetryAfter: 1500 * time.Millisecond, Reason: limit.Blocked},
-			limit.Decision{Limit: 5, RetryAfter: limit.Never, Policy: "p"}, limit.Decision{Allowed: true, Limit: 5, RetryAfter: time.Second},
+			limit.Decision{Allowed: true, Limit: 5, Remaining: 2},
+			limit.Decision{Limit: 5, RetryAfter: 1500 * time.Millisecond, Reason: limit.Blocked},
+			limit.Decision{Limit: 5, RetryAfter: limit.Never, Policy: "p"},
+			limit.Decision{Allowed: true, Limit: 5, RetryAfter: time.Second},
 			errors.New("down"), nil,
 		}
 		for range 1 + rng.IntN(4) {

@@ -59,7 +59,7 @@ func NewAll(rules []Rule, opts *Options) func(http.Handler) http.Handler {
 			rule.Key = KeyPerIP
 		}
 	}
-	h.enforced = must(enforce.NewAll(limiters, h.enforcement()))
+	h.enforced = enforce.NewAll(limiters, h.enforcement())
 	h.describe(limiters...)
 	return h.wrap
 }

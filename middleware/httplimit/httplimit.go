@@ -50,7 +50,7 @@ func New(limiter limit.Limiter, opts *Options) func(http.Handler) http.Handler {
 	if h.AccessKey == nil {
 		h.AccessKey = h.Key
 	}
-	h.enforced = must(enforce.New(limiter, h.enforcement()))
+	h.enforced = enforce.New(limiter, h.enforcement())
 	h.describe(limiter)
 	return h.wrap
 }
@@ -62,14 +62,6 @@ type httpLimit struct {
 	enforced   *enforce.Limit
 	rules      []Rule            // of NewAll
 	describers []limit.Describer // the limiters that are
-}
-
-// must panics if a limit is invalid.
-func must(l *enforce.Limit, err error) *enforce.Limit {
-	if err != nil {
-		panic(fmt.Sprintf("httplimit: %v", err))
-	}
-	return l
 }
 
 func (h *httpLimit) wrap(next http.Handler) http.Handler {

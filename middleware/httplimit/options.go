@@ -120,7 +120,7 @@ func newOptions(opts *Options) *httpLimit {
 // enforcement returns the options that do not depend on requests.
 func (o *Options) enforcement() enforce.Options {
 	return enforce.Options{
-		Name: o.Name, MaxWait: o.MaxWait, Jitter: o.Jitter, DryRun: o.DryRun, FailurePolicy: o.FailurePolicy, Fallback: o.Fallback,
-		OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil,
+		Package: "httplimit", Name: o.Name, MaxWait: o.MaxWait, Jitter: o.Jitter, DryRun: o.DryRun,
+		FailurePolicy: o.FailurePolicy, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil,
 	}
 }

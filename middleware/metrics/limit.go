@@ -49,9 +49,9 @@ func (m *Metrics) defineLimits() {
 	}
 }
 
-// Limit records an observation; pass it as Options.Observe of package ratelimit
-// or httplimit. A limit without a name gets
-// the label limit="unnamed". Limit allocates only for a new series. It is safe for concurrent use.
+// Limit records an observation; pass it as Options.Observe of package ratelimit or httplimit. A limit
+// without a name gets the label limit="unnamed". Limit allocates only for a new series. It is safe
+// for concurrent use.
 func (m *Metrics) Limit(o observe.Observation) {
 	name := o.Limit
 	if name == "" {

@@ -19,13 +19,6 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-func prefixes(texts ...string) (all []netip.Prefix) {
-	for _, text := range texts {
-		all = append(all, netip.MustParsePrefix(text))
-	}
-	return all
-}
-
 func user(name string) limit.Key { return limit.Key{"user", "", name} }
 
 // newAccess returns a limit of one message per hour with an access list.

@@ -65,7 +65,7 @@ func newRules(rules []Rule, opts *Options) *rateLimit {
 			rule.Key = KeyPerUserOrIPPerType
 		}
 	}
-	l.enforced = must(enforce.NewAll(limiters, l.enforcement()))
+	l.enforced = enforce.NewAll(limiters, l.enforcement())
 	return l
 }
 

@@ -67,9 +67,7 @@ func newConcurrency(caller string, kind router.LimitKind, semaphore limit.Semaph
 	if opts != nil {
 		c.ConcurrencyOptions = *opts
 	}
-	if err := enforce.ValidateFailures(c.Timeout, c.FailurePolicy); err != nil {
-		panic(fmt.Sprintf("ratelimit: %v", err))
-	}
+	enforce.CheckFailures("ratelimit", c.Timeout, c.FailurePolicy)
 	if c.Key == nil {
 		c.Key = KeyPerUserOrIPPerType
 	}

@@ -12,8 +12,8 @@ import (
 
 // Options configure a limit. The zero value is a working configuration.
 type Options struct {
-	// Name identifies the limit in Observe and, if its policy has no name, for clients: in the greeting
-	// and as details.policy of a rejection.
+	// Name identifies the limit in Observe and, if its policy has no name, for clients: in the
+	// greeting and as details.policy of a rejection.
 	Name string
 
 	// Key returns the key of the bucket that a message is charged to. If nil, it is
@@ -111,7 +111,7 @@ func (o *Options) mustBeValid() {
 // enforcement returns the options that do not depend on messages.
 func (o *Options) enforcement() enforce.Options {
 	return enforce.Options{
-		Name: o.Name, MaxWait: o.MaxWait, Jitter: o.Jitter, DryRun: o.DryRun, FailurePolicy: o.FailurePolicy, Fallback: o.Fallback,
-		OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil, Refunds: o.Refund,
+		Package: "ratelimit", Name: o.Name, MaxWait: o.MaxWait, Jitter: o.Jitter, DryRun: o.DryRun,
+		FailurePolicy: o.FailurePolicy, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil, Refunds: o.Refund,
 	}
 }

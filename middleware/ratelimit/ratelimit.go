@@ -63,7 +63,7 @@ func newRateLimit(limiter limit.Limiter, opts *Options) *rateLimit {
 	if l.Key == nil {
 		l.Key = KeyPerUserOrIPPerType
 	}
-	l.limiter, l.enforced = limiter, must(enforce.New(limiter, l.enforcement()))
+	l.limiter, l.enforced = limiter, enforce.New(limiter, l.enforcement())
 	return l
 }
 
@@ -77,14 +77,6 @@ func newOptions(opts *Options) *rateLimit {
 	l.mustBeValid()
 	if l.AccessKey == nil {
 		l.AccessKey = KeyPerUser
-	}
-	return l
-}
-
-// must panics if a limit is invalid.
-func must(l *enforce.Limit, err error) *enforce.Limit {
-	if err != nil {
-		panic(fmt.Sprintf("ratelimit: %v", err))
 	}
 	return l
 }
