@@ -159,7 +159,7 @@ func (r *windowCount) allowsAt(cost int64, p *counterRules) int64 {
 	return r.start + p.window - (room-r.current)*p.window/r.previous
 }
 
-func (p *counterRules) giveBack(r *windowCount, tokens int64, stamp *int64) {
+func (p *counterRules) giveBack(r *windowCount, _, tokens int64, stamp *int64) {
 	if stamp == nil || *stamp == r.start {
 		newest := min(tokens, r.current)
 		r.current -= newest
