@@ -142,71 +142,54 @@ func jointArgs(parts []jointPart) ([]any, error) {
 
 // A bucketPart is a request to a [Limiter].
 type bucketPart struct {
+	*batch.BucketPart
+
 	limiter *Limiter
 	policy  *bucketPolicy
 	key     *limit.Key
-	take    limit.Take
-	what    batch.Take
-	before  batch.State
 }
 
 func (p *bucketPart) now() time.Duration { return p.limiter.now() }
 
 func (p *bucketPart) args() (name, kind string, never bool, args []any) {
-	never = p.policy.CostUnits(p.take.Cost) > p.policy.Full()
-	args = append(p.policy.args[:], partArgs(p.what)...)
-	return keyname.Join(p.limiter.prefix, keyname.Parts(p.key)), "bucket", never, args
+	args = append(p.policy.args[:], partArgs(p.What)...)
+	return keyname.Join(p.limiter.prefix, keyname.Parts(p.key)), "bucket", p.IsNever(), args
 }
 
 func (p *bucketPart) decide(reply []int64, _ bool) (limit.Decision, []int64) {
-	p.before = partState(reply)
-	return p.what.Lease.Complete(p.policy.Decide(&p.take, p.before)), reply[partNumbers:]
+	return p.Decide(partState(reply)), reply[partNumbers:]
 }
 
 func (p *bucketPart) learn(_ *limit.Decision, allowed bool, sent, received time.Duration) {
-	after := p.before
-	if allowed {
-		after.Units -= p.policy.CostUnits(p.take.Cost)
-	}
-	p.policy.Learn(p.key.Hash(p.limiter.seed), after, p.take.Cost, sent, received)
+	p.Learn(allowed, sent, received)
 }
 
 // A recordPart is a request to a limiter with records.
 type recordPart struct {
+	*batch.RecordPart
+
 	records   *records
 	policy    *recordPolicy
 	key       *limit.Key
-	take      limit.Take
-	reply     recordReply
-	onPenalty func(recordReply, limit.Decision) // may be nil
+	reply     batch.RecordReply
+	onPenalty func(*batch.RecordReply, limit.Decision) // may be nil
 }
 
 func (p *recordPart) now() time.Duration { return p.records.now() }
 
 func (p *recordPart) args() (name, kind string, never bool, args []any) {
-	cost := p.take.Cost
-	if never = cost > p.policy.max(); never {
-		cost = 0
-	}
-	args = p.policy.scriptArgs(nil, p.key, takeAll, cost, p.take.MaxWait.Microseconds())
-	return keyname.Join(p.records.prefix, keyname.Parts(p.key)), p.records.script, never, args
+	return keyname.Join(p.records.prefix, keyname.Parts(p.key)), p.records.script, p.IsNever(), p.policy.scriptArgs(nil, p.key, p.What)
 }
 
-func (p *recordPart) decide(reply []int64, denied bool) (limit.Decision, []int64) {
-	p.reply = newRecordReply(reply)
-	d := p.policy.decision(p.reply, &p.take)
-	if p.reply.outcome == outcomePenaltyStarts && !denied && p.onPenalty != nil {
-		p.onPenalty(p.reply, d)
+func (p *recordPart) decide(numbers []int64, denied bool) (limit.Decision, []int64) {
+	p.reply = batch.NewRecordReply(numbers)
+	d := p.Decide(p.reply)
+	if p.reply.Outcome == batch.OutcomePenaltyStarts && !denied && p.onPenalty != nil {
+		p.onPenalty(&p.reply, d)
 	}
-	return d, reply[recordNumbers:]
+	return d, numbers[batch.RecordNumbers:]
 }
 
 func (p *recordPart) learn(d *limit.Decision, allowed bool, sent, received time.Duration) {
-	hash := p.key.Hash(p.records.seed)
-	switch {
-	case allowed && p.take.Cost > 0:
-		p.policy.denials.Delete(hash)
-	case !d.Allowed && p.take.Cost <= p.policy.max():
-		p.policy.learn(hash, &p.take, *d, p.reply, sent, received)
-	}
+	p.Learn(d, allowed, sent, received)
 }

@@ -29,7 +29,7 @@ func (l *Limiter) part(key *limit.Key, take limit.Take) (jointPart, error) {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
 	p := l.policy.Load()
-	return &bucketPart{limiter: l, policy: p, key: key, take: take, what: p.Taking(&take)}, nil
+	return &bucketPart{p.Part(key.Hash(l.seed), take), l, p, key}, nil
 }
 
 // A bucketCost is a request of a TakeBatch.
