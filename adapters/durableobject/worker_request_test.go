@@ -29,7 +29,7 @@ const (
 	validLog     = `["log","p","k","take",10,1000000,0,1,0]`
 	validPenalty = `["cooldown","p","k","take",10,1000000,1000000,1,0]`
 	validCounter = `["counter","p","k","take",10,1000,1,0]`
-	validQuota   = `["quota","p","k","take",10,1,2,3,4,1,0]`
+	validQuota   = `["quota","p","k","take",10,1,2,3,4,5,1,0]`
 	validBlock   = `["quota","p","k","block",1000000]`
 	validPermit  = `["k","h",1,1000,0]`
 )
@@ -124,7 +124,9 @@ var invalidBodies = []invalidBody{
 	invalidPart(validLog, 6, `1`, "calls[1][0][6]"),
 	invalidPart(validLog, 7, `-1`, "calls[1][0][7]"),
 	invalidPart(validLog, 7, `4503599627370497`, "calls[1][0][7]"),
-	invalidPart(validLog, 8, `9007199254740993`, "calls[1][0][8]"),
+	invalidPart(validLog, 8, `3600000001`, "calls[1][0][8]"),
+	invalidPart(validLog, 8, `-1`, "calls[1][0][8]"),
+	invalidPart(strings.Replace(validLog, "take", "undo", 1), 8, `9007199254740993`, "calls[1][0][8]"),
 	invalidPart(validLog, 8, `0,0`, "calls[1][0] must have 5 numbers"),
 	invalidPart(validPenalty, 6, `0`, "calls[1][0][6]"),
 	invalidPart(validPenalty, 6, `315360000000001`, "calls[1][0][6]"),
@@ -139,8 +141,9 @@ var invalidBodies = []invalidBody{
 	invalidPart(validQuota, 6, `1`, "calls[1][0][6]"),
 	invalidPart(validQuota, 7, `3456000000003`, "calls[1][0][7]"),
 	invalidPart(validQuota, 8, `3`, "calls[1][0][8]"),
-	invalidPart(validQuota, 9, `-1`, "calls[1][0][9]"),
-	invalidPart(validQuota, 10, `0,0`, "calls[1][0] must have 7 numbers"),
+	invalidPart(validQuota, 9, `4`, "calls[1][0][9]"),
+	invalidPart(validQuota, 10, `-1`, "calls[1][0][10]"),
+	invalidPart(validQuota, 11, `0,0`, "calls[1][0] must have 8 numbers"),
 	invalidPart(validBlock, 4, `-1`, "calls[1][0][4]"),
 	invalidPart(validBlock, 4, `31536000000001`, "calls[1][0][4]"),
 	invalidPart(validBlock, 4, `0.1`, "calls[1][0][4]"),
@@ -184,7 +187,7 @@ func TestWorker_AcceptsBounds(t *testing.T) {
 		},
 		{limitPath, fmt.Sprintf(`{"v":2,"calls":[[["counter","p",%q,"block",31536000000000]]]}`, key), response{Replies: [][][]int64{{{1}}}}},
 		{
-			limitPath, `{"v":2,"calls":[[["log","p","","take",1000,315360000000000,0,1000,9007199254740991]],[["cooldown","p","","upto",1000,315360000000000,315360000000000,4503599627370496,-9007199254740991]]]}`,
+			limitPath, `{"v":2,"calls":[[["log","p","","take",1000,315360000000000,0,1000,3600000000]],[["cooldown","p","","upto",1000,315360000000000,315360000000000,4503599627370496,-9007199254740991]]]}`,
 			response{Replies: [][][]int64{{{0, 1000, 0, 315360000000000, 0, 0, 1000, noon}}, {{0, 1000, 0, 315360000000000, 0, 0, 1000, noon}}}},
 		},
 		{
@@ -192,8 +195,8 @@ func TestWorker_AcceptsBounds(t *testing.T) {
 			response{Replies: [][][]int64{{{0, 2251799813685248, 0, 2000, 0, 0, 2251799813685248, noon / 1000}}, {{0, 7140, 0, 477520000000000, 0, 0, 7140, 1576800000000}}}},
 		},
 		{
-			limitPath, `{"v":2,"calls":[[["quota","p","","take",2251799813685248,1729000000000000,1729999999999999,1730000000000001,1733456000000001,2251799813685248,0]]]}`,
-			response{Replies: [][][]int64{{{0, 2251799813685248, 0, 1, 0, 0, 2251799813685248, noon - 1}}}},
+			limitPath, `{"v":2,"calls":[[["quota","p","","take",2251799813685248,1729000000000000,1729999999999999,1730000000000001,1733456000000001,1736912000000001,2251799813685248,0]]]}`,
+			response{Replies: [][][]int64{{{0, 2251799813685248, 0, 1, 1, 1, 2251799813685248, noon - 1}}}},
 		},
 		{semaphorePath, fmt.Sprintf(`{"v":2,"calls":[[%q,"h",9007199254740991,3600000,0]]}`, key), response{Permits: []*[2]int64{{1, 1}}}},
 	} {

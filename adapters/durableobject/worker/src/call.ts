@@ -79,7 +79,7 @@ function executePart(rows: Rows, part: Part, now: number, look: boolean): { repl
   }
   if (row.blocked_from > 0) {
     const { from, until } = blockNow({ from: row.blocked_from, until: row.until }, now);
-    if (from !== row.blocked_from) {
+    if (from !== row.blocked_from && !look) {
       rows.set((row = { ...row, until, blocked_from: from }));
     }
     if (until > now) {

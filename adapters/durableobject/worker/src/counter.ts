@@ -1,54 +1,55 @@
-// Sliding-window counters. Times are in milliseconds since 1970 unless their names say otherwise. Products of a
-// count and a time stay below 2^53 wherever an exact one matters, so Numbers represent them.
+// Sliding-window counters. Times are in milliseconds since 1970 unless their names say otherwise. Counts are at most
+// twice the maximum, so products of a count and a time are at most 2^52, and Numbers represent them.
 
 import { ALLOWED, DENIED, count } from "./record";
-import type { Result, Stored, What } from "./record";
+import type { Cost, Result, Stored, Waits } from "./record";
 
-/** A CounterCall is a call about a window in which at most max tokens count. */
-export interface CounterCall {
+/** A CounterCall is a call about a window in which at most max tokens count. Its stamp is when a window began. */
+export interface CounterCall extends Cost {
   kind: "counter";
-  what: What;
   max: number;
   /** In milliseconds. */
   window: number;
-  cost: number;
-  /** When the window began in which an undone cost was taken. */
-  stamp: number;
 }
 
-/** A Counter has the tokens of two fixed windows. */
+/** A Counter has the tokens of fixed windows. */
 interface Counter {
-  /** Length of its windows, which are those of the policy that took tokens last. */
+  /** Length of the windows, which are those of the policy that took tokens last. */
   length: number;
   /** When the current window began. */
   start: number;
   previous: number;
   current: number;
+  /** Tokens of the next window. */
+  reserved: number;
+  /** When the last reserved tokens of any window can be spent. */
+  reservedAt: number;
 }
 
-/** takeFromCounter executes a call. The stamp of its reply is when the window began. */
+/** takeFromCounter executes a call. The stamp of its reply is when the window began to which the taken tokens belong. */
 export function takeFromCounter(stored: Stored | null, call: CounterCall, now: number, look: boolean): Result {
   const tick = Math.floor(now / 1000);
   const { counter, moved } = read(stored, call, tick);
-  if (call.what === "refund" || call.what === "undo") {
-    giveBack(counter, call);
-    const result: Result = { reply: reply(counter, now, {}), denies: false };
-    if (stored) {
-      result.record = encode(counter, tick);
+  switch (call.what) {
+    case "refund":
+    case "undo": {
+      giveBack(counter, call);
+      const result: Result = { reply: reply(counter, call, now, {}), denies: false };
+      if (stored) {
+        result.record = encode(counter, tick);
+      }
+      return result;
     }
-    return result;
+    case "charge": {
+      const most = Math.min(counter.current + call.cost, 2 * call.max, Math.floor(2 ** 52 / counter.length));
+      counter.current = Math.max(counter.current, most);
+      return { reply: reply(counter, call, now, {}), denies: false, record: encode(counter, tick) };
+    }
   }
   const never = call.cost > call.max && call.what === "take"; // it is denied, and is not counted
-  let cost = never ? 0 : call.cost;
-  if (call.what === "upto" && cost > 0) {
-    cost = Math.max(Math.min(cost, call.max - counted(counter, tick)), 1);
-  }
-  const { previous, start, length, current } = counter;
-  if (cost > 0 && previous * (start + length - tick) <= (call.max - current - cost) * length) {
-    return admit(counter, call, cost, now, look);
-  }
-  const result: Result = { reply: reply(counter, now, cost > 0 ? denial(counter, call.max, cost, now) : {}), denies: cost > 0 || never };
-  if (moved) {
+  const waits = never || call.cost === 0 ? {} : take(counter, call, now);
+  const result: Result = { reply: reply(counter, call, now, waits), denies: waits.outcome === DENIED || never };
+  if (!look && (moved || (waits.taken ?? 0) > 0)) {
     result.record = encode(counter, tick);
   }
   return result;
@@ -56,86 +57,132 @@ export function takeFromCounter(stored: Stored | null, call: CounterCall, now: n
 
 /** read returns the counter now. If the clock went backwards, the windows move with it, so that nothing lasts for the step. */
 function read(stored: Stored | null, call: CounterCall, tick: number): { counter: Counter; moved: boolean } {
-  const fresh: Counter = { length: call.window, start: tick - (tick % call.window), previous: 0, current: 0 };
-  if (stored === null) {
-    return { counter: fresh, moved: false };
+  const [length = 1, began = 0, previous = 0, current = 0, written = 0, reserved = 0, reservedAt = 0] = stored?.numbers ?? [];
+  const step = Math.max(written - tick, 0);
+  const start = began - step;
+  const passed = Math.floor((tick - start) / length);
+  const counts = [previous, current, reserved, 0, 0].slice(Math.min(passed, 3));
+  const counter: Counter = {
+    length,
+    start: start + passed * length,
+    previous: counts[0] ?? 0,
+    current: counts[1] ?? 0,
+    reserved: counts[2] ?? 0,
+    reservedAt: reservedAt - step,
+  };
+  if (counter.previous + counter.current + counter.reserved > 0) {
+    return { counter, moved: step > 0 };
   }
-  const [length = 1, began = 0, previous = 0, current = 0, written = 0] = stored.numbers;
-  const moved = tick < written;
-  const start = moved ? began - (written - tick) : began;
-  switch (Math.floor((tick - start) / length)) {
-    case 0:
-      return { counter: { length, start, previous, current }, moved };
-    case 1:
-      return { counter: { length, start: start + length, previous: current, current: 0 }, moved };
-    default:
-      return { counter: fresh, moved };
-  }
+  const fresh = { length: call.window, start: tick - (tick % call.window), previous: 0, current: 0, reserved: 0, reservedAt: 0 };
+  return { counter: fresh, moved: step > 0 };
 }
 
 function giveBack(counter: Counter, call: CounterCall): void {
-  if (call.what === "refund") {
-    const newest = Math.min(call.cost, counter.current);
-    counter.current -= newest;
-    counter.previous = Math.max(counter.previous - call.cost + newest, 0);
-  } else if (call.stamp === counter.start) {
-    counter.current = Math.max(counter.current - call.cost, 0);
-  } else if (call.stamp === counter.start - counter.length) {
-    counter.previous = Math.max(counter.previous - call.cost, 0);
-  }
+  let left = call.cost;
+  const remove = (tokens: number, start: number) => {
+    const removed = call.what === "refund" || call.stamp === start ? Math.min(left, tokens) : 0;
+    left -= removed;
+    return tokens - removed;
+  };
+  counter.reserved = remove(counter.reserved, counter.start + counter.length);
+  counter.current = remove(counter.current, counter.start);
+  counter.previous = remove(counter.previous, counter.start - counter.length);
 }
 
-function admit(counter: Counter, call: CounterCall, cost: number, now: number, look: boolean): Result {
+/** take takes a cost, or as much as is there, now or within the time that the call may wait. */
+function take(counter: Counter, call: CounterCall, now: number): Waits {
   const tick = Math.floor(now / 1000);
-  let after = counter;
+  const isClosed = closed(counter, call, tick);
+  let cost = call.cost;
+  if (call.what === "upto") {
+    cost = isClosed ? 1 : Math.max(Math.min(cost, call.max - counted(counter, tick)), 1);
+  }
+  if (!isClosed && counted(counter, tick) + cost <= call.max) {
+    if (counter.length !== call.window) {
+      // Another policy has written the record. Its tokens count as those of a window that has just
+      // ended: as many as before, and they return at the rate of this policy.
+      const previous = counted(counter, tick);
+      Object.assign(counter, { length: call.window, start: tick, previous, current: 0 });
+    }
+    counter.current += cost;
+    return { taken: cost, stamp: counter.start };
+  }
+  const at = allowsAt(counter, call, cost, tick);
+  const reachedAt = reservableAt(counter, call, at);
+  if (reachedAt > now) {
+    const more = isClosed ? 1 : Math.max(call.max - counted(counter, tick), 0) + 1;
+    const wait = (tokens: number) => micros(allowsAt(counter, call, tokens, tick), now);
+    return { outcome: DENIED, retry: reachedAt - now, more: wait(more), all: wait(call.max) };
+  }
+  let stamp = counter.start;
+  if (at >= counter.start + counter.length) {
+    stamp = counter.start + counter.length;
+    counter.reserved += cost;
+  } else {
+    counter.current += cost;
+  }
+  counter.reservedAt = Math.max(counter.reservedAt, at);
+  return { retry: at * 1000 - now, taken: cost, stamp };
+}
+
+/**
+ * reservableAt returns when a call can reserve a cost that can be spent at a tick, in microseconds: in the window
+ * before that one, and not in windows of another length.
+ */
+function reservableAt(counter: Counter, call: CounterCall, at: number): number {
   if (counter.length !== call.window) {
-    // Another policy has written the record. Its tokens count as those of a window that has just
-    // ended: as many as before, and they return at the rate of this policy.
-    after = { length: call.window, start: tick, previous: counted(counter, tick), current: 0 };
+    return at * 1000;
   }
-  after = { ...after, current: after.current + cost };
-  const result: Result = { reply: reply(after, now, { taken: cost }), denies: false };
-  if (!look) {
-    result.record = encode(after, tick);
-  }
-  return result;
+  const before = counter.start + (Math.floor((at - counter.start) / counter.length) - 1) * counter.length;
+  return Math.max(at * 1000 - call.maxWait, before * 1000);
 }
 
-interface Waits {
-  outcome?: number;
-  retry?: number;
-  more?: number;
-  all?: number;
-  taken?: number;
-}
-
-function denial(counter: Counter, max: number, cost: number, now: number): Waits {
-  const more = Math.max(max - counted(counter, Math.floor(now / 1000)), 0) + 1;
-  const wait = (tokens: number) => micros(allowsAt(counter, max, tokens), now);
-  return { outcome: DENIED, retry: wait(cost), more: wait(more), all: wait(max) };
-}
-
-function reply(counter: Counter, now: number, waits: Waits): number[] {
-  const tick = Math.floor(now / 1000);
-  return count({ outcome: ALLOWED, used: counted(counter, tick), reset: micros(emptyAt(counter), now), stamp: counter.start, ...waits });
-}
-
-/** counted returns how many tokens count, rounded up. */
+/** counted returns how many tokens of the previous and the current window count, rounded up. */
 function counted({ length, start, previous, current }: Counter, tick: number): number {
   return Math.ceil((previous * (start + length - tick)) / length) + current;
 }
 
-/** allowsAt returns the first tick at which a denied cost can be allowed. */
-function allowsAt({ length, start, previous, current }: Counter, max: number, cost: number): number {
+/**
+ * closed reports whether no token can be spent in the current window: while tokens of the next one are reserved,
+ * because those of the current one count in it, too, and by a policy with windows of another length while any are,
+ * because they would return at another rate.
+ */
+function closed(counter: Counter, call: CounterCall, tick: number): boolean {
+  return counter.reserved > 0 || (tick < counter.reservedAt && counter.length !== call.window);
+}
+
+/** fitsAt returns the first tick at which a cost fits: one of the current window, or of one of the three after it. */
+function fitsAt(counter: Counter, max: number, cost: number, tick: number): number {
+  const { length, start, previous, current, reserved } = counter;
   const room = max - cost;
-  if (current > room) {
-    // Not in this window; in the next one, current is previous.
-    return start + 2 * length - Math.floor((room * length) / current);
+  const inNext = room - reserved;
+  if (inNext < 0) {
+    // In the window after the next one, reserved is previous.
+    return start + 3 * length - Math.floor((room * length) / reserved);
+  }
+  if (current > inNext) {
+    // In the next one, current is previous.
+    return start + 2 * length - Math.floor((inNext * length) / current);
+  }
+  if (reserved > 0) {
+    return start + length;
+  }
+  if (counted(counter, tick) <= room) {
+    return tick;
   }
   return start + length - Math.floor(((room - current) * length) / previous);
 }
 
-function emptyAt({ length, start, previous, current }: Counter): number {
+/** allowsAt returns the first tick at which a cost can be spent. */
+function allowsAt(counter: Counter, call: CounterCall, cost: number, tick: number): number {
+  const at = fitsAt(counter, call.max, cost, tick);
+  return counter.length === call.window ? at : Math.max(at, counter.reservedAt);
+}
+
+function emptyAt({ length, start, previous, current, reserved }: Counter): number {
+  if (reserved > 0) {
+    return start + 3 * length;
+  }
   if (current > 0) {
     return start + 2 * length;
   }
@@ -146,10 +193,17 @@ function micros(tick: number, now: number): number {
   return Math.max(tick * 1000 - now, 0);
 }
 
+function reply(counter: Counter, call: CounterCall, now: number, waits: Waits): number[] {
+  const tick = Math.floor(now / 1000);
+  const used = closed(counter, call, tick) ? call.max : counted(counter, tick);
+  return count({ outcome: ALLOWED, used, reset: micros(emptyAt(counter), now), stamp: counter.start, ...waits });
+}
+
 function encode(counter: Counter, tick: number): Stored | null {
   const until = emptyAt(counter);
   if (until <= tick) {
     return null;
   }
-  return { until: until * 1000, numbers: [counter.length, counter.start, counter.previous, counter.current, tick] };
+  const { length, start, previous, current, reserved, reservedAt } = counter;
+  return { until: until * 1000, numbers: [length, start, previous, current, tick, reserved, reservedAt] };
 }

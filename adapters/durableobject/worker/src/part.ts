@@ -6,7 +6,7 @@ import type { BlockCall, Part } from "./call";
 import type { CounterCall } from "./counter";
 import type { LogCall } from "./log";
 import type { QuotaCall } from "./quota";
-import type { What } from "./record";
+import type { Cost } from "./record";
 import { bad, checkLength, integer, text } from "./value";
 
 const MAX_NAME_BYTES = 256;
@@ -18,6 +18,8 @@ const MAX_PER_MICRO = 9000;
 const MAX_UNITS = 2 ** 52;
 const MAX_LEASE_MICROS = 24 * 3600 * 1e6;
 const MAX_BLOCK_MICROS = 365 * 24 * 3600 * 1e6;
+/** See limit.MaxReserve in Go. */
+const MAX_WAIT_MICROS = 3600 * 1e6;
 /** Bounds of windows, see limit.MaxLog and limit.WindowPolicy in Go. */
 const MAX_LOG = 1000;
 const MAX_WINDOW_MICROS = 3650 * 24 * 3600 * 1e6;
@@ -104,66 +106,54 @@ function parsePolicy(numbers: unknown[], at: string): Policy {
   return policy;
 }
 
-/** parseLog checks [max, window, penalty, cost, stamp]. */
+/** parseLog checks [max, window, penalty, cost, stamp or time to wait]. */
 function parseLog(kind: LogCall["kind"], numbers: unknown[], at: string, what: string): LogCall {
   checkLength(numbers, at, 5);
   const [least, most] = kind === "log" ? [0, 0] : [1, MAX_WINDOW_MICROS];
   return {
     kind,
-    what: parseWhat(what, at),
     max: integer(numbers[0], `${at}[4]`, 1, MAX_LOG),
     window: integer(numbers[1], `${at}[5]`, 1, MAX_WINDOW_MICROS),
     penalty: integer(numbers[2], `${at}[6]`, least, most),
-    ...parseCost(numbers.slice(3), at, 7),
+    ...parseCost(numbers.slice(3), at, 7, what),
   };
 }
 
-/** parseCounter checks [max, window, cost, stamp]. */
+/** parseCounter checks [max, window, cost, stamp or time to wait]. */
 function parseCounter(numbers: unknown[], at: string, what: string): CounterCall {
   checkLength(numbers, at, 4);
   const window = integer(numbers[1], `${at}[5]`, 1, MAX_WINDOW_MICROS / 1000);
   return {
     kind: "counter",
-    what: parseWhat(what, at),
     max: integer(numbers[0], `${at}[4]`, 1, Math.floor(MAX_FULL / window)),
     window,
-    ...parseCost(numbers.slice(2), at, 6),
+    ...parseCost(numbers.slice(2), at, 6, what),
   };
 }
 
-/** parseQuota checks [max, four bounds, cost, stamp]. */
+/** parseQuota checks [max, five bounds, cost, stamp or time to wait]. */
 function parseQuota(numbers: unknown[], at: string, what: string): QuotaCall {
-  checkLength(numbers, at, 7);
+  checkLength(numbers, at, 8);
   const bounds = [integer(numbers[1], `${at}[5]`, -Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)];
-  for (let i = 1; i < 4; i++) {
+  for (let i = 1; i < 5; i++) {
     const before = bounds[i - 1] ?? 0;
     bounds.push(integer(numbers[i + 1], `${at}[${i + 5}]`, before + 1, before + MAX_PERIOD_MICROS));
   }
-  return {
-    kind: "quota",
-    what: parseWhat(what, at),
-    max: integer(numbers[0], `${at}[4]`, 1, MAX_FULL),
-    bounds,
-    ...parseCost(numbers.slice(5), at, 9),
-  };
+  return { kind: "quota", max: integer(numbers[0], `${at}[4]`, 1, MAX_FULL), bounds, ...parseCost(numbers.slice(6), at, 10, what) };
 }
 
-function parseWhat(what: string, at: string): What {
+/** parseCost checks what a call does, the cost, and the stamp, or for a cost that is taken whole the time to wait. */
+function parseCost([cost, stamp]: unknown[], at: string, index: number, what: string): Cost {
+  const tokens = integer(cost, `${at}[${index}]`, 0, MAX_UNITS);
   switch (what) {
     case "take":
+      return { what, cost: tokens, stamp: 0, maxWait: integer(stamp, `${at}[${index + 1}]`, 0, MAX_WAIT_MICROS) };
     case "upto":
+    case "charge":
     case "refund":
     case "undo":
-      return what;
+      return { what, cost: tokens, stamp: integer(stamp, `${at}[${index + 1}]`, -Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER), maxWait: 0 };
     default:
-      throw bad(`${at}[3] must be take, look, upto, refund, undo or block`);
+      throw bad(`${at}[3] must be take, look, upto, charge, refund, undo or block`);
   }
-}
-
-/** parseCost checks the cost and the stamp, which is the element of that index of the part. */
-function parseCost([cost, stamp]: unknown[], at: string, index: number): { cost: number; stamp: number } {
-  return {
-    cost: integer(cost, `${at}[${index}]`, 0, MAX_UNITS),
-    stamp: integer(stamp, `${at}[${index + 1}]`, -Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER),
-  };
 }

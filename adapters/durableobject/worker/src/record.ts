@@ -20,9 +20,21 @@ export type What =
   | "take"
   /** Takes as much as is there. */
   | "upto"
+  /** Takes it even if less is there. */
+  | "charge"
   | "refund"
   /** Refunds what was taken with a stamp. */
   | "undo";
+
+/** A Cost is what a call about a window, a quota or a cooldown does, and with how many tokens. */
+export interface Cost {
+  what: What;
+  cost: number;
+  /** To what the tokens belong that are undone. */
+  stamp: number;
+  /** How many microseconds a call that takes a cost may wait. */
+  maxWait: number;
+}
 
 /** Outcomes in replies about windows, quotas and cooldowns. */
 export const ALLOWED = 0;
@@ -33,24 +45,27 @@ export const BLOCKED = 4;
 /** No period of the caller contains the time of this object. */
 export const NO_PERIOD = 5;
 
-/**
- * A Count is the reply about a window, a quota or a cooldown. Times are in microseconds from now; those of
- * an allowed call are 0.
- */
-export interface Count {
-  outcome: number;
-  /** Tokens that count after the call. */
-  used: number;
-  /** Until the same call can be allowed. */
+/** What a reply has in addition to the tokens that count. Times are in microseconds from now; 0 is the default. */
+export interface Waits {
+  outcome?: number;
+  /** Until the cost can be spent; of a denial, until the same call can be allowed. */
   retry?: number;
-  /** Until no tokens count. */
-  reset: number;
-  /** Until the key has more tokens than now. */
+  /** Of a denial, until the key has more tokens than now. */
   more?: number;
-  /** Until the key has all tokens. */
+  /** Of a denial, until the key has all tokens. */
   all?: number;
   taken?: number;
   /** To what the tokens belong that were taken. */
+  stamp?: number;
+}
+
+/** A Count is a reply about a window, a quota or a cooldown. */
+export interface Count extends Waits {
+  outcome: number;
+  /** Tokens that count after the call. */
+  used: number;
+  /** Until no tokens count. */
+  reset: number;
   stamp: number;
 }
 
