@@ -185,7 +185,10 @@ func TestJoint_CostsOneRequest(t *testing.T) {
 // TestJoint_KeysInSeveralObjects has keys that no single object can decide about.
 func TestJoint_KeysInSeveralObjects(t *testing.T) {
 	c := newClock()
-	client, requests := newJointClient(startTestClock(t, 8), c)
+	client, requests := newJointClient(startServer(t, func(o *workerdtest.Options) {
+		o.TestClock = true
+		o.Variables["SHARDS"], o.Variables["HASH_SEED"] = "3", "seed" // the same keys are in one object each time
+	}), c)
 	users, rooms := NewLimiter(client, limit.PerHour(5).Named("users")), NewSlidingLog(client, limit.WindowPolicy{Name: "rooms", Max: 3, Window: time.Hour})
 	split := 0
 	for n := range 20 {
@@ -205,8 +208,8 @@ func TestJoint_KeysInSeveralObjects(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, 2, d.Remaining, "what the denied call took is undone")
 	}
-	assert.Greater(t, split, 10, "most pairs of keys are in different objects")
-	assert.Less(t, split, 20, "some pairs are in one")
+	assert.Greater(t, split, 5, "some pairs of keys are in different objects")
+	assert.Less(t, split, 20, "others are in one")
 }
 
 // TestJoint_RejectsOneRecordTwice: each part would decide without what the other takes.
