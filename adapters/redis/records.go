@@ -357,7 +357,8 @@ func (r *records) block(ctx context.Context, key *limit.Key, d time.Duration) er
 // call returns the script's reply, and when the call was sent. The stamp is that of what to undo, or the
 // microseconds for which the call may wait.
 func (r *records) call(ctx context.Context, p *recordPolicy, key *limit.Key, what string, cost, stamp int64) (reply recordReply, sent time.Duration, err error) {
-	args := p.scriptArgs([]any{1, keyname.Join(r.prefix, keyname.Parts(key))}, key, what, cost, stamp)
+	args := append(make([]any, 0, 12), 1, keyname.Join(r.prefix, keyname.Parts(key)))
+	args = p.scriptArgs(args, key, what, cost, stamp)
 	if r.time != nil {
 		args = append(args, r.time()...)
 	}
