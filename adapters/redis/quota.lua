@@ -1,17 +1,17 @@
 -- This script executes one call of a quota. KEYS[1] is the record of its key. ARGV is the maximum
 -- per period; when the previous, the current and the next period of the caller's clock begin, and
--- when the latter ends, in microseconds since 1970; what to do with the cost: "take", "look", "upto",
--- "charge", "refund" or "undo"; the cost; for "undo" when the period began in which it was taken, and for
--- "take" and "look" how many microseconds the call may wait; and if it may wait, when the period after
--- the next one ends.
--- The reply is: 0 if allowed, 3 if denied; the tokens taken in the period, or the maximum while tokens
--- of the next one are reserved; the microseconds until the cost can be spent, or the same call can be
--- allowed, until no tokens count, until a denied key has more tokens, and until it has all; the tokens
--- that the call has taken; and when the period began to which they belong.
+-- when the latter ends, in microseconds since 1970; what to do with the cost: "take", "look",
+-- "upto", "charge", "refund" or "undo"; the cost; for "undo" when the period began in which it was
+-- taken, and for "take" and "look" how many microseconds the call may wait; and if it may wait,
+-- when the period after the next one ends. The reply is: 0 if allowed, 3 if denied; the tokens
+-- taken in the period, or the maximum while tokens of the next one are reserved; the microseconds
+-- until the cost can be spent, or the same call can be allowed, until no tokens count, until a
+-- denied key has more tokens, and until it has all; the tokens that the call has taken; and when
+-- the period began to which they belong.
 --
--- A record is "<start>:<end>:<used>" or "<start>:<end>:<used>:<reserved>:<reserved end>": the bounds of
--- the period in microseconds since 1970, and the tokens taken in it; the tokens reserved in the next
--- period, which begins when this one ends, and when it ends. Counts are at most 2^52.
+-- A record is "<start>:<end>:<used>" or "<start>:<end>:<used>:<reserved>:<reserved end>": the
+-- bounds of the period in microseconds since 1970, and the tokens taken in it; the tokens reserved
+-- in the next period, which begins when this one ends, and when it ends. Counts are at most 2^52.
 local call, format = redis.call, string.format
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -87,8 +87,8 @@ elseif cost > 0 then
     outcome, retry = 3, wait - max_wait
   else
     taken, retry, stamp, reserved = cost, wait, ends, reserved + cost
-    -- The end of the caller's period that contains the beginning of the next one; of a later one if a
-    -- policy with longer periods has written the record.
+    -- The end of the caller's period that contains the beginning of the next one; of a later one if
+    -- a policy with longer periods has written the record.
     local until_ = ends + length
     for _, i in ipairs({ 9, 5, 4, 3 }) do
       until_ = tonumber(ARGV[i]) > ends and tonumber(ARGV[i]) or until_

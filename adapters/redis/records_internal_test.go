@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// TestRecords_LooksWriteNothing looks at keys with reservations, during a block, and after their last window,
-// on a clock that goes back before each look.
+// TestRecords_LooksWriteNothing looks at keys with reservations, during a block, and after their
+// last window, on a clock that goes back before each look.
 func TestRecords_LooksWriteNothing(t *testing.T) {
 	m := startMovedServer(t)
 	prefix := redistest.Prefix(t)

@@ -1,17 +1,18 @@
 -- This script executes one call of a sliding-window counter. KEYS[1] is the record of its key. ARGV
 -- is the maximum per window; the window in milliseconds; what to do with the cost: "take", "look",
--- "upto", "charge", "refund" or "undo"; the cost; and for "undo" when the window began to which the tokens
--- belong, and for "take" and "look" how many microseconds the call may wait.
--- The reply is: 0 if allowed, 3 if denied; the tokens that count, rounded up, or the maximum while tokens
--- of the next window are reserved; the microseconds until the cost can be spent, or the same call can be
--- allowed, until no tokens count, until a denied key has more tokens, and until it has all; the tokens
--- that the call has taken; and when the window began to which they belong.
+-- "upto", "charge", "refund" or "undo"; the cost; and for "undo" when the window began to which the
+-- tokens belong, and for "take" and "look" how many microseconds the call may wait. The reply is: 0
+-- if allowed, 3 if denied; the tokens that count, rounded up, or the maximum while tokens of the
+-- next window are reserved; the microseconds until the cost can be spent, or the same call can be
+-- allowed, until no tokens count, until a denied key has more tokens, and until it has all; the
+-- tokens that the call has taken; and when the window began to which they belong.
 --
--- A record is "<window>:<start>:<previous>:<current>:<written>" or the same with ":<next>:<reserved at>": the
--- window in which it counts, when the current one began, the tokens of the previous and of the current one,
--- when the record was written, the tokens that are reserved in the next window, and when the last reserved
--- tokens of any window can be spent; times are milliseconds since 1970. Counts are at most twice the maximum, so products of a count and the window are at most 2^52, which
--- doubles represent.
+-- A record is "<window>:<start>:<previous>:<current>:<written>" or the same with ":<next>:<reserved
+-- at>": the window in which it counts, when the current one began, the tokens of the previous and
+-- of the current one, when the record was written, the tokens that are reserved in the next window,
+-- and when the last reserved tokens of any window can be spent; times are milliseconds since 1970.
+-- Counts are at most twice the maximum, so products of a count and the window are at most 2^52,
+-- which doubles represent.
 local call, floor, ceil, format = redis.call, math.floor, math.ceil, string.format
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -54,9 +55,9 @@ end
 if previous + current + reserved == 0 then
   length, start, reserved_at = window, tick - tick % window, 0
 end
--- No token can be spent in the current window while tokens of the next one are reserved, because those of
--- the current one count in it, too, and by a policy with windows of another length while any are, because
--- they would return at another rate.
+-- No token can be spent in the current window while tokens of the next one are reserved, because
+-- those of the current one count in it, too, and by a policy with windows of another length while
+-- any are, because they would return at another rate.
 local closed = reserved > 0 or tick < reserved_at and length ~= window
 
 -- counted returns how many tokens of the previous and the current window count, rounded up.
@@ -123,8 +124,8 @@ if cost > 0 and not closed and counted() + cost <= max_calls then
   end
   return reply(0, 0, 0, 0, cost, start)
 elseif cost > 0 then
-  -- allows_at returns the first tick at which a cost can be spent: one of the current window, or of one of
-  -- the three after it.
+  -- allows_at returns the first tick at which a cost can be spent: one of the current window, or of
+  -- one of the three after it.
   local function allows_at(tokens)
     local room = max_calls - tokens
     local in_next, at = room - reserved, tick
