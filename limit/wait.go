@@ -10,11 +10,11 @@ import (
 // Wait takes cost tokens from key's bucket as soon as it holds them, and returns nil when the
 // caller may proceed. It is for workers and clients that would rather be late than rejected.
 //
-// If the limiter can do a [Take] with MaxWait, callers proceed in the order of their calls, as far as it
-// reserves; otherwise it is asked again after each RetryAfter. Wait returns at once with RESOURCE_EXHAUSTED if the
-// wait would end after ctx's deadline, and with FAILED_PRECONDITION if the cost is never
-// allowed. It returns ctx's error if ctx ends first, and the limiter's errors. What was reserved is
-// undone then.
+// If the limiter can do a [Take] with MaxWait, callers proceed in the order of their calls, as far
+// as it reserves; otherwise it is asked again after each RetryAfter. Wait returns at once with
+// RESOURCE_EXHAUSTED if the wait would end after ctx's deadline, and with FAILED_PRECONDITION if
+// the cost is never allowed. It returns ctx's error if ctx ends first, and the limiter's errors.
+// What was reserved is undone then.
 func Wait(ctx context.Context, l Limiter, key Key, cost int64) error {
 	reserves := Check(l, Take{MaxWait: MaxReserve, Receipt: true}) == nil && Check(l, Take{Mode: Looking}) == nil
 	for {
@@ -47,8 +47,9 @@ func Wait(ctx context.Context, l Limiter, key Key, cost int64) error {
 	}
 }
 
-// checkDeadline returns an error if a cost that was denied can only be spent after ctx's deadline. A
-// reservation may have been denied although it can be spent before: windows reserve no more than the next one.
+// checkDeadline returns an error if a cost that was denied can only be spent after ctx's deadline.
+// A reservation may have been denied although it can be spent before: windows reserve no more than
+// the next one.
 func checkDeadline(ctx context.Context, l Limiter, key Key, take Take, denial Decision) error {
 	spent := denial
 	if take.MaxWait > 0 {

@@ -88,8 +88,8 @@ func TestWait_ReturnsAtOnceIfDeadlineIsTooEarly(t *testing.T) {
 	})
 }
 
-// TestWait_ServesMoreThanTwoWindows has more callers than the current and the next window have tokens, and
-// one whose deadline is too early.
+// TestWait_ServesMoreThanTwoWindows has more callers than the current and the next window have
+// tokens, and one whose deadline is too early.
 func TestWait_ServesMoreThanTwoWindows(t *testing.T) {
 	for name, newLimiter := range map[string]func() limit.Limiter{
 		"log":     func() limit.Limiter { return memory.NewSlidingLog(limit.WindowPolicy{Max: 2, Window: time.Minute}) },

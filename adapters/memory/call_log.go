@@ -76,8 +76,8 @@ func (r *callLog) drop(calls int64) {
 	r.count -= calls
 }
 
-// outside returns how many calls of a record do not count: all but the newest of the window, up to twice
-// the maximum.
+// outside returns how many calls of a record do not count: all but the newest of the window, up to
+// twice the maximum.
 func (p *logRules) outside(r *callLog, now int64) int64 {
 	outside := max(r.count-2*p.max, 0)
 	if now >= p.retainUntil {
@@ -91,7 +91,8 @@ func (r *callLog) until(at int64) int64 {
 	return int64(sort.Search(int(r.count), func(i int) bool { return r.at(int64(i)) > at }))
 }
 
-// add adds calls at a time, and removes the oldest ones if there are too many. The ring grows with them.
+// add adds calls at a time, and removes the oldest ones if there are too many. The ring grows with
+// them.
 func (r *callLog) add(at, calls int64, p *logRules) {
 	later := int64(0) // calls of reservations
 	if r.count > 0 && r.at(r.count-1) > at {
@@ -114,8 +115,8 @@ func (r *callLog) add(at, calls int64, p *logRules) {
 	r.windowEnds = max(r.windowEnds, at+p.retain)
 }
 
-// grow makes room for more calls. Only reservations, charges and changes of the policy need more than the
-// maximum.
+// grow makes room for more calls. Only reservations, charges and changes of the policy need more
+// than the maximum.
 func (r *callLog) grow(need int64, p *logRules) {
 	most := p.max
 	if need > most {

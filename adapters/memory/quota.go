@@ -18,8 +18,8 @@ import (
 //   - RetryAfter of a denied cost and ResetAfter are the time until a period starts, exact to a
 //     microsecond. ResetAfter is 0 if no tokens were taken.
 //   - A reservation ([limit.Take.MaxWait]) takes tokens of the next period, and never of a later
-//     one. While tokens of the next period are reserved, all calls are denied until then, or reserve
-//     too.
+//     one. While tokens of the next period are reserved, all calls are denied until then, or
+//     reserve too.
 //   - A charge counts until its period ends, however large it is: what exceeds Max does not carry
 //     over to the next one.
 //   - The end of a lease and a settlement ([limit.Take.Lease]) return tokens in the period in which they

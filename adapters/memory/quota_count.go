@@ -132,8 +132,9 @@ func (q *quotaRules) charge(r *quotaCount, now, cost int64) {
 	q.add(r, now, min(cost, limit.MaxDeficit-r.used))
 }
 
-// add counts tokens in the current period. If the policy has changed, they count until the period of
-// the present policy ends, too, unless tokens are reserved from the end of the record's period on.
+// add counts tokens in the current period. If the policy has changed, they count until the period
+// of the present policy ends, too, unless tokens are reserved from the end of the record's period
+// on.
 func (q *quotaRules) add(r *quotaCount, now, tokens int64) {
 	r.used += tokens
 	if q.version > 0 && r.next == 0 {

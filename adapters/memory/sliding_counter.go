@@ -24,21 +24,21 @@ import (
 //     millisecond earlier.
 //   - ResetAfter is the time until nothing counts: the end of the next window, or of this one if no
 //     tokens were taken in it.
-//   - A reservation ([limit.Take.MaxWait]) takes tokens of the current window or of the next one, and
-//     never of a later one. While tokens of the next window are reserved, all calls are denied until
-//     then, or reserve too.
+//   - A reservation ([limit.Take.MaxWait]) takes tokens of the current window or of the next one,
+//     and never of a later one. While tokens of the next window are reserved, all calls are denied
+//     until then, or reserve too.
 //   - A charge counts in the current window, up to twice Max; what exceeds that is forgotten.
-//   - [limit.Refund] returns the newest tokens: first those of the next window, and last those of the
-//     previous one. [limit.Undo] returns those of the window of its receipt.
+//   - [limit.Refund] returns the newest tokens: first those of the next window, and last those of
+//     the previous one. [limit.Undo] returns those of the window of its receipt.
 //   - The tokens of a key that are granted in any interval are at most Max, plus Max/Window times
 //     the length of the interval, rounded up to milliseconds. A token bucket has the same bound.
 //
-// After a change of the policy, that is the largest Max, plus the largest Max/Window times the length. If
-// Window changes, a key has its old windows until a cost is allowed at once; until then, no call
-// reserves. Its new windows begin with that call, until nothing counts.
+// After a change of the policy, that is the largest Max, plus the largest Max/Window times the
+// length. If Window changes, a key has its old windows until a cost is allowed at once; until then,
+// no call reserves. Its new windows begin with that call, until nothing counts.
 //
-// It keeps up to 1,048,576 keys, each in about 90 bytes, and evicts those for which nothing counts. If
-// it cannot evict any, new keys of a shard share one record. Two of n keys share a record with a
+// It keeps up to 1,048,576 keys, each in about 90 bytes, and evicts those for which nothing counts.
+// If it cannot evict any, new keys of a shard share one record. Two of n keys share a record with a
 // probability below n²/2⁶⁵.
 type SlidingCounter struct {
 	rules   atomic.Pointer[counterRules]

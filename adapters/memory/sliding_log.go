@@ -20,24 +20,24 @@ import (
 //     microsecond earlier.
 //   - ResetAfter is the time until no token counts.
 //   - A reservation ([limit.Take.MaxWait]) takes tokens of the time at which they can be spent, the
-//     earliest one at which the interval before it has room. It is denied if more than twice Max tokens
-//     would count.
+//     earliest one at which the interval before it has room. It is denied if more than twice Max
+//     tokens would count.
 //   - A charge counts as tokens of the present. Of more than twice Max tokens, the oldest are
 //     forgotten, so that decisions are still exact.
 //   - [limit.Refund] returns the newest tokens that count, [limit.Undo] those of its receipt.
 //
-// After a change of the policy, tokens from before count in the window of the new policy. The tokens
-// of a key that are granted in any interval are then at most the largest Max, plus the largest
-// Max/Window times the length of the interval.
+// After a change of the policy, tokens from before count in the window of the new policy. The
+// tokens of a key that are granted in any interval are then at most the largest Max, plus the
+// largest Max/Window times the length of the interval.
 //
-// It keeps up to 65,536 keys, each with 8 bytes for each of its last Max tokens, or of twice as many
-// with reservations and charges, and evicts keys with an empty window. If it cannot evict any, new keys share one record. Two of n keys share a record
-// with a probability below n²/2⁶⁵.
+// It keeps up to 65,536 keys, each with 8 bytes for each of its last Max tokens, or of twice as
+// many with reservations and charges, and evicts keys with an empty window. If it cannot evict any,
+// new keys share one record. Two of n keys share a record with a probability below n²/2⁶⁵.
 type SlidingLog struct {
-	rules       atomic.Pointer[logRules]
-	description atomic.Pointer[limit.Description]
-	changes     sync.Mutex // serializes changes of the policy
-	records     *recordTable[callLog, *callLog]
+	name    string // of the policies
+	rules   atomic.Pointer[logRules]
+	changes sync.Mutex // serializes changes of the policy
+	records *recordTable[callLog, *callLog]
 }
 
 var (
@@ -61,9 +61,8 @@ func newSlidingLog(policy limit.WindowPolicy, clock func() int64) *SlidingLog {
 	if err := policy.ValidateLog(); err != nil {
 		panic(err.Error())
 	}
-	l := &SlidingLog{records: newRecordTable[callLog](maxLogKeys, clock)}
+	l := &SlidingLog{name: policy.Name, records: newRecordTable[callLog](maxLogKeys, clock)}
 	l.rules.Store(newLogRules(numbers{max: policy.Max}, policy.Window, 0))
-	l.describe(policy)
 	return l
 }
 
@@ -102,25 +101,20 @@ func (l *SlidingLog) Block(_ context.Context, key limit.Key, d time.Duration) er
 func (l *SlidingLog) SetPolicy(policy limit.WindowPolicy) error {
 	l.changes.Lock()
 	defer l.changes.Unlock()
-	if err := checkPolicy(policy.ValidateLog(), policy.Name, l.description.Load().Name); err != nil {
+	if err := checkPolicy(policy.ValidateLog(), policy.Name, l.name); err != nil {
 		return err
 	}
 	old := l.rules.Load()
 	rules := newLogRules(numbers{policy.Max, old.version + 1}, policy.Window, 0)
 	rules.follow(old, l.records.clock())
 	l.rules.Store(rules)
-	l.describe(policy)
 	return nil
 }
 
 // Describe returns the log's Max and Window.
 func (l *SlidingLog) Describe() []limit.Description {
-	return []limit.Description{*l.description.Load()}
-}
-
-func (l *SlidingLog) describe(p limit.WindowPolicy) {
-	d := p.Description()
-	l.description.Store(&d)
+	rules := l.rules.Load()
+	return []limit.Description{{Name: l.name, Limit: rules.max, Window: micros(rules.window)}}
 }
 
 // Stats returns how many keys there are, and how many were evicted or overflowed. It locks each

@@ -51,15 +51,15 @@ func (p *counterRules) advance(r *windowCount, now int64) {
 	}
 }
 
-// counted returns how many tokens of the previous and the current window count at a tick of the latter,
-// rounded up.
+// counted returns how many tokens of the previous and the current window count at a tick of the
+// latter, rounded up.
 func (r *windowCount) counted(tick int64) int64 {
 	return (r.previous*(r.start+r.length-tick)+r.length-1)/r.length + r.current
 }
 
-// closed reports whether no token can be spent at a tick of the current window: while tokens of the next
-// one are reserved, because those of the current one count in it, too, and by a policy with windows of
-// another length while any are, because they would return at another rate.
+// closed reports whether no token can be spent at a tick of the current window: while tokens of the
+// next one are reserved, because those of the current one count in it, too, and by a policy with
+// windows of another length while any are, because they would return at another rate.
 func (p *counterRules) closed(r *windowCount, tick int64) bool {
 	return r.next > 0 || tick < r.reservedAt && r.length != p.window
 }
@@ -78,8 +78,8 @@ func (p *counterRules) consume(r *windowCount, now, cost, maxWait int64) (d limi
 	case counted+cost <= p.max && !p.closed(r, tick):
 		d.Allowed = true
 		if r.length != p.window {
-			// The tokens count as those of a window that has just ended: as many as before, and they
-			// return at the rate of this policy.
+			// The tokens count as those of a window that has just ended: as many as before, and
+			// they return at the rate of this policy.
 			*r = windowCount{start: tick, length: p.window, previous: counted}
 		}
 		r.current += cost
@@ -108,8 +108,8 @@ func (p *counterRules) consume(r *windowCount, now, cost, maxWait int64) (d limi
 	return d, r.start + stamp
 }
 
-// fitsAt returns the first tick at which a cost fits: one of the current window, or of one of the three
-// after it.
+// fitsAt returns the first tick at which a cost fits: one of the current window, or of one of the
+// three after it.
 func (r *windowCount) fitsAt(tick, cost, maximum int64) int64 {
 	room := maximum - cost
 	inNext := room - r.next
@@ -127,9 +127,9 @@ func (r *windowCount) fitsAt(tick, cost, maximum int64) int64 {
 	}
 }
 
-// reach returns the first tick at which a cost that cannot be spent at present can be, and the time in
-// microseconds at which a call that may wait can take it: when the window before that of the tick has
-// begun. No tokens are reserved in windows of another policy.
+// reach returns the first tick at which a cost that cannot be spent at present can be, and the time
+// in microseconds at which a call that may wait can take it: when the window before that of the
+// tick has begun. No tokens are reserved in windows of another policy.
 func (p *counterRules) reach(r *windowCount, tick, cost, maxWait int64) (at, reachedAt int64) {
 	at = r.fitsAt(tick, cost, p.max)
 	if r.length != p.window {

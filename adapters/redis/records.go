@@ -35,8 +35,8 @@ type records struct {
 	time    func() []any // in tests, the time for the script
 }
 
-// A recordPolicy is a policy as a script takes it. A call uses one from its beginning to its end, so a
-// change of the policy needs no lock.
+// A recordPolicy is a policy as a script takes it. A call uses one from its beginning to its end,
+// so a change of the policy needs no lock.
 type recordPolicy struct {
 	*batch.RecordPolicy
 
@@ -152,7 +152,8 @@ func (r *records) block(ctx context.Context, key *limit.Key, d time.Duration) er
 
 // call returns the script's reply.
 func (r *records) call(ctx context.Context, p *recordPolicy, key *limit.Key, what batch.RecordTake) (batch.RecordReply, error) {
-	args := p.scriptArgs([]any{1, keyname.Join(r.prefix, keyname.Parts(key))}, key, what)
+	args := append(make([]any, 0, 12), 1, keyname.Join(r.prefix, keyname.Parts(key)))
+	args = p.scriptArgs(args, key, what)
 	if r.time != nil {
 		args = append(args, r.time()...)
 	}

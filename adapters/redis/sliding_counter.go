@@ -23,11 +23,11 @@ var slidingCounterLua string
 // unknown whether tokens were taken.
 //
 // Processes whose policies have the same name share records, even if their numbers differ, as
-// during a rolling deployment or after SetPolicy. The tokens of a key that they grant in any interval are at most the
-// largest Max, plus the largest Max/Window times the length of the interval, rounded up to
-// milliseconds. If windows differ, the record has the window of the policy that took tokens
-// last; those of the key then begin with that call, until its record has expired. No call reserves in
-// windows of another length: it is denied until its cost is allowed at once.
+// during a rolling deployment or after SetPolicy. The tokens of a key that they grant in any
+// interval are at most the largest Max, plus the largest Max/Window times the length of the
+// interval, rounded up to milliseconds. If windows differ, the record has the window of the policy
+// that took tokens last; those of the key then begin with that call, until its record has expired.
+// No call reserves in windows of another length: it is denied until its cost is allowed at once.
 //
 // If the server's clock goes backwards, a key's windows move with it at the next call: tokens return
 // at most two windows later than otherwise. If the clock goes forward, tokens return early, at
@@ -63,8 +63,8 @@ func counterPolicy(p limit.WindowPolicy) *recordPolicy {
 }
 
 // SetPolicy replaces the numbers of the counter's policy in this process. The policy must have the
-// counter's name; an unnamed policy cannot change, because its numbers are the name of its records. Calls
-// in progress use the old numbers.
+// counter's name; an unnamed policy cannot change, because its numbers are the name of its records.
+// Calls in progress use the old numbers.
 func (c *SlidingCounter) SetPolicy(policy limit.WindowPolicy) error {
 	if err := policy.Validate(); err != nil {
 		return fmt.Errorf("redis: %w", err)

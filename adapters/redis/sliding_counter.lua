@@ -1,17 +1,18 @@
 -- This script executes one call of a sliding-window counter. KEYS[1] is the record of its key. ARGV
 -- is the maximum per window; the window in milliseconds; what to do with the cost: "take", "look",
--- "upto", "charge", "refund" or "undo"; the cost; and for "undo" when the window began to which the tokens
--- belong, and for "take" and "look" how many microseconds the call may wait.
--- The reply is: 0 if allowed, 3 if denied; the tokens that count, rounded up, or the maximum while tokens
--- of the next window are reserved; the microseconds until the cost can be spent, or the same call can be
--- allowed, until no tokens count, until a denied key has more tokens, and until it has all; the tokens
--- that the call has taken; and when the window began to which they belong.
+-- "upto", "charge", "refund" or "undo"; the cost; and for "undo" when the window began to which the
+-- tokens belong, and for "take" and "look" how many microseconds the call may wait. The reply is: 0
+-- if allowed, 3 if denied; the tokens that count, rounded up, or the maximum while tokens of the
+-- next window are reserved; the microseconds until the cost can be spent, or the same call can be
+-- allowed, until no tokens count, until a denied key has more tokens, and until it has all; the
+-- tokens that the call has taken; and when the window began to which they belong.
 --
--- A record is "<window>:<start>:<previous>:<current>:<written>" or the same with ":<next>:<reserved at>": the
--- window in which it counts, when the current one began, the tokens of the previous and of the current one,
--- when the record was written, the tokens that are reserved in the next window, and when the last reserved
--- tokens of any window can be spent; times are milliseconds since 1970. Counts are at most twice the maximum, so products of a count and the window are at most 2^52, which
--- doubles represent.
+-- A record is "<window>:<start>:<previous>:<current>:<written>" or the same with ":<next>:<reserved
+-- at>": the window in which it counts, when the current one began, the tokens of the previous and
+-- of the current one, when the record was written, the tokens that are reserved in the next window,
+-- and when the last reserved tokens of any window can be spent; times are milliseconds since 1970.
+-- Counts are at most twice the maximum, so products of a count and the window are at most 2^52,
+-- which doubles represent.
 local call, floor, ceil, format = redis.call, math.floor, math.ceil, string.format
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -30,61 +31,43 @@ elseif blocked == false then
   stored = false
 end
 if stored then
-  local l, s, p, c, w, n, r = string.match(stored, '^(%d+):(%-?%d+):(%d+):(%d+):(%d+):?(%d*):?(%-?%d*)$')
-  l, s, p, c, w, n, r = tonumber(l), tonumber(s), tonumber(p), tonumber(c), tonumber(w), tonumber(n) or 0, tonumber(r) or 0
+  local n, r = 0, 0
+  local l, s, p, c, w = string.match(stored, '^(%d+):(%-?%d+):(%d+):(%d+):(%d+)$')
+  if not l then
+    l, s, p, c, w, n, r = string.match(stored, '^(%d+):(%-?%d+):(%d+):(%d+):(%d+):(%d+):(%-?%d+)$')
+  end
+  l, s, p, c, w, n, r = tonumber(l), tonumber(s), tonumber(p), tonumber(c), tonumber(w), tonumber(n), tonumber(r)
   -- If the clock went backwards, the windows move with it, so that nothing lasts for the step.
   moved = tick < w
   if moved then
     s, r = s - (w - tick), r - (w - tick)
   end
   local passed = floor((tick - s) / l)
-  if passed <= 2 then
-    length, start, reserved_at = l, s + passed * l, r
-    local counts = { p, c, n, 0, 0 }
-    previous, current, reserved = counts[passed + 1], counts[passed + 2], counts[passed + 3]
+  if passed == 0 then
+    previous, current, reserved = p, c, n
+  elseif passed == 1 then
+    previous, current = c, n
+  elseif passed == 2 then
+    previous = n
   end
+  length, start, reserved_at = l, s + passed * l, r
 end
 if previous + current + reserved == 0 then
   length, start, reserved_at = window, tick - tick % window, 0
 end
+-- No token can be spent in the current window while tokens of the next one are reserved, because
+-- those of the current one count in it, too, and by a policy with windows of another length while
+-- any are, because they would return at another rate.
+local closed = reserved > 0 or tick < reserved_at and length ~= window
 
 -- counted returns how many tokens of the previous and the current window count, rounded up.
 local function counted()
   return ceil(previous * (start + length - tick) / length) + current
 end
 
--- closed reports whether no token can be spent in the current window: while tokens of the next one are
--- reserved, because those of the current one count in it, too, and by a policy with windows of another
--- length while any are, because they would return at another rate.
-local function closed()
-  return reserved > 0 or tick < reserved_at and length ~= window
-end
-
 -- micros returns how long it takes until a tick.
 local function micros(at)
   return math.max(at * 1000 - now, 0)
-end
-
--- fits_at returns the first tick at which a cost fits: one of the current window, or of one of the three
--- after it.
-local function fits_at(tokens)
-  local room = max_calls - tokens
-  local in_next = room - reserved
-  if in_next < 0 then -- in the window after the next one, reserved is previous
-    return start + 3 * length - floor(room * length / reserved)
-  elseif current > in_next then -- in the next one, current is previous
-    return start + 2 * length - floor(in_next * length / current)
-  elseif reserved > 0 then
-    return start + length
-  elseif counted() <= room then
-    return tick
-  end
-  return start + length - floor((room - current) * length / previous)
-end
-
--- allows_at returns the first tick at which a cost can be spent.
-local function allows_at(tokens)
-  return length == window and fits_at(tokens) or math.max(fits_at(tokens), reserved_at)
 end
 
 local function empty_at()
@@ -105,7 +88,7 @@ local function write()
 end
 
 local function reply(outcome, wait, more, all, taken, window_start)
-  return { outcome, closed() and max_calls or counted(), wait, micros(empty_at()), more, all, taken, window_start }
+  return { outcome, closed and max_calls or counted(), wait, micros(empty_at()), more, all, taken, window_start }
 end
 
 if what == 'refund' or what == 'undo' then
@@ -127,9 +110,9 @@ elseif what == 'charge' then
   return reply(0, 0, 0, 0, 0, start)
 end
 if what == 'upto' and cost > 0 then
-  cost = math.max(closed() and 1 or math.min(cost, max_calls - counted()), 1)
+  cost = math.max(closed and 1 or math.min(cost, max_calls - counted()), 1)
 end
-if cost > 0 and not closed() and counted() + cost <= max_calls then
+if cost > 0 and not closed and counted() + cost <= max_calls then
   if length ~= window then
     -- Another policy has written the record. Its tokens count as those of a window that has
     -- just ended: as many as before, and they return at the rate of this policy.
@@ -141,6 +124,23 @@ if cost > 0 and not closed() and counted() + cost <= max_calls then
   end
   return reply(0, 0, 0, 0, cost, start)
 elseif cost > 0 then
+  -- allows_at returns the first tick at which a cost can be spent: one of the current window, or of
+  -- one of the three after it.
+  local function allows_at(tokens)
+    local room = max_calls - tokens
+    local in_next, at = room - reserved, tick
+    if in_next < 0 then -- in the window after the next one, reserved is previous
+      at = start + 3 * length - floor(room * length / reserved)
+    elseif current > in_next then -- in the next one, current is previous
+      at = start + 2 * length - floor(in_next * length / current)
+    elseif reserved > 0 then
+      at = start + length
+    elseif counted() > room then
+      at = start + length - floor((room - current) * length / previous)
+    end
+    return length == window and at or math.max(at, reserved_at)
+  end
+
   local at = allows_at(cost)
   local reached_at = at * 1000
   if length == window then -- no tokens are reserved in windows of another policy
@@ -151,12 +151,12 @@ elseif cost > 0 then
     if moved and what ~= 'look' then
       write()
     end
-    local more = closed() and 1 or math.max(max_calls - counted(), 0) + 1
+    local more = closed and 1 or math.max(max_calls - counted(), 0) + 1
     return reply(3, reached_at - now, micros(allows_at(more)), micros(allows_at(max_calls)), 0, start)
   end
   local window_start = start
   if at >= start + length then
-    window_start, reserved = start + length, reserved + cost
+    window_start, reserved, closed = start + length, reserved + cost, true
   else
     current = current + cost
   end

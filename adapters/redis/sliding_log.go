@@ -22,17 +22,17 @@ var slidingLogLua string
 // second. After an error of ctx, it is unknown whether tokens were taken.
 //
 // Processes whose policies have the same name share records, even if their numbers differ, as
-// during a rolling deployment or after SetPolicy. Each of them counts the tokens in its own window. The tokens of
-// a key that they grant in any interval are at most the largest Max, plus the largest Max/Window
-// times the length of the interval.
+// during a rolling deployment or after SetPolicy. Each of them counts the tokens in its own window.
+// The tokens of a key that they grant in any interval are at most the largest Max, plus the largest
+// Max/Window times the length of the interval.
 //
 // If the server's clock goes backwards, a key's tokens move with it at the next call: they return
 // at most a window later than otherwise. If the clock goes forward, tokens return early, at most
 // Max of them.
 //
 // A key's record is a string under penstock:log:<policy>:<part>:<part>... of 28 bytes and 7 for
-// each of its last Max tokens, up to a quarter more; of twice as many with reservations and charges. It expires when its window is empty. A
-// SlidingLog is safe for concurrent use.
+// each of its last Max tokens, up to a quarter more; of twice as many with reservations and
+// charges. It expires when its window is empty. A SlidingLog is safe for concurrent use.
 type SlidingLog struct {
 	*records
 }
@@ -60,9 +60,9 @@ func logPolicy(p limit.WindowPolicy) *recordPolicy {
 	return &recordPolicy{RecordPolicy: batch.NewRecordPolicy(p.Description(), nil), args: func(*limit.Key) ([]any, any) { return args, nil }}
 }
 
-// SetPolicy replaces the numbers of the log's policy in this process. The policy must have the log's
-// name; an unnamed policy cannot change, because its numbers are the name of its records. Calls in progress
-// use the old numbers.
+// SetPolicy replaces the numbers of the log's policy in this process. The policy must have the
+// log's name; an unnamed policy cannot change, because its numbers are the name of its records.
+// Calls in progress use the old numbers.
 func (l *SlidingLog) SetPolicy(policy limit.WindowPolicy) error {
 	if err := policy.ValidateLog(); err != nil {
 		return fmt.Errorf("redis: %w", err)

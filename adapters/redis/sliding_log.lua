@@ -1,21 +1,20 @@
 -- This script executes one call of a sliding-window log, or of a cooldown: a log with penalties.
 -- KEYS[1] is the record of its key. ARGV is the maximum per window; the window and the penalty (0
--- for a log) in microseconds; what to do with the cost: "take", "look", "upto", "charge", "refund" or
--- "undo"; the cost; and for "undo" the time of the calls, and for "take" and "look" how many microseconds
--- the call may wait.
--- The reply is: 0 if allowed, 1 if a penalty starts, 2 if a penalty is in effect, 3 if a log
--- denies; the calls that count; the microseconds until the cost can be spent, or the same call can be
--- allowed, until nothing of the record counts, until a denied key has more tokens than now, and until it
--- has all; the calls that were taken; and their time.
+-- for a log) in microseconds; what to do with the cost: "take", "look", "upto", "charge", "refund"
+-- or "undo"; the cost; and for "undo" the time of the calls, and for "take" and "look" how many
+-- microseconds the call may wait. The reply is: 0 if allowed, 1 if a penalty starts, 2 if a penalty
+-- is in effect, 3 if a log denies; the calls that count; the microseconds until the cost can be
+-- spent, or the same call can be allowed, until nothing of the record counts, until a denied key
+-- has more tokens than now, and until it has all; the calls that were taken; and their time.
 --
 -- A record is a string of numbers of 7 bytes, big-endian; times are microseconds since 1970:
 --   when the record was written; the end of the penalty, or 0;
 --   the largest maximum and the largest window of all policies that have written the record;
 --   the times of the calls, oldest first: at least the newest ones, twice as many as the largest
 --   maximum, of the last largest window. Those of reservations are in the future.
--- So a process with any of these policies finds the calls that it must count: the newest of its window, at
--- most twice as many as its maximum. A call costs a binary search; bytes of calls are copied, but only
--- numbers that are needed are decoded.
+-- So a process with any of these policies finds the calls that it must count: the newest of its
+-- window, at most twice as many as its maximum. A call costs a binary search; bytes of calls are
+-- copied, but only numbers that are needed are decoded.
 local call, floor, ceil, byte, char, sub, format = redis.call, math.floor, math.ceil, string.byte, string.char, string.sub, string.format
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -112,7 +111,8 @@ local function replace(first, last, calls)
   stored = (#value - header_size) / number_size
 end
 
--- write stores the record with that many calls at a time in addition, with one command if it must be whole.
+-- write stores the record with that many calls at a time in addition, with one command if it must
+-- be whole.
 local function write(calls, at, whole)
   local added = string.rep(encode(at), calls)
   if calls > 0 and at < newest() then -- those of reservations are later

@@ -197,8 +197,8 @@ func quotaReservesNextPeriod(t *testing.T, h quotaHarness) {
 	assert.Equal(t, limit.Decision{Allowed: true, Limit: 3, RetryAfter: time.Hour, ResetAfter: 2 * time.Hour}, reserve(1))
 }
 
-// quotaReservesShortHour reserves before and in a period of half an hour, which a change of the clocks by that
-// time makes.
+// quotaReservesShortHour reserves before and in a period of half an hour, which a change of the
+// clocks by that time makes.
 func quotaReservesShortHour(t *testing.T, h quotaHarness) {
 	loc, err := time.LoadLocation("Australia/Lord_Howe")
 	require.NoError(t, err)

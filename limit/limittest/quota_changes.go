@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// quotaPolicyChanges calls quotas of one name and different numbers, periods and locations: those of
-// processes, as during a rolling deployment, or one whose policy changes. From the first to the last grant
-// by a policy in one of its periods, at most its Max is granted. In every interval, at most the largest Max
-// is granted, and as many again at each start of a period.
+// quotaPolicyChanges calls quotas of one name and different numbers, periods and locations: those
+// of processes, as during a rolling deployment, or one whose policy changes. From the first to the
+// last grant by a policy in one of its periods, at most its Max is granted. In every interval, at
+// most the largest Max is granted, and as many again at each start of a period.
 func quotaPolicyChanges(t *testing.T, h quotaHarness, processes bool) {
 	r := &randomCalls{rng: rand.New(rand.NewPCG(25, 26))}
 	for n := range h.rounds() {
@@ -58,8 +58,8 @@ func quotaPolicyChanges(t *testing.T, h quotaHarness, processes bool) {
 	}
 }
 
-// quotaRecordsKeepTheirPeriods changes the period of a key that has reserved, and of one that has taken
-// nothing.
+// quotaRecordsKeepTheirPeriods changes the period of a key that has reserved, and of one that has
+// taken nothing.
 func quotaRecordsKeepTheirPeriods(t *testing.T, h quotaHarness) {
 	ctx := context.Background()
 	hour := limit.QuotaPolicy{Name: "keep", Max: 3, Period: limit.Hour}

@@ -85,8 +85,8 @@ func counterLargeNumbers(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	}
 }
 
-// counterLargeCharge charges a window of a year as much as the policy of a short one permits, whose product
-// with the year has more bits than an integer.
+// counterLargeCharge charges a window of a year as much as the policy of a short one permits, whose
+// product with the year has more bits than an integer.
 func counterLargeCharge(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	const year = 365 * 24 * time.Hour
 	with := h.withPolicies(t, []limit.WindowPolicy{
@@ -205,7 +205,8 @@ func counterWindowChanges(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	assert.EqualValues(t, 39, consume(t, with(1), key("ann"), 1).Remaining)
 }
 
-// counterReservesNextWindow reserves in the current window, in the next one, and not in the one after it.
+// counterReservesNextWindow reserves in the current window, in the next one, and not in the one
+// after it.
 func counterReservesNextWindow(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	l := h.New(limit.WindowPolicy{Name: "next", Max: 10, Window: time.Second})
 	align(h, time.Second)

@@ -51,8 +51,8 @@ func reserved(t *testing.T, l limit.Limiter, cost int64) limit.Decision {
 	return d
 }
 
-// windowReservationsAreUndone undoes reservations before and after their tokens could be spent, and looks
-// at a key with reservations during a block.
+// windowReservationsAreUndone undoes reservations before and after their tokens could be spent, and
+// looks at a key with reservations during a block.
 func windowReservationsAreUndone[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
 	l, ctx := h.New(policy("reservations", 5)), context.Background()
 	if !can(l, limit.Take{MaxWait: time.Hour}) {
@@ -86,8 +86,8 @@ func windowReservationsAreUndone[P any](t *testing.T, h WindowHarness[P], policy
 	}
 }
 
-// windowDenialWaits denies calls that may wait for several times, and then makes one that may wait long
-// enough: what a limiter remembers of one must not decide about another.
+// windowDenialWaits denies calls that may wait for several times, and then makes one that may wait
+// long enough: what a limiter remembers of one must not decide about another.
 func windowDenialWaits[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
 	l, ctx := h.New(policy("remembered", 5)), context.Background()
 	if !can(l, limit.Take{MaxWait: time.Hour}) {

@@ -17,7 +17,8 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// playTiers changes the tier before each of many messages of a client, and returns what was admitted.
+// playTiers changes the tier before each of many messages of a client, and returns what was
+// admitted.
 func playTiers(t *testing.T, limiters []limit.Limiter, most int64, longest time.Duration, rng *rand.Rand) (granted []grant) {
 	t.Helper()
 	names := []string{"free", "pro", "max"}[:len(limiters)]
@@ -96,7 +97,8 @@ func TestTiers_ChangesBetweenQuotasGrantOneQuota(t *testing.T) {
 	})
 }
 
-// TestTiers_ChangeBetweenCountersGrantsNoTokens has counters whose Max differ by less than a factor of two.
+// TestTiers_ChangeBetweenCountersGrantsNoTokens has counters whose Max differ by less than a factor
+// of two.
 func TestTiers_ChangeBetweenCountersGrantsNoTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tier := "free"
