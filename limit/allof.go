@@ -16,9 +16,10 @@ import (
 // with the fewest tokens left. [ConsumeAll] does the same with a key for each limiter, and describes
 // which limiters decide in one atomic step.
 //
-// The limiter is a [Resetter] and a [Describer], and a [Blocker] if all limiters are: it blocks a key
-// by each of them. A [Take] with Keep and the mode Partial are errors. MaxWait and the
-// mode Charging are, if one of the limiters cannot do them.
+// The limiter is a [Resetter] and a [Describer], and a [Blocker] if all limiters are: it blocks a
+// key by each of them. A [Take] with Keep and the mode Partial are errors. MaxWait and the mode
+// Charging are, if one of the limiters cannot do them. Each limiter counts what is reserved from
+// the time on at which it alone would allow the call.
 //
 // AllOf panics if there is no limiter, if a limiter is passed twice, or if one cannot undo what it
 // has taken.

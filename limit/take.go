@@ -25,7 +25,9 @@ type Take struct {
 	//
 	//   - If the Decision is allowed with a RetryAfter, the caller may proceed after that
 	//     time. The tokens are taken immediately: later calls queue behind.
-	//   - If it is denied, RetryAfter is the time until the same call can be allowed.
+	//   - If it is denied, RetryAfter is the time until the same call can be allowed. Sliding
+	//     windows and quotas deny a call that would need a window or a period after the next
+	//     one, however long it may wait.
 	//
 	// A caller that gives up waiting undoes the call. That helps later calls, and none that already
 	// wait.
@@ -69,9 +71,10 @@ const (
 	Partial
 
 	// Charging takes Cost even if the bucket holds less. The deficit may be of any size, and later
-	// calls are denied until it has returned; adapters count deficits up to [MaxDeficit], and forget
-	// the rest. A sliding window counts at most twice its Max. Nothing is taken from a blocked key. The
-	// Decision has no number.
+	// calls are denied until it has returned; adapters count deficits up to [MaxDeficit], and
+	// forget the rest. A sliding window counts at most twice its Max, and a quota forgets the
+	// deficit when its period ends. Nothing is taken from a blocked key. The Decision has no
+	// number.
 	Charging
 
 	// Returning puts Cost tokens into the bucket, which never holds more than its capacity. The

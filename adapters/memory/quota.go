@@ -18,8 +18,8 @@ import (
 //   - RetryAfter of a denied cost and ResetAfter are the time until a period starts, exact to a
 //     microsecond. ResetAfter is 0 if no tokens were taken.
 //   - A reservation ([limit.Take.MaxWait]) takes tokens of the next period, and never of a later
-//     one. While tokens of the next period are reserved, all calls are denied until then, or reserve
-//     too.
+//     one. While tokens of the next period are reserved, all calls are denied until then, or
+//     reserve too.
 //   - A charge counts until its period ends, however large it is: what exceeds Max does not carry
 //     over to the next one.
 //   - The end of a lease and a settlement ([limit.Take.Lease]) return tokens in the period in which they
@@ -38,8 +38,8 @@ import (
 // goes back further, what the key has used counts in the period that the clock went to. If the
 // clock goes forward to another period, its quota is granted.
 //
-// It keeps up to 1,048,576 keys, each in about 120 bytes, and evicts those whose period has ended. If it
-// cannot evict any, new keys of a shard share one record. Two of n keys share a record with a
+// It keeps up to 1,048,576 keys, each in about 120 bytes, and evicts those whose period has ended.
+// If it cannot evict any, new keys of a shard share one record. Two of n keys share a record with a
 // probability below n²/2⁶⁵.
 type Quota struct {
 	rules   atomic.Pointer[quotaRules]

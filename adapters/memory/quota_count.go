@@ -85,7 +85,7 @@ func (q *quotaRules) advance(r *quotaCount, now int64) {
 	}
 }
 
-func (q *quotaRules) giveBack(r *quotaCount, tokens int64, stamp *int64) {
+func (q *quotaRules) giveBack(r *quotaCount, _, tokens int64, stamp *int64) {
 	if r.next > 0 && (stamp == nil || *stamp == r.period.end) {
 		newest := min(tokens, r.next)
 		r.next -= newest
@@ -132,8 +132,9 @@ func (q *quotaRules) charge(r *quotaCount, now, cost int64) {
 	q.add(r, now, min(cost, limit.MaxDeficit-r.used))
 }
 
-// add counts tokens in the current period. If the policy has changed, they count until the period of
-// the present policy ends, too, unless tokens are reserved from the end of the record's period on.
+// add counts tokens in the current period. If the policy has changed, they count until the period
+// of the present policy ends, too, unless tokens are reserved from the end of the record's period
+// on.
 func (q *quotaRules) add(r *quotaCount, now, tokens int64) {
 	r.used += tokens
 	if q.version > 0 && r.next == 0 {

@@ -66,7 +66,8 @@ type numbers struct {
 	version int64 // among the policies of the limiter
 }
 
-// rules are those of a kind of limiter that keeps records, by one policy. Times are in microseconds.
+// rules are those of a kind of limiter that keeps records, by one policy. Times are in
+// microseconds.
 type rules[P any] interface {
 	// advance removes from a record what no longer counts.
 	advance(r P, now int64)
@@ -77,11 +78,12 @@ type rules[P any] interface {
 	charge(r P, now, cost int64)
 	// giveBack returns tokens to a record of the present: those with a stamp, as far as they count, or
 	// without one the newest.
-	giveBack(r P, tokens int64, stamp *int64)
+	giveBack(r P, now, tokens int64, stamp *int64)
 }
 
-// takeRecord takes tokens of key by the rules k of a policy with the numbers n, as a valid take says. It
-// calls observe, unless it is nil, with the record after the decision, while the key's shard is locked.
+// takeRecord takes tokens of key by the rules k of a policy with the numbers n, as a valid take
+// says. It calls observe, unless it is nil, with the record after the decision, while the key's
+// shard is locked.
 func takeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], n numbers, key *limit.Key, take *limit.Take, observe func(P)) (d limit.Decision) {
 	if take.Mode >= limit.Charging {
 		changeRecord(t, k, n, key, take)
@@ -157,7 +159,7 @@ func changeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], n number
 			k.charge(r, now, tokens)
 			return
 		}
-		k.giveBack(r, tokens, stamp)
+		k.giveBack(r, now, tokens, stamp)
 	})
 }
 

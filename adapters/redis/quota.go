@@ -22,11 +22,11 @@ var quotaLua string
 // it is unknown whether tokens were taken.
 //
 // Processes whose policies have the same name share records, even if their numbers differ, as
-// during a rolling deployment or after SetPolicy. A different Max is compared with the same count. If periods or
-// locations differ, what was taken counts until the last of the periods in which it was taken has
-// ended. So from the first to the last token of a key that a process grants in one of its periods,
-// all processes grant at most the Max of that process. In any interval, they grant at most the
-// largest Max, and as many again at each start of a period of one of the policies.
+// during a rolling deployment or after SetPolicy. A different Max is compared with the same count.
+// If periods or locations differ, what was taken counts until the last of the periods in which it
+// was taken has ended. So from the first to the last token of a key that a process grants in one of
+// its periods, all processes grant at most the Max of that process. In any interval, they grant at
+// most the largest Max, and as many again at each start of a period of one of the policies.
 //
 // If the server's clock goes back to the period before the one in which a key was last used, the
 // latter continues until its end: no quota is granted twice, and no key is denied for longer. If
@@ -34,7 +34,8 @@ var quotaLua string
 // If the clock goes forward to another period, its quota is granted.
 //
 // A key's record is a string of about 40 bytes, or 65 with reservations, under
-// penstock:quota:<policy>:<part>:<part>... that expires with its last period. A Quota is safe for concurrent use.
+// penstock:quota:<policy>:<part>:<part>... that expires with its last period. A Quota is safe for
+// concurrent use.
 type Quota struct {
 	*records
 	clock func() time.Time
@@ -85,8 +86,8 @@ func quotaName(p limit.QuotaPolicy) string {
 }
 
 // SetPolicy replaces the numbers of the quota's policy in this process. The policy must have the
-// quota's name; an unnamed policy cannot change, because its numbers are the name of its records. Calls in
-// progress use the old numbers.
+// quota's name; an unnamed policy cannot change, because its numbers are the name of its records.
+// Calls in progress use the old numbers.
 func (q *Quota) SetPolicy(policy limit.QuotaPolicy) error {
 	if err := policy.Validate(); err != nil {
 		return fmt.Errorf("redis: %w", err)
@@ -128,8 +129,8 @@ func (c *quotaCalendar) periods(key limit.Key, now time.Time) *quotaPeriods {
 	}}
 }
 
-// waitArgs returns when the period ends that begins at the last bound of args. The server's clock may be
-// a period ahead of this one, and a call that may wait needs the period after that.
+// waitArgs returns when the period ends that begins at the last bound of args. The server's clock
+// may be a period ahead of this one, and a call that may wait needs the period after that.
 func (c *quotaCalendar) waitArgs(key *limit.Key, args []any) any {
 	last, _ := args[len(args)-1].(int64)
 	_, end := c.policy.Bounds(*key, time.UnixMicro(last))

@@ -1,17 +1,17 @@
 -- This script executes one call of a quota. KEYS[1] is the record of its key. ARGV is the maximum
 -- per period; when the previous, the current and the next period of the caller's clock begin, and
--- when the latter ends, in microseconds since 1970; what to do with the cost: "take", "look", "upto",
--- "charge", "refund" or "undo"; the cost; for "undo" when the period began in which it was taken, and for
--- "take" and "look" how many microseconds the call may wait; and if it may wait, when the period after
--- the next one ends.
--- The reply is: 0 if allowed, 3 if denied; the tokens taken in the period, or the maximum while tokens
--- of the next one are reserved; the microseconds until the cost can be spent, or the same call can be
--- allowed, until no tokens count, until a denied key has more tokens, and until it has all; the tokens
--- that the call has taken; and when the period began to which they belong.
+-- when the latter ends, in microseconds since 1970; what to do with the cost: "take", "look",
+-- "upto", "charge", "refund" or "undo"; the cost; for "undo" when the period began in which it was
+-- taken, and for "take" and "look" how many microseconds the call may wait; and if it may wait,
+-- when the period after the next one ends.
+-- The reply is: 0 if allowed, 3 if denied; the tokens taken in the period, or the maximum while
+-- tokens of the next one are reserved; the microseconds until the cost can be spent, or the same
+-- call can be allowed, until no tokens count, until a denied key has more tokens, and until it has
+-- all; the tokens that the call has taken; and when the period began to which they belong.
 --
--- A record is "<start>:<end>:<used>" or "<start>:<end>:<used>:<reserved>:<reserved end>": the bounds of
--- the period in microseconds since 1970, and the tokens taken in it; the tokens reserved in the next
--- period, which begins when this one ends, and when it ends. Counts are at most 2^52.
+-- A record is "<start>:<end>:<used>" or "<start>:<end>:<used>:<reserved>:<reserved end>": the
+-- bounds of the period in microseconds since 1970, and the tokens taken in it; the tokens reserved
+-- in the next period, which begins when this one ends, and when it ends. Counts are at most 2^52.
 local call, format = redis.call, string.format
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -39,8 +39,12 @@ elseif blocked == false then
   stored = false
 end
 if stored then
-  local s, f, u, r, e = string.match(stored, '^(%-?%d+):(%-?%d+):(%d+):?(%d*):?(%-?%d*)$')
-  s, f, u, r, e = tonumber(s), tonumber(f), tonumber(u), tonumber(r) or 0, tonumber(e) or 0
+  local r, e = 0, 0
+  local s, f, u = string.match(stored, '^(%-?%d+):(%-?%d+):(%d+)$')
+  if not s then
+    s, f, u, r, e = string.match(stored, '^(%-?%d+):(%-?%d+):(%d+):(%d+):(%-?%d+)$')
+  end
+  s, f, u, r, e = tonumber(s), tonumber(f), tonumber(u), tonumber(r), tonumber(e)
   if r > 0 and f <= now then -- the next period has begun
     s, f, u, r, e = f, e, r, 0, 0
   end
@@ -57,24 +61,6 @@ if stored then
 end
 local used_before, reserved_before = used, reserved
 
--- reserved_until returns when the caller's period ends that contains the beginning of the next one.
-local function reserved_until()
-  for _, i in ipairs({ 3, 4, 5, 9 }) do
-    if tonumber(ARGV[i]) > ends then
-      return tonumber(ARGV[i])
-    end
-  end
-  return ends + length -- a policy with longer periods has written the record
-end
-
--- add counts tokens in the period. A policy with other periods may have written the record.
-local function add(tokens)
-  used = math.min(used + tokens, max_count)
-  if reserved == 0 then
-    ends = math.max(ends, finish)
-  end
-end
-
 local outcome, retry, taken = 0, 0, 0
 if what == 'refund' or what == 'undo' then
   local newest = (what == 'refund' or stamp == ends) and math.min(cost, reserved) or 0
@@ -83,7 +69,10 @@ if what == 'refund' or what == 'undo' then
     used = used - math.min(cost, used)
   end
 elseif what == 'charge' then
-  add(cost)
+  used = math.min(used + cost, max_count)
+  if reserved == 0 then
+    ends = math.max(ends, finish) -- a policy with other periods may have written the record
+  end
 elseif cost > 0 then
   if what == 'upto' then
     cost = math.max(reserved > 0 and 1 or math.min(cost, max_tokens - used), 1)
@@ -91,15 +80,20 @@ elseif cost > 0 then
   local wait = ends - now
   stamp = start
   if reserved == 0 and used + cost <= max_tokens then
-    taken = cost
-    add(cost)
+    taken, used, ends = cost, used + cost, math.max(ends, finish)
   elseif reserved + cost > max_tokens then -- not in the next period, and no call reserves in a later one
     outcome, retry = 3, math.max(wait, reserved_ends - max_wait - now)
   elseif wait > max_wait then
     outcome, retry = 3, wait - max_wait
   else
-    taken, retry, stamp = cost, wait, ends
-    reserved, reserved_ends = reserved + cost, math.max(reserved_ends, reserved_until())
+    taken, retry, stamp, reserved = cost, wait, ends, reserved + cost
+    -- The end of the caller's period that contains the beginning of the next one; of a later one if
+    -- a policy with longer periods has written the record.
+    local until_ = ends + length
+    for _, i in ipairs({ 9, 5, 4, 3 }) do
+      until_ = tonumber(ARGV[i]) > ends and tonumber(ARGV[i]) or until_
+    end
+    reserved_ends = math.max(reserved_ends, until_)
   end
 end
 
@@ -116,6 +110,9 @@ if what ~= 'look' and (used ~= used_before or reserved ~= reserved_before or mov
   end
 end
 local empty_at = reserved > 0 and reserved_ends or used > 0 and ends or now
-local more_at = reserved < max_tokens and ends or reserved_ends
-local all_at = reserved > 0 and reserved_ends or ends
-return { outcome, reserved > 0 and max_tokens or used, retry, empty_at - now, more_at - now, all_at - now, taken, stamp }
+local more, all = 0, 0
+if outcome == 3 then
+  more = (reserved < max_tokens and ends or reserved_ends) - now
+  all = (reserved > 0 and reserved_ends or ends) - now
+end
+return { outcome, reserved > 0 and max_tokens or used, retry, empty_at - now, more, all, taken, stamp }

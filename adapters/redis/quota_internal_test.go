@@ -56,6 +56,12 @@ func TestSlidingLog_RecordIsBounded(t *testing.T) {
 	}
 	assert.Greater(t, longest, int64(28+7*limit.MaxLog))
 	assert.LessOrEqual(t, longest, int64(28+7*limit.MaxLog*5/4+7))
+	for range 5 { // twice as many with reservations and charges, the oldest of which are forgotten
+		_, err := limit.Reserve(t.Context(), l, limit.Key{"ann"}, limit.MaxLog, time.Hour)
+		require.NoError(t, err)
+		require.NoError(t, limit.Charge(t.Context(), l, limit.Key{"ann"}, 3*limit.MaxLog))
+		assert.EqualValues(t, 28+7*2*limit.MaxLog, client.StrLen(t.Context(), l.prefix+":ann").Val())
+	}
 	c.Sleep(time.Minute)
 	_, err := limit.Consume(t.Context(), l, limit.Key{"ann"}, 1)
 	require.NoError(t, err)

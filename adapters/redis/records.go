@@ -35,8 +35,8 @@ type records struct {
 	time    func() []any // in tests, the time for the script
 }
 
-// A recordPolicy is a policy as a script takes it. A call uses one from its beginning to its end, so a
-// change of the policy needs no lock.
+// A recordPolicy is a policy as a script takes it. A call uses one from its beginning to its end,
+// so a change of the policy needs no lock.
 type recordPolicy struct {
 	description limit.Description
 	version     int64                                // how often the limiter's policy has changed
@@ -48,8 +48,8 @@ type recordPolicy struct {
 // max returns how many tokens the policy allows at most.
 func (p *recordPolicy) max() int64 { return p.description.Limit }
 
-// A denial is a Decision about all costs from least to most of calls that may wait for a time. It holds
-// until the key has more tokens, a time after it was sent.
+// A denial is a Decision about all costs from least to most of calls that may wait for a time. It
+// holds until the key has more tokens, a time after it was sent.
 type denial struct {
 	least, most    int64
 	maxWait        time.Duration
@@ -260,9 +260,9 @@ func (p *recordPolicy) cached(hash uint64, take *limit.Take, now time.Duration) 
 	return limit.Decision{}, false
 }
 
-// learn remembers the denial of a take. The time until a cost can be allowed grows with the cost, so if
-// it is that of the least cost that the key lacks, or of the largest, it is that of all in between. Of calls
-// that may wait, the script returns the time of one cost only.
+// learn remembers the denial of a take. The time until a cost can be allowed grows with the cost,
+// so if it is that of the least cost that the key lacks, or of the largest, it is that of all in
+// between. Of calls that may wait, the script returns the time of one cost only.
 func (p *recordPolicy) learn(hash uint64, take *limit.Take, d limit.Decision, reply recordReply, sent, received time.Duration) {
 	cost := needOf(take)
 	newest := denial{cost, cost, take.MaxWait, d, sent, received, min(reply.moreAfter, reply.retryAfter)}
@@ -354,10 +354,11 @@ func (r *records) block(ctx context.Context, key *limit.Key, d time.Duration) er
 	return err
 }
 
-// call returns the script's reply, and when the call was sent. The stamp is that of what to undo, or the
-// microseconds for which the call may wait.
+// call returns the script's reply, and when the call was sent. The stamp is that of what to undo,
+// or the microseconds for which the call may wait.
 func (r *records) call(ctx context.Context, p *recordPolicy, key *limit.Key, what string, cost, stamp int64) (reply recordReply, sent time.Duration, err error) {
-	args := p.scriptArgs([]any{1, keyname.Join(r.prefix, keyname.Parts(key))}, key, what, cost, stamp)
+	args := append(make([]any, 0, 12), 1, keyname.Join(r.prefix, keyname.Parts(key)))
+	args = p.scriptArgs(args, key, what, cost, stamp)
 	if r.time != nil {
 		args = append(args, r.time()...)
 	}

@@ -181,7 +181,8 @@ func (p *Policy) Learn(hash uint64, after State, cost int64, sent, received time
 // their way.
 func (p *Policy) Invalidate(hash uint64, now time.Duration) { p.denials.states.Invalidate(hash, now) }
 
-// CheckChange returns an error unless a policy may replace that of a limiter whose policy has a name.
+// CheckChange returns an error unless a policy may replace that of a limiter whose policy has a
+// name.
 func CheckChange(name string, policy limit.Policy) error {
 	if err := CheckName(name, policy.Name); err != nil {
 		return err
@@ -189,8 +190,8 @@ func CheckChange(name string, policy limit.Policy) error {
 	return policy.Validate()
 }
 
-// CheckName returns an error unless a policy may replace another one by their names, which may be empty:
-// the name, or the numbers without one, name what the store has.
+// CheckName returns an error unless a policy may replace another one by their names, which may be
+// empty: the name, or the numbers without one, name what the store has.
 func CheckName(old, name string) error {
 	switch {
 	case old == "":

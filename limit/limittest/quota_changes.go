@@ -1,20 +1,22 @@
 package limittest
 
 import (
+	"context"
 	"math/rand/v2"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
 )
 
-// quotaPolicyChanges calls quotas of one name and different numbers, periods and locations: those of
-// processes, as during a rolling deployment, or one whose policy changes. From the first to the last grant
-// by a policy in one of its periods, at most its Max is granted. In every interval, at most the largest Max
-// is granted, and as many again at each start of a period.
+// quotaPolicyChanges calls quotas of one name and different numbers, periods and locations: those
+// of processes, as during a rolling deployment, or one whose policy changes. From the first to the
+// last grant by a policy in one of its periods, at most its Max is granted. In every interval, at
+// most the largest Max is granted, and as many again at each start of a period.
 func quotaPolicyChanges(t *testing.T, h quotaHarness, processes bool) {
 	r := &randomCalls{rng: rand.New(rand.NewPCG(25, 26))}
 	for n := range h.rounds() {
@@ -54,6 +56,28 @@ func quotaPolicyChanges(t *testing.T, h quotaHarness, processes bool) {
 		grants.requireQuotaBound(t, policies, start)
 		requireRetryAfter(t, h, with, len(policies), func(n int) int64 { return policies[n].Max })
 	}
+}
+
+// quotaRecordsKeepTheirPeriods changes the period of a key that has reserved, and of one that has
+// taken nothing.
+func quotaRecordsKeepTheirPeriods(t *testing.T, h quotaHarness) {
+	ctx := context.Background()
+	hour := limit.QuotaPolicy{Name: "keep", Max: 3, Period: limit.Hour}
+	day := limit.QuotaPolicy{Name: "keep", Max: 10, Period: limit.Day}
+	with := h.withPolicies(t, []limit.QuotaPolicy{hour, day}, false)
+	sleepUntil(h, day, 50*time.Minute)
+	consume(t, with(0), key("ann"), 3)
+	d, err := limit.Reserve(ctx, with(0), key("ann"), 2, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, 10*time.Minute, d.RetryAfter)
+	require.NoError(t, limit.Charge(ctx, with(1), key("ann"), 1))
+	assert.Equal(t, 10*time.Minute, consume(t, with(1), key("ann"), 1).RetryAfter, "the charge does not delay the period of the reservation")
+	h.Sleep(10 * time.Minute)
+	assert.EqualValues(t, 7, consume(t, with(1), key("ann"), 1).Remaining)
+
+	consume(t, with(1), key("bob"), 2)
+	require.NoError(t, limit.Refund(ctx, with(1), key("bob"), 2))
+	assert.Equal(t, time.Hour, consume(t, with(0), key("bob"), 1).ResetAfter, "a key without tokens has the periods of the policy")
 }
 
 func (l *grantLog) requireQuotaBound(t *testing.T, policies []limit.QuotaPolicy, start time.Time) {

@@ -52,8 +52,8 @@ func (r *randomCalls) take(t testing.TB, l limit.Limiter, maximum int64) int64 {
 	return 0
 }
 
-// grant consumes or reserves, and returns how much was granted, and after which time it can be spent.
-// Sometimes it charges before.
+// grant consumes or reserves, and returns how much was granted, and after which time it can be
+// spent. Sometimes it charges before.
 func (r *randomCalls) grant(t testing.TB, l limit.Limiter, maximum int64, longest time.Duration) (tokens int64, wait time.Duration) {
 	t.Helper()
 	if r.rng.IntN(12) == 0 && can(l, limit.Take{Mode: limit.Charging}) {
@@ -71,8 +71,8 @@ func (r *randomCalls) grant(t testing.TB, l limit.Limiter, maximum int64, longes
 	return tokens, d.RetryAfter
 }
 
-// withPolicies returns a function that returns a limiter with one of several policies of one name: that of
-// a process, or one limiter, whose policy it changes.
+// withPolicies returns a function that returns a limiter with one of several policies of one name:
+// that of a process, or one limiter, whose policy it changes.
 func (h WindowHarness[P]) withPolicies(t testing.TB, policies []P, processes bool) func(n int) limit.Resetter {
 	t.Helper()
 	if processes {

@@ -21,13 +21,13 @@ type windowModel interface {
 	reaches(at, spent, cost int64) bool
 	// add takes tokens that can be spent at a time, or charges them, even if they do not fit.
 	add(at, tokens int64, charged bool)
-	// remove returns at a time tokens that count: those that could be spent at another, or if that is 0
-	// the newest.
+	// remove returns at a time tokens that count: those that could be spent at another, or if that
+	// is 0 the newest.
 	remove(at, tokens, spent int64)
 }
 
-// first returns the first time from at on at which a condition holds, which must be at most horizon later.
-// Once it holds, it holds at all later times.
+// first returns the first time from at on at which a condition holds, which must be at most horizon
+// later. Once it holds, it holds at all later times.
 func first(at, horizon int64, holds func(int64) bool) int64 {
 	low, high := at, at+horizon
 	for low < high {
@@ -40,8 +40,8 @@ func first(at, horizon int64, holds func(int64) bool) int64 {
 	return low
 }
 
-// modelTake returns the Decision of a model, and when the cost can be spent if it is allowed. All tokens
-// must have returned after horizon microseconds.
+// modelTake returns the Decision of a model, and when the cost can be spent if it is allowed. All
+// tokens must have returned after horizon microseconds.
 func modelTake(m windowModel, at, cost, maximum, horizon int64, maxWait time.Duration) (d limit.Decision, spent int64) {
 	micros := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 	d, spent = limit.Decision{Limit: maximum}, at
@@ -83,7 +83,8 @@ type takenTokens struct {
 	receipt limit.Receipt
 }
 
-// requireEqualsModel makes random calls and compares every Decision with that of the model.
+// requireEqualsModel makes random calls and compares every Decision with that of the model. Without
+// reservations, all tokens return within horizon microseconds.
 func requireEqualsModel[P any](t *testing.T, h WindowHarness[P], l limit.Resetter, newModel func() windowModel, r *randomCalls, maximum, horizon int64) {
 	t.Helper()
 	run := &modelRun[P]{h: h, l: l, m: newModel(), newModel: newModel, r: r, maximum: maximum, horizon: horizon}
@@ -122,7 +123,7 @@ func (run *modelRun[P]) take(t *testing.T, step int, maxWait time.Duration) limi
 	require.NoError(t, err)
 	got, err := run.l.Take(context.Background(), key("ann"), take)
 	require.NoError(t, err)
-	want, spent := modelTake(run.m, at, take.Cost, run.maximum, run.horizon, maxWait)
+	want, spent := modelTake(run.m, at, take.Cost, run.maximum, run.horizon+limit.MaxReserve.Microseconds(), maxWait)
 	if got.Receipt != (limit.Receipt{}) {
 		require.Equal(t, take.Cost, got.Receipt.Tokens)
 		run.taken = append(run.taken, takenTokens{spent, got.Receipt})

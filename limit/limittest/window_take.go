@@ -3,6 +3,8 @@ package limittest
 import (
 	"context"
 	"math"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,8 +53,8 @@ func reserved(t *testing.T, l limit.Limiter, cost int64) limit.Decision {
 	return d
 }
 
-// windowReservationsAreUndone undoes reservations before and after their tokens could be spent, and looks
-// at a key with reservations during a block.
+// windowReservationsAreUndone undoes reservations before and after their tokens could be spent, and
+// looks at a key with reservations during a block.
 func windowReservationsAreUndone[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
 	l, ctx := h.New(policy("reservations", 5)), context.Background()
 	if !can(l, limit.Take{MaxWait: time.Hour}) {
@@ -86,8 +88,8 @@ func windowReservationsAreUndone[P any](t *testing.T, h WindowHarness[P], policy
 	}
 }
 
-// windowDenialWaits denies calls that may wait for several times, and then makes one that may wait long
-// enough: what a limiter remembers of one must not decide about another.
+// windowDenialWaits denies calls that may wait for several times, and then makes one that may wait
+// long enough: what a limiter remembers of one must not decide about another.
 func windowDenialWaits[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
 	l, ctx := h.New(policy("remembered", 5)), context.Background()
 	if !can(l, limit.Take{MaxWait: time.Hour}) {
@@ -151,4 +153,31 @@ func windowUndoAfterChange[P any](t *testing.T, h WindowHarness[P], policy func(
 	after := take()
 	require.NoError(t, limit.Undo(context.Background(), l, key("ann"), after))
 	assert.EqualValues(t, 7, consume(t, l, key("ann"), 0).Remaining)
+}
+
+// windowChangesConcurrently changes the maximum while callers take tokens.
+func windowChangesConcurrently[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
+	l := h.New(policy("concurrent changes", 50))
+	setter, ok := l.(limit.PolicySetter[P])
+	if !ok {
+		t.Skip("the policy cannot change")
+	}
+	var granted atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 40 {
+				if d, err := limit.Consume(context.Background(), l, key("ann"), 1); assert.NoError(t, err) && d.Allowed {
+					granted.Add(1)
+				}
+			}
+		})
+	}
+	for n := range int64(51) {
+		require.NoError(t, setter.SetPolicy(policy("concurrent changes", 50+n%2*50)))
+	}
+	wg.Wait()
+	assert.LessOrEqual(t, granted.Load(), int64(100))
+	require.NoError(t, setter.SetPolicy(policy("concurrent changes", 200)))
+	assert.Equal(t, 200-granted.Load(), consume(t, l, key("ann"), 0).Remaining)
 }

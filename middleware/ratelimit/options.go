@@ -47,12 +47,12 @@ type Options struct {
 	// AccessKey returns the key of a message that Access looks up. If nil, it is [KeyPerUser].
 	AccessKey func(router.IngressContext) limit.Key
 
-	// MaxWait lets a message wait for tokens instead of being rejected, for at most this time
-	// and in the order of arrival. Later messages of its connection wait behind it. A message
-	// whose connection ends while it waits is charged. The limiter and the Fallback must
-	// be able to wait, as token buckets are. If 0, no message waits; it must be at most an hour. A call
-	// whose deadline passes while it waits is answered with that error and is not handled, but
-	// is charged: MaxWait should be much shorter than the router's Timeouts.Call.
+	// MaxWait lets a message wait for tokens instead of being rejected, for at most this time and
+	// in the order of arrival. Later messages of its connection wait behind it. A message whose
+	// connection ends while it waits is charged. The limiter and the Fallback must be able to wait,
+	// as all but cooldowns are. If 0, no message waits; it must be at most an hour. A call whose
+	// deadline passes while it waits is answered with that error and is not handled, but is
+	// charged: MaxWait should be much shorter than the router's Timeouts.Call.
 	MaxWait time.Duration
 
 	// Refund returns the tokens of a message that is then rejected by a concurrency limit: [Concurrency],
