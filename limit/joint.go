@@ -113,7 +113,7 @@ func takeJointly(ctx context.Context, batcher Batcher, requests []Request, take 
 	if batcher != nil && take.Mode == Whole {
 		decisions, err = batcher.TakeBatch(ctx, requests, take)
 	} else {
-		decisions, err = takeEach(ctx, requests, take)
+		decisions, err = TakeEach(ctx, requests, take)
 	}
 	if err != nil {
 		return Decision{}, err
@@ -138,9 +138,10 @@ func chain(decisions []Decision) (first *Receipt) {
 	return first
 }
 
-// takeEach calls the limiters one after the other, unless a denial is known already. After a denial
-// it only looks, and undoes what was taken before.
-func takeEach(ctx context.Context, requests []Request, take Take) ([]Decision, error) {
+// TakeEach calls the limiters of the requests one after the other, unless a denial is known already. After a
+// denial it only looks, and undoes what was taken before. It is for adapters that implement [Batcher], for
+// requests that they cannot decide in one step.
+func TakeEach(ctx context.Context, requests []Request, take Take) ([]Decision, error) {
 	decisions := RememberedDenials(requests, take.MaxWait)
 	if decisions == nil {
 		decisions = localDenials(ctx, requests, take.MaxWait)

@@ -17,18 +17,21 @@ import (
 	"github.com/penstock-go/penstock/internal/keyname"
 )
 
-// maxReplyBytes bounds a reply of the Worker. Its largest has 64 numbers.
+// maxReplyBytes bounds a reply of the Worker. Its largest has 512 numbers.
 const maxReplyBytes = 64 << 10
 
-// A Client sends requests to the Worker. Limiters and semaphores share it. It is safe for
-// concurrent use.
+// A Client sends requests to the Worker. Limiters and semaphores share it; calls of all limiters
+// that wait at the same time share requests. It is safe for concurrent use.
 type Client struct {
 	http   *http.Client
 	host   string
 	header http.Header
-	prefix string // of all keys: the namespace
+	prefix string // of all names: the namespace
 
-	limitURL, blockURL, semaphoreURL *url.URL
+	limitURL, semaphoreURL *url.URL
+
+	calls *batch.Batcher[[]part, reply] // of all limiters
+	now   func() time.Duration
 }
 
 // Options are options of a [Client]. The zero Options are valid.
@@ -63,6 +66,7 @@ func NewClient(baseURL, secret string, options *Options) *Client {
 	if base.Path == "" {
 		base.Path = "/" // without it, JoinPath returns a path that is not absolute
 	}
+	epoch := time.Now()
 	c := &Client{
 		host: base.Host,
 		header: http.Header{
@@ -70,10 +74,11 @@ func NewClient(baseURL, secret string, options *Options) *Client {
 			"Content-Type":  {"application/json"},
 			"User-Agent":    {"penstock"}, // some firewalls reject that of net/http
 		},
-		limitURL:     base.JoinPath("v1/limit"),
-		blockURL:     base.JoinPath("v1/block"),
-		semaphoreURL: base.JoinPath("v1/semaphore"),
+		limitURL:     base.JoinPath("v2/limit"),
+		semaphoreURL: base.JoinPath("v2/semaphore"),
+		now:          func() time.Duration { return time.Since(epoch) },
 	}
+	c.calls = batch.New("durableobject: limiter", c.exec, true)
 	given := newHTTPClient()
 	if options != nil && options.HTTPClient != nil {
 		given = options.HTTPClient

@@ -20,7 +20,7 @@ func TestClient_SpeaksHTTP11(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		protocol = r.Proto
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"v":1,"tick":1000,"held":[0],"at":[1]}`)
+		_, _ = io.WriteString(w, `{"v":2,"tick":1000,"replies":[[[0,1,0,0]]]}`)
 	}))
 	server.EnableHTTP2 = true
 	server.StartTLS()
@@ -40,22 +40,22 @@ func TestClient_SpeaksHTTP11(t *testing.T) {
 func TestClient_UndecidedCallFailsAlone(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"v":1,"tick":1000,"held":[null,0],"at":[1,1],"done":[false,true],"permits":[null,[1,2]]}`)
+		_, _ = io.WriteString(w, `{"v":2,"tick":1000,"replies":[null,[[0,1]],[],[[1],[1]]],"permits":[null,[1,2]]}`)
 	}))
 	t.Cleanup(server.Close)
 	client := NewClient(server.URL, "secret", nil)
-	l, s := NewLimiter(client, limit.PerHour(1)), NewSemaphore(client, "renders", 2)
+	s := NewSemaphore(client, "renders", 2)
 
-	p := l.policy.Load()
-	buckets := []*bucketCall{{Request: bucketRequest{policy: p}}, {Request: bucketRequest{policy: p}}}
-	l.exec(t.Context(), buckets)
-	require.ErrorIs(t, buckets[0].Err, errNotDecided)
-	require.NoError(t, buckets[1].Err)
-
-	blocks := []*blockCall{{}, {}}
-	l.execBlocks(t.Context(), blocks)
-	require.ErrorIs(t, blocks[0].Err, errNotDecided)
-	require.NoError(t, blocks[1].Err)
+	calls := make([]*limitCall, 4)
+	for i := range calls {
+		calls[i] = &limitCall{Request: make([]part, 1)}
+	}
+	client.exec(t.Context(), calls)
+	require.ErrorIs(t, calls[0].Err, errNotDecided)
+	require.NoError(t, calls[1].Err)
+	assert.Equal(t, [][]int64{{0, 1}}, calls[1].Response.parts)
+	require.ErrorIs(t, calls[2].Err, errSplit)
+	require.ErrorContains(t, calls[3].Err, "answered 2 of 1 parts")
 
 	permits := []*permitCall{{}, {}}
 	s.exec(t.Context(), permits)

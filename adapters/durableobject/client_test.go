@@ -48,7 +48,7 @@ func replies(t *testing.T, status int, contentType, body string) (*durableobject
 // that arrived may have been executed.
 func TestLimiter_NeverRepeatsARequest(t *testing.T) {
 	const reply = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-	const body = `{"v":1,"tick":1000,"held":[10],"at":[1]}`
+	const body = `{"v":2,"tick":1000,"replies":[[[10,1,0,0]]]}`
 	for name, answer := range map[string]string{
 		"without a reply":   "",
 		"within the status": "HTTP/1.",
@@ -118,7 +118,7 @@ func TestClient_RequestCannotBeRepeated(t *testing.T) {
 	client := durableobject.NewClient("https://limits.example", secret, &durableobject.Options{HTTPClient: &http.Client{Transport: transport}})
 	l := durableobject.NewLimiter(client, limit.PerHour(10))
 	_, err := limit.Consume(t.Context(), l, ann(), 1)
-	require.EqualError(t, err, `durableobject: limiter: Post "https://limits.example/v1/limit": no network`)
+	require.EqualError(t, err, `durableobject: limiter: Post "https://limits.example/v2/limit": no network`)
 	require.Error(t, l.Block(t.Context(), ann(), time.Second))
 	assert.EqualValues(t, 2, sent.Load())
 }
@@ -129,7 +129,7 @@ func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // TestLimiter_ReturnsAtDeadline has a server that does not answer, or not completely.
 func TestLimiter_ReturnsAtDeadline(t *testing.T) {
-	for name, begin := range map[string]string{"no reply": "", "half a body": `{"v":1,`} {
+	for name, begin := range map[string]string{"no reply": "", "half a body": `{"v":2,`} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stop := make(chan struct{})
@@ -162,7 +162,7 @@ func TestLimiter_ReturnsAtDeadline(t *testing.T) {
 }
 
 func TestLimiter_CanceledContextSendsNothing(t *testing.T) {
-	client, requests := replies(t, 200, "application/json", `{"v":1,"tick":1000,"held":[1],"at":[1]}`)
+	client, requests := replies(t, 200, "application/json", `{"v":2,"tick":1000,"replies":[[[1,1,0,0]]]}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := limit.Consume(ctx, durableobject.NewLimiter(client, limit.PerHour(1)), ann(), 1)
@@ -222,7 +222,7 @@ func TestConstructors_InvalidArgumentsPanic(t *testing.T) {
 			func() { durableobject.NewClient("https://limits.example", invalid, nil) })
 	}
 	client := durableobject.NewClient("https://limits.example", secret, &durableobject.Options{})
-	assert.PanicsWithValue(t, "durableobject: NewLimiter needs a client", func() { durableobject.NewLimiter(nil, limit.PerHour(1)) })
+	assert.PanicsWithValue(t, "durableobject: a limiter needs a client, as NewClient returns it", func() { durableobject.NewLimiter(nil, limit.PerHour(1)) })
 	assert.Panics(t, func() { durableobject.NewLimiter(client, limit.Policy{}) })
 	assert.PanicsWithValue(t, "durableobject: NewSemaphore needs a client", func() { durableobject.NewSemaphore(nil, "x", 1) })
 	assert.PanicsWithValue(t, "durableobject: NewSemaphore needs a name", func() { durableobject.NewSemaphore(client, "", 1) })

@@ -3,7 +3,6 @@ package durableobject
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,49 +37,20 @@ import (
 // The buckets survive restarts, evictions and moves of their objects. An object whose storage is
 // deleted grants each key up to one capacity more.
 //
-// A Limiter is no [limit.Batcher], because the keys of one call may be in several objects:
-// [limit.AllOf] and [limit.ConsumeAll] charge one bucket after the other, and undo that if one
-// denies.
+// [limit.AllOf] of limiters with one client, of any kinds, takes one request.
 type Limiter struct {
-	client *Client
-	name   string // of the policy; may be empty
-	prefix string
-	policy atomic.Pointer[bucketPolicy]
+	records
+	policyName string // may be empty
+	policy     atomic.Pointer[bucketPolicy]
 
 	changes sync.Mutex // held by SetPolicy
-
-	seed   maphash.Seed
-	calls  *batch.Batcher[bucketRequest, batch.Reply]
-	blocks *batch.Batcher[blockRequest, struct{}]
-	now    func() time.Duration
 }
-
-// A bucketRequest is a call about one bucket.
-type bucketRequest struct {
-	policy *bucketPolicy
-	key    string
-	take   batch.Take
-}
-
-type bucketCall = batch.Call[bucketRequest, batch.Reply]
 
 // NewLimiter returns a limiter. It panics if the policy is not valid or the client is nil. It does
 // not connect to the Worker.
 func NewLimiter(client *Client, policy limit.Policy) *Limiter {
-	if client == nil {
-		panic("durableobject: NewLimiter needs a client")
-	}
-	epoch := time.Now()
-	l := &Limiter{
-		client: client,
-		name:   policy.Name,
-		prefix: client.prefix + keyname.ASCII(keyname.OfPolicy(policy)),
-		seed:   maphash.MakeSeed(),
-		now:    func() time.Duration { return time.Since(epoch) },
-	}
+	l := &Limiter{records: newRecords(client, "bucket", keyname.OfPolicy(policy)), policyName: policy.Name}
 	l.policy.Store(newBucketPolicy(policy, nil))
-	l.calls = batch.New("durableobject: limiter", l.exec, true)
-	l.blocks = batch.New("durableobject: limiter", l.execBlocks, true)
 	return l
 }
 
@@ -88,51 +58,60 @@ func NewLimiter(client *Client, policy limit.Policy) *Limiter {
 // for up to a second more.
 func (l *Limiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	p := l.policy.Load()
-	if err := p.CheckTake(&take); err != nil {
+	if err := take.Validate(); err != nil {
 		return limit.Decision{}, fmt.Errorf("durableobject: %w", err)
 	}
-	return p.Take(key.Hash(l.seed), &take, l.now, func(what batch.Take) (batch.Reply, error) {
-		c := &bucketCall{Request: bucketRequest{p, l.keyName(&key), what}}
-		err := l.calls.Do(ctx, c)
-		return c.Response, err
+	return p.Take(key.Hash(l.seed), &take, l.client.now, func(what batch.Take) (batch.Reply, error) {
+		does := l.takePart(p, &key, what)
+		if take.Mode == limit.Settling && what.Lease.ID != 0 {
+			does = l.settlePart(p, &key, what)
+		}
+		r, err := l.client.do(ctx, []part{does})
+		if err != nil {
+			return batch.Reply{}, err
+		}
+		state, err := p.state(r.parts[0], r.tick)
+		return batch.Reply{State: state, Sent: r.sent, Received: r.received}, err
 	})
 }
 
-// Check returns an error if the limiter cannot do a Take: one with a Lease.
-func (l *Limiter) Check(take limit.Take) error { return take.ValidateWithoutLease() }
-
 // RemembersDenial returns the denial of a Take if this process knows it without asking the Worker.
 func (l *Limiter) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
-	return l.policy.Load().Remembered(key.Hash(l.seed), &take, l.now())
+	return l.policy.Load().Remembered(key.Hash(l.seed), &take, l.client.now())
 }
 
-func (l *Limiter) keyName(key *limit.Key) string {
-	return keyname.JoinASCII(l.prefix, keyname.Parts(key))
-}
-
-// exec sends calls in one request for each policy: there are several only after SetPolicy. It may
-// reorder calls.
-func (l *Limiter) exec(ctx context.Context, calls []*bucketCall) {
-	for len(calls) > 0 {
-		same := 0
-		for i, c := range calls {
-			if c.Request.policy == calls[0].Request.policy {
-				calls[i], calls[same] = calls[same], c
-				same++
-			}
-		}
-		l.execPolicy(ctx, calls[0].Request.policy, calls[:same])
-		calls = calls[same:]
+func (l *Limiter) takePart(p *bucketPolicy, key *limit.Key, t batch.Take) part {
+	numbers := []int64{p.PerMicro(), p.PerToken(), p.capacity, t.Units, t.Lowest, t.Divisor, t.Since}
+	if t.Lease.ID != 0 {
+		numbers = append(numbers, t.Lease.ID, t.Lease.Length.Microseconds())
 	}
+	return l.newPart(key, "take", numbers...)
 }
 
-func (l *Limiter) execPolicy(ctx context.Context, p *bucketPolicy, calls []*bucketCall) {
-	sent := l.now()
-	states, err := l.client.limit(ctx, p, calls)
-	received := l.now()
-	for i, c := range calls {
-		if c.Err = err; err == nil {
-			c.Response, c.Err = batch.Reply{State: states[i].state, Sent: sent, Received: received}, states[i].err
-		}
+func (l *Limiter) settlePart(p *bucketPolicy, key *limit.Key, t batch.Take) part {
+	returns := int64(0)
+	if t.Lease.Returns {
+		returns = 1
 	}
+	return l.newPart(key, "settle", p.PerMicro(), p.PerToken(), p.capacity, t.Units, t.Lease.ID, t.Lease.Excess, returns)
+}
+
+// Reset fills key's bucket and ends a block. Other processes may deny the key for up to a second
+// more.
+func (l *Limiter) Reset(ctx context.Context, key limit.Key) error {
+	err := l.reset(ctx, &key)
+	l.invalidate(&key)
+	return err
+}
+
+// Block denies key for d; after that its bucket is full.
+func (l *Limiter) Block(ctx context.Context, key limit.Key, d time.Duration) error {
+	err := l.block(ctx, &key, d)
+	l.invalidate(&key)
+	return err
+}
+
+// invalidate makes the next call for key ask the Worker.
+func (l *Limiter) invalidate(key *limit.Key) {
+	l.policy.Load().Invalidate(key.Hash(l.seed), l.client.now())
 }

@@ -1,7 +1,6 @@
 package durableobject
 
 import (
-	"context"
 	"crypto/rand"
 	"net/http"
 	"strconv"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/testscale"
@@ -34,14 +32,15 @@ func (c clock) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // newTestClient returns a client of a server with a test clock.
 func newTestClient(s *workerdtest.Server, c clock) *Client {
-	return NewClient(s.URL, s.Secret, &Options{HTTPClient: &http.Client{Transport: c}})
+	client := NewClient(s.URL, s.Secret, &Options{HTTPClient: &http.Client{Transport: c}})
+	client.now = func() time.Duration { return time.Duration(c.Local.Load()) }
+	return client
 }
 
-// newTestLimiter returns a limiter whose clock is c, and whose keys contain a prefix.
-func newTestLimiter(client *Client, p limit.Policy, c clock, prefix string) *Limiter {
+// newTestLimiter returns a limiter whose records have a prefix.
+func newTestLimiter(client *Client, p limit.Policy, prefix string) *Limiter {
 	l := NewLimiter(client, p)
-	l.prefix = keyname.ASCII(prefix + keyname.OfPolicy(p))
-	l.now = func() time.Duration { return time.Duration(c.Local.Load()) }
+	l.name = keyname.ASCII(prefix + keyname.OfPolicy(p))
 	return l
 }
 
@@ -64,7 +63,7 @@ func harness(s *workerdtest.Server) limittest.Harness {
 	c, prefix := newClock(), rand.Text()
 	client := newTestClient(s, c)
 	return limittest.Harness{
-		New:    func(p limit.Policy) limit.Limiter { return newTestLimiter(client, p, c, prefix) },
+		New:    func(p limit.Policy) limit.Limiter { return newTestLimiter(client, p, prefix) },
 		Shared: true,
 		Sleep:  c.Sleep,
 		Rewind: c.Rewind,
@@ -102,7 +101,7 @@ func testContract(t *testing.T, s *workerdtest.Server, cases []limittest.Case, g
 // TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards moves the clock of the object back during a block.
 func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
 	s, c := startTestClock(t, 1), newClock()
-	l := newTestLimiter(newTestClient(s, c), limit.PerSecond(10).Named("block"), c, "")
+	l := newTestLimiter(newTestClient(s, c), limit.PerSecond(10).Named("block"), "")
 	for n, call := range []func(limit.Key) (limit.Decision, error){
 		func(k limit.Key) (limit.Decision, error) { return limit.Consume(t.Context(), l, k, 1) },
 		func(k limit.Key) (limit.Decision, error) { return limit.Reserve(t.Context(), l, k, 1, time.Second) },
@@ -132,7 +131,7 @@ func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
 // tokens would otherwise be granted twice.
 func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
 	s, c := startTestClock(t, 1), newClock()
-	l := newTestLimiter(newTestClient(s, c), limit.PerSecond(1).Burst(10).Named("deficit"), c, "")
+	l := newTestLimiter(newTestClient(s, c), limit.PerSecond(1).Burst(10).Named("deficit"), "")
 	ann := limit.Key{"user", "ann"}
 	for range 2 {
 		d, err := limit.Reserve(t.Context(), l, ann, 10, time.Minute)
@@ -160,22 +159,4 @@ func TestLimiter_SetPolicyNeedsTheSameName(t *testing.T) {
 	assert.Equal(t, []limit.Description{{Name: "x", Limit: 5, Window: time.Hour, Refill: 1, Per: 12 * time.Minute}}, named.Describe())
 	require.NoError(t, named.SetPolicy(limit.PerMinute(6).Named("x")))
 	assert.Equal(t, []limit.Description{{Name: "x", Limit: 6, Window: time.Minute, Refill: 1, Per: 10 * time.Second}}, named.Describe())
-}
-
-// TestLimiter_CallsOfSeveralPoliciesAreSplit executes calls with two policies in one batch, as after
-// SetPolicy, and compares them by their numbers.
-func TestLimiter_CallsOfSeveralPoliciesAreSplit(t *testing.T) {
-	s, c := startTestClock(t, 1), newClock()
-	l := newTestLimiter(newTestClient(s, c), limit.PerSecond(1).Named("split"), c, "")
-	policies := []*bucketPolicy{newBucketPolicy(limit.PerSecond(3), nil), newBucketPolicy(limit.PerMinute(7), nil), newBucketPolicy(limit.PerHour(11), nil)}
-	var calls []*bucketCall
-	for n := range 10 {
-		p := policies[n*n%3]
-		calls = append(calls, &bucketCall{Request: bucketRequest{p, "split:" + strconv.Itoa(n), batch.Take{Units: p.PerToken(), Divisor: p.PerToken()}}})
-	}
-	l.exec(context.Background(), calls)
-	for _, call := range calls {
-		require.NoError(t, call.Err)
-		assert.Equal(t, call.Request.policy.Full(), call.Response.State.Units)
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -11,12 +12,8 @@ import (
 )
 
 // protocolVersion is the version of the requests and replies in this file. The Worker's side is in
-// worker/src/request.ts.
-const protocolVersion = 1
-
-// blockedReply marks a blocked bucket: the Worker returns it minus the microseconds until the block
-// ends.
-const blockedReply = -1 << 52
+// worker/src/request.ts and part.ts.
+const protocolVersion = 2
 
 // maxNumber is the largest number that the Worker takes.
 const maxNumber = 1<<53 - 1
@@ -25,77 +22,115 @@ const maxNumber = 1<<53 - 1
 // in the same request have not.
 var errNotDecided = errors.New("the Durable Object of the key is unavailable")
 
-// A bucketState is the state of a bucket in a reply, or why there is none.
-type bucketState struct {
-	state batch.State
-	err   error
+// maxParts bounds the parts of all calls of a request.
+const maxParts = 64
+
+// A part is what a call does to one record. Its names are printable ASCII.
+type part struct {
+	kind, name, key, what string
+
+	numbers []int64 // of the kind, see worker/src/part.ts
 }
 
-// limit executes calls of one policy.
-func (c *Client) limit(ctx context.Context, p *bucketPolicy, calls []*bucketCall) ([]bucketState, error) {
-	body := []byte(p.request)
+// A reply is the numbers of each part of a call, see worker/src/bucket.ts and record.ts.
+type reply struct {
+	parts          [][]int64
+	tick           time.Duration // resolution of the object's clock
+	sent, received time.Duration // when the request was sent and the reply received
+}
+
+// A limitCall is one call of a limiter, or of several that decide together: each of the parts takes its
+// cost, or none does.
+type limitCall = batch.Call[[]part, reply]
+
+// errSplit is the error of a call whose keys are in several Durable Objects. Nothing was taken.
+var errSplit = errors.New("the keys are in several Durable Objects")
+
+// do executes a call, in a request that it may share with others.
+func (c *Client) do(ctx context.Context, parts []part) (reply, error) {
+	call := &limitCall{Request: parts}
+	err := c.calls.Do(ctx, call)
+	return call.Response, err
+}
+
+// exec sends calls in one request, or in several if their parts are too many.
+func (c *Client) exec(ctx context.Context, calls []*limitCall) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	first, parts := 0, 0
 	for i, call := range calls {
-		r := &call.Request
-		numbers := [4]int64{r.take.Units, r.take.Lowest, r.take.Divisor, r.take.Since}
-		used := numbers[:3]
-		if r.take.Since > 0 {
-			used = numbers[:]
+		if parts += len(call.Request); parts > maxParts {
+			some := calls[first:i]
+			all.Go(func() { c.send(ctx, some) })
+			first, parts = i, len(call.Request)
 		}
-		body = appendCall(body, i, []string{r.key}, used...)
+	}
+	c.send(ctx, calls[first:])
+}
+
+// send sends calls in one request.
+func (c *Client) send(ctx context.Context, calls []*limitCall) {
+	sent := c.now()
+	replies, tick, err := c.limit(ctx, calls)
+	received := c.now()
+	for i, call := range calls {
+		switch {
+		case err != nil:
+			call.Err = err
+		case replies[i] == nil:
+			call.Err = errNotDecided
+		case len(replies[i]) == 0:
+			call.Err = errSplit
+		case len(replies[i]) != len(call.Request):
+			call.Err = fmt.Errorf("the Worker answered %d of %d parts of a call", len(replies[i]), len(call.Request))
+		default:
+			call.Response = reply{replies[i], tick, sent, received}
+		}
+	}
+}
+
+// limit executes calls, and returns a reply for each of them, and the resolution of the clock.
+func (c *Client) limit(ctx context.Context, calls []*limitCall) ([][][]int64, time.Duration, error) {
+	body := fmt.Appendf(nil, `{"v":%d,"calls":[`, protocolVersion)
+	for i, call := range calls {
+		for n, p := range call.Request {
+			body = append(body, separator(i, n)...)
+			body = appendCall(body, []string{p.kind, p.name, p.key, p.what}, p.numbers...)
+		}
 	}
 	var reply struct {
-		V    int
-		Tick int64 // resolution of the clock, in microseconds
-		Held []*int64
-		At   []int64 // when, in microseconds since 1970
+		V       int
+		Tick    int64 // in microseconds
+		Replies [][][]int64
 	}
-	if err := c.post(ctx, c.limitURL, append(body, "]}"...), &reply); err != nil {
-		return nil, err
+	if err := c.post(ctx, c.limitURL, append(body, "]]}"...), &reply); err != nil {
+		return nil, 0, err
 	}
-	if err := c.checkReply(reply.V, min(len(reply.Held), len(reply.At)), len(calls)); err != nil {
-		return nil, err
+	if err := c.checkReply(reply.V, len(reply.Replies), len(calls)); err != nil {
+		return nil, 0, err
 	}
 	tick := time.Duration(reply.Tick) * time.Microsecond
 	if reply.Tick < 1 || tick > time.Second {
-		return nil, fmt.Errorf("the clock of %s has a resolution of %d µs; it must be from 1 µs to 1 s", c.host, reply.Tick)
+		return nil, 0, fmt.Errorf("the clock of %s has a resolution of %d µs; it must be from 1 µs to 1 s", c.host, reply.Tick)
 	}
-	states := make([]bucketState, len(calls))
-	for i, held := range reply.Held {
-		states[i] = newBucketState(held, tick, p)
-		states[i].state.At = reply.At[i]
-	}
-	return states, nil
+	return reply.Replies, tick, nil
 }
 
-// newBucketState returns the state of a bucket that the Worker describes by a number.
-func newBucketState(held *int64, tick time.Duration, p *bucketPolicy) bucketState {
-	const maxBlockMicros = 366 * 24 * int64(time.Hour/time.Microsecond)
+// replyErrorf returns an error about a reply that is no decision.
+func replyErrorf(format string, args ...any) error {
+	return fmt.Errorf("durableobject: limiter: the Worker returned "+format, args...)
+}
+
+// separator returns what is before part n of call i.
+func separator(i, n int) string {
 	switch {
-	case held == nil:
-		return bucketState{err: errNotDecided}
-	case *held > p.Full(), *held < blockedReply-maxBlockMicros:
-		return bucketState{err: fmt.Errorf("the Worker returned %d units of a bucket that holds %d", *held, p.Full())}
-	case *held < blockedReply:
-		return bucketState{state: batch.State{BlockedFor: time.Duration(blockedReply-*held) * time.Microsecond, Tick: tick}}
+	case n > 0:
+		return ","
+	case i > 0:
+		return "],["
 	default:
-		return bucketState{state: batch.State{Units: *held, Tick: tick}}
+		return "["
 	}
-}
-
-// block executes calls of Block and Reset, and returns which of them were executed.
-func (c *Client) block(ctx context.Context, calls []*blockCall) ([]bool, error) {
-	body := fmt.Appendf(nil, `{"v":%d,"calls":[`, protocolVersion)
-	for i, call := range calls {
-		body = appendCall(body, i, []string{call.Request.key}, call.Request.micros)
-	}
-	var reply struct {
-		V    int
-		Done []bool
-	}
-	if err := c.post(ctx, c.blockURL, append(body, "]}"...), &reply); err != nil {
-		return nil, err
-	}
-	return reply.Done, c.checkReply(reply.V, len(reply.Done), len(calls))
 }
 
 // semaphore executes calls of semaphores. The outcome of a call that was not decided is nil.
@@ -103,7 +138,10 @@ func (c *Client) semaphore(ctx context.Context, calls []*permitCall) ([]*permitR
 	body := fmt.Appendf(nil, `{"v":%d,"calls":[`, protocolVersion)
 	for i, call := range calls {
 		r := &call.Request
-		body = appendCall(body, i, []string{r.key, r.holder}, min(r.permits, maxNumber), r.lease.Milliseconds(), int64(r.purpose))
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = appendCall(body, []string{r.key, r.holder}, min(r.permits, maxNumber), r.lease.Milliseconds(), int64(r.purpose))
 	}
 	var reply struct {
 		V       int
@@ -138,12 +176,8 @@ func (c *Client) checkReply(version, replies, calls int) error {
 	return nil
 }
 
-// appendCall appends the call at position i to an array of calls: the names, which are printable
-// ASCII, and the numbers.
-func appendCall(body []byte, i int, names []string, numbers ...int64) []byte {
-	if i > 0 {
-		body = append(body, ',')
-	}
+// appendCall appends an array of the names, which are printable ASCII, and the numbers.
+func appendCall(body []byte, names []string, numbers ...int64) []byte {
 	body = append(body, '[')
 	for i, name := range names {
 		if i > 0 {

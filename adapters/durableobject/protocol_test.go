@@ -28,39 +28,39 @@ func TestLimiter_OnlyACompleteReplyIsADecision(t *testing.T) {
 		contentType, body string
 		want              string
 	}{
-		"too few":                {200, json, `{"v":1,"tick":1000,"held":[],"at":[]}`, "answered 0 of 1 calls"},
-		"too many":               {200, json, `{"v":1,"tick":1000,"held":[1,1],"at":[1,1]}`, "answered 2 of 1 calls"},
-		"no numbers":             {200, json, `{"v":1,"tick":1000}`, "answered 0 of 1 calls"},
+		"too few":                {200, json, `{"v":2,"tick":1000,"replies":[]}`, "answered 0 of 1 calls"},
+		"too many":               {200, json, `{"v":2,"tick":1000,"replies":[[[1,1,0,0]],[[1,1]]]}`, "answered 2 of 1 calls"},
+		"no numbers":             {200, json, `{"v":2,"tick":1000}`, "answered 0 of 1 calls"},
 		"null":                   {200, json, `null`, "version 0"},
 		"empty":                  {200, json, ``, "unexpected end"},
-		"not decided":            {200, json, `{"v":1,"tick":1000,"held":[null],"at":[1]}`, "the Durable Object of the key is unavailable"},
-		"another version":        {200, json, `{"v":2,"tick":1000,"held":[1],"at":[1]}`, "version 2; it must be 1"},
-		"no version":             {200, json, `{"tick":1000,"held":[1],"at":[1]}`, "version 0"},
-		"no tick":                {200, json, `{"v":1,"held":[1],"at":[1]}`, "resolution of 0 µs"},
-		"negative tick":          {200, json, `{"v":1,"tick":-1,"held":[1],"at":[1]}`, "resolution of -1 µs"},
-		"large tick":             {200, json, `{"v":1,"tick":1000001,"held":[1],"at":[1]}`, "resolution of 1000001 µs"},
-		"more than a full one":   {200, json, `{"v":1,"tick":1000,"held":[3600000001],"at":[1]}`, "returned 3600000001 units"},
-		"blocked too long":       {200, json, `{"v":1,"tick":1000,"held":[-9007199254740991],"at":[1]}`, "returned -9007199254740991 units"},
-		"a fraction":             {200, json, `{"v":1,"tick":1000,"held":[1.5],"at":[1]}`, "not the Worker's"},
-		"an exponent":            {200, json, `{"v":1,"tick":1000,"held":[1e3],"at":[1]}`, "not the Worker's"},
-		"a string":               {200, json, `{"v":1,"tick":1000,"held":["1"],"at":[1]}`, "not the Worker's"},
-		"truncated":              {200, json, `{"v":1,"tick":1000,"held":[1`, "unexpected end"},
-		"two values":             {200, json, `{"v":1,"tick":1000,"held":[1],"at":[1,1,1,1,1,1,1]}{}`, "after top-level value"},
-		"huge":                   {200, json, `{"v":1,"tick":1000,"held":[1],"at":[1]}` + strings.Repeat(" ", 1<<20), "longer than 65536 bytes"},
+		"not decided":            {200, json, `{"v":2,"tick":1000,"replies":[null]}`, "the Durable Object of the key is unavailable"},
+		"another version":        {200, json, `{"v":3,"tick":1000,"replies":[[[1,1,0,0]]]}`, "version 3; it must be 2"},
+		"no version":             {200, json, `{"tick":1000,"replies":[[[1,1,0,0]]]}`, "version 0"},
+		"no tick":                {200, json, `{"v":2,"replies":[[[1,1,0,0]]]}`, "resolution of 0 µs"},
+		"negative tick":          {200, json, `{"v":2,"tick":-1,"replies":[[[1,1,0,0]]]}`, "resolution of -1 µs"},
+		"large tick":             {200, json, `{"v":2,"tick":1000001,"replies":[[[1,1,0,0]]]}`, "resolution of 1000001 µs"},
+		"more than a full one":   {200, json, `{"v":2,"tick":1000,"replies":[[[3600000001,1,0,0]]]}`, "returned 3600000001 units"},
+		"blocked too long":       {200, json, `{"v":2,"tick":1000,"replies":[[[-9007199254740991,1,0,0]]]}`, "returned -9007199254740991 units"},
+		"a fraction":             {200, json, `{"v":2,"tick":1000,"replies":[[[1.5,1,0,0]]]}`, "not the Worker's"},
+		"an exponent":            {200, json, `{"v":2,"tick":1000,"replies":[[[1e3,1,0,0]]]}`, "not the Worker's"},
+		"a string":               {200, json, `{"v":2,"tick":1000,"replies":[[["1",1,0,0]]]}`, "not the Worker's"},
+		"truncated":              {200, json, `{"v":2,"tick":1000,"replies":[[[1`, "unexpected end"},
+		"two values":             {200, json, `{"v":2,"tick":1000,"replies":[[[1,1,0,0]]]}{}`, "after top-level value"},
+		"huge":                   {200, json, `{"v":2,"tick":1000,"replies":[[[1,1,0,0]]]}` + strings.Repeat(" ", 1<<20), "longer than 65536 bytes"},
 		"HTML":                   {200, "text/html; charset=utf-8", `<html>`, "is not JSON"},
-		"JSON as HTML":           {200, "text/html", `{"v":1,"tick":1000,"held":[1],"at":[1]}`, "is not JSON"},
+		"JSON as HTML":           {200, "text/html", `{"v":2,"tick":1000,"replies":[[[1,1,0,0]]]}`, "is not JSON"},
 		"no content":             {204, json, ``, "status 204"},
-		"created":                {201, json, `{"v":1,"tick":1000,"held":[1],"at":[1]}`, "status 201"},
+		"created":                {201, json, `{"v":2,"tick":1000,"replies":[[[1,1,0,0]]]}`, "status 201"},
 		"redirect":               {302, json, ``, "status 302; redirects are not followed"},
 		"redirect of the method": {307, json, ``, "status 307; redirects are not followed"},
 		"permanent redirect":     {308, json, ``, "status 308; redirects are not followed"},
-		"invalid":                {400, json, `{"v":1,"error":"invalid"}`, "status 400; the Worker must be of this version"},
+		"invalid":                {400, json, `{"v":2,"error":"invalid"}`, "status 400; the Worker must be of this version"},
 		"wrong secret":           {401, json, ``, "status 401; the secret must be"},
 		"not found":              {404, "text/plain", ``, "status 404; the URL must be"},
 		"limited by Cloudflare":  {429, "text/html", `error code: 1027`, "status 429; Cloudflare limits"},
 		"failed":                 {500, "text/html", `error code: 1101`, "status 500"},
-		"overloaded":             {503, json, `{"v":1,"error":"overloaded"}`, "overloaded; more SHARDS"},
-		"unavailable":            {503, json, `{"v":1,"error":"unavailable"}`, "Object is unavailable"},
+		"overloaded":             {503, json, `{"v":2,"error":"overloaded"}`, "overloaded; more SHARDS"},
+		"unavailable":            {503, json, `{"v":2,"error":"unavailable"}`, "Object is unavailable"},
 		"bad gateway":            {502, "text/html", strings.Repeat("<br>", 1<<18), "status 502"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,12 +80,12 @@ func TestLimiter_OnlyACompleteReplyIsADecision(t *testing.T) {
 }
 
 func TestLimiter_ReplyIsADecision(t *testing.T) {
-	client, _ := replies(t, 200, "application/json; charset=utf-8", `{"v":1,"tick":1000,"held":[3600000000],"at":[1]}`)
+	client, _ := replies(t, 200, "application/json; charset=utf-8", `{"v":2,"tick":1000,"replies":[[[3600000000,1,0,0]]]}`)
 	d, err := limit.Consume(t.Context(), durableobject.NewLimiter(client, limit.PerHour(10)), ann(), 1)
 	require.NoError(t, err)
 	assert.Equal(t, limit.Decision{Allowed: true, Limit: 10, Remaining: 9, ResetAfter: 6 * time.Minute}, d)
 
-	client, _ = replies(t, 200, "application/json", `{"v":1,"tick":1000,"held":[-4503599627371497],"at":[1]}`)
+	client, _ = replies(t, 200, "application/json", `{"v":2,"tick":1000,"replies":[[[-4503599627371497,1,0,0]]]}`)
 	d, err = limit.Consume(t.Context(), durableobject.NewLimiter(client, limit.PerHour(10)), ann(), 1)
 	require.NoError(t, err)
 	assert.Equal(t, limit.Decision{Limit: 10, RetryAfter: 2 * time.Millisecond, ResetAfter: 2 * time.Millisecond, Reason: limit.Blocked}, d)
@@ -93,8 +93,8 @@ func TestLimiter_ReplyIsADecision(t *testing.T) {
 
 func TestLimiter_OtherCallsNeedACompleteReply(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"v":1,"tick":1000,"held":[null],"at":[1]}`: "unavailable",
-		`{"v":1,"tick":1000,"held":[],"at":[]}`:      "answered 0 of 1 calls",
+		`{"v":2,"tick":1000,"replies":[null]}`: "unavailable",
+		`{"v":2,"tick":1000,"replies":[]}`:     "answered 0 of 1 calls",
 	} {
 		client, _ := replies(t, 200, "application/json", body)
 		l := durableobject.NewLimiter(client, limit.PerHour(10))
@@ -109,11 +109,13 @@ func TestLimiter_OtherCallsNeedACompleteReply(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]string{
-		`{"v":1,"tick":1000,"done":[false]}`:     "unavailable",
-		`{"v":1,"tick":1000,"done":[null]}`:      "unavailable",
-		`{"v":1,"tick":1000,"done":[]}`:          "answered 0 of 1 calls",
-		`{"v":1,"tick":1000,"done":[true,true]}`: "answered 2 of 1 calls",
-		`{"tick":1000,"done":[true]}`:            "version 0",
+		`{"v":2,"tick":1000,"replies":[null]}`:        "unavailable",
+		`{"v":2,"tick":1000,"replies":[[[0]]]}`:       "returned [0] about a block; it must be [1]",
+		`{"v":2,"tick":1000,"replies":[[[]]]}`:        "returned [] about a block",
+		`{"v":2,"tick":1000,"replies":[[[1],[1]]]}`:   "answered 2 of 1 parts",
+		`{"v":2,"tick":1000,"replies":[]}`:            "answered 0 of 1 calls",
+		`{"v":2,"tick":1000,"replies":[[[1]],[[1]]]}`: "answered 2 of 1 calls",
+		`{"tick":1000,"replies":[[[1]]]}`:             "version 0",
 	} {
 		client, _ := replies(t, 200, "application/json", body)
 		l := durableobject.NewLimiter(client, limit.PerHour(10))
@@ -121,13 +123,13 @@ func TestLimiter_OtherCallsNeedACompleteReply(t *testing.T) {
 		assert.ErrorContains(t, l.Reset(t.Context(), ann()), want, body)
 	}
 	for body, want := range map[string]string{
-		`{"v":1,"tick":1000,"permits":[null]}`:        "unavailable",
-		`{"v":1,"tick":1000,"permits":[]}`:            "answered 0 of 1 calls",
-		`{"v":1,"tick":1000,"permits":[[1]]}`:         "returned [1] for a permit",
-		`{"v":1,"tick":1000,"permits":[[2,1]]}`:       "returned [2 1] for a permit",
-		`{"v":1,"tick":1000,"permits":[[1,0]]}`:       "returned [1 0] for a permit",
-		`{"v":1,"tick":1000,"permits":[[1,1,1]]}`:     "returned [1 1 1] for a permit",
-		`{"v":1,"tick":1000,"permits":[[1,1],[1,1]]}`: "answered 2 of 1 calls",
+		`{"v":2,"tick":1000,"permits":[null]}`:        "unavailable",
+		`{"v":2,"tick":1000,"permits":[]}`:            "answered 0 of 1 calls",
+		`{"v":2,"tick":1000,"permits":[[1]]}`:         "returned [1] for a permit",
+		`{"v":2,"tick":1000,"permits":[[2,1]]}`:       "returned [2 1] for a permit",
+		`{"v":2,"tick":1000,"permits":[[1,0]]}`:       "returned [1 0] for a permit",
+		`{"v":2,"tick":1000,"permits":[[1,1,1]]}`:     "returned [1 1 1] for a permit",
+		`{"v":2,"tick":1000,"permits":[[1,1],[1,1]]}`: "answered 2 of 1 calls",
 		`{"tick":1000,"permits":[[1,1]]}`:             "version 0",
 	} {
 		client, _ := replies(t, 200, "application/json", body)
@@ -151,60 +153,63 @@ func TestLimiter_RequestIsThatOfTheProtocol(t *testing.T) {
 			assert.NotContains(t, name, "Idempotency")
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"v":1,"tick":1000,"held":[0],"at":[1],"done":[true],"permits":[[0,1]]}`)
+		_, _ = io.WriteString(w, `{"v":2,"tick":1000,"replies":[[[0,1,0,0]]],"permits":[[0,1]]}`)
 	}))
 	t.Cleanup(server.Close)
 	client := durableobject.NewClient(server.URL, secret, nil)
 	l := durableobject.NewLimiter(client, limit.PerMinute(7).Named(`say "hi"`))
 	fresh := func() *durableobject.Limiter { return durableobject.NewLimiter(client, limit.PerMinute(7).Named("p")) }
 	key := limit.Key{"user", "\xff", `jörg"\`}
-	const name = `say%20%22hi%22:user:%FF:j%C3%B6rg%22%5C`
+	const name = `"say%20%22hi%22",":user:%FF:j%C3%B6rg%22%5C"`
 	for want, call := range map[string]func() error{
-		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["` + name + `",120000000,0,120000000]]}`: func() error {
+		`/v2/limit 0 {"v":2,"calls":[[["bucket",` + name + `,"take",7,60000000,7,120000000,0,120000000,0]]]}`: func() error {
 			_, err := limit.Consume(t.Context(), l, key, 2)
 			return err
 		},
-		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p",0,0,1]]}`: func() error {
+		`/v2/limit 0 {"v":2,"calls":[[["bucket","p","","take",7,60000000,7,0,0,1,0]]]}`: func() error {
 			_, err := limit.Consume(t.Context(), fresh(), limit.Key{}, 8)
 			return err
 		},
-		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p:a",60000000,-7000000,60000000]]}`: func() error {
+		`/v2/limit 0 {"v":2,"calls":[[["bucket","p",":a","take",7,60000000,7,60000000,-7000000,60000000,0]]]}`: func() error {
 			_, err := limit.Reserve(t.Context(), fresh(), limit.Key{"a"}, 1, time.Second)
 			return err
 		},
-		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p:a",60000000,120000000,60000000]]}`: func() error {
+		`/v2/limit 0 {"v":2,"calls":[[["bucket","p",":a","take",7,60000000,7,60000000,120000000,60000000,0]]]}`: func() error {
 			_, err := limit.ConsumeKeeping(t.Context(), fresh(), limit.Key{"a"}, 1, 2)
 			return err
 		},
-		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p:a",420000000,0,60000000]]}`: func() error {
+		`/v2/limit 0 {"v":2,"calls":[[["bucket","p",":a","take",7,60000000,7,420000000,0,60000000,0]]]}`: func() error {
 			_, _, err := limit.ConsumeUpTo(t.Context(), fresh(), limit.Key{"a"}, 100)
 			return err
 		},
-		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p:a",60000000,-4503599207370496,1]]}`: func() error {
+		`/v2/limit 0 {"v":2,"calls":[[["bucket","p",":a","take",7,60000000,7,60000000,-4503599207370496,1,0]]]}`: func() error {
 			return limit.Charge(t.Context(), fresh(), limit.Key{"a"}, 1)
 		},
-		`/v1/limit 0 {"v":1,"policy":[7,60000000,7],"calls":[["p:a",-60000000,0,1]]}`: func() error {
+		`/v2/limit 0 {"v":2,"calls":[[["bucket","p",":a","take",7,60000000,7,-60000000,0,1,0]]]}`: func() error {
 			return limit.Refund(t.Context(), fresh(), limit.Key{"a"}, 1)
 		},
-		`/v1/block 0 {"v":1,"calls":[["p:a",1500000]]}`: func() error {
-			return fresh().Block(t.Context(), limit.Key{"a"}, 1500*time.Millisecond)
-		},
-		`/v1/block 0 {"v":1,"calls":[["p:a",0]]}`: func() error { return fresh().Reset(t.Context(), limit.Key{"a"}) },
 	} {
 		require.NoError(t, call())
 		assert.Equal(t, "POST "+want, *got.Load())
 	}
+	for want, call := range map[string]func() error{
+		`1500000`: func() error { return fresh().Block(t.Context(), limit.Key{"a"}, 1500*time.Millisecond) },
+		`0`:       func() error { return fresh().Reset(t.Context(), limit.Key{"a"}) },
+	} {
+		require.ErrorContains(t, call(), "returned [0 1 0 0] about a block")
+		assert.Equal(t, `POST /v2/limit 0 {"v":2,"calls":[[["bucket","p",":a","block",`+want+`]]]}`, *got.Load())
+	}
 	p, err := durableobject.NewSemaphore(client, "renders", 3).Acquire(t.Context(), limit.Key{"a"})
 	require.NoError(t, err)
 	assert.Equal(t, limit.Permit{InUse: 1, Limit: 3}, p)
-	assert.Regexp(t, `^POST /v1/semaphore 0 {"v":1,"calls":\[\["renders:a","[A-Z2-7]{26}",3,10000,0\]\]}$`, *got.Load())
+	assert.Regexp(t, `^POST /v2/semaphore 0 {"v":2,"calls":\[\["renders:a","[A-Z2-7]{26}",3,10000,0\]\]}$`, *got.Load())
 }
 
 func TestLimiter_CachedWaitsEndAtWholeTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := roundTripper(func(*http.Request) (*http.Response, error) {
 			header := http.Header{"Content-Type": {"application/json"}}
-			return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(strings.NewReader(`{"v":1,"tick":1000,"held":[0],"at":[1]}`))}, nil
+			return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(strings.NewReader(`{"v":2,"tick":1000,"replies":[[[0,1,0,0]]]}`))}, nil
 		})
 		client := durableobject.NewClient("https://limits.example", secret, &durableobject.Options{HTTPClient: &http.Client{Transport: transport}})
 		l := durableobject.NewLimiter(client, limit.PerSecond(300))
@@ -221,8 +226,8 @@ func TestLimiter_CachedWaitsEndAtWholeTicks(t *testing.T) {
 // FuzzLimiter_Reply looks for replies that are taken for an impossible decision.
 func FuzzLimiter_Reply(f *testing.F) {
 	for _, body := range []string{
-		`{"v":1,"tick":1000,"held":[1000000],"at":[1]}`, `{"v":1,"tick":1,"held":[-5],"at":[1]}`, `{"v":1,"tick":1000,"held":[null],"at":[1]}`,
-		`{"v":1,"tick":1000,"held":[-4503599627371497],"at":[1]}`, `{"V":1,"Tick":7,"HELD":[0],"held":[1],"at":[1]}`, `[]`, `{"v":1e0}`,
+		`{"v":2,"tick":1000,"replies":[[[1000000,1,0,0]]]}`, `{"v":2,"tick":1,"replies":[[[-5,1,0,0]]]}`, `{"v":2,"tick":1000,"replies":[null]}`,
+		`{"v":2,"tick":1000,"replies":[[[-4503599627371497,1,0,0]]]}`, `{"V":1,"Tick":7,"REPLIES":[],"replies":[[[1,1,0,0]]]}`, `[]`, `{"v":2e0}`,
 	} {
 		f.Add([]byte(body))
 	}

@@ -58,19 +58,29 @@ func take(key string, units int64) limitCall { return limitCall{key, units, 0, m
 type response struct {
 	V       int         `json:"v"`
 	Tick    int64       `json:"tick"`
-	Held    []*int64    `json:"held"`
-	Done    []bool      `json:"done"`
+	Replies [][][]int64 `json:"replies"` // of each call, of each part
 	Permits []*[2]int64 `json:"permits"`
 	Error   string      `json:"error"`
+}
+
+// held returns the first number of each call of one part, nil if it was not decided.
+func (r *response) held() []*int64 {
+	held := make([]*int64, len(r.Replies))
+	for i, parts := range r.Replies {
+		if len(parts) == 1 && len(parts[0]) > 0 {
+			held[i] = &parts[0][0]
+		}
+	}
+	return held
 }
 
 // limit returns what the buckets held. A now of 0 selects the real clock.
 func (w *worker) limit(now int64, p limit.Policy, calls ...limitCall) []int64 {
 	w.t.Helper()
-	reply := w.do("/v1/limit", now, limitBody(p, calls...))
-	require.Len(w.t, reply.Held, len(calls))
+	reply := w.do(limitPath, now, limitBody(p, calls...))
+	require.Len(w.t, reply.Replies, len(calls))
 	held := make([]int64, len(calls))
-	for i, h := range reply.Held {
+	for i, h := range reply.held() {
 		require.NotNil(w.t, h)
 		held[i] = *h
 	}
@@ -78,15 +88,25 @@ func (w *worker) limit(now int64, p limit.Policy, calls ...limitCall) []int64 {
 }
 
 func limitBody(p limit.Policy, calls ...limitCall) map[string]any {
-	u := p.Units()
-	return map[string]any{"v": 1, "policy": [3]int64{u.PerMicro(), u.PerToken(), p.Capacity}, "calls": calls}
+	u, all := p.Units(), make([][]any, len(calls))
+	for i, c := range calls {
+		all[i] = []any{[]any{"bucket", "p", c[0], "take", u.PerMicro(), u.PerToken(), p.Capacity, c[1], c[2], c[3], 0}}
+	}
+	return body(all...)
+}
+
+// body returns the body of a request with calls, each of which is its parts.
+func body(calls ...[]any) map[string]any { return map[string]any{"v": 2, "calls": calls} }
+
+func blockPart(key string, d time.Duration) []any {
+	return []any{"bucket", "p", key, "block", d.Microseconds()}
 }
 
 // block blocks a key, or resets it if d is 0.
 func (w *worker) block(now int64, key string, d time.Duration) {
 	w.t.Helper()
-	reply := w.do("/v1/block", now, map[string]any{"v": 1, "calls": [][2]any{{key, d.Microseconds()}}})
-	require.Equal(w.t, []bool{true}, reply.Done)
+	reply := w.do(limitPath, now, body([]any{blockPart(key, d)}))
+	require.Equal(w.t, [][][]int64{{{1}}}, reply.Replies)
 }
 
 // Purposes of a call of a semaphore.
@@ -100,7 +120,7 @@ const (
 func (w *worker) permit(now int64, key, holder string, permits int64, purpose int) (acquired bool, inUse int64) {
 	w.t.Helper()
 	call := [5]any{key, holder, permits, 10_000, purpose}
-	reply := w.do("/v1/semaphore", now, map[string]any{"v": 1, "calls": [][5]any{call}})
+	reply := w.do(semaphorePath, now, body(call[:]))
 	require.Len(w.t, reply.Permits, 1)
 	require.NotNil(w.t, reply.Permits[0])
 	return reply.Permits[0][0] == 1, reply.Permits[0][1]
@@ -112,7 +132,7 @@ func (w *worker) do(path string, now int64, body any) response {
 	status, reply, err := w.try(path, now, body)
 	require.NoError(w.t, err)
 	require.Equal(w.t, http.StatusOK, status, "%s", reply.Error)
-	require.Equal(w.t, 1, reply.V)
+	require.Equal(w.t, 2, reply.V)
 	return reply
 }
 
@@ -157,7 +177,7 @@ func (w *worker) send(request *http.Request) (int, response, error) {
 // stats are what test/entry.ts reports about an object.
 type stats struct {
 	Written  int64    `json:"written"` // rows since the instance was created
-	Buckets  int      `json:"buckets"`
+	Records  int      `json:"records"`
 	Leases   int      `json:"leases"`
 	Alarm    *float64 `json:"alarm"` // milliseconds since 1970
 	Instance string   `json:"instance"`

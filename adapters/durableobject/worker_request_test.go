@@ -17,70 +17,143 @@ import (
 )
 
 const (
-	limitPath     = "/v1/limit"
-	blockPath     = "/v1/block"
-	semaphorePath = "/v1/semaphore"
+	limitPath     = "/v2/limit"
+	semaphorePath = "/v2/semaphore"
 )
 
-// invalidBodies are rejected before any of their calls is executed. The first call of most is valid.
-var invalidBodies = []struct{ path, body, problem string }{
+// Valid parts of calls, as JSON.
+const (
+	validBucket  = `["bucket","p","k","take",1,1,10,1,0,1,0]`
+	validLease   = `["bucket","p","k","take",1,1,10,1,0,1,0,42,1000]`
+	validSettle  = `["bucket","p","k","settle",1,1,10,1,42,-1,1]`
+	validLog     = `["log","p","k","take",10,1000000,0,1,0]`
+	validPenalty = `["cooldown","p","k","take",10,1000000,1000000,1,0]`
+	validCounter = `["counter","p","k","take",10,1000,1,0]`
+	validQuota   = `["quota","p","k","take",10,1,2,3,4,5,1,0]`
+	validBlock   = `["quota","p","k","block",1000000]`
+	validPermit  = `["k","h",1,1000,0]`
+)
+
+// An invalidBody is rejected before any of its calls is executed.
+type invalidBody struct{ path, body, problem string }
+
+// invalidPart is a body whose second call has a part that is a valid one with another element.
+func invalidPart(valid string, element int, value, problem string) invalidBody {
+	elements := strings.Split(strings.Trim(valid, "[]"), ",")
+	elements[element] = value
+	return invalidBody{limitPath, fmt.Sprintf(`{"v":2,"calls":[[%s],[[%s]]]}`, validBucket, strings.Join(elements, ",")), problem}
+}
+
+// invalidPermit is invalidPart for semaphores.
+func invalidPermit(element int, value, problem string) invalidBody {
+	elements := strings.Split(strings.Trim(validPermit, "[]"), ",")
+	elements[element] = value
+	return invalidBody{semaphorePath, fmt.Sprintf(`{"v":2,"calls":[%s,[%s]]}`, validPermit, strings.Join(elements, ",")), problem}
+}
+
+// The first call of most is valid.
+var invalidBodies = []invalidBody{
 	{limitPath, ``, "JSON"},
-	{limitPath, `{"v":1`, "JSON"},
-	{limitPath, "{\"v\":1,\"policy\":[1,1,10],\"calls\":[[\"k\xff\",1,0,1]]}", "UTF-8"},
+	{limitPath, `{"v":2`, "JSON"},
+	{limitPath, strings.Repeat("[", 100_000), "JSON"},
+	{limitPath, "{\"v\":2,\"calls\":[[[\"bucket\",\"p\",\"k\xff\",\"take\",1,1,10,1,0,1,0]]]}", "UTF-8"},
 	{limitPath, `null`, "the body must be an object"},
 	{limitPath, `[]`, "the body must be an object"},
-	{limitPath, `{}`, "v must be 1"},
-	{limitPath, `{"v":2,"policy":[1,1,10],"calls":[["k",1,0,1]]}`, "v must be 1"},
-	{limitPath, `{"v":"1","policy":[1,1,10],"calls":[["k",1,0,1]]}`, "v must be 1"},
-	{limitPath, `{"v":1,"policy":[1,1,10]}`, "calls must be"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[]}`, "calls must be"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":{"0":["k",1,0,1]}}`, "calls must be"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],null]}`, "calls must be"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[` + strings.Repeat(`["k",1,0,1],`, 64) + `["k",1,0,1]]}`, "1 to 64"},
-	{limitPath, `{"v":1,"calls":[["k",1,0,1]]}`, "policy must be"},
-	{limitPath, `{"v":1,"policy":[1,1],"calls":[["k",1,0,1]]}`, "policy must be"},
-	{limitPath, `{"v":1,"policy":{"length":3},"calls":[["k",1,0,1]]}`, "policy must be"},
-	{limitPath, `{"v":1,"policy":[0,1,10],"calls":[["k",1,0,1]]}`, "policy[0]"},
-	{limitPath, `{"v":1,"policy":[9001,1,10],"calls":[["k",1,0,1]]}`, "policy[0]"},
-	{limitPath, `{"v":1,"policy":[1.5,1,10],"calls":[["k",1,0,1]]}`, "policy[0]"},
-	{limitPath, `{"v":1,"policy":["1",1,10],"calls":[["k",1,0,1]]}`, "policy[0]"},
-	{limitPath, `{"v":1,"policy":[1,0,10],"calls":[["k",1,0,1]]}`, "policy[1]"},
-	{limitPath, `{"v":1,"policy":[1,1,-10],"calls":[["k",1,0,1]]}`, "policy[2]"},
-	{limitPath, `{"v":1,"policy":[1,1,2251799813685248],"calls":[["k",1,0,1]]}`, "2^51"},
-	{limitPath, `{"v":1,"policy":[1,2251799813685248,2251799813685248],"calls":[["k",1,0,1]]}`, "2^51"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",1,0]]}`, "calls[1] must have 4"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",1,0,1,1,1]]}`, "calls[1] must have 4"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",-1,0,1,-1]]}`, "calls[1][4]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",-1,0,1,0.5]]}`, "calls[1][4]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["",1,0,1]]}`, "calls[1][0]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],[1,1,0,1]]}`, "calls[1][0]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["jörg",1,0,1]]}`, "calls[1][0]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["a\nb",1,0,1]]}`, "calls[1][0]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["a\n",1,0,1]]}`, "calls[1][0]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["` + strings.Repeat("a", 1025) + `",1,0,1]]}`, "calls[1][0]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",0.5,0,1]]}`, "calls[1][1]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",null,0,1]]}`, "calls[1][1]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",true,0,1]]}`, "calls[1][1]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",[1],0,1]]}`, "calls[1][1]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",4503599627370497,0,1]]}`, "calls[1][1]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",-4503599627370497,0,1]]}`, "calls[1][1]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",1e400,0,1]]}`, "calls[1][1]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",1,2251799813685249,1]]}`, "calls[1][2]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",1,-2251799813685249,1]]}`, "calls[1][2]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",1,0,0]]}`, "calls[1][3]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",1,0,-1]]}`, "calls[1][3]"},
-	{limitPath, `{"v":1,"policy":[1,1,10],"calls":[["k",1,0,1],["k",1,0,"1"]]}`, "calls[1][3]"},
-	{limitPath, strings.Repeat("[", 100_000), "JSON"},
-	{blockPath, `{"v":1,"calls":[["k",1000000],["k"]]}`, "calls[1] must have 2"},
-	{blockPath, `{"v":1,"calls":[["k",1000000],["k",-1]]}`, "calls[1][1]"},
-	{blockPath, `{"v":1,"calls":[["k",1000000],["k",31536000000001]]}`, "calls[1][1]"},
-	{blockPath, `{"v":1,"calls":[["k",1000000],["k",0.1]]}`, "calls[1][1]"},
-	{semaphorePath, `{"v":1,"calls":[["k","h",1,1000,0],["k","h",1,1000]]}`, "calls[1] must have 5"},
-	{semaphorePath, `{"v":1,"calls":[["k","h",1,1000,0],["k","",1,1000,0]]}`, "calls[1][1]"},
-	{semaphorePath, `{"v":1,"calls":[["k","h",1,1000,0],["k","h",0,1000,0]]}`, "calls[1][2]"},
-	{semaphorePath, `{"v":1,"calls":[["k","h",1,1000,0],["k","h",1,0,0]]}`, "calls[1][3]"},
-	{semaphorePath, `{"v":1,"calls":[["k","h",1,1000,0],["k","h",1,3600001,0]]}`, "calls[1][3]"},
-	{semaphorePath, `{"v":1,"calls":[["k","h",1,1000,0],["k","h",1,1000,3]]}`, "calls[1][4]"},
+	{limitPath, `{}`, "v must be 2"},
+	{limitPath, `{"v":1,"calls":[[` + validBucket + `]]}`, "v must be 2"},
+	{limitPath, `{"v":"2","calls":[[` + validBucket + `]]}`, "v must be 2"},
+	{limitPath, `{"v":2}`, "calls must be"},
+	{limitPath, `{"v":2,"calls":[]}`, "calls must be"},
+	{limitPath, `{"v":2,"calls":{"0":[` + validBucket + `]}}`, "calls must be"},
+	{limitPath, `{"v":2,"calls":[[` + validBucket + `],null]}`, "calls must be"},
+	{limitPath, `{"v":2,"calls":[[` + validBucket + `],[]]}`, "calls[1] must have a part"},
+	{limitPath, `{"v":2,"calls":[` + strings.Repeat(`[`+validBucket+`],`, 64) + `[` + validBucket + `]]}`, "1 to 64"},
+	{limitPath, `{"v":2,"calls":[` + strings.Repeat(`[`+validBucket+`],`, 62) + `[` + validBucket + `,` + validLog + `,` + validQuota + `]]}`, "at most 64 parts"},
+	{limitPath, `{"v":2,"calls":[[` + validBucket + `,` + validLog + `,` + validBucket + `]]}`, "calls[0] must have parts with different names or keys"},
+	{limitPath, `{"v":2,"calls":[[` + validBucket + `],[null]]}`, "calls[1][0] must be an array"},
+	{limitPath, `{"v":2,"calls":[[` + validBucket + `],[{"length":11}]]}`, "calls[1][0] must be an array"},
+	{limitPath, `{"v":2,"calls":[[` + validBucket + `],[["bucket","p","k"]]]}`, "calls[1][0] must be an array"},
+	invalidPart(validBucket, 0, `"toString"`, "calls[1][0][0] must be one of bucket, log, cooldown, counter, quota"),
+	invalidPart(validBucket, 0, `["bucket"]`, "calls[1][0][0]"),
+	invalidPart(validBucket, 0, `null`, "calls[1][0][0]"),
+	invalidPart(validBucket, 1, `""`, "calls[1][0][1]"),
+	invalidPart(validBucket, 1, `"`+strings.Repeat("a", 257)+`"`, "calls[1][0][1]"),
+	invalidPart(validBucket, 2, `1`, "calls[1][0][2]"),
+	invalidPart(validBucket, 2, `"jörg"`, "calls[1][0][2]"),
+	invalidPart(validBucket, 2, `"a\nb"`, "calls[1][0][2]"),
+	invalidPart(validBucket, 2, `"a\n"`, "calls[1][0][2]"),
+	invalidPart(validBucket, 2, `"`+strings.Repeat("a", 1025)+`"`, "calls[1][0][2]"),
+	invalidPart(validBucket, 3, `"undo"`, "calls[1][0][3]"),
+	invalidPart(validBucket, 3, `1`, "calls[1][0][3]"),
+	invalidPart(validBucket, 4, `0`, "calls[1][0][4]"),
+	invalidPart(validBucket, 4, `9001`, "calls[1][0][4]"),
+	invalidPart(validBucket, 4, `1.5`, "calls[1][0][4]"),
+	invalidPart(validBucket, 4, `"1"`, "calls[1][0][4]"),
+	invalidPart(validBucket, 5, `0`, "calls[1][0][5]"),
+	invalidPart(validBucket, 6, `-10`, "calls[1][0][6]"),
+	invalidPart(validBucket, 6, `2251799813685248`, "2^51"),
+	invalidPart(strings.Replace(validBucket, "1,1,10", "1,2251799813685248,10", 1), 6, `2251799813685248`, "2^51"),
+	invalidPart(validBucket, 7, `0.5`, "calls[1][0][7]"),
+	invalidPart(validBucket, 7, `null`, "calls[1][0][7]"),
+	invalidPart(validBucket, 7, `true`, "calls[1][0][7]"),
+	invalidPart(validBucket, 7, `[1]`, "calls[1][0][7]"),
+	invalidPart(validBucket, 7, `4503599627370497`, "calls[1][0][7]"),
+	invalidPart(validBucket, 7, `-4503599627370497`, "calls[1][0][7]"),
+	invalidPart(validBucket, 7, `1e400`, "calls[1][0][7]"),
+	invalidPart(validBucket, 8, `2251799813685249`, "calls[1][0][8]"),
+	invalidPart(validBucket, 8, `-4503599627370497`, "calls[1][0][8]"),
+	invalidPart(validBucket, 9, `0`, "calls[1][0][9]"),
+	invalidPart(validBucket, 9, `-1`, "calls[1][0][9]"),
+	invalidPart(validBucket, 9, `"1"`, "calls[1][0][9]"),
+	invalidPart(validBucket, 10, `-1`, "calls[1][0][10]"),
+	invalidPart(validBucket, 10, `0.5`, "calls[1][0][10]"),
+	invalidPart(validBucket, 10, `1,1`, "calls[1][0] must have 9 numbers"),
+	invalidPart(validLease, 11, `0`, "calls[1][0][11]"),
+	invalidPart(validLease, 11, `9007199254740992`, "calls[1][0][11]"),
+	invalidPart(validLease, 12, `0`, "calls[1][0][12]"),
+	invalidPart(validLease, 12, `86400000001`, "calls[1][0][12]"),
+	invalidPart(validLease, 12, `1,1`, "calls[1][0] must have 9 numbers"),
+	invalidPart(validSettle, 8, `0`, "calls[1][0][8]"),
+	invalidPart(validSettle, 9, `-4503599627370497`, "calls[1][0][9]"),
+	invalidPart(validSettle, 10, `true`, "calls[1][0][10]"),
+	invalidPart(validSettle, 10, `1,1`, "calls[1][0] must have 7 numbers"),
+	invalidPart(validLog, 3, `"grant"`, "calls[1][0][3]"),
+	invalidPart(validLog, 4, `1001`, "calls[1][0][4]"),
+	invalidPart(validLog, 5, `0`, "calls[1][0][5]"),
+	invalidPart(validLog, 5, `315360000000001`, "calls[1][0][5]"),
+	invalidPart(validLog, 6, `1`, "calls[1][0][6]"),
+	invalidPart(validLog, 7, `-1`, "calls[1][0][7]"),
+	invalidPart(validLog, 7, `4503599627370497`, "calls[1][0][7]"),
+	invalidPart(validLog, 8, `3600000001`, "calls[1][0][8]"),
+	invalidPart(validLog, 8, `-1`, "calls[1][0][8]"),
+	invalidPart(strings.Replace(validLog, "take", "undo", 1), 8, `9007199254740993`, "calls[1][0][8]"),
+	invalidPart(validLog, 8, `0,0`, "calls[1][0] must have 5 numbers"),
+	invalidPart(validPenalty, 6, `0`, "calls[1][0][6]"),
+	invalidPart(validPenalty, 6, `315360000000001`, "calls[1][0][6]"),
+	invalidPart(validCounter, 3, `"toString"`, "calls[1][0][3]"),
+	invalidPart(validCounter, 4, `2251799813686`, "calls[1][0][4]"),
+	invalidPart(validCounter, 5, `0`, "calls[1][0][5]"),
+	invalidPart(validCounter, 6, `null`, "calls[1][0][6]"),
+	invalidPart(validCounter, 7, `0,0`, "calls[1][0] must have 4 numbers"),
+	invalidPart(validQuota, 3, `null`, "calls[1][0][3]"),
+	invalidPart(validQuota, 4, `2251799813685249`, "calls[1][0][4]"),
+	invalidPart(validQuota, 5, `"1"`, "calls[1][0][5]"),
+	invalidPart(validQuota, 6, `1`, "calls[1][0][6]"),
+	invalidPart(validQuota, 7, `3456000000003`, "calls[1][0][7]"),
+	invalidPart(validQuota, 8, `3`, "calls[1][0][8]"),
+	invalidPart(validQuota, 9, `4`, "calls[1][0][9]"),
+	invalidPart(validQuota, 10, `-1`, "calls[1][0][10]"),
+	invalidPart(validQuota, 11, `0,0`, "calls[1][0] must have 8 numbers"),
+	invalidPart(validBlock, 4, `-1`, "calls[1][0][4]"),
+	invalidPart(validBlock, 4, `31536000000001`, "calls[1][0][4]"),
+	invalidPart(validBlock, 4, `0.1`, "calls[1][0][4]"),
+	invalidPart(validBlock, 4, `1,1`, "calls[1][0] must have 1 number"),
+	{semaphorePath, `{"v":2,"calls":[["k","h",1,1000]]}`, "calls[0] must have 5"},
+	invalidPermit(1, `""`, "calls[1][1]"),
+	invalidPermit(2, `0`, "calls[1][2]"),
+	invalidPermit(3, `0`, "calls[1][3]"),
+	invalidPermit(3, `3600001`, "calls[1][3]"),
+	invalidPermit(4, `3`, "calls[1][4]"),
 }
 
 func TestWorker_RejectsInvalidBodyBeforeAnyCharge(t *testing.T) {
@@ -93,7 +166,7 @@ func TestWorker_RejectsInvalidBodyBeforeAnyCharge(t *testing.T) {
 		assert.Contains(t, reply.Error, c.problem, c.body)
 	}
 	s := w.stats(0)
-	assert.Zero(t, s.Buckets+s.Leases)
+	assert.Zero(t, s.Records+s.Leases)
 	assert.Nil(t, s.Alarm)
 }
 
@@ -105,20 +178,32 @@ func TestWorker_AcceptsBounds(t *testing.T) {
 		want       response
 	}{
 		{
-			limitPath, fmt.Sprintf(`{"v":1,"policy":[9000,1,2251799813676248],"calls":[[%q,4503599627370496,-2251799813685248,1],[%[1]q,0,0,1]]}`, key),
-			response{Held: []*int64{new(int64(2251799813676248)), new(int64(-2251799813685248))}},
+			limitPath, fmt.Sprintf(`{"v":2,"calls":[[["bucket","p",%q,"take",9000,1,2251799813676248,4503599627370496,-2251799813685248,1,0]],[["bucket","p",%[1]q,"look",9000,1,2251799813676248,0,0,1,0]]]}`, key),
+			response{Replies: [][][]int64{{{2251799813676248, noon, 0, 0}}, {{-2251799813685248, noon, 0, 0}}}},
 		},
 		{
-			limitPath, fmt.Sprintf(`{"v":1,"policy":[9000,1,2251799813676248],"calls":[[%q,-4503599627370496,2251799813685248,4503599627370496],[%[1]q,0,0,1]]}`, key),
-			response{Held: []*int64{new(int64(-2251799813685248)), new(int64(2251799813676248))}},
+			limitPath, fmt.Sprintf(`{"v":2,"calls":[[["bucket","p",%q,"take",9000,1,2251799813676248,-4503599627370496,2251799813685248,4503599627370496,0]],[["bucket","p",%[1]q,"take",9000,1,2251799813676248,0,0,1,9007199254740991]]]}`, key),
+			response{Replies: [][][]int64{{{-2251799813685248, noon, 0, 0}}, {{2251799813676248, noon, 0, 0}}}},
 		},
-		{blockPath, fmt.Sprintf(`{"v":1,"calls":[[%q,31536000000000]]}`, key), response{Done: []bool{true}}},
-		{semaphorePath, fmt.Sprintf(`{"v":1,"calls":[[%q,"h",9007199254740991,3600000,0]]}`, key), response{Permits: []*[2]int64{{1, 1}}}},
+		{limitPath, fmt.Sprintf(`{"v":2,"calls":[[["counter","p",%q,"block",31536000000000]]]}`, key), response{Replies: [][][]int64{{{1}}}}},
+		{
+			limitPath, `{"v":2,"calls":[[["log","p","","take",1000,315360000000000,0,1000,3600000000]],[["cooldown","p","","upto",1000,315360000000000,315360000000000,4503599627370496,-9007199254740991]]]}`,
+			response{Replies: [][][]int64{{{0, 1000, 0, 315360000000000, 0, 0, 1000, noon}}, {{0, 1000, 0, 315360000000000, 0, 0, 1000, noon}}}},
+		},
+		{
+			limitPath, `{"v":2,"calls":[[["counter","p","","take",2251799813685248,1,2251799813685248,0]],[["counter","q","","take",7140,315360000000,7140,0]]]}`,
+			response{Replies: [][][]int64{{{0, 2251799813685248, 0, 2000, 0, 0, 2251799813685248, noon / 1000}}, {{0, 7140, 0, 477520000000000, 0, 0, 7140, 1576800000000}}}},
+		},
+		{
+			limitPath, `{"v":2,"calls":[[["quota","p","","take",2251799813685248,1729000000000000,1729999999999999,1730000000000001,1733456000000001,1736912000000001,2251799813685248,0]]]}`,
+			response{Replies: [][][]int64{{{0, 2251799813685248, 0, 1, 1, 1, 2251799813685248, noon - 1}}}},
+		},
+		{semaphorePath, fmt.Sprintf(`{"v":2,"calls":[[%q,"h",9007199254740991,3600000,0]]}`, key), response{Permits: []*[2]int64{{1, 1}}}},
 	} {
 		status, reply, err := w.try(c.path, noon, []byte(c.body))
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, status, reply.Error)
-		c.want.V, c.want.Tick = 1, 1
+		c.want.V, c.want.Tick = 2, 1
 		assert.Equal(t, c.want, reply)
 	}
 }
@@ -136,9 +221,9 @@ func TestWorker_RejectsOtherRequests(t *testing.T) {
 		{http.MethodPost, limitPath, large[len(valid):], http.StatusOK},
 		{http.MethodPost, limitPath, large, http.StatusRequestEntityTooLarge},
 		{http.MethodPost, "/", valid, http.StatusNotFound},
-		{http.MethodPost, "/v1/limit/", valid, http.StatusNotFound},
+		{http.MethodPost, "/v2/limit/", valid, http.StatusNotFound},
 		{http.MethodPost, "/toString", valid, http.StatusNotFound},
-		{http.MethodPost, "/v2/limit", valid, http.StatusNotFound},
+		{http.MethodPost, "/v1/limit", valid, http.StatusNotFound},
 		{http.MethodGet, limitPath, nil, http.StatusMethodNotAllowed},
 		{http.MethodPut, limitPath, valid, http.StatusMethodNotAllowed},
 		{http.MethodPost, limitPath, nil, http.StatusBadRequest},
@@ -156,7 +241,7 @@ func TestWorker_RequiresSecret(t *testing.T) {
 	s := startServer(t)
 	w := newWorker(t, s)
 	authorize := func(headers ...string) int {
-		request, err := http.NewRequest(http.MethodPost, w.URL+limitPath, strings.NewReader(`{"v":1,"policy":[1,1,1],"calls":[["k",0,0,1]]}`))
+		request, err := http.NewRequest(http.MethodPost, w.URL+limitPath, strings.NewReader(`{"v":2,"calls":[[`+validBucket+`]]}`))
 		require.NoError(t, err)
 		request.Header["Authorization"] = headers
 		status, _, err := w.send(request)
@@ -229,11 +314,10 @@ func TestWorker_ProductionIgnoresTestClock(t *testing.T) {
 // FuzzWorker_Body sends any bytes. The Worker must reject them without writing, or answer each call.
 func FuzzWorker_Body(f *testing.F) {
 	w := startWorker(f, 1)
-	paths := []string{limitPath, blockPath, semaphorePath}
+	paths := []string{limitPath, semaphorePath}
 	valid := []string{
-		`{"v":1,"policy":[1,100000,10],"calls":[["k",100000,0,100000],["l",-5,-7,1]]}`,
-		`{"v":1,"calls":[["k",1000000],["l",0]]}`,
-		`{"v":1,"calls":[["k","h",1,1000,0],["k","h",1,1000,1],["k","h",1,1000,2]]}`,
+		`{"v":2,"calls":[[` + strings.Join([]string{validBucket, validLog, validPenalty, validCounter, validQuota, strings.Replace(validLease, `"k"`, `"l"`, 1)}, ",") + `],[` + validBlock + `],[` + validSettle + `]]}`,
+		`{"v":2,"calls":[["k","h",1,1000,0],["k","h",1,1000,1],["k","h",1,1000,2]]}`,
 	}
 	for i, body := range valid {
 		f.Add(i, []byte(body))
@@ -247,17 +331,17 @@ func FuzzWorker_Body(f *testing.F) {
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 300 {
-		f.Add(i, mutate(r, valid[i%3]))
+		f.Add(i, mutate(r, valid[i%2]))
 	}
 	f.Fuzz(func(t *testing.T, path int, body []byte) {
 		w := w.with(t)
 		before := w.stats(0)
-		status, reply, err := w.try(paths[(path%3+3)%3], 0, body)
+		status, reply, err := w.try(paths[(path%2+2)%2], 0, body)
 		require.NoError(t, err)
 		if status == http.StatusOK {
 			var sent map[string]any
 			require.NoError(t, json.Unmarshal(body, &sent))
-			assert.Len(t, sent["calls"], len(reply.Held)+len(reply.Done)+len(reply.Permits))
+			assert.Len(t, sent["calls"], len(reply.Replies)+len(reply.Permits))
 			return
 		}
 		assert.Contains(t, []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge}, status, "%s", body)

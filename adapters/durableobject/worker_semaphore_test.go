@@ -48,7 +48,7 @@ func TestWorker_SemaphoreExecutesCallsInOrder(t *testing.T) {
 		{"k", "b", 1, 1000, acquire},
 		{"m", "a", 1, 1000, renew},
 	}
-	reply := w.do(semaphorePath, noon, map[string]any{"v": 1, "calls": calls})
+	reply := w.do(semaphorePath, noon, map[string]any{"v": 2, "calls": calls})
 	assert.Equal(t, []*[2]int64{{1, 1}, {1, 1}, {0, 1}, {0, 0}, {1, 1}, {1, 1}}, reply.Permits)
 }
 

@@ -82,7 +82,7 @@ func TestWorker_DistributesKeys(t *testing.T) {
 	assert.Equal(t, all(64, perSecond.Units().Full()), w.limit(noon, perSecond, each(numbered(64), 1)...))
 	for shard, n := range want {
 		assert.Positive(t, n)
-		assert.Equal(t, n, w.stats(shard).Buckets)
+		assert.Equal(t, n, w.stats(shard).Records)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestWorker_CopiedRowStaysUntilOldRowHasNoEffect(t *testing.T) {
 	rows := func(now int64) (n int) {
 		for shard := 1; shard < 8; shard++ {
 			w.sweep(shard, now)
-			n += w.stats(shard).Buckets
+			n += w.stats(shard).Records
 		}
 		return n
 	}
@@ -199,7 +199,7 @@ func TestWorker_ConcurrentCallsOfMovedKey(t *testing.T) {
 		for range 40 {
 			wg.Go(func() {
 				_, reply, err := w.try(limitPath, noon, limitBody(slow, take(key, token)))
-				if assert.NoError(t, err) && assert.Len(t, reply.Held, 1) && *reply.Held[0] >= token {
+				if assert.NoError(t, err) && assert.Len(t, reply.Replies, 1) && reply.Replies[0][0][0] >= token {
 					granted.Add(1)
 				}
 			})
@@ -209,32 +209,23 @@ func TestWorker_ConcurrentCallsOfMovedKey(t *testing.T) {
 	}
 }
 
-// TestWorker_UndecidedWithoutOldRow: a key whose earlier object fails has no decision.
+// TestWorker_UndecidedWithoutOldRow: a key whose earlier object fails has no decision. Without the old row, an
+// object does not know how long a reset must hide it, either.
 func TestWorker_UndecidedWithoutOldRow(t *testing.T) {
 	w := startWorker(t, 1)
 	keys, full := numbered(60), perSecond.Units().Full()
 	w.limit(noon, perSecond, each(keys, full)...)
 	w.reshard(8, 1)
 	w.operate("fail", 0)
-	reply := w.do(limitPath, noon, limitBody(perSecond, each(keys, full)...))
-	assert.Equal(t, make([]*int64, 60), reply.Held)
+	resets := make([][]any, len(keys))
+	for i, key := range keys {
+		resets[i] = []any{blockPart(key, 0)}
+	}
+	for _, calls := range []map[string]any{limitBody(perSecond, each(keys, full)...), body(resets...)} {
+		assert.Equal(t, make([][][]int64, 60), w.do(limitPath, noon, calls).Replies)
+	}
 	w.operate("abort", 0)
 	assert.Equal(t, all(60, 0), w.limit(noon, perSecond, each(keys, full)...))
-}
-
-// TestWorker_BlockNeedsOldRow: without the old row, an object does not know how long it must hide it.
-func TestWorker_BlockNeedsOldRow(t *testing.T) {
-	w := startWorker(t, 1)
-	keys := numbered(60)
-	w.Restart(func(o *workerdtest.Options) { o.Variables["HASH_SEED"] = "seed" })
-	w.reshard(8, 1)
-	w.operate("fail", 0)
-	calls, want := [][2]any{}, []bool{}
-	for _, key := range keys {
-		calls, want = append(calls, [2]any{key, 0}), append(want, shardOf("seed", key, 8) == 0)
-	}
-	assert.Contains(t, want, true)
-	assert.Equal(t, want, w.do(blockPath, noon, map[string]any{"v": 1, "calls": calls}).Done)
 }
 
 func TestWorker_ReshardingKeepsLeases(t *testing.T) {

@@ -37,7 +37,7 @@ func TestWorker_DenialWritesNoRow(t *testing.T) {
 	w.block(noon, "k", time.Hour)
 	written(0, noon+1, take("k", token), limitCall{"k", -token, 0, 1}, take("k", 0))
 	written(1, noon-1, take("k", token), take("k", token)) // moves the block with the clock
-	assert.Equal(t, 3, w.stats(0).Buckets)
+	assert.Equal(t, 3, w.stats(0).Records)
 }
 
 // TestWorker_RestartsGrantNothing kills the process, and restarts the object, while callers charge one
@@ -47,15 +47,15 @@ func TestWorker_RestartsGrantNothing(t *testing.T) {
 	w := startWorker(t, 1)
 	p := limit.Policy{Capacity: charges * 3 / 4, Refill: 1, Per: 24 * time.Hour}
 	token := p.Units().PerToken()
-	body := limitBody(p, take("k", token))
+	charge := limitBody(p, take("k", token))
 	var granted, denied, answered atomic.Int64
 	send := func() bool {
-		status, reply, err := w.try(limitPath, 0, body)
-		if err != nil || status != http.StatusOK || reply.Held[0] == nil {
+		status, reply, err := w.try(limitPath, 0, charge)
+		if err != nil || status != http.StatusOK || reply.Replies[0] == nil {
 			return false
 		}
 		answered.Add(1)
-		if *reply.Held[0] >= token {
+		if reply.Replies[0][0][0] >= token {
 			granted.Add(1)
 		} else {
 			denied.Add(1)
@@ -134,7 +134,7 @@ func TestWorker_SweepRemovesOnlyFullBuckets(t *testing.T) {
 		t.Helper()
 		w.sweep(0, now)
 		s := w.stats(0)
-		assert.Equal(t, buckets, s.Buckets)
+		assert.Equal(t, buckets, s.Records)
 		assert.Equal(t, leases, s.Leases)
 		assert.Equal(t, buckets+leases > 0, s.Alarm != nil)
 	}
@@ -162,9 +162,9 @@ func TestWorker_AlarmRemovesAllRows(t *testing.T) {
 		w.limit(0, policy, calls...)
 	}
 	w.block(0, "blocked", time.Hour)
-	require.Equal(t, 40*64+1, w.stats(0).Buckets)
+	require.Equal(t, 40*64+1, w.stats(0).Records)
 	w.operate("alarm", 0)
-	require.Eventually(t, func() bool { return w.stats(0).Buckets == 1 }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return w.stats(0).Records == 1 }, time.Minute, 20*time.Millisecond)
 	assert.InDelta(t, time.Now().Add(time.Hour).UnixMilli(), *w.stats(0).Alarm, 60_000)
 
 	// A row that can be removed earlier than all others brings the alarm forward.
@@ -175,7 +175,7 @@ func TestWorker_AlarmRemovesAllRows(t *testing.T) {
 	w.operate("alarm", 0)
 	require.Eventually(t, func() bool {
 		s := w.stats(0)
-		return s.Buckets == 0 && s.Alarm == nil
+		return s.Records == 0 && s.Alarm == nil
 	}, time.Minute, 20*time.Millisecond)
 }
 
@@ -219,22 +219,22 @@ func TestWorker_FailedObjectDecidesNothing(t *testing.T) {
 	}
 	w.operate("fail", 1)
 	reply := w.do(limitPath, noon, limitBody(perSecond, calls...))
-	require.Len(t, reply.Held, 64)
+	require.Len(t, reply.Replies, 64)
 	decided := 0
-	for _, held := range reply.Held {
+	for _, held := range reply.Replies {
 		if held != nil {
 			decided++
 		}
 	}
-	assert.Equal(t, w.stats(0).Buckets, decided)
+	assert.Equal(t, w.stats(0).Records, decided)
 	assert.InDelta(t, 32, decided, 20)
-	assert.Zero(t, w.stats(1).Buckets)
+	assert.Zero(t, w.stats(1).Records)
 
 	w.operate("fail", 0)
 	status, reply, err := w.try(limitPath, noon, limitBody(perSecond, calls...))
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusServiceUnavailable, status)
-	assert.Equal(t, response{V: 1, Error: "unavailable"}, reply)
+	assert.Equal(t, response{V: 2, Error: "unavailable"}, reply)
 }
 
 func TestWorker_InvalidConfigurationDecidesNothing(t *testing.T) {

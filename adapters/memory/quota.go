@@ -38,8 +38,8 @@ import (
 // goes back further, what the key has used counts in the period that the clock went to. If the
 // clock goes forward to another period, its quota is granted.
 //
-// It keeps up to 1,048,576 keys, each in about 120 bytes, and evicts those whose period has ended.
-// If it cannot evict any, new keys of a shard share one record. Two of n keys share a record with a
+// It keeps up to 1,048,576 keys, each in about 120 bytes, and evicts those whose period has ended. If it
+// cannot evict any, new keys of a shard share one record. Two of n keys share a record with a
 // probability below n²/2⁶⁵.
 type Quota struct {
 	rules   atomic.Pointer[quotaRules]

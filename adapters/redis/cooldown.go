@@ -9,6 +9,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -51,25 +53,18 @@ func NewCooldown(client goredis.UniversalClient, policy limit.CooldownPolicy, on
 	}
 	args := []any{policy.Max, policy.Window.Microseconds(), policy.Penalty.Microseconds()}
 	return &Cooldown{
-		records: newRecords(client, "cooldown", cooldownName(policy), kindLog,
-			&recordPolicy{description: policy.Description(), args: func(*limit.Key) []any { return args }}, (*limit.Take).ValidateCooldown),
+		records: newRecords(client, "cooldown", keyname.OfCooldown(policy), kindLog,
+			&recordPolicy{RecordPolicy: batch.NewRecordPolicy(policy.Description(), nil), args: func(*limit.Key) ([]any, any) { return args, nil }}, (*limit.Take).ValidateCooldown),
 		policy:    policy,
 		onPenalty: onPenalty,
 	}
 }
 
-func cooldownName(p limit.CooldownPolicy) string {
-	if p.Name != "" {
-		return p.Name
-	}
-	return fmt.Sprintf("%d-in-%s-penalty-%s", p.Max, p.Window, p.Penalty)
-}
-
 // Take counts as many calls of key as take has cost, or none of them.
 func (c *Cooldown) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	d, reply, err := c.take(ctx, &key, &take)
-	if err == nil && reply.outcome == outcomePenaltyStarts && take.Mode != limit.Looking && c.onPenalty != nil {
-		c.penalize(key, take.Cost, reply, d)
+	if err == nil && reply.Outcome == batch.OutcomePenaltyStarts && take.Mode != limit.Looking && c.onPenalty != nil {
+		c.penalize(key, take.Cost, &reply, d)
 	}
 	return d, err
 }
@@ -91,20 +86,20 @@ func (c *Cooldown) BatchesWith(other limit.Limiter) bool { return batchesWith(c,
 func (c *Cooldown) part(key *limit.Key, take limit.Take) (jointPart, error) {
 	part, err := c.records.part(key, take)
 	if p, ok := part.(*recordPart); ok && c.onPenalty != nil {
-		p.onPenalty = func(reply recordReply, d limit.Decision) { c.penalize(*key, take.Cost, reply, d) }
+		p.onPenalty = func(reply *batch.RecordReply, d limit.Decision) { c.penalize(*key, take.Cost, reply, d) }
 	}
 	return part, err
 }
 
 // penalize calls the hook for a penalty that starts.
-func (c *Cooldown) penalize(key limit.Key, cost int64, reply recordReply, d limit.Decision) {
-	c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: reply.used + cost, RetryAfter: d.RetryAfter})
+func (c *Cooldown) penalize(key limit.Key, cost int64, reply *batch.RecordReply, d limit.Decision) {
+	c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: reply.Used + cost, RetryAfter: d.RetryAfter})
 }
 
 // Count returns how many admitted calls of key are in the window that ends at present.
 func (c *Cooldown) Count(ctx context.Context, key limit.Key) (int64, error) {
-	reply, _, err := c.call(ctx, c.records.policy.Load(), &key, look, 0, 0)
-	return reply.used, err
+	reply, err := c.call(ctx, c.records.policy.Load(), &key, batch.RecordTake{What: batch.Look})
+	return reply.Used, err
 }
 
 // Reset removes the record of key: its calls, its penalty and a block. Other processes may deny the key
@@ -124,7 +119,7 @@ func (c *Cooldown) ResetAll(ctx context.Context) error {
 		}
 		return keys.Err()
 	})
-	c.records.policy.Load().denials.InvalidateAll(c.now())
+	c.records.policy.Load().InvalidateAll(c.now())
 	if err = errors.Join(withoutParts, err); err != nil {
 		return fmt.Errorf("redis: cooldown: %w", err)
 	}

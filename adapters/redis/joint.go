@@ -10,6 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
@@ -17,9 +18,11 @@ import (
 //go:embed joint.lua
 var jointLua string
 
-// jointScript returns the script for limiters of different kinds. All parts of a call have the time of its
-// beginning.
-func jointScript() *script {
+// jointScript returns the script for limiters of different kinds.
+func jointScript() *script { return newScript(jointSource()) }
+
+// jointSource returns the source of the script. All parts of a call have the time of its beginning.
+func jointSource() string {
 	var text strings.Builder
 	text.WriteString(`local server, time = redis, redis.call('TIME')
 local redis = setmetatable({ call = function(name, ...)
@@ -38,7 +41,7 @@ local kinds = {}
 	} {
 		fmt.Fprintf(&text, "kinds.%s = function(KEYS, ARGV)\n%send\n", kind.name, kind.lua)
 	}
-	return newScript(text.String() + jointLua)
+	return text.String() + jointLua
 }
 
 // A jointPart is a request to one limiter of a call to several.
@@ -139,76 +142,54 @@ func jointArgs(parts []jointPart) ([]any, error) {
 
 // A bucketPart is a request to a [Limiter].
 type bucketPart struct {
+	*batch.BucketPart
+
 	limiter *Limiter
 	policy  *bucketPolicy
 	key     *limit.Key
-	take    limit.Take
-	held    int64 // before the call
 }
 
 func (p *bucketPart) now() time.Duration { return p.limiter.now() }
 
 func (p *bucketPart) args() (name, kind string, never bool, args []any) {
-	units := p.policy.CostUnits(p.take.Cost)
-	if never = units > p.policy.Full(); never {
-		units = 0
-	}
-	args = append(args, p.policy.args[:]...)
-	args = append(args, units, -p.policy.Ahead(p.take.MaxWait), max(units, 1), 0)
-	return keyname.Join(p.limiter.prefix, keyname.Parts(p.key)), "bucket", never, args
+	args = append(p.policy.args[:], partArgs(p.What)...)
+	return keyname.Join(p.limiter.prefix, keyname.Parts(p.key)), "bucket", p.IsNever(), args
 }
 
 func (p *bucketPart) decide(reply []int64, _ bool) (limit.Decision, []int64) {
-	state := bucketState(reply[0])
-	state.At = reply[1]
-	p.held = reply[0]
-	return p.policy.Decide(&p.take, state), reply[2:]
+	return p.Decide(partState(reply)), reply[partNumbers:]
 }
 
 func (p *bucketPart) learn(_ *limit.Decision, allowed bool, sent, received time.Duration) {
-	state := bucketState(p.held)
-	if allowed {
-		state.Units -= p.policy.CostUnits(p.take.Cost)
-	}
-	p.policy.Learn(p.key.Hash(p.limiter.seed), state, p.take.Cost, sent, received)
+	p.Learn(allowed, sent, received)
 }
 
 // A recordPart is a request to a limiter with records.
 type recordPart struct {
+	*batch.RecordPart
+
 	records   *records
 	policy    *recordPolicy
 	key       *limit.Key
-	take      limit.Take
-	reply     recordReply
-	onPenalty func(recordReply, limit.Decision) // may be nil
+	reply     batch.RecordReply
+	onPenalty func(*batch.RecordReply, limit.Decision) // may be nil
 }
 
 func (p *recordPart) now() time.Duration { return p.records.now() }
 
 func (p *recordPart) args() (name, kind string, never bool, args []any) {
-	cost := p.take.Cost
-	if never = cost > p.policy.max(); never {
-		cost = 0
-	}
-	args = p.policy.scriptArgs(nil, p.key, takeAll, cost, p.take.MaxWait.Microseconds())
-	return keyname.Join(p.records.prefix, keyname.Parts(p.key)), p.records.script, never, args
+	return keyname.Join(p.records.prefix, keyname.Parts(p.key)), p.records.script, p.IsNever(), p.policy.scriptArgs(nil, p.key, p.What)
 }
 
-func (p *recordPart) decide(reply []int64, denied bool) (limit.Decision, []int64) {
-	p.reply = newRecordReply(reply)
-	d := p.policy.decision(p.reply, &p.take)
-	if p.reply.outcome == outcomePenaltyStarts && !denied && p.onPenalty != nil {
-		p.onPenalty(p.reply, d)
+func (p *recordPart) decide(numbers []int64, denied bool) (limit.Decision, []int64) {
+	p.reply = batch.NewRecordReply(numbers)
+	d := p.Decide(p.reply)
+	if p.reply.Outcome == batch.OutcomePenaltyStarts && !denied && p.onPenalty != nil {
+		p.onPenalty(&p.reply, d)
 	}
-	return d, reply[recordNumbers:]
+	return d, numbers[batch.RecordNumbers:]
 }
 
 func (p *recordPart) learn(d *limit.Decision, allowed bool, sent, received time.Duration) {
-	hash := p.key.Hash(p.records.seed)
-	switch {
-	case allowed && p.take.Cost > 0:
-		p.policy.denials.Delete(hash)
-	case !d.Allowed && p.take.Cost <= p.policy.max():
-		p.policy.learn(hash, &p.take, *d, p.reply, sent, received)
-	}
+	p.Learn(d, allowed, sent, received)
 }

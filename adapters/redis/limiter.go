@@ -55,6 +55,7 @@ type Limiter struct {
 	parts       *scriptBatcher // of calls with conditions of their own
 	batches     *scriptBatcher // of calls to several limiters with buckets
 	joints      *scriptBatcher // of calls to limiters of several kinds
+	settlements *scriptBatcher // of leases
 	blocks      *scriptBatcher
 	now         func() time.Duration
 	time        func() []any // in tests, the time for the scripts
@@ -89,9 +90,10 @@ func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 		now:         func() time.Duration { return time.Since(epoch) },
 	}
 	l.policy.Store(newBucketPolicy(policy, nil))
-	l.parts = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterConsumePartLua), 2)
+	l.parts = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterConsumePartLua), partNumbers)
 	l.batches = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterConsumeMultiLua), anyNumber)
 	l.joints = newScriptBatcher("redis: limiter", client, jointScript(), anyNumber)
+	l.settlements = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterSettleLua), 0)
 	l.blocks = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterBlockLua), 0)
 	l.calls = batch.New("redis: limiter", l.exec, honorsDeadline(client))
 	return l
@@ -100,19 +102,20 @@ func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 // Take takes tokens from key's bucket.
 func (l *Limiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	p := l.policy.Load()
-	if err := p.CheckTake(&take); err != nil {
+	if err := take.Validate(); err != nil {
 		return limit.Decision{}, fmt.Errorf("redis: %w", err)
 	}
 	return p.Take(key.Hash(l.seed), &take, l.now, func(what batch.Take) (batch.Reply, error) {
-		if take.IsPlain() || take.Mode == limit.Returning {
+		switch {
+		case take.IsPlain() || take.Mode == limit.Returning:
 			return l.call(ctx, p, &key, what.Units)
+		case what.Lease.ID != 0 && take.Mode == limit.Settling:
+			return batch.Reply{}, l.settle(ctx, p, &key, what)
+		default:
+			return l.callPart(ctx, p, &key, what)
 		}
-		return l.callPart(ctx, p, &key, what)
 	})
 }
-
-// Check returns an error if the limiter cannot do a Take: one with a Lease.
-func (l *Limiter) Check(take limit.Take) error { return take.ValidateWithoutLease() }
 
 // RemembersDenial returns the denial of a Take if this process knows it without asking Redis.
 func (l *Limiter) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
@@ -133,7 +136,7 @@ func (l *Limiter) call(ctx context.Context, p *bucketPolicy, key *limit.Key, uni
 // callPart takes what the conditions of a Take permit.
 func (l *Limiter) callPart(ctx context.Context, p *bucketPolicy, key *limit.Key, what batch.Take) (batch.Reply, error) {
 	args := append([]any{1, keyname.Join(l.prefix, keyname.Parts(key))}, p.args[:]...)
-	args = append(args, what.Units, what.Lowest, what.Divisor, what.Since)
+	args = append(args, partArgs(what)...)
 	if l.time != nil {
 		args = append(args, l.time()...)
 	}
@@ -141,9 +144,28 @@ func (l *Limiter) callPart(ctx context.Context, p *bucketPolicy, key *limit.Key,
 	if err := l.parts.Do(ctx, c); err != nil {
 		return batch.Reply{}, err
 	}
-	state := bucketState(c.Response[0])
-	state.At = c.Response[1]
-	return batch.Reply{State: state, Sent: sent, Received: l.now()}, nil
+	return batch.Reply{State: partState(c.Response), Sent: sent, Received: l.now()}, nil
+}
+
+// partArgs returns the arguments of a script for one call with conditions, after those of its policy.
+func partArgs(what batch.Take) []any {
+	args := []any{what.Units, what.Lowest, what.Divisor, what.Since}
+	if what.Lease.ID != 0 {
+		args = append(args, what.Lease.ID, what.Lease.Length.Microseconds(), limit.MaxLeases)
+	}
+	return args
+}
+
+// partNumbers is how many numbers such a script returns.
+const partNumbers = 4
+
+// partState returns the state of a bucket that these numbers describe.
+func partState(reply []int64) batch.State {
+	state := bucketState(reply[0])
+	state.At = reply[1]
+	state.LeaseEnds = time.Duration(reply[2]) * time.Microsecond
+	state.LeasesFull = reply[3] == 1
+	return state
 }
 
 // exec sends calls in one round trip: in one script if possible, otherwise in a pipeline.
@@ -166,8 +188,11 @@ func (l *Limiter) run(ctx context.Context, calls []*bucketCall) {
 		args[i] = l.args(calls[i : i+1])
 	}
 	for i, reply := range l.consumeOne.run(ctx, l.client, args) {
-		held, err := reply.Int64()
-		calls[i].Response.State, calls[i].Err = bucketState(held), err
+		if held, ok := reply.Val().(int64); ok {
+			calls[i].Response.State = bucketState(held)
+		} else {
+			decode(reply, calls[i:i+1])
+		}
 	}
 }
 
@@ -199,16 +224,23 @@ func (l *Limiter) args(calls []*bucketCall) []any {
 	return args
 }
 
-// decode sets the responses of many calls from the reply of one script.
+// decode sets the responses of calls from the reply of one script: what each bucket held, then the
+// indices of calls, from 1, whose buckets have leases, each with the microseconds until the first one ends.
 func decode(reply *goredis.Cmd, calls []*bucketCall) {
-	held, err := reply.Int64Slice()
-	if err == nil && len(held) != len(calls) {
-		err = fmt.Errorf("the script answered %d of %d calls", len(held), len(calls))
+	numbers, err := reply.Int64Slice()
+	if err == nil && len(numbers) < len(calls) {
+		err = fmt.Errorf("the script answered %d of %d calls", len(numbers), len(calls))
 	}
 	for i, c := range calls {
 		if c.Err = err; err == nil {
-			c.Response.State = bucketState(held[i])
+			c.Response.State = bucketState(numbers[i])
 		}
+	}
+	if err != nil {
+		return
+	}
+	for leases := numbers[len(calls):]; len(leases) >= 2; leases = leases[2:] {
+		calls[leases[0]-1].Response.State.LeaseEnds = time.Duration(leases[1]) * time.Microsecond
 	}
 }
 

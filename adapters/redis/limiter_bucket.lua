@@ -10,6 +10,12 @@
 --
 --   1730000000000000:12:5000/13.3600000.10
 --
+-- A bucket with leases has, in between too, when the last lease was taken and when the last one ends,
+-- and each lease in the order of their ends: its end, its identifier, the units that return then, "-"
+-- if it is settled, and when it was taken:
+--
+--   1730000000000000:0;1730000000000000,1730000060000000;1730000060000000#42,500000,1730000000000000/1.100000.10
+--
 -- A blocked bucket is stored as the times at which the block ends and was set:
 -- "!1730000001000000:1730000000000000". All numbers are below 2^53, so doubles represent them
 -- exactly.
@@ -19,6 +25,42 @@ local now = time[1] * 1000000 + time[2]
 
 -- Replies about a blocked bucket are this number minus the microseconds until the block ends.
 local blocked = -2^52
+
+-- read_leases ends the leases whose time has come, each as an undo at its end, and returns the missing
+-- units, the leases that are left, nil if there are none, and whether the clock went backwards. Missing
+-- units are negative if the bucket was full earlier.
+local function read_leases(missing, leases, per_micro)
+  local max, match, sub = math.max, string.match, string.sub
+  local moved = sub(leases, 2, 17) - now > 0
+  if moved then -- the clock went backwards: no lease lasts longer than from now on
+    local entries, last, format = {}, 0, string.format
+    for ends, id, units, stamp in string.gmatch(leases, '(%d+)#(%d+),([%d-]+),(%d+)') do
+      ends = ends - max(stamp - now, 0)
+      last = max(last, ends)
+      entries[#entries + 1] = format('%016.0f#%s,%s,%.0f', ends, id, units, math.min(stamp, now))
+    end
+    table.sort(entries)
+    leases = format(';%016.0f,%016.0f;', now, last) .. table.concat(entries, ';')
+  end
+  local at = 36 -- the beginning of the first lease
+  while at < #leases do
+    local ends = tonumber(sub(leases, at, at + 15))
+    if ends > now then
+      break
+    end
+    local units, stamp, next = match(leases, '^#%d+,([%d-]+),(%d+);?()', at + 16)
+    local since = (now - ends) * per_micro
+    if units ~= '-' and missing + since > 0 then
+      local credit = max(units - (ends - stamp) * per_micro, 0)
+      missing = max(missing + since - credit, 0) - since
+    end
+    at = next
+  end
+  if at > #leases then
+    return missing, nil, moved
+  end
+  return missing, at > 36 and sub(leases, 1, 35) .. sub(leases, at) or leases, moved
+end
 
 -- read_other reads a value that another policy has stored, or a block; see read. Its functions
 -- are inside because every execution of a script creates those that are outside.
@@ -74,50 +116,65 @@ local function read_other(key, value, per_micro, suffix)
   if string.byte(value) == 33 then
     return 0, false, read_block()
   end
-  local full_at, early, ahead, old_numbers = match(value, '^(%d+):?(%d*):?(%d*)(/.*)$')
+  local full_at, early, ahead, leases, old_numbers = match(value, '^(%d+):?(%d*):?(%d*)([^/]*)(/.*)$')
   local old_per_micro, old_per_token, old_capacity = match(old_numbers, '/(%d+)%.(%d+)%.(%d+)')
   old_per_micro, old_per_token = tonumber(old_per_micro), tonumber(old_per_token)
   local missing = (full_at - now) * old_per_micro - (tonumber(early) or 0)
   local possible = old_capacity * old_per_token + (tonumber(ahead) or 0)
+  local moved
+  if leases ~= '' then
+    missing, leases, moved = read_leases(missing, leases, old_per_micro)
+    leases = leases and string.gsub(leases, '(#%d+,)%d+', '%10') -- the numbers of one policy mean nothing to another
+  else
+    leases = nil
+  end
   if missing <= 0 then
-    return 0, false
+    return 0, moved, nil, leases
   end
   local per_token = tonumber(match(suffix, '/%d+%.(%d+)'))
-  local outdated = refills_faster(per_token, old_per_micro, old_per_token)
+  local outdated = moved or refills_faster(per_token, old_per_micro, old_per_token)
   if missing > possible then -- the clock went backwards
     missing, outdated = possible, true
   end
-  return convert(missing, old_per_token, per_token), outdated
+  return convert(missing, old_per_token, per_token), outdated, nil, leases
 end
 
--- read returns three values about the value of a bucket:
+-- read returns four values about the value of a bucket:
 --
 --   - the units that the bucket lacks, in units of the caller's policy;
 --   - whether a denied call must write them too: because the clock went backwards, or because
 --     the caller's policy refills faster than the one that stored the value, and the caller
 --     returns a RetryAfter that holds only with its own;
---   - the reply if the bucket is blocked.
+--   - the reply if the bucket is blocked;
+--   - its leases, if it has any.
 local function read(key, value, per_micro, full, suffix)
-  local sub, missing, possible = string.sub, nil, nil
+  local sub, missing, possible, leases, moved = string.sub, nil, nil, nil, false
   if sub(value, 17) == suffix then -- the usual case
     missing, possible = (sub(value, 1, 16) - now) * per_micro, full
   elseif sub(value, -#suffix) == suffix then
-    local full_at, early, ahead = string.match(value, '^(%d+):(%d+):?(%d*)')
+    local full_at, early, ahead, rest = string.match(value, '^(%d+):(%d+):?(%d*)([^/]*)')
     missing = (full_at - now) * per_micro - early
     possible = full + (tonumber(ahead) or 0)
+    if rest ~= '' then
+      missing, leases, moved = read_leases(missing, rest, per_micro)
+    end
   else
     return read_other(key, value, per_micro, suffix)
   end
   if missing > possible then -- the clock went backwards
-    return possible, true
+    return possible, true, nil, leases
   end
-  return missing > 0 and missing or 0, false
+  return missing > 0 and missing or 0, moved, nil, leases
 end
 
-local function write(key, missing, per_micro, full, suffix)
+-- write stores a bucket that lacks units and has leases, which may be nil.
+local function write(key, missing, per_micro, full, suffix, leases)
   if missing <= 0 then
-    call('DEL', key)
-    return
+    if not leases then
+      call('DEL', key)
+      return
+    end
+    missing = 0
   end
   local ceil, format = math.ceil, string.format
   local micros = ceil(missing / per_micro)
@@ -125,8 +182,12 @@ local function write(key, missing, per_micro, full, suffix)
   local text = format('%016.0f', now + micros)
   if missing > full then
     text = text .. format(':%.0f:%.0f', early, missing - full)
-  elseif early > 0 then
+  elseif early > 0 or leases then
     text = text .. format(':%.0f', early)
+  end
+  if leases then
+    text = text .. leases
+    micros = math.max(micros, string.sub(leases, 19, 34) - now) -- whoever settles one needs it until its end
   end
   call('SET', key, text .. suffix, 'PX', format('%.0f', ceil(micros / 1000)))
 end

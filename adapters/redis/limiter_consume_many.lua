@@ -2,16 +2,17 @@
 -- buckets; a bucket may occur several times. ARGV is the units that return in a microsecond, the
 -- units of a full bucket, the suffix of the policy, and for each call the units to take, or to
 -- refund if negative.
--- The reply is what each bucket held before its call, in units.
+-- The reply is what each bucket held before its call, in units, and then, for each call about a bucket
+-- with leases, its index and the microseconds until the first of them ends.
 local per_micro, full, suffix = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local values, missing_units, replies = call('MGET', unpack(KEYS)), {}, {}
+local values, missing_units, leases_of, replies = call('MGET', unpack(KEYS)), {}, {}, {}
 for i = 1, #KEYS do
   local key, units, value = KEYS[i], tonumber(ARGV[i + 3]), values[i]
-  local missing, outdated, is_blocked = missing_units[key], false, nil
+  local missing, leases, outdated, is_blocked = missing_units[key], leases_of[key], false, nil
   if not missing then
     missing = 0
     if value then
-      missing, outdated, is_blocked = read(key, value, per_micro, full, suffix)
+      missing, outdated, is_blocked, leases = read(key, value, per_micro, full, suffix)
     end
   end
   local held = full - missing
@@ -23,9 +24,17 @@ for i = 1, #KEYS do
   end
   if not is_blocked then
     if units ~= 0 or outdated then
-      write(key, missing, per_micro, full, suffix)
+      write(key, missing, per_micro, full, suffix, leases)
       missing_units[key] = math.max(missing, 0)
     end
+    leases_of[key] = leases
+  end
+end
+for i = 1, #KEYS do
+  local leases = leases_of[KEYS[i]]
+  if leases then
+    replies[#replies + 1] = i
+    replies[#replies + 1] = string.sub(leases, 36, 51) - now
   end
 end
 return replies

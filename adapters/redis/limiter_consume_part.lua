@@ -3,27 +3,53 @@
 -- largest number of units to take, the lowest balance that the call may leave, which is negative
 -- for a deficit, a divisor: the call takes the largest multiple of it that is possible; and for
 -- negative units, which return to the bucket, since when those do not that have returned by themselves.
--- The reply is what the bucket held before, in units, and the time.
+-- For a lease, further ones are its identifier, its microseconds, and how many leases a bucket may have.
+-- The reply is what the bucket held before, in units, and the time; the microseconds until the first
+-- lease ends that it has afterwards, or 0; and 1 if it may have no more leases.
 local key, per_micro, full, suffix = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local units, lowest, divisor, since = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local sub = string.sub
 local value = call('GET', key)
-local missing, outdated, is_blocked = 0, false, nil
+local missing, outdated, is_blocked, leases = 0, false, nil, nil
 if value then
-  missing, outdated, is_blocked = read(key, value, per_micro, full, suffix)
+  missing, outdated, is_blocked, leases = read(key, value, per_micro, full, suffix)
   if is_blocked then
-    return { is_blocked, now }
+    return { is_blocked, now, 0, 0 }
   end
 end
-local held = full - missing
-local taken
+
+-- with_lease returns the leases with one more of some units, in the order of their ends.
+local function with_lease(id, taken, micros)
+  local entries, ends = leases or '', now + micros
+  local last, at = tonumber(sub(entries, 19, 34)) or 0, #entries + 1
+  if ends < last then
+    for position, other in string.gmatch(entries, '();(%d+)#') do
+      if other - ends > 0 then
+        at = position
+        break
+      end
+    end
+  end
+  return string.format(';%016.0f,%016.0f%s;%016.0f#%s,%.0f,%.0f%s', now, math.max(ends, last),
+    sub(entries, 35, at - 1), ends, id, taken, now, sub(entries, at))
+end
+
+local held, taken, has_all = full - missing, nil, 0
 if units >= 0 then
   taken = math.max(math.min(units, math.floor((held - lowest) / divisor) * divisor), 0)
-elseif value and string.sub(value, -#suffix) == suffix then
+elseif value and sub(value, -#suffix) == suffix then
   taken = math.max(math.min(units + math.max(now - since, 0) * per_micro, 0), -missing)
 else
   taken = 0 -- another policy has written the bucket, which may refill faster
 end
-if taken ~= 0 or outdated then
-  write(key, missing + taken, per_micro, full, suffix)
+if ARGV[8] then
+  if leases and select(2, string.gsub(leases, '#', '')) >= tonumber(ARGV[10]) then
+    taken, has_all = 0, 1
+  elseif taken > 0 then
+    leases = with_lease(ARGV[8], taken, tonumber(ARGV[9]))
+  end
 end
-return { held, now }
+if taken ~= 0 or outdated then
+  write(key, missing + taken, per_micro, full, suffix, leases)
+end
+return { held, now, leases and sub(leases, 36, 51) - now or 0, has_all }

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/redistest"
@@ -39,16 +41,36 @@ func withTimeArgument(t testing.TB, lua string, expiries ...string) *script {
 func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy, c *batchtest.Clock, prefix string) *Limiter {
 	l := NewLimiter(client, p)
 	l.prefix = keyname.Join("penstock:limit", []string{prefix + keyname.OfPolicy(p)})
-	script := func(lua string) *script {
-		return withTimeArgument(t, limiterBucketLua+lua, ", 'PX', format('%.0f', ceil(micros / 1000))", ", 'PX', format('%.0f', ceil(left / 1000))")
-	}
+	script := func(lua string) *script { return withTimeArgument(t, limiterBucketLua+lua, bucketExpiries[:]...) }
 	l.consumeOne, l.consumeMany = script(limiterConsumeOneLua), script(limiterConsumeManyLua)
-	l.parts = newScriptBatcher("redis: limiter", client, script(limiterConsumePartLua), 2)
+	l.parts = newScriptBatcher("redis: limiter", client, script(limiterConsumePartLua), partNumbers)
 	l.batches = newScriptBatcher("redis: limiter", client, script(limiterConsumeMultiLua), anyNumber)
+	l.joints = newTestJoints(t, client, c)
+	l.settlements = newScriptBatcher("redis: limiter", client, script(limiterSettleLua), 0)
 	l.blocks = newScriptBatcher("redis: limiter", client, script(limiterBlockLua), 0)
 	l.now = func() time.Duration { return time.Duration(c.Local.Load()) }
 	l.time = func() []any { return []any{c.Server.Load()} }
 	return l
+}
+
+// bucketExpiries are the expiries in the scripts for buckets.
+var bucketExpiries = [...]string{", 'PX', format('%.0f', ceil(micros / 1000))", ", 'PX', format('%.0f', ceil(left / 1000))"}
+
+// newTestJoints calls limiters whose clock is c together.
+func newTestJoints(t testing.TB, client goredis.UniversalClient, c *batchtest.Clock) *scriptBatcher {
+	lua, now := jointSource(), "= redis, redis.call('TIME')\n"
+	require.Contains(t, lua, now)
+	lua = strings.Replace(lua, now, "= redis, { 0, table.remove(ARGV) }\n", 1)
+	for _, expiry := range bucketExpiries {
+		lua = strings.ReplaceAll(lua, expiry, "")
+	}
+	script := newScript(lua)
+	return batch.New("redis: limiter", func(ctx context.Context, calls []*scriptCall) {
+		for _, call := range calls {
+			args := append(call.Request, c.Server.Load())
+			call.Response, call.Err = script.run(ctx, client, [][]any{args})[0].Int64Slice()
+		}
+	}, false)
 }
 
 func harness(t *testing.T, client goredis.UniversalClient) limittest.Harness {

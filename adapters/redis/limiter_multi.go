@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -24,10 +25,11 @@ func (l *Limiter) BatchesWith(other limit.Limiter) bool { return batchesWith(l, 
 func (l *Limiter) server() (goredis.UniversalClient, bool) { return l.client, l.oneNode }
 
 func (l *Limiter) part(key *limit.Key, take limit.Take) (jointPart, error) {
-	if err := take.ValidateWithoutLease(); err != nil {
+	if err := take.Validate(); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	return &bucketPart{limiter: l, policy: l.policy.Load(), key: key, take: take}, nil
+	p := l.policy.Load()
+	return &bucketPart{p.Part(key.Hash(l.seed), take), l, p, key}, nil
 }
 
 // A bucketCost is a request of a TakeBatch.
@@ -40,7 +42,7 @@ type bucketCost struct {
 }
 
 // TakeBatch takes the cost of every request, or of none, in one round trip. The limiters may be of all
-// kinds of this package; for buckets alone, there is a shorter script.
+// kinds of this package; for buckets alone and without a Lease, there is a shorter script.
 //
 // If buckets are known to hold too little, it returns their denials without a round trip, for at
 // most a second; the decisions about the other requests are then allowed, with no number but
@@ -50,12 +52,12 @@ func (l *Limiter) TakeBatch(ctx context.Context, requests []limit.Request, take 
 	for i := range requests {
 		r := &requests[i]
 		rl, ok := r.Limiter.(*Limiter)
-		if !ok {
+		if !ok || take.Lease > 0 {
 			return takeJointly(ctx, l.joints, requests, take)
 		}
 		c := bucketCost{rl, rl.policy.Load(), &r.Key, r.Key.Hash(rl.seed), take}
 		c.take.Cost = r.Cost
-		if err := c.take.ValidateWithoutLease(); err != nil {
+		if err := c.take.Validate(); err != nil {
 			return nil, fmt.Errorf("redis: %w", err)
 		}
 		costs[i] = c
@@ -109,13 +111,14 @@ func (l *Limiter) callBatch(ctx context.Context, costs []bucketCost) ([]batch.St
 	if err := l.batches.Do(ctx, c); err != nil {
 		return nil, err
 	}
-	if len(c.Response) != 1+len(costs) {
-		return nil, fmt.Errorf("redis: limiter: the script answered %d of %d requests", len(c.Response)-1, len(costs))
+	if len(c.Response) != 1+2*len(costs) {
+		return nil, fmt.Errorf("redis: limiter: the script answered %d of %d requests", len(c.Response)/2, len(costs))
 	}
 	states := make([]batch.State, len(costs))
 	for i := range states {
-		states[i] = bucketState(c.Response[i+1])
+		states[i] = bucketState(c.Response[1+2*i])
 		states[i].At = c.Response[0]
+		states[i].LeaseEnds = time.Duration(c.Response[2+2*i]) * time.Microsecond
 	}
 	return states, nil
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -57,32 +58,19 @@ func NewQuota(client goredis.UniversalClient, policy limit.QuotaPolicy) *Quota {
 		panic(err.Error())
 	}
 	q := &Quota{clock: time.Now}
-	q.records = newRecords(client, "quota", quotaName(policy), kindQuota, q.recordPolicy(policy), (*limit.Take).ValidateWindow)
+	q.records = newRecords(client, "quota", keyname.OfQuota(policy), kindQuota, q.recordPolicy(policy), (*limit.Take).ValidateWindow)
 	return q
 }
 
 func (q *Quota) recordPolicy(policy limit.QuotaPolicy) *recordPolicy {
-	c := &quotaCalendar{policy: policy}
+	calendar := batch.NewCalendar(policy)
 	return &recordPolicy{
-		description: policy.Description(),
-		args:        func(key *limit.Key) []any { return c.args(key, q.clock()) },
-		waitArgs:    c.waitArgs,
+		RecordPolicy: batch.NewRecordPolicy(policy.Description(), nil),
+		args: func(key *limit.Key) ([]any, any) {
+			bounds := calendar.Periods(key, q.clock()).Bounds
+			return []any{policy.Max, bounds[0], bounds[1], bounds[2], bounds[3]}, bounds[4]
+		},
 	}
-}
-
-func quotaName(p limit.QuotaPolicy) string {
-	if p.Name != "" {
-		return p.Name
-	}
-	location := "UTC"
-	if p.Location != nil {
-		location = p.Location.String()
-	}
-	name := fmt.Sprintf("%d-per-%s-in-%s", p.Max, p.Period, location)
-	if p.Start != nil {
-		name += "-from-start"
-	}
-	return name
 }
 
 // SetPolicy replaces the numbers of the quota's policy in this process. The policy must have the
@@ -93,48 +81,6 @@ func (q *Quota) SetPolicy(policy limit.QuotaPolicy) error {
 		return fmt.Errorf("redis: %w", err)
 	}
 	return q.setPolicy(q.recordPolicy(policy))
-}
-
-// A quotaCalendar finds the periods of a policy around a time.
-type quotaCalendar struct {
-	policy  limit.QuotaPolicy
-	current atomic.Pointer[quotaPeriods] // those of keys without periods of their own
-}
-
-// A quotaPeriods value is the periods around the one that contains the time of this process.
-type quotaPeriods struct {
-	start, end time.Time // of the current one
-	args       []any     // of the script: Max and the bounds
-}
-
-// args returns the script's arguments before what it does.
-func (c *quotaCalendar) args(key *limit.Key, now time.Time) []any {
-	if c.policy.Start != nil {
-		return c.periods(*key, now).args
-	}
-	p := c.current.Load()
-	if p == nil || now.Before(p.start) || !now.Before(p.end) {
-		p = c.periods(limit.Key{}, now)
-		c.current.Store(p)
-	}
-	return p.args
-}
-
-func (c *quotaCalendar) periods(key limit.Key, now time.Time) *quotaPeriods {
-	start, end := c.policy.Bounds(key, now)
-	previous, _ := c.policy.Bounds(key, start.Add(-1))
-	_, afterNext := c.policy.Bounds(key, end)
-	return &quotaPeriods{start, end, []any{
-		c.policy.Max, previous.UnixMicro(), start.UnixMicro(), end.UnixMicro(), afterNext.UnixMicro(),
-	}}
-}
-
-// waitArgs returns when the period ends that begins at the last bound of args. The server's clock
-// may be a period ahead of this one, and a call that may wait needs the period after that.
-func (c *quotaCalendar) waitArgs(key *limit.Key, args []any) any {
-	last, _ := args[len(args)-1].(int64)
-	_, end := c.policy.Bounds(*key, time.UnixMicro(last))
-	return end.UnixMicro()
 }
 
 // Take takes tokens of key. After tokens have returned, other processes may deny the key for up to a

@@ -23,6 +23,8 @@ var (
 	limiterConsumePartLua string
 	//go:embed limiter_consume_multi.lua
 	limiterConsumeMultiLua string
+	//go:embed limiter_settle.lua
+	limiterSettleLua string
 	//go:embed limiter_block.lua
 	limiterBlockLua string
 	//go:embed semaphore_acquire.lua

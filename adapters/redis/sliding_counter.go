@@ -8,6 +8,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -52,12 +54,12 @@ func NewSlidingCounter(client goredis.UniversalClient, policy limit.WindowPolicy
 	if err := policy.Validate(); err != nil {
 		panic(err.Error())
 	}
-	return &SlidingCounter{newRecords(client, "counter", windowName(policy), kindCounter, counterPolicy(policy), (*limit.Take).ValidateWindow)}
+	return &SlidingCounter{newRecords(client, "counter", keyname.OfWindow(policy), kindCounter, counterPolicy(policy), (*limit.Take).ValidateWindow)}
 }
 
 func counterPolicy(p limit.WindowPolicy) *recordPolicy {
 	args := []any{p.Max, p.Window.Milliseconds()}
-	return &recordPolicy{description: p.Description(), args: func(*limit.Key) []any { return args }}
+	return &recordPolicy{RecordPolicy: batch.NewRecordPolicy(p.Description(), nil), args: func(*limit.Key) ([]any, any) { return args, nil }}
 }
 
 // SetPolicy replaces the numbers of the counter's policy in this process. The policy must have the

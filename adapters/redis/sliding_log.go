@@ -8,6 +8,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -50,12 +52,12 @@ func NewSlidingLog(client goredis.UniversalClient, policy limit.WindowPolicy) *S
 	if err := policy.ValidateLog(); err != nil {
 		panic(err.Error())
 	}
-	return &SlidingLog{newRecords(client, "log", windowName(policy), kindLog, logPolicy(policy), (*limit.Take).ValidateWindow)}
+	return &SlidingLog{newRecords(client, "log", keyname.OfWindow(policy), kindLog, logPolicy(policy), (*limit.Take).ValidateWindow)}
 }
 
 func logPolicy(p limit.WindowPolicy) *recordPolicy {
 	args := []any{p.Max, p.Window.Microseconds(), 0}
-	return &recordPolicy{description: p.Description(), args: func(*limit.Key) []any { return args }}
+	return &recordPolicy{RecordPolicy: batch.NewRecordPolicy(p.Description(), nil), args: func(*limit.Key) ([]any, any) { return args, nil }}
 }
 
 // SetPolicy replaces the numbers of the log's policy in this process. The policy must have the
@@ -66,13 +68,6 @@ func (l *SlidingLog) SetPolicy(policy limit.WindowPolicy) error {
 		return fmt.Errorf("redis: %w", err)
 	}
 	return l.setPolicy(logPolicy(policy))
-}
-
-func windowName(p limit.WindowPolicy) string {
-	if p.Name != "" {
-		return p.Name
-	}
-	return fmt.Sprintf("%d-in-%s", p.Max, p.Window)
 }
 
 // Take takes tokens of key. After tokens have returned, other processes may deny the key for up to a

@@ -30,6 +30,9 @@ func (d *denialCache) denies(hash uint64, now time.Duration, costUnits, aheadUni
 	if e.Value.BlockedFor > 0 {
 		return e.Value.after(minAge, u), maxAge < e.Value.BlockedFor
 	}
+	if e.Value.LeaseEnds > 0 && maxAge >= e.Value.LeaseEnds {
+		return State{}, false
+	}
 	if costUnits == 0 || costUnits-aheadUnits <= unitsAfter(e.Value.Units, maxAge, u) {
 		return State{}, false
 	}

@@ -34,11 +34,6 @@ type Reply struct {
 	Sent, Received time.Duration
 }
 
-// CheckTake returns an error unless take is valid for the policy.
-func (p *Policy) CheckTake(take *limit.Take) error {
-	return take.ValidateWithoutLease()
-}
-
 // Take decides about a valid take from the bucket with a hash. It asks the store, by call, unless a
 // denial is remembered.
 func (p *Policy) Take(hash uint64, take *limit.Take, now func() time.Duration, call func(Take) (Reply, error)) (limit.Decision, error) {
@@ -51,7 +46,7 @@ func (p *Policy) Take(hash uint64, take *limit.Take, now func() time.Duration, c
 	if d, ok := p.Remembered(hash, take, now()); ok {
 		return d, nil
 	}
-	what := p.taking(take)
+	what := p.Taking(take)
 	reply, err := call(what)
 	if err != nil {
 		return limit.Decision{}, err
@@ -59,15 +54,15 @@ func (p *Policy) Take(hash uint64, take *limit.Take, now func() time.Duration, c
 	after := reply.State
 	after.Units -= what.taken(after)
 	p.denials.learn(hash, after, p.need(take), reply.Sent, reply.Received)
-	return p.Decide(take, reply.State), nil
+	return what.Lease.Complete(p.Decide(take, reply.State)), nil
 }
 
 // change executes a take that is never denied.
 func (p *Policy) change(hash uint64, take *limit.Take, now func() time.Duration, call func(Take) (Reply, error)) error {
 	what := Take{Divisor: 1}
 	switch take.Mode {
-	case limit.Charging:
-		what.Units, what.Lowest = p.DebtUnits(take.Cost), p.Full()-limit.MaxDeficit
+	case limit.Charging, limit.Settling:
+		what = p.settling(take)
 	case limit.Returning:
 		what.Units = -p.RefundUnits(take.Cost)
 	case limit.Undoing:
@@ -76,7 +71,7 @@ func (p *Policy) change(hash uint64, take *limit.Take, now func() time.Duration,
 		}
 		what.Units, what.Since = -p.RefundUnits(take.Undo.Tokens), take.Undo.Stamp
 	}
-	if what.Units == 0 {
+	if what.Units == 0 && what.Lease.ID == 0 {
 		return nil
 	}
 	reply, err := call(what)
@@ -90,8 +85,8 @@ func (p *Policy) change(hash uint64, take *limit.Take, now func() time.Duration,
 	return err
 }
 
-// taking returns what a store does for a take that can be denied.
-func (p *Policy) taking(take *limit.Take) Take {
+// Taking returns what a store does for a take that can be denied.
+func (p *Policy) Taking(take *limit.Take) Take {
 	costUnits, token := p.CostUnits(take.Cost), p.PerToken()
 	switch {
 	case take.Mode == limit.Looking:
@@ -105,7 +100,9 @@ func (p *Policy) taking(take *limit.Take) Take {
 		}
 		return takeAll(costUnits, keepUnits, &p.Units)
 	default:
-		return takeAll(costUnits, -p.Ahead(take.MaxWait), &p.Units)
+		what := takeAll(costUnits, -p.Ahead(take.MaxWait), &p.Units)
+		what.Lease = newLease(take)
+		return what
 	}
 }
 
@@ -146,6 +143,8 @@ func (p *Policy) Decide(take *limit.Take, s State) limit.Decision {
 		d = s.reserveDecision(costUnits, take.MaxWait, &p.Units)
 	case take.Keep > 0:
 		d = s.keepDecision(costUnits, p.CostUnits(take.Keep), &p.Units)
+	case take.Lease > 0:
+		d = s.leaseDecision(costUnits, &p.Units)
 	default:
 		d = s.decision(costUnits, &p.Units)
 	}

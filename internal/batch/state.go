@@ -18,6 +18,11 @@ type State struct {
 	// At is the reading in microseconds since 1970; 0 if the store has not returned it.
 	At int64
 
+	// LeaseEnds is the time until the first of the bucket's leases ends, which may return tokens; 0 if
+	// the bucket has none. LeasesFull says that it can have no more until then.
+	LeaseEnds  time.Duration
+	LeasesFull bool
+
 	passed time.Duration // since the reading, less than Tick
 }
 
@@ -77,6 +82,7 @@ func (s State) after(age time.Duration, u *limit.Units) State {
 		return s
 	}
 	s.Units = unitsAfter(s.Units, age, u)
+	s.LeaseEnds -= min(age, s.LeaseEnds)
 	return s
 }
 

@@ -97,7 +97,7 @@ func TestTake_TakesLargestMultiple(t *testing.T) {
 	assert.Zero(t, takeAll(token, 0, &units).taken(State{Units: token, BlockedFor: 1}))
 	p := NewPolicy(limit.PerSecond(1).Burst(10), nil)
 	keeping := limit.Take{Cost: 3, Keep: 7}
-	assert.Equal(t, []any{Take{Units: 3 * token, Lowest: 7 * token, Divisor: 3 * token}, 10 * token}, []any{p.taking(&keeping), p.need(&keeping)})
+	assert.Equal(t, []any{Take{Units: 3 * token, Lowest: 7 * token, Divisor: 3 * token}, 10 * token}, []any{p.Taking(&keeping), p.need(&keeping)})
 	keeping.Keep = 11
-	assert.Equal(t, []any{Take{Divisor: 1}, units.Full() + 1}, []any{p.taking(&keeping), p.need(&keeping)})
+	assert.Equal(t, []any{Take{Divisor: 1}, units.Full() + 1}, []any{p.Taking(&keeping), p.need(&keeping)})
 }

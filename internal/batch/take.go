@@ -4,12 +4,13 @@ import "github.com/penstock-go/penstock/limit"
 
 // A Take is what a store does for a [limit.Take]. It takes the largest multiple of Divisor that is
 // at most Units and leaves a balance of at least Lowest. Negative Units are returned to the bucket,
-// less those that have returned since Since.
+// less those that have returned since Since. With a Lease, it makes or settles one.
 type Take struct {
 	Units   int64
 	Lowest  int64 // negative for a deficit
 	Divisor int64 // at least 1
 	Since   int64 // in microseconds since 1970, on the store's clock; 0 if all negative Units are returned
+	Lease   Lease
 }
 
 // takeAll returns a Take of all units or none. A cost above the capacity takes none.
@@ -27,7 +28,7 @@ func exceeds(units, keepUnits int64, u *limit.Units) bool {
 
 // taken returns what the call takes from a bucket, if it returns nothing.
 func (t Take) taken(s State) int64 {
-	if s.BlockedFor > 0 || s.Units <= t.Lowest {
+	if s.BlockedFor > 0 || s.Units <= t.Lowest || t.Lease.ID != 0 && s.LeasesFull {
 		return 0
 	}
 	return min(t.Units, (s.Units-t.Lowest)/t.Divisor*t.Divisor)

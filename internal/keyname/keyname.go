@@ -5,9 +5,7 @@ package keyname
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"strings"
-	"time"
 
 	"github.com/penstock-go/penstock/limit"
 )
@@ -75,18 +73,6 @@ func Parts(key *limit.Key) []string {
 		n--
 	}
 	return key[:n]
-}
-
-// OfPolicy returns the name of a policy, or its numbers if it has none.
-func OfPolicy(p limit.Policy) string {
-	if p.Name != "" {
-		return p.Name
-	}
-	per := p.Per
-	if per == 0 {
-		per = time.Second
-	}
-	return fmt.Sprintf("%d-per-%s-burst-%d", p.Refill, per, p.Capacity)
 }
 
 // writeDigest writes what distinguishes parts with the same beginning. The tilde is escaped in

@@ -2,6 +2,10 @@
 // exactly: a full bucket and a deficit have at most 2^51 units each, a converted bucket lacks at
 // most 2^52, and times are in microseconds since 1970, below 2^53 with the longest refill.
 
+import { MAX_LEASES, addLease, decodeLeases, encodeLeases, left, moveLeases } from "./lease";
+import type { Lease } from "./lease";
+import type { Result, Stored } from "./record";
+
 /** A policy in whole numbers, see limit.Units in Go. */
 export interface Policy {
   /** Units that return to a bucket in a microsecond. */
@@ -13,35 +17,12 @@ export interface Policy {
 }
 
 /**
- * A Row is a stored bucket, or a block in its place. It contains the numbers of the policy that
- * stored it; a request with other numbers converts it.
- */
-export type Row = {
-  k: string;
-  /** When the bucket will be full or the block ends, in microseconds since 1970. */
-  at: number;
-  /** Units by which the bucket is full before the end of that microsecond. */
-  early: number;
-  /** Units by which more than a full bucket is missing. */
-  ahead: number;
-  /** Numbers of the policy; 0 in a block. */
-  per_micro: number;
-  per_token: number;
-  capacity: number;
-  /** When the block was set; 0 in a bucket. */
-  set_at: number;
-  /** 1 if the object of another shard may have copied the row and changed the copy. */
-  copied: number;
-  /** Until when the row must stay, even if the bucket is full, to hide an older row elsewhere. */
-  hides_until: number;
-};
-
-/**
- * A Call takes the largest multiple of divisor that is at most units and leaves a balance of at
+ * A BucketCall takes the largest multiple of divisor that is at most units and leaves a balance of at
  * least lowest, which is negative for a deficit. Negative units return to the bucket, 0 reads only.
  */
-export interface Call {
-  key: string;
+export interface BucketCall {
+  kind: "bucket";
+  policy: Policy;
   units: number;
   lowest: number;
   divisor: number;
@@ -50,50 +31,81 @@ export interface Call {
    * have returned since then do not return again. 0 if all return.
    */
   since: number;
+  /** What is taken returns after a time in microseconds. */
+  lease?: { id: number; micros: number };
+  settle?: Settlement;
 }
 
-/** What an operation returns: the reply, and the row to store if it has changed. */
-export interface Result {
-  /** Units before the operation; of a blocked bucket, BLOCKED minus the microseconds left. */
-  held: number;
-  row: Row;
-  changed: boolean;
+/** A Settlement replaces what a lease took. The units of its call are taken if the bucket does not have the lease. */
+export interface Settlement {
+  id: number;
+  /** Units to take if the bucket has the lease; they return if they are negative. */
+  excess: number;
+  /** Whether they may return: not if the lease has been made by another policy. */
+  returns: boolean;
 }
 
-/** A bucket never holds less than this. */
-const BLOCKED = -(2 ** 52);
+/** A Bucket contains the numbers of the policy that stored it; a call with other numbers converts it. */
+interface Bucket {
+  /** When it will be full, in microseconds since 1970. */
+  fullAt: number;
+  /** Units by which it is full before the end of that microsecond. */
+  early: number;
+  /** Units by which more than a full bucket is missing. */
+  ahead: number;
+  policy: Policy;
+  /** In the order of their ends. */
+  leases: Lease[];
+}
+
+/** What a bucket is now, in units of the caller's policy. */
+interface State {
+  missing: number;
+  leases: Lease[];
+  /** Whether another policy has stored the bucket. */
+  other: boolean;
+  /**
+   * Whether even a denied call must store it: because the clock went backwards, or because the policy
+   * refills faster than the one of the bucket, and the caller computes a wait that holds only with its own.
+   */
+  outdated: boolean;
+}
+
 const MAX_MISSING = 2 ** 52;
 
-/** fullRow returns the row of a bucket that no call has changed. */
-export function fullRow(k: string): Row {
-  return { k, at: 0, early: 0, ahead: 0, per_micro: 0, per_token: 0, capacity: 0, set_at: 0, copied: 0, hides_until: 0 };
-}
-
-/** isObsolete reports whether a row means the same as no row. */
-export function isObsolete(row: Row, now: number): boolean {
-  return row.at <= now && row.hides_until <= now;
-}
-
-/** consume executes a call. A denied call changes the row only if the row is outdated, see read. */
-export function consume(row: Row, policy: Policy, call: Call, now: number): Result {
-  if (row.set_at > 0) {
-    const result = readBlock(row, now);
-    if (result.held < BLOCKED) {
-      return result;
-    }
+/**
+ * takeFromBucket executes a call. The reply is what the bucket held before, in units; the time; the
+ * microseconds until its first lease ends, or 0; and 1 if a lease was denied because the bucket has too many.
+ */
+export function takeFromBucket(stored: Stored | null, call: BucketCall, now: number, look: boolean): Result {
+  const state = read(stored && decode(stored), call.policy, now);
+  const { missing, leases } = state;
+  const held = call.policy.perToken * call.policy.capacity - missing;
+  const hasAll = call.lease !== undefined && leases.length >= MAX_LEASES;
+  let change = 0;
+  let settles = false;
+  if (!look && call.settle !== undefined) {
+    ({ change, settles } = settle(state, call, call.settle, now));
+  } else if (!look && !hasAll) {
+    change = call.since > 0 ? undo(state, call, now) : take(call, held, missing);
   }
-  const full = policy.perToken * policy.capacity;
-  const { missing, outdated } = read(row, policy, now);
-  const held = full - missing;
-  const taken = call.since > 0 ? undo(row, policy, call, missing, now) : take(call, held, missing);
-  if (taken === 0 && !outdated) {
-    return { held, row, changed: false };
+  if (call.lease !== undefined && change > 0) {
+    const { id, micros } = call.lease;
+    addLease(leases, { ends: now + micros, id, units: change, settled: false, taken: now });
   }
-  return { held, row: write(row, missing + taken, policy, full, now), changed: true };
+  const first = leases[0];
+  const result: Result = {
+    reply: [held, now, first ? first.ends - now : 0, hasAll ? 1 : 0],
+    denies: hasAll || (call.units > 0 && call.units > held - call.lowest),
+  };
+  if (change !== 0 || settles || state.outdated) {
+    result.record = encode(Math.min(missing + change, MAX_MISSING), leases, call.policy, now);
+  }
+  return result;
 }
 
 /** take returns the units that a call takes. */
-function take(call: Call, held: number, missing: number): number {
+function take(call: BucketCall, held: number, missing: number): number {
   if (call.units < 0) {
     return Math.max(call.units, -missing);
   }
@@ -102,32 +114,68 @@ function take(call: Call, held: number, missing: number): number {
   return Math.max(Math.min(call.units, possible), 0);
 }
 
-/** undo returns 0 or the negative units that a call returns. A policy that refills faster may have written the row since. */
-function undo(row: Row, policy: Policy, call: Call, missing: number, now: number): number {
-  if (row.per_micro !== policy.perMicro || row.per_token !== policy.perToken || row.capacity !== policy.capacity) {
+/** undo returns 0 or the negative units that a call returns. A policy that refills faster may have written the bucket since. */
+function undo({ missing, other }: State, call: BucketCall, now: number): number {
+  if (other) {
     return 0;
   }
-  return Math.max(Math.min(call.units + Math.max(now - call.since, 0) * policy.perMicro, 0), -missing);
+  return Math.max(Math.min(call.units + Math.max(now - call.since, 0) * call.policy.perMicro, 0), -missing);
 }
 
-/**
- * read returns the units that a bucket lacks, in units of the policy, and whether even a denied
- * call must store them: because the clock went backwards, or because the policy refills faster
- * than the one of the row, and the caller computes a wait that holds only with its own.
- */
-function read(row: Row, policy: Policy, now: number): { missing: number; outdated: boolean } {
+/** settle marks a lease as settled, and returns the units to take. */
+function settle(state: State, call: BucketCall, settlement: Settlement, now: number): { change: number; settles: boolean } {
+  const lease = state.leases.find((each) => each.id === settlement.id);
+  if (lease === undefined) {
+    return { change: call.units, settles: false };
+  }
+  if (lease.settled) {
+    return { change: 0, settles: false };
+  }
+  const returning = settlement.returns ? Math.min(left(lease, now, call.policy.perMicro), state.missing) : 0;
+  lease.settled = true;
+  return { change: Math.max(settlement.excess, -returning), settles: true };
+}
+
+/** read ends the leases of a bucket whose time has come. */
+function read(bucket: Bucket | null, policy: Policy, now: number): State {
+  if (bucket === null) {
+    return { missing: 0, leases: [], other: true, outdated: false };
+  }
+  const old = bucket.policy;
+  const moved = moveLeases(bucket.leases, now);
+  let missing = missingUnits(bucket, now);
+  const leases = bucket.leases.filter((lease) => lease.ends > now);
+  const other = old.perMicro !== policy.perMicro || old.perToken !== policy.perToken || old.capacity !== policy.capacity;
+  if (other) {
+    leases.forEach((lease) => (lease.units = 0)); // the units of one policy mean nothing to another
+  }
+  if (missing <= 0) {
+    return { missing: 0, leases, other, outdated: moved };
+  }
+  const possible = old.capacity * old.perToken + bucket.ahead;
+  const outdated = moved || refillsFaster(policy, old) || missing > possible;
+  missing = Math.min(missing, possible);
+  return { missing: convert(missing, old.perToken, policy.perToken), leases, other, outdated };
+}
+
+/** missingUnits returns what a bucket lacks now. Each lease that has ended counts as an undo at its end. */
+function missingUnits(bucket: Bucket, now: number): number {
+  const { perMicro } = bucket.policy;
+  let { fullAt, early } = bucket;
+  for (const lease of bucket.leases) {
+    if (lease.ends > now) {
+      break;
+    }
+    const then = (fullAt - lease.ends) * perMicro - early;
+    if (then > 0 && !lease.settled) {
+      const rest = Math.max(then - left(lease, lease.ends, perMicro), 0);
+      const micros = Math.ceil(rest / perMicro);
+      fullAt = lease.ends + micros;
+      early = micros * perMicro - rest;
+    }
+  }
   // After a large step backwards the product is inexact, but still more than possible.
-  let missing = (row.at - now) * row.per_micro - row.early;
-  if (row.per_micro === 0 || missing <= 0) {
-    return { missing: 0, outdated: false };
-  }
-  const possible = row.capacity * row.per_token + row.ahead;
-  let outdated = refillsFaster(policy, row);
-  if (missing > possible) {
-    missing = possible;
-    outdated = true;
-  }
-  return { missing: convert(missing, row.per_token, policy.perToken), outdated };
+  return (fullAt - now) * perMicro - early;
 }
 
 /** convert rounds up: a change of the policy never creates tokens. */
@@ -140,45 +188,29 @@ function convert(missing: number, oldPerToken: number, perToken: number): number
   return units < BigInt(MAX_MISSING) ? Number(units) : MAX_MISSING;
 }
 
-function refillsFaster(policy: Policy, row: Row): boolean {
-  if (policy.perToken === row.per_token) {
-    return policy.perMicro > row.per_micro;
+function refillsFaster(policy: Policy, old: Policy): boolean {
+  if (policy.perToken === old.perToken) {
+    return policy.perMicro > old.perMicro;
   }
-  return BigInt(policy.perMicro) * BigInt(row.per_token) > BigInt(row.per_micro) * BigInt(policy.perToken);
+  return BigInt(policy.perMicro) * BigInt(old.perToken) > BigInt(old.perMicro) * BigInt(policy.perToken);
 }
 
-function write(row: Row, missing: number, policy: Policy, full: number, now: number): Row {
-  const micros = Math.ceil(missing / policy.perMicro);
-  return {
-    ...row,
-    at: now + micros,
-    early: micros * policy.perMicro - missing,
-    ahead: Math.max(missing - full, 0),
-    per_micro: policy.perMicro,
-    per_token: policy.perToken,
-    capacity: policy.capacity,
-    set_at: 0,
-  };
+function decode(stored: Stored): Bucket {
+  const [fullAt = 0, early = 0, ahead = 0, perMicro = 1, perToken = 1, capacity = 1, ...leases] = stored.numbers;
+  return { fullAt, early, ahead, policy: { perMicro, perToken, capacity }, leases: decodeLeases(leases) };
 }
 
-/** readBlock moves a block to the present if the clock went backwards, which must not extend it. */
-function readBlock(row: Row, now: number): Result {
-  const changed = now < row.set_at;
-  const left = changed ? row.at - row.set_at : row.at - now;
+/** encode returns a bucket that lacks units, or null if it is full and has no leases. */
+function encode(missing: number, leases: Lease[], policy: Policy, now: number): Stored | null {
+  if (missing <= 0 && leases.length === 0) {
+    return null;
+  }
+  const { perMicro, perToken, capacity } = policy;
+  const micros = Math.ceil(missing / perMicro);
+  const fullAt = now + micros;
+  const ahead = Math.max(missing - perToken * capacity, 0);
   return {
-    held: left > 0 ? BLOCKED - left : 0,
-    row: changed ? { ...row, at: now + left, set_at: now } : row,
-    changed,
-  };
-}
-
-/** block denies a bucket for a time, after which it is full. 0 fills it and ends a block. */
-export function block(row: Row, micros: number, now: number): Row {
-  return {
-    ...fullRow(row.k),
-    at: now + micros,
-    set_at: micros > 0 ? now : 0,
-    copied: row.copied,
-    hides_until: row.hides_until,
+    until: Math.max(fullAt, leases.at(-1)?.ends ?? 0), // whoever settles a lease needs it until its end
+    numbers: [fullAt, micros * perMicro - missing, ahead, perMicro, perToken, capacity, ...encodeLeases(leases)],
   };
 }

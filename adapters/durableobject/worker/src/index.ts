@@ -1,8 +1,10 @@
 import { isAuthorized } from "./auth";
 import type { Env } from "./env";
 import type { Batch, LimiterObject } from "./object";
-import { RequestError, VERSION, parseBlockCall, parseLimitCall, parsePolicy, parseSemaphoreCall, readBody } from "./request";
+import { VERSION, parseLimitCalls, parseSemaphoreCall, readCalls } from "./request";
 import { places, shardStub } from "./shard";
+import type { Place } from "./shard";
+import { RequestError } from "./value";
 
 export { LimiterObject } from "./object";
 
@@ -39,52 +41,59 @@ export async function handle(request: Request, env: Env, tick: number): Promise<
 
 /** Each operation validates the whole request before it executes a call. */
 const operations: Record<string, (request: Request, env: Env) => Promise<object>> = {
-  "/v1/limit": async (request, env) => {
-    const { fields, calls } = await readBody(request);
-    const policy = parsePolicy(fields["policy"]);
-    const held = await distribute(env, calls.map(parseLimitCall), (object, batch) => object.limit({ policy, ...batch }));
-    return { held: held.map((each) => each?.units ?? null), at: held.map((each) => each?.at ?? 0) };
+  "/v2/limit": async (request, env) => {
+    const calls = parseLimitCalls(await readCalls(request));
+    // The reply to a call whose keys are in several objects is empty.
+    return { replies: await distribute(env, calls, (call) => call, [], (object, batch) => object.limit(batch)) };
   },
-  "/v1/block": async (request, env) => {
-    const { calls } = await readBody(request);
-    const done = await distribute(env, calls.map(parseBlockCall), (object, batch) => object.block(batch));
-    return { done: done.map((each) => each === true) };
-  },
-  "/v1/semaphore": async (request, env) => {
-    const { calls } = await readBody(request);
-    return { permits: await distribute(env, calls.map(parseSemaphoreCall), (object, batch) => object.semaphore(batch)) };
+  "/v2/semaphore": async (request, env) => {
+    const calls = (await readCalls(request)).map(parseSemaphoreCall);
+    return { permits: await distribute(env, calls, (call) => [{ k: call.k, place: call.k }], null, (object, batch) => object.semaphore(batch)) };
   },
 };
 
 /**
- * distribute sends each call to the object that has its key, and returns the replies in the order of
- * the calls. A reply is null if its object failed. If all objects failed, it throws the first error.
+ * distribute sends each call to the object that has its keys, and returns the replies in the order of
+ * the calls. A reply is null if its object failed, and split if the keys of the call are in several objects. If
+ * all objects failed, it throws the first error.
  */
-async function distribute<C extends { key: string }, R>(
+async function distribute<C, R>(
   env: Env,
   calls: C[],
+  keysOf: (call: C) => { k: string; place: string }[],
+  split: R | null,
   send: (object: DurableObjectStub<LimiterObject>, batch: Batch<C>) => Promise<(R | null)[]>,
 ): Promise<(R | null)[]> {
-  const placeOf = await places(env, calls.map((call) => call.key));
-  const replies: (R | null)[] = calls.map(() => null);
+  const keys = calls.map(keysOf);
+  const placeOf = await places(env, keys.flat().map((key) => key.place));
+  const replies: (R | null)[] = calls.map(() => split);
+  const shards = keys.map((each) => shardOf(each, placeOf));
+  const groups = Map.groupBy([...calls.keys()].filter((i) => shards[i] !== undefined), (i) => shards[i] as number);
   const failures: unknown[] = [];
-  const groups = Map.groupBy(calls.keys(), (i) => placeOf[i]!.shard);
   await Promise.all(
     [...groups].map(async ([shard, indexes]) => {
-      const batch = { calls: indexes.map((i) => calls[i]!), before: indexes.map((i) => placeOf[i]!.before ?? null) };
+      const moving = new Map(indexes.flatMap((i) => keys[i] ?? []).map((key) => [key.k, placeOf.get(key.place)?.before]));
+      const before = [...moving].filter((entry): entry is [string, number] => entry[1] !== undefined);
       try {
-        const results = await send(shardStub(env, shard), batch);
+        const results = await send(shardStub(env, shard), { calls: indexes.map((i) => calls[i] as C), before });
         indexes.forEach((i, n) => (replies[i] = results[n] ?? null));
       } catch (error) {
         console.error(`shard ${shard}:`, error);
         failures.push(error);
+        indexes.forEach((i) => (replies[i] = null));
       }
     }),
   );
-  if (failures.length === groups.size) {
+  if (failures.length > 0 && failures.length === groups.size) {
     throw failures[0];
   }
   return replies;
+}
+
+/** shardOf returns the shard that has all keys, or undefined if there is none. */
+function shardOf(keys: { place: string }[], placeOf: Map<string, Place>): number | undefined {
+  const shards = new Set(keys.map((key) => placeOf.get(key.place)?.shard));
+  return shards.size === 1 ? [...shards][0] : undefined;
 }
 
 function reply(status: number, body: object, headers: Record<string, string> = {}): Response {

@@ -1,29 +1,20 @@
 import { DurableObject } from "cloudflare:workers";
 
 import { SweepAlarm } from "./alarm";
-import type { Call, Policy, Row } from "./bucket";
-import { Buckets } from "./buckets";
+import type { Call, CallReply } from "./call";
 import type { Env } from "./env";
-import type { BlockCall, SemaphoreCall } from "./request";
+import { Records } from "./records";
+import type { SemaphoreCall } from "./request";
+import type { Row } from "./row";
 import { Leases } from "./semaphore";
 import type { Lease, PermitReply } from "./semaphore";
 import { shardStub } from "./shard";
 
 /** Calls for the keys of one object. */
-export interface Batch<C extends { key: string }> {
+export interface Batch<C> {
   calls: C[];
-  /** For each call the shard that had its key before; null if it is this one. */
-  before: (number | null)[];
-}
-
-export interface LimitBatch extends Batch<Call> {
-  policy: Policy;
-}
-
-/** What a bucket held before a call, see bucket.ts, and when that was, in microseconds since 1970. */
-export interface Held {
-  units: number;
-  at: number;
+  /** Keys that another shard had before, and which one. */
+  before: [k: string, shard: number][];
 }
 
 /** Rows that one sweep removes. */
@@ -36,44 +27,34 @@ const SWEEP_ROWS = 1000;
  */
 export class LimiterObject extends DurableObject<Env> {
   protected readonly alarms: SweepAlarm;
-  private readonly buckets: Buckets;
+  private readonly records: Records;
   private readonly leases: Leases;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.alarms = new SweepAlarm(ctx.storage);
-    this.buckets = new Buckets(ctx.storage.sql, (micros) => this.alarms.plan(Math.ceil(micros / 1000)));
+    this.records = new Records(ctx.storage.sql, (micros) => this.alarms.plan(Math.ceil(micros / 1000)));
     this.leases = new Leases(ctx.storage.sql, (millis) => this.alarms.plan(millis));
     void ctx.blockConcurrencyWhile(() => this.alarms.load());
   }
 
-  /** limit executes calls of one policy. A reply is null if its call could not be decided. */
-  async limit(batch: LimitBatch): Promise<(Held | null)[]> {
+  /** limit executes calls of limiters. A reply is null if its call could not be decided. */
+  async limit(batch: Batch<Call>): Promise<(CallReply | null)[]> {
     const { copies, failed } = await this.copyRows(batch);
-    return decide(batch.calls, failed, (calls) => {
-      const at = this.now(batch);
-      return this.buckets.consume(batch.policy, calls, copies, at).map((units) => ({ units, at }));
-    });
-  }
-
-  /** block blocks buckets, or fills them. A reply is null if its call was not executed. */
-  async block(batch: Batch<BlockCall>): Promise<(boolean | null)[]> {
-    const { copies, failed } = await this.copyRows(batch);
-    return decide(batch.calls, failed, (calls) => {
-      this.buckets.block(calls, copies, this.now(batch));
-      return calls.map(() => true);
-    });
+    const hasFailed = (call: Call) => call.some((part) => failed.has(part.k));
+    return decide(batch.calls, hasFailed, (calls) => this.records.execute(calls, copies, this.now(batch)));
   }
 
   /** semaphore acquires, renews and releases permits. A reply is null if its call could not be decided. */
   async semaphore(batch: Batch<SemaphoreCall>): Promise<(PermitReply | null)[]> {
     const { copies, failed } = await this.copyLeases(batch);
-    return decide(batch.calls, failed, (calls) => this.leases.execute(calls, copies, Math.floor(this.now(batch) / 1000)));
+    const hasFailed = (call: SemaphoreCall) => failed.has(call.k);
+    return decide(batch.calls, hasFailed, (calls) => this.leases.execute(calls, copies, Math.floor(this.now(batch) / 1000)));
   }
 
   /** handOverRows returns the rows of keys that now belong to another object. */
   handOverRows(keys: string[]): Row[] {
-    return this.buckets.handOver(keys);
+    return this.records.handOver(keys);
   }
 
   /** handOverLeases returns the leases of keys that now belong to another object. */
@@ -93,43 +74,37 @@ export class LimiterObject extends DurableObject<Env> {
 
   /** sweep removes rows that have no effect, and plans the next sweep unless all are removed. */
   protected sweep(now: number): void {
-    const buckets = this.buckets.sweep(now, SWEEP_ROWS);
+    const records = this.records.sweep(now, SWEEP_ROWS);
     const leases = this.leases.sweep(Math.floor(now / 1000), SWEEP_ROWS);
-    if (buckets.removed >= SWEEP_ROWS || leases.removed >= SWEEP_ROWS) {
+    if (records.removed >= SWEEP_ROWS || leases.removed >= SWEEP_ROWS) {
       this.alarms.runAgain();
       return;
     }
-    if (buckets.next !== null) {
-      this.alarms.plan(Math.ceil(buckets.next / 1000));
+    if (records.next !== null) {
+      this.alarms.plan(Math.ceil(records.next / 1000));
     }
     if (leases.next !== null) {
       this.alarms.plan(leases.next);
     }
   }
 
-  private async copyRows(batch: Batch<{ key: string }>): Promise<Copied<Row | undefined>> {
-    const copied = await this.copyFrom(batch, (keys) => this.buckets.unsettled(keys), (shard, keys) => shardStub(this.env, shard).handOverRows(keys));
+  private async copyRows(batch: Batch<unknown>): Promise<Copied<Row | undefined>> {
+    const copied = await this.copyFrom(batch, (keys) => this.records.unsettled(keys), (shard, keys) => shardStub(this.env, shard).handOverRows(keys));
     return { failed: copied.failed, copies: new Map([...copied.copies].map(([key, rows]) => [key, rows[0]])) };
   }
 
-  private copyLeases(batch: Batch<{ key: string }>): Promise<Copied<Lease[]>> {
+  private copyLeases(batch: Batch<unknown>): Promise<Copied<Lease[]>> {
     return this.copyFrom(batch, (keys) => this.leases.unsettled(keys), (shard, keys) => shardStub(this.env, shard).handOverLeases(keys));
   }
 
   /** copyFrom asks the objects that had keys before for what they know of the unsettled ones. */
   private async copyFrom<R extends { k: string }>(
-    batch: Batch<{ key: string }>,
+    batch: Batch<unknown>,
     unsettled: (keys: string[]) => string[],
     handOver: (shard: number, keys: string[]) => Promise<R[]>,
   ): Promise<Copied<R[]>> {
     const copied: Copied<R[]> = { copies: new Map(), failed: new Set() };
-    const shardOf = new Map<string, number>();
-    batch.calls.forEach((call, i) => {
-      const shard = batch.before[i] ?? null;
-      if (shard !== null) {
-        shardOf.set(call.key, shard);
-      }
-    });
+    const shardOf = new Map(batch.before);
     if (shardOf.size === 0) {
       return copied;
     }
@@ -155,9 +130,9 @@ interface Copied<T> {
   failed: Set<string>;
 }
 
-/** decide executes the calls whose keys have not failed, and returns null for the others. */
-function decide<C extends { key: string }, R>(calls: C[], failed: Set<string>, execute: (calls: C[]) => R[]): (R | null)[] {
-  const replies = execute(calls.filter((call) => !failed.has(call.key)));
+/** decide executes the calls that have not failed, and returns null for the others. */
+function decide<C, R>(calls: C[], hasFailed: (call: C) => boolean, execute: (calls: C[]) => R[]): (R | null)[] {
+  const replies = execute(calls.filter((call) => !hasFailed(call)));
   let next = 0;
-  return calls.map((call) => (failed.has(call.key) ? null : (replies[next++] ?? null)));
+  return calls.map((call) => (hasFailed(call) ? null : (replies[next++] ?? null)));
 }

@@ -1,32 +1,25 @@
-import type { Call, Policy } from "./bucket";
+import type { Call } from "./call";
+import { parsePart } from "./part";
+import { RequestError, bad, integer, text } from "./value";
 
 /** Version of the protocol between the Go client and this Worker. */
-export const VERSION = 1;
+export const VERSION = 2;
 
 const MAX_BODY_BYTES = 256 * 1024;
 const MAX_CALLS = 64;
-const MAX_KEY_BYTES = 1024;
+/** Bound of the parts of all calls together. */
+const MAX_PARTS = 64;
+const MAX_NAME_BYTES = 1024;
 const MAX_HOLDER_BYTES = 128;
-/** Bound of a full bucket plus a microsecond's refill, as in limit.Units in Go. */
-const MAX_FULL = 2 ** 51;
-const MAX_MISSING = 2 ** 52;
-const MAX_PER_MICRO = 9000;
-const MAX_UNITS = 2 ** 52;
-const MAX_BLOCK_MICROS = 365 * 24 * 3600 * 1e6;
 const MAX_LEASE_MILLIS = 3600 * 1000;
-
-export interface BlockCall {
-  key: string;
-  /** 0 fills the bucket and ends a block. */
-  micros: number;
-}
 
 export const ACQUIRE = 0;
 export const RENEW = 1;
 export const RELEASE = 2;
 
 export interface SemaphoreCall {
-  key: string;
+  /** Name of the semaphore, and the key. */
+  k: string;
   holder: string;
   permits: number;
   leaseMillis: number;
@@ -34,24 +27,8 @@ export interface SemaphoreCall {
   purpose: number;
 }
 
-/** A RequestError is a mistake of the caller. Its message is part of the response. */
-export class RequestError extends Error {
-  constructor(
-    readonly status: 400 | 413,
-    message: string,
-  ) {
-    super(message);
-  }
-}
-
-/** A body whose version has been checked and whose calls are arrays. */
-export interface Body {
-  fields: Record<string, unknown>;
-  calls: unknown[][];
-}
-
-/** readBody reads and parses the body of a request. It throws a RequestError. */
-export async function readBody(request: Request): Promise<Body> {
+/** readCalls reads and parses the body of a request, whose calls are arrays. It throws a RequestError. */
+export async function readCalls(request: Request): Promise<unknown[][]> {
   const text = await readText(request);
   let value: unknown;
   try {
@@ -70,7 +47,7 @@ export async function readBody(request: Request): Promise<Body> {
   if (!Array.isArray(calls) || calls.length < 1 || calls.length > MAX_CALLS || !calls.every(Array.isArray)) {
     throw bad(`calls must be an array of 1 to ${MAX_CALLS} arrays`);
   }
-  return { fields, calls };
+  return calls;
 }
 
 async function readText(request: Request): Promise<string> {
@@ -93,73 +70,35 @@ async function readText(request: Request): Promise<string> {
   }
 }
 
-/** parsePolicy checks the bounds within which bucket.ts is exact. */
-export function parsePolicy(value: unknown): Policy {
-  if (!Array.isArray(value) || value.length !== 3) {
-    throw bad("policy must be an array of 3 numbers");
+/** parseLimitCalls checks calls, each of which is an array of parts. */
+export function parseLimitCalls(calls: unknown[][]): Call[] {
+  const parts = calls.reduce((sum, call) => sum + call.length, 0);
+  if (parts > MAX_PARTS) {
+    throw bad(`calls must have at most ${MAX_PARTS} parts together`);
   }
-  const policy: Policy = {
-    perMicro: integer(value[0], "policy[0]", 1, MAX_PER_MICRO),
-    perToken: integer(value[1], "policy[1]", 1, MAX_FULL),
-    capacity: integer(value[2], "policy[2]", 1, MAX_FULL),
-  };
-  // An inexact product is above the bound, too.
-  if (policy.perToken * policy.capacity + policy.perMicro > MAX_FULL) {
-    throw bad(`policy has more than 2^51 units in a full bucket`);
-  }
-  return policy;
-}
-
-export function parseLimitCall(call: unknown[], i: number): Call {
-  checkLength(call, i, call.length === 5 ? 5 : 4);
-  return {
-    key: text(call[0], `calls[${i}][0]`, MAX_KEY_BYTES),
-    units: integer(call[1], `calls[${i}][1]`, -MAX_UNITS, MAX_UNITS),
-    lowest: integer(call[2], `calls[${i}][2]`, -MAX_MISSING, MAX_FULL),
-    divisor: integer(call[3], `calls[${i}][3]`, 1, MAX_UNITS),
-    since: integer(call[4] ?? 0, `calls[${i}][4]`, 0, Number.MAX_SAFE_INTEGER),
-  };
-}
-
-export function parseBlockCall(call: unknown[], i: number): BlockCall {
-  checkLength(call, i, 2);
-  return {
-    key: text(call[0], `calls[${i}][0]`, MAX_KEY_BYTES),
-    micros: integer(call[1], `calls[${i}][1]`, 0, MAX_BLOCK_MICROS),
-  };
+  return calls.map((parts, i) => {
+    const call = parts.map((part, n) => parsePart(part, `calls[${i}][${n}]`));
+    if (call.length < 1) {
+      throw bad(`calls[${i}] must have a part`);
+    }
+    // Each part of a call decides without what the others take.
+    if (new Set(call.map((part) => part.k)).size < call.length) {
+      throw bad(`calls[${i}] must have parts with different names or keys`);
+    }
+    return call;
+  });
 }
 
 export function parseSemaphoreCall(call: unknown[], i: number): SemaphoreCall {
-  checkLength(call, i, 5);
+  const at = `calls[${i}]`;
+  if (call.length !== 5) {
+    throw bad(`${at} must have 5 elements`);
+  }
   return {
-    key: text(call[0], `calls[${i}][0]`, MAX_KEY_BYTES),
-    holder: text(call[1], `calls[${i}][1]`, MAX_HOLDER_BYTES),
-    permits: integer(call[2], `calls[${i}][2]`, 1, Number.MAX_SAFE_INTEGER),
-    leaseMillis: integer(call[3], `calls[${i}][3]`, 1, MAX_LEASE_MILLIS),
-    purpose: integer(call[4], `calls[${i}][4]`, ACQUIRE, RELEASE),
+    k: text(call[0], `${at}[0]`, 1, MAX_NAME_BYTES),
+    holder: text(call[1], `${at}[1]`, 1, MAX_HOLDER_BYTES),
+    permits: integer(call[2], `${at}[2]`, 1, Number.MAX_SAFE_INTEGER),
+    leaseMillis: integer(call[3], `${at}[3]`, 1, MAX_LEASE_MILLIS),
+    purpose: integer(call[4], `${at}[4]`, ACQUIRE, RELEASE),
   };
-}
-
-function checkLength(call: unknown[], i: number, length: number): void {
-  if (call.length !== length) {
-    throw bad(`calls[${i}] must have ${length} elements`);
-  }
-}
-
-function integer(value: unknown, name: string, min: number, max: number): number {
-  if (!Number.isSafeInteger(value) || (value as number) < min || (value as number) > max) {
-    throw bad(`${name} must be an integer from ${min} to ${max}`);
-  }
-  return value as number;
-}
-
-function text(value: unknown, name: string, max: number): string {
-  if (typeof value !== "string" || value.length > max || !/^[\x20-\x7e]+$/.test(value)) {
-    throw bad(`${name} must be 1 to ${max} characters of printable ASCII`);
-  }
-  return value;
-}
-
-function bad(message: string): RequestError {
-  return new RequestError(400, message);
 }

@@ -74,7 +74,7 @@ export class Leases {
   }
 
   private executeOne(call: SemaphoreCall, now: number): PermitReply {
-    const { key, holder, permits, leaseMillis, purpose } = call;
+    const { k: key, holder, permits, leaseMillis, purpose } = call;
     const ends = now + leaseMillis;
     // If the clock went backwards, no lease may last longer than usual.
     this.sql.exec("UPDATE lease SET ends = ? WHERE k = ? AND ends > ? AND holder <> ?", ends, key, ends, NO_HOLDER);

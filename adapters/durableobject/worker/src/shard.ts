@@ -10,27 +10,26 @@ export interface Place {
 }
 
 /**
- * places returns where the state of each key is. The hash depends on a secret, so that a client
+ * places returns where the state of keys is. The hash depends on a secret, so that a client
  * cannot choose keys that all belong to one object. It throws if the configuration is invalid.
  */
-export async function places(env: Env, keys: string[]): Promise<Place[]> {
+export async function places(env: Env, keys: string[]): Promise<Map<string, Place>> {
   const shards = parseShards("SHARDS", env.SHARDS) ?? 1;
   const shardsBefore = parseShards("SHARDS_BEFORE", env.SHARDS_BEFORE) ?? shards;
   if (shards === 1 && shardsBefore === 1) {
-    return keys.map(() => ({ shard: 0, before: undefined }));
+    return new Map(keys.map((key) => [key, { shard: 0, before: undefined }]));
   }
   if (!env.HASH_SEED) {
     throw new Error("the secret HASH_SEED must be set if SHARDS or SHARDS_BEFORE is above 1");
   }
   const seed = await hmacKey(env.HASH_SEED);
-  return Promise.all(
-    keys.map(async (key) => {
-      const hash = await hash64(seed, key);
-      const shard = jump(hash, shards);
-      const before = jump(hash, shardsBefore);
-      return { shard, before: before === shard ? undefined : before };
-    }),
-  );
+  const each = [...new Set(keys)].map(async (key): Promise<[string, Place]> => {
+    const hash = await hash64(seed, key);
+    const shard = jump(hash, shards);
+    const before = jump(hash, shardsBefore);
+    return [key, { shard, before: before === shard ? undefined : before }];
+  });
+  return new Map(await Promise.all(each));
 }
 
 /** shardStub returns the object of a shard. Its name does not depend on the number of shards. */

@@ -1,10 +1,11 @@
 // The Worker for tests. It takes the time from a header and has operations that only tests need.
 // The production bundle contains nothing of this file.
-import type { Row } from "../src/bucket";
+import type { Call, CallReply } from "../src/call";
 import type { Env } from "../src/env";
 import { handle } from "../src/index";
 import { LimiterObject as ProductionObject } from "../src/object";
-import type { Held, LimitBatch } from "../src/object";
+import type { Batch } from "../src/object";
+import type { Row } from "../src/row";
 import { shardStub } from "../src/shard";
 
 /** The time in microseconds since 1970 for the calls of a request. Without it, the real clock counts. */
@@ -24,7 +25,7 @@ export class LimiterObject extends ProductionObject {
     const count = (query: string) => this.ctx.storage.sql.exec<{ n: number }>(query).one().n;
     return {
       written: count("SELECT total_changes() AS n"),
-      buckets: count("SELECT count(*) AS n FROM bucket"),
+      records: count("SELECT count(*) AS n FROM record"),
       leases: count("SELECT count(*) AS n FROM lease"),
       alarm: await this.ctx.storage.getAlarm(),
       instance: this.instance,
@@ -54,7 +55,7 @@ export class LimiterObject extends ProductionObject {
     this.failing = true;
   }
 
-  override async limit(batch: LimitBatch): Promise<(Held | null)[]> {
+  override async limit(batch: Batch<Call>): Promise<(CallReply | null)[]> {
     this.throwIfFailing();
     return super.limit(batch);
   }
@@ -125,7 +126,6 @@ function withClock(namespace: Env["LIMITER"], testNow: number): Env["LIMITER"] {
       const timed = (send: unknown) => (batch: object) => (send as Operation)({ ...batch, testNow });
       return {
         limit: timed((batch: never) => stub.limit(batch)),
-        block: timed((batch: never) => stub.block(batch)),
         semaphore: timed((batch: never) => stub.semaphore(batch)),
       };
     },

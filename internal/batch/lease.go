@@ -1,0 +1,75 @@
+package batch
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A Lease is what a store does about a lease. The store keeps it with the bucket until its end, at
+// which the units return, less those that have returned since it was made.
+//
+// If the store makes a lease, it takes nothing from a bucket that has [limit.MaxLeases]. It makes none
+// of nothing.
+//
+// If it settles one, it takes its Excess instead of the Units of the [Take]. A negative one returns:
+// at most the units of the lease that have not returned since it was made, and nothing unless Returns.
+// From then on until its end, settling it again does nothing. The store takes the Units if the bucket
+// does not have the lease, and nothing if the bucket is blocked.
+type Lease struct {
+	ID     int64         // from 1 to 2^53 - 1; 0 if there is none
+	Length time.Duration // whole milliseconds; 0 if the lease is settled
+
+	// Of a lease that is settled: the units that were used but not taken, and whether those return that
+	// were taken but not used. Those of another policy do not.
+	Excess  int64
+	Returns bool
+}
+
+// newLease returns the lease of a take that wants one. Its random identifier is one that no lease of
+// the bucket has.
+func newLease(take *limit.Take) Lease {
+	if take.Lease == 0 {
+		return Lease{}
+	}
+	return Lease{ID: 1 + rand.Int64N(1<<53-1), Length: take.Lease}
+}
+
+// Complete returns a Decision about a Take with the lease, if there is one: a receipt identifies it.
+func (l Lease) Complete(d limit.Decision) limit.Decision {
+	if d.Receipt.Tokens > 0 {
+		d.Receipt.Lease = l.ID
+	}
+	return d
+}
+
+// settling returns what a store does to settle a lease. Of a take that took nothing, there is none.
+func (p *Policy) settling(take *limit.Take) Take {
+	what := Take{Units: p.DebtUnits(take.Cost), Lowest: p.Full() - limit.MaxDeficit, Divisor: 1}
+	receipt := take.Undo
+	if receipt.Lease == 0 {
+		return what
+	}
+	what.Lease = Lease{ID: receipt.Lease, Returns: receipt.Version == p.version}
+	if excess := take.Cost - receipt.Tokens; excess >= 0 {
+		what.Lease.Excess = p.DebtUnits(excess)
+	} else {
+		what.Lease.Excess = -p.RefundUnits(-excess)
+	}
+	return what
+}
+
+// leaseDecision returns the Decision about a cost of costUnits with a lease.
+func (s State) leaseDecision(costUnits int64, u *limit.Units) limit.Decision {
+	if s.BlockedFor > 0 || !s.LeasesFull {
+		return s.decision(costUnits, u)
+	}
+	d := u.Decision(s.Units, costUnits)
+	if d.Allowed {
+		d = u.Decision(s.Units, 0)
+		d.Allowed = false
+	}
+	d.RetryAfter = max(d.RetryAfter, s.LeaseEnds)
+	return s.roundUp(d)
+}

@@ -1,0 +1,212 @@
+package batch
+
+import (
+	"time"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A RecordPolicy decides about windows, quotas and cooldowns in a store, and remembers denials, so that a
+// client that floods causes no round trips. It is safe for concurrent use.
+type RecordPolicy struct {
+	Description limit.Description
+
+	version int64                 // how often the limiter's policy has changed
+	denials Cache[[]recordDenial] // of a key, newest first
+}
+
+// NewRecordPolicy returns a policy that a limiter describes. It follows previous, which is nil for that of a new
+// limiter.
+func NewRecordPolicy(description limit.Description, previous *RecordPolicy) *RecordPolicy {
+	p := &RecordPolicy{Description: description}
+	if previous != nil {
+		p.version = previous.version + 1
+	}
+	return p
+}
+
+// A recordDenial is a Decision about all costs from least to most of calls that may wait for a time. It holds
+// until the key has more tokens, a time after it was sent.
+type recordDenial struct {
+	least, most    int64
+	maxWait        time.Duration
+	decision       limit.Decision
+	sent, received time.Duration
+	lasts          time.Duration
+}
+
+// maxDenials bounds what is remembered of a key. Quotas and penalties deny all costs for the same time.
+const maxDenials = 4
+
+// Max returns how many tokens the policy allows at most.
+func (p *RecordPolicy) Max() int64 { return p.Description.Limit }
+
+// Take decides about a valid take from the record of a key with a hash. It asks the store, by call, unless
+// a denial is remembered. The reply is that of a take that can be denied and was sent.
+func (p *RecordPolicy) Take(hash uint64, take *limit.Take, now func() time.Duration, call func(RecordTake) (RecordReply, error)) (limit.Decision, RecordReply, error) {
+	if take.Mode >= limit.Charging {
+		return limit.Decision{}, RecordReply{}, p.change(hash, take, now, call)
+	}
+	if d, ok := p.Remembered(hash, take, now()); ok {
+		return d, RecordReply{Outcome: OutcomeDenied}, nil
+	}
+	reply, err := call(p.taking(take))
+	if err != nil {
+		return limit.Decision{}, RecordReply{}, err
+	}
+	d := p.decide(&reply, take)
+	if take.Mode != limit.Looking {
+		p.learn(hash, take, &d, &reply, true)
+	}
+	return d, reply, nil
+}
+
+// change executes a take that is never denied.
+func (p *RecordPolicy) change(hash uint64, take *limit.Take, now func() time.Duration, call func(RecordTake) (RecordReply, error)) error {
+	what, tokens := Refund, take.Cost
+	switch take.Mode {
+	case limit.Charging:
+		what = Charge
+	case limit.Undoing:
+		if take.Undo.Version != p.version {
+			return nil
+		}
+		what, tokens = Undo, take.Undo.Tokens
+	}
+	if tokens == 0 {
+		return nil
+	}
+	_, err := call(RecordTake{what, min(tokens, maxCost), take.Undo.Stamp})
+	p.Invalidate(hash, now())
+	return err
+}
+
+// taking returns what a store does for a take that can be denied.
+func (p *RecordPolicy) taking(take *limit.Take) RecordTake {
+	what := RecordTake{TakeAll, min(take.Cost, maxCost), take.MaxWait.Microseconds()}
+	switch take.Mode {
+	case limit.Looking:
+		what.What = Look
+	case limit.Partial:
+		what.What = TakeUpTo
+		return what
+	}
+	if take.Cost > p.Max() {
+		what.Cost = 0 // it can never be allowed, starts no penalty, and is not counted
+	}
+	return what
+}
+
+// needOf returns the tokens without which a take is denied.
+func needOf(take *limit.Take) int64 {
+	if take.Mode == limit.Partial {
+		return min(take.Cost, 1)
+	}
+	return take.Cost
+}
+
+// Remembered returns the denial of a take if it is known without the store that the key still lacks the cost.
+func (p *RecordPolicy) Remembered(hash uint64, take *limit.Take, now time.Duration) (limit.Decision, bool) {
+	if take.Mode > limit.Partial {
+		return limit.Decision{}, false
+	}
+	e, ok := p.denials.Get(hash, now)
+	if !ok {
+		return limit.Decision{}, false
+	}
+	cost := needOf(take)
+	for _, known := range e.Value {
+		age := now - known.received
+		if cost < known.least || cost > known.most || now-known.sent >= known.lasts || age > CacheTime {
+			continue
+		}
+		if take.MaxWait != known.maxWait && known.decision.Reason != limit.Blocked {
+			continue
+		}
+		// RetryAfter counts from when the response arrived, so that it is long enough.
+		d := known.decision
+		d.RetryAfter -= age
+		d.ResetAfter -= age
+		if d.Reason == limit.BurstExceeded {
+			d.Reason = limit.InCooldown
+		}
+		return d, true
+	}
+	return limit.Decision{}, false
+}
+
+// Invalidate forgets a key that the caller has reset or blocked, and ignores replies that are on their way.
+func (p *RecordPolicy) Invalidate(hash uint64, now time.Duration) { p.denials.Invalidate(hash, now) }
+
+// InvalidateAll is Invalidate for every key.
+func (p *RecordPolicy) InvalidateAll(now time.Duration) { p.denials.InvalidateAll(now) }
+
+// learn remembers what a take has left, after all limiters that decide about it have allowed it or not.
+func (p *RecordPolicy) learn(hash uint64, take *limit.Take, d *limit.Decision, reply *RecordReply, allowed bool) {
+	switch {
+	case d.Allowed && allowed && take.Cost > 0:
+		p.denials.Delete(hash) // a larger cost, which may be in the cache, is denied for longer
+	case !d.Allowed && (take.Cost <= p.Max() || take.Mode == limit.Partial):
+		p.learnDenial(hash, take, d, reply)
+	}
+}
+
+// learnDenial remembers the denial of a take. The time until a cost can be allowed grows with the cost, so if
+// it is that of the least cost that the key lacks, or of the largest, it is that of all in between. Of calls
+// that may wait, the store returns the time of one cost only.
+func (p *RecordPolicy) learnDenial(hash uint64, take *limit.Take, d *limit.Decision, reply *RecordReply) {
+	cost, lasts := needOf(take), min(reply.MoreAfter, reply.RetryAfter)
+	if reply.Tick > time.Microsecond {
+		lasts -= reply.Tick // the store may have read its clock before the request was sent
+	}
+	newest := recordDenial{cost, cost, take.MaxWait, *d, reply.Sent, reply.Received, lasts}
+	if take.MaxWait == 0 && reply.MoreAfter == reply.RetryAfter {
+		newest.least = d.Remaining + 1
+	}
+	if take.MaxWait == 0 && reply.AllAfter == reply.RetryAfter {
+		newest.most = p.Max()
+	}
+	if reply.Outcome == OutcomeBlocked {
+		newest.least, newest.most = 0, p.Max()
+	}
+	all := []recordDenial{newest}
+	if e, ok := p.denials.Get(hash, reply.Received); ok {
+		all = append(all, e.Value[:min(len(e.Value), maxDenials-1)]...)
+	}
+	p.denials.Put(hash, all, reply.Sent, reply.Received)
+}
+
+// decide returns the Decision about a take that can be denied.
+func (p *RecordPolicy) decide(reply *RecordReply, take *limit.Take) limit.Decision {
+	cost := take.Cost
+	if take.Mode == limit.Partial {
+		cost = max(reply.Taken, min(cost, 1))
+	}
+	d := limit.Decision{
+		Allowed:    cost == 0 && reply.Outcome != OutcomeBlocked || reply.Outcome == OutcomeAllowed,
+		Limit:      p.Max(),
+		ResetAfter: reply.roundUp(reply.ResetAfter),
+	}
+	if reply.Outcome == OutcomeAllowed || reply.Outcome == OutcomeDenied {
+		d.Remaining = max(p.Max()-reply.Used, 0) // charges and other processes may exceed the maximum
+	}
+	switch {
+	case cost > p.Max():
+		d.Allowed, d.RetryAfter = false, limit.Never
+		if reply.Outcome == OutcomeBlocked {
+			d.Reason = limit.Blocked
+		}
+	case !d.Allowed:
+		d.RetryAfter = reply.roundUp(reply.RetryAfter)
+		d.Reason = reply.reason()
+	case cost > 0:
+		d.RetryAfter = reply.roundUp(reply.RetryAfter) // of a reservation
+	}
+	if take.Mode == limit.Partial {
+		d.Granted = reply.Taken
+	}
+	if take.Receipt && take.Mode != limit.Looking && d.Allowed && cost > 0 {
+		d.Receipt = limit.Receipt{Tokens: cost, Stamp: reply.Stamp, Version: p.version}
+	}
+	return d
+}
