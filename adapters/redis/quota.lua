@@ -3,11 +3,11 @@
 -- when the latter ends, in microseconds since 1970; what to do with the cost: "take", "look",
 -- "upto", "charge", "refund" or "undo"; the cost; for "undo" when the period began in which it was
 -- taken, and for "take" and "look" how many microseconds the call may wait; and if it may wait,
--- when the period after the next one ends. The reply is: 0 if allowed, 3 if denied; the tokens
--- taken in the period, or the maximum while tokens of the next one are reserved; the microseconds
--- until the cost can be spent, or the same call can be allowed, until no tokens count, until a
--- denied key has more tokens, and until it has all; the tokens that the call has taken; and when
--- the period began to which they belong.
+-- when the period after the next one ends.
+-- The reply is: 0 if allowed, 3 if denied; the tokens taken in the period, or the maximum while
+-- tokens of the next one are reserved; the microseconds until the cost can be spent, or the same
+-- call can be allowed, until no tokens count, until a denied key has more tokens, and until it has
+-- all; the tokens that the call has taken; and when the period began to which they belong.
 --
 -- A record is "<start>:<end>:<used>" or "<start>:<end>:<used>:<reserved>:<reserved end>": the
 -- bounds of the period in microseconds since 1970, and the tokens taken in it; the tokens reserved

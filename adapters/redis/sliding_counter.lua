@@ -1,11 +1,11 @@
 -- This script executes one call of a sliding-window counter. KEYS[1] is the record of its key. ARGV
 -- is the maximum per window; the window in milliseconds; what to do with the cost: "take", "look",
 -- "upto", "charge", "refund" or "undo"; the cost; and for "undo" when the window began to which the
--- tokens belong, and for "take" and "look" how many microseconds the call may wait. The reply is: 0
--- if allowed, 3 if denied; the tokens that count, rounded up, or the maximum while tokens of the
--- next window are reserved; the microseconds until the cost can be spent, or the same call can be
--- allowed, until no tokens count, until a denied key has more tokens, and until it has all; the
--- tokens that the call has taken; and when the window began to which they belong.
+-- tokens belong, and for "take" and "look" how many microseconds the call may wait.
+-- The reply is: 0 if allowed, 3 if denied; the tokens that count, rounded up, or the maximum while
+-- tokens of the next window are reserved; the microseconds until the cost can be spent, or the same
+-- call can be allowed, until no tokens count, until a denied key has more tokens, and until it has
+-- all; the tokens that the call has taken; and when the window began to which they belong.
 --
 -- A record is "<window>:<start>:<previous>:<current>:<written>" or the same with ":<next>:<reserved
 -- at>": the window in which it counts, when the current one began, the tokens of the previous and

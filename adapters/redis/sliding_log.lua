@@ -2,10 +2,11 @@
 -- KEYS[1] is the record of its key. ARGV is the maximum per window; the window and the penalty (0
 -- for a log) in microseconds; what to do with the cost: "take", "look", "upto", "charge", "refund"
 -- or "undo"; the cost; and for "undo" the time of the calls, and for "take" and "look" how many
--- microseconds the call may wait. The reply is: 0 if allowed, 1 if a penalty starts, 2 if a penalty
--- is in effect, 3 if a log denies; the calls that count; the microseconds until the cost can be
--- spent, or the same call can be allowed, until nothing of the record counts, until a denied key
--- has more tokens than now, and until it has all; the calls that were taken; and their time.
+-- microseconds the call may wait.
+-- The reply is: 0 if allowed, 1 if a penalty starts, 2 if a penalty is in effect, 3 if a log
+-- denies; the calls that count; the microseconds until the cost can be spent, or the same call can
+-- be allowed, until nothing of the record counts, until a denied key has more tokens than now, and
+-- until it has all; the calls that were taken; and their time.
 --
 -- A record is a string of numbers of 7 bytes, big-endian; times are microseconds since 1970:
 --   when the record was written; the end of the penalty, or 0;

@@ -5,6 +5,7 @@ package abuse_test
 import (
 	"flag"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -29,7 +30,7 @@ type cost struct {
 func TestCosts_StayBelowTheirCeilings(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	costs := make([]cost, len(rows))
-	event := measure(t, client, row{name: "event", prepare: repeat(5000, `{"type":"EVENT"}`)}, 1).cpu
+	event := measure(t, client, row{name: "event", prepare: repeat(5000, `{"type":"EVENT"}`)}, shortPause).cpu
 	for i, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			costs[i] = lowest(t, client, row, event)
@@ -46,11 +47,12 @@ func TestCosts_StayBelowTheirCeilings(t *testing.T) {
 }
 
 // lowest measures a row until no value exceeds its ceiling, up to five times, and returns the lowest
-// values: what else the process and the machine do only adds to them. On a machine that is busy, goroutines
-// end late: each attempt waits longer for them. event is the CPU time of an event.
+// values: what else the process and the machine do only adds to them. event is the CPU time of an event.
 func lowest(t *testing.T, client *goredis.Client, row row, event float64) (c cost) {
+	pause := shortPause
 	for attempt := range 5 {
-		again := measure(t, client, row, 1+10*attempt)
+		again := measure(t, client, row, pause)
+		pause = longPause
 		again.cpu /= event
 		if attempt == 0 {
 			c = again
@@ -71,14 +73,21 @@ func (c cost) lower(d cost) cost {
 	}
 }
 
-// measure returns what a row costs, with the patience of a meter. The CPU time is in nanoseconds.
-func measure(t *testing.T, client *goredis.Client, row row, patience int) cost {
+// Pauses between samples of the memory. On a machine that is busy, many goroutines run at once, and those
+// of a pool end only after it has not needed them for two seconds.
+const (
+	shortPause = 5 * time.Millisecond
+	longPause  = 3 * time.Second
+)
+
+// measure returns what a row costs. The CPU time is in nanoseconds.
+func measure(t *testing.T, client *goredis.Client, row row, pause time.Duration) cost {
 	require.NoError(t, client.FlushAll(t.Context()).Err())
 	r, addr := newServer(t, client)
 	s := &scene{attacker: &attacker{t: t, addr: addr}, router: r}
 	attack := row.prepare(s)
 	s.sent, s.received = 0, 0
-	used := newMeter(t, client, patience).used(attack)
+	used := newMeter(t, client, pause).used(attack)
 	bytes := float64(s.sent)
 	return cost{
 		kept: used.kept / bytes, redisKept: used.redisKept / bytes, sent: float64(s.received) / bytes,

@@ -26,15 +26,15 @@ type snapshot struct {
 
 // A meter reads snapshots.
 type meter struct {
-	t        *testing.T
-	redis    *goredis.Client
-	patience int      // how many samples in a row must show no less memory
-	own      snapshot // what reading a snapshot adds to the next one
+	t     *testing.T
+	redis *goredis.Client
+	pause time.Duration // between samples of the memory
+	own   snapshot      // what reading a snapshot adds to the next one
 }
 
 // newMeter returns a meter for a server that only this test uses.
-func newMeter(t *testing.T, client *goredis.Client, patience int) *meter {
-	m := &meter{t: t, redis: client, patience: patience}
+func newMeter(t *testing.T, client *goredis.Client, pause time.Duration) *meter {
+	m := &meter{t: t, redis: client, pause: pause}
 	first, second := m.work(), m.work()
 	m.own = snapshot{commands: second.commands - first.commands, traffic: second.traffic - first.traffic}
 	return m
@@ -61,14 +61,14 @@ func (m *meter) work() (s snapshot) {
 // expires, after the last answer.
 func (m *meter) memory() (s snapshot) {
 	s = m.memoryOnce()
-	for same := 0; same < m.patience; same++ {
-		time.Sleep(5 * time.Millisecond)
+	for {
+		time.Sleep(m.pause)
 		next := m.memoryOnce()
-		if next.kept < s.kept-1024 || next.redisKept < s.redisKept-1024 {
-			s, same = next, -1
+		if next.kept >= s.kept-1024 && next.redisKept >= s.redisKept-1024 {
+			return s
 		}
+		s = next
 	}
-	return s
 }
 
 func (m *meter) memoryOnce() (s snapshot) {

@@ -3,6 +3,8 @@ package limittest
 import (
 	"context"
 	"math"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,4 +153,31 @@ func windowUndoAfterChange[P any](t *testing.T, h WindowHarness[P], policy func(
 	after := take()
 	require.NoError(t, limit.Undo(context.Background(), l, key("ann"), after))
 	assert.EqualValues(t, 7, consume(t, l, key("ann"), 0).Remaining)
+}
+
+// windowChangesConcurrently changes the maximum while callers take tokens.
+func windowChangesConcurrently[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
+	l := h.New(policy("concurrent changes", 50))
+	setter, ok := l.(limit.PolicySetter[P])
+	if !ok {
+		t.Skip("the policy cannot change")
+	}
+	var granted atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 40 {
+				if d, err := limit.Consume(context.Background(), l, key("ann"), 1); assert.NoError(t, err) && d.Allowed {
+					granted.Add(1)
+				}
+			}
+		})
+	}
+	for n := range int64(51) {
+		require.NoError(t, setter.SetPolicy(policy("concurrent changes", 50+n%2*50)))
+	}
+	wg.Wait()
+	assert.LessOrEqual(t, granted.Load(), int64(100))
+	require.NoError(t, setter.SetPolicy(policy("concurrent changes", 200)))
+	assert.Equal(t, 200-granted.Load(), consume(t, l, key("ann"), 0).Remaining)
 }

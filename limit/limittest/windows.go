@@ -157,6 +157,7 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 		{"reservations are undone", func(t *testing.T, h harness) { windowReservationsAreUndone(t, h, policy) }},
 		{"a remembered denial waits", func(t *testing.T, h harness) { windowDenialWaits(t, h, policy) }},
 		{"an invalid change is rejected", func(t *testing.T, h harness) { windowChangeIsRejected(t, h, policy) }},
+		{"concurrent changes", func(t *testing.T, h harness) { windowChangesConcurrently(t, h, policy) }},
 		{"undo after a change", func(t *testing.T, h harness) { windowUndoAfterChange(t, h, policy) }},
 		{"block", func(t *testing.T, h harness) {
 			if l, ok := h.New(policy("block", 5)).(limit.Blocker); ok {
