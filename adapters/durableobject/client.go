@@ -41,9 +41,9 @@ type Options struct {
 	// failed, so a dead connection does not delay further requests.
 	HTTPClient *http.Client
 
-	// Namespace separates applications, or copies of one such as production and staging, that share a
-	// Worker: its limiters and semaphores share nothing with those of another one, or of none. It has
-	// up to 64 letters, digits, dots, hyphens and underscores.
+	// Namespace separates applications, or copies of one such as production and staging, that share
+	// a Worker: its limiters and semaphores share nothing with those of another one, or of none. It
+	// has up to 64 letters, digits, dots, hyphens and underscores.
 	Namespace string
 }
 
@@ -104,8 +104,8 @@ func isToken(secret string) bool {
 	return secret != ""
 }
 
-// newHTTPClient returns a client with HTTP/1.1. It copies nothing of http.DefaultTransport, whose TLS
-// configuration asks for HTTP/2.
+// newHTTPClient returns a client with HTTP/1.1. It copies nothing of http.DefaultTransport, whose
+// TLS configuration asks for HTTP/2.
 func newHTTPClient() *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)

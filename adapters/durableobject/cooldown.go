@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A Cooldown is a [limit.Limiter] that enforces a [limit.CooldownPolicy] in Durable Objects, so that
-// processes everywhere share it. Its decisions equal those of a cooldown in memory, on the clock of the
-// object, which has whole milliseconds: waits are rounded up. Requests, denials without one, and errors are as
-// those of a [Limiter].
+// A Cooldown is a [limit.Limiter] that enforces a [limit.CooldownPolicy] in Durable Objects, so
+// that processes everywhere share it. Its decisions equal those of a cooldown in memory, on the
+// clock of the object, which has whole milliseconds: waits are rounded up. Requests, denials
+// without one, and errors are as those of a [Limiter].
 //
 // Processes whose policies have the same name share records, even if their numbers differ, as
 // during a rolling deployment. Each of them counts the calls in its own window and observes

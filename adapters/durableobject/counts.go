@@ -3,6 +3,7 @@ package durableobject
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,8 +12,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A counts value is what windows, quotas and cooldowns have in common: limiters that count tokens, and
-// are no buckets.
+// A counts value is what windows, quotas and cooldowns have in common: limiters that count tokens,
+// and are no buckets.
 type counts struct {
 	records
 	check   func(*limit.Take) error
@@ -20,8 +21,8 @@ type counts struct {
 	changes sync.Mutex // held by setPolicy
 }
 
-// A countPolicy is a policy as the Worker takes it. A call uses one from its beginning to its end, so a
-// change of the policy needs no lock.
+// A countPolicy is a policy as the Worker takes it. A call uses one from its beginning to its end,
+// so a change of the policy needs no lock.
 type countPolicy struct {
 	*batch.RecordPolicy
 
@@ -75,11 +76,11 @@ func (c *counts) call(ctx context.Context, p *countPolicy, key *limit.Key, what 
 
 func (c *counts) takePart(p *countPolicy, key *limit.Key, what batch.RecordTake) part {
 	before := p.numbers(key)
-	return c.newPart(key, what.What, append(before[:len(before):len(before)], what.Cost, what.Stamp)...)
+	return c.newPart(key, what.What, append(slices.Clip(before), what.Cost, what.Stamp)...)
 }
 
-// outcomeNoPeriod is the outcome of a reply about a quota whose process has another time than the object, which
-// is the stamp.
+// outcomeNoPeriod is the outcome of a reply about a quota whose process has another time than the
+// object, which is the stamp.
 const outcomeNoPeriod = 5
 
 // countReply returns a reply that the Worker describes by numbers.
@@ -117,8 +118,8 @@ func (c *counts) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision
 	return c.policy.Load().Remembered(key.Hash(c.seed), &take, c.client.now())
 }
 
-// Reset removes what counts of key, and ends a block and a penalty. Other processes may deny the key for up to
-// a second more.
+// Reset removes what counts of key, and ends a block and a penalty. Other processes may deny the
+// key for up to a second more.
 func (c *counts) Reset(ctx context.Context, key limit.Key) error {
 	err := c.reset(ctx, &key)
 	c.invalidate(&key)

@@ -93,7 +93,8 @@ func TestCounts_RequestsAreThoseOfTheProtocol(t *testing.T) {
 	assert.Equal(t, `{"v":2,"calls":[[["log","p",":a","charge",3,1000000,0,9,0]]]}`, *got.Load())
 }
 
-// TestCounts_RememberedWaitsEndAtWholeTicks has a denial of 3,334 µs on a clock of whole milliseconds.
+// TestCounts_RememberedWaitsEndAtWholeTicks has a denial of 3,334 µs on a clock of whole
+// milliseconds.
 func TestCounts_RememberedWaitsEndAtWholeTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requests atomic.Int64
@@ -122,8 +123,8 @@ func TestCounts_RememberedWaitsEndAtWholeTicks(t *testing.T) {
 	})
 }
 
-// TestCooldown_WaitingExactlyRetryAfterIsEnough waits as long as denials say, without the delay of a timer, for
-// windows and penalties that end within a millisecond.
+// TestCooldown_WaitingExactlyRetryAfterIsEnough waits as long as denials say, without the delay of
+// a timer, for windows and penalties that end within a millisecond.
 func TestCooldown_WaitingExactlyRetryAfterIsEnough(t *testing.T) {
 	l := durableobject.NewCooldown(newClient(startServer(t)), limit.CooldownPolicy{Max: 1, Window: 1234 * time.Microsecond, Penalty: 2345 * time.Microsecond}, nil)
 	tries, denied := 0, 0

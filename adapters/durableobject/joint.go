@@ -22,8 +22,8 @@ type jointLimiter interface {
 type jointPart interface {
 	// part returns what the Worker does.
 	part() part
-	// decide returns the Decision that follows from the numbers of a reply. denied reports whether a part
-	// before this one has denied.
+	// decide returns the Decision that follows from the numbers of a reply. denied reports whether
+	// a part before this one has denied.
 	decide(numbers []int64, tick time.Duration, denied bool) (limit.Decision, error)
 	// learn remembers what the call has left.
 	learn(d *limit.Decision, allowed bool, r *reply)
@@ -37,9 +37,9 @@ func (r *records) BatchesWith(other limit.Limiter) bool {
 	return ok && o.clientOf() == r.client
 }
 
-// TakeBatch takes the cost of every request, or of none, in one request to the Worker: in one step if
-// the keys are in one Durable Object, as equal keys always are. Otherwise the limiters decide one after the
-// other. If a denial is remembered, it sends nothing.
+// TakeBatch takes the cost of every request, or of none, in one request to the Worker: in one step
+// if the keys are in one Durable Object, as equal keys always are. Otherwise the limiters decide
+// one after the other. If a denial is remembered, it sends nothing.
 func (r *records) TakeBatch(ctx context.Context, requests []limit.Request, take limit.Take) ([]limit.Decision, error) {
 	parts, err := jointParts(requests, take)
 	if err != nil {

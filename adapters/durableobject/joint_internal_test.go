@@ -38,7 +38,8 @@ func newJointClient(s *workerdtest.Server, c clock) (*Client, *atomic.Int64) {
 	return client, requests
 }
 
-// start asks for a key until its object has started, which may take longer than a request on a busy machine.
+// start asks for a key until its object has started, which may take longer than a request on a busy
+// machine.
 func start(t *testing.T, l limit.Limiter, key limit.Key) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -47,8 +48,9 @@ func start(t *testing.T, l limit.Limiter, key limit.Key) {
 	}, time.Minute, time.Millisecond)
 }
 
-// TestJoint_EqualsLimitersInMemory makes random calls to limiters of several kinds, and compares what they
-// decide with what limiters in memory decide one after the other. With one object, each call is one request.
+// TestJoint_EqualsLimitersInMemory makes random calls to limiters of several kinds, and compares
+// what they decide with what limiters in memory decide one after the other. With one object, each
+// call is one request.
 func TestJoint_EqualsLimitersInMemory(t *testing.T) {
 	for _, shards := range []int{1, 8} {
 		t.Run(fmt.Sprint(shards, " objects"), func(t *testing.T) {
@@ -149,7 +151,8 @@ func (j *jointModel) pause(t *testing.T, rng *mathrand.Rand) {
 	j.clock.Local.Add(int64(2 * batch.CacheTime)) // a remembered denial may not be the longest one
 }
 
-// TestJoint_CostsOneRequest counts the paid requests of a bucket and a quota together. The quota denies.
+// TestJoint_CostsOneRequest counts the paid requests of a bucket and a quota together. The quota
+// denies.
 func TestJoint_CostsOneRequest(t *testing.T) {
 	const calls = 200
 	c := newClock()

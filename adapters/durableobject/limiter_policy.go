@@ -33,8 +33,8 @@ func newBucketPolicy(policy limit.Policy, previous *batch.Policy) *bucketPolicy 
 // ends.
 const blockedReply = -1 << 52
 
-// state returns the state of a bucket that the Worker describes by what it holds, the time, the microseconds
-// until its first lease ends, and whether it can have no more leases.
+// state returns the state of a bucket that the Worker describes by what it holds, the time, the
+// microseconds until its first lease ends, and whether it can have no more leases.
 func (p *bucketPolicy) state(numbers []int64, tick time.Duration) (batch.State, error) {
 	const maxBlockMicros = 366 * 24 * int64(time.Hour/time.Microsecond)
 	if len(numbers) != 4 {

@@ -39,8 +39,8 @@ type reply struct {
 	sent, received time.Duration // when the request was sent and the reply received
 }
 
-// A limitCall is one call of a limiter, or of several that decide together: each of the parts takes its
-// cost, or none does.
+// A limitCall is one call of a limiter, or of several that decide together: each of the parts takes
+// its cost, or none does.
 type limitCall = batch.Call[[]part, reply]
 
 // errSplit is the error of a call whose keys are in several Durable Objects. Nothing was taken.

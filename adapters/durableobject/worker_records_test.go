@@ -90,13 +90,13 @@ func TestWorker_SweepRemovesOnlyRecordsThatCountNothing(t *testing.T) {
 		assert.Equal(t, records, w.stats(0).Records)
 	}
 	rows(noon+hour-1, 5)
-	rows(noon+hour, 1) // both windows of the counter are in it
+	rows(noon+hour, 1)            // both windows of the counter are in it
 	rows(noon+2*hour-2000e6-1, 1) // the first one began 2000 seconds before
 	rows(noon+2*hour-2000e6, 0)
 }
 
-// TestWorker_RestartsKeepJointCallsWhole kills the process, and restarts the object, while callers charge a bucket and
-// a log together.
+// TestWorker_RestartsKeepJointCallsWhole kills the process, and restarts the object, while callers
+// charge a bucket and a log together.
 func TestWorker_RestartsKeepJointCallsWhole(t *testing.T) {
 	const charges, callers, restarts = 600, 6, 6
 	w := startWorker(t, 1)

@@ -56,8 +56,8 @@ func all(n int, held int64) []int64 {
 	return s
 }
 
-// shardOf is the algorithm of Lamping and Veach, which must never change: another one would lose the
-// state of all keys.
+// shardOf is the algorithm of Lamping and Veach, which must never change: another one would lose
+// the state of all keys.
 func shardOf(seed, key string, shards int) int {
 	mac := hmac.New(sha256.New, []byte(seed))
 	mac.Write([]byte(key))
@@ -184,8 +184,8 @@ func TestWorker_CopiesEachRowOnce(t *testing.T) {
 	assert.Equal(t, before, written(), "a denial writes no row after the copy")
 }
 
-// TestWorker_ConcurrentCallsOfMovedKey: of concurrent calls that all ask for the old row, only one may
-// use the answer.
+// TestWorker_ConcurrentCallsOfMovedKey: of concurrent calls that all ask for the old row, only one
+// may use the answer.
 func TestWorker_ConcurrentCallsOfMovedKey(t *testing.T) {
 	w := startWorker(t, 1)
 	slow := limit.Policy{Capacity: 20, Refill: 1, Per: 24 * time.Hour}
@@ -209,8 +209,8 @@ func TestWorker_ConcurrentCallsOfMovedKey(t *testing.T) {
 	}
 }
 
-// TestWorker_UndecidedWithoutOldRow: a key whose earlier object fails has no decision. Without the old row, an
-// object does not know how long a reset must hide it, either.
+// TestWorker_UndecidedWithoutOldRow: a key whose earlier object fails has no decision. Without the
+// old row, an object does not know how long a reset must hide it, either.
 func TestWorker_UndecidedWithoutOldRow(t *testing.T) {
 	w := startWorker(t, 1)
 	keys, full := numbered(60), perSecond.Units().Full()

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A records value is what cooldowns, sliding windows and quotas have in common: a key has one record, which
-// one script reads and changes, and denials are cached.
+// A records value is what cooldowns, sliding windows and quotas have in common: a key has one
+// record, which one script reads and changes, and denials are cached.
 type records struct {
 	name    string // for errors
 	script  string // one of the kinds
@@ -40,8 +40,8 @@ type records struct {
 type recordPolicy struct {
 	*batch.RecordPolicy
 
-	// args returns the script's arguments before what it does, and the last one of a call that may wait, nil
-	// if it has none.
+	// args returns the script's arguments before what it does, and the last one of a call that may
+	// wait, nil if it has none.
 	args func(*limit.Key) (before []any, wait any)
 }
 
@@ -63,7 +63,8 @@ func recordLua(kind string) string {
 	return recordBlockLua + map[string]string{kindCounter: slidingCounterLua, kindLog: slidingLogLua, kindQuota: quotaLua}[kind]
 }
 
-// newRecords returns the records of a limiter. The kind, such as "cooldown", is a part of their names.
+// newRecords returns the records of a limiter. The kind, such as "cooldown", is a part of their
+// names.
 func newRecords(client goredis.UniversalClient, kind, policyName, script string, policy *recordPolicy, check func(*limit.Take) error) *records {
 	if client == nil {
 		panic("redis: a " + kind + " needs a client")
@@ -186,8 +187,8 @@ func (r *records) part(key *limit.Key, take limit.Take) (jointPart, error) {
 	return &recordPart{RecordPart: p.Part(key.Hash(r.seed), take), records: r, policy: p, key: key}, nil
 }
 
-// TakeBatch takes the cost of every request, or of none, in one round trip. If a denial is remembered, it
-// makes none.
+// TakeBatch takes the cost of every request, or of none, in one round trip. If a denial is
+// remembered, it makes none.
 func (r *records) TakeBatch(ctx context.Context, requests []limit.Request, take limit.Take) ([]limit.Decision, error) {
 	return takeJointly(ctx, r.joints, requests, take)
 }

@@ -15,9 +15,9 @@ type Calendar struct {
 
 // Periods are those around the one that contains a time.
 type Periods struct {
-	// Bounds are when the previous, the current and the next two periods begin, and when the last one
-	// ends, in microseconds since 1970. The clock of a store may be a period ahead, and a call that may wait
-	// needs the period after that.
+	// Bounds are when the previous, the current and the next two periods begin, and when the last
+	// one ends, in microseconds since 1970. The clock of a store may be a period ahead, and a call
+	// that may wait needs the period after that.
 	Bounds [5]int64
 
 	start, end time.Time // of the current one

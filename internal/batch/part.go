@@ -57,8 +57,8 @@ func (p *RecordPolicy) Part(hash uint64, take limit.Take) *RecordPart {
 // IsNever reports whether the cost is above the maximum.
 func (p *RecordPart) IsNever() bool { return p.take.Cost > p.policy.Max() }
 
-// Decide returns the Decision of the limiter alone. The reply describes the record before, if the joint take is
-// denied.
+// Decide returns the Decision of the limiter alone. The reply describes the record before, if the
+// joint take is denied.
 func (p *RecordPart) Decide(reply RecordReply) limit.Decision {
 	p.reply = reply
 	return p.policy.decide(&reply, &p.take)

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A RecordTake is what a store does for a [limit.Take] with the record of a key: what a window, a quota or
-// a cooldown has counted.
+// A RecordTake is what a store does for a [limit.Take] with the record of a key: what a window, a
+// quota or a cooldown has counted.
 type RecordTake struct {
 	What string // one of the constants below
 	Cost int64  // at most maxCost
@@ -48,7 +48,8 @@ type RecordReply struct {
 // RecordNumbers is how many numbers describe a RecordReply.
 const RecordNumbers = 8
 
-// NewRecordReply returns the reply that a store describes by RecordNumbers numbers. Times are in microseconds.
+// NewRecordReply returns the reply that a store describes by RecordNumbers numbers. Times are in
+// microseconds.
 func NewRecordReply(n []int64) RecordReply {
 	micros := func(i int) time.Duration { return time.Duration(n[i]) * time.Microsecond }
 	return RecordReply{

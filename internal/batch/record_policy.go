@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A RecordPolicy decides about windows, quotas and cooldowns in a store, and remembers denials, so that a
-// client that floods causes no round trips. It is safe for concurrent use.
+// A RecordPolicy decides about windows, quotas and cooldowns in a store, and remembers denials, so
+// that a client that floods causes no round trips. It is safe for concurrent use.
 type RecordPolicy struct {
 	Description limit.Description
 
@@ -15,8 +15,8 @@ type RecordPolicy struct {
 	denials Cache[[]recordDenial] // of a key, newest first
 }
 
-// NewRecordPolicy returns a policy that a limiter describes. It follows previous, which is nil for that of a new
-// limiter.
+// NewRecordPolicy returns a policy that a limiter describes. It follows previous, which is nil for
+// that of a new limiter.
 func NewRecordPolicy(description limit.Description, previous *RecordPolicy) *RecordPolicy {
 	p := &RecordPolicy{Description: description}
 	if previous != nil {
@@ -25,8 +25,8 @@ func NewRecordPolicy(description limit.Description, previous *RecordPolicy) *Rec
 	return p
 }
 
-// A recordDenial is a Decision about all costs from least to most of calls that may wait for a time. It holds
-// until the key has more tokens, a time after it was sent.
+// A recordDenial is a Decision about all costs from least to most of calls that may wait for a
+// time. It holds until the key has more tokens, a time after it was sent.
 type recordDenial struct {
 	least, most    int64
 	maxWait        time.Duration
@@ -35,14 +35,15 @@ type recordDenial struct {
 	lasts          time.Duration
 }
 
-// maxDenials bounds what is remembered of a key. Quotas and penalties deny all costs for the same time.
+// maxDenials bounds what is remembered of a key. Quotas and penalties deny all costs for the same
+// time.
 const maxDenials = 4
 
 // Max returns how many tokens the policy allows at most.
 func (p *RecordPolicy) Max() int64 { return p.Description.Limit }
 
-// Take decides about a valid take from the record of a key with a hash. It asks the store, by call, unless
-// a denial is remembered. The reply is that of a take that can be denied and was sent.
+// Take decides about a valid take from the record of a key with a hash. It asks the store, by call,
+// unless a denial is remembered. The reply is that of a take that can be denied and was sent.
 func (p *RecordPolicy) Take(hash uint64, take *limit.Take, now func() time.Duration, call func(RecordTake) (RecordReply, error)) (limit.Decision, RecordReply, error) {
 	if take.Mode >= limit.Charging {
 		return limit.Decision{}, RecordReply{}, p.change(hash, take, now, call)
@@ -105,7 +106,8 @@ func needOf(take *limit.Take) int64 {
 	return take.Cost
 }
 
-// Remembered returns the denial of a take if it is known without the store that the key still lacks the cost.
+// Remembered returns the denial of a take if it is known without the store that the key still lacks
+// the cost.
 func (p *RecordPolicy) Remembered(hash uint64, take *limit.Take, now time.Duration) (limit.Decision, bool) {
 	if take.Mode > limit.Partial {
 		return limit.Decision{}, false
@@ -135,13 +137,15 @@ func (p *RecordPolicy) Remembered(hash uint64, take *limit.Take, now time.Durati
 	return limit.Decision{}, false
 }
 
-// Invalidate forgets a key that the caller has reset or blocked, and ignores replies that are on their way.
+// Invalidate forgets a key that the caller has reset or blocked, and ignores replies that are on
+// their way.
 func (p *RecordPolicy) Invalidate(hash uint64, now time.Duration) { p.denials.Invalidate(hash, now) }
 
 // InvalidateAll is Invalidate for every key.
 func (p *RecordPolicy) InvalidateAll(now time.Duration) { p.denials.InvalidateAll(now) }
 
-// learn remembers what a take has left, after all limiters that decide about it have allowed it or not.
+// learn remembers what a take has left, after all limiters that decide about it have allowed it or
+// not.
 func (p *RecordPolicy) learn(hash uint64, take *limit.Take, d *limit.Decision, reply *RecordReply, allowed bool) {
 	switch {
 	case d.Allowed && allowed && take.Cost > 0:
@@ -151,9 +155,9 @@ func (p *RecordPolicy) learn(hash uint64, take *limit.Take, d *limit.Decision, r
 	}
 }
 
-// learnDenial remembers the denial of a take. The time until a cost can be allowed grows with the cost, so if
-// it is that of the least cost that the key lacks, or of the largest, it is that of all in between. Of calls
-// that may wait, the store returns the time of one cost only.
+// learnDenial remembers the denial of a take. The time until a cost can be allowed grows with the
+// cost, so if it is that of the least cost that the key lacks, or of the largest, it is that of all
+// in between. Of calls that may wait, the store returns the time of one cost only.
 func (p *RecordPolicy) learnDenial(hash uint64, take *limit.Take, d *limit.Decision, reply *RecordReply) {
 	cost, lasts := needOf(take), min(reply.MoreAfter, reply.RetryAfter)
 	if reply.Tick > time.Microsecond {
