@@ -150,7 +150,8 @@ type Batcher interface {
 	// TakeBatch takes the cost of every request, as Take does with MaxWait, Receipt and Lease of take, or of none.
 	// It returns for each request the Decision that its limiter would make alone; if it denies,
 	// an allowed Decision may have no number but Limit. No two requests have the same limiter
-	// and key. The take has no cost of its own; its mode is Whole.
+	// and key. The take has no cost of its own; its mode is Whole. For requests that the limiter
+	// cannot decide in one step, it calls [TakeEach].
 	TakeBatch(ctx context.Context, requests []Request, take Take) ([]Decision, error)
 }
 

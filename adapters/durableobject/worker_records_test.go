@@ -75,7 +75,10 @@ func TestWorker_DeniedRecordWritesNoRow(t *testing.T) {
 	parts := recordParts("k", "take", 3)
 	written(4, noon, parts)
 	written(0, noon+1, parts, recordParts("k", "look", 1), recordParts("k", "take", 4))
-	written(0, noon+1, parts[0:1], parts[2:3], parts[3:4], recordParts("absent", "refund", 1))
+	written(0, noon+1, parts[0:1], parts[2:3], parts[3:4])
+	for _, refund := range recordParts("absent", "refund", 1) {
+		written(0, noon+1, []any{refund})
+	}
 	written(1, noon+1, parts[1:2], parts[1:2]) // starts the penalty
 	written(0, noon+2, parts[1:2])
 }

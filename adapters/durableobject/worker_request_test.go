@@ -70,6 +70,8 @@ var invalidBodies = []invalidBody{
 	{limitPath, `{"v":2,"calls":[` + strings.Repeat(`[`+validBucket+`],`, 64) + `[` + validBucket + `]]}`, "1 to 64"},
 	{limitPath, `{"v":2,"calls":[` + strings.Repeat(`[`+validBucket+`],`, 62) + `[` + validBucket + `,` + validLog + `,` + validQuota + `]]}`, "at most 64 parts"},
 	{limitPath, `{"v":2,"calls":[[` + validBucket + `,` + validLog + `,` + validBucket + `]]}`, "calls[0] must have parts with different names or keys"},
+	{limitPath, `{"v":2,"calls":[[` + validBucket + `,` + validBlock + `]]}`, "calls[0] must have one part, or parts that take or look"},
+	{limitPath, `{"v":2,"calls":[[` + strings.Replace(validLog, "take", "refund", 1) + `,` + validBucket + `]]}`, "calls[0] must have one part"},
 	{limitPath, `{"v":2,"calls":[[` + validBucket + `],[null]]}`, "calls[1][0] must be an array"},
 	{limitPath, `{"v":2,"calls":[[` + validBucket + `],[{"length":11}]]}`, "calls[1][0] must be an array"},
 	{limitPath, `{"v":2,"calls":[[` + validBucket + `],[["bucket","p","k"]]]}`, "calls[1][0] must be an array"},

@@ -26,6 +26,8 @@ export interface Part {
   place: string;
   /** Whether the call decides as otherwise, and takes nothing. */
   look: boolean;
+  /** Whether the part can be one of several, which first look. */
+  isJoint: boolean;
   take: BucketCall | LogCall | CounterCall | QuotaCall | BlockCall;
 }
 

@@ -48,12 +48,11 @@ export function parsePart(part: unknown, at: string): Part {
   const k = `${kind}:${text(name, `${at}[1]`, 1, MAX_NAME_BYTES)}${place}`;
   if (what === "block") {
     checkLength(numbers, at, 1);
-    return { k, place, look: false, take: { kind: "block", micros: integer(numbers[0], `${at}[4]`, 0, MAX_BLOCK_MICROS) } };
+    return { k, place, look: false, isJoint: false, take: { kind: "block", micros: integer(numbers[0], `${at}[4]`, 0, MAX_BLOCK_MICROS) } };
   }
-  if (what === "look") {
-    return { k, place, look: true, take: parse(numbers, at, "take") };
-  }
-  return { k, place, look: false, take: parse(numbers, at, text(what, `${at}[3]`, 1, MAX_NAME_BYTES)) };
+  const look = what === "look";
+  const take = parse(numbers, at, look ? "take" : text(what, `${at}[3]`, 1, MAX_NAME_BYTES));
+  return { k, place, look, isJoint: look || what === "take", take };
 }
 
 /**

@@ -81,6 +81,9 @@ export function parseLimitCalls(calls: unknown[][]): Call[] {
     if (call.length < 1) {
       throw bad(`calls[${i}] must have a part`);
     }
+    if (call.length > 1 && !call.every((part) => part.isJoint)) {
+      throw bad(`calls[${i}] must have one part, or parts that take or look`);
+    }
     // Each part of a call decides without what the others take.
     if (new Set(call.map((part) => part.k)).size < call.length) {
       throw bad(`calls[${i}] must have parts with different names or keys`);
