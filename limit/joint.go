@@ -17,13 +17,13 @@ type Request struct {
 // ConsumeAll takes the cost of every request, or of none: for example, from a limit per user
 // and a limit per room. The Decision is the one that [AllOf] would return.
 //
-// Requests to token buckets in memory, and requests to limiters of any kind on one Redis server, are decided in
-// one atomic step. On a Redis Cluster, where the keys may be on different nodes, and with
-// other limiters, they are decided in the given order. If one of them denies, those after it only
-// look, and what those before it took is undone; until then, other calls see those tokens missing,
-// and they stay missing if the process dies in between. Neither case grants more than any limit
-// allows. A denial that a limiter on a remote store remembers, or that a limiter in this process makes,
-// reaches no store at all.
+// Requests to token buckets in memory, and requests to limiters of any kind on one Redis server or
+// in one Durable Object, are decided in one atomic step. On a Redis Cluster, where the keys may be
+// on different nodes, and with other limiters, they are decided in the given order. If one of them
+// denies, those after it only look, and what those before it took is undone; until then, other
+// calls see those tokens missing, and they stay missing if the process dies in between. Neither
+// case grants more than any limit allows. A denial that a limiter on a remote store remembers, or
+// that a limiter in this process makes, reaches no store at all.
 //
 // An error means that nothing was decided; it is unknown whether tokens were taken. It is an
 // error if there is no request, or if two requests have the same limiter and key.
@@ -138,9 +138,9 @@ func chain(decisions []Decision) (first *Receipt) {
 	return first
 }
 
-// TakeEach calls the limiters of the requests one after the other, unless a denial is known already. After a
-// denial it only looks, and undoes what was taken before. It is for adapters that implement [Batcher], for
-// requests that they cannot decide in one step.
+// TakeEach calls the limiters of the requests one after the other, unless a denial is known already.
+// After a denial it only looks, and undoes what was taken before. It is for adapters that implement
+// [Batcher], for requests that they cannot decide in one step.
 func TakeEach(ctx context.Context, requests []Request, take Take) ([]Decision, error) {
 	decisions := RememberedDenials(requests, take.MaxWait)
 	if decisions == nil {

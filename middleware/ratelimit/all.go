@@ -28,11 +28,12 @@ type Rule struct {
 // tenant. A rejection is that of the rule with the longest RetryAfter, so waiting for it is
 // enough; its LimitExceeded and Observation have the name of that rule's policy.
 //
-// Rules decide together as [limit.ConsumeAll] does. Token buckets in memory, and all limiters on one Redis
-// server, decide in one atomic step. On a Redis Cluster, where the buckets may be on different
-// nodes, and with other limiters, they are called in the order of the rules, and what was taken is undone
-// if one of them denies. Until then, other messages see those tokens missing; if the process dies in
-// between, they return with time. No limit is ever exceeded. Timeout bounds all calls together.
+// Rules decide together as [limit.ConsumeAll] does. Token buckets in memory, and all limiters on
+// one Redis server or in one Durable Object, decide in one atomic step. On a Redis Cluster, where
+// the buckets may be on different nodes, and with other limiters, they are called in the order of
+// the rules, and what was taken is undone if one of them denies. Until then, other messages see
+// those tokens missing; if the process dies in between, they return with time. No limit is ever
+// exceeded. Timeout bounds all calls together.
 //
 // If two rules name the same bucket for a message, with the same limiter and key, it is charged
 // the sum of their costs. On Redis, different limiters share buckets if their policies have the
