@@ -116,7 +116,8 @@ if cost > 0 and not closed and counted() + cost <= max_calls then
   if length ~= window then
     -- Another policy has written the record. Its tokens count as those of a window that has
     -- just ended: as many as before, and they return at the rate of this policy.
-    length, start, previous, current = window, tick, counted(), 0
+    previous, current = counted(), 0
+    length, start = window, tick -- not in one statement with the call, which reads them
   end
   current = current + cost
   if what ~= 'look' then
