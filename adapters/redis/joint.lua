@@ -13,7 +13,8 @@ local function denies(kind, reply, args)
     return reply[1] == 4 or cost > 0 and reply[1] ~= 0 -- only a block denies a cost of 0
   end
   local held, units = reply[1], tonumber(args[4])
-  return held < -2^52 or units > 0 and units > held - tonumber(args[5])
+  local has_all_leases = reply[4] == 1
+  return held < -2^52 or has_all_leases or units > 0 and units > held - tonumber(args[5])
 end
 
 local calls, denied, at = {}, false, 1

@@ -26,9 +26,11 @@ local now = time[1] * 1000000 + time[2]
 -- Replies about a blocked bucket are this number minus the microseconds until the block ends.
 local blocked = -2^52
 
--- read_leases ends the leases whose time has come, each as an undo at its end, and returns the missing
--- units, the leases that are left, nil if there are none, and whether the clock went backwards. Missing
--- units are negative if the bucket was full earlier.
+-- read_leases ends the leases whose time has come, and returns the missing units, which are negative
+-- if the bucket is full, the leases that are left, nil if there are none, and whether the clock went
+-- backwards. Each lease ends as an undo at its end: until then, it has returned as many units as
+-- returned to a bucket. What it returns at its end and what returns by itself can be subtracted in any
+-- order, because nothing else has changed the bucket since it was written.
 local function read_leases(missing, leases, per_micro)
   local max, match, sub = math.max, string.match, string.sub
   local moved = sub(leases, 2, 17) - now > 0
@@ -49,10 +51,8 @@ local function read_leases(missing, leases, per_micro)
       break
     end
     local units, stamp, next = match(leases, '^#%d+,([%d-]+),(%d+);?()', at + 16)
-    local since = (now - ends) * per_micro
-    if units ~= '-' and missing + since > 0 then
-      local credit = max(units - (ends - stamp) * per_micro, 0)
-      missing = max(missing + since - credit, 0) - since
+    if units ~= '-' then
+      missing = missing - max(units - (ends - stamp) * per_micro, 0)
     end
     at = next
   end

@@ -11,7 +11,7 @@ import (
 // settle settles a lease of a bucket.
 func (l *Limiter) settle(ctx context.Context, p *bucketPolicy, key *limit.Key, what batch.Take) error {
 	args := append([]any{1, keyname.Join(l.prefix, keyname.Parts(key))}, p.args[:]...)
-	args = append(args, what.Units, what.Lease.ID, what.Lease.Units, what.Lease.Returns)
+	args = append(args, what.Units, what.Lease.ID, what.Lease.Excess, what.Lease.Returns)
 	if l.time != nil {
 		args = append(args, l.time()...)
 	}

@@ -1,9 +1,9 @@
 -- This script settles a lease. KEYS[1] is its bucket. ARGV is the units that return in a microsecond,
--- the units of a full bucket, the suffix of the policy, the units that were used, the identifier of the
--- lease, the units that it took, and 1 if those that were not used return.
+-- the units of a full bucket, the suffix of the policy, the units to take if the bucket does not have
+-- the lease, its identifier, the units to take if it has, negative if they return, and 1 if they may.
 local key, per_micro, full, suffix = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local used, id, taken, returns = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
-local max, min = math.max, math.min
+local used, id, excess, returns = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
+local max = math.max
 local value = call('GET', key)
 local missing, is_blocked, leases, _ = 0, nil, nil, nil
 if value then
@@ -22,13 +22,13 @@ if at then
     return {} -- settled already
   end
   leases = string.sub(leases, 1, ends) .. '-' .. string.sub(leases, next)
-  change = used - taken
-  if change < 0 then
-    local left = returns and max(min(units, taken) - (now - stamp) * per_micro, 0) or 0
-    change = max(change, -left)
+  change = excess
+  if excess < 0 then
+    local left = returns and max(units - (now - stamp) * per_micro, 0) or 0
+    change = max(excess, -left)
   end
 end
 if at or change > 0 then
-  write(key, missing + min(change, 2^52 - missing), per_micro, full, suffix, leases)
+  write(key, math.min(missing + change, 2^52), per_micro, full, suffix, leases)
 end
 return {}

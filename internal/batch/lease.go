@@ -13,17 +13,17 @@ import (
 // If the store makes a lease, it takes nothing from a bucket that has [limit.MaxLeases]. It makes none
 // of nothing.
 //
-// If it settles one, it takes Units of the [Take] less those of the lease. A negative difference
-// returns, less what has returned since the lease was made. From then on until its end, settling it
-// again does nothing. The store takes all Units if the bucket does not have the lease, and nothing if
-// the bucket is blocked.
+// If it settles one, it takes its Excess instead of the Units of the [Take]. A negative one returns:
+// at most the units of the lease that have not returned since it was made, and nothing unless Returns.
+// From then on until its end, settling it again does nothing. The store takes the Units if the bucket
+// does not have the lease, and nothing if the bucket is blocked.
 type Lease struct {
 	ID     int64         // from 1 to 2^53 - 1; 0 if there is none
 	Length time.Duration // whole milliseconds; 0 if the lease is settled
 
-	// Of a lease that is settled: what it took, and whether a difference returns. Nothing returns of
-	// a lease that another policy has made or rewritten.
-	Units   int64
+	// Of a lease that is settled: the units that were used but not taken, and whether those return that
+	// were taken but not used. Those of another policy do not.
+	Excess  int64
 	Returns bool
 }
 
@@ -47,8 +47,15 @@ func (l Lease) Complete(d limit.Decision) limit.Decision {
 // settling returns what a store does to settle a lease. Of a take that took nothing, there is none.
 func (p *Policy) settling(take *limit.Take) Take {
 	what := Take{Units: p.DebtUnits(take.Cost), Lowest: p.Full() - limit.MaxDeficit, Divisor: 1}
-	if receipt := take.Undo; receipt.Lease != 0 {
-		what.Lease = Lease{ID: receipt.Lease, Units: p.DebtUnits(receipt.Tokens), Returns: receipt.Version == p.version}
+	receipt := take.Undo
+	if receipt.Lease == 0 {
+		return what
+	}
+	what.Lease = Lease{ID: receipt.Lease, Returns: receipt.Version == p.version}
+	if excess := take.Cost - receipt.Tokens; excess >= 0 {
+		what.Lease.Excess = p.DebtUnits(excess)
+	} else {
+		what.Lease.Excess = -p.RefundUnits(-excess)
 	}
 	return what
 }

@@ -104,10 +104,10 @@ func TestPolicy_Settles(t *testing.T) {
 		receipt limit.Receipt
 		want    Take
 	}{
-		{"less", first, 2, receipt, Take{Units: 2 * token, Lease: Lease{ID: 42, Units: 3 * token, Returns: true}}},
-		{"nothing", first, 0, receipt, Take{Lease: Lease{ID: 42, Units: 3 * token, Returns: true}}},
-		{"a policy that has changed", second, 2, receipt, Take{Units: 2 * token, Lease: Lease{ID: 42, Units: 3 * token}}},
-		{"the largest number", first, math.MaxInt64, receipt, Take{Units: first.DebtUnits(math.MaxInt64), Lease: Lease{ID: 42, Units: 3 * token, Returns: true}}},
+		{"less", first, 2, receipt, Take{Units: 2 * token, Lease: Lease{ID: 42, Excess: -token, Returns: true}}},
+		{"nothing", first, 0, receipt, Take{Lease: Lease{ID: 42, Excess: -3 * token, Returns: true}}},
+		{"a policy that has changed", second, 2, receipt, Take{Units: 2 * token, Lease: Lease{ID: 42, Excess: -token}}},
+		{"the largest number", first, math.MaxInt64, receipt, Take{Units: first.DebtUnits(math.MaxInt64), Lease: Lease{ID: 42, Excess: first.DebtUnits(math.MaxInt64), Returns: true}}},
 		{"of a take of nothing", first, 2, limit.Receipt{}, Take{Units: 2 * token}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
