@@ -1,0 +1,120 @@
+package redis
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// TestLease_RememberedDenialsEndWithIt learns that a bucket is empty from the reply of every script, and
+// takes the tokens that return when a lease ends, half a second later.
+func TestLease_RememberedDenialsEndWithIt(t *testing.T) {
+	m := startMovedServer(t)
+	for name, learn := range map[string]func(b *leaseBench, generous *Limiter) (limit.Decision, error){
+		"from the lease": func(*leaseBench, *Limiter) (limit.Decision, error) { return limit.Decision{}, nil },
+		"from one call": func(b *leaseBench, _ *Limiter) (limit.Decision, error) {
+			return limit.Consume(b.Context(), b.Limiter, b.key, 4)
+		},
+		"from a call with conditions": func(b *leaseBench, _ *Limiter) (limit.Decision, error) {
+			return limit.ConsumeKeeping(b.Context(), b.Limiter, b.key, 3, 1)
+		},
+		"from another lease": func(b *leaseBench, _ *Limiter) (limit.Decision, error) {
+			return b.Take(b.Context(), b.key, limit.Take{Cost: 4, Lease: time.Minute, Receipt: true})
+		},
+		"from a call of buckets": func(b *leaseBench, generous *Limiter) (limit.Decision, error) {
+			return limit.ConsumeAll(b.Context(), limit.Request{Limiter: generous, Key: b.key, Cost: 1}, limit.Request{Limiter: b.Limiter, Key: b.key, Cost: 4})
+		},
+		"from a call of all kinds": func(b *leaseBench, _ *Limiter) (limit.Decision, error) {
+			quota := NewQuota(m.client, limit.QuotaPolicy{Name: b.name, Max: 10, Period: limit.Hour})
+			quota.clock = m.server.Now
+			return limit.ConsumeAll(b.Context(), limit.Request{Limiter: quota, Key: b.key, Cost: 1}, limit.Request{Limiter: b.Limiter, Key: b.key, Cost: 4})
+		},
+		"from a charge": func(b *leaseBench, _ *Limiter) (limit.Decision, error) {
+			return limit.Decision{}, limit.Charge(b.Context(), b.Limiter, b.key, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newLeaseBench(t, m)
+			b.lease(1, time.Hour)
+			b.lease(6, 500*time.Millisecond)
+			b.lease(3, time.Hour)
+			if name != "from the lease" {
+				b.invalidate(&b.key)
+			}
+			d, err := learn(b, m.harness(t).New(limit.PerHour(1_000_000).Named("generous")).(*Limiter))
+			require.NoError(t, err)
+			require.False(t, d.Allowed)
+			m.sleep(500*time.Millisecond - time.Microsecond)
+			_, ok := b.RemembersDenial(b.key, limit.Take{Cost: 4})
+			require.True(t, ok, "before the end")
+			m.sleep(time.Microsecond)
+			d, err = limit.Consume(t.Context(), b.Limiter, b.key, 4)
+			require.NoError(t, err)
+			require.True(t, d.Allowed, "at the end")
+		})
+	}
+}
+
+// TestLease_RepliesToManyCallsNameTheirEnds tests what the calls of many callers learn.
+func TestLease_RepliesToManyCallsNameTheirEnds(t *testing.T) {
+	b := newLeaseBench(t, startMovedServer(t))
+	b.lease(6, time.Second)
+	b.lease(1, 2*time.Second)
+	p := b.policy.Load()
+	var calls []*bucketCall
+	for _, key := range []string{"bob", "ann", "eve", "ann"} {
+		calls = append(calls, &bucketCall{Request: bucketRequest{policy: p, key: b.prefix + ":user:" + key, units: p.CostUnits(1)}})
+	}
+	b.exec(t.Context(), calls)
+	for i, want := range []time.Duration{0, time.Second, 0, time.Second} {
+		require.NoError(t, calls[i].Err)
+		require.Equal(t, want, calls[i].Response.State.LeaseEnds, "call %d", i)
+	}
+	b.lacks(90*time.Second, "two more were taken")
+	b.m.sleep(time.Second)
+	b.lacks(30*time.Second, "the lease has ended")
+}
+
+// TestLease_JointCallsAreDeniedWhole fills a key with leases: joint calls take nothing, and plain calls
+// go on.
+func TestLease_JointCallsAreDeniedWhole(t *testing.T) {
+	b := newLeaseBench(t, startMovedServer(t))
+	full := b.harness(limit.PerHour(3600).Burst(10_000))
+	other := b.m.harness(t).New(limit.PerSecond(10).Named("other")).(*Limiter)
+	b.Limiter = full
+	first := b.lease(1, 10*time.Second)
+	for range limit.MaxLeases - 1 {
+		b.lease(1, time.Minute)
+	}
+	requests := []limit.Request{{Limiter: other, Key: b.key, Cost: 1}, {Limiter: full, Key: b.key, Cost: 1}}
+	lease := limit.Take{Lease: time.Minute, Receipt: true}
+	for range 2 {
+		decisions, err := full.TakeBatch(t.Context(), requests, lease)
+		require.NoError(t, err)
+		require.Equal(t, []limit.Decision{
+			{Allowed: true, Limit: 10, Remaining: 9, ResetAfter: 100 * time.Millisecond},
+			{Limit: 10_000, Remaining: 9000, RetryAfter: 10 * time.Second, ResetAfter: 1000 * time.Second},
+		}, decisions)
+		b.settle(first, 1) // does not make room before the end
+	}
+	d, err := limit.Inspect(t.Context(), other, b.key)
+	require.NoError(t, err)
+	require.Zero(t, d.ResetAfter, "nothing was taken")
+	d, err = limit.ConsumeAll(t.Context(), requests...)
+	require.NoError(t, err)
+	require.True(t, d.Allowed, "a call without a lease")
+	b.m.sleep(10 * time.Second)
+	decisions, err := full.TakeBatch(t.Context(), requests, lease)
+	require.NoError(t, err)
+	require.True(t, decisions[0].Allowed && decisions[1].Allowed)
+	require.NotEqual(t, decisions[0].Receipt.Lease, decisions[1].Receipt.Lease)
+	for i, r := range requests {
+		require.NoError(t, limit.Settle(t.Context(), r.Limiter, r.Key, decisions[i].Receipt, 0))
+	}
+	d, err = limit.Inspect(t.Context(), other, b.key)
+	require.NoError(t, err)
+	require.Zero(t, d.ResetAfter)
+}
