@@ -119,10 +119,24 @@ func TestContract_AloneLinksJSONSchema(t *testing.T) {
 	}
 }
 
+// TestHTTPLimit_LinksNoOtherModule keeps programs without WebSockets small.
+func TestHTTPLimit_LinksNoOtherModule(t *testing.T) {
+	assert.Equal(t, []string{module}, linkedModules(t, "middleware/httplimit"))
+	var linked []string
+	for _, path := range linkedPackages(t, "middleware/httplimit") {
+		if pkg, ok := strings.CutPrefix(path, module+"/"); ok {
+			linked = append(linked, pkg)
+		}
+	}
+	assert.Equal(t, []string{
+		"clientip", "errors", "internal/enforce", "internal/httptoken", "internal/ipprefix", "limit", "limit/access", "limit/observe", "middleware/httplimit",
+	}, linked)
+}
+
 // TestContracts_LinkNeitherRouterNorWebSocket keeps limiters and brokers useful without
 // WebSockets.
 func TestContracts_LinkNeitherRouterNorWebSocket(t *testing.T) {
-	for _, pkg := range []string{"limit", "limit/limittest", "broker", "broker/brokertest", "clientip", "adapters/durableobject", "adapters/memory", "adapters/redis", "outbound", "internal/batch", "internal/keyname", "internal/lease", "internal/cluster"} {
+	for _, pkg := range []string{"limit", "limit/access", "limit/limittest", "limit/observe", "broker", "broker/brokertest", "clientip", "adapters/durableobject", "adapters/memory", "adapters/redis", "outbound", "internal/batch", "internal/enforce", "internal/keyname", "internal/lease", "internal/cluster"} {
 		for _, path := range linkedPackages(t, pkg) {
 			for _, forbidden := range []string{"github.com/coder/websocket", module + "/router", module + "/internal/wsconn", module + "/middleware"} {
 				assert.False(t, strings.HasPrefix(path, forbidden), "%s links %s", pkg, path)

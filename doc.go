@@ -40,9 +40,10 @@
 //	}
 //
 // Start with package router, which defines messages, handlers and connections,
-// and package middleware/ratelimit, which limits messages. Packages limit and
-// adapters/memory work without the router, too. Package adapters/redis connects
-// several nodes, and package adapters/durableobject limits in several regions.
-// The folder docs of the repository has the protocol and guides for
-// authentication, graceful shutdown, reverse proxies and more.
+// and package middleware/ratelimit, which limits messages. Packages limit,
+// adapters/memory and middleware/httplimit, which limits HTTP requests, work
+// without the router, too. Package adapters/redis connects several nodes, and
+// package adapters/durableobject limits in several regions. The folder docs of
+// the repository has the protocol and guides for authentication, graceful
+// shutdown, reverse proxies and more.
 package penstock

@@ -98,6 +98,8 @@ func TestAllOf_DescribesReservesAndBlocks(t *testing.T) {
 		assert.True(t, d.Allowed)
 	})
 	quota := memory.NewQuota(limit.QuotaPolicy{Max: 1})
-	assert.Error(t, limit.Check(limit.AllOf(memory.NewLimiter(limit.PerHour(1)), quota), limit.Take{MaxWait: 1}), "a quota cannot reserve")
+	cooldown := memory.NewCooldown(limit.CooldownPolicy{Max: 1, Window: time.Hour, Penalty: time.Hour}, nil)
+	assert.Error(t, limit.Check(limit.AllOf(quota, cooldown), limit.Take{MaxWait: 1}), "a cooldown cannot reserve")
+	assert.NoError(t, limit.Check(limit.AllOf(memory.NewLimiter(limit.PerHour(1)), quota), limit.Take{MaxWait: 1}))
 	assert.Panics(t, func() { limit.AllOf(plain{quota}) }, "it cannot undo")
 }

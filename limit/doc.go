@@ -11,7 +11,7 @@
 //
 // Package adapters/memory implements the contract in one process, packages adapters/redis and
 // adapters/durableobject for many processes. Package middleware/ratelimit puts a limiter in front
-// of a router.
+// of a router, and package middleware/httplimit in front of an HTTP handler.
 //
 // # One operation
 //

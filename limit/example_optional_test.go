@@ -111,3 +111,35 @@ func ExampleCharge() {
 	// true 59 <nil>
 	// false 22m0s <nil>
 }
+
+// An answer of a language model costs as many tokens as it has, which is known only after it. Each user
+// may use 100,000 tokens per minute and 50,000 per month.
+func ExampleMeter() {
+	perMinute := memory.NewLimiter(limit.PerMinute(100_000).Named("per-minute"))
+	perMonth := memory.NewQuota(limit.QuotaPolicy{Name: "per-month", Max: 50_000, Period: limit.Month})
+	meter := limit.NewMeter(10*time.Minute, perMinute, perMonth)
+
+	// complete asks the model, which returns what it has used.
+	complete := func(used int64) int64 { return used }
+
+	ctx, ann := context.Background(), limit.Key{"user", "ann"}
+	for _, used := range []int64{180, 50_500, 100} {
+		d, err := meter.Reserve(ctx, 500, ann)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if !d.Allowed {
+			fmt.Println("denied", d.Policy)
+			continue
+		}
+		if err := meter.Settle(ctx, d.Receipt, complete(used), ann); err != nil {
+			log.Fatal(err)
+		}
+		left, err := limit.Inspect(ctx, perMonth, ann)
+		fmt.Println("used", used, "left", left.Remaining, err)
+	}
+	// Output:
+	// used 180 left 49820 <nil>
+	// used 50500 left 0 <nil>
+	// denied per-month
+}

@@ -90,24 +90,29 @@ type Blocker interface {
 	Block(ctx context.Context, key Key, d time.Duration) error
 }
 
-// A PolicySetter is a limiter whose policy can change while it is in use. The token buckets of
-// packages memory, redis and durableobject are policy setters.
-type PolicySetter interface {
+// A PolicySetter is a limiter whose policy, of type P, can change while it is in use. The token
+// buckets of packages memory, redis and durableobject are policy setters of a [Policy], the sliding
+// windows of memory and redis of a [WindowPolicy], and their quotas of a [QuotaPolicy].
+type PolicySetter[P any] interface {
 	Limiter
 
 	// SetPolicy replaces the numbers of the limiter's policy. The name must be the same.
 	//
 	//   - A change creates no tokens: a bucket lacks as many tokens as before. If it lacked
 	//     more than the new capacity, calls are denied until enough tokens have returned.
+	//     Sliding windows and quotas compare the tokens that count with the new Max.
 	//   - However often the policy changes, and on however many processes with different
 	//     policies at the same time, the tokens granted to a key in any interval are at most
-	//     the largest capacity plus what the largest refill returns in that interval.
+	//     the largest capacity plus what the largest refill returns in that interval. For a
+	//     sliding window, these are the largest Max and the largest Max/Window; a quota
+	//     grants at most the largest Max, and as many again at each start of a period of one
+	//     of the policies.
 	//   - A [Receipt] from before the change returns nothing.
 	//   - An error means that the policy is not valid or has another name; the limiter then
 	//     keeps its policy.
 	//
 	// SetPolicy is safe for concurrent use. It affects this process only.
-	SetPolicy(policy Policy) error
+	SetPolicy(policy P) error
 }
 
 // A Description describes a limit for its clients: at most Limit at once, all of which returns

@@ -136,11 +136,30 @@ func (t *Take) validateLease() error {
 	}
 }
 
-// ValidateWindow is Validate for limiters that are not token buckets: sliding windows, quotas and
-// cooldowns. Keep, MaxWait, Lease and the modes Charging and Settling are errors.
+// ValidateWindow is Validate for sliding windows. Keep, Lease and the mode Settling are
+// errors.
 func (t *Take) ValidateWindow() error {
+	if t.Keep > 0 {
+		return errKeep
+	}
+	return t.ValidateWithoutLease()
+}
+
+// ValidateQuota is Validate for quotas. Keep is an error.
+func (t *Take) ValidateQuota() error {
+	if t.Keep > 0 {
+		return errKeep
+	}
+	return t.Validate()
+}
+
+var errKeep = errors.New("sliding windows and quotas cannot keep tokens; use a token bucket")
+
+// ValidateCooldown is Validate for cooldowns. Keep, MaxWait, Lease and the modes Charging and
+// Settling are errors.
+func (t *Take) ValidateCooldown() error {
 	if t.Keep > 0 || t.MaxWait > 0 || t.Mode == Charging {
-		return errors.New("windows, quotas and cooldowns cannot keep tokens, wait or charge a deficit; use a token bucket")
+		return errors.New("cooldowns cannot keep tokens, wait or charge a deficit; use a token bucket")
 	}
 	return t.ValidateWithoutLease()
 }

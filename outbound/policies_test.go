@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/middleware/httplimit"
 	"github.com/penstock-go/penstock/outbound"
 )
 
@@ -142,12 +142,12 @@ func TestTransport_RoutesShareABucket(t *testing.T) {
 	})
 }
 
-// TestTransport_CooperatesWithHTTP sends from many goroutines to a server that limits its
-// clients with ratelimit.HTTP.
-func TestTransport_CooperatesWithHTTP(t *testing.T) {
+// TestTransport_CooperatesWithHTTPLimit sends from many goroutines to a server that limits its
+// clients with package httplimit.
+func TestTransport_CooperatesWithHTTPLimit(t *testing.T) {
 	var served, rejected atomic.Int64
 	limiter := memory.NewLimiter(limit.PerSecond(80).Burst(40))
-	limited := ratelimit.HTTP(limiter, nil)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
+	limited := httplimit.New(limiter, nil)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
 	server := httptest.NewServer(limited)
 	defer server.Close()
 	tr := outbound.NewTransport(memory.NewBudget(nil), &outbound.Options{

@@ -10,7 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/durableobject"
 	"github.com/penstock-go/penstock/limit"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/middleware/httplimit"
 )
 
 // A server limits each client address to 10 requests per second, in all regions together.
@@ -24,10 +24,10 @@ func ExampleNewLimiter() {
 	})
 	server := &http.Server{
 		Addr: "localhost:8080",
-		Handler: ratelimit.HTTP(limiter, &ratelimit.HTTPOptions{Options: ratelimit.Options{
+		Handler: httplimit.New(limiter, &httplimit.Options{
 			Timeout:       300 * time.Millisecond, // the Durable Object may be on another continent
 			FailurePolicy: limit.FailOpen,         // without a decision, requests are admitted
-		}})(mux),
+		})(mux),
 		ReadHeaderTimeout: 5 * time.Second,
 	}
 	log.Fatal(server.ListenAndServe())

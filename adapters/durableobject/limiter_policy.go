@@ -8,9 +8,9 @@ import (
 )
 
 var (
-	_ limit.PolicySetter = (*Limiter)(nil)
-	_ limit.Describer    = (*Limiter)(nil)
-	_ limit.Rememberer   = (*Limiter)(nil)
+	_ limit.PolicySetter[limit.Policy] = (*Limiter)(nil)
+	_ limit.Describer                  = (*Limiter)(nil)
+	_ limit.Rememberer                 = (*Limiter)(nil)
 )
 
 // A bucketPolicy is a policy as the Worker takes it. A call uses one from its beginning to its end,

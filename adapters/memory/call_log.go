@@ -10,7 +10,8 @@ import (
 // A logRules value is the numbers of a sliding-window log, or of a cooldown: a log with penalties. Times
 // are in microseconds.
 type logRules struct {
-	max, window, penalty int64 // penalty is 0 for a log
+	numbers
+	window, penalty int64 // penalty is 0 for a log
 }
 
 // A callLog is the record of a key: when its last calls were admitted, and the end of its penalty.
@@ -61,9 +62,6 @@ func (r *callLog) add(now, calls int64, p *logRules) {
 	r.windowEnds = now + p.window
 }
 
-// stamp returns the time of the calls.
-func (p *logRules) stamp(_ *callLog, now int64) int64 { return now }
-
 // giveBack removes calls. Those after one with a stamp move up.
 func (p *logRules) giveBack(r *callLog, tokens int64, stamp *int64) {
 	if stamp == nil {
@@ -83,10 +81,12 @@ func (p *logRules) giveBack(r *callLog, tokens int64, stamp *int64) {
 	r.count = kept
 }
 
+func (p *logRules) charge(*callLog, int64, int64) {}
+
 // consume counts cost calls, or none of them.
-func (p *logRules) consume(r *callLog, now, cost int64) limit.Decision {
+func (p *logRules) consume(r *callLog, now, cost, _ int64) (d limit.Decision, stamp int64) {
 	inPenalty := r.penaltyEnds > now
-	d := limit.Decision{Limit: p.max}
+	d = limit.Decision{Limit: p.max}
 	switch {
 	case cost > p.max:
 		d.RetryAfter = limit.Never
@@ -114,7 +114,7 @@ func (p *logRules) consume(r *callLog, now, cost int64) limit.Decision {
 		resetAt = max(resetAt, r.at(r.count-1)+p.window)
 	}
 	d.ResetAfter = micros(resetAt - now)
-	return d
+	return d, now
 }
 
 // admitsAt returns when cost can be admitted: after the penalty, and once enough calls have left

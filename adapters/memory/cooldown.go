@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
@@ -42,7 +43,7 @@ func newCooldown(policy limit.CooldownPolicy, onPenalty func(limit.Penalty), clo
 	}
 	return &Cooldown{
 		policy:    policy,
-		rules:     logRules{max: policy.Max, window: policy.Window.Microseconds(), penalty: policy.Penalty.Microseconds()},
+		rules:     logRules{numbers: numbers{max: policy.Max}, window: policy.Window.Microseconds(), penalty: policy.Penalty.Microseconds()},
 		onPenalty: onPenalty,
 		records:   newRecordTable[callLog](maxLogKeys, clock),
 	}
@@ -54,16 +55,19 @@ func (c *Cooldown) InProcess() {}
 // Take counts as many calls of key as take has cost, or none of them. It ignores its context,
 // because it never waits.
 func (c *Cooldown) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+	if err := take.ValidateCooldown(); err != nil {
+		return limit.Decision{}, fmt.Errorf("memory: %w", err)
+	}
 	var count int64
-	d, err := takeRecord(c.records, &c.rules, c.policy.Max, &key, &take, func(r *callLog) { count = r.count })
+	d := takeRecord(c.records, &c.rules, c.rules.numbers, &key, &take, func(r *callLog) { count = r.count })
 	if d.Reason == limit.BurstExceeded && take.Mode != limit.Looking && c.onPenalty != nil {
 		c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: count + take.Cost, RetryAfter: d.RetryAfter})
 	}
-	return d, err
+	return d, nil
 }
 
 // Check returns an error if a cooldown cannot do a Take: with Keep, MaxWait or the mode Charging.
-func (c *Cooldown) Check(take limit.Take) error { return take.ValidateWindow() }
+func (c *Cooldown) Check(take limit.Take) error { return take.ValidateCooldown() }
 
 // Block denies key for d; after that, nothing counts.
 func (c *Cooldown) Block(_ context.Context, key limit.Key, d time.Duration) error {

@@ -30,11 +30,11 @@ type Limiter struct {
 }
 
 var (
-	_ limit.InProcess    = (*Limiter)(nil)
-	_ limit.Blocker      = (*Limiter)(nil)
-	_ limit.PolicySetter = (*Limiter)(nil)
-	_ limit.Describer    = (*Limiter)(nil)
-	_ limit.Batcher      = (*Limiter)(nil)
+	_ limit.InProcess                  = (*Limiter)(nil)
+	_ limit.Blocker                    = (*Limiter)(nil)
+	_ limit.PolicySetter[limit.Policy] = (*Limiter)(nil)
+	_ limit.Describer                  = (*Limiter)(nil)
+	_ limit.Batcher                    = (*Limiter)(nil)
 )
 
 const (

@@ -60,41 +60,36 @@ func newRecordTable[R any, P record[R]](maxKeys int, clock func() int64) *record
 	return t
 }
 
-// rules are those of a kind of limiter that keeps records.
+// numbers are what the policies of all kinds have.
+type numbers struct {
+	max     int64
+	version int64 // among the policies of the limiter
+}
+
+// rules are those of a kind of limiter that keeps records, by one policy. Times are in microseconds.
 type rules[P any] interface {
 	// advance removes from a record what no longer counts.
 	advance(r P, now int64)
-	// consume takes a cost, or nothing. The record is that of the present.
-	consume(r P, now, cost int64) limit.Decision
-	// stamp returns to what tokens belong that have just been taken.
-	stamp(r P, now int64) int64
+	// consume takes a cost that can be allowed within a time, or nothing, and returns to what the
+	// tokens belong. The record is that of the present.
+	consume(r P, now, cost, maxWait int64) (d limit.Decision, stamp int64)
+	// charge takes a cost in any case. The record is that of the present.
+	charge(r P, now, cost int64)
 	// giveBack returns tokens to a record of the present: those with a stamp, as far as they count, or
 	// without one the newest.
 	giveBack(r P, tokens int64, stamp *int64)
 }
 
-// takeRecord takes tokens of key by the rules k, which allow at most maximum. It calls observe, unless
-// it is nil, with the record after the decision, while the key's shard is locked.
-func takeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], maximum int64, key *limit.Key, take *limit.Take, observe func(P)) (d limit.Decision, err error) {
-	if err := take.ValidateWindow(); err != nil {
-		return limit.Decision{}, fmt.Errorf("memory: %w", err)
-	}
-	if take.Mode > limit.Charging {
-		tokens, stamp := take.Cost, (*int64)(nil)
-		if take.Mode == limit.Undoing {
-			tokens, stamp = take.Undo.Tokens, &take.Undo.Stamp
-		}
-		if tokens > 0 {
-			t.change(key, func(r P, now int64) {
-				k.advance(r, now)
-				k.giveBack(r, tokens, stamp)
-			})
-		}
-		return limit.Decision{}, nil
+// takeRecord takes tokens of key by the rules k of a policy with the numbers n, as a valid take says. It
+// calls observe, unless it is nil, with the record after the decision, while the key's shard is locked.
+func takeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], n numbers, key *limit.Key, take *limit.Take, observe func(P)) (d limit.Decision) {
+	if take.Mode >= limit.Charging {
+		changeRecord(t, k, n, key, take)
+		return limit.Decision{}
 	}
 	decide := func(r P, now int64) {
 		k.advance(r, now)
-		d = decideRecord(k, r, now, take)
+		d = decideRecord(k, n, r, now, take)
 		if observe != nil {
 			observe(r)
 		}
@@ -105,34 +100,77 @@ func takeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], maximum in
 		blocked = t.read(key, func(r P, now int64) {
 			k.advance(r, now)
 			copied := r.clone()
-			d = decideRecord(k, P(&copied), now, take)
+			d = decideRecord(k, n, P(&copied), now, take)
 		})
-	case take.Cost == 0 || take.Mode == limit.Whole && take.Cost > maximum:
+	case take.Cost == 0 || take.Mode == limit.Whole && take.Cost > n.max:
 		blocked = t.read(key, decide)
 	default:
 		blocked = t.change(key, decide)
 	}
-	if blocked > 0 {
-		d = limit.Decision{Limit: maximum, RetryAfter: micros(blocked), ResetAfter: micros(blocked), Reason: limit.Blocked}
-		if take.Cost > maximum && take.Mode != limit.Partial {
-			d.RetryAfter = limit.Never
-		}
-	}
-	return d, nil
-}
-
-func decideRecord[P any](k rules[P], r P, now int64, take *limit.Take) limit.Decision {
-	cost, granted := take.Cost, int64(0)
-	if take.Mode == limit.Partial {
-		granted = min(cost, k.consume(r, now, 0).Remaining)
-		cost = max(granted, min(cost, 1))
-	}
-	d := k.consume(r, now, cost)
-	d.Granted = granted
-	if take.Receipt && take.Mode != limit.Looking && d.Allowed && cost > 0 {
-		d.Receipt = limit.Receipt{Tokens: cost, Stamp: k.stamp(r, now)}
+	if blocked > 0 && take.Mode == limit.Partial {
+		return n.blockedDecision(blocked, 0)
+	} else if blocked > 0 {
+		return n.blockedDecision(blocked, take.Cost)
 	}
 	return d
+}
+
+// blockedDecision returns the Decision about a cost of a key that stays blocked for some microseconds.
+func (n numbers) blockedDecision(left, cost int64) limit.Decision {
+	d := limit.Decision{Limit: n.max, RetryAfter: micros(left), ResetAfter: micros(left), Reason: limit.Blocked}
+	if cost > n.max {
+		d.RetryAfter = limit.Never
+	}
+	return d
+}
+
+func decideRecord[P any](k rules[P], n numbers, r P, now int64, take *limit.Take) limit.Decision {
+	cost, granted := take.Cost, int64(0)
+	if take.Mode == limit.Partial {
+		holds, _ := k.consume(r, now, 0, 0)
+		granted = min(cost, holds.Remaining)
+		cost = max(granted, min(cost, 1))
+	}
+	d, stamp := k.consume(r, now, cost, take.MaxWait.Microseconds())
+	d.Granted = granted
+	if take.Receipt && take.Mode != limit.Looking && d.Allowed && cost > 0 {
+		d.Receipt = limit.Receipt{Tokens: cost, Stamp: stamp, Version: n.version}
+	}
+	return d
+}
+
+// changeRecord executes a take of key that is never denied.
+func changeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], n numbers, key *limit.Key, take *limit.Take) {
+	tokens, stamp := take.Cost, (*int64)(nil)
+	if take.Mode == limit.Undoing {
+		if take.Undo.Version != n.version {
+			return
+		}
+		tokens, stamp = take.Undo.Tokens, &take.Undo.Stamp
+	}
+	if tokens <= 0 {
+		return
+	}
+	t.change(key, func(r P, now int64) {
+		k.advance(r, now)
+		if take.Mode == limit.Charging {
+			k.charge(r, now, tokens)
+			return
+		}
+		k.giveBack(r, tokens, stamp)
+	})
+}
+
+// checkPolicy returns an error unless a policy can replace one of a limiter.
+func checkPolicy(invalid error, name, currentName string) error {
+	switch {
+	case invalid != nil:
+		return fmt.Errorf("memory: %w", invalid)
+	case name != currentName:
+		return fmt.Errorf("memory: the policy is named %q; it must keep the name %q", name, currentName)
+	default:
+		return nil
+	}
 }
 
 // change calls f with the record of key, which f may change, and the time. It adds a record for a

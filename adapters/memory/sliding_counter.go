@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
@@ -56,7 +57,7 @@ func newSlidingCounter(policy limit.WindowPolicy, clock func() int64) *SlidingCo
 	}
 	return &SlidingCounter{
 		policy:  policy,
-		rules:   counterRules{max: policy.Max, window: policy.Window.Milliseconds()},
+		rules:   counterRules{numbers: numbers{max: policy.Max}, window: policy.Window.Milliseconds()},
 		records: newRecordTable[windowCount](defaultMaxKeys, clock),
 	}
 }
@@ -66,11 +67,14 @@ func (c *SlidingCounter) InProcess() {}
 
 // Take takes tokens of key. It ignores its context, because it never waits.
 func (c *SlidingCounter) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	return takeRecord(c.records, &c.rules, c.policy.Max, &key, &take, nil)
+	if err := take.ValidateCooldown(); err != nil {
+		return limit.Decision{}, fmt.Errorf("memory: %w", err)
+	}
+	return takeRecord(c.records, &c.rules, c.rules.numbers, &key, &take, nil), nil
 }
 
 // Check returns an error if a counter cannot do a Take: with Keep, MaxWait or the mode Charging.
-func (c *SlidingCounter) Check(take limit.Take) error { return take.ValidateWindow() }
+func (c *SlidingCounter) Check(take limit.Take) error { return take.ValidateCooldown() }
 
 // Reset returns all tokens of key and ends a block.
 func (c *SlidingCounter) Reset(_ context.Context, key limit.Key) error {
@@ -93,7 +97,7 @@ func (c *SlidingCounter) Describe() []limit.Description {
 func (c *SlidingCounter) Stats() limit.Stats { return c.records.stats() }
 
 type counterRules struct {
-	max    int64
+	numbers
 	window int64 // in milliseconds
 }
 
@@ -123,10 +127,12 @@ func (p *counterRules) advance(r *windowCount, now int64) {
 	r.start = start
 }
 
+func (p *counterRules) charge(*windowCount, int64, int64) {}
+
 // consume takes cost tokens, or none of them, at a time in microseconds.
-func (p *counterRules) consume(r *windowCount, now, cost int64) limit.Decision {
+func (p *counterRules) consume(r *windowCount, now, cost, _ int64) (d limit.Decision, stamp int64) {
 	tick := now / 1000
-	d := limit.Decision{Limit: p.max}
+	d = limit.Decision{Limit: p.max}
 	left := r.start + p.window - tick
 	switch {
 	case cost > p.max:
@@ -141,7 +147,7 @@ func (p *counterRules) consume(r *windowCount, now, cost int64) limit.Decision {
 		d.ResetAfter = micros(r.end*1000 - now)
 	}
 	d.Remaining = p.max - r.current - (r.previous*left+p.window-1)/p.window
-	return d
+	return d, r.start
 }
 
 // allowsAt returns the first tick at which a denied cost is allowed.
@@ -152,9 +158,6 @@ func (r *windowCount) allowsAt(cost int64, p *counterRules) int64 {
 	}
 	return r.start + p.window - (room-r.current)*p.window/r.previous
 }
-
-// stamp returns the start of the window.
-func (p *counterRules) stamp(r *windowCount, _ int64) int64 { return r.start }
 
 func (p *counterRules) giveBack(r *windowCount, tokens int64, stamp *int64) {
 	if stamp == nil || *stamp == r.start {

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
@@ -49,7 +50,7 @@ func newSlidingLog(policy limit.WindowPolicy, clock func() int64) *SlidingLog {
 	}
 	return &SlidingLog{
 		policy:  policy,
-		rules:   logRules{max: policy.Max, window: policy.Window.Microseconds()},
+		rules:   logRules{numbers: numbers{max: policy.Max}, window: policy.Window.Microseconds()},
 		records: newRecordTable[callLog](maxLogKeys, clock),
 	}
 }
@@ -64,11 +65,14 @@ func (l *SlidingLog) InProcess() {}
 
 // Take takes tokens of key. It ignores its context, because it never waits.
 func (l *SlidingLog) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	return takeRecord(l.records, &l.rules, l.policy.Max, &key, &take, nil)
+	if err := take.ValidateCooldown(); err != nil {
+		return limit.Decision{}, fmt.Errorf("memory: %w", err)
+	}
+	return takeRecord(l.records, &l.rules, l.rules.numbers, &key, &take, nil), nil
 }
 
 // Check returns an error if a log cannot do a Take: with Keep, MaxWait or the mode Charging.
-func (l *SlidingLog) Check(take limit.Take) error { return take.ValidateWindow() }
+func (l *SlidingLog) Check(take limit.Take) error { return take.ValidateCooldown() }
 
 // Reset returns all tokens of key and ends a block.
 func (l *SlidingLog) Reset(_ context.Context, key limit.Key) error {

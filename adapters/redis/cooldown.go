@@ -29,7 +29,7 @@ import (
 // for each of its last Max calls, up to a quarter more. It expires when it has neither calls in
 // the window nor a penalty. A Cooldown is safe for concurrent use.
 type Cooldown struct {
-	records
+	*records
 	policy    limit.CooldownPolicy
 	onPenalty func(limit.Penalty)
 }
@@ -51,7 +51,8 @@ func NewCooldown(client goredis.UniversalClient, policy limit.CooldownPolicy, on
 	}
 	args := []any{policy.Max, policy.Window.Microseconds(), policy.Penalty.Microseconds()}
 	return &Cooldown{
-		records:   newRecords(client, "cooldown", cooldownName(policy), kindLog, policy.Max, func(*limit.Key) []any { return args }),
+		records: newRecords(client, "cooldown", cooldownName(policy), kindLog,
+			&recordPolicy{description: policy.Description(), args: func(*limit.Key) []any { return args }}, (*limit.Take).ValidateCooldown),
 		policy:    policy,
 		onPenalty: onPenalty,
 	}
@@ -72,9 +73,6 @@ func (c *Cooldown) Take(ctx context.Context, key limit.Key, take limit.Take) (li
 	}
 	return d, err
 }
-
-// Check returns an error if a cooldown cannot do a Take: with Keep, MaxWait or the mode Charging.
-func (c *Cooldown) Check(take limit.Take) error { return take.ValidateWindow() }
 
 // RemembersDenial returns the denial of a Take if this process knows it without asking Redis.
 func (c *Cooldown) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
@@ -103,14 +101,9 @@ func (c *Cooldown) penalize(key limit.Key, cost int64, reply recordReply, d limi
 	c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: reply.used + cost, RetryAfter: d.RetryAfter})
 }
 
-// Describe returns the cooldown's Max and Window.
-func (c *Cooldown) Describe() []limit.Description {
-	return []limit.Description{c.policy.Description()}
-}
-
 // Count returns how many admitted calls of key are in the window that ends at present.
 func (c *Cooldown) Count(ctx context.Context, key limit.Key) (int64, error) {
-	reply, _, err := c.call(ctx, &key, look, 0, 0)
+	reply, _, err := c.call(ctx, c.records.policy.Load(), &key, look, 0, 0)
 	return reply.used, err
 }
 
@@ -131,7 +124,7 @@ func (c *Cooldown) ResetAll(ctx context.Context) error {
 		}
 		return keys.Err()
 	})
-	c.denials.InvalidateAll(c.now())
+	c.records.policy.Load().denials.InvalidateAll(c.now())
 	if err = errors.Join(withoutParts, err); err != nil {
 		return fmt.Errorf("redis: cooldown: %w", err)
 	}

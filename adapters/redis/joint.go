@@ -174,6 +174,7 @@ func (p *bucketPart) learn(_ *limit.Decision, allowed bool, sent, received time.
 // A recordPart is a request to a limiter with records.
 type recordPart struct {
 	records   *records
+	policy    *recordPolicy
 	key       *limit.Key
 	take      limit.Take
 	reply     recordReply
@@ -184,28 +185,28 @@ func (p *recordPart) now() time.Duration { return p.records.now() }
 
 func (p *recordPart) args() (name, kind string, never bool, args []any) {
 	cost := p.take.Cost
-	if never = cost > p.records.max; never {
+	if never = cost > p.policy.max(); never {
 		cost = 0
 	}
-	args = append(args, p.records.args(p.key)...)
-	return keyname.Join(p.records.prefix, keyname.Parts(p.key)), p.records.script, never, append(args, takeAll, cost, 0)
+	args = p.policy.scriptArgs(nil, p.key, takeAll, cost, p.take.MaxWait.Microseconds())
+	return keyname.Join(p.records.prefix, keyname.Parts(p.key)), p.records.script, never, args
 }
 
 func (p *recordPart) decide(reply []int64, denied bool) (limit.Decision, []int64) {
 	p.reply = newRecordReply(reply)
-	d := p.records.decision(p.reply, &p.take)
+	d := p.policy.decision(p.reply, &p.take)
 	if p.reply.outcome == outcomePenaltyStarts && !denied && p.onPenalty != nil {
 		p.onPenalty(p.reply, d)
 	}
 	return d, reply[recordNumbers:]
 }
 
-func (p *recordPart) learn(d *limit.Decision, allowed bool, sent, _ time.Duration) {
+func (p *recordPart) learn(d *limit.Decision, allowed bool, sent, received time.Duration) {
 	hash := p.key.Hash(p.records.seed)
 	switch {
 	case allowed && p.take.Cost > 0:
-		p.records.denials.Delete(hash)
-	case !d.Allowed && p.take.Cost <= p.records.max:
-		p.records.learn(hash, p.take.Cost, *d, p.reply, sent)
+		p.policy.denials.Delete(hash)
+	case !d.Allowed && p.take.Cost <= p.policy.max():
+		p.policy.learn(hash, &p.take, *d, p.reply, sent, received)
 	}
 }

@@ -27,6 +27,9 @@ func TestJoint_EqualsLimitersInMemory(t *testing.T) {
 	for round := range testscale.Pick(4, 40) {
 		prefix := fmt.Sprint(redistest.Prefix(t), round)
 		remote, local, penalties := jointPairs(m, rng, simulation, prefix)
+		if round%2 == 0 { // reservations reach the next period of the quota
+			m.sleep(time.Hour - time.Duration(m.server.Now().UnixNano())%time.Hour - 20*time.Second)
+		}
 		for step := range 80 {
 			var there, here []limit.Request
 			for _, i := range rng.Perm(len(remote))[:1+rng.IntN(len(remote))] {
@@ -49,6 +52,8 @@ func TestJoint_EqualsLimitersInMemory(t *testing.T) {
 				require.NoError(t, limit.UndoAll(t.Context(), gotReceipt, there...))
 				require.NoError(t, limit.UndoAll(t.Context(), wantReceipt, here...))
 			}
+			m.local.Local.Add(int64(2 * batch.CacheTime)) // a remembered denial may not be the longest one
+			requireSameForOneKey(t, rng, remote, local)
 			require.Equal(t, penalties[1], penalties[0], "round %d, step %d: the hook of the cooldown", round, step)
 			if i := rng.IntN(40); i < len(remote) {
 				require.NoError(t, remote[i].(limit.Blocker).Block(t.Context(), limit.Key{"user", "ann"}, 300*time.Millisecond))
@@ -59,8 +64,35 @@ func TestJoint_EqualsLimitersInMemory(t *testing.T) {
 				pause = got.RetryAfter
 			}
 			m.sleep(pause)
-			m.local.Local.Add(int64(2 * batch.CacheTime)) // a remembered denial may not be the longest one
+			m.local.Local.Add(int64(2 * batch.CacheTime))
 		}
+	}
+}
+
+// requireSameForOneKey takes from several limiters by limit.AllOf, and may wait if all of them can.
+func requireSameForOneKey(t *testing.T, rng *rand.Rand, remote, local []limit.Limiter) {
+	t.Helper()
+	var there, here []limit.Limiter
+	for _, i := range rng.Perm(len(remote))[:1+rng.IntN(len(remote)-1)] {
+		there, here = append(there, remote[i]), append(here, local[i])
+	}
+	key, take := limit.Key{"user", "ann"}, limit.Take{Cost: rng.Int64N(4), Receipt: true}
+	waiting := take
+	waiting.MaxWait = time.Duration(rng.Int64N(int64(10 * time.Second)))
+	thereAll, hereAll := limit.AllOf(there...), limit.AllOf(here...)
+	if limit.Check(thereAll, waiting) == nil {
+		take = waiting
+	}
+	got, err := thereAll.Take(t.Context(), key, take)
+	require.NoError(t, err)
+	want, err := hereAll.Take(t.Context(), key, take)
+	require.NoError(t, err)
+	gotReceipt, wantReceipt := got.Receipt, want.Receipt
+	got.Receipt, want.Receipt = limit.Receipt{}, limit.Receipt{}
+	require.Equal(t, want, got, "%+v of %T", take, there)
+	if rng.IntN(4) == 0 {
+		require.NoError(t, limit.Undo(t.Context(), thereAll, key, gotReceipt))
+		require.NoError(t, limit.Undo(t.Context(), hereAll, key, wantReceipt))
 	}
 }
 

@@ -21,8 +21,8 @@ var quotaLua string
 // has used its quota is denied without a round trip, for at most a second. After an error of ctx,
 // it is unknown whether tokens were taken.
 //
-// Processes whose policies have the same name share records, also if their numbers differ, as
-// during a rolling deployment. A different Max is compared with the same count. If periods or
+// Processes whose policies have the same name share records, even if their numbers differ, as
+// during a rolling deployment or after SetPolicy. A different Max is compared with the same count. If periods or
 // locations differ, what was taken counts until the last of the periods in which it was taken has
 // ended. So from the first to the last token of a key that a process grants in one of its periods,
 // all processes grant at most the Max of that process. In any interval, they grant at most the
@@ -33,27 +33,20 @@ var quotaLua string
 // the clock goes back further, what the key has used counts in the period that the clock went to.
 // If the clock goes forward to another period, its quota is granted.
 //
-// A key's record is a string of about 40 bytes under penstock:quota:<policy>:<part>:<part>... that
-// expires with its period. A Quota is safe for concurrent use.
+// A key's record is a string of about 40 bytes, or 65 with reservations, under
+// penstock:quota:<policy>:<part>:<part>... that expires with its last period. A Quota is safe for concurrent use.
 type Quota struct {
-	records
-	policy  limit.QuotaPolicy
-	clock   func() time.Time
-	periods atomic.Pointer[quotaPeriods]
-}
-
-// A quotaPeriods value is the periods around the one that contains the time of this process.
-type quotaPeriods struct {
-	start, end time.Time // of the current one
-	args       []any     // of the script: Max and the bounds
+	*records
+	clock func() time.Time
 }
 
 var (
-	_ limit.Checker    = (*Quota)(nil)
-	_ limit.Blocker    = (*Quota)(nil)
-	_ limit.Rememberer = (*Quota)(nil)
-	_ limit.Batcher    = (*Quota)(nil)
-	_ limit.Describer  = (*Quota)(nil)
+	_ limit.Checker                         = (*Quota)(nil)
+	_ limit.Blocker                         = (*Quota)(nil)
+	_ limit.Rememberer                      = (*Quota)(nil)
+	_ limit.Batcher                         = (*Quota)(nil)
+	_ limit.Describer                       = (*Quota)(nil)
+	_ limit.PolicySetter[limit.QuotaPolicy] = (*Quota)(nil)
 )
 
 // NewQuota returns a quota. It panics if the policy is not valid or the client is nil. It does not
@@ -62,9 +55,18 @@ func NewQuota(client goredis.UniversalClient, policy limit.QuotaPolicy) *Quota {
 	if err := policy.Validate(); err != nil {
 		panic(err.Error())
 	}
-	q := &Quota{policy: policy, clock: time.Now}
-	q.records = newRecords(client, "quota", quotaName(policy), kindQuota, policy.Max, q.scriptArgs)
+	q := &Quota{clock: time.Now}
+	q.records = newRecords(client, "quota", quotaName(policy), kindQuota, q.recordPolicy(policy), (*limit.Take).ValidateWindow)
 	return q
+}
+
+func (q *Quota) recordPolicy(policy limit.QuotaPolicy) *recordPolicy {
+	c := &quotaCalendar{policy: policy}
+	return &recordPolicy{
+		description: policy.Description(),
+		args:        func(key *limit.Key) []any { return c.args(key, q.clock()) },
+		waitArgs:    c.waitArgs,
+	}
 }
 
 func quotaName(p limit.QuotaPolicy) string {
@@ -82,27 +84,56 @@ func quotaName(p limit.QuotaPolicy) string {
 	return name
 }
 
-// scriptArgs returns the script's arguments before what it does.
-func (q *Quota) scriptArgs(key *limit.Key) []any {
-	now := q.clock()
-	if q.policy.Start != nil {
-		return newQuotaPeriods(&q.policy, *key, now).args
+// SetPolicy replaces the numbers of the quota's policy in this process. The policy must have the
+// quota's name; an unnamed policy cannot change, because its numbers are the name of its records. Calls in
+// progress use the old numbers.
+func (q *Quota) SetPolicy(policy limit.QuotaPolicy) error {
+	if err := policy.Validate(); err != nil {
+		return fmt.Errorf("redis: %w", err)
 	}
-	p := q.periods.Load()
+	return q.setPolicy(q.recordPolicy(policy))
+}
+
+// A quotaCalendar finds the periods of a policy around a time.
+type quotaCalendar struct {
+	policy  limit.QuotaPolicy
+	current atomic.Pointer[quotaPeriods] // those of keys without periods of their own
+}
+
+// A quotaPeriods value is the periods around the one that contains the time of this process.
+type quotaPeriods struct {
+	start, end time.Time // of the current one
+	args       []any     // of the script: Max and the bounds
+}
+
+// args returns the script's arguments before what it does.
+func (c *quotaCalendar) args(key *limit.Key, now time.Time) []any {
+	if c.policy.Start != nil {
+		return c.periods(*key, now).args
+	}
+	p := c.current.Load()
 	if p == nil || now.Before(p.start) || !now.Before(p.end) {
-		p = newQuotaPeriods(&q.policy, limit.Key{}, now)
-		q.periods.Store(p)
+		p = c.periods(limit.Key{}, now)
+		c.current.Store(p)
 	}
 	return p.args
 }
 
-func newQuotaPeriods(policy *limit.QuotaPolicy, key limit.Key, now time.Time) *quotaPeriods {
-	start, end := policy.Bounds(key, now)
-	previous, _ := policy.Bounds(key, start.Add(-1))
-	_, afterNext := policy.Bounds(key, end)
+func (c *quotaCalendar) periods(key limit.Key, now time.Time) *quotaPeriods {
+	start, end := c.policy.Bounds(key, now)
+	previous, _ := c.policy.Bounds(key, start.Add(-1))
+	_, afterNext := c.policy.Bounds(key, end)
 	return &quotaPeriods{start, end, []any{
-		policy.Max, previous.UnixMicro(), start.UnixMicro(), end.UnixMicro(), afterNext.UnixMicro(),
+		c.policy.Max, previous.UnixMicro(), start.UnixMicro(), end.UnixMicro(), afterNext.UnixMicro(),
 	}}
+}
+
+// waitArgs returns when the period ends that begins at the last bound of args. The server's clock may be
+// a period ahead of this one, and a call that may wait needs the period after that.
+func (c *quotaCalendar) waitArgs(key *limit.Key, args []any) any {
+	last, _ := args[len(args)-1].(int64)
+	_, end := c.policy.Bounds(*key, time.UnixMicro(last))
+	return end.UnixMicro()
 }
 
 // Take takes tokens of key. After tokens have returned, other processes may deny the key for up to a
@@ -111,9 +142,6 @@ func (q *Quota) Take(ctx context.Context, key limit.Key, take limit.Take) (limit
 	d, _, err := q.take(ctx, &key, &take)
 	return d, err
 }
-
-// Check returns an error if a quota cannot do a Take: with Keep, MaxWait or the mode Charging.
-func (q *Quota) Check(take limit.Take) error { return take.ValidateWindow() }
 
 // RemembersDenial returns the denial of a Take if this process knows it without asking Redis.
 func (q *Quota) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
@@ -131,8 +159,3 @@ func (q *Quota) Block(ctx context.Context, key limit.Key, d time.Duration) error
 // BatchesWith reports whether other is a limiter of this package with the same client. On a Cluster it
 // returns false, because the keys may be on different nodes.
 func (q *Quota) BatchesWith(other limit.Limiter) bool { return batchesWith(q, other) }
-
-// Describe returns the quota's Max and the length of its period: an hour, 24 hours, 7 or 31 days.
-func (q *Quota) Describe() []limit.Description {
-	return []limit.Description{q.policy.Description()}
-}

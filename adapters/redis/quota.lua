@@ -1,17 +1,23 @@
 -- This script executes one call of a quota. KEYS[1] is the record of its key. ARGV is the maximum
 -- per period; when the previous, the current and the next period of the caller's clock begin, and
 -- when the latter ends, in microseconds since 1970; what to do with the cost: "take", "look", "upto",
--- "refund" or "undo"; the cost; and for "undo" when the period began in which it was taken.
--- The reply is: 0 if allowed, 3 if denied; the tokens taken in the period; the microseconds until the
--- same call can be allowed, until no tokens count, until a denied key has more tokens, and until it has
--- all; the tokens that the call has taken; and when the period began.
+-- "charge", "refund" or "undo"; the cost; for "undo" when the period began in which it was taken, and for
+-- "take" and "look" how many microseconds the call may wait; and if it may wait, when the period after
+-- the next one ends.
+-- The reply is: 0 if allowed, 3 if denied; the tokens taken in the period, or the maximum while tokens
+-- of the next one are reserved; the microseconds until the cost can be spent, or the same call can be
+-- allowed, until no tokens count, until a denied key has more tokens, and until it has all; the tokens
+-- that the call has taken; and when the period began to which they belong.
 --
--- A record is "<start>:<end>:<used>": the bounds of the period in microseconds since 1970, and the
--- tokens taken in it.
+-- A record is "<start>:<end>:<used>" or "<start>:<end>:<used>:<reserved>:<reserved end>": the bounds of
+-- the period in microseconds since 1970, and the tokens taken in it; the tokens reserved in the next
+-- period, which begins when this one ends, and when it ends. Counts are at most 2^52.
 local call, format = redis.call, string.format
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local max_tokens, what, cost, stamp = tonumber(ARGV[1]), ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+local max_wait = (what == 'take' or what == 'look') and stamp or 0
+local max_count = 2 ^ 52
 
 local start, finish
 for i = 2, 4 do
@@ -23,50 +29,93 @@ if not start then
   return redis.error_reply(format("CLOCK the time of this server is %.0f, and the caller's clock differs by more than a period; set both clocks", now))
 end
 
-local used, moved, ends = 0, false, finish
+local length, ends = finish - start, finish
+local used, reserved, reserved_ends, moved = 0, 0, 0, false
 local stored = call('GET', KEYS[1])
-local blocked = stored and block_reply(KEYS[1], stored, now)
+local blocked = stored and block_reply(KEYS[1], stored, now, what == 'look')
 if blocked then
   return blocked
 elseif blocked == false then
   stored = false
 end
 if stored then
-  local s, f, u = string.match(stored, '^(%-?%d+):(%-?%d+):(%d+)$')
-  s, f, u = tonumber(s), tonumber(f), tonumber(u)
+  local s, f, u, r, e = string.match(stored, '^(%-?%d+):(%-?%d+):(%d+):?(%d*):?(%-?%d*)$')
+  s, f, u, r, e = tonumber(s), tonumber(f), tonumber(u), tonumber(r) or 0, tonumber(e) or 0
+  if r > 0 and f <= now then -- the next period has begun
+    s, f, u, r, e = f, e, r, 0, 0
+  end
   if now < f then
-    used = u
     -- If the clock went back to the period before that of the record, the latter counts until its
     -- end. If it went back further, what was taken counts in the period that it went to.
     moved = finish < s
-    if not moved then
-      start, ends = s, f
+    if moved then
+      used = math.min(u + r, max_count)
+    else
+      start, ends, used, reserved, reserved_ends = s, f, u, r, e
     end
   end
 end
+local used_before, reserved_before = used, reserved
 
-local outcome, retry, before, change = 0, 0, used, cost
+-- reserved_until returns when the caller's period ends that contains the beginning of the next one.
+local function reserved_until()
+  for _, i in ipairs({ 3, 4, 5, 9 }) do
+    if tonumber(ARGV[i]) > ends then
+      return tonumber(ARGV[i])
+    end
+  end
+  return ends + length -- a policy with longer periods has written the record
+end
+
+-- add counts tokens in the period. A policy with other periods may have written the record.
+local function add(tokens)
+  used = math.min(used + tokens, max_count)
+  if reserved == 0 then
+    ends = math.max(ends, finish)
+  end
+end
+
+local outcome, retry, taken = 0, 0, 0
 if what == 'refund' or what == 'undo' then
-  change = (what == 'refund' or stamp == start) and -math.min(cost, used) or 0
-elseif what == 'upto' and cost > 0 then
-  cost = math.max(math.min(cost, max_tokens - used), 1)
-  change = cost
+  local newest = (what == 'refund' or stamp == ends) and math.min(cost, reserved) or 0
+  reserved, cost = reserved - newest, cost - newest
+  if what == 'refund' or stamp == start then
+    used = used - math.min(cost, used)
+  end
+elseif what == 'charge' then
+  add(cost)
+elseif cost > 0 then
+  if what == 'upto' then
+    cost = math.max(reserved > 0 and 1 or math.min(cost, max_tokens - used), 1)
+  end
+  local wait = ends - now
+  stamp = start
+  if reserved == 0 and used + cost <= max_tokens then
+    taken = cost
+    add(cost)
+  elseif reserved + cost > max_tokens then -- not in the next period, and no call reserves in a later one
+    outcome, retry = 3, math.max(wait, reserved_ends - max_wait - now)
+  elseif wait > max_wait then
+    outcome, retry = 3, wait - max_wait
+  else
+    taken, retry, stamp = cost, wait, ends
+    reserved, reserved_ends = reserved + cost, math.max(reserved_ends, reserved_until())
+  end
 end
-if change > 0 and used + change > max_tokens then
-  outcome, retry, change = 3, ends - now, 0
-elseif what == 'look' then
-  change = 0
-elseif change > 0 then
-  ends = math.max(ends, finish) -- a policy with other periods may have written the record
-end
-used = used + change
-if used ~= before or moved then
-  if used > 0 then
-    local millis = math.ceil((ends - now) / 1000)
-    call('SET', KEYS[1], format('%.0f:%.0f:%.0f', start, ends, used), 'PX', format('%.0f', millis))
+
+if what ~= 'look' and (used ~= used_before or reserved ~= reserved_before or moved) then
+  if used > 0 or reserved > 0 then
+    local record, expires = format('%.0f:%.0f:%.0f', start, ends, used), ends
+    if reserved > 0 then
+      record, expires = record .. format(':%.0f:%.0f', reserved, reserved_ends), reserved_ends
+    end
+    local millis = math.ceil((expires - now) / 1000)
+    call('SET', KEYS[1], record, 'PX', format('%.0f', millis))
   else
     call('DEL', KEYS[1])
   end
 end
-local counted = outcome == 0 and what == 'look' and used + cost or used
-return { outcome, counted, retry, counted > 0 and ends - now or 0, retry, retry, change, start }
+local empty_at = reserved > 0 and reserved_ends or used > 0 and ends or now
+local more_at = reserved < max_tokens and ends or reserved_ends
+local all_at = reserved > 0 and reserved_ends or ends
+return { outcome, reserved > 0 and max_tokens or used, retry, empty_at - now, more_at - now, all_at - now, taken, stamp }

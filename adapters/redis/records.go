@@ -5,6 +5,8 @@ import (
 	_ "embed"
 	"fmt"
 	"hash/maphash"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -21,11 +23,11 @@ type records struct {
 	script  string // one of the kinds
 	client  goredis.UniversalClient
 	oneNode bool // one script may have keys of several calls
+	check   func(*limit.Take) error
 	prefix  string
-	max     int64
-	args    func(*limit.Key) []any // the script's arguments before what it does
 	seed    maphash.Seed
-	denials batch.Cache[[]denial] // of a key, newest first
+	policy  atomic.Pointer[recordPolicy]
+	changes sync.Mutex // serializes changes of the policy
 	calls   *scriptBatcher
 	joints  *scriptBatcher // of calls to several limiters
 	blocks  *scriptBatcher
@@ -33,10 +35,24 @@ type records struct {
 	time    func() []any // in tests, the time for the script
 }
 
-// A denial is a Decision about all costs from least to most. It holds until the key has more tokens, a
-// time after it was sent.
+// A recordPolicy is a policy as a script takes it. A call uses one from its beginning to its end, so a
+// change of the policy needs no lock.
+type recordPolicy struct {
+	description limit.Description
+	version     int64                                // how often the limiter's policy has changed
+	args        func(*limit.Key) []any               // the script's arguments before what it does
+	waitArgs    func(key *limit.Key, args []any) any // the last argument of a call that may wait; nil if it has none
+	denials     batch.Cache[[]denial]                // of a key, newest first
+}
+
+// max returns how many tokens the policy allows at most.
+func (p *recordPolicy) max() int64 { return p.description.Limit }
+
+// A denial is a Decision about all costs from least to most of calls that may wait for a time. It holds
+// until the key has more tokens, a time after it was sent.
 type denial struct {
 	least, most    int64
+	maxWait        time.Duration
 	decision       limit.Decision
 	sent, received time.Duration
 	lasts          time.Duration
@@ -49,7 +65,7 @@ const maxDenials = 4
 type recordReply struct {
 	outcome    int64
 	used       int64         // tokens that count, after the call
-	retryAfter time.Duration // until the same cost can be allowed
+	retryAfter time.Duration // until the cost can be spent; of a denial, until it can be allowed
 	resetAfter time.Duration // until no tokens count
 	moreAfter  time.Duration // of a denial, until the key has more tokens
 	allAfter   time.Duration // of a denial, until the key has all tokens
@@ -98,7 +114,7 @@ func recordLua(kind string) string {
 }
 
 // newRecords returns the records of a limiter. The kind, such as "cooldown", is a part of their names.
-func newRecords(client goredis.UniversalClient, kind, policyName, script string, maximum int64, args func(*limit.Key) []any) records {
+func newRecords(client goredis.UniversalClient, kind, policyName, script string, policy *recordPolicy, check func(*limit.Take) error) *records {
 	if client == nil {
 		panic("redis: a " + kind + " needs a client")
 	}
@@ -106,32 +122,54 @@ func newRecords(client goredis.UniversalClient, kind, policyName, script string,
 	_, oneNode := client.(*goredis.Client)
 	epoch := time.Now()
 	name := "redis: " + kind
-	return records{
+	r := &records{
 		name:    name,
 		script:  script,
 		client:  client,
 		oneNode: oneNode,
+		check:   check,
 		prefix:  keyname.Join(prefix+":"+kind, []string{policyName}),
-		max:     maximum,
-		args:    args,
 		seed:    maphash.MakeSeed(),
 		calls:   newScriptBatcher(name, client, newScript(recordLua(script)), recordNumbers),
 		blocks:  newScriptBatcher(name, client, newScript(recordSetBlockLua), 0),
 		joints:  newScriptBatcher("redis: limiter", client, jointScript(), anyNumber),
 		now:     func() time.Duration { return time.Since(epoch) },
 	}
+	r.policy.Store(policy)
+	return r
 }
+
+// setPolicy replaces the policy by a valid one. Denials by the old one are forgotten.
+func (r *records) setPolicy(policy *recordPolicy) error {
+	r.changes.Lock()
+	defer r.changes.Unlock()
+	old := r.policy.Load()
+	if err := batch.CheckName(old.description.Name, policy.description.Name); err != nil {
+		return fmt.Errorf("redis: %w", err)
+	}
+	policy.version = old.version + 1
+	r.policy.Store(policy)
+	return nil
+}
+
+// Describe returns the maximum of the policy, and the time for which tokens count.
+func (r *records) Describe() []limit.Description {
+	return []limit.Description{r.policy.Load().description}
+}
+
+// Check returns an error if the limiter cannot do a Take.
+func (r *records) Check(take limit.Take) error { return r.check(&take) }
 
 // take takes tokens of key. The reply is that of a take that was sent.
 func (r *records) take(ctx context.Context, key *limit.Key, take *limit.Take) (limit.Decision, recordReply, error) {
-	if err := take.ValidateWindow(); err != nil {
+	if err := r.check(take); err != nil {
 		return limit.Decision{}, recordReply{}, fmt.Errorf("redis: %w", err)
 	}
-	hash := key.Hash(r.seed)
-	if take.Mode > limit.Charging {
-		return limit.Decision{}, recordReply{}, r.giveBack(ctx, key, hash, take)
+	hash, p := key.Hash(r.seed), r.policy.Load()
+	if take.Mode >= limit.Charging {
+		return limit.Decision{}, recordReply{}, r.change(ctx, p, key, hash, take)
 	}
-	if d, ok := r.cached(hash, take); ok {
+	if d, ok := p.cached(hash, take, r.now()); ok {
 		return d, recordReply{outcome: outcomeDenied}, nil
 	}
 	what, cost := takeAll, take.Cost
@@ -141,20 +179,20 @@ func (r *records) take(ctx context.Context, key *limit.Key, take *limit.Take) (l
 	case limit.Partial:
 		what = takeUpTo
 	}
-	if cost > r.max && what != takeUpTo {
+	if cost > p.max() && what != takeUpTo {
 		cost = 0 // it can never be allowed, starts no penalty, and is not counted
 	}
-	reply, sent, err := r.call(ctx, key, what, min(cost, maxCost), 0)
+	reply, sent, err := r.call(ctx, p, key, what, min(cost, maxCost), take.MaxWait.Microseconds())
 	if err != nil {
 		return limit.Decision{}, recordReply{}, err
 	}
-	d := r.decision(reply, take)
+	d := p.decision(reply, take)
 	switch {
 	case take.Mode == limit.Looking:
 	case d.Allowed && take.Cost > 0:
-		r.denials.Delete(hash) // a larger cost, which may be in the cache, is denied for longer
-	case !d.Allowed && (take.Cost <= r.max || take.Mode == limit.Partial):
-		r.learn(hash, needOf(take), d, reply, sent)
+		p.denials.Delete(hash) // a larger cost, which may be in the cache, is denied for longer
+	case !d.Allowed && (take.Cost <= p.max() || take.Mode == limit.Partial):
+		p.learn(hash, take, d, reply, sent, r.now())
 	}
 	return d, reply, nil
 }
@@ -167,17 +205,23 @@ func needOf(take *limit.Take) int64 {
 	return take.Cost
 }
 
-// giveBack returns tokens of key.
-func (r *records) giveBack(ctx context.Context, key *limit.Key, hash uint64, take *limit.Take) error {
-	what, tokens := undo, take.Undo.Tokens
-	if take.Mode == limit.Returning {
-		what, tokens = refund, take.Cost
+// change executes a take that is never denied.
+func (r *records) change(ctx context.Context, p *recordPolicy, key *limit.Key, hash uint64, take *limit.Take) error {
+	what, tokens := refund, take.Cost
+	switch take.Mode {
+	case limit.Charging:
+		what = charge
+	case limit.Undoing:
+		if take.Undo.Version != p.version {
+			return nil
+		}
+		what, tokens = undo, take.Undo.Tokens
 	}
 	if tokens == 0 {
 		return nil
 	}
-	_, _, err := r.call(ctx, key, what, min(tokens, maxCost), take.Undo.Stamp)
-	r.denials.Invalidate(hash, r.now())
+	_, _, err := r.call(ctx, p, key, what, min(tokens, maxCost), take.Undo.Stamp)
+	p.denials.Invalidate(hash, r.now())
 	return err
 }
 
@@ -186,19 +230,22 @@ func (r *records) remembers(key *limit.Key, take *limit.Take) (limit.Decision, b
 	if take.Mode > limit.Partial {
 		return limit.Decision{}, false
 	}
-	return r.cached(key.Hash(r.seed), take)
+	return r.policy.Load().cached(key.Hash(r.seed), take, r.now())
 }
 
 // cached returns a denial if this process knows that the key still lacks the cost.
-func (r *records) cached(hash uint64, take *limit.Take) (limit.Decision, bool) {
-	now, cost := r.now(), needOf(take)
-	e, ok := r.denials.Get(hash, now)
+func (p *recordPolicy) cached(hash uint64, take *limit.Take, now time.Duration) (limit.Decision, bool) {
+	e, ok := p.denials.Get(hash, now)
 	if !ok {
 		return limit.Decision{}, false
 	}
+	cost := needOf(take)
 	for _, known := range e.Value {
 		age := now - known.received
 		if cost < known.least || cost > known.most || now-known.sent >= known.lasts || age > batch.CacheTime {
+			continue
+		}
+		if take.MaxWait != known.maxWait && known.decision.Reason != limit.Blocked {
 			continue
 		}
 		// RetryAfter counts from when the response arrived, so that it is long enough.
@@ -213,43 +260,44 @@ func (r *records) cached(hash uint64, take *limit.Take) (limit.Decision, bool) {
 	return limit.Decision{}, false
 }
 
-// learn remembers the denial of a cost. The time until a cost can be allowed grows with the cost, so if
-// it is that of the least cost that the key lacks, or of the largest, it is that of all in between.
-func (r *records) learn(hash uint64, cost int64, d limit.Decision, reply recordReply, sent time.Duration) {
-	now := r.now()
-	newest := denial{cost, cost, d, sent, now, reply.moreAfter}
-	if reply.moreAfter == reply.retryAfter {
+// learn remembers the denial of a take. The time until a cost can be allowed grows with the cost, so if
+// it is that of the least cost that the key lacks, or of the largest, it is that of all in between. Of calls
+// that may wait, the script returns the time of one cost only.
+func (p *recordPolicy) learn(hash uint64, take *limit.Take, d limit.Decision, reply recordReply, sent, received time.Duration) {
+	cost := needOf(take)
+	newest := denial{cost, cost, take.MaxWait, d, sent, received, min(reply.moreAfter, reply.retryAfter)}
+	if take.MaxWait == 0 && reply.moreAfter == reply.retryAfter {
 		newest.least = d.Remaining + 1
 	}
-	if reply.allAfter == reply.retryAfter {
-		newest.most = r.max
+	if take.MaxWait == 0 && reply.allAfter == reply.retryAfter {
+		newest.most = p.max()
 	}
 	if reply.outcome == outcomeBlocked {
-		newest.least = 0
+		newest.least, newest.most = 0, p.max()
 	}
 	all := []denial{newest}
-	if e, ok := r.denials.Get(hash, now); ok {
+	if e, ok := p.denials.Get(hash, received); ok {
 		all = append(all, e.Value[:min(len(e.Value), maxDenials-1)]...)
 	}
-	r.denials.Put(hash, all, sent, now)
+	p.denials.Put(hash, all, sent, received)
 }
 
 // decision converts a reply about a take.
-func (r *records) decision(reply recordReply, take *limit.Take) limit.Decision {
+func (p *recordPolicy) decision(reply recordReply, take *limit.Take) limit.Decision {
 	cost := take.Cost
 	if take.Mode == limit.Partial {
 		cost = max(reply.taken, min(cost, 1))
 	}
 	d := limit.Decision{
 		Allowed:    cost == 0 && reply.outcome != outcomeBlocked || reply.outcome == outcomeAllowed,
-		Limit:      r.max,
+		Limit:      p.max(),
 		ResetAfter: reply.resetAfter,
 	}
 	if reply.outcome == outcomeAllowed || reply.outcome == outcomeDenied {
-		d.Remaining = max(r.max-reply.used, 0) // another process may have a larger maximum
+		d.Remaining = max(p.max()-reply.used, 0) // charges and other processes may exceed the maximum
 	}
 	switch {
-	case cost > r.max:
+	case cost > p.max():
 		d.Allowed, d.RetryAfter = false, limit.Never
 		if reply.outcome == outcomeBlocked {
 			d.Reason = limit.Blocked
@@ -257,12 +305,14 @@ func (r *records) decision(reply recordReply, take *limit.Take) limit.Decision {
 	case !d.Allowed:
 		d.RetryAfter = reply.retryAfter
 		d.Reason = reply.reason()
+	case cost > 0:
+		d.RetryAfter = reply.retryAfter // of a reservation
 	}
 	if take.Mode == limit.Partial {
 		d.Granted = reply.taken
 	}
 	if take.Receipt && take.Mode != limit.Looking && d.Allowed && cost > 0 {
-		d.Receipt = limit.Receipt{Tokens: cost, Stamp: reply.stamp}
+		d.Receipt = limit.Receipt{Tokens: cost, Stamp: reply.stamp, Version: p.version}
 	}
 	return d
 }
@@ -272,6 +322,7 @@ const (
 	takeAll  = "take" // takes all of it, or nothing
 	look     = "look" // decides as take, and changes nothing
 	takeUpTo = "upto" // takes as much as is there
+	charge   = "charge"
 	refund   = "refund"
 	undo     = "undo" // refunds what was taken with a stamp
 )
@@ -282,7 +333,7 @@ const maxCost = 1 << 52
 // reset removes the record of key.
 func (r *records) reset(ctx context.Context, key limit.Key) error {
 	err := r.client.Del(ctx, keyname.Join(r.prefix, keyname.Parts(&key))).Err()
-	r.denials.Invalidate(key.Hash(r.seed), r.now())
+	r.policy.Load().denials.Invalidate(key.Hash(r.seed), r.now())
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)
 	}
@@ -299,14 +350,14 @@ func (r *records) block(ctx context.Context, key *limit.Key, d time.Duration) er
 		args = append(args, r.time()...)
 	}
 	err := r.blocks.Do(ctx, &scriptCall{Request: args})
-	r.denials.Invalidate(key.Hash(r.seed), r.now())
+	r.policy.Load().denials.Invalidate(key.Hash(r.seed), r.now())
 	return err
 }
 
-// call returns the script's reply, and when the call was sent.
-func (r *records) call(ctx context.Context, key *limit.Key, what string, cost, stamp int64) (reply recordReply, sent time.Duration, err error) {
-	args := append([]any{1, keyname.Join(r.prefix, keyname.Parts(key))}, r.args(key)...)
-	args = append(args, what, cost, stamp)
+// call returns the script's reply, and when the call was sent. The stamp is that of what to undo, or the
+// microseconds for which the call may wait.
+func (r *records) call(ctx context.Context, p *recordPolicy, key *limit.Key, what string, cost, stamp int64) (reply recordReply, sent time.Duration, err error) {
+	args := p.scriptArgs([]any{1, keyname.Join(r.prefix, keyname.Parts(key))}, key, what, cost, stamp)
 	if r.time != nil {
 		args = append(args, r.time()...)
 	}
@@ -316,6 +367,16 @@ func (r *records) call(ctx context.Context, key *limit.Key, what string, cost, s
 		return recordReply{}, 0, err
 	}
 	return newRecordReply(call.Response), sent, nil
+}
+
+// scriptArgs appends the arguments of the script.
+func (p *recordPolicy) scriptArgs(args []any, key *limit.Key, what string, cost, stamp int64) []any {
+	own := p.args(key)
+	args = append(append(args, own...), what, cost, stamp)
+	if stamp > 0 && what != undo && p.waitArgs != nil {
+		args = append(args, p.waitArgs(key, own))
+	}
+	return args
 }
 
 // recordNumbers is how many numbers a script returns about a record.
@@ -329,10 +390,10 @@ func newRecordReply(n []int64) recordReply {
 func (r *records) server() (goredis.UniversalClient, bool) { return r.client, r.oneNode }
 
 func (r *records) part(key *limit.Key, take limit.Take) (jointPart, error) {
-	if err := take.ValidateWindow(); err != nil {
+	if err := r.check(&take); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	return &recordPart{records: r, key: key, take: take}, nil
+	return &recordPart{records: r, policy: r.policy.Load(), key: key, take: take}, nil
 }
 
 // TakeBatch takes the cost of every request, or of none, in one round trip. If a denial is remembered, it

@@ -57,7 +57,7 @@ func TestLimiters_OnMovedServer(t *testing.T) {
 			c.Run(t, limittest.CooldownHarness{
 				New: func(p limit.CooldownPolicy, onPenalty func(limit.Penalty)) limit.Limiter {
 					l := NewCooldown(m.client, p, onPenalty)
-					m.use(&l.records, prefix)
+					m.use(l.records, prefix)
 					return l
 				},
 				Sleep: m.sleep, Rewind: m.rewind, Rounds: testscale.Pick(1, 5),
@@ -66,16 +66,16 @@ func TestLimiters_OnMovedServer(t *testing.T) {
 	}
 	runWindows(t, m, "log", limittest.SlidingLogCases(), func(p limit.WindowPolicy) (limit.Resetter, *records) {
 		l := NewSlidingLog(m.client, p)
-		return l, &l.records
+		return l, l.records
 	})
 	runWindows(t, m, "counter", limittest.SlidingCounterCases(), func(p limit.WindowPolicy) (limit.Resetter, *records) {
 		l := NewSlidingCounter(m.client, p)
-		return l, &l.records
+		return l, l.records
 	})
 	runWindows(t, m, "quota", limittest.QuotaCases(), func(p limit.QuotaPolicy) (limit.Resetter, *records) {
 		l := NewQuota(m.client, p)
 		l.clock = m.server.Now
-		return l, &l.records
+		return l, l.records
 	})
 }
 
@@ -108,7 +108,7 @@ func runWindows[P any](t *testing.T, m *movedServer, kind string, cases []limitt
 					m.use(records, prefix)
 					return l
 				},
-				Sleep: m.sleep, Now: m.server.Now, Rewind: m.rewind, Rounds: testscale.Pick(1, 5),
+				Shared: true, Sleep: m.sleep, Now: m.server.Now, Rewind: m.rewind, Rounds: testscale.Pick(1, 5),
 			})
 		})
 	}

@@ -32,8 +32,7 @@ var slidingCounterLua string
 // A key's record is a string of about 50 bytes under penstock:counter:<policy>:<part>:<part>...
 // that expires when nothing of it counts. A SlidingCounter is safe for concurrent use.
 type SlidingCounter struct {
-	records
-	policy limit.WindowPolicy
+	*records
 }
 
 var (
@@ -52,8 +51,8 @@ func NewSlidingCounter(client goredis.UniversalClient, policy limit.WindowPolicy
 	}
 	args := []any{policy.Max, policy.Window.Milliseconds()}
 	return &SlidingCounter{
-		records: newRecords(client, "counter", windowName(policy), kindCounter, policy.Max, func(*limit.Key) []any { return args }),
-		policy:  policy,
+		newRecords(client, "counter", windowName(policy), kindCounter,
+			&recordPolicy{description: policy.Description(), args: func(*limit.Key) []any { return args }}, (*limit.Take).ValidateCooldown),
 	}
 }
 
@@ -63,9 +62,6 @@ func (c *SlidingCounter) Take(ctx context.Context, key limit.Key, take limit.Tak
 	d, _, err := c.take(ctx, &key, &take)
 	return d, err
 }
-
-// Check returns an error if a counter cannot do a Take: with Keep, MaxWait or the mode Charging.
-func (c *SlidingCounter) Check(take limit.Take) error { return take.ValidateWindow() }
 
 // RemembersDenial returns the denial of a Take if this process knows it without asking Redis.
 func (c *SlidingCounter) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
@@ -83,8 +79,3 @@ func (c *SlidingCounter) Block(ctx context.Context, key limit.Key, d time.Durati
 // BatchesWith reports whether other is a limiter of this package with the same client. On a Cluster it
 // returns false, because the keys may be on different nodes.
 func (c *SlidingCounter) BatchesWith(other limit.Limiter) bool { return batchesWith(c, other) }
-
-// Describe returns the counter's Max and Window.
-func (c *SlidingCounter) Describe() []limit.Description {
-	return []limit.Description{c.policy.Description()}
-}

@@ -19,7 +19,7 @@ local tick = floor(now / 1000)
 local length, start, previous, current = window, tick - tick % window, 0, 0
 local moved = false
 local stored = call('GET', KEYS[1])
-local blocked = stored and block_reply(KEYS[1], stored, now)
+local blocked = stored and block_reply(KEYS[1], stored, now, what == 'look')
 if blocked then
   return blocked
 elseif blocked == false then

@@ -32,8 +32,7 @@ var slidingLogLua string
 // each of its last Max tokens, up to a quarter more. It expires when its window is empty. A
 // SlidingLog is safe for concurrent use.
 type SlidingLog struct {
-	records
-	policy limit.WindowPolicy
+	*records
 }
 
 var (
@@ -52,8 +51,8 @@ func NewSlidingLog(client goredis.UniversalClient, policy limit.WindowPolicy) *S
 	}
 	args := []any{policy.Max, policy.Window.Microseconds(), 0}
 	return &SlidingLog{
-		records: newRecords(client, "log", windowName(policy), kindLog, policy.Max, func(*limit.Key) []any { return args }),
-		policy:  policy,
+		newRecords(client, "log", windowName(policy), kindLog,
+			&recordPolicy{description: policy.Description(), args: func(*limit.Key) []any { return args }}, (*limit.Take).ValidateCooldown),
 	}
 }
 
@@ -71,9 +70,6 @@ func (l *SlidingLog) Take(ctx context.Context, key limit.Key, take limit.Take) (
 	return d, err
 }
 
-// Check returns an error if a log cannot do a Take: with Keep, MaxWait or the mode Charging.
-func (l *SlidingLog) Check(take limit.Take) error { return take.ValidateWindow() }
-
 // RemembersDenial returns the denial of a Take if this process knows it without asking Redis.
 func (l *SlidingLog) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
 	return l.remembers(&key, &take)
@@ -90,8 +86,3 @@ func (l *SlidingLog) Block(ctx context.Context, key limit.Key, d time.Duration) 
 // BatchesWith reports whether other is a limiter of this package with the same client. On a Cluster it
 // returns false, because the keys may be on different nodes.
 func (l *SlidingLog) BatchesWith(other limit.Limiter) bool { return batchesWith(l, other) }
-
-// Describe returns the log's Max and Window.
-func (l *SlidingLog) Describe() []limit.Description {
-	return []limit.Description{l.policy.Description()}
-}

@@ -25,7 +25,7 @@ local number_size, header_size = 7, 28
 local short = 64
 
 local value = call('GET', KEYS[1]) or ''
-local blocked = block_reply(KEYS[1], value, now)
+local blocked = block_reply(KEYS[1], value, now, what == 'look')
 if blocked then
   return blocked
 end

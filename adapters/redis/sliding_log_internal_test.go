@@ -24,6 +24,7 @@ func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimite
 						records.useClock(t, script, prefix, clock)
 						return l
 					},
+					Shared: true,
 					Sleep:  clock.Sleep,
 					Now:    clock.Now,
 					Rewind: clock.Rewind,
@@ -37,14 +38,14 @@ func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimite
 func TestSlidingLog_Contract(t *testing.T) {
 	testWindows(t, limittest.SlidingLogCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *batchtest.Clock) (limit.Resetter, *records, string) {
 		l := NewSlidingLog(client, p)
-		return l, &l.records, slidingLogLua
+		return l, l.records, slidingLogLua
 	})
 }
 
 func TestSlidingCounter_Contract(t *testing.T) {
 	testWindows(t, limittest.SlidingCounterCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *batchtest.Clock) (limit.Resetter, *records, string) {
 		l := NewSlidingCounter(client, p)
-		return l, &l.records, slidingCounterLua
+		return l, l.records, slidingCounterLua
 	})
 }
 
@@ -52,6 +53,6 @@ func TestQuota_Contract(t *testing.T) {
 	testWindows(t, limittest.QuotaCases(), func(client goredis.UniversalClient, p limit.QuotaPolicy, c *batchtest.Clock) (limit.Resetter, *records, string) {
 		l := NewQuota(client, p)
 		l.clock = c.Now
-		return l, &l.records, quotaLua
+		return l, l.records, quotaLua
 	})
 }

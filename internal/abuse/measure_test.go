@@ -26,14 +26,15 @@ type snapshot struct {
 
 // A meter reads snapshots.
 type meter struct {
-	t     *testing.T
-	redis *goredis.Client
-	own   snapshot // what reading a snapshot adds to the next one
+	t        *testing.T
+	redis    *goredis.Client
+	patience int      // how many samples in a row must show no less memory
+	own      snapshot // what reading a snapshot adds to the next one
 }
 
 // newMeter returns a meter for a server that only this test uses.
-func newMeter(t *testing.T, client *goredis.Client) *meter {
-	m := &meter{t: t, redis: client}
+func newMeter(t *testing.T, client *goredis.Client, patience int) *meter {
+	m := &meter{t: t, redis: client, patience: patience}
 	first, second := m.work(), m.work()
 	m.own = snapshot{commands: second.commands - first.commands, traffic: second.traffic - first.traffic}
 	return m
@@ -60,13 +61,12 @@ func (m *meter) work() (s snapshot) {
 // expires, after the last answer.
 func (m *meter) memory() (s snapshot) {
 	s = m.memoryOnce()
-	for range 20 {
+	for same := 0; same < m.patience; same++ {
 		time.Sleep(5 * time.Millisecond)
 		next := m.memoryOnce()
-		if next.kept >= s.kept-1024 && next.redisKept >= s.redisKept-1024 {
-			break
+		if next.kept < s.kept-1024 || next.redisKept < s.redisKept-1024 {
+			s, same = next, -1
 		}
-		s = next
 	}
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -179,14 +180,23 @@ func (p *Policy) Learn(hash uint64, after State, cost int64, sent, received time
 // their way.
 func (p *Policy) Invalidate(hash uint64, now time.Duration) { p.denials.states.Invalidate(hash, now) }
 
-// CheckChange returns an error unless a policy may replace that of a limiter whose policy has a name,
-// which may be empty: the name, or the numbers without one, name the buckets in the store.
+// CheckChange returns an error unless a policy may replace that of a limiter whose policy has a name.
 func CheckChange(name string, policy limit.Policy) error {
-	if name == "" {
-		return fmt.Errorf("the policy %v has no name, so its numbers name its buckets; give it a name to change it", policy)
-	}
-	if policy.Name != name {
-		return fmt.Errorf("the policy is named %q; SetPolicy needs one named %q", policy.Name, name)
+	if err := CheckName(name, policy.Name); err != nil {
+		return err
 	}
 	return policy.Validate()
+}
+
+// CheckName returns an error unless a policy may replace another one by their names, which may be empty:
+// the name, or the numbers without one, name what the store has.
+func CheckName(old, name string) error {
+	switch {
+	case old == "":
+		return errors.New("the policy has no name, so its numbers name its keys in the store; give it a name to change it")
+	case name != old:
+		return fmt.Errorf("the policy is named %q; SetPolicy needs one named %q", name, old)
+	default:
+		return nil
+	}
 }

@@ -1,7 +1,10 @@
 // Package ipprefix maps the address of a client to the prefix that limits count by.
 package ipprefix
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+)
 
 // Of returns the smallest prefix that one customer of a provider has: an IPv4 address as /32,
 // or the /64 of an IPv6 address (RFC 6177). Limits count by it, because a client can use every
@@ -21,4 +24,22 @@ func Masked(ip netip.Addr, v4Bits, v6Bits int) netip.Prefix {
 		return netip.Prefix{}
 	}
 	return prefix
+}
+
+// Name returns the text of Masked: that of the address if the prefix contains no other.
+func Name(ip netip.Addr, v4Bits, v6Bits int) string {
+	prefix := Masked(ip, v4Bits, v6Bits)
+	if prefix.IsSingleIP() {
+		return prefix.Addr().String()
+	}
+	return prefix.String()
+}
+
+// Validate returns an error if a length that the function KeyPerIPPrefix of a limit was called with
+// is invalid.
+func Validate(v4Bits, v6Bits int) error {
+	if v4Bits < 1 || v4Bits > 32 || v6Bits < 1 || v6Bits > 128 {
+		return fmt.Errorf("KeyPerIPPrefix was called with %d and %d bits; they must be from 1 to 32 and from 1 to 128", v4Bits, v6Bits)
+	}
+	return nil
 }

@@ -28,7 +28,7 @@ func PolicyChanges(t *testing.T, h Harness, groups int) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for n := range groups {
 		name := "changes-" + strconv.Itoa(n)
-		if _, ok := h.New(randomPolicy(rng, name+"-probe")).(limit.PolicySetter); !ok {
+		if _, ok := h.New(randomPolicy(rng, name+"-probe")).(limit.PolicySetter[limit.Policy]); !ok {
 			return
 		}
 		changesEqualModel(t, h, rng, randomPolicies(rng, name+"-one"))
@@ -94,7 +94,7 @@ func changesEqualModel(t *testing.T, h Harness, rng *rand.Rand, policies []limit
 	for range 100 {
 		if rng.IntN(4) == 0 {
 			p := policies[rng.IntN(len(policies))]
-			require.NoError(t, l.(limit.PolicySetter).SetPolicy(p))
+			require.NoError(t, l.(limit.PolicySetter[limit.Policy]).SetPolicy(p))
 			model.setPolicy(at, p)
 		}
 		got := changedCall(ctx, t, rng, l, k, model, at)
@@ -174,7 +174,7 @@ func changesKeepBound(t *testing.T, h Harness, rng *rand.Rand, policies []limit.
 	for range 150 {
 		l := limiters[rng.IntN(len(limiters))]
 		if rng.IntN(4) == 0 {
-			require.NoError(t, l.(limit.PolicySetter).SetPolicy(policies[rng.IntN(len(policies))]))
+			require.NoError(t, l.(limit.PolicySetter[limit.Policy]).SetPolicy(policies[rng.IntN(len(policies))]))
 		}
 		granted, d := randomGrant(t, rng, l)
 		level := bound.grant(granted)

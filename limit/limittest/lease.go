@@ -233,7 +233,7 @@ func leasesAreBounded(h Harness) error {
 
 func leaseAfterChange(h Harness) error {
 	return leasing(h, "lease-change", func(b leaseBench) error {
-		l, ok := b.Limiter.(limit.PolicySetter)
+		l, ok := b.Limiter.(limit.PolicySetter[limit.Policy])
 		if !ok {
 			return nil
 		}

@@ -1,6 +1,7 @@
 package limittest
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -20,10 +21,14 @@ func QuotaCases() []WindowCase[limit.QuotaPolicy] {
 	cases := commonCases(func(name string, maximum int64) limit.QuotaPolicy {
 		return limit.QuotaPolicy{Name: name, Max: maximum, Period: limit.Month}
 	})
+	cases = append(cases, quotaLeaseCases()...)
 	return append(cases,
 		WindowCase[limit.QuotaPolicy]{"the period is half-open", quotaIsHalfOpen},
 		WindowCase[limit.QuotaPolicy]{"equals the model", quotaEqualsModel},
-		WindowCase[limit.QuotaPolicy]{"the policy changes", quotaPolicyChanges},
+		WindowCase[limit.QuotaPolicy]{"the policy changes", func(t *testing.T, h quotaHarness) { quotaPolicyChanges(t, h, false) }},
+		WindowCase[limit.QuotaPolicy]{"processes have different policies", func(t *testing.T, h quotaHarness) { quotaPolicyChanges(t, h, true) }},
+		WindowCase[limit.QuotaPolicy]{"a charge does not carry over", quotaChargeDoesNotCarryOver},
+		WindowCase[limit.QuotaPolicy]{"a reservation reaches the next period", quotaReservesNextPeriod},
 		WindowCase[limit.QuotaPolicy]{"the clock goes back to the period before", quotaStepBack},
 		WindowCase[limit.QuotaPolicy]{"the clock goes back further", quotaStepFarBack},
 	)
@@ -51,11 +56,33 @@ func quotaIsHalfOpen(t *testing.T, h quotaHarness) {
 type quotaModel struct {
 	policy limit.QuotaPolicy
 	counts map[string]int64
+	known  []namedPeriod
 }
 
-// period returns the name of the period that contains a time. It is right for zones whose clocks
+// A namedPeriod is a period and its half-open interval in microseconds since 1970.
+type namedPeriod struct {
+	name       string
+	start, end int64
+}
+
+// period returns the period that contains a time.
+func (m *quotaModel) period(at int64) namedPeriod {
+	for _, p := range m.known {
+		if p.start <= at && at < p.end {
+			return p
+		}
+	}
+	const longest = 32 * 24 * 3_600_000_000
+	p := namedPeriod{name: m.name(at)}
+	p.start = first(at-longest, longest, func(at int64) bool { return m.name(at) == p.name })
+	p.end = first(at, longest, func(at int64) bool { return m.name(at) != p.name })
+	m.known = append(m.known, p)
+	return p
+}
+
+// name returns the name of the period that contains a time. It is right for zones whose clocks
 // change by whole hours, at whole hours and not at midnight.
-func (m *quotaModel) period(at int64) string {
+func (m *quotaModel) name(at int64) string {
 	local := time.UnixMicro(at).In(m.policy.Location)
 	switch m.policy.Period {
 	case limit.Month, limit.Week:
@@ -84,21 +111,36 @@ func (m *quotaModel) firstDate(local time.Time) string {
 	}
 }
 
-func (m *quotaModel) used(at int64) int64  { return m.counts[m.period(at)] }
-func (m *quotaModel) add(at, tokens int64) { m.counts[m.period(at)] += tokens }
-func (m *quotaModel) remove(at, tokens, taken int64) {
-	if taken == 0 || m.period(taken) == m.period(at) {
-		m.counts[m.period(at)] -= min(tokens, m.used(at))
+func (m *quotaModel) fits(at, cost int64) bool {
+	p := m.period(at)
+	return m.counts[m.period(p.end).name] == 0 && m.counts[p.name]+cost <= m.policy.Max
+}
+
+// reaches permits the period of a call, and the next one.
+func (m *quotaModel) reaches(at, spent, _ int64) bool {
+	p := m.period(at)
+	return spent < p.end || m.period(p.end) == m.period(spent)
+}
+
+func (m *quotaModel) add(at, tokens int64, _ bool) { m.counts[m.period(at).name] += tokens }
+
+func (m *quotaModel) remove(at, tokens, spent int64) {
+	p := m.period(at)
+	for _, p := range []namedPeriod{m.period(p.end), p} {
+		if spent == 0 || m.period(spent) == p {
+			removed := min(tokens, m.counts[p.name])
+			m.counts[p.name] -= removed
+			tokens -= removed
+		}
 	}
 }
-func (m *quotaModel) reset() { clear(m.counts) }
 
 func quotaEqualsModel(t *testing.T, h quotaHarness) {
 	r := &randomCalls{rng: rand.New(rand.NewPCG(23, 24))}
 	for n := range h.rounds() {
 		p := randomQuota(t, r, "model-"+strconv.Itoa(n))
-		m := &quotaModel{policy: p, counts: map[string]int64{}}
-		requireEqualsModel(t, h, h.New(p), m, r, p.Max, (32 * 24 * time.Hour).Microseconds())
+		newModel := func() windowModel { return &quotaModel{policy: p, counts: map[string]int64{}} }
+		requireEqualsModel(t, h, h.New(p), newModel, r, p.Max, (3 * 32 * 24 * time.Hour).Microseconds())
 	}
 }
 
@@ -107,6 +149,9 @@ func randomQuota(t *testing.T, r *randomCalls, name string) limit.QuotaPolicy {
 	loc, err := time.LoadLocation([]string{"UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"}[r.rng.IntN(4)])
 	require.NoError(t, err)
 	p := limit.QuotaPolicy{Name: name, Max: 1 + r.rng.Int64N(50), Period: limit.Period(r.rng.IntN(4)), Location: loc}
+	if r.rng.IntN(2) == 0 {
+		p.Period = limit.Hour // in which reservations reach the next one
+	}
 	if p.Period >= limit.Week && r.rng.IntN(2) == 0 {
 		from := time.Date(2024, 1, 1+r.rng.IntN(31), r.rng.IntN(24), 0, 0, 0, time.UTC)
 		p.Start = func(limit.Key) time.Time { return from }
@@ -114,88 +159,39 @@ func randomQuota(t *testing.T, r *randomCalls, name string) limit.QuotaPolicy {
 	return p
 }
 
-// quotaPolicyChanges calls quotas of one name and different numbers, periods and locations, as during
-// a rolling deployment. From the first to the last grant of a quota in one of its periods, all of
-// them grant at most its Max. In every interval, they grant at most the largest Max, and as many
-// again at each start of a period.
-func quotaPolicyChanges(t *testing.T, h quotaHarness) {
-	if h.Rewind == nil {
-		t.Skip("the limiters share no store")
+// quotaChargeDoesNotCarryOver charges more than all periods of a year have.
+func quotaChargeDoesNotCarryOver(t *testing.T, h quotaHarness) {
+	p := limit.QuotaPolicy{Name: "carry", Max: 3, Period: limit.Hour}
+	l := h.New(p)
+	sleepUntil(h, p, time.Minute)
+	for range 2 {
+		require.NoError(t, limit.Charge(context.Background(), l, key("ann"), 1<<60))
 	}
-	r := &randomCalls{rng: rand.New(rand.NewPCG(25, 26))}
-	for n := range h.rounds() {
-		name := "changes-" + strconv.Itoa(n)
-		policies := []limit.QuotaPolicy{randomQuota(t, r, name), randomQuota(t, r, name), randomQuota(t, r, name)}
-		if n%3 == 0 {
-			policies[1].Period, policies[1].Location, policies[1].Start = policies[0].Period, policies[0].Location, policies[0].Start
-			policies = policies[:2]
-		}
-		longest := time.Duration(0)
-		var limiters []limit.Resetter
-		for _, p := range policies {
-			limiters = append(limiters, h.New(p))
-			longest = max(longest, p.Description().Window)
-		}
-		start := h.Now()
-		var grants grantLog
-		periods := make([]struct {
-			end     time.Time
-			granted int64
-		}, len(policies)) // in which each quota has granted last
-		for range 100 {
-			n := r.rng.IntN(len(limiters))
-			tokens := r.take(t, limiters[n], policies[n].Max)
-			grants.add(h.Now().Sub(start), tokens)
-			if _, end := policies[n].Bounds(key("ann"), h.Now()); tokens > 0 && !end.Equal(periods[n].end) {
-				periods[n].end, periods[n].granted = end, 0
-			}
-			for other := range periods {
-				periods[other].granted += tokens
-			}
-			if tokens > 0 {
-				require.LessOrEqual(t, periods[n].granted, policies[n].Max, "in a period of %+v, policies %+v", policies[n], policies)
-			}
-			h.Sleep(r.sleep(longest / time.Duration(1+r.rng.IntN(30))))
-		}
-		grants.requireQuotaBound(t, policies, start)
-		for n, p := range policies {
-			consume(t, limiters[n], key("ann"), consume(t, limiters[n], key("ann"), 0).Remaining)
-			h.Rewind(0) // a limiter may not know what others have taken since it denied a call
-			d := consume(t, limiters[n], key("ann"), p.Max)
-			require.False(t, d.Allowed)
-			h.Sleep(d.RetryAfter - time.Microsecond)
-			require.False(t, consume(t, limiters[n], key("ann"), p.Max).Allowed, "allowed before RetryAfter of %v: %+v", d.RetryAfter, policies)
-			h.Sleep(time.Microsecond)
-			require.True(t, consume(t, limiters[n], key("ann"), p.Max).Allowed, "denied after RetryAfter of %v: %+v", d.RetryAfter, policies)
-		}
-	}
+	left := 59 * time.Minute
+	assert.Equal(t, limit.Decision{Limit: 3, RetryAfter: left, ResetAfter: left}, consume(t, l, key("ann"), 1))
+	h.Sleep(left - time.Microsecond)
+	assert.False(t, consume(t, l, key("ann"), 1).Allowed)
+	h.Sleep(time.Microsecond)
+	assert.Equal(t, limit.Decision{Allowed: true, Limit: 3, ResetAfter: time.Hour}, consume(t, l, key("ann"), 3))
 }
 
-func (l *grantLog) requireQuotaBound(t *testing.T, policies []limit.QuotaPolicy, start time.Time) {
-	t.Helper()
-	most := int64(0)
-	for _, p := range policies {
-		most = max(most, p.Max)
+// quotaReservesNextPeriod reserves all of the next period, and nothing of the one after it.
+func quotaReservesNextPeriod(t *testing.T, h quotaHarness) {
+	p := limit.QuotaPolicy{Name: "next", Max: 3, Period: limit.Hour}
+	l, ctx := h.New(p), context.Background()
+	reserve := func(cost int64) limit.Decision {
+		d, err := limit.Reserve(ctx, l, key("ann"), cost, time.Hour)
+		require.NoError(t, err)
+		return d
 	}
-	for first := range l.at {
-		begins := map[int64]bool{} // starts of periods since the first grant
-		granted := l.tokens[first]
-		for last := first + 1; last < len(l.at); last++ {
-			granted += l.tokens[last]
-			for _, p := range policies {
-				for at := start.Add(l.at[last-1]); ; {
-					_, end := p.Bounds(key("ann"), at)
-					if end.After(start.Add(l.at[last])) {
-						break
-					}
-					begins[end.UnixMicro()] = true
-					at = end
-				}
-			}
-			bound := most * int64(1+len(begins))
-			require.LessOrEqual(t, granted, bound, "within %v, policies %+v", l.at[last]-l.at[first], policies)
-		}
-	}
+	sleepUntil(h, p, 50*time.Minute)
+	consume(t, l, key("ann"), 2)
+	assert.Equal(t, limit.Decision{Allowed: true, Limit: 3, RetryAfter: 10 * time.Minute, ResetAfter: 70 * time.Minute}, reserve(2))
+	assert.Equal(t, limit.Decision{Limit: 3, RetryAfter: 10 * time.Minute, ResetAfter: 70 * time.Minute}, consume(t, l, key("ann"), 1), "it does not overtake")
+	assert.Equal(t, limit.Decision{Allowed: true, Limit: 3, RetryAfter: 10 * time.Minute, ResetAfter: 70 * time.Minute}, reserve(1))
+	assert.Equal(t, limit.Decision{Limit: 3, RetryAfter: 10 * time.Minute, ResetAfter: 70 * time.Minute}, reserve(1), "the period after the next one")
+	h.Sleep(10 * time.Minute)
+	assert.Equal(t, limit.Decision{Allowed: true, Limit: 3, RetryAfter: time.Hour, ResetAfter: 2 * time.Hour}, reserve(1))
 }
 
 // quotaStepBack moves the clock back across the start of a period: it grants no quota twice, and

@@ -12,9 +12,9 @@ import (
 )
 
 // changeable runs check if the limiter is a PolicySetter.
-func changeable(h Harness, p limit.Policy, check func(bench, limit.PolicySetter) error) error {
+func changeable(h Harness, p limit.Policy, check func(bench, limit.PolicySetter[limit.Policy]) error) error {
 	l := h.New(p)
-	if s, ok := l.(limit.PolicySetter); ok {
+	if s, ok := l.(limit.PolicySetter[limit.Policy]); ok {
 		return check(bench{l}, s)
 	}
 	return nil
@@ -22,7 +22,7 @@ func changeable(h Harness, p limit.Policy, check func(bench, limit.PolicySetter)
 
 func changeCreatesNothing(h Harness) error {
 	p := limit.PerMinute(3).Burst(5).Named("change")
-	return changeable(h, p, func(b bench, l limit.PolicySetter) error {
+	return changeable(h, p, func(b bench, l limit.PolicySetter[limit.Policy]) error {
 		if _, err := b.allowed(key("ann"), 3, true); err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ func changeCreatesNothing(h Harness) error {
 }
 
 func changeKeepsRetryAfter(h Harness) error {
-	return changeable(h, limit.PerHour(1).Named("change-retry"), func(b bench, l limit.PolicySetter) error {
+	return changeable(h, limit.PerHour(1).Named("change-retry"), func(b bench, l limit.PolicySetter[limit.Policy]) error {
 		if _, err := b.allowed(key("ann"), 1, true); err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func changeKeepsRetryAfter(h Harness) error {
 
 func changeIsRejected(h Harness) error {
 	p := limit.PerHour(5).Named("change-invalid")
-	return changeable(h, p, func(b bench, l limit.PolicySetter) error {
+	return changeable(h, p, func(b bench, l limit.PolicySetter[limit.Policy]) error {
 		for _, invalid := range []limit.Policy{{}, p.Burst(0), p.Burst(1 << 60), p.Named(""), p.Named("other")} {
 			if l.SetPolicy(invalid) == nil {
 				return fmt.Errorf("SetPolicy(%+v) is no error", invalid)
@@ -84,7 +84,7 @@ func changeIsRejected(h Harness) error {
 
 func changeKeepsBlocks(h Harness) error {
 	ctx := context.Background()
-	return changeable(h, limit.PerMinute(3).Burst(5).Named("change-block"), func(b bench, l limit.PolicySetter) error {
+	return changeable(h, limit.PerMinute(3).Burst(5).Named("change-block"), func(b bench, l limit.PolicySetter[limit.Policy]) error {
 		blocker, ok := b.Limiter.(limit.Blocker)
 		if !ok {
 			return nil
@@ -106,7 +106,7 @@ func changeKeepsBlocks(h Harness) error {
 }
 
 func changeKeepsDeficits(h Harness) error {
-	return changeable(h, limit.PerSecond(1).Burst(10).Named("change-deficit"), func(b bench, l limit.PolicySetter) error {
+	return changeable(h, limit.PerSecond(1).Burst(10).Named("change-deficit"), func(b bench, l limit.PolicySetter[limit.Policy]) error {
 		if !can(b.Limiter, limit.Take{MaxWait: time.Minute}) {
 			return nil
 		}
@@ -126,7 +126,7 @@ func changeKeepsDeficits(h Harness) error {
 func changesConcurrently(h Harness) error {
 	const callers, calls, keys = 6, 300, 3
 	large := limit.PerHour(1).Burst(400).Named("change-concurrent")
-	return changeable(h, large, func(b bench, l limit.PolicySetter) error {
+	return changeable(h, large, func(b bench, l limit.PolicySetter[limit.Policy]) error {
 		var admitted [keys]atomic.Int64
 		for n := range admitted {
 			if _, err := b.allowed(key(fmt.Sprint(n)), 1, true); err != nil {
@@ -183,7 +183,7 @@ func alternatingPolicies(h Harness) error {
 	if limiters[1] = limiters[0]; h.Shared {
 		limiters[1] = h.New(policies[1])
 	}
-	setter, ok := limiters[0].(limit.PolicySetter)
+	setter, ok := limiters[0].(limit.PolicySetter[limit.Policy])
 	if !ok {
 		return nil
 	}

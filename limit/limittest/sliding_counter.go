@@ -21,7 +21,8 @@ func SlidingCounterCases() []WindowCase[limit.WindowPolicy] {
 		WindowCase[limit.WindowPolicy]{"large numbers", counterLargeNumbers},
 		WindowCase[limit.WindowPolicy]{"equals the model", counterEqualsModel},
 		WindowCase[limit.WindowPolicy]{"grants in an interval", counterIntervals},
-		WindowCase[limit.WindowPolicy]{"the policy changes", counterPolicyChanges},
+		WindowCase[limit.WindowPolicy]{"the policy changes", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { counterPolicyChanges(t, h, false) }},
+		WindowCase[limit.WindowPolicy]{"processes have different policies", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { counterPolicyChanges(t, h, true) }},
 		WindowCase[limit.WindowPolicy]{"the clock steps", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { windowClockSteps(t, h, 2, 1_000_000) }},
 	)
 }
@@ -62,36 +63,44 @@ func counterLargeNumbers(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	const maximum = 1<<51/86_400_000 - 1
 	p := limit.WindowPolicy{Name: "large", Max: maximum, Window: 24 * time.Hour}
 	require.NoError(t, p.Validate())
-	l, m := h.New(p), &counterModel{window: 86_400_000, counts: map[int64]int64{}}
+	l, m := h.New(p), &counterModel{maximum: maximum, window: 86_400_000, counts: map[int64]int64{}}
 	align(h, p.Window)
 	for _, cost := range []int64{maximum - 1, 2, 1, 1, 7, maximum} {
 		at := h.Now().UnixMicro()
-		require.Equal(t, modelDecision(m, at, cost, maximum, 2*p.Window.Microseconds()), consume(t, l, key("ann"), cost))
+		want, _ := modelTake(m, at, cost, maximum, 4*p.Window.Microseconds(), 0)
+		require.Equal(t, want, consume(t, l, key("ann"), cost))
 		h.Sleep(13*time.Hour + 777_777*time.Microsecond)
 	}
 }
 
 // A counterModel is the tokens of every window by its index since 1970.
 type counterModel struct {
-	window int64 // in milliseconds
-	counts map[int64]int64
+	maximum int64
+	window  int64 // in milliseconds
+	counts  map[int64]int64
 }
 
-func (m *counterModel) used(at int64) int64 {
-	tick := at / 1000
-	index, elapsed := tick/m.window, tick%m.window
+func (m *counterModel) index(at int64) int64 { return at / 1000 / m.window }
+
+func (m *counterModel) fits(at, cost int64) bool {
+	index, elapsed := m.index(at), at/1000%m.window
 	weighed := new(big.Rat).Mul(rat(m.counts[index-1]), big.NewRat(m.window-elapsed, m.window))
-	weighed.Add(weighed, rat(m.counts[index]))
-	whole, rest := new(big.Int).QuoRem(weighed.Num(), weighed.Denom(), new(big.Int))
-	return whole.Int64() + int64(rest.Sign())
+	weighed.Add(weighed, rat(m.counts[index]+cost))
+	return m.counts[index+1] == 0 && weighed.Cmp(rat(m.maximum)) <= 0
 }
 
-func (m *counterModel) add(at, tokens int64) { m.counts[at/1000/m.window] += tokens }
+// reaches permits the window of a call, and the next one.
+func (m *counterModel) reaches(at, spent, _ int64) bool { return m.index(spent) <= m.index(at)+1 }
 
-func (m *counterModel) remove(at, tokens, taken int64) {
-	index := at / 1000 / m.window
-	for _, i := range []int64{index, index - 1} {
-		if taken == 0 || i == taken/1000/m.window {
+// add counts at most twice the maximum.
+func (m *counterModel) add(at, tokens int64, _ bool) {
+	m.counts[m.index(at)] = min(m.counts[m.index(at)]+tokens, 2*m.maximum)
+}
+
+func (m *counterModel) remove(at, tokens, spent int64) {
+	index := m.index(at)
+	for _, i := range []int64{index + 1, index, index - 1} {
+		if spent == 0 || i == m.index(spent) {
 			removed := min(tokens, m.counts[i])
 			m.counts[i] -= removed
 			tokens -= removed
@@ -99,14 +108,14 @@ func (m *counterModel) remove(at, tokens, taken int64) {
 	}
 }
 
-func (m *counterModel) reset() { clear(m.counts) }
-
 func counterEqualsModel(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	r := &randomCalls{rng: rand.New(rand.NewPCG(15, 16))}
 	for n := range h.rounds() {
 		p := r.windowPolicy("model-"+strconv.Itoa(n), 1_000_000)
-		m := &counterModel{window: p.Window.Milliseconds(), counts: map[int64]int64{}}
-		requireEqualsModel(t, h, h.New(p), m, r, p.Max, 2*p.Window.Microseconds())
+		newModel := func() windowModel {
+			return &counterModel{maximum: p.Max, window: p.Window.Milliseconds(), counts: map[int64]int64{}}
+		}
+		requireEqualsModel(t, h, h.New(p), newModel, r, p.Max, 4*p.Window.Microseconds())
 	}
 }
 
@@ -125,12 +134,10 @@ func counterIntervals(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	}
 }
 
-func counterPolicyChanges(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
-	if h.Rewind == nil {
-		t.Skip("the limiters share no store")
-	}
+func counterPolicyChanges(t *testing.T, h WindowHarness[limit.WindowPolicy], processes bool) {
 	r := &randomCalls{rng: rand.New(rand.NewPCG(19, 20))}
 	for n := range h.rounds() {
-		requireWindowBound(t, h, r, r.changingPolicies(n, "changes-"+strconv.Itoa(n)), time.Millisecond)
+		policies := r.changingPolicies(n, "changes-"+strconv.FormatBool(processes)+strconv.Itoa(n))
+		requireWindowBound(t, h, r, policies, time.Millisecond, processes)
 	}
 }

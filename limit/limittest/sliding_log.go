@@ -19,7 +19,8 @@ func SlidingLogCases() []WindowCase[limit.WindowPolicy] {
 		WindowCase[limit.WindowPolicy]{"the window is half-open", logIsHalfOpen},
 		WindowCase[limit.WindowPolicy]{"a refund returns the newest tokens", logRefundsNewest},
 		WindowCase[limit.WindowPolicy]{"equals the model", logEqualsModel},
-		WindowCase[limit.WindowPolicy]{"the policy changes", logPolicyChanges},
+		WindowCase[limit.WindowPolicy]{"the policy changes", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { logPolicyChanges(t, h, false) }},
+		WindowCase[limit.WindowPolicy]{"processes have different policies", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { logPolicyChanges(t, h, true) }},
 		WindowCase[limit.WindowPolicy]{"a refund is of the policy's window", logRefundsOwnWindow},
 		WindowCase[limit.WindowPolicy]{"the clock steps", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { windowClockSteps(t, h, 1, limit.MaxLog) }},
 	)
@@ -54,7 +55,7 @@ func logRefundsNewest(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 // logRefundsOwnWindow refunds more tokens than the policy's window holds. Those that only another
 // policy of the same name counts stay.
 func logRefundsOwnWindow(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
-	if h.Rewind == nil {
+	if !h.Shared {
 		t.Skip("the limiters share no store")
 	}
 	long := h.New(limit.WindowPolicy{Name: "own", Max: 5, Window: time.Hour})
@@ -67,40 +68,48 @@ func logRefundsOwnWindow(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	assert.EqualValues(t, 2, consume(t, long, key("ann"), 0).Remaining)
 }
 
-// A logModel is the time of every token.
+// A logModel is the time of every token, in order.
 type logModel struct {
-	window int64
-	times  []int64
+	maximum, window int64
+	times           []int64
 }
 
 func (m *logModel) used(at int64) (n int64) {
-	for _, taken := range m.times {
-		if taken > at-m.window {
+	for _, spent := range m.times {
+		if spent > at-m.window {
 			n++
 		}
 	}
 	return n
 }
 
-func (m *logModel) add(at, tokens int64) {
+func (m *logModel) fits(at, cost int64) bool { return m.used(at)+cost <= m.maximum }
+
+// reaches bounds the size of the log.
+func (m *logModel) reaches(at, _, cost int64) bool { return m.used(at)+cost <= 2*m.maximum }
+
+// add keeps of charges the newest tokens, up to twice the maximum.
+func (m *logModel) add(at, tokens int64, charged bool) {
 	m.times = append(m.times, slices.Repeat([]int64{at}, int(tokens))...)
+	slices.Sort(m.times)
+	if charged {
+		m.times = m.times[max(0, int64(len(m.times))-2*m.maximum):]
+	}
 }
 
-func (m *logModel) remove(at, tokens, taken int64) {
-	if taken == 0 {
+func (m *logModel) remove(at, tokens, spent int64) {
+	if spent == 0 {
 		m.times = m.times[:int64(len(m.times))-min(tokens, m.used(at))]
 		return
 	}
 	m.times = slices.DeleteFunc(m.times, func(one int64) bool {
-		if one != taken || one <= at-m.window || tokens == 0 {
+		if one != spent || one <= at-m.window || tokens == 0 {
 			return false
 		}
 		tokens--
 		return true
 	})
 }
-
-func (m *logModel) reset() { m.times = nil }
 
 func logEqualsModel(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	r := &randomCalls{rng: rand.New(rand.NewPCG(11, 12))}
@@ -109,19 +118,18 @@ func logEqualsModel(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 		if n == 0 {
 			p.Max = limit.MaxLog
 		}
-		m := &logModel{window: p.Window.Microseconds()}
-		requireEqualsModel(t, h, h.New(p), m, r, p.Max, m.window)
+		window := p.Window.Microseconds()
+		newModel := func() windowModel { return &logModel{maximum: p.Max, window: window} }
+		requireEqualsModel(t, h, h.New(p), newModel, r, p.Max, 3*window)
 	}
 }
 
 // logPolicyChanges calls limiters of one name with different numbers, as during rolling
 // deployments, and checks every interval.
-func logPolicyChanges(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
-	if h.Rewind == nil {
-		t.Skip("the limiters share no store")
-	}
+func logPolicyChanges(t *testing.T, h WindowHarness[limit.WindowPolicy], processes bool) {
 	r := &randomCalls{rng: rand.New(rand.NewPCG(13, 14))}
 	for n := range h.rounds() {
-		requireWindowBound(t, h, r, r.changingPolicies(n, "changes-"+strconv.Itoa(n)), 0)
+		policies := r.changingPolicies(n, "changes-"+strconv.FormatBool(processes)+strconv.Itoa(n))
+		requireWindowBound(t, h, r, policies, 0, processes)
 	}
 }

@@ -127,7 +127,7 @@ func undoOfReservation(h Harness) error {
 
 func undoAfterChange(h Harness) error {
 	return undoable(h, limit.PerHour(10).Named("undo-change"), func(b undoBench) error {
-		l, ok := b.Limiter.(limit.PolicySetter)
+		l, ok := b.Limiter.(limit.PolicySetter[limit.Policy])
 		if !ok {
 			return nil
 		}

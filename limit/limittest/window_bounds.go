@@ -3,6 +3,7 @@ package limittest
 import (
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -51,18 +52,70 @@ func (r *randomCalls) take(t testing.TB, l limit.Limiter, maximum int64) int64 {
 	return 0
 }
 
+// grant consumes or reserves, and returns how much was granted, and after which time it can be spent.
+// Sometimes it charges before.
+func (r *randomCalls) grant(t testing.TB, l limit.Limiter, maximum int64, longest time.Duration) (tokens int64, wait time.Duration) {
+	t.Helper()
+	if r.rng.IntN(12) == 0 && can(l, limit.Take{Mode: limit.Charging}) {
+		require.NoError(t, limit.Charge(t.Context(), l, key("ann"), r.rng.Int64N(2*maximum+1)))
+	}
+	if r.rng.IntN(3) > 0 || !can(l, limit.Take{MaxWait: longest}) {
+		return r.take(t, l, maximum), 0
+	}
+	tokens = 1 + r.rng.Int64N(maximum)
+	d, err := limit.Reserve(t.Context(), l, key("ann"), tokens, time.Duration(r.rng.Int64N(int64(longest)+1)))
+	require.NoError(t, err)
+	if !d.Allowed {
+		return 0, 0
+	}
+	return tokens, d.RetryAfter
+}
+
+// withPolicies returns a function that returns a limiter with one of several policies of one name: that of
+// a process, or one limiter, whose policy it changes.
+func (h WindowHarness[P]) withPolicies(t testing.TB, policies []P, processes bool) func(n int) limit.Resetter {
+	t.Helper()
+	if processes {
+		if !h.Shared {
+			t.Skip("the limiters share no store")
+		}
+		var limiters []limit.Resetter
+		for _, p := range policies {
+			limiters = append(limiters, h.New(p))
+		}
+		return func(n int) limit.Resetter { return limiters[n] }
+	}
+	l, current := h.New(policies[0]), 0
+	setter, ok := l.(limit.PolicySetter[P])
+	if !ok {
+		t.Skip("the policy cannot change")
+	}
+	return func(n int) limit.Resetter {
+		if n != current {
+			require.NoError(t, setter.SetPolicy(policies[n]))
+		}
+		current = n
+		return l
+	}
+}
+
 // A grantLog is what limiters have granted to one key.
 type grantLog struct {
-	at     []time.Duration // on a clock that never steps
+	at     []time.Duration // when it can be spent, on a clock that never steps
 	tokens []int64
 	steps  []int64 // steps forward of the limiters' clock until then
 	step   int64
 }
 
 func (l *grantLog) add(at time.Duration, tokens int64) {
-	if tokens > 0 {
-		l.at, l.tokens, l.steps = append(l.at, at), append(l.tokens, tokens), append(l.steps, l.step)
+	if tokens == 0 {
+		return
 	}
+	i := len(l.at) // undone and charged tokens let calls overtake reservations
+	for i > 0 && l.at[i-1] > at {
+		i--
+	}
+	l.at, l.tokens, l.steps = slices.Insert(l.at, i, at), slices.Insert(l.tokens, i, tokens), slices.Insert(l.steps, i, l.step)
 }
 
 // requireBound checks every interval between two grants: it has at most the largest Max, plus the
@@ -123,13 +176,10 @@ func (r *randomCalls) changingPolicies(round int, name string) []limit.WindowPol
 }
 
 // requireWindowBound calls limiters of one name and different numbers in random order, and checks
-// every interval.
-func requireWindowBound(t *testing.T, h WindowHarness[limit.WindowPolicy], r *randomCalls, policies []limit.WindowPolicy, unit time.Duration) {
+// every interval. They are those of processes, or one whose policy changes.
+func requireWindowBound(t *testing.T, h WindowHarness[limit.WindowPolicy], r *randomCalls, policies []limit.WindowPolicy, unit time.Duration, processes bool) {
 	t.Helper()
-	var limiters []limit.Resetter
-	for _, p := range policies {
-		limiters = append(limiters, h.New(p))
-	}
+	with := h.withPolicies(t, policies, processes)
 	var grants grantLog
 	var at time.Duration
 	denied := 0
@@ -139,8 +189,8 @@ func requireWindowBound(t *testing.T, h WindowHarness[limit.WindowPolicy], r *ra
 			if r.rng.IntN(3) == 0 {
 				n = r.rng.IntN(len(policies))
 			}
-			tokens := r.take(t, limiters[n], policies[n].Max)
-			grants.add(at, tokens)
+			tokens, wait := r.grant(t, with(n), policies[n].Max, 2*policies[n].Window)
+			grants.add(at+wait, tokens)
 			if tokens == 0 {
 				denied++
 			}
@@ -151,24 +201,27 @@ func requireWindowBound(t *testing.T, h WindowHarness[limit.WindowPolicy], r *ra
 	}
 	grants.requireBound(t, policies, unit)
 	require.Positive(t, denied, "no call was denied: %+v", policies)
-	requireRetryAfter(t, h, limiters, policies)
+	requireRetryAfter(t, h, with, len(policies), func(n int) int64 { return policies[n].Max })
 }
 
 // requireRetryAfter checks that a denied call is allowed after exactly RetryAfter, whatever policy
 // has written the record.
-func requireRetryAfter(t *testing.T, h WindowHarness[limit.WindowPolicy], limiters []limit.Resetter, policies []limit.WindowPolicy) {
+func requireRetryAfter[P any](t *testing.T, h WindowHarness[P], with func(n int) limit.Resetter, policies int, maximum func(n int) int64) {
 	t.Helper()
-	for n, p := range policies {
-		for _, l := range []limit.Limiter{limiters[n], limiters[(n+1)%len(limiters)]} {
-			consume(t, l, key("ann"), consume(t, l, key("ann"), 0).Remaining)
+	for n := range policies {
+		for _, n := range []int{n, (n + 1) % policies} {
+			consume(t, with(n), key("ann"), consume(t, with(n), key("ann"), 0).Remaining)
 		}
-		h.Rewind(0) // a limiter may not know what others have taken since it denied a call
-		d := consume(t, limiters[n], key("ann"), p.Max)
+		if h.Rewind != nil {
+			h.Rewind(0) // a limiter may not know what others have taken since it denied a call
+		}
+		cost := maximum(n)
+		d := consume(t, with(n), key("ann"), cost)
 		require.False(t, d.Allowed)
 		h.Sleep(d.RetryAfter - time.Microsecond)
-		require.False(t, consume(t, limiters[n], key("ann"), p.Max).Allowed, "allowed before RetryAfter of %v: %+v", d.RetryAfter, policies)
+		require.False(t, consume(t, with(n), key("ann"), cost).Allowed, "allowed before RetryAfter of %v by policy %d", d.RetryAfter, n)
 		h.Sleep(time.Microsecond)
-		require.True(t, consume(t, limiters[n], key("ann"), p.Max).Allowed, "denied after RetryAfter of %v: %+v", d.RetryAfter, policies)
+		require.True(t, consume(t, with(n), key("ann"), cost).Allowed, "denied after RetryAfter of %v by policy %d", d.RetryAfter, n)
 	}
 }
 

@@ -16,9 +16,12 @@ import (
 // A WindowHarness creates sliding-window logs, sliding-window counters or quotas, whose policies are
 // of type P and whose clock a case can move.
 type WindowHarness[P any] struct {
-	// New returns a limiter. Limiters of different names must not influence each other. A case
-	// that needs Rewind, or that calls limiters of one name, needs a store that they share.
+	// New returns a limiter. Limiters of different names must not influence each other.
 	New func(P) limit.Resetter
+
+	// Shared says that limiters of one name share their records, as processes with one store do.
+	// Cases may then call New several times with one name and different numbers.
+	Shared bool
 
 	// Sleep moves the limiters' clock forward by exactly d. Between two calls of Sleep, the
 	// clock must not move.
@@ -143,12 +146,18 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 				assert.Equal(t, want > 0, d.Allowed)
 				assert.Equal(t, want > 0, d.RetryAfter == 0)
 			}
-			for _, take := range []limit.Take{{Keep: 1}, {MaxWait: 1}, {Cost: 1, Mode: limit.Charging}} {
-				_, err := l.Take(ctx, key("ann"), take)
+			for _, take := range []limit.Take{{Keep: 1}, {MaxWait: -1}, {MaxWait: 2 * time.Hour}, {Cost: -1, MaxWait: 1}, {MaxWait: 1, Mode: limit.Charging}, {Cost: -1, Mode: limit.Charging}} {
+				d, err := l.Take(ctx, key("ann"), take)
 				assert.Error(t, err)
+				assert.Zero(t, d)
 				assert.Error(t, limit.Check(l, take))
 			}
 		}},
+		{"charges", func(t *testing.T, h harness) { windowCharges(t, h, policy) }},
+		{"reservations are undone", func(t *testing.T, h harness) { windowReservationsAreUndone(t, h, policy) }},
+		{"a remembered denial waits", func(t *testing.T, h harness) { windowDenialWaits(t, h, policy) }},
+		{"an invalid change is rejected", func(t *testing.T, h harness) { windowChangeIsRejected(t, h, policy) }},
+		{"undo after a change", func(t *testing.T, h harness) { windowUndoAfterChange(t, h, policy) }},
 		{"block", func(t *testing.T, h harness) {
 			if l, ok := h.New(policy("block", 5)).(limit.Blocker); ok {
 				requireBlocks(t, l, 5, h.Sleep)
@@ -226,90 +235,5 @@ func requireBlocks(t *testing.T, l limit.Blocker, maximum int64, sleep func(time
 	require.True(t, consume(t, l, key("ann"), maximum).Allowed)
 	for _, d := range []time.Duration{0, -1, time.Nanosecond, 366 * 24 * time.Hour} {
 		require.Error(t, l.Block(ctx, key("ann"), d))
-	}
-}
-
-// A windowModel is the definition of a limiter, without regard to speed. Times are microseconds of
-// the limiter's clock.
-type windowModel interface {
-	// used returns the tokens that would count at a time, rounded up, if no more were taken.
-	used(at int64) int64
-	// add takes tokens at a time.
-	add(at, tokens int64)
-	// remove returns at a time tokens that count: those that were taken at another, or if taken is 0 the
-	// newest.
-	remove(at, tokens, taken int64)
-	reset()
-}
-
-// modelDecision returns the Decision of a model. It searches for the times, which must be at most horizon
-// microseconds away: without further calls, no tokens begin to count.
-func modelDecision(m windowModel, at, cost, maximum, horizon int64) limit.Decision {
-	d := limit.Decision{Limit: maximum}
-	// first returns the first microsecond from which at most that many tokens count.
-	first := func(most int64) time.Duration {
-		low, high := int64(0), horizon
-		for low < high {
-			if middle := (low + high) / 2; m.used(at+middle) <= most {
-				high = middle
-			} else {
-				low = middle + 1
-			}
-		}
-		return time.Duration(low) * time.Microsecond
-	}
-	switch {
-	case cost > maximum:
-		d.RetryAfter = limit.Never
-	case cost == 0, m.used(at)+cost <= maximum:
-		d.Allowed = true
-		m.add(at, cost)
-	default:
-		d.RetryAfter = first(maximum - cost)
-	}
-	d.Remaining = maximum - m.used(at)
-	d.ResetAfter = first(0)
-	return d
-}
-
-// requireEqualsModel makes random calls and compares every Decision with that of the model.
-func requireEqualsModel[P any](t *testing.T, h WindowHarness[P], l limit.Resetter, m windowModel, r *randomCalls, maximum, horizon int64) {
-	t.Helper()
-	ctx := context.Background()
-	type taken struct {
-		at      int64
-		receipt limit.Receipt
-	}
-	var receipts []taken
-	for step := range 120 {
-		at := h.Now().UnixMicro()
-		cost := r.cost(maximum)
-		got, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Receipt: step%2 == 0})
-		require.NoError(t, err)
-		if got.Receipt != (limit.Receipt{}) {
-			require.Equal(t, cost, got.Receipt.Tokens)
-			receipts = append(receipts, taken{at, got.Receipt})
-			got.Receipt = limit.Receipt{}
-		}
-		require.Equal(t, modelDecision(m, at, cost, maximum, horizon), got, "step %d: cost %d of %d at %v", step, cost, maximum, h.Now())
-		switch r.rng.IntN(12) {
-		case 0:
-			tokens := r.cost(maximum)
-			require.NoError(t, limit.Refund(ctx, l, key("ann"), tokens))
-			m.remove(at, tokens, 0)
-		case 1:
-			if r.rng.IntN(4) == 0 {
-				require.NoError(t, l.Reset(ctx, key("ann")))
-				m.reset()
-			}
-		case 2, 3:
-			if len(receipts) == 0 {
-				continue
-			}
-			one := receipts[max(0, len(receipts)-1-r.rng.IntN(4))]
-			require.NoError(t, limit.Undo(ctx, l, key("ann"), one.receipt))
-			m.remove(at, one.receipt.Tokens, one.at)
-		}
-		h.Sleep(pause(r.rng, got))
 	}
 }

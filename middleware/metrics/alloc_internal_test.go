@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -49,7 +50,7 @@ func BenchmarkCall(b *testing.B) {
 		{Kind: router.EventFinished, Type: "ECHO"},
 		{Kind: router.EventWritten, Count: 1, Bytes: 100, Duration: time.Millisecond},
 	}
-	decision := ratelimit.Observation{Limit: "chat", Kind: router.LimitRate, Outcome: ratelimit.Admitted, Called: true, Duration: time.Microsecond}
+	decision := observe.Observation{Limit: "chat", Kind: observe.Rate, Outcome: observe.Admitted, Called: true, Duration: time.Microsecond}
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, e := range events {

@@ -4,14 +4,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/penstock-go/penstock/limit"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/router"
 )
 
 type decision struct {
 	limit   string
-	kind    router.LimitKind
-	outcome ratelimit.Outcome
+	kind    observe.Kind
+	outcome observe.Outcome
 	reason  limit.Reason
 	dryRun  bool
 }
@@ -32,8 +32,8 @@ func (m *Metrics) defineLimits() {
 		if d.dryRun {
 			mode = "dry_run"
 		}
-		decisions.WithLabelValues(d.limit, limitKind(d.kind), outcomeName(ratelimit.Rejected), "", mode) // creates the series with the value 0
-		return decisions.WithLabelValues(d.limit, limitKind(d.kind), outcomeName(d.outcome), d.reason.String(), mode)
+		decisions.WithLabelValues(d.limit, limitKind(router.LimitKind(d.kind)), outcomeName(observe.Rejected), "", mode) // creates the series with the value 0
+		return decisions.WithLabelValues(d.limit, limitKind(router.LimitKind(d.kind)), outcomeName(d.outcome), d.reason.String(), mode)
 	}
 	duration := m.histograms("limiter_call_duration_seconds",
 		"Duration of the calls of a limiter, including failed ones, in seconds.", seconds(1e-6), "limit")
@@ -49,19 +49,20 @@ func (m *Metrics) defineLimits() {
 	}
 }
 
-// Limit records an observation; pass it as ratelimit.Options.Observe. A limit without a name gets
-// the label limit="unnamed". Limit allocates only for a new series. It is safe for concurrent use.
-func (m *Metrics) Limit(o ratelimit.Observation) {
+// Limit records an observation; pass it as Options.Observe of package ratelimit or httplimit. A limit
+// without a name gets the label limit="unnamed". Limit allocates only for a new series. It is safe
+// for concurrent use.
+func (m *Metrics) Limit(o observe.Observation) {
 	name := o.Limit
 	if name == "" {
 		name = "unnamed"
 	}
 	s := m.limits.get(name)
 	switch o.Outcome {
-	case ratelimit.BreakerOpened:
+	case observe.BreakerOpened:
 		s.open.Inc() // not Set: several limits may have the same name
 		return
-	case ratelimit.BreakerClosed:
+	case observe.BreakerClosed:
 		s.open.Dec()
 		return
 	}
@@ -77,27 +78,27 @@ func (m *Metrics) Limit(o ratelimit.Observation) {
 	}
 }
 
-func outcomeName(o ratelimit.Outcome) string {
+func outcomeName(o observe.Outcome) string {
 	switch o {
-	case ratelimit.Admitted:
+	case observe.Admitted:
 		return "admitted"
-	case ratelimit.Delayed:
+	case observe.Delayed:
 		return "delayed"
-	case ratelimit.ChargedOverLimit:
+	case observe.ChargedOverLimit:
 		return "charged_over_limit"
-	case ratelimit.Rejected:
+	case observe.Rejected:
 		return "rejected"
-	case ratelimit.NeverAllowed:
+	case observe.NeverAllowed:
 		return "never_allowed"
-	case ratelimit.Failed:
+	case observe.Failed:
 		return "failed"
-	case ratelimit.FailedOpen:
+	case observe.FailedOpen:
 		return "failed_open"
-	case ratelimit.Canceled:
+	case observe.Canceled:
 		return "canceled"
-	case ratelimit.Exempt:
+	case observe.Exempt:
 		return "exempt"
-	case ratelimit.Denied:
+	case observe.Denied:
 		return "denied"
 	default:
 		return other

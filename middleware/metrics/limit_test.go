@@ -16,6 +16,8 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/access"
+	"github.com/penstock-go/penstock/middleware/httplimit"
 	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -58,8 +60,8 @@ func TestLimit_CountsDecisionsByOutcome(t *testing.T) {
 			return ratelimit.New(memory.NewLimiter(limit.PerSecond(1).Burst(2)), &opts)
 		}
 		spam := memory.NewCooldown(limit.CooldownPolicy{Max: 1, Window: time.Minute, Penalty: time.Minute}, nil)
-		list := &ratelimit.AccessList{}
-		require.NoError(t, list.Replace(ratelimit.AccessRules{AllowKeys: []limit.Key{{"user", "", "ann"}}, DenyKeys: []limit.Key{{"user", "", "eve"}}}))
+		list := &access.List{}
+		require.NoError(t, list.Replace(access.Rules{AllowKeys: []limit.Key{{"user", "", "ann"}}, DenyKeys: []limit.Key{{"user", "", "eve"}}}))
 		access := newLimit(ratelimit.Options{Name: "access", Access: list})
 		require.NoError(t, access(t.Context(), from("ann")))
 		require.Error(t, access(t.Context(), from("eve")))
@@ -148,7 +150,7 @@ func TestLimit_TiersAndHTTPHaveNames(t *testing.T) {
 	require.NoError(t, tiers(t.Context(), from("free")))
 	require.NoError(t, ratelimit.Tiers(plan, limiters, &ratelimit.Options{Observe: m.Limit})(t.Context(), from("pro")))
 	r := router.New(nil)
-	h := ratelimit.HTTP(memory.NewLimiter(limit.PerSecond(1)), &ratelimit.HTTPOptions{Options: ratelimit.Options{Observe: m.Limit}})(r)
+	h := httplimit.New(memory.NewLimiter(limit.PerSecond(1)), &httplimit.Options{Observe: m.Limit})(r)
 	routertest.Dial(t, h)
 	check(t, reg,
 		"limit_decisions_total{kind=rate,limit=chat/free,mode=enforced,outcome=admitted} 1",

@@ -16,6 +16,8 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/access"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -94,7 +96,7 @@ func TestNewAll_RuleDoesNotApplyToMessageThatCostsNothing(t *testing.T) {
 			}
 			return 1
 		}},
-	}, &ratelimit.Options{Observe: func(ratelimit.Observation) { observed++ }})
+	}, &ratelimit.Options{Observe: func(observe.Observation) { observed++ }})
 	in := from("ann")
 	require.NoError(t, users.Block(t.Context(), user("ann"), time.Hour))
 	require.NoError(t, admit(t.Context(), in), "the user's rule does not apply")
@@ -120,9 +122,9 @@ func TestNewAll_ObservesTheDecidingPolicy(t *testing.T) {
 	rules := []ratelimit.Rule{
 		{Limiter: users, Key: ratelimit.KeyPerUser, Cost: func(router.IngressContext) int64 { return 2 }}, {Limiter: tenants, Key: perTenant},
 	}
-	var observed []ratelimit.Observation
-	observe := func(o ratelimit.Observation) { o.Duration = 0; observed = append(observed, o) }
-	admit := ratelimit.NewAll(rules, &ratelimit.Options{Name: "chat", Observe: observe, Jitter: time.Hour})
+	var observed []observe.Observation
+	record := func(o observe.Observation) { o.Duration = 0; observed = append(observed, o) }
+	admit := ratelimit.NewAll(rules, &ratelimit.Options{Name: "chat", Observe: record, Jitter: time.Hour})
 	require.NoError(t, admit(t.Context(), from("ann")))
 	exceeded, ok := errors.AsType[*router.LimitExceeded](admit(t.Context(), from("ann")))
 	require.True(t, ok)
@@ -131,12 +133,12 @@ func TestNewAll_ObservesTheDecidingPolicy(t *testing.T) {
 	assert.GreaterOrEqual(t, exceeded.RetryAfter, time.Hour-time.Second)
 	require.NoError(t, users.Block(t.Context(), user("ann"), 24*time.Hour))
 	require.Error(t, admit(t.Context(), from("ann")))
-	called := ratelimit.Observation{Limit: "chat", Kind: router.LimitRate, Called: true}
+	called := observe.Observation{Limit: "chat", Kind: observe.Rate, Called: true}
 	admitted, rejected, blocked := called, called, called
-	admitted.Outcome, admitted.Policy = ratelimit.Admitted, "tenant"
-	rejected.Outcome, rejected.Policy = ratelimit.Rejected, "tenant"
-	blocked.Outcome, blocked.Policy, blocked.Reason = ratelimit.Rejected, "user", limit.Blocked
-	assert.Equal(t, []ratelimit.Observation{admitted, rejected, blocked}, observed)
+	admitted.Outcome, admitted.Policy = observe.Admitted, "tenant"
+	rejected.Outcome, rejected.Policy = observe.Rejected, "tenant"
+	blocked.Outcome, blocked.Policy, blocked.Reason = observe.Rejected, "user", limit.Blocked
+	assert.Equal(t, []observe.Observation{admitted, rejected, blocked}, observed)
 }
 
 func TestNewAll_DryRunChargesWhatEnforcementWould(t *testing.T) {
@@ -165,8 +167,8 @@ func TestNewAll_ChargeOnlyMessageIsNeverRejected(t *testing.T) {
 
 func TestNewAll_AccessListDecidesFirst(t *testing.T) {
 	limiter := memory.NewLimiter(limit.PerHour(1))
-	list := &ratelimit.AccessList{}
-	require.NoError(t, list.Replace(ratelimit.AccessRules{Deny: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}))
+	list := &access.List{}
+	require.NoError(t, list.Replace(access.Rules{Deny: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}))
 	admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: limiter}}, &ratelimit.Options{Access: list})
 	assert.Equal(t, errors.PermissionDenied, errors.CodeOf(admit(t.Context(), from("ann"))))
 	assert.EqualValues(t, 1, remaining(t, limiter, limit.Key{"user", "", "ann", "SAY"}))
@@ -187,11 +189,11 @@ func TestNewAll_RefundsAndFollowsFailurePolicy(t *testing.T) {
 				return limit.Decision{}, io.ErrUnexpectedEOF
 			}}
 			var reported []error
-			var outcomes []ratelimit.Outcome
+			var outcomes []observe.Outcome
 			admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: users, Key: ratelimit.KeyPerUser}, {Limiter: remote, Key: perTenant}},
 				&ratelimit.Options{
 					FailurePolicy: policy, OnError: func(err error) { reported = append(reported, err) },
-					Observe: func(o ratelimit.Observation) { outcomes = append(outcomes, o.Outcome) },
+					Observe: func(o observe.Observation) { outcomes = append(outcomes, o.Outcome) },
 				})
 			start := time.Now()
 			for range 10 {
@@ -206,12 +208,12 @@ func TestNewAll_RefundsAndFollowsFailurePolicy(t *testing.T) {
 			assert.Equal(t, 5*50*time.Millisecond, time.Since(start), "five messages wait for the timeout; then the breaker is open")
 			assert.Equal(t, 5, calls)
 			assert.Len(t, reported, 10)
-			assert.Contains(t, outcomes, ratelimit.BreakerOpened)
+			assert.Contains(t, outcomes, observe.BreakerOpened)
 			assert.EqualValues(t, 9, remaining(t, users, user("ann")), "tokens of undecided messages were not refunded")
 			fails = false
 			time.Sleep(time.Second)
 			require.NoError(t, admit(t.Context(), from("ann")))
-			assert.Contains(t, outcomes, ratelimit.BreakerClosed)
+			assert.Contains(t, outcomes, observe.BreakerClosed)
 			assert.EqualValues(t, 8, remaining(t, users, user("ann")))
 		})
 	}
@@ -223,12 +225,12 @@ func TestNewAll_CanceledMessageIsNotDecided(t *testing.T) {
 		cancel()
 		return limit.Decision{}, ctx.Err()
 	}}
-	var outcome ratelimit.Outcome
+	var outcome observe.Outcome
 	admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: remote}}, &ratelimit.Options{
-		FailurePolicy: limit.FailOpen, Observe: func(o ratelimit.Observation) { outcome = o.Outcome },
+		FailurePolicy: limit.FailOpen, Observe: func(o observe.Observation) { outcome = o.Outcome },
 	})
 	require.ErrorIs(t, admit(ctx, from("ann")), context.Canceled)
-	assert.Equal(t, ratelimit.Canceled, outcome)
+	assert.Equal(t, observe.Canceled, outcome)
 }
 
 // TestNewAll_ConcurrentMessagesExceedNoLimit sends messages of several users of one tenant.

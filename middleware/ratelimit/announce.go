@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -59,7 +60,7 @@ func AnnounceTiers(tier func(router.IngressContext) string, limiters map[string]
 
 // announce describes what a message takes by each rule.
 func (l *rateLimit) announce(rules []Rule, in router.IngressContext) (all []router.AnnouncedLimit) {
-	if l.DryRun || l.Access != nil && l.Access.lookup(&in) != limited {
+	if l.DryRun || l.access(&in) != access.Limited {
 		return nil
 	}
 	for _, rule := range rules {

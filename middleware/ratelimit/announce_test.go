@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -106,8 +107,8 @@ func TestAnnounce_CostAndKeepOfEverySize(t *testing.T) {
 }
 
 func TestAnnounce_NamesOfPolicies(t *testing.T) {
-	list := &ratelimit.AccessList{}
-	require.NoError(t, list.Replace(ratelimit.AccessRules{AllowKeys: []limit.Key{user("ann")}, DenyKeys: []limit.Key{user("eve")}}))
+	list := &access.List{}
+	require.NoError(t, list.Replace(access.Rules{AllowKeys: []limit.Key{user("ann")}, DenyKeys: []limit.Key{user("eve")}}))
 	bucket, day := memory.NewLimiter(named), memory.NewLimiter(limit.PerHour(9).Named("day"))
 	plain := memory.NewLimiter(limit.PerSecond(2))
 	quota := memory.NewQuota(limit.QuotaPolicy{Name: "quota", Max: 5, Period: limit.Day})

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/enforce"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -30,7 +31,7 @@ type ConcurrencyOptions struct {
 	OnError func(error)
 
 	// Observe is as in [Options].
-	Observe func(Observation)
+	Observe func(observe.Observation)
 
 	// Timeout bounds a call of the semaphore. If 0, it is 50 ms. After five failures in a row,
 	// calls are paused and fail immediately, except one every 250 to 375 ms.
@@ -54,7 +55,7 @@ type concurrency struct {
 
 	kind      router.LimitKind
 	semaphore limit.Semaphore
-	breaker   breaker
+	breaker   enforce.Breaker
 }
 
 // newConcurrency panics with the name of its caller if semaphore is nil or an option is invalid.
@@ -66,14 +67,14 @@ func newConcurrency(caller string, kind router.LimitKind, semaphore limit.Semaph
 	if opts != nil {
 		c.ConcurrencyOptions = *opts
 	}
-	mustBeValid(c.Timeout, c.FailurePolicy)
+	enforce.CheckFailures("ratelimit", c.Timeout, c.FailurePolicy)
 	if c.Key == nil {
 		c.Key = KeyPerUserOrIPPerType
 	}
 	if c.Timeout == 0 {
-		c.Timeout = defaultTimeout
+		c.Timeout = enforce.DefaultTimeout
 	}
-	c.breaker = breaker{timeout: c.Timeout, changed: c.breakerChanged}
+	c.breaker = enforce.Breaker{Timeout: c.Timeout, Changed: c.breakerChanged}
 	return c
 }
 
@@ -86,7 +87,7 @@ func (c *concurrency) wrap(next router.Handler) router.Handler {
 		case err != nil && c.FailurePolicy == limit.FailOpen:
 			return next(ctx)
 		case err != nil:
-			return &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
+			return enforce.Unavailable(err)
 		case permit.Release == nil:
 			return &router.LimitExceeded{Kind: c.kind, Observed: permit.InUse + 1, Limit: permit.Limit, Policy: c.Name}
 		}
@@ -97,9 +98,9 @@ func (c *concurrency) wrap(next router.Handler) router.Handler {
 
 // acquire takes a permit of the key of in. If none is free, Permit.Release is nil.
 func (c *concurrency) acquire(ctx context.Context, in router.IngressContext) (permit limit.Permit, err error) {
-	o := Observation{Limit: c.Name, Kind: c.kind}
+	o := observe.Observation{Limit: c.Name, Kind: observe.Kind(c.kind)}
 	start := time.Now()
-	err = c.breaker.call(ctx, func(bounded context.Context) (err error) {
+	err = c.breaker.Call(ctx, func(bounded context.Context) (err error) {
 		permit, err = c.semaphore.Acquire(bounded, c.Key(in))
 		return err
 	})
@@ -107,8 +108,8 @@ func (c *concurrency) acquire(ctx context.Context, in router.IngressContext) (pe
 		c.OnError(err)
 	}
 	if c.Observe != nil {
-		o.called(start, err)
-		if o.Outcome = Canceled; err == nil || ctx.Err() == nil {
+		enforce.Record(&o, start, err)
+		if o.Outcome = observe.Canceled; err == nil || ctx.Err() == nil {
 			o.Outcome = c.outcome(permit, err)
 		}
 		c.Observe(o)
@@ -118,19 +119,19 @@ func (c *concurrency) acquire(ctx context.Context, in router.IngressContext) (pe
 
 func (c *concurrency) breakerChanged(open bool) {
 	if c.Observe != nil {
-		c.Observe(Observation{Limit: c.Name, Kind: c.kind, Outcome: breakerOutcome(open)})
+		c.Observe(observe.Observation{Limit: c.Name, Kind: observe.Kind(c.kind), Outcome: enforce.BreakerOutcome(open)})
 	}
 }
 
-func (c *concurrency) outcome(permit limit.Permit, err error) Outcome {
+func (c *concurrency) outcome(permit limit.Permit, err error) observe.Outcome {
 	switch {
 	case err != nil && c.FailurePolicy == limit.FailOpen:
-		return FailedOpen
+		return observe.FailedOpen
 	case err != nil:
-		return Failed
+		return observe.Failed
 	case permit.Release == nil:
-		return Rejected
+		return observe.Rejected
 	default:
-		return Admitted
+		return observe.Admitted
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -103,7 +104,7 @@ func TestConcurrency_AppliesFailurePolicy(t *testing.T) {
 func TestConcurrency_BreakerPausesCallsOfFailingSemaphore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, healthy := 0, false
-		var outcomes []ratelimit.Outcome
+		var outcomes []observe.Outcome
 		var seen int
 		var limits []router.LimitExceeded
 		store := semaphoreFunc(func(ctx context.Context) (limit.Permit, error) {
@@ -116,9 +117,9 @@ func TestConcurrency_BreakerPausesCallsOfFailingSemaphore(t *testing.T) {
 		})
 		client := routertest.Dial(t, renderer(store, &ratelimit.ConcurrencyOptions{
 			OnError: func(error) { seen++ },
-			Observe: func(o ratelimit.Observation) {
-				assert.Equal(t, router.LimitConcurrency, o.Kind)
-				if o.Outcome == ratelimit.BreakerOpened || o.Outcome == ratelimit.BreakerClosed {
+			Observe: func(o observe.Observation) {
+				assert.Equal(t, observe.Concurrency, o.Kind)
+				if o.Outcome == observe.BreakerOpened || o.Outcome == observe.BreakerClosed {
 					outcomes = append(outcomes, o.Outcome)
 				}
 			},
@@ -134,7 +135,7 @@ func TestConcurrency_BreakerPausesCallsOfFailingSemaphore(t *testing.T) {
 		assert.Zero(t, call(100), "nothing for the others")
 		assert.Equal(t, 5, calls)
 		assert.Equal(t, 105, seen)
-		assert.Equal(t, []ratelimit.Outcome{ratelimit.BreakerOpened}, outcomes)
+		assert.Equal(t, []observe.Outcome{observe.BreakerOpened}, outcomes)
 		time.Sleep(375 * time.Millisecond)
 		assert.Equal(t, 50*time.Millisecond, call(10), "one probe")
 		healthy = true
@@ -143,14 +144,14 @@ func TestConcurrency_BreakerPausesCallsOfFailingSemaphore(t *testing.T) {
 			routertest.Call[Rendered](client, Render{"fast"})
 		}
 		assert.Equal(t, 16, calls, "one success closes the breaker")
-		assert.Equal(t, []ratelimit.Outcome{ratelimit.BreakerOpened, ratelimit.BreakerClosed}, outcomes)
+		assert.Equal(t, []observe.Outcome{observe.BreakerOpened, observe.BreakerClosed}, outcomes)
 	})
 }
 
 // TestConcurrency_CanceledCallIsNoFailure cancels calls while the semaphore is slow.
 func TestConcurrency_CanceledCallIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var outcomes []ratelimit.Outcome
+		var outcomes []observe.Outcome
 		slow := semaphoreFunc(func(ctx context.Context) (limit.Permit, error) {
 			<-ctx.Done()
 			return limit.Permit{}, ctx.Err()
@@ -158,7 +159,7 @@ func TestConcurrency_CanceledCallIsNoFailure(t *testing.T) {
 		wrap := ratelimit.Concurrency(slow, &ratelimit.ConcurrencyOptions{
 			FailurePolicy: limit.FailOpen,
 			OnError:       func(err error) { t.Error(err) },
-			Observe:       func(o ratelimit.Observation) { outcomes = append(outcomes, o.Outcome) },
+			Observe:       func(o observe.Observation) { outcomes = append(outcomes, o.Outcome) },
 		})
 		r := router.New(&router.Options{Timeouts: router.Timeouts{Call: 10 * time.Millisecond}, OnError: func(router.ErrorReport) {}})
 		r.Use(wrap)
@@ -171,9 +172,9 @@ func TestConcurrency_CanceledCallIsNoFailure(t *testing.T) {
 			assert.Equal(t, errors.DeadlineExceeded, routertest.CallError(client, Render{"fast"}).Code)
 			synctest.Wait()
 		}
-		assert.Equal(t, []ratelimit.Outcome{
-			ratelimit.Canceled, ratelimit.Canceled, ratelimit.Canceled, ratelimit.Canceled,
-			ratelimit.Canceled, ratelimit.Canceled, ratelimit.Canceled,
+		assert.Equal(t, []observe.Outcome{
+			observe.Canceled, observe.Canceled, observe.Canceled, observe.Canceled,
+			observe.Canceled, observe.Canceled, observe.Canceled,
 		}, outcomes)
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -99,7 +100,7 @@ func TestConnections_RejectionByComposedOnOpenReleasesPermit(t *testing.T) {
 
 func TestConnections_ObserveReceivesEveryDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var outcomes []ratelimit.Outcome
+		var outcomes []observe.Outcome
 		r := newNode(ratelimit.Connections(memory.NewSemaphore(1), &ratelimit.ConcurrencyOptions{
 			Name: "connections",
 			Key: func(in router.IngressContext) limit.Key {
@@ -107,16 +108,16 @@ func TestConnections_ObserveReceivesEveryDecision(t *testing.T) {
 				assert.Equal(t, time.Now(), in.ReceivedAt)
 				return limit.Key{"tenant", in.Identity.TenantID}
 			},
-			Observe: func(o ratelimit.Observation) {
+			Observe: func(o observe.Observation) {
 				assert.Equal(t, "connections", o.Limit)
-				assert.Equal(t, router.LimitConnections, o.Kind)
+				assert.Equal(t, observe.Connections, o.Kind)
 				assert.True(t, o.Called)
 				outcomes = append(outcomes, o.Outcome)
 			},
 		}))
 		routertest.Call[Rendered](dialAs(t, r, "ann"), Render{})
 		assert.Equal(t, tooManyConnections, dialAs(t, r, "bob").Closed())
-		assert.Equal(t, []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Rejected}, outcomes)
+		assert.Equal(t, []observe.Outcome{observe.Admitted, observe.Rejected}, outcomes)
 	})
 }
 

@@ -20,8 +20,8 @@
 //
 // [NewAll] combines limits with different keys, such as per user and per tenant. [Tiers] chooses
 // the limiter by the client's plan, [Concurrency] bounds the messages that are handled at the
-// same time, [Connections] bounds the open connections of a user on all nodes, and [HTTP] limits
-// the requests of an HTTP handler, such as connection attempts.
+// same time, and [Connections] bounds the open connections of a user on all nodes. Package
+// middleware/httplimit limits the requests of an HTTP handler, such as connection attempts.
 //
 // # What the client receives
 //

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -79,56 +79,6 @@ func ExampleNewAll() {
 	// bob exceeds the limit per tenant
 }
 
-// The middleware limits the requests of any handler. Each request has a cost.
-func ExampleHTTP() {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /search", func(http.ResponseWriter, *http.Request) {})
-	limitRequests := ratelimit.HTTP(memory.NewLimiter(limit.PerHour(10)), &ratelimit.HTTPOptions{
-		Options: ratelimit.Options{
-			Name: "api",
-			Cost: func(in router.IngressContext) int64 {
-				if in.Type == "/search" {
-					return 6
-				}
-				return 1
-			},
-		},
-		Type: func(req *http.Request) string { return req.URL.Path },
-	})
-	server := httptest.NewServer(limitRequests(mux))
-	defer server.Close()
-	for range 2 {
-		resp, err := http.Get(server.URL + "/search")
-		if err != nil {
-			panic(err)
-		}
-		_ = resp.Body.Close()
-		fmt.Printf("%d, wait %q\n", resp.StatusCode, resp.Header.Get("Retry-After"))
-	}
-	// Output:
-	// 200, wait ""
-	// 429, wait "720"
-}
-
-// In front of a router, the middleware limits connection attempts.
-func ExampleHTTP_connectionAttempts() {
-	limiter := memory.NewLimiter(limit.PerHour(1))
-	r := router.New(nil)
-	server := httptest.NewServer(ratelimit.HTTP(limiter, nil)(r))
-	defer server.Close()
-	for range 2 {
-		resp, err := http.Get(server.URL) // a WebSocket client would send a handshake
-		if err != nil {
-			panic(err)
-		}
-		_ = resp.Body.Close()
-		fmt.Printf("%d, %s, wait %q\n", resp.StatusCode, resp.Header.Get("RateLimit"), resp.Header.Get("Retry-After"))
-	}
-	// Output:
-	// 426, "http";r=0;t=3600, wait ""
-	// 429, "http";r=0;t=3600, wait "3600"
-}
-
 // A preview leaves two of three tokens to other messages.
 func ExampleOptions_keep() {
 	admit := ratelimit.New(memory.NewLimiter(limit.PerMinute(3)), &ratelimit.Options{
@@ -151,9 +101,10 @@ func ExampleOptions_keep() {
 	// SAY <nil>
 }
 
-func ExampleAccessList() {
-	list := &ratelimit.AccessList{}
-	err := list.Replace(ratelimit.AccessRules{
+// The longest prefix decides, so a denied network may be in an allowed one.
+func ExampleOptions_access() {
+	list := &access.List{}
+	err := list.Replace(access.Rules{
 		Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		Deny:  []netip.Prefix{netip.MustParsePrefix("10.66.0.0/16")},
 	})

@@ -87,9 +87,9 @@ func TestKeep_ShareAboveCapacityIsNeverAdmitted(t *testing.T) {
 func TestKeep_InvalidOptionsPanic(t *testing.T) {
 	keeper := memory.NewLimiter(limit.PerHour(8))
 	spam := memory.NewCooldown(limit.CooldownPolicy{Max: 2, Window: time.Second, Penalty: time.Second}, nil)
-	assert.PanicsWithValue(t, "ratelimit: Keep is set, which a *memory.Cooldown cannot do: windows, quotas and cooldowns cannot keep tokens, wait or charge a deficit; use a token bucket",
+	assert.PanicsWithValue(t, "ratelimit: Keep is set, which a *memory.Cooldown cannot do: cooldowns cannot keep tokens, wait or charge a deficit; use a token bucket",
 		func() { ratelimit.New(spam, &ratelimit.Options{Keep: keepHalf}) })
-	assert.PanicsWithValue(t, "ratelimit: Keep is set, which a *memory.Cooldown cannot do: windows, quotas and cooldowns cannot keep tokens, wait or charge a deficit; use a token bucket",
+	assert.PanicsWithValue(t, "ratelimit: Keep is set, which a *memory.Cooldown cannot do: cooldowns cannot keep tokens, wait or charge a deficit; use a token bucket",
 		func() { ratelimit.New(keeper, &ratelimit.Options{Keep: keepHalf, Fallback: spam}) })
 	assert.PanicsWithValue(t, "ratelimit: Keep and MaxWait are set; set one of them",
 		func() { ratelimit.New(keeper, &ratelimit.Options{Keep: keepHalf, MaxWait: time.Second}) })

@@ -78,8 +78,8 @@ func KeyPerIP(in router.IngressContext) limit.Key { return keyPerIPPrefix(in, 32
 //
 //	ratelimit.KeyPerIPPrefix(24, 48) // networks of a provider's customers
 func KeyPerIPPrefix(v4Bits, v6Bits int) func(router.IngressContext) limit.Key {
-	if v4Bits < 1 || v4Bits > 32 || v6Bits < 1 || v6Bits > 128 {
-		panic(fmt.Sprintf("ratelimit: KeyPerIPPrefix was called with %d and %d bits; they must be from 1 to 32 and from 1 to 128", v4Bits, v6Bits))
+	if err := ipprefix.Validate(v4Bits, v6Bits); err != nil {
+		panic(fmt.Sprintf("ratelimit: %v", err))
 	}
 	return func(in router.IngressContext) limit.Key { return keyPerIPPrefix(in, v4Bits, v6Bits) }
 }
@@ -88,11 +88,7 @@ func keyPerIPPrefix(in router.IngressContext, v4Bits, v6Bits int) limit.Key {
 	if !in.IP.IsValid() {
 		return KeyPerConn(in)
 	}
-	prefix := ipprefix.Masked(in.IP, v4Bits, v6Bits)
-	if prefix.IsSingleIP() {
-		return limit.Key{kindIP, prefix.Addr().String()}
-	}
-	return limit.Key{kindIP, prefix.String()}
+	return limit.Key{kindIP, ipprefix.Name(in.IP, v4Bits, v6Bits)}
 }
 
 // KeyPerType gives every message type a bucket that all clients share.

@@ -1,17 +1,19 @@
 package ratelimit
 
 import (
-	"fmt"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/enforce"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/access"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/router"
 )
 
 // Options configure a limit. The zero value is a working configuration.
 type Options struct {
-	// Name identifies the limit in Observe, in the response headers of [HTTP] and, if its policy has no
-	// name, for clients: in the greeting and as details.policy of a rejection.
+	// Name identifies the limit in Observe and, if its policy has no name, for clients: in the
+	// greeting and as details.policy of a rejection.
 	Name string
 
 	// Key returns the key of the bucket that a message is charged to. If nil, it is
@@ -40,7 +42,10 @@ type Options struct {
 	// Access names clients that are not limited, and clients whose messages are rejected with
 	// PERMISSION_DENIED, whatever they cost. Neither are charged. A dry run rejects no message of
 	// them either. If nil, there are none.
-	Access *AccessList
+	Access *access.List
+
+	// AccessKey returns the key of a message that Access looks up. If nil, it is [KeyPerUser].
+	AccessKey func(router.IngressContext) limit.Key
 
 	// MaxWait lets a message wait for tokens instead of being rejected, for at most this time
 	// and in the order of arrival. Later messages of its connection wait behind it. A message
@@ -86,71 +91,27 @@ type Options struct {
 	// Observe is called with the outcome of every message that costs something, and of every
 	// message of a client that Access names. It may be nil. Many goroutines call it concurrently;
 	// it must not block or panic. Package middleware/metrics provides one.
-	Observe func(Observation)
+	Observe func(observe.Observation)
 
 	// Timeout bounds a call of the limiter. If 0, it is 50 ms. It does not apply to limiters
 	// that implement [limit.InProcess].
 	Timeout time.Duration
 }
 
-const defaultTimeout = 50 * time.Millisecond
-
-// mustBeValid panics if an option is invalid.
-func (o *Options) mustBeValid(limiter limit.Limiter) {
-	mustBeValid(o.Timeout, o.FailurePolicy)
-	o.checkMaxWait(limiter)
-	o.checkKeep(limiter)
-	o.checkRefund(limiter)
-	if o.Jitter < 0 {
-		panic(fmt.Sprintf("ratelimit: Jitter is %v; it must not be negative", o.Jitter))
-	}
-	if o.OnDryRun != nil && !o.DryRun {
+// mustBeValid panics if an option is invalid, except for those of enforcement.
+func (o *Options) mustBeValid() {
+	switch {
+	case o.OnDryRun != nil && !o.DryRun:
 		panic("ratelimit: OnDryRun is set, but DryRun is false; set DryRun too")
+	case o.AccessKey != nil && o.Access == nil:
+		panic("ratelimit: AccessKey is set, but Access is nil; set Access too")
 	}
 }
 
-func mustBeValid(timeout time.Duration, policy limit.FailurePolicy) {
-	if timeout < 0 {
-		panic(fmt.Sprintf("ratelimit: Timeout is %v; it must not be negative", timeout))
-	}
-	if policy > limit.FailOpen {
-		panic(fmt.Sprintf("ratelimit: FailurePolicy is %d; it must be limit.FailClosed or limit.FailOpen", policy))
-	}
-}
-
-func (o *Options) checkMaxWait(limiter limit.Limiter) {
-	if o.MaxWait < 0 || o.MaxWait > limit.MaxReserve {
-		panic(fmt.Sprintf("ratelimit: MaxWait is %v; it must be from 0 to %v", o.MaxWait, limit.MaxReserve))
-	}
-	if o.MaxWait > 0 {
-		mustDo("MaxWait", limit.Take{MaxWait: o.MaxWait}, limiter, o.Fallback)
-	}
-}
-
-func (o *Options) checkKeep(limiter limit.Limiter) {
-	if o.Keep == nil {
-		return
-	}
-	if o.MaxWait > 0 {
-		panic("ratelimit: Keep and MaxWait are set; set one of them")
-	}
-	mustDo("Keep", limit.Take{Keep: 1}, limiter, o.Fallback)
-}
-
-func (o *Options) checkRefund(limiter limit.Limiter) {
-	if o.Refund {
-		mustDo("Refund", limit.Take{Mode: limit.Undoing}, limiter, o.Fallback)
-	}
-}
-
-// mustDo panics if one of the limiters, which may be nil, cannot do what an option needs.
-func mustDo(option string, take limit.Take, limiters ...limit.Limiter) {
-	for _, l := range limiters {
-		if l == nil {
-			continue
-		}
-		if err := limit.Check(l, take); err != nil {
-			panic(fmt.Sprintf("ratelimit: %s is set, which a %T cannot do: %v", option, l, err))
-		}
+// enforcement returns the options that do not depend on messages.
+func (o *Options) enforcement() enforce.Options {
+	return enforce.Options{
+		Package: "ratelimit", Name: o.Name, MaxWait: o.MaxWait, Jitter: o.Jitter, DryRun: o.DryRun,
+		FailurePolicy: o.FailurePolicy, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil, Refunds: o.Refund,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -50,7 +51,7 @@ func policyCases() []policyCase {
 		{"several keys", ratelimit.NewAll(rules, called), ratelimit.AnnounceAll(rules, called), "tenant"},
 		{"tiers", ratelimit.Tiers(tier, tiers, called), ratelimit.AnnounceTiers(tier, tiers, called), "limit/free"},
 		{"a fallback", ratelimit.New(brokenLimiter{}, &ratelimit.Options{Name: "limit", Fallback: limiter("local")}), nil, "local"},
-		{"with an observer", ratelimit.New(limiter("observed"), &ratelimit.Options{Observe: func(ratelimit.Observation) {}}), nil, "observed"},
+		{"with an observer", ratelimit.New(limiter("observed"), &ratelimit.Options{Observe: func(observe.Observation) {}}), nil, "observed"},
 	}
 }
 

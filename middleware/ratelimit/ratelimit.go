@@ -3,10 +3,9 @@ package ratelimit
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/enforce"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -22,10 +21,10 @@ func New(limiter limit.Limiter, opts *Options) router.IngressFunc {
 	return l.ingress
 }
 
-// isSimple reports whether the limiter decides in this process, and no option concerns messages that it
-// admits, except for their key and cost.
+// isSimple reports whether the limiter decides in this process, and no option concerns messages
+// that it admits, except for their key and cost.
 func (l *rateLimit) isSimple() bool {
-	return l.limiter.breaker == nil && l.Observe == nil && l.Access == nil && l.ChargeOnly == nil && l.Keep == nil && l.MaxWait == 0 && !l.DryRun && !l.Refund
+	return l.enforced.IsDirect() && l.Access == nil && l.ChargeOnly == nil && l.Keep == nil && !l.Refund
 }
 
 // simpleIngress is ingress if isSimple. An admitted message costs little more than the limiter.
@@ -38,177 +37,106 @@ func (l *rateLimit) simpleIngress(ctx context.Context, in router.IngressContext)
 		return nil
 	}
 	key := l.Key(in)
-	d, err := l.limiter.limiter.Take(ctx, key, limit.Take{Cost: cost})
+	d, err := l.limiter.Take(ctx, key, limit.Take{Cost: cost})
 	if err == nil && d.Allowed {
 		return ctx.Err()
 	}
-	q := request{key: key, take: limit.Take{Cost: cost}}
-	if err != nil {
-		d, err = l.consumeFallback(ctx, &q, nil, err)
+	q := enforce.Request{Key: key, Take: limit.Take{Cost: cost}}
+	d, err = l.enforced.Conclude(ctx, &q, d, err)
+	if err != nil || d.Allowed {
+		return err
 	}
-	_, err = l.conclude(ctx, &q, false, d, err)
-	return err
+	return exceededBy(&q, d)
 }
 
 // A rateLimit is a limiter with its options.
 type rateLimit struct {
 	Options
 
-	limiter  *guarded
-	fallback *guarded // nil without Options.Fallback
-	rules    []Rule   // of NewAll, which has no limiter, key, cost and fallback
-
-	policy, fallbackPolicy string // the names of their policies
+	enforced *enforce.Limit
+	limiter  limit.Limiter // nil with rules
+	rules    []Rule        // of NewAll
 }
 
 func newRateLimit(limiter limit.Limiter, opts *Options) *rateLimit {
-	if limiter == nil {
-		panic("ratelimit: New needs a limiter")
+	l := newOptions(opts)
+	if l.Key == nil {
+		l.Key = KeyPerUserOrIPPerType
 	}
+	l.limiter, l.enforced = limiter, enforce.New(limiter, l.enforcement())
+	return l
+}
+
+// newOptions returns a limit that has its options, but no limiter yet. It panics if one is invalid,
+// except for those of enforcement.
+func newOptions(opts *Options) *rateLimit {
 	l := &rateLimit{}
 	if opts != nil {
 		l.Options = *opts
 	}
-	l.mustBeValid(limiter)
-	if l.Timeout == 0 {
-		l.Timeout = defaultTimeout
-	}
-	if l.Key == nil {
-		l.Key = KeyPerUserOrIPPerType
-	}
-	l.limiter, l.policy = newGuarded(limiter, l.Timeout, l.breakerChanged), policyName(limiter, l.Name)
-	if l.Fallback != nil {
-		l.fallbackPolicy = policyName(l.Fallback, l.Name)
-		l.fallback = newGuarded(l.Fallback, l.Timeout, func(bool) {})
+	l.mustBeValid()
+	if l.AccessKey == nil {
+		l.AccessKey = KeyPerUser
 	}
 	return l
 }
 
+// ingress returns nil if the message is admitted, which every message is in a dry run.
 func (l *rateLimit) ingress(ctx context.Context, in router.IngressContext) error {
-	_, err := l.admit(ctx, &in)
+	if exempt, err := l.enforced.CheckAccess(l.access(&in)); exempt || err != nil {
+		return err
+	}
+	_, err := l.decide(ctx, &in)
 	return err
 }
 
-// admit returns nil if the message is admitted, which every message is in a dry run.
-func (l *rateLimit) admit(ctx context.Context, in *router.IngressContext) (limit.Decision, error) {
-	if exempt, err := l.checkAccess(in); exempt || err != nil {
-		return limit.Decision{}, err
+// decide reports whether the limit admits the message, or would admit it in a dry run. Without an
+// error, the message is not rejected.
+func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (admits bool, err error) {
+	q, err := l.request(in)
+	if err != nil || q.Take.Cost == 0 {
+		return err == nil, err
 	}
-	d, err := l.decide(ctx, in)
-	if err != nil && l.DryRun {
-		err = l.admitInDryRun(in, err)
-	}
-	return d, err
-}
-
-// checkAccess reports whether the message is not limited, which every message of a denied client
-// is in a dry run.
-func (l *rateLimit) checkAccess(in *router.IngressContext) (exempt bool, err error) {
-	if l.Access == nil {
-		return false, nil
-	}
-	var outcome Outcome
-	switch l.Access.lookup(in) {
-	case limited:
-		return false, nil
-	case allowed:
-		outcome = Exempt
-	case denied:
-		outcome = Denied
-		if !l.DryRun {
-			err = errDenied
-		}
-	}
-	if l.Observe != nil {
-		l.Observe(Observation{Limit: l.Name, Kind: router.LimitRate, Outcome: outcome, DryRun: l.DryRun})
-	}
-	return err == nil, err
-}
-
-// admitInDryRun reports an error of decide if it is a rejection, and returns it if it is a
-// mistake of the application or the end of the connection.
-func (l *rateLimit) admitInDryRun(in *router.IngressContext, err error) error {
-	if exceeded, ok := errors.AsType[*router.LimitExceeded](err); ok {
-		if l.OnDryRun != nil {
-			l.OnDryRun(*in, exceeded)
-		}
-		return nil
-	}
-	if errors.CodeOf(err) == errors.Unavailable {
-		return nil
-	}
-	return err
-}
-
-// decide returns nil if the limit admits the message when it is enforced. Without a decision,
-// the Decision is the zero one.
-func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (limit.Decision, error) {
-	q, chargeOnly, err := l.request(in)
-	if err != nil || q.take.Cost == 0 {
-		return limit.Decision{}, err
-	}
-	q.take.Receipt = l.Refund
-	d, err := l.instrumented(ctx, &q, chargeOnly)
-	if d.Receipt != (limit.Receipt{}) {
+	q.Take.Receipt = l.Refund
+	d, err := l.enforced.Decide(ctx, &q)
+	switch {
+	case err != nil:
+		return false, err
+	case d.Receipt != (limit.Receipt{}):
 		l.refundLater(in, q, d.Receipt)
 	}
-	return l.conclude(ctx, &q, chargeOnly, d, err)
-}
-
-// conclude returns what a decision means for the message.
-func (l *rateLimit) conclude(ctx context.Context, q *request, chargeOnly bool, d limit.Decision, err error) (limit.Decision, error) {
 	switch {
-	case ctx.Err() != nil:
-		return limit.Decision{}, ctx.Err()
-	case err != nil && (l.FailurePolicy == limit.FailOpen || chargeOnly):
-		return limit.Decision{}, nil
-	case err != nil:
-		return limit.Decision{}, &errors.Error{Code: errors.Unavailable, Message: "limits cannot be checked", Err: err}
-	case !d.Allowed && !chargeOnly:
-		return d, l.exceeded(q, d)
-	case d.Allowed && !l.DryRun:
-		return d, wait(ctx, d.RetryAfter)
+	case d.Allowed:
+		return true, nil
+	case !l.DryRun:
+		return false, exceededBy(&q, d)
+	case q.DeniedCost > 0 && l.OnDryRun != nil:
+		l.OnDryRun(*in, exceededBy(&q, d))
 	}
-	return d, nil
+	return false, nil
 }
 
 // request returns what the message takes; if its cost is 0, the message is not limited.
-func (l *rateLimit) request(in *router.IngressContext) (q request, chargeOnly bool, err error) {
+func (l *rateLimit) request(in *router.IngressContext) (q enforce.Request, err error) {
 	if l.rules != nil {
 		q, err = jointRequest(l.rules, in)
-	} else if q.take.Cost = l.cost(in); q.take.Cost < 0 {
-		err = invalidCost("Cost", q.take.Cost, in.Type)
+	} else if q.Take.Cost = l.cost(in); q.Take.Cost < 0 {
+		err = invalidCost("Cost", q.Take.Cost, in.Type)
 	}
-	if err != nil || q.take.Cost == 0 {
-		return q, false, err
+	if err != nil || q.Take.Cost == 0 {
+		return q, err
 	}
-	chargeOnly = l.ChargeOnly != nil && l.ChargeOnly(*in)
+	q.ChargeOnly = l.ChargeOnly != nil && l.ChargeOnly(*in)
 	if l.rules != nil {
-		return q, chargeOnly, nil
+		return q, nil
 	}
-	q.key = l.Key(*in)
-	if !chargeOnly {
-		q.take.MaxWait, q.take.Keep = l.MaxWait, l.keep(in)
+	q.Key = l.Key(*in)
+	if l.Keep != nil && !q.ChargeOnly {
+		if q.Take.Keep = l.Keep(*in); q.Take.Keep < 0 {
+			err = invalidCost("Keep", q.Take.Keep, in.Type)
+		}
 	}
-	if q.take.Keep < 0 {
-		err = invalidCost("Keep", q.take.Keep, in.Type)
-	}
-	return q, chargeOnly, err
-}
-
-// wait waits until reserved tokens have returned to the bucket.
-func wait(ctx context.Context, d time.Duration) error {
-	if d == 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return q, err
 }
 
 func (l *rateLimit) cost(in *router.IngressContext) int64 {
@@ -221,13 +149,6 @@ func (l *rateLimit) cost(in *router.IngressContext) int64 {
 // defaultCost returns 1, or the number of topics that a message of the protocol subscribes.
 func defaultCost(in *router.IngressContext) int64 { return int64(max(1, in.Work.Topics)) }
 
-func (l *rateLimit) keep(in *router.IngressContext) int64 {
-	if l.Keep == nil {
-		return 0
-	}
-	return l.Keep(*in)
-}
-
 func invalidCost(function string, result int64, typ string) error {
 	return &errors.Error{
 		Code:    errors.InvalidArgument,
@@ -236,68 +157,10 @@ func invalidCost(function string, result int64, typ string) error {
 	}
 }
 
-func (l *rateLimit) exceeded(q *request, d limit.Decision) *router.LimitExceeded {
+// exceededBy returns the rejection of a request that was denied.
+func exceededBy(q *enforce.Request, d limit.Decision) *router.LimitExceeded {
 	return &router.LimitExceeded{
-		Kind: router.LimitRate, Observed: q.costOf(&d), Limit: d.Limit, Policy: l.policyOf(q, &d),
-		Reason: d.Reason.String(), RetryAfter: l.jittered(d.RetryAfter),
+		Kind: router.LimitRate, Observed: q.DeniedCost, Limit: d.Limit, Policy: q.DeniedBy,
+		Reason: d.Reason.String(), RetryAfter: d.RetryAfter,
 	}
-}
-
-// policyOf returns the name of the policy that made a decision.
-func (l *rateLimit) policyOf(q *request, d *limit.Decision) string {
-	switch {
-	case d.Policy != "":
-		return d.Policy
-	case q.fellBack:
-		return l.fallbackPolicy
-	default:
-		return l.policy
-	}
-}
-
-// policyName returns the name of the only policy of a limiter, or, without one, that of the limit.
-// Names of policies never change.
-func policyName(limiter limit.Limiter, limitName string) string {
-	if describer, ok := limiter.(limit.Describer); ok {
-		if descriptions := describer.Describe(); len(descriptions) == 1 && descriptions[0].Name != "" {
-			return descriptions[0].Name
-		}
-	}
-	return limitName
-}
-
-// jittered returns a random time from retryAfter up to retryAfter+Jitter. A time of 0 is unknown.
-func (l *rateLimit) jittered(retryAfter time.Duration) time.Duration {
-	if l.Jitter == 0 || retryAfter <= 0 || retryAfter == limit.Never {
-		return retryAfter
-	}
-	return retryAfter + min(rand.N(l.Jitter), limit.Never-1-retryAfter)
-}
-
-// consume calls the limiter, and the fallback if the limiter cannot decide. The fallback never
-// overrides a denial. consume records the calls in o, which may be nil.
-func (l *rateLimit) consume(ctx context.Context, q *request, o *Observation) (limit.Decision, error) {
-	d, err := o.timed(ctx, l.limiter, q)
-	if err == nil {
-		return d, nil
-	}
-	return l.consumeFallback(ctx, q, o, err)
-}
-
-// consumeFallback calls the fallback because the limiter has returned an error.
-func (l *rateLimit) consumeFallback(ctx context.Context, q *request, o *Observation, err error) (limit.Decision, error) {
-	if ctx.Err() != nil {
-		return limit.Decision{}, err
-	}
-	if l.OnError != nil {
-		l.OnError(err)
-	}
-	if l.fallback == nil {
-		return limit.Decision{}, err
-	}
-	q.fellBack = true
-	if o != nil {
-		o.Fallback = true
-	}
-	return l.fallback.consume(ctx, q)
 }

@@ -235,6 +235,37 @@ func TestBreaker_PausesCallsOfFailingLimiter(t *testing.T) {
 	})
 }
 
+func TestNew_DryRunReportsAndAdmits(t *testing.T) {
+	var rejected []*router.LimitExceeded
+	admit := ratelimit.New(memory.NewLimiter(limit.PerHour(1)), &ratelimit.Options{
+		DryRun: true,
+		OnDryRun: func(in router.IngressContext, l *router.LimitExceeded) {
+			assert.Equal(t, "ann", in.Identity.UserID)
+			rejected = append(rejected, l)
+		},
+	})
+	for range 3 {
+		assert.NoError(t, admit(t.Context(), from("ann")))
+	}
+	assert.Len(t, rejected, 2)
+	assert.EqualValues(t, 1, rejected[0].Limit)
+	down := ratelimit.New(limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
+		return limit.Decision{}, io.ErrUnexpectedEOF
+	}), &ratelimit.Options{DryRun: true, OnDryRun: func(router.IngressContext, *router.LimitExceeded) { t.Error("the limiter decided nothing") }})
+	assert.NoError(t, down(t.Context(), from("ann")), "a dry run rejects no message")
+}
+
+// TestKeyFunctions_KeyOfIngressContextRefunds computes the key as a handler does for a refund.
+func TestKeyFunctions_KeyOfIngressContextRefunds(t *testing.T) {
+	limiter := memory.NewLimiter(limit.PerHour(1))
+	in := from("ann")
+	admit := ratelimit.New(limiter, nil)
+	assert.NoError(t, admit(t.Context(), in))
+	assert.Error(t, admit(t.Context(), in))
+	assert.NoError(t, limit.Refund(t.Context(), limiter, ratelimit.KeyPerUserOrIPPerType(in), 1))
+	assert.NoError(t, admit(t.Context(), in))
+}
+
 func TestNew_InvalidOptionsPanic(t *testing.T) {
 	l := memory.NewLimiter(limit.PerSecond(1))
 	assert.PanicsWithValue(t, "ratelimit: New needs a limiter", func() { ratelimit.New(nil, nil) })

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -43,7 +44,7 @@ func TestReason_ReachesClientHookAndObserver(t *testing.T) {
 				r := router.New(&router.Options{OnLimitExceeded: func(l router.LimitExceeded) { reported = append(reported, l) }})
 				r.UseIngress(ratelimit.New(tt.limiter(), &ratelimit.Options{
 					Key:     func(router.IngressContext) limit.Key { return limit.Key{} },
-					Observe: func(o ratelimit.Observation) { observed = append(observed, o.Reason) },
+					Observe: func(o observe.Observation) { observed = append(observed, o.Reason) },
 				}))
 				router.RPC(r, func(*router.Context, Render) (Rendered, error) { return Rendered{}, nil })
 				client := routertest.Dial(t, r)

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -111,7 +112,7 @@ func TestRefund_OfOtherRejectionsIsNone(t *testing.T) {
 		t.Run(fmt.Sprint(refund, kind), func(t *testing.T) {
 			limiter, r := memory.NewLimiter(perHour), router.New(nil)
 			r.UseIngress(ratelimit.New(limiter, &ratelimit.Options{
-				Key: ratelimit.KeyPerType, Refund: refund, Observe: func(ratelimit.Observation) {},
+				Key: ratelimit.KeyPerType, Refund: refund, Observe: func(observe.Observation) {},
 			}))
 			router.RPC(r, func(*router.Context, Render) (Rendered, error) { return Rendered{}, &router.LimitExceeded{Kind: kind} })
 			client := routertest.Dial(t, r)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -59,7 +60,7 @@ func TestNew_DecidesAlikeWithAndWithoutObserve(t *testing.T) {
 			if tt.closed {
 				ctx = canceled
 			}
-			run := func(observe func(ratelimit.Observation)) (reported []string, calls []int64, err error) {
+			run := func(observe func(observe.Observation)) (reported []string, calls []int64, err error) {
 				limiter := tt.limiter
 				opts := ratelimit.Options{
 					Key:           ratelimit.KeyPerUserPerType,
@@ -76,7 +77,7 @@ func TestNew_DecidesAlikeWithAndWithoutObserve(t *testing.T) {
 				return reported, limiter.calls, err
 			}
 			reported, calls, err := run(nil)
-			fullReported, fullCalls, fullErr := run(func(ratelimit.Observation) {})
+			fullReported, fullCalls, fullErr := run(func(observe.Observation) {})
 			assert.Equal(t, fullErr, err)
 			assert.Equal(t, fullReported, reported)
 			assert.Equal(t, fullCalls, calls)

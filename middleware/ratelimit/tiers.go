@@ -79,25 +79,19 @@ func (t *tiers) admit(ctx context.Context, in router.IngressContext) error {
 		return fmt.Errorf("ratelimit: tier %q has no limiter; there are %s",
 			name, strings.Join(slices.Sorted(maps.Keys(t.limits)), ", "))
 	}
-	if exempt, err := own.checkAccess(&in); exempt || err != nil {
+	if exempt, err := own.enforced.CheckAccess(own.access(&in)); exempt || err != nil {
 		return err
 	}
 	cost := own.cost(&in)
-	if _, err := own.decide(ctx, &in); err != nil {
-		if own.DryRun {
-			return own.admitInDryRun(&in, err)
-		}
+	if admits, err := own.decide(ctx, &in); err != nil || !admits || cost == 0 {
 		return err
-	}
-	if cost == 0 {
-		return nil
 	}
 	key := own.Key(in)
 	for other, l := range t.limits {
 		if other == name {
 			continue
 		}
-		if err := l.limiter.charge(ctx, key, cost); err != nil && l.OnError != nil && ctx.Err() == nil {
+		if err := l.enforced.Charge(ctx, key, cost); err != nil && l.OnError != nil && ctx.Err() == nil {
 			l.OnError(fmt.Errorf("ratelimit: charging tier %q: %w", other, err))
 		}
 	}

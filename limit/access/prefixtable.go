@@ -1,4 +1,4 @@
-package ratelimit
+package access
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 
 type prefixAccess struct {
 	prefix netip.Prefix // masked
-	access access
+	access Access
 }
 
 // A prefixTable finds the longest prefix that contains an address. It divides all addresses,
@@ -19,7 +19,7 @@ type prefixTable []addrRange
 
 type addrRange struct {
 	start  netip.Addr
-	access access
+	access Access
 }
 
 func newPrefixTable(prefixes []prefixAccess) prefixTable {
@@ -35,7 +35,7 @@ func newPrefixTable(prefixes []prefixAccess) prefixTable {
 		for len(open) > 0 && !open[len(open)-1].prefix.Contains(addr) {
 			end := open[len(open)-1].prefix
 			open = open[:len(open)-1]
-			outer := limited
+			outer := Limited
 			if len(open) > 0 {
 				outer = open[len(open)-1].access
 			}
@@ -54,7 +54,7 @@ func newPrefixTable(prefixes []prefixAccess) prefixTable {
 }
 
 // add starts a range. An earlier range with the same start is empty, and is replaced.
-func (t *prefixTable) add(start netip.Addr, a access) {
+func (t *prefixTable) add(start netip.Addr, a Access) {
 	if n := len(*t); n > 0 && (*t)[n-1].start == start {
 		*t = (*t)[:n-1]
 	}
@@ -76,9 +76,9 @@ func after(p netip.Prefix) netip.Addr {
 	return next
 }
 
-func (t prefixTable) lookup(ip netip.Addr) access {
+func (t prefixTable) lookup(ip netip.Addr) Access {
 	if len(t) == 0 || !ip.IsValid() {
-		return limited
+		return Limited
 	}
 	ip = ip.Unmap() // with a zone, it follows the same address without one
 	i, found := slices.BinarySearchFunc(t, ip, func(r addrRange, ip netip.Addr) int { return r.start.Compare(ip) })
@@ -86,7 +86,7 @@ func (t prefixTable) lookup(ip netip.Addr) access {
 		return t[i].access
 	}
 	if i == 0 {
-		return limited
+		return Limited
 	}
 	return t[i-1].access
 }

@@ -1,4 +1,4 @@
-package ratelimit
+package enforce
 
 import (
 	"context"
@@ -11,19 +11,19 @@ import (
 )
 
 // errOpen represents the errors that opened the breaker.
-var errOpen = errors.New("ratelimit: the breaker is open: the limiter failed several times in a row")
+var errOpen = errors.New("limit: the breaker is open: the limiter failed several times in a row")
 
 const (
 	breakerFailures = 5                      // consecutive failures that open the breaker
 	breakerPause    = 250 * time.Millisecond // until the next attempt, plus up to half of it at random
 )
 
-// A breaker bounds the duration of calls of a limiter or a semaphore, and rejects calls while
+// A Breaker bounds the duration of calls of a limiter or a semaphore, and rejects calls while
 // they fail. While it is open, one call at a time probes; the others return errOpen without
 // waiting.
-type breaker struct {
-	timeout time.Duration
-	changed func(open bool) // called with mu held
+type Breaker struct {
+	Timeout time.Duration
+	Changed func(open bool) // called with mu held
 
 	failures atomic.Int32 // consecutive; the breaker is open from breakerFailures on; written with mu held
 
@@ -31,13 +31,13 @@ type breaker struct {
 	retryAt time.Time // time of the next probe if the breaker is open
 }
 
-// call calls f unless the breaker is open. A call that its caller canceled is neither a failure
+// Call calls f unless the breaker is open. A call that its caller canceled is neither a failure
 // nor a success.
-func (b *breaker) call(ctx context.Context, f func(context.Context) error) error {
+func (b *Breaker) Call(ctx context.Context, f func(context.Context) error) error {
 	if !b.ready() {
 		return errOpen
 	}
-	bounded, cancel := context.WithTimeout(ctx, b.timeout)
+	bounded, cancel := context.WithTimeout(ctx, b.Timeout)
 	defer cancel()
 	err := f(bounded)
 	switch {
@@ -51,7 +51,7 @@ func (b *breaker) call(ctx context.Context, f func(context.Context) error) error
 
 // ready reports whether the caller may call. If a probe is due, the caller makes it, and the
 // next one is scheduled.
-func (b *breaker) ready() bool {
+func (b *Breaker) ready() bool {
 	if b.failures.Load() < breakerFailures {
 		return true
 	}
@@ -63,27 +63,26 @@ func (b *breaker) ready() bool {
 	if time.Now().Before(b.retryAt) {
 		return false
 	}
-	b.scheduleProbe()
+	b.scheduleProbeLocked()
 	return true
 }
 
-// scheduleProbe must be called with mu held.
-func (b *breaker) scheduleProbe() {
+func (b *Breaker) scheduleProbeLocked() {
 	b.retryAt = time.Now().Add(breakerPause + rand.N(breakerPause/2))
 }
 
-func (b *breaker) succeeded() {
+func (b *Breaker) succeeded() {
 	if b.failures.Load() == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.failures.Swap(0) >= breakerFailures {
-		b.changed(false)
+		b.Changed(false)
 	}
 }
 
-func (b *breaker) failed() {
+func (b *Breaker) failed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.failures.Load()
@@ -91,7 +90,7 @@ func (b *breaker) failed() {
 		b.failures.Store(n + 1)
 	}
 	if n+1 == breakerFailures {
-		b.scheduleProbe()
-		b.changed(true)
+		b.scheduleProbeLocked()
+		b.Changed(true)
 	}
 }

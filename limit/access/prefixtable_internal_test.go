@@ -1,4 +1,4 @@
-package ratelimit
+package access
 
 import (
 	"encoding/binary"
@@ -11,8 +11,8 @@ import (
 )
 
 // longestPrefix is the definition that prefixTable implements.
-func longestPrefix(prefixes []prefixAccess, ip netip.Addr) access {
-	found, bits := limited, -1
+func longestPrefix(prefixes []prefixAccess, ip netip.Addr) Access {
+	found, bits := Limited, -1
 	for _, p := range prefixes {
 		switch {
 		case !p.prefix.Contains(ip):
@@ -48,7 +48,7 @@ func randomAddr(rng *rand.Rand) netip.Addr {
 
 func TestPrefixTable_EqualsLongestPrefix(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	seen := map[access]int{}
+	seen := map[Access]int{}
 	for range 3000 {
 		var prefixes []prefixAccess
 		for range rng.IntN(12) {
@@ -57,7 +57,7 @@ func TestPrefixTable_EqualsLongestPrefix(t *testing.T) {
 			if rng.IntN(10) == 0 {
 				bits = rng.IntN(addr.BitLen() + 1)
 			}
-			prefixes = append(prefixes, prefixAccess{netip.PrefixFrom(addr, bits).Masked(), 1 + access(rng.IntN(2))})
+			prefixes = append(prefixes, prefixAccess{netip.PrefixFrom(addr, bits).Masked(), 1 + Access(rng.IntN(2))})
 		}
 		table := newPrefixTable(prefixes)
 		require.LessOrEqual(t, len(table), 2*len(prefixes)+1)
@@ -68,7 +68,7 @@ func TestPrefixTable_EqualsLongestPrefix(t *testing.T) {
 			require.Equal(t, want, table.lookup(ip), "%v in %v", ip, prefixes)
 		}
 	}
-	for _, a := range []access{limited, allowed, denied} {
+	for _, a := range []Access{Limited, Allowed, Denied} {
 		assert.Greater(t, seen[a], 5000)
 	}
 }
@@ -79,7 +79,7 @@ func BenchmarkPrefixTable(b *testing.B) {
 	address := func() netip.Addr { return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, rng.Uint32()))) }
 	prefixes := make([]prefixAccess, 100_000)
 	for i := range prefixes {
-		prefixes[i] = prefixAccess{netip.PrefixFrom(address(), 16+rng.IntN(17)).Masked(), denied}
+		prefixes[i] = prefixAccess{netip.PrefixFrom(address(), 16+rng.IntN(17)).Masked(), Denied}
 	}
 	ips := make([]netip.Addr, 1<<16)
 	for i := range ips {
@@ -99,7 +99,7 @@ func BenchmarkPrefixTable_Build(b *testing.B) {
 	prefixes := make([]prefixAccess, 100_000)
 	for i := range prefixes {
 		addr := netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, rng.Uint32())))
-		prefixes[i] = prefixAccess{netip.PrefixFrom(addr, 16+rng.IntN(17)).Masked(), denied}
+		prefixes[i] = prefixAccess{netip.PrefixFrom(addr, 16+rng.IntN(17)).Masked(), Denied}
 	}
 	for b.Loop() {
 		newPrefixTable(prefixes)

@@ -1,10 +1,7 @@
-package ratelimit_test
+package httplimit_test
 
 import (
-	"context"
-	"io"
 	"math"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,24 +11,10 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/limit"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
-	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/middleware/httplimit"
 )
 
-// A describedLimiter makes one decision and describes any policies.
-type describedLimiter struct {
-	limiterFunc
-
-	policies []limit.Description
-}
-
-func (l describedLimiter) Describe() []limit.Description { return l.policies }
-
-func deciding(d limit.Decision, policies ...limit.Description) describedLimiter {
-	return describedLimiter{func(context.Context, limit.Key, int64) (limit.Decision, error) { return d, nil }, policies}
-}
-
-func TestHTTP_FieldsDescribePoliciesAndDecision(t *testing.T) {
+func TestNew_FieldsDescribePoliciesAndDecision(t *testing.T) {
 	const day = 24 * time.Hour
 	second := limit.Description{Name: "second", Limit: 10, Window: 1500 * time.Millisecond}
 	perDay := limit.Description{Name: "day", Limit: 5000, Window: day}
@@ -85,7 +68,7 @@ func TestHTTP_FieldsDescribePoliciesAndDecision(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			resp := attempt(ratelimit.HTTP(tt.limiter, &ratelimit.HTTPOptions{Options: ratelimit.Options{Name: "api"}})(ok), "192.0.2.1:1", nil)
+			resp := attempt(httplimit.New(tt.limiter, &httplimit.Options{Name: "api"})(ok), "192.0.2.1:1", nil)
 			assert.Equal(t, []string{tt.policies}, resp.Header.Values("RateLimit-Policy"))
 			assert.Equal(t, []string{tt.limits}, resp.Header.Values("RateLimit"))
 			for _, field := range []string{"RateLimit-Policy", "RateLimit"} {
@@ -96,9 +79,9 @@ func TestHTTP_FieldsDescribePoliciesAndDecision(t *testing.T) {
 	}
 }
 
-func TestHTTP_FieldsOfJointLimiter(t *testing.T) {
+func TestNew_FieldsOfJointLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := ratelimit.HTTP(limit.AllOf(
+		h := httplimit.New(limit.AllOf(
 			memory.NewLimiter(limit.PerSecond(2).Named("second")),
 			memory.NewLimiter(limit.Per(3, time.Hour).Named("hour")),
 		), nil)(ok)
@@ -115,38 +98,16 @@ func TestHTTP_FieldsOfJointLimiter(t *testing.T) {
 	})
 }
 
-func TestHTTP_TwoLimitsOfAHandlerAddTheirFields(t *testing.T) {
-	one := ratelimit.HTTP(deciding(limit.Decision{Allowed: true, Limit: 10, Remaining: 7}, limit.Description{Name: "one", Limit: 10}), nil)
-	two := ratelimit.HTTP(deciding(limit.Decision{Allowed: true, Limit: 20, Remaining: 8}, limit.Description{Name: "two", Limit: 20}), nil)
+func TestNew_TwoLimitsOfAHandlerAddTheirFields(t *testing.T) {
+	one := httplimit.New(deciding(limit.Decision{Allowed: true, Limit: 10, Remaining: 7}, limit.Description{Name: "one", Limit: 10}), nil)
+	two := httplimit.New(deciding(limit.Decision{Allowed: true, Limit: 20, Remaining: 8}, limit.Description{Name: "two", Limit: 20}), nil)
 	resp := attempt(one(two(ok)), "192.0.2.1:1", nil)
 	assert.Equal(t, []string{`"one";q=10`, `"two";q=20`}, resp.Header.Values("RateLimit-Policy"))
 	assert.Equal(t, []string{`"one";r=7;t=0`, `"two";r=8;t=0`}, resp.Header.Values("RateLimit"))
 }
 
-func TestHTTP_TypeSelectsKeyAndCost(t *testing.T) {
-	var keys []limit.Key
-	var costs []int64
-	limiter := limiterFunc(func(_ context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-		keys, costs = append(keys, key), append(costs, cost)
-		return limit.Decision{Allowed: true}, nil
-	})
-	h := ratelimit.HTTP(limiter, &ratelimit.HTTPOptions{
-		Options: ratelimit.Options{
-			Key:  ratelimit.KeyPerUserOrIPPerType,
-			Cost: func(in router.IngressContext) int64 { return int64(len(in.Type)) },
-		},
-		Type: func(req *http.Request) string { return req.Method },
-	})(ok)
-	resp := attempt(h, "192.0.2.1:1", nil)
-	body, err := io.ReadAll(resp.Body)
-	assert.NoError(t, err)
-	assert.Equal(t, "in", string(body))
-	assert.Equal(t, []limit.Key{{"ip", "192.0.2.1", "", "GET"}}, keys)
-	assert.Equal(t, []int64{3}, costs)
-}
-
-func TestHTTP_UnknownRetryAfterIsNotSent(t *testing.T) {
-	resp := attempt(ratelimit.HTTP(deciding(limit.Decision{Limit: 10}), nil)(ok), "192.0.2.1:1", nil)
+func TestNew_UnknownRetryAfterIsNotSent(t *testing.T) {
+	resp := attempt(httplimit.New(deciding(limit.Decision{Limit: 10}), nil)(ok), "192.0.2.1:1", nil)
 	assert.Equal(t, 429, resp.StatusCode)
 	assert.NotContains(t, resp.Header, "Retry-After")
 }

@@ -1,4 +1,4 @@
-package ratelimit
+package httplimit
 
 import (
 	"net/http"
@@ -8,15 +8,22 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
-	"github.com/penstock-go/penstock/router"
 )
 
 // maxInteger is the largest integer of a structured field (RFC 9651, section 3.3.1).
 const maxInteger = 999_999_999_999_999
 
-// addFields adds the RateLimit fields, unless the limiter has not decided. exceeded is nil if
-// the request was not rejected.
-func (h *httpLimit) addFields(header http.Header, d limit.Decision, exceeded *router.LimitExceeded) {
+// describe makes the response list the policies of limiters.
+func (h *httpLimit) describe(limiters ...limit.Limiter) {
+	for i, l := range limiters {
+		if d, ok := l.(limit.Describer); ok && !slices.Contains(limiters[:i], l) {
+			h.describers = append(h.describers, d)
+		}
+	}
+}
+
+// addFields adds the RateLimit fields, unless the limiter has not decided.
+func (h *httpLimit) addFields(header http.Header, d *limit.Decision, denied bool) {
 	if d.Limit == 0 {
 		return
 	}
@@ -35,8 +42,8 @@ func (h *httpLimit) addFields(header http.Header, d limit.Decision, exceeded *ro
 	header.Add("RateLimit-Policy", string(list))
 
 	reset := d.ResetAfter
-	if exceeded != nil && exceeded.RetryAfter != limit.Never {
-		reset = exceeded.RetryAfter
+	if denied && d.RetryAfter != limit.Never {
+		reset = d.RetryAfter
 	}
 	item := strconv.AppendQuote(list[:0], policies[decided].Name)
 	item = appendParameter(item, "r", d.Remaining)
@@ -46,9 +53,9 @@ func (h *httpLimit) addFields(header http.Header, d limit.Decision, exceeded *ro
 
 // policies returns the policies to announce, with a name each, and the index of the one that
 // decided.
-func (h *httpLimit) policies(d limit.Decision) (all []limit.Description, decided int) {
-	if h.describer != nil {
-		all = h.describer.Describe()
+func (h *httpLimit) policies(d *limit.Decision) (all []limit.Description, decided int) {
+	for _, describer := range h.describers {
+		all = append(all, describer.Describe()...)
 	}
 	decided = indexOf(all, d)
 	if decided < 0 { // a fallback, or a limiter that describes nothing
@@ -69,7 +76,7 @@ func (h *httpLimit) policies(d limit.Decision) (all []limit.Description, decided
 }
 
 // indexOf returns the index of the policy that decided, or -1.
-func indexOf(all []limit.Description, d limit.Decision) int {
+func indexOf(all []limit.Description, d *limit.Decision) int {
 	found := -1
 	for i, p := range all {
 		if p.Limit != d.Limit {

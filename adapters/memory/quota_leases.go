@@ -1,0 +1,101 @@
+package memory
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A quotaLease is a Take with a Lease whose end, in microseconds since 1970, has not been applied.
+type quotaLease struct {
+	receipt limit.Receipt
+	length  int64 // in microseconds
+	ends    int64
+	settled bool // its end returns nothing
+}
+
+func compareEnds(a, b quotaLease) int { return cmp.Compare(a.ends, b.ends) }
+
+// endLeases applies the leases that have ended, to a record that has not advanced since: tokens of a period
+// that has ended do not return.
+func (q *quotaRules) endLeases(r *quotaCount, now int64) {
+	for i, l := range r.leases {
+		if l.ends-now > l.length { // the clock went back, which does not extend a lease
+			r.leases[i].ends = now + l.length
+		}
+	}
+	for len(r.leases) > 0 && r.leases[0].ends <= now {
+		first := r.leases[0]
+		r.leases = r.leases[1:]
+		if !first.settled && first.receipt.Version == q.version {
+			q.giveBack(r, first.receipt.Tokens, &first.receipt.Stamp)
+		}
+	}
+	if len(r.leases) == 0 {
+		r.leases = nil
+	}
+}
+
+// takeLeased is Take with a Lease and a cost that can be allowed.
+func (q *Quota) takeLeased(rules *quotaRules, key *limit.Key, take *limit.Take) (d limit.Decision) {
+	blocked := q.records.change(key, func(r *quotaCount, now int64) {
+		rules.advance(r, now)
+		d = rules.lease(r, now, take)
+	})
+	if blocked > 0 {
+		return rules.blockedDecision(blocked, take.Cost)
+	}
+	return d
+}
+
+func (q *quotaRules) lease(r *quotaCount, now int64, take *limit.Take) limit.Decision {
+	if len(r.leases) >= limit.MaxLeases {
+		return q.denyLease(r, now, take.Cost)
+	}
+	d, stamp := q.consume(r, now, take.Cost, 0)
+	if !d.Allowed {
+		return d
+	}
+	d.Receipt = limit.Receipt{Tokens: take.Cost, Stamp: stamp, Version: q.version, Lease: 1 + rand.Int64N(1<<53-1)}
+	length := take.Lease.Microseconds()
+	r.leases = append(r.leases, quotaLease{receipt: d.Receipt, length: length, ends: now + length})
+	slices.SortStableFunc(r.leases, compareEnds)
+	return d
+}
+
+// denyLease returns the denial of a key that has as many leases as it may.
+func (q *quotaRules) denyLease(r *quotaCount, now, cost int64) limit.Decision {
+	copied := r.clone()
+	d, _ := q.consume(&copied, now, cost, 0)
+	if d.Allowed {
+		d, _ = q.consume(r, now, 0, 0)
+		d.Allowed = false
+	}
+	d.RetryAfter = max(d.RetryAfter, time.Duration(r.leases[0].ends-now)*time.Microsecond)
+	return d
+}
+
+// settle replaces what the Take with a receipt took by what it has used.
+func (q *Quota) settle(rules *quotaRules, key *limit.Key, receipt limit.Receipt, used int64) {
+	q.records.change(key, func(r *quotaCount, now int64) {
+		rules.advance(r, now)
+		i := slices.IndexFunc(r.leases, func(l quotaLease) bool { return l.receipt.Lease == receipt.Lease })
+		if i < 0 {
+			rules.charge(r, now, used)
+			return
+		}
+		lease := &r.leases[i]
+		taken := lease.receipt
+		switch {
+		case lease.settled:
+		case used > taken.Tokens:
+			rules.charge(r, now, used-taken.Tokens)
+		case taken.Version == rules.version:
+			rules.giveBack(r, taken.Tokens-used, &taken.Stamp)
+		}
+		lease.settled = true
+	})
+}

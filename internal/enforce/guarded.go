@@ -1,0 +1,70 @@
+package enforce
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A guarded limiter is a limiter behind a breaker, if it has one. A limiter in this process
+// cannot fail and has none.
+type guarded struct {
+	limiter limit.Limiter // nil for rules
+	breaker *Breaker
+}
+
+// newBreaker returns nil if all limiters decide in this process.
+func newBreaker(timeout time.Duration, changed func(open bool), limiters ...limit.Limiter) *Breaker {
+	for _, l := range limiters {
+		if _, ok := l.(limit.InProcess); !ok {
+			return &Breaker{Timeout: timeout, Changed: changed}
+		}
+	}
+	return nil
+}
+
+// take takes the tokens. With an error, the Decision is the zero one.
+func (g *guarded) take(ctx context.Context, q *Request) (limit.Decision, error) {
+	if g.breaker == nil {
+		return q.takeFrom(ctx, g.limiter)
+	}
+	var d limit.Decision
+	err := g.breaker.Call(ctx, func(ctx context.Context) (err error) {
+		d, err = q.takeFrom(ctx, g.limiter)
+		return err
+	})
+	if err != nil {
+		return limit.Decision{}, err
+	}
+	return d, nil
+}
+
+// call calls f, behind the breaker if there is one.
+func (g *guarded) call(ctx context.Context, f func(context.Context) error) error {
+	if g.breaker == nil {
+		return f(ctx)
+	}
+	return g.breaker.Call(ctx, f)
+}
+
+// charge takes cost from key's bucket, whatever it holds, but no more than a full bucket holds: a
+// message of a larger tier denies a smaller one for at most the time in which it fills.
+func (g *guarded) charge(ctx context.Context, key limit.Key, cost int64) error {
+	if d, ok := g.limiter.(limit.Describer); ok && cost > 1 {
+		for _, part := range d.Describe() { // several of limit.AllOf
+			cost = min(cost, part.Limit)
+		}
+	}
+	return g.call(ctx, func(ctx context.Context) error { return limit.Charge(ctx, g.limiter, key, cost) })
+}
+
+// undo returns what a request has taken.
+func (g *guarded) undo(ctx context.Context, q *Request, receipt limit.Receipt) error {
+	return g.call(ctx, func(ctx context.Context) error {
+		if q.Joint != nil {
+			return limit.UndoAll(ctx, receipt, q.Joint...)
+		}
+		return limit.Undo(ctx, g.limiter, q.Key, receipt)
+	})
+}

@@ -1,0 +1,62 @@
+package enforce
+
+import (
+	"reflect"
+
+	"github.com/penstock-go/penstock/limit"
+)
+
+// NewAll returns the limit of rules, which have a limiter each. It panics if a limiter or an option
+// is invalid. Its requests have takes of several rules: see [Request.Add].
+func NewAll(limiters []limit.Limiter, opts Options) *Limit {
+	switch {
+	case opts.MaxWait != 0:
+		opts.panicf("NewAll does not support MaxWait; use New with limit.AllOf if the rules have the same key")
+	case opts.Keeps:
+		opts.panicf("NewAll does not support Keep; use New")
+	case opts.Fallback != nil:
+		opts.panicf("NewAll does not support Fallback; set FailurePolicy")
+	case len(limiters) == 0:
+		opts.panicf("NewAll needs a rule")
+	}
+	opts.mustBeValid(nil)
+	for i, l := range limiters {
+		opts.mustSuitRules(l, i, limiters[:i])
+	}
+	return newLimit(opts, limiters...)
+}
+
+// mustSuitRules panics if the limiter of rule i cannot decide together with those of earlier rules.
+func (o *Options) mustSuitRules(l limit.Limiter, i int, earlier []limit.Limiter) {
+	if l == nil {
+		o.panicf("rule %d needs a limiter", i)
+	}
+	if err := limit.Check(l, limit.Take{Mode: limit.Undoing}); err != nil {
+		o.panicf("the limiter of rule %d is a %T, which cannot undo a take: %v", i, l, err)
+	}
+	if !reflect.TypeOf(l).Comparable() {
+		o.panicf("the limiter of rule %d is a %T, which cannot be compared; pass a pointer", i, l)
+	}
+	for j, other := range earlier {
+		if shareBuckets(l, other) {
+			o.panicf("the limiters of rules %d and %d share buckets; pass one limiter for both, or give their policies different names", j, i)
+		}
+	}
+}
+
+// shareBuckets reports whether different limiters in one store have buckets of the same names. They
+// cannot charge one of them twice in one step. Limiters in this process have buckets of their own.
+func shareBuckets(a, b limit.Limiter) bool {
+	_, inProcess := a.(limit.InProcess)
+	batcher, ok := a.(limit.Batcher)
+	if a == b || inProcess || !ok || !batcher.BatchesWith(b) || reflect.TypeOf(a) != reflect.TypeOf(b) {
+		return false
+	}
+	one, ok := a.(limit.Describer)
+	two, both := b.(limit.Describer)
+	if !ok || !both {
+		return false
+	}
+	x, y := one.Describe()[0], two.Describe()[0]
+	return x == y || x.Name != "" && x.Name == y.Name
+}

@@ -1,0 +1,76 @@
+package enforce
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/observe"
+)
+
+// Options are those of a limit that do not depend on what is limited. Packages ratelimit and
+// httplimit document them.
+type Options struct {
+	Package       string // of the middleware, for panics
+	Name          string
+	MaxWait       time.Duration
+	Jitter        time.Duration
+	DryRun        bool
+	FailurePolicy limit.FailurePolicy
+	Fallback      limit.Limiter
+	OnError       func(error)
+	Observe       func(observe.Observation)
+	Timeout       time.Duration // if 0, DefaultTimeout
+
+	Keeps   bool // a Request may have a Keep
+	Refunds bool // a Request may have a Receipt
+}
+
+// DefaultTimeout bounds a call of a limiter or a semaphore without a Timeout.
+const DefaultTimeout = 50 * time.Millisecond
+
+// mustBeValid panics if an option is invalid. The limiter is nil for rules.
+func (o *Options) mustBeValid(limiter limit.Limiter) {
+	CheckFailures(o.Package, o.Timeout, o.FailurePolicy)
+	switch {
+	case o.MaxWait < 0 || o.MaxWait > limit.MaxReserve:
+		o.panicf("MaxWait is %v; it must be from 0 to %v", o.MaxWait, limit.MaxReserve)
+	case o.Keeps && o.MaxWait > 0:
+		o.panicf("Keep and MaxWait are set; set one of them")
+	case o.Jitter < 0:
+		o.panicf("Jitter is %v; it must not be negative", o.Jitter)
+	}
+	for _, need := range []struct {
+		option string
+		set    bool
+		take   limit.Take
+	}{
+		{"MaxWait", o.MaxWait > 0, limit.Take{MaxWait: o.MaxWait}},
+		{"Keep", o.Keeps, limit.Take{Keep: 1}},
+		{"Refund", o.Refunds, limit.Take{Mode: limit.Undoing}},
+	} {
+		for _, l := range []limit.Limiter{limiter, o.Fallback} {
+			if !need.set || l == nil {
+				continue
+			}
+			if err := limit.Check(l, need.take); err != nil {
+				o.panicf("%s is set, which a %T cannot do: %v", need.option, l, err)
+			}
+		}
+	}
+}
+
+func (o *Options) panicf(format string, args ...any) {
+	panic(o.Package + ": " + fmt.Sprintf(format, args...))
+}
+
+// CheckFailures panics, with the name of a package, if one of the options about failures is
+// invalid.
+func CheckFailures(pkg string, timeout time.Duration, policy limit.FailurePolicy) {
+	if timeout < 0 {
+		panic(fmt.Sprintf("%s: Timeout is %v; it must not be negative", pkg, timeout))
+	}
+	if policy > limit.FailOpen {
+		panic(fmt.Sprintf("%s: FailurePolicy is %d; it must be limit.FailClosed or limit.FailOpen", pkg, policy))
+	}
+}
