@@ -10,13 +10,13 @@ import (
 // Wait takes cost tokens from key's bucket as soon as it holds them, and returns nil when the
 // caller may proceed. It is for workers and clients that would rather be late than rejected.
 //
-// If the limiter can do a [Take] with MaxWait, callers proceed in the order of their calls; other
-// limiters are asked again after each RetryAfter. Wait returns at once with RESOURCE_EXHAUSTED if the
+// If the limiter can do a [Take] with MaxWait, callers proceed in the order of their calls, as far as it
+// reserves; otherwise it is asked again after each RetryAfter. Wait returns at once with RESOURCE_EXHAUSTED if the
 // wait would end after ctx's deadline, and with FAILED_PRECONDITION if the cost is never
 // allowed. It returns ctx's error if ctx ends first, and the limiter's errors. What was reserved is
 // undone then.
 func Wait(ctx context.Context, l Limiter, key Key, cost int64) error {
-	reserves := Check(l, Take{MaxWait: MaxReserve, Receipt: true}) == nil
+	reserves := Check(l, Take{MaxWait: MaxReserve, Receipt: true}) == nil && Check(l, Take{Mode: Looking}) == nil
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -33,11 +33,9 @@ func Wait(ctx context.Context, l Limiter, key Key, cost int64) error {
 			return nil
 		case d.RetryAfter == Never:
 			return errors.Errorf(errors.FailedPrecondition, "a cost of %d is above the limit of %d and never allowed", cost, d.Limit)
-		case !d.Allowed && endsWithin(ctx, take.MaxWait+d.RetryAfter):
-			return &errors.Error{
-				Code:       errors.ResourceExhausted,
-				Message:    "the tokens return after the deadline",
-				RetryAfter: d.RetryAfter,
+		case !d.Allowed:
+			if err := checkDeadline(ctx, l, key, take, d); err != nil {
+				return err
 			}
 		}
 		if err = sleep(ctx, d.RetryAfter); err != nil {
@@ -46,6 +44,26 @@ func Wait(ctx context.Context, l Limiter, key Key, cost int64) error {
 		if err != nil || d.Allowed {
 			return err
 		}
+	}
+}
+
+// checkDeadline returns an error if a cost that was denied can only be spent after ctx's deadline. A
+// reservation may have been denied although it can be spent before: windows reserve no more than the next one.
+func checkDeadline(ctx context.Context, l Limiter, key Key, take Take, denial Decision) error {
+	spent := denial
+	if take.MaxWait > 0 {
+		var err error
+		if spent, err = l.Take(ctx, key, Take{Cost: take.Cost, Mode: Looking}); err != nil {
+			return err
+		}
+	}
+	if spent.Allowed || !endsWithin(ctx, spent.RetryAfter) {
+		return nil
+	}
+	return &errors.Error{
+		Code:       errors.ResourceExhausted,
+		Message:    "the tokens return after the deadline",
+		RetryAfter: denial.RetryAfter,
 	}
 }
 

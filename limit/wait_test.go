@@ -88,6 +88,50 @@ func TestWait_ReturnsAtOnceIfDeadlineIsTooEarly(t *testing.T) {
 	})
 }
 
+// TestWait_ServesMoreThanTwoWindows has more callers than the current and the next window have tokens, and
+// one whose deadline is too early.
+func TestWait_ServesMoreThanTwoWindows(t *testing.T) {
+	for name, newLimiter := range map[string]func() limit.Limiter{
+		"log":     func() limit.Limiter { return memory.NewSlidingLog(limit.WindowPolicy{Max: 2, Window: time.Minute}) },
+		"counter": func() limit.Limiter { return memory.NewSlidingCounter(limit.WindowPolicy{Max: 2, Window: time.Minute}) },
+		"quota":   func() limit.Limiter { return memory.NewQuota(limit.QuotaPolicy{Max: 2}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, served := newLimiter(), make(chan error, 11)
+				last := 30 * time.Minute
+				if name == "quota" {
+					last = 6 * time.Hour
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), last)
+				defer cancel()
+				for range cap(served) {
+					go func() { served <- limit.Wait(ctx, l, ann, 1) }()
+					synctest.Wait()
+				}
+				early, cancelEarly := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancelEarly()
+				start := time.Now()
+				assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(limit.Wait(early, l, ann, 1)))
+				assert.Zero(t, time.Since(start))
+				for range cap(served) {
+					assert.NoError(t, <-served)
+				}
+			})
+		})
+	}
+}
+
+func TestWait_OutlastsABlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.NewLimiter(limit.PerMinute(1))
+		require.NoError(t, l.Block(t.Context(), ann, time.Second))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		assert.NoError(t, limit.Wait(ctx, l, ann, 1))
+	})
+}
+
 func TestWait_ReturnsAtOnceIfCostIsNeverAllowed(t *testing.T) {
 	bothKinds(t, limit.PerMinute(2), func(t *testing.T, l limit.Limiter) {
 		err := limit.Wait(t.Context(), l, ann, 3)

@@ -19,7 +19,7 @@ import (
 // record. Two of n keys share a record with a probability below n²/2⁶⁵.
 type Cooldown struct {
 	policy    limit.CooldownPolicy
-	rules     logRules
+	rules     *logRules
 	onPenalty func(limit.Penalty)
 	records   *recordTable[callLog, *callLog]
 }
@@ -43,7 +43,7 @@ func newCooldown(policy limit.CooldownPolicy, onPenalty func(limit.Penalty), clo
 	}
 	return &Cooldown{
 		policy:    policy,
-		rules:     logRules{numbers: numbers{max: policy.Max}, window: policy.Window.Microseconds(), penalty: policy.Penalty.Microseconds()},
+		rules:     newLogRules(numbers{max: policy.Max}, policy.Window, policy.Penalty),
 		onPenalty: onPenalty,
 		records:   newRecordTable[callLog](maxLogKeys, clock),
 	}
@@ -59,7 +59,7 @@ func (c *Cooldown) Take(_ context.Context, key limit.Key, take limit.Take) (limi
 		return limit.Decision{}, fmt.Errorf("memory: %w", err)
 	}
 	var count int64
-	d := takeRecord(c.records, &c.rules, c.rules.numbers, &key, &take, func(r *callLog) { count = r.count })
+	d := takeRecord(c.records, c.rules, c.rules.numbers, &key, &take, func(r *callLog) { count = r.count })
 	if d.Reason == limit.BurstExceeded && take.Mode != limit.Looking && c.onPenalty != nil {
 		c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: count + take.Cost, RetryAfter: d.RetryAfter})
 	}

@@ -85,7 +85,7 @@ func (q *quotaRules) advance(r *quotaCount, now int64) {
 	}
 }
 
-func (q *quotaRules) giveBack(r *quotaCount, tokens int64, stamp *int64) {
+func (q *quotaRules) giveBack(r *quotaCount, _, tokens int64, stamp *int64) {
 	if r.next > 0 && (stamp == nil || *stamp == r.period.end) {
 		newest := min(tokens, r.next)
 		r.next -= newest

@@ -31,7 +31,7 @@ func (q *quotaRules) endLeases(r *quotaCount, now int64) {
 		first := r.leases[0]
 		r.leases = r.leases[1:]
 		if !first.settled && first.receipt.Version == q.version {
-			q.giveBack(r, first.receipt.Tokens, &first.receipt.Stamp)
+			q.giveBack(r, now, first.receipt.Tokens, &first.receipt.Stamp)
 		}
 	}
 	if len(r.leases) == 0 {
@@ -94,7 +94,7 @@ func (q *Quota) settle(rules *quotaRules, key *limit.Key, receipt limit.Receipt,
 		case used > taken.Tokens:
 			rules.charge(r, now, used-taken.Tokens)
 		case taken.Version == rules.version:
-			rules.giveBack(r, taken.Tokens-used, &taken.Stamp)
+			rules.giveBack(r, now, taken.Tokens-used, &taken.Stamp)
 		}
 		lease.settled = true
 	})

@@ -77,7 +77,7 @@ type rules[P any] interface {
 	charge(r P, now, cost int64)
 	// giveBack returns tokens to a record of the present: those with a stamp, as far as they count, or
 	// without one the newest.
-	giveBack(r P, tokens int64, stamp *int64)
+	giveBack(r P, now, tokens int64, stamp *int64)
 }
 
 // takeRecord takes tokens of key by the rules k of a policy with the numbers n, as a valid take says. It
@@ -157,7 +157,7 @@ func changeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], n number
 			k.charge(r, now, tokens)
 			return
 		}
-		k.giveBack(r, tokens, stamp)
+		k.giveBack(r, now, tokens, stamp)
 	})
 }
 

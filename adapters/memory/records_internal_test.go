@@ -86,7 +86,7 @@ func TestRecords_OverflowIsInherited(t *testing.T) {
 
 // TestCallLog_CloneIsSeparate adds a call to a record and another one to its copy.
 func TestCallLog_CloneIsSeparate(t *testing.T) {
-	rules := &logRules{numbers: numbers{max: 10}, window: 1000}
+	rules := newLogRules(numbers{max: 10}, time.Millisecond, 0)
 	var r callLog
 	r.add(1, 2, rules)
 	r.add(2, 1, rules) // makes room for four

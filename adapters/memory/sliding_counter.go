@@ -3,6 +3,8 @@ package memory
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
@@ -22,25 +24,34 @@ import (
 //     millisecond earlier.
 //   - ResetAfter is the time until nothing counts: the end of the next window, or of this one if no
 //     tokens were taken in it.
-//   - [limit.Refund] returns tokens of the current window, and then of the previous one; [limit.Undo]
-//     those of the window of its receipt.
+//   - A reservation ([limit.Take.MaxWait]) takes tokens of the current window or of the next one, and
+//     never of a later one. While tokens of the next window are reserved, all calls are denied until
+//     then, or reserve too.
+//   - A charge counts in the current window, up to twice Max; what exceeds that is forgotten.
+//   - [limit.Refund] returns the newest tokens: first those of the next window, and last those of the
+//     previous one. [limit.Undo] returns those of the window of its receipt.
 //   - The tokens of a key that are granted in any interval are at most Max, plus Max/Window times
 //     the length of the interval, rounded up to milliseconds. A token bucket has the same bound.
 //
-// It keeps up to 1,048,576 keys, each in about 70 bytes, and evicts those for which nothing counts. If
+// After a change of the policy, that is the largest Max, plus the largest Max/Window times the length. If
+// Window changes, a key has its old windows until a cost is allowed at once; until then, no call
+// reserves. Its new windows begin with that call, until nothing counts.
+//
+// It keeps up to 1,048,576 keys, each in about 90 bytes, and evicts those for which nothing counts. If
 // it cannot evict any, new keys of a shard share one record. Two of n keys share a record with a
 // probability below n²/2⁶⁵.
 type SlidingCounter struct {
-	policy  limit.WindowPolicy
-	rules   counterRules
+	rules   atomic.Pointer[counterRules]
+	changes sync.Mutex // serializes changes of the policy
 	records *recordTable[windowCount, *windowCount]
 }
 
 var (
-	_ limit.InProcess = (*SlidingCounter)(nil)
-	_ limit.Checker   = (*SlidingCounter)(nil)
-	_ limit.Blocker   = (*SlidingCounter)(nil)
-	_ limit.Describer = (*SlidingCounter)(nil)
+	_ limit.InProcess                        = (*SlidingCounter)(nil)
+	_ limit.Checker                          = (*SlidingCounter)(nil)
+	_ limit.Blocker                          = (*SlidingCounter)(nil)
+	_ limit.Describer                        = (*SlidingCounter)(nil)
+	_ limit.PolicySetter[limit.WindowPolicy] = (*SlidingCounter)(nil)
 )
 
 // NewSlidingCounter returns a sliding-window counter. It panics if the policy is not valid.
@@ -55,11 +66,9 @@ func newSlidingCounter(policy limit.WindowPolicy, clock func() int64) *SlidingCo
 	if err := policy.Validate(); err != nil {
 		panic(err.Error())
 	}
-	return &SlidingCounter{
-		policy:  policy,
-		rules:   counterRules{numbers: numbers{max: policy.Max}, window: policy.Window.Milliseconds()},
-		records: newRecordTable[windowCount](defaultMaxKeys, clock),
-	}
+	c := &SlidingCounter{records: newRecordTable[windowCount](defaultMaxKeys, clock)}
+	c.rules.Store(newCounterRules(policy, 0))
+	return c
 }
 
 // InProcess marks a limiter that decides in this process.
@@ -67,14 +76,15 @@ func (c *SlidingCounter) InProcess() {}
 
 // Take takes tokens of key. It ignores its context, because it never waits.
 func (c *SlidingCounter) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if err := take.ValidateCooldown(); err != nil {
+	if err := take.ValidateWindow(); err != nil {
 		return limit.Decision{}, fmt.Errorf("memory: %w", err)
 	}
-	return takeRecord(c.records, &c.rules, c.rules.numbers, &key, &take, nil), nil
+	rules := c.rules.Load()
+	return takeRecord(c.records, rules, rules.numbers, &key, &take, nil), nil
 }
 
-// Check returns an error if a counter cannot do a Take: with Keep, MaxWait or the mode Charging.
-func (c *SlidingCounter) Check(take limit.Take) error { return take.ValidateCooldown() }
+// Check returns an error if a counter cannot do a Take: with Keep or Lease.
+func (c *SlidingCounter) Check(take limit.Take) error { return take.ValidateWindow() }
 
 // Reset returns all tokens of key and ends a block.
 func (c *SlidingCounter) Reset(_ context.Context, key limit.Key) error {
@@ -87,97 +97,23 @@ func (c *SlidingCounter) Block(_ context.Context, key limit.Key, d time.Duration
 	return c.records.block(&key, d)
 }
 
+// SetPolicy replaces the numbers of the counter's policy. Calls in progress use the old ones.
+func (c *SlidingCounter) SetPolicy(policy limit.WindowPolicy) error {
+	c.changes.Lock()
+	defer c.changes.Unlock()
+	old := c.rules.Load()
+	if err := checkPolicy(policy.Validate(), policy.Name, old.policy.Name); err != nil {
+		return err
+	}
+	c.rules.Store(newCounterRules(policy, old.version+1))
+	return nil
+}
+
 // Describe returns the counter's Max and Window.
 func (c *SlidingCounter) Describe() []limit.Description {
-	return []limit.Description{c.policy.Description()}
+	return []limit.Description{c.rules.Load().policy.Description()}
 }
 
 // Stats returns how many keys there are, and how many were evicted or overflowed. It locks each
 // of 64 shards for a moment.
 func (c *SlidingCounter) Stats() limit.Stats { return c.records.stats() }
-
-type counterRules struct {
-	numbers
-	window int64 // in milliseconds
-}
-
-// A windowCount is the record of a key. Its times are milliseconds since 1970. Every product of a
-// count and a time is below 2^51, because counts are at most Max.
-type windowCount struct {
-	start             int64 // of the current window
-	previous, current int64 // tokens
-	end               int64 // when nothing counts
-}
-
-func (r *windowCount) idle(now int64) bool { return r.end*1000 <= now }
-
-func (r *windowCount) clone() windowCount { return *r }
-
-// advance makes the window that contains a time in microseconds the current one.
-func (p *counterRules) advance(r *windowCount, now int64) {
-	tick := now / 1000
-	start := tick - tick%p.window
-	switch start - r.start {
-	case 0:
-	case p.window:
-		r.previous, r.current = r.current, 0
-	default:
-		r.previous, r.current = 0, 0
-	}
-	r.start = start
-}
-
-func (p *counterRules) charge(*windowCount, int64, int64) {}
-
-// consume takes cost tokens, or none of them, at a time in microseconds.
-func (p *counterRules) consume(r *windowCount, now, cost, _ int64) (d limit.Decision, stamp int64) {
-	tick := now / 1000
-	d = limit.Decision{Limit: p.max}
-	left := r.start + p.window - tick
-	switch {
-	case cost > p.max:
-		d.RetryAfter = limit.Never
-	case cost == 0, r.previous*left <= (p.max-r.current-cost)*p.window:
-		d.Allowed = true
-		r.current += cost
-	default:
-		d.RetryAfter = micros(r.allowsAt(cost, p)*1000 - now)
-	}
-	if r.setEnd(p); !r.idle(now) {
-		d.ResetAfter = micros(r.end*1000 - now)
-	}
-	d.Remaining = p.max - r.current - (r.previous*left+p.window-1)/p.window
-	return d, r.start
-}
-
-// allowsAt returns the first tick at which a denied cost is allowed.
-func (r *windowCount) allowsAt(cost int64, p *counterRules) int64 {
-	room := p.max - cost
-	if r.current > room { // not in this window; in the next one, current is previous
-		return r.start + 2*p.window - room*p.window/r.current
-	}
-	return r.start + p.window - (room-r.current)*p.window/r.previous
-}
-
-func (p *counterRules) giveBack(r *windowCount, tokens int64, stamp *int64) {
-	if stamp == nil || *stamp == r.start {
-		newest := min(tokens, r.current)
-		r.current -= newest
-		tokens -= newest
-	}
-	if stamp == nil || *stamp == r.start-p.window {
-		r.previous -= min(tokens, r.previous)
-	}
-	r.setEnd(p)
-}
-
-func (r *windowCount) setEnd(p *counterRules) {
-	switch {
-	case r.current > 0:
-		r.end = r.start + 2*p.window
-	case r.previous > 0:
-		r.end = r.start + p.window
-	default:
-		r.end = 0
-	}
-}

@@ -3,6 +3,8 @@ package memory
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
@@ -17,22 +19,33 @@ import (
 //   - If no tokens are taken meanwhile, a denied cost is allowed after exactly RetryAfter, and not a
 //     microsecond earlier.
 //   - ResetAfter is the time until no token counts.
+//   - A reservation ([limit.Take.MaxWait]) takes tokens of the time at which they can be spent, the
+//     earliest one at which the interval before it has room. It is denied if more than twice Max tokens
+//     would count.
+//   - A charge counts as tokens of the present. Of more than twice Max tokens, the oldest are
+//     forgotten, so that decisions are still exact.
 //   - [limit.Refund] returns the newest tokens that count, [limit.Undo] those of its receipt.
 //
-// It keeps up to 65,536 keys, each with 8 bytes for each of its last Max tokens, and evicts keys with
-// an empty window. If it cannot evict any, new keys share one record. Two of n keys share a record
+// After a change of the policy, tokens from before count in the window of the new policy. The tokens
+// of a key that are granted in any interval are then at most the largest Max, plus the largest
+// Max/Window times the length of the interval.
+//
+// It keeps up to 65,536 keys, each with 8 bytes for each of its last Max tokens, or of twice as many
+// with reservations and charges, and evicts keys with an empty window. If it cannot evict any, new keys share one record. Two of n keys share a record
 // with a probability below n²/2⁶⁵.
 type SlidingLog struct {
-	policy  limit.WindowPolicy
-	rules   logRules
-	records *recordTable[callLog, *callLog]
+	rules       atomic.Pointer[logRules]
+	description atomic.Pointer[limit.Description]
+	changes     sync.Mutex // serializes changes of the policy
+	records     *recordTable[callLog, *callLog]
 }
 
 var (
-	_ limit.InProcess = (*SlidingLog)(nil)
-	_ limit.Checker   = (*SlidingLog)(nil)
-	_ limit.Blocker   = (*SlidingLog)(nil)
-	_ limit.Describer = (*SlidingLog)(nil)
+	_ limit.InProcess                        = (*SlidingLog)(nil)
+	_ limit.Checker                          = (*SlidingLog)(nil)
+	_ limit.Blocker                          = (*SlidingLog)(nil)
+	_ limit.Describer                        = (*SlidingLog)(nil)
+	_ limit.PolicySetter[limit.WindowPolicy] = (*SlidingLog)(nil)
 )
 
 // maxLogKeys bounds the keys of logs and cooldowns, whose records may be large.
@@ -48,11 +61,10 @@ func newSlidingLog(policy limit.WindowPolicy, clock func() int64) *SlidingLog {
 	if err := policy.ValidateLog(); err != nil {
 		panic(err.Error())
 	}
-	return &SlidingLog{
-		policy:  policy,
-		rules:   logRules{numbers: numbers{max: policy.Max}, window: policy.Window.Microseconds()},
-		records: newRecordTable[callLog](maxLogKeys, clock),
-	}
+	l := &SlidingLog{records: newRecordTable[callLog](maxLogKeys, clock)}
+	l.rules.Store(newLogRules(numbers{max: policy.Max}, policy.Window, 0))
+	l.describe(policy)
+	return l
 }
 
 // microsecondsSince returns a clock that never goes backwards.
@@ -65,14 +77,15 @@ func (l *SlidingLog) InProcess() {}
 
 // Take takes tokens of key. It ignores its context, because it never waits.
 func (l *SlidingLog) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if err := take.ValidateCooldown(); err != nil {
+	if err := take.ValidateWindow(); err != nil {
 		return limit.Decision{}, fmt.Errorf("memory: %w", err)
 	}
-	return takeRecord(l.records, &l.rules, l.rules.numbers, &key, &take, nil), nil
+	rules := l.rules.Load()
+	return takeRecord(l.records, rules, rules.numbers, &key, &take, nil), nil
 }
 
-// Check returns an error if a log cannot do a Take: with Keep, MaxWait or the mode Charging.
-func (l *SlidingLog) Check(take limit.Take) error { return take.ValidateCooldown() }
+// Check returns an error if a log cannot do a Take: with Keep or Lease.
+func (l *SlidingLog) Check(take limit.Take) error { return take.ValidateWindow() }
 
 // Reset returns all tokens of key and ends a block.
 func (l *SlidingLog) Reset(_ context.Context, key limit.Key) error {
@@ -85,9 +98,29 @@ func (l *SlidingLog) Block(_ context.Context, key limit.Key, d time.Duration) er
 	return l.records.block(&key, d)
 }
 
+// SetPolicy replaces the numbers of the log's policy. Calls in progress use the old ones.
+func (l *SlidingLog) SetPolicy(policy limit.WindowPolicy) error {
+	l.changes.Lock()
+	defer l.changes.Unlock()
+	if err := checkPolicy(policy.ValidateLog(), policy.Name, l.description.Load().Name); err != nil {
+		return err
+	}
+	old := l.rules.Load()
+	rules := newLogRules(numbers{policy.Max, old.version + 1}, policy.Window, 0)
+	rules.follow(old, l.records.clock())
+	l.rules.Store(rules)
+	l.describe(policy)
+	return nil
+}
+
 // Describe returns the log's Max and Window.
 func (l *SlidingLog) Describe() []limit.Description {
-	return []limit.Description{l.policy.Description()}
+	return []limit.Description{*l.description.Load()}
+}
+
+func (l *SlidingLog) describe(p limit.WindowPolicy) {
+	d := p.Description()
+	l.description.Store(&d)
 }
 
 // Stats returns how many keys there are, and how many were evicted or overflowed. It locks each

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	_ "embed"
+	"fmt"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -19,11 +20,12 @@ var slidingCounterLua string
 // tokens is denied without a round trip, for at most a second. After an error of ctx, it is
 // unknown whether tokens were taken.
 //
-// Processes whose policies have the same name share records, also if their numbers differ, as
-// during a rolling deployment. The tokens of a key that they grant in any interval are at most the
+// Processes whose policies have the same name share records, even if their numbers differ, as
+// during a rolling deployment or after SetPolicy. The tokens of a key that they grant in any interval are at most the
 // largest Max, plus the largest Max/Window times the length of the interval, rounded up to
 // milliseconds. If windows differ, the record has the window of the policy that took tokens
-// last; those of the key then begin with that call, until its record has expired.
+// last; those of the key then begin with that call, until its record has expired. No call reserves in
+// windows of another length: it is denied until its cost is allowed at once.
 //
 // If the server's clock goes backwards, a key's windows move with it at the next call: tokens return
 // at most two windows later than otherwise. If the clock goes forward, tokens return early, at
@@ -36,11 +38,12 @@ type SlidingCounter struct {
 }
 
 var (
-	_ limit.Checker    = (*SlidingCounter)(nil)
-	_ limit.Blocker    = (*SlidingCounter)(nil)
-	_ limit.Rememberer = (*SlidingCounter)(nil)
-	_ limit.Batcher    = (*SlidingCounter)(nil)
-	_ limit.Describer  = (*SlidingCounter)(nil)
+	_ limit.Checker                          = (*SlidingCounter)(nil)
+	_ limit.Blocker                          = (*SlidingCounter)(nil)
+	_ limit.Rememberer                       = (*SlidingCounter)(nil)
+	_ limit.Batcher                          = (*SlidingCounter)(nil)
+	_ limit.Describer                        = (*SlidingCounter)(nil)
+	_ limit.PolicySetter[limit.WindowPolicy] = (*SlidingCounter)(nil)
 )
 
 // NewSlidingCounter returns a sliding-window counter. It panics if the policy is not valid or the
@@ -49,11 +52,22 @@ func NewSlidingCounter(client goredis.UniversalClient, policy limit.WindowPolicy
 	if err := policy.Validate(); err != nil {
 		panic(err.Error())
 	}
-	args := []any{policy.Max, policy.Window.Milliseconds()}
-	return &SlidingCounter{
-		newRecords(client, "counter", windowName(policy), kindCounter,
-			&recordPolicy{description: policy.Description(), args: func(*limit.Key) []any { return args }}, (*limit.Take).ValidateCooldown),
+	return &SlidingCounter{newRecords(client, "counter", windowName(policy), kindCounter, counterPolicy(policy), (*limit.Take).ValidateWindow)}
+}
+
+func counterPolicy(p limit.WindowPolicy) *recordPolicy {
+	args := []any{p.Max, p.Window.Milliseconds()}
+	return &recordPolicy{description: p.Description(), args: func(*limit.Key) []any { return args }}
+}
+
+// SetPolicy replaces the numbers of the counter's policy in this process. The policy must have the
+// counter's name; an unnamed policy cannot change, because its numbers are the name of its records. Calls
+// in progress use the old numbers.
+func (c *SlidingCounter) SetPolicy(policy limit.WindowPolicy) error {
+	if err := policy.Validate(); err != nil {
+		return fmt.Errorf("redis: %w", err)
 	}
+	return c.setPolicy(counterPolicy(policy))
 }
 
 // Take takes tokens of key. After tokens have returned, other processes may deny the key for up to a

@@ -19,8 +19,8 @@ var slidingLogLua string
 // clock of the Redis server. A key that lacks tokens is denied without a round trip, for at most a
 // second. After an error of ctx, it is unknown whether tokens were taken.
 //
-// Processes whose policies have the same name share records, also if their numbers differ, as
-// during a rolling deployment. Each of them counts the tokens in its own window. The tokens of
+// Processes whose policies have the same name share records, even if their numbers differ, as
+// during a rolling deployment or after SetPolicy. Each of them counts the tokens in its own window. The tokens of
 // a key that they grant in any interval are at most the largest Max, plus the largest Max/Window
 // times the length of the interval.
 //
@@ -29,18 +29,19 @@ var slidingLogLua string
 // Max of them.
 //
 // A key's record is a string under penstock:log:<policy>:<part>:<part>... of 28 bytes and 7 for
-// each of its last Max tokens, up to a quarter more. It expires when its window is empty. A
+// each of its last Max tokens, up to a quarter more; of twice as many with reservations and charges. It expires when its window is empty. A
 // SlidingLog is safe for concurrent use.
 type SlidingLog struct {
 	*records
 }
 
 var (
-	_ limit.Checker    = (*SlidingLog)(nil)
-	_ limit.Blocker    = (*SlidingLog)(nil)
-	_ limit.Rememberer = (*SlidingLog)(nil)
-	_ limit.Batcher    = (*SlidingLog)(nil)
-	_ limit.Describer  = (*SlidingLog)(nil)
+	_ limit.Checker                          = (*SlidingLog)(nil)
+	_ limit.Blocker                          = (*SlidingLog)(nil)
+	_ limit.Rememberer                       = (*SlidingLog)(nil)
+	_ limit.Batcher                          = (*SlidingLog)(nil)
+	_ limit.Describer                        = (*SlidingLog)(nil)
+	_ limit.PolicySetter[limit.WindowPolicy] = (*SlidingLog)(nil)
 )
 
 // NewSlidingLog returns a sliding-window log. It panics if the policy is not valid for a log
@@ -49,11 +50,22 @@ func NewSlidingLog(client goredis.UniversalClient, policy limit.WindowPolicy) *S
 	if err := policy.ValidateLog(); err != nil {
 		panic(err.Error())
 	}
-	args := []any{policy.Max, policy.Window.Microseconds(), 0}
-	return &SlidingLog{
-		newRecords(client, "log", windowName(policy), kindLog,
-			&recordPolicy{description: policy.Description(), args: func(*limit.Key) []any { return args }}, (*limit.Take).ValidateCooldown),
+	return &SlidingLog{newRecords(client, "log", windowName(policy), kindLog, logPolicy(policy), (*limit.Take).ValidateWindow)}
+}
+
+func logPolicy(p limit.WindowPolicy) *recordPolicy {
+	args := []any{p.Max, p.Window.Microseconds(), 0}
+	return &recordPolicy{description: p.Description(), args: func(*limit.Key) []any { return args }}
+}
+
+// SetPolicy replaces the numbers of the log's policy in this process. The policy must have the log's
+// name; an unnamed policy cannot change, because its numbers are the name of its records. Calls in progress
+// use the old numbers.
+func (l *SlidingLog) SetPolicy(policy limit.WindowPolicy) error {
+	if err := policy.ValidateLog(); err != nil {
+		return fmt.Errorf("redis: %w", err)
 	}
+	return l.setPolicy(logPolicy(policy))
 }
 
 func windowName(p limit.WindowPolicy) string {

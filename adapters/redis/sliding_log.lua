@@ -1,24 +1,27 @@
 -- This script executes one call of a sliding-window log, or of a cooldown: a log with penalties.
 -- KEYS[1] is the record of its key. ARGV is the maximum per window; the window and the penalty (0
--- for a log) in microseconds; what to do with the cost: "take", "look", "upto", "refund" or "undo"; the
--- cost; and for "undo" when it was taken.
+-- for a log) in microseconds; what to do with the cost: "take", "look", "upto", "charge", "refund" or
+-- "undo"; the cost; and for "undo" the time of the calls, and for "take" and "look" how many microseconds
+-- the call may wait.
 -- The reply is: 0 if allowed, 1 if a penalty starts, 2 if a penalty is in effect, 3 if a log
--- denies; the calls in the window; the microseconds until the same call can be allowed, until
--- nothing of the record counts, until a denied key has more tokens than now, and until it has all; the
--- calls that were taken; and the time.
+-- denies; the calls that count; the microseconds until the cost can be spent, or the same call can be
+-- allowed, until nothing of the record counts, until a denied key has more tokens than now, and until it
+-- has all; the calls that were taken; and their time.
 --
 -- A record is a string of numbers of 7 bytes, big-endian; times are microseconds since 1970:
 --   when the record was written; the end of the penalty, or 0;
 --   the largest maximum and the largest window of all policies that have written the record;
---   the times of the calls, oldest first: at least the newest ones, as many as the largest
---   maximum, of the last largest window.
--- So a process with any of these policies finds the calls that it must count. A call costs a
--- binary search; bytes of calls are copied, but only numbers that are needed are decoded.
+--   the times of the calls, oldest first: at least the newest ones, twice as many as the largest
+--   maximum, of the last largest window. Those of reservations are in the future.
+-- So a process with any of these policies finds the calls that it must count: the newest of its window, at
+-- most twice as many as its maximum. A call costs a binary search; bytes of calls are copied, but only
+-- numbers that are needed are decoded.
 local call, floor, ceil, byte, char, sub, format = redis.call, math.floor, math.ceil, string.byte, string.char, string.sub, string.format
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local max_calls, window, penalty = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local what, cost, stamp_of_undo = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+local max_wait = (what == 'take' or what == 'look') and stamp_of_undo or 0
 local number_size, header_size = 7, 28
 -- A record of at most this many calls is written whole, with one command. To a longer one, calls
 -- are appended, so that a replica receives only these.
@@ -86,36 +89,48 @@ local function older(at)
   return low
 end
 
-local outside = older(now - window)
+local outside = math.max(older(now - window), stored - 2 * max_calls)
 local count = stored - outside
+
+-- leaves_at returns when that many of the calls that count, the oldest ones, no longer do.
+local function leaves_at(calls)
+  return calls > 0 and stamp(outside + calls) + window or 0
+end
 
 -- allows_at returns when that many calls can be allowed.
 local function allows_at(calls)
-  local excess = count + calls - max_calls
-  if excess <= 0 then
-    return until_
-  end
-  return math.max(until_, stamp(outside + excess) + window)
+  return math.max(until_, leaves_at(count + calls - max_calls))
 end
 
--- write stores the record with that many calls at present in addition, or without the newest ones.
-local function write(change)
-  local kept, added, newest = stored, '', now
-  if change > 0 then
-    added = string.rep(encode(now), change)
-  else
-    kept = stored + change
-    newest = kept > 0 and stamp(kept) or 0
+local function newest()
+  return stored > 0 and stamp(stored) or 0
+end
+
+-- replace writes calls instead of those from one to another.
+local function replace(first, last, calls)
+  value = sub(value, 1, header_size) .. stamps(1, first - 1) .. calls .. stamps(last + 1, stored)
+  stored = (#value - header_size) / number_size
+end
+
+-- write stores the record with that many calls at a time in addition, with one command if it must be whole.
+local function write(calls, at, whole)
+  local added = string.rep(encode(at), calls)
+  if calls > 0 and at < newest() then -- those of reservations are later
+    local position = older(at)
+    replace(position + 1, position, added)
+    calls, added, whole = 0, '', true
   end
-  local millis = ceil((math.max(until_, newest > 0 and newest + retain or 0) - now) / 1000)
+  local last = calls > 0 and at or newest()
+  local millis = ceil((math.max(until_, last > 0 and last + retain or 0) - now) / 1000)
   if millis <= 0 then
     call('DEL', KEYS[1])
     return
   end
   local header = encode(now) .. encode(until_) .. encode(keep) .. encode(retain)
-  local unneeded = math.min(math.max(older(now - retain), stored + change - keep), kept)
-  if moved or change < 0 or kept <= short or unneeded > kept / 5 then
-    call('SET', KEYS[1], header .. stamps(unneeded + 1, kept) .. added, 'PX', format('%.0f', millis))
+  local excess = stored + calls - 2 * keep
+  local unneeded = math.min(math.max(older(now - retain), excess), stored)
+  if whole or moved or stored <= short or excess > 0 or unneeded > stored / 5 then
+    call('SET', KEYS[1], header .. stamps(unneeded + 1, stored) .. added, 'PX', format('%.0f', millis))
     return
   end
   call('SETRANGE', KEYS[1], 0, header)
@@ -123,60 +138,59 @@ local function write(change)
   call('PEXPIRE', KEYS[1], format('%.0f', millis))
 end
 
-local function reply(outcome, calls, allowed_at, newest, more_at, all_at, taken)
-  return { outcome, calls, math.max(allowed_at - now, 0), math.max(until_ - now, newest + window - now, 0),
-    math.max(more_at - now, 0), math.max(all_at - now, 0), taken, now }
+local function reply(outcome, calls, allowed_at, last, more_at, all_at, taken, at)
+  return { outcome, calls, math.max(allowed_at - now, 0), math.max(until_ - now, last + window - now, 0),
+    math.max(more_at - now, 0), math.max(all_at - now, 0), taken, at }
 end
 
--- remove removes calls of one time, at most that many. Later ones move up.
-local function remove(at, calls)
-  local last = older(at)
-  local first = math.max(older(at - 1), last - calls, outside)
-  if first >= last then
-    return 0
+if what == 'refund' or what == 'undo' then
+  local first, last = outside, stored -- removes the calls after first up to last
+  if what == 'undo' then
+    first, last = math.max(first, older(stamp_of_undo - 1)), older(stamp_of_undo)
   end
-  value = sub(value, 1, header_size) .. stamps(1, first) .. stamps(last + 1, stored)
-  stored = stored - (last - first)
-  return last - first
-end
-
-local newest = stored > 0 and stamp(stored) or 0
-if what == 'refund' then
-  local refund = math.min(cost, count)
-  if refund > 0 or moved then
-    write(-refund)
+  first = math.max(first, last - cost)
+  if first < last then
+    replace(first + 1, last, '')
   end
-  return reply(0, count - refund, 0, newest, 0, 0, 0)
-elseif what == 'undo' then
-  local removed = remove(stamp_of_undo, cost)
-  if removed > 0 or moved then
-    moved = true -- the record is written whole
-    write(0)
+  if first < last or moved then
+    write(0, now, true)
   end
-  return reply(0, count - removed, 0, stored > 0 and stamp(stored) or 0, 0, 0, 0)
+  return reply(0, stored - outside, 0, newest(), 0, 0, 0, now)
+elseif what == 'charge' then
+  write(math.min(cost, 2 * max_calls), now)
+  return reply(0, 0, 0, 0, 0, 0, 0, now)
 end
 local in_penalty = until_ > now
 if what == 'upto' and cost > 0 then
   cost = math.max(math.min(cost, max_calls - count), 1)
 end
-if cost > 0 and not in_penalty and count + cost <= max_calls then
-  if what ~= 'look' then
-    write(cost)
+if cost > 0 and not in_penalty then
+  -- A log with reservations has at most twice as many calls as the maximum.
+  local at = allows_at(cost)
+  local reached_at = math.max(at - max_wait, leaves_at(count + cost - 2 * max_calls))
+  if reached_at <= now then
+    at = math.max(at, now)
+    local last = math.max(newest(), at)
+    if what ~= 'look' then
+      write(cost, at)
+    end
+    return reply(0, count + cost, at, last, 0, 0, cost, at)
+  elseif penalty == 0 then
+    if what ~= 'look' and moved then
+      write(0, now)
+    end
+    return reply(3, count, reached_at, newest(), allows_at(math.max(max_calls - count, 0) + 1), allows_at(max_calls), 0, now)
   end
-  return reply(0, count + cost, 0, now, 0, 0, cost)
 end
 local outcome, more_at = 0, until_
 if in_penalty then
   outcome = 2
 elseif cost > 0 then
-  outcome, more_at = 3, allows_at(math.max(max_calls - count, 0) + 1)
-  if penalty > 0 then
-    outcome, until_ = 1, now + penalty
-    until_ = allows_at(cost)
-    more_at = until_
-  end
+  outcome, until_ = 1, now + penalty
+  until_ = allows_at(cost)
+  more_at = until_
 end
 if what ~= 'look' and (outcome == 1 or moved) then
-  write(0)
+  write(0, now)
 end
-return reply(outcome, count, allows_at(cost), newest, more_at, allows_at(max_calls), 0)
+return reply(outcome, count, allows_at(cost), newest(), more_at, allows_at(max_calls), 0, now)

@@ -29,8 +29,11 @@ func QuotaCases() []WindowCase[limit.QuotaPolicy] {
 		WindowCase[limit.QuotaPolicy]{"processes have different policies", func(t *testing.T, h quotaHarness) { quotaPolicyChanges(t, h, true) }},
 		WindowCase[limit.QuotaPolicy]{"a charge does not carry over", quotaChargeDoesNotCarryOver},
 		WindowCase[limit.QuotaPolicy]{"a reservation reaches the next period", quotaReservesNextPeriod},
+		WindowCase[limit.QuotaPolicy]{"a reservation waits for short hours", quotaReservesShortHour},
+		WindowCase[limit.QuotaPolicy]{"records keep their periods", quotaRecordsKeepTheirPeriods},
 		WindowCase[limit.QuotaPolicy]{"the clock goes back to the period before", quotaStepBack},
 		WindowCase[limit.QuotaPolicy]{"the clock goes back further", quotaStepFarBack},
+		WindowCase[limit.QuotaPolicy]{"the clock goes back further than a reservation", quotaReservationStepsFarBack},
 	)
 }
 
@@ -194,6 +197,35 @@ func quotaReservesNextPeriod(t *testing.T, h quotaHarness) {
 	assert.Equal(t, limit.Decision{Allowed: true, Limit: 3, RetryAfter: time.Hour, ResetAfter: 2 * time.Hour}, reserve(1))
 }
 
+// quotaReservesShortHour reserves before and in a period of half an hour, which a change of the clocks by that
+// time makes.
+func quotaReservesShortHour(t *testing.T, h quotaHarness) {
+	loc, err := time.LoadLocation("Australia/Lord_Howe")
+	require.NoError(t, err)
+	p := limit.QuotaPolicy{Name: "short", Max: 1, Period: limit.Hour, Location: loc}
+	_, start := p.Bounds(key("ann"), h.Now())
+	for {
+		_, end := p.Bounds(key("ann"), start)
+		if end.Sub(start) == 30*time.Minute {
+			break
+		}
+		start = end
+	}
+	l := h.New(p)
+	h.Sleep(start.Add(-10 * time.Minute).Sub(h.Now()))
+	for _, want := range []limit.Decision{
+		{Allowed: true, Limit: 1, ResetAfter: 10 * time.Minute},
+		{Allowed: true, Limit: 1, RetryAfter: 10 * time.Minute, ResetAfter: 40 * time.Minute},
+		{Limit: 1, RetryAfter: 10 * time.Minute, ResetAfter: 40 * time.Minute},
+	} {
+		d, err := limit.Reserve(context.Background(), l, key("ann"), 1, time.Hour)
+		require.NoError(t, err)
+		assert.Equal(t, want, d)
+	}
+	h.Sleep(10 * time.Minute)
+	assert.Equal(t, 30*time.Minute, consume(t, l, key("ann"), 1).RetryAfter)
+}
+
 // quotaStepBack moves the clock back across the start of a period: it grants no quota twice, and
 // denies no key beyond the end of the later period.
 func quotaStepBack(t *testing.T, h quotaHarness) {
@@ -237,4 +269,24 @@ func quotaStepFarBack(t *testing.T, h quotaHarness) {
 	assert.False(t, consume(t, l, key("ann"), 2).Allowed)
 	h.Sleep(time.Microsecond)
 	assert.True(t, consume(t, l, key("ann"), 5).Allowed, "the denial has stored the earlier period")
+}
+
+// quotaReservationStepsFarBack moves the clock back by many periods after a reservation.
+func quotaReservationStepsFarBack(t *testing.T, h quotaHarness) {
+	if h.Rewind == nil {
+		t.Skip("the limiters' clock never goes backwards")
+	}
+	p := limit.QuotaPolicy{Name: "reserved far back", Max: 5, Period: limit.Hour}
+	l := h.New(p)
+	sleepUntil(h, p, time.Second)
+	assert.True(t, consume(t, l, key("ann"), 3).Allowed)
+	require.Positive(t, reserved(t, l, 4).RetryAfter)
+	h.Rewind(30 * 24 * time.Hour)
+	d, err := limit.Inspect(context.Background(), l, key("ann"))
+	require.NoError(t, err)
+	left := time.Hour - time.Second
+	assert.Equal(t, limit.Decision{Allowed: true, Limit: 5, ResetAfter: left}, d, "what is reserved counts too")
+	assert.Equal(t, limit.Decision{Limit: 5, RetryAfter: left, ResetAfter: left}, consume(t, l, key("ann"), 1))
+	h.Sleep(left)
+	assert.True(t, consume(t, l, key("ann"), 5).Allowed)
 }

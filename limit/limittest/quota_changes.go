@@ -1,11 +1,13 @@
 package limittest
 
 import (
+	"context"
 	"math/rand/v2"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
@@ -54,6 +56,28 @@ func quotaPolicyChanges(t *testing.T, h quotaHarness, processes bool) {
 		grants.requireQuotaBound(t, policies, start)
 		requireRetryAfter(t, h, with, len(policies), func(n int) int64 { return policies[n].Max })
 	}
+}
+
+// quotaRecordsKeepTheirPeriods changes the period of a key that has reserved, and of one that has taken
+// nothing.
+func quotaRecordsKeepTheirPeriods(t *testing.T, h quotaHarness) {
+	ctx := context.Background()
+	hour := limit.QuotaPolicy{Name: "keep", Max: 3, Period: limit.Hour}
+	day := limit.QuotaPolicy{Name: "keep", Max: 10, Period: limit.Day}
+	with := h.withPolicies(t, []limit.QuotaPolicy{hour, day}, false)
+	sleepUntil(h, day, 50*time.Minute)
+	consume(t, with(0), key("ann"), 3)
+	d, err := limit.Reserve(ctx, with(0), key("ann"), 2, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, 10*time.Minute, d.RetryAfter)
+	require.NoError(t, limit.Charge(ctx, with(1), key("ann"), 1))
+	assert.Equal(t, 10*time.Minute, consume(t, with(1), key("ann"), 1).RetryAfter, "the charge does not delay the period of the reservation")
+	h.Sleep(10 * time.Minute)
+	assert.EqualValues(t, 7, consume(t, with(1), key("ann"), 1).Remaining)
+
+	consume(t, with(1), key("bob"), 2)
+	require.NoError(t, limit.Refund(ctx, with(1), key("bob"), 2))
+	assert.Equal(t, time.Hour, consume(t, with(0), key("bob"), 1).ResetAfter, "a key without tokens has the periods of the policy")
 }
 
 func (l *grantLog) requireQuotaBound(t *testing.T, policies []limit.QuotaPolicy, start time.Time) {

@@ -19,10 +19,13 @@ func SlidingCounterCases() []WindowCase[limit.WindowPolicy] {
 		WindowCase[limit.WindowPolicy]{"the previous window counts in part", counterWeighsPrevious},
 		WindowCase[limit.WindowPolicy]{"a refund returns the newest tokens", counterRefundsNewest},
 		WindowCase[limit.WindowPolicy]{"large numbers", counterLargeNumbers},
+		WindowCase[limit.WindowPolicy]{"a large charge", counterLargeCharge},
 		WindowCase[limit.WindowPolicy]{"equals the model", counterEqualsModel},
 		WindowCase[limit.WindowPolicy]{"grants in an interval", counterIntervals},
 		WindowCase[limit.WindowPolicy]{"the policy changes", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { counterPolicyChanges(t, h, false) }},
 		WindowCase[limit.WindowPolicy]{"processes have different policies", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { counterPolicyChanges(t, h, true) }},
+		WindowCase[limit.WindowPolicy]{"the length of the window changes", counterWindowChanges},
+		WindowCase[limit.WindowPolicy]{"reservations reach the next window", counterReservesNextWindow},
 		WindowCase[limit.WindowPolicy]{"the clock steps", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { windowClockSteps(t, h, 2, 1_000_000) }},
 	)
 }
@@ -65,11 +68,40 @@ func counterLargeNumbers(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	require.NoError(t, p.Validate())
 	l, m := h.New(p), &counterModel{maximum: maximum, window: 86_400_000, counts: map[int64]int64{}}
 	align(h, p.Window)
-	for _, cost := range []int64{maximum - 1, 2, 1, 1, 7, maximum} {
-		at := h.Now().UnixMicro()
-		want, _ := modelTake(m, at, cost, maximum, 4*p.Window.Microseconds(), 0)
-		require.Equal(t, want, consume(t, l, key("ann"), cost))
+	requireSame := func(cost int64) {
+		want, _ := modelTake(m, h.Now().UnixMicro(), cost, maximum, 4*p.Window.Microseconds(), time.Hour)
+		got, err := limit.Reserve(t.Context(), l, key("ann"), cost, time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
 		h.Sleep(13*time.Hour + 777_777*time.Microsecond)
+	}
+	for _, cost := range []int64{maximum - 1, 2, 1, 1, 7, maximum} {
+		requireSame(cost)
+	}
+	require.NoError(t, limit.Charge(t.Context(), l, key("ann"), 1<<60))
+	m.add(h.Now().UnixMicro(), 1<<60, true)
+	for _, cost := range []int64{maximum, 1, maximum / 3, 12345} {
+		requireSame(cost)
+	}
+}
+
+// counterLargeCharge charges a window of a year as much as the policy of a short one permits, whose product
+// with the year has more bits than an integer.
+func counterLargeCharge(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
+	const year = 365 * 24 * time.Hour
+	with := h.withPolicies(t, []limit.WindowPolicy{
+		{Name: "charge", Max: 5, Window: year}, {Name: "charge", Max: 1 << 51, Window: time.Millisecond},
+	}, false)
+	consume(t, with(0), key("ann"), 1)
+	require.NoError(t, limit.Charge(t.Context(), with(1), key("ann"), 1<<60))
+	reset := consume(t, with(0), key("ann"), 0).ResetAfter
+	for range 2 {
+		d := consume(t, with(0), key("ann"), 5)
+		assert.False(t, d.Allowed)
+		assert.Zero(t, d.Remaining)
+		assert.Equal(t, reset, d.RetryAfter, "5 tokens fit when nothing counts")
+		h.Sleep(reset / 2)
+		reset -= reset / 2
 	}
 }
 
@@ -139,5 +171,58 @@ func counterPolicyChanges(t *testing.T, h WindowHarness[limit.WindowPolicy], pro
 	for n := range h.rounds() {
 		policies := r.changingPolicies(n, "changes-"+strconv.FormatBool(processes)+strconv.Itoa(n))
 		requireWindowBound(t, h, r, policies, time.Millisecond, processes)
+	}
+}
+
+// counterWindowChanges takes and reserves by policies with windows of two lengths.
+func counterWindowChanges(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
+	reserve := func(l limit.Limiter, cost int64) limit.Decision {
+		d, err := limit.Reserve(t.Context(), l, key("ann"), cost, time.Minute)
+		require.NoError(t, err)
+		return d
+	}
+	with := h.withPolicies(t, []limit.WindowPolicy{
+		{Name: "length", Max: 50, Window: 10 * time.Second}, {Name: "length", Max: 1, Window: 200 * time.Millisecond},
+	}, false)
+	align(h, 10*time.Second)
+	consume(t, with(1), key("ann"), 1)
+	d := reserve(with(0), 50)
+	assert.Equal(t, []any{false, 400 * time.Millisecond}, []any{d.Allowed, d.RetryAfter}, "it fits at once when the short windows are empty")
+	consume(t, with(0), key("ann"), 49)
+	h.Sleep(time.Second)
+	assert.EqualValues(t, 0, consume(t, with(0), key("ann"), 0).Remaining, "the tokens return in a long window")
+
+	with = h.withPolicies(t, []limit.WindowPolicy{
+		{Name: "reserved", Max: 10, Window: 10 * time.Second}, {Name: "reserved", Max: 50, Window: 12 * time.Second},
+	}, false)
+	align(h, 10*time.Second)
+	consume(t, with(0), key("ann"), 10)
+	h.Sleep(10 * time.Second)
+	require.Equal(t, 5*time.Second, reserve(with(0), 5).RetryAfter)
+	d = consume(t, with(1), key("ann"), 1)
+	assert.Equal(t, []any{false, 5 * time.Second, int64(0)}, []any{d.Allowed, d.RetryAfter, d.Remaining}, "no policy changes windows with reservations")
+	h.Sleep(5 * time.Second)
+	assert.EqualValues(t, 39, consume(t, with(1), key("ann"), 1).Remaining)
+}
+
+// counterReservesNextWindow reserves in the current window, in the next one, and not in the one after it.
+func counterReservesNextWindow(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
+	l := h.New(limit.WindowPolicy{Name: "next", Max: 10, Window: time.Second})
+	align(h, time.Second)
+	consume(t, l, key("ann"), 10)
+	h.Sleep(time.Second)
+	for _, step := range []struct {
+		cost int64
+		want limit.Decision
+	}{
+		{4, limit.Decision{Allowed: true, Limit: 10, RetryAfter: 400 * time.Millisecond, ResetAfter: 2 * time.Second}},
+		{5, limit.Decision{Allowed: true, Limit: 10, RetryAfter: 900 * time.Millisecond, ResetAfter: 2 * time.Second}},
+		{4, limit.Decision{Allowed: true, Limit: 10, RetryAfter: 1334 * time.Millisecond, ResetAfter: 3 * time.Second}},
+		{7, limit.Decision{Limit: 10, RetryAfter: time.Second, ResetAfter: 3 * time.Second}},
+		{1, limit.Decision{Allowed: true, Limit: 10, RetryAfter: 1445 * time.Millisecond, ResetAfter: 3 * time.Second}},
+	} {
+		d, err := limit.Reserve(t.Context(), l, key("ann"), step.cost, time.Minute)
+		require.NoError(t, err)
+		assert.Equal(t, step.want, d, "a reservation of %d", step.cost)
 	}
 }

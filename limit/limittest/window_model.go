@@ -83,7 +83,8 @@ type takenTokens struct {
 	receipt limit.Receipt
 }
 
-// requireEqualsModel makes random calls and compares every Decision with that of the model.
+// requireEqualsModel makes random calls and compares every Decision with that of the model. Without
+// reservations, all tokens return within horizon microseconds.
 func requireEqualsModel[P any](t *testing.T, h WindowHarness[P], l limit.Resetter, newModel func() windowModel, r *randomCalls, maximum, horizon int64) {
 	t.Helper()
 	run := &modelRun[P]{h: h, l: l, m: newModel(), newModel: newModel, r: r, maximum: maximum, horizon: horizon}
@@ -122,7 +123,7 @@ func (run *modelRun[P]) take(t *testing.T, step int, maxWait time.Duration) limi
 	require.NoError(t, err)
 	got, err := run.l.Take(context.Background(), key("ann"), take)
 	require.NoError(t, err)
-	want, spent := modelTake(run.m, at, take.Cost, run.maximum, run.horizon, maxWait)
+	want, spent := modelTake(run.m, at, take.Cost, run.maximum, run.horizon+limit.MaxReserve.Microseconds(), maxWait)
 	if got.Receipt != (limit.Receipt{}) {
 		require.Equal(t, take.Cost, got.Receipt.Tokens)
 		run.taken = append(run.taken, takenTokens{spent, got.Receipt})

@@ -19,15 +19,18 @@ import (
 // The cost of an admitted message is also charged to the buckets of the other tiers, even if
 // they hold less. However often a client changes its tier, it is admitted at most the largest
 // capacity plus the highest rate times the time, in every interval; messages that are decided at
-// the same moment in different tiers can exceed that by their cost. A dry run charges the other
-// tiers for the messages that it would have admitted.
+// the same moment in different tiers can exceed that by their cost. The same holds for sliding-window
+// logs with the largest Max and the highest Max/Window. With quotas of the same period, a client is
+// admitted at most the largest Max in each. A sliding-window counter forgets what exceeds twice its Max, so
+// its tier may admit more afterwards. A dry run charges the other tiers for the messages that it would have
+// admitted.
 //
 // Each tier needs buckets of its own. On Redis, limiters share buckets if their policies have
 // the same name, or no name and the same numbers: give each tier's policy a name.
 //
 // An admitted message calls the limiters of all other tiers after its own. The Fallback of
 // opts replaces the limiter of every tier. Tiers panics as [New] does, and if a limiter is
-// passed twice or cannot be charged ([limit.Charging]), as only token buckets can.
+// passed twice or cannot be charged ([limit.Charging]), such as a cooldown.
 func Tiers(tier func(router.IngressContext) string, limiters map[string]limit.Limiter, opts *Options) router.IngressFunc {
 	return newTiers(tier, limiters, opts).admit
 }
