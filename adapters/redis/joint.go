@@ -177,6 +177,7 @@ type recordPart struct {
 	policy    *recordPolicy
 	key       *limit.Key
 	take      limit.Take
+	lease     batch.Lease
 	reply     recordReply
 	onPenalty func(recordReply, limit.Decision) // may be nil
 }
@@ -188,13 +189,13 @@ func (p *recordPart) args() (name, kind string, never bool, args []any) {
 	if never = cost > p.policy.max(); never {
 		cost = 0
 	}
-	args = p.policy.scriptArgs(nil, p.key, takeAll, cost, p.take.MaxWait.Microseconds())
+	args = p.policy.scriptArgs(nil, p.key, takeAll, cost, p.take.MaxWait.Microseconds(), leaseArgs(p.lease))
 	return keyname.Join(p.records.prefix, keyname.Parts(p.key)), p.records.script, never, args
 }
 
 func (p *recordPart) decide(reply []int64, denied bool) (limit.Decision, []int64) {
 	p.reply = newRecordReply(reply)
-	d := p.policy.decision(p.reply, &p.take)
+	d := p.lease.Complete(p.policy.decision(p.reply, &p.take))
 	if p.reply.outcome == outcomePenaltyStarts && !denied && p.onPenalty != nil {
 		p.onPenalty(p.reply, d)
 	}

@@ -150,10 +150,7 @@ func (l *Limiter) callPart(ctx context.Context, p *bucketPolicy, key *limit.Key,
 // partArgs returns the arguments of a script for one call with conditions, after those of its policy.
 func partArgs(what batch.Take) []any {
 	args := []any{what.Units, what.Lowest, what.Divisor, what.Since}
-	if what.Lease.ID != 0 {
-		args = append(args, what.Lease.ID, what.Lease.Length.Microseconds(), limit.MaxLeases)
-	}
-	return args
+	return append(args, leaseArgs(what.Lease)...)
 }
 
 // partNumbers is how many numbers such a script returns.

@@ -110,7 +110,7 @@ var recordSetBlockLua string
 
 // recordLua returns the script for records of a kind.
 func recordLua(kind string) string {
-	return recordBlockLua + map[string]string{kindCounter: slidingCounterLua, kindLog: slidingLogLua, kindQuota: quotaLua}[kind]
+	return recordBlockLua + map[string]string{kindCounter: slidingCounterLua, kindLog: slidingLogLua, kindQuota: leasesLua + leasesChangeLua + quotaLua}[kind]
 }
 
 // newRecords returns the records of a limiter. The kind, such as "cooldown", is a part of their names.
@@ -182,11 +182,12 @@ func (r *records) take(ctx context.Context, key *limit.Key, take *limit.Take) (l
 	if cost > p.max() && what != takeUpTo {
 		cost = 0 // it can never be allowed, starts no penalty, and is not counted
 	}
-	reply, sent, err := r.call(ctx, p, key, what, min(cost, maxCost), take.MaxWait.Microseconds())
+	lease := p.newLease(take)
+	reply, sent, err := r.call(ctx, p, key, what, min(cost, maxCost), take.MaxWait.Microseconds(), leaseArgs(lease)...)
 	if err != nil {
 		return limit.Decision{}, recordReply{}, err
 	}
-	d := p.decision(reply, take)
+	d := lease.Complete(p.decision(reply, take))
 	switch {
 	case take.Mode == limit.Looking:
 	case d.Allowed && take.Cost > 0:
@@ -209,6 +210,8 @@ func needOf(take *limit.Take) int64 {
 func (r *records) change(ctx context.Context, p *recordPolicy, key *limit.Key, hash uint64, take *limit.Take) error {
 	what, tokens := refund, take.Cost
 	switch take.Mode {
+	case limit.Settling:
+		return r.settle(ctx, p, key, hash, take)
 	case limit.Charging:
 		what = charge
 	case limit.Undoing:
@@ -325,6 +328,7 @@ const (
 	charge   = "charge"
 	refund   = "refund"
 	undo     = "undo" // refunds what was taken with a stamp
+	settle   = "settle"
 )
 
 // maxCost is more tokens than any record counts. Scripts count it exactly.
@@ -355,9 +359,9 @@ func (r *records) block(ctx context.Context, key *limit.Key, d time.Duration) er
 }
 
 // call returns the script's reply, and when the call was sent. The stamp is that of what to undo, or the
-// microseconds for which the call may wait.
-func (r *records) call(ctx context.Context, p *recordPolicy, key *limit.Key, what string, cost, stamp int64) (reply recordReply, sent time.Duration, err error) {
-	args := p.scriptArgs([]any{1, keyname.Join(r.prefix, keyname.Parts(key))}, key, what, cost, stamp)
+// microseconds for which the call may wait, or what a settlement takes of a lease.
+func (r *records) call(ctx context.Context, p *recordPolicy, key *limit.Key, what string, cost, stamp int64, lease ...any) (reply recordReply, sent time.Duration, err error) {
+	args := p.scriptArgs([]any{1, keyname.Join(r.prefix, keyname.Parts(key))}, key, what, cost, stamp, lease)
 	if r.time != nil {
 		args = append(args, r.time()...)
 	}
@@ -370,13 +374,13 @@ func (r *records) call(ctx context.Context, p *recordPolicy, key *limit.Key, wha
 }
 
 // scriptArgs appends the arguments of the script.
-func (p *recordPolicy) scriptArgs(args []any, key *limit.Key, what string, cost, stamp int64) []any {
+func (p *recordPolicy) scriptArgs(args []any, key *limit.Key, what string, cost, stamp int64, lease []any) []any {
 	own := p.args(key)
 	args = append(append(args, own...), what, cost, stamp)
-	if stamp > 0 && what != undo && p.waitArgs != nil {
+	if stamp > 0 && (what == takeAll || what == look) && p.waitArgs != nil {
 		args = append(args, p.waitArgs(key, own))
 	}
-	return args
+	return append(args, lease...)
 }
 
 // recordNumbers is how many numbers a script returns about a record.
@@ -393,7 +397,8 @@ func (r *records) part(key *limit.Key, take limit.Take) (jointPart, error) {
 	if err := r.check(&take); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	return &recordPart{records: r, policy: r.policy.Load(), key: key, take: take}, nil
+	p := r.policy.Load()
+	return &recordPart{records: r, policy: p, key: key, take: take, lease: p.newLease(&take)}, nil
 }
 
 // TakeBatch takes the cost of every request, or of none, in one round trip. If a denial is remembered, it
