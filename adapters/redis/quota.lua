@@ -15,7 +15,8 @@
 -- A record is "<start>:<end>:<used>" or "<start>:<end>:<used>:<reserved>:<reserved end>": the bounds of
 -- the period in microseconds since 1970, and the tokens taken in it; the tokens reserved in the next
 -- period, which begins when this one ends, and when it ends. Counts are at most 2^52. Leases follow, with
--- the tokens that return, when the period began in which they were taken, and the maximum then.
+-- the tokens that return; the beginning of the record's period, and the beginning of the caller's and the
+-- maximum, which identify the policy: the end of another policy's lease returns nothing.
 local call, format = redis.call, string.format
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -34,18 +35,13 @@ if not start then
   return redis.error_reply(format("CLOCK the time of this server is %.0f, and the caller's clock differs by more than a period; set both clocks", now))
 end
 
--- has_period reports whether a period of the caller's policy begins at a time. If none does, the policy
--- has changed.
+-- has_period reports whether a period of the caller's policy begins at a time.
 local function has_period(begins)
-  for i = 2, 4 do
-    if tonumber(ARGV[i]) == tonumber(begins) then
-      return true
-    end
-  end
-  return false
+  begins = tonumber(begins)
+  return begins == tonumber(ARGV[2]) or begins == tonumber(ARGV[3]) or begins == tonumber(ARGV[4])
 end
 
-local length, ends = finish - start, finish
+local length, own_start, ends = finish - start, start, finish
 local used, reserved, reserved_ends, moved, leases, leases_moved = 0, 0, 0, false, nil, false
 local stored = call('GET', KEYS[1])
 local blocked = stored and block_reply(KEYS[1], stored, now, what == 'look')
@@ -59,8 +55,8 @@ if stored then
   s, f, u, r, e = tonumber(s), tonumber(f), tonumber(u), tonumber(r) or 0, tonumber(e) or 0
   if l ~= '' then
     leases, leases_moved = end_leases(l, now, function(tokens, _, addition)
-      local began, maximum = string.match(addition, ',(%-?%d+),(%d+)')
-      if tonumber(began) == s and tonumber(maximum) == max_tokens and has_period(began) then
+      local period, own_period, maximum = string.match(addition, ',(%-?%d+),(%-?%d+),(%d+)')
+      if tonumber(period) == s and tonumber(maximum) == max_tokens and has_period(own_period) then
         u = u - math.min(tokens, u)
       end
     end)
@@ -132,7 +128,7 @@ elseif cost > 0 then
     taken = cost
     add(cost)
     if takes and ARGV[11] then
-      leases = add_lease(leases, now, ARGV[10], ARGV[9], cost, format(',%.0f,%.0f', start, max_tokens))
+      leases = add_lease(leases, now, ARGV[10], ARGV[9], cost, format(',%.0f,%.0f,%.0f', start, own_start, max_tokens))
     end
   elseif reserved + cost > max_tokens then -- not in the next period, and no call reserves in a later one
     outcome, retry = 3, math.max(wait, reserved_ends - max_wait - now)
