@@ -90,7 +90,7 @@ func TestWorker_SweepRemovesOnlyRecordsThatCountNothing(t *testing.T) {
 		assert.Equal(t, records, w.stats(0).Records)
 	}
 	rows(noon+hour-1, 5)
-	rows(noon+hour, 1) // both windows of the counter are in it
+	rows(noon+hour, 1)            // both windows of the counter are in it
 	rows(noon+2*hour-2000e6-1, 1) // the first one began 2000 seconds before
 	rows(noon+2*hour-2000e6, 0)
 }
