@@ -34,7 +34,7 @@ end }, { __index = server })
 local kinds = {}
 `)
 	for _, kind := range []struct{ name, lua string }{
-		{"bucket", limiterBucketLua + limiterConsumePartLua},
+		{"bucket", bucketLua(leasesChangeLua + limiterConsumePartLua)},
 		{kindCounter, recordLua(kindCounter)},
 		{kindLog, recordLua(kindLog)},
 		{kindQuota, recordLua(kindQuota)},

@@ -81,8 +81,8 @@ func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 	epoch := time.Now()
 	l := &Limiter{
 		client:      client,
-		consumeOne:  newScript(limiterBucketLua + limiterConsumeOneLua),
-		consumeMany: newScript(limiterBucketLua + limiterConsumeManyLua),
+		consumeOne:  newScript(bucketLua(limiterConsumeOneLua)),
+		consumeMany: newScript(bucketLua(limiterConsumeManyLua)),
 		name:        policy.Name,
 		prefix:      keyname.Join(prefix+":limit", []string{keyname.OfPolicy(policy)}),
 		oneNode:     oneNode,
@@ -90,11 +90,11 @@ func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 		now:         func() time.Duration { return time.Since(epoch) },
 	}
 	l.policy.Store(newBucketPolicy(policy, nil))
-	l.parts = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterConsumePartLua), partNumbers)
-	l.batches = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterConsumeMultiLua), anyNumber)
+	l.parts = newScriptBatcher("redis: limiter", client, newScript(bucketLua(leasesChangeLua+limiterConsumePartLua)), partNumbers)
+	l.batches = newScriptBatcher("redis: limiter", client, newScript(bucketLua(limiterConsumeMultiLua)), anyNumber)
 	l.joints = newScriptBatcher("redis: limiter", client, jointScript(), anyNumber)
-	l.settlements = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterSettleLua), 0)
-	l.blocks = newScriptBatcher("redis: limiter", client, newScript(limiterBucketLua+limiterBlockLua), 0)
+	l.settlements = newScriptBatcher("redis: limiter", client, newScript(bucketLua(leasesChangeLua+limiterSettleLua)), 0)
+	l.blocks = newScriptBatcher("redis: limiter", client, newScript(bucketLua(limiterBlockLua)), 0)
 	l.calls = batch.New("redis: limiter", l.exec, honorsDeadline(client))
 	return l
 }
@@ -150,10 +150,7 @@ func (l *Limiter) callPart(ctx context.Context, p *bucketPolicy, key *limit.Key,
 // partArgs returns the arguments of a script for one call with conditions, after those of its policy.
 func partArgs(what batch.Take) []any {
 	args := []any{what.Units, what.Lowest, what.Divisor, what.Since}
-	if what.Lease.ID != 0 {
-		args = append(args, what.Lease.ID, what.Lease.Length.Microseconds(), limit.MaxLeases)
-	}
-	return args
+	return append(args, leaseArgs(what.Lease)...)
 }
 
 // partNumbers is how many numbers such a script returns.

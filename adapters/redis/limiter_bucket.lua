@@ -10,11 +10,8 @@
 --
 --   1730000000000000:12:5000/13.3600000.10
 --
--- A bucket with leases has, in between too, when the last lease was taken and when the last one ends,
--- and each lease in the order of their ends: its end, its identifier, the units that return then, "-"
--- if it is settled, and when it was taken:
---
---   1730000000000000:0;1730000000000000,1730000060000000;1730000060000000#42,500000,1730000000000000/1.100000.10
+-- The leases of a bucket are in between too, with the units that return; then, the units by which it
+-- is full earlier are there even if they are 0.
 --
 -- A blocked bucket is stored as the times at which the block ends and was set:
 -- "!1730000001000000:1730000000000000". All numbers are below 2^53, so doubles represent them
@@ -26,40 +23,15 @@ local now = time[1] * 1000000 + time[2]
 -- Replies about a blocked bucket are this number minus the microseconds until the block ends.
 local blocked = -2^52
 
--- read_leases ends the leases whose time has come, each as an undo at its end, and returns the missing
--- units, the leases that are left, nil if there are none, and whether the clock went backwards. Missing
--- units are negative if the bucket was full earlier.
+-- read_leases ends the leases of a bucket whose time has come, each as an undo at its end, and returns
+-- the missing units, which are negative if the bucket is full, the leases that are left, and whether the
+-- clock went backwards. What leases return and what returns by itself can be subtracted in any order,
+-- because nothing else has changed the bucket since it was written.
 local function read_leases(missing, leases, per_micro)
-  local max, match, sub = math.max, string.match, string.sub
-  local moved = sub(leases, 2, 17) - now > 0
-  if moved then -- the clock went backwards: no lease lasts longer than from now on
-    local entries, last, format = {}, 0, string.format
-    for ends, id, units, stamp in string.gmatch(leases, '(%d+)#(%d+),([%d-]+),(%d+)') do
-      ends = ends - max(stamp - now, 0)
-      last = max(last, ends)
-      entries[#entries + 1] = format('%016.0f#%s,%s,%.0f', ends, id, units, math.min(stamp, now))
-    end
-    table.sort(entries)
-    leases = format(';%016.0f,%016.0f;', now, last) .. table.concat(entries, ';')
-  end
-  local at = 36 -- the beginning of the first lease
-  while at < #leases do
-    local ends = tonumber(sub(leases, at, at + 15))
-    if ends > now then
-      break
-    end
-    local units, stamp, next = match(leases, '^#%d+,([%d-]+),(%d+);?()', at + 16)
-    local since = (now - ends) * per_micro
-    if units ~= '-' and missing + since > 0 then
-      local credit = max(units - (ends - stamp) * per_micro, 0)
-      missing = max(missing + since - credit, 0) - since
-    end
-    at = next
-  end
-  if at > #leases then
-    return missing, nil, moved
-  end
-  return missing, at > 36 and sub(leases, 1, 35) .. sub(leases, at) or leases, moved
+  local left, moved = end_leases(leases, now, function(units, length)
+    missing = missing - math.max(units - length * per_micro, 0)
+  end)
+  return missing, left, moved
 end
 
 -- read_other reads a value that another policy has stored, or a block; see read. Its functions

@@ -8,7 +8,6 @@
 -- lease ends that it has afterwards, or 0; and 1 if it may have no more leases.
 local key, per_micro, full, suffix = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local units, lowest, divisor, since = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local sub = string.sub
 local value = call('GET', key)
 local missing, outdated, is_blocked, leases = 0, false, nil, nil
 if value then
@@ -17,39 +16,22 @@ if value then
     return { is_blocked, now, 0, 0 }
   end
 end
-
--- with_lease returns the leases with one more of some units, in the order of their ends.
-local function with_lease(id, taken, micros)
-  local entries, ends = leases or '', now + micros
-  local last, at = tonumber(sub(entries, 19, 34)) or 0, #entries + 1
-  if ends < last then
-    for position, other in string.gmatch(entries, '();(%d+)#') do
-      if other - ends > 0 then
-        at = position
-        break
-      end
-    end
-  end
-  return string.format(';%016.0f,%016.0f%s;%016.0f#%s,%.0f,%.0f%s', now, math.max(ends, last),
-    sub(entries, 35, at - 1), ends, id, taken, now, sub(entries, at))
-end
-
 local held, taken, has_all = full - missing, nil, 0
 if units >= 0 then
   taken = math.max(math.min(units, math.floor((held - lowest) / divisor) * divisor), 0)
-elseif value and sub(value, -#suffix) == suffix then
+elseif value and string.sub(value, -#suffix) == suffix then
   taken = math.max(math.min(units + math.max(now - since, 0) * per_micro, 0), -missing)
 else
   taken = 0 -- another policy has written the bucket, which may refill faster
 end
 if ARGV[8] then
-  if leases and select(2, string.gsub(leases, '#', '')) >= tonumber(ARGV[10]) then
+  if has_leases(leases, ARGV[10]) then
     taken, has_all = 0, 1
   elseif taken > 0 then
-    leases = with_lease(ARGV[8], taken, tonumber(ARGV[9]))
+    leases = add_lease(leases, now, ARGV[9], ARGV[8], taken, '')
   end
 end
 if taken ~= 0 or outdated then
   write(key, missing + taken, per_micro, full, suffix, leases)
 end
-return { held, now, leases and sub(leases, 36, 51) - now or 0, has_all }
+return { held, now, leases and string.sub(leases, 36, 51) - now or 0, has_all }

@@ -41,12 +41,12 @@ func withTimeArgument(t testing.TB, lua string, expiries ...string) *script {
 func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy, c *batchtest.Clock, prefix string) *Limiter {
 	l := NewLimiter(client, p)
 	l.prefix = keyname.Join("penstock:limit", []string{prefix + keyname.OfPolicy(p)})
-	script := func(lua string) *script { return withTimeArgument(t, limiterBucketLua+lua, bucketExpiries[:]...) }
+	script := func(lua string) *script { return withTimeArgument(t, bucketLua(lua), bucketExpiries[:]...) }
 	l.consumeOne, l.consumeMany = script(limiterConsumeOneLua), script(limiterConsumeManyLua)
-	l.parts = newScriptBatcher("redis: limiter", client, script(limiterConsumePartLua), partNumbers)
+	l.parts = newScriptBatcher("redis: limiter", client, script(leasesChangeLua+limiterConsumePartLua), partNumbers)
 	l.batches = newScriptBatcher("redis: limiter", client, script(limiterConsumeMultiLua), anyNumber)
 	l.joints = newTestJoints(t, client, c)
-	l.settlements = newScriptBatcher("redis: limiter", client, script(limiterSettleLua), 0)
+	l.settlements = newScriptBatcher("redis: limiter", client, script(leasesChangeLua+limiterSettleLua), 0)
 	l.blocks = newScriptBatcher("redis: limiter", client, script(limiterBlockLua), 0)
 	l.now = func() time.Duration { return time.Duration(c.Local.Load()) }
 	l.time = func() []any { return []any{c.Server.Load()} }

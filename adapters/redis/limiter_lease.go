@@ -8,6 +8,14 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
+// leaseArgs returns the last arguments of a script that makes a lease, if there is one.
+func leaseArgs(l batch.Lease) []any {
+	if l.ID == 0 {
+		return nil
+	}
+	return []any{l.ID, l.Length.Microseconds(), limit.MaxLeases}
+}
+
 // settle settles a lease of a bucket.
 func (l *Limiter) settle(ctx context.Context, p *bucketPolicy, key *limit.Key, what batch.Take) error {
 	args := append([]any{1, keyname.Join(l.prefix, keyname.Parts(key))}, p.args[:]...)

@@ -171,6 +171,21 @@ func TestLease_Values(t *testing.T) {
 	require.Equal(t, 40*time.Second, b.m.client.PTTL(t.Context(), b.bucket()).Val())
 }
 
+// TestLease_ClockGoesBackInTheirOrder moves the clock to before two leases, so that the later one ends
+// first.
+func TestLease_ClockGoesBackInTheirOrder(t *testing.T) {
+	b := newLeaseBench(t, startMovedServer(t))
+	b.lease(4, time.Minute)
+	b.m.sleep(50 * time.Second)
+	b.lease(5, 20*time.Second)
+	b.m.rewind(time.Minute)
+	b.lacks(100*time.Second, "no more than its capacity")
+	b.m.sleep(20 * time.Second)
+	b.lacks(100*time.Second-20*time.Second-30*time.Second, "at the end of the later lease")
+	b.m.sleep(40 * time.Second)
+	b.lacks(10*time.Second, "the other has returned by itself")
+}
+
 // TestLease_ClockGoesBackwards checks that a lease lasts no longer than from when the clock went back,
 // even if all calls since then were denied.
 func TestLease_ClockGoesBackwards(t *testing.T) {

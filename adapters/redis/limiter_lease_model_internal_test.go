@@ -20,7 +20,7 @@ func TestLimiter_LeasesEqualTheModel(t *testing.T) {
 	for round := range testscale.Pick(8, 100) {
 		rng := rand.New(rand.NewPCG(uint64(round), 41))
 		w := newLeaseWorld(t, m, rng, round)
-		for step := range 150 {
+		for step := range 200 {
 			w.name = fmt.Sprintf("round %d, step %d", round, step)
 			w.step()
 			w.pause()
@@ -60,7 +60,7 @@ func newLeaseWorld(t *testing.T, m *movedServer, rng *rand.Rand, round int) *lea
 
 // pause moves the clock, often to the end of a lease or to just before it.
 func (w *leaseWorld) pause() {
-	d := time.Duration(w.rng.Int64N(1<<uint(1+w.rng.IntN(26)))) * time.Microsecond
+	d := time.Duration(w.rng.Int64N(1<<uint(1+w.rng.IntN(28)))) * time.Microsecond
 	switch w.rng.IntN(4) {
 	case 0:
 		d = 0
@@ -89,18 +89,23 @@ func (w *leaseWorld) step() {
 	case 6:
 		w.together(limit.Take{Lease: w.length(), Receipt: true}, max(cost, 1))
 	case 7:
-		require.NoError(w, limit.Charge(w.Context(), w.limiter, w.key, 2*cost), w.name)
-		w.model.Charge(w.at, 2*cost)
+		require.NoError(w, limit.Charge(w.Context(), w.limiter, w.key, cost), w.name)
+		w.model.Charge(w.at, cost)
 	case 8:
 		require.NoError(w, limit.Refund(w.Context(), w.limiter, w.key, cost), w.name)
 		w.model.Refund(w.at, cost)
+	default:
+		w.consume(cost)
 	}
+	d, err := limit.Inspect(w.Context(), w.limiter, w.key)
+	require.NoError(w, err)
+	require.Equal(w, w.model.Consume(w.at, 0), d, w.name)
+}
+
+func (w *leaseWorld) consume(cost int64) {
 	d, err := limit.Consume(w.Context(), w.limiter, w.key, cost)
 	require.NoError(w, err)
 	require.Equal(w, w.model.Consume(w.at, cost), d, "%s: a cost of %d", w.name, cost)
-	d, err = limit.Inspect(w.Context(), w.limiter, w.key)
-	require.NoError(w, err)
-	require.Equal(w, w.model.Consume(w.at, 0), d, w.name)
 }
 
 func (w *leaseWorld) length() time.Duration {

@@ -42,7 +42,7 @@ return replies
 			rng := rand.New(rand.NewPCG(7, 8))
 			for range testscale.Pick(5, 50) {
 				args, want := randomConversions(rng)
-				got, err := client.Eval(t.Context(), limiterBucketLua+compare, nil, args...).Slice()
+				got, err := client.Eval(t.Context(), bucketLua(compare), nil, args...).Slice()
 				require.NoError(t, err)
 				require.Len(t, got, len(want))
 				for i := range want {

@@ -2,8 +2,7 @@
 -- the units of a full bucket, the suffix of the policy, the units to take if the bucket does not have
 -- the lease, its identifier, the units to take if it has, negative if they return, and 1 if they may.
 local key, per_micro, full, suffix = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local used, id, excess, returns = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
-local max = math.max
+local change, excess, returns = tonumber(ARGV[4]), tonumber(ARGV[6]), ARGV[7] == '1'
 local value = call('GET', key)
 local missing, is_blocked, leases, _ = 0, nil, nil, nil
 if value then
@@ -12,23 +11,18 @@ if value then
     return {}
   end
 end
-local change, at, ends = used, nil, nil
-if leases then
-  at, ends = string.find(leases, '#' .. id .. ',', 1, true)
-end
-if at then
-  local units, next, stamp = string.match(leases, '^([%d-]+)(),(%d+)', ends + 1)
-  if units == '-' then
-    return {} -- settled already
+local settled, units, taken = settle_lease(leases, ARGV[5])
+if settled then
+  if not units then
+    return {} -- again
   end
-  leases = string.sub(leases, 1, ends) .. '-' .. string.sub(leases, next)
   change = excess
   if excess < 0 then
-    local left = returns and max(units - (now - stamp) * per_micro, 0) or 0
-    change = max(excess, -left)
+    local left = returns and math.max(units - (now - taken) * per_micro, 0) or 0
+    change = math.max(excess, -left)
   end
 end
-if at or change > 0 then
-  write(key, math.min(missing + change, 2^52), per_micro, full, suffix, leases)
+if settled or change > 0 then
+  write(key, math.min(missing + change, 2^52), per_micro, full, suffix, settled or leases)
 end
 return {}

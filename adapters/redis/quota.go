@@ -58,7 +58,7 @@ func NewQuota(client goredis.UniversalClient, policy limit.QuotaPolicy) *Quota {
 		panic(err.Error())
 	}
 	q := &Quota{clock: time.Now}
-	q.records = newRecords(client, "quota", keyname.OfQuota(policy), kindQuota, q.recordPolicy(policy), (*limit.Take).ValidateWindow)
+	q.records = newRecords(client, "quota", keyname.OfQuota(policy), kindQuota, q.recordPolicy(policy), (*limit.Take).ValidateQuota)
 	return q
 }
 

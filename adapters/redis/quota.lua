@@ -1,22 +1,28 @@
 -- This script executes one call of a quota. KEYS[1] is the record of its key. ARGV is the maximum
 -- per period; when the previous, the current and the next period of the caller's clock begin, and
--- when the latter ends, in microseconds since 1970; what to do with the cost: "take", "look",
--- "upto", "charge", "refund" or "undo"; the cost; for "undo" when the period began in which it was
--- taken, and for "take" and "look" how many microseconds the call may wait; and if it may wait,
--- when the period after the next one ends.
--- The reply is: 0 if allowed, 3 if denied; the tokens taken in the period, or the maximum while
--- tokens of the next one are reserved; the microseconds until the cost can be spent, or the same
--- call can be allowed, until no tokens count, until a denied key has more tokens, and until it has
--- all; the tokens that the call has taken; and when the period began to which they belong.
+-- when the latter ends, in microseconds since 1970; what to do with the cost: "take", "look", "upto",
+-- "charge", "refund", "undo" or "settle"; the cost; for "undo" when the period began in which it was
+-- taken, and for "take" and "look" how many microseconds the call may wait; and if it may wait, when the
+-- period after the next one ends. For "take" and "look" with a lease, the latter is its identifier, and two
+-- more are its microseconds and how many leases a record may have. For "settle", the cost is what to take
+-- if the record does not have the lease, and is followed by what to take if it has, negative if that
+-- returns, the identifier of the lease, and 1 if tokens may return.
+-- The reply is: 0 if allowed, 3 if denied; the tokens taken in the period, or the maximum while tokens
+-- of the next one are reserved; the microseconds until the cost can be spent, or the same call can be
+-- allowed, until no tokens count, until a denied key has more tokens, and until it has all; the tokens
+-- that the call has taken; and when the period began to which they belong.
 --
--- A record is "<start>:<end>:<used>" or "<start>:<end>:<used>:<reserved>:<reserved end>": the
--- bounds of the period in microseconds since 1970, and the tokens taken in it; the tokens reserved
--- in the next period, which begins when this one ends, and when it ends. Counts are at most 2^52.
+-- A record is "<start>:<end>:<used>" or "<start>:<end>:<used>:<reserved>:<reserved end>": the bounds of
+-- the period in microseconds since 1970, and the tokens taken in it; the tokens reserved in the next
+-- period, which begins when this one ends, and when it ends. Counts are at most 2^52. Leases follow, with
+-- the tokens that return; the beginning of the record's period, and the beginning of the caller's and the
+-- maximum, which identify the policy: the end of another policy's lease returns nothing.
 local call, format = redis.call, string.format
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local max_tokens, what, cost, stamp = tonumber(ARGV[1]), ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-local max_wait = (what == 'take' or what == 'look') and stamp or 0
+local takes = what == 'take' or what == 'look'
+local max_wait = takes and stamp or 0
 local max_count = 2 ^ 52
 
 local start, finish
@@ -29,8 +35,8 @@ if not start then
   return redis.error_reply(format("CLOCK the time of this server is %.0f, and the caller's clock differs by more than a period; set both clocks", now))
 end
 
-local length, ends = finish - start, finish
-local used, reserved, reserved_ends, moved = 0, 0, 0, false
+local length, own_start, ends = finish - start, start, finish
+local used, reserved, reserved_ends, moved, leases, leases_moved = 0, 0, 0, false, nil, false
 local stored = call('GET', KEYS[1])
 local blocked = stored and block_reply(KEYS[1], stored, now, what == 'look')
 if blocked then
@@ -39,12 +45,22 @@ elseif blocked == false then
   stored = false
 end
 if stored then
-  local r, e = 0, 0
+  local r, e, l = 0, 0, ''
   local s, f, u = string.match(stored, '^(%-?%d+):(%-?%d+):(%d+)$')
   if not s then
-    s, f, u, r, e = string.match(stored, '^(%-?%d+):(%-?%d+):(%d+):(%d+):(%-?%d+)$')
+    s, f, u, r, e, l = string.match(stored, '^(%-?%d+):(%-?%d+):(%d+):?(%d*):?(%-?%d*)(.*)$')
   end
-  s, f, u, r, e = tonumber(s), tonumber(f), tonumber(u), tonumber(r), tonumber(e)
+  s, f, u, r, e = tonumber(s), tonumber(f), tonumber(u), tonumber(r) or 0, tonumber(e) or 0
+  if l ~= '' then
+    leases, leases_moved = end_leases(l, now, function(tokens, _, addition)
+      local period, own_period, maximum = string.match(addition, ',(%-?%d+),(%-?%d+),(%d+)')
+      local is_own = tonumber(maximum) == max_tokens and
+        (own_period == ARGV[2] or own_period == ARGV[3] or own_period == ARGV[4])
+      if is_own and tonumber(period) == s then
+        u = u - math.min(tokens, u)
+      end
+    end)
+  end
   if r > 0 and f <= now then -- the next period has begun
     s, f, u, r, e = f, e, r, 0, 0
   end
@@ -59,8 +75,17 @@ if stored then
     end
   end
 end
-local used_before, reserved_before = used, reserved
+local used_before, reserved_before, leases_before = used, reserved, leases
 
+-- add counts tokens in the period. A policy with other periods may have written the record.
+local function add(tokens)
+  used = math.min(used + tokens, max_count)
+  if reserved == 0 then
+    ends = math.max(ends, finish)
+  end
+end
+
+local all_leases = takes and ARGV[11] and has_leases(leases, ARGV[11])
 local outcome, retry, taken = 0, 0, 0
 if what == 'refund' or what == 'undo' then
   local newest = (what == 'refund' or stamp == ends) and math.min(cost, reserved) or 0
@@ -69,9 +94,17 @@ if what == 'refund' or what == 'undo' then
     used = used - math.min(cost, used)
   end
 elseif what == 'charge' then
-  used = math.min(used + cost, max_count)
-  if reserved == 0 then
-    ends = math.max(ends, finish) -- a policy with other periods may have written the record
+  add(cost)
+elseif what == 'settle' then
+  local settled, tokens, _, addition = settle_lease(leases, ARGV[9])
+  local excess = stamp
+  leases = settled or leases
+  if not settled then
+    add(cost)
+  elseif tokens and excess >= 0 then
+    add(excess)
+  elseif tokens and ARGV[10] == '1' and tonumber(string.match(addition, '%-?%d+')) == start then
+    used = used - math.min(-excess, used)
   end
 elseif cost > 0 then
   if what == 'upto' then
@@ -79,8 +112,14 @@ elseif cost > 0 then
   end
   local wait = ends - now
   stamp = start
-  if reserved == 0 and used + cost <= max_tokens then
-    taken, used, ends = cost, used + cost, math.max(ends, finish)
+  if reserved == 0 and used + cost <= max_tokens and all_leases then
+    outcome = 3
+  elseif reserved == 0 and used + cost <= max_tokens then
+    taken = cost
+    add(cost)
+    if takes and ARGV[11] then
+      leases = add_lease(leases, now, ARGV[10], ARGV[9], cost, format(',%.0f,%.0f,%.0f', start, own_start, max_tokens))
+    end
   elseif reserved + cost > max_tokens then -- not in the next period, and no call reserves in a later one
     outcome, retry = 3, math.max(wait, reserved_ends - max_wait - now)
   elseif wait > max_wait then
@@ -97,11 +136,15 @@ elseif cost > 0 then
   end
 end
 
+moved = moved or leases_moved or leases ~= leases_before
 if what ~= 'look' and (used ~= used_before or reserved ~= reserved_before or moved) then
-  if used > 0 or reserved > 0 then
+  if used > 0 or reserved > 0 or leases then
     local record, expires = format('%.0f:%.0f:%.0f', start, ends, used), ends
     if reserved > 0 then
       record, expires = record .. format(':%.0f:%.0f', reserved, reserved_ends), reserved_ends
+    end
+    if leases then
+      record, expires = record .. leases, math.max(expires, string.sub(leases, 19, 34))
     end
     local millis = math.ceil((expires - now) / 1000)
     call('SET', KEYS[1], record, 'PX', format('%.0f', millis))
@@ -114,5 +157,12 @@ local more, all = 0, 0
 if outcome == 3 then
   more = (reserved < max_tokens and ends or reserved_ends) - now
   all = (reserved > 0 and reserved_ends or ends) - now
+end
+if outcome == 3 and leases_before then
+  local first_end = string.sub(leases_before, 36, 51) - now
+  more = math.min(more, first_end)
+  if all_leases then
+    retry, more = math.max(retry, first_end), 0 -- denies calls without a lease for no time
+  end
 end
 return { outcome, reserved > 0 and max_tokens or used, retry, empty_at - now, more, all, taken, stamp }

@@ -60,7 +60,7 @@ var recordSetBlockLua string
 
 // recordLua returns the script for records of a kind.
 func recordLua(kind string) string {
-	return recordBlockLua + map[string]string{kindCounter: slidingCounterLua, kindLog: slidingLogLua, kindQuota: quotaLua}[kind]
+	return recordBlockLua + map[string]string{kindCounter: slidingCounterLua, kindLog: slidingLogLua, kindQuota: leasesLua + leasesChangeLua + quotaLua}[kind]
 }
 
 // newRecords returns the records of a limiter. The kind, such as "cooldown", is a part of their
@@ -174,7 +174,11 @@ func (p *recordPolicy) scriptArgs(args []any, key *limit.Key, what batch.RecordT
 	if what.Stamp > 0 && what.What != batch.Undo && wait != nil {
 		args = append(args, wait)
 	}
-	return args
+	if what.What == batch.Settle {
+		args[len(args)-1] = what.Lease.Excess // in place of a stamp
+		return append(args, what.Lease.ID, what.Lease.Returns)
+	}
+	return append(args, leaseArgs(what.Lease)...)
 }
 
 func (r *records) server() (goredis.UniversalClient, bool) { return r.client, r.oneNode }

@@ -11,8 +11,12 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// The source of the scripts. Those of limiters begin with limiterBucketLua.
+// The source of the scripts.
 var (
+	//go:embed leases.lua
+	leasesLua string
+	//go:embed leases_change.lua
+	leasesChangeLua string
 	//go:embed limiter_bucket.lua
 	limiterBucketLua string
 	//go:embed limiter_consume_one.lua
@@ -30,6 +34,9 @@ var (
 	//go:embed semaphore_acquire.lua
 	semaphoreAcquireLua string
 )
+
+// bucketLua returns the script about buckets that ends with some text.
+func bucketLua(end string) string { return leasesLua + limiterBucketLua + end }
 
 // A script is a Lua script in two forms. Redis from 7.0 on and Valkey understand a first line
 // with flags: it lets the script run if memory is full, which small keys hardly change, and

@@ -27,9 +27,9 @@ type Lease struct {
 	Returns bool
 }
 
-// newLease returns the lease of a take that wants one. Its random identifier is one that no lease of
+// NewLease returns the lease of a take that wants one. Its random identifier is one that no lease of
 // the bucket has.
-func newLease(take *limit.Take) Lease {
+func NewLease(take *limit.Take) Lease {
 	if take.Lease == 0 {
 		return Lease{}
 	}

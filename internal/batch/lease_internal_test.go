@@ -85,7 +85,7 @@ func TestPolicy_TakesWithALease(t *testing.T) {
 func TestNewLease_IdentifiersAreDifferent(t *testing.T) {
 	seen := map[int64]bool{}
 	for range 10_000 {
-		l := newLease(leased())
+		l := NewLease(leased())
 		require.False(t, seen[l.ID])
 		require.True(t, l.ID > 0 && l.ID < 1<<53, "%d is not exact in a double", l.ID)
 		seen[l.ID] = true

@@ -61,7 +61,7 @@ func (p *RecordPart) IsNever() bool { return p.take.Cost > p.policy.Max() }
 // joint take is denied.
 func (p *RecordPart) Decide(reply RecordReply) limit.Decision {
 	p.reply = reply
-	return p.policy.decide(&reply, &p.take)
+	return p.What.Lease.Complete(p.policy.decide(&reply, &p.take))
 }
 
 // Learn remembers what the joint take has left of the record, whose limiter has decided d alone.

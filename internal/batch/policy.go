@@ -101,7 +101,7 @@ func (p *Policy) Taking(take *limit.Take) Take {
 		return takeAll(costUnits, keepUnits, &p.Units)
 	default:
 		what := takeAll(costUnits, -p.Ahead(take.MaxWait), &p.Units)
-		what.Lease = newLease(take)
+		what.Lease = NewLease(take)
 		return what
 	}
 }

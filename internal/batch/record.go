@@ -14,6 +14,8 @@ type RecordTake struct {
 
 	// Stamp is that of the tokens to undo, or the microseconds for which the call may wait.
 	Stamp int64
+	// Lease is the one to make or to settle.
+	Lease Lease
 }
 
 // What a store does with a cost.
@@ -24,6 +26,7 @@ const (
 	Charge   = "charge"
 	Refund   = "refund"
 	Undo     = "undo" // refunds what was taken with a stamp
+	Settle   = "settle"
 )
 
 // maxCost is more tokens than any record counts. Stores count it exactly.

@@ -51,11 +51,12 @@ func (p *RecordPolicy) Take(hash uint64, take *limit.Take, now func() time.Durat
 	if d, ok := p.Remembered(hash, take, now()); ok {
 		return d, RecordReply{Outcome: OutcomeDenied}, nil
 	}
-	reply, err := call(p.taking(take))
+	what := p.taking(take)
+	reply, err := call(what)
 	if err != nil {
 		return limit.Decision{}, RecordReply{}, err
 	}
-	d := p.decide(&reply, take)
+	d := what.Lease.Complete(p.decide(&reply, take))
 	if take.Mode != limit.Looking {
 		p.learn(hash, take, &d, &reply, true)
 	}
@@ -64,27 +65,41 @@ func (p *RecordPolicy) Take(hash uint64, take *limit.Take, now func() time.Durat
 
 // change executes a take that is never denied.
 func (p *RecordPolicy) change(hash uint64, take *limit.Take, now func() time.Duration, call func(RecordTake) (RecordReply, error)) error {
-	what, tokens := Refund, take.Cost
+	what := RecordTake{What: Refund, Cost: min(take.Cost, maxCost)}
 	switch take.Mode {
 	case limit.Charging:
-		what = Charge
+		what.What = Charge
+	case limit.Settling:
+		what = p.settling(take)
 	case limit.Undoing:
 		if take.Undo.Version != p.version {
 			return nil
 		}
-		what, tokens = Undo, take.Undo.Tokens
+		what = RecordTake{What: Undo, Cost: min(take.Undo.Tokens, maxCost), Stamp: take.Undo.Stamp}
 	}
-	if tokens == 0 {
+	if what.Cost == 0 && what.Lease.ID == 0 {
 		return nil
 	}
-	_, err := call(RecordTake{what, min(tokens, maxCost), take.Undo.Stamp})
+	_, err := call(what)
 	p.Invalidate(hash, now())
 	return err
 }
 
+// settling returns what a store does to settle a lease: it takes the Excess of the lease, or the Cost if
+// the record does not have it. Of a take that took nothing, there is no lease.
+func (p *RecordPolicy) settling(take *limit.Take) RecordTake {
+	receipt := take.Undo
+	what := RecordTake{What: Charge, Cost: min(take.Cost, maxCost)}
+	if receipt.Lease != 0 {
+		excess := max(min(take.Cost-receipt.Tokens, maxCost), -maxCost)
+		what.What, what.Lease = Settle, Lease{ID: receipt.Lease, Excess: excess, Returns: receipt.Version == p.version}
+	}
+	return what
+}
+
 // taking returns what a store does for a take that can be denied.
 func (p *RecordPolicy) taking(take *limit.Take) RecordTake {
-	what := RecordTake{TakeAll, min(take.Cost, maxCost), take.MaxWait.Microseconds()}
+	what := RecordTake{What: TakeAll, Cost: min(take.Cost, maxCost), Stamp: take.MaxWait.Microseconds()}
 	switch take.Mode {
 	case limit.Looking:
 		what.What = Look
@@ -92,8 +107,11 @@ func (p *RecordPolicy) taking(take *limit.Take) RecordTake {
 		what.What = TakeUpTo
 		return what
 	}
-	if take.Cost > p.Max() {
+	switch {
+	case take.Cost > p.Max():
 		what.Cost = 0 // it can never be allowed, starts no penalty, and is not counted
+	case take.Cost > 0:
+		what.Lease = NewLease(take)
 	}
 	return what
 }

@@ -1,0 +1,252 @@
+package redis
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A quotaBench is a quota of 10 per hour, 33 minutes and 20 seconds after the hour has begun.
+type quotaBench struct {
+	*testing.T
+	*Quota
+	m   *movedServer
+	key limit.Key
+}
+
+func newQuotaBench(t *testing.T) *quotaBench {
+	b := &quotaBench{T: t, m: startMovedServer(t), key: limit.Key{"user", "ann"}}
+	b.Quota = b.process(10)
+	return b
+}
+
+// process returns the quota of another process, with another maximum.
+func (b *quotaBench) process(maximum int64) *Quota {
+	q := NewQuota(b.m.client, limit.QuotaPolicy{Name: "q", Max: maximum, Period: limit.Hour})
+	q.clock, q.now = b.m.server.Now, b.m.now
+	return q
+}
+
+func (b *quotaBench) lease(cost int64, length time.Duration) limit.Receipt {
+	b.Helper()
+	d, err := b.Take(b.Context(), b.key, limit.Take{Cost: cost, Lease: length, Receipt: true})
+	require.NoError(b, err)
+	require.True(b, d.Allowed)
+	return d.Receipt
+}
+
+func (b *quotaBench) settle(r limit.Receipt, used int64) {
+	b.Helper()
+	require.NoError(b, limit.Settle(b.Context(), b.Quota, b.key, r, used))
+}
+
+func (b *quotaBench) remains(want int64, why string) {
+	b.Helper()
+	d, err := limit.Inspect(b.Context(), b.Quota, b.key)
+	require.NoError(b, err)
+	require.Equal(b, want, d.Remaining, why)
+}
+
+func (b *quotaBench) record() string { return b.prefix + ":user:ann" }
+
+func TestQuotaLease_Unhappy(t *testing.T) {
+	for name, test := range map[string]func(*quotaBench){
+		"the server loses its data": func(b *quotaBench) {
+			r := b.lease(6, time.Minute)
+			require.NoError(b, b.m.client.Del(b.Context(), b.record()).Err())
+			b.settle(r, 4)
+			b.remains(6, "all that was used is charged")
+		},
+		"settled at the same time": func(b *quotaBench) {
+			r := b.lease(6, time.Minute)
+			var callers sync.WaitGroup
+			for range 20 {
+				callers.Go(func() { assert.NoError(b, limit.Settle(b.Context(), b.process(10), b.key, r, 8)) })
+			}
+			callers.Wait()
+			b.remains(2, "the difference is charged once")
+		},
+		"settled for nothing and for everything": func(b *quotaBench) {
+			b.settle(b.lease(6, time.Minute), 0)
+			b.remains(10, "all of it returns")
+			b.settle(b.lease(6, time.Minute), math.MaxInt64)
+			b.remains(0, "more than the maximum")
+			b.m.sleep(30 * time.Minute)
+			b.remains(10, "the excess does not count in the next period")
+		},
+		"the maximum of another process differs": func(b *quotaBench) {
+			r := b.lease(6, time.Minute)
+			b.lease(2, time.Minute)
+			require.NoError(b, limit.Settle(b.Context(), b.process(20), b.key, r, 5))
+			b.remains(3, "the count is the same")
+			b.m.sleep(time.Minute)
+			d, err := limit.Inspect(b.Context(), b.process(20), b.key)
+			require.NoError(b, err)
+			require.EqualValues(b, 13, d.Remaining, "the lease is one of another policy")
+			b.remains(5, "a look writes nothing")
+		},
+		"the period of the policy changes": func(b *quotaBench) {
+			r := b.lease(6, time.Minute)
+			require.NoError(b, b.SetPolicy(limit.QuotaPolicy{Name: "q", Max: 10, Period: limit.Day}))
+			b.settle(r, 1)
+			b.remains(4, "the receipt is from before")
+			b.lease(2, time.Minute)
+			b.m.sleep(time.Minute)
+			b.remains(4, "the lease ends in a record of an hour")
+		},
+		"the clock goes back in a period": func(b *quotaBench) {
+			b.lease(2, 2*time.Minute)
+			b.m.sleep(time.Minute)
+			r := b.lease(6, 30*time.Second)
+			b.m.rewind(30 * time.Minute)
+			b.remains(2, "in the same period")
+			denied, err := limit.Consume(b.Context(), b.Quota, b.key, 3) // moves the leases
+			require.NoError(b, err)
+			require.False(b, denied.Allowed)
+			b.m.sleep(30*time.Second - time.Microsecond)
+			b.remains(2, "before the end")
+			b.m.sleep(time.Microsecond)
+			b.remains(8, "at the end of the shorter lease")
+			b.settle(r, 3)
+			b.remains(5, "all that was used is charged")
+			b.m.sleep(90 * time.Second)
+			b.remains(7, "at the end of the longer one")
+		},
+	} {
+		t.Run(name, func(t *testing.T) { test(newQuotaBench(t)) })
+	}
+}
+
+// TestQuotaLease_RecordOutlivesItsPeriod checks that a lease is known until its end, although nothing
+// counts any more.
+func TestQuotaLease_RecordOutlivesItsPeriod(t *testing.T) {
+	b := newQuotaBench(t)
+	start := b.m.server.Now()
+	period := start.Truncate(time.Hour).UnixMicro()
+	r := b.lease(6, 2*time.Hour)
+	entries := fmt.Sprintf("%d#%d,%%s,%d,%d,%d,10", start.Add(2*time.Hour).UnixMicro(), r.Lease, start.UnixMicro(), period, period)
+	record := func(used int64, amount string) string {
+		return fmt.Sprintf("%d:%d:%d;%d,%d;", period, period+3_600_000_000, used, start.UnixMicro(), start.Add(2*time.Hour).UnixMicro()) + fmt.Sprintf(entries, amount)
+	}
+	require.Equal(t, record(6, "6"), b.m.client.Get(t.Context(), b.record()).Val())
+	b.settle(r, 0)
+	require.Equal(t, record(0, "-"), b.m.client.Get(t.Context(), b.record()).Val())
+	require.Equal(t, 2*time.Hour, b.m.client.PTTL(t.Context(), b.record()).Val())
+	b.m.sleep(time.Hour)
+	b.settle(r, 7)
+	b.remains(10, "it is settled")
+	_, err := limit.Consume(t.Context(), b.Quota, b.key, 1)
+	require.NoError(t, err)
+	b.settle(r, 7)
+	b.remains(9, "also after the record has been written in the next period")
+	b.m.sleep(time.Hour)
+	b.settle(r, 7)
+	b.remains(3, "all that was used is charged after the end")
+}
+
+// TestQuotaLease_RememberedDenialsEndWithIt takes the tokens that return when a lease ends, soon after
+// they were denied.
+func TestQuotaLease_RememberedDenialsEndWithIt(t *testing.T) {
+	for name, learn := range map[string]func(b *quotaBench) (limit.Decision, error){
+		"from one call": func(b *quotaBench) (limit.Decision, error) {
+			return limit.Consume(b.Context(), b.Quota, b.key, 4)
+		},
+		"from a lease": func(b *quotaBench) (limit.Decision, error) {
+			return b.Take(b.Context(), b.key, limit.Take{Cost: 4, Lease: time.Minute, Receipt: true})
+		},
+		"from a call of all kinds": func(b *quotaBench) (limit.Decision, error) {
+			generous := b.m.harness(b.T).New(limit.PerHour(1_000_000).Named("generous"))
+			return limit.ConsumeAll(b.Context(), limit.Request{Limiter: generous, Key: b.key, Cost: 1}, limit.Request{Limiter: b.Quota, Key: b.key, Cost: 4})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newQuotaBench(t)
+			b.lease(6, 500*time.Millisecond)
+			b.lease(3, time.Hour)
+			d, err := learn(b)
+			require.NoError(t, err)
+			require.False(t, d.Allowed)
+			b.m.sleep(500*time.Millisecond - time.Microsecond)
+			_, ok := b.RemembersDenial(b.key, limit.Take{Cost: 4})
+			require.True(t, ok, "before the end")
+			b.m.sleep(time.Microsecond)
+			d, err = limit.Consume(t.Context(), b.Quota, b.key, 4)
+			require.NoError(t, err)
+			require.True(t, d.Allowed, "at the end")
+		})
+	}
+}
+
+// TestQuotaLease_Full fills a key with leases: others are denied, alone and jointly, and plain calls are
+// not.
+func TestQuotaLease_Full(t *testing.T) {
+	b := newQuotaBench(t)
+	b.Quota = b.process(10_000)
+	first := b.lease(1, 10*time.Second)
+	for range limit.MaxLeases - 1 {
+		b.lease(1, time.Minute)
+	}
+	b.settle(first, 1) // does not make room before the end
+	bucket := b.m.harness(t).New(limit.PerSecond(10).Named("bucket"))
+	requests := []limit.Request{{Limiter: bucket, Key: b.key, Cost: 2}, {Limiter: b.Quota, Key: b.key, Cost: 2}}
+	lease := limit.Take{Lease: time.Minute, Receipt: true}
+	periodEnds := b.m.server.Now().Truncate(time.Hour).Add(time.Hour).Sub(b.m.server.Now())
+	for range 2 {
+		decisions, err := b.TakeBatch(t.Context(), requests, lease)
+		require.NoError(t, err)
+		require.True(t, decisions[0].Allowed)
+		require.Equal(t, limit.Decision{Limit: 10_000, Remaining: 9000, RetryAfter: 10 * time.Second, ResetAfter: periodEnds}, decisions[1])
+	}
+	d, err := limit.Inspect(t.Context(), bucket, b.key)
+	require.NoError(t, err)
+	require.Zero(t, d.ResetAfter, "nothing was taken")
+	d, err = limit.Consume(t.Context(), b.Quota, b.key, 2)
+	require.NoError(t, err)
+	require.True(t, d.Allowed, "a call without a lease")
+	d, err = b.Take(t.Context(), b.key, limit.Take{Cost: 9000, Lease: time.Minute, Receipt: true})
+	require.NoError(t, err)
+	require.Equal(t, periodEnds, d.RetryAfter, "the longer wait")
+	b.m.sleep(10 * time.Second)
+	decisions, err := b.TakeBatch(t.Context(), requests, lease)
+	require.NoError(t, err)
+	require.True(t, decisions[0].Allowed && decisions[1].Allowed)
+}
+
+// TestMeter_OfBucketAndQuota reserves from both, which are decided in one step.
+func TestMeter_OfBucketAndQuota(t *testing.T) {
+	b := newQuotaBench(t)
+	bucket := b.m.harness(t).New(limit.PerMinute(6).Burst(20).Named("bucket" + redistest.Prefix(t)))
+	meter := limit.NewMeter(time.Minute, bucket, b.Quota)
+	holds := func(inBucket, inQuota int64) {
+		t.Helper()
+		d, err := limit.Inspect(t.Context(), bucket, b.key)
+		require.NoError(t, err)
+		require.Equal(t, inBucket, d.Remaining)
+		b.remains(inQuota, "of the quota")
+	}
+	first, err := meter.Reserve(t.Context(), 6, b.key)
+	require.NoError(t, err)
+	require.True(t, first.Allowed)
+	denied, err := meter.Reserve(t.Context(), 6, b.key)
+	require.NoError(t, err)
+	require.Equal(t, []any{false, "q", limit.Receipt{}}, []any{denied.Allowed, denied.Policy, denied.Receipt})
+	holds(14, 4)
+	for range 2 {
+		require.NoError(t, meter.Settle(t.Context(), first.Receipt, 8, b.key))
+		holds(12, 2)
+	}
+	lost, err := meter.Reserve(t.Context(), 2, b.key)
+	require.NoError(t, err)
+	require.True(t, lost.Allowed)
+	holds(10, 0)
+	b.m.sleep(time.Minute)
+	holds(16, 2)
+}
