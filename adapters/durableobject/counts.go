@@ -75,8 +75,16 @@ func (c *counts) call(ctx context.Context, p *countPolicy, key *limit.Key, what 
 }
 
 func (c *counts) takePart(p *countPolicy, key *limit.Key, what batch.RecordTake) part {
-	before := p.numbers(key)
-	return c.newPart(key, what.What, append(slices.Clip(before), what.Cost, what.Stamp)...)
+	numbers := append(slices.Clip(p.numbers(key)), what.Cost)
+	switch l := what.Lease; {
+	case what.What == batch.Settle:
+		numbers = append(numbers, settlementNumbers(l)...)
+	case l.ID != 0:
+		numbers = append(numbers, what.Stamp, l.ID, l.Length.Microseconds())
+	default:
+		numbers = append(numbers, what.Stamp)
+	}
+	return c.newPart(key, what.What, numbers...)
 }
 
 // outcomeNoPeriod is the outcome of a reply about a quota whose process has another time than the

@@ -89,11 +89,17 @@ func (l *Limiter) takePart(p *bucketPolicy, key *limit.Key, t batch.Take) part {
 }
 
 func (l *Limiter) settlePart(p *bucketPolicy, key *limit.Key, t batch.Take) part {
+	numbers := []int64{p.PerMicro(), p.PerToken(), p.capacity, t.Units}
+	return l.newPart(key, batch.Settle, append(numbers, settlementNumbers(t.Lease)...)...)
+}
+
+// settlementNumbers returns the last numbers of a part that settles a lease.
+func settlementNumbers(l batch.Lease) []int64 {
 	returns := int64(0)
-	if t.Lease.Returns {
+	if l.Returns {
 		returns = 1
 	}
-	return l.newPart(key, "settle", p.PerMicro(), p.PerToken(), p.capacity, t.Units, t.Lease.ID, t.Lease.Excess, returns)
+	return []int64{l.ID, l.Excess, returns}
 }
 
 // Reset fills key's bucket and ends a block. Other processes may deny the key for up to a second

@@ -11,10 +11,9 @@ import (
 )
 
 // A Quota is a [limit.Limiter] that enforces a [limit.QuotaPolicy] in Durable Objects, so that
-// processes everywhere share it. Its decisions equal those of a quota in memory, except that it has
-// no leases, on the clock of the object and the calendar of this process: it is an error if their
-// clocks differ by more than a period. Requests, denials without one, and other errors are as those
-// of a [Limiter].
+// processes everywhere share it. Its decisions equal those of a quota in memory, on the clock of
+// the object and the calendar of this process: it is an error if their clocks differ by more than a
+// period. Requests, denials without one, and other errors are as those of a [Limiter].
 //
 // Processes whose policies have the same name share records, even if their numbers differ, as
 // during a rolling deployment or after SetPolicy. A different Max is compared with the same count.
@@ -49,7 +48,7 @@ func NewQuota(client *Client, policy limit.QuotaPolicy) *Quota {
 		panic(err.Error())
 	}
 	q := &Quota{clock: time.Now}
-	q.counts = newCounts(client, "quota", keyname.OfQuota(policy), q.countPolicy(policy), (*limit.Take).ValidateWindow)
+	q.counts = newCounts(client, "quota", keyname.OfQuota(policy), q.countPolicy(policy), (*limit.Take).ValidateQuota)
 	return q
 }
 

@@ -3,7 +3,7 @@
 // most 2^52, and times are in microseconds since 1970, below 2^53 with the longest refill.
 
 import { MAX_LEASES, addLease, decodeLeases, encodeLeases, left, moveLeases } from "./lease";
-import type { Lease } from "./lease";
+import type { Lease, NewLease, Settlement } from "./lease";
 import type { Result, Stored } from "./record";
 
 /** A policy in whole numbers, see limit.Units in Go. */
@@ -31,18 +31,8 @@ export interface BucketCall {
    * have returned since then do not return again. 0 if all return.
    */
   since: number;
-  /** What is taken returns after a time in microseconds. */
-  lease?: { id: number; micros: number };
+  lease?: NewLease;
   settle?: Settlement;
-}
-
-/** A Settlement replaces what a lease took. The units of its call are taken if the bucket does not have the lease. */
-export interface Settlement {
-  id: number;
-  /** Units to take if the bucket has the lease; they return if they are negative. */
-  excess: number;
-  /** Whether they may return: not if the lease has been made by another policy. */
-  returns: boolean;
 }
 
 /** A Bucket contains the numbers of the policy that stored it; a call with other numbers converts it. */
@@ -91,7 +81,7 @@ export function takeFromBucket(stored: Stored | null, call: BucketCall, now: num
   }
   if (call.lease !== undefined && change > 0) {
     const { id, micros } = call.lease;
-    addLease(leases, { ends: now + micros, id, units: change, settled: false, taken: now });
+    addLease(leases, { ends: now + micros, id, units: change, settled: false, taken: now, extra: [] });
   }
   const first = leases[0];
   const result: Result = {
@@ -197,7 +187,7 @@ function refillsFaster(policy: Policy, old: Policy): boolean {
 
 function decode(stored: Stored): Bucket {
   const [fullAt = 0, early = 0, ahead = 0, perMicro = 1, perToken = 1, capacity = 1, ...leases] = stored.numbers;
-  return { fullAt, early, ahead, policy: { perMicro, perToken, capacity }, leases: decodeLeases(leases) };
+  return { fullAt, early, ahead, policy: { perMicro, perToken, capacity }, leases: decodeLeases(leases, 0) };
 }
 
 /** encode returns a bucket that lacks units, or null if it is full and has no leases. */

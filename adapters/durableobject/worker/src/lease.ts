@@ -1,35 +1,52 @@
-// Leases of token buckets. Times are in microseconds since 1970.
+// Leases of token buckets and quotas. Times are in microseconds since 1970.
 
-/** A Lease is a call whose units return at its end, unless it is settled before. */
+/** A Lease is a call whose units or tokens return at its end, unless it is settled before. */
 export interface Lease {
   ends: number;
   id: number;
   /** Those that return; 0 if the lease is settled, or another policy has written the bucket since. */
   units: number;
   settled: boolean;
-  /** When the bucket held the units. */
+  /** When they were taken. */
   taken: number;
+  /** Numbers that the kind of record adds. */
+  extra: number[];
 }
 
-/** How many leases a bucket can have, see limit.MaxLeases in Go. */
+/** A NewLease is what a call wants whose units return after a time in microseconds. */
+export interface NewLease {
+  id: number;
+  micros: number;
+}
+
+/** A Settlement replaces what a lease took. The units of its call are taken if the record does not have the lease. */
+export interface Settlement {
+  id: number;
+  /** Units to take if the record has the lease; they return if they are negative. */
+  excess: number;
+  /** Whether they may return: not if the lease has been made by another policy. */
+  returns: boolean;
+}
+
+/** How many leases a record can have, see limit.MaxLeases in Go. */
 export const MAX_LEASES = 1000;
 
-/** Numbers of a stored lease. */
-const SIZE = 4;
+/** The stored number of units of a lease that is settled. */
 const SETTLED = -1;
 
-/** decodeLeases returns leases in the order of their ends. */
-export function decodeLeases(numbers: number[]): Lease[] {
+/** decodeLeases returns leases in the order of their ends, each with some extra numbers. */
+export function decodeLeases(numbers: number[], extraNumbers: number): Lease[] {
   const leases: Lease[] = [];
-  for (let i = 0; i + SIZE <= numbers.length; i += SIZE) {
-    const [ends = 0, id = 0, units = 0, taken = 0] = numbers.slice(i, i + SIZE);
-    leases.push({ ends, id, units: Math.max(units, 0), settled: units === SETTLED, taken });
+  const size = 4 + extraNumbers;
+  for (let i = 0; i + size <= numbers.length; i += size) {
+    const [ends = 0, id = 0, units = 0, taken = 0, ...extra] = numbers.slice(i, i + size);
+    leases.push({ ends, id, units: Math.max(units, 0), settled: units === SETTLED, taken, extra });
   }
   return leases;
 }
 
 export function encodeLeases(leases: Lease[]): number[] {
-  return leases.flatMap(({ ends, id, units, settled, taken }) => [ends, id, settled ? SETTLED : units, taken]);
+  return leases.flatMap(({ ends, id, units, settled, taken, extra }) => [ends, id, settled ? SETTLED : units, taken, ...extra]);
 }
 
 /**

@@ -4,6 +4,7 @@
 import type { BucketCall, Policy } from "./bucket";
 import type { BlockCall, Part } from "./call";
 import type { CounterCall } from "./counter";
+import type { NewLease, Settlement } from "./lease";
 import type { LogCall } from "./log";
 import type { QuotaCall } from "./quota";
 import type { Cost } from "./record";
@@ -73,23 +74,33 @@ function parseBucket(numbers: unknown[], at: string, what: string): BucketCall {
     since: 0,
   };
   if (what === "settle") {
-    call.settle = {
-      id: integer(numbers[4], `${at}[8]`, 1, Number.MAX_SAFE_INTEGER),
-      excess: integer(numbers[5], `${at}[9]`, -MAX_UNITS, MAX_UNITS),
-      returns: integer(numbers[6], `${at}[10]`, 0, 1) === 1,
-    };
+    call.settle = parseSettlement(numbers.slice(4), at, 8);
     return call;
   }
   call.lowest = integer(numbers[4], `${at}[8]`, -MAX_MISSING, MAX_FULL);
   call.divisor = integer(numbers[5], `${at}[9]`, 1, MAX_UNITS);
   call.since = integer(numbers[6], `${at}[10]`, 0, Number.MAX_SAFE_INTEGER);
   if (numbers.length > 7) {
-    call.lease = {
-      id: integer(numbers[7], `${at}[11]`, 1, Number.MAX_SAFE_INTEGER),
-      micros: integer(numbers[8], `${at}[12]`, 1, MAX_LEASE_MICROS),
-    };
+    call.lease = parseLease(numbers.slice(7), at, 11);
   }
   return call;
+}
+
+/** parseLease checks the two numbers of a lease, the first of which is the element of that index of the part. */
+function parseLease([id, micros]: unknown[], at: string, index: number): NewLease {
+  return {
+    id: integer(id, `${at}[${index}]`, 1, Number.MAX_SAFE_INTEGER),
+    micros: integer(micros, `${at}[${index + 1}]`, 1, MAX_LEASE_MICROS),
+  };
+}
+
+/** parseSettlement checks the three numbers of a settlement, the first of which is the element of that index of the part. */
+function parseSettlement([id, excess, returns]: unknown[], at: string, index: number): Settlement {
+  return {
+    id: integer(id, `${at}[${index}]`, 1, Number.MAX_SAFE_INTEGER),
+    excess: integer(excess, `${at}[${index + 1}]`, -MAX_UNITS, MAX_UNITS),
+    returns: integer(returns, `${at}[${index + 2}]`, 0, 1) === 1,
+  };
 }
 
 function parsePolicy(numbers: unknown[], at: string): Policy {
@@ -130,15 +141,27 @@ function parseCounter(numbers: unknown[], at: string, what: string): CounterCall
   };
 }
 
-/** parseQuota checks [max, five bounds, cost, stamp or time to wait]. */
+/**
+ * parseQuota checks [max, five bounds, cost, stamp or time to wait], for a lease also [id, micros], and to settle one
+ * [max, five bounds, cost, id, excess, returns].
+ */
 function parseQuota(numbers: unknown[], at: string, what: string): QuotaCall {
-  checkLength(numbers, at, 8);
+  checkLength(numbers, at, what === "settle" || (what === "take" && numbers.length > 8) ? 10 : 8);
+  const max = integer(numbers[0], `${at}[4]`, 1, MAX_FULL);
   const bounds = [integer(numbers[1], `${at}[5]`, -Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)];
   for (let i = 1; i < 5; i++) {
     const before = bounds[i - 1] ?? 0;
     bounds.push(integer(numbers[i + 1], `${at}[${i + 5}]`, before + 1, before + MAX_PERIOD_MICROS));
   }
-  return { kind: "quota", max: integer(numbers[0], `${at}[4]`, 1, MAX_FULL), bounds, ...parseCost(numbers.slice(6), at, 10, what) };
+  if (what === "settle") {
+    const settle = parseSettlement(numbers.slice(7), at, 11);
+    return { kind: "quota", max, bounds, ...parseCost([numbers[6], 0], at, 10, "charge"), settle };
+  }
+  const call: QuotaCall = { kind: "quota", max, bounds, ...parseCost(numbers.slice(6), at, 10, what) };
+  if (numbers.length > 8) {
+    call.lease = parseLease(numbers.slice(8), at, 12);
+  }
+  return call;
 }
 
 /** parseCost checks what a call does, the cost, and the stamp, or for a cost that is taken whole the time to wait. */

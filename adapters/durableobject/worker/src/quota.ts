@@ -1,3 +1,5 @@
+import { MAX_LEASES, addLease, decodeLeases, encodeLeases, moveLeases } from "./lease";
+import type { Lease, NewLease, Settlement } from "./lease";
 import { ALLOWED, DENIED, NO_PERIOD, count } from "./record";
 import type { Cost, Result, Stored } from "./record";
 
@@ -13,6 +15,8 @@ export interface QuotaCall extends Cost {
    * ends, in microseconds since 1970. No caller's clock differs by more than a period.
    */
   bounds: number[];
+  lease?: NewLease;
+  settle?: Settlement;
 }
 
 /** A Period has bounds in microseconds since 1970. */
@@ -27,7 +31,16 @@ interface Quota extends Period {
   reserved: number;
   /** When the next period ends; 0 if nothing is reserved. */
   reservedEnd: number;
+  /**
+   * In the order of their ends. Their extra numbers are the beginning of the period that has the tokens; and the
+   * beginning of the caller's period and the maximum, which identify the policy: the end of another policy's lease
+   * returns nothing.
+   */
+  leases: Lease[];
 }
+
+/** Extra numbers of a lease. */
+const EXTRA = 3;
 
 /** More than a quota counts. */
 const MAX_COUNT = 2 ** 52;
@@ -38,29 +51,35 @@ export function takeFromQuota(stored: Stored | null, call: QuotaCall, now: numbe
   if (calendar === undefined) {
     return { reply: count({ outcome: NO_PERIOD, used: 0, reset: 0, stamp: now }), denies: true };
   }
-  const { quota, moved } = read(stored, calendar, now);
+  const { quota, moved } = read(stored, call, calendar, now);
   const before = { ...quota };
+  const firstEnd = quota.leases[0]?.ends;
+  const hasAll = call.lease !== undefined && quota.leases.length >= MAX_LEASES;
   const never = call.cost > call.max && call.what === "take"; // it is denied, and is not counted
-  let outcome = ALLOWED;
-  let retry = 0;
-  let taken = 0;
-  let stamp = quota.start;
-  if (call.what === "refund" || call.what === "undo") {
+  let result: Taken = { outcome: ALLOWED, retry: 0, taken: 0, stamp: quota.start };
+  let settles = false;
+  if (call.settle !== undefined) {
+    settles = settle(quota, call, call.settle, calendar);
+  } else if (call.what === "refund" || call.what === "undo") {
     giveBack(quota, call);
   } else if (call.what === "charge") {
     add(quota, call.cost, calendar);
   } else if (call.cost > 0 && !never) {
-    ({ outcome, retry, taken, stamp } = take(quota, call, calendar, now));
+    result = take(quota, call, calendar, now, hasAll);
   }
+  const { outcome, taken, stamp } = result;
+  let { retry } = result;
   const all = (quota.reserved > 0 ? quota.reservedEnd : quota.end) - now;
-  const more = quota.reserved < call.max ? quota.end - now : all;
+  let more = quota.reserved < call.max ? quota.end - now : all;
+  if (firstEnd !== undefined) {
+    more = hasAll ? 0 : Math.min(more, firstEnd - now); // too many leases deny no call without one
+    retry = hasAll && outcome === DENIED ? Math.max(retry, firstEnd - now) : retry;
+  }
   const used = quota.reserved > 0 ? call.max : quota.used; // nothing more can be spent in the period
   const reset = used > 0 ? all : 0;
-  const result: Result = { reply: count({ outcome, used, retry, reset, more, all, taken, stamp }), denies: outcome !== ALLOWED || never };
-  if (!look && (quota.used !== before.used || quota.reserved !== before.reserved || moved)) {
-    result.record = encode(quota);
-  }
-  return result;
+  const reply = count({ outcome, used, retry, reset, more, all, taken, stamp });
+  const changed = quota.used !== before.used || quota.reserved !== before.reserved || moved || settles;
+  return { reply, denies: outcome !== ALLOWED || never, ...(!look && changed ? { record: encode(quota) } : {}) };
 }
 
 function periodOf(bounds: number[], now: number): Period | undefined {
@@ -77,18 +96,47 @@ function periodOf(bounds: number[], now: number): Period | undefined {
  * read returns the quota now. If the clock went back to the period before that of the record, the latter counts
  * until its end. If it went back further, what was taken counts in the period that the clock went to.
  */
-function read(stored: Stored | null, calendar: Period, now: number): { quota: Quota; moved: boolean } {
-  let [start = 0, end = 0, used = 0, reserved = 0, reservedEnd = 0] = stored?.numbers ?? [];
+function read(stored: Stored | null, call: QuotaCall, calendar: Period, now: number): { quota: Quota; moved: boolean } {
+  let [start = 0, end = 0, used = 0, reserved = 0, reservedEnd = 0, ...rest] = stored?.numbers ?? [];
+  const all = decodeLeases(rest, EXTRA);
+  const moved = moveLeases(all, now);
+  const leases = all.filter((lease) => lease.ends > now);
+  for (const { ends, units, settled, extra } of all) {
+    const [period = 0, own = 0, max = 0] = extra;
+    if (ends <= now && !settled && period === start && max === call.max && call.bounds.slice(0, 3).includes(own)) {
+      used -= Math.min(units, used);
+    }
+  }
   if (reserved > 0 && end <= now) {
     [start, end, used, reserved, reservedEnd] = [end, reservedEnd, reserved, 0, 0]; // the next period has begun
   }
   if (stored === null || now >= end) {
-    return { quota: { ...calendar, used: 0, reserved: 0, reservedEnd: 0 }, moved: false };
+    return { quota: { ...calendar, used: 0, reserved: 0, reservedEnd: 0, leases }, moved };
   }
   if (calendar.end < start) {
-    return { quota: { ...calendar, used: Math.min(used + reserved, MAX_COUNT), reserved: 0, reservedEnd: 0 }, moved: true };
+    const counted = Math.min(used + reserved, MAX_COUNT);
+    return { quota: { ...calendar, used: counted, reserved: 0, reservedEnd: 0, leases }, moved: true };
   }
-  return { quota: { start, end, used, reserved, reservedEnd }, moved: false };
+  return { quota: { start, end, used, reserved, reservedEnd, leases }, moved };
+}
+
+/** settle replaces what a lease took, and reports whether the quota has the lease. */
+function settle(quota: Quota, call: QuotaCall, { id, excess, returns }: Settlement, calendar: Period): boolean {
+  const lease = quota.leases.find((each) => each.id === id);
+  if (lease === undefined) {
+    add(quota, call.cost, calendar);
+    return false;
+  }
+  if (lease.settled) {
+    return false;
+  }
+  lease.settled = true;
+  if (excess >= 0) {
+    add(quota, excess, calendar);
+  } else if (returns && lease.extra[0] === quota.start) {
+    quota.used -= Math.min(-excess, quota.used);
+  }
+  return true;
 }
 
 function giveBack(quota: Quota, call: QuotaCall): void {
@@ -115,7 +163,7 @@ interface Taken {
 }
 
 /** take takes a cost of the period, or of the next one if the call may wait so long. */
-function take(quota: Quota, call: QuotaCall, calendar: Period, now: number): Taken {
+function take(quota: Quota, call: QuotaCall, calendar: Period, now: number, hasAll: boolean): Taken {
   let cost = call.cost;
   if (call.what === "upto") {
     cost = quota.reserved > 0 ? 1 : Math.max(Math.min(cost, call.max - quota.used), 1);
@@ -123,7 +171,15 @@ function take(quota: Quota, call: QuotaCall, calendar: Period, now: number): Tak
   const stamp = quota.start;
   const wait = quota.end - now;
   if (quota.reserved === 0 && quota.used + cost <= call.max) {
+    if (hasAll) {
+      return { outcome: DENIED, retry: 0, taken: 0, stamp };
+    }
     add(quota, cost, calendar);
+    if (call.lease !== undefined) {
+      const { id, micros } = call.lease;
+      const extra = [stamp, calendar.start, call.max];
+      addLease(quota.leases, { ends: now + micros, id, units: cost, settled: false, taken: now, extra });
+    }
     return { outcome: ALLOWED, retry: 0, taken: cost, stamp };
   }
   if (quota.reserved + cost > call.max) {
@@ -145,9 +201,11 @@ function nextEnd(quota: Quota, bounds: number[], calendar: Period): number {
 }
 
 function encode(quota: Quota): Stored | null {
-  const { start, end, used, reserved, reservedEnd } = quota;
-  if (used === 0 && reserved === 0) {
+  const { start, end, used, reserved, reservedEnd, leases } = quota;
+  if (used === 0 && reserved === 0 && leases.length === 0) {
     return null;
   }
-  return reserved > 0 ? { until: reservedEnd, numbers: [start, end, used, reserved, reservedEnd] } : { until: end, numbers: [start, end, used] };
+  // Whoever settles a lease needs it until its end.
+  const until = Math.max(reserved > 0 ? reservedEnd : end, leases.at(-1)?.ends ?? 0);
+  return { until, numbers: [start, end, used, reserved, reserved > 0 ? reservedEnd : 0, ...encodeLeases(leases)] };
 }

@@ -1,0 +1,183 @@
+package durableobject
+
+import (
+	"crypto/rand"
+	"math"
+	mathrand "math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/workerdtest"
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A quotaBench is a quota of 10 per hour, 33 minutes and 20 seconds after the hour has begun.
+type quotaBench struct {
+	*testing.T
+	*Quota
+	clock clock
+	key   limit.Key
+}
+
+func newQuotaBench(t *testing.T, s *workerdtest.Server) *quotaBench {
+	c := newClock()
+	b := &quotaBench{T: t, clock: c, key: limit.Key{"user", rand.Text()}}
+	b.Quota = b.process(newTestClient(s, c), 10)
+	return b
+}
+
+// process returns the quota of another process, with another maximum.
+func (b *quotaBench) process(client *Client, maximum int64) *Quota {
+	q := NewQuota(client, limit.QuotaPolicy{Name: "q", Max: maximum, Period: limit.Hour})
+	q.clock = b.clock.Now
+	return q
+}
+
+func (b *quotaBench) lease(cost int64, length time.Duration) limit.Receipt {
+	b.Helper()
+	d, err := b.Take(b.Context(), b.key, limit.Take{Cost: cost, Lease: length, Receipt: true})
+	require.NoError(b, err)
+	require.True(b, d.Allowed)
+	return d.Receipt
+}
+
+func (b *quotaBench) settle(q *Quota, r limit.Receipt, used int64) {
+	b.Helper()
+	require.NoError(b, limit.Settle(b.Context(), q, b.key, r, used))
+}
+
+func (b *quotaBench) remains(want int64, why string) {
+	b.Helper()
+	d, err := limit.Inspect(b.Context(), b.Quota, b.key)
+	require.NoError(b, err)
+	require.Equal(b, want, d.Remaining, why)
+}
+
+func TestQuotaLease_Unhappy(t *testing.T) {
+	s := startTestClock(t, 1)
+	for name, test := range map[string]func(*quotaBench){
+		"the object restarts": func(b *quotaBench) {
+			r := b.lease(6, time.Minute)
+			s.Restart()
+			start(b.T, b.Quota, b.key)
+			b.settle(b.Quota, r, 4)
+			b.remains(6, "the difference returns")
+		},
+		"settled for nothing and for everything": func(b *quotaBench) {
+			r := b.lease(6, time.Minute)
+			b.settle(b.Quota, r, 0)
+			b.settle(b.Quota, r, 9)
+			b.remains(10, "all of it returns, once")
+			b.settle(b.Quota, b.lease(6, time.Minute), math.MaxInt64)
+			b.remains(0, "more than the maximum")
+			b.clock.Sleep(30 * time.Minute)
+			b.remains(10, "the excess does not count in the next period")
+		},
+		"the maximum of another process differs": func(b *quotaBench) {
+			r := b.lease(6, time.Minute)
+			b.lease(2, time.Minute)
+			other := b.process(b.client, 20)
+			b.settle(other, r, 5)
+			b.remains(3, "the count is the same")
+			b.clock.Sleep(time.Minute)
+			d, err := limit.Inspect(b.Context(), other, b.key)
+			require.NoError(b, err)
+			require.EqualValues(b, 13, d.Remaining, "the lease is one of another policy")
+			b.remains(5, "a look writes nothing")
+		},
+		"the clock goes back in a period": func(b *quotaBench) {
+			b.lease(2, 2*time.Minute)
+			b.clock.Sleep(time.Minute)
+			r := b.lease(6, 30*time.Second)
+			b.clock.Rewind(30 * time.Minute)
+			denied, err := limit.Consume(b.Context(), b.Quota, b.key, 3) // moves the leases
+			require.NoError(b, err)
+			require.False(b, denied.Allowed)
+			b.clock.Sleep(30*time.Second - time.Microsecond)
+			b.remains(2, "before the end")
+			b.clock.Sleep(time.Microsecond)
+			b.remains(8, "at the end of the shorter lease")
+			b.settle(b.Quota, r, 3)
+			b.remains(5, "all that was used is charged")
+			b.clock.Sleep(90 * time.Second)
+			b.remains(7, "at the end of the longer one")
+		},
+		"a key has too many": func(b *quotaBench) {
+			many := b.process(b.client, 2*limit.MaxLeases)
+			b.Quota = many
+			for range limit.MaxLeases {
+				b.lease(1, time.Minute)
+			}
+			b.clock.Sleep(10 * time.Second)
+			d, err := many.Take(b.Context(), b.key, limit.Take{Cost: 1, Lease: time.Minute, Receipt: true})
+			require.NoError(b, err)
+			assert.False(b, d.Allowed)
+			assert.Equal(b, 50*time.Second, d.RetryAfter, "until the first one ends")
+			d, err = limit.Consume(b.Context(), many, b.key, 1)
+			require.NoError(b, err)
+			assert.True(b, d.Allowed, "a call without a lease")
+			b.clock.Sleep(50 * time.Second)
+			b.remains(2*limit.MaxLeases-1, "all leases have ended")
+		},
+	} {
+		t.Run(name, func(t *testing.T) { test(newQuotaBench(t, s)) })
+	}
+}
+
+// TestQuotaLease_EqualsQuotaInMemory makes random calls with leases.
+func TestQuotaLease_EqualsQuotaInMemory(t *testing.T) {
+	s := startTestClock(t, 1)
+	rng := mathrand.New(mathrand.NewPCG(51, 52))
+	for round := range 30 {
+		b := newQuotaBench(t, s)
+		local := memory.NewSimulation(b.clock.Now).NewQuota(limit.QuotaPolicy{Name: "q", Max: 10, Period: limit.Hour})
+		var receipts [][2]limit.Receipt
+		for step := range 60 {
+			take := randomQuotaTake(rng)
+			here := take
+			if settles := take.Mode == limit.Settling || take.Mode == limit.Undoing; settles {
+				if len(receipts) == 0 {
+					continue
+				}
+				r := receipts[rng.IntN(len(receipts))]
+				if take.Mode == limit.Undoing && r[0].Lease != 0 || take.Mode == limit.Settling && r[0].Lease == 0 {
+					continue // an error
+				}
+				take.Undo, here.Undo = r[0], r[1]
+			}
+			got, err := b.Take(t.Context(), b.key, take)
+			require.NoError(t, err)
+			want, err := local.Take(t.Context(), b.key, here)
+			require.NoError(t, err)
+			if got.Allowed && got.Receipt.Tokens > 0 {
+				receipts = append(receipts, [2]limit.Receipt{got.Receipt, want.Receipt})
+			}
+			got.Receipt, want.Receipt = limit.Receipt{}, limit.Receipt{}
+			require.Equal(t, want, got, "round %d, step %d: %+v", round, step, take)
+			b.clock.Sleep(time.Duration(rng.Int64N(int64(4*time.Minute))) / 1000 * 1000)
+			b.clock.Local.Add(int64(2 * batch.CacheTime))
+		}
+	}
+}
+
+func randomQuotaTake(rng *mathrand.Rand) limit.Take {
+	take := limit.Take{Cost: rng.Int64N(6)}
+	switch rng.IntN(8) {
+	case 0, 1, 2:
+		take.Lease, take.Receipt = time.Duration(1+rng.Int64N(3600))*time.Second, true
+	case 3, 4:
+		take.Mode = limit.Settling
+	case 5:
+		take.Mode = limit.Undoing
+	case 6:
+		take.Mode, take.Cost = limit.Looking, 0
+	default:
+		take.Receipt, take.MaxWait = true, time.Duration(rng.Int64N(2))*20*time.Minute
+	}
+	return take
+}
