@@ -97,7 +97,7 @@ func TestRecordPolicy_ReceiptsOfAnEarlierPolicyReturnNothing(t *testing.T) {
 	s.take(t, second, limit.Take{Mode: limit.Undoing, Undo: receipt})
 	assert.Empty(t, s.takes)
 	s.take(t, first, limit.Take{Mode: limit.Undoing, Undo: receipt})
-	assert.Equal(t, []RecordTake{{Undo, 2, 7}}, s.takes)
+	assert.Equal(t, []RecordTake{{What: Undo, Cost: 2, Stamp: 7}}, s.takes)
 }
 
 // TestRecordPart_LearnsWhatAllDecide has a limiter that would allow a take which another one denies.
@@ -109,7 +109,7 @@ func TestRecordPart_LearnsWhatAllDecide(t *testing.T) {
 		return ok
 	}
 	part := p.Part(1, limit.Take{Cost: 1, Receipt: true})
-	assert.Equal(t, RecordTake{TakeAll, 1, 0}, part.What)
+	assert.Equal(t, RecordTake{What: TakeAll, Cost: 1}, part.What)
 	d := part.Decide(RecordReply{Used: 8, Taken: 0})
 	part.Learn(&d, false, 0, 0)
 	assert.True(t, remembers(), "nothing was taken")
