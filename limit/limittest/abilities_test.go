@@ -39,7 +39,8 @@ func (r *reference) special(key limit.Key, take limit.Take) (limit.Decision, err
 	var d limit.Decision
 	switch {
 	case take.Mode == limit.Charging:
-		return limit.Decision{}, r.charge(key, m, at, take.Cost)
+		r.charge(key, m, at, take.Cost)
+		return limit.Decision{}, nil
 	case take.Mode == limit.Settling:
 		r.settle(key, m, at, take)
 		return limit.Decision{}, nil
@@ -73,7 +74,7 @@ func (r *reference) looked(m *limittest.Model, take limit.Take) *limittest.Model
 	return m.Clone()
 }
 
-func (r *reference) charge(key limit.Key, m *limittest.Model, at time.Duration, cost int64) error {
+func (r *reference) charge(key limit.Key, m *limittest.Model, at time.Duration, cost int64) {
 	switch {
 	case r.store.blocks[key] > at:
 	case r.fault.charge != nil:
@@ -81,7 +82,6 @@ func (r *reference) charge(key limit.Key, m *limittest.Model, at time.Duration, 
 	default:
 		m.Charge(at, cost)
 	}
-	return nil
 }
 
 func (r *reference) lease(m *limittest.Model, at time.Duration, take limit.Take) (d limit.Decision) {

@@ -29,7 +29,7 @@ type Answer struct{}
 func (Answer) MessageType() string { return "ANSWER" }
 
 // newModel returns a router with a meter for its only call, and what OnLimitExceeded receives.
-func newModel(t *testing.T) (*router.Router, *[]router.LimitExceeded) {
+func newModel() (*router.Router, *[]router.LimitExceeded) {
 	meter := limit.NewMeter(time.Minute, memory.NewLimiter(limit.PerMinute(100).Named("per-minute")), memory.NewLimiter(limit.PerHour(1000).Named("per-hour")))
 	var reports []router.LimitExceeded
 	r := router.New(&router.Options{
@@ -52,7 +52,7 @@ func newModel(t *testing.T) (*router.Router, *[]router.LimitExceeded) {
 
 func TestExceeded_ReachesClientAndHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, reports := newModel(t)
+		r, reports := newModel()
 		client := routertest.Dial(t, r)
 		require.Equal(t, Answer{}, routertest.Call[Answer](client, Ask{Estimate: 50, Used: 350}))
 		err := routertest.CallError(client, Ask{Estimate: 10})
