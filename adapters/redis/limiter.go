@@ -28,9 +28,10 @@ import (
 //
 //	penstock:limit:<policy>:<part>:<part>...
 //
-// that expires when the bucket is full. Limiters whose policies have the same name share
-// buckets, in one process and in many. A bucket contains the numbers of the policy that last
-// changed it, and a limiter with other numbers converts it. Therefore processes with different
+// that expires when the bucket is full and its last lease has ended. Each lease adds about 60 bytes,
+// which every call for its key writes. Limiters whose policies have the same name share buckets, in
+// one process and in many. A bucket contains the numbers of the policy that last changed it, and a
+// limiter with other numbers converts it; the ends of its leases then return nothing. Therefore processes with different
 // numbers, such as during a rolling deployment or after SetPolicy, grant a key in any interval
 // at most the largest capacity plus what the largest refill returns in that interval. The
 // numbers of a policy replace a missing name, so unnamed policies with different numbers have
@@ -225,8 +226,8 @@ func (l *Limiter) args(calls []*bucketCall) []any {
 // indices of calls, from 1, whose buckets have leases, each with the microseconds until the first one ends.
 func decode(reply *goredis.Cmd, calls []*bucketCall) {
 	numbers, err := reply.Int64Slice()
-	if err == nil && len(numbers) < len(calls) {
-		err = fmt.Errorf("the script answered %d of %d calls", len(numbers), len(calls))
+	if err == nil && (len(numbers) < len(calls) || (len(numbers)-len(calls))%2 != 0) {
+		err = fmt.Errorf("the script returned %d numbers for %d calls", len(numbers), len(calls))
 	}
 	for i, c := range calls {
 		if c.Err = err; err == nil {
@@ -236,7 +237,7 @@ func decode(reply *goredis.Cmd, calls []*bucketCall) {
 	if err != nil {
 		return
 	}
-	for leases := numbers[len(calls):]; len(leases) >= 2; leases = leases[2:] {
+	for leases := numbers[len(calls):]; len(leases) > 0; leases = leases[2:] {
 		calls[leases[0]-1].Response.State.LeaseEnds = time.Duration(leases[1]) * time.Microsecond
 	}
 }

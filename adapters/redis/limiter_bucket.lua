@@ -23,17 +23,6 @@ local now = time[1] * 1000000 + time[2]
 -- Replies about a blocked bucket are this number minus the microseconds until the block ends.
 local blocked = -2^52
 
--- read_leases ends the leases of a bucket whose time has come, each as an undo at its end, and returns
--- the missing units, which are negative if the bucket is full, the leases that are left, and whether the
--- clock went backwards. What leases return and what returns by itself can be subtracted in any order,
--- because nothing else has changed the bucket since it was written.
-local function read_leases(missing, leases, per_micro)
-  local left, moved = end_leases(leases, now, function(units, length)
-    missing = missing - math.max(units - length * per_micro, 0)
-  end)
-  return missing, left, moved
-end
-
 -- read_other reads a value that another policy has stored, or a block; see read. Its functions
 -- are inside because every execution of a script creates those that are outside.
 local function read_other(key, value, per_micro, suffix)
@@ -95,7 +84,9 @@ local function read_other(key, value, per_micro, suffix)
   local possible = old_capacity * old_per_token + (tonumber(ahead) or 0)
   local moved
   if leases ~= '' then
-    missing, leases, moved = read_leases(missing, leases, old_per_micro)
+    leases, moved = end_leases(leases, now, function(units, length)
+      missing = missing - math.max(units - length * old_per_micro, 0)
+    end)
     leases = leases and string.gsub(leases, '(#%d+,)%d+', '%10') -- the numbers of one policy mean nothing to another
   else
     leases = nil
@@ -124,11 +115,18 @@ local function read(key, value, per_micro, full, suffix)
   if sub(value, 17) == suffix then -- the usual case
     missing, possible = (sub(value, 1, 16) - now) * per_micro, full
   elseif sub(value, -#suffix) == suffix then
-    local full_at, early, ahead, rest = string.match(value, '^(%d+):(%d+):?(%d*)([^/]*)')
+    local full_at, early, ahead = string.match(value, '^(%d+):(%d+):?(%d*)/')
+    if not full_at then
+      full_at, early, ahead, leases = string.match(value, '^(%d+):(%d+):?(%d*)(;[^/]*)')
+    end
     missing = (full_at - now) * per_micro - early
     possible = full + (tonumber(ahead) or 0)
-    if rest ~= '' then
-      missing, leases, moved = read_leases(missing, rest, per_micro)
+    if leases then
+      -- Each lease ends as an undo at its end. What leases return and what returns by itself can be
+      -- subtracted in any order, because nothing else has changed the bucket since it was written.
+      leases, moved = end_leases(leases, now, function(units, length)
+        missing = missing - math.max(units - length * per_micro, 0)
+      end)
     end
   else
     return read_other(key, value, per_micro, suffix)

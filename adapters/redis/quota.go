@@ -35,8 +35,9 @@ var quotaLua string
 // If the clock goes forward to another period, its quota is granted.
 //
 // A key's record is a string of about 40 bytes, or 65 with reservations, under
-// penstock:quota:<policy>:<part>:<part>... that expires with its last period. A Quota is safe for
-// concurrent use.
+// penstock:quota:<policy>:<part>:<part>... that expires with its last period and its last lease, each of
+// which adds about 80 bytes. The end of a lease returns nothing to a process whose Max or period
+// differs from that of the process that took it. A Quota is safe for concurrent use.
 type Quota struct {
 	*records
 	clock func() time.Time
