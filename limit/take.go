@@ -40,8 +40,9 @@ type Take struct {
 	//   - It must be whole milliseconds, from 1 to those of [MaxLease], with the mode Whole and
 	//     Receipt, and without Keep and MaxWait.
 	//   - A key has at most [MaxLeases] of them. A further Take is denied until the first one ends.
-	//   - Reset and Block end the leases of their key, and return nothing more. After SetPolicy, the
-	//     end of a lease from before returns nothing.
+	//   - Reset and Block end the leases of their key, and return nothing more. A lease from before
+	//     SetPolicy may return nothing at its end.
+	//   - RetryAfter does not count on leases that end earlier.
 	Lease time.Duration
 
 	// Mode is what happens to Cost. If 0, it is taken whole or not at all.
