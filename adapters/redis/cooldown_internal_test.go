@@ -20,7 +20,7 @@ import (
 func (r *records) useClock(t testing.TB, lua, prefix string, c *batchtest.Clock) {
 	r.prefix += prefix
 	r.oneNode = false // TestJoint_EqualsLimitersInMemory has calls to several limiters
-	lua = strings.ReplaceAll(recordBlockLua+leasesLua+leasesChangeLua+lua, "  call('PEXPIRE', KEYS[1], format('%.0f', millis))\n", "")
+	lua = strings.ReplaceAll(recordBlockLua+leaseFunctionsLua()+lua, "  call('PEXPIRE', KEYS[1], format('%.0f', millis))\n", "")
 	r.calls = newScriptBatcher(r.name, r.client, withTimeArgument(t, lua, ", 'PX', format('%.0f', millis)"), 8)
 	r.blocks = newScriptBatcher(r.name, r.client, withTimeArgument(t, recordSetBlockLua, ", 'PX', format('%.0f', millis)"), 0)
 	r.now = func() time.Duration { return time.Duration(c.Local.Load()) }

@@ -61,6 +61,12 @@ func TestLease_Unhappy(t *testing.T) {
 			b.settle(r, 4)
 			b.lacks(40*time.Second, "all that was used is charged")
 		},
+		"settled with an identifier that ends like another": func(b *leaseBench) {
+			r := b.lease(6, time.Minute)
+			r.Lease %= 1_000_000
+			b.settle(r, 1)
+			b.lacks(70*time.Second, "all that was used is charged")
+		},
 		"settled at the same time": func(b *leaseBench) {
 			r := b.lease(6, time.Minute)
 			var callers sync.WaitGroup

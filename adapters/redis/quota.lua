@@ -37,6 +37,10 @@ end
 
 local length, own_start, ends = finish - start, start, finish
 local used, reserved, reserved_ends, moved, leases, leases_moved = 0, 0, 0, false, nil, false
+local end_leases, has_leases, add_lease, settle_lease
+if ARGV[10] then
+  end_leases, has_leases, add_lease, settle_lease = lease_functions()
+end
 local stored = call('GET', KEYS[1])
 local blocked = stored and block_reply(KEYS[1], stored, now, what == 'look')
 if blocked then
@@ -52,6 +56,7 @@ if stored then
   end
   s, f, u, r, e = tonumber(s), tonumber(f), tonumber(u), tonumber(r) or 0, tonumber(e) or 0
   if l ~= '' then
+    end_leases = end_leases or lease_functions()
     leases, leases_moved = end_leases(l, now, function(tokens, _, addition)
       local period, own_period, maximum = string.match(addition, ',(%-?%d+),(%-?%d+),(%d+)')
       local is_own = tonumber(maximum) == max_tokens and
@@ -77,16 +82,19 @@ if stored then
 end
 local used_before, reserved_before, leases_before = used, reserved, leases
 
--- add counts tokens in the period. A policy with other periods may have written the record.
-local function add(tokens)
-  used = math.min(used + tokens, max_count)
-  if reserved == 0 then
-    ends = math.max(ends, finish)
-  end
-end
-
 local all_leases = takes and ARGV[11] and has_leases(leases, ARGV[11])
 local outcome, retry, taken = 0, 0, 0
+if what == 'settle' then
+  local settled, tokens, _, addition = settle_lease(leases, ARGV[9])
+  if settled then
+    leases, cost = settled, tokens and stamp or 0 -- nothing again
+  end
+  if cost >= 0 then
+    what = 'charge'
+  elseif ARGV[10] == '1' and tonumber(string.match(addition, '%-?%d+')) == start then
+    used = used - math.min(-cost, used)
+  end
+end
 if what == 'refund' or what == 'undo' then
   local newest = (what == 'refund' or stamp == ends) and math.min(cost, reserved) or 0
   reserved, cost = reserved - newest, cost - newest
@@ -94,17 +102,9 @@ if what == 'refund' or what == 'undo' then
     used = used - math.min(cost, used)
   end
 elseif what == 'charge' then
-  add(cost)
-elseif what == 'settle' then
-  local settled, tokens, _, addition = settle_lease(leases, ARGV[9])
-  local excess = stamp
-  leases = settled or leases
-  if not settled then
-    add(cost)
-  elseif tokens and excess >= 0 then
-    add(excess)
-  elseif tokens and ARGV[10] == '1' and tonumber(string.match(addition, '%-?%d+')) == start then
-    used = used - math.min(-excess, used)
+  used = math.min(used + cost, max_count)
+  if reserved == 0 then
+    ends = math.max(ends, finish) -- a policy with other periods may have written the record
   end
 elseif cost > 0 then
   if what == 'upto' then
@@ -115,8 +115,7 @@ elseif cost > 0 then
   if reserved == 0 and used + cost <= max_tokens and all_leases then
     outcome = 3
   elseif reserved == 0 and used + cost <= max_tokens then
-    taken = cost
-    add(cost)
+    taken, used, ends = cost, used + cost, math.max(ends, finish)
     if takes and ARGV[11] then
       leases = add_lease(leases, now, ARGV[10], ARGV[9], cost, format(',%.0f,%.0f,%.0f', start, own_start, max_tokens))
     end

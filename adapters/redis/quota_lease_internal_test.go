@@ -95,12 +95,30 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 		},
 		"the period of the policy changes": func(b *quotaBench) {
 			r := b.lease(6, time.Minute)
+			b.lease(1, time.Minute)
 			require.NoError(b, b.SetPolicy(limit.QuotaPolicy{Name: "q", Max: 10, Period: limit.Day}))
 			b.settle(r, 1)
-			b.remains(4, "the receipt is from before")
+			b.remains(3, "the receipt is from before")
 			b.lease(2, time.Minute)
 			b.m.sleep(time.Minute)
-			b.remains(4, "the lease ends in a record of an hour")
+			b.remains(3, "only the last lease returns, in a record of an hour")
+		},
+		"settled for what was taken": func(b *quotaBench) {
+			r := b.lease(6, time.Minute)
+			b.settle(r, 6)
+			b.settle(r, 9)
+			b.remains(4, "it is settled")
+			b.m.sleep(time.Minute)
+			b.remains(4, "nothing returns at the end")
+		},
+		"settled after a denial": func(b *quotaBench) {
+			r := b.lease(10, time.Minute)
+			for _, allowed := range []bool{false, true} {
+				d, err := limit.Consume(b.Context(), b.Quota, b.key, 1)
+				require.NoError(b, err)
+				require.Equal(b, allowed, d.Allowed)
+				b.settle(r, 5)
+			}
 		},
 		"the clock goes back in a period": func(b *quotaBench) {
 			b.lease(2, 2*time.Minute)
@@ -218,6 +236,21 @@ func TestQuotaLease_Full(t *testing.T) {
 	decisions, err := b.TakeBatch(t.Context(), requests, lease)
 	require.NoError(t, err)
 	require.True(t, decisions[0].Allowed && decisions[1].Allowed)
+}
+
+// TestQuotaLease_DenialOfLeasesIsNotRemembered fills a key with leases that end after the period.
+func TestQuotaLease_DenialOfLeasesIsNotRemembered(t *testing.T) {
+	b := newQuotaBench(t)
+	b.Quota = b.process(10_000)
+	for range limit.MaxLeases {
+		b.lease(1, time.Hour)
+	}
+	d, err := b.Take(t.Context(), b.key, limit.Take{Cost: 9500, Lease: time.Hour, Receipt: true})
+	require.NoError(t, err)
+	require.Equal(t, time.Hour, d.RetryAfter, "a lease ends after the period")
+	d, err = limit.Consume(t.Context(), b.Quota, b.key, 9500)
+	require.NoError(t, err)
+	require.Equal(t, d.ResetAfter, d.RetryAfter, "a call without a lease waits for the period")
 }
 
 // TestMeter_OfBucketAndQuota reserves from both, which are decided in one step.

@@ -60,7 +60,7 @@ var recordSetBlockLua string
 
 // recordLua returns the script for records of a kind.
 func recordLua(kind string) string {
-	return recordBlockLua + map[string]string{kindCounter: slidingCounterLua, kindLog: slidingLogLua, kindQuota: leasesLua + leasesChangeLua + quotaLua}[kind]
+	return recordBlockLua + map[string]string{kindCounter: slidingCounterLua, kindLog: slidingLogLua, kindQuota: leaseFunctionsLua() + quotaLua}[kind]
 }
 
 // newRecords returns the records of a limiter. The kind, such as "cooldown", is a part of their

@@ -38,6 +38,13 @@ var (
 // bucketLua returns the script about buckets that ends with some text.
 func bucketLua(end string) string { return leasesLua + limiterBucketLua + end }
 
+// leaseFunctionsLua returns a function that returns those about leases: a script creates all its functions
+// whenever it runs, and few calls need these.
+func leaseFunctionsLua() string {
+	return "local function lease_functions()\n" + leasesLua + leasesChangeLua +
+		"return end_leases, has_leases, add_lease, settle_lease\nend\n"
+}
+
 // A script is a Lua script in two forms. Redis from 7.0 on and Valkey understand a first line
 // with flags: it lets the script run if memory is full, which small keys hardly change, and
 // keeps a replica from running it. Other servers get the form without it.
