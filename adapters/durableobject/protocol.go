@@ -49,8 +49,10 @@ var errSplit = errors.New("the keys are in several Durable Objects")
 // do executes a call, in a request that it may share with others.
 func (c *Client) do(ctx context.Context, parts []part) (reply, error) {
 	call := &limitCall{Request: parts}
-	err := c.calls.Do(ctx, call)
-	return call.Response, err
+	if err := c.calls.Do(ctx, call); err != nil {
+		return reply{}, err // the call may still be running
+	}
+	return call.Response, nil
 }
 
 // exec sends calls in one request, or in several if their parts are too many.

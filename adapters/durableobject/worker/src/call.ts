@@ -76,7 +76,7 @@ export function execute(rows: Rows, call: Call, now: number): CallReply {
 function executePart(rows: Rows, part: Part, now: number, look: boolean): { reply: number[]; denies: boolean } {
   let row = rows.get(part.k);
   if (part.take.kind === "block") {
-    rows.set({ ...row, until: now + part.take.micros, numbers: "[]", blocked_from: part.take.micros > 0 ? now : 0 });
+    rows.set({ ...row, until: now + part.take.micros, numbers: [], blocked_from: part.take.micros > 0 ? now : 0 });
     return { reply: [1], denies: false };
   }
   if (row.blocked_from > 0) {
@@ -89,11 +89,11 @@ function executePart(rows: Rows, part: Part, now: number, look: boolean): { repl
     }
   }
   const current = row.until > now && row.blocked_from === 0;
-  const stored = current ? { until: row.until, numbers: JSON.parse(row.numbers) as number[] } : null;
+  const stored = current ? { until: row.until, numbers: row.numbers } : null;
   const result = take(stored, part.take, now, look);
   if (result.record !== undefined) {
     const { until, numbers } = result.record ?? { until: 0, numbers: [] };
-    rows.set({ ...row, until, numbers: JSON.stringify(numbers), blocked_from: 0 });
+    rows.set({ ...row, until, numbers, blocked_from: 0 });
   }
   return result;
 }

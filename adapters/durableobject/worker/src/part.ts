@@ -45,14 +45,14 @@ export function parsePart(part: unknown, at: string): Part {
   if (parse === undefined) {
     throw bad(`${at}[0] must be one of ${Object.keys(kinds).join(", ")}`);
   }
-  const place = text(key, `${at}[2]`, 0, MAX_KEY_BYTES);
-  const k = `${kind}:${text(name, `${at}[1]`, 1, MAX_NAME_BYTES)}${place}`;
+  const place = text(key, at, 2, 0, MAX_KEY_BYTES);
+  const k = `${kind}:${text(name, at, 1, 1, MAX_NAME_BYTES)}${place}`;
   if (what === "block") {
     checkLength(numbers, at, 1);
-    return { k, place, look: false, isJoint: false, take: { kind: "block", micros: integer(numbers[0], `${at}[4]`, 0, MAX_BLOCK_MICROS) } };
+    return { k, place, look: false, isJoint: false, take: { kind: "block", micros: integer(numbers[0], at, 4, 0, MAX_BLOCK_MICROS) } };
   }
   const look = what === "look";
-  const take = parse(numbers, at, look ? "take" : text(what, `${at}[3]`, 1, MAX_NAME_BYTES));
+  const take = parse(numbers, at, look ? "take" : text(what, at, 3, 1, MAX_NAME_BYTES));
   return { k, place, look, isJoint: look || what === "take", take };
 }
 
@@ -68,7 +68,7 @@ function parseBucket(numbers: unknown[], at: string, what: string): BucketCall {
   const call: BucketCall = {
     kind: "bucket",
     policy: parsePolicy(numbers, at),
-    units: integer(numbers[3], `${at}[7]`, -MAX_UNITS, MAX_UNITS),
+    units: integer(numbers[3], at, 7, -MAX_UNITS, MAX_UNITS),
     lowest: 0,
     divisor: 1,
     since: 0,
@@ -77,9 +77,9 @@ function parseBucket(numbers: unknown[], at: string, what: string): BucketCall {
     call.settle = parseSettlement(numbers.slice(4), at, 8);
     return call;
   }
-  call.lowest = integer(numbers[4], `${at}[8]`, -MAX_MISSING, MAX_FULL);
-  call.divisor = integer(numbers[5], `${at}[9]`, 1, MAX_UNITS);
-  call.since = integer(numbers[6], `${at}[10]`, 0, Number.MAX_SAFE_INTEGER);
+  call.lowest = integer(numbers[4], at, 8, -MAX_MISSING, MAX_FULL);
+  call.divisor = integer(numbers[5], at, 9, 1, MAX_UNITS);
+  call.since = integer(numbers[6], at, 10, 0, Number.MAX_SAFE_INTEGER);
   if (numbers.length > 7) {
     call.lease = parseLease(numbers.slice(7), at, 11);
   }
@@ -89,25 +89,25 @@ function parseBucket(numbers: unknown[], at: string, what: string): BucketCall {
 /** parseLease checks the two numbers of a lease, the first of which is the element of that index of the part. */
 function parseLease([id, micros]: unknown[], at: string, index: number): NewLease {
   return {
-    id: integer(id, `${at}[${index}]`, 1, Number.MAX_SAFE_INTEGER),
-    micros: integer(micros, `${at}[${index + 1}]`, 1, MAX_LEASE_MICROS),
+    id: integer(id, at, index, 1, Number.MAX_SAFE_INTEGER),
+    micros: integer(micros, at, index + 1, 1, MAX_LEASE_MICROS),
   };
 }
 
 /** parseSettlement checks the three numbers of a settlement, the first of which is the element of that index of the part. */
 function parseSettlement([id, excess, returns]: unknown[], at: string, index: number): Settlement {
   return {
-    id: integer(id, `${at}[${index}]`, 1, Number.MAX_SAFE_INTEGER),
-    excess: integer(excess, `${at}[${index + 1}]`, -MAX_UNITS, MAX_UNITS),
-    returns: integer(returns, `${at}[${index + 2}]`, 0, 1) === 1,
+    id: integer(id, at, index, 1, Number.MAX_SAFE_INTEGER),
+    excess: integer(excess, at, index + 1, -MAX_UNITS, MAX_UNITS),
+    returns: integer(returns, at, index + 2, 0, 1) === 1,
   };
 }
 
 function parsePolicy(numbers: unknown[], at: string): Policy {
   const policy: Policy = {
-    perMicro: integer(numbers[0], `${at}[4]`, 1, MAX_PER_MICRO),
-    perToken: integer(numbers[1], `${at}[5]`, 1, MAX_FULL),
-    capacity: integer(numbers[2], `${at}[6]`, 1, MAX_FULL),
+    perMicro: integer(numbers[0], at, 4, 1, MAX_PER_MICRO),
+    perToken: integer(numbers[1], at, 5, 1, MAX_FULL),
+    capacity: integer(numbers[2], at, 6, 1, MAX_FULL),
   };
   // An inexact product is above the bound, too.
   if (policy.perToken * policy.capacity + policy.perMicro > MAX_FULL) {
@@ -122,9 +122,9 @@ function parseLog(kind: LogCall["kind"], numbers: unknown[], at: string, what: s
   const [least, most] = kind === "log" ? [0, 0] : [1, MAX_WINDOW_MICROS];
   return {
     kind,
-    max: integer(numbers[0], `${at}[4]`, 1, MAX_LOG),
-    window: integer(numbers[1], `${at}[5]`, 1, MAX_WINDOW_MICROS),
-    penalty: integer(numbers[2], `${at}[6]`, least, most),
+    max: integer(numbers[0], at, 4, 1, MAX_LOG),
+    window: integer(numbers[1], at, 5, 1, MAX_WINDOW_MICROS),
+    penalty: integer(numbers[2], at, 6, least, most),
     ...parseCost(numbers.slice(3), at, 7, what),
   };
 }
@@ -132,10 +132,10 @@ function parseLog(kind: LogCall["kind"], numbers: unknown[], at: string, what: s
 /** parseCounter checks [max, window, cost, stamp or time to wait]. */
 function parseCounter(numbers: unknown[], at: string, what: string): CounterCall {
   checkLength(numbers, at, 4);
-  const window = integer(numbers[1], `${at}[5]`, 1, MAX_WINDOW_MICROS / 1000);
+  const window = integer(numbers[1], at, 5, 1, MAX_WINDOW_MICROS / 1000);
   return {
     kind: "counter",
-    max: integer(numbers[0], `${at}[4]`, 1, Math.floor(MAX_FULL / window)),
+    max: integer(numbers[0], at, 4, 1, Math.floor(MAX_FULL / window)),
     window,
     ...parseCost(numbers.slice(2), at, 6, what),
   };
@@ -147,11 +147,11 @@ function parseCounter(numbers: unknown[], at: string, what: string): CounterCall
  */
 function parseQuota(numbers: unknown[], at: string, what: string): QuotaCall {
   checkLength(numbers, at, what === "settle" || (what === "take" && numbers.length > 8) ? 10 : 8);
-  const max = integer(numbers[0], `${at}[4]`, 1, MAX_FULL);
-  const bounds = [integer(numbers[1], `${at}[5]`, -Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)];
+  const max = integer(numbers[0], at, 4, 1, MAX_FULL);
+  const bounds = [integer(numbers[1], at, 5, -Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)];
   for (let i = 1; i < 5; i++) {
     const before = bounds[i - 1] ?? 0;
-    bounds.push(integer(numbers[i + 1], `${at}[${i + 5}]`, before + 1, before + MAX_PERIOD_MICROS));
+    bounds.push(integer(numbers[i + 1], at, i + 5, before + 1, before + MAX_PERIOD_MICROS));
   }
   if (what === "settle") {
     const settle = parseSettlement(numbers.slice(7), at, 11);
@@ -166,15 +166,15 @@ function parseQuota(numbers: unknown[], at: string, what: string): QuotaCall {
 
 /** parseCost checks what a call does, the cost, and the stamp, or for a cost that is taken whole the time to wait. */
 function parseCost([cost, stamp]: unknown[], at: string, index: number, what: string): Cost {
-  const tokens = integer(cost, `${at}[${index}]`, 0, MAX_UNITS);
+  const tokens = integer(cost, at, index, 0, MAX_UNITS);
   switch (what) {
     case "take":
-      return { what, cost: tokens, stamp: 0, maxWait: integer(stamp, `${at}[${index + 1}]`, 0, MAX_WAIT_MICROS) };
+      return { what, cost: tokens, stamp: 0, maxWait: integer(stamp, at, index + 1, 0, MAX_WAIT_MICROS) };
     case "upto":
     case "charge":
     case "refund":
     case "undo":
-      return { what, cost: tokens, stamp: integer(stamp, `${at}[${index + 1}]`, -Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER), maxWait: 0 };
+      return { what, cost: tokens, stamp: integer(stamp, at, index + 1, -Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER), maxWait: 0 };
     default:
       throw bad(`${at}[3] must be take, look, upto, charge, refund, undo or block`);
   }

@@ -80,8 +80,8 @@ export class Records {
   }
 
   private load(keys: string[]): Map<string, Row> {
-    const rows = this.sql.exec<Row>("SELECT * FROM record WHERE k IN (SELECT value FROM json_each(?))", JSON.stringify(keys));
-    return new Map(rows.toArray().map((row) => [row.k, row]));
+    const rows = this.sql.exec<StoredRow>("SELECT * FROM record WHERE k IN (SELECT value FROM json_each(?))", JSON.stringify(keys));
+    return new Map(rows.toArray().map((row) => [row.k, { ...row, numbers: JSON.parse(row.numbers) as number[] }]));
   }
 
   private save(row: Row): void {
@@ -89,7 +89,7 @@ export class Records {
       "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)",
       row.k,
       row.until,
-      row.numbers,
+      JSON.stringify(row.numbers),
       row.blocked_from,
       row.copied,
       row.hides_until,
@@ -97,6 +97,9 @@ export class Records {
     this.saved(Math.max(row.until, row.hides_until));
   }
 }
+
+/** A row as the table has it: its numbers are JSON. */
+type StoredRow = Omit<Row, "numbers"> & { numbers: string };
 
 /** Rows of keys in the object that had the keys before; undefined if it has none. */
 export type Copies = Map<string, Row | undefined>;

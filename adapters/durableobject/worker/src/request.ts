@@ -98,10 +98,10 @@ export function parseSemaphoreCall(call: unknown[], i: number): SemaphoreCall {
     throw bad(`${at} must have 5 elements`);
   }
   return {
-    k: text(call[0], `${at}[0]`, 1, MAX_NAME_BYTES),
-    holder: text(call[1], `${at}[1]`, 1, MAX_HOLDER_BYTES),
-    permits: integer(call[2], `${at}[2]`, 1, Number.MAX_SAFE_INTEGER),
-    leaseMillis: integer(call[3], `${at}[3]`, 1, MAX_LEASE_MILLIS),
-    purpose: integer(call[4], `${at}[4]`, ACQUIRE, RELEASE),
+    k: text(call[0], at, 0, 1, MAX_NAME_BYTES),
+    holder: text(call[1], at, 1, 1, MAX_HOLDER_BYTES),
+    permits: integer(call[2], at, 2, 1, Number.MAX_SAFE_INTEGER),
+    leaseMillis: integer(call[3], at, 3, 1, MAX_LEASE_MILLIS),
+    purpose: integer(call[4], at, 4, ACQUIRE, RELEASE),
   };
 }

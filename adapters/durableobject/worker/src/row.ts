@@ -4,8 +4,8 @@ export type Row = {
   k: string;
   /** When the record counts nothing any more or the block ends, in microseconds since 1970. */
   until: number;
-  /** Numbers of the record as a JSON array, see the file of its kind. */
-  numbers: string;
+  /** Numbers of the record, see the file of its kind. */
+  numbers: number[];
   /** When the block was set; 0 in a record. */
   blocked_from: number;
   /** 1 if the object of another shard may have copied the row and changed the copy. */
@@ -16,7 +16,7 @@ export type Row = {
 
 /** emptyRow returns the row of a record that no call has changed. */
 export function emptyRow(k: string): Row {
-  return { k, until: 0, numbers: "[]", blocked_from: 0, copied: 0, hides_until: 0 };
+  return { k, until: 0, numbers: [], blocked_from: 0, copied: 0, hides_until: 0 };
 }
 
 /** isObsolete reports whether a row means the same as no row. */

@@ -19,16 +19,18 @@ export function checkLength(numbers: unknown[], at: string, length: number): voi
   }
 }
 
-export function integer(value: unknown, name: string, min: number, max: number): number {
+/** integer checks a number, which is the element of that index at a place of the request. */
+export function integer(value: unknown, at: string, index: number, min: number, max: number): number {
   if (!Number.isSafeInteger(value) || (value as number) < min || (value as number) > max) {
-    throw bad(`${name} must be an integer from ${min} to ${max}`);
+    throw bad(`${at}[${index}] must be an integer from ${min} to ${max}`);
   }
   return value as number;
 }
 
-export function text(value: unknown, name: string, min: number, max: number): string {
+/** text is integer for strings, whose length is from min to max. */
+export function text(value: unknown, at: string, index: number, min: number, max: number): string {
   if (typeof value !== "string" || value.length < min || value.length > max || !/^[\x20-\x7e]*$/.test(value)) {
-    throw bad(`${name} must be ${min} to ${max} characters of printable ASCII`);
+    throw bad(`${at}[${index}] must be ${min} to ${max} characters of printable ASCII`);
   }
   return value;
 }
