@@ -95,9 +95,9 @@ func (a *allOf) Take(ctx context.Context, key Key, take Take) (Decision, error) 
 			return err
 		})
 	case Undoing:
-		return Decision{}, UndoAll(ctx, take.Undo, requests...)
+		return Decision{}, UndoAll(ctx, take.Undone(), requests...)
 	case Settling:
-		return Decision{}, settleAll(ctx, take.Undo, take.Cost, requests)
+		return Decision{}, settleAll(ctx, take.Undone(), take.Cost, requests)
 	}
 	if a.batcher == nil {
 		lock := a.locks[key.Hash(a.seed)%uint64(len(a.locks))]

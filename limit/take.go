@@ -51,8 +51,9 @@ type Take struct {
 	// Receipt makes the Decision contain a receipt of what was taken.
 	Receipt bool
 
-	// Undo is, with the modes Undoing and Settling, the receipt of the Take to undo or to settle.
-	Undo Receipt
+	// Undo is, with the modes Undoing and Settling, the receipt of the Take to undo or to settle. If
+	// nil, it is that of a Take that took nothing.
+	Undo *Receipt
 }
 
 // A Mode is a way to take tokens.
@@ -120,9 +121,27 @@ func (t *Take) Validate() error {
 		return fmt.Errorf("mode is %d; it must be one of the modes from Whole to Settling", t.Mode)
 	case t.Lease != 0:
 		return t.validateLease()
-	case t.Mode == Settling && t.Undo.Lease == 0 && t.Undo.Tokens > 0:
+	case t.Mode >= Undoing:
+		return t.validateUndo()
+	default:
+		return nil
+	}
+}
+
+// Undone returns the receipt to undo or to settle, which is the zero one if Undo is nil. It is for
+// adapters.
+func (t *Take) Undone() Receipt {
+	if t.Undo == nil {
+		return Receipt{}
+	}
+	return *t.Undo
+}
+
+func (t *Take) validateUndo() error {
+	switch receipt := t.Undone(); {
+	case t.Mode == Settling && receipt.Lease == 0 && receipt.Tokens > 0:
 		return errors.New("the receipt is not one of a Take with a Lease; undo it instead")
-	case t.Mode == Undoing && t.Undo.Lease != 0:
+	case t.Mode == Undoing && receipt.Lease != 0:
 		return errors.New("the receipt is one of a Take with a Lease; settle it with a cost of 0 instead")
 	default:
 		return nil
@@ -251,13 +270,13 @@ func Undo(ctx context.Context, l Limiter, key Key, receipt Receipt) error {
 	case receipt.Lease != 0:
 		return Settle(ctx, l, key, receipt, 0)
 	}
-	_, err := l.Take(ctx, key, Take{Mode: Undoing, Undo: receipt})
+	_, err := l.Take(ctx, key, Take{Mode: Undoing, Undo: &receipt})
 	return err
 }
 
 // Settle replaces what a [Take] of key with a Lease took by what its work has really used. See
 // [Settling].
 func Settle(ctx context.Context, l Limiter, key Key, receipt Receipt, used int64) error {
-	_, err := l.Take(ctx, key, Take{Cost: used, Mode: Settling, Undo: receipt})
+	_, err := l.Take(ctx, key, Take{Cost: used, Mode: Settling, Undo: &receipt})
 	return err
 }

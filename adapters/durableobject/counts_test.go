@@ -74,7 +74,7 @@ func TestCounts_RequestsAreThoseOfTheProtocol(t *testing.T) {
 		{"look", limit.Take{Mode: limit.Looking}, "0,0"},
 		{"upto", limit.Take{Cost: 200, Mode: limit.Partial}, "200,0"},
 		{"refund", limit.Take{Cost: 2, Mode: limit.Returning}, "2,0"},
-		{"undo", limit.Take{Mode: limit.Undoing, Undo: limit.Receipt{Tokens: 2, Stamp: 7}}, "2,7"},
+		{"undo", limit.Take{Mode: limit.Undoing, Undo: &limit.Receipt{Tokens: 2, Stamp: 7}}, "2,7"},
 		{"take", limit.Take{Cost: 4}, "0,0"}, // never allowed
 	} {
 		client := durableobject.NewClient(server.URL, secret, nil)

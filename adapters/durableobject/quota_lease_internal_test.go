@@ -148,7 +148,7 @@ func TestQuotaLease_EqualsQuotaInMemory(t *testing.T) {
 				if take.Mode == limit.Undoing && r[0].Lease != 0 || take.Mode == limit.Settling && r[0].Lease == 0 {
 					continue // an error
 				}
-				take.Undo, here.Undo = r[0], r[1]
+				take.Undo, here.Undo = &r[0], &r[1]
 			}
 			got, err := b.Take(t.Context(), b.key, take)
 			require.NoError(t, err)

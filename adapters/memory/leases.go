@@ -55,10 +55,7 @@ func (s *leases) endLocked(l *Limiter) {
 	for now := l.clock(); len(s.ends) > 0 && s.ends[0].ends <= now; {
 		e := heap.Pop(&s.ends).(*lease)
 		if !e.settled {
-			l.take(e.hash, &request{
-				kind: undo, tokens: e.receipt.Tokens, returns: e.receipt.Tokens,
-				stamp: e.receipt.Stamp, version: e.receipt.Version, undoneAt: e.ends,
-			})
+			l.take(e.hash, &request{kind: undo, undo: &undoing{e.receipt, e.receipt.Tokens, e.ends}})
 		}
 		if ofKey := s.byKey[e.hash]; ofKey[e.receipt.Lease] == e {
 			delete(ofKey, e.receipt.Lease)
@@ -165,10 +162,7 @@ func (l *Limiter) settle(hash uint64, receipt limit.Receipt, used int64) {
 	case used > e.receipt.Tokens:
 		l.take(hash, &request{kind: charge, tokens: used - e.receipt.Tokens})
 	default:
-		l.take(hash, &request{
-			kind: undo, tokens: e.receipt.Tokens, returns: e.receipt.Tokens - used,
-			stamp: e.receipt.Stamp, version: e.receipt.Version,
-		})
+		l.take(hash, &request{kind: undo, undo: &undoing{e.receipt, e.receipt.Tokens - used, 0}})
 	}
 	if e != nil {
 		e.settled = true

@@ -133,12 +133,11 @@ func (l *Limiter) takeSpecial(hash uint64, take *limit.Take) (limit.Decision, er
 		l.take(hash, &r)
 		return limit.Decision{}, nil
 	case limit.Undoing:
-		r.kind, r.tokens, r.returns = undo, take.Undo.Tokens, take.Undo.Tokens
-		r.stamp, r.version = take.Undo.Stamp, take.Undo.Version
+		r.kind, r.undo = undo, &undoing{receipt: take.Undone(), returns: take.Undone().Tokens}
 		l.take(hash, &r)
 		return limit.Decision{}, nil
 	case limit.Settling:
-		l.settle(hash, take.Undo, take.Cost)
+		l.settle(hash, take.Undone(), take.Cost)
 		return limit.Decision{}, nil
 	}
 	if take.Lease > 0 {

@@ -42,11 +42,15 @@ type request struct {
 	tokens  int64
 	keep    int64 // of consume and look: what must be left
 	maxWait int64 // of consume and look: microseconds until the bucket holds the tokens
+	undo    *undoing
 	at      int64 // set by take: when it was executed, in units
+}
 
-	// Of undo: how many of the tokens to return at most, when the bucket held them, in microseconds,
-	// the version of the table then, and when they return, if that is not at the time of the call.
-	returns, stamp, version, undoneAt int64
+// An undoing says which tokens a request of kind undo returns.
+type undoing struct {
+	receipt limit.Receipt
+	returns int64 // of the tokens of the receipt at most
+	at      int64 // when they return, in microseconds; 0 for the time of the call
 }
 
 type requestKind uint8
@@ -71,8 +75,10 @@ func (r *request) units(u *limit.Units) (units, ahead int64) {
 	switch r.kind {
 	case look:
 		return 0, 0
-	case refund, undo:
+	case refund:
 		return -u.RefundUnits(r.tokens), 0
+	case undo:
+		return -u.RefundUnits(r.undo.returns), 0
 	case upTo:
 		return math.MaxInt64, 0
 	case charge:

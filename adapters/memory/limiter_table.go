@@ -101,14 +101,15 @@ func (t *table) receipt(r *request, d *limit.Decision) limit.Receipt {
 
 // undoUnits returns how many units a request of kind undo returns.
 func (t *table) undoUnits(r *request, now int64) int64 {
-	if r.version != t.version {
+	u := r.undo
+	if u.receipt.Version != t.version {
 		return 0
 	}
-	at := r.undoneAt
+	at := u.at
 	if at == 0 {
 		at = now / t.units.PerMicro()
 	}
-	return min(t.units.UndoUnits(r.tokens, micros(at-r.stamp)), t.units.RefundUnits(r.returns))
+	return min(t.units.UndoUnits(u.receipt.Tokens, micros(at-u.receipt.Stamp)), t.units.RefundUnits(u.returns))
 }
 
 // raiseAhead makes maxAhead at least units.

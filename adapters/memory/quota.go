@@ -84,7 +84,7 @@ func (q *Quota) Take(_ context.Context, key limit.Key, take limit.Take) (limit.D
 	}
 	switch {
 	case take.Mode == limit.Settling:
-		q.settle(rules, &key, take.Undo, take.Cost)
+		q.settle(rules, &key, take.Undone(), take.Cost)
 		return limit.Decision{}, nil
 	case take.Lease > 0 && 0 < take.Cost && take.Cost <= rules.max:
 		return q.takeLeased(rules, &key, &take), nil

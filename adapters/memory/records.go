@@ -145,10 +145,11 @@ func decideRecord[P any](k rules[P], n numbers, r P, now int64, take *limit.Take
 func changeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], n numbers, key *limit.Key, take *limit.Take) {
 	tokens, stamp := take.Cost, (*int64)(nil)
 	if take.Mode == limit.Undoing {
-		if take.Undo.Version != n.version {
+		receipt := take.Undone()
+		if receipt.Version != n.version {
 			return
 		}
-		tokens, stamp = take.Undo.Tokens, &take.Undo.Stamp
+		tokens, stamp = receipt.Tokens, &receipt.Stamp
 	}
 	if tokens <= 0 {
 		return

@@ -47,7 +47,7 @@ func (l Lease) Complete(d limit.Decision) limit.Decision {
 // settling returns what a store does to settle a lease. Of a take that took nothing, there is none.
 func (p *Policy) settling(take *limit.Take) Take {
 	what := Take{Units: p.DebtUnits(take.Cost), Lowest: p.Full() - limit.MaxDeficit, Divisor: 1}
-	receipt := take.Undo
+	receipt := take.Undone()
 	if receipt.Lease == 0 {
 		return what
 	}

@@ -66,10 +66,11 @@ func (p *Policy) change(hash uint64, take *limit.Take, now func() time.Duration,
 	case limit.Returning:
 		what.Units = -p.RefundUnits(take.Cost)
 	case limit.Undoing:
-		if take.Undo.Version != p.version {
+		receipt := take.Undone()
+		if receipt.Version != p.version {
 			return nil
 		}
-		what.Units, what.Since = -p.RefundUnits(take.Undo.Tokens), take.Undo.Stamp
+		what.Units, what.Since = -p.RefundUnits(receipt.Tokens), receipt.Stamp
 	}
 	if what.Units == 0 && what.Lease.ID == 0 {
 		return nil

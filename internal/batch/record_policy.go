@@ -72,10 +72,11 @@ func (p *RecordPolicy) change(hash uint64, take *limit.Take, now func() time.Dur
 	case limit.Settling:
 		what = p.settling(take)
 	case limit.Undoing:
-		if take.Undo.Version != p.version {
+		receipt := take.Undone()
+		if receipt.Version != p.version {
 			return nil
 		}
-		what = RecordTake{What: Undo, Cost: min(take.Undo.Tokens, maxCost), Stamp: take.Undo.Stamp}
+		what = RecordTake{What: Undo, Cost: min(receipt.Tokens, maxCost), Stamp: receipt.Stamp}
 	}
 	if what.Cost == 0 && what.Lease.ID == 0 {
 		return nil
@@ -88,7 +89,7 @@ func (p *RecordPolicy) change(hash uint64, take *limit.Take, now func() time.Dur
 // settling returns what a store does to settle a lease: it takes the Excess of the lease, or the Cost if
 // the record does not have it. Of a take that took nothing, there is no lease.
 func (p *RecordPolicy) settling(take *limit.Take) RecordTake {
-	receipt := take.Undo
+	receipt := take.Undone()
 	what := RecordTake{What: Charge, Cost: min(take.Cost, maxCost)}
 	if receipt.Lease != 0 {
 		excess := max(min(take.Cost-receipt.Tokens, maxCost), -maxCost)

@@ -94,9 +94,9 @@ func TestRecordPolicy_ReceiptsOfAnEarlierPolicyReturnNothing(t *testing.T) {
 	assert.Equal(t, limit.Receipt{Tokens: 2, Stamp: 7}, receipt)
 	second := NewRecordPolicy(first.Description, first)
 	s.takes = nil
-	s.take(t, second, limit.Take{Mode: limit.Undoing, Undo: receipt})
+	s.take(t, second, limit.Take{Mode: limit.Undoing, Undo: &receipt})
 	assert.Empty(t, s.takes)
-	s.take(t, first, limit.Take{Mode: limit.Undoing, Undo: receipt})
+	s.take(t, first, limit.Take{Mode: limit.Undoing, Undo: &receipt})
 	assert.Equal(t, []RecordTake{{What: Undo, Cost: 2, Stamp: 7}}, s.takes)
 }
 

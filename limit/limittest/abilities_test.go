@@ -47,7 +47,7 @@ func (r *reference) special(key limit.Key, take limit.Take) (limit.Decision, err
 	case take.Lease > 0:
 		return r.lease(m, at, take), nil
 	case take.Mode == limit.Undoing:
-		r.undo(m, at, take.Undo)
+		r.undo(m, at, take.Undone())
 		return limit.Decision{}, nil
 	case take.Mode == limit.Partial && r.fault.partial != nil:
 		d.Granted, d = r.fault.partial(m, at, take.Cost)
@@ -101,9 +101,9 @@ func (r *reference) settle(key limit.Key, m *limittest.Model, at time.Duration, 
 	switch {
 	case r.store.blocks[key] > at:
 	case r.fault.settle != nil:
-		r.fault.settle(m, at, int(take.Undo.Lease), take.Cost)
+		r.fault.settle(m, at, int(take.Undone().Lease), take.Cost)
 	default:
-		m.Settle(at, int(take.Undo.Lease), take.Cost)
+		m.Settle(at, int(take.Undone().Lease), take.Cost)
 	}
 }
 

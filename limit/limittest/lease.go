@@ -271,8 +271,8 @@ func invalidLeases(h Harness) error {
 			{Cost: 1, Lease: time.Minute, Receipt: true, Mode: limit.Looking},
 			{Cost: 1, Lease: time.Minute, Receipt: true, Mode: limit.Partial},
 			{Cost: -1, Mode: limit.Settling},
-			{Cost: 1, Mode: limit.Settling, Undo: limit.Receipt{Tokens: 1}},
-			{Mode: limit.Undoing, Undo: limit.Receipt{Tokens: 1, Lease: 1}},
+			{Cost: 1, Mode: limit.Settling, Undo: &limit.Receipt{Tokens: 1}},
+			{Mode: limit.Undoing, Undo: &limit.Receipt{Tokens: 1, Lease: 1}},
 		} {
 			d, err := b.Take(context.Background(), key("ann"), take)
 			if err == nil || d != (limit.Decision{}) || can(b.Limiter, take) {
