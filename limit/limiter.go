@@ -175,11 +175,11 @@ type Stats struct {
 // A Decision is the outcome of one call. The zero Decision denies.
 type Decision struct {
 	Allowed    bool
+	Reason     Reason        // of a denial
 	Limit      int64         // capacity of the bucket that decided
 	Remaining  int64         // whole tokens left in it
 	RetryAfter time.Duration // until the same cost can be allowed: 0 if Allowed, except with MaxWait; [Never] if the cost is above the capacity
 	ResetAfter time.Duration // until the bucket is full
-	Reason     Reason        // of a denial
 	Policy     string        // name of the policy that decided; only [AllOf] and [ConsumeAll] set it
 	Granted    int64         // tokens that were taken; only of a Take with Partial
 	Receipt    Receipt       // of what was taken; only of a Take with Receipt
