@@ -55,7 +55,7 @@ func newHistoryScripts() historyScripts {
 
 // newGrowingScript returns a script that needs free memory.
 func newGrowingScript(lua string) *script {
-	return &script{modern: newScriptText("#!lua\n" + lua), plain: newScriptText(lua)}
+	return &script{scriptForms: &scriptForms{modern: newScriptText("#!lua\n" + lua), plain: newScriptText(lua)}}
 }
 
 // newEpoch returns a random epoch of 80 bits.

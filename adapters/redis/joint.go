@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -19,7 +20,10 @@ import (
 var jointLua string
 
 // jointScript returns the script for limiters of different kinds.
-func jointScript() *script { return newScript(jointSource()) }
+func jointScript() *script { return &script{scriptForms: jointForms()} }
+
+// jointForms is shared by all limiters, because the script is long.
+var jointForms = sync.OnceValue(func() *scriptForms { return newScriptForms(jointSource()) })
 
 // jointSource returns the source of the script. All parts of a call have the time of its beginning.
 func jointSource() string {

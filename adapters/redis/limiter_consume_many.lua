@@ -6,6 +6,7 @@
 -- with leases, its index and the microseconds until the first of them ends.
 local per_micro, full, suffix = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local values, missing_units, leases_of, replies = call('MGET', unpack(KEYS)), {}, {}, {}
+local some_have_leases = false
 for i = 1, #KEYS do
   local key, units, value = KEYS[i], tonumber(ARGV[i + 3]), values[i]
   local missing, leases, outdated, is_blocked = missing_units[key], leases_of[key], false, nil
@@ -28,9 +29,10 @@ for i = 1, #KEYS do
       missing_units[key] = math.max(missing, 0)
     end
     leases_of[key] = leases
+    some_have_leases = some_have_leases or leases
   end
 end
-for i = 1, #KEYS do
+for i = 1, some_have_leases and #KEYS or 0 do
   local leases = leases_of[KEYS[i]]
   if leases then
     replies[#replies + 1] = i

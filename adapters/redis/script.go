@@ -49,14 +49,18 @@ func leaseFunctionsLua() string {
 // with flags: it lets the script run if memory is full, which small keys hardly change, and
 // keeps a replica from running it. Other servers get the form without it.
 type script struct {
-	modern, plain scriptText
-	isPlain       atomic.Bool // the server does not understand the modern form
+	*scriptForms
+	isPlain atomic.Bool // the server does not understand the modern form
 }
+
+type scriptForms struct{ modern, plain scriptText }
 
 type scriptText struct{ sha, text string }
 
-func newScript(lua string) *script {
-	return &script{modern: newScriptText("#!lua flags=allow-oom\n" + lua), plain: newScriptText(lua)}
+func newScript(lua string) *script { return &script{scriptForms: newScriptForms(lua)} }
+
+func newScriptForms(lua string) *scriptForms {
+	return &scriptForms{modern: newScriptText("#!lua flags=allow-oom\n" + lua), plain: newScriptText(lua)}
 }
 
 // newScriptText computes the digest that SCRIPT LOAD would return.
