@@ -99,6 +99,12 @@ func (g recoveringHistories) Read(ctx context.Context, q broker.Query) (page bro
 	return g.session.Read(ctx, q)
 }
 
+// ReadAll calls the broker.
+func (g recoveringHistories) ReadAll(ctx context.Context, b broker.Batch) (pages []broker.BatchPage, err error) {
+	defer g.recoverAs("Broker.ReadAll", errors.Internal, &err)
+	return g.session.ReadAll(ctx, b)
+}
+
 // ReadState calls the broker.
 func (g recoveringHistories) ReadState(ctx context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
 	defer g.recoverAs("Broker.ReadState", errors.Internal, &err)

@@ -169,6 +169,16 @@ func (s *simSession) Read(_ context.Context, q broker.Query) (page broker.Page, 
 	return page, err
 }
 
+// ReadAll reads one topic.
+func (s *simSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+	q := b.Topics[0]
+	page, err := s.Read(ctx, broker.Query{Topic: q.Topic, After: q.After, Limit: q.Limit})
+	if n := min(uint64(q.Limit), page.Position.Offset-min(q.After, page.Position.Offset)); n > uint64(b.MaxMessages) {
+		return []broker.BatchPage{{Page: broker.Page{Position: page.Position, Previous: page.Previous}, Omitted: true}}, err
+	}
+	return []broker.BatchPage{{Page: page}}, err
+}
+
 // ReadState returns up to three keys in the order of their names, or all if the bound of the part is large.
 // The cursor is the last one, and means nothing in another epoch.
 func (s *simSession) ReadState(_ context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
