@@ -44,7 +44,8 @@ package router
 // c.messages owns it, so a waiting call is either removed by cancelCall or starts.
 // Per connection with a session (session_save.go): a timer, and a goroutine that exists only while the
 // record is stored. It holds no lock while it calls the store. Shutdown waits for these goroutines.
-// $ws:resume subscribes to topics on up to 16 goroutines, for which its handler waits.
+// $ws:resume subscribes to topics on a goroutine for each, for which its handler waits; another one reads what
+// the client has missed of them (history.Catchup).
 // Per subscription whose state has more than one part (state_rest.go): a goroutine that reads and queues the
 // parts. It takes turns with those of the connection's other topics, and with producers, in channels, and
 // holds no lock while it waits. It holds no reference in c.active: it ends with the context of the connection.

@@ -238,7 +238,7 @@ func TestHistory_FirstPublicationReachesWaitingNodes(t *testing.T) {
 		n.eventually(t, "following", func() bool { return n.following > 0 })
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		require.NoError(t, s.Join(ctx, broker.Position{}, 100, func(j history.Joined) { joined = append(joined, j.Position) }))
+		require.NoError(t, s.Join(ctx, broker.Position{}, nil, func(j history.Joined) { joined = append(joined, j.Position) }))
 		go func() { // the recorder of the node does not forward
 			for ctx.Err() == nil {
 				s.Following()

@@ -70,6 +70,12 @@ func (s slowReads) Read(ctx context.Context, q broker.Query) (broker.Page, error
 	return page, err
 }
 
+func (s slowReads) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+	pages, err := s.hub.ReadAll(ctx, b)
+	time.Sleep(20 * time.Millisecond)
+	return pages, err
+}
+
 func (s slowReads) Follow(topic string)   { s.hub.Follow(topic) }
 func (s slowReads) Unfollow(topic string) { s.hub.Unfollow(topic) }
 
@@ -100,10 +106,10 @@ func TestJoin_RecoversWhilePublishing(t *testing.T) {
 			}
 		})
 		var position broker.Position
-		require.NoError(t, s.Join(t.Context(), position, 100, func(j history.Joined) { position = j.Position }))
+		require.NoError(t, s.Join(t.Context(), position, history.NewCatchup(session, 100, 1<<20).Topic(100), func(j history.Joined) { position = j.Position }))
 		for range 20 {
 			time.Sleep(20 * time.Millisecond)
-			require.NoError(t, s.Join(t.Context(), position, 100, func(j history.Joined) {
+			require.NoError(t, s.Join(t.Context(), position, history.NewCatchup(session, 100, 1<<20).Topic(100), func(j history.Joined) {
 				assert.True(t, j.Recovered, "the subscriber had to load its state")
 				assert.Len(t, j.Publications, int(last-position.Offset))
 				position = j.Position

@@ -31,6 +31,14 @@ func (s *countingSession) Read(ctx context.Context, q broker.Query) (broker.Page
 	return s.HistorySession.Read(ctx, q)
 }
 
+func (s *countingSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+	s.reads.Add(1)
+	if flushed := s.flushed.Load(); flushed != nil {
+		return (*flushed).ReadAll(ctx, b)
+	}
+	return s.HistorySession.ReadAll(ctx, b)
+}
+
 // startIdle returns a sequencer of topic news, and its session. Both are closed when the test ends.
 func startIdle(t *testing.T, r broker.Retention, sink history.Sink) (*history.Sequencer, *countingSession) {
 	var s *history.Sequencer

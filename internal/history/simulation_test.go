@@ -169,14 +169,26 @@ func (s *simSession) Read(_ context.Context, q broker.Query) (page broker.Page, 
 	return page, err
 }
 
-// ReadAll reads one topic.
+// ReadAll reads each topic with Read.
 func (s *simSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
-	q := b.Topics[0]
-	page, err := s.Read(ctx, broker.Query{Topic: q.Topic, After: q.After, Limit: q.Limit})
-	if n := min(uint64(q.Limit), page.Position.Offset-min(q.After, page.Position.Offset)); n > uint64(b.MaxMessages) {
-		return []broker.BatchPage{{Page: broker.Page{Position: page.Position, Previous: page.Previous}, Omitted: true}}, err
+	return readEach(ctx, s.Read, b)
+}
+
+// readEach answers a batch with a function that reads one topic.
+func readEach(ctx context.Context, read func(context.Context, broker.Query) (broker.Page, error), b broker.Batch) (pages []broker.BatchPage, err error) {
+	messages := uint64(b.MaxMessages)
+	for _, q := range b.Topics {
+		page, err := read(ctx, broker.Query{Topic: q.Topic, Retention: q.Retention, After: q.After, Limit: q.Limit})
+		n := min(uint64(q.Limit), page.Position.Offset-min(q.After, page.Position.Offset))
+		omitted := n > messages
+		if omitted {
+			page.Publications = nil
+		} else {
+			messages -= n
+		}
+		pages = append(pages, broker.BatchPage{Page: page, Omitted: omitted, Err: err})
 	}
-	return []broker.BatchPage{{Page: page}}, err
+	return pages, nil
 }
 
 // ReadState returns up to three keys in the order of their names, or all if the bound of the part is large.
@@ -315,7 +327,7 @@ func newSimNode(t *testing.T, store *simStore) *simNode {
 
 // join continues a subscriber on the node.
 func (n *simNode) join(u *subscriber, since broker.Position) {
-	err := n.seq.Join(n.t.Context(), since, n.store.keep, func(j history.Joined) {
+	err := n.seq.Join(n.t.Context(), since, history.NewCatchup(n.session, n.store.keep, 1<<20).Topic(n.store.keep), func(j history.Joined) {
 		n.subs[u] = struct{}{}
 		u.joins++
 		if !j.Recovered || since.Epoch == "" {
