@@ -51,12 +51,14 @@ func (r *Router) connectBroker() {
 	case nil:
 		r.session = noopSession{}
 		r.histories = localHistories{Node: new(history.Hub).Connect(histories)}
+		r.reader = history.NewReader(r.histories)
 		return
 	case broker.HistoryBroker:
 		session := b.ConnectHistory(handler, histories)
 		mustBeSession("ConnectHistory", "HistorySession", session == nil)
 		r.session = recoveringSession{r, session}
 		r.histories = recoveringHistories{recoveringSession{r, session}, session}
+		r.reader = history.NewReader(r.histories)
 	default:
 		session := b.Connect(handler)
 		mustBeSession("Connect", "Session", session == nil)

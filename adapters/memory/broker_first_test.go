@@ -63,7 +63,7 @@ func newWaitingNode(t *testing.T, b *memory.Broker) *waitingNode {
 		Following: func(string) { <-ready; n.Following() },
 	})
 	n.session = session
-	n.Sequencer = history.NewSequencer(session, "news", broker.Retention{Messages: 10, Age: time.Minute}, history.Sink{
+	n.Sequencer = history.NewSequencer(history.NewReader(session), "news", broker.Retention{Messages: 10, Age: time.Minute}, history.Sink{
 		Deliver: func(p broker.Publication) { n.received = append(n.received, p.Position) },
 		Lost:    func(l history.Loss) { n.notices = append(n.notices, l) },
 	})

@@ -226,7 +226,7 @@ func TestHistory_FirstPublicationReachesWaitingNodes(t *testing.T) {
 	var joined []broker.Position
 	for range 2 {
 		n := connectHistory(t, server.Client(t))
-		s := history.NewSequencer(n, "news", retention, history.Sink{
+		s := history.NewSequencer(history.NewReader(n), "news", retention, history.Sink{
 			Deliver: func(p broker.Publication) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -28,7 +28,7 @@ func TestSequencer_FillsGapsBeforeIdleCheck(t *testing.T) {
 		published := map[uint64]time.Time{}
 		slowest, received := time.Duration(0), 0
 		session.mu.Lock()
-		session.seq = history.NewSequencer(session, "topic", broker.Retention{Messages: 1000}, history.Sink{
+		session.seq = history.NewSequencer(history.NewReader(session), "topic", broker.Retention{Messages: 1000}, history.Sink{
 			Deliver: func(p broker.Publication) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -92,7 +92,7 @@ func TestJoin_RecoversWhilePublishing(t *testing.T) {
 			Following: func(string) { <-created; s.Following() },
 		})}
 		retention := broker.Retention{Messages: 10_000}
-		s = history.NewSequencer(session, "topic", retention, history.Sink{
+		s = history.NewSequencer(history.NewReader(session), "topic", retention, history.Sink{
 			Deliver: func(p broker.Publication) { last = p.Position.Offset },
 			Lost:    func(l history.Loss) { assert.Fail(t, "lost", "%v", l) },
 		})

@@ -47,7 +47,7 @@ func startIdle(t *testing.T, r broker.Retention, sink history.Sink) (*history.Se
 		Published: func(_ string, p broker.Publication) { <-ready; s.Publish(p) },
 		Following: func(string) { <-ready; s.Following() },
 	})}
-	s = history.NewSequencer(node, "news", r, sink)
+	s = history.NewSequencer(history.NewReader(node), "news", r, sink)
 	close(ready)
 	t.Cleanup(func() {
 		s.Close()

@@ -52,7 +52,7 @@ func (s *scriptedSession) ReadState(context.Context, broker.StateQuery) (broker.
 func startScripted(t *testing.T, at broker.Position) (*scriptedSession, *history.Sequencer) {
 	session := &scriptedSession{page: broker.Page{Position: at}}
 	sink := history.Sink{Deliver: func(broker.Publication) {}, Lost: func(history.Loss) {}}
-	seq := history.NewSequencer(session, "topic", broker.Retention{Messages: 10}, sink)
+	seq := history.NewSequencer(history.NewReader(session), "topic", broker.Retention{Messages: 10}, sink)
 	t.Cleanup(seq.Close)
 	seq.Following()
 	return session, seq

@@ -249,7 +249,7 @@ func (s *simStore) connect(sink history.Sink) *simSession {
 	s.mu.Unlock()
 	session.mu.Lock()
 	defer session.mu.Unlock()
-	session.seq = history.NewSequencer(session, "topic", broker.Retention{Messages: s.keep}, sink)
+	session.seq = history.NewSequencer(history.NewReader(session), "topic", broker.Retention{Messages: s.keep}, sink)
 	return session
 }
 
