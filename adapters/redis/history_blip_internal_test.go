@@ -40,9 +40,14 @@ func (s *countedSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.
 
 // sent returns how many bytes a server has sent.
 func sent(t *testing.T, admin *goredis.Client) int64 {
-	info := admin.Info(t.Context(), "stats").Val()
-	_, after, _ := strings.Cut(info, "total_net_output_bytes:")
-	n, err := strconv.ParseInt(strings.TrimSpace(strings.SplitN(after, "\n", 2)[0]), 10, 64)
+	return infoNumber(t, admin, "stats", "total_net_output_bytes:")
+}
+
+// infoNumber returns the number after a text in a section of INFO.
+func infoNumber(t *testing.T, admin *goredis.Client, section, text string) int64 {
+	_, after, found := strings.Cut(admin.Info(t.Context(), section).Val(), text)
+	require.True(t, found, text)
+	n, err := strconv.ParseInt(after[:strings.IndexAny(after, ",\r\n")], 10, 64)
 	require.NoError(t, err)
 	return n
 }
@@ -99,7 +104,9 @@ func TestHistory_BlipCostsFewScripts(t *testing.T) {
 	require.NoError(t, admin.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
 	awaitAll()
 	scripts := server.CommandStats(t)["evalsha"]
-	t.Logf("%d nodes with %d topics: %d scripts, %d kB from Redis, %v", nodes, topics, scripts, (sent(t, admin)-before)/1000, time.Since(begun).Round(time.Millisecond))
+	t.Logf("%d nodes with %d topics: %d scripts, %.1f µs of Redis per topic, %d kB from Redis, %v", nodes, topics, scripts,
+		float64(infoNumber(t, admin, "commandstats", fmt.Sprintf("cmdstat_evalsha:calls=%d,usec=", scripts)))/float64(nodes*topics),
+		(sent(t, admin)-before)/1000, time.Since(begun).Round(time.Millisecond))
 	assert.GreaterOrEqual(t, scripts, int64(nodes*connections))
 	assert.LessOrEqual(t, scripts, int64(nodes*connections*10), "one for each partition, and for what is confirmed before the others")
 }

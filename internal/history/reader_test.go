@@ -163,10 +163,12 @@ func TestReader_IdleTopicsAreComparedTogether(t *testing.T) {
 			last[topic] = time.Now()
 			time.Sleep(2 * time.Second)
 		}
-		assert.LessOrEqual(t, len(n.batches), 30*60/5, "at most one every 5 seconds")
+		n.locked(func() { assert.LessOrEqual(t, len(n.batches), 30*60/5, "at most one every 5 seconds") })
 		time.Sleep(10 * time.Minute) // all intervals have grown
 		n.reset()
 		time.Sleep(time.Hour)
+		n.mu.Lock()
+		defer n.mu.Unlock()
 		assert.LessOrEqual(t, len(n.batches), 60, "at most one per minute")
 		assert.GreaterOrEqual(t, n.positions, 60*60/125*topics, "each topic every 125 seconds")
 		assert.Zero(t, n.pages+n.singles)
