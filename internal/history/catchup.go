@@ -20,9 +20,10 @@ type Catchup struct {
 	mu              sync.Mutex
 	messages, bytes int // that the client can still receive; bytes of packets
 	expected        int // topics that have not called read or Close yet
+	gather          *time.Timer
+	gathered        bool // gatherTime has passed
 	waiting         []*missedRead
 	running         bool
-	gather          *time.Timer
 }
 
 // gatherTime is how long the topics of a Catchup wait for the slowest of them before the first read.
@@ -113,12 +114,13 @@ func (c *Catchup) add(r *missedRead) {
 	r.topic.arriveLocked()
 	c.waiting = append(c.waiting, r)
 	switch {
-	case c.expected == 0:
+	case c.expected == 0 || c.gathered:
 		c.startLocked()
 	case c.gather == nil:
 		c.gather = time.AfterFunc(gatherTime, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
+			c.gathered = true
 			c.startLocked()
 		})
 	}
@@ -247,13 +249,15 @@ func (c *Catchup) readPublications(reads []*missedRead) {
 // errNewEpoch makes a client try again.
 var errNewEpoch = &errors.Error{Code: errors.Unavailable, Message: "the history of the topic has failed over while it was read"}
 
-// take makes a page the result of a read. What was omitted cannot be received; the store has looked at it, so
-// that it counts.
+// take makes a page the result of a read. What was omitted because of its bytes counts, too, because the store has
+// looked at it.
 func (c *Catchup) take(r *missedRead, page broker.BatchPage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.recoverable = !page.Omitted && len(page.Publications) == int(r.count) && page.Publications[0].Position.Offset == r.after+1
-	c.messages -= min(int(r.count), c.messages)
+	if r.count <= uint64(c.messages) {
+		c.messages -= int(r.count)
+	}
 	if !r.recoverable {
 		return
 	}
