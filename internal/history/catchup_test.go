@@ -26,7 +26,8 @@ func TestCatchup_SlowTopicDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBatchedNode(t, 4)
 		catchup := history.NewCatchup(n, 100, 1<<20)
-		begun, closed := time.Now(), catchup.Topic(1)
+		begun := time.Now()
+		defer time.AfterFunc(time.Minute, catchup.Topic(1).Close).Stop()
 		var joins sync.WaitGroup
 		for i, after := range []time.Duration{0, 10 * time.Millisecond, time.Second, 2 * time.Second} {
 			from, topic := catchup.Topic(1), n.topics[i]
@@ -39,7 +40,6 @@ func TestCatchup_SlowTopicDelaysNoOther(t *testing.T) {
 			})
 		}
 		joins.Wait()
-		closed.Close()
 	})
 }
 
