@@ -53,6 +53,7 @@ func startIdle(t *testing.T, r broker.Retention, sink history.Sink) (*history.Se
 		s.Close()
 		require.NoError(t, node.Close(context.Background()))
 	})
+	time.Sleep(time.Second) // until it knows its position
 	return s, node
 }
 
