@@ -36,7 +36,7 @@ type HistoryBroker interface {
 // If the memory of the store is full, Append, and StoreValue and PatchValue unless they delete, return an error with the
 // code RESOURCE_EXHAUSTED and change nothing. Other calls succeed.
 //
-// Append, Read, ReadState and the methods of [ValueStore] block, and return when their context is
+// Append, Read, ReadAll, ReadState and the methods of [ValueStore] block, and return when their context is
 // done or soon after. If it is done before the call, they do nothing and return its error. After
 // Close they do nothing and return an UNAVAILABLE error. Methods are safe for concurrent use.
 // Package brokertest checks every rule.
@@ -54,6 +54,12 @@ type HistorySession interface { //nolint:interfacebloat // all that a node does 
 	// never reads a replica, so the position is not older than what any node has received. It
 	// deletes nothing, whatever the retention says, and needs no memory of the store for the topic.
 	Read(ctx context.Context, q Query) (Page, error)
+
+	// ReadAll reads several topics in few round trips, each as of one moment, and returns a page for each of
+	// b.Topics, in their order. An error of the second result means that nothing was read; if only some of
+	// the topics could not be read, their pages have errors. What Read says about replicas, deletions and
+	// memory holds here, too.
+	ReadAll(ctx context.Context, b Batch) ([]BatchPage, error)
 
 	// ReadState returns a part of the current state of a topic whose publications have keys, as of one
 	// moment. Retention.Age applies to the publications of the state, Messages and Bytes do not: a
@@ -196,6 +202,35 @@ type Page struct {
 	// offset in that epoch, if there were any, are lost. It is the zero Position if the current
 	// epoch is the first that is known.
 	Previous Position
+}
+
+// A Batch selects publications of several topics.
+type Batch struct {
+	Topics []TopicQuery
+
+	// MaxMessages and MaxBytes bound the publications and the total length of their packets. A page that
+	// does not fit into what others have left is omitted. A page that MaxBytes omits counts for MaxMessages
+	// nevertheless, since the store has looked at its publications: so MaxMessages also bounds the work
+	// of the store. The store chooses the order in which topics take from what is left.
+	MaxMessages int
+	MaxBytes    int
+}
+
+// A TopicQuery selects publications of a topic: the first ones, up to Limit, with a higher offset than
+// After. It counts as many for Batch.MaxMessages as there are offsets up to Limit and the current position,
+// even if the store has fewer. Without a Limit, it returns only the position, and counts nothing.
+type TopicQuery struct {
+	Topic     string
+	Retention Retention
+	After     uint64
+	Limit     int
+}
+
+// A BatchPage is the page of a topic in a Batch.
+type BatchPage struct {
+	Page
+	Omitted bool  // the page has no publications, because they exceed the bounds
+	Err     error // nil, or why the topic could not be read
 }
 
 // A StateQuery selects a part of the state of a topic.

@@ -51,12 +51,14 @@ func (r *Router) connectBroker() {
 	case nil:
 		r.session = noopSession{}
 		r.histories = localHistories{Node: new(history.Hub).Connect(histories)}
+		r.reader = history.NewReader(r.histories)
 		return
 	case broker.HistoryBroker:
 		session := b.ConnectHistory(handler, histories)
 		mustBeSession("ConnectHistory", "HistorySession", session == nil)
 		r.session = recoveringSession{r, session}
 		r.histories = recoveringHistories{recoveringSession{r, session}, session}
+		r.reader = history.NewReader(r.histories)
 	default:
 		session := b.Connect(handler)
 		mustBeSession("Connect", "Session", session == nil)
@@ -97,6 +99,12 @@ func (g recoveringHistories) Append(ctx context.Context, p broker.Append) (store
 func (g recoveringHistories) Read(ctx context.Context, q broker.Query) (page broker.Page, err error) {
 	defer g.recoverAs("Broker.Read", errors.Internal, &err)
 	return g.session.Read(ctx, q)
+}
+
+// ReadAll calls the broker.
+func (g recoveringHistories) ReadAll(ctx context.Context, b broker.Batch) (pages []broker.BatchPage, err error) {
+	defer g.recoverAs("Broker.ReadAll", errors.Internal, &err)
+	return g.session.ReadAll(ctx, b)
 }
 
 // ReadState calls the broker.

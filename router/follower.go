@@ -172,6 +172,9 @@ type joinRequest struct {
 	since broker.Position // the client has received everything up to it; it begins now if it is zero
 	state bool            // it receives the current state if it begins now, or cannot receive what it has missed
 	grant *topicGrant     // what it may receive; nil is everything
+
+	// missed reads what the client has missed, together with that of other topics; nil for this topic alone.
+	missed *history.CatchupTopic
 }
 
 // subscribeSince subscribes a client. It waits for the store. What the client has missed is held until
@@ -184,12 +187,16 @@ func (c *Conn) subscribeSince(ctx context.Context, topic string, req joinRequest
 	if err != nil {
 		return Recovery{}, err
 	}
+	if req.missed == nil && req.since.Epoch != "" {
+		req.missed = c.newCatchup().Topic(t.pattern.maxMissed(c))
+		defer req.missed.Close()
+	}
 	var result Recovery
 	active := false
 	if req.state {
 		result, active, err = t.joinState(ctx, f, req)
 	} else {
-		err = t.history.sequencer.Join(ctx, req.since, t.maxMissed(c), func(j history.Joined) { result, active = t.activate(f, req.grant.withhold(j)) })
+		err = t.history.sequencer.Join(ctx, req.since, req.missed, func(j history.Joined) { result, active = t.activate(f, req.grant.withhold(j)) })
 	}
 	switch {
 	case err == nil && active:
@@ -210,9 +217,9 @@ func (c *Conn) subscribeSince(ctx context.Context, topic string, req joinRequest
 // unrecoveredWork is how many publications a client is charged for that cannot receive what it has missed.
 const unrecoveredWork = 256
 
-// maxMissed returns how many publications c may miss at most to receive them when it returns.
-func (t *topic) maxMissed(c *Conn) int {
-	return min(t.pattern.opts.History.Messages, c.router.opts.Limits.QueueMessages/2)
+// maxMissed returns how many publications of a topic c may miss at most to receive them when it returns.
+func (p *topicPattern) maxMissed(c *Conn) int {
+	return min(p.opts.History.Messages, c.router.opts.Limits.QueueMessages/2)
 }
 
 // errUnsubscribed ends a subscription with positions that the connection has ended meanwhile.
@@ -258,7 +265,7 @@ func (t *topic) activate(f *follower, j history.Joined) (recovery Recovery, ok b
 	t.follow(f)
 	read := len(j.Publications)
 	if !j.Recovered { // the store was asked for more than the client receives
-		read = min(t.maxMissed(f.conn), unrecoveredWork)
+		read = min(t.pattern.maxMissed(f.conn), unrecoveredWork)
 	}
 	if !j.Recovered || !t.holdMissed(f, nil, j.Publications) {
 		return Recovery{Position: j.Position, read: read}, true

@@ -59,6 +59,17 @@ func (s *lossySession) Read(ctx context.Context, q broker.Query) (broker.Page, e
 	return s.HistorySession.Read(ctx, q)
 }
 
+// ReadAll does the same.
+func (s *lossySession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+	for s.broker.slow.Load() && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	if s.broker.away.Load() {
+		return nil, errors.New("the store is away")
+	}
+	return s.HistorySession.ReadAll(ctx, b)
+}
+
 // ReadState fails while the store is away, and waits while it is slow.
 func (s *lossySession) ReadState(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 	for s.broker.slow.Load() && ctx.Err() == nil {

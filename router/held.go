@@ -3,6 +3,7 @@ package router
 import (
 	"sync/atomic"
 
+	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -33,6 +34,19 @@ func (c *Conn) recoveryState() *connRecovery {
 	extra.recovery.CompareAndSwap(nil, &connRecovery{stateTurn: make(chan struct{}, 1)})
 	return extra.recovery.Load()
 }
+
+// newCatchup returns what reads the publications that the client has missed: as many as holdMissed will hold
+// at most. A packet contains a message in all formats.
+func (c *Conn) newCatchup() *history.Catchup {
+	limits, queue := &c.router.opts.Limits, c.ws.QueueStats()
+	heldMessages, heldBytes := c.recoveryState().hold(0, 0)
+	messages := max(limits.QueueMessages/2-heldMessages-queue.Messages, 0)
+	bytes := max(limits.QueueBytes/2-heldBytes-queue.Bytes, 0)
+	return history.NewCatchup(c.router.histories, messages, bytes*(1+len(c.router.opts.Codecs))+messages*packetOverhead)
+}
+
+// packetOverhead is about how many bytes a packet has in addition to its messages, such as its conflation key.
+const packetOverhead = 16
 
 // hold adds frames to what is held, and returns all of that.
 func (r *connRecovery) hold(messages, bytes int) (allMessages, allBytes int) {

@@ -119,7 +119,7 @@ func (ts *topics) follow(t *topic) {
 	if !h.enabled() {
 		return
 	}
-	t.history = &topicHistory{sequencer: history.NewSequencer(ts.router.histories, t.name, h.retention(), history.Sink{
+	t.history = &topicHistory{sequencer: history.NewSequencer(ts.router.reader, t.name, h.retention(), history.Sink{
 		Deliver: func(p broker.Publication) { ts.deliverStored(t, p) },
 		Lost:    func(l history.Loss) { ts.lose(t, l) },
 	})}

@@ -44,13 +44,14 @@ package router
 // c.messages owns it, so a waiting call is either removed by cancelCall or starts.
 // Per connection with a session (session_save.go): a timer, and a goroutine that exists only while the
 // record is stored. It holds no lock while it calls the store. Shutdown waits for these goroutines.
-// $ws:resume subscribes to topics on up to 16 goroutines, for which its handler waits.
+// $ws:resume subscribes to topics on a goroutine for each, for which its handler waits; another one reads what
+// the client has missed of them (history.Catchup).
 // Per subscription whose state has more than one part (state_rest.go): a goroutine that reads and queues the
 // parts. It takes turns with those of the connection's other topics, and with producers, in channels, and
 // holds no lock while it waits. It holds no reference in c.active: it ends with the context of the connection.
-// Per topic with a History: the goroutine of its history.Sequencer, which exists only while it reads
-// the store, and two timers.
-// Per router: r.events, a queue for OnPresence, OnMessagesLost and logAsync, whose goroutine
+// Per topic with a History: a timer of its history.Sequencer, which runs while publications are missing.
+// Per router: the goroutine of r.reader, which exists only while topics are read from the store, and its timers;
+// r.events, a queue for OnPresence, OnMessagesLost and logAsync, whose goroutine
 // exists only while a function waits. Per presence query: two timers. Per topic whose presence
 // clients asked for: a timer, which exists only while a change is not sent, and calls sendPresence.
 //
@@ -88,6 +89,7 @@ package router
 //   - presenceEvents.mu
 //   - reports.mu, and the lock of the serial queue c.reports
 //   - Router.routesMu
+//   - history.Reader.mu and history.Catchup.mu
 //   - the locks of executor.Pool, executor.ByteBudget and executor.FuncQueue
 //
 // A goroutine never holds two locks of the same level.

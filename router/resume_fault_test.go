@@ -67,6 +67,13 @@ func (s *cutSession) Read(ctx context.Context, q broker.Query) (broker.Page, err
 	return s.HistorySession.Read(ctx, q)
 }
 
+func (s *cutSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+	if s.broker.unread.Load() {
+		return nil, errors.New("the store is away")
+	}
+	return s.HistorySession.ReadAll(ctx, b)
+}
+
 func (s *cutSession) LoadValue(ctx context.Context, key string) (broker.Value, error) {
 	if err := s.fail(ctx); err != nil {
 		return broker.Value{}, err

@@ -2,15 +2,14 @@ package router
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/history"
 )
-
-// maxConcurrentJoins bounds how many topics of one client wait for the store at the same time.
-const maxConcurrentJoins = 16
 
 // A topicToResume is one that the client has presented, or that is in the record, or both. One
 // goroutine at a time uses it.
@@ -20,6 +19,7 @@ type topicToResume struct {
 	pattern *topicPattern
 	record  *topicGrant // nil if it is not in the record
 	limit   *topicGrant // what the client may receive; nil is everything
+	missed  *history.CatchupTopic
 	result  resumedTopic
 	later   bool // it is subscribed, and announced when its position is known
 }
@@ -151,19 +151,22 @@ func (s *session) try(ctx *Context, t *topicToResume, where string, f func() err
 	c.router.guard(&failed, where, ctx.route, f)
 }
 
-// joinAll subscribes to the topics that have no error. It waits for the store.
+// joinAll subscribes to the topics that have no error, all at the same time, so that they are read together. It
+// waits for the store.
 func (s *session) joinAll(ctx *Context, topics []*topicToResume) {
 	joining, cancel := joinContext(ctx)
 	defer cancel()
-	permits := make(chan struct{}, maxConcurrentJoins)
+	catchup := s.conn.newCatchup()
+	topics = slices.DeleteFunc(slices.Clone(topics), func(t *topicToResume) bool { return t.result.Error != nil })
+	for _, t := range topics {
+		if t.pattern.opts.History.enabled() && t.Epoch != "" {
+			t.missed = catchup.Topic(t.pattern.maxMissed(s.conn))
+		}
+	}
 	var wg sync.WaitGroup
 	for _, t := range topics {
-		if t.result.Error != nil {
-			continue
-		}
-		permits <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-permits }()
+			defer t.missed.Close()
 			s.try(ctx, t, "resume", func() error { return s.join(joining, t) })
 		})
 	}
@@ -188,7 +191,7 @@ func (s *session) join(ctx context.Context, t *topicToResume) error {
 	if err := s.restore(t); err != nil {
 		return err
 	}
-	reply, err := s.conn.subscribeAuthorized(ctx, t.pattern, t.subscribeRequest, t.limit)
+	reply, err := s.conn.subscribeAuthorized(ctx, t.pattern, t.subscribeRequest, joinRequest{grant: t.limit, missed: t.missed})
 	switch {
 	case err == nil:
 		t.result.subscribeReply = reply

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/executor"
+	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -39,6 +40,7 @@ type Router struct {
 	session broker.Session // publishes to other nodes
 	// histories stores publications of topics with a History; nil if Options.Broker cannot.
 	histories      broker.HistorySession
+	reader         *history.Reader    // of histories
 	events         executor.FuncQueue // hook calls that concern no single connection, in order
 	presenceEvents presenceEvents
 	absent         absentSessions

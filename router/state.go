@@ -84,10 +84,10 @@ type stateJoin struct {
 func (t *topic) joinState(ctx context.Context, f *follower, req joinRequest) (Recovery, bool, error) {
 	j := &stateJoin{topic: t, f: f, grant: req.grant}
 	defer j.release()
-	err := t.history.sequencer.JoinState(ctx, req.since, t.maxMissed(f.conn), f.conn.statePartBytes(), j.prepare, j.activate)
+	err := t.history.sequencer.JoinState(ctx, req.since, req.missed, f.conn.statePartBytes(), j.prepare, j.activate)
 	if j.tooMuch && req.since.Epoch != "" {
 		j.tooMuch = false
-		err = t.history.sequencer.JoinState(ctx, broker.Position{}, 0, f.conn.statePartBytes(), j.prepare, j.activate)
+		err = t.history.sequencer.JoinState(ctx, broker.Position{}, nil, f.conn.statePartBytes(), j.prepare, j.activate)
 		j.result.Recovered = false
 	}
 	if j.tooMuch {

@@ -89,7 +89,7 @@ func (ts *topics) handleSubscribe(ctx *Context, m subscribeRequest) (subscribeRe
 		if err := p.authorize(ctx, m.Topic); err != nil {
 			return subscribeReply{}, err
 		}
-		reply, err := c.subscribeAuthorized(ctx, p, m, nil)
+		reply, err := c.subscribeAuthorized(ctx, p, m, joinRequest{})
 		if err != nil || c.revocations.Load() == before {
 			return reply, err
 		}
@@ -115,15 +115,15 @@ func (p *topicPattern) authorize(ctx *Context, topic string) error {
 }
 
 // subscribeAuthorized subscribes a client to a topic of pattern p. It waits for the store if the
-// client asks for positions. If there is a grant, the client receives no more than that. Nothing about
+// client asks for positions, with the grant of req and what reads its missed publications. Nothing about
 // the topic is sent before topics.release and topics.releaseFollower are called.
-func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m subscribeRequest, grant *topicGrant) (subscribeReply, error) {
+func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m subscribeRequest, req joinRequest) (subscribeReply, error) {
 	reply := subscribeReply{Topic: m.Topic}
 	own := c.router.resumes() && !c.Subscribed(m.Topic)
 	if p.opts.History.enabled() && (m.Positions || m.State || m.Epoch != "") {
 		c.expectPositions()
-		since := broker.Position{Epoch: m.Epoch, Offset: m.Offset}
-		result, err := c.subscribeSince(ctx, m.Topic, joinRequest{since, m.State, grant})
+		req.since, req.state = broker.Position{Epoch: m.Epoch, Offset: m.Offset}, m.State
+		result, err := c.subscribeSince(ctx, m.Topic, req)
 		if err != nil {
 			return subscribeReply{}, err
 		}

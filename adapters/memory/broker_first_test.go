@@ -49,6 +49,7 @@ func TestBroker_ReadingCreatesNoTopic(t *testing.T) {
 // A waitingNode has a sequencer for the topic news, and records what that hands over.
 type waitingNode struct {
 	*history.Sequencer
+	session  broker.HistorySession
 	received []broker.Position
 	notices  []history.Loss
 }
@@ -61,7 +62,8 @@ func newWaitingNode(t *testing.T, b *memory.Broker) *waitingNode {
 		Published: func(_ string, p broker.Publication) { <-ready; n.Publish(p) },
 		Following: func(string) { <-ready; n.Following() },
 	})
-	n.Sequencer = history.NewSequencer(session, "news", broker.Retention{Messages: 10, Age: time.Minute}, history.Sink{
+	n.session = session
+	n.Sequencer = history.NewSequencer(history.NewReader(session), "news", broker.Retention{Messages: 10, Age: time.Minute}, history.Sink{
 		Deliver: func(p broker.Publication) { n.received = append(n.received, p.Position) },
 		Lost:    func(l history.Loss) { n.notices = append(n.notices, l) },
 	})
@@ -73,7 +75,7 @@ func newWaitingNode(t *testing.T, b *memory.Broker) *waitingNode {
 // join returns how a subscriber with a position continues.
 func (n *waitingNode) join(t *testing.T, since broker.Position) (how history.Joined) {
 	t.Helper()
-	require.NoError(t, n.Join(t.Context(), since, 100, func(j history.Joined) { how = j }))
+	require.NoError(t, n.Join(t.Context(), since, history.NewCatchup(n.session, 100, 1<<20).Topic(100), func(j history.Joined) { how = j }))
 	return how
 }
 

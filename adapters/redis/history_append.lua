@@ -15,12 +15,6 @@
 local candidate, publish, keyLife = ARGV[1], ARGV[2], ARGV[3]
 local now = unixMillis()
 
--- packetBytes returns the length of the packet in a frame.
-local function packetBytes(frame)
-  local key, start = string.match(frame, '^%S+ %d+ %d+ (-?%d+) ()')
-  return #frame - start + 1 - math.abs(tonumber(key))
-end
-
 -- trim removes the oldest messages until the limits are met, and counts the bytes of the others.
 local function trim(meta, stream, counted, added, addedBytes, maxMessages, maxBytes)
   local messages, bytes = call('XLEN', stream), addedBytes

@@ -226,7 +226,7 @@ func TestHistory_FirstPublicationReachesWaitingNodes(t *testing.T) {
 	var joined []broker.Position
 	for range 2 {
 		n := connectHistory(t, server.Client(t))
-		s := history.NewSequencer(n, "news", retention, history.Sink{
+		s := history.NewSequencer(history.NewReader(n), "news", retention, history.Sink{
 			Deliver: func(p broker.Publication) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -238,7 +238,7 @@ func TestHistory_FirstPublicationReachesWaitingNodes(t *testing.T) {
 		n.eventually(t, "following", func() bool { return n.following > 0 })
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		require.NoError(t, s.Join(ctx, broker.Position{}, 100, func(j history.Joined) { joined = append(joined, j.Position) }))
+		require.NoError(t, s.Join(ctx, broker.Position{}, nil, func(j history.Joined) { joined = append(joined, j.Position) }))
 		go func() { // the recorder of the node does not forward
 			for ctx.Err() == nil {
 				s.Following()

@@ -88,3 +88,36 @@ func TestHistory_MetadataOutlivesStream(t *testing.T) {
 		}
 	}
 }
+
+// TestHistory_QuietTopicKeepsItsEpoch moves the clock of the server by three days, in which a node reads the
+// topic as often as an idle one is compared.
+func TestHistory_QuietTopicKeepsItsEpoch(t *testing.T) {
+	m := startMovedServer(t)
+	n := connectHistory(t, m.client)
+	short := broker.Retention{Messages: 10, Age: time.Minute}
+	first, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: short})
+	require.NoError(t, err)
+	for range 3 * 24 * 20 {
+		m.sleep(3 * time.Minute)
+		page, err := n.Read(t.Context(), broker.Query{Topic: "news", Retention: short, After: 1, Limit: 256})
+		require.NoError(t, err)
+		require.Equal(t, first.Position, page.Position)
+	}
+	assert.Zero(t, m.client.Exists(t.Context(), n.keysOf("news").stream).Val(), "the publication has expired")
+	second, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: short})
+	require.NoError(t, err)
+	assert.Equal(t, broker.Position{Epoch: first.Position.Epoch, Offset: 2}, second.Position)
+
+	require.NoError(t, m.client.FlushAll(t.Context()).Err())
+	page, err := n.Read(t.Context(), broker.Query{Topic: "news", Retention: short, After: 2, Limit: 256})
+	require.NoError(t, err)
+	assert.NotEqual(t, second.Position.Epoch, page.Position.Epoch)
+	assert.Zero(t, page.Previous, "where the epoch ended is unknown")
+	m.sleep(26 * time.Hour)
+	third, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: short})
+	require.NoError(t, err)
+	m.sleep(27 * time.Hour)
+	page, err = n.Read(t.Context(), broker.Query{Topic: "news", Retention: short, After: 1, Limit: 256})
+	require.NoError(t, err)
+	assert.NotEqual(t, third.Position.Epoch, page.Position.Epoch, "without reads, the position expires")
+}

@@ -54,6 +54,15 @@ func (s *historySession) Read(ctx context.Context, q broker.Query) (page broker.
 	if err != nil {
 		return page, err
 	}
+	page, err = parsePage(reply)
+	if q.Backward {
+		slices.Reverse(page.Publications)
+	}
+	return page, err
+}
+
+// parsePage returns a page from its epoch, its offset, where the previous epoch ended, and its frames.
+func parsePage(reply []any) (page broker.Page, err error) {
 	if len(reply) != 5 {
 		return page, errUnexpectedReply
 	}
@@ -67,9 +76,6 @@ func (s *historySession) Read(ctx context.Context, q broker.Query) (page broker.
 		}
 	}
 	page.Publications, err = parseFrames(reply[4])
-	if q.Backward {
-		slices.Reverse(page.Publications)
-	}
 	return page, err
 }
 

@@ -12,43 +12,21 @@ if limit == 0 or isUnused then
 end
 
 local now = unixMillis()
-
-local function isExpired(entry)
-  local at = string.match(entry[2][2], '^%S+ %d+ (%d+)')
-  return tonumber(now) - tonumber(at) >= maxAge
-end
-
--- firstUnexpired returns the ID of the first publication after an expired one that has not expired.
-local function firstUnexpired(expired)
-  local low, high = tonumber(string.match(expired[1], '^%d+')), tonumber(record[3]) + 1
-  while high - low > 1 do
-    local middle = math.floor((low + high) / 2)
-    local id = string.format('%d-0', middle)
-    local entry = call('XRANGE', KEYS[2], id, id)[1]
-    if entry and not isExpired(entry) then
-      high = middle
-    else
-      low = middle
-    end
-  end
-  return string.format('%d-0', high), high
-end
-
 local frames = {}
 if ARGV[6] == '1' then
   for i, entry in ipairs(call('XREVRANGE', KEYS[2], final, first, 'COUNT', limit)) do
-    if isExpired(entry) then
+    if isExpired(entry, now, maxAge) then
       break
     end
     frames[i] = entry[2][2]
   end
 else
   local entries = call('XRANGE', KEYS[2], first, final, 'COUNT', limit)
-  if entries[1] and isExpired(entries[1]) then
-    local from, offset = firstUnexpired(entries[1])
+  if entries[1] and isExpired(entries[1], now, maxAge) then
+    local offset = firstUnexpired(KEYS[2], entries[1], tonumber(record[3]), now, maxAge)
     entries = {}
     if final == '+' or offset <= tonumber(string.match(final, '%d+')) then
-      entries = call('XRANGE', KEYS[2], from, final, 'COUNT', limit)
+      entries = call('XRANGE', KEYS[2], format('%d-0', offset), final, 'COUNT', limit)
     end
   end
   for i, entry in ipairs(entries) do

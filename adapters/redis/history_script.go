@@ -16,7 +16,7 @@ import (
 )
 
 // The source of the scripts. Each begins with historyRecordLua and historyFirstLua, then historyOpenLua
-// if it writes, or historyPositionLua if it reads.
+// if it writes or begins epochs, or historyPositionLua if it reads one topic.
 var (
 	//go:embed history_record.lua
 	historyRecordLua string
@@ -32,13 +32,15 @@ var (
 	historyPositionLua string
 	//go:embed history_read.lua
 	historyReadLua string
+	//go:embed history_batch.lua
+	historyBatchLua string
 	//go:embed history_state.lua
 	historyStateLua string
 )
 
 // historyScripts are the scripts of a session. If memory is full, those that store publications or
 // values are rejected before they begin, and the others run. A replica runs none of them.
-type historyScripts struct{ append, change, read, state, value, storeValue *script }
+type historyScripts struct{ append, change, read, batch, state, value, storeValue *script }
 
 func newHistoryScripts() historyScripts {
 	common := historyRecordLua + historyFirstLua
@@ -46,6 +48,7 @@ func newHistoryScripts() historyScripts {
 		append: newGrowingScript(common + historyOpenLua + historyAppendLua),
 		change: newScript(common + historyOpenLua + historyChangeLua),
 		read:   newScript(common + historyPositionLua + historyReadLua),
+		batch:  newScript(common + historyOpenLua + historyBatchLua),
 		state:  newScript(common + historyPositionLua + historyStateLua),
 
 		value:      newScript(valueLua), // loads and deletes

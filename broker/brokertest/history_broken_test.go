@@ -22,6 +22,7 @@ type override struct {
 	broker.HistorySession
 	append func(context.Context, broker.Append) (broker.Appended, error)
 	read   func(context.Context, broker.Query) (broker.Page, error)
+	batch  func(context.Context, broker.Batch) ([]broker.BatchPage, error)
 	state  func(context.Context, broker.StateQuery) (broker.StatePart, error)
 	follow func(topic string)
 	end    func(topic string)
@@ -43,6 +44,13 @@ func (o *override) Read(ctx context.Context, q broker.Query) (broker.Page, error
 		return o.read(ctx, q)
 	}
 	return o.HistorySession.Read(ctx, q)
+}
+
+func (o *override) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+	if o.batch != nil {
+		return o.batch(ctx, b)
+	}
+	return o.HistorySession.ReadAll(ctx, b)
 }
 
 func (o *override) ReadState(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
@@ -155,6 +163,12 @@ func (n *historyNetwork) wrap(s broker.HistorySession) *override {
 			return broker.Value{}, errors.Errorf(errors.Unavailable, "cannot connect")
 		}
 		return s.LoadValue(ctx, key)
+	}
+	o.batch = func(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+		if n.isDown() {
+			return nil, errors.Errorf(errors.Unavailable, "cannot connect")
+		}
+		return s.ReadAll(ctx, b)
 	}
 	o.follow = func(topic string) {
 		n.mu.Lock()
@@ -343,7 +357,7 @@ type brokenHistory struct {
 
 func brokenHistories() map[string]brokenHistory {
 	all := map[string]brokenHistory{}
-	for _, some := range []map[string]brokenHistory{brokenPositions(), brokenKeys(), brokenRetentions(), brokenReads(), brokenStates(), brokenFollowers(), brokenOutcomes(), brokenValues(), brokenValueOutcomes()} {
+	for _, some := range []map[string]brokenHistory{brokenPositions(), brokenKeys(), brokenRetentions(), brokenReads(), brokenBatches(), brokenStates(), brokenFollowers(), brokenOutcomes(), brokenValues(), brokenValueOutcomes()} {
 		maps.Copy(all, some)
 	}
 	return all

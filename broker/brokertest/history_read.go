@@ -158,6 +158,13 @@ func metadataIsKeptByReads(c HistoryCluster) error {
 			state, err := nodes[1].readState(topic, r)
 			return state.Position, err
 		},
+		"batch": func(topic string) (broker.Position, error) {
+			pages, err := nodes[1].readAll(broker.Batch{Topics: []broker.TopicQuery{{Topic: topic, Retention: r}}})
+			if err != nil {
+				return broker.Position{}, err
+			}
+			return pages[0].Position, nil
+		},
 	} {
 		topic := c.topic()
 		if err := nodes[0].storeAll(topic, r, numbers(5)...); err != nil {

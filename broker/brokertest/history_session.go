@@ -97,11 +97,12 @@ func followingMeansDelivered(c HistoryCluster) error {
 func (n *historyNode) callAll(ctx context.Context, topic string) map[string]error {
 	_, appendErr := n.Append(ctx, broker.Append{Topic: topic, Retention: keepAll(), StateKey: "key"})
 	_, readErr := n.Read(ctx, broker.Query{Topic: topic, Retention: keepAll(), Limit: 10})
+	_, batchErr := n.ReadAll(ctx, broker.Batch{Topics: []broker.TopicQuery{{Topic: topic, Retention: keepAll(), Limit: 10}}, MaxMessages: 10, MaxBytes: 1000})
 	_, stateErr := n.ReadState(ctx, broker.StateQuery{Topic: topic, Retention: keepAll()})
 	_, loadErr := n.LoadValue(ctx, topic)
 	_, storeErr := n.StoreValue(ctx, topic, []byte("value"), 0, time.Hour)
 	_, patchErr := n.PatchValue(ctx, topic, broker.Patch{}, 0, time.Hour)
-	return map[string]error{"Append": appendErr, "Read": readErr, "ReadState": stateErr, "LoadValue": loadErr, "StoreValue": storeErr, "PatchValue": patchErr}
+	return map[string]error{"Append": appendErr, "Read": readErr, "ReadAll": batchErr, "ReadState": stateErr, "LoadValue": loadErr, "StoreValue": storeErr, "PatchValue": patchErr}
 }
 
 func doneContextDoesNothing(c HistoryCluster) error {

@@ -182,6 +182,10 @@ func redisCPU() []modelRow {
 			return n * presenceChanges(m) * publicationAlone(m, reached(m, n)) * micro
 		}, cores},
 		{beats, "5 × nodes × publication + (nodes² + 4 × nodes) × copy, alone", mixed, heartbeatCPU, cores},
+		{"CPU: comparisons", "nodes × rooms of a node ÷ interval × comparison; not in the sums", mixed, func(m *model, n float64) float64 {
+			rooms := conns(m) * reached(m, n) / m.number("connections of a room")
+			return n * rooms / m.number("interval of comparisons") * m.number("comparison of a topic") * micro
+		}, cores},
 		{"**CPU, at least**", "sum, with publications in bursts", computed, sumOf(redisRows, decisions, records, inBursts, presence, beats), cores},
 		{"**CPU, at most**", "sum, with publications alone", computed, sumOf(redisRows, decisions, records, eachAlone, presence, beats), cores},
 		{"masters of a Cluster, at least", "CPU, at least ÷ 0.7 of a core, rounded up", computed, masters("**CPU, at least**"), plain},

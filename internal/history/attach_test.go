@@ -26,7 +26,7 @@ func TestSequencer_WhenAttachedCallsOnceWithThePosition(t *testing.T) {
 		retention := broker.Retention{Messages: 10}
 		stored, err := node.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, Packet: []byte("1")})
 		require.NoError(t, err)
-		s := history.NewSequencer(node, "news", retention, history.Sink{Deliver: func(broker.Publication) {}, Lost: func(history.Loss) {}})
+		s := history.NewSequencer(history.NewReader(node), "news", retention, history.Sink{Deliver: func(broker.Publication) {}, Lost: func(history.Loss) {}})
 		var early, late []broker.Position
 		s.WhenAttached(func(at broker.Position) { early = append(early, at) })
 		assert.Empty(t, early)
@@ -50,7 +50,7 @@ func TestSequencer_WhenAttachedLeavesOutWhatIsOlderThanTheCall(t *testing.T) {
 		defer func() { require.NoError(t, node.Close(t.Context())) }()
 		retention := broker.Retention{Messages: 10}
 		var delivered []uint64
-		s := history.NewSequencer(node, "news", retention, history.Sink{
+		s := history.NewSequencer(history.NewReader(node), "news", retention, history.Sink{
 			Deliver: func(p broker.Publication) { delivered = append(delivered, p.Position.Offset) },
 			Lost:    func(history.Loss) {},
 		})
@@ -88,7 +88,7 @@ func TestSequencer_DeliversWhatIsPublishedBeforeItIsAttached(t *testing.T) {
 			}
 			publish("before")
 			var delivered []string
-			s := history.NewSequencer(node, "news", broker.Retention{Messages: messages}, history.Sink{
+			s := history.NewSequencer(history.NewReader(node), "news", broker.Retention{Messages: messages}, history.Sink{
 				Deliver: func(p broker.Publication) { delivered = append(delivered, string(p.Packet)) },
 				Lost:    func(l history.Loss) { t.Errorf("lost %+v", l) },
 			})

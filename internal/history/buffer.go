@@ -96,7 +96,7 @@ type missing struct {
 // awaitMissing gives publications up to an offset time to arrive.
 func (s *Sequencer) awaitMissing(to uint64) {
 	s.missing = missing{to: to, last: s.last, arrived: s.arrived}
-	s.setTimer(&s.grace, lossGrace, s.checkMissing)
+	setTimer(&s.grace, lossGrace, s.checkMissing)
 }
 
 // checkMissing reads the store for the last time if nothing has arrived meanwhile.

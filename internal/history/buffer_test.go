@@ -28,7 +28,7 @@ func TestSequencer_FillsGapsBeforeIdleCheck(t *testing.T) {
 		published := map[uint64]time.Time{}
 		slowest, received := time.Duration(0), 0
 		session.mu.Lock()
-		session.seq = history.NewSequencer(session, "topic", broker.Retention{Messages: 1000}, history.Sink{
+		session.seq = history.NewSequencer(history.NewReader(session), "topic", broker.Retention{Messages: 1000}, history.Sink{
 			Deliver: func(p broker.Publication) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -70,6 +70,12 @@ func (s slowReads) Read(ctx context.Context, q broker.Query) (broker.Page, error
 	return page, err
 }
 
+func (s slowReads) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+	pages, err := s.hub.ReadAll(ctx, b)
+	time.Sleep(20 * time.Millisecond)
+	return pages, err
+}
+
 func (s slowReads) Follow(topic string)   { s.hub.Follow(topic) }
 func (s slowReads) Unfollow(topic string) { s.hub.Unfollow(topic) }
 
@@ -86,7 +92,7 @@ func TestJoin_RecoversWhilePublishing(t *testing.T) {
 			Following: func(string) { <-created; s.Following() },
 		})}
 		retention := broker.Retention{Messages: 10_000}
-		s = history.NewSequencer(session, "topic", retention, history.Sink{
+		s = history.NewSequencer(history.NewReader(session), "topic", retention, history.Sink{
 			Deliver: func(p broker.Publication) { last = p.Position.Offset },
 			Lost:    func(l history.Loss) { assert.Fail(t, "lost", "%v", l) },
 		})
@@ -100,10 +106,10 @@ func TestJoin_RecoversWhilePublishing(t *testing.T) {
 			}
 		})
 		var position broker.Position
-		require.NoError(t, s.Join(t.Context(), position, 100, func(j history.Joined) { position = j.Position }))
+		require.NoError(t, s.Join(t.Context(), position, history.NewCatchup(session, 100, 1<<20).Topic(100), func(j history.Joined) { position = j.Position }))
 		for range 20 {
 			time.Sleep(20 * time.Millisecond)
-			require.NoError(t, s.Join(t.Context(), position, 100, func(j history.Joined) {
+			require.NoError(t, s.Join(t.Context(), position, history.NewCatchup(session, 100, 1<<20).Topic(100), func(j history.Joined) {
 				assert.True(t, j.Recovered, "the subscriber had to load its state")
 				assert.Len(t, j.Publications, int(last-position.Offset))
 				position = j.Position

@@ -83,6 +83,20 @@ func (n *Node) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
 	return n.hub.Store.Read(q), nil
 }
 
+// ReadAll returns a page of each of several topics.
+func (n *Node) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+	n.open.RLock()
+	defer n.open.RUnlock()
+	first := ""
+	if len(b.Topics) > 0 {
+		first = b.Topics[0].Topic
+	}
+	if err := n.check(ctx, "read topics that begin with", first); err != nil {
+		return nil, err
+	}
+	return n.hub.Store.ReadAll(b), nil
+}
+
 // ReadState returns a part of the current state of a topic.
 func (n *Node) ReadState(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 	n.open.RLock()

@@ -38,16 +38,16 @@ const (
 )
 
 // Join adds a subscriber that has received everything up to since, or that begins now if since is
-// the zero Position. It reads at most limit missed publications, and then calls activate exactly once,
-// with the Sequencer's lock held: activate must register the subscriber, so that nothing is delivered
-// twice or left out. While the store cannot be read, Join waits. It returns an error, and does not
-// call activate, only if ctx is done or the Sequencer is closed.
-func (s *Sequencer) Join(ctx context.Context, since broker.Position, limit int, activate func(Joined)) error {
+// the zero Position. It reads what was missed with from, which may be nil if since is zero, and then calls
+// activate exactly once, with the Sequencer's lock held: activate must register the subscriber, so that
+// nothing is delivered twice or left out. While the store cannot be read, Join waits. It returns an error,
+// and does not call activate, only if ctx is done or the Sequencer is closed.
+func (s *Sequencer) Join(ctx context.Context, since broker.Position, from *CatchupTopic, activate func(Joined)) error {
 	if err := s.awaitAttached(ctx); err != nil {
 		return err
 	}
 	if since.Epoch != "" {
-		if result, err := s.rejoin(ctx, since, limit, activate); result == joined || err != nil {
+		if result, err := s.rejoin(ctx, since, from, activate); result == joined || err != nil {
 			return err
 		}
 	}
@@ -58,7 +58,7 @@ func (s *Sequencer) Join(ctx context.Context, since broker.Position, limit int, 
 }
 
 // rejoin adds a subscriber that has a position, unless it cannot receive what it has missed.
-func (s *Sequencer) rejoin(ctx context.Context, since broker.Position, limit int, activate func(Joined)) (outcome, error) {
+func (s *Sequencer) rejoin(ctx context.Context, since broker.Position, from *CatchupTopic, activate func(Joined)) (outcome, error) {
 	// The subscriber may come from a node that is ahead of this one.
 	caughtUp := func(compared bool) bool {
 		return compared || s.last.Epoch != since.Epoch || s.last.Offset >= since.Offset
@@ -66,7 +66,7 @@ func (s *Sequencer) rejoin(ctx context.Context, since broker.Position, limit int
 	if err := s.await(ctx, caughtUp); err != nil {
 		return again, err
 	}
-	return s.attempt(ctx, func() (outcome, error) { return s.tryJoin(ctx, since, limit, activate) })
+	return s.attempt(ctx, func() (outcome, error) { return s.tryJoin(ctx, since, from, activate) })
 }
 
 // attempt calls try until it needs no other attempt, at most joinAttempts times. Calls that need
@@ -95,57 +95,27 @@ func (s *Sequencer) attempt(ctx context.Context, try func() (outcome, error)) (o
 }
 
 // tryJoin is one attempt of Join.
-func (s *Sequencer) tryJoin(ctx context.Context, since broker.Position, limit int, activate func(Joined)) (outcome, error) {
+func (s *Sequencer) tryJoin(ctx context.Context, since broker.Position, from *CatchupTopic, activate func(Joined)) (outcome, error) {
 	j := s.register()
 	defer s.unregister(j)
-	result, after, ok, err := s.missed(ctx, since, limit)
+	missed, err := from.read(ctx, s, since)
 	if err != nil {
 		return again, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	result := Joined{Recovered: true, Publications: missed.publications, Ended: missed.ended}
 	switch {
-	case !ok:
+	case !missed.recoverable:
 		return unrecoverable, nil
-	case j.full || j.loss || result.Position.Epoch != s.last.Epoch || !s.merge(&result, after, j.received):
+	case j.full || j.loss || missed.current.Epoch != s.last.Epoch || !s.merge(&result, missed.after, j.received):
 		return again, nil // this node may not know yet that an epoch has ended
-	case len(result.Publications) > limit:
+	case len(result.Publications) > from.limit:
 		return unrecoverable, nil
 	}
 	result.Position = s.last
 	activate(result)
 	return joined, nil
-}
-
-// missed reads what follows since. ok is false if the store does not reach back, or too much was
-// missed. Publications follow the offset after.
-func (s *Sequencer) missed(ctx context.Context, since broker.Position, limit int) (result Joined, after uint64, ok bool, err error) {
-	after = since.Offset
-	for range 2 {
-		page, err := s.session.Read(ctx, broker.Query{Topic: s.topic, Retention: s.retention, After: after, Limit: limit + 1})
-		if err != nil {
-			return Joined{}, 0, false, err
-		}
-		switch {
-		case page.Position.Epoch == since.Epoch:
-		case page.Previous.Epoch != since.Epoch:
-			return Joined{}, 0, false, nil
-		case after > page.Previous.Offset:
-			after = page.Previous.Offset // offsets above it have been used again
-			continue
-		default:
-			result.Ended = &page.Previous
-		}
-		missed := page.Position.Offset - min(after, page.Position.Offset)
-		complete := len(page.Publications) == int(min(missed, uint64(limit)+1)) &&
-			(missed == 0 || page.Publications[0].Position.Offset == after+1)
-		if after > page.Position.Offset || missed > uint64(limit) || !complete {
-			return Joined{}, 0, false, nil
-		}
-		result.Recovered, result.Publications, result.Position = true, page.Publications, page.Position
-		return result, after, true, nil
-	}
-	return Joined{}, 0, false, nil
 }
 
 // merge adds to what was read what this Sequencer has handed over since the subscriber was

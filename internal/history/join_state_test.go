@@ -34,6 +34,10 @@ func (s *scriptedSession) Read(context.Context, broker.Query) (broker.Page, erro
 	return s.page, nil
 }
 
+func (s *scriptedSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+	return readEach(ctx, s.Read, b)
+}
+
 func (s *scriptedSession) set(page broker.Page) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +52,7 @@ func (s *scriptedSession) ReadState(context.Context, broker.StateQuery) (broker.
 func startScripted(t *testing.T, at broker.Position) (*scriptedSession, *history.Sequencer) {
 	session := &scriptedSession{page: broker.Page{Position: at}}
 	sink := history.Sink{Deliver: func(broker.Publication) {}, Lost: func(history.Loss) {}}
-	seq := history.NewSequencer(session, "topic", broker.Retention{Messages: 10}, sink)
+	seq := history.NewSequencer(history.NewReader(session), "topic", broker.Retention{Messages: 10}, sink)
 	t.Cleanup(seq.Close)
 	seq.Following()
 	return session, seq
@@ -72,7 +76,7 @@ func TestJoinState_ReceivesWhatIsPublishedMeanwhile(t *testing.T) {
 		}
 		var got history.Joined
 		prepare := func([]broker.Publication) error { return nil }
-		require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, 10, 1000, prepare, func(j history.Joined) { got = j }))
+		require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, nil, 1000, prepare, func(j history.Joined) { got = j }))
 		assert.True(t, got.Rest.Complete())
 		got.Rest = nil
 		assert.Equal(t, history.Joined{
@@ -104,7 +108,7 @@ func TestJoinState_PublicationsOfAnEndedEpochAreNotMerged(t *testing.T) {
 		}
 		var got history.Joined
 		prepare := func([]broker.Publication) error { return nil }
-		require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, 10, 1000, prepare, func(j history.Joined) { got = j }))
+		require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, nil, 1000, prepare, func(j history.Joined) { got = j }))
 		for _, p := range got.Publications {
 			assert.Equal(t, "stored", string(p.Packet))
 		}
@@ -118,7 +122,7 @@ func TestJoinState_EndsWithTheErrorOfPrepare(t *testing.T) {
 		session, seq := startScripted(t, broker.Position{Epoch: "e1"})
 		session.readState = func() broker.StatePart { return broker.StatePart{Position: broker.Position{Epoch: "e1"}} }
 		tooLarge := errors.New("too large")
-		err := seq.JoinState(t.Context(), broker.Position{}, 10, 1000, func([]broker.Publication) error { return tooLarge }, func(history.Joined) {
+		err := seq.JoinState(t.Context(), broker.Position{}, nil, 1000, func([]broker.Publication) error { return tooLarge }, func(history.Joined) {
 			t.Error("activated")
 		})
 		assert.Equal(t, tooLarge, err)
@@ -133,7 +137,7 @@ func TestJoinState_EndsAfterThreeAttempts(t *testing.T) {
 			attempts++
 			return broker.StatePart{Position: broker.Position{Epoch: "e1", Offset: 9}}
 		}
-		err := seq.JoinState(t.Context(), broker.Position{}, 10, 1000, func([]broker.Publication) error { return nil }, func(history.Joined) {
+		err := seq.JoinState(t.Context(), broker.Position{}, nil, 1000, func([]broker.Publication) error { return nil }, func(history.Joined) {
 			t.Error("activated")
 		})
 		assert.Equal(t, errors.Unavailable, errors.CodeOf(err))

@@ -16,16 +16,16 @@ import (
 // interruption. What the store no longer holds is reported as lost, unless it may be on its way to this
 // node: delivery does not depend on how much the store retains while nothing fails.
 //
-// There is at most one goroutine per Sequencer, which exists only while it reads the store.
+// The Reader of the node reads the store for it.
 type Sequencer struct {
+	reader    *Reader
 	session   broker.HistorySession
 	topic     string
 	retention broker.Retention
 	sink      Sink
 
-	startReading func()          // starts readLoop on a goroutine of its own
-	closed       <-chan struct{} // closed by Close
-	close        context.CancelFunc
+	closed <-chan struct{} // closed by Close
+	close  context.CancelFunc
 
 	mu       sync.Mutex
 	attached bool            // last is known
@@ -33,10 +33,14 @@ type Sequencer struct {
 	ended    string          // the epoch before last.Epoch, whose publications are dropped
 	since    uint64          // the offset of the store when last became known
 	arrived  broker.Position // the highest that the broker has passed on since it has called Following
-	reading  bool            // the goroutine exists
-	again    bool            // it must read once more
-	idle     *time.Timer
-	idleTime time.Duration // of the timer, on average
+	reading  bool            // the Reader has it
+	again    bool            // the Reader must read it once more
+	more     bool            // publications follow those that were read
+
+	// When something has happened last, and after which time the Reader compares the topic with the store; 0
+	// is never.
+	idleSince time.Time
+	idleTime  time.Duration
 
 	// See buffer.go.
 	buffer   map[uint64]broker.Publication
@@ -83,32 +87,31 @@ type Loss struct {
 const (
 	pageSize     = 256
 	maxReceived  = 1024             // publications that a subscriber receives before it is activated
-	minIdleCheck = 10 * time.Second // after a publication, on average
+	minIdleCheck = 10 * time.Second // after a publication; half of it if other topics are compared
 	maxIdleCheck = 2 * time.Minute  // later, if nothing has been published
 	minBackoff   = 50 * time.Millisecond
 	maxBackoff   = 5 * time.Second
 )
 
-// NewSequencer follows a topic. The caller must call Close.
-func NewSequencer(session broker.HistorySession, topic string, r broker.Retention, sink Sink) *Sequencer {
-	s := &Sequencer{session: session, topic: topic, retention: r, sink: sink}
+// NewSequencer follows a topic on the node of a Reader. The caller must call Close.
+func NewSequencer(reader *Reader, topic string, r broker.Retention, sink Sink) *Sequencer {
+	s := &Sequencer{reader: reader, session: reader.session, topic: topic, retention: r, sink: sink}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.closed, s.close = ctx.Done(), cancel
-	s.startReading = func() { go s.readLoop(ctx) }
-	session.Follow(topic)
+	reader.register(s)
+	s.session.Follow(topic)
 	return s
 }
 
 // Close ends the delivery.
 func (s *Sequencer) Close() {
 	s.close()
+	s.reader.unregister(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.session.Unfollow(s.topic)
-	for _, timer := range []*time.Timer{s.grace, s.idle} {
-		if timer != nil {
-			timer.Stop()
-		}
+	if s.grace != nil {
+		s.grace.Stop()
 	}
 	s.dropBuffer()
 }
@@ -119,13 +122,6 @@ func (s *Sequencer) Following() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.arrived = broker.Position{}
-	s.read()
-}
-
-// compare reads the store in case the end of what was published has been lost.
-func (s *Sequencer) compare() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.read()
 }
 
@@ -200,12 +196,6 @@ func (s *Sequencer) deliver(p broker.Publication) {
 	s.checkWhenIdle(minIdleCheck)
 }
 
-// checkWhenIdle reads the store if nothing happens for about d.
-func (s *Sequencer) checkWhenIdle(d time.Duration) {
-	s.idleTime = d
-	s.setTimer(&s.idle, d/2+rand.N(d), s.compare)
-}
-
 // Position returns the position of the publication that was handed over last, and whether it is known.
 func (s *Sequencer) Position() (last broker.Position, known bool) {
 	s.mu.Lock()
@@ -213,23 +203,11 @@ func (s *Sequencer) Position() (last broker.Position, known bool) {
 	return s.last, s.attached
 }
 
-func (s *Sequencer) setTimer(timer **time.Timer, d time.Duration, f func()) {
+func setTimer(timer **time.Timer, d time.Duration, f func()) {
 	if *timer == nil {
 		*timer = time.AfterFunc(d, f)
 	} else {
 		(*timer).Reset(d)
-	}
-}
-
-// read starts the goroutine that reads the store, or makes it read once more.
-func (s *Sequencer) read() {
-	if s.isClosed() {
-		return
-	}
-	s.again = true
-	if !s.reading {
-		s.reading = true
-		s.startReading()
 	}
 }
 
@@ -240,50 +218,6 @@ func (s *Sequencer) isClosed() bool {
 	default:
 		return false
 	}
-}
-
-func (s *Sequencer) readLoop(ctx context.Context) {
-	backoff := minBackoff
-	for s.readOnce(ctx, &backoff) {
-	}
-}
-
-// readOnce reads a page and reports whether another one is needed.
-func (s *Sequencer) readOnce(ctx context.Context, backoff *time.Duration) bool {
-	s.mu.Lock()
-	s.again = false
-	s.begun++
-	number := s.begun
-	after, limit := s.last.Offset, pageSize
-	if !s.attached {
-		after, limit = 0, 0 // only the position
-	}
-	s.mu.Unlock()
-	page, err := s.session.Read(ctx, broker.Query{Topic: s.topic, Retention: s.retention, After: after, Limit: limit})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case ctx.Err() != nil:
-		s.reading = false
-		return false
-	case err != nil:
-		s.wait(ctx, backoff)
-		return true
-	}
-	*backoff = minBackoff
-	more, complete := s.apply(page)
-	s.missing.expired = false
-	s.drain()
-	if complete {
-		s.compared = number
-	}
-	if complete && !s.again {
-		s.dropOtherEpochs()
-	}
-	s.reading = more || s.again || s.isBehind()
-	s.checkWhenIdle(min(max(2*s.idleTime, minIdleCheck), maxIdleCheck))
-	s.notify()
-	return s.reading
 }
 
 // isBehind reports whether the broker has passed on more than was handed over.
@@ -298,13 +232,6 @@ func (s *Sequencer) notify() {
 		close(s.changed)
 		s.changed = nil
 	}
-}
-
-// wait waits before the next attempt, with the lock released.
-func (s *Sequencer) wait(ctx context.Context, backoff *time.Duration) {
-	s.mu.Unlock()
-	defer s.mu.Lock()
-	s.sleep(ctx, backoff)
 }
 
 // sleep waits before the next attempt, or until ctx is done or the Sequencer is closed.

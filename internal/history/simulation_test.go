@@ -169,6 +169,28 @@ func (s *simSession) Read(_ context.Context, q broker.Query) (page broker.Page, 
 	return page, err
 }
 
+// ReadAll reads each topic with Read.
+func (s *simSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+	return readEach(ctx, s.Read, b)
+}
+
+// readEach answers a batch with a function that reads one topic.
+func readEach(ctx context.Context, read func(context.Context, broker.Query) (broker.Page, error), b broker.Batch) (pages []broker.BatchPage, err error) {
+	messages := uint64(b.MaxMessages)
+	for _, q := range b.Topics {
+		page, err := read(ctx, broker.Query{Topic: q.Topic, Retention: q.Retention, After: q.After, Limit: q.Limit})
+		n := min(uint64(q.Limit), page.Position.Offset-min(q.After, page.Position.Offset))
+		omitted := n > messages
+		if omitted {
+			page.Publications = nil
+		} else {
+			messages -= n
+		}
+		pages = append(pages, broker.BatchPage{Page: page, Omitted: omitted, Err: err})
+	}
+	return pages, nil
+}
+
 // ReadState returns up to three keys in the order of their names, or all if the bound of the part is large.
 // The cursor is the last one, and means nothing in another epoch.
 func (s *simSession) ReadState(_ context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
@@ -227,7 +249,7 @@ func (s *simStore) connect(sink history.Sink) *simSession {
 	s.mu.Unlock()
 	session.mu.Lock()
 	defer session.mu.Unlock()
-	session.seq = history.NewSequencer(session, "topic", broker.Retention{Messages: s.keep}, sink)
+	session.seq = history.NewSequencer(history.NewReader(session), "topic", broker.Retention{Messages: s.keep}, sink)
 	return session
 }
 
@@ -305,7 +327,7 @@ func newSimNode(t *testing.T, store *simStore) *simNode {
 
 // join continues a subscriber on the node.
 func (n *simNode) join(u *subscriber, since broker.Position) {
-	err := n.seq.Join(n.t.Context(), since, n.store.keep, func(j history.Joined) {
+	err := n.seq.Join(n.t.Context(), since, history.NewCatchup(n.session, n.store.keep, 1<<20).Topic(n.store.keep), func(j history.Joined) {
 		n.subs[u] = struct{}{}
 		u.joins++
 		if !j.Recovered || since.Epoch == "" {

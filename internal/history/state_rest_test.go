@@ -30,7 +30,7 @@ func joinRest(t *testing.T, session *scriptedSession, seq *history.Sequencer, re
 	}
 	var rest *history.StateRest
 	prepare := func([]broker.Publication) error { return nil }
-	require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, 10, 1000, prepare, func(j history.Joined) { rest = j.Rest }))
+	require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, nil, 1000, prepare, func(j history.Joined) { rest = j.Rest }))
 	require.False(t, rest.Complete())
 	session.readState = readState
 	t.Cleanup(rest.Close)

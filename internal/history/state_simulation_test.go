@@ -167,7 +167,7 @@ func (n *stateNode) join(k *keeper) bool {
 		state = read
 		return nil
 	}
-	err := n.session.seq.JoinState(n.t.Context(), since, 100, 100, prepare, func(j history.Joined) {
+	err := n.session.seq.JoinState(n.t.Context(), since, history.NewCatchup(n.session, 100, 1<<20).Topic(100), 100, prepare, func(j history.Joined) {
 		activated++
 		n.keepers[k] = struct{}{}
 		k.begin(n, since, j, state)

@@ -126,6 +126,31 @@ func (s *Store) Read(q broker.Query) broker.Page {
 	return page
 }
 
+// ReadAll returns a page for each topic.
+func (s *Store) ReadAll(b broker.Batch) []broker.BatchPage {
+	pages := make([]broker.BatchPage, len(b.Topics))
+	messages, bytes := uint64(max(b.MaxMessages, 0)), max(b.MaxBytes, 0)
+	for i, q := range b.Topics {
+		page := s.Read(broker.Query{Topic: q.Topic, Retention: q.Retention, After: q.After, Limit: q.Limit})
+		n, size := min(uint64(max(q.Limit, 0)), page.Position.Offset-min(q.After, page.Position.Offset)), 0
+		for _, p := range page.Publications {
+			size += len(p.Packet)
+		}
+		omitted := n > messages
+		if !omitted {
+			messages -= n
+			omitted = size > bytes
+		}
+		if omitted {
+			page.Publications = nil
+		} else {
+			bytes -= size
+		}
+		pages[i] = broker.BatchPage{Page: page, Omitted: omitted}
+	}
+	return pages
+}
+
 // ReadState returns a part of the latest publications of all keys.
 func (s *Store) ReadState(q broker.StateQuery) broker.StatePart {
 	t, first, now := s.lock(q.Topic)
