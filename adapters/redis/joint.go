@@ -23,6 +23,8 @@ var jointLua string
 func jointScript() *script { return &script{scriptForms: jointForms()} }
 
 // jointForms is shared by all limiters, because the script is long.
+//
+//nolint:gochecknoglobals // never changed
 var jointForms = sync.OnceValue(func() *scriptForms { return newScriptForms(jointSource()) })
 
 // jointSource returns the source of the script. All parts of a call have the time of its beginning.
