@@ -92,6 +92,16 @@ func (r *request) units(u *limit.Units) (units, ahead int64) {
 	}
 }
 
+// part returns how many units a request takes that is not all or none, and whether it takes any.
+func (r *request) part(units, have int64, u *limit.Units) (amount int64, takes bool) {
+	if r.kind == upTo {
+		amount = min(r.tokens, u.WholeTokens(have)) * u.PerToken()
+	} else {
+		amount = max(min(units, limit.MaxDeficit-(u.Full()-have)), 0)
+	}
+	return amount, amount > 0
+}
+
 // take takes units from the bucket if the request permits it. It returns the units that the
 // bucket held before, negative for a deficit, and false if the slot has no bucket of the key.
 //
@@ -108,7 +118,6 @@ again:
 	for {
 		before := s.bucket.Load()
 		now := l.now(t)
-		r.at = now
 		for {
 			fullAt := s.bucket.Load()
 			if s.hash.Load() != hash || fullAt == migrated {
@@ -130,9 +139,13 @@ again:
 			}
 			have = full - missing
 			amount, takes := units, units < 0 || units <= have+ahead
-			if r.kind > refund {
-				amount, takes = t.part(r, units, have, now)
+			switch {
+			case r.kind > undo:
+				amount, takes = r.part(units, have, &t.units)
+			case r.kind == undo:
+				amount = -t.undoUnits(r, now)
 			}
+			r.at = now
 			if isLate && (fullAt <= 0 || amount == 0 || !takes || clockWentBack) {
 				continue again
 			}
@@ -149,6 +162,9 @@ again:
 			}
 			if next < fullAt {
 				t.lower(fullAt)
+			}
+			if r.kind == charge {
+				t.raiseAhead(next - now - full)
 			}
 			if s.bucket.CompareAndSwap(fullAt, next) {
 				return have, true

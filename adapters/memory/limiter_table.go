@@ -99,22 +99,6 @@ func (t *table) receipt(r *request, d *limit.Decision) limit.Receipt {
 	return limit.Receipt{Tokens: r.tokens, Stamp: r.at/t.units.PerMicro() + d.RetryAfter.Microseconds(), Version: t.version}
 }
 
-// part returns how many units a request takes from a bucket that holds have, if it is neither all nor none,
-// and whether it takes any. The bucket may have the deficit of a charge afterwards.
-func (t *table) part(r *request, units, have, now int64) (amount int64, takes bool) {
-	missing := t.units.Full() - have
-	switch r.kind {
-	case undo:
-		return -t.undoUnits(r, now), true
-	case upTo:
-		amount = min(r.tokens, t.units.WholeTokens(have)) * t.units.PerToken()
-	default:
-		amount = max(min(units, limit.MaxDeficit-missing), 0)
-		t.raiseAhead(amount - have)
-	}
-	return amount, amount > 0
-}
-
 // undoUnits returns how many units a request of kind undo returns.
 func (t *table) undoUnits(r *request, now int64) int64 {
 	u := r.undo
