@@ -32,7 +32,7 @@ type Meter struct {
 // settleTimeout bounds how long a settlement takes whose caller has no deadline, or is canceled.
 const settleTimeout = 5 * time.Second
 
-// NewMeter returns a meter. The lease bounds how long an estimate stays taken that nobody settles: it
+// NewMeter returns a meter. The lease bounds how long an estimate that is not settled stays taken: it
 // should be longer than most of the work, and is whole milliseconds, at most [MaxLease]. Token buckets
 // and quotas can be limiters of a meter, on different stores too. NewMeter panics if the lease is
 // invalid, if there is no limiter, or if a limiter has no leases.

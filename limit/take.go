@@ -33,7 +33,7 @@ type Take struct {
 	// wait.
 	MaxWait time.Duration
 
-	// Lease bounds how long the tokens stay taken if nobody settles the Take, such as after a crash of
+	// Lease bounds how long the tokens stay taken if the Take is not settled, such as after a crash of
 	// the caller: at its end they return, as by Undoing. It is for work whose cost is known only after
 	// it: the Take reserves an estimate, and the mode Settling replaces it. See [Meter].
 	//

@@ -20,7 +20,7 @@ import (
 type leases struct {
 	next atomic.Int64 // when the first lease ends, in microseconds, or never
 
-	// mu is locked before that of a shard. Who takes or settles a lease holds it meanwhile.
+	// mu is locked before that of a shard. A call that takes or settles a lease holds it.
 	mu    sync.Mutex
 	ends  leaseHeap
 	byKey map[uint64]map[int64]*lease // by hash and identifier

@@ -31,11 +31,11 @@ import (
 // that expires when the bucket is full and its last lease has ended. Each lease adds about 60 bytes,
 // which every call for its key writes. Limiters whose policies have the same name share buckets, in
 // one process and in many. A bucket contains the numbers of the policy that last changed it, and a
-// limiter with other numbers converts it; the ends of its leases then return nothing. Therefore processes with different
-// numbers, such as during a rolling deployment or after SetPolicy, grant a key in any interval
-// at most the largest capacity plus what the largest refill returns in that interval. The
-// numbers of a policy replace a missing name, so unnamed policies with different numbers have
-// separate buckets.
+// limiter with other numbers converts it; the ends of its leases then return nothing. Therefore
+// processes with different numbers, such as during a rolling deployment or after SetPolicy, grant a
+// key in any interval at most the largest capacity plus what the largest refill returns in that
+// interval. The numbers of a policy replace a missing name, so unnamed policies with different
+// numbers have separate buckets.
 //
 // Buckets survive as long as the data of Redis: a server that loses its data grants each key
 // up to one capacity more, and a failover to a replica grants again what the replica had not

@@ -157,7 +157,7 @@ local function write(key, missing, per_micro, full, suffix, leases)
   end
   if leases then
     text = text .. leases
-    micros = math.max(micros, string.sub(leases, 19, 34) - now) -- whoever settles one needs it until its end
+    micros = math.max(micros, string.sub(leases, 19, 34) - now) -- a settlement needs it until its end
   end
   call('SET', key, text .. suffix, 'PX', format('%.0f', ceil(micros / 1000)))
 end

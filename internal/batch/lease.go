@@ -27,8 +27,8 @@ type Lease struct {
 	Returns bool
 }
 
-// NewLease returns the lease of a take that wants one. Its random identifier is one that no lease of
-// the bucket has.
+// NewLease returns the lease of a take that wants one, with a random identifier of 53 bits: two of the
+// [limit.MaxLeases] of a bucket share one with a probability below 2⁻³³.
 func NewLease(take *limit.Take) Lease {
 	if take.Lease == 0 {
 		return Lease{}

@@ -29,7 +29,7 @@ type Catchup struct {
 // gatherTime is how long the topics of a Catchup wait for the slowest of them before the first read.
 const gatherTime = 100 * time.Millisecond
 
-// NewCatchup returns a Catchup for a client that can receive so many publications, and so many bytes of
+// NewCatchup returns a Catchup for a client that can receive that many publications, and that many bytes of
 // packets.
 func NewCatchup(session broker.HistorySession, messages, bytes int) *Catchup {
 	return &Catchup{session: session, messages: max(messages, 0), bytes: max(bytes, 0)}

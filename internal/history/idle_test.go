@@ -58,7 +58,7 @@ func startIdle(t *testing.T, r broker.Retention, sink history.Sink) (*history.Se
 }
 
 // TestSequencer_QuietTopicKeepsItsEpoch publishes once every three days. The store forgets a topic that
-// nobody has read for a day and the age of its publications.
+// no node has read for a day and the age of its publications.
 func TestSequencer_QuietTopicKeepsItsEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := broker.Retention{Messages: 10, Age: time.Minute}

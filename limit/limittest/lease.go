@@ -69,7 +69,7 @@ func leaseEnds(h Harness) error {
 	})
 }
 
-// leasesEndInOrder ends leases while nobody calls the limiter: a full bucket gets nothing.
+// leasesEndInOrder ends leases without a call of the limiter: a full bucket gets nothing.
 func leasesEndInOrder(h Harness) error {
 	return leasing(h, "leases-in-order", func(b leaseBench) error {
 		for _, l := range []struct {

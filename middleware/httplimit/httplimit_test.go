@@ -301,7 +301,7 @@ func TestNew_AccessListDecidesFirst(t *testing.T) {
 		assert.Equal(t, 429, attempt(h, "203.0.113.1:1", nil).StatusCode, name)
 	}
 	dry := httplimit.New(limiter, &httplimit.Options{Access: list, DryRun: true})(ok)
-	assert.Equal(t, 200, attempt(dry, "192.0.2.1:1", nil).StatusCode, "a dry run rejects nobody")
+	assert.Equal(t, 200, attempt(dry, "192.0.2.1:1", nil).StatusCode, "a dry run rejects no request")
 }
 
 func TestNew_DryRunReportsAndAdmits(t *testing.T) {

@@ -200,7 +200,7 @@ function encode(missing: number, leases: Lease[], policy: Policy, now: number): 
   const fullAt = now + micros;
   const ahead = Math.max(missing - perToken * capacity, 0);
   return {
-    until: Math.max(fullAt, leases.at(-1)?.ends ?? 0), // whoever settles a lease needs it until its end
+    until: Math.max(fullAt, leases.at(-1)?.ends ?? 0), // a settlement needs the lease until its end
     numbers: [fullAt, micros * perMicro - missing, ahead, perMicro, perToken, capacity, ...encodeLeases(leases)],
   };
 }

@@ -205,7 +205,7 @@ function encode(quota: Quota): Stored | null {
   if (used === 0 && reserved === 0 && leases.length === 0) {
     return null;
   }
-  // Whoever settles a lease needs it until its end.
+  // A settlement needs the lease until its end.
   const until = Math.max(reserved > 0 ? reservedEnd : end, leases.at(-1)?.ends ?? 0);
   return { until, numbers: [start, end, used, reserved, reserved > 0 ? reservedEnd : 0, ...encodeLeases(leases)] };
 }
