@@ -158,9 +158,11 @@ func newStateNode(t *testing.T, s stateStore) *stateNode {
 // false if the topic has changed too much.
 func (n *stateNode) join(k *keeper) bool {
 	var since broker.Position
-	if k.complete {
-		since = k.position
-	}
+	n.session.seq.Locked(func() { // a subscriber that repairs its state may lose more meanwhile
+		if k.complete {
+			since = k.position
+		}
+	})
 	var state []broker.Publication
 	activated := 0
 	prepare := func(read []broker.Publication) error {
