@@ -3,10 +3,8 @@ package redis_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"net/http"
 
-	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/adapters/redis"
@@ -27,15 +25,9 @@ type News struct {
 // MessageType returns the name of the message.
 func (News) MessageType() string { return "NEWS" }
 
-// Each node of the application runs this program with the same Redis. The example starts an
-// embedded server instead.
+// Each node of the application runs this program with the same Redis.
 func ExampleNewBroker() {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	client := goredis.NewClient(&goredis.Options{Addr: redisAddr()})
 	defer func() { _ = client.Close() }()
 
 	r := router.New(&router.Options{Broker: redis.NewBroker(client)})

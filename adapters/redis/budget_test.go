@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -374,20 +373,4 @@ func TestBudget_SurvivesARestart(t *testing.T) {
 	cancel()
 	_, err = w.TryAcquire(ctx, "r")
 	assert.ErrorIs(t, err, context.Canceled)
-}
-
-// TestBudget_RunsOnMiniredis keeps the scripts usable in tests with miniredis.
-func TestBudget_RunsOnMiniredis(t *testing.T) {
-	client := goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()})
-	defer func() { _ = client.Close() }()
-	w := redis.NewBudget(client, "bot:", nil)
-	c, err := w.TryAcquire(t.Context(), "r")
-	require.NoError(t, err)
-	require.Zero(t, c.Wait)
-	require.NoError(t, w.Update(t.Context(), "r", c, outbound.Status{Limit: 2, Remaining: 1, ResetAfter: time.Minute}))
-	_, err = w.TryAcquire(t.Context(), "r")
-	require.NoError(t, err)
-	c, err = w.TryAcquire(t.Context(), "r")
-	require.NoError(t, err)
-	assert.Positive(t, c.Wait)
 }

@@ -5,12 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/redistest/anyredis"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
@@ -29,15 +27,10 @@ func (r *records) useClock(t testing.TB, lua, prefix string, c *batchtest.Clock)
 
 // testRecords calls test with each kind of server, or with one of them in the quick tier.
 func testRecords(t *testing.T, test func(*testing.T, goredis.UniversalClient)) {
-	t.Run("one node", func(t *testing.T) { test(t, anyredis.Client(t)) })
+	t.Run("one node", func(t *testing.T) { test(t, redistest.Shared(t)) })
 	if !testscale.Pick(false, true) {
 		return
 	}
-	t.Run("embedded", func(t *testing.T) {
-		client := goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()})
-		t.Cleanup(func() { _ = client.Close() })
-		test(t, client)
-	})
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.StartCluster(t).Client(t)) })
 }
 

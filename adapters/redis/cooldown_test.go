@@ -13,7 +13,6 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/redistest/anyredis"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -89,7 +88,7 @@ func TestCooldown_InvalidArguments(t *testing.T) {
 }
 
 func TestCooldown_LoweredMax(t *testing.T) {
-	client := anyredis.Client(t)
+	client := redistest.Shared(t)
 	p := limit.CooldownPolicy{Name: redistest.Prefix(t), Max: 10, Window: time.Minute, Penalty: time.Minute}
 	_, err := limit.Consume(t.Context(), redis.NewCooldown(client, p, nil), limit.Key{"ann"}, 10)
 	require.NoError(t, err)
@@ -100,7 +99,7 @@ func TestCooldown_LoweredMax(t *testing.T) {
 }
 
 func TestCooldown_ResetAllRemovesKeyWithoutParts(t *testing.T) {
-	c := redis.NewCooldown(anyredis.Client(t), limit.CooldownPolicy{Name: redistest.Prefix(t), Max: 1, Window: time.Minute, Penalty: time.Minute}, nil)
+	c := redis.NewCooldown(redistest.Shared(t), limit.CooldownPolicy{Name: redistest.Prefix(t), Max: 1, Window: time.Minute, Penalty: time.Minute}, nil)
 	_, err := limit.Consume(t.Context(), c, limit.Key{}, 1)
 	require.NoError(t, err)
 	require.NoError(t, c.ResetAll(t.Context()))

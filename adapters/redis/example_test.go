@@ -6,7 +6,6 @@ import (
 	"log"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/adapters/redis"
@@ -14,14 +13,8 @@ import (
 	"github.com/penstock-go/penstock/outbound"
 )
 
-// The example runs an embedded server; a program connects to its Redis instead.
 func ExampleNewLimiter() {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	client := goredis.NewClient(&goredis.Options{Addr: redisAddr()})
 	defer func() { _ = client.Close() }()
 
 	limiter := redis.NewLimiter(client, limit.PerHour(2).Named("messages"))
@@ -43,12 +36,7 @@ func ExampleNewLimiter() {
 // Two processes have different numbers for one policy, as during a rolling deployment. What one
 // of them takes, the other sees missing.
 func ExampleLimiter_SetPolicy() {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	client := goredis.NewClient(&goredis.Options{Addr: redisAddr()})
 	defer func() { _ = client.Close() }()
 
 	ctx, key := context.Background(), limit.Key{"user", "acme", "ann"}
@@ -73,12 +61,7 @@ func ExampleLimiter_SetPolicy() {
 
 // The limiter blocks a user for an hour, and ends the block.
 func ExampleLimiter_Block() {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	client := goredis.NewClient(&goredis.Options{Addr: redisAddr()})
 	defer func() { _ = client.Close() }()
 
 	limiter := redis.NewLimiter(client, limit.PerMinute(10).Named("messages"))
@@ -100,12 +83,7 @@ func ExampleLimiter_Block() {
 }
 
 func ExampleNewCooldown() {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	client := goredis.NewClient(&goredis.Options{Addr: redisAddr()})
 	defer func() { _ = client.Close() }()
 
 	policy := limit.CooldownPolicy{Name: "spam", Max: 2, Window: time.Minute, Penalty: time.Hour}
@@ -124,12 +102,7 @@ func ExampleNewCooldown() {
 }
 
 func ExampleNewSemaphore() {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	client := goredis.NewClient(&goredis.Options{Addr: redisAddr()})
 	defer func() { _ = client.Close() }()
 
 	renders := redis.NewSemaphore(client, "renders", 1) // one render per user, on all machines
@@ -153,12 +126,7 @@ func ExampleNewSemaphore() {
 // The example calls TryAcquire and Update itself. A program passes the budget to
 // outbound.NewTransport, which does so for every request of an http.Client.
 func ExampleNewBudget() {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	client := goredis.NewClient(&goredis.Options{Addr: redisAddr()})
 	defer func() { _ = client.Close() }()
 
 	budget := redis.NewBudget(client, "{mybot}:", &outbound.BudgetOptions{GlobalLimit: 50})

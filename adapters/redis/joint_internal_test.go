@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -113,28 +111,6 @@ func jointPairs(m *movedServer, rng *rand.Rand, simulation *memory.Simulation, p
 	return []limit.Limiter{b, l, c, q, p}, []limit.Limiter{
 		simulation.NewLimiter(bucket), simulation.NewSlidingLog(window), simulation.NewSlidingCounter(window), simulation.NewQuota(quota), simulation.NewCooldown(cooldown, hook(1)),
 	}, penalties
-}
-
-// TestJoint_OnEmbeddedServer has another Lua.
-func TestJoint_OnEmbeddedServer(t *testing.T) {
-	client := goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()})
-	t.Cleanup(func() { _ = client.Close() })
-	all := limit.AllOf(
-		NewLimiter(client, limit.PerHour(9)),
-		NewSlidingLog(client, limit.WindowPolicy{Max: 8, Window: time.Hour}),
-		NewSlidingCounter(client, limit.WindowPolicy{Max: 7, Window: time.Hour}),
-		NewCooldown(client, limit.CooldownPolicy{Max: 6, Window: time.Hour, Penalty: time.Hour}, nil),
-		NewQuota(client, limit.QuotaPolicy{Max: 5, Period: limit.Month}),
-	)
-	for remaining := int64(4); remaining >= 0; remaining-- {
-		d, err := limit.Consume(t.Context(), all, limit.Key{"ann"}, 1)
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
-		assert.Equal(t, remaining, d.Remaining)
-	}
-	d, err := limit.Consume(t.Context(), all, limit.Key{"ann"}, 1)
-	require.NoError(t, err)
-	assert.False(t, d.Allowed)
 }
 
 // TestJoint_CostsOneRoundTrip has a limit per second and one per month.

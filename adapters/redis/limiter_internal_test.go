@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/redistest/anyredis"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
@@ -84,15 +82,10 @@ func harness(t *testing.T, client goredis.UniversalClient) limittest.Harness {
 }
 
 func TestLimiter_Contract(t *testing.T) {
-	t.Run("embedded", func(t *testing.T) {
-		testscale.FullOnly(t, "TestLimiter_KeepsRandomRules")
-		t.Parallel()
-		testPartOfContract(t, goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()})) // compiles each script for each call
-	})
 	t.Run("one node", func(t *testing.T) {
 		testscale.FullOnly(t, "TestLimiter_KeepsRandomRules")
 		t.Parallel()
-		testContract(t, anyredis.Client(t), limittest.Cases(), limittest.Cases(), 20)
+		testContract(t, redistest.Shared(t), limittest.Cases(), limittest.Cases(), 20)
 	})
 	t.Run("cluster", func(t *testing.T) {
 		testscale.FullOnly(t, "TestLimiter_KeepsRandomRules")
@@ -103,7 +96,7 @@ func TestLimiter_Contract(t *testing.T) {
 
 // TestLimiter_KeepsRandomRules tests a part of the contract on one node.
 func TestLimiter_KeepsRandomRules(t *testing.T) {
-	client := anyredis.Client(t)
+	client := redistest.Shared(t)
 	for _, c := range testscale.Sample(limittest.Cases(), 12) {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, harness(t, client)) })
 	}

@@ -6,14 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/redistest/anyredis"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 )
@@ -34,22 +31,16 @@ for i = 1, #ARGV, 6 do
 end
 return replies
 `
-	for name, client := range map[string]*goredis.Client{
-		"embedded": goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}),
-		"one node": anyredis.Client(t),
-	} {
-		t.Run(name, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(7, 8))
-			for range testscale.Pick(5, 50) {
-				args, want := randomConversions(rng)
-				got, err := client.Eval(t.Context(), bucketLua(compare), nil, args...).Slice()
-				require.NoError(t, err)
-				require.Len(t, got, len(want))
-				for i := range want {
-					require.Equal(t, want[i], got[i], "policies %v", args[i/2*6:i/2*6+6])
-				}
-			}
-		})
+	client := redistest.Shared(t)
+	rng := rand.New(rand.NewPCG(7, 8))
+	for range testscale.Pick(5, 50) {
+		args, want := randomConversions(rng)
+		got, err := client.Eval(t.Context(), bucketLua(compare), nil, args...).Slice()
+		require.NoError(t, err)
+		require.Len(t, got, len(want))
+		for i := range want {
+			require.Equal(t, want[i], got[i], "policies %v", args[i/2*6:i/2*6+6])
+		}
 	}
 }
 
@@ -91,7 +82,7 @@ func randomUnits(rng *rand.Rand) limit.Units {
 }
 
 func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
-	client, c := anyredis.Client(t), batchtest.NewClock()
+	client, c := redistest.Shared(t), batchtest.NewClock()
 	l := newTestLimiter(t, client, limit.PerSecond(10).Named("numbers"), c, redistest.Prefix(t))
 	value := func() string { return client.Get(t.Context(), l.prefix+":user:ann").Val() }
 	ann := limit.Key{"user", "ann"}
@@ -117,39 +108,34 @@ func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
 // TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards moves the clock of the server back during
 // a block.
 func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
-	for name, client := range map[string]*goredis.Client{
-		"embedded": goredis.NewClient(&goredis.Options{Addr: miniredis.RunT(t).Addr()}),
-		"one node": anyredis.Client(t),
+	c := batchtest.NewClock()
+	l := newTestLimiter(t, redistest.Shared(t), limit.PerSecond(10).Named("block"), c, redistest.Prefix(t))
+	for n, call := range []func(limit.Key) (limit.Decision, error){
+		func(k limit.Key) (limit.Decision, error) { return limit.Consume(t.Context(), l, k, 1) },
+		func(k limit.Key) (limit.Decision, error) { return limit.Reserve(t.Context(), l, k, 1, time.Second) },
+		func(k limit.Key) (limit.Decision, error) {
+			return limit.ConsumeAll(t.Context(), limit.Request{Limiter: l, Key: k, Cost: 1})
+		},
 	} {
-		c := batchtest.NewClock()
-		l := newTestLimiter(t, client, limit.PerSecond(10).Named("block"), c, redistest.Prefix(t))
-		for n, call := range []func(limit.Key) (limit.Decision, error){
-			func(k limit.Key) (limit.Decision, error) { return limit.Consume(t.Context(), l, k, 1) },
-			func(k limit.Key) (limit.Decision, error) { return limit.Reserve(t.Context(), l, k, 1, time.Second) },
-			func(k limit.Key) (limit.Decision, error) {
-				return limit.ConsumeAll(t.Context(), limit.Request{Limiter: l, Key: k, Cost: 1})
-			},
-		} {
-			t.Run(fmt.Sprint(name, n), func(t *testing.T) {
-				key := limit.Key{"user", fmt.Sprint(n)}
-				require.NoError(t, l.Block(t.Context(), key, time.Minute))
-				c.Sleep(10 * time.Second)
-				c.Rewind(24 * time.Hour)
-				for range 2 {
-					d, err := call(key)
-					require.NoError(t, err)
-					assert.Equal(t, []any{time.Minute, limit.Blocked}, []any{d.RetryAfter, d.Reason})
-				}
-				c.Sleep(59 * time.Second)
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			key := limit.Key{"user", fmt.Sprint(n)}
+			require.NoError(t, l.Block(t.Context(), key, time.Minute))
+			c.Sleep(10 * time.Second)
+			c.Rewind(24 * time.Hour)
+			for range 2 {
 				d, err := call(key)
 				require.NoError(t, err)
-				assert.Equal(t, []any{time.Second, limit.Blocked}, []any{d.RetryAfter, d.Reason})
-				c.Sleep(time.Second)
-				d, err = call(key)
-				require.NoError(t, err)
-				assert.True(t, d.Allowed)
-			})
-		}
+				assert.Equal(t, []any{time.Minute, limit.Blocked}, []any{d.RetryAfter, d.Reason})
+			}
+			c.Sleep(59 * time.Second)
+			d, err := call(key)
+			require.NoError(t, err)
+			assert.Equal(t, []any{time.Second, limit.Blocked}, []any{d.RetryAfter, d.Reason})
+			c.Sleep(time.Second)
+			d, err = call(key)
+			require.NoError(t, err)
+			assert.True(t, d.Allowed)
+		})
 	}
 }
 
@@ -157,7 +143,7 @@ func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
 // tokens would otherwise be granted twice.
 func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
 	c := batchtest.NewClock()
-	l := newTestLimiter(t, anyredis.Client(t), limit.PerSecond(1).Burst(10).Named("deficit"), c, redistest.Prefix(t))
+	l := newTestLimiter(t, redistest.Shared(t), limit.PerSecond(1).Burst(10).Named("deficit"), c, redistest.Prefix(t))
 	ann := limit.Key{"user", "ann"}
 	for range 2 {
 		d, err := limit.Reserve(t.Context(), l, ann, 10, time.Minute)
@@ -175,7 +161,7 @@ func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
 }
 
 func TestLimiter_SetPolicyNeedsTheSameName(t *testing.T) {
-	client := anyredis.Client(t)
+	client := redistest.Shared(t)
 	unnamed := NewLimiter(client, limit.PerHour(5))
 	require.ErrorContains(t, unnamed.SetPolicy(limit.PerHour(6)), "give it a name")
 	require.ErrorContains(t, unnamed.SetPolicy(limit.PerHour(6).Named("x")), "give it a name")

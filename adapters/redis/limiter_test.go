@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/redistest/anyredis"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
@@ -386,7 +385,7 @@ func TestConstructors_InvalidArgumentsPanic(t *testing.T) {
 }
 
 func TestLimiter_BatchOfOneBucketIsAnError(t *testing.T) {
-	client, name := anyredis.Client(t), redistest.Prefix(t)+"same"
+	client, name := redistest.Shared(t), redistest.Prefix(t)+"same"
 	both := limit.AllOf(redis.NewLimiter(client, limit.PerHour(5).Named(name)), redis.NewLimiter(client, limit.PerHour(50).Named(name)))
 	_, err := limit.Consume(t.Context(), both, limit.Key{"user", "", "ann"}, 1)
 	require.ErrorContains(t, err, "give the policies of the limiters different names")

@@ -15,9 +15,13 @@ import (
 // to expire.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	redistest.Examples()
 	_ = flag.Set("test.parallel", testscale.Pick("8", flag.Lookup("test.parallel").Value.String()))
 	os.Exit(m.Run())
 }
+
+// redisAddr stands for the address of your Redis in the examples.
+func redisAddr() string { return redistest.EmptyServer() }
 
 // startServers returns the clients of one Redis server, and in the full tier of a Cluster, which takes
 // two seconds to start.

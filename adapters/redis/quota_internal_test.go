@@ -10,14 +10,13 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/redistest/anyredis"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 )
 
 // TestQuota_ServerClockDecides lets the clocks of this process and of the server differ.
 func TestQuota_ServerClockDecides(t *testing.T) {
-	client, c := anyredis.Client(t), batchtest.NewClock()
+	client, c := redistest.Shared(t), batchtest.NewClock()
 	c.Server.Store(time.Date(2024, 5, 1, 12, 30, 0, 0, time.UTC).UnixMicro())
 	process := c.Now()
 	q := NewQuota(client, limit.QuotaPolicy{Max: 2})
@@ -43,7 +42,7 @@ func TestQuota_ServerClockDecides(t *testing.T) {
 
 // TestSlidingLog_RecordIsBounded takes many tokens, whose log the script must shorten.
 func TestSlidingLog_RecordIsBounded(t *testing.T) {
-	client, c := anyredis.Client(t), batchtest.NewClock()
+	client, c := redistest.Shared(t), batchtest.NewClock()
 	l := NewSlidingLog(client, limit.WindowPolicy{Max: limit.MaxLog, Window: time.Second})
 	l.useClock(t, slidingLogLua, redistest.Prefix(t), c)
 	longest := int64(0)

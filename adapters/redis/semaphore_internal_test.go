@@ -12,14 +12,13 @@ import (
 
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/redistest/anyredis"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
 func TestSemaphore_Contract(t *testing.T) {
-	client := anyredis.Client(t)
+	client := redistest.Shared(t)
 	semaphore := NewSemaphore(client, redistest.Prefix(t), 3)
 	limittest.Semaphore(t, semaphore, func(key limit.Key, inUse int64) {
 		require.Eventually(t, func() bool {
@@ -94,7 +93,7 @@ func TestSemaphore_CanceledAcquireLeavesNoPermit(t *testing.T) {
 // which went backwards by an hour: leases of dead processes that end in an hour.
 func TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease(t *testing.T) {
 	t.Parallel()
-	client := anyredis.Client(t)
+	client := redistest.Shared(t)
 	s := NewSemaphore(client, redistest.Prefix(t), 3)
 	s.lease = time.Second
 	ends := float64(time.Now().Add(time.Hour).UnixMilli())

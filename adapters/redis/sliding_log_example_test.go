@@ -6,21 +6,14 @@ import (
 	"log"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/limit"
 )
 
-// The example runs an embedded server; a program connects to its Redis instead.
 func ExampleNewSlidingLog() {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	client := goredis.NewClient(&goredis.Options{Addr: redisAddr()})
 	defer func() { _ = client.Close() }()
 
 	resets := redis.NewSlidingLog(client, limit.WindowPolicy{Name: "password-reset", Max: 2, Window: 24 * time.Hour})
@@ -38,12 +31,7 @@ func ExampleNewSlidingLog() {
 }
 
 func ExampleNewSlidingCounter() {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	client := goredis.NewClient(&goredis.Options{Addr: redisAddr()})
 	defer func() { _ = client.Close() }()
 
 	requests := redis.NewSlidingCounter(client, limit.WindowPolicy{Name: "requests", Max: 100_000, Window: time.Hour})
@@ -58,12 +46,7 @@ func ExampleNewSlidingCounter() {
 }
 
 func ExampleNewQuota() {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	client := goredis.NewClient(&goredis.Options{Addr: redisAddr()})
 	defer func() { _ = client.Close() }()
 
 	quota := redis.NewQuota(client, limit.QuotaPolicy{Name: "plan", Max: 1000, Period: limit.Month})

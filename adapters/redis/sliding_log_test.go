@@ -9,7 +9,6 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/redistest/anyredis"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -107,7 +106,7 @@ func TestWindows_DenialIsCached(t *testing.T) {
 }
 
 func TestWindows_InvalidArgumentsPanic(t *testing.T) {
-	client := anyredis.Client(t)
+	client := redistest.Shared(t)
 	window, quota := limit.WindowPolicy{Max: 1, Window: time.Second}, limit.QuotaPolicy{Max: 1}
 	assert.PanicsWithValue(t, "redis: a log needs a client", func() { redis.NewSlidingLog(nil, window) })
 	assert.PanicsWithValue(t, "redis: a counter needs a client", func() { redis.NewSlidingCounter(nil, window) })

@@ -10,8 +10,7 @@
 //	}
 //
 // The package needs redis-server 7.0 or newer in PATH, on a Unix system. Without it, the test is
-// skipped, or fails if PENSTOCK_REQUIRE_REDIS=1 or CI=true. Tests that accept any Redis use package
-// anyredis, which falls back to miniredis.
+// skipped, or fails if PENSTOCK_REQUIRE_REDIS=1 or CI=true.
 //
 // A process ends with the test that started it, or with the test binary if that crashes or is
 // killed. The package writes to disk only below t.TempDir.

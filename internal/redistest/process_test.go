@@ -24,7 +24,7 @@ func TestStart_FailureContainsServerOutput(t *testing.T) {
 // TestServer_EndsWithCrashedTestBinary runs itself in a child process that ends without cleanup.
 func TestServer_EndsWithCrashedTestBinary(t *testing.T) {
 	if os.Getenv("REDISTEST_CRASH") != "" {
-		addrs := []string{redistest.Start(t).Addr, sharedClient(t).Options().Addr}
+		addrs := []string{redistest.Start(t).Addr, redistest.Shared(t).Options().Addr}
 		_, _ = os.Stdout.WriteString(strings.Join(addrs, "\n"))
 		os.Exit(3)
 	}

@@ -15,22 +15,19 @@ var shared = sync.OnceValues(func() (*process, error) {
 })
 
 // Shared returns a client of the server at REDIS_URL, such as redis://localhost:6379/0, or else of a
-// redis-server that all tests of this binary share. It returns nil if there is neither and none is
-// required; missing then says why. Other tests use the same server, so use only keys that begin with
-// [Prefix] and never flush. The client is closed when t ends.
-func Shared(t testing.TB) (client *redis.Client, missing error) {
+// redis-server that all tests of this binary share. Other tests use the same server, so use only keys
+// that begin with [Prefix] and never flush. The client is closed when t ends.
+func Shared(t testing.TB) *redis.Client {
 	t.Helper()
 	if url := os.Getenv("REDIS_URL"); url != "" {
-		return connect(t, url), nil
+		return connect(t, url)
 	}
-	if err := lookupRequired(t); err != nil {
-		return nil, err
-	}
+	requireRedis(t)
 	server, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return closeAfter(t, redis.NewClient(&redis.Options{Addr: server.addr()})), nil
+	return closeAfter(t, redis.NewClient(&redis.Options{Addr: server.addr()}))
 }
 
 // connect returns a client of the server at url. Its errors never contain url, which may contain
