@@ -7,9 +7,10 @@ check: fmt vet lint test tidy ## everything that must hold before a commit
 fmt: ## fails if a file is not formatted
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
 
-# The command, the benchmarks and the tests with frameworks are modules of their own, so that
-# what they draw with, measure against and run behind does not become a dependency.
-MODULES := . cmd/penstock internal/benchmarks internal/interop
+# The generator of JSON code, the command, the benchmarks and the tests with frameworks are modules
+# of their own, so that what they parse and draw with, measure against and run behind does not
+# become a dependency.
+MODULES := . codec/jsoncode cmd/penstock internal/benchmarks internal/interop
 
 # Each stands for systems on which other files are built.
 PLATFORMS := linux/386 linux/arm64 darwin/arm64 windows/amd64 freebsd/amd64 js/wasm
@@ -22,14 +23,14 @@ lint:
 	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...); done
 
 test: ## the full tier; CONTRIBUTING.md explains the tiers
-	@set -e; for m in . cmd/penstock internal/interop; do echo "PENSTOCK_TESTS=full go test -C $$m -race ./..."; PENSTOCK_TESTS=full go test -C $$m -race -shuffle=on ./...; done
+	@set -e; for m in . codec/jsoncode cmd/penstock internal/interop; do echo "PENSTOCK_TESTS=full go test -C $$m -race ./..."; PENSTOCK_TESTS=full go test -C $$m -race -shuffle=on ./...; done
 
 tidy: ## fails if a go.mod is not tidy
 	@set -e; for m in $(MODULES); do echo "go mod tidy -C $$m"; (cd $$m && go mod tidy -diff); done
 
 FUZZTIME := 30s
 fuzz: ## every fuzz target for FUZZTIME each
-	@set -e; for m in . cmd/penstock; do for pkg in $$(go list -C $$m ./...); do \
+	@set -e; for m in . codec/jsoncode cmd/penstock; do for pkg in $$(go list -C $$m ./...); do \
 	  for target in $$(go test -C $$m -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 	    echo "== $$pkg $$target"; go test -C $$m -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
 	  done; done; done

@@ -98,11 +98,6 @@ func TestCodecs_LinkTheirFormatAlone(t *testing.T) {
 	assert.Equal(t, routerModules("google.golang.org/protobuf"), linkedModules(t, "codec/protobuf"))
 }
 
-// TestJSONCode_LinksOnlyTheJSONLibrary keeps packages with generated code free of the router.
-func TestJSONCode_LinksOnlyTheJSONLibrary(t *testing.T) {
-	assert.Equal(t, append(jsonModules(), module), linkedModules(t, "codec/jsoncode"))
-}
-
 // TestContract_AloneLinksJSONSchema keeps the library of JSON Schema out of programs that do not generate
 // a contract.
 func TestContract_AloneLinksJSONSchema(t *testing.T) {

@@ -16,8 +16,8 @@ package router
 //
 // Two further methods let a type decode and encode its JSON without the JSON library, which works by
 // reflection. They are meant for types on which the speed of a server depends, and usually written by
-// `penstock generate` (docs/guides/faster-json.md). Also replies, items of streams and updates of
-// [Context.Progress] may have AppendJSON.
+// the command jsoncode (docs/guides/faster-json.md). Replies, items of streams and updates of
+// [Context.Progress] may have AppendJSON too.
 //
 //	func (m *Say) DecodeJSON(p []byte) error
 //	func (m Say) AppendJSON(b []byte) ([]byte, error)

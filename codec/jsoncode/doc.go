@@ -1,4 +1,4 @@
-// Package jsoncode has the functions that code written by `penstock generate` calls. It is for
+// Package jsoncode has the functions that code written by the command jsoncode calls. It is for
 // generated code; applications call the methods DecodeJSON and AppendJSON of their types.
 //
 // A [Scanner] reads JSON (RFC 8259) strictly and only for values that generated code knows. It

@@ -12,7 +12,7 @@ type Move struct {
 	To    string `json:"to"`
 }
 
-// DecodeJSON and AppendJSON are what `penstock generate` writes for Move.
+// DecodeJSON and AppendJSON are what the command jsoncode writes for Move.
 func (m *Move) DecodeJSON(p []byte) error {
 	s := jsoncode.NewScanner(p)
 	var seen uint64

@@ -2,7 +2,7 @@ package main
 
 import "net/http"
 
-//go:generate go run -C ../../cmd/penstock . generate -dir ../../internal/benchmarks -o codec_json.go CodecSay CodecSaid
+//go:generate go run -C ../../codec/jsoncode ./cmd/jsoncode -dir ../../internal/benchmarks -o codec_json.go CodecSay CodecSaid
 
 // CodecSay is Say with the methods of codec_json.go, which bypass the JSON library.
 type CodecSay struct {

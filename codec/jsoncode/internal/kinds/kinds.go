@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-//go:generate go run -C ../../../../cmd/penstock . generate -dir ../../codec/jsoncode/internal/kinds
+//go:generate go run ../../cmd/jsoncode
 
 // Say is an ordinary message: three fields, 80 bytes.
 type Say struct {

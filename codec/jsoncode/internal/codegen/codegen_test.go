@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/cmd/penstock/internal/codegen"
+	"github.com/penstock-go/penstock/codec/jsoncode/internal/codegen"
 )
 
 const output = "penstock_json.go"
