@@ -84,7 +84,6 @@ func (b *bucket) wait(typ string, at time.Time) time.Duration {
 	return b.at.Add(time.Duration(micros) * time.Microsecond).Sub(at)
 }
 
-// take takes the cost of a message.
 func (b *bucket) take(typ string, at time.Time) (cost int64, known bool) {
 	b.advance(at)
 	need, cost, known := b.need(typ)

@@ -17,7 +17,6 @@ import (
 // such a message again, because that may repeat its effect.
 var ErrOutcomeUnknown = &errors.Error{Code: errors.Aborted, Message: "the connection was lost before the answer; the message may have been handled"}
 
-// outcomeUnknown returns ErrOutcomeUnknown with its cause.
 func outcomeUnknown(cause error) error {
 	return &errors.Error{Code: ErrOutcomeUnknown.Code, Message: ErrOutcomeUnknown.Message, Err: errors.Join(ErrOutcomeUnknown, cause)}
 }
@@ -128,7 +127,7 @@ func (c *Client) startCall(ctx context.Context, cl *call, m Message, credit int6
 func (c *Client) enqueue(m *outgoing) error {
 	c.begin()
 	c.mu.Lock()
-	if err := c.closedError(); err != nil {
+	if err := c.closedErrorLocked(); err != nil {
 		c.mu.Unlock()
 		return err
 	}
@@ -159,7 +158,7 @@ func (c *Client) abandon(cl *call) {
 	}
 	if c.calls[cl.id] == cl && cl.conn != nil {
 		cl.abandoned = true // until the server has answered
-		cl.conn.sendControl(wire.TypeAbort, cl.id, -1, nil)
+		cl.conn.sendControlLocked(wire.TypeAbort, cl.id, -1, nil)
 	}
 }
 

@@ -156,8 +156,8 @@ func (c *Client) finish(cause error) {
 	}
 }
 
-// closedError returns the error of a closed client, or nil. The lock must be held.
-func (c *Client) closedError() error {
+// closedErrorLocked returns the error of a closed client, or nil.
+func (c *Client) closedErrorLocked() error {
 	switch {
 	case c.state == Closed:
 		return c.failure

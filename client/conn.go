@@ -167,12 +167,10 @@ type closeError struct {
 	err  error
 }
 
-// Error returns the text of the reason.
 func (e *closeError) Error() string {
 	return "the connection was closed with " + strconv.Itoa(e.code) + ": " + e.err.Error()
 }
 
-// Unwrap returns the reason.
 func (e *closeError) Unwrap() error { return e.err }
 
 // readError returns the error with which a connection has ended.
@@ -274,9 +272,8 @@ func (cn *conn) wakeWriter() {
 	}
 }
 
-// sendControl queues a message of the protocol, which precedes those of the application. The
-// client's lock must be held.
-func (cn *conn) sendControl(typ, id string, credit int64, payload []byte) {
+// sendControlLocked queues a message of the protocol, which precedes those of the application.
+func (cn *conn) sendControlLocked(typ, id string, credit int64, payload []byte) {
 	cn.control = append(cn.control, outgoing{typ: typ, id: id, credit: credit, payload: payload})
 	cn.wakeWriter()
 }
@@ -321,12 +318,11 @@ func (cn *conn) start(cl *call, m Message) {
 	cn.startLocked(cl, payload)
 }
 
-// startLocked is start for an encoded payload. The client's lock must be held.
 func (cn *conn) startLocked(cl *call, payload []byte) {
 	cl.id, cl.conn = cn.client.ids.next(), cn
 	cn.client.calls[cl.id] = cl
 	cn.openCalls[cl.id] = struct{}{}
-	cn.sendControl(cl.typ, cl.id, -1, payload)
+	cn.sendControlLocked(cl.typ, cl.id, -1, payload)
 }
 
 // settledLocked notes that a call has its answer, or no longer needs one.

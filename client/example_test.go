@@ -21,7 +21,6 @@ type JoinRoom struct {
 	Room string `json:"room"`
 }
 
-// MessageType returns the name in the protocol.
 func (JoinRoom) MessageType() string { return "JOIN_ROOM" }
 
 // RoomJoined is the reply to JoinRoom.
@@ -29,7 +28,6 @@ type RoomJoined struct {
 	Members int `json:"members"`
 }
 
-// MessageType returns the name in the protocol.
 func (RoomJoined) MessageType() string { return "ROOM_JOINED" }
 
 func ExampleCall() {
@@ -62,7 +60,6 @@ type Export struct {
 	Table string `json:"table"`
 }
 
-// MessageType returns the name in the protocol.
 func (Export) MessageType() string { return "EXPORT" }
 
 // Row is an item of a stream.
@@ -108,7 +105,6 @@ type Price struct {
 	Euros  float64 `json:"euros"`
 }
 
-// MessageType returns the name in the protocol.
 func (Price) MessageType() string { return "PRICE" }
 
 func ExampleClient_Subscribe() {

@@ -65,7 +65,6 @@ func (f *feed) addLocked(opts *SubscribeOptions) *Subscription {
 // readersLocked returns what receives publications.
 func (f *feed) readersLocked() []*Subscription { return append([]*Subscription{f.all}, f.subs...) }
 
-// requestLocked returns the request for the subscription.
 func (f *feed) requestLocked() subscribe {
 	r := subscribe{Topic: f.topic, Positions: true}
 	needsState := false
@@ -99,7 +98,6 @@ func (f *feed) pauseLocked() {
 	f.live, f.stateLeft = false, 0
 }
 
-// askLocked requests the subscription on the current connection.
 func (f *feed) askLocked() {
 	c := f.client
 	if !c.subscribing || f.asking != nil {
@@ -205,7 +203,6 @@ func (f *feed) end(cause error) {
 	}
 }
 
-// removeLocked forgets the feed.
 func (f *feed) removeLocked() {
 	if f.client.topics[f.topic] == f {
 		delete(f.client.topics, f.topic)

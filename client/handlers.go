@@ -141,10 +141,10 @@ func (c *Client) receiveServerCall(cn *conn, e *envelope) {
 	serve := c.handlers.served[e.Type]
 	switch {
 	case serve == nil:
-		cn.sendControl(wire.TypeRPCError, id, -1, errorPayload(errors.Errorf(errors.Unimplemented, "the client does not handle %s", e.Type)))
+		cn.sendControlLocked(wire.TypeRPCError, id, -1, errorPayload(errors.Errorf(errors.Unimplemented, "the client does not handle %s", e.Type)))
 		return
 	case len(c.handlers.serving) >= maxServing:
-		cn.sendControl(wire.TypeRPCError, id, -1, errorPayload(errors.Errorf(errors.ResourceExhausted, "the client handles %d calls already", maxServing)))
+		cn.sendControlLocked(wire.TypeRPCError, id, -1, errorPayload(errors.Errorf(errors.ResourceExhausted, "the client handles %d calls already", maxServing)))
 		return
 	}
 	ctx, cancel := cn.ctx, context.CancelFunc(nil)
@@ -167,7 +167,7 @@ func (c *Client) serveCall(ctx context.Context, cn *conn, id string, serve serve
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if ctx.Err() == nil {
-			cn.sendControl(typ, id, -1, answer)
+			cn.sendControlLocked(typ, id, -1, answer)
 		}
 		c.handlers.serving[servedCall{cn, id}]()
 		delete(c.handlers.serving, servedCall{cn, id})
@@ -195,7 +195,6 @@ func errorPayload(err error) []byte {
 	return payload
 }
 
-// publicError returns the members of an error payload.
 func publicError(err error) wire.ErrorPayload {
 	e, ok := errors.AsType[*errors.Error](err)
 	if !ok {

@@ -102,7 +102,6 @@ func (p *pacer) unconfirmed(cn *conn) bool {
 	return false
 }
 
-// lanesOf returns the lanes of a type.
 func (p *pacer) lanesOf(typ string) []*lane {
 	lanes, known := p.lanes[typ]
 	if known {

@@ -23,7 +23,6 @@ type hello struct {
 	Session bool `json:"session,omitzero"`
 }
 
-// MessageType returns the name in the protocol.
 func (hello) MessageType() string { return wire.TypeHello }
 
 type welcome struct {
@@ -56,7 +55,6 @@ type authenticate struct {
 	Token string `json:"token"`
 }
 
-// MessageType returns the name in the protocol.
 func (authenticate) MessageType() string { return "$ws:auth" }
 
 type subscribe struct {
@@ -68,14 +66,12 @@ type subscribe struct {
 	Offset    uint64 `json:"offset,omitzero"`
 }
 
-// MessageType returns the name in the protocol.
 func (subscribe) MessageType() string { return "$ws:subscribe" }
 
 type unsubscribe struct {
 	Topic string `json:"topic"`
 }
 
-// MessageType returns the name in the protocol.
 func (unsubscribe) MessageType() string { return "$ws:unsubscribe" }
 
 // A subscribed is the answer to subscribe, an element of the answer to resume, or the notice of a
@@ -127,7 +123,6 @@ type resume struct {
 	Topics []subscribe `json:"topics,omitempty"`
 }
 
-// MessageType returns the name in the protocol.
 func (resume) MessageType() string { return "$ws:resume" }
 
 type resumed struct {

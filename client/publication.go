@@ -15,8 +15,8 @@ func (c *Client) receiveMessage(cn *conn, e *envelope, bytes int) {
 	readers, known := c.readersLocked(cn, r, e.Meta.Offset)
 	reached := Position{} // when the handlers have returned, of those that have the whole state
 	complete := readers
-	if slices.ContainsFunc(readers, (*Subscription).lacksState) {
-		complete = slices.DeleteFunc(slices.Clone(readers), (*Subscription).lacksState)
+	if slices.ContainsFunc(readers, (*Subscription).lacksStateLocked) {
+		complete = slices.DeleteFunc(slices.Clone(readers), (*Subscription).lacksStateLocked)
 	}
 	if len(complete) > 0 {
 		reached = complete[0].received
@@ -109,9 +109,9 @@ func (f *feed) completeStateLocked() {
 	f.askAgainLocked()
 }
 
-// lacksState reports whether the subscription receives a state that is not complete. It has no position until then. The
-// client's lock must be held.
-func (s *Subscription) lacksState() bool { return s.takesState }
+// lacksStateLocked reports whether the subscription receives a state that is not complete. It has
+// no position until then.
+func (s *Subscription) lacksStateLocked() bool { return s.takesState }
 
 // receiveTopicMessage handles a message of the protocol about a topic.
 func (c *Client) receiveTopicMessage(cn *conn, e *envelope) {

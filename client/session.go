@@ -139,7 +139,7 @@ func (c *Client) beginAgain(ctx context.Context, cn *conn, cause error) error {
 func (c *Client) continueSession(cn *conn, id string, m *resumed) {
 	c.mu.Lock()
 	c.session.token, c.subscribing, cn.info.Resumed, cn.info.MemberID = m.Session.Token, true, true, m.MemberID
-	cn.sendControl(wire.TypeAck, id, -1, nil)
+	cn.sendControlLocked(wire.TypeAck, id, -1, nil)
 	c.mu.Unlock()
 	for i := range m.Topics {
 		topic := &m.Topics[i]

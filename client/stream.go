@@ -137,6 +137,6 @@ func (c *Client) grant(cl *call, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls[cl.id] == cl && cl.conn != nil {
-		cl.conn.sendControl(wire.TypeCredit, cl.id, int64(n), nil)
+		cl.conn.sendControlLocked(wire.TypeCredit, cl.id, int64(n), nil)
 	}
 }

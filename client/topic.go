@@ -101,7 +101,7 @@ func (c *Client) Subscribe(ctx context.Context, topic string, opts *SubscribeOpt
 		opts = &SubscribeOptions{}
 	}
 	c.mu.Lock()
-	if err := c.closedError(); err != nil {
+	if err := c.closedErrorLocked(); err != nil {
 		c.mu.Unlock()
 		return nil, err
 	}

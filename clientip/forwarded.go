@@ -56,7 +56,6 @@ func lastUnquotedComma(s string) int {
 	return -1
 }
 
-// parseForwarded parses a forwarded-element.
 func parseForwarded(s string) forwardedElement {
 	var element forwardedElement
 	var hasFor, hasProto bool

@@ -105,7 +105,6 @@ func (s *subset) compareMembers(where string, from, to *jsonschema.Schema) {
 	}
 }
 
-// compareValues compares enumerations and constants.
 func (s *subset) compareValues(where string, from, to *jsonschema.Schema) {
 	sent, accepted := valuesOf(from), valuesOf(to)
 	switch {
@@ -128,7 +127,6 @@ func valuesOf(s *jsonschema.Schema) []any {
 	return s.Enum
 }
 
-// compareTexts compares the forms of texts.
 func (s *subset) compareTexts(where string, from, to *jsonschema.Schema) {
 	form := func(s *jsonschema.Schema) string { return s.Format + s.ContentEncoding + s.Pattern }
 	if to.Type == "string" && form(to) != "" && form(to) != form(from) {

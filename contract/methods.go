@@ -109,5 +109,4 @@ func hasEnum(t reflect.Type) bool {
 	return method.IsValid() && method.Type().NumIn() == 0 && method.Type().NumOut() == 1 && method.Type().Out(0).Kind() == reflect.Slice
 }
 
-// enumOf returns what the method Enum returns.
 func enumOf(t reflect.Type) reflect.Value { return methodOf(t, "Enum").Call(nil)[0] }

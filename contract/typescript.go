@@ -76,7 +76,6 @@ func comment(indent, text string) string {
 	return b.String()
 }
 
-// contract writes the interface Contract.
 func (t *typeScript) contract() {
 	t.line("")
 	t.line("export interface Contract {")
@@ -124,7 +123,6 @@ func (t *typeScript) section(name, text string, members int, write func()) {
 	t.line("  };")
 }
 
-// member writes a member of a section.
 func (t *typeScript) member(e event, typ string) {
 	text := e.Description
 	if len(e.Errors) > 0 {

@@ -160,7 +160,6 @@ func (a blockingAllOf) Block(ctx context.Context, key Key, d time.Duration) erro
 	return a.each(func(l Limiter) error { return l.(Blocker).Block(ctx, key, d) })
 }
 
-// Describe returns the limits of all limiters.
 func (a *allOf) Describe() (all []Description) {
 	for _, l := range a.limiters {
 		if d, ok := l.(Describer); ok {

@@ -96,18 +96,17 @@ func (w *waiters) cancel(q *waitQueue, self waiter) {
 		q.waiting = slices.Delete(q.waiting, at, at+1)
 		return
 	}
-	q.pass()
+	q.passLocked()
 }
 
 // pass gives the caller's turn to the next waiter.
 func (w *waiters) pass(route string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.routes[route].pass()
+	w.routes[route].passLocked()
 }
 
-// pass requires that the mutex of the waiters is held.
-func (q *waitQueue) pass() {
+func (q *waitQueue) passLocked() {
 	if q.busy = len(q.waiting) > 0; q.busy {
 		close(q.waiting[0].turn)
 		q.waiting = slices.Delete(q.waiting, 0, 1)

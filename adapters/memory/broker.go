@@ -94,7 +94,6 @@ func (s *session) Subscribe(topic string) {
 	s.add(func() { s.handler.Subscribed(topic) })
 }
 
-// Unsubscribe undoes Subscribe.
 func (s *session) Unsubscribe(topic string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
@@ -105,7 +104,7 @@ func (s *session) Unsubscribe(topic string) {
 func (s *session) Publish(topic string, packet []byte) error {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
-	if s.isClosed() {
+	if s.isClosedLocked() {
 		return errors.Errorf(errors.Unavailable, "the broker's session is closed; a packet of %d bytes was not sent", len(packet))
 	}
 	for other := range s.broker.sessions {
@@ -121,62 +120,60 @@ func (s *session) Join(topic, id, data string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	old, ok := s.members[topic][id]
-	if s.isClosed() || ok && old == data {
+	if s.isClosedLocked() || ok && old == data {
 		return
 	}
 	if ok {
-		s.notifyOthers(topic, broker.Member{Node: s.name, ID: id, Data: old}, false)
+		s.notifyOthersLocked(topic, broker.Member{Node: s.name, ID: id, Data: old}, false)
 	}
 	if s.members[topic] == nil {
 		s.members[topic] = map[string]string{}
 	}
 	s.members[topic][id] = data
-	s.notifyOthers(topic, broker.Member{Node: s.name, ID: id, Data: data}, true)
+	s.notifyOthersLocked(topic, broker.Member{Node: s.name, ID: id, Data: data}, true)
 }
 
-// Leave ends Join.
 func (s *session) Leave(topic, id string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	data, ok := s.members[topic][id]
-	if s.isClosed() || !ok {
+	if s.isClosedLocked() || !ok {
 		return
 	}
 	if delete(s.members[topic], id); len(s.members[topic]) == 0 {
 		delete(s.members, topic)
 	}
-	s.notifyOthers(topic, broker.Member{Node: s.name, ID: id, Data: data}, false)
+	s.notifyOthersLocked(topic, broker.Member{Node: s.name, ID: id, Data: data}, false)
 }
 
 // Track requests the members that other nodes have in topic.
 func (s *session) Track(topic string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
-	if _, ok := s.tracked[topic]; ok || s.isClosed() {
+	if _, ok := s.tracked[topic]; ok || s.isClosedLocked() {
 		return
 	}
 	s.tracked[topic] = struct{}{}
-	s.notifyAll(topic, true)
+	s.notifyAllLocked(topic, true)
 }
 
-// Untrack undoes Track.
 func (s *session) Untrack(topic string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
-	if _, ok := s.tracked[topic]; ok && !s.isClosed() {
-		s.notifyAll(topic, false)
+	if _, ok := s.tracked[topic]; ok && !s.isClosedLocked() {
+		s.notifyAllLocked(topic, false)
 		delete(s.tracked, topic)
 	}
 }
 
-// isClosed must be called with the broker's lock held, like the following methods.
-func (s *session) isClosed() bool {
+// isClosedLocked and the following methods need the lock of the broker.
+func (s *session) isClosedLocked() bool {
 	_, ok := s.broker.sessions[s]
 	return !ok
 }
 
-// notifyOthers notifies the nodes that track a topic about a member of this one.
-func (s *session) notifyOthers(topic string, m broker.Member, joined bool) {
+// notifyOthersLocked notifies the nodes that track a topic about a member of this one.
+func (s *session) notifyOthersLocked(topic string, m broker.Member, joined bool) {
 	for other := range s.broker.sessions {
 		if _, ok := other.tracked[topic]; ok && other != s {
 			other.add(func() { other.handler.PresenceChanged(topic, m, joined) })
@@ -184,8 +181,8 @@ func (s *session) notifyOthers(topic string, m broker.Member, joined bool) {
 	}
 }
 
-// notifyAll notifies this node about all members of a topic on other nodes.
-func (s *session) notifyAll(topic string, joined bool) {
+// notifyAllLocked notifies this node about all members of a topic on other nodes.
+func (s *session) notifyAllLocked(topic string, joined bool) {
 	for other := range s.broker.sessions {
 		if other == s {
 			continue
@@ -208,12 +205,12 @@ func (s *session) Close(context.Context) error {
 func (s *session) leave() {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
-	if s.isClosed() {
+	if s.isClosedLocked() {
 		return
 	}
 	for topic, members := range s.members {
 		for id, data := range members {
-			s.notifyOthers(topic, broker.Member{Node: s.name, ID: id, Data: data}, false)
+			s.notifyOthersLocked(topic, broker.Member{Node: s.name, ID: id, Data: data}, false)
 		}
 	}
 	delete(s.broker.sessions, s)

@@ -22,7 +22,6 @@ func (b *Broker) ConnectHistory(handler broker.Handler, historyHandler broker.Hi
 	return historySession{session: b.connect(handler), Node: b.histories.Connect(historyHandler)}
 }
 
-// Close removes the node.
 func (s historySession) Close(ctx context.Context) error {
 	return errors.Join(s.session.Close(ctx), s.Node.Close(ctx))
 }

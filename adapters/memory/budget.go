@@ -72,7 +72,7 @@ func (b *Budget) TryAcquire(_ context.Context, route string) (outbound.Grant, er
 	if wait := b.waitForGlobal(now); wait > 0 {
 		return outbound.Grant{Wait: wait}, nil
 	}
-	grant := b.tryAcquire(now, route)
+	grant := b.tryAcquireLocked(now, route)
 	if grant.Wait == 0 && b.options.GlobalLimit > 0 {
 		b.global = append(b.global, budgetRequest{b.lastID, now + b.options.Lease})
 	}
@@ -84,11 +84,10 @@ func (b *Budget) TryAcquire(_ context.Context, route string) (outbound.Grant, er
 func (b *Budget) TryAcquireShared(_ context.Context, name string) (outbound.Grant, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.tryAcquire(time.Since(b.epoch), name), nil
+	return b.tryAcquireLocked(time.Since(b.epoch), name), nil
 }
 
-// tryAcquire requires that the mutex is held.
-func (b *Budget) tryAcquire(now time.Duration, route string) outbound.Grant {
+func (b *Budget) tryAcquireLocked(now time.Duration, route string) outbound.Grant {
 	if wait := b.pauseUntil - now; wait > 0 {
 		return outbound.Grant{Wait: wait}
 	}

@@ -24,7 +24,6 @@ func newLogRules(n numbers, window, penalty time.Duration) *logRules {
 	return &logRules{numbers: n, window: window.Microseconds(), penalty: penalty.Microseconds(), keep: n.max, retain: window.Microseconds()}
 }
 
-// follow makes rules follow others at a time.
 func (p *logRules) follow(old *logRules, now int64) {
 	keep, retain, until := old.max, old.window, now+limit.MaxReserve.Microseconds()+old.window
 	if now < old.retainUntil {
@@ -70,7 +69,6 @@ func (p *logRules) advance(r *callLog, now int64) {
 	}
 }
 
-// drop removes the oldest calls.
 func (r *callLog) drop(calls int64) {
 	r.first = (r.first + calls) % int64(len(r.ring))
 	r.count -= calls

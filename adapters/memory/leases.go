@@ -172,19 +172,15 @@ func (l *Limiter) settle(hash uint64, receipt limit.Receipt, used int64) {
 // A leaseHeap orders leases by their ends.
 type leaseHeap []*lease
 
-// Len returns the number of leases.
 func (h leaseHeap) Len() int { return len(h) }
 
 // Less reports whether lease i ends before lease j.
 func (h leaseHeap) Less(i, j int) bool { return h[i].ends < h[j].ends }
 
-// Swap swaps two leases.
 func (h leaseHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
-// Push appends a lease.
 func (h *leaseHeap) Push(e any) { *h = append(*h, e.(*lease)) }
 
-// Pop removes the last lease.
 func (h *leaseHeap) Pop() any {
 	last := (*h)[len(*h)-1]
 	(*h)[len(*h)-1] = nil

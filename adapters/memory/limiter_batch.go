@@ -60,7 +60,7 @@ func (l *Limiter) TakeBatch(_ context.Context, requests []limit.Request, take li
 		}
 	}
 	defer unlockAll(lockShards(calls))
-	buckets := holdBuckets(calls)
+	buckets := holdBucketsLocked(calls)
 	decisions, allowed := decideBatch(calls, buckets)
 	if take.Lease > 0 {
 		allowed = denyLeasesLocked(calls, buckets, decisions) && allowed
@@ -151,9 +151,9 @@ func lockShards(calls []batchCall) []*sync.Mutex {
 	return locks
 }
 
-// holdBuckets finds or adds the bucket of each call and holds it. Callers that meet a held
-// bucket wait; a held bucket is not evicted. It must be called with mu of all shards held.
-func holdBuckets(calls []batchCall) []heldBucket {
+// holdBucketsLocked finds or adds the bucket of each call and holds it. Callers that meet a held
+// bucket wait; a held bucket is not evicted. It needs mu of all shards.
+func holdBucketsLocked(calls []batchCall) []heldBucket {
 	buckets := make([]heldBucket, 0, len(calls))
 	for i := range calls {
 		c := &calls[i]
@@ -162,7 +162,7 @@ func holdBuckets(calls []batchCall) []heldBucket {
 		if c.bucket >= 0 {
 			continue // two keys have one hash
 		}
-		found := c.shard.bucketFor(hash, &c.request, c.limiter)
+		found := c.shard.bucketForLocked(hash, &c.request, c.limiter)
 		if found == &c.shard.overflow {
 			hash = 0
 			if c.bucket = indexOf(buckets, c.shard, 0); c.bucket >= 0 {
@@ -218,7 +218,7 @@ func decideBatch(calls []batchCall, buckets []heldBucket) (decisions []limit.Dec
 func (b *heldBucket) release(allowed bool) {
 	at := &b.shard.overflow
 	if b.hash != 0 {
-		at = b.shard.lookup(b.hash)
+		at = b.shard.lookupLocked(b.hash)
 	}
 	if allowed {
 		at.bucket.Store(b.value)

@@ -173,9 +173,9 @@ again:
 	}
 }
 
-// replace stores a value that does not follow from the present one. It must be called with mu of
-// the shard held, so that the bucket is neither held nor migrated.
-func (s *slot) replace(value int64, t *table) {
+// replaceLocked stores a value that does not follow from the present one. It needs mu of the
+// shard, so that the bucket is neither held nor migrated.
+func (s *slot) replaceLocked(value int64, t *table) {
 	for {
 		old := s.bucket.Load()
 		t.lower(old)

@@ -13,38 +13,38 @@ const (
 	shrinkPauseMicros  = 10_000_000 // between checks whether a table is too large
 )
 
-// insert adds a bucket for a new key, or returns nil if the shard is full. It evicts full
-// buckets, so that a flood of new keys reuses their slots. It must be called with mu held.
-func (s *shard) insert(hash uint64, l *Limiter) *slot {
+// insertLocked adds a bucket for a new key, or returns nil if the shard is full. It evicts full
+// buckets, so that a flood of new keys reuses their slots.
+func (s *shard) insertLocked(hash uint64, l *Limiter) *slot {
 	if s.used < s.maxKeys && 8*s.filled <= 5*len(s.table.Load().slots) {
-		return s.insertAt(hash, s.chain(hash, math.MinInt64), l) // no bucket is full at that time
+		return s.insertAtLocked(hash, s.chainLocked(hash, math.MinInt64), l) // no bucket is full at that time
 	}
 	clock := l.clock()
 	now := clock * s.table.Load().units.PerMicro()
-	s.shrink(clock, now)
+	s.shrinkLocked(clock, now)
 	if s.used < s.maxKeys {
-		s.sweep(now)
+		s.sweepLocked(now)
 	}
-	reusable := s.chain(hash, now)
+	reusable := s.chainLocked(hash, now)
 	if s.used >= s.maxKeys {
-		if !s.makeRoom(clock, now) {
+		if !s.makeRoomLocked(clock, now) {
 			return nil
 		}
-		reusable = s.chain(hash, now)
+		reusable = s.chainLocked(hash, now)
 	}
-	return s.insertAt(hash, reusable, l)
+	return s.insertAtLocked(hash, reusable, l)
 }
 
-// makeRoom evicts buckets of a full shard, and reports whether it did. A flood of new keys must
-// not search a full shard at every call. It must be called with mu held.
-func (s *shard) makeRoom(clock, now int64) bool {
+// makeRoomLocked evicts buckets of a full shard, and reports whether it did. A flood of new keys
+// must not search a full shard at every call.
+func (s *shard) makeRoomLocked(clock, now int64) bool {
 	if clock < s.searchAt {
 		return false
 	}
-	s.sweep(now)
+	s.sweepLocked(now)
 	if t := s.table.Load(); s.used >= s.maxKeys && t.lowered.Load() >= now && clock >= s.rebuildAt {
 		s.rebuildAt = clock + rebuildPauseMicros
-		s.rebuild(t.units, clock) // leaves the buckets behind that evict had to spare
+		s.rebuildLocked(t.units, clock) // leaves the buckets behind that evict had to spare
 	}
 	if s.used < s.maxKeys {
 		return true
@@ -53,9 +53,8 @@ func (s *shard) makeRoom(clock, now int64) bool {
 	return false
 }
 
-// shrink replaces a table that has become much too large, such as after a flood of new keys. It
-// must be called with mu held.
-func (s *shard) shrink(clock, now int64) {
+// shrinkLocked replaces a table that has become much too large, such as after a flood of new keys.
+func (s *shard) shrinkLocked(clock, now int64) {
 	if clock < s.shrinkAt {
 		return
 	}
@@ -67,13 +66,13 @@ func (s *shard) shrink(clock, now int64) {
 		}
 	}
 	if 4*slotsFor(live+1) <= len(t.slots) {
-		s.rebuild(t.units, clock)
+		s.rebuildLocked(t.units, clock)
 	}
 }
 
-// chain returns a slot without a bucket that a key can use, nil if there is none. It evicts a
-// bucket that is full at now if it meets one. It must be called with mu held.
-func (s *shard) chain(hash uint64, now int64) (reusable *slot) {
+// chainLocked returns a slot without a bucket that a key can use, nil if there is none. It evicts a
+// bucket that is full at now if it meets one.
+func (s *shard) chainLocked(hash uint64, now int64) (reusable *slot) {
 	t := s.table.Load()
 	mask := uint64(len(t.slots) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
@@ -83,23 +82,23 @@ func (s *shard) chain(hash uint64, now int64) (reusable *slot) {
 			return reusable
 		case h == hash:
 			return at // the key was evicted; it must not get a second slot behind this one
-		case reusable == nil && (at.bucket.Load() == migrated || s.evict(t, at, now)):
+		case reusable == nil && (at.bucket.Load() == migrated || s.evictLocked(t, at, now)):
 			reusable = at
 		}
 	}
 }
 
-// insertAt adds a bucket, in a reusable slot if it is not nil. The bucket starts as the overflow
-// bucket, which the key may have used until now. It must be called with mu held.
-func (s *shard) insertAt(hash uint64, reusable *slot, l *Limiter) *slot {
+// insertAtLocked adds a bucket, in a reusable slot if it is not nil. The bucket starts as the
+// overflow bucket, which the key may have used until now.
+func (s *shard) insertAtLocked(hash uint64, reusable *slot, l *Limiter) *slot {
 	t := s.table.Load()
 	if reusable == nil && 4*(s.filled+1) > 3*len(t.slots) {
-		s.rebuild(t.units, l.clock())
+		s.rebuildLocked(t.units, l.clock())
 		t = s.table.Load()
 	}
 	value := s.overflow.bucket.Load()
 	if value <= 0 || isFull(value, l.now(t)) {
-		value = s.fullMarker()
+		value = s.fullMarkerLocked()
 	}
 	s.used++
 	if reusable == nil {
@@ -111,9 +110,9 @@ func (s *shard) insertAt(hash uint64, reusable *slot, l *Limiter) *slot {
 	return reusable
 }
 
-// evict removes a bucket if it is full, and reports whether it did. The slot keeps its hash, so
-// that keys behind it are found. It must be called with mu held.
-func (s *shard) evict(t *table, at *slot, now int64) bool {
+// evictLocked removes a bucket if it is full, and reports whether it did. The slot keeps its hash,
+// so that keys behind it are found.
+func (s *shard) evictLocked(t *table, at *slot, now int64) bool {
 	value := at.bucket.Load()
 	if value == migrated || value == now || !isFull(value, now) || !at.bucket.CompareAndSwap(value, migrated) {
 		return false
@@ -127,9 +126,8 @@ func (s *shard) evict(t *table, at *slot, now int64) bool {
 	return true
 }
 
-// sweep looks at some slots of the table and evicts their buckets if they are full. It must be
-// called with mu held.
-func (s *shard) sweep(now int64) {
+// sweepLocked looks at some slots of the table and evicts their buckets if they are full.
+func (s *shard) sweepLocked(now int64) {
 	t := s.table.Load()
 	mask := len(t.slots) - 1
 	for range sweepSlots {
@@ -139,7 +137,7 @@ func (s *shard) sweep(now int64) {
 		if at.hash.Load() == 0 {
 			continue
 		}
-		s.evict(t, at, now)
+		s.evictLocked(t, at, now)
 		next := &t.slots[(s.sweepAt+1)&mask]
 		if at.bucket.Load() == migrated && next.hash.Load() == 0 {
 			at.hash.Store(0) // no key behind this slot is searched across it
@@ -148,10 +146,10 @@ func (s *shard) sweep(now int64) {
 	}
 }
 
-// rebuild replaces the table by one with the given units and without full buckets. Calls that
+// rebuildLocked replaces the table by one with the given units and without full buckets. Calls that
 // find a migrated bucket look it up again with mu held. A held bucket stays held. It must be called
 // with mu held, and with other units only if no bucket is held.
-func (s *shard) rebuild(units limit.Units, clock int64) {
+func (s *shard) rebuildLocked(units limit.Units, clock int64) {
 	old := s.table.Load()
 	now := clock * old.units.PerMicro()
 	type entry struct {
@@ -176,7 +174,7 @@ func (s *shard) rebuild(units limit.Units, clock int64) {
 	keep := func(value int64) int64 {
 		converted, excess, ok := fresh.convert(value, old, clock)
 		if !ok {
-			return s.fullMarker()
+			return s.fullMarkerLocked()
 		}
 		deficit = max(deficit, excess)
 		if !changed {

@@ -74,7 +74,7 @@ func TestLimiter_CallFindsReusedSlot(t *testing.T) {
 func TestLimiter_ValuesOfSlotsAreUsedOnce(t *testing.T) {
 	l := NewLimiterMaxKeys(limit.PerHour(10), 1)
 	s := &l.shards[0]
-	assert.NotEqual(t, s.fullMarker(), s.fullMarker())
+	assert.NotEqual(t, s.fullMarkerLocked(), s.fullMarkerLocked())
 
 	micros := int64(1)
 	l.clock = func() int64 { return micros }

@@ -24,7 +24,7 @@ func (l *Limiter) SetPolicy(policy limit.Policy) error {
 		s := &l.shards[i]
 		s.mu.Lock()
 		if s.table.Load().units != units {
-			s.rebuild(units, l.clock())
+			s.rebuildLocked(units, l.clock())
 		}
 		s.mu.Unlock()
 	}

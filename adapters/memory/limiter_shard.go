@@ -32,7 +32,7 @@ type shard struct {
 func (s *shard) init(units limit.Units, maxKeys int) {
 	s.maxKeys = maxKeys
 	s.table.Store(newTable(units, 0))
-	s.overflow.bucket.Store(s.fullMarker())
+	s.overflow.bucket.Store(s.fullMarkerLocked())
 }
 
 // take makes a request to a key's bucket. It returns what the bucket held before, in units of
@@ -52,7 +52,7 @@ func (s *shard) take(hash uint64, r *request, l *Limiter) (have int64, t *table)
 func (s *shard) takeLocked(hash uint64, r *request, l *Limiter) (have int64, t *table) {
 	for {
 		s.mu.Lock()
-		found := s.bucketFor(hash, r, l)
+		found := s.bucketForLocked(hash, r, l)
 		t = s.table.Load()
 		units, ahead := r.units(&t.units)
 		if found == &s.overflow {
@@ -69,23 +69,23 @@ func (s *shard) takeLocked(hash uint64, r *request, l *Limiter) (have int64, t *
 	}
 }
 
-// bucketFor returns a key's slot, or the overflow bucket. It must be called with mu held.
-func (s *shard) bucketFor(hash uint64, r *request, l *Limiter) *slot {
-	if found := s.lookup(hash); found != nil {
+// bucketForLocked returns a key's slot, or the overflow bucket.
+func (s *shard) bucketForLocked(hash uint64, r *request, l *Limiter) *slot {
+	if found := s.lookupLocked(hash); found != nil {
 		return found
 	}
 	if !r.needsBucket(&s.table.Load().units) {
 		return &s.overflow
 	}
-	if added := s.insert(hash, l); added != nil {
+	if added := s.insertLocked(hash, l); added != nil {
 		return added
 	}
 	s.overflowed++
 	return &s.overflow
 }
 
-// lookup returns a key's slot, or nil. It must be called with mu held.
-func (s *shard) lookup(hash uint64) *slot {
+// lookupLocked returns a key's slot, or nil.
+func (s *shard) lookupLocked(hash uint64) *slot {
 	found, _ := s.table.Load().find(hash)
 	if found == nil || found.bucket.Load() == migrated {
 		return nil
@@ -93,15 +93,14 @@ func (s *shard) lookup(hash uint64) *slot {
 	return found
 }
 
-// fill fills a key's bucket.
 func (s *shard) fill(hash uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := s.lookup(hash)
+	found := s.lookupLocked(hash)
 	if found == nil {
 		found = &s.overflow
 	}
-	found.replace(s.fullMarker(), s.table.Load())
+	found.replaceLocked(s.fullMarkerLocked(), s.table.Load())
 }
 
 // block blocks a key's bucket until a time in microseconds. It adds a slot even to a full shard:
@@ -109,17 +108,16 @@ func (s *shard) fill(hash uint64) {
 func (s *shard) block(hash uint64, until int64, l *Limiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := s.lookup(hash)
+	found := s.lookupLocked(hash)
 	if found == nil {
-		found = s.insertAt(hash, s.chain(hash, l.now(s.table.Load())), l)
+		found = s.insertAtLocked(hash, s.chainLocked(hash, l.now(s.table.Load())), l)
 	}
 	t := s.table.Load()
-	found.replace(blockedUntil(until*t.units.PerMicro()), t)
+	found.replaceLocked(blockedUntil(until*t.units.PerMicro()), t)
 }
 
-// fullMarker returns a value that means full and was not used before. It must be called with mu
-// held.
-func (s *shard) fullMarker() int64 {
+// fullMarkerLocked returns a value that means full and was not used before.
+func (s *shard) fullMarkerLocked() int64 {
 	s.markers++
 	return -(s.markers % fullMarkers)
 }

@@ -94,7 +94,6 @@ func (t *table) decision(have int64, r *request) limit.Decision {
 	}
 }
 
-// receipt returns the receipt of an allowed request.
 func (t *table) receipt(r *request, d *limit.Decision) limit.Receipt {
 	return limit.Receipt{Tokens: r.tokens, Stamp: r.at/t.units.PerMicro() + d.RetryAfter.Microseconds(), Version: t.version}
 }
@@ -112,7 +111,6 @@ func (t *table) undoUnits(r *request, now int64) int64 {
 	return min(t.units.UndoUnits(u.receipt.Tokens, micros(at-u.receipt.Stamp)), t.units.RefundUnits(u.returns))
 }
 
-// raiseAhead makes maxAhead at least units.
 func (t *table) raiseAhead(units int64) { raise(&t.maxAhead, units) }
 
 // lower records that a bucket loses the value fullAt.

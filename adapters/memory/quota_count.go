@@ -19,7 +19,6 @@ type quotaRules struct {
 	current atomic.Pointer[quotaPeriod] // a recent period
 }
 
-// period returns the period that contains a time.
 func (q *quotaRules) period(now int64) quotaPeriod {
 	if p := q.current.Load(); p != nil && p.start <= now && now < p.end {
 		return *p

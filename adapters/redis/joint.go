@@ -128,7 +128,6 @@ func takeJointly(ctx context.Context, calls *scriptBatcher, requests []limit.Req
 	return decisions, nil
 }
 
-// jointArgs returns the arguments of the script.
 func jointArgs(parts []jointPart) ([]any, error) {
 	keys, args := []any{len(parts)}, []any(nil)
 	for _, p := range parts {

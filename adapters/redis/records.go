@@ -127,7 +127,6 @@ func (r *records) remembers(key *limit.Key, take *limit.Take) (limit.Decision, b
 	return r.policy.Load().Remembered(key.Hash(r.seed), take, r.now())
 }
 
-// reset removes the record of key.
 func (r *records) reset(ctx context.Context, key limit.Key) error {
 	err := r.client.Del(ctx, keyname.Join(r.prefix, keyname.Parts(&key))).Err()
 	r.policy.Load().Invalidate(key.Hash(r.seed), r.now())
@@ -151,7 +150,6 @@ func (r *records) block(ctx context.Context, key *limit.Key, d time.Duration) er
 	return err
 }
 
-// call returns the script's reply.
 func (r *records) call(ctx context.Context, p *recordPolicy, key *limit.Key, what batch.RecordTake) (batch.RecordReply, error) {
 	args := append(make([]any, 0, 12), 1, keyname.Join(r.prefix, keyname.Parts(key)))
 	args = p.scriptArgs(args, key, what)
@@ -167,7 +165,6 @@ func (r *records) call(ctx context.Context, p *recordPolicy, key *limit.Key, wha
 	return reply, nil
 }
 
-// scriptArgs appends the arguments of the script.
 func (p *recordPolicy) scriptArgs(args []any, key *limit.Key, what batch.RecordTake) []any {
 	before, wait := p.args(key)
 	args = append(append(args, before...), what.What, what.Cost, what.Stamp)

@@ -22,7 +22,6 @@ var valueLua string
 // valueKind distributes values among the partitions.
 const valueKind cluster.Kind = "value"
 
-// LoadValue returns the value of a key.
 func (s *historySession) LoadValue(ctx context.Context, key string) (broker.Value, error) {
 	if err := s.check(ctx); err != nil {
 		return broker.Value{}, err
@@ -38,7 +37,6 @@ func (s *historySession) LoadValue(ctx context.Context, key string) (broker.Valu
 	}
 }
 
-// StoreValue replaces the value of a key.
 func (s *historySession) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
 	return s.changeValue(ctx, key, data, version, lifetime)
 }

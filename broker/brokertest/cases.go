@@ -93,7 +93,7 @@ func subscribedMeansDelivered(c Cluster) error {
 	}
 	return b.await("packet on each topic", func() bool {
 		for n := range topics {
-			if len(b.packets("topic "+strconv.Itoa(n))) != 1 {
+			if len(b.packetsLocked("topic "+strconv.Itoa(n))) != 1 {
 				return false
 			}
 		}

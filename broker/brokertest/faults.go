@@ -76,7 +76,7 @@ func (c Cluster) disturb(fault Fault, at int) error {
 		}
 	}
 	t.publish(packetsInFault, 0)
-	if err := t.receiver.await("packets before the fault", func() bool { return t.check() == nil }); err != nil {
+	if err := t.receiver.await("packets before the fault", func() bool { return t.checkLocked() == nil }); err != nil {
 		return err
 	}
 	end := fault.Begin(all[at].Session)
@@ -86,8 +86,8 @@ func (c Cluster) disturb(fault Fault, at int) error {
 		return err
 	}
 	time.Sleep(c.QuietPeriod)
-	if err := t.receiver.await("check", func() bool { return t.check() == nil }); err != nil {
-		t.receiver.locked(func() { err = errors.Join(err, t.check()) })
+	if err := t.receiver.await("check", func() bool { return t.checkLocked() == nil }); err != nil {
+		t.receiver.locked(func() { err = errors.Join(err, t.checkLocked()) })
 		return err
 	}
 	if at != faultyPublisher {
@@ -123,7 +123,7 @@ func (t *traffic) awaitDelivery() error {
 		t.receiver.mu.Unlock()
 		t.publish(1, t.receiver.cluster.Timeout/200)
 		t.receiver.mu.Lock()
-		delivered := t.delivered()
+		delivered := t.deliveredLocked()
 		for s, n := range before {
 			if numbers := delivered[s]; len(numbers) == 0 || numbers[len(numbers)-1] < n {
 				return false
@@ -133,8 +133,8 @@ func (t *traffic) awaitDelivery() error {
 	})
 }
 
-// delivered returns the numbers that the receiver has received. Its lock must be held.
-func (t *traffic) delivered() map[stream][]int {
+// deliveredLocked returns the numbers that the receiver has received.
+func (t *traffic) deliveredLocked() map[stream][]int {
 	all := map[stream][]int{}
 	for _, d := range t.receiver.deliveries {
 		publisher, number, _ := strings.Cut(d.packet, " ")
@@ -145,10 +145,10 @@ func (t *traffic) delivered() map[stream][]int {
 	return all
 }
 
-// check returns an error unless each number was delivered once and in order, or its loss was
-// reported after it was published. The receiver's lock must be held.
-func (t *traffic) check() error {
-	delivered := t.delivered()
+// checkLocked returns an error unless each number was delivered once and in order, or its loss was
+// reported after it was published.
+func (t *traffic) checkLocked() error {
+	delivered := t.deliveredLocked()
 	for s, published := range t.published {
 		next := 0
 		for _, number := range append(delivered[s], len(published)) {
@@ -199,7 +199,6 @@ func (t *traffic) crash(c Cluster) error {
 	return err
 }
 
-// closeSendsEverything closes a node that has just published.
 func closeSendsEverything(c Cluster) error {
 	a, b := c.connect(), c.connect()
 	defer closeAll(b)
@@ -217,7 +216,6 @@ func closeSendsEverything(c Cluster) error {
 	return errors.Join(err, b.receives("news", want...))
 }
 
-// nothingFollowsClose closes a node to which others publish.
 func nothingFollowsClose(c Cluster) error {
 	a, b := c.connect(), c.connect()
 	defer closeAll(a)

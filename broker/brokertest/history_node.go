@@ -123,7 +123,6 @@ func (n *historyNode) read(q broker.Query) (broker.Page, error) {
 	return page, nil
 }
 
-// history returns what is stored.
 func (n *historyNode) history(topic string) (broker.Page, error) {
 	return n.read(broker.Query{Topic: topic, Limit: 100000})
 }
@@ -201,7 +200,6 @@ func describe(p broker.Publication) string {
 	return fmt.Sprintf("%.40q at %s/%d, %v, key %.40q, removed: %t", p.Packet, p.Position.Epoch, p.Position.Offset, p.At, p.StateKey, p.Removed)
 }
 
-// checkAdjacent checks that publications have adjacent offsets.
 func checkAdjacent(publications []broker.Publication) error {
 	for i := 1; i < len(publications); i++ {
 		a, b := publications[i-1], publications[i]

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// load returns the value of a key.
 func (n *historyNode) load(key string) (broker.Value, error) {
 	ctx, cancel := n.timeout()
 	defer cancel()
@@ -51,7 +50,6 @@ func (n *historyNode) cannotReplace(key string, version uint64, lifetime time.Du
 	return nil
 }
 
-// hasValue checks the value of a key.
 func (n *historyNode) hasValue(key, data string, version uint64) error {
 	value, err := n.load(key)
 	if err != nil {
@@ -67,7 +65,6 @@ func compareValue(key string, value broker.Value, data string, version uint64) e
 	return nil
 }
 
-// hasNoValue checks that a key has no value.
 func (n *historyNode) hasNoValue(key string) error {
 	value, err := n.load(key)
 	if err != nil {

@@ -41,7 +41,7 @@ func (c Cluster) connect() *node {
 			})
 		},
 		PresenceChanged: func(topic string, m broker.Member, joined bool) {
-			n.record(func() { n.presenceChanged(topic, m, joined) })
+			n.record(func() { n.presenceChangedLocked(topic, m, joined) })
 		},
 		NodeLeft: func(name string) { n.record(func() { n.left = append(n.left, name) }) },
 	})
@@ -70,7 +70,6 @@ func (n *node) publish(topic string, packet []byte) {
 	}
 }
 
-// record records a call of the handler.
 func (n *node) record(f func()) {
 	n.locked(func() {
 		n.calls++
@@ -97,12 +96,12 @@ func (n *node) subscribe(topic string) error {
 
 // receives checks that exactly these packets are delivered on a topic, in this order.
 func (n *node) receives(topic string, want ...string) error {
-	if err := n.await(fmt.Sprintf("packet %d on %.40q", len(want), topic), func() bool { return len(n.packets(topic)) >= len(want) }); err != nil {
+	if err := n.await(fmt.Sprintf("packet %d on %.40q", len(want), topic), func() bool { return len(n.packetsLocked(topic)) >= len(want) }); err != nil {
 		return err
 	}
 	time.Sleep(n.cluster.QuietPeriod)
 	var got []string
-	n.locked(func() { got = n.packets(topic) })
+	n.locked(func() { got = n.packetsLocked(topic) })
 	if len(got) != len(want) {
 		return fmt.Errorf("%d packets were delivered on %.40q, want %d", len(got), topic, len(want))
 	}
@@ -114,8 +113,7 @@ func (n *node) receives(topic string, want ...string) error {
 	return nil
 }
 
-// packets must be called with the lock held.
-func (n *node) packets(topic string) (packets []string) {
+func (n *node) packetsLocked(topic string) (packets []string) {
 	for _, d := range n.deliveries {
 		if d.topic == topic {
 			packets = append(packets, d.packet)

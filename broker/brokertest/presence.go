@@ -14,8 +14,7 @@ import (
 // A remoteMember identifies a member in the view of a node.
 type remoteMember struct{ topic, node, id string }
 
-// presenceChanged records a call of the handler. It must be called with the lock held.
-func (n *node) presenceChanged(topic string, m broker.Member, joined bool) {
+func (n *node) presenceChangedLocked(topic string, m broker.Member, joined bool) {
 	id := remoteMember{topic, m.Node, m.ID}
 	if _, known := n.members[id]; known == joined {
 		n.lost = fmt.Errorf("PresenceChanged(%q, %+v, %v) does not alternate with the call before", topic, m, joined)
@@ -33,7 +32,7 @@ func (n *node) sees(topic string, want ...string) error {
 	slices.Sort(want)
 	var got []string
 	err := n.await("members", func() bool {
-		got = n.view(topic)
+		got = n.viewLocked(topic)
 		return slices.Equal(got, want)
 	})
 	if err != nil {
@@ -42,8 +41,7 @@ func (n *node) sees(topic string, want ...string) error {
 	return nil
 }
 
-// view must be called with the lock held.
-func (n *node) view(topic string) (all []string) {
+func (n *node) viewLocked(topic string) (all []string) {
 	for id, data := range n.members {
 		if id.topic == topic {
 			all = append(all, id.id+"="+data)

@@ -159,7 +159,6 @@ func (c *config) addPolicies(path string) error {
 	return nil
 }
 
-// check validates the combination of the flags.
 func (c *config) check() error {
 	switch {
 	case len(c.policies) == 0 && c.suggest == nil:

@@ -29,7 +29,6 @@ type suggestion struct {
 	Result     *replay.Result // of the suggested policy; nil if the trace cannot be read twice
 }
 
-// Policy returns the suggested policy.
 func (s *suggestion) Policy() limit.Policy { return s.Candidates[s.Best].Policy }
 
 func (r *report) write(w io.Writer, json bool) error {
@@ -110,7 +109,6 @@ func isDelayed(r replay.Result) bool { return r.Delayed > 0 }
 
 func isOverflowed(r replay.Result) bool { return r.Overflowed > 0 }
 
-// printLegend explains the columns of the results.
 func printLegend(b *strings.Builder, results []replay.Result) {
 	if len(results) == 0 {
 		return

@@ -74,7 +74,6 @@ func (r *report) suggest(p *runner, first *result) ([]chart.Panel, error) {
 	return panelsOf(second.replay, policies), nil
 }
 
-// panelsOf returns one panel per policy.
 func panelsOf(r *replay.Replay, policies []replay.Policy) []chart.Panel {
 	timeline := r.Timeline()
 	timeline.Coarsen(stepsFor(r.Stats().Requests))

@@ -94,7 +94,6 @@ func newBoard() *board {
 	return b
 }
 
-// cost limits notes only.
 func cost(in router.IngressContext) int64 {
 	if in.Type == (PostNote{}).MessageType() {
 		return 1

@@ -62,7 +62,7 @@ func (b *Batcher[Req, Resp]) Do(ctx context.Context, c *Call[Req, Resp]) error {
 		return b.wrap(ctx.Err())
 	}
 	b.mu.Lock()
-	rt := b.begin()
+	rt := b.beginLocked()
 	if rt != nil && len(b.waiting) == 0 && b.execReturnsWith(ctx) {
 		b.mu.Unlock()
 		b.exec(ctx, []*Call[Req, Resp]{c})
@@ -102,9 +102,9 @@ func (b *Batcher[Req, Resp]) execReturnsWith(ctx context.Context) bool {
 	return ctx.Done() == nil || b.honorsDeadline && ok && time.Until(deadline) <= RoundTripTimeout/10
 }
 
-// begin returns a round trip, or nil if there are enough. It forgets one that is overdue: exec
-// may never return from it. It must be called with mu held.
-func (b *Batcher[Req, Resp]) begin() *roundTrip {
+// beginLocked returns a round trip, or nil if there are enough. It forgets one that is overdue:
+// exec may never return from it.
+func (b *Batcher[Req, Resp]) beginLocked() *roundTrip {
 	if len(b.running) == maxRoundTrips {
 		if time.Since(b.running[0].start) < 2*RoundTripTimeout {
 			return nil

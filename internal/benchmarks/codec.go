@@ -11,7 +11,6 @@ type CodecSay struct {
 	N    int    `json:"n"`
 }
 
-// MessageType returns the name of the request.
 func (CodecSay) MessageType() string { return "SAY" }
 
 // Validate does what Say.Validate does.
@@ -25,7 +24,6 @@ type CodecSaid struct {
 	N    int    `json:"n"`
 }
 
-// MessageType returns the name of the reply.
 func (CodecSaid) MessageType() string { return "SAID" }
 
 func codecSaid(m CodecSay) CodecSaid { return CodecSaid(said(Say(m))) }

@@ -73,7 +73,6 @@ type Say struct {
 	N    int    `json:"n"`
 }
 
-// MessageType returns the name of the request.
 func (Say) MessageType() string { return "SAY" }
 
 // Validate is called by every typed contender.
@@ -92,7 +91,6 @@ type Said struct {
 	N    int    `json:"n"`
 }
 
-// MessageType returns the name of the reply.
 func (Said) MessageType() string { return "SAID" }
 
 func said(m Say) Said { return Said{Room: m.Room, User: "ann", Text: m.Text, N: m.N} }
@@ -102,7 +100,6 @@ type Wait struct {
 	Ms int `json:"ms"`
 }
 
-// MessageType returns the name of the request.
 func (Wait) MessageType() string { return "WAIT" }
 
 func (m Wait) wait() { time.Sleep(time.Duration(m.Ms) * time.Millisecond) }
@@ -110,7 +107,6 @@ func (m Wait) wait() { time.Sleep(time.Duration(m.Ms) * time.Millisecond) }
 // Waited is the reply to Wait.
 type Waited struct{}
 
-// MessageType returns the name of the reply.
 func (Waited) MessageType() string { return "WAITED" }
 
 // wait returns a request whose handler blocks.

@@ -47,7 +47,6 @@ func openAndClose(c contender, how setup) (opened, closed float64) {
 
 func cpuMicros(before, after Stats) float64 { return float64(after.CPU-before.CPU) / 1000 }
 
-// dialAll opens n connections, 16 at a time.
 func dialAll(p *process, c contender, n int) []*client {
 	return openConns(n, func() *client {
 		cl, err := dial(p, c)

@@ -151,7 +151,6 @@ func publishHistory(addr string, peer historyPeer, topics int, keyed bool) histo
 	}
 }
 
-// scriptCalls returns the number of executed scripts.
 func scriptCalls(client *goredis.Client) float64 {
 	info, err := client.InfoMap(context.Background(), "commandstats").Result()
 	check(err)

@@ -12,7 +12,6 @@ func idle(cfg config) {
 	openAll(cfg, cfg.conns, setup{}, fmt.Sprintf("%d idle connections: bytes per connection, and goroutines", cfg.conns))
 }
 
-// idleTLS is idle with TLS.
 func idleTLS(cfg config) {
 	cfg.contenders = slices.DeleteFunc(slices.Clone(cfg.contenders), func(c contender) bool { return c.plain })
 	openAll(cfg, cfg.tlsConns, setup{secure: true}, fmt.Sprintf("%d idle TLS connections: bytes per connection, and goroutines", cfg.tlsConns))

@@ -120,7 +120,6 @@ func newBursts(p *process, c contender, conns int) *bursts {
 	return b
 }
 
-// requests returns a request for each connection.
 func (b *bursts) requests(c contender, n int) [][]byte {
 	frames := make([][]byte, len(b.clients))
 	for i := range frames {

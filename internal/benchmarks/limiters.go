@@ -110,7 +110,6 @@ var limiterCases = []struct {
 	{"1,000,000 keys", 1_000_000, true},
 }
 
-// limiters compares limiters in one process.
 func limiters(cfg config) {
 	keys := make([]string, 1_000_000)
 	for i := range keys {

@@ -137,7 +137,6 @@ func spawn(args, environment []string) *process {
 	return p
 }
 
-// arguments returns the command of the server.
 func (c contender) arguments() ([]string, error) {
 	if c.command != nil {
 		return c.command()

@@ -120,7 +120,6 @@ var redisCases = []struct {
 	{"128 rejected", 128, 1, false},
 }
 
-// redisLimiters compares limiters that use a Redis server.
 func redisLimiters(cfg config) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		fmt.Println("\nredis: skipped, redis-server is not installed")

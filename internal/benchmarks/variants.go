@@ -34,7 +34,6 @@ var variants = []contender{
 	{name: "session", request: greet, serve: serveSessions},
 }
 
-// variant returns the variant with the given name.
 func variant(name string) contender { return find(variants, name) }
 
 // pingInterval is how often the variant pings sends a ping to each connection.

@@ -61,7 +61,7 @@ func (q *SerialQueue[T]) EnqueueWait(job T) {
 func (q *SerialQueue[T]) Enqueue(job T, deadline time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	hasRoom := q.waitForRoom(deadline)
+	hasRoom := q.waitForRoomLocked(deadline)
 	if hasRoom {
 		q.addBytes(job, q.waiting() > 0)
 		q.jobs = append(q.jobs, job)
@@ -97,14 +97,14 @@ func (q *SerialQueue[T]) EnqueueNow(job T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.jobs = append(q.jobs, job)
-	q.startNext()
+	q.startNextLocked()
 }
 
 func (q *SerialQueue[T]) waiting() int { return len(q.jobs) - int(q.head) }
 
-// waitForRoom waits while the queue is full, and reports true; or until deadline, unless that is the
+// waitForRoomLocked waits while the queue is full, and reports true; or until deadline, unless that is the
 // zero Time, and reports false. It must be called with the lock held, which it releases while it waits.
-func (q *SerialQueue[T]) waitForRoom(deadline time.Time) bool {
+func (q *SerialQueue[T]) waitForRoomLocked(deadline time.Time) bool {
 	var expired <-chan time.Time // nil until it has to wait
 	for {
 		full := q.waiting() >= q.Config.MaxWaiting
@@ -161,9 +161,9 @@ func (q *SerialQueue[T]) tryStart() bool {
 	return true
 }
 
-// startNext starts a goroutine for the first job, unless one is on its way or the job
-// has to wait. It must be called with the lock held.
-func (q *SerialQueue[T]) startNext() {
+// startNextLocked starts a goroutine for the first job, unless one is on its way or the job has to
+// wait.
+func (q *SerialQueue[T]) startNextLocked() {
 	if q.tryStart() {
 		q.Start()
 	}
@@ -182,7 +182,7 @@ func (q *SerialQueue[T]) Run() {
 		return
 	}
 	job := q.take()
-	q.claim()
+	q.claimLocked()
 	q.mu.Unlock()
 	q.RunClaimed(job)
 }
@@ -196,12 +196,12 @@ func (q *SerialQueue[T]) Claim() bool {
 	if q.blocked || q.starting || q.waiting() > 0 {
 		return false
 	}
-	q.claim()
+	q.claimLocked()
 	return true
 }
 
-// claim blocks the queue for a job that begins. It must be called with the lock held.
-func (q *SerialQueue[T]) claim() {
+// claimLocked blocks the queue for a job that begins.
+func (q *SerialQueue[T]) claimLocked() {
 	q.turn++
 	q.blocked = true
 }
@@ -214,7 +214,7 @@ func (q *SerialQueue[T]) Unclaim(job T) {
 	q.blocked = false
 	q.addBytes(job, false)
 	q.jobs = slices.Insert(q.jobs, int(q.head), job)
-	q.startNext()
+	q.startNextLocked()
 }
 
 // RunClaimed runs a job for which Claim was called, and then jobs until no job may start.
@@ -239,7 +239,7 @@ func (q *SerialQueue[T]) RunClaimed(job T) {
 			break
 		}
 		job = q.take()
-		q.claim()
+		q.claimLocked()
 		turn, running = q.turn, true
 		q.mu.Unlock()
 	}
@@ -254,7 +254,7 @@ func (q *SerialQueue[T]) Yield() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.blocked = false
-	q.startNext()
+	q.startNextLocked()
 }
 
 // abandon replaces the rest of Run after a job has called runtime.Goexit.
@@ -263,7 +263,7 @@ func (q *SerialQueue[T]) abandon(turn uint32) {
 	if q.turn == turn {
 		q.blocked = false
 	}
-	q.startNext()
+	q.startNextLocked()
 	q.mu.Unlock()
 	q.Owner.AfterJob(false)
 }

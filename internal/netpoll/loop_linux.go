@@ -141,7 +141,6 @@ func (l *loop) close() {
 	l.pool.Release()
 }
 
-// arm wakes a standby.
 func (l *loop) arm() {
 	l.armed.Store(true)
 	l.pool.Start(l)
@@ -272,7 +271,6 @@ func (l *loop) poll(fd uintptr) bool {
 	return true
 }
 
-// eventsOf translates events of epoll.
 func eventsOf(e uint32) (events Events) {
 	if e&^syscall.EPOLLOUT != 0 {
 		events = Readable
@@ -281,7 +279,7 @@ func eventsOf(e uint32) (events Events) {
 		events |= Writable
 	}
 	if e&^(syscall.EPOLLIN|syscall.EPOLLOUT) != 0 {
-		events |= Special
+		events |= HangupOrUrgent
 	}
 	return events
 }

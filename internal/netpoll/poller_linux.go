@@ -90,7 +90,7 @@ func (g *group) add(s *Socket, w Waiter) error {
 	s.group, s.loop, s.slot = g, g.loop, g.loop.slots.add(w)
 	event := s.event()
 	if err := syscall.EpollCtl(s.loop.fd, syscall.EPOLL_CTL_ADD, int(s.fd), &event); err != nil {
-		g.free(s)
+		g.releaseLocked(s)
 		return err
 	}
 	return nil
@@ -116,11 +116,10 @@ func (g *group) unregister(s *Socket) {
 func (g *group) release(s *Socket) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.free(s)
+	g.releaseLocked(s)
 }
 
-// free is release with the lock held.
-func (g *group) free(s *Socket) {
+func (g *group) releaseLocked(s *Socket) {
 	if s.loop.slots.remove(s.slot) {
 		s.loop.close()
 		g.loop = nil

@@ -99,7 +99,7 @@ func TestPoller_ReportsDataOnce(t *testing.T) {
 	w, client := attach(t, p)
 	for range 3 {
 		write(t, client)
-		assert.Zero(t, w.await(t)&netpoll.Special, "data is nothing special")
+		assert.Zero(t, w.await(t)&netpoll.HangupOrUrgent, "data is nothing special")
 	}
 	assert.Empty(t, w.events, "it is edge-triggered")
 	w.socket.Close()
@@ -135,7 +135,7 @@ func TestPoller_ReportsHangupAndUrgentDataAsSpecial(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, client := attach(t, newPoller())
 			require.NoError(t, event(client))
-			assert.NotZero(t, w.await(t)&netpoll.Special)
+			assert.NotZero(t, w.await(t)&netpoll.HangupOrUrgent)
 			w.socket.Close()
 		})
 	}

@@ -20,7 +20,6 @@ func (*Poller) Loops() int { return 1 }
 // A Turn is always the zero Turn.
 type Turn struct{}
 
-// Owned returns false.
 func (Turn) Owned() bool { return false }
 
 // Attach returns an error.

@@ -5,9 +5,9 @@ type Events uint8
 
 // The events. Each may also be reported when there is nothing to do.
 const (
-	Readable Events = 1 << iota // there may be something to read, or an error
-	Writable                    // there may be room to write
-	Special                     // a hangup, an error or urgent data, each of which is reported only once: from then on, a short read does not prove that the socket is empty
+	Readable       Events = 1 << iota // there may be something to read, or an error
+	Writable                          // there may be room to write
+	HangupOrUrgent                    // a hangup, an error or urgent data, each of which is reported only once: from then on, a short read does not prove that the socket is empty
 )
 
 // A Waiter is notified about a socket by the event loop. Its methods run on the loop's

@@ -31,7 +31,7 @@ func TestWatch_ReportsDataThatTheConnectionReads(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, readable)
 		write(t, client)
-		assert.Zero(t, w.await(t)&netpoll.Special)
+		assert.Zero(t, w.await(t)&netpoll.HangupOrUrgent)
 		for range 2 { // it consumes nothing
 			readable, err = w.socket.Readable()
 			require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestWatch_ReportsDataThatTheConnectionReads(t *testing.T) {
 	}
 	assert.Empty(t, w.events, "it is edge-triggered")
 	_ = client.Close()
-	assert.NotZero(t, w.await(t)&netpoll.Special)
+	assert.NotZero(t, w.await(t)&netpoll.HangupOrUrgent)
 	readable, err := w.socket.Readable()
 	require.NoError(t, err)
 	assert.True(t, readable, "the end of the stream")

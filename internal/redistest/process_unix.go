@@ -25,7 +25,6 @@ func startWatchdog(pid int) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// exited reports whether a child process has exited.
 func exited(p *os.Process) bool {
 	pid, err := syscall.Wait4(p.Pid, nil, syscall.WNOHANG, nil)
 	return err == nil && pid == p.Pid

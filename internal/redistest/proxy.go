@@ -69,7 +69,7 @@ func (p *Proxy) cut() {
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stall(false)
+	p.stallLocked(false)
 }
 
 // StallReplies does what Stall does, but only with what the server sends. What clients send is
@@ -77,11 +77,11 @@ func (p *Proxy) Stall() {
 func (p *Proxy) StallReplies() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stall(true)
+	p.stallLocked(true)
 }
 
-// stall begins a stall, or changes its direction. p.mu must be held.
-func (p *Proxy) stall(oneWay bool) {
+// stallLocked begins a stall, or changes its direction.
+func (p *Proxy) stallLocked(oneWay bool) {
 	p.oneWay = oneWay
 	if p.isForwarding() {
 		p.resumed = make(chan struct{})

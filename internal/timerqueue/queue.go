@@ -59,11 +59,10 @@ func (q *Queue[T]) Set(e T, d time.Duration) {
 func (q *Queue[T]) Stop(e T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.remove(e)
+	q.removeLocked(e)
 }
 
-// remove must be called with the lock held.
-func (q *Queue[T]) remove(e T) {
+func (q *Queue[T]) removeLocked(e T) {
 	i := int(*e.Place()) - 1
 	if i < 0 {
 		return
@@ -116,7 +115,7 @@ func (q *Queue[T]) due() (due []T) {
 	for len(q.heap) > 0 && q.heap[0].due <= now {
 		e := q.heap[0].entry
 		due = append(due, e)
-		q.remove(e)
+		q.removeLocked(e)
 	}
 	if len(q.heap) > 0 {
 		q.setTimer()

@@ -34,7 +34,6 @@ func (f input) expect(i int, c byte) (int, error) {
 	return i + 1, nil
 }
 
-// text validates a string including its quotes.
 func (f input) text(i int) (int, error) {
 	i, err := f.expect(i, '"')
 	for err == nil {
@@ -69,7 +68,6 @@ func (f input) plain(i int) int {
 	return i
 }
 
-// escape validates an escape sequence.
 func (f input) escape(i int) (int, error) {
 	i++
 	if i >= len(f) {
@@ -107,7 +105,6 @@ func (f input) unquoted(i int) (content []byte, end int, err error) {
 	return unescape(f[i:end]), end, nil
 }
 
-// unescape returns the content of a valid string.
 func unescape(quoted []byte) []byte {
 	var s string
 	if json.Unmarshal(quoted, &s) != nil {
@@ -116,7 +113,6 @@ func unescape(quoted []byte) []byte {
 	return []byte(s)
 }
 
-// scalar validates a number or a literal.
 func (f input) scalar(i int) (int, error) {
 	if i >= len(f) {
 		return i, ErrTruncated
@@ -142,7 +138,7 @@ func (f input) literal(i int, expected string) (int, error) {
 	return i + len(expected), nil
 }
 
-// number validates a number (RFC 8259, section 6).
+// number follows RFC 8259, section 6.
 func (f input) number(i int) (int, error) {
 	if i < len(f) && f[i] == '-' {
 		i++

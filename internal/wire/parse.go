@@ -72,7 +72,6 @@ func (p *parser) finish(i int, err error) (Envelope, error) {
 	return p.found, nil
 }
 
-// object validates the root object.
 func (p *parser) object(i int) (int, error) {
 	i, err := p.frame.expect(i, '{')
 	if err != nil {

@@ -85,7 +85,7 @@ func (c *Conn) awaitBudget(b *executor.ByteBudget) error {
 	p := patience{done: b.Available(), expired: expired}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closing.Load() && c.awaitProgress(p) == ErrTimeout { //nolint:errorlint // it is not wrapped
+	if !c.closing.Load() && c.awaitProgressLocked(p) == ErrTimeout { //nolint:errorlint // it is not wrapped
 		return errNoMemory
 	}
 	return nil

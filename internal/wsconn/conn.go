@@ -100,7 +100,7 @@ type Conn struct {
 
 	peakMessages int32
 	lowered      uint16        // how often high has become false; it may overflow
-	stalled      uint16        // in which second waitsForPeer has found that the peer does not read; it may overflow
+	stalled      uint16        // in which second waitsForPeerLocked has found that the peer does not read; it may overflow
 	halfClose    bool          // close the writing direction behind the close frame
 	aborted      bool          // by Abort
 	released     bool          // by Release
@@ -169,22 +169,21 @@ func (o *Options) reason(code int, text string) string {
 	return o.Reason(code, text)
 }
 
-// closeLocked must be called with the lock held.
 func (c *Conn) closeLocked(code int, reason string) {
 	if c.closing.Load() {
 		return
 	}
-	c.beginClosing(closeFrame(code, reason), code, reason)
+	c.beginClosingLocked(closeFrame(code, reason), code, reason)
 }
 
-// beginClosing queues a close frame, after which no frame may follow, and starts
-// CloseTimeout. It must be called with the lock held.
-func (c *Conn) beginClosing(f *Frame, code int, reason string) {
+// beginClosingLocked queues a close frame, after which no frame may follow, and starts
+// CloseTimeout.
+func (c *Conn) beginClosingLocked(f *Frame, code int, reason string) {
 	c.closing.Store(true)
 	c.closed = &closeInfo{code, reason, c.sinceStart(time.Now()) + c.opts.CloseTimeout}
-	c.enqueueControl(f)
-	c.setTimer(c.opts.CloseTimeout)
-	c.signalProgress()
+	c.enqueueControlLocked(f)
+	c.setTimerLocked(c.opts.CloseTimeout)
+	c.signalProgressLocked()
 }
 
 // Closing reports whether the connection is closed or closing, so that no frame can be queued and
@@ -196,7 +195,7 @@ func (c *Conn) Abort() {
 	c.mu.Lock()
 	c.closing.Store(true)
 	c.aborted = true
-	c.signalProgress()
+	c.signalProgressLocked()
 	c.mu.Unlock()
 	c.handler.OnClosed()
 	c.sock.abort()
@@ -210,7 +209,7 @@ func (c *Conn) Release() {
 	released := c.released
 	c.released = true
 	c.opts.Engine.timers.Stop((*connTimer)(c))
-	c.signalProgress()
+	c.signalProgressLocked()
 	c.mu.Unlock()
 	if !released {
 		c.sock.close()

@@ -87,7 +87,7 @@ func (c *Conn) queuePong(payload []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closing.Load() { // no frame may follow a close frame
-		c.enqueueControl(controlFrame(finPong, string(payload)))
+		c.enqueueControlLocked(controlFrame(finPong, string(payload)))
 	}
 }
 
@@ -141,5 +141,5 @@ func (c *Conn) answerClose(peer *closedError) {
 		f.Release()
 		f = closeFrame(peer.code, peer.reason)
 	}
-	c.beginClosing(f, peer.code, peer.reason)
+	c.beginClosingLocked(f, peer.code, peer.reason)
 }

@@ -3,7 +3,7 @@
 // github.com/coder/websocket, which validates the opening handshake; every frame after
 // it is read and written here.
 //
-// Goroutines. One goroutine at a time has the right to read a connection (loop.go). At most one
+// Goroutines. One goroutine at a time has the right to read a connection (read_right.go). At most one
 // writes it (writeLoop), and only while something is queued: the event loop that has served the
 // connection, the flusher of the loop (engine.go), or a goroutine that waits for a client that reads
 // slowly. Frames reach the writer through the queue, which Conn.mu guards; nothing else writes to the

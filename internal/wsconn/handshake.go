@@ -145,11 +145,8 @@ func (u *upgrader) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // An unusedConn protects the socket from the library's connection.
 type unusedConn struct{ net.Conn }
 
-// Read fails.
 func (unusedConn) Read([]byte) (int, error) { return 0, net.ErrClosed }
 
-// Write fails.
 func (unusedConn) Write([]byte) (int, error) { return 0, net.ErrClosed }
 
-// Close does nothing.
 func (unusedConn) Close() error { return nil }

@@ -11,8 +11,8 @@ func (t *connTimer) Place() *int32 { return &t.timerPlace }
 // Fire implements [timerqueue.Entry].
 func (t *connTimer) Fire() { (*Conn)(t).tick() }
 
-// setTimer makes tick run after d. It must be called with the lock held.
-func (c *Conn) setTimer(d time.Duration) {
+// setTimerLocked makes tick run after d.
+func (c *Conn) setTimerLocked(d time.Duration) {
 	if !c.released {
 		c.opts.Engine.timers.Set((*connTimer)(c), d)
 	}
@@ -39,7 +39,7 @@ func (c *Conn) checkAlive() bool {
 			left = c.closed.by - now
 		}
 		if left > 0 { // the timer fired for a ping, just before Close
-			c.setTimer(left)
+			c.setTimerLocked(left)
 		}
 		return left > 0
 	}
@@ -50,24 +50,24 @@ func (c *Conn) checkAlive() bool {
 	case !listens:
 		// Handlers are busy, so a pong could not be read. A ping still finds out
 		// whether the peer's host knows the connection.
-		c.ping(0)
-		c.setTimer(c.opts.PingInterval)
+		c.pingLocked(0)
+		c.setTimerLocked(c.opts.PingInterval)
 	case silence < c.opts.PingInterval:
 		c.pingedAt = 0
-		c.setTimer(c.opts.PingInterval - silence)
+		c.setTimerLocked(c.opts.PingInterval - silence)
 	case c.pingedAt == 0 || c.pingedAt < seen:
-		c.ping(now)
-		c.setTimer(min(c.opts.PongTimeout, c.opts.PingInterval))
+		c.pingLocked(now)
+		c.setTimerLocked(min(c.opts.PongTimeout, c.opts.PingInterval))
 	case unanswered < c.opts.PongTimeout:
-		c.setTimer(min(c.opts.PongTimeout-unanswered, c.opts.PingInterval))
+		c.setTimerLocked(min(c.opts.PongTimeout-unanswered, c.opts.PingInterval))
 	default:
 		return false
 	}
 	return true
 }
 
-// ping must be called with the lock held. pingedAt is 0 if no pong is awaited.
-func (c *Conn) ping(pingedAt time.Duration) {
+// pingLocked queues a ping. pingedAt is 0 if no pong is awaited.
+func (c *Conn) pingLocked(pingedAt time.Duration) {
 	c.pingedAt = pingedAt
-	c.enqueueControl(controlFrame(finPing, ""))
+	c.enqueueControlLocked(controlFrame(finPing, ""))
 }

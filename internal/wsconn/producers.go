@@ -27,7 +27,7 @@ func (c *Conn) QueueAnswer(encode func() (*Frame, error)) error {
 			return err
 		}
 		c.mu.Lock()
-		if !c.mustWait(f) {
+		if !c.mustWaitLocked(f) {
 			return c.queueAndUnlock(f)
 		}
 		c.mu.Unlock()
@@ -39,14 +39,14 @@ func (c *Conn) QueueAnswer(encode func() (*Frame, error)) error {
 			return err
 		}
 		c.mu.Lock()
-		_ = c.waitWhile(patience{}, func() bool { return c.mustWait(f) })
+		_ = c.waitWhileLocked(patience{}, func() bool { return c.mustWaitLocked(f) })
 		return c.queueAndUnlock(f)
 	})
 }
 
-// mustWait reports whether an answer does not fit into the queue. One that does not fit into an empty
-// queue need not wait. It must be called with the lock held.
-func (c *Conn) mustWait(f *Frame) bool {
+// mustWaitLocked reports whether an answer does not fit into the queue. One that does not fit into
+// an empty queue need not wait.
+func (c *Conn) mustWaitLocked(f *Frame) bool {
 	return c.queue != nil && c.queue.messages > 0 && c.full(f, nil)
 }
 
@@ -76,7 +76,7 @@ func (c *Conn) QueueTurn(encode func() (*Frame, error), done <-chan struct{}, ca
 	p := patience{done, timer.C}
 	return c.inTurn(&c.prepareWait().producers, p, func() error {
 		c.mu.Lock()
-		err := c.waitWhile(p, c.high.Load)
+		err := c.waitWhileLocked(p, c.high.Load)
 		c.mu.Unlock()
 		if err != nil {
 			return err
@@ -86,7 +86,7 @@ func (c *Conn) QueueTurn(encode func() (*Frame, error), done <-chan struct{}, ca
 			return err
 		}
 		c.mu.Lock()
-		if err := c.waitWhile(p, func() bool { return c.high.Load() || c.full(f, nil) }); err != nil {
+		if err := c.waitWhileLocked(p, func() bool { return c.high.Load() || c.full(f, nil) }); err != nil {
 			c.mu.Unlock()
 			f.Release()
 			return err
@@ -105,8 +105,8 @@ func (c *Conn) InTurn(done <-chan struct{}, hasRoom func(messages, bytes int) bo
 	p := patience{done, timer.C}
 	return c.inTurn(&c.prepareWait().producers, p, func() error {
 		c.mu.Lock()
-		err := c.waitWhile(p, func() bool {
-			return c.high.Load() || !hasRoom(c.queued())
+		err := c.waitWhileLocked(p, func() bool {
+			return c.high.Load() || !hasRoom(c.queuedLocked())
 		})
 		c.mu.Unlock()
 		switch {

@@ -30,7 +30,7 @@ func TestConn_AwaitLowWaterReturnsAlthoughQueueIsHighAgain(t *testing.T) {
 	c.mu.Lock()
 	c.updateHigh()
 	c.high.Store(true)
-	c.signalProgress()
+	c.signalProgressLocked()
 	c.mu.Unlock()
 	select {
 	case <-returned:
@@ -70,7 +70,7 @@ func TestConn_CanceledFrameIsNotQueued(t *testing.T) {
 	canceled.Store(true)
 	c.mu.Lock()
 	c.updateHigh()
-	c.signalProgress()
+	c.signalProgressLocked()
 	c.mu.Unlock()
 	require.ErrorIs(t, <-result, ErrCanceled)
 	assert.Zero(t, c.QueueStats().Messages)

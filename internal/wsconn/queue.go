@@ -41,12 +41,11 @@ var (
 	ErrTooLong  = errors.New("message is longer than the send queue")
 )
 
-// enqueueByPolicy queues f, after replacing or dropping others if necessary. It must be called
-// with the lock held.
-func (c *Conn) enqueueByPolicy(f *Frame, over *Overflow) error {
+// enqueueByPolicyLocked queues f, after replacing or dropping others if necessary.
+func (c *Conn) enqueueByPolicyLocked(f *Frame, over *Overflow) error {
 	policy, place := f.policyOr(c.opts.SlowConsumer), -1
 	if c.full(f, nil) && !c.replaces(f, policy) {
-		c.makeRoomByWriting(f)
+		c.makeRoomLocked(f)
 	}
 	if c.closing.Load() {
 		return ErrClosed
@@ -62,7 +61,7 @@ func (c *Conn) enqueueByPolicy(f *Frame, over *Overflow) error {
 			return err
 		}
 	}
-	c.enqueueAt(f, place)
+	c.enqueueAtLocked(f, place)
 	return nil
 }
 
@@ -97,7 +96,7 @@ func (c *Conn) makeRoom(f *Frame, policy SlowConsumerPolicy, over *Overflow) err
 // full reports whether f does not fit into the queue, and sets over in that case, which may be
 // nil.
 func (c *Conn) full(f *Frame, over *Overflow) bool {
-	messages, bytes := c.queued()
+	messages, bytes := c.queuedLocked()
 	n, limit := messages+1, c.opts.QueueMessages
 	if n <= limit {
 		n, limit = bytes+f.size(), c.opts.QueueBytes
@@ -108,20 +107,19 @@ func (c *Conn) full(f *Frame, over *Overflow) bool {
 	return n > limit
 }
 
-// queued returns what waits in the queue. It must be called with the lock held.
-func (c *Conn) queued() (messages, bytes int) {
+// queuedLocked returns what waits in the queue.
+func (c *Conn) queuedLocked() (messages, bytes int) {
 	if c.queue == nil {
 		return 0, 0
 	}
 	return c.queue.messages, c.queue.bytes
 }
 
-// enqueue must be called with the lock held.
-func (c *Conn) enqueue(f *Frame) { c.enqueueAt(f, -1) }
+func (c *Conn) enqueueLocked(f *Frame) { c.enqueueAtLocked(f, -1) }
 
-// enqueueAt is enqueue for a frame that replaces the one that was dropped at place, unless that
+// enqueueAtLocked is enqueueLocked for a frame that replaces the one that was dropped at place, unless that
 // is -1.
-func (c *Conn) enqueueAt(f *Frame, place int) {
+func (c *Conn) enqueueAtLocked(f *Frame, place int) {
 	if c.queue == nil {
 		c.queue = newSendQueue(c.opts.SlowConsumer)
 	}
@@ -134,9 +132,9 @@ func (c *Conn) enqueueAt(f *Frame, place int) {
 	c.peakBytes = max(c.peakBytes, c.queue.bytes)
 }
 
-// becomesHigh reports whether the queue has just become more than half full.
-func (c *Conn) becomesHigh() bool {
-	messages, bytes := c.queued()
+// becomesHighLocked reports whether the queue has just become more than half full.
+func (c *Conn) becomesHighLocked() bool {
+	messages, bytes := c.queuedLocked()
 	if c.high.Load() || 2*messages <= c.opts.QueueMessages && 2*bytes <= c.opts.QueueBytes {
 		return false
 	}
@@ -150,7 +148,7 @@ func (c *Conn) High() bool { return c.high.Load() }
 
 // updateHigh notes that the queue is less than a quarter full again.
 func (c *Conn) updateHigh() {
-	messages, bytes := c.queued()
+	messages, bytes := c.queuedLocked()
 	if c.high.Load() && 4*messages < c.opts.QueueMessages && 4*bytes < c.opts.QueueBytes {
 		c.high.Store(false)
 		c.lowered++
@@ -171,7 +169,7 @@ func (c *Conn) QueueStats() QueueStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := QueueStats{PeakMessages: int(c.peakMessages), PeakBytes: c.peakBytes, High: c.high.Load()}
-	s.Messages, s.Bytes = c.queued()
+	s.Messages, s.Bytes = c.queuedLocked()
 	if c.queue != nil {
 		s.Oldest = c.queue.oldest()
 	}

@@ -196,10 +196,10 @@ func (c *Conn) writeQueued() {
 		return
 	}
 	if !c.closing.Swap(true) {
-		c.setTimer(c.opts.CloseTimeout)
+		c.setTimerLocked(c.opts.CloseTimeout)
 	}
 	for (c.queue != nil || c.inFlight != nil) && !c.aborted {
-		_ = c.awaitProgress(patience{})
+		_ = c.awaitProgressLocked(patience{})
 	}
 }
 

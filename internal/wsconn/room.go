@@ -20,9 +20,9 @@ const (
 	longWriteYields = 1000
 )
 
-// makeRoomByWriting writes what is queued until f fits or the kernel takes no more, unless f never fits.
+// makeRoomLocked writes what is queued until f fits or the kernel takes no more, unless f never fits.
 // It must be called with the lock held, which it releases meanwhile.
-func (c *Conn) makeRoomByWriting(f *Frame) {
+func (c *Conn) makeRoomLocked(f *Frame) {
 	if f.size() > c.opts.QueueBytes {
 		return
 	}
@@ -36,17 +36,17 @@ func (c *Conn) makeRoomByWriting(f *Frame) {
 		if since.IsZero() {
 			since = now
 		}
-		if c.waitsForPeer(now, yields) || yields == roomYields || now.Sub(since) > roomWait {
+		if c.waitsForPeerLocked(now, yields) || yields == roomYields || now.Sub(since) > roomWait {
 			return
 		}
-		c.startWriter()
+		c.startWriterLocked()
 		c.yield()
 	}
 }
 
-// waitsForPeer reports whether the writer waits until the kernel takes more, after the caller has yielded
-// several times. It must be called with the lock held.
-func (c *Conn) waitsForPeer(now time.Time, yields int) bool {
+// waitsForPeerLocked reports whether the writer waits until the kernel takes more, after the caller
+// has yielded several times.
+func (c *Conn) waitsForPeerLocked(now time.Time, yields int) bool {
 	switch {
 	case c.writer.Load() == writerBlocked:
 		return c.sock.tls() == nil || !c.sock.raw.Writable() // TLS writes long batches on a goroutine of its own

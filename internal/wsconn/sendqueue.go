@@ -76,7 +76,6 @@ func (q *sendQueue) conflatableFrame(f *Frame) bool {
 // len returns the number of entries that wait, holes included.
 func (q *sendQueue) len() int { return len(q.frames) - q.head }
 
-// push appends a frame.
 func (q *sendQueue) push(f *Frame) {
 	if len(q.frames) == cap(q.frames) && 2*(q.head+q.holes) > len(q.frames) {
 		q.compact()

@@ -245,7 +245,7 @@ func checkQueue(t *testing.T, c *Conn, m *queueModel, h *countingHandler) {
 	}
 	require.Equal(t, want, c.texts())
 	require.Equal(t, [2]int{m.dropped, m.conflated}, [2]int{h.dropped, h.conflated})
-	messages, got := c.queued()
+	messages, got := c.queuedLocked()
 	require.Equal(t, [2]int{len(want), bytes}, [2]int{messages, got})
 	if c.queue != nil {
 		require.Equal(t, [2]int{sheddable, conflatable}, [2]int{c.queue.sheddable, c.queue.conflatable})

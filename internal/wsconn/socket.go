@@ -17,15 +17,15 @@ type socket struct {
 	raw  netpoll.Socket // if conn is nil or a *tlsConn
 
 	// These belong to the goroutine with the right to read.
-	chunk     *netpoll.Buffer // what the last read has received; nil if it has been consumed
-	consumed  int32           // bytes of chunk
-	emptied   bool            // the last read left nothing in the kernel
-	filled    bool            // the last read filled its buffer
-	fills     uint8           // reads since Serve was called; it stays at the highest number
-	bytesRead int             // since the last message
-	messageBy time.Duration   // when the message that has begun must be complete; 0 if none has
+	chunk         *netpoll.Buffer // what the last read has received; nil if it has been consumed
+	consumed      int32           // bytes of chunk
+	kernelEmpty   bool            // the last read left nothing in the kernel
+	lastReadFull  bool            // the last read filled its buffer
+	readsThisTurn uint8           // reads since Serve was called; it stays at the highest number
+	bytesRead     int             // since the last message
+	messageBy     time.Duration   // when the message that has begun must be complete; 0 if none has
 
-	special atomic.Bool // see netpoll.Special
+	hangupOrUrgent atomic.Bool // see netpoll.HangupOrUrgent
 
 	// These belong to the writing goroutine.
 	writeBy time.Duration // the write deadline that is set
@@ -84,7 +84,7 @@ func (c *Conn) fillPolled() error {
 func (c *Conn) readConn(idle bool) error {
 	s := &c.sock
 	class := netpoll.ClassFor(c.opts.BufferBytes)
-	if idle && !s.filled {
+	if idle && !s.lastReadFull {
 		class = 0 // the buffer stays allocated while the connection waits
 	}
 	chunk := netpoll.NewBuffer(class)
@@ -96,7 +96,7 @@ func (c *Conn) readConn(idle bool) error {
 		}
 		return err
 	}
-	s.filled = n == cap(chunk.Bytes)
+	s.lastReadFull = n == cap(chunk.Bytes)
 	c.accept(chunk, n) // the next read returns the error again
 	return nil
 }
@@ -114,8 +114,8 @@ func (c *Conn) tryFill() (bool, error) {
 		chunk.Release()
 		return false, err
 	}
-	s.emptied = s.raw.Emptied(n, cap(chunk.Bytes)) && !s.special.Load()
-	s.fills = max(s.fills, s.fills+1)
+	s.kernelEmpty = s.raw.Emptied(n, cap(chunk.Bytes)) && !s.hangupOrUrgent.Load()
+	s.readsThisTurn = max(s.readsThisTurn, s.readsThisTurn+1)
 	c.accept(chunk, n)
 	return true, nil
 }
@@ -129,7 +129,6 @@ func (c *Conn) accept(chunk *netpoll.Buffer, n int) {
 	s.bytesRead += n
 }
 
-// skip consumes n unread bytes.
 func (s *socket) skip(n int) {
 	if s.consumed += int32(n); int(s.consumed) == len(s.chunk.Bytes) {
 		s.forget()

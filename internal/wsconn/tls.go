@@ -95,14 +95,14 @@ func (c *Conn) fillDecrypted(t *tlsConn) (bool, error) {
 	return c.readTLS(t, time.Now())
 }
 
-// drainTLS reads what crypto/tls has received. If that is nothing, it sets emptied if there is
+// drainTLS reads what crypto/tls has received. If that is nothing, it sets kernelEmpty if there is
 // nothing in the kernel either.
 func (c *Conn) drainTLS(t *tlsConn) (filled bool, err error) {
 	if filled, err = c.fillDecrypted(t); filled || err != nil {
 		return filled, err
 	}
 	readable, err := c.tlsReadable(t)
-	c.sock.emptied = !readable
+	c.sock.kernelEmpty = !readable
 	return false, err
 }
 
@@ -135,7 +135,7 @@ func (c *Conn) readTLS(t *tlsConn, now time.Time) (bool, error) {
 		t.drained = timedOut
 		return false, t.err
 	}
-	s.fills = max(s.fills, s.fills+1)
+	s.readsThisTurn = max(s.readsThisTurn, s.readsThisTurn+1)
 	c.accept(chunk, n)
 	return true, nil
 }

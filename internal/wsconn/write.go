@@ -27,11 +27,11 @@ func (c *Conn) Queue(f *Frame) error {
 // released the lock.
 func (c *Conn) queueAndUnlock(f *Frame) error {
 	var over Overflow
-	err := c.enqueueByPolicy(f, &over)
-	high := err == nil && c.becomesHigh()
+	err := c.enqueueByPolicyLocked(f, &over)
+	high := err == nil && c.becomesHighLocked()
 	var messages, bytes int
 	if high {
-		messages, bytes = c.queued()
+		messages, bytes = c.queuedLocked()
 	}
 	if over.Limit > 0 || over.Conflated > 0 {
 		over.Policy = c.opts.SlowConsumer
@@ -61,7 +61,7 @@ func (c *Conn) AwaitLowWater() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.lowered
-	_ = c.waitWhile(patience{}, func() bool { return c.high.Load() && c.lowered == before })
+	_ = c.waitWhileLocked(patience{}, func() bool { return c.high.Load() && c.lowered == before })
 }
 
 // A patience bounds how long a goroutine waits. The zero value waits for as long as it takes.
@@ -70,29 +70,29 @@ type patience struct {
 	expired <-chan time.Time
 }
 
-// waitWhile waits until busy returns false or the connection is closing, or returns ErrCanceled or
+// waitWhileLocked waits until busy returns false or the connection is closing, or returns ErrCanceled or
 // ErrTimeout. It must be called with the lock held, which it releases meanwhile, and calls busy with
 // it.
-func (c *Conn) waitWhile(p patience, busy func() bool) error {
+func (c *Conn) waitWhileLocked(p patience, busy func() bool) error {
 	for busy() && !c.closing.Load() {
-		if err := c.awaitProgress(p); err != nil {
+		if err := c.awaitProgressLocked(p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// awaitProgress waits until the writer has taken or written something or the connection is
+// awaitProgressLocked waits until the writer has taken or written something or the connection is
 // aborted, or returns ErrCanceled or ErrTimeout. It must be called with the lock held, which it
 // releases meanwhile.
-func (c *Conn) awaitProgress(p patience) error {
-	w := c.lockedWaits()
+func (c *Conn) awaitProgressLocked(p patience) error {
+	w := c.waitsLocked()
 	if w.progress == nil {
 		w.progress = make(chan struct{})
 	}
 	progress := w.progress
 	if c.queue != nil {
-		c.startWriter()
+		c.startWriterLocked()
 	}
 	c.mu.Unlock()
 	defer c.mu.Lock()
@@ -106,24 +106,22 @@ func (c *Conn) awaitProgress(p patience) error {
 	}
 }
 
-// signalProgress must be called with the lock held.
-func (c *Conn) signalProgress() {
+func (c *Conn) signalProgressLocked() {
 	if c.waits != nil && c.waits.progress != nil {
 		close(c.waits.progress)
 		c.waits.progress = nil
 	}
 }
 
-// enqueueControl queues a control frame and starts the writer. It must be called with
-// the lock held.
-func (c *Conn) enqueueControl(f *Frame) {
-	c.enqueue(f)
-	c.startWriter()
+// enqueueControlLocked queues a control frame and starts the writer.
+func (c *Conn) enqueueControlLocked(f *Frame) {
+	c.enqueueLocked(f)
+	c.startWriterLocked()
 }
 
-// startWriter lets another goroutine write what is queued, unless one does already or will when
-// Handler.Serve returns or blocks. It must be called with the lock held.
-func (c *Conn) startWriter() {
+// startWriterLocked lets another goroutine write what is queued, unless one does already or will
+// when Handler.Serve returns or blocks.
+func (c *Conn) startWriterLocked() {
 	switch {
 	case c.served.Load():
 	case !c.polled:
@@ -145,7 +143,7 @@ func (c *Conn) Wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.queue != nil {
-		c.startWriter()
+		c.startWriterLocked()
 	}
 }
 
@@ -167,7 +165,7 @@ func (c *Conn) Flush() {
 func (c *Conn) Pending() (messages, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	messages, bytes = c.queued()
+	messages, bytes = c.queuedLocked()
 	if c.inFlight != nil {
 		messages += c.inFlight.messages
 		bytes += c.inFlight.bytes
@@ -288,7 +286,7 @@ func (c *Conn) nextBatch() *sendQueue {
 	}
 	c.inFlight = b
 	c.updateHigh()
-	c.signalProgress()
+	c.signalProgressLocked()
 	return b
 }
 
@@ -309,7 +307,7 @@ func (c *Conn) finishBatch(b *sendQueue, written bool) {
 		c.closeWritten = true
 	}
 	halfClose := c.halfClose && c.closeWritten
-	c.signalProgress()
+	c.signalProgressLocked()
 	c.mu.Unlock()
 	if halfClose {
 		c.sock.closeWrite()
@@ -330,7 +328,7 @@ func (c *Conn) awaitCloseWritten() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for !c.closeWritten && !c.aborted {
-		_ = c.awaitProgress(patience{})
+		_ = c.awaitProgressLocked(patience{})
 	}
 }
 

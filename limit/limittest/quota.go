@@ -68,7 +68,6 @@ type namedPeriod struct {
 	start, end int64
 }
 
-// period returns the period that contains a time.
 func (m *quotaModel) period(at int64) namedPeriod {
 	for _, p := range m.known {
 		if p.start <= at && at < p.end {

@@ -26,7 +26,6 @@ func reservable(h Harness, p limit.Policy, check func(reserveBench) error) error
 	return nil
 }
 
-// wantReserved reserves and compares the Decision.
 func (q reserveBench) wantReserved(cost int64, maxWait time.Duration, want limit.Decision) error {
 	got, err := limit.Reserve(context.Background(), q.Limiter, key("ann"), cost, maxWait)
 	if err != nil {

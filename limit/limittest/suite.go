@@ -120,7 +120,6 @@ type bench struct {
 
 func key(name string) limit.Key { return limit.Key{"user", "", name} }
 
-// want consumes and compares the Decision.
 func (b bench) want(k limit.Key, cost int64, want limit.Decision) error {
 	got, err := limit.Consume(context.Background(), b, k, cost)
 	if err != nil {

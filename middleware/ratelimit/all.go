@@ -48,7 +48,6 @@ func NewAll(rules []Rule, opts *Options) router.IngressFunc {
 	return newRules(rules, opts).ingress
 }
 
-// newRules returns the limit of NewAll.
 func newRules(rules []Rule, opts *Options) *rateLimit {
 	l := newOptions(opts)
 	switch {

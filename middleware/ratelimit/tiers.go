@@ -35,7 +35,6 @@ func Tiers(tier func(router.IngressContext) string, limiters map[string]limit.Li
 	return newTiers(tier, limiters, opts).admit
 }
 
-// newTiers returns the limits of Tiers.
 func newTiers(tier func(router.IngressContext) string, limiters map[string]limit.Limiter, opts *Options) *tiers {
 	if tier == nil || len(limiters) == 0 {
 		panic("ratelimit: Tiers needs a function and limiters")

@@ -30,7 +30,6 @@ type closedFile struct {
 	size int64
 }
 
-// openDirectory finds the files of earlier runs.
 func openDirectory(directory string, maxBytes int64) (*files, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, err
@@ -108,7 +107,6 @@ func (f *files) makeRoom(n int64) error {
 	return nil
 }
 
-// close closes the current file.
 func (f *files) close() error {
 	if f.current == nil {
 		return nil

@@ -152,7 +152,6 @@ func (b bench) acquireAfter(route string, since time.Time, least time.Duration) 
 	}
 }
 
-// respond reports the response to a request.
 func (b bench) respond(route string, g outbound.Grant, status outbound.Status) error {
 	return b.Update(context.Background(), route, g, status)
 }

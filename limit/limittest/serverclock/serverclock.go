@@ -68,7 +68,6 @@ func New(t testing.TB, at time.Time) *Clock {
 	return c
 }
 
-// build compiles the library in a directory.
 func build(dir string) (library string, err error) {
 	if runtime.GOOS != "linux" {
 		return "", fmt.Errorf("serverclock: %w on %s; it replaces functions of the C library of Linux", errors.ErrUnsupported, runtime.GOOS)
@@ -105,7 +104,7 @@ func (c *Clock) Set(at time.Time) {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.set(at.UnixMicro())
+	c.setLocked(at.UnixMicro())
 }
 
 // Sleep moves the clock forward, or back if d is negative. It returns at once.
@@ -113,12 +112,12 @@ func (c *Clock) Sleep(d time.Duration) {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.set(c.micros + d.Microseconds())
+	c.setLocked(c.micros + d.Microseconds())
 }
 
-// set must be called with mu held. A server that reads in between sees that the numbers differ, and
+// setLocked writes the time twice: a server that reads in between sees that the numbers differ, and
 // reads again.
-func (c *Clock) set(micros int64) {
+func (c *Clock) setLocked(micros int64) {
 	c.t.Helper()
 	c.micros = micros
 	number := binary.NativeEndian.AppendUint64(nil, uint64(micros))

@@ -25,7 +25,6 @@ func form(keyword string) string {
 	return ""
 }
 
-// parseRule parses a rule, split at spaces.
 func parseRule(words []string) (rule, error) {
 	if len(words) == 0 {
 		return nil, errors.New("there is no limit; write one such as 10/s")

@@ -42,7 +42,6 @@ func (s *state) start(simulation *memory.Simulation, per Per) {
 	}
 }
 
-// add adds the bucket of a new key.
 func (s *state) add(micros int64) {
 	s.buckets = append(s.buckets, bucket{fullAt: micros * s.units.PerMicro()})
 }

@@ -109,7 +109,6 @@ func newFile(m *model) *file {
 	return &file{model: m, imports: map[string]string{}, guarded: map[string]bool{}}
 }
 
-// write returns the text of the file.
 func (f *file) write(targets []*structure) ([]byte, error) {
 	for _, s := range targets {
 		f.methods(s)

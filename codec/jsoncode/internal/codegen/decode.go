@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// decodeStruct writes the function that decodes a struct.
 func (f *file) decodeStruct(s *structure) {
 	f.n = 0
 	f.guardStruct(s)

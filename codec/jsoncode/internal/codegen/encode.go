@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-go/penstock/codec/jsoncode"
 )
 
-// appendStruct writes the function that encodes a struct.
 func (f *file) appendStruct(s *structure) {
 	before := f.body
 	f.n, f.failing, f.body = 0, false, bytes.Buffer{}
@@ -177,7 +176,6 @@ func mayBeEmpty(v *value) bool {
 	}
 }
 
-// literal writes a statement that appends a constant.
 func (f *file) literal(text string) {
 	if len(text) == 1 {
 		f.printf("b = append(b, %q)\n", text[0])

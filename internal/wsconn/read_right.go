@@ -49,7 +49,7 @@ func (c *Conn) Park() ParkResult {
 			}
 			return Busy
 		}
-		if t := s.tls(); t != nil && s.fills > 0 {
+		if t := s.tls(); t != nil && s.readsThisTurn > 0 {
 			filled, err := c.drainTLS(t)
 			if err != nil {
 				return Busy // as below
@@ -58,7 +58,7 @@ func (c *Conn) Park() ParkResult {
 				continue
 			}
 		}
-		if !s.emptied {
+		if !s.kernelEmpty {
 			if c.mustPause() {
 				return c.pause()
 			}
@@ -70,7 +70,7 @@ func (c *Conn) Park() ParkResult {
 				continue
 			}
 		}
-		s.emptied = false
+		s.kernelEmpty = false
 		if c.readState.CompareAndSwap(reading, parked) {
 			return Parked
 		}
@@ -79,7 +79,7 @@ func (c *Conn) Park() ParkResult {
 }
 
 // mustPause reports whether BufferBytes have been read and there may be more.
-func (c *Conn) mustPause() bool { return !c.sock.emptied && c.sock.fills > 0 }
+func (c *Conn) mustPause() bool { return !c.sock.kernelEmpty && c.sock.readsThisTurn > 0 }
 
 // pause ends reading although there may be more to read. A goroutine that does not run an event loop
 // returns the connection to its loop: if it read on, the loop would be run only when the scheduler
@@ -111,7 +111,7 @@ func (c *Conn) Lend() bool {
 		return false
 	}
 	for !c.readState.CompareAndSwap(reading, lent) { // it is readingReady
-		c.sock.emptied = false
+		c.sock.kernelEmpty = false
 		c.readState.Store(reading)
 	}
 	// TakenOver clears served before it looks at readState, so either it has seen lent, or served is
@@ -125,8 +125,8 @@ func (c *Conn) Reclaim() bool { return c.readState.CompareAndSwap(lent, reading)
 
 // Ready implements [netpoll.Waiter].
 func (c *Conn) Ready(events netpoll.Events, t netpoll.Turn) (again bool) {
-	if events&netpoll.Special != 0 {
-		c.sock.special.Store(true)
+	if events&netpoll.HangupOrUrgent != 0 {
+		c.sock.hangupOrUrgent.Store(true)
 	}
 	if events&netpoll.Writable != 0 {
 		c.signalWritable()
@@ -154,7 +154,7 @@ func (c *Conn) TakenOver(t netpoll.Turn) (again bool) {
 // serve calls Handler.Serve and writes what has been queued meanwhile. The caller must have the
 // right to read.
 func (c *Conn) serve(t netpoll.Turn) (paused bool) {
-	c.sock.fills = 0
+	c.sock.readsThisTurn = 0
 	c.served.Store(true)
 	if !t.Owned() { // looked at after served is set, which TakenOver clears
 		c.served.Store(false)
@@ -171,7 +171,7 @@ func (c *Conn) serve(t netpoll.Turn) (paused bool) {
 func (c *Conn) signalReadable() bool {
 	switch c.readState.Swap(readingReady) {
 	case parked, lent, returned:
-		c.sock.emptied = false
+		c.sock.kernelEmpty = false
 		c.readState.Store(reading) // a signal that this overwrites is not lost: the next Park reads the socket first
 		return true
 	case waiting:
@@ -220,11 +220,11 @@ type waits struct {
 func (c *Conn) prepareWait() *waits {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lockedWaits()
+	return c.waitsLocked()
 }
 
-// lockedWaits is prepareWait with the lock held.
-func (c *Conn) lockedWaits() *waits {
+// waitsLocked is prepareWait with the lock held.
+func (c *Conn) waitsLocked() *waits {
 	if c.waits == nil {
 		c.waits = &waits{
 			readable:  make(chan struct{}, 1),
@@ -272,7 +272,7 @@ func (c *Conn) interrupt() {
 	if !c.polled {
 		return
 	}
-	c.sock.special.Store(true)
+	c.sock.hangupOrUrgent.Store(true)
 	c.signalWritable()
 	if c.signalReadable() {
 		c.ServeElsewhere()
