@@ -5,11 +5,10 @@ import (
 	crand "crypto/rand"
 	"math/rand/v2"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -50,24 +49,13 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // checkRequest checks what is known without calling application code.
 func (r *Router) checkRequest(w http.ResponseWriter, req *http.Request) *handshakeRejection {
-	if err := rejectBody(w, req); err != nil {
+	if err := handshake.RefuseBody(w, req); err != nil {
 		return rejectedBy(reasonHandshake, err)
 	}
-	if !r.origin.allows(req, r.opts.TrustedProxies) {
+	if !r.origins.Allow(req, r.opts.TrustedProxies) {
 		return rejectedBy(reasonOrigin, errors.Errorf(errors.PermissionDenied, "this page may not connect"))
 	}
 	return nil
-}
-
-// rejectBody rejects a request with a body. An upgrade would have to wait for it, and
-// RFC 6455 gives it no meaning.
-func rejectBody(w http.ResponseWriter, req *http.Request) error {
-	if req.ContentLength == 0 && len(req.TransferEncoding) == 0 {
-		return nil
-	}
-	// The server must not wait for the rest of the body either.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // if unsupported, the server's own timeout applies
-	return errors.Errorf(errors.InvalidArgument, "a handshake must not have a body")
 }
 
 // authenticate sets c.identity, or rejection. It sets rejection in a deferred function,
@@ -165,22 +153,4 @@ func (c *Conn) start() {
 	}
 	c.startExpiry()
 	go c.open()
-}
-
-// selectSubprotocol returns the first of Options.Subprotocols that is offered.
-// Without one, it returns the entry that carries the token, because browsers close a
-// connection whose server selects none of the offered subprotocols. It returns "" if there
-// is neither.
-func (r *Router) selectSubprotocol(offered []string) string {
-	for _, p := range r.opts.Subprotocols {
-		if slices.Contains(offered, p) {
-			return p
-		}
-	}
-	for _, p := range offered {
-		if strings.HasPrefix(p, bearerPrefix) {
-			return p
-		}
-	}
-	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/httptoken"
 	"github.com/penstock-go/penstock/internal/wire"
 )
@@ -80,8 +81,8 @@ func nameCodecs(codecs []Codec, subprotocols []string) []Codec {
 		}
 		name := codec.Subprotocol()
 		switch {
-		case !httptoken.IsValid(name) || strings.HasPrefix(name, bearerPrefix):
-			panic(fmt.Sprintf("router: the subprotocol of Codecs[%d] is %q; it must be an HTTP token that does not begin with %q", i, name, bearerPrefix))
+		case !httptoken.IsValid(name) || strings.HasPrefix(name, handshake.BearerPrefix):
+			panic(fmt.Sprintf("router: the subprotocol of Codecs[%d] is %q; it must be an HTTP token that does not begin with %q", i, name, handshake.BearerPrefix))
 		case slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(name, other) }):
 			panic(fmt.Sprintf("router: the subprotocol of Codecs[%d] is %q, which Codecs or Subprotocols contains already", i, name))
 		}
@@ -109,13 +110,13 @@ func (r *Router) mustSupport(typ reflect.Type, position string) {
 // selectFormat returns the format of a connection and its subprotocol: those of the first codec whose
 // subprotocol the client offers, or else JSON.
 func (r *Router) selectFormat(req *http.Request) (format, string) {
-	offered := offeredSubprotocols(req)
+	offered := handshake.OfferedSubprotocols(req)
 	for i, codec := range r.opts.Codecs {
 		if name := codec.Subprotocol(); slices.Contains(offered, name) {
 			return format(i + 1), name
 		}
 	}
-	return formatJSON, r.selectSubprotocol(offered)
+	return formatJSON, handshake.SelectSubprotocol(r.opts.Subprotocols, offered)
 }
 
 // codec returns the codec of the connection, or nil for JSON.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -55,7 +56,7 @@ func (r *Router) awaitClosed(ws *wsconn.Conn) {
 
 // rejectionStatus maps the code of an error to the code of a close frame: 4000 plus the HTTP
 // status.
-func rejectionStatus(code errors.Code) StatusCode { return StatusCode(4000 + httpStatus(code)) }
+func rejectionStatus(code errors.Code) StatusCode { return StatusCode(4000 + handshake.Status(code)) }
 
 // ignoreTransport is the wsconn.Handler of a rejected connection.
 type ignoreTransport struct{}

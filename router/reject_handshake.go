@@ -2,10 +2,9 @@ package router
 
 import (
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/handshake"
 )
 
 // A rejectReason names the check that rejected a request or a new connection. Its values
@@ -70,23 +69,8 @@ func (c *Conn) rejectHandshake(w http.ResponseWriter, req *http.Request, rejecti
 	if r.opts.RejectAfterUpgrade && !malformed && r.rejectAfterUpgrade(w, req, &payload) {
 		return
 	}
-	closeAfterAnswer(w, req)
-	status := httpStatus(payload.Code)
-	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", strconv.FormatInt(retrySeconds(failed.retryAfter), 10))
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
+	handshake.WriteErrorHeader(w, req, payload.Code, failed.retryAfter)
 	_ = marshal(w, payload)
-}
-
-// closeAfterAnswer makes the server close the connection of a request that it rejects. A proxy may pass
-// on what follows without another look, and the client may take that for WebSocket frames. In HTTP/2,
-// the connection serves other requests, too.
-func closeAfterAnswer(w http.ResponseWriter, req *http.Request) {
-	if req.ProtoMajor == 1 {
-		w.Header().Set("Connection", "close")
-	}
 }
 
 // expected reports whether a rejection is what a client without valid credentials causes, so that
@@ -130,33 +114,4 @@ func (r *Router) recordRejection(rejection *Rejection, text string) {
 func (r *Router) recordLimitRejection(l LimitExceeded) {
 	r.observe(Event{Kind: EventLimitExceeded, Reason: string(l.Kind), Count: 1})
 	r.callOnLimitExceeded(l)
-}
-
-// retrySeconds returns the value of the header Retry-After (RFC 9110, section 10.2.3), at
-// least 1: with 0, clients would reconnect in a busy loop.
-func retrySeconds(d time.Duration) int64 {
-	if d == errors.Never {
-		return int64(24 * time.Hour / time.Second)
-	}
-	return max(1, ceil(d, time.Second))
-}
-
-// httpStatus maps the code of an error to the status of a rejected request.
-func httpStatus(code errors.Code) int {
-	switch code {
-	case errors.Unauthenticated:
-		return http.StatusUnauthorized
-	case errors.PermissionDenied:
-		return http.StatusForbidden
-	case errors.ResourceExhausted:
-		return http.StatusTooManyRequests
-	case errors.Unavailable:
-		return http.StatusServiceUnavailable
-	case errors.InvalidArgument:
-		return http.StatusBadRequest
-	case errors.Unimplemented:
-		return http.StatusNotImplemented
-	default:
-		return http.StatusInternalServerError
-	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/executor"
+	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -24,7 +25,7 @@ import (
 type Router struct {
 	root      Group
 	opts      Options
-	origin    originPolicy
+	origins   handshake.Origins
 	transport wsconn.Options
 
 	build          func() // builds the routes, once
@@ -82,7 +83,7 @@ const connShards = 16
 // panics if an option is invalid.
 func New(opts *Options) *Router {
 	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}, created: time.Now()}
-	r.origin = parseOrigins(r.opts.Origins)
+	r.origins = handshake.ParseOrigins(r.opts.Origins)
 	r.transport = transportOptions(&r.opts, &r.inbound)
 	r.root.router = r
 	r.build = sync.OnceFunc(r.buildRoutes)

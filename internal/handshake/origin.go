@@ -1,4 +1,4 @@
-package router
+package handshake
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-go/penstock/clientip"
 )
 
-// An originPolicy decides which web pages may connect. It prevents cross-site WebSocket
+// Origins decides which web pages may connect. It prevents cross-site WebSocket
 // hijacking, in which any page that a user visits connects with the user's cookies.
-type originPolicy struct {
+type Origins struct {
 	any      bool
 	exact    map[string]bool // scheme://host[:port]
 	suffixes []originSuffix
@@ -21,9 +21,9 @@ type originPolicy struct {
 // An originSuffix allows the subdomains of a host. The suffix begins with a dot.
 type originSuffix struct{ scheme, suffix string }
 
-// parseOrigins parses Options.Origins. It panics if a pattern is invalid.
-func parseOrigins(patterns []string) originPolicy {
-	p := originPolicy{exact: map[string]bool{}}
+// ParseOrigins parses Options.Origins of package router. It panics if a pattern is invalid.
+func ParseOrigins(patterns []string) Origins {
+	p := Origins{exact: map[string]bool{}}
 	for _, pattern := range patterns {
 		if pattern == "*" {
 			p.any = true
@@ -50,10 +50,10 @@ func parseOrigins(patterns []string) originPolicy {
 	return p
 }
 
-// allows reports whether the page that sent the request may connect. Browsers send at most one
+// Allow reports whether the page that sent the request may connect. Browsers send at most one
 // Origin (RFC 6454, section 7.3): with two, servers and proxies could disagree about which one
 // counts.
-func (p *originPolicy) allows(req *http.Request, proxies clientip.TrustedProxies) bool {
+func (p *Origins) Allow(req *http.Request, proxies clientip.TrustedProxies) bool {
 	origins := req.Header.Values("Origin")
 	if len(origins) > 1 {
 		return false

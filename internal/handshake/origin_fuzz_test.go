@@ -1,4 +1,4 @@
-package router
+package handshake_test
 
 import (
 	"net/http"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/penstock-go/penstock/clientip"
+	"github.com/penstock-go/penstock/internal/handshake"
 )
 
 // originModel is an origin as browsers serialize it (RFC 6454, section 6.2), with an address
@@ -58,8 +59,8 @@ func FuzzOrigin(f *testing.F) {
 			f.Add(origin, "[::1]:8080", secure)
 		}
 	}
-	policy := parseOrigins([]string{"https://app.example.org:443", "https://*.example.net", "http://localhost:3000"})
-	everyPage := parseOrigins([]string{"*"})
+	policy := handshake.ParseOrigins([]string{"https://app.example.org:443", "https://*.example.net", "http://localhost:3000"})
+	everyPage := handshake.ParseOrigins([]string{"*"})
 	proxies := clientip.TrustedProxies{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 	hosts := regexp.MustCompile(`^(?i)(\[[0-9a-f:.]+\]|[a-z0-9._~-]+)(:[0-9]+)?$`)
 	f.Fuzz(func(t *testing.T, origin, host string, secure bool) {
@@ -67,15 +68,15 @@ func FuzzOrigin(f *testing.F) {
 		if secure {
 			req.Header.Set("X-Forwarded-Proto", "https")
 		}
-		if !everyPage.allows(req, proxies) {
+		if !everyPage.Allow(req, proxies) {
 			t.Errorf("%q is rejected, although every page may connect", origin)
 		}
-		got := policy.allows(req, proxies)
+		got := policy.Allow(req, proxies)
 		if want, valid := modelOrigin(origin, host, secure); origin != "" && got != want && (!valid || hosts.MatchString(host)) {
 			t.Errorf("%q for host %q, TLS %t: allowed is %t, want %t", origin, host, secure, got, want)
 		}
 		req.Header["Origin"] = []string{origin, origin}
-		if policy.allows(req, proxies) || everyPage.allows(req, proxies) {
+		if policy.Allow(req, proxies) || everyPage.Allow(req, proxies) {
 			t.Errorf("two fields %q are allowed", origin)
 		}
 	})
