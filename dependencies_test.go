@@ -87,7 +87,7 @@ func TestRouter_LinksOnlyListedModules(t *testing.T) {
 func TestClient_LinksNeitherRouterNorBroker(t *testing.T) {
 	for _, path := range linkedPackages(t, "client") {
 		if pkg, ok := strings.CutPrefix(path, module+"/"); ok {
-			assert.Contains(t, []string{"client", "errors", "internal/closecodes", "internal/executor", "internal/jsonv2", "internal/wire"}, pkg)
+			assert.Contains(t, []string{"client", "errors", "internal/closecodes", "internal/executor", "internal/jsonv2", "internal/sleep", "internal/wire"}, pkg)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestHTTPLimit_LinksNoOtherModule(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{
-		"clientip", "errors", "internal/enforce", "internal/httptoken", "internal/ipprefix", "limit", "limit/access", "limit/observe", "middleware/httplimit",
+		"clientip", "errors", "internal/enforce", "internal/httptoken", "internal/ipprefix", "internal/sleep", "limit", "limit/access", "limit/observe", "middleware/httplimit",
 	}, linked)
 }
 

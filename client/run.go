@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/penstock-go/penstock/internal/sleep"
 )
 
 // run keeps a connection until the client is closed.
@@ -26,7 +28,7 @@ func (c *Client) run() {
 		} else if delay, again := r.next(err, &c.opts); again {
 			c.log(slog.LevelWarn, "the client is not connected, and tries again", slog.String("url", c.server()), slog.Duration("delay", delay), slog.Any("error", err))
 			c.setState(Waiting, err)
-			c.pause(delay)
+			_ = sleep.For(c.ctx, delay)
 			c.awaitHandlers()
 			if c.ctx.Err() == nil {
 				c.setState(Connecting, nil)
@@ -58,16 +60,6 @@ func (c *Client) handlersAreBehind() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.queuedBytes > c.opts.MaxQueuedBytes/2
-}
-
-// pause waits before the next attempt.
-func (c *Client) pause(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-c.ctx.Done():
-	}
 }
 
 // connect opens a connection and greets.

@@ -1,5 +1,7 @@
 package errors
 
+import "slices"
+
 // A Code classifies an error. Clients receive its string. The codes below have
 // the names and meanings of gRPC's; applications may define their own.
 type Code string
@@ -20,6 +22,17 @@ const (
 	Aborted            Code = "ABORTED"             // a conflict with another call; retrying may succeed
 	Internal           Code = "INTERNAL"            // a bug, or an error without a code
 )
+
+// Codes returns the standard codes, in the order above. The caller owns the slice.
+func Codes() []Code { return slices.Clone(standardCodes[:]) }
+
+var standardCodes = [...]Code{
+	Unauthenticated, PermissionDenied, InvalidArgument, FailedPrecondition, NotFound, AlreadyExists, Unimplemented,
+	Canceled, DeadlineExceeded, ResourceExhausted, Unavailable, Aborted, Internal,
+}
+
+// IsStandard reports whether the code is one of [Codes]. Applications may define others.
+func (c Code) IsStandard() bool { return slices.Contains(standardCodes[:], c) }
 
 // retryable reports whether sending the same message again may succeed. known is
 // false if that does not follow from the code: for Internal and for the codes of

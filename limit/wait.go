@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/sleep"
 )
 
 // Wait takes cost tokens from key's bucket as soon as it holds them, and returns nil when the
@@ -38,7 +39,7 @@ func Wait(ctx context.Context, l Limiter, key Key, cost int64) error {
 				return err
 			}
 		}
-		if err = sleep(ctx, d.RetryAfter); err != nil {
+		if err = sleep.For(ctx, d.RetryAfter); err != nil {
 			undoEach(ctx, []Request{{Limiter: l, Key: key}}, []Decision{d})
 		}
 		if err != nil || d.Allowed {
@@ -80,16 +81,4 @@ func maxWait(ctx context.Context) time.Duration {
 func endsWithin(ctx context.Context, d time.Duration) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && time.Until(deadline) < d
-}
-
-// sleep returns after d, or with ctx's error.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

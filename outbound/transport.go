@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/sleep"
 )
 
 // Options configure a [Transport]. The zero value is a working configuration.
@@ -176,7 +177,9 @@ func (t *Transport) acquire(ctx context.Context, route string, number uint64) ([
 	for {
 		acquired, wait, err := t.tryAcquire(ctx, route)
 		if err == nil && wait > 0 {
-			err = sleep(ctx, wait)
+			if sleep.For(ctx, wait) != nil {
+				err = context.Cause(ctx)
+			}
 		}
 		switch {
 		case err != nil || wait <= 0:
@@ -188,17 +191,6 @@ func (t *Transport) acquire(ctx context.Context, route string, number uint64) ([
 				return nil, err
 			}
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

@@ -218,7 +218,7 @@ func clientCallCode(err error) errors.Code {
 	case *LimitExceeded:
 		return errors.ResourceExhausted
 	case *errors.Error:
-		if e == nil || !isStandardCode(e.Code) {
+		if e == nil || !e.Code.IsStandard() {
 			return otherCode
 		}
 		return e.Code
@@ -231,15 +231,3 @@ func clientCallCode(err error) errors.Code {
 
 // otherCode is the Code of an EventClientCall for codes that package errors does not define.
 const otherCode errors.Code = "other"
-
-// isStandardCode reports whether package errors defines the code.
-func isStandardCode(code errors.Code) bool {
-	switch code {
-	case errors.Unauthenticated, errors.PermissionDenied, errors.InvalidArgument, errors.FailedPrecondition,
-		errors.NotFound, errors.AlreadyExists, errors.Unimplemented, errors.Canceled, errors.DeadlineExceeded,
-		errors.ResourceExhausted, errors.Unavailable, errors.Aborted, errors.Internal:
-		return true
-	default:
-		return false
-	}
-}

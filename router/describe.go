@@ -125,7 +125,7 @@ func (r *Router) DescribeMessages() Description {
 // describeLocked describes all but the limits. It must be called with routesMu held.
 func (r *Router) describeLocked() Description {
 	d := Description{
-		Errors:     standardCodes(),
+		Errors:     slices.Sorted(slices.Values(errors.Codes())),
 		CloseCodes: closeCodes(),
 		MaxBytes:   map[string]int64{"": r.opts.Limits.MaxMessageBytes},
 	}
@@ -190,17 +190,6 @@ func (p *topicPattern) describe() DescribedTopic {
 	slices.Sort(t.Messages)
 	t.Messages = slices.Compact(t.Messages)
 	return t
-}
-
-// standardCodes returns the codes of package errors.
-func standardCodes() []errors.Code {
-	codes := []errors.Code{
-		errors.Unauthenticated, errors.PermissionDenied, errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound,
-		errors.AlreadyExists, errors.Unimplemented, errors.Canceled, errors.DeadlineExceeded, errors.ResourceExhausted,
-		errors.Unavailable, errors.Aborted, errors.Internal,
-	}
-	slices.Sort(codes)
-	return codes
 }
 
 // closeCodes returns the table of the protocol, section 5, without the codes that no close frame has.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/sleep"
 )
 
 // authenticateAgain is the call with which a client refreshes the identity of its connection.
@@ -53,7 +54,7 @@ func (r *Router) refreshIdentity(ctx *Context, m authenticateAgain) (authenticat
 		if isRetryable(err) { // it says nothing about the token
 			ctx.conn.refundAuth()
 		} else {
-			ctx.delayFailedAuth()
+			_ = sleep.For(ctx, failedAuthDelay)
 		}
 		return authenticated{}, err
 	}

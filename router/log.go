@@ -36,7 +36,7 @@ type logKind struct {
 
 // kindCode returns the code of an error for a logKind. A client may choose other codes.
 func kindCode(code errors.Code) errors.Code {
-	if isStandardCode(code) {
+	if code.IsStandard() {
 		return code
 	}
 	return otherCode

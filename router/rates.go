@@ -151,13 +151,3 @@ func (c *Conn) refundAuth() {
 		c.address.failedAuths.giveBack(c.router.opts.Limits.FailedAuthsPerIP, 1)
 	}
 }
-
-// delayFailedAuth waits before a failed attempt is answered.
-func (c *Context) delayFailedAuth() {
-	timer := time.NewTimer(failedAuthDelay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-c.Done():
-	}
-}

@@ -93,7 +93,7 @@ func resumeCode(err error) errors.Code {
 		return errors.ResourceExhausted
 	}
 	code := errors.CodeOf(err)
-	if code != "" && !isStandardCode(code) {
+	if code != "" && !code.IsStandard() {
 		return otherCode
 	}
 	return code

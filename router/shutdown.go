@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -70,7 +71,7 @@ func (r *Router) lameDuck(ctx context.Context) {
 	if r.unhealthy.Swap(true) || r.opts.Timeouts.LameDuck == 0 {
 		return
 	}
-	sleep(ctx, r.opts.Timeouts.LameDuck)
+	_ = sleep.For(ctx, r.opts.Timeouts.LameDuck)
 }
 
 // Healthy reports whether load balancers may send new clients to this node: until Shutdown
@@ -114,19 +115,9 @@ func (r *Router) drainPaced(ctx context.Context, conns []*Conn) {
 	due := time.Now()
 	for _, c := range conns {
 		if wait := time.Until(due); wait >= time.Millisecond {
-			sleep(ctx, wait)
+			_ = sleep.For(ctx, wait)
 		}
 		c.drain()
 		due = due.Add(rand.N(2*pause + 1))
-	}
-}
-
-// sleep waits for d or until ctx is done.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/limit/observe"
@@ -115,7 +116,7 @@ func (l *Limit) conclude(ctx context.Context, q *Request, d limit.Decision, err 
 	case err != nil:
 		return limit.Decision{}, Unavailable(err)
 	case d.Allowed && !l.opts.DryRun:
-		return d, wait(ctx, d.RetryAfter)
+		return d, sleep.For(ctx, d.RetryAfter)
 	case d.Allowed || q.ChargeOnly:
 		d.Allowed = true
 		return d, nil
@@ -178,21 +179,6 @@ func (l *Limit) takeFallback(ctx context.Context, q *Request, o *observe.Observa
 		o.Fallback = true
 	}
 	return l.fallback.take(ctx, q)
-}
-
-// wait waits until reserved tokens have returned to the bucket.
-func wait(ctx context.Context, d time.Duration) error {
-	if d == 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // policyOf returns the name of the policy that made a decision.

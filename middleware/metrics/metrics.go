@@ -75,7 +75,7 @@ func New(reg prometheus.Registerer, opts *Options) *Metrics {
 		panic("metrics: New needs a registerer; it is nil")
 	}
 	m := &Metrics{codes: map[errors.Code]string{"": "OK"}, limiters: map[string]Counted{}}
-	for _, code := range frameworkCodes() {
+	for _, code := range errors.Codes() {
 		m.codes[code] = string(code)
 	}
 	if opts != nil {
@@ -117,14 +117,6 @@ func (m *Metrics) Limiter(name string, l Counted) {
 		panic(fmt.Sprintf("metrics: Limiter needs a limiter and an unused name; got %T, %q", l, name))
 	}
 	m.limiters[name] = l
-}
-
-func frameworkCodes() []errors.Code {
-	return []errors.Code{
-		errors.Unauthenticated, errors.PermissionDenied, errors.InvalidArgument, errors.FailedPrecondition,
-		errors.NotFound, errors.AlreadyExists, errors.Unimplemented, errors.Canceled, errors.DeadlineExceeded,
-		errors.ResourceExhausted, errors.Unavailable, errors.Aborted, errors.Internal,
-	}
 }
 
 func (m *Metrics) counter(name, help string) prometheus.Counter {
