@@ -1,0 +1,100 @@
+package penstock_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Budgets of lines. A package that needs more should become two; one that is above its budget today
+// has its own, which only becomes smaller.
+const (
+	maxPackageLines = 4_000
+	maxFileLines    = 400
+)
+
+var (
+	ownBudgets = map[string]int{
+		"router":          15_100,
+		"limit/limittest": 5_400, // cases of a suite
+	}
+	longFiles = map[string]int{
+		"outbound/outboundtest/cases.go": 420,
+	}
+)
+
+// floors returns the floor of each package, as docs/architecture.md documents it.
+func floors(t *testing.T) map[string]int {
+	text, err := os.ReadFile("docs/architecture.md")
+	require.NoError(t, err)
+	floors := map[string]int{}
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d) \| ([^|]*) \|`).FindAllStringSubmatch(string(text), -1) {
+		floor, err := strconv.Atoi(row[1])
+		require.NoError(t, err)
+		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[2], -1) {
+			floors[name[1]] = floor
+		}
+	}
+	return floors
+}
+
+func TestHouse_ImportsGoToALowerFloor(t *testing.T) {
+	floors := floors(t)
+	packages, err := listPackages()
+	require.NoError(t, err)
+	for path, pkg := range packages {
+		name, ok := strings.CutPrefix(path, module+"/")
+		if pkg.module != module || !ok {
+			continue
+		}
+		if assert.Contains(t, floors, name, "docs/architecture.md must have a row for the package") {
+			for _, imported := range pkg.imports {
+				if other, ok := strings.CutPrefix(imported, module+"/"); ok {
+					assert.Less(t, floors[other], floors[name], "%s imports %s, which is not on a lower floor", name, other)
+				}
+			}
+		}
+	}
+	for name := range floors {
+		assert.Contains(t, packages, module+"/"+name, "docs/architecture.md has a row for a package that does not exist")
+	}
+}
+
+func TestHouse_SizesOfPackagesAndFiles(t *testing.T) {
+	packages, err := listPackages()
+	require.NoError(t, err)
+	for path, pkg := range packages {
+		name, ok := strings.CutPrefix(path, module+"/")
+		if pkg.module != module || !ok {
+			continue
+		}
+		files, err := filepath.Glob(name + "/*.go")
+		require.NoError(t, err)
+		total := 0
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			if strings.HasSuffix(file, "_test.go") || bytes.HasPrefix(text, []byte("// Code generated ")) {
+				continue
+			}
+			lines := bytes.Count(text, []byte("\n"))
+			total += lines
+			assert.LessOrEqual(t, lines, budget(longFiles, filepath.ToSlash(file), maxFileLines), "%s is too long: a file has one topic", file)
+		}
+		assert.LessOrEqual(t, total, budget(ownBudgets, name, maxPackageLines), "%s is too large: move a part of it to a package of its own", name)
+	}
+}
+
+func budget(own map[string]int, name string, usual int) int {
+	if lines, ok := own[name]; ok {
+		return lines
+	}
+	return usual
+}
