@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 )
 
 // A call is the state of a message that expects an answer, in addition to that of an event. Its
@@ -40,10 +41,10 @@ var (
 )
 
 // errAborted answers a call that the client has aborted.
-var errAborted = &errors.Error{Code: errors.Canceled, Message: bareMessage(errors.Canceled)}
+var errAborted = &errors.Error{Code: errors.Canceled, Message: failure.Message(errors.Canceled)}
 
 // errDeadline answers a call whose deadline passes before it starts or before it is answered.
-var errDeadline = &errors.Error{Code: errors.DeadlineExceeded, Message: bareMessage(errors.DeadlineExceeded)}
+var errDeadline = &errors.Error{Code: errors.DeadlineExceeded, Message: failure.Message(errors.DeadlineExceeded)}
 
 // A callContext is the context of a call with its cancel functions.
 type callContext struct {

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -96,7 +97,7 @@ func invalidAnswer(cause error) *errors.Error {
 	return &errors.Error{
 		Code:    errors.FailedPrecondition,
 		Message: "the client's answer is not valid",
-		Err:     &quotingError{fmt.Errorf("router: answer of a client: %w", cause), "router: the answer of a client is not valid"},
+		Err:     failure.Quote(fmt.Errorf("router: answer of a client: %w", cause), "router: the answer of a client is not valid"),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -155,7 +156,7 @@ func (c *Conn) beginClientCall() (*clientCall, error) {
 func (c *Conn) sendCall(ctx context.Context, call *clientCall, m Message, start time.Time, greeted bool) error {
 	var timeoutMs int64
 	if deadline, ok := ctx.Deadline(); ok && greeted {
-		timeoutMs = max(1, ceil(deadline.Sub(start), time.Millisecond))
+		timeoutMs = max(1, failure.Ceil(deadline.Sub(start), time.Millisecond))
 	}
 	head := wire.OutgoingHead{CorrelationID: call.id, TimeoutMs: timeoutMs, At: start}
 	err := c.queueTurn(ctx, func() (*wsconn.Frame, error) { return encodeWith(c.codec(), m, head) }, nil)

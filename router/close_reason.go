@@ -2,6 +2,7 @@ package router
 
 import (
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -21,6 +22,6 @@ func transportReason(code int, text string) string {
 	case StatusTooBig:
 		e.RetryAfter = errors.Never
 	}
-	payload := publicPayload(&e)
+	payload := failure.Payload(&e)
 	return wire.CloseReason(&payload)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/httptoken"
 	"github.com/penstock-go/penstock/internal/wire"
@@ -161,13 +162,13 @@ func decodePayload(codec Codec, payload []byte, v any, rejectUnknown bool) error
 		return unmarshal(payload, v, rejectUnknown)
 	}
 	err := codec.Unmarshal(payload, v)
-	if err == nil || isNilPointer(err) {
+	if err == nil || failure.IsNilPointer(err) {
 		return err
 	}
-	if _, ok := asType[*errors.Error](err); ok {
+	if _, ok := failure.AsType[*errors.Error](err); ok {
 		return err
 	}
 	e := errors.InvalidField("payload", "cannot be decoded")
-	e.Err = quotingDecoder(err)
+	e.Err = failure.QuoteDecoder(err)
 	return e
 }

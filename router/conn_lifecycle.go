@@ -2,6 +2,7 @@ package router
 
 import (
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -27,8 +28,8 @@ func (c *Conn) open() {
 	}
 	c.router.guard(&failed, "OnOpen", nil, func() error {
 		err := c.router.opts.OnOpen(c.ctx, c)
-		if !isNilPointer(err) {
-			closeErr, _ = asType[*CloseError](err)
+		if !failure.IsNilPointer(err) {
+			closeErr, _ = failure.AsType[*CloseError](err)
 		}
 		return err
 	})

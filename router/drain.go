@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -77,6 +78,6 @@ func (c *Conn) closeAfterDrain() {
 }
 
 func (c *Conn) closeSuperseded() {
-	payload := publicPayload(errSuperseded)
+	payload := failure.Payload(errSuperseded)
 	c.Close(StatusSuperseded, wire.CloseReason(&payload))
 }

@@ -3,10 +3,10 @@ package router
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -36,33 +36,33 @@ func (p *inspectedError) at(stage string) *inspectedError {
 // inspect splits an error. It calls the error's methods, so it must be called by guard, unless
 // the error is one of the router's own. Where names the code that returned the error.
 func inspect(err error, where string) *inspectedError {
-	if isNilPointer(err) {
+	if failure.IsNilPointer(err) {
 		return internalError(fmt.Errorf("router: the error of %s is a nil %T; return nil itself", where, err))
 	}
-	found := findPublicError(err)
+	found := failure.FindPublic[*LimitExceeded](err)
 	switch {
-	case found.limited && found.limit != nil:
-		return limitError(*found.limit)
-	case found.limited:
-		return nilPointerError(err, found.limit, where)
-	case found.isCoded && found.coded != nil:
-		return inspectCoded(joinFieldErrors(found.coded, err), err)
-	case found.isCoded:
-		return nilPointerError(err, found.coded, where)
+	case found.Limited && found.Limit != nil:
+		return limitError(*found.Limit)
+	case found.Limited:
+		return nilPointerError(err, found.Limit, where)
+	case found.IsCoded && found.Coded != nil:
+		return inspectCoded(failure.JoinFields(found.Coded, err), err)
+	case found.IsCoded:
+		return nilPointerError(err, found.Coded, where)
 	}
 	code := errors.Internal
 	private := false
-	_, closed := asType[*closedError](err)
+	_, closed := failure.AsType[*closedError](err)
 	switch {
-	case closed, errorIs(err, context.Canceled):
+	case closed, failure.Is(err, context.Canceled):
 		code = errors.Canceled
-	case errorIs(err, context.DeadlineExceeded):
+	case failure.Is(err, context.DeadlineExceeded):
 		code = errors.DeadlineExceeded
 		private = err != context.DeadlineExceeded //nolint:errorlint // a wrapping error has text to report
 	default:
 		private = true
 	}
-	p := &inspectedError{payload: publicPayload(&errors.Error{Code: code, Message: bareMessage(code)})}
+	p := &inspectedError{payload: failure.Payload(&errors.Error{Code: code, Message: failure.Message(code)})}
 	if private {
 		p.setPrivate(err, err.Error())
 	}
@@ -71,7 +71,7 @@ func inspect(err error, where string) *inspectedError {
 
 // inspectCoded splits an error whose tree contains an *errors.Error.
 func inspectCoded(e *errors.Error, err error) *inspectedError {
-	p := &inspectedError{payload: publicPayload(e), retryAfter: e.RetryAfter}
+	p := &inspectedError{payload: failure.Payload(e), retryAfter: e.RetryAfter}
 	switch {
 	case e.Err != nil:
 		_ = err.Error() // a panic must occur here and not in OnError
@@ -105,8 +105,8 @@ func encodeDetails(details map[string]any) (rawJSON, error) {
 // setPrivate sets the private part of an error. The text omits the message for the client,
 // because that may repeat what the client has sent, which must not be logged; so may a quotingError.
 func (p *inspectedError) setPrivate(cause error, text string) {
-	p.cause, p.text = cause, loggable(cause, text)
-	if panicked, ok := asType[*PanicError](cause); ok && panicked != nil {
+	p.cause, p.text = cause, failure.Loggable(cause, text)
+	if panicked, ok := failure.AsType[*PanicError](cause); ok && panicked != nil {
 		p.stack = panicked.Stack
 	}
 }
@@ -114,25 +114,16 @@ func (p *inspectedError) setPrivate(cause error, text string) {
 // nilPointerError reports an error tree that contains a nil pointer. The client receives
 // INTERNAL.
 func nilPointerError(err, pointer error, where string) *inspectedError {
-	return internalError(fmt.Errorf("router: the error of %s holds a nil %T: %s", where, pointer, loggable(err, err.Error())))
+	return internalError(fmt.Errorf("router: the error of %s holds a nil %T: %s", where, pointer, failure.Loggable(err, err.Error())))
 }
 
 // internalError returns the code INTERNAL for the client, with the cause on the server only.
 func internalError(cause error) *inspectedError {
-	e := errors.Error{Code: errors.Internal, Message: bareMessage(errors.Internal)}
-	return &inspectedError{payload: publicPayload(&e), cause: cause, text: loggable(cause, cause.Error())}
+	e := errors.Error{Code: errors.Internal, Message: failure.Message(errors.Internal)}
+	return &inspectedError{payload: failure.Payload(&e), cause: cause, text: failure.Loggable(cause, cause.Error())}
 }
 
 // limitError returns an exceeded limit.
 func limitError(l LimitExceeded) *inspectedError {
 	return &inspectedError{payload: l.payload(), retryAfter: l.RetryAfter, limited: true, limit: l}
-}
-
-// isNilPointer reports whether err is a non-nil interface that holds a nil pointer.
-func isNilPointer(err error) bool {
-	if err == nil {
-		return false
-	}
-	v := reflect.ValueOf(err)
-	return v.Kind() == reflect.Pointer && v.IsNil()
 }

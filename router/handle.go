@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -200,17 +201,17 @@ func (rt *Route) validate(m any, library func(any) error) error {
 // invalid gives an error the code INVALID_ARGUMENT, unless it is nil, has a code, or comes
 // from a panic. Like inspect, it must be called by guard.
 func invalid(err error) error {
-	if err == nil || isNilPointer(err) {
+	if err == nil || failure.IsNilPointer(err) {
 		return err
 	}
-	if _, ok := asType[*errors.Error](err); ok {
+	if _, ok := failure.AsType[*errors.Error](err); ok {
 		return err
 	}
-	if _, ok := asType[*PanicError](err); ok {
+	if _, ok := failure.AsType[*PanicError](err); ok {
 		return err
 	}
-	limit, isLimit := asType[*LimitExceeded](err)
-	closing, isClose := asType[*CloseError](err)
+	limit, isLimit := failure.AsType[*LimitExceeded](err)
+	closing, isClose := failure.AsType[*CloseError](err)
 	if isLimit && limit == nil || isClose && closing == nil {
 		return err
 	}

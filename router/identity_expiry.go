@@ -3,6 +3,7 @@ package router
 import (
 	"time"
 
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -44,7 +45,7 @@ func (c *Conn) checkExpiry() {
 	}
 	remaining := id.remaining(time.Now())
 	if remaining <= 0 {
-		payload := publicPayload(errIdentityExpired)
+		payload := failure.Payload(errIdentityExpired)
 		c.Close(StatusUnauthenticated, wire.CloseReason(&payload))
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/sleep"
 )
 
@@ -66,7 +67,7 @@ func (r *Router) refreshIdentity(ctx *Context, m authenticateAgain) (authenticat
 }
 
 func isRetryable(err error) bool {
-	e, ok := asType[*errors.Error](err)
+	e, ok := failure.AsType[*errors.Error](err)
 	return ok && e != nil && e.Retryable()
 }
 

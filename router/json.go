@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
@@ -41,7 +42,7 @@ func unmarshal(payload []byte, v any, rejectUnknown bool) error {
 // server's types. It has a private part only if code of the application has failed: the client
 // receives everything else.
 func decodeError(err error) error {
-	wrong, ok := asType[*jsonv2.SemanticError](err)
+	wrong, ok := failure.AsType[*jsonv2.SemanticError](err)
 	if ok && wrong.Err == jsonv2.ErrUnknownName { //nolint:errorlint // not that of an application's method
 		return errors.InvalidField(fieldPath(wrong.JSONPointer), "is not a known field")
 	}
@@ -49,14 +50,14 @@ func decodeError(err error) error {
 		return errors.InvalidField(fieldPath(wrong.JSONPointer), fmt.Sprintf("must be %s, not %s", jsonKind(wrong.GoType), actualJSON(wrong)))
 	}
 	field := "payload"
-	if syntax, ok := asType[*jsonv2.SyntacticError](err); ok {
+	if syntax, ok := failure.AsType[*jsonv2.SyntacticError](err); ok {
 		field = fieldPath(syntax.JSONPointer)
 	}
-	if errorIs(err, jsonv2.ErrDuplicateName) {
+	if failure.Is(err, jsonv2.ErrDuplicateName) {
 		return errors.InvalidField(field, "must not occur twice")
 	}
 	e := errors.InvalidField(field, "cannot be decoded")
-	e.Err = quotingDecoder(err)
+	e.Err = failure.QuoteDecoder(err)
 	return e
 }
 
@@ -127,7 +128,7 @@ func actualJSON(e *jsonv2.SemanticError) string {
 func marshal(w io.Writer, v any) (err error) {
 	defer recoverAsError(&err)
 	if err := jsonv2.MarshalWrite(w, v, encodeOptions); err != nil {
-		return quotingEncoder(err)
+		return failure.QuoteEncoder(err)
 	}
 	return nil
 }

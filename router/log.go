@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 )
 
 // This file writes all log records. The keys are part of the API: conn, ip, type, error, stack,
@@ -215,7 +216,7 @@ func panicText(value any) (text string) {
 	}()
 	switch v := value.(type) {
 	case error:
-		return loggable(v, v.Error())
+		return failure.Loggable(v, v.Error())
 	case string:
 		return v
 	default:

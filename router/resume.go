@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -89,7 +90,7 @@ func (r *Router) handleResume(ctx *Context, m resumeRequest) (reply resumeReply,
 
 // resumeCode returns the code of an EventSessionResumed.
 func resumeCode(err error) errors.Code {
-	if _, ok := asType[*LimitExceeded](err); ok {
+	if _, ok := failure.AsType[*LimitExceeded](err); ok {
 		return errors.ResourceExhausted
 	}
 	code := errors.CodeOf(err)

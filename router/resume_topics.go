@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/history"
 )
 
@@ -104,7 +105,7 @@ func (s *session) topicsToResume(presented []subscribeRequest, claim *sessionCla
 	}
 	for _, name := range claim.ended {
 		if !known[name] {
-			payload := publicPayload(errRevoked)
+			payload := failure.Payload(errRevoked)
 			topics = append(topics, &topicToResume{subscribeRequest: subscribeRequest{Topic: name}, result: resumedTopic{subscribeReply{Topic: name}, &payload}})
 			known[name] = true
 		}
@@ -201,7 +202,7 @@ func (s *session) join(ctx context.Context, t *topicToResume) error {
 		return nil
 	case err == errJoinTimeout && t.record != nil && s.subscribeLater(t.Topic): //nolint:errorlint // never wrapped
 		t.later = true
-		payload := publicPayload(errJoinTimeout)
+		payload := failure.Payload(errJoinTimeout)
 		t.result.Error = &payload
 		return nil
 	default:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -54,7 +55,7 @@ func (r *Router) loadRevocations(ctx context.Context, user userKey) (l revocatio
 		return revocationList{}, 0, err
 	}
 	if err := unmarshal(value.Data, &l, false); err != nil {
-		return revocationList{}, 0, fmt.Errorf("router: the revocations of a user cannot be read: %w", quotingDecoder(err))
+		return revocationList{}, 0, fmt.Errorf("router: the revocations of a user cannot be read: %w", failure.QuoteDecoder(err))
 	}
 	return l, value.Version, nil
 }
@@ -162,6 +163,6 @@ func (s *session) catchUp(ctx context.Context) error {
 
 // sessionsEndedReason is the reason with which a connection is closed that has missed DisconnectUser.
 func sessionsEndedReason() string {
-	payload := publicPayload(&errors.Error{Code: errors.PermissionDenied, Message: "the sessions of the user have ended"})
+	payload := failure.Payload(&errors.Error{Code: errors.PermissionDenied, Message: "the sessions of the user have ended"})
 	return wire.CloseReason(&payload)
 }

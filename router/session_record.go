@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/history"
 )
 
@@ -171,7 +172,7 @@ func (r *Router) loadSession(ctx context.Context, id string) (rec sessionRecord,
 		return sessionRecord{}, broker.Value{}, err
 	}
 	if err := unmarshal(value.Data, &rec, false); err != nil {
-		return sessionRecord{}, broker.Value{}, fmt.Errorf("router: the record of a session cannot be read: %w", quotingDecoder(err))
+		return sessionRecord{}, broker.Value{}, fmt.Errorf("router: the record of a session cannot be read: %w", failure.QuoteDecoder(err))
 	}
 	return rec, value, nil
 }

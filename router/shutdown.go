@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/internal/wire"
 )
@@ -99,7 +100,7 @@ func (r *Router) reconnectReason() string {
 	spread := max(minReconnectSpread, time.Duration(r.reconnectSpread.Load()))
 	e := *errDraining
 	e.RetryAfter = time.Millisecond + rand.N(spread)
-	payload := publicPayload(&e)
+	payload := failure.Payload(&e)
 	return wire.CloseReason(&payload)
 }
 

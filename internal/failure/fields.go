@@ -1,4 +1,4 @@
-package router
+package failure
 
 import (
 	"maps"
@@ -20,11 +20,10 @@ type fieldError struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// joinFieldErrors returns one error for all errors in err's tree that name an invalid field, as
+// JoinFields returns one error for all errors in err's tree that name an invalid field, as
 // those of [errors.InvalidField] do. The first is the first *errors.Error of the tree, and is
-// returned unchanged if it names no field or is the only one. joinFieldErrors calls methods of
-// application code, so it must be called by guard.
-func joinFieldErrors(first *errors.Error, err error) *errors.Error {
+// returned unchanged if it names no field or is the only one.
+func JoinFields(first *errors.Error, err error) *errors.Error {
 	if _, named := fieldOf(first); !named || error(first) == err { //nolint:errorlint // the common case: a single error
 		return first
 	}
@@ -53,11 +52,11 @@ func joinFieldErrors(first *errors.Error, err error) *errors.Error {
 
 // fieldErrors returns the errors of a tree that name an invalid field, without repetitions, and
 // whether there are more than the bounds allow. It does not search the causes of an
-// *errors.Error, because they are private. Unlike errorTree, it does not panic for a tree that is
+// *errors.Error, because they are private. Unlike tree, it does not panic for a tree that is
 // too large: the error that it looks for has been found.
 func fieldErrors(err error) (all []*errors.Error, more bool) {
 	visited, bytes := 0, 0
-	for next := range wrappedErrors(err, isPublic) {
+	for next := range wrapped(err, isPublic) {
 		if visited++; visited > maxTreeErrors {
 			return all, true
 		}

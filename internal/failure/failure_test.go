@@ -1,0 +1,63 @@
+package failure_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
+)
+
+// A loop wraps itself.
+type loop struct{}
+
+func (loop) Error() string   { return "loop" }
+func (l loop) Unwrap() error { return l }
+
+type limitError struct{ error }
+
+func TestTree_WithoutAnEndPanics(t *testing.T) {
+	for name, f := range map[string]func(){
+		"Is":         func() { failure.Is(loop{}, errors.New("other")) },
+		"AsType":     func() { failure.AsType[*limitError](loop{}) },
+		"FindPublic": func() { failure.FindPublic[*limitError](loop{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.PanicsWithValue(t, "router: an error wraps more than 1000 errors, perhaps itself", f)
+		})
+	}
+	assert.Equal(t, "a failure_test.loop", failure.Loggable(loop{}, "text"))
+}
+
+// TestFindPublic_LimitsComeFirst has a limit behind a coded error.
+func TestFindPublic_LimitsComeFirst(t *testing.T) {
+	coded := errors.Errorf(errors.NotFound, "no such room")
+	limit := &limitError{errors.New("limit")}
+	found := failure.FindPublic[*limitError](fmt.Errorf("first: %w", errors.Join(coded, limit)))
+	assert.Equal(t, failure.Public[*limitError]{Limit: limit, Limited: true}, found)
+
+	found = failure.FindPublic[*limitError](fmt.Errorf("second: %w", coded))
+	assert.Nil(t, found.Limit)
+	assert.ErrorIs(t, found.Coded, coded)
+
+	found = failure.FindPublic[*limitError](errors.Join(coded, loop{}))
+	assert.True(t, found.IsCoded, "a long tree with a coded error is no mistake")
+}
+
+func TestLoggable_ReplacesWhatIsQuoted(t *testing.T) {
+	quote := failure.Quote(errors.New(`unexpected "secret"`), "unexpected value")
+	err := fmt.Errorf("decode: %w", quote)
+	assert.Equal(t, "decode: unexpected value", failure.Loggable(err, err.Error()))
+	assert.Equal(t, "a *fmt.wrapError: unexpected value", failure.Loggable(err, "the application has changed the text"))
+}
+
+func TestJoinFields_KeepsAnErrorWithoutFields(t *testing.T) {
+	first := errors.Errorf(errors.InvalidArgument, "wrong")
+	assert.Same(t, first, failure.JoinFields(first, first))
+	a, b := errors.InvalidField("a", "is missing"), errors.InvalidField("b", "is missing")
+	joined := failure.JoinFields(a, errors.Join(a, b))
+	assert.Len(t, joined.Details["fields"], 2)
+	assert.NotContains(t, a.Details, "fields", "the original is not changed")
+}

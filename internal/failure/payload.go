@@ -1,0 +1,53 @@
+package failure
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
+)
+
+// Payload returns what a client may see of an error, except for its details.
+func Payload(e *errors.Error) wire.ErrorPayload {
+	return wire.ErrorPayload{
+		Code:         e.Code,
+		Message:      e.Message,
+		Retryable:    e.Retryable(),
+		RetryAfterMs: retryAfterMs(e),
+	}
+}
+
+// Message returns the message of an error without an *errors.Error.
+func Message(code errors.Code) string {
+	switch code {
+	case errors.Canceled:
+		return "the call was canceled"
+	case errors.DeadlineExceeded:
+		return "the time for the call is up"
+	default:
+		return "internal error"
+	}
+}
+
+// retryAfterMs returns RetryAfter in milliseconds as JSON, rounded up so that a client never
+// retries too early. It is null for errors.Never, and absent if the code is not retryable.
+func retryAfterMs(e *errors.Error) []byte {
+	switch {
+	case e.RetryAfter == errors.Never:
+		return []byte("null")
+	case e.RetryAfter <= 0 || !e.Retryable():
+		return nil
+	default:
+		return strconv.AppendInt(nil, Ceil(e.RetryAfter, time.Millisecond), 10)
+	}
+}
+
+// Ceil returns d in units, rounded up.
+func Ceil(d, unit time.Duration) int64 {
+	n := int64(d / unit)
+	if d%unit > 0 {
+		n++
+	}
+	return n
+}
