@@ -110,8 +110,8 @@ func (h HistoryHandler) Complete() HistoryHandler {
 }
 
 // OutcomeUnknown is the code of an error after which a publication may have been stored: the
-// connection broke, or the context ended, before the store answered. Appending it again is safe only
-// with an idempotency key.
+// connection broke, or the context ended, before the store answered or the [Durability] was confirmed.
+// Appending it again is safe only with an idempotency key.
 const OutcomeUnknown errors.Code = "OUTCOME_UNKNOWN"
 
 // A Position is a place in the history of a topic: right after the publication with this offset. The
@@ -156,6 +156,33 @@ type Append struct {
 	// "" is no key.
 	StateKey string
 	Removed  bool
+
+	// Durability is what Append waits for after the store has stored and published p: nodes do not
+	// wait for it. It applies to a duplicate, too, so a repeated Append confirms the first one. If it
+	// is not confirmed while Append waits, the error has the code [OutcomeUnknown], and p stays
+	// stored unless a failover loses it. If the store can never confirm it, the code is
+	// FAILED_PRECONDITION, and p is not stored. A store in the memory of one process has one copy
+	// of p, and accepts every Durability.
+	Durability Durability
+}
+
+// A Durability is where a publication must be before it is acknowledged. The zero Durability is the
+// memory of the server that stores it, so that a failover may lose acknowledged publications.
+type Durability struct {
+	// Replicas is how many replicas of that server must have the publication, too.
+	Replicas int
+
+	// OnDisk requires that the server, and as many replicas, have written it to disk (fsync). It
+	// protects from a loss of power, and from a restart of all servers.
+	OnDisk bool
+}
+
+// Check returns what is wrong with d, or nil.
+func (d Durability) Check() error {
+	if d.Replicas < 0 {
+		return errors.Errorf(errors.InvalidArgument, "Durability.Replicas is %d; it must not be negative", d.Replicas)
+	}
+	return nil
 }
 
 // IdempotencyTime is how long an idempotency key is remembered, unless a broker is configured

@@ -14,9 +14,10 @@ import (
 // History is what a topic retains of its publications; see TopicOptions.History. The zero History
 // retains nothing. The numbers may be changed: positions continue.
 type History struct {
-	Messages int           // the newest ones; at least 1
-	Age      time.Duration // older ones are not returned; a day if 0
-	Bytes    int64         // of all retained messages of a topic; unlimited if 0
+	Messages   int               // the newest ones; at least 1
+	Age        time.Duration     // older ones are not returned; a day if 0
+	Bytes      int64             // of all retained messages of a topic; unlimited if 0
+	Durability broker.Durability // where a message is before it counts as published; the memory of the store if zero
 }
 
 func (h History) enabled() bool { return h != History{} }
@@ -37,7 +38,7 @@ func (h History) validate() error {
 	case h.Bytes < 0:
 		return errors.Errorf(errors.InvalidArgument, "History.Bytes is %d; it must not be negative", h.Bytes)
 	}
-	return nil
+	return h.Durability.Check()
 }
 
 // retains reports whether a topic has a History.
@@ -62,9 +63,10 @@ type PublishOptions struct {
 // in the order of their positions.
 //
 // PublishStored waits for at most as long as ctx and the broker permit. If the error has the code
-// broker.OutcomeUnknown, the message may have been stored, and subscribers receive it if it was;
-// with any other error it was not, and nobody receives it. Publishing it again is safe with an idempotency key. PublishStored returns
-// FAILED_PRECONDITION if the topic has no History. If opts is nil, the zero PublishOptions apply.
+// broker.OutcomeUnknown, the message may have been stored, or is not as durable as History.Durability
+// requires; subscribers receive it if it was stored. With any other error it was not, and nobody does.
+// Publishing it again is safe with an idempotency key. PublishStored returns FAILED_PRECONDITION if the
+// topic has no History. If opts is nil, the zero PublishOptions apply.
 func (r *Router) PublishStored(ctx context.Context, topic string, m Message, opts *PublishOptions) (broker.Position, error) {
 	if err := checkTopic(topic); err != nil {
 		return broker.Position{}, err
@@ -96,8 +98,9 @@ func (ts *topics) publishStored(ctx context.Context, name string, except *Conn, 
 	if except != nil {
 		packet = append(appendString([]byte{packetExcept}, except.id), packet...)
 	}
+	h := ts.patternOf(name).opts.History
 	stored, err := r.histories.Append(ctx, broker.Append{
-		Topic: name, Retention: ts.patternOf(name).opts.History.retention(), Packet: packet,
+		Topic: name, Retention: h.retention(), Durability: h.Durability, Packet: packet,
 		IdempotencyKey: opts.IdempotencyKey, StateKey: key, Removed: opts.Removed,
 	})
 	if err != nil {

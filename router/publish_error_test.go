@@ -89,6 +89,38 @@ func TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage(t *testing.T) {
 	}
 }
 
+// TestPublishStored_UnconfirmedMessageIsDeliveredOnce publishes what a store confirms at the second attempt.
+func TestPublishStored_UnconfirmedMessageIsDeliveredOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var requested []broker.Durability
+		b := &storeBroker{memory.NewBroker(), func(ctx context.Context, a broker.Append, session broker.HistorySession) (broker.Appended, error) {
+			requested = append(requested, a.Durability)
+			stored, err := session.Append(ctx, a)
+			if err == nil && len(requested) == 1 {
+				return broker.Appended{}, errors.Errorf(broker.OutcomeUnknown, "no replica has confirmed it")
+			}
+			return stored, err
+		}}
+		r := router.New(&router.Options{Broker: b})
+		durability := broker.Durability{Replicas: 2, OnDisk: true}
+		router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 10, Durability: durability}})
+		client := routertest.Dial(t, r)
+		require.NoError(t, onlyConn(t, r).Subscribe("feed/a"))
+		synctest.Wait()
+		opts := &router.PublishOptions{IdempotencyKey: "k"}
+		_, err := r.PublishStored(t.Context(), "feed/a", Blob{Text: "x"}, opts)
+		assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err))
+		synctest.Wait()
+		assert.Equal(t, 1, client.Pending(), "subscribers do not wait for the confirmation")
+		at, err := r.PublishStored(t.Context(), "feed/a", Blob{Text: "x"}, opts)
+		require.NoError(t, err, "the memory broker accepts every Durability")
+		assert.EqualValues(t, 1, at.Offset)
+		synctest.Wait()
+		assert.Equal(t, 1, client.Pending())
+		assert.Equal(t, []broker.Durability{durability, durability}, requested)
+	})
+}
+
 // A refusingBroker passes nothing on.
 type refusingBroker struct{ recordingBroker }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -59,6 +60,9 @@ func TestTopic_MistakesPanicAtStartUp(t *testing.T) {
 		{"a negative number", func() { router.Topic(router.New(nil), "room/{id}", &router.TopicOptions{MaxPerConn: -1}) }, []string{
 			`TopicOptions.MaxPerConn of "room/{id}", registered at `, "is -1; it must not be negative",
 		}},
+		{"a negative number of replicas", func() {
+			router.Topic(router.New(nil), "room/{id}", &router.TopicOptions{History: router.History{Messages: 1, Durability: broker.Durability{Replicas: -1}}})
+		}, []string{`TopicOptions of "room/{id}", registered at `, "Durability.Replicas is -1; it must not be negative"}},
 		{"a change while serving", func() {
 			r := router.New(nil)
 			routertest.Dial(t, r)

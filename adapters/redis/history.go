@@ -5,11 +5,13 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/appendqueue"
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/keyname"
@@ -29,6 +31,11 @@ var _ broker.HistoryBroker = (*Broker)(nil)
 // RESOURCE_EXHAUSTED, while all topics can still be read. A failover or a restart of Redis begins a new
 // epoch of each topic. While a slot of a Cluster is moved, Append may return an error with the code
 // UNAVAILABLE.
+//
+// A [broker.Durability] needs a [goredis.Client] or a [goredis.ClusterClient]. Replicas are asked with
+// WAIT, the disk with WAITAOF (Redis 7.2), which block up to two connections of the client for each
+// master and Durability, for at most 5 s. The first use asks a server whether it can confirm
+// anything: if not, Append returns an error with the code FAILED_PRECONDITION.
 func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHandler) broker.HistorySession {
 	s := &historySession{
 		client:  b.engine.client,
@@ -39,7 +46,7 @@ func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHa
 	e := &historyEngine{engine: b.engine, follows: &s.follows}
 	s.Session = cluster.New(e).Connect(handler).(*cluster.Session)
 	s.link = e.link
-	s.queue = newAppendQueue(e.link.Path, s.append)
+	s.queue = appendqueue.New(e.link.Path, s.append, s.confirm)
 	s.reads = batch.New("redis: history", s.execReads, honorsDeadline(s.client))
 	return s
 }
@@ -51,13 +58,20 @@ type historySession struct {
 	engine  *engine
 	link    cluster.Link
 	scripts historyScripts
-	queue   *appendQueue
+	queue   *appendqueue.Queue[historyKeys]
 	reads   *batch.Batcher[readRequest, any]
 	follows follows
+
+	confirmable sync.Map // the confirmableKeys that checkConfirmable has accepted
 
 	policyChecked atomic.Bool
 	closed        atomic.Bool // for reads
 }
+
+type (
+	appendCall  = appendqueue.Call[historyKeys]
+	appendBatch = appendqueue.Batch[historyKeys]
+)
 
 // historyKeys are the names of a topic's keys, which have the same slot.
 type historyKeys struct {
@@ -105,32 +119,32 @@ func (s *historySession) Append(ctx context.Context, a broker.Append) (broker.Ap
 		return broker.Appended{}, ctx.Err()
 	}
 	s.startPolicyCheck()
-	return s.queue.do(&appendCall{
-		Append: a,
-		ctx:    ctx,
-		keys:   s.keysOf(a.Topic),
-		bytes:  len(a.Packet) + len(a.StateKey) + len(a.IdempotencyKey) + callOverhead,
-	})
+	keys := s.keysOf(a.Topic)
+	return s.queue.Do(ctx, a, keys.channel.Partition, keys)
 }
 
 // append executes script calls in one round trip and sets the results of their publications.
 func (s *historySession) append(ctx context.Context, batches []*appendBatch) {
+	batches = s.rejectUnconfirmable(batches)
 	args, topics := make([][]any, len(batches)), make([][]topicCalls, len(batches))
 	for i, b := range batches {
-		topics[i] = groupByTopic(b.calls)
-		args[i] = s.appendArgs(topics[i])
+		topics[i] = groupByTopic(b.Calls)
+		args[i] = s.appendArgs(topics[i], b.IsDurable)
 	}
 	failed := false
 	for i, reply := range s.scripts.append.run(ctx, s.client, args) {
 		results, err := reply.Slice()
 		if err == nil {
+			if batches[i].IsDurable {
+				results = setLineage(batches[i], results)
+			}
 			setResults(topics[i], results)
 			continue
 		}
 		failed = true
 		err = storeError("publication", err)
-		for _, c := range batches[i].calls {
-			c.err = err
+		for _, c := range batches[i].Calls {
+			c.Err = err
 		}
 	}
 	if failed && s.engine.cluster != nil {
@@ -147,10 +161,10 @@ func groupByTopic(calls []*appendCall) (topics []topicCalls) {
 	index := make(map[string]int, len(calls))
 	mixed := false
 	for _, c := range calls {
-		i, ok := index[c.keys.stream]
+		i, ok := index[c.Keys.stream]
 		if !ok {
 			i = len(topics)
-			index[c.keys.stream] = i
+			index[c.Keys.stream] = i
 			topics = append(topics, nil)
 		}
 		topics[i] = append(topics[i], c)
@@ -175,13 +189,13 @@ const (
 )
 
 // appendArgs returns the arguments of a script call, see history_append.lua.
-func (s *historySession) appendArgs(topics []topicCalls) []any {
+func (s *historySession) appendArgs(topics []topicCalls, withLineage bool) []any {
 	publish := "PUBLISH"
 	if s.engine.cluster != nil {
 		publish = "SPUBLISH"
 	}
 	keys := []any{nil}
-	argv := []any{newEpoch(), publish, broker.IdempotencyTime.Milliseconds()}
+	argv := []any{newEpoch(), publish, broker.IdempotencyTime.Milliseconds(), withLineage}
 	for i := 0; i < len(topics); {
 		r, same := topics[i].retention(), i
 		for same < len(topics) && topics[same].retention() == r {
@@ -190,11 +204,11 @@ func (s *historySession) appendArgs(topics []topicCalls) []any {
 		stream, metadata := lifetimes(r)
 		argv = append(argv, max(r.Messages, 1), stream, metadata, max(r.Bytes, 0), same-i)
 		for ; i < same; i++ {
-			k := topics[i][0].keys
+			k := topics[i][0].Keys
 			keys = append(keys, k.channel.Name, k.stream, k.first)
 			argv = append(argv, len(topics[i]))
 			for _, c := range topics[i] {
-				keys, argv = c.appendArgs(keys, argv)
+				keys, argv = appendCallArgs(c, keys, argv)
 			}
 		}
 	}
@@ -202,16 +216,16 @@ func (s *historySession) appendArgs(topics []topicCalls) []any {
 	return append(keys, argv...)
 }
 
-// appendArgs appends the arguments of one publication.
-func (c *appendCall) appendArgs(keys, argv []any) (newKeys, newArgv []any) {
+// appendCallArgs appends the arguments of one publication.
+func appendCallArgs(c *appendCall, keys, argv []any) (newKeys, newArgv []any) {
 	flags := 0
 	if c.IdempotencyKey != "" {
 		flags |= flagKey
-		keys = append(keys, keyname.Join(c.keys.key, []string{c.IdempotencyKey}))
+		keys = append(keys, keyname.Join(c.Keys.key, []string{c.IdempotencyKey}))
 	}
 	if c.StateKey != "" {
 		flags |= flagState
-		keys = append(keys, c.keys.state)
+		keys = append(keys, c.Keys.state)
 	}
 	if c.Removed && c.StateKey != "" {
 		flags |= flagRemoved
@@ -237,7 +251,7 @@ func setResults(topics []topicCalls, results []any) {
 			if len(results) > 0 {
 				reply, results = results[0], results[1:]
 			}
-			c.result, c.err = parseAppended(epoch, reply)
+			c.Result, c.Err = parseAppended(epoch, reply)
 		}
 	}
 }
@@ -247,9 +261,9 @@ func setResults(topics []topicCalls, results []any) {
 func (s *historySession) Close(ctx context.Context) error {
 	s.closed.Store(true)
 	s.follows.close()
-	s.queue.close()
+	s.queue.Close()
 	err := s.Session.Close(ctx)
-	s.queue.wait(ctx)
+	s.queue.Wait(ctx)
 	return err
 }
 
@@ -257,6 +271,6 @@ func (s *historySession) Close(ctx context.Context) error {
 func (s *historySession) Kill() {
 	s.closed.Store(true)
 	s.follows.close()
-	s.queue.close()
+	s.queue.Close()
 	s.Session.Kill()
 }

@@ -4,14 +4,15 @@
 -- of topics without metadata; then for each publication its idempotency key and the state of the topic,
 -- if it needs them.
 --
--- ARGV: a random epoch, the command that publishes, the lifetime of idempotency keys. Then for each
+-- ARGV: a random epoch, the command that publishes, the lifetime of idempotency keys, and 1 if the lineage
+-- is requested, otherwise 0. Then for each
 -- retention the maximum of messages, the lifetimes of the stream and of the metadata, the maximum of
 -- bytes or 0, and the number of topics; for each topic the number of publications; for each
 -- publication its flags, its text, and its state key if it has one. The flags are the sum of 1 with
 -- an idempotency key, 2 with a state key, 4 if that is removed. Times are in milliseconds.
 --
 -- Returns for each topic its epoch, then for each publication its offset; or, as strings, the
--- position of a duplicate, or "!" and an error.
+-- position of a duplicate, or "!" and an error. The last result is the lineage, if it is requested.
 local candidate, publish, keyLife = ARGV[1], ARGV[2], ARGV[3]
 local now = unixMillis()
 
@@ -48,7 +49,7 @@ local function prune(state, maxAge)
 end
 
 local results, n = {}, 0
-local k, a, last = 1, 4, #ARGV
+local k, a, last = 1, 5, #ARGV
 while a <= last do
   local maxMessages, streamLife, metaLife = tonumber(ARGV[a]), ARGV[a + 1], ARGV[a + 2]
   local maxBytes, topics, trimTo = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4]), maxMessages
@@ -133,5 +134,8 @@ while a <= last do
       end
     end
   end
+end
+if ARGV[4] == '1' then
+  results[n + 1] = lineage
 end
 return results

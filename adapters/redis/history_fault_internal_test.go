@@ -226,7 +226,7 @@ func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
 		_, err := n.Append(ctx, broker.Append{Topic: "news", Retention: retention, Packet: []byte("never sent")})
 		second <- err
 	}()
-	require.Eventually(t, func() bool { return n.queue.waiting() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return n.queue.Waiting() == 1 }, time.Minute, time.Millisecond)
 	cancel()
 	err := <-result
 	assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
@@ -235,7 +235,7 @@ func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
 	assert.Equal(t, context.Canceled, err, "it was not sent")
 
 	go func() { result <- appendNext(t.Context()) }()
-	require.Eventually(t, func() bool { return n.queue.waiting() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return n.queue.Waiting() == 1 }, time.Minute, time.Millisecond)
 	proxy.Cut()
 	require.Error(t, <-result)
 	require.Eventually(t, func() bool { // idle connections of the client may be broken, too
@@ -256,20 +256,6 @@ func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
 	proxy.Cut()
 	err = <-result
 	assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
-}
-
-// waiting returns the number of publications that wait to be sent.
-func (q *appendQueue) waiting() (n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, p := range q.partitions {
-		for _, c := range p.waiting {
-			if c.state == callWaiting {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 func TestHistory_FollowsAgainAfterInterruption(t *testing.T) {

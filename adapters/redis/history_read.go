@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/appendqueue"
 	"github.com/penstock-go/penstock/internal/batch"
 )
 
@@ -149,7 +150,7 @@ func (s *historySession) check(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case s.closed.Load():
-		return errClosedSession
+		return appendqueue.ErrClosed
 	}
 	s.startPolicyCheck()
 	return nil

@@ -15,9 +15,12 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// The source of the scripts. Each begins with historyRecordLua and historyFirstLua, then historyOpenLua
-// if it writes or begins epochs, or historyPositionLua if it reads one topic.
+// The source of the scripts. Each begins with historyLineageLua. Those about topics go on with
+// historyRecordLua and historyFirstLua, then historyOpenLua if they write or begin epochs, or
+// historyPositionLua if they read one topic.
 var (
+	//go:embed history_lineage.lua
+	historyLineageLua string
 	//go:embed history_record.lua
 	historyRecordLua string
 	//go:embed history_first.lua
@@ -36,6 +39,8 @@ var (
 	historyBatchLua string
 	//go:embed history_state.lua
 	historyStateLua string
+	//go:embed history_confirm.lua
+	historyConfirmLua string
 )
 
 // historyScripts are the scripts of a session. If memory is full, those that store publications or
@@ -43,7 +48,7 @@ var (
 type historyScripts struct{ append, change, read, batch, state, value, storeValue *script }
 
 func newHistoryScripts() historyScripts {
-	common := historyRecordLua + historyFirstLua
+	common := historyLineageLua + historyRecordLua + historyFirstLua
 	return historyScripts{
 		append: newGrowingScript(common + historyOpenLua + historyAppendLua),
 		change: newScript(common + historyOpenLua + historyChangeLua),

@@ -21,6 +21,12 @@ func TestStart_FailureContainsServerOutput(t *testing.T) {
 	assert.Contains(t, text, `maxmemory "much"`)
 }
 
+func TestServer_HasCommand(t *testing.T) {
+	s := redistest.Start(t)
+	assert.True(t, s.HasCommand(t, "wait"))
+	assert.False(t, s.HasCommand(t, "await"))
+}
+
 // TestServer_EndsWithCrashedTestBinary runs itself in a child process that ends without cleanup.
 func TestServer_EndsWithCrashedTestBinary(t *testing.T) {
 	if os.Getenv("REDISTEST_CRASH") != "" {
