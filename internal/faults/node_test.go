@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/redis"
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -55,6 +56,8 @@ type nodeSpec struct {
 	Addrs    []string // of the server, the sentinels, or nodes of the cluster
 	Master   string   // the sentinels' name of the master
 	Username string   // and password, on a single server; "" for the default user
+
+	Durability broker.Durability // of the topics of recovery tests that begin with "safe"
 }
 
 type redisKind string

@@ -37,8 +37,12 @@ func (r *recoveryRun) finish(ratio float64) *verdict {
 	r.following.Wait()
 	r.checkGrowth(v)
 	recovered, returns := 0, 0
+	var safe counts
 	for name, topic := range r.topics {
 		checked := checkTopic(topic)
+		if strings.HasPrefix(name, "safe/") {
+			safe.add(checked.counts)
+		}
 		if strings.HasPrefix(name, "full/") {
 			recovered, returns = recovered+checked.counts.Recovered, returns+checked.counts.Returns
 		}
@@ -49,6 +53,7 @@ func (r *recoveryRun) finish(ratio float64) *verdict {
 	if report := v.report(); len(report) > 0 {
 		r.t.Errorf("seed %d:\n%s", r.seed, strings.Join(report, "\n"))
 	}
+	r.checkDurability(&safe, &v.counts)
 	if r.kind == durable {
 		assert.Zero(r.t, v.counts.Dead, "the server had saved everything that it acknowledged")
 	}
@@ -60,6 +65,18 @@ func (r *recoveryRun) finish(ratio float64) *verdict {
 	}
 	assert.Less(r.t, r.slowest, liveFactor*liveWithin, "until all clients were live after a fault")
 	return v
+}
+
+// checkDurability checks that faults have lost no acknowledged publication on the topics with a
+// Durability.
+func (r *recoveryRun) checkDurability(safe, all *counts) {
+	if r.spec.Durability == (broker.Durability{}) {
+		return
+	}
+	r.t.Logf("acknowledged and lost: with %+v %d of %d, without %d of %d",
+		r.spec.Durability, safe.Dead, safe.Stored, all.Dead-safe.Dead, all.Stored-safe.Stored)
+	assert.Zero(r.t, safe.Dead, "acknowledged publications with %+v were lost", r.spec.Durability)
+	assert.Positive(r.t, safe.Stored)
 }
 
 // broken returns how many connections of clients were broken.

@@ -29,18 +29,19 @@ import (
 
 const recoveryNodeEnv = "PENSTOCK_FAULTS_RECOVERY_NODE"
 
-// What topics retain. Everything on a topic that begins with "full" can be recovered; a topic that
-// begins with "brief" loses what a node misses in about a quarter of a second.
+// What topics retain. Everything on a topic that begins with "full" or "safe" can be recovered; a topic
+// that begins with "brief" loses what a node misses in about a quarter of a second. Publications on
+// topics that begin with "safe" have the Durability of the run.
 const (
 	fullHistory  = 1_000_000
 	briefHistory = 16
 )
 
 func retainedBy(topic string) int {
-	if strings.HasPrefix(topic, "full/") {
-		return fullHistory
+	if strings.HasPrefix(topic, "brief/") {
+		return briefHistory
 	}
-	return briefHistory
+	return fullHistory
 }
 
 // A recoveryNodeSpec configures a node process.
@@ -95,6 +96,7 @@ func newRecoveryRouter(spec *nodeSpec) *router.Router {
 	})
 	authorize := func(*router.Context, router.TopicName) error { return nil }
 	router.Topic(r, "full/{id}", &router.TopicOptions{History: router.History{Messages: fullHistory}, Authorize: authorize, Presence: true})
+	router.Topic(r, "safe/{id}", &router.TopicOptions{History: router.History{Messages: fullHistory, Durability: spec.Durability}, Authorize: authorize})
 	router.Topic(r, "brief/{id}", &router.TopicOptions{History: router.History{Messages: briefHistory}, Authorize: authorize})
 	router.RPC(r, func(ctx *router.Context, m write) (written, error) {
 		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
@@ -106,6 +107,9 @@ func startRecovery(t *testing.T, kind topology, seed uint64) *recoveryRun {
 		r.servers, r.spec.Addrs = startCluster(t)
 		r.names = []string{"full/a", "full/b", "full/c", "full/d", "brief/a", "brief/b"}
 	}
+	if r.spec.Durability = r.durability(); r.spec.Durability != (broker.Durability{}) {
+		r.names = append(r.names, "safe/a", "safe/b")
+	}
 	for _, name := range r.names {
 		r.topics[name] = newTopicRecord(name, retainedBy(name))
 	}
@@ -115,6 +119,17 @@ func startRecovery(t *testing.T, kind topology, seed uint64) *recoveryRun {
 	r.startClients()
 	r.awaitLive("start", 0)
 	return r
+}
+
+// durability returns what the faults of a run must not break.
+func (r *recoveryRun) durability() broker.Durability {
+	switch r.kind {
+	case replicated, monitored, clustered:
+		return broker.Durability{Replicas: 1}
+	case durable:
+		return broker.Durability{OnDisk: r.server.HasCommand(r.t, "waitaof")}
+	}
+	return broker.Durability{} // nothing survives
 }
 
 // rng returns a generator that depends on the seed of the run.
