@@ -11,6 +11,7 @@ import (
 	"github.com/coder/websocket/wsjson"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -75,4 +76,24 @@ func ExampleRouter_PublishStored() {
 	// recovered: true
 	// 2 two
 	// 3 three
+}
+
+// An order is acknowledged when two servers have it.
+func ExampleHistory_durability() {
+	r := router.New(nil) // with Redis: &router.Options{Broker: redis.NewBroker(client)}
+	router.Topic(r, "orders/{id}", &router.TopicOptions{
+		History: router.History{Messages: 100, Durability: broker.Durability{Replicas: 1}},
+	})
+	publish := func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := r.PublishStored(ctx, "orders/4711", Headline{"paid"}, &router.PublishOptions{IdempotencyKey: "order-4711"})
+		return err
+	}
+	err := publish()
+	for errors.CodeOf(err) == broker.OutcomeUnknown {
+		err = publish() // confirms the same message
+	}
+	fmt.Println("acknowledged:", err == nil)
+	// Output: acknowledged: true
 }
