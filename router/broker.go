@@ -12,6 +12,12 @@ import (
 // A noopSession is the session of a router without a broker.
 type noopSession struct{}
 
+// Name returns "".
+func (noopSession) Name() string { return "" }
+
+// Nodes returns no other nodes.
+func (noopSession) Nodes() (others []string, all bool) { return nil, true }
+
 // Subscribe does nothing.
 func (noopSession) Subscribe(string) {}
 
@@ -162,6 +168,18 @@ func (r *Router) nodeLeft(node string) {
 type recoveringSession struct {
 	router  *Router
 	session broker.Session
+}
+
+// Name calls the broker.
+func (g recoveringSession) Name() string {
+	defer g.recover("Broker.Name")
+	return g.session.Name()
+}
+
+// Nodes calls the broker. After a panic it returns that there may be other nodes.
+func (g recoveringSession) Nodes() (others []string, all bool) {
+	defer g.recover("Broker.Nodes")
+	return g.session.Nodes()
 }
 
 // Subscribe calls the broker.

@@ -158,6 +158,8 @@ func (b *faultyBroker) Connect(node broker.Handler) broker.Session {
 	return b
 }
 
+func (*faultyBroker) Name() string                       { return "one" }
+func (*faultyBroker) Nodes() (others []string, all bool) { return nil, true }
 func (b *faultyBroker) Subscribe(topic string) {
 	if topic[0] != 0 { // which New subscribes to
 		b.trigger("Subscribe")
