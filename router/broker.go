@@ -56,6 +56,7 @@ func (r *Router) connectBroker() {
 	switch b := r.opts.Broker.(type) {
 	case nil:
 		r.session = noopSession{}
+		r.initAsks()
 		r.histories = localHistories{Node: new(history.Hub).Connect(histories)}
 		r.reader = history.NewReader(r.histories)
 		return
@@ -70,7 +71,9 @@ func (r *Router) connectBroker() {
 		mustBeSession("Connect", "Session", session == nil)
 		r.session = recoveringSession{r, session}
 	}
+	r.initAsks()
 	r.session.Subscribe(usersTopic)
+	r.session.Subscribe(r.nodeTopic)
 }
 
 func mustBeSession(method, want string, isNil bool) {
@@ -160,6 +163,7 @@ func (g recoveringHistories) recoverAs(name string, code errors.Code, err *error
 
 // nodeLeft is called when another node has left or failed.
 func (r *Router) nodeLeft(node string) {
+	r.asks.NodeLeft(node)
 	r.events.Add(func() { r.logNodeLeft(node) })
 }
 
@@ -170,11 +174,8 @@ type recoveringSession struct {
 	session broker.Session
 }
 
-// Name calls the broker.
-func (g recoveringSession) Name() string {
-	defer g.recover("Broker.Name")
-	return g.session.Name()
-}
+// Name calls the broker, when the program starts.
+func (g recoveringSession) Name() string { return g.session.Name() }
 
 // Nodes calls the broker. After a panic it returns that there may be other nodes.
 func (g recoveringSession) Nodes() (others []string, all bool) {
