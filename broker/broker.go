@@ -18,6 +18,14 @@ type Broker interface {
 // A Session is one node's connection to the cluster. Its methods are safe for concurrent use.
 // Except for Close they do not block, and leave calls of the Handler to other goroutines.
 type Session interface { //nolint:interfacebloat // all that a node does in the cluster
+	// Name returns the name of this node: what other nodes receive as the publisher of its packets.
+	Name() string
+
+	// Nodes returns the names of the other nodes: those that have neither left nor failed, as NodeLeft
+	// reports it. It reports false while there may be others, as after Connect and while the node's
+	// connection is interrupted.
+	Nodes() (others []string, all bool)
+
 	// Subscribe requests the packets that other nodes publish on topic. The router calls it
 	// for the first local subscriber of a topic, and Unsubscribe after the last one.
 	Subscribe(topic string)

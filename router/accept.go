@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	crand "crypto/rand"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -136,7 +135,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	default:
 		return rejectedBy(reasonHandshake, err)
 	}
-	c.ws, c.id = ws, crand.Text()
+	c.ws, c.id = ws, r.newConnID()
 	c.messages.Owner, c.messages.Config = (*messageQueue)(c), &shard.messages
 	shard.pool.Retain()
 	c.active.Store(1)

@@ -12,6 +12,12 @@ import (
 // A noopSession is the session of a router without a broker.
 type noopSession struct{}
 
+// Name returns "".
+func (noopSession) Name() string { return "" }
+
+// Nodes returns no other nodes.
+func (noopSession) Nodes() (others []string, all bool) { return nil, true }
+
 // Subscribe does nothing.
 func (noopSession) Subscribe(string) {}
 
@@ -50,6 +56,7 @@ func (r *Router) connectBroker() {
 	switch b := r.opts.Broker.(type) {
 	case nil:
 		r.session = noopSession{}
+		r.initAsks()
 		r.histories = localHistories{Node: new(history.Hub).Connect(histories)}
 		r.reader = history.NewReader(r.histories)
 		return
@@ -64,7 +71,9 @@ func (r *Router) connectBroker() {
 		mustBeSession("Connect", "Session", session == nil)
 		r.session = recoveringSession{r, session}
 	}
+	r.initAsks()
 	r.session.Subscribe(usersTopic)
+	r.session.Subscribe(r.nodeTopic)
 }
 
 func mustBeSession(method, want string, isNil bool) {
@@ -154,6 +163,7 @@ func (g recoveringHistories) recoverAs(name string, code errors.Code, err *error
 
 // nodeLeft is called when another node has left or failed.
 func (r *Router) nodeLeft(node string) {
+	r.asks.NodeLeft(node)
 	r.events.Add(func() { r.logNodeLeft(node) })
 }
 
@@ -162,6 +172,15 @@ func (r *Router) nodeLeft(node string) {
 type recoveringSession struct {
 	router  *Router
 	session broker.Session
+}
+
+// Name calls the broker, when the program starts.
+func (g recoveringSession) Name() string { return g.session.Name() }
+
+// Nodes calls the broker. After a panic it returns that there may be other nodes.
+func (g recoveringSession) Nodes() (others []string, all bool) {
+	defer g.recover("Broker.Nodes")
+	return g.session.Nodes()
 }
 
 // Subscribe calls the broker.

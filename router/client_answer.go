@@ -41,20 +41,29 @@ func (c *Conn) answerClientCall(in *incoming) bool {
 
 // decodeAnswer decodes and validates the answer to a call like a message of the route, and releases
 // it. It returns a pointer to the reply.
-func decodeAnswer(c *Conn, rt *Route, in *incoming) (reply any, err error) {
+func (r *Router) decodeAnswer(rt *Route, in *incoming) (reply any, err error) {
 	defer in.release()
-	defer c.recoverAnswer(&err)
-	payload, err := in.answerPayload(rt.name)
+	defer r.recoverAnswer(&err)
+	envelope, err := in.parse()
+	if err != nil {
+		return nil, invalidAnswer(err)
+	}
+	return r.decodeReply(rt, in.codec, &envelope)
+}
+
+// decodeReply decodes and validates the envelope of an answer. It must be called with recoverAnswer deferred.
+func (r *Router) decodeReply(rt *Route, codec Codec, envelope *wire.Envelope) (reply any, err error) {
+	payload, err := answerPayload(envelope, rt.name)
 	if err != nil {
 		return nil, err
 	}
-	if err = c.router.checkElements(in.codec, payload); err != nil {
+	if err = r.checkElements(codec, payload); err != nil {
 		return nil, invalidAnswer(err)
 	}
-	if reply, err = rt.decodePayload(in.codec, payload, nil); err != nil {
+	if reply, err = rt.decodePayload(codec, payload, nil); err != nil {
 		return nil, invalidAnswer(err)
 	}
-	if err := rt.validate(reply, c.router.opts.Validate); err != nil {
+	if err := rt.validate(reply, r.opts.Validate); err != nil {
 		return nil, invalidAnswer(err)
 	}
 	return reply, nil
@@ -83,10 +92,10 @@ func replyRoute(r *Router, reply receivedType) (*Route, error) {
 // recoverAnswer turns a panic of a Validate method or of Options.Validate into an error: the caller
 // may have a goroutine of its own, which must not end because of what a client sends. It must be
 // deferred.
-func (c *Conn) recoverAnswer(err *error) {
+func (r *Router) recoverAnswer(err *error) {
 	if v := recover(); v != nil {
 		*err = &errors.Error{Code: errors.Internal, Err: &PanicError{Value: v, Stack: debug.Stack()}}
-		c.router.observe(Event{Kind: EventPanicked, Type: wire.TypeAnswer, Reason: "decode"})
+		r.observe(Event{Kind: EventPanicked, Type: wire.TypeAnswer, Reason: "decode"})
 	}
 }
 
@@ -103,11 +112,7 @@ func invalidAnswer(cause error) *errors.Error {
 
 // answerPayload returns the payload of an answer, or nil if it has none. It returns the error of
 // the client if that is the answer.
-func (in *incoming) answerPayload(want string) ([]byte, error) {
-	envelope, err := in.parse()
-	if err != nil {
-		return nil, invalidAnswer(err)
-	}
+func answerPayload(envelope *wire.Envelope, want string) ([]byte, error) {
 	switch typ := string(envelope.Type); typ {
 	case want:
 		return envelope.Payload, nil

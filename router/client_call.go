@@ -52,16 +52,16 @@ func Call[Reply Message](ctx context.Context, c *Conn, m Message) (Reply, error)
 	}
 	rt, err := replyRoute(c.router, receivedTypeOf[Reply]())
 	if err != nil {
-		c.recordClientCall(m, start, err)
+		c.router.recordClientCall(m, start, err)
 		return none, err
 	}
 	in, err := c.call(ctx, m, start)
 	if err != nil {
-		c.recordClientCall(m, start, err)
+		c.router.recordClientCall(m, start, err)
 		return none, err
 	}
-	reply, err := decodeAnswer(c, rt, in)
-	c.recordClientCall(m, start, err)
+	reply, err := c.router.decodeAnswer(rt, in)
+	c.router.recordClientCall(m, start, err)
 	if err != nil {
 		return none, err
 	}
@@ -159,11 +159,19 @@ func (c *Conn) sendCall(ctx context.Context, call *clientCall, m Message, start 
 		timeoutMs = max(1, failure.Ceil(deadline.Sub(start), time.Millisecond))
 	}
 	head := wire.OutgoingHead{CorrelationID: call.id, TimeoutMs: timeoutMs, At: start}
-	err := c.queueTurn(ctx, func() (*wsconn.Frame, error) { return encodeWith(c.codec(), m, head) }, nil)
+	err := c.queueTurn(ctx, func() (*wsconn.Frame, error) { return c.encodeCall(m, head) }, nil)
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// encodeCall encodes a call, which another node may have encoded except for the head.
+func (c *Conn) encodeCall(m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
+	if encoded, ok := m.(encodedMessage); ok {
+		return encoded.frame(c, head)
+	}
+	return encodeWith(c.codec(), m, head)
 }
 
 // endClientCall removes a call whose caller stops waiting. If the answer has
@@ -199,15 +207,15 @@ func (c *Conn) abortClientCall(call *clientCall) {
 }
 
 // recordClientCall reports the outcome of a call to a client to observers.
-func (c *Conn) recordClientCall(m Message, start time.Time, err error) {
-	if c.router.observer == nil {
+func (r *Router) recordClientCall(m Message, start time.Time, err error) {
+	if r.observer == nil {
 		return
 	}
 	typ, bad := messageType(m)
 	if bad != nil {
 		typ = "" // the call was not sent
 	}
-	c.router.observe(Event{Kind: EventClientCall, Type: typ, Code: clientCallCode(err), Duration: time.Since(start)})
+	r.observe(Event{Kind: EventClientCall, Type: typ, Code: clientCallCode(err), Duration: time.Since(start)})
 }
 
 // clientCallCode returns the code of the error that ends a call to a client. Codes that clients

@@ -121,11 +121,14 @@ func (r *Router) selectFormat(req *http.Request) (format, string) {
 }
 
 // codec returns the codec of the connection, or nil for JSON.
-func (c *Conn) codec() Codec {
-	if c.format == formatJSON {
+func (c *Conn) codec() Codec { return c.router.codecOf(c.format) }
+
+// codecOf returns the codec of a format, or nil for JSON.
+func (r *Router) codecOf(f format) Codec {
+	if f == formatJSON {
 		return nil
 	}
-	return c.router.opts.Codecs[c.format-1]
+	return r.opts.Codecs[f-1]
 }
 
 // binary reports whether the connection has a codec, so that the server sends binary messages.

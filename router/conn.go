@@ -48,7 +48,9 @@ type Conn struct {
 	address *address   // read-only; nil if the client's address is unknown
 	extras  atomic.Pointer[connExtras]
 
-	number uint64 // in the order in which the router has accepted its connections; read-only
+	// When the router accepted the connection, in nanoseconds since Router.created, or later if it accepted
+	// others at the same time: so numbers are in the order of the connections. Read-only.
+	number uint64
 
 	mu     sync.Mutex     // also held to change identity
 	topics *subscriptions // nil until the first
@@ -85,7 +87,7 @@ func (c *Conn) ownExtra() *connExtras {
 	return c.extras.Load()
 }
 
-// ID returns the connection's identifier. It is random, and unique across nodes.
+// ID returns the connection's identifier. It is unique across nodes, and cannot be guessed.
 func (c *Conn) ID() string { return c.id }
 
 // IP returns the client's address, unmapped and without a zone. It is the zero netip.Addr if

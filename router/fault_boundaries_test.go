@@ -337,6 +337,15 @@ func boundaries() map[string]boundary {
 	for _, method := range []string{"Subscribe", "Unsubscribe", "Publish", "Join", "Leave", "Track", "Untrack"} {
 		all["Session."+method] = sessionBoundary(method)
 	}
+	all["Session.Name"] = boundary{} // see TestFault_BrokerConnectFailurePanicsAtStartUp
+	all["Session.Nodes"] = boundary{
+		prepare: func(h *harness) { h.opts.Broker = &faultyBroker{harness: h, at: "Nodes"} },
+		trigger: func(h *harness) {
+			_, err := h.router.UserConns(h.Context(), "", faultyUser)
+			assert.Equal(h, errors.Unavailable, errors.CodeOf(err))
+		},
+		reason: "Broker.Nodes",
+	}
 	all["Session.Close"] = boundary{
 		prepare: func(h *harness) { h.opts.Broker = &faultyBroker{harness: h, at: "Close"} },
 		trigger: func(h *harness) {

@@ -158,6 +158,13 @@ func (b *faultyBroker) Connect(node broker.Handler) broker.Session {
 	return b
 }
 
+func (b *faultyBroker) Name() string { b.trigger("Name"); return "one" }
+
+func (b *faultyBroker) Nodes() (others []string, all bool) {
+	b.trigger("Nodes")
+	return nil, true
+}
+
 func (b *faultyBroker) Subscribe(topic string) {
 	if topic[0] != 0 { // which New subscribes to
 		b.trigger("Subscribe")

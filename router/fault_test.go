@@ -271,9 +271,11 @@ func (b boundary) test(h *harness, exits bool) {
 }
 
 func TestFault_BrokerConnectFailurePanicsAtStartUp(t *testing.T) {
-	assert.PanicsWithValue(t, "fault", func() {
-		router.New(&router.Options{Broker: &faultyBroker{harness: &harness{fault: func() { panic("fault") }}, at: "Connect"}})
-	})
+	for _, at := range []string{"Connect", "Name"} {
+		assert.PanicsWithValue(t, "fault", func() {
+			router.New(&router.Options{Broker: &faultyBroker{harness: &harness{fault: func() { panic("fault") }}, at: at}})
+		}, at)
+	}
 	assert.PanicsWithValue(t, "router: Broker.Connect has returned nil; it must return a Session", func() {
 		router.New(&router.Options{Broker: &faultyBroker{harness: &harness{}, at: "nil"}})
 	})

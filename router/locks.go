@@ -31,6 +31,8 @@ package router
 //     is answered on a goroutine of its own (endStreams).
 //   - callers of clients: any goroutine that calls Call. It waits for the answer without a lock and
 //     without a reference in c.active. The reading goroutine hands it the answer.
+//     Calls for other nodes, and those of CallUser to connections of this node, have a goroutine each
+//     (internal/ask).
 //
 // Each of the reader, a received message and a queued report holds a reference in c.active.
 // The goroutine that releases the last reference ends the connection: it leaves the topics,
@@ -89,7 +91,7 @@ package router
 //   - presenceEvents.mu
 //   - reports.mu, and the lock of the serial queue c.reports
 //   - Router.routesMu
-//   - history.Reader.mu and history.Catchup.mu
+//   - history.Reader.mu, history.Catchup.mu, and the locks of internal/ask
 //   - the locks of executor.Pool, executor.ByteBudget and executor.FuncQueue
 //
 // A goroutine never holds two locks of the same level.
@@ -102,9 +104,9 @@ package router
 // JSON in every format. The package calls only this application code there, which must not call the
 // router and whose panics are recovered:
 //
-//   - the methods of broker.Session, under topicShard.mu or topic.mu; so a broker must not
-//     call its broker.Handler before they have returned. Session.Close is called without locks,
-//     because it waits for functions of the broker.Handler
+//   - the methods of broker.Session, under topicShard.mu or topic.mu, and Nodes under ask.Node.mu; so
+//     a broker must not call its broker.Handler before they have returned. Session.Close is called
+//     without locks, because it waits for functions of the broker.Handler
 //   - observers, under Conn.mu, topicShard.mu or topic.mu, when a message is dropped or conflated, or
 //     a broker panics
 //

@@ -214,6 +214,7 @@ type Limits struct {
 	MaxReadBytes    int64 // a longer message closes the connection with 1009; 1 MiB, or MaxMessageBytes if that is more
 	Concurrency     int   // calls of one connection whose handlers have not returned; 64. And as many events of types that are [Route.Concurrent]: later messages wait
 	ClientCalls     int   // calls to one client ([Call]) that have no answer; 64
+	RemoteCalls     int   // of CallConn to other nodes, CallUser and UserConns that are in progress; and as many calls of other nodes to clients of this one; 4096
 	Conns           int   // connections of all clients on this node; unlimited
 	ConnsPerIP      int   // connections of one address on this node; 1000
 	ConnsPerUser    int   // connections of one user on this node; unlimited
@@ -278,6 +279,7 @@ func (o *Options) withDefaults() Options {
 	setDefault("Limits.MaxReadBytes", &l.MaxReadBytes, max(1<<20, l.MaxMessageBytes))
 	setDefault("Limits.Concurrency", &l.Concurrency, 64)
 	setDefault("Limits.ClientCalls", &l.ClientCalls, 64)
+	setDefault("Limits.RemoteCalls", &l.RemoteCalls, 4096)
 	setDefault("Limits.Conns", &l.Conns, 0)
 	setDefault("Limits.ConnsPerIP", &l.ConnsPerIP, 1000)
 	setDefault("Limits.ConnsPerUser", &l.ConnsPerUser, 0)

@@ -219,6 +219,8 @@ func (b *recordingBroker) Connect(node broker.Handler) broker.Session {
 	return b
 }
 
+func (*recordingBroker) Name() string                       { return "one" }
+func (*recordingBroker) Nodes() (others []string, all bool) { return nil, true }
 func (b *recordingBroker) Subscribe(topic string) {
 	if topic[0] != 0 { // which New subscribes to
 		b.topics.add("+" + topic)

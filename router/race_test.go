@@ -200,6 +200,8 @@ func TestSlowConsumer_OverflowDuringCloseEndsConnectionOnce(t *testing.T) {
 type discardBroker struct{ broker.Handler }
 
 func (b *discardBroker) Connect(n broker.Handler) broker.Session { b.Handler = n; return b }
+func (*discardBroker) Name() string                              { return "one" }
+func (*discardBroker) Nodes() (others []string, all bool)        { return nil, true }
 func (*discardBroker) Subscribe(string)                          {}
 func (*discardBroker) Unsubscribe(string)                        {}
 func (*discardBroker) Publish(string, []byte) error              { return nil }

@@ -20,10 +20,11 @@ type registry struct {
 	mu     sync.RWMutex
 	conns  map[string]*Conn
 	byUser map[userKey][]*Conn
-	total  int    // slots in use: open connections and pending requests
-	added  uint64 // connections since the start
+	total  int // slots in use: open connections and pending requests
 	perIP  map[netip.Prefix]*address
 	users  map[userKey]int // slots in use by user
+
+	lastNumber uint64 // the Conn.number of the last connection
 
 	draining bool          // no slot can be acquired
 	drained  chan struct{} // closed once draining is set and total is 0
@@ -175,8 +176,8 @@ func decrement[K comparable](counts map[K]int, key K) {
 func (g *registry) add(c *Conn) (draining bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.added++
-	c.number = g.added
+	g.lastNumber = max(g.lastNumber+1, uint64(time.Since(c.router.created)))
+	c.number = g.lastNumber
 	g.conns[c.id] = c
 	if user := c.Identity().user(); user.userID != "" {
 		g.byUser[user] = append(g.byUser[user], c)

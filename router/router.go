@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/ask"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/history"
@@ -36,9 +37,11 @@ type Router struct {
 	unknownIngress []IngressFunc // for types that are not registered
 	declared       declarations
 
-	conns   registry
-	topics  topics
-	session broker.Session // publishes to other nodes
+	conns     registry
+	topics    topics
+	session   broker.Session // publishes to other nodes
+	asks      ask.Node       // of this node to others, and of others to this one
+	nodeTopic string         // carries the packets of asks to this node
 	// histories stores publications of topics with a History; nil if Options.Broker cannot.
 	histories      broker.HistorySession
 	reader         *history.Reader    // of histories
@@ -64,7 +67,7 @@ type Router struct {
 
 	reconnectSpread atomic.Int64 // nanoseconds, of the delays in reconnectReason
 
-	created time.Time // the base of times in callDeadlines
+	created time.Time // the base of times in callDeadlines and of Conn.number
 
 	shards [connShards]connShard
 }

@@ -42,6 +42,7 @@ func (r *Router) Shutdown(ctx context.Context) error {
 	err := r.closeConns(ctx)
 	r.closeSessions(ctx)
 	defer r.flushLog()
+	defer r.asks.Close()
 	if closing := r.session.Close(ctx); closing != nil {
 		return errors.Join(err, closing)
 	}

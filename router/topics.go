@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/ask"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -253,9 +254,13 @@ func (t *topic) subscribers() iter.Seq[*Conn] {
 }
 
 // receive handles a packet that another node has published on a topic. The broker calls it.
-func (ts *topics) receive(name, _ string, packet []byte) {
+func (ts *topics) receive(name, from string, packet []byte) {
 	switch {
 	case len(packet) == 0:
+	case name == ts.router.nodeTopic:
+		ts.router.asks.Receive(from, packet)
+	case name == usersTopic && packet[0] == ask.UserAsk:
+		ts.router.asks.ReceiveUserAsk(from, packet)
 	case name == usersTopic:
 		ts.router.receiveUserPacket(packet)
 	default:
@@ -288,8 +293,11 @@ func (ts *topics) deliverPacket(t *topic, packet []byte, except *Conn, at broker
 
 // messagesLost is called when packets of a topic were lost. 0 is an unknown number.
 func (ts *topics) messagesLost(name string, packets int) {
-	if name == usersTopic {
+	switch name {
+	case usersTopic:
 		name = ""
+	case ts.router.nodeTopic:
+		return // it carries no messages; an ask or an answer that is lost ends with its time
 	}
 	ts.router.observe(Event{Kind: EventMessagesLost, Count: packets})
 	if ts.router.opts.OnMessagesLost == nil {

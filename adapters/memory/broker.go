@@ -86,6 +86,24 @@ func (s *session) add(call func()) {
 	})
 }
 
+// Name returns the name of the node: its number.
+func (s *session) Name() string { return s.name }
+
+// Nodes returns the other nodes. All are known, unless the session is closed.
+func (s *session) Nodes() (others []string, all bool) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	if s.isClosedLocked() {
+		return nil, false
+	}
+	for other := range s.broker.sessions {
+		if other != s {
+			others = append(others, other.name)
+		}
+	}
+	return others, true
+}
+
 // Subscribe requests the packets that other nodes publish on topic.
 func (s *session) Subscribe(topic string) {
 	s.broker.mu.Lock()

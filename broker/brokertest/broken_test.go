@@ -164,6 +164,12 @@ func TestCases_FailBrokenBroker(t *testing.T) {
 			left := h.NodeLeft
 			h.NodeLeft = func(node string) { left(node); left(node) }
 		}}, "close"},
+		"knows no other nodes": {defect{session: func(s broker.Session) broker.Session {
+			return lonelySession{s}
+		}}, "nodes"},
+		"remembers nodes that have left": {defect{session: func(s broker.Session) broker.Session {
+			return &nostalgicSession{Session: s}
+		}}, "nodes"},
 		"discards what waits at Close": {defect{session: func(s broker.Session) broker.Session {
 			return hastySession{s}
 		}}, "close sends everything"},
@@ -197,4 +203,24 @@ func (s hastySession) Publish(topic string, packet []byte) error {
 func (s hastySession) Close(ctx context.Context) error {
 	_ = s.Session.Close(ctx)
 	return nil
+}
+
+// A lonelySession knows no other nodes.
+type lonelySession struct{ broker.Session }
+
+func (lonelySession) Nodes() (others []string, all bool) { return nil, true }
+
+// A nostalgicSession knows the most nodes that there have been.
+type nostalgicSession struct {
+	broker.Session
+
+	most []string
+}
+
+func (s *nostalgicSession) Nodes() (others []string, all bool) {
+	others, all = s.Session.Nodes()
+	if len(others) > len(s.most) {
+		s.most = others
+	}
+	return s.most, all
 }

@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -211,6 +212,48 @@ func endIsReported(c Cluster, end func(*node)) error {
 		if len(left) != 1 || left[0] != from {
 			return fmt.Errorf("NodeLeft was called for %q, want [%q]", left, from)
 		}
+	}
+	return nil
+}
+
+func nodesAreKnown(c Cluster) error {
+	a, b, d := c.connect(), c.connect(), c.connect()
+	defer closeAll(a, b, d)
+	if err := errors.Join(a.knows(b, d), b.knows(a, d), d.knows(a, b), b.subscribe("news")); err != nil {
+		return err
+	}
+	a.publish("news", []byte("hello"))
+	if err := b.receives("news", "hello"); err != nil {
+		return err
+	}
+	if from := b.deliveries[0].from; from != a.Name() {
+		return fmt.Errorf("a packet of node %q came from %q", a.Name(), from)
+	}
+	c.kill(d)
+	if err := errors.Join(a.knows(b), b.knows(a)); err != nil {
+		return err
+	}
+	b.close()
+	if others, all := b.Nodes(); all || len(others) > 0 {
+		return fmt.Errorf("a closed session knows the nodes %q", others)
+	}
+	return a.knows()
+}
+
+// knows waits until the node knows exactly these others.
+func (n *node) knows(others ...*node) error {
+	var want, got []string
+	for _, other := range others {
+		want = append(want, other.Name())
+	}
+	slices.Sort(want)
+	err := n.await("nodes", func() (all bool) {
+		got, all = n.Nodes()
+		slices.Sort(got)
+		return all && slices.Equal(got, want)
+	})
+	if err != nil {
+		return fmt.Errorf("the other nodes are %q, want %q: %w", got, want, err)
 	}
 	return nil
 }

@@ -91,6 +91,24 @@ func (s *session) run() {
 	}
 }
 
+// Name returns the number of the node.
+func (s *session) Name() string { return s.name }
+
+// Nodes returns the other nodes.
+func (s *session) Nodes() (others []string, all bool) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	if !s.broker.sessions[s] {
+		return nil, false
+	}
+	for other := range s.broker.sessions {
+		if other != s {
+			others = append(others, other.name)
+		}
+	}
+	return others, true
+}
+
 // Subscribe adds a topic. Subscribed is queued under the mutex, and therefore before the first
 // packet.
 func (s *session) Subscribe(topic string) {

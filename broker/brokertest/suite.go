@@ -56,6 +56,7 @@ func Cases() []Case {
 		{"packet sizes", "A packet may be empty, and as large as a message.", packetSizes},
 		{"close", "Close of a node calls NodeLeft on the others, with the name that its packets had.", closeIsReported},
 		{"crash", "NodeLeft is called for a node that crashes.", crashIsReported},
+		{"nodes", "Every node knows the names of all others, which their packets have, and of none that has closed or crashed.", nodesAreKnown},
 		{"presence", "A member is reported to the other nodes that track its topic, earlier or later, and to no others.", presenceReachesTrackingNodes},
 		{"presence changes", "Joins with other data, leaves, Untrack and Track are reported, and joins and leaves of a member alternate.", presenceFollowsChanges},
 		{"presence of a node that ends", "The members of a node that closes or crashes leave.", presenceEndsWithNode},

@@ -38,6 +38,6 @@
 //  5. outbox.mu, peers.mu, probes.mu, and the locks of the engine: none of them is held while
 //     another one is acquired, except that Publisher.Path is called under outbox.mu
 //
-// Session.Subscribe, Unsubscribe and Publish start at level 4, so the caller may hold locks that its
-// handler acquires.
+// Session.Subscribe, Unsubscribe and Publish start at level 4, and Nodes at level 5, so the caller may
+// hold locks that its handler acquires.
 package cluster

@@ -15,6 +15,9 @@ type peers struct {
 	byName map[string]*peer     // including this node
 	left   map[string]time.Time // when the leave message of a node was received
 
+	// confirmed is when the subscription to heartbeats was confirmed, zero while it is interrupted.
+	confirmed time.Time
+
 	// forgotten are failed nodes whose state was removed. A crashed node remains there, so they
 	// are bounded.
 	forgotten map[string]struct{}
@@ -164,12 +167,36 @@ func (ps *peers) expire(self string) (failed, forgotten []string) {
 	return failed, forgotten
 }
 
-// restartTimeouts gives all peers time to be received again after an interruption of this node's
-// connection: less than peerTimeout, so that the members of a peer that failed meanwhile leave
-// within five seconds.
-func (ps *peers) restartTimeouts() {
+// others returns the peers that have not failed. All are known if a heartbeat of each has arrived since
+// the subscription was confirmed, and if those of this node still arrive.
+func (ps *peers) others(self string) (names []string, all bool) {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	for name, p := range ps.byName {
+		if name != self && !p.failed {
+			names = append(names, name)
+		}
+	}
+	own := ps.byName[self]
+	all = own != nil && !ps.confirmed.IsZero() && time.Since(ps.confirmed) > lossDelay &&
+		time.Since(ps.start)-time.Duration(own.lastSeen.Load()) < 2*heartbeatInterval
+	return names, all
+}
+
+// interrupt records that heartbeats do not arrive.
+func (ps *peers) interrupt() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+	ps.confirmed = time.Time{}
+}
+
+// confirm records that heartbeats arrive. It gives all peers time to be received again after an
+// interruption of this node's connection: less than peerTimeout, so that the members of a peer that
+// failed meanwhile leave within five seconds.
+func (ps *peers) confirm() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.confirmed = time.Now()
 	for _, p := range ps.byName {
 		if !p.failed {
 			p.lastSeen.Store(int64(time.Since(ps.start) - heartbeatInterval))

@@ -69,6 +69,14 @@ type Session struct {
 // Name returns the name of the node.
 func (s *Session) Name() string { return s.name }
 
+// Nodes returns the other nodes from which this one receives messages.
+func (s *Session) Nodes() (others []string, all bool) {
+	if s.closed.Load() {
+		return nil, false
+	}
+	return s.peers.others(s.name)
+}
+
 // Publish sends a packet to the other nodes that subscribe to topic.
 func (s *Session) Publish(topic string, packet []byte) error {
 	return s.outbox.publish(s.engine.Channel(TopicChannel, topic), packet)
@@ -209,7 +217,7 @@ func (s *Session) expirePeers() {
 func (s *Session) confirmed(channel string) {
 	<-s.ready
 	if channel == s.nodes.Name {
-		s.peers.restartTimeouts()
+		s.peers.confirm()
 	} else if sub := s.subs.find(channel); sub != nil {
 		s.confirmedTopic(sub)
 	}
@@ -219,7 +227,9 @@ func (s *Session) confirmed(channel string) {
 func (s *Session) interrupted(channels []string) {
 	<-s.ready
 	for _, channel := range channels {
-		if sub := s.subs.find(channel); sub != nil {
+		if channel == s.nodes.Name {
+			s.peers.interrupt()
+		} else if sub := s.subs.find(channel); sub != nil {
 			sub.interruptedTopic()
 		}
 	}

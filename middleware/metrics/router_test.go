@@ -306,6 +306,8 @@ func TestRouter_ReportsFanOutAndLagPerNode(t *testing.T) {
 type lossyBroker struct{ node broker.Handler }
 
 func (l *lossyBroker) Connect(node broker.Handler) broker.Session { l.node = node; return l }
+func (*lossyBroker) Name() string                                 { return "me" }
+func (*lossyBroker) Nodes() (others []string, all bool)           { return nil, true }
 func (*lossyBroker) Subscribe(string)                             {}
 func (*lossyBroker) Unsubscribe(string)                           {}
 func (*lossyBroker) Join(string, string, string)                  {}

@@ -1,0 +1,377 @@
+// Package ask asks other nodes about their clients: to call them, or to list the connections of a user. It carries
+// packets through the topics of a broker, and knows neither connections nor messages of clients: a router adds these.
+//
+// Each node subscribes to a topic of its own. A node that is asked answers there: first with the connections that it
+// has, if need be with none, then with the outcomes of the calls. Nothing is sent again, so a node that does not answer
+// may have received the ask.
+//
+// # Locks and goroutines
+//
+// Node.mu is acquired before the lock of a broker, for Session.Nodes, and without any other lock of this package. No
+// other lock is acquired under ask.mu and servedAsks.mu. The functions of Config, and Client.Call, are called without
+// locks. An ask that calls clients of this node has one goroutine per client, and one that sends the outcomes; they end
+// with the calls, or when the node that has asked does not wait any more.
+package ask
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+)
+
+const (
+	// nodeTopicPrefix precedes the name of a node in the topic that carries packets to it. It is in the name of no
+	// application's topic, because it contains a control character.
+	nodeTopicPrefix = "\x00node "
+
+	// nodeWait is how long a node may take to say which connections it has: about as long as a failure takes to be
+	// noticed. Nodes that are alive, and do not answer in time, run an older version, or packets were lost.
+	nodeWait = 5 * time.Second
+
+	// maxAnswerBytes bounds the answers of clients for which callers on this node wait, and which they have not yet
+	// taken.
+	maxAnswerBytes = 64 << 20
+)
+
+// Config is what a node needs.
+type Config struct {
+	Session    broker.Session
+	UsersTopic string // to which all nodes subscribe
+	MaxOpen    int    // asks of this node without a complete answer, and calls to its clients for other nodes
+
+	// ByID returns the client with the ID of its connection. ByUser returns those of a user.
+	ByID   func(connID string) Clients
+	ByUser func(tenantID, userID string) Clients
+}
+
+// A Client is a client of this node. Call calls it, at most until ctx is done.
+type Client struct {
+	Conn
+
+	Call func(ctx context.Context, m *Message) Outcome
+}
+
+// Clients are some clients of this node.
+type Clients struct {
+	First []Client // at most MaxListed
+	Total int
+}
+
+// MaxListed bounds the connections in an answer, and those that a caller receives of all nodes.
+const MaxListed = 1000
+
+// A Conn is a connection of a client.
+type Conn struct {
+	ConnID      string
+	NodeID      string
+	IP          netip.Addr
+	Subprotocol string
+	OpenedAt    time.Time
+}
+
+// An Outcome is that of a call to a client, or an error of a node.
+type Outcome struct {
+	Node        string
+	ConnID      string // "" for an error of the node
+	Subprotocol string // of the codec of Message; "" for JSON
+	Message     []byte // the answer of the client
+	Err         error
+}
+
+// A Limit is the error for what exceeds a limit; a router has its own.
+type Limit struct {
+	Kind            string
+	Observed, Limit int64
+	RetryAfter      time.Duration
+}
+
+// Error describes the limit.
+func (l *Limit) Error() string {
+	return fmt.Sprintf("%s limit exceeded: %d of %d", l.Kind, l.Observed, l.Limit)
+}
+
+// The kinds of limits of this package, as routers name them.
+const (
+	limitConcurrency = "in_flight"
+	limitConnections = "connections"
+)
+
+var (
+	errNodesUnknown = &errors.Error{Code: errors.Unavailable, Message: "this node does not know all others at the moment"}
+	errShutdown     = &errors.Error{Code: errors.Unavailable, Message: "this node is shutting down"}
+	errManyAnswers  = &errors.Error{Code: errors.ResourceExhausted, Message: "too many answers wait for their callers"}
+	errNoConn       = &errors.Error{Code: errors.NotFound, Message: "no node has this connection"}
+)
+
+// errNodeLeft says that a node cannot answer any more.
+func errNodeLeft(node string) *errors.Error {
+	return &errors.Error{Code: errors.Unavailable, Message: "the node of the client has left or failed", Err: fmt.Errorf("router: node %s has left or failed", node)}
+}
+
+// errNodeSilent says that a node has not answered in time.
+func errNodeSilent(node string) *errors.Error {
+	return &errors.Error{Code: errors.Unavailable, Message: "a node has not answered", Err: fmt.Errorf("router: node %s has not answered within %v", node, nodeWait)}
+}
+
+// A Node asks other nodes, and answers them. Before Init, only NodeLeft may be called.
+type Node struct {
+	config Config
+	name   string
+	hash   nodeHash // of name
+	served servedAsks
+
+	bytes atomic.Int64 // of answers of clients that callers have not taken
+
+	mu     sync.Mutex
+	last   uint64          // the number of the latest ask
+	open   map[uint64]*ask // without a complete answer
+	closed bool            // nobody answers any more
+}
+
+// Init sets what the node needs. It does not subscribe to its topic.
+func (n *Node) Init(config Config) {
+	n.config, n.name = config, config.Session.Name()
+	n.hash = hashNode(n.name)
+}
+
+// Name returns the name of the node.
+func (n *Node) Name() string { return n.name }
+
+// Topic returns the topic whose packets Receive needs.
+func (n *Node) Topic() string { return nodeTopicPrefix + n.name }
+
+// publish sends a packet to one node.
+func (n *Node) publish(node string, packet []byte) error {
+	return n.config.Session.Publish(nodeTopicPrefix+node, packet)
+}
+
+// Receive handles a packet that another node has published on the topic of this one.
+func (n *Node) Receive(from string, packet []byte) {
+	in := packetReader{rest: packet[1:]}
+	switch packet[0] {
+	case connAsk:
+		if connID := in.text(); !in.malformed {
+			n.receiveAsk(from, &in, n.config.ByID(connID))
+		}
+	case askEnd:
+		if number := in.uvarint(); !in.malformed {
+			n.served.abort(servedKey{from, number})
+		}
+	case askAnswer:
+		n.receiveAnswer(from, packet[1:])
+	}
+}
+
+// ReceiveUserAsk handles a packet on the topic of users that begins with UserAsk.
+func (n *Node) ReceiveUserAsk(from string, packet []byte) {
+	in := packetReader{rest: packet[1:]}
+	if tenantID, userID := in.text(), in.text(); !in.malformed && userID != "" {
+		n.receiveAsk(from, &in, n.config.ByUser(tenantID, userID))
+	}
+}
+
+// NodeLeft ends what was asked of a node, and the calls for which it has asked.
+func (n *Node) NodeLeft(node string) {
+	for _, a := range n.all() {
+		a.endNode(node, errNodeLeft(node))
+	}
+	n.served.nodeLeft(node)
+}
+
+// Close ends all asks, and rejects further ones.
+func (n *Node) Close() {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	for _, a := range n.all() {
+		a.endNodes(always(errShutdown), false)
+	}
+}
+
+// Open returns the number of asks without a complete answer, of those of other nodes that are being answered, of calls
+// to clients for these, and of the bytes that wait for callers.
+func (n *Node) Open() (asked, served, calls int, size int64) {
+	n.mu.Lock()
+	asked = len(n.open)
+	n.mu.Unlock()
+	n.served.mu.Lock()
+	defer n.served.mu.Unlock()
+	return asked, len(n.served.open), n.served.calls, n.bytes.Load()
+}
+
+// begin adds an ask to the other nodes that choose accepts, and returns them. all is false if there may be more
+// nodes. If one of them leaves after that, its part of the ask ends.
+func (n *Node) begin(details bool, choose func(node string) bool) (a *ask, nodes []string, all bool, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, nil, false, errShutdown
+	}
+	if open := len(n.open) + 1; open > n.config.MaxOpen {
+		return nil, nil, false, &Limit{Kind: limitConcurrency, Observed: int64(open), Limit: int64(n.config.MaxOpen)}
+	}
+	n.last++
+	a = &ask{node: n, number: n.last, details: details, wake: make(chan struct{}, 1), nodes: map[string]*askedNode{}}
+	others, all := n.config.Session.Nodes()
+	for _, node := range others {
+		if choose(node) {
+			nodes = append(nodes, node)
+			a.nodes[node] = &askedNode{}
+		}
+	}
+	if n.open == nil {
+		n.open = map[uint64]*ask{}
+	}
+	n.open[a.number] = a
+	return a, nodes, all, nil
+}
+
+// find returns an ask, or nil if its caller does not wait any more.
+func (n *Node) find(number uint64) *ask {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.open[number]
+}
+
+// all returns the open asks.
+func (n *Node) all() []*ask {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := make([]*ask, 0, len(n.open))
+	for _, a := range n.open {
+		all = append(all, a)
+	}
+	return all
+}
+
+// CallConn calls the client of another node with the ID of its connection. ctx must have a deadline.
+func (n *Node) CallConn(ctx context.Context, connID string, m *Message) Outcome {
+	a, nodes, all, err := n.begin(false, func(node string) bool { return hashNode(node).isIn(connID) })
+	if err != nil {
+		return Outcome{Err: err}
+	}
+	defer a.end()
+	if len(nodes) == 0 && !all && !n.hash.isIn(connID) { // one of this node has been closed
+		return Outcome{Err: errNodesUnknown}
+	}
+	for _, node := range nodes {
+		packet := appendAsk(appendString([]byte{connAsk}, connID), a.number, timeUntilEnd(ctx), m)
+		if err := n.publish(node, packet); err != nil {
+			a.endNode(node, err)
+		}
+	}
+	found := Outcome{Err: errNoConn}
+	for o := range a.awaitOutcomes(ctx) {
+		if found = *o; o.ConnID != "" {
+			break
+		}
+	}
+	return found
+}
+
+// timeUntilEnd returns the time until the deadline of a context that has one.
+func timeUntilEnd(ctx context.Context) time.Duration {
+	deadline, _ := ctx.Deadline()
+	return time.Until(deadline)
+}
+
+// CallUser calls the clients of a user. own are those of this node, whose Call receives no message; encode returns that
+// for other nodes. ctx must have a deadline. The error of what has neither a connection nor a node prevents all calls,
+// or says that there may be other nodes.
+func (n *Node) CallUser(ctx context.Context, tenantID, userID string, own Clients, encode func() (*Message, error)) iter.Seq[*Outcome] {
+	return func(yield func(*Outcome) bool) {
+		a, nodes, all, err := n.begin(false, everyNode)
+		if err != nil {
+			yield(&Outcome{Err: err})
+			return
+		}
+		defer a.end()
+		if !all && !yield(&Outcome{Err: errNodesUnknown}) {
+			return
+		}
+		if len(nodes) > 0 {
+			m, err := encode()
+			a.askAll(nodes, tenantID, userID, timeUntilEnd(ctx), m, err)
+		}
+		a.callOwn(ctx, own)
+		for o := range a.awaitOutcomes(ctx) {
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// A Listing has the connections of a user.
+type Listing struct {
+	Conns  []Conn   // at most MaxListed
+	Total  int      // on the nodes that have answered
+	Silent []string // nodes that have not answered
+}
+
+// ListUser lists the connections of a user. own are those of this node. After an error, the listing may be incomplete.
+func (n *Node) ListUser(ctx context.Context, tenantID, userID string, own Clients) (found Listing, err error) {
+	a, nodes, all, err := n.begin(true, everyNode)
+	if err != nil {
+		return found, err
+	}
+	defer a.end()
+	if len(nodes) > 0 {
+		a.askAll(nodes, tenantID, userID, 0, nil, nil)
+	}
+	a.listOwn(connsOf(own.First), own.Total)
+	for o := range a.awaitOutcomes(ctx) {
+		found.Silent = append(found.Silent, o.Node)
+		err = o.Err
+	}
+	a.mu.Lock()
+	found.Conns, found.Total = a.conns, a.total
+	a.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case len(found.Silent) > 1:
+		err = &errors.Error{
+			Code: errors.Unavailable, Message: "some nodes have not answered",
+			Err: fmt.Errorf("router: nodes %s have not answered: %w", strings.Join(found.Silent, ", "), err),
+		}
+	case err == nil && !all:
+		err = errNodesUnknown
+	}
+	return found, err
+}
+
+// askAll asks all other nodes to call the clients of a user, or to list them if m is nil. failed is why m cannot be
+// encoded, or nil.
+func (a *ask) askAll(nodes []string, tenantID, userID string, timeout time.Duration, m *Message, failed error) {
+	if failed == nil {
+		packet := appendString(appendString([]byte{UserAsk}, tenantID), userID)
+		failed = a.node.config.Session.Publish(a.node.config.UsersTopic, appendAsk(packet, a.number, timeout, m))
+	}
+	if failed == nil {
+		return
+	}
+	for _, node := range nodes {
+		a.endNode(node, failed)
+	}
+}
+
+// callOwn calls clients of this node.
+func (a *ask) callOwn(ctx context.Context, own Clients) {
+	if own.Total > maxCalled {
+		a.addOwnError(tooMany(own.Total))
+		return
+	}
+	a.listOwn(connsOf(own.First), own.Total)
+	for i, c := range own.First {
+		go func() { a.addOwn(uint64(i)+1, c.Call(ctx, nil)) }()
+	}
+}

@@ -1,0 +1,236 @@
+package router_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/cluster/enginetest"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// TestCallConn_Faults makes a call while packets between two nodes are lost, repeated or late. The client
+// answers after a second unless the case says otherwise.
+func TestCallConn_Faults(t *testing.T) {
+	for name, tt := range map[string]struct {
+		caller, owner func(*enginetest.Faults) // from the beginning
+		later         func(*enginetest.Faults) // of the owner, when the client has received the call
+		code          errors.Code
+		after         time.Duration // at least, and not more than 2 s later
+		called        int           // how often
+	}{
+		"none":                           {code: "", after: time.Second, called: 1},
+		"the request is lost":            {caller: lossy, code: errors.Unavailable, after: 5 * time.Second},
+		"the first part of it is lost":   {owner: lossy, code: errors.Unavailable, after: 3 * time.Second, called: 1},
+		"the answer is lost":             {later: lossy, code: errors.Unavailable, after: 3 * time.Second, called: 1},
+		"the caller cannot publish":      {caller: func(f *enginetest.Faults) { f.FailPublish = true }, code: errors.Unavailable, after: 5 * time.Second},
+		"packets are repeated":           {caller: duplicate, owner: duplicate, code: "", after: time.Second, called: 1},
+		"packets are late":               {caller: late, owner: late, code: "", after: 3 * time.Second, called: 1},
+		"the owner stops for 20 seconds": {later: func(f *enginetest.Faults) { f.FailPublish, f.Disconnect = true, true }, code: errors.Unavailable, after: 3 * time.Second, called: 1},
+		"the owner is not received":      {owner: func(f *enginetest.Faults) { f.FailPublish = true }, code: errors.Unavailable, after: 3 * time.Second, called: 1},
+		"the caller receives nothing":    {caller: func(f *enginetest.Faults) { f.Disconnect = true }, code: errors.Unavailable, after: 5 * time.Second, called: 1},
+		"the owner does not receive it":  {owner: func(f *enginetest.Faults) { f.Disconnect = true }, code: errors.Unavailable, after: 5 * time.Second},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			_, nodes := netNodes(t, 2, router.Options{})
+			caller, owner := nodes[0], nodes[1]
+			client, c := dialUser(t, owner.Router, "ann")
+			if tt.caller != nil {
+				caller.update(tt.caller)
+			}
+			if tt.owner != nil {
+				owner.update(tt.owner)
+			}
+			called := 0
+			routertest.Handle(client, func(Confirm) (Confirmed, error) {
+				called++
+				if tt.later != nil {
+					owner.update(tt.later)
+				}
+				time.Sleep(time.Second)
+				return Confirmed{Yes: true}, nil
+			})
+			got := <-confirmByID(t.Context(), caller.Router, c.ID())
+			assert.Equal(t, tt.code, errors.CodeOf(got.err), "%v", got.err)
+			assert.GreaterOrEqual(t, got.after, tt.after)
+			assert.LessOrEqual(t, got.after, tt.after+2*time.Second)
+			if tt.code == errors.Unavailable {
+				assert.ErrorContains(t, got.err, owner.Name())
+			}
+			synctest.Wait()
+			caller.isIdle(t)
+			time.Sleep(20 * time.Second)
+			caller.update(healthy)
+			owner.update(healthy)
+			time.Sleep(time.Minute)
+			assert.Equal(t, tt.called, called)
+			owner.isIdle(t)
+			routertest.Handle(client, func(Confirm) (Confirmed, error) { return Confirmed{Yes: true}, nil })
+			require.NoError(t, (<-confirmByID(t.Context(), caller.Router, c.ID())).err, "after the fault")
+		})
+	}
+}
+
+func duplicate(f *enginetest.Faults) { f.Duplicate = true }
+
+func late(f *enginetest.Faults) { f.Delay = time.Second }
+
+// TestCallConn_OneAnswerIsLost loses the part of an answer that has the reply, after the node has said that it
+// has the connection.
+func TestCallConn_OneAnswerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, nodes := netNodes(t, 2, router.Options{Timeouts: router.Timeouts{Call: 8 * time.Second}})
+		client, c := dialUser(t, nodes[1].Router, "ann")
+		done := confirmByID(t.Context(), nodes[0].Router, c.ID())
+		call := client.Next()
+		time.Sleep(time.Second)
+		nodes[1].update(lossy)
+		client.Answer(call, Confirmed{Yes: true})
+		synctest.Wait()
+		nodes[1].update(healthy)
+		got := <-done
+		assert.Equal(t, &errors.Error{Code: errors.DeadlineExceeded, Message: "the client has not answered in time"}, got.err)
+		assert.Equal(t, 8*time.Second, got.after)
+		nodes[0].isIdle(t)
+		nodes[1].isIdle(t)
+	})
+}
+
+// TestCallConn_NodeEnds ends the node of a client, or the node that calls, during a call.
+func TestCallConn_NodeEnds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end    func(t *testing.T, n *netNode)
+		within time.Duration
+	}{
+		"killed": {func(_ *testing.T, n *netNode) { n.Kill() }, 5500 * time.Millisecond},
+		"closed": {func(t *testing.T, n *netNode) { require.NoError(t, n.Close(t.Context())) }, 0},
+		"shut down": {func(t *testing.T, n *netNode) {
+			require.NoError(t, n.Shutdown(t.Context()))
+		}, 3 * time.Second}, // the client has greeted
+	} {
+		runSynctest(t, name+", of the client", func(t *testing.T) {
+			_, nodes := netNodes(t, 2, router.Options{})
+			client, c := dialUser(t, nodes[1].Router, "ann")
+			client.Greet()
+			done := confirmByID(t.Context(), nodes[0].Router, c.ID())
+			client.Next()
+			time.Sleep(time.Second)
+			start := time.Now()
+			tt.end(t, nodes[1])
+			got := <-done
+			assert.Equal(t, errors.Unavailable, errors.CodeOf(got.err), "%v", got.err)
+			assert.LessOrEqual(t, time.Since(start), tt.within)
+			nodes[0].isIdle(t)
+			got = <-confirmByID(t.Context(), nodes[0].Router, c.ID())
+			assert.Equal(t, errors.NotFound, errors.CodeOf(got.err), "its node has left")
+		})
+		runSynctest(t, name+", of the caller", func(t *testing.T) {
+			_, nodes := netNodes(t, 2, router.Options{})
+			client, c := dialUser(t, nodes[1].Router, "ann")
+			client.Greet()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := confirmByID(ctx, nodes[0].Router, c.ID())
+			call := client.Next()
+			tt.end(t, nodes[0])
+			start := time.Now()
+			abort := client.Next()
+			assert.Equal(t, "$ws:abort", abort.Type)
+			assert.Equal(t, call.Meta.CorrelationID, abort.Meta.CorrelationID)
+			assert.LessOrEqual(t, time.Since(start), tt.within)
+			synctest.Wait()
+			nodes[1].isIdle(t)
+			cancel()
+			assert.Error(t, (<-done).err)
+		})
+	}
+}
+
+func TestCallConn_ShutdownOfTheCallerEndsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, nodes := netNodes(t, 2, router.Options{})
+		_, c := dialUser(t, nodes[1].Router, "ann")
+		done := confirmByID(t.Context(), nodes[0].Router, c.ID())
+		synctest.Wait()
+		require.NoError(t, nodes[0].Shutdown(t.Context()))
+		got := <-done
+		assert.Equal(t, errors.Unavailable, errors.CodeOf(got.err))
+		assert.Zero(t, got.after)
+		assert.Equal(t, errors.Unavailable, errors.CodeOf((<-confirmByID(t.Context(), nodes[0].Router, c.ID())).err))
+	})
+}
+
+// TestCallConn_ConnectionEnds closes the connection during a call, as Call is told.
+func TestCallConn_ConnectionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, nodes := netNodes(t, 2, router.Options{Resume: router.ResumeOptions{}})
+		client, c := dialUser(t, nodes[1].Router, "ann")
+		done := confirmByID(t.Context(), nodes[0].Router, c.ID())
+		client.Next()
+		client.Abort()
+		got := <-done
+		assert.Equal(t, &errors.Error{Code: errors.Unavailable, Message: "connection is closed"}, got.err)
+		assert.Zero(t, got.after)
+	})
+}
+
+// TestCallConn_EndsWithContext ends the caller's context, which the client of the other node learns.
+func TestCallConn_EndsWithContext(t *testing.T) {
+	cause := errors.New("the user has left the page")
+	for name, tt := range map[string]struct {
+		ctx  func() (context.Context, context.CancelFunc)
+		want error
+	}{
+		"canceled": {func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			time.AfterFunc(time.Second, func() { cancel(cause) })
+			return ctx, func() {}
+		}, cause},
+		"deadline": {func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.Background(), time.Second)
+		}, context.DeadlineExceeded},
+		"Timeouts.Call": {func() (context.Context, context.CancelFunc) {
+			return context.WithCancel(context.Background())
+		}, &errors.Error{Code: errors.DeadlineExceeded, Message: "the client has not answered in time"}},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			var codes recorder[errors.Code]
+			network, nodes := netNodes(t, 1, router.Options{})
+			r := newNetNode(t, network, router.Options{Timeouts: router.Timeouts{Call: 3 * time.Second}})
+			r.Observe(func(e router.Event) {
+				if e.Kind == router.EventClientCall {
+					codes.add(e.Code)
+				}
+			})
+			client, c := dialUser(t, nodes[0].Router, "ann")
+			client.Greet()
+			time.Sleep(3 * time.Second)
+			ctx, cancel := tt.ctx()
+			defer cancel()
+			got := <-confirmByID(ctx, r.Router, c.ID())
+			assert.Equal(t, tt.want, got.err)
+			ended := time.Now()
+			call := client.Next()
+			abort := client.Next()
+			assert.Zero(t, time.Since(ended))
+			assert.Equal(t, "$ws:abort", abort.Type)
+			assert.Equal(t, call.Meta.CorrelationID, abort.Meta.CorrelationID)
+			synctest.Wait()
+			nodes[0].isIdle(t)
+			r.isIdle(t)
+			client.Answer(call, Confirmed{Yes: true})
+			if ctx.Err() != nil {
+				assert.Equal(t, tt.want, (<-confirmByID(ctx, r.Router, c.ID())).err, "nothing is sent for a context that is done")
+			}
+			synctest.Wait()
+			assert.Zero(t, client.Pending())
+			assert.NotEmpty(t, codes.all())
+		})
+	}
+}
