@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -35,7 +34,7 @@ const awayGrace = time.Second
 
 // awaySessions are the sessions that have been left on this node.
 type awaySessions struct {
-	mu     sync.Mutex // may be acquired under session.mu; nothing is called under it
+	mu     sync.Mutex // may be acquired under session.mu; only sessionOwners.mu is acquired under it
 	byConn map[string]*awaySession
 }
 
@@ -66,12 +65,18 @@ func (a *awaySessions) take(connID string) *awaySession {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e := a.byConn[connID]
-	if e == nil {
-		return nil
+	if e != nil {
+		a.removeLocked(e)
 	}
-	delete(a.byConn, connID)
-	e.timer.Stop()
 	return e
+}
+
+// removeLocked removes a session, for whose end nobody waits any more.
+func (a *awaySessions) removeLocked(e *awaySession) {
+	c := e.session.conn
+	delete(a.byConn, c.id)
+	e.timer.Stop()
+	c.router.owners.remove(e.session)
 }
 
 // stayPresent lets the member of a closed connection stay in a topic until its session ends or another
@@ -107,8 +112,7 @@ func (a *awaySessions) endIfUnused(c *Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if e := a.byConn[c.id]; e != nil && len(e.topics) == 0 {
-		delete(a.byConn, c.id)
-		e.timer.Stop()
+		a.removeLocked(e)
 	}
 }
 
@@ -148,11 +152,14 @@ func (a *awaySessions) removeTopics(connID string, topics topicMatcher) (c *Conn
 	return e.session.conn, ended
 }
 
-// all returns the IDs of the connections.
-func (a *awaySessions) all() []string {
+// all returns the sessions.
+func (a *awaySessions) all() (sessions []*session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Collect(maps.Keys(a.byConn))
+	for _, e := range a.byConn {
+		sessions = append(sessions, e.session)
+	}
+	return sessions
 }
 
 // retry lets expireAway run again later.
@@ -178,15 +185,22 @@ func (a *awaySessions) ofUser(user userKey) (connIDs []string) {
 
 // endAway ends the session of a connection that has been closed, if it has not ended.
 func (r *Router) endAway(connID string, reason SessionEndReason) {
-	if e := r.away.take(connID); e != nil {
-		e.leave()
+	e := r.away.take(connID)
+	if e == nil {
+		return
+	}
+	e.leave()
+	if !e.session.isSuperseded() {
 		r.reportSessionEnd(e.session.conn, reason)
 	}
 }
 
-// forgetAway ends the presence of a session that has not ended. It reports whether it was away.
-func (r *Router) forgetAway(connID string) bool {
-	e := r.away.take(connID)
+// leaveAway ends the presence of a session that has not ended. It reports whether it was away.
+func (r *Router) leaveAway(s *session) bool {
+	if s.conn.session() != s {
+		return false
+	}
+	e := r.away.take(s.conn.id)
 	if e == nil {
 		return false
 	}
@@ -208,7 +222,7 @@ func (r *Router) expireAway(e *awaySession) {
 	case err != nil:
 		r.away.retry(e)
 	case value.Version != 0 && rec.ConnID != c.id:
-		r.forgetAway(c.id) // another connection has resumed it
+		r.leaveAway(e.session) // another connection has resumed it
 	default:
 		r.endAway(c.id, SessionExpired)
 	}

@@ -83,7 +83,7 @@ package router
 //   - registry.mu
 //   - callIndex.mu, and under it the lock of the deadlineQueue
 //   - clientCalls.mu
-//   - session.mu: guards the record of a session; and under it absentSessions.mu
+//   - session.mu: guards the record of a session; and under it absentSessions.mu, awaySessions.mu and sessionOwners.mu
 //   - rejectionSampler.mu
 //   - credits.mu
 //   - presenceEvents.mu

@@ -11,13 +11,14 @@ import (
 // The first byte of a packet between nodes is its kind. A node ignores unknown kinds, which
 // later versions may send.
 const (
-	packetMessage           = 1 + iota // a published message
-	packetUserMessage                  // a message for a user: tenant, user, and a packetMessage
-	packetUserDisconnect               // tenant, user, status code as a varint, and the reason
-	packetFormats                      // a published message in several formats
-	packetExcept                       // a connection ID, and a packetMessage or packetFormats that this connection does not receive
-	packetUserRevoke                   // tenant, user, the previous and the new sequence as varints, and the topic or pattern
-	packetSessionSuperseded            // the IDs of a connection and of its session, which another connection has resumed
+	packetMessage        = 1 + iota // a published message
+	packetUserMessage               // a message for a user: tenant, user, and a packetMessage
+	packetUserDisconnect            // tenant, user, status code as a varint, and the reason
+	packetFormats                   // a published message in several formats
+	packetExcept                    // a connection ID, and a packetMessage or packetFormats that this connection does not receive
+	packetUserRevoke                // tenant, user, the previous and the new sequence as varints, and the topic or pattern
+	packetSessionClaimed            // the ID of a session, and as a varint the generation of the connection that has it
+	packetSessionMoved              // the same, and the topics in which the session does not go on
 )
 
 // messagePacket encodes a published message: its time in microseconds since 1970 and the

@@ -46,6 +46,7 @@ type Router struct {
 	presenceEvents presenceEvents
 	absent         absentSessions
 	away           awaySessions
+	owners         sessionOwners
 	observer       func(Event)         // nil without observers
 	inbound        executor.ByteBudget // received messages that wait, of all connections
 

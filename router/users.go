@@ -90,8 +90,8 @@ func userPacket(kind byte, user userKey) []byte {
 
 // receiveUserPacket handles a packet that another node has published on usersTopic.
 func (r *Router) receiveUserPacket(packet []byte) {
-	if packet[0] == packetSessionSuperseded {
-		r.receiveSuperseded(packet[1:])
+	if kind := packet[0]; kind == packetSessionClaimed || kind == packetSessionMoved {
+		r.receiveClaim(kind, packet[1:])
 		return
 	}
 	tenantID, rest, ok := cutString(packet[1:])
