@@ -96,11 +96,15 @@ func (a *awaySessions) stayPresent(c *Conn, t *topic) bool {
 }
 
 // isPresent reports whether a closed connection is present in the topic, from which it receives nothing any more.
+// From then on, it leaves as soon as another connection has the member.
 func (t *topic) isPresent(c *Conn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.silence(c)
-	_, present := t.presence.localMember(c)
+	m, present := t.presence.localMember(c)
+	if present {
+		t.presence.setAwayLocked(m.ConnID, c)
+	}
 	return present
 }
 
@@ -152,14 +156,13 @@ func (a *awaySessions) removeTopics(connID string, topics topicMatcher) (c *Conn
 	return e.session.conn, ended
 }
 
-// all returns the sessions.
-func (a *awaySessions) all() (sessions []*session) {
+// stop ends the waiting without an end of the sessions: other nodes let the members stay.
+func (a *awaySessions) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range a.byConn {
-		sessions = append(sessions, e.session)
+		a.removeLocked(e)
 	}
-	return sessions
 }
 
 // retry lets expireAway run again later.

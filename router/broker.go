@@ -154,6 +154,7 @@ func (g recoveringHistories) recoverAs(name string, code errors.Code, err *error
 
 // nodeLeft is called when another node has left or failed.
 func (r *Router) nodeLeft(node string) {
+	r.topics.held.nodeLeft(node)
 	r.events.Add(func() { r.logNodeLeft(node) })
 }
 

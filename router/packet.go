@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -126,26 +125,6 @@ func receivedFrame(f format, message []byte, key string, now time.Time) *wsconn.
 	}
 	frame.Droppable(key)
 	return frame
-}
-
-// memberData is what other nodes must know about a member besides its connection ID.
-type memberData struct {
-	TenantID string `json:"tenantId,omitempty"`
-	UserID   string `json:"userId,omitempty"`
-	Info     string `json:"info,omitempty"`
-}
-
-func encodeMember(m Member) string {
-	var data byteWriter
-	_ = marshal(&data, memberData{m.TenantID, m.UserID, m.Info}) // strings can always be encoded
-	return string(data)
-}
-
-// parseMember returns false if the data is malformed.
-func parseMember(m broker.Member) (Member, bool) {
-	var data memberData
-	err := unmarshal([]byte(m.Data), &data, false)
-	return Member{m.ID, data.TenantID, data.UserID, data.Info}, err == nil
 }
 
 // A byteWriter is an io.Writer that appends to a slice.

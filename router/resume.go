@@ -298,7 +298,7 @@ func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) error {
 		return errConcurrentResume
 	}
 	for _, t := range c.topics.all() { // as the member of the session
-		c.router.topics.rejoin(t, c)
+		c.router.topics.rejoin(t, c, claim.record.Topics[t.name].Info)
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ type claimLog struct {
 
 type claimEntry struct {
 	key        string
-	ConnID     string `json:"connId"`
-	Generation uint64 `json:"generation"`
+	ConnID     string    `json:"connId"`
+	Generation uint64    `json:"generation"`
 	answered   time.Time // zero if the connection has not been told
 }
 

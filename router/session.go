@@ -73,10 +73,22 @@ func (c *Conn) openSession(ctx context.Context) *sessionGrant {
 		return nil
 	}
 	s, isNew := c.beginSession()
-	if isNew && !c.storeFirst(ctx, s) {
-		return nil
+	if isNew {
+		if !c.storeFirst(ctx, s) {
+			return nil
+		}
+		c.announceSession()
 	}
 	return s.grant()
+}
+
+// announceSession notifies other nodes that the member stays in its topics if this node ends.
+func (c *Conn) announceSession() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.topics.all() {
+		c.router.topics.rejoin(t, c, "")
+	}
 }
 
 // storeFirst stores a new session, and drops it if that fails.

@@ -191,6 +191,17 @@ func (s *session) isSuperseded() bool {
 	return s.takenOver
 }
 
+// goesOn reports whether another connection is present in a topic in place of this one.
+func (c *Conn) goesOn(topic string) bool {
+	s := c.session()
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.takenOver && !slices.Contains(s.ended, topic)
+}
+
 // drainIfSession ends a connection that has been superseded, unless it has another session meanwhile.
 func (c *Conn) drainIfSession(s *session) {
 	if c.session() == s {

@@ -257,7 +257,5 @@ func (r *Router) closeSessions(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	r.sessionsClosed.Store(true)
-	for _, s := range r.away.all() {
-		r.leaveAway(s)
-	}
+	r.away.stop()
 }

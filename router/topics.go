@@ -27,6 +27,8 @@ type topics struct {
 	patterns   []*topicPattern
 	root       patternNode
 	hasHistory bool // a pattern has a History
+
+	held heldMembers
 }
 
 const topicShards = 64
@@ -149,7 +151,7 @@ func (ts *topics) drop(t *topic, c *Conn) {
 // unsubscribe must be called with t.mu held.
 func (ts *topics) unsubscribe(t *topic, c *Conn) {
 	t.silence(c)
-	ts.removeLocalMember(t, c)
+	ts.removeLocalMember(t, c, !c.goesOn(t.name))
 }
 
 // silence ends all that a connection receives from a topic. It must be called with t.mu held.

@@ -69,6 +69,7 @@ func (r *Router) disconnect(user userKey, code StatusCode, reason string) int {
 	for _, connID := range r.away.ofUser(user) {
 		r.endAway(connID, SessionRevoked)
 	}
+	r.topics.endHeldOf(user, func(string) bool { return true })
 	return len(conns)
 }
 
