@@ -79,12 +79,9 @@ func (a *awaySessions) removeLocked(e *awaySession) {
 	c.router.owners.remove(e.session)
 }
 
-// stayPresent lets the member of a closed connection stay in a topic until its session ends or another
-// connection has it. It reports false if it leaves now.
-func (a *awaySessions) stayPresent(c *Conn, t *topic) bool {
-	if !t.isPresent(c) {
-		return false
-	}
+// stay lets the member of a closed connection stay in a topic until its session ends or another connection
+// has it. It reports false if the connection has no session, or leaves now.
+func (a *awaySessions) stay(c *Conn, t *topic) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e := a.byConn[c.id]
@@ -93,19 +90,6 @@ func (a *awaySessions) stayPresent(c *Conn, t *topic) bool {
 	}
 	e.topics = append(e.topics, t)
 	return true
-}
-
-// isPresent reports whether a closed connection is present in the topic, from which it receives nothing any more.
-// From then on, it leaves as soon as another connection has the member.
-func (t *topic) isPresent(c *Conn) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.silence(c)
-	m, present := t.presence.localMember(c)
-	if present {
-		t.presence.setAwayLocked(m.ConnID, c)
-	}
-	return present
 }
 
 // endIfUnused removes the session of a closed connection for whose end nobody waits.

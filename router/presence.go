@@ -145,7 +145,7 @@ func (ts *topics) join(t *topic, c *Conn, info string) {
 // identity of c, nor the session to which c belongs, has changed. It must be called with t.mu held.
 func (ts *topics) updateMember(t *topic, c *Conn, old Member, info string) {
 	current := t.presence.local[c]
-	switch m, staysMs := c.member(info); {
+	switch m, staysMs := c.member(t, info); {
 	case old.ConnID != m.ConnID:
 		ts.addLocalMember(t, c, info) // first: it may be the same client
 		ts.dropLocalMemberLocked(t, current, true)
@@ -157,7 +157,7 @@ func (ts *topics) updateMember(t *topic, c *Conn, old Member, info string) {
 
 // addLocalMember must be called with t.mu held.
 func (ts *topics) addLocalMember(t *topic, c *Conn, info string) {
-	m, staysMs := c.member(info)
+	m, staysMs := c.member(t, info)
 	before := t.presence.members[m.ConnID]
 	if before != nil {
 		m.Info, staysMs = cmp.Or(m.Info, before.Info), max(staysMs, before.staysMs)
@@ -172,12 +172,23 @@ func (ts *topics) addLocalMember(t *topic, c *Conn, info string) {
 	ts.endAwayLocked(t, m.ConnID)
 }
 
-// setAwayLocked notes that a member waits with a closed connection.
-func (p *presence) setAwayLocked(connID string, c *Conn) {
+// setAway ends what a closed connection receives from the topic, and reports whether it is present there. From
+// then on, it leaves as soon as another connection has the member.
+func (ts *topics) setAway(t *topic, c *Conn) (present bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.silence(c)
+	m, present := t.presence.localMember(c)
+	if !present {
+		return false
+	}
+	p := t.presence
 	if p.away == nil {
 		p.away = map[string]*Conn{}
 	}
-	p.away[connID] = c
+	ts.endAwayLocked(t, m.ConnID) // one is enough
+	p.away[m.ConnID] = c
+	return true
 }
 
 // endAwayLocked ends the presence of a closed connection whose member another connection has. It must be called
@@ -186,6 +197,7 @@ func (ts *topics) endAwayLocked(t *topic, connID string) {
 	if c := t.presence.away[connID]; c != nil {
 		delete(t.presence.away, connID)
 		ts.removeLocalMember(t, c, false)
+		ts.router.grace.hasten(c, t)
 	}
 }
 

@@ -1,6 +1,9 @@
 package router
 
 import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
 	"math"
 	"strconv"
 	"strings"
@@ -84,17 +87,28 @@ func (ts *topics) withdrawLocked(t *topic, m *member, final bool) {
 	session.Leave(t.name, id)
 }
 
-// member returns the connection as a member of topics, and how long that stays if the node ends.
-func (c *Conn) member(info string) (m Member, staysMs int32) {
-	identity := c.Identity()
+// member returns the connection as a member of a topic, and how long that stays if the node ends.
+func (c *Conn) member(t *topic, info string) (m Member, staysMs int32) {
+	identity, grace := c.Identity(), t.pattern.opts.PresenceGrace
 	m = Member{ConnID: c.id, TenantID: identity.TenantID, UserID: identity.UserID, Info: info}
-	s := c.session()
-	if s == nil {
-		return m, 0
+	var stays time.Duration
+	if s := c.session(); s != nil {
+		m.ConnID = s.memberID
+		if !s.isOver() {
+			stays = c.router.opts.Resume.Within
+		}
 	}
-	m.ConnID = s.memberID
-	if s.isOver() {
-		return m, 0
+	if grace > 0 && identity.UserID != "" {
+		m.ConnID, stays = userMemberID(identity.user()), max(stays, grace)
 	}
-	return m, int32(min(c.router.opts.Resume.Within.Milliseconds(), math.MaxInt32)) //nolint:gosec // it is bounded
+	return m, int32(min(stays.Milliseconds(), math.MaxInt32)) //nolint:gosec // it is bounded
+}
+
+// userMemberID returns the Member.ConnID of a user in topics with a PresenceGrace. It contains a character
+// that no ID of a connection has.
+func userMemberID(user userKey) string {
+	hash := sha256.New()
+	_, _ = hash.Write(binary.AppendUvarint(nil, uint64(len(user.tenantID))))
+	_, _ = hash.Write([]byte(user.tenantID + user.userID))
+	return "user-" + base32.StdEncoding.EncodeToString(hash.Sum(nil)[:15])
 }

@@ -78,7 +78,9 @@ type viewCluster struct {
 }
 
 // newViewCluster starts the nodes. Clients may subscribe to club/…, and are present there.
-func newViewCluster(t *testing.T, within time.Duration) *viewCluster {
+func newViewCluster(t *testing.T, within time.Duration) *viewCluster { return newViewClusterWith(t, within, 0) }
+
+func newViewClusterWith(t *testing.T, within, grace time.Duration) *viewCluster {
 	v, shared := &viewCluster{t: t}, memory.NewBroker()
 	allow := func(*router.Context, router.TopicName) error { return nil }
 	for i := range v.nodes {
@@ -87,7 +89,7 @@ func newViewCluster(t *testing.T, within time.Duration) *viewCluster {
 			o.OnPresence = v.events[i].add
 			o.Resume.Within = within
 		})
-		router.Topic(v.nodes[i], "club/{name}", &router.TopicOptions{Authorize: allow, Presence: true})
+		router.Topic(v.nodes[i], "club/{name}", &router.TopicOptions{Authorize: allow, Presence: true, PresenceGrace: grace})
 	}
 	for i := range v.nodes {
 		v.observers[i] = dialSession(t, v.nodes[i], fmt.Sprint("observer", i))

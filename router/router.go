@@ -47,6 +47,7 @@ type Router struct {
 	absent         absentSessions
 	away           awaySessions
 	owners         sessionOwners
+	grace          graceMembers
 	observer       func(Event)         // nil without observers
 	inbound        executor.ByteBudget // received messages that wait, of all connections
 

@@ -10,3 +10,10 @@ func SessionGeneration(c *Conn) uint64 {
 	defer s.mu.Unlock()
 	return s.record.Generation
 }
+
+// AbsentConns returns the number of closed connections with which users stay present.
+func (r *Router) AbsentConns() int {
+	r.grace.mu.Lock()
+	defer r.grace.mu.Unlock()
+	return len(r.grace.byConn)
+}

@@ -258,4 +258,5 @@ func (r *Router) closeSessions(ctx context.Context) {
 	}
 	r.sessionsClosed.Store(true)
 	r.away.stop()
+	r.grace.stop()
 }

@@ -26,7 +26,8 @@ type topics struct {
 	// Declared topics; read-only once the router serves.
 	patterns   []*topicPattern
 	root       patternNode
-	hasHistory bool // a pattern has a History
+	hasHistory bool          // a pattern has a History
+	maxGrace   time.Duration // the longest PresenceGrace
 
 	held heldMembers
 }

@@ -64,12 +64,13 @@ func (r *Router) disconnect(user userKey, code StatusCode, reason string) int {
 	conns := r.conns.ofUser(user)
 	for _, c := range conns {
 		c.discardSession()
+		c.leaveForGood()
 		c.Close(code, reason)
 	}
 	for _, connID := range r.away.ofUser(user) {
 		r.endAway(connID, SessionRevoked)
 	}
-	r.topics.endHeldOf(user, func(string) bool { return true })
+	r.endAbsence(user, func(string) bool { return true })
 	return len(conns)
 }
 
