@@ -10,9 +10,10 @@ import (
 )
 
 // A Member is a connection that is present in a topic, or a session: it stays present, as the same member, from
-// the loss of a connection until the client resumes it or cannot do so any more.
+// the loss of a connection until the client resumes it or cannot do so any more. In a topic with a
+// [TopicOptions] PresenceGrace, it is a user.
 type Member struct {
-	ConnID   string `json:"connId"` // of the connection, or of the first one of its session
+	ConnID   string `json:"connId"` // of the connection, or of the first one of its session; or a text that stands for the user
 	TenantID string `json:"tenantId,omitempty"`
 	UserID   string `json:"userId,omitempty"`
 	Info     string `json:"info,omitempty"` // the argument of Join

@@ -36,8 +36,9 @@ type announcedMember struct {
 	ended bool
 }
 
-// announcedID returns the ID under which a member is announced. It contains how long the member stays if its
-// node ends, because replacing an ID is no change for others, and replacing the data of one would be.
+// announcedID returns the ID under which a member is announced. It contains how long the member
+// stays if its node ends, because replacing an ID is no change for others, and replacing the data
+// of one would be.
 func announcedID(connID string, staysMs int32) string {
 	if staysMs == 0 {
 		return connID
@@ -76,8 +77,8 @@ func (ts *topics) announceLocked(t *topic, m *member, staysMs int32) {
 	}
 }
 
-// withdrawLocked ends the announcement of a member. Unless it is final, other nodes wait for another node that
-// announces the member. It must be called with t.mu held.
+// withdrawLocked ends the announcement of a member. Unless it is final, other nodes wait for
+// another node that announces the member. It must be called with t.mu held.
 func (ts *topics) withdrawLocked(t *topic, m *member, final bool) {
 	session, id := ts.router.session, announcedID(m.ConnID, m.staysMs)
 	if final && m.staysMs > 0 {
@@ -104,8 +105,8 @@ func (c *Conn) member(t *topic, info string) (m Member, staysMs int32) {
 	return m, int32(min(stays.Milliseconds(), math.MaxInt32)) //nolint:gosec // it is bounded
 }
 
-// userMemberID returns the Member.ConnID of a user in topics with a PresenceGrace. It contains a character
-// that no ID of a connection has.
+// userMemberID returns the Member.ConnID of a user in topics with a PresenceGrace. It contains a
+// character that no ID of a connection has.
 func userMemberID(user userKey) string {
 	hash := sha256.New()
 	_, _ = hash.Write(binary.AppendUvarint(nil, uint64(len(user.tenantID))))

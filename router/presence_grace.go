@@ -14,20 +14,21 @@ type graceMembers struct {
 	byConn map[string]*graceConn
 }
 
-// A graceConn is a closed connection, and the timers after which it leaves its topics. It subscribes to them,
-// and receives nothing. graceMembers.mu guards it.
+// A graceConn is a closed connection, and the timers after which it leaves its topics. It
+// subscribes to them, and receives nothing. graceMembers.mu guards it.
 type graceConn struct {
 	conn   *Conn
 	timers map[*topic]*time.Timer
 }
 
-// stayPresent lets the member of a closed connection stay in a topic until the client comes back. It reports
-// false if it leaves now.
+// stayPresent lets the member of a closed connection stay in a topic until the client comes back.
+// It reports false if it leaves now.
 func (r *Router) stayPresent(c *Conn, t *topic) bool {
 	return r.topics.setAway(t, c) && (r.away.stay(c, t) || r.grace.stay(c, t))
 }
 
-// stay waits for a user to come back, if the way in which the connection was closed and the topic permit that.
+// stay waits for a user to come back, if the way in which the connection was closed and the topic
+// permit that.
 func (g *graceMembers) stay(c *Conn, t *topic) bool {
 	grace := t.pattern.opts.PresenceGrace
 	if grace == 0 || c.Identity().UserID == "" || c.ctx.Err() == nil || c.goesOn(t.name) {
@@ -58,8 +59,8 @@ func (g *graceMembers) add(c *Conn, t *topic, grace time.Duration) (first bool) 
 	return first
 }
 
-// hasten makes a connection leave a topic soon, in which it is not present any more. It may be called with
-// topic.mu held.
+// hasten makes a connection leave a topic soon, in which it is not present any more. It may be
+// called with topic.mu held.
 func (g *graceMembers) hasten(c *Conn, t *topic) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,14 +128,15 @@ func (g *graceMembers) stop() {
 	g.byConn = nil
 }
 
-// endAbsence ends the presence of a user in topics whose clients are away, wherever they were connected.
+// endAbsence ends the presence of a user in topics whose clients are away, wherever they were
+// connected.
 func (r *Router) endAbsence(user userKey, matches func(topic string) bool) {
 	r.grace.end(user, matches)
 	r.topics.endHeldOf(user, matches)
 }
 
-// leaveForGood ends the presence of a connection that is about to be closed, where its user would otherwise
-// stay for the time of PresenceGrace.
+// leaveForGood ends the presence of a connection that is about to be closed, where its user would
+// otherwise stay for the time of PresenceGrace.
 func (c *Conn) leaveForGood() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

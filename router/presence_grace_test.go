@@ -25,8 +25,8 @@ func (v *viewCluster) enter(node int, user string) *sessionClient {
 	return c
 }
 
-// TestPresenceGrace_ReturnIsNoChange loses the connection of a user in all ways. No observer sees a user leave, or join
-// again, who returns in time.
+// TestPresenceGrace_ReturnIsNoChange loses the connection of a user in all ways. No observer sees a
+// user leave, or join again, who returns in time.
 func TestPresenceGrace_ReturnIsNoChange(t *testing.T) {
 	for name, loss := range losses() {
 		for node := range 3 {
@@ -87,7 +87,8 @@ func TestPresenceGrace_UserLeavesOnce(t *testing.T) {
 	}
 }
 
-// TestPresenceGrace_UserLeavesAtOnce ends a connection deliberately, or the presence of a user who is away.
+// TestPresenceGrace_UserLeavesAtOnce ends a connection deliberately, or the presence of a user who
+// is away.
 func TestPresenceGrace_UserLeavesAtOnce(t *testing.T) {
 	disconnect := func(code router.StatusCode) func(*viewCluster, *sessionClient) {
 		return func(v *viewCluster, _ *sessionClient) {
@@ -133,8 +134,8 @@ func TestPresenceGrace_UserLeavesAtOnce(t *testing.T) {
 	}
 }
 
-// TestPresenceGrace_AnonymousClientsLeaveWithTheirConnection: nothing says that another connection is that of the same
-// client.
+// TestPresenceGrace_AnonymousClientsLeaveWithTheirConnection: nothing says that another connection
+// is that of the same client.
 func TestPresenceGrace_AnonymousClientsLeaveWithTheirConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newGraceCluster(t)
@@ -147,7 +148,8 @@ func TestPresenceGrace_AnonymousClientsLeaveWithTheirConnection(t *testing.T) {
 	})
 }
 
-// TestPresenceGrace_ConnectionsOfAUserAreOneMember opens two on different nodes, and logs another client in.
+// TestPresenceGrace_ConnectionsOfAUserAreOneMember opens two on different nodes, and logs another
+// client in.
 func TestPresenceGrace_ConnectionsOfAUserAreOneMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newGraceCluster(t)
@@ -182,7 +184,8 @@ func TestPresenceGrace_SessionsLastLonger(t *testing.T) {
 	})
 }
 
-// TestPresenceGrace_AbsentUsersAreBounded connects and disconnects again and again, in one topic and in others.
+// TestPresenceGrace_AbsentUsersAreBounded connects and disconnects again and again, in one topic
+// and in others.
 func TestPresenceGrace_AbsentUsersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := discardLogs(router.Options{Authenticate: byUserToken, Limits: router.Limits{SessionsPerUser: 5}})

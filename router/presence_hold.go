@@ -5,14 +5,17 @@ import (
 	"time"
 )
 
-// This file keeps members present that their node does not announce any more although they may come back:
-// because the node has ended, or because another node announces them, from which nothing has arrived.
+// This file keeps members present that their node does not announce any more although they may come
+// back: because the node has ended, or because another node announces them, from which nothing has
+// arrived.
 
-// takeOverHold is how long a member stays that its node does not announce any more. All nodes agree again
-// within five seconds after a fault (internal/cluster/presence), so what has replaced it is known by then.
+// takeOverHold is how long a member stays that its node does not announce any more. All nodes agree
+// again within five seconds after a fault (internal/cluster/presence), so what has replaced it is
+// known by then.
 const takeOverHold = 6 * time.Second
 
-// goneFor is how long a node is remembered that has ended: the changes that this causes may be reported late.
+// goneFor is how long a node is remembered that has ended: the changes that this causes may be
+// reported late.
 const goneFor = time.Minute
 
 // heldMembers are the members of all topics that are held, and the nodes that have ended.
@@ -46,8 +49,8 @@ func (p *presence) hold(h *heldMember) {
 	p.held[h.member.ConnID] = h
 }
 
-// releaseHeldLocked forgets that a member is held, because a node announces it again, or it leaves. It must be called
-// with t.mu held.
+// releaseHeldLocked forgets that a member is held, because a node announces it again, or it leaves.
+// It must be called with t.mu held.
 func (ts *topics) releaseHeldLocked(t *topic, m *member) {
 	h := t.presence.held[m.ConnID]
 	if h == nil {
@@ -89,8 +92,8 @@ func (hs *heldMembers) remove(h *heldMember) {
 	delete(hs.all, h)
 }
 
-// nodeLeft holds the members of a node that has ended until their clients cannot come back. It may be called
-// before or after their changes are reported.
+// nodeLeft holds the members of a node that has ended until their clients cannot come back. It may
+// be called before or after their changes are reported.
 func (hs *heldMembers) nodeLeft(node string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

@@ -130,7 +130,8 @@ func (s *lateSession) commit(ctx context.Context, key string, store func() (uint
 	return entry, version, nil
 }
 
-// check fails unless generations grow with the versions of the records, and each belongs to one connection.
+// check fails unless generations grow with the versions of the records, and each belongs to one
+// connection.
 func (l *claimLog) check(t *testing.T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,8 +149,8 @@ func (l *claimLog) check(t *testing.T) {
 	}
 }
 
-// owner returns the connection that had the session before a moment, as far as any connection could know: the
-// one with the latest generation of those that had been told.
+// owner returns the connection that had the session before a moment, as far as any connection could
+// know: the one with the latest generation of those that had been told.
 func (l *claimLog) owner(key string, before time.Time) (latest claimEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,9 +195,9 @@ type ownerRace struct {
 	moves, superseded, rejected int
 }
 
-// TestResume_OneConnectionOwnsASession lets up to four connections on two nodes resume a session while every
-// call of the store may wait, before it takes effect and before it returns. No connection handles a message after
-// a later owner has been told that it has the session.
+// TestResume_OneConnectionOwnsASession lets up to four connections on two nodes resume a session
+// while every call of the store may wait, before it takes effect and before it returns. No
+// connection handles a message after a later owner has been told that it has the session.
 func TestResume_OneConnectionOwnsASession(t *testing.T) {
 	const perBubble = 50
 	var total ownerRace
@@ -235,7 +236,8 @@ func newOwnerRace(t *testing.T, seed uint64) *ownerRace {
 	return r
 }
 
-// run opens a session, and lets others resume it for ten seconds. Afterwards, at most one connection is left.
+// run opens a session, and lets others resume it for ten seconds. Afterwards, at most one
+// connection is left.
 func (r *ownerRace) run() {
 	r.open()
 	for range r.rng.IntN(3) + 1 {
@@ -297,7 +299,8 @@ func (c *raceClient) isOpen() bool {
 	return c.conn.Context().Err() == nil
 }
 
-// step reads what has arrived, lets clients resume, and lets all that have had the session send a message.
+// step reads what has arrived, lets clients resume, and lets all that have had the session send a
+// message.
 func (r *ownerRace) step(resume bool) {
 	for _, c := range r.clients {
 		r.receive(c)

@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// A viewBroker connects one node. What the node learns of the members of another node can be late, as after lost
-// packets: later than what it learns of others.
+// A viewBroker connects one node. What the node learns of the members of another node can be late,
+// as after lost packets: later than what it learns of others.
 type viewBroker struct {
 	*memory.Broker
 
@@ -78,7 +78,9 @@ type viewCluster struct {
 }
 
 // newViewCluster starts the nodes. Clients may subscribe to club/…, and are present there.
-func newViewCluster(t *testing.T, within time.Duration) *viewCluster { return newViewClusterWith(t, within, 0) }
+func newViewCluster(t *testing.T, within time.Duration) *viewCluster {
+	return newViewClusterWith(t, within, 0)
+}
 
 func newViewClusterWith(t *testing.T, within, grace time.Duration) *viewCluster {
 	v, shared := &viewCluster{t: t}, memory.NewBroker()
@@ -124,8 +126,8 @@ func (v *viewCluster) forget() {
 	}
 }
 
-// changes returns what the observers of the nodes that live have seen, which must be the same. Other observers
-// do not count.
+// changes returns what the observers of the nodes that live have seen, which must be the same.
+// Other observers do not count.
 func (v *viewCluster) changes() []string {
 	v.t.Helper()
 	v.pass(time.Second)
@@ -174,8 +176,8 @@ func (v *viewCluster) member(node int, user string) router.Member {
 	return router.Member{}
 }
 
-// kill ends a node as if its process were killed. The other nodes learn of the end of the node first, and of that of
-// its members after a while, or the other way around.
+// kill ends a node as if its process were killed. The other nodes learn of the end of the node
+// first, and of that of its members after a while, or the other way around.
 func (v *viewCluster) kill(node int, notice time.Duration) {
 	v.dead[node] = true
 	for i, b := range v.brokers {
@@ -213,7 +215,8 @@ func (v *viewCluster) shutDown(*sessionClient) {
 	synctest.Wait()
 }
 
-// TestPresence_ResumeIsNoChange resumes a session in all situations. No observer sees the member leave, or join again.
+// TestPresence_ResumeIsNoChange resumes a session in all situations. No observer sees the member
+// leave, or join again.
 func TestPresence_ResumeIsNoChange(t *testing.T) {
 	const within = time.Minute
 	joins := map[string]func(*testing.T, *sessionClient){
@@ -297,8 +300,8 @@ func (c *sessionClient) greet() {
 	c.token = welcome.Session.Token
 }
 
-// TestPresence_MemberLeavesOnce loses a connection, and does not come back: the member leaves once, when the session
-// ends.
+// TestPresence_MemberLeavesOnce loses a connection, and does not come back: the member leaves once,
+// when the session ends.
 func TestPresence_MemberLeavesOnce(t *testing.T) {
 	const within = time.Minute
 	for name, loss := range losses() {
@@ -324,7 +327,8 @@ func TestPresence_MemberLeavesOnce(t *testing.T) {
 	}
 }
 
-// TestPresence_EndReachesHeldMembers kills the node of a client, and ends the user's access, or session, on another one.
+// TestPresence_EndReachesHeldMembers kills the node of a client, and ends the user's access, or
+// session, on another one.
 func TestPresence_EndReachesHeldMembers(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *router.Router){
 		"disconnected": func(t *testing.T, r *router.Router) {

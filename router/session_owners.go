@@ -8,12 +8,13 @@ import (
 )
 
 // This file makes a session belong to one connection at a time. The store decides in which order
-// connections get it, and numbers them (sessionRecord.Generation). The one that has got it announces its
-// generation to all nodes twice: at once, so that earlier ones handle no further messages, and when it has
-// subscribed to the topics, so that they leave these.
+// connections get it, and numbers them (sessionRecord.Generation). The one that has got it
+// announces its generation to all nodes twice: at once, so that earlier ones handle no further
+// messages, and when it has subscribed to the topics, so that they leave these.
 
-// sessionOwners are the sessions of which this node must know when another connection claims them: those
-// that its connections have, those that they are claiming, and those whose connections have been closed.
+// sessionOwners are the sessions of which this node must know when another connection claims them:
+// those that its connections have, those that they are claiming, and those whose connections have
+// been closed.
 type sessionOwners struct {
 	mu   sync.Mutex // may be acquired under session.mu; nothing is called under it
 	byID map[string][]*session
@@ -29,7 +30,8 @@ func (o *sessionOwners) add(s *session) {
 	o.byID[s.id] = append(o.byID[s.id], s)
 }
 
-// remove removes a session that does not matter to others any more. It may have been removed before.
+// remove removes a session that does not matter to others any more. It may have been removed
+// before.
 func (o *sessionOwners) remove(s *session) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,8 +49,9 @@ type claimNotice struct {
 	generation uint64
 }
 
-// superseded returns the sessions of connections that had the session before, or may have it because the
-// store has not answered. A claim of the same generation has failed, and its connection may try again.
+// superseded returns the sessions of connections that had the session before, or may have it
+// because the store has not answered. A claim of the same generation has failed, and its connection
+// may try again.
 func (o *sessionOwners) superseded(n claimNotice) []*session {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -64,10 +67,11 @@ func (o *sessionOwners) superseded(n claimNotice) []*session {
 // notice returns what others must know of a session that the connection has claimed.
 func (s *session) notice() claimNotice { return claimNotice{s.id, s.generation} }
 
-// announceClaim makes earlier connections stop, on all nodes. It reports whether there may be some on
-// other nodes. Their nodes notice a lost packet when they store the record again.
+// announceClaim makes earlier connections stop, on all nodes. It reports whether there may be some
+// on other nodes. Their nodes notice a lost packet when they store the record again.
 func (r *Router) announceClaim(s *session, k *sessionClaim) (elsewhere bool) {
-	// Unless the client has acknowledged that owner, an earlier one may not know yet that it has lost the session.
+	// Unless the client has acknowledged that owner, an earlier one may not know yet that it has
+	// lost the session.
 	elsewhere = k.unacknowledged
 	if k.owner != s.conn.id {
 		elsewhere = elsewhere || !slices.ContainsFunc(r.owners.superseded(s.notice()), func(s *session) bool { return s.conn.id == k.owner })
@@ -79,8 +83,8 @@ func (r *Router) announceClaim(s *session, k *sessionClaim) (elsewhere bool) {
 	return elsewhere
 }
 
-// announceMoved makes earlier connections leave the topics. The session goes on without those that have
-// ended.
+// announceMoved makes earlier connections leave the topics. The session goes on without those that
+// have ended.
 func (r *Router) announceMoved(s *session, ended []string, elsewhere bool) {
 	r.endSuperseded(s.notice(), ended)
 	if !elsewhere {
@@ -137,9 +141,9 @@ func (r *Router) endSuperseded(n claimNotice, ended []string) {
 	}
 }
 
-// supersede ends what a connection does for a session that another one has: it rejects messages from
-// now on. It stays subscribed, and its member present, until the other connection is, which calls move. A
-// connection that has only claimed the session ends at once.
+// supersede ends what a connection does for a session that another one has: it rejects messages
+// from now on. It stays subscribed, and its member present, until the other connection is, which
+// calls move. A connection that has only claimed the session ends at once.
 func (s *session) supersede() {
 	s.mu.Lock()
 	before := s.takenOver
@@ -173,8 +177,8 @@ func (s *session) isClaiming() bool {
 	return s.claiming
 }
 
-// move ends the connection of a session that has been superseded, and its presence. The session has ended
-// topics, and goes on in others.
+// move ends the connection of a session that has been superseded, and its presence. The session has
+// ended topics, and goes on in others.
 func (s *session) move(ended []string) {
 	s.supersede()
 	s.mu.Lock()
@@ -202,7 +206,8 @@ func (c *Conn) goesOn(topic string) bool {
 	return s.takenOver && !slices.Contains(s.ended, topic)
 }
 
-// drainIfSession ends a connection that has been superseded, unless it has another session meanwhile.
+// drainIfSession ends a connection that has been superseded, unless it has another session
+// meanwhile.
 func (c *Conn) drainIfSession(s *session) {
 	if c.session() == s {
 		c.drainSuperseded()

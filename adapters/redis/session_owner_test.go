@@ -49,8 +49,9 @@ func wait() {
 	}
 }
 
-// TestSession_BelongsToOneConnection lets three connections on two nodes resume a session at once, while the answers of
-// Redis are late. A connection that another one has superseded learns of it long before it stores its record again.
+// TestSession_BelongsToOneConnection lets three connections on two nodes resume a session at once,
+// while the answers of Redis are late. A connection that another one has superseded learns of it
+// long before it stores its record again.
 func TestSession_BelongsToOneConnection(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	var nodes [2]*router.Router
@@ -96,7 +97,8 @@ func TestSession_BelongsToOneConnection(t *testing.T) {
 	}
 }
 
-// A endingNode is a node whose connections to Redis can be cut, which for the others is as if it were killed.
+// An endingNode is a node whose connections to Redis can be cut, which for the others is as if it
+// were killed.
 type endingNode struct {
 	*router.Router
 
@@ -106,8 +108,8 @@ type endingNode struct {
 	events []router.PresenceEvent
 }
 
-// newEndingNode returns a node on which clients are the user that is their token, and present in hall/… and club/….
-// In the latter, users stay present without a session.
+// newEndingNode returns a node on which clients are the user that is their token, and present in
+// hall/… and club/…. In the latter, users stay present without a session.
 func newEndingNode(t *testing.T, addr string, returnWithin time.Duration) *endingNode {
 	n := &endingNode{proxy: redistest.StartProxy(t, addr)}
 	client := goredis.NewClient(&goredis.Options{Addr: n.proxy.Addr})
@@ -155,8 +157,8 @@ func (n *endingNode) enter(t *testing.T, user string) *routertest.Conn {
 	return c
 }
 
-// testNodeEnds ends the node of three users, of whom one has a session. When another node has noticed, the one with a
-// session and one without return.
+// testNodeEnds ends the node of three users, of whom one has a session. When another node has
+// noticed, the one with a session and one without return.
 func testNodeEnds(t *testing.T, end func(*endingNode), notice, returnWithin time.Duration) {
 	server := redistest.Start(t)
 	one, two := newEndingNode(t, server.Addr, returnWithin), newEndingNode(t, server.Addr, returnWithin)
