@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-go/penstock/internal/ipprefix"
 )
 
-// This file bounds the sessions whose clients are away: each is a record in the store until its time is
-// up, and a client can leave one behind with every connection. A user who stays present without a session
-// counts, too.
+// This file bounds the sessions whose clients are away: each is a record in the store until its
+// time is up, and a client can leave one behind with every connection. A user who stays present
+// without a session counts, too.
 
 // absentSessions counts the sessions that have been left on this node, oldest first.
 type absentSessions struct {
@@ -21,8 +21,8 @@ type absentSessions struct {
 	byAddress map[netip.Prefix][]absentSession
 }
 
-// An absentSession belongs to a connection that has been closed, unless another one has resumed it. Its ID is
-// empty if the user stays present without a session.
+// An absentSession belongs to a connection that has been closed, unless another one has resumed it.
+// Its ID is empty if the user stays present without a session.
 type absentSession struct {
 	id, connID string
 	until      time.Duration // since the router was created
@@ -94,7 +94,11 @@ func (r *Router) endAbsent(a absentSession) {
 	defer cancel()
 	for range claimAttempts {
 		rec, value, err := r.loadSession(ctx, a.id)
-		if err != nil || value.Version == 0 || rec.ConnID != a.connID {
+		if err != nil || value.Version == 0 {
+			return
+		}
+		if rec.ConnID != a.connID { // it waits until the other connection is present in its topics
+			r.away.giveUp(a.connID)
 			return
 		}
 		_, err = r.histories.StoreValue(ctx, sessionKey(a.id), nil, value.Version, 0)

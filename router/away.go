@@ -79,8 +79,8 @@ func (a *awaySessions) removeLocked(e *awaySession) {
 	c.router.owners.remove(e.session)
 }
 
-// stay lets the member of a closed connection stay in a topic until its session ends or another connection
-// has it. It reports false if the connection has no session, or leaves now.
+// stay lets the member of a closed connection stay in a topic until its session ends or another
+// connection has it. It reports false if the connection has no session, or leaves now.
 func (a *awaySessions) stay(c *Conn, t *topic) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -149,6 +149,16 @@ func (a *awaySessions) stop() {
 	}
 }
 
+// giveUp ends the presence of a connection whose session another one has.
+func (a *awaySessions) giveUp(connID string) {
+	a.mu.Lock()
+	e := a.byConn[connID]
+	a.mu.Unlock()
+	if e != nil {
+		e.session.move(nil)
+	}
+}
+
 // retry lets expireAway run again later.
 func (a *awaySessions) retry(e *awaySession) {
 	a.mu.Lock()
@@ -209,7 +219,7 @@ func (r *Router) expireAway(e *awaySession) {
 	case err != nil:
 		r.away.retry(e)
 	case value.Version != 0 && rec.ConnID != c.id:
-		r.leaveAway(e.session) // another connection has resumed it
+		e.session.move(nil) // another connection has resumed it
 	default:
 		r.endAway(c.id, SessionExpired)
 	}

@@ -147,9 +147,10 @@ func (g *registry) changeIdentity(c *Conn, id *connIdentity) error {
 	return nil
 }
 
-// rejoin replaces the member of a connection that is present in a topic, because its identity or its session
-// has changed. It sets the info unless that is empty. c must subscribe to t, and c.mu must be held. If the
-// identity has changed, the broker reports the replacement to other nodes as left and joined.
+// rejoin replaces the member of a connection that is present in a topic, because its identity or
+// its session has changed. It sets the info unless that is empty. c must subscribe to t, and c.mu
+// must be held. If the identity has changed, the broker reports the replacement to other nodes as
+// left and joined.
 func (ts *topics) rejoin(t *topic, c *Conn, info string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

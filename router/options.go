@@ -104,12 +104,12 @@ type Options struct {
 	// Broker carries publications and presence between nodes. If nil, this is the only node.
 	Broker broker.Broker
 
-	// OnPresence is called when a member of any node joins a topic or leaves it; see [Member]. A member
-	// whose client comes back in time (Resume, TopicOptions.PresenceGrace) neither leaves nor joins. A topic
-	// is reported from the first time that a connection of this node joins it, until this
-	// node's last subscriber leaves it; it is then called for the members on other nodes, too.
-	// Calls run one at a time, in order. While more than 1024 of them wait, a member that leaves and
-	// whose joining waits, or that returns as it was, is not reported.
+	// OnPresence is called when a member of any node joins a topic or leaves it; see [Member]. A
+	// member whose client comes back in time (Resume, TopicOptions.PresenceGrace) neither leaves
+	// nor joins. A topic is reported from the first time that a connection of this node joins it,
+	// until this node's last subscriber leaves it; it is then called for the members on other
+	// nodes, too. Calls run one at a time, in order. While more than 1024 of them wait, a member
+	// that leaves and whose joining waits, or that returns as it was, is not reported.
 	OnPresence func(PresenceEvent)
 
 	// OnMessagesLost is called when messages of topic from other nodes were lost, with their

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A Member is a connection that is present in a topic, or a session: it stays present, as the same member, from
-// the loss of a connection until the client resumes it or cannot do so any more. In a topic with a
-// [TopicOptions] PresenceGrace, it is a user.
+// A Member is a connection that is present in a topic, or a session: it stays present, as the same
+// member, from the loss of a connection until the client resumes it or cannot do so any more. In a
+// topic with a [TopicOptions] PresenceGrace, it is a user.
 type Member struct {
 	ConnID   string `json:"connId"` // of the connection, or of the first one of its session; or a text that stands for the user
 	TenantID string `json:"tenantId,omitempty"`
@@ -173,17 +173,17 @@ func (ts *topics) addLocalMember(t *topic, c *Conn, info string) {
 	ts.endAwayLocked(t, m.ConnID)
 }
 
-// setAway ends what a closed connection receives from the topic, and reports whether it is present there. From
-// then on, it leaves as soon as another connection has the member.
-func (ts *topics) setAway(t *topic, c *Conn) (present bool) {
+// setAway ends what a closed connection receives from the topic, and reports whether its member
+// waits there for the client: from then on, it leaves as soon as another connection has the member.
+func (ts *topics) setAway(t *topic, c *Conn) (waits bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.silence(c)
 	m, present := t.presence.localMember(c)
-	if !present {
+	p := t.presence
+	if !present || p.local[c].conns > 1 && c.goesOn(t.name) {
 		return false
 	}
-	p := t.presence
 	if p.away == nil {
 		p.away = map[string]*Conn{}
 	}
@@ -192,8 +192,8 @@ func (ts *topics) setAway(t *topic, c *Conn) (present bool) {
 	return true
 }
 
-// endAwayLocked ends the presence of a closed connection whose member another connection has. It must be called
-// with t.mu held.
+// endAwayLocked ends the presence of a closed connection whose member another connection has. It
+// must be called with t.mu held.
 func (ts *topics) endAwayLocked(t *topic, connID string) {
 	if c := t.presence.away[connID]; c != nil {
 		delete(t.presence.away, connID)
@@ -225,8 +225,8 @@ func (ts *topics) setMember(t *topic, old *member, m Member) {
 	}
 }
 
-// removeMember removes a connection that a node has announced from a member. With the last one, the member
-// leaves, or is held if it stays.
+// removeMember removes a connection that a node has announced from a member. With the last one, the
+// member leaves, or is held if it stays.
 func (ts *topics) removeMember(t *topic, m *member, node string, stays time.Duration) {
 	switch m.conns--; {
 	case m.conns > 0:
@@ -244,9 +244,9 @@ func (ts *topics) leaveLocked(t *topic, m *member) {
 	ts.notifyPresence(t, m.Member, false)
 }
 
-// removeLocalMember removes a connection, after which the member leaves unless another connection has it.
-// Unless that is final, one on another node may have it that is not known yet. It must be called with t.mu
-// held.
+// removeLocalMember removes a connection, after which the member leaves unless another connection
+// has it. Unless that is final, one on another node may have it that is not known yet. It must be
+// called with t.mu held.
 func (ts *topics) removeLocalMember(t *topic, c *Conn, final bool) {
 	if t.presence == nil || t.presence.local[c] == nil {
 		return

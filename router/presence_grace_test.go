@@ -105,7 +105,7 @@ func TestPresenceGrace_UserLeavesAtOnce(t *testing.T) {
 		}
 	}
 	abort := func(_ *viewCluster, c *sessionClient) { c.Abort() }
-	kill := func(v *viewCluster, _ *sessionClient) { v.kill(0, 0) }
+	kill := func(v *viewCluster, _ *sessionClient) { v.kill(0) }
 	revoke := func(v *viewCluster, _ *sessionClient) {
 		require.NoError(v.t, v.nodes[1].Revoke(v.t.Context(), "t", "ann", "club/{name}"))
 	}

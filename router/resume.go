@@ -84,8 +84,10 @@ func (r *Router) handleResume(ctx *Context, m resumeRequest) (reply resumeReply,
 	if err := ctx.Err(); err != nil {
 		return resumeReply{}, err // the member stays with the other connection until the client tries again
 	}
-	// The member would otherwise leave with the other connection, and join with this one.
-	r.announceMoved(s, claim.lacking(c), elsewhere)
+	// Not before: the member would leave with the other connection, and join with this one.
+	if ended, ok := claim.lacking(c); ok {
+		r.announceMoved(s, ended, elsewhere)
+	}
 	reply.Session, reply.Member = s.grant(), s.memberID
 	return reply, nil
 }
@@ -275,8 +277,8 @@ func storeUnavailable(err error) error {
 	}
 }
 
-// continueSession makes a claimed session that of the connection, unless another one has claimed it since.
-// It ends the session that the connection had.
+// continueSession makes a claimed session that of the connection, unless another one has claimed it
+// since. It ends the session that the connection had.
 func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -303,16 +305,20 @@ func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) error {
 	return nil
 }
 
-// lacking returns the topics of the record to which the connection has not been subscribed.
-func (k *sessionClaim) lacking(c *Conn) (topics []string) {
+// lacking returns the topics of the record to which the connection has not been subscribed. It
+// reports false if the connection has ended meanwhile, and with it all subscriptions.
+func (k *sessionClaim) lacking(c *Conn) (topics []string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.left {
+		return nil, false
+	}
 	for _, topic := range slices.Concat(k.record.topicNames(), k.ended) {
 		if c.topics.find(topic) == nil {
 			topics = append(topics, topic)
 		}
 	}
-	return topics
+	return topics, true
 }
 
 // begin adds the topics in the stored record, and stores it again if it lacks others.

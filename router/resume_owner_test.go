@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -360,10 +361,39 @@ func (r *ownerRace) probe(c *raceClient) {
 func (r *ownerRace) latest() claimEntry {
 	r.claims.mu.Lock()
 	defer r.claims.mu.Unlock()
-	for i := len(r.claims.entries) - 1; i >= 0; i-- {
-		if e := r.claims.entries[i]; e.key == r.key {
+	for _, e := range slices.Backward(r.claims.entries) {
+		if e.key == r.key {
 			return *e
 		}
 	}
 	return claimEntry{}
+}
+
+// TestResume_ResumesThatAreCutShortAreBounded resumes a session again and again, and closes each
+// connection before it has an answer.
+func TestResume_ResumesThatAreCutShortAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 5
+		r := newSessionRouter(nil, func(o *router.Options) {
+			o.Limits.SessionsPerUser = limit
+			o.Resume.OnSessionEnd = func(router.SessionEnd) {}
+		})
+		wait := func(*router.Context, router.TopicName) error { time.Sleep(time.Second); return nil }
+		router.Topic(r, "slow/{name}", &router.TopicOptions{Authorize: wait})
+		first := dialSession(t, r, "ann").hello()
+		for range 50 {
+			c := dialSession(t, r, "ann")
+			c.SendText(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"r"},"payload":{"token":%q,"topics":[{"topic":"slow/a"}]}}`, first.token))
+			synctest.Wait()
+			c.Abort()
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+		}
+		assert.LessOrEqual(t, r.AwaySessions(), limit+1)
+		assert.LessOrEqual(t, r.SessionOwners(), limit+1)
+		dialSession(t, r, "ann").resume(first.token, "")
+		synctest.Wait()
+		assert.Zero(t, r.AwaySessions())
+		assert.Equal(t, 1, r.SessionOwners())
+	})
 }

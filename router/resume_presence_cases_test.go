@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,16 +76,22 @@ type viewCluster struct {
 	events    [3]recorder[router.PresenceEvent]
 	observers [3]*sessionClient
 	dead      [3]bool
+
+	authorizeFor atomic.Int64 // how long TopicOptions.Authorize takes
 }
 
+// sessionWithin is the Resume.Within of most clusters.
+const sessionWithin = time.Minute
+
 // newViewCluster starts the nodes. Clients may subscribe to club/…, and are present there.
-func newViewCluster(t *testing.T, within time.Duration) *viewCluster {
-	return newViewClusterWith(t, within, 0)
-}
+func newViewCluster(t *testing.T) *viewCluster { return newViewClusterWith(t, sessionWithin, 0) }
 
 func newViewClusterWith(t *testing.T, within, grace time.Duration) *viewCluster {
 	v, shared := &viewCluster{t: t}, memory.NewBroker()
-	allow := func(*router.Context, router.TopicName) error { return nil }
+	allow := func(*router.Context, router.TopicName) error {
+		time.Sleep(time.Duration(v.authorizeFor.Load()))
+		return nil
+	}
 	for i := range v.nodes {
 		v.brokers[i] = &viewBroker{Broker: shared}
 		v.nodes[i] = newSessionRouter(v.brokers[i], func(o *router.Options) {
@@ -176,16 +183,16 @@ func (v *viewCluster) member(node int, user string) router.Member {
 	return router.Member{}
 }
 
-// kill ends a node as if its process were killed. The other nodes learn of the end of the node
+// kill ends node 0 as if its process were killed. The other nodes learn of the end of the node
 // first, and of that of its members after a while, or the other way around.
-func (v *viewCluster) kill(node int, notice time.Duration) {
-	v.dead[node] = true
+func (v *viewCluster) kill(notice time.Duration) {
+	v.dead[0] = true
 	for i, b := range v.brokers {
-		if i != node && notice > 0 {
-			b.delay(node)
+		if i != 0 && notice > 0 {
+			b.delay(0)
 		}
 	}
-	_ = v.brokers[node].session.Close(v.t.Context())
+	_ = v.brokers[0].session.Close(v.t.Context())
 }
 
 // A presenceLoss is how a client that is on node 0 loses its connection.
@@ -200,10 +207,10 @@ func losses() map[string]presenceLoss {
 	return map[string]presenceLoss{
 		"nobody notices":                   {lose: func(*viewCluster, *sessionClient) {}},
 		"connection breaks":                {lose: func(_ *viewCluster, c *sessionClient) { c.Abort() }},
-		"node is killed":                   {lose: func(v *viewCluster, _ *sessionClient) { v.kill(0, 0) }, ended: true},
-		"node is killed, noticed late":     {lose: func(v *viewCluster, _ *sessionClient) { v.kill(0, 5*time.Second) }, notice: 5 * time.Second, ended: true},
+		"node is killed":                   {lose: func(v *viewCluster, _ *sessionClient) { v.kill(0) }, ended: true},
+		"node is killed, noticed late":     {lose: func(v *viewCluster, _ *sessionClient) { v.kill(5 * time.Second) }, notice: 5 * time.Second, ended: true},
 		"node shuts down":                  {lose: (*viewCluster).shutDown, ended: true},
-		"breaks, then the node is killed":  {lose: func(v *viewCluster, c *sessionClient) { c.Abort(); synctest.Wait(); v.kill(0, 0) }, ended: true},
+		"breaks, then the node is killed":  {lose: func(v *viewCluster, c *sessionClient) { c.Abort(); synctest.Wait(); v.kill(0) }, ended: true},
 		"breaks, then the node shuts down": {lose: func(v *viewCluster, c *sessionClient) { c.Abort(); v.shutDown(c) }, ended: true},
 	}
 }
@@ -218,7 +225,6 @@ func (v *viewCluster) shutDown(*sessionClient) {
 // TestPresence_ResumeIsNoChange resumes a session in all situations. No observer sees the member
 // leave, or join again.
 func TestPresence_ResumeIsNoChange(t *testing.T) {
-	const within = time.Minute
 	joins := map[string]func(*testing.T, *sessionClient){
 		"by a handler": func(t *testing.T, c *sessionClient) { require.NoError(t, c.conn.Join("club/go", "Ann")) },
 		"by itself":    func(_ *testing.T, c *sessionClient) { c.call("$ws:subscribe", `{"topic":"club/go","presence":true}`) },
@@ -233,14 +239,14 @@ func TestPresence_ResumeIsNoChange(t *testing.T) {
 	}
 	for name, loss := range losses() {
 		for node := range 3 {
-			for _, away := range testscale.Sample([]time.Duration{2 * time.Second, 0, within / 2}, 1) {
+			for _, away := range testscale.Sample([]time.Duration{2 * time.Second, 0, sessionWithin / 2}, 1) {
 				for how, join := range joins {
 					if loss.ended && node == 0 {
 						continue
 					}
 					for _, late := range []bool{false, true} {
 						runSynctest(t, fmt.Sprintf("%s, %v, on node %d, joined %s, late %v", name, away, node, how, late), func(t *testing.T) {
-							v := newViewCluster(t, within)
+							v := newViewCluster(t)
 							c := dialSession(t, v.nodes[0], "ann")
 							if how != "before the greeting" {
 								c.greet()
@@ -261,11 +267,11 @@ func TestPresence_ResumeIsNoChange(t *testing.T) {
 							next.resume(c.token, `{"topic":"club/go","presence":true}`)
 							v.pass(5*time.Second, member)
 							v.catchUp()
-							v.pass(3*within, member)
+							v.pass(3*sessionWithin, member)
 							assert.Empty(t, v.changes())
 							next.CloseWith(1000, "")
 							assert.Equal(t, []string{change(false, member)}, v.changes())
-							v.pass(3 * within)
+							v.pass(3 * sessionWithin)
 							assert.Empty(t, v.changes())
 						})
 					}
@@ -303,13 +309,12 @@ func (c *sessionClient) greet() {
 // TestPresence_MemberLeavesOnce loses a connection, and does not come back: the member leaves once,
 // when the session ends.
 func TestPresence_MemberLeavesOnce(t *testing.T) {
-	const within = time.Minute
 	for name, loss := range losses() {
 		if name == "nobody notices" {
 			continue
 		}
 		runSynctest(t, name, func(t *testing.T) {
-			v := newViewCluster(t, within)
+			v := newViewCluster(t)
 			c := dialSession(t, v.nodes[0], "ann")
 			c.greet()
 			require.NoError(t, c.conn.Join("club/go", "Ann"))
@@ -318,10 +323,10 @@ func TestPresence_MemberLeavesOnce(t *testing.T) {
 			loss.lose(v, c)
 			v.pass(loss.notice, member)
 			v.catchUp()
-			v.pass(within-10*time.Second, member)
+			v.pass(sessionWithin-10*time.Second, member)
 			v.pass(30 * time.Second)
 			assert.Equal(t, []string{"-ann Ann"}, v.changes())
-			v.pass(3 * within)
+			v.pass(3 * sessionWithin)
 			assert.Empty(t, v.changes())
 		})
 	}
@@ -340,16 +345,52 @@ func TestPresence_EndReachesHeldMembers(t *testing.T) {
 		},
 	} {
 		runSynctest(t, name, func(t *testing.T) {
-			v := newViewCluster(t, time.Minute)
+			v := newViewCluster(t)
 			c := dialSession(t, v.nodes[0], "ann")
 			c.greet()
 			require.NoError(t, c.conn.Join("club/go", "Ann"))
 			v.forget()
 			member := v.member(0, "ann")
-			v.kill(0, 0)
+			v.kill(0)
 			v.pass(10*time.Second, member)
 			assert.Empty(t, v.changes())
 			end(t, v.nodes[1])
+			assert.Equal(t, []string{"-ann Ann"}, v.changes())
+		})
+	}
+}
+
+// TestPresence_ResumeThatTakesLongIsNoChange resumes while TopicOptions.Authorize takes longer than
+// a superseded connection stays open, and lets another connection resume meanwhile.
+func TestPresence_ResumeThatTakesLongIsNoChange(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		runSynctest(t, fmt.Sprint("again ", again), func(t *testing.T) {
+			v := newViewCluster(t)
+			c := dialSession(t, v.nodes[0], "ann")
+			c.greet()
+			require.NoError(t, c.conn.Join("club/go", "Ann"))
+			v.forget()
+			member := v.member(0, "ann")
+			v.authorizeFor.Store(int64(15 * time.Second))
+			resume := func(node int) *sessionClient {
+				next := dialSession(t, v.nodes[node], "ann")
+				next.SendText(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"r"},"payload":{"token":%q,"topics":[{"topic":"club/go"}]}}`, c.token))
+				return next
+			}
+			next := resume(1)
+			if again {
+				v.pass(2*time.Second, member)
+				before := next
+				next = resume(2)
+				v.pass(6*time.Second, member)
+				assert.Equal(t, router.StatusSuperseded, before.Closed().Code)
+			}
+			v.pass(5*time.Second, member)
+			assert.Equal(t, router.StatusSuperseded, c.Closed().Code)
+			v.pass(20*time.Second, member)
+			assert.Equal(t, "$ws:resumed", next.Next().Type)
+			assert.Empty(t, v.changes())
+			next.CloseWith(1000, "")
 			assert.Equal(t, []string{"-ann Ann"}, v.changes())
 		})
 	}

@@ -192,8 +192,8 @@ func TestResume_MemberLeavesIfTheSessionGoesOnWithoutTheTopic(t *testing.T) {
 	})
 }
 
-// TestResume_MemberStaysWhenItsNodeShutsDown moves one client when the server asks it to. Another one is away, and
-// does not come back.
+// TestResume_MemberStaysWhenItsNodeShutsDown moves one client when the server asks it to. Another
+// one is away, and does not come back.
 func TestResume_MemberStaysWhenItsNodeShutsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPresenceCluster(t, nil)

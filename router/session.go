@@ -9,8 +9,8 @@ import (
 )
 
 // This file has the session of a connection: how it begins and ends. session_save.go stores its
-// record, session_topics.go keeps its subscriptions, resume.go continues it on another connection, and
-// session_owners.go ends it on this one.
+// record, session_topics.go keeps its subscriptions, resume.go continues it on another connection,
+// and session_owners.go ends it on this one.
 
 // A session belongs to one connection at a time. Its record in the store says to which: the node of
 // another connection takes it over by replacing the record, after which this session is over.

@@ -167,7 +167,7 @@ func (s *session) stopServing() {
 		c.drainSuperseded()
 	case c.session() == s:
 		c.draining.CompareAndSwap(notDraining, drainingSuperseded)
-		time.AfterFunc(supersededWait, func() { c.drainIfSession(s) })
+		time.AfterFunc(supersededWait, func() { c.closeIfSession(s) })
 	}
 }
 
@@ -184,8 +184,8 @@ func (s *session) move(ended []string) {
 	s.mu.Lock()
 	s.moved, s.ended = true, ended
 	s.mu.Unlock()
-	if !s.conn.router.leaveAway(s) {
-		s.conn.drainIfSession(s)
+	if c := s.conn; !c.router.leaveAway(s) && c.session() == s {
+		c.drainSuperseded()
 	}
 }
 
@@ -206,10 +206,10 @@ func (c *Conn) goesOn(topic string) bool {
 	return s.takenOver && !slices.Contains(s.ended, topic)
 }
 
-// drainIfSession ends a connection that has been superseded, unless it has another session
-// meanwhile.
-func (c *Conn) drainIfSession(s *session) {
+// closeIfSession closes a connection that has been superseded, unless it has another session
+// meanwhile. Its member stays until move is called.
+func (c *Conn) closeIfSession(s *session) {
 	if c.session() == s {
-		c.drainSuperseded()
+		c.closeSuperseded()
 	}
 }

@@ -23,15 +23,17 @@ type TopicOptions struct {
 	// and then every change, so clients learn the connection, tenant and user IDs of others.
 	Presence bool
 
-	// PresenceGrace is for clients without sessions (Options.Resume): a user who loses the connection stays
-	// present for this time, and is the same member when another connection of the user joins the topic, on
-	// any node. Nobody sees the member leave and join. A user leaves at once if the client closes the
-	// connection, or a browser leaves the page (1001), and with [Router.DisconnectUser] and [Router.Revoke].
+	// PresenceGrace is for clients without sessions (Options.Resume): a user who loses the
+	// connection stays present for this time, and is the same member when another connection of the
+	// user joins the topic, on any node. Nobody sees the member leave and join. A user leaves at
+	// once if the client closes the connection, or a browser leaves the page (1001), and with
+	// [Router.DisconnectUser] and [Router.Revoke].
 	//
-	// In these topics, all connections of a user are one member, whose Member.ConnID identifies the user;
-	// they should join with the same info, or with none. Anonymous connections are members of their own, and
-	// leave with their connection or session. Members who are away count for Limits.SessionsPerUser and
-	// SessionsPerIP. If 0, members leave with their connection or session.
+	// In these topics, all connections of a user are one member, whose Member.ConnID identifies the
+	// user; they should join with the same info, or with none. Anonymous connections are members of
+	// their own, and leave with their connection or session. Members who are away count for
+	// Limits.SessionsPerUser and SessionsPerIP. If 0, members leave with their connection or
+	// session.
 	PresenceGrace time.Duration
 
 	// History retains publications, assigns each a position, and delivers them to subscribers on
