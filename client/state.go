@@ -45,6 +45,7 @@ type Connection struct {
 	ID string
 
 	// MemberID is the Member.ConnID of the client: the ID of the first connection of its session.
+	// In topics with TopicOptions.PresenceGrace, members are users: there, compare Member.UserID.
 	MemberID string
 
 	// Resumed is set if the session of the connection before continues; see Options.Resume.

@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-go/penstock/internal/ipprefix"
 )
 
-// This file bounds the sessions whose clients are away: each is a record in the store until its time is
-// up, and a client can leave one behind with every connection.
+// This file bounds the sessions whose clients are away: each is a record in the store until its
+// time is up, and a client can leave one behind with every connection. A user who stays present
+// without a session counts, too.
 
 // absentSessions counts the sessions that have been left on this node, oldest first.
 type absentSessions struct {
@@ -21,6 +22,7 @@ type absentSessions struct {
 }
 
 // An absentSession belongs to a connection that has been closed, unless another one has resumed it.
+// Its ID is empty if the user stays present without a session.
 type absentSession struct {
 	id, connID string
 	until      time.Duration // since the router was created
@@ -29,17 +31,23 @@ type absentSession struct {
 // leaveSession adds a session whose connection has been closed, and ends the oldest one of the user or
 // of the address if there are too many. It must be called with s.mu held.
 func (s *session) leaveSession() {
-	r := s.conn.router
+	s.conn.router.leaveAbsent(s.id, s.conn, userKey{s.record.TenantID, s.record.UserID})
+}
+
+// leaveGrace does the same for a connection without a session, whose user stays present.
+func (r *Router) leaveGrace(c *Conn) { r.leaveAbsent("", c, c.Identity().user()) }
+
+func (r *Router) leaveAbsent(sessionID string, c *Conn, user userKey) {
 	limits, now := &r.opts.Limits, r.sinceStart(time.Now())
-	added := absentSession{s.id, s.conn.id, now + r.opts.Resume.Within}
+	added := absentSession{sessionID, c.id, now + max(r.opts.Resume.Within, r.topics.maxGrace)}
 	var ended []absentSession
 	r.absent.mu.Lock()
 	defer r.absent.mu.Unlock()
-	if user := (userKey{s.record.TenantID, s.record.UserID}); user.userID != "" {
+	if user.userID != "" {
 		ended = leave(&r.absent.byUser, user, added, limits.SessionsPerUser, now)
 	}
-	if s.conn.ip.IsValid() {
-		ended = append(ended, leave(&r.absent.byAddress, ipprefix.Of(s.conn.ip), added, limits.SessionsPerIP, now)...)
+	if c.ip.IsValid() {
+		ended = append(ended, leave(&r.absent.byAddress, ipprefix.Of(c.ip), added, limits.SessionsPerIP, now)...)
 	}
 	for _, a := range ended {
 		r.savingSessions.Add(1)
@@ -78,11 +86,19 @@ func leave[K comparable](sessions *map[K][]absentSession, key K, added absentSes
 // fails, the record expires by itself.
 func (r *Router) endAbsent(a absentSession) {
 	defer r.savingSessions.Done()
+	if a.id == "" {
+		r.grace.leave(a.connID, func(*topic) bool { return true })
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
 	defer cancel()
 	for range claimAttempts {
 		rec, value, err := r.loadSession(ctx, a.id)
-		if err != nil || value.Version == 0 || rec.ConnID != a.connID {
+		if err != nil || value.Version == 0 {
+			return
+		}
+		if rec.ConnID != a.connID { // it waits until the other connection is present in its topics
+			r.away.giveUp(a.connID)
 			return
 		}
 		_, err = r.histories.StoreValue(ctx, sessionKey(a.id), nil, value.Version, 0)

@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -35,7 +34,7 @@ const awayGrace = time.Second
 
 // awaySessions are the sessions that have been left on this node.
 type awaySessions struct {
-	mu     sync.Mutex // may be acquired under session.mu; nothing is called under it
+	mu     sync.Mutex // may be acquired under session.mu; only sessionOwners.mu is acquired under it
 	byConn map[string]*awaySession
 }
 
@@ -66,20 +65,23 @@ func (a *awaySessions) take(connID string) *awaySession {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e := a.byConn[connID]
-	if e == nil {
-		return nil
+	if e != nil {
+		a.removeLocked(e)
 	}
-	delete(a.byConn, connID)
-	e.timer.Stop()
 	return e
 }
 
-// stayPresent lets the member of a closed connection stay in a topic until its session ends or another
-// connection has it. It reports false if it leaves now.
-func (a *awaySessions) stayPresent(c *Conn, t *topic) bool {
-	if !t.isPresent(c) {
-		return false
-	}
+// removeLocked removes a session, for whose end nobody waits any more.
+func (a *awaySessions) removeLocked(e *awaySession) {
+	c := e.session.conn
+	delete(a.byConn, c.id)
+	e.timer.Stop()
+	c.router.owners.remove(e.session)
+}
+
+// stay lets the member of a closed connection stay in a topic until its session ends or another
+// connection has it. It reports false if the connection has no session, or leaves now.
+func (a *awaySessions) stay(c *Conn, t *topic) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e := a.byConn[c.id]
@@ -90,15 +92,6 @@ func (a *awaySessions) stayPresent(c *Conn, t *topic) bool {
 	return true
 }
 
-// isPresent reports whether a closed connection is present in the topic, from which it receives nothing any more.
-func (t *topic) isPresent(c *Conn) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.silence(c)
-	_, present := t.presence.localMember(c)
-	return present
-}
-
 // endIfUnused removes the session of a closed connection for whose end nobody waits.
 func (a *awaySessions) endIfUnused(c *Conn) {
 	if c.router.opts.Resume.OnSessionEnd != nil {
@@ -107,8 +100,7 @@ func (a *awaySessions) endIfUnused(c *Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if e := a.byConn[c.id]; e != nil && len(e.topics) == 0 {
-		delete(a.byConn, c.id)
-		e.timer.Stop()
+		a.removeLocked(e)
 	}
 }
 
@@ -148,11 +140,23 @@ func (a *awaySessions) removeTopics(connID string, topics topicMatcher) (c *Conn
 	return e.session.conn, ended
 }
 
-// all returns the IDs of the connections.
-func (a *awaySessions) all() []string {
+// stop ends the waiting without an end of the sessions: other nodes let the members stay.
+func (a *awaySessions) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Collect(maps.Keys(a.byConn))
+	for _, e := range a.byConn {
+		a.removeLocked(e)
+	}
+}
+
+// giveUp ends the presence of a connection whose session another one has.
+func (a *awaySessions) giveUp(connID string) {
+	a.mu.Lock()
+	e := a.byConn[connID]
+	a.mu.Unlock()
+	if e != nil {
+		e.session.move(nil)
+	}
 }
 
 // retry lets expireAway run again later.
@@ -178,15 +182,22 @@ func (a *awaySessions) ofUser(user userKey) (connIDs []string) {
 
 // endAway ends the session of a connection that has been closed, if it has not ended.
 func (r *Router) endAway(connID string, reason SessionEndReason) {
-	if e := r.away.take(connID); e != nil {
-		e.leave()
+	e := r.away.take(connID)
+	if e == nil {
+		return
+	}
+	e.leave()
+	if !e.session.isSuperseded() {
 		r.reportSessionEnd(e.session.conn, reason)
 	}
 }
 
-// forgetAway ends the presence of a session that has not ended. It reports whether it was away.
-func (r *Router) forgetAway(connID string) bool {
-	e := r.away.take(connID)
+// leaveAway ends the presence of a session that has not ended. It reports whether it was away.
+func (r *Router) leaveAway(s *session) bool {
+	if s.conn.session() != s {
+		return false
+	}
+	e := r.away.take(s.conn.id)
 	if e == nil {
 		return false
 	}
@@ -208,7 +219,7 @@ func (r *Router) expireAway(e *awaySession) {
 	case err != nil:
 		r.away.retry(e)
 	case value.Version != 0 && rec.ConnID != c.id:
-		r.forgetAway(c.id) // another connection has resumed it
+		e.session.move(nil) // another connection has resumed it
 	default:
 		r.endAway(c.id, SessionExpired)
 	}

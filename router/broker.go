@@ -164,6 +164,7 @@ func (g recoveringHistories) recoverAs(name string, code errors.Code, err *error
 // nodeLeft is called when another node has left or failed.
 func (r *Router) nodeLeft(node string) {
 	r.asks.NodeLeft(node)
+	r.topics.held.nodeLeft(node)
 	r.events.Add(func() { r.logNodeLeft(node) })
 }
 

@@ -187,7 +187,7 @@ func (c *Conn) leaveTopics() {
 	c.mu.Unlock()
 	r := c.router
 	for _, t := range topics {
-		if !r.away.stayPresent(c, t) {
+		if !r.stayPresent(c, t) {
 			r.topics.remove(t, c)
 		}
 	}

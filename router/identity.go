@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -111,7 +112,7 @@ func (c *Conn) changeIdentity(id Identity, permit func(current Identity) error) 
 	}
 	if old.value().user() != id.user() {
 		for _, t := range c.topics.all() {
-			c.router.topics.rejoin(t, c)
+			c.router.topics.rejoin(t, c, "")
 		}
 	}
 	return nil
@@ -146,14 +147,15 @@ func (g *registry) changeIdentity(c *Conn, id *connIdentity) error {
 	return nil
 }
 
-// rejoin replaces the member of a connection that is present in a topic, because its identity has
-// changed. c must subscribe to t, and c.mu must be held. The broker reports the replacement to other
-// nodes as left and joined.
-func (ts *topics) rejoin(t *topic, c *Conn) {
+// rejoin replaces the member of a connection that is present in a topic, because its identity or
+// its session has changed. It sets the info unless that is empty. c must subscribe to t, and c.mu
+// must be held. If the identity has changed, the broker reports the replacement to other nodes as
+// left and joined.
+func (ts *topics) rejoin(t *topic, c *Conn, info string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if old, ok := t.presence.localMember(c); ok {
-		ts.updateMember(t, c, old, old.Info)
+		ts.updateMember(t, c, old, cmp.Or(info, old.Info))
 	}
 }
 

@@ -44,6 +44,8 @@ package router
 // reading goroutine, in c.messages, or in its handler. An abort does the same on the reading goroutine. The goroutine that
 // marks the call as answered sends the answer (settleCall). The one that takes a message out of
 // c.messages owns it, so a waiting call is either removed by cancelCall or starts.
+// Per member that waits for its client: a timer, on the node that the client has left (away.go,
+// presence_grace.go), and on the others if that node has ended (presence_hold.go).
 // Per connection with a session (session_save.go): a timer, and a goroutine that exists only while the
 // record is stored. It holds no lock while it calls the store. Shutdown waits for these goroutines.
 // $ws:resume subscribes to topics on a goroutine for each, for which its handler waits; another one reads what
@@ -85,7 +87,8 @@ package router
 //   - registry.mu
 //   - callIndex.mu, and under it the lock of the deadlineQueue
 //   - clientCalls.mu
-//   - session.mu: guards the record of a session; and under it absentSessions.mu
+//   - session.mu: guards the record of a session; and under it absentSessions.mu, awaySessions.mu and sessionOwners.mu
+//   - heldMembers.mu and graceMembers.mu
 //   - rejectionSampler.mu
 //   - credits.mu
 //   - presenceEvents.mu

@@ -104,11 +104,12 @@ type Options struct {
 	// Broker carries publications and presence between nodes. If nil, this is the only node.
 	Broker broker.Broker
 
-	// OnPresence is called when a connection of any node joins a topic or leaves it. A topic
-	// is reported from the first time that a connection of this node joins it, until this
-	// node's last subscriber leaves it; it is then called for the members on other nodes, too.
-	// Calls run one at a time, in order. While more than 1024 of them wait, a member that leaves and
-	// whose joining waits, or that returns as it was, is not reported.
+	// OnPresence is called when a member of any node joins a topic or leaves it; see [Member]. A
+	// member whose client comes back in time (Resume, TopicOptions.PresenceGrace) neither leaves
+	// nor joins. A topic is reported from the first time that a connection of this node joins it,
+	// until this node's last subscriber leaves it; it is then called for the members on other
+	// nodes, too. Calls run one at a time, in order. While more than 1024 of them wait, a member
+	// that leaves and whose joining waits, or that returns as it was, is not reported.
 	OnPresence func(PresenceEvent)
 
 	// OnMessagesLost is called when messages of topic from other nodes were lost, with their
@@ -222,8 +223,8 @@ type Limits struct {
 	QueueMessages   int   // in the send queue of one connection; 1024
 	Topics          int   // subscriptions of one connection; 1000
 	SessionBytes    int   // of the topics in one session: about 100 bytes each, the name and the info; 128 KiB
-	SessionsPerUser int   // of one user, whose clients are away; the oldest one ends if there are more; 100
-	SessionsPerIP   int   // of one address, whose clients are away; the oldest one ends if there are more; 1000
+	SessionsPerUser int   // of one user, whose clients are away, with those who stay present for a TopicOptions.PresenceGrace; the oldest one ends if there are more; 100
+	SessionsPerIP   int   // of one address, in the same way; 1000
 
 	// Received messages that wait until earlier messages of their connection have been
 	// handled. A connection above its limit is not read, so that TCP slows the client down.

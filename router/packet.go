@@ -4,20 +4,20 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // The first byte of a packet between nodes is its kind. A node ignores unknown kinds, which
 // later versions may send.
 const (
-	packetMessage           = 1 + iota // a published message
-	packetUserMessage                  // a message for a user: tenant, user, and a packetMessage
-	packetUserDisconnect               // tenant, user, status code as a varint, and the reason
-	packetFormats                      // a published message in several formats
-	packetExcept                       // a connection ID, and a packetMessage or packetFormats that this connection does not receive
-	packetUserRevoke                   // tenant, user, the previous and the new sequence as varints, and the topic or pattern
-	packetSessionSuperseded            // the IDs of a connection and of its session, which another connection has resumed
+	packetMessage        = 1 + iota // a published message
+	packetUserMessage               // a message for a user: tenant, user, and a packetMessage
+	packetUserDisconnect            // tenant, user, status code as a varint, and the reason
+	packetFormats                   // a published message in several formats
+	packetExcept                    // a connection ID, and a packetMessage or packetFormats that this connection does not receive
+	packetUserRevoke                // tenant, user, the previous and the new sequence as varints, and the topic or pattern
+	packetSessionClaimed            // the ID of a session, and as a varint the generation of the connection that has it
+	packetSessionMoved              // the same, and the topics in which the session does not go on
 )
 
 // messagePacket encodes a published message: its time in microseconds since 1970 and the
@@ -125,26 +125,6 @@ func receivedFrame(f format, message []byte, key string, now time.Time) *wsconn.
 	}
 	frame.Droppable(key)
 	return frame
-}
-
-// memberData is what other nodes must know about a member besides its connection ID.
-type memberData struct {
-	TenantID string `json:"tenantId,omitempty"`
-	UserID   string `json:"userId,omitempty"`
-	Info     string `json:"info,omitempty"`
-}
-
-func encodeMember(m Member) string {
-	var data byteWriter
-	_ = marshal(&data, memberData{m.TenantID, m.UserID, m.Info}) // strings can always be encoded
-	return string(data)
-}
-
-// parseMember returns false if the data is malformed.
-func parseMember(m broker.Member) (Member, bool) {
-	var data memberData
-	err := unmarshal([]byte(m.Data), &data, false)
-	return Member{m.ID, data.TenantID, data.UserID, data.Info}, err == nil
 }
 
 // A byteWriter is an io.Writer that appends to a slice.

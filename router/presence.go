@@ -3,15 +3,17 @@ package router
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A Member is a connection that is present in a topic, or a session: it stays present, as the same member, from
-// the loss of a connection until the client resumes it or cannot do so any more.
+// A Member is a connection that is present in a topic, or a session: it stays present, as the same
+// member, from the loss of a connection until the client resumes it or cannot do so any more. In a
+// topic with a [TopicOptions] PresenceGrace, it is a user.
 type Member struct {
-	ConnID   string `json:"connId"` // of the connection, or of the first one of its session
+	ConnID   string `json:"connId"` // of the connection, or of the first one of its session; or a text that stands for the user
 	TenantID string `json:"tenantId,omitempty"`
 	UserID   string `json:"userId,omitempty"`
 	Info     string `json:"info,omitempty"` // the argument of Join
@@ -31,7 +33,9 @@ type presence struct {
 	members map[string]*member // by Member.ConnID
 	local   map[*Conn]*member
 	remote  map[remoteMember]*member
-	feed    *presenceFeed // nil until a client asks for presence
+	held    map[string]*heldMember // by Member.ConnID: those that no node announces
+	away    map[string]*Conn       // by Member.ConnID: the closed connection of this node with which the member waits for its client
+	feed    *presenceFeed          // nil until a client asks for presence
 }
 
 // A remoteMember is a member as another node announces it.
@@ -41,8 +45,9 @@ type remoteMember struct{ node, id string }
 type member struct {
 	Member
 
-	conns int32 // on all nodes
-	local int32 // on this node
+	conns   int32 // on all nodes
+	local   int32 // on this node
+	staysMs int32 // as this node announces it, or notAnnounced
 }
 
 // maxInfoBytes bounds the info of a member.
@@ -140,27 +145,60 @@ func (ts *topics) join(t *topic, c *Conn, info string) {
 // updateMember replaces a local member, which leaves and joins, unless neither its info nor the
 // identity of c, nor the session to which c belongs, has changed. It must be called with t.mu held.
 func (ts *topics) updateMember(t *topic, c *Conn, old Member, info string) {
-	switch m := c.member(info); {
-	case old == m:
+	current := t.presence.local[c]
+	switch m, staysMs := c.member(t, info); {
 	case old.ConnID != m.ConnID:
-		ts.removeLocalMember(t, c)
-		ts.addLocalMember(t, c, info)
-	default:
-		ts.setMember(t, t.presence.local[c], m)
-		ts.router.session.Join(t.name, m.ConnID, encodeMember(m))
+		ts.addLocalMember(t, c, info) // first: it may be the same client
+		ts.dropLocalMemberLocked(t, current, true)
+	case old != m || staysMs > current.staysMs:
+		ts.setMember(t, current, m)
+		ts.announceLocked(t, current, max(staysMs, current.staysMs))
 	}
 }
 
 // addLocalMember must be called with t.mu held.
 func (ts *topics) addLocalMember(t *topic, c *Conn, info string) {
-	m := c.member(info)
+	m, staysMs := c.member(t, info)
 	before := t.presence.members[m.ConnID]
-	isKnown := before != nil && before.local > 0 && before.Member == m // to the other nodes, too
+	if before != nil {
+		m.Info, staysMs = cmp.Or(m.Info, before.Info), max(staysMs, before.staysMs)
+	}
+	isKnown := before != nil && before.Member == m && before.staysMs == staysMs // to the other nodes, too
 	added := ts.addMember(t, m)
 	added.local++
 	t.presence.local[c] = added
 	if !isKnown {
-		ts.router.session.Join(t.name, m.ConnID, encodeMember(m))
+		ts.announceLocked(t, added, staysMs)
+	}
+	ts.endAwayLocked(t, m.ConnID)
+}
+
+// setAway ends what a closed connection receives from the topic, and reports whether its member
+// waits there for the client: from then on, it leaves as soon as another connection has the member.
+func (ts *topics) setAway(t *topic, c *Conn) (waits bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.silence(c)
+	m, present := t.presence.localMember(c)
+	p := t.presence
+	if !present || p.local[c].conns > 1 && c.goesOn(t.name) {
+		return false
+	}
+	if p.away == nil {
+		p.away = map[string]*Conn{}
+	}
+	ts.endAwayLocked(t, m.ConnID) // one is enough
+	p.away[m.ConnID] = c
+	return true
+}
+
+// endAwayLocked ends the presence of a closed connection whose member another connection has. It
+// must be called with t.mu held.
+func (ts *topics) endAwayLocked(t *topic, connID string) {
+	if c := t.presence.away[connID]; c != nil {
+		delete(t.presence.away, connID)
+		ts.removeLocalMember(t, c, false)
+		ts.router.grace.hasten(c, t)
 	}
 }
 
@@ -168,10 +206,11 @@ func (ts *topics) addLocalMember(t *topic, c *Conn, info string) {
 func (ts *topics) addMember(t *topic, m Member) *member {
 	added := t.presence.members[m.ConnID]
 	if added == nil {
-		added = &member{Member: m}
+		added = &member{Member: m, staysMs: notAnnounced}
 		t.presence.members[m.ConnID] = added
 		ts.notifyPresence(t, m, true)
 	}
+	ts.releaseHeldLocked(t, added)
 	added.conns++
 	ts.setMember(t, added, m)
 	return added
@@ -186,38 +225,49 @@ func (ts *topics) setMember(t *topic, old *member, m Member) {
 	}
 }
 
-// removeMember removes a connection from a member, which leaves with the last one.
-func (ts *topics) removeMember(t *topic, m *member) {
-	if m.conns--; m.conns == 0 {
-		delete(t.presence.members, m.ConnID)
-		ts.notifyPresence(t, m.Member, false)
+// removeMember removes a connection that a node has announced from a member. With the last one, the
+// member leaves, or is held if it stays.
+func (ts *topics) removeMember(t *topic, m *member, node string, stays time.Duration) {
+	switch m.conns--; {
+	case m.conns > 0:
+	case stays > 0:
+		ts.holdLocked(t, m, node, stays)
+	default:
+		ts.leaveLocked(t, m)
 	}
 }
 
-// member returns the connection as a member of a topic.
-func (c *Conn) member(info string) Member {
-	identity := c.Identity()
-	return Member{ConnID: c.memberID(), TenantID: identity.TenantID, UserID: identity.UserID, Info: info}
+// leaveLocked ends the presence of a member without connections.
+func (ts *topics) leaveLocked(t *topic, m *member) {
+	ts.releaseHeldLocked(t, m)
+	delete(t.presence.members, m.ConnID)
+	ts.notifyPresence(t, m.Member, false)
 }
 
-// memberID returns the Member.ConnID of the connection.
-func (c *Conn) memberID() string {
-	if s := c.session(); s != nil {
-		return s.memberID
-	}
-	return c.id
-}
-
-// removeLocalMember must be called with t.mu held.
-func (ts *topics) removeLocalMember(t *topic, c *Conn) {
+// removeLocalMember removes a connection, after which the member leaves unless another connection
+// has it. Unless that is final, one on another node may have it that is not known yet. It must be
+// called with t.mu held.
+func (ts *topics) removeLocalMember(t *topic, c *Conn, final bool) {
 	if t.presence == nil || t.presence.local[c] == nil {
 		return
 	}
 	m := t.presence.local[c]
 	delete(t.presence.local, c)
-	ts.removeMember(t, m)
+	if t.presence.away[m.ConnID] == c {
+		delete(t.presence.away, m.ConnID)
+	}
+	ts.dropLocalMemberLocked(t, m, final)
+}
+
+// dropLocalMemberLocked removes one of the connections of a member.
+func (ts *topics) dropLocalMemberLocked(t *topic, m *member, final bool) {
 	if m.local--; m.local == 0 {
-		ts.router.session.Leave(t.name, m.ConnID)
+		ts.withdrawLocked(t, m, final)
+	}
+	if final {
+		ts.removeMember(t, m, "", 0)
+	} else {
+		ts.removeMember(t, m, "", takeOverHold)
 	}
 }
 
@@ -230,8 +280,11 @@ func (ts *topics) untrack(t *topic) {
 		return
 	}
 	ts.router.session.Untrack(t.name)
-	for _, m := range p.remote {
-		ts.removeMember(t, m)
+	for key, m := range p.remote {
+		ts.removeMember(t, m, key.node, 0)
+	}
+	for _, h := range p.held {
+		ts.leaveLocked(t, h.member)
 	}
 	p.tracked, p.remote = false, nil
 }
@@ -248,16 +301,37 @@ func (ts *topics) presenceChanged(name string, changed broker.Member, joined boo
 	if p == nil {
 		return
 	}
+	a, ok := parseMember(changed)
+	if !ok {
+		return
+	}
 	key := remoteMember{changed.Node, changed.ID}
 	switch known := p.remote[key]; {
 	case !joined && known != nil:
 		delete(p.remote, key)
-		ts.removeMember(t, known)
-	case joined && known == nil && p.tracked:
-		if m, ok := parseMember(changed); ok {
-			p.remote[key] = ts.addMember(t, m)
+		if a.ended {
+			a.stays = 0
 		}
+		ts.removeMember(t, known, changed.Node, a.stays)
+	case joined && known == nil && p.tracked:
+		ts.addRemoteMemberLocked(t, key, a)
 	}
+}
+
+// addRemoteMemberLocked adds a connection of another node to a member.
+func (ts *topics) addRemoteMemberLocked(t *topic, key remoteMember, a announcedMember) {
+	ts.held.nodeReturned(key.node)
+	p := t.presence
+	if a.ended {
+		if m := p.members[a.ConnID]; m != nil { // it leaves next
+			ts.releaseHeldLocked(t, m)
+			m.conns++
+			p.remote[key] = m
+		}
+		return
+	}
+	p.remote[key] = ts.addMember(t, a.Member)
+	ts.endAwayLocked(t, a.ConnID)
 }
 
 // notifyPresence reports a change to clients that asked for presence, and queues a call of

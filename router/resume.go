@@ -75,14 +75,18 @@ func (r *Router) handleResume(ctx *Context, m resumeRequest) (reply resumeReply,
 	if err != nil {
 		return resumeReply{}, err
 	}
-	s := c.continueSession(ctx, claim)
-	if claim.owner != c.id {
-		// Afterwards, because the member would leave with the other connection, and join with this one.
-		defer r.supersedeOther(claim.owner, claim.id)
+	s := claim.session
+	elsewhere := r.announceClaim(s, claim)
+	if err := c.continueSession(ctx, claim); err != nil {
+		return resumeReply{}, err
 	}
 	reply.Topics = s.resumeTopics(ctx, m.Topics, claim, revocations)
 	if err := ctx.Err(); err != nil {
-		return resumeReply{}, err
+		return resumeReply{}, err // the member stays with the other connection until the client tries again
+	}
+	// Not before: the member would leave with the other connection, and join with this one.
+	if ended, ok := claim.lacking(c); ok {
+		r.announceMoved(s, ended, elsewhere)
 	}
 	reply.Session, reply.Member = s.grant(), s.memberID
 	return reply, nil
@@ -100,14 +104,18 @@ func resumeCode(err error) errors.Code {
 	return code
 }
 
-// A sessionClaim is a session that has been moved to another connection.
+// A sessionClaim moves a session to another connection.
 type sessionClaim struct {
+	session *session // in sessionOwners
+
 	id      string
 	owner   string // the ID of the connection that had the session
 	token   string // the new one
 	record  sessionRecord
 	stored  []byte // the record as it is stored
 	version uint64 // of stored
+
+	unacknowledged bool // the client may not know that owner had the session
 
 	revoked revocationList      // of the user
 	dropped map[string]struct{} // topics, by OnResume
@@ -135,7 +143,10 @@ func (r *Router) claimSession(ctx *Context, m resumeRequest) (*sessionClaim, err
 	if err := rec.permits(presented, ctx.Identity(), time.Now()); err != nil {
 		return nil, err
 	}
-	claim := &sessionClaim{id: id, owner: rec.ConnID, record: rec, stored: value.Data, version: value.Version, dropped: map[string]struct{}{}}
+	claim := &sessionClaim{
+		id: id, owner: rec.ConnID, record: rec, stored: value.Data, version: value.Version,
+		unacknowledged: rec.Previous != nil, dropped: map[string]struct{}{},
+	}
 	if claim.revoked, _, err = r.loadRevocations(ctx, ctx.Identity().user()); err != nil {
 		return nil, storeUnavailable(err)
 	}
@@ -148,7 +159,22 @@ func (r *Router) claimSession(ctx *Context, m resumeRequest) (*sessionClaim, err
 	if err := claim.callOnResume(ctx); err != nil {
 		return nil, err
 	}
-	return claim, claim.take(ctx, presented)
+	claim.session = &session{conn: ctx.conn, id: id, generation: rec.Generation + 1, claiming: true}
+	return claim, claim.takeAsOwner(ctx, presented)
+}
+
+// takeAsOwner is take, during which other connections can supersede this one.
+func (k *sessionClaim) takeAsOwner(ctx *Context, presented []byte) error {
+	owners, taken := &ctx.conn.router.owners, false
+	owners.add(k.session)
+	defer func() { // even if the broker calls runtime.Goexit
+		if !taken {
+			owners.remove(k.session)
+		}
+	}()
+	err := k.take(ctx, presented)
+	taken = err == nil
+	return err
 }
 
 // callOnResume asks the application, which can drop topics.
@@ -201,7 +227,7 @@ func (k *sessionClaim) take(ctx *Context, presented []byte) error {
 		k.record.Secret, k.record.Previous = hash, presented
 		k.record.MemberID = k.record.memberID()
 		k.record.ConnID = ctx.conn.id
-		k.record.Generation++
+		k.record.Generation = k.session.generation
 		k.record.setIdentity(ctx.Identity())
 		lifetime := r.opts.Resume.Within + r.opts.Resume.refreshInterval()
 		lifetime = k.record.lifetime(lifetime, time.Now())
@@ -251,32 +277,55 @@ func storeUnavailable(err error) error {
 	}
 }
 
-// continueSession makes a claimed session that of the connection. It ends the one that the connection
-// had.
-func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) *session {
+// continueSession makes a claimed session that of the connection, unless another one has claimed it
+// since. It ends the session that the connection had.
+func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.session()
-	s := &session{
-		conn: c, id: claim.id, memberID: claim.record.memberID(), token: claim.token, record: claim.record, stored: claim.stored, version: claim.version, unacknowledged: ctx.correlationID,
-		revocationsOf: userKey{claim.record.TenantID, claim.record.UserID},
+	before, s := c.session(), claim.session
+	if s.isSuperseded() {
+		c.router.owners.remove(s)
+		return errConcurrentResume
 	}
+	s.memberID, s.token, s.unacknowledged = claim.record.memberID(), claim.token, ctx.correlationID
+	s.record, s.stored, s.version = claim.record, claim.stored, claim.version
+	s.revocationsOf = userKey{claim.record.TenantID, claim.record.UserID}
 	s.record.Topics = nil
 	c.adoptSession(s)
 	if before != nil {
 		before.discard()
 	}
 	s.begin(claim.record.Topics)
-	for _, t := range c.topics.all() { // as the member of the session
-		c.router.topics.rejoin(t, c)
+	if s.isSuperseded() {
+		return errConcurrentResume
 	}
-	return s
+	for _, t := range c.topics.all() { // as the member of the session
+		c.router.topics.rejoin(t, c, claim.record.Topics[t.name].Info)
+	}
+	return nil
+}
+
+// lacking returns the topics of the record to which the connection has not been subscribed. It
+// reports false if the connection has ended meanwhile, and with it all subscriptions.
+func (k *sessionClaim) lacking(c *Conn) (topics []string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left {
+		return nil, false
+	}
+	for _, topic := range slices.Concat(k.record.topicNames(), k.ended) {
+		if c.topics.find(topic) == nil {
+			topics = append(topics, topic)
+		}
+	}
+	return topics, true
 }
 
 // begin adds the topics in the stored record, and stores it again if it lacks others.
 func (s *session) begin(stored map[string]topicGrant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.claiming = false
 	own := len(s.record.Topics) > 0
 	maps.Copy(s.record.Topics, stored)
 	switch {

@@ -71,6 +71,7 @@ func (r *Router) revokeLocal(user userKey, change revocation, topics topicMatche
 		c.mu.Unlock()
 	}
 	r.away.revoke(user, topics)
+	r.endAbsence(user, topics.matches)
 }
 
 // revoke ends the subscriptions to topics. It must be called with c.mu held.

@@ -49,6 +49,8 @@ type Router struct {
 	presenceEvents presenceEvents
 	absent         absentSessions
 	away           awaySessions
+	owners         sessionOwners
+	grace          graceMembers
 	observer       func(Event)         // nil without observers
 	inbound        executor.ByteBudget // received messages that wait, of all connections
 

@@ -9,14 +9,16 @@ import (
 )
 
 // This file has the session of a connection: how it begins and ends. session_save.go stores its
-// record, session_topics.go keeps its subscriptions, and resume.go continues it on another connection.
+// record, session_topics.go keeps its subscriptions, resume.go continues it on another connection,
+// and session_owners.go ends it on this one.
 
 // A session belongs to one connection at a time. Its record in the store says to which: the node of
 // another connection takes it over by replacing the record, after which this session is over.
 type session struct {
-	conn     *Conn
-	id       string
-	memberID string // the Member.ConnID of its connections
+	conn       *Conn
+	id         string
+	memberID   string // the Member.ConnID of its connections
+	generation uint64 // sessionRecord.Generation
 
 	// Guarded by Conn.mu: the topics that the client learns of when the answer has been queued, and
 	// whether that has happened.
@@ -32,7 +34,10 @@ type session struct {
 	until          time.Time // when the client can no longer resume; zero while the connection is open
 	discarded      bool      // the record must be deleted
 	over           bool      // nothing is stored any more
-	takenOver      bool      // because another connection has the session
+	claiming       bool      // the store has not answered whether the connection has the session
+	takenOver      bool      // another connection has the session
+	moved          bool      // and has subscribed to its topics
+	ended          []string  // except these
 
 	// The user whose revocationList the session follows, and whether it may have missed a change.
 	revocationsOf userKey
@@ -68,10 +73,22 @@ func (c *Conn) openSession(ctx context.Context) *sessionGrant {
 		return nil
 	}
 	s, isNew := c.beginSession()
-	if isNew && !c.storeFirst(ctx, s) {
-		return nil
+	if isNew {
+		if !c.storeFirst(ctx, s) {
+			return nil
+		}
+		c.announceSession()
 	}
 	return s.grant()
+}
+
+// announceSession notifies other nodes that the member stays in its topics if this node ends.
+func (c *Conn) announceSession() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.topics.all() {
+		c.router.topics.rejoin(t, c, "")
+	}
 }
 
 // storeFirst stores a new session, and drops it if that fails.
@@ -93,9 +110,10 @@ func (c *Conn) beginSession() (s *session, isNew bool) {
 	if s := c.session(); s != nil && !s.isOver() {
 		return s, false
 	}
-	s = &session{conn: c, id: rand.Text(), memberID: c.id, saving: true, dirty: true}
-	s.record.Generation = 1
+	s = &session{conn: c, id: rand.Text(), memberID: c.id, generation: 1, saving: true, dirty: true}
+	s.record.Generation = s.generation
 	s.token, s.record.Secret = newToken(s.id)
+	c.router.owners.add(s)
 	c.adoptSession(s)
 	return s, true
 }
@@ -105,8 +123,12 @@ func (c *Conn) beginSession() (s *session, isNew bool) {
 func (c *Conn) adoptSession(s *session) {
 	s.record.ConnID = c.id
 	s.record.setIdentity(c.Identity())
-	s.takeTopics(c.topics.all(), c.session())
+	before := c.session()
+	s.takeTopics(c.topics.all(), before)
 	c.recoveryState().session.Store(s)
+	if before != nil {
+		c.router.owners.remove(before)
+	}
 	if c.ctx.Err() != nil { // endSession may have run before
 		code, _ := c.ws.Status()
 		s.end(StatusCode(code))
@@ -118,6 +140,7 @@ func (c *Conn) dropSession(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.recoveryState().session.CompareAndSwap(s, nil)
+	c.router.owners.remove(s)
 	s.discard()
 }
 
@@ -196,10 +219,15 @@ func (s *session) end(code StatusCode) {
 		s.until = time.Now().Add(s.conn.router.opts.Resume.Within)
 		s.changed()
 		switch r := s.conn.router; {
-		case s.takenOver:
+		case s.moved:
+			r.owners.remove(s)
+		case s.takenOver: // the member stays until the other connection is present
+			r.away.add(s, StatusAbnormal)
 		case s.discarded:
+			r.owners.remove(s)
 			r.reportSessionEnd(s.conn, SessionClosed)
 		case s.over:
+			r.owners.remove(s)
 			r.reportSessionEnd(s.conn, SessionExpired) // the store has lost the record
 		default:
 			s.leaveSession()
@@ -224,61 +252,12 @@ func (s *session) discard() {
 	}
 }
 
-// supersede ends the connection of a session that another connection has resumed.
-func (s *session) supersede() {
-	s.stop()
-	s.conn.drainSuperseded()
-}
-
-// stop ends the session on this node, and leaves the record to others.
-func (s *session) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.takenOver = true
-	s.finish()
-}
-
 // finish leaves the record as it is from now on. It must be called with s.mu held.
 func (s *session) finish() {
 	s.over = true
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-}
-
-// receiveSuperseded handles the packet that publishSuperseded has sent.
-func (r *Router) receiveSuperseded(packet []byte) {
-	connID, rest, ok := cutString(packet)
-	if !ok {
-		return
-	}
-	if id, _, ok := cutString(rest); ok {
-		r.supersedeLocal(connID, id)
-	}
-}
-
-// supersedeLocal ends a connection of this node, if it has the session. It reports whether the
-// connection is one of this node.
-func (r *Router) supersedeLocal(connID, sessionID string) bool {
-	c := r.conns.byID(connID)
-	if c == nil {
-		return r.forgetAway(connID)
-	}
-	if s := c.session(); s != nil && s.id == sessionID {
-		s.supersede()
-	}
-	return true
-}
-
-// supersedeOther ends the connection to which a session has belonged, on any node. If the packet is
-// lost, that connection notices when it stores the record again.
-func (r *Router) supersedeOther(connID, sessionID string) {
-	if r.supersedeLocal(connID, sessionID) {
-		return
-	}
-	_ = r.publishToNodes(func() []byte {
-		return appendString(appendString([]byte{packetSessionSuperseded}, connID), sessionID)
-	})
 }
 
 // takeTopics copies the topics of the session that the connection had before, or the subscriptions that

@@ -81,7 +81,7 @@ func (s *session) saveOnce() (again bool) {
 	version, err := s.write(ctx, w)
 	again = s.finishWrite(w, version, err)
 	if err == errTakenOver { //nolint:errorlint // never wrapped
-		s.supersede()
+		s.stopServing()
 	}
 	return again
 }
@@ -197,7 +197,7 @@ func (s *session) write(ctx context.Context, w sessionWrite) (version uint64, er
 		return 0, err
 	case current.Version == 0:
 		return 0, errSessionLost
-	case rec.ConnID != s.conn.id && rec.Generation >= w.generation:
+	case rec.Generation > w.generation, rec.Generation == w.generation && rec.ConnID != s.conn.id:
 		return 0, errTakenOver
 	}
 	// An earlier save has been made although its outcome was unknown, or the store has failed over to
@@ -221,8 +221,9 @@ func (s *session) finishWrite(w sessionWrite, version uint64, err error) (more b
 	case err == nil && w.lifetime > 0:
 		s.stored, s.version, s.backoff = w.data, version, 0
 		return true
-	case err == nil, err == errTakenOver, err == errSessionLost: //nolint:errorlint // never wrapped
-		s.takenOver = s.takenOver || err == errTakenOver //nolint:errorlint // never wrapped
+	case err == errTakenOver: //nolint:errorlint // never wrapped
+		s.takeOverLocked()
+	case err == nil, err == errSessionLost: //nolint:errorlint // never wrapped
 		s.finish()
 	default:
 		s.retry()
@@ -256,7 +257,6 @@ func (r *Router) closeSessions(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	r.sessionsClosed.Store(true)
-	for _, connID := range r.away.all() {
-		r.forgetAway(connID)
-	}
+	r.away.stop()
+	r.grace.stop()
 }

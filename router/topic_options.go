@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // TopicOptions configure the topics that a pattern matches; see [Topic]. The zero value is a
@@ -21,6 +22,19 @@ type TopicOptions struct {
 	// sets it. A client that asks for it receives the members with the answer to $ws:subscribe,
 	// and then every change, so clients learn the connection, tenant and user IDs of others.
 	Presence bool
+
+	// PresenceGrace is for clients without sessions (Options.Resume): a user who loses the
+	// connection stays present for this time, and is the same member when another connection of the
+	// user joins the topic, on any node. Nobody sees the member leave and join. A user leaves at
+	// once if the client closes the connection, or a browser leaves the page (1001), and with
+	// [Router.DisconnectUser] and [Router.Revoke].
+	//
+	// In these topics, all connections of a user are one member, whose Member.ConnID identifies the
+	// user; they should join with the same info, or with none. Anonymous connections are members of
+	// their own, and leave with their connection or session. Members who are away count for
+	// Limits.SessionsPerUser and SessionsPerIP. If 0, members leave with their connection or
+	// session.
+	PresenceGrace time.Duration
 
 	// History retains publications, assigns each a position, and delivers them to subscribers on
 	// all nodes once and in one order, or reports to Options.OnMessagesLost what the history no
@@ -96,6 +110,9 @@ func Topic(r *Router, pattern string, opts *TopicOptions) {
 	}
 	name := strconv.Quote(pattern) + ", registered at " + position
 	mustBeSlowConsumerPolicy("TopicOptions.SlowConsumer of "+name, p.opts.SlowConsumer)
+	if p.opts.PresenceGrace < 0 {
+		panic(fmt.Sprintf("router: TopicOptions.PresenceGrace of %s is %v; it must not be negative", name, p.opts.PresenceGrace))
+	}
 	if p.opts.MaxPerConn < 0 {
 		panic(fmt.Sprintf("router: TopicOptions.MaxPerConn of %s is %d; it must not be negative", name, p.opts.MaxPerConn))
 	}
@@ -116,6 +133,7 @@ func (ts *topics) declare(p *topicPattern) {
 	}
 	ts.patterns = append(ts.patterns, p)
 	ts.hasHistory = ts.hasHistory || p.opts.History.enabled()
+	ts.maxGrace = max(ts.maxGrace, p.opts.PresenceGrace)
 	ts.root.add(p)
 }
 

@@ -27,7 +27,10 @@ type topics struct {
 	// Declared topics; read-only once the router serves.
 	patterns   []*topicPattern
 	root       patternNode
-	hasHistory bool // a pattern has a History
+	hasHistory bool          // a pattern has a History
+	maxGrace   time.Duration // the longest PresenceGrace
+
+	held heldMembers
 }
 
 const topicShards = 64
@@ -150,7 +153,7 @@ func (ts *topics) drop(t *topic, c *Conn) {
 // unsubscribe must be called with t.mu held.
 func (ts *topics) unsubscribe(t *topic, c *Conn) {
 	t.silence(c)
-	ts.removeLocalMember(t, c)
+	ts.removeLocalMember(t, c, !c.goesOn(t.name))
 }
 
 // silence ends all that a connection receives from a topic. It must be called with t.mu held.

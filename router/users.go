@@ -64,11 +64,13 @@ func (r *Router) disconnect(user userKey, code StatusCode, reason string) int {
 	conns := r.conns.ofUser(user)
 	for _, c := range conns {
 		c.discardSession()
+		c.leaveForGood()
 		c.Close(code, reason)
 	}
 	for _, connID := range r.away.ofUser(user) {
 		r.endAway(connID, SessionRevoked)
 	}
+	r.endAbsence(user, func(string) bool { return true })
 	return len(conns)
 }
 
@@ -90,8 +92,8 @@ func userPacket(kind byte, user userKey) []byte {
 
 // receiveUserPacket handles a packet that another node has published on usersTopic.
 func (r *Router) receiveUserPacket(packet []byte) {
-	if packet[0] == packetSessionSuperseded {
-		r.receiveSuperseded(packet[1:])
+	if kind := packet[0]; kind == packetSessionClaimed || kind == packetSessionMoved {
+		r.receiveClaim(kind, packet[1:])
 		return
 	}
 	tenantID, rest, ok := cutString(packet[1:])

@@ -218,7 +218,7 @@ export interface Client<C = AnyContract> {
 export interface Connection {
   /** Identifies the connection in the logs of the server; undefined if the server does not know the greeting. */
   id: string | undefined;
-  /** Member.connId of this client: the id of the first connection of the session. */
+  /** Member.connId of this client: the id of the first connection of the session. Where members are users (PresenceGrace), compare userId. */
   memberId: string | undefined;
   /** Whether the session of the connection before continues. */
   resumed: boolean;
