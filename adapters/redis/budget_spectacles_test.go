@@ -101,8 +101,8 @@ func TestBudget_InFlightCountsInWindowOfConventionClient(t *testing.T) {
 // The other client deletes the window before it ends.
 func TestBudget_SurvivesAWindowDeletedByConventionClient(t *testing.T) {
 	s := newTestBudget(t)
-	s.respond(s.tryAcquire(), outbound.Status{Limit: 1, Remaining: 0, ResetAfter: 200 * time.Millisecond})
 	start := time.Now()
+	s.respond(s.tryAcquire(), outbound.Status{Limit: 1, Remaining: 0, ResetAfter: 200 * time.Millisecond})
 	require.NoError(t, s.client.Del(t.Context(), s.prefix+"r:remaining").Err())
 	s.acquire()
 	assert.GreaterOrEqual(t, time.Since(start), 190*time.Millisecond)

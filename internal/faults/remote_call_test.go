@@ -116,10 +116,21 @@ type told struct{}
 
 func (told) MessageType() string { return "TOLD" }
 
+func TestRemoteCall_ReachesAnotherProcess(t *testing.T) {
+	server := redistest.Start(t)
+	r := router.New(&router.Options{Broker: redis.NewBroker(server.Client(t))})
+	t.Cleanup(func() { _ = r.Shutdown(t.Context()) })
+	n := startCallNode(t, &nodeSpec{Kind: single, Addrs: []string{server.Addr}})
+	require.Eventually(t, func() bool {
+		_, err := router.CallConn[told](t.Context(), r, n.connID, ask{})
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+}
+
 // TestRemoteCall_ProcessStopsOrDies calls the client of a process that is stopped for longer than the other nodes wait,
 // continues, and is killed.
 func TestRemoteCall_ProcessStopsOrDies(t *testing.T) {
-	testscale.FullOnly(t, "TestCallConn_NodeEnds")
+	testscale.FullOnly(t, "TestRemoteCall_ReachesAnotherProcess")
 	server := redistest.Start(t)
 	r := router.New(&router.Options{Broker: redis.NewBroker(server.Client(t))})
 	t.Cleanup(func() { _ = r.Shutdown(t.Context()) })

@@ -59,6 +59,7 @@ func TestExceeded_ReachesClientAndHook(t *testing.T) {
 		assert.Equal(t, errors.ResourceExhausted, err.Code)
 		assert.Equal(t, 156*time.Second, err.RetryAfter)
 		assert.Equal(t, "per-minute", err.Details["policy"])
+		synctest.Wait() // the hook runs after the answer
 		never := routertest.CallError(client, Ask{Estimate: 101})
 		assert.Equal(t, errors.FailedPrecondition, never.Code)
 		synctest.Wait()
