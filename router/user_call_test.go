@@ -200,7 +200,8 @@ func TestCallUser_RandomFaults(t *testing.T) {
 			for _, n := range nodes[1:] { // the caller is healthy
 				if rnd.IntN(2) == 0 {
 					faulty[n.Name()] = true
-					time.AfterFunc(time.Duration(rnd.IntN(1500))*time.Millisecond, func() { n.update(randomFault(rnd.IntN(5))) })
+					fault := randomFault(rnd.IntN(5))
+					time.AfterFunc(time.Duration(rnd.IntN(1500))*time.Millisecond, func() { n.update(fault) })
 				}
 			}
 			got, after := replies(t.Context(), nodes[0].Router, "ann")
@@ -229,6 +230,7 @@ func TestCallUser_RandomFaults(t *testing.T) {
 				assert.True(t, seen[id] || faulty[client.node.Name()], "a connection has no result")
 			}
 			nodes[0].isIdle(t)
+			time.Sleep(2 * time.Second) // all faults have begun
 			for _, n := range nodes {
 				n.update(healthy)
 			}
