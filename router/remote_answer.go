@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// This file connects package ask, which asks other nodes and answers them, with the connections of this node.
+// This file connects package ask, which asks other nodes and answers them, with the connections of
+// this node.
 
 // initAsks must be called when the session is known, and before it subscribes to topics.
 func (r *Router) initAsks() {
@@ -41,8 +42,8 @@ func (r *Router) newConnID() string {
 	return r.asks.NewConnID()
 }
 
-// askedClients returns connections for package ask. They are called with m, or with what another node has encoded if
-// m is nil.
+// askedClients returns connections for package ask. They are called with m, or with what another
+// node has encoded if m is nil.
 func askedClients(conns []*Conn, m Message) ask.Clients {
 	clients := make([]ask.Client, min(len(conns), ask.MaxListed))
 	for i, c := range conns[:len(clients)] {
@@ -90,8 +91,9 @@ func fromAskError(err error) error {
 	return err
 }
 
-// encodeForNodes encodes a message in all formats in which that is possible, or returns the error. The message must be
-// shorter than Limits.QueueBytes, which are assumed to be those of other nodes, too.
+// encodeForNodes encodes a message in all formats in which that is possible, or returns the error.
+// The message must be shorter than Limits.QueueBytes, which are assumed to be those of other nodes,
+// too.
 func (r *Router) encodeForNodes(m Message) (*ask.Message, error) {
 	encoded := new(ask.Message)
 	var failed error

@@ -12,17 +12,19 @@ import (
 
 // This file makes calls to clients that are connected to any node.
 
-// CallConn is [Call] for the client of the open connection with an ID, which may be connected to any node. It returns
-// the errors of Call, and:
+// CallConn is [Call] for the client of the open connection with an ID, which may be connected to
+// any node. It returns the errors of Call, and:
 //
-//   - NOT_FOUND if no node has the connection. A client that has resumed its session has another one.
-//   - UNAVAILABLE if the node of the connection leaves, fails, or does not take the call within 5 seconds, or if this
-//     node does not know all others at the moment, as within two seconds after it has started. The private part of
-//     the error names the node.
-//   - a [*LimitExceeded] if Limits.RemoteCalls calls are in progress on this node or on the other one.
+//   - NOT_FOUND if no node has the connection. A client that has resumed its session has another
+//     one.
+//   - UNAVAILABLE if the node of the connection leaves, fails, or does not take the call within 5
+//     seconds, or if this node does not know all others at the moment, as within two seconds after
+//     it has started. The private part of the error names the node.
+//   - a [*LimitExceeded] if Limits.RemoteCalls calls are in progress on this node or on the other
+//     one.
 //
-// An answer that is lost between nodes ends the call with its timeout, like a client that does not answer. Options.Codecs
-// of the nodes must be the same.
+// An answer that is lost between nodes ends the call with its timeout, like a client that does not
+// answer. Options.Codecs of the nodes must be the same.
 func CallConn[Reply Message](ctx context.Context, r *Router, connID string, m Message) (Reply, error) {
 	if c := r.Conn(connID); c != nil {
 		return Call[Reply](ctx, c, m)
@@ -35,7 +37,8 @@ func CallConn[Reply Message](ctx context.Context, r *Router, connID string, m Me
 	return *reply.(*Reply), nil
 }
 
-// A ClientReply is what a call to one of a user's connections has returned, or the error of a node; see [CallUser].
+// A ClientReply is what a call to one of a user's connections has returned, or the error of a node;
+// see [CallUser].
 type ClientReply[Reply Message] struct {
 	ConnID string // "" if Err is the error of a node: its connections are not known
 	NodeID string // as Router.NodeID of the node; "" if it is not known
@@ -43,17 +46,19 @@ type ClientReply[Reply Message] struct {
 	Err    error  // as CallConn returns it
 }
 
-// CallUser calls the clients of all connections of a user, on all nodes, at the same time. It iterates over their
-// answers in the order in which these arrive, so that
+// CallUser calls the clients of all connections of a user, on all nodes, at the same time. It
+// iterates over their answers in the order in which these arrive, so that
 //
 //   - a loop over all of them ends when the last client has answered, at most after Timeouts.Call;
-//   - a loop that ends with the first good answer lets the others know ($ws:abort) that theirs is not needed.
+//   - a loop that ends with the first good answer lets the others know ($ws:abort) that theirs is
+//     not needed.
 //
-// The clients are called when the iteration begins, and again by another one. There is one ClientReply for each
-// connection, and one for each node that does not say which connections it has; there is none if the user has no
-// connections, or is the empty one of anonymous connections. If a user has more than 256 connections on a node, none
-// of them is called, and the node's error is a [*LimitExceeded]. A connection that moves from one node to another
-// meanwhile may be called by both or by none.
+// The clients are called when the iteration begins, and again by another one. There is one
+// ClientReply for each connection, and one for each node that does not say which connections it
+// has; there is none if the user has no connections, or is the empty one of anonymous connections.
+// If a user has more than 256 connections on a node, none of them is called, and the node's error
+// is a [*LimitExceeded]. A connection that moves from one node to another meanwhile may be called
+// by both or by none.
 func CallUser[Reply Message](ctx context.Context, r *Router, tenantID, userID string, m Message) iter.Seq[ClientReply[Reply]] {
 	return func(yield func(ClientReply[Reply]) bool) {
 		for d := range r.callUser(ctx, userKey{tenantID, userID}, m, receivedTypeOf[Reply]()) {
@@ -68,8 +73,8 @@ func CallUser[Reply Message](ctx context.Context, r *Router, tenantID, userID st
 	}
 }
 
-// NodeID returns the name of this node, as other nodes know it and as Options.Logger receives it when the node leaves. It
-// is different after each start, and "" without a broker.
+// NodeID returns the name of this node, as other nodes know it and as Options.Logger receives it
+// when the node leaves. It is different after each start, and "" without a broker.
 func (r *Router) NodeID() string { return r.asks.Name() }
 
 // remoteRoute returns a route that decodes replies of a type, like replyRoute.

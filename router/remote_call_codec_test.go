@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// TestCallConn_Codecs calls clients in several formats from a node that has these formats in another order, and from
-// nodes that do not have all of them.
+// TestCallConn_Codecs calls clients in several formats from a node that has these formats in
+// another order, and from nodes that do not have all of them.
 func TestCallConn_Codecs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.NewBroker()

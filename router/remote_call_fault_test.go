@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// TestCallConn_Faults makes a call while packets between two nodes are lost, repeated or late. The client
-// answers after a second unless the case says otherwise.
+// TestCallConn_Faults makes a call while packets between two nodes are lost, repeated or late. The
+// client answers after a second unless the case says otherwise.
 func TestCallConn_Faults(t *testing.T) {
 	for name, tt := range map[string]struct {
 		caller, owner func(*enginetest.Faults) // from the beginning
@@ -81,8 +81,8 @@ func duplicate(f *enginetest.Faults) { f.Duplicate = true }
 
 func late(f *enginetest.Faults) { f.Delay = time.Second }
 
-// TestCallConn_OneAnswerIsLost loses the part of an answer that has the reply, after the node has said that it
-// has the connection.
+// TestCallConn_OneAnswerIsLost loses the part of an answer that has the reply, after the node has
+// said that it has the connection.
 func TestCallConn_OneAnswerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, nodes := netNodes(t, 2, router.Options{Timeouts: router.Timeouts{Call: 8 * time.Second}})
@@ -180,7 +180,8 @@ func TestCallConn_ConnectionEnds(t *testing.T) {
 	})
 }
 
-// TestCallConn_EndsWithContext ends the caller's context, which the client of the other node learns.
+// TestCallConn_EndsWithContext ends the caller's context, which the client of the other node
+// learns.
 func TestCallConn_EndsWithContext(t *testing.T) {
 	cause := errors.New("the user has left the page")
 	for name, tt := range map[string]struct {

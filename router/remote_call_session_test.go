@@ -15,8 +15,9 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// TestCallConn_ClientIsAway calls a client that has lost its connection during the call, and then by the ID of that
-// connection and that of the one on which it has resumed its session, on another node.
+// TestCallConn_ClientIsAway calls a client that has lost its connection during the call, and then
+// by the ID of that connection and that of the one on which it has resumed its session, on another
+// node.
 func TestCallConn_ClientIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.NewBroker()
@@ -49,7 +50,8 @@ func TestCallConn_ClientIsAway(t *testing.T) {
 	})
 }
 
-// TestCallConn_NodeIsDrained calls clients of a node that shuts down: they are served until they are closed.
+// TestCallConn_NodeIsDrained calls clients of a node that shuts down: they are served until they
+// are closed.
 func TestCallConn_NodeIsDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, nodes := netNodes(t, 2, router.Options{})

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// TestCallConn_AnswersAreThoseOfCall compares what a call to a client of another node returns with what Call
-// returns on the node of the client.
+// TestCallConn_AnswersAreThoseOfCall compares what a call to a client of another node returns with
+// what Call returns on the node of the client.
 func TestCallConn_AnswersAreThoseOfCall(t *testing.T) {
 	long := strings.Repeat("é", 2000)
 	for name, text := range map[string]string{
@@ -126,7 +126,8 @@ func TestCallConn_OnTheNodeItself(t *testing.T) {
 	})
 }
 
-// TestCallConn_NoConnection asks for connections that do not exist, and counts the packets that are sent.
+// TestCallConn_NoConnection asks for connections that do not exist, and counts the packets that are
+// sent.
 func TestCallConn_NoConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, nodes := netNodes(t, 3, router.Options{})

@@ -42,7 +42,8 @@ func answerAfter(client *routertest.Conn, d time.Duration) {
 	})
 }
 
-// TestCallUser_OldNodeIsReported calls a user while a node runs a version that does not know such calls.
+// TestCallUser_OldNodeIsReported calls a user while a node runs a version that does not know such
+// calls.
 func TestCallUser_OldNodeIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, nodes := netNodes(t, 2, router.Options{})
@@ -152,8 +153,8 @@ func TestCallUser_WithoutOtherNodes(t *testing.T) {
 	})
 }
 
-// TestCallUser_ManyConnections calls a user with more connections than a node calls, which is that of the caller or
-// another one.
+// TestCallUser_ManyConnections calls a user with more connections than a node calls, which is that
+// of the caller or another one.
 func TestCallUser_ManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.NewBroker()
@@ -182,9 +183,10 @@ func TestCallUser_ManyConnections(t *testing.T) {
 	})
 }
 
-// TestCallUser_RandomFaults calls a user whose clients are connected to several nodes, while packets are lost,
-// repeated or late, nodes stop, and clients disconnect. Whatever happens, no client is called twice by one call, each
-// connection has one result at most, and whatever a client that stays connected to a healthy node answers is a result.
+// TestCallUser_RandomFaults calls a user whose clients are connected to several nodes, while
+// packets are lost, repeated or late, nodes stop, and clients disconnect. Whatever happens, no
+// client is called twice by one call, each connection has one result at most, and whatever a client
+// that stays connected to a healthy node answers is a result.
 func TestCallUser_RandomFaults(t *testing.T) {
 	for seed := range uint64(testscale.Pick(20, 500)) {
 		runSynctest(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -200,7 +202,8 @@ func TestCallUser_RandomFaults(t *testing.T) {
 			for _, n := range nodes[1:] { // the caller is healthy
 				if rnd.IntN(2) == 0 {
 					faulty[n.Name()] = true
-					time.AfterFunc(time.Duration(rnd.IntN(1500))*time.Millisecond, func() { n.update(randomFault(rnd.IntN(5))) })
+					fault := randomFault(rnd.IntN(5))
+					time.AfterFunc(time.Duration(rnd.IntN(1500))*time.Millisecond, func() { n.update(fault) })
 				}
 			}
 			got, after := replies(t.Context(), nodes[0].Router, "ann")
@@ -229,6 +232,7 @@ func TestCallUser_RandomFaults(t *testing.T) {
 				assert.True(t, seen[id] || faulty[client.node.Name()], "a connection has no result")
 			}
 			nodes[0].isIdle(t)
+			time.Sleep(2 * time.Second) // all faults have begun
 			for _, n := range nodes {
 				n.update(healthy)
 			}

@@ -13,8 +13,8 @@ type UserConns struct {
 	Conns []UserConn // at most 1,000, the oldest first
 	Total int        // connections on the nodes that have answered: more than len(Conns) if that is not all
 
-	// Silent are the nodes that have not answered within 5 seconds, and those that have left or failed before they
-	// answered. How many connections they have is not known.
+	// Silent are the nodes that have not answered within 5 seconds, and those that have left or
+	// failed before they answered. How many connections they have is not known.
 	Silent []string
 }
 
@@ -27,13 +27,15 @@ type UserConn struct {
 	OpenedAt    time.Time  // when its node accepted it, according to that node's clock
 }
 
-// UserConns returns the open connections of a user on all nodes. Clients that have lost their connection, and may
-// resume their session, have none. UserConns returns nothing for the empty userID, which anonymous connections have.
+// UserConns returns the open connections of a user on all nodes. Clients that have lost their
+// connection, and may resume their session, have none. UserConns returns nothing for the empty
+// userID, which anonymous connections have.
 //
-// If it returns an error, what it returns besides may be incomplete: the code is UNAVAILABLE if there are Silent nodes, or
-// if this node does not know all others at the moment, as within two seconds after it has started; a [*LimitExceeded] if
-// Limits.RemoteCalls are in progress; or the error is [context.Cause] of ctx. A connection that moves from one node to
-// another meanwhile may be missing, or be listed with its old one.
+// If it returns an error, what it returns besides may be incomplete: the code is UNAVAILABLE if
+// there are Silent nodes, or if this node does not know all others at the moment, as within two
+// seconds after it has started; a [*LimitExceeded] if Limits.RemoteCalls are in progress; or the
+// error is [context.Cause] of ctx. A connection that moves from one node to another meanwhile may
+// be missing, or be listed with its old one.
 func (r *Router) UserConns(ctx context.Context, tenantID, userID string) (found UserConns, err error) {
 	if userID == "" {
 		return found, nil

@@ -117,7 +117,8 @@ func callAllNodes(t *testing.T, client func() goredis.UniversalClient) {
 	}
 }
 
-// TestRemoteCall_CutConnections calls a client while the caller, or the node of the client, has no connection to Redis.
+// TestRemoteCall_CutConnections calls a client while the caller, or the node of the client, has no
+// connection to Redis.
 func TestRemoteCall_CutConnections(t *testing.T) {
 	testscale.FullOnly(t, "TestRemoteCall_OneServer")
 	for _, cut := range []int{0, 1} {

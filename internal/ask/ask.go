@@ -1,16 +1,18 @@
-// Package ask asks other nodes about their clients: to call them, or to list the connections of a user. It carries
-// packets through the topics of a broker, and knows neither connections nor messages of clients: a router adds these.
+// Package ask asks other nodes about their clients: to call them, or to list the connections of a
+// user. It carries packets through the topics of a broker, and knows neither connections nor
+// messages of clients: a router adds these.
 //
-// Each node subscribes to a topic of its own. A node that is asked answers there: first with the connections that it
-// has, if need be with none, then with the outcomes of the calls. Nothing is sent again, so a node that does not answer
-// may have received the ask.
+// Each node subscribes to a topic of its own. A node that is asked answers there: first with the
+// connections that it has, if need be with none, then with the outcomes of the calls. Nothing is
+// sent again, so a node that does not answer may have received the ask.
 //
 // # Locks and goroutines
 //
-// Node.mu is acquired before the lock of a broker, for Session.Nodes, and without any other lock of this package. No
-// other lock is acquired under ask.mu and servedAsks.mu. The functions of Config, and Client.Call, are called without
-// locks. An ask that calls clients of this node has one goroutine per client, and one that sends the outcomes; they end
-// with the calls, or when the node that has asked does not wait any more.
+// Node.mu is acquired before the lock of a broker, for Session.Nodes, and without any other lock of
+// this package. No other lock is acquired under ask.mu and servedAsks.mu. The functions of Config,
+// and Client.Call, are called without locks. An ask that calls clients of this node has one
+// goroutine per client, and one that sends the outcomes; they end with the calls, or when the node
+// that has asked does not wait any more.
 package ask
 
 import (
@@ -28,16 +30,17 @@ import (
 )
 
 const (
-	// nodeTopicPrefix precedes the name of a node in the topic that carries packets to it. It is in the name of no
-	// application's topic, because it contains a control character.
+	// nodeTopicPrefix precedes the name of a node in the topic that carries packets to it. It is in
+	// the name of no application's topic, because it contains a control character.
 	nodeTopicPrefix = "\x00node "
 
-	// nodeWait is how long a node may take to say which connections it has: about as long as a failure takes to be
-	// noticed. Nodes that are alive, and do not answer in time, run an older version, or packets were lost.
+	// nodeWait is how long a node may take to say which connections it has: about as long as a
+	// failure takes to be noticed. Nodes that are alive, and do not answer in time, run an older
+	// version, or packets were lost.
 	nodeWait = 5 * time.Second
 
-	// maxAnswerBytes bounds the answers of clients for which callers on this node wait, and which they have not yet
-	// taken.
+	// maxAnswerBytes bounds the answers of clients for which callers on this node wait, and which
+	// they have not yet taken.
 	maxAnswerBytes = 64 << 20
 )
 
@@ -196,8 +199,8 @@ func (n *Node) Close() {
 	}
 }
 
-// Open returns the number of asks without a complete answer, of those of other nodes that are being answered, of calls
-// to clients for these, and of the bytes that wait for callers.
+// Open returns the number of asks without a complete answer, of those of other nodes that are being
+// answered, of calls to clients for these, and of the bytes that wait for callers.
 func (n *Node) Open() (asked, served, calls int, size int64) {
 	n.mu.Lock()
 	asked = len(n.open)
@@ -207,8 +210,8 @@ func (n *Node) Open() (asked, served, calls int, size int64) {
 	return asked, len(n.served.open), n.served.calls, n.bytes.Load()
 }
 
-// begin adds an ask to the other nodes that choose accepts, and returns them. all is false if there may be more
-// nodes. If one of them leaves after that, its part of the ask ends.
+// begin adds an ask to the other nodes that choose accepts, and returns them. all is false if there
+// may be more nodes. If one of them leaves after that, its part of the ask ends.
 func (n *Node) begin(details bool, choose func(node string) bool) (a *ask, nodes []string, all bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -252,7 +255,8 @@ func (n *Node) all() []*ask {
 	return all
 }
 
-// CallConn calls the client of another node with the ID of its connection. ctx must have a deadline.
+// CallConn calls the client of another node with the ID of its connection. ctx must have a
+// deadline.
 func (n *Node) CallConn(ctx context.Context, connID string, m *Message) Outcome {
 	a, nodes, all, err := n.begin(false, func(node string) bool { return hashNode(node).isIn(connID) })
 	if err != nil {
@@ -283,9 +287,9 @@ func timeUntilEnd(ctx context.Context) time.Duration {
 	return time.Until(deadline)
 }
 
-// CallUser calls the clients of a user. own are those of this node, whose Call receives no message; encode returns that
-// for other nodes. ctx must have a deadline. The error of what has neither a connection nor a node prevents all calls,
-// or says that there may be other nodes.
+// CallUser calls the clients of a user. own are those of this node, whose Call receives no message;
+// encode returns that for other nodes. ctx must have a deadline. The error of what has neither a
+// connection nor a node prevents all calls, or says that there may be other nodes.
 func (n *Node) CallUser(ctx context.Context, tenantID, userID string, own Clients, encode func() (*Message, error)) iter.Seq[*Outcome] {
 	return func(yield func(*Outcome) bool) {
 		a, nodes, all, err := n.begin(false, everyNode)
@@ -317,7 +321,8 @@ type Listing struct {
 	Silent []string // nodes that have not answered
 }
 
-// ListUser lists the connections of a user. own are those of this node. After an error, the listing may be incomplete.
+// ListUser lists the connections of a user. own are those of this node. After an error, the listing
+// may be incomplete.
 func (n *Node) ListUser(ctx context.Context, tenantID, userID string, own Clients) (found Listing, err error) {
 	a, nodes, all, err := n.begin(true, everyNode)
 	if err != nil {
@@ -349,8 +354,8 @@ func (n *Node) ListUser(ctx context.Context, tenantID, userID string, own Client
 	return found, err
 }
 
-// askAll asks all other nodes to call the clients of a user, or to list them if m is nil. failed is why m cannot be
-// encoded, or nil.
+// askAll asks all other nodes to call the clients of a user, or to list them if m is nil. failed is
+// why m cannot be encoded, or nil.
 func (a *ask) askAll(nodes []string, tenantID, userID string, timeout time.Duration, m *Message, failed error) {
 	if failed == nil {
 		packet := appendString(appendString([]byte{UserAsk}, tenantID), userID)

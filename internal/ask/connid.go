@@ -5,8 +5,9 @@ import (
 	"hash/fnv"
 )
 
-// This file makes the IDs of connections. They begin with a hash of the name of their node: another node that
-// looks for a connection has to ask that one only, and knows that the connection is gone if there is no such node.
+// This file makes the IDs of connections. They begin with a hash of the name of their node: another
+// node that looks for a connection has to ask that one only, and knows that the connection is gone
+// if there is no such node.
 
 const (
 	idAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"

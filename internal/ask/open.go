@@ -55,8 +55,8 @@ func (a *ask) end() {
 	}
 }
 
-// awaitOutcomes iterates over the outcomes of all nodes until there are no more. When ctx is done, its cause is the
-// outcome of those that are missing.
+// awaitOutcomes iterates over the outcomes of all nodes until there are no more. When ctx is done,
+// its cause is the outcome of those that are missing.
 func (a *ask) awaitOutcomes(ctx context.Context) iter.Seq[*Outcome] {
 	return func(yield func(*Outcome) bool) {
 		silent := time.NewTimer(nodeWait)
@@ -116,8 +116,9 @@ func (a *ask) endNode(node string, err error) {
 	}, false)
 }
 
-// endNodes gives the error that why returns for a node, unless it is nil, to its calls that have no outcome, or to the
-// node if it has not listed its connections. If abort is set, the node will be told.
+// endNodes gives the error that why returns for a node, unless it is nil, to its calls that have no
+// outcome, or to the node if it has not listed its connections. If abort is set, the node will be
+// told.
 func (a *ask) endNodes(why func(node string, listed bool) error, abort bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -194,7 +195,8 @@ func (a *ask) addOwnError(err error) {
 	a.signal()
 }
 
-// addOwn records the outcome of a call to the connection of this node at a place, as addOutcomeLocked does.
+// addOwn records the outcome of a call to the connection of this node at a place, as
+// addOutcomeLocked does.
 func (a *ask) addOwn(place uint64, o Outcome) {
 	node := a.node.name
 	a.mu.Lock()
@@ -236,7 +238,8 @@ func (a *ask) listLocked(n *askedNode, conns []Conn, total int) {
 	n.left = len(conns)
 }
 
-// addOutcomeLocked records the outcome of the call to the connection at a place, from 1, or of the node at place 0.
+// addOutcomeLocked records the outcome of the call to the connection at a place, from 1, or of the
+// node at place 0.
 func (a *ask) addOutcomeLocked(n *askedNode, node string, place uint64, o Outcome) {
 	o.Node = node
 	switch {

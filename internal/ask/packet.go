@@ -31,8 +31,9 @@ type Payload struct {
 	Bytes       []byte // empty if there is none
 }
 
-// appendAsk appends an ask: its number, the milliseconds until its deadline, and, if the connections are to be
-// called, the type of the message, and for each format its subprotocol and the payload.
+// appendAsk appends an ask: its number, the milliseconds until its deadline, and, if the
+// connections are to be called, the type of the message, and for each format its subprotocol and
+// the payload.
 func appendAsk(packet []byte, number uint64, timeout time.Duration, m *Message) []byte {
 	packet = binary.AppendUvarint(packet, number)
 	packet = binary.AppendUvarint(packet, uint64(max(0, (timeout+time.Millisecond-1)/time.Millisecond)))
@@ -77,9 +78,10 @@ func (in *packetReader) readAsk(from string) (a receivedAsk) {
 // maxTimeout keeps what other nodes ask for within the range of a Duration.
 const maxTimeout = 365 * 24 * time.Hour
 
-// An answer is that to an ask, or a part of it. The first one begins with the connections, each with
-// its ID and, if nothing is called, with its address, subprotocol and time; the outcomes of calls follow in any
-// of them, each with the place of its connection, from 1. The place 0 is that of an outcome for the whole node.
+// An answer is that to an ask, or a part of it. The first one begins with the connections, each
+// with its ID and, if nothing is called, with its address, subprotocol and time; the outcomes of
+// calls follow in any of them, each with the place of its connection, from 1. The place 0 is that
+// of an outcome for the whole node.
 type answer struct{ bytes []byte }
 
 // beginAnswer returns an answer without outcomes.
@@ -170,7 +172,8 @@ func (in *packetReader) readOutcome() (place uint64, o Outcome) {
 	return place, o
 }
 
-// A packetReader reads a packet. After a mistake in it, malformed is set, and what it returns has no meaning.
+// A packetReader reads a packet. After a mistake in it, malformed is set, and what it returns has
+// no meaning.
 type packetReader struct {
 	rest      []byte
 	malformed bool

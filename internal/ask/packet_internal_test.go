@@ -78,8 +78,8 @@ func assertIdle(t *testing.T, n *Node) {
 	assert.Zero(t, size)
 }
 
-// TestAnswer_MalformedOnesAreIgnored receives all prefixes of answers, and answers with random changes, of a node that
-// was asked and of another one.
+// TestAnswer_MalformedOnesAreIgnored receives all prefixes of answers, and answers with random
+// changes, of a node that was asked and of another one.
 func TestAnswer_MalformedOnesAreIgnored(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(59, 59))
 	for _, details := range []bool{false, true} {

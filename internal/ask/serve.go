@@ -14,8 +14,8 @@ const (
 	// maxCalled bounds the connections of a user that are called on one node.
 	maxCalled = 256
 
-	// gatherTime is how long the first part of an answer waits for the outcomes of calls, so that a client that
-	// answers soon takes one packet.
+	// gatherTime is how long the first part of an answer waits for the outcomes of calls, so that a
+	// client that answers soon takes one packet.
 	gatherTime = 50 * time.Millisecond
 
 	// maxAnswerPacketBytes bounds what waits for gatherTime, apart from the last message.
@@ -35,8 +35,8 @@ type servedKey struct {
 	number uint64
 }
 
-// begin adds an ask that calls some clients, and returns a context that ends with it. It reports false if the ask
-// was received before. It returns an error if there are too many calls.
+// begin adds an ask that calls some clients, and returns a context that ends with it. It reports
+// false if the ask was received before. It returns an error if there are too many calls.
 func (s *servedAsks) begin(key servedKey, calls, limit int) (ctx context.Context, isNew bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,8 +28,8 @@ import (
 
 const callNodeEnv = "PENSTOCK_FAULTS_CALL_NODE"
 
-// TestCallNode is the main function of a process whose clients are called. It prints its URL and the ID of each
-// connection.
+// TestCallNode is the main function of a process whose clients are called. It prints its URL and
+// the ID of each connection.
 func TestCallNode(t *testing.T) {
 	text := os.Getenv(callNodeEnv)
 	if text == "" {
@@ -127,8 +127,8 @@ func TestRemoteCall_ReachesAnotherProcess(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// TestRemoteCall_ProcessStopsOrDies calls the client of a process that is stopped for longer than the other nodes wait,
-// continues, and is killed.
+// TestRemoteCall_ProcessStopsOrDies calls the client of a process that is stopped for longer than
+// the other nodes wait, continues, and is killed.
 func TestRemoteCall_ProcessStopsOrDies(t *testing.T) {
 	testscale.FullOnly(t, "TestRemoteCall_ReachesAnotherProcess")
 	server := redistest.Start(t)
@@ -142,8 +142,8 @@ func TestRemoteCall_ProcessStopsOrDies(t *testing.T) {
 	eventually := func(code errors.Code) {
 		require.Eventually(t, func() bool { return errors.CodeOf(call()) == code }, time.Minute, 10*time.Millisecond)
 	}
-	// during calls the client, which does not answer, does something to the process when the client has the call, and
-	// waits for the end of the call.
+	// during calls the client, which does not answer, does something to the process when the client
+	// has the call, and waits for the end of the call.
 	during := func(do func()) {
 		n.silent.Store(true)
 		for len(n.called) > 0 {
