@@ -3,6 +3,7 @@ package redis
 import (
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/cluster"
 )
@@ -23,7 +24,7 @@ import (
 // penstock:{<partition>}:topic:<topic>, where a topic's name decides the partition, and the
 // partitions are spread evenly over the slots. [WithNamespace] and databases above 0 change the beginning.
 type Broker struct {
-	engine *engine
+	engine *pubsub.Engine
 	broker *cluster.Broker
 }
 
@@ -38,6 +39,11 @@ func NewBroker(client goredis.UniversalClient) *Broker {
 	}
 	e := newEngine(client)
 	return &Broker{e, cluster.New(e)}
+}
+
+func newEngine(client goredis.UniversalClient) *pubsub.Engine {
+	client, prefix, _ := unwrap(client)
+	return pubsub.New(client, prefix)
 }
 
 // Connect adds a node.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
@@ -27,7 +28,7 @@ func TestHistory_Cluster(t *testing.T) {
 	for i := range topics {
 		topic := fmt.Sprint("topic ", i)
 		b.Follow(topic)
-		masters[int(slotOf(b.engine.tags[b.keysOf(topic).channel.Partition]))*len(servers.Nodes)/slotCount] = true
+		masters[int(pubsub.SlotOf(b.engine.Tags[b.keysOf(topic).channel.Partition]))*len(servers.Nodes)/pubsub.SlotCount] = true
 	}
 	require.Len(t, masters, len(servers.Nodes))
 	b.eventually(t, "following", func() bool { return b.following == topics })
@@ -69,7 +70,7 @@ func migrate(t *testing.T, servers *redistest.Cluster, slot int, between func())
 		admins[i] = s.Client(t)
 		ids[i] = admins[i].Do(ctx, "cluster", "myid").Val().(string)
 	}
-	from := slot * len(admins) / slotCount
+	from := slot * len(admins) / pubsub.SlotCount
 	to := (from + 1) % len(admins)
 	require.NoError(t, admins[to].Do(ctx, "cluster", "setslot", slot, "importing", ids[from]).Err())
 	require.NoError(t, admins[from].Do(ctx, "cluster", "setslot", slot, "migrating", ids[to]).Err())
@@ -109,7 +110,7 @@ func TestHistory_SlotMigration(t *testing.T) {
 	}
 	publish()
 	first, _ := a.page(t)
-	slot := int(slotOf(a.engine.tags[a.keysOf("news").channel.Partition]))
+	slot := int(pubsub.SlotOf(a.engine.Tags[a.keysOf("news").channel.Partition]))
 	migrate(t, servers, slot, func() {
 		for range 5 {
 			publish()
@@ -144,7 +145,7 @@ func TestHistory_ClusterFailover(t *testing.T) {
 		appended, err := a.Append(t.Context(), broker.Append{Topic: topic(i), Retention: retention})
 		require.NoError(t, err)
 		epochs[topic(i)] = appended.Position.Epoch
-		affected[topic(i)] = int(slotOf(a.engine.tags[a.keysOf(topic(i)).channel.Partition]))*3/slotCount == 1
+		affected[topic(i)] = int(pubsub.SlotOf(a.engine.Tags[a.keysOf(topic(i)).channel.Partition]))*3/pubsub.SlotCount == 1
 	}
 	b.eventually(t, "following", func() bool { return b.following == topics })
 	require.NoError(t, servers[1].Client(t).Wait(t.Context(), 1, 10*time.Second).Err())

@@ -1,4 +1,4 @@
-package redis
+package pubsub
 
 import (
 	"context"
@@ -8,19 +8,20 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// brokerPartitions is the number of partitions on a Cluster, each in a slot of its own. All nodes
+// Partitions is the number of partitions on a Cluster, each in a slot of its own. All nodes
 // must use the same number, since it determines the channel of a topic.
-const brokerPartitions = 512
+const Partitions = 512
 
-const slotCount = 16384
+// SlotCount is the number of slots of a Cluster.
+const SlotCount = 16384
 
 // partitionTags returns a hash tag for each partition. The slots of the partitions have about the
 // same distance, so that masters have partitions in proportion to their slots.
 func partitionTags() []string {
-	tags := make([]string, brokerPartitions)
+	tags := make([]string, Partitions)
 	for n, found := 0, 0; found < len(tags); n++ {
 		tag := strconv.Itoa(n)
-		partition := int(slotOf(tag)) * len(tags) / slotCount
+		partition := int(SlotOf(tag)) * len(tags) / SlotCount
 		if tags[partition] == "" {
 			tags[partition] = tag
 			found++
@@ -29,9 +30,9 @@ func partitionTags() []string {
 	return tags
 }
 
-// slotOf returns the slot of a hash tag: its CRC-16/XMODEM modulo the number of slots (Redis
+// SlotOf returns the slot of a hash tag: its CRC-16/XMODEM modulo the number of slots (Redis
 // Cluster Specification, "Key distribution model").
-func slotOf(tag string) uint16 {
+func SlotOf(tag string) uint16 {
 	var crc uint16
 	for i := range len(tag) {
 		crc ^= uint16(tag[i]) << 8
@@ -43,7 +44,7 @@ func slotOf(tag string) uint16 {
 			}
 		}
 	}
-	return crc % slotCount
+	return crc % SlotCount
 }
 
 const (
@@ -51,9 +52,9 @@ const (
 	reloadInterval   = 200 * time.Millisecond // at least, between requests to reload it
 )
 
-// reloadTopology requests that the client loads the topology of a Cluster. Otherwise, the client
+// ReloadTopology requests that the client loads the topology of a Cluster. Otherwise, the client
 // does so once a minute and when a server redirects it.
-func (l *link) reloadTopology() {
+func (l *Link) ReloadTopology() {
 	select {
 	case l.reload <- struct{}{}: // blocks for ever, and is therefore skipped, without a Cluster
 	default:
@@ -61,7 +62,7 @@ func (l *link) reloadTopology() {
 }
 
 // followTopology assigns the partitions to receivers until ctx ends.
-func (l *link) followTopology(ctx context.Context) {
+func (l *Link) followTopology(ctx context.Context) {
 	ticker := time.NewTicker(topologyInterval)
 	defer ticker.Stop()
 	var reloaded time.Time
@@ -76,17 +77,17 @@ func (l *link) followTopology(ctx context.Context) {
 				time.Sleep(wait)
 			}
 			reloaded = time.Now()
-			l.engine.cluster.ReloadState(ctx) // in another goroutine; the next tick sees it
+			l.engine.Cluster.ReloadState(ctx) // in another goroutine; the next tick sees it
 		}
 	}
 }
 
 // assignPartitions gives every partition to the receiver of its master.
-func (l *link) assignPartitions(ctx context.Context) {
-	masters := make([]*goredis.Client, len(l.engine.tags))
+func (l *Link) assignPartitions(ctx context.Context) {
+	masters := make([]*goredis.Client, len(l.engine.Tags))
 	paths := make([]string, len(masters))
-	for i, tag := range l.engine.tags {
-		master, err := l.engine.cluster.MasterForKey(ctx, tag)
+	for i, tag := range l.engine.Tags {
+		master, err := l.engine.Cluster.MasterForKey(ctx, tag)
 		if err != nil {
 			return // keep what is known
 		}
@@ -118,7 +119,7 @@ func (l *link) assignPartitions(ctx context.Context) {
 // moveTo assigns the partitions to receivers of these masters, and returns which have another
 // receiver than before, or nil. A receiver ends if the partition of its probe moves, since the probe
 // would not return; so none is without partitions.
-func (l *link) moveTo(masters []*goredis.Client) (moved []bool) {
+func (l *Link) moveTo(masters []*goredis.Client) (moved []bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	byMaster := map[*goredis.Client]*receiver{}
@@ -148,10 +149,10 @@ func (l *link) moveTo(masters []*goredis.Client) (moved []bool) {
 
 // moved handles the end of subscriptions by the server, because their slot moves. The partition is
 // without a receiver until the client knows its new master. l.reporting must be held.
-func (l *link) moved(partition int) {
+func (l *Link) moved(partition int) {
 	l.interrupt(func(c *channelState) bool { return c.Partition == partition })
 	l.mu.Lock()
 	l.partitions[partition] = nil
 	l.mu.Unlock()
-	l.reloadTopology()
+	l.ReloadTopology()
 }

@@ -1,4 +1,4 @@
-package redis
+package pubsub
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 
 // A receiver receives the channels of some partitions on one connection.
 type receiver struct {
-	link    *link
+	link    *Link
 	client  goredis.UniversalClient // on a Cluster, of one master
 	probe   cluster.Channel         // subscribed to on every connection
 	ctx     context.Context         //nolint:containedctx // of run
@@ -42,7 +42,7 @@ const (
 
 // newReceiver starts a receiver, whose probe is in the given partition. l.mu must be held, or l not
 // be shared yet.
-func (l *link) newReceiver(client goredis.UniversalClient, partition int) *receiver {
+func (l *Link) newReceiver(client goredis.UniversalClient, partition int) *receiver {
 	l.created++
 	r := &receiver{link: l, client: client, probe: l.engine.channelIn(partition, "probe", l.node+"-"+strconv.Itoa(l.created))}
 	r.ctx, r.cancel = context.WithCancel(l.ctx)
@@ -61,7 +61,7 @@ func (r *receiver) run() {
 		if time.Since(began) > maxPause {
 			pause = maxPause / 16
 		}
-		r.link.reloadTopology()
+		r.link.ReloadTopology()
 		select {
 		case <-r.ctx.Done():
 		case <-time.After(pause/2 + rand.N(pause/2)):
@@ -95,7 +95,7 @@ func (r *receiver) listen() {
 }
 
 func (r *receiver) subscribeProbe() *goredis.PubSub {
-	if r.link.engine.cluster != nil {
+	if r.link.engine.Cluster != nil {
 		return r.client.SSubscribe(r.ctx, r.probe.Name)
 	}
 	return r.client.Subscribe(r.ctx, r.probe.Name)
@@ -197,7 +197,7 @@ func (r *receiver) applyChanges() {
 // send ignores errors: the goroutine that receives detects a broken connection.
 func (r *receiver) send(pubsub *goredis.PubSub, subscribe, unsubscribe []cluster.Channel) {
 	sendSubscribe, sendUnsubscribe := pubsub.Subscribe, pubsub.Unsubscribe
-	if r.link.engine.cluster != nil {
+	if r.link.engine.Cluster != nil {
 		sendSubscribe, sendUnsubscribe = pubsub.SSubscribe, pubsub.SUnsubscribe
 	}
 	for _, names := range r.commands(unsubscribe) {
@@ -212,7 +212,7 @@ func (r *receiver) send(pubsub *goredis.PubSub, subscribe, unsubscribe []cluster
 // same slot.
 func (r *receiver) commands(channels []cluster.Channel) (commands [][]string) {
 	slices.SortStableFunc(channels, func(a, b cluster.Channel) int { return a.Partition - b.Partition })
-	sharded := r.link.engine.cluster != nil
+	sharded := r.link.engine.Cluster != nil
 	for i, c := range channels {
 		last := len(commands) - 1
 		if i == 0 || sharded && channels[i-1].Partition != c.Partition || len(commands[last]) == maxChannels {

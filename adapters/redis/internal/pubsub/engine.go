@@ -1,4 +1,6 @@
-package redis
+// Package pubsub carries the messages of a broker through Redis Pub/Sub, or through sharded Pub/Sub
+// on a Cluster.
+package pubsub
 
 import (
 	"context"
@@ -18,83 +20,83 @@ import (
 
 // Structure, goroutines and locks of the broker's engine.
 //
-// An engine belongs to a client. A link (this file) is a node. It publishes through the client,
-// and receives through receivers (broker_receiver.go), of which each has one connection: a fixed
+// An Engine belongs to a client. A Link (this file) is a node. It publishes through the client,
+// and receives through receivers (receiver.go), of which each has one connection: a fixed
 // number of them, on a Cluster one for each master. A partition belongs to one receiver at a time.
-// Histories (history.go) receive on the same connections what their scripts publish.
+// Histories receive on the same connections what their scripts publish.
 //
 // Goroutines:
 //   - One per receiver, run, opens connections and receives from them. It ends with Link.Close, or
 //     when the master of the receiver's probe changes.
 //   - One per receiver while subscriptions change, that of receiver.changes. It alone sends
 //     SUBSCRIBE and UNSUBSCRIBE of channels, so that these have the order of the calls.
-//   - On a Cluster, one per link, followTopology (broker_topology.go). It ends with Link.Close.
-//   - One per batch, in link.Publish, since not every client ends with its context.
+//   - On a Cluster, one per link, followTopology (topology.go). It ends with Link.Close.
+//   - One per batch, in Link.Publish, since not every client ends with its context.
 //
 // Locks, in the order of acquisition: link.reporting is held while the state of subscriptions
 // changes and Events.Confirmed or Interrupted are called about it, so that these calls have the
 // order of the changes. link.mu guards the subscriptions and receivers; nothing is called under it
 // and no goroutine waits under it. The methods of Link never acquire link.reporting.
 
-// An engine carries the messages of brokers.
-type engine struct {
-	client  goredis.UniversalClient
-	prefix  string                 // begins the names of keys and channels; without a colon
-	cluster *goredis.ClusterClient // nil without a Cluster
-	tags    []string               // of the partitions, on a Cluster: what their hash tags contain
+// An Engine carries the messages of brokers.
+type Engine struct {
+	Client  goredis.UniversalClient
+	Prefix  string                 // begins the names of keys and channels; without a colon
+	Cluster *goredis.ClusterClient // nil without a Cluster
+	Tags    []string               // of the partitions, on a Cluster: what their hash tags contain
 }
 
-// connections is the number of connections on which a node receives. On a Cluster it has one for
+// Connections is the number of connections on which a node receives. On a Cluster it has one for
 // each master.
-const connections = 2
+const Connections = 2
 
-func newEngine(client goredis.UniversalClient) *engine {
-	client, prefix, _ := unwrap(client)
-	e := &engine{client: client, prefix: prefix}
+// New returns an engine, whose names of keys and channels begin with a prefix.
+func New(client goredis.UniversalClient, prefix string) *Engine {
+	e := &Engine{Client: client, Prefix: prefix}
 	if c, ok := client.(*goredis.ClusterClient); ok {
-		e.cluster, e.tags = c, partitionTags()
+		e.Cluster, e.Tags = c, partitionTags()
 	}
 	return e
 }
 
 // Channel returns the Redis channel of a name.
-func (e *engine) Channel(kind cluster.Kind, name string) cluster.Channel {
+func (e *Engine) Channel(kind cluster.Kind, name string) cluster.Channel {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name))
-	count := connections
-	if e.cluster != nil {
-		count = len(e.tags)
+	count := Connections
+	if e.Cluster != nil {
+		count = len(e.Tags)
 	}
 	return e.channelIn(int(h.Sum32()%uint32(count)), kind, name)
 }
 
-func (e *engine) channelIn(partition int, kind cluster.Kind, name string) cluster.Channel {
-	prefix := e.prefix + ":"
-	if e.cluster != nil {
-		prefix += "{" + e.tags[partition] + "}:"
+func (e *Engine) channelIn(partition int, kind cluster.Kind, name string) cluster.Channel {
+	prefix := e.Prefix + ":"
+	if e.Cluster != nil {
+		prefix += "{" + e.Tags[partition] + "}:"
 	}
 	return cluster.Channel{Name: keyname.Join(prefix+string(kind), []string{name}), Partition: partition}
 }
 
 // Connect adds a node.
-func (e *engine) Connect(node string, events cluster.Events) cluster.Link {
+func (e *Engine) Connect(node string, events cluster.Events) cluster.Link {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &link{engine: e, node: node, events: events, ctx: ctx, cancel: cancel, channels: map[string]*channelState{}, receivers: map[*receiver]struct{}{}}
-	if e.cluster != nil {
-		l.partitions = make([]*receiver, len(e.tags))
+	l := &Link{engine: e, node: node, events: events, ctx: ctx, cancel: cancel, channels: map[string]*channelState{}, receivers: map[*receiver]struct{}{}}
+	if e.Cluster != nil {
+		l.partitions = make([]*receiver, len(e.Tags))
 		l.reload = make(chan struct{}, 1)
 		go l.followTopology(ctx)
 		return l
 	}
-	for n := range connections {
-		l.partitions = append(l.partitions, l.newReceiver(e.client, n))
+	for n := range Connections {
+		l.partitions = append(l.partitions, l.newReceiver(e.Client, n))
 	}
 	return l
 }
 
-// A link is a node.
-type link struct {
-	engine *engine
+// A Link is a node.
+type Link struct {
+	engine *Engine
 	node   string
 	events cluster.Events
 	ctx    context.Context //nolint:containedctx // of the goroutines, which end with Close
@@ -124,7 +126,7 @@ type channelState struct {
 func (c *channelState) reset() { c.requested, c.pending, c.confirmed = false, 0, false }
 
 // SetSubscribed changes a subscription.
-func (l *link) SetSubscribed(channel cluster.Channel, subscribed bool) {
+func (l *Link) SetSubscribed(channel cluster.Channel, subscribed bool) {
 	l.mu.Lock()
 	state := l.channels[channel.Name]
 	if state == nil {
@@ -145,14 +147,14 @@ func (l *link) SetSubscribed(channel cluster.Channel, subscribed bool) {
 
 // removeUnwanted removes the state of an unwanted channel unless a response is pending, which
 // would otherwise be counted for a later subscription. l.mu must be held.
-func (l *link) removeUnwanted(state *channelState) {
+func (l *Link) removeUnwanted(state *channelState) {
 	if !state.wanted && state.pending == 0 {
 		delete(l.channels, state.Name)
 	}
 }
 
 // Path returns the address of the master of a partition.
-func (l *link) Path(partition int) string {
+func (l *Link) Path(partition int) string {
 	if paths := l.paths.Load(); paths != nil {
 		return (*paths)[partition]
 	}
@@ -162,11 +164,11 @@ func (l *link) Path(partition int) string {
 // Publish publishes a batch in one round trip. Not every client ends with its context, so it does
 // not wait for one that does not. What is published later nevertheless has numbers that receivers
 // discard.
-func (l *link) Publish(ctx context.Context, batch []*cluster.Message) {
-	pipe := l.engine.client.Pipeline()
+func (l *Link) Publish(ctx context.Context, batch []*cluster.Message) {
+	pipe := l.engine.Client.Pipeline()
 	results := make([]*goredis.IntCmd, len(batch))
 	for i, m := range batch {
-		if l.engine.cluster != nil {
+		if l.engine.Cluster != nil {
 			results[i] = pipe.SPublish(ctx, m.Channel.Name, m.Payload)
 		} else {
 			results[i] = pipe.Publish(ctx, m.Channel.Name, m.Payload)
@@ -184,7 +186,7 @@ func (l *link) Publish(ctx context.Context, batch []*cluster.Message) {
 		}
 	}
 	if slices.ContainsFunc(batch, func(m *cluster.Message) bool { return m.Err != nil }) {
-		l.reloadTopology()
+		l.ReloadTopology()
 	}
 }
 
@@ -192,7 +194,7 @@ var errMoved = errors.New("redis: another server has become the master, and the 
 
 // awaitResult waits for done. It returns an error if ctx is done before or, on a Cluster, if the
 // partition has another master, while the old one does not respond.
-func (l *link) awaitResult(ctx context.Context, partition int, done <-chan struct{}) error {
+func (l *Link) awaitResult(ctx context.Context, partition int, done <-chan struct{}) error {
 	path := l.Path(partition)
 	ticker := time.NewTicker(slowPublish)
 	defer ticker.Stop()
@@ -203,7 +205,7 @@ func (l *link) awaitResult(ctx context.Context, partition int, done <-chan struc
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ticker.C:
-			l.reloadTopology()
+			l.ReloadTopology()
 			if l.Path(partition) != path {
 				return errMoved
 			}
@@ -215,7 +217,7 @@ func (l *link) awaitResult(ctx context.Context, partition int, done <-chan struc
 const slowPublish = 500 * time.Millisecond
 
 // Probes returns the probes of the receivers that are connected.
-func (l *link) Probes() (probes []cluster.Probe) {
+func (l *Link) Probes() (probes []cluster.Probe) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for r := range l.receivers {
@@ -227,7 +229,7 @@ func (l *link) Probes() (probes []cluster.Probe) {
 }
 
 // Reconnect replaces a connection, and reloads the topology, which may have changed.
-func (l *link) Reconnect(probe cluster.Channel) {
+func (l *Link) Reconnect(probe cluster.Channel) {
 	l.mu.Lock()
 	var pubsub *goredis.PubSub
 	for r := range l.receivers {
@@ -236,18 +238,18 @@ func (l *link) Reconnect(probe cluster.Channel) {
 		}
 	}
 	l.mu.Unlock()
-	l.reloadTopology()
+	l.ReloadTopology()
 	if pubsub != nil {
 		_ = pubsub.Close()
 	}
 }
 
 // Close ends the goroutines of the link. Those of receivers may still call events.
-func (l *link) Close() { l.cancel() }
+func (l *Link) Close() { l.cancel() }
 
 // interrupt reports the subscriptions of a partition, or of all partitions of a receiver, as
 // interrupted. l.reporting must be held.
-func (l *link) interrupt(affected func(*channelState) bool) {
+func (l *Link) interrupt(affected func(*channelState) bool) {
 	l.mu.Lock()
 	var interrupted []string
 	for name, state := range maps.All(l.channels) {
