@@ -16,13 +16,16 @@ import (
 // round trip. While Redis is unavailable, a node still serves its own subscribers. Up to 32 MiB
 // wait to be published, on a Cluster for each master; beyond that Publish returns an error. Packets
 // are numbered, so that each receiver detects its losses and reports them with
-// [broker.Handler.MessagesLost]. A connection that is silent for five seconds is replaced, and so is
-// one on which the node does not receive what it publishes itself. Nodes publish a heartbeat every
-// second; a node without one for four seconds has failed.
+// [broker.Handler.MessagesLost]. If a connection is silent for five seconds, or if the node does
+// not receive there what it publishes itself for a second, another one is opened. It replaces the
+// first one if that does not deliver within half a second; otherwise nothing is lost. Nodes publish
+// a heartbeat every second; a node without one for four seconds has failed.
 //
 // Topics are channels named penstock:topic:<topic>, on a Cluster
 // penstock:{<partition>}:topic:<topic>, where a topic's name decides the partition, and the
-// partitions are spread evenly over the slots. [WithNamespace] and databases above 0 change the beginning.
+// partitions are spread evenly over the slots. When slots are moved to another master, only the
+// topics of these slots are interrupted, each until the node has subscribed there. [WithNamespace]
+// and databases above 0 change the beginning.
 type Broker struct {
 	engine *pubsub.Engine
 	broker *cluster.Broker

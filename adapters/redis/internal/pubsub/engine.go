@@ -21,22 +21,28 @@ import (
 // Structure, goroutines and locks of the broker's engine.
 //
 // An Engine belongs to a client. A Link (this file) is a node. It publishes through the client,
-// and receives through receivers (receiver.go), of which each has one connection: a fixed
-// number of them, on a Cluster one for each master. A partition belongs to one receiver at a time.
-// Histories receive on the same connections what their scripts publish.
+// and receives through receivers (receiver.go), of which each has one connection
+// (connection.go): a fixed number of them, on a Cluster one for each master. A partition
+// belongs to one receiver at a time. Histories receive on the same connections what
+// their scripts publish.
 //
 // Goroutines:
-//   - One per receiver, run, opens connections and receives from them. It ends with Link.Close, or
-//     when the master of the receiver's probe changes.
+//   - One per receiver, run, opens connections and decides which one is used. It ends with
+//     Link.Close, or when the receiver's master has no partitions anymore.
+//   - One per connection, read, ends with the connection.
+//   - One per receiver while its connection is suspected, openStandby, opens another one.
 //   - One per receiver while subscriptions change, that of receiver.changes. It alone sends
-//     SUBSCRIBE and UNSUBSCRIBE of channels, so that these have the order of the calls.
-//   - On a Cluster, one per link, followTopology (topology.go). It ends with Link.Close.
+//     SUBSCRIBE and UNSUBSCRIBE on the connection that is used, so that these have the order of the
+//     calls.
+//   - On a Cluster, two per link, followTopology and loadTopology (topology.go). They end
+//     with Link.Close.
 //   - One per batch, in Link.Publish, since not every client ends with its context.
 //
-// Locks, in the order of acquisition: link.reporting is held while the state of subscriptions
-// changes and Events.Confirmed or Interrupted are called about it, so that these calls have the
-// order of the changes. link.mu guards the subscriptions and receivers; nothing is called under it
-// and no goroutine waits under it. The methods of Link never acquire link.reporting.
+// Locks, in the order of acquisition: connection.mu is held while what arrives is handled.
+// link.reporting is held while the state of subscriptions changes and Events.Confirmed or
+// Interrupted are called about it, so that these calls have the order of the changes. link.mu
+// guards the subscriptions and receivers; nothing is called under it and no goroutine waits under
+// it. The methods of Link never acquire connection.mu or link.reporting.
 
 // An Engine carries the messages of brokers.
 type Engine struct {
@@ -85,11 +91,15 @@ func (e *Engine) Connect(node string, events cluster.Events) cluster.Link {
 	if e.Cluster != nil {
 		l.partitions = make([]*receiver, len(e.Tags))
 		l.reload = make(chan struct{}, 1)
+		l.loaded = make(chan struct{}, 1)
 		go l.followTopology(ctx)
+		go l.loadTopology(ctx)
 		return l
 	}
-	for n := range Connections {
-		l.partitions = append(l.partitions, l.newReceiver(e.Client, n))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for range Connections {
+		l.partitions = append(l.partitions, l.newReceiverLocked(e.Client))
 	}
 	return l
 }
@@ -103,13 +113,14 @@ type Link struct {
 	cancel context.CancelFunc
 	paths  atomic.Pointer[[]string] // by partition; nil if there is one path
 	reload chan struct{}            // requests to reload the topology
+	loaded chan struct{}            // it was reloaded
 
 	reporting sync.Mutex // see above
 
 	mu         sync.Mutex
 	partitions []*receiver // those of the partitions; nil while the topology is unknown
 	receivers  map[*receiver]struct{}
-	created    int // receivers
+	probes     int // channels of them so far
 	channels   map[string]*channelState
 }
 
@@ -136,7 +147,7 @@ func (l *Link) SetSubscribed(channel cluster.Channel, subscribed bool) {
 	state.wanted, state.confirmed = subscribed, false
 	r := l.partitions[channel.Partition]
 	if r == nil { // the receiver will subscribe to everything
-		l.removeUnwanted(state)
+		l.removeUnwantedLocked(state)
 		l.mu.Unlock()
 		return
 	}
@@ -145,9 +156,9 @@ func (l *Link) SetSubscribed(channel cluster.Channel, subscribed bool) {
 	r.changes.Add(r.applyChanges)
 }
 
-// removeUnwanted removes the state of an unwanted channel unless a response is pending, which
+// removeUnwantedLocked removes the state of an unwanted channel unless a response is pending, which
 // would otherwise be counted for a later subscription. l.mu must be held.
-func (l *Link) removeUnwanted(state *channelState) {
+func (l *Link) removeUnwantedLocked(state *channelState) {
 	if !state.wanted && state.pending == 0 {
 		delete(l.channels, state.Name)
 	}
@@ -221,35 +232,54 @@ func (l *Link) Probes() (probes []cluster.Probe) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for r := range l.receivers {
-		if r.pubsub != nil {
-			probes = append(probes, cluster.Probe{Channel: r.probe, Idle: time.Duration(time.Now().UnixNano() - r.received.Load())})
+		if c := r.current; c != nil {
+			if probe := c.probe.Load(); probe != nil && probe == c.probed.Load() {
+				probes = append(probes, cluster.Probe{Channel: *probe, Idle: since(&c.arrived)})
+			}
 		}
 	}
 	return probes
 }
 
-// Reconnect replaces a connection, and reloads the topology, which may have changed.
-func (l *Link) Reconnect(probe cluster.Channel) {
-	l.mu.Lock()
-	var pubsub *goredis.PubSub
-	for r := range l.receivers {
-		if r.probe == probe {
-			pubsub = r.pubsub
+// Suspect opens another connection, and reloads the topology, which may have changed.
+func (l *Link) Suspect(probe cluster.Channel) {
+	if c := l.connectionOf(probe); c != nil {
+		select {
+		case c.suspected <- struct{}{}:
+		default:
 		}
 	}
-	l.mu.Unlock()
 	l.ReloadTopology()
-	if pubsub != nil {
-		_ = pubsub.Close()
+}
+
+// Reconnect closes a connection, and reloads the topology, which may have changed.
+func (l *Link) Reconnect(probe cluster.Channel) {
+	if c := l.connectionOf(probe); c != nil {
+		c.close()
 	}
+	l.ReloadTopology()
+}
+
+// connectionOf returns the connection with a probe, or nil.
+func (l *Link) connectionOf(probe cluster.Channel) *connection {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range l.receivers {
+		if c := r.current; c != nil {
+			if p := c.probe.Load(); p != nil && *p == probe {
+				return c
+			}
+		}
+	}
+	return nil
 }
 
 // Close ends the goroutines of the link. Those of receivers may still call events.
 func (l *Link) Close() { l.cancel() }
 
-// interrupt reports the subscriptions of a partition, or of all partitions of a receiver, as
+// interruptLocked reports the subscriptions of a partition, or of all partitions of a receiver, as
 // interrupted. l.reporting must be held.
-func (l *Link) interrupt(affected func(*channelState) bool) {
+func (l *Link) interruptLocked(affected func(*channelState) bool) {
 	l.mu.Lock()
 	var interrupted []string
 	for name, state := range maps.All(l.channels) {
@@ -260,7 +290,7 @@ func (l *Link) interrupt(affected func(*channelState) bool) {
 			interrupted = append(interrupted, name)
 		}
 		state.reset()
-		l.removeUnwanted(state)
+		l.removeUnwantedLocked(state)
 	}
 	l.mu.Unlock()
 	if len(interrupted) > 0 {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/internal/sleep"
 )
 
 // Partitions is the number of partitions on a Cluster, each in a slot of its own. All nodes
@@ -65,20 +67,33 @@ func (l *Link) ReloadTopology() {
 func (l *Link) followTopology(ctx context.Context) {
 	ticker := time.NewTicker(topologyInterval)
 	defer ticker.Stop()
-	var reloaded time.Time
 	for {
 		l.assignPartitions(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		case <-l.reload:
-			if wait := reloadInterval - time.Since(reloaded); wait > 0 {
-				time.Sleep(wait)
-			}
-			reloaded = time.Now()
-			l.engine.Cluster.ReloadState(ctx) // in another goroutine; the next tick sees it
+		case <-l.loaded:
 		}
+	}
+}
+
+// loadTopology lets the client load the topology when that is requested, until ctx ends. Unlike
+// ClusterClient.ReloadState, ForEachMaster returns when that is done.
+func (l *Link) loadTopology(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.reload:
+		}
+		begun := time.Now()
+		_ = l.engine.Cluster.ForEachMaster(ctx, func(context.Context, *goredis.Client) error { return nil })
+		select {
+		case l.loaded <- struct{}{}:
+		default:
+		}
+		_ = sleep.For(ctx, reloadInterval-time.Since(begun))
 	}
 }
 
@@ -100,43 +115,36 @@ func (l *Link) assignPartitions(ctx context.Context) {
 	if moved == nil {
 		return
 	}
-	l.interrupt(func(c *channelState) bool { return moved[c.Partition] })
+	l.interruptLocked(func(c *channelState) bool { return moved[c.Partition] })
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for r := range l.receivers {
-		if r.pubsub == nil {
-			continue // it will subscribe to everything
+	for name, state := range l.channels {
+		if r := l.partitions[state.Partition]; moved[state.Partition] && r.current != nil {
+			r.changed = append(r.changed, name)
 		}
-		for name, state := range l.channels {
-			if moved[state.Partition] && l.partitions[state.Partition] == r {
-				r.changed = append(r.changed, name)
-			}
-		}
+	}
+	for r := range l.receivers { // if it has no connection, the next one will subscribe to everything
 		r.changes.Add(r.applyChanges)
 	}
 }
 
 // moveTo assigns the partitions to receivers of these masters, and returns which have another
-// receiver than before, or nil. A receiver ends if the partition of its probe moves, since the probe
-// would not return; so none is without partitions.
+// receiver than before, or nil. A receiver without partitions ends.
 func (l *Link) moveTo(masters []*goredis.Client) (moved []bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	byMaster := map[*goredis.Client]*receiver{}
+	byMaster := map[goredis.UniversalClient]*receiver{}
 	for r := range l.receivers {
-		if master := masters[r.probe.Partition]; master == r.client {
-			byMaster[master] = r
-		} else {
-			delete(l.receivers, r)
-			r.cancel()
-		}
+		byMaster[r.client] = r
 	}
+	used := map[*receiver]bool{}
 	for i, master := range masters {
 		r := byMaster[master]
 		if r == nil {
-			r = l.newReceiver(master, i)
+			r = l.newReceiverLocked(master)
 			byMaster[master] = r
 		}
+		used[r] = true
 		if l.partitions[i] != r {
 			if moved == nil {
 				moved = make([]bool, len(masters))
@@ -144,15 +152,25 @@ func (l *Link) moveTo(masters []*goredis.Client) (moved []bool) {
 			moved[i], l.partitions[i] = true, r
 		}
 	}
+	for r := range l.receivers {
+		if !used[r] {
+			delete(l.receivers, r)
+			r.cancel()
+		}
+	}
 	return moved
 }
 
-// moved handles the end of subscriptions by the server, because their slot moves. The partition is
-// without a receiver until the client knows its new master. l.reporting must be held.
-func (l *Link) moved(partition int) {
-	l.interrupt(func(c *channelState) bool { return c.Partition == partition })
+// movedLocked handles the end of subscriptions by the server, because their slot moves. The
+// partition is without a receiver until the client knows its new master. l.reporting must be held.
+func (l *Link) movedLocked(partition int) {
+	l.interruptLocked(func(c *channelState) bool { return c.Partition == partition })
 	l.mu.Lock()
+	r := l.partitions[partition]
 	l.partitions[partition] = nil
 	l.mu.Unlock()
+	if r != nil {
+		r.changes.Add(r.applyChanges) // it may need another probe
+	}
 	l.ReloadTopology()
 }
