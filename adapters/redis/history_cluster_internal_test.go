@@ -2,12 +2,10 @@ package redis
 
 import (
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -60,36 +58,6 @@ func TestHistory_Cluster(t *testing.T) {
 	require.NoError(t, checkPolicy(t.Context(), a.client))
 }
 
-// migrate moves the slot of a topic with its keys, as redis-cli --cluster reshard does.
-func migrate(t *testing.T, servers *redistest.Cluster, slot int, between func()) {
-	t.Helper()
-	ctx := t.Context()
-	admins := make([]*goredis.Client, len(servers.Nodes))
-	ids := make([]string, len(servers.Nodes))
-	for i, s := range servers.Nodes {
-		admins[i] = s.Client(t)
-		ids[i] = admins[i].Do(ctx, "cluster", "myid").Val().(string)
-	}
-	from := slot * len(admins) / pubsub.SlotCount
-	to := (from + 1) % len(admins)
-	require.NoError(t, admins[to].Do(ctx, "cluster", "setslot", slot, "importing", ids[from]).Err())
-	require.NoError(t, admins[from].Do(ctx, "cluster", "setslot", slot, "migrating", ids[to]).Err())
-	host, port, err := net.SplitHostPort(servers.Nodes[to].Addr)
-	require.NoError(t, err)
-	for {
-		keys, err := admins[from].ClusterGetKeysInSlot(ctx, slot, 1).Result()
-		require.NoError(t, err)
-		if len(keys) == 0 {
-			break
-		}
-		require.NoError(t, admins[from].Migrate(ctx, host, port, keys[0], 0, 10*time.Second).Err())
-		between()
-	}
-	for i := range admins { // the new owner first
-		require.NoError(t, admins[(to+i)%len(admins)].Do(ctx, "cluster", "setslot", slot, "node", ids[to]).Err())
-	}
-}
-
 // TestHistory_SlotMigration publishes while the slot of the topic moves to another master.
 func TestHistory_SlotMigration(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_PublicationIsStoredAndPublished")
@@ -111,7 +79,7 @@ func TestHistory_SlotMigration(t *testing.T) {
 	publish()
 	first, _ := a.page(t)
 	slot := int(pubsub.SlotOf(a.engine.Tags[a.keysOf("news").channel.Partition]))
-	migrate(t, servers, slot, func() {
+	moveFromOwner(t, servers, slot, func() {
 		for range 5 {
 			publish()
 		}

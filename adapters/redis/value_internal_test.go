@@ -231,7 +231,7 @@ func TestValue_SlotMigration(t *testing.T) {
 		assert.Equal(t, current, loaded)
 	}
 	partition, _ := a.keyOf(valueKind, "key")
-	migrate(t, servers, int(pubsub.SlotOf(a.engine.Tags[partition])), func() {
+	moveFromOwner(t, servers, int(pubsub.SlotOf(a.engine.Tags[partition])), func() {
 		replace()
 		check()
 	})
