@@ -3,6 +3,7 @@ package redis
 import (
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/cluster"
 )
@@ -15,15 +16,18 @@ import (
 // round trip. While Redis is unavailable, a node still serves its own subscribers. Up to 32 MiB
 // wait to be published, on a Cluster for each master; beyond that Publish returns an error. Packets
 // are numbered, so that each receiver detects its losses and reports them with
-// [broker.Handler.MessagesLost]. A connection that is silent for five seconds is replaced, and so is
-// one on which the node does not receive what it publishes itself. Nodes publish a heartbeat every
-// second; a node without one for four seconds has failed.
+// [broker.Handler.MessagesLost]. If a connection is silent for five seconds, or if the node does
+// not receive there what it publishes itself for a second, another one is opened. It replaces the
+// first one if that does not deliver within half a second; otherwise nothing is lost. Nodes publish
+// a heartbeat every second; a node without one for four seconds has failed.
 //
 // Topics are channels named penstock:topic:<topic>, on a Cluster
 // penstock:{<partition>}:topic:<topic>, where a topic's name decides the partition, and the
-// partitions are spread evenly over the slots. [WithNamespace] and databases above 0 change the beginning.
+// partitions are spread evenly over the slots. When slots are moved to another master, only the
+// topics of these slots are interrupted, each until the node has subscribed there. [WithNamespace]
+// and databases above 0 change the beginning.
 type Broker struct {
-	engine *engine
+	engine *pubsub.Engine
 	broker *cluster.Broker
 }
 
@@ -38,6 +42,11 @@ func NewBroker(client goredis.UniversalClient) *Broker {
 	}
 	e := newEngine(client)
 	return &Broker{e, cluster.New(e)}
+}
+
+func newEngine(client goredis.UniversalClient) *pubsub.Engine {
+	client, prefix, _ := unwrap(client)
+	return pubsub.New(client, prefix)
 }
 
 // Connect adds a node.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/redistest"
@@ -121,7 +122,7 @@ func startReplicatedCluster(t *testing.T) (servers []*redistest.Server, client f
 		admins = append(admins, s.Client(t))
 		require.NoError(t, admins[i].Do(ctx, "cluster", "set-config-epoch", i+1).Err())
 		if i < masters {
-			require.NoError(t, admins[i].ClusterAddSlotsRange(ctx, i*slotCount/masters, (i+1)*slotCount/masters-1).Err())
+			require.NoError(t, admins[i].ClusterAddSlotsRange(ctx, i*pubsub.SlotCount/masters, (i+1)*pubsub.SlotCount/masters-1).Err())
 		}
 		host, port, err := net.SplitHostPort(servers[0].Addr)
 		require.NoError(t, err)
@@ -154,12 +155,12 @@ func TestBroker_FollowsMovedSlot(t *testing.T) {
 	testscale.FullOnly(t, "TestPartitionTags_SpreadEvenly")
 	servers := redistest.StartCluster(t)
 	e := newEngine(servers.Client(t))
-	slot := slotOf(e.tags[e.Channel(cluster.TopicChannel, "news").Partition])
+	slot := pubsub.SlotOf(e.Tags[e.Channel(cluster.TopicChannel, "news").Partition])
 	admins := make([]*goredis.Client, len(servers.Nodes))
 	for i, s := range servers.Nodes {
 		admins[i] = s.Client(t)
 	}
-	owner := int(slot) * len(admins) / slotCount
+	owner := int(slot) * len(admins) / pubsub.SlotCount
 	id := admins[(owner+1)%len(admins)].Do(t.Context(), "cluster", "myid").Val()
 	lasted := measureOutage(t, []string{"news", "topic"}, servers.Client(t), servers.Client(t), func() {
 		for i := range admins { // the new owner first
@@ -171,15 +172,15 @@ func TestBroker_FollowsMovedSlot(t *testing.T) {
 }
 
 func TestPartitionTags_SpreadEvenly(t *testing.T) {
-	tags := partitionTags()
+	tags := newEngine(goredis.NewClusterClient(&goredis.ClusterOptions{})).Tags
 	for masters := 1; masters <= 64; masters++ {
 		counts := make([]int, masters)
 		for _, tag := range tags {
-			counts[int(slotOf(tag))*masters/slotCount]++
+			counts[int(pubsub.SlotOf(tag))*masters/pubsub.SlotCount]++
 		}
 		for _, count := range counts {
 			assert.InDelta(t, float64(len(tags))/float64(masters), count, 2.5, "%d masters", masters)
 		}
 	}
-	assert.EqualValues(t, 12739, slotOf("123456789")) // the specification's example, 0x31C3
+	assert.EqualValues(t, 12739, pubsub.SlotOf("123456789")) // the specification's example, 0x31C3
 }

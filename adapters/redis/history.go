@@ -10,6 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/appendqueue"
 	"github.com/penstock-go/penstock/internal/batch"
@@ -38,12 +39,12 @@ var _ broker.HistoryBroker = (*Broker)(nil)
 // anything: if not, Append returns an error with the code FAILED_PRECONDITION.
 func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHandler) broker.HistorySession {
 	s := &historySession{
-		client:  b.engine.client,
+		client:  b.engine.Client,
 		engine:  b.engine,
 		scripts: newHistoryScripts(),
 		follows: follows{handler: history.Complete(), byChannel: map[string]*follow{}},
 	}
-	e := &historyEngine{engine: b.engine, follows: &s.follows}
+	e := &historyEngine{Engine: b.engine, follows: &s.follows}
 	s.Session = cluster.New(e).Connect(handler).(*cluster.Session)
 	s.link = e.link
 	s.queue = appendqueue.New(e.link.Path, s.append, s.confirm)
@@ -55,7 +56,7 @@ func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHa
 type historySession struct {
 	*cluster.Session
 	client  goredis.UniversalClient
-	engine  *engine
+	engine  *pubsub.Engine
 	link    cluster.Link
 	scripts historyScripts
 	queue   *appendqueue.Queue[historyKeys]
@@ -92,10 +93,10 @@ func (s *historySession) keyOf(kind cluster.Kind, name string) (partition int, k
 // partitionPrefix begins the names of all keys of a partition.
 func (s *historySession) partitionPrefix(partition int) string {
 	tag := strconv.Itoa(partition)
-	if s.engine.cluster != nil {
-		tag = s.engine.tags[partition]
+	if s.engine.Cluster != nil {
+		tag = s.engine.Tags[partition]
 	}
-	return s.engine.prefix + ":{" + tag + "}"
+	return s.engine.Prefix + ":{" + tag + "}"
 }
 
 // keysOf returns the names for a topic.
@@ -111,7 +112,7 @@ func (s *historySession) keysOf(topic string) historyKeys {
 }
 
 // firstRecords is how many records there are. On a Cluster, it is one per partition.
-const firstRecords = brokerPartitions
+const firstRecords = pubsub.Partitions
 
 // Append stores and publishes a.
 func (s *historySession) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
@@ -147,8 +148,8 @@ func (s *historySession) append(ctx context.Context, batches []*appendBatch) {
 			c.Err = err
 		}
 	}
-	if failed && s.engine.cluster != nil {
-		s.link.(*link).reloadTopology()
+	if failed && s.engine.Cluster != nil {
+		s.link.(*pubsub.Link).ReloadTopology()
 	}
 }
 
@@ -191,7 +192,7 @@ const (
 // appendArgs returns the arguments of a script call, see history_append.lua.
 func (s *historySession) appendArgs(topics []topicCalls, withLineage bool) []any {
 	publish := "PUBLISH"
-	if s.engine.cluster != nil {
+	if s.engine.Cluster != nil {
 		publish = "SPUBLISH"
 	}
 	keys := []any{nil}

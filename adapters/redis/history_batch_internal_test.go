@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/redistest"
 )
@@ -39,7 +40,7 @@ func TestHistory_BatchNeedsOneScriptPerPartition(t *testing.T) {
 		server.ResetStats(t)
 		pages, err := n.ReadAll(t.Context(), batchOf(limit, names...))
 		require.NoError(t, err)
-		assert.EqualValues(t, connections, server.CommandStats(t)["evalsha"], limit)
+		assert.EqualValues(t, pubsub.Connections, server.CommandStats(t)["evalsha"], limit)
 		for i, page := range pages {
 			require.NoError(t, page.Err)
 			assert.Equal(t, before[i].Position, page.Position)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/redistest"
@@ -107,8 +108,8 @@ func TestHistory_BlipCostsFewScripts(t *testing.T) {
 	t.Logf("%d nodes with %d topics: %d scripts, %.1f µs of Redis per topic, %d kB from Redis, %v", nodes, topics, scripts,
 		float64(infoNumber(t, admin, "commandstats", fmt.Sprintf("cmdstat_evalsha:calls=%d,usec=", scripts)))/float64(nodes*topics),
 		(sent(t, admin)-before)/1000, time.Since(begun).Round(time.Millisecond))
-	assert.GreaterOrEqual(t, scripts, int64(nodes*connections))
-	assert.LessOrEqual(t, scripts, int64(nodes*connections*10), "one for each partition, and for what is confirmed before the others")
+	assert.GreaterOrEqual(t, scripts, int64(nodes*pubsub.Connections))
+	assert.LessOrEqual(t, scripts, int64(nodes*pubsub.Connections*10), "one for each partition, and for what is confirmed before the others")
 }
 
 // TestHistory_ReturningClientReadsLittle lets a client return to topics of which each fills its queue, and logs
@@ -158,6 +159,6 @@ func TestHistory_ReturningClientReadsLittle(t *testing.T) {
 	scripts, bytes := server.CommandStats(t)["evalsha"], sent(t, admin)-before
 	t.Logf("%d topics with %d missed messages of %d bytes: %d scripts, %d kB from Redis", topics, missed, packetBytes, scripts, bytes/1000)
 	assert.Zero(t, recovered.Load())
-	assert.EqualValues(t, connections+1, scripts, "the positions of all topics, and one topic, which does not fit")
+	assert.EqualValues(t, pubsub.Connections+1, scripts, "the positions of all topics, and one topic, which does not fit")
 	assert.Less(t, bytes, int64(50_000))
 }

@@ -2,15 +2,14 @@ package redis
 
 import (
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
@@ -27,7 +26,7 @@ func TestHistory_Cluster(t *testing.T) {
 	for i := range topics {
 		topic := fmt.Sprint("topic ", i)
 		b.Follow(topic)
-		masters[int(slotOf(b.engine.tags[b.keysOf(topic).channel.Partition]))*len(servers.Nodes)/slotCount] = true
+		masters[int(pubsub.SlotOf(b.engine.Tags[b.keysOf(topic).channel.Partition]))*len(servers.Nodes)/pubsub.SlotCount] = true
 	}
 	require.Len(t, masters, len(servers.Nodes))
 	b.eventually(t, "following", func() bool { return b.following == topics })
@@ -59,36 +58,6 @@ func TestHistory_Cluster(t *testing.T) {
 	require.NoError(t, checkPolicy(t.Context(), a.client))
 }
 
-// migrate moves the slot of a topic with its keys, as redis-cli --cluster reshard does.
-func migrate(t *testing.T, servers *redistest.Cluster, slot int, between func()) {
-	t.Helper()
-	ctx := t.Context()
-	admins := make([]*goredis.Client, len(servers.Nodes))
-	ids := make([]string, len(servers.Nodes))
-	for i, s := range servers.Nodes {
-		admins[i] = s.Client(t)
-		ids[i] = admins[i].Do(ctx, "cluster", "myid").Val().(string)
-	}
-	from := slot * len(admins) / slotCount
-	to := (from + 1) % len(admins)
-	require.NoError(t, admins[to].Do(ctx, "cluster", "setslot", slot, "importing", ids[from]).Err())
-	require.NoError(t, admins[from].Do(ctx, "cluster", "setslot", slot, "migrating", ids[to]).Err())
-	host, port, err := net.SplitHostPort(servers.Nodes[to].Addr)
-	require.NoError(t, err)
-	for {
-		keys, err := admins[from].ClusterGetKeysInSlot(ctx, slot, 1).Result()
-		require.NoError(t, err)
-		if len(keys) == 0 {
-			break
-		}
-		require.NoError(t, admins[from].Migrate(ctx, host, port, keys[0], 0, 10*time.Second).Err())
-		between()
-	}
-	for i := range admins { // the new owner first
-		require.NoError(t, admins[(to+i)%len(admins)].Do(ctx, "cluster", "setslot", slot, "node", ids[to]).Err())
-	}
-}
-
 // TestHistory_SlotMigration publishes while the slot of the topic moves to another master.
 func TestHistory_SlotMigration(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_PublicationIsStoredAndPublished")
@@ -109,8 +78,8 @@ func TestHistory_SlotMigration(t *testing.T) {
 	}
 	publish()
 	first, _ := a.page(t)
-	slot := int(slotOf(a.engine.tags[a.keysOf("news").channel.Partition]))
-	migrate(t, servers, slot, func() {
+	slot := int(pubsub.SlotOf(a.engine.Tags[a.keysOf("news").channel.Partition]))
+	moveFromOwner(t, servers, slot, func() {
 		for range 5 {
 			publish()
 		}
@@ -144,7 +113,7 @@ func TestHistory_ClusterFailover(t *testing.T) {
 		appended, err := a.Append(t.Context(), broker.Append{Topic: topic(i), Retention: retention})
 		require.NoError(t, err)
 		epochs[topic(i)] = appended.Position.Epoch
-		affected[topic(i)] = int(slotOf(a.engine.tags[a.keysOf(topic(i)).channel.Partition]))*3/slotCount == 1
+		affected[topic(i)] = int(pubsub.SlotOf(a.engine.Tags[a.keysOf(topic(i)).channel.Partition]))*3/pubsub.SlotCount == 1
 	}
 	b.eventually(t, "following", func() bool { return b.following == topics })
 	require.NoError(t, servers[1].Client(t).Wait(t.Context(), 1, 10*time.Second).Err())

@@ -9,6 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/appendqueue"
@@ -50,7 +51,7 @@ func (s *historySession) masterOf(ctx context.Context, partition int) (*goredis.
 	case *goredis.Client:
 		return c, nil
 	case *goredis.ClusterClient:
-		return c.MasterForKey(ctx, s.engine.tags[partition])
+		return c.MasterForKey(ctx, s.engine.Tags[partition])
 	default:
 		return nil, errors.Errorf(errors.FailedPrecondition, "a Durability needs a *redis.Client or a *redis.ClusterClient; the broker has a %T", c)
 	}
@@ -147,8 +148,8 @@ func (s *historySession) confirmFailed(err error) {
 	if _, isReply := errors.AsType[goredis.Error](err); isReply {
 		s.confirmable.Clear()
 	}
-	if s.engine.cluster != nil {
-		s.link.(*link).reloadTopology()
+	if s.engine.Cluster != nil {
+		s.link.(*pubsub.Link).ReloadTopology()
 	}
 }
 

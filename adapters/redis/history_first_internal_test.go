@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/redistest"
@@ -62,7 +63,7 @@ func TestHistory_ReadingCreatesNoTopic(t *testing.T) {
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
 	n.readInvented(t, names)
 	keys := admin.DBSize(t.Context()).Val()
-	assert.LessOrEqual(t, keys, int64(brokerPartitions))
+	assert.LessOrEqual(t, keys, int64(pubsub.Partitions))
 	for _, key := range admin.Keys(t.Context(), "*").Val() {
 		assert.EqualValues(t, 3, admin.HLen(t.Context(), key).Val(), key)
 		assert.Greater(t, admin.PTTL(t.Context(), key).Val(), 24*time.Hour, key)
@@ -80,7 +81,7 @@ func TestHistory_ReadingCreatesNoTopicOnCluster(t *testing.T) {
 	for _, node := range servers.Nodes {
 		keys += node.Client(t).DBSize(t.Context()).Val()
 	}
-	assert.LessOrEqual(t, keys, int64(brokerPartitions))
+	assert.LessOrEqual(t, keys, int64(pubsub.Partitions))
 }
 
 // TestHistory_UnusedTopicIsReadWhenMemoryIsFull needs a record of the partition.

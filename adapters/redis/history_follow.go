@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/cluster"
 )
@@ -15,7 +16,7 @@ const historyChannel cluster.Kind = "history"
 // A historyEngine is the engine of a node that uses histories: it receives their channels on the
 // same connections as the others, whose probes prove that these work.
 type historyEngine struct {
-	*engine
+	*pubsub.Engine
 	follows *follows
 	link    cluster.Link // of the node
 }
@@ -23,7 +24,7 @@ type historyEngine struct {
 // Connect adds the node.
 func (e *historyEngine) Connect(node string, events cluster.Events) cluster.Link {
 	f := e.follows
-	e.link = e.engine.Connect(node, cluster.Events{
+	e.link = e.Engine.Connect(node, cluster.Events{
 		Received: func(channel string, payload []byte) {
 			if topic := f.find(channel); topic != nil {
 				f.received(topic, payload)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
@@ -230,7 +231,7 @@ func TestValue_SlotMigration(t *testing.T) {
 		assert.Equal(t, current, loaded)
 	}
 	partition, _ := a.keyOf(valueKind, "key")
-	migrate(t, servers, int(slotOf(a.engine.tags[partition])), func() {
+	moveFromOwner(t, servers, int(pubsub.SlotOf(a.engine.Tags[partition])), func() {
 		replace()
 		check()
 	})

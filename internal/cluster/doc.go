@@ -9,7 +9,9 @@
 // repeated number a duplicate. A node that failed to publish sends a gap message when the path
 // works again, so that a loss is detected without a further packet. Before it forgets the numbers
 // of an unused channel, it sends the last one. An interruption of a subscription is a loss of an
-// unknown number of packets.
+// unknown number of packets. A pause is none: what a connection still delivers after it, in its
+// order, is delivered. A node only replaces a connection that has lost a probe or that is silent
+// while another one works.
 //
 // A topic's losses are collected and reported together, lossDelay after the first was detected and
 // after the subscription works again. By then a heartbeat of each peer has arrived. Each packet

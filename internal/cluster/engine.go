@@ -89,7 +89,12 @@ type Subscriber interface {
 	// Probes returns one probe for each receiving connection that is established.
 	Probes() []Probe
 
-	// Reconnect replaces the connection with the given probe, because messages do not arrive
+	// Suspect opens another connection, because the given probe has not returned in time. Unless a
+	// probe returns soon, the new connection replaces the old one, which is an interruption. It
+	// does not block, and has no effect while that is being done.
+	Suspect(probe Channel)
+
+	// Reconnect replaces the connection with the given probe, because messages have not arrived
 	// there. It does not block.
 	Reconnect(probe Channel)
 }

@@ -283,14 +283,20 @@ func (o *outbox) remove(out *outgoing) {
 // discardPath discards what waits on a path.
 func (o *outbox) discardPath(s *sender) {
 	for _, p := range s.ready {
-		for i := range p.waiting {
-			o.recordFailure(&p.waiting[i])
-			o.remove(&p.waiting[i])
-		}
-		s.bytes -= p.bytes
-		p.waiting, p.bytes, p.sender = nil, 0, nil
+		o.discardPartitionLocked(p)
+		p.sender = nil
 	}
 	s.ready = nil
+}
+
+// discardPartitionLocked discards what waits in a partition of a sender.
+func (o *outbox) discardPartitionLocked(p *partition) {
+	for i := range p.waiting {
+		o.recordFailure(&p.waiting[i])
+		o.remove(&p.waiting[i])
+	}
+	p.sender.bytes -= p.bytes
+	p.waiting, p.bytes = nil, 0
 }
 
 func (o *outbox) discardWaiting() {
@@ -317,6 +323,11 @@ func (o *outbox) interrupt() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.discardWaiting()
+	for _, p := range o.partitions {
+		if len(p.waiting) > 0 { // a batch of it is being published
+			o.discardPartitionLocked(p)
+		}
+	}
 	o.checkEmptied()
 }
 

@@ -15,9 +15,16 @@ type probes struct {
 
 // A probe is that of one connection.
 type probe struct {
-	sent       uint64    // number of the last one
-	returned   uint64    // number of the last one that was received
-	unreturned time.Time // when the first probe was published that did not return; or zero
+	sent       uint64       // number of the last one
+	returned   uint64       // number of the last one that was received
+	unreturned []unreturned // those that were published, in their order
+	lost       bool         // a later one than one of these was received
+}
+
+// An unreturned probe was published at a time and not received yet.
+type unreturned struct {
+	number uint64
+	at     time.Time
 }
 
 const (
@@ -30,14 +37,18 @@ const (
 	busyProbeTimeout = 10 * time.Second
 )
 
-// sendProbes publishes a probe for each connection, and replaces those whose probe does not return.
+// sendProbes publishes a probe for each connection. It replaces the connections that have lost one,
+// and suspects those whose probe does not return: what it waits behind may still arrive.
 func (s *Session) sendProbes() {
 	current := s.link.Probes()
 	s.probes.keep(current)
 	for _, p := range current {
-		if s.probes.isLost(p) {
+		switch lost, late := s.probes.check(p); {
+		case lost:
 			s.link.Reconnect(p.Channel)
 			continue
+		case late:
+			s.link.Suspect(p.Channel)
 		}
 		number := s.probes.next(p)
 		m := nodeMessage{kind: kindProbe, packet: binary.AppendUvarint(nil, number)}
@@ -58,20 +69,32 @@ func (ps *probes) keep(current []Probe) {
 	ps.byChannel = kept
 }
 
-// isLost reports whether a probe did not return in time. It then forgets the probe.
-func (ps *probes) isLost(p Probe) bool {
+// check reports whether a probe was lost, and whether one did not return in time. It then forgets
+// what was lost.
+func (ps *probes) check(p Probe) (lost, late bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	state := ps.byChannel[p.Channel.Name]
-	if state.unreturned.IsZero() {
-		return false
+	if state.lost {
+		state.lost = false
+		return true, false
 	}
-	age := time.Since(state.unreturned)
-	if age <= probeTimeout || age <= busyProbeTimeout && p.Idle <= probeTimeout {
-		return false
+	if len(state.unreturned) == 0 {
+		return false, false
 	}
-	state.unreturned = time.Time{}
-	return true
+	age := time.Since(state.unreturned[0].at)
+	return false, age > probeTimeout && (age > busyProbeTimeout || p.Idle > probeTimeout)
+}
+
+// restart begins the time again in which probes must return, after a pause of this process.
+func (ps *probes) restart() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, p := range ps.byChannel {
+		for i := range p.unreturned {
+			p.unreturned[i].at = time.Now()
+		}
+	}
 }
 
 // next returns the number of the next probe.
@@ -87,12 +110,13 @@ func (ps *probes) next(p Probe) uint64 {
 func (ps *probes) published(channel string, number uint64) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if p := ps.byChannel[channel]; p != nil && p.unreturned.IsZero() && number > p.returned {
-		p.unreturned = time.Now()
+	if p := ps.byChannel[channel]; p != nil && number > p.returned {
+		p.unreturned = append(p.unreturned, unreturned{number, time.Now()})
 	}
 }
 
-// returned records that a probe was received.
+// returned records that a probe was received. Those before it that were published do not return any
+// more.
 func (ps *probes) returned(channel string, m *nodeMessage) {
 	var number uint64
 	if !m.readUvarint(&number) {
@@ -100,7 +124,16 @@ func (ps *probes) returned(channel string, m *nodeMessage) {
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if p := ps.byChannel[channel]; p != nil {
-		p.returned, p.unreturned = max(p.returned, number), time.Time{}
+	p := ps.byChannel[channel]
+	if p == nil || number <= p.returned {
+		return
+	}
+	p.returned = number
+	for len(p.unreturned) > 0 && p.unreturned[0].number <= number {
+		p.lost = p.lost || p.unreturned[0].number < number
+		p.unreturned = p.unreturned[1:]
+	}
+	if len(p.unreturned) == 0 {
+		p.unreturned = nil
 	}
 }

@@ -23,6 +23,7 @@ func (silentLink) Path(int) string                     { return "" }
 func (silentLink) Publish(context.Context, []*Message) {}
 func (silentLink) SetSubscribed(Channel, bool)         {}
 func (silentLink) Probes() []Probe                     { return nil }
+func (silentLink) Suspect(Channel)                     {}
 func (silentLink) Reconnect(Channel)                   {}
 func (silentLink) Close()                              {}
 

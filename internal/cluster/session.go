@@ -148,7 +148,6 @@ func (s *Session) call(f func()) {
 const (
 	tickInterval  = 50 * time.Millisecond // as presence requires it
 	checkInterval = 250 * time.Millisecond
-	maxTickDelay  = 5 * time.Second // after more, this process was paused
 	probeInterval = 500 * time.Millisecond
 )
 
@@ -161,8 +160,8 @@ func (s *Session) run(ctx context.Context) {
 	last := time.Now()
 	for {
 		now := time.Now()
-		if now.Sub(last) > maxTickDelay {
-			s.wake()
+		if pause := now.Sub(last); pause > probeTimeout {
+			s.wake(pause)
 		}
 		if !now.Before(heartbeatAt) {
 			heartbeatAt = now.Add(heartbeatInterval - tickInterval/2)
@@ -192,12 +191,12 @@ func (s *Session) heartbeat() {
 	s.outbox.removeUnused()
 }
 
-// wake handles a pause of this process. What waits to be published is outdated, and what the
-// connections have buffered was published long ago.
-func (s *Session) wake() {
-	s.outbox.interrupt()
-	for _, p := range s.link.Probes() {
-		s.link.Reconnect(p.Channel)
+// wake handles a pause of this process. What the connections have buffered still arrives. What
+// waits to be published is outdated if the pause was longer than an attempt to publish it may take.
+func (s *Session) wake(pause time.Duration) {
+	s.probes.restart()
+	if pause > publishTimeout {
+		s.outbox.interrupt()
 	}
 }
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,21 +38,72 @@ func TestSession_LateMessageDoesNotReviveNode(t *testing.T) {
 	})
 }
 
+// TestSession_PauseOutdatesWhatWaits tells a session, whose messages the server does not take, that
+// its process was paused.
+func TestSession_PauseOutdatesWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(stuckEngine{}).Connect(broker.Handler{}).(*Session)
+		defer s.Kill()
+		packets := func() int {
+			s.outbox.mu.Lock()
+			defer s.outbox.mu.Unlock()
+			return s.outbox.packets
+		}
+		const waiting = 3
+		time.Sleep(heartbeatInterval) // the server has got the first batch, which ends after publishTimeout
+		for range waiting {
+			_ = s.Publish("news", []byte("packet"))
+		}
+		s.wake(publishTimeout)
+		assert.Equal(t, waiting, packets(), "an attempt to publish them may take as long")
+		s.wake(publishTimeout + 1)
+		assert.Zero(t, packets())
+	})
+}
+
+// A stuckEngine takes what is published, and does not respond.
+type stuckEngine struct{ silentEngine }
+
+func (stuckEngine) Connect(string, Events) Link { return stuckLink{} }
+
+type stuckLink struct{ silentLink }
+
+func (stuckLink) Publish(ctx context.Context, _ []*Message) { <-ctx.Done() }
+
 func TestProbes_MayReturnBeforePublishDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ps probes
 		p := Probe{Channel: Channel{Name: "probe"}, Idle: time.Minute}
 		ps.keep([]Probe{p})
+		assertCheck := func(p Probe, lost, late bool, why string) {
+			t.Helper()
+			isLost, isLate := ps.check(p)
+			assert.Equal(t, lost, isLost, why)
+			assert.Equal(t, late, isLate, why)
+		}
+		returned := func(number uint64) { ps.returned("probe", &nodeMessage{packet: []byte{byte(number)}}) }
 		first := ps.next(p)
-		ps.returned("probe", &nodeMessage{packet: []byte{byte(first)}})
+		returned(first)
 		ps.published("probe", first)
 		time.Sleep(2 * probeTimeout)
-		assert.False(t, ps.isLost(p))
-		ps.published("probe", ps.next(p))
+		assertCheck(p, false, false, "it has returned")
+		second := ps.next(p)
+		ps.published("probe", second)
 		time.Sleep(2 * probeTimeout)
 		busy := p
 		busy.Idle = 0
-		assert.False(t, ps.isLost(busy), "the probe may wait behind other messages")
-		assert.True(t, ps.isLost(p))
+		assertCheck(busy, false, false, "the probe may wait behind other messages")
+		assertCheck(p, false, true, "nothing arrives")
+		ps.restart()
+		assertCheck(p, false, false, "this process was paused")
+		third, fourth := ps.next(p), ps.next(p)
+		ps.published("probe", third)
+		returned(second)
+		returned(fourth) // it was published, but the outcome is not known yet
+		assertCheck(p, true, false, "the third one does not arrive any more")
+		assertCheck(p, false, false, "the loss was handled")
+		ps.published("probe", fourth)
+		time.Sleep(2 * probeTimeout)
+		assertCheck(p, false, false, "all have returned or are lost")
 	})
 }

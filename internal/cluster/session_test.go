@@ -178,6 +178,23 @@ func TestSession_ReconnectsWhenProbeDoesNotReturn(t *testing.T) {
 	})
 }
 
+// TestSession_ReconnectsWhenProbeIsLost loses one probe, as a connection to a server does that was
+// not the master for a moment. The next one returns before the first is late.
+func TestSession_ReconnectsWhenProbeIsLost(t *testing.T) {
+	run(t, func(t *testing.T, network *enginetest.Network) {
+		a, b := connectPair(t, network)
+		a.publish(t, "1")
+		time.Sleep(250 * time.Millisecond) // between two probes
+		b.update(lose)
+		time.Sleep(500 * time.Millisecond)
+		b.update(none)
+		time.Sleep(3 * time.Second)
+		a.publish(t, "2")
+		assert.Equal(t, []string{"news 1", "news 2"}, b.packets())
+		assert.Equal(t, []string{"news 0"}, b.lost())
+	})
+}
+
 // TestSession_KeepsOrderOfEachPublisher delays two publishers differently.
 func TestSession_KeepsOrderOfEachPublisher(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {

@@ -33,7 +33,8 @@ const momentary = time.Nanosecond // has no duration
 
 var allFaults = []fault{
 	{"node killed, another one started after %s", single, 2 * time.Second, 2 * time.Second, killNode},
-	{"node stopped for %s", single, 10 * time.Second, 70 * time.Second, stopNode},
+	{"node stopped for %s", single, 7 * time.Second, 7 * time.Second, stopNodeBriefly},
+	{"node stopped for %s", single, 20 * time.Second, 70 * time.Second, stopNode},
 	{"node shut down after 1,000 publications, while Redis does not respond to it for %s", single, time.Second, time.Second, shutNodeDown},
 	{"one node cut off for %s", single, 3 * time.Second, 10 * time.Second, cutOne},
 	{"all nodes cut off for %s", single, 3 * time.Second, 10 * time.Second, cutAll},

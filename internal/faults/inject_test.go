@@ -34,6 +34,12 @@ func stopNode(r *run) {
 	r.end()
 }
 
+// stopNodeBriefly stops a node for less than Redis and the system keep what is sent to it.
+func stopNodeBriefly(r *run) {
+	stopNode(r)
+	r.lossless = true
+}
+
 // shutNodeDown shuts a node down immediately after it has published a burst, most of which waits
 // because Redis does not respond to the node.
 func shutNodeDown(r *run) {

@@ -173,6 +173,9 @@ func (n *Node) probe() cluster.Channel {
 	return n.network.Channel("probe", n.name+strconv.Itoa(n.connection))
 }
 
+// Suspect is Reconnect: what the connection has lost does not arrive any more.
+func (n *Node) Suspect(probe cluster.Channel) { n.Reconnect(probe) }
+
 // Reconnect replaces the connection, which ends the fault Deaf.
 func (n *Node) Reconnect(probe cluster.Channel) {
 	n.network.mu.Lock()
