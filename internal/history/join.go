@@ -185,6 +185,11 @@ func (j *joining) lose(l Loss) {
 	j.newEpoch = j.newEpoch || l.Reset || l.Epoch != ""
 }
 
+// CatchUp waits until all that was stored before the call has been handed over, or is lost.
+func (s *Sequencer) CatchUp(ctx context.Context) error {
+	return s.await(ctx, func(compared bool) bool { return compared })
+}
+
 // await waits until a condition holds, which it checks with the lock held after every page that is
 // read and every publication. compared is true if the store has been read up to its current position
 // since await was called.
