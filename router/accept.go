@@ -60,6 +60,7 @@ func (r *Router) checkRequest(w http.ResponseWriter, req *http.Request) *handsha
 // authenticate sets c.identity, or rejection. It sets rejection in a deferred function,
 // because Options.Authenticate may call runtime.Goexit.
 func (r *Router) authenticate(req *http.Request, c *Conn, rejection **handshakeRejection) {
+	since := r.access.awaitNow(req.Context())
 	if r.opts.Authenticate == nil {
 		return
 	}
@@ -74,7 +75,7 @@ func (r *Router) authenticate(req *http.Request, c *Conn, rejection **handshakeR
 		if err == nil && identity.expired(time.Now()) {
 			err = errIdentityExpired
 		}
-		c.identity.Store(newConnIdentity(identity))
+		c.identity.Store(newConnIdentity(identity, since))
 		return err
 	})
 }
@@ -150,6 +151,8 @@ func (c *Conn) start() {
 	if c.router.conns.add(c) {
 		c.drain()
 	}
+	c.joinUserLog()
+	c.checkAccess()
 	c.startExpiry()
 	go c.open()
 }

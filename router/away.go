@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/topicname"
 )
 
 // This file has the sessions whose connections have been closed on this node: until they end, or another
@@ -113,31 +115,30 @@ func (e *awaySession) leave() {
 }
 
 // revoke ends the presence of a user in topics.
-func (a *awaySessions) revoke(user userKey, topics topicMatcher) {
-	for _, connID := range a.ofUser(user) {
-		c, ended := a.removeTopics(connID, topics)
-		for _, t := range ended {
+func (a *awaySessions) revoke(user userKey, topics topicname.Matcher) {
+	for _, c := range a.ofUser(user) {
+		for _, t := range a.removeTopics(c.id, topics) {
 			c.router.topics.remove(t, c)
 		}
 	}
 }
 
 // removeTopics removes the topics that match from those in which a session is present, and returns them.
-func (a *awaySessions) removeTopics(connID string, topics topicMatcher) (c *Conn, ended []*topic) {
+func (a *awaySessions) removeTopics(connID string, topics topicname.Matcher) (ended []*topic) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e := a.byConn[connID]
 	if e == nil {
-		return nil, nil
+		return nil
 	}
 	e.topics = slices.DeleteFunc(e.topics, func(t *topic) bool {
-		if matches := topics.matches(t.name); !matches {
+		if matches := topics.Matches(t.name); !matches {
 			return false
 		}
 		ended = append(ended, t)
 		return true
 	})
-	return e.session.conn, ended
+	return ended
 }
 
 // stop ends the waiting without an end of the sessions: other nodes let the members stay.
@@ -168,16 +169,16 @@ func (a *awaySessions) retry(e *awaySession) {
 	}
 }
 
-// ofUser returns the IDs of the connections of a user.
-func (a *awaySessions) ofUser(user userKey) (connIDs []string) {
+// ofUser returns the connections of a user.
+func (a *awaySessions) ofUser(user userKey) (conns []*Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for id, e := range a.byConn {
-		if e.session.conn.Identity().user() == user {
-			connIDs = append(connIDs, id)
+	for _, e := range a.byConn {
+		if c := e.session.conn; c.Identity().user() == user {
+			conns = append(conns, c)
 		}
 	}
-	return connIDs
+	return conns
 }
 
 // endAway ends the session of a connection that has been closed, if it has not ended.

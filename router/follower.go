@@ -322,7 +322,7 @@ func (t *topic) storedFrame(c *Conn, p broker.Publication) *wsconn.Frame {
 		return nil
 	}
 	defer message.release()
-	frame := message.positioned(c, t.name, p.Position.Offset)
+	frame := message.positioned(c, clientTopic(t.name), p.Position.Offset)
 	if frame != nil {
 		frame.Retain()
 	}
@@ -332,7 +332,7 @@ func (t *topic) storedFrame(c *Conn, p broker.Publication) *wsconn.Frame {
 // positionFrame encodes a position for a connection. It cannot fail: it contains only strings and
 // numbers, and is JSON in every format.
 func (t *topic) positionFrame(c *Conn, m positionMessage) *wsconn.Frame {
-	m.Topic = t.name
+	m.Topic = clientTopic(t.name)
 	return encodeProtocol(c.codec(), m)
 }
 

@@ -96,20 +96,28 @@ func (ts *topics) publishStored(ctx context.Context, name string, except *Conn, 
 	packet := r.messagePacket(&message)
 	message.release()
 	if except != nil {
-		packet = append(appendString([]byte{packetExcept}, except.id), packet...)
+		packet = append(wire.AppendString([]byte{packetExcept}, except.id), packet...)
 	}
 	h := ts.patternOf(name).opts.History
-	stored, err := r.histories.Append(ctx, broker.Append{
+	at, err := ts.store(ctx, broker.Append{
 		Topic: name, Retention: h.retention(), Durability: h.Durability, Packet: packet,
 		IdempotencyKey: opts.IdempotencyKey, StateKey: key, Removed: opts.Removed,
 	})
+	if err == nil {
+		r.observe(Event{Kind: EventPublished})
+	}
+	return at, err
+}
+
+// store stores a publication, and delivers it on this node at once if it is the next one here.
+func (ts *topics) store(ctx context.Context, a broker.Append) (broker.Position, error) {
+	stored, err := ts.router.histories.Append(ctx, a)
 	if err != nil {
 		return broker.Position{}, err
 	}
-	r.observe(Event{Kind: EventPublished})
-	if t := ts.find(name); t != nil && !stored.Duplicate {
+	if t := ts.find(a.Topic); t != nil && !stored.Duplicate {
 		t.history.sequencer.Stored(broker.Publication{
-			Position: stored.Position, At: time.Now(), Packet: packet, StateKey: key, Removed: opts.Removed,
+			Position: stored.Position, At: time.Now(), Packet: a.Packet, StateKey: a.StateKey, Removed: a.Removed,
 		})
 	}
 	return stored.Position, nil
@@ -153,7 +161,7 @@ func cutExcept(packet []byte) (id string, message []byte) {
 	if len(packet) == 0 || packet[0] != packetExcept {
 		return "", packet
 	}
-	id, message, _ = cutString(packet[1:])
+	id, message, _ = wire.CutString(packet[1:])
 	return id, message
 }
 

@@ -43,15 +43,17 @@ type connIdentity struct {
 	timer   *time.Timer   // calls Conn.checkExpiry; nil if the identity does not expire, or before Conn.armExpiry
 	warning time.Duration // before ExpiresAt, when the client is warned
 	warned  bool          // the client has received $ws:identity-expiring
+
+	since uint32 // the accessLog.now before the user was authenticated; read-only
 }
 
 // newConnIdentity returns what Conn.identity holds for an identity: nil for the zero one. Data is
 // compared with nil only, because it may have a type that is not comparable.
-func newConnIdentity(id Identity) *connIdentity {
+func newConnIdentity(id Identity, since uint32) *connIdentity {
 	if id.TenantID == "" && id.UserID == "" && id.Data == nil && id.ExpiresAt.IsZero() {
 		return nil
 	}
-	return &connIdentity{Identity: id}
+	return &connIdentity{Identity: id, since: since}
 }
 
 // value returns the identity. A nil id holds the zero Identity.
@@ -85,11 +87,12 @@ func (c *Conn) Identity() Identity { return c.identity.Load().value() }
 // and what it has granted is kept: subscriptions and the permit of ratelimit.Connections, for
 // example.
 func (c *Conn) SetIdentity(id Identity) error {
-	return c.changeIdentity(id, func(Identity) error { return nil })
+	return c.changeIdentity(id, c.router.access.now(), func(Identity) error { return nil })
 }
 
-// changeIdentity is SetIdentity if permit returns nil for the identity that it replaces.
-func (c *Conn) changeIdentity(id Identity, permit func(current Identity) error) error {
+// changeIdentity is SetIdentity if permit returns nil for the identity that it replaces. since is the
+// accessLog.now before the new one was authenticated.
+func (c *Conn) changeIdentity(id Identity, since uint32, permit func(current Identity) error) error {
 	if id.expired(time.Now()) {
 		return errIdentityExpired
 	}
@@ -102,7 +105,7 @@ func (c *Conn) changeIdentity(id Identity, permit func(current Identity) error) 
 	if err := permit(old.value()); err != nil {
 		return err
 	}
-	if err := c.router.conns.changeIdentity(c, newConnIdentity(id)); err != nil {
+	if err := c.router.conns.changeIdentity(c, newConnIdentity(id, since)); err != nil {
 		return err
 	}
 	old.stopTimer()
@@ -114,7 +117,9 @@ func (c *Conn) changeIdentity(id Identity, permit func(current Identity) error) 
 		for _, t := range c.topics.all() {
 			c.router.topics.rejoin(t, c, "")
 		}
+		c.changeUserLogLocked()
 	}
+	c.checkAccess()
 	return nil
 }
 

@@ -34,5 +34,5 @@ func IdentityTimer(c *Conn) *time.Timer {
 
 // SetIdentityAfter is SetIdentity that calls f after it has seen that the connection is open.
 func SetIdentityAfter(c *Conn, id Identity, f func()) error {
-	return c.changeIdentity(id, func(Identity) error { f(); return nil })
+	return c.changeIdentity(id, 0, func(Identity) error { f(); return nil })
 }

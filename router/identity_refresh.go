@@ -44,12 +44,13 @@ func (r *Router) refreshIdentity(ctx *Context, m authenticateAgain) (authenticat
 	if err := ctx.conn.chargeAuth(); err != nil {
 		return authenticated{}, err
 	}
+	since := r.access.now()
 	id, err := r.opts.Authenticate(ctx.authenticationRequest(m.Token))
 	if err == nil {
 		err = ctx.Err() // the call has been answered, so its result must not take effect
 	}
 	if err == nil {
-		err = ctx.conn.changeIdentity(id, id.mayReplace)
+		err = ctx.conn.changeIdentity(id, since, id.mayReplace)
 	}
 	if err != nil {
 		if isRetryable(err) { // it says nothing about the token

@@ -53,6 +53,9 @@ package router
 // Per subscription whose state has more than one part (state_rest.go): a goroutine that reads and queues the
 // parts. It takes turns with those of the connection's other topics, and with producers, in channels, and
 // holds no lock while it waits. It holds no reference in c.active: it ends with the context of the connection.
+// Per node with Options.UserHistory: the queue of the accesslog.Log, which applies what its sequencer
+// hands over, because that holds its lock; and a goroutine for each user who is
+// disconnected, which waits for the messages before.
 // Per topic with a History: a timer of its history.Sequencer, which runs while publications are missing.
 // Per router: the goroutine of r.reader, which exists only while topics are read from the store, and its timers;
 // r.events, a queue for OnPresence, OnMessagesLost and logAsync, whose goroutine
@@ -85,6 +88,7 @@ package router
 // internal/executor are acquired, in the order that its documentation gives:
 //
 //   - registry.mu
+//   - the locks of accesslog.Recent and accesslog.Log
 //   - callIndex.mu, and under it the lock of the deadlineQueue
 //   - clientCalls.mu
 //   - session.mu: guards the record of a session; and under it absentSessions.mu, awaySessions.mu and sessionOwners.mu

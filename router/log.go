@@ -35,6 +35,13 @@ type logKind struct {
 	code   errors.Code
 }
 
+// A logLine is a line of the log.
+type logLine struct {
+	level slog.Level
+	text  string
+	attrs []slog.Attr
+}
+
 // kindCode returns the code of an error for a logKind. A client may choose other codes.
 func kindCode(code errors.Code) errors.Code {
 	if code.IsStandard() {
@@ -44,19 +51,19 @@ func kindCode(code errors.Code) errors.Code {
 }
 
 func (r *Router) initLog() {
-	r.errorLines.init(errorLinesPerInterval, errorLineInterval, r.writeLog)
-	r.debugLines.init(debugLinesPerInterval, debugLineInterval, r.writeLog)
+	r.errorLines.Init(errorLinesPerInterval, errorLineInterval, r.writeLog)
+	r.debugLines.Init(debugLinesPerInterval, debugLineInterval, r.writeLog)
 }
 
 // logErrors logs n errors of a kind as one; see logDebug.
 func (r *Router) logErrors(n int64, kind logKind, attrs ...slog.Attr) {
-	r.errorLines.log(kind, logLine{slog.LevelError, kind.text, boundAttrs(attrs)}, n)
+	r.errorLines.Add(kind, logLine{slog.LevelError, kind.text, boundAttrs(attrs)}, n)
 }
 
 // logDebug must not be called under a lock: the handler of Options.Logger may call the router.
 func (r *Router) logDebug(kind logKind, attrs ...slog.Attr) {
 	if r.logsDebug() {
-		r.debugLines.log(kind, logLine{slog.LevelDebug, kind.text, boundAttrs(attrs)}, 1)
+		r.debugLines.Add(kind, logLine{slog.LevelDebug, kind.text, boundAttrs(attrs)}, 1)
 	}
 }
 
@@ -85,8 +92,8 @@ func (r *Router) recoverLogger() {
 
 // flushLog writes the numbers of lines that are suppressed.
 func (r *Router) flushLog() {
-	r.errorLines.flushAll()
-	r.debugLines.flushAll()
+	r.errorLines.FlushAll()
+	r.debugLines.FlushAll()
 }
 
 // Bounds of what one line contains. Errors and panics of the application may repeat what a client or a

@@ -1,12 +1,13 @@
 package router
 
 import (
-	"hash/maphash"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/ipprefix"
+	"github.com/penstock-go/penstock/internal/sampling"
 )
 
 // A Rejection describes a rejected request, connection or message, for Options.OnRejected.
@@ -75,14 +76,15 @@ func (p *inspectedError) rejection(c *Conn, typ string) Rejection {
 // A rejectionSampler selects the rejections that are reported: at most one per client and
 // sampleInterval.
 type rejectionSampler struct {
-	sampler
+	clients sampling.Sampler[rejectedClient]
 
+	mu         sync.Mutex
 	unreported int64
 }
 
 const sampleInterval = time.Second
 
-func (s *rejectionSampler) init() { s.sampler.init(1, sampleInterval) }
+func (s *rejectionSampler) init() { s.clients.Init(1, sampleInterval) }
 
 // A rejectedClient is what is sampled together: a user, else the addresses of one customer of a
 // provider, else a connection, else all requests.
@@ -106,10 +108,9 @@ func clientOf(rejection *Rejection) (client rejectedClient) {
 
 // sample reports whether the application receives a rejection, and sets Unreported if so.
 func (s *rejectionSampler) sample(rejection *Rejection) bool {
-	client := maphash.Comparable(s.seed, clientOf(rejection))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.wait(client, time.Now()) > 0 {
+	if !s.clients.Passes(clientOf(rejection)) {
 		s.unreported++
 		return false
 	}

@@ -104,6 +104,15 @@ type Options struct {
 	// Broker carries publications and presence between nodes. If nil, this is the only node.
 	Broker broker.Broker
 
+	// UserHistory stores what [Router.SendToUser] sends, for each user, and what
+	// [Router.DisconnectUser] and [Router.Revoke] end. Nodes that were cut off from the broker
+	// learn of it when they return, and a client that resumes its session receives the messages for
+	// its user that it has missed; see Resume. These methods then wait until it is stored, as
+	// Publish does on a topic with a History. All nodes must have the option, or none. Broker must
+	// be a broker.HistoryBroker; without a broker, the histories are in the memory of this process,
+	// with those of topics. The zero History stores nothing.
+	UserHistory History
+
 	// OnPresence is called when a member of any node joins a topic or leaves it; see [Member]. A
 	// member whose client comes back in time (Resume, TopicOptions.PresenceGrace) neither leaves
 	// nor joins. A topic is reported from the first time that a connection of this node joins it,
@@ -113,9 +122,9 @@ type Options struct {
 	OnPresence func(PresenceEvent)
 
 	// OnMessagesLost is called when messages of topic from other nodes were lost, with their
-	// number, or 0 if it is unknown. The topic "" stands for calls of SendToUser and
-	// DisconnectUser. It is called when the node receives messages of the topic again: clients
-	// that need every message should then load their state. Calls run one at a time, in order.
+	// number, or 0 if it is unknown. The topic "" stands for calls of SendToUser, DisconnectUser
+	// and Revoke. It is called when the node receives messages of the topic again: clients that
+	// need every message should then load their state. Calls run one at a time, in order.
 	OnMessagesLost func(topic string, messages int)
 
 	// CompressMinBytes enables permessage-deflate (RFC 7692) for clients that offer it, as
@@ -318,6 +327,9 @@ func (o *Options) withDefaults() Options {
 		panic(fmt.Sprintf("router: %v", err))
 	}
 	opts.Resume.check()
+	if err := opts.UserHistory.validate(); err != nil {
+		panic(fmt.Sprintf("router: UserHistory: %v", err))
+	}
 	setDefault("BufferBytes", &opts.BufferBytes, 16<<10)
 	setDefault("CompressMinBytes", &opts.CompressMinBytes, 0)
 	if opts.BufferBytes < 512 || opts.BufferBytes > netpoll.MaxBufferBytes {

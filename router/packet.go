@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -18,6 +19,7 @@ const (
 	packetUserRevoke                // tenant, user, the previous and the new sequence as varints, and the topic or pattern
 	packetSessionClaimed            // the ID of a session, and as a varint the generation of the connection that has it
 	packetSessionMoved              // the same, and the topics in which the session does not go on
+	packetStored                    // a packet that is also in the access log: for nodes that do not follow it
 )
 
 // messagePacket encodes a published message: its time in microseconds since 1970 and the
@@ -38,8 +40,8 @@ func (r *Router) messagePacket(p *publication) []byte {
 		if packet == nil {
 			packet = beginMessagePacket(packetFormats, frame, 1024)
 		}
-		packet = appendString(packet, r.subprotocolOf(f))
-		packet = appendString(packet, frame.Text())
+		packet = wire.AppendString(packet, r.subprotocolOf(f))
+		packet = wire.AppendString(packet, frame.Text())
 	}
 	return packet
 }
@@ -50,12 +52,7 @@ func beginMessagePacket(kind byte, frame *wsconn.Frame, size int) []byte {
 	packet := make([]byte, 0, 1+binary.MaxVarintLen64+binary.MaxVarintLen32+len(key)+size)
 	packet = append(packet, kind)
 	packet = binary.AppendUvarint(packet, uint64(frame.At.UnixMicro()))
-	return appendString(packet, key)
-}
-
-// appendString appends the length of s and s.
-func appendString[S string | []byte](b []byte, s S) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	return wire.AppendString(packet, key)
 }
 
 // subprotocolOf returns the name of a format in packets.
@@ -76,7 +73,7 @@ func (r *Router) parseMessagePacket(packet []byte, formats formatSet, now time.T
 	if size <= 0 {
 		return publication{}, time.Time{}, false
 	}
-	key, rest, ok := cutString(packet[1+size:])
+	key, rest, ok := wire.CutString(packet[1+size:])
 	if !ok {
 		return publication{}, time.Time{}, false
 	}
@@ -89,8 +86,8 @@ func (r *Router) parseMessagePacket(packet []byte, formats formatSet, now time.T
 	}
 	for len(rest) > 0 {
 		var name, message []byte
-		if name, rest, ok = cutBytes(rest); ok {
-			message, rest, ok = cutBytes(rest)
+		if name, rest, ok = wire.CutBytes(rest); ok {
+			message, rest, ok = wire.CutBytes(rest)
 		}
 		if !ok {
 			p.release()

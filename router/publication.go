@@ -3,6 +3,7 @@ package router
 import (
 	"time"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -101,11 +102,16 @@ func (p *publication) empty() bool {
 	return true
 }
 
-// frameOf returns the frame for a subscriber of a topic, or nil if there is none. It names the topic if the
-// client has greeted: others may not expect that.
-func (p *publication) frameOf(c *Conn, topic string) *wsconn.Frame {
-	plain := p.frame(c.format)
-	if plain == nil || !c.hasGreeted() {
+// frameOf returns the frame for a subscriber of a topic that does not receive positions, or nil if
+// there is none. It names the topic if the client has greeted: others may not expect that. On a
+// user log it has the offset, so that a client which is about to resume its session knows what
+// comes again.
+func (p *publication) frameOf(c *Conn, t *topic, at broker.Position) *wsconn.Frame {
+	plain, named, offset := p.frame(c.format), c.hasGreeted(), uint64(0)
+	if isUserLog(t.name) {
+		named, offset = c.router.resumes(), at.Offset
+	}
+	if plain == nil || !named {
 		return plain
 	}
 	if p.named == nil {
@@ -113,7 +119,7 @@ func (p *publication) frameOf(c *Conn, topic string) *wsconn.Frame {
 	}
 	frame := p.named[c.format]
 	if frame == nil {
-		if frame = addTopic(plain, c.format, topic, 0); frame == nil {
+		if frame = addTopic(plain, c.format, clientTopic(t.name), offset); frame == nil {
 			return plain
 		}
 		frame.CopyPolicy(plain)
@@ -211,11 +217,11 @@ func sendShared(c *Conn, frame *wsconn.Frame) bool {
 
 // sendChunk queues the frames for the subscribers of a topic in a chunk, except one, which may be nil, and
 // returns for how many. Connections that are closed are skipped.
-func (p *publication) sendChunk(topic string, conns []*Conn, except *Conn) (receivers int) {
+func (p *publication) sendChunk(t *topic, conns []*Conn, except *Conn, at broker.Position) (receivers int) {
 	var frames [chunkEntries]*wsconn.Frame
 	for i, c := range conns {
 		if c != except && !c.ws.Closing() {
-			frames[i] = p.frameOf(c, topic)
+			frames[i] = p.frameOf(c, t, at)
 		}
 	}
 	for i, c := range conns {

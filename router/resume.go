@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -47,15 +48,19 @@ type resumedTopic struct {
 
 // validate returns an error if the request is invalid.
 func (m resumeRequest) validate(maxTopics int) error {
-	if len(m.Topics) > maxTopics {
-		return topicsExceeded(len(m.Topics), maxTopics)
-	}
 	seen := map[string]bool{}
 	for i, t := range m.Topics {
-		if seen[t.Topic] {
+		switch {
+		case seen[t.Topic]:
 			return errors.InvalidField("topics."+strconv.Itoa(i)+".topic", "must not occur twice")
+		case isUserLog(t.Topic): // of any user
+			return errors.InvalidField("topics."+strconv.Itoa(i)+".topic", "must not contain control characters")
 		}
 		seen[t.Topic] = true
+	}
+	delete(seen, "") // the log of the user is no subscription
+	if len(seen) > maxTopics {
+		return topicsExceeded(len(seen), maxTopics)
 	}
 	return nil
 }
@@ -70,6 +75,7 @@ func (r *Router) handleResume(ctx *Context, m resumeRequest) (reply resumeReply,
 	if err := m.validate(r.opts.Limits.Topics); err != nil {
 		return resumeReply{}, err
 	}
+	r.nameUserLog(m.Topics, ctx.Identity().user())
 	revocations := c.revocations.Load() // before the list is read
 	claim, err := r.claimSession(ctx, m)
 	if err != nil {
@@ -183,7 +189,7 @@ func (k *sessionClaim) callOnResume(ctx *Context) error {
 	if onResume == nil {
 		return nil
 	}
-	if err := onResume(ctx, ResumedSession{k.record.ConnID, k.record.topicNames(), k.dropped}); err != nil {
+	if err := onResume(ctx, ResumedSession{k.record.ConnID, slices.DeleteFunc(k.record.topicNames(), isUserLog), k.dropped}); err != nil {
 		return err
 	}
 	return ctx.Err()
@@ -200,7 +206,7 @@ func (k *sessionClaim) narrow() error {
 	k.record.Topics = maps.Clone(k.record.Topics)
 	for name := range k.record.Topics {
 		_, ended := k.dropped[name]
-		if ended || slices.ContainsFunc(topics, func(t topicMatcher) bool { return t.matches(name) }) {
+		if ended || slices.ContainsFunc(topics, func(t topicname.Matcher) bool { return t.Matches(name) }) {
 			delete(k.record.Topics, name)
 			k.ended = append(k.ended, name)
 		}
@@ -326,7 +332,11 @@ func (s *session) begin(stored map[string]topicGrant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.claiming = false
-	own := len(s.record.Topics) > 0
+	own := false
+	for name := range s.record.Topics {
+		_, known := stored[name]
+		own = own || !known
+	}
 	maps.Copy(s.record.Topics, stored)
 	switch {
 	case own, s.dirty:

@@ -43,6 +43,7 @@ func (s *session) resumeTopics(ctx *Context, presented []subscribeRequest, claim
 	results := make([]resumedTopic, len(topics))
 	for i, t := range topics {
 		results[i] = t.result
+		results[i].Topic = clientTopic(t.Topic)
 		if !t.later {
 			m.joined = append(m.joined, t.Topic)
 		}
@@ -94,6 +95,8 @@ func (s *session) topicsToResume(presented []subscribeRequest, claim *sessionCla
 		if inRecord, ok := rec.Topics[m.Topic]; ok {
 			t.record = &inRecord
 			t.Positions = true // its client has asked for a session
+		} else if isUserLog(m.Topic) { // the session is older than Options.UserHistory
+			t.record, t.Positions = &topicGrant{}, true
 		}
 		topics = append(topics, t)
 	}
@@ -117,7 +120,7 @@ func (s *session) topicsToResume(presented []subscribeRequest, claim *sessionCla
 // this topic, because the session has been resumed already.
 func (s *session) authorize(ctx *Context, t *topicToResume) {
 	s.try(ctx, t, "Authorize", func() error {
-		if err := checkTopic(t.Topic); err != nil {
+		if err := checkTopic(t.Topic); err != nil && !isUserLog(t.Topic) {
 			return err
 		}
 		if t.record != nil && t.pattern.opts.Authorize == nil {
@@ -146,7 +149,9 @@ func (s *session) try(ctx *Context, t *topicToResume, where string, f func() err
 			return
 		}
 		t.result = resumedTopic{subscribeReply{Topic: t.Topic}, &failed.payload}
-		c.unsubscribeClient(t.Topic)
+		if !isUserLog(t.Topic) { // which the connection has by itself
+			c.unsubscribeClient(t.Topic)
+		}
 		c.reportLate(ctx.route.name, failed)
 	}()
 	c.router.guard(&failed, where, ctx.route, f)
@@ -196,8 +201,11 @@ func (s *session) join(ctx context.Context, t *topicToResume) error {
 	switch {
 	case err == nil:
 		t.result.subscribeReply = reply
-		if r := reply.recoveryReply; r != nil && t.record != nil && t.Epoch == "" {
-			r.Recovered = false // the client does not know what it has missed
+		if r := reply.recoveryReply; r != nil && t.record != nil {
+			if t.Epoch == "" {
+				r.Recovered = false // the client does not know what it has missed
+			}
+			s.setPosition(t.Topic, broker.Position{Epoch: r.Epoch, Offset: r.Offset})
 		}
 		return nil
 	case err == errJoinTimeout && t.record != nil && s.subscribeLater(t.Topic): //nolint:errorlint // never wrapped

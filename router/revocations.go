@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -116,10 +117,10 @@ func (l *revocationList) encode() []byte {
 }
 
 // since returns what a session has not seen that knows the list up to a sequence.
-func (l *revocationList) since(seq uint64) (topics []topicMatcher, endsSession bool) {
+func (l *revocationList) since(seq uint64) (topics []topicname.Matcher, endsSession bool) {
 	for topic, changed := range l.Topics {
 		if changed > seq {
-			topics = append(topics, newTopicMatcher(topic))
+			topics = append(topics, topicname.NewMatcher(topic))
 		}
 	}
 	return topics, l.Sessions > seq

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/topicname"
 )
 
 // This file ends the access of users to topics. revocations.go stores it for sessions whose clients are
@@ -20,11 +21,13 @@ import (
 // handlers decide by. Authorize is asked again for a subscription during which Revoke is called; a
 // handler that has asked before, and subscribes afterwards, grants access again.
 //
-// An error means that the access may not have ended everywhere: call Revoke again. It then has the code
-// INVALID_ARGUMENT if userID is empty or topic is no name and no pattern, or it is that of
-// Options.Broker, which cannot be reached. Another node is notified at most once. If it misses that,
-// which Options.OnMessagesLost reports with the topic "", connections with a session are unsubscribed
-// within a third of Resume.Within, and others stay subscribed.
+// An error means that the access may not have ended everywhere: call Revoke again. It then has the
+// code INVALID_ARGUMENT if userID is empty or topic is no name and no pattern, or it is that of
+// Options.Broker, which cannot be reached. Another node is notified at most once. If it misses
+// that, which Options.OnMessagesLost reports with the topic "", connections with a session are
+// unsubscribed within a third of Resume.Within, and others stay subscribed. With
+// Options.UserHistory, they are unsubscribed when the node returns, as [Router.DisconnectUser]
+// says.
 func (r *Router) Revoke(ctx context.Context, tenantID, userID, topic string) error {
 	if err := checkTopic(topic); err != nil {
 		return err
@@ -32,37 +35,43 @@ func (r *Router) Revoke(ctx context.Context, tenantID, userID, topic string) err
 	if userID == "" {
 		return errors.Errorf(errors.InvalidArgument, "the user ID is empty; connections without a user have no access to revoke")
 	}
-	user, matcher := userKey{tenantID, userID}, newTopicMatcher(topic)
+	user, matcher := userKey{tenantID, userID}, topicname.NewMatcher(topic)
 	r.revokeLocal(user, revocation{}, matcher) // even if the store does not answer
 	stored, err := r.storeRevocation(ctx, user, func(l *revocationList, seq uint64) { l.Topics[topic] = seq })
 	r.revokeLocal(user, stored, matcher)
-	return joinErrors(err, r.publishToNodes(func() []byte {
-		packet := binary.AppendUvarint(userPacket(packetUserRevoke, user), stored.previous)
-		return append(binary.AppendUvarint(packet, stored.seq), topic...)
-	}))
+	packet := binary.AppendUvarint(userPacket(packetUserRevoke, user), stored.previous)
+	packet = append(binary.AppendUvarint(packet, stored.seq), topic...)
+	if r.access != nil {
+		return joinErrors(err, r.access.store(ctx, packet))
+	}
+	return joinErrors(err, r.publishToNodes(func() []byte { return packet }))
 }
 
 // A revocation is a change of a user's revocationList. It is zero if that is unknown.
 type revocation struct{ previous, seq uint64 }
 
-// receiveRevocation handles the rest of a packet of Revoke.
-func (r *Router) receiveRevocation(user userKey, rest []byte) {
-	previous, n := binary.Uvarint(rest)
-	if n <= 0 {
-		return
+// parseRevocation reads the rest of a packetUserRevoke.
+func parseRevocation(rest []byte) (topics topicname.Matcher, change revocation, ok bool) {
+	for _, field := range []*uint64{&change.previous, &change.seq} {
+		n, size := binary.Uvarint(rest)
+		if size <= 0 {
+			return topics, change, false
+		}
+		*field, rest = n, rest[size:]
 	}
-	seq, m := binary.Uvarint(rest[n:])
-	if m <= 0 {
-		return
-	}
-	if topic := string(rest[n+m:]); checkTopic(topic) == nil {
-		r.revokeLocal(user, revocation{previous, seq}, newTopicMatcher(topic))
-	}
+	return topicname.NewMatcher(string(rest)), change, checkTopic(string(rest)) == nil
 }
 
 // revokeLocal ends the access of the user's connections on this node.
-func (r *Router) revokeLocal(user userKey, change revocation, topics topicMatcher) {
-	for _, c := range r.conns.ofUser(user) {
+func (r *Router) revokeLocal(user userKey, change revocation, topics topicname.Matcher) {
+	r.revokeConns(r.conns.ofUser(user), change, topics)
+	r.away.revoke(user, topics)
+	r.endAbsence(user, topics.Matches)
+}
+
+// revokeConns ends the access of connections.
+func (r *Router) revokeConns(conns []*Conn, change revocation, topics topicname.Matcher) {
+	for _, c := range conns {
 		c.mu.Lock()
 		c.revoke(topics)
 		if s := c.session(); s != nil {
@@ -70,16 +79,14 @@ func (r *Router) revokeLocal(user userKey, change revocation, topics topicMatche
 		}
 		c.mu.Unlock()
 	}
-	r.away.revoke(user, topics)
-	r.endAbsence(user, topics.matches)
 }
 
 // revoke ends the subscriptions to topics. It must be called with c.mu held.
-func (c *Conn) revoke(topics topicMatcher) {
+func (c *Conn) revoke(topics topicname.Matcher) {
 	// Subscriptions that are being made compare the number before and after.
 	c.revocations.Add(1)
 	for _, t := range slices.Clone(c.topics.all()) {
-		if !topics.matches(t.name) {
+		if !topics.Matches(t.name) {
 			continue
 		}
 		if c.hasGreeted() {
@@ -104,33 +111,15 @@ func (s *session) follow(change revocation) {
 }
 
 // removeTopics removes topics from the record.
-func (s *session) removeTopics(topics topicMatcher) {
+func (s *session) removeTopics(topics topicname.Matcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.record.Topics {
-		if topics.matches(name) {
+		if topics.Matches(name) {
 			delete(s.record.Topics, name)
 			s.changed()
 		}
 	}
-}
-
-// A topicMatcher matches a name, or the names that a pattern matches.
-type topicMatcher struct {
-	name    string
-	pattern patternNode // empty if the name is no pattern
-}
-
-func newTopicMatcher(topic string) topicMatcher {
-	m := topicMatcher{name: topic}
-	if segments, err := parsePattern(topic); err == nil {
-		m.pattern.add(&topicPattern{segments: segments})
-	}
-	return m
-}
-
-func (m *topicMatcher) matches(name string) bool {
-	return m.name == name || m.pattern.match(name) != nil
 }
 
 // errRevoked is the result of a resumed topic to which the client has lost access.

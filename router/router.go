@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sampling"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -46,6 +47,7 @@ type Router struct {
 	histories      broker.HistorySession
 	reader         *history.Reader    // of histories
 	events         executor.FuncQueue // hook calls that concern no single connection, in order
+	access         *accessLog         // nil without Options.UserHistory
 	presenceEvents presenceEvents
 	absent         absentSessions
 	away           awaySessions
@@ -54,8 +56,8 @@ type Router struct {
 	observer       func(Event)         // nil without observers
 	inbound        executor.ByteBudget // received messages that wait, of all connections
 
-	errorLines     logSampler
-	debugLines     logSampler
+	errorLines     sampling.Lines[logKind, logLine]
+	debugLines     sampling.Lines[logKind, logLine]
 	pendingLogs    atomic.Int32 // functions of logAsync in events
 	unloggedPanics atomic.Int64 // that were too many for events; the next one counts them
 
@@ -106,6 +108,7 @@ func New(opts *Options) *Router {
 	r.registerProtocolRoutes()
 	r.connectBroker()
 	r.mustStoreSessions()
+	r.openUserLogs()
 	return r
 }
 

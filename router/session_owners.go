@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // This file makes a session belong to one connection at a time. The store decides in which order
@@ -93,19 +95,19 @@ func (r *Router) announceMoved(s *session, ended []string, elsewhere bool) {
 	_ = r.publishToNodes(func() []byte {
 		packet := s.notice().packet(packetSessionMoved)
 		for _, topic := range ended {
-			packet = appendString(packet, topic)
+			packet = wire.AppendString(packet, topic)
 		}
 		return packet
 	})
 }
 
 func (n claimNotice) packet(kind byte) []byte {
-	return binary.AppendUvarint(appendString([]byte{kind}, n.sessionID), n.generation)
+	return binary.AppendUvarint(wire.AppendString([]byte{kind}, n.sessionID), n.generation)
 }
 
 // receiveClaim handles a packet of announceClaim or announceMoved.
 func (r *Router) receiveClaim(kind byte, packet []byte) {
-	id, rest, ok := cutString(packet)
+	id, rest, ok := wire.CutString(packet)
 	if !ok {
 		return
 	}
@@ -121,7 +123,7 @@ func (r *Router) receiveClaim(kind byte, packet []byte) {
 	var ended []string
 	for rest = rest[size:]; len(rest) > 0; {
 		var topic string
-		if topic, rest, ok = cutString(rest); !ok {
+		if topic, rest, ok = wire.CutString(rest); !ok {
 			return
 		}
 		ended = append(ended, topic)

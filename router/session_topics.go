@@ -172,7 +172,7 @@ func (t *topic) announceFollower(f *follower, at broker.Position) {
 	if s := f.conn.session(); s != nil {
 		s.setPosition(t.name, at)
 	}
-	f.send(encodeProtocol(f.conn.codec(), announcedTopic{t.name, at.Epoch, at.Offset}))
+	f.send(encodeProtocol(f.conn.codec(), announcedTopic{clientTopic(t.name), at.Epoch, at.Offset}))
 }
 
 // An announcedTopic notifies a client of a subscription to a topic with a History.
@@ -213,7 +213,7 @@ func (c *Conn) announceTopics(except []string) {
 func (s *session) announceEnd(topic string) {
 	c := s.conn
 	if c.topics.find(topic) != nil && s.announced {
-		_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{Topic: topic})) // fails only if the connection is closed
+		_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{Topic: clientTopic(topic)})) // fails only if the connection is closed
 	}
 }
 

@@ -41,6 +41,7 @@ func (r *Router) Shutdown(ctx context.Context) error {
 	r.lameDuck(ctx)
 	err := r.closeConns(ctx)
 	r.closeSessions(ctx)
+	r.access.close()
 	defer r.flushLog()
 	defer r.asks.Close()
 	if closing := r.session.Close(ctx); closing != nil {

@@ -212,7 +212,7 @@ func (c *Conn) addSubscription(name string, silent bool) (*topic, error) {
 	if err := checkTopic(name); err != nil {
 		return nil, err
 	}
-	if n, limit := len(c.topics.all())+1, c.router.opts.Limits.Topics; n > limit {
+	if n, limit := len(c.topics.named())+1, c.router.opts.Limits.Topics; n > limit {
 		return nil, topicsExceeded(n, limit)
 	}
 	p := c.router.topics.patternOf(name)

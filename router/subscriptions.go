@@ -26,6 +26,22 @@ func (s *subscriptions) all() []*topic {
 	return s.topics
 }
 
+// named returns the topics, by name, without the log of the user.
+func (s *subscriptions) named() []*topic {
+	if s.userLog() != nil { // no name of a topic precedes it
+		return s.topics[1:]
+	}
+	return s.all()
+}
+
+// userLog returns the log of the connection's user, or nil if it has none.
+func (s *subscriptions) userLog() *topic {
+	if topics := s.all(); len(topics) > 0 && isUserLog(topics[0].name) {
+		return topics[0]
+	}
+	return nil
+}
+
 // find returns a topic by its name, or nil if the connection does not subscribe to it.
 func (s *subscriptions) find(name string) *topic {
 	if s == nil {

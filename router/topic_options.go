@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/topicname"
 )
 
 // TopicOptions configure the topics that a pattern matches; see [Topic]. The zero value is a
@@ -73,7 +75,7 @@ func (n TopicName) Value(wildcard string) string {
 	if n.pattern == nil {
 		return ""
 	}
-	return n.pattern.value(n.name, wildcard)
+	return n.pattern.segments.Value(n.name, wildcard)
 }
 
 // Topic declares the topics whose names match a pattern. Clients can subscribe to declared topics
@@ -96,11 +98,11 @@ func Topic(r *Router, pattern string, opts *TopicOptions) {
 		panic(fmt.Sprintf("router: %s: the router of topic pattern %q is nil", position, pattern))
 	}
 	r.mustNotBeServing("Topic")
-	segments, err := parsePattern(pattern)
+	segments, err := topicname.Parse(pattern)
 	if err != nil {
 		panic(fmt.Sprintf("router: %s: topic pattern %q is malformed: %v", position, pattern, err))
 	}
-	if remedy := foreignWildcard(segments); remedy != "" {
+	if remedy := segments.ForeignWildcard(); remedy != "" {
 		panic(fmt.Sprintf("router: %s: topic pattern %q is malformed: %s", position, pattern, remedy))
 	}
 	p := &topicPattern{text: pattern, position: position, segments: segments}
@@ -134,7 +136,7 @@ func (ts *topics) declare(p *topicPattern) {
 	ts.patterns = append(ts.patterns, p)
 	ts.hasHistory = ts.hasHistory || p.opts.History.enabled()
 	ts.maxGrace = max(ts.maxGrace, p.opts.PresenceGrace)
-	ts.root.add(p)
+	ts.root.Add(p.segments, p)
 }
 
 // undeclared has the options of topics that no pattern matches.
@@ -145,7 +147,10 @@ var undeclared = &topicPattern{}
 // patternOf returns the pattern that applies to a topic, or undeclared. Patterns do not change
 // while the router serves, so it needs no lock.
 func (ts *topics) patternOf(name string) *topicPattern {
-	if p := ts.root.match(name); p != nil {
+	if ts.userLogs != nil && isUserLog(name) {
+		return ts.userLogs
+	}
+	if p := ts.root.Match(name); p != nil {
 		return p
 	}
 	return undeclared

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/testscale"
+	"github.com/penstock-go/penstock/internal/topicname"
 )
 
 // randomPattern returns a valid pattern. Few literals make overlapping patterns likely.
@@ -49,7 +50,7 @@ func randomName(rnd *rand.Rand) string {
 }
 
 func newPattern(t *testing.T, text string) *topicPattern {
-	segments, err := parsePattern(text)
+	segments, err := topicname.Parse(text)
 	require.NoError(t, err, text)
 	return &topicPattern{text: text, segments: segments}
 }
@@ -129,7 +130,7 @@ func TestTopicPattern_ConflictNamesCommonTopic(t *testing.T) {
 			continue
 		}
 		conflicts++
-		name := p.commonName(other)
+		name := p.segments.CommonName(other.segments)
 		for _, pattern := range []*topicPattern{p, other} {
 			alone := &topics{}
 			alone.declare(pattern)
@@ -170,7 +171,7 @@ func hundredPatterns() *topics {
 	for i := range 25 {
 		for _, form := range []string{"kind%d", "kind%d/{id}", "kind%d/{id}/members", "kind%d/{id}/files/{path...}"} {
 			text := fmt.Sprintf(form, i)
-			segments, _ := parsePattern(text)
+			segments, _ := topicname.Parse(text)
 			ts.declare(&topicPattern{text: text, segments: segments})
 		}
 	}

@@ -2,18 +2,15 @@ package router
 
 import (
 	"context"
-	"fmt"
 	"hash/maphash"
 	"iter"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/ask"
+	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -26,8 +23,9 @@ type topics struct {
 
 	// Declared topics; read-only once the router serves.
 	patterns   []*topicPattern
-	root       patternNode
+	root       topicname.Tree[topicPattern]
 	hasHistory bool          // a pattern has a History
+	userLogs   *topicPattern // of the logs of users; nil without Options.UserHistory
 	maxGrace   time.Duration // the longest PresenceGrace
 
 	held heldMembers
@@ -64,26 +62,12 @@ func (ts *topics) init(r *Router) {
 	}
 }
 
-// maxTopicBytes bounds the name of a topic.
-const maxTopicBytes = 256
-
 // checkTopic returns an error if the name of a topic is invalid.
 func checkTopic(name string) error {
-	if rule := brokenTopicRule(name); rule != "" {
+	if rule := topicname.BrokenRule(name); rule != "" {
 		return errors.Errorf(errors.InvalidArgument, "a topic's name %s", rule)
 	}
 	return nil
-}
-
-// brokenTopicRule returns the rule that the name of a topic or a pattern breaks, or "".
-func brokenTopicRule(name string) string {
-	if len(name) == 0 || len(name) > maxTopicBytes {
-		return fmt.Sprintf("must have 1 to %d bytes, not %d", maxTopicBytes, len(name))
-	}
-	if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return fmt.Sprintf("must be UTF-8 without control characters, unlike %+q", name)
-	}
-	return ""
 }
 
 // shard returns the index of the shard of a topic.
@@ -115,7 +99,9 @@ func (ts *topics) add(name string, p *topicPattern, c *Conn, silent bool) *topic
 		t.members.put(c)
 	}
 	s.topics[name] = t
-	ts.router.session.Subscribe(name)
+	if !isUserLog(name) { // on which everything is stored
+		ts.router.session.Subscribe(name)
+	}
 	ts.follow(t)
 	return t
 }
@@ -138,7 +124,9 @@ func (ts *topics) remove(t *topic, c *Conn) {
 		defer t.history.sequencer.Close() // without t.mu, which its deliveries acquire
 	}
 	defer ts.drop(t, c) // even if the broker calls runtime.Goexit
-	ts.router.session.Unsubscribe(t.name)
+	if !isUserLog(t.name) {
+		ts.router.session.Unsubscribe(t.name)
+	}
 }
 
 // drop ends a topic whose last subscriber c has unsubscribed.
@@ -226,7 +214,7 @@ func (t *topic) deliver(p *publication, except *Conn, at broker.Position) (recei
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for conns := range t.members.chunks() {
-		receivers += p.sendChunk(t.name, conns, except)
+		receivers += p.sendChunk(t, conns, except, at)
 	}
 	if t.history == nil {
 		return receivers
@@ -296,10 +284,12 @@ func (ts *topics) deliverPacket(t *topic, packet []byte, except *Conn, at broker
 
 // messagesLost is called when packets of a topic were lost. 0 is an unknown number.
 func (ts *topics) messagesLost(name string, packets int) {
-	switch name {
-	case usersTopic:
+	switch {
+	case name == usersTopic && ts.router.access != nil:
+		return // what must not be lost is stored
+	case name == usersTopic, name == accessTopic, isUserLog(name):
 		name = ""
-	case ts.router.nodeTopic:
+	case name == ts.router.nodeTopic:
 		return // it carries no messages; an ask or an answer that is lost ends with its time
 	}
 	ts.router.observe(Event{Kind: EventMessagesLost, Count: packets})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // usersTopic carries packets about the connections of users, and every node subscribes to it. It
@@ -15,8 +17,16 @@ const usersTopic = "\x00users"
 // is reported to Options.OnMessagesLost of their nodes with the topic "". SendToUser does nothing
 // for the empty userID, which anonymous connections have. It returns an error if the message
 // cannot be encoded, or the error of Options.Broker.
+//
+// With Options.UserHistory, SendToUser waits until the message is stored, for at most
+// Timeouts.Call, and connections receive the messages of their user once and in one order, on all
+// nodes. Sessions of the user whose clients are away receive them when they are resumed. After an
+// error, nobody receives the message, unless the code is broker.OutcomeUnknown.
 func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode int, err error) {
 	user := userKey{tenantID, userID}
+	if r.access != nil && userID != "" {
+		return r.storeForUser(user, m)
+	}
 	var conns []*Conn
 	if userID != "" {
 		conns = r.conns.ofUser(user)
@@ -41,11 +51,20 @@ func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode
 // so call it again. Other nodes are notified at most once. If one misses that, which
 // Options.OnMessagesLost reports with the topic "", connections with a session are closed within a third
 // of Resume.Within, and others remain.
+//
+// With Options.UserHistory, a node that was cut off closes these connections when it returns, after
+// the messages that were sent to the user before: those that were authenticated before this call,
+// or while the node was cut off. If it was cut off for longer than a day, or missed more than
+// 10,000 calls of DisconnectUser and Revoke, or the store has lost its data, the node does not know
+// which: it closes all connections that have a user with 1013, so that their clients connect again.
 func (r *Router) DisconnectUser(tenantID, userID string, code StatusCode, reason string) (connsOnThisNode int, err error) {
 	if userID == "" {
 		return 0, nil
 	}
 	user := userKey{tenantID, userID}
+	if r.access != nil {
+		return r.access.storeDisconnect(user, code, reason)
+	}
 	connsOnThisNode = r.disconnect(user, code, reason) // even if the store does not answer
 	ctx, cancel := context.WithTimeout(context.Background(), revocationTimeout)
 	defer cancel()
@@ -54,9 +73,12 @@ func (r *Router) DisconnectUser(tenantID, userID string, code StatusCode, reason
 		r.disconnect(user, code, reason) // those that have resumed meanwhile
 	}
 	return connsOnThisNode, joinErrors(err, r.publishToNodes(func() []byte {
-		packet := binary.AppendUvarint(userPacket(packetUserDisconnect, user), uint64(code))
-		return append(packet, reason...)
+		return disconnectPacket(user, code, reason)
 	}))
+}
+
+func disconnectPacket(user userKey, code StatusCode, reason string) []byte {
+	return append(binary.AppendUvarint(userPacket(packetUserDisconnect, user), uint64(code)), reason...)
 }
 
 // disconnect closes the connections of a user on this node.
@@ -67,8 +89,8 @@ func (r *Router) disconnect(user userKey, code StatusCode, reason string) int {
 		c.leaveForGood()
 		c.Close(code, reason)
 	}
-	for _, connID := range r.away.ofUser(user) {
-		r.endAway(connID, SessionRevoked)
+	for _, c := range r.away.ofUser(user) {
+		r.endAway(c.id, SessionRevoked)
 	}
 	r.endAbsence(user, func(string) bool { return true })
 	return len(conns)
@@ -83,38 +105,53 @@ func (r *Router) publishToNodes(packet func() []byte) error {
 
 // userPacket returns the beginning of a packet about a user.
 func userPacket(kind byte, user userKey) []byte {
-	packet := []byte{kind}
-	for _, s := range []string{user.tenantID, user.userID} {
-		packet = append(binary.AppendUvarint(packet, uint64(len(s))), s...)
-	}
-	return packet
+	return wire.AppendString(wire.AppendString([]byte{kind}, user.tenantID), user.userID)
 }
 
 // receiveUserPacket handles a packet that another node has published on usersTopic.
 func (r *Router) receiveUserPacket(packet []byte) {
-	if kind := packet[0]; kind == packetSessionClaimed || kind == packetSessionMoved {
-		r.receiveClaim(kind, packet[1:])
+	switch stored := packet[0] == packetStored; {
+	case packet[0] == packetSessionClaimed, packet[0] == packetSessionMoved:
+		r.receiveClaim(packet[0], packet[1:])
 		return
+	case stored && r.access == nil && len(packet) > 1:
+		packet = packet[1:]
+	case stored:
+		return // this node follows the log
 	}
-	tenantID, rest, ok := cutString(packet[1:])
+	user, rest, ok := cutUser(packet[1:])
 	if !ok {
 		return
 	}
-	userID, rest, ok := cutString(rest)
-	if !ok || userID == "" {
-		return
-	}
-	user := userKey{tenantID, userID}
 	switch packet[0] {
 	case packetUserMessage:
 		r.receiveUserMessage(user, rest)
 	case packetUserRevoke:
-		r.receiveRevocation(user, rest)
+		if topics, change, ok := parseRevocation(rest); ok {
+			r.revokeLocal(user, change, topics)
+		}
 	case packetUserDisconnect:
-		if code, n := binary.Uvarint(rest); n > 0 && code <= maxStatusCode {
-			r.disconnect(user, StatusCode(code), string(rest[n:]))
+		if code, reason, ok := parseDisconnect(rest); ok {
+			r.disconnect(user, code, reason)
 		}
 	}
+}
+
+// cutUser reads the user that a packet is about.
+func cutUser(packet []byte) (user userKey, rest []byte, ok bool) {
+	if user.tenantID, rest, ok = wire.CutString(packet); ok {
+		user.userID, rest, ok = wire.CutString(rest)
+	}
+	return user, rest, ok && user.userID != ""
+}
+
+// parseDisconnect reads the rest of a packetUserDisconnect.
+func parseDisconnect(rest []byte) (code StatusCode, reason string, ok bool) {
+	n, size := binary.Uvarint(rest)
+	if size <= 0 || n > maxStatusCode {
+		return 0, "", false
+	}
+	return StatusCode(n), string(rest[size:]), true
 }
 
 // maxStatusCode is the largest code of a close frame.
@@ -134,20 +171,4 @@ func (r *Router) receiveUserMessage(user userKey, packet []byte) {
 	if p.lacks(used) {
 		r.topics.messagesLost(usersTopic, 1)
 	}
-}
-
-// cutString reads a string that follows its length.
-func cutString(b []byte) (s string, rest []byte, ok bool) {
-	p, rest, ok := cutBytes(b)
-	return string(p), rest, ok
-}
-
-// cutBytes reads bytes that follow their length.
-func cutBytes(b []byte) (p, rest []byte, ok bool) {
-	n, size := binary.Uvarint(b)
-	if size <= 0 || n > uint64(len(b)-size) {
-		return nil, nil, false
-	}
-	b = b[size:]
-	return b[:n], b[n:], true
 }

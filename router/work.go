@@ -19,7 +19,9 @@ type Work struct {
 
 // add adds what a subscription makes the server do.
 func (w *Work) add(c *Conn, m *subscribeRequest) {
-	w.Topics++
+	if !isUserLog(m.Topic) {
+		w.Topics++
+	}
 	p := c.router.topics.patternOf(m.Topic)
 	t := c.router.topics.find(m.Topic)
 	if m.Presence && p.opts.Presence && t != nil {
@@ -70,11 +72,11 @@ func (c *Context) chargeTopics(presented []subscribeRequest, rec *sessionRecord)
 		in.Work.add(c.conn, &presented[i])
 	}
 	for name := range rec.Topics {
-		if !known[name] {
+		if !known[name] && !isUserLog(name) {
 			in.Work.Topics++
 		}
 	}
-	if in.Work.Topics == 0 {
+	if in.Work == (Work{}) {
 		return nil
 	}
 	for _, admit := range route.ingress {

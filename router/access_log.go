@@ -1,0 +1,212 @@
+package router
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/accesslog"
+	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// This file applies what DisconnectUser and Revoke have ended, on all nodes, if Options.UserHistory is
+// set.
+
+// An accessLog is the accesslog.Log of a router. Its entries are packets of DisconnectUser and Revoke.
+// It is nil without Options.UserHistory.
+type accessLog struct {
+	router *Router
+	log    *accesslog.Log
+	topic  *topic
+	recent accesslog.Recent[userKey, CloseError] // of DisconnectUser
+}
+
+// accessTopic is the topic of the log. It is the name of no application's topic, because it contains a
+// control character.
+const accessTopic = "\x00access"
+
+// accessHistory is kept of it: about a megabyte.
+//
+//nolint:gochecknoglobals // never changed
+var accessHistory = History{Messages: 10_000, Age: 24 * time.Hour}
+
+// lastMessageWait bounds how long DisconnectUser waits for messages that were sent to the user before.
+const lastMessageWait = time.Second
+
+// openAccessLog follows the log.
+func openAccessLog(r *Router) *accessLog {
+	shard := r.topics.shard(accessTopic)
+	t := &topic{name: accessTopic, pattern: &topicPattern{opts: TopicOptions{History: accessHistory}}, shard: shard, subscriptions: 1}
+	a := &accessLog{router: r, topic: t}
+	a.log = accesslog.New(accesslog.Handler{Entry: a.apply, Unknown: a.closeUnknown})
+	s := &r.topics.shards[shard]
+	s.mu.Lock() // the broker calls Following only after history is set
+	defer s.mu.Unlock()
+	s.topics[accessTopic] = t
+	t.history = &topicHistory{sequencer: history.NewSequencer(r.reader, accessTopic, accessHistory.retention(), history.Sink{
+		Deliver: func(p broker.Publication) { a.log.HandOver(p.Packet) }, Lost: a.lose,
+	})}
+	t.history.sequencer.WhenAttached(func(broker.Position) { a.log.Attached() })
+	return a
+}
+
+// lose handles the loss of entries. After a failover of the store, entries are lost only if it has
+// acknowledged them just before, and this node was cut off at that moment, so that alone leaves
+// nothing unknown.
+func (a *accessLog) lose(l history.Loss) {
+	a.router.topics.messagesLost(accessTopic, lostMessages(l))
+	if l.Epoch == "" {
+		a.log.Lose()
+	}
+}
+
+// close ends the log. It does nothing if a is nil.
+func (a *accessLog) close() {
+	if a != nil {
+		a.topic.history.sequencer.Close()
+	}
+}
+
+// now returns what an identity that is authenticated after the call has as connIdentity.since.
+func (a *accessLog) now() uint32 {
+	if a == nil {
+		return 0
+	}
+	return a.log.Now()
+}
+
+// awaitNow is now, for handshakes.
+func (a *accessLog) awaitNow(ctx context.Context) uint32 {
+	if a == nil {
+		return 0
+	}
+	return a.log.AwaitNow(ctx)
+}
+
+// store adds a packet. It returns an error if other nodes may miss it.
+func (a *accessLog) store(ctx context.Context, packet []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, revocationTimeout)
+	defer cancel()
+	entry := broker.Append{
+		Topic: accessTopic, Retention: accessHistory.retention(), Durability: a.router.opts.UserHistory.Durability, Packet: a.log.Entry(packet),
+	}
+	if _, err := a.router.topics.store(ctx, entry); err != nil {
+		return joinErrors(err, a.router.publishToNodes(func() []byte { return packet }))
+	}
+	// For nodes without the log, while the option is introduced.
+	_ = a.router.publishToNodes(func() []byte { return append([]byte{packetStored}, packet...) })
+	return nil
+}
+
+// storeDisconnect is DisconnectUser.
+func (a *accessLog) storeDisconnect(user userKey, code StatusCode, reason string) (connsOnThisNode int, err error) {
+	r := a.router
+	if !wsconn.ValidCloseCode(int(code)) {
+		code = StatusInternalError
+	}
+	connsOnThisNode = len(r.conns.ofUser(user))
+	ctx, cancel := context.WithTimeout(context.Background(), revocationTimeout)
+	defer cancel()
+	_, err = r.storeRevocation(ctx, user, func(l *revocationList, seq uint64) { l.Sessions, l.Topics = seq, nil })
+	stored := a.store(ctx, disconnectPacket(user, code, reason))
+	if stored != nil {
+		r.disconnect(user, code, reason)
+	}
+	return connsOnThisNode, joinErrors(err, stored)
+}
+
+// apply handles an entry.
+func (a *accessLog) apply(number uint32, own bool, packet []byte) {
+	if len(packet) == 0 {
+		return
+	}
+	user, rest, ok := cutUser(packet[1:])
+	if !ok {
+		return
+	}
+	switch packet[0] {
+	case packetUserDisconnect:
+		if code, reason, ok := parseDisconnect(rest); ok {
+			a.disconnect(user, number, CloseError{code, reason})
+		}
+	case packetUserRevoke:
+		if topics, change, ok := parseRevocation(rest); ok && !own { // Revoke has done it here
+			a.router.revokeConns(before(a.router.conns.ofUser(user), number), change, topics)
+			a.router.away.revoke(user, topics)
+			a.router.endAbsence(user, topics.Matches)
+		}
+	}
+}
+
+// disconnect closes the connections of a user, after the messages that were sent to the user before.
+func (a *accessLog) disconnect(user userKey, number uint32, end CloseError) {
+	r := a.router
+	a.recent.Add(user, number, end)
+	conns := before(r.conns.ofUser(user), number)
+	for _, c := range before(r.away.ofUser(user), number) {
+		r.endAway(c.id, SessionRevoked)
+	}
+	r.endAbsence(user, func(string) bool { return true })
+	if len(conns) == 0 {
+		return
+	}
+	go func() {
+		if t := r.topics.find(userLog(user)); t != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), lastMessageWait)
+			defer cancel()
+			_ = t.history.sequencer.CatchUp(ctx) // otherwise, the client does not receive them
+		}
+		for _, c := range conns {
+			c.discardSession()
+			c.leaveForGood()
+			c.Close(end.Code, end.Reason)
+		}
+	}()
+}
+
+// before returns the connections whose identity was authenticated before an entry.
+func before(conns []*Conn, number uint32) []*Conn {
+	return slices.DeleteFunc(conns, func(c *Conn) bool {
+		id := c.identity.Load()
+		return id == nil || id.UserID == "" || !accesslog.Precedes(id.since, number)
+	})
+}
+
+// checkAccess closes a connection whose user was disconnected after it was authenticated, and before
+// it was registered.
+func (c *Conn) checkAccess() {
+	a, id := c.router.access, c.identity.Load()
+	if a == nil || id == nil || id.UserID == "" {
+		return
+	}
+	switch end, found, unknown := a.recent.Find(id.user(), id.since); {
+	case found:
+		c.Close(end.Code, end.Reason)
+	case unknown:
+		c.Close(StatusTryAgainLater, unknownReason(1))
+	}
+}
+
+// closeUnknown closes the connections of users who may have been disconnected without this node
+// knowing it. The clients connect again.
+func (a *accessLog) closeUnknown(number uint32) {
+	conns := before(a.router.conns.list(), number)
+	for _, c := range conns {
+		c.Close(StatusTryAgainLater, unknownReason(len(conns)))
+	}
+}
+
+// unknownReason returns the reason of a close frame, with a random delay for one of several clients.
+func unknownReason(clients int) string {
+	payload := failure.Payload(&errors.Error{
+		Code: errors.Unavailable, Message: "the access of the user must be checked again; connect again",
+		RetryAfter: time.Millisecond + rand.N(max(minReconnectSpread, time.Duration(clients)*time.Millisecond)),
+	})
+	return wire.CloseReason(&payload)
+}

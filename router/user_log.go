@@ -1,0 +1,117 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock-go/penstock/broker"
+)
+
+// This file keeps the messages of SendToUser in a history for each user, if Options.UserHistory is
+// set. It is that of a topic: the connections of the user subscribe to it when they are accepted,
+// and in a session it is a topic that a handler has granted. Clients know it by the name "", which
+// no topic has.
+
+// userLogPrefix begins the names of these topics. It is that of no application's topic, because it
+// contains a control character.
+const userLogPrefix = "\x00user "
+
+func isUserLog(topic string) bool { return strings.HasPrefix(topic, userLogPrefix) }
+
+// userLog returns the name of a user's log.
+func userLog(user userKey) string {
+	return fmt.Sprintf("%s%d %s %s", userLogPrefix, len(user.tenantID), user.tenantID, user.userID)
+}
+
+// clientTopic returns the name by which clients know a topic.
+func clientTopic(name string) string {
+	if isUserLog(name) {
+		return ""
+	}
+	return name
+}
+
+// nameUserLog replaces the name that a client uses for the log of its user. Without one, it stays,
+// and is rejected as no topic has it.
+func (r *Router) nameUserLog(topics []subscribeRequest, user userKey) {
+	if r.topics.userLogs == nil || user.userID == "" {
+		return
+	}
+	if i := slices.IndexFunc(topics, func(t subscribeRequest) bool { return t.Topic == "" }); i >= 0 {
+		topics[i].Topic = userLog(user)
+	}
+}
+
+// openUserLogs begins to follow what ends the access of users. It panics if the broker keeps no
+// histories.
+func (r *Router) openUserLogs() {
+	h := r.opts.UserHistory
+	if !h.enabled() {
+		return
+	}
+	if r.histories == nil {
+		panic(fmt.Sprintf("router: UserHistory: Options.Broker, a %T, keeps no histories; it must be a broker.HistoryBroker", r.opts.Broker))
+	}
+	r.topics.userLogs = &topicPattern{opts: TopicOptions{History: h}}
+	r.access = openAccessLog(r)
+}
+
+// storeForUser is SendToUser with a history.
+func (r *Router) storeForUser(user userKey, m Message) (connsOnThisNode int, err error) {
+	p, err := r.encodeAll(m, 1<<(len(r.opts.Codecs)+1)-1)
+	defer p.release()
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), r.opts.Timeouts.Call)
+	defer cancel()
+	h := r.opts.UserHistory
+	a := broker.Append{Topic: userLog(user), Retention: h.retention(), Durability: h.Durability, Packet: r.messagePacket(&p)}
+	if _, err := r.topics.store(ctx, a); err != nil {
+		return 0, err
+	}
+	return len(r.conns.ofUser(user)), nil
+}
+
+// joinUserLog subscribes a connection to the log of its user.
+func (c *Conn) joinUserLog() {
+	if c.router.topics.userLogs == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.joinUserLogLocked()
+}
+
+// joinUserLogLocked returns the log of the user, or nil if the connection is anonymous or has left.
+func (c *Conn) joinUserLogLocked() *topic {
+	user, ts := c.Identity().user(), &c.router.topics
+	if user.userID == "" || c.left {
+		return nil
+	}
+	if t := c.topics.userLog(); t != nil { // SetIdentity was faster
+		return t
+	}
+	return ts.add(userLog(user), ts.userLogs, c, false)
+}
+
+// changeUserLogLocked makes a connection whose user has changed leave the log of the previous one,
+// and join that of the new one, from now on.
+func (c *Conn) changeUserLogLocked() {
+	if c.router.topics.userLogs == nil {
+		return
+	}
+	s := c.session()
+	if t := c.topics.userLog(); t != nil {
+		if s != nil {
+			s.announceEnd(t.name)
+		}
+		c.unsubscribe(t.name)
+	}
+	if t := c.joinUserLogLocked(); t != nil && s != nil {
+		s.addTopic(t.name, topicGrant{})
+		s.announce(t)
+	}
+}
