@@ -30,6 +30,10 @@ type feed struct {
 	removed   bool
 }
 
+// userTopic is the topic of the messages to the user of the client. The server subscribes the client
+// to it, and nobody else can.
+const userTopic = ""
+
 // feedOfLocked returns the feed of a topic, which may be new.
 func (c *Client) feedOfLocked(topic string) *feed {
 	f := c.topics[topic]
@@ -45,7 +49,7 @@ func (c *Client) feedOfLocked(topic string) *feed {
 func (f *feed) addLocked(opts *SubscribeOptions) *Subscription {
 	s := &Subscription{
 		feed: f, opts: *opts, received: opts.Since, handled: opts.Since, ready: make(chan struct{}),
-		needsState: opts.State && opts.Since == Position{},
+		needsState: opts.State && opts.Since == Position{}, asked: f.topic == userTopic,
 	}
 	s.opts.Handlers = slices.Clone(opts.Handlers)
 	if f.all.received == (Position{}) {
@@ -53,7 +57,8 @@ func (f *feed) addLocked(opts *SubscribeOptions) *Subscription {
 	}
 	first := len(f.subs) == 0
 	f.subs = append(slices.Clone(f.subs), s)
-	if f.live && !first && opts.Since == (Position{}) && !opts.State && opts.OnPresence == nil {
+	asksNothing := !first && opts.Since == (Position{}) && !opts.State && opts.OnPresence == nil
+	if f.live && (asksNothing || f.topic == userTopic) {
 		s.asked, s.received, s.handled = true, f.all.received, f.all.received
 		s.readyOnce.Do(func() { close(s.ready) })
 		return s
@@ -100,7 +105,7 @@ func (f *feed) pauseLocked() {
 
 func (f *feed) askLocked() {
 	c := f.client
-	if !c.subscribing || f.asking != nil {
+	if !c.subscribing || f.asking != nil || f.topic == userTopic {
 		return // it is requested when the connection is open, or when the answer has arrived
 	}
 	cl := newCall("$ws:subscribe", typeSubscribed)

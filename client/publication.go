@@ -49,7 +49,7 @@ func (c *Client) receiveMessage(cn *conn, e *envelope, bytes int) {
 func (c *Client) readersLocked(cn *conn, r *Received, offset uint64) (readers []*Subscription, known bool) {
 	f := c.topics[r.Topic]
 	switch {
-	case r.Topic == "":
+	case r.Topic == userTopic && offset == 0:
 		return nil, false
 	case f != nil && offset == 0 && cn == c.topicConn: // not in a history
 		return f.readersLocked(), true

@@ -80,7 +80,7 @@ type Subscription struct {
 	handled    Position      // of the last publication whose handlers have returned
 	needsState bool          // it has no state to which publications could be applied
 	takesState bool          // it receives the state that follows
-	asked      bool          // it is part of the last request
+	asked      bool          // it is part of the last request, or needs none
 	ready      chan struct{} // closed when it was confirmed, or has ended
 	readyOnce  sync.Once
 	ended      bool
@@ -92,6 +92,11 @@ type Subscription struct {
 // after every interruption, and recovers what it has missed if the topic has a history. Every call returns a
 // Subscription of its own, with its own options; the client has one subscription on the server for all
 // of a topic. If opts is nil, the zero SubscribeOptions apply.
+//
+// The topic "" stands for the messages to the user of the client, if the server stores them
+// (router.Options.UserHistory) and the client has a session (Options.Resume). The server subscribes
+// the client to it by itself, so functions registered with [On] receive these messages anyway:
+// Subscribe waits for that, and OnLoss then says what was missed.
 //
 // It returns the error with which the server has rejected the subscription, if trying again does
 // not help. If ctx is done first, the subscription is ended and the context's cause returned.
@@ -143,7 +148,7 @@ func (s *Subscription) Unsubscribe() {
 	}
 	s.endLocked(ErrUnsubscribed)
 	f.subs = slices.DeleteFunc(slices.Clone(f.subs), func(other *Subscription) bool { return other == s })
-	if len(f.subs) > 0 {
+	if len(f.subs) > 0 || f.topic == userTopic {
 		return
 	}
 	f.removeLocked()

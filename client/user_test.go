@@ -1,0 +1,119 @@
+//go:build !js
+
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/router"
+)
+
+// A userServer keeps messages for each user. All its clients are the user ann, and it sends a message
+// whenever one has connected, before it greets or resumes its session.
+type userServer struct {
+	*testServer
+
+	mu   sync.Mutex
+	sent int
+}
+
+func startUserServer(t *testing.T, messages int) *userServer {
+	t.Helper()
+	s := &userServer{}
+	s.testServer = startServer(t, &router.Options{
+		Resume:       router.ResumeOptions{Within: time.Minute},
+		UserHistory:  router.History{Messages: messages},
+		Authenticate: func(*http.Request) (router.Identity, error) { return router.Identity{UserID: "ann"}, nil },
+		OnOpen:       func(context.Context, *router.Conn) error { return s.send() },
+	})
+	s.start()
+	return s
+}
+
+// send sends the next number to the user.
+func (s *userServer) send() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent++
+	_, err := s.SendToUser("", "ann", said{fmt.Sprint(s.sent)})
+	return err
+}
+
+// TestUserHistory_MessagesArriveOnce breaks connections while messages are sent to the user.
+func TestUserHistory_MessagesArriveOnce(t *testing.T) {
+	t.Parallel()
+	s := startUserServer(t, 1000)
+	c, ctx := s.connect(&client.Options{Resume: true}), testContext(t)
+	received := make(chan string, 1000)
+	client.On(c, func(m said, _ *client.Received) { received <- m.Text })
+	sub, err := c.Subscribe(ctx, "", nil)
+	require.NoError(t, err)
+	for range 8 {
+		for range 20 {
+			require.NoError(t, s.send())
+		}
+		s.cut()
+		for range 3 {
+			require.NoError(t, s.send())
+		}
+		require.NoError(t, reconnected(ctx, c))
+	}
+	for i := range s.sent {
+		select {
+		case text := <-received:
+			require.Equal(t, fmt.Sprint(i+1), text)
+		case <-ctx.Done():
+			t.Fatal("missing", i+1)
+		}
+	}
+	assert.GreaterOrEqual(t, s.sent, 8*24)
+	require.Eventually(t, func() bool { return sub.Position().Offset == uint64(s.sent) }, time.Minute, time.Millisecond)
+	sub.Unsubscribe()
+	require.NoError(t, s.send())
+	assert.Equal(t, fmt.Sprint(s.sent), <-received)
+}
+
+func TestUserHistory_LossIsReported(t *testing.T) {
+	t.Parallel()
+	s := startUserServer(t, 5)
+	c, ctx := s.connect(&client.Options{Resume: true}), testContext(t)
+	received, losses := make(chan string, 100), make(chan client.Loss, 10)
+	client.On(c, func(m said, _ *client.Received) { received <- m.Text })
+	_, err := c.Subscribe(ctx, "", &client.SubscribeOptions{OnLoss: func(l client.Loss) { losses <- l }})
+	require.NoError(t, err)
+	s.cut()
+	for range 20 { // more than the history holds
+		require.NoError(t, s.send())
+	}
+	select {
+	case l := <-losses:
+		assert.NotEmpty(t, l.Position.Epoch)
+	case <-ctx.Done():
+		t.Fatal("no loss was reported")
+	}
+	require.NoError(t, reconnected(ctx, c))
+	require.NoError(t, s.send())
+	for text := ""; text != fmt.Sprint(s.sent); text = <-received {
+		require.NoError(t, ctx.Err())
+	}
+}
+
+func TestUserHistory_SubscribeWaitsForTheServer(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, &router.Options{Resume: router.ResumeOptions{Within: time.Minute}})
+	s.start()
+	c := s.connect(&client.Options{Resume: true})
+	ctx, cancel := context.WithTimeout(testContext(t), 50*time.Millisecond)
+	defer cancel()
+	_, err := c.Subscribe(ctx, "", nil)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+}
