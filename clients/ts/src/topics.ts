@@ -79,7 +79,8 @@ export function createTopics(env: Env, outbox: Outbox) {
 
     const accepted = ({ epoch, offset, recovered, ended, state, more, members: joined }: any, presented?: Position) => {
       subscribed = true;
-      position = epoch && { epoch, offset };
+      // Messages that have arrived between the request and the answer come again.
+      position = recovered && presented?.epoch === epoch && presented?.offset! > offset ? presented : epoch && { epoch, offset };
       stateLeft = more ? Infinity : state || 0;
       if (state !== undefined) notify("onState", state);
       else if (presented && epoch && (ended || !recovered)) lose({ topic, ended: recovered ? ended : undefined });
@@ -155,8 +156,8 @@ export function createTopics(env: Env, outbox: Outbox) {
       /** A connection is open. result: how it continues. */
       opened(result: any) {
         subscribed = busy = stale = anew = false;
-        byServer &&= !!result;
         if (result) accepted(result, position);
+        else byServer = false;
       },
 
       /** A handler of the server has subscribed the connection. */
@@ -169,8 +170,7 @@ export function createTopics(env: Env, outbox: Outbox) {
         position = undefined;
       },
 
-      receive(frame: Frame) {
-        const { type, meta, payload } = frame;
+      receive({ type, meta, payload }: Frame) {
         if (type === "$ws:unsubscribed") {
           byServer = subscribed = false;
           if (!payload.error) end(new PenstockError("CANCELLED", "unsubscribed"));

@@ -249,3 +249,59 @@ test("rule 52: a hidden page keeps its session", async () => {
   await reopen(f);
   assert.equal(f.socket.last("$ws:resume").payload.token, "id.one");
 });
+
+test("messages to the user are received once and in order, whenever they arrive", async () => {
+  const f = await connected({ resume: true }, session("one"));
+  const notes: unknown[] = [];
+  const losses: unknown[] = [];
+  f.client.on("NOTE", (n) => notes.push(n));
+  f.client.onLoss((loss) => losses.push(loss));
+  const note = (socket: typeof f.first, offset: number) => socket.receive("NOTE", offset, { topic: "", offset });
+  note(f.first, 5); // before the position is known
+  f.first.receive("$ws:subscribed", { topic: "", epoch: "U", offset: 5 });
+  note(f.first, 6);
+  f.first.end(1006);
+  await reopen(f);
+  assert.deepEqual(f.socket.last("$ws:resume").payload.topics, [{ topic: "", ...asked, epoch: "U", offset: 6 }]);
+  note(f.socket, 7); // the server cannot know yet that it is resumed
+  note(f.socket, 9);
+  f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { ...session("two"), topics: [{ topic: "", epoch: "U", offset: 6, recovered: true }] });
+  for (const offset of [7, 8, 9, 10]) note(f.socket, offset);
+  assert.deepEqual(notes, [5, 6, 7, 8, 9, 10]);
+  assert.equal(f.socket.all("$ws:subscribe").length, 0);
+  f.socket.receive("$ws:position", { topic: "", epoch: "U", offset: 12, lost: { from: 11, to: 12 } });
+  note(f.socket, 13);
+  f.socket.receive("$ws:unsubscribed", { topic: "" }); // another user
+  f.socket.receive("$ws:subscribed", { topic: "", epoch: "U", offset: 0 });
+  note(f.socket, 1);
+  assert.deepEqual(notes, [5, 6, 7, 8, 9, 10, 13, 1]);
+  f.socket.end(1006);
+  await reopen(f);
+  f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { ...session("three"), topics: [{ topic: "", epoch: "U", offset: 90, recovered: false }] });
+  note(f.socket, 91);
+  assert.deepEqual(notes.at(-1), 91);
+  assert.deepEqual(losses, [{ topic: "", lost: { from: 11, to: 12 }, ended: undefined }, { topic: "", ended: undefined }]);
+});
+
+test("what arrives on the old connection while the session moves is received once", async () => {
+  const f = await connected({ resume: true }, session("one"));
+  const notes: unknown[] = [];
+  f.client.on("NOTE", (n) => notes.push(n));
+  const note = (socket: typeof f.first, offset: number) => socket.receive("NOTE", offset, { topic: "", offset });
+  f.first.receive("$ws:subscribed", { topic: "", epoch: "U", offset: 5 });
+  f.first.receive("$ws:goaway", { reconnectAfterMs: 10 });
+  await f.clock.advance(1_000);
+  f.socket.open();
+  f.socket.answer(f.socket.last("$ws:hello"), "$ws:welcome", welcome);
+  await settled();
+  note(f.first, 6);
+  note(f.socket, 6);
+  f.first.answer(f.first.last("$ws:hello"), "$ws:welcome", welcome);
+  await settled();
+  assert.equal(f.socket.last("$ws:resume").payload.topics[0].offset, 6);
+  note(f.first, 7); // before the session has left this connection
+  note(f.socket, 7);
+  f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { ...session("two"), topics: [{ topic: "", epoch: "U", offset: 6, recovered: true }] });
+  for (const offset of [7, 8]) note(f.socket, offset);
+  assert.deepEqual(notes, [6, 7, 8]);
+});
