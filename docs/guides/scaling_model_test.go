@@ -99,6 +99,9 @@ func nodeMemory() []modelRow {
 		{"memory: kernel", "connections × connection in the kernel", mixed, func(m *model, _ float64) float64 {
 			return conns(m) * m.number("connection, kernel")
 		}, megabytes},
+		{"memory: logs of users", "users × log, if each user has one connection, with `UserHistory`; not in the sums", mixed, func(m *model, _ float64) float64 {
+			return conns(m) * m.number("log of a user")
+		}, megabytes},
 		{"**memory**", "sum", computed, sumOf(nodeRows, append(liveMemory, "memory: garbage", "memory: kernel")...), megabytes},
 	}
 }
@@ -185,6 +188,9 @@ func redisCPU() []modelRow {
 		{"CPU: comparisons", "nodes × rooms of a node ÷ interval × comparison; not in the sums", mixed, func(m *model, n float64) float64 {
 			rooms := conns(m) * reached(m, n) / m.number("connections of a room")
 			return n * rooms / m.number("interval of comparisons") * m.number("comparison of a topic") * micro
+		}, cores},
+		{"CPU: comparisons of logs of users", "nodes × users of a node ÷ interval × comparison, with `UserHistory`; not in the sums", mixed, func(m *model, n float64) float64 {
+			return n * conns(m) / m.number("interval of comparisons") * m.number("comparison of a topic") * micro
 		}, cores},
 		{"**CPU, at least**", "sum, with publications in bursts", computed, sumOf(redisRows, decisions, records, inBursts, presence, beats), cores},
 		{"**CPU, at most**", "sum, with publications alone", computed, sumOf(redisRows, decisions, records, eachAlone, presence, beats), cores},
