@@ -33,7 +33,8 @@ type Broker struct {
 
 var _ broker.Broker = (*Broker)(nil)
 
-// NewBroker returns a broker. It panics if the client is nil. It sends nothing before Connect.
+// NewBroker returns a broker. It panics if the client is nil, or a [goredis.Ring], which publishes a
+// message to one server and subscribes on another. It sends nothing before Connect.
 // The client must have timeouts, as it has by default: without them, a server that does not
 // respond blocks the broker.
 func NewBroker(client goredis.UniversalClient) *Broker {
@@ -46,6 +47,9 @@ func NewBroker(client goredis.UniversalClient) *Broker {
 
 func newEngine(client goredis.UniversalClient) *pubsub.Engine {
 	client, prefix, _ := unwrap(client)
+	if _, isRing := client.(*goredis.Ring); isRing {
+		panic("redis: NewBroker cannot use a *redis.Ring; use a client of one server, of Sentinel or of a Cluster")
+	}
 	return pubsub.New(client, prefix)
 }
 

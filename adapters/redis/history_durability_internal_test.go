@@ -196,14 +196,15 @@ func TestHistory_ConfirmationsNameTheServer(t *testing.T) {
 	assert.NotEqual(t, first.Lineage, second.Lineage)
 }
 
+// An otherClient hides how many servers it has.
+type otherClient struct{ goredis.UniversalClient }
+
 // TestHistory_UnconfirmableIsNotStored asks for what the server or the client cannot do.
 func TestHistory_UnconfirmableIsNotStored(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	forbidden := server.Client(t, func(o *goredis.Options) { o.Username, o.Password = "app", "secret" })
 	require.NoError(t, server.Client(t).Do(t.Context(), "acl", "setuser", "app", "on", ">secret", "~*", "&*", "+@all", "-wait").Err())
-	ring := goredis.NewRing(&goredis.RingOptions{Addrs: map[string]string{"a": server.Addr}})
-	t.Cleanup(func() { _ = ring.Close() })
 	want := "appendonly yes"
 	if !server.HasCommand(t, "waitaof") {
 		want = "Redis 7.2 or newer"
@@ -216,7 +217,7 @@ func TestHistory_UnconfirmableIsNotStored(t *testing.T) {
 		{server.Client(t), onDisk, want},
 		{server.Client(t), broker.Durability{Replicas: 1, OnDisk: true}, want},
 		{forbidden, onReplica, "NOPERM"},
-		{ring, onReplica, "*redis.Ring"},
+		{otherClient{server.Client(t)}, onReplica, "redis.otherClient"},
 	} {
 		n := connectHistory(t, c.client)
 		for range 2 {

@@ -53,7 +53,7 @@ var Rules = []Rule{
 	{Codes: []int{1009}, Cause: "a message was above the read limit, or above the message limit if the server is configured to close", Note: "and not send the message again"},
 	{Codes: []int{1011}, Cause: "the server failed to open the connection"},
 	{Codes: []int{1012}, Cause: "the server restarts", Reaction: Return},
-	{Codes: []int{1013}, Cause: "the client read too slowly, or exceeded another limit and the server is configured to close", Reaction: ReturnLater},
+	{Codes: []int{1013}, Cause: "the client read too slowly, or exceeded another limit and the server is configured to close, or it is unknown whether the user may still be connected", Reaction: ReturnLater},
 	{Codes: []int{4401}, Cause: "the credentials are missing, expired or invalid (UNAUTHENTICATED)", Reaction: Authenticate},
 	{Codes: []int{4403}, Cause: "the identity lacks the permission, or the page is of another origin (PERMISSION_DENIED)", Reaction: Stop},
 	{Codes: []int{4409}, Cause: "another connection has resumed the session (section 12)", Reaction: Stop, Note: "the other connection has taken over"},
