@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/tls"
 	"io"
 	"log"
@@ -31,14 +32,21 @@ type adversarialServer struct {
 	open   atomic.Int64           // connections that the HTTP server still owns
 }
 
-// newAdversarialServer starts a server that pings an idle client after ping, and waits half of
-// that time for the pong. Say is echoed until the send queue is full.
-func newAdversarialServer(t *testing.T, secure bool, ping time.Duration) *adversarialServer {
+// adversarialTimeouts are those that a test waits for. The others are long, so that a busy machine
+// does not exceed them.
+type adversarialTimeouts struct {
+	handshake, message time.Duration
+	ping               time.Duration // and half of it for the pong
+}
+
+// newAdversarialServer starts a server that echoes Say until the send queue is full.
+func newAdversarialServer(t *testing.T, secure bool, timeouts adversarialTimeouts) *adversarialServer {
+	ping := cmp.Or(timeouts.ping, longTimeout)
 	v := &adversarialServer{closed: make(chan router.CloseError, 100)}
 	v.router = router.New(&router.Options{
 		Limits: router.Limits{QueueBytes: 1 << 20},
 		Timeouts: router.Timeouts{
-			Message: 200 * time.Millisecond,
+			Message: cmp.Or(timeouts.message, longTimeout),
 			Write:   10 * time.Second, // longer than it takes to fill the queue on a busy machine
 			Close:   300 * time.Millisecond,
 			Ping:    ping,
@@ -54,7 +62,7 @@ func newAdversarialServer(t *testing.T, secure bool, ping time.Duration) *advers
 	})
 	router.RPC(v.router, echo)
 	v.Server = httptest.NewUnstartedServer(v.router)
-	v.Config.ReadHeaderTimeout = 200 * time.Millisecond
+	v.Config.ReadHeaderTimeout = cmp.Or(timeouts.handshake, longTimeout)
 	v.Config.ErrorLog = log.New(io.Discard, "", 0)
 	v.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		switch state {
@@ -86,8 +94,8 @@ func (v *adversarialServer) dial(t *testing.T) net.Conn {
 	return conn
 }
 
-// longPing is longer than every other timeout of these tests.
-const longPing = 40 * time.Second
+// longTimeout is longer than every other timeout of these tests.
+const longTimeout = 40 * time.Second
 
 const upgrade = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
@@ -127,7 +135,7 @@ func (v *adversarialServer) waitClosed(t *testing.T) router.StatusCode {
 // TestAdversarial_ResetAfterEveryByteEndsConnection resets connections after every byte of a
 // conversation and after every eighth byte of the handshake.
 func TestAdversarial_ResetAfterEveryByteEndsConnection(t *testing.T) {
-	v := newAdversarialServer(t, false, longPing)
+	v := newAdversarialServer(t, false, adversarialTimeouts{})
 	call := text(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}` + strings.Repeat(" ", 64))
 	fragments := []byte{0x01, 0x81, 0, 0, 0, 0, '{', 0x89, 0x80, 0, 0, 0, 0, 0x80, 0x81, 0, 0, 0, 0, '}'}
 	closeFrame := []byte{0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8}
@@ -160,7 +168,7 @@ func reset(t *testing.T, conn net.Conn) {
 }
 
 func TestAdversarial_SlowHandshakeIsClosed(t *testing.T) {
-	v := newAdversarialServer(t, false, longPing)
+	v := newAdversarialServer(t, false, adversarialTimeouts{handshake: 200 * time.Millisecond})
 	conn := v.dial(t)
 	go trickle(conn, []byte(upgrade))
 	_, err := io.ReadAll(conn)
@@ -216,14 +224,16 @@ func TestAdversarial_PeersAreDisconnected(t *testing.T) {
 			}
 			t.Run(name+map[bool]string{true: " over TLS"}[secure], func(t *testing.T) {
 				t.Parallel()
-				ping := longPing
+				var timeouts adversarialTimeouts
 				switch tt.code {
+				case router.StatusPolicyViolation:
+					timeouts.message = 200 * time.Millisecond
 				case router.StatusAbnormal:
-					ping = 200 * time.Millisecond // no other timeout ends it
+					timeouts.ping = 200 * time.Millisecond // no other timeout ends it
 				case 0:
-					ping = time.Second // with full buffers the peer's kernel may drop acknowledgments, so only the ping ends it
+					timeouts.ping = time.Second // with full buffers the peer's kernel may drop acknowledgments, so only the ping ends it
 				}
-				v := newAdversarialServer(t, secure, ping)
+				v := newAdversarialServer(t, secure, timeouts)
 				conn := v.upgrade(t)
 				go tt.send(conn)
 				code := v.waitClosed(t)
@@ -239,12 +249,12 @@ func TestAdversarial_PeersAreDisconnected(t *testing.T) {
 // TestAdversarial_UnreadMessagesUseBoundedMemory connects a hundred clients that request more data
 // than they read.
 func TestAdversarial_UnreadMessagesUseBoundedMemory(t *testing.T) {
-	v := newAdversarialServer(t, false, longPing)
+	v := newAdversarialServer(t, false, adversarialTimeouts{})
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	conns := make([]net.Conn, 100)
-	for i := range conns { // before the server is busy, because the handshake timeout is short
+	for i := range conns {
 		conns[i] = v.upgrade(t)
 	}
 	for _, conn := range conns {
