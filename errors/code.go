@@ -26,6 +26,7 @@ const (
 // Codes returns the standard codes, in the order above. The caller owns the slice.
 func Codes() []Code { return slices.Clone(standardCodes[:]) }
 
+//nolint:gochecknoglobals // never changed
 var standardCodes = [...]Code{
 	Unauthenticated, PermissionDenied, InvalidArgument, FailedPrecondition, NotFound, AlreadyExists, Unimplemented,
 	Canceled, DeadlineExceeded, ResourceExhausted, Unavailable, Aborted, Internal,

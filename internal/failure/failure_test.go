@@ -21,7 +21,7 @@ type limitError struct{ error }
 func TestTree_WithoutAnEndPanics(t *testing.T) {
 	for name, f := range map[string]func(){
 		"Is":         func() { failure.Is(loop{}, errors.New("other")) },
-		"AsType":     func() { failure.AsType[*limitError](loop{}) },
+		"AsType":     func() { _, _ = failure.AsType[*limitError](loop{}) },
 		"FindPublic": func() { failure.FindPublic[*limitError](loop{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
