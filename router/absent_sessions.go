@@ -28,9 +28,9 @@ type absentSession struct {
 	until      time.Duration // since the router was created
 }
 
-// leaveSession adds a session whose connection has been closed, and ends the oldest one of the user or
-// of the address if there are too many. It must be called with s.mu held.
-func (s *session) leaveSession() {
+// leaveSessionLocked adds a session whose connection has been closed, and ends the oldest one of
+// the user or of the address if there are too many.
+func (s *session) leaveSessionLocked() {
 	s.conn.router.leaveAbsent(s.id, s.conn, userKey{s.record.TenantID, s.record.UserID})
 }
 

@@ -48,9 +48,9 @@ type awaySession struct {
 	topics  []*topic // in which it is present: the connection subscribes to them, and receives nothing
 }
 
-// add waits for the end of a session whose connection has been closed with a code. It must be called with
-// s.mu held. A browser closes a connection with 1001 when its page is left: that member is gone.
-func (a *awaySessions) add(s *session, code StatusCode) {
+// addLocked waits for the end of a session whose connection has been closed with a code. It needs
+// s.mu. A browser closes a connection with 1001 when its page is left: that member is gone.
+func (a *awaySessions) addLocked(s *session, code StatusCode) {
 	within := s.record.lifetime(s.conn.router.opts.Resume.Within, time.Now())
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -55,7 +55,7 @@ func (c *Conn) watchDeadline(ctx *Context) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	c.scheduleDeadline(due)
+	c.scheduleDeadlineLocked(due)
 }
 
 // unwatchDeadline undoes watchDeadline, and reports false if the deadline has passed.
@@ -74,9 +74,9 @@ func (c *Conn) due(ctx *Context) (due time.Duration, ok bool) {
 	return max(deadline.Sub(c.router.created), 1), true
 }
 
-// scheduleDeadline sets the entry in the queue, unless it is set for an earlier time. It must be called
-// with callIndex.mu held.
-func (c *Conn) scheduleDeadline(due time.Duration) {
+// scheduleDeadlineLocked sets the entry in the queue, unless it is set for an earlier time. It
+// needs callIndex.mu.
+func (c *Conn) scheduleDeadlineLocked(due time.Duration) {
 	if soonest := c.calls.soonest.Load(); soonest != 0 && soonest <= int64(due) {
 		return
 	}
@@ -109,7 +109,7 @@ func (c *Conn) takeExpired() (expired []*Context) {
 		}
 	}
 	if next != 0 {
-		c.scheduleDeadline(next)
+		c.scheduleDeadlineLocked(next)
 	}
 	return expired
 }

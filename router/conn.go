@@ -162,7 +162,7 @@ func (c *Conn) Subscribe(topic string) error {
 		return s.subscribe(topic, topicGrant{})
 	}
 	c.unmarkOwn(topic)
-	_, err := c.subscribe(topic)
+	_, err := c.subscribeLocked(topic)
 	return err
 }
 
@@ -180,7 +180,7 @@ func (c *Conn) Unsubscribe(topic string) {
 	if s := c.session(); s != nil {
 		s.announceEnd(topic)
 	}
-	c.unsubscribe(topic)
+	c.unsubscribeLocked(topic)
 }
 
 // errClosed is returned for a connection that is closed or closing.

@@ -111,7 +111,7 @@ func (r *Router) Describe() Description {
 	r.routesMu.Lock()
 	defer r.routesMu.Unlock()
 	d := r.describeLocked()
-	d.Limits = r.staticLimits()
+	d.Limits = r.staticLimitsLocked()
 	return d
 }
 
@@ -122,7 +122,7 @@ func (r *Router) DescribeMessages() Description {
 	return r.describeLocked()
 }
 
-// describeLocked describes all but the limits. It must be called with routesMu held.
+// describeLocked describes all but the limits. It needs routesMu.
 func (r *Router) describeLocked() Description {
 	d := Description{
 		Errors:     slices.Sorted(slices.Values(errors.Codes())),
@@ -205,9 +205,9 @@ func closeCodes() (codes []CloseCode) {
 	return codes
 }
 
-// staticLimits returns the announced limits that two clients without anything in common share. It must
-// be called with routesMu held.
-func (r *Router) staticLimits() []DescribedLimit {
+// staticLimitsLocked returns the announced limits that two clients without anything in common
+// share. It needs routesMu.
+func (r *Router) staticLimitsLocked() []DescribedLimit {
 	var described []DescribedLimit
 	one, other := r.probeLimits("1", netip.AddrFrom4([4]byte{192, 0, 2, 1})), r.probeLimits("2", netip.AddrFrom4([4]byte{203, 0, 113, 1}))
 	for _, l := range one {

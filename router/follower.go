@@ -231,7 +231,7 @@ func (c *Conn) addFollower(topic string) (t *topic, f *follower, added bool, err
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	subscribed := c.topics.find(topic) != nil
-	if t, err = c.addSubscription(topic, true); err != nil {
+	if t, err = c.addSubscriptionLocked(topic, true); err != nil {
 		return nil, nil, false, err
 	}
 	return t, t.addJoining(c), !subscribed, nil
@@ -262,7 +262,7 @@ func (t *topic) activate(f *follower, j history.Joined) (recovery Recovery, ok b
 	if !t.history.isJoining(f) {
 		return Recovery{}, false
 	}
-	t.follow(f)
+	t.followLocked(f)
 	read := len(j.Publications)
 	if !j.Recovered { // the store was asked for more than the client receives
 		read = min(t.pattern.maxMissed(f.conn), unrecoveredWork)
@@ -275,8 +275,8 @@ func (t *topic) activate(f *follower, j history.Joined) (recovery Recovery, ok b
 	return Recovery{Position: from, Recovered: true, Ended: j.Ended, read: read}, true
 }
 
-// follow makes a connection that is joining a follower, whose frames are held. t.mu must be held.
-func (t *topic) follow(f *follower) {
+// followLocked makes a connection that is joining a follower, whose frames are held.
+func (t *topic) followLocked(f *follower) {
 	t.history.joining.remove(f.conn)
 	t.members.remove(f.conn)
 	if before := t.history.followers.put(f); before != nil {
@@ -336,9 +336,9 @@ func (t *topic) positionFrame(c *Conn, m positionMessage) *wsconn.Frame {
 	return encodeProtocol(c.codec(), m)
 }
 
-// send queues a frame for a follower, which must not lose it: if it does not fit, the connection is
-// closed, and the client recovers when it returns. The topic's lock must be held.
-func (f *follower) send(frame *wsconn.Frame) bool {
+// sendLocked queues a frame for a follower, which must not lose it: if it does not fit, the
+// connection is closed, and the client recovers when it returns. It needs the topic's lock.
+func (f *follower) sendLocked(frame *wsconn.Frame) bool {
 	if f.held == nil {
 		return f.conn.send(frame) == nil
 	}

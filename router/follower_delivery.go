@@ -6,9 +6,9 @@ import (
 
 // This file queues publications for the followers of a topic.
 
-// deliverToFollowers queues a message for the followers of a chunk except one, and returns for how
-// many. Connections that are closed are skipped. t.mu must be held.
-func (t *topic) deliverToFollowers(p *publication, followers []*follower, except *Conn, at broker.Position) (receivers int) {
+// deliverToFollowersLocked queues a message for the followers of a chunk except one, and returns
+// for how many. Connections that are closed are skipped.
+func (t *topic) deliverToFollowersLocked(p *publication, followers []*follower, except *Conn, at broker.Position) (receivers int) {
 	var open [chunkEntries]bool
 	for i, f := range followers {
 		open[i] = !f.conn.ws.Closing()
@@ -34,7 +34,7 @@ func (t *topic) deliverToFollower(p *publication, f *follower, skip bool, at bro
 func (t *topic) deliverPositioned(p *publication, f *follower, skip bool, at broker.Position) (received bool) {
 	if frame := p.positioned(f.conn, clientTopic(t.name), at.Offset); frame != nil && !skip {
 		frame.Retain()
-		return f.send(frame)
+		return f.sendLocked(frame)
 	}
 	if !f.conn.expectsPositions() {
 		return false
@@ -43,7 +43,7 @@ func (t *topic) deliverPositioned(p *publication, f *follower, skip bool, at bro
 	if !skip {
 		m.Lost = &lostOffsets{at.Offset, at.Offset}
 	}
-	f.send(t.positionFrame(f.conn, m))
+	f.sendLocked(t.positionFrame(f.conn, m))
 	return false
 }
 
@@ -53,7 +53,7 @@ func (t *topic) movePosition(m positionMessage) {
 	defer t.mu.Unlock()
 	for f := range t.history.followers.all() {
 		if f.conn.expectsPositions() {
-			f.send(t.positionFrame(f.conn, m))
+			f.sendLocked(t.positionFrame(f.conn, m))
 		}
 	}
 }

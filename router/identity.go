@@ -105,17 +105,17 @@ func (c *Conn) changeIdentity(id Identity, since uint32, permit func(current Ide
 	if err := permit(old.value()); err != nil {
 		return err
 	}
-	if err := c.router.conns.changeIdentity(c, newConnIdentity(id, since)); err != nil {
+	if err := c.router.conns.changeIdentityLocked(c, newConnIdentity(id, since)); err != nil {
 		return err
 	}
-	old.stopTimer()
-	c.armExpiry()
+	old.stopTimerLocked()
+	c.armExpiryLocked()
 	if s := c.session(); s != nil {
 		s.setIdentity(id)
 	}
 	if old.value().user() != id.user() {
 		for _, t := range c.topics.all() {
-			c.router.topics.rejoin(t, c, "")
+			c.router.topics.rejoinLocked(t, c, "")
 		}
 		c.changeUserLogLocked()
 	}
@@ -123,10 +123,10 @@ func (c *Conn) changeIdentity(id Identity, since uint32, permit func(current Ide
 	return nil
 }
 
-// changeIdentity stores the identity of a connection, and moves its slot and its entry to the
-// user of that identity. It must be called with c.mu held. Once the connection has been removed,
-// it returns an error, so what releaseUser releases is the slot of the last identity.
-func (g *registry) changeIdentity(c *Conn, id *connIdentity) error {
+// changeIdentityLocked stores the identity of a connection, and moves its slot and its entry to the
+// user of that identity. It needs c.mu. Once the connection has been removed, it returns an error,
+// so what releaseUser releases is the slot of the last identity.
+func (g *registry) changeIdentityLocked(c *Conn, id *connIdentity) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.conns[c.id] != c {
@@ -146,21 +146,21 @@ func (g *registry) changeIdentity(c *Conn, id *connIdentity) error {
 	}
 	if from.userID != "" {
 		decrement(g.users, from)
-		g.removeOfUser(from, c)
+		g.removeOfUserLocked(from, c)
 	}
 	c.identity.Store(id)
 	return nil
 }
 
-// rejoin replaces the member of a connection that is present in a topic, because its identity or
+// rejoinLocked replaces the member of a connection that is present in a topic, because its identity or
 // its session has changed. It sets the info unless that is empty. c must subscribe to t, and c.mu
 // must be held. If the identity has changed, the broker reports the replacement to other nodes as
 // left and joined.
-func (ts *topics) rejoin(t *topic, c *Conn, info string) {
+func (ts *topics) rejoinLocked(t *topic, c *Conn, info string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if old, ok := t.presence.localMember(c); ok {
-		ts.updateMember(t, c, old, cmp.Or(info, old.Info))
+		ts.updateMemberLocked(t, c, old, cmp.Or(info, old.Info))
 	}
 }
 

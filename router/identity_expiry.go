@@ -12,9 +12,8 @@ import (
 // clock has been set, or that the machine has slept.
 const maxExpiryStep = time.Minute
 
-// armExpiry starts the timer of the current identity, if it expires. It must be called with c.mu
-// held.
-func (c *Conn) armExpiry() {
+// armExpiryLocked starts the timer of the current identity, if it expires.
+func (c *Conn) armExpiryLocked() {
 	id := c.identity.Load()
 	if id == nil || id.ExpiresAt.IsZero() || id.timer != nil {
 		return
@@ -64,7 +63,7 @@ func (c *Conn) startExpiry() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.armExpiry()
+	c.armExpiryLocked()
 }
 
 // stopExpiry must follow the removal from the registry, after which the identity does not change.
@@ -74,11 +73,11 @@ func (c *Conn) stopExpiry() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.identity.Load().stopTimer()
+	c.identity.Load().stopTimerLocked()
 }
 
-// stopTimer must be called with Conn.mu held.
-func (id *connIdentity) stopTimer() {
+// stopTimerLocked needs Conn.mu.
+func (id *connIdentity) stopTimerLocked() {
 	if id != nil && id.timer != nil {
 		id.timer.Stop()
 	}

@@ -69,9 +69,9 @@ func (c *Conn) Join(topic, info string) error {
 		return s.subscribe(topic, topicGrant{Joined: true, Info: info})
 	}
 	c.unmarkOwn(topic)
-	t, err := c.addSubscription(topic, false)
+	t, err := c.addSubscriptionLocked(topic, false)
 	if err == nil {
-		c.router.topics.join(t, c, info)
+		c.router.topics.joinLocked(t, c, info)
 	}
 	return err
 }
@@ -117,38 +117,38 @@ func (p *presence) localMember(c *Conn) (m Member, joined bool) {
 	return p.local[c].Member, true
 }
 
-// needPresence returns the presence of a topic, which is not nil. It must be called with t.mu held.
-func (t *topic) needPresence() *presence {
+// needPresenceLocked returns the presence of a topic, which is not nil.
+func (t *topic) needPresenceLocked() *presence {
 	if t.presence == nil {
 		t.presence = new(presence)
 	}
 	return t.presence
 }
 
-// join adds a local member, or sets its info if that is empty. c must subscribe to t, and c.mu must
+// joinLocked adds a local member, or sets its info if that is empty. c must subscribe to t, and c.mu must
 // be held.
-func (ts *topics) join(t *topic, c *Conn, info string) {
+func (ts *topics) joinLocked(t *topic, c *Conn, info string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if m, ok := t.presence.localMember(c); ok {
-		ts.updateMember(t, c, m, cmp.Or(m.Info, info))
+		ts.updateMemberLocked(t, c, m, cmp.Or(m.Info, info))
 		return
 	}
-	if p := t.needPresence(); !p.tracked {
+	if p := t.needPresenceLocked(); !p.tracked {
 		p.tracked, p.members = true, map[string]*member{}
 		p.local, p.remote = map[*Conn]*member{}, map[remoteMember]*member{}
 		ts.router.session.Track(t.name)
 	}
-	ts.addLocalMember(t, c, info)
+	ts.addLocalMemberLocked(t, c, info)
 }
 
-// updateMember replaces a local member, which leaves and joins, unless neither its info nor the
-// identity of c, nor the session to which c belongs, has changed. It must be called with t.mu held.
-func (ts *topics) updateMember(t *topic, c *Conn, old Member, info string) {
+// updateMemberLocked replaces a local member, which leaves and joins, unless neither its info nor
+// the identity of c, nor the session to which c belongs, has changed. It needs t.mu.
+func (ts *topics) updateMemberLocked(t *topic, c *Conn, old Member, info string) {
 	current := t.presence.local[c]
 	switch m, staysMs := c.member(t, info); {
 	case old.ConnID != m.ConnID:
-		ts.addLocalMember(t, c, info) // first: it may be the same client
+		ts.addLocalMemberLocked(t, c, info) // first: it may be the same client
 		ts.dropLocalMemberLocked(t, current, true)
 	case old != m || staysMs > current.staysMs:
 		ts.setMember(t, current, m)
@@ -156,8 +156,8 @@ func (ts *topics) updateMember(t *topic, c *Conn, old Member, info string) {
 	}
 }
 
-// addLocalMember must be called with t.mu held.
-func (ts *topics) addLocalMember(t *topic, c *Conn, info string) {
+// addLocalMemberLocked needs t.mu.
+func (ts *topics) addLocalMemberLocked(t *topic, c *Conn, info string) {
 	m, staysMs := c.member(t, info)
 	before := t.presence.members[m.ConnID]
 	if before != nil {
@@ -178,7 +178,7 @@ func (ts *topics) addLocalMember(t *topic, c *Conn, info string) {
 func (ts *topics) setAway(t *topic, c *Conn) (waits bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.silence(c)
+	t.silenceLocked(c)
 	m, present := t.presence.localMember(c)
 	p := t.presence
 	if !present || p.local[c].conns > 1 && c.goesOn(t.name) {
@@ -193,11 +193,11 @@ func (ts *topics) setAway(t *topic, c *Conn) (waits bool) {
 }
 
 // endAwayLocked ends the presence of a closed connection whose member another connection has. It
-// must be called with t.mu held.
+// needs t.mu.
 func (ts *topics) endAwayLocked(t *topic, connID string) {
 	if c := t.presence.away[connID]; c != nil {
 		delete(t.presence.away, connID)
-		ts.removeLocalMember(t, c, false)
+		ts.removeLocalMemberLocked(t, c, false)
 		ts.router.grace.hasten(c, t)
 	}
 }
@@ -208,7 +208,7 @@ func (ts *topics) addMember(t *topic, m Member) *member {
 	if added == nil {
 		added = &member{Member: m, staysMs: notAnnounced}
 		t.presence.members[m.ConnID] = added
-		ts.notifyPresence(t, m, true)
+		ts.notifyPresenceLocked(t, m, true)
 	}
 	ts.releaseHeldLocked(t, added)
 	added.conns++
@@ -219,9 +219,9 @@ func (ts *topics) addMember(t *topic, m Member) *member {
 // setMember replaces what is known of a member, which leaves and joins if that changes.
 func (ts *topics) setMember(t *topic, old *member, m Member) {
 	if old.Member != m {
-		ts.notifyPresence(t, old.Member, false)
+		ts.notifyPresenceLocked(t, old.Member, false)
 		old.Member = m
-		ts.notifyPresence(t, m, true)
+		ts.notifyPresenceLocked(t, m, true)
 	}
 }
 
@@ -241,13 +241,13 @@ func (ts *topics) removeMember(t *topic, m *member, node string, stays time.Dura
 func (ts *topics) leaveLocked(t *topic, m *member) {
 	ts.releaseHeldLocked(t, m)
 	delete(t.presence.members, m.ConnID)
-	ts.notifyPresence(t, m.Member, false)
+	ts.notifyPresenceLocked(t, m.Member, false)
 }
 
-// removeLocalMember removes a connection, after which the member leaves unless another connection
-// has it. Unless that is final, one on another node may have it that is not known yet. It must be
-// called with t.mu held.
-func (ts *topics) removeLocalMember(t *topic, c *Conn, final bool) {
+// removeLocalMemberLocked removes a connection, after which the member leaves unless another
+// connection has it. Unless that is final, one on another node may have it that is not known yet.
+// It needs t.mu.
+func (ts *topics) removeLocalMemberLocked(t *topic, c *Conn, final bool) {
 	if t.presence == nil || t.presence.local[c] == nil {
 		return
 	}
@@ -271,10 +271,10 @@ func (ts *topics) dropLocalMemberLocked(t *topic, m *member, final bool) {
 	}
 }
 
-// untrack ends the presence of a topic without subscribers. It must be called with t.mu held. It
-// keeps the local members that have not left yet: remove decreases topic.subscriptions before it
-// acquires t.mu, so others may leave after the last one.
-func (ts *topics) untrack(t *topic) {
+// untrackLocked ends the presence of a topic without subscribers. It needs t.mu. It keeps the local
+// members that have not left yet: remove decreases topic.subscriptions before it acquires t.mu, so
+// others may leave after the last one.
+func (ts *topics) untrackLocked(t *topic) {
 	p := t.presence
 	if p == nil || !p.tracked {
 		return
@@ -334,11 +334,11 @@ func (ts *topics) addRemoteMemberLocked(t *topic, key remoteMember, a announcedM
 	ts.endAwayLocked(t, a.ConnID)
 }
 
-// notifyPresence reports a change to clients that asked for presence, and queues a call of
-// Options.OnPresence. It must be called with t.mu held, so that both get the changes in order.
-func (ts *topics) notifyPresence(t *topic, m Member, joined bool) {
+// notifyPresenceLocked reports a change to clients that asked for presence, and queues a call of
+// Options.OnPresence. It needs t.mu, so that both get the changes in order.
+func (ts *topics) notifyPresenceLocked(t *topic, m Member, joined bool) {
 	change := presenceChange{m, joined}
-	ts.addPresenceChange(t, change)
+	ts.addPresenceChangeLocked(t, change)
 	if r := ts.router; r.opts.OnPresence != nil && r.presenceEvents.add(t.name, change) {
 		r.events.Add(r.reportPresence)
 	}

@@ -66,7 +66,7 @@ func (f *presenceFeed) end() uint64 { return f.first + uint64(len(f.changes)) }
 func (t *topic) watch(c *Conn) []Member {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.needPresence()
+	p := t.needPresenceLocked()
 	if p.feed == nil {
 		p.feed = &presenceFeed{watchers: map[*Conn]*watcher{}}
 	}
@@ -80,11 +80,11 @@ func (t *topic) watch(c *Conn) []Member {
 func (t *topic) unwatch(c *Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.presence.unwatch(c)
+	t.presence.unwatchLocked(c)
 }
 
-// unwatch removes a watcher. It must be called with the topic's lock held.
-func (p *presence) unwatch(c *Conn) {
+// unwatchLocked removes a watcher. It needs the topic's lock.
+func (p *presence) unwatchLocked(c *Conn) {
 	if p == nil || p.feed == nil {
 		return
 	}
@@ -100,38 +100,37 @@ func (ts *topics) release(name string, c *Conn) {
 		return
 	}
 	defer t.mu.Unlock()
-	f := t.feed()
+	f := t.feedLocked()
 	if f == nil || f.watchers[c] == nil {
 		return
 	}
 	w := f.watchers[c]
 	w.held = false
 	if len(w.rest) > 0 || w.next < f.end() {
-		ts.schedulePresence(t)
+		ts.schedulePresenceLocked(t)
 	}
 }
 
-// feed returns the presence feed, or nil if no client has asked for presence. It must be called with
-// t.mu held.
-func (t *topic) feed() *presenceFeed {
+// feedLocked returns the presence feed, or nil if no client has asked for presence.
+func (t *topic) feedLocked() *presenceFeed {
 	if t.presence == nil {
 		return nil
 	}
 	return t.presence.feed
 }
 
-// addPresenceChange records a change for the watchers. It must be called with t.mu held.
-func (ts *topics) addPresenceChange(t *topic, change presenceChange) {
-	f := t.feed()
+// addPresenceChangeLocked records a change for the watchers. It needs t.mu.
+func (ts *topics) addPresenceChangeLocked(t *topic, change presenceChange) {
+	f := t.feedLocked()
 	if f == nil || len(f.watchers) == 0 {
 		return
 	}
 	f.changes = append(f.changes, change)
-	ts.schedulePresence(t)
+	ts.schedulePresenceLocked(t)
 }
 
-// schedulePresence must be called with t.mu held.
-func (ts *topics) schedulePresence(t *topic) {
+// schedulePresenceLocked needs t.mu.
+func (ts *topics) schedulePresenceLocked(t *topic) {
 	if f := t.presence.feed; !f.scheduled {
 		f.scheduled = true
 		time.AfterFunc(presenceDelay, func() { ts.sendPresence(t) })
@@ -151,7 +150,7 @@ func (ts *topics) sendPresence(t *topic) {
 	more := true
 	defer func() {
 		if more { // also if an observer has called runtime.Goexit
-			ts.schedulePresence(t)
+			ts.schedulePresenceLocked(t)
 		}
 	}()
 	batches := map[batchKey]presenceBatch{}

@@ -150,5 +150,5 @@ func (c *Conn) leaveForGood() {
 func (ts *topics) endPresence(t *topic, c *Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ts.removeLocalMember(t, c, true)
+	ts.removeLocalMemberLocked(t, c, true)
 }

@@ -297,7 +297,7 @@ func (ts *topics) formatsOf(t *topic) formatSet {
 	var used formatSet
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for c := range t.subscribers() {
+	for c := range t.subscribersLocked() {
 		if used.add(c.format); used == all {
 			break
 		}

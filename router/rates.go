@@ -91,9 +91,9 @@ type address struct {
 	handshakes, messages, failedAuths rateBucket
 }
 
-// isIdle reports whether nothing is known of the address that an unknown one has not. It must be called
-// with registry.mu held.
-func (a *address) isIdle(now time.Duration) bool {
+// isIdleLocked reports whether nothing is known of the address that an unknown one has not. It
+// needs registry.mu.
+func (a *address) isIdleLocked(now time.Duration) bool {
 	return a.conns == 0 && a.handshakes.isFull(now) && a.messages.isFull(now) && a.failedAuths.isFull(now)
 }
 

@@ -77,7 +77,7 @@ func (g *registry) addressOf(network netip.Prefix, now time.Duration) *address {
 	}
 	looked := 0
 	for other, a := range g.perIP {
-		if a.isIdle(now) {
+		if a.isIdleLocked(now) {
 			delete(g.perIP, other)
 		}
 		if looked++; looked == 4 {
@@ -190,11 +190,11 @@ func (g *registry) remove(c *Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.conns, c.id)
-	g.removeOfUser(c.Identity().user(), c)
+	g.removeOfUserLocked(c.Identity().user(), c)
 }
 
-// removeOfUser removes a connection from those of a user. It must be called with g.mu held.
-func (g *registry) removeOfUser(user userKey, c *Conn) {
+// removeOfUserLocked removes a connection from those of a user.
+func (g *registry) removeOfUserLocked(user userKey, c *Conn) {
 	if rest := slices.DeleteFunc(g.byUser[user], func(other *Conn) bool { return other == c }); len(rest) > 0 {
 		g.byUser[user] = rest
 	} else {

@@ -297,7 +297,7 @@ func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) error {
 	s.record, s.stored, s.version = claim.record, claim.stored, claim.version
 	s.revocationsOf = userKey{claim.record.TenantID, claim.record.UserID}
 	s.record.Topics = nil
-	c.adoptSession(s)
+	c.adoptSessionLocked(s)
 	if before != nil {
 		before.discard()
 	}
@@ -306,7 +306,7 @@ func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) error {
 		return errConcurrentResume
 	}
 	for _, t := range c.topics.all() { // as the member of the session
-		c.router.topics.rejoin(t, c, claim.record.Topics[t.name].Info)
+		c.router.topics.rejoinLocked(t, c, claim.record.Topics[t.name].Info)
 	}
 	return nil
 }
@@ -340,9 +340,9 @@ func (s *session) begin(stored map[string]topicGrant) {
 	maps.Copy(s.record.Topics, stored)
 	switch {
 	case own, s.dirty:
-		s.changed()
+		s.changedLocked()
 	default:
-		s.rest()
+		s.restLocked()
 	}
 }
 

@@ -227,9 +227,9 @@ func (s *session) restore(t *topicToResume) error {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	subscribed, err := c.addSubscription(t.Topic, t.pattern.opts.History.enabled())
+	subscribed, err := c.addSubscriptionLocked(t.Topic, t.pattern.opts.History.enabled())
 	if err == nil && t.record.Joined {
-		c.router.topics.join(subscribed, c, t.record.Info)
+		c.router.topics.joinLocked(subscribed, c, t.record.Info)
 	}
 	return err
 }

@@ -153,7 +153,7 @@ func (s *session) catchUp(ctx context.Context) error {
 	}
 	topics, ends := l.since(known)
 	for _, t := range topics {
-		c.revoke(t)
+		c.revokeLocked(t)
 	}
 	if ends {
 		s.discard()

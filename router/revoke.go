@@ -73,7 +73,7 @@ func (r *Router) revokeLocal(user userKey, change revocation, topics topicname.M
 func (r *Router) revokeConns(conns []*Conn, change revocation, topics topicname.Matcher) {
 	for _, c := range conns {
 		c.mu.Lock()
-		c.revoke(topics)
+		c.revokeLocked(topics)
 		if s := c.session(); s != nil {
 			s.follow(change)
 		}
@@ -81,8 +81,8 @@ func (r *Router) revokeConns(conns []*Conn, change revocation, topics topicname.
 	}
 }
 
-// revoke ends the subscriptions to topics. It must be called with c.mu held.
-func (c *Conn) revoke(topics topicname.Matcher) {
+// revokeLocked ends the subscriptions to topics.
+func (c *Conn) revokeLocked(topics topicname.Matcher) {
 	// Subscriptions that are being made compare the number before and after.
 	c.revocations.Add(1)
 	for _, t := range slices.Clone(c.topics.all()) {
@@ -92,7 +92,7 @@ func (c *Conn) revoke(topics topicname.Matcher) {
 		if c.hasGreeted() {
 			_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{Topic: t.name})) // fails only if the connection is closed
 		}
-		c.unsubscribe(t.name)
+		c.unsubscribeLocked(t.name)
 	}
 	if s := c.session(); s != nil {
 		s.removeTopics(topics)
@@ -106,7 +106,7 @@ func (s *session) follow(change revocation) {
 	defer s.mu.Unlock()
 	if change.previous == 0 || s.record.Revocations == change.previous {
 		s.record.Revocations = max(s.record.Revocations, change.seq)
-		s.changed()
+		s.changedLocked()
 	}
 }
 
@@ -117,7 +117,7 @@ func (s *session) removeTopics(topics topicname.Matcher) {
 	for name := range s.record.Topics {
 		if topics.Matches(name) {
 			delete(s.record.Topics, name)
-			s.changed()
+			s.changedLocked()
 		}
 	}
 }

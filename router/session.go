@@ -87,7 +87,7 @@ func (c *Conn) announceSession() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.topics.all() {
-		c.router.topics.rejoin(t, c, "")
+		c.router.topics.rejoinLocked(t, c, "")
 	}
 }
 
@@ -114,13 +114,12 @@ func (c *Conn) beginSession() (s *session, isNew bool) {
 	s.record.Generation = s.generation
 	s.token, s.record.Secret = newToken(s.id)
 	c.router.owners.add(s)
-	c.adoptSession(s)
+	c.adoptSessionLocked(s)
 	return s, true
 }
 
-// adoptSession makes s, which has no goroutines yet, the session of the connection. It must be called
-// with c.mu held.
-func (c *Conn) adoptSession(s *session) {
+// adoptSessionLocked makes s, which has no goroutines yet, the session of the connection.
+func (c *Conn) adoptSessionLocked(s *session) {
 	s.record.ConnID = c.id
 	s.record.setIdentity(c.Identity())
 	before := c.session()
@@ -166,7 +165,7 @@ func (s *session) setIdentity(id Identity) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.record.setIdentity(id)
-	s.changed()
+	s.changedLocked()
 }
 
 // acknowledgeResume is called when the client confirms that it has received the answer to $ws:resume
@@ -180,7 +179,7 @@ func (c *Conn) acknowledgeResume(correlationID string) {
 	defer s.mu.Unlock()
 	if correlationID != "" && s.unacknowledged == correlationID {
 		s.unacknowledged, s.record.Previous = "", nil
-		s.changed()
+		s.changedLocked()
 	}
 }
 
@@ -217,12 +216,12 @@ func (s *session) end(code StatusCode) {
 	s.discarded = s.discarded || endsSession(code)
 	if s.until.IsZero() {
 		s.until = time.Now().Add(s.conn.router.opts.Resume.Within)
-		s.changed()
+		s.changedLocked()
 		switch r := s.conn.router; {
 		case s.moved:
 			r.owners.remove(s)
 		case s.takenOver: // the member stays until the other connection is present
-			r.away.add(s, StatusAbnormal)
+			r.away.addLocked(s, StatusAbnormal)
 		case s.discarded:
 			r.owners.remove(s)
 			r.reportSessionEnd(s.conn, SessionClosed)
@@ -230,8 +229,8 @@ func (s *session) end(code StatusCode) {
 			r.owners.remove(s)
 			r.reportSessionEnd(s.conn, SessionExpired) // the store has lost the record
 		default:
-			s.leaveSession()
-			r.away.add(s, code)
+			s.leaveSessionLocked()
+			r.away.addLocked(s, code)
 		}
 	}
 }
@@ -248,12 +247,12 @@ func (s *session) discard() {
 	defer s.mu.Unlock()
 	if !s.discarded {
 		s.discarded = true
-		s.changed()
+		s.changedLocked()
 	}
 }
 
-// finish leaves the record as it is from now on. It must be called with s.mu held.
-func (s *session) finish() {
+// finishLocked leaves the record as it is from now on.
+func (s *session) finishLocked() {
 	s.over = true
 	if s.timer != nil {
 		s.timer.Stop()

@@ -159,7 +159,7 @@ func (s *session) supersede() {
 // takeOverLocked notes that another connection has the session.
 func (s *session) takeOverLocked() {
 	s.takenOver, s.moved = true, s.moved || s.claiming
-	s.finish()
+	s.finishLocked()
 }
 
 // stopServing makes a connection reject messages whose session another one has.

@@ -22,17 +22,15 @@ const (
 // refreshInterval is the longest time between two saves while the connection is open.
 func (o ResumeOptions) refreshInterval() time.Duration { return o.Within / 3 }
 
-// changed makes a goroutine store the record. If the store has just failed, the timer does. It must
-// be called with s.mu held.
-func (s *session) changed() {
+// changedLocked makes a goroutine store the record. If the store has just failed, the timer does.
+func (s *session) changedLocked() {
 	s.dirty = true
 	if !s.saving && s.backoff == 0 {
-		s.startSaving()
+		s.startSavingLocked()
 	}
 }
 
-// startSaving must be called with s.mu held.
-func (s *session) startSaving() {
+func (s *session) startSavingLocked() {
 	r := s.conn.router
 	if s.over || r.sessionsClosed.Load() {
 		return
@@ -48,7 +46,7 @@ func (s *session) tick() {
 	defer s.mu.Unlock()
 	s.dirty, s.mustCatchUp = true, true
 	if !s.saving {
-		s.startSaving()
+		s.startSavingLocked()
 	}
 }
 
@@ -109,7 +107,7 @@ func (s *session) saveFirst(ctx context.Context) bool {
 	defer s.mu.Unlock()
 	s.saving = false
 	if errors.CodeOf(err) != broker.OutcomeUnknown {
-		s.finish() // nothing is stored
+		s.finishLocked() // nothing is stored
 	}
 	return false
 }
@@ -119,9 +117,9 @@ func (s *session) savedFirst() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dirty {
-		s.startSaving()
+		s.startSavingLocked()
 	} else {
-		s.rest()
+		s.restLocked()
 	}
 }
 
@@ -139,7 +137,7 @@ func (s *session) nextWrite() (w sessionWrite, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over || !s.dirty {
-		s.rest()
+		s.restLocked()
 		return sessionWrite{}, false
 	}
 	s.dirty = false
@@ -156,21 +154,20 @@ func (s *session) nextWrite() (w sessionWrite, ok bool) {
 	return w, true
 }
 
-// rest ends the saving. It must be called with s.mu held.
-func (s *session) rest() {
+// restLocked ends the saving.
+func (s *session) restLocked() {
 	s.saving = false
 	switch {
 	case s.over:
 	case s.until.IsZero():
 		interval := s.conn.router.opts.Resume.refreshInterval()
-		s.setTimer(interval*3/4 + rand.N(interval/4)) // sessions that began together are stored apart
+		s.setTimerLocked(interval*3/4 + rand.N(interval/4)) // sessions that began together are stored apart
 	case s.timer != nil:
 		s.timer.Stop()
 	}
 }
 
-// setTimer must be called with s.mu held.
-func (s *session) setTimer(d time.Duration) {
+func (s *session) setTimerLocked(d time.Duration) {
 	if s.timer == nil {
 		s.timer = time.AfterFunc(d, s.tick)
 	} else {
@@ -224,25 +221,24 @@ func (s *session) finishWrite(w sessionWrite, version uint64, err error) (more b
 	case err == errTakenOver: //nolint:errorlint // never wrapped
 		s.takeOverLocked()
 	case err == nil, err == errSessionLost: //nolint:errorlint // never wrapped
-		s.finish()
+		s.finishLocked()
 	default:
-		s.retry()
+		s.retryLocked()
 	}
 	s.saving = false
 	return false
 }
 
-// retry sets the timer after a failed save, unless the record has expired by itself. It must be called
-// with s.mu held.
-func (s *session) retry() {
+// retryLocked sets the timer after a failed save, unless the record has expired by itself.
+func (s *session) retryLocked() {
 	o := s.conn.router.opts.Resume
 	if !s.until.IsZero() && time.Since(s.until) > o.refreshInterval() {
-		s.finish()
+		s.finishLocked()
 		return
 	}
 	s.dirty = true
 	s.backoff = min(max(2*s.backoff, minSaveBackoff), maxSaveBackoff)
-	s.setTimer(s.backoff/2 + rand.N(s.backoff))
+	s.setTimerLocked(s.backoff/2 + rand.N(s.backoff))
 }
 
 // closeSessions waits until the records of sessions have been stored, or ctx is done.

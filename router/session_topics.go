@@ -18,13 +18,13 @@ func (s *session) subscribe(topic string, t topicGrant) error {
 		return err
 	}
 	silent := s.announced && !subscribed && c.router.topics.retains(topic) // until announce makes it a follower
-	added, err := c.addSubscription(topic, silent)
+	added, err := c.addSubscriptionLocked(topic, silent)
 	if err != nil {
 		return err
 	}
 	s.addTopic(topic, t)
 	if t.Joined || added.pattern.opts.Presence {
-		c.router.topics.join(added, c, t.Info)
+		c.router.topics.joinLocked(added, c, t.Info)
 	}
 	if !subscribed {
 		s.announce(added)
@@ -71,7 +71,7 @@ func (s *session) addTopic(topic string, t topicGrant) {
 	t = before.add(t)
 	if !ok || t != before {
 		s.record.Topics[topic] = t
-		s.changed()
+		s.changedLocked()
 	}
 }
 
@@ -82,7 +82,7 @@ func (s *session) setPosition(topic string, at broker.Position) {
 	defer s.mu.Unlock()
 	if before, ok := s.record.Topics[topic]; ok && before.Epoch == "" {
 		s.record.Topics[topic] = before.add(topicGrant{Epoch: at.Epoch, Offset: at.Offset})
-		s.changed()
+		s.changedLocked()
 	}
 }
 
@@ -93,7 +93,7 @@ func (s *session) removeTopic(topic string) {
 	defer s.mu.Unlock()
 	if _, ok := s.record.Topics[topic]; ok {
 		delete(s.record.Topics, topic)
-		s.changed()
+		s.changedLocked()
 	}
 }
 
@@ -166,13 +166,13 @@ func (t *topic) announceFollower(f *follower, at broker.Position) {
 		t.history.joining.remove(f.conn)
 		f = before // what it holds, and what it has still to receive of a state, are sent
 	} else {
-		t.follow(f)
+		t.followLocked(f)
 		f.held = nil // there is no answer to wait for
 	}
 	if s := f.conn.session(); s != nil {
 		s.setPosition(t.name, at)
 	}
-	f.send(encodeProtocol(f.conn.codec(), announcedTopic{clientTopic(t.name), at.Epoch, at.Offset}))
+	f.sendLocked(encodeProtocol(f.conn.codec(), announcedTopic{clientTopic(t.name), at.Epoch, at.Offset}))
 }
 
 // An announcedTopic notifies a client of a subscription to a topic with a History.

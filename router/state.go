@@ -129,7 +129,7 @@ func (j *stateJoin) activate(joined history.Joined) {
 		keys, joined.Publications = 0, nil
 		joined.Rest.BeginAgain(joined.Position)
 	}
-	t.follow(f)
+	t.followLocked(f)
 	j.active = true
 	j.result = Recovery{Position: joined.Position, Recovered: joined.Recovered, Ended: joined.Ended, read: len(joined.Publications)}
 	j.result.Position.Offset -= uint64(len(joined.Publications))

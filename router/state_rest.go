@@ -140,11 +140,11 @@ func (s *stateSender) queue(part []broker.Publication) (sent int) {
 	s.topic.mu.Lock()
 	defer s.topic.mu.Unlock()
 	switch {
-	case !s.isWanted():
+	case !s.isWantedLocked():
 		s.ended = true
 		return 0
 	case len(part) == 0 && s.rest.IsLast():
-		s.end()
+		s.endLocked()
 		return 0
 	}
 	fraction := 1
@@ -172,20 +172,20 @@ func (s *stateSender) queueFrame(frame *wsconn.Frame, fraction int) bool {
 	return true
 }
 
-// isWanted reports whether the client has neither unsubscribed nor asked again. The topic's lock must be
-// held.
-func (s *stateSender) isWanted() bool {
+// isWantedLocked reports whether the client has neither unsubscribed nor asked again. It needs the
+// topic's lock.
+func (s *stateSender) isWantedLocked() bool {
 	f := s.topic.history.followers.find(s.conn)
 	return f != nil && f.rest == s.rest
 }
 
-// end notifies the client that it has the whole state. The topic's lock must be held.
-func (s *stateSender) end() {
+// endLocked notifies the client that it has the whole state. It needs the topic's lock.
+func (s *stateSender) endLocked() {
 	f := s.topic.history.followers.find(s.conn)
 	f.rest = nil
 	s.ended = true
 	if s.conn.expectsPositions() {
-		f.send(encodeProtocol(s.conn.codec(), stateEnd{s.topic.name}))
+		f.sendLocked(encodeProtocol(s.conn.codec(), stateEnd{s.topic.name}))
 	}
 }
 
@@ -203,11 +203,11 @@ func (s *stateSender) endSubscription(failed *inspectedError) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock() // so that no other subscription begins meanwhile
 	t.mu.Lock()
-	wanted := s.isWanted() && t.history.joining.find(c) == nil
+	wanted := s.isWantedLocked() && t.history.joining.find(c) == nil
 	t.mu.Unlock()
 	if wanted {
 		_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{Topic: t.name, Error: &failed.payload})) // fails only if the connection is closed
-		c.unsubscribe(t.name)
+		c.unsubscribeLocked(t.name)
 	}
 	return wanted
 }

@@ -154,11 +154,10 @@ func (ts *topics) handleUnsubscribe(ctx *Context, m unsubscribeRequest) (unsubsc
 func (c *Conn) unsubscribeClient(topic string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unsubscribe(topic)
+	c.unsubscribeLocked(topic)
 }
 
-// unsubscribe must be called with c.mu held.
-func (c *Conn) unsubscribe(topic string) {
+func (c *Conn) unsubscribeLocked(topic string) {
 	if s := c.session(); s != nil {
 		s.removeTopic(topic)
 	}
@@ -178,7 +177,7 @@ func (c *Conn) subscribeClient(topic string, presence, positions bool) ([]Member
 	if positions && c.topics.find(topic) == nil {
 		return nil, errUnsubscribed
 	}
-	t, err := c.subscribe(topic)
+	t, err := c.subscribeLocked(topic)
 	if err != nil {
 		return nil, err
 	}
@@ -189,20 +188,18 @@ func (c *Conn) subscribeClient(topic string, presence, positions bool) ([]Member
 	return nil, nil
 }
 
-// subscribe adds a subscription, and joins if the topic's pattern says so. It must be called with
-// c.mu held.
-func (c *Conn) subscribe(name string) (*topic, error) {
-	t, err := c.addSubscription(name, false)
+// subscribeLocked adds a subscription, and joins if the topic's pattern says so.
+func (c *Conn) subscribeLocked(name string) (*topic, error) {
+	t, err := c.addSubscriptionLocked(name, false)
 	if err == nil && t.pattern.opts.Presence {
-		c.router.topics.join(t, c, "")
+		c.router.topics.joinLocked(t, c, "")
 	}
 	return t, err
 }
 
-// addSubscription subscribes c to a topic unless it is subscribed already, and returns the topic. If
-// silent is set, a new subscription receives nothing before it is activated. It must be called with
-// c.mu held.
-func (c *Conn) addSubscription(name string, silent bool) (*topic, error) {
+// addSubscriptionLocked subscribes c to a topic unless it is subscribed already, and returns the
+// topic. If silent is set, a new subscription receives nothing before it is activated.
+func (c *Conn) addSubscriptionLocked(name string, silent bool) (*topic, error) {
 	if c.left {
 		return nil, errClosed
 	}
@@ -219,11 +216,11 @@ func (c *Conn) addSubscription(name string, silent bool) (*topic, error) {
 	if n, limit := c.topics.countOf(p)+1, p.opts.MaxPerConn; limit != 0 && n > limit {
 		return nil, topicsExceeded(n, limit)
 	}
-	return c.router.topics.add(name, p, c, silent), nil
+	return c.router.topics.addLocked(name, p, c, silent), nil
 }
 
-// addTopic adds a topic to the connection's. It must be called with c.mu held.
-func (c *Conn) addTopic(t *topic) {
+// addTopicLocked adds a topic to the connection's.
+func (c *Conn) addTopicLocked(t *topic) {
 	if c.topics == nil {
 		c.topics = new(subscriptions)
 	}

@@ -129,9 +129,9 @@ func TestTopic_WalksConnectionsInOrderOfAcceptance(t *testing.T) {
 		require.NoError(t, conns[i].Subscribe("all"))
 	}
 	all := r.topics.find("all")
-	assert.True(t, slices.Equal(conns, slices.Collect(all.subscribers())))
+	assert.True(t, slices.Equal(conns, slices.Collect(all.subscribersLocked())))
 	for _, c := range conns[1:] {
 		c.Unsubscribe("all")
 	}
-	assert.True(t, slices.Equal(conns[:1], slices.Collect(all.subscribers())))
+	assert.True(t, slices.Equal(conns[:1], slices.Collect(all.subscribersLocked())))
 }

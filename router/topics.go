@@ -75,16 +75,16 @@ func (ts *topics) shard(name string) uint8 {
 	return uint8(maphash.String(ts.seed, name) % topicShards)
 }
 
-// add subscribes c, which must not be subscribed, to a topic that p matches. If silent is set, c
-// receives nothing before it is activated. c.mu must be held.
-func (ts *topics) add(name string, p *topicPattern, c *Conn, silent bool) *topic {
+// addLocked subscribes c, which must not be subscribed, to a topic that p matches. If silent is
+// set, c receives nothing before it is activated. It needs c.mu.
+func (ts *topics) addLocked(name string, p *topicPattern, c *Conn, silent bool) *topic {
 	shard := ts.shard(name)
 	s := &ts.shards[shard]
 	s.mu.Lock()
 	if t := s.topics[name]; t != nil {
 		t.subscriptions++
 		s.mu.Unlock()
-		c.addTopic(t)
+		c.addTopicLocked(t)
 		if !silent {
 			t.mu.Lock()
 			defer t.mu.Unlock()
@@ -94,7 +94,7 @@ func (ts *topics) add(name string, p *topicPattern, c *Conn, silent bool) *topic
 	}
 	defer s.mu.Unlock()
 	t := &topic{name: name, pattern: p, shard: shard, subscriptions: 1}
-	c.addTopic(t) // before the broker is called, which may call runtime.Goexit
+	c.addTopicLocked(t) // before the broker is called, which may call runtime.Goexit
 	if !silent {
 		t.members.put(c)
 	}
@@ -115,7 +115,7 @@ func (ts *topics) remove(t *topic, c *Conn) {
 		s.mu.Unlock()
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		ts.unsubscribe(t, c)
+		ts.unsubscribeLocked(t, c)
 		return
 	}
 	defer s.mu.Unlock() // after drop, so that a new topic of this name reports its members later
@@ -134,23 +134,23 @@ func (ts *topics) drop(t *topic, c *Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dropped = true
-	ts.unsubscribe(t, c)
-	ts.untrack(t)
+	ts.unsubscribeLocked(t, c)
+	ts.untrackLocked(t)
 }
 
-// unsubscribe must be called with t.mu held.
-func (ts *topics) unsubscribe(t *topic, c *Conn) {
-	t.silence(c)
-	ts.removeLocalMember(t, c, !c.goesOn(t.name))
+// unsubscribeLocked needs t.mu.
+func (ts *topics) unsubscribeLocked(t *topic, c *Conn) {
+	t.silenceLocked(c)
+	ts.removeLocalMemberLocked(t, c, !c.goesOn(t.name))
 }
 
-// silence ends all that a connection receives from a topic. It must be called with t.mu held.
-func (t *topic) silence(c *Conn) {
+// silenceLocked ends all that a connection receives from a topic.
+func (t *topic) silenceLocked(c *Conn) {
 	t.members.remove(c)
 	if t.history != nil {
 		t.history.remove(c)
 	}
-	t.presence.unwatch(c)
+	t.presence.unwatchLocked(c)
 }
 
 // find returns a topic, or nil if it has no subscribers on this node.
@@ -220,13 +220,13 @@ func (t *topic) deliver(p *publication, except *Conn, at broker.Position) (recei
 		return receivers
 	}
 	for followers := range t.history.followers.chunks() {
-		receivers += t.deliverToFollowers(p, followers, except, at)
+		receivers += t.deliverToFollowersLocked(p, followers, except, at)
 	}
 	return receivers
 }
 
-// subscribers iterates over the connections that receive messages. t.mu must be held.
-func (t *topic) subscribers() iter.Seq[*Conn] {
+// subscribersLocked iterates over the connections that receive messages.
+func (t *topic) subscribersLocked() iter.Seq[*Conn] {
 	return func(yield func(*Conn) bool) {
 		for c := range t.members.all() {
 			if !yield(c) {

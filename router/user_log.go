@@ -94,7 +94,7 @@ func (c *Conn) joinUserLogLocked() *topic {
 	if t := c.topics.userLog(); t != nil { // SetIdentity was faster
 		return t
 	}
-	return ts.add(userLog(user), ts.userLogs, c, false)
+	return ts.addLocked(userLog(user), ts.userLogs, c, false)
 }
 
 // changeUserLogLocked makes a connection whose user has changed leave the log of the previous one,
@@ -108,7 +108,7 @@ func (c *Conn) changeUserLogLocked() {
 		if s != nil {
 			s.announceEnd(t.name)
 		}
-		c.unsubscribe(t.name)
+		c.unsubscribeLocked(t.name)
 	}
 	if t := c.joinUserLogLocked(); t != nil && s != nil {
 		s.addTopic(t.name, topicGrant{})

@@ -98,11 +98,11 @@ func (o *outbox) publish(channel Channel, packet []byte) error {
 	m := nodeMessage{kind: kindPacket, packet: packet}
 	o.numbers.assign(channel, &m)
 	if s := o.senderOf(channel); s.isFull(packet) {
-		o.recordLoss(loss{channel, m.epoch, m.number, 0})
+		o.recordLossLocked(loss{channel, m.epoch, m.number, 0})
 		return errors.Errorf(errors.ResourceExhausted,
 			"%d bytes wait to be sent to other nodes and at most %d may; a packet of %d bytes was not sent", s.bytes, maxWaitingBytes, len(packet))
 	}
-	o.enqueue(channel, &m, 1, nil)
+	o.enqueueLocked(channel, &m, 1, nil)
 	return nil
 }
 
@@ -116,7 +116,7 @@ func (o *outbox) send(channel Channel, m nodeMessage, published func()) {
 	if o.state == outboxClosed || presence && (o.state != outboxOpen || o.senderOf(channel).isFull(m.packet)) {
 		return
 	}
-	o.enqueue(channel, &m, 0, published)
+	o.enqueueLocked(channel, &m, 0, published)
 }
 
 // heartbeat enqueues a heartbeat with its number.
@@ -128,7 +128,7 @@ func (o *outbox) heartbeat(channel Channel, payload []byte) {
 	}
 	o.numbers.beat++
 	packet := append(binary.AppendUvarint(nil, o.numbers.beat), payload...)
-	o.enqueue(channel, &nodeMessage{kind: kindHeartbeat, packet: packet}, 0, nil)
+	o.enqueueLocked(channel, &nodeMessage{kind: kindHeartbeat, packet: packet}, 0, nil)
 }
 
 // senderOf returns the sender that the next message on a channel will belong to.
@@ -147,9 +147,8 @@ func (o *outbox) senderOf(channel Channel) *sender {
 
 func (s *sender) isFull(packet []byte) bool { return s.bytes+len(packet) > maxWaitingBytes }
 
-// enqueue adds a message in any state. If it is lost, so is that number of packets. o.mu must be
-// held.
-func (o *outbox) enqueue(channel Channel, m *nodeMessage, packets int, published func()) {
+// enqueueLocked adds a message in any state. If it is lost, so is that number of packets.
+func (o *outbox) enqueueLocked(channel Channel, m *nodeMessage, packets int, published func()) {
 	m.from = o.name
 	out := outgoing{
 		Message:   Message{Channel: channel, Payload: m.encode()},
@@ -163,7 +162,7 @@ func (o *outbox) enqueue(channel Channel, m *nodeMessage, packets int, published
 		o.partitions[channel.Partition] = p
 	}
 	if p.sender == nil {
-		o.makeReady(p, o.senderOf(channel))
+		o.makeReadyLocked(p, o.senderOf(channel))
 	}
 	p.waiting = append(p.waiting, out)
 	p.bytes += out.size()
@@ -172,8 +171,8 @@ func (o *outbox) enqueue(channel Channel, m *nodeMessage, packets int, published
 	o.packets += packets
 }
 
-// makeReady gives a partition to a sender. o.mu must be held.
-func (o *outbox) makeReady(p *partition, s *sender) {
+// makeReadyLocked gives a partition to a sender.
+func (o *outbox) makeReadyLocked(p *partition, s *sender) {
 	p.sender = s
 	s.bytes += p.bytes
 	s.ready = append(s.ready, p)
@@ -257,7 +256,7 @@ func (o *outbox) finish(s *sender) (failed bool) {
 		p.sender = nil
 		if len(p.waiting) > 0 { // its path may have changed
 			s.bytes -= p.bytes
-			o.makeReady(p, o.senderOf(p.waiting[0].Channel))
+			o.makeReadyLocked(p, o.senderOf(p.waiting[0].Channel))
 		}
 	}
 	clear(s.batch)
@@ -270,7 +269,7 @@ func (o *outbox) finish(s *sender) (failed bool) {
 	case o.state == outboxFlushing: // do not wait for every batch to fail
 		o.discardPath(s)
 	}
-	o.checkEmptied()
+	o.checkEmptiedLocked()
 	return failed
 }
 
@@ -313,7 +312,7 @@ func (o *outbox) removeUnused() {
 		return
 	}
 	o.numbers.removeUnused(func(channel Channel, m *nodeMessage) {
-		o.enqueue(channel, m, 0, nil)
+		o.enqueueLocked(channel, m, 0, nil)
 	})
 }
 
@@ -328,7 +327,7 @@ func (o *outbox) interrupt() {
 			o.discardPartitionLocked(p)
 		}
 	}
-	o.checkEmptied()
+	o.checkEmptiedLocked()
 }
 
 // flush rejects further packets, and waits until nothing waits or ctx is done. Then it closes the
@@ -339,7 +338,7 @@ func (o *outbox) flush(ctx context.Context) (unsent int) {
 	for _, s := range o.senders {
 		o.announceLosses(s)
 	}
-	o.checkEmptied()
+	o.checkEmptiedLocked()
 	o.mu.Unlock()
 	select {
 	case <-o.emptied:
@@ -347,7 +346,7 @@ func (o *outbox) flush(ctx context.Context) (unsent int) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.shut()
+	o.shutLocked()
 	unsent = o.packets // those that are being published may fail
 	for _, l := range o.losses {
 		unsent += l.packets
@@ -359,18 +358,16 @@ func (o *outbox) flush(ctx context.Context) (unsent int) {
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.shut()
+	o.shutLocked()
 }
 
-// shut must be called with the lock held.
-func (o *outbox) shut() {
+func (o *outbox) shutLocked() {
 	o.state = outboxClosed
 	o.discardWaiting()
 	o.cancel()
 }
 
-// checkEmptied must be called with the lock held.
-func (o *outbox) checkEmptied() {
+func (o *outbox) checkEmptiedLocked() {
 	if o.state != outboxFlushing || o.waiting > 0 {
 		return
 	}

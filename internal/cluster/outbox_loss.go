@@ -13,12 +13,11 @@ type loss struct {
 // recordFailure records that a message may not have been published.
 func (o *outbox) recordFailure(out *outgoing) {
 	if out.kind == kindPacket || out.kind == kindGap {
-		o.recordLoss(out.loss)
+		o.recordLossLocked(out.loss)
 	}
 }
 
-// recordLoss must be called with the lock held.
-func (o *outbox) recordLoss(l loss) {
+func (o *outbox) recordLossLocked(l loss) {
 	known := o.losses[l.channel.Name]
 	l.packets += known.packets
 	if known.epoch == l.epoch { // never 0
@@ -42,7 +41,7 @@ func (o *outbox) announceLosses(s *sender) {
 		}
 		m := nodeMessage{kind: kindGap, packet: binary.AppendUvarint(nil, l.first)}
 		o.numbers.assign(l.channel, &m)
-		o.enqueue(l.channel, &m, l.packets, nil)
+		o.enqueueLocked(l.channel, &m, l.packets, nil)
 		delete(o.losses, name)
 	}
 }

@@ -16,7 +16,7 @@ func (s *Sequencer) attach(current broker.Position) {
 			s.last.Offset = offset - 1
 		}
 	}
-	s.callAttaching()
+	s.callAttachingLocked()
 }
 
 // An attachment is a call of WhenAttached that waits.
@@ -38,12 +38,11 @@ func (s *Sequencer) WhenAttached(f func(broker.Position)) {
 		}
 	}
 	s.attaching = append(s.attaching, a)
-	s.callAttaching()
+	s.callAttachingLocked()
 }
 
-// callAttaching calls the functions that WhenAttached has kept, if their time has come. It must be called
-// with the lock held.
-func (s *Sequencer) callAttaching() {
+// callAttachingLocked calls the functions that WhenAttached has kept, if their time has come.
+func (s *Sequencer) callAttachingLocked() {
 	if !s.attached || len(s.attaching) == 0 {
 		return
 	}

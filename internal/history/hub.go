@@ -67,7 +67,7 @@ func (n *Node) call(f func()) {
 func (n *Node) Append(ctx context.Context, p broker.Append) (broker.Appended, error) {
 	n.open.RLock()
 	defer n.open.RUnlock()
-	if err := n.check(ctx, "append to topic", p.Topic); err != nil {
+	if err := n.checkLocked(ctx, "append to topic", p.Topic); err != nil {
 		return broker.Appended{}, err
 	}
 	return n.hub.Store.Append(p, n.hub.publish)
@@ -77,7 +77,7 @@ func (n *Node) Append(ctx context.Context, p broker.Append) (broker.Appended, er
 func (n *Node) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
 	n.open.RLock()
 	defer n.open.RUnlock()
-	if err := n.check(ctx, "read topic", q.Topic); err != nil {
+	if err := n.checkLocked(ctx, "read topic", q.Topic); err != nil {
 		return broker.Page{}, err
 	}
 	return n.hub.Store.Read(q), nil
@@ -91,7 +91,7 @@ func (n *Node) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage,
 	if len(b.Topics) > 0 {
 		first = b.Topics[0].Topic
 	}
-	if err := n.check(ctx, "read topics that begin with", first); err != nil {
+	if err := n.checkLocked(ctx, "read topics that begin with", first); err != nil {
 		return nil, err
 	}
 	return n.hub.Store.ReadAll(b), nil
@@ -101,7 +101,7 @@ func (n *Node) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage,
 func (n *Node) ReadState(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 	n.open.RLock()
 	defer n.open.RUnlock()
-	if err := n.check(ctx, "read the state of topic", q.Topic); err != nil {
+	if err := n.checkLocked(ctx, "read the state of topic", q.Topic); err != nil {
 		return broker.StatePart{}, err
 	}
 	return n.hub.Store.ReadState(q), nil
@@ -111,7 +111,7 @@ func (n *Node) ReadState(ctx context.Context, q broker.StateQuery) (broker.State
 func (n *Node) LoadValue(ctx context.Context, key string) (broker.Value, error) {
 	n.open.RLock()
 	defer n.open.RUnlock()
-	if err := n.check(ctx, "load value", key); err != nil {
+	if err := n.checkLocked(ctx, "load value", key); err != nil {
 		return broker.Value{}, err
 	}
 	return n.hub.Store.LoadValue(key), nil
@@ -121,7 +121,7 @@ func (n *Node) LoadValue(ctx context.Context, key string) (broker.Value, error) 
 func (n *Node) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
 	n.open.RLock()
 	defer n.open.RUnlock()
-	if err := n.check(ctx, "store value", key); err != nil {
+	if err := n.checkLocked(ctx, "store value", key); err != nil {
 		return 0, err
 	}
 	return n.hub.Store.StoreValue(key, data, version, lifetime)
@@ -131,14 +131,14 @@ func (n *Node) StoreValue(ctx context.Context, key string, data []byte, version 
 func (n *Node) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
 	n.open.RLock()
 	defer n.open.RUnlock()
-	if err := n.check(ctx, "patch value", key); err != nil {
+	if err := n.checkLocked(ctx, "patch value", key); err != nil {
 		return 0, err
 	}
 	return n.hub.Store.PatchValue(key, p, version, lifetime)
 }
 
-// check returns an error if a call must do nothing. It must be called with n.open held.
-func (n *Node) check(ctx context.Context, operation, name string) error {
+// checkLocked returns an error if a call must do nothing.
+func (n *Node) checkLocked(ctx context.Context, operation, name string) error {
 	if n.closed {
 		return errors.Errorf(errors.Unavailable, "cannot %s %q: the broker's session is closed", operation, name)
 	}
@@ -173,11 +173,10 @@ func (n *Node) Follow(topic string) {
 func (n *Node) Unfollow(topic string) {
 	n.hub.mu.Lock()
 	defer n.hub.mu.Unlock()
-	n.unfollow(topic)
+	n.unfollowLocked(topic)
 }
 
-// unfollow must be called with the hub's lock held.
-func (n *Node) unfollow(topic string) {
+func (n *Node) unfollowLocked(topic string) {
 	delete(n.topics, topic)
 	followers := n.hub.followers[topic]
 	if delete(followers, n); len(followers) == 0 {
@@ -206,6 +205,6 @@ func (n *Node) unfollowAll() {
 	n.hub.mu.Lock()
 	defer n.hub.mu.Unlock()
 	for topic := range n.topics {
-		n.unfollow(topic)
+		n.unfollowLocked(topic)
 	}
 }

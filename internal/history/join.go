@@ -168,7 +168,7 @@ func (s *Sequencer) unregisterLocked(j *joining) {
 
 func (j *joining) add(p broker.Publication) {
 	if j.rest != nil {
-		j.rest.keyChanged(p.StateKey)
+		j.rest.keyChangedLocked(p.StateKey)
 		return
 	}
 	if len(j.received) >= maxReceived {

@@ -76,7 +76,7 @@ func (s *Store) free(n int64) {
 		if s.memory.used.Load()+n <= s.maxBytes() {
 			return
 		}
-		s.cleanNext(now)
+		s.cleanNextLocked(now)
 	}
 }
 

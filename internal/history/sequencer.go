@@ -227,7 +227,7 @@ func (s *Sequencer) isBehind() bool {
 
 // notify wakes the subscribers that wait for a change.
 func (s *Sequencer) notify() {
-	s.callAttaching()
+	s.callAttachingLocked()
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil

@@ -133,8 +133,9 @@ func (r *StateRest) Close() {
 	r.part = nil
 }
 
-// keyChanged notes that a publication has reached the subscriber. The Sequencer's lock must be held.
-func (r *StateRest) keyChanged(key string) {
+// keyChangedLocked notes that a publication has reached the subscriber. It needs the Sequencer's
+// lock.
+func (r *StateRest) keyChangedLocked(key string) {
 	switch {
 	case !r.reading:
 		delete(r.keys, key)

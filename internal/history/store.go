@@ -78,7 +78,7 @@ func (s *Store) append(a broker.Append, publish func(topic string, p broker.Publ
 	}
 	growth, excess := t.growth(&a)
 	if !s.reserve(growth) {
-		s.clean(t, now)
+		s.cleanLocked(t, now)
 		if growth, excess = t.growth(&a); !s.reserve(growth) {
 			return broker.Appended{}, growth
 		}
@@ -229,12 +229,12 @@ func (s *Store) findNew(name string, now time.Time) (t *topic, missing int64) {
 
 func (s *Store) cleanSome(now time.Time) {
 	for range min(maxCleaned, len(s.list)) {
-		s.cleanNext(now)
+		s.cleanNextLocked(now)
 	}
 }
 
-// cleanNext removes what has expired of one topic, or the topic. It must be called with s.mu held.
-func (s *Store) cleanNext(now time.Time) {
+// cleanNextLocked removes what has expired of one topic, or the topic.
+func (s *Store) cleanNextLocked(now time.Time) {
 	if s.next >= len(s.list) {
 		s.next = 0
 	}
@@ -249,7 +249,7 @@ func (s *Store) cleanNext(now time.Time) {
 	defer t.mu.Unlock()
 	// Without a publication, it has only been created for one that did not fit.
 	if t.top > 0 && now.Sub(t.used) <= metadataAge+t.age {
-		s.clean(t, now)
+		s.cleanLocked(t, now)
 		s.next++
 		return
 	}
@@ -264,8 +264,8 @@ func (s *Store) cleanNext(now time.Time) {
 	s.list = s.list[:last]
 }
 
-// clean removes what has expired of a topic. It must be called with the topic's lock held.
-func (s *Store) clean(t *topic, now time.Time) {
+// cleanLocked removes what has expired of a topic. It needs the topic's lock.
+func (s *Store) cleanLocked(t *topic, now time.Time) {
 	before := t.size
 	t.clean(now)
 	s.memory.release(before - t.size)

@@ -63,14 +63,13 @@ func (s *Store) maxValueBytes() int64 { return s.maxBytes() / 4 }
 func (s *values) load(key string) broker.Value {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := s.current(key, time.Now())
+	v := s.currentLocked(key, time.Now())
 	v.Data = bytes.Clone(v.Data)
 	return v.Value
 }
 
-// current returns a value, or the zero value if there is none or it has expired. It must be called with
-// the lock held.
-func (s *values) current(key string, now time.Time) value {
+// currentLocked returns a value, or the zero value if there is none or it has expired.
+func (s *values) currentLocked(key string, now time.Time) value {
 	if v := s.byKey[key]; now.Before(v.expires) {
 		return v
 	}
@@ -82,7 +81,7 @@ func (s *values) store(key string, change func([]byte) ([]byte, bool), version u
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	current := s.current(key, now)
+	current := s.currentLocked(key, now)
 	if current.Version != version {
 		return 0, 0, errors.Errorf(errors.Aborted, "the value of %q has another version", key)
 	}

@@ -94,7 +94,7 @@ func (c *Conn) read() {
 					c.t.Errorf("routertest: received %s: %s", frame.Text, problem)
 				}
 			}
-			if !c.handle(frame) {
+			if !c.handleLocked(frame) {
 				c.received = append(c.received, frame)
 			}
 		}
@@ -184,7 +184,7 @@ func (c *Conn) take(what string, matches func(Frame) bool) Frame {
 		c.mu.Lock()
 		for i, frame := range c.received {
 			if matches(frame) {
-				c.remove(i)
+				c.removeLocked(i)
 				c.mu.Unlock()
 				return frame
 			}
@@ -202,8 +202,8 @@ func (c *Conn) take(what string, matches func(Frame) bool) Frame {
 	}
 }
 
-// remove takes a message out of the queue. It must be called with the lock held.
-func (c *Conn) remove(i int) {
+// removeLocked takes a message out of the queue.
+func (c *Conn) removeLocked(i int) {
 	if i == 0 { // usually; copying the rest for each message would take quadratic time
 		c.received[0] = Frame{}
 		c.received = c.received[1:]

@@ -48,15 +48,14 @@ func Handle[M, Reply router.Message](c *Conn, handle func(M) (Reply, error)) {
 	waiting := c.received
 	c.received = nil
 	for _, frame := range waiting {
-		if !c.handle(frame) {
+		if !c.handleLocked(frame) {
 			c.received = append(c.received, frame)
 		}
 	}
 }
 
-// handle starts the handler of a call of the server. It reports false if there is none. It must be
-// called with c.mu held.
-func (c *Conn) handle(frame Frame) bool {
+// handleLocked starts the handler of a call of the server. It reports false if there is none.
+func (c *Conn) handleLocked(frame Frame) bool {
 	answer := c.handlers[frame.Type]
 	if answer == nil || !strings.HasPrefix(frame.Meta.CorrelationID, wire.AnswerPrefix) {
 		return false

@@ -92,7 +92,7 @@ func (c *Conn) poll(matches func(Frame) bool) (Frame, bool) {
 	defer c.mu.Unlock()
 	for i, frame := range c.received {
 		if matches(frame) {
-			c.remove(i)
+			c.removeLocked(i)
 			return frame, true
 		}
 	}

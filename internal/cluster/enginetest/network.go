@@ -99,9 +99,9 @@ func (n *Network) Update(name string, change func(*Faults)) {
 	change(&node.Faults)
 	switch {
 	case node.Disconnect && !was:
-		node.interrupt()
+		node.interruptLocked()
 	case !node.Disconnect && was:
-		node.restore()
+		node.restoreLocked()
 	}
 }
 
@@ -125,8 +125,8 @@ func (n *Network) names() (names []string) {
 	return names
 }
 
-// interrupt ends the connection. What is in transit to it is lost. The lock must be held.
-func (n *Node) interrupt() {
+// interruptLocked ends the connection. What is in transit to it is lost.
+func (n *Node) interruptLocked() {
 	n.connection++
 	var channels []string
 	for channel := range n.subscribed {
@@ -135,8 +135,8 @@ func (n *Node) interrupt() {
 	n.queue.Add(func() { n.events.Interrupted(channels) })
 }
 
-// restore confirms all subscriptions on a new connection. The lock must be held.
-func (n *Node) restore() {
+// restoreLocked confirms all subscriptions on a new connection.
+func (n *Node) restoreLocked() {
 	for channel := range n.subscribed {
 		n.confirm(channel)
 	}
@@ -184,8 +184,8 @@ func (n *Node) Reconnect(probe cluster.Channel) {
 		return
 	}
 	n.Deaf = false
-	n.interrupt()
-	n.restore()
+	n.interruptLocked()
+	n.restoreLocked()
 }
 
 // Path returns the only path.
@@ -207,26 +207,26 @@ func (n *Node) Publish(ctx context.Context, batch []*cluster.Message) {
 			m.Err = errFault
 		case n.Lose:
 		default:
-			n.deliver(m)
+			n.deliverLocked(m)
 		}
 	}
 }
 
-// deliver sends a message to all subscribers. The lock must be held.
-func (n *Node) deliver(m *cluster.Message) {
+// deliverLocked sends a message to all subscribers.
+func (n *Node) deliverLocked(m *cluster.Message) {
 	for _, to := range n.network.nodes {
 		if to.Disconnect || to.Deaf || !to.subscribed[m.Channel.Name] && to.probe() != m.Channel {
 			continue
 		}
-		to.send(n, m)
+		to.sendLocked(n, m)
 		if n.Duplicate {
-			to.send(n, m)
+			to.sendLocked(n, m)
 		}
 	}
 }
 
-// send queues a message of a node for this one. The lock must be held.
-func (n *Node) send(from *Node, m *cluster.Message) {
+// sendLocked queues a message of a node for this one.
+func (n *Node) sendLocked(from *Node, m *cluster.Message) {
 	connection, channel, payload := n.connection, m.Channel.Name, m.Payload
 	receive := func() {
 		n.network.mu.Lock()
