@@ -160,7 +160,7 @@ func TestSubscribe_RecoversAfterLostConnection(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, nil)
 	router.Topic(s.Router, "room/{id}", &router.TopicOptions{
-		History: router.History{Messages: 1000}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+		History: router.History{Messages: 1000}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 	})
 	s.start()
 	c, ctx := s.connect(nil), testContext(t)
@@ -209,7 +209,7 @@ func TestOn_SlowHandlersMissNoPublication(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, nil)
 	router.Topic(s.Router, "room/{id}", &router.TopicOptions{
-		History: router.History{Messages: 10_000}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+		History: router.History{Messages: 10_000}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 	})
 	s.start()
 	connections := make(chan client.State, 1000)

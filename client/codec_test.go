@@ -56,7 +56,7 @@ func startCodecServer(t *testing.T, ingress ...router.IngressFunc) *testServer {
 		Authenticate: func(*http.Request) (router.Identity, error) { return router.Identity{UserID: "ann"}, nil },
 	})
 	s.UseIngress(ingress...)
-	mayRead := func(*router.Context, router.TopicName) error { return nil }
+	mayRead := func(*router.Context, router.TopicMatch) error { return nil }
 	router.Topic(s.Router, "room/{id}", &router.TopicOptions{Authorize: mayRead, History: router.History{Messages: 100}})
 	router.Topic(s.Router, "plain/{id}", &router.TopicOptions{Authorize: mayRead})
 	router.On(s.Router, func(ctx *router.Context, m *chatpb.Said) error { return ctx.Publish("plain/a", m) })

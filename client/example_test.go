@@ -112,7 +112,7 @@ func ExampleClient_Subscribe() {
 	r := router.New(nil)
 	router.Topic(r, "prices", &router.TopicOptions{
 		History:   router.History{Messages: 100},
-		Authorize: func(*router.Context, router.TopicName) error { return nil },
+		Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 	})
 	server := httptest.NewServer(r)
 	defer server.Close()

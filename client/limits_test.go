@@ -83,7 +83,7 @@ func TestPacing_RejectedTypeDelaysNoOther(t *testing.T) {
 	simulate(t, true, func() *router.Router {
 		r := quietRouter(&router.Options{})
 		r.UseIngress(rejectFor("SAY", 5*time.Hour, &rejects))
-		router.Topic(r, "room", &router.TopicOptions{Authorize: func(*router.Context, router.TopicName) error { return nil }})
+		router.Topic(r, "room", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
 		router.On(r, func(*router.Context, say) error { return nil })
 		router.RPC(r, func(_ *router.Context, m add) (sum, error) { return sum{m.A + m.B}, nil })
 		return r

@@ -37,7 +37,7 @@ func TestSubscribe_StateFollowsEveryLoss(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, nil)
 	router.Topic(s.Router, "game", &router.TopicOptions{
-		History: router.History{Messages: 3}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+		History: router.History{Messages: 3}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 	})
 	s.start()
 	c, ctx := s.connect(nil), testContext(t)

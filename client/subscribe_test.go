@@ -30,7 +30,7 @@ func startTopics(t *testing.T) *testServer {
 	s := startServer(t, nil)
 	router.Topic(s.Router, "room/{id}", &router.TopicOptions{
 		History: router.History{Messages: 100_000}, Presence: true,
-		Authorize: func(*router.Context, router.TopicName) error { return nil },
+		Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 	})
 	router.RPC(s.Router, func(ctx *router.Context, _ JoinRoom) (RoomJoined, error) {
 		_, err := ctx.SubscribeSince("room/server", broker.Position{})
@@ -90,7 +90,7 @@ func TestSubscribe_HandlersReceiveTheirTopic(t *testing.T) {
 func TestSubscribe_HandlersReceiveTopicWithoutHistory(t *testing.T) {
 	t.Parallel()
 	s := startTopics(t)
-	router.Topic(s.Router, "live/{id}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicName) error { return nil }})
+	router.Topic(s.Router, "live/{id}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
 	s.start()
 	c, ctx := s.connect(nil), testContext(t)
 	received := map[string]chan string{}
@@ -154,7 +154,7 @@ func TestSubscribe_LossOfOneSubscriptionIsNotThatOfOthers(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, nil)
 	router.Topic(s.Router, "room/{id}", &router.TopicOptions{
-		History: router.History{Messages: 5}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+		History: router.History{Messages: 5}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 	})
 	s.start()
 	c, ctx := s.connect(nil), testContext(t)

@@ -239,7 +239,7 @@ func versionRouter(version int) *router.Router {
 	if version == 0 {
 		ask.ErrorDetails("LESS", TooHard{}).Errors("MORE")
 		router.On(r, func(*router.Context, Ping) error { return nil })
-		router.Sends[Pong](r)
+		router.DeclareMessage[Pong](r)
 		router.Stream(r, func(*router.Context, Export) iter.Seq2[Row, error] { return nil }).Reply(Exported{})
 		router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true})
 		router.Topic(r, "old/{id}", nil)
@@ -248,8 +248,8 @@ func versionRouter(version int) *router.Router {
 	ask.Errors("LESS").ErrorDetails("MORE", TooHard{}).Errors("NEW")
 	router.On(r, func(*router.Context, Quiet) error { return nil }).Errors(errors.NotFound, "ROOM_FULL")
 	router.Stream(r, func(*router.Context, Export) iter.Seq2[string, error] { return nil })
-	router.Calls[Confirm, Confirmed](r)
-	router.Sends[Odd](r)
+	router.DeclareCall[Confirm, Confirmed](r)
+	router.DeclareMessage[Odd](r)
 	router.Topic(r, "room/{id}", &router.TopicOptions{History: router.History{Messages: 10}})
 	return r
 }

@@ -40,9 +40,9 @@ func talkingRouter() *router.Router {
 		}
 		return errors.Join(ctx.Conn().Send(Pong{}), ctx.Conn().Send(Received{Level: 1, State: "open", Shape: Circle{Kind: "circle"}, Color: "red"}))
 	})
-	router.Sends[Pong](r)
-	router.Sends[Received](r)
-	router.Calls[Confirm, Confirmed](r)
+	router.DeclareMessage[Pong](r)
+	router.DeclareMessage[Received](r)
+	router.DeclareCall[Confirm, Confirmed](r)
 	return r
 }
 

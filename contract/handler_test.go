@@ -44,7 +44,7 @@ func TestHandler_HasRoutesThatAreRegisteredLater(t *testing.T) {
 
 func TestHandler_ReportsTypesWithoutJSONForm(t *testing.T) {
 	r := router.New(nil)
-	router.Sends[shapeMessage](r)
+	router.DeclareMessage[shapeMessage](r)
 	w := httptest.NewRecorder()
 	contract.Handler(r, nil).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	assert.Equal(t, http.StatusInternalServerError, w.Code)

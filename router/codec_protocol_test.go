@@ -24,7 +24,7 @@ func TestCodec_ProtocolMessagesAreJSON(t *testing.T) {
 	r := router.New(discardLogs(router.Options{Codecs: []router.Codec{cbor.New(nil)}}))
 	router.Topic(r, "room/{id}", &router.TopicOptions{
 		Presence:  true,
-		Authorize: func(*router.Context, router.TopicName) error { return nil },
+		Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 	})
 	server := httptest.NewServer(r)
 	defer server.Close()

@@ -87,7 +87,7 @@ func (c *Context) Message() Message { return c.route.value(c.message) }
 // middleware, after next has returned.
 func (c *Context) Reply() Message {
 	switch c.call.replyState {
-	case replyJoined:
+	case replyInline:
 		return c.route.returned(c.reply)
 	case replySet:
 		return c.reply

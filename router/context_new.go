@@ -25,12 +25,12 @@ type replyContext[M, Reply Message] struct {
 // notComparable, as a field, saves the compiler from generating the comparison of a struct type.
 type notComparable [0]func()
 
-// maxJoinedBytes bounds the size of a message or a reply that is allocated with its Context. The
+// maxInlineBytes bounds the size of a message or a reply that is allocated with its Context. The
 // Context of a call exists before ingress, so larger ones would make rejected calls expensive.
-const maxJoinedBytes = 256
+const maxInlineBytes = 256
 
-// isJoined reports whether values of a type are allocated with the Context.
-func isJoined(t reflect.Type) bool { return t.Size() <= maxJoinedBytes }
+// isInline reports whether values of a type are allocated with the Context.
+func isInline(t reflect.Type) bool { return t.Size() <= maxInlineBytes }
 
 // newContext returns an empty Context.
 func newContext() *Context { return new(Context) }
@@ -40,7 +40,7 @@ type replyState uint8
 
 const (
 	noReply     replyState = iota // a pointer to where the handler's reply will be, or nil
-	replyJoined                   // a pointer to the handler's reply
+	replyInline                   // a pointer to the handler's reply
 	replySet                      // the reply
 )
 

@@ -41,22 +41,22 @@ type routeContract struct {
 	errors    map[errors.Code]reflect.Type // with the type of their details, or nil
 }
 
-// Sends declares that the server sends messages of type M to clients, for example with [Conn.Send] or
+// DeclareMessage declares that the server sends messages of type M to clients, for example with [Conn.Send] or
 // [Router.SendToUser]. The contract that [Router.Describe] returns has them, and nothing else depends
 // on it. Replies are known from the routes, and publications from TopicOptions.Messages.
 //
-// Sends panics if M cannot be registered (see [Message]), if another Go type with the same MessageType
+// It panics if M cannot be registered (see [Message]), if another Go type with the same MessageType
 // is declared, or if the router has begun to serve.
-func Sends[M Message](r *Router) {
-	r.mustNotBeServing("Sends")
+func DeclareMessage[M Message](r *Router) {
+	r.mustNotBeServing("DeclareMessage")
 	r.declareSent(reflect.TypeFor[M](), callerPosition())
 }
 
-// Calls declares that the server calls clients with messages of type M, which they answer with a Reply;
+// DeclareCall declares that the server calls clients with messages of type M, which they answer with a Reply;
 // see [Call]. The contract that [Router.Describe] returns has these calls, and nothing else depends on
-// it. Calls panics as [Sends] does.
-func Calls[M, Reply Message](r *Router) {
-	r.mustNotBeServing("Calls")
+// it. It panics as [DeclareMessage] does.
+func DeclareCall[M, Reply Message](r *Router) {
+	r.mustNotBeServing("DeclareCall")
 	r.declareCall(reflect.TypeFor[M](), reflect.TypeFor[Reply](), callerPosition())
 }
 

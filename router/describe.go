@@ -104,7 +104,7 @@ type CloseCode struct {
 }
 
 // Describe returns the contract of the router: the messages that clients send and receive, and the
-// topics. What the routes do not say is declared with [Sends], [Calls] and TopicOptions.Messages. The
+// topics. What the routes do not say is declared with [DeclareMessage], [DeclareCall] and TopicOptions.Messages. The
 // messages of the protocol itself are not part of it. Describe may be called before and while the
 // router serves.
 func (r *Router) Describe() Description {

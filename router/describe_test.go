@@ -42,8 +42,8 @@ func describedRouter() *router.Router {
 	router.On(r, func(*router.Context, described) error { return nil }).MaxMessageBytes(99)
 	router.RPC(r, func(*router.Context, describedCall) (describedReply, error) { return describedReply{}, nil }).
 		Description("Counts.").Progress(percent{}).ErrorDetails(errors.NotFound, percent{}).Errors(errors.NotFound, "NO_LUCK", errors.NotFound)
-	router.Sends[describedNote](r)
-	router.Calls[describedCall, describedReply](r)
+	router.DeclareMessage[describedNote](r)
+	router.DeclareCall[describedCall, describedReply](r)
 	router.Topic(r, "b/{id}", &router.TopicOptions{Messages: []router.Message{describedReply{}, describedNote{}}, History: router.History{Messages: 5}})
 	router.Topic(r, "a", nil)
 	return r
@@ -142,9 +142,9 @@ func TestDeclarations_PanicOnMistakes(t *testing.T) {
 		declare func(r *router.Router, event, call, stream *router.Route)
 		want    string
 	}{
-		"two meanings": {func(r *router.Router, _, _, _ *router.Route) { router.Sends[describedOther](r) }, `"NOTE" is declared as router_test.describedNote at .*, and as router_test.describedOther`},
-		"two replies":  {func(r *router.Router, _, _, _ *router.Route) { router.Calls[describedCall, describedNote](r) }, `the call "CALL" is declared`},
-		"pointer":      {func(r *router.Router, _, _, _ *router.Route) { router.Sends[*describedNote](r) }, "is a pointer"},
+		"two meanings": {func(r *router.Router, _, _, _ *router.Route) { router.DeclareMessage[describedOther](r) }, `"NOTE" is declared as router_test.describedNote at .*, and as router_test.describedOther`},
+		"two replies":  {func(r *router.Router, _, _, _ *router.Route) { router.DeclareCall[describedCall, describedNote](r) }, `the call "CALL" is declared`},
+		"pointer":      {func(r *router.Router, _, _, _ *router.Route) { router.DeclareMessage[*describedNote](r) }, "is a pointer"},
 		"nil publication": {func(r *router.Router, _, _, _ *router.Route) {
 			router.Topic(r, "n", &router.TopicOptions{Messages: []router.Message{nil}})
 		}, `Messages\[0\] of "n".* is nil`},
@@ -159,8 +159,8 @@ func TestDeclarations_PanicOnMistakes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := router.New(nil)
-			router.Sends[describedNote](r)
-			router.Calls[describedCall, describedReply](r)
+			router.DeclareMessage[describedNote](r)
+			router.DeclareCall[describedCall, describedReply](r)
 			event := router.On(r, func(*router.Context, described) error { return nil })
 			call := router.RPC(r, func(*router.Context, describedCall) (describedReply, error) { return describedReply{}, nil })
 			stream := router.Stream(r, func(*router.Context, describedRows) iter.Seq2[percent, error] { return nil })
@@ -172,8 +172,8 @@ func TestDeclarations_PanicOnMistakes(t *testing.T) {
 
 func TestSends_AcceptsTheSameTypeTwice(t *testing.T) {
 	r := router.New(nil)
-	router.Sends[describedNote](r)
-	router.Sends[describedNote](r)
+	router.DeclareMessage[describedNote](r)
+	router.DeclareMessage[describedNote](r)
 	router.Topic(r, "n", &router.TopicOptions{Messages: []router.Message{describedNote{}, describedNote{}}})
 	assert.Len(t, r.Describe().Sent, 1)
 	assert.Equal(t, []string{"NOTE"}, r.Describe().Topics[0].Messages)

@@ -157,7 +157,7 @@ func (r *Router) hintSent(m Message) {
 		return
 	}
 	r.hintContract(hint{"message sent that is not declared", typ},
-		fmt.Sprintf("router.Sends[%v](r), or TopicOptions.Messages if it is published, so that contracts and generated clients have it", reflect.TypeOf(m)))
+		fmt.Sprintf("router.DeclareMessage[%v](r), or TopicOptions.Messages if it is published, so that contracts and generated clients have it", reflect.TypeOf(m)))
 }
 
 // declares reports whether the contract contains a message that the server sends.
@@ -209,7 +209,7 @@ func (r *Router) hintCall(m Message, reply reflect.Type) {
 		return
 	}
 	r.hintContract(hint{"client called with a message that is not declared", typ},
-		fmt.Sprintf("router.Calls[%T, %v](r), so that contracts and generated clients have it", m, reply))
+		fmt.Sprintf("router.DeclareCall[%T, %v](r), so that contracts and generated clients have it", m, reply))
 }
 
 // declaresCall reports whether the contract contains a call to clients.

@@ -165,7 +165,7 @@ func TestDevelopment_ReportsMessagesWithoutDeclaration(t *testing.T) {
 					assert.Empty(t, records())
 					return
 				}
-				checkHint(t, logRecord{Msg: "message sent that is not declared", Type: "NOTE", Remedy: "router.Sends[router_test.note](r)"}, records())
+				checkHint(t, logRecord{Msg: "message sent that is not declared", Type: "NOTE", Remedy: "router.DeclareMessage[router_test.note](r)"}, records())
 			})
 		}
 	}
@@ -175,10 +175,10 @@ func TestDevelopment_ReportsMessagesWithoutDeclaration(t *testing.T) {
 func TestDevelopment_ReportsErrorsOfContracts(t *testing.T) {
 	opts, records := developing(router.Options{})
 	r := router.New(opts)
-	router.Sends[Blob](r)
+	router.DeclareMessage[Blob](r)
 	require.NoError(t, r.Publish("room", Blob{}))
 	require.NoError(t, r.Publish("room", note{}))
-	checkHint(t, logRecord{Level: "ERROR", Msg: "message sent that is not declared", Type: "NOTE", Remedy: "router.Sends[router_test.note](r)"}, records())
+	checkHint(t, logRecord{Level: "ERROR", Msg: "message sent that is not declared", Type: "NOTE", Remedy: "router.DeclareMessage[router_test.note](r)"}, records())
 }
 
 // TestDevelopment_ReportsRepliesWithoutDeclaration has a stream, a middleware and progress.
@@ -238,7 +238,7 @@ func TestDevelopment_ReportsCallsWithoutDeclaration(t *testing.T) {
 		opts, records := developing(router.Options{})
 		r := router.New(opts)
 		if declared {
-			router.Calls[note, Blob](r)
+			router.DeclareCall[note, Blob](r)
 		}
 		routertest.Dial(t, r)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -249,7 +249,7 @@ func TestDevelopment_ReportsCallsWithoutDeclaration(t *testing.T) {
 			assert.Empty(t, records())
 			continue
 		}
-		checkHint(t, logRecord{Msg: "client called with a message that is not declared", Type: "NOTE", Remedy: "router.Calls[router_test.note, router_test.Blob](r)"}, records())
+		checkHint(t, logRecord{Msg: "client called with a message that is not declared", Type: "NOTE", Remedy: "router.DeclareCall[router_test.note, router_test.Blob](r)"}, records())
 	}
 }
 
@@ -278,7 +278,7 @@ func TestDevelopment_ThreadsThatHandlersLockRunNoOtherMessage(t *testing.T) {
 			var locked atomic.Int32
 			opts, records := developing(router.Options{})
 			r := router.New(opts)
-			router.Sends[Blob](r)
+			router.DeclareMessage[Blob](r)
 			register(r, func() {
 				if lockedToThread() {
 					locked.Add(1)

@@ -41,7 +41,7 @@ func messageType(m Message) (name string, err error) {
 func encodeReply(ctx *Context) (*wsconn.Frame, error) {
 	head := wire.OutgoingHead{CorrelationID: ctx.correlationID, At: ctx.receivedAt.Add(time.Since(ctx.receivedAt))}
 	codec := ctx.conn.codec()
-	if codec == nil && ctx.call.replyState == replyJoined {
+	if codec == nil && ctx.call.replyState == replyInline {
 		return ctx.route.replyJSON.encodePointer(ctx.reply, head)
 	}
 	reply := ctx.Reply()

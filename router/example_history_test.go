@@ -26,7 +26,7 @@ func (Headline) MessageType() string { return "HEADLINE" }
 func ExampleRouter_PublishStored() {
 	r := router.New(nil)
 	router.Topic(r, "news/{section}", &router.TopicOptions{
-		Authorize: func(*router.Context, router.TopicName) error { return nil }, // every client may read
+		Authorize: func(*router.Context, router.TopicMatch) error { return nil }, // every client may read
 		History:   router.History{Messages: 100, Age: time.Hour},
 	})
 	server := httptest.NewServer(r)

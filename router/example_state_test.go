@@ -38,7 +38,7 @@ func (p ShareRemoved) ConflationKey() string { return p.Symbol }
 func ExamplePublishOptions_removed() {
 	r := router.New(nil)
 	router.Topic(r, "prices", &router.TopicOptions{
-		Authorize: func(*router.Context, router.TopicName) error { return nil }, // every client may read
+		Authorize: func(*router.Context, router.TopicMatch) error { return nil }, // every client may read
 		History:   router.History{Messages: 1},
 	})
 	server := httptest.NewServer(r)

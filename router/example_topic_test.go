@@ -26,7 +26,7 @@ func ExampleTopic() {
 	})
 	router.Topic(r, "room/{id}", &router.TopicOptions{
 		Presence: true,
-		Authorize: func(ctx *router.Context, topic router.TopicName) error {
+		Authorize: func(ctx *router.Context, topic router.TopicMatch) error {
 			if !slices.Contains(rooms[ctx.Identity().UserID], topic.Value("id")) {
 				return errors.Errorf(errors.PermissionDenied, "you are not a member of %s", topic)
 			}

@@ -190,7 +190,7 @@ func boundaries() map[string]boundary {
 		},
 		"TopicOptions.Authorize": {
 			setUp: func(h *harness) {
-				router.Topic(h.router, "room/{id}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicName) error {
+				router.Topic(h.router, "room/{id}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error {
 					h.fault()
 					return nil
 				}})

@@ -45,7 +45,7 @@ func (h *topicHistory) isJoining(f *follower) bool { return h.joining.find(f.con
 func (h *topicHistory) remove(c *Conn) {
 	h.joining.remove(c)
 	if f := h.followers.find(c); f != nil {
-		f.release()
+		f.dropHeld()
 		h.followers.remove(c)
 	}
 }
@@ -155,7 +155,7 @@ func (c *Context) subscribeWithHistory(topic string, req joinRequest) (Recovery,
 	if err == nil {
 		c.conn.addRecoveredTopic(topic, recovery, req.state)
 	}
-	c.conn.router.topics.releaseFollower(topic, c.conn)
+	c.conn.router.topics.sendHeld(topic, c.conn)
 	return recovery, err
 }
 
@@ -178,7 +178,7 @@ type joinRequest struct {
 }
 
 // subscribeSince subscribes a client. It waits for the store. What the client has missed is held until
-// releaseFollower is called.
+// topics.sendHeld is called.
 func (c *Conn) subscribeSince(ctx context.Context, topic string, req joinRequest) (Recovery, error) {
 	if req.since != (broker.Position{}) {
 		c.expectPositions()
@@ -262,12 +262,12 @@ func (t *topic) activate(f *follower, j history.Joined) (recovery Recovery, ok b
 	if !t.history.isJoining(f) {
 		return Recovery{}, false
 	}
-	t.followLocked(f)
+	t.promoteLocked(f)
 	read := len(j.Publications)
 	if !j.Recovered { // the store was asked for more than the client receives
 		read = min(t.pattern.maxMissed(f.conn), unrecoveredWork)
 	}
-	if !j.Recovered || !t.holdMissed(f, nil, j.Publications) {
+	if !j.Recovered || !t.encodeMissed(f, nil, j.Publications) {
 		return Recovery{Position: j.Position, read: read}, true
 	}
 	from := j.Position
@@ -275,18 +275,18 @@ func (t *topic) activate(f *follower, j history.Joined) (recovery Recovery, ok b
 	return Recovery{Position: from, Recovered: true, Ended: j.Ended, read: read}, true
 }
 
-// followLocked makes a connection that is joining a follower, whose frames are held.
-func (t *topic) followLocked(f *follower) {
+// promoteLocked makes a connection that is joining a follower, whose frames are held.
+func (t *topic) promoteLocked(f *follower) {
 	t.history.joining.remove(f.conn)
 	t.members.remove(f.conn)
 	if before := t.history.followers.put(f); before != nil {
-		before.release()
+		before.dropHeld()
 	}
 }
 
-// holdMissed encodes the publications that a follower has missed, to be sent after some frames. It
+// encodeMissed encodes the publications that a follower has missed, to be sent after some frames. It
 // reports false, and keeps none, if they are too many or too long for its send queue.
-func (t *topic) holdMissed(f *follower, frames []*wsconn.Frame, missed []broker.Publication) bool {
+func (t *topic) encodeMissed(f *follower, frames []*wsconn.Frame, missed []broker.Publication) bool {
 	c, bytes := f.conn, 0
 	for _, p := range missed {
 		frame := t.positionedFrame(c, p)
@@ -295,7 +295,7 @@ func (t *topic) holdMissed(f *follower, frames []*wsconn.Frame, missed []broker.
 		}
 		frames = append(frames, frame)
 		if bytes += len(frame.Text()); bytes > c.router.opts.Limits.QueueBytes/2 {
-			break // holdMissed rejects them
+			break // follower.holdMissed rejects them
 		}
 	}
 	return f.holdMissed(frames)
@@ -321,7 +321,7 @@ func (t *topic) storedFrame(c *Conn, p broker.Publication) *wsconn.Frame {
 	if !ok {
 		return nil
 	}
-	defer message.release()
+	defer message.free()
 	frame := message.positioned(c, clientTopic(t.name), p.Position.Offset)
 	if frame != nil {
 		frame.Retain()
@@ -343,15 +343,15 @@ func (f *follower) sendLocked(frame *wsconn.Frame) bool {
 		return f.conn.send(frame) == nil
 	}
 	if !f.holdNext(frame) {
-		f.release()
+		f.dropHeld()
 		f.conn.Close(StatusTryAgainLater, transportReason(int(StatusTryAgainLater), "client reads too slowly"))
 		return false
 	}
 	return true
 }
 
-// releaseFollower sends what has been held for a follower whose answer has been queued.
-func (ts *topics) releaseFollower(name string, c *Conn) {
+// sendHeld sends what has been held for a follower whose answer has been queued.
+func (ts *topics) sendHeld(name string, c *Conn) {
 	t := ts.lock(name)
 	if t == nil {
 		return

@@ -103,7 +103,7 @@ func TestFollower_NodeFillsGapsFromHistory(t *testing.T) {
 		one := newFeedRouter(shared.Broker, router.History{Messages: 3})
 		two := router.New(&router.Options{Broker: shared, OnMessagesLost: func(_ string, n int) { lost.add(n) }})
 		router.Topic(two, "feed/{name}", &router.TopicOptions{
-			History: router.History{Messages: 3}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+			History: router.History{Messages: 3}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 		})
 		f := &feed{t: t}
 		f.subscribe(two)
@@ -183,7 +183,7 @@ func TestFollower_AnswerThatWaitsHoldsFewPublications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Limits: router.Limits{QueueMessages: 20}, SlowConsumer: router.DropNewest, BufferBytes: 512})
 		router.Topic(r, "feed/{name}", &router.TopicOptions{
-			History: router.History{Messages: 1000}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+			History: router.History{Messages: 1000}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 		})
 		client := routertest.Dial(t, r)
 		conn := onlyConn(t, r)
@@ -203,7 +203,7 @@ func TestFollower_RecoveryFitsIntoTheSendQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Limits: router.Limits{QueueBytes: 10_000}})
 		router.Topic(r, "feed/{name}", &router.TopicOptions{
-			History: router.History{Messages: 100}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+			History: router.History{Messages: 100}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 		})
 		f := &feed{t: t}
 		f.subscribe(r)
@@ -225,7 +225,7 @@ func TestFollower_SlowClientIsDisconnectedAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Limits: router.Limits{QueueMessages: 50}, SlowConsumer: router.DropOldest})
 		router.Topic(r, "feed/{name}", &router.TopicOptions{
-			History: router.History{Messages: 1000}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+			History: router.History{Messages: 1000}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 		})
 		f := &feed{t: t}
 		f.subscribe(r)
@@ -251,7 +251,7 @@ func TestFollower_BinaryFormat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Codecs: []router.Codec{cbor.New(nil)}})
 		router.Topic(r, "feed/{name}", &router.TopicOptions{
-			History: router.History{Messages: 10}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+			History: router.History{Messages: 10}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 		})
 		publishTexts(t, r, 1, 1)
 		_, at, err := r.ReadHistory(t.Context(), "feed/a", broker.Query{})

@@ -23,7 +23,7 @@ import (
 // newFeedRouter returns a router with topics feed/… to which every client may subscribe.
 func newFeedRouter(b broker.Broker, h router.History) *router.Router {
 	r := router.New(&router.Options{Broker: b})
-	allow := func(*router.Context, router.TopicName) error { return nil }
+	allow := func(*router.Context, router.TopicMatch) error { return nil }
 	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: allow, History: h})
 	router.On(r, func(ctx *router.Context, m Blob) error { return ctx.PublishExceptSelf("feed/a", m) })
 	return r
@@ -187,7 +187,7 @@ func TestFollower_PermissionIsCheckedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		allowed := true
 		r := router.New(nil)
-		router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 1}, Authorize: func(*router.Context, router.TopicName) error {
+		router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 1}, Authorize: func(*router.Context, router.TopicMatch) error {
 			if !allowed {
 				return errors.Errorf(errors.PermissionDenied, "no")
 			}

@@ -248,8 +248,8 @@ func (c *Conn) handleCall(ctx *Context) {
 	canceled, returned := false, false
 	defer func() {
 		defer ctx.call.end(endedByReturn)
-		if ctx.route.answered != nil {
-			defer ctx.route.answered(ctx)
+		if ctx.route.afterAnswer != nil {
+			defer ctx.route.afterAnswer(ctx)
 		}
 		if canceled {
 			return

@@ -9,8 +9,8 @@ import (
 
 // This file bounds what is held for a connection until answers about its topics have been queued.
 
-// A connRecovery is what a connection needs because its client recovers what it has missed.
-type connRecovery struct {
+// A resumable is what a connection needs because its client recovers what it has missed.
+type resumable struct {
 	session atomic.Pointer[session] // nil if there is none; stored only with Conn.mu held
 
 	// Guarded by Conn.mu: the topics to which the client has subscribed by itself before it had a
@@ -25,13 +25,13 @@ type connRecovery struct {
 	stateTurn chan struct{} // of capacity 1: full while a part of a state is read and sent, so that the connection holds one
 }
 
-// recoveryState returns the connection's connRecovery, and creates it if there is none.
-func (c *Conn) recoveryState() *connRecovery {
+// resumableState returns the connection's resumable, and creates it if there is none.
+func (c *Conn) resumableState() *resumable {
 	if r := c.extra().recovery.Load(); r != nil {
 		return r
 	}
 	extra := c.ownExtra()
-	extra.recovery.CompareAndSwap(nil, &connRecovery{stateTurn: make(chan struct{}, 1)})
+	extra.recovery.CompareAndSwap(nil, &resumable{stateTurn: make(chan struct{}, 1)})
 	return extra.recovery.Load()
 }
 
@@ -39,7 +39,7 @@ func (c *Conn) recoveryState() *connRecovery {
 // at most. A packet contains a message in all formats.
 func (c *Conn) newCatchup() *history.Catchup {
 	limits, queue := &c.router.opts.Limits, c.ws.QueueStats()
-	heldMessages, heldBytes := c.recoveryState().hold(0, 0)
+	heldMessages, heldBytes := c.resumableState().hold(0, 0)
 	messages := max(limits.QueueMessages/2-heldMessages-queue.Messages, 0)
 	bytes := max(limits.QueueBytes/2-heldBytes-queue.Bytes, 0)
 	return history.NewCatchup(c.router.histories, messages, bytes*(1+len(c.router.opts.Codecs))+messages*packetOverhead)
@@ -49,7 +49,7 @@ func (c *Conn) newCatchup() *history.Catchup {
 const packetOverhead = 16
 
 // hold adds frames to what is held, and returns all of that.
-func (r *connRecovery) hold(messages, bytes int) (allMessages, allBytes int) {
+func (r *resumable) hold(messages, bytes int) (allMessages, allBytes int) {
 	return int(r.heldMessages.Add(int64(messages))), int(r.heldBytes.Add(int64(bytes)))
 }
 
@@ -63,10 +63,10 @@ func (f *follower) holdMissed(frames []*wsconn.Frame) bool {
 		bytes += len(frame.Text())
 	}
 	*f.held = heldFrames{frames, bytes}
-	allMessages, allBytes := c.recoveryState().hold(len(frames), bytes)
+	allMessages, allBytes := c.resumableState().hold(len(frames), bytes)
 	queue := c.ws.QueueStats()
 	if allMessages+queue.Messages > limits.QueueMessages/2 || allBytes+queue.Bytes > limits.QueueBytes/2 {
-		f.release()
+		f.dropHeld()
 		return false
 	}
 	return true
@@ -77,12 +77,12 @@ func (f *follower) holdMissed(frames []*wsconn.Frame) bool {
 func (f *follower) holdNext(frame *wsconn.Frame) bool {
 	limits, bytes := &f.conn.router.opts.Limits, len(frame.Text())
 	f.held.frames, f.held.bytes = append(f.held.frames, frame), f.held.bytes+bytes
-	allMessages, allBytes := f.conn.recoveryState().hold(1, bytes)
+	allMessages, allBytes := f.conn.resumableState().hold(1, bytes)
 	return allMessages <= limits.QueueMessages && allBytes <= limits.QueueBytes
 }
 
-// release drops what is held.
-func (f *follower) release() { f.endHold((*wsconn.Frame).Release) }
+// dropHeld drops what is held.
+func (f *follower) dropHeld() { f.endHold((*wsconn.Frame).Release) }
 
 // sendHeld queues what is held.
 func (f *follower) sendHeld() {
@@ -100,5 +100,5 @@ func (f *follower) endHold(pass func(*wsconn.Frame)) {
 	for _, frame := range held.frames {
 		pass(frame)
 	}
-	f.conn.recoveryState().hold(-len(held.frames), -held.bytes)
+	f.conn.resumableState().hold(-len(held.frames), -held.bytes)
 }

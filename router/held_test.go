@@ -71,7 +71,7 @@ func TestFollower_ClientOfManyTopicsRecoversWhatFitsIntoTheQueue(t *testing.T) {
 func newFeedRouterWith(limits router.Limits) *router.Router {
 	r := router.New(&router.Options{Limits: limits, BufferBytes: 512})
 	router.Topic(r, "feed/{name}", &router.TopicOptions{
-		History: router.History{Messages: 100}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+		History: router.History{Messages: 100}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 	})
 	return r
 }

@@ -90,11 +90,11 @@ func (ts *topics) publishStored(ctx context.Context, name string, except *Conn, 
 	}
 	message, err := r.encodeAll(m, 1<<(len(r.opts.Codecs)+1)-1)
 	if err != nil {
-		message.release()
+		message.free()
 		return broker.Position{}, err
 	}
 	packet := r.messagePacket(&message)
-	message.release()
+	message.free()
 	if except != nil {
 		packet = append(wire.AppendString([]byte{packetExcept}, except.id), packet...)
 	}
@@ -123,9 +123,9 @@ func (ts *topics) store(ctx context.Context, a broker.Append) (broker.Position, 
 	return stored.Position, nil
 }
 
-// follow makes a topic with a history receive its publications. It is called for the first
+// startSequencer makes a topic with a history receive its publications. It is called for the first
 // subscriber on this node.
-func (ts *topics) follow(t *topic) {
+func (ts *topics) startSequencer(t *topic) {
 	h := t.pattern.opts.History
 	if !h.enabled() {
 		return
@@ -235,7 +235,7 @@ func (r *Router) parseStored(p broker.Publication) (StoredMessage, error) {
 	if !ok || message.json == nil {
 		return StoredMessage{}, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: the stored message at %v cannot be read", p.Position)}
 	}
-	defer message.release()
+	defer message.free()
 	envelope, err := wire.Parse(message.json.Text())
 	if err != nil {
 		return StoredMessage{}, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: the stored message at %v: %w", p.Position, err)}

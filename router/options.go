@@ -203,7 +203,7 @@ type Options struct {
 	// cause and with the remedy: rejected requests, subscriptions that no TopicOptions.Authorize can permit,
 	// messages, replies and calls of the server that [Router.Describe] does not know, and handlers that leave
 	// their goroutine locked to an OS thread. What differs from the contract is at level ERROR if the application
-	// declares any message that it sends; see [Sends]. At most 1,000 causes are reported. The lines contain parts of requests, such as origins and names of topics, so it is not
+	// declares any message that it sends; see [DeclareMessage]. At most 1,000 causes are reported. The lines contain parts of requests, such as origins and names of topics, so it is not
 	// for production.
 	Development bool
 

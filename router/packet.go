@@ -90,7 +90,7 @@ func (r *Router) parseMessagePacket(packet []byte, formats formatSet, now time.T
 			message, rest, ok = wire.CutBytes(rest)
 		}
 		if !ok {
-			p.release()
+			p.free()
 			return publication{}, time.Time{}, false
 		}
 		if f, known := r.formatOf(name); known && formats.has(f) && p.frame(f) == nil {

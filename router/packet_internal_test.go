@@ -109,6 +109,6 @@ func FuzzPacket(f *testing.F) {
 	f.Add(plain.messagePacket(&sent))
 	f.Fuzz(func(t *testing.T, packet []byte) {
 		p, _, _ := r.parseMessagePacket(packet, 7, time.Now())
-		p.release()
+		p.free()
 	})
 }

@@ -93,8 +93,8 @@ func (p *presence) unwatchLocked(c *Conn) {
 	}
 }
 
-// release starts to send to a watcher, whose answer has been queued.
-func (ts *topics) release(name string, c *Conn) {
+// startFeed starts to send to a watcher, whose answer has been queued.
+func (ts *topics) startFeed(name string, c *Conn) {
 	t := ts.lock(name)
 	if t == nil {
 		return

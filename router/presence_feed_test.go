@@ -199,7 +199,7 @@ func TestPresenceFeed_NothingPrecedesAnswer(t *testing.T) {
 				return router.Identity{UserID: router.Token(req)}, nil
 			},
 		}))
-		router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: func(*router.Context, router.TopicName) error {
+		router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: func(*router.Context, router.TopicMatch) error {
 			<-authorize
 			return nil
 		}})

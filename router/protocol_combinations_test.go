@@ -51,7 +51,7 @@ func TestAck_EveryProtocolType(t *testing.T) {
 						return router.Identity{UserID: router.Token(req)}, nil
 					},
 				}))
-				router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: func(*router.Context, router.TopicName) error { return nil }})
+				router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
 				router.Stream(r, blockUntilAborted)
 				client := routertest.Dial(t, r, append(opts, routertest.Token("ann"))...)
 				client.SendText(`{"type":"BLOCK","meta":{"correlationId":"open","credit":0}}`)
@@ -110,7 +110,7 @@ func TestStream_ExpiryOfTheIdentityEndsIt(t *testing.T) {
 func TestSubscribe_IsRejectedWhileTheConnectionIsDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(discardLogs(router.Options{}))
-		router.Topic(r, "room/{id}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicName) error { return nil }})
+		router.Topic(r, "room/{id}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
 		proceed := make(chan struct{})
 		router.RPC(r, func(*router.Context, Block) (Blocked, error) { <-proceed; return Blocked{}, nil })
 		client := routertest.Dial(t, r)

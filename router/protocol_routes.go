@@ -29,12 +29,12 @@ func protocolCall[M, Reply protocolMessage](r *Router, handle func(*Context, M) 
 // registerProtocolRoutes registers the calls that every router serves. The greeting and the refresh
 // skip the application's middleware, which may reject clients that are not authenticated yet.
 func (r *Router) registerProtocolRoutes() {
-	protocolCall(r, r.refreshIdentity).bare = true
+	protocolCall(r, r.refreshIdentity).skipsMiddleware = true
 	greeting := protocolCall(r, greet)
-	greeting.bare, greeting.noFields = true, true // the payload may be absent
+	greeting.skipsMiddleware, greeting.noFields = true, true // the payload may be absent
 	r.registerTopicRoutes()
 	if r.resumes() {
-		greeting.answered = func(ctx *Context) { ctx.conn.announceTopics(nil) }
-		protocolCall(r, r.handleResume).answered = (*Context).releaseResumed
+		greeting.afterAnswer = func(ctx *Context) { ctx.conn.announceTopics(nil) }
+		protocolCall(r, r.handleResume).afterAnswer = (*Context).releaseResumed
 	}
 }

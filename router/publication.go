@@ -182,8 +182,8 @@ func (p *publication) setPolicy(policy wsconn.SlowConsumerPolicy) {
 	}
 }
 
-// release gives up the creator's references to the frames.
-func (p *publication) release() {
+// free gives up the creator's references to the frames.
+func (p *publication) free() {
 	releaseFrames(p.named)
 	releaseFrames(p.withPosition)
 	releaseFrames(p.codecs)

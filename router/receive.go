@@ -241,7 +241,7 @@ func (c *Conn) enqueue(in *incoming) *inspectedError {
 	} else if failed := c.admitCall(in, late); failed != nil {
 		return failed
 	}
-	if c.inline && !in.route.spawn && c.messages.Claim() {
+	if c.inline && !in.route.ownGoroutine && c.messages.Claim() {
 		c.claimed = in
 		return nil
 	}

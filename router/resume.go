@@ -350,8 +350,8 @@ func (s *session) begin(stored map[string]topicGrant) {
 func (c *Context) releaseResumed() {
 	m := c.message.(*resumeRequest)
 	for _, topic := range m.joined {
-		c.conn.router.topics.release(topic, c.conn)
-		c.conn.router.topics.releaseFollower(topic, c.conn)
+		c.conn.router.topics.startFeed(topic, c.conn)
+		c.conn.router.topics.sendHeld(topic, c.conn)
 	}
 	c.conn.announceTopics(m.joined)
 }

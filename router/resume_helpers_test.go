@@ -34,7 +34,7 @@ func newSessionRouter(b broker.Broker, change func(*router.Options)) *router.Rou
 		change(opts)
 	}
 	r := router.New(opts)
-	allow := func(*router.Context, router.TopicName) error { return nil }
+	allow := func(*router.Context, router.TopicMatch) error { return nil }
 	history := router.History{Messages: 100}
 	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: allow, History: history})
 	router.Topic(r, "room/{name}", &router.TopicOptions{Authorize: allow})

@@ -378,7 +378,7 @@ func TestResume_ResumesThatAreCutShortAreBounded(t *testing.T) {
 			o.Limits.SessionsPerUser = limit
 			o.Resume.OnSessionEnd = func(router.SessionEnd) {}
 		})
-		wait := func(*router.Context, router.TopicName) error { time.Sleep(time.Second); return nil }
+		wait := func(*router.Context, router.TopicMatch) error { time.Sleep(time.Second); return nil }
 		router.Topic(r, "slow/{name}", &router.TopicOptions{Authorize: wait})
 		first := dialSession(t, r, "ann").hello()
 		for range 50 {

@@ -88,7 +88,7 @@ func newViewCluster(t *testing.T) *viewCluster { return newViewClusterWith(t, se
 
 func newViewClusterWith(t *testing.T, within, grace time.Duration) *viewCluster {
 	v, shared := &viewCluster{t: t}, memory.NewBroker()
-	allow := func(*router.Context, router.TopicName) error {
+	allow := func(*router.Context, router.TopicMatch) error {
 		time.Sleep(time.Duration(v.authorizeFor.Load()))
 		return nil
 	}

@@ -30,7 +30,7 @@ func newPresenceCluster(t *testing.T, change func(*router.Options)) *presenceClu
 				change(o)
 			}
 		})
-		allow := func(*router.Context, router.TopicName) error { return nil }
+		allow := func(*router.Context, router.TopicMatch) error { return nil }
 		router.Topic(c.nodes[i], "club/{name}", &router.TopicOptions{Authorize: allow, Presence: true, History: router.History{Messages: 10}})
 	}
 	for i := range c.nodes {

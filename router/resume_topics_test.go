@@ -28,7 +28,7 @@ func TestResume_EveryTopicHasItsResult(t *testing.T) {
 				o.Limits.Topics = 8
 				o.OnError = func(e router.ErrorReport) { reports.add(e.Err.Error()) }
 			})
-			router.Topic(r, "club/{name}", &router.TopicOptions{Presence: true, Authorize: func(_ *router.Context, topic router.TopicName) error {
+			router.Topic(r, "club/{name}", &router.TopicOptions{Presence: true, Authorize: func(_ *router.Context, topic router.TopicMatch) error {
 				switch {
 				case topic.Value("name") == "broken":
 					panic("no database")

@@ -140,7 +140,7 @@ func TestRevoke_DuringResume(t *testing.T) {
 					}
 				})
 				allowed := true
-				router.Topic(one, "club/{name}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicName) error {
+				router.Topic(one, "club/{name}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error {
 					was := allowed
 					if moment == "Authorize" {
 						revoke()
@@ -150,7 +150,7 @@ func TestRevoke_DuringResume(t *testing.T) {
 					}
 					return nil
 				}})
-				router.Topic(two, "club/{name}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicName) error { return nil }})
+				router.Topic(two, "club/{name}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
 				done := false
 				revoke = func() {
 					if done {
@@ -196,7 +196,7 @@ func TestRevoke_WhileAuthorizeRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSessionRouter(nil, nil)
 		allowed, calls := true, 0
-		router.Topic(r, "club/{name}", &router.TopicOptions{Authorize: func(ctx *router.Context, _ router.TopicName) error {
+		router.Topic(r, "club/{name}", &router.TopicOptions{Authorize: func(ctx *router.Context, _ router.TopicMatch) error {
 			calls++
 			if !allowed {
 				return errors.Errorf(errors.PermissionDenied, "no member")

@@ -53,24 +53,24 @@ type Route struct {
 	name     string
 	position string // file:line of the registration
 
-	newContext func() *Context             // with room for a message, and for a reply
-	message    reflect.Type                // M
-	value      func(message any) Message   // dereferences a *M
-	returned   func(place Message) Message // dereferences the pointer to the reply; nil unless the Context has room for it
-	replyJSON  *jsonEncoding               // of such a reply
-	noFields   bool                        // the payload may be absent
-	protocol   bool                        // the message is a call of the protocol, whose payload is always JSON
-	pointer    bool                        // M is a pointer type
-	ownJSON    bool                        // messages have DecodeJSON
-	strict     bool                        // Options.RejectUnknownFields applies
-	run        Handler
-	work       func(*Conn, *incoming) Work // of a message; nil if it is zero
-	answered   func(*Context)              // called after the answer of a call has been queued; may be nil
-	rpc        bool                        // messages are calls
-	concurrent bool                        // the next message may start before the handler has returned
-	stream     bool                        // the calls are streams
-	spawn      bool                        // handlers do not run on the event loop
-	bare       bool                        // middleware does not run
+	newContext      func() *Context             // with room for a message, and for a reply
+	message         reflect.Type                // M
+	value           func(message any) Message   // dereferences a *M
+	returned        func(place Message) Message // dereferences the pointer to the reply; nil unless the Context has room for it
+	replyJSON       *jsonEncoding               // of such a reply
+	noFields        bool                        // the payload may be absent
+	protocol        bool                        // the message is a call of the protocol, whose payload is always JSON
+	pointer         bool                        // M is a pointer type
+	ownJSON         bool                        // messages have DecodeJSON
+	strict          bool                        // Options.RejectUnknownFields applies
+	run             Handler
+	work            func(*Conn, *incoming) Work // of a message; nil if it is zero
+	afterAnswer     func(*Context)              // called after the answer of a call has been queued; may be nil
+	rpc             bool                        // messages are calls
+	concurrent      bool                        // the next message may start before the handler has returned
+	stream          bool                        // the calls are streams
+	ownGoroutine    bool                        // handlers do not run on the event loop
+	skipsMiddleware bool                        // middleware does not run
 
 	ingress  []IngressFunc
 	use      []Middleware
@@ -178,7 +178,7 @@ func (rt *Route) Concurrent() *Route {
 // goroutine. Options.Development reports handlers that do not.
 func (rt *Route) OwnGoroutine() *Route {
 	rt.parent.router.mustNotBeServing("OwnGoroutine")
-	rt.spawn = true
+	rt.ownGoroutine = true
 	return rt
 }
 
@@ -187,7 +187,7 @@ func (rt *Route) OwnGoroutine() *Route {
 func (rt *Route) build() {
 	for g := rt.parent; g != nil; g = g.parent {
 		rt.ingress = slices.Concat(g.ingress, rt.ingress)
-		if !rt.bare {
+		if !rt.skipsMiddleware {
 			rt.use = slices.Concat(g.use, rt.use)
 		}
 	}
@@ -295,7 +295,7 @@ func setType(rt *Route, message receivedType, strict bool) {
 	}
 	switch {
 	case rt.newContext != nil:
-	case isJoined(message.Type):
+	case isInline(message.Type):
 		rt.newContext = message.newContext
 	default:
 		rt.newContext = newContext
@@ -304,7 +304,7 @@ func setType(rt *Route, message receivedType, strict bool) {
 
 // withReply sets the fields that depend on the reply of a call, and returns the route.
 func withReply(rt *Route, message receivedType, reply replyType) *Route {
-	if isJoined(message.Type) && isJoined(reply.Type) {
+	if isInline(message.Type) && isInline(reply.Type) {
 		rt.newContext, rt.returned, rt.replyJSON = reply.newContext, reply.returned, encodingOf(reply.Type)
 	}
 	return rt

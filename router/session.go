@@ -124,7 +124,7 @@ func (c *Conn) adoptSessionLocked(s *session) {
 	s.record.setIdentity(c.Identity())
 	before := c.session()
 	s.takeTopics(c.topics.all(), before)
-	c.recoveryState().session.Store(s)
+	c.resumableState().session.Store(s)
 	if before != nil {
 		c.router.owners.remove(before)
 	}
@@ -138,7 +138,7 @@ func (c *Conn) adoptSessionLocked(s *session) {
 func (c *Conn) dropSession(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.recoveryState().session.CompareAndSwap(s, nil)
+	c.resumableState().session.CompareAndSwap(s, nil)
 	c.router.owners.remove(s)
 	s.discard()
 }
@@ -271,7 +271,7 @@ func (s *session) takeTopics(subscribed []*topic, before *session) {
 		maps.Copy(s.record.Topics, before.topics())
 		return
 	}
-	recovery := s.conn.recoveryState()
+	recovery := s.conn.resumableState()
 	for _, t := range subscribed {
 		if _, own := recovery.ownTopics[t.name]; own {
 			continue

@@ -112,7 +112,7 @@ func (c *Conn) markOwn(topic string) {
 	if c.session() != nil || c.topics.find(topic) == nil {
 		return
 	}
-	r := c.recoveryState()
+	r := c.resumableState()
 	if r.ownTopics == nil {
 		r.ownTopics = map[string]struct{}{}
 	}
@@ -166,7 +166,7 @@ func (t *topic) announceFollower(f *follower, at broker.Position) {
 		t.history.joining.remove(f.conn)
 		f = before // what it holds, and what it has still to receive of a state, are sent
 	} else {
-		t.followLocked(f)
+		t.promoteLocked(f)
 		f.held = nil // there is no answer to wait for
 	}
 	if s := f.conn.session(); s != nil {

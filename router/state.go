@@ -119,9 +119,9 @@ func (j *stateJoin) activate(joined history.Joined) {
 	}
 	joined = j.grant.withhold(joined)
 	keys, frames := len(j.frames), j.frames
-	j.frames = nil // holdMissed takes or releases them
+	j.frames = nil // encodeMissed takes or releases them
 	switch {
-	case t.holdMissed(f, frames, joined.Publications):
+	case t.encodeMissed(f, frames, joined.Publications):
 	case joined.Rest == nil:
 		j.tooMuch = true
 		return
@@ -129,7 +129,7 @@ func (j *stateJoin) activate(joined history.Joined) {
 		keys, joined.Publications = 0, nil
 		joined.Rest.BeginAgain(joined.Position)
 	}
-	t.followLocked(f)
+	t.promoteLocked(f)
 	j.active = true
 	j.result = Recovery{Position: joined.Position, Recovered: joined.Recovered, Ended: joined.Ended, read: len(joined.Publications)}
 	j.result.Position.Offset -= uint64(len(joined.Publications))

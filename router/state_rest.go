@@ -61,7 +61,7 @@ func (c *Conn) sendState(t *topic, rest *history.StateRest) {
 // sendPart reads and sends one part. The parts for a connection take turns, so that it holds one of them,
 // whatever the number of its topics.
 func (s *stateSender) sendPart() error {
-	turn, done := s.conn.recoveryState().stateTurn, s.conn.ctx.Done()
+	turn, done := s.conn.resumableState().stateTurn, s.conn.ctx.Done()
 	select {
 	case turn <- struct{}{}:
 	case <-done:
@@ -123,7 +123,7 @@ func (s *stateSender) turnError(err error) error {
 // hasRoom reports whether any frame of the part fits into the queue, together with what followers hold, which
 // is queued when their answers are.
 func (s *stateSender) hasRoom(messages, bytes int) bool {
-	held := s.conn.recoveryState()
+	held := s.conn.resumableState()
 	return s.fits(messages+int(held.heldMessages.Load())+1, bytes+int(held.heldBytes.Load())+s.longest, 1)
 }
 
@@ -161,7 +161,7 @@ func (s *stateSender) queue(part []broker.Publication) (sent int) {
 
 // queueFrame queues a frame if it fits into a fraction of the send queue, with what followers hold.
 func (s *stateSender) queueFrame(frame *wsconn.Frame, fraction int) bool {
-	size, held := len(frame.Text())+maxFrameHeader, s.conn.recoveryState()
+	size, held := len(frame.Text())+maxFrameHeader, s.conn.resumableState()
 	messages, bytes := held.hold(1, size)
 	defer held.hold(-1, -size)
 	queue := s.conn.ws.QueueStats()

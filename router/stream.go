@@ -43,7 +43,7 @@ func Stream[M Message, Item any](to Registrar, handle func(*Context, M) iter.Seq
 // registerStream adds the route of a stream, which has been registered at a position.
 func registerStream(to Registrar, position string, message receivedType, item reflect.Type, run Handler) *Route {
 	mustBeEncodable(to.group().router, item, position)
-	return register(to, position, message, &Route{rpc: true, stream: true, concurrent: true, spawn: true, contract: routeContract{item: item}, run: run})
+	return register(to, position, message, &Route{rpc: true, stream: true, concurrent: true, ownGoroutine: true, contract: routeContract{item: item}, run: run})
 }
 
 // mustBeEncodable panics unless items of a stream can be encoded in every format of the router.

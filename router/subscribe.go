@@ -70,10 +70,10 @@ func (unsubscribeReply) protocol() {}
 func (r *Router) registerTopicRoutes() {
 	subscribe := protocolCall(r, r.topics.handleSubscribe)
 	subscribe.work = (*Conn).subscribeWork
-	subscribe.answered = func(ctx *Context) {
+	subscribe.afterAnswer = func(ctx *Context) {
 		topic := ctx.message.(*subscribeRequest).Topic
-		r.topics.release(topic, ctx.conn)
-		r.topics.releaseFollower(topic, ctx.conn)
+		r.topics.startFeed(topic, ctx.conn)
+		r.topics.sendHeld(topic, ctx.conn)
 	}
 	protocolCall(r, r.topics.handleUnsubscribe)
 }
@@ -108,7 +108,7 @@ func (p *topicPattern) authorize(ctx *Context, topic string) error {
 	if p.opts.Authorize == nil {
 		return errNotAuthorized
 	}
-	if err := p.opts.Authorize(ctx, TopicName{topic, p}); err != nil {
+	if err := p.opts.Authorize(ctx, TopicMatch{topic, p}); err != nil {
 		return err
 	}
 	return ctx.Err() // the call may have ended while Authorize was running
@@ -116,7 +116,7 @@ func (p *topicPattern) authorize(ctx *Context, topic string) error {
 
 // subscribeAuthorized subscribes a client to a topic of pattern p. It waits for the store if the
 // client asks for positions, with the grant of req and what reads its missed publications. Nothing about
-// the topic is sent before topics.release and topics.releaseFollower are called.
+// the topic is sent before topics.startFeed and topics.sendHeld are called.
 func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m subscribeRequest, req joinRequest) (subscribeReply, error) {
 	reply := subscribeReply{Topic: m.Topic}
 	own := c.router.resumes() && !c.Subscribed(m.Topic)

@@ -25,7 +25,7 @@ var timestamp = regexp.MustCompile(`"timestamp":\d+,?`)
 // TestSubscribe_ClientSubscribesOverSocket is the story of a client that subscribes by itself.
 func TestSubscribe_ClientSubscribesOverSocket(t *testing.T) {
 	r := newChat()
-	router.Topic(r, "room/{id}", &router.TopicOptions{Authorize: func(ctx *router.Context, topic router.TopicName) error {
+	router.Topic(r, "room/{id}", &router.TopicOptions{Authorize: func(ctx *router.Context, topic router.TopicMatch) error {
 		assert.Equal(t, "room/go", topic.String())
 		assert.Equal(t, "go", topic.Value("id"))
 		assert.Empty(t, topic.Value("name"), "the pattern has no such wildcard")
@@ -61,7 +61,7 @@ func TestSubscribe_ClientSubscribesOverSocket(t *testing.T) {
 func TestSubscribe_RejectionsReachClient(t *testing.T) {
 	newRouter := func() *router.Router {
 		r := router.New(discardLogs(router.Options{}))
-		authorize := func(_ *router.Context, topic router.TopicName) error {
+		authorize := func(_ *router.Context, topic router.TopicMatch) error {
 			switch topic.Value("id") {
 			case "denied":
 				return errors.Errorf(errors.PermissionDenied, "members only")
@@ -147,7 +147,7 @@ func TestSubscribe_AuthorizeThatBlocksGrantsNothingLater(t *testing.T) {
 			r := router.New(&router.Options{OnError: func(report router.ErrorReport) {
 				assert.Fail(t, "nothing is wrong on the server", "%v", report)
 			}})
-			router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: func(ctx *router.Context, _ router.TopicName) error {
+			router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: func(ctx *router.Context, _ router.TopicMatch) error {
 				defer close(returned)
 				conn = ctx.Conn()
 				<-ctx.Done()
@@ -210,7 +210,7 @@ func collectTypes(r *router.Router) (types []string) {
 func TestSubscribe_LaterMessagesSeeSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newChat()
-		router.Topic(r, "{room}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicName) error {
+		router.Topic(r, "{room}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error {
 			time.Sleep(time.Second)
 			return nil
 		}})

@@ -40,7 +40,7 @@ func TestSubscribeSince_ClientsThatHaveNotGreetedReceiveNoPositions(t *testing.T
 		r := router.New(nil)
 		router.Topic(r, "feed/{name}", &router.TopicOptions{
 			History:   router.History{Messages: 10},
-			Authorize: func(*router.Context, router.TopicName) error { return nil },
+			Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 		})
 		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
 			_, err := ctx.SubscribeSince("feed/a", broker.Position{})

@@ -18,7 +18,7 @@ type TopicOptions struct {
 	// messages, and with the context of the message. It may block, which delays later messages
 	// of the connection. The client receives the public part of the error. If nil, clients get
 	// PERMISSION_DENIED, and only handlers can subscribe their connections.
-	Authorize func(*Context, TopicName) error
+	Authorize func(*Context, TopicMatch) error
 
 	// Presence makes every subscriber present, as [Conn.Join] does. The info is empty unless Join
 	// sets it. A client that asks for it receives the members with the answer to $ws:subscribe,
@@ -59,19 +59,19 @@ type TopicOptions struct {
 	MaxPerConn int
 }
 
-// A TopicName is the name of a topic that a pattern matches.
-type TopicName struct {
+// A TopicMatch is the name of a topic that a pattern matches.
+type TopicMatch struct {
 	name    string
 	pattern *topicPattern
 }
 
 // String returns the whole name.
-func (n TopicName) String() string { return n.name }
+func (n TopicMatch) String() string { return n.name }
 
 // Value returns the part of the name that a wildcard of the pattern matches: "go" for the wildcard
 // id if the pattern is "room/{id}" and the name "room/go". It returns "" if the pattern has no
 // such wildcard.
-func (n TopicName) Value(wildcard string) string {
+func (n TopicMatch) Value(wildcard string) string {
 	if n.pattern == nil {
 		return ""
 	}

@@ -98,4 +98,4 @@ func TestTopic_OptionsAreCopied(t *testing.T) {
 }
 
 // permit is an Authorize that permits everything.
-func permit(*router.Context, router.TopicName) error { return nil }
+func permit(*router.Context, router.TopicMatch) error { return nil }

@@ -102,7 +102,7 @@ func (ts *topics) addLocked(name string, p *topicPattern, c *Conn, silent bool) 
 	if !isUserLog(name) { // on which everything is stored
 		ts.router.session.Subscribe(name)
 	}
-	ts.follow(t)
+	ts.startSequencer(t)
 	return t
 }
 
@@ -194,7 +194,7 @@ func (ts *topics) publish(ctx context.Context, name string, except *Conn, m Mess
 	if p.empty() {
 		return err
 	}
-	defer p.release()
+	defer p.free()
 	receivers := 0
 	if t := ts.find(name); t != nil {
 		receivers = t.deliver(&p, except, broker.Position{})
@@ -274,7 +274,7 @@ func (ts *topics) deliverPacket(t *topic, packet []byte, except *Conn, at broker
 	if !ok {
 		return
 	}
-	defer p.release()
+	defer p.free()
 	receivers := t.deliver(&p, except, at)
 	ts.router.observe(Event{Kind: EventDelivered, Count: receivers, Duration: max(now.Sub(published), 0)})
 	if p.lacks(used) {

@@ -61,7 +61,7 @@ func (r *Router) openUserLogs() {
 // storeForUser is SendToUser with a history.
 func (r *Router) storeForUser(user userKey, m Message) (connsOnThisNode int, err error) {
 	p, err := r.encodeAll(m, 1<<(len(r.opts.Codecs)+1)-1)
-	defer p.release()
+	defer p.free()
 	if err != nil {
 		return 0, err
 	}

@@ -110,7 +110,7 @@ func TestUserHistory_PositionsThatAClientInvents(t *testing.T) {
 func TestUserHistory_LogsAreNoTopicsOfClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newUserLogRouter(nil, func(o *router.Options) { o.Limits.Topics = 1 })
-		router.Topic(r, "{all...}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicName) error { return nil }})
+		router.Topic(r, "{all...}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
 		bob, ann := dialLog(t, r, "bob"), dialLog(t, r, "ann")
 		for _, topic := range []string{``, `\u0000user 1 t bob`, `\u0000users`, `\u0000access`} {
 			for _, typ := range []string{"$ws:subscribe", "$ws:unsubscribe"} {

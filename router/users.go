@@ -32,7 +32,7 @@ func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode
 		conns = r.conns.ofUser(user)
 	}
 	p, err := r.encodeAll(m, r.formatsToPublish(r.formatsOf(conns), userID != ""))
-	defer p.release()
+	defer p.free()
 	if p.empty() || userID == "" {
 		return 0, err
 	}
@@ -165,7 +165,7 @@ func (r *Router) receiveUserMessage(user userKey, packet []byte) {
 	if !ok {
 		return
 	}
-	defer p.release()
+	defer p.free()
 	r.observe(Event{Kind: EventDelivered, Count: len(conns), Duration: max(now.Sub(published), 0)})
 	p.sendAll(conns)
 	if p.lacks(used) {

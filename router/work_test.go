@@ -22,7 +22,7 @@ func TestWork_IngressSeesAnEstimate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen recorder[string]
 		r := newSessionRouter(nil, nil)
-		allow := func(*router.Context, router.TopicName) error { return nil }
+		allow := func(*router.Context, router.TopicMatch) error { return nil }
 		router.Topic(r, "club/{name}", &router.TopicOptions{Authorize: allow, Presence: true, History: router.History{Messages: 30}})
 		r.UseIngress(func(_ context.Context, in router.IngressContext) error {
 			seen.add(fmt.Sprint(in.Type, " ", in.Work, " ", in.Size > 0))
@@ -75,7 +75,7 @@ func TestResume_TopicsAreChargedLikeSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		authorized := 0
 		r := newSessionRouter(nil, nil)
-		router.Topic(r, "club/{name}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicName) error { authorized++; return nil }})
+		router.Topic(r, "club/{name}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { authorized++; return nil }})
 		r.UseIngress(ratelimit.New(memory.NewLimiter(limit.PerSecond(100)), &ratelimit.Options{Key: ratelimit.KeyPerUserOrIPPerType}))
 		old := dialSession(t, r, "ann").hello()
 		for n := range 30 {

@@ -71,7 +71,7 @@ func TestHistory_RedisOutOfMemory(t *testing.T) {
 	newRouter := func() *router.Router {
 		r := router.New(&router.Options{Broker: redis.NewBroker(server.Client(t))})
 		router.Topic(r, "news/{id}", &router.TopicOptions{
-			Authorize: func(*router.Context, router.TopicName) error { return nil },
+			Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 			History:   router.History{Messages: 1000},
 		})
 		router.On(r, func(ctx *router.Context, m News) error { return ctx.PublishExceptSelf("news/go", m) })

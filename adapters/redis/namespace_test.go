@@ -63,7 +63,7 @@ func newApplication(t *testing.T, client goredis.UniversalClient) *application {
 		Logger:         slog.New(slog.DiscardHandler),
 		OnMessagesLost: func(_ string, n int) { a.lost.Add(int64(n)) },
 	})
-	allow := func(*router.Context, router.TopicName) error { return nil }
+	allow := func(*router.Context, router.TopicMatch) error { return nil }
 	router.Topic(a.Router, "room/{id}", &router.TopicOptions{Authorize: allow, Presence: true, History: router.History{Messages: 100}})
 	router.Topic(a.Router, "plain/{id}", &router.TopicOptions{Authorize: allow})
 	t.Cleanup(func() {

@@ -123,7 +123,7 @@ func newEndingNode(t *testing.T, addr string, returnWithin time.Duration) *endin
 			n.events = append(n.events, e)
 		},
 	})
-	allow := func(*router.Context, router.TopicName) error { return nil }
+	allow := func(*router.Context, router.TopicMatch) error { return nil }
 	router.Topic(n.Router, "hall/{name}", &router.TopicOptions{Authorize: allow, Presence: true})
 	router.Topic(n.Router, "club/{name}", &router.TopicOptions{Authorize: allow, Presence: true, PresenceGrace: returnWithin})
 	shutDownAtEnd(t, n.Router)

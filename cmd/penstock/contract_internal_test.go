@@ -80,7 +80,7 @@ func TestTypes_ReportsWhatIsWrong(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
 	broken := router.New(nil)
-	router.Sends[unclear](broken)
+	router.DeclareMessage[unclear](broken)
 	answer := func(text string) string {
 		return newContractServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
 	}

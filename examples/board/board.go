@@ -85,7 +85,7 @@ func newBoard() *board {
 	})
 	b.router.UseIngress(ratelimit.NewAll(limits, nil))
 	router.Topic(b.router, topic, &router.TopicOptions{
-		Authorize: func(*router.Context, router.TopicName) error { return nil },
+		Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 		History:   router.History{Messages: 100, Age: 24 * time.Hour},
 		Presence:  true,
 		Messages:  []router.Message{Note{}, NoteRemoved{}},

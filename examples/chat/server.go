@@ -73,7 +73,7 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 		MaxPerConn: maxRoomsPerConn,
 		Messages:   []router.Message{Said{}, UserJoined{}, UserLeft{}},
 	})
-	router.Sends[SlowDown](r)
+	router.DeclareMessage[SlowDown](r)
 	router.RPC(r, rooms.join).Timeout(storeTimeout).Serial() // a SAY that follows JOIN_ROOM waits until the client has joined
 	router.On(r, rooms.leave)
 	router.RPC(r, rooms.say).Serial() // messages are stored in the order in which they were sent

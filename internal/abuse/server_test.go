@@ -96,7 +96,7 @@ func newServer(t *testing.T, client *goredis.Client) (r *router.Router, addr str
 			}
 		}
 	})
-	open := func(*router.Context, router.TopicName) error { return nil }
+	open := func(*router.Context, router.TopicMatch) error { return nil }
 	router.Topic(r, "plain/{name}", &router.TopicOptions{Authorize: open})
 	router.Topic(r, "closed/{name}", nil)
 	router.Topic(r, "members/{name}", &router.TopicOptions{Authorize: open, Presence: true})

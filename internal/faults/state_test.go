@@ -199,7 +199,7 @@ func TestState_JoinersOverRedisHaveTheStateOfTheirPosition(t *testing.T) {
 		t.Cleanup(func() { _ = client.Close() })
 		r := router.New(&router.Options{Broker: redis.NewBroker(client), Logger: slog.New(slog.DiscardHandler)})
 		router.Topic(r, "prices", &router.TopicOptions{
-			History: router.History{Messages: 20}, Authorize: func(*router.Context, router.TopicName) error { return nil },
+			History: router.History{Messages: 20}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 		})
 		web := httptest.NewServer(r)
 		t.Cleanup(web.Close)

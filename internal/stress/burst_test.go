@@ -54,7 +54,7 @@ func burst(t *testing.T, newBroker func() broker.Broker) {
 			Logger:         slog.New(slog.DiscardHandler),
 		})
 		router.Topic(r, "room/{id}", &router.TopicOptions{
-			Authorize: func(*router.Context, router.TopicName) error { return nil },
+			Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 			History:   router.History{Messages: kept},
 		})
 		router.On(r, func(ctx *router.Context, m Said) error { return ctx.Publish("room/go", m) })

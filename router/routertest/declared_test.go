@@ -75,7 +75,7 @@ func actingRouter() *router.Router {
 			ctx.SetReply(unknown{})
 		}
 	})
-	router.Topic(r, "news", &router.TopicOptions{Authorize: func(*router.Context, router.TopicName) error { return nil }})
+	router.Topic(r, "news", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
 	return r
 }
 
@@ -94,7 +94,7 @@ func TestDial_UndeclaredMessagesFailTheTest(t *testing.T) {
 			t.Run(do+"/"+mode, func(t *testing.T) {
 				r := actingRouter()
 				if mode != "declares nothing" {
-					router.Sends[known](r)
+					router.DeclareMessage[known](r)
 				}
 				var h http.Handler = r
 				if mode == "is wrapped" {
@@ -136,7 +136,7 @@ func doIt(conn *routertest.Conn, do string) {
 // TestDial_AnswersWithoutCorrelationIDAreDeclared sends a call as an event.
 func TestDial_AnswersWithoutCorrelationIDAreDeclared(t *testing.T) {
 	r := actingRouter()
-	router.Sends[unknown](r)
+	router.DeclareMessage[unknown](r)
 	conn := routertest.Dial(t, r)
 	conn.Send(act{})
 	routertest.Receive[known](conn)

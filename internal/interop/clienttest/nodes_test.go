@@ -75,7 +75,7 @@ func startNodes(t *testing.T, f faultCase) *nodes {
 
 func (n *nodes) register(r *router.Router) {
 	router.Topic(r, "room/{id}", &router.TopicOptions{
-		Authorize: func(*router.Context, router.TopicName) error { return nil },
+		Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 		History:   router.History{Messages: n.messages},
 	})
 	router.RPC(r, func(_ *router.Context, m ask) (answer, error) {

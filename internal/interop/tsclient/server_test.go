@@ -149,7 +149,7 @@ func authenticate(req *http.Request) (router.Identity, error) {
 
 func register(r *router.Router) {
 	history := router.History{Messages: 1000}
-	mayRead := func(_ *router.Context, name router.TopicName) error {
+	mayRead := func(_ *router.Context, name router.TopicMatch) error {
 		if name.Value("id") == "secret" {
 			return errors.Errorf(errors.PermissionDenied, "%s is secret", name)
 		}

@@ -17,7 +17,7 @@ var sessions = feature{
 	configure: func(opts *router.Options) { opts.Resume = router.ResumeOptions{Within: time.Minute} },
 	register: func(r *router.Router) {
 		router.Topic(r, "log/{id}", &router.TopicOptions{
-			Authorize: func(*router.Context, router.TopicName) error { return nil },
+			Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 			History:   router.History{Messages: 100},
 		})
 		router.On(r, func(ctx *router.Context, m Log) error {

@@ -22,7 +22,7 @@ var topics = feature{register: func(r *router.Router) {
 	})
 }}
 
-func mayRead(_ *router.Context, name router.TopicName) error {
+func mayRead(_ *router.Context, name router.TopicMatch) error {
 	if name.Value("id") == "secret" {
 		return errors.Errorf(errors.PermissionDenied, "%s is secret", name)
 	}
